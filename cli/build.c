@@ -10,13 +10,13 @@
 
 /* What must be freed however the work ends. */
 typedef struct Build {
-        Model      *model;
-        Compiled    made;
-        char       *config;             /* JSON text */
+        Model *model;
+        Compiled made;
+        char *config; /* JSON text */
         const char **define;
-        Text        graph, json, dot;
-        Text        said;               /* by the model as it was read last */
-        bool        said_more;
+        Text graph, json, dot;
+        Text said; /* by the model as it was read last */
+        bool said_more;
 } Build;
 
 static DType dtype_of(const char *name)
@@ -36,9 +36,12 @@ static int llama2c_json(const char *path, char **json, Err *e)
         *json = malloc(512);
         if (!*json)
                 return err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
-        snprintf(*json, 512, "{\"model_type\":\"llama2c\",\"dim\":%d,\"hidden_dim\":%d,\"n_layers\":%d,\"n_heads\":%d,"
-                 "\"n_kv_heads\":%d,\"vocab_size\":%d,\"seq_len\":%d,\"shared\":%s}", c.dim, c.hidden_dim, c.n_layers,
-                 c.n_heads, c.n_kv_heads, c.vocab_size, c.seq_len, c.shared ? "true" : "false");
+        snprintf(
+                *json, 512,
+                "{\"model_type\":\"llama2c\",\"dim\":%d,\"hidden_dim\":%d,\"n_layers\":%d,\"n_heads\":%d,"
+                "\"n_kv_heads\":%d,\"vocab_size\":%d,\"seq_len\":%d,\"shared\":%s}",
+                c.dim, c.hidden_dim, c.n_layers, c.n_heads, c.n_kv_heads, c.vocab_size, c.seq_len,
+                c.shared ? "true" : "false");
         return TGC_OK;
 }
 
@@ -46,13 +49,16 @@ static int llama2c_json(const char *path, char **json, Err *e)
 static int read_failed(const BuildOptions *o, const Diag *d, Err *e)
 {
         static const char word[] = "error: ";
-        const char *msg = strncmp(d->msg, word, sizeof word - 1) ? d->msg : d->msg + sizeof word - 1;
+        const char *msg = strncmp(d->msg, word, sizeof word - 1) ? d->msg
+                                                                 : d->msg + sizeof word - 1;
         int code = d->code ? d->code : TGC_BAD_FILE;
-        if ((o->kind != MODEL_HF && o->kind != MODEL_LLAMA2C) || (o->own && strncmp(msg, "config.json:", 12)))
+        if ((o->kind != MODEL_HF && o->kind != MODEL_LLAMA2C) ||
+            (o->own && strncmp(msg, "config.json:", 12)))
                 return err_set(e, code, "%s", d->msg);
-        if (!strncmp(msg, "config.json:", 12))          /* and perhaps the line there */
+        if (!strncmp(msg, "config.json:", 12)) /* and perhaps the line there */
                 return err_set(e, code, "%s%s%s", o->model, o->kind == MODEL_HF ? "/" : ": ", msg);
-        return err_set(e, code, "%s%s: %s", o->model, o->kind == MODEL_HF ? "/config.json" : "", msg);
+        return err_set(e, code, "%s%s: %s", o->model, o->kind == MODEL_HF ? "/config.json" : "",
+                       msg);
 }
 
 static void keep_said(void *to, const char *text, size_t n, bool more)
@@ -79,8 +85,11 @@ static int read_once(Build *b, const BuildOptions *o, const char *extra, Err *e)
                 b->define[n] = o->define[n];
         if (extra)
                 b->define[n++] = extra;
-        ReadOptions r = { .define = b->define, .n_define = n, .seconds = o->lua_seconds,
-                          .said = keep_said, .said_to = b };
+        ReadOptions r = { .define = b->define,
+                          .n_define = n,
+                          .seconds = o->lua_seconds,
+                          .said = keep_said,
+                          .said_to = b };
         const char *family = o->kind == MODEL_LLAMA2C ? "llama2c" : NULL;
         text_free(&b->said);
         b->said_more = false;
@@ -89,7 +98,7 @@ static int read_once(Build *b, const BuildOptions *o, const char *extra, Err *e)
         if (!DIAG_CATCH(&d))
                 return read_failed(o, &d, e);
         switch (o->kind) {
-        case MODEL_LUA:  b->model = read_lua(o->model, &r); break;
+        case MODEL_LUA: b->model = read_lua(o->model, &r); break;
         case MODEL_JSON: b->model = read_json(o->model); break;
         default:
                 b->model = o->own ? read_lua_config(o->own, family, b->config, &r)
@@ -137,16 +146,18 @@ static int read_model(Build *b, const BuildOptions *o, Err *e)
         if (code || (code = read_once(b, o, NULL, e)))
                 return code;
         if (o->kind == MODEL_JSON && o->n_define)
-                return err_set(e, TGC_USAGE, "%s: a JSON graph has no parameters, so -D %s means nothing", o->model,
-                               o->define[0]);
+                return err_set(e, TGC_USAGE,
+                               "%s: a JSON graph has no parameters, so -D %s means nothing",
+                               o->model, o->define[0]);
         if (o->vocab && o->kind == MODEL_LUA && b->model->vocab != o->vocab && !defines_vocab(o))
                 code = fit_vocab(b, o, e);
         if (!code && o->vocab > b->model->vocab)
-                code = err_set(e, TGC_BAD_FILE, "%s: the model's vocabulary is %lld, the tokenizer has %d", o->model,
+                code = err_set(e, TGC_BAD_FILE,
+                               "%s: the model's vocabulary is %lld, the tokenizer has %d", o->model,
                                (long long)b->model->vocab, o->vocab);
         if (!code && o->documents && *o->documents >= b->model->vocab)
-                code = err_set(e, TGC_USAGE, "--documents %d: the vocabulary has %lld", *o->documents,
-                               (long long)b->model->vocab);
+                code = err_set(e, TGC_USAGE, "--documents %d: the vocabulary has %lld",
+                               *o->documents, (long long)b->model->vocab);
         return code;
 }
 
@@ -164,8 +175,8 @@ static void write_dot(const Graph *g, Text *out)
                                  type_text(&NODE(g, n->in[i])->type, type));
         }
         for (int i = 0; i < g->n_out; i++)
-                text_add(out, "  out%d [label=\"%s\" shape=box style=bold];\n  n%d -> out%d;\n", i, g->out[i].name,
-                         g->out[i].ref, i);
+                text_add(out, "  out%d [label=\"%s\" shape=box style=bold];\n  n%d -> out%d;\n", i,
+                         g->out[i].name, g->out[i].ref, i);
         text_add(out, "}\n");
 }
 
@@ -176,8 +187,8 @@ bool model_is_ours(ModelKind kind, const char *path)
         bool ours = false;
         if (kind != MODEL_LUA && kind != MODEL_JSON)
                 return true;
-        if (kind == MODEL_JSON || file_read_text(path, 4 << 20, &text, &n, &(Err){ 0 }))
-                return kind == MODEL_LUA && !file_exists(path);         /* the name of one inside tgc */
+        if (kind == MODEL_JSON || file_read_text(path, 4 << 20, &text, &n, &(Err) { 0 }))
+                return kind == MODEL_LUA && !file_exists(path); /* the name of one inside tgc */
         for (const ModelFile *f = model_files; f->name && !ours; f++)
                 ours = f->n == n && !memcmp(f->text, text, n);
         free(text);
@@ -190,7 +201,8 @@ static int generates(const Model *m, bool *can, Err *why, Err *e)
         Diag d = { 0 };
         *can = false;
         if (!DIAG_CATCH(&d))
-                return d.code == TGC_NO_MEMORY ? err_set(e, d.code, "%s", d.msg) : (err_set(why, TGC_BAD_FILE, "%s", d.msg), TGC_OK);
+                return d.code == TGC_NO_MEMORY ? err_set(e, d.code, "%s", d.msg)
+                                               : (err_set(why, TGC_BAD_FILE, "%s", d.msg), TGC_OK);
         check_token_axis(m);
         diag_end(&d);
         *can = true;
@@ -202,15 +214,29 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
         Diag d = { 0 };
         int code;
         if (o->tf32 && dtype_of(o->dtype) != DT_F32)
-                return err_set(e, TGC_USAGE, "--tf32 is about float32, and --dtype says %s: leave one of them out", o->dtype);
-        CompileOptions c = {
-                .dtype = dtype_of(o->dtype), .opt = o->opt, .infer = o->mode & BUILD_INFER,
-                .train = o->mode & BUILD_TRAIN, .has_params = o->kind == MODEL_LUA,
-                .batch = o->batch, .ctx = o->ctx, .chunk = o->chunk, .block = o->block, .cuda = o->cuda, .cpu = o->cpu,
-                .recompute = o->recompute, .tf32 = o->tf32, .print_after = o->print_after, .time_passes = o->time_passes,
-                .choices = o->choices, .choices_name = o->choices_name
-        };
-        if (o->no_infer && c.infer && c.train && (code = generates(b->model, &c.infer, o->no_infer, e)))
+                return err_set(
+                        e, TGC_USAGE,
+                        "--tf32 is about float32, and --dtype says %s: leave one of them out",
+                        o->dtype);
+        CompileOptions c = { .dtype = dtype_of(o->dtype),
+                             .opt = o->opt,
+                             .infer = o->mode & BUILD_INFER,
+                             .train = o->mode & BUILD_TRAIN,
+                             .has_params = o->kind == MODEL_LUA,
+                             .batch = o->batch,
+                             .ctx = o->ctx,
+                             .chunk = o->chunk,
+                             .block = o->block,
+                             .cuda = o->cuda,
+                             .cpu = o->cpu,
+                             .recompute = o->recompute,
+                             .tf32 = o->tf32,
+                             .print_after = o->print_after,
+                             .time_passes = o->time_passes,
+                             .choices = o->choices,
+                             .choices_name = o->choices_name };
+        if (o->no_infer && c.infer && c.train &&
+            (code = generates(b->model, &c.infer, o->no_infer, e)))
                 return code;
         if (!c.batch)
                 c.batch = c.train ? 8 : 1;
@@ -223,27 +249,40 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
         write_dot(b->model->graph, &b->dot);
         compile(b->model, &c, &b->made);
         diag_end(&d);
-        if (o->check && (code = quick_check(b->model, &c, &b->made.ir, c.infer, c.train, o->check, CHECK_SAYS, e)))
+        if (o->check && (code = quick_check(b->model, &c, &b->made.ir, c.infer, c.train, o->check,
+                                            CHECK_SAYS, e)))
                 return code;
         if (b->made.n_choices && !b->made.n_chosen)
-                return err_set(e, TGC_USAGE, "%s: none of its %d choices is of a product of this model; they hold for "
-                               "one model, --dtype, --batch-size and --block-size", o->choices_name, b->made.n_choices);
+                return err_set(
+                        e, TGC_USAGE,
+                        "%s: none of its %d choices is of a product of this model; they hold for "
+                        "one model, --dtype, --batch-size and --block-size",
+                        o->choices_name, b->made.n_choices);
         return TGC_OK;
 }
 
 static int add_sections(Plan *p, const Build *b, Err *e)
 {
         const Compiled *c = &b->made;
-        const struct { const char *name; const void *data; size_t n; } s[] = {
-                { "manifest", c->manifest.s, c->manifest.n }, { "program.cuda", c->program[0].s, c->program[0].n },
-                { "program.cpu", c->program[1].s, c->program[1].n }, { "source.cuda", c->source[0].s, c->source[0].n },
-                { "source.cpu", c->source[1].s, c->source[1].n }, { "ir", c->ir.s, c->ir.n },
-                { "fused", c->fused.s, c->fused.n }, { "why", c->why.s, c->why.n },
-                { "memory", c->memory.s, c->memory.n }, { "dot", b->dot.s, b->dot.n },
-                { "graph", b->graph.s, b->graph.n }, { "graph.json", b->json.s, b->json.n },
-                { "consts", c->consts.s, c->consts.n }, { "products", c->products.s, c->products.n },
-                { "choices", c->choices.s, b->made.n_chosen ? c->choices.n : 0 }
-        };
+        const struct {
+                const char *name;
+                const void *data;
+                size_t n;
+        } s[] = { { "manifest", c->manifest.s, c->manifest.n },
+                  { "program.cuda", c->program[0].s, c->program[0].n },
+                  { "program.cpu", c->program[1].s, c->program[1].n },
+                  { "source.cuda", c->source[0].s, c->source[0].n },
+                  { "source.cpu", c->source[1].s, c->source[1].n },
+                  { "ir", c->ir.s, c->ir.n },
+                  { "fused", c->fused.s, c->fused.n },
+                  { "why", c->why.s, c->why.n },
+                  { "memory", c->memory.s, c->memory.n },
+                  { "dot", b->dot.s, b->dot.n },
+                  { "graph", b->graph.s, b->graph.n },
+                  { "graph.json", b->json.s, b->json.n },
+                  { "consts", c->consts.s, c->consts.n },
+                  { "products", c->products.s, c->products.n },
+                  { "choices", c->choices.s, b->made.n_chosen ? c->choices.n : 0 } };
         int code = TGC_OK;
         for (size_t i = 0; i < sizeof s / sizeof *s && !code; i++)
                 if (s[i].n)
@@ -290,15 +329,22 @@ static int how_compiled(const Plan *p, BuildOptions *o, char dtype[8], Err *e)
         int infer, train, recompute, tf32 = 0;
         char head[256] = "";
         if (s)
-                snprintf(head, sizeof head, "%.*s", (int)(s->size < 255 ? s->size : 255), (const char *)s->data);
-        if (sscanf(head, "tgc-products 1\ncompiled dtype %7s opt %d infer %d train %d batch %d ctx %d chunk %d "
-                   "block %d recompute %d tf32 %d\n", dtype, &o->opt, &infer, &train, &o->batch, &o->ctx, &o->chunk, &o->block,
+                snprintf(head, sizeof head, "%.*s", (int)(s->size < 255 ? s->size : 255),
+                         (const char *)s->data);
+        if (sscanf(head,
+                   "tgc-products 1\ncompiled dtype %7s opt %d infer %d train %d batch %d ctx %d chunk %d "
+                   "block %d recompute %d tf32 %d\n",
+                   dtype, &o->opt, &infer, &train, &o->batch, &o->ctx, &o->chunk, &o->block,
                    &recompute, &tf32) < 9)
-                return err_set(e, TGC_BAD_FILE, "the plan does not say how it was compiled: compile the model again");
+                return err_set(
+                        e, TGC_BAD_FILE,
+                        "the plan does not say how it was compiled: compile the model again");
         const int most = 1 << 24;
-        if (o->opt < 0 || o->opt > 3 || o->batch < 0 || o->batch > 256 || o->ctx < 0 || o->ctx > most || o->chunk < 0
-            || o->chunk > most || o->block < 0 || o->block > most || !(infer || train))
-                return err_set(e, TGC_BAD_FILE, "what the plan says of how it was compiled is out of range");
+        if (o->opt < 0 || o->opt > 3 || o->batch < 0 || o->batch > 256 || o->ctx < 0 ||
+            o->ctx > most || o->chunk < 0 || o->chunk > most || o->block < 0 || o->block > most ||
+            !(infer || train))
+                return err_set(e, TGC_BAD_FILE,
+                               "what the plan says of how it was compiled is out of range");
         o->mode = (infer ? BUILD_INFER : 0) | (train ? BUILD_TRAIN : 0);
         o->recompute = recompute;
         o->tf32 = tf32;
@@ -327,14 +373,17 @@ int plan_again(Plan *to, const Plan *from, const char *choices, Err *e)
 {
         Build b = { 0 };
         char dtype[8];
-        BuildOptions o = { .cuda = plan_find(from, "program.cuda"), .cpu = plan_find(from, "program.cpu"),
-                           .choices = choices, .choices_name = "choices" };
+        BuildOptions o = { .cuda = plan_find(from, "program.cuda"),
+                           .cpu = plan_find(from, "program.cpu"),
+                           .choices = choices,
+                           .choices_name = "choices" };
         int code = how_compiled(from, &o, dtype, e);
         if (!code && !(code = read_again(&b, from, e)))
                 code = run_compiler(&b, &o, e);
         for (int i = 0; i < from->n_sections && !code; i++) {
                 const Section *s = &from->section[i];
-                if (strncmp(s->name, "cubin.", 6) && strcmp(s->name, "choices") && strcmp(s->name, "why"))
+                if (strncmp(s->name, "cubin.", 6) && strcmp(s->name, "choices") &&
+                    strcmp(s->name, "why"))
                         code = plan_add(to, s->name, s->data, s->size, e);
         }
         if (!code)
@@ -351,9 +400,12 @@ int plan_rebuild(Plan *to, const Plan *from, Err *e)
         const Section *s = plan_find(from, "choices");
         Build b = { 0 };
         char dtype[8], *choices = s ? strndup(s->data, s->size) : NULL;
-        BuildOptions o = { .cuda = plan_find(from, "program.cuda"), .cpu = plan_find(from, "program.cpu"),
-                           .choices = choices, .choices_name = "the plan's choices" };
-        int code = s && !choices ? err_set(e, TGC_NO_MEMORY, "no memory for the choices") : how_compiled(from, &o, dtype, e);
+        BuildOptions o = { .cuda = plan_find(from, "program.cuda"),
+                           .cpu = plan_find(from, "program.cpu"),
+                           .choices = choices,
+                           .choices_name = "the plan's choices" };
+        int code = s && !choices ? err_set(e, TGC_NO_MEMORY, "no memory for the choices")
+                                 : how_compiled(from, &o, dtype, e);
         if (!code && !(code = read_again(&b, from, e)))
                 code = run_compiler(&b, &o, e);
         if (!code)

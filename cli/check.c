@@ -5,9 +5,10 @@
  * reference; gradients that are nearly nothing beside the others count against a
  * hundredth of the largest gradient (a key's bias has no gradient at all).
  *
- * With `shake` the reference is asked again with weights that differ by a few units in the last place, and of a plan of
- * 16 bits with every value rounded as it is stored.  By how much its own results move then is no error of the device: a
- * sum that cancels, an expert or a maximum chosen by a hair. */
+ * With `shake` the reference is asked again with weights that differ by a few units in the last
+ * place, and of a plan of 16 bits with every value rounded as it is stored.  By how much its own
+ * results move then is no error of the device: a sum that cancels, an expert or a maximum chosen by
+ * a hair. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,20 +21,22 @@
 enum { SHAKES = 2 };
 
 /* An oracle that has run, and those with shaken weights that have. */
-typedef struct Asked { Oracle *o, *shaken[SHAKES]; } Asked;
+typedef struct Asked {
+        Oracle *o, *shaken[SHAKES];
+} Asked;
 
 typedef struct Check {
         const CheckOptions *a;
-        Session    *s;
+        Session *s;
         const Manifest *m;
         const Section *ir;
-        double      tolerance;
-        double     *x;                  /* one parameter, double */
-        float      *f;                  /* and float */
-        float      *before;             /* all of them, as the optimiser has them */
-        CheckFn    *fn;
-        void       *user;
-        CheckSum   *sum;
+        double tolerance;
+        double *x;     /* one parameter, double */
+        float *f;      /* and float */
+        float *before; /* all of them, as the optimiser has them */
+        CheckFn *fn;
+        void *user;
+        CheckSum *sum;
 } Check;
 
 /* The reference is slow: beyond this many operations it is not asked. */
@@ -51,13 +54,14 @@ static uint64_t hash(uint64_t x)
 static float noise(uint64_t x) { return (float)(hash(x) >> 40) / (1 << 24) - 0.5f; }
 
 /* natural: by how much the reference moves by itself. */
-static void result(Check *c, const char *program, const char *what, double err, double natural, double tolerance)
+static void result(Check *c, const char *program, const char *what, double err, double natural,
+                   double tolerance)
 {
         CheckSum *sum = c->sum;
-        bool ok = err <= tolerance;             /* a NaN is not */
+        bool ok = err <= tolerance; /* a NaN is not */
         if (natural > sum->natural)
                 sum->natural = natural;
-        if (c->m->dtype != STORE_F32)           /* two roundings tell little of the next */
+        if (c->m->dtype != STORE_F32) /* two roundings tell little of the next */
                 natural *= 4;
         if (!ok && err <= tolerance + natural) {
                 sum->shaken++;
@@ -107,7 +111,8 @@ static double moved(const double *shaken, const double *want, int64_t n, double 
 /* got against elements [from, from+n) of an output, or against a parameter's gradient. */
 typedef const double *Result(Oracle *o, const char *name, int64_t *n);
 
-static double natural_of(const Asked *a, Result *of, const char *name, const double *want, int64_t from, int64_t n, double least)
+static double natural_of(const Asked *a, Result *of, const char *name, const double *want,
+                         int64_t from, int64_t n, double least)
 {
         double worst = 0;
         int64_t all;
@@ -124,7 +129,7 @@ static void asked_free(Asked *a)
         oracle_free(a->o);
         for (int i = 0; i < SHAKES; i++)
                 oracle_free(a->shaken[i]);
-        *a = (Asked){ 0 };
+        *a = (Asked) { 0 };
 }
 
 /* ---- the same weights on both sides ---- */
@@ -143,11 +148,16 @@ static int disturb(Check *c, uint64_t seed, Err *e)
         return code;
 }
 
-/* What the device computes with: the stored weight, rounded to the plan's dtype.  shake: 0, or which of the shaken ones. */
+/* What the device computes with: the stored weight, rounded to the plan's dtype.  shake: 0, or
+ * which of the shaken ones. */
 static int give_weights(Check *c, Oracle *o, int shake, Err *e)
 {
-        static const int dtype[] = { [STORE_F32] = CK_F32, [STORE_BF16] = CK_BF16, [STORE_F16] = CK_F16 };
-        static const double unit[] = { [STORE_F32] = 0x1p-17, [STORE_BF16] = 0x1p-7, [STORE_F16] = 0x1p-10 };
+        static const int dtype[] = {
+                [STORE_F32] = CK_F32, [STORE_BF16] = CK_BF16, [STORE_F16] = CK_F16
+        };
+        static const double unit[] = {
+                [STORE_F32] = 0x1p-17, [STORE_BF16] = 0x1p-7, [STORE_F16] = 0x1p-10
+        };
         int code = TGC_OK;
         for (int i = 0; i < c->m->n_params && !code; i++) {
                 uint64_t n = c->m->param[i].count;
@@ -155,7 +165,12 @@ static int give_weights(Check *c, Oracle *o, int shake, Err *e)
                         break;
                 ck_convert(c->f, CK_F32, c->x, dtype[c->m->dtype], n, 1);
                 for (uint64_t k = 0; k < n; k++)
-                        c->x[k] = shake ? c->f[k] * (1 + unit[c->m->dtype] * noise(hash((uint64_t)(shake * 7919 + i)) + k)) : c->f[k];
+                        c->x[k] = shake ? c->f[k] *
+                                                  (1 + unit[c->m->dtype] *
+                                                               noise(hash((uint64_t)(shake * 7919 +
+                                                                                     i)) +
+                                                                     k))
+                                        : c->f[k];
                 code = oracle_set(o, c->m->param[i].name, c->x, (int64_t)n, e);
         }
         return code;
@@ -174,11 +189,13 @@ static int set_ints(Oracle *o, const char *leaf, const int *v, int n, Err *e)
 }
 
 /* split: rows are cut into documents, as they are in training. */
-static int set_documents(const Check *c, Oracle *o, const int *ids, int B, int T, bool split, Err *e)
+static int set_documents(const Check *c, Oracle *o, const int *ids, int B, int T, bool split,
+                         Err *e)
 {
         int n = B * T * 2, *d = malloc((size_t)n * sizeof *d);
         if (!d)
-                return err_set(e, TGC_NO_MEMORY, "no memory for the documents of %d x %d tokens", B, T);
+                return err_set(e, TGC_NO_MEMORY, "no memory for the documents of %d x %d tokens", B,
+                               T);
         for (int i = 0; i < n; i++)
                 d[i] = i % 2 * T;
         if (split)
@@ -188,25 +205,30 @@ static int set_documents(const Check *c, Oracle *o, const int *ids, int B, int T
         return code;
 }
 
-/* An oracle that has run: of a step, of its loss alone (eval), or of texts that are one document each. */
+/* An oracle that has run: of a step, of its loss alone (eval), or of texts that are one document
+ * each. */
 typedef enum { ASK_STEP, ASK_LOSS, ASK_TEXT } Ask;
 
-static int ask(Check *c, Oracle **o, int shake, Ask what, int B, int T, const int *ids, const int *targets, Err *e)
+static int ask(Check *c, Oracle **o, int shake, Ask what, int B, int T, const int *ids,
+               const int *targets, Err *e)
 {
         bool grads = what == ASK_STEP;
         const char *stored = shake && c->m->dtype != STORE_F32 ? store_name(c->m->dtype) : NULL;
-        int code = oracle_new(o, c->ir->data, c->ir->size, grads, B, T, session_rt(c->s)->seed, stored, e);
-        if (code || (code = give_weights(c, *o, shake, e)) || (code = set_ints(*o, "ids", ids, B * T, e)))
+        int code = oracle_new(o, c->ir->data, c->ir->size, grads, B, T, session_rt(c->s)->seed,
+                              stored, e);
+        if (code || (code = give_weights(c, *o, shake, e)) ||
+            (code = set_ints(*o, "ids", ids, B * T, e)))
                 return code;
-        if ((code = set_ints(*o, "targets", targets, B * T, e))
-            || (code = set_documents(c, *o, ids, B, T, what != ASK_TEXT, e)))
+        if ((code = set_ints(*o, "targets", targets, B * T, e)) ||
+            (code = set_documents(c, *o, ids, B, T, what != ASK_TEXT, e)))
                 return code;
         if (!(code = oracle_run(*o, e)) && oracle_nearest(*o) < c->sum->nearest)
                 c->sum->nearest = oracle_nearest(*o);
         return code;
 }
 
-static int consult(Check *c, Asked *a, Ask what, int B, int T, const int *ids, const int *targets, Err *e)
+static int consult(Check *c, Asked *a, Ask what, int B, int T, const int *ids, const int *targets,
+                   Err *e)
 {
         int code = ask(c, &a->o, 0, what, B, T, ids, targets, e);
         for (int i = 0; i < SHAKES && c->a->shake && !code; i++)
@@ -221,7 +243,8 @@ static int random_ids(const Check *c, int n, uint64_t seed, int **ids, Err *e)
                 return err_set(e, TGC_NO_MEMORY, "no memory for %d ids", n);
         for (int i = 0; i < n; i++)
                 (*ids)[i] = (int)(hash(seed * 1000003 + (uint64_t)i) % (uint64_t)c->m->vocab);
-        for (int i = 0; c->m->documents >= 0 && i < n; i++)             /* documents of a few tokens, and long ones */
+        for (int i = 0; c->m->documents >= 0 && i < n;
+             i++) /* documents of a few tokens, and long ones */
                 if (i / 160 % 2 == 0 && hash(seed + (uint64_t)i) % 8 == 0)
                         (*ids)[i] = c->m->documents;
         return TGC_OK;
@@ -248,7 +271,8 @@ static int check_grads(Check *c, Asked *a, Err *e)
                 if (!(code = session_part_read(c->s, PART_GRAD, i, c->f, e))) {
                         snprintf(what, sizeof what, "d %.60s", p->name);
                         result(c, "step", what, rel_error(c->f, g, n, most * 0.01),
-                               natural_of(a, oracle_grad, p->name, g, 0, n, most * 0.01), c->tolerance);
+                               natural_of(a, oracle_grad, p->name, g, 0, n, most * 0.01),
+                               c->tolerance);
                 }
         }
         return code;
@@ -261,26 +285,32 @@ static void check_loss(Check *c, Asked *a, const char *program, const char *name
         const double *want = oracle_output(a->o, of, &n);
         float x = (float)got;
         if (want && n == 1)
-                result(c, program, name, rel_error(&x, want, 1, 0.01), natural_of(a, oracle_output, of, want, 0, 1, 0.01),
-                       c->tolerance);
+                result(c, program, name, rel_error(&x, want, 1, 0.01),
+                       natural_of(a, oracle_output, of, want, 0, 1, 0.01), c->tolerance);
 }
 
 /* What the optimiser works on. */
-static Part master(const Check *c) { return session_has_part(c->s, PART_MASTER) ? PART_MASTER : PART_WEIGHT; }
+static Part master(const Check *c)
+{
+        return session_has_part(c->s, PART_MASTER) ? PART_MASTER : PART_WEIGHT;
+}
 
 static int remember(Check *c, Err *e)
 {
         int code = TGC_OK;
         c->before = malloc((c->m->n_all + 1) * sizeof *c->before);
         if (!c->before)
-                return err_set(e, TGC_NO_MEMORY, "no memory for %llu parameters", (unsigned long long)c->m->n_all);
+                return err_set(e, TGC_NO_MEMORY, "no memory for %llu parameters",
+                               (unsigned long long)c->m->n_all);
         for (int i = 0; i < c->m->n_params && !code; i++)
                 if (c->m->param[i].trainable)
-                        code = session_part_read(c->s, master(c), i, c->before + c->m->param[i].offset, e);
+                        code = session_part_read(c->s, master(c), i,
+                                                 c->before + c->m->param[i].offset, e);
         return code;
 }
 
-/* AdamW's first step and the norm, from the device's own gradients; the step's error is in learning rates. */
+/* AdamW's first step and the norm, from the device's own gradients; the step's error is in learning
+ * rates. */
 static int check_update(Check *c, const TrainStep *in, double norm, Err *e)
 {
         double scale = in->clip < norm ? in->clip / norm : 1, worst = 0, squares = 0;
@@ -288,14 +318,17 @@ static int check_update(Check *c, const TrainStep *in, double norm, Err *e)
         for (int i = 0; i < c->m->n_params && !code; i++) {
                 const Param *p = &c->m->param[i];
                 const float *old = c->before + p->offset;
-                float *g = (float *)c->x;               /* a double's room each */
-                if (!p->trainable || (code = session_part_read(c->s, PART_GRAD, i, g, e))
-                    || (code = session_part_read(c->s, master(c), i, c->f, e)))
+                float *g = (float *)c->x; /* a double's room each */
+                if (!p->trainable || (code = session_part_read(c->s, PART_GRAD, i, g, e)) ||
+                    (code = session_part_read(c->s, master(c), i, c->f, e)))
                         continue;
                 for (uint64_t k = 0; k < p->count; k++) {
-                        double d = scale * g[k], keep = p->offset + k < c->m->n_decay ? 1 - in->lr * in->weight_decay : 1;
+                        double d = scale * g[k], keep = p->offset + k < c->m->n_decay
+                                                                ? 1 - in->lr * in->weight_decay
+                                                                : 1;
                         squares += (double)g[k] * g[k];
-                        double want = keep * old[k] - in->lr * d / (fabs(d) + in->eps), err = fabs(c->f[k] - want) / in->lr;
+                        double want = keep * old[k] - in->lr * d / (fabs(d) + in->eps),
+                               err = fabs(c->f[k] - want) / in->lr;
                         if (!(err <= worst))
                                 worst = err;
                 }
@@ -316,24 +349,38 @@ static int check_step(Check *c, uint64_t seed, Err *e)
         TrainResult r;
         Asked o = { 0 };
         if (6.0 * (double)c->m->n_all * B * T > MAX_WORK)
-                return err_set(e, TGC_USAGE, "check: a step of %d x %d tokens is too much for the reference; give "
-                               "the model, "
-                               "which is then compiled small, or compile with --batch-size 2 --block-size 16", B, T);
+                return err_set(
+                        e, TGC_USAGE,
+                        "check: a step of %d x %d tokens is too much for the reference; give "
+                        "the model, "
+                        "which is then compiled small, or compile with --batch-size 2 --block-size 16",
+                        B, T);
         int code = random_ids(c, B * T, seed, &ids, e);
         if (!code)
                 code = random_ids(c, B * T, seed + 1, &targets, e);
-        TrainStep in = { .B = B, .T = T, .n_micro = 1, .ids = ids, .targets = targets, .beta1 = 0.9, .beta2 = 0.95,
-                .eps = 1e-8, .lr = 0.01, .weight_decay = 0.1, .clip = 0.5 };
-        if (!code && !(code = remember(c, e)) && !(code = consult(c, &o, ASK_STEP, B, T, ids, targets, e))
-            && !(code = session_train_step(c->s, &in, &r, e))) {
+        TrainStep in = { .B = B,
+                         .T = T,
+                         .n_micro = 1,
+                         .ids = ids,
+                         .targets = targets,
+                         .beta1 = 0.9,
+                         .beta2 = 0.95,
+                         .eps = 1e-8,
+                         .lr = 0.01,
+                         .weight_decay = 0.1,
+                         .clip = 0.5 };
+        if (!code && !(code = remember(c, e)) &&
+            !(code = consult(c, &o, ASK_STEP, B, T, ids, targets, e)) &&
+            !(code = session_train_step(c->s, &in, &r, e))) {
                 check_loss(c, &o, "step", "loss", r.loss);
                 check_loss(c, &o, "step", "aux_loss", r.aux_loss);
                 if (!(code = check_grads(c, &o, e)))
                         code = check_update(c, &in, r.grad_norm, e);
         }
         asked_free(&o);
-        if (!code && session_has(c->s, "eval") && !(code = session_eval(c->s, ids, targets, B, T, &loss, &counted, e))
-            && !(code = consult(c, &o, ASK_LOSS, B, T, ids, targets, e)))
+        if (!code && session_has(c->s, "eval") &&
+            !(code = session_eval(c->s, ids, targets, B, T, &loss, &counted, e)) &&
+            !(code = consult(c, &o, ASK_LOSS, B, T, ids, targets, e)))
                 check_loss(c, &o, "eval", "loss", loss);
         asked_free(&o);
         free(ids);
@@ -365,22 +412,25 @@ static int keep_tokens(void *user, int i, const int *token, int B)
 static const Sampling greedy = { .temp = 0, .top_p = 1, .repeat_penalty = 1 };
 
 /* The logits of the last token, by way of the cache. */
-static int check_decode(Check *c, const Asked *a, const double *want, const int *ids, int n, float *logits, Err *e)
+static int check_decode(Check *c, const Asked *a, const double *want, const int *ids, int n,
+                        float *logits, Err *e)
 {
         const char *prog = session_has(c->s, "decode1") ? "decode1" : "decode";
         int V = c->m->vocab, code = session_reset(c->s, e);
-        if (code || (code = session_prefill(c->s, ids, 1, n, e))
-            || (code = session_decode(c->s, &greedy, 1, one_token, NULL, e)))
+        if (code || (code = session_prefill(c->s, ids, 1, n, e)) ||
+            (code = session_decode(c->s, &greedy, 1, one_token, NULL, e)))
                 return code;
         if ((code = session_read(c->s, prog, "logits", logits, (size_t)V * sizeof *logits, e)))
                 return code;
         want += (int64_t)(n - 1) * V;
         result(c, "decode", "logits", rel_error(logits, want, V, 0),
-               natural_of(a, oracle_output, "logits", want, (int64_t)(n - 1) * V, V, 0), c->tolerance);
+               natural_of(a, oracle_output, "logits", want, (int64_t)(n - 1) * V, V, 0),
+               c->tolerance);
         return TGC_OK;
 }
 
-/* Texts that differ, decoded side by side: the logits after the last of what the device said itself. */
+/* Texts that differ, decoded side by side: the logits after the last of what the device said
+ * itself. */
 static int check_batch(Check *c, const char *prog, int B, uint64_t seed, Err *e)
 {
         enum { PROMPT = 5, SAID = 3, N = PROMPT + SAID - 1 };
@@ -392,14 +442,18 @@ static int check_batch(Check *c, const char *prog, int B, uint64_t seed, Err *e)
         Asked o = { 0 };
         if (!logits || !(text = malloc((size_t)B * N * sizeof *text)))
                 code = err_set(e, TGC_NO_MEMORY, "no memory for %d texts", B);
-        else if (!(code = random_ids(c, B * PROMPT, seed + (uint64_t)B, &ids, e)) && !(code = session_reset(c->s, e)) &&
+        else if (!(code = random_ids(c, B * PROMPT, seed + (uint64_t)B, &ids, e)) &&
+                 !(code = session_reset(c->s, e)) &&
                  !(code = session_prefill(c->s, ids, B, PROMPT, e)) &&
                  !(code = session_decode(c->s, &greedy, SAID, keep_tokens, said, e)))
-                code = session_read(c->s, prog, "logits", logits, (size_t)B * (size_t)V * sizeof *logits, e);
+                code = session_read(c->s, prog, "logits", logits,
+                                    (size_t)B * (size_t)V * sizeof *logits, e);
         for (int b = 0; b < B && !code; b++)
                 for (int t = 0; t < N; t++)
-                        text[b * N + t] = t < PROMPT ? ids[b * PROMPT + t] : said[(t - PROMPT) * B + b];
-        if (!code && !(code = consult(c, &o, ASK_TEXT, B, N, text, text, e)) && (want = oracle_output(o.o, "logits", &n))) {
+                        text[b * N + t] = t < PROMPT ? ids[b * PROMPT + t]
+                                                     : said[(t - PROMPT) * B + b];
+        if (!code && !(code = consult(c, &o, ASK_TEXT, B, N, text, text, e)) &&
+            (want = oracle_output(o.o, "logits", &n))) {
                 for (int b = 0; b < B; b++) {
                         int64_t at = ((int64_t)b * N + N - 1) * V;
                         double x = rel_error(logits + (int64_t)b * V, want + at, V, 0),
@@ -427,9 +481,9 @@ static int check_batches(Check *c, uint64_t seed, Err *e)
         return code;
 }
 
-/* What the device said after each of the last `said` rows of logits is the reference's own choice, or as
- * good as that.  Where two logits are each wrong by up to x the likelier one may lose by 2x, so half of
- * what a choice is short of the best counts as its error.
+/* What the device said after each of the last `said` rows of logits is the reference's own choice,
+ * or as good as that.  Where two logits are each wrong by up to x the likelier one may lose by 2x,
+ * so half of what a choice is short of the best counts as its error.
  * ids (n+1): the prompt and all that was said. */
 static void check_choices(Check *c, const double *want, const int *ids, int n, int said)
 {
@@ -449,18 +503,19 @@ static void check_choices(Check *c, const double *want, const int *ids, int n, i
                         again = ids[i + 1] == ids[t + 1];
                 distinct += !again;
         }
-        snprintf(what, sizeof what, "%d greedy tokens, %d kinds, %d by margin", said, distinct, by_margin);
+        snprintf(what, sizeof what, "%d greedy tokens, %d kinds, %d by margin", said, distinct,
+                 by_margin);
         result(c, "decode", what, scale > 0 ? worst / scale : worst, 0, c->tolerance);
 }
 
-/* --tokens random ids, and with --greedy what the device says after them: the reference sees it as one
- * text.  The last word is not given back to the model: *ids has n+1 of them. */
+/* --tokens random ids, and with --greedy what the device says after them: the reference sees it as
+ * one text.  The last word is not given back to the model: *ids has n+1 of them. */
 static int make_text(Check *c, uint64_t seed, int **ids, int *n, int *said, Err *e)
 {
         int prompt = c->a->tokens, ctx = c->m->ctx, code;
         *said = c->a->greedy;
         *n = prompt + (*said ? *said - 1 : 0);
-        if (*n > ctx)                           /* --tokens was not given: fits() */
+        if (*n > ctx) /* --tokens was not given: fits() */
                 *n = ctx;
         if ((code = random_ids(c, *n + 1, seed, ids, e)) || !*said)
                 return code;
@@ -469,13 +524,16 @@ static int make_text(Check *c, uint64_t seed, int **ids, int *n, int *said, Err 
         return session_decode(c->s, &greedy, *said, keep_token, *ids + prompt, e);
 }
 
-/* What was asked for, before anything is compared.  Of what is said the last is not given back to the model. */
+/* What was asked for, before anything is compared.  Of what is said the last is not given back to
+ * the model. */
 static int fits(const Check *c, Err *e)
 {
         int prompt = c->a->tokens, said = c->a->greedy, ctx = c->m->ctx;
         if (said && prompt + said > ctx)
-                return err_set(e, TGC_USAGE, "check: %d tokens and %d said after them do not fit the context of %d",
-                               prompt, said, ctx);
+                return err_set(
+                        e, TGC_USAGE,
+                        "check: %d tokens and %d said after them do not fit the context of %d",
+                        prompt, said, ctx);
         if (c->a->tokens_given && prompt > ctx)
                 return err_set(e, TGC_USAGE, "check: --tokens %d: the context is %d", prompt, ctx);
         return TGC_OK;
@@ -495,9 +553,10 @@ static int check_infer(Check *c, uint64_t seed, Err *e)
         if (!code && !(code = consult(c, &o, ASK_TEXT, 1, n, ids, ids, e)))
                 want = oracle_output(o.o, "logits", &count);
         if (!code && (!want || (size_t)count != elems))
-                code = err_set(e, TGC_FAIL, "check: the reference gave %lld logits, %zu are wanted", want
-                               ? (long long)count : 0, elems);
-        if (!code && session_has(c->s, "score") && !(code = session_score(c->s, ids, n, logits, NULL, e)))
+                code = err_set(e, TGC_FAIL, "check: the reference gave %lld logits, %zu are wanted",
+                               want ? (long long)count : 0, elems);
+        if (!code && session_has(c->s, "score") &&
+            !(code = session_score(c->s, ids, n, logits, NULL, e)))
                 result(c, "score", "logits", rel_error(logits, want, count, 0),
                        natural_of(&o, oracle_output, "logits", want, 0, count, 0), c->tolerance);
         if (!code && !(code = check_decode(c, &o, want, ids, n, logits, e)) && said)
@@ -514,17 +573,22 @@ static int check_infer(Check *c, uint64_t seed, Err *e)
 
 static int check_all(Check *c, Err *e)
 {
-        static const double by_dtype[] = { [STORE_F32] = 2e-4, [STORE_BF16] = 0.05, [STORE_F16] = 0.01 }, tf32 = 0.01;
+        static const double
+                by_dtype[] = { [STORE_F32] = 2e-4, [STORE_BF16] = 0.05, [STORE_F16] = 0.01 },
+                tf32 = 0.01;
         uint64_t most = 1, seed = c->a->seed;
         const bool rounds = c->m->tf32 && dev_which(session_device(c->s)) != DEV_CPU;
-        c->tolerance = c->a->tolerance >= 0 ? c->a->tolerance : rounds ? tf32 : by_dtype[c->m->dtype];
+        c->tolerance = c->a->tolerance >= 0 ? c->a->tolerance
+                       : rounds             ? tf32
+                                            : by_dtype[c->m->dtype];
         c->sum->tolerance = c->tolerance;
         for (int i = 0; i < c->m->n_params; i++)
                 most = c->m->param[i].count > most ? c->m->param[i].count : most;
         c->x = malloc(most * sizeof *c->x);
         c->f = malloc(most * sizeof *c->f);
         if (!c->x || !c->f)
-                return err_set(e, TGC_NO_MEMORY, "no memory for %llu elements", (unsigned long long)most);
+                return err_set(e, TGC_NO_MEMORY, "no memory for %llu elements",
+                               (unsigned long long)most);
         int code = fits(c, e);
         if (!code)
                 code = disturb(c, seed, e);
@@ -535,10 +599,17 @@ static int check_all(Check *c, Err *e)
         return code;
 }
 
-int check_session(Session *s, const Section *ir, const CheckOptions *o, CheckFn *fn, void *user, CheckSum *sum, Err *e)
+int check_session(Session *s, const Section *ir, const CheckOptions *o, CheckFn *fn, void *user,
+                  CheckSum *sum, Err *e)
 {
-        Check c = { .a = o, .s = s, .m = session_manifest(s), .ir = ir, .fn = fn, .user = user, .sum = sum };
-        *sum = (CheckSum){ .nearest = 1 };
+        Check c = { .a = o,
+                    .s = s,
+                    .m = session_manifest(s),
+                    .ir = ir,
+                    .fn = fn,
+                    .user = user,
+                    .sum = sum };
+        *sum = (CheckSum) { .nearest = 1 };
         int code = check_all(&c, e);
         free(c.x);
         free(c.f);
@@ -550,9 +621,12 @@ int check_plan(const Plan *p, const char *device, const CheckOptions *o, CheckSu
 {
         Session *s = NULL;
         const Section *ir = plan_find(p, "ir");
-        SessionOptions how = { .device = (DevKind)dev_kind(device), .seed = o ? o->seed : 0, .dev = { .threads = 1 } };
+        SessionOptions how = { .device = (DevKind)dev_kind(device),
+                               .seed = o ? o->seed : 0,
+                               .dev = { .threads = 1 } };
         if (!ir)
-                return err_set(e, TGC_BAD_FILE, "the plan has no section ir, so there is nothing to compare with");
+                return err_set(e, TGC_BAD_FILE,
+                               "the plan has no section ir, so there is nothing to compare with");
         int code = session_open(&s, p, &how, e);
         if (!code && o)
                 code = check_session(s, ir, o, NULL, NULL, sum, e);

@@ -16,29 +16,33 @@
 
 /* ---- progress.c: talk ---- */
 
-typedef struct Progress { bool quiet, color, tty; } Progress;
-Progress  progress_new(const Args *a);                    /* NO_COLOR, TGC_LOG=quiet, --quiet */
+typedef struct Progress {
+        bool quiet, color, tty;
+} Progress;
+Progress progress_new(const Args *a); /* NO_COLOR, TGC_LOG=quiet, --quiet */
 void say(const Progress *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void say_error(const char *msg);                /* "tgc: error: MSG", or the message's own place first */
+void say_error(const char *msg); /* "tgc: error: MSG", or the message's own place first */
 /* A line that is written over by the next one; on a terminal only. */
-void progress_bar(const Progress *s, double part, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void progress_bar(const Progress *s, double part, const char *fmt, ...)
+        __attribute__((format(printf, 3, 4)));
 void progress_bar_end(const Progress *s);
 double clock_s(void);
-const char *text_bytes(char *buf, size_t cap, double bytes);    /* "1.50 GB" */
-const char *text_count_si(char *buf, size_t cap, double n);     /* "124.4M" */
-int  out_done(Err *e);                          /* flush stdout; TGC_IO when it could not take all */
+const char *text_bytes(char *buf, size_t cap, double bytes); /* "1.50 GB" */
+const char *text_count_si(char *buf, size_t cap, double n);  /* "124.4M" */
+int out_done(Err *e); /* flush stdout; TGC_IO when it could not take all */
 
 /* ---- plain.c: text from files, for people ---- */
 
 /* What a terminal would obey is written as \x1b or \u009b, so is what is no UTF-8. */
 void put_plain(FILE *f, const char *text, size_t n);
-bool vprint_plain(FILE *f, const char *fmt, va_list ap);                   /* false: cut, no memory */
-void json_start(void);                  /* open.c; before any JSON is made */
+bool vprint_plain(FILE *f, const char *fmt, va_list ap); /* false: cut, no memory */
+void json_start(void);                                   /* open.c; before any JSON is made */
 /* What a model says, to stdout: as it is, but to a terminal without control characters. */
 void put_generated(const char *text, size_t n);
-void put_json(FILE *f, const char *text);       /* JSON, its control characters as \u009b */
-extern bool print_lost;                 /* some of it was not written: there was no memory (out_done) */
-void print(const char *fmt, ...) __attribute__((format(printf, 1, 2)));  /* printf, through put_plain */
+void put_json(FILE *f, const char *text); /* JSON, its control characters as \u009b */
+extern bool print_lost; /* some of it was not written: there was no memory (out_done) */
+/* printf, through put_plain */
+void print(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- signals.c ---- */
 
@@ -47,8 +51,8 @@ void print(const char *fmt, ...) __attribute__((format(printf, 1, 2)));  /* prin
  * stops that, so that no temporary folder stays. */
 void signals_install(void);
 void signals_defer(void);
-int  signal_seen(void);                         /* 0, SIGINT, SIGTERM or SIGHUP */
-Stop *signals_stop(void);                       /* for what compiles; its TGC_STOPPED means 128 + signal_seen() */
+int signal_seen(void);    /* 0, SIGINT, SIGTERM or SIGHUP */
+Stop *signals_stop(void); /* for what compiles; its TGC_STOPPED means 128 + signal_seen() */
 
 /* ---- utf8.c ---- */
 
@@ -65,115 +69,127 @@ typedef enum { MODEL_PLAN, MODEL_LUA, MODEL_JSON, MODEL_HF, MODEL_LLAMA2C, MODEL
 enum { CHECK_SAYS = 400 };
 
 typedef struct BuildOptions {
-        ModelKind   kind;
+        ModelKind kind;
         const char *model;
-        const char *own;                /* the user's Lua file for a folder, or NULL */
-        bool        quiet;              /* what the model prints is not shown */
-        const char *dtype;              /* f32 bf16 f16 */
-        const char **define; int n_define;
-        int         mode;               /* BUILD_* */
-        Err        *no_infer;           /* of both modes training alone is left where text cannot be generated, and this says why;
+        const char *own;   /* the user's Lua file for a folder, or NULL */
+        bool quiet;        /* what the model prints is not shown */
+        const char *dtype; /* f32 bf16 f16 */
+        const char **define;
+        int n_define;
+        int mode; /* BUILD_* */
+        Err *no_infer; /* of both modes training alone is left where text cannot be generated, and this says why;
                                          * NULL: an error */
-        int         opt, batch, ctx, chunk, block;
-        bool        cuda, cpu, recompute, tf32, time_passes;
+        int opt, batch, ctx, chunk, block;
+        bool cuda, cpu, recompute, tf32, time_passes;
         const char *print_after;
-        const char *choices;            /* text of tiles (codegen/forms/tile_choice.c), or NULL */
+        const char *choices; /* text of tiles (codegen/forms/tile_choice.c), or NULL */
         const char *choices_name;
-        char       *check;              /* NULL: no quick check; else room for CHECK_SAYS, what it has to say (quick_check.c) */
-        const int  *documents;          /* token that begins one; NULL: a row of training tokens is one */
-        double      lua_seconds;        /* ReadOptions.seconds */
-        int         vocab;              /* of a char tokenizer: the model's, unless -D says otherwise; 0: its own */
+        /* NULL: no quick check; else room for CHECK_SAYS, what it has to say (quick_check.c) */
+        char *check;
+        const int *documents; /* token that begins one; NULL: a row of training tokens is one */
+        double lua_seconds;   /* ReadOptions.seconds */
+        /* of a char tokenizer: the model's, unless -D says otherwise; 0: its own */
+        int vocab;
 } BuildOptions;
 
 /* A family's, or a file that comes with tgc: those are tested. */
 bool model_is_ours(ModelKind kind, const char *path);
 /* Read and compile: adds every section but tokenizer, weights and machine code. */
-int  build_plan(Plan *p, const BuildOptions *o, Err *e);
-/* The plan `from`, compiled again from what it holds itself with other choices (NULL: none), into *to, an empty one.
- * Its weights are from's, which outlives it; compiled code for GPUs stays behind. */
-int  plan_again(Plan *to, const Plan *from, const char *choices, Err *e);
+int build_plan(Plan *p, const BuildOptions *o, Err *e);
+/* The plan `from`, compiled again from what it holds itself with other choices (NULL: none), into
+ * *to, an empty one. Its weights are from's, which outlives it; compiled code for GPUs stays
+ * behind. */
+int plan_again(Plan *to, const Plan *from, const char *choices, Err *e);
 
-/* The same with `from` as data only: nothing that is executed or describes execution is taken from it, but its graph,
- * how it was compiled, its choices of tiles, tokenizer and weights, which lie as from's manifest says. */
-int  plan_rebuild(Plan *to, const Plan *from, Err *e);
+/* The same with `from` as data only: nothing that is executed or describes execution is taken from
+ * it, but its graph, how it was compiled, its choices of tiles, tokenizer and weights, which lie as
+ * from's manifest says. */
+int plan_rebuild(Plan *to, const Plan *from, Err *e);
 
 /* ---- effects.c ---- */
 
-int  effects_check(const Args *a, Err *e);      /* TGC_USAGE where an option that was given would change nothing */
-bool effects_known(OptionId o, CommandId cmd);  /* effects.def has a line for it */
+/* TGC_USAGE where an option that was given would change nothing */
+int effects_check(const Args *a, Err *e);
+bool effects_known(OptionId o, CommandId cmd); /* effects.def has a line for it */
 
 /* ---- outputs.c ---- */
 
-int  outputs_check(const Args *a, Err *e);      /* TGC_USAGE where an output is a file that the command reads */
+/* TGC_USAGE where an output is a file that the command reads */
+int outputs_check(const Args *a, Err *e);
 
 /* ---- load.c: PLAN or MODEL to a plan in memory ---- */
 
 typedef struct Loaded {
-        Plan      plan;
-        Plan      given;                /* --rebuild: the one that plan was made of, and has its weights */
-        void     *weights;              /* owned, when they were imported here */
-        Tokenizer *tok;                 /* NULL: none */
+        Plan plan;
+        Plan given;     /* --rebuild: the one that plan was made of, and has its weights */
+        void *weights;  /* owned, when they were imported here */
+        Tokenizer *tok; /* NULL: none */
         ModelKind kind;
-        double    seconds;              /* to read and compile */
+        double seconds; /* to read and compile */
 } Loaded;
 
 typedef struct LoadHow {
-        int         mode;               /* BUILD_* wanted when it must be compiled; 0: by the kind of model */
-        Tokenizer  *tok;                /* already made, or NULL; taken over */
-        const char *weights;            /* instead of --weights */
-        bool        no_weights;
-        bool        any_weights;        /* what is asked does not depend on them: a folder without is fine */
+        int mode;            /* BUILD_* wanted when it must be compiled; 0: by the kind of model */
+        Tokenizer *tok;      /* already made, or NULL; taken over */
+        const char *weights; /* instead of --weights */
+        bool no_weights;
+        /* what is asked does not depend on them: a folder without is fine */
+        bool any_weights;
 } LoadHow;
 
-/* A folder's weights: TGC_OK with *there set, or not set where it has none at all; TGC_BAD_FILE where it has them in
- * a form that tgc does not read.  way_out: the option that does without. */
-int  folder_weights(const char *dir, const char *way_out, bool *there, Err *e);
+/* A folder's weights: TGC_OK with *there set, or not set where it has none at all; TGC_BAD_FILE
+ * where it has them in a form that tgc does not read.  way_out: the option that does without. */
+int folder_weights(const char *dir, const char *way_out, bool *there, Err *e);
 /* A file of a folder that training left, of the state's step (state.c). */
-int  run_file(const char *dir, const char *name, char **path, Err *e);
-int  model_kind(const char *path, ModelKind *kind, char *real, size_t cap, Err *e);     /* real: the path to open */
+int run_file(const char *dir, const char *name, char **path, Err *e);
+/* real: the path to open */
+int model_kind(const char *path, ModelKind *kind, char *real, size_t cap, Err *e);
 bool is_plan(const char *path);
-int  load(Loaded *l, const Args *a, const LoadHow *how, Err *e);
+int load(Loaded *l, const Args *a, const LoadHow *how, Err *e);
 void loaded_free(Loaded *l);
 /* spec as --tokenizer; NULL: what lies beside the model, *tok NULL if nothing does. */
-int  tokenizer_for(Tokenizer **tok, const char *spec, const char *model, ModelKind kind, int vocab, Err *e);
-int  tokenizer_from_text(Tokenizer **tok, const char *text, size_t n, Err *e);  /* char */
-int  plan_add_tokenizer(Plan *p, const Tokenizer *tok, Err *e);
-int  manifest_word(const Plan *p, const char *key, char *out, size_t cap);      /* first line "KEY rest"; 0: absent */
+int tokenizer_for(Tokenizer **tok, const char *spec, const char *model, ModelKind kind, int vocab,
+                  Err *e);
+int tokenizer_from_text(Tokenizer **tok, const char *text, size_t n, Err *e); /* char */
+int plan_add_tokenizer(Plan *p, const Tokenizer *tok, Err *e);
+/* first line "KEY rest"; 0: absent */
+int manifest_word(const Plan *p, const char *key, char *out, size_t cap);
 
 /* ---- param_source.c ---- */
 
 typedef char Place[80];
 struct WeightParam;
-/* Gives n parameters the lines of the model that make them ("gpt.lua:44"), where these are known; what it returns
- * holds them, and is freed by the caller. */
+/* Gives n parameters the lines of the model that make them ("gpt.lua:44"), where these are known;
+ * what it returns holds them, and is freed by the caller. */
 Place *param_places(const Plan *plan, struct WeightParam *p, int n);
 
 /* ---- weights.c: the runtime's side of checkpoints ---- */
 
 /* Fill the section `weights` from a checkpoint; *mem is to be freed after the plan. */
-int  weights_import(Plan *p, const char *path, void **mem, const Progress *say, Err *e);
+int weights_import(Plan *p, const char *path, void **mem, const Progress *say, Err *e);
 /* The other way, as safetensors; dtype NULL: the plan's. */
-int  weights_export(const Plan *p, const char *path, const char *dtype, Err *e);
+int weights_export(const Plan *p, const char *path, const char *dtype, Err *e);
 /* The text of the map inside a manifest; caller frees. */
 char *manifest_map(const Plan *p);
 
 /* ---- targets.c: machine code and headers ---- */
 
-int  plan_add_headers(Plan *p, Err *e);
-int  plan_add_target(Plan *p, const char *target, Err *e);      /* cpu, sm_XX: compiled code */
+int plan_add_headers(Plan *p, Err *e);
+int plan_add_target(Plan *p, const char *target, Err *e); /* cpu, sm_XX: compiled code */
 
 /* ---- ids.c ---- */
 
 /* All integers in a text, whatever stands between them; refuses ids outside 0..vocab-1.
  * *ids is malloc'd. */
-int  ids_parse(const char *text, size_t n, int vocab, const char *name, int **ids, int *n_ids, Err *e);
-int  read_stdin(char **text, size_t *n, Err *e);
+int ids_parse(const char *text, size_t n, int vocab, const char *name, int **ids, int *n_ids,
+              Err *e);
+int read_stdin(char **text, size_t *n, Err *e);
 
 /* ---- commands ---- */
 #define COMMAND(id, name, ...) int cmd_##name(const Args *a, Err *e);
 #include "commands.def"
 #undef COMMAND
 
-int tgc_main(int argc, char **argv);            /* tgc.c */
+int tgc_main(int argc, char **argv); /* tgc.c */
 
 #endif

@@ -7,14 +7,14 @@ enum { WARM_UP = 3 };
 
 typedef struct Bench {
         const Args *a;
-        Session    *s;
+        Session *s;
         const Manifest *m;
-        int         B;
-        int        *ids;                /* enough for any call */
-        double      compile_s, open_s;  /* reading the model or plan; kernels and weights */
-        cJSON      *json;               /* NULL: text */
-        Ceiling     most;               /* of the device; measured once */
-        bool        most_known;
+        int B;
+        int *ids;                 /* enough for any call */
+        double compile_s, open_s; /* reading the model or plan; kernels and weights */
+        cJSON *json;              /* NULL: text */
+        Ceiling most;             /* of the device; measured once */
+        bool most_known;
 } Bench;
 
 static void report(Bench *b, const char *what, Times *t, int tokens, int B, int T)
@@ -33,22 +33,26 @@ static void report(Bench *b, const char *what, Times *t, int tokens, int B, int 
                 cJSON_AddNumberToObject(o, "repetitions", t->n);
                 cJSON_AddNumberToObject(o, "tokens_per_s", tokens / mid);
         } else {
-                print("%-8s %3d x %-5d median %10.3f ms, %.3f to %.3f over %d, %.1f tok/s\n", what, B, T, mid * 1e3,
-                       lo * 1e3,
-                       hi * 1e3, t->n, tokens / mid);
+                print("%-8s %3d x %-5d median %10.3f ms, %.3f to %.3f over %d, %.1f tok/s\n", what,
+                      B, T, mid * 1e3, lo * 1e3, hi * 1e3, t->n, tokens / mid);
                 fflush(stdout);
         }
 }
 
 static int new_times(Times *t, const Args *a, Err *e)
 {
-        *t = (Times){ calloc((size_t)opt_int(a, O_REPS) + WARM_UP, sizeof *t->v), 0 };
-        return t->v ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory for %d times", opt_int(a, O_REPS));
+        *t = (Times) { calloc((size_t)opt_int(a, O_REPS) + WARM_UP, sizeof *t->v), 0 };
+        return t->v ? TGC_OK
+                    : err_set(e, TGC_NO_MEMORY, "no memory for %d times", opt_int(a, O_REPS));
 }
 
 /* ---- kernels ---- */
 
-typedef struct Row { const KernelDef *k; double ms; int n; } Row;
+typedef struct Row {
+        const KernelDef *k;
+        double ms;
+        int n;
+} Row;
 
 static int slower(const void *a, const void *b)
 {
@@ -59,22 +63,23 @@ static int slower(const void *a, const void *b)
 /* Seconds of one launch at the ceiling: of memory or of arithmetic, whichever takes longer. */
 static double least_time(const Bench *b, const KernelDef *k)
 {
-        double flops = b->most.flops[b->m->dtype != STORE_F32], work = flops > 0 ? k->flops / flops : 0;
+        double flops = b->most.flops[b->m->dtype != STORE_F32],
+               work = flops > 0 ? k->flops / flops : 0;
         double memory = b->most.bytes > 0 ? k->bytes / b->most.bytes : 0;
         return memory > work ? memory : work;
 }
 
 static void print_row(Bench *b, cJSON *list, const Row *r, double total)
 {
-        double s = r->ms * 1e-3 / r->n;         /* of one launch */
+        double s = r->ms * 1e-3 / r->n; /* of one launch */
         double gb = s > 0 ? r->k->bytes / s / 1e9 : 0, tf = s > 0 ? r->k->flops / s / 1e12 : 0;
         double most = s > 0 ? least_time(b, r->k) / s : 0;
         if (!b->json) {
                 char share[16] = "-";
                 if (most > 0)
                         snprintf(share, sizeof share, "%.0f%%", 100 * most);
-                print("%9.4f %5.1f%% %4d  %8.1f %8.3f %8s  %-10s %s\n", r->ms, 100 * r->ms / total, r->n, gb, tf,
-                       share, r->k->name, r->k->title ? r->k->title : "");
+                print("%9.4f %5.1f%% %4d  %8.1f %8.3f %8s  %-10s %s\n", r->ms, 100 * r->ms / total,
+                      r->n, gb, tf, share, r->k->name, r->k->title ? r->k->title : "");
                 return;
         }
         cJSON *o = cJSON_CreateObject();
@@ -91,9 +96,10 @@ static void print_row(Bench *b, cJSON *list, const Row *r, double total)
         cJSON_AddItemToArray(list, o);
 }
 
-/* The shortest time of every launch of a program, so that a host that is late once does not show.  Every run begins
- * where the host's Rt says, so a decoding program stays within its cache. */
-static int time_launches(Bench *b, const char *prog, int B, int T, double *ms, int cap, int *n, Err *e)
+/* The shortest time of every launch of a program, so that a host that is late once does not show. 
+ * Every run begins where the host's Rt says, so a decoding program stays within its cache. */
+static int time_launches(Bench *b, const char *prog, int B, int T, double *ms, int cap, int *n,
+                         Err *e)
 {
         enum { RUNS = 5 };
         double *one = calloc((size_t)cap + 1, sizeof *one);
@@ -118,8 +124,9 @@ static int kernels(Bench *b, const char *prog, int B, int T, Err *e)
                 return TGC_OK;
         double *ms = calloc((size_t)p->n_run + 1, sizeof *ms), total = 0;
         Row *row = calloc((size_t)g->n_kernels + 1, sizeof *row);
-        int n = 0, code = ms && row ? time_launches(b, prog, B, T, ms, p->n_run, &n, e)
-                                    : err_set(e, TGC_NO_MEMORY, "no memory for %d launches", p->n_run);
+        int n = 0,
+            code = ms && row ? time_launches(b, prog, B, T, ms, p->n_run, &n, e)
+                             : err_set(e, TGC_NO_MEMORY, "no memory for %d launches", p->n_run);
         if (!code && !b->most_known) {
                 code = dev_ceiling(session_device(b->s), &b->most, e);
                 b->most_known = true;
@@ -138,7 +145,7 @@ static int kernels(Bench *b, const char *prog, int B, int T, Err *e)
                 qsort(row, (size_t)g->n_kernels, sizeof *row, slower);
                 if (!b->json)
                         print("\n%s: %d launches, %.4f ms\n       ms  share    n      GB/s  TFLOP/s   ceiling  kernel\n",
-                               prog, n, total);
+                              prog, n, total);
                 for (int i = 0; i < g->n_kernels && row[i].n; i++)
                         print_row(b, list, &row[i], total > 0 ? total : 1);
         }
@@ -159,9 +166,12 @@ static int bench_prefill(Bench *b, Err *e)
         if (p && n - 1 > p->T && (more = program_find(session_program(b->s), "prefill_long")))
                 p = more;
         if (n > b->m->ctx || n < 2)
-                return err_set(e, TGC_USAGE, "--prompt-tokens %d: the plan's context is %d, and the last token is "
-                               "digested by "
-                               "decoding", n, b->m->ctx);
+                return err_set(
+                        e, TGC_USAGE,
+                        "--prompt-tokens %d: the plan's context is %d, and the last token is "
+                        "digested by "
+                        "decoding",
+                        n, b->m->ctx);
         if ((code = new_times(&t, b->a, e)))
                 return code;
         for (int i = 0; i < reps + WARM_UP && !code && !signal_seen(); i++) {
@@ -181,7 +191,11 @@ static int bench_prefill(Bench *b, Err *e)
         return code;
 }
 
-typedef struct Beat { Times *t; double last; int skip; } Beat;
+typedef struct Beat {
+        Times *t;
+        double last;
+        int skip;
+} Beat;
 
 static int on_token(void *user, int i, const int *token, int B)
 {
@@ -203,14 +217,18 @@ static int bench_decode(Bench *b, Err *e)
         if (!prompt)
                 prompt = 8 < b->m->ctx / 2 ? 8 : 1;
         if (prompt >= b->m->ctx)
-                return err_set(e, TGC_USAGE, "--prompt-tokens %d: the plan's context is %d", prompt, b->m->ctx);
+                return err_set(e, TGC_USAGE, "--prompt-tokens %d: the plan's context is %d", prompt,
+                               b->m->ctx);
         if ((code = new_times(&t, b->a, e)))
                 return code;
-        while (t.n < reps && !code && !signal_seen()) {         /* from the prompt again when the context is full */
-                int room = b->m->ctx - prompt, n = reps - t.n + WARM_UP < room ? reps - t.n + WARM_UP : room;
+        /* from the prompt again when the context is full */
+        while (t.n < reps && !code && !signal_seen()) {
+                int room = b->m->ctx - prompt,
+                    n = reps - t.n + WARM_UP < room ? reps - t.n + WARM_UP : room;
                 Beat beat = { &t, 0, n > WARM_UP ? WARM_UP : n - 1 };
-                if ((code = session_reset(b->s, e)) || (code = session_prefill(b->s, b->ids, b->B, prompt, e))
-                    || (code = session_sync(b->s, e)))
+                if ((code = session_reset(b->s, e)) ||
+                    (code = session_prefill(b->s, b->ids, b->B, prompt, e)) ||
+                    (code = session_sync(b->s, e)))
                         break;
                 beat.last = clock_s();
                 code = session_decode(b->s, &greedy, n, on_token, &beat, e);
@@ -233,13 +251,22 @@ static int bench_train(Bench *b, Err *e)
         Times t;
         if ((code = new_times(&t, b->a, e)))
                 return code;
-        TrainStep in = { .B = p->B, .T = p->T, .n_micro = 1, .ids = b->ids, .targets = b->ids, .lr = 1e-5, .beta1 = 0.9,
-                         .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 1 };
+        TrainStep in = { .B = p->B,
+                         .T = p->T,
+                         .n_micro = 1,
+                         .ids = b->ids,
+                         .targets = b->ids,
+                         .lr = 1e-5,
+                         .beta1 = 0.9,
+                         .beta2 = 0.95,
+                         .eps = 1e-8,
+                         .weight_decay = 0.1,
+                         .clip = 1 };
         double last = 0;
-        int end = reps + WARM_UP + 1;    /* the last one has nothing queued behind it */
+        int end = reps + WARM_UP + 1; /* the last one has nothing queued behind it */
         for (int i = 0; i <= end && !code; i++) {
                 if (signal_seen() && i < end)
-                        end = i;                /* what is queued is waited for */
+                        end = i; /* what is queued is waited for */
                 in.step = i;
                 if (i < end && (code = session_train_begin(b->s, &in, e)))
                         break;
@@ -276,15 +303,16 @@ static void describe(Bench *b)
 
 static int bench(Bench *b, Err *e)
 {
-        bool train = session_mode(b->s) & SESSION_TRAIN, all = !opt_flag(b->a, O_B_PREFILL)
-                && !opt_flag(b->a, O_B_DECODE);
+        bool train = session_mode(b->s) & SESSION_TRAIN,
+             all = !opt_flag(b->a, O_B_PREFILL) && !opt_flag(b->a, O_B_DECODE);
         const Prog *step = program_find(session_program(b->s), "step");
         size_t n;
         int code = TGC_OK;
         b->m = session_manifest(b->s);
         b->B = opt_int(b->a, O_BATCH) ? opt_int(b->a, O_BATCH) : train ? b->m->batch : 1;
         if (b->B > b->m->batch)
-                return err_set(e, TGC_USAGE, "--batch-size %d: the plan was compiled for %d", b->B, b->m->batch);
+                return err_set(e, TGC_USAGE, "--batch-size %d: the plan was compiled for %d", b->B,
+                               b->m->batch);
         n = (size_t)b->B * (size_t)b->m->ctx;
         if (step && (size_t)step->B * (size_t)step->T > n)
                 n = (size_t)step->B * (size_t)step->T;
@@ -293,9 +321,10 @@ static int bench(Bench *b, Err *e)
         for (size_t i = 0; i < n; i++)
                 b->ids[i] = (int)((i * 2654435761u >> 7) % (size_t)b->m->vocab);
         for (size_t i = 0; b->m->documents >= 0 && i < n; i += 100 + (i * 2654435761u >> 7) % 201)
-                b->ids[i] = b->m->documents;            /* of 100 to 300 tokens */
+                b->ids[i] = b->m->documents; /* of 100 to 300 tokens */
         if (!b->json)
-                print("%s, %s\n", dev_name(session_device(b->s)), dev_load_note(session_device(b->s)));
+                print("%s, %s\n", dev_name(session_device(b->s)),
+                      dev_load_note(session_device(b->s)));
         else
                 describe(b);
         if (train)
@@ -315,7 +344,10 @@ int cmd_bench(const Args *a, Err *e)
         if (train && (opt_flag(a, O_B_PREFILL) || opt_flag(a, O_B_DECODE)))
                 return err_set(e, TGC_USAGE, "bench: --train goes alone");
         double t0 = clock_s();
-        int code = load(&l, a, &(LoadHow){ .mode = train ? BUILD_TRAIN : BUILD_INFER, .any_weights = true }, e);
+        int code = load(&l, a,
+                        &(LoadHow) { .mode = train ? BUILD_TRAIN : BUILD_INFER,
+                                     .any_weights = true },
+                        e);
         if (code)
                 return code;
         b.compile_s = clock_s() - t0;
@@ -323,7 +355,8 @@ int cmd_bench(const Args *a, Err *e)
                 b.json = cJSON_CreateObject();
         signals_defer();
         t0 = clock_s();
-        code = open_session(&b.s, &l.plan, a, train ? SESSION_TRAIN : SESSION_INFER, (uint64_t)a->v[O_TRAIN_SEED].i,
+        code = open_session(&b.s, &l.plan, a, train ? SESSION_TRAIN : SESSION_INFER,
+                            (uint64_t)a->v[O_TRAIN_SEED].i,
                             train ? "step update" : "prefill prefill_long decode",
                             opt_int(a, O_BATCH) ? opt_int(a, O_BATCH) : 1, e);
         b.open_s = clock_s() - t0;

@@ -1,4 +1,5 @@
-/* cmd_check.c: tgc check: every program of the plan against the reference (check.c), a line each. */
+/* cmd_check.c: tgc check: every program of the plan against the reference (check.c), a line
+ * each. */
 #include <string.h>
 #include "check.h"
 #include "work.h"
@@ -18,13 +19,17 @@ static void show(void *list, const char *program, const char *what, double err, 
         cJSON_AddItemToArray(list, o);
 }
 
-/* Mixtures of experts: what was stored in 16 bits, 2^-9 or 2^-12 off, may choose otherwise than the reference. */
+/* Mixtures of experts: what was stored in 16 bits, 2^-9 or 2^-12 off, may choose otherwise than the
+ * reference. */
 static void say_near(const Session *s, const CheckSum *sum, char *out, size_t cap)
 {
         *out = 0;
         if (session_manifest(s)->dtype != STORE_F32 && sum->nearest < 0.02)
-                snprintf(out, cap, "; an expert was chosen by %.1e of its probability, and 16 bits may choose the next one: "
-                         "--dtype f32 shows whether it is that", sum->nearest);
+                snprintf(
+                        out, cap,
+                        "; an expert was chosen by %.1e of its probability, and 16 bits may choose the next one: "
+                        "--dtype f32 shows whether it is that",
+                        sum->nearest);
 }
 
 /* Takes the list. */
@@ -43,11 +48,14 @@ static int report(const Session *s, const CheckSum *sum, cJSON *list, Err *e)
                 cJSON_AddItemToObject(o, "results", list);
                 code = json_print(o, e);
         } else {
-                print("%d of %d agree within %g on %s\n", sum->compared - sum->bad, sum->compared, sum->tolerance, device);
+                print("%d of %d agree within %g on %s\n", sum->compared - sum->bad, sum->compared,
+                      sum->tolerance, device);
         }
         if (!code && sum->bad)
-                code = err_set(e, TGC_CHECK_FAILED, "check: %d of %d outputs differ from the reference by more than %g%s",
-                               sum->bad, sum->compared, sum->tolerance, near);
+                code = err_set(
+                        e, TGC_CHECK_FAILED,
+                        "check: %d of %d outputs differ from the reference by more than %g%s",
+                        sum->bad, sum->compared, sum->tolerance, near);
         return code;
 }
 
@@ -62,24 +70,30 @@ int cmd_check(const Args *a, Err *e)
         int code = model_kind(a->pos[0], &kind, path, sizeof path, e);
         if (code)
                 return code;
-        if (kind != MODEL_PLAN) {                       /* sizes the reference can follow, odd on purpose */
+        if (kind != MODEL_PLAN) { /* sizes the reference can follow, odd on purpose */
                 if (!opt_set(a, O_BATCH))
                         small.v[O_BATCH].i = 2;
                 if (!opt_set(a, O_BLOCK))
                         small.v[O_BLOCK].i = opt_int(a, O_TOKENS);
         }
-        if ((code = load(&l, &small, &(LoadHow){ .no_weights = true, .mode = BUILD_INFER | BUILD_TRAIN }, e)))
+        if ((code = load(&l, &small,
+                         &(LoadHow) { .no_weights = true, .mode = BUILD_INFER | BUILD_TRAIN }, e)))
                 return code;
-        const CheckOptions o = { .tolerance = opt_set(a, O_TOLERANCE) ? opt_num(a, O_TOLERANCE) : -1, .greedy = opt_int(a, O_GREEDY),
-                                 .tokens = opt_int(a, O_TOKENS), .tokens_given = opt_set(a, O_TOKENS),
+        const CheckOptions o = { .tolerance = opt_set(a, O_TOLERANCE) ? opt_num(a, O_TOLERANCE)
+                                                                      : -1,
+                                 .greedy = opt_int(a, O_GREEDY),
+                                 .tokens = opt_int(a, O_TOKENS),
+                                 .tokens_given = opt_set(a, O_TOKENS),
                                  .seed = (uint64_t)a->v[O_TRAIN_SEED].i };
         const Section *ir = plan_find(&l.plan, "ir");
         cJSON *list = opt_flag(a, O_JSON) ? cJSON_CreateArray() : NULL;
         if (!ir)
-                code = err_set(e, TGC_BAD_FILE, "%s: the plan has no section ir, so there is nothing to compare with",
-                               path);
-        if (!code && !(code = open_session(&s, &l.plan, a, 0, o.seed, NULL, 0, e))
-            && !(code = check_session(s, ir, &o, show, list, &sum, e))) {
+                code = err_set(
+                        e, TGC_BAD_FILE,
+                        "%s: the plan has no section ir, so there is nothing to compare with",
+                        path);
+        if (!code && !(code = open_session(&s, &l.plan, a, 0, o.seed, NULL, 0, e)) &&
+            !(code = check_session(s, ir, &o, show, list, &sum, e))) {
                 code = report(s, &sum, list, e);
                 list = NULL;
         }

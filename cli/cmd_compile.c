@@ -11,16 +11,23 @@ static bool is_arch(const char *s)
         if (strncmp(s, "sm_", 3))
                 return false;
         size_t digits = strspn(s + 3, "0123456789");
-        return digits >= 2 && digits <= 3 && (!s[3 + digits] || (strchr("af", s[3 + digits]) && !s[4 + digits]));
+        return digits >= 2 && digits <= 3 &&
+               (!s[3 + digits] || (strchr("af", s[3 + digits]) && !s[4 + digits]));
 }
 
 /* keep: code is added to a plan, nothing goes. */
-typedef struct Targets { bool all, cpu, cuda, cpu_code, keep; const char **arch; int n_arch; } Targets;
+typedef struct Targets {
+        bool all, cpu, cuda, cpu_code, keep;
+        const char **arch;
+        int n_arch;
+} Targets;
 
 static int parse_targets(Targets *t, const Args *a, Err *e)
 {
         const OptionValue *v = &a->v[O_TARGET];
-        *t = (Targets){ .arch = calloc((size_t)v->n + 1, sizeof *t->arch), .cpu = !v->n, .cuda = !v->n };
+        *t = (Targets) { .arch = calloc((size_t)v->n + 1, sizeof *t->arch),
+                         .cpu = !v->n,
+                         .cuda = !v->n };
         if (!t->arch)
                 return err_set(e, TGC_NO_MEMORY, "no memory for targets");
         for (int i = 0; i < v->n; i++) {
@@ -28,7 +35,9 @@ static int parse_targets(Targets *t, const Args *a, Err *e)
                 if (is_arch(s))
                         t->arch[t->n_arch++] = s;
                 else if (strcmp(s, "cpu") && strcmp(s, "cuda") && strcmp(s, "all"))
-                        return err_set(e, TGC_USAGE, "--target: '%.60s' is none of cpu, cuda, sm_80, sm_90a, all", s);
+                        return err_set(e, TGC_USAGE,
+                                       "--target: '%.60s' is none of cpu, cuda, sm_80, sm_90a, all",
+                                       s);
                 t->all |= !strcmp(s, "all");
                 t->cpu_code |= !strcmp(s, "cpu");
                 t->cpu |= !strcmp(s, "cpu") || !strcmp(s, "all");
@@ -110,8 +119,8 @@ static int summary(const Args *a, const Loaded *l, const char *path, double seco
                 cJSON_AddNumberToObject(o, "total_s", seconds);
                 code = json_print(o, e);
         } else {
-                say(&talk, "%s: %s, %s parameters (%s%s), %d kernels, %s in %.2f s\n", path, m.model,
-                    text_count_si(n, sizeof n, (double)m.n_all), store_name(m.dtype),
+                say(&talk, "%s: %s, %s parameters (%s%s), %d kernels, %s in %.2f s\n", path,
+                    m.model, text_count_si(n, sizeof n, (double)m.n_all), store_name(m.dtype),
                     plan_find(&l->plan, "weights") ? ", with weights" : "", kernels,
                     text_bytes(size, sizeof size, (double)bytes), seconds);
         }
@@ -127,13 +136,16 @@ int cmd_compile(const Args *a, Err *e)
         double start = clock_s();
         int code = parse_targets(&t, a, e);
         if (!code && !opt_str(a, O_OUT))
-                code = err_set(e, TGC_USAGE, "compile: where to? tgc compile %s -o PLAN", a->pos[0]);
-        if (!code)
-                code = load(&l, a, &(LoadHow){ 0 }, e);
-        if (!code && l.kind == MODEL_PLAN && t.n_arch + t.cpu_code == 0 && !opt_str(a, O_TOKENIZER))
-                code = err_set(e, TGC_USAGE, "%s is a plan already; --target cpu or sm_XX would add compiled code to "
-                               "it, --tokenizer a tokenizer",
+                code = err_set(e, TGC_USAGE, "compile: where to? tgc compile %s -o PLAN",
                                a->pos[0]);
+        if (!code)
+                code = load(&l, a, &(LoadHow) { 0 }, e);
+        if (!code && l.kind == MODEL_PLAN && t.n_arch + t.cpu_code == 0 && !opt_str(a, O_TOKENIZER))
+                code = err_set(
+                        e, TGC_USAGE,
+                        "%s is a plan already; --target cpu or sm_XX would add compiled code to "
+                        "it, --tokenizer a tokenizer",
+                        a->pos[0]);
         t.keep = l.kind == MODEL_PLAN;
         if (!code && !(code = add_code(&l.plan, &t, &talk, e)))
                 code = plan_write(&l.plan, opt_str(a, O_OUT), e);

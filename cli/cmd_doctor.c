@@ -6,15 +6,9 @@
 #include "../runtime/util/file.h"
 #include "work.h"
 
-static int cc(char *out, size_t cap, Err *e)
-{
-        return host_cc_describe(out, cap, 0, e);
-}
+static int cc(char *out, size_t cap, Err *e) { return host_cc_describe(out, cap, 0, e); }
 
-static int cxx(char *out, size_t cap, Err *e)
-{
-        return host_cc_describe(out, cap, 1, e);
-}
+static int cxx(char *out, size_t cap, Err *e) { return host_cc_describe(out, cap, 1, e); }
 
 static int cache(char *out, size_t cap, Err *e)
 {
@@ -27,9 +21,11 @@ static int cache(char *out, size_t cap, Err *e)
         if (code && !read_only)
                 return code;
         cache_use(&u);
-        snprintf(out, cap, "%s%s, %d entries, %s of at most %s", dir, read_only ? " (read only)" : "", u.entries,
+        snprintf(out, cap, "%s%s, %d entries, %s of at most %s", dir,
+                 read_only ? " (read only)" : "", u.entries,
                  text_bytes(have, sizeof have, (double)u.bytes),
-                 u.most == UINT64_MAX ? "any number" : text_bytes(most, sizeof most, (double)u.most));
+                 u.most == UINT64_MAX ? "any number"
+                                      : text_bytes(most, sizeof most, (double)u.most));
         return TGC_OK;
 }
 
@@ -42,7 +38,8 @@ static int memory(char *out, size_t cap, Err *e)
         if (code)
                 return code;
         if (!(code = dev_memory(d, &free_bytes, &total, e)))
-                snprintf(out, cap, "%s, %s of %s free", dev_name(d), text_bytes(f, sizeof f, (double)free_bytes),
+                snprintf(out, cap, "%s, %s of %s free", dev_name(d),
+                         text_bytes(f, sizeof f, (double)free_bytes),
                          text_bytes(t, sizeof t, (double)total));
         dev_close(d);
         return code;
@@ -55,10 +52,13 @@ static const struct Probe {
         const char *advice;
 } probe[] = {
         { "GPU", cuda_describe, "the CPU will be used; for a GPU install NVIDIA's driver" },
-        { "NVRTC", nvrtc_describe, "plans need a cubin for their GPU; install the CUDA toolkit or nvidia-cuda-nvrtc" },
-        { "C compiler", cc, "--device cpu needs one, unless the plan was compiled with --target cpu" },
+        { "NVRTC", nvrtc_describe,
+          "plans need a cubin for their GPU; install the CUDA toolkit or nvidia-cuda-nvrtc" },
+        { "C compiler", cc,
+          "--device cpu needs one, unless the plan was compiled with --target cpu" },
         { "C++ compiler", cxx, "--device emulate needs one" },
-        { "cache", cache, "kernels will be compiled again every time; set TGC_CACHE_DIR to a folder that can be written" },
+        { "cache", cache,
+          "kernels will be compiled again every time; set TGC_CACHE_DIR to a folder that can be written" },
         { "CPU", memory, "" }
 };
 
@@ -83,7 +83,8 @@ int cmd_doctor(const Args *a, Err *e)
                 } else if (usable[i]) {
                         print("%-13s ok       %s\n", probe[i].name, text);
                 } else {
-                        print("%-13s missing  %s\n%23s%s\n", probe[i].name, why.msg, "", probe[i].advice);
+                        print("%-13s missing  %s\n%23s%s\n", probe[i].name, why.msg, "",
+                              probe[i].advice);
                 }
         }
         if (o) {
@@ -92,6 +93,7 @@ int cmd_doctor(const Args *a, Err *e)
                         return code;
         }
         if (!(usable[0] && usable[1]) && !usable[2])
-                return err_set(e, TGC_NO_DEVICE, "neither a GPU with NVRTC nor a C compiler: nothing can run here");
+                return err_set(e, TGC_NO_DEVICE,
+                               "neither a GPU with NVRTC nor a C compiler: nothing can run here");
         return TGC_OK;
 }

@@ -3,19 +3,23 @@
 #include <string.h>
 #include "work.h"
 
-static const struct { OptionId option; const char *section; } part[] = {
-        { O_D_GRAPH, "graph" }, { O_D_IR, "ir" }, { O_D_FUSED, "fused" }, { O_D_CUDA, "source.cuda" },
-        { O_D_C, "source.cpu" }, { O_D_PROGRAM, "program.cuda" }, { O_D_MEMORY, "memory" }, { O_D_DOT, "dot" },
-        { O_D_MANIFEST, "manifest" }, { O_D_CHOICES, "choices" }
-};
+static const struct {
+        OptionId option;
+        const char *section;
+} part[] = { { O_D_GRAPH, "graph" },      { O_D_IR, "ir" },        { O_D_FUSED, "fused" },
+             { O_D_CUDA, "source.cuda" }, { O_D_C, "source.cpu" }, { O_D_PROGRAM, "program.cuda" },
+             { O_D_MEMORY, "memory" },    { O_D_DOT, "dot" },      { O_D_MANIFEST, "manifest" },
+             { O_D_CHOICES, "choices" } };
 enum { N_PARTS_TO_DUMP = sizeof part / sizeof *part };
 
 static int print_section(const Plan *p, const char *name, const char *path, Err *e)
 {
         const Section *s = plan_find(p, name);
         if (!s && !strcmp(name, "choices"))
-                return err_set(e, TGC_BAD_FILE, "%s: no tiles were chosen for this plan; `tgc tune` measures them on a GPU",
-                               path);
+                return err_set(
+                        e, TGC_BAD_FILE,
+                        "%s: no tiles were chosen for this plan; `tgc tune` measures them on a GPU",
+                        path);
         if (!s)
                 return err_set(e, TGC_BAD_FILE, "%s: the plan has no section %s", path, name);
         put_plain(stdout, s->data, s->size);
@@ -29,26 +33,31 @@ static int find_kernel(const Program *g, const char *name)
 {
         size_t n = strlen(name);
         for (int i = 0; i < g->n_kernels; i++)
-                if (!strncmp(g->kernel[i].name, name, n) && (!g->kernel[i].name[n] || g->kernel[i].name[n] == '_'))
+                if (!strncmp(g->kernel[i].name, name, n) &&
+                    (!g->kernel[i].name[n] || g->kernel[i].name[n] == '_'))
                         return i;
         return -1;
 }
 
 /* The unit that holds a kernel: its source as one would compile it. */
-static int print_kernel(const Plan *p, const char *source, const char *kernel, const char *path, Err *e)
+static int print_kernel(const Plan *p, const char *source, const char *kernel, const char *path,
+                        Err *e)
 {
-        const Section *s = plan_find(p, source), *t = plan_find(p, !strcmp(source, "source.cuda") ? "program.cuda"
-                                                                : "program.cpu");
+        const Section *s = plan_find(p, source),
+                      *t = plan_find(p, !strcmp(source, "source.cuda") ? "program.cuda"
+                                                                       : "program.cpu");
         Program g;
         Pack units;
         int code = s && t ? program_parse(&g, t->data, t->size, t->name, e)
-                          : err_set(e, TGC_BAD_FILE, "%s: the plan has no section %s", path, source);
+                          : err_set(e, TGC_BAD_FILE, "%s: the plan has no section %s", path,
+                                    source);
         if (code)
                 return code;
         int k = find_kernel(&g, kernel);
         if (k < 0)
-                code = err_set(e, TGC_USAGE, "%s: no kernel %.60s; it has %d, see `tgc dump %s --fused`", path, kernel,
-                               g.n_kernels, path);
+                code = err_set(e, TGC_USAGE,
+                               "%s: no kernel %.60s; it has %d, see `tgc dump %s --fused`", path,
+                               kernel, g.n_kernels, path);
         else if (!(code = pack_units(&units, s->data, s->size, source, e))) {
                 for (int i = 0; i < units.n; i++)
                         if (!strcmp(units.file[i].name, g.kernel[k].unit))
@@ -67,10 +76,12 @@ int cmd_dump(const Args *a, Err *e)
         for (int i = 0; i < N_PARTS_TO_DUMP; i++)
                 asked += opt_flag(a, part[i].option);
         if (!asked && !opt_set(a, O_PRINT_AFTER) && !opt_set(a, O_TIME_PASSES))
-                return err_set(e, TGC_USAGE, "dump: what? --graph, --ir, --fused, --cuda, --c, --program, --memory, "
-                               "--dot, "
-                               "--choices or --manifest");
-        if ((code = load(&l, a, &(LoadHow){ .no_weights = true }, e)))
+                return err_set(
+                        e, TGC_USAGE,
+                        "dump: what? --graph, --ir, --fused, --cuda, --c, --program, --memory, "
+                        "--dot, "
+                        "--choices or --manifest");
+        if ((code = load(&l, a, &(LoadHow) { .no_weights = true }, e)))
                 return code;
         for (int i = 0; i < N_PARTS_TO_DUMP && !code; i++) {
                 const char *name = part[i].section;
@@ -80,10 +91,12 @@ int cmd_dump(const Args *a, Err *e)
                         name = "graph.json";
                 if (part[i].option == O_D_PROGRAM && !plan_find(&l.plan, name))
                         name = "program.cpu";
-                code = kernel && !strncmp(name, "source", 6) ? print_kernel(&l.plan, name, kernel, path, e)
-                                                             : print_section(&l.plan, name, path, e);
+                code = kernel && !strncmp(name, "source", 6)
+                               ? print_kernel(&l.plan, name, kernel, path, e)
+                               : print_section(&l.plan, name, path, e);
                 if (!code && part[i].option == O_D_FUSED && opt_flag(a, O_D_WHY))
-                        code = plan_find(&l.plan, "why") ? print_section(&l.plan, "why", path, e) : TGC_OK;
+                        code = plan_find(&l.plan, "why") ? print_section(&l.plan, "why", path, e)
+                                                         : TGC_OK;
         }
         loaded_free(&l);
         return code;

@@ -7,7 +7,8 @@ static int copy_config(const char *from, const char *folder, Err *e)
 {
         char *text, *to = file_join(folder, "config.json");
         size_t n;
-        int code = to ? file_read_text(from, 1 << 20, &text, &n, e) : err_set(e, TGC_NO_MEMORY, "%s: no memory", from);
+        int code = to ? file_read_text(from, 1 << 20, &text, &n, e)
+                      : err_set(e, TGC_NO_MEMORY, "%s: no memory", from);
         if (!code) {
                 code = file_write_atomic(to, text, n, e);
                 free(text);
@@ -18,14 +19,16 @@ static int copy_config(const char *from, const char *folder, Err *e)
 
 int cmd_export(const Args *a, Err *e)
 {
-        const char *folder = opt_str(a, O_OUT), *dtype = opt_set(a, O_DTYPE) ? opt_str(a, O_DTYPE) : NULL;
+        const char *folder = opt_str(a, O_OUT),
+                   *dtype = opt_set(a, O_DTYPE) ? opt_str(a, O_DTYPE) : NULL;
         Progress talk = progress_new(a);
         Loaded l;
         if (!folder)
-                return err_set(e, TGC_USAGE, "export: where to? tgc export %s -o FOLDER", a->pos[0]);
-        Args plain = *a;                        /* here --dtype is the file's, not the plan's */
+                return err_set(e, TGC_USAGE, "export: where to? tgc export %s -o FOLDER",
+                               a->pos[0]);
+        Args plain = *a; /* here --dtype is the file's, not the plan's */
         plain.v[O_DTYPE].set = false;
-        int code = load(&l, &plain, &(LoadHow){ 0 }, e);
+        int code = load(&l, &plain, &(LoadHow) { 0 }, e);
         if (code)
                 return code;
         char *path = file_join(folder, "model.safetensors");

@@ -17,7 +17,7 @@ static int json_programs(cJSON *o, const Plan *p, Err *e)
                 if (!s || code)
                         continue;
                 cJSON *t = cJSON_AddObjectToObject(o, program_section[i]),
-                        *arenas = cJSON_AddObjectToObject(t, "arena_bytes"),
+                      *arenas = cJSON_AddObjectToObject(t, "arena_bytes"),
                       *progs = cJSON_AddObjectToObject(t, "launches");
                 cJSON_AddNumberToObject(t, "kernels", g.n_kernels);
                 for (int k = 0; k < g.n_arenas; k++)
@@ -37,7 +37,8 @@ static size_t tuned(const Plan *p, char gpu[128])
         *gpu = 0;
         if (!s)
                 return 0;
-        snprintf(head, sizeof head, "%.*s", (int)(s->size < 255 ? s->size : 255), (const char *)s->data);
+        snprintf(head, sizeof head, "%.*s", (int)(s->size < 255 ? s->size : 255),
+                 (const char *)s->data);
         sscanf(head, "tgc-choices 1\ngpu %127[^\n]", gpu);
         return text_count(s->data, s->size, "choose");
 }
@@ -48,7 +49,10 @@ static int print_json(const Plan *p, const Manifest *m, Err *e)
         char gpu[128];
         cJSON_AddStringToObject(o, "model", m->model);
         cJSON_AddStringToObject(o, "dtype", store_name(m->dtype));
-        cJSON_AddStringToObject(o, "mode", m->infer && m->train ? "both" : m->train ? "train" : "infer");
+        cJSON_AddStringToObject(o, "mode",
+                                m->infer && m->train ? "both"
+                                : m->train           ? "train"
+                                                     : "infer");
         cJSON_AddNumberToObject(o, "vocab", m->vocab);
         cJSON_AddNumberToObject(o, "context", m->ctx);
         cJSON_AddNumberToObject(o, "batch", m->batch);
@@ -75,10 +79,11 @@ static int print_program(const Plan *p, const char *name, Err *e)
                 return code == TGC_NO_MEMORY ? code : TGC_OK;
         print("\n%s: %d kernels\n", name, g.n_kernels);
         for (int k = 0; k < g.n_progs; k++)
-                print("  %-10s up to %d x %d tokens, %d launches\n", g.prog[k].name, g.prog[k].B, g.prog[k].T,
-                       g.prog[k].n_run);
+                print("  %-10s up to %d x %d tokens, %d launches\n", g.prog[k].name, g.prog[k].B,
+                      g.prog[k].T, g.prog[k].n_run);
         for (int k = 0; k < g.n_arenas; k++)
-                print("  %-10s %12s\n", g.arena[k].name, text_bytes(size, sizeof size, (double)g.arena[k].size));
+                print("  %-10s %12s\n", g.arena[k].name,
+                      text_bytes(size, sizeof size, (double)g.arena[k].size));
         program_free(&g);
         return TGC_OK;
 }
@@ -87,14 +92,18 @@ static int print_text(const Plan *p, const Manifest *m, Err *e)
 {
         char n[32], t[32], gpu[128];
         size_t n_tuned = tuned(p, gpu);
-        print("model      %s, %s\n", m->model, m->tf32 ? "f32 (tf32 products)" : store_name(m->dtype));
-        print("mode       %s\n", m->infer && m->train ? "inference and training" : m->train ? "training"
-               : "inference");
-        print("parameters %s in %d tensors, %s trainable\n", text_count_si(n, sizeof n, (double)m->n_all), m->n_params,
-               text_count_si(t, sizeof t, (double)m->n_train));
+        print("model      %s, %s\n", m->model,
+              m->tf32 ? "f32 (tf32 products)" : store_name(m->dtype));
+        print("mode       %s\n", m->infer && m->train ? "inference and training"
+                                 : m->train           ? "training"
+                                                      : "inference");
+        print("parameters %s in %d tensors, %s trainable\n",
+              text_count_si(n, sizeof n, (double)m->n_all), m->n_params,
+              text_count_si(t, sizeof t, (double)m->n_train));
         print("vocabulary %d\ncontext    %d\nbatch      %d\n", m->vocab, m->ctx, m->batch);
         if (n_tuned)
-                print("tuned      %zu product%s, on %s\n", n_tuned, n_tuned == 1 ? "" : "s", *gpu ? gpu : "?");
+                print("tuned      %zu product%s, on %s\n", n_tuned, n_tuned == 1 ? "" : "s",
+                      *gpu ? gpu : "?");
         for (int i = 0; i < 2; i++) {
                 int code = print_program(p, program_section[i], e);
                 if (code)
@@ -102,7 +111,8 @@ static int print_text(const Plan *p, const Manifest *m, Err *e)
         }
         print("\nsections:\n");
         for (int i = 0; i < p->n_sections; i++)
-                print("  %-16s %12s\n", p->section[i].name, text_bytes(n, sizeof n, (double)p->section[i].size));
+                print("  %-16s %12s\n", p->section[i].name,
+                      text_bytes(n, sizeof n, (double)p->section[i].size));
         return TGC_OK;
 }
 
@@ -110,7 +120,7 @@ int cmd_info(const Args *a, Err *e)
 {
         Loaded l;
         Manifest m;
-        int code = load(&l, a, &(LoadHow){ .any_weights = true }, e);
+        int code = load(&l, a, &(LoadHow) { .any_weights = true }, e);
         if (code)
                 return code;
         const Section *s = plan_find(&l.plan, "manifest");

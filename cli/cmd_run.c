@@ -8,15 +8,18 @@
 typedef struct Gen {
         const Args *a;
         const Plan *plan;
-        Tokenizer  *tok;                /* NULL: ids only */
-        int        *ids; int n, n_prompt, cap;
-        bool        text;               /* stream it */
-        const char *stop;               /* why it ended, as --json says it: eos, signal, context, length, non_finite */
-        int         ctx;                /* most tokens that the model can look at here */
-        TokStream   at;
-        char       *hold; size_t n_hold, cap_hold;      /* text not written yet */
-        Err        *e;
-        int         code;
+        Tokenizer *tok; /* NULL: ids only */
+        int *ids;
+        int n, n_prompt, cap;
+        bool text; /* stream it */
+        /* why it ended, as --json says it: eos, signal, context, length, non_finite */
+        const char *stop;
+        int ctx; /* most tokens that the model can look at here */
+        TokStream at;
+        char *hold;
+        size_t n_hold, cap_hold; /* text not written yet */
+        Err *e;
+        int code;
 } Gen;
 
 static void put_text(Gen *r, const char *s, size_t n)
@@ -97,7 +100,8 @@ static int prompt_ids(Gen *r, const char *text, size_t n, const char *file, Err 
         return code;
 }
 
-/* Without a prompt: what the tokenizer may put before a text, else a new line if there is such a token. */
+/* Without a prompt: what the tokenizer may put before a text, else a new line if there is such a
+ * token. */
 static int no_prompt(Gen *r, Err *e)
 {
         int *ids, k, code = tokenizer_encode(r->tok, "", 0, 1, &ids, &k, e);
@@ -108,13 +112,15 @@ static int no_prompt(Gen *r, Err *e)
         free(ids);
         if (code || r->n || (!prompt_ids(r, "\n", 1, NULL, NULL) && r->n))
                 return code;
-        return err_set(e, TGC_USAGE, "run: this model needs a prompt: -p TEXT, -f FILE or --prompt-ids");
+        return err_set(e, TGC_USAGE,
+                       "run: this model needs a prompt: -p TEXT, -f FILE or --prompt-ids");
 }
 
 static int read_prompt(Gen *r, int vocab, Err *e)
 {
         const Args *a = r->a;
-        const char *ids = opt_str(a, O_PROMPT_IDS), *text = opt_str(a, O_PROMPT), *file = opt_str(a, O_FILE);
+        const char *ids = opt_str(a, O_PROMPT_IDS), *text = opt_str(a, O_PROMPT),
+                   *file = opt_str(a, O_FILE);
         char *from_file = NULL;
         size_t n = text ? strlen(text) : 0;
         int code = TGC_OK;
@@ -126,8 +132,10 @@ static int read_prompt(Gen *r, int vocab, Err *e)
                 return code == TGC_BAD_FILE ? TGC_USAGE : code;
         }
         if (!r->tok)
-                return err_set(e, TGC_USAGE, "run: %s has no tokenizer: give --prompt-ids 1,2,3 or --tokenizer FILE",
-                               a->pos[0]);
+                return err_set(
+                        e, TGC_USAGE,
+                        "run: %s has no tokenizer: give --prompt-ids 1,2,3 or --tokenizer FILE",
+                        a->pos[0]);
         if (file) {
                 if ((code = file_read_text(file, TOK_MAX_TEXT, &from_file, &n, e)))
                         return code;
@@ -139,13 +147,18 @@ static int read_prompt(Gen *r, int vocab, Err *e)
         free(from_file);
         if (code || r->n)
                 return code;
-        return err_set(e, TGC_USAGE, "run: the prompt is empty, and the tokenizer puts nothing before a text; leave %s "
-                       "out to begin anywhere", file ? "--file" : "--prompt");
+        return err_set(
+                e, TGC_USAGE,
+                "run: the prompt is empty, and the tokenizer puts nothing before a text; leave %s "
+                "out to begin anywhere",
+                file ? "--file" : "--prompt");
 }
 
 /* ---- the work ---- */
 
-typedef struct Clock { double load, prompt, decode; } Clock;
+typedef struct Clock {
+        double load, prompt, decode;
+} Clock;
 
 static uint64_t pick_seed(const Args *a)
 {
@@ -161,20 +174,28 @@ static int prompt_too_long(const Gen *r, int ctx, int asked, Err *e)
         char rows[32] = "0";
         manifest_word(r->plan, "meta positions", rows, sizeof rows);
         if (asked)
-                return err_set(e, TGC_USAGE, "the prompt has %d tokens, --ctx-size is %d", r->n, asked);
+                return err_set(e, TGC_USAGE, "the prompt has %d tokens, --ctx-size is %d", r->n,
+                               asked);
         if (*rows != '0' && atoi(rows) <= ctx)
-                return err_set(e, TGC_USAGE, "the prompt has %d tokens, the plan's context is %d, and the model has no "
-                               "positions beyond; shorten the prompt, or compile a model with more of them (one in "
-                               "Lua: -D ctx=%d)", r->n, ctx, r->n);
-        return err_set(e, TGC_USAGE, "the prompt has %d tokens, the plan's context is %d; compile with a larger "
-                       "--ctx-size", r->n, ctx);
+                return err_set(
+                        e, TGC_USAGE,
+                        "the prompt has %d tokens, the plan's context is %d, and the model has no "
+                        "positions beyond; shorten the prompt, or compile a model with more of them (one in "
+                        "Lua: -D ctx=%d)",
+                        r->n, ctx, r->n);
+        return err_set(e, TGC_USAGE,
+                       "the prompt has %d tokens, the plan's context is %d; compile with a larger "
+                       "--ctx-size",
+                       r->n, ctx);
 }
 
 static int generate(Gen *r, Session *s, const Sampling *how, Clock *c, Err *e)
 {
-        int ctx = session_manifest(s)->ctx, asked = opt_int(r->a, O_CTX), most = opt_int(r->a, O_PREDICT), code;
+        int ctx = session_manifest(s)->ctx, asked = opt_int(r->a, O_CTX),
+            most = opt_int(r->a, O_PREDICT), code;
         if (asked > ctx)
-                return err_set(e, TGC_USAGE, "--ctx-size %d: the plan was compiled for %d", asked, ctx);
+                return err_set(e, TGC_USAGE, "--ctx-size %d: the plan was compiled for %d", asked,
+                               ctx);
         if (asked)
                 ctx = asked;
         if (r->n > ctx)
@@ -203,10 +224,7 @@ static int generate(Gen *r, Session *s, const Sampling *how, Clock *c, Err *e)
 }
 
 /* Prefill leaves the prompt's last token to decoding: it is not counted there. */
-static double rate(int n, double s)
-{
-        return s > 0 ? n / s : 0;
-}
+static double rate(int n, double s) { return s > 0 ? n / s : 0; }
 
 static int report_json(const Gen *r, const Clock *c, const Session *s, uint64_t seed, Err *e)
 {
@@ -247,13 +265,14 @@ static int report(Gen *r, const Clock *c, const Session *s, uint64_t seed, Err *
                         printf("%s%d", i ? " " : "", r->ids[i]);
                 printf("\n");
         } else {
-                put_generated(r->hold, r->n_hold);      /* a sequence that never ended */
+                put_generated(r->hold, r->n_hold); /* a sequence that never ended */
                 printf("\n");
         }
         fflush(stdout);
-        say(&talk, "%s: load %.2f s, prompt %d tokens at %.1f tok/s, decode %d tokens at %.1f tok/s%s\n",
-            dev_name(session_device(s)), c->load, r->n_prompt, rate(r->n_prompt - 1, c->prompt), n, rate(n, c->decode),
-            !strcmp(r->stop, "eos") ? ", end of text" : "");
+        say(&talk,
+            "%s: load %.2f s, prompt %d tokens at %.1f tok/s, decode %d tokens at %.1f tok/s%s\n",
+            dev_name(session_device(s)), c->load, r->n_prompt, rate(r->n_prompt - 1, c->prompt), n,
+            rate(n, c->decode), !strcmp(r->stop, "eos") ? ", end of text" : "");
         if (!strcmp(r->stop, "context"))
                 say(&talk, "context full (%d tokens)\n", r->ctx);
         if (opt_num(r->a, O_TEMP) > 0 && opt_int(r->a, O_SEED) < 0)
@@ -265,20 +284,27 @@ static int run(Gen *r, const Loaded *l, double start, Err *e)
 {
         const Args *a = r->a;
         uint64_t seed = pick_seed(a);
-        Sampling how = { (float)opt_num(a, O_TEMP), opt_int(a, O_TOP_K), (float)opt_num(a, O_TOP_P),
-                         (float)opt_num(a, O_MIN_P), (float)opt_num(a, O_REPEAT_PENALTY), opt_int(a, O_REPEAT_LAST_N),
-                                 seed };
-        uint64_t weights = a->v[O_SEED].i >= 0 ? seed : WEIGHTS_SEED;           /* not by the clock */
+        Sampling how = { (float)opt_num(a, O_TEMP),
+                         opt_int(a, O_TOP_K),
+                         (float)opt_num(a, O_TOP_P),
+                         (float)opt_num(a, O_MIN_P),
+                         (float)opt_num(a, O_REPEAT_PENALTY),
+                         opt_int(a, O_REPEAT_LAST_N),
+                         seed };
+        uint64_t weights = a->v[O_SEED].i >= 0 ? seed : WEIGHTS_SEED; /* not by the clock */
         Session *s;
         Clock c = { 0 };
         char vocab[32] = "0";
         int code;
         manifest_word(&l->plan, "vocab", vocab, sizeof vocab);
         if (opt_flag(a, O_IGNORE_EOS) && !r->tok)
-                return err_set(e, TGC_USAGE, "run: --ignore-eos has no effect: %s has no tokenizer, so no token ends a text",
-                               a->pos[0]);
-        if ((code = read_prompt(r, atoi(vocab), e))
-            || (code = open_session(&s, &l->plan, a, SESSION_INFER, weights, "prefill prefill_long decode", 1, e)))
+                return err_set(
+                        e, TGC_USAGE,
+                        "run: --ignore-eos has no effect: %s has no tokenizer, so no token ends a text",
+                        a->pos[0]);
+        if ((code = read_prompt(r, atoi(vocab), e)) ||
+            (code = open_session(&s, &l->plan, a, SESSION_INFER, weights,
+                                 "prefill prefill_long decode", 1, e)))
                 return code;
         say_random(a, l);
         c.load = clock_s() - start;
@@ -286,7 +312,7 @@ static int run(Gen *r, const Loaded *l, double start, Err *e)
         code = generate(r, s, &how, &c, e);
         if (!code)
                 code = report(r, &c, s, seed, e);
-        else if (code == TGC_NON_FINITE)        /* what was said before it stands */
+        else if (code == TGC_NON_FINITE) /* what was said before it stands */
                 report(r, &c, s, seed, NULL);
         session_close(s);
         return code ? code : signal_seen() ? 128 + signal_seen() : TGC_OK;
@@ -296,10 +322,14 @@ int cmd_run(const Args *a, Err *e)
 {
         Loaded l;
         double start = clock_s();
-        int code = load(&l, a, &(LoadHow){ .mode = BUILD_INFER }, e);
+        int code = load(&l, a, &(LoadHow) { .mode = BUILD_INFER }, e);
         if (code)
                 return code;
-        Gen r = { .a = a, .plan = &l.plan, .tok = l.tok, .e = e, .text = l.tok && !opt_flag(a, O_JSON) && !opt_flag(a, O_PRINT_IDS) };
+        Gen r = { .a = a,
+                  .plan = &l.plan,
+                  .tok = l.tok,
+                  .e = e,
+                  .text = l.tok && !opt_flag(a, O_JSON) && !opt_flag(a, O_PRINT_IDS) };
         code = run(&r, &l, start, e);
         free(r.ids);
         free(r.hold);

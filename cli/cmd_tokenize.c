@@ -21,8 +21,11 @@ static int open_tokenizer(Tokenizer **tok, const char *path, Err *e)
         int code = plan_open(&p, real, e);
         const Section *s = code ? NULL : plan_find(&p, "tokenizer");
         if (!code)
-                code = s ? tokenizer_unpack(tok, s->data, s->size, e) : err_set(e, TGC_BAD_FILE, "%s: the plan has no "
-                                                                                "tokenizer", real);
+                code = s ? tokenizer_unpack(tok, s->data, s->size, e)
+                         : err_set(e, TGC_BAD_FILE,
+                                   "%s: the plan has no "
+                                   "tokenizer",
+                                   real);
         plan_close(&p);
         return code;
 }
@@ -98,7 +101,8 @@ int cmd_tokenize(const Args *a, Err *e)
         if (code)
                 return code;
         if (!(code = read_stdin(&in, &n, e))) {
-                code = opt_flag(a, O_TO_TEXT) ? to_text(a, tok, in, n, e) : to_ids(a, tok, in, n, e);
+                code = opt_flag(a, O_TO_TEXT) ? to_text(a, tok, in, n, e)
+                                              : to_ids(a, tok, in, n, e);
                 free(in);
         }
         tokenizer_free(tok);

@@ -16,7 +16,8 @@
 static int save_plan(Train *t, const char *path, Err *e)
 {
         void *mem = NULL;
-        int code = path ? plan_take_weights(&t->l.plan, t->s, &mem, e) : err_set(e, TGC_NO_MEMORY, "no memory");
+        int code = path ? plan_take_weights(&t->l.plan, t->s, &mem, e)
+                        : err_set(e, TGC_NO_MEMORY, "no memory");
         if (!code)
                 code = plan_write(&t->l.plan, path, e);
         plan_remove(&t->l.plan, "weights");
@@ -32,14 +33,15 @@ static int save_last(Train *t, Err *e)
         return code;
 }
 
-/* A model.plan of another run, or of fewer steps, goes before the state is another; one that is trained
- * where it lies is the only copy of its graph, and gets the weights. */
+/* A model.plan of another run, or of fewer steps, goes before the state is another; one that is
+ * trained where it lies is the only copy of its graph, and gets the weights. */
 static int renew_plan(Train *t, Err *e)
 {
         char *path;
         int code = TGC_OK;
         if (t->in_place) {
-                if (!(code = run_file_next(opt_str(t->a, O_OUT_DIR), "model.plan", t->state.step, &path, e)))
+                if (!(code = run_file_next(opt_str(t->a, O_OUT_DIR), "model.plan", t->state.step,
+                                           &path, e)))
                         code = save_plan(t, path, e);
                 free(path);
                 return code;
@@ -52,20 +54,21 @@ static int renew_plan(Train *t, Err *e)
         return code;
 }
 
-/* One generation: the files of this step are written beside the old ones, the state makes them true, then they get
- * their names.  Whoever is killed in between leaves what run_settle, or a reader by run_file, finds of one step. */
+/* One generation: the files of this step are written beside the old ones, the state makes them
+ * true, then they get their names.  Whoever is killed in between leaves what run_settle, or a
+ * reader by run_file, finds of one step. */
 static int save(Train *t, bool improved, Err *e)
 {
         const char *dir = opt_str(t->a, O_OUT_DIR);
         char *state = train_path(t, "state.safetensors"), *ckpt = NULL;
         int code = state ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory");
-        if (!code && (improved || opt_flag(t->a, O_ALWAYS_SAVE))
-            && !(code = run_file_next(dir, "ckpt.safetensors", t->state.step, &ckpt, e)))
+        if (!code && (improved || opt_flag(t->a, O_ALWAYS_SAVE)) &&
+            !(code = run_file_next(dir, "ckpt.safetensors", t->state.step, &ckpt, e)))
                 code = export_params(t->s, &t->l.plan, ckpt, EXPORT_WEIGHTS, CK_F32, 1, e);
         if (!code)
                 code = renew_plan(t, e);
         if (!code && t->csv >= 0)
-                fsync(t->csv);                  /* a pipe has none */
+                fsync(t->csv); /* a pipe has none */
         if (!code && !(code = state_save(t->s, state, &t->state, e)))
                 code = run_settle(dir, e);
         if (!code)
@@ -80,7 +83,8 @@ static int save_grads(Train *t, Err *e)
 {
         double clip = opt_num(t->a, O_CLIP), norm = t->last.grad_norm;
         double scale = clip > 0 && norm > clip ? clip / (norm + 1e-6) : 1;
-        return export_params(t->s, &t->l.plan, opt_str(t->a, O_GRADS_OUT), EXPORT_GRADS, CK_F32, scale, e);
+        return export_params(t->s, &t->l.plan, opt_str(t->a, O_GRADS_OUT), EXPORT_GRADS, CK_F32,
+                             scale, e);
 }
 
 /* ---- talk ---- */
@@ -97,8 +101,8 @@ static int log_step(Train *t, int64_t step, double val, Err *e)
         double lr = schedule_lr(&t->schedule, step), rate = tokens_per_second(t, step + 1);
         char n[32], line[512];
         if (t->csv >= 0) {
-                int k = snprintf(line, sizeof line, "%lld,%.9g,%.8f,%.8f,%.8f,", (long long)step, lr, r->loss, r->aux_loss,
-                                 r->grad_norm);
+                int k = snprintf(line, sizeof line, "%lld,%.9g,%.8f,%.8f,%.8f,", (long long)step,
+                                 lr, r->loss, r->aux_loss, r->grad_norm);
                 k += snprintf(line + k, sizeof line - (size_t)k, isnan(val) ? "\n" : "%.8f\n", val);
                 int code = train_csv(t, line, (size_t)k, e);
                 if (code)
@@ -106,13 +110,17 @@ static int log_step(Train *t, int64_t step, double val, Err *e)
         }
         text_count_si(n, sizeof n, rate);
         if (t->talk.tty) {
-                double left = rate > 0 ? (double)(t->max_steps - step - 1) * t->B * t->T * t->n_micro / rate : 0;
-                progress_bar(&t->talk, (double)(step + 1) / t->max_steps, "%lld/%d loss %.4f %s tok/s, %d:%02d:%02d left",
-                        (long long)step + 1, t->max_steps, r->loss, n, (int)left / 3600, (int)left / 60 % 60,
-                                (int)left % 60);
-        } else if ((step + 1) % opt_int(t->a, O_LOG_INTERVAL) == 0 || step == t->first || step + 1 == t->max_steps) {
-                say(&t->talk, "step %lld: loss %.4f, lr %.3g, norm %.3f, %s tok/s\n", (long long)step, r->loss, lr,
-                    r->grad_norm, n);
+                double left = rate > 0 ? (double)(t->max_steps - step - 1) * t->B * t->T *
+                                                 t->n_micro / rate
+                                       : 0;
+                progress_bar(&t->talk, (double)(step + 1) / t->max_steps,
+                             "%lld/%d loss %.4f %s tok/s, %d:%02d:%02d left", (long long)step + 1,
+                             t->max_steps, r->loss, n, (int)left / 3600, (int)left / 60 % 60,
+                             (int)left % 60);
+        } else if ((step + 1) % opt_int(t->a, O_LOG_INTERVAL) == 0 || step == t->first ||
+                   step + 1 == t->max_steps) {
+                say(&t->talk, "step %lld: loss %.4f, lr %.3g, norm %.3f, %s tok/s\n",
+                    (long long)step, r->loss, lr, r->grad_norm, n);
         }
         if (!isnan(val)) {
                 progress_bar_end(&t->talk);
@@ -128,13 +136,20 @@ static int begin_step(Train *t, int64_t step, Err *e)
         const Args *a = t->a;
         size_t n = (size_t)t->B * (size_t)t->T;
         for (int m = 0; m < t->n_micro; m++)
-                windows_fill(&t->train, step, m, t->n_micro, t->B, t->x + n * (size_t)m, t->y + n * (size_t)m);
-        TrainStep in = {
-                .B = t->B, .T = t->T, .n_micro = t->n_micro, .ids = t->x, .targets = t->y,
-                .lr = schedule_lr(&t->schedule, step), .beta1 = opt_num(a, O_BETA1), .beta2 = opt_num(a, O_BETA2),
-                .eps = opt_num(a, O_EPS), .weight_decay = opt_num(a, O_WEIGHT_DECAY), .clip = opt_num(a, O_CLIP),
-                .step = (int)step
-        };
+                windows_fill(&t->train, step, m, t->n_micro, t->B, t->x + n * (size_t)m,
+                             t->y + n * (size_t)m);
+        TrainStep in = { .B = t->B,
+                         .T = t->T,
+                         .n_micro = t->n_micro,
+                         .ids = t->x,
+                         .targets = t->y,
+                         .lr = schedule_lr(&t->schedule, step),
+                         .beta1 = opt_num(a, O_BETA1),
+                         .beta2 = opt_num(a, O_BETA2),
+                         .eps = opt_num(a, O_EPS),
+                         .weight_decay = opt_num(a, O_WEIGHT_DECAY),
+                         .clip = opt_num(a, O_CLIP),
+                         .step = (int)step };
         return session_train_begin(t->s, &in, e);
 }
 
@@ -143,12 +158,15 @@ static int not_finite(const Train *t, Err *e)
 {
         char where[600] = "nothing of this run was saved";
         if (t->saved)
-                snprintf(where, sizeof where, "what was saved after step %lld is in %.500s, for --resume",
+                snprintf(where, sizeof where,
+                         "what was saved after step %lld is in %.500s, for --resume",
                          (long long)t->saved - 1, opt_str(t->a, O_OUT_DIR));
-        return err_set(e, TGC_NON_FINITE, "step %lld: the loss or the gradient was not finite, %d step%s in a row "
-                       "(--max_skips %d); %s; try a lower --learning_rate, more --warmup_iters or --grad_clip 1",
-                       (long long)t->state.step - 1, t->skipped, t->skipped == 1 ? "" : "s",
-                       opt_int(t->a, O_MAX_SKIPS), where);
+        return err_set(
+                e, TGC_NON_FINITE,
+                "step %lld: the loss or the gradient was not finite, %d step%s in a row "
+                "(--max_skips %d); %s; try a lower --learning_rate, more --warmup_iters or --grad_clip 1",
+                (long long)t->state.step - 1, t->skipped, t->skipped == 1 ? "" : "s",
+                opt_int(t->a, O_MAX_SKIPS), where);
 }
 
 /* A step whose gradient is not finite changed nothing; too many of them end the run. */
@@ -160,8 +178,7 @@ static int end_step(Train *t, Err *e)
         t->skipped = t->last.bad ? t->skipped + 1 : 0;
         if (t->last.bad)
                 say(&t->talk, "step %lld: loss %g, gradient norm %g: not finite, step skipped\n",
-                    (long long)t->state.step,
-                    t->last.loss, t->last.grad_norm);
+                    (long long)t->state.step, t->last.loss, t->last.grad_norm);
         t->state.step++;
         return t->skipped > opt_int(t->a, O_MAX_SKIPS) ? not_finite(t, e) : TGC_OK;
 }
@@ -185,8 +202,8 @@ static int validate(Train *t, double *mean, Err *e)
 
 static bool is_boundary(const Train *t, int64_t step)
 {
-        return (step + 1) % opt_int(t->a, O_EVAL_INTERVAL) == 0 || step + 1 == t->max_steps
-            || (step == t->first && opt_str(t->a, O_GRADS_OUT));
+        return (step + 1) % opt_int(t->a, O_EVAL_INTERVAL) == 0 || step + 1 == t->max_steps ||
+               (step == t->first && opt_str(t->a, O_GRADS_OUT));
 }
 
 /* The last step before a boundary is done: look at the weights, then keep them. */
@@ -200,8 +217,9 @@ static int at_boundary(Train *t, int64_t step, Err *e)
         bool due = (step + 1) % opt_int(t->a, O_EVAL_INTERVAL) == 0 || step + 1 == t->max_steps;
         if (due && t->val.T && (code = validate(t, &val, e)))
                 return code;
-        if (due && t->val.T && !isfinite(val)) {        /* the loss was, before this step's update */
-                say(&t->talk, "step %lld: validation loss %g: not finite, nothing saved\n", (long long)step, val);
+        if (due && t->val.T && !isfinite(val)) { /* the loss was, before this step's update */
+                say(&t->talk, "step %lld: validation loss %g: not finite, nothing saved\n",
+                    (long long)step, val);
                 t->skipped += !t->skipped;
         } else if (due && t->val.T) {
                 t->last_val = val;
@@ -220,7 +238,8 @@ static int drain(Train *t, int64_t begun, int keep, bool boundary, Err *e)
         while (begun - t->state.step > keep && !code) {
                 int64_t step = t->state.step;
                 if (!(code = end_step(t, e)))
-                        code = boundary && step + 1 == begun ? at_boundary(t, step, e) : log_step(t, step, NAN, e);
+                        code = boundary && step + 1 == begun ? at_boundary(t, step, e)
+                                                             : log_step(t, step, NAN, e);
         }
         return code;
 }
@@ -242,16 +261,18 @@ static int loop(Train *t, Err *e)
 static int report(const Train *t, double seconds, Err *e)
 {
         char n[32];
-        double rate = seconds > 0 ? (double)(t->state.step - t->first) * t->B * t->T * t->n_micro / seconds : 0;
+        double rate = seconds > 0 ? (double)(t->state.step - t->first) * t->B * t->T * t->n_micro /
+                                            seconds
+                                  : 0;
         if (!opt_flag(t->a, O_JSON) && t->state.step == t->first) {
-                say(&t->talk, "%s: has %lld steps already, --max_iters is %d\n", opt_str(t->a, O_OUT_DIR),
-                    (long long)t->state.step, t->max_steps);
+                say(&t->talk, "%s: has %lld steps already, --max_iters is %d\n",
+                    opt_str(t->a, O_OUT_DIR), (long long)t->state.step, t->max_steps);
                 return TGC_OK;
         }
         if (!opt_flag(t->a, O_JSON)) {
-                say(&t->talk, "%s: %lld steps, loss %.4f, %.1f s, %s tok/s on %s\n", opt_str(t->a, O_OUT_DIR),
-                    (long long)t->state.step, t->last.loss, seconds, text_count_si(n, sizeof n, rate),
-                    dev_name(session_device(t->s)));
+                say(&t->talk, "%s: %lld steps, loss %.4f, %.1f s, %s tok/s on %s\n",
+                    opt_str(t->a, O_OUT_DIR), (long long)t->state.step, t->last.loss, seconds,
+                    text_count_si(n, sizeof n, rate), dev_name(session_device(t->s)));
                 return TGC_OK;
         }
         cJSON *o = cJSON_CreateObject();
@@ -270,9 +291,11 @@ static int report(const Train *t, double seconds, Err *e)
 static int train(Train *t, Err *e)
 {
         char n[32];
-        say(&t->talk, "%s: %s parameters, %d tokens of data, batches of %d x %d x %d, steps %d to %d\n",
-            dev_name(session_device(t->s)), text_count_si(n, sizeof n, (double)session_manifest(t->s)->n_all), t->n_ids,
-            t->n_micro, t->B, t->T, t->first, t->max_steps);
+        say(&t->talk,
+            "%s: %s parameters, %d tokens of data, batches of %d x %d x %d, steps %d to %d\n",
+            dev_name(session_device(t->s)),
+            text_count_si(n, sizeof n, (double)session_manifest(t->s)->n_all), t->n_ids, t->n_micro,
+            t->B, t->T, t->first, t->max_steps);
         signals_defer();
         t->began = clock_s();
         int code = loop(t, e);
@@ -282,13 +305,15 @@ static int train(Train *t, Err *e)
         double seconds = clock_s() - t->began;
         if (signal_seen()) {
                 if (t->skipped)
-                        say(&t->talk, "interrupted; nothing saved, as the last step was not finite\n");
+                        say(&t->talk,
+                            "interrupted; nothing saved, as the last step was not finite\n");
                 else if ((code = save(t, false, e)))
                         return code;
-                say(&t->talk, "interrupted after step %lld; go on with --resume\n", (long long)t->state.step);
+                say(&t->talk, "interrupted after step %lld; go on with --resume\n",
+                    (long long)t->state.step);
                 return 128 + signal_seen();
         }
-        if (t->skipped)                         /* the weights gave it: no model is made of them */
+        if (t->skipped) /* the weights gave it: no model is made of them */
                 return not_finite(t, e);
         return (code = save_last(t, e)) ? code : report(t, seconds, e);
 }

@@ -1,11 +1,12 @@
 /* cmd_tune.c: tgc tune: the tiles of a plan's products, measured.
  *
- * In every round each product has one of its candidates, so there are as many compilations as candidates and not as
- * many as pairs; kernels are timed in place.  Kernels share one limit of power: among slow ones all clocks are
- * higher (an H100 did some products 10% faster then).  So products take their candidates in different orders, and what
- * is left of a round's clock is taken out by the kernels that are no products, but as busy computing.  Then the
- * winners together, the model's choices, and the winners again, until all of them win: what wins by chance does not
- * do so twice, and a faster kernel may slow the others down. */
+ * In every round each product has one of its candidates, so there are as many compilations as
+ * candidates and not as many as pairs; kernels are timed in place.  Kernels share one limit of
+ * power: among slow ones all clocks are higher (an H100 did some products 10% faster then).  So
+ * products take their candidates in different orders, and what is left of a round's clock is taken
+ * out by the kernels that are no products, but as busy computing.  Then the winners together, the
+ * model's choices, and the winners again, until all of them win: what wins by chance does not do so
+ * twice, and a faster kernel may slow the others down. */
 #include <stdlib.h>
 #include <string.h>
 #include "tune.h"
@@ -16,7 +17,8 @@ static const double LEAST_GAIN = 0.015;
 
 /* ---- all rounds ---- */
 
-/* Number i of the products has which of its tiles?  Each has all of them in as many rounds as it has tiles. */
+/* Number i of the products has which of its tiles?  Each has all of them in as many rounds as it
+ * has tiles. */
 static int rotated(const Tune *t, int i)
 {
         const Product *p = &t->product[i];
@@ -24,7 +26,11 @@ static int rotated(const Tune *t, int i)
 }
 
 static int winner(const Tune *t, int i) { return t->product[i].best; }
-static int model(const Tune *t, int i) { (void)t, (void)i; return 0; }
+static int model(const Tune *t, int i)
+{
+        (void)t, (void)i;
+        return 0;
+}
 
 typedef int Which(const Tune *t, int i);
 
@@ -36,7 +42,8 @@ static int count(const Tune *t, Which *which)
         return n;
 }
 
-/* Choices that are not the model's, as the compiler reads them; NULL: there is none, or no memory. */
+/* Choices that are not the model's, as the compiler reads them; NULL: there is none, or no
+ * memory. */
 static char *choices_text(const Tune *t, Which *which)
 {
         char *text = NULL;
@@ -47,15 +54,17 @@ static char *choices_text(const Tune *t, Which *which)
         fprintf(f, "tgc-choices 1\ngpu %s\n", t->gpu);
         for (int i = 0; i < t->n; i++)
                 if (which(t, i))
-                        fprintf(f, "choose %s %s\n", t->product[i].key, t->product[i].tile[which(t, i)]);
+                        fprintf(f, "choose %s %s\n", t->product[i].key,
+                                t->product[i].tile[which(t, i)]);
         return fclose(f) ? NULL : text;
 }
 
 static int round_of(Tune *t, Which *which, Round *r, Err *e)
 {
         char *text = choices_text(t, which);
-        int code = text || !count(t, which) ? tune_measure(t, text, r, e)
-                                            : err_set(e, TGC_NO_MEMORY, "no memory for the choices");
+        int code = text || !count(t, which)
+                           ? tune_measure(t, text, r, e)
+                           : err_set(e, TGC_NO_MEMORY, "no memory for the choices");
         free(text);
         return code;
 }
@@ -72,8 +81,8 @@ static void find_winners(Tune *t)
         }
 }
 
-/* What does not win once more goes back to the model's choice.  true: nothing had to, and all programs together are
- * faster. */
+/* What does not win once more goes back to the model's choice.  true: nothing had to, and all
+ * programs together are faster. */
 static bool confirmed(Tune *t)
 {
         double model_ms = 0, won_ms = 0;
@@ -123,13 +132,15 @@ static int tune(Tune *t, Err *e)
                         tried = t->product[i].n;
         t->rounds = tried + 3;
         while (t->round < tried && !code) {
-                int now = t->round;             /* measure counts */
+                int now = t->round; /* measure counts */
                 if ((code = round_of(t, rotated, &r, e)))
                         break;
                 clock = clock > 0 ? clock : r.clock;
                 for (int i = 0; i < t->n; i++) {
                         Product *p = &t->product[i];
-                        p->us[p->prog >= 0 ? (now + i) % p->n : 0] = r.clock > 0 ? r.us[i] * clock / r.clock : r.us[i];
+                        p->us[p->prog >= 0 ? (now + i) % p->n : 0] = r.clock > 0 ? r.us[i] * clock /
+                                                                                           r.clock
+                                                                                 : r.us[i];
                 }
         }
         if (!code)
@@ -194,8 +205,8 @@ static int print_json(const Tune *t, const char *path, Err *e)
 static void print_table(const Tune *t)
 {
         double before = 0, after = 0;
-        print("%s\n%10s %10s %6s %3s  %-18s %-18s %s\n", t->gpu, "model us", "best us", "gain", "n", "model's tile",
-               "best tile", "product");
+        print("%s\n%10s %10s %6s %3s  %-18s %-18s %s\n", t->gpu, "model us", "best us", "gain", "n",
+              "model's tile", "best tile", "product");
         for (int i = 0; i < t->n; i++) {
                 const Product *p = &t->product[i];
                 double x = model_us(p), y = best_us(p);
@@ -203,14 +214,16 @@ static void print_table(const Tune *t)
                         continue;
                 before += x;
                 after += y;
-                print("%10.1f %10.1f %5.1f%% %3d  %-18s %-18s %s %s\n", x, y, 100 * (1 - y / x), p->launches,
-                       p->tile[0], p->best ? p->tile[p->best] : "", tuned_progs[p->prog], p->key);
+                print("%10.1f %10.1f %5.1f%% %3d  %-18s %-18s %s %s\n", x, y, 100 * (1 - y / x),
+                      p->launches, p->tile[0], p->best ? p->tile[p->best] : "",
+                      tuned_progs[p->prog], p->key);
         }
-        print("%10.1f %10.1f %5.1f%%      all products\n", before, after, before > 0 ? 100 * (1 - after / before) : 0);
+        print("%10.1f %10.1f %5.1f%%      all products\n", before, after,
+              before > 0 ? 100 * (1 - after / before) : 0);
         for (int k = 0; k < MOST_PROGS; k++)
                 if (t->model_ms[k] > 0)
                         print("%s: %.3f ms with the model's tiles, %.3f with those that won before\n",
-                               tuned_progs[k], t->model_ms[k], t->won_ms[k]);
+                              tuned_progs[k], t->model_ms[k], t->won_ms[k]);
 }
 
 static int write_plan(Tune *t, const char *path, Err *e)
@@ -242,11 +255,16 @@ static int find_gpu(Tune *t, bool *sm90, Err *e)
         Device *d = NULL;
         Err why;
         if (kind == DEV_CPU)
-                return err_set(e, TGC_USAGE, "tune: the CPU's kernels have no tiles to choose; --device cuda has");
+                return err_set(
+                        e, TGC_USAGE,
+                        "tune: the CPU's kernels have no tiles to choose; --device cuda has");
         int code = dev_open(&d, kind == DEV_EMULATE ? DEV_EMULATE : DEV_CUDA, &o, &why);
         if (code)
-                return err_set(e, code, "%s; tune measures on the GPU that the plan will run on, `tgc doctor` tells "
-                               "what is missing", why.msg);
+                return err_set(
+                        e, code,
+                        "%s; tune measures on the GPU that the plan will run on, `tgc doctor` tells "
+                        "what is missing",
+                        why.msg);
         snprintf(t->gpu, sizeof t->gpu, "%s", dev_name(d));
         *sm90 = dev_sm90(d);
         dev_close(d);
@@ -276,7 +294,7 @@ int cmd_tune(const Args *a, Err *e)
                 code = err_set(e, TGC_USAGE, "tune: where to? tgc tune %s -o PLAN", a->pos[0]);
         if (!code && kind == MODEL_PLAN && !opt_str(a, O_OUT))
                 path = real;
-        if (code || (code = find_gpu(&t, &sm90, e)) || (code = load(&t.l, a, &(LoadHow){ 0 }, e)))
+        if (code || (code = find_gpu(&t, &sm90, e)) || (code = load(&t.l, a, &(LoadHow) { 0 }, e)))
                 return code;
         signals_defer();
         code = products_of_model(&t, sm90, &mem, e);

@@ -6,9 +6,9 @@
 /* What the command line says of the work, before any of it. */
 typedef struct Given {
         const Args *a;
-        ModelKind   kind;
-        int         mode;               /* BUILD_*: what the command compiles, or runs */
-        const char *device;             /* as --device says; NULL: it is chosen */
+        ModelKind kind;
+        int mode;           /* BUILD_*: what the command compiles, or runs */
+        const char *device; /* as --device says; NULL: it is chosen */
 } Given;
 
 static bool flag(const Given *g, OptionId o) { return opt_flag(g->a, o); }
@@ -17,8 +17,12 @@ static bool starts(const char *s, const char *head) { return s && !strncmp(s, he
 
 /* ---- what an option needs ---- */
 
-static bool always(const Given *g) { (void)g; return true; }
-static bool model(const Given *g)  { return g->kind != MODEL_PLAN; }
+static bool always(const Given *g)
+{
+        (void)g;
+        return true;
+}
+static bool model(const Given *g) { return g->kind != MODEL_PLAN; }
 static bool compiled(const Given *g) { return g->kind == MODEL_PLAN; }
 static bool runs_lua(const Given *g) { return g->kind != MODEL_JSON; }
 static bool has_config(const Given *g) { return g->kind == MODEL_HF || g->kind == MODEL_LLAMA2C; }
@@ -29,7 +33,8 @@ static bool infers_or_model(const Given *g) { return infers(g) || model(g); }
 /* Training alone has one length, and --block-size is the better name for it. */
 static bool infers_or_sets_window(const Given *g)
 {
-        return infers(g) || !opt_int(g->a, O_BLOCK) || opt_int(g->a, O_BLOCK) == opt_int(g->a, O_CTX);
+        return infers(g) || !opt_int(g->a, O_BLOCK) ||
+               opt_int(g->a, O_BLOCK) == opt_int(g->a, O_CTX);
 }
 
 static bool sets_vocab(const Given *g)
@@ -43,7 +48,10 @@ static bool reads_text(const Given *g)
 }
 
 static bool on_cpu(const Given *g) { return !g->device || strcmp(g->device, "cuda"); }
-static bool on_gpu(const Given *g) { return !g->device || !strcmp(g->device, "cuda") || !strcmp(g->device, "auto"); }
+static bool on_gpu(const Given *g)
+{
+        return !g->device || !strcmp(g->device, "cuda") || !strcmp(g->device, "auto");
+}
 
 static bool for_gpu(const Given *g)
 {
@@ -54,22 +62,29 @@ static bool for_gpu(const Given *g)
         return gpu && (!g->device || strcmp(g->device, "cpu"));
 }
 
-static bool samples(const Given *g)   { return opt_num(g->a, O_TEMP) > 0; }
+static bool samples(const Given *g) { return opt_num(g->a, O_TEMP) > 0; }
 static bool penalises(const Given *g) { return opt_num(g->a, O_REPEAT_PENALTY) != 1; }
-static bool plain(const Given *g)     { return !flag(g, O_JSON); }
-static bool talks(const Given *g)     { return !flag(g, O_QUIET); }
-static bool begins(const Given *g)    { return !flag(g, O_RESUME); }
+static bool plain(const Given *g) { return !flag(g, O_JSON); }
+static bool talks(const Given *g) { return !flag(g, O_QUIET); }
+static bool begins(const Given *g) { return !flag(g, O_RESUME); }
 static bool random_windows(const Given *g) { return !has(g, O_BATCH_OFFSETS); }
 /* Of a run that is resumed the state says the rest. */
 static bool decays(const Given *g)
 {
-        return opt_set(g->a, O_DECAY_LR) ? flag(g, O_DECAY_LR) : random_windows(g) || flag(g, O_RESUME);
+        return opt_set(g->a, O_DECAY_LR) ? flag(g, O_DECAY_LR)
+                                         : random_windows(g) || flag(g, O_RESUME);
 }
-static bool splits(const Given *g)    { return random_windows(g) && (opt_num(g->a, O_VAL_FRACTION) > 0 || flag(g, O_RESUME)); }
-static bool validates(const Given *g) { return splits(g) && (opt_int(g->a, O_EVAL_ITERS) > 0 || flag(g, O_RESUME)); }
+static bool splits(const Given *g)
+{
+        return random_windows(g) && (opt_num(g->a, O_VAL_FRACTION) > 0 || flag(g, O_RESUME));
+}
+static bool validates(const Given *g)
+{
+        return splits(g) && (opt_int(g->a, O_EVAL_ITERS) > 0 || flag(g, O_RESUME));
+}
 static bool validates_or_not(const Given *g) { return splits(g) || !opt_int(g->a, O_EVAL_ITERS); }
-static bool fused(const Given *g)   { return flag(g, O_D_FUSED); }
-static bool graph(const Given *g)   { return flag(g, O_D_GRAPH); }
+static bool fused(const Given *g) { return flag(g, O_D_FUSED); }
+static bool graph(const Given *g) { return flag(g, O_D_GRAPH); }
 static bool sources(const Given *g) { return flag(g, O_D_CUDA) || flag(g, O_D_C); }
 static bool encodes(const Given *g) { return !flag(g, O_TO_TEXT); }
 
@@ -77,7 +92,12 @@ static bool encodes(const Given *g) { return !flag(g, O_TO_TEXT); }
 
 static const char PLAN[] = "PLAN";
 
-static const struct { OptionId option; unsigned commands; bool (*needs)(const Given *g); const char *why; } effect[] = {
+static const struct {
+        OptionId option;
+        unsigned commands;
+        bool (*needs)(const Given *g);
+        const char *why;
+} effect[] = {
 #define EFFECT(option, commands, needs, why) { O_##option, commands, needs, why },
 #include "effects.def"
 #undef EFFECT
@@ -100,14 +120,18 @@ static int plan_mode(const char *path)
         if (!plan_open(&p, path, NULL))
                 manifest_word(&p, "mode", word, sizeof word);
         plan_close(&p);
-        return !strcmp(word, "infer") ? BUILD_INFER : !strcmp(word, "train") ? BUILD_TRAIN : BUILD_INFER | BUILD_TRAIN;
+        return !strcmp(word, "infer")   ? BUILD_INFER
+               : !strcmp(word, "train") ? BUILD_TRAIN
+                                        : BUILD_INFER | BUILD_TRAIN;
 }
 
 static int mode_of_command(const Args *a, ModelKind kind, const char *path)
 {
         static const int by_word[] = { BUILD_INFER, BUILD_TRAIN, BUILD_INFER | BUILD_TRAIN };
         switch (a->cmd) {
-        case CMD_RUN: case CMD_EVAL: case CMD_EXPORT: return BUILD_INFER;
+        case CMD_RUN:
+        case CMD_EVAL:
+        case CMD_EXPORT: return BUILD_INFER;
         case CMD_BENCH: return opt_flag(a, O_B_TRAIN) ? BUILD_TRAIN : BUILD_INFER;
         case CMD_TRAIN: return BUILD_INFER | BUILD_TRAIN;
         case CMD_CHECK:
@@ -117,7 +141,8 @@ static int mode_of_command(const Args *a, ModelKind kind, const char *path)
         default:
                 if (opt_set(a, O_MODE))
                         return by_word[opt_int(a, O_MODE)];
-                return kind == MODEL_LUA || kind == MODEL_JSON ? BUILD_INFER | BUILD_TRAIN : BUILD_INFER;
+                return kind == MODEL_LUA || kind == MODEL_JSON ? BUILD_INFER | BUILD_TRAIN
+                                                               : BUILD_INFER;
         }
 }
 
@@ -132,18 +157,26 @@ int effects_check(const Args *a, Err *e)
 {
         const char *name = command_info[a->cmd].name;
         char path[4400] = "";
-        Given g = { .a = a, .kind = MODEL_LUA, .device = (ON_DEVICE >> a->cmd & 1) ? opt_str(a, O_DEVICE) : NULL };
-        if ((((ON_MODEL | ON_EXPORT) >> a->cmd) & 1) && model_kind(a->pos[0], &g.kind, path, sizeof path, NULL))
-                return TGC_OK;                  /* the command says what is wrong */
+        Given g = { .a = a,
+                    .kind = MODEL_LUA,
+                    .device = (ON_DEVICE >> a->cmd & 1) ? opt_str(a, O_DEVICE) : NULL };
+        if ((((ON_MODEL | ON_EXPORT) >> a->cmd) & 1) &&
+            model_kind(a->pos[0], &g.kind, path, sizeof path, NULL))
+                return TGC_OK; /* the command says what is wrong */
         g.mode = mode_of_command(a, g.kind, path);
         for (int i = 0; i < N_EFFECTS; i++) {
                 const OptionId o = effect[i].option;
-                if (!(effect[i].commands >> a->cmd & 1) || !opt_set(a, o) || asks_for_nothing(a, o) || effect[i].needs(&g))
+                if (!(effect[i].commands >> a->cmd & 1) || !opt_set(a, o) ||
+                    asks_for_nothing(a, o) || effect[i].needs(&g))
                         continue;
                 if (!strcmp(effect[i].why, PLAN))
-                        return err_set(e, TGC_USAGE, "%s: --%s has no effect: %s is compiled already; give --%s with the model that "
-                                       "it was made of", name, option_info[o].name, a->pos[0], option_info[o].name);
-                return err_set(e, TGC_USAGE, "%s: --%s has no effect: %s", name, option_info[o].name, effect[i].why);
+                        return err_set(
+                                e, TGC_USAGE,
+                                "%s: --%s has no effect: %s is compiled already; give --%s with the model that "
+                                "it was made of",
+                                name, option_info[o].name, a->pos[0], option_info[o].name);
+                return err_set(e, TGC_USAGE, "%s: --%s has no effect: %s", name,
+                               option_info[o].name, effect[i].why);
         }
         return TGC_OK;
 }

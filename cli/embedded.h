@@ -5,7 +5,11 @@
 
 #include <stddef.h>
 
-struct EmbeddedFile { const char *name; const char *text; size_t n; };
+struct EmbeddedFile {
+        const char *name;
+        const char *text;
+        size_t n;
+};
 
 extern const struct EmbeddedFile kernel_files_cuda[], kernel_files_cpu[], model_files[];
 

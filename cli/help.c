@@ -14,7 +14,9 @@ static const char CODES[] =
         "0 ok, 1 failure, 2 usage, 3 bad input file, 4 device or compiler unusable, 5 out of memory, 6 not finite,\n"
         "7 check failed, 8 input or output, 129, 130 and 143 interrupted (training: after saving).\n";
 
-static const struct { const char *name, *what; } variable[] = {
+static const struct {
+        const char *name, *what;
+} variable[] = {
         { "TGC_DEVICE", "auto, cpu, cuda or emulate, where --device does not say" },
         { "TGC_CACHE_DIR", "compiled kernels (else XDG_CACHE_HOME/tgc, else ~/.cache/tgc)" },
         { "TGC_CACHE_MAX", "most bytes of them, like 500M or 4G; 0: any [2G]" },
@@ -39,7 +41,8 @@ static int print_option(const OptionInfo *x)
 static bool opens_group(CommandId cmd, int o)
 {
         for (int k = 0; k < o; k++)
-                if ((option_info[k].commands >> cmd & 1) && !strcmp(option_info[k].group, option_info[o].group))
+                if ((option_info[k].commands >> cmd & 1) &&
+                    !strcmp(option_info[k].group, option_info[o].group))
                         return false;
         return true;
 }
@@ -92,8 +95,8 @@ void help_overview(void)
 void help_command(CommandId cmd)
 {
         const CommandInfo *c = &command_info[cmd];
-        printf("tgc %s: %s\n\nusage: tgc %s%s%s [options]\n", c->name, c->brief, c->name, *c->usage ? " " : "",
-               c->usage);
+        printf("tgc %s: %s\n\nusage: tgc %s%s%s [options]\n", c->name, c->brief, c->name,
+               *c->usage ? " " : "", c->usage);
         if (*c->text)
                 printf("\n%s\n", c->text);
         if (*c->examples) {
@@ -144,7 +147,8 @@ static void man_option(const OptionInfo *x)
 void help_man(void)
 {
         printf(".TH TGC 1 \"\" \"tgc %s\"\n.SH NAME\ntgc \\- ahead\\-of\\-time compiler for transformers\n"
-               ".SH SYNOPSIS\n.B tgc\nCOMMAND [arguments] [options]\n.SH DESCRIPTION\n", TGC_VERSION);
+               ".SH SYNOPSIS\n.B tgc\nCOMMAND [arguments] [options]\n.SH DESCRIPTION\n",
+               TGC_VERSION);
         roff(INTRO);
         for (int c = 0; c < N_COMMANDS; c++) {
                 const CommandInfo *k = &command_info[c];
@@ -183,7 +187,8 @@ void help_completion_bash(void)
         printf("# bash completion of tgc %s\n_tgc()\n{\n"
                "        local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=\n"
                "        COMPREPLY=()\n"
-               "        if [ \"$COMP_CWORD\" = 1 ]; then\n                words=\"", TGC_VERSION);
+               "        if [ \"$COMP_CWORD\" = 1 ]; then\n                words=\"",
+               TGC_VERSION);
         for (int c = 0; c < N_COMMANDS; c++)
                 printf("%s%s", c ? " " : "", command_info[c].name);
         printf("\"\n                COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n                return\n       "

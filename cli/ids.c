@@ -19,16 +19,18 @@ static int grow(int **ids, int n, int *cap, const char *name, Err *e)
         return TGC_OK;
 }
 
-int ids_parse(const char *text, size_t n, int vocab, const char *name, int **ids, int *n_ids, Err *e)
+int ids_parse(const char *text, size_t n, int vocab, const char *name, int **ids, int *n_ids,
+              Err *e)
 {
         int cap = 0, code = TGC_OK;
         *ids = NULL;
         *n_ids = 0;
-        for (size_t i = 0; i < n && !code; ) {
+        for (size_t i = 0; i < n && !code;) {
                 bool minus = text[i] == '-' && i + 1 < n && isdigit((unsigned char)text[i + 1]);
                 if (!minus && !isdigit((unsigned char)text[i])) {
                         if (isalpha((unsigned char)text[i]) || text[i] == '.')
-                                code = err_set(e, TGC_BAD_FILE, "%s: byte %zu: '%c' in a list of ids", name, i,
+                                code = err_set(e, TGC_BAD_FILE,
+                                               "%s: byte %zu: '%c' in a list of ids", name, i,
                                                text[i]);
                         i++;
                         continue;
@@ -40,9 +42,9 @@ int ids_parse(const char *text, size_t n, int vocab, const char *name, int **ids
                         i++;
                 }
                 if (minus || v >= vocab)
-                        code = err_set(e, TGC_BAD_FILE, "%s: byte %zu: id %s%lld is outside the vocabulary, 0 to %d",
-                                       name,
-                                       at, minus ? "-" : "", v, vocab - 1);
+                        code = err_set(e, TGC_BAD_FILE,
+                                       "%s: byte %zu: id %s%lld is outside the vocabulary, 0 to %d",
+                                       name, at, minus ? "-" : "", v, vocab - 1);
                 else if (!(code = grow(ids, *n_ids, &cap, name, e)))
                         (*ids)[(*n_ids)++] = (int)v;
         }
@@ -66,7 +68,8 @@ int read_stdin(char **text, size_t *n, Err *e)
                 if (*n > MAX_INPUT) {
                         free(*text);
                         *text = NULL;
-                        return err_set(e, TGC_BAD_FILE, "standard input: more than %d bytes", MAX_INPUT);
+                        return err_set(e, TGC_BAD_FILE, "standard input: more than %d bytes",
+                                       MAX_INPUT);
                 }
                 if (cap - *n < 2) {
                         char *p = realloc(*text, cap *= 2);

@@ -16,14 +16,16 @@ static bool ends(const char *s, const char *tail)
 
 static bool has(const char *dir, const char *name)
 {
-        char path[4400];                        /* the system opens none that is longer */
-        return (size_t)snprintf(path, sizeof path, "%s/%s", dir, name) < sizeof path && file_exists(path);
+        char path[4400]; /* the system opens none that is longer */
+        return (size_t)snprintf(path, sizeof path, "%s/%s", dir, name) < sizeof path &&
+               file_exists(path);
 }
 
 bool is_plan(const char *path)
 {
         char magic[8];
-        return file_head(path, magic, sizeof magic) == sizeof magic && !memcmp(magic, "tgcplan\n", sizeof magic);
+        return file_head(path, magic, sizeof magic) == sizeof magic &&
+               !memcmp(magic, "tgcplan\n", sizeof magic);
 }
 
 static int folder_kind(const char *path, ModelKind *kind, char *real, size_t cap, Err *e)
@@ -44,31 +46,38 @@ static int folder_kind(const char *path, ModelKind *kind, char *real, size_t cap
         if (has(path, "config.json"))
                 return TGC_OK;
         if (has(path, "state.safetensors"))
-                return err_set(e, TGC_BAD_FILE, "%s: training has not finished here, so there is no model.plan; go "
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: training has not finished here, so there is no model.plan; go "
                                "on with "
-                               "`tgc train MODEL --out_dir %s --resume`", path, path);
-        return err_set(e, TGC_BAD_FILE, "%s: a folder with neither config.json nor model.plan", path);
+                               "`tgc train MODEL --out_dir %s --resume`",
+                               path, path);
+        return err_set(e, TGC_BAD_FILE, "%s: a folder with neither config.json nor model.plan",
+                       path);
 }
 
 int model_kind(const char *path, ModelKind *kind, char *real, size_t cap, Err *e)
 {
-        static const struct { const char *tail; ModelKind kind; } by_name[] = {
-                { ".lua", MODEL_LUA }, { ".json", MODEL_JSON }, { ".bin", MODEL_LLAMA2C }, { ".gguf", MODEL_GGUF },
-                { ".plan", MODEL_PLAN }
-        };
+        static const struct {
+                const char *tail;
+                ModelKind kind;
+        } by_name[] = { { ".lua", MODEL_LUA },
+                        { ".json", MODEL_JSON },
+                        { ".bin", MODEL_LLAMA2C },
+                        { ".gguf", MODEL_GGUF },
+                        { ".plan", MODEL_PLAN } };
         struct stat st;
         if (!*path)
                 return err_set(e, TGC_USAGE, "the name of the MODEL or PLAN is empty");
         snprintf(real, cap, "%s", path);
         if (file_is_dir(path))
                 return folder_kind(path, kind, real, cap, e);
-        if (!file_exists(path)) {               /* the name of a model inside tgc is left to the reader */
+        if (!file_exists(path)) { /* the name of a model inside tgc is left to the reader */
                 *kind = MODEL_LUA;
                 if (!strpbrk(path, "/.") || (ends(path, ".lua") && !strchr(path, '/')))
                         return TGC_OK;
                 return err_set(e, TGC_IO, "%s: no such file or folder", path);
         }
-        if (stat(path, &st) || !S_ISREG(st.st_mode))     /* opening a pipe would wait for its writer */
+        if (stat(path, &st) || !S_ISREG(st.st_mode)) /* opening a pipe would wait for its writer */
                 return err_set(e, TGC_BAD_FILE, "%s: a device or pipe, not a regular file", path);
         if (is_plan(path)) {
                 *kind = MODEL_PLAN;
@@ -79,10 +88,15 @@ int model_kind(const char *path, ModelKind *kind, char *real, size_t cap, Err *e
         for (size_t i = 0; i < sizeof by_name / sizeof *by_name; i++)
                 if (ends(path, by_name[i].tail)) {
                         *kind = by_name[i].kind;
-                        return *kind != MODEL_GGUF ? TGC_OK : err_set(e, TGC_BAD_FILE, "%s: GGUF files cannot be read "
-                                "yet; give the Hugging Face folder that it was made of", path);
+                        return *kind != MODEL_GGUF
+                                       ? TGC_OK
+                                       : err_set(e, TGC_BAD_FILE,
+                                                 "%s: GGUF files cannot be read "
+                                                 "yet; give the Hugging Face folder that it was made of",
+                                                 path);
                 }
-        return err_set(e, TGC_BAD_FILE, "%s: neither a plan nor a .lua, .json, .bin or Hugging Face folder", path);
+        return err_set(e, TGC_BAD_FILE,
+                       "%s: neither a plan nor a .lua, .json, .bin or Hugging Face folder", path);
 }
 
 /* ---- tokenizers ---- */
@@ -122,7 +136,8 @@ static void tok_beside(const char *model, char *out, size_t cap)
         snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - model) : 1, slash ? model : ".");
         DIR *d = opendir(*dir ? dir : "/");
         while (d && (x = readdir(d)))
-                if (!strncmp(x->d_name, "tok", 3) && ends(x->d_name, ".bin") && (!*best || strcmp(x->d_name, best) < 0))
+                if (!strncmp(x->d_name, "tok", 3) && ends(x->d_name, ".bin") &&
+                    (!*best || strcmp(x->d_name, best) < 0))
                         snprintf(best, sizeof best, "%s", x->d_name);
         if (d)
                 closedir(d);
@@ -133,21 +148,24 @@ static void tok_beside(const char *model, char *out, size_t cap)
 
 static bool holds_tokenizer(const char *dir)
 {
-        static const char *const name[] = { "tokenizer.json", "tokenizer.model", "tokenizer.bin", "encoder.json",
-                "vocab.json" };
+        static const char *const name[] = { "tokenizer.json", "tokenizer.model", "tokenizer.bin",
+                                            "encoder.json", "vocab.json" };
         for (size_t i = 0; i < sizeof name / sizeof *name; i++)
                 if (has(dir, name[i]))
                         return true;
         return false;
 }
 
-int tokenizer_for(Tokenizer **tok, const char *spec, const char *model, ModelKind kind, int vocab, Err *e)
+int tokenizer_for(Tokenizer **tok, const char *spec, const char *model, ModelKind kind, int vocab,
+                  Err *e)
 {
         char beside[4400];
         *tok = NULL;
         if (spec && !strcmp(spec, "char"))
-                return err_set(e, TGC_USAGE, "--tokenizer char takes the characters of a training text; say which: "
-                               "--tokenizer char:FILE");
+                return err_set(
+                        e, TGC_USAGE,
+                        "--tokenizer char takes the characters of a training text; say which: "
+                        "--tokenizer char:FILE");
         if (spec && !strncmp(spec, "char:", 5))
                 return char_tokenizer(tok, spec + 5, e);
         if (spec)
@@ -194,10 +212,11 @@ int manifest_word(const Plan *p, const char *key, char *out, size_t cap)
 static int check_batch(const Args *a, const Plan *p, const char *path, Err *e)
 {
         char batch[32];
-        if (!opt_set(a, O_BATCH) || !manifest_word(p, "batch", batch, sizeof batch)
-            || opt_int(a, O_BATCH) <= atoi(batch))
+        if (!opt_set(a, O_BATCH) || !manifest_word(p, "batch", batch, sizeof batch) ||
+            opt_int(a, O_BATCH) <= atoi(batch))
                 return TGC_OK;
-        return err_set(e, TGC_USAGE, "--batch-size %d: %s was compiled for %s", opt_int(a, O_BATCH), path, batch);
+        return err_set(e, TGC_USAGE, "--batch-size %d: %s was compiled for %s", opt_int(a, O_BATCH),
+                       path, batch);
 }
 
 /* Were the same parameters laid out in the same way? */
@@ -214,12 +233,15 @@ static int same_layout(const Plan *a, const Plan *b, Err *e)
                 bool same = m.n_all == n.n_all && m.n_params == n.n_params && m.dtype == n.dtype;
                 for (int i = 0; same && i < m.n_params; i++) {
                         const Param *p = &m.param[i], *q = &n.param[i];
-                        same = !strcmp(p->name, q->name) && p->offset == q->offset && p->n_dims == q->n_dims
-                            && !memcmp(p->dim, q->dim, (size_t)p->n_dims * sizeof *p->dim);
+                        same = !strcmp(p->name, q->name) && p->offset == q->offset &&
+                               p->n_dims == q->n_dims &&
+                               !memcmp(p->dim, q->dim, (size_t)p->n_dims * sizeof *p->dim);
                 }
                 if (!same)
-                        code = err_set(e, TGC_BAD_FILE, "the plan's weights do not lie where its graph puts them; it was "
-                                       "compiled by another tgc, or changed: compile the model again");
+                        code = err_set(
+                                e, TGC_BAD_FILE,
+                                "the plan's weights do not lie where its graph puts them; it was "
+                                "compiled by another tgc, or changed: compile the model again");
                 manifest_free(&n);
         }
         manifest_free(&m);
@@ -230,7 +252,7 @@ static int rebuild(Loaded *l, const char *path, Err *e)
 {
         Err why;
         l->given = l->plan;
-        l->plan = (Plan){ 0 };
+        l->plan = (Plan) { 0 };
         int code = plan_rebuild(&l->plan, &l->given, &why);
         if (!code && plan_find(&l->given, "weights"))
                 code = same_layout(&l->given, &l->plan, &why);
@@ -242,14 +264,16 @@ static int load_plan(Loaded *l, const Args *a, const char *path, const LoadHow *
         const Section *s;
         char vocab[32] = "0";
         int code = plan_open(&l->plan, path, e);
-        if (code || (opt_flag(a, O_REBUILD) && (code = rebuild(l, path, e))) || (code = check_batch(a, &l->plan, path, e)))
+        if (code || (opt_flag(a, O_REBUILD) && (code = rebuild(l, path, e))) ||
+            (code = check_batch(a, &l->plan, path, e)))
                 return code;
         (void)how;
         manifest_word(&l->plan, "vocab", vocab, sizeof vocab);
-        if (!l->tok && opt_str(a, O_TOKENIZER)
-            && (code = tokenizer_for(&l->tok, opt_str(a, O_TOKENIZER), path, MODEL_PLAN, atoi(vocab), e)))
+        if (!l->tok && opt_str(a, O_TOKENIZER) &&
+            (code = tokenizer_for(&l->tok, opt_str(a, O_TOKENIZER), path, MODEL_PLAN, atoi(vocab),
+                                  e)))
                 return code;
-        if (l->tok)                             /* what is written of the plan has it too */
+        if (l->tok) /* what is written of the plan has it too */
                 return plan_add_tokenizer(&l->plan, l->tok, e);
         if ((s = plan_find(&l->plan, "tokenizer")))
                 code = tokenizer_unpack(&l->tok, s->data, s->size, e);
@@ -269,11 +293,13 @@ static int mode_of(const Args *a, const LoadHow *how, ModelKind kind)
 /* Weights by the names that other programs give them; tgc reads none of these. */
 static bool is_foreign_weights(const char *name)
 {
-        static const char *const tail[] = { ".safetensors", ".pth", ".pt", ".h5", ".msgpack", ".gguf" };
+        static const char *const tail[] = { ".safetensors", ".pth",     ".pt",
+                                            ".h5",          ".msgpack", ".gguf" };
         for (size_t i = 0; i < sizeof tail / sizeof *tail; i++)
                 if (ends(name, tail[i]))
                         return true;
-        return ends(name, ".bin.index.json") || (!strncmp(name, "pytorch_model", 13) && ends(name, ".bin"));
+        return ends(name, ".bin.index.json") ||
+               (!strncmp(name, "pytorch_model", 13) && ends(name, ".bin"));
 }
 
 int folder_weights(const char *dir, const char *way_out, bool *there, Err *e)
@@ -288,13 +314,17 @@ int folder_weights(const char *dir, const char *way_out, bool *there, Err *e)
         if (d)
                 closedir(d);
         if (*first)
-                return err_set(e, TGC_BAD_FILE, "%s: neither model.safetensors nor model.safetensors.index.json is here; %s "
-                               "cannot be read in their place: save the model as safetensors, or say %s", dir, first, way_out);
+                return err_set(
+                        e, TGC_BAD_FILE,
+                        "%s: neither model.safetensors nor model.safetensors.index.json is here; %s "
+                        "cannot be read in their place: save the model as safetensors, or say %s",
+                        dir, first, way_out);
         return TGC_OK;
 }
 
 /* A folder is a checkpoint: it runs on random weights only when that was asked for. */
-static int find_weights(const Loaded *l, const Args *a, const char *path, const LoadHow *how, const char **from, Err *e)
+static int find_weights(const Loaded *l, const Args *a, const char *path, const LoadHow *how,
+                        const char **from, Err *e)
 {
         bool there, trains = !(mode_of(a, how, l->kind) & BUILD_INFER);
         int code;
@@ -313,8 +343,11 @@ static int find_weights(const Loaded *l, const Args *a, const char *path, const 
                 *from = path;
         if (there || trains || how->any_weights)
                 return TGC_OK;
-        return err_set(e, TGC_BAD_FILE, "%s: no weights: neither model.safetensors nor model.safetensors.index.json is here; "
-                       "--weights FILE names others, --weights random does without", path);
+        return err_set(
+                e, TGC_BAD_FILE,
+                "%s: no weights: neither model.safetensors nor model.safetensors.index.json is here; "
+                "--weights FILE names others, --weights random does without",
+                path);
 }
 
 static int add_weights(Loaded *l, const Args *a, const char *path, const LoadHow *how, Err *e)
@@ -355,8 +388,8 @@ static void say_passed_over(const Plan *p, const Args *a, const char *choices)
                taken = s ? text_count(s->data, s->size, "choose") : 0;
         Progress talk = progress_new(a);
         if (taken < all)
-                say(&talk, "%s: %zu of %zu choices are of products that this model has not\n", opt_str(a, O_TUNED),
-                    all - taken, all);
+                say(&talk, "%s: %zu of %zu choices are of products that this model has not\n",
+                    opt_str(a, O_TUNED), all - taken, all);
 }
 
 /* --documents: an id, or the text of a token; -1: there is no such option. */
@@ -376,9 +409,13 @@ static int documents_token(const Loaded *l, const Args *a, const char *path, int
         if (!l->tok && (code = tokenizer_for(&tok, opt_str(a, O_TOKENIZER), path, l->kind, 0, e)))
                 return code;
         if (!l->tok && !tok)
-                code = err_set(e, TGC_USAGE, "--documents %.60s: there is no tokenizer to look it up in; give its id", word);
+                code = err_set(
+                        e, TGC_USAGE,
+                        "--documents %.60s: there is no tokenizer to look it up in; give its id",
+                        word);
         else if ((*id = tokenizer_find(l->tok ? l->tok : tok, word, strlen(word))) < 0)
-                code = err_set(e, TGC_USAGE, "--documents %.60s: the tokenizer has no such token", word);
+                code = err_set(e, TGC_USAGE, "--documents %.60s: the tokenizer has no such token",
+                               word);
         tokenizer_free(tok);
         return code;
 }
@@ -398,24 +435,47 @@ static void say_no_infer(const Args *a, const char *msg)
 static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow *how, Err *e)
 {
         char vocab[32] = "0", *choices, says[CHECK_SAYS] = "";
-        const bool check = a->cmd == CMD_COMPILE || a->cmd == CMD_TRAIN || a->cmd == CMD_RUN || a->cmd == CMD_EVAL;
+        const bool check = a->cmd == CMD_COMPILE || a->cmd == CMD_TRAIN || a->cmd == CMD_RUN ||
+                           a->cmd == CMD_EVAL;
         Progress talk = progress_new(a);
         Err no_infer = { 0 };
         int code = TGC_OK, documents;
         bool is_char = opt_str(a, O_TOKENIZER) && !strncmp(opt_str(a, O_TOKENIZER), "char:", 5);
-        if (!l->tok && is_char && (code = tokenizer_for(&l->tok, opt_str(a, O_TOKENIZER), path, l->kind, 0, e)))
+        if (!l->tok && is_char &&
+            (code = tokenizer_for(&l->tok, opt_str(a, O_TOKENIZER), path, l->kind, 0, e)))
                 return code;
-        if ((code = documents_token(l, a, path, &documents, e)) || (code = read_choices(a, &choices, e)))
+        if ((code = documents_token(l, a, path, &documents, e)) ||
+            (code = read_choices(a, &choices, e)))
                 return code;
         BuildOptions o = {
-                .kind = l->kind, .model = path, .own = opt_str(a, O_MODEL_FILE), .quiet = talk.quiet, .dtype = opt_str(a, O_DTYPE), .define = a->v[O_DEFINE].list,
-                .n_define = a->v[O_DEFINE].n, .mode = mode_of(a, how, l->kind), .opt = opt_int(a, O_OPT),
-                .no_infer = opt_set(a, O_MODE) ? NULL : &no_infer, .batch = opt_int(a, O_BATCH), .ctx = opt_int(a, O_CTX), .chunk = opt_int(a, O_CHUNK),
-                .block = opt_int(a, O_BLOCK), .cuda = true, .cpu = true, .recompute = opt_flag(a, O_RECOMPUTE),
-                .tf32 = opt_flag(a, O_TF32), .lua_seconds = opt_num(a, O_LUA_TIMEOUT) > 0 ? opt_num(a, O_LUA_TIMEOUT) : -1,
-                .print_after = opt_str(a, O_PRINT_AFTER), .time_passes = opt_flag(a, O_TIME_PASSES),
-                .choices = choices, .choices_name = opt_str(a, O_TUNED), .documents = documents >= 0 ? &documents : NULL,
-                .check = check && opt_flag(a, O_QUICK_CHECK) && (opt_str(a, O_MODEL_FILE) || !model_is_ours(l->kind, path)) ? says : NULL,
+                .kind = l->kind,
+                .model = path,
+                .own = opt_str(a, O_MODEL_FILE),
+                .quiet = talk.quiet,
+                .dtype = opt_str(a, O_DTYPE),
+                .define = a->v[O_DEFINE].list,
+                .n_define = a->v[O_DEFINE].n,
+                .mode = mode_of(a, how, l->kind),
+                .opt = opt_int(a, O_OPT),
+                .no_infer = opt_set(a, O_MODE) ? NULL : &no_infer,
+                .batch = opt_int(a, O_BATCH),
+                .ctx = opt_int(a, O_CTX),
+                .chunk = opt_int(a, O_CHUNK),
+                .block = opt_int(a, O_BLOCK),
+                .cuda = true,
+                .cpu = true,
+                .recompute = opt_flag(a, O_RECOMPUTE),
+                .tf32 = opt_flag(a, O_TF32),
+                .lua_seconds = opt_num(a, O_LUA_TIMEOUT) > 0 ? opt_num(a, O_LUA_TIMEOUT) : -1,
+                .print_after = opt_str(a, O_PRINT_AFTER),
+                .time_passes = opt_flag(a, O_TIME_PASSES),
+                .choices = choices,
+                .choices_name = opt_str(a, O_TUNED),
+                .documents = documents >= 0 ? &documents : NULL,
+                .check = check && opt_flag(a, O_QUICK_CHECK) &&
+                                         (opt_str(a, O_MODEL_FILE) || !model_is_ours(l->kind, path))
+                                 ? says
+                                 : NULL,
                 .vocab = l->tok && tokenizer_kind(l->tok) == TOK_CHAR ? tokenizer_vocab(l->tok) : 0
         };
         code = build_plan(&l->plan, &o, e);
@@ -429,7 +489,8 @@ static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow 
         if (code || (code = plan_add_headers(&l->plan, e)))
                 return code;
         manifest_word(&l->plan, "vocab", vocab, sizeof vocab);
-        if (!l->tok && (code = tokenizer_for(&l->tok, opt_str(a, O_TOKENIZER), path, l->kind, atoi(vocab), e)))
+        if (!l->tok &&
+            (code = tokenizer_for(&l->tok, opt_str(a, O_TOKENIZER), path, l->kind, atoi(vocab), e)))
                 return code;
         if (l->tok && (code = plan_add_tokenizer(&l->plan, l->tok, e)))
                 return code;
@@ -440,10 +501,11 @@ int load(Loaded *l, const Args *a, const LoadHow *how, Err *e)
 {
         char path[4400];
         double start = clock_s();
-        *l = (Loaded){ .tok = how->tok };
+        *l = (Loaded) { .tok = how->tok };
         int code = model_kind(a->pos[0], &l->kind, path, sizeof path, e);
         if (!code)
-                code = l->kind == MODEL_PLAN ? load_plan(l, a, path, how, e) : load_model(l, a, path, how, e);
+                code = l->kind == MODEL_PLAN ? load_plan(l, a, path, how, e)
+                                             : load_model(l, a, path, how, e);
         l->seconds = clock_s() - start;
         if (code)
                 loaded_free(l);
@@ -456,5 +518,5 @@ void loaded_free(Loaded *l)
         plan_close(&l->plan);
         plan_close(&l->given);
         free(l->weights);
-        *l = (Loaded){ 0 };
+        *l = (Loaded) { 0 };
 }

@@ -1,6 +1,3 @@
 #include "cli.h"
 
-int main(int argc, char **argv)
-{
-        return tgc_main(argc, argv);
-}
+int main(int argc, char **argv) { return tgc_main(argc, argv); }

@@ -13,16 +13,23 @@ static void spin_briefly(void)
                 setenv("GOMP_SPINCOUNT", "2000", 0);
 }
 
-int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t seed, const char *ready, int batch, Err *e)
+int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t seed,
+                 const char *ready, int batch, Err *e)
 {
         const char *name = opt_str(a, O_DEVICE) ? opt_str(a, O_DEVICE) : getenv("TGC_DEVICE");
         int kind = name && *name ? dev_kind(name) : DEV_AUTO;
         *s = NULL;
         spin_briefly();
         if (kind < 0)
-                return err_set(e, TGC_USAGE, "TGC_DEVICE: '%.60s' is none of auto, cpu, cuda, emulate", name);
-        SessionOptions o = { .device = (DevKind)kind, .mode = mode, .seed = seed, .ready = ready, .batch = batch,
-                             .dev = { .index = opt_int(a, O_GPU), .threads = opt_int(a, O_THREADS),
+                return err_set(e, TGC_USAGE,
+                               "TGC_DEVICE: '%.60s' is none of auto, cpu, cuda, emulate", name);
+        SessionOptions o = { .device = (DevKind)kind,
+                             .mode = mode,
+                             .seed = seed,
+                             .ready = ready,
+                             .batch = batch,
+                             .dev = { .index = opt_int(a, O_GPU),
+                                      .threads = opt_int(a, O_THREADS),
                                       .stop = signals_stop() } };
         Err why;
         int code = session_open(s, p, &o, &why);
@@ -31,11 +38,16 @@ int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t s
         if (!code && opt_set(a, O_GPU) && dev_which(session_device(*s)) != DEV_CUDA) {
                 session_close(*s);
                 *s = NULL;
-                return err_set(e, TGC_USAGE, "%s: --gpu has no effect: there is no GPU here that can be used (`tgc doctor` tells "
-                               "why), so this would run on the CPU", command_info[a->cmd].name);
+                return err_set(
+                        e, TGC_USAGE,
+                        "%s: --gpu has no effect: there is no GPU here that can be used (`tgc doctor` tells "
+                        "why), so this would run on the CPU",
+                        command_info[a->cmd].name);
         }
         if (code == TGC_NO_DEVICE && kind == DEV_CUDA)
-                return err_set(e, code, "%s; `tgc doctor` tells what is missing, --device cpu does without", why.msg);
+                return err_set(e, code,
+                               "%s; `tgc doctor` tells what is missing, --device cpu does without",
+                               why.msg);
         if (code)
                 return err_set(e, code, "%s", why.msg);
         const char *warning = dev_load_warning(session_device(*s));
@@ -49,8 +61,10 @@ void say_random(const Args *a, const Loaded *l)
 {
         Progress talk = progress_new(a);
         if (!plan_find(&l->plan, "weights") && l->kind != MODEL_HF)
-                say(&talk, "%s: compiled without weights, so they will be random; --weights gives a model some, and what "
-                    "`tgc train` learns is in its --out_dir\n", a->pos[0]);
+                say(&talk,
+                    "%s: compiled without weights, so they will be random; --weights gives a model some, and what "
+                    "`tgc train` learns is in its --out_dir\n",
+                    a->pos[0]);
 }
 
 /* What cJSON_Add* could not add is missed by nobody but json_print. */
@@ -88,7 +102,7 @@ void json_add_text(cJSON *o, const char *key, const char *text, size_t n)
 
 void json_start(void)
 {
-        cJSON_InitHooks(&(cJSON_Hooks){ .malloc_fn = json_alloc, .free_fn = free });
+        cJSON_InitHooks(&(cJSON_Hooks) { .malloc_fn = json_alloc, .free_fn = free });
 }
 
 int json_print(cJSON *o, Err *e)
@@ -118,7 +132,8 @@ int ids_of_text_file(const Tokenizer *tok, const char *path, int vocab, int **id
                 err_set(e, code == TGC_USAGE ? TGC_BAD_FILE : code, "%s: %s", path, inner.msg);
         for (int i = 0; i < *n && !code; i++)
                 if ((*ids)[i] >= vocab)
-                        code = err_set(e, TGC_BAD_FILE, "%s: the tokenizer makes the id %d, the model's vocabulary "
+                        code = err_set(e, TGC_BAD_FILE,
+                                       "%s: the tokenizer makes the id %d, the model's vocabulary "
                                        "is %d",
                                        path, (*ids)[i], vocab);
         free(text);

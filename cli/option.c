@@ -24,10 +24,7 @@ const CommandInfo command_info[N_COMMANDS] = {
 
 enum { LONGEST_WORD = 64 };
 
-static int least(int a, int b)
-{
-        return a < b ? a : b;
-}
+static int least(int a, int b) { return a < b ? a : b; }
 
 int edit_distance(const char *a, const char *b)
 {
@@ -39,7 +36,8 @@ int edit_distance(const char *a, const char *b)
                                 d[i][j] = i + j;
                                 continue;
                         }
-                        d[i][j] = least(least(d[i - 1][j], d[i][j - 1]) + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
+                        d[i][j] = least(least(d[i - 1][j], d[i][j - 1]) + 1,
+                                        d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
                         if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
                                 d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1);
                 }
@@ -47,10 +45,7 @@ int edit_distance(const char *a, const char *b)
 }
 
 /* How many edits still look like a slip of the finger. */
-static int near_enough(const char *word)
-{
-        return strlen(word) < 4 ? 1 : strlen(word) < 8 ? 2 : 3;
-}
+static int near_enough(const char *word) { return strlen(word) < 4 ? 1 : strlen(word) < 8 ? 2 : 3; }
 
 /* '-' and '_' are the same letter. */
 static void plain_name(char out[LONGEST_WORD + 1], const char *s, size_t n)
@@ -100,13 +95,14 @@ static int unknown_option(CommandId cmd, const char *typed, const char *name, Er
                                 elsewhere = command_info[c].name;
         }
         if (best)
-                return err_set(e, TGC_USAGE, "%s: unknown option %s; did you mean --%s?", command_info[cmd].name,
-                               typed, best);
+                return err_set(e, TGC_USAGE, "%s: unknown option %s; did you mean --%s?",
+                               command_info[cmd].name, typed, best);
         if (elsewhere)
-                return err_set(e, TGC_USAGE, "%s: %s is not an option of this command, but of `tgc %s`",
+                return err_set(e, TGC_USAGE,
+                               "%s: %s is not an option of this command, but of `tgc %s`",
                                command_info[cmd].name, typed, elsewhere);
-        return err_set(e, TGC_USAGE, "%s: unknown option %s; `tgc help %s` lists what there is", command_info[cmd].name,
-                       typed, command_info[cmd].name);
+        return err_set(e, TGC_USAGE, "%s: unknown option %s; `tgc help %s` lists what there is",
+                       command_info[cmd].name, typed, command_info[cmd].name);
 }
 
 int command_find(const char *name, Err *e)
@@ -122,9 +118,11 @@ int command_find(const char *name, Err *e)
                 }
         }
         if (best_d <= near_enough(name))
-                err_set(e, TGC_USAGE, "unknown command '%.60s'; did you mean %s?", name, command_info[best].name);
+                err_set(e, TGC_USAGE, "unknown command '%.60s'; did you mean %s?", name,
+                        command_info[best].name);
         else
-                err_set(e, TGC_USAGE, "unknown command '%.60s'; `tgc help` lists the commands", name);
+                err_set(e, TGC_USAGE, "unknown command '%.60s'; `tgc help` lists the commands",
+                        name);
         return -1;
 }
 
@@ -132,8 +130,9 @@ int command_find(const char *name, Err *e)
 
 static int set_flag(OptionValue *v, const OptionInfo *x, const char *s, Err *e)
 {
-        static const char *const yes[] = { "1", "true", "True", "yes", "on" },
-                *const no[] = { "0", "false", "False", "no", "off" };
+        static const char *const yes[] = { "1", "true", "True", "yes", "on" }, *const no[] = {
+                "0", "false", "False", "no", "off"
+        };
         for (int k = 0; k < 5; k++)
                 if (!strcmp(s, yes[k]) || !strcmp(s, no[k])) {
                         v->i = !strcmp(s, yes[k]);
@@ -154,10 +153,11 @@ static int set_number(OptionValue *v, const OptionInfo *x, const char *s, Err *e
                 v->d = c_strtod(s, &end);
         }
         if (end == s || *end || isnan(v->d))
-                return err_set(e, TGC_USAGE, "--%s: '%.60s' is not a %s (%.15g to %.15g)", x->name, s, what, x->lo,
-                               x->hi);
+                return err_set(e, TGC_USAGE, "--%s: '%.60s' is not a %s (%.15g to %.15g)", x->name,
+                               s, what, x->lo, x->hi);
         if ((errno == ERANGE && fabs(v->d) > 1) || v->d < x->lo || v->d > x->hi)
-                return err_set(e, TGC_USAGE, "--%s: %.60s is outside %.15g to %.15g", x->name, s, x->lo, x->hi);
+                return err_set(e, TGC_USAGE, "--%s: %.60s is outside %.15g to %.15g", x->name, s,
+                               x->lo, x->hi);
         return TGC_OK;
 }
 
@@ -187,12 +187,12 @@ static int set_value(OptionValue *v, const OptionInfo *x, const char *s, Err *e)
 {
         v->s = s;
         switch (x->kind) {
-        case OPT_FLAG:   return set_flag(v, x, s, e);
+        case OPT_FLAG: return set_flag(v, x, s, e);
         case OPT_INT:
-        case OPT_NUM:    return set_number(v, x, s, e);
+        case OPT_NUM: return set_number(v, x, s, e);
         case OPT_CHOICE: return set_choice(v, x, s, e);
-        case OPT_LIST:   return set_list(v, x, s, e);
-        case OPT_STR:    return TGC_OK;
+        case OPT_LIST: return set_list(v, x, s, e);
+        case OPT_STR: return TGC_OK;
         case OPT_FILE:
         case OPT_DIR:
                 return *s ? TGC_OK : err_set(e, TGC_USAGE, "--%s: the name is empty", x->name);
@@ -208,7 +208,12 @@ int option_set(Args *a, OptionId o, const char *s, Err *e)
 
 /* ---- the line ---- */
 
-typedef struct Line { Args *a; int argc, at; char **argv; Err *e; } Line;
+typedef struct Line {
+        Args *a;
+        int argc, at;
+        char **argv;
+        Err *e;
+} Line;
 
 static int take_value(Line *l, int o, const char *attached)
 {
@@ -220,7 +225,8 @@ static int take_value(Line *l, int o, const char *attached)
                 return TGC_OK;
         }
         if (!attached && l->at == l->argc)
-                return err_set(l->e, TGC_USAGE, "--%s wants a value: %s (%s)", x->name, x->meta, x->help);
+                return err_set(l->e, TGC_USAGE, "--%s wants a value: %s (%s)", x->name, x->meta,
+                               x->help);
         return set_value(v, x, attached ? attached : l->argv[l->at++], l->e);
 }
 
@@ -233,7 +239,8 @@ static int take_long(Line *l, const char *arg)
                 l->a->help = true;
                 return TGC_OK;
         }
-        int o = find_long(l->a->cmd, name), no = strncmp(name, "no-", 3) ? -1 : find_long(l->a->cmd, name + 3);
+        int o = find_long(l->a->cmd, name),
+            no = strncmp(name, "no-", 3) ? -1 : find_long(l->a->cmd, name + 3);
         if (o >= 0)
                 return take_value(l, o, eq ? eq + 1 : NULL);
         if (no < 0 || eq || option_info[no].kind != OPT_FLAG)
@@ -268,7 +275,8 @@ static int check_count(const Args *a, Err *e)
                 return err_set(e, TGC_USAGE, "%s: %.*s is missing; usage: tgc %s %s", c->name,
                                (int)strcspn(c->usage, " "), c->usage, c->name, c->usage);
         if (a->n_pos > c->max_args)
-                return err_set(e, TGC_USAGE, "%s: '%.60s' is one argument too many; usage: tgc %s %s", c->name,
+                return err_set(e, TGC_USAGE,
+                               "%s: '%.60s' is one argument too many; usage: tgc %s %s", c->name,
                                a->pos[c->max_args], c->name, c->usage);
         return TGC_OK;
 }
@@ -279,7 +287,7 @@ int args_parse(Args *a, CommandId cmd, int argc, char **argv, Err *e)
         bool only_pos = false;
         int code = TGC_OK;
 
-        *a = (Args){ .cmd = cmd };
+        *a = (Args) { .cmd = cmd };
         a->pos = calloc((size_t)argc + 1, sizeof *a->pos);
         if (!a->pos)
                 return err_set(e, TGC_NO_MEMORY, "no memory for the command line");
@@ -305,5 +313,5 @@ void args_free(Args *a)
         for (int o = 0; o < N_OPTIONS; o++)
                 free(a->v[o].list);
         free(a->pos);
-        *a = (Args){ 0 };
+        *a = (Args) { 0 };
 }

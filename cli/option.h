@@ -19,17 +19,21 @@ enum {
 #define COMMAND(id, ...) ON_##id = 1 << CMD_##id,
 #include "commands.def"
 #undef COMMAND
-        ON_MODEL = ON_COMPILE | ON_RUN | ON_TRAIN | ON_EVAL | ON_DUMP | ON_CHECK | ON_BENCH | ON_TUNE | ON_INFO,
+        ON_MODEL = ON_COMPILE | ON_RUN | ON_TRAIN | ON_EVAL | ON_DUMP | ON_CHECK | ON_BENCH |
+                   ON_TUNE | ON_INFO,
         ON_DEVICE = ON_RUN | ON_TRAIN | ON_EVAL | ON_CHECK | ON_BENCH | ON_TUNE,
         ON_ALL = (1 << N_COMMANDS) - 1
 };
 
 typedef enum {
-        OPT_FLAG,               /* --x, --no-x, --x=true|false */
-        OPT_INT, OPT_NUM,       /* lo and hi bound them */
-        OPT_STR, OPT_FILE, OPT_DIR,
-        OPT_CHOICE,             /* meta lists the words: a|b|c */
-        OPT_LIST                /* may be given again and again */
+        OPT_FLAG, /* --x, --no-x, --x=true|false */
+        OPT_INT,
+        OPT_NUM, /* lo and hi bound them */
+        OPT_STR,
+        OPT_FILE,
+        OPT_DIR,
+        OPT_CHOICE, /* meta lists the words: a|b|c */
+        OPT_LIST    /* may be given again and again */
 } OptKind;
 
 typedef enum {
@@ -40,12 +44,12 @@ typedef enum {
 } OptionId;
 
 typedef struct OptionInfo {
-        const char *name;       /* '-' and '_' are alike: --batch-size is --batch_size */
-        char        letter;     /* 0: none */
-        OptKind     kind;
-        const char *dflt;       /* as typed; NULL: none */
-        double      lo, hi;
-        unsigned    commands;
+        const char *name; /* '-' and '_' are alike: --batch-size is --batch_size */
+        char letter;      /* 0: none */
+        OptKind kind;
+        const char *dflt; /* as typed; NULL: none */
+        double lo, hi;
+        unsigned commands;
         const char *meta, *group, *help;
 } OptionInfo;
 
@@ -53,43 +57,46 @@ typedef struct Args Args;
 
 typedef struct CommandInfo {
         const char *name;
-        int         min_args, max_args;
+        int min_args, max_args;
         const char *usage, *brief;
-        const char *text, *examples;    /* for `tgc help NAME` */
-        int       (*run)(const Args *a, Err *e);
+        const char *text, *examples; /* for `tgc help NAME` */
+        int (*run)(const Args *a, Err *e);
 } CommandInfo;
 
-extern const OptionInfo  option_info[N_OPTIONS];
+extern const OptionInfo option_info[N_OPTIONS];
 extern const CommandInfo command_info[N_COMMANDS];
 
 typedef struct OptionValue {
-        bool        set;                /* given by the user */
-        const char *s;                  /* as typed, else the default; may be NULL */
-        int64_t     i;                  /* OPT_INT, OPT_FLAG (0, 1), OPT_CHOICE (index) */
-        double      d;
-        const char **list; int n;       /* OPT_LIST */
+        bool set;      /* given by the user */
+        const char *s; /* as typed, else the default; may be NULL */
+        int64_t i;     /* OPT_INT, OPT_FLAG (0, 1), OPT_CHOICE (index) */
+        double d;
+        const char **list;
+        int n; /* OPT_LIST */
 } OptionValue;
 
 /* Strings are argv's. */
 struct Args {
-        CommandId   cmd;
+        CommandId cmd;
         OptionValue v[N_OPTIONS];
-        const char **pos; int n_pos;    /* what is no option */
-        bool        help;               /* --help was among them */
+        const char **pos;
+        int n_pos; /* what is no option */
+        bool help; /* --help was among them */
 };
 
 /* argv[0..argc): what follows the command's name.  TGC_USAGE with a message that
  * says what would have been right. */
-int  args_parse(Args *a, CommandId cmd, int argc, char **argv, Err *e);
+int args_parse(Args *a, CommandId cmd, int argc, char **argv, Err *e);
 void args_free(Args *a);
-int  option_set(Args *a, OptionId o, const char *s, Err *e);    /* as if --NAME=S was given; s stays the caller's */
-int  command_find(const char *name, Err *e);    /* or -1, with a suggestion in e */
+/* as if --NAME=S was given; s stays the caller's */
+int option_set(Args *a, OptionId o, const char *s, Err *e);
+int command_find(const char *name, Err *e); /* or -1, with a suggestion in e */
 
-static inline bool        opt_set(const Args *a, OptionId o)  { return a->v[o].set; }
-static inline bool        opt_flag(const Args *a, OptionId o) { return a->v[o].i != 0; }
-static inline int         opt_int(const Args *a, OptionId o)  { return (int)a->v[o].i; }
-static inline double      opt_num(const Args *a, OptionId o)  { return a->v[o].d; }
-static inline const char *opt_str(const Args *a, OptionId o)  { return a->v[o].s; }
+static inline bool opt_set(const Args *a, OptionId o) { return a->v[o].set; }
+static inline bool opt_flag(const Args *a, OptionId o) { return a->v[o].i != 0; }
+static inline int opt_int(const Args *a, OptionId o) { return (int)a->v[o].i; }
+static inline double opt_num(const Args *a, OptionId o) { return a->v[o].d; }
+static inline const char *opt_str(const Args *a, OptionId o) { return a->v[o].s; }
 
 /* Edits (insert, delete, replace, swap neighbours) between two words. */
 int edit_distance(const char *a, const char *b);
@@ -97,7 +104,7 @@ int edit_distance(const char *a, const char *b);
 /* ---- help.c: to stdout ---- */
 void help_overview(void);
 void help_command(CommandId cmd);
-void help_man(void);                    /* roff */
+void help_man(void); /* roff */
 void help_completion_bash(void);
 
 #endif

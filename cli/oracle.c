@@ -6,7 +6,7 @@
 
 struct Oracle {
         Graph *g;
-        Eval  *eval;
+        Eval *eval;
 };
 
 /* Up to a brace that stands alone. */
@@ -27,7 +27,10 @@ static int fail(const Diag *d, Err *e)
         return err_set(e, d->code ? d->code : TGC_FAIL, "%s", d->msg);
 }
 
-typedef struct Bind { const Sizes *s; bool train; } Bind;
+typedef struct Bind {
+        const Sizes *s;
+        bool train;
+} Bind;
 
 /* With the sizes known, since gradients of means need them; outside of training
  * dropout is the identity. */
@@ -59,8 +62,8 @@ static void keep_losses(Graph *g)
         graph_sweep(g);
 }
 
-int oracle_new(Oracle **out, const char *ir, size_t n, bool grads, int B, int T, const unsigned seed[2], const char *stored,
-               Err *e)
+int oracle_new(Oracle **out, const char *ir, size_t n, bool grads, int B, int T,
+               const unsigned seed[2], const char *stored, Err *e)
 {
         Diag d = { 0 };
         char *volatile text = oracle_text(ir, n);
@@ -70,8 +73,12 @@ int oracle_new(Oracle **out, const char *ir, size_t n, bool grads, int B, int T,
                 free(text);
                 return err_set(e, TGC_NO_MEMORY, "no memory for the reference");
         }
-        EvalCtx c = { .sizes = { { B, T, T } }, .n_micro = 1, .share = 1, .inv_tokens = 1.0 / ((double)B * T),
-                      .seed = { seed[0], seed[1] }, .round = stored != NULL };
+        EvalCtx c = { .sizes = { { B, T, T } },
+                      .n_micro = 1,
+                      .share = 1,
+                      .inv_tokens = 1.0 / ((double)B * T),
+                      .seed = { seed[0], seed[1] },
+                      .round = stored != NULL };
         if (!DIAG_CATCH(&d)) {
                 free(text);
                 arena_free(tmp);
@@ -82,7 +89,7 @@ int oracle_new(Oracle **out, const char *ir, size_t n, bool grads, int B, int T,
         o->g = graph_parse(text, "ir");
         if (grads)
                 keep_losses(o->g);
-        graph_rebuild(o->g, visit_bind, &(Bind){ &c.sizes, grads });
+        graph_rebuild(o->g, visit_bind, &(Bind) { &c.sizes, grads });
         o->g->sizes = c.sizes;
         if (grads) {
                 tmp = arena_new();

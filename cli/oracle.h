@@ -10,15 +10,15 @@
 typedef struct Oracle Oracle;
 
 /* ir: a plan's section, whose first graph is the whole model.  grads: gradients of
- * its loss are wanted.  B and T are this oracle's sizes.  stored: NULL, or "bf16" or "f16": values are rounded as a plan of
- * that type stores them. */
-int  oracle_new(Oracle **o, const char *ir, size_t n, bool grads, int B, int T, const unsigned seed[2], const char *stored,
-                Err *e);
-char *oracle_text(const char *ir, size_t n);                            /* that graph's; caller frees, NULL: no memory */
-void oracle_free(Oracle *o);                                            /* NULL is fine */
+ * its loss are wanted.  B and T are this oracle's sizes.  stored: NULL, or "bf16" or "f16": values
+ * are rounded as a plan of that type stores them. */
+int oracle_new(Oracle **o, const char *ir, size_t n, bool grads, int B, int T,
+               const unsigned seed[2], const char *stored, Err *e);
+char *oracle_text(const char *ir, size_t n); /* that graph's; caller frees, NULL: no memory */
+void oracle_free(Oracle *o);                 /* NULL is fine */
 /* A leaf by name; what the graph does not have is passed over. */
-int  oracle_set(Oracle *o, const char *leaf, const double *v, int64_t n, Err *e);
-int  oracle_run(Oracle *o, Err *e);
+int oracle_set(Oracle *o, const char *leaf, const double *v, int64_t n, Err *e);
+int oracle_run(Oracle *o, Err *e);
 /* eval_nearest of its graph. */
 double oracle_nearest(const Oracle *o);
 /* NULL: there is none.  The evaluator's memory. */

@@ -1,7 +1,7 @@
 /* outputs.c: no output takes the place of a file that the same command reads.
  *
- * Files are the same where device and inode are, whatever they are called.  A plan may be written over itself (compile
- * adds code to it, tune compiles it again); nothing else is meant to be. */
+ * Files are the same where device and inode are, whatever they are called.  A plan may be written
+ * over itself (compile adds code to it, tune compiles it again); nothing else is meant to be. */
 #include <string.h>
 #include <sys/stat.h>
 #include "cli.h"
@@ -20,7 +20,7 @@ static bool is_output(OptionId o)
 static bool same_file(const struct stat *out, const char *path)
 {
         struct stat in;
-        if (path && !strncmp(path, "char:", 5))         /* of --tokenizer */
+        if (path && !strncmp(path, "char:", 5)) /* of --tokenizer */
                 path += 5;
         return path && !stat(path, &in) && in.st_dev == out->st_dev && in.st_ino == out->st_ino;
 }
@@ -28,19 +28,24 @@ static bool same_file(const struct stat *out, const char *path)
 int outputs_check(const Args *a, Err *e)
 {
         for (int i = 0; i < N_OUTPUTS; i++) {
-                const char *path = opt_str(a, outputs[i]), *name = option_info[outputs[i]].name, *input = NULL;
+                const char *path = opt_str(a, outputs[i]), *name = option_info[outputs[i]].name,
+                           *input = NULL;
                 struct stat out;
-                if (!path || stat(path, &out) || !S_ISREG(out.st_mode) || (outputs[i] == O_OUT && is_plan(path)))
+                if (!path || stat(path, &out) || !S_ISREG(out.st_mode) ||
+                    (outputs[i] == O_OUT && is_plan(path)))
                         continue;
                 for (int o = 0; o < N_OPTIONS && !input; o++)
-                        if (option_info[o].kind == OPT_FILE && !is_output((OptionId)o) && same_file(&out, opt_str(a, (OptionId)o)))
+                        if (option_info[o].kind == OPT_FILE && !is_output((OptionId)o) &&
+                            same_file(&out, opt_str(a, (OptionId)o)))
                                 input = option_info[o].name;
                 if (input)
-                        return err_set(e, TGC_USAGE, "--%s %s is the file that --%s reads: write to another one", name, path,
-                                       input);
+                        return err_set(e, TGC_USAGE,
+                                       "--%s %s is the file that --%s reads: write to another one",
+                                       name, path, input);
                 if (a->n_pos && same_file(&out, a->pos[0]))
-                        return err_set(e, TGC_USAGE, "--%s %s is the file that %s reads: write to another one", name, path,
-                                       command_info[a->cmd].name);
+                        return err_set(e, TGC_USAGE,
+                                       "--%s %s is the file that %s reads: write to another one",
+                                       name, path, command_info[a->cmd].name);
         }
         return TGC_OK;
 }

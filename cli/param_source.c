@@ -12,7 +12,8 @@ static void find_places(const Graph *g, WeightParam *p, int n, Place *place)
                 Ref r = graph_find(g, p[i].name);
                 if (!r || !NODE(g, r)->loc.file || !NODE(g, r)->loc.line)
                         continue;
-                snprintf(place[i], sizeof place[i], "%.60s:%d", NODE(g, r)->loc.file, NODE(g, r)->loc.line);
+                snprintf(place[i], sizeof place[i], "%.60s:%d", NODE(g, r)->loc.file,
+                         NODE(g, r)->loc.line);
                 p[i].place = place[i];
         }
 }

@@ -1,8 +1,8 @@
 /* plain.c: text from files, for people.
  *
- * Names in a plan, in a checkpoint or in a path may hold what a terminal obeys: escape sequences, control characters
- * of Unicode, marks that turn the direction of a line.  put_plain writes these, and bytes that are no UTF-8, so
- * that they can be read: \x1b, \u009b. */
+ * Names in a plan, in a checkpoint or in a path may hold what a terminal obeys: escape sequences,
+ * control characters of Unicode, marks that turn the direction of a line.  put_plain writes these,
+ * and bytes that are no UTF-8, so that they can be read: \x1b, \u009b. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,11 +28,12 @@ static bool is_control(unsigned c)
 
 static bool obeyed(unsigned c)
 {
-        return is_control(c) || c == 0x61c || c == 0x200e || c == 0x200f
-            || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+        return is_control(c) || c == 0x61c || c == 0x200e || c == 0x200f ||
+               (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
 }
 
-typedef void Odd(FILE *f, const unsigned char *s, size_t k, unsigned c);        /* k 0: a byte that is no UTF-8 */
+/* k 0: a byte that is no UTF-8 */
+typedef void Odd(FILE *f, const unsigned char *s, size_t k, unsigned c);
 
 /* All of the text, what is odd by way of `odd`. */
 static void put(FILE *f, const char *text, size_t n, bool (*is_odd)(unsigned c), Odd *odd)
@@ -66,10 +67,7 @@ static void leave_out(FILE *f, const unsigned char *s, size_t k, unsigned c)
                 fputs("\xef\xbf\xbd", f);
 }
 
-void put_plain(FILE *f, const char *text, size_t n)
-{
-        put(f, text, n, obeyed, escape);
-}
+void put_plain(FILE *f, const char *text, size_t n) { put(f, text, n, obeyed, escape); }
 
 void put_generated(const char *text, size_t n)
 {

@@ -32,7 +32,8 @@ void say_error(const char *msg)
         const char *no = getenv("NO_COLOR");
         bool placed = strstr(msg, ": error: ") != NULL, color = isatty(2) && !(no && *no);
         if (!placed)
-                fprintf(stderr, "tgc: %serror:%s ", color ? "\033[1;31m" : "", color ? "\033[0m" : "");
+                fprintf(stderr, "tgc: %serror:%s ", color ? "\033[1;31m" : "",
+                        color ? "\033[0m" : "");
         put_plain(stderr, msg, strlen(msg));
         fputc('\n', stderr);
 }
@@ -97,6 +98,7 @@ int out_done(Err *e)
                 return err_set(e, TGC_NO_MEMORY, "no memory for what is printed");
         errno = 0;
         if (fflush(stdout) || ferror(stdout))
-                return err_set(e, TGC_IO, "standard output: %s", errno ? strerror(errno) : "cannot be written");
+                return err_set(e, TGC_IO, "standard output: %s",
+                               errno ? strerror(errno) : "cannot be written");
         return TGC_OK;
 }

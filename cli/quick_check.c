@@ -1,12 +1,13 @@
-/* quick_check.c: a model's programs before kernels are made of them, against the model itself, in double precision.
+/* quick_check.c: a model's programs before kernels are made of them, against the model itself, in
+ * double precision.
  *
  *      decode    the graph with caches, one token after another    = logits of the whole text
  *      step      the graph that trains                             = loss and gradients of the plain one
  *      gradient  of the plain one                                  = differences of the loss in a random direction
  *
- * A few tokens, weights that are no checkpoint's: what is wrong here is a rule of this compiler's.  The kernels
- * themselves are `tgc check`'s, which needs a compiler for them.  A model too large for a second or two is
- * said to be, and is not checked. */
+ * A few tokens, weights that are no checkpoint's: what is wrong here is a rule of this compiler's. 
+ * The kernels themselves are `tgc check`'s, which needs a compiler for them.  A model too large for
+ * a second or two is said to be, and is not checked. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +18,10 @@ typedef struct Quick {
         const Model *m;
         const CompileOptions *o;
         const Text *ir;
-        int     B, T;
-        double  ids[2 * 8], targets[2 * 8], documents[2 * 8 * 2];
-        double *x;                      /* one parameter */
-        Err    *e;
+        int B, T;
+        double ids[2 * 8], targets[2 * 8], documents[2 * 8 * 2];
+        double *x; /* one parameter */
+        Err *e;
 } Quick;
 
 /* Operations of the evaluator that fit into a small part of a second, and into two. */
@@ -45,7 +46,8 @@ static uint64_t name_hash(const char *s)
         return h;
 }
 
-/* Parameter n: near what it begins with, so that no bias is 0 and no gain 1; plus step times direction number `way`. */
+/* Parameter n: near what it begins with, so that no bias is 0 and no gain 1; plus step times
+ * direction number `way`. */
 static int64_t fill(const Quick *q, const Node *n, double step, int way)
 {
         const int64_t count = type_elems(&n->type).n;
@@ -54,11 +56,11 @@ static int64_t fill(const Quick *q, const Node *n, double step, int way)
         for (int64_t i = 0; i < count; i++) {
                 double u = noise(key + (uint64_t)i), base = 0.1 * u;
                 switch (n->a.param.init) {
-                case INIT_NORMAL:  base = 1.7 * a * u + 0.02 * noise(key ^ (uint64_t)i * 3); break;
+                case INIT_NORMAL: base = 1.7 * a * u + 0.02 * noise(key ^ (uint64_t)i * 3); break;
                 case INIT_UNIFORM: base = (a + b) / 2 + (b - a) / 2 * u; break;
-                case INIT_ONES:    base += 1; break;
-                case INIT_VALUE:   base += a; break;
-                default:           break;
+                case INIT_ONES: base += 1; break;
+                case INIT_VALUE: base += a; break;
+                default: break;
                 }
                 q->x[i] = base;
                 if (step != 0 && n->a.param.trainable)
@@ -84,9 +86,10 @@ static int ask(const Quick *q, Oracle **o, bool grads, double step, int way)
         const unsigned seed[2] = { 1, 2 };
         const int n = q->B * q->T;
         int code = oracle_new(o, q->ir->s, q->ir->n, grads, q->B, q->T, seed, NULL, q->e);
-        if (!code && !(code = set_weights(q, *o, step, way)) && !(code = oracle_set(*o, "ids", q->ids, n, q->e))
-            && !(code = oracle_set(*o, "targets", q->targets, n, q->e))
-            && !(code = oracle_set(*o, "documents", q->documents, 2 * n, q->e)))
+        if (!code && !(code = set_weights(q, *o, step, way)) &&
+            !(code = oracle_set(*o, "ids", q->ids, n, q->e)) &&
+            !(code = oracle_set(*o, "targets", q->targets, n, q->e)) &&
+            !(code = oracle_set(*o, "documents", q->documents, 2 * n, q->e)))
                 code = oracle_run(*o, q->e);
         return code;
 }
@@ -106,13 +109,14 @@ static void set_params(const Quick *q, const Graph *g, Eval *e)
         }
 }
 
-/* The largest difference over the largest value; least: a value that counts as none.  Infinite where only one is finite. */
+/* The largest difference over the largest value; least: a value that counts as none.  Infinite
+ * where only one is finite. */
 static double distance(const double *got, const double *want, int64_t n, double least)
 {
         double scale = least, worst = 0;
         for (int64_t i = 0; i < n; i++) {
                 if (!isfinite(want[i]))
-                        return 0;               /* the model's own affair */
+                        return 0; /* the model's own affair */
                 scale = fabs(want[i]) > scale ? fabs(want[i]) : scale;
         }
         for (int64_t i = 0; i < n; i++) {
@@ -129,25 +133,33 @@ static int differs(const Quick *q, const Node *at, const char *what, double by)
         if (at && at->loc.file && at->loc.line)
                 snprintf(where, sizeof where, "%.250s:%d: error: ", at->loc.file, at->loc.line);
         if (at)
-                snprintf(value, sizeof value, ", first in %%%.200s = %s", at->name, op_info[at->op].text);
-        return err_set(q->e, TGC_CHECK_FAILED, "%squick check: %s by %.1e of the largest value%s.  This is a mistake of tgc's, "
-                       "not of the model's: please report the graph.  -O0 may do without it, `tgc check` tells more, and "
-                       "--no-check compiles it all the same", where, what, by, value);
+                snprintf(value, sizeof value, ", first in %%%.200s = %s", at->name,
+                         op_info[at->op].text);
+        return err_set(
+                q->e, TGC_CHECK_FAILED,
+                "%squick check: %s by %.1e of the largest value%s.  This is a mistake of tgc's, "
+                "not of the model's: please report the graph.  -O0 may do without it, `tgc check` tells more, and "
+                "--no-check compiles it all the same",
+                where, what, by, value);
 }
 
 /* ---- decode ---- */
 
-/* The first node of the program whose value at token t is not that of the same node in the whole text. */
+/* The first node of the program whose value at token t is not that of the same node in the whole
+ * text. */
 static const Node *first_wrong(const Quick *q, Graph *g, Eval *e, Oracle *o, int t)
 {
         for (Ref r = 1; r < g->n_nodes; r++) {
                 const Node *n = NODE(g, r);
                 int64_t have, all;
-                const double *got = eval_get(e, r, 0, &have), *want = oracle_value(o, n->name, n->op, &all);
+                const double *got = eval_get(e, r, 0, &have),
+                             *want = oracle_value(o, n->name, n->op, &all);
                 if (op_info[n->op].cls == CLASS_LEAF || !got || !want || all != have * q->T)
                         continue;
                 for (int b = 0; b < q->B; b++)
-                        if (distance(got + b * (have / q->B), want + ((int64_t)b * q->T + t) * (have / q->B), have / q->B, 1e-3) > TOLERANCE)
+                        if (distance(got + b * (have / q->B),
+                                     want + ((int64_t)b * q->T + t) * (have / q->B), have / q->B,
+                                     1e-3) > TOLERANCE)
                                 return n;
         }
         return NULL;
@@ -179,10 +191,14 @@ static int check_decode(const Quick *q)
                         eval_run(e);
                         const double *got = eval_output(e, "logits", &n);
                         for (int b = 0; b < q->B && !code; b++) {
-                                double by = distance(got + b * V, want + ((int64_t)b * q->T + t) * V, V, 0);
+                                double by = distance(got + b * V,
+                                                     want + ((int64_t)b * q->T + t) * V, V, 0);
                                 if (by > TOLERANCE)
-                                        code = differs(q, first_wrong(q, g, e, o, t), "the logits of the decode program, which keeps keys and "
-                                                       "values of earlier tokens, differ from those of the whole text", by);
+                                        code = differs(
+                                                q, first_wrong(q, g, e, o, t),
+                                                "the logits of the decode program, which keeps keys and "
+                                                "values of earlier tokens, differ from those of the whole text",
+                                                by);
                         }
                 }
                 diag_end(&d);
@@ -204,12 +220,15 @@ static int compare_step(const Quick *q, Graph *g, Eval *e, Oracle *o)
         double most = 0;
         int64_t n, k;
         for (int i = 0; i < 3; i++) {
-                const double *want = oracle_output(o, loss[i], &n), *got = graph_out(g, loss[i]) ? eval_output(e, loss[i], &k) : NULL;
+                const double *want = oracle_output(o, loss[i], &n),
+                             *got = graph_out(g, loss[i]) ? eval_output(e, loss[i], &k) : NULL;
                 double by = want && got ? distance(got, want, 1, 1e-3) : 0;
                 char what[80];
-                snprintf(what, sizeof what, "the %s of the training step differs from the model's", loss[i]);
+                snprintf(what, sizeof what, "the %s of the training step differs from the model's",
+                         loss[i]);
                 if (by > TOLERANCE)
-                        return differs(q, NODE(q->m->graph, graph_out(q->m->graph, loss[i])), what, by);
+                        return differs(q, NODE(q->m->graph, graph_out(q->m->graph, loss[i])), what,
+                                       by);
         }
         for (Ref r = 1; r < q->m->graph->n_nodes; r++) {
                 const Node *p = &q->m->graph->node[r];
@@ -219,13 +238,18 @@ static int compare_step(const Quick *q, Graph *g, Eval *e, Oracle *o)
         }
         for (Ref r = 1; r < q->m->graph->n_nodes; r++) {
                 const Node *p = &q->m->graph->node[r];
-                const double *want = p->op == OP_PARAM && p->a.param.trainable ? oracle_grad(o, p->name, &n) : NULL, *got;
+                const double *want = p->op == OP_PARAM && p->a.param.trainable
+                                             ? oracle_grad(o, p->name, &n)
+                                             : NULL,
+                             *got;
                 if (!want || !isfinite(most))
                         continue;
                 got = eval_grad(e, p->name, &k);
                 double by = got && k == n ? distance(got, want, n, most * 1e-3) : 1;
                 if (by > TOLERANCE)
-                        return differs(q, p, "a gradient of the training step differs from the model's", by);
+                        return differs(q, p,
+                                       "a gradient of the training step differs from the model's",
+                                       by);
         }
         return TGC_OK;
 }
@@ -239,7 +263,11 @@ static int check_step(const Quick *q, Oracle *o)
         const int n = q->B * q->T;
         if (DIAG_CATCH(&d)) {
                 g = compile_program(q->m, q->o, "step", q->B, q->T, 0);
-                EvalCtx c = { .sizes = { { q->B, q->T, q->T } }, .n_micro = 1, .share = 1, .inv_tokens = 1.0 / n, .seed = { 1, 2 } };
+                EvalCtx c = { .sizes = { { q->B, q->T, q->T } },
+                              .n_micro = 1,
+                              .share = 1,
+                              .inv_tokens = 1.0 / n,
+                              .seed = { 1, 2 } };
                 e = eval_new(g, &c);
                 set_params(q, g, e);
                 set_leaf(g, e, "ids", q->ids, n);
@@ -277,14 +305,18 @@ static double slope_of(const Quick *q, Oracle *o, int way)
         int64_t n;
         for (Ref r = 1; r < q->m->graph->n_nodes; r++) {
                 const Node *p = &q->m->graph->node[r];
-                const double *g = p->op == OP_PARAM && p->a.param.trainable ? oracle_grad(o, p->name, &n) : NULL;
+                const double *g = p->op == OP_PARAM && p->a.param.trainable
+                                          ? oracle_grad(o, p->name, &n)
+                                          : NULL;
                 for (int64_t i = 0; g && i < n; i++)
-                        sum += g[i] * noise(name_hash(p->name) * 31 + (uint64_t)way * 1000003 + (uint64_t)i);
+                        sum += g[i] * noise(name_hash(p->name) * 31 + (uint64_t)way * 1000003 +
+                                            (uint64_t)i);
         }
         return sum;
 }
 
-/* Where a maximum or a choice changes on the way there is no slope: only what is wrong in every direction is wrong. */
+/* Where a maximum or a choice changes on the way there is no slope: only what is wrong in every
+ * direction is wrong. */
 static int check_slope(const Quick *q, Oracle *o)
 {
         double by = INFINITY;
@@ -293,14 +325,17 @@ static int check_slope(const Quick *q, Oracle *o)
                 int code = loss_at(q, step, way, &up);
                 if (code || (code = loss_at(q, -step, way, &down)))
                         return code;
-                double by_steps = (up - down) / (2 * step), size = fabs(by_steps) > fabs(slope) ? fabs(by_steps) : fabs(slope);
+                double by_steps = (up - down) / (2 * step),
+                       size = fabs(by_steps) > fabs(slope) ? fabs(by_steps) : fabs(slope);
                 if (!isfinite(by_steps) || !isfinite(slope))
                         return TGC_OK;
                 double this = fabs(by_steps - slope) / (size > 1e-4 ? size : 1e-4);
                 by = this < by ? this : by;
         }
-        return by <= SLOPE_TOLERANCE ? TGC_OK
-             : differs(q, NODE(q->m->graph, graph_out(q->m->graph, "loss")), "the loss's gradient differs from its differences", by);
+        return by <= SLOPE_TOLERANCE
+                       ? TGC_OK
+                       : differs(q, NODE(q->m->graph, graph_out(q->m->graph, "loss")),
+                                 "the loss's gradient differs from its differences", by);
 }
 
 /* ---- all ---- */
@@ -318,30 +353,40 @@ static double work_of(const Graph *g, int B, int T, int64_t *largest)
                         *largest = type_count(&n->type, &s);
                 if (op_info[n->op].cls == CLASS_MATMUL && n->n_in > 1) {
                         const Type *a = &g->node[n->in[0]].type, *w = &g->node[n->in[1]].type;
-                        double k = n->op == OP_MATMUL && n->a.mm.ta && a->rank > 1 ? (double)dim_value(a->dim[a->rank - 2], &s)
-                                                                                   : (double)dim_value(a->dim[a->rank - 1], &s);
-                        sum += n->op == OP_LINEAR_CE ? 2 * elems * (double)type_count(w, &s) : 2 * elems * k;
+                        double k = n->op == OP_MATMUL && n->a.mm.ta && a->rank > 1
+                                           ? (double)dim_value(a->dim[a->rank - 2], &s)
+                                           : (double)dim_value(a->dim[a->rank - 1], &s);
+                        sum += n->op == OP_LINEAR_CE ? 2 * elems * (double)type_count(w, &s)
+                                                     : 2 * elems * k;
                 }
                 sum += (n->op == OP_PARAM ? 8 : 20) * elems;
         }
         return sum;
 }
 
-int quick_check(const Model *m, const CompileOptions *o, const Text *ir, bool logits, bool loss, char *said, size_t cap, Err *e)
+int quick_check(const Model *m, const CompileOptions *o, const Text *ir, bool logits, bool loss,
+                char *said, size_t cap, Err *e)
 {
-        static const struct { int B, T; bool slope; } how[] = { { 2, 4, true }, { 1, 3, true }, { 1, 2, false } };
+        static const struct {
+                int B, T;
+                bool slope;
+        } how[] = { { 2, 4, true }, { 1, 3, true }, { 1, 2, false } };
         Quick q = { .m = m, .o = o, .ir = ir, .e = e };
         int64_t largest;
         size_t i;
         int code = TGC_OK;
         for (i = 0; i < 3; i++) {
-                double once = work_of(m->graph, how[i].B, how[i].T, &largest), passes = 2.0 * logits + (loss ? 6 : 0) + (loss && how[i].slope ? 6 : 0);
-                if (once * passes <= (i < 2 ? SOON : LATE) && (o->ctx ? o->ctx : m->ctx) >= how[i].T && (!o->block || o->block >= how[i].T))
+                double once = work_of(m->graph, how[i].B, how[i].T, &largest),
+                       passes = 2.0 * logits + (loss ? 6 : 0) + (loss && how[i].slope ? 6 : 0);
+                if (once * passes <= (i < 2 ? SOON : LATE) &&
+                    (o->ctx ? o->ctx : m->ctx) >= how[i].T && (!o->block || o->block >= how[i].T))
                         break;
         }
         snprintf(said, cap, "%s", "");
         if (i == 3) {
-                snprintf(said, cap, "not checked, for it is too large for that: `tgc check` on a smaller one (-D) does it");
+                snprintf(
+                        said, cap,
+                        "not checked, for it is too large for that: `tgc check` on a smaller one (-D) does it");
                 return TGC_OK;
         }
         q.B = how[i].B;
@@ -350,17 +395,19 @@ int quick_check(const Model *m, const CompileOptions *o, const Text *ir, bool lo
                 return err_set(e, TGC_NO_MEMORY, "no memory for a quick check");
         for (int k = 0; k < q.B * q.T; k++) {
                 q.ids[k] = (double)(hash((uint64_t)k + 17) % (uint64_t)(m->vocab ? m->vocab : 1));
-                q.targets[k] = (double)(hash((uint64_t)k + 71) % (uint64_t)(m->vocab ? m->vocab : 1));
+                q.targets[k] = (double)(hash((uint64_t)k + 71) %
+                                        (uint64_t)(m->vocab ? m->vocab : 1));
                 q.documents[2 * k + 1] = q.T;
         }
         if (logits && graph_out(m->graph, "logits"))
                 code = check_decode(&q);
         Oracle *plain = NULL;
-        if (!code && loss && !(code = ask(&q, &plain, true, 0, 0)) && !(code = check_step(&q, plain)) && how[i].slope)
+        if (!code && loss && !(code = ask(&q, &plain, true, 0, 0)) &&
+            !(code = check_step(&q, plain)) && how[i].slope)
                 code = check_slope(&q, plain);
         oracle_free(plain);
         free(q.x);
-        if (code && code != TGC_CHECK_FAILED) {         /* the evaluator cannot follow */
+        if (code && code != TGC_CHECK_FAILED) { /* the evaluator cannot follow */
                 snprintf(said, cap, "not checked: %.300s", e->msg);
                 code = TGC_OK;
         }

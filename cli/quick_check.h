@@ -5,8 +5,9 @@
 #include "../compiler/compiler.h"
 #include "../runtime/util/err.h"
 
-/* m and ir as compile() leaves them; which programs there are.  TGC_CHECK_FAILED: a program is not what the model says.
- * said: a line where nothing could be compared, else "". */
-int quick_check(const Model *m, const CompileOptions *o, const Text *ir, bool logits, bool loss, char *said, size_t cap, Err *e);
+/* m and ir as compile() leaves them; which programs there are.  TGC_CHECK_FAILED: a program is not
+ * what the model says. said: a line where nothing could be compared, else "". */
+int quick_check(const Model *m, const CompileOptions *o, const Text *ir, bool logits, bool loss,
+                char *said, size_t cap, Err *e);
 
 #endif

@@ -1,4 +1,5 @@
-/* signals.c: Ctrl-C, kill and a terminal that goes.  The only state of the command line that is global. */
+/* signals.c: Ctrl-C, kill and a terminal that goes.  The only state of the command line that is
+ * global. */
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
@@ -58,13 +59,14 @@ static const char *path_of(char *line, uintptr_t address)
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
         static char line[5000], part[512];
-        static const char before[] = "tgc: error: ", after[] = ": the file got shorter while it was read, or cannot be read\n",
-                unknown[] = "a file";
+        static const char before[] = "tgc: error: ",
+                          after[] = ": the file got shorter while it was read, or cannot be read\n",
+                          unknown[] = "a file";
         const char *path = NULL;
         size_t n = 0;
         int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
         (void)number, (void)context;
-        for (ssize_t k; fd >= 0 && !path && (k = read(fd, part, sizeof part)) > 0; )
+        for (ssize_t k; fd >= 0 && !path && (k = read(fd, part, sizeof part)) > 0;)
                 for (ssize_t i = 0; i < k && !path; i++) {
                         if (part[i] != '\n') {
                                 line[n] = part[i];
@@ -90,9 +92,9 @@ void signals_install(void)
         sigemptyset(&a.sa_mask);
         sigaction(SIGINT, &a, NULL);
         sigaction(SIGTERM, &a, NULL);
-        if (!sigaction(SIGHUP, NULL, &hup) && hup.sa_handler != SIG_IGN)        /* nohup's stays ignored */
+        if (!sigaction(SIGHUP, NULL, &hup) && hup.sa_handler != SIG_IGN) /* nohup's stays ignored */
                 sigaction(SIGHUP, &a, NULL);
-        signal(SIGXFSZ, SIG_IGN);               /* a file too large is an error of write */
+        signal(SIGXFSZ, SIG_IGN); /* a file too large is an error of write */
 }
 
 /* Also: who stops reading our talk must not stop the work. */
@@ -102,12 +104,6 @@ void signals_defer(void)
         deferred = 1;
 }
 
-int signal_seen(void)
-{
-        return seen;
-}
+int signal_seen(void) { return seen; }
 
-Stop *signals_stop(void)
-{
-        return &stop;
-}
+Stop *signals_stop(void) { return &stop; }

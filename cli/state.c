@@ -16,7 +16,7 @@ int make_folder(const char *path, Err *e)
         char part[4096];
         if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)
                 return err_set(e, TGC_USAGE, "%.60s...: the path is too long", path);
-        for (char *s = part + 1; ; s++)
+        for (char *s = part + 1;; s++)
                 if (*s == '/' || !*s) {
                         char end = *s;
                         *s = 0;
@@ -43,17 +43,17 @@ static uint64_t largest(const Manifest *m)
 
 /* ---- state.safetensors: tensor 3*i is p of parameter i, then m, then v ---- */
 
-static const struct { const char *prefix; Part part; } kind[] = { { "p", PART_MASTER }, { "m", PART_M },
-        { "v", PART_V } };
+static const struct {
+        const char *prefix;
+        Part part;
+} kind[] = { { "p", PART_MASTER }, { "m", PART_M }, { "v", PART_V } };
 
-static bool stored(const Param *p, int k)
-{
-        return k == 0 || p->trainable;
-}
+static bool stored(const Param *p, int k) { return k == 0 || p->trainable; }
 
 static int read_part(Session *s, int k, int param, float *x, Err *e)
 {
-        return k ? session_part_read(s, kind[k].part, param, x, e) : session_param_get(s, param, x, e);
+        return k ? session_part_read(s, kind[k].part, param, x, e)
+                 : session_param_get(s, param, x, e);
 }
 
 /* The list of tensors; names are malloc'd.  which[i] = 3 * parameter + kind. */
@@ -68,16 +68,21 @@ static int list_tensors(const Manifest *m, CkTensor *t, int *which, int *n, Err 
                         if (!stored(p, k))
                                 continue;
                         if (!(name = malloc(len)))
-                                return err_set(e, TGC_NO_MEMORY, "no memory for the names of parameters");
+                                return err_set(e, TGC_NO_MEMORY,
+                                               "no memory for the names of parameters");
                         snprintf(name, len, "%s.%s", kind[k].prefix, p->name);
-                        t[*n] = (CkTensor){ .name = name, .dtype = CK_F32, .rank = p->n_dims, .bytes = p->count * 4 };
+                        t[*n] = (CkTensor) { .name = name,
+                                             .dtype = CK_F32,
+                                             .rank = p->n_dims,
+                                             .bytes = p->count * 4 };
                         memcpy(t[*n].dim, p->dim, sizeof p->dim);
                         which[(*n)++] = 3 * i + k;
                 }
         return TGC_OK;
 }
 
-static int write_tensors(Session *s, SafetensorsOut *out, const CkTensor *t, const int *which, int n, float *x, Err *e)
+static int write_tensors(Session *s, SafetensorsOut *out, const CkTensor *t, const int *which,
+                         int n, float *x, Err *e)
 {
         const int *order = safetensors_out_order(out);
         int code = TGC_OK;
@@ -88,30 +93,37 @@ static int write_tensors(Session *s, SafetensorsOut *out, const CkTensor *t, con
 }
 
 /* The metadata but for best; signed or not, a number of 64 bits. */
-static const struct { const char *key; size_t at; } number[] = {
+static const struct {
+        const char *key;
+        size_t at;
+} number[] = {
         { "accumulation", offsetof(TrainState, accum) }, { "batch", offsetof(TrainState, batch) },
-        { "block", offsetof(TrainState, block) }, { "graph", offsetof(TrainState, graph) },
-        { "seed", offsetof(TrainState, seed) }, { "step", offsetof(TrainState, step) },
-        { "text", offsetof(TrainState, text) }, { "tokens", offsetof(TrainState, tokens) }
+        { "block", offsetof(TrainState, block) },        { "graph", offsetof(TrainState, graph) },
+        { "seed", offsetof(TrainState, seed) },          { "step", offsetof(TrainState, step) },
+        { "text", offsetof(TrainState, text) },          { "tokens", offsetof(TrainState, tokens) }
 };
 enum { N_NUMBERS = sizeof number / sizeof *number };
 
-typedef struct MetaText { StMeta meta[N_NUMBERS + 2 + MOST_SETTINGS]; char text[N_NUMBERS + 1][40]; int n; } MetaText;
+typedef struct MetaText {
+        StMeta meta[N_NUMBERS + 2 + MOST_SETTINGS];
+        char text[N_NUMBERS + 1][40];
+        int n;
+} MetaText;
 
 static void write_meta(const TrainState *st, MetaText *m)
 {
         c_format(m->text[N_NUMBERS], sizeof *m->text, "%.17g", st->best);
-        m->meta[N_NUMBERS] = (StMeta){ "best", m->text[N_NUMBERS] };
+        m->meta[N_NUMBERS] = (StMeta) { "best", m->text[N_NUMBERS] };
         for (int i = 0; i < N_NUMBERS; i++) {
                 uint64_t x;
                 memcpy(&x, (const char *)st + number[i].at, sizeof x);
                 snprintf(m->text[i], sizeof *m->text, "%llu", (unsigned long long)x);
-                m->meta[i] = (StMeta){ number[i].key, m->text[i] };
+                m->meta[i] = (StMeta) { number[i].key, m->text[i] };
         }
         m->n = N_NUMBERS + 1;
         for (int i = 0; i < st->n_settings; i++)
                 m->meta[m->n++] = st->setting[i];
-        m->meta[m->n++] = (StMeta){ SAFETENSORS_HASH, SAFETENSORS_NO_HASH };
+        m->meta[m->n++] = (StMeta) { SAFETENSORS_HASH, SAFETENSORS_NO_HASH };
 }
 
 int state_save(Session *s, const char *path, const TrainState *st, Err *e)
@@ -125,7 +137,7 @@ int state_save(Session *s, const char *path, const TrainState *st, Err *e)
         MetaText meta;
         write_meta(st, &meta);
         int code = t && which && x ? list_tensors(m, t, which, &n, e)
-                : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
+                                   : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
         if (!code && !(code = safetensors_out_open(&out, path, t, n, meta.meta, meta.n, e))) {
                 code = write_tensors(s, out, t, which, n, x, e);
                 if (code)
@@ -148,14 +160,17 @@ static int restore(Session *s, const Checkpoint *ck, int k, int param, float *x,
         snprintf(name, sizeof name, "%s.%s", kind[k].prefix, p->name);
         const CkTensor *t = checkpoint_find(ck, name);
         if (!t)
-                return err_set(e, TGC_BAD_FILE, "%s: has no tensor %.200s; was it made with another model?",
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: has no tensor %.200s; was it made with another model?",
                                checkpoint_path(ck), name);
         if (t->dtype != CK_F32 || t->bytes != p->count * 4)
-                return err_set(e, TGC_BAD_FILE, "%s: %.200s has %zu bytes of %s, the model %llu of F32",
-                               checkpoint_path(ck),
-                               name, t->bytes, ck_dtype_name(t->dtype), (unsigned long long)p->count * 4);
-        memcpy(x, t->data, t->bytes);           /* the file's data need not be aligned */
-        return k ? session_part_write(s, kind[k].part, param, x, e) : session_param_set(s, param, x, e);
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: %.200s has %zu bytes of %s, the model %llu of F32",
+                               checkpoint_path(ck), name, t->bytes, ck_dtype_name(t->dtype),
+                               (unsigned long long)p->count * 4);
+        memcpy(x, t->data, t->bytes); /* the file's data need not be aligned */
+        return k ? session_part_write(s, kind[k].part, param, x, e)
+                 : session_param_set(s, param, x, e);
 }
 
 static int load_meta(const Checkpoint *ck, TrainState *st, Err *e)
@@ -164,7 +179,8 @@ static int load_meta(const Checkpoint *ck, TrainState *st, Err *e)
         char *end = "";
         long long n = step ? strtoll(step, &end, 10) : -1;
         if (*end || end == step || n < 0 || n > INT32_MAX)
-                return err_set(e, TGC_BAD_FILE, "%s: the metadata has no step; not a state of training",
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: the metadata has no step; not a state of training",
                                checkpoint_path(ck));
         for (int i = 0; i < N_NUMBERS; i++) {
                 const char *v = checkpoint_meta(ck, number[i].key);
@@ -253,7 +269,8 @@ int run_file(const char *dir, const char *name, char **path, Err *e)
         if (*path && file_exists(*path))
                 return TGC_OK;
         free(*path);
-        return (*path = file_join(dir, name)) ? TGC_OK : err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
+        return (*path = file_join(dir, name)) ? TGC_OK
+                                              : err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
 }
 
 int run_settle(const char *dir, Err *e)
@@ -263,8 +280,9 @@ int run_settle(const char *dir, Err *e)
         int code = step_of(dir, &step, e);
         DIR *d = code ? NULL : opendir(dir);
         if (!code && !d && errno != ENOENT)
-                return err_set(e, errno == ENOMEM ? TGC_NO_MEMORY : TGC_IO, "%s: %s", dir, strerror(errno));
-        for (struct dirent *x; d && !code && (x = readdir(d)); )
+                return err_set(e, errno == ENOMEM ? TGC_NO_MEMORY : TGC_IO, "%s: %s", dir,
+                               strerror(errno));
+        for (struct dirent *x; d && !code && (x = readdir(d));)
                 for (int i = 0; i < 2 && !code; i++) {
                         size_t n = strlen(name[i]);
                         if (strncmp(x->d_name, name[i], n) || strncmp(x->d_name + n, ".next-", 6))
@@ -285,7 +303,13 @@ int run_settle(const char *dir, Err *e)
 
 /* ---- by checkpoint names: parameters pass through one buffer ---- */
 
-typedef struct Pass { Session *s; ExportWhat what; double scale; float *x; bool import; } Pass;
+typedef struct Pass {
+        Session *s;
+        ExportWhat what;
+        double scale;
+        float *x;
+        bool import;
+} Pass;
 
 static int pass_begin(void *ctx, int i, void **data, Err *e)
 {
@@ -300,7 +324,7 @@ static int pass_begin(void *ctx, int i, void **data, Err *e)
         else if (session_part_size(p->s, PART_GRAD, i))
                 code = session_part_read(p->s, PART_GRAD, i, p->x, e);
         else
-                memset(p->x, 0, q->count * sizeof *p->x);       /* frozen */
+                memset(p->x, 0, q->count * sizeof *p->x); /* frozen */
         for (uint64_t k = 0; k < q->count && p->scale != 1; k++)
                 p->x[k] = (float)(p->x[k] * p->scale);
         return code;
@@ -312,7 +336,8 @@ static int pass_end(void *ctx, int i, bool ok, Err *e)
         return p->import && ok ? session_param_set(p->s, i, p->x, e) : TGC_OK;
 }
 
-static int run_pass(Pass *pass, const Plan *plan, const char *path, const Checkpoint *from, int dtype, Err *e)
+static int run_pass(Pass *pass, const Plan *plan, const char *path, const Checkpoint *from,
+                    int dtype, Err *e)
 {
         const Manifest *m = session_manifest(pass->s);
         WeightParam *p = calloc((size_t)m->n_params + 1, sizeof *p);
@@ -323,7 +348,9 @@ static int run_pass(Pass *pass, const Plan *plan, const char *path, const Checkp
         int code = p && text && pass->x ? weight_map_parse(&map, text, "manifest", e)
                                         : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
         for (int i = 0; i < m->n_params && p; i++) {
-                p[i] = (WeightParam){ .name = m->param[i].name, .dtype = CK_F32, .rank = m->param[i].n_dims };
+                p[i] = (WeightParam) { .name = m->param[i].name,
+                                       .dtype = CK_F32,
+                                       .rank = m->param[i].n_dims };
                 memcpy(p[i].dim, m->param[i].dim, sizeof p[i].dim);
         }
         if (p && from)
@@ -341,7 +368,8 @@ static int run_pass(Pass *pass, const Plan *plan, const char *path, const Checkp
         return code;
 }
 
-int export_params(Session *s, const Plan *p, const char *path, ExportWhat what, int ck_dtype, double scale, Err *e)
+int export_params(Session *s, const Plan *p, const char *path, ExportWhat what, int ck_dtype,
+                  double scale, Err *e)
 {
         Pass pass = { .s = s, .what = what, .scale = scale };
         return run_pass(&pass, p, path, NULL, ck_dtype, e);
@@ -352,7 +380,8 @@ int import_params(Session *s, const Plan *p, const char *path, Err *e)
         Pass pass = { .s = s, .import = true };
         Checkpoint *ck;
         char *inside = NULL;
-        int code = file_is_dir(path) ? run_file(path, "ckpt.safetensors", &inside, e) : TGC_OK; /* that training left */
+        /* that training left */
+        int code = file_is_dir(path) ? run_file(path, "ckpt.safetensors", &inside, e) : TGC_OK;
         if (code)
                 return code;
         code = checkpoint_open(&ck, inside && file_exists(inside) ? inside : path, e);
@@ -374,10 +403,12 @@ int plan_take_weights(Plan *p, Session *s, void **mem, Err *e)
         size_t size = w < 0 ? 0 : (size_t)g->arena[w].size;
         *mem = size ? aligned_alloc(4096, (size + 4095) / 4096 * 4096) : NULL;
         if (!*mem)
-                return err_set(e, TGC_NO_MEMORY, "no memory for %.3f GB of weights", (double)size / 1e9);
+                return err_set(e, TGC_NO_MEMORY, "no memory for %.3f GB of weights",
+                               (double)size / 1e9);
         memset(*mem, 0, size);
         for (int i = 0; i < m->n_params && !code; i++)
-                code = session_part_read(s, PART_WEIGHT, i, (char *)*mem + m->param[i].offset * store_size(m->dtype),
+                code = session_part_read(s, PART_WEIGHT, i,
+                                         (char *)*mem + m->param[i].offset * store_size(m->dtype),
                                          e);
         return code ? code : plan_add(p, "weights", *mem, size, e);
 }

@@ -32,7 +32,9 @@ static int add_headers(Plan *p, const char *section, const struct EmbeddedFile *
 
 int plan_add_headers(Plan *p, Err *e)
 {
-        int code = plan_find(p, "source.cuda") ? add_headers(p, "headers.cuda", kernel_files_cuda, e) : TGC_OK;
+        int code = plan_find(p, "source.cuda")
+                           ? add_headers(p, "headers.cuda", kernel_files_cuda, e)
+                           : TGC_OK;
         if (!code && plan_find(p, "source.cpu"))
                 code = add_headers(p, "headers.cpu", kernel_files_cpu, e);
         return code;

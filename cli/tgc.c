@@ -19,7 +19,8 @@ static int run(CommandId cmd, int argc, char **argv, Err *e)
         return code ? code : out_done(e);
 }
 
-/* What nothing below catches, no memory for a compiler's text above all, ends here: with a message and a code. */
+/* What nothing below catches, no memory for a compiler's text above all, ends here: with a message
+ * and a code. */
 static int run_command(CommandId cmd, int argc, char **argv, Err *e)
 {
         Diag d = { 0 };
@@ -61,7 +62,7 @@ int tgc_main(int argc, char **argv)
         else
                 cmd = command_find(argv[1], &e);
         code = cmd < 0 ? e.code : run_command((CommandId)cmd, argc - 2, argv + 2, &e);
-        if (code && code < 128)                 /* 129, 130 and 143: interrupted, said already */
+        if (code && code < 128) /* 129, 130 and 143: interrupted, said already */
                 say_error(e.msg);
         c_locale_end(was);
         return code;

@@ -7,40 +7,44 @@
 #include "work.h"
 
 typedef struct Train {
-        const Args *a;                  /* &args */
-        Args       args;                /* the command line's; with --resume what it leaves open is the run's */
-        char      *was[MOST_SETTINGS];  /* settings of the run that is resumed, as its state has them */
-        const char **define; char *define_text;
-        bool       plan;                /* a PLAN was given, not a MODEL */
-        int        lock;                /* of OUT_DIR; -1: none */
-        Progress        talk;
-        Loaded     l;
-        Session   *s;
-        bool       in_place;            /* what is trained is OUT_DIR/model.plan itself */
-        int       *ids; int n_ids;      /* the stream */
-        Npy        offsets;             /* --batch_offsets, or zeroed */
-        Windows    train, val;          /* val.T 0: no validation */
-        Schedule   schedule;
-        int        B, T, n_micro, max_steps;
-        int       *x, *y;               /* (n_micro, B, T) */
-        TrainState state;               /* state.step: steps done */
-        int        csv;                 /* -1: none */
-        int        skipped;             /* steps in a row that were not finite */
-        int64_t    saved;               /* steps done in what this run saved, or goes on from; 0: none */
+        const Args *a; /* &args */
+        Args args;     /* the command line's; with --resume what it leaves open is the run's */
+        /* settings of the run that is resumed, as its state has them */
+        char *was[MOST_SETTINGS];
+        const char **define;
+        char *define_text;
+        bool plan; /* a PLAN was given, not a MODEL */
+        int lock;  /* of OUT_DIR; -1: none */
+        Progress talk;
+        Loaded l;
+        Session *s;
+        bool in_place; /* what is trained is OUT_DIR/model.plan itself */
+        int *ids;
+        int n_ids;          /* the stream */
+        Npy offsets;        /* --batch_offsets, or zeroed */
+        Windows train, val; /* val.T 0: no validation */
+        Schedule schedule;
+        int B, T, n_micro, max_steps;
+        int *x, *y;       /* (n_micro, B, T) */
+        TrainState state; /* state.step: steps done */
+        int csv;          /* -1: none */
+        int skipped;      /* steps in a row that were not finite */
+        int64_t saved;    /* steps done in what this run saved, or goes on from; 0: none */
         TrainResult last;
-        double     last_val;            /* NAN: none yet */
-        double     began;
-        int        first;               /* step this process began with */
+        double last_val; /* NAN: none yet */
+        double began;
+        int first; /* step this process began with */
 } Train;
 
-int  train_open(Train *t, const Args *a, Err *e);       /* everything before the first step */
+int train_open(Train *t, const Args *a, Err *e); /* everything before the first step */
 void train_close(Train *t);
 /* train_settings.c */
-int  settings_take(Train *t, const char *state, bool plan, Err *e);     /* what the command line leaves open */
-int  settings_same(const Train *t, Err *e);             /* the plan and the data are those of the run */
-int  settings_keep(Train *t, bool plan, Err *e);        /* into t->state, for the next one */
+/* what the command line leaves open */
+int settings_take(Train *t, const char *state, bool plan, Err *e);
+int settings_same(const Train *t, Err *e);      /* the plan and the data are those of the run */
+int settings_keep(Train *t, bool plan, Err *e); /* into t->state, for the next one */
 void settings_free(Train *t);
-int  train_csv(Train *t, const char *line, size_t n, Err *e);   /* append to --log_csv */
-char *train_path(const Train *t, const char *name);     /* in out_dir; caller frees */
+int train_csv(Train *t, const char *line, size_t n, Err *e); /* append to --log_csv */
+char *train_path(const Train *t, const char *name);          /* in out_dir; caller frees */
 
 #endif

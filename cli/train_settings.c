@@ -1,7 +1,8 @@
-/* train_settings.c: the settings of a run, which lie in its state and are taken from there by --resume.
+/* train_settings.c: the settings of a run, which lie in its state and are taken from there by
+ * --resume.
  *
- * What is given again on the command line counts, and is said when it differs; what would change the bits of the steps
- * in a way that no run could have had from its beginning is refused. */
+ * What is given again on the command line counts, and is said when it differs; what would change
+ * the bits of the steps in a way that no run could have had from its beginning is refused. */
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -12,16 +13,38 @@
 typedef enum { FREE, FIXED } Kind;
 
 /* key NULL: "run.NAME".  of_model: it is about compiling, so a PLAN has its own. */
-static const struct { OptionId o; Kind kind; bool of_model; const char *key; } saved[] = {
-        { O_LR, FREE, false, NULL }, { O_MIN_LR, FREE, false, NULL }, { O_WARMUP, FREE, false, NULL },
-        { O_DECAY_ITERS, FREE, false, NULL }, { O_DECAY_LR, FREE, false, NULL }, { O_MAX_ITERS, FREE, false, NULL },
-        { O_WEIGHT_DECAY, FREE, false, NULL }, { O_BETA1, FREE, false, NULL }, { O_BETA2, FREE, false, NULL },
-        { O_EPS, FREE, false, NULL }, { O_CLIP, FREE, false, NULL }, { O_MAX_SKIPS, FREE, false, NULL },
-        { O_EVAL_INTERVAL, FREE, false, NULL }, { O_EVAL_ITERS, FREE, false, NULL }, { O_ALWAYS_SAVE, FREE, false, NULL },
-        { O_VAL_FRACTION, FIXED, false, NULL }, { O_TRAIN_SEED, FIXED, false, "seed" }, { O_ACCUM, FIXED, false, "accumulation" },
-        { O_BATCH, FIXED, true, "batch" }, { O_BLOCK, FIXED, true, "block" }, { O_DTYPE, FIXED, true, NULL },
-        { O_TF32, FIXED, true, NULL }, { O_OPT, FIXED, true, NULL }, { O_CTX, FIXED, true, NULL },
-        { O_CHUNK, FREE, true, NULL }, { O_RECOMPUTE, FREE, true, NULL },
+static const struct {
+        OptionId o;
+        Kind kind;
+        bool of_model;
+        const char *key;
+} saved[] = {
+        { O_LR, FREE, false, NULL },
+        { O_MIN_LR, FREE, false, NULL },
+        { O_WARMUP, FREE, false, NULL },
+        { O_DECAY_ITERS, FREE, false, NULL },
+        { O_DECAY_LR, FREE, false, NULL },
+        { O_MAX_ITERS, FREE, false, NULL },
+        { O_WEIGHT_DECAY, FREE, false, NULL },
+        { O_BETA1, FREE, false, NULL },
+        { O_BETA2, FREE, false, NULL },
+        { O_EPS, FREE, false, NULL },
+        { O_CLIP, FREE, false, NULL },
+        { O_MAX_SKIPS, FREE, false, NULL },
+        { O_EVAL_INTERVAL, FREE, false, NULL },
+        { O_EVAL_ITERS, FREE, false, NULL },
+        { O_ALWAYS_SAVE, FREE, false, NULL },
+        { O_VAL_FRACTION, FIXED, false, NULL },
+        { O_TRAIN_SEED, FIXED, false, "seed" },
+        { O_ACCUM, FIXED, false, "accumulation" },
+        { O_BATCH, FIXED, true, "batch" },
+        { O_BLOCK, FIXED, true, "block" },
+        { O_DTYPE, FIXED, true, NULL },
+        { O_TF32, FIXED, true, NULL },
+        { O_OPT, FIXED, true, NULL },
+        { O_CTX, FIXED, true, NULL },
+        { O_CHUNK, FREE, true, NULL },
+        { O_RECOMPUTE, FREE, true, NULL },
 };
 enum { N_SAVED = sizeof saved / sizeof *saved, N_MORE = 3, TUNED = N_SAVED, OFFSETS, DEFINES };
 
@@ -38,14 +61,17 @@ static const char *key_of(int i, char buf[64])
         return buf;
 }
 
-static bool is_string(OptionId o) { return option_info[o].kind == OPT_CHOICE || option_info[o].kind == OPT_STR; }
+static bool is_string(OptionId o)
+{
+        return option_info[o].kind == OPT_CHOICE || option_info[o].kind == OPT_STR;
+}
 
 static void value_text(const OptionValue *v, OptionId o, char buf[64])
 {
         if (is_string(o))
                 snprintf(buf, 64, "%.60s", v->s ? v->s : "");
         else if (option_info[o].kind == OPT_NUM)
-                for (int digits = 15; digits <= 17; digits++) {         /* the shortest that reads back */
+                for (int digits = 15; digits <= 17; digits++) { /* the shortest that reads back */
                         c_format(buf, 64, "%.*g", digits, v->d);
                         if (c_strtod(buf, NULL) == v->d)
                                 break;
@@ -56,7 +82,8 @@ static void value_text(const OptionValue *v, OptionId o, char buf[64])
 
 static int differs(OptionId o, const char *was, const char *now, Err *e)
 {
-        return err_set(e, TGC_USAGE, "--%s %.60s: the run before had --%s %.60s", option_info[o].name, now, option_info[o].name, was);
+        return err_set(e, TGC_USAGE, "--%s %.60s: the run before had --%s %.60s",
+                       option_info[o].name, now, option_info[o].name, was);
 }
 
 /* ---- from the state ---- */
@@ -85,7 +112,7 @@ static int take_one(Train *t, int i, const char *was, bool plan, Err *e)
         if (!opt_set(&t->args, o))
                 return plan && saved[i].of_model ? TGC_OK : option_set(&t->args, o, was, e);
         value_text(&t->args.v[o], o, now);
-        Args other = t->args;                   /* both in one spelling */
+        Args other = t->args; /* both in one spelling */
         char before[64];
         int code = option_set(&other, o, was, e);
         if (code)
@@ -102,14 +129,17 @@ static int take_one(Train *t, int i, const char *was, bool plan, Err *e)
 static void say_schedule(const Train *t, bool more_steps)
 {
         const Args *a = &t->args;
-        if (more_steps && opt_flag(a, O_DECAY_LR) && opt_int(a, O_MAX_ITERS) > opt_int(a, O_DECAY_ITERS))
-                say(&t->talk, "the run's schedule stays: from step %d on the learning rate is min_lr; --lr_decay_iters sets another\n",
+        if (more_steps && opt_flag(a, O_DECAY_LR) &&
+            opt_int(a, O_MAX_ITERS) > opt_int(a, O_DECAY_ITERS))
+                say(&t->talk,
+                    "the run's schedule stays: from step %d on the learning rate is min_lr; --lr_decay_iters sets another\n",
                     opt_int(a, O_DECAY_ITERS));
 }
 
 int settings_take(Train *t, const char *path, bool plan, Err *e)
 {
-        const bool more_steps = opt_set(&t->args, O_MAX_ITERS), own_end = opt_set(&t->args, O_DECAY_ITERS);
+        const bool more_steps = opt_set(&t->args, O_MAX_ITERS),
+                   own_end = opt_set(&t->args, O_DECAY_ITERS);
         Checkpoint *ck;
         char buf[64];
         int code = checkpoint_open(&ck, path, e);
@@ -128,7 +158,10 @@ int settings_take(Train *t, const char *path, bool plan, Err *e)
         }
         checkpoint_close(ck);
         if (code)
-                return code == TGC_USAGE ? code : err_set(e, code, "%s: the settings of the run cannot be read", path);
+                return code == TGC_USAGE
+                               ? code
+                               : err_set(e, code, "%s: the settings of the run cannot be read",
+                                         path);
         if (t->was[0])
                 say_schedule(t, more_steps && !own_end);
         return TGC_OK;
@@ -142,7 +175,8 @@ static int compiled_word(const Plan *p, const char *word, char out[16])
         const Section *s = plan_find(p, "products");
         char head[256] = "", key[32];
         if (s)
-                snprintf(head, sizeof head, "%.*s", (int)(s->size < 255 ? s->size : 255), (const char *)s->data);
+                snprintf(head, sizeof head, "%.*s", (int)(s->size < 255 ? s->size : 255),
+                         (const char *)s->data);
         snprintf(key, sizeof key, " %s ", word);
         const char *at = strstr(head, key), *end = strchr(head, '\n');
         end = end ? strchr(end + 1, '\n') : NULL;
@@ -159,7 +193,7 @@ static void hash_text(const void *data, size_t n, char buf[64])
 static void effective(const Train *t, int i, char buf[64])
 {
         const Section *choices = plan_find(&t->l.plan, "choices");
-        OptionValue v = i < N_SAVED ? t->a->v[saved[i].o] : (OptionValue){ 0 };
+        OptionValue v = i < N_SAVED ? t->a->v[saved[i].o] : (OptionValue) { 0 };
         char word[16];
         if (i == TUNED) {
                 hash_text(choices ? choices->data : NULL, choices ? choices->size : 0, buf);
@@ -174,9 +208,7 @@ static void effective(const Train *t, int i, char buf[64])
         case O_DECAY_ITERS: v.i = t->schedule.decay_steps; break;
         case O_DECAY_LR: v.i = t->schedule.decay; break;
         case O_MAX_ITERS: v.i = t->max_steps; break;
-        case O_DTYPE:
-                manifest_word(&t->l.plan, "dtype", buf, 64);
-                return;
+        case O_DTYPE: manifest_word(&t->l.plan, "dtype", buf, 64); return;
         case O_TF32:
         case O_OPT:
                 compiled_word(&t->l.plan, saved[i].o == O_OPT ? "opt" : "tf32", word);
@@ -191,7 +223,8 @@ int settings_same(const Train *t, Err *e)
 {
         char now[64];
         for (int i = 0; i < N_SAVED + N_MORE; i++) {
-                const bool of_plan = i < N_SAVED && (saved[i].o == O_DTYPE || saved[i].o == O_TF32 || saved[i].o == O_OPT);
+                const bool of_plan = i < N_SAVED && (saved[i].o == O_DTYPE ||
+                                                     saved[i].o == O_TF32 || saved[i].o == O_OPT);
                 if (!t->was[i] || !(of_plan || i == TUNED || i == OFFSETS))
                         continue;
                 effective(t, i, now);
@@ -199,7 +232,8 @@ int settings_same(const Train *t, Err *e)
                         continue;
                 if (of_plan)
                         return differs(saved[i].o, t->was[i], now, e);
-                return err_set(e, TGC_USAGE, "--%s: the run before had %s", i == TUNED ? "tuned" : "batch_offsets",
+                return err_set(e, TGC_USAGE, "--%s: the run before had %s",
+                               i == TUNED ? "tuned" : "batch_offsets",
                                strspn(t->was[i], "0") == 16 ? "none" : "other ones");
         }
         return TGC_OK;
@@ -210,9 +244,10 @@ int settings_keep(Train *t, bool plan, Err *e)
         char buf[64], *value;
         t->state.n_settings = 0;
         for (int i = 0; i < N_SAVED + N_MORE; i++) {
-                const bool of_plan = i < N_SAVED && (saved[i].o == O_DTYPE || saved[i].o == O_TF32 || saved[i].o == O_OPT);
+                const bool of_plan = i < N_SAVED && (saved[i].o == O_DTYPE ||
+                                                     saved[i].o == O_TF32 || saved[i].o == O_OPT);
                 const bool model = i == DEFINES || (i < N_SAVED && saved[i].of_model && !of_plan);
-                if (i < N_SAVED && saved[i].key)        /* a number of the state's own */
+                if (i < N_SAVED && saved[i].key) /* a number of the state's own */
                         continue;
                 if (model && plan && !t->was[i])
                         continue;
@@ -231,7 +266,7 @@ int settings_keep(Train *t, bool plan, Err *e)
                         value = strdup(buf);
                 }
                 char *key = strdup(key_of(i, buf));
-                t->state.setting[t->state.n_settings++] = (StMeta){ key, value };
+                t->state.setting[t->state.n_settings++] = (StMeta) { key, value };
                 if (!key || !value)
                         return err_set(e, TGC_NO_MEMORY, "no memory for the run's settings");
         }

@@ -33,21 +33,21 @@ static int open_offsets(Train *t, Err *e)
         if ((code = npy_open(o, path, e)))
                 return code;
         if (o->dtype != CK_I64 || o->rank != 3)
-                return err_set(e, TGC_BAD_FILE, "%s: rank %d of %s; int64 [steps, accumulation, batch] is wanted", path,
-                               o->rank, ck_dtype_name(o->dtype));
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: rank %d of %s; int64 [steps, accumulation, batch] is wanted",
+                               path, o->rank, ck_dtype_name(o->dtype));
         if (!o->count || o->dim[1] > 1 << 20 || o->dim[2] > 256 || o->dim[0] > 1 << 30)
-                return err_set(e, TGC_BAD_FILE, "%s: %lld steps of %lld x %lld windows", path, (long long)o->dim[0],
-                               (long long)o->dim[1], (long long)o->dim[2]);
+                return err_set(e, TGC_BAD_FILE, "%s: %lld steps of %lld x %lld windows", path,
+                               (long long)o->dim[0], (long long)o->dim[1], (long long)o->dim[2]);
         if (opt_set(t->a, O_BATCH) && opt_int(t->a, O_BATCH) != o->dim[2])
-                return err_set(e, TGC_USAGE, "--batch_size %d: %s has %lld windows", opt_int(t->a, O_BATCH), path,
-                               (long long)o->dim[2]);
+                return err_set(e, TGC_USAGE, "--batch_size %d: %s has %lld windows",
+                               opt_int(t->a, O_BATCH), path, (long long)o->dim[2]);
         if (opt_set(t->a, O_ACCUM) && opt_int(t->a, O_ACCUM) != o->dim[1])
-                return err_set(e, TGC_USAGE, "--gradient_accumulation_steps %d: %s has %lld", opt_int(t->a, O_ACCUM),
-                               path,
-                               (long long)o->dim[1]);
+                return err_set(e, TGC_USAGE, "--gradient_accumulation_steps %d: %s has %lld",
+                               opt_int(t->a, O_ACCUM), path, (long long)o->dim[1]);
         if (opt_set(t->a, O_MAX_ITERS) && opt_int(t->a, O_MAX_ITERS) > o->dim[0])
-                return err_set(e, TGC_USAGE, "--max_iters %d: %s has %lld steps", opt_int(t->a, O_MAX_ITERS), path,
-                               (long long)o->dim[0]);
+                return err_set(e, TGC_USAGE, "--max_iters %d: %s has %lld steps",
+                               opt_int(t->a, O_MAX_ITERS), path, (long long)o->dim[0]);
         return TGC_OK;
 }
 
@@ -56,11 +56,12 @@ static int check_offsets(const Train *t, Err *e)
         const Npy *o = &t->offsets;
         for (int64_t i = 0; i < o->count; i++)
                 if (o->u.i64[i] < 0 || o->u.i64[i] > (int64_t)t->n_ids - t->T - 1)
-                        return err_set(e, TGC_BAD_FILE, "%s: offset %lld at %lld; a window of %d in %d tokens begins "
-                                       "at 0 to %lld",
-                                       opt_str(t->a, O_BATCH_OFFSETS), (long long)o->u.i64[i], (long long)i, t->T,
-                                               t->n_ids,
-                                       (long long)t->n_ids - t->T - 1);
+                        return err_set(
+                                e, TGC_BAD_FILE,
+                                "%s: offset %lld at %lld; a window of %d in %d tokens begins "
+                                "at 0 to %lld",
+                                opt_str(t->a, O_BATCH_OFFSETS), (long long)o->u.i64[i],
+                                (long long)i, t->T, t->n_ids, (long long)t->n_ids - t->T - 1);
         return TGC_OK;
 }
 
@@ -98,7 +99,8 @@ static int data_tokenizer(const Train *t, ModelKind kind, const char *path, Toke
         if ((code = tokenizer_from_text(tok, text, n, &inner)))
                 err_set(e, code, "%s: %s", data, inner.msg);
         else
-                say(&t->talk, "%s: %d different characters are the vocabulary\n", data, tokenizer_vocab(*tok));
+                say(&t->talk, "%s: %d different characters are the vocabulary\n", data,
+                    tokenizer_vocab(*tok));
         free(text);
         return code;
 }
@@ -107,7 +109,8 @@ static bool is_own_plan(const Train *t, const char *path)
 {
         char *own = train_path(t, "model.plan");
         struct stat a, b;
-        bool same = own && !stat(own, &a) && !stat(path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+        bool same = own && !stat(own, &a) && !stat(path, &b) && a.st_dev == b.st_dev &&
+                    a.st_ino == b.st_ino;
         free(own);
         return same;
 }
@@ -128,7 +131,8 @@ static int open_plan(Train *t, Err *e)
         t->plan = kind == MODEL_PLAN;
         if (t->offsets.rank)
                 a.v[O_BATCH].i = t->offsets.dim[2];
-        if (!init && kind == MODEL_HF && (code = folder_weights(path, "--init_from scratch", &there, e)))
+        if (!init && kind == MODEL_HF &&
+            (code = folder_weights(path, "--init_from scratch", &there, e)))
                 return code;
         if ((code = load(&t->l, &a, &how, e)) || (code = settings_same(t, e)))
                 return code;
@@ -140,7 +144,8 @@ static int open_plan(Train *t, Err *e)
                 plan_remove(&t->l.plan, "weights");
                 init = NULL;
         }
-        if ((code = open_session(&t->s, &t->l.plan, t->a, SESSION_TRAIN, t->state.seed, "step add_grads update eval", 0, e)))
+        if ((code = open_session(&t->s, &t->l.plan, t->a, SESSION_TRAIN, t->state.seed,
+                                 "step add_grads update eval", 0, e)))
                 return code;
         return init ? import_params(t->s, &t->l.plan, init, e) : TGC_OK;
 }
@@ -154,7 +159,8 @@ static int read_bin(Train *t, const char *path, int vocab, Err *e)
         if (code)
                 return code;
         if (m.size % 2 || m.size / 2 > INT32_MAX) {
-                code = err_set(e, TGC_BAD_FILE, "%s: %zu bytes are no list of uint16", path, m.size);
+                code = err_set(e, TGC_BAD_FILE, "%s: %zu bytes are no list of uint16", path,
+                               m.size);
         } else if (!(t->ids = malloc(m.size * 2 + 1))) {
                 code = err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
         } else {
@@ -162,7 +168,8 @@ static int read_bin(Train *t, const char *path, int vocab, Err *e)
                 t->n_ids = (int)(m.size / 2);
                 for (int i = 0; i < t->n_ids && !code; i++)
                         if ((t->ids[i] = b[2 * i] | b[2 * i + 1] << 8) >= vocab)
-                                code = err_set(e, TGC_BAD_FILE, "%s: id %d at %d, the vocabulary is %d", path,
+                                code = err_set(e, TGC_BAD_FILE,
+                                               "%s: id %d at %d, the vocabulary is %d", path,
                                                t->ids[i], i, vocab);
         }
         file_unmap(&m);
@@ -174,25 +181,29 @@ static int read_data(Train *t, Err *e)
         const char *path = opt_str(t->a, O_DATA);
         int vocab = session_manifest(t->s)->vocab, code;
         code = is_bin(path) ? read_bin(t, path, vocab, e)
-                : ids_of_text_file(t->l.tok, path, vocab, &t->ids, &t->n_ids, e);
+                            : ids_of_text_file(t->l.tok, path, vocab, &t->ids, &t->n_ids, e);
         if (!code && t->n_ids < t->T + 1)
-                code = err_set(e, TGC_BAD_FILE, "%s: %d tokens; a window of %d and its targets need %d", path,
-                               t->n_ids, t->T,
-                               t->T + 1);
+                code = err_set(e, TGC_BAD_FILE,
+                               "%s: %d tokens; a window of %d and its targets need %d", path,
+                               t->n_ids, t->T, t->T + 1);
         return code;
 }
 
 /* The end of the stream is kept for validation, unless offsets say what is read. */
 static void split(Train *t)
 {
-        int64_t n = t->n_ids, val = t->offsets.rank ? 0 : (int64_t)((double)n * opt_num(t->a, O_VAL_FRACTION));
+        int64_t n = t->n_ids,
+                val = t->offsets.rank ? 0 : (int64_t)((double)n * opt_num(t->a, O_VAL_FRACTION));
         if (n - val < t->T + 1)
                 val = 0;
-        t->train = (Windows){ t->ids, 0, n - val, t->T, t->state.seed, t->offsets.rank ? t->offsets.u.i64 : NULL };
-        t->val = (Windows){ t->ids, n - val, n, t->T, 0x76616c, NULL };
+        t->train = (Windows) { t->ids,        0,
+                               n - val,       t->T,
+                               t->state.seed, t->offsets.rank ? t->offsets.u.i64 : NULL };
+        t->val = (Windows) { t->ids, n - val, n, t->T, 0x76616c, NULL };
         if (val < t->T + 1 || !opt_int(t->a, O_EVAL_ITERS) || !session_has(t->s, "eval")) {
                 if (val && opt_int(t->a, O_EVAL_ITERS))
-                        say(&t->talk, "no validation: %lld tokens are kept for it, a window needs %d\n",
+                        say(&t->talk,
+                            "no validation: %lld tokens are kept for it, a window needs %d\n",
                             (long long)val, t->T + 1);
                 t->val.T = 0;
         }
@@ -206,32 +217,40 @@ static int settings(Train *t, Err *e)
         const Args *a = t->a;
         const Npy *o = &t->offsets;
         if (!step)
-                return err_set(e, TGC_BAD_FILE, "%s: the plan has no program step; compile with --mode train",
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: the plan has no program step; compile with --mode train",
                                a->pos[0]);
         t->B = o->rank ? (int)o->dim[2] : opt_int(a, O_BATCH) ? opt_int(a, O_BATCH) : step->B;
         t->T = opt_int(a, O_BLOCK) ? opt_int(a, O_BLOCK) : step->T;
         t->n_micro = o->rank ? (int)o->dim[1] : opt_int(a, O_ACCUM);
-        t->max_steps = o->rank && !opt_set(a, O_MAX_ITERS) ? (int)o->dim[0] : opt_int(a, O_MAX_ITERS);
-        if (t->B != step->B || t->T != step->T)         /* training kernels know their sizes */
-                return err_set(e, TGC_USAGE, "batches of %d x %d tokens: the plan was compiled for %d x %d; compile "
-                               "with "
-                               "--batch-size %d --block-size %d", t->B, t->T, step->B, step->T, t->B, t->T);
-        t->schedule = (Schedule){
-                .lr = opt_num(a, O_LR), .min_lr = opt_set(a, O_MIN_LR) ? opt_num(a, O_MIN_LR) : opt_num(a, O_LR) / 10,
-                .warmup = opt_int(a, O_WARMUP), .decay_steps = opt_set(a, O_DECAY_ITERS) ? opt_int(a, O_DECAY_ITERS)
-                        : t->max_steps,
+        t->max_steps = o->rank && !opt_set(a, O_MAX_ITERS) ? (int)o->dim[0]
+                                                           : opt_int(a, O_MAX_ITERS);
+        if (t->B != step->B || t->T != step->T) /* training kernels know their sizes */
+                return err_set(
+                        e, TGC_USAGE,
+                        "batches of %d x %d tokens: the plan was compiled for %d x %d; compile "
+                        "with "
+                        "--batch-size %d --block-size %d",
+                        t->B, t->T, step->B, step->T, t->B, t->T);
+        t->schedule = (Schedule) {
+                .lr = opt_num(a, O_LR),
+                .min_lr = opt_set(a, O_MIN_LR) ? opt_num(a, O_MIN_LR) : opt_num(a, O_LR) / 10,
+                .warmup = opt_int(a, O_WARMUP),
+                .decay_steps = opt_set(a, O_DECAY_ITERS) ? opt_int(a, O_DECAY_ITERS) : t->max_steps,
                 .decay = opt_set(a, O_DECAY_LR) ? opt_flag(a, O_DECAY_LR) : !o->rank
         };
         size_t n = (size_t)t->n_micro * (size_t)t->B * (size_t)t->T;
         t->x = malloc(n * sizeof *t->x);
         t->y = malloc(n * sizeof *t->y);
-        return t->x && t->y ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory for batches of %zu tokens", n);
+        return t->x && t->y ? TGC_OK
+                            : err_set(e, TGC_NO_MEMORY, "no memory for batches of %zu tokens", n);
 }
 
 /* What makes a step but for the optimiser's settings, which may change. */
 static void describe(Train *t)
 {
-        const Section *graph = plan_find(&t->l.plan, "graph"), *vocab = plan_find(&t->l.plan, "tokenizer");
+        const Section *graph = plan_find(&t->l.plan, "graph"),
+                      *vocab = plan_find(&t->l.plan, "tokenizer");
         TrainState *st = &t->state;
         if (is_bin(opt_str(t->a, O_DATA)))
                 vocab = NULL;
@@ -246,28 +265,37 @@ static void describe(Train *t)
 }
 
 /* A resumed run equals an uninterrupted one, so it must be the same. */
-static int same_run(const TrainState *was, const TrainState *now, const char *path, const Args *a, Err *e)
+static int same_run(const TrainState *was, const TrainState *now, const char *path, const Args *a,
+                    Err *e)
 {
-        const struct { OptionId option; uint64_t was, now; } size[] = {
-                { O_TRAIN_SEED, was->seed, now->seed }, { O_BATCH, (uint64_t)was->batch, (uint64_t)now->batch },
-                { O_BLOCK, (uint64_t)was->block, (uint64_t)now->block },
-                { O_ACCUM, (uint64_t)was->accum, (uint64_t)now->accum }
-        };
+        const struct {
+                OptionId option;
+                uint64_t was, now;
+        } size[] = { { O_TRAIN_SEED, was->seed, now->seed },
+                     { O_BATCH, (uint64_t)was->batch, (uint64_t)now->batch },
+                     { O_BLOCK, (uint64_t)was->block, (uint64_t)now->block },
+                     { O_ACCUM, (uint64_t)was->accum, (uint64_t)now->accum } };
         const char *data = opt_str(a, O_DATA);
         if (was->tokens != now->tokens)
-                return err_set(e, TGC_BAD_FILE, "%s: the run before had %lld tokens of data, %s has %lld", path,
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: the run before had %lld tokens of data, %s has %lld", path,
                                (long long)was->tokens, data, (long long)now->tokens);
         if (was->text != now->text)
-                return err_set(e, TGC_BAD_FILE, "%s: the run before had %lld other tokens of data than %s has", path,
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: the run before had %lld other tokens of data than %s has", path,
                                (long long)was->tokens, data);
         if (was->graph != now->graph)
-                return err_set(e, TGC_BAD_FILE, "%s: the run before trained another model than %s with these -D; "
-                               "--init_from takes its weights alone", path, a->pos[0]);
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: the run before trained another model than %s with these -D; "
+                               "--init_from takes its weights alone",
+                               path, a->pos[0]);
         for (size_t i = 0; i < sizeof size / sizeof *size; i++)
                 if (size[i].was != size[i].now)
                         return err_set(e, TGC_USAGE, "--%s %llu: the run before had --%s %llu",
-                                       option_info[size[i].option].name, (unsigned long long)size[i].now,
-                                       option_info[size[i].option].name, (unsigned long long)size[i].was);
+                                       option_info[size[i].option].name,
+                                       (unsigned long long)size[i].now,
+                                       option_info[size[i].option].name,
+                                       (unsigned long long)size[i].was);
         return TGC_OK;
 }
 
@@ -278,8 +306,9 @@ static int resume(Train *t, Err *e)
         int code;
         if (!path)
                 return err_set(e, TGC_NO_MEMORY, "no memory");
-        if (!(code = state_peek(path, &was, e)) && !(code = same_run(&was, &t->state, path, t->a, e))
-            && !(code = state_load(t->s, path, &was, e)))
+        if (!(code = state_peek(path, &was, e)) &&
+            !(code = same_run(&was, &t->state, path, t->a, e)) &&
+            !(code = state_load(t->s, path, &was, e)))
                 t->state = was;
         free(path);
         return code;
@@ -291,12 +320,15 @@ static void say_replaced(const Train *t)
         char *path = train_path(t, "state.safetensors");
         TrainState was = { 0 };
         if (path && file_exists(path) && !state_peek(path, &was, NULL))
-                say(&t->talk, "%s holds a run of %lld steps, which the first checkpoint will replace; --resume goes on with "
-                    "it\n", opt_str(t->a, O_OUT_DIR), (long long)was.step);
+                say(&t->talk,
+                    "%s holds a run of %lld steps, which the first checkpoint will replace; --resume goes on with "
+                    "it\n",
+                    opt_str(t->a, O_OUT_DIR), (long long)was.step);
         free(path);
 }
 
-/* Lines of steps that will be done again go, in one system call: those before them are in the file at any moment. */
+/* Lines of steps that will be done again go, in one system call: those before them are in the file
+ * at any moment. */
 static int open_csv(Train *t, Err *e)
 {
         static const char head[] = "step,lr,loss,aux_loss,grad_norm,val_loss\n";
@@ -308,12 +340,14 @@ static int open_csv(Train *t, Err *e)
         if (!path)
                 return TGC_OK;
         bool file = stat(path, &st) || S_ISREG(st.st_mode);
-        if (t->state.step && file && file_exists(path) && (code = file_read_text(path, 1 << 30, &old, &n, e)))
+        if (t->state.step && file && file_exists(path) &&
+            (code = file_read_text(path, 1 << 30, &old, &n, e)))
                 return code;
         while (keep < n) {
                 const char *line = old + keep;
                 const char *eol = memchr(line, '\n', n - keep);
-                if (!eol || (*line >= '0' && *line <= '9' && strtoll(line, NULL, 10) >= t->state.step))
+                if (!eol ||
+                    (*line >= '0' && *line <= '9' && strtoll(line, NULL, 10) >= t->state.step))
                         break;
                 keep += (size_t)(eol - line) + 1;
         }
@@ -331,7 +365,8 @@ int train_csv(Train *t, const char *line, size_t n, Err *e)
                 if (k < 0 && errno == EINTR)
                         continue;
                 if (k <= 0)
-                        return err_set(e, TGC_IO, "%s: %s", opt_str(t->a, O_LOG_CSV), strerror(k < 0 ? errno : ENOSPC));
+                        return err_set(e, TGC_IO, "%s: %s", opt_str(t->a, O_LOG_CSV),
+                                       strerror(k < 0 ? errno : ENOSPC));
                 line += k;
                 n -= (size_t)k;
         }
@@ -342,7 +377,8 @@ int train_csv(Train *t, const char *line, size_t n, Err *e)
 static int lock_folder(Train *t, Err *e)
 {
         char *path = train_path(t, ".lock");
-        int code = path ? file_lock(&t->lock, path, opt_str(t->a, O_OUT_DIR), e) : err_set(e, TGC_NO_MEMORY, "no memory");
+        int code = path ? file_lock(&t->lock, path, opt_str(t->a, O_OUT_DIR), e)
+                        : err_set(e, TGC_NO_MEMORY, "no memory");
         free(path);
         return code ? code : run_settle(opt_str(t->a, O_OUT_DIR), e);
 }
@@ -355,9 +391,10 @@ static int go_on(Train *t, Err *e)
         int code = TGC_OK;
         if (!path)
                 return err_set(e, TGC_NO_MEMORY, "no memory");
-        if (!file_exists(path))                 /* makes no folder of a misspelt name */
+        if (!file_exists(path)) /* makes no folder of a misspelt name */
                 code = err_set(e, TGC_IO, "%s: no such file, so there is nothing to resume", path);
-        else if (!(code = lock_folder(t, e)) && !(code = state_check(path, e)) && !(code = model_kind(t->a->pos[0], &kind, real, sizeof real, e)))
+        else if (!(code = lock_folder(t, e)) && !(code = state_check(path, e)) &&
+                 !(code = model_kind(t->a->pos[0], &kind, real, sizeof real, e)))
                 code = settings_take(t, path, kind == MODEL_PLAN, e);
         free(path);
         return code;
@@ -366,7 +403,9 @@ static int go_on(Train *t, Err *e)
 int train_open(Train *t, const Args *a, Err *e)
 {
         int code;
-        *t = (Train){ .args = *a, .talk = progress_new(a), .last_val = NAN, .csv = -1, .lock = -1 };
+        *t = (Train) {
+                .args = *a, .talk = progress_new(a), .last_val = NAN, .csv = -1, .lock = -1
+        };
         t->a = &t->args;
         t->state.best = INFINITY;
         if (!opt_str(a, O_DATA))
@@ -376,14 +415,14 @@ int train_open(Train *t, const Args *a, Err *e)
         if (opt_flag(a, O_RESUME) && (code = go_on(t, e)))
                 return code;
         t->state.seed = (uint64_t)t->a->v[O_TRAIN_SEED].i;
-        if ((code = open_offsets(t, e)) || (code = open_plan(t, e)) || (code = settings(t, e))
-            || (code = read_data(t, e))
-            || (code = check_offsets(t, e)))
+        if ((code = open_offsets(t, e)) || (code = open_plan(t, e)) || (code = settings(t, e)) ||
+            (code = read_data(t, e)) || (code = check_offsets(t, e)))
                 return code;
         describe(t);
         if (opt_flag(a, O_RESUME) && (code = resume(t, e)))
                 return code;
-        if ((code = make_folder(opt_str(a, O_OUT_DIR), e)) || (!opt_flag(a, O_RESUME) && (code = lock_folder(t, e))))
+        if ((code = make_folder(opt_str(a, O_OUT_DIR), e)) ||
+            (!opt_flag(a, O_RESUME) && (code = lock_folder(t, e))))
                 return code;
         if (!opt_flag(a, O_RESUME))
                 say_replaced(t);
@@ -407,5 +446,5 @@ void train_close(Train *t)
         free(t->ids);
         free(t->x);
         free(t->y);
-        *t = (Train){ 0 };
+        *t = (Train) { 0 };
 }

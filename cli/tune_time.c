@@ -11,19 +11,23 @@ static const double BUSY = 50;
 
 const char *const tuned_progs[MOST_PROGS] = { "step", "prefill", "prefill_long", "score" };
 
-/* One that is timed: launch number `at` of a program is of a product; -1: of one that is timed elsewhere. */
-typedef struct Launch { int prog, at, product; } Launch;
+/* One that is timed: launch number `at` of a program is of a product; -1: of one that is timed
+ * elsewhere. */
+typedef struct Launch {
+        int prog, at, product;
+} Launch;
 
 /* ---- products of a plan ---- */
 
 static int open_words(LineReader *w, const Plan *p, char **mem, Err *e)
 {
         const Section *s = plan_find(p, "products");
-        *w = (LineReader){ .what = "products", .e = e };
+        *w = (LineReader) { .what = "products", .e = e };
         *mem = s ? strndup(s->data, s->size) : NULL;
         w->rest = *mem;
         if (!s)
-                return err_set(e, TGC_BAD_FILE, "the plan has no section products: compile the model again");
+                return err_set(e, TGC_BAD_FILE,
+                               "the plan has no section products: compile the model again");
         return *mem ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory for the products");
 }
 
@@ -77,7 +81,8 @@ int tune_products(Tune *t, const Plan *p, bool sm90, char **mem, Err *e)
         int code = open_words(&w, p, mem, e);
         if (code)
                 return code;
-        if (!(t->product = calloc(text_count(*mem, strlen(*mem), "product") + 1, sizeof *t->product)))
+        if (!(t->product = calloc(text_count(*mem, strlen(*mem), "product") + 1,
+                                  sizeof *t->product)))
                 return err_set(e, TGC_NO_MEMORY, "no memory for the products");
         while (!w.code && line_next(&w)) {
                 const char *s = line_need(&w, "statement");
@@ -119,9 +124,11 @@ static int read_launches(const Tune *t, const Plan *p, Launch **out, int *n, Err
                         if (i >= 0)
                                 alone[i] = true;
                 } else if (!strcmp(s, "run")) {
-                        Launch x = { prog_of(line_need(&w, "program")), (int)line_int(&w, "launch", 1 << 24), 0 };
+                        Launch x = { prog_of(line_need(&w, "program")),
+                                     (int)line_int(&w, "launch", 1 << 24), 0 };
                         x.product = find_product(t, line_need(&w, "key"));
-                        if (x.product >= 0 && !(alone[x.product] && t->product[x.product].prog == x.prog))
+                        if (x.product >= 0 &&
+                            !(alone[x.product] && t->product[x.product].prog == x.prog))
                                 x.product = -1;
                         if (x.prog >= 0)
                                 (*out)[(*n)++] = x;
@@ -140,7 +147,8 @@ static void fill_ids(int *ids, size_t n, int vocab)
                 ids[i] = (int)((i * 2654435761u >> 7) % (size_t)vocab);
 }
 
-/* What a program needs before it can run by itself: tokens and, for a step, what training steps leave behind. */
+/* What a program needs before it can run by itself: tokens and, for a step, what training steps
+ * leave behind. */
 static int prepare(Session *s, const Prog *g, Err *e)
 {
         size_t n = (size_t)g->B * (size_t)g->T;
@@ -150,8 +158,17 @@ static int prepare(Session *s, const Prog *g, Err *e)
         fill_ids(ids, n, session_manifest(s)->vocab);
         if (!strcmp(g->name, "step")) {
                 TrainResult r;
-                TrainStep in = { .B = g->B, .T = g->T, .n_micro = 1, .ids = ids, .targets = ids, .lr = 1e-5,
-                                 .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 1 };
+                TrainStep in = { .B = g->B,
+                                 .T = g->T,
+                                 .n_micro = 1,
+                                 .ids = ids,
+                                 .targets = ids,
+                                 .lr = 1e-5,
+                                 .beta1 = 0.9,
+                                 .beta2 = 0.95,
+                                 .eps = 1e-8,
+                                 .weight_decay = 0.1,
+                                 .clip = 1 };
                 code = session_train_step(s, &in, &r, e);
         } else {
                 memset(session_rt(s)->pos, 0, sizeof session_rt(s)->pos);
@@ -165,8 +182,8 @@ static int prepare(Session *s, const Prog *g, Err *e)
         return code;
 }
 
-/* Milliseconds of each launch of a program: the median of runs in a row, after some that warm the GPU.  *out is
- * malloc'd. */
+/* Milliseconds of each launch of a program: the median of runs in a row, after some that warm the
+ * GPU.  *out is malloc'd. */
 static int time_program(Tune *t, Session *s, const Prog *g, double **out, Err *e)
 {
         int most = opt_int(t->a, O_REPS), n = g->n_run, got = 0, runs = 0, code = prepare(s, g, e);
@@ -175,10 +192,12 @@ static int time_program(Tune *t, Session *s, const Prog *g, double **out, Err *e
         Times x = { malloc(((size_t)most + 1) * sizeof *x.v), 0 };
         if (!code && (!all || !*out || !x.v))
                 code = err_set(e, TGC_NO_MEMORY, "no memory for the times of %d launches", n);
-        for (double t0 = clock_s(); !code && !signal_seen() && (runs < LEAST_RUNS || clock_s() - t0 < WARM_S); runs++)
+        for (double t0 = clock_s();
+             !code && !signal_seen() && (runs < LEAST_RUNS || clock_s() - t0 < WARM_S); runs++)
                 code = session_time_kernels(s, g->name, g->B, g->T, all, n, &got, e);
         for (runs = 0; !code && !signal_seen() && runs < most; runs++)
-                code = session_time_kernels(s, g->name, g->B, g->T, all + (size_t)runs * n, n, &got, e);
+                code = session_time_kernels(s, g->name, g->B, g->T, all + (size_t)runs * n, n, &got,
+                                            e);
         for (int i = 0; i < n && runs && !code; i++) {
                 for (x.n = 0; x.n < runs; x.n++)
                         x.v[x.n] = all[(size_t)x.n * n + i];
@@ -189,8 +208,8 @@ static int time_program(Tune *t, Session *s, const Prog *g, double **out, Err *e
         return code;
 }
 
-/* The program as it runs in earnest, one run behind the other: kernels at the limit of power share it, so that their
- * own times do not add up to this. */
+/* The program as it runs in earnest, one run behind the other: kernels at the limit of power share
+ * it, so that their own times do not add up to this. */
 static int time_whole(Tune *t, Session *s, const Prog *g, double *ms, Err *e)
 {
         int runs = opt_int(t->a, O_REPS), code = TGC_OK;
@@ -242,14 +261,15 @@ static int time_plan(Tune *t, const Plan *p, Session *s, Round *r, Err *e)
 
 static void show_round(const Tune *t, double part, const char *what)
 {
-        progress_bar(&t->talk, (t->round + part) / t->rounds, "round %d of %d: %s", t->round + 1, t->rounds, what);
+        progress_bar(&t->talk, (t->round + part) / t->rounds, "round %d of %d: %s", t->round + 1,
+                     t->rounds, what);
 }
 
 int tune_measure(Tune *t, const char *choices, Round *r, Err *e)
 {
         Plan p = { 0 };
         Session *s = NULL;
-        *r = (Round){ .us = memset(r->us, 0, (size_t)t->n * sizeof *r->us) };
+        *r = (Round) { .us = memset(r->us, 0, (size_t)t->n * sizeof *r->us) };
         show_round(t, 0, "compiling");
         int code = signal_seen() ? 128 + signal_seen() : plan_again(&p, &t->l.plan, choices, e);
         if (!code)
@@ -262,4 +282,3 @@ int tune_measure(Tune *t, const char *choices, Round *r, Err *e)
         t->round++;
         return code;
 }
-

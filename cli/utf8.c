@@ -4,7 +4,10 @@
 /* Bytes of a sequence that begins with c; 1 for what cannot begin one. */
 static size_t length(unsigned char c)
 {
-        return c >= 0xf0 && c < 0xf5 ? 4 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xc2 && c < 0xe0 ? 2 : 1;
+        return c >= 0xf0 && c < 0xf5   ? 4
+               : c >= 0xe0 && c < 0xf0 ? 3
+               : c >= 0xc2 && c < 0xe0 ? 2
+                                       : 1;
 }
 
 size_t utf8_ready(const char *s, size_t n)

@@ -58,18 +58,23 @@ static void say_absent(const Progress *s, const char *path, const WeightReport *
 /* The parameters as they lie in the section; malloc'd. */
 static WeightParam *in_section(const Manifest *m, char *mem)
 {
-        static const int dtype[] = { [STORE_F32] = CK_F32, [STORE_BF16] = CK_BF16, [STORE_F16] = CK_F16 };
+        static const int dtype[] = {
+                [STORE_F32] = CK_F32, [STORE_BF16] = CK_BF16, [STORE_F16] = CK_F16
+        };
         WeightParam *p = calloc((size_t)m->n_params + 1, sizeof *p);
         for (int i = 0; i < m->n_params && p; i++) {
                 const Param *from = &m->param[i];
-                p[i] = (WeightParam){ .name = from->name, .dtype = dtype[m->dtype], .rank = from->n_dims,
-                                      .data = mem + from->offset * store_size(m->dtype) };
+                p[i] = (WeightParam) { .name = from->name,
+                                       .dtype = dtype[m->dtype],
+                                       .rank = from->n_dims,
+                                       .data = mem + from->offset * store_size(m->dtype) };
                 memcpy(p[i].dim, from->dim, sizeof from->dim);
         }
         return p;
 }
 
-static int import(const Plan *plan, Manifest *m, const WeightMap *map, const Checkpoint *ck, char *mem, const Progress *talk, Err *e)
+static int import(const Plan *plan, Manifest *m, const WeightMap *map, const Checkpoint *ck,
+                  char *mem, const Progress *talk, Err *e)
 {
         WeightParam *p = in_section(m, mem);
         Place *place = p ? param_places(plan, p, m->n_params) : NULL;
@@ -85,20 +90,22 @@ static int import(const Plan *plan, Manifest *m, const WeightMap *map, const Che
         return code;
 }
 
-static int import_from(Plan *p, Manifest *m, const char *path, void **mem, const Progress *talk, Err *e)
+static int import_from(Plan *p, Manifest *m, const char *path, void **mem, const Progress *talk,
+                       Err *e)
 {
         Checkpoint *ck = NULL;
         WeightMap *map = NULL;
         char *text = manifest_map(p);
         size_t size = 0;
-        int code = text ? arena_size(p, m, &size, e) : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
+        int code = text ? arena_size(p, m, &size, e)
+                        : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
         if (!code)
                 code = checkpoint_open(&ck, path, e);
         if (!code && !(code = weight_map_parse(&map, text, "manifest", e))) {
                 *mem = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
                 if (!*mem)
-                        code = err_set(e, TGC_NO_MEMORY, "%s: no memory for %.3f GB of weights", path,
-                                       (double)size / 1e9);
+                        code = err_set(e, TGC_NO_MEMORY, "%s: no memory for %.3f GB of weights",
+                                       path, (double)size / 1e9);
                 else
                         memset(*mem, 0, size);
         }
@@ -120,7 +127,8 @@ int weights_import(Plan *p, const char *path, void **mem, const Progress *talk, 
 {
         const Section *s = plan_find(p, "manifest");
         Manifest m;
-        int code = s ? manifest_parse(&m, s->data, s->size, e) : err_set(e, TGC_BAD_FILE, "the plan has no manifest");
+        int code = s ? manifest_parse(&m, s->data, s->size, e)
+                     : err_set(e, TGC_BAD_FILE, "the plan has no manifest");
         *mem = NULL;
         if (code)
                 return code;
@@ -129,7 +137,8 @@ int weights_import(Plan *p, const char *path, void **mem, const Progress *talk, 
         if (file_is_dir(path))
                 code = run_file(path, "ckpt.safetensors", &trained, e);
         if (!code)
-                code = import_from(p, &m, trained && file_exists(trained) ? trained : path, mem, talk, e);
+                code = import_from(p, &m, trained && file_exists(trained) ? trained : path, mem,
+                                   talk, e);
         free(trained);
         manifest_free(&m);
         return code;
@@ -141,20 +150,23 @@ int weights_export(const Plan *p, const char *path, const char *dtype, Err *e)
         const Section *s = plan_find(p, "manifest"), *w = plan_find(p, "weights");
         WeightMap *map = NULL;
         Manifest m;
-        int code = s && w ? manifest_parse(&m, s->data, s->size, e) : err_set(e, TGC_USAGE, "the plan has no weights");
+        int code = s && w ? manifest_parse(&m, s->data, s->size, e)
+                          : err_set(e, TGC_USAGE, "the plan has no weights");
         if (code)
                 return code;
         char *text = manifest_map(p);
-        WeightParam *param = in_section(&m, (char *)w->data);   /* export does not write there */
+        WeightParam *param = in_section(&m, (char *)w->data); /* export does not write there */
         WeightSet set = { .n = m.n_params, .param = param };
         if (!text || !param)
                 code = err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
         else if (w->size < m.n_all * store_size(m.dtype))
-                code = err_set(e, TGC_BAD_FILE, "section weights has %zu bytes, the parameters need %llu", w->size,
+                code = err_set(e, TGC_BAD_FILE,
+                               "section weights has %zu bytes, the parameters need %llu", w->size,
                                (unsigned long long)(m.n_all * store_size(m.dtype)));
         else if (!(code = weight_map_parse(&map, text, "manifest", e)))
-                code = weight_map_export(map, &set, ck_dtype_find(dtype ? dtype : store_name(m.dtype)), path, meta, 1,
-                                         e);
+                code = weight_map_export(map, &set,
+                                         ck_dtype_find(dtype ? dtype : store_name(m.dtype)), path,
+                                         meta, 1, e);
         weight_map_free(map);
         free(param);
         free(text);

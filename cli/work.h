@@ -11,67 +11,83 @@
 
 /* A session as --device, --gpu, --threads and TGC_DEVICE say. */
 /* ready, batch: SessionOptions', programs whose kernels are wanted at once; NULL: all. */
-int  open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t seed, const char *ready, int batch, Err *e);
+int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t seed,
+                 const char *ready, int batch, Err *e);
 /* A plan without weights gets those that `tgc train` begins with: says so, unless load did. */
-enum { WEIGHTS_SEED = 1337 };                   /* train's default */
+enum { WEIGHTS_SEED = 1337 }; /* train's default */
 void say_random(const Args *a, const Loaded *l);
-void json_add_text(cJSON *o, const char *key, const char *text, size_t n);      /* UTF-8; NUL is a character */
-int  json_print(cJSON *o, Err *e);              /* to stdout, with a newline; deletes o */
+/* UTF-8; NUL is a character */
+void json_add_text(cJSON *o, const char *key, const char *text, size_t n);
+int json_print(cJSON *o, Err *e); /* to stdout, with a newline; deletes o */
 /* Text of a file as ids; refuses ids that the model does not have.  *ids is malloc'd. */
-int  ids_of_text_file(const Tokenizer *tok, const char *path, int vocab, int **ids, int *n, Err *e);
-int  ids_of_id_file(const char *path, int vocab, int **ids, int *n, Err *e);
+int ids_of_text_file(const Tokenizer *tok, const char *path, int vocab, int **ids, int *n, Err *e);
+int ids_of_id_file(const char *path, int vocab, int **ids, int *n, Err *e);
 
 /* Repeated measurements. */
-typedef struct Times { double *v; int n; } Times;
-double times_median(Times *t);                  /* sorts */
+typedef struct Times {
+        double *v;
+        int n;
+} Times;
+double times_median(Times *t); /* sorts */
 
 /* ---- schedule.c ---- */
 
-typedef struct Schedule { double lr, min_lr; int64_t warmup, decay_steps; bool decay; } Schedule;
+typedef struct Schedule {
+        double lr, min_lr;
+        int64_t warmup, decay_steps;
+        bool decay;
+} Schedule;
 double schedule_lr(const Schedule *s, int64_t step);
 
 /* ---- windows.c: which part of the stream each sequence is ---- */
 
 typedef struct Windows {
-        const int *ids;                 /* the stream */
-        int64_t    begin, end;          /* windows lie in here, the target after the last token too */
-        int        T;
-        uint64_t   seed;
-        const int64_t *offset;          /* [steps, n_micro, B], or NULL: at random */
+        const int *ids;     /* the stream */
+        int64_t begin, end; /* windows lie in here, the target after the last token too */
+        int T;
+        uint64_t seed;
+        const int64_t *offset; /* [steps, n_micro, B], or NULL: at random */
 } Windows;
 /* Ids and targets (B,T) of one micro-step; depends on the arguments only. */
-void windows_fill(const Windows *w, int64_t step, int micro, int n_micro, int B, int *ids, int *targets);
+void windows_fill(const Windows *w, int64_t step, int micro, int n_micro, int B, int *ids,
+                  int *targets);
 
 /* ---- state.c: training on disk ---- */
 
 enum { MOST_SETTINGS = 32 };
 
 typedef struct TrainState {
-        int64_t  step;                  /* steps done */
-        double   best;                  /* validation loss */
+        int64_t step; /* steps done */
+        double best;  /* validation loss */
         uint64_t seed;
-        int64_t  tokens;                /* of the data */
-        int64_t  batch, block, accum;   /* a step's sizes */
-        uint64_t graph, text;           /* hashes of the model as read, and of ids and vocabulary */
-        StMeta   setting[MOST_SETTINGS]; int n_settings;        /* of the run (train_settings.c); written, not read */
+        int64_t tokens;              /* of the data */
+        int64_t batch, block, accum; /* a step's sizes */
+        uint64_t graph, text;        /* hashes of the model as read, and of ids and vocabulary */
+        /* of the run (train_settings.c); written, not read */
+        StMeta setting[MOST_SETTINGS];
+        int n_settings;
 } TrainState;
 
-/* state.safetensors: p. m. v. of every parameter as float32, the rest as metadata, and a checksum. */
-int  state_save(Session *s, const char *path, const TrainState *t, Err *e);
-int  state_check(const char *path, Err *e);     /* the checksum; TGC_BAD_FILE */
-int  state_peek(const char *path, TrainState *t, Err *e);       /* the metadata alone */
-/* A file of one step is first NAME.next-STEP; when the state of that step is there it gets its name.  So all files of a
- * folder that is looked at through these two are of the state's step, whenever its writer was killed. */
-int  run_file_next(const char *dir, const char *name, int64_t step, char **path, Err *e);
-int  run_settle(const char *dir, Err *e);       /* names what the state has made true, removes what it has not */
+/* state.safetensors: p. m. v. of every parameter as float32, the rest as metadata, and a
+ * checksum. */
+int state_save(Session *s, const char *path, const TrainState *t, Err *e);
+int state_check(const char *path, Err *e);               /* the checksum; TGC_BAD_FILE */
+int state_peek(const char *path, TrainState *t, Err *e); /* the metadata alone */
+/* A file of one step is first NAME.next-STEP; when the state of that step is there it gets its
+ * name.  So all files of a folder that is looked at through these two are of the state's step,
+ * whenever its writer was killed. */
+int run_file_next(const char *dir, const char *name, int64_t step, char **path, Err *e);
+/* names what the state has made true, removes what it has not */
+int run_settle(const char *dir, Err *e);
 /* What the file does not say stays in *t: one of an older tgc has no sizes and hashes. */
-int  state_load(Session *s, const char *path, TrainState *t, Err *e);
+int state_load(Session *s, const char *path, TrainState *t, Err *e);
 typedef enum { EXPORT_WEIGHTS, EXPORT_GRADS } ExportWhat;
 /* By checkpoint names, through the plan's map.  Values are multiplied by scale. */
-int  export_params(Session *s, const Plan *p, const char *path, ExportWhat what, int ck_dtype, double scale, Err *e);
-int  import_params(Session *s, const Plan *p, const char *path, Err *e);
+int export_params(Session *s, const Plan *p, const char *path, ExportWhat what, int ck_dtype,
+                  double scale, Err *e);
+int import_params(Session *s, const Plan *p, const char *path, Err *e);
 /* The plan with the session's weights; *mem is freed after the plan is written. */
-int  plan_take_weights(Plan *p, Session *s, void **mem, Err *e);
-int  make_folder(const char *path, Err *e);
+int plan_take_weights(Plan *p, Session *s, void **mem, Err *e);
+int make_folder(const char *path, Err *e);
 
 #endif

@@ -13,80 +13,99 @@
 
 /* A value as strides over somebody's storage. */
 typedef struct Access {
-        Ref     base;                   /* node that owns the storage */
-        Type    t;                      /* shape and element type as read */
-        int64_t off;                    /* elements */
-        Dim     stride[MAX_RANK];       /* 0 where an axis is stretched */
+        Ref base;             /* node that owns the storage */
+        Type t;               /* shape and element type as read */
+        int64_t off;          /* elements */
+        Dim stride[MAX_RANK]; /* 0 where an axis is stretched */
 } Access;
 
 /* Where a value lies.  Parts of a concat are written straight into it. */
 typedef struct Place {
-        Ref     whole;                  /* the concat it is a part of, 0: none; */
-        int64_t at;                     /* its first column there */
-        bool    ok;                     /* strides describe it: `lies` says how */
-        Access  lies;
+        Ref whole;  /* the concat it is a part of, 0: none; */
+        int64_t at; /* its first column there */
+        bool ok;    /* strides describe it: `lies` says how */
+        Access lies;
 } Place;
 
-/* What may fail says so, and nobody may overlook it: after materialize (which uses it to find what has to be copied) a
- * value that cannot be addressed is a mistake of the compiler's, which access_need names. */
+/* What may fail says so, and nobody may overlook it: after materialize (which uses it to find what
+ * has to be copied) a value that cannot be addressed is a mistake of the compiler's, which
+ * access_need names. */
 #define MUST_USE __attribute__((warn_unused_result))
 
-Place  *place_concats(const Graph *g, Arena *a);                        /* one per node */
-void    place_view(const Graph *g, Place *p, Ref view, const Access *in);       /* again, over what lies at `in` */
-bool    access_of(const Graph *g, const Place *p, Ref r, Access *out) MUST_USE;
-void    access_need(const Graph *g, const Place *p, Ref r, Access *out);
-bool    access_reshape(Access *a, const Type *shape) MUST_USE;
-bool    access_contiguous(const Access *a) MUST_USE;
-bool    access_rows(const Access *a, Dim *ld) MUST_USE; /* (...,C) as rows of stride ld with C contiguous */
-void    access_plain(Access *a, Ref base, const Type *t);       /* storage of its own */
-int64_t access_align(const Access *a);          /* elements, a power of two up to 8: every row starts at a multiple */
-Ref     part_value(const Graph *g, Ref part);   /* the part is that value itself, seen through reshapes */
-bool    owns_storage(const Graph *g, Ref r);
+Place *place_concats(const Graph *g, Arena *a); /* one per node */
+/* again, over what lies at `in` */
+void place_view(const Graph *g, Place *p, Ref view, const Access *in);
+bool access_of(const Graph *g, const Place *p, Ref r, Access *out) MUST_USE;
+void access_need(const Graph *g, const Place *p, Ref r, Access *out);
+bool access_reshape(Access *a, const Type *shape) MUST_USE;
+bool access_contiguous(const Access *a) MUST_USE;
+/* (...,C) as rows of stride ld with C contiguous */
+bool access_rows(const Access *a, Dim *ld) MUST_USE;
+void access_plain(Access *a, Ref base, const Type *t); /* storage of its own */
+/* elements, a power of two up to 8: every row starts at a multiple */
+int64_t access_align(const Access *a);
+/* the part is that value itself, seen through reshapes */
+Ref part_value(const Graph *g, Ref part);
+bool owns_storage(const Graph *g, Ref r);
 
 /* ---- group.c: the structure of a fused group ---- */
 
 /* The part of a kernel that is a function of one element position. */
 typedef struct Functor {
-        Ref  root;              /* epilogue: the anchor's output that arrives as v; prologue: the value to deliver; map: 0 */
-        Ref  result;            /* of an epilogue that hands a value back in v; else 0 */
+        /* epilogue: the anchor's output that arrives as v; prologue: the value to deliver; map:
+         * 0 */
+        Ref root;
+        Ref result; /* of an epilogue that hands a value back in v; else 0 */
         bool prologue;
-        bool puts;              /* an epilogue whose 16-bit results `out` stores: of tiles, by EpilogueStores in kernels/common/tgc.cuh */
-        Type shape;             /* of the domain: rows are all but what makes up n */
-        int64_t n;              /* columns */
-        Dim  rows;
-        Ref *node;              /* members in order */
-        int  n_nodes;
+        /* an epilogue whose 16-bit results `out` stores: of tiles, by EpilogueStores in
+         * kernels/common/tgc.cuh */
+        bool puts;
+        Type shape; /* of the domain: rows are all but what makes up n */
+        int64_t n;  /* columns */
+        Dim rows;
+        Ref *node; /* members in order */
+        int n_nodes;
 } Functor;
 
 typedef struct Group {
-        int     id;
-        Ref     anchor;                         /* 0: a map */
-        Functor prologue[MAX_IN];                   /* of the anchor's inputs; n_nodes 0: read as it lies */
-        Functor epilogue[MAX_OUT];                  /* of its outputs; of a map: epilogue[0] */
-        int     n_out;
-        Ref    *node;                           /* all members */
-        int     n_nodes;
+        int id;
+        Ref anchor;                /* 0: a map */
+        Functor prologue[MAX_IN];  /* of the anchor's inputs; n_nodes 0: read as it lies */
+        Functor epilogue[MAX_OUT]; /* of its outputs; of a map: epilogue[0] */
+        int n_out;
+        Ref *node; /* all members */
+        int n_nodes;
 } Group;
 
-bool   is_virtual(const Graph *g, Ref r);       /* computed wherever it is read: position, share, fill ... */
-bool   is_member(const Graph *g, Ref r);        /* can live inside a functor */
-Ref    value_base(const Graph *g, Ref r);       /* through views that a functor sees through */
-Ref    anchor_output(const Graph *g, Ref r);    /* anchor of r if r is one of its outputs, else 0 */
-bool   domain_of(const Type *t, int64_t *n, Dim *rows);                 /* how a map walks a shape */
+/* computed wherever it is read: position, share, fill ... */
+bool is_virtual(const Graph *g, Ref r);
+bool is_member(const Graph *g, Ref r);    /* can live inside a functor */
+Ref value_base(const Graph *g, Ref r);    /* through views that a functor sees through */
+Ref anchor_output(const Graph *g, Ref r); /* anchor of r if r is one of its outputs, else 0 */
+bool domain_of(const Type *t, int64_t *n, Dim *rows); /* how a map walks a shape */
 /* Columns of the domain `n` that r, seen through views from base, occupies. */
-typedef struct Span { int64_t start, len; int step; } Span;
-bool   span_of(const Graph *g, Ref r, Ref base, int64_t n, Span *s);
-/* A prologue that standardises: what comes before its norm, the norm, what comes after (root: the norm). */
-typedef struct NormPrologue { Functor before, gain; Ref norm; } NormPrologue;
-bool   norm_prologue(Graph *g, const Functor *prologue, Arena *a, NormPrologue *out);       /* false: no norm in it */
-bool    gemv_norms(const Graph *g, Ref matmul);        /* it can standardise its rows itself */
-int64_t gemv_m(const Graph *g, Ref matmul);           /* rows, where the matrix-vector kernel takes it; else 0 */
-/* Whether its kernel may store the row that it standardises for itself: that costs one block a little, where a
- * launch would cost more. */
-bool    gemv_keeps(const Graph *g, Ref matmul);
-Functor store_of(Graph *g, Ref r);                      /* an epilogue that stores r as it comes */
-int    group_list(Graph *g, Arena *a, Group **out);                     /* in launch order */
-bool   is_stored(const Graph *g, const Group *all, int n_groups, Ref r);
+typedef struct Span {
+        int64_t start, len;
+        int step;
+} Span;
+bool span_of(const Graph *g, Ref r, Ref base, int64_t n, Span *s);
+/* A prologue that standardises: what comes before its norm, the norm, what comes after (root: the
+ * norm). */
+typedef struct NormPrologue {
+        Functor before, gain;
+        Ref norm;
+} NormPrologue;
+/* false: no norm in it */
+bool norm_prologue(Graph *g, const Functor *prologue, Arena *a, NormPrologue *out);
+bool gemv_norms(const Graph *g, Ref matmul); /* it can standardise its rows itself */
+/* rows, where the matrix-vector kernel takes it; else 0 */
+int64_t gemv_m(const Graph *g, Ref matmul);
+/* Whether its kernel may store the row that it standardises for itself: that costs one block a
+ * little, where a launch would cost more. */
+bool gemv_keeps(const Graph *g, Ref matmul);
+Functor store_of(Graph *g, Ref r);               /* an epilogue that stores r as it comes */
+int group_list(Graph *g, Arena *a, Group **out); /* in launch order */
+bool is_stored(const Graph *g, const Group *all, int n_groups, Ref r);
 
 /* ---- build.c: what the emitters produce ---- */
 
@@ -95,221 +114,290 @@ enum { TARGET_CUDA, TARGET_CPU, N_TARGETS };
 /* A buffer a kernel reads or writes. */
 typedef enum { SLOT_RT, SLOT_NODE, SLOT_GRAD, SLOT_WORK, SLOT_ARENA, SLOT_INT, SLOT_MAP } SlotKind;
 /* id: node, parameter, work or map; or an arena's name.  off in bytes. */
-typedef struct Slot { SlotKind kind; int id; const char *arena; int64_t off; } Slot;
+typedef struct Slot {
+        SlotKind kind;
+        int id;
+        const char *arena;
+        int64_t off;
+} Slot;
 
-/* A matrix as Hopper's copy engine sees it: rows of `cols` elements, `ld` apart; of float32 tf32 come.  It moves boxes of
- * 128 bytes by as many rows as these are elements; or of box_bytes (128, 64, 32) by box_rows. */
-typedef struct TensorMap { Slot of; DType dt; int64_t rows, cols, ld; int box_rows, box_bytes; } TensorMap;
+/* A matrix as Hopper's copy engine sees it: rows of `cols` elements, `ld` apart; of float32 tf32
+ * come.  It moves boxes of 128 bytes by as many rows as these are elements; or of box_bytes (128,
+ * 64, 32) by box_rows. */
+typedef struct TensorMap {
+        Slot of;
+        DType dt;
+        int64_t rows, cols, ld;
+        int box_rows, box_bytes;
+} TensorMap;
 
-/* How a kernel is launched on sm_90a, where its body has a branch of its own (TGC_SM90A): one block a
- * multiprocessor, at most `grid` of them, an even number where they work in pairs; or `grid` in clusters of `cluster`.
- * threads 0: as everywhere. */
-typedef struct On90 { int threads, smem; const char *grid; int cluster; bool pairs; } On90;
+/* How a kernel is launched on sm_90a, where its body has a branch of its own (TGC_SM90A): one block
+ * a multiprocessor, at most `grid` of them, an even number where they work in pairs; or `grid` in
+ * clusters of `cluster`. threads 0: as everywhere. */
+typedef struct On90 {
+        int threads, smem;
+        const char *grid;
+        int cluster;
+        bool pairs;
+} On90;
 
 /* Scratch between launches of one group.  keep: its name; it lives on, and starts as zeros. */
-typedef struct Work { Dim elems; int size; const char *keep; } Work;
+typedef struct Work {
+        Dim elems;
+        int size;
+        const char *keep;
+} Work;
 
 /* What a launch does with an argument.  Of a concat's storage a launch may write some parts
  * alone: columns lo to hi; hi 0: any of it. */
-typedef struct Use { bool written; int64_t lo, hi; } Use;
+typedef struct Use {
+        bool written;
+        int64_t lo, hi;
+} Use;
 
-/* What may be loaded while the launch before runs, unless that writes it: each slot by itself (PREFETCH_A, PREFETCH_B); or
- * everything but the first (true or false); or both, by which is known what else to load: the piece waits by itself then. */
+/* What may be loaded while the launch before runs, unless that writes it: each slot by itself
+ * (PREFETCH_A, PREFETCH_B); or everything but the first (true or false); or both, by which is known
+ * what else to load: the piece waits by itself then. */
 typedef enum PrefetchKind { PREFETCH_EACH, PREFETCH_REST, PREFETCH_BOTH } PrefetchKind;
-typedef struct Prefetch { Slot slot[2]; PrefetchKind kind; } Prefetch;
+typedef struct Prefetch {
+        Slot slot[2];
+        PrefetchKind kind;
+} Prefetch;
 
 /* A kernel as it was built, or one of those that schedule.c merged; \1 stands for its name. */
 typedef struct Piece {
-        const char *title, *include;    /* header without its ending */
-        const char *decl, *body;        /* struct of arguments and functors; of the entry point */
-        const char *grid;               /* text of the manifest's EXPR */
-        int         threads, smem, min_blocks, n_args;
-        On90        on90;
-        bool        waits;              /* the task calls pdl_wait */
-        const struct Prefetch *early;      /* it can load before that: what it may stands at \3 in body (launches_overlap) */
-        bool        alone;              /* fills the GPU: not to be joined with others */
-        bool        fast;               /* 16-bit arguments: fast functions will do */
-        int         product;            /* it is work of product - 1 of the module's; 0: of none */
-        bool        plain;              /* calls no functions: does not care who is beside it */
-        const struct SingleWave *single_wave;      /* on sm_90a a short product, or NULL; its tile's name in body stands between \2 */
-        double      us;                 /* of a block, where that is long: schedule.c; 0: it is not */
-        double      flops, bytes;       /* of one launch at the program's largest sizes */
-        const char *where;              /* the ops fused into it, and their lines */
-        const char *reads, *writes;     /* names, for people */
-        const char **type, **name;      /* [n_args] of the parameters after rt, as C: what stands before the name */
+        const char *title, *include; /* header without its ending */
+        const char *decl, *body;     /* struct of arguments and functors; of the entry point */
+        const char *grid;            /* text of the manifest's EXPR */
+        int threads, smem, min_blocks, n_args;
+        On90 on90;
+        bool waits; /* the task calls pdl_wait */
+        /* it can load before that: what it may stands at \3 in body (launches_overlap) */
+        const struct Prefetch *early;
+        bool alone;  /* fills the GPU: not to be joined with others */
+        bool fast;   /* 16-bit arguments: fast functions will do */
+        int product; /* it is work of product - 1 of the module's; 0: of none */
+        bool plain;  /* calls no functions: does not care who is beside it */
+        /* on sm_90a a short product, or NULL; its tile's name in body stands between \2 */
+        const struct SingleWave *single_wave;
+        double us;                  /* of a block, where that is long: schedule.c; 0: it is not */
+        double flops, bytes;        /* of one launch at the program's largest sizes */
+        const char *where;          /* the ops fused into it, and their lines */
+        const char *reads, *writes; /* names, for people */
+        /* [n_args] of the parameters after rt, as C: what stands before the name */
+        const char **type, **name;
 } Piece;
 
-extern const char map_param[];          /* the type of those that are tensor maps, given by value; no others are */
+/* the type of those that are tensor maps, given by value; no others are */
+extern const char map_param[];
 
 typedef struct Launch {
-        const char *kernel;             /* its name, once kernels_name gave it one */
+        const char *kernel; /* its name, once kernels_name gave it one */
         const char *grid;
-        Slot       *arg;                /* those of all pieces, in order */
-        Use        *use;
-        int         n_args;
-        On90        on90;               /* of its pieces; n_pieces > 1: only where all are short products */
-        Piece     **piece;              /* equal ones stand together */
-        int         n_pieces;
-        bool        in_turn;            /* one block does all pieces, one after the other; not: side by side */
-        bool        early;              /* on sm_90a it starts before the launch before has ended */
-        bool        triggers_after_wait;         /* triggers_first, but not before it has waited itself */
-        int         spread;             /* its shared memory there, where on90 says nothing; 0: as everywhere */
+        Slot *arg; /* those of all pieces, in order */
+        Use *use;
+        int n_args;
+        On90 on90;     /* of its pieces; n_pieces > 1: only where all are short products */
+        Piece **piece; /* equal ones stand together */
+        int n_pieces;
+        /* one block does all pieces, one after the other; not: side by side */
+        bool in_turn;
+        bool early;               /* on sm_90a it starts before the launch before has ended */
+        bool triggers_after_wait; /* triggers_first, but not before it has waited itself */
+        /* its shared memory there, where on90 says nothing; 0: as everywhere */
+        int spread;
 } Launch;
 
 typedef struct Kernel {
         const char *name, *title;
-        const char *text;               /* source; \1 stands for the name; */
-        unsigned    hash;               /* of it */
-        int         threads, smem, n_args;
-        On90        on90;
-        int         spread;             /* of Launch */
-        bool        early;              /* waits for the launch before it by itself */
-        double      flops, bytes;       /* of one launch at the program's largest sizes */
-        Piece     **piece;
-        int         n_pieces;
-        const char *grid;               /* of its first launch, for people */
-        const char *used;               /* "step 12, decode 24": launches by program */
-        int         n_now;              /* launches of the program being written */
+        const char *text; /* source; \1 stands for the name; */
+        unsigned hash;    /* of it */
+        int threads, smem, n_args;
+        On90 on90;
+        int spread;          /* of Launch */
+        bool early;          /* waits for the launch before it by itself */
+        double flops, bytes; /* of one launch at the program's largest sizes */
+        Piece **piece;
+        int n_pieces;
+        const char *grid; /* of its first launch, for people */
+        const char *used; /* "step 12, decode 24": launches by program */
+        int n_now;        /* launches of the program being written */
 } Kernel;
 
 /* A tile that `tgc tune` found to be the fastest, for products of this key (tile_choice.c). */
-typedef struct Choice { const char *key, *tile; int splits; Loc loc; bool used; } Choice;
-/* wrong: what is, and where; NULL: nothing.  Who has the memory of a compilation in hand says it. */
-typedef struct Choices { const char *gpu; Choice *choice; int n; Arena *arena; const char *wrong; Loc at; } Choices;
+typedef struct Choice {
+        const char *key, *tile;
+        int splits;
+        Loc loc;
+        bool used;
+} Choice;
+/* wrong: what is, and where; NULL: nothing.  Who has the memory of a compilation in hand says
+ * it. */
+typedef struct Choices {
+        const char *gpu;
+        Choice *choice;
+        int n;
+        Arena *arena;
+        const char *wrong;
+        Loc at;
+} Choices;
 
-/* Products of one key: the tile, that for sm_90a or NULL, what else promises something; joined: there are launches that
- * do it together with others. */
-typedef struct Product { const char *key, *tile, *tile90, *others; bool joined; } Product;
+/* Products of one key: the tile, that for sm_90a or NULL, what else promises something; joined:
+ * there are launches that do it together with others. */
+typedef struct Product {
+        const char *key, *tile, *tile90, *others;
+        bool joined;
+} Product;
 
 /* All programs of one target share its kernels. */
 typedef struct Module {
-        Arena  *arena;
-        int     target;
+        Arena *arena;
+        int target;
         Kernel *kernel;
-        int     n_kernels, cap;
-        Choices *choices;               /* or NULL */
-        bool    tf32;                   /* products of float32 have tf32's factors */
+        int n_kernels, cap;
+        Choices *choices; /* or NULL */
+        bool tf32;        /* products of float32 have tf32's factors */
         Product *product;
-        int     n_products, cap_products;
+        int n_products, cap_products;
 } Module;
 
 typedef struct Emit {
         Module *m;
-        Graph  *g;
-        Place  *place;
-        Group  *groups;
-        int     n_groups;
-        Arena  *tmp;
-        bool   *stored;                 /* node values that lie in memory */
-        bool   *done90;                 /* anchors whose work a product's kernel does on sm_90a */
+        Graph *g;
+        Place *place;
+        Group *groups;
+        int n_groups;
+        Arena *tmp;
+        bool *stored; /* node values that lie in memory */
+        bool *done90; /* anchors whose work a product's kernel does on sm_90a */
         Launch *launch;
-        int     n_launch, cap_launch;
-        Work   *work;
-        int     n_work, cap_work;
+        int n_launch, cap_launch;
+        Work *work;
+        int n_work, cap_work;
         TensorMap *map;
-        int     n_map, cap_map;
-        int     most_b, most_t;         /* largest sizes of the program */
-        int64_t weights;                /* bytes, once they are asked for */
-        int    *buffer_of;              /* program.c's: node, or number of nodes + work -> buffer */
-        struct Scratch *scratch;        /* functor.c's: one entry per node, empty between functors */
-        struct Items *items;            /* row.c's: results by number */
-        struct Norms *norms;            /* sm90_gemm_norm.c's: norms by what makes their input */
-        struct Columns *columns;        /* row.c's: which sums of columns are beside which product */
+        int n_map, cap_map;
+        int most_b, most_t;      /* largest sizes of the program */
+        int64_t weights;         /* bytes, once they are asked for */
+        int *buffer_of;          /* program.c's: node, or number of nodes + work -> buffer */
+        struct Scratch *scratch; /* functor.c's: one entry per node, empty between functors */
+        struct Items *items;     /* row.c's: results by number */
+        struct Norms *norms;     /* sm90_gemm_norm.c's: norms by what makes their input */
+        struct Columns *columns; /* row.c's: which sums of columns are beside which product */
 } Emit;
 
 /* A kernel being written: arguments are collected as they are mentioned. */
 typedef struct Args {
-        Slot        slot[64];
+        Slot slot[64];
         const char *name[64], *type[64];
-        Use         use[64];
-        int         n;
+        Use use[64];
+        int n;
 } Args;
 
-const char *arg_of(Emit *e, Args *a, Ref base, bool write);             /* name of the storage of base in the struct */
-const char *arg_part(Emit *e, Args *a, Ref part, Ref base);             /* base is written where part lies, no more */
+/* name of the storage of base in the struct */
+const char *arg_of(Emit *e, Args *a, Ref base, bool write);
+/* base is written where part lies, no more */
+const char *arg_part(Emit *e, Args *a, Ref part, Ref base);
 const char *arg_grad(Emit *e, Args *a, Ref param, DType dt);
-const char *arg_work(Emit *e, Args *a, int work, const char *type, const char *name);       /* read and written */
-const char *arg_done(Emit *e, Args *a, int work, const char *type, const char *name);       /* read only */
+/* read and written */
+const char *arg_work(Emit *e, Args *a, int work, const char *type, const char *name);
+/* read only */
+const char *arg_done(Emit *e, Args *a, int work, const char *type, const char *name);
 const char *arg_map(Emit *e, Args *a, const TensorMap *m, const char *name);
-int   work_new(Emit *e, Dim elems, int size);
-int   work_keep(Emit *e, Dim elems, int size, const char *name);
-/* A constant integer that differs between layers: read from memory, so that their kernels are equal. */
+int work_new(Emit *e, Dim elems, int size);
+int work_keep(Emit *e, Dim elems, int size, const char *name);
+/* A constant integer that differs between layers: read from memory, so that their kernels are
+ * equal. */
 const char *arg_int(Emit *e, Args *a, int value, const char *name);
 const char *arg_arena(Emit *e, Args *a, const char *arena, const char *type, const char *name);
 
-/* An epilogue's store, or what it reads of rows: of two neighbouring sums `width` 16-bit values (EpilogueStores in kernels/common/tgc.cuh), in a
- * matrix of rows of cols elements, ld apart.  ld 0: it does not lie so. */
-typedef struct Stored { Slot slot; DType dt; int64_t cols, ld; int width; } Stored;
+/* An epilogue's store, or what it reads of rows: of two neighbouring sums `width` 16-bit values
+ * (EpilogueStores in kernels/common/tgc.cuh), in a matrix of rows of cols elements, ld apart.  ld
+ * 0: it does not lie so. */
+typedef struct Stored {
+        Slot slot;
+        DType dt;
+        int64_t cols, ld;
+        int width;
+} Stored;
 enum { MOST_STORED = 2 };
 
 typedef struct FunctorText {
-        Text text;              /* the functor's definition */
-        int  maxv, minv;
-        bool reads;             /* something in every row */
-        bool by_row;            /* what it reads is not the same for all rows */
-        double bytes, flops;    /* per whole domain, at the largest sizes */
-        int    n_stored;        /* CUDA: all that an epilogue stores, if the copy engine may do that; else 0 */
-        Stored stored[MOST_STORED], from;       /* from: and reads of rows, as much as it stores first */
+        Text text; /* the functor's definition */
+        int maxv, minv;
+        bool reads;          /* something in every row */
+        bool by_row;         /* what it reads is not the same for all rows */
+        double bytes, flops; /* per whole domain, at the largest sizes */
+        /* CUDA: all that an epilogue stores, if the copy engine may do that; else 0 */
+        int n_stored;
+        Stored stored[MOST_STORED], from; /* from: and reads of rows, as much as it stores first */
 } FunctorText;
 
 /* One kernel under construction, for either target. */
 typedef struct Build {
-        Emit       *e;
+        Emit *e;
         const Group *gr;
-        Args        args;
-        Text        decl;               /* functors */
-        Text        body;               /* of the entry point */
-        const char *include;            /* header without its ending: "rows" is rows.cuh or cpu_rows.h */
+        Args args;
+        Text decl;           /* functors */
+        Text body;           /* of the entry point */
+        const char *include; /* header without its ending: "rows" is rows.cuh or cpu_rows.h */
         const char *title;
-        int         threads, smem, min_blocks;
-        On90        on90;
-        bool        waits;              /* the task calls pdl_wait, after loads of weights */
-        const struct Prefetch *early;      /* of Piece */
-        bool        alone, plain;       /* of Piece */
+        int threads, smem, min_blocks;
+        On90 on90;
+        bool waits;                   /* the task calls pdl_wait, after loads of weights */
+        const struct Prefetch *early; /* of Piece */
+        bool alone, plain;            /* of Piece */
         const struct SingleWave *single_wave;
-        double      us, flops, bytes;   /* us: of Piece */
+        double us, flops, bytes; /* us: of Piece */
 } Build;
 
 Build build_start(Emit *e, const Group *gr, const char *include, const char *title);
-void  build_line(Build *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-FunctorText build_functor(Build *b, const Functor *f, const char *name);        /* adds its text to decl */
+void build_line(Build *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* adds its text to decl */
+FunctorText build_functor(Build *b, const Functor *f, const char *name);
 /* At \3 in the body, if it has that, stands what may be loaded early. */
-void  build_prefetch(Build *b, PrefetchKind kind, const Slot *first, const Slot *second);    /* PREFETCH_REST: the second is NULL */
-void  build_shift(Build *b, const char *arg, int64_t bytes);    /* this launch passes the argument's address plus bytes */
-void  build_end(Build *b, const char *grid);    /* adds the launch */
+/* PREFETCH_REST: the second is NULL */
+void build_prefetch(Build *b, PrefetchKind kind, const Slot *first, const Slot *second);
+/* this launch passes the argument's address plus bytes */
+void build_shift(Build *b, const char *arg, int64_t bytes);
+void build_end(Build *b, const char *grid); /* adds the launch */
 /* C: the loop over tiles; work: operations of one tile, decides about threads. */
-void  build_cpu_loop(Build *b, const char *tiles, double total_work, const char *call);
-bool  is_cuda(const Emit *e);
+void build_cpu_loop(Build *b, const char *tiles, double total_work, const char *call);
+bool is_cuda(const Emit *e);
 const char *short_name(Emit *e, Ref r);
 const char *c_type(DType dt);
-const char *dim_c(Emit *e, Dim d);      /* C text: constants, B and T */
-const char *dim_grid(Emit *e, Dim d);   /* manifest text */
+const char *dim_c(Emit *e, Dim d);    /* C text: constants, B and T */
+const char *dim_grid(Emit *e, Dim d); /* manifest text */
 
 /* ---- entry.c: pieces to entry points ---- */
 
-int64_t grid_count(const char *expr);                    /* blocks; -1: they depend on B or T */
-bool    piece_equal(const Piece *a, const Piece *b);
-bool    triggers_first(const Emit *e);                       /* kernels announce the next before they wait themselves, but for triggers_after_wait */
-void    kernels_name(Emit *e);                           /* every launch gets a kernel, equal texts the same one */
-void    text_as(Text *out, const char *text, const char *to, const char *indent);       /* \1 as `to`, lines indented but empty ones */
+int64_t grid_count(const char *expr); /* blocks; -1: they depend on B or T */
+bool piece_equal(const Piece *a, const Piece *b);
+/* kernels announce the next before they wait themselves, but for triggers_after_wait */
+bool triggers_first(const Emit *e);
+void kernels_name(Emit *e); /* every launch gets a kernel, equal texts the same one */
+/* \1 as `to`, lines indented but empty ones */
+void text_as(Text *out, const char *text, const char *to, const char *indent);
 
 /* ---- module.c: all kernels of one target, as texts ---- */
 
 Module *module_new(Arena *a, int target);
-void    module_text(const Module *m, Text *kernels, Text *source);
-void    module_fused(const Module *m, Text *out);        /* every kernel for people: ops, lines, launch, buffers, work */
-void    module_count(Module *m, const char *program);    /* ends a program: adds its launches to Kernel.used */
+void module_text(const Module *m, Text *kernels, Text *source);
+/* every kernel for people: ops, lines, launch, buffers, work */
+void module_fused(const Module *m, Text *out);
+/* ends a program: adds its launches to Kernel.used */
+void module_count(Module *m, const char *program);
 
 /* ---- schedule.c: small launches that do not wait for each other become one ---- */
 
-enum { LIGHT_SMEM = 16 << 10 };         /* a kernel with no more of it keeps no tiles in registers */
+enum { LIGHT_SMEM = 16 << 10 }; /* a kernel with no more of it keeps no tiles in registers */
 void schedule_launches(Emit *e, Arena *a);
 bool same_storage(const Emit *e, const Slot *a, const Slot *b);
 
-/* ---- launch_overlap.c: what of a launch runs before the launch before has ended, on sm_90a ---- */
+/* ---- launch_overlap.c: what of a launch runs before the launch before has ended, on sm_90a
+ * ---- */
 
-void launches_overlap(Emit *e);                                           /* once launches are in order */
-const Launch *launch_next(const Emit *e, const Launch *l);              /* that sm_90a has, or NULL */
+void launches_overlap(Emit *e);                            /* once launches are in order */
+const Launch *launch_next(const Emit *e, const Launch *l); /* that sm_90a has, or NULL */
 
 /* ---- functor.c: prologues and epilogues as text, CUDA and C ---- */
 
@@ -317,152 +405,198 @@ void functor_emit(Emit *e, Args *a, const Functor *f, const char *name, FunctorT
 
 /* ---- gemm.c: operands and tiles, also for the loss ---- */
 
-enum { SMS = 132 };             /* multiprocessors of an H100: what work is spread over */
-typedef struct Tile { const char *name, *cls; int bm, bn, bk, threads, min_blocks, smem, ps; } Tile;
+enum { SMS = 132 }; /* multiprocessors of an H100: what work is spread over */
+typedef struct Tile {
+        const char *name, *cls;
+        int bm, bn, bk, threads, min_blocks, smem, ps;
+} Tile;
 /* The fastest tile by estimate; into how many parts to split K, unless splits is NULL. */
 const Tile *tile_pick(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, int *splits);
-double  tile_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch, int splits);   /* its estimate */
+/* its estimate */
+double tile_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch, int splits);
 typedef struct Tile90 Tile90;
-/* A tile that can do a product, K in so many parts, and the estimate; t90: of the tiles for sm_90a, t NULL. */
-typedef struct Candidate { const char *name; const Tile *t; const Tile90 *t90; int splits; double us; } Candidate;
+/* A tile that can do a product, K in so many parts, and the estimate; t90: of the tiles for sm_90a,
+ * t NULL. */
+typedef struct Candidate {
+        const char *name;
+        const Tile *t;
+        const Tile90 *t90;
+        int splits;
+        double us;
+} Candidate;
 enum { MOST_CANDIDATES = 512 };
-int     tile_list(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, bool cut, Candidate *out);
-bool    tile_known(const char *name);           /* in either table */
+int tile_list(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, bool cut, Candidate *out);
+bool tile_known(const char *name); /* in either table */
 /* Tiles of bm x bn, of `parts` matrices M x N, that the busiest multiprocessor of an H100 gets. */
 int64_t tile_rounds(int bm, int bn, int64_t M, int64_t N, int64_t parts);
-typedef struct Mat { const char *arg, *ld, *step; int64_t align; DType dt; } Mat;      /* C text; align in elements */
-bool    mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m) MUST_USE;    /* lead: batch axes */
-void    mat_need(Emit *e, Build *b, Ref r, int lead, Mat *m);           /* or it is our mistake */
-const char *plain_arg(Emit *e, Build *b, Ref r);                        /* address of a value that lies whole */
-int64_t dim_most(Emit *e, Dim d);                                       /* value at the program's largest sizes */
-int64_t pow2_of(Dim d);                                                 /* largest power of two that divides it, 8 at most */
-int     align_bytes(DType dt, int64_t x, int64_t y);                    /* read at a time where these divide: 16 at most */
-const char *ty(DType dt);                                               /* TY_F32 ... of tgc.h */
-Ref     item_of(Emit *e, Ref r, int index);                             /* the node that names output index, or 0 */
+/* C text; align in elements */
+typedef struct Mat {
+        const char *arg, *ld, *step;
+        int64_t align;
+        DType dt;
+} Mat;
+bool mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m) MUST_USE; /* lead: batch axes */
+void mat_need(Emit *e, Build *b, Ref r, int lead, Mat *m);        /* or it is our mistake */
+const char *plain_arg(Emit *e, Build *b, Ref r); /* address of a value that lies whole */
+int64_t dim_most(Emit *e, Dim d);                /* value at the program's largest sizes */
+int64_t pow2_of(Dim d); /* largest power of two that divides it, 8 at most */
+/* read at a time where these divide: 16 at most */
+int align_bytes(DType dt, int64_t x, int64_t y);
+const char *ty(DType dt);               /* TY_F32 ... of tgc.h */
+Ref item_of(Emit *e, Ref r, int index); /* the node that names output index, or 0 */
 
 /* ---- sm90_gemm.c: a product's branch for sm_90a ---- */
 
-struct Tile90 { const char *name; int bm, bn, share, parts, threads, smem, ps, ps32; double ta; };
-/* C (M,N) = op(a) op(w): where the operands lie as rows of lda and ldw elements; bytes that divide all addresses;
- * bytes that the epilogue moves per element of C, and whether it reads some.  rows: M, which a run may have fewer of unless
- * it is fixed; a has memory for all. */
+struct Tile90 {
+        const char *name;
+        int bm, bn, share, parts, threads, smem, ps, ps32;
+        double ta;
+};
+/* C (M,N) = op(a) op(w): where the operands lie as rows of lda and ldw elements; bytes that divide
+ * all addresses; bytes that the epilogue moves per element of C, and whether it reads some.  rows:
+ * M, which a run may have fewer of unless it is fixed; a has memory for all. */
 typedef struct Product90 {
-        DType   dt;
-        bool    ta, tb;
-        Slot    a, w;
+        DType dt;
+        bool ta, tb;
+        Slot a, w;
         int64_t lda, ldw, M, N, K;
-        int     align;
-        double  epilogue_bytes;
-        bool    reads, fixed;
-        Dim     rows;
-        bool    single_wave;                  /* it may have a short tile */
-        bool    slabs;                  /* w is transpose90's copy */
-        int     n_stored;               /* of FunctorText */
-        Stored  stored[MOST_STORED], from;
+        int align;
+        double epilogue_bytes;
+        bool reads, fixed;
+        Dim rows;
+        bool single_wave; /* it may have a short tile */
+        bool slabs;       /* w is transpose90's copy */
+        int n_stored;     /* of FunctorText */
+        Stored stored[MOST_STORED], from;
 } Product90;
-/* The fastest tile if it is faster than `other`, which runs elsewhere, else NULL; K is cut only if it is there. */
+/* The fastest tile if it is faster than `other`, which runs elsewhere, else NULL; K is cut only if
+ * it is there. */
 const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_splits, int *splits);
-int     tile90_list(const Product90 *p, bool cut, Candidate *out);
-bool    tile90_known(const char *name);
-double  tile_time_epilogue(const Tile *t, const Product90 *p, int splits);         /* tile_time, and what its own epilogue moves */
-bool slot_of(Emit *e, Ref r, Slot *s, int64_t *ld) MUST_USE;           /* false: r does not lie as rows */
+int tile90_list(const Product90 *p, bool cut, Candidate *out);
+bool tile90_known(const char *name);
+/* tile_time, and what its own epilogue moves */
+double tile_time_epilogue(const Tile *t, const Product90 *p, int splits);
+bool slot_of(Emit *e, Ref r, Slot *s, int64_t *ld) MUST_USE; /* false: r does not lie as rows */
 void slot_need(Emit *e, Ref r, Slot *s, int64_t *ld);
-/* Opens the branches and writes that for sm_90a, which names `epilogue` or, splits above 1, the argument ws; the caller
- * goes on with the other one and ends it with #endif.  sums: the argument for sums of op(a)'s rows, in row_sums90 parts,
- * or NULL.  forced: t is what was asked for. */
-void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool forced, const char *ws, const char *sums);
-const char *maps90(Build *b, const Product90 *p);       /* C text: maps, M, N, K */
-/* Before product90: of float32 w must have K contiguous; if it has not, a launch of its own makes what has, of which p
- * speaks then. */
+/* Opens the branches and writes that for sm_90a, which names `epilogue` or, splits above 1, the
+ * argument ws; the caller goes on with the other one and ends it with #endif.  sums: the argument
+ * for sums of op(a)'s rows, in row_sums90 parts, or NULL.  forced: t is what was asked for. */
+void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool forced,
+               const char *ws, const char *sums);
+const char *maps90(Build *b, const Product90 *p); /* C text: maps, M, N, K */
+/* Before product90: of float32 w must have K contiguous; if it has not, a launch of its own makes
+ * what has, of which p speaks then. */
 void transpose90(Build *b, Product90 *p);
-bool takes90(const Emit *e, DType dt);                  /* it does products of such matrices */
+bool takes90(const Emit *e, DType dt); /* it does products of such matrices */
 int64_t row_sums90(const Product90 *p, const Tile90 *t, int splits);
-const char *parts_by_gpu(Build *b, int64_t parts90, const char *parts);        /* a name for either number */
+/* a name for either number */
+const char *parts_by_gpu(Build *b, int64_t parts90, const char *parts);
 
-/* A product short enough for tiles that all run at once, a block each; t: which was asked for, or NULL: as is best for the
- * launch. */
-typedef struct SingleWave { Product90 p; const Tile90 *t; } SingleWave;
+/* A product short enough for tiles that all run at once, a block each; t: which was asked for, or
+ * NULL: as is best for the launch. */
+typedef struct SingleWave {
+        Product90 p;
+        const Tile90 *t;
+} SingleWave;
 enum { MOST_SINGLE_WAVES = 4 };
 /* The fastest tiles for n of them in one launch, and its microseconds; 0: they do not fit. */
 double single_waves_pick(const SingleWave *const *s, int n, const Tile90 **best);
 On90 single_wave_on90(Arena *a, const Tile90 *t, const SingleWave *s);
 
-const Tile90 *tile90_at(int i);                                         /* NULL behind the last */
+const Tile90 *tile90_at(int i); /* NULL behind the last */
 
 /* ---- sm90_grouped_gemm.c: branches of products over experts for sm_90a ---- */
 
-/* Of E experts: y (M slots, N) = a W_e^T (tb) or a W_e; grad: dW_e (M,N), the sum over K slots of a_p w_p^t.  adiv, wdiv:
- * 0, rows in the order of experts; else they are gathered (kernels/moe/grouped_gemm.cuh).  rows_a, rows_w, order: C text, address and
- * row stride of what a and w are, and perm and offs. */
+/* Of E experts: y (M slots, N) = a W_e^T (tb) or a W_e; grad: dW_e (M,N), the sum over K slots of
+ * a_p w_p^t.  adiv, wdiv: 0, rows in the order of experts; else they are gathered
+ * (kernels/moe/grouped_gemm.cuh).  rows_a, rows_w, order: C text, address and row stride of what a
+ * and w are, and perm and offs. */
 typedef struct Experts90 {
-        bool    grad, tb, scatter;
-        DType   dt;
-        Ref     a, w;
+        bool grad, tb, scatter;
+        DType dt;
+        Ref a, w;
         int64_t E, M, N, K, adiv, wdiv;
-        int     align;
-        double  epilogue_bytes;             /* per element of y or dW */
+        int align;
+        double epilogue_bytes; /* per element of y or dW */
         const char *rows_a, *rows_w, *order;
 } Experts90;
-/* If it pays opens the branches and writes that for sm_90a, which names `epilogue`; the caller goes on with the other one, of tile
- * `other`, and ends it with #endif. */
+/* If it pays opens the branches and writes that for sm_90a, which names `epilogue`; the caller goes
+ * on with the other one, of tile `other`, and ends it with #endif. */
 bool expert90(Build *b, const Experts90 *x, const Tile *other);
 
 /* ---- tile_choice.c: the tile of a product: one that was measured, else the cost model's ---- */
 
 Choices *choices_read(Arena *a, const char *text, const char *name);
-int   choices_used(Choices *c, Text *out);      /* those that products took, sorted, as text; how many */
-/* How a product may be done: K in parts; through tensor maps; M is the most it can be.  epilogue: its name in the key.
- * sums: of op(a)'s rows are wanted too. */
-typedef struct Ways { bool cut, maps, most, sums; int64_t batch; const char *epilogue; } Ways;
+/* those that products took, sorted, as text; how many */
+int choices_used(Choices *c, Text *out);
+/* How a product may be done: K in parts; through tensor maps; M is the most it can be.  epilogue:
+ * its name in the key. sums: of op(a)'s rows are wanted too. */
+typedef struct Ways {
+        bool cut, maps, most, sums;
+        int64_t batch;
+        const char *epilogue;
+} Ways;
 /* t90 NULL: t does it everywhere.  forced: measured. */
-typedef struct Pick { const Tile *t; const Tile90 *t90; int splits, splits90, product, first; bool forced; } Pick;
-Pick  product_pick(Emit *e, const Product90 *p, const Ways *w);
-void  product_end(Emit *e, const Pick *k);      /* the launches since then are the product's */
-const char *epilogue_key(Emit *e, const Functor *f);        /* names of its ops */
-void  products_run(Emit *e, const char *program, Text *out);    /* for `tgc tune`, see runtime/plan/plan.h */
-void  products_text(const Module *m, Text *out);        /* after the last products_run */
+typedef struct Pick {
+        const Tile *t;
+        const Tile90 *t90;
+        int splits, splits90, product, first;
+        bool forced;
+} Pick;
+Pick product_pick(Emit *e, const Product90 *p, const Ways *w);
+void product_end(Emit *e, const Pick *k);            /* the launches since then are the product's */
+const char *epilogue_key(Emit *e, const Functor *f); /* names of its ops */
+/* for `tgc tune`, see runtime/plan/plan.h */
+void products_run(Emit *e, const char *program, Text *out);
+void products_text(const Module *m, Text *out); /* after the last products_run */
 
 /* ---- sm90_attention.c: attention's branches for sm_90a ---- */
 
-bool att90_fits(Emit *e, Ref r);        /* r (B,T,heads,D) can be read through a tensor map */
-const char *att90_map(Build *b, Ref r, const char *name);       /* adds its map; returns an AttMap */
-/* Opens the branches and writes that for sm_90a, which names `in` and `epilogue`; the caller goes on with the other one
- * and ends it with #endif.  r: the attention; lse: C text.  false: there is one form for all. */
+bool att90_fits(Emit *e, Ref r); /* r (B,T,heads,D) can be read through a tensor map */
+const char *att90_map(Build *b, Ref r, const char *name); /* adds its map; returns an AttMap */
+/* Opens the branches and writes that for sm_90a, which names `in` and `epilogue`; the caller goes
+ * on with the other one and ends it with #endif.  r: the attention; lse: C text.  false: there is
+ * one form for all. */
 bool att90_forward(Build *b, Ref r, const char *lse);
-/* Few queries, `rows` at a time, over a cache in `splits` parts that are merged in clusters (kernels/attention/attention_decode_sm90.cuh):
- * opens the branches and writes that for sm_90a, whose grid is the same; the caller goes on with the other one and ends it with
- * #endif.  parts, done: C text. */
-bool att90_decode(Build *b, Ref r, int rows, int splits, const char *grid, const char *parts, const char *done);
-bool att90_grad_fits(Emit *e, Ref r);   /* r: an attention's gradient that has Hopper kernels */
+/* Few queries, `rows` at a time, over a cache in `splits` parts that are merged in clusters
+ * (kernels/attention/attention_decode_sm90.cuh): opens the branches and writes that for sm_90a,
+ * whose grid is the same; the caller goes on with the other one and ends it with #endif.  parts,
+ * done: C text. */
+bool att90_decode(Build *b, Ref r, int rows, int splits, const char *grid, const char *parts,
+                  const char *done);
+bool att90_grad_fits(Emit *e, Ref r); /* r: an attention's gradient that has Hopper kernels */
 /* What dq's kernel does of all: dq alone, or everything, and dk's and dv's is left out. */
 typedef enum GradKind { GRAD_Q, GRAD_KV, GRAD_BOTH, GRAD_FUSED, GRAD_SHORT } GradKind;
 GradKind att90_grad_kind(Emit *e, Ref r);
-/* Likewise its branch of dq's kernel, of dk's and dv's, which names epilogue_k and epilogue_v, or of all.  sums: C text, lse
- * and delta, for dq after the output and its strides, for both after { output, its strides, its gradient, those };
- * of whole sequences no delta. */
+/* Likewise its branch of dq's kernel, of dk's and dv's, which names epilogue_k and epilogue_v, or
+ * of all.  sums: C text, lse and delta, for dq after the output and its strides, for both after {
+ * output, its strides, its gradient, those }; of whole sequences no delta. */
 void att90_grad(Build *b, Ref r, GradKind kind, const char *sums);
 
 /* ---- sm90_qkv_attention.c: on sm_90a, one token's q, k, v and attention in one launch ---- */
 
-/* b: a gemv_short product that has its prologue and epilogue.  Where an attention over the cache reads what it makes, opens
- * the branches and writes that for sm_90a; the caller goes on with the other one and ends it with #endif.
- * minv: the epilogue's.  C text: template arguments N to ALIGN; operands w, ldw and eps; gain and keep, each after a comma. */
+/* b: a gemv_short product that has its prologue and epilogue.  Where an attention over the cache
+ * reads what it makes, opens the branches and writes that for sm_90a; the caller goes on with the
+ * other one and ends it with #endif. minv: the epilogue's.  C text: template arguments N to ALIGN;
+ * operands w, ldw and eps; gain and keep, each after a comma. */
 struct GemvShort;
-bool qkv_attention90(Build *b, const struct GemvShort *few, int minv, const char *shape, const char *operands, const char *rest);
-void att_operands(Build *b, const Group *attention);    /* attention.c: \1_att, and `in`, for CUDA */
+bool qkv_attention90(Build *b, const struct GemvShort *few, int minv, const char *shape,
+                     const char *operands, const char *rest);
+void att_operands(Build *b, const Group *attention); /* attention.c: \1_att, and `in`, for CUDA */
 
 /* ---- sm90_gemm_norm.c: on sm_90a, a product and the norm of its rows in one launch ---- */
 
-/* The group of a norm that reads, as its rows of N, what the product's epilogue stores as `of`; or NULL.  The epilogue is then to
- * hand that back. */
-void norms_find(Emit *e);                       /* before the first kernel */
+/* The group of a norm that reads, as its rows of N, what the product's epilogue stores as `of`; or
+ * NULL.  The epilogue is then to hand that back. */
+void norms_find(Emit *e); /* before the first kernel */
 const Group *norm90_find(Emit *e, const Group *product, int64_t N, Ref *of);
-/* b: the product, its K terms in tiles t, with its epilogue.  If the rows' tiles fit a cluster opens the branches and writes that for
- * sm_90a; the caller goes on with the other one and ends it with #endif.  C text: shape, template arguments T to ALIGN;
- * operands a to K. */
-bool norm90_single_wave(Build *b, const Group *norm, const Tile90 *t, const Product90 *p);   /* the same of a short product's */
-bool norm90(Build *b, const Group *norm, const Tile *t, int64_t M, int64_t N, int64_t K, const char *shape,
-            const char *operands);
+/* b: the product, its K terms in tiles t, with its epilogue.  If the rows' tiles fit a cluster
+ * opens the branches and writes that for sm_90a; the caller goes on with the other one and ends it
+ * with #endif.  C text: shape, template arguments T to ALIGN; operands a to K. */
+/* the same of a short product's */
+bool norm90_single_wave(Build *b, const Group *norm, const Tile90 *t, const Product90 *p);
+bool norm90(Build *b, const Group *norm, const Tile *t, int64_t M, int64_t N, int64_t K,
+            const char *shape, const char *operands);
 
 /* ---- gen_*.c: one group to kernels, by the class of its anchor ---- */
 
@@ -475,25 +609,32 @@ void gen_loss(Emit *e, const Group *gr);
 void gen_attention(Emit *e, const Group *gr);
 void gen_route(Emit *e, const Group *gr);
 void gen_sample(Emit *e, const Group *gr);
-void gen_group(Emit *e, const Group *gr);       /* the switch over all of them */
+void gen_group(Emit *e, const Group *gr); /* the switch over all of them */
 
-/* A product dW = dy^T x can sum dy's columns by the way on sm_90a (row.c).  gen_column leaves the group to
- * gen_gemm, which calls column_sums after the product; parts90: how many parts it put into `work`, or 0. */
-void columns_find(Emit *e);                     /* before the first kernel */
-const Group *column_beside(Emit *e, Ref product);       /* the sums' group, or NULL */
-int  column_work(Emit *e, const Group *gr, int64_t parts90);
+/* A product dW = dy^T x can sum dy's columns by the way on sm_90a (row.c).  gen_column leaves the
+ * group to gen_gemm, which calls column_sums after the product; parts90: how many parts it put into
+ * `work`, or 0. */
+void columns_find(Emit *e);                       /* before the first kernel */
+const Group *column_beside(Emit *e, Ref product); /* the sums' group, or NULL */
+int column_work(Emit *e, const Group *gr, int64_t parts90);
 void column_sums(Emit *e, const Group *gr, int work, int64_t parts90);
-/* Gradient norm and AdamW over the arenas; the sums over micro-steps of the first n_low gradients. */
+/* Gradient norm and AdamW over the arenas; the sums over micro-steps of the first n_low
+ * gradients. */
 void gen_update(Emit *e, int64_t n, int64_t n_decay, int64_t n_low, DType dt);
 void gen_add_grads(Emit *e, int64_t n, int64_t n_low);
 
 /* ---- program.c: a graph to one program of a module ---- */
 
-typedef struct Layout Layout;           /* element offsets of parameters, see program.c */
+typedef struct Layout Layout; /* element offsets of parameters, see program.c */
 
 /* ---- memory.c ---- */
 
-typedef struct Buffer { Slot slot; const char *name; int64_t bytes, offset; int first, last; } Buffer;
+typedef struct Buffer {
+        Slot slot;
+        const char *name;
+        int64_t bytes, offset;
+        int first, last;
+} Buffer;
 /* Offsets for everything that lives in the activation arena, first fit by size. */
 int64_t plan_memory(Emit *e, Arena *a, Buffer **out, int *n);
 

@@ -13,146 +13,168 @@
  * can move it. */
 typedef struct MapLine {
         const char *param;
-        int64_t     begin, end, step;   /* rows of param; end 0: all of it */
-        const char *deeper;             /* further brackets, "" if none */
-        const char *rest;               /* "= NAME: shape | transforms", from the '=' on; "=? ..." if optional */
-        bool        optional;
+        int64_t begin, end, step; /* rows of param; end 0: all of it */
+        const char *deeper;       /* further brackets, "" if none */
+        const char *rest; /* "= NAME: shape | transforms", from the '=' on; "=? ..." if optional */
+        bool optional;
 } MapLine;
 
 typedef struct Model {
-        Arena      *arena;
-        Graph      *graph;              /* forward: inputs ids, targets; outputs logits, loss [, aux_loss, ce] */
+        Arena *arena;
+        /* forward: inputs ids, targets; outputs logits, loss [, aux_loss, ce] */
+        Graph *graph;
         const char *name;
-        MapLine    *map;
-        int         n_map, cap_map;
-        const char **ignore;            /* globs of checkpoint tensors that may go unused */
-        int         n_ignore;
-        int64_t     vocab, ctx;
-        int64_t     positions;          /* that its tables have rows for; 0: any number (check_tables) */
-        int64_t     documents;          /* the token that begins one, or -1: a row of tokens is one */
-        const char *meta;               /* lines "meta KEY VALUE\n" */
+        MapLine *map;
+        int n_map, cap_map;
+        const char **ignore; /* globs of checkpoint tensors that may go unused */
+        int n_ignore;
+        int64_t vocab, ctx;
+        int64_t positions; /* that its tables have rows for; 0: any number (check_tables) */
+        int64_t documents; /* the token that begins one, or -1: a row of tokens is one */
+        const char *meta;  /* lines "meta KEY VALUE\n" */
 } Model;
 
 Model *model_new(const char *name);
-void   model_free(Model *m);
-void   model_map(Model *m, MapLine line);               /* strings are copied */
-void   model_ignore(Model *m, const char *glob);
-void   model_map_text(const Model *m, Text *t);         /* all of these, as runtime/weights/weight_map.h has them */
-/* Checks inputs and outputs; adds a line for every parameter without one.  file: of the whole; NULL: where its first node is. */
-void   model_finish(Model *m, const char *file);
+void model_free(Model *m);
+void model_map(Model *m, MapLine line); /* strings are copied */
+void model_ignore(Model *m, const char *glob);
+/* all of these, as runtime/weights/weight_map.h has them */
+void model_map_text(const Model *m, Text *t);
+/* Checks inputs and outputs; adds a line for every parameter without one.  file: of the whole;
+ * NULL: where its first node is. */
+void model_finish(Model *m, const char *file);
 
 /* ---- read/: a Model from a file; error_at on mistakes ---- */
 
 typedef struct ReadOptions {
-        const char *const *define;      /* -D key=value */
-        int         n_define;
-        const char *models_dir;         /* where `require` finds blocks.lua and the families; NULL: embedded */
-        double      seconds;            /* of CPU time that a Lua model may take to be read; 0: 5, below 0: any */
-        void      (*said)(void *to, const char *text, size_t n, bool more);     /* gets what a Lua model printed, once; NULL: nobody */
-        void       *said_to;
+        const char *const *define; /* -D key=value */
+        int n_define;
+        /* where `require` finds blocks.lua and the families; NULL: embedded */
+        const char *models_dir;
+        /* of CPU time that a Lua model may take to be read; 0: 5, below 0: any */
+        double seconds;
+        /* gets what a Lua model printed, once; NULL: nobody */
+        void (*said)(void *to, const char *text, size_t n, bool more);
+        void *said_to;
 } ReadOptions;
 
 /* The files of models/, as the Makefile embeds them; ends with name NULL. */
-typedef struct ModelFile { const char *name; const char *text; size_t n; } ModelFile;
+typedef struct ModelFile {
+        const char *name;
+        const char *text;
+        size_t n;
+} ModelFile;
 extern const ModelFile model_files[];
 
 /* path may also be the bare name of an embedded model: gpt, gpt.lua. */
 Model *read_lua(const char *path, const ReadOptions *o);
-/* The model that models/families.lua names for `family`, for config.json's model_type, or for its architecture;
- * `family` may be NULL.  config_json: {...}, Hugging Face's or, for family llama2c, the header's seven numbers
- * (dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len) and `shared`. */
+/* The model that models/families.lua names for `family`, for config.json's model_type, or for its
+ * architecture; `family` may be NULL.  config_json: {...}, Hugging Face's or, for family llama2c,
+ * the header's seven numbers (dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len)
+ * and `shared`. */
 Model *read_lua_family(const char *family, const char *config_json, const ReadOptions *o);
 /* The same with a model of the user's own: its function `config` gets the configuration. */
-Model *read_lua_config(const char *path, const char *family, const char *config_json, const ReadOptions *o);
+Model *read_lua_config(const char *path, const char *family, const char *config_json,
+                       const ReadOptions *o);
 Model *read_json(const char *path);
-Model *read_json_text(const char *text, size_t n, const char *name);    /* text[n] is 0; name: for messages */
-void   write_json(const Model *m, Text *out);           /* what read_json reads back */
+/* text[n] is 0; name: for messages */
+Model *read_json_text(const char *text, size_t n, const char *name);
+void write_json(const Model *m, Text *out); /* what read_json reads back */
 
 /* ---- passes/: one each, see the head of each file ---- */
 
 void simplify(Graph *g, Arena *tmp);
-void split_documents(Model *m, int64_t token);  /* a token attends its own document alone ... */
-void forget_documents(Graph *g, Arena *tmp);    /* ... but there is one where texts are generated */
+void split_documents(Model *m, int64_t token); /* a token attends its own document alone ... */
+void forget_documents(Graph *g, Arena *tmp);   /* ... but there is one where texts are generated */
 void merge_linears(Model *m, Arena *tmp);
-void fuse_loss(Graph *g, Arena *tmp);           /* last linear + cross-entropy */
+void fuse_loss(Graph *g, Arena *tmp); /* last linear + cross-entropy */
 void differentiate(Graph *g, Arena *tmp);
 void fuse_loss_grad(Graph *g, Arena *tmp);
 void fuse_norm_grad(Graph *g, Arena *tmp);
 void keep_slope(Graph *g, Arena *tmp);
 void few_experts(Graph *g, Arena *tmp);
-void pad_heads(Graph *g, Arena *tmp);           /* attention has one head width */
+void pad_heads(Graph *g, Arena *tmp); /* attention has one head width */
 void cache_kv(Graph *g, Arena *tmp);
 void precision(Graph *g, DType dt);
-void keep_parts(Graph *g, Arena *tmp);          /* parts of products instead of the whole */
-void materialize(Graph *g, Arena *tmp);         /* copies where a view cannot be addressed */
-void recompute(Graph *g, Arena *tmp, bool all);         /* all: everything cheap, else what costs nothing */
+void keep_parts(Graph *g, Arena *tmp);  /* parts of products instead of the whole */
+void materialize(Graph *g, Arena *tmp); /* copies where a view cannot be addressed */
+/* all: everything cheap, else what costs nothing */
+void recompute(Graph *g, Arena *tmp, bool all);
 typedef struct FuseNote FuseNote;
-void fuse(Graph *g, Arena *tmp, int level, Text *why);  /* why: refused fusions, one a line; may be NULL */
+/* why: refused fusions, one a line; may be NULL */
+void fuse(Graph *g, Arena *tmp, int level, Text *why);
 void order(Graph *g, Arena *tmp);
 
 /* ---- ranges.c: bounds of what a graph computes ---- */
 
 typedef struct Range {
         double least, most;
-        bool nan;                       /* it may be no number */
-        bool exact;                     /* both ends are met: what lies beyond a table will be read */
-        bool soft;                      /* it may be stored in 16 bits */
-        bool position, ids;             /* made of these */
-        int  documents;                 /* see documents_seen */
-        Dim  below;                     /* of what depends on B and T: smaller than that; n 0: not known */
+        bool nan;           /* it may be no number */
+        bool exact;         /* both ends are met: what lies beyond a table will be read */
+        bool soft;          /* it may be stored in 16 bits */
+        bool position, ids; /* made of these */
+        int documents;      /* see documents_seen */
+        Dim below;          /* of what depends on B and T: smaller than that; n 0: not known */
 } Range;
 
 typedef struct RangeFacts {
-        int64_t vocab;                  /* of the input ids; 0: not known */
-        int     length;                 /* positions of the longest sequence */
-        DType   dt;                     /* of 16-bit storage */
+        int64_t vocab; /* of the input ids; 0: not known */
+        int length;    /* positions of the longest sequence */
+        DType dt;      /* of 16-bit storage */
 } RangeFacts;
 
-Range *ranges(const Graph *g, const RangeFacts *f, Arena *a);           /* one per node */
-bool   range_below(const Range *r, Dim rows, double rows_least);        /* 0 .. rows - 1; rows_least: fewest there can be */
+Range *ranges(const Graph *g, const RangeFacts *f, Arena *a); /* one per node */
+/* 0 .. rows - 1; rows_least: fewest there can be */
+bool range_below(const Range *r, Dim rows, double rows_least);
 
 /* ---- tables.c, token_axis.c, pipeline.c ---- */
 
 typedef struct CompileOptions {
-        DType       dtype;
-        int         opt;                /* 0..3 */
-        bool        infer, train;
-        int         batch;              /* sequences: inference and training */
-        int         ctx;                /* cache size; 0: the model's */
-        int         chunk;              /* tokens of a prefill call; 0: chosen, and for GPUs more in a second program */
-        int         block;              /* training window T; 0: the model's ctx */
-        bool        has_params;         /* -D sets the model's sizes: messages may say so */
-        bool        cuda, cpu;          /* targets to write programs for */
-        bool        recompute;
-        bool        tf32;               /* CUDA, dtype f32: products of tf32 */
-        const char *choices;            /* text of tiles that were measured (codegen/forms/tile_choice.c), or NULL */
-        const char *choices_name;       /* what messages call it */
-        const char *print_after;        /* pass name, or NULL */
-        bool        time_passes;
+        DType dtype;
+        int opt; /* 0..3 */
+        bool infer, train;
+        int batch; /* sequences: inference and training */
+        int ctx;   /* cache size; 0: the model's */
+        /* tokens of a prefill call; 0: chosen, and for GPUs more in a second program */
+        int chunk;
+        int block;       /* training window T; 0: the model's ctx */
+        bool has_params; /* -D sets the model's sizes: messages may say so */
+        bool cuda, cpu;  /* targets to write programs for */
+        bool recompute;
+        bool tf32; /* CUDA, dtype f32: products of tf32 */
+        /* text of tiles that were measured (codegen/forms/tile_choice.c), or NULL */
+        const char *choices;
+        const char *choices_name; /* what messages call it */
+        const char *print_after;  /* pass name, or NULL */
+        bool time_passes;
 } CompileOptions;
 
 typedef struct Compiled {
-        Text manifest;                  /* plan.h has the grammar of these */
-        Text program[2], source[2];     /* [0] cuda, [1] cpu */
-        Text consts;                    /* bytes of arena const */
-        Text ir;                        /* all graphs, locations and groups included */
-        Text products;                  /* of CUDA's programs, for `tgc tune` */
-        Text choices;                   /* those of CompileOptions that products took */
-        int  n_choices, n_chosen;       /* how many there were; were taken */
-        Text fused, why, memory;        /* for people */
-        Text passes, times;             /* --print-after, --time-passes */
-        int  n_kernels[2];
+        Text manifest;              /* plan.h has the grammar of these */
+        Text program[2], source[2]; /* [0] cuda, [1] cpu */
+        Text consts;                /* bytes of arena const */
+        Text ir;                    /* all graphs, locations and groups included */
+        Text products;              /* of CUDA's programs, for `tgc tune` */
+        Text choices;               /* those of CompileOptions that products took */
+        int n_choices, n_chosen;    /* how many there were; were taken */
+        Text fused, why, memory;    /* for people */
+        Text passes, times;         /* --print-after, --time-passes */
+        int n_kernels[2];
 } Compiled;
 
-/* Indices stay within what they pick from: error_at where one will not, a clamp where that is not known. */
+/* Indices stay within what they pick from: error_at where one will not, a clamp where that is not
+ * known. */
 void check_tables(Model *m, const CompileOptions *o, int ctx, int block);
 /* Of a program's graph after all passes: that this still holds; else an internal error. */
-void check_program_tables(const Graph *g, const Model *m, const CompileOptions *o, int ctx, int block);
-/* error_at where tokens meet outside of causal attention: what a cache holds is not enough for the next one then. */
+void check_program_tables(const Graph *g, const Model *m, const CompileOptions *o, int ctx,
+                          int block);
+/* error_at where tokens meet outside of causal attention: what a cache holds is not enough for the
+ * next one then. */
 void check_token_axis(const Model *m);
 void compile(Model *m, const CompileOptions *o, Compiled *out);
 void compiled_free(Compiled *c);
 /* The graph of `step` or `decode` after all passes, for other sizes; m as compile leaves it. */
-Graph *compile_program(const Model *m, const CompileOptions *o, const char *program, int B, int T, int S);
+Graph *compile_program(const Model *m, const CompileOptions *o, const char *program, int B, int T,
+                       int S);
 
 #endif

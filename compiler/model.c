@@ -71,24 +71,31 @@ static Node *input(Graph *g, const char *name)
 static void check_input(const Node *n)
 {
         const Dim b = DIM_SYM(SYM_B), t = DIM_SYM(SYM_T);
-        const struct { const char *name; Type type; const char *what; } fed[] = {
-                { "ids", type_of(DT_I32, 2, b, t), "the tokens" },
-                { "targets", type_of(DT_I32, 2, b, t), "the token after each, negative where the loss does not count it" },
-                { "documents", type_of(DT_I32, 3, b, t, DIM(2)), "where the document of each token begins and ends" }
-        };
+        const struct {
+                const char *name;
+                Type type;
+                const char *what;
+        } fed[] = { { "ids", type_of(DT_I32, 2, b, t), "the tokens" },
+                    { "targets", type_of(DT_I32, 2, b, t),
+                      "the token after each, negative where the loss does not count it" },
+                    { "documents", type_of(DT_I32, 3, b, t, DIM(2)),
+                      "where the document of each token begins and ends" } };
         char have[256], want[3][256];
         for (int i = 0; i < 3; i++) {
                 type_text(&fed[i].type, want[i]);
                 if (strcmp(n->name, fed[i].name))
                         continue;
                 if (!type_eq(&n->type, &fed[i].type))
-                        error_at(n->loc, "input %%%s is %s, but must be %s: %s", n->name, type_text(&n->type, have), want[i],
-                                 fed[i].what);
+                        error_at(n->loc, "input %%%s is %s, but must be %s: %s", n->name,
+                                 type_text(&n->type, have), want[i], fed[i].what);
                 return;
         }
-        error_at(n->loc, "nothing feeds the input %%%s, %s; there are %%ids, %s (%s), %%targets, %s (%s), and %%documents, %s "
-                 "(%s); what never changes is a const or a param", n->name, type_text(&n->type, have), want[0], fed[0].what,
-                 want[1], fed[1].what, want[2], fed[2].what);
+        error_at(
+                n->loc,
+                "nothing feeds the input %%%s, %s; there are %%ids, %s (%s), %%targets, %s (%s), and %%documents, %s "
+                "(%s); what never changes is a const or a param",
+                n->name, type_text(&n->type, have), want[0], fed[0].what, want[1], fed[1].what,
+                want[2], fed[2].what);
 }
 
 void model_finish(Model *m, const char *file)
@@ -113,7 +120,7 @@ void model_finish(Model *m, const char *file)
                         text_add(&s, "%s%s", i ? "x" : " ", dim_text(n->type.dim[i], d));
                 if (!n->type.rank)
                         text_add(&s, " scalar");
-                model_map(m, (MapLine){ .param = n->name, .rest = s.s });
+                model_map(m, (MapLine) { .param = n->name, .rest = s.s });
                 text_free(&s);
         }
         if (!logits && !loss)
@@ -123,11 +130,12 @@ void model_finish(Model *m, const char *file)
         if (logits) {
                 const Type *l = &NODE(g, logits)->type;
                 if (l->rank < 1 || !dim_is_const(l->dim[l->rank - 1]))
-                        error_at(NODE(g, logits)->loc, "logits must be [B,T,V], not %s", shape_text(l, t));
+                        error_at(NODE(g, logits)->loc, "logits must be [B,T,V], not %s",
+                                 shape_text(l, t));
                 m->vocab = l->dim[l->rank - 1].n;
                 if (m->vocab > 1 << 28)
-                        error_at(NODE(g, logits)->loc, "a vocabulary of %lld; the most is %d", (long long)m->vocab,
-                                 1 << 28);
+                        error_at(NODE(g, logits)->loc, "a vocabulary of %lld; the most is %d",
+                                 (long long)m->vocab, 1 << 28);
         }
         if (loss && !dim_eq(type_elems(&NODE(g, loss)->type), DIM(1)))
                 error_at(NODE(g, loss)->loc, "the loss must be one number, not %s",

@@ -9,32 +9,46 @@
 #include <string.h>
 #include <time.h>
 
-enum { STEP = 1, EVAL = 2, PREFILL = 4, DECODE = 8, SCORE = 16 };       /* kinds of programs; */
-enum { GPU = 32 };                                                      /* with it: for GPUs alone */
+enum { STEP = 1, EVAL = 2, PREFILL = 4, DECODE = 8, SCORE = 16 }; /* kinds of programs; */
+enum { GPU = 32 };                                                /* with it: for GPUs alone */
 enum { TRAINS = STEP | EVAL, CACHED = PREFILL | DECODE | SCORE };
 
-typedef struct Ctx { const CompileOptions *o; Text *why; } Ctx;
+typedef struct Ctx {
+        const CompileOptions *o;
+        Text *why;
+} Ctx;
 
-static void run_simplify(Graph *g, Arena *t, Ctx *c) { (void)c; simplify(g, t); }
-static void run_fuse_loss(Graph *g, Arena *t, Ctx *c) { (void)c; fuse_loss(g, t); }
-static void run_pad_heads(Graph *g, Arena *t, Ctx *c) { (void)c; pad_heads(g, t); }
-static void run_differentiate(Graph *g, Arena *t, Ctx *c) { (void)c; differentiate(g, t); }
-static void run_fuse_loss_grad(Graph *g, Arena *t, Ctx *c) { (void)c; fuse_loss_grad(g, t); }
-static void run_fuse_norm_grad(Graph *g, Arena *t, Ctx *c) { (void)c; fuse_norm_grad(g, t); }
+/* Passes that need nothing but the graph and scratch. */
+#define RUN(pass)                                          \
+        static void run_##pass(Graph *g, Arena *t, Ctx *c) \
+        {                                                  \
+                (void)c;                                   \
+                pass(g, t);                                \
+        }
+RUN(simplify)
+RUN(fuse_loss)
+RUN(pad_heads)
+RUN(differentiate)
+RUN(fuse_loss_grad)
+RUN(fuse_norm_grad)
 
 static void run_keep_slope(Graph *g, Arena *t, Ctx *c)
 {
-        if (!c->o->recompute)                   /* which has the activation computed again, from its input */
+        if (!c->o->recompute) /* which has the activation computed again, from its input */
                 keep_slope(g, t);
 }
 
-static void run_cache_kv(Graph *g, Arena *t, Ctx *c) { (void)c; cache_kv(g, t); }
-static void run_precision(Graph *g, Arena *t, Ctx *c) { (void)t; precision(g, c->o->dtype); }
-static void run_few_experts(Graph *g, Arena *t, Ctx *c) { (void)c; few_experts(g, t); }
-static void run_keep_parts(Graph *g, Arena *t, Ctx *c) { (void)c; keep_parts(g, t); }
-static void run_materialize(Graph *g, Arena *t, Ctx *c) { (void)c; materialize(g, t); }
+RUN(cache_kv)
+static void run_precision(Graph *g, Arena *t, Ctx *c)
+{
+        (void)t;
+        precision(g, c->o->dtype);
+}
+RUN(few_experts)
+RUN(keep_parts)
+RUN(materialize)
 static void run_fuse(Graph *g, Arena *t, Ctx *c) { fuse(g, t, c->o->opt, c->why); }
-static void run_order(Graph *g, Arena *t, Ctx *c) { (void)c; order(g, t); }
+RUN(order)
 
 static void run_recompute(Graph *g, Arena *t, Ctx *c)
 {
@@ -42,45 +56,53 @@ static void run_recompute(Graph *g, Arena *t, Ctx *c)
                 recompute(g, t, c->o->recompute);
 }
 
-static void run_sweep(Graph *g, Arena *t, Ctx *c) { (void)t, (void)c; graph_sweep(g); }
+static void run_sweep(Graph *g, Arena *t, Ctx *c)
+{
+        (void)t, (void)c;
+        graph_sweep(g);
+}
 
 typedef struct Pass {
         const char *name;
-        unsigned    programs;           /* in which programs it runs */
-        int         opt;                /* least -O level */
-        void      (*run)(Graph *g, Arena *tmp, Ctx *c);
+        unsigned programs; /* in which programs it runs */
+        int opt;           /* least -O level */
+        void (*run)(Graph *g, Arena *tmp, Ctx *c);
 } Pass;
 
 static const Pass passes[] = {
-        { "sweep",          ~0u,    0, run_sweep },
-        { "fuse_loss",      TRAINS, 1, run_fuse_loss },         /* its gradient rule is the chunked one */
-        { "pad_heads",      ~0u,    0, run_pad_heads },         /* before keys and values are cached, and differentiated */
-        { "differentiate",  STEP,   0, run_differentiate },
-        { "cache_kv",       CACHED, 0, run_cache_kv },
-        { "simplify",       ~0u,    0, run_simplify },
-        { "fuse_loss_grad", STEP,   1, run_fuse_loss_grad },
-        { "fuse_norm_grad", STEP,   1, run_fuse_norm_grad },    /* after simplify: it compares nodes */
-        { "keep_slope",     STEP,   1, run_keep_slope },        /* before recompute: it counts readers */
-        { "recompute",      STEP,   0, run_recompute },         /* precision types the clones */
-        { "precision",      ~0u,    0, run_precision },
-        { "few_experts",    CACHED, 1, run_few_experts },       /* after precision: types are final */
-        { "keep_parts",     ~0u,    1, run_keep_parts },
-        { "materialize",    ~0u,    0, run_materialize },       /* after precision: casts decide where parts lie */
-        { "fuse",           ~0u,    0, run_fuse },
-        { "order",          ~0u,    1, run_order },
+        { "sweep", ~0u, 0, run_sweep },
+        { "fuse_loss", TRAINS, 1, run_fuse_loss }, /* its gradient rule is the chunked one */
+        /* before keys and values are cached, and differentiated */
+        { "pad_heads", ~0u, 0, run_pad_heads },
+        { "differentiate", STEP, 0, run_differentiate },
+        { "cache_kv", CACHED, 0, run_cache_kv },
+        { "simplify", ~0u, 0, run_simplify },
+        { "fuse_loss_grad", STEP, 1, run_fuse_loss_grad },
+        /* after simplify: it compares nodes */
+        { "fuse_norm_grad", STEP, 1, run_fuse_norm_grad },
+        { "keep_slope", STEP, 1, run_keep_slope }, /* before recompute: it counts readers */
+        { "recompute", STEP, 0, run_recompute },   /* precision types the clones */
+        { "precision", ~0u, 0, run_precision },
+        { "few_experts", CACHED, 1, run_few_experts }, /* after precision: types are final */
+        { "keep_parts", ~0u, 1, run_keep_parts },
+        /* after precision: casts decide where parts lie */
+        { "materialize", ~0u, 0, run_materialize },
+        { "fuse", ~0u, 0, run_fuse },
+        { "order", ~0u, 1, run_order },
 };
 
 /* ---- a program's own copy of the forward graph --------------------------- */
 
 typedef struct Spec {
         const char *name;
-        unsigned    kind;
-        int         B, T;               /* most; */
-        Sizes       fixed;              /* sizes that are known; 0: run time */
-        const char *outputs[4];         /* kept outputs */
+        unsigned kind;
+        int B, T;               /* most; */
+        Sizes fixed;            /* sizes that are known; 0: run time */
+        const char *outputs[4]; /* kept outputs */
 } Spec;
 
-/* Tokens of a prefill call: CHUNK fill a GPU badly and LONG well, but their tiles are too large for a short prompt. */
+/* Tokens of a prefill call: CHUNK fill a GPU badly and LONG well, but their tiles are too large for
+ * a short prompt. */
 enum { CHUNK = 512, LONG = 2048 };
 
 static Dim bind_dim(Dim d, const Sizes *s)
@@ -102,7 +124,10 @@ static void bind_clamp(Attr *a, const Sizes *s)
         a->below.S = d.e[SYM_S];
 }
 
-typedef struct Bind { const Sizes *s; bool drop; } Bind;
+typedef struct Bind {
+        const Sizes *s;
+        bool drop;
+} Bind;
 
 /* Known sizes become constants; outside of training steps dropout is the identity. */
 static Ref visit_bind(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
@@ -139,7 +164,8 @@ static Graph *copy_graph(const Graph *from, const char *name)
         g->n_out = g->cap_out = 0;
         for (int i = 0; i < from->n_out; i++)
                 graph_output(g, from->out[i].name, from->out[i].ref);
-        graph_rebuild(g, visit_copy, NULL); /* nodes now lie in the new arena; strings stay with the model */
+        /* nodes now lie in the new arena; strings stay with the model */
+        graph_rebuild(g, visit_copy, NULL);
         return g;
 }
 
@@ -167,13 +193,20 @@ static Ref visit_used(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
 }
 
 /* What is given back where a model is refused, too. */
-typedef struct Held { Graph *g[24]; int n_g; Arena *tmp; Shared sh; Text programs, kernels, launched; Choices *choices; } Held;
+typedef struct Held {
+        Graph *g[24];
+        int n_g;
+        Arena *tmp;
+        Shared sh;
+        Text programs, kernels, launched;
+        Choices *choices;
+} Held;
 
 static Held *held_new(void)
 {
         Held *h = calloc(1, sizeof *h);
         if (!h)
-                error_code(5, (Loc){ 0 }, "no memory to compile");
+                error_code(5, (Loc) { 0 }, "no memory to compile");
         return h;
 }
 
@@ -209,10 +242,12 @@ static Graph *specialise(const Model *m, const Spec *s, Held *h)
         graph_count_uses(g);
         graph_rebuild(g, visit_used, NULL);
         if (s->kind & CACHED && has_input(g, "documents"))
-                error_at(NODE(g, graph_find(g, "documents"))->loc, "only attention and `position() - begin` may read the "
+                error_at(NODE(g, graph_find(g, "documents"))->loc,
+                         "only attention and `position() - begin` may read the "
                          "input `documents` of a model that generates text");
         if (s->kind & CACHED && has_input(g, "targets"))
-                error_at(NODE(g, graph_find(g, "targets"))->loc, "the logits depend on the input `targets`, which nobody knows "
+                error_at(NODE(g, graph_find(g, "targets"))->loc,
+                         "the logits depend on the input `targets`, which nobody knows "
                          "where text is generated; compile with --mode train");
         return g;
 }
@@ -233,7 +268,8 @@ static void finish_outputs(Graph *g, const Spec *s)
                 l = graph_reshape(g, l, t);
                 g->n_out = 0;
                 graph_output(g, "logits", l);
-                graph_output(g, "next", graph_add(g, OP_SAMPLE, &l, 1, NULL, NODE(g, l)->loc, "next"));
+                graph_output(g, "next",
+                             graph_add(g, OP_SAMPLE, &l, 1, NULL, NODE(g, l)->loc, "next"));
         }
 }
 
@@ -244,10 +280,14 @@ static double now(void)
         return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-typedef struct Clock { double t[sizeof passes / sizeof *passes]; double codegen; } Clock;
+typedef struct Clock {
+        double t[sizeof passes / sizeof *passes];
+        double codegen;
+} Clock;
 
 /* ctx, block: most tokens of a sequence, of a window. */
-static Graph *run_passes(const Model *m, const Spec *s, const CompileOptions *o, int ctx, int block, Compiled *out, Clock *clock, Held *h)
+static Graph *run_passes(const Model *m, const Spec *s, const CompileOptions *o, int ctx, int block,
+                         Compiled *out, Clock *clock, Held *h)
 {
         Arena *tmp = h->tmp = arena_new();
         Graph *g = specialise(m, s, h);
@@ -262,7 +302,8 @@ static Graph *run_passes(const Model *m, const Spec *s, const CompileOptions *o,
                 p->run(g, tmp, &c);
                 arena_clear(tmp);
                 verify(g, p->name);
-                if (o->print_after && (!strcmp(o->print_after, p->name) || !strcmp(o->print_after, "all"))) {
+                if (o->print_after &&
+                    (!strcmp(o->print_after, p->name) || !strcmp(o->print_after, "all"))) {
                         text_add(&out->passes, "# %s, after %s\n", s->name, p->name);
                         graph_print(g, &out->passes, PRINT_LOC | PRINT_GROUP);
                 }
@@ -282,8 +323,8 @@ static int rank_of(const Node *n, bool low)
         return !n->a.param.trainable ? 3 : !n->a.param.decay ? 2 : low ? 0 : 1;
 }
 
-/* Trainable ones with weight decay first, of them those whose gradients are 16 bits; then trainable, then frozen; in
- * order of the graph within each.  step may be NULL. */
+/* Trainable ones with weight decay first, of them those whose gradients are 16 bits; then
+ * trainable, then frozen; in order of the graph within each.  step may be NULL. */
 static void lay_out(const Graph *g, const Graph *step, Shared *sh)
 {
         int n = 0;
@@ -301,7 +342,7 @@ static void lay_out(const Graph *g, const Graph *step, Shared *sh)
                         const Node *x = &g->node[r];
                         if (x->op != OP_PARAM || rank_of(x, low[r]) != k)
                                 continue;
-                        p[sh->n_params++] = (ParamPlace){ x->name, at, type_elems(&x->type).n };
+                        p[sh->n_params++] = (ParamPlace) { x->name, at, type_elems(&x->type).n };
                         at += (type_elems(&x->type).n + 127) / 128 * 128;
                 }
                 if (k == 0)
@@ -328,11 +369,12 @@ static void init_text(const Node *n, Text *t)
         }
 }
 
-static void manifest(const Model *m, const CompileOptions *o, Shared *sh, int ctx, int chunk, Text *t)
+static void manifest(const Model *m, const CompileOptions *o, Shared *sh, int ctx, int chunk,
+                     Text *t)
 {
         const Graph *g = m->graph;
-        text_add(t, "tgc 1\nmodel %s\ndtype %s\nmode %s\nvocab %lld\nctx %d\nbatch %d\nchunk %d\n", m->name,
-                 dt_name[o->dtype],
+        text_add(t, "tgc 1\nmodel %s\ndtype %s\nmode %s\nvocab %lld\nctx %d\nbatch %d\nchunk %d\n",
+                 m->name, dt_name[o->dtype],
                  o->infer && o->train ? "both"
                  : o->train           ? "train"
                                       : "infer",
@@ -343,7 +385,8 @@ static void manifest(const Model *m, const CompileOptions *o, Shared *sh, int ct
                 text_add(t, "documents %lld\n", (long long)m->documents);
         if (m->positions)
                 text_add(t, "meta positions %lld\n", (long long)m->positions);
-        text_add(t, "params %lld %lld %lld\n", (long long)sh->n_train, (long long)sh->n_decay, (long long)sh->n_all);
+        text_add(t, "params %lld %lld %lld\n", (long long)sh->n_train, (long long)sh->n_decay,
+                 (long long)sh->n_all);
         for (Ref r = 1; r < g->n_nodes; r++) {
                 const Node *n = &g->node[r];
                 if (n->op != OP_PARAM)
@@ -355,7 +398,8 @@ static void manifest(const Model *m, const CompileOptions *o, Shared *sh, int ct
                         text_add(t, "%s%lld", i ? "x" : "", (long long)n->type.dim[i].n);
                 if (!n->type.rank)
                         text_add(t, "1");
-                text_add(t, " %lld %s ", (long long)at, n->a.param.trainable ? "trainable" : "frozen");
+                text_add(t, " %lld %s ", (long long)at,
+                         n->a.param.trainable ? "trainable" : "frozen");
                 init_text(n, t);
                 text_add(t, "\n");
         }
@@ -377,10 +421,11 @@ static void arenas(const Shared *sh, DType dt, bool train, int target, Text *t)
                 if (sh->n_low)
                         text_add(t, "arena gsum %lld\n", (long long)sh->n_low * 4);
                 for (int i = 0; i < 2; i++)
-                        text_add(t, "arena %c %lld\n", "mv"[i], (long long)sh->n_train * 4);
+                        text_add(t, "arena %c %lld\n", "mv"[i], (long long)sh -> n_train * 4);
         }
-        text_add(t, "arena const %lld\narena kv %lld\narena keep %lld\narena act %lld\n", (long long)sh->consts.n,
-                 (long long)sh->kv_bytes, (long long)sh->keep_bytes, (long long)sh->act_bytes);
+        text_add(t, "arena const %lld\narena kv %lld\narena keep %lld\narena act %lld\n",
+                 (long long)sh->consts.n, (long long)sh->kv_bytes, (long long)sh->keep_bytes,
+                 (long long)sh->act_bytes);
         for (int i = 0; i < sh->n_map; i++)
                 text_add(t, "map %d %s\n", i, sh->map[i]);
 }
@@ -392,44 +437,57 @@ static int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk,
         bool logits = graph_out(g, "logits") != 0, loss = graph_out(g, "loss") != 0;
         if (o->train) {
                 if (!loss || !has_input(g, "targets"))
-                        error_at((Loc) { m->name, 0, 0 }, "the model returns no loss (or has no input `targets`), so "
-                                                          "it cannot be trained; compile with --mode infer");
+                        error_at((Loc) { m->name, 0, 0 },
+                                 "the model returns no loss (or has no input `targets`), so "
+                                 "it cannot be trained; compile with --mode infer");
                 Sizes z = { { o->batch, block, 0 } };
-                s[n++] = (Spec){ "step", STEP, o->batch, block, z, { "loss", "aux_loss", "ce" } };
-                s[n++] = (Spec){ "eval", EVAL, o->batch, block, z, { "loss", "aux_loss", "ce" } };
+                s[n++] = (Spec) { "step", STEP, o->batch, block, z, { "loss", "aux_loss", "ce" } };
+                s[n++] = (Spec) { "eval", EVAL, o->batch, block, z, { "loss", "aux_loss", "ce" } };
         }
         if (o->infer) {
-                /* a plan that trains as well samples one sequence at a time: fewer kernels to build */
+                /* a plan that trains as well samples one sequence at a time: fewer kernels to
+                 * build */
                 int batch = o->train ? 1 : o->batch;
                 if (!logits)
-                        error_at((Loc) { m->name, 0, 0 },
-                                 "the model returns no logits, so it cannot be run; compile with --mode train");
+                        error_at(
+                                (Loc) { m->name, 0, 0 },
+                                "the model returns no logits, so it cannot be run; compile with --mode train");
                 int more = ctx < LONG / batch ? ctx : LONG / batch;
-                s[n++] = (Spec){ "prefill", PREFILL, batch, chunk, { { batch == 1, 0, ctx } }, { "logits" } };
+                s[n++] = (Spec) { "prefill",   PREFILL, batch, chunk, { { batch == 1, 0, ctx } },
+                                  { "logits" } };
                 if (more > chunk && !o->chunk && !o->train)
-                        s[n++] = (Spec){ "prefill_long", PREFILL | GPU, batch, more, { { batch == 1, 0, ctx } },
-                                         { "logits" } };
-                s[n++] = (Spec){ "score", SCORE, 1, chunk, { { 1, 0, ctx } }, { "logits" } };
+                        s[n++] = (Spec) { "prefill_long",
+                                          PREFILL | GPU,
+                                          batch,
+                                          more,
+                                          { { batch == 1, 0, ctx } },
+                                          { "logits" } };
+                s[n++] = (Spec) { "score", SCORE, 1, chunk, { { 1, 0, ctx } }, { "logits" } };
                 for (int b = 1; b < batch; b *= 2) {
-                        static const char *const name[] = { "decode1",  "decode2",  "decode4",  "decode8",
-                                                            "decode16", "decode32", "decode64", "decode128" };
+                        static const char *const name[] = { "decode1",  "decode2",  "decode4",
+                                                            "decode8",  "decode16", "decode32",
+                                                            "decode64", "decode128" };
                         int k = 0;
                         while (1 << k < b)
                                 k++;
-                        s[n++] = (Spec){ name[k], DECODE, b, 1, { { b, 1, ctx } }, { "logits" } };
+                        s[n++] = (Spec) { name[k], DECODE, b, 1, { { b, 1, ctx } }, { "logits" } };
                 }
-                s[n++] = (Spec){ "decode", DECODE, batch, 1, { { batch, 1, ctx } }, { "logits" } };
+                s[n++] = (Spec) { "decode", DECODE, batch, 1, { { batch, 1, ctx } }, { "logits" } };
         }
         return n;
 }
 
 /* What `tgc tune` needs: how this was compiled, products with their tiles, and their launches. */
-static void products(const CompileOptions *o, Module *m, int ctx, int block, const Text *launched, Compiled *out)
+static void products(const CompileOptions *o, Module *m, int ctx, int block, const Text *launched,
+                     Compiled *out)
 {
         Text *t = &out->products;
-        text_add(t, "tgc-products 1\ncompiled dtype %s opt %d infer %d train %d batch %d ctx %d chunk %d block %d "
-                    "recompute %d%s\n", dt_name[o->dtype], o->opt, o->infer, o->train, o->batch, ctx, o->chunk, block,
-                 o->recompute, o->tf32 ? " tf32 1" : "");
+        text_add(
+                t,
+                "tgc-products 1\ncompiled dtype %s opt %d infer %d train %d batch %d ctx %d chunk %d block %d "
+                "recompute %d%s\n",
+                dt_name[o->dtype], o->opt, o->infer, o->train, o->batch, ctx, o->chunk, block,
+                o->recompute, o->tf32 ? " tf32 1" : "");
         products_text(m, t);
         text_put(t, launched->s ? launched->s : "", launched->n);
         if (m->choices) {
@@ -448,19 +506,21 @@ static void check_pass(const char *name)
                 known |= !strcmp(name, passes[i].name);
                 for (k = 0; strcmp(passes[k].name, passes[i].name); k++)
                         ;
-                if (k == i && n < sizeof names)         /* simplify runs twice */
+                if (k == i && n < sizeof names) /* simplify runs twice */
                         n += (size_t)snprintf(names + n, sizeof names - n, "%s, ", passes[i].name);
         }
         if (!known)
-                error_code(2, (Loc){ 0 }, "no pass is called '%.60s'; there are %sall", name, names);
+                error_code(2, (Loc) { 0 }, "no pass is called '%.60s'; there are %sall", name,
+                           names);
 }
 
 /* Positions are 32-bit in kernels, and launches of the loss grow with the tokens. */
 static void check_sizes(const Model *m, const CompileOptions *o, int block)
 {
         if (o->train && (int64_t)o->batch * block > 1 << 26)
-                error_code(2, (Loc) { m->name, 0, 0 }, "a batch of %d x %d tokens; the most is %d tokens", o->batch,
-                           block, 1 << 26);
+                error_code(2, (Loc) { m->name, 0, 0 },
+                           "a batch of %d x %d tokens; the most is %d tokens", o->batch, block,
+                           1 << 26);
 }
 
 /* Frees them; what is wrong with them is said now, when nothing else is held. */
@@ -482,7 +542,7 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
         Arena *tmp;
         Clock clock = { { 0 }, 0 };
         int ctx = o->ctx ? o->ctx : (int)m->ctx,
-            chunk = o->chunk    ? o->chunk
+            chunk = o->chunk      ? o->chunk
                     : ctx < CHUNK ? ctx
                                   : CHUNK,
             block = o->block        ? o->block
@@ -514,10 +574,14 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
                         step = g[i];
                 graph_print(g[i], &out->ir, PRINT_LOC | PRINT_GROUP);
         }
-        Choices *choices = h->choices = o->choices ? choices_read(arena_new(), o->choices, o->choices_name) : NULL;
+        Choices *choices = h->choices = o->choices ? choices_read(arena_new(), o->choices,
+                                                                  o->choices_name)
+                                                   : NULL;
         for (int target = 0; target < N_TARGETS; target++) {
                 Shared *const sh = &h->sh;
-                *sh = (Shared){ .arena = arena_new(), .batch = o->batch, .consts = out->consts };      /* one table for both targets */
+                *sh = (Shared) { .arena = arena_new(),
+                                 .batch = o->batch,
+                                 .consts = out->consts }; /* one table for both targets */
                 Module *mod = module_new(sh->arena, target);
                 if (target == TARGET_CUDA) {
                         mod->choices = choices;
@@ -531,15 +595,18 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
                         continue;
                 }
                 lay_out(m->graph, step, sh);
-                if (target == TARGET_CPU)               /* its gradients are float32 */
+                if (target == TARGET_CPU) /* its gradients are float32 */
                         sh->n_low = 0;
                 sh->merge = o->opt >= 1 && target == TARGET_CUDA;
                 if (!out->manifest.s)
-                        manifest(m, o, sh, ctx > block || o->infer ? ctx : block, chunk, &out->manifest);
+                        manifest(m, o, sh, ctx > block || o->infer ? ctx : block, chunk,
+                                 &out->manifest);
                 for (int i = 0; i < n; i++)
                         if (target == TARGET_CUDA || !(spec[i].kind & GPU))
-                                program_emit(mod, g[i], sh, spec[i].name, spec[i].B, spec[i].T, &h->programs,
-                                     target == TARGET_CUDA ? &h->launched : NULL, first_target ? &out->memory : NULL);
+                                program_emit(mod, g[i], sh, spec[i].name, spec[i].B, spec[i].T,
+                                             &h->programs,
+                                             target == TARGET_CUDA ? &h->launched : NULL,
+                                             first_target ? &out->memory : NULL);
                 if (o->train)
                         program_update(mod, sh, o->dtype, &h->programs);
                 Text *t = &out->program[target];
@@ -582,7 +649,7 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
         h = held_new();
         if (!DIAG_CATCH(&d)) {
                 if (h->sh.arena)
-                        out->consts = h->sh.consts;     /* it may have grown */
+                        out->consts = h->sh.consts; /* it may have grown */
                 held_free(h);
                 diag_pass_on(&d);
         }
@@ -591,11 +658,13 @@ void compile(Model *m, const CompileOptions *o, Compiled *out)
         held_free(h);
 }
 
-Graph *compile_program(const Model *m, const CompileOptions *o, const char *program, int B, int T, int S)
+Graph *compile_program(const Model *m, const CompileOptions *o, const char *program, int B, int T,
+                       int S)
 {
         const bool step = !strcmp(program, "step");
-        const Spec s = step ? (Spec){ "step", STEP, B, T, { { B, T, 0 } }, { "loss", "aux_loss", "ce" } }
-                            : (Spec){ "decode", DECODE, B, T, { { B, T, S } }, { "logits" } };
+        const Spec s =
+                step ? (Spec) { "step", STEP, B, T, { { B, T, 0 } }, { "loss", "aux_loss", "ce" } }
+                     : (Spec) { "decode", DECODE, B, T, { { B, T, S } }, { "logits" } };
         CompileOptions quiet = *o;
         Compiled unused = { 0 };
         Clock clock = { { 0 }, 0 };

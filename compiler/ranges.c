@@ -1,8 +1,9 @@
 /* ranges.c: what the values of a graph lie between, as far as that can be known.
  *
- * Bounds hold for what kernels compute: float32 rounds, 16-bit storage too (precision.c gives it to what comes of parameters),
- * and an int in memory becomes a float32 when it is computed with.  Nothing is known of parameters and of most ops; that is
- * no mistake, what reads them as an index gets a clamp (tables.c). */
+ * Bounds hold for what kernels compute: float32 rounds, 16-bit storage too (precision.c gives it to
+ * what comes of parameters), and an int in memory becomes a float32 when it is computed with. 
+ * Nothing is known of parameters and of most ops; that is no mistake, what reads them as an index
+ * gets a clamp (tables.c). */
 #include "compiler.h"
 #include <float.h>
 #include <math.h>
@@ -10,10 +11,16 @@
 
 static const Range unknown = { .least = -INFINITY, .most = INFINITY, .nan = true, .soft = true };
 
-static Range between(double least, double most) { return (Range){ .least = least, .most = most, .exact = true }; }
+static Range between(double least, double most)
+{
+        return (Range) { .least = least, .most = most, .exact = true };
+}
 static bool varies(const Range *a) { return a->least != a->most; }
 
-static double rounded(DType dt, double x) { return fabs(x) > FLT_MAX ? copysign(INFINITY, x) : dt_round(dt, x); }
+static double rounded(DType dt, double x)
+{
+        return fabs(x) > FLT_MAX ? copysign(INFINITY, x) : dt_round(dt, x);
+}
 
 /* It may have been stored as dt, or not: both belong to it. */
 static void widen(Range *a, DType dt)
@@ -35,7 +42,7 @@ static Range either(Range a, const Range *b)
         a.exact &= b->exact;
         a.least = fmin(a.least, b->least);
         a.most = fmax(a.most, b->most);
-        a.below = (Dim){ 0 };
+        a.below = (Dim) { 0 };
         return a;
 }
 
@@ -122,43 +129,52 @@ static Range of_result(const Graph *g, Ref r, int index)
         const Node *n = &g->node[r];
         Range y;
         switch (n->op) {
-        case OP_TOPK: case OP_ROUTE:
-                return index == 1 ? one_of(g->node[n->in[0]].type.dim[g->node[n->in[0]].type.rank - 1]) : unknown;
+        case OP_TOPK:
+        case OP_ROUTE:
+                return index == 1
+                               ? one_of(g->node[n->in[0]].type.dim[g->node[n->in[0]].type.rank - 1])
+                               : unknown;
         case OP_BUCKET:
                 y = one_of(type_elems(&g->node[n->in[0]].type));
                 y.most += index;
-                y.below = index ? (Dim){ 0 } : y.below;
+                y.below = index ? (Dim) { 0 } : y.below;
                 return y;
-        default:
-                return unknown;
+        default: return unknown;
         }
 }
 
-/* Of documents: their begins are a slice, and a token lies behind its document's.  1: the input, 2: the begins of all tokens. */
+/* Of documents: their begins are a slice, and a token lies behind its document's.  1: the input, 2:
+ * the begins of all tokens. */
 static int documents_seen(const Graph *g, const Node *n, int below)
 {
-        if (n->op == OP_SLICE && below == 1 && n->a.slice.axis == 2 && !n->a.slice.start && n->a.slice.len == 1)
+        if (n->op == OP_SLICE && below == 1 && n->a.slice.axis == 2 && !n->a.slice.start &&
+            n->a.slice.len == 1)
                 return 2;
-        return n->op == OP_RESHAPE && below == 2 && n->type.rank == 2 && dim_eq(n->type.dim[0], g->node[n->in[0]].type.dim[0])
-               && dim_eq(n->type.dim[1], g->node[n->in[0]].type.dim[1]) ? 2 : 0;
+        return n->op == OP_RESHAPE && below == 2 && n->type.rank == 2 &&
+                               dim_eq(n->type.dim[0], g->node[n->in[0]].type.dim[0]) &&
+                               dim_eq(n->type.dim[1], g->node[n->in[0]].type.dim[1])
+                       ? 2
+                       : 0;
 }
 
-static Range of_map(const Graph *g, const Node *n, Range a, Range b, const Range *c, const RangeFacts *f)
+static Range of_map(const Graph *g, const Node *n, Range a, Range b, const Range *c,
+                    const RangeFacts *f)
 {
         const double x = n->a.num.x;
-        const bool finite = isfinite(a.least) && isfinite(a.most) && isfinite(b.least) && isfinite(b.most);
-        Range y = { .nan = a.nan || b.nan || !finite, .soft = a.soft || b.soft, .exact = a.exact && b.exact,
-                    .position = a.position || b.position, .ids = a.ids || b.ids };
+        const bool finite = isfinite(a.least) && isfinite(a.most) && isfinite(b.least) &&
+                            isfinite(b.most);
+        Range y = { .nan = a.nan || b.nan || !finite,
+                    .soft = a.soft || b.soft,
+                    .exact = a.exact && b.exact,
+                    .position = a.position || b.position,
+                    .ids = a.ids || b.ids };
         switch (n->op) {
         case OP_POSITION:
                 y = between(0, f->length - 1);
                 y.position = true;
                 return y;
-        case OP_FILL:
-                return isnan(x) ? unknown : between(x, x);
-        case OP_ADD:
-                y.least = a.least + b.least, y.most = a.most + b.most;
-                break;
+        case OP_FILL: return isnan(x) ? unknown : between(x, x);
+        case OP_ADD: y.least = a.least + b.least, y.most = a.most + b.most; break;
         case OP_SUB:
                 if (g->node[n->in[0]].op == OP_POSITION && b.documents == 2) {
                         y = a;
@@ -177,45 +193,34 @@ static Range of_map(const Graph *g, const Node *n, Range a, Range b, const Range
                 corners(&y, a.least / b.least, a.least / b.most, a.most / b.least, a.most / b.most);
                 y.exact &= !varies(&b);
                 break;
-        case OP_MAX:
-                larger(&y, &a, &b);
-                break;
-        case OP_MIN:
-                smaller(&y, &a, &b);
-                break;
+        case OP_MAX: larger(&y, &a, &b); break;
+        case OP_MIN: smaller(&y, &a, &b); break;
         case OP_RELU:
                 b = between(0, 0);
                 larger(&y, &a, &b);
                 break;
-        case OP_GT: case OP_EQ:
-                return (Range){ .least = 0, .most = 1 };
+        case OP_GT:
+        case OP_EQ: return (Range) { .least = 0, .most = 1 };
         case OP_WHERE:
                 y = either(b, c);
                 y.exact = false;
                 break;
-        case OP_SCALE:
-                corners(&y, a.least * x, a.most * x, a.least * x, a.most * x);
-                break;
-        case OP_OFFSET:
-                y.least = a.least + x, y.most = a.most + x;
-                break;
-        case OP_NEG:
-                y.least = -a.most, y.most = -a.least;
-                break;
-        case OP_ABS: case OP_SQUARE:
+        case OP_SCALE: corners(&y, a.least * x, a.most * x, a.least * x, a.most * x); break;
+        case OP_OFFSET: y.least = a.least + x, y.most = a.most + x; break;
+        case OP_NEG: y.least = -a.most, y.most = -a.least; break;
+        case OP_ABS:
+        case OP_SQUARE:
                 y.least = a.least > 0 ? a.least : a.most < 0 ? -a.most : 0;
                 y.most = fmax(fabs(a.least), fabs(a.most));
                 if (n->op == OP_SQUARE)
                         y.least *= y.least, y.most *= y.most;
                 y.exact = false;
                 break;
-        case OP_INTERLEAVE:
-                y = either(a, &b);
-                break;
+        case OP_INTERLEAVE: y = either(a, &b); break;
         case OP_CAST:
                 y = a;
                 if (n->type.dt != g->node[n->in[0]].type.dt)
-                        y.below = (Dim){ 0 };           /* a float32 may be rounded up */
+                        y.below = (Dim) { 0 }; /* a float32 may be rounded up */
                 break;
         case OP_CLAMP: {
                 const Dim rows = clamp_rows(&n->a);
@@ -224,8 +229,7 @@ static Range of_map(const Graph *g, const Node *n, Range a, Range b, const Range
                 y.most = fmin(fmax(y.least, a.most), y.most);
                 return y;
         }
-        default:
-                y = unknown;
+        default: y = unknown;
         }
         return checked(y);
 }
@@ -238,17 +242,16 @@ static Range of_node(const Graph *g, Ref r, const Range *at, const RangeFacts *f
         for (int i = 0; i < 3 && i < n->n_in; i++)
                 in[i] = at[n->in[i]];
         switch (n->op) {
-        case OP_INPUT:
-                return of_input(n, f);
-        case OP_CONST:
-                return of_data(n);
-        case OP_ARGMAX:
-                return one_of(g->node[n->in[0]].type.dim[g->node[n->in[0]].type.rank - 1]);
-        case OP_ITEM:
-                return of_result(g, n->in[0], (int)n->a.item.index);
-        case OP_BUCKET:
-                return of_result(g, r, 0);
-        case OP_RESHAPE: case OP_EXPAND: case OP_SLICE: case OP_TRANSPOSE: case OP_GATHER:
+        case OP_INPUT: return of_input(n, f);
+        case OP_CONST: return of_data(n);
+        case OP_ARGMAX: return one_of(g->node[n->in[0]].type.dim[g->node[n->in[0]].type.rank - 1]);
+        case OP_ITEM: return of_result(g, n->in[0], (int)n->a.item.index);
+        case OP_BUCKET: return of_result(g, r, 0);
+        case OP_RESHAPE:
+        case OP_EXPAND:
+        case OP_SLICE:
+        case OP_TRANSPOSE:
+        case OP_GATHER:
                 y = in[0];
                 y.documents = documents_seen(g, n, in[0].documents);
                 y.exact &= n->op != OP_GATHER && n->op != OP_SLICE;
@@ -258,8 +261,7 @@ static Range of_node(const Graph *g, Ref r, const Range *at, const RangeFacts *f
                 for (int i = 1; i < n->n_in; i++)
                         y = either(y, &at[n->in[i]]);
                 return y;
-        default:
-                break;
+        default: break;
         }
         if (op_info[n->op].cls != CLASS_MAP) {
                 return n->type.dt == DT_I32 ? as_int(unknown) : unknown;

@@ -1,10 +1,11 @@
 /* tables.c: what picks rows of a table stays within it.
  *
- * Kernels do not look: the row after the last is somebody else's memory.  ir/indices.c says which inputs are indices, ranges.c
- * what they lie between.  Positions run to the end of the context or of the training window, ids to that of the vocabulary;
- * where such an index will leave its table that is the user's mistake.  Where it is not known whether it does (what comes of
- * parameters, other inputs or floats) the index gets a clamp, an elementwise op like any other.  What products of experts
- * sort by comes from one bucket, and documents are the runtime's. */
+ * Kernels do not look: the row after the last is somebody else's memory.  ir/indices.c says which
+ * inputs are indices, ranges.c what they lie between.  Positions run to the end of the context or
+ * of the training window, ids to that of the vocabulary; where such an index will leave its table
+ * that is the user's mistake.  Where it is not known whether it does (what comes of parameters,
+ * other inputs or floats) the index gets a clamp, an elementwise op like any other.  What products
+ * of experts sort by comes from one bucket, and documents are the runtime's. */
 #include "compiler.h"
 #include <math.h>
 #include <string.h>
@@ -15,8 +16,8 @@ enum { MOST_CLAMPED = 1 << 24 };
 typedef struct Limits {
         const Model *m;
         const CompileOptions *o;
-        int  length;                    /* positions of the longest sequence, */
-        bool by_block;                  /* which is a training window's */
+        int length;    /* positions of the longest sequence, */
+        bool by_block; /* which is a training window's */
         Sizes least, most;
 } Limits;
 
@@ -25,15 +26,16 @@ static Limits limits(const Model *m, const CompileOptions *o, int ctx, int block
         const bool by_block = o->train && (!o->infer || block > ctx);
         const int T = ctx > block ? ctx : block;
         Limits l = { .m = m, .o = o, .length = by_block ? block : ctx, .by_block = by_block };
-        l.least = (Sizes){ { 1, 1, 1 } };
+        l.least = (Sizes) { { 1, 1, 1 } };
         if (!o->infer)
-                l.least = (Sizes){ { o->batch, block, 1 } };
-        l.most = (Sizes){ { o->batch, T, T } };
+                l.least = (Sizes) { { o->batch, block, 1 } };
+        l.most = (Sizes) { { o->batch, T, T } };
         return l;
 }
 
 /* has: "position table %wpe.weight has 64 rows". */
-static _Noreturn void too_short(const Limits *l, Loc loc, const char *has, int64_t rows, int64_t need)
+static _Noreturn void too_short(const Limits *l, Loc loc, const char *has, int64_t rows,
+                                int64_t need)
 {
         const char *option = l->by_block ? "--block-size" : "--ctx-size";
         const bool given = l->by_block ? l->o->block : l->o->ctx;
@@ -44,32 +46,40 @@ static _Noreturn void too_short(const Limits *l, Loc loc, const char *has, int64
         if (fits < 1)
                 error_at(loc, "%s, %d tokens need %lld", has, l->length, (long long)need);
         error_code(given ? 2 : 3, loc, "%s, %s %d needs %lld; compile with %s %lld, %s", has,
-                   given ? option : "the model's ctx of", l->length, (long long)need, option, fits, longer);
+                   given ? option : "the model's ctx of", l->length, (long long)need, option, fits,
+                   longer);
 }
 
 /* An index that will leave its table; outside: it is never within. */
-static _Noreturn void beyond(const Graph *g, const Node *n, int i, const Range *index, int64_t rows, const Limits *l)
+static _Noreturn void beyond(const Graph *g, const Node *n, int i, const Range *index, int64_t rows,
+                             const Limits *l)
 {
         const Node *from = NODE(g, n->in[i]);
         char has[300];
         if (n->op == OP_BUCKET)
                 snprintf(has, sizeof has, "bucket sorts into %lld buckets", (long long)rows);
         else
-                snprintf(has, sizeof has, "%stable %%%.200s has %lld rows", index->position ? "position " : "",
+                snprintf(has, sizeof has, "%stable %%%.200s has %lld rows",
+                         index->position ? "position " : "",
                          NODE(g, n->in[n->op == OP_EXPERT_ROWS ? 1 : 0])->name, (long long)rows);
         if (index->least >= 0 && index->position && n->op == OP_GATHER)
                 too_short(l, n->loc, has, rows, (int64_t)index->most + 1);
         if (index->least >= 0 && index->ids && n->op == OP_GATHER)
-                error_at(n->loc, "%s, and ids need %lld: there are %lld logits, and what they choose is the next id; give it "
-                         "as many rows", has, (long long)index->most + 1, (long long)l->m->vocab);
-        error_at(n->loc, "%s, and the index %%%.200s runs from %.0f to %.0f; bound it by 0 and %lld", has, from->name,
-                 index->least + 0., index->most + 0., (long long)rows - 1);
+                error_at(
+                        n->loc,
+                        "%s, and ids need %lld: there are %lld logits, and what they choose is the next id; give it "
+                        "as many rows",
+                        has, (long long)index->most + 1, (long long)l->m->vocab);
+        error_at(n->loc,
+                 "%s, and the index %%%.200s runs from %.0f to %.0f; bound it by 0 and %lld", has,
+                 from->name, index->least + 0., index->most + 0., (long long)rows - 1);
 }
 
 /* The bucket of which r is result `index`. */
 static Ref bucket_of(const Graph *g, Ref r, int index)
 {
-        while (NODE(g, r)->op == OP_RESHAPE || (NODE(g, r)->op == OP_CAST && NODE(g, NODE(g, r)->in[0])->type.dt == DT_I32))
+        while (NODE(g, r)->op == OP_RESHAPE ||
+               (NODE(g, r)->op == OP_CAST && NODE(g, NODE(g, r)->in[0])->type.dt == DT_I32))
                 r = NODE(g, r)->in[0];
         if (index && (NODE(g, r)->op != OP_ITEM || NODE(g, r)->a.item.index != index))
                 return 0;
@@ -90,33 +100,40 @@ static bool is_documents(const Graph *g, Ref r)
 }
 
 /* Does input i need a clamp to `rows`?  error_at if it is wrong. */
-static bool needs_clamp(const Graph *g, const Node *n, int i, const Range *at, const Limits *l, Dim *rows)
+static bool needs_clamp(const Graph *g, const Node *n, int i, const Range *at, const Limits *l,
+                        Dim *rows)
 {
         const Range *index = &at[n->in[i]];
         switch (index_kind(g, n, i, rows)) {
         case INDEX_PERM:
                 if (!sorted(g, n, i))
-                        error_at(n->loc, "%s: %%%s and %%%s must be the two results of one bucket", op_info[n->op].text,
-                                 NODE(g, n->in[i])->name, NODE(g, n->in[i + 1])->name);
+                        error_at(n->loc, "%s: %%%s and %%%s must be the two results of one bucket",
+                                 op_info[n->op].text, NODE(g, n->in[i])->name,
+                                 NODE(g, n->in[i + 1])->name);
                 return false;
         case INDEX_DOCUMENTS:
                 if (!is_documents(g, n->in[i]))
-                        error_at(n->loc, "%s: documents are the input `documents`, which the runtime fills", op_info[n->op].text);
+                        error_at(n->loc,
+                                 "%s: documents are the input `documents`, which the runtime fills",
+                                 op_info[n->op].text);
                 return false;
-        case INDEX_BELOW:
-                break;
-        default:
-                return false;
+        case INDEX_BELOW: break;
+        default: return false;
         }
-        const double least = (double)dim_value(*rows, &l->least), most = (double)dim_value(*rows, &l->most);
+        const double least = (double)dim_value(*rows, &l->least),
+                     most = (double)dim_value(*rows, &l->most);
         if (range_below(index, *rows, least))
                 return false;
-        if (!index->nan && (index->most < 0 || index->least >= most || (index->exact && dim_is_const(*rows))))
+        if (!index->nan &&
+            (index->most < 0 || index->least >= most || (index->exact && dim_is_const(*rows))))
                 beyond(g, n, i, index, (int64_t)most, l);
         if (most > MOST_CLAMPED)
-                error_at(n->loc, "%s: %%%s picks of up to %.0f rows, and of the index %%%s nothing is known; an index that is "
-                         "computed is exact up to %d", op_info[n->op].text, n->name, most, NODE(g, n->in[i])->name,
-                         (int)MOST_CLAMPED);
+                error_at(
+                        n->loc,
+                        "%s: %%%s picks of up to %.0f rows, and of the index %%%s nothing is known; an index that is "
+                        "computed is exact up to %d",
+                        op_info[n->op].text, n->name, most, NODE(g, n->in[i])->name,
+                        (int)MOST_CLAMPED);
         return true;
 }
 
@@ -138,15 +155,21 @@ static void check_mask(const Graph *g, const Node *n, const Limits *l)
 }
 
 /* A sequence may be as long as the shortest table of positions. */
-static void note_positions(Model *m, const Graph *g, const Node *n, const Range *index, const Limits *l)
+static void note_positions(Model *m, const Graph *g, const Node *n, const Range *index,
+                           const Limits *l)
 {
         const Dim rows = NODE(g, n->in[0])->type.dim[0];
         int64_t most = rows.n - ((int64_t)index->most + 1 - l->length);
-        if (index->position && dim_is_const(rows) && index->most < rows.n && (!m->positions || most < m->positions))
+        if (index->position && dim_is_const(rows) && index->most < rows.n &&
+            (!m->positions || most < m->positions))
                 m->positions = most;
 }
 
-typedef struct Clamps { unsigned char *input; Dim *rows; } Clamps;      /* bit i: input i, of that many rows */
+/* bit i: input i, of that many rows */
+typedef struct Clamps {
+        unsigned char *input;
+        Dim *rows;
+} Clamps;
 
 static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
 {
@@ -168,7 +191,7 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
 
 static RangeFacts facts(const Limits *l)
 {
-        return (RangeFacts){ .vocab = l->m->vocab, .length = l->length, .dt = l->o->dtype };
+        return (RangeFacts) { .vocab = l->m->vocab, .length = l->length, .dt = l->o->dtype };
 }
 
 void check_tables(Model *m, const CompileOptions *o, int ctx, int block)
@@ -196,7 +219,8 @@ void check_tables(Model *m, const CompileOptions *o, int ctx, int block)
                 graph_rebuild(g, visit, &c);
 }
 
-void check_program_tables(const Graph *g, const Model *m, const CompileOptions *o, int ctx, int block)
+void check_program_tables(const Graph *g, const Model *m, const CompileOptions *o, int ctx,
+                          int block)
 {
         const Limits l = limits(m, o, ctx, block);
         const RangeFacts f = facts(&l);
@@ -209,20 +233,18 @@ void check_program_tables(const Graph *g, const Model *m, const CompileOptions *
                         bool ok = true;
                         switch (index_kind(g, n, i, &rows)) {
                         case INDEX_BELOW:
-                                ok = range_below(&at[n->in[i]], rows, (double)dim_value(rows, &l.least));
+                                ok = range_below(&at[n->in[i]], rows,
+                                                 (double)dim_value(rows, &l.least));
                                 break;
-                        case INDEX_PERM:
-                                ok = sorted(g, n, i);
-                                break;
-                        case INDEX_DOCUMENTS:
-                                ok = is_documents(g, n->in[i]);
-                                break;
-                        default:
-                                break;
+                        case INDEX_PERM: ok = sorted(g, n, i); break;
+                        case INDEX_DOCUMENTS: ok = is_documents(g, n->in[i]); break;
+                        default: break;
                         }
                         if (!ok)
-                                error_internal(n->loc, "%%%s of @%s picks from outside of its table by %%%s", n->name, g->name,
-                                               NODE(g, n->in[i])->name);
+                                error_internal(
+                                        n->loc,
+                                        "%%%s of @%s picks from outside of its table by %%%s",
+                                        n->name, g->name, NODE(g, n->in[i])->name);
                 }
         }
         arena_free(tmp);

@@ -1,34 +1,45 @@
 /* token_axis.c: may the model's text be generated token by token?
  *
- * A program with a cache sees a few tokens at a time; of those before it there are keys and values, nothing else.  It is right
- * where a token's values depend on its own alone, but for causal attention.  So this follows where B and T lie in each value
- * that logits are made of: an axis is a list of factors, outermost first (B*T*4 is B, T, 4), and reshapes regroup the list,
- * transpositions permute it.  What adds, sorts or compares along a factor B or T is refused with its line, and so is whatever
- * is not known here to leave tokens alone.
+ * A program with a cache sees a few tokens at a time; of those before it there are keys and values,
+ * nothing else.  It is right where a token's values depend on its own alone, but for causal
+ * attention.  So this follows where B and T lie in each value that logits are made of: an axis is a
+ * list of factors, outermost first (B*T*4 is B, T, 4), and reshapes regroup the list,
+ * transpositions permute it.  What adds, sorts or compares along a factor B or T is refused with
+ * its line, and so is whatever is not known here to leave tokens alone.
  *
- * Experts permute tokens and put them back: rows in the order of a bucket carry its name until a product scatters them. */
+ * Experts permute tokens and put them back: rows in the order of a bucket carry its name until a
+ * product scatters them. */
 #include "compiler.h"
 #include <string.h>
 
-enum { AXIS_B = -1, AXIS_T = -2, MOST_FACTORS = 5 };    /* each letter once, numbers between them */
+enum { AXIS_B = -1, AXIS_T = -2, MOST_FACTORS = 5 }; /* each letter once, numbers between them */
 
-typedef struct Axis { int n; int64_t f[MOST_FACTORS]; } Axis;
+typedef struct Axis {
+        int n;
+        int64_t f[MOST_FACTORS];
+} Axis;
 
-typedef enum { VALUE, PERM, OFFS } Kind;                /* PERM, OFFS: a bucket's results */
+typedef enum { VALUE, PERM, OFFS } Kind; /* PERM, OFFS: a bucket's results */
 
 typedef struct Lie {
         Axis axis[MAX_RANK];
-        Ref  bucket;            /* rows are in its order; of PERM and OFFS: whose they are */
+        Ref bucket; /* rows are in its order; of PERM and OFFS: whose they are */
         Kind kind;
-        bool uniform;           /* one number everywhere: lies like anything */
+        bool uniform; /* one number everywhere: lies like anything */
 } Lie;
 
-typedef struct Ctx { const Graph *g; Lie *lie; } Ctx;
+typedef struct Ctx {
+        const Graph *g;
+        Lie *lie;
+} Ctx;
 
 static _Noreturn void refuse(const Node *n, const char *why)
 {
-        error_at(n->loc, "%s: %%%s %s; text is generated token by token with a cache, which is right only where tokens meet in "
-                 "causal attention and nowhere else: use that, or compile with --mode train", op_info[n->op].text, n->name, why);
+        error_at(
+                n->loc,
+                "%s: %%%s %s; text is generated token by token with a cache, which is right only where tokens meet in "
+                "causal attention and nowhere else: use that, or compile with --mode train",
+                op_info[n->op].text, n->name, why);
 }
 
 static void put(const Node *n, Axis *a, int64_t f)
@@ -123,7 +134,8 @@ static Axis flat(const Node *n, const Lie *l, int rank)
 /* The next factors of `from` that make the dimension d. */
 static Axis take(const Node *n, Axis *from, int *at, Dim d)
 {
-        static const char why[] = "cuts tokens and what belongs to them in another order than they have";
+        static const char why[] =
+                "cuts tokens and what belongs to them in another order than they have";
         int letters = d.e[SYM_B] + d.e[SYM_T];
         Axis a = { 0 };
         while (letters || d.n > 1) {
@@ -341,20 +353,21 @@ static Lie lie_of(const Ctx *c, const Node *n)
         const int rank = n->n_in ? NODE(c->g, n->in[0])->type.rank : 0, last = rank - 1;
         Lie l = x ? *x : natural(n, &n->type);
         for (int i = 0; i < n->n_in; i++)
-                if (c->lie[n->in[i]].kind != VALUE && n->op != OP_ITEM && n->op != OP_EXPERT_MATMUL && n->op != OP_GATHER)
+                if (c->lie[n->in[i]].kind != VALUE && n->op != OP_ITEM &&
+                    n->op != OP_EXPERT_MATMUL && n->op != OP_GATHER)
                         refuse(n, "reads how many tokens each bucket has, or their order");
         switch (n->op) {
-        case OP_INPUT: case OP_PARAM: case OP_CONST: case OP_POSITION:
-                return l;
-        case OP_FILL:
-                l.uniform = true;
-                return l;
-        case OP_RESHAPE:   return reshape(n, x, rank);
-        case OP_EXPAND:    return expand(n, x, &NODE(c->g, n->in[0])->type);
+        case OP_INPUT:
+        case OP_PARAM:
+        case OP_CONST:
+        case OP_POSITION: return l;
+        case OP_FILL: l.uniform = true; return l;
+        case OP_RESHAPE: return reshape(n, x, rank);
+        case OP_EXPAND: return expand(n, x, &NODE(c->g, n->in[0])->type);
         case OP_TRANSPOSE: return transpose(n, x);
-        case OP_MATMUL:    return matmul(c, n);
-        case OP_GATHER:    return gather(c, n);
-        case OP_ITEM:      return item(c, n);
+        case OP_MATMUL: return matmul(c, n);
+        case OP_GATHER: return gather(c, n);
+        case OP_ITEM: return item(c, n);
         case OP_ATTENTION: return attention(c, n);
         case OP_EXPERT_MATMUL: return expert(c, n);
         case OP_CONCAT:
@@ -367,7 +380,8 @@ static Lie lie_of(const Ctx *c, const Node *n)
                 l.axis[n->a.slice.axis] = natural_axis(n, DIM(n->a.slice.len));
                 return l;
         case OP_ROPE:
-                if (!x->uniform && (x->bucket || !is_only(&x->axis[0], AXIS_B) || !is_only(&x->axis[1], AXIS_T)))
+                if (!x->uniform &&
+                    (x->bucket || !is_only(&x->axis[0], AXIS_B) || !is_only(&x->axis[1], AXIS_T)))
                         refuse(n, "turns by the second axis, which is not that of tokens");
                 if (has_tokens(&c->lie[n->in[1]], 1))
                         refuse(n, "turns by frequencies made of tokens");
@@ -380,8 +394,15 @@ static Lie lie_of(const Ctx *c, const Node *n)
                 put(n, &l.axis[last], 2);
                 l.uniform = false;
                 return l;
-        case OP_SUM: case OP_ROWMAX: case OP_LOGSUMEXP: case OP_ARGMAX: case OP_SOFTMAX: case OP_RMSNORM: case OP_LAYERNORM:
-        case OP_TOPK: case OP_ROUTE:
+        case OP_SUM:
+        case OP_ROWMAX:
+        case OP_LOGSUMEXP:
+        case OP_ARGMAX:
+        case OP_SOFTMAX:
+        case OP_RMSNORM:
+        case OP_LAYERNORM:
+        case OP_TOPK:
+        case OP_ROUTE:
                 need_alone(n, &x->axis[last], "works along the axis of tokens");
                 if (n->type.rank == rank)
                         l.axis[last] = natural_axis(n, n->type.dim[last]);
@@ -396,9 +417,10 @@ static Lie lie_of(const Ctx *c, const Node *n)
                 return l;
         case OP_COMBINE:
                 if (n->n_in == 2)
-                        join_order(n, &l, &c->lie[n->in[1]], last, &(bool){ has_tokens(x, rank) });
+                        join_order(n, &l, &c->lie[n->in[1]], last, &(bool) { has_tokens(x, rank) });
                 for (int i = 0; n->n_in == 2 && i < last; i++)
-                        if (!c->lie[n->in[1]].uniform && !x->uniform && !axis_eq(&x->axis[i], &c->lie[n->in[1]].axis[i]))
+                        if (!c->lie[n->in[1]].uniform && !x->uniform &&
+                            !axis_eq(&x->axis[i], &c->lie[n->in[1]].axis[i]))
                                 refuse(n, "puts tokens beside others of another place");
                 need_alone(n, &x->axis[last - 1], "sums over tokens");
                 l.axis[last - 1] = x->axis[last];
@@ -407,13 +429,14 @@ static Lie lie_of(const Ctx *c, const Node *n)
         case OP_BUCKET:
                 if (x->bucket || x->uniform)
                         refuse(n, "sorts rows that lie in the order of experts, or all alike");
-                l = (Lie){ .kind = PERM, .bucket = (Ref)(n - c->g->node) };
+                l = (Lie) { .kind = PERM, .bucket = (Ref)(n - c->g->node) };
                 l.axis[0] = flat(n, x, rank);
                 return l;
         default:
                 if (op_info[n->op].cls == CLASS_MAP && n->n_in)
                         return broadcast(c, n, 0);
-                refuse(n, n->op == OP_INV_TOKENS ? "knows how many targets there are" : "is not known to leave tokens alone");
+                refuse(n, n->op == OP_INV_TOKENS ? "knows how many targets there are"
+                                                 : "is not known to leave tokens alone");
         }
 }
 
@@ -441,7 +464,8 @@ void check_token_axis(const Model *m)
         if (out) {
                 const Node *n = NODE(g, out);
                 const Axis all = flat(n, &c.lie[out], n->type.rank);
-                if (c.lie[out].kind != VALUE || c.lie[out].bucket || all.n < 2 || all.f[0] != AXIS_B || all.f[1] != AXIS_T)
+                if (c.lie[out].kind != VALUE || c.lie[out].bucket || all.n < 2 ||
+                    all.f[0] != AXIS_B || all.f[1] != AXIS_T)
                         refuse(n, "are not the logits of each token, [B,T,V]");
         }
         diag_end(&d);

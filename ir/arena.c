@@ -6,8 +6,15 @@
 
 enum { BLOCK = 1 << 16 };
 
-typedef struct Block { struct Block *next; size_t used, cap; _Alignas(16) char mem[]; } Block;
-struct Arena { Block *top; size_t size; };
+typedef struct Block {
+        struct Block *next;
+        size_t used, cap;
+        _Alignas(16) char mem[];
+} Block;
+struct Arena {
+        Block *top;
+        size_t size;
+};
 
 /* vsnprintf with a point in numbers, whatever the program's locale has. */
 static int format(char *to, size_t cap, const char *fmt, va_list ap)
@@ -21,7 +28,7 @@ static int format(char *to, size_t cap, const char *fmt, va_list ap)
 /* Unwinds to the driver; what is lost on the way hardly matters now. */
 static _Noreturn void no_memory(size_t n)
 {
-        error_code(5, (Loc){ 0 }, "the compiler is out of memory: no %zu bytes more", n);
+        error_code(5, (Loc) { 0 }, "the compiler is out of memory: no %zu bytes more", n);
 }
 
 void *mem_new(size_t n)
@@ -157,5 +164,5 @@ void text_add(Text *t, const char *fmt, ...)
 void text_free(Text *t)
 {
         free(t->s);
-        *t = (Text){ 0 };
+        *t = (Text) { 0 };
 }

@@ -27,15 +27,21 @@ void diag_end(Diag *d)
         diag_top = stack[--depth];
 }
 
-/* Bytes of the character at s, if it is one that may be printed: UTF-8 beyond the control characters; 0: not. */
+/* Bytes of the character at s, if it is one that may be printed: UTF-8 beyond the control
+ * characters; 0: not. */
 static size_t plain_char(const unsigned char *s)
 {
-        size_t n = *s < 0x80 ? 1 : *s >= 0xc2 && *s < 0xe0 ? 2 : *s >= 0xe0 && *s < 0xf0 ? 3 : *s >= 0xf0 && *s < 0xf5 ? 4 : 0;
+        size_t n = *s < 0x80                 ? 1
+                   : *s >= 0xc2 && *s < 0xe0 ? 2
+                   : *s >= 0xe0 && *s < 0xf0 ? 3
+                   : *s >= 0xf0 && *s < 0xf5 ? 4
+                                             : 0;
         for (size_t i = 1; i < n; i++)
                 if ((s[i] & 0xc0) != 0x80)
                         return 0;
-        if ((n == 1 && (*s < ' ' || *s == 127)) || (*s == 0xc2 && s[1] < 0xa0) || (*s == 0xe0 && s[1] < 0xa0)
-            || (*s == 0xed && s[1] > 0x9f) || (*s == 0xf0 && s[1] < 0x90) || (*s == 0xf4 && s[1] > 0x8f))
+        if ((n == 1 && (*s < ' ' || *s == 127)) || (*s == 0xc2 && s[1] < 0xa0) ||
+            (*s == 0xe0 && s[1] < 0xa0) || (*s == 0xed && s[1] > 0x9f) ||
+            (*s == 0xf0 && s[1] < 0x90) || (*s == 0xf4 && s[1] > 0x8f))
                 return 0;
         return n;
 }
@@ -72,7 +78,8 @@ static void show_line(Diag *d, Loc loc, size_t n)
         if (!s || n >= sizeof d->msg - 2)
                 return;
         int len = (int)strcspn(s, "\n");
-        n += (size_t)snprintf(d->msg + n, sizeof d->msg - n, "\n    %.*s", len > 160 ? 160 : len, s);
+        n += (size_t)snprintf(d->msg + n, sizeof d->msg - n, "\n    %.*s", len > 160 ? 160 : len,
+                              s);
         if (loc.col > 0 && loc.col <= 160 && n < sizeof d->msg - 2)
                 snprintf(d->msg + n, sizeof d->msg - n, "\n    %*s^", loc.col - 1, "");
 }
@@ -87,7 +94,8 @@ static _Noreturn void fail(int code, Loc loc, const char *fmt, va_list ap)
                 abort();
         }
         if (loc.file && loc.line && loc.col)
-                n = (size_t)snprintf(d->msg, sizeof d->msg, "%s:%d:%d: error: ", loc.file, loc.line, loc.col);
+                n = (size_t)snprintf(d->msg, sizeof d->msg, "%s:%d:%d: error: ", loc.file, loc.line,
+                                     loc.col);
         else if (loc.file && loc.line)
                 n = (size_t)snprintf(d->msg, sizeof d->msg, "%s:%d: error: ", loc.file, loc.line);
         else if (loc.file)
@@ -123,7 +131,9 @@ void error_internal(Loc loc, const char *fmt, ...)
         va_start(ap, fmt);
         vsnprintf(what, sizeof what, fmt, ap);
         va_end(ap);
-        error_code(1, loc, "internal error: %s; this is a mistake in tgc, please report it with the model", what);
+        error_code(1, loc,
+                   "internal error: %s; this is a mistake in tgc, please report it with the model",
+                   what);
 }
 
 void diag_pass_on(const Diag *from)

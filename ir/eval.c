@@ -7,13 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int64_t MOST = (int64_t)1 << 30;   /* doubles an Eval may hold: 8 GiB */
+static const int64_t MOST = (int64_t)1 << 30; /* doubles an Eval may hold: 8 GiB */
 
 double *eval_scratch(int64_t n)
 {
         double *p = calloc((size_t)(n > 0 ? n : 1), sizeof *p);
         if (!p)
-                error_code(5, (Loc){ 0 }, "out of memory for %lld numbers (%lld bytes)", (long long)n, (long long)n * 8);
+                error_code(5, (Loc) { 0 }, "out of memory for %lld numbers (%lld bytes)",
+                           (long long)n, (long long)n * 8);
         return p;
 }
 
@@ -21,9 +22,10 @@ double *eval_scratch(int64_t n)
 static Val hold(Eval *e, int64_t n, Loc loc)
 {
         if (n > MOST - e->held)
-                error_code(5, loc, "evaluating this graph needs more than %lld numbers", (long long)MOST);
+                error_code(5, loc, "evaluating this graph needs more than %lld numbers",
+                           (long long)MOST);
         e->held += n;
-        return (Val){ eval_scratch(n), n, false };
+        return (Val) { eval_scratch(n), n, false };
 }
 
 static void drop(Eval *e, Val *v)
@@ -32,7 +34,7 @@ static void drop(Eval *e, Val *v)
                 free(v->v);
                 e->held -= v->n;
         }
-        *v = (Val){ 0 };
+        *v = (Val) { 0 };
 }
 
 int64_t eval_dim(Eval *e, Dim d)
@@ -41,14 +43,11 @@ int64_t eval_dim(Eval *e, Dim d)
         for (int i = 0; i < N_SYM; i++)
                 for (int k = 0; k < d.e[i]; k++)
                         if (__builtin_mul_overflow(v, e->c.sizes.v[i], &v))
-                                error_at((Loc){ 0 }, "a dimension is too large to evaluate");
+                                error_at((Loc) { 0 }, "a dimension is too large to evaluate");
         return v;
 }
 
-int64_t eval_last(Eval *e, const Type *t)
-{
-        return t->rank ? eval_dim(e, t->dim[t->rank - 1]) : 1;
-}
+int64_t eval_last(Eval *e, const Type *t) { return t->rank ? eval_dim(e, t->dim[t->rank - 1]) : 1; }
 
 static int64_t count(Eval *e, const Type *t, const Node *n)
 {
@@ -85,10 +84,10 @@ static double nearest(double x, int bits, int low, double most)
 double dt_round(DType dt, double x)
 {
         switch (dt) {
-        case DT_F32:  return (double)(float)x;
+        case DT_F32: return (double)(float)x;
         case DT_BF16: return nearest(x, 8, -133, 0x1.fep127);
-        case DT_F16:  return nearest(x, 11, -24, 65504);
-        default:      return isnan(x) ? 0 : trunc(fmin(fmax(x, INT32_MIN), INT32_MAX));      /* as GPUs do */
+        case DT_F16: return nearest(x, 11, -24, 65504);
+        default: return isnan(x) ? 0 : trunc(fmin(fmax(x, INT32_MIN), INT32_MAX)); /* as GPUs do */
         }
 }
 
@@ -106,7 +105,7 @@ static void set_ctx(Eval *e, const EvalCtx *c)
                         e->c.sizes.v[i] = e->g->sizes.v[i];
         int64_t B = e->c.sizes.v[SYM_B] > 0 ? e->c.sizes.v[SYM_B] : 1;
         if (B > 1 << 20)
-                error_at((Loc){ 0 }, "a batch of %lld is too large to evaluate", (long long)B);
+                error_at((Loc) { 0 }, "a batch of %lld is too large to evaluate", (long long)B);
         free(e->pos);
         e->pos = NULL;
         e->pos = mem_new((size_t)B * sizeof *e->pos);
@@ -163,7 +162,7 @@ void eval_set(Eval *e, const char *leaf, const double *v, int64_t n)
 {
         Ref r = graph_find(e->g, leaf);
         if (!r || op_info[NODE(e->g, r)->op].cls != CLASS_LEAF)
-                error_at((Loc){ 0 }, "%%%s is not a leaf of @%s", leaf, e->g->name);
+                error_at((Loc) { 0 }, "%%%s is not a leaf of @%s", leaf, e->g->name);
         if (e->leaf[r].n != n || !e->leaf[r].v) {
                 drop(e, &e->leaf[r]);
                 e->leaf[r] = hold(e, n, NODE(e->g, r)->loc);
@@ -180,24 +179,24 @@ static void eval_leaf_node(Job *j)
         int64_t need = count(e, &j->yt[0], j->n);
         if (!leaf->v && j->n->op == OP_CONST && j->n->a.data.n) {
                 if (j->n->a.data.n != need)
-                        error_at(j->n->loc, "const %%%s has %lld numbers, its shape %lld", j->n->name,
-                                (long long)j->n->a.data.n,
-                                 (long long)need);
+                        error_at(j->n->loc, "const %%%s has %lld numbers, its shape %lld",
+                                 j->n->name, (long long)j->n->a.data.n, (long long)need);
                 *leaf = hold(e, need, j->n->loc);
                 memcpy(leaf->v, j->n->a.data.data, (size_t)need * sizeof(double));
         } else if (!leaf->v && j->n->op == OP_STATE) {
                 *leaf = hold(e, need, j->n->loc);
         } else if (!leaf->v) {
-                error_at(j->n->loc, "no value was given for %s %%%s", op_info[j->n->op].text, j->n->name);
+                error_at(j->n->loc, "no value was given for %s %%%s", op_info[j->n->op].text,
+                         j->n->name);
         }
         if (leaf->n != need)
                 error_at(j->n->loc, "%%%s was given %lld numbers, its shape needs %lld", j->n->name,
-                        (long long)leaf->n, (long long)need);
+                         (long long)leaf->n, (long long)need);
         if (e->c.round && j->n->op != OP_STATE) {
                 j->y[0] = hold(e, need, j->n->loc);
                 memcpy(j->y[0].v, leaf->v, (size_t)need * sizeof(double));
         } else {
-                j->y[0] = (Val){ leaf->v, need, true };
+                j->y[0] = (Val) { leaf->v, need, true };
         }
 }
 
@@ -205,23 +204,37 @@ typedef void Run(Job *j);
 
 /* Which function executes an op: its own, or its class's. */
 static Run *const by_op[N_OPS] = {
-        [OP_ROPE] = eval_rope, [OP_INTERLEAVE] = eval_interleave,
-        [OP_RMSNORM_BACK] = eval_norm_back, [OP_LAYERNORM_BACK] = eval_norm_back,
-        [OP_CE] = eval_ce, [OP_CE_GRAD] = eval_ce,
-        [OP_MATMUL] = eval_matmul, [OP_EXPERT_MATMUL] = eval_expert, [OP_EXPERT_GRAD] = eval_expert_grad,
+        [OP_ROPE] = eval_rope,
+        [OP_INTERLEAVE] = eval_interleave,
+        [OP_RMSNORM_BACK] = eval_norm_back,
+        [OP_LAYERNORM_BACK] = eval_norm_back,
+        [OP_CE] = eval_ce,
+        [OP_CE_GRAD] = eval_ce,
+        [OP_MATMUL] = eval_matmul,
+        [OP_EXPERT_MATMUL] = eval_expert,
+        [OP_EXPERT_GRAD] = eval_expert_grad,
         [OP_EXPERT_ROWS] = eval_expert_rows,
-        [OP_LINEAR_CE] = eval_linear_ce, [OP_LINEAR_CE_GRAD] = eval_linear_ce,
-        [OP_SCATTER] = eval_scatter, [OP_COMBINE] = eval_combine,
+        [OP_LINEAR_CE] = eval_linear_ce,
+        [OP_LINEAR_CE_GRAD] = eval_linear_ce,
+        [OP_SCATTER] = eval_scatter,
+        [OP_COMBINE] = eval_combine,
 };
 static Run *const by_class[N_CLASS] = {
-        [CLASS_LEAF] = eval_leaf_node, [CLASS_MAP] = eval_map, [CLASS_ROW] = eval_row, [CLASS_COL] = eval_colsum,
-        [CLASS_ATTENTION] = eval_attention, [CLASS_GATHER] = eval_gather, [CLASS_VIEW] = eval_view,
-        [CLASS_ROUTE] = eval_route, [CLASS_UPDATE] = eval_update,
+        [CLASS_LEAF] = eval_leaf_node,
+        [CLASS_MAP] = eval_map,
+        [CLASS_ROW] = eval_row,
+        [CLASS_COL] = eval_colsum,
+        [CLASS_ATTENTION] = eval_attention,
+        [CLASS_GATHER] = eval_gather,
+        [CLASS_VIEW] = eval_view,
+        [CLASS_ROUTE] = eval_route,
+        [CLASS_UPDATE] = eval_update,
 };
 
 static bool aliases(const Node *n)
 {
-        return op_info[n->op].cls == CLASS_LEAF || n->op == OP_RESHAPE || n->op == OP_ITEM || n->op == OP_APPEND;
+        return op_info[n->op].cls == CLASS_LEAF || n->op == OP_RESHAPE || n->op == OP_ITEM ||
+               n->op == OP_APPEND;
 }
 
 static void run_node(Eval *e, Ref r)

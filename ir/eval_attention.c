@@ -2,8 +2,8 @@
  *
  * Query t of sequence b stands at p = pos[b] + t if k is the result of an append,
  * at t otherwise; there are S keys: p's offset + T, or all of k.  It attends key s
- * if (causal) s <= p, (window) s > p - window, (mask) mask(b,t,s) != 0, (documents) begin <= s < end of the
- * query's own document.  Score:
+ * if (causal) s <= p, (window) s > p - window, (mask) mask(b,t,s) != 0, (documents) begin <= s <
+ * end of the query's own document.  Score:
  *      x = scale q.k;   softcap: x = cap tanh(x / cap);   alibi: x += slope[h] (s - p)
  * Nothing to attend: 0 and lse = -inf.  Dropout acts on the probabilities, element
  * ((b*H + h)*T + t)*S + s. */
@@ -13,22 +13,23 @@
 #include <string.h>
 
 typedef struct Att {
-        Job    *j;
+        Job *j;
         const Attr *a;
-        int64_t B, T, S, H, K, D, DV;   /* S: rows of k; the keys of a sequence may be fewer */
-        bool    cached;
-        const double *extra;            /* mask (B,T,S) or (T,S), or slopes (H) */
-        int64_t mask_b, mask_t;         /* strides */
-        const double *documents;        /* (B,T,2): begin and end of each token's, or NULL */
-        double *p, *slope, *keep;       /* of one row: probabilities, d score / d (scale q.k), dropout factors */
+        int64_t B, T, S, H, K, D, DV; /* S: rows of k; the keys of a sequence may be fewer */
+        bool cached;
+        const double *extra;     /* mask (B,T,S) or (T,S), or slopes (H) */
+        int64_t mask_b, mask_t;  /* strides */
+        const double *documents; /* (B,T,2): begin and end of each token's, or NULL */
+        /* of one row: probabilities, d score / d (scale q.k), dropout factors */
+        double *p, *slope, *keep;
 } Att;
 
 static int64_t keys(const Att *t, int64_t b)
 {
         int64_t n = t->cached ? t->j->e->pos[b] + t->T : t->S;
         if (n > t->S)
-                error_at(t->j->n->loc, "%%%s: %lld tokens do not fit a cache of %lld", t->j->n->name, (long long)n,
-                        (long long)t->S);
+                error_at(t->j->n->loc, "%%%s: %lld tokens do not fit a cache of %lld",
+                         t->j->n->name, (long long)n, (long long)t->S);
         return n;
 }
 
@@ -60,8 +61,10 @@ static double row(const Att *t, int64_t b, int64_t h, int64_t q)
                 }
                 if (t->a->att.alibi && t->extra)
                         v += t->extra[h] * (double)(s - p);
-                if ((t->a->att.causal && s > p) || (t->a->att.window > 0 && s <= p - t->a->att.window) ||
-                    (t->a->att.mask && t->extra && t->extra[b * t->mask_b + q * t->mask_t + s] == 0) ||
+                if ((t->a->att.causal && s > p) ||
+                    (t->a->att.window > 0 && s <= p - t->a->att.window) ||
+                    (t->a->att.mask && t->extra &&
+                     t->extra[b * t->mask_b + q * t->mask_t + s] == 0) ||
                     !same_document(t, b, q, s))
                         v = -INFINITY;
                 t->p[s] = v;
@@ -74,8 +77,11 @@ static double row(const Att *t, int64_t b, int64_t h, int64_t q)
         for (int64_t s = 0; s < n; s++) {
                 double drop = t->a->att.p;
                 t->p[s] = sum > 0 ? t->p[s] / sum : 0;
-                t->keep[s] = drop == 0 ? 1 : eval_keeps(t->j->e, drop, t->a->att.id,
-                        ((b * t->H + h) * t->T + q) * n + s) ? 1 / (1 - drop) : 0;
+                t->keep[s] = drop == 0 ? 1
+                             : eval_keeps(t->j->e, drop, t->a->att.id,
+                                          ((b * t->H + h) * t->T + q) * n + s)
+                                     ? 1 / (1 - drop)
+                                     : 0;
         }
         return sum > 0 ? top + log(sum) : -INFINITY;
 }
@@ -85,7 +91,8 @@ static void forward(const Att *t, int64_t b, int64_t h, int64_t q)
         double *o = t->j->y[0].v + ((b * t->T + q) * t->H + h) * t->DV;
         t->j->y[1].v[(b * t->H + h) * t->T + q] = row(t, b, h, q);
         for (int64_t s = 0; s < keys(t, b); s++) {
-                const double *v = t->j->x[2]->v + ((b * t->S + s) * t->K + h / (t->H / t->K)) * t->DV;
+                const double *v = t->j->x[2]->v +
+                                  ((b * t->S + s) * t->K + h / (t->H / t->K)) * t->DV;
                 for (int64_t d = 0; d < t->DV; d++)
                         o[d] += t->p[s] * t->keep[s] * v[d];
         }
@@ -112,7 +119,8 @@ static void backward(const Att *t, int64_t b, int64_t h, int64_t q)
         for (int64_t s = 0; s < n; s++) {
                 int64_t row = (b * t->S + s) * t->K + kh;
                 const double *k = t->j->x[1]->v + row * t->D;
-                double *dk = t->j->y[1].v + row * t->D, ds = t->p[s] * (dp[s] - delta) * t->slope[s] * t->a->att.scale;
+                double *dk = t->j->y[1].v + row * t->D,
+                       ds = t->p[s] * (dp[s] - delta) * t->slope[s] * t->a->att.scale;
                 for (int64_t d = 0; d < t->D; d++) {
                         dq[d] += ds * k[d];
                         dk[d] += ds * x[d];
@@ -127,21 +135,31 @@ void eval_attention(Job *j)
         const Type *q = j->xt[0], *k = j->xt[1];
         bool grad = j->n->op == OP_ATTENTION_GRAD;
         int extra = att_extra(j->n);
-        Att t = { .j = j, .a = &j->n->a, .cached = NODE(j->g, j->n->in[1])->op == OP_APPEND,
-                  .B = eval_dim(e, q->dim[0]), .T = eval_dim(e, q->dim[1]), .H = eval_dim(e, q->dim[2]),
-                          .D = eval_last(e, q),
-                  .S = eval_dim(e, k->dim[1]), .K = eval_dim(e, k->dim[2]), .DV = eval_last(e, j->xt[2]) };
+        Att t = { .j = j,
+                  .a = &j->n->a,
+                  .cached = NODE(j->g, j->n->in[1])->op == OP_APPEND,
+                  .B = eval_dim(e, q->dim[0]),
+                  .T = eval_dim(e, q->dim[1]),
+                  .H = eval_dim(e, q->dim[2]),
+                  .D = eval_last(e, q),
+                  .S = eval_dim(e, k->dim[1]),
+                  .K = eval_dim(e, k->dim[2]),
+                  .DV = eval_last(e, j->xt[2]) };
         if (att_documents(j->n))
                 t.documents = j->x[att_documents(j->n)]->v;
         if (extra) {
                 const Type *m = j->xt[extra];
                 t.extra = j->x[extra]->v;
                 if (t.a->att.mask) {
-                        t.mask_t = m->rank >= 2 && !dim_eq(m->dim[m->rank - 2], DIM(1)) ? eval_last(e, m) : 0;
-                        t.mask_b = m->rank == 3 && !dim_eq(m->dim[0], DIM(1)) ? eval_last(e, m) * eval_dim(e,
-                                m->dim[1]) : 0;
+                        t.mask_t = m->rank >= 2 && !dim_eq(m->dim[m->rank - 2], DIM(1))
+                                           ? eval_last(e, m)
+                                           : 0;
+                        t.mask_b = m->rank == 3 && !dim_eq(m->dim[0], DIM(1))
+                                           ? eval_last(e, m) * eval_dim(e, m->dim[1])
+                                           : 0;
                         if (j->x[extra]->n < (t.B - 1) * t.mask_b + (t.T - 1) * t.mask_t + t.S)
-                                error_at(j->n->loc, "%%%s: the mask must be (B,T,S) or (T,S)", j->n->name);
+                                error_at(j->n->loc, "%%%s: the mask must be (B,T,S) or (T,S)",
+                                         j->n->name);
                 } else if (j->x[extra]->n < t.H) {
                         error_at(j->n->loc, "%%%s: one slope a head is needed", j->n->name);
                 }

@@ -3,15 +3,17 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct LineReader { uint32_t w[4]; } LineReader;
+typedef struct LineReader {
+        uint32_t w[4];
+} LineReader;
 
 /* Philox4x32-10 (Salmon et al., SC 2011). */
 static LineReader philox(LineReader c, uint32_t k0, uint32_t k1)
 {
         for (int r = 0; r < 10; r++) {
                 uint64_t p = 0xD2511F53ull * c.w[0], q = 0xCD9E8D57ull * c.w[2];
-                c = (LineReader){ { (uint32_t)(q >> 32) ^ c.w[1] ^ k0, (uint32_t)q, (uint32_t)(p >> 32) ^ c.w[3] ^ k1,
-                        (uint32_t)p } };
+                c = (LineReader) { { (uint32_t)(q >> 32) ^ c.w[1] ^ k0, (uint32_t)q,
+                                     (uint32_t)(p >> 32) ^ c.w[3] ^ k1, (uint32_t)p } };
                 k0 += 0x9E3779B9u;
                 k1 += 0xBB67AE85u;
         }
@@ -23,21 +25,22 @@ bool eval_keeps(const Eval *e, double p, int64_t id, int64_t i)
 {
         uint64_t u = (uint64_t)i;
         LineReader c = { { (uint32_t)(u >> 2), (uint32_t)(u >> 34), (uint32_t)id,
-                      (uint32_t)e->c.step * (uint32_t)e->c.n_micro + (uint32_t)e->c.micro } };
+                           (uint32_t)e->c.step * (uint32_t)e->c.n_micro + (uint32_t)e->c.micro } };
         c = philox(c, e->c.seed[0], e->c.seed[1]);
         return (c.w[i & 3] >> 8) * (1. / 16777216.) >= (double)(float)p;
 }
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
-static const double ROOT_2_PI = 0.79788456080286535588;         /* sqrt(2/pi) */
+static const double ROOT_2_PI = 0.79788456080286535588; /* sqrt(2/pi) */
 
 static double gelu_tanh_arg(double x) { return ROOT_2_PI * (x + 0.044715 * x * x * x); }
 
 /* d gelu = Phi(x) + x phi(x) */
 static double gelu_slope(double x)
 {
-        return 0.5 * (1 + erf(x * M_SQRT1_2)) + x * exp(-0.5 * x * x) * M_SQRT1_2 * M_2_SQRTPI * 0.5;
+        return 0.5 * (1 + erf(x * M_SQRT1_2)) +
+               x * exp(-0.5 * x * x) * M_SQRT1_2 * M_2_SQRTPI * 0.5;
 }
 
 static double gelu_tanh_slope(double x)
@@ -50,43 +53,43 @@ static double gelu_tanh_slope(double x)
 static double scalar(Op op, double a, double b, double c, double k)
 {
         switch (op) {
-        case OP_ADD:            return a + b;
-        case OP_SUB:            return a - b;
-        case OP_MUL:            return a * b;
-        case OP_DIV:            return a / b;
-        case OP_MAX:            return fmax(a, b);
-        case OP_MIN:            return fmin(a, b);
-        case OP_GT:             return a > b;
-        case OP_EQ:             return a == b;
-        case OP_WHERE:          return a != 0 ? b : c;
-        case OP_CAST:           return a;
-        case OP_SCALE:          return a * k;
-        case OP_OFFSET:         return a + k;
-        case OP_NEG:            return -a;
-        case OP_ABS:            return fabs(a);
-        case OP_SQUARE:         return a * a;
-        case OP_SQRT:           return sqrt(a);
-        case OP_RSQRT:          return 1 / sqrt(a);
-        case OP_RECIP:          return 1 / a;
-        case OP_EXP:            return exp(a);
-        case OP_LOG:            return log(a);
-        case OP_SIN:            return sin(a);
-        case OP_COS:            return cos(a);
-        case OP_TANH:           return tanh(a);
-        case OP_ERF:            return erf(a);
-        case OP_SIGMOID:        return sigmoid(a);
-        case OP_RELU:           return fmax(a, 0);
-        case OP_SILU:           return a * sigmoid(a);
-        case OP_GELU:           return 0.5 * a * (1 + erf(a * M_SQRT1_2));
-        case OP_GELU_TANH:      return 0.5 * a * (1 + tanh(gelu_tanh_arg(a)));
-        case OP_SILU_GRAD:      return b * sigmoid(a) * (1 + a * (1 - sigmoid(a)));
-        case OP_GELU_GRAD:      return b * gelu_slope(a);
+        case OP_ADD: return a + b;
+        case OP_SUB: return a - b;
+        case OP_MUL: return a * b;
+        case OP_DIV: return a / b;
+        case OP_MAX: return fmax(a, b);
+        case OP_MIN: return fmin(a, b);
+        case OP_GT: return a > b;
+        case OP_EQ: return a == b;
+        case OP_WHERE: return a != 0 ? b : c;
+        case OP_CAST: return a;
+        case OP_SCALE: return a * k;
+        case OP_OFFSET: return a + k;
+        case OP_NEG: return -a;
+        case OP_ABS: return fabs(a);
+        case OP_SQUARE: return a * a;
+        case OP_SQRT: return sqrt(a);
+        case OP_RSQRT: return 1 / sqrt(a);
+        case OP_RECIP: return 1 / a;
+        case OP_EXP: return exp(a);
+        case OP_LOG: return log(a);
+        case OP_SIN: return sin(a);
+        case OP_COS: return cos(a);
+        case OP_TANH: return tanh(a);
+        case OP_ERF: return erf(a);
+        case OP_SIGMOID: return sigmoid(a);
+        case OP_RELU: return fmax(a, 0);
+        case OP_SILU: return a * sigmoid(a);
+        case OP_GELU: return 0.5 * a * (1 + erf(a * M_SQRT1_2));
+        case OP_GELU_TANH: return 0.5 * a * (1 + tanh(gelu_tanh_arg(a)));
+        case OP_SILU_GRAD: return b * sigmoid(a) * (1 + a * (1 - sigmoid(a)));
+        case OP_GELU_GRAD: return b * gelu_slope(a);
         case OP_GELU_TANH_GRAD: return b * gelu_tanh_slope(a);
-        case OP_SILU_SLOPE:     return sigmoid(a) * (1 + a * (1 - sigmoid(a)));
-        case OP_GELU_SLOPE:     return gelu_slope(a);
+        case OP_SILU_SLOPE: return sigmoid(a) * (1 + a * (1 - sigmoid(a)));
+        case OP_GELU_SLOPE: return gelu_slope(a);
         case OP_GELU_TANH_SLOPE: return gelu_tanh_slope(a);
-        case OP_FILL:           return k;
-        default:                error_at((Loc){ 0 }, "%s has no evaluator", op_info[op].text);
+        case OP_FILL: return k;
+        default: error_at((Loc) { 0 }, "%s has no evaluator", op_info[op].text);
         }
 }
 
@@ -114,7 +117,8 @@ static void elementwise(Job *j)
 {
         static const double zero[1];
         const double *in[3] = { zero, zero, zero };
-        int64_t step[3][MAX_RANK] = { 0 }, dim[MAX_RANK] = { 0 }, at[MAX_RANK] = { 0 }, off[3] = { 0 };
+        int64_t step[3][MAX_RANK] = { 0 }, dim[MAX_RANK] = { 0 }, at[MAX_RANK] = { 0 },
+                off[3] = { 0 };
         const Type *t = &j->yt[0];
         double k = op_info[j->n->op].attr == ATTR_NUM ? j->n->a.num.x : 0;
         for (int i = 0; i < t->rank; i++)
@@ -145,26 +149,20 @@ void eval_map(Job *j)
         Val *y = &j->y[0];
         const EvalCtx *c = &j->e->c;
         switch (j->n->op) {
-        case OP_SHARE:
-                y->v[0] = c->share;
-                break;
-        case OP_INV_TOKENS:
-                y->v[0] = c->inv_tokens;
-                break;
+        case OP_SHARE: y->v[0] = c->share; break;
+        case OP_INV_TOKENS: y->v[0] = c->inv_tokens; break;
         case OP_POSITION:
                 for (int64_t i = 0; i < y->n; i++)
                         y->v[i] = eval_position(j->e, i);
                 break;
-        case OP_CLAMP:
-                clamp(j);
-                break;
+        case OP_CLAMP: clamp(j); break;
         case OP_DROPOUT:
                 for (int64_t i = 0; i < y->n; i++)
-                        y->v[i] = eval_keeps(j->e, j->n->a.drop.p, j->n->a.drop.id,
-                                i) ? j->x[0]->v[i] / (1 - j->n->a.drop.p) : 0;
+                        y->v[i] = eval_keeps(j->e, j->n->a.drop.p, j->n->a.drop.id, i)
+                                          ? j->x[0]->v[i] / (1 - j->n->a.drop.p)
+                                          : 0;
                 break;
-        default:
-                elementwise(j);
+        default: elementwise(j);
         }
 }
 
@@ -179,7 +177,8 @@ void eval_rope(Job *j)
         for (int64_t i = 0; i < j->y[0].n; i += D) {
                 double pos = eval_position(j->e, i / D / H);
                 for (int64_t d = 0; d < D; d += 2) {
-                        double a = d < rot ? pos * freq[d / 2] : 0, s = j->n->a.rope.back ? -sin(a) : sin(a);
+                        double a = d < rot ? pos * freq[d / 2] : 0,
+                               s = j->n->a.rope.back ? -sin(a) : sin(a);
                         y[i + d] = x[i + d] * cos(a) - x[i + d + 1] * s;
                         y[i + d + 1] = x[i + d + 1] * cos(a) + x[i + d] * s;
                 }

@@ -29,11 +29,13 @@ void eval_matmul(Job *j)
 {
         bool ta = j->n->a.mm.ta, tb = j->n->a.mm.tb;
         const Type *t = j->xt[0], *u = j->xt[1];
-        int64_t last = eval_last(j->e, t), prev = t->rank > 1 ? eval_dim(j->e, t->dim[t->rank - 2]) : 1;
+        int64_t last = eval_last(j->e, t),
+                prev = t->rank > 1 ? eval_dim(j->e, t->dim[t->rank - 2]) : 1;
         int64_t m = ta ? last : prev, k = ta ? prev : last;
         int64_t n = eval_dim(j->e, u->dim[u->rank - (tb ? 2 : 1)]);
         for (int64_t i = 0; i < j->x[0]->n / (m * k); i++) {
-                const double *a = j->x[0]->v + i * m * k, *b = j->x[1]->v + (u->rank > 2 ? i * k * n : 0);
+                const double *a = j->x[0]->v + i * m * k,
+                             *b = j->x[1]->v + (u->rank > 2 ? i * k * n : 0);
                 double *at = ta ? eval_turn(a, k, m) : NULL, *bt = tb ? eval_turn(b, n, k) : NULL;
                 eval_mm(j->y[0].v + i * m * n, at ? at : a, bt ? bt : b, m, n, k);
                 free(at);
@@ -46,8 +48,8 @@ static int64_t row_of(Job *j, int64_t div, int64_t p, int64_t rows)
 {
         int64_t r = div ? (int64_t)j->x[2]->v[p] / div : p;
         if (r < 0 || r >= rows)
-                error_at(j->n->loc, "%%%s: slot %lld reads row %lld of %lld", j->n->name, (long long)p, (long long)r,
-                        (long long)rows);
+                error_at(j->n->loc, "%%%s: slot %lld reads row %lld of %lld", j->n->name,
+                         (long long)p, (long long)r, (long long)rows);
         return r;
 }
 
@@ -57,16 +59,17 @@ static void slots(Job *j, int64_t expert, int64_t *p, int64_t *end)
         *p = (int64_t)j->x[3]->v[expert];
         *end = (int64_t)j->x[3]->v[expert + 1];
         if (*p < 0 || *end > j->x[2]->n)
-                error_at(j->n->loc, "%%%s: expert %lld has positions %lld to %lld of %lld", j->n->name,
-                        (long long)expert,
-                         (long long)*p, (long long)*end, (long long)j->x[2]->n);
+                error_at(j->n->loc, "%%%s: expert %lld has positions %lld to %lld of %lld",
+                         j->n->name, (long long)expert, (long long)*p, (long long)*end,
+                         (long long)j->x[2]->n);
 }
 
 /* a, w (E,K,N) or (E,N,K), perm, offs -> rows in sorted or slot order. */
 void eval_expert(Job *j)
 {
         const Attr *at = &j->n->a;
-        int64_t E = eval_dim(j->e, j->xt[1]->dim[0]), K = eval_last(j->e, j->xt[0]), N = eval_last(j->e, &j->yt[0]);
+        int64_t E = eval_dim(j->e, j->xt[1]->dim[0]), K = eval_last(j->e, j->xt[0]),
+                N = eval_last(j->e, &j->yt[0]);
         for (int64_t x = 0, p, end; x < E; x++) {
                 const double *w = j->x[1]->v + x * K * N;
                 double *wt = at->expert.tb ? eval_turn(w, N, K) : NULL;
@@ -84,14 +87,15 @@ void eval_expert(Job *j)
 void eval_expert_rows(Job *j)
 {
         const Attr *at = &j->n->a;
-        int64_t E = eval_dim(j->e, j->xt[1]->dim[0]), K = eval_last(j->e, j->xt[0]), N = eval_last(j->e, &j->yt[0]);
+        int64_t E = eval_dim(j->e, j->xt[1]->dim[0]), K = eval_last(j->e, j->xt[0]),
+                N = eval_last(j->e, &j->yt[0]);
         const double *bias = at->rows.bias ? j->x[3]->v : NULL;
         const double *gate = at->rows.mix ? j->x[at->rows.bias ? 4 : 3]->v : NULL;
         for (int64_t s = 0; s < j->x[2]->n; s++) {
                 int64_t e = (int64_t)j->x[2]->v[s];
                 if (e < 0 || e >= E)
-                        error_at(j->n->loc, "%%%s: slot %lld chose expert %lld of %lld", j->n->name, (long long)s,
-                                 (long long)e, (long long)E);
+                        error_at(j->n->loc, "%%%s: slot %lld chose expert %lld of %lld", j->n->name,
+                                 (long long)s, (long long)e, (long long)E);
                 const double *a = j->x[0]->v + s / at->rows.adiv * K, *w = j->x[1]->v + e * N * K;
                 double *y = j->y[0].v + (gate ? s / at->rows.mix : s) * N;
                 for (int64_t n = 0; n < N; n++) {
@@ -111,8 +115,10 @@ void eval_expert_grad(Job *j)
         for (int64_t x = 0, p, end; x < E; x++) {
                 slots(j, x, &p, &end);
                 for (; p < end; p++) {
-                        const double *a = j->x[0]->v + row_of(j, at->expert.adiv, p, j->x[0]->n / K) * K;
-                        const double *d = j->x[1]->v + row_of(j, at->expert.bdiv, p, j->x[1]->n / N) * N;
+                        const double *a = j->x[0]->v +
+                                          row_of(j, at->expert.adiv, p, j->x[0]->n / K) * K;
+                        const double *d = j->x[1]->v +
+                                          row_of(j, at->expert.bdiv, p, j->x[1]->n / N) * N;
                         double *y = j->y[0].v + x * K * N;
                         if (at->expert.tb)
                                 eval_mm(y, d, a, N, K, 1);
@@ -127,11 +133,11 @@ void eval_linear_ce(Job *j)
 {
         bool grad = j->n->op == OP_LINEAR_CE_GRAD, both = grad && j->n->a.ce.both;
         int64_t C = eval_last(j->e, j->xt[0]), V = j->x[1]->n / C, rows = j->x[0]->n / C;
-        const double *x = j->x[0]->v, *w = j->x[1]->v, *bias = j->n->n_in == (grad ? 5 : 4) ? j->x[grad ? 4
-                : 3]->v : NULL;
+        const double *x = j->x[0]->v, *w = j->x[1]->v,
+                     *bias = j->n->n_in == (grad ? 5 : 4) ? j->x[grad ? 4 : 3]->v : NULL;
         double *loss = grad ? both ? j->y[0].v : NULL : j->y[0].v, *lse = grad ? NULL : j->y[1].v;
         double *wt = eval_turn(w, V, C), *s = eval_scratch(V);
-        Val *d = j->y + (both ? 1 : 0);                 /* dx, dw, dbias */
+        Val *d = j->y + (both ? 1 : 0); /* dx, dw, dbias */
         for (int64_t i = 0; i < rows; i++) {
                 double t = j->x[2]->v[i], m = -INFINITY, z = 0;
                 if (!(t >= 0 && t < (double)V))

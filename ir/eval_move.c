@@ -44,15 +44,15 @@ void eval_view(Job *j)
         switch (j->n->op) {
         case OP_ITEM: {
                 const Val *from = &j->e->val[j->n->in[0]][j->n->a.item.index];
-                j->y[0] = (Val){ from->v, from->n, true };
+                j->y[0] = (Val) { from->v, from->n, true };
                 break;
         }
-        case OP_RESHAPE:
-                j->y[0] = (Val){ j->x[0]->v, j->x[0]->n, true };
-                break;
+        case OP_RESHAPE: j->y[0] = (Val) { j->x[0]->v, j->x[0]->n, true }; break;
         case OP_EXPAND:
                 for (int k = 1; k <= x->rank; k++)
-                        step[y->rank - k] = dim_eq(x->dim[x->rank - k], DIM(1)) ? 0 : stride[x->rank - k];
+                        step[y->rank - k] = dim_eq(x->dim[x->rank - k], DIM(1))
+                                                    ? 0
+                                                    : stride[x->rank - k];
                 copy(j, step, 0);
                 break;
         case OP_SLICE: {
@@ -67,8 +67,7 @@ void eval_view(Job *j)
                         step[i] = stride[j->n->a.perm.perm[i]];
                 copy(j, step, 0);
                 break;
-        default:
-                concat(j);
+        default: concat(j);
         }
 }
 
@@ -79,7 +78,8 @@ void eval_gather(Job *j)
         for (int64_t i = 0; i < j->x[1]->n; i++) {
                 double id = j->x[1]->v[i];
                 if (id >= 0 && id < (double)V)
-                        memcpy(j->y[0].v + i * C, j->x[0]->v + (int64_t)id * C, (size_t)C * sizeof(double));
+                        memcpy(j->y[0].v + i * C, j->x[0]->v + (int64_t)id * C,
+                               (size_t)C * sizeof(double));
         }
 }
 
@@ -91,8 +91,8 @@ void eval_scatter(Job *j)
                 for (int64_t p = (int64_t)j->x[2]->v[b]; p < (int64_t)j->x[2]->v[b + 1]; p++) {
                         int64_t r = p >= 0 && p < j->x[1]->n ? (int64_t)j->x[1]->v[p] : -1;
                         if (r < 0 || r >= rows)
-                                error_at(j->n->loc, "%%%s: bucket %lld names no row of its input", j->n->name,
-                                        (long long)b);
+                                error_at(j->n->loc, "%%%s: bucket %lld names no row of its input",
+                                         j->n->name, (long long)b);
                         for (int64_t c = 0; c < C; c++)
                                 j->y[0].v[b * C + c] += j->x[0]->v[r * C + c];
                 }
@@ -111,13 +111,14 @@ static void largest(Job *j, int64_t k)
                                 bool taken = false;
                                 for (int64_t q = 0; q < i; q++)
                                         taken |= (int64_t)idx[q] == c;
-                                if (!taken && (best < 0 || x[c] > x[best] || (isnan(x[best]) && !isnan(x[c]))))
+                                if (!taken && (best < 0 || x[c] > x[best] ||
+                                               (isnan(x[best]) && !isnan(x[c]))))
                                         best = c;
                         }
                         val[i] = x[best];
                         idx[i] = (double)best;
                 }
-                for (int64_t c = 0; c < C && k; c++) {          /* how far the next one was */
+                for (int64_t c = 0; c < C && k; c++) { /* how far the next one was */
                         const double by = (val[k - 1] - x[c]) / fabs(val[k - 1]);
                         bool taken = false;
                         for (int64_t q = 0; q < k; q++)
@@ -130,7 +131,8 @@ static void largest(Job *j, int64_t k)
 
 static void topk(Job *j) { largest(j, j->n->a.k.k); }
 
-/* topk's choice, then the softmax of the row at what was chosen, over all of the row or over that. */
+/* topk's choice, then the softmax of the row at what was chosen, over all of the row or over
+ * that. */
 static void route(Job *j)
 {
         int64_t C = eval_last(j->e, j->xt[0]), k = j->n->a.route.k;
@@ -167,7 +169,7 @@ static void bucket(Job *j)
                         offs[(int64_t)id[i] + 1]++;
         for (int64_t b = 0; b < k; b++)
                 offs[b + 1] += offs[b];
-        for (int64_t i = 0; i < n; i++)                 /* offs[b] runs through b's positions */
+        for (int64_t i = 0; i < n; i++) /* offs[b] runs through b's positions */
                 if (id[i] >= 0 && id[i] < (double)k)
                         perm[(int64_t)offs[(int64_t)id[i]]++] = (double)i;
         for (int64_t b = k; b > 0; b--)
@@ -177,7 +179,10 @@ static void bucket(Job *j)
 
 void eval_route(Job *j)
 {
-        (j->n->op == OP_TOPK ? topk : j->n->op == OP_ROUTE ? route : j->n->op == OP_TOPK_GRAD ? topk_grad : bucket)(j);
+        (j->n->op == OP_TOPK        ? topk
+         : j->n->op == OP_ROUTE     ? route
+         : j->n->op == OP_TOPK_GRAD ? topk_grad
+                                    : bucket)(j);
 }
 
 /* y (...,k,C) [, gate (...,k)] -> (...,C) */
@@ -186,5 +191,6 @@ void eval_combine(Job *j)
         const Type *t = j->xt[0];
         int64_t C = eval_last(j->e, t), k = eval_dim(j->e, t->dim[t->rank - 2]);
         for (int64_t i = 0; i < j->x[0]->n; i++)
-                j->y[0].v[i / (k * C) * C + i % C] += (j->n->n_in > 1 ? j->x[1]->v[i / C] : 1) * j->x[0]->v[i];
+                j->y[0].v[i / (k * C) * C + i % C] += (j->n->n_in > 1 ? j->x[1]->v[i / C] : 1) *
+                                                      j->x[0]->v[i];
 }

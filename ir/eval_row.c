@@ -56,8 +56,10 @@ static void norm(const double *x, int64_t n, double eps, bool centre, double *me
         *r = 1 / sqrt(v / (double)n + eps);
 }
 
-/* dx of a norm, g the gradient of xhat: r (g - mean(g) - xhat mean(g xhat)); the first mean only if centred. */
-static void norm_dx(double *dx, const double *x, const double *g, int64_t n, double eps, bool centre)
+/* dx of a norm, g the gradient of xhat: r (g - mean(g) - xhat mean(g xhat)); the first mean only if
+ * centred. */
+static void norm_dx(double *dx, const double *x, const double *g, int64_t n, double eps,
+                    bool centre)
 {
         double mean, r, a, b = 0;
         norm(x, n, eps, centre, &mean, &r);
@@ -72,31 +74,30 @@ static void row(const Node *n, double *y, const double *x, const double *x2, int
 {
         double m, r;
         switch (n->op) {
-        case OP_SUM:       y[0] = row_sum(x, C); break;
-        case OP_ROWMAX:    y[0] = row_max(x, C); break;
+        case OP_SUM: y[0] = row_sum(x, C); break;
+        case OP_ROWMAX: y[0] = row_max(x, C); break;
         case OP_LOGSUMEXP: y[0] = row_lse(x, C); break;
-        case OP_ARGMAX:    y[0] = (double)row_argmax(x, C); break;
+        case OP_ARGMAX: y[0] = (double)row_argmax(x, C); break;
         case OP_SOFTMAX:
                 m = row_max(x, C);
                 r = row_lse(x, C) - m;
                 for (int64_t i = 0; i < C; i++)
                         y[i] = exp(x[i] - m - r);
                 break;
-        case OP_SOFTMAX_GRAD:                           /* x is the softmax, x2 its gradient */
+        case OP_SOFTMAX_GRAD: /* x is the softmax, x2 its gradient */
                 m = dot(x, x2, C);
                 for (int64_t i = 0; i < C; i++)
                         y[i] = x[i] * (x2[i] - m);
                 break;
-        case OP_RMSNORM: case OP_LAYERNORM:
+        case OP_RMSNORM:
+        case OP_LAYERNORM:
                 norm(x, C, n->a.num.x, n->op == OP_LAYERNORM, &m, &r);
                 for (int64_t i = 0; i < C; i++)
                         y[i] = (x[i] - m) * r;
                 break;
-        case OP_RMSNORM_GRAD: case OP_LAYERNORM_GRAD:
-                norm_dx(y, x, x2, C, n->a.num.x, n->op == OP_LAYERNORM_GRAD);
-                break;
-        default:
-                error_at(n->loc, "%s has no evaluator", op_info[n->op].text);
+        case OP_RMSNORM_GRAD:
+        case OP_LAYERNORM_GRAD: norm_dx(y, x, x2, C, n->a.num.x, n->op == OP_LAYERNORM_GRAD); break;
+        default: error_at(n->loc, "%s has no evaluator", op_info[n->op].text);
         }
 }
 
@@ -104,7 +105,8 @@ void eval_row(Job *j)
 {
         int64_t C = eval_last(j->e, j->xt[0]), rows = j->x[0]->n / C, out = j->y[0].n / rows;
         for (int64_t i = 0; i < rows; i++)
-                row(j->n, j->y[0].v + i * out, j->x[0]->v + i * C, j->n->n_in > 1 ? j->x[1]->v + i * C : NULL, C);
+                row(j->n, j->y[0].v + i * out, j->x[0]->v + i * C,
+                    j->n->n_in > 1 ? j->x[1]->v + i * C : NULL, C);
 }
 
 /* x, dy, gain -> dx, dgain, and for layernorm dbias. */
@@ -143,7 +145,8 @@ void eval_ce(Job *j)
                         continue;
                 }
                 for (int64_t c = 0; c < V; c++)
-                        j->y[0].v[i * V + c] = j->x[3]->v[i] * (exp(x[c] - j->x[2]->v[i]) - (c == (int64_t)t));
+                        j->y[0].v[i * V + c] = j->x[3]->v[i] *
+                                               (exp(x[c] - j->x[2]->v[i]) - (c == (int64_t)t));
         }
 }
 

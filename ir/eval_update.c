@@ -1,4 +1,5 @@
-/* eval_update.c: ops that change stored leaves: gradients, caches, the optimiser; and the sampler. */
+/* eval_update.c: ops that change stored leaves: gradients, caches, the optimiser; and the
+ * sampler. */
 #include "eval.h"
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +10,8 @@ static Val *stored(Job *j, int i, const char *what)
 {
         Ref r = j->n->in[i];
         if (op_info[NODE(j->g, r)->op].cls != CLASS_LEAF)
-                error_at(j->n->loc, "%s: %%%s is not %s", op_info[j->n->op].text, NODE(j->g, r)->name, what);
+                error_at(j->n->loc, "%s: %%%s is not %s", op_info[j->n->op].text,
+                         NODE(j->g, r)->name, what);
         return &j->e->leaf[r];
 }
 
@@ -21,7 +23,7 @@ static void accum(Job *j)
         bool first = e->c.micro == 0 && !j->n->a.accum.more;
         stored(j, 0, "a parameter");
         if (!sum->v) {
-                *sum = (Val){ eval_scratch(j->x[1]->n), j->x[1]->n, false };
+                *sum = (Val) { eval_scratch(j->x[1]->n), j->x[1]->n, false };
                 e->held += sum->n;
         }
         for (int64_t i = 0; i < sum->n; i++) {
@@ -35,20 +37,24 @@ static void append(Job *j)
 {
         Eval *e = j->e;
         Val *state = stored(j, 0, "a state");
-        int64_t S = eval_dim(e, j->xt[0]->dim[1]), B = eval_dim(e, j->xt[1]->dim[0]), T = eval_dim(e, j->xt[1]->dim[1]);
+        int64_t S = eval_dim(e, j->xt[0]->dim[1]), B = eval_dim(e, j->xt[1]->dim[0]),
+                T = eval_dim(e, j->xt[1]->dim[1]);
         int64_t C = j->x[1]->n / (B * T);
         for (int64_t b = 0; b < B; b++)
                 for (int64_t t = 0; t < T; t++) {
                         int64_t at = eval_position(e, b * T) + t;
                         if (at < 0 || at >= S)
-                                error_at(j->n->loc, "%%%s: position %lld is outside of a cache of %lld", j->n->name,
-                                        (long long)at, (long long)S);
+                                error_at(j->n->loc,
+                                         "%%%s: position %lld is outside of a cache of %lld",
+                                         j->n->name, (long long)at, (long long)S);
                         for (int64_t c = 0; c < C; c++) {
                                 double x = j->x[1]->v[(b * T + t) * C + c];
-                                state->v[(b * S + at) * C + c] = e->c.round ? dt_round(j->xt[0]->dt, x) : x;
+                                state->v[(b * S + at) * C + c] = e->c.round
+                                                                         ? dt_round(j->xt[0]->dt, x)
+                                                                         : x;
                         }
                 }
-        j->y[0] = (Val){ state->v, state->n, true };
+        j->y[0] = (Val) { state->v, state->n, true };
 }
 
 /* p, g, m, v, norm^2 (codegen/kernels/optimizer/adamw.cuh states the order of operations).
@@ -58,7 +64,8 @@ static void adamw(Job *j)
         const EvalCtx *c = &j->e->c;
         const Node *param = NODE(j->g, j->n->in[0]);
         Val *p = stored(j, 0, "a leaf"), *m = stored(j, 2, "a leaf"), *v = stored(j, 3, "a leaf");
-        double size = sqrt(j->x[4]->v[0]), scale = c->clip > 0 ? fmin(1, c->clip / (size + 1e-6)) : 1;
+        double size = sqrt(j->x[4]->v[0]),
+               scale = c->clip > 0 ? fmin(1, c->clip / (size + 1e-6)) : 1;
         for (int64_t i = 0; isfinite(size) && i < p->n; i++) {
                 double g = j->x[1]->v[i] * scale;
                 bool decay = param->op == OP_PARAM ? param->a.param.decay != 0 : i < c->n_decay;
@@ -88,11 +95,11 @@ static void sample(Job *j)
 void eval_update(Job *j)
 {
         switch (j->n->op) {
-        case OP_ACCUM:  accum(j); break;
+        case OP_ACCUM: accum(j); break;
         case OP_APPEND: append(j); break;
-        case OP_ADAMW:  adamw(j); break;
+        case OP_ADAMW: adamw(j); break;
         case OP_SAMPLE: sample(j); break;
-        default:                                        /* sumsq */
+        default: /* sumsq */
                 for (int64_t i = 0; i < j->x[0]->n; i++)
                         j->y[0].v[0] += j->x[0]->v[i] * j->x[0]->v[i];
         }

@@ -64,14 +64,15 @@ static void index_node(Graph *g, Ref r)
         }
         NodeName *s = find_slot(g, g->node[r].name);
         g->n_index += !s->name;
-        if (!holds(g, s))                       /* the first of that name */
-                *s = (NodeName){ g->node[r].name, r };
+        if (!holds(g, s)) /* the first of that name */
+                *s = (NodeName) { g->node[r].name, r };
 }
 
 Ref graph_find(const Graph *from, const char *name)
 {
         Graph *g = (Graph *)from;
-        for (g->n_indexed = g->n_indexed ? g->n_indexed : 1; g->n_indexed < g->n_nodes; g->n_indexed++)
+        for (g->n_indexed = g->n_indexed ? g->n_indexed : 1; g->n_indexed < g->n_nodes;
+             g->n_indexed++)
                 index_node(g, g->n_indexed);
         const NodeName *s = g->cap_index ? find_slot(g, name) : NULL;
         return s && holds(g, s) ? s->ref : 0;
@@ -129,7 +130,8 @@ static void retake_names(Graph *g)
                 take_name(g, g->node[r].name);
 }
 
-/* Of names base.N those from `from` on, before `end`, are taken: many of one base are made in a row. */
+/* Of names base.N those from `from` on, before `end`, are taken: many of one base are made in a
+ * row. */
 static NameRun *run_of(Graph *g, const char *base, size_t n)
 {
         if (g->n_runs * 2 >= g->cap_runs) {
@@ -149,7 +151,7 @@ static NameRun *run_of(Graph *g, const char *base, size_t n)
                 if (g->runs[h].n == n && !memcmp(g->runs[h].base, base, n))
                         return &g->runs[h];
         g->n_runs++;
-        g->runs[h] = (NameRun){ arena_fmt(g->arena, "%.*s", (int)n, base), n, 0, 0 };
+        g->runs[h] = (NameRun) { arena_fmt(g->arena, "%.*s", (int)n, base), n, 0, 0 };
         return &g->runs[h];
 }
 
@@ -164,7 +166,7 @@ const char *graph_name(Graph *g, const char *base)
         if (dot && dot[1] && strspn(dot + 1, "0123456789") == strlen(dot + 1))
                 n = (size_t)(dot - base);
         NameRun *run = run_of(g, base, n);
-        if (i < run->from || i > run->end)              /* another run */
+        if (i < run->from || i > run->end) /* another run */
                 run->from = run->end = i;
         do {
                 i = run->end++;
@@ -196,12 +198,13 @@ static void check_type(const Node *n, const Type *t)
                 for (int k = 0; k < N_SYM; k++)
                         ok &= t->dim[i].e[k] >= 0 && (e[k] += t->dim[i].e[k]) <= 16;
                 if (!ok)
-                        error_at(n->loc, "%%%s: %s has a dimension of 0 or too many elements", n->name,
-                                type_text(t, (char[256]){ 0 }));
+                        error_at(n->loc, "%%%s: %s has a dimension of 0 or too many elements",
+                                 n->name, type_text(t, (char[256]) { 0 }));
         }
 }
 
-Ref graph_typed(Graph *g, Op op, const Type *t, const Ref *in, int n_in, const Attr *a, Loc loc, const char *name)
+Ref graph_typed(Graph *g, Op op, const Type *t, const Ref *in, int n_in, const Attr *a, Loc loc,
+                const char *name)
 {
         Node *n = grow(g);
         Type out[MAX_OUT];
@@ -209,7 +212,8 @@ Ref graph_typed(Graph *g, Op op, const Type *t, const Ref *in, int n_in, const A
         n->op = op;
         n->loc = loc;
         if (name && g->cap_taken && *slot_of(g, name) && graph_find(g, name))
-                name = graph_name(g, name);             /* a pass's own name for something, which the user had too */
+                name = graph_name(
+                        g, name); /* a pass's own name for something, which the user had too */
         n->name = name ? arena_str(g->arena, name) : graph_name(g, op_info[op].text);
         if (a)
                 n->a = *a;
@@ -220,11 +224,13 @@ Ref graph_typed(Graph *g, Op op, const Type *t, const Ref *in, int n_in, const A
         if (n_in > MAX_IN)
                 error_at(loc, "%s: %d inputs, at most %d", op_info[op].text, n_in, MAX_IN);
         if (op_info[op].n_in >= 0 && n_in != op_info[op].n_in)
-                error_at(loc, "%s: %d inputs given, %d needed", op_info[op].text, n_in, op_info[op].n_in);
+                error_at(loc, "%s: %d inputs given, %d needed", op_info[op].text, n_in,
+                         op_info[op].n_in);
         n->n_in = n_in;
         for (int i = 0; i < n_in; i++) {
                 if (in[i] <= 0 || in[i] >= g->n_nodes)
-                        error_at(loc, "%s: input %d is not a value of this graph", op_info[op].text, i + 1);
+                        error_at(loc, "%s: input %d is not a value of this graph", op_info[op].text,
+                                 i + 1);
                 n->in[i] = in[i];
         }
         for (int i = 0, k = op_info[op].shape(g, n, out); i < k; i++)
@@ -255,7 +261,8 @@ Ref graph_item(Graph *g, Ref r, int index, const char *name)
         Attr a = { .item = { index } };
         if (index == 0)
                 return r;
-        return graph_typed(g, OP_ITEM, NULL, &r, 1, &a, NODE(g, r)->loc, name ? name : graph_name(g, NODE(g, r)->name));
+        return graph_typed(g, OP_ITEM, NULL, &r, 1, &a, NODE(g, r)->loc,
+                           name ? name : graph_name(g, NODE(g, r)->name));
 }
 
 Ref graph_reshape(Graph *g, Ref r, Type shape)
@@ -268,7 +275,7 @@ Ref graph_reshape(Graph *g, Ref r, Type shape)
 void graph_output(Graph *g, const char *name, Ref r)
 {
         g->out = arena_grow(g->arena, g->out, g->n_out, &g->cap_out, sizeof *g->out);
-        g->out[g->n_out++] = (Output){ arena_str(g->arena, name), r };
+        g->out[g->n_out++] = (Output) { arena_str(g->arena, name), r };
 }
 
 Ref graph_out(const Graph *g, const char *name)
@@ -308,22 +315,16 @@ Readers graph_readers(const Graph *g, const Ref *base, Arena *a)
         for (Ref r = g->n_nodes; r > 0; r--)
                 start[r] = start[r - 1];
         start[0] = 0;
-        return (Readers){ start, reader };
+        return (Readers) { start, reader };
 }
 
-Ref op1(Graph *g, Op op, Ref a)
-{
-        return derived(g, op, NULL, &a, 1, NULL);
-}
+Ref op1(Graph *g, Op op, Ref a) { return derived(g, op, NULL, &a, 1, NULL); }
 
-Ref op2(Graph *g, Op op, Ref a, Ref b)
-{
-        return derived(g, op, NULL, (Ref[]){ a, b }, 2, NULL);
-}
+Ref op2(Graph *g, Op op, Ref a, Ref b) { return derived(g, op, NULL, (Ref[]) { a, b }, 2, NULL); }
 
 Ref op3(Graph *g, Op op, Ref a, Ref b, Ref c)
 {
-        return derived(g, op, NULL, (Ref[]){ a, b, c }, 3, NULL);
+        return derived(g, op, NULL, (Ref[]) { a, b, c }, 3, NULL);
 }
 
 Ref op1x(Graph *g, Op op, Ref a, double x)
@@ -343,7 +344,7 @@ Ref op_slice(Graph *g, Ref a, int axis, int64_t start, int64_t len, int64_t step
 Ref op_matmul(Graph *g, Ref a, Ref b, bool ta, bool tb)
 {
         Attr t = { .mm = { ta, tb } };
-        return derived(g, OP_MATMUL, NULL, (Ref[]){ a, b }, 2, &t);
+        return derived(g, OP_MATMUL, NULL, (Ref[]) { a, b }, 2, &t);
 }
 
 Ref graph_copy_node(Graph *old, Ref r, Graph *g, const Ref *map)

@@ -19,91 +19,118 @@
 
 typedef struct Arena Arena;
 Arena *arena_new(void);
-void  *mem_new(size_t n);               /* zeroed; both unwind with code 5 when there is no memory */
-void  *mem_grow(void *p, size_t n);     /* realloc */
-void   arena_free(Arena *a);
-void   arena_clear(Arena *a);                             /* forget all, keep the first block */
-size_t arena_size(const Arena *a);                        /* bytes that it takes */
-void  *arena_alloc(Arena *a, size_t n);                   /* zeroed, aligned to 16 */
-/* An array of n elements of `size` bytes, *cap of them taken: as it is where another one fits, else a copy twice as long
- * (the old one stays in the arena).  *cap 0: a first one of 64. */
-void  *arena_grow(Arena *a, void *array, int n, int *cap, size_t size);
-char  *arena_str(Arena *a, const char *s);
-char  *arena_fmt(Arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void *mem_new(size_t n);           /* zeroed; both unwind with code 5 when there is no memory */
+void *mem_grow(void *p, size_t n); /* realloc */
+void arena_free(Arena *a);
+void arena_clear(Arena *a);            /* forget all, keep the first block */
+size_t arena_size(const Arena *a);     /* bytes that it takes */
+void *arena_alloc(Arena *a, size_t n); /* zeroed, aligned to 16 */
+/* An array of n elements of `size` bytes, *cap of them taken: as it is where another one fits, else
+ * a copy twice as long (the old one stays in the arena).  *cap 0: a first one of 64. */
+void *arena_grow(Arena *a, void *array, int n, int *cap, size_t size);
+char *arena_str(Arena *a, const char *s);
+char *arena_fmt(Arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* A growing text. */
-typedef struct Text { char *s; size_t n, cap; } Text;
-void   text_add(Text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void   text_put(Text *t, const char *s, size_t n);
-void   text_free(Text *t);
+typedef struct Text {
+        char *s;
+        size_t n, cap;
+} Text;
+void text_add(Text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void text_put(Text *t, const char *s, size_t n);
+void text_free(Text *t);
 
 /* ---- diag.c: the user's mistakes ---- */
 
-typedef struct Loc { const char *file; int line, col; } Loc;     /* line 0: unknown */
+typedef struct Loc {
+        const char *file;
+        int line, col;
+} Loc; /* line 0: unknown */
 
 typedef struct Diag {
-        jmp_buf out;                    /* error_at comes here */
-        char    msg[2048];              /* file:line:col: error: ... and the caret */
-        int     code;                   /* exit code */
-        const char *source;             /* text of the file being read, for the caret, or NULL */
+        jmp_buf out;        /* error_at comes here */
+        char msg[2048];     /* file:line:col: error: ... and the caret */
+        int code;           /* exit code */
+        const char *source; /* text of the file being read, for the caret, or NULL */
         const char *source_file;
 } Diag;
 
-/* The name a plan's texts give the file: without its folders, which differ between machines and ways to say the same
- * path, with '_' for a space and '?' for control characters and what is no UTF-8.  buf of LOC_NAME. */
+/* The name a plan's texts give the file: without its folders, which differ between machines and
+ * ways to say the same path, with '_' for a space and '?' for control characters and what is no
+ * UTF-8.  buf of LOC_NAME. */
 enum { LOC_NAME = 256 };
 const char *loc_name(Loc loc, char *buf);
 
-extern _Thread_local Diag *diag_top;    /* where error_at unwinds to; set by DIAG_CATCH */
+extern _Thread_local Diag *diag_top; /* where error_at unwinds to; set by DIAG_CATCH */
 
 /* if (DIAG_CATCH(&d)) { work; diag_end(&d); } else { d.msg says why } */
 #define DIAG_CATCH(d) (diag_begin(d), setjmp((d)->out) == 0)
 void diag_begin(Diag *d);
 void diag_end(Diag *d);
-_Noreturn void diag_pass_on(const Diag *from);          /* after cleaning up: to the next DIAG_CATCH */
+_Noreturn void diag_pass_on(const Diag *from); /* after cleaning up: to the next DIAG_CATCH */
 _Noreturn void error_at(Loc loc, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-_Noreturn void error_code(int code, Loc loc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-_Noreturn void error_internal(Loc loc, const char *fmt, ...) __attribute__((format(printf, 2, 3)));     /* our mistake */
+_Noreturn void error_code(int code, Loc loc, const char *fmt, ...)
+        __attribute__((format(printf, 3, 4)));
+/* our mistake */
+_Noreturn void error_internal(Loc loc, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- type.c: element types, symbolic dimensions, shapes ---- */
 
 typedef enum { DT_F32, DT_BF16, DT_F16, DT_I32, N_DT } DType;
-extern const char *const dt_name[N_DT];         /* f32 bf16 f16 i32 */
+extern const char *const dt_name[N_DT]; /* f32 bf16 f16 i32 */
 extern const int dt_size[N_DT];
 
-enum { SYM_B, SYM_T, SYM_S, N_SYM };            /* batch, tokens of this call, tokens cached */
+enum { SYM_B, SYM_T, SYM_S, N_SYM }; /* batch, tokens of this call, tokens cached */
 
 /* A monomial n * B^e0 * T^e1 * S^e2. */
-typedef struct Dim { int64_t n; signed char e[N_SYM]; } Dim;
+typedef struct Dim {
+        int64_t n;
+        signed char e[N_SYM];
+} Dim;
 
 enum { MAX_RANK = 6 };
-typedef struct Type { DType dt; int rank; Dim dim[MAX_RANK]; } Type;
+typedef struct Type {
+        DType dt;
+        int rank;
+        Dim dim[MAX_RANK];
+} Type;
 
-typedef struct Sizes { int64_t v[N_SYM]; } Sizes;       /* values of B, T, S */
+typedef struct Sizes {
+        int64_t v[N_SYM];
+} Sizes; /* values of B, T, S */
 
-#define DIM(c) ((Dim){ (c), { 0, 0, 0 } })
-#define DIM_SYM(s) ((Dim){ 1, { (s) == SYM_B, (s) == SYM_T, (s) == SYM_S } })
-bool    dim_eq(Dim a, Dim b);
-Dim     dim_mul(Dim a, Dim b);
-bool    dim_div(Dim a, Dim b, Dim *q);          /* exact quotient, if there is one */
-bool    dim_is_const(Dim a);
+#define DIM(c) ((Dim) { (c), { 0, 0, 0 } })
+#define DIM_SYM(s) ((Dim) { 1, { (s) == SYM_B, (s) == SYM_T, (s) == SYM_S } })
+bool dim_eq(Dim a, Dim b);
+Dim dim_mul(Dim a, Dim b);
+bool dim_div(Dim a, Dim b, Dim *q); /* exact quotient, if there is one */
+bool dim_is_const(Dim a);
 int64_t dim_value(Dim a, const Sizes *s);
-bool    shape_eq(const Type *a, const Type *b);
-bool    type_eq(const Type *a, const Type *b);
-Dim     type_elems(const Type *t);
-Dim     type_rows(const Type *t);               /* product of all but the last dimension */
+bool shape_eq(const Type *a, const Type *b);
+bool type_eq(const Type *a, const Type *b);
+Dim type_elems(const Type *t);
+Dim type_rows(const Type *t); /* product of all but the last dimension */
 int64_t type_count(const Type *t, const Sizes *s);
-bool    dt_is_float(DType dt);
-Type    type_of(DType dt, int rank, ...);       /* rank Dims follow */
-const char *dim_text(Dim d, char *buf);                 /* buf of 64 */
-const char *type_text(const Type *t, char *buf);        /* buf of 256: f32[B,T,768] */
+bool dt_is_float(DType dt);
+Type type_of(DType dt, int rank, ...);           /* rank Dims follow */
+const char *dim_text(Dim d, char *buf);          /* buf of 64 */
+const char *type_text(const Type *t, char *buf); /* buf of 256: f32[B,T,768] */
 const char *shape_text(const Type *t, char *buf);
 
 /* ---- ops: one row each in ops.def ---- */
 
 typedef enum {
-        CLASS_LEAF, CLASS_MAP, CLASS_ROW, CLASS_COL, CLASS_MATMUL, CLASS_ATTENTION,
-        CLASS_GATHER, CLASS_VIEW, CLASS_ROUTE, CLASS_UPDATE, N_CLASS
+        CLASS_LEAF,
+        CLASS_MAP,
+        CLASS_ROW,
+        CLASS_COL,
+        CLASS_MATMUL,
+        CLASS_ATTENTION,
+        CLASS_GATHER,
+        CLASS_VIEW,
+        CLASS_ROUTE,
+        CLASS_UPDATE,
+        N_CLASS
 } Class;
 
 typedef enum {
@@ -119,8 +146,25 @@ typedef struct Graph Graph;
 typedef struct Node Node;
 
 typedef enum {
-        ATTR_NONE, ATTR_NUM, ATTR_DROP, ATTR_ROPE, ATTR_MM, ATTR_EXPERT, ATTR_ATT, ATTR_SLICE, ATTR_PERM,
-        ATTR_ITEM, ATTR_K, ATTR_PARAM, ATTR_DATA, ATTR_ACCUM, ATTR_CACHE, ATTR_CE, ATTR_ROUTE, ATTR_ROWS, ATTR_BELOW,
+        ATTR_NONE,
+        ATTR_NUM,
+        ATTR_DROP,
+        ATTR_ROPE,
+        ATTR_MM,
+        ATTR_EXPERT,
+        ATTR_ATT,
+        ATTR_SLICE,
+        ATTR_PERM,
+        ATTR_ITEM,
+        ATTR_K,
+        ATTR_PARAM,
+        ATTR_DATA,
+        ATTR_ACCUM,
+        ATTR_CACHE,
+        ATTR_CE,
+        ATTR_ROUTE,
+        ATTR_ROWS,
+        ATTR_BELOW,
         N_ATTR
 } AttrKind;
 
@@ -128,146 +172,221 @@ enum { INIT_ZEROS, INIT_ONES, INIT_NORMAL, INIT_UNIFORM, INIT_VALUE };
 
 typedef struct Attr {
         union {
-                struct { double x; } num;                       /* factor, addend, exponent, eps */
-                struct { double p; int64_t id; } drop;          /* probability, tensor id for Philox */
-                struct { int64_t back, dims; } rope;            /* back: rotate the other way; dims: rotated, 0 all */
-                struct { int64_t ta, tb; } mm;                  /* operand is stored transposed */
-                struct { int64_t tb, adiv, bdiv, scatter; } expert;
-                struct { double scale; int64_t causal, window; double softcap, p; int64_t id, mask, alibi, documents; } att;
-                struct { int64_t axis, start, len, step; } slice;
-                struct { int64_t perm[MAX_RANK]; } perm;
-                struct { int64_t index; } item;
-                struct { int64_t k; } k;                        /* how many: top-k, buckets, expert count */
-                struct { int64_t init; double a, b; int64_t trainable, decay; } param;
-                struct { const double *data; int64_t n; } data; /* table of a constant, n elements */
-                struct { int64_t more; } accum;                 /* not the first contribution of this step */
-                struct { int64_t layer; } cache;
-                struct { int64_t both; } ce;
-                struct { int64_t k, renorm; } route;
-                struct { int64_t adiv, mix, bias; } rows;       /* slots of one row of a; slots summed to one row, 0: none */
-                struct { int64_t rows, B, T, S; } below;        /* rows times these powers of the symbols */
+                struct {
+                        double x;
+                } num; /* factor, addend, exponent, eps */
+                struct {
+                        double p;
+                        int64_t id;
+                } drop; /* probability, tensor id for Philox */
+                /* back: rotate the other way; dims: rotated, 0 all */
+                struct {
+                        int64_t back, dims;
+                } rope;
+                struct {
+                        int64_t ta, tb;
+                } mm; /* operand is stored transposed */
+                struct {
+                        int64_t tb, adiv, bdiv, scatter;
+                } expert;
+                struct {
+                        double scale;
+                        int64_t causal, window;
+                        double softcap, p;
+                        int64_t id, mask, alibi, documents;
+                } att;
+                struct {
+                        int64_t axis, start, len, step;
+                } slice;
+                struct {
+                        int64_t perm[MAX_RANK];
+                } perm;
+                struct {
+                        int64_t index;
+                } item;
+                struct {
+                        int64_t k;
+                } k; /* how many: top-k, buckets, expert count */
+                struct {
+                        int64_t init;
+                        double a, b;
+                        int64_t trainable, decay;
+                } param;
+                /* table of a constant, n elements */
+                struct {
+                        const double *data;
+                        int64_t n;
+                } data;
+                struct {
+                        int64_t more;
+                } accum; /* not the first contribution of this step */
+                struct {
+                        int64_t layer;
+                } cache;
+                struct {
+                        int64_t both;
+                } ce;
+                struct {
+                        int64_t k, renorm;
+                } route;
+                /* slots of one row of a; slots summed to one row, 0: none */
+                struct {
+                        int64_t adiv, mix, bias;
+                } rows;
+                /* rows times these powers of the symbols */
+                struct {
+                        int64_t rows, B, T, S;
+                } below;
         };
 } Attr;
 
-typedef struct AttrField { const char *name; size_t offset; bool real; double dflt; int count; } AttrField;
-extern const AttrField *const attr_fields[N_ATTR];      /* ends with name NULL */
+typedef struct AttrField {
+        const char *name;
+        size_t offset;
+        bool real;
+        double dflt;
+        int count;
+} AttrField;
+extern const AttrField *const attr_fields[N_ATTR]; /* ends with name NULL */
 
 enum { MAX_IN = 8, MAX_OUT = 4 };
 
 typedef struct OpInfo {
-        Op          op;
+        Op op;
         const char *text;
-        int         n_in;               /* -1: one or more, see shape rule */
-        Class       cls;
-        AttrKind    attr;
-        int       (*shape)(Graph *g, Node *n, Type *out);      /* types of all outputs; returns how many */
-        void      (*grad)(Graph *g, Ref n, const Ref *dout, Ref *din);
-        const char *scalar;             /* C text of a MAP: $0 $1 inputs, $x attribute; or NULL */
+        int n_in; /* -1: one or more, see shape rule */
+        Class cls;
+        AttrKind attr;
+        /* types of all outputs; returns how many */
+        int (*shape)(Graph *g, Node *n, Type *out);
+        void (*grad)(Graph *g, Ref n, const Ref *dout, Ref *din);
+        const char *scalar; /* C text of a MAP: $0 $1 inputs, $x attribute; or NULL */
 } OpInfo;
 extern const OpInfo op_info[N_OPS];
 Op op_find(const char *text);
 
 struct Node {
-        Op          op;
-        Type        type;               /* of output 0 */
-        Ref         in[MAX_IN];         /* 0 ends the list */
-        int         n_in;
-        int         uses;               /* readers, the return list included; set by graph_count_uses */
-        int         group;              /* kernel it was fused into, 0: none yet */
-        Loc         loc;                /* where the user wrote it */
-        const char *name;               /* as printed, without the % */
-        Attr        a;
+        Op op;
+        Type type;      /* of output 0 */
+        Ref in[MAX_IN]; /* 0 ends the list */
+        int n_in;
+        int uses;         /* readers, the return list included; set by graph_count_uses */
+        int group;        /* kernel it was fused into, 0: none yet */
+        Loc loc;          /* where the user wrote it */
+        const char *name; /* as printed, without the % */
+        Attr a;
 };
 
 typedef struct NodeName NodeName;
 typedef struct NameRun NameRun;
-typedef struct Output { const char *name; Ref ref; } Output;
+typedef struct Output {
+        const char *name;
+        Ref ref;
+} Output;
 
 struct Graph {
-        Arena      *arena;
+        Arena *arena;
         const char *name;
-        Node       *node;
-        int         n_nodes, cap;
-        Output     *out;
-        int         n_out, cap_out;
-        Sizes       sizes;              /* known values of the symbols; 0: run time */
-        int         next_id;            /* for dropout */
-        struct NodeName { const char *name; Ref ref; } *index;  /* see graph_find */
-        unsigned    n_index, cap_index;
-        int         n_indexed;
-        const char **taken;             /* names in use, an open-addressing table; see graph_name */
-        unsigned    n_taken, cap_taken;
-        struct NameRun { const char *base; size_t n; int from, end; } *runs;    /* see graph_name */
-        unsigned    n_runs, cap_runs;
+        Node *node;
+        int n_nodes, cap;
+        Output *out;
+        int n_out, cap_out;
+        Sizes sizes; /* known values of the symbols; 0: run time */
+        int next_id; /* for dropout */
+        struct NodeName {
+                const char *name;
+                Ref ref;
+        } * index; /* see graph_find */
+        unsigned n_index, cap_index;
+        int n_indexed;
+        const char **taken; /* names in use, an open-addressing table; see graph_name */
+        unsigned n_taken, cap_taken;
+        struct NameRun {
+                const char *base;
+                size_t n;
+                int from, end;
+        } * runs; /* see graph_name */
+        unsigned n_runs, cap_runs;
 };
 
 /* ---- graph.c ---- */
 
 Graph *graph_new(const char *name);
-void   graph_free(Graph *g);
+void graph_free(Graph *g);
 #define NODE(g, r) (&(g)->node[r])
 
 /* Append a node; its type comes from the shape rule (error_at on mismatch).
  * n_in inputs are copied.  a may be NULL.  name may be NULL: one is made. */
-Ref    graph_add(Graph *g, Op op, const Ref *in, int n_in, const Attr *a, Loc loc, const char *name);
-Ref    graph_leaf(Graph *g, Op op, Type t, const Attr *a, Loc loc, const char *name);
+Ref graph_add(Graph *g, Op op, const Ref *in, int n_in, const Attr *a, Loc loc, const char *name);
+Ref graph_leaf(Graph *g, Op op, Type t, const Attr *a, Loc loc, const char *name);
 /* The same with a type stated: needed by leaves, reshape, expand and cast. */
-Ref    graph_typed(Graph *g, Op op, const Type *t, const Ref *in, int n_in, const Attr *a, Loc loc, const char *name);
-Ref    graph_item(Graph *g, Ref r, int index, const char *name);        /* output `index` of a node */
-Ref    graph_reshape(Graph *g, Ref r, Type shape);                      /* dtype of r is kept */
-void   graph_output(Graph *g, const char *name, Ref r);
-Ref    graph_find(const Graph *g, const char *name);                    /* 0 if absent */
-void   graph_pop(Graph *g);                                             /* the last node goes again */
-void   graph_rename(Graph *g, Ref r, const char *name);                 /* name: of the graph's arena */
-Ref    graph_out(const Graph *g, const char *name);
-int    graph_types(Graph *g, Ref r, Type out[MAX_OUT]);                 /* types of all outputs */
-int    att_extra(const Node *n);        /* of an attention or its gradient: which input is the mask or the slopes; */
-int    att_documents(const Node *n);    /* ... where documents begin and end; 0: none */
-void   graph_count_uses(Graph *g);
-/* Who reads node r: reader[start[r]] .. reader[start[r + 1] - 1], ascending; one that reads it twice is there twice. */
-typedef struct Readers { int *start; Ref *reader; } Readers;
-Readers graph_readers(const Graph *g, const Ref *base, Arena *a);       /* base: NULL, or whom a reader of each node is counted for */
-const char *graph_name(Graph *g, const char *base);                     /* base.N, not yet taken */
+Ref graph_typed(Graph *g, Op op, const Type *t, const Ref *in, int n_in, const Attr *a, Loc loc,
+                const char *name);
+Ref graph_item(Graph *g, Ref r, int index, const char *name); /* output `index` of a node */
+Ref graph_reshape(Graph *g, Ref r, Type shape);               /* dtype of r is kept */
+void graph_output(Graph *g, const char *name, Ref r);
+Ref graph_find(const Graph *g, const char *name);     /* 0 if absent */
+void graph_pop(Graph *g);                             /* the last node goes again */
+void graph_rename(Graph *g, Ref r, const char *name); /* name: of the graph's arena */
+Ref graph_out(const Graph *g, const char *name);
+int graph_types(Graph *g, Ref r, Type out[MAX_OUT]); /* types of all outputs */
+/* of an attention or its gradient: which input is the mask or the slopes; */
+int att_extra(const Node *n);
+int att_documents(const Node *n); /* ... where documents begin and end; 0: none */
+void graph_count_uses(Graph *g);
+/* Who reads node r: reader[start[r]] .. reader[start[r + 1] - 1], ascending; one that reads it
+ * twice is there twice. */
+typedef struct Readers {
+        int *start;
+        Ref *reader;
+} Readers;
+/* base: NULL, or whom a reader of each node is counted for */
+Readers graph_readers(const Graph *g, const Ref *base, Arena *a);
+const char *graph_name(Graph *g, const char *base); /* base.N, not yet taken */
 
 /* Shorthands for passes: location and name prefix come from the first input. */
-Ref    op1(Graph *g, Op op, Ref a);
-Ref    op2(Graph *g, Op op, Ref a, Ref b);
-Ref    op3(Graph *g, Op op, Ref a, Ref b, Ref c);
-Ref    op1x(Graph *g, Op op, Ref a, double x);                          /* ATTR_NUM */
-Ref    op_slice(Graph *g, Ref a, int axis, int64_t start, int64_t len, int64_t step);
-Ref    op_matmul(Graph *g, Ref a, Ref b, bool ta, bool tb);
+Ref op1(Graph *g, Op op, Ref a);
+Ref op2(Graph *g, Op op, Ref a, Ref b);
+Ref op3(Graph *g, Op op, Ref a, Ref b, Ref c);
+Ref op1x(Graph *g, Op op, Ref a, double x); /* ATTR_NUM */
+Ref op_slice(Graph *g, Ref a, int axis, int64_t start, int64_t len, int64_t step);
+Ref op_matmul(Graph *g, Ref a, Ref b, bool ta, bool tb);
 
 /* Rebuild g node by node: visit(old graph, ref, new graph, map, ctx) appends what
  * replaces node r (inputs through map) and returns its new Ref, 0 to drop it. */
 typedef Ref Visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx);
-void   graph_rebuild(Graph *g, Visit *visit, void *ctx);
-Ref    graph_copy_node(Graph *old, Ref r, Graph *g, const Ref *map);    /* the visitor that keeps a node */
-void   graph_sweep(Graph *g);                                           /* drop nodes no output needs */
+void graph_rebuild(Graph *g, Visit *visit, void *ctx);
+/* the visitor that keeps a node */
+Ref graph_copy_node(Graph *old, Ref r, Graph *g, const Ref *map);
+void graph_sweep(Graph *g); /* drop nodes no output needs */
 
 /* ---- indices.c: which inputs pick rows, and of how many ---- */
 
-/* Kernels do not look whether an index is one, but where it says so here; compiler/tables.c sees to it before. */
+/* Kernels do not look whether an index is one, but where it says so here; compiler/tables.c sees to
+ * it before. */
 typedef enum {
-        INDEX_NONE,                     /* no index: only values of other types may be read there */
-        INDEX_BELOW,                    /* 0 .. rows - 1 */
-        INDEX_ANY,                      /* kernels look: one outside is left out */
-        INDEX_PERM, INDEX_OFFS,         /* the two results of one bucket */
-        INDEX_DOCUMENTS,                /* the input `documents`, which the runtime fills */
+        INDEX_NONE,  /* no index: only values of other types may be read there */
+        INDEX_BELOW, /* 0 .. rows - 1 */
+        INDEX_ANY,   /* kernels look: one outside is left out */
+        INDEX_PERM,
+        INDEX_OFFS,      /* the two results of one bucket */
+        INDEX_DOCUMENTS, /* the input `documents`, which the runtime fills */
 } IndexKind;
-IndexKind index_kind(const Graph *g, const Node *n, int input, Dim *rows);      /* rows: of INDEX_BELOW */
-Dim       clamp_rows(const Attr *a);
+/* rows: of INDEX_BELOW */
+IndexKind index_kind(const Graph *g, const Node *n, int input, Dim *rows);
+Dim clamp_rows(const Attr *a);
 
 /* ---- print.c, parse.c: inverses ---- */
 
 enum { PRINT_LOC = 1, PRINT_GROUP = 2 };
-void   graph_print(const Graph *g, Text *out, int flags);
-Graph *graph_parse(const char *text, const char *file);                 /* error_at on mistakes */
-void   num_text(double x, char *buf);                                   /* shortest that reads back; buf of 32 */
-double num_read(const char *s, char **end);                             /* strtod, with a point in every locale */
+void graph_print(const Graph *g, Text *out, int flags);
+Graph *graph_parse(const char *text, const char *file); /* error_at on mistakes */
+void num_text(double x, char *buf);                     /* shortest that reads back; buf of 32 */
+double num_read(const char *s, char **end);             /* strtod, with a point in every locale */
 
 /* ---- verify.c ---- */
 
-void   verify(Graph *g, const char *after);     /* aborts naming the pass: a broken graph is our bug */
+void verify(Graph *g, const char *after); /* aborts naming the pass: a broken graph is our bug */
 
 /* ---- eval.c, eval_*.c: the oracle ---- */
 
@@ -279,28 +398,28 @@ void   verify(Graph *g, const char *after);     /* aborts naming the pass: a bro
  * meanwhile.  Errors go to error_at; the Eval is then still to be freed. */
 typedef struct Eval Eval;
 typedef struct EvalCtx {
-        Sizes    sizes;                 /* a 0 takes the graph's own size */
-        const int *pos;                 /* per sequence (B), copied; or NULL for zeros */
-        int      step, micro, n_micro;  /* n_micro 0 counts as 1 */
+        Sizes sizes;              /* a 0 takes the graph's own size */
+        const int *pos;           /* per sequence (B), copied; or NULL for zeros */
+        int step, micro, n_micro; /* n_micro 0 counts as 1 */
         unsigned seed[2];
-        double   share, inv_tokens;     /* 0 counts as 1 */
-        double   lr, beta1, beta2, eps, weight_decay, clip, bias1, bias2;
-        int64_t  n_decay;               /* ADAMW of a p that is no PARAM: elements below it decay */
-        bool     round;                 /* every value is rounded to its node's type when stored */
+        double share, inv_tokens; /* 0 counts as 1 */
+        double lr, beta1, beta2, eps, weight_decay, clip, bias1, bias2;
+        int64_t n_decay; /* ADAMW of a p that is no PARAM: elements below it decay */
+        bool round;      /* every value is rounded to its node's type when stored */
 } EvalCtx;
-Eval   *eval_new(Graph *g, const EvalCtx *c);
-void    eval_again(Eval *e, const EvalCtx *c);                                  /* next call: leaves and states stay */
-void    eval_set(Eval *e, const char *leaf, const double *v, int64_t n);        /* copies */
-void    eval_run(Eval *e);
-/* Of the last run: by how much of itself the last value that a top-k chose was above the next, where that was least;
- * 1: none did. */
-double  eval_nearest(const Eval *e);
+Eval *eval_new(Graph *g, const EvalCtx *c);
+void eval_again(Eval *e, const EvalCtx *c); /* next call: leaves and states stay */
+void eval_set(Eval *e, const char *leaf, const double *v, int64_t n); /* copies */
+void eval_run(Eval *e);
+/* Of the last run: by how much of itself the last value that a top-k chose was above the next,
+ * where that was least; 1: none did. */
+double eval_nearest(const Eval *e);
 /* What the last eval_run computed, until the next one; NULL if there is none. */
 const double *eval_get(Eval *e, Ref r, int item, int64_t *n);
 const double *eval_output(Eval *e, const char *name, int64_t *n);
-const double *eval_grad(Eval *e, const char *param, int64_t *n);                /* NULL before the first ACCUM */
-const double *eval_leaf(Eval *e, const char *leaf, int64_t *n);                 /* as set, or as updated */
-void    eval_free(Eval *e);
-double  dt_round(DType dt, double x);                                           /* nearest even; DT_I32: truncates, NaN is 0 */
+const double *eval_grad(Eval *e, const char *param, int64_t *n); /* NULL before the first ACCUM */
+const double *eval_leaf(Eval *e, const char *leaf, int64_t *n);  /* as set, or as updated */
+void eval_free(Eval *e);
+double dt_round(DType dt, double x); /* nearest even; DT_I32: truncates, NaN is 0 */
 
 #endif

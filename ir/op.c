@@ -9,8 +9,10 @@
 #undef OP
 
 const OpInfo op_info[N_OPS] = {
-#define OP(e, text, nin, cls, attr, shape, grad, scalar) \
-        [OP_##e] = { OP_##e, text, nin, CLASS_##cls, ATTR_##attr, shape_##shape, grad_##grad, scalar },
+#define OP(e, text, nin, cls, attr, shape, grad, scalar)                     \
+        [OP_##                                                               \
+                e] = { OP_##e,      text,          nin,         CLASS_##cls, \
+                       ATTR_##attr, shape_##shape, grad_##grad, scalar },
 #include "ops.def"
 #undef OP
 };
@@ -23,11 +25,26 @@ Op op_find(const char *text)
         return OP_NONE;
 }
 
-#define INT(kind, f)        { #f, offsetof(Attr, kind.f), false, 0, 1 }
-#define REAL(kind, f)       { #f, offsetof(Attr, kind.f), true, 0, 1 }
-#define INT_OR(kind, f, d)  { #f, offsetof(Attr, kind.f), false, d, 1 }
-#define REAL_OR(kind, f, d) { #f, offsetof(Attr, kind.f), true, d, 1 }
-#define END                 { 0 }
+#define INT(kind, f)                                    \
+        {                                               \
+#f, offsetof(Attr, kind.f), false, 0, 1 \
+        }
+#define REAL(kind, f)                                  \
+        {                                              \
+#f, offsetof(Attr, kind.f), true, 0, 1 \
+        }
+#define INT_OR(kind, f, d)                              \
+        {                                               \
+#f, offsetof(Attr, kind.f), false, d, 1 \
+        }
+#define REAL_OR(kind, f, d)                            \
+        {                                              \
+#f, offsetof(Attr, kind.f), true, d, 1 \
+        }
+#define END       \
+        {         \
+                0 \
+        }
 
 /* A field that has its default value is not printed. */
 static const AttrField none_f[] = { END };
@@ -35,18 +52,21 @@ static const AttrField num_f[] = { REAL(num, x), END };
 static const AttrField drop_f[] = { REAL(drop, p), INT(drop, id), END };
 static const AttrField rope_f[] = { INT(rope, back), INT(rope, dims), END };
 static const AttrField mm_f[] = { INT(mm, ta), INT(mm, tb), END };
-static const AttrField expert_f[] = { INT(expert, tb), INT(expert, adiv), INT(expert, bdiv), INT(expert, scatter),
-        END };
-static const AttrField att_f[] = { REAL(att, scale), INT(att, causal), INT(att, window), REAL(att, softcap),
-        REAL(att, p),
-                                   INT(att, id), INT(att, mask), INT(att, alibi), INT(att, documents), END };
-static const AttrField slice_f[] = { INT(slice, axis), INT(slice, start), INT(slice, len), INT_OR(slice, step, 1),
-        END };
-static const AttrField perm_f[] = { { "perm", offsetof(Attr, perm.perm), false, 0, MAX_RANK }, END };
+static const AttrField expert_f[] = { INT(expert, tb), INT(expert, adiv), INT(expert, bdiv),
+                                      INT(expert, scatter), END };
+static const AttrField att_f[] = {
+        REAL(att, scale), INT(att, causal), INT(att, window), REAL(att, softcap),  REAL(att, p),
+        INT(att, id),     INT(att, mask),   INT(att, alibi),  INT(att, documents), END
+};
+static const AttrField slice_f[] = { INT(slice, axis), INT(slice, start), INT(slice, len),
+                                     INT_OR(slice, step, 1), END };
+static const AttrField perm_f[] = { { "perm", offsetof(Attr, perm.perm), false, 0, MAX_RANK },
+                                    END };
 static const AttrField item_f[] = { INT(item, index), END };
 static const AttrField k_f[] = { INT(k, k), END };
-static const AttrField param_f[] = { INT(param, init), REAL(param, a), REAL(param, b), INT_OR(param, trainable, 1),
-        INT(param, decay), END };
+static const AttrField param_f[] = { INT(param, init),  REAL(param, a),
+                                     REAL(param, b),    INT_OR(param, trainable, 1),
+                                     INT(param, decay), END };
 static const AttrField data_f[] = { { "data", offsetof(Attr, data), true, 0, 0 }, END };
 static const AttrField accum_f[] = { INT(accum, more), END };
 static const AttrField cache_f[] = { INT(cache, layer), END };
@@ -54,12 +74,15 @@ static const AttrField ce_f[] = { INT(ce, both), END };
 static const AttrField route_f[] = { INT(route, k), INT(route, renorm), END };
 static const AttrField rows_f[] = { INT_OR(rows, adiv, 1), INT(rows, mix), INT(rows, bias), END };
 
-static const AttrField below_f[] = { INT(below, rows), INT(below, B), INT(below, T), INT(below, S), END };
+static const AttrField below_f[] = { INT(below, rows), INT(below, B), INT(below, T), INT(below, S),
+                                     END };
 
 const AttrField *const attr_fields[N_ATTR] = {
-        [ATTR_NONE] = none_f, [ATTR_NUM] = num_f, [ATTR_DROP] = drop_f, [ATTR_ROPE] = rope_f, [ATTR_MM] = mm_f,
-        [ATTR_EXPERT] = expert_f, [ATTR_ATT] = att_f, [ATTR_SLICE] = slice_f, [ATTR_PERM] = perm_f,
-        [ATTR_ITEM] = item_f, [ATTR_K] = k_f, [ATTR_PARAM] = param_f, [ATTR_DATA] = data_f,
-        [ATTR_ACCUM] = accum_f, [ATTR_CACHE] = cache_f, [ATTR_CE] = ce_f,
-        [ATTR_ROUTE] = route_f, [ATTR_ROWS] = rows_f, [ATTR_BELOW] = below_f,
+        [ATTR_NONE] = none_f,   [ATTR_NUM] = num_f,     [ATTR_DROP] = drop_f,
+        [ATTR_ROPE] = rope_f,   [ATTR_MM] = mm_f,       [ATTR_EXPERT] = expert_f,
+        [ATTR_ATT] = att_f,     [ATTR_SLICE] = slice_f, [ATTR_PERM] = perm_f,
+        [ATTR_ITEM] = item_f,   [ATTR_K] = k_f,         [ATTR_PARAM] = param_f,
+        [ATTR_DATA] = data_f,   [ATTR_ACCUM] = accum_f, [ATTR_CACHE] = cache_f,
+        [ATTR_CE] = ce_f,       [ATTR_ROUTE] = route_f, [ATTR_ROWS] = rows_f,
+        [ATTR_BELOW] = below_f,
 };

@@ -8,16 +8,16 @@
 
 typedef struct Parser {
         const char *s, *line_start;
-        int         line;
+        int line;
         const char *file;
-        Graph      *g;
-        Ref        *slot;               /* open-addressing table from name to node */
-        unsigned    cap;
+        Graph *g;
+        Ref *slot; /* open-addressing table from name to node */
+        unsigned cap;
 } Parser;
 
 static Loc here(const Parser *p)
 {
-        return (Loc){ p->file, p->line, (int)(p->s - p->line_start) + 1 };
+        return (Loc) { p->file, p->line, (int)(p->s - p->line_start) + 1 };
 }
 
 static void skip(Parser *p)
@@ -210,7 +210,8 @@ static void attrs(Parser *p, Op op, Attr *a)
                         double *d = arena_alloc(p->g->arena, (size_t)cap * sizeof *d);
                         do {
                                 if (n == cap) {
-                                        double *e = arena_alloc(p->g->arena, (size_t)cap * 2 * sizeof *e);
+                                        double *e = arena_alloc(p->g->arena,
+                                                                (size_t)cap * 2 * sizeof *e);
                                         memcpy(e, d, (size_t)cap * sizeof *e);
                                         d = e;
                                         cap *= 2;
@@ -224,7 +225,8 @@ static void attrs(Parser *p, Op op, Attr *a)
                         int i = 0;
                         do {
                                 if (i == f->count)
-                                        error_at(here(p), "'%s' takes at most %d numbers", name, f->count);
+                                        error_at(here(p), "'%s' takes at most %d numbers", name,
+                                                 f->count);
                                 if (f->real)
                                         ((double *)(void *)q)[i++] = real(p);
                                 else
@@ -267,8 +269,8 @@ static void node(Parser *p)
         t = type(p);
         r = graph_typed(g, op, &t, in, n, &a, at, name);
         if (!shape_eq(&NODE(g, r)->type, &t))
-                error_at(at, "%s gives %s, the text says %s", text, shape_text(&NODE(g, r)->type, x),
-                        shape_text(&t, y));
+                error_at(at, "%s gives %s, the text says %s", text,
+                         shape_text(&NODE(g, r)->type, x), shape_text(&t, y));
         NODE(g, r)->type.dt = t.dt;
         define(p, name, r, loc);
         if (accept(p, "!"))
@@ -283,7 +285,7 @@ static void node(Parser *p)
                         error_at(here(p), "expected @file:line");
                 char *file = arena_alloc(g->arena, (size_t)(colon - s) + 1);
                 memcpy(file, s, (size_t)(colon - s));
-                NODE(g, r)->loc = (Loc){ file, atoi(colon + 1), 0 };
+                NODE(g, r)->loc = (Loc) { file, atoi(colon + 1), 0 };
         }
 }
 
@@ -357,7 +359,7 @@ Graph *graph_parse(const char *text, const char *file)
                 skip(&p);
                 if (*p.s)
                         error_at(here(&p), "text after the graph");
-                if (outer) {                            /* passes may point into it too */
+                if (outer) { /* passes may point into it too */
                         outer->source = text;
                         outer->source_file = p.file;
                 }

@@ -16,13 +16,10 @@
 
 static locale_t plain(void)
 {
-        return newlocale(LC_ALL_MASK, "C", (locale_t)0);        /* an object that is always there */
+        return newlocale(LC_ALL_MASK, "C", (locale_t)0); /* an object that is always there */
 }
 
-double num_read(const char *s, char **end)
-{
-        return strtod_l(s, end, plain());
-}
+double num_read(const char *s, char **end) { return strtod_l(s, end, plain()); }
 
 void num_text(double x, char *buf)
 {
@@ -40,8 +37,9 @@ void num_text(double x, char *buf)
                 if (num_read(buf, NULL) == x)
                         break;
         }
-        char whole[32];                         /* 30, not 3e+01 */
-        if (fabs(x) < 1e9 && x == floor(x) && snprintf(whole, sizeof whole, "%.0f", x) <= (int)strlen(buf))
+        char whole[32]; /* 30, not 3e+01 */
+        if (fabs(x) < 1e9 && x == floor(x) &&
+            snprintf(whole, sizeof whole, "%.0f", x) <= (int)strlen(buf))
                 strcpy(buf, whole);
         uselocale(was);
 }
@@ -53,7 +51,7 @@ static void print_attr(const Node *n, Text *out)
         char num[32];
         for (; f->name; f++) {
                 const char *p = (const char *)&n->a + f->offset;
-                if (f->count == 0) {                    /* the table of a constant */
+                if (f->count == 0) { /* the table of a constant */
                         if (!n->a.data.n)
                                 continue;
                         text_add(out, "%s%s=", sep, f->name);
@@ -67,9 +65,11 @@ static void print_attr(const Node *n, Text *out)
                                 continue;
                         text_add(out, "%s%s=", sep, f->name);
                         for (int i = 0; i < n->type.rank; i++)
-                                text_add(out, "%s%lld", i ? ":" : "", (long long)((const int64_t *)p)[i]);
+                                text_add(out, "%s%lld", i ? ":" : "",
+                                         (long long)((const int64_t *)p)[i]);
                         sep = ", ";
-                } else if (f->real ? *(const double *)p != f->dflt : *(const int64_t *)p != (int64_t)f->dflt) {
+                } else if (f->real ? *(const double *)p != f->dflt
+                                   : *(const int64_t *)p != (int64_t)f->dflt) {
                         if (f->real)
                                 num_text(*(const double *)p, num);
                         else
@@ -105,13 +105,14 @@ void graph_print(const Graph *g, Text *out, int flags)
         text_add(out, "graph @%s(", g->name);
         for (Ref r = 1; r < g->n_nodes; r++)
                 if (g->node[r].op == OP_INPUT) {
-                        text_add(out, "%s%%%s: %s", sep, g->node[r].name, type_text(&g->node[r].type, t));
+                        text_add(out, "%s%%%s: %s", sep, g->node[r].name,
+                                 type_text(&g->node[r].type, t));
                         sep = ", ";
                 }
         text_add(out, ")");
         for (int i = 0; i < N_SYM; i++)
                 if (g->sizes.v[i])
-                        text_add(out, " %c=%lld", "BTS"[i], (long long)g->sizes.v[i]);
+                        text_add(out, " %c=%lld", "BTS"[i], (long long)g -> sizes.v[i]);
         text_add(out, " {\n");
         for (Ref r = 1; r < g->n_nodes; r++)
                 if (g->node[r].op != OP_INPUT)
@@ -119,7 +120,8 @@ void graph_print(const Graph *g, Text *out, int flags)
         if (g->n_out) {
                 text_add(out, "  return ");
                 for (int i = 0; i < g->n_out; i++)
-                        text_add(out, "%s%s=%%%s", i ? ", " : "", g->out[i].name, g->node[g->out[i].ref].name);
+                        text_add(out, "%s%s=%%%s", i ? ", " : "", g->out[i].name,
+                                 g->node[g->out[i].ref].name);
                 text_add(out, "\n");
         }
         text_add(out, "}\n");

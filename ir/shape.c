@@ -29,8 +29,8 @@ static void need_same(Graph *g, Node *n, int i, int j)
 {
         char a[256], b[256];
         if (!shape_eq(IN(i), IN(j)))
-                error_at(n->loc, "%s: shapes differ, %s in %%%s and %s in %%%s", TEXT, shape_text(IN(i), a), NAME(i),
-                         shape_text(IN(j), b), NAME(j));
+                error_at(n->loc, "%s: shapes differ, %s in %%%s and %s in %%%s", TEXT,
+                         shape_text(IN(i), a), NAME(i), shape_text(IN(j), b), NAME(j));
 }
 
 static void need_int(Graph *g, Node *n, int i)
@@ -40,14 +40,16 @@ static void need_int(Graph *g, Node *n, int i)
         if (index_kind(g, n, i, &rows) == INDEX_NONE)
                 error_internal(n->loc, "indices.c does not know input %d of %s", i, TEXT);
         if (IN(i)->dt != DT_I32)
-                error_at(n->loc, "%s: %%%s is %s, but must be i32", TEXT, NAME(i), type_text(IN(i), t));
+                error_at(n->loc, "%s: %%%s is %s, but must be i32", TEXT, NAME(i),
+                         type_text(IN(i), t));
 }
 
 /* Ops with optional inputs. */
 static void need_inputs(const Node *n, int least, int most)
 {
         if (n->n_in < least || n->n_in > most)
-                error_at(n->loc, "%s: %d inputs given, %d to %d needed", TEXT, n->n_in, least, most);
+                error_at(n->loc, "%s: %d inputs given, %d to %d needed", TEXT, n->n_in, least,
+                         most);
 }
 
 /* Input i has the given shape. */
@@ -56,7 +58,7 @@ static void need_shape(Graph *g, Node *n, int i, const Type *want)
         char a[256], b[256];
         if (!shape_eq(IN(i), want))
                 error_at(n->loc, "%s: %%%s must be %s, not %s", TEXT, NAME(i), shape_text(want, a),
-                        shape_text(IN(i), b));
+                         shape_text(IN(i), b));
 }
 
 static Dim last(const Type *t) { return t->dim[t->rank - 1]; }
@@ -93,7 +95,7 @@ int shape_first(Graph *g, Node *n, Type *out)
         if (n->op == OP_ADAMW) {
                 need_same(g, n, 0, 2);
                 need_same(g, n, 0, 3);
-                need_shape(g, n, 4, &(Type){ 0 });
+                need_shape(g, n, 4, &(Type) { 0 });
         }
         out[0] = *IN(0);
         return 1;
@@ -120,7 +122,8 @@ int shape_bcast(Graph *g, Node *n, Type *out)
                 for (int k = 1; k <= t.rank && k <= u->rank; k++) {
                         Dim x = t.dim[t.rank - k], y = u->dim[u->rank - k];
                         if (!dim_eq(x, y) && !dim_eq(x, DIM(1)) && !dim_eq(y, DIM(1)))
-                                error_at(n->loc, "%s: shapes do not match, %s in %%%s and %s in %%%s", TEXT,
+                                error_at(n->loc,
+                                         "%s: shapes do not match, %s in %%%s and %s in %%%s", TEXT,
                                          shape_text(IN(0), a), NAME(0), shape_text(u, b), NAME(i));
                         r.dim[r.rank - k] = dim_eq(x, DIM(1)) ? y : x;
                 }
@@ -137,10 +140,13 @@ int shape_rope(Graph *g, Node *n, Type *out)
         need_rank(g, n, 0, 4);
         d = last(IN(0));
         int64_t r = n->a.rope.dims ? n->a.rope.dims : d.n;
-        if (!dim_is_const(d) || d.n % 2 || r < 2 || r > d.n || r % 2 || IN(1)->rank != 1 || IN(1)->dim[0].n != r / 2)
-                error_at(n->loc, "rope: %%%s is %s and rotates %lld, so the frequencies must be [%lld], "
-                         "not %s in %%%s", NAME(0),
-                         shape_text(IN(0), a), (long long)r, (long long)r / 2, shape_text(IN(1), b), NAME(1));
+        if (!dim_is_const(d) || d.n % 2 || r < 2 || r > d.n || r % 2 || IN(1)->rank != 1 ||
+            IN(1)->dim[0].n != r / 2)
+                error_at(n->loc,
+                         "rope: %%%s is %s and rotates %lld, so the frequencies must be [%lld], "
+                         "not %s in %%%s",
+                         NAME(0), shape_text(IN(0), a), (long long)r, (long long)r / 2,
+                         shape_text(IN(1), b), NAME(1));
         out[0] = *IN(0);
         return 1;
 }
@@ -180,9 +186,9 @@ static void need_targets(Graph *g, Node *n, int x, int t)
         Type r = *IN(x);
         r.rank--;
         if (!shape_eq(&r, IN(t)))
-                error_at(n->loc, "%s: %%%s is %s, so targets must be %s, not %s in %%%s", TEXT, NAME(x),
-                        shape_text(IN(x), a),
-                         shape_text(&r, b), type_text(IN(t), (char[256]){ 0 }), NAME(t));
+                error_at(n->loc, "%s: %%%s is %s, so targets must be %s, not %s in %%%s", TEXT,
+                         NAME(x), shape_text(IN(x), a), shape_text(&r, b),
+                         type_text(IN(t), (char[256]) { 0 }), NAME(t));
 }
 
 int shape_norm_back(Graph *g, Node *n, Type *out)
@@ -216,8 +222,8 @@ int shape_ce_grad(Graph *g, Node *n, Type *out)
 int shape_colsum(Graph *g, Node *n, Type *out)
 {
         if (n->a.k.k < 1 || n->a.k.k > IN(0)->rank)
-                error_at(n->loc, "colsum: cannot sum %lld leading axes of a tensor of rank %d", (long long)n->a.k.k,
-                        IN(0)->rank);
+                error_at(n->loc, "colsum: cannot sum %lld leading axes of a tensor of rank %d",
+                         (long long)n->a.k.k, IN(0)->rank);
         int k = (int)n->a.k.k;
         out[0].dt = DT_F32;
         out[0].rank = IN(0)->rank - k;
@@ -237,24 +243,24 @@ int shape_matmul(Graph *g, Node *n, Type *out)
         need_rank(g, n, 0, 1);
         need_rank(g, n, 1, 2);
         if (n->a.mm.ta && a->rank < 2)
-                error_at(n->loc, "matmul: %%%s is %s and cannot be transposed", NAME(0), shape_text(a, x));
+                error_at(n->loc, "matmul: %%%s is %s and cannot be transposed", NAME(0),
+                         shape_text(a, x));
         ka = a->dim[a->rank - 1 - (n->a.mm.ta ? 1 : 0)];
         kb = b->dim[b->rank - 2 + (n->a.mm.tb ? 1 : 0)];
         nn = b->dim[b->rank - 1 - (n->a.mm.tb ? 1 : 0)];
         if (!dim_eq(ka, kb))
                 error_at(n->loc, "matmul: inner dimensions differ, %s in %%%s %s and %s in %%%s %s",
-                        dim_text(ka, (char[64]){ 0 }),
-                         NAME(0), shape_text(a, x), dim_text(kb, (char[64]){ 0 }), NAME(1), shape_text(b, y));
+                         dim_text(ka, (char[64]) { 0 }), NAME(0), shape_text(a, x),
+                         dim_text(kb, (char[64]) { 0 }), NAME(1), shape_text(b, y));
         lead = b->rank - 2;
         if (lead && (lead != a->rank - 2))
-                error_at(n->loc, "matmul: leading dimensions differ, %s in %%%s and %s in %%%s", shape_text(a, x),
-                        NAME(0),
-                         shape_text(b, y), NAME(1));
+                error_at(n->loc, "matmul: leading dimensions differ, %s in %%%s and %s in %%%s",
+                         shape_text(a, x), NAME(0), shape_text(b, y), NAME(1));
         for (int i = 0; i < lead; i++)
                 if (!dim_eq(a->dim[i], b->dim[i]))
-                        error_at(n->loc, "matmul: leading dimensions differ, %s in %%%s and %s in %%%s",
-                                shape_text(a, x), NAME(0),
-                                 shape_text(b, y), NAME(1));
+                        error_at(n->loc,
+                                 "matmul: leading dimensions differ, %s in %%%s and %s in %%%s",
+                                 shape_text(a, x), NAME(0), shape_text(b, y), NAME(1));
         out[0] = *a;
         out[0].dt = float_of(g, n);
         if (n->a.mm.ta)
@@ -268,10 +274,11 @@ static void need_slots(Graph *g, Node *n, int i, int64_t div)
 {
         char a[256], b[256];
         Dim rows = IN(i)->dim[0];
-        if (div < 0 || div > 1 << 20 || IN(i)->rank != 2 || !dim_eq(dim_mul(rows, DIM(div ? div : 1)), IN(2)->dim[0]))
-                error_at(n->loc, "%s: %%%s is %s, whose rows, %lld slots each, do not make %s", TEXT, NAME(i),
-                        shape_text(IN(i), a),
-                         (long long)(div ? div : 1), shape_text(IN(2), b));
+        if (div < 0 || div > 1 << 20 || IN(i)->rank != 2 ||
+            !dim_eq(dim_mul(rows, DIM(div ? div : 1)), IN(2)->dim[0]))
+                error_at(n->loc, "%s: %%%s is %s, whose rows, %lld slots each, do not make %s",
+                         TEXT, NAME(i), shape_text(IN(i), a), (long long)(div ? div : 1),
+                         shape_text(IN(2), b));
 }
 
 /* a rows (P or tokens, K), w (E,K,N) or (E,N,K) with tb, perm (P), offs (E+1) -> (P,N). */
@@ -281,22 +288,22 @@ int shape_expert(Graph *g, Node *n, Type *out)
         char x[256], y[256];
         need_rank(g, n, 0, 2);
         if (w->rank != 3 || !dim_eq(last(a), w->dim[n->a.expert.tb ? 2 : 1]))
-                error_at(n->loc, "expert_matmul: inner dimensions differ, %s in %%%s and %s in %%%s",
-                        shape_text(a, x), NAME(0),
-                         shape_text(w, y), NAME(1));
+                error_at(n->loc,
+                         "expert_matmul: inner dimensions differ, %s in %%%s and %s in %%%s",
+                         shape_text(a, x), NAME(0), shape_text(w, y), NAME(1));
         need_int(g, n, 2);
         need_int(g, n, 3);
         if (IN(2)->rank != 1 || IN(3)->rank != 1 || IN(3)->dim[0].n != w->dim[0].n + 1)
                 error_at(n->loc, "expert_matmul: perm must be [P] and offs [%lld], not %s and %s",
-                        (long long)w->dim[0].n + 1,
-                         shape_text(IN(2), x), shape_text(IN(3), y));
+                         (long long)w->dim[0].n + 1, shape_text(IN(2), x), shape_text(IN(3), y));
         need_slots(g, n, 0, n->a.expert.adiv);
         out[0] = type_of(a->dt, 2, IN(2)->dim[0], w->dim[n->a.expert.tb ? 1 : 2]);
         return 1;
 }
 
 /* a (P/adiv,K), w (E,N,K), ids (P), with bias=1 a bias (E,N), with mix gates (rows,mix):
- * y_s = w[ids_s] a[s/adiv] + bias[ids_s], (P,N); with mix the sum of gate times y over each row's slots, (rows,N). */
+ * y_s = w[ids_s] a[s/adiv] + bias[ids_s], (P,N); with mix the sum of gate times y over each row's
+ * slots, (rows,N). */
 int shape_expert_rows(Graph *g, Node *n, Type *out)
 {
         const Type *a = IN(0), *w = IN(1);
@@ -307,18 +314,22 @@ int shape_expert_rows(Graph *g, Node *n, Type *out)
         need_rank(g, n, 0, 2);
         need_int(g, n, 2);
         if (w->rank != 3 || a->rank != 2 || !dim_eq(last(a), w->dim[2]))
-                error_at(n->loc, "expert_rows: inner dimensions differ, %s in %%%s and %s in %%%s", shape_text(a, x),
-                         NAME(0), shape_text(w, y), NAME(1));
-        if (IN(2)->rank != 1 || adiv < 1 || adiv > 1 << 20 || !dim_eq(dim_mul(a->dim[0], DIM(adiv)), IN(2)->dim[0]))
-                error_at(n->loc, "expert_rows: %s of %%%s, %lld slots each, do not make %s", shape_text(a, x), NAME(0),
-                         (long long)adiv, shape_text(IN(2), y));
-        if (n->a.rows.bias && (IN(3)->rank != 2 || !dim_eq(IN(3)->dim[0], w->dim[0]) || !dim_eq(IN(3)->dim[1], w->dim[1])))
-                error_at(n->loc, "expert_rows: the bias %%%s is %s, weights are %s", NAME(3), shape_text(IN(3), x),
-                         shape_text(w, y));
-        if (mix && (mix < 0 || mix > 64 || adiv != 1 || IN(gates)->rank != 2 || !dim_eq(IN(gates)->dim[1], DIM(mix)) ||
+                error_at(n->loc, "expert_rows: inner dimensions differ, %s in %%%s and %s in %%%s",
+                         shape_text(a, x), NAME(0), shape_text(w, y), NAME(1));
+        if (IN(2)->rank != 1 || adiv < 1 || adiv > 1 << 20 ||
+            !dim_eq(dim_mul(a->dim[0], DIM(adiv)), IN(2)->dim[0]))
+                error_at(n->loc, "expert_rows: %s of %%%s, %lld slots each, do not make %s",
+                         shape_text(a, x), NAME(0), (long long)adiv, shape_text(IN(2), y));
+        if (n->a.rows.bias && (IN(3)->rank != 2 || !dim_eq(IN(3)->dim[0], w->dim[0]) ||
+                               !dim_eq(IN(3)->dim[1], w->dim[1])))
+                error_at(n->loc, "expert_rows: the bias %%%s is %s, weights are %s", NAME(3),
+                         shape_text(IN(3), x), shape_text(w, y));
+        if (mix && (mix < 0 || mix > 64 || adiv != 1 || IN(gates)->rank != 2 ||
+                    !dim_eq(IN(gates)->dim[1], DIM(mix)) ||
                     !dim_eq(dim_mul(IN(gates)->dim[0], DIM(mix)), IN(2)->dim[0])))
-                error_at(n->loc, "expert_rows: gates %%%s are %s, there are %s of %lld slots a row", NAME(gates),
-                         shape_text(IN(gates), x), shape_text(IN(2), y), (long long)mix);
+                error_at(n->loc, "expert_rows: gates %%%s are %s, there are %s of %lld slots a row",
+                         NAME(gates), shape_text(IN(gates), x), shape_text(IN(2), y),
+                         (long long)mix);
         out[0] = type_of(a->dt, 2, mix ? IN(gates)->dim[0] : IN(2)->dim[0], w->dim[1]);
         return 1;
 }
@@ -331,8 +342,8 @@ int shape_expert_grad(Graph *g, Node *n, Type *out)
         need_int(g, n, 3);
         if (IN(2)->rank != 1 || IN(3)->rank != 1 || IN(3)->dim[0].n < 2)
                 error_at(n->loc, "expert_grad: perm must be [P] and offs [E+1], not %s and %s",
-                        shape_text(IN(2), (char[256]){ 0 }),
-                         shape_text(IN(3), (char[256]){ 0 }));
+                         shape_text(IN(2), (char[256]) { 0 }),
+                         shape_text(IN(3), (char[256]) { 0 }));
         need_slots(g, n, 0, n->a.expert.adiv);
         need_slots(g, n, 1, n->a.expert.bdiv);
         Dim e = IN(3)->dim[0], k = last(IN(0)), m = last(IN(1));
@@ -347,9 +358,8 @@ static void need_linear(Graph *g, Node *n)
         need_inputs(n, n->op == OP_LINEAR_CE ? 3 : 4, n->op == OP_LINEAR_CE ? 4 : 5);
         need_targets(g, n, 0, 2);
         if (IN(1)->rank != 2 || !dim_eq(last(IN(0)), IN(1)->dim[1]))
-                error_at(n->loc, "%s: inner dimensions differ, %s in %%%s and %s in %%%s", TEXT, shape_text(IN(0), x),
-                        NAME(0),
-                         shape_text(IN(1), y), NAME(1));
+                error_at(n->loc, "%s: inner dimensions differ, %s in %%%s and %s in %%%s", TEXT,
+                         shape_text(IN(0), x), NAME(0), shape_text(IN(1), y), NAME(1));
         Type bias = type_of(DT_F32, 1, IN(1)->dim[0]);
         int first = n->op == OP_LINEAR_CE ? 3 : 4;
         if (first == 4)
@@ -399,10 +409,11 @@ static void need_documents(Graph *g, Node *n)
         need_shape(g, n, att_documents(n), &want);
         if (!dim_eq(IN(0)->dim[1], IN(1)->dim[1]))
                 error_at(n->loc, "%s: documents need as many keys as queries, not %s in %%%s", TEXT,
-                         shape_text(IN(1), (char[256]){ 0 }), NAME(1));
+                         shape_text(IN(1), (char[256]) { 0 }), NAME(1));
 }
 
-/* Of a mask's axis: as many as there are, or a number that is enough; 1: one for all, if there may be. */
+/* Of a mask's axis: as many as there are, or a number that is enough; 1: one for all, if there may
+ * be. */
 static bool fits(Dim have, Dim want, bool one)
 {
         return dim_eq(have, want) || (one && dim_eq(have, DIM(1))) ||
@@ -416,8 +427,12 @@ static void need_mask(Graph *g, Node *n)
         if (m->rank < 1 || m->rank > 3 || !fits(last(m), k->dim[1], false) ||
             (m->rank > 1 && !fits(m->dim[m->rank - 2], q->dim[1], true)) ||
             (m->rank > 2 && !dim_eq(m->dim[0], q->dim[0]) && !dim_eq(m->dim[0], DIM(1))))
-                error_at(n->loc, "%s: the mask %%%s must be (T,S) or (B,T,S), with 1 for what is the same for all, and not %s "
-                         "beside q %s and k %s", TEXT, NAME(att_extra(n)), shape_text(m, a), shape_text(q, b), shape_text(k, c));
+                error_at(
+                        n->loc,
+                        "%s: the mask %%%s must be (T,S) or (B,T,S), with 1 for what is the same for all, and not %s "
+                        "beside q %s and k %s",
+                        TEXT, NAME(att_extra(n)), shape_text(m, a), shape_text(q, b),
+                        shape_text(k, c));
 }
 
 int shape_attention(Graph *g, Node *n, Type *out)
@@ -426,12 +441,15 @@ int shape_attention(Graph *g, Node *n, Type *out)
         int first = n->op == OP_ATTENTION ? 3 : 6, documents = n->a.att.documents != 0;
         need_inputs(n, first + documents, first + documents + 1);
         const Type *q = IN(0), *k = IN(1), *v = IN(2);
-        if (q->rank != 4 || k->rank != 4 || v->rank != 4 ||
-            !dim_eq(q->dim[0], k->dim[0]) || !dim_eq(last(q), last(k)) || !dim_eq(k->dim[0], v->dim[0]) ||
-            !dim_eq(k->dim[1], v->dim[1]) || !dim_eq(k->dim[2], v->dim[2]) || !k->dim[2].n || q->dim[2].n % k->dim[2].n)
-                error_at(n->loc, "%s: q, k, v must be (B,T,H,D), (B,S,K,D), (B,S,K,any width) with K dividing H, "
-                         "not %s, %s, %s", TEXT,
-                         shape_text(q, x), shape_text(k, y), shape_text(v, z));
+        if (q->rank != 4 || k->rank != 4 || v->rank != 4 || !dim_eq(q->dim[0], k->dim[0]) ||
+            !dim_eq(last(q), last(k)) || !dim_eq(k->dim[0], v->dim[0]) ||
+            !dim_eq(k->dim[1], v->dim[1]) || !dim_eq(k->dim[2], v->dim[2]) || !k->dim[2].n ||
+            q->dim[2].n % k->dim[2].n)
+                error_at(
+                        n->loc,
+                        "%s: q, k, v must be (B,T,H,D), (B,S,K,D), (B,S,K,any width) with K dividing H, "
+                        "not %s, %s, %s",
+                        TEXT, shape_text(q, x), shape_text(k, y), shape_text(v, z));
         Type slopes = type_of(DT_F32, 1, q->dim[2]);
         if (att_extra(n) && n->a.att.alibi)
                 need_shape(g, n, att_extra(n), &slopes);
@@ -466,7 +484,7 @@ int shape_gather(Graph *g, Node *n, Type *out)
         out[0].dt = IN(0)->dt;
         if (out[0].rank + IN(0)->rank - 1 > MAX_RANK)
                 error_at(n->loc, "gather: %%%s is %s, the result has too many dimensions", NAME(1),
-                        type_text(IN(1), a));
+                         type_text(IN(1), a));
         for (int i = 1; i < IN(0)->rank; i++)
                 out[0].dim[out[0].rank++] = IN(0)->dim[i];
         return 1;
@@ -489,11 +507,13 @@ int shape_scatter(Graph *g, Node *n, Type *out)
         need_rank(g, n, 0, 1);
         need_int(g, n, 1);
         need_int(g, n, 2);
-        if (n->a.k.k < 1 || n->a.k.k > MOST_BUCKETS || IN(0)->rank > 2 || IN(1)->rank != 1 || IN(2)->rank != 1 ||
-            !dim_eq(IN(0)->dim[0], IN(1)->dim[0]) || !dim_eq(IN(2)->dim[0], DIM(n->a.k.k + 1)))
-                error_at(n->loc, "scatter: needs rows [P,C], perm [P] and offs [%lld], not %s, %s and %s",
-                        (long long)n->a.k.k + 1,
-                         shape_text(IN(0), a), shape_text(IN(1), b), shape_text(IN(2), c));
+        if (n->a.k.k < 1 || n->a.k.k > MOST_BUCKETS || IN(0)->rank > 2 || IN(1)->rank != 1 ||
+            IN(2)->rank != 1 || !dim_eq(IN(0)->dim[0], IN(1)->dim[0]) ||
+            !dim_eq(IN(2)->dim[0], DIM(n->a.k.k + 1)))
+                error_at(n->loc,
+                         "scatter: needs rows [P,C], perm [P] and offs [%lld], not %s, %s and %s",
+                         (long long)n->a.k.k + 1, shape_text(IN(0), a), shape_text(IN(1), b),
+                         shape_text(IN(2), c));
         out[0] = type_of(DT_F32, 1, DIM(n->a.k.k));
         if (IN(0)->rank > 1)
                 out[0].dim[out[0].rank++] = last(IN(0));
@@ -505,7 +525,8 @@ int shape_item(Graph *g, Node *n, Type *out)
         Type t[MAX_OUT];
         int k = graph_types(g, n->in[0], t);
         if (n->a.item.index < 0 || n->a.item.index >= k)
-                error_at(n->loc, "item: %%%s has %d outputs, no number %lld", NAME(0), k, (long long)n->a.item.index);
+                error_at(n->loc, "item: %%%s has %d outputs, no number %lld", NAME(0), k,
+                         (long long)n->a.item.index);
         out[0] = t[n->a.item.index];
         return 1;
 }
@@ -515,8 +536,8 @@ int shape_reshape(Graph *g, Node *n, Type *out)
         char a[256], b[256];
         n->type.dt = IN(0)->dt;
         if (!dim_eq(type_elems(&n->type), type_elems(IN(0))))
-                error_at(n->loc, "reshape: %%%s is %s and cannot become %s", NAME(0), shape_text(IN(0), a),
-                        shape_text(&n->type, b));
+                error_at(n->loc, "reshape: %%%s is %s and cannot become %s", NAME(0),
+                         shape_text(IN(0), a), shape_text(&n->type, b));
         out[0] = n->type;
         return 1;
 }
@@ -529,9 +550,9 @@ int shape_expand(Graph *g, Node *n, Type *out)
         for (int i = 1; i <= t->rank; i++)
                 if (i > n->type.rank ||
                     (!dim_eq(t->dim[t->rank - i], n->type.dim[n->type.rank - i]) &&
-                            !dim_eq(t->dim[t->rank - i], DIM(1))))
-                        error_at(n->loc, "expand: %%%s is %s and cannot become %s", NAME(0), shape_text(t, a),
-                                shape_text(&n->type, b));
+                     !dim_eq(t->dim[t->rank - i], DIM(1))))
+                        error_at(n->loc, "expand: %%%s is %s and cannot become %s", NAME(0),
+                                 shape_text(t, a), shape_text(&n->type, b));
         out[0] = n->type;
         return 1;
 }
@@ -541,14 +562,16 @@ int shape_slice(Graph *g, Node *n, Type *out)
         char a[256];
         int64_t s = n->a.slice.start, len = n->a.slice.len, st = n->a.slice.step;
         if (n->a.slice.axis < 0 || n->a.slice.axis >= IN(0)->rank)
-                error_at(n->loc, "slice: %%%s is %s, there is no axis %lld", NAME(0), shape_text(IN(0), a),
-                        (long long)n->a.slice.axis);
+                error_at(n->loc, "slice: %%%s is %s, there is no axis %lld", NAME(0),
+                         shape_text(IN(0), a), (long long)n->a.slice.axis);
         int ax = (int)n->a.slice.axis;
         Dim d = IN(0)->dim[ax];
-        if (!dim_is_const(d) || s < 0 || len < 1 || st < 1 || s >= d.n || (len - 1) > (d.n - 1 - s) / st)
-                error_at(n->loc, "slice: %lld elements from %lld by %lld do not fit axis %d of %%%s %s",
-                        (long long)len, (long long)s,
-                         (long long)st, ax, NAME(0), shape_text(IN(0), a));
+        if (!dim_is_const(d) || s < 0 || len < 1 || st < 1 || s >= d.n ||
+            (len - 1) > (d.n - 1 - s) / st)
+                error_at(n->loc,
+                         "slice: %lld elements from %lld by %lld do not fit axis %d of %%%s %s",
+                         (long long)len, (long long)s, (long long)st, ax, NAME(0),
+                         shape_text(IN(0), a));
         out[0] = *IN(0);
         out[0].dim[ax].n = len;
         return 1;
@@ -561,7 +584,9 @@ int shape_transpose(Graph *g, Node *n, Type *out)
         for (int i = 0; i < r; i++) {
                 int64_t p = n->a.perm.perm[i];
                 if (p < 0 || p >= r || seen >> p & 1)
-                        error_at(n->loc, "transpose: the permutation of %%%s must name each of its %d axes once",
+                        error_at(
+                                n->loc,
+                                "transpose: the permutation of %%%s must name each of its %d axes once",
                                 NAME(0), r);
                 seen |= 1 << p;
                 out[0].dim[i] = IN(0)->dim[p];
@@ -587,9 +612,9 @@ int shape_concat(Graph *g, Node *n, Type *out)
                                 continue;
                         }
                 }
-                error_at(n->loc, "concat: shapes differ before the last axis, %s in %%%s and %s in %%%s",
-                        shape_text(IN(0), a), NAME(0),
-                         shape_text(IN(i), b), NAME(i));
+                error_at(n->loc,
+                         "concat: shapes differ before the last axis, %s in %%%s and %s in %%%s",
+                         shape_text(IN(0), a), NAME(0), shape_text(IN(i), b), NAME(i));
         }
         return 1;
 }
@@ -600,7 +625,8 @@ static int of_largest(Graph *g, Node *n, Type *out, int64_t k, const char *canno
         char a[256];
         need_rank(g, n, 0, 1);
         if (k < 1 || !dim_is_const(last(IN(0))) || k > last(IN(0)).n)
-                error_at(n->loc, "%s %lld of %%%s %s", cannot, (long long)k, NAME(0), shape_text(IN(0), a));
+                error_at(n->loc, "%s %lld of %%%s %s", cannot, (long long)k, NAME(0),
+                         shape_text(IN(0), a));
         out[0] = *IN(0);
         out[0].dt = DT_F32;
         out[0].dim[out[0].rank - 1] = DIM(k);
@@ -609,8 +635,14 @@ static int of_largest(Graph *g, Node *n, Type *out, int64_t k, const char *canno
         return 2;
 }
 
-int shape_topk(Graph *g, Node *n, Type *out) { return of_largest(g, n, out, n->a.k.k, "topk: cannot take"); }
-int shape_route(Graph *g, Node *n, Type *out) { return of_largest(g, n, out, n->a.route.k, "route: cannot choose"); }
+int shape_topk(Graph *g, Node *n, Type *out)
+{
+        return of_largest(g, n, out, n->a.k.k, "topk: cannot take");
+}
+int shape_route(Graph *g, Node *n, Type *out)
+{
+        return of_largest(g, n, out, n->a.route.k, "route: cannot choose");
+}
 
 int shape_topk_grad(Graph *g, Node *n, Type *out)
 {
@@ -626,7 +658,8 @@ int shape_bucket(Graph *g, Node *n, Type *out)
 {
         need_int(g, n, 0);
         if (n->a.k.k < 1 || n->a.k.k > MOST_BUCKETS)
-                error_at(n->loc, "bucket: needs 1 to %d buckets, not %lld", MOST_BUCKETS, (long long)n->a.k.k);
+                error_at(n->loc, "bucket: needs 1 to %d buckets, not %lld", MOST_BUCKETS,
+                         (long long)n->a.k.k);
         out[0] = type_of(DT_I32, 1, type_elems(IN(0)));
         out[1] = type_of(DT_I32, 1, DIM(n->a.k.k + 1));
         return 2;
@@ -644,8 +677,10 @@ int shape_combine(Graph *g, Node *n, Type *out)
                 Type t = *IN(0);
                 t.rank--;
                 if (!shape_eq(&t, IN(1)))
-                        error_at(n->loc, "combine: %%%s is %s, so the gates must be %s, not %s in %%%s", NAME(0),
-                                 shape_text(IN(0), a), shape_text(&t, b), shape_text(IN(1), (char[256]){ 0 }), NAME(1));
+                        error_at(n->loc,
+                                 "combine: %%%s is %s, so the gates must be %s, not %s in %%%s",
+                                 NAME(0), shape_text(IN(0), a), shape_text(&t, b),
+                                 shape_text(IN(1), (char[256]) { 0 }), NAME(1));
         }
         return 1;
 }
@@ -654,11 +689,10 @@ int shape_append(Graph *g, Node *n, Type *out)
 {
         char a[256], b[256];
         const Type *s = IN(0), *x = IN(1);
-        if (s->rank != 4 || x->rank != 4 || !dim_eq(s->dim[0], x->dim[0]) || !dim_eq(s->dim[2], x->dim[2]) ||
-                !dim_eq(s->dim[3], x->dim[3]))
-                error_at(n->loc, "append: the cache %%%s is %s and cannot take %s from %%%s", NAME(0),
-                        shape_text(s, a), shape_text(x, b),
-                         NAME(1));
+        if (s->rank != 4 || x->rank != 4 || !dim_eq(s->dim[0], x->dim[0]) ||
+            !dim_eq(s->dim[2], x->dim[2]) || !dim_eq(s->dim[3], x->dim[3]))
+                error_at(n->loc, "append: the cache %%%s is %s and cannot take %s from %%%s",
+                         NAME(0), shape_text(s, a), shape_text(x, b), NAME(1));
         out[0] = *s;
         return 1;
 }

@@ -6,15 +6,9 @@
 const char *const dt_name[N_DT] = { "f32", "bf16", "f16", "i32" };
 const int dt_size[N_DT] = { 4, 2, 2, 4 };
 
-bool dt_is_float(DType dt)
-{
-        return dt != DT_I32;
-}
+bool dt_is_float(DType dt) { return dt != DT_I32; }
 
-bool dim_eq(Dim a, Dim b)
-{
-        return a.n == b.n && !memcmp(a.e, b.e, sizeof a.e);
-}
+bool dim_eq(Dim a, Dim b) { return a.n == b.n && !memcmp(a.e, b.e, sizeof a.e); }
 
 Dim dim_mul(Dim a, Dim b)
 {
@@ -36,10 +30,7 @@ bool dim_div(Dim a, Dim b, Dim *q)
         return true;
 }
 
-bool dim_is_const(Dim a)
-{
-        return !a.e[0] && !a.e[1] && !a.e[2];
-}
+bool dim_is_const(Dim a) { return !a.e[0] && !a.e[1] && !a.e[2]; }
 
 int64_t dim_value(Dim a, const Sizes *s)
 {
@@ -59,10 +50,7 @@ bool shape_eq(const Type *a, const Type *b)
         return true;
 }
 
-bool type_eq(const Type *a, const Type *b)
-{
-        return a->dt == b->dt && shape_eq(a, b);
-}
+bool type_eq(const Type *a, const Type *b) { return a->dt == b->dt && shape_eq(a, b); }
 
 Dim type_elems(const Type *t)
 {
@@ -80,10 +68,7 @@ Dim type_rows(const Type *t)
         return d;
 }
 
-int64_t type_count(const Type *t, const Sizes *s)
-{
-        return dim_value(type_elems(t), s);
-}
+int64_t type_count(const Type *t, const Sizes *s) { return dim_value(type_elems(t), s); }
 
 Type type_of(DType dt, int rank, ...)
 {
@@ -118,7 +103,8 @@ const char *shape_text(const Type *t, char *buf)
         int n = snprintf(buf, 256, "[");
         char d[64];
         for (int i = 0; i < t->rank && n < 200; i++)
-                n += snprintf(buf + n, (size_t)(256 - n), "%s%s", i ? "," : "", dim_text(t->dim[i], d));
+                n += snprintf(buf + n, (size_t)(256 - n), "%s%s", i ? "," : "",
+                              dim_text(t->dim[i], d));
         snprintf(buf + n, (size_t)(256 - n), "]");
         return buf;
 }

@@ -9,7 +9,8 @@ static _Noreturn void broken(Graph *g, const char *after, Ref r, const char *why
         Text t = { 0 };
         graph_print(g, &t, PRINT_GROUP);
         const char *name = r < g->n_nodes ? NODE(g, r)->name : "?";
-        fprintf(stderr, "%s\ntgc: internal error after %s: %%%s in @%s: %s\n", t.s, after, name, g->name, why);
+        fprintf(stderr, "%s\ntgc: internal error after %s: %%%s in @%s: %s\n", t.s, after, name,
+                g->name, why);
         abort();
 }
 

@@ -21,10 +21,7 @@ static void philox(uint32_t c[4], uint32_t k0, uint32_t k1)
 }
 
 /* In the open interval (0, 1). */
-static double unit(uint32_t x)
-{
-        return ((double)x + 0.5) * 0x1p-32;
-}
+static double unit(uint32_t x) { return ((double)x + 0.5) * 0x1p-32; }
 
 static void draw(const Param *p, int index, uint64_t seed, uint64_t quad, double out[4])
 {
@@ -36,7 +33,8 @@ static void draw(const Param *p, int index, uint64_t seed, uint64_t quad, double
                 return;
         }
         for (int i = 0; i < 4; i += 2) {
-                double r = p->init_arg[0] * sqrt(-2 * log(unit(c[i]))), a = 6.283185307179586 * unit(c[i + 1]);
+                double r = p->init_arg[0] * sqrt(-2 * log(unit(c[i]))),
+                       a = 6.283185307179586 * unit(c[i + 1]);
                 out[i] = r * cos(a);
                 out[i + 1] = r * sin(a);
         }
@@ -46,7 +44,9 @@ void param_init(const Param *p, int index, uint64_t seed, uint64_t first, uint64
 {
         double x[4];
         if (p->init != INIT_NORMAL && p->init != INIT_UNIFORM) {
-                float v = p->init == INIT_ONES ? 1.f : p->init == INIT_VALUE ? (float)p->init_arg[0] : 0.f;
+                float v = p->init == INIT_ONES    ? 1.f
+                          : p->init == INIT_VALUE ? (float)p->init_arg[0]
+                                                  : 0.f;
                 for (uint64_t i = 0; i < n; i++)
                         out[i] = v;
                 return;

@@ -11,21 +11,21 @@
 #define TGC_MAX_BATCH 256
 
 typedef struct Rt {
-        int   B, T;                     /* sequences, and tokens of each, in this call           */
-        int   pos[TGC_MAX_BATCH];       /* tokens cached before this call, per sequence; S=pos+T */
-        int   step;                     /* optimiser step, from 0                                */
-        int   micro, n_micro;           /* micro-step within the step; 0 overwrites gradients    */
-        unsigned seed[2];               /* Philox key: dropout, sampling                         */
-        float share;                    /* weight of this micro-step's loss (its share of tokens)*/
-        float inv_tokens;               /* 1 / number of targets that count in this call         */
+        int B, T;               /* sequences, and tokens of each, in this call           */
+        int pos[TGC_MAX_BATCH]; /* tokens cached before this call, per sequence; S=pos+T */
+        int step;               /* optimiser step, from 0                                */
+        int micro, n_micro;     /* micro-step within the step; 0 overwrites gradients    */
+        unsigned seed[2];       /* Philox key: dropout, sampling                         */
+        float share;            /* weight of this micro-step's loss (its share of tokens)*/
+        float inv_tokens;       /* 1 / number of targets that count in this call         */
         float lr, beta1, beta2, eps, weight_decay;
-        float clip;                     /* largest gradient norm; 0: no clipping                 */
-        float bias1, bias2;             /* 1 - beta^(step+1), computed in double by the host     */
+        float clip;         /* largest gradient norm; 0: no clipping                 */
+        float bias1, bias2; /* 1 - beta^(step+1), computed in double by the host     */
         float temp, top_p, min_p, repeat_penalty;
-        int   top_k, repeat_last_n;
-        int   n_out;                    /* tokens sampled so far (device side ring position)     */
-        int   sms;                      /* the GPU's multiprocessors; 0: there are none, or it is not known */
-        int   reserved[15];
+        int top_k, repeat_last_n;
+        int n_out; /* tokens sampled so far (device side ring position)     */
+        int sms;   /* the GPU's multiprocessors; 0: there are none, or it is not known */
+        int reserved[15];
 } Rt;
 
 #endif

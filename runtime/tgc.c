@@ -7,9 +7,9 @@
 #include "tokenizer/tokenizer.h"
 
 struct Tgc {
-        Plan       plan;
-        Session   *session;
-        Tokenizer *tokenizer;           /* NULL: the plan has none */
+        Plan plan;
+        Session *session;
+        Tokenizer *tokenizer; /* NULL: the plan has none */
 };
 
 static int result(int code, const Err *e, TgcError *out)
@@ -21,7 +21,8 @@ static int result(int code, const Err *e, TgcError *out)
         return code;
 }
 
-_Static_assert(sizeof(((Err *)0)->msg) == sizeof(((TgcError *)0)->message), "messages are copied whole");
+_Static_assert(sizeof(((Err *)0)->msg) == sizeof(((TgcError *)0)->message),
+               "messages are copied whole");
 
 static int open_all(Tgc *t, const char *path, const TgcOptions *o, Err *e)
 {
@@ -30,14 +31,17 @@ static int open_all(Tgc *t, const char *path, const TgcOptions *o, Err *e)
         if (o) {
                 kind = dev_kind(o->device ? o->device : "auto");
                 if (kind < 0)
-                        return err_set(e, TGC_USAGE, "unknown device '%.40s': auto, cuda, cpu or emulate", o->device);
+                        return err_set(e, TGC_USAGE,
+                                       "unknown device '%.40s': auto, cuda, cpu or emulate",
+                                       o->device);
                 so.device = (DevKind)kind;
                 so.dev.index = o->device_index;
                 so.dev.threads = o->threads;
                 so.mode = (o->infer ? SESSION_INFER : 0) | (o->train ? SESSION_TRAIN : 0);
                 so.seed = o->seed;
         }
-        if ((code = plan_open_copy(&t->plan, path, e)) || (code = session_open(&t->session, &t->plan, &so, e)))
+        if ((code = plan_open_copy(&t->plan, path, e)) ||
+            (code = session_open(&t->session, &t->plan, &so, e)))
                 return code;
         if (!session_borrows(t->session))
                 plan_drop_copy(&t->plan, "weights");
@@ -71,15 +75,12 @@ void tgc_close(Tgc *t)
         free(t);
 }
 
-void tgc_free(void *p)
-{
-        free(p);
-}
+void tgc_free(void *p) { free(p); }
 
 const char *tgc_device(const Tgc *t) { return dev_name(session_device(t->session)); }
-int tgc_vocab(const Tgc *t)          { return session_manifest(t->session)->vocab; }
-int tgc_context(const Tgc *t)        { return session_manifest(t->session)->ctx; }
-int tgc_batch(const Tgc *t)          { return session_manifest(t->session)->batch; }
+int tgc_vocab(const Tgc *t) { return session_manifest(t->session)->vocab; }
+int tgc_context(const Tgc *t) { return session_manifest(t->session)->ctx; }
+int tgc_batch(const Tgc *t) { return session_manifest(t->session)->batch; }
 
 /* ---- text ---- */
 
@@ -113,17 +114,15 @@ int tgc_text(Tgc *t, const int *ids, int n_ids, char **text, size_t *n, TgcError
         return result(code, &e, error);
 }
 
-int tgc_is_end(const Tgc *t, int id)
-{
-        return t->tokenizer && tokenizer_is_eos(t->tokenizer, id);
-}
+int tgc_is_end(const Tgc *t, int id) { return t->tokenizer && tokenizer_is_eos(t->tokenizer, id); }
 
 /* ---- generation ---- */
 
 TgcSampling tgc_sampling(void)
 {
         Sampling s = sampling_default();
-        return (TgcSampling){ s.temp, s.top_k, s.top_p, s.min_p, s.repeat_penalty, s.repeat_last_n, s.seed };
+        return (TgcSampling) { s.temp,           s.top_k,         s.top_p, s.min_p,
+                               s.repeat_penalty, s.repeat_last_n, s.seed };
 }
 
 int tgc_reset(Tgc *t, TgcError *error)
@@ -138,7 +137,10 @@ int tgc_prompt(Tgc *t, const int *ids, int n, TgcError *error)
         return result(session_prefill(t->session, ids, 1, n, &e), &e, error);
 }
 
-typedef struct Forward { TgcTokenFn *fn; void *user; } Forward;
+typedef struct Forward {
+        TgcTokenFn *fn;
+        void *user;
+} Forward;
 
 static int forward(void *user, int i, const int *token, int B)
 {
@@ -154,7 +156,8 @@ int tgc_generate(Tgc *t, const TgcSampling *h, int n, TgcTokenFn *fn, void *user
         Forward f = { fn, user };
         TgcSampling d = tgc_sampling();
         h = h ? h : &d;
-        Sampling how = { h->temp, h->top_k, h->top_p, h->min_p, h->repeat_penalty, h->repeat_last_n, h->seed };
+        Sampling how = { h->temp,           h->top_k,         h->top_p, h->min_p,
+                         h->repeat_penalty, h->repeat_last_n, h->seed };
         return result(session_decode(t->session, &how, n, forward, &f, &e), &e, error);
 }
 
@@ -170,9 +173,18 @@ int tgc_train_step(Tgc *t, TgcStep *x, TgcError *error)
 {
         Err e = { 0, "" };
         TrainResult r;
-        TrainStep in = { .B = x->batch, .T = x->tokens, .n_micro = x->micro, .ids = x->ids, .targets = x->targets,
-                         .lr = x->lr, .beta1 = x->beta1, .beta2 = x->beta2, .eps = x->eps,
-                         .weight_decay = x->weight_decay, .clip = x->clip, .step = x->step };
+        TrainStep in = { .B = x->batch,
+                         .T = x->tokens,
+                         .n_micro = x->micro,
+                         .ids = x->ids,
+                         .targets = x->targets,
+                         .lr = x->lr,
+                         .beta1 = x->beta1,
+                         .beta2 = x->beta2,
+                         .eps = x->eps,
+                         .weight_decay = x->weight_decay,
+                         .clip = x->clip,
+                         .step = x->step };
         int code = session_train_step(t->session, &in, &r, &e);
         x->loss = r.loss;
         x->aux_loss = r.aux_loss;
@@ -183,10 +195,7 @@ int tgc_train_step(Tgc *t, TgcStep *x, TgcError *error)
 
 /* ---- parameters ---- */
 
-int tgc_param_count(const Tgc *t)
-{
-        return session_manifest(t->session)->n_params;
-}
+int tgc_param_count(const Tgc *t) { return session_manifest(t->session)->n_params; }
 
 static const Param *param(const Tgc *t, int i)
 {
@@ -194,10 +203,7 @@ static const Param *param(const Tgc *t, int i)
         return i >= 0 && i < m->n_params ? &m->param[i] : 0;
 }
 
-const char *tgc_param_name(const Tgc *t, int i)
-{
-        return param(t, i) ? param(t, i)->name : 0;
-}
+const char *tgc_param_name(const Tgc *t, int i) { return param(t, i) ? param(t, i)->name : 0; }
 
 int tgc_param_shape(const Tgc *t, int i, int64_t dim[8], uint64_t *n)
 {
@@ -212,12 +218,14 @@ int tgc_param_get(Tgc *t, int i, float *data, TgcError *error)
 {
         Err e = { 0, "" };
         return result(param(t, i) ? session_param_get(t->session, i, data, &e)
-                                  : err_set(&e, TGC_USAGE, "no parameter %d", i), &e, error);
+                                  : err_set(&e, TGC_USAGE, "no parameter %d", i),
+                      &e, error);
 }
 
 int tgc_param_set(Tgc *t, int i, const float *data, TgcError *error)
 {
         Err e = { 0, "" };
         return result(param(t, i) ? session_param_set(t->session, i, data, &e)
-                                  : err_set(&e, TGC_USAGE, "no parameter %d", i), &e, error);
+                                  : err_set(&e, TGC_USAGE, "no parameter %d", i),
+                      &e, error);
 }

@@ -10,10 +10,11 @@
  *
  * The library has no global state, never prints and never exits.  A Tgc is used by
  * one thread at a time.  Functions return 0 or a TgcStatus; the error (may be NULL)
- * is filled only on failure.  Without memory they return TGC_STATUS_NO_MEMORY with the size that was refused; libgomp
- * and NVRTC, which the compiled code and the CUDA device use, end the process themselves where theirs is refused.  Loading a plan runs the code inside it: open only
- * plans you would also run as programs (SECURITY.md).  The plan is read into memory:
- * what happens to its file afterwards changes nothing. */
+ * is filled only on failure.  Without memory they return TGC_STATUS_NO_MEMORY with the size that
+ * was refused; libgomp and NVRTC, which the compiled code and the CUDA device use, end the process
+ * themselves where theirs is refused.  Loading a plan runs the code inside it: open only plans you
+ * would also run as programs (SECURITY.md).  The plan is read into memory: what happens to its file
+ * afterwards changes nothing. */
 #ifndef TGC_PUBLIC_H
 #define TGC_PUBLIC_H
 
@@ -29,86 +30,97 @@ extern "C" {
 typedef struct Tgc Tgc;
 
 enum TgcStatus {
-        TGC_STATUS_OK = 0, TGC_STATUS_FAILURE = 1, TGC_STATUS_USAGE = 2, TGC_STATUS_BAD_FILE = 3,
-        TGC_STATUS_NO_DEVICE = 4, TGC_STATUS_NO_MEMORY = 5, TGC_STATUS_NON_FINITE = 6,
-        TGC_STATUS_CHECK_FAILED = 7, TGC_STATUS_IO = 8
+        TGC_STATUS_OK = 0,
+        TGC_STATUS_FAILURE = 1,
+        TGC_STATUS_USAGE = 2,
+        TGC_STATUS_BAD_FILE = 3,
+        TGC_STATUS_NO_DEVICE = 4,
+        TGC_STATUS_NO_MEMORY = 5,
+        TGC_STATUS_NON_FINITE = 6,
+        TGC_STATUS_CHECK_FAILED = 7,
+        TGC_STATUS_IO = 8
 };
 
-typedef struct TgcError { int status; char message[1024]; } TgcError;
+typedef struct TgcError {
+        int status;
+        char message[1024];
+} TgcError;
 
 typedef struct TgcOptions {
-        const char *device;             /* "auto" (default), "cuda", "cpu", "emulate" */
-        int         device_index;
-        int         threads;            /* cpu; 0: OpenMP's choice */
-        int         infer, train;       /* which halves to load; both 0: all the plan has */
-        uint64_t    seed;               /* initial weights of a plan without any; dropout */
+        const char *device; /* "auto" (default), "cuda", "cpu", "emulate" */
+        int device_index;
+        int threads;      /* cpu; 0: OpenMP's choice */
+        int infer, train; /* which halves to load; both 0: all the plan has */
+        uint64_t seed;    /* initial weights of a plan without any; dropout */
 } TgcOptions;
 
-int  tgc_open(Tgc **t, const char *path, const TgcOptions *options, TgcError *error);
-void tgc_close(Tgc *t);                                 /* NULL is fine */
+int tgc_open(Tgc **t, const char *path, const TgcOptions *options, TgcError *error);
+void tgc_close(Tgc *t); /* NULL is fine */
 
-const char *tgc_device(const Tgc *t);                   /* "NVIDIA H100 80GB HBM3, sm_90a" */
-int  tgc_vocab(const Tgc *t);
-int  tgc_context(const Tgc *t);                         /* most tokens of one sequence */
-int  tgc_batch(const Tgc *t);                           /* most sequences */
+const char *tgc_device(const Tgc *t); /* "NVIDIA H100 80GB HBM3, sm_90a" */
+int tgc_vocab(const Tgc *t);
+int tgc_context(const Tgc *t); /* most tokens of one sequence */
+int tgc_batch(const Tgc *t);   /* most sequences */
 
 /* ---- text; TGC_STATUS_USAGE when the plan has no tokenizer ---- */
 
 /* Ids of n bytes of text; *ids is freed with tgc_free. */
-int  tgc_encode(Tgc *t, const char *text, size_t n, int **ids, int *n_ids, TgcError *error);
-/* The text of ids, UTF-8, as Hugging Face decodes them; *text is freed with tgc_free and ends with a NUL. */
-int  tgc_text(Tgc *t, const int *ids, int n_ids, char **text, size_t *n, TgcError *error);
-/* Bytes that id adds after previous; writes at most cap, returns how many.  previous -1, or a special token: a text
- * begins, and loses the space that some tokenizers put before it. */
+int tgc_encode(Tgc *t, const char *text, size_t n, int **ids, int *n_ids, TgcError *error);
+/* The text of ids, UTF-8, as Hugging Face decodes them; *text is freed with tgc_free and ends with
+ * a NUL. */
+int tgc_text(Tgc *t, const int *ids, int n_ids, char **text, size_t *n, TgcError *error);
+/* Bytes that id adds after previous; writes at most cap, returns how many.  previous -1, or a
+ * special token: a text begins, and loses the space that some tokenizers put before it. */
 size_t tgc_decode(Tgc *t, int previous, int id, char *out, size_t cap);
-int  tgc_is_end(const Tgc *t, int id);                  /* does id end a text? */
+int tgc_is_end(const Tgc *t, int id); /* does id end a text? */
 void tgc_free(void *p);
 
 /* ---- generation ---- */
 
 typedef struct TgcSampling {
-        float temp;                     /* 0: always the likeliest token */
-        int   top_k;                    /* 0: off */
-        float top_p, min_p;             /* 1 and 0: off */
-        float repeat_penalty;           /* 1: off */
-        int   repeat_last_n;
+        float temp;           /* 0: always the likeliest token */
+        int top_k;            /* 0: off */
+        float top_p, min_p;   /* 1 and 0: off */
+        float repeat_penalty; /* 1: off */
+        int repeat_last_n;
         uint64_t seed;
 } TgcSampling;
 
-TgcSampling tgc_sampling(void);                         /* the defaults */
+TgcSampling tgc_sampling(void); /* the defaults */
 
 /* Called for each token; nonzero ends the generation. */
 typedef int TgcTokenFn(void *user, int token);
 
-int  tgc_reset(Tgc *t, TgcError *error);                /* forget the conversation */
-int  tgc_prompt(Tgc *t, const int *ids, int n, TgcError *error);
-int  tgc_generate(Tgc *t, const TgcSampling *how, int n, TgcTokenFn *fn, void *user, TgcError *error);
+int tgc_reset(Tgc *t, TgcError *error); /* forget the conversation */
+int tgc_prompt(Tgc *t, const int *ids, int n, TgcError *error);
+int tgc_generate(Tgc *t, const TgcSampling *how, int n, TgcTokenFn *fn, void *user,
+                 TgcError *error);
 
 /* Log-probabilities: nll[i] is -log p(ids[i+1] | ids[0..i]), n-1 of them; logits
  * (n, vocab).  Either may be NULL.  Forgets the conversation. */
-int  tgc_score(Tgc *t, const int *ids, int n, float *logits, double *nll, TgcError *error);
+int tgc_score(Tgc *t, const int *ids, int n, float *logits, double *nll, TgcError *error);
 
 /* ---- training ---- */
 
 typedef struct TgcStep {
-        int   batch, tokens, micro;     /* micro batches of (batch, tokens) */
-        const int *ids, *targets;       /* (micro, batch, tokens); a target < 0 does not count */
+        int batch, tokens, micro; /* micro batches of (batch, tokens) */
+        const int *ids, *targets; /* (micro, batch, tokens); a target < 0 does not count */
         double lr, beta1, beta2, eps, weight_decay, clip;
-        int   step;                     /* from 0 */
-        double loss, aux_loss, grad_norm;       /* out: loss in nats per token */
-        int   skipped;                  /* out: the gradient was not finite, nothing was changed */
+        int step;                         /* from 0 */
+        double loss, aux_loss, grad_norm; /* out: loss in nats per token */
+        int skipped; /* out: the gradient was not finite, nothing was changed */
 } TgcStep;
 
-int  tgc_train_step(Tgc *t, TgcStep *step, TgcError *error);
+int tgc_train_step(Tgc *t, TgcStep *step, TgcError *error);
 
 /* ---- parameters, as float32 ---- */
 
-int  tgc_param_count(const Tgc *t);
+int tgc_param_count(const Tgc *t);
 const char *tgc_param_name(const Tgc *t, int i);
 /* Dimensions into dim[8]; returns how many; *n is the number of elements. */
-int  tgc_param_shape(const Tgc *t, int i, int64_t dim[8], uint64_t *n);
-int  tgc_param_get(Tgc *t, int i, float *data, TgcError *error);
-int  tgc_param_set(Tgc *t, int i, const float *data, TgcError *error);
+int tgc_param_shape(const Tgc *t, int i, int64_t dim[8], uint64_t *n);
+int tgc_param_get(Tgc *t, int i, float *data, TgcError *error);
+int tgc_param_set(Tgc *t, int i, const float *data, TgcError *error);
 
 #ifdef __cplusplus
 }

@@ -46,27 +46,43 @@ static inline void *stored(int ty, float *x, long n)
 #endif
 
 /* Run tile 0..n-1 in parallel (into out), then again backwards: same bits. */
-#define RUN(tiles, out, count, stmt) do { \
-        long n_ = (tiles); size_t bytes_ = (size_t)(count) * sizeof *(out); \
-        void *copy_ = malloc(bytes_ + 1); \
-        for (int back_ = 0; back_ < 2; back_++) { \
-                memcpy(copy_, out, bytes_); \
-                memset(out, 0xff, bytes_); \
-                PARALLEL_FOR \
-                for (long i_ = 0; i_ < n_; i_++) { long tile = back_ ? n_ - 1 - i_ : i_; stmt; } \
-        } \
-        int same_ = !memcmp(copy_, out, bytes_); \
-        free(copy_); \
-        CHECK(same_); \
-} while (0)
+#define RUN(tiles, out, count, stmt)                                  \
+        do {                                                          \
+                long n_ = (tiles);                                    \
+                size_t bytes_ = (size_t)(count) * sizeof *(out);      \
+                void *copy_ = malloc(bytes_ + 1);                     \
+                for (int back_ = 0; back_ < 2; back_++) {             \
+                        memcpy(copy_, out, bytes_);                   \
+                        memset(out, 0xff, bytes_);                    \
+                        PARALLEL_FOR                                  \
+                        for (long i_ = 0; i_ < n_; i_++) {            \
+                                long tile = back_ ? n_ - 1 - i_ : i_; \
+                                stmt;                                 \
+                        }                                             \
+                }                                                     \
+                int same_ = !memcmp(copy_, out, bytes_);              \
+                free(copy_);                                          \
+                CHECK(same_);                                         \
+        } while (0)
 
-#define NEAR(got, want, tol, ...) do { \
-        double g_ = (got), w_ = (want), t_ = (tol); \
-        if (!(fabs(g_ - w_) <= t_)) { printf("  at "); printf(__VA_ARGS__); printf("\n"); } \
-        CHECK_MSG(fabs(g_ - w_) <= t_, "got %.9g, want %.9g, tolerance %.2g", g_, w_, t_); } while (0)
+#define NEAR(got, want, tol, ...)                                                                  \
+        do {                                                                                       \
+                double g_ = (got), w_ = (want), t_ = (tol);                                        \
+                if (!(fabs(g_ - w_) <= t_)) {                                                      \
+                        printf("  at ");                                                           \
+                        printf(__VA_ARGS__);                                                       \
+                        printf("\n");                                                              \
+                }                                                                                  \
+                CHECK_MSG(fabs(g_ - w_) <= t_, "got %.9g, want %.9g, tolerance %.2g", g_, w_, t_); \
+        } while (0)
 
 /* Heads and epilogues over plain arrays: x0, x1, x2 in, y0, y1 out, rows of N (resp. n_out). */
-typedef struct Io { const float *x0, *x1, *x2; float *y0, *y1; long N, n_out; const float *bias; } Io;
+typedef struct Io {
+        const float *x0, *x1, *x2;
+        float *y0, *y1;
+        long N, n_out;
+        const float *bias;
+} Io;
 #define IO ((const Io *)args)
 TGC_INLINE void prologue0(const void *args, long row, int col, int n, float *v)
 {
@@ -85,7 +101,7 @@ TGC_INLINE void epilogue0(const void *args, long row, int col, int n, float *v)
 {
         store_float(IO->y0 + row * IO->n_out + col, v, n);
         for (int i = 0; i < n; i++)
-                v[i] = NAN;             /* epilogues may overwrite */
+                v[i] = NAN; /* epilogues may overwrite */
 }
 TGC_INLINE void epilogue1(const void *args, long row, int col, int n, float *v)
 {

@@ -6,7 +6,12 @@
 #include "../runtime/weights/weight_map.h"
 #include "read_models.h"
 
-typedef struct Loaded { Model *m; WeightParam *p; float **data; int n; } Loaded;
+typedef struct Loaded {
+        Model *m;
+        WeightParam *p;
+        float **data;
+        int n;
+} Loaded;
 
 /* All parameters of m from a checkpoint, which must hold nothing else. */
 static inline Loaded load(Model *m, const char *path)
@@ -24,7 +29,7 @@ static inline Loaded load(Model *m, const char *path)
                 if (n->op != OP_PARAM)
                         continue;
                 WeightParam *p = &l.p[l.n];
-                *p = (WeightParam){ .name = n->name, .dtype = CK_F32, .rank = n->type.rank };
+                *p = (WeightParam) { .name = n->name, .dtype = CK_F32, .rank = n->type.rank };
                 for (int i = 0; i < p->rank; i++)
                         p->dim[i] = n->type.dim[i].n;
                 p->data = l.data[l.n++] = calloc((size_t)type_elems(&n->type).n, sizeof(float));
@@ -52,7 +57,9 @@ static inline void unload(Loaded *l)
 
 static inline Eval *evaluate(Loaded *l, int b, int t, const double *ids, const double *targets)
 {
-        EvalCtx c = { .sizes = { { b, t, t } }, .share = 1, .inv_tokens = 1.0 / (b * t), .n_micro = 1 };
+        EvalCtx c = {
+                .sizes = { { b, t, t } }, .share = 1, .inv_tokens = 1.0 / (b * t), .n_micro = 1
+        };
         Eval *e = eval_new(l->m->graph, &c);
         for (int i = 0; i < l->n; i++) {
                 int64_t n = 1;

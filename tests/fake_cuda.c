@@ -14,66 +14,199 @@
 typedef unsigned long long Ptr;
 typedef void Kernel(const void *rt, void *const *arg);
 /* map[i]: argument i, where bit i of maps says that it is 128 bytes by value. */
-typedef struct Launch { Kernel *fn; int n; void *arg[16]; unsigned maps; char map[16][128]; } Launch;
-typedef struct Graph { Launch l[64]; int n; } Graph;
+typedef struct Launch {
+        Kernel *fn;
+        int n;
+        void *arg[16];
+        unsigned maps;
+        char map[16][128];
+} Launch;
+typedef struct Graph {
+        Launch l[64];
+        int n;
+} Graph;
 
 int fake_live, fake_launches, fake_replays, fake_calls, fake_fail_at;
 static int current, primary;
-static size_t used;                     /* device memory */
+static size_t used; /* device memory */
 static Graph *capture;
 
 extern int fake_n_args(const char *name);
 extern unsigned fake_maps(const char *name);
-static struct Named { Kernel *fn; int n; unsigned maps; } named[32];
+static struct Named {
+        Kernel *fn;
+        int n;
+        unsigned maps;
+} named[32];
 static int n_named;
 
 static void *host(Ptr p) { return (void *)(p - SHIFT); }
-static void *made(size_t n) { fake_live++; return calloc(1, n + 1); }
-static int gone(void *p) { fake_live--; free(p); return 0; }
+static void *made(size_t n)
+{
+        fake_live++;
+        return calloc(1, n + 1);
+}
+static int gone(void *p)
+{
+        fake_live--;
+        free(p);
+        return 0;
+}
 /* Refused without a context, inside of a capture, and when it is call fake_fail_at;
  * what gives back never fails in that way. */
-#define GIVE_BACK if (!current || capture) return 201
-#define READY GIVE_BACK; if (++fake_calls == fake_fail_at) return 2
+#define GIVE_BACK                \
+        if (!current || capture) \
+        return 201
+#define READY                             \
+        GIVE_BACK;                        \
+        if (++fake_calls == fake_fail_at) \
+        return 2
 
 int cuInit(unsigned f) { return f != 0; }
-int cuDriverGetVersion(int *v) { *v = 13000; return 0; }
-int cuGetErrorName(int r, const char **s) { *s = r ? "CUDA_ERROR_FAKE" : "CUDA_SUCCESS"; return 0; }
-int cuGetErrorString(int r, const char **s) { *s = r ? "the fake driver refuses" : "no error"; return 0; }
+int cuDriverGetVersion(int *v)
+{
+        *v = 13000;
+        return 0;
+}
+int cuGetErrorName(int r, const char **s)
+{
+        *s = r ? "CUDA_ERROR_FAKE" : "CUDA_SUCCESS";
+        return 0;
+}
+int cuGetErrorString(int r, const char **s)
+{
+        *s = r ? "the fake driver refuses" : "no error";
+        return 0;
+}
 /* NVRTC asks for tables of functions of its own; it can do without. */
-int cuGetExportTable(const void **t, const void *id) { (void)id; *t = 0; return 500; }
-int cuDeviceGetCount(int *n) { *n = 1; return 0; }
-int cuDeviceGet(int *d, int i) { *d = 7; return i != 0; }
-int cuDeviceGetName(char *s, int cap, int d) { (void)cap; strcpy(s, "Fake GPU"); return d != 7; }
+int cuGetExportTable(const void **t, const void *id)
+{
+        (void)id;
+        *t = 0;
+        return 500;
+}
+int cuDeviceGetCount(int *n)
+{
+        *n = 1;
+        return 0;
+}
+int cuDeviceGet(int *d, int i)
+{
+        *d = 7;
+        return i != 0;
+}
+int cuDeviceGetName(char *s, int cap, int d)
+{
+        (void)cap;
+        strcpy(s, "Fake GPU");
+        return d != 7;
+}
 int cuDeviceGetAttribute(int *v, int a, int d)
 {
         *v = a == 75 ? 9 : a == 76 ? 0 : a == 97 ? 232448 : 132;
         return d != 7;
 }
-int cuDevicePrimaryCtxRetain(void **c, int d) { *c = &primary; fake_live++; return d != 7; }
-int cuDevicePrimaryCtxRelease_v2(int d) { fake_live--; return d != 7; }
-int cuCtxSetCurrent(void *c) { current = c == &primary; return 0; }
-int cuMemGetInfo_v2(size_t *a, size_t *t) { READY; *t = 1ull << 34; *a = *t - used; return 0; }
+int cuDevicePrimaryCtxRetain(void **c, int d)
+{
+        *c = &primary;
+        fake_live++;
+        return d != 7;
+}
+int cuDevicePrimaryCtxRelease_v2(int d)
+{
+        fake_live--;
+        return d != 7;
+}
+int cuCtxSetCurrent(void *c)
+{
+        current = c == &primary;
+        return 0;
+}
+int cuMemGetInfo_v2(size_t *a, size_t *t)
+{
+        READY;
+        *t = 1ull << 34;
+        *a = *t - used;
+        return 0;
+}
 int cuMemAlloc_v2(Ptr *p, size_t n)
 {
         READY;
         void *m = made(n + 4096);
-        memset(m, 0xa5, n);                     /* not zero */
+        memset(m, 0xa5, n); /* not zero */
         *p = (Ptr)m + SHIFT;
         used += malloc_usable_size(m);
         return 0;
 }
-int cuMemFree_v2(Ptr p) { GIVE_BACK; used -= malloc_usable_size(host(p)); return gone(host(p)); }
-int cuMemAllocHost_v2(void **p, size_t n) { READY; *p = made(n); return 0; }
-int cuMemFreeHost(void *p) { GIVE_BACK; return gone(p); }
-int cuMemcpyHtoDAsync_v2(Ptr to, const void *from, size_t n, void *s) { READY; memcpy(host(to), from, n); return !s; }
-int cuMemcpyDtoHAsync_v2(void *to, Ptr from, size_t n, void *s) { READY; memcpy(to, host(from), n); return !s; }
-int cuMemcpyDtoDAsync_v2(Ptr to, Ptr from, size_t n, void *s) { READY; memmove(host(to), host(from), n); return !s; }
-int cuMemsetD8Async(Ptr p, unsigned char x, size_t n, void *s) { READY; memset(host(p), x, n); return !s; }
-int cuStreamCreate(void **s, unsigned f) { READY; *s = made(1); return f != 1; }
-int cuStreamSynchronize(void *s) { READY; return !s; }
-int cuStreamDestroy_v2(void *s) { GIVE_BACK; return gone(s); }
-int cuStreamBeginCapture_v2(void *s, int mode) { READY; capture = made(sizeof *capture); return !s || mode != 1; }
-int cuStreamEndCapture(void *s, void **g) { *g = capture; capture = 0; return !s || !*g; }
+int cuMemFree_v2(Ptr p)
+{
+        GIVE_BACK;
+        used -= malloc_usable_size(host(p));
+        return gone(host(p));
+}
+int cuMemAllocHost_v2(void **p, size_t n)
+{
+        READY;
+        *p = made(n);
+        return 0;
+}
+int cuMemFreeHost(void *p)
+{
+        GIVE_BACK;
+        return gone(p);
+}
+int cuMemcpyHtoDAsync_v2(Ptr to, const void *from, size_t n, void *s)
+{
+        READY;
+        memcpy(host(to), from, n);
+        return !s;
+}
+int cuMemcpyDtoHAsync_v2(void *to, Ptr from, size_t n, void *s)
+{
+        READY;
+        memcpy(to, host(from), n);
+        return !s;
+}
+int cuMemcpyDtoDAsync_v2(Ptr to, Ptr from, size_t n, void *s)
+{
+        READY;
+        memmove(host(to), host(from), n);
+        return !s;
+}
+int cuMemsetD8Async(Ptr p, unsigned char x, size_t n, void *s)
+{
+        READY;
+        memset(host(p), x, n);
+        return !s;
+}
+int cuStreamCreate(void **s, unsigned f)
+{
+        READY;
+        *s = made(1);
+        return f != 1;
+}
+int cuStreamSynchronize(void *s)
+{
+        READY;
+        return !s;
+}
+int cuStreamDestroy_v2(void *s)
+{
+        GIVE_BACK;
+        return gone(s);
+}
+int cuStreamBeginCapture_v2(void *s, int mode)
+{
+        READY;
+        capture = made(sizeof *capture);
+        return !s || mode != 1;
+}
+int cuStreamEndCapture(void *s, void **g)
+{
+        *g = capture;
+        capture = 0;
+        return !s || !*g;
+}
 int cuGraphInstantiateWithFlags(void **x, void *g, unsigned long long f)
 {
         READY;
@@ -98,17 +231,66 @@ int cuGraphLaunch(void *x, void *s)
         fake_replays++;
         return !s;
 }
-int cuGraphExecDestroy(void *x) { GIVE_BACK; return gone(x); }
-int cuGraphDestroy(void *g) { GIVE_BACK; return gone(g); }
-int cuEventCreate(void **v, unsigned f) { READY; (void)f; *v = made(1); return 0; }
-int cuEventRecord(void *v, void *s) { READY; return !v || !s; }
-int cuStreamWaitEvent(void *s, void *v, unsigned f) { READY; return !s || !v || f; }
-int cuEventSynchronize(void *v) { READY; return !v; }
-int cuEventElapsedTime(float *ms, void *a, void *b) { READY; *ms = 0.5f; return !a || !b; }
-int cuEventDestroy_v2(void *v) { GIVE_BACK; return gone(v); }
-int cuModuleLoadData(void **m, const void *image) { READY; *m = made(1); return !image; }
-int cuModuleUnload(void *m) { GIVE_BACK; return gone(m); }
-int cuFuncSetAttribute(void *f, int a, int v) { READY; (void)v; return !f || a != 8; }
+int cuGraphExecDestroy(void *x)
+{
+        GIVE_BACK;
+        return gone(x);
+}
+int cuGraphDestroy(void *g)
+{
+        GIVE_BACK;
+        return gone(g);
+}
+int cuEventCreate(void **v, unsigned f)
+{
+        READY;
+        (void)f;
+        *v = made(1);
+        return 0;
+}
+int cuEventRecord(void *v, void *s)
+{
+        READY;
+        return !v || !s;
+}
+int cuStreamWaitEvent(void *s, void *v, unsigned f)
+{
+        READY;
+        return !s || !v || f;
+}
+int cuEventSynchronize(void *v)
+{
+        READY;
+        return !v;
+}
+int cuEventElapsedTime(float *ms, void *a, void *b)
+{
+        READY;
+        *ms = 0.5f;
+        return !a || !b;
+}
+int cuEventDestroy_v2(void *v)
+{
+        GIVE_BACK;
+        return gone(v);
+}
+int cuModuleLoadData(void **m, const void *image)
+{
+        READY;
+        *m = made(1);
+        return !image;
+}
+int cuModuleUnload(void *m)
+{
+        GIVE_BACK;
+        return gone(m);
+}
+int cuFuncSetAttribute(void *f, int a, int v)
+{
+        READY;
+        (void)v;
+        return !f || a != 8;
+}
 
 int cuModuleGetFunction(void **f, void *m, const char *name)
 {
@@ -127,14 +309,15 @@ int cuModuleGetFunction(void **f, void *m, const char *name)
         return 0;
 }
 
-int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                   unsigned smem, void *s, void **params, void **extra)
+int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                   unsigned bz, unsigned smem, void *s, void **params, void **extra)
 {
         struct Named *k = f;
         Launch l = { .fn = k->fn, .n = k->n, .maps = k->maps };
         if (++fake_calls == fake_fail_at)
                 return 2;
-        if (!current || !s || extra || !gx || gy != 1 || gz != 1 || !bx || by != 1 || bz != 1 || smem > 232448)
+        if (!current || !s || extra || !gx || gy != 1 || gz != 1 || !bx || by != 1 || bz != 1 ||
+            smem > 232448)
                 return 1;
         for (int i = 0; i < k->n; i++)
                 if (k->maps >> i & 1)
@@ -150,11 +333,13 @@ int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, 
 }
 
 /* A map says what it is of: address, dimensions, stride. */
-int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *p, const void *dims, const void *strides,
-                           const unsigned *box, const unsigned *step, int interleave, int swizzle, int l2, int fill)
+int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *p, const void *dims,
+                           const void *strides, const unsigned *box, const unsigned *step,
+                           int interleave, int swizzle, int l2, int fill)
 {
         READY;
-        (void)type, (void)rank, (void)box, (void)step, (void)interleave, (void)swizzle, (void)l2, (void)fill;
+        (void)type, (void)rank, (void)box, (void)step, (void)interleave, (void)swizzle, (void)l2,
+                (void)fill;
         if (!map || !p || (Ptr)map % 64)
                 return 1;
         memset(map, 0x77, 128);
@@ -167,8 +352,16 @@ int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *p, const vo
 /* Of the ways to launch only the early start is known, which here is none. */
 int cuLaunchKernelEx(const void *config, void *f, void **params, void **extra)
 {
-        const struct { unsigned x[7]; void *s; const struct { int id, pad, allowed; } *attr; unsigned n; } *c = config;
+        const struct {
+                unsigned x[7];
+                void *s;
+                const struct {
+                        int id, pad, allowed;
+                } * attr;
+                unsigned n;
+        } *c = config;
         if (c->n != 1 || c->attr->id != 6 || c->attr->allowed != 1)
                 return 1;
-        return cuLaunchKernel(f, c->x[0], c->x[1], c->x[2], c->x[3], c->x[4], c->x[5], c->x[6], c->s, params, extra);
+        return cuLaunchKernel(f, c->x[0], c->x[1], c->x[2], c->x[3], c->x[4], c->x[5], c->x[6],
+                              c->s, params, extra);
 }

@@ -1,12 +1,15 @@
-/* fault.c: for LD_PRELOAD: one call of a process goes wrong.  Its children run undisturbed: tgc gives them no LD_PRELOAD.
+/* fault.c: for LD_PRELOAD: one call of a process goes wrong.  Its children run undisturbed: tgc
+ * gives them no LD_PRELOAD.
  *
  *      KILL_AT=N       SIGKILL, or SIG$KILL_WITH, before the N-th call that changes a file
  *      FAULT=alloc     the FAULT_AT-th allocation fails; with FAULT_ALL=1 every later one too
  *      FAULT=call      the FAULT_AT-th system call fails, for the FAULT_ROUND-th of its reasons (0: the first); short_write: half is written
- *      FAULT_LOG=FILE  gets "calls N", or what failed: "malloc 64" or "write ENOSPC", and with FAULT_TRACE=1 the stack
- *      FAULT_LIST=FILE gets a line for each call: its number and a hash of the stack, equal where the place is
+ *      FAULT_LOG=FILE  gets "calls N", or what failed: "malloc 64" or "write ENOSPC", and with
+ *      FAULT_TRACE=1 the stack FAULT_LIST=FILE gets a line for each call: its number and a hash of
+ *      the stack, equal where the place is
  *
- * Not counted: what the loader, libgomp, NVRTC and the driver ask for: they end the process by themselves. */
+ * Not counted: what the loader, libgomp, NVRTC and the driver ask for: they end the process by
+ * themselves. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -29,25 +32,32 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t),
+        *__libc_memalign(size_t, size_t);
 
-#define REAL(type, name, ...) static type (*real)(__VA_ARGS__); \
-        if (!real) real = (type (*)(__VA_ARGS__))dlsym(RTLD_NEXT, #name)
+#define REAL(type, name, ...)             \
+        static type (*real)(__VA_ARGS__); \
+        if (!real)                        \
+        real = (type(*)(__VA_ARGS__))dlsym(RTLD_NEXT, #name)
 
 static enum { NOTHING, ALLOC, CALL } what;
 static int at, all, reason;
 static atomic_int calls;
-static _Thread_local int inside;                /* the shim's own calls do not count */
-static uint32_t list[1 << 20];                  /* hashes of the stacks */
+static _Thread_local int inside; /* the shim's own calls do not count */
+static uint32_t list[1 << 20];   /* hashes of the stacks */
 static bool listing;
-typedef struct Range { uintptr_t from, to; } Range;
-static Range quiet[16];                          /* the text of libraries that are left alone */
+typedef struct Range {
+        uintptr_t from, to;
+} Range;
+static Range quiet[16]; /* the text of libraries that are left alone */
 static atomic_int n_quiet;
 
 static void put_text(const char *var, const char *text)
 {
         const char *path = getenv(var);
-        int fd = path ? (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
+        int fd = path ? (int)syscall(SYS_openat, AT_FDCWD, path,
+                                     O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)
+                      : -1;
         if (fd < 0)
                 return;
         syscall(SYS_write, fd, text, strlen(text));
@@ -61,16 +71,18 @@ static void put_text(const char *var, const char *text)
 static int quiet_library(struct dl_phdr_info *x, size_t n, void *ctx)
 {
         (void)n, (void)ctx;
-        static const char *const name[] = { "ld-linux", "libgomp", "libomp", "libnvrtc", "libcuda", "libLLVM" };
+        static const char *const name[] = { "ld-linux", "libgomp", "libomp",
+                                            "libnvrtc", "libcuda", "libLLVM" };
         bool is = false;
         for (size_t i = 0; i < sizeof name / sizeof *name; i++)
                 is |= strstr(x->dlpi_name, name[i]) != NULL;
         if (!is)
                 return 0;
         for (int i = 0; i < x->dlpi_phnum; i++)
-                if (x->dlpi_phdr[i].p_type == PT_LOAD && x->dlpi_phdr[i].p_flags & PF_X && n_quiet < 16) {
+                if (x->dlpi_phdr[i].p_type == PT_LOAD && x->dlpi_phdr[i].p_flags & PF_X &&
+                    n_quiet < 16) {
                         uintptr_t from = x->dlpi_addr + x->dlpi_phdr[i].p_vaddr;
-                        quiet[n_quiet] = (Range){ from, from + x->dlpi_phdr[i].p_memsz };
+                        quiet[n_quiet] = (Range) { from, from + x->dlpi_phdr[i].p_memsz };
                         n_quiet++;
                 }
         return 0;
@@ -89,14 +101,16 @@ __attribute__((constructor)) static void begin(void)
         const char *f = getenv("FAULT");
         void *stack[1];
         inside++;
-        backtrace(stack, 1);                    /* it loads a library the first time */
+        backtrace(stack, 1); /* it loads a library the first time */
         look_at_libraries();
         at = getenv("FAULT_AT") ? atoi(getenv("FAULT_AT")) : 0;
         all = getenv("FAULT_ALL") != NULL;
         reason = getenv("FAULT_ROUND") ? atoi(getenv("FAULT_ROUND")) : 0;
         listing = getenv("FAULT_LIST") != NULL;
         inside--;
-        what = !f || !strcmp(program_invocation_short_name, "timeout") ? NOTHING : !strcmp(f, "alloc") ? ALLOC : CALL;
+        what = !f || !strcmp(program_invocation_short_name, "timeout") ? NOTHING
+               : !strcmp(f, "alloc")                                   ? ALLOC
+                                                                       : CALL;
 }
 
 __attribute__((destructor)) static void end(void)
@@ -129,7 +143,9 @@ static bool turn(int kind, void *from)
                 int depth = backtrace(stack, 24);
                 inside--;
                 for (int i = 2; i < depth && i < 8; i++)
-                        h = (h ^ (uint32_t)((uintptr_t)stack[i] & 0xfff) ^ (uint32_t)((uintptr_t)stack[i] >> 12 << 4)) * 16777619u;
+                        h = (h ^ (uint32_t)((uintptr_t)stack[i] & 0xfff) ^
+                             (uint32_t)((uintptr_t)stack[i] >> 12 << 4)) *
+                            16777619u;
                 list[n] = h;
         }
         return n == at || (all && at && n > at);
@@ -153,9 +169,18 @@ static bool no_memory(const char *name, size_t size, void *from)
 
 #define FROM __builtin_return_address(0)
 void *malloc(size_t n) { return no_memory("malloc", n, FROM) ? NULL : __libc_malloc(n); }
-void *calloc(size_t n, size_t m) { return no_memory("calloc", n * m, FROM) ? NULL : __libc_calloc(n, m); }
-void *realloc(void *p, size_t n) { return n && no_memory("realloc", n, FROM) ? NULL : __libc_realloc(p, n); }
-void *aligned_alloc(size_t a, size_t n) { return no_memory("aligned_alloc", n, FROM) ? NULL : __libc_memalign(a, n); }
+void *calloc(size_t n, size_t m)
+{
+        return no_memory("calloc", n * m, FROM) ? NULL : __libc_calloc(n, m);
+}
+void *realloc(void *p, size_t n)
+{
+        return n && no_memory("realloc", n, FROM) ? NULL : __libc_realloc(p, n);
+}
+void *aligned_alloc(size_t a, size_t n)
+{
+        return no_memory("aligned_alloc", n, FROM) ? NULL : __libc_memalign(a, n);
+}
 int posix_memalign(void **p, size_t a, size_t n)
 {
         return no_memory("posix_memalign", n, FROM) || !(*p = __libc_memalign(a, n)) ? ENOMEM : 0;
@@ -185,14 +210,17 @@ static int fault(const char *name, const Reasons why, void *from)
         return r;
 }
 
-#define FAULT(name, ...) fault(name, (const Reasons){ __VA_ARGS__ }, FROM)
+#define FAULT(name, ...) fault(name, (const Reasons) { __VA_ARGS__ }, FROM)
 
 static void changes(void)
 {
         static int n;
         const char *kill_at = getenv("KILL_AT"), *with = getenv("KILL_WITH");
         if (kill_at && ++n == atoi(kill_at))
-                kill(getpid(), !with ? SIGKILL : *with == 'I' ? SIGINT : *with == 'T' ? SIGTERM : SIGHUP);
+                kill(getpid(), !with          ? SIGKILL
+                               : *with == 'I' ? SIGINT
+                               : *with == 'T' ? SIGTERM
+                                              : SIGHUP);
 }
 
 int rename(const char *a, const char *b)
@@ -270,7 +298,9 @@ int open(const char *path, int flags, ...)
         va_end(ap);
         if (flags & O_CREAT)
                 changes();
-        return FAULT("open", EMFILE, EIO, ENOMEM, flags & O_CREAT ? ENOSPC : EMFILE) ? -1 : real(path, flags, mode);
+        return FAULT("open", EMFILE, EIO, ENOMEM, flags & O_CREAT ? ENOSPC : EMFILE)
+                       ? -1
+                       : real(path, flags, mode);
 }
 
 int openat(int d, const char *path, int flags, ...)
@@ -355,20 +385,20 @@ int pipe2(int fd[2], int flags)
         return FAULT("pipe2", EMFILE) ? -1 : real(fd, flags);
 }
 
-int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *attr,
-                char *const argv[], char *const env[])
+int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *fa,
+                const posix_spawnattr_t *attr, char *const argv[], char *const env[])
 {
-        REAL(int, posix_spawn, pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *,
-             char *const *, char *const *);
+        REAL(int, posix_spawn, pid_t *, const char *, const posix_spawn_file_actions_t *,
+             const posix_spawnattr_t *, char *const *, char *const *);
         int r = FAULT("posix_spawn", EAGAIN, ENOMEM);
         return r ? r : real(pid, path, fa, attr, argv, env);
 }
 
-int posix_spawnp(pid_t *pid, const char *path, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *attr,
-                 char *const argv[], char *const env[])
+int posix_spawnp(pid_t *pid, const char *path, const posix_spawn_file_actions_t *fa,
+                 const posix_spawnattr_t *attr, char *const argv[], char *const env[])
 {
-        REAL(int, posix_spawnp, pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *,
-             char *const *, char *const *);
+        REAL(int, posix_spawnp, pid_t *, const char *, const posix_spawn_file_actions_t *,
+             const posix_spawnattr_t *, char *const *, char *const *);
         int r = FAULT("posix_spawnp", EAGAIN, ENOMEM);
         return r ? r : real(pid, path, fa, attr, argv, env);
 }

@@ -8,7 +8,6 @@
 #include "../runtime/util/file.h"
 #include "test.h"
 
-
 static Err err;
 static char dir[256];
 

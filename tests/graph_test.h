@@ -23,7 +23,8 @@ static inline double rng_real(uint64_t *s, double lo, double hi)
 
 /* Every PARAM gets numbers in [lo,hi) that depend on its name and the seed only, so
  * that a graph before and after a pass gets the same ones. */
-static inline void set_params(Eval *e, Graph *g, const Sizes *sizes, uint64_t seed, double lo, double hi)
+static inline void set_params(Eval *e, Graph *g, const Sizes *sizes, uint64_t seed, double lo,
+                              double hi)
 {
         for (Ref r = 1; r < g->n_nodes; r++) {
                 Node *n = NODE(g, r);
@@ -41,7 +42,8 @@ static inline void set_params(Eval *e, Graph *g, const Sizes *sizes, uint64_t se
         }
 }
 
-static inline void set_ids(Eval *e, Graph *g, const Sizes *sizes, const char *name, int vocab, uint64_t seed)
+static inline void set_ids(Eval *e, Graph *g, const Sizes *sizes, const char *name, int vocab,
+                           uint64_t seed)
 {
         Ref r = graph_find(g, name);
         if (!r)

@@ -1,5 +1,5 @@
-/* hand_plan.h: a plan written by hand, and sessions over it: a "model" whose next token is the sum of
- * all tokens so far plus the first weight, and whose loss is the mean of (x[id] - target)^2. */
+/* hand_plan.h: a plan written by hand, and sessions over it: a "model" whose next token is the sum
+ * of all tokens so far plus the first weight, and whose loss is the mean of (x[id] - target)^2. */
 #ifndef TGC_HAND_PLAN_H
 #define TGC_HAND_PLAN_H
 
@@ -21,34 +21,35 @@ static const char manifest[] =
         "param x 3x11 0 trainable normal 0.5\nparam frozen 7 33 frozen uniform 2 3\n";
 
 /* act: ids 0, targets 256, logits 1024 (3*32*16*4), next 8192, loss 8448, norm 8452, bad 8456 */
-#define PROGRAM(p_arena, master) \
-        "tgc-program 1\n" \
-        "arena w 160\n" p_arena "arena g 132\narena m 132\narena v 132\narena kv 384\narena act 16384\n" \
-        "kernel k_logits unit infer threads 64 smem 0 args 5 flops 0 bytes 0 title logits\n" \
-        "kernel k_sample unit infer threads 32 smem 128 args 4 flops 0 bytes 0 title argmax\n" \
-        "kernel k_grad unit train threads 64 smem 0 args 6 flops 0 bytes 0 title gradient\n" \
-        "kernel k_update unit train threads 64 smem 0 args 7 flops 0 bytes 0 title descent\n" \
-        "program prefill B 3 T 5\n" \
-        "io ids i32 act+0 B*T\nio logits f32 act+1024 B*T*16\n" \
-        "run k_logits grid B*T args rt act+0 kv+0 w+0 act+1024\nend\n" \
-        "program score B 1 T 8\n" \
-        "io ids i32 act+0 B*T\nio logits f32 act+1024 B*T*16\n" \
-        "run k_logits grid B*T args rt act+0 kv+0 w+0 act+1024\nend\n" \
-        "program decode B 1 T 1\n" \
-        "io ids i32 act+0 B\nio next i32 act+8192 B\n" \
+#define PROGRAM(p_arena, master)                                                                                       \
+        "tgc-program 1\n"                                                                                              \
+        "arena w 160\n" p_arena                                                                                        \
+        "arena g 132\narena m 132\narena v 132\narena kv 384\narena act 16384\n"                                       \
+        "kernel k_logits unit infer threads 64 smem 0 args 5 flops 0 bytes 0 title logits\n"                           \
+        "kernel k_sample unit infer threads 32 smem 128 args 4 flops 0 bytes 0 title argmax\n"                         \
+        "kernel k_grad unit train threads 64 smem 0 args 6 flops 0 bytes 0 title gradient\n"                           \
+        "kernel k_update unit train threads 64 smem 0 args 7 flops 0 bytes 0 title descent\n"                          \
+        "program prefill B 3 T 5\n"                                                                                    \
+        "io ids i32 act+0 B*T\nio logits f32 act+1024 B*T*16\n"                                                        \
+        "run k_logits grid B*T args rt act+0 kv+0 w+0 act+1024\nend\n"                                                 \
+        "program score B 1 T 8\n"                                                                                      \
+        "io ids i32 act+0 B*T\nio logits f32 act+1024 B*T*16\n"                                                        \
+        "run k_logits grid B*T args rt act+0 kv+0 w+0 act+1024\nend\n"                                                 \
+        "program decode B 1 T 1\n"                                                                                     \
+        "io ids i32 act+0 B\nio next i32 act+8192 B\n"                                                                 \
         "run k_logits grid B args rt act+0 kv+0 w+0 act+1024\nrun k_sample grid 1 args rt rt act+1024 act+8192\nend\n" \
-        "program decode3 B 3 T 1\n" \
-        "io ids i32 act+8192 B\nio next i32 act+8192 B\n" \
-        "run k_logits grid B args rt act+8192 kv+0 w+0 act+1024\n" \
-        "run k_sample grid 1 args rt rt act+1024 act+8192\nend\n" \
-        "program step B 2 T 4\n" \
-        "io ids i32 act+0 B*T\nio targets i32 act+256 B*T\nio loss f32 act+8448 1\n" \
-        "run k_grad grid 1 args rt act+0 act+256 " master " g+0 act+8448\nend\n" \
-        "program eval B 2 T 4\n" \
-        "io ids i32 act+0 B*T\nio targets i32 act+256 B*T\nio loss f32 act+8448 1\n" \
-        "run k_grad grid 1 args rt act+0 act+256 " master " g+0 act+8448\nend\n" \
-        "program update B 1 T 1\nio grad_norm f32 act+8452 1\nio bad i32 act+8456 1\n" \
-        "run k_update grid 1 args rt " master " g+0 m+0 v+0 act+8452 act+8456\nend\n" \
+        "program decode3 B 3 T 1\n"                                                                                    \
+        "io ids i32 act+8192 B\nio next i32 act+8192 B\n"                                                              \
+        "run k_logits grid B args rt act+8192 kv+0 w+0 act+1024\n"                                                     \
+        "run k_sample grid 1 args rt rt act+1024 act+8192\nend\n"                                                      \
+        "program step B 2 T 4\n"                                                                                       \
+        "io ids i32 act+0 B*T\nio targets i32 act+256 B*T\nio loss f32 act+8448 1\n"                                   \
+        "run k_grad grid 1 args rt act+0 act+256 " master " g+0 act+8448\nend\n"                                       \
+        "program eval B 2 T 4\n"                                                                                       \
+        "io ids i32 act+0 B*T\nio targets i32 act+256 B*T\nio loss f32 act+8448 1\n"                                   \
+        "run k_grad grid 1 args rt act+0 act+256 " master " g+0 act+8448\nend\n"                                       \
+        "program update B 1 T 1\nio grad_norm f32 act+8452 1\nio bad i32 act+8456 1\n"                                 \
+        "run k_update grid 1 args rt " master " g+0 m+0 v+0 act+8452 act+8456\nend\n"                                  \
         "zero kv+0 384\n"
 
 static const char source_cpu[] =
@@ -184,7 +185,8 @@ static const char small_h[] = "#pragma once\nenum { V = 16, CTX = 32, NTRAIN = 3
 /* small.h and the kernel headers that lie in the tree. */
 static inline void add_headers(Plan *p)
 {
-        static const char *const dirs[] = { "codegen/kernels/common", "codegen/kernels/emulate", "runtime" };
+        static const char *const dirs[] = { "codegen/kernels/common", "codegen/kernels/emulate",
+                                            "runtime" };
         PackFile f[80] = { { "small.h", small_h, sizeof small_h - 1 } };
         char path[600], *text;
         int n = 1;
@@ -194,10 +196,11 @@ static inline void add_headers(Plan *p)
 
         for (int i = 0; i < 3; i++) {
                 DIR *d = opendir(dirs[i]);
-                for (struct dirent *x; d && (x = readdir(d)) && n < 80; ) {
+                for (struct dirent *x; d && (x = readdir(d)) && n < 80;) {
                         const char *dot = strrchr(x->d_name, '.');
                         int wanted = i == 2 ? !strcmp(x->d_name, "rt.h")
-                                   : dot && (!strcmp(dot, ".cuh") || !strncmp(x->d_name, "emulate", 7));
+                                            : dot && (!strcmp(dot, ".cuh") ||
+                                                      !strncmp(x->d_name, "emulate", 7));
                         if (!wanted || strlen(x->d_name) >= sizeof f->name)
                                 continue;
                         snprintf(path, sizeof path, "%s/%s", dirs[i], x->d_name);
@@ -212,7 +215,8 @@ static inline void add_headers(Plan *p)
         if (n < 3)
                 SKIP("not run from the root of the source tree");
         CHECK(!pack_write(f, n, &blob, &size, &e));
-        CHECK(!plan_add(p, "headers.cuda", blob, size, &e) && !plan_add(p, "headers.cpu", blob, size, &e));
+        CHECK(!plan_add(p, "headers.cuda", blob, size, &e) &&
+              !plan_add(p, "headers.cpu", blob, size, &e));
         free(blob);
         while (--n)
                 free((void *)f[n].data);

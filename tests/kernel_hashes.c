@@ -1,10 +1,13 @@
-/* kernel_hashes.c: the machine code of every kernel of every model, as hashes: for changes that must not change it.
+/* kernel_hashes.c: the machine code of every kernel of every model, as hashes: for changes that
+ * must not change it.
  *
- *     build/tests/kernel_hashes > before;  (change, build);  build/tests/kernel_hashes > after;  diff before after
+ *     build/tests/kernel_hashes > before;  (change, build);  build/tests/kernel_hashes > after; 
+ *     diff before after
  *
- * A line per kernel and architecture: configuration, architecture, hash of its code and constants (not of names), registers
- * aside; and a line per program: its launches, buffers and memory.  Cubins come from the cache where texts are the same.
- * TGC_HASH_TEXT=1 compares texts alone, without NVRTC; =show prints them, too. */
+ * A line per kernel and architecture: configuration, architecture, hash of its code and constants
+ * (not of names), registers aside; and a line per program: its launches, buffers and memory. 
+ * Cubins come from the cache where texts are the same. TGC_HASH_TEXT=1 compares texts alone,
+ * without NVRTC; =show prints them, too. */
 #include <elf.h>
 #include <glob.h>
 #include <stdio.h>
@@ -30,7 +33,8 @@ static uint64_t code_hash(const char *data, size_t size)
         const char *names = data + sec[h->e_shstrndx].sh_offset;
         for (int i = 0; i < h->e_shnum; i++) {
                 const char *name = names + sec[i].sh_name;
-                bool code = !strncmp(name, ".text.", 6), constant = !strncmp(name, ".nv.constant", 12),
+                bool code = !strncmp(name, ".text.", 6),
+                     constant = !strncmp(name, ".nv.constant", 12),
                      shared = !strncmp(name, ".nv.shared", 10);
                 if (code || constant || shared)
                         XXH3_64bits_update(s, &sec[i].sh_size, sizeof sec[i].sh_size);
@@ -42,7 +46,11 @@ static uint64_t code_hash(const char *data, size_t size)
         return x;
 }
 
-typedef struct Config { const char *name, *dtype; int mode, batch, block, ctx, opt; bool tf32, documents, all; } Config;
+typedef struct Config {
+        const char *name, *dtype;
+        int mode, batch, block, ctx, opt;
+        bool tf32, documents, all;
+} Config;
 
 /* Of a source: all but comments of a line and includes, which a move of files changes. */
 static uint64_t text_hash(const char *s)
@@ -72,16 +80,29 @@ static const Config config[] = {
         { "bf16 infer 2048", "bf16", BUILD_INFER, 1, 0, 2048, 3, false, false, true },
         { "bf16 infer 8 x 2048", "bf16", BUILD_INFER, 8, 0, 2048, 3, false, false, false },
         { "f32 infer 1024", "f32", BUILD_INFER, 1, 0, 1024, 3, false, false, false },
-        { "bf16 -O0 both 64", "bf16", BUILD_TRAIN | BUILD_INFER, 2, 64, 64, 0, false, false, false },
+        { "bf16 -O0 both 64", "bf16", BUILD_TRAIN | BUILD_INFER, 2, 64, 64, 0, false, false,
+          false },
 };
 
-static void one(const char *path, const Config *c, const char *const *define, int n_define, const char *what)
+static void one(const char *path, const Config *c, const char *const *define, int n_define,
+                const char *what)
 {
         const char *copy[4];
         memcpy(copy, define, (size_t)n_define * sizeof *copy);
-        BuildOptions o = { .kind = MODEL_LUA, .model = path, .dtype = c->dtype, .define = copy, .n_define = n_define,
-                           .mode = c->mode, .opt = c->opt, .batch = c->batch, .ctx = c->ctx, .block = c->block, .tf32 = c->tf32,
-                           .cuda = true, .cpu = true, .documents = c->documents ? &(int){ 0 } : NULL };
+        BuildOptions o = { .kind = MODEL_LUA,
+                           .model = path,
+                           .dtype = c->dtype,
+                           .define = copy,
+                           .n_define = n_define,
+                           .mode = c->mode,
+                           .opt = c->opt,
+                           .batch = c->batch,
+                           .ctx = c->ctx,
+                           .block = c->block,
+                           .tf32 = c->tf32,
+                           .cuda = true,
+                           .cpu = true,
+                           .documents = c->documents ? &(int) { 0 } : NULL };
         Plan p = { 0 };
         Err e;
         if (build_plan(&p, &o, &e) || plan_add_headers(&p, &e)) {
@@ -91,13 +112,15 @@ static void one(const char *path, const Config *c, const char *const *define, in
         for (int i = 0; i < p.n_sections; i++)
                 if (!strncmp(p.section[i].name, "program", 7))
                         printf("%s%s [%s] %s %016llx\n", path, what, c->name, p.section[i].name,
-                               (unsigned long long)XXH3_64bits(p.section[i].data, p.section[i].size));
+                               (unsigned long long)XXH3_64bits(p.section[i].data,
+                                                               p.section[i].size));
         for (int t = 0; t < 2; t++) {
                 Pack units, headers;
                 const char *target = t ? "cpu" : "cuda";
                 CHECK(!plan_source(&p, target, &units, &headers, &e));
                 for (int i = 0; getenv("TGC_HASH_TEXT") && i < units.n; i++)
-                        printf("%s%s [%s] text %s %s %016llx\n", path, what, c->name, target, units.file[i].name,
+                        printf("%s%s [%s] text %s %s %016llx\n", path, what, c->name, target,
+                               units.file[i].name,
                                (unsigned long long)text_hash(units.file[i].data));
                 pack_free(&units);
                 pack_free(&headers);
@@ -106,13 +129,16 @@ static void one(const char *path, const Config *c, const char *const *define, in
                 void *blob;
                 size_t size;
                 Pack cubin;
-                if (cuda_compile_plan(&p, arch[a], 0, &blob, &size, &e) || pack_read(&cubin, blob, size, "cubins", &e)) {
+                if (cuda_compile_plan(&p, arch[a], 0, &blob, &size, &e) ||
+                    pack_read(&cubin, blob, size, "cubins", &e)) {
                         printf("%s%s [%s] %s: %s\n", path, what, c->name, arch[a], e.msg);
                         continue;
                 }
                 for (int i = 0; i < cubin.n; i++)
-                        printf("%s%s [%s] %s %s %016llx\n", path, what, c->name, arch[a], cubin.file[i].name,
-                               (unsigned long long)code_hash(cubin.file[i].data, cubin.file[i].size));
+                        printf("%s%s [%s] %s %s %016llx\n", path, what, c->name, arch[a],
+                               cubin.file[i].name,
+                               (unsigned long long)code_hash(cubin.file[i].data,
+                                                             cubin.file[i].size));
                 pack_free(&cubin);
                 free(blob);
         }
@@ -127,13 +153,14 @@ int main(int argc, char **argv)
         glob("models/*.lua", 0, NULL, &models);
         for (size_t i = 0; i < models.gl_pathc; i++) {
                 const char *path = models.gl_pathv[i];
-                if (strstr(path, "/blocks.lua") || strstr(path, "/families.lua") || strstr(path, "/config")
-                    || (argc > 1 && !strstr(path, argv[1])))
+                if (strstr(path, "/blocks.lua") || strstr(path, "/families.lua") ||
+                    strstr(path, "/config") || (argc > 1 && !strstr(path, argv[1])))
                         continue;
                 for (size_t c = 0; c < sizeof config / sizeof *config; c++) {
                         char ctx[24];
                         const char *define[] = { small[0], small[1], ctx };
-                        if (!config[c].all && !strstr(path, "/gpt.lua") && !strstr(path, "/llama.lua") && !strstr(path, "/moe.lua"))
+                        if (!config[c].all && !strstr(path, "/gpt.lua") &&
+                            !strstr(path, "/llama.lua") && !strstr(path, "/moe.lua"))
                                 continue;
                         snprintf(ctx, sizeof ctx, "ctx=%d", config[c].ctx);
                         one(path, &config[c], define, 3, "");

@@ -1,9 +1,10 @@
 /* random_run.h: a graph, given as JSON text, compiled and run every way, and what came of it.
  *
- * A case is a graph and its knobs (sizes, element type, mode); a leg is a device and a level of optimisation.  Starting
- * the host's compiler costs more than the kernels do, so the kernels of many cases make one source, each under names of
- * its own: the first session that wants it compiles it, and the others find the object in the cache.  Everything runs
- * in children, so that a crash or an endless loop is a verdict like others. */
+ * A case is a graph and its knobs (sizes, element type, mode); a leg is a device and a level of
+ * optimisation.  Starting the host's compiler costs more than the kernels do, so the kernels of
+ * many cases make one source, each under names of its own: the first session that wants it compiles
+ * it, and the others find the object in the cache.  Everything runs in children, so that a crash or
+ * an endless loop is a verdict like others. */
 #ifndef TGC_RANDOM_RUN_H
 #define TGC_RANDOM_RUN_H
 
@@ -25,31 +26,65 @@
 
 typedef enum { LEG_CPU0, LEG_CPU3, LEG_CUDA0, LEG_CUDA3, LEG_HOPPER0, LEG_HOPPER3, N_LEGS } Leg;
 
-typedef struct LegInfo { const char *name, *device; const char *target; int opt; const char *arch; } LegInfo;
+typedef struct LegInfo {
+        const char *name, *device;
+        const char *target;
+        int opt;
+        const char *arch;
+} LegInfo;
 
 static const LegInfo leg_info[N_LEGS] = {
-        { "cpu -O0", "cpu", "cpu", 0, NULL }, { "cpu -O3", "cpu", "cpu", 3, NULL },
-        { "emulate -O0", "emulate", "cuda", 0, NULL }, { "emulate -O3", "emulate", "cuda", 3, NULL },
-        { "sm_90a -O0", "emulate", "cuda", 0, "sm_90a" }, { "sm_90a -O3", "emulate", "cuda", 3, "sm_90a" },
+        { "cpu -O0", "cpu", "cpu", 0, NULL },
+        { "cpu -O3", "cpu", "cpu", 3, NULL },
+        { "emulate -O0", "emulate", "cuda", 0, NULL },
+        { "emulate -O3", "emulate", "cuda", 3, NULL },
+        { "sm_90a -O0", "emulate", "cuda", 0, "sm_90a" },
+        { "sm_90a -O3", "emulate", "cuda", 3, "sm_90a" },
 };
 
-typedef struct Knobs { int dtype, tf32, mode, batch, block, chunk, tokens, greedy, seed; } Knobs;
+typedef struct Knobs {
+        int dtype, tf32, mode, batch, block, chunk, tokens, greedy, seed;
+} Knobs;
 
 /* From good to bad. */
-typedef enum { NOT_RUN, PASSED, WILD, REFUSED, BAD_REFUSAL, UNSTABLE, DIFFERS, NO_BUILD, FAILED, HANGS, CRASHES, N_OUTCOMES } Outcome;
+typedef enum {
+        NOT_RUN,
+        PASSED,
+        WILD,
+        REFUSED,
+        BAD_REFUSAL,
+        UNSTABLE,
+        DIFFERS,
+        NO_BUILD,
+        FAILED,
+        HANGS,
+        CRASHES,
+        N_OUTCOMES
+} Outcome;
 
-static const char *const outcome_name[N_OUTCOMES] = {
-        "not run", "passed", "differs, as the reference does from itself", "refused", "refused without a place", "compiles differently", "differs",
-        "kernels do not compile", "failed", "does not end", "crashed"
-};
+static const char *const outcome_name[N_OUTCOMES] = { "not run",
+                                                      "passed",
+                                                      "differs, as the reference does from itself",
+                                                      "refused",
+                                                      "refused without a place",
+                                                      "compiles differently",
+                                                      "differs",
+                                                      "kernels do not compile",
+                                                      "failed",
+                                                      "does not end",
+                                                      "crashed" };
 
-typedef struct Verdict { Outcome outcome; int compared, shaken; char msg[600]; } Verdict;
+typedef struct Verdict {
+        Outcome outcome;
+        int compared, shaken;
+        char msg[600];
+} Verdict;
 
 typedef struct Case {
-        char    name[64], path[512];    /* the JSON */
-        Knobs   k;
-        unsigned legs;                  /* wanted, as bits */
-        unsigned char used[N_OPS];      /* ops of the graph */
+        char name[64], path[512]; /* the JSON */
+        Knobs k;
+        unsigned legs;             /* wanted, as bits */
+        unsigned char used[N_OPS]; /* ops of the graph */
         Verdict compiled, ran[N_LEGS];
 } Case;
 
@@ -66,9 +101,15 @@ static Outcome worst_of(const Case *c)
 static Knobs draw_knobs(Draw *d, bool trains)
 {
         static const int types[] = { DT_F32, DT_F32, DT_F32, DT_BF16, DT_BF16, DT_F16 };
-        Knobs k = { .dtype = types[draw(d, 6)], .batch = 1 + draw(d, 3), .block = 1 + draw(d, 9), .seed = draw(d, 1000) };
+        Knobs k = { .dtype = types[draw(d, 6)],
+                    .batch = 1 + draw(d, 3),
+                    .block = 1 + draw(d, 9),
+                    .seed = draw(d, 1000) };
         int mode = draw(d, 100);
-        k.mode = !trains ? BUILD_INFER : mode < 65 ? BUILD_INFER | BUILD_TRAIN : mode < 85 ? BUILD_INFER : BUILD_TRAIN;
+        k.mode = !trains     ? BUILD_INFER
+                 : mode < 65 ? BUILD_INFER | BUILD_TRAIN
+                 : mode < 85 ? BUILD_INFER
+                             : BUILD_TRAIN;
         k.tf32 = k.dtype == DT_F32 && chance(d, 15);
         k.chunk = chance(d, 50) ? 0 : 1 + draw(d, 6);
         k.tokens = 1 + draw(d, 8);
@@ -78,16 +119,19 @@ static Knobs draw_knobs(Draw *d, bool trains)
 
 static const char *knobs_text(const Knobs *k, char out[160])
 {
-        snprintf(out, 160, "%s%s %s batch %d block %d chunk %d tokens %d greedy %d seed %d", dt_name[k->dtype], k->tf32 ? " tf32" : "",
-                 k->mode == BUILD_INFER ? "infer" : k->mode == BUILD_TRAIN ? "train" : "both", k->batch, k->block, k->chunk,
-                 k->tokens, k->greedy, k->seed);
+        snprintf(out, 160, "%s%s %s batch %d block %d chunk %d tokens %d greedy %d seed %d",
+                 dt_name[k->dtype], k->tf32 ? " tf32" : "",
+                 k->mode == BUILD_INFER   ? "infer"
+                 : k->mode == BUILD_TRAIN ? "train"
+                                          : "both",
+                 k->batch, k->block, k->chunk, k->tokens, k->greedy, k->seed);
         return out;
 }
 
 static bool knobs_parse(Knobs *k, const char *s)
 {
         char dtype[16], mode[16], tf32[8] = "";
-        *k = (Knobs){ .dtype = -1 };
+        *k = (Knobs) { .dtype = -1 };
         if (sscanf(s, "%15s %7[t]f32", dtype, tf32) == 2 && strstr(s, " tf32 ")) {
                 k->tf32 = 1;
                 s = strstr(s, " tf32 ") + 6;
@@ -97,10 +141,13 @@ static bool knobs_parse(Knobs *k, const char *s)
         for (int t = 0; t < N_DT; t++)
                 if (!strcmp(dt_name[t], dtype))
                         k->dtype = t;
-        if (sscanf(s, "%15s batch %d block %d chunk %d tokens %d greedy %d seed %d", mode, &k->batch, &k->block, &k->chunk, &k->tokens,
-                   &k->greedy, &k->seed) != 7 || k->dtype < 0)
+        if (sscanf(s, "%15s batch %d block %d chunk %d tokens %d greedy %d seed %d", mode,
+                   &k->batch, &k->block, &k->chunk, &k->tokens, &k->greedy, &k->seed) != 7 ||
+            k->dtype < 0)
                 return false;
-        k->mode = !strcmp(mode, "infer") ? BUILD_INFER : !strcmp(mode, "train") ? BUILD_TRAIN : BUILD_INFER | BUILD_TRAIN;
+        k->mode = !strcmp(mode, "infer")   ? BUILD_INFER
+                  : !strcmp(mode, "train") ? BUILD_TRAIN
+                                           : BUILD_INFER | BUILD_TRAIN;
         return true;
 }
 
@@ -131,7 +178,7 @@ static void in_child(Work *work, Plans *p, Case *c, Leg leg, Verdict *v, unsigne
                 int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
                 dup2(fd, 1);
                 dup2(fd, 2);
-                setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
+                setrlimit(RLIMIT_CORE, &(struct rlimit) { 0, 0 });
                 signal(SIGALRM, SIG_DFL);
                 alarm(seconds);
                 v->outcome = NOT_RUN;
@@ -155,9 +202,13 @@ static void in_child(Work *work, Plans *p, Case *c, Leg leg, Verdict *v, unsigne
                 snprintf(v->msg, sizeof v->msg, "signal %d", WTERMSIG(status));
         else
                 snprintf(v->msg, sizeof v->msg, "exit %d", WEXITSTATUS(status));
-        if (!file_read_text(path, 1 << 20, &log, &n, &(Err){ 0 }) && n) {
-                line = strstr(log, "ERROR: AddressSanitizer") ? strstr(log, "ERROR: AddressSanitizer") : strstr(log, "runtime error") ? strstr(log, "runtime error") : log;
-                snprintf(v->msg + strlen(v->msg), sizeof v->msg - strlen(v->msg), ": %.*s", (int)strcspn(line, "\n"), line);
+        if (!file_read_text(path, 1 << 20, &log, &n, &(Err) { 0 }) && n) {
+                line = strstr(log, "ERROR: AddressSanitizer")
+                               ? strstr(log, "ERROR: AddressSanitizer")
+                       : strstr(log, "runtime error") ? strstr(log, "runtime error")
+                                                      : log;
+                snprintf(v->msg + strlen(v->msg), sizeof v->msg - strlen(v->msg), ": %.*s",
+                         (int)strcspn(line, "\n"), line);
         }
         free(log);
         unlink(path);
@@ -166,12 +217,12 @@ static void in_child(Work *work, Plans *p, Case *c, Leg leg, Verdict *v, unsigne
 /* ---- compiling ---- */
 
 struct Plans {
-        Case       *c;                  /* shared memory */
-        int         n;
+        Case *c; /* shared memory */
+        int n;
         const char *dir;
-        Text        source;             /* of all cases, for the legs of one device */
-        const char *program;            /* "program.cpu", and */
-        const char *section;            /* "source.cpu" */
+        Text source;         /* of all cases, for the legs of one device */
+        const char *program; /* "program.cpu", and */
+        const char *section; /* "source.cpu" */
 };
 
 static void file_of(const Plans *p, const Case *c, Leg leg, const char *what, char out[600])
@@ -189,9 +240,18 @@ static bool write_file(const char *path, const char *s, size_t n)
 static int build(Plan *plan, const Case *c, const char *path, int opt, Err *e)
 {
         char says[CHECK_SAYS] = "";
-        BuildOptions o = { .kind = MODEL_JSON, .model = path, .dtype = dt_name[c->k.dtype], .mode = c->k.mode, .opt = opt,
-                           .batch = c->k.batch, .block = c->k.block, .chunk = c->k.chunk, .cuda = true, .cpu = true,
-                           .tf32 = c->k.tf32, .check = says };
+        BuildOptions o = { .kind = MODEL_JSON,
+                           .model = path,
+                           .dtype = dt_name[c->k.dtype],
+                           .mode = c->k.mode,
+                           .opt = opt,
+                           .batch = c->k.batch,
+                           .block = c->k.block,
+                           .chunk = c->k.chunk,
+                           .cuda = true,
+                           .cpu = true,
+                           .tf32 = c->k.tf32,
+                           .check = says };
         return build_plan(plan, &o, e);
 }
 
@@ -212,7 +272,8 @@ static void put_renamed(Text *out, const char *s, size_t n, const char *prefix, 
         bool inside = false;
         for (size_t i = 0; i < n; i++) {
                 bool word = isalnum((unsigned char)s[i]) || s[i] == '_';
-                if (word && !inside && s[i] == 'k' && i + 1 < n && isdigit((unsigned char)s[i + 1])) {
+                if (word && !inside && s[i] == 'k' && i + 1 < n &&
+                    isdigit((unsigned char)s[i + 1])) {
                         size_t k = i + 1;
                         while (k < n && isdigit((unsigned char)s[k]))
                                 k++;
@@ -265,8 +326,12 @@ static bool save_leg(Plans *p, Case *c, Leg leg, const Plan *plan, Err *e)
 static void refused(Verdict *v, const Err *e, int code)
 {
         const char *json = strstr(e->msg, ".json:");
-        v->outcome = code == TGC_CHECK_FAILED ? DIFFERS : code == TGC_BAD_FILE || code == TGC_USAGE ? json && isdigit((unsigned char)json[6]) ? REFUSED : BAD_REFUSAL : FAILED;
-        snprintf(v->msg, sizeof v->msg, "%.590s", json ? json + 6 + strspn(json + 6, "0123456789:") : e->msg);
+        v->outcome = code == TGC_CHECK_FAILED ? DIFFERS
+                     : code == TGC_BAD_FILE || code == TGC_USAGE
+                             ? json && isdigit((unsigned char)json[6]) ? REFUSED : BAD_REFUSAL
+                             : FAILED;
+        snprintf(v->msg, sizeof v->msg, "%.590s",
+                 json ? json + 6 + strspn(json + 6, "0123456789:") : e->msg);
 }
 
 static void note_ops(Case *c)
@@ -289,7 +354,7 @@ static uint64_t named_noise(const char *name, uint64_t i)
         uint64_t h = 1469598103934665603u;
         for (; *name && *name != ':'; name++)
                 h = (h ^ (unsigned char)*name) * 1099511628211u;
-        return draw64(&(Draw){ .state = h + i * 0x9E3779B97F4A7C15u });
+        return draw64(&(Draw) { .state = h + i * 0x9E3779B97F4A7C15u });
 }
 
 /* Each row of a merged parameter is one of those that it was made of: the map says which. */
@@ -300,15 +365,19 @@ static void set_by_map(Eval *e, const Model *m)
                 const Node *n = NODE(g, r);
                 if (n->op != OP_PARAM)
                         continue;
-                int64_t count = type_elems(&n->type).n, rows = n->type.rank ? n->type.dim[0].n : 1, per = count / rows;
+                int64_t count = type_elems(&n->type).n, rows = n->type.rank ? n->type.dim[0].n : 1,
+                        per = count / rows;
                 double *v = calloc((size_t)count, sizeof *v);
                 for (int i = 0; i < m->n_map; i++) {
                         const MapLine *l = &m->map[i];
                         if (strcmp(l->param, n->name) || strncmp(l->rest, "= ", 2))
                                 continue;
-                        long long begin = l->end ? l->begin : 0, end = l->end ? l->end : rows, step = l->step;
+                        long long begin = l->end ? l->begin : 0, end = l->end ? l->end : rows,
+                                  step = l->step;
                         int64_t outer = 1, k = 0, cut = rows, each = per;
-                        if (*l->deeper && sscanf(l->deeper, "[%lld:%lld:%lld]", &begin, &end, &step) == 3) {    /* experts' rows */
+                        /* experts' rows */
+                        if (*l->deeper &&
+                            sscanf(l->deeper, "[%lld:%lld:%lld]", &begin, &end, &step) == 3) {
                                 outer = rows;
                                 cut = n->type.dim[1].n;
                                 each = per / cut;
@@ -316,7 +385,12 @@ static void set_by_map(Eval *e, const Model *m)
                         for (int64_t x = 0; x < outer; x++)
                                 for (int64_t at = begin; at < end; at += step)
                                         for (int64_t j = 0; j < each; j++, k++)
-                                                v[(x * cut + at) * each + j] = (double)(named_noise(l->rest + 2, (uint64_t)k) >> 11) * 0x1p-53 - 0.5;
+                                                v[(x * cut + at) * each + j] =
+                                                        (double)(named_noise(l->rest + 2,
+                                                                             (uint64_t)k) >>
+                                                                 11) *
+                                                                0x1p-53 -
+                                                        0.5;
                 }
                 eval_set(e, n->name, v, count);
                 free(v);
@@ -361,8 +435,11 @@ static bool same_when_merged(const Case *c, char *msg, size_t cap)
         }
         for (int o = 0; o < 3 && same; o++) {
                 int64_t n = 0, k = 0;
-                const double *a = graph_out(m[0]->graph, name[o]) ? eval_output(e[0], name[o], &n) : NULL;
-                const double *b = a && graph_out(m[1]->graph, name[o]) ? eval_output(e[1], name[o], &k) : NULL;
+                const double *a = graph_out(m[0]->graph, name[o]) ? eval_output(e[0], name[o], &n)
+                                                                  : NULL;
+                const double *b = a && graph_out(m[1]->graph, name[o])
+                                          ? eval_output(e[1], name[o], &k)
+                                          : NULL;
                 double most = 1e-3, worst = 0;
                 for (int64_t i = 0; b && i < n; i++) {
                         most = fabs(a[i]) > most ? fabs(a[i]) : most;
@@ -370,7 +447,10 @@ static bool same_when_merged(const Case *c, char *msg, size_t cap)
                 }
                 if (n != k || !(worst <= 1e-6 * most)) {
                         same = false;
-                        snprintf(msg, cap, "%s differ by %.1e when the model was simplified and its linears merged", name[o], worst / most);
+                        snprintf(
+                                msg, cap,
+                                "%s differ by %.1e when the model was simplified and its linears merged",
+                                name[o], worst / most);
                 }
         }
         diag_end(&d);
@@ -410,13 +490,15 @@ static void compile_case(Plans *p, Case *c, Leg unused, Verdict *v)
                 snprintf(again, sizeof again, "%s.again.json", c->path);
                 if (!write_file(again, g->data, g->size) || build(&b, c, again, levels[i], &e)) {
                         v->outcome = UNSTABLE;
-                        snprintf(v->msg, sizeof v->msg, "the plan's own graph is refused: %.500s", e.msg);
+                        snprintf(v->msg, sizeof v->msg, "the plan's own graph is refused: %.500s",
+                                 e.msg);
                         return;
                 }
                 unlink(again);
                 if (!same_plans(&a, &b, what, sizeof what)) {
                         v->outcome = UNSTABLE;
-                        snprintf(v->msg, sizeof v->msg, "-O%d: %s differs when compiled again", levels[i], what);
+                        snprintf(v->msg, sizeof v->msg, "-O%d: %s differs when compiled again",
+                                 levels[i], what);
                         return;
                 }
                 for (int l = 0; l < N_LEGS; l++)
@@ -442,7 +524,8 @@ static int open_leg(Plans *p, Case *c, Leg leg, Plan *plan, Err *e)
         else
                 unsetenv("TGC_EMULATE_ARCH");
         file_of(p, c, leg, "plan", path);
-        if ((code = plan_open(plan, path, e)) || (code = plan_add(plan, p->section, p->source.s, p->source.n, e)))
+        if ((code = plan_open(plan, path, e)) ||
+            (code = plan_add(plan, p->section, p->source.s, p->source.n, e)))
                 return code;
         return plan_add_headers(plan, e);
 }
@@ -463,7 +546,11 @@ static void run_leg(Plans *p, Case *c, Leg leg, Verdict *v)
         Plan plan;
         CheckSum sum;
         Err e = { 0 };
-        CheckOptions o = { .tolerance = -1, .tokens = c->k.tokens, .greedy = c->k.greedy, .shake = true, .seed = (uint64_t)c->k.seed };
+        CheckOptions o = { .tolerance = -1,
+                           .tokens = c->k.tokens,
+                           .greedy = c->k.greedy,
+                           .shake = true,
+                           .seed = (uint64_t)c->k.seed };
         int code = open_leg(p, c, leg, &plan, &e);
         if (!code)
                 code = check_plan(&plan, leg_info[leg].device, &o, &sum, &e);
@@ -472,18 +559,25 @@ static void run_leg(Plans *p, Case *c, Leg leg, Verdict *v)
                 snprintf(v->msg, sizeof v->msg, "%.590s", e.msg);
                 return;
         }
-        v->outcome = !sum.bad ? PASSED : sum.natural > (c->k.dtype == DT_F32 ? 0.02 : 0.25) ? WILD : DIFFERS;
+        v->outcome = !sum.bad                                             ? PASSED
+                     : sum.natural > (c->k.dtype == DT_F32 ? 0.02 : 0.25) ? WILD
+                                                                          : DIFFERS;
         v->compared = sum.compared;
         v->shaken = sum.shaken;
         if (sum.bad)
-                snprintf(v->msg, sizeof v->msg, "%d of %d, first %s", sum.bad, sum.compared, sum.first);
+                snprintf(v->msg, sizeof v->msg, "%d of %d, first %s", sum.bad, sum.compared,
+                         sum.first);
 }
 
-/* CUDA sources begin with macros that say how exact their arithmetic is (codegen/program/entry.c), and headers are read once. */
+/* CUDA sources begin with macros that say how exact their arithmetic is (codegen/program/entry.c),
+ * and headers are read once. */
 enum { N_KINDS = 3 };
 static int kind_of(const Case *c, Leg leg)
 {
-        return !strcmp(leg_info[leg].target, "cpu") ? 0 : c->k.dtype != DT_F32 ? 1 : c->k.tf32 ? 2 : 0;
+        return !strcmp(leg_info[leg].target, "cpu") ? 0
+               : c->k.dtype != DT_F32               ? 1
+               : c->k.tf32                          ? 2
+                                                    : 0;
 }
 
 static bool wants(const Case *c, Leg leg, Leg first, int kind)
@@ -502,7 +596,7 @@ static void run_device(Plans *p, Leg first, int kind, int from, int to)
         Leg any_leg = first;
         snprintf(section, sizeof section, "source.%s", leg_info[first].target);
         p->section = section;
-        p->source = (Text){ 0 };
+        p->source = (Text) { 0 };
         text_add(&p->source, "//@ unit all\n");
         for (int i = from; i < to; i++)
                 for (Leg l = first; l < first + 2; l++) {
@@ -511,7 +605,7 @@ static void run_device(Plans *p, Leg first, int kind, int from, int to)
                         if (!wants(&p->c[i], l, first, kind))
                                 continue;
                         file_of(p, &p->c[i], l, "src", path);
-                        if (file_read_text(path, 64 << 20, &text, &n, &(Err){ 0 }))
+                        if (file_read_text(path, 64 << 20, &text, &n, &(Err) { 0 }))
                                 abort();
                         text_put(&p->source, text, n);
                         free(text);
@@ -520,7 +614,7 @@ static void run_device(Plans *p, Leg first, int kind, int from, int to)
                 }
         if (any)
                 in_child(warm_leg, p, any, any_leg, warm, 900);
-        if (any && warm->outcome != PASSED && to - from > 1) {          /* which one? */
+        if (any && warm->outcome != PASSED && to - from > 1) { /* which one? */
                 text_free(&p->source);
                 for (int i = from; i < to; i++)
                         run_device(p, first, kind, i, i + 1);
@@ -541,7 +635,8 @@ static void run_device(Plans *p, Leg first, int kind, int from, int to)
         munmap(warm, sizeof *warm);
 }
 
-/* Cases in shared memory, their JSON files there; dir: for temporary files, TGC_CACHE_DIR of its own. */
+/* Cases in shared memory, their JSON files there; dir: for temporary files, TGC_CACHE_DIR of its
+ * own. */
 static void run_cases(Case *c, int n, const char *dir)
 {
         Plans p = { .c = c, .n = n, .dir = dir };

@@ -1,4 +1,5 @@
-/* read_models.h: models from Lua files, from config.json and from JSON, or the message that refuses them. */
+/* read_models.h: models from Lua files, from config.json and from JSON, or the message that refuses
+ * them. */
 #ifndef TGC_READ_MODELS_H
 #define TGC_READ_MODELS_H
 
@@ -8,10 +9,11 @@
 #include "../runtime/util/file.h"
 #include "test.h"
 
-
 static Err err;
 
-typedef struct Defines { const char *d[16]; } Defines;
+typedef struct Defines {
+        const char *d[16];
+} Defines;
 
 static inline ReadOptions options(const Defines *d)
 {
@@ -64,7 +66,7 @@ static inline Model *family(const char *name, const char *config, const Defines 
 
 static inline char *slurp(const char *path)
 {
-        static char *text;      /* gcc 12 takes an automatic one for what it points to */
+        static char *text; /* gcc 12 takes an automatic one for what it points to */
         size_t n;
         CHECK_MSG(!file_read_text(path, 64 << 20, &text, &n, &err), "%s", err.msg);
         return text;

@@ -5,7 +5,9 @@
 #include <math.h>
 #include "hand_plan.h"
 
-typedef struct Got { int n, stop_at, token[BATCH][64]; } Got;
+typedef struct Got {
+        int n, stop_at, token[BATCH][64];
+} Got;
 
 static inline int collect(void *user, int i, const int *token, int B)
 {
@@ -19,7 +21,7 @@ static inline int collect(void *user, int i, const int *token, int B)
 /* What the "model" answers to a history of n tokens. */
 static inline int answer(const int *h, int n)
 {
-        int sum = 2;                            /* (int)w[33], uniform in 2..3 */
+        int sum = 2; /* (int)w[33], uniform in 2..3 */
         for (int i = 0; i < n; i++)
                 sum += h[i];
         return sum % V;
@@ -34,20 +36,22 @@ static inline void check_inference(DevKind kind)
         Got g = { 0 };
         int h[BATCH][64] = { { 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5 } }, n = 11;
 
-        CHECK_MSG(session_decode(s, 0, 1, collect, &g, &e) == TGC_USAGE, "decoded without a prompt");
+        CHECK_MSG(session_decode(s, 0, 1, collect, &g, &e) == TGC_USAGE,
+                  "decoded without a prompt");
         CHECK_MSG(!session_prefill(s, h[0], 1, 4, &e), "%s", e.msg);
-        CHECK_MSG(!session_prefill(s, h[0] + 4, 1, 7, &e), "%s", e.msg);        /* two calls, three chunks */
+        /* two calls, three chunks */
+        CHECK_MSG(!session_prefill(s, h[0] + 4, 1, 7, &e), "%s", e.msg);
         CHECK(session_pos(s) == 11);
         CHECK_MSG(!session_decode(s, 0, 6, collect, &g, &e), "%s", e.msg);
         CHECK(g.n == 6 && session_pos(s) == 17);
         for (int i = 0; i < 6; i++, n++)
-                CHECK_MSG((h[0][n] = answer(h[0], n)) == g.token[0][i], "token %d: %d, not %d", i, g.token[0][i],
-                          h[0][n]);
-        g.stop_at = 2;                          /* the callback's wish, then go on from there */
+                CHECK_MSG((h[0][n] = answer(h[0], n)) == g.token[0][i], "token %d: %d, not %d", i,
+                          g.token[0][i], h[0][n]);
+        g.stop_at = 2; /* the callback's wish, then go on from there */
         CHECK(!session_decode(s, 0, 6, collect, &g, &e) && g.n == 2 && session_pos(s) == 19);
         for (int i = 0; i < 2; i++, n++)
                 CHECK((h[0][n] = answer(h[0], n)) == g.token[0][i]);
-        g.stop_at = 0;                          /* to the end of the context: 32 digested, 33 in all */
+        g.stop_at = 0; /* to the end of the context: 32 digested, 33 in all */
         CHECK(session_decode(s, 0, 100, collect, &g, &e) == TGC_USAGE && strstr(e.msg, "context"));
         CHECK_MSG(g.n == 14, "%d tokens", g.n);
         for (int i = 0; i < 14; i++, n++)
@@ -55,8 +59,10 @@ static inline void check_inference(DevKind kind)
         CHECK(session_decode(s, 0, 1, collect, &g, &e) == TGC_USAGE);
         CHECK(session_prefill(s, h[0], 1, 1, &e) == TGC_USAGE);
 
-        session_reset(s, &e);                   /* three sequences at once, ids and next one buffer */
-        int batch[3][7] = { { 1, 2, 3, 4, 5, 6, 7 }, { 7, 7, 7, 7, 7, 7, 7 }, { 0, 0, 15, 0, 0, 0, 1 } };
+        session_reset(s, &e); /* three sequences at once, ids and next one buffer */
+        int batch[3][7] = { { 1, 2, 3, 4, 5, 6, 7 },
+                            { 7, 7, 7, 7, 7, 7, 7 },
+                            { 0, 0, 15, 0, 0, 0, 1 } };
         CHECK_MSG(!session_prefill(s, batch[0], 3, 7, &e), "%s", e.msg);
         CHECK(session_prefill(s, batch[0], 2, 7, &e) == TGC_USAGE);
         CHECK_MSG(!session_decode(s, 0, 4, collect, &g, &e), "%s", e.msg);
@@ -66,10 +72,11 @@ static inline void check_inference(DevKind kind)
                         CHECK((h[b][7 + i] = answer(h[b], 7 + i)) == g.token[b][i]);
         }
         session_reset(s, &e);
-        CHECK(session_prefill(s, (int[]){ 16 }, 1, 1, &e) == TGC_USAGE && strstr(e.msg, "vocabulary"));
+        CHECK(session_prefill(s, (int[]) { 16 }, 1, 1, &e) == TGC_USAGE &&
+              strstr(e.msg, "vocabulary"));
         CHECK(session_prefill(s, h[0], 4, 1, &e) == TGC_USAGE);
         TrainResult r;
-        CHECK(session_train_step(s, &(TrainStep){ 0 }, &r, &e) == TGC_USAGE);
+        CHECK(session_train_step(s, &(TrainStep) { 0 }, &r, &e) == TGC_USAGE);
         session_close(s);
         plan_close(&p);
 }
@@ -102,10 +109,17 @@ static inline void check_score(DevKind kind)
 }
 
 /* Two steps under way give the bits that one at a time gives. */
-static inline void check_overlapped(const Plan *p, DevKind kind, int *ids, int *targets, double first_loss, const float *want)
+static inline void check_overlapped(const Plan *p, DevKind kind, int *ids, int *targets,
+                                    double first_loss, const float *want)
 {
         Session *s = open_on(p, kind, SESSION_TRAIN);
-        TrainStep in = { .B = 2, .T = 4, .n_micro = 4, .ids = ids, .targets = targets, .lr = 0.1, .beta1 = 0.9,
+        TrainStep in = { .B = 2,
+                         .T = 4,
+                         .n_micro = 4,
+                         .ids = ids,
+                         .targets = targets,
+                         .lr = 0.1,
+                         .beta1 = 0.9,
                          .beta2 = 0.999 };
         TrainResult r;
         float x[33];
@@ -114,7 +128,8 @@ static inline void check_overlapped(const Plan *p, DevKind kind, int *ids, int *
         CHECK_MSG(!session_train_begin(s, &in, &e), "%s", e.msg);
         for (in.step = 1; in.step < 4; in.step++) {
                 CHECK_MSG(!session_train_begin(s, &in, &e), "%s", e.msg);
-                CHECK(session_train_begin(s, &in, &e) == TGC_USAGE && session_train_step(s, &in, &r, &e) == TGC_USAGE);
+                CHECK(session_train_begin(s, &in, &e) == TGC_USAGE &&
+                      session_train_step(s, &in, &r, &e) == TGC_USAGE);
                 CHECK(!session_train_end(s, &r, &e) && r.tokens == 25);
                 CHECK(in.step > 1 || r.loss == first_loss);
         }
@@ -140,8 +155,14 @@ static inline void check_training(DevKind kind)
         /* 4 micro-steps of 2x4; the same as 16 of 1x2: more than the ring of slots holds */
         for (int way = 0; way < 2; way++) {
                 Session *s = open_on(&p, kind, SESSION_TRAIN);
-                TrainStep in = { .B = way ? 1 : 2, .T = way ? 2 : 4, .n_micro = way ? 16 : 4, .ids = ids[0],
-                                 .targets = targets[0], .lr = 0.1, .beta1 = 0.9, .beta2 = 0.999 };
+                TrainStep in = { .B = way ? 1 : 2,
+                                 .T = way ? 2 : 4,
+                                 .n_micro = way ? 16 : 4,
+                                 .ids = ids[0],
+                                 .targets = targets[0],
+                                 .lr = 0.1,
+                                 .beta1 = 0.9,
+                                 .beta2 = 0.999 };
                 double sum = 0;
                 CHECK(!session_param_get(s, 0, before, &e));
                 for (in.step = 0; in.step < 4; in.step++) {
@@ -154,28 +175,34 @@ static inline void check_training(DevKind kind)
                 }
                 CHECK(fabs(session_rt(s)->bias2 - (1 - pow(0.999, 4))) < 1e-9);
                 for (int i = 0; i < 32; i++) {
-                        double d = targets[i / 8][i % 8] < 0 ? 0 : before[ids[i / 8][i % 8]] - targets[i / 8][i % 8];
+                        double d = targets[i / 8][i % 8] < 0
+                                           ? 0
+                                           : before[ids[i / 8][i % 8]] - targets[i / 8][i % 8];
                         sum += d * d / 25;
                 }
-                CHECK_MSG(fabs(losses[way] - sum) < 1e-5 * sum, "loss %g, not %g", losses[way], sum);
+                CHECK_MSG(fabs(losses[way] - sum) < 1e-5 * sum, "loss %g, not %g", losses[way],
+                          sum);
                 CHECK(!session_param_get(s, 0, x[way], &e));
                 double loss;
                 uint64_t tokens;
-                CHECK_MSG(!session_eval(s, ids[0], targets[0], 2, 4, &loss, &tokens, &e), "%s", e.msg);
+                CHECK_MSG(!session_eval(s, ids[0], targets[0], 2, 4, &loss, &tokens, &e), "%s",
+                          e.msg);
                 CHECK(tokens == 6 && loss > 0 && loss < 30);
                 session_close(s);
         }
         CHECK(fabs(norms[0] - norms[1]) < 1e-5 * norms[0]);
         check_overlapped(&p, kind, ids[0], targets[0], losses[0], x[0]);
         for (int i = 0; i < 33; i++)
-                CHECK_MSG(fabsf(x[0][i] - x[1][i]) <= 1e-5f * (1 + fabsf(x[0][i])), "x[%d]: %g and %g", i, x[0][i],
-                          x[1][i]);
+                CHECK_MSG(fabsf(x[0][i] - x[1][i]) <= 1e-5f * (1 + fabsf(x[0][i])),
+                          "x[%d]: %g and %g", i, x[0][i], x[1][i]);
 
         Session *s = open_on(&p, kind, SESSION_TRAIN);
-        TrainStep in = { .B = 2, .T = 4, .n_micro = 1, .ids = ids[0], .targets = targets[0], .lr = 0.1 };
+        TrainStep in = {
+                .B = 2, .T = 4, .n_micro = 1, .ids = ids[0], .targets = targets[0], .lr = 0.1
+        };
         for (int i = 0; i < 33; i++)
                 x[0][i] = 0;
-        x[0][3] = NAN;                          /* tokens 3 and 6 are in the batch */
+        x[0][3] = NAN; /* tokens 3 and 6 are in the batch */
         CHECK(!session_param_set(s, 0, x[0], &e) && !session_train_step(s, &in, &r, &e) && r.bad);
         CHECK(!session_param_get(s, 0, x[1], &e) && x[1][6] == 0.f);
         x[0][3] = 0;
@@ -186,7 +213,8 @@ static inline void check_training(DevKind kind)
         in.targets = targets[0];
         in.T = 5;
         CHECK(session_train_step(s, &in, &r, &e) == TGC_USAGE);
-        CHECK(session_prefill(s, ids[0], 1, 3, &e) == TGC_USAGE && !session_has(s, "decode") && session_has(s, "step"));
+        CHECK(session_prefill(s, ids[0], 1, 3, &e) == TGC_USAGE && !session_has(s, "decode") &&
+              session_has(s, "step"));
         session_close(s);
         plan_close(&p);
 }
@@ -230,20 +258,29 @@ static inline void use_all_of(const Plan *p, Device *watch, uint64_t *during)
         CHECK(step && step->B * step->T <= MOST);
         for (int i = 0; i < MOST; i++)
                 ids[i] = i * 7 % session_manifest(s)->vocab;
-        TrainStep in = { .B = step->B, .T = step->T, .n_micro = 1, .ids = ids, .targets = ids, .lr = 1e-3, .beta1 = 0.9,
-                         .beta2 = 0.95, .eps = 1e-8, .clip = 1 };
+        TrainStep in = { .B = step->B,
+                         .T = step->T,
+                         .n_micro = 1,
+                         .ids = ids,
+                         .targets = ids,
+                         .lr = 1e-3,
+                         .beta1 = 0.9,
+                         .beta2 = 0.95,
+                         .eps = 1e-8,
+                         .clip = 1 };
         for (; in.step < 2; in.step++)
                 CHECK_MSG(!session_train_step(s, &in, &r, &e), "%s", e.msg);
-        CHECK_MSG(!session_prefill(s, ids, 1, PROMPT, &e) && !session_decode(s, 0, N_DECODE, collect, &g, &e), "%s",
-                  e.msg);
+        CHECK_MSG(!session_prefill(s, ids, 1, PROMPT, &e) &&
+                          !session_decode(s, 0, N_DECODE, collect, &g, &e),
+                  "%s", e.msg);
         CHECK(g.n == N_DECODE && (!dev_can_capture(session_device(s)) || has_graph(s)));
         CHECK(!dev_memory(watch, during, &total, &e));
         session_close(s);
 }
 
-/* To the byte, three times, after a first use in which the driver makes what it keeps as long as the
- * context lives (the stack of kernels, room for launches).  `watch` holds the context, which would go
- * with the last session.  The driver counts the whole GPU: nobody else may be using it. */
+/* To the byte, three times, after a first use in which the driver makes what it keeps as long as
+ * the context lives (the stack of kernels, room for launches).  `watch` holds the context, which
+ * would go with the last session.  The driver counts the whole GPU: nobody else may be using it. */
 static inline void check_memory_returns(const Plan *p)
 {
         enum { ROUNDS = 3 };
@@ -265,10 +302,13 @@ static inline void check_memory_returns(const Plan *p)
         for (int i = 0; i < prog.n_arenas; i++)
                 largest = prog.arena[i].size > largest ? prog.arena[i].size : largest;
         program_free(&prog);
-        CHECK_MSG(during + largest <= before, "%llu bytes are free with a session, %llu without: nothing was measured",
+        CHECK_MSG(during + largest <= before,
+                  "%llu bytes are free with a session, %llu without: nothing was measured",
                   (unsigned long long)during, (unsigned long long)before);
-        CHECK_MSG(after[0] == before && after[1] == before && after[2] == before, "free before: %llu bytes; after each "
-                  "round %lld, %lld, %lld fewer", (unsigned long long)before, (long long)(before - after[0]),
+        CHECK_MSG(after[0] == before && after[1] == before && after[2] == before,
+                  "free before: %llu bytes; after each "
+                  "round %lld, %lld, %lld fewer",
+                  (unsigned long long)before, (long long)(before - after[0]),
                   (long long)(before - after[1]), (long long)(before - after[2]));
 }
 

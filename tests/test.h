@@ -5,8 +5,9 @@
  * goes on with the next test.
  *
  * Reference data lies in tests/data, which is part of the project, and more of it may lie at
- * ../shared/data, or where TGC_TEST_DATA says.  A TEST_DATA block runs on each of the two that is there, a
- * TEST_SHARED block on the second alone.  TGC_TEST_SHARED=none leaves the second out; =only runs nothing else. */
+ * ../shared/data, or where TGC_TEST_DATA says.  A TEST_DATA block runs on each of the two that is
+ * there, a TEST_SHARED block on the second alone.  TGC_TEST_SHARED=none leaves the second out;
+ * =only runs nothing else. */
 #ifndef TGC_TEST_H
 #define TGC_TEST_H
 
@@ -21,34 +22,52 @@
 
 enum { ON_NO_DATA, ON_OWN = 1, ON_SHARED = 2 };
 
-typedef struct Test { const char *name; void (*fn)(void); int on; struct Test *next; } Test;
+typedef struct Test {
+        const char *name;
+        void (*fn)(void);
+        int on;
+        struct Test *next;
+} Test;
 static Test *test_list, **test_end = &test_list;
 static jmp_buf test_out;
 static const char *test_skip_reason = "";
 
-#define TEST(id)        TEST_ON(id, ON_NO_DATA)
-#define TEST_DATA(id)   TEST_ON(id, ON_OWN | ON_SHARED)
-#define TEST_SHARED(id) TEST_ON(id, ON_SHARED)
+#define TEST(id) TEST_ON (id, ON_NO_DATA)
+#define TEST_DATA(id) TEST_ON (id, ON_OWN | ON_SHARED)
+#define TEST_SHARED(id) TEST_ON (id, ON_SHARED)
 
-#define TEST_ON(id, where) \
-        static void test_##id(void); \
-        static Test test_node_##id = { #id, test_##id, where, 0 }; \
+#define TEST_ON(id, where)                                           \
+        static void test_##id(void);                                 \
+        static Test test_node_##id = { #id, test_##id, where, 0 };   \
         __attribute__((constructor)) static void test_add_##id(void) \
-        { *test_end = &test_node_##id; test_end = &test_node_##id.next; } \
+        {                                                            \
+                *test_end = &test_node_##id;                         \
+                test_end = &test_node_##id.next;                     \
+        }                                                            \
         static void test_##id(void)
 
 #define CHECK(cond) CHECK_MSG(cond, "%s", #cond)
 
 /* The message gives both sides. */
-#define CHECK_MSG(cond, ...) do { if (!(cond)) { \
-        printf("  %s:%d: ", __FILE__, __LINE__); printf(__VA_ARGS__); printf("\n"); \
-        longjmp(test_out, 1); } } while (0)
+#define CHECK_MSG(cond, ...)                                     \
+        do {                                                     \
+                if (!(cond)) {                                   \
+                        printf("  %s:%d: ", __FILE__, __LINE__); \
+                        printf(__VA_ARGS__);                     \
+                        printf("\n");                            \
+                        longjmp(test_out, 1);                    \
+                }                                                \
+        } while (0)
 
-#define SKIP(reason) do { test_skip_reason = (reason); longjmp(test_out, 2); } while (0)
+#define SKIP(reason)                         \
+        do {                                 \
+                test_skip_reason = (reason); \
+                longjmp(test_out, 2);        \
+        } while (0)
 
 /* ---- reference data ---- */
 
-static int data_on;                     /* of the test that runs */
+static int data_on; /* of the test that runs */
 
 static inline bool data_is_own(void) { return data_on != ON_SHARED; }
 
@@ -101,7 +120,8 @@ static __attribute__((noinline, unused)) double test_cpu(void)
         for (int i = 0; i < 2; i++) {
                 struct rusage u;
                 if (!getrusage(who[i], &u))
-                        s += (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+                        s += (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+                             1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
         }
         return s;
 }
@@ -115,8 +135,14 @@ static __attribute__((noinline, unused)) int test_run(const Test *t, int on)
         if (!runs)
                 return 0;
         switch (setjmp(test_out)) {
-        case 0: t->fn(); printf("ok %s%s\n", t->name, where); break;
-        case 1: printf("not ok %s%s\n", t->name, where); code = 1; break;
+        case 0:
+                t->fn();
+                printf("ok %s%s\n", t->name, where);
+                break;
+        case 1:
+                printf("not ok %s%s\n", t->name, where);
+                code = 1;
+                break;
         default: printf("skip %s%s: %s\n", t->name, where, test_skip_reason);
         }
         if (getenv("TIMES"))
@@ -124,16 +150,18 @@ static __attribute__((noinline, unused)) int test_run(const Test *t, int on)
         return code;
 }
 
-/* Run all tests, or those whose name contains argv[1].  TIMES=1 shows the processor time of each. */
-#define TEST_MAIN int main(int argc, char **argv) \
-{ \
-        int bad = 0; \
-        setvbuf(stdout, 0, _IOLBF, 0); \
-        for (const Test *t = test_list; t; t = t->next) \
-                for (int on = ON_NO_DATA; on <= ON_SHARED; on++) \
-                        if (argc < 2 || strstr(t->name, argv[1])) \
-                                bad |= test_run(t, on); \
-        return bad; \
-}
+/* Run all tests, or those whose name contains argv[1].  TIMES=1 shows the processor time of
+ * each. */
+#define TEST_MAIN                                                         \
+        int main(int argc, char **argv)                                   \
+        {                                                                 \
+                int bad = 0;                                              \
+                setvbuf(stdout, 0, _IOLBF, 0);                            \
+                for (const Test *t = test_list; t; t = t->next)           \
+                        for (int on = ON_NO_DATA; on <= ON_SHARED; on++)  \
+                                if (argc < 2 || strstr(t->name, argv[1])) \
+                                        bad |= test_run(t, on);           \
+                return bad;                                               \
+        }
 
 #endif

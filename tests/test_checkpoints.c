@@ -10,7 +10,8 @@
 static unsigned char *st_bytes(const char *header, uint64_t n_header, size_t n_data, size_t *size)
 {
         size_t n = strlen(header);
-        unsigned char *p = malloc(8 + n + n_data);      /* exact, so that the sanitizer sees a step beyond */
+        /* exact, so that the sanitizer sees a step beyond */
+        unsigned char *p = malloc(8 + n + n_data);
 
         for (int i = 0; i < 8; i++)
                 p[i] = (unsigned char)(n_header >> 8 * i);
@@ -21,24 +22,29 @@ static unsigned char *st_bytes(const char *header, uint64_t n_header, size_t n_d
         return p;
 }
 
-#define T(name, dtype, shape, a, b) \
-        "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #a "," #b "]}"
+#define T(name, dtype, shape, a, b)                                                              \
+        "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #a "," #b \
+        "]}"
 
-TEST(safetensors_good)
-{
-        static const struct { const char *header; size_t data; int n; } good[] = {
+TEST (safetensors_good) {
+        static const struct {
+                const char *header;
+                size_t data;
+                int n;
+        } good[] = {
                 { "{}", 0, 0 },
                 { "{\"__metadata__\":{}}  \n", 0, 0 },
                 { "{" T("a", "F32", "[2]", 0, 8) "}", 8, 1 },
                 { "{" T("b", "BF16", "[3,1]", 4, 10) "," T("a", "F32", "[]", 0, 4) "}", 10, 2 },
-                { "{" T("e", "F32", "[0,5]", 0, 0) "," T("a", "I8", "[3]", 0, 3) "," T("z", "U8", "[7,0]", 3, 3) "}",
+                { "{" T("e", "F32", "[0,5]", 0, 0) "," T("a", "I8", "[3]", 0,
+                                                         3) "," T("z", "U8", "[7,0]", 3, 3) "}",
                   3, 3 },
-                { "{ \"a\" : { \"shape\" : [ 1 , 2 ] , \"data_offsets\" : [ 0 , 2 ] , \"dtype\" : \"BOOL\" } } ", 2,
-                  1 },
+                { "{ \"a\" : { \"shape\" : [ 1 , 2 ] , \"data_offsets\" : [ 0 , 2 ] , \"dtype\" : \"BOOL\" } } ",
+                  2, 1 },
                 { "{" T("r", "U8", "[1,1,1,1,1,1,1,1]", 0, 1) "}", 1, 1 },
         };
-        const char *escaped = "{\"__metadata__\":{\"k\\n\":\"\\u00e9\\ud83d\\ude00\"},"
-                              T("a\\\"\\u0062", "F32", "[1]", 0, 4) "}";
+        const char *escaped = "{\"__metadata__\":{\"k\\n\":\"\\u00e9\\ud83d\\ude00\"}," T(
+                "a\\\"\\u0062", "F32", "[1]", 0, 4) "}";
         Safetensors st;
         size_t size;
         unsigned char *p;
@@ -52,23 +58,29 @@ TEST(safetensors_good)
         }
         p = st_bytes(escaped, strlen(escaped), 4, &size);
         CHECK_MSG(!safetensors_parse(&st, p, size, "x", &err), "%s", err.msg);
-        CHECK(!strcmp(st.meta[0].key, "k\n") && !strcmp(st.meta[0].value, "\xc3\xa9\xf0\x9f\x98\x80"));
+        CHECK(!strcmp(st.meta[0].key, "k\n") &&
+              !strcmp(st.meta[0].value, "\xc3\xa9\xf0\x9f\x98\x80"));
         CHECK(!strcmp(st.tensor[0].name, "a\"b") && st.tensor[0].data == p + size - 4);
         safetensors_free(&st);
         free(p);
 }
 
-TEST(safetensors_bad)
-{
-        static const struct { const char *header; size_t data; const char *says; } bad[] = {
+TEST (safetensors_bad) {
+        static const struct {
+                const char *header;
+                size_t data;
+                const char *says;
+        } bad[] = {
                 { "{", 0, "header does not begin" },
                 { "[]", 0, "does not begin" },
                 { " {}", 0, "does not begin" },
                 { "{}x", 0, "after the header" },
                 { "{,}", 0, "expected" },
                 { "{" T("a", "F32", "[2]", 0, 8) ",}", 8, "expected" },
-                { "{" T("a", "F32", "[2]", 0, 8) "," T("a", "F32", "[0]", 8, 8) "}", 8, "given twice" },
-                { "{" T("a", "F32", "[2]", 0, 8) "," T("\\u0061", "F32", "[0]", 8, 8) "}", 8, "given twice" },
+                { "{" T("a", "F32", "[2]", 0, 8) "," T("a", "F32", "[0]", 8, 8) "}", 8,
+                  "given twice" },
+                { "{" T("a", "F32", "[2]", 0, 8) "," T("\\u0061", "F32", "[0]", 8, 8) "}", 8,
+                  "given twice" },
                 { "{\"__metadata__\":{},\"__metadata__\":{}}", 0, "given twice" },
                 { "{\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"}}", 0, "given twice" },
                 { "{\"__metadata__\":{\"a\":1}}", 0, "expected" },
@@ -77,8 +89,10 @@ TEST(safetensors_bad)
                 { "{" T("a", "F32", "[2]", 0, 8) "}", 9, "1 bytes after" },
                 { "{" T("a", "F32", "[2]", 8, 0) "}", 8, "bytes 8 .. 0" },
                 { "{" T("a", "F32", "[2]", 4, 12) "}", 12, "hole" },
-                { "{" T("a", "F32", "[2]", 0, 8) "," T("b", "F32", "[2]", 4, 12) "}", 12, "within another" },
-                { "{" T("a", "F32", "[2]", 0, 8) "," T("b", "F32", "[2]", 0, 8) "}", 8, "within another" },
+                { "{" T("a", "F32", "[2]", 0, 8) "," T("b", "F32", "[2]", 4, 12) "}", 12,
+                  "within another" },
+                { "{" T("a", "F32", "[2]", 0, 8) "," T("b", "F32", "[2]", 0, 8) "}", 8,
+                  "within another" },
                 { "{" T("a", "F32", "[2]", 0, 8) "," T("b", "F32", "[1]", 12, 16) "}", 16, "hole" },
                 { "{" T("a", "F32", "[3]", 0, 8) "}", 8, "F32[3] does not take 8" },
                 { "{" T("a", "F32", "[4294967296,4294967296,4]", 0, 0) "}", 0, "does not take" },
@@ -97,9 +111,12 @@ TEST(safetensors_bad)
                 { "{" T("a\\ud800", "F32", "[1]", 0, 4) "}", 4, "surrogate" },
                 { "{" T("a\\x", "F32", "[1]", 0, 4) "}", 4, "escape" },
                 { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "without" },
-                { "{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "twice" },
-                { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4, "other than" },
-                { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,4]}}", 4, "expected" },
+                { "{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+                  4, "twice" },
+                { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4,
+                  "other than" },
+                { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,4]}}", 4,
+                  "expected" },
                 { "{\"a\":[[[[[[[[", 4, "expected" },
                 { "{\"a", 4, "without end" },
         };
@@ -110,9 +127,10 @@ TEST(safetensors_bad)
 
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
                 p = st_bytes(bad[i].header, strlen(bad[i].header), bad[i].data, &size);
-                CHECK_MSG(safetensors_parse(&st, p, size, "file.st", &err) == TGC_BAD_FILE, "accepted %s",
-                          bad[i].header);
-                CHECK_MSG(strstr(err.msg, bad[i].says) && strstr(err.msg, "file.st"), "%s: %s", bad[i].header, err.msg);
+                CHECK_MSG(safetensors_parse(&st, p, size, "file.st", &err) == TGC_BAD_FILE,
+                          "accepted %s", bad[i].header);
+                CHECK_MSG(strstr(err.msg, bad[i].says) && strstr(err.msg, "file.st"), "%s: %s",
+                          bad[i].header, err.msg);
                 free(p);
         }
         for (size_t i = 0; i < sizeof length / sizeof *length; i++) {
@@ -124,14 +142,14 @@ TEST(safetensors_bad)
         for (size_t n = 0; n < 8; n++) {
                 p = malloc(n + !n);
                 memset(p, 0, n);
-                CHECK(safetensors_parse(&st, p, n, "x", &err) == TGC_BAD_FILE && !safetensors_probe(p, n));
+                CHECK(safetensors_parse(&st, p, n, "x", &err) == TGC_BAD_FILE &&
+                      !safetensors_probe(p, n));
                 free(p);
         }
 }
 
 /* A real file: each prefix is refused, damage never crashes. */
-TEST_DATA(safetensors_damaged)
-{
+TEST_DATA (safetensors_damaged) {
         FileMap m;
         Safetensors st;
         int accepted = 0;
@@ -148,10 +166,11 @@ TEST_DATA(safetensors_damaged)
                 unsigned char *p = malloc(m.size);
                 memcpy(p, m.data, m.size);
                 for (unsigned k = 0; k <= random_u() % 3; k++)
-                        p[random_u() % 2500] = i % 2 ? (unsigned char)random_u()
-                                                     : (unsigned char)"0123456789{}[],:\"\\ex "[random_u() % 20];
+                        p[random_u() % 2500] =
+                                i % 2 ? (unsigned char)random_u()
+                                      : (unsigned char)"0123456789{}[],:\"\\ex "[random_u() % 20];
                 if (!safetensors_parse(&st, p, m.size, "x", &err)) {
-                        accepted++;                     /* a letter of a name changed */
+                        accepted++; /* a letter of a name changed */
                         safetensors_free(&st);
                 }
                 free(p);
@@ -160,8 +179,7 @@ TEST_DATA(safetensors_damaged)
         file_unmap(&m);
 }
 
-TEST(safetensors_writer)
-{
+TEST (safetensors_writer) {
         const char *a = tmp("a.safetensors"), *b = tmp("b.safetensors");
         CkTensor t[] = {
                 { .name = "z", .dtype = CK_F32, .rank = 2, .dim = { 3, 5 } },
@@ -180,12 +198,14 @@ TEST(safetensors_writer)
                 data[i] = (char)i;
         for (int round = 0; round < 2; round++) {
                 size_t at = 0;
-                CHECK_MSG(!safetensors_out_open(&o, round ? b : a, t, 5, meta, 2, &err), "%s", err.msg);
+                CHECK_MSG(!safetensors_out_open(&o, round ? b : a, t, 5, meta, 2, &err), "%s",
+                          err.msg);
                 for (int i = 0; i < 5; i++) {
                         const CkTensor *x = &t[safetensors_out_order(o)[i]];
                         int64_t n;
                         CHECK(ck_count(x->rank, x->dim, &n));
-                        CHECK(!safetensors_out_write(o, data + at, (size_t)n * ck_dtype_size(x->dtype), &err));
+                        CHECK(!safetensors_out_write(o, data + at,
+                                                     (size_t)n * ck_dtype_size(x->dtype), &err));
                         at += (size_t)n * ck_dtype_size(x->dtype);
                 }
                 CHECK(safetensors_out_write(o, data, 1, &err) == TGC_FAIL);
@@ -208,10 +228,11 @@ TEST(safetensors_writer)
 
         CHECK(!safetensors_out_open(&o, a, t, 5, 0, 0, &err));
         CHECK(safetensors_out_commit(o, &err) == TGC_FAIL && strstr(err.msg, "missing"));
-        CHECK(!checkpoint_open(&ck, a, &err));          /* the old one stands */
+        CHECK(!checkpoint_open(&ck, a, &err)); /* the old one stands */
         checkpoint_close(ck);
         t[0].name = "a";
-        CHECK(safetensors_out_open(&o, a, t, 5, 0, 0, &err) == TGC_FAIL && strstr(err.msg, "twice"));
+        CHECK(safetensors_out_open(&o, a, t, 5, 0, 0, &err) == TGC_FAIL &&
+              strstr(err.msg, "twice"));
         t[0].name = "\xff";
         CHECK(safetensors_out_open(&o, a, t, 5, 0, 0, &err) == TGC_FAIL);
         t[0].name = "line\n";
@@ -233,8 +254,12 @@ static float at(const Checkpoint *ck, const char *name, size_t i)
 /* The figures that the model's source asserts in its own tests. */
 TEST_SHARED(tinystories656k)
 {
-        static const struct { const char *name; size_t i; float v; } want[] = {
-                { "model.embed_tokens.weight", 50, 0.14453125f },       /* by the metadata's alias */
+        static const struct {
+                const char *name;
+                size_t i;
+                float v;
+        } want[] = {
+                { "model.embed_tokens.weight", 50, 0.14453125f }, /* by the metadata's alias */
                 { "lm_head.weight", 50, 0.14453125f },
                 { "model.layers.0.input_layernorm.weight", 10, 0.18652344f },
                 { "model.layers.1.post_attention_layernorm.weight", 10, 0.32421875f },
@@ -252,14 +277,13 @@ TEST_SHARED(tinystories656k)
         data_need(data_at("models/tinystories656k"));
         CHECK_MSG(!checkpoint_open(&ck, data_at("models/tinystories656k"), &err), "%s", err.msg);
         for (size_t i = 0; i < sizeof want / sizeof *want; i++)
-                CHECK_MSG(at(ck, want[i].name, want[i].i) == want[i].v, "%s: %.9g, not %.9g", want[i].name,
-                          at(ck, want[i].name, want[i].i), want[i].v);
+                CHECK_MSG(at(ck, want[i].name, want[i].i) == want[i].v, "%s: %.9g, not %.9g",
+                          want[i].name, at(ck, want[i].name, want[i].i), want[i].v);
         CHECK(!checkpoint_find(ck, "no.such") && !checkpoint_find(ck, "format"));
         checkpoint_close(ck);
 }
 
-TEST(alias_circle)
-{
+TEST (alias_circle) {
         Checkpoint *ck;
 
         CHECK(!checkpoint_new(&ck, "x", &err) && !checkpoint_add_meta(ck, "a", "b", &err));
@@ -268,11 +292,24 @@ TEST(alias_circle)
         checkpoint_close(ck);
 }
 
-TEST_DATA(real_files)
-{
+TEST_DATA (real_files) {
         static const char *const folder[] = {
-                "falcon", "gemma2", "gpt2", "gpt_neox", "llama", "llama31", "llama_tied_bias", "mistral", "mixtral", "mpt",
-                "phi3", "qwen2", "qwen3", "qwen3_moe", "../training/gpt2/init", "../training/llama_accum2/final",
+                "falcon",
+                "gemma2",
+                "gpt2",
+                "gpt_neox",
+                "llama",
+                "llama31",
+                "llama_tied_bias",
+                "mistral",
+                "mixtral",
+                "mpt",
+                "phi3",
+                "qwen2",
+                "qwen3",
+                "qwen3_moe",
+                "../training/gpt2/init",
+                "../training/llama_accum2/final",
                 "../training/mixtral_aux/init",
         };
         Checkpoint *ck;
@@ -286,7 +323,8 @@ TEST_DATA(real_files)
                 CHECK_MSG(!checkpoint_open(&ck, path, &err), "%s", err.msg);
                 CHECK(checkpoint_count(ck) > 10);
                 for (int k = 1; k < checkpoint_count(ck); k++)
-                        CHECK(strcmp(checkpoint_at(ck, k - 1)->name, checkpoint_at(ck, k)->name) < 0);
+                        CHECK(strcmp(checkpoint_at(ck, k - 1)->name, checkpoint_at(ck, k)->name) <
+                              0);
                 checkpoint_close(ck);
                 CHECK_MSG(!hf_config_read(path, &text, &err), "%s", err.msg);
                 CHECK(!json_parse(&json, text, strlen(text), path, &err));
@@ -307,8 +345,7 @@ static const char *llama2c_file(const char *version)
         return data_at("models/%s/%s%s.bin", name, name, version);
 }
 
-TEST_DATA(llama2c_versions)
-{
+TEST_DATA (llama2c_versions) {
         Checkpoint *v0, *v1, *v2;
         Llama2cConfig c;
         const int L = data_is_own() ? 2 : 5;
@@ -316,25 +353,30 @@ TEST_DATA(llama2c_versions)
 
         CHECK(!llama2c_config(llama2c_file(""), &c, &err));
         if (data_is_own())
-                CHECK(c.dim == 48 && c.hidden_dim == 128 && c.n_heads == 4 && c.n_kv_heads == 2 && c.seq_len == 256);
+                CHECK(c.dim == 48 && c.hidden_dim == 128 && c.n_heads == 4 && c.n_kv_heads == 2 &&
+                      c.seq_len == 256);
         else
-                CHECK(c.dim == 64 && c.hidden_dim == 172 && c.n_heads == 8 && c.n_kv_heads == 4 && c.seq_len == 512);
+                CHECK(c.dim == 64 && c.hidden_dim == 172 && c.n_heads == 8 && c.n_kv_heads == 4 &&
+                      c.seq_len == 512);
         CHECK(c.vocab_size == 512 && c.n_layers == L && c.shared && c.version == 0);
         CHECK(!llama2c_config(llama2c_file("_q80_gs4"), &c, &err) && c.group == 4);
         CHECK(!checkpoint_open(&v0, llama2c_file(""), &err));
         CHECK(!checkpoint_open(&v1, llama2c_file("_v1"), &err));
         CHECK(!checkpoint_open(&v2, llama2c_file("_q80_gs4"), &err));
         CHECK(checkpoint_count(v0) == L * 9 + 2);
-        CHECK(checkpoint_count(v1) == checkpoint_count(v0) && checkpoint_count(v2) == checkpoint_count(v0));
+        CHECK(checkpoint_count(v1) == checkpoint_count(v0) &&
+              checkpoint_count(v2) == checkpoint_count(v0));
         snprintf(name, sizeof name, "layers.%d.w2", L - 1);
         CHECK(checkpoint_find(v0, name)->dim[1] == c.hidden_dim && !checkpoint_find(v0, "wcls"));
         for (int i = 0; i < checkpoint_count(v0); i++) {
-                const CkTensor *a = checkpoint_at(v0, i), *b = checkpoint_at(v1, i), *q = checkpoint_at(v2, i);
+                const CkTensor *a = checkpoint_at(v0, i), *b = checkpoint_at(v1, i),
+                               *q = checkpoint_at(v2, i);
                 const float *x = a->data, *y = q->data;
 
                 CHECK(!strcmp(a->name, b->name) && !strcmp(a->name, q->name));
                 CHECK(a->bytes == b->bytes && !memcmp(a->data, b->data, a->bytes));
-                for (size_t k = 0; k < a->bytes / 4; k += 4) {  /* error: half a step, 1/127 of the group's largest */
+                /* error: half a step, 1/127 of the group's largest */
+                for (size_t k = 0; k < a->bytes / 4; k += 4) {
                         float most = 0;
                         for (size_t j = k; j < k + 4; j++)
                                 most = fmaxf(most, fabsf(x[j]));
@@ -347,8 +389,7 @@ TEST_DATA(llama2c_versions)
         checkpoint_close(v2);
 }
 
-TEST_DATA(llama2c_damaged)
-{
+TEST_DATA (llama2c_damaged) {
         static const char *const files[] = { "", "_v1", "_q80_gs4" };
 
         for (int f = 0; f < 3; f++) {
@@ -364,9 +405,10 @@ TEST_DATA(llama2c_damaged)
                         put(tmp("cut.bin"), p, n);
                         CHECK(checkpoint_open(&ck, tmp("cut.bin"), &err) == TGC_BAD_FILE);
                 }
-                for (int i = 0; i < 300; i++) {         /* wild headers: int32 extremes and noise */
-                        static const unsigned wild[] = { 0, 1, 0x7fffffff, 0x80000000, 0xffffffff, 1 << 24, 4096,
-                                  0x616b3432 };
+                for (int i = 0; i < 300; i++) { /* wild headers: int32 extremes and noise */
+                        static const unsigned wild[] = { 0,          1,          0x7fffffff,
+                                                         0x80000000, 0xffffffff, 1 << 24,
+                                                         4096,       0x616b3432 };
                         unsigned v = i % 2 ? wild[random_u() % 8] : random_u() << 1;
                         memcpy(p, m.data, 300);
                         memcpy(p + random_u() % 11 * 4, &v, 4);
@@ -387,17 +429,20 @@ static void put_shard(const char *path, const char *x, const char *y)
         float v[4] = { 1, 2, 3, 4 };
         SafetensorsOut *o;
 
-        CHECK(!safetensors_out_open(&o, path, t, 2, 0, 0, &err) && !safetensors_out_write(o, v, 16, &err));
+        CHECK(!safetensors_out_open(&o, path, t, 2, 0, 0, &err) &&
+              !safetensors_out_write(o, v, 16, &err));
         CHECK(!safetensors_out_commit(o, &err));
 }
 
-TEST(shards)
-{
-        static const struct { const char *index, *says; } bad[] = {
+TEST (shards) {
+        static const struct {
+                const char *index, *says;
+        } bad[] = {
                 { "{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"1.safetensors\",\"c\":\"2.safetensors\"}}",
                   "not in the index" },
                 { "{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"1.safetensors\",\"c\":\"2.safetensors\","
-                  "\"d\":\"1.safetensors\"}}", "no tensor d" },
+                  "\"d\":\"1.safetensors\"}}",
+                  "no tensor d" },
                 { "{\"weight_map\":{\"a\":\"../1.safetensors\"}}", "not the name of a file" },
                 { "{\"weight_map\":{\"a\":\"/etc/passwd\"}}", "not the name of a file" },
                 { "{\"weight_map\":{\"a\":7}}", "not the name of a file" },
@@ -408,9 +453,10 @@ TEST(shards)
                 { "{\"weight_map\":{\"a\":\"3.safetensors\"}}", "3.safetensors" },
                 { "{\"weight_map\":", "not valid JSON" },
         };
-        const char *index = "{\"metadata\":{\"total_size\":32},\"weight_map\":{\"a\":\"1.safetensors\","
-                  "\"b\":\"1.safetensors\","
-                            "\"c\":\"2.safetensors\",\"d\":\"2.safetensors\"}}";
+        const char *index =
+                "{\"metadata\":{\"total_size\":32},\"weight_map\":{\"a\":\"1.safetensors\","
+                "\"b\":\"1.safetensors\","
+                "\"c\":\"2.safetensors\",\"d\":\"2.safetensors\"}}";
         char path[300];
         Checkpoint *ck;
 
@@ -429,15 +475,18 @@ TEST(shards)
                 int rc;
                 put(path, bad[i].index, strlen(bad[i].index));
                 rc = checkpoint_open(&ck, path, &err);
-                CHECK_MSG((rc == TGC_BAD_FILE || rc == TGC_IO) && strstr(err.msg, bad[i].says), "%s", err.msg);
+                CHECK_MSG((rc == TGC_BAD_FILE || rc == TGC_IO) && strstr(err.msg, bad[i].says),
+                          "%s", err.msg);
         }
         put_shard(tmp("2.safetensors"), "a", "d");
         put(path, index, strlen(index));
         CHECK(checkpoint_open(&ck, path, &err) == TGC_BAD_FILE);
         put(tmp("x.pt"), "PK\3\4", 4);
-        CHECK(checkpoint_open(&ck, tmp("x.pt"), &err) == TGC_BAD_FILE && strstr(err.msg, "PyTorch"));
+        CHECK(checkpoint_open(&ck, tmp("x.pt"), &err) == TGC_BAD_FILE &&
+              strstr(err.msg, "PyTorch"));
         put(tmp("x"), "hello", 5);
-        CHECK(checkpoint_open(&ck, tmp("x"), &err) == TGC_BAD_FILE && strstr(err.msg, "not a checkpoint"));
+        CHECK(checkpoint_open(&ck, tmp("x"), &err) == TGC_BAD_FILE &&
+              strstr(err.msg, "not a checkpoint"));
         CHECK(checkpoint_open(&ck, tmp("absent"), &err) == TGC_IO);
         files_in_dir(true);
 }

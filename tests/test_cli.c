@@ -15,7 +15,10 @@
 
 /* ---- running tgc in a child ---- */
 
-typedef struct Result { int code; char out[1 << 16], err[1 << 14]; } Result;
+typedef struct Result {
+        int code;
+        char out[1 << 16], err[1 << 14];
+} Result;
 static Result r;
 static char dir[256];                   /* scratch, for all tests of the process */
 static const char *input = "/dev/null"; /* standard input of what is run */
@@ -41,7 +44,8 @@ static const char *scratch(const char *name)
         static char path[8][512];
         static int k;
         if (!*dir) {
-                snprintf(dir, sizeof dir, "%s/tgc-test-cli-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+                snprintf(dir, sizeof dir, "%s/tgc-test-cli-XXXXXX",
+                         getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
                 CHECK(mkdtemp(dir));
         }
         k = (k + 1) % 8;
@@ -84,17 +88,15 @@ static int finish(pid_t pid)
         return r.code = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
-static int tgc(const char *line)
-{
-        return finish(begin(line));
-}
+static int tgc(const char *line) { return finish(begin(line)); }
 
 /* '@' stands for the scratch folder. */
 static void in_dir(char *to, size_t cap, const char *text)
 {
         size_t n = 0;
         for (; *text && n + 1 < cap; text++)
-                n += (size_t)snprintf(to + n, cap - n, "%.*s", *text == '@' ? 255 : 1, *text == '@' ? dir : text);
+                n += (size_t)snprintf(to + n, cap - n, "%.*s", *text == '@' ? 255 : 1,
+                                      *text == '@' ? dir : text);
 }
 
 static void write_file(const char *path, const char *text)
@@ -103,11 +105,13 @@ static void write_file(const char *path, const char *text)
         CHECK_MSG(!file_write_atomic(path, text, strlen(text), &e), "%s", e.msg);
 }
 
-#define EXPECT(line, want, text) do { \
-        tgc(line); \
-        CHECK_MSG(r.code == (want), "tgc %s: exit code %d, not %d: %s", line, r.code, want, r.err); \
-        CHECK_MSG(strstr(r.err, text), "tgc %s: no '%s' in: %s", line, text, r.err); \
-} while (0)
+#define EXPECT(line, want, text)                                                              \
+        do {                                                                                  \
+                tgc(line);                                                                    \
+                CHECK_MSG(r.code == (want), "tgc %s: exit code %d, not %d: %s", line, r.code, \
+                          want, r.err);                                                       \
+                CHECK_MSG(strstr(r.err, text), "tgc %s: no '%s' in: %s", line, text, r.err);  \
+        } while (0)
 
 /* ---- parsing ---- */
 
@@ -127,35 +131,38 @@ static int parse(CommandId cmd, const char *line)
         return args_parse(&args, cmd, argc, argv, &err);
 }
 
-TEST(option_forms)
-{
-        static const char *const same[] = { "p -n 5", "p -n5", "p -n=5", "p --predict 5", "p --predict=5", "-n 5 p" };
+TEST (option_forms) {
+        static const char *const same[] = { "p -n 5",        "p -n5",         "p -n=5",
+                                            "p --predict 5", "p --predict=5", "-n 5 p" };
         for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
                 CHECK_MSG(!parse(CMD_RUN, same[i]), "%s: %s", same[i], err.msg);
                 CHECK_MSG(opt_int(&args, O_PREDICT) == 5 && args.n_pos == 1, "%s", same[i]);
         }
         CHECK(!parse(CMD_RUN, "p -n -1") && opt_int(&args, O_PREDICT) == -1);
-        CHECK(!parse(CMD_RUN, "p") && opt_int(&args, O_PREDICT) == 256 && !opt_set(&args, O_PREDICT));
+        CHECK(!parse(CMD_RUN, "p") && opt_int(&args, O_PREDICT) == 256 &&
+              !opt_set(&args, O_PREDICT));
         CHECK(!parse(CMD_COMPILE, "m -O2 -D a=1 --define b=2 -Dc=3") && opt_int(&args, O_OPT) == 2);
         CHECK(args.v[O_DEFINE].n == 3 && !strcmp(args.v[O_DEFINE].list[2], "c=3"));
         CHECK(!parse(CMD_RUN, "-- -p") && args.n_pos == 1 && !strcmp(args.pos[0], "-p"));
 }
 
-TEST(option_spelling_and_flags)
-{
+TEST (option_spelling_and_flags) {
         CHECK(!parse(CMD_TRAIN, "m --batch-size 3") && opt_int(&args, O_BATCH) == 3);
         CHECK(!parse(CMD_TRAIN, "m --batch_size=3") && opt_int(&args, O_BATCH) == 3);
         CHECK(!parse(CMD_TRAIN, "m --max-iters 7") && opt_int(&args, O_MAX_ITERS) == 7);
         CHECK(!parse(CMD_TRAIN, "m") && opt_flag(&args, O_DECAY_LR));
-        CHECK(!parse(CMD_TRAIN, "m --no-decay_lr") && !opt_flag(&args, O_DECAY_LR) && opt_set(&args, O_DECAY_LR));
+        CHECK(!parse(CMD_TRAIN, "m --no-decay_lr") && !opt_flag(&args, O_DECAY_LR) &&
+              opt_set(&args, O_DECAY_LR));
         CHECK(!parse(CMD_TRAIN, "m --decay_lr=False") && !opt_flag(&args, O_DECAY_LR));
         CHECK(parse(CMD_TRAIN, "m --decay_lr=maybe") == TGC_USAGE);
         CHECK(!parse(CMD_TRAIN, "m --learning_rate 1e-3") && opt_num(&args, O_LR) == 1e-3);
 }
 
-TEST(option_mistakes)
-{
-        static const struct { CommandId cmd; const char *line, *says; } bad[] = {
+TEST (option_mistakes) {
+        static const struct {
+                CommandId cmd;
+                const char *line, *says;
+        } bad[] = {
                 { CMD_RUN, "p --tmep 1", "did you mean --temp?" },
                 { CMD_RUN, "p --max_iters 1", "but of `tgc train`" },
                 { CMD_RUN, "p --zzzzzzzz", "`tgc help run`" },
@@ -173,36 +180,37 @@ TEST(option_mistakes)
         };
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
                 CHECK_MSG(parse(bad[i].cmd, bad[i].line) == TGC_USAGE, "%s was taken", bad[i].line);
-                CHECK_MSG(strstr(err.msg, bad[i].says), "%s: no '%s' in: %s", bad[i].line, bad[i].says, err.msg);
+                CHECK_MSG(strstr(err.msg, bad[i].says), "%s: no '%s' in: %s", bad[i].line,
+                          bad[i].says, err.msg);
         }
 }
 
 /* A table that contradicts itself would show here. */
-TEST(option_table)
-{
+TEST (option_table) {
         for (int o = 0; o < N_OPTIONS; o++) {
                 const OptionInfo *x = &option_info[o];
-                CHECK_MSG((x->kind == OPT_FLAG) == !x->meta, "--%s: a value needs a name, a flag has none", x->name);
+                CHECK_MSG((x->kind == OPT_FLAG) == !x->meta,
+                          "--%s: a value needs a name, a flag has none", x->name);
                 CHECK_MSG(x->commands, "--%s belongs nowhere", x->name);
                 for (int k = 0; k < o; k++) {
                         const OptionInfo *y = &option_info[k];
                         if (x->commands & y->commands) {
                                 CHECK_MSG(strcmp(x->name, y->name), "--%s stands twice", x->name);
-                                CHECK_MSG(!x->letter || x->letter != y->letter, "-%c stands twice", x->letter);
+                                CHECK_MSG(!x->letter || x->letter != y->letter, "-%c stands twice",
+                                          x->letter);
                         }
                 }
         }
         for (int c = 0; c < N_COMMANDS; c++) {
                 const char *pos[] = { "", "a" };
-                CHECK_MSG(!parse((CommandId)c, pos[command_info[c].min_args]), "%s: a default is refused: %s",
-                          command_info[c].name, err.msg);
+                CHECK_MSG(!parse((CommandId)c, pos[command_info[c].min_args]),
+                          "%s: a default is refused: %s", command_info[c].name, err.msg);
         }
 }
 
-TEST(edit_distances)
-{
-        CHECK(edit_distance("temp", "temp") == 0 && edit_distance("temp", "tmep") == 1
-              && edit_distance("", "abc") == 3);
+TEST (edit_distances) {
+        CHECK(edit_distance("temp", "temp") == 0 && edit_distance("temp", "tmep") == 1 &&
+              edit_distance("", "abc") == 3);
         CHECK(edit_distance("kitten", "sitting") == 3);
         char big[200];
         memset(big, 'x', sizeof big - 1);
@@ -225,28 +233,26 @@ static void golden(const char *line, const char *name)
         CHECK_MSG(!strcmp(want, r.out), "tgc %s differs from %s:\n%s", line, path, r.out);
 }
 
-TEST(help_golden)
-{
+TEST (help_golden) {
         golden("help", "help.txt");
         golden("help run", "help_run.txt");
         golden("tokenize --help", "help_tokenize.txt");
 }
 
-TEST(help_everywhere)
-{
+TEST (help_everywhere) {
         for (int c = 0; c < N_COMMANDS; c++) {
                 char line[64];
                 snprintf(line, sizeof line, "%s --help", command_info[c].name);
-                CHECK_MSG(tgc(line) == 0 && strstr(r.out, command_info[c].brief), "%s: %d", line, r.code);
+                CHECK_MSG(tgc(line) == 0 && strstr(r.out, command_info[c].brief), "%s: %d", line,
+                          r.code);
         }
         CHECK(tgc("") == TGC_USAGE);
         CHECK(tgc("--version") == 0 && !strncmp(r.out, "tgc ", 4));
 }
 
-TEST(man_page_and_completion)
-{
+TEST (man_page_and_completion) {
         CHECK(tgc("help --man") == 0 && !strncmp(r.out, ".TH TGC 1", 9));
-        for (int o = 0; o < N_OPTIONS; o++) {   /* every option is in both */
+        for (int o = 0; o < N_OPTIONS; o++) { /* every option is in both */
                 char word[128] = "\\-\\-", *to = word + 4;
                 for (const char *s = option_info[o].name; *s; s++) {
                         if (*s == '-')
@@ -257,7 +263,8 @@ TEST(man_page_and_completion)
         }
         CHECK(tgc("help --completion bash") == 0);
         for (int o = 0; o < N_OPTIONS; o++)
-                CHECK_MSG(strstr(r.out, option_info[o].name), "completion lacks --%s", option_info[o].name);
+                CHECK_MSG(strstr(r.out, option_info[o].name), "completion lacks --%s",
+                          option_info[o].name);
         char line[600];
         snprintf(line, sizeof line, "bash -n %s 2>&1", scratch("out"));
         CHECK(system("command -v bash >/dev/null 2>&1") || system(line) == 0);
@@ -265,8 +272,7 @@ TEST(man_page_and_completion)
 
 /* ---- exit codes that need no plan ---- */
 
-TEST(exit_codes)
-{
+TEST (exit_codes) {
         char line[1024];
         EXPECT("comple x", TGC_USAGE, "did you mean compile?");
         EXPECT("qwertz", TGC_USAGE, "`tgc help` lists");
@@ -305,18 +311,25 @@ TEST(exit_codes)
 }
 
 /* An output must not take the place of what is read, under whatever name. */
-TEST(outputs_that_are_inputs)
-{
-        static const struct { const char *line, *says; } bad[] = {
-                { "compile @/in.lua -o @/in.lua", "--output @/in.lua is the file that compile reads" },
+TEST (outputs_that_are_inputs) {
+        static const struct {
+                const char *line, *says;
+        } bad[] = {
+                { "compile @/in.lua -o @/in.lua",
+                  "--output @/in.lua is the file that compile reads" },
                 { "compile @/in.lua -o @/link", "--output @/link is the file that compile reads" },
                 { "tune @/in.lua -o @/in.lua", "is the file that tune reads" },
                 { "compile gpt --weights @/in.txt -o @/in.txt", "the file that --weights reads" },
-                { "compile gpt --tokenizer char:@/in.txt -o @/in.txt", "the file that --tokenizer reads" },
-                { "eval gpt --ids @/in.txt --logits @/in.txt", "--logits @/in.txt is the file that --ids reads" },
-                { "eval @/in.plan --ids @/in.txt --logits @/in.plan", "--logits @/in.plan is the file that eval reads" },
-                { "train gpt --data @/in.txt --log_csv @/in.txt", "--log_csv @/in.txt is the file that --data reads" },
-                { "train gpt --data @/in.txt --grads_out @/in.txt", "is the file that --data reads" },
+                { "compile gpt --tokenizer char:@/in.txt -o @/in.txt",
+                  "the file that --tokenizer reads" },
+                { "eval gpt --ids @/in.txt --logits @/in.txt",
+                  "--logits @/in.txt is the file that --ids reads" },
+                { "eval @/in.plan --ids @/in.txt --logits @/in.plan",
+                  "--logits @/in.plan is the file that eval reads" },
+                { "train gpt --data @/in.txt --log_csv @/in.txt",
+                  "--log_csv @/in.txt is the file that --data reads" },
+                { "train gpt --data @/in.txt --grads_out @/in.txt",
+                  "is the file that --data reads" },
         };
         char line[2048], says[1024], text[64];
         write_file(scratch("in.lua"), "as it was");
@@ -331,12 +344,13 @@ TEST(outputs_that_are_inputs)
         slurp(scratch("in.lua"), text, sizeof text);
         CHECK(!strcmp(text, "as it was"));
         in_dir(line, sizeof line, "compile @/in.plan -o @/in.plan --target cpu");
-        EXPECT(line, TGC_BAD_FILE, "in.plan");  /* it is read */
+        EXPECT(line, TGC_BAD_FILE, "in.plan"); /* it is read */
 }
 
-TEST(doctor_looks_at_the_cache)
-{
-        static const struct { const char *folder, *says; } bad[] = {
+TEST (doctor_looks_at_the_cache) {
+        static const struct {
+                const char *folder, *says;
+        } bad[] = {
                 { "@/in.txt", "in.txt cannot be written: Not a directory" },
                 { "@/in.txt/deeper", "deeper cannot be written: Not a directory" },
                 { "/proc/tgc", "/proc/tgc cannot be written" },
@@ -347,7 +361,8 @@ TEST(doctor_looks_at_the_cache)
                 in_dir(folder, sizeof folder, bad[i].folder);
                 setenv("TGC_CACHE_DIR", folder, 1);
                 tgc("doctor");
-                CHECK_MSG(strstr(r.out, "cache         missing") && strstr(r.out, bad[i].says), "%s: %s", folder, r.out);
+                CHECK_MSG(strstr(r.out, "cache         missing") && strstr(r.out, bad[i].says),
+                          "%s: %s", folder, r.out);
                 CHECK(strstr(r.out, "set TGC_CACHE_DIR to a folder that can be written"));
         }
         setenv("TGC_CACHE_DIR", scratch("new/cache"), 1);
@@ -357,8 +372,7 @@ TEST(doctor_looks_at_the_cache)
         free(old);
 }
 
-TEST(full_disk)
-{
+TEST (full_disk) {
         if (access("/dev/full", W_OK))
                 SKIP("no /dev/full");
         pid_t pid = fork();
@@ -373,9 +387,9 @@ TEST(full_disk)
 
 /* ---- pieces ---- */
 
-TEST(utf8_stream)
-{
-        static const char text[] = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80z";    /* a e-acute euro grin z */
+TEST (utf8_stream) {
+        /* a e-acute euro grin z */
+        static const char text[] = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80z";
         char out[32];
         size_t n = sizeof text - 1, held, at = 0;
         for (size_t step = 1; step <= n; step++) {
@@ -388,35 +402,38 @@ TEST(utf8_stream)
                         ready = utf8_ready(hold, held);
                         memcpy(out + at, hold, ready);
                         at += ready;
-                        CHECK_MSG(ready < 2 || utf8_ready(out, at) == at, "a broken sequence was let through");
+                        CHECK_MSG(ready < 2 || utf8_ready(out, at) == at,
+                                  "a broken sequence was let through");
                         memmove(hold, hold + ready, held -= ready);
                         CHECK_MSG(held < 4, "%zu bytes held back", held);
                 }
-                CHECK_MSG(at == n && !memcmp(out, text, n), "pieces of %zu: %zu bytes of %zu", step, at, n);
+                CHECK_MSG(at == n && !memcmp(out, text, n), "pieces of %zu: %zu bytes of %zu", step,
+                          at, n);
         }
-        CHECK(utf8_ready("\xff", 1) == 1 && utf8_ready("\x80\x80", 2) == 2 && utf8_ready("", 0) == 0);
-        CHECK(utf8_ready("\xc0", 1) == 1);      /* begins nothing */
+        CHECK(utf8_ready("\xff", 1) == 1 && utf8_ready("\x80\x80", 2) == 2 &&
+              utf8_ready("", 0) == 0);
+        CHECK(utf8_ready("\xc0", 1) == 1); /* begins nothing */
 }
 
-TEST(learning_rate)
-{
-        Schedule s = { .lr = 1e-3, .min_lr = 1e-4, .warmup = 5, .decay_steps = 105, .decay = false };
+TEST (learning_rate) {
+        Schedule s = {
+                .lr = 1e-3, .min_lr = 1e-4, .warmup = 5, .decay_steps = 105, .decay = false
+        };
         CHECK(fabs(schedule_lr(&s, 0) - 2e-4) < 1e-18 && fabs(schedule_lr(&s, 4) - 1e-3) < 1e-18);
         CHECK(schedule_lr(&s, 5) == 1e-3 && schedule_lr(&s, 1000000) == 1e-3);
         s.decay = true;
         CHECK(schedule_lr(&s, 5) == 1e-3);
-        CHECK(fabs(schedule_lr(&s, 55) - 5.5e-4) < 1e-15);      /* half way */
+        CHECK(fabs(schedule_lr(&s, 55) - 5.5e-4) < 1e-15); /* half way */
         CHECK(schedule_lr(&s, 105) == 1e-4 && schedule_lr(&s, 9999) == 1e-4);
         for (int i = 6; i < 110; i++)
                 CHECK(schedule_lr(&s, i) <= schedule_lr(&s, i - 1));
         s.warmup = 0;
         CHECK(schedule_lr(&s, 0) == 1e-3);
-        s.warmup = 200;                         /* longer than the decay */
+        s.warmup = 200; /* longer than the decay */
         CHECK(schedule_lr(&s, 200) == 1e-4);
 }
 
-TEST(window_sampling)
-{
+TEST (window_sampling) {
         enum { N = 1000, T = 7, B = 5 };
         int ids[N], x[B * T], y[B * T], x2[B * T], y2[B * T], seen[N] = { 0 }, different = 0;
         for (int i = 0; i < N; i++)
@@ -427,7 +444,8 @@ TEST(window_sampling)
                 windows_fill(&w, step, step % 3, 3, B, x2, y2);
                 CHECK(!memcmp(x, x2, sizeof x) && !memcmp(y, y2, sizeof y));
                 for (int i = 0; i < B * T; i++)
-                        CHECK_MSG(x[i] >= 100 && y[i] < 200 && y[i] == x[i] + 1, "%d then %d", x[i], y[i]);
+                        CHECK_MSG(x[i] >= 100 && y[i] < 200 && y[i] == x[i] + 1, "%d then %d", x[i],
+                                  y[i]);
                 for (int b = 0; b < B; b++)
                         seen[x[b * T]]++;
         }
@@ -441,18 +459,18 @@ TEST(window_sampling)
                 different += x[i * T] != x2[i * T];
         CHECK(different > 0);
         const int64_t offset[] = { 0, 10, 20, 30, 40, 50, 60, 992 };
-        w = (Windows){ ids, 0, N, T, 0, offset };
+        w = (Windows) { ids, 0, N, T, 0, offset };
         windows_fill(&w, 1, 1, 2, 2, x, y);
         CHECK(x[0] == 60 && x[T] == 992 && y[2 * T - 1] == 999);
 }
 
-TEST(id_lists)
-{
+TEST (id_lists) {
         Err e;
         int *ids, n;
         CHECK(!ids_parse("[1, 2,\n33]", 10, 100, "t", &ids, &n, &e) && n == 3 && ids[2] == 33);
         free(ids);
-        CHECK(ids_parse("1 100", 5, 100, "t", &ids, &n, &e) == TGC_BAD_FILE && strstr(e.msg, "id 100 is outside"));
+        CHECK(ids_parse("1 100", 5, 100, "t", &ids, &n, &e) == TGC_BAD_FILE &&
+              strstr(e.msg, "id 100 is outside"));
         CHECK(ids_parse("1 -2", 4, 100, "t", &ids, &n, &e) == TGC_BAD_FILE && strstr(e.msg, "-2"));
         CHECK(ids_parse("1 99999999999999999999", 22, 100, "t", &ids, &n, &e) == TGC_BAD_FILE);
         CHECK(ids_parse("1 x", 3, 100, "t", &ids, &n, &e) == TGC_BAD_FILE);
@@ -477,7 +495,8 @@ static void need_cpu(void)
         fclose(f);
 }
 
-#define MODEL "llama -D n_layer=1 -D n_embd=32 -D n_head=4 -D n_kv_head=2 -D head_dim=8 -D n_ff=48 -D ctx=16"
+#define MODEL \
+        "llama -D n_layer=1 -D n_embd=32 -D n_head=4 -D n_kv_head=2 -D head_dim=8 -D n_ff=48 -D ctx=16"
 
 static bool same_file(const char *a, const char *b)
 {
@@ -497,15 +516,16 @@ static bool same_file(const char *a, const char *b)
 
 static void train_line(char *line, size_t cap, const char *out, const char *more)
 {
-        snprintf(line, cap, "train " MODEL " --data %s --block_size 16 --batch_size 3 --max_iters 600 "
+        snprintf(line, cap,
+                 "train " MODEL " --data %s --block_size 16 --batch_size 3 --max_iters 600 "
                  "--eval_interval 100 "
                  "--eval_iters 2 --warmup_iters 10 --gradient_accumulation_steps 2 --device cpu "
                  "--out_dir %s --log_csv %s.csv "
-                 "-q %s", scratch("text.txt"), out, out, more);
+                 "-q %s",
+                 scratch("text.txt"), out, out, more);
 }
 
-TEST(train_resume_run)
-{
+TEST (train_resume_run) {
         static const char *const file[] = { "ckpt.safetensors", "state.safetensors", "model.plan" };
         char line[2048], a[512], b[512];
         need_cpu();
@@ -513,7 +533,7 @@ TEST(train_resume_run)
         CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
         train_line(line, sizeof line, scratch("B"), "");
         pid_t pid = begin(line);
-        for (int i = 0; i < 2000; i++) {        /* until some steps are logged */
+        for (int i = 0; i < 2000; i++) { /* until some steps are logged */
                 struct stat st;
                 if (!stat(scratch("B.csv"), &st) && st.st_size > 1500)
                         break;
@@ -521,7 +541,8 @@ TEST(train_resume_run)
         }
         kill(pid, SIGTERM);
         finish(pid);
-        CHECK_MSG(r.code == 143 || r.code == 0, "%d: %s", r.code, r.err);     /* 0: it was done already */
+        /* 0: it was done already */
+        CHECK_MSG(r.code == 143 || r.code == 0, "%d: %s", r.code, r.err);
         if (r.code == 143) {
                 train_line(line, sizeof line, scratch("B"), "--resume");
                 CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
@@ -533,29 +554,32 @@ TEST(train_resume_run)
         }
         CHECK(same_file(scratch("A.csv"), scratch("B.csv")));
 
-        snprintf(line, sizeof line, "run %s -p line --temp 0 -n 8 --device cpu --print-ids", scratch("A"));
+        snprintf(line, sizeof line, "run %s -p line --temp 0 -n 8 --device cpu --print-ids",
+                 scratch("A"));
         CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
         int words = 0;
         for (const char *s = r.out; *s; s++)
                 words += *s == ' ' || *s == '\n';
         CHECK_MSG(words == 4 + 8, "%d ids: %s", words, r.out);
-        snprintf(line, sizeof line, "eval %s --data %s --device cpu --json", scratch("A"), scratch("text.txt"));
+        snprintf(line, sizeof line, "eval %s --data %s --device cpu --json", scratch("A"),
+                 scratch("text.txt"));
         CHECK_MSG(tgc(line) == 0 && strstr(r.out, "loss_nats_per_token"), "%d: %s", r.code, r.err);
         snprintf(line, sizeof line, "export %s -o %s", scratch("A"), scratch("hf"));
-        CHECK_MSG(tgc(line) == 0 && file_exists(scratch("hf/model.safetensors")), "%d: %s", r.code, r.err);
+        CHECK_MSG(tgc(line) == 0 && file_exists(scratch("hf/model.safetensors")), "%d: %s", r.code,
+                  r.err);
 
         train_line(line, sizeof line, scratch("B"), "--resume --seed 5");
         EXPECT(line, TGC_USAGE, "--seed 1337");
         train_line(line, sizeof line, scratch("C"), "--resume");
         EXPECT(line, TGC_IO, "nothing to resume");
-        train_line(line, sizeof line, scratch("C"), "--learning_rate 1000 --max_skips 0 --grad_clip 0 --weight_decay "
+        train_line(line, sizeof line, scratch("C"),
+                   "--learning_rate 1000 --max_skips 0 --grad_clip 0 --weight_decay "
                    "100");
         tgc(line);
         CHECK_MSG(r.code == TGC_NON_FINITE || r.code == 0, "%d: %s", r.code, r.err);
 }
 
-TEST(plan_mistakes)
-{
+TEST (plan_mistakes) {
         char line[2048];
         need_cpu();
         snprintf(line, sizeof line, "compile " MODEL " -D vocab=50 -o %s", scratch("m.plan"));
@@ -566,8 +590,10 @@ TEST(plan_mistakes)
         EXPECT(line, TGC_USAGE, "id 50 is outside the vocabulary, 0 to 49");
         snprintf(line, sizeof line, "run %s --prompt-ids 1 -D n_layer=2", scratch("m.plan"));
         EXPECT(line, TGC_USAGE, "is compiled already");
-        snprintf(line, sizeof line, "compile %s -D n_layer=2 -o %s", scratch("m.plan"), scratch("x.plan"));
-        EXPECT(line, TGC_USAGE, "m.plan is compiled already; give --define with the model that it was made of");
+        snprintf(line, sizeof line, "compile %s -D n_layer=2 -o %s", scratch("m.plan"),
+                 scratch("x.plan"));
+        EXPECT(line, TGC_USAGE,
+               "m.plan is compiled already; give --define with the model that it was made of");
         snprintf(line, sizeof line, "dump %s --time-passes", scratch("m.plan"));
         EXPECT(line, TGC_USAGE, "m.plan is compiled already");
         snprintf(line, sizeof line, "dump %s --choices", scratch("m.plan"));
@@ -580,36 +606,43 @@ TEST(plan_mistakes)
         CHECK(tgc(line) == 0 && strstr(r.out, "\"vocab\":\t50"));
         snprintf(line, sizeof line, "run " MODEL " -c 4 -q --device cpu --prompt-ids 1,2,3,4,5");
         EXPECT(line, TGC_USAGE, "the prompt has 5 tokens, --ctx-size is 4");
-        snprintf(line, sizeof line, "run %s -q --device cpu --prompt-ids 1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8", scratch("m.plan"));
+        snprintf(line, sizeof line,
+                 "run %s -q --device cpu --prompt-ids 1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8",
+                 scratch("m.plan"));
         EXPECT(line, TGC_USAGE, "the plan's context is 16; compile with a larger --ctx-size");
-        snprintf(line, sizeof line, "compile gpt -D n_layer=1 -D n_embd=16 -D n_head=2 -D vocab=9 -D ctx=4 -o %s", scratch("g.plan"));
+        snprintf(line, sizeof line,
+                 "compile gpt -D n_layer=1 -D n_embd=16 -D n_head=2 -D vocab=9 -D ctx=4 -o %s",
+                 scratch("g.plan"));
         CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
-        snprintf(line, sizeof line, "run %s -q --device cpu --prompt-ids 1,2,3,4,5", scratch("g.plan"));
-        EXPECT(line, TGC_USAGE, "has no positions beyond; shorten the prompt, or compile a model with more of them");
+        snprintf(line, sizeof line, "run %s -q --device cpu --prompt-ids 1,2,3,4,5",
+                 scratch("g.plan"));
+        EXPECT(line, TGC_USAGE,
+               "has no positions beyond; shorten the prompt, or compile a model with more of them");
 }
 
-TEST(tokenize_both_ways_as_json)
-{
+TEST (tokenize_both_ways_as_json) {
         char line[2048], from[512];
         write_file(scratch("abc"), "abc\303\251");
         snprintf(from, sizeof from, "%s", scratch("stdin"));
         input = from;
         write_file(from, "2 0 3 1");
         snprintf(line, sizeof line, "tokenize char:%s --ids --json", scratch("abc"));
-        CHECK_MSG(tgc(line) == 0 && strstr(r.out, "\"text\":\t\"ca\303\251b\"") && strstr(r.out, "\"tokens\":\t4") &&
-                  strstr(r.out, "\"text_bytes\":\t5"), "%d: %s%s", r.code, r.out, r.err);
+        CHECK_MSG(tgc(line) == 0 && strstr(r.out, "\"text\":\t\"ca\303\251b\"") &&
+                          strstr(r.out, "\"tokens\":\t4") && strstr(r.out, "\"text_bytes\":\t5"),
+                  "%d: %s%s", r.code, r.out, r.err);
         write_file(from, "ca\303\251b");
         snprintf(line, sizeof line, "tokenize char:%s --json", scratch("abc"));
-        CHECK_MSG(tgc(line) == 0 && strstr(r.out, "[2, 0, 3, 1]"), "%d: %s%s", r.code, r.out, r.err);
+        CHECK_MSG(tgc(line) == 0 && strstr(r.out, "[2, 0, 3, 1]"), "%d: %s%s", r.code, r.out,
+                  r.err);
         input = "/dev/null";
 }
 
-TEST(same_plan_twice_and_by_json)
-{
+TEST (same_plan_twice_and_by_json) {
         char line[2048];
         need_cpu();
         for (int i = 0; i < 2; i++) {
-                snprintf(line, sizeof line, "compile " MODEL " -o %s", scratch(i ? "2.plan" : "1.plan"));
+                snprintf(line, sizeof line, "compile " MODEL " -o %s",
+                         scratch(i ? "2.plan" : "1.plan"));
                 CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
         }
         CHECK(same_file(scratch("1.plan"), scratch("2.plan")));
@@ -625,78 +658,97 @@ TEST(same_plan_twice_and_by_json)
         CHECK(same_file(scratch("1.plan"), scratch("3.plan")));
 }
 
-TEST(check_command)
-{
+TEST (check_command) {
         need_cpu();
-        CHECK_MSG(tgc("check " MODEL " -D vocab=37 --device cpu --json") == 0, "%d: %s", r.code, r.err);
+        CHECK_MSG(tgc("check " MODEL " -D vocab=37 --device cpu --json") == 0, "%d: %s", r.code,
+                  r.err);
         CHECK(strstr(r.out, "\"differ\":\t0"));
-        CHECK_MSG(tgc("check " MODEL " -D vocab=37 --device cpu --greedy 5 --json") == 0, "%d: %s", r.code, r.err);
+        CHECK_MSG(tgc("check " MODEL " -D vocab=37 --device cpu --greedy 5 --json") == 0, "%d: %s",
+                  r.code, r.err);
         CHECK(strstr(r.out, "\"5 greedy tokens, "));
-        EXPECT("check " MODEL " -D vocab=37 --device cpu --greedy 5000", TGC_USAGE, "do not fit the context");
-        CHECK(!strstr(r.out, "agree") && !strstr(r.out, "logits"));     /* before it compares anything */
-        EXPECT("check " MODEL " -D vocab=37 --device cpu --tokens 17", TGC_USAGE, "--tokens 17: the context is 16");
+        EXPECT("check " MODEL " -D vocab=37 --device cpu --greedy 5000", TGC_USAGE,
+               "do not fit the context");
+        /* before it compares anything */
+        CHECK(!strstr(r.out, "agree") && !strstr(r.out, "logits"));
+        EXPECT("check " MODEL " -D vocab=37 --device cpu --tokens 17", TGC_USAGE,
+               "--tokens 17: the context is 16");
         char line[1024];
-        snprintf(line, sizeof line, "compile " MODEL " -D vocab=37 --block-size 4 -o %s", scratch("check.plan"));
+        snprintf(line, sizeof line, "compile " MODEL " -D vocab=37 --block-size 4 -o %s",
+                 scratch("check.plan"));
         CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
         snprintf(line, sizeof line, "check %s --device cpu --tokens 17", scratch("check.plan"));
         EXPECT(line, TGC_USAGE, "--tokens 17: the context is 16");
         snprintf(line, sizeof line, "check %s --device cpu --tokens 16", scratch("check.plan"));
         CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
-        CHECK_MSG(tgc("check " MODEL " -D vocab=37 --device cpu --tolerance 1e-12") == TGC_CHECK_FAILED, "%d: %s",
-                  r.code, r.err);
+        CHECK_MSG(tgc("check " MODEL " -D vocab=37 --device cpu --tolerance 1e-12") ==
+                          TGC_CHECK_FAILED,
+                  "%d: %s", r.code, r.err);
         CHECK(!strstr(r.err, "an expert"));
-        snprintf(line, sizeof line, "check moe -D vocab=37 -D ctx=16 -D n_layer=1 -D n_embd=16 -D n_head=2 -D n_kv_head=2 "
-                 "-D head_dim=8 -D n_ff=16 -D n_expert=8 --dtype bf16 --device cpu --tolerance 1e-12");
+        snprintf(
+                line, sizeof line,
+                "check moe -D vocab=37 -D ctx=16 -D n_layer=1 -D n_embd=16 -D n_head=2 -D n_kv_head=2 "
+                "-D head_dim=8 -D n_ff=16 -D n_expert=8 --dtype bf16 --device cpu --tolerance 1e-12");
         EXPECT(line, TGC_CHECK_FAILED, "of its probability, and 16 bits may choose the next one");
 }
 
-/* A window of training may be longer than the context of what is run, where no table of positions ends. */
-TEST(windows_longer_than_the_context)
-{
+/* A window of training may be longer than the context of what is run, where no table of positions
+ * ends. */
+TEST (windows_longer_than_the_context) {
         char line[2048];
         need_cpu();
-        snprintf(line, sizeof line, "compile " MODEL " -D vocab=90 --block-size 24 -b 2 --tokenizer char:%s -o %s",
+        snprintf(line, sizeof line,
+                 "compile " MODEL " -D vocab=90 --block-size 24 -b 2 --tokenizer char:%s -o %s",
                  scratch("text.txt"), scratch("w.plan"));
         CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
-        snprintf(line, sizeof line, "train %s --data %s --max_iters 2 --eval_iters 1 --device cpu --out_dir %s -q",
+        snprintf(line, sizeof line,
+                 "train %s --data %s --max_iters 2 --eval_iters 1 --device cpu --out_dir %s -q",
                  scratch("w.plan"), scratch("text.txt"), scratch("W"));
         CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
-        snprintf(line, sizeof line, "run %s -p line -n -1 --ignore-eos --device cpu --print-ids", scratch("W"));
+        snprintf(line, sizeof line, "run %s -p line -n -1 --ignore-eos --device cpu --print-ids",
+                 scratch("W"));
         CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
-        CHECK_MSG(tgc("check gpt -D n_layer=1 -D n_embd=16 -D n_head=2 -D vocab=20 -D ctx=16 -c 2 --device cpu") == 0, "%d: %s",
-                  r.code, r.err);
+        CHECK_MSG(
+                tgc("check gpt -D n_layer=1 -D n_embd=16 -D n_head=2 -D vocab=20 -D ctx=16 -c 2 --device cpu") ==
+                        0,
+                "%d: %s", r.code, r.err);
 }
 
-/* An empty prompt is what the tokenizer puts before a text; nothing at all is an error, as in llama.cpp. */
-TEST(empty_prompt)
-{
+/* An empty prompt is what the tokenizer puts before a text; nothing at all is an error, as in
+ * llama.cpp. */
+TEST (empty_prompt) {
         char line[2048];
         need_cpu();
-        snprintf(line, sizeof line, "compile " MODEL " -D vocab=700 -D tied=false --mode infer -O0 -q "
-                 "--tokenizer tests/data/tokenizers/gpt2 -o %s", scratch("e.plan"));
+        snprintf(line, sizeof line,
+                 "compile " MODEL " -D vocab=700 -D tied=false --mode infer -O0 -q "
+                 "--tokenizer tests/data/tokenizers/gpt2 -o %s",
+                 scratch("e.plan"));
         CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
-        snprintf(line, sizeof line, "run %s --prompt= -n 0 -q --print-ids --device cpu", scratch("e.plan"));
-        EXPECT(line, TGC_USAGE, "the prompt is empty, and the tokenizer puts nothing before a text");
+        snprintf(line, sizeof line, "run %s --prompt= -n 0 -q --print-ids --device cpu",
+                 scratch("e.plan"));
+        EXPECT(line, TGC_USAGE,
+               "the prompt is empty, and the tokenizer puts nothing before a text");
         strcat(line, " --tokenizer tests/data/tokenizers/llama2.json");
         CHECK_MSG(tgc(line) == 0 && !strcmp(r.out, "1\n"), "%d: '%s' %s", r.code, r.out, r.err);
 }
 
 /* A plan without weights is run with the same random ones each time, and that is said. */
-TEST(random_weights)
-{
+TEST (random_weights) {
         static char first[sizeof r.out];
         char line[2048];
         need_cpu();
-        snprintf(line, sizeof line, "compile " MODEL " -D vocab=50 -D tied=false -o %s", scratch("r.plan"));
+        snprintf(line, sizeof line, "compile " MODEL " -D vocab=50 -D tied=false -o %s",
+                 scratch("r.plan"));
         CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
-        snprintf(line, sizeof line, "run %s --prompt-ids 1,2 -n 12 --temp 0 --device cpu", scratch("r.plan"));
+        snprintf(line, sizeof line, "run %s --prompt-ids 1,2 -n 12 --temp 0 --device cpu",
+                 scratch("r.plan"));
         EXPECT(line, 0, "r.plan: compiled without weights, so they will be random");
         memcpy(first, r.out, sizeof first);
         CHECK(tgc(line) == 0 && !strcmp(first, r.out));
         strcat(line, " --seed 5");
         CHECK(tgc(line) == 0 && strcmp(first, r.out));
         write_file(scratch("ids"), "1 2 3 4 5 6");
-        snprintf(line, sizeof line, "eval %s --ids %s --device cpu", scratch("r.plan"), scratch("ids"));
+        snprintf(line, sizeof line, "eval %s --ids %s --device cpu", scratch("r.plan"),
+                 scratch("ids"));
         EXPECT(line, 0, "so they will be random");
         train_line(line, sizeof line, scratch("R"), "--max_iters 1");
         CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
@@ -710,8 +762,10 @@ TEST(random_weights)
 static void play_compiler(const char *before)
 {
         char text[2048];
-        snprintf(text, sizeof text, "#!/bin/sh\n[ \"$1\" = --version ] && echo played && exit\n%s\n"
-                 "echo $$ >> %s/compiling\nsleep 60\n", before, dir);
+        snprintf(text, sizeof text,
+                 "#!/bin/sh\n[ \"$1\" = --version ] && echo played && exit\n%s\n"
+                 "echo $$ >> %s/compiling\nsleep 60\n",
+                 before, dir);
         write_file(scratch("cc"), text);
         CHECK(!chmod(scratch("cc"), 0700));
         setenv("CC", scratch("cc"), 1);
@@ -723,7 +777,7 @@ static bool any_of(const char *folder)
 {
         DIR *d = opendir(folder);
         bool found = false;
-        for (struct dirent *f; d && (f = readdir(d)); )
+        for (struct dirent *f; d && (f = readdir(d));)
                 found |= *f->d_name != '.';
         if (d)
                 closedir(d);
@@ -754,15 +808,18 @@ static int interrupted(const char *line, int number)
         return finish(pid);
 }
 
-TEST(a_signal_while_compiling_leaves_nothing)
-{
-        static const struct { const char *line, *before; int number, code; } want[] = {
+TEST (a_signal_while_compiling_leaves_nothing) {
+        static const struct {
+                const char *line, *before;
+                int number, code;
+        } want[] = {
                 { "compile " MODEL " --target cpu -o /dev/null", "", SIGINT, 130 },
                 { "compile " MODEL " --target all -o /dev/null", "", SIGINT, 130 },
                 { "run " MODEL " --prompt-ids 1 --device cpu", "", SIGTERM, 143 },
                 { "run " MODEL " --prompt-ids 1 --device emulate", "", SIGINT, 130 },
                 { "bench " MODEL " --device cpu", "", SIGTERM, 143 },
-                { "check " MODEL " --device cpu", "trap '' TERM", SIGTERM, 143 },       /* it must be killed */
+                /* it must be killed */
+                { "check " MODEL " --device cpu", "trap '' TERM", SIGTERM, 143 },
         };
         static const char *const name[] = { "CC", "CXX", "TMPDIR" };
         enum { N = sizeof want / sizeof *want };
@@ -786,46 +843,52 @@ TEST(a_signal_while_compiling_leaves_nothing)
         }
         for (int i = 0; i < N; i++) {
                 CHECK_MSG(started[i], "tgc %s: no compiler was started: %s", want[i].line, r.err);
-                CHECK_MSG(code[i] == want[i].code, "tgc %s: exit code %d, not %d: %s", want[i].line, code[i],
-                          want[i].code, r.err);
+                CHECK_MSG(code[i] == want[i].code, "tgc %s: exit code %d, not %d: %s", want[i].line,
+                          code[i], want[i].code, r.err);
                 CHECK_MSG(!folder[i], "tgc %s: a temporary folder stays", want[i].line);
                 CHECK_MSG(!alive[i], "tgc %s: a compiler goes on", want[i].line);
         }
 }
 
 /* Attention that sees later tokens can be trained, not generated with. */
-TEST(models_that_only_train)
-{
+TEST (models_that_only_train) {
         char line[600];
-        const char *plan = scratch("mask.plan"), *why = "%blk5.att sees tokens that come later, for it has causal=0";
-        snprintf(line, sizeof line, "compile tests/e2e/check/widths.lua -O0 -D mask=true -o %s", plan);
+        const char *plan = scratch("mask.plan"),
+                   *why = "%blk5.att sees tokens that come later, for it has causal=0";
+        snprintf(line, sizeof line, "compile tests/e2e/check/widths.lua -O0 -D mask=true -o %s",
+                 plan);
         CHECK(tgc(line) == 0);
-        CHECK_MSG(strstr(r.err, "widths.lua:") && strstr(r.err, ": note: attention") && strstr(r.err, why) && strstr(r.err, "training alone"), "%s",
-                  r.err);
-        snprintf(line, sizeof line, "compile tests/e2e/check/widths.lua -O0 -D mask=true --mode both -o %s", plan);
+        CHECK_MSG(strstr(r.err, "widths.lua:") && strstr(r.err, ": note: attention") &&
+                          strstr(r.err, why) && strstr(r.err, "training alone"),
+                  "%s", r.err);
+        snprintf(line, sizeof line,
+                 "compile tests/e2e/check/widths.lua -O0 -D mask=true --mode both -o %s", plan);
         CHECK(tgc(line) == 3);
         CHECK_MSG(strstr(r.err, ": error: attention") && strstr(r.err, why), "%s", r.err);
         CHECK(tgc("run tests/e2e/check/widths.lua -D mask=true --prompt-ids 1,2") == 3);
         CHECK_MSG(strstr(r.err, why), "%s", r.err);
 }
 
-/* A graph of the user's is compared with its programs; one that comes with tgc is not, and a PLAN has been. */
-TEST(quick_check_of_a_users_graph)
-{
+/* A graph of the user's is compared with its programs; one that comes with tgc is not, and a PLAN
+ * has been. */
+TEST (quick_check_of_a_users_graph) {
         char line[1200];
-        snprintf(line, sizeof line, "compile tests/e2e/check/weighted.lua -o %s", scratch("quick.plan"));
+        snprintf(line, sizeof line, "compile tests/e2e/check/weighted.lua -o %s",
+                 scratch("quick.plan"));
         CHECK_MSG(tgc(line) == 0 && !strstr(r.err, "checked"), "%s", r.err);
-        snprintf(line, sizeof line, "compile tests/e2e/check/weighted.lua --no-check -o %s", scratch("quick.plan"));
+        snprintf(line, sizeof line, "compile tests/e2e/check/weighted.lua --no-check -o %s",
+                 scratch("quick.plan"));
         CHECK_MSG(tgc(line) == 0, "%s", r.err);
-        snprintf(line, sizeof line, "compile tests/e2e/check/weighted.lua -D vocab=20000000 -D ctx=8 -b 1 -o %s", scratch("quick.plan"));
+        snprintf(line, sizeof line,
+                 "compile tests/e2e/check/weighted.lua -D vocab=20000000 -D ctx=8 -b 1 -o %s",
+                 scratch("quick.plan"));
         EXPECT(line, 0, "not checked, for it is too large");
         snprintf(line, sizeof line, "run %s --no-check -p a", scratch("quick.plan"));
         EXPECT(line, TGC_USAGE, "--check has no effect");
 }
 
 /* Last: what the others made. */
-TEST(zz_clean_up)
-{
+TEST (zz_clean_up) {
         char line[300];
         snprintf(line, sizeof line, "rm -rf '%s'", dir);
         CHECK(!*dir || system(line) == 0);

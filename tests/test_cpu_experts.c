@@ -3,13 +3,12 @@
 #include "cpu_grouped_gemm.h"
 #include "cpu_route.h"
 
-TEST(topk_and_its_gradient)
-{
+TEST (topk_and_its_gradient) {
         long R = 7, N = 65;
         int k = 5, ids[35];
         float *x = floats(R * N), val[35], *y = floats(R * N), *d = floats(R * k);
         for (long i = 0; i < R * N; i++)
-                x[i] = (float)(int)(x[i] * 8.f);        /* many ties */
+                x[i] = (float)(int)(x[i] * 8.f); /* many ties */
         for (long c = 0; c < N; c++)
                 x[c] = NAN;
         Io io = { .x0 = x, .N = N }, iog = { .x0 = d, .y0 = y, .N = k, .n_out = N };
@@ -21,7 +20,8 @@ TEST(topk_and_its_gradient)
                 for (int j = 0; j < k; j++) {
                         int at = ids[r * k + j], before = 0;
                         for (int c = 0; c < N; c++)
-                                before += x[r * N + c] > x[r * N + at] || (x[r * N + c] == x[r * N + at] && c < at);
+                                before += x[r * N + c] > x[r * N + at] ||
+                                          (x[r * N + c] == x[r * N + at] && c < at);
                         CHECK(before == j && val[r * k + j] == x[r * N + at]);
                 }
         for (long r = 0; r < R; r++)
@@ -34,12 +34,12 @@ TEST(topk_and_its_gradient)
         free(x), free(y), free(d);
 }
 
-TEST(buckets_scatter_and_combine)
-{
+TEST (buckets_scatter_and_combine) {
         enum { T = 50, KK = 3, P = T * KK, E = 6, N = 300 };
         int ids[P], perm[P], inv[P], offs[E + 1];
         for (int p = 0; p < P; p++)
-                ids[p] = p % 10 == 7 ? (p & 1 ? -1 : E) : below(E - 1);        /* the last bucket is empty */
+                ids[p] = p % 10 == 7 ? (p & 1 ? -1 : E)
+                                     : below(E - 1); /* the last bucket is empty */
         bucket_task(ids, P, E, perm, inv, offs);
         int at = 0;
         for (int e = 0; e < E; e++) {
@@ -63,7 +63,8 @@ TEST(buckets_scatter_and_combine)
                                 s += ids[p] == e ? (double)x[p * N + c] : 0.;
                         NEAR(y[e * N + c], s, 1e-5, "bucket %d", e);
                 }
-                y[(E - 1) * N + c] = 7;         /* an epilogue that adds is not asked for the empty bucket */
+                /* an epilogue that adds is not asked for the empty bucket */
+                y[(E - 1) * N + c] = 7;
                 for (int t = 0; t < T; t++) {
                         double s = 0.;
                         for (int j = 0; j < KK; j++)
@@ -76,37 +77,41 @@ TEST(buckets_scatter_and_combine)
         free(x), free(y), free(z), free(w);
 }
 
-TEST(experts)
-{
+TEST (experts) {
         enum { T = 211, KK = 2, P = T * KK, E = 5, N = 270, K = 300 };
         static int ids[P], perm[P], offs[E + 1], place[P];
         for (int p = 0; p < P; p++)
-                ids[p] = p % 2 ? 4 : below(3);  /* expert 3 gets nothing, 4 more than one block */
+                ids[p] = p % 2 ? 4 : below(3); /* expert 3 gets nothing, 4 more than one block */
         bucket_task(ids, P, E, perm, place, offs);
-        float *wf = floats((long)E * N * K), *x = floats(P * K), *y = floats(P * N), *bias = floats(E),
-                *g = floats(P * N);
+        float *wf = floats((long)E * N * K), *x = floats(P * K), *y = floats(P * N),
+              *bias = floats(E), *g = floats(P * N);
         float *dw = floats((long)E * N * K);
         for (int c = 0; c < 12; c++) {
                 int tb = c & 1, scatter = c >> 1 & 1, adiv = c / 4, ty = c % 3;
                 void *ws = stored(ty, wf, (long)E * N * K);
                 Mat w = { ws, ty, tb, tb ? K : N, N * K };
-                Io io = { .x0 = x, .y0 = y, .N = K, .n_out = N, .bias = bias }, iow = { .y0 = dw, .n_out = K };
+                Io io = { .x0 = x, .y0 = y, .N = K, .n_out = N, .bias = bias },
+                   iow = { .y0 = dw, .n_out = K };
                 for (int way = 0; way < 2; way++) {
                         if (way == 0)
                                 RUN(grouped_gemm_tiles(E, P, N), y, P * N,
-                                    grouped_gemm_task(x, TY_F32, K, adiv, w, E, N, K, perm, offs, scatter, tile,
-                                            &io, expert_epilogue));
+                                    grouped_gemm_task(x, TY_F32, K, adiv, w, E, N, K, perm, offs,
+                                                      scatter, tile, &io, expert_epilogue));
                         else
                                 RUN(grouped_gemv_tiles(P, N, K), y, P * N,
-                                    grouped_gemv_task(NORM_NONE, 0.f, w, E, N, K, adiv, perm, offs, scatter, tile,
-                                            &io, prologue0, expert_epilogue));
+                                    grouped_gemv_task(NORM_NONE, 0.f, w, E, N, K, adiv, perm, offs,
+                                                      scatter, tile, &io, prologue0,
+                                                      expert_epilogue));
                         for (int t = 0; t < 600; t++) {
-                                int i = below(P), j = below(N), p = perm[i], e = ids[p], row = adiv ? p / adiv : i;
+                                int i = below(P), j = below(N), p = perm[i], e = ids[p],
+                                    row = adiv ? p / adiv : i;
                                 double s = (double)bias[e];
                                 for (int k = 0; k < K; k++)
-                                        s += (double)x[row * K + k] * (double)wf[(long)e * N * K + (tb ? j * K + k
-                                                : k * N + j)];
-                                NEAR(y[(scatter ? p : i) * N + j], s, 2e-5, "way %d pair %d column %d", way, p, j);
+                                        s += (double)x[row * K + k] *
+                                             (double)wf[(long)e * N * K +
+                                                        (tb ? j * K + k : k * N + j)];
+                                NEAR(y[(scatter ? p : i) * N + j], s, 2e-5,
+                                     "way %d pair %d column %d", way, p, j);
                         }
                 }
                 if (c >= 4) {
@@ -115,13 +120,14 @@ TEST(experts)
                 }
                 int gdiv = scatter;
                 RUN(expert_grad_tiles(E, N, K), dw, (long)E * N * K,
-                    expert_grad_task(g, TY_F32, N, gdiv, x, TY_F32, K, adiv, N, K, perm, offs, tile, &iow, epilogue0));
+                    expert_grad_task(g, TY_F32, N, gdiv, x, TY_F32, K, adiv, N, K, perm, offs, tile,
+                                     &iow, epilogue0));
                 for (int t = 0; t < 600; t++) {
                         int e = below(E), n = below(N), k = below(K);
                         double s = 0.;
                         for (int i = offs[e]; i < offs[e + 1]; i++)
-                                s += (double)g[(gdiv ? perm[i] / gdiv : i) * N + n] * (double)x[(adiv
-                                        ? perm[i] / adiv : i) * K + k];
+                                s += (double)g[(gdiv ? perm[i] / gdiv : i) * N + n] *
+                                     (double)x[(adiv ? perm[i] / adiv : i) * K + k];
                         NEAR(dw[((long)e * N + n) * K + k], s, 2e-5, "dW of %d at %d,%d", e, n, k);
                 }
                 free(ws);

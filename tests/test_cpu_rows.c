@@ -1,65 +1,82 @@
-/* test_cpu_rows.c: norms, softmax, reductions, maps and cross-entropy in C, against plain loops in double. */
+/* test_cpu_rows.c: norms, softmax, reductions, maps and cross-entropy in C, against plain loops in
+ * double. */
 #include "cpu_kernels.h"
 #include "cpu_cross_entropy.h"
 
 /* ---- rows -------------------------------------------------------------- */
 
-static const long row_size[][2] = { { 1, 1 }, { 3, 65 }, { 5, 172 }, { 2, 1000 }, { 70, 3 }, { 130, 257 } };
-#define EACH_SIZE(R, N) for (unsigned z_ = 0; z_ < sizeof row_size / sizeof *row_size; z_++) \
-        for (long R = row_size[z_][0], N = row_size[z_][1], once_ = 1; once_; once_ = 0)
+static const long row_size[][2] = { { 1, 1 },    { 3, 65 }, { 5, 172 },
+                                    { 2, 1000 }, { 70, 3 }, { 130, 257 } };
+#define EACH_SIZE(R, N)                                                      \
+        for (unsigned z_ = 0; z_ < sizeof row_size / sizeof *row_size; z_++) \
+                for (long R = row_size[z_][0], N = row_size[z_][1], once_ = 1; once_; once_ = 0)
 
-TEST(norms_and_their_gradients)
-{
-        for (int kind = NORM_RMS; kind <= NORM_LAYER; kind++) EACH_SIZE(R, N) {
-                float *x = floats(R * N), *g = floats(R * N), *y = floats(R * N), *dx = floats(R * N),
-                        *st = floats(2 * R);
-                float *gain = floats(N), *dg = floats(2 * NORM_ACC_TILES * N), *dx2 = floats(R * N);
-                double *sg = calloc((size_t)N, 8), *sb = calloc((size_t)N, 8);
-                Io io = { .x0 = x, .x1 = g, .y0 = y, .N = N, .n_out = N, .bias = gain }, iog = io, ioa = io;
-                iog.y0 = dx, ioa.y0 = dx2;
-                RUN(R, y, R * N, norm_task(kind, N, 1e-5f, st, st + R, tile, &io, prologue0, epilogue0));
-                RUN(R, dx, R * N, norm_grad_task(kind, N, 1e-5f, st, st + R, tile, &iog, prologue0, head1, epilogue0));
-                for (long r = 0; r < R; r++) {
-                        double m = 0., q = 0., gm = 0., gx = 0.;
-                        for (long c = 0; c < N && kind == NORM_LAYER; c++)
-                                m += (double)x[r * N + c] / (double)N;
-                        for (long c = 0; c < N; c++)
-                                q += pow((double)x[r * N + c] - m, 2.) / (double)N;
-                        double rstd = 1. / sqrt(q + 1e-5);
-                        for (long c = 0; c < N; c++) {
-                                double xh = ((double)x[r * N + c] - m) * rstd;
-                                gm += kind == NORM_LAYER ? (double)g[r * N + c] / (double)N : 0.;
-                                gx += (double)g[r * N + c] * xh / (double)N;
-                                sg[c] += (double)g[r * N + c] * xh;
-                                sb[c] += (double)g[r * N + c];
+TEST (norms_and_their_gradients) {
+        for (int kind = NORM_RMS; kind <= NORM_LAYER; kind++)
+                EACH_SIZE(R, N)
+                {
+                        float *x = floats(R * N), *g = floats(R * N), *y = floats(R * N),
+                              *dx = floats(R * N), *st = floats(2 * R);
+                        float *gain = floats(N), *dg = floats(2 * NORM_ACC_TILES * N),
+                              *dx2 = floats(R * N);
+                        double *sg = calloc((size_t)N, 8), *sb = calloc((size_t)N, 8);
+                        Io io = { .x0 = x, .x1 = g, .y0 = y, .N = N, .n_out = N, .bias = gain },
+                           iog = io, ioa = io;
+                        iog.y0 = dx, ioa.y0 = dx2;
+                        RUN(R, y, R * N,
+                            norm_task(kind, N, 1e-5f, st, st + R, tile, &io, prologue0, epilogue0));
+                        RUN(R, dx, R * N,
+                            norm_grad_task(kind, N, 1e-5f, st, st + R, tile, &iog, prologue0, head1,
+                                           epilogue0));
+                        for (long r = 0; r < R; r++) {
+                                double m = 0., q = 0., gm = 0., gx = 0.;
+                                for (long c = 0; c < N && kind == NORM_LAYER; c++)
+                                        m += (double)x[r * N + c] / (double)N;
+                                for (long c = 0; c < N; c++)
+                                        q += pow((double)x[r * N + c] - m, 2.) / (double)N;
+                                double rstd = 1. / sqrt(q + 1e-5);
+                                for (long c = 0; c < N; c++) {
+                                        double xh = ((double)x[r * N + c] - m) * rstd;
+                                        gm += kind == NORM_LAYER ? (double)g[r * N + c] / (double)N
+                                                                 : 0.;
+                                        gx += (double)g[r * N + c] * xh / (double)N;
+                                        sg[c] += (double)g[r * N + c] * xh;
+                                        sb[c] += (double)g[r * N + c];
+                                }
+                                for (long c = 0; c < N; c++) {
+                                        double xh = ((double)x[r * N + c] - m) * rstd;
+                                        NEAR(y[r * N + c], xh, 1e-5, "row %ld of %ld, %ld", r, N,
+                                             c);
+                                        NEAR(dx[r * N + c],
+                                             rstd * ((double)g[r * N + c] - gm - xh * gx),
+                                             2e-6 * rstd + 1e-6, "dx %ld,%ld", r, c);
+                                }
                         }
+                        float *dgain = dg, *dbias = dg + NORM_ACC_TILES * N;
+                        RUN(norm_acc_tiles(R), dx2, R * N,
+                            norm_grad_acc_task(kind, N, 1e-5f, R, dgain, dbias, tile, &ioa,
+                                               prologue0, pair_head, epilogue0));
                         for (long c = 0; c < N; c++) {
-                                double xh = ((double)x[r * N + c] - m) * rstd;
-                                NEAR(y[r * N + c], xh, 1e-5, "row %ld of %ld, %ld", r, N, c);
-                                NEAR(dx[r * N + c], rstd * ((double)g[r * N + c] - gm - xh * gx),
-                                        2e-6 * rstd + 1e-6, "dx %ld,%ld", r, c);
+                                double a = 0., b = 0.;
+                                for (long t = 0; t < norm_acc_tiles(R); t++)
+                                        a += (double)dgain[t * N + c],
+                                                b += (double)dbias[t * N + c];
+                                NEAR(a, sg[c], 1e-4, "dgain %ld", c);
+                                NEAR(b, sb[c], 1e-4, "dbias %ld", c);
                         }
+                        free(x), free(g), free(y), free(dx), free(st), free(gain), free(dg),
+                                free(dx2), free(sg), free(sb);
                 }
-                float *dgain = dg, *dbias = dg + NORM_ACC_TILES * N;
-                RUN(norm_acc_tiles(R), dx2, R * N,
-                    norm_grad_acc_task(kind, N, 1e-5f, R, dgain, dbias, tile, &ioa, prologue0, pair_head, epilogue0));
-                for (long c = 0; c < N; c++) {
-                        double a = 0., b = 0.;
-                        for (long t = 0; t < norm_acc_tiles(R); t++)
-                                a += (double)dgain[t * N + c], b += (double)dbias[t * N + c];
-                        NEAR(a, sg[c], 1e-4, "dgain %ld", c);
-                        NEAR(b, sb[c], 1e-4, "dbias %ld", c);
-                }
-                free(x), free(g), free(y), free(dx), free(st), free(gain), free(dg), free(dx2), free(sg), free(sb);
-        }
 }
 
-TEST(softmax_reductions_argmax_and_column_sums)
-{
-        EACH_SIZE(R, N) {
-                float *x = floats(R * N), *g = floats(R * N), *y = floats(R * N), *dx = floats(R * N), *red = floats(R);
+TEST (softmax_reductions_argmax_and_column_sums) {
+        EACH_SIZE(R, N)
+        {
+                float *x = floats(R * N), *g = floats(R * N), *y = floats(R * N),
+                      *dx = floats(R * N), *red = floats(R);
                 int *arg = malloc(sizeof *arg * (size_t)R);
-                Io io = { .x0 = x, .x1 = g, .y0 = y, .N = N, .n_out = N }, ior = io, iog = io, ioc = io;
+                Io io = { .x0 = x, .x1 = g, .y0 = y, .N = N, .n_out = N }, ior = io, iog = io,
+                   ioc = io;
                 ior.y0 = red, ior.n_out = 1, iog.x0 = y, iog.y0 = dx;
                 for (long c = 0; c < N; c++)
                         x[c] = -INFINITY;
@@ -68,12 +85,14 @@ TEST(softmax_reductions_argmax_and_column_sums)
                 for (long r = 0; r < R; r++) {
                         double s = 0., dot = 0.;
                         for (long c = 0; c < N; c++)
-                                s += exp((double)x[r * N + c]), dot += (double)y[r * N + c] * (double)g[r * N + c];
+                                s += exp((double)x[r * N + c]),
+                                        dot += (double)y[r * N + c] * (double)g[r * N + c];
                         for (long c = 0; c < N; c++) {
-                                NEAR(y[r * N + c], s > 0. ? exp((double)x[r * N + c]) / s : 0., 1e-6,
-                                        "softmax %ld,%ld", r, c);
-                                NEAR(dx[r * N + c], (double)y[r * N + c] * ((double)g[r * N + c] - dot), 1e-6,
-                                        "grad %ld,%ld", r, c);
+                                NEAR(y[r * N + c], s > 0. ? exp((double)x[r * N + c]) / s : 0.,
+                                     1e-6, "softmax %ld,%ld", r, c);
+                                NEAR(dx[r * N + c],
+                                     (double)y[r * N + c] * ((double)g[r * N + c] - dot), 1e-6,
+                                     "grad %ld,%ld", r, c);
                         }
                 }
                 if (R > 1)
@@ -93,12 +112,16 @@ TEST(softmax_reductions_argmax_and_column_sums)
                                         double v = (double)x[r * N + c];
                                         s += v, m = fmax(m, v), e += exp(v);
                                 }
-                                NEAR(red[r], kind == RED_SUM ? s : kind == RED_MAX ? m : log(e), 1e-5,
-                                        "reduce %d row %ld", kind, r);
+                                NEAR(red[r],
+                                     kind == RED_SUM   ? s
+                                     : kind == RED_MAX ? m
+                                                       : log(e),
+                                     1e-5, "reduce %d row %ld", kind, r);
                         }
                 }
                 ioc.x0 = g;
-                RUN(column_sum_tiles(N), y, N, column_sum_task(R, N, tile, &ioc, prologue0, epilogue0));
+                RUN(column_sum_tiles(N), y, N,
+                    column_sum_task(R, N, tile, &ioc, prologue0, epilogue0));
                 for (long c = 0; c < N; c++) {
                         double s = 0.;
                         for (long r = 0; r < R; r++)
@@ -117,9 +140,10 @@ TGC_INLINE void map_body(const void *args, long row, int col, int n, float *v)
         epilogue0(args, row, col, n, v);
 }
 
-TEST(map_covers_each_element_once)
-{
-        static const long size[][2] = { { 1, 1 }, { 1, 20001 }, { 5000, 3 }, { 130, 257 }, { 3, 8192 } };
+TEST (map_covers_each_element_once) {
+        static const long size[][2] = {
+                { 1, 1 }, { 1, 20001 }, { 5000, 3 }, { 130, 257 }, { 3, 8192 }
+        };
         for (int z = 0; z < 5; z++) {
                 long R = size[z][0], N = size[z][1];
                 float *x = floats(R * N), *y = floats(R * N);
@@ -131,8 +155,7 @@ TEST(map_covers_each_element_once)
         }
 }
 
-TEST(rows_longer_than_the_scratch)
-{
+TEST (rows_longer_than_the_scratch) {
         long N = TGC_ROW_MAX + 1001;
         float *x = floats(N), *y = floats(N), one;
         double s = 0.;
@@ -150,11 +173,11 @@ TEST(rows_longer_than_the_scratch)
 
 /* ---- cross entropy ----------------------------------------------------- */
 
-TEST(cross_entropy)
-{
-        EACH_SIZE(R, V) {
-                float *x = floats(R * V), *y = floats(R * V), *y2 = floats(R * V), *loss = floats(4 * R),
-                        *scale = floats(R);
+TEST (cross_entropy) {
+        EACH_SIZE(R, V)
+        {
+                float *x = floats(R * V), *y = floats(R * V), *y2 = floats(R * V),
+                      *loss = floats(4 * R), *scale = floats(R);
                 int *target = malloc(sizeof *target * (size_t)R);
                 for (long r = 0; r < R; r++) {
                         target[r] = r % 4 == 3 ? (r & 4 ? -1 : (int)V) : below((int)V);
@@ -164,9 +187,11 @@ TEST(cross_entropy)
                 Io io = { .x0 = x, .x2 = scale, .y0 = y, .N = V, .n_out = V }, io2 = io;
                 io2.y0 = y2;
                 RUN(R, loss, 2 * R, ce_task(V, target, loss, loss + R, tile, &io, prologue0));
-                RUN(R, y, R * V, ce_grad_task(V, target, loss + R, tile, &io, prologue0, scale_head, epilogue0));
-                RUN(R, y2, R * V, ce_both_task(V, target, loss + 2 * R, loss + 3 * R, tile, &io2, prologue0,
-                        scale_head, epilogue0));
+                RUN(R, y, R * V,
+                    ce_grad_task(V, target, loss + R, tile, &io, prologue0, scale_head, epilogue0));
+                RUN(R, y2, R * V,
+                    ce_both_task(V, target, loss + 2 * R, loss + 3 * R, tile, &io2, prologue0,
+                                 scale_head, epilogue0));
                 CHECK(!memcmp(loss, loss + 2 * R, 2 * sizeof(float) * (size_t)R));
                 CHECK(!memcmp(y, y2, sizeof(float) * (size_t)(R * V)));
                 for (long r = 0; r < R; r++) {
@@ -174,10 +199,12 @@ TEST(cross_entropy)
                         int counts = target[r] >= 0 && target[r] < V;
                         for (long c = 0; c < V; c++)
                                 s += exp((double)x[r * V + c]);
-                        NEAR(loss[r], counts ? log(s) - (double)x[r * V + target[r]] : 0., 1e-5, "loss %ld", r);
+                        NEAR(loss[r], counts ? log(s) - (double)x[r * V + target[r]] : 0., 1e-5,
+                             "loss %ld", r);
                         for (long c = 0; c < V; c++) {
                                 double p = exp((double)x[r * V + c]) / s - (c == target[r]);
-                                NEAR(y[r * V + c], counts ? (double)scale[r] * p : 0., 3e-6, "gradient %ld,%ld", r, c);
+                                NEAR(y[r * V + c], counts ? (double)scale[r] * p : 0., 3e-6,
+                                     "gradient %ld,%ld", r, c);
                         }
                 }
                 free(x), free(y), free(y2), free(loss), free(scale), free(target);

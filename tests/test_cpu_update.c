@@ -5,15 +5,20 @@
 
 /* ---- update ------------------------------------------------------------ */
 
-TEST(gradient_norm_and_adamw)
-{
+TEST (gradient_norm_and_adamw) {
         long n = 2 * UPDATE_TILE + 1001, n_decay = UPDATE_TILE + 77;
         float *p = floats(n), *g = floats(n), *m = floats(n), *v = floats(n), *p0 = floats(n), norm;
         bf16 *low = calloc((size_t)n, sizeof *low);
         double partial[3], q = 0.;
         static Rt rt;
-        rt = (Rt){ .lr = 1e-3f, .beta1 = .9f, .beta2 = .95f, .eps = 1e-8f, .weight_decay = .1f, .clip = 1.f,
-                .bias1 = .1f, .bias2 = .05f };
+        rt = (Rt) { .lr = 1e-3f,
+                    .beta1 = .9f,
+                    .beta2 = .95f,
+                    .eps = 1e-8f,
+                    .weight_decay = .1f,
+                    .clip = 1.f,
+                    .bias1 = .1f,
+                    .bias2 = .05f };
         CHECK(update_tiles(n) == 3);
         RUN(3, partial, 3, sumsq_task(g, n, partial, tile));
         int flag = 7;
@@ -30,8 +35,8 @@ TEST(gradient_norm_and_adamw)
         for (long i = 0; i < n; i++) {
                 double gi = (double)g[i] / ((double)norm + 1e-6), mi = .9 * (double)m0[i] + .1 * gi,
                        vi = .95 * (double)v0[i] + .05 * gi * gi;
-                double want = (double)p0[i] * (i < n_decay ? 1. - 1e-4
-                        : 1.) - 1e-3 * (mi / .1) / (sqrt(vi / .05) + 1e-8);
+                double want = (double)p0[i] * (i < n_decay ? 1. - 1e-4 : 1.) -
+                              1e-3 * (mi / .1) / (sqrt(vi / .05) + 1e-8);
                 NEAR(p[i], want, 1e-6 * (1. + fabs(mi / .1 / sqrt(vi / .05))), "parameter %ld", i);
                 NEAR(m[i], mi, 1e-6, "m %ld", i);
                 NEAR(v[i], vi, 1e-6, "v %ld", i);
@@ -69,8 +74,11 @@ static int plain_sample(const Rt *rt, const float *x, int V, uint32_t u)
         for (int i = 0; i < V && rt->top_p < 1.f; i++) {
                 double above = 0.;
                 for (int j = 0; j < V; j++)
-                        above += keep[j] && x[j] > x[i] ? floor((double)fast_exp_negf(x[j] - max) * 0x1p32) : 0.;
-                keep[i] = keep[i] ? above >= fmax(1., floor((double)rt->top_p * z)) ? 2 : 1 : 0;        /* 2: out */
+                        above += keep[j] && x[j] > x[i]
+                                         ? floor((double)fast_exp_negf(x[j] - max) * 0x1p32)
+                                         : 0.;
+                /* 2: out */
+                keep[i] = keep[i] ? above >= fmax(1., floor((double)rt->top_p * z)) ? 2 : 1 : 0;
         }
         double total = 0., run = 0.;
         for (int pass = 0; pass < 2; pass++)
@@ -86,15 +94,18 @@ static int plain_sample(const Rt *rt, const float *x, int V, uint32_t u)
         return -1;
 }
 
-TEST(sampling)
-{
+TEST (sampling) {
         static Rt rt;
         float x[2 * SV], copy[2 * SV];
         int hist[2 * 16], next[2];
         for (int c = 0; c < 400; c++) {
-                rt = (Rt){ .B = 2, .T = 1, .pos = { c, 3 * c }, .seed = { (unsigned)c, 5 }, .top_p = 1.f,
-                        .repeat_penalty = 1.f,
-                           .temp = c % 7 == 0 ? 0.f : .8f };
+                rt = (Rt) { .B = 2,
+                            .T = 1,
+                            .pos = { c, 3 * c },
+                            .seed = { (unsigned)c, 5 },
+                            .top_p = 1.f,
+                            .repeat_penalty = 1.f,
+                            .temp = c % 7 == 0 ? 0.f : .8f };
                 rt.top_k = c & 1 ? 20 : 0;
                 rt.top_p = c & 2 ? .9f : 1.f;
                 rt.min_p = c & 4 ? .05f : 0.f;
@@ -104,12 +115,13 @@ TEST(sampling)
                         copy[i] = x[i] = 4.f * noise();
                 x[5] = copy[5] = x[9];
                 x[11] = copy[11] = -INFINITY;
-                const int odd = c % 3 == 2;            /* a row with nothing to choose from */
+                const int odd = c % 3 == 2; /* a row with nothing to choose from */
                 if (odd && c % 2)
                         x[SV + 299] = c % 4 == 1 ? INFINITY : NAN;
                 for (int i = 0; odd && c % 2 == 0 && i < SV; i++)
                         x[SV + i] = -INFINITY;
-                for (int i = c % 14 ? 290 : 7; i < SV && c % 7 == 0; i += 283)  /* greedy: the first of the largest */
+                for (int i = c % 14 ? 290 : 7; i < SV && c % 7 == 0;
+                     i += 283) /* greedy: the first of the largest */
                         x[i] = copy[i] = 20.f;
                 for (int i = 0; i < 32; i++)
                         hist[i] = below(SV);
@@ -133,7 +145,8 @@ TEST(sampling)
                                 best = y[i] > y[best] ? i : best;
                         want = rt.temp > 0.f ? want : best;
                         want = b && odd ? 0 : want;
-                        CHECK_MSG(next[b] == want, "case %d sequence %d: got %d, want %d", c, b, next[b], want);
+                        CHECK_MSG(next[b] == want, "case %d sequence %d: got %d, want %d", c, b,
+                                  next[b], want);
                         CHECK(hist[S % 16 * 2 + b] == (b && odd ? -1 : want) && rt.pos[b] == S);
                 }
         }

@@ -7,9 +7,11 @@
 #include <unistd.h>
 #include "test.h"
 
-#define FLAGS "-std=c++17 -O1 -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-unknown-warning-option " \
-              "-Wno-format-overflow -Wno-psabi -fno-strict-aliasing -Icodegen/forms " KERNEL_INCLUDES " -Iruntime -Itests " \
-              "-x c++ -include codegen/kernels/emulate/emulate.h"
+#define FLAGS                                                                                    \
+        "-std=c++17 -O1 -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-unknown-warning-option " \
+        "-Wno-format-overflow -Wno-psabi -fno-strict-aliasing -Icodegen/forms " KERNEL_INCLUDES  \
+        " -Iruntime -Itests "                                                                    \
+        "-x c++ -include codegen/kernels/emulate/emulate.h"
 
 static const char *cxx(void)
 {
@@ -55,7 +57,8 @@ static void build(const char *flags, const char *sources, const char *out)
 {
         char cmd[2000];
         folder_make();
-        snprintf(cmd, sizeof cmd, "%s " FLAGS " %s %s -o '%s/%s'", cxx(), flags, sources, folder, out);
+        snprintf(cmd, sizeof cmd, "%s " FLAGS " %s %s -o '%s/%s'", cxx(), flags, sources, folder,
+                 out);
         CHECK_MSG(system(cmd) == 0, "failed: %s", cmd);
 }
 
@@ -63,7 +66,8 @@ static void build(const char *flags, const char *sources, const char *out)
 static void run(const char *program, const char *order)
 {
         char cmd[1000];
-        snprintf(cmd, sizeof cmd, "TGC_EMULATE_ORDER=%s '%s/%s' >'%s/out' 2>&1", order, folder, program, folder);
+        snprintf(cmd, sizeof cmd, "TGC_EMULATE_ORDER=%s '%s/%s' >'%s/out' 2>&1", order, folder,
+                 program, folder);
         if (system(cmd) == 0)
                 return;
         snprintf(cmd, sizeof cmd, "grep -v '^ok ' '%s/out' | head -40", folder);
@@ -71,25 +75,23 @@ static void run(const char *program, const char *order)
         CHECK_MSG(0, "%s fails in order %s", program, order);
 }
 
-TEST(kernels_in_every_order)
-{
+TEST (kernels_in_every_order) {
         static const char *order[] = { "forward", "backward", "1", "2", "3" };
         build("", "tests/emulate/kernels.cu", "kernels");
         for (int i = 0; i < 5; i++)
                 run("kernels", order[i]);
 }
 
-TEST(kernels_with_blocks_in_parallel)
-{
+TEST (kernels_with_blocks_in_parallel) {
         build("-fopenmp", "tests/emulate/kernels.cu", "parallel");
         run("parallel", "forward");
 }
 
-TEST(kernels_under_sanitizers)
-{
+TEST (kernels_under_sanitizers) {
         if (!getenv("SAN"))
                 SKIP("SAN is not set");
-        build("-g -fsanitize=address,undefined -fno-sanitize-recover=all", "tests/emulate/kernels.cu", "sanitized");
+        build("-g -fsanitize=address,undefined -fno-sanitize-recover=all",
+              "tests/emulate/kernels.cu", "sanitized");
         run("sanitized", "forward");
         run("sanitized", "4");
 }
@@ -104,15 +106,22 @@ static void play(const char *source)
 }
 
 /* Hopper's instructions, and mistakes with them. */
-TEST(what_is_late) { play("tests/emulate/late_test.cu"); }
-TEST(short_products) { play("tests/emulate/short_test.cu"); }
-TEST(results_by_the_copy_engine) { play("tests/emulate/boxes_test.cu"); }
-TEST(attention_in_clusters) { play("tests/emulate/attend_test.cu"); }
+TEST (what_is_late) {
+        play("tests/emulate/late_test.cu");
+}
+TEST (short_products) {
+        play("tests/emulate/short_test.cu");
+}
+TEST (results_by_the_copy_engine) {
+        play("tests/emulate/boxes_test.cu");
+}
+TEST (attention_in_clusters) {
+        play("tests/emulate/attend_test.cu");
+}
 
 /* Every kernel family's own program, tests/emulate/NAME_test.cu: most of a minute
  * of compiling.  A random order shows what the forward one hides. */
-TEST(families)
-{
+TEST (families) {
         static const char *order[] = { "1", "forward", "backward", "2" };
         glob_t found;
         if (!getenv("FULL") && !getenv("SAN"))
@@ -127,18 +136,16 @@ TEST(families)
 }
 
 /* Two units in one object share the launcher and see each other's kernels. */
-TEST(two_units_in_one_object)
-{
+TEST (two_units_in_one_object) {
         typedef int Launch(const char *, unsigned, unsigned, unsigned, void **, int, char *, int);
         static char rt[4096];
         static unsigned y[16] __attribute__((aligned(16)));
         void *args[2] = { rt, y };
         char path[400], err[600] = "";
         Launch *launch;
-        build("-fPIC -shared", "tests/emulate/kernels.cuh tests/emulate/wrong.cuh",
-              "units.so");
+        build("-fPIC -shared", "tests/emulate/kernels.cuh tests/emulate/wrong.cuh", "units.so");
         snprintf(path, sizeof path, "%s/units.so", folder);
-        for (int i = 0; i < 2; i++) {           /* and it can be loaded again */
+        for (int i = 0; i < 2; i++) { /* and it can be loaded again */
                 void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
                 CHECK_MSG(so, "%s", dlerror());
                 *(void **)&launch = dlsym(so, "tgc_emulate_launch");

@@ -1,23 +1,41 @@
-/* test_experts.c: what the balance loss is for.  The router of a small mixture begins by sending every token
- * to the same two of eight experts.  Trained on text with the loss it comes to use all of them; without it
- * the others never get a gradient.
+/* test_experts.c: what the balance loss is for.  The router of a small mixture begins by sending
+ * every token to the same two of eight experts.  Trained on text with the loss it comes to use all
+ * of them; without it the others never get a gradient.
  *
- * Mixtral's loss, which ours is, adds the layers up before it asks for balance: an expert that one layer
- * leaves out another makes up for.  So of one layer every expert is owed, of two their sum.
+ * Mixtral's loss, which ours is, adds the layers up before it asks for balance: an expert that one
+ * layer leaves out another makes up for.  So of one layer every expert is owed, of two their sum.
  *
- * Usage is counted by the double-precision evaluator over the trained weights, from the offsets at which each expert's begin. */
+ * Usage is counted by the double-precision evaluator over the trained weights, from the offsets at
+ * which each expert's begin. */
 #include "e2e/infer/run.h"
 #include "../cli/oracle.h"
 
-enum { MAX_LAYERS = 2, E = 8, TOP_K = 2, VOCAB = 128, B = 8, T = 32, STEPS = 150, SLOTS = B * T * TOP_K };
+enum {
+        MAX_LAYERS = 2,
+        E = 8,
+        TOP_K = 2,
+        VOCAB = 128,
+        B = 8,
+        T = 32,
+        STEPS = 150,
+        SLOTS = B * T * TOP_K
+};
 #define TEXT "models/blocks.lua"
 
-typedef struct Usage { int64_t slots[MAX_LAYERS][E]; } Usage;
-typedef struct Outcome { Usage before, after; double first_loss, last_loss, first_aux, last_aux; } Outcome;
+typedef struct Usage {
+        int64_t slots[MAX_LAYERS][E];
+} Usage;
+typedef struct Outcome {
+        Usage before, after;
+        double first_loss, last_loss, first_aux, last_aux;
+} Outcome;
 
 /* ---- data ---- */
 
-typedef struct Data { char *text; size_t n; } Data;
+typedef struct Data {
+        char *text;
+        size_t n;
+} Data;
 
 /* Window i: (B,T) ids and the ids that follow them. */
 static void window(const Data *d, int i, int *ids, int *targets)
@@ -73,7 +91,8 @@ static void set_leaves(Trial *r, Oracle *o, const int *ids, const int *targets)
         must(oracle_set(o, "targets", at[1], B * T, &e), &e);
 }
 
-/* The whole model, which also returns where each layer's experts begin: usage0, usage1; caller frees. */
+/* The whole model, which also returns where each layer's experts begin: usage0, usage1; caller
+ * frees. */
 static char *model_text(const Trial *r, int layers)
 {
         const Section *ir = plan_find(&r->plan, "ir");
@@ -81,7 +100,8 @@ static char *model_text(const Trial *r, int layers)
         char *text = malloc(ir->size + 200), *end;
         memcpy(text, ir->data, ir->size);
         text[ir->size] = 0;
-        CHECK((end = strstr(text, "\n}\n")));           /* of the first graph, whose last line it returns by */
+        /* of the first graph, whose last line it returns by */
+        CHECK((end = strstr(text, "\n}\n")));
         for (int l = 0; l < layers; l++)
                 end += sprintf(end, ", usage%d=%%blk%d.mlp.offs", l, l);
         strcpy(end, "\n}\n");
@@ -130,10 +150,18 @@ static int least(const Usage *u)
 
 static Outcome train(int layers, const char *aux_coef)
 {
-        const char *define[] = {
-                layers == 1 ? "n_layer=1" : "n_layer=2", "n_embd=32", "n_head=4", "n_kv_head=2", "head_dim=8", "n_ff=32", "vocab=128", "ctx=32",
-                "n_expert=8", "top_k=2", "router_bias=true", aux_coef
-        };
+        const char *define[] = { layers == 1 ? "n_layer=1" : "n_layer=2",
+                                 "n_embd=32",
+                                 "n_head=4",
+                                 "n_kv_head=2",
+                                 "head_dim=8",
+                                 "n_ff=32",
+                                 "vocab=128",
+                                 "ctx=32",
+                                 "n_expert=8",
+                                 "top_k=2",
+                                 "router_bias=true",
+                                 aux_coef };
         int ids[B * T], targets[B * T];
         Outcome o = { 0 };
         Data d = { 0 };
@@ -141,14 +169,29 @@ static Outcome train(int layers, const char *aux_coef)
         TrainResult got;
         Err e = { 0 };
         must(file_read_text(TEXT, 1 << 24, &d.text, &d.n, &e), &e);
-        run_compile(&r, (BuildOptions){ .kind = MODEL_LUA, .model = "models/moe.lua", .define = define,
-                                        .n_define = sizeof define / sizeof *define, .mode = BUILD_TRAIN, .opt = 3,
-                                        .batch = B, .block = T }, NULL);
+        run_compile(&r,
+                    (BuildOptions) { .kind = MODEL_LUA,
+                                     .model = "models/moe.lua",
+                                     .define = define,
+                                     .n_define = sizeof define / sizeof *define,
+                                     .mode = BUILD_TRAIN,
+                                     .opt = 3,
+                                     .batch = B,
+                                     .block = T },
+                    NULL);
         run_start(&r, run_on_gpu() ? DEV_CUDA : DEV_CPU);
         favour_two(&r);
         o.before = count(&r, layers, &d);
-        TrainStep in = { .B = B, .T = T, .n_micro = 1, .ids = ids, .targets = targets, .beta1 = 0.9, .beta2 = 0.95,
-                         .eps = 1e-8, .lr = 5e-3, .clip = 1 };
+        TrainStep in = { .B = B,
+                         .T = T,
+                         .n_micro = 1,
+                         .ids = ids,
+                         .targets = targets,
+                         .beta1 = 0.9,
+                         .beta2 = 0.95,
+                         .eps = 1e-8,
+                         .lr = 5e-3,
+                         .clip = 1 };
         for (in.step = 0; in.step < STEPS; in.step++) {
                 window(&d, in.step, ids, targets);
                 must(session_train_step(r.s, &in, &got, &e), &e);
@@ -163,9 +206,10 @@ static Outcome train(int layers, const char *aux_coef)
         o.after = count(&r, layers, &d);
         for (int l = 0; l < layers; l++)
                 for (int k = 0; k < E; k++)
-                        NOTE("%s: layer %d, expert %d: %d slots, then %d", aux_coef, l, k, (int)o.before.slots[l][k],
-                             (int)o.after.slots[l][k]);
-        NOTE("%s: loss %.3f to %.3f, balance %.3f to %.3f", aux_coef, o.first_loss, o.last_loss, o.first_aux, o.last_aux);
+                        NOTE("%s: layer %d, expert %d: %d slots, then %d", aux_coef, l, k,
+                             (int)o.before.slots[l][k], (int)o.after.slots[l][k]);
+        NOTE("%s: loss %.3f to %.3f, balance %.3f to %.3f", aux_coef, o.first_loss, o.last_loss,
+             o.first_aux, o.last_aux);
         run_end(&r);
         free(d.text);
         return o;
@@ -175,8 +219,10 @@ static Outcome train(int layers, const char *aux_coef)
 static void check_run(const Outcome *o, int layers)
 {
         for (int l = 0; l < layers; l++)
-                CHECK_MSG(o->before.slots[l][0] + o->before.slots[l][1] == SLOTS, "layer %d begins with other experts", l);
-        CHECK_MSG(o->last_loss < o->first_loss - 1, "loss %.3f after %.3f", o->last_loss, o->first_loss);
+                CHECK_MSG(o->before.slots[l][0] + o->before.slots[l][1] == SLOTS,
+                          "layer %d begins with other experts", l);
+        CHECK_MSG(o->last_loss < o->first_loss - 1, "loss %.3f after %.3f", o->last_loss,
+                  o->first_loss);
 }
 
 /* Even use is 64 slots a layer; the balance loss of an even choice of two is 2. */
@@ -184,17 +230,21 @@ static void check_balance(int layers)
 {
         Outcome o = train(layers, "aux_coef=0.02");
         check_run(&o, layers);
-        CHECK_MSG(least(&o.after) >= layers * SLOTS / E / 4, "an expert gets %d of %d slots", least(&o.after),
-                  layers * SLOTS);
-        CHECK_MSG(o.first_aux > 4 && o.last_aux < 2.5, "balance loss %.3f after %.3f", o.last_aux, o.first_aux);
+        CHECK_MSG(least(&o.after) >= layers * SLOTS / E / 4, "an expert gets %d of %d slots",
+                  least(&o.after), layers * SLOTS);
+        CHECK_MSG(o.first_aux > 4 && o.last_aux < 2.5, "balance loss %.3f after %.3f", o.last_aux,
+                  o.first_aux);
 }
 
-TEST(the_balance_loss_brings_every_expert_into_use) { check_balance(1); }
-TEST(and_over_two_layers_taken_together) { check_balance(2); }
+TEST (the_balance_loss_brings_every_expert_into_use) {
+        check_balance(1);
+}
+TEST (and_over_two_layers_taken_together) {
+        check_balance(2);
+}
 
 /* So that was the loss's doing. */
-TEST(without_it_experts_stay_unused)
-{
+TEST (without_it_experts_stay_unused) {
         Outcome o = train(1, "aux_coef=0");
         check_run(&o, 1);
         CHECK_MSG(least(&o.after) == 0, "all experts are used all the same");

@@ -1,5 +1,6 @@
-/* test_families.c: weights of real checkpoints under the models that read them, against logits, losses and gradients that
- * transformers and PyTorch computed: every family, trained models in Hugging Face's form and llama2.c's, first training steps. */
+/* test_families.c: weights of real checkpoints under the models that read them, against logits,
+ * losses and gradients that transformers and PyTorch computed: every family, trained models in
+ * Hugging Face's form and llama2.c's, first training steps. */
 #include <math.h>
 #include "../runtime/util/json.h"
 #include "../runtime/weights/npy.h"
@@ -12,14 +13,13 @@ static int read_ids(const char *path, const char *key, double *out, int most)
         int n = 0;
         const cJSON *c;
         CHECK_MSG(!json_read(&json, path, 1 << 20, &err), "%s", err.msg);
-        cJSON_ArrayForEach(c, cJSON_GetObjectItemCaseSensitive(json, key))
-                if (n < most)
-                        out[n++] = c->valuedouble;
+        cJSON_ArrayForEach(c, cJSON_GetObjectItemCaseSensitive(json, key)) if (n < most)
+                out[n++] = c->valuedouble;
         cJSON_Delete(json);
         return n;
 }
 
-static const Defines no_dropout = { { "dropout=0" } };  /* gpt2's configurations have some */
+static const Defines no_dropout = { { "dropout=0" } }; /* gpt2's configurations have some */
 
 static void check_folder(const char *dir, const char *name)
 {
@@ -50,7 +50,8 @@ static char *changed(const cJSON *config, const cJSON *change)
         cJSON *c = cJSON_Duplicate(config, true), *v;
         cJSON_ArrayForEach(v, cJSON_GetObjectItemCaseSensitive(change, "drop"))
                 cJSON_DeleteItemFromObjectCaseSensitive(c, v->valuestring);
-        cJSON_ArrayForEach(v, cJSON_GetObjectItemCaseSensitive(change, "set")) {
+        cJSON_ArrayForEach(v, cJSON_GetObjectItemCaseSensitive(change, "set"))
+        {
                 cJSON_DeleteItemFromObjectCaseSensitive(c, v->string);
                 cJSON_AddItemToObject(c, v->string, cJSON_Duplicate(v, true));
         }
@@ -72,13 +73,13 @@ static void check_refused(const char *what, const char *config, const cJSON *key
                 CHECK_MSG(0, "%s: not refused", what);
         }
         bool named = false;
-        cJSON_ArrayForEach(k, keys)
-                named |= strstr(d.msg, k->valuestring) != NULL;
+        cJSON_ArrayForEach(k, keys) named |= strstr(d.msg, k->valuestring) != NULL;
         CHECK_MSG(d.code == 3 && named, "%s: code %d, %s", what, d.code, d.msg);
 }
 
 /* Every 12th logit of the last of n tokens. */
-static void check_change(const char *dir, const char *what, const char *config, const cJSON *want, const double *ids, int n)
+static void check_change(const char *dir, const char *what, const char *config, const cJSON *want,
+                         const double *ids, int n)
 {
         Model *m = family(NULL, config, strstr(config, "\"gpt2\"") ? &no_dropout : NULL);
         Loaded l = load(m, dir);
@@ -88,7 +89,8 @@ static void check_change(const char *dir, const char *what, const char *config, 
         const cJSON *w;
         cJSON_ArrayForEach(w, want)
                 CHECK_MSG(fabs(last[12 * i++] - w->valuedouble) < 1e-4 * (1 + fabs(w->valuedouble)),
-                          "%s: logit %d is %g, not %g", what, (int)(12 * (i - 1)), last[12 * (i - 1)], w->valuedouble);
+                          "%s: logit %d is %g, not %g", what, (int)(12 * (i - 1)),
+                          last[12 * (i - 1)], w->valuedouble);
         CHECK(i > 4);
         eval_free(e);
         unload(&l);
@@ -103,11 +105,14 @@ static void check_changes(const char *dir)
         int used = 0, refused = 0;
         snprintf(path, sizeof path, "%s/changes.json", dir);
         CHECK_MSG(!json_read(&changes, path, 1 << 20, &err), "%s", err.msg);
-        CHECK_MSG(!hf_config_read(dir, &text, &err) && !json_parse(&config, text, strlen(text), dir, &err), "%s", err.msg);
+        CHECK_MSG(!hf_config_read(dir, &text, &err) &&
+                          !json_parse(&config, text, strlen(text), dir, &err),
+                  "%s", err.msg);
         free(text);
         snprintf(path, sizeof path, "%s/expected.json", dir);
         int n = read_ids(path, "prompt_ids", ids, 64);
-        cJSON_ArrayForEach(c, changes) {
+        cJSON_ArrayForEach(c, changes)
+        {
                 const cJSON *keys = cJSON_GetObjectItemCaseSensitive(c, "refused");
                 char *line = cJSON_PrintUnformatted(c), what[700];
                 snprintf(what, sizeof what, "%s: %s", dir, line);
@@ -116,7 +121,8 @@ static void check_changes(const char *dir)
                 if (keys)
                         check_refused(what, text, keys);
                 else
-                        check_change(dir, what, text, cJSON_GetObjectItemCaseSensitive(c, "logits"), ids, n);
+                        check_change(dir, what, text, cJSON_GetObjectItemCaseSensitive(c, "logits"),
+                                     ids, n);
                 *(keys ? &refused : &used) += 1;
                 free(text);
         }
@@ -135,34 +141,64 @@ static void check_family(const char *name)
                 check_changes(dir);
 }
 
-TEST_DATA(family_gpt2) { check_family("gpt2"); }
-TEST_DATA(family_llama) { check_family("llama"); }
-TEST_DATA(family_llama31) { check_family("llama31"); }
-TEST_DATA(family_llama_tied_bias) { check_family("llama_tied_bias"); }
-TEST_DATA(family_mistral) { check_family("mistral"); }
-TEST_DATA(family_qwen2) { check_family("qwen2"); }
-TEST_DATA(family_qwen3) { check_family("qwen3"); }
-TEST_DATA(family_phi3) { check_family("phi3"); }
-TEST_DATA(family_mixtral) { check_family("mixtral"); }
-TEST_DATA(family_gemma2) { check_family("gemma2"); }
-TEST_DATA(family_gpt_neox) { check_family("gpt_neox"); }
-TEST_DATA(family_falcon) { check_family("falcon"); }
-TEST_DATA(family_mpt) { check_family("mpt"); }
-TEST_DATA(family_qwen3_moe) { check_family("qwen3_moe"); }
+TEST_DATA (family_gpt2) {
+        check_family("gpt2");
+}
+TEST_DATA (family_llama) {
+        check_family("llama");
+}
+TEST_DATA (family_llama31) {
+        check_family("llama31");
+}
+TEST_DATA (family_llama_tied_bias) {
+        check_family("llama_tied_bias");
+}
+TEST_DATA (family_mistral) {
+        check_family("mistral");
+}
+TEST_DATA (family_qwen2) {
+        check_family("qwen2");
+}
+TEST_DATA (family_qwen3) {
+        check_family("qwen3");
+}
+TEST_DATA (family_phi3) {
+        check_family("phi3");
+}
+TEST_DATA (family_mixtral) {
+        check_family("mixtral");
+}
+TEST_DATA (family_gemma2) {
+        check_family("gemma2");
+}
+TEST_DATA (family_gpt_neox) {
+        check_family("gpt_neox");
+}
+TEST_DATA (family_falcon) {
+        check_family("falcon");
+}
+TEST_DATA (family_mpt) {
+        check_family("mpt");
+}
+TEST_DATA (family_qwen3_moe) {
+        check_family("qwen3_moe");
+}
 
 static Model *llama2c_model(const char *path)
 {
         Llama2cConfig c;
         char json[300];
         CHECK_MSG(!llama2c_config(path, &c, &err), "%s", err.msg);
-        snprintf(json, sizeof json, "{\"dim\":%d,\"hidden_dim\":%d,\"n_layers\":%d,\"n_heads\":%d,\"n_kv_heads\":%d,"
-                 "\"vocab_size\":%d,\"seq_len\":%d,\"shared\":%s}", c.dim, c.hidden_dim, c.n_layers, c.n_heads,
-                 c.n_kv_heads,
-                 c.vocab_size, c.seq_len, c.shared ? "true" : "false");
+        snprintf(json, sizeof json,
+                 "{\"dim\":%d,\"hidden_dim\":%d,\"n_layers\":%d,\"n_heads\":%d,\"n_kv_heads\":%d,"
+                 "\"vocab_size\":%d,\"seq_len\":%d,\"shared\":%s}",
+                 c.dim, c.hidden_dim, c.n_layers, c.n_heads, c.n_kv_heads, c.vocab_size, c.seq_len,
+                 c.shared ? "true" : "false");
         return family("llama2c", json, NULL);
 }
 
-static double worst_logit(Loaded *l, const char *ids_path, const char *logits_path, int n, int vocab)
+static double worst_logit(Loaded *l, const char *ids_path, const char *logits_path, int n,
+                          int vocab)
 {
         double ids[512], worst = 0;
         char *text = slurp(ids_path), *at = text, *raw = NULL;
@@ -191,46 +227,57 @@ static double worst_logit(Loaded *l, const char *ids_path, const char *logits_pa
 }
 
 /* A model in llama2.c's form. */
-TEST_DATA(llama2c_file)
-{
+TEST_DATA (llama2c_file) {
         const bool own = data_is_own();
-        const char *path = data_at(own ? "models/story/story.bin" : "models/stories260K/stories260K.bin");
+        const char *path = data_at(own ? "models/story/story.bin"
+                                       : "models/stories260K/stories260K.bin");
         data_need(path);
         Loaded l = load(llama2c_model(path), path);
         CHECK(n_params(l.m) == (own ? 75504 : 260032));
-        double worst = worst_logit(&l, data_at(own ? "expected/story_ids.txt" : "expected/stories260K_bos_ids.txt"),
-                                   data_at(own ? "expected/story_logits.f32" : "expected/stories260K_bos_logits32.f32"), own ? 16 : 32, 512);
+        double worst = worst_logit(&l,
+                                   data_at(own ? "expected/story_ids.txt"
+                                               : "expected/stories260K_bos_ids.txt"),
+                                   data_at(own ? "expected/story_logits.f32"
+                                               : "expected/stories260K_bos_logits32.f32"),
+                                   own ? 16 : 32, 512);
         CHECK_MSG(worst < (own ? 1e-5 : 1e-3), "logits differ by %g", worst);
         unload(&l);
 }
 
 /* The same model from Hugging Face's names (rotate-half) and from llama2.c's (interleaved). */
-TEST_DATA(hf_and_llama2c)
-{
+TEST_DATA (hf_and_llama2c) {
         static const Defines eps = { { "eps=1e-6" } };
         const bool own = data_is_own();
         for (int i = 0; i < 2; i++) {
                 const char *dir = data_at(own ? "models/story" : "models/tinystories656k");
-                const char *path = !i ? dir : data_at(own ? "models/story/story.bin" : "models/tinystories656k/ts656k_llama2c_v0.bin");
+                const char *path =
+                        !i ? dir
+                           : data_at(own ? "models/story/story.bin"
+                                         : "models/tinystories656k/ts656k_llama2c_v0.bin");
                 data_need(path);
                 Loaded l = load(i ? llama2c_model(path) : hf_model(path, own ? NULL : &eps), path);
-                if (i && !own)                          /* llama2.c's format has no epsilon: it is 1e-5 */
+                if (i && !own) /* llama2.c's format has no epsilon: it is 1e-5 */
                         for (Ref r = 1; r < l.m->graph->n_nodes; r++)
                                 if (l.m->graph->node[r].op == OP_RMSNORM)
                                         l.m->graph->node[r].a.num.x = 1e-6;
-                double worst = worst_logit(&l, data_at(own ? "expected/story_ids.txt" : "expected/ts656k_p0_ids.txt"),
-                                           data_at(own ? "expected/story_logits.f32" : "expected/ts656k_p0_logits16.f32"), 16, own ? 512 : 2048);
+                double worst = worst_logit(&l,
+                                           data_at(own ? "expected/story_ids.txt"
+                                                       : "expected/ts656k_p0_ids.txt"),
+                                           data_at(own ? "expected/story_logits.f32"
+                                                       : "expected/ts656k_p0_logits16.f32"),
+                                           16, own ? 512 : 2048);
                 CHECK_MSG(worst < (own ? 1e-5 : 1e-3), "%s: logits differ by %g", path, worst);
                 unload(&l);
         }
 }
 
 /* lhk_gpt against another forward pass of that model. */
-TEST_DATA(lhk_gpt_vectors)
-{
-        static const Defines d = { { "vocab=10", "ctx=5", "n_layer=2", "n_embd=4", "n_head=2", "n_ff=8",
-                                     "tied=false" } };
-        static const struct { const char *part, *file; } outer[] = {
+TEST_DATA (lhk_gpt_vectors) {
+        static const Defines d = { { "vocab=10", "ctx=5", "n_layer=2", "n_embd=4", "n_head=2",
+                                     "n_ff=8", "tied=false" } };
+        static const struct {
+                const char *part, *file;
+        } outer[] = {
                 { "tok.weight", "token_embedding" }, { "pos.weight", "pos_embedding" }, { "norm.weight",
                                                                                           "final_ln_gamma" },
                 { "norm.bias", "final_ln_beta" }, { "logits.weight", "lm_head_weight" },
@@ -257,10 +304,13 @@ TEST_DATA(lhk_gpt_vectors)
                 const int64_t count_of = type_elems(&n->type).n;
                 for (int i = 0; i < 5; i++)
                         if (!strcmp(n->name, outer[i].part))
-                                snprintf(name, sizeof name, "gpt_forward_multi_token_test_%s", outer[i].file);
+                                snprintf(name, sizeof name, "gpt_forward_multi_token_test_%s",
+                                         outer[i].file);
                 for (int i = 0; i < 13 && sscanf(n->name, "blk%d", &layer) == 1; i++)
                         if ((dot = strchr(n->name, '.')) && !strcmp(dot + 1, inner[i].part))
-                                snprintf(name, sizeof name, "gpt_forward_multi_token_test_layer_%d_%s", layer, inner[i].file);
+                                snprintf(name, sizeof name,
+                                         "gpt_forward_multi_token_test_layer_%d_%s", layer,
+                                         inner[i].file);
                 CHECK_MSG(*name && count_of <= 64, "no tensor is for %s", n->name);
                 float *w = vector_of(name, (size_t)count_of);
                 for (int64_t k = 0; k < count_of; k++)
@@ -274,20 +324,24 @@ TEST_DATA(lhk_gpt_vectors)
         eval_run(e);
         const double *got = eval_output(e, "logits", &count);
         for (int i = 0; i < 40; i++)
-                CHECK_MSG(fabs(got[i] - want[i]) < 1e-6, "logit %d is %g, not %g", i, got[i], want[i]);
+                CHECK_MSG(fabs(got[i] - want[i]) < 1e-6, "logit %d is %g, not %g", i, got[i],
+                          want[i]);
         CHECK(count == 40);
         free(want);
         eval_free(e);
         model_free(m);
 }
 
-/* 12 queries against 16 keys: the queries are the last 12 of 16 tokens, the first four's are not allowed to see anything.
- * In double precision: models with masks are not decoded, and `tgc check` compares devices with this. */
-TEST_DATA(attention_with_a_mask)
-{
+/* 12 queries against 16 keys: the queries are the last 12 of 16 tokens, the first four's are not
+ * allowed to see anything. In double precision: models with masks are not decoded, and `tgc check`
+ * compares devices with this. */
+TEST_DATA (attention_with_a_mask) {
         enum { N = 4, Q = 12, S = 16, D = 64 };
         static const Defines d = { { "what=sdpa", "rows=64", "width=64", "ctx=16" } };
-        static const struct { const char *name; int from, width; } in[] = { { "q", Q, D }, { "k", S, D }, { "v", S, D }, { "mask", Q, S } };
+        static const struct {
+                const char *name;
+                int from, width;
+        } in[] = { { "q", Q, D }, { "k", S, D }, { "v", S, D }, { "mask", Q, S } };
         double ids[N * S];
         int64_t count;
         Model *m = lua("tests/e2e/infer/vectors.lua", &d);
@@ -300,7 +354,8 @@ TEST_DATA(attention_with_a_mask)
                 float *v = vector_of(name, (size_t)(N * n));
                 double *all = calloc((size_t)(N * S * in[i].width), sizeof *all);
                 for (int k = 0; k < N * n; k++)
-                        all[k / n * S * in[i].width + (S - in[i].from) * in[i].width + k % n] = v[k];
+                        all[k / n * S * in[i].width + (S - in[i].from) * in[i].width + k % n] =
+                                v[k];
                 eval_set(e, in[i].name, all, (int64_t)N * S * in[i].width);
                 free(all);
                 free(v);
@@ -321,12 +376,16 @@ TEST_DATA(attention_with_a_mask)
         model_free(m);
 }
 
-typedef struct Batch { int n, tokens; double *ids, *targets; } Batch;
+typedef struct Batch {
+        int n, tokens;
+        double *ids, *targets;
+} Batch;
 
 /* The batch of a run's first step: characters from the starts, and those after them. */
 static Batch first_batch(const char *run, int tokens)
 {
-        char *text = slurp(data_at(data_is_own() ? "text/stories.txt" : "text/tinyshakespeare.txt"));
+        char *text = slurp(
+                data_at(data_is_own() ? "text/stories.txt" : "text/tinyshakespeare.txt"));
         int id[256] = { 0 }, k = 0;
         Npy starts = { 0 };
         for (const char *s = text; *s; s++)
@@ -348,9 +407,11 @@ static Batch first_batch(const char *run, int tokens)
         return b;
 }
 
-/* The first step of a training run in PyTorch: mean cross-entropy, balance loss, and every gradient, clipped to
- * norm 1, after the passes that come before kernels.  The gradients' file may spell names in its own way. */
-static void check_step(Model *m, Model *spelled, const char *weights, const char *run, int tokens, double aux_coef)
+/* The first step of a training run in PyTorch: mean cross-entropy, balance loss, and every
+ * gradient, clipped to norm 1, after the passes that come before kernels.  The gradients' file may
+ * spell names in its own way. */
+static void check_step(Model *m, Model *spelled, const char *weights, const char *run, int tokens,
+                       double aux_coef)
 {
         char *csv;
         int64_t count;
@@ -360,23 +421,27 @@ static void check_step(Model *m, Model *spelled, const char *weights, const char
         Loaded l = load(m, weights), g;
         g = load(spelled, data_at("training/%s/grad_step0_clipped.safetensors", run));
         csv = slurp(data_at("training/%s/loss.csv", run));
-        CHECK(sscanf(strchr(csv, '\n') + 1, "0,%lf,%lf,%lf,%lf", &lr, &want, &want_aux, &want_norm) == 4);
+        CHECK(sscanf(strchr(csv, '\n') + 1, "0,%lf,%lf,%lf,%lf", &lr, &want, &want_aux,
+                     &want_norm) == 4);
         free(csv);
         Batch b = first_batch(run, tokens);
         Eval *e = evaluate(&l, b.n, tokens, b.ids, b.targets);
         double aux = aux_coef ? eval_output(e, "aux_loss", &count)[0] : 0;
         double loss = eval_output(e, "loss", &count)[0] - aux_coef * aux;
         CHECK_MSG(fabs(loss - want) < 1e-5, "%s: loss %.8f, not %.8f", run, loss, want);
-        CHECK_MSG(fabs(aux - want_aux) < 1e-5, "%s: balance loss %.8f, not %.8f", run, aux, want_aux);
+        CHECK_MSG(fabs(aux - want_aux) < 1e-5, "%s: balance loss %.8f, not %.8f", run, aux,
+                  want_aux);
         CHECK(l.n == g.n);
         for (int i = 0; i < l.n; i++) {
                 const double *d = eval_grad(e, l.p[i].name, &count);
-                CHECK_MSG(d && !strcmp(l.p[i].name, g.p[i].name), "%s: no gradient of %s", run, l.p[i].name);
+                CHECK_MSG(d && !strcmp(l.p[i].name, g.p[i].name), "%s: no gradient of %s", run,
+                          l.p[i].name);
                 for (int64_t k = 0; k < count; k++)
                         norm += d[k] * d[k];
         }
         norm = sqrt(norm);
-        CHECK_MSG(fabs(norm - want_norm) < 1e-4, "%s: gradient's norm %.8f, not %.8f", run, norm, want_norm);
+        CHECK_MSG(fabs(norm - want_norm) < 1e-4, "%s: gradient's norm %.8f, not %.8f", run, norm,
+                  want_norm);
         for (int i = 0; i < l.n; i++) {
                 const double *d = eval_grad(e, l.p[i].name, &count);
                 for (int64_t k = 0; k < count; k++)
@@ -398,18 +463,21 @@ static void check_hf_step(const char *run, int tokens, const Defines *spelling, 
         check_step(hf_model(path, NULL), hf_model(path, spelling), path, run, tokens, aux_coef);
 }
 
-TEST_DATA(first_step_gpt2) { check_hf_step("gpt2", 48, NULL, 0); }
-TEST_DATA(first_step_llama) { check_hf_step("llama_accum2", 48, NULL, 0); }
+TEST_DATA (first_step_gpt2) {
+        check_hf_step("gpt2", 48, NULL, 0);
+}
+TEST_DATA (first_step_llama) {
+        check_hf_step("llama_accum2", 48, NULL, 0);
+}
 
-TEST_DATA(first_step_mixtral)
-{
+TEST_DATA (first_step_mixtral) {
         static const Defines stacked = { { "spelling=stacked" } };
         check_hf_step("mixtral_aux", 32, &stacked, 0.01);
 }
 
-TEST_DATA(first_step_naive)
-{
-        const Defines d = { { "vocab=65", "ctx=32", "n_layer=2", "dropout=0", data_is_own() ? "n_embd=32" : "n_embd=64" } };
+TEST_DATA (first_step_naive) {
+        const Defines d = { { "vocab=65", "ctx=32", "n_layer=2", "dropout=0",
+                              data_is_own() ? "n_embd=32" : "n_embd=64" } };
         check_step(lua("models/naive_gpt.lua", &d), lua("models/naive_gpt.lua", &d),
                    data_at("training/naive_postnorm/init.safetensors"), "naive_postnorm", 32, 0);
 }

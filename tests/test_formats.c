@@ -12,8 +12,7 @@
 
 /* ---- files ---- */
 
-TEST(file_replace)
-{
+TEST (file_replace) {
         const char *path = tmp("a");
         static char big[300000];
         struct stat st;
@@ -38,8 +37,7 @@ TEST(file_replace)
         CHECK(files_in_dir(false) == 1);
 }
 
-TEST(file_special)
-{
+TEST (file_special) {
         const char *link = tmp("link"), *target = tmp("target"), *fifo = tmp("fifo");
         struct stat st;
         FileMap m;
@@ -49,13 +47,14 @@ TEST(file_special)
         CHECK(!stat("/dev/null", &st) && S_ISCHR(st.st_mode));
         CHECK(file_write_atomic(dir, "x", 1, &err) == TGC_IO && strstr(err.msg, dir));
         CHECK(file_write_atomic("", "x", 1, &err) == TGC_IO);
-        CHECK(file_write_atomic(tmp("no/such"), "x", 1, &err) == TGC_IO && strstr(err.msg, "no/such"));
+        CHECK(file_write_atomic(tmp("no/such"), "x", 1, &err) == TGC_IO &&
+              strstr(err.msg, "no/such"));
         CHECK(!file_write_atomic(target, "one", 3, &err));
         CHECK(!symlink("target", link));
         CHECK(!file_write_atomic(link, "two", 3, &err) && holds(target, "two", 3));
         CHECK(!lstat(link, &st) && S_ISLNK(st.st_mode));
         CHECK(!mkfifo(fifo, 0600));
-        CHECK(file_map(&m, fifo, &err) == TGC_BAD_FILE);        /* and does not hang */
+        CHECK(file_map(&m, fifo, &err) == TGC_BAD_FILE); /* and does not hang */
         CHECK(file_map(&m, dir, &err) == TGC_BAD_FILE);
         CHECK(file_map(&m, tmp("absent"), &err) == TGC_IO && strstr(err.msg, "absent"));
         CHECK(file_read_text(target, 2, &text, 0, &err) == TGC_BAD_FILE);
@@ -64,8 +63,7 @@ TEST(file_special)
         unlink(fifo);
 }
 
-TEST(file_full)
-{
+TEST (file_full) {
         static char big[1 << 20];
         const char *path = tmp("full");
         struct rlimit limit = { 100000, 100000 };
@@ -79,18 +77,20 @@ TEST(file_full)
         }
         CHECK(!file_write_atomic(path, "old", 3, &err));
         pid = fork();
-        if (pid == 0) {                                         /* the limit is for good: in a child */
+        if (pid == 0) { /* the limit is for good: in a child */
                 signal(SIGXFSZ, SIG_IGN);
                 setrlimit(RLIMIT_FSIZE, &limit);
-                _exit(file_write_atomic(path, big, sizeof big, &err) == TGC_IO && strstr(err.msg, path) ? 0 : 1);
+                _exit(file_write_atomic(path, big, sizeof big, &err) == TGC_IO &&
+                                      strstr(err.msg, path)
+                              ? 0
+                              : 1);
         }
         CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status));
         CHECK(holds(path, "old", 3));
         CHECK(files_in_dir(false) == 1);
 }
 
-TEST(file_killed)
-{
+TEST (file_killed) {
         static char big[1 << 20];
         const char *path = tmp("killed");
         int status;
@@ -102,7 +102,7 @@ TEST(file_killed)
         if (pid == 0) {
                 FileOut *f;
                 if (!file_out_open(&f, path, &err))
-                        for (int i = 0; i < 64; i++)            /* never gets to commit */
+                        for (int i = 0; i < 64; i++) /* never gets to commit */
                                 if (file_out_write(f, big, sizeof big, &err))
                                         break;
                 pause();
@@ -128,8 +128,10 @@ static bool is_nearest(float x, uint16_t h, float (*value)(uint16_t), uint16_t i
         uint16_t sign = h & 0x8000, m = h & 0x7fff;
         double d = fabs((double)value(h) - x);
 
-        if (m == infinity)              /* half a step above the largest */
-                return fabs((double)x) >= value(infinity - 1) + ((double)value(infinity - 1) - value(infinity - 2)) / 2;
+        if (m == infinity) /* half a step above the largest */
+                return fabs((double)x) >=
+                       value(infinity - 1) +
+                               ((double)value(infinity - 1) - value(infinity - 2)) / 2;
         for (int k = -1; k <= 1; k += 2) {
                 uint16_t o = (uint16_t)(m + k);
                 double other;
@@ -142,25 +144,31 @@ static bool is_nearest(float x, uint16_t h, float (*value)(uint16_t), uint16_t i
         return true;
 }
 
-TEST(float_types)
-{
-        CHECK(ck_f32_from_f16(0x3c00) == 1 && ck_f32_from_f16(0xc000) == -2 && ck_f32_from_f16(1) == 0x1p-24f);
-        CHECK(ck_f16_from_f32(65504) == 0x7bff && ck_f16_from_f32(65519) == 0x7bff && ck_f16_from_f32(65520) == 0x7c00);
+TEST (float_types) {
+        CHECK(ck_f32_from_f16(0x3c00) == 1 && ck_f32_from_f16(0xc000) == -2 &&
+              ck_f32_from_f16(1) == 0x1p-24f);
+        CHECK(ck_f16_from_f32(65504) == 0x7bff && ck_f16_from_f32(65519) == 0x7bff &&
+              ck_f16_from_f32(65520) == 0x7c00);
         CHECK(ck_bf16_from_f32(1) == 0x3f80 && ck_bf16_from_f32(INFINITY) == 0x7f80);
         for (unsigned i = 0; i < 65536; i++) {
                 uint16_t h = (uint16_t)i;
-                CHECK(isnan(ck_f32_from_f16(h)) ? isnan(ck_f32_from_f16(ck_f16_from_f32(ck_f32_from_f16(h))))
-                                                : ck_f16_from_f32(ck_f32_from_f16(h)) == h);
-                CHECK(isnan(ck_f32_from_bf16(h)) ? isnan(ck_f32_from_bf16(ck_bf16_from_f32(ck_f32_from_bf16(h))))
-                                                 : ck_bf16_from_f32(ck_f32_from_bf16(h)) == h);
+                CHECK(isnan(ck_f32_from_f16(h))
+                              ? isnan(ck_f32_from_f16(ck_f16_from_f32(ck_f32_from_f16(h))))
+                              : ck_f16_from_f32(ck_f32_from_f16(h)) == h);
+                CHECK(isnan(ck_f32_from_bf16(h))
+                              ? isnan(ck_f32_from_bf16(ck_bf16_from_f32(ck_f32_from_bf16(h))))
+                              : ck_bf16_from_f32(ck_f32_from_bf16(h)) == h);
         }
         for (int i = 0; i < 300000; i++) {
                 /* All exponents; every fourth has the low bits of an exact half. */
                 uint32_t u = random_u() << 1 ^ random_u();
                 float x;
-                if (i & 1) u = (u & 0x807fffff) | (100 + random_u() % 60) << 23;
-                if (i % 4 == 3) u = (u & ~0x1fffu) | 0x1000;
-                if (i % 8 == 6) u = (u & ~0xffffu) | 0x8000;
+                if (i & 1)
+                        u = (u & 0x807fffff) | (100 + random_u() % 60) << 23;
+                if (i % 4 == 3)
+                        u = (u & ~0x1fffu) | 0x1000;
+                if (i % 8 == 6)
+                        u = (u & ~0xffffu) | 0x8000;
                 memcpy(&x, &u, 4);
                 if (!isfinite(x))
                         continue;
@@ -169,15 +177,14 @@ TEST(float_types)
         }
 }
 
-TEST(convert_blocks)
-{
-        enum { N = 2500 };              /* not a multiple of a block; odd addresses on both sides */
+TEST (convert_blocks) {
+        enum { N = 2500 }; /* not a multiple of a block; odd addresses on both sides */
         static unsigned char a[8 * N + 1], b[8 * N + 1], c[8 * N + 1];
         static const int kind[] = { CK_F64, CK_F32, CK_F16, CK_BF16 };
         float v[N];
 
         for (int i = 0; i < N; i++)
-                v[i] = (float)(i % 256 - 128) / 64;             /* exact in all types */
+                v[i] = (float)(i % 256 - 128) / 64; /* exact in all types */
         for (int x = 0; x < 4; x++)
                 for (int y = 0; y < 4; y++) {
                         CHECK(ck_convert(a + 1, kind[x], v, CK_F32, N, 2));
@@ -189,9 +196,9 @@ TEST(convert_blocks)
         CHECK(ck_convert(a, CK_I32, v, CK_I32, N, 1));
 }
 
-TEST(shape_counts)
-{
-        int64_t n, big[] = { 1ll << 31, 1ll << 31, 4 }, zero[] = { 1ll << 62, 0, 5 }, negative[] = { 3, -1 };
+TEST (shape_counts) {
+        int64_t n, big[] = { 1ll << 31, 1ll << 31, 4 }, zero[] = { 1ll << 62, 0, 5 },
+                   negative[] = { 3, -1 };
         char text[16];
 
         CHECK(ck_count(0, 0, &n) && n == 1);
@@ -199,20 +206,28 @@ TEST(shape_counts)
         CHECK(!ck_count(3, zero, &n) || n == 0);
         CHECK(!strcmp(ck_shape_text(text, sizeof text, 0, 0), "[]"));
         CHECK(!strcmp(ck_shape_text(text, sizeof text, 1, zero + 2), "[5]"));
-        CHECK(strlen(ck_shape_text(text, sizeof text, 3, big)) == 15);  /* cut, not overrun */
+        CHECK(strlen(ck_shape_text(text, sizeof text, 3, big)) == 15); /* cut, not overrun */
 }
 
 /* ---- JSON ---- */
 
-TEST(json_checks)
-{
-        static const struct { const char *text, *says; size_t n; } bad[] = {
-                { "", "not valid", 0 }, { "{", "not valid", 0 }, { "{} x", "text after", 0 },
-                { "{\"a\":1,\"b\":{\"c\":1,\"c\":2}}", "\"c\" given twice", 0 }, { "\"\xff\"", "UTF-8", 0 },
-                { "\"a\\u0000b\"", "NUL", 0 }, { "[1e999]", "out of range", 0 }, { "[1]\0[2]", "NUL", 7 },
+TEST (json_checks) {
+        static const struct {
+                const char *text, *says;
+                size_t n;
+        } bad[] = {
+                { "", "not valid", 0 },
+                { "{", "not valid", 0 },
+                { "{} x", "text after", 0 },
+                { "{\"a\":1,\"b\":{\"c\":1,\"c\":2}}", "\"c\" given twice", 0 },
+                { "\"\xff\"", "UTF-8", 0 },
+                { "\"a\\u0000b\"", "NUL", 0 },
+                { "[1e999]", "out of range", 0 },
+                { "[1]\0[2]", "NUL", 7 },
                 { "\n\n{\"a\":}", "x:3:", 0 },
         };
-        const char *good = "{\"i\":12,\"d\":0.5,\"b\":true,\"s\":\"\\\\u0000\"} \n";      /* a backslash, then u0000 */
+        /* a backslash, then u0000 */
+        const char *good = "{\"i\":12,\"d\":0.5,\"b\":true,\"s\":\"\\\\u0000\"} \n";
         char *deep = malloc(200001);
         JsonText in;
         Json root;
@@ -220,9 +235,10 @@ TEST(json_checks)
 
         for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
                 size_t n = bad[k].n ? bad[k].n : strlen(bad[k].text);
-                char *exact = malloc(n + !n);           /* no NUL behind it */
+                char *exact = malloc(n + !n); /* no NUL behind it */
                 memcpy(exact, bad[k].text, n);
-                CHECK_MSG(json_parse(&json, exact, n, "x", &err) == TGC_BAD_FILE, "accepted %s", bad[k].text);
+                CHECK_MSG(json_parse(&json, exact, n, "x", &err) == TGC_BAD_FILE, "accepted %s",
+                          bad[k].text);
                 CHECK_MSG(strstr(err.msg, bad[k].says), "%s: %s", bad[k].text, err.msg);
                 free(exact);
         }
@@ -236,15 +252,15 @@ TEST(json_checks)
 
         CHECK_MSG(!json_open(&in, &root, good, strlen(good), "x", false, &err), "%s", err.msg);
         CHECK(json_number(json_get(root, "i")) == 12 && json_number(json_get(root, "d")) == 0.5);
-        CHECK(json_type(json_get(root, "b")) == 't' && !json_type(json_get(root, "z")) && json_count(root) == 4);
+        CHECK(json_type(json_get(root, "b")) == 't' && !json_type(json_get(root, "z")) &&
+              json_count(root) == 4);
         CHECK(json_is(json_get(root, "s"), "\\u0000") && !json_is(json_get(root, "s"), "\\u000"));
         json_close(&in);
 }
 
 /* ---- npy ---- */
 
-TEST(npy_real)
-{
+TEST (npy_real) {
         static const float v[6] = { 0, 1, 2, 3, 4, 5 };
         int64_t dim[] = { 2, 3 };
         NpyOut *o;
@@ -258,7 +274,8 @@ TEST(npy_real)
         npy_close(&a);
         for (int rank = 0; rank < 2; rank++) {
                 dim[0] = 1;
-                CHECK(!npy_out_open(&o, tmp("b.npy"), rank, dim, &err) && !npy_out_write(o, v, 1, &err));
+                CHECK(!npy_out_open(&o, tmp("b.npy"), rank, dim, &err) &&
+                      !npy_out_write(o, v, 1, &err));
                 CHECK(!npy_out_commit(o, &err));
                 CHECK_MSG(!npy_open(&a, tmp("b.npy"), &err), "%s", err.msg);
                 CHECK(a.rank == rank && a.count == 1);
@@ -267,11 +284,11 @@ TEST(npy_real)
         CHECK(!npy_out_open(&o, tmp("a.npy"), 1, dim, &err) && npy_out_commit(o, &err) == TGC_FAIL);
 }
 
-TEST_DATA(npy_of_numpy)
-{
+TEST_DATA (npy_of_numpy) {
         Npy a;
 
-        CHECK_MSG(!npy_open(&a, data_at("families/llama/expected_logits.npy"), &err), "%s", err.msg);
+        CHECK_MSG(!npy_open(&a, data_at("families/llama/expected_logits.npy"), &err), "%s",
+                  err.msg);
         CHECK(a.dtype == CK_F32 && a.rank == 2 && a.dim[0] == 40 && a.count == 40 * a.dim[1]);
         npy_close(&a);
         CHECK_MSG(!npy_open(&a, data_at("training/gpt2/starts.npy"), &err), "%s", err.msg);
@@ -281,26 +298,36 @@ TEST_DATA(npy_of_numpy)
         npy_close(&a);
 }
 
-TEST(npy_bad)
-{
-        static const struct { const char *header; size_t data; const char *says; } bad[] = {
+TEST (npy_bad) {
+        static const struct {
+                const char *header;
+                size_t data;
+                const char *says;
+        } bad[] = {
                 { "{'descr': '<f4', 'fortran_order': True, 'shape': (1,), }", 4, "Fortran" },
                 { "{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", 4, ">f4" },
                 { "{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }", 8, "<f8" },
                 { "{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", 8, "|O" },
                 { "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", 5, "do not make" },
                 { "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 4, "do not make" },
-                { "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296,4294967296), }", 0, "do not make" },
-                { "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }", 0, "damaged" },
+                { "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296,4294967296), }", 0,
+                  "do not make" },
+                { "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }", 0,
+                  "damaged" },
                 { "{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", 4, "damaged" },
                 { "{'descr': '<f4', 'fortran_order': False, 'shape': (1), }", 4, "damaged" },
-                { "{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1), }", 4, "damaged" },
+                { "{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1), }", 4,
+                  "damaged" },
                 { "{'descr': '<f4', 'fortran_order': False, }", 4, "damaged" },
-                { "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", 4, "damaged" },
+                { "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", 4,
+                  "damaged" },
                 { "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), } x", 4, "damaged" },
-                { "{'descr': '<f4", 4, "damaged" }, { "", 4, "damaged" }, { "{'shape': (", 4, "damaged" },
+                { "{'descr': '<f4", 4, "damaged" },
+                { "", 4, "damaged" },
+                { "{'shape': (", 4, "damaged" },
         };
-        static const char good[] = "{\"shape\":(1, 2),'fortran_order':False,'descr':'<i8'}\n";   /* misaligned data */
+        /* misaligned data */
+        static const char good[] = "{\"shape\":(1, 2),'fortran_order':False,'descr':'<i8'}\n";
         char file[512] = "\x93NUMPY\1\0";
         Npy a;
 
@@ -311,7 +338,8 @@ TEST(npy_bad)
                 file[9] = 0;
                 memcpy(file + 10, bad[i].header, n);
                 put(tmp("bad.npy"), file, 10 + n + bad[i].data);
-                CHECK_MSG(npy_open(&a, tmp("bad.npy"), &err) == TGC_BAD_FILE, "accepted %s", bad[i].header);
+                CHECK_MSG(npy_open(&a, tmp("bad.npy"), &err) == TGC_BAD_FILE, "accepted %s",
+                          bad[i].header);
                 CHECK_MSG(strstr(err.msg, bad[i].says), "%s: %s", bad[i].header, err.msg);
         }
         file[6] = 2;
@@ -328,7 +356,7 @@ TEST(npy_bad)
                 put(tmp("bad.npy"), file, n);
                 CHECK(npy_open(&a, tmp("bad.npy"), &err) == TGC_BAD_FILE);
         }
-        file[11] = 0x7f;                                /* a header of 2 GB */
+        file[11] = 0x7f; /* a header of 2 GB */
         put(tmp("bad.npy"), file, 200);
         CHECK(npy_open(&a, tmp("bad.npy"), &err) == TGC_BAD_FILE);
         file[6] = 3;

@@ -33,7 +33,8 @@ static void replay(const char *name, void (*target)(const uint8_t *, size_t))
                 for (int i = 0; i < 8 && n; i++) {
                         x = x * 1664525 + 1013904223;
                         size_t at = (x >> 8) % n, m = i % 2 ? n : at;
-                        uint8_t *part = malloc(m + !m), was = all[at];          /* as long as it is, for sanitizers */
+                        /* as long as it is, for sanitizers */
+                        uint8_t *part = malloc(m + !m), was = all[at];
                         all[at] = (uint8_t)x;
                         memcpy(part, all, m);
                         all[at] = was;
@@ -47,9 +48,11 @@ static void replay(const char *name, void (*target)(const uint8_t *, size_t))
         CHECK(n_file > 0);
 }
 
-#define TARGET(name) \
+#define TARGET(name)                                     \
         void fuzz_##name(const uint8_t *data, size_t n); \
-        TEST(fuzz_##name) { replay(#name, fuzz_##name); }
+        TEST (fuzz_##name) {                             \
+                replay(#name, fuzz_##name);              \
+        }
 
 TARGET(args)
 TARGET(choices)

@@ -1,4 +1,5 @@
-/* test_infer.c: families of checkpoints against the logits and tokens that PyTorch gave, on the CPU.
+/* test_infer.c: families of checkpoints against the logits and tokens that PyTorch gave, on the
+ * CPU.
  *
  * The logits are sums of up to 160 products in float32, taken in another order: 1e-4 is some
  * ten times what was seen.  A greedy token is owed where the best leads by more than 1e-3. */
@@ -7,11 +8,11 @@
 enum { N_PROMPT = 40, N_START = 16, N_GREEDY = 48, CHUNK = 16, MOST_VOCAB = 320 };
 
 typedef struct Family {
-        char  dir[256];
-        int   prompt[N_PROMPT], greedy[N_GREEDY];
+        char dir[256];
+        int prompt[N_PROMPT], greedy[N_GREEDY];
         double margin[N_GREEDY - N_START];
-        Npy   want;
-        int   vocab;
+        Npy want;
+        int vocab;
 } Family;
 
 static Family family_read(const char *dir)
@@ -41,7 +42,8 @@ static void check_score(Trial *r, const Family *f, double tolerance, const char 
         double d = worst(l, f->want.u.f32, (size_t)f->want.count) / scale;
         free(l);
         NOTE("%s %s: score %.2e", f->dir, what, d);
-        CHECK_MSG(d <= tolerance, "%s %s: logits differ by %.3g, allowed %g", f->dir, what, d, tolerance);
+        CHECK_MSG(d <= tolerance, "%s %s: logits differ by %.3g, allowed %g", f->dir, what, d,
+                  tolerance);
 }
 
 /* Prompts of every length, and the logits of the one decode step that follows. */
@@ -55,7 +57,8 @@ static void check_prompts(Trial *r, const Family *f)
                 run_greedy(r, 1, &next);
                 run_logits(r, "decode", 1, got);
                 double d = worst(got, f->want.u.f32 + (size_t)(n - 1) * f->vocab, f->vocab);
-                CHECK_MSG(d <= 1e-4, "%s: after a prompt of %d tokens logits differ by %.3g", f->dir, n, d);
+                CHECK_MSG(d <= 1e-4, "%s: after a prompt of %d tokens logits differ by %.3g",
+                          f->dir, n, d);
                 most = d > most ? d : most;
         }
         NOTE("%s: prompts of 1 to %d tokens %.2e", f->dir, N_PROMPT, most);
@@ -72,12 +75,13 @@ static void check_decode(Trial *r, const Family *f)
                 run_greedy(r, 1, &next);
                 run_logits(r, "decode", 1, got);
                 double d = worst(got, whole + (size_t)(N_START + i - 1) * f->vocab, f->vocab);
-                CHECK_MSG(d <= 1e-4, "%s: step %d: cached logits differ from a whole pass by %.3g", f->dir, i, d);
+                CHECK_MSG(d <= 1e-4, "%s: step %d: cached logits differ from a whole pass by %.3g",
+                          f->dir, i, d);
                 most = d > most ? d : most;
                 if (f->margin[i] <= 1e-3)
                         break;
-                CHECK_MSG(next == f->greedy[N_START + i], "%s: token %d is %d, not %d (margin %g)", f->dir, i, next,
-                          f->greedy[N_START + i], f->margin[i]);
+                CHECK_MSG(next == f->greedy[N_START + i], "%s: token %d is %d, not %d (margin %g)",
+                          f->dir, i, next, f->greedy[N_START + i], f->margin[i]);
         }
         free(whole);
         NOTE("%s: cache against whole pass %.2e", f->dir, most);
@@ -98,15 +102,22 @@ static void check_path(Trial *r, const Family *f, double tolerance)
                 float best = row[0];
                 for (int k = 1; k < f->vocab; k++)
                         best = row[k] > best ? row[k] : best;
-                CHECK_MSG(row[ids[i]] >= best - 2 * tolerance * most, "%s: token %d, %d, has logit %g in a whole pass, "
-                          "the best %g", f->dir, i, ids[i], row[ids[i]], best);
+                CHECK_MSG(row[ids[i]] >= best - 2 * tolerance * most,
+                          "%s: token %d, %d, has logit %g in a whole pass, "
+                          "the best %g",
+                          f->dir, i, ids[i], row[ids[i]], best);
         }
         free(l);
 }
 
 static BuildOptions options(const Family *f, const char *dtype, int opt)
 {
-        return (BuildOptions){ .kind = MODEL_HF, .model = f->dir, .dtype = dtype, .opt = opt, .batch = 1, .chunk = CHUNK };
+        return (BuildOptions) { .kind = MODEL_HF,
+                                .model = f->dir,
+                                .dtype = dtype,
+                                .opt = opt,
+                                .batch = 1,
+                                .chunk = CHUNK };
 }
 
 static void check_folder(const char *dir)
@@ -121,7 +132,8 @@ static void check_folder(const char *dir)
         npy_close(&f.want);
 }
 
-/* Five are built as for users; the kernels of the others are theirs with other sizes, and built quickly (kernels/cpu/cpu_tgc.h). */
+/* Five are built as for users; the kernels of the others are theirs with other sizes, and built
+ * quickly (kernels/cpu/cpu_tgc.h). */
 static void check_family(const char *name)
 {
         static const char *const built_whole[] = { "gpt2", "llama", "mixtral", "gemma2", "falcon" };
@@ -137,8 +149,9 @@ static void check_family(const char *name)
         check_folder(dir);
 }
 
-/* In narrow storage a token may take another expert than in float32, where two are near: then all of them are taken,
- * and what is wanted is what float32 gives, which the reference's logits have confirmed for fewer. */
+/* In narrow storage a token may take another expert than in float32, where two are near: then all
+ * of them are taken, and what is wanted is what float32 gives, which the reference's logits have
+ * confirmed for fewer. */
 static bool take_all_experts(Family *f, BuildOptions *o, const char *name)
 {
         static const char *const four[] = { "top_k=4" };
@@ -172,33 +185,72 @@ static void check_variant(const char *name, const char *dtype, int opt, double t
         npy_close(&f.want);
 }
 
-TEST_DATA(gpt2) { check_family("gpt2"); }
-TEST_DATA(llama) { check_family("llama"); }
-TEST_DATA(llama_tied_bias) { check_family("llama_tied_bias"); }
-TEST_DATA(llama31) { check_family("llama31"); }
-TEST_DATA(mistral) { check_family("mistral"); }
-TEST_DATA(mixtral) { check_family("mixtral"); }
-TEST_DATA(qwen2) { check_family("qwen2"); }
-TEST_DATA(qwen3) { check_family("qwen3"); }
-TEST_DATA(qwen3_moe) { check_family("qwen3_moe"); }
-TEST_DATA(phi3) { check_family("phi3"); }
-TEST_DATA(gemma2) { check_family("gemma2"); }
-TEST_DATA(gpt_neox) { check_family("gpt_neox"); }
-TEST_DATA(falcon) { check_family("falcon"); }
-TEST_DATA(mpt) { check_family("mpt"); }
+TEST_DATA (gpt2) {
+        check_family("gpt2");
+}
+TEST_DATA (llama) {
+        check_family("llama");
+}
+TEST_DATA (llama_tied_bias) {
+        check_family("llama_tied_bias");
+}
+TEST_DATA (llama31) {
+        check_family("llama31");
+}
+TEST_DATA (mistral) {
+        check_family("mistral");
+}
+TEST_DATA (mixtral) {
+        check_family("mixtral");
+}
+TEST_DATA (qwen2) {
+        check_family("qwen2");
+}
+TEST_DATA (qwen3) {
+        check_family("qwen3");
+}
+TEST_DATA (qwen3_moe) {
+        check_family("qwen3_moe");
+}
+TEST_DATA (phi3) {
+        check_family("phi3");
+}
+TEST_DATA (gemma2) {
+        check_family("gemma2");
+}
+TEST_DATA (gpt_neox) {
+        check_family("gpt_neox");
+}
+TEST_DATA (falcon) {
+        check_family("falcon");
+}
+TEST_DATA (mpt) {
+        check_family("mpt");
+}
 
 /* Storage of 8 or 11 bits of precision moves logits by a few hundredths of the largest. */
-TEST(gpt2_O0) { check_variant("gpt2", "f32", 0, 1e-4); }
-TEST(gpt2_f16) { check_variant("gpt2", "f16", 3, 5e-2); }
-TEST(llama_bf16) { check_variant("llama", "bf16", 3, 5e-2); }
-TEST(mixtral_O0) { check_variant("mixtral", "f32", 0, 1e-4); }
-TEST(mixtral_bf16) { check_variant("mixtral", "bf16", 3, 5e-2); }
+TEST (gpt2_O0) {
+        check_variant("gpt2", "f32", 0, 1e-4);
+}
+TEST (gpt2_f16) {
+        check_variant("gpt2", "f16", 3, 5e-2);
+}
+TEST (llama_bf16) {
+        check_variant("llama", "bf16", 3, 5e-2);
+}
+TEST (mixtral_O0) {
+        check_variant("mixtral", "f32", 0, 1e-4);
+}
+TEST (mixtral_bf16) {
+        check_variant("mixtral", "bf16", 3, 5e-2);
+}
 
 /* Every family in every variant takes minutes of compiling. */
-TEST(all_variants)
-{
-        static const char *const name[] = { "gpt2", "llama", "llama_tied_bias", "llama31", "mistral", "mixtral", "qwen2",
-                                            "qwen3", "qwen3_moe", "phi3", "gemma2", "gpt_neox", "falcon", "mpt" };
+TEST (all_variants) {
+        static const char *const name[] = { "gpt2",      "llama",   "llama_tied_bias", "llama31",
+                                            "mistral",   "mixtral", "qwen2",           "qwen3",
+                                            "qwen3_moe", "phi3",    "gemma2",          "gpt_neox",
+                                            "falcon",    "mpt" };
         if (!getenv("TGC_TEST_ALL"))
                 SKIP("takes minutes; TGC_TEST_ALL=1 runs it");
         for (size_t i = 0; i < sizeof name / sizeof *name; i++) {

@@ -59,8 +59,7 @@ static void inverse(const Graph *g, int flags)
         free(b);
 }
 
-TEST(every_op_prints_as_it_was_written)
-{
+TEST (every_op_prints_as_it_was_written) {
         char *text = read_text("all_ops.tg");
         Graph *g = parse(text);
         char *again = printed(g, PRINT_GROUP);
@@ -78,37 +77,51 @@ TEST(every_op_prints_as_it_was_written)
                 for (const AttrField *f = attr_fields[kind]; f->name; f++) {
                         char field[32];
                         snprintf(field, sizeof field, "%s=", f->name);
-                        CHECK_MSG(strstr(text, field), "no attribute %s in tests/ir/all_ops.tg", f->name);
+                        CHECK_MSG(strstr(text, field), "no attribute %s in tests/ir/all_ops.tg",
+                                  f->name);
                 }
         graph_free(g);
         free(text);
         free(again);
 }
 
-TEST(locations_and_groups_come_back)
-{
-        Graph *g = parse("graph @a(%x: f32[4]) {\n  %y = neg %x : f32[4] !7 @some/where.lua:31\n  return %y\n}\n");
+TEST (locations_and_groups_come_back) {
+        Graph *g = parse(
+                "graph @a(%x: f32[4]) {\n  %y = neg %x : f32[4] !7 @some/where.lua:31\n  return %y\n}\n");
         Node *n = NODE(g, graph_find(g, "y"));
         CHECK(n->group == 7 && n->loc.line == 31 && !strcmp(n->loc.file, "some/where.lua"));
         inverse(g, PRINT_LOC | PRINT_GROUP);
         graph_free(g);
 }
 
-TEST(numbers_are_the_shortest_that_read_back)
-{
-        static const struct { double x; const char *s; } known[] = {
-                { 0.1, "0.1" }, { 1, "1" }, { -2.5, "-2.5" }, { 1e300, "1e+300" }, { 1 / 3., "0.3333333333333333" },
-                        { 5e-324, "5e-324" },
-                { INFINITY, "inf" }, { -INFINITY, "-inf" }, { NAN, "nan" }, { 100000, "1e+05" }, { 30, "30" },
-                        { -0., "-0" } };
+TEST (numbers_are_the_shortest_that_read_back) {
+        static const struct {
+                double x;
+                const char *s;
+        } known[] = { { 0.1, "0.1" },
+                      { 1, "1" },
+                      { -2.5, "-2.5" },
+                      { 1e300, "1e+300" },
+                      { 1 / 3., "0.3333333333333333" },
+                      { 5e-324, "5e-324" },
+                      { INFINITY, "inf" },
+                      { -INFINITY, "-inf" },
+                      { NAN, "nan" },
+                      { 100000, "1e+05" },
+                      { 30, "30" },
+                      { -0., "-0" } };
         char buf[32];
         uint64_t s = 11;
         for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
                 num_text(known[i].x, buf);
-                CHECK_MSG(!strcmp(buf, known[i].s), "%.17g printed as %s, not %s", known[i].x, buf, known[i].s);
+                CHECK_MSG(!strcmp(buf, known[i].s), "%.17g printed as %s, not %s", known[i].x, buf,
+                          known[i].s);
         }
         for (int i = 0; i < 20000; i++) {
-                union { uint64_t u; double d; } v = { rng_next(&s) };
+                union {
+                        uint64_t u;
+                        double d;
+                } v = { rng_next(&s) };
                 num_text(v.d, buf);
                 CHECK_MSG(isnan(v.d) || strtod(buf, NULL) == v.d, "%.17g printed as %s", v.d, buf);
         }
@@ -117,11 +130,14 @@ TEST(numbers_are_the_shortest_that_read_back)
 /* Random chains of maps, slices and products with random attributes, names, groups and places. */
 static Graph *random_graph(uint64_t *s)
 {
-        static const Op maps[] = { OP_ADD, OP_MUL, OP_NEG, OP_SCALE, OP_OFFSET, OP_DROPOUT, OP_SOFTMAX, OP_RMSNORM,
-                OP_SLICE, OP_RESHAPE, OP_MATMUL, OP_TOPK, OP_CAST };
+        static const Op maps[] = { OP_ADD,     OP_MUL,     OP_NEG,     OP_SCALE, OP_OFFSET,
+                                   OP_DROPOUT, OP_SOFTMAX, OP_RMSNORM, OP_SLICE, OP_RESHAPE,
+                                   OP_MATMUL,  OP_TOPK,    OP_CAST };
         Graph *g = graph_new("random");
-        Ref r = graph_leaf(g, OP_INPUT, type_of(DT_F32, 3, DIM_SYM(SYM_B), DIM_SYM(SYM_T),
-                DIM(1 + (int64_t)(rng_next(s) % 40))), NULL, (Loc){ 0 }, "x");
+        Ref r = graph_leaf(g, OP_INPUT,
+                           type_of(DT_F32, 3, DIM_SYM(SYM_B), DIM_SYM(SYM_T),
+                                   DIM(1 + (int64_t)(rng_next(s) % 40))),
+                           NULL, (Loc) { 0 }, "x");
         for (int i = 0, n = (int)(rng_next(s) % 40); i < n; i++) {
                 Op op = maps[rng_next(s) % (sizeof maps / sizeof *maps)];
                 Type t = NODE(g, r)->type;
@@ -130,20 +146,32 @@ static Graph *random_graph(uint64_t *s)
                 Attr a = { 0 };
                 Ref in[2] = { r, r };
                 char name[32];
-                snprintf(name, sizeof name, "%c%d.w-/%d", (char)('a' + rng_next(s) % 26), i, (int)(rng_next(s) % 9));
-                union { uint64_t u; double d; } v = { rng_next(s) };
+                snprintf(name, sizeof name, "%c%d.w-/%d", (char)('a' + rng_next(s) % 26), i,
+                         (int)(rng_next(s) % 9));
+                union {
+                        uint64_t u;
+                        double d;
+                } v = { rng_next(s) };
                 switch (op_info[op].attr) {
-                case ATTR_NUM:   a.num.x = isnan(v.d) ? 0.5 : v.d; break;
-                case ATTR_DROP:  a.drop.p = 0.25; a.drop.id = (int64_t)v.u; break;
-                case ATTR_SLICE: a.slice.axis = t.rank - 1; a.slice.len = 1 + (int64_t)(v.u % (uint64_t)last);
-                        a.slice.step = 1; break;
-                case ATTR_K:     a.k.k = 1 + (int64_t)(v.u % (uint64_t)last); break;
+                case ATTR_NUM: a.num.x = isnan(v.d) ? 0.5 : v.d; break;
+                case ATTR_DROP:
+                        a.drop.p = 0.25;
+                        a.drop.id = (int64_t)v.u;
+                        break;
+                case ATTR_SLICE:
+                        a.slice.axis = t.rank - 1;
+                        a.slice.len = 1 + (int64_t)(v.u % (uint64_t)last);
+                        a.slice.step = 1;
+                        break;
+                case ATTR_K: a.k.k = 1 + (int64_t)(v.u % (uint64_t)last); break;
                 case ATTR_MM: {
                         Attr p = { .param = { INIT_UNIFORM, v.d, -v.d, (int64_t)(v.u & 1), 0 } };
                         if (isnan(v.d))
                                 p.param.a = p.param.b = 0;
-                        in[1] = graph_leaf(g, OP_PARAM, type_of(DT_BF16, 2, DIM(1 + (int64_t)(v.u % 30)), DIM(last)),
-                                &p, loc, NULL);
+                        in[1] = graph_leaf(g, OP_PARAM,
+                                           type_of(DT_BF16, 2, DIM(1 + (int64_t)(v.u % 30)),
+                                                   DIM(last)),
+                                           &p, loc, NULL);
                         a.mm.tb = 1;
                         break;
                 }
@@ -160,8 +188,7 @@ static Graph *random_graph(uint64_t *s)
         return g;
 }
 
-TEST(random_graphs_print_and_parse_back)
-{
+TEST (random_graphs_print_and_parse_back) {
         uint64_t s = 42;
         for (int i = 0; i < 300; i++) {
                 Graph *g = random_graph(&s);
@@ -187,12 +214,13 @@ static void check_error(char *text, int number)
         Graph *g = try_parse(text, "errors.tg", &d);
         CHECK_MSG(!g, "graph %d was accepted; wanted: %s", number, want);
         CHECK_MSG(strstr(d.msg, want), "graph %d: wanted `%s`, got\n%s", number, want, d.msg);
-        CHECK_MSG(!strncmp(d.msg, place, strlen(place)), "graph %d: wanted %s, got\n%s", number, place, d.msg);
-        CHECK_MSG(d.msg[strlen(d.msg) - 1] == '^' && d.code == 3, "graph %d: no caret in\n%s", number, d.msg);
+        CHECK_MSG(!strncmp(d.msg, place, strlen(place)), "graph %d: wanted %s, got\n%s", number,
+                  place, d.msg);
+        CHECK_MSG(d.msg[strlen(d.msg) - 1] == '^' && d.code == 3, "graph %d: no caret in\n%s",
+                  number, d.msg);
 }
 
-TEST(mistakes_are_named_where_they_are)
-{
+TEST (mistakes_are_named_where_they_are) {
         char *all = read_text("errors.tg"), *next = all;
         for (int i = 1; next; i++) {
                 char *text = next;
@@ -207,10 +235,9 @@ TEST(mistakes_are_named_where_they_are)
 }
 
 /* Every prefix of the text is an error and nothing worse. */
-TEST(truncated_text_is_an_error)
-{
+TEST (truncated_text_is_an_error) {
         char *text = read_text("all_ops.tg");
-        size_t n = strlen(text) - 2;                    /* without the last brace */
+        size_t n = strlen(text) - 2; /* without the last brace */
         for (size_t i = 0; i < n; i += 1 + i % 7) {
                 Diag d;
                 char keep = text[i];
@@ -223,8 +250,7 @@ TEST(truncated_text_is_an_error)
 }
 
 /* A long chain, a long line, a long name: no recursion, no fixed buffer. */
-TEST(large_text)
-{
+TEST (large_text) {
         Text t = { 0 };
         text_add(&t, "graph @deep(%%x: f32[4]) {\n  %%y0 = neg %%x : f32[4]\n");
         for (int i = 1; i < 20000; i++)
@@ -243,7 +269,8 @@ TEST(large_text)
         text_add(&t, "graph @a(%%x: f32[4]) {\n  %%y = %s %%x : f32[4]\n}", long_name);
         CHECK(!try_parse(t.s, "long.tg", &d) && strstr(d.msg, "unknown op"));
         text_free(&t);
-        text_add(&t, "graph @a(%%%s: f32[4]) {\n  %%y = neg %%%s : f32[5]\n}", long_name, long_name);
+        text_add(&t, "graph @a(%%%s: f32[4]) {\n  %%y = neg %%%s : f32[5]\n}", long_name,
+                 long_name);
         CHECK(!try_parse(t.s, long_name, &d));
         text_free(&t);
         free(long_name);
@@ -251,13 +278,47 @@ TEST(large_text)
 
 /* Words of the language in wrong places, bytes changed, pieces moved: an error or a
  * graph that prints back to itself. */
-TEST(mutated_text_does_no_harm)
-{
-        static const char *const words[] = { "%x", "%p", "=", "{", "}", ":", "[", "]", ",", "f32", "i32[", "B", "T*S",
-                "-1", "0", "99999999999999999999",
-                "1e999", "nan", "{k=-9223372036854775808}", "{x=", "data=1:2", "perm=0:0", "#", "\n", "return",
-                        "graph", "@", "!", "matmul", "concat", "item",
-                "reshape", "\x80", "\xff", "{axis=-1}", "{index=3}", "%rope", "%perm", "2147483648", "*" };
+TEST (mutated_text_does_no_harm) {
+        static const char *const words[] = { "%x",
+                                             "%p",
+                                             "=",
+                                             "{",
+                                             "}",
+                                             ":",
+                                             "[",
+                                             "]",
+                                             ",",
+                                             "f32",
+                                             "i32[",
+                                             "B",
+                                             "T*S",
+                                             "-1",
+                                             "0",
+                                             "99999999999999999999",
+                                             "1e999",
+                                             "nan",
+                                             "{k=-9223372036854775808}",
+                                             "{x=",
+                                             "data=1:2",
+                                             "perm=0:0",
+                                             "#",
+                                             "\n",
+                                             "return",
+                                             "graph",
+                                             "@",
+                                             "!",
+                                             "matmul",
+                                             "concat",
+                                             "item",
+                                             "reshape",
+                                             "\x80",
+                                             "\xff",
+                                             "{axis=-1}",
+                                             "{index=3}",
+                                             "%rope",
+                                             "%perm",
+                                             "2147483648",
+                                             "*" };
         char *text = read_text("all_ops.tg");
         size_t n = strlen(text);
         uint64_t s = 2024;
@@ -269,12 +330,13 @@ TEST(mutated_text_does_no_harm)
                 for (int k = 0, times = 1 + (int)(rng_next(&s) % 3); k < times; k++) {
                         size_t at = rng_next(&s) % len;
                         const char *w = words[rng_next(&s) % (sizeof words / sizeof *words)];
-                        size_t cut = rng_next(&s) % 4 ? strspn(m + at, "abcdefghijklmnopqrstuvwxyz%0123456789.") : 0,
-                                put = strlen(w);
+                        size_t cut = rng_next(&s) % 4
+                                             ? strspn(m + at,
+                                                      "abcdefghijklmnopqrstuvwxyz%0123456789.")
+                                             : 0,
+                               put = strlen(w);
                         switch (rng_next(&s) % 3) {
-                        case 0:
-                                m[at] = (char)(1 + rng_next(&s) % 255);
-                                break;
+                        case 0: m[at] = (char)(1 + rng_next(&s) % 255); break;
                         default:
                                 memmove(m + at + put, m + at + cut, len - at - cut + 1);
                                 memcpy(m + at, w, put);
@@ -298,7 +360,11 @@ TEST(mutated_text_does_no_harm)
 /* ---- the evaluator, by hand ---- */
 
 /* Run text whose leaves are constants; the output y must be want. */
-typedef struct Known { const char *body; double want[16]; int n; } Known;
+typedef struct Known {
+        const char *body;
+        double want[16];
+        int n;
+} Known;
 
 static const Sizes SIZES = { { 2, 3, 8 } };
 
@@ -306,10 +372,23 @@ static void check_known(const void *arg)
 {
         const Known *k = arg;
         static const int pos[2] = { 0, 4 };
-        EvalCtx c = { .sizes = SIZES, .pos = pos, .step = 1, .n_micro = 3, .micro = 2, .seed = { 1, 2 },
-                .share = 0.25, .inv_tokens = 0.125,
-                      .lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.5, .bias1 = 0.1,
-                              .bias2 = 0.01, .clip = 0.5, .n_decay = 1 };
+        EvalCtx c = { .sizes = SIZES,
+                      .pos = pos,
+                      .step = 1,
+                      .n_micro = 3,
+                      .micro = 2,
+                      .seed = { 1, 2 },
+                      .share = 0.25,
+                      .inv_tokens = 0.125,
+                      .lr = 0.1,
+                      .beta1 = 0.9,
+                      .beta2 = 0.99,
+                      .eps = 1e-8,
+                      .weight_decay = 0.5,
+                      .bias1 = 0.1,
+                      .bias2 = 0.01,
+                      .clip = 0.5,
+                      .n_decay = 1 };
         char text[2048];
         int64_t n;
         snprintf(text, sizeof text, "graph @t() {\n%s\nreturn y=%%y\n}\n", k->body);
@@ -320,77 +399,115 @@ static void check_known(const void *arg)
         const double *y = eval_output(e, "y", &n);
         CHECK_MSG(n == k->n, "%s: %d values, not %d", k->body, (int)n, k->n);
         for (int i = 0; i < k->n; i++)
-                CHECK_MSG(fabs(y[i] - k->want[i]) <= 1e-14 * (1 + fabs(k->want[i])) || y[i] == k->want[i],
-                        "%s: value %d is %.17g, not %.17g", k->body, i,
-                          y[i], k->want[i]);
+                CHECK_MSG(fabs(y[i] - k->want[i]) <= 1e-14 * (1 + fabs(k->want[i])) ||
+                                  y[i] == k->want[i],
+                          "%s: value %d is %.17g, not %.17g", k->body, i, y[i], k->want[i]);
         eval_free(e);
         graph_free(g);
 }
 
-TEST(evaluator_gives_known_values)
-{
+TEST (evaluator_gives_known_values) {
         static const Known known[] = {
                 { "%y = share : f32[]", { 0.25 }, 1 },
                 { "%y = inv_tokens : f32[]", { 0.125 }, 1 },
                 { "%y = position : i32[B,T]", { 0, 1, 2, 4, 5, 6 }, 6 },
                 { "%a = const {data=1:-1:-7.5} : f32[3]\n%y = cast %a : i32[3]", { 1, -1, -7 }, 3 },
                 { "%a = const {data=1:2:3:4:5:6} : f32[2,3]\n%b = const {data=10:20} : f32[2,1]\n"
-                        "%y = add %a, %b : f32[2,3]", { 11, 12, 13, 24, 25, 26 }, 6 },
+                  "%y = add %a, %b : f32[2,3]",
+                  { 11, 12, 13, 24, 25, 26 },
+                  6 },
                 { "%a = const {data=3:4} : f32[2]\n%y = rmsnorm %a : f32[2]",
-                        { 0.84852813742385702928, 1.1313708498984760390 }, 2 },
-                { "%a = const {data=1:3} : f32[2]\n%y = layernorm %a {x=3} : f32[2]", { -0.5, 0.5 }, 2 },
-                { "%a = const {data=0:1.0986122886681098} : f32[2]\n%y = softmax %a : f32[2]", { 0.25, 0.75 }, 2 },
+                  { 0.84852813742385702928, 1.1313708498984760390 },
+                  2 },
+                { "%a = const {data=1:3} : f32[2]\n%y = layernorm %a {x=3} : f32[2]",
+                  { -0.5, 0.5 },
+                  2 },
+                { "%a = const {data=0:1.0986122886681098} : f32[2]\n%y = softmax %a : f32[2]",
+                  { 0.25, 0.75 },
+                  2 },
                 { "%a = const {data=0:1.0986122886681098:5:5} : f32[2,2]\n%t = const {data=1:2} : i32[2]\n"
-                        "%y = ce %a, %t : f32[2]", { 0.28768207245178085, 0 }, 2 },
+                  "%y = ce %a, %t : f32[2]",
+                  { 0.28768207245178085, 0 },
+                  2 },
                 { "%a = const {data=1:5:5:nan:3} : f32[5]\n%v = topk %a {k=3} : f32[3]\n"
-                        "%y = item %v {index=1} : i32[3]", { 1, 2, 4 }, 3 },
+                  "%y = item %v {index=1} : i32[3]",
+                  { 1, 2, 4 },
+                  3 },
                 { "%a = const {data=1:5:5} : f32[3]\n%y = argmax %a : i32[]", { 1 }, 1 },
                 { "%a = const {data=nan:5:5:1} : f32[2,2]\n%y = sample %a : i32[2]", { 1, 0 }, 2 },
-                { "%a = const {data=2:0:-1:2:9:0} : i32[6]\n%y = bucket %a {k=3} : i32[6]", { 1, 5, 0, 3, 0, 0 }, 6 },
+                { "%a = const {data=2:0:-1:2:9:0} : i32[6]\n%y = bucket %a {k=3} : i32[6]",
+                  { 1, 5, 0, 3, 0, 0 },
+                  6 },
                 { "%a = const {data=2:0:-1:2:9:0} : i32[6]\n%p = bucket %a {k=3} : i32[6]\n"
-                        "%y = item %p {index=1} : i32[4]", { 0, 2, 2, 4 }, 4 },
+                  "%y = item %p {index=1} : i32[4]",
+                  { 0, 2, 2, 4 },
+                  4 },
                 { "%a = const {data=1:2:3:4} : f32[2,2]\n%i = const {data=1:-1:2:0} : i32[4]\n"
-                        "%y = gather %a, %i : f32[4,2]", { 3, 4, 0, 0, 0, 0, 1, 2 }, 8 },
+                  "%y = gather %a, %i : f32[4,2]",
+                  { 3, 4, 0, 0, 0, 0, 1, 2 },
+                  8 },
                 { "%a = const {data=1:2:3:4:5:6} : f32[2,3]\n%y = transpose %a {perm=1:0} : f32[3,2]",
-                        { 1, 4, 2, 5, 3, 6 }, 6 },
+                  { 1, 4, 2, 5, 3, 6 },
+                  6 },
                 { "%a = const {data=1:2} : f32[2,1]\n%b = const {data=3:4:5:6} : f32[2,2]\n"
-                        "%y = concat %a, %b : f32[2,3]", { 1, 3, 4, 2, 5, 6 }, 6 },
+                  "%y = concat %a, %b : f32[2,3]",
+                  { 1, 3, 4, 2, 5, 6 },
+                  6 },
                 { "%a = const {data=1:2} : f32[2]\n%b = const {data=3:4} : f32[2]\n%y = interleave %a, %b : f32[4]",
-                        { 1, 3, 2, 4 }, 4 },
+                  { 1, 3, 2, 4 },
+                  4 },
                 { "%a = const {data=1:2:3:4:5:6} : f32[6]\n%y = slice %a {axis=0, start=1, len=2, step=3} : f32[2]",
-                        { 2, 5 }, 2 },
-                /* position 4 + t of the second sequence, a quarter turn each: (1,0) -> (cos, sin) */
+                  { 2, 5 },
+                  2 },
+                /* position 4 + t of the second sequence, a quarter turn each: (1,0) -> (cos,
+                 * sin) */
                 { "%a = const {data=1:0:1:0:1:0:1:0:1:0:1:0} : f32[B,T,1,2]\n"
-                        "%f = const {data=1.5707963267948966} : f32[1]\n%y = rope %a, %f : f32[B,T,1,2]",
-                  { 1, 0, 0, 1, -1, 0, 1, 0, 0, 1, -1, 0 }, 12 },
+                  "%f = const {data=1.5707963267948966} : f32[1]\n%y = rope %a, %f : f32[B,T,1,2]",
+                  { 1, 0, 0, 1, -1, 0, 1, 0, 0, 1, -1, 0 },
+                  12 },
                 { "%p = const {data=1:2:3} : f32[3]\n%y = sumsq %p : f32[]", { 14 }, 1 },
                 /* one key a query: its value; then slopes that push all weight to the oldest */
                 { "%q = fill : f32[1,3,1,1]\n%v = const {data=5:6:7} : f32[1,3,1,1]\n"
-                        "%y = attention %q, %q, %v {scale=1, causal=1, window=1} : f32[1,3,1,1]", { 5, 6, 7 }, 3 },
+                  "%y = attention %q, %q, %v {scale=1, causal=1, window=1} : f32[1,3,1,1]",
+                  { 5, 6, 7 },
+                  3 },
                 { "%q = fill : f32[1,3,1,1]\n%v = const {data=5:6:7} : f32[1,3,1,1]\n%s = fill {x=-1000} : f32[1]\n"
-                  "%y = attention %q, %q, %v, %s {scale=1, causal=1, alibi=1} : f32[1,3,1,1]", { 5, 5, 5 }, 3 },
+                  "%y = attention %q, %q, %v, %s {scale=1, causal=1, alibi=1} : f32[1,3,1,1]",
+                  { 5, 5, 5 },
+                  3 },
                 { "%q = fill : f32[1,3,1,1]\n%v = const {data=5:6:7} : f32[1,3,1,1]\n"
-                        "%m = const {data=0:0:0:1:0:1:0:0:1} : f32[3,3]\n"
-                  "%y = attention %q, %q, %v, %m {scale=1, mask=1} : f32[1,3,1,1]", { 0, 6, 7 }, 3 },
+                  "%m = const {data=0:0:0:1:0:1:0:0:1} : f32[3,3]\n"
+                  "%y = attention %q, %q, %v, %m {scale=1, mask=1} : f32[1,3,1,1]",
+                  { 0, 6, 7 },
+                  3 },
                 { "%q = fill : f32[1,3,1,1]\n%m = const {data=0:0:0:1:0:1:0:0:1} : f32[3,3]\n"
                   "%a = attention %q, %q, %q, %m {scale=1, mask=1} : f32[1,3,1,1]\n"
-                          "%y = item %a {index=1} : f32[1,1,3]", { -INFINITY, 0.69314718055994531, 0 }, 3 },
-                /* documents of two tokens and of one: means of what came before in them; then of all in them */
+                  "%y = item %a {index=1} : f32[1,1,3]",
+                  { -INFINITY, 0.69314718055994531, 0 },
+                  3 },
+                /* documents of two tokens and of one: means of what came before in them; then of
+                 * all in them */
                 { "%q = fill : f32[1,3,1,1]\n%v = const {data=5:7:9} : f32[1,3,1,1]\n"
                   "%d = const {data=0:2:0:2:2:3} : i32[1,3,2]\n"
-                  "%y = attention %q, %q, %v, %d {scale=1, causal=1, documents=1} : f32[1,3,1,1]", { 5, 6, 9 }, 3 },
+                  "%y = attention %q, %q, %v, %d {scale=1, causal=1, documents=1} : f32[1,3,1,1]",
+                  { 5, 6, 9 },
+                  3 },
                 { "%q = fill : f32[1,3,1,1]\n%v = const {data=5:7:9} : f32[1,3,1,1]\n%s = fill {x=0} : f32[1]\n"
                   "%d = const {data=0:1:1:3:1:3} : i32[1,3,2]\n"
-                  "%y = attention %q, %q, %v, %s, %d {scale=1, alibi=1, documents=1} : f32[1,3,1,1]", { 5, 8, 8 }, 3 },
+                  "%y = attention %q, %q, %v, %s, %d {scale=1, alibi=1, documents=1} : f32[1,3,1,1]",
+                  { 5, 8, 8 },
+                  3 },
                 /* append at rows 0.. and 4.. of 8 */
                 { "%s = state : f32[B,S,1,1]\n%x = const {data=1:2:3:4:5:6} : f32[B,T,1,1]\n"
-                        "%y = append %s, %x : f32[B,S,1,1]",
-                  { 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 5, 6, 0 }, 16 },
+                  "%y = append %s, %x : f32[B,S,1,1]",
+                  { 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 5, 6, 0 },
+                  16 },
                 /* clip 0.5 of norm 5: g = 0.3, 0.4; m = 0.1 g, v = 0.01 g^2: p - lr sign(g) */
                 { "%p = state : f32[2]\n%one = fill {x=1} : f32[2]\n%g = const {data=3:4} : f32[2]\n"
-                        "%m = state : f32[2]\n%v = state : f32[2]\n"
+                  "%m = state : f32[2]\n%v = state : f32[2]\n"
                   "%n = sumsq %g : f32[]\n%y = adamw %p, %g, %m, %v, %n : f32[2]",
-                          { -0.1 / (1 + 1e-8 / 0.29999994), -0.1 / (1 + 1e-8 / 0.39999992) }, 2 },
+                  { -0.1 / (1 + 1e-8 / 0.29999994), -0.1 / (1 + 1e-8 / 0.39999992) },
+                  2 },
         };
         for (size_t i = 0; i < sizeof known / sizeof *known; i++)
                 guarded(check_known, &known[i]);
@@ -406,8 +523,9 @@ static void check_dropout(const void *unused)
         for (int i = 0; i < 4; i++)
                 for (int above = 0; above < 2; above++) {
                         char text[256];
-                        snprintf(text, sizeof text, "graph @t() {\n%%a = fill {x=1} : f32[4]\n"
-                                "%%y = dropout %%a {p=%.9g} : f32[4]\nreturn y=%%y\n}\n",
+                        snprintf(text, sizeof text,
+                                 "graph @t() {\n%%a = fill {x=1} : f32[4]\n"
+                                 "%%y = dropout %%a {p=%.9g} : f32[4]\nreturn y=%%y\n}\n",
                                  (word[i] + (above ? 1 : 0)) / 16777216);
                         Graph *g = graph_parse(text, "drop.tg");
                         EvalCtx c = { .sizes = SIZES };
@@ -419,49 +537,65 @@ static void check_dropout(const void *unused)
                 }
 }
 
-TEST(dropout_draws_philox_words)
-{
+TEST (dropout_draws_philox_words) {
         guarded(check_dropout, NULL);
 }
 
-TEST(rounding_to_storage_types)
-{
-        static const struct { DType dt; double x, want; } known[] = {
-                { DT_F32, 0.1, 0.1f }, { DT_F32, 1e39, INFINITY }, { DT_BF16, 1 + 1 / 256., 1 },
-                        { DT_BF16, 1 + 3 / 256., 1 + 4 / 256. },
-                { DT_BF16, 1 + 1.001 / 256, 1 + 2 / 256. }, { DT_BF16, 3.4e38, INFINITY },
-                        { DT_BF16, 0x1p-133, 0x1p-133 }, { DT_BF16, 0x1p-135, 0 },
-                { DT_F16, 65504, 65504 }, { DT_F16, 65519, 65504 }, { DT_F16, 65520, INFINITY },
-                        { DT_F16, 0x1p-24, 0x1p-24 }, { DT_F16, 0x1p-25, 0 },
-                { DT_F16, 0x1.8p-24, 0x1p-23 }, { DT_F16, 1 + 1 / 2048., 1 },
-                        { DT_F16, -(1 + 3 / 2048.), -(1 + 4 / 2048.) }, { DT_I32, -2.9, -2 } };
+TEST (rounding_to_storage_types) {
+        static const struct {
+                DType dt;
+                double x, want;
+        } known[] = { { DT_F32, 0.1, 0.1f },
+                      { DT_F32, 1e39, INFINITY },
+                      { DT_BF16, 1 + 1 / 256., 1 },
+                      { DT_BF16, 1 + 3 / 256., 1 + 4 / 256. },
+                      { DT_BF16, 1 + 1.001 / 256, 1 + 2 / 256. },
+                      { DT_BF16, 3.4e38, INFINITY },
+                      { DT_BF16, 0x1p-133, 0x1p-133 },
+                      { DT_BF16, 0x1p-135, 0 },
+                      { DT_F16, 65504, 65504 },
+                      { DT_F16, 65519, 65504 },
+                      { DT_F16, 65520, INFINITY },
+                      { DT_F16, 0x1p-24, 0x1p-24 },
+                      { DT_F16, 0x1p-25, 0 },
+                      { DT_F16, 0x1.8p-24, 0x1p-23 },
+                      { DT_F16, 1 + 1 / 2048., 1 },
+                      { DT_F16, -(1 + 3 / 2048.), -(1 + 4 / 2048.) },
+                      { DT_I32, -2.9, -2 } };
         for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-                CHECK_MSG(dt_round(known[i].dt, known[i].x) == known[i].want, "%g as %s is %.9g, not %.9g",
-                        known[i].x, dt_name[known[i].dt],
+                CHECK_MSG(dt_round(known[i].dt, known[i].x) == known[i].want,
+                          "%g as %s is %.9g, not %.9g", known[i].x, dt_name[known[i].dt],
                           dt_round(known[i].dt, known[i].x), known[i].want);
 }
 
 /* One AdamW step by hand: the parameter that decays first shrinks by lr * weight_decay. */
 static void check_adamw(const void *unused)
 {
-        static const char text[] = "graph @t() {\n%p = param {decay=1} : f32[1]\n%q = param : f32[1]\n"
+        static const char text[] =
+                "graph @t() {\n%p = param {decay=1} : f32[1]\n%q = param : f32[1]\n"
                 "%g = fill {x=2} : f32[1]\n"
                 "%m = state : f32[1]\n%v = state : f32[1]\n%m2 = state : f32[1]\n%v2 = state : f32[1]\n"
-                        "%n = sumsq %g : f32[]\n"
+                "%n = sumsq %g : f32[]\n"
                 "%a = adamw %p, %g, %m, %v, %n : f32[1]\n%b = adamw %q, %g, %m2, %v2, %n : f32[1]\n"
-                        "return a=%a, b=%b\n}\n";
-        EvalCtx c = { .sizes = SIZES, .lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.5, .bias1 = 0.1,
-                .bias2 = 0.01 };
+                "return a=%a, b=%b\n}\n";
+        EvalCtx c = { .sizes = SIZES,
+                      .lr = 0.1,
+                      .beta1 = 0.9,
+                      .beta2 = 0.99,
+                      .weight_decay = 0.5,
+                      .bias1 = 0.1,
+                      .bias2 = 0.01 };
         Graph *g = graph_parse(text, "adamw.tg");
         Eval *e = eval_new(g, &c);
         (void)unused;
-        eval_set(e, "p", (double[]){ 3 }, 1);
-        eval_set(e, "q", (double[]){ 3 }, 1);
+        eval_set(e, "p", (double[]) { 3 }, 1);
+        eval_set(e, "q", (double[]) { 3 }, 1);
         eval_run(e);
         CHECK(fabs(*eval_output(e, "a", NULL) - (3 * 0.95 - 0.1)) < 1e-14 &&
-                fabs(*eval_output(e, "b", NULL) - 2.9) < 1e-14);
-        CHECK(fabs(*eval_leaf(e, "m", NULL) - 0.2) < 1e-15 && fabs(*eval_leaf(e, "v", NULL) - 0.04) < 1e-15);
-        c.bias1 = 1 - 0.81;                             /* the second step goes on from the first */
+              fabs(*eval_output(e, "b", NULL) - 2.9) < 1e-14);
+        CHECK(fabs(*eval_leaf(e, "m", NULL) - 0.2) < 1e-15 &&
+              fabs(*eval_leaf(e, "v", NULL) - 0.04) < 1e-15);
+        c.bias1 = 1 - 0.81; /* the second step goes on from the first */
         c.bias2 = 1 - 0.9801;
         eval_again(e, &c);
         eval_run(e);
@@ -470,44 +604,45 @@ static void check_adamw(const void *unused)
         graph_free(g);
 }
 
-TEST(adamw_decays_and_goes_on)
-{
+TEST (adamw_decays_and_goes_on) {
         guarded(check_adamw, NULL);
 }
 
 /* With `round` each value is what its type can hold, leaves included. */
 static void check_rounded(const void *unused)
 {
-        Graph *g = graph_parse("graph @t(%x: bf16[2]) {\n%y = scale %x {x=1.01} : bf16[2]\n%z = cast %y : f32[2]\n"
-                               "%s = sum %z : f32[1]\nreturn y=%y, s=%s\n}\n", "round.tg");
+        Graph *g = graph_parse(
+                "graph @t(%x: bf16[2]) {\n%y = scale %x {x=1.01} : bf16[2]\n%z = cast %y : f32[2]\n"
+                "%s = sum %z : f32[1]\nreturn y=%y, s=%s\n}\n",
+                "round.tg");
         (void)unused;
         for (int round = 0; round < 2; round++) {
                 EvalCtx c = { .sizes = SIZES, .round = round };
                 Eval *e = eval_new(g, &c);
-                eval_set(e, "x", (double[]){ 1.001, 3 }, 2);
+                eval_set(e, "x", (double[]) { 1.001, 3 }, 2);
                 eval_run(e);
                 const double *y = eval_output(e, "y", NULL);
                 CHECK(fabs(y[0] - (round ? 1.0078125 : 1.01101)) < 1e-12 &&
-                        fabs(y[1] - (round ? 3.03125 : 3.03)) < 1e-12);
+                      fabs(y[1] - (round ? 3.03125 : 3.03)) < 1e-12);
                 CHECK(eval_leaf(e, "x", NULL)[0] == 1.001);
                 eval_free(e);
         }
         graph_free(g);
 }
 
-TEST(rounding_as_stored)
-{
+TEST (rounding_as_stored) {
         guarded(check_rounded, NULL);
 }
 
-/* A missing leaf, one of the wrong size, a table too short, a cache overrun: errors, and nothing leaks. */
+/* A missing leaf, one of the wrong size, a table too short, a cache overrun: errors, and nothing
+ * leaks. */
 static void eval_fails(const char *body, int pos, const char *part)
 {
         char text[512];
         Diag d = { 0 };
         snprintf(text, sizeof text, "graph @t() {\n%s\nreturn y=%%y\n}\n", body);
         Graph *g = parse(text);
-        EvalCtx c = { .sizes = SIZES, .pos = (int[]){ pos, pos } };
+        EvalCtx c = { .sizes = SIZES, .pos = (int[]) { pos, pos } };
         Eval *e = eval_new(g, &c);
         volatile bool failed = true;
         if (DIAG_CATCH(&d)) {
@@ -520,24 +655,30 @@ static void eval_fails(const char *body, int pos, const char *part)
         graph_free(g);
 }
 
-TEST(evaluator_reports_mistakes)
-{
+TEST (evaluator_reports_mistakes) {
         eval_fails("%y = param : f32[3]", 0, "no value was given for param %y");
         eval_fails("%y = const {data=1:2} : f32[3]", 0, "const %y has 2 numbers, its shape 3");
-        eval_fails("%s = state : f32[B,S,1,1]\n%x = fill : f32[B,T,1,1]\n%y = append %s, %x : f32[B,S,1,1]", 6,
-                "position 8 is outside of a cache of 8");
-        eval_fails("%s = state : f32[B,S,1,1]\n%x = fill : f32[B,T,1,1]\n%y = append %s, %x : f32[B,S,1,1]", -1,
-                "position -1 is outside");
+        eval_fails(
+                "%s = state : f32[B,S,1,1]\n%x = fill : f32[B,T,1,1]\n%y = append %s, %x : f32[B,S,1,1]",
+                6, "position 8 is outside of a cache of 8");
+        eval_fails(
+                "%s = state : f32[B,S,1,1]\n%x = fill : f32[B,T,1,1]\n%y = append %s, %x : f32[B,S,1,1]",
+                -1, "position -1 is outside");
         eval_fails("%y = fill : f32[1000000000,1000]", 0, "too large to evaluate");
-        eval_fails("%y = fill : f32[B*B*B*B*B*B*B*B,T*T*T*T*T*T*T*T,S*S*S*S*S*S*S*S]", 0, "too large to evaluate");
-        eval_fails("%a = fill : f32[2,2]\n%p = const {data=5:0} : i32[2]\n%o = const {data=0:2} : i32[2]\n"
-                "%y = scatter %a, %p, %o {k=1} : f32[1,2]", 0, "names no row");
+        eval_fails("%y = fill : f32[B*B*B*B*B*B*B*B,T*T*T*T*T*T*T*T,S*S*S*S*S*S*S*S]", 0,
+                   "too large to evaluate");
+        eval_fails(
+                "%a = fill : f32[2,2]\n%p = const {data=5:0} : i32[2]\n%o = const {data=0:2} : i32[2]\n"
+                "%y = scatter %a, %p, %o {k=1} : f32[1,2]",
+                0, "names no row");
         eval_fails("%a = fill : f32[2,2]\n%w = fill : f32[1,2,2]\n%p = const {data=-7:0} : i32[2]\n"
-                "%o = const {data=0:2} : i32[2]\n"
-                   "%y = expert_matmul %a, %w, %p, %o {adiv=1} : f32[2,2]", 0, "reads row -7");
+                   "%o = const {data=0:2} : i32[2]\n"
+                   "%y = expert_matmul %a, %w, %p, %o {adiv=1} : f32[2,2]",
+                   0, "reads row -7");
         eval_fails("%a = fill : f32[2,2]\n%w = fill : f32[1,2,2]\n%p = const {data=1:0} : i32[2]\n"
-                "%o = const {data=0:900} : i32[2]\n"
-                   "%y = expert_matmul %a, %w, %p, %o {adiv=1} : f32[2,2]", 0, "has positions 0 to 900 of 2");
+                   "%o = const {data=0:900} : i32[2]\n"
+                   "%y = expert_matmul %a, %w, %p, %o {adiv=1} : f32[2,2]",
+                   0, "has positions 0 to 900 of 2");
 }
 
 TEST_MAIN

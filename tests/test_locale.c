@@ -1,5 +1,5 @@
-/* test_locale.c: in a program whose locale writes 0,5 plans, graphs and tables are as in any other, and libtgc opens
- * them. */
+/* test_locale.c: in a program whose locale writes 0,5 plans, graphs and tables are as in any other,
+ * and libtgc opens them. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <locale.h>
@@ -26,13 +26,15 @@ static const char *scratch(const char *name)
         return path[k];
 }
 
-/* glibc's LC_NUMERIC with decimal_point "," thousands_sep "." grouping 3;3, as localedef writes it. */
-static const unsigned char lc_numeric[] = {
-        0x14, 0x11, 0x03, 0x20, 0x06, 0x00, 0x00, 0x00, 0x20, 0x00, 0x00, 0x00, 0x22, 0x00, 0x00, 0x00, 0x24, 0x00, 0x00, 0x00,
-        0x28, 0x00, 0x00, 0x00, 0x2c, 0x00, 0x00, 0x00, 0x30, 0x00, 0x00, 0x00, 0x2c, 0x00, 0x2e, 0x00, 0x03, 0x03, 0x00, 0x00,
-        0x2c, 0x00, 0x00, 0x00, 0x2e, 0x00, 0x00, 0x00, 0x41, 0x4e, 0x53, 0x49, 0x5f, 0x58, 0x33, 0x2e, 0x34, 0x2d, 0x31, 0x39,
-        0x36, 0x38, 0x00
-};
+/* glibc's LC_NUMERIC with decimal_point "," thousands_sep "." grouping 3;3, as localedef writes
+ * it. */
+static const unsigned char lc_numeric[] = { 0x14, 0x11, 0x03, 0x20, 0x06, 0x00, 0x00, 0x00, 0x20,
+                                            0x00, 0x00, 0x00, 0x22, 0x00, 0x00, 0x00, 0x24, 0x00,
+                                            0x00, 0x00, 0x28, 0x00, 0x00, 0x00, 0x2c, 0x00, 0x00,
+                                            0x00, 0x30, 0x00, 0x00, 0x00, 0x2c, 0x00, 0x2e, 0x00,
+                                            0x03, 0x03, 0x00, 0x00, 0x2c, 0x00, 0x00, 0x00, 0x2e,
+                                            0x00, 0x00, 0x00, 0x41, 0x4e, 0x53, 0x49, 0x5f, 0x58,
+                                            0x33, 0x2e, 0x34, 0x2d, 0x31, 0x39, 0x36, 0x38, 0x00 };
 
 static void write_bytes(const char *path, const void *p, size_t n)
 {
@@ -43,10 +45,12 @@ static void write_bytes(const char *path, const void *p, size_t n)
 /* From here on the process has decimal commas. */
 static void commas(void)
 {
-        static const char *const known[] = { "de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "fr_FR.utf8" };
+        static const char *const known[] = { "de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8",
+                                             "fr_FR.utf8" };
         char half[16];
         if (!*dir) {
-                snprintf(dir, sizeof dir, "%.80s/tgc-locale-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+                snprintf(dir, sizeof dir, "%.80s/tgc-locale-XXXXXX",
+                         getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
                 CHECK(mkdtemp(dir) && !mkdir(scratch("comma"), 0700));
                 write_bytes(scratch("comma/LC_NUMERIC"), lc_numeric, sizeof lc_numeric);
         }
@@ -61,10 +65,7 @@ static void commas(void)
         CHECK_MSG(!strcmp(half, "0,5"), "%s", half);
 }
 
-static void points(void)
-{
-        setlocale(LC_NUMERIC, "C");
-}
+static void points(void) { setlocale(LC_NUMERIC, "C"); }
 
 static char talk[1 << 14];
 
@@ -76,7 +77,7 @@ static int tgc(const char *to, ...)
             e = open(scratch("err"), O_RDWR | O_CREAT | O_TRUNC, 0600);
         va_list ap;
         va_start(ap, to);
-        for (const char *w; (w = va_arg(ap, const char *)); )
+        for (const char *w; (w = va_arg(ap, const char *));)
                 argv[argc++] = (char *)w;
         va_end(ap);
         fflush(stdout);
@@ -97,7 +98,11 @@ static int tgc(const char *to, ...)
         return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-#define RUN(to, ...) do { int code_ = tgc(scratch(to), __VA_ARGS__, NULL); CHECK_MSG(!code_, "exit code %d: %s", code_, talk); } while (0)
+#define RUN(to, ...)                                                \
+        do {                                                        \
+                int code_ = tgc(scratch(to), __VA_ARGS__, NULL);    \
+                CHECK_MSG(!code_, "exit code %d: %s", code_, talk); \
+        } while (0)
 
 static char *slurp(const char *name, size_t *n)
 {
@@ -126,19 +131,20 @@ static const char model[] =
         "        return b.outputs(b.linear(x, 'logits', p.vocab, { std = 0.25 }), targets)\n"
         "end }\n";
 
-TEST(plans_are_the_same)
-{
+TEST (plans_are_the_same) {
         commas();
         points();
         write_bytes(scratch("m.lua"), model, strlen(model));
         write_bytes(scratch("t.txt"), "0123456789\n0123456789\n0123456789\n0123456789\n", 44);
         for (int comma = 0; comma < 2; comma++) {
                 comma ? commas() : points();
-                RUN("out", "compile", scratch("m.lua"), "-q", "-D", "drop=0.25", "-b", "1", "--block-size", "4", "-o",
-                    scratch(comma ? "b.plan" : "a.plan"));
+                RUN("out", "compile", scratch("m.lua"), "-q", "-D", "drop=0.25", "-b", "1",
+                    "--block-size", "4", "-o", scratch(comma ? "b.plan" : "a.plan"));
                 RUN(comma ? "b.json" : "a.json", "dump", scratch("a.plan"), "--graph", "--json");
-                RUN(comma ? "b.txt" : "a.txt", "dump", scratch("a.plan"), "--fused", "--ir", "--manifest");
-                RUN("out", "compile", scratch("a.json"), "-q", "-b", "1", "--block-size", "4", "-o", scratch(comma ? "d.plan" : "c.plan"));
+                RUN(comma ? "b.txt" : "a.txt", "dump", scratch("a.plan"), "--fused", "--ir",
+                    "--manifest");
+                RUN("out", "compile", scratch("a.json"), "-q", "-b", "1", "--block-size", "4", "-o",
+                    scratch(comma ? "d.plan" : "c.plan"));
         }
         points();
         same("a.plan", "b.plan");
@@ -149,14 +155,14 @@ TEST(plans_are_the_same)
 }
 
 /* Compiled in this very process: no thread's locale but the compiler's own doing. */
-TEST(graphs_have_points)
-{
+TEST (graphs_have_points) {
         char buf[32];
         double x[] = { 0.5, 1e-7, 3, 123456789.125, -2.25e300 };
         commas();
         for (size_t i = 0; i < sizeof x / sizeof *x; i++) {
                 num_text(x[i], buf);
-                bool good = !strchr(buf, ',') && num_read(buf, NULL) == x[i] && c_strtod(buf, NULL) == x[i];
+                bool good = !strchr(buf, ',') && num_read(buf, NULL) == x[i] &&
+                            c_strtod(buf, NULL) == x[i];
                 if (!good)
                         points();
                 CHECK_MSG(good, "%s", buf);
@@ -164,14 +170,13 @@ TEST(graphs_have_points)
         Text t = { 0 };
         text_add(&t, "%g", 0.5);
         bool good = !strcmp(t.s, "0.5");
-        snprintf(buf, sizeof buf, "%g", 0.5);   /* the program's own is as it was */
+        snprintf(buf, sizeof buf, "%g", 0.5); /* the program's own is as it was */
         points();
         CHECK(good && !strcmp(buf, "0,5"));
         text_free(&t);
 }
 
-TEST(the_library_opens_plans)
-{
+TEST (the_library_opens_plans) {
         char text[512];
         Err e;
         HostCc cc;
@@ -183,7 +188,8 @@ TEST(the_library_opens_plans)
         if (host_cc_find(&cc, 0, &e))
                 SKIP("no C compiler");
         commas();
-        int code = tgc_open(&t, scratch("a.plan"), &(TgcOptions){ .device = "cpu", .infer = 1, .seed = 7 }, &error);
+        int code = tgc_open(&t, scratch("a.plan"),
+                            &(TgcOptions) { .device = "cpu", .infer = 1, .seed = 7 }, &error);
         snprintf(text, sizeof text, "%.1f", 0.5);
         if (!code) {
                 n = tgc_param_count(t);
@@ -195,20 +201,22 @@ TEST(the_library_opens_plans)
         CHECK(n == 3 && !strcmp(text, "0,5"));
 }
 
-TEST(tables_have_points)
-{
+TEST (tables_have_points) {
         HostCc cc;
         Err e;
         size_t n;
         if (host_cc_find(&cc, 0, &e))
                 SKIP("no C compiler");
         commas();
-        int code = tgc(scratch("out"), "train", scratch("a.plan"), "--data", scratch("t.txt"), "--tokenizer", "char", "--device", "cpu",
-                       "-t1", "--max_iters", "2", "--eval_interval", "2", "--eval_iters", "1", "--learning_rate", "0.015625", "--warmup_iters",
-                       "0", "--no-decay_lr", "--val_fraction", "0.25", "--out_dir", scratch("o"), "--log_csv", scratch("log.csv"), NULL);
+        int code = tgc(scratch("out"), "train", scratch("a.plan"), "--data", scratch("t.txt"),
+                       "--tokenizer", "char", "--device", "cpu", "-t1", "--max_iters", "2",
+                       "--eval_interval", "2", "--eval_iters", "1", "--learning_rate", "0.015625",
+                       "--warmup_iters", "0", "--no-decay_lr", "--val_fraction", "0.25",
+                       "--out_dir", scratch("o"), "--log_csv", scratch("log.csv"), NULL);
         if (!code)
-                code = tgc(scratch("out"), "train", scratch("a.plan"), "--data", scratch("t.txt"), "--device", "cpu", "-t1", "--max_iters",
-                           "3", "--out_dir", scratch("o"), "--resume", NULL);
+                code = tgc(scratch("out"), "train", scratch("a.plan"), "--data", scratch("t.txt"),
+                           "--device", "cpu", "-t1", "--max_iters", "3", "--out_dir", scratch("o"),
+                           "--resume", NULL);
         points();
         CHECK_MSG(!code, "exit code %d: %s", code, talk);
         char *csv = slurp("log.csv", &n);
@@ -223,15 +231,16 @@ TEST(tables_have_points)
 }
 
 /* Nothing reads a number with the program's own locale. */
-TEST(no_bare_strtod)
-{
-        static const char *const folder[] = { "ir", "codegen", "compiler", "compiler/passes", "compiler/read", "runtime", "cli" };
+TEST (no_bare_strtod) {
+        static const char *const folder[] = {
+                "ir", "codegen", "compiler", "compiler/passes", "compiler/read", "runtime", "cli"
+        };
         static const char *const word[] = { "strtod(", "strtof(", "strtold(", "atof(" };
         int files = 0, bad = 0;
         for (size_t i = 0; i < sizeof folder / sizeof *folder; i++) {
                 DIR *d = opendir(folder[i]);
                 CHECK_MSG(d, "%s", folder[i]);
-                for (struct dirent *x; (x = readdir(d)); ) {
+                for (struct dirent *x; (x = readdir(d));) {
                         char path[400], *text;
                         Err e;
                         size_t len = strlen(x->d_name);
@@ -242,7 +251,8 @@ TEST(no_bare_strtod)
                         files++;
                         for (size_t k = 0; k < sizeof word / sizeof *word; k++)
                                 for (const char *at = text; (at = strstr(at, word[k])); at++)
-                                        if (at > text && !strchr("_abcdefghijklmnopqrstuvwxyz", at[-1])) {
+                                        if (at > text &&
+                                            !strchr("_abcdefghijklmnopqrstuvwxyz", at[-1])) {
                                                 printf("  %s: %.40s\n", path, at);
                                                 bad++;
                                         }
@@ -253,8 +263,7 @@ TEST(no_bare_strtod)
         CHECK(files > 100 && !bad);
 }
 
-TEST(cleaned_up)
-{
+TEST (cleaned_up) {
         char command[400];
         snprintf(command, sizeof command, "rm -rf '%s'", dir);
         CHECK(!*dir || !system(command));

@@ -1,7 +1,7 @@
 /* test_options.c: an option that would change nothing is a usage error which names it.
  *
- * Every option of every command is walked: it has a line in effects.def, and where that line can refuse it, a command
- * line here is refused by it and one beside it is not. */
+ * Every option of every command is walked: it has a line in effects.def, and where that line can
+ * refuse it, a command line here is refused by it and one beside it is not. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -48,7 +48,8 @@ static int tgc(const char *line)
         size_t n = 0;
         int argc = 1;
         for (; *line && n + 1 < sizeof words; line++)
-                n += (size_t)snprintf(words + n, sizeof words - n, "%.*s", *line == '@' ? 255 : 1, *line == '@' ? dir : line);
+                n += (size_t)snprintf(words + n, sizeof words - n, "%.*s", *line == '@' ? 255 : 1,
+                                      *line == '@' ? dir : line);
         words[n] = 0;
         for (char *w = strtok(words, " "); w; w = strtok(NULL, " "))
                 argv[argc++] = w;
@@ -67,99 +68,164 @@ static void write_text(const char *name, const char *text)
 
 static void set_up(void)
 {
-        static const char *const make[] = {
-                "compile models/gpt.lua" SMALL "-b 2 -q -o @/both.plan", "compile models/gpt.lua" SMALL "-b 2 --mode infer -q -o @/infer.plan",
-                "compile models/gpt.lua" SMALL "-b 2 --mode train -q -o @/train.plan"
-        };
+        static const char *const make[] = { "compile models/gpt.lua" SMALL "-b 2 -q -o @/both.plan",
+                                            "compile models/gpt.lua" SMALL
+                                            "-b 2 --mode infer -q -o @/infer.plan",
+                                            "compile models/gpt.lua" SMALL
+                                            "-b 2 --mode train -q -o @/train.plan" };
         if (set_up_done)
                 return;
-        snprintf(dir, sizeof dir, "%s/tgc-options-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+        snprintf(dir, sizeof dir, "%s/tgc-options-XXXXXX",
+                 getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
         CHECK(mkdtemp(dir));
         for (size_t i = 0; i < sizeof make / sizeof *make; i++)
                 CHECK_MSG(tgc(make[i]) == 0, "%s: %s", make[i], err);
         write_text("graph.json", "{}");
-        write_text("text", "abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc\n");
+        write_text(
+                "text",
+                "abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc\n");
         set_up_done = true;
 }
 
 /* ---- the table ---- */
 
-TEST(every_option_of_every_command_is_in_the_table)
-{
+TEST (every_option_of_every_command_is_in_the_table) {
         for (int o = 0; o < N_OPTIONS; o++)
                 for (int c = 0; c < N_COMMANDS; c++)
-                        CHECK_MSG(effects_known((OptionId)o, (CommandId)c) == (option_info[o].commands >> c & 1),
-                                  "effects.def and options.def differ on --%s of tgc %s", option_info[o].name, command_info[c].name);
+                        CHECK_MSG(effects_known((OptionId)o, (CommandId)c) ==
+                                          (option_info[o].commands >> c & 1),
+                                  "effects.def and options.def differ on --%s of tgc %s",
+                                  option_info[o].name, command_info[c].name);
 }
 
 #define GPT "models/gpt.lua" SMALL
 #define PLAN_GIVEN "is compiled already; give --"
 
-/* refused: says so, naming the option, with exit code 2.  accepted: the nearest line that must not be refused for
- * this reason (it may be for another); NULL: there is none. */
-static const struct { OptionId option; const char *refused, *why, *accepted; } row[] = {
-#define ON_PLAN(option, with, command) { O_##option, command " @/both.plan " with, PLAN_GIVEN, NULL }
+/* refused: says so, naming the option, with exit code 2.  accepted: the nearest line that must not
+ * be refused for this reason (it may be for another); NULL: there is none. */
+static const struct {
+        OptionId option;
+        const char *refused, *why, *accepted;
+} row[] = {
+#define ON_PLAN(option, with, command)                                     \
+        {                                                                  \
+                O_##option, command " @/both.plan " with, PLAN_GIVEN, NULL \
+        }
         /* of a plan all that is settled, by command */
-        ON_PLAN(DEFINE, "-D vocab=5", "run"), ON_PLAN(DEFINE, "-D vocab=5", "info"), ON_PLAN(DTYPE, "--dtype f32", "eval"),
-        ON_PLAN(DTYPE, "--dtype f32", "compile"), ON_PLAN(BATCH, "-b 2 -o @/x", "compile"), ON_PLAN(BATCH, "-b 2 --fused", "dump"),
-        ON_PLAN(BATCH, "-b 2", "check"), ON_PLAN(BATCH, "-b 2", "tune"), ON_PLAN(BATCH, "-b 2", "info"),
-        ON_PLAN(CTX, "-c 8", "check"), ON_PLAN(CTX, "-c 8", "train"), ON_PLAN(CTX, "-c 8", "bench"), ON_PLAN(CTX, "-c 8 --ir", "dump"),
-        ON_PLAN(CTX, "-c 8", "info"), ON_PLAN(CTX, "-c 8", "tune"), ON_PLAN(CTX, "-c 8 --target cpu", "compile"),
-        ON_PLAN(BLOCK, "--block-size 8", "check"), ON_PLAN(BLOCK, "--block-size 8", "bench"), ON_PLAN(BLOCK, "--block-size 8", "info"),
-        ON_PLAN(DOCUMENTS, "--documents 1", "train"), ON_PLAN(DOCUMENTS, "--documents 1", "check"), ON_PLAN(CHUNK, "--chunk-size 4", "run"),
-        ON_PLAN(CHUNK, "--chunk-size 4", "train"), ON_PLAN(WEIGHTS, "--weights w", "run"), ON_PLAN(WEIGHTS, "--weights w", "info"),
-        ON_PLAN(TOKENIZER, "--tokenizer char:@/text", "bench"), ON_PLAN(TOKENIZER, "--tokenizer char:@/text", "check"),
-        ON_PLAN(TOKENIZER, "--tokenizer char:@/text --ir", "dump"), ON_PLAN(TOKENIZER, "--tokenizer char:@/text", "tune"),
-        ON_PLAN(OPT, "-O1", "eval"), ON_PLAN(OPT, "-O1", "bench"), ON_PLAN(TF32, "--tf32", "run"), ON_PLAN(TF32, "--tf32", "train"),
-        ON_PLAN(TF32, "--tf32 --target cpu", "compile"), ON_PLAN(RECOMPUTE, "--recompute", "train"), ON_PLAN(RECOMPUTE, "--recompute", "tune"),
-        ON_PLAN(TUNED, "--tuned x", "bench"), ON_PLAN(MODE, "--mode infer", "info"), ON_PLAN(MODE, "--mode train --ir", "dump"),
-        ON_PLAN(PRINT_AFTER, "--print-after fuse", "compile"), ON_PLAN(TIME_PASSES, "--time-passes", "dump"),
+        ON_PLAN(DEFINE, "-D vocab=5", "run"),
+        ON_PLAN(DEFINE, "-D vocab=5", "info"),
+        ON_PLAN(DTYPE, "--dtype f32", "eval"),
+        ON_PLAN(DTYPE, "--dtype f32", "compile"),
+        ON_PLAN(BATCH, "-b 2 -o @/x", "compile"),
+        ON_PLAN(BATCH, "-b 2 --fused", "dump"),
+        ON_PLAN(BATCH, "-b 2", "check"),
+        ON_PLAN(BATCH, "-b 2", "tune"),
+        ON_PLAN(BATCH, "-b 2", "info"),
+        ON_PLAN(CTX, "-c 8", "check"),
+        ON_PLAN(CTX, "-c 8", "train"),
+        ON_PLAN(CTX, "-c 8", "bench"),
+        ON_PLAN(CTX, "-c 8 --ir", "dump"),
+        ON_PLAN(CTX, "-c 8", "info"),
+        ON_PLAN(CTX, "-c 8", "tune"),
+        ON_PLAN(CTX, "-c 8 --target cpu", "compile"),
+        ON_PLAN(BLOCK, "--block-size 8", "check"),
+        ON_PLAN(BLOCK, "--block-size 8", "bench"),
+        ON_PLAN(BLOCK, "--block-size 8", "info"),
+        ON_PLAN(DOCUMENTS, "--documents 1", "train"),
+        ON_PLAN(DOCUMENTS, "--documents 1", "check"),
+        ON_PLAN(CHUNK, "--chunk-size 4", "run"),
+        ON_PLAN(CHUNK, "--chunk-size 4", "train"),
+        ON_PLAN(WEIGHTS, "--weights w", "run"),
+        ON_PLAN(WEIGHTS, "--weights w", "info"),
+        ON_PLAN(TOKENIZER, "--tokenizer char:@/text", "bench"),
+        ON_PLAN(TOKENIZER, "--tokenizer char:@/text", "check"),
+        ON_PLAN(TOKENIZER, "--tokenizer char:@/text --ir", "dump"),
+        ON_PLAN(TOKENIZER, "--tokenizer char:@/text", "tune"),
+        ON_PLAN(OPT, "-O1", "eval"),
+        ON_PLAN(OPT, "-O1", "bench"),
+        ON_PLAN(TF32, "--tf32", "run"),
+        ON_PLAN(TF32, "--tf32", "train"),
+        ON_PLAN(TF32, "--tf32 --target cpu", "compile"),
+        ON_PLAN(RECOMPUTE, "--recompute", "train"),
+        ON_PLAN(RECOMPUTE, "--recompute", "tune"),
+        ON_PLAN(TUNED, "--tuned x", "bench"),
+        ON_PLAN(MODE, "--mode infer", "info"),
+        ON_PLAN(MODE, "--mode train --ir", "dump"),
+        ON_PLAN(PRINT_AFTER, "--print-after fuse", "compile"),
+        ON_PLAN(TIME_PASSES, "--time-passes", "dump"),
 
-        { O_REBUILD, "run " GPT "--prompt-ids 1 --rebuild", "it is for plans", "dump @/both.plan --manifest --rebuild" },
-        { O_QUICK_CHECK, "run @/both.plan --prompt-ids 1 --no-check", PLAN_GIVEN, "compile " GPT "--no-check -o @/again.plan" },
-        { O_CTX, "compile " GPT "--mode train -c 8 --block-size 16 -o @/x", "--block-size says", "compile " GPT "--mode train -c 8 -q -o @/x" },
+        { O_REBUILD, "run " GPT "--prompt-ids 1 --rebuild", "it is for plans",
+          "dump @/both.plan --manifest --rebuild" },
+        { O_QUICK_CHECK, "run @/both.plan --prompt-ids 1 --no-check", PLAN_GIVEN,
+          "compile " GPT "--no-check -o @/again.plan" },
+        { O_CTX, "compile " GPT "--mode train -c 8 --block-size 16 -o @/x", "--block-size says",
+          "compile " GPT "--mode train -c 8 -q -o @/x" },
         { O_CTX, "bench " GPT "--train -c 8 --block-size 16", "--block-size says", NULL },
-        { O_BLOCK, "compile " GPT "--mode infer --block-size 8 -o @/x", "nothing is trained here", "compile " GPT "--block-size 8 -q -o @/x" },
-        { O_BLOCK, "dump " GPT "--mode infer --block-size 8 --ir", "nothing is trained here", "dump " GPT "--block-size 8 --ir" },
+        { O_BLOCK, "compile " GPT "--mode infer --block-size 8 -o @/x", "nothing is trained here",
+          "compile " GPT "--block-size 8 -q -o @/x" },
+        { O_BLOCK, "dump " GPT "--mode infer --block-size 8 --ir", "nothing is trained here",
+          "dump " GPT "--block-size 8 --ir" },
         { O_BLOCK, "bench " GPT "--block-size 8", "measured with --train", NULL },
-        { O_DOCUMENTS, "compile " GPT "--mode infer --documents 1 -o @/x", "training alone", "compile " GPT "--documents 1 -q -o @/x" },
+        { O_DOCUMENTS, "compile " GPT "--mode infer --documents 1 -o @/x", "training alone",
+          "compile " GPT "--documents 1 -q -o @/x" },
         { O_DOCUMENTS, "bench " GPT "--documents 1", "training alone", NULL },
-        { O_CHUNK, "compile " GPT "--mode train --chunk-size 4 -o @/x", "inference alone", "compile " GPT "--chunk-size 4 -q -o @/x" },
+        { O_CHUNK, "compile " GPT "--mode train --chunk-size 4 -o @/x", "inference alone",
+          "compile " GPT "--chunk-size 4 -q -o @/x" },
         { O_CHUNK, "bench " GPT "--train --chunk-size 4", "inference alone", NULL },
         { O_TOKENIZER, "eval " GPT "--ids @/text --tokenizer tok.json", "ids already", NULL },
-        { O_TOKENIZER, "dump " GPT "--ir --tokenizer tok.json", "no text is read", "dump " GPT "--ir --tokenizer char:@/text" },
-        { O_TF32, "compile " GPT "--tf32 --target cpu -o @/x", "CPU alone", "compile " GPT "--tf32 -q -o @/x" },
+        { O_TOKENIZER, "dump " GPT "--ir --tokenizer tok.json", "no text is read",
+          "dump " GPT "--ir --tokenizer char:@/text" },
+        { O_TF32, "compile " GPT "--tf32 --target cpu -o @/x", "CPU alone",
+          "compile " GPT "--tf32 -q -o @/x" },
         { O_TF32, "run " GPT "--tf32 --device cpu --prompt-ids 1", "CPU alone", NULL },
         { O_TUNED, "check " GPT "--tuned x --device cpu", "CPU alone", NULL },
-        { O_RECOMPUTE, "compile " GPT "--mode infer --recompute -o @/x", "backward pass", "compile " GPT "--mode train --recompute -q -o @/x" },
-        { O_RECOMPUTE, "dump " GPT "--mode infer --recompute --ir", "backward pass", "dump " GPT "--mode infer --no-recompute --ir" },
+        { O_RECOMPUTE, "compile " GPT "--mode infer --recompute -o @/x", "backward pass",
+          "compile " GPT "--mode train --recompute -q -o @/x" },
+        { O_RECOMPUTE, "dump " GPT "--mode infer --recompute --ir", "backward pass",
+          "dump " GPT "--mode infer --no-recompute --ir" },
 
         ON_PLAN(MODEL_FILE, "--model models/gpt.lua", "run"),
-        { O_MODEL_FILE, "dump " GPT "--ir --model models/gpt.lua", "config.json means", "dump tests/data/families/gpt2 --graph --model models/gpt.lua" },
+        { O_MODEL_FILE, "dump " GPT "--ir --model models/gpt.lua", "config.json means",
+          "dump tests/data/families/gpt2 --graph --model models/gpt.lua" },
         ON_PLAN(LUA_TIMEOUT, "--lua-timeout 3", "info"),
         { O_LUA_TIMEOUT, "info @/graph.json --lua-timeout 3", "has no Lua", NULL },
         { O_IGNORE_EOS, "run @/both.plan --prompt-ids 1 --ignore-eos", "no tokenizer", NULL },
         { O_TOP_K, "run @/both.plan --prompt-ids 1 --temp 0 --top-k 5", "likeliest", NULL },
         { O_TOP_P, "run @/both.plan --prompt-ids 1 --temp 0 --top-p 0.5", "likeliest", NULL },
         { O_MIN_P, "run @/both.plan --prompt-ids 1 --temp 0 --min-p 0.5", "likeliest", NULL },
-        { O_REPEAT_LAST_N, "run @/both.plan --prompt-ids 1 --repeat-last-n 5", "which is off", NULL },
+        { O_REPEAT_LAST_N, "run @/both.plan --prompt-ids 1 --repeat-last-n 5", "which is off",
+          NULL },
         { O_PRINT_IDS, "run @/both.plan --prompt-ids 1 --print-ids --json", "has the ids", NULL },
 
-        { O_VAL_FRACTION, "train @/both.plan --data @/text --batch_offsets @/o.npy --val_fraction 0.2", "which windows", NULL },
-        { O_INIT_FROM, "train @/both.plan --data @/text --resume --init_from w", "weights of the run", NULL },
-        { O_MIN_LR, "train @/both.plan --data @/text --no-decay_lr --min_lr 1", "does not fall", NULL },
-        { O_MIN_LR, "train @/both.plan --data @/text --batch_offsets @/o.npy --min_lr 1", "does not fall",
+        { O_VAL_FRACTION,
+          "train @/both.plan --data @/text --batch_offsets @/o.npy --val_fraction 0.2",
+          "which windows", NULL },
+        { O_INIT_FROM, "train @/both.plan --data @/text --resume --init_from w",
+          "weights of the run", NULL },
+        { O_MIN_LR, "train @/both.plan --data @/text --no-decay_lr --min_lr 1", "does not fall",
+          NULL },
+        { O_MIN_LR, "train @/both.plan --data @/text --batch_offsets @/o.npy --min_lr 1",
+          "does not fall",
           "train @/both.plan --data @/text --batch_offsets @/o.npy --min_lr 1 --decay_lr" },
-        { O_DECAY_ITERS, "train @/both.plan --data @/text --no-decay_lr --lr_decay_iters 9", "does not fall", NULL },
-        { O_EVAL_ITERS, "train @/both.plan --data @/text --batch_offsets @/o.npy --eval_iters 2", "kept for validation",
+        { O_DECAY_ITERS, "train @/both.plan --data @/text --no-decay_lr --lr_decay_iters 9",
+          "does not fall", NULL },
+        { O_EVAL_ITERS, "train @/both.plan --data @/text --batch_offsets @/o.npy --eval_iters 2",
+          "kept for validation",
           "train @/both.plan --data @/text --batch_offsets @/o.npy --eval_iters 0" },
-        { O_EVAL_ITERS, "train @/both.plan --data @/text --val_fraction 0 --eval_iters 2", "kept for validation", NULL },
-        { O_LOG_INTERVAL, "train @/both.plan --data @/text -q --log_interval 3", "prints no lines", NULL },
-        { O_ALWAYS_SAVE, "train @/both.plan --data @/text --no-always_save_checkpoint --eval_iters 0", "no validation", NULL },
+        { O_EVAL_ITERS, "train @/both.plan --data @/text --val_fraction 0 --eval_iters 2",
+          "kept for validation", NULL },
+        { O_LOG_INTERVAL, "train @/both.plan --data @/text -q --log_interval 3", "prints no lines",
+          NULL },
+        { O_ALWAYS_SAVE,
+          "train @/both.plan --data @/text --no-always_save_checkpoint --eval_iters 0",
+          "no validation", NULL },
 
-        { O_D_WHY, "dump @/both.plan --ir --why", "goes with --fused", "dump @/both.plan --fused --why" },
-        { O_D_KERNEL, "dump @/both.plan --ir --kernel k0", "goes with --cuda or --c", "dump @/both.plan --c --kernel k0" },
-        { O_JSON, "dump @/both.plan --ir --json", "goes with --graph", "dump @/both.plan --graph --json" },
+        { O_D_WHY, "dump @/both.plan --ir --why", "goes with --fused",
+          "dump @/both.plan --fused --why" },
+        { O_D_KERNEL, "dump @/both.plan --ir --kernel k0", "goes with --cuda or --c",
+          "dump @/both.plan --c --kernel k0" },
+        { O_JSON, "dump @/both.plan --ir --json", "goes with --graph",
+          "dump @/both.plan --graph --json" },
         { O_TOKENS, "check @/train.plan --tokens 3", "for training alone", NULL },
         { O_GREEDY, "check @/train.plan --greedy 3", "for training alone", NULL },
         { O_PROMPT_TOKENS, "bench @/both.plan --train --prompt-tokens 3", "has no prompt", NULL },
@@ -170,44 +236,51 @@ static const struct { OptionId option; const char *refused, *why, *accepted; } r
 enum { N_ROWS = sizeof row / sizeof *row };
 
 /* Lines of the table that can refuse. */
-static const struct { OptionId option; const char *needs; } line[] = {
+static const struct {
+        OptionId option;
+        const char *needs;
+} line[] = {
 #define EFFECT(option, commands, needs, why) { O_##option, #needs },
 #include "cli/effects.def"
 #undef EFFECT
 };
 
-TEST(every_line_that_can_refuse_is_tried)
-{
+TEST (every_line_that_can_refuse_is_tried) {
         for (size_t i = 0; i < sizeof line / sizeof *line; i++) {
                 bool tried = !strcmp(line[i].needs, "always");
                 for (int k = 0; k < N_ROWS; k++)
                         tried |= row[k].option == line[i].option;
-                CHECK_MSG(tried, "--%s needs %s: no row here tries it", option_info[line[i].option].name, line[i].needs);
+                CHECK_MSG(tried, "--%s needs %s: no row here tries it",
+                          option_info[line[i].option].name, line[i].needs);
         }
 }
 
-TEST(what_has_no_effect_is_refused)
-{
+TEST (what_has_no_effect_is_refused) {
         char words[80];
         set_up();
         for (int i = 0; i < N_ROWS; i++) {
-                snprintf(words, sizeof words, "--%s has no effect", option_info[row[i].option].name);
+                snprintf(words, sizeof words, "--%s has no effect",
+                         option_info[row[i].option].name);
                 int code = tgc(row[i].refused);
-                CHECK_MSG(code == TGC_USAGE && strstr(err, words) && strstr(err, row[i].why), "tgc %s: exit code %d, '%s', '%s' wanted: %s",
-                          row[i].refused, code, words, row[i].why, err);
+                CHECK_MSG(code == TGC_USAGE && strstr(err, words) && strstr(err, row[i].why),
+                          "tgc %s: exit code %d, '%s', '%s' wanted: %s", row[i].refused, code,
+                          words, row[i].why, err);
                 if (!row[i].accepted)
                         continue;
                 code = tgc(row[i].accepted);
                 CHECK_MSG(!strstr(err, "has no effect"), "tgc %s: %s", row[i].accepted, err);
-                CHECK_MSG(code == 0 || strstr(row[i].accepted, "train "), "tgc %s: exit code %d: %s", row[i].accepted, code, err);
+                CHECK_MSG(code == 0 || strstr(row[i].accepted, "train "),
+                          "tgc %s: exit code %d: %s", row[i].accepted, code, err);
         }
 }
 
-/* --batch-size, --block-size mean nothing where one sequence runs; --weights where none are read. */
-TEST(commands_do_not_have_what_they_would_ignore)
-{
-        CHECK(!(option_info[O_BATCH].commands & (ON_RUN | ON_EVAL)) && !(option_info[O_BLOCK].commands & (ON_RUN | ON_EVAL)));
-        CHECK(!(option_info[O_WEIGHTS].commands & (ON_DUMP | ON_CHECK | ON_TRAIN)) && !(option_info[O_THREADS].commands & ON_TUNE));
+/* --batch-size, --block-size mean nothing where one sequence runs; --weights where none are
+ * read. */
+TEST (commands_do_not_have_what_they_would_ignore) {
+        CHECK(!(option_info[O_BATCH].commands & (ON_RUN | ON_EVAL)) &&
+              !(option_info[O_BLOCK].commands & (ON_RUN | ON_EVAL)));
+        CHECK(!(option_info[O_WEIGHTS].commands & (ON_DUMP | ON_CHECK | ON_TRAIN)) &&
+              !(option_info[O_THREADS].commands & ON_TUNE));
 }
 
 static int word_of(const char *plan, const char *program)
@@ -228,36 +301,40 @@ static int word_of(const char *plan, const char *program)
 }
 
 /* --ctx-size is the length of every sequence: the window's too, unless --block-size says it. */
-TEST(ctx_size_sets_the_window)
-{
-        static const struct { const char *with; int T; } want[] = {
-                { "--mode train -c 9", 9 }, { "-c 9", 9 }, { "", 16 }, { "-c 9 --block-size 7", 7 }, { "--mode train --block-size 7", 7 }
-        };
+TEST (ctx_size_sets_the_window) {
+        static const struct {
+                const char *with;
+                int T;
+        } want[] = { { "--mode train -c 9", 9 },
+                     { "-c 9", 9 },
+                     { "", 16 },
+                     { "-c 9 --block-size 7", 7 },
+                     { "--mode train --block-size 7", 7 } };
         char text[400];
         set_up();
         for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
                 snprintf(text, sizeof text, "compile " GPT "-q -o @/w.plan %s", want[i].with);
                 CHECK_MSG(tgc(text) == 0, "%s", err);
-                CHECK_MSG(word_of("w.plan", "step") == want[i].T, "%s: windows of %d, not %d", want[i].with, word_of("w.plan", "step"),
-                          want[i].T);
+                CHECK_MSG(word_of("w.plan", "step") == want[i].T, "%s: windows of %d, not %d",
+                          want[i].with, word_of("w.plan", "step"), want[i].T);
         }
 }
 
 /* A tokenizer given with a plan travels in what is written of it. */
-TEST(a_tokenizer_for_a_plan_stays_in_it)
-{
+TEST (a_tokenizer_for_a_plan_stays_in_it) {
         char path[300];
         Plan p = { 0 };
         set_up();
-        CHECK_MSG(tgc("compile @/both.plan --tokenizer char:@/text -q -o @/t.plan") == 0, "%s", err);
+        CHECK_MSG(tgc("compile @/both.plan --tokenizer char:@/text -q -o @/t.plan") == 0, "%s",
+                  err);
         snprintf(path, sizeof path, "%s/t.plan", dir);
         CHECK(!plan_open(&p, path, NULL) && plan_find(&p, "tokenizer"));
         plan_close(&p);
-        CHECK(tgc("compile @/both.plan -q -o @/t.plan") == TGC_USAGE && strstr(err, "is a plan already"));
+        CHECK(tgc("compile @/both.plan -q -o @/t.plan") == TGC_USAGE &&
+              strstr(err, "is a plan already"));
 }
 
-TEST(zz_clean_up)
-{
+TEST (zz_clean_up) {
         char text[300];
         snprintf(text, sizeof text, "rm -rf '%s'", dir);
         CHECK(!*dir || system(text) == 0);

@@ -15,28 +15,90 @@
 
 typedef struct Pass {
         const char *name;
-        bool keeps;                     /* outputs have the same values afterwards */
-        int  print;
+        bool keeps; /* outputs have the same values afterwards */
+        int print;
         void (*run)(Model *m, Arena *tmp, const char *arg);
 } Pass;
 
-static void run_simplify(Model *m, Arena *tmp, const char *arg) { (void)arg; simplify(m->graph, tmp); }
-static void run_merge_linears(Model *m, Arena *tmp, const char *arg) { (void)arg; merge_linears(m, tmp); }
-static void run_fuse_loss(Model *m, Arena *tmp, const char *arg) { (void)arg; fuse_loss(m->graph, tmp); }
-static void run_differentiate(Model *m, Arena *tmp, const char *arg) { (void)arg; differentiate(m->graph, tmp); }
-static void run_fuse_loss_grad(Model *m, Arena *tmp, const char *arg) { (void)arg; fuse_loss_grad(m->graph, tmp); }
-static void run_keep_slope(Model *m, Arena *tmp, const char *arg) { (void)arg; keep_slope(m->graph, tmp); }
-static void run_fuse_norm_grad(Model *m, Arena *tmp, const char *arg) { (void)arg; fuse_norm_grad(m->graph, tmp); }
-static void run_few_experts(Model *m, Arena *tmp, const char *arg) { (void)arg; few_experts(m->graph, tmp); }
-static void run_split_documents(Model *m, Arena *tmp, const char *arg) { (void)tmp; split_documents(m, atoi(arg)); }
-static void run_forget_documents(Model *m, Arena *tmp, const char *arg) { (void)arg; forget_documents(m->graph, tmp); }
-static void run_pad_heads(Model *m, Arena *tmp, const char *arg) { (void)arg; pad_heads(m->graph, tmp); }
-static void run_cache_kv(Model *m, Arena *tmp, const char *arg) { (void)arg; cache_kv(m->graph, tmp); }
-static void run_fuse(Model *m, Arena *tmp, const char *arg) { fuse(m->graph, tmp, atoi(arg), NULL); }
+static void run_simplify(Model *m, Arena *tmp, const char *arg)
+{
+        (void)arg;
+        simplify(m->graph, tmp);
+}
+static void run_merge_linears(Model *m, Arena *tmp, const char *arg)
+{
+        (void)arg;
+        merge_linears(m, tmp);
+}
+static void run_fuse_loss(Model *m, Arena *tmp, const char *arg)
+{
+        (void)arg;
+        fuse_loss(m->graph, tmp);
+}
+static void run_differentiate(Model *m, Arena *tmp, const char *arg)
+{
+        (void)arg;
+        differentiate(m->graph, tmp);
+}
+static void run_fuse_loss_grad(Model *m, Arena *tmp, const char *arg)
+{
+        (void)arg;
+        fuse_loss_grad(m->graph, tmp);
+}
+static void run_keep_slope(Model *m, Arena *tmp, const char *arg)
+{
+        (void)arg;
+        keep_slope(m->graph, tmp);
+}
+static void run_fuse_norm_grad(Model *m, Arena *tmp, const char *arg)
+{
+        (void)arg;
+        fuse_norm_grad(m->graph, tmp);
+}
+static void run_few_experts(Model *m, Arena *tmp, const char *arg)
+{
+        (void)arg;
+        few_experts(m->graph, tmp);
+}
+static void run_split_documents(Model *m, Arena *tmp, const char *arg)
+{
+        (void)tmp;
+        split_documents(m, atoi(arg));
+}
+static void run_forget_documents(Model *m, Arena *tmp, const char *arg)
+{
+        (void)arg;
+        forget_documents(m->graph, tmp);
+}
+static void run_pad_heads(Model *m, Arena *tmp, const char *arg)
+{
+        (void)arg;
+        pad_heads(m->graph, tmp);
+}
+static void run_cache_kv(Model *m, Arena *tmp, const char *arg)
+{
+        (void)arg;
+        cache_kv(m->graph, tmp);
+}
+static void run_fuse(Model *m, Arena *tmp, const char *arg)
+{
+        fuse(m->graph, tmp, atoi(arg), NULL);
+}
 
-static void run_recompute(Model *m, Arena *tmp, const char *arg) { recompute(m->graph, tmp, !arg || strcmp(arg, "free")); }
-static void run_keep_parts(Model *m, Arena *tmp, const char *arg) { (void)arg; keep_parts(m->graph, tmp); }
-static void run_materialize(Model *m, Arena *tmp, const char *arg) { (void)arg; materialize(m->graph, tmp); }
+static void run_recompute(Model *m, Arena *tmp, const char *arg)
+{
+        recompute(m->graph, tmp, !arg || strcmp(arg, "free"));
+}
+static void run_keep_parts(Model *m, Arena *tmp, const char *arg)
+{
+        (void)arg;
+        keep_parts(m->graph, tmp);
+}
+static void run_materialize(Model *m, Arena *tmp, const char *arg)
+{
+        (void)arg;
+        materialize(m->graph, tmp);
+}
 
 static void run_order(Model *m, Arena *tmp, const char *arg)
 {
@@ -93,7 +155,8 @@ static void set_leaves(Eval *e, Graph *g)
                 for (const char *p = n->name; *p; p++)
                         s = s * 31 + (unsigned char)*p;
                 for (int64_t i = 0; i < k; i++)
-                        v[i] = n->type.dt == DT_I32 ? (double)(rng_next(&s) % 9) : rng_real(&s, -1, 1);
+                        v[i] = n->type.dt == DT_I32 ? (double)(rng_next(&s) % 9)
+                                                    : rng_real(&s, -1, 1);
                 eval_set(e, n->name, v, k);
                 free(v);
         }
@@ -101,7 +164,7 @@ static void set_leaves(Eval *e, Graph *g)
 
 static Eval *evaluated(Graph *g)
 {
-        Eval *e = eval_new(g, &(EvalCtx){ .sizes = SIZES });
+        Eval *e = eval_new(g, &(EvalCtx) { .sizes = SIZES });
         set_leaves(e, g);
         eval_run(e);
         return e;
@@ -112,9 +175,10 @@ static void same_values(Graph *before, Graph *after, const char *what)
         Eval *a = evaluated(before), *b = evaluated(after);
         for (int i = 0; i < before->n_out; i++) {
                 int64_t n, m;
-                const double *x = eval_output(a, before->out[i].name, &n), *y = eval_output(b, before->out[i].name, &m);
-                CHECK_MSG(n == m && worst_difference(y, x, n) < 1e-12, "%s: output %s of @%s changed", what,
-                        before->out[i].name, before->name);
+                const double *x = eval_output(a, before->out[i].name, &n),
+                             *y = eval_output(b, before->out[i].name, &m);
+                CHECK_MSG(n == m && worst_difference(y, x, n) < 1e-12,
+                          "%s: output %s of @%s changed", what, before->out[i].name, before->name);
         }
         eval_free(a);
         eval_free(b);
@@ -128,8 +192,9 @@ static void print_map(const Model *m, Text *out)
         for (int i = 0; i < m->n_map; i++) {
                 const MapLine *l = &m->map[i];
                 if (l->end)
-                        text_add(out, "# map %s[%lld:%lld:%lld]%s %s\n", l->param, (long long)l->begin,
-                                (long long)l->end, (long long)l->step, l->deeper, l->rest);
+                        text_add(out, "# map %s[%lld:%lld:%lld]%s %s\n", l->param,
+                                 (long long)l->begin, (long long)l->end, (long long)l->step,
+                                 l->deeper, l->rest);
                 else if (*l->deeper)
                         text_add(out, "# map %s[:]%s %s\n", l->param, l->deeper, l->rest);
         }
@@ -143,13 +208,17 @@ static const Pass *find_pass(const char *name)
         return NULL;
 }
 
-typedef struct CaseRun { const char *before, *list; Text after; } CaseRun;
+typedef struct CaseRun {
+        const char *before, *list;
+        Text after;
+} CaseRun;
 
 /* Run the passes named in list over the text; the result's text goes to after. */
 static void run_case(const void *arg)
 {
         CaseRun *c = (CaseRun *)arg;
-        Graph *g = graph_parse(c->before, "before.tg"), *first = graph_parse(c->before, "before.tg");
+        Graph *g = graph_parse(c->before, "before.tg"),
+              *first = graph_parse(c->before, "before.tg");
         Model m = { .arena = g->arena, .graph = g, .name = "m", .meta = "" };
         Arena *tmp = arena_new();
         bool keeps = true;
@@ -159,8 +228,9 @@ static void run_case(const void *arg)
         if (strstr(list, "merge_linears"))
                 for (Ref r = 1; r < g->n_nodes; r++)
                         if (NODE(g, r)->op == OP_PARAM)
-                                model_map(&m, (MapLine){ .param = NODE(g, r)->name,
-                                        .rest = arena_fmt(g->arena, "= %s", NODE(g, r)->name) });
+                                model_map(&m, (MapLine) { .param = NODE(g, r)->name,
+                                                          .rest = arena_fmt(g->arena, "= %s",
+                                                                            NODE(g, r)->name) });
         for (char *name; (name = strsep(&next, " "));) {
                 char *eq = strchr(name, '=');
                 if (eq)
@@ -182,10 +252,7 @@ static void run_case(const void *arg)
         graph_free(g);
 }
 
-static const char *folder(void)
-{
-        return access("tests/passes", R_OK) ? "passes" : "tests/passes";
-}
+static const char *folder(void) { return access("tests/passes", R_OK) ? "passes" : "tests/passes"; }
 
 /* Returns how many cases differ; with bless, rewrites the file. */
 static int check_file(const char *pass, bool bless)
@@ -217,18 +284,20 @@ static int check_file(const char *pass, bool bless)
                 snprintf(list, sizeof list, "%s", mark);
                 CaseRun c = { before, list, { 0 } };
                 guarded(run_case, &c);
-                text_add(&out, "%s# ---- %s\n%s%s", before, list, c.after.s, next ? "# ====\n" : "");
+                text_add(&out, "%s# ---- %s\n%s%s", before, list, c.after.s,
+                         next ? "# ====\n" : "");
                 if (strcmp(after, c.after.s)) {
                         bad++;
                         if (!bless)
-                                printf("  %s: @%.20s: wanted\n%s  got\n%s", path, strstr(before, "graph @") + 7,
-                                        after, c.after.s);
+                                printf("  %s: @%.20s: wanted\n%s  got\n%s", path,
+                                       strstr(before, "graph @") + 7, after, c.after.s);
                 }
                 text_free(&c.after);
         }
         if (bless && bad) {
                 f = fopen(path, "w");
-                CHECK_MSG(f && fwrite(out.s, 1, out.n, f) == out.n && !fclose(f), "cannot write %s", path);
+                CHECK_MSG(f && fwrite(out.s, 1, out.n, f) == out.n && !fclose(f), "cannot write %s",
+                          path);
                 printf("  blessed %d of %s\n", bad, path);
                 bad = 0;
         }
@@ -246,11 +315,13 @@ static void check_pass(const char *pass)
 
 /* ---- words of one graph in another's places: no pass breaks a graph or changes a value ---- */
 
-static const char *const words[] = { "%x", "%w", "%gain", "1", "2", "{tb=1}", "{k=1}", "{x=0}", "{x=1}", "matmul",
-        "add",
-        "mul", "sum", "expand", "reshape", "slice", "transpose", "gather", "ce", "rmsnorm", "scale", "neg", "f32[T,4]",
-        "f32[4]", "f32[B,T,4]", "f32[]", "f32[1]", "f32[T,1]", "param", "relu", "colsum", "softmax", "interleave",
-                "max" };
+static const char *const words[] = { "%x",     "%w",        "%gain",      "1",      "2",
+                                     "{tb=1}", "{k=1}",     "{x=0}",      "{x=1}",  "matmul",
+                                     "add",    "mul",       "sum",        "expand", "reshape",
+                                     "slice",  "transpose", "gather",     "ce",     "rmsnorm",
+                                     "scale",  "neg",       "f32[T,4]",   "f32[4]", "f32[B,T,4]",
+                                     "f32[]",  "f32[1]",    "f32[T,1]",   "param",  "relu",
+                                     "colsum", "softmax",   "interleave", "max" };
 static const char WORD[] = "abcdefghijklmnopqrstuvwxyz%0123456789._";
 
 static void mutate(char *text, size_t cap, uint64_t *s)
@@ -277,7 +348,7 @@ static Eval *try_evaluated(Graph *g)
                 if (type_count(&NODE(g, r)->type, &SIZES) > 4096)
                         return NULL;
         if (DIAG_CATCH(&d)) {
-                e = eval_new(g, &(EvalCtx){ .sizes = SIZES });
+                e = eval_new(g, &(EvalCtx) { .sizes = SIZES });
                 set_leaves(e, g);
                 eval_run(e);
                 diag_end(&d);
@@ -311,8 +382,9 @@ static Graph *try_parse(const char *text)
 /* A pass may refuse: what follows is left out then. */
 static void run_all(Graph *g)
 {
-        static const char *const order[] = { "simplify", "fuse_loss", "differentiate", "simplify", "fuse_loss_grad",
-                "fuse_norm_grad", "keep_slope", "precision", "fuse" };
+        static const char *const order[] = { "simplify",   "fuse_loss",      "differentiate",
+                                             "simplify",   "fuse_loss_grad", "fuse_norm_grad",
+                                             "keep_slope", "precision",      "fuse" };
         Arena *tmp = arena_new();
         Model m = { .arena = g->arena, .graph = g, .name = "m", .meta = "" };
         Diag d = { 0 };
@@ -320,7 +392,8 @@ static void run_all(Graph *g)
                 for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
                         if (!strcmp(order[i], "differentiate") && !graph_out(g, "loss"))
                                 break;
-                        find_pass(order[i])->run(&m, tmp, !strcmp(order[i], "precision") ? "bf16" : "3");
+                        find_pass(order[i])->run(&m, tmp,
+                                                 !strcmp(order[i], "precision") ? "bf16" : "3");
                         verify(g, order[i]);
                 }
                 diag_end(&d);
@@ -348,10 +421,9 @@ static int check_mutant(Graph *g, const char *text)
         return compared;
 }
 
-TEST(mutants_keep_their_values)
-{
-        static const char *const files[] = { "simplify", "fuse_loss", "differentiate", "fuse_loss_grad",
-                "fuse_norm_grad", "keep_slope" };
+TEST (mutants_keep_their_values) {
+        static const char *const files[] = { "simplify",       "fuse_loss",      "differentiate",
+                                             "fuse_loss_grad", "fuse_norm_grad", "keep_slope" };
         static char text[1 << 14], mutant[1 << 14];
         uint64_t s = 31;
         int compared = 0;
@@ -362,10 +434,11 @@ TEST(mutants_keep_their_values)
                 CHECK_MSG(f, "cannot open %s", path);
                 text[fread(text, 1, sizeof text - 1, f)] = 0;
                 fclose(f);
-                char *start = text;                     /* one of its cases */
+                char *start = text; /* one of its cases */
                 for (uint64_t skip = rng_next(&s) % 5; skip && strstr(start, "# ====\n"); skip--)
                         start = strstr(start, "# ====\n") + 7;
-                snprintf(mutant, sizeof mutant, "%.*s", (int)(strstr(start, "# ----") - start), start);
+                snprintf(mutant, sizeof mutant, "%.*s", (int)(strstr(start, "# ----") - start),
+                         start);
                 mutate(mutant, sizeof mutant, &s);
                 Graph *g = try_parse(mutant);
                 compared += g ? check_mutant(g, mutant) : 0;
@@ -374,7 +447,10 @@ TEST(mutants_keep_their_values)
         CHECK_MSG(compared > 200, "only %d outputs were compared", compared);
 }
 
-#define PASS(name) TEST(name) { check_pass(#name); }
+#define PASS(name)                 \
+        TEST (name) {              \
+                check_pass(#name); \
+        }
 
 PASS(simplify)
 PASS(merge_linears)

@@ -24,7 +24,7 @@ static char big[9000];
 static void make(Plan *p)
 {
         Err e;
-        *p = (Plan){ 0 };
+        *p = (Plan) { 0 };
         for (size_t i = 0; i < sizeof big; i++)
                 big[i] = (char)(i * 7 + i / 256);
         CHECK(!plan_add(p, "manifest", "tgc 1\n", 6, &e));
@@ -33,8 +33,7 @@ static void make(Plan *p)
         CHECK(!plan_add(p, "weights", big, sizeof big, &e));
 }
 
-TEST(container_round_trip)
-{
+TEST (container_round_trip) {
         Plan a, b;
         Err e;
         char *one, *two;
@@ -45,10 +44,11 @@ TEST(container_round_trip)
         CHECK_MSG(!plan_write(&a, path, &e), "%s", e.msg);
         CHECK_MSG(!plan_open(&b, path, &e), "%s", e.msg);
         CHECK(b.n_sections == 4 && plan_find(&b, "empty")->size == 0 && !plan_find(&b, "nothing"));
-        CHECK(plan_find(&b, "weights")->size == sizeof big && !memcmp(plan_find(&b, "weights")->data, big, sizeof big));
+        CHECK(plan_find(&b, "weights")->size == sizeof big &&
+              !memcmp(plan_find(&b, "weights")->data, big, sizeof big));
         CHECK((size_t)plan_find(&b, "weights")->data % PLAN_ALIGN == 0);
         CHECK(!file_read_text(path, 1 << 20, &one, &n, &e));
-        CHECK_MSG(!plan_write(&b, path, &e), "%s", e.msg);      /* over the file it maps */
+        CHECK_MSG(!plan_write(&b, path, &e), "%s", e.msg); /* over the file it maps */
         CHECK(!file_read_text(path, 1 << 20, &two, &m, &e));
         CHECK(n == m && !memcmp(one, two, n));
         free(one);
@@ -58,8 +58,7 @@ TEST(container_round_trip)
         unlink(path);
 }
 
-TEST(container_every_byte_counts)
-{
+TEST (container_every_byte_counts) {
         Plan a, b;
         Err e;
         char *file;
@@ -73,10 +72,12 @@ TEST(container_every_byte_counts)
         plan_close(&b);
         for (size_t i = 0; i < n; i++) {
                 file[i] ^= 0x10;
-                CHECK_MSG(plan_open_memory(&b, file, n, &e) == TGC_BAD_FILE, "byte %zu of %zu may change", i, n);
+                CHECK_MSG(plan_open_memory(&b, file, n, &e) == TGC_BAD_FILE,
+                          "byte %zu of %zu may change", i, n);
                 file[i] ^= 0x10;
         }
-        for (size_t k = 0; k < n; k += k < 400 ? 1 : 509) {     /* cut short: an exact copy, so that ASan sees */
+        /* cut short: an exact copy, so that ASan sees */
+        for (size_t k = 0; k < n; k += k < 400 ? 1 : 509) {
                 char *cut = malloc(k + 1);
                 memcpy(cut, file, k);
                 cut = realloc(cut, k ? k : 1);
@@ -88,11 +89,11 @@ TEST(container_every_byte_counts)
         unlink(path);
 }
 
-TEST(container_replace_and_remove)
-{
+TEST (container_replace_and_remove) {
         Plan p = { 0 };
         Err e;
-        CHECK(!plan_add(&p, "a", "1", 1, &e) && !plan_add(&p, "b", "2", 1, &e) && !plan_add(&p, "a", "333", 3, &e));
+        CHECK(!plan_add(&p, "a", "1", 1, &e) && !plan_add(&p, "b", "2", 1, &e) &&
+              !plan_add(&p, "a", "333", 3, &e));
         CHECK(p.n_sections == 2 && plan_find(&p, "a")->size == 3);
         plan_remove(&p, "a");
         plan_remove(&p, "a");
@@ -102,17 +103,18 @@ TEST(container_replace_and_remove)
         plan_close(&p);
 }
 
-TEST(container_missing_file)
-{
+TEST (container_missing_file) {
         Plan p;
         Err e;
-        CHECK(plan_open(&p, "/nonexistent/x.plan", &e) == TGC_IO && strstr(e.msg, "/nonexistent/x.plan"));
+        CHECK(plan_open(&p, "/nonexistent/x.plan", &e) == TGC_IO &&
+              strstr(e.msg, "/nonexistent/x.plan"));
         CHECK(plan_open(&p, "/tmp", &e) == TGC_BAD_FILE);
 }
 
-TEST(packs)
-{
-        PackFile f[3] = { { "a.h", "int a;\n", 7 }, { "b.cuh", "", 0 }, { "k0", "//@ file a.h 3\nxyz", 18 } };
+TEST (packs) {
+        PackFile f[3] = { { "a.h", "int a;\n", 7 },
+                          { "b.cuh", "", 0 },
+                          { "k0", "//@ file a.h 3\nxyz", 18 } };
         Pack k;
         Err e;
         void *blob;
@@ -122,27 +124,32 @@ TEST(packs)
         CHECK_MSG(!pack_read(&k, blob, n, "headers", &e), "%s", e.msg);
         CHECK(k.n == 3 && !strcmp(k.file[0].name, "a.h") && !strcmp(k.file[0].data, "int a;\n"));
         CHECK((size_t)k.file[2].data % 64 == 0);
-        CHECK(k.file[1].size == 0 && k.file[2].size == 18 && !memcmp(k.file[2].data, f[2].data, 18));
+        CHECK(k.file[1].size == 0 && k.file[2].size == 18 &&
+              !memcmp(k.file[2].data, f[2].data, 18));
         pack_free(&k);
         for (size_t cut = 1; cut < n; cut++) {
                 char *part = malloc(cut);
                 memcpy(part, blob, cut);
                 if (!pack_read(&k, part, cut, "headers", &e))
-                        pack_free(&k);          /* only whole files may remain */
+                        pack_free(&k); /* only whole files may remain */
                 free(part);
         }
         free(blob);
-        static const char *const bad[] = {
-                "//@ file ../x 0\n\n", "//@ file x 99999999999999999999\n\n", "//@ file x -1\n\n", "//@ file x\n\n",
-                "//@ file x 5\nabc\n", "garbage", "//@ file x 0\n\n//@ file x 0\n\n", "//@ file .x 0\n\n",
-                "//@ file  0\n\n"
-        };
+        static const char *const bad[] = { "//@ file ../x 0\n\n",
+                                           "//@ file x 99999999999999999999\n\n",
+                                           "//@ file x -1\n\n",
+                                           "//@ file x\n\n",
+                                           "//@ file x 5\nabc\n",
+                                           "garbage",
+                                           "//@ file x 0\n\n//@ file x 0\n\n",
+                                           "//@ file .x 0\n\n",
+                                           "//@ file  0\n\n" };
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-                CHECK_MSG(pack_read(&k, bad[i], strlen(bad[i]), "p", &e) == TGC_BAD_FILE, "accepted: %s", bad[i]);
+                CHECK_MSG(pack_read(&k, bad[i], strlen(bad[i]), "p", &e) == TGC_BAD_FILE,
+                          "accepted: %s", bad[i]);
 }
 
-TEST(units)
-{
+TEST (units) {
         static const char text[] = "// comment\n//@ unit a\nint x;\n//@ unit b\n//@ unit c\nint z;";
         Pack k;
         Err e;
@@ -155,27 +162,48 @@ TEST(units)
         CHECK(pack_units(&k, "//@ unit a\n//@ unit a\n", 22, "source", &e) == TGC_BAD_FILE);
 }
 
-TEST(expressions)
-{
-        static const struct { const char *text; long long value; } t[] = {
-                { "1", 1 }, { "0", 0 }, { "B*T", 21 }, { "ceil(B*T/4)*12", 72 }, { "ceil(21/21)", 1 },
-                { "ceil(ceil(T/2)*B/5)", 3 }, { "ceil(0/64)", 0 }, { "2*3*B", 18 },
-                { "", -1 }, { "*", -1 }, { "B*", -1 }, { "B T", -1 }, { "ceil(B/0)", -1 }, { "ceil(B/T)", -1 },
-                { "ceil(B", -1 }, { "ceil(B/2", -1 }, { "-1", -1 }, { "X", -1 }, { "BT", -1 }, { "1e3", -1 },
-                { "99999999999999999999", -1 }, { "99999999999*99999999999", -1 },
-                { "ceil(ceil(ceil(ceil(ceil(ceil(ceil(ceil(ceil(ceil(1/1)/1)/1)/1)/1)/1)/1)/1)/1)/1)", -1 }
+TEST (expressions) {
+        static const struct {
+                const char *text;
+                long long value;
+        } t[] = {
+                { "1", 1 },
+                { "0", 0 },
+                { "B*T", 21 },
+                { "ceil(B*T/4)*12", 72 },
+                { "ceil(21/21)", 1 },
+                { "ceil(ceil(T/2)*B/5)", 3 },
+                { "ceil(0/64)", 0 },
+                { "2*3*B", 18 },
+                { "", -1 },
+                { "*", -1 },
+                { "B*", -1 },
+                { "B T", -1 },
+                { "ceil(B/0)", -1 },
+                { "ceil(B/T)", -1 },
+                { "ceil(B", -1 },
+                { "ceil(B/2", -1 },
+                { "-1", -1 },
+                { "X", -1 },
+                { "BT", -1 },
+                { "1e3", -1 },
+                { "99999999999999999999", -1 },
+                { "99999999999*99999999999", -1 },
+                { "ceil(ceil(ceil(ceil(ceil(ceil(ceil(ceil(ceil(ceil(1/1)/1)/1)/1)/1)/1)/1)/1)/1)/1)",
+                  -1 }
         };
         for (size_t i = 0; i < sizeof t / sizeof *t; i++)
                 CHECK_MSG(expr_eval(t[i].text, 3, 7) == t[i].value, "%s: %lld, not %lld", t[i].text,
                           (long long)expr_eval(t[i].text, 3, 7), t[i].value);
 }
 
-#define HEAD "tgc-program 1\narena w 4096\narena act 1024\n" \
+#define HEAD                                            \
+        "tgc-program 1\narena w 4096\narena act 1024\n" \
         "kernel k0 unit u threads 128 smem 0 args 3 flops 10 bytes 1.5e3 title add two things\n"
 
-TEST(program_text)
-{
-        static const char text[] = HEAD "early k0\nsm90 k0 threads 384 smem 200000 cluster 8\nmap 0 f16 w+32 4 24 32\n"
+TEST (program_text) {
+        static const char text[] = HEAD
+                "early k0\nsm90 k0 threads 384 smem 200000 cluster 8\nmap 0 f16 w+32 4 24 32\n"
                 "map 1 tf32 w+0 4 32 32\nmap 2 bf16 w+64 40 24 32 box 16 64\n"
                 "program prefill B 2 T 16\nio ids i32 act+0 B*T\nzero act+512 64\n"
                 "run k0 grid ceil(B*T/128) sm90 B*T*8 args rt map:0 act+1024\nend\n"
@@ -184,40 +212,54 @@ TEST(program_text)
         Err e;
         CHECK_MSG(!program_parse(&p, text, strlen(text), "program.cpu", &e), "%s", e.msg);
         CHECK(p.n_arenas == 2 && p.n_kernels == 1 && p.n_progs == 2 && p.n_zeros == 1);
-        CHECK(!strcmp(p.kernel[0].title, "add two things") && p.kernel[0].bytes == 1500 && p.kernel[0].early);
-        CHECK(p.kernel[0].threads90 == 384 && p.kernel[0].smem90 == 200000 && p.kernel[0].cluster90 == 8 && p.n_maps == 3 && p.map[0].type == MAP_F16);
+        CHECK(!strcmp(p.kernel[0].title, "add two things") && p.kernel[0].bytes == 1500 &&
+              p.kernel[0].early);
+        CHECK(p.kernel[0].threads90 == 384 && p.kernel[0].smem90 == 200000 &&
+              p.kernel[0].cluster90 == 8 && p.n_maps == 3 && p.map[0].type == MAP_F16);
         CHECK(p.map[0].of.offset == 32 && p.map[0].rows == 4 && p.map[0].ld == 32);
-        CHECK(p.map[0].box_rows == 64 && p.map[0].box_bytes == 128 && p.map[1].box_rows == 32 && p.map[1].box_bytes == 128);
+        CHECK(p.map[0].box_rows == 64 && p.map[0].box_bytes == 128 && p.map[1].box_rows == 32 &&
+              p.map[1].box_bytes == 128);
         CHECK(p.map[2].box_rows == 16 && p.map[2].box_bytes == 64);
         const Prog *g = program_find(&p, "prefill");
         CHECK(g && g->n_run == 1 && !strcmp(g->run[0].grid90, "B*T*8"));
-        CHECK(g && g->n_run == 1 && g->run[0].arg[0].arena == REF_RT && g->run[0].arg[2].offset == 1024);
-        CHECK(g->run[0].arg[1].arena == REF_MAP && g->run[0].arg[1].offset == 0 && p.kernel[0].arg == g->run[0].arg);
+        CHECK(g && g->n_run == 1 && g->run[0].arg[0].arena == REF_RT &&
+              g->run[0].arg[2].offset == 1024);
+        CHECK(g->run[0].arg[1].arena == REF_MAP && g->run[0].arg[1].offset == 0 &&
+              p.kernel[0].arg == g->run[0].arg);
         CHECK(prog_io(g, "ids")->elem == 4 && !prog_io(g, "logits") && !program_find(&p, "score"));
         program_free(&p);
 }
 
 /* Every message names the line. */
-TEST(program_refusals)
-{
-        static const struct { const char *text, *says; } t[] = {
+TEST (program_refusals) {
+        static const struct {
+                const char *text, *says;
+        } t[] = {
                 { "", "program:0" },
                 { "tgc-program 2\n", "program:1" },
                 { "tgc-program 1\narena w 5\narena w 5\n", "program:3: arena w is declared twice" },
                 { "tgc-program 1\narena w 99999999999999999999\n", "program:2" },
                 { "tgc-program 1\narena w -5\n", "program:2" },
-                { "tgc-program 1\nkernel k unit u threads 2048 smem 0 args 1 flops 0 bytes 0 title\n", "program:2" },
-                { "tgc-program 1\nkernel k unit u threads 1 smem 0 args 0 flops 0 bytes 0 title x\n", "program:2" },
-                { "tgc-program 1\nkernel k unit u threads 1 smem 0 args 1 flops nan bytes 0 title x\n", "finite" },
-                { HEAD "kernel k0 unit u threads 1 smem 0 args 1 flops 0 bytes 0 title x\n", "program:5" },
+                { "tgc-program 1\nkernel k unit u threads 2048 smem 0 args 1 flops 0 bytes 0 title\n",
+                  "program:2" },
+                { "tgc-program 1\nkernel k unit u threads 1 smem 0 args 0 flops 0 bytes 0 title x\n",
+                  "program:2" },
+                { "tgc-program 1\nkernel k unit u threads 1 smem 0 args 1 flops nan bytes 0 title x\n",
+                  "finite" },
+                { HEAD "kernel k0 unit u threads 1 smem 0 args 1 flops 0 bytes 0 title x\n",
+                  "program:5" },
                 { HEAD "early k1\n", "program:5: no kernel named 'k1'" },
                 { HEAD "sm90 k1 threads 384 smem 0\n", "program:5: no kernel named 'k1'" },
                 { HEAD "sm90 k0 threads 0 smem 0\n", "needs threads" },
-                { HEAD "sm90 k0 threads 384 smem 0\nprogram a B 1 T 1\nrun k0 grid 1 args rt w+0 w+0\nend\n", "do not agree" },
+                { HEAD
+                  "sm90 k0 threads 384 smem 0\nprogram a B 1 T 1\nrun k0 grid 1 args rt w+0 w+0\nend\n",
+                  "do not agree" },
                 { HEAD "sm90 k0 threads 384 smem 0 cluster 9\n", "program:5" },
-                { HEAD "sm90 k0 threads 384 smem 0 cluster 8\nprogram a B 1 T 1\nrun k0 grid 1 sm90 12 args rt w+0 w+0\nend\n",
+                { HEAD
+                  "sm90 k0 threads 384 smem 0 cluster 8\nprogram a B 1 T 1\nrun k0 grid 1 sm90 12 args rt w+0 w+0\nend\n",
                   "not whole clusters" },
-                { HEAD "program a B 1 T 1\nrun k0 grid 1 sm90 1 args rt w+0 w+0\nend\n", "do not agree" },
+                { HEAD "program a B 1 T 1\nrun k0 grid 1 sm90 1 args rt w+0 w+0\nend\n",
+                  "do not agree" },
                 { HEAD "map 0 f32 w+0 4 32 32\n", "bf16, f16 or tf32" },
                 { HEAD "map 0 bf16 w+0 64 33 40\n", "reach beyond the arena's 4096" },
                 { HEAD "map 0 bf16 w+8 4 32 32\n", "multiples of 16 bytes" },
@@ -233,24 +275,38 @@ TEST(program_refusals)
                 { HEAD "map 1 bf16 w+0 4 32 32\n", "program:5: tensor map 0 is due, not '1'" },
                 { HEAD "map map+0 bf16 w+0 4 32 32\n", "compile the model again" },
                 { HEAD "map 0 bf16 rt 4 32 32\n", "must be ARENA+OFFSET" },
-                { HEAD "program a B 1 T 1\nrun k0 grid 1 args rt map:0 w+0\nend\n", "'map:0' is none of the 0 tensor maps" },
-                { HEAD "map 0 bf16 w+0 4 32 32\nprogram a B 1 T 1\nrun k0 grid 1 args rt map:1 w+0\nend\n",
+                { HEAD "program a B 1 T 1\nrun k0 grid 1 args rt map:0 w+0\nend\n",
+                  "'map:0' is none of the 0 tensor maps" },
+                { HEAD
+                  "map 0 bf16 w+0 4 32 32\nprogram a B 1 T 1\nrun k0 grid 1 args rt map:1 w+0\nend\n",
                   "'map:1' is none of the 1 tensor maps" },
-                { HEAD "map 0 bf16 w+0 4 32 32\nprogram a B 1 T 1\nrun k0 grid 1 args map:0 w+0 w+0\nend\n", "must be rt" },
-                { HEAD "map 0 bf16 w+0 4 32 32\nprogram a B 1 T 1\nrun k0 grid 1 args rt map:0 w+0\n"
-                  "run k0 grid 1 args rt w+0 w+0\nend\n", "program:8: argument 1 of k0 is a tensor map in some runs" },
-                { HEAD "map 0 bf16 w+0 4 32 32\nprogram a B 1 T 1\nio x f32 map:0 1\nend\n", "must be ARENA+OFFSET" },
-                { HEAD "program a B 1 T 1\nrun k1 grid 1 args rt w+0 w+0\nend\n", "program:6: no kernel named 'k1'" },
-                { HEAD "program a B 1 T 1\nrun k0 grid 1 args rt w+0\nend\n", "takes 3 arguments, 2 are given" },
+                { HEAD
+                  "map 0 bf16 w+0 4 32 32\nprogram a B 1 T 1\nrun k0 grid 1 args map:0 w+0 w+0\nend\n",
+                  "must be rt" },
+                { HEAD
+                  "map 0 bf16 w+0 4 32 32\nprogram a B 1 T 1\nrun k0 grid 1 args rt map:0 w+0\n"
+                  "run k0 grid 1 args rt w+0 w+0\nend\n",
+                  "program:8: argument 1 of k0 is a tensor map in some runs" },
+                { HEAD "map 0 bf16 w+0 4 32 32\nprogram a B 1 T 1\nio x f32 map:0 1\nend\n",
+                  "must be ARENA+OFFSET" },
+                { HEAD "program a B 1 T 1\nrun k1 grid 1 args rt w+0 w+0\nend\n",
+                  "program:6: no kernel named 'k1'" },
+                { HEAD "program a B 1 T 1\nrun k0 grid 1 args rt w+0\nend\n",
+                  "takes 3 arguments, 2 are given" },
                 { HEAD "program a B 1 T 1\nrun k0 grid 1 args w+0 w+0 w+0\nend\n", "must be rt" },
-                { HEAD "program a B 1 T 1\nrun k0 grid 1 args rt w+0 q+0\nend\n", "no arena named 'q'" },
-                { HEAD "program a B 1 T 1\nrun k0 grid 1 args rt w+0 act+1025\nend\n", "program:6" },
-                { HEAD "program a B 1 T 1\nrun k0 grid B*Q args rt w+0 w+0\nend\n", "not an expression" },
-                { HEAD "program a B 2 T 2\nrun k0 grid B*T*1000000000 args rt w+0 w+0\nend\n", "program:6" },
+                { HEAD "program a B 1 T 1\nrun k0 grid 1 args rt w+0 q+0\nend\n",
+                  "no arena named 'q'" },
+                { HEAD "program a B 1 T 1\nrun k0 grid 1 args rt w+0 act+1025\nend\n",
+                  "program:6" },
+                { HEAD "program a B 1 T 1\nrun k0 grid B*Q args rt w+0 w+0\nend\n",
+                  "not an expression" },
+                { HEAD "program a B 2 T 2\nrun k0 grid B*T*1000000000 args rt w+0 w+0\nend\n",
+                  "program:6" },
                 { HEAD "program a B 2 T 200\nio x f32 act+0 B*T\nend\n", "reach beyond" },
                 { HEAD "program a B 1 T 1\nio x f64 act+0 1\nend\n", "unknown dtype" },
                 { HEAD "program a B 1 T 1\nio x f32 rt 1\nend\n", "must be ARENA+OFFSET" },
-                { HEAD "program a B 1 T 1\nio x f32 act+0 1\nio x f32 act+0 1\nend\n", "program:7" },
+                { HEAD "program a B 1 T 1\nio x f32 act+0 1\nio x f32 act+0 1\nend\n",
+                  "program:7" },
                 { HEAD "program a B 1 T 1\nzero act+1000 25\nend\n", "reach beyond" },
                 { HEAD "program a B 1 T 1\n", "has no end" },
                 { HEAD "program a B 0 T 1\nend\n", "at least 1" },
@@ -262,7 +318,8 @@ TEST(program_refusals)
         for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
                 Program p;
                 Err e;
-                CHECK_MSG(program_parse(&p, t[i].text, strlen(t[i].text), "program", &e) == TGC_BAD_FILE,
+                CHECK_MSG(program_parse(&p, t[i].text, strlen(t[i].text), "program", &e) ==
+                                  TGC_BAD_FILE,
                           "accepted:\n%s", t[i].text);
                 CHECK_MSG(strstr(e.msg, t[i].says), "\"%s\" does not say \"%s\"", e.msg, t[i].says);
         }
@@ -270,45 +327,57 @@ TEST(program_refusals)
         CHECK(program_parse(&p, "tgc-program 1\n\0", 15, "program", 0) == TGC_BAD_FILE);
 }
 
-#define MANIFEST "tgc 1\nmodel tiny\ndtype bf16\nmode both\nvocab 16\nctx 32\nbatch 2\nchunk 8\nparams 20 12 24\n"
+#define MANIFEST \
+        "tgc 1\nmodel tiny\ndtype bf16\nmode both\nvocab 16\nctx 32\nbatch 2\nchunk 8\nparams 20 12 24\n"
 
-TEST(manifest_text)
-{
+TEST (manifest_text) {
         static const char text[] = MANIFEST
                 "param a 3x4 0 trainable normal 0.02\nparam b 8 12 trainable uniform -1 1\n"
                 "param c 2x2 20 frozen value 3\nmap anything at all\nmeta licence MIT\n";
         Manifest m;
         Err e;
         CHECK_MSG(!manifest_parse(&m, text, strlen(text), &e), "%s", e.msg);
-        CHECK(m.dtype == STORE_BF16 && m.infer && m.train && m.vocab == 16 && m.ctx == 32 && m.chunk == 8);
-        CHECK(m.n_params == 3 && m.param[0].n_dims == 2 && m.param[0].count == 12 && m.param[1].init_arg[0] == -1);
-        CHECK(manifest_param(&m, "c") == 2 && manifest_param(&m, "d") == -1 && !m.param[2].trainable);
+        CHECK(m.dtype == STORE_BF16 && m.infer && m.train && m.vocab == 16 && m.ctx == 32 &&
+              m.chunk == 8);
+        CHECK(m.n_params == 3 && m.param[0].n_dims == 2 && m.param[0].count == 12 &&
+              m.param[1].init_arg[0] == -1);
+        CHECK(manifest_param(&m, "c") == 2 && manifest_param(&m, "d") == -1 &&
+              !m.param[2].trainable);
         CHECK(m.documents == -1);
         manifest_free(&m);
-        CHECK(!manifest_parse(&m, MANIFEST "documents 5\n", strlen(MANIFEST) + 12, &e) && m.documents == 5);
+        CHECK(!manifest_parse(&m, MANIFEST "documents 5\n", strlen(MANIFEST) + 12, &e) &&
+              m.documents == 5);
         manifest_free(&m);
         static const char *const bad[] = {
-                "", "tgc 2\n", "tgc 1\n", MANIFEST "param a 3x4 0 trainable magic\n",
-                MANIFEST "param a 3x4 10 trainable zeros\n", MANIFEST "param a 3x4 0 frozen zeros\n",
+                "",
+                "tgc 2\n",
+                "tgc 1\n",
+                MANIFEST "param a 3x4 0 trainable magic\n",
+                MANIFEST "param a 3x4 10 trainable zeros\n",
+                MANIFEST "param a 3x4 0 frozen zeros\n",
                 MANIFEST "param a 0x4 0 trainable zeros\n",
                 MANIFEST "param a 4294967296x4294967296 0 trainable zeros\n",
                 MANIFEST "param a 2 0 trainable zeros\nparam b 2 1 trainable zeros\n",
                 MANIFEST "param a 2 0 trainable zeros\nparam a 2 2 trainable zeros\n",
-                MANIFEST "param a 2 0 trainable normal inf\n", MANIFEST "param a 2 0 trainable normal\n",
-                MANIFEST "param a 1x1x1x1x1x1x1x1x1 0 trainable zeros\n", MANIFEST "quantise 4\n",
-                MANIFEST "params 20 22 24\n", MANIFEST "batch 257\n"
+                MANIFEST "param a 2 0 trainable normal inf\n",
+                MANIFEST "param a 2 0 trainable normal\n",
+                MANIFEST "param a 1x1x1x1x1x1x1x1x1 0 trainable zeros\n",
+                MANIFEST "quantise 4\n",
+                MANIFEST "params 20 22 24\n",
+                MANIFEST "batch 257\n"
         };
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-                CHECK_MSG(manifest_parse(&m, bad[i], strlen(bad[i]), &e) == TGC_BAD_FILE, "accepted:\n%s", bad[i]);
+                CHECK_MSG(manifest_parse(&m, bad[i], strlen(bad[i]), &e) == TGC_BAD_FILE,
+                          "accepted:\n%s", bad[i]);
 }
 
 /* Any change of one byte of the texts is either refused or still in bounds. */
-TEST(texts_survive_mutation)
-{
+TEST (texts_survive_mutation) {
         static const char program[] = HEAD
                 "program prefill B 2 T 16\nio ids i32 act+0 B*T\nzero act+512 64\n"
                 "run k0 grid ceil(B*T/128) args rt w+16 act+1024\nend\n";
-        static const char manifest[] = MANIFEST "param a 3x4 0 trainable normal 0.02\nparam c 2x2 20 frozen value 3\n";
+        static const char manifest[] = MANIFEST
+                "param a 3x4 0 trainable normal 0.02\nparam c 2x2 20 frozen value 3\n";
         static const char with[] = " \n+*/()0919BTx-.";
         char text[1024];
         for (size_t i = 0; i < strlen(program); i++)

@@ -40,9 +40,11 @@ static void *load_fake_driver(void)
         snprintf(path, sizeof path, "%s/small.h", dir);
         CHECK(!file_write_atomic(path, small_h, sizeof small_h - 1, &e));
         free(file);
-        snprintf(command, sizeof command, "%s -w -D_GNU_SOURCE -O1 -shared -fPIC -Iruntime "
-                 "-Wl,-soname,libcuda.so.1 -o %s/libcuda.so.1 %s/kernels.c tests/fake_cuda.c -ldl -lm", cc.command, dir,
-                 dir);
+        snprintf(
+                command, sizeof command,
+                "%s -w -D_GNU_SOURCE -O1 -shared -fPIC -Iruntime "
+                "-Wl,-soname,libcuda.so.1 -o %s/libcuda.so.1 %s/kernels.c tests/fake_cuda.c -ldl -lm",
+                cc.command, dir, dir);
         CHECK_MSG(!system(command), "%s", command);
         snprintf(path, sizeof path, "%s/libcuda.so.1", dir);
         lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
@@ -51,8 +53,7 @@ static void *load_fake_driver(void)
         return lib;
 }
 
-TEST(played_driver)
-{
+TEST (played_driver) {
         void *lib = load_fake_driver();
         int *live = dlsym(lib, "fake_live"), *replays = dlsym(lib, "fake_replays");
         int *launches = dlsym(lib, "fake_launches");
@@ -73,16 +74,20 @@ TEST(played_driver)
         DevOptions each = { .sync = 1 };
         Device *d;
         Err e;
-        CHECK(!dev_open(&d, DEV_CUDA, &each, &e) && !dev_can_capture(d) && strstr(dev_name(d), "sm_90a"));
-        Ceiling most;                   /* a clock of 132 kHz, 132 multiprocessors, half a millisecond a copy */
-        CHECK(!dev_ceiling(d, &most, &e) && most.flops[1] == 132e3 * 132 * 4096 && most.bytes > 5e11 && most.bytes < 6e11);
-        static char big[50 << 20];                      /* more than the pinned memory holds */
+        CHECK(!dev_open(&d, DEV_CUDA, &each, &e) && !dev_can_capture(d) &&
+              strstr(dev_name(d), "sm_90a"));
+        Ceiling most; /* a clock of 132 kHz, 132 multiprocessors, half a millisecond a copy */
+        CHECK(!dev_ceiling(d, &most, &e) && most.flops[1] == 132e3 * 132 * 4096 &&
+              most.bytes > 5e11 && most.bytes < 6e11);
+        static char big[50 << 20]; /* more than the pinned memory holds */
         static char back[sizeof big];
         void *mem;
         for (size_t i = 0; i < sizeof big; i++)
                 big[i] = (char)(i * 31 >> 3);
-        CHECK(!dev_alloc(d, sizeof big, &mem, &e) && !dev_download(d, back, mem, 99, &e) && back[7] == 0);
-        CHECK(!dev_upload(d, mem, big, sizeof big, &e) && !dev_download(d, back, mem, sizeof back, &e));
+        CHECK(!dev_alloc(d, sizeof big, &mem, &e) && !dev_download(d, back, mem, 99, &e) &&
+              back[7] == 0);
+        CHECK(!dev_upload(d, mem, big, sizeof big, &e) &&
+              !dev_download(d, back, mem, sizeof back, &e));
         CHECK(!memcmp(big, back, sizeof big));
         dev_free(d, mem, sizeof big);
         dev_close(d);
@@ -92,27 +97,32 @@ TEST(played_driver)
 }
 
 /* Tensor maps come by value, launched and in a graph, and are of the arena's matrices. */
-TEST(played_driver_maps)
-{
+TEST (played_driver_maps) {
         void *lib = load_fake_driver();
-        int *live = dlsym(lib, "fake_live"), *replays = dlsym(lib, "fake_replays"), before = *replays;
+        int *live = dlsym(lib, "fake_live"), *replays = dlsym(lib, "fake_replays"),
+            before = *replays;
         uint64_t seen[2][16];
         Nvrtc n;
         Err e;
         if (nvrtc_open(&n, 0, 0))
                 SKIP("no NVRTC");
-        Plan p = make_plan(manifest, PROGRAM("", "w+0")
-                           "kernel k_maps unit infer threads 32 smem 0 args 4 flops 0 bytes 0 title maps\n"
-                           "map 0 tf32 w+16 2 8 12\nmap 1 f16 act+32 5 24 32\n"
-                           "program maps B 1 T 1\nio seen i32 act+4096 64\n"
-                           "run k_maps grid 1 args rt map:1 act+4096 map:0\nend\n");
+        Plan p = make_plan(
+                manifest,
+                PROGRAM("",
+                        "w+0") "kernel k_maps unit infer threads 32 smem 0 args 4 flops 0 bytes 0 title maps\n"
+                               "map 0 tf32 w+16 2 8 12\nmap 1 f16 act+32 5 24 32\n"
+                               "program maps B 1 T 1\nio seen i32 act+4096 64\n"
+                               "run k_maps grid 1 args rt map:1 act+4096 map:0\nend\n");
         Session *s = open_on(&p, DEV_CUDA, SESSION_INFER);
-        const char *w = ref_mem(s, (Ref){ program_arena(&s->p, "w"), 0 }), *act = ref_mem(s, (Ref){ program_arena(&s->p, "act"), 0 });
+        const char *w = ref_mem(s, (Ref) { program_arena(&s->p, "w"), 0 }),
+                   *act = ref_mem(s, (Ref) { program_arena(&s->p, "act"), 0 });
         for (int i = 0; i < 5; i++) {
                 CHECK_MSG(!session_run(s, "maps", 1, 1, &e), "%s", e.msg);
                 CHECK_MSG(!session_read(s, "maps", "seen", seen, sizeof seen, &e), "%s", e.msg);
-                CHECK(seen[0][0] == (uintptr_t)(act + 32) && seen[0][1] == 24 && seen[0][2] == 5 && seen[0][3] == 64);
-                CHECK(seen[1][0] == (uintptr_t)(w + 16) && seen[1][1] == 8 && seen[1][2] == 2 && seen[1][3] == 48);
+                CHECK(seen[0][0] == (uintptr_t)(act + 32) && seen[0][1] == 24 && seen[0][2] == 5 &&
+                      seen[0][3] == 64);
+                CHECK(seen[1][0] == (uintptr_t)(w + 16) && seen[1][1] == 8 && seen[1][2] == 2 &&
+                      seen[1][3] == 48);
                 CHECK(seen[0][15] == 0x7777777777777777 && seen[1][15] == seen[0][15]);
         }
         CHECK(*replays > before);
@@ -121,13 +131,18 @@ TEST(played_driver_maps)
         CHECK_MSG(*live == 0, "%d things were not given back", *live);
 }
 
-/* Programs that are not ready when the session opens get their kernels when they first run, never inside of a graph. */
-TEST(played_driver_loads_what_runs)
-{
+/* Programs that are not ready when the session opens get their kernels when they first run, never
+ * inside of a graph. */
+TEST (played_driver_loads_what_runs) {
         void *lib = load_fake_driver();
         int *live = dlsym(lib, "fake_live");
         SessionOptions o = { .device = DEV_CUDA, .dev.no_cache = 1, .ready = "score decode" };
-        TrainStep in = { .B = 1, .T = 2, .n_micro = 1, .ids = (int[]){ 1, 2 }, .targets = (int[]){ 3, 4 }, .lr = 0.1 };
+        TrainStep in = { .B = 1,
+                         .T = 2,
+                         .n_micro = 1,
+                         .ids = (int[]) { 1, 2 },
+                         .targets = (int[]) { 3, 4 },
+                         .lr = 0.1 };
         TrainResult r;
         Session *s;
         Nvrtc n;
@@ -138,17 +153,23 @@ TEST(played_driver_loads_what_runs)
         CHECK_MSG(!session_open(&s, &p, &o, &e), "%s", e.msg);
         const char *note = dev_load_note(session_device(s));
         CHECK_MSG(!strncmp(note, "1 unit compiled, 0 from the cache", 33), "%s", note);
-        CHECK(s->prog[program_find(&s->p, "decode3") - s->p.prog].ready && s->prog[program_find(&s->p, "score") - s->p.prog].ready);
-        CHECK(!s->prog[program_find(&s->p, "decode") - s->p.prog].ready && !s->prog[program_find(&s->p, "step") - s->p.prog].ready);
+        CHECK(s->prog[program_find(&s->p, "decode3") - s->p.prog].ready &&
+              s->prog[program_find(&s->p, "score") - s->p.prog].ready);
+        CHECK(!s->prog[program_find(&s->p, "decode") - s->p.prog].ready &&
+              !s->prog[program_find(&s->p, "step") - s->p.prog].ready);
         for (in.step = 0; in.step < 5; in.step++)
                 CHECK_MSG(!session_train_step(s, &in, &r, &e), "%s", e.msg);
-        CHECK_MSG(!session_prefill(s, (int[]){ 1, 2, 3 }, 1, 3, &e) && !session_decode(s, 0, 5, 0, 0, &e), "%s", e.msg);
+        CHECK_MSG(!session_prefill(s, (int[]) { 1, 2, 3 }, 1, 3, &e) &&
+                          !session_decode(s, 0, 5, 0, 0, &e),
+                  "%s", e.msg);
         CHECK_MSG(!strncmp(note, "2 units compiled, 0 from the cache", 34), "%s", note);
         session_close(s);
         o.ready = "", o.batch = 1;
         CHECK_MSG(!session_open(&s, &p, &o, &e), "%s", e.msg);
         CHECK(!strncmp(dev_load_note(session_device(s)), "0 units", 7));
-        CHECK_MSG(!session_prefill(s, (int[]){ 1, 2, 3 }, 1, 3, &e) && !session_decode(s, 0, 5, 0, 0, &e), "%s", e.msg);
+        CHECK_MSG(!session_prefill(s, (int[]) { 1, 2, 3 }, 1, 3, &e) &&
+                          !session_decode(s, 0, 5, 0, 0, &e),
+                  "%s", e.msg);
         session_close(s);
         plan_close(&p);
         CHECK_MSG(*live == 0, "%d things were not given back", *live);
@@ -158,7 +179,12 @@ TEST(played_driver_loads_what_runs)
 static int use_everything(const Plan *p, const int *calls, int *used, Err *e)
 {
         SessionOptions o = { .device = DEV_CUDA, .ready = "step update" };
-        TrainStep in = { .B = 1, .T = 2, .n_micro = 1, .ids = (int[]){ 1, 2 }, .targets = (int[]){ 3, 4 }, .lr = 0.1 };
+        TrainStep in = { .B = 1,
+                         .T = 2,
+                         .n_micro = 1,
+                         .ids = (int[]) { 1, 2 },
+                         .targets = (int[]) { 3, 4 },
+                         .lr = 0.1 };
         Session *s;
         TrainResult r;
         float x[33];
@@ -166,10 +192,11 @@ static int use_everything(const Plan *p, const int *calls, int *used, Err *e)
         int n, code = session_open(&s, p, &o, e);
         if (code)
                 return code;
-        if (!(code = session_prefill(s, (int[]){ 1, 2, 3 }, 1, 3, e))
-            && !(code = session_decode(s, 0, 5, 0, 0, e)) && !(code = session_train_step(s, &in, &r, e))
-            && !(code = session_param_get(s, 0, x, e)) && !(code = session_param_set(s, 0, x, e))
-            && !(code = session_score(s, (int[]){ 1, 2 }, 2, 0, ms, e)))
+        if (!(code = session_prefill(s, (int[]) { 1, 2, 3 }, 1, 3, e)) &&
+            !(code = session_decode(s, 0, 5, 0, 0, e)) &&
+            !(code = session_train_step(s, &in, &r, e)) &&
+            !(code = session_param_get(s, 0, x, e)) && !(code = session_param_set(s, 0, x, e)) &&
+            !(code = session_score(s, (int[]) { 1, 2 }, 2, 0, ms, e)))
                 code = session_time_kernels(s, "decode", 1, 1, ms, 4, &n, e);
         *used = *calls;
         session_close(s);
@@ -177,10 +204,10 @@ static int use_everything(const Plan *p, const int *calls, int *used, Err *e)
 }
 
 /* Let every call to the driver fail in turn: always an error, never a leak. */
-TEST(played_driver_fails)
-{
+TEST (played_driver_fails) {
         void *lib = load_fake_driver();
-        int *live = dlsym(lib, "fake_live"), *calls = dlsym(lib, "fake_calls"), *fail_at = dlsym(lib, "fake_fail_at");
+        int *live = dlsym(lib, "fake_live"), *calls = dlsym(lib, "fake_calls"),
+            *fail_at = dlsym(lib, "fake_fail_at");
         Nvrtc n;
         Err e;
         if (nvrtc_open(&n, 0, 0))
@@ -197,7 +224,8 @@ TEST(played_driver_fails)
                 int code = use_everything(&p, calls, &used, &e);
                 CHECK_MSG(code == TGC_NO_MEMORY || code == TGC_NO_DEVICE || code == TGC_BAD_FILE,
                           "call %d of %d failed, which went unnoticed", i, total);
-                CHECK_MSG(*live == 0, "call %d of %d failed: %d things were not given back", i, total, *live);
+                CHECK_MSG(*live == 0, "call %d of %d failed: %d things were not given back", i,
+                          total, *live);
         }
         *fail_at = 0;
         plan_close(&p);

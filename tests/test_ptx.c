@@ -6,7 +6,8 @@
 
 typedef struct Nvrtc {
         void *lib;
-        int (*create)(void **prog, const char *src, const char *name, int n, const char **headers, const char **names);
+        int (*create)(void **prog, const char *src, const char *name, int n, const char **headers,
+                      const char **names);
         int (*compile)(void *prog, int n, const char **options);
         int (*log_size)(void *prog, size_t *size);
         int (*log)(void *prog, char *log);
@@ -56,22 +57,36 @@ static void compiles(const char *file, const char *arch, int sm90a)
         snprintf(src, sizeof src, "#include \"%s\"\n", file);
         snprintf(gpu, sizeof gpu, "--gpu-architecture=%s", arch);
         snprintf(inc, sizeof inc, "-I%s/include", cuda_home());
-        const char *opt[] = { gpu, inc, "-std=c++17", "-Icodegen/kernels/common", "-Iruntime", "-Itests/emulate",
+        const char *opt[] = { gpu,
+                              inc,
+                              "-std=c++17",
+                              "-Icodegen/kernels/common",
+                              "-Iruntime",
+                              "-Itests/emulate",
                               "-DTGC_SM90A=1" };
         CHECK(n->create(&prog, src, "unit.cu", 0, NULL, NULL) == 0);
         int rc = n->compile(prog, sm90a ? 7 : 6, opt);
         n->log_size(prog, &size);
         log = calloc(1, size + 1);
         n->log(prog, log);
-        CHECK_MSG(rc == 0 && !strstr(log, "error") && !strstr(log, "warning"), "%s for %s: %s", file, arch, log);
+        CHECK_MSG(rc == 0 && !strstr(log, "error") && !strstr(log, "warning"), "%s for %s: %s",
+                  file, arch, log);
         CHECK(n->cubin_size(prog, &cubin) == 0 && cubin > 0);
         n->destroy(&prog);
         free(log);
 }
 
-TEST(portable_sm_80)  { compiles("kernels.cuh", "sm_80", 0); }
-TEST(portable_sm_90)  { compiles("kernels.cuh", "sm_90", 0); }
-TEST(portable_sm_120) { compiles("kernels.cuh", "sm_120", 0); }
-TEST(hopper_sm_90a)   { compiles("hopper.cu", "sm_90a", 1); }
+TEST (portable_sm_80) {
+        compiles("kernels.cuh", "sm_80", 0);
+}
+TEST (portable_sm_90) {
+        compiles("kernels.cuh", "sm_90", 0);
+}
+TEST (portable_sm_120) {
+        compiles("kernels.cuh", "sm_120", 0);
+}
+TEST (hopper_sm_90a) {
+        compiles("hopper.cu", "sm_90a", 1);
+}
 
 TEST_MAIN

@@ -1,5 +1,5 @@
-/* test_quick_check.c: what compile looks at before kernels are made: a program that is not what the model says is found
- * and named, one that is passes, and a model too large is said to be. */
+/* test_quick_check.c: what compile looks at before kernels are made: a program that is not what the
+ * model says is found and named, one that is passes, and a model too large is said to be. */
 #include "../cli/quick_check.h"
 #include "read_models.h"
 
@@ -25,7 +25,8 @@ static const char model[] =
 
 static char said[400];
 
-/* The model of so many rows, of whose plain form `from` becomes `to`, as if the programs were wrong. */
+/* The model of so many rows, of whose plain form `from` becomes `to`, as if the programs were
+ * wrong. */
 static int check(int rows, bool logits, bool loss, const char *from, const char *to)
 {
         char text[4096];
@@ -52,27 +53,27 @@ static int check(int rows, bool logits, bool loss, const char *from, const char 
         return code;
 }
 
-TEST(a_right_model_passes)
-{
+TEST (a_right_model_passes) {
         CHECK_MSG(check(11, true, true, NULL, NULL) == TGC_OK, "%s", err.msg);
         CHECK_MSG(!*said, "%s", said);
 }
 
-TEST(a_wrong_decode_program_is_named)
-{
+TEST (a_wrong_decode_program_is_named) {
         CHECK(check(11, true, false, "x=2.5", "x=3.5") == TGC_CHECK_FAILED);
-        CHECK_MSG(strstr(err.msg, "small.lua:6: error: quick check: the logits of the decode program") &&
-                          strstr(err.msg, "first in %q = scale") && strstr(err.msg, "--no-check"), "%s", err.msg);
+        CHECK_MSG(strstr(err.msg,
+                         "small.lua:6: error: quick check: the logits of the decode program") &&
+                          strstr(err.msg, "first in %q = scale") && strstr(err.msg, "--no-check"),
+                  "%s", err.msg);
 }
 
-TEST(a_wrong_step_is_named)
-{
+TEST (a_wrong_step_is_named) {
         CHECK(check(11, false, true, "x=2.5", "x=3.5") == TGC_CHECK_FAILED);
-        CHECK_MSG(strstr(err.msg, "small.lua:12: error: quick check: the loss of the training step differs"), "%s", err.msg);
+        CHECK_MSG(strstr(err.msg,
+                         "small.lua:12: error: quick check: the loss of the training step differs"),
+                  "%s", err.msg);
 }
 
-TEST(a_model_too_large_is_said_to_be)
-{
+TEST (a_model_too_large_is_said_to_be) {
         CHECK_MSG(check(20000000, true, true, NULL, NULL) == TGC_OK, "%s", err.msg);
         CHECK_MSG(strstr(said, "too large"), "%s", said);
 }

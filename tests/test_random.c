@@ -1,4 +1,5 @@
-/* test_random.c: random graphs through compile, JSON and back, and every back end, against the evaluator.
+/* test_random.c: random graphs through compile, JSON and back, and every back end, against the
+ * evaluator.
  *
  *      test_random                                     what `make check` runs: tests/random/, then 100 graphs
  *      test_random --seed S --count N [--first K]      graphs K .. K+N-1 of seed S
@@ -20,7 +21,7 @@ typedef struct Options {
         bool shrink, print, quick;
 } Options;
 
-static char work[256];                  /* temporary folder, with a cache of its own */
+static char work[256]; /* temporary folder, with a cache of its own */
 
 static double now(void)
 {
@@ -34,15 +35,17 @@ static double cpu_seconds(void)
         struct rusage self, children;
         getrusage(RUSAGE_SELF, &self);
         getrusage(RUSAGE_CHILDREN, &children);
-        return (double)(self.ru_utime.tv_sec + self.ru_stime.tv_sec + children.ru_utime.tv_sec + children.ru_stime.tv_sec) +
-               1e-6 * (double)(self.ru_utime.tv_usec + self.ru_stime.tv_usec + children.ru_utime.tv_usec + children.ru_stime.tv_usec);
+        return (double)(self.ru_utime.tv_sec + self.ru_stime.tv_sec + children.ru_utime.tv_sec +
+                        children.ru_stime.tv_sec) +
+               1e-6 * (double)(self.ru_utime.tv_usec + self.ru_stime.tv_usec +
+                               children.ru_utime.tv_usec + children.ru_stime.tv_usec);
 }
 
 static Draw draw_of(uint64_t seed, int i)
 {
         Draw d = { .state = seed * 0x9E3779B97F4A7C15u + (uint64_t)i };
         draw64(&d);
-        return (Draw){ .state = draw64(&d) };
+        return (Draw) { .state = draw64(&d) };
 }
 
 /* ---- cases ---- */
@@ -64,7 +67,8 @@ static void make_case(Plans *unused, Case *c, Leg which, Verdict *v)
                 return;
         }
         v->outcome = FAILED;
-        snprintf(v->msg, sizeof v->msg, "the generator made a graph that is refused: %.500s", d.msg);
+        snprintf(v->msg, sizeof v->msg, "the generator made a graph that is refused: %.500s",
+                 d.msg);
 }
 
 /* The quick run has every graph on one leg of the CPU, and some in the emulator. */
@@ -72,13 +76,13 @@ static unsigned legs_of(const Options *o, int i)
 {
         if (!o->quick)
                 return o->legs;
-        return 1u << (i % 3 ? LEG_CPU3 : LEG_CPU0) | (i % 10 == 0 ? 1u << LEG_CUDA3 : 0) | (i % 20 == 3 ? 1u << LEG_HOPPER3 : 0) |
-               (i % 50 == 7 ? 1u << LEG_CUDA0 : 0);
+        return 1u << (i % 3 ? LEG_CPU3 : LEG_CPU0) | (i % 10 == 0 ? 1u << LEG_CUDA3 : 0) |
+               (i % 20 == 3 ? 1u << LEG_HOPPER3 : 0) | (i % 50 == 7 ? 1u << LEG_CUDA0 : 0);
 }
 
 static void new_case(Case *c, const Options *o, int i)
 {
-        *c = (Case){ .legs = legs_of(o, i), .k.seed = i };
+        *c = (Case) { .legs = legs_of(o, i), .k.seed = i };
         snprintf(c->name, sizeof c->name, "r%llu-%d", (unsigned long long)o->seed, i);
         snprintf(c->path, sizeof c->path, "%s/%s.json", work, c->name);
         snprintf(c->compiled.msg, sizeof c->compiled.msg, "%llu", (unsigned long long)o->seed);
@@ -90,11 +94,13 @@ static bool old_case(Case *c, const char *path, const char *knobs, unsigned legs
         const char *slash = strrchr(path, '/');
         char *text;
         size_t n;
-        *c = (Case){ .legs = legs };
+        *c = (Case) { .legs = legs };
         snprintf(c->name, sizeof c->name, "%.60s", slash ? slash + 1 : path);
         snprintf(c->path, sizeof c->path, "%s/%s", work, c->name);
-        if (!knobs_parse(&c->k, knobs ? knobs : "f32 both batch 2 block 7 chunk 0 tokens 7 greedy 0 seed 1") ||
-            file_read_text(path, 64 << 20, &text, &n, &(Err){ 0 }))
+        if (!knobs_parse(&c->k,
+                         knobs ? knobs
+                               : "f32 both batch 2 block 7 chunk 0 tokens 7 greedy 0 seed 1") ||
+            file_read_text(path, 64 << 20, &text, &n, &(Err) { 0 }))
                 return false;
         bool ok = write_file(c->path, text, n);
         free(text);
@@ -107,15 +113,22 @@ static void show_case(const Case *c)
         char knobs[160];
         printf("%s: %s\n", c->name, knobs_text(&c->k, knobs));
         if (c->compiled.outcome != PASSED)
-                printf("    compiled: %s: %s\n", outcome_name[c->compiled.outcome], c->compiled.msg);
+                printf("    compiled: %s: %s\n", outcome_name[c->compiled.outcome],
+                       c->compiled.msg);
         for (int l = 0; l < N_LEGS; l++)
                 if (c->ran[l].outcome > PASSED)
-                        printf("    %s: %s: %.*s\n", leg_info[l].name, outcome_name[c->ran[l].outcome], (int)strcspn(c->ran[l].msg, "\n"), c->ran[l].msg);
+                        printf("    %s: %s: %.*s\n", leg_info[l].name,
+                               outcome_name[c->ran[l].outcome], (int)strcspn(c->ran[l].msg, "\n"),
+                               c->ran[l].msg);
 }
 
 /* ---- shrinking ---- */
 
-typedef struct Smaller { Ref from, to; bool fill; const char *drop; } Smaller;
+typedef struct Smaller {
+        Ref from, to;
+        bool fill;
+        const char *drop;
+} Smaller;
 
 static Ref visit_smaller(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
 {
@@ -156,7 +169,7 @@ static bool shrunk(const char *from, Case *c, const Smaller *s)
                                 m->map[k++] = m->map[i];
                 m->n_map = k;
                 if (!graph_find(g, "ids"))
-                        error_at((Loc){ 0 }, "no ids");
+                        error_at((Loc) { 0 }, "no ids");
                 write_json(m, &t);
                 diag_end(&d);
                 ok = write_file(c->path, t.s, t.n);
@@ -190,10 +203,11 @@ static const char *worst_message(const Case *c)
 static bool fails_alike(Case *c, Outcome want, const char *says, unsigned legs)
 {
         c->legs = legs;
-        c->compiled = (Verdict){ .outcome = PASSED };
+        c->compiled = (Verdict) { .outcome = PASSED };
         memset(c->ran, 0, sizeof c->ran);
         run_cases(c, 1, work);
-        return worst_of(c) == want && !strncmp(worst_message(c), says, strcspn(says, "0123456789%"));
+        return worst_of(c) == want &&
+               !strncmp(worst_message(c), says, strcspn(says, "0123456789%"));
 }
 
 static void shrink(Case *all, Case *c, double seconds)
@@ -223,7 +237,8 @@ static void shrink(Case *all, Case *c, double seconds)
                 for (int i = 0; i < 4 && !again; i++) {
                         s.drop = outputs[i];
                         if (m && graph_out(g, s.drop) && g->n_out > 1)
-                                again = shrunk(best, c, &s) && fails_alike(c, want, says, legs) && !rename(c->path, best);
+                                again = shrunk(best, c, &s) && fails_alike(c, want, says, legs) &&
+                                        !rename(c->path, best);
                 }
                 s.drop = NULL;
                 for (Ref r = n - 1; r > 0 && !again && now() < end; r--) {
@@ -234,11 +249,14 @@ static void shrink(Case *all, Case *c, double seconds)
                         for (Ref to = r - 1; to > 0 && !again && now() < end; to--) {
                                 s.to = to;
                                 if (type_eq(&NODE(g, to)->type, &x->type))
-                                        again = shrunk(best, c, &s) && fails_alike(c, want, says, legs) && !rename(c->path, best);
+                                        again = shrunk(best, c, &s) &&
+                                                fails_alike(c, want, says, legs) &&
+                                                !rename(c->path, best);
                         }
                         if (!again && x->op != OP_FILL && dt_is_float(x->type.dt)) {
                                 s.fill = true;
-                                again = shrunk(best, c, &s) && fails_alike(c, want, says, legs) && !rename(c->path, best);
+                                again = shrunk(best, c, &s) && fails_alike(c, want, says, legs) &&
+                                        !rename(c->path, best);
                                 s.fill = false;
                         }
                 }
@@ -254,23 +272,27 @@ static void keep_case(const Options *o, const Case *c)
         char path[700], knobs[160];
         char *text;
         size_t n;
-        if (!o->keep || file_read_text(c->path, 64 << 20, &text, &n, &(Err){ 0 }))
+        if (!o->keep || file_read_text(c->path, 64 << 20, &text, &n, &(Err) { 0 }))
                 return;
         mkdir(o->keep, 0777);
-        snprintf(path, sizeof path, "%.300s/%s%s", o->keep, c->name, strstr(c->name, ".json") ? "" : ".json");
+        snprintf(path, sizeof path, "%.300s/%s%s", o->keep, c->name,
+                 strstr(c->name, ".json") ? "" : ".json");
         write_file(path, text, n);
         free(text);
         snprintf(path, sizeof path, "%.300s/cases.txt", o->keep);
         FILE *f = fopen(path, "a");
         if (f)
-                fprintf(f, "%s%s %s\n", c->name, strstr(c->name, ".json") ? "" : ".json", knobs_text(&c->k, knobs));
+                fprintf(f, "%s%s %s\n", c->name, strstr(c->name, ".json") ? "" : ".json",
+                        knobs_text(&c->k, knobs));
         if (f)
                 fclose(f);
 }
 
 /* ---- many ---- */
 
-typedef struct Sum { int n[N_OUTCOMES], ops[N_OPS], compared, shaken, legs[N_LEGS]; } Sum;
+typedef struct Sum {
+        int n[N_OUTCOMES], ops[N_OPS], compared, shaken, legs[N_LEGS];
+} Sum;
 
 static void add_up(Sum *s, const Case *c)
 {
@@ -309,13 +331,13 @@ static Sum run_many(const Options *o)
                 int n = o->first + o->count - at < o->batch ? o->first + o->count - at : o->batch;
                 for (int i = 0; i < n; i++)
                         new_case(&c[i], o, at + i);
-                for (int i = 0; i < n; i++)             /* those that the generator could not make stay out */
+                for (int i = 0; i < n; i++) /* those that the generator could not make stay out */
                         if (c[i].compiled.outcome != PASSED)
                                 c[i].legs = 0;
                 Outcome made[256];
                 for (int i = 0; i < n; i++)
                         made[i] = c[i].compiled.outcome;
-                for (int i = 0, k; i < n; i = k) {      /* runs of good ones; nearly always all */
+                for (int i = 0, k; i < n; i = k) { /* runs of good ones; nearly always all */
                         for (k = i; k < n && made[k] == PASSED; k++)
                                 ;
                         if (k > i)
@@ -333,7 +355,8 @@ static Sum run_many(const Options *o)
                 }
                 forget_cache();
                 if (!o->quick)
-                        printf("# %d graphs, %d bad, %.1f s, %.1f s of CPU\n", at + n - o->first, bad_of(&s), now() - t0, cpu_seconds() - c0);
+                        printf("# %d graphs, %d bad, %.1f s, %.1f s of CPU\n", at + n - o->first,
+                               bad_of(&s), now() - t0, cpu_seconds() - c0);
                 fflush(stdout);
         }
         munmap(c, (size_t)o->batch * sizeof *c);
@@ -345,7 +368,8 @@ static void report(const Sum *s)
         for (int i = 0; i < N_OUTCOMES; i++)
                 if (s->n[i])
                         printf("%6d %s\n", s->n[i], outcome_name[i]);
-        printf("%6d outputs compared, %d of them moved by the reference's own rounding\nlegs:", s->compared, s->shaken);
+        printf("%6d outputs compared, %d of them moved by the reference's own rounding\nlegs:",
+               s->compared, s->shaken);
         for (int l = 0; l < N_LEGS; l++)
                 printf("  %s %d", leg_info[l].name, s->legs[l]);
         printf("\nops:");
@@ -395,8 +419,12 @@ static unsigned legs_named(const char *s)
 {
         unsigned legs = 0;
         for (int l = 0; l < N_LEGS; l++) {
-                bool device = strstr(s, leg_info[l].arch ? "sm_90a" : !strcmp(leg_info[l].device, "cpu") ? "cpu" : "emulate");
-                bool level = strchr(s, '0' + leg_info[l].opt) || (!strpbrk(s, "03") || (!strchr(s, '3') && strstr(s, "90a") && !strstr(s, ",0")));
+                bool device = strstr(s, leg_info[l].arch                     ? "sm_90a"
+                                        : !strcmp(leg_info[l].device, "cpu") ? "cpu"
+                                                                             : "emulate");
+                bool level = strchr(s, '0' + leg_info[l].opt) ||
+                             (!strpbrk(s, "03") ||
+                              (!strchr(s, '3') && strstr(s, "90a") && !strstr(s, ",0")));
                 if (device && level)
                         legs |= 1u << l;
         }
@@ -453,15 +481,17 @@ static bool parse(Options *o, int argc, char **argv)
 static int one(const Options *o)
 {
         Case *c = shared_memory(sizeof *c);
-        if (o->file ? !old_case(c, o->file, o->knobs, o->legs) : (new_case(c, o, o->first), c->compiled.outcome != PASSED)) {
-                fprintf(stderr, "%s: %s\n", o->file ? o->file : c->name, o->file ? "cannot be read, or the knobs are none" : c->compiled.msg);
+        if (o->file ? !old_case(c, o->file, o->knobs, o->legs)
+                    : (new_case(c, o, o->first), c->compiled.outcome != PASSED)) {
+                fprintf(stderr, "%s: %s\n", o->file ? o->file : c->name,
+                        o->file ? "cannot be read, or the knobs are none" : c->compiled.msg);
                 return 2;
         }
         if (o->print) {
                 char knobs[160], *text;
                 size_t n;
                 fprintf(stderr, "%s\n", knobs_text(&c->k, knobs));
-                if (!file_read_text(c->path, 64 << 20, &text, &n, &(Err){ 0 }))
+                if (!file_read_text(c->path, 64 << 20, &text, &n, &(Err) { 0 }))
                         fwrite(text, 1, n, stdout);
                 return 0;
         }
@@ -481,12 +511,14 @@ int main(int argc, char **argv)
         char cache[300];
         int rc;
         setvbuf(stdout, NULL, _IOLBF, 0);
-        snprintf(work, sizeof work, "%s/tgc-random-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+        snprintf(work, sizeof work, "%s/tgc-random-XXXXXX",
+                 getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
         if (!mkdtemp(work))
                 return 1;
         snprintf(cache, sizeof cache, "%s/cache", work);
         setenv("TGC_CACHE_DIR", cache, 1);
-        if (!getenv("CC") && !getenv("CXX") && !system("clang++ --version > /dev/null 2>&1")) {         /* half of gcc's time */
+        /* half of gcc's time */
+        if (!getenv("CC") && !getenv("CXX") && !system("clang++ --version > /dev/null 2>&1")) {
                 setenv("CC", "clang", 1);
                 setenv("CXX", "clang++", 1);
         }

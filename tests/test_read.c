@@ -1,4 +1,5 @@
-/* test_read.c: every model of models/ as Lua and JSON give it, and what the passes and the compiler make of it. */
+/* test_read.c: every model of models/ as Lua and JSON give it, and what the passes and the compiler
+ * make of it. */
 #include "read_models.h"
 
 static Model *read_embedded(const char *name)
@@ -17,38 +18,58 @@ static Model *read_embedded(const char *name)
 
 /* Every model of models/ at its own size and at a tiny one --------------------- */
 
-static const struct { const char *path; Defines tiny; int64_t count; } all[] = {
-        { "models/gpt.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_embd=32", "dropout=0.1" } },
+static const struct {
+        const char *path;
+        Defines tiny;
+        int64_t count;
+} all[] = {
+        { "models/gpt.lua",
+          { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_embd=32", "dropout=0.1" } },
           124439808 },
-        { "models/llama.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_kv_head=2", "n_embd=32",
-                                  "head_dim=8",
-                                  "n_ff=44", "qk_norm=true", "qkv_bias=true", "mlp_bias=true", "window=8" } },
-                                  1235814400 },
-        { "models/moe.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_kv_head=2", "n_embd=32", "head_dim=8",
-                                "n_ff=24", "n_expert=4", "top_k=3", "router_bias=true" } }, 46702792704 },
-        { "models/naive_gpt.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_embd=32", "variant=custom" } }, 819532 },
-        { "models/naive_moe.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_embd=32", "n_head=4", "n_expert=4" } },
+        { "models/llama.lua",
+          { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_kv_head=2", "n_embd=32",
+              "head_dim=8", "n_ff=44", "qk_norm=true", "qkv_bias=true", "mlp_bias=true",
+              "window=8" } },
+          1235814400 },
+        { "models/moe.lua",
+          { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_kv_head=2", "n_embd=32",
+              "head_dim=8", "n_ff=24", "n_expert=4", "top_k=3", "router_bias=true" } },
+          46702792704 },
+        { "models/naive_gpt.lua",
+          { { "vocab=65", "ctx=32", "n_layer=2", "n_embd=32", "variant=custom" } },
+          819532 },
+        { "models/naive_moe.lua",
+          { { "vocab=65", "ctx=32", "n_layer=2", "n_embd=32", "n_head=4", "n_expert=4" } },
           481981631 },
-        { "models/lhk_gpt.lua", { { "vocab=10", "ctx=5", "n_layer=2", "n_embd=4", "n_head=2", "n_ff=8",
-                                    "tied=false" } }, 0 },
-        { "models/gemma2.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_kv_head=2", "n_embd=32",
-                                   "head_dim=8",
-                                   "n_ff=24" } }, 2614341888 },
-        { "models/gpt_neox.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_embd=32", "n_ff=24" } },
+        { "models/lhk_gpt.lua",
+          { { "vocab=10", "ctx=5", "n_layer=2", "n_embd=4", "n_head=2", "n_ff=8", "tied=false" } },
+          0 },
+        { "models/gemma2.lua",
+          { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_kv_head=2", "n_embd=32",
+              "head_dim=8", "n_ff=24" } },
+          2614341888 },
+        { "models/gpt_neox.lua",
+          { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_embd=32", "n_ff=24" } },
           162322944 },
-        { "models/falcon.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_embd=32", "n_ff=24", "bias=true",
-                                   "n_kv_head=2", "new_decoder=true", "n_norm=2" } }, 6921720704 },
-        { "models/mpt.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=6", "n_embd=48" } }, 6649286656 },
-        { "models/tinylm.lua", { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_embd=32" } }, 0 },
+        { "models/falcon.lua",
+          { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_embd=32", "n_ff=24", "bias=true",
+              "n_kv_head=2", "new_decoder=true", "n_norm=2" } },
+          6921720704 },
+        { "models/mpt.lua",
+          { { "vocab=65", "ctx=32", "n_layer=2", "n_head=6", "n_embd=48" } },
+          6649286656 },
+        { "models/tinylm.lua",
+          { { "vocab=65", "ctx=32", "n_layer=2", "n_head=4", "n_embd=32" } },
+          0 },
 };
 enum { N_ALL = sizeof all / sizeof *all };
 
-TEST(parameter_counts)
-{
+TEST (parameter_counts) {
         for (int i = 0; i < N_ALL; i++) {
                 Model *m = lua(all[i].path, NULL);
-                CHECK_MSG(!all[i].count || n_params(m) == all[i].count, "%s has %lld parameters, not %lld", all[i].path,
-                          (long long)n_params(m), (long long)all[i].count);
+                CHECK_MSG(!all[i].count || n_params(m) == all[i].count,
+                          "%s has %lld parameters, not %lld", all[i].path, (long long)n_params(m),
+                          (long long)all[i].count);
                 model_free(m);
         }
 }
@@ -73,8 +94,7 @@ static char *print(const Model *m)
         return t.s;
 }
 
-TEST(text_and_json_round_trip)
-{
+TEST (text_and_json_round_trip) {
         for (int i = 0; i < 2 * N_ALL; i++) {
                 char msg[2048] = "";
                 Model *m = lua(all[i / 2].path, i % 2 ? &all[i / 2].tiny : NULL), *back;
@@ -93,12 +113,15 @@ TEST(text_and_json_round_trip)
                 two = print(back);
                 write_json(back, &again);
                 CHECK_MSG(!strcmp(one, two), "%s: the graph through JSON differs", all[i / 2].path);
-                CHECK_MSG(!strcmp(json.s, again.s), "%s: JSON through JSON differs", all[i / 2].path);
-                CHECK(m->graph->next_id == back->graph->next_id && m->vocab == back->vocab && m->ctx == back->ctx);
+                CHECK_MSG(!strcmp(json.s, again.s), "%s: JSON through JSON differs",
+                          all[i / 2].path);
+                CHECK(m->graph->next_id == back->graph->next_id && m->vocab == back->vocab &&
+                      m->ctx == back->ctx);
                 CHECK(!strcmp(m->name, back->name));
                 for (Ref r = 1; r < m->graph->n_nodes; r++)
                         if (m->graph->node[r].op != OP_CONST)
-                                CHECK(!memcmp(&m->graph->node[r].a, &back->graph->node[r].a, sizeof(Attr)));
+                                CHECK(!memcmp(&m->graph->node[r].a, &back->graph->node[r].a,
+                                              sizeof(Attr)));
                 text_free(&json);
                 text_free(&again);
                 text_free(&text);
@@ -109,12 +132,12 @@ TEST(text_and_json_round_trip)
         }
 }
 
-TEST(embedded_models_are_the_files)
-{
+TEST (embedded_models_are_the_files) {
         for (int i = 0; i < N_ALL; i++) {
                 char name[64];
                 Model *a = lua(all[i].path, NULL), *b;
-                snprintf(name, sizeof name, "%.*s", (int)(strlen(all[i].path) - 11), all[i].path + 7);
+                snprintf(name, sizeof name, "%.*s", (int)(strlen(all[i].path) - 11),
+                         all[i].path + 7);
                 b = read_embedded(name);
                 Text x = { 0 }, y = { 0 };
                 graph_print(a->graph, &x, 0);
@@ -127,9 +150,9 @@ TEST(embedded_models_are_the_files)
         }
 }
 
-/* Equal layers must read the same once the layer's prefix is gone: equal kernels are found by their text. */
-TEST(layers_differ_in_prefix_only)
-{
+/* Equal layers must read the same once the layer's prefix is gone: equal kernels are found by their
+ * text. */
+TEST (layers_differ_in_prefix_only) {
         for (int i = 0; i < N_ALL; i++) {
                 Model *m = lua(all[i].path, &all[i].tiny);
                 Graph *g = m->graph;
@@ -148,15 +171,14 @@ TEST(layers_differ_in_prefix_only)
         }
 }
 
-TEST(passes_take_every_model)
-{
+TEST (passes_take_every_model) {
         for (int i = 0; i < N_ALL; i++) {
                 Model *m = lua(all[i].path, &all[i].tiny);
                 bool fused = false;
                 run_passes(m, all[i].path);
                 for (Ref r = 1; r < m->graph->n_nodes; r++)
                         fused |= m->graph->node[r].op == OP_LINEAR_CE;
-                fused |= strstr(all[i].path, "gemma2") != NULL;         /* its logits pass a tanh */
+                fused |= strstr(all[i].path, "gemma2") != NULL; /* its logits pass a tanh */
                 CHECK_MSG(fused, "%s: the loss was not fused", all[i].path);
                 model_free(m);
         }
@@ -164,9 +186,15 @@ TEST(passes_take_every_model)
 
 static void compile_both(Model *m, Compiled *out)
 {
-        CompileOptions o = { .dtype = DT_BF16, .opt = 3, .infer = true, .train = true, .batch = 2, .ctx = 32,
+        CompileOptions o = { .dtype = DT_BF16,
+                             .opt = 3,
+                             .infer = true,
+                             .train = true,
+                             .batch = 2,
+                             .ctx = 32,
                              .block = 16,
-                             .cpu = true, .cuda = true };
+                             .cpu = true,
+                             .cuda = true };
         Diag d;
         volatile bool done = false;
         d.source = NULL;
@@ -179,8 +207,7 @@ static void compile_both(Model *m, Compiled *out)
 }
 
 /* Whichever way a model is written, the plan is the same to the byte. */
-TEST(lua_and_json_compile_alike)
-{
+TEST (lua_and_json_compile_alike) {
         static Compiled a, b;
         char msg[2048] = "";
         Text json = { 0 };
@@ -192,8 +219,10 @@ TEST(lua_and_json_compile_alike)
         CHECK(back->documents == 7);
         compile_both(m, &a);
         compile_both(back, &b);
-        const Text *x[] = { &a.manifest, &a.consts, &a.ir, &a.program[0], &a.program[1], &a.source[0], &a.source[1] };
-        const Text *y[] = { &b.manifest, &b.consts, &b.ir, &b.program[0], &b.program[1], &b.source[0], &b.source[1] };
+        const Text *x[] = { &a.manifest,   &a.consts,    &a.ir,       &a.program[0],
+                            &a.program[1], &a.source[0], &a.source[1] };
+        const Text *y[] = { &b.manifest,   &b.consts,    &b.ir,       &b.program[0],
+                            &b.program[1], &b.source[0], &b.source[1] };
         for (int i = 0; i < 7; i++)
                 CHECK_MSG(x[i]->n && x[i]->n == y[i]->n && !memcmp(x[i]->s, y[i]->s, x[i]->n),
                           "part %d of the plan differs", i);
@@ -204,12 +233,13 @@ TEST(lua_and_json_compile_alike)
         model_free(back);
 }
 
-TEST(ordered_and_loadable_twice)
-{
+TEST (ordered_and_loadable_twice) {
         Model *a = lua("tests/read/ok_order.lua", NULL), *b = lua("tests/read/ok_order.lua", NULL);
         char *x = print(a), *y = print(b);
         CHECK(!strcmp(x, y));
-        CHECK_MSG(strstr(x, "%a = ") < strstr(x, "%b = ") && strstr(x, "%b = ") < strstr(x, "%zz = "), "%s", x);
+        CHECK_MSG(strstr(x, "%a = ") < strstr(x, "%b = ") &&
+                          strstr(x, "%b = ") < strstr(x, "%zz = "),
+                  "%s", x);
         free(x);
         free(y);
         model_free(a);

@@ -1,4 +1,5 @@
-/* test_read_errors.c: what is wrong with a model in Lua or JSON is said at its place, and damage is survived.
+/* test_read_errors.c: what is wrong with a model in Lua or JSON is said at its place, and damage is
+ * survived.
  *
  * tests/read/NAME.lua fail where a line says `-- error: TEXT`: the message must be
  * NAME.lua:LINE: error: ... TEXT. */
@@ -22,8 +23,7 @@ static int marked_line(const char *text, char *want, size_t n)
         return line;
 }
 
-TEST(lua_errors_are_on_their_lines)
-{
+TEST (lua_errors_are_on_their_lines) {
         DIR *dir = opendir("tests/read");
         int n = 0, bad = 0;
         CHECK(dir);
@@ -49,15 +49,14 @@ TEST(lua_errors_are_on_their_lines)
         CHECK(n > 20 && !bad);
 }
 
-TEST(a_model_needs_ids)
-{
+TEST (a_model_needs_ids) {
         char msg[2048] = "";
         CHECK(!try_lua("tests/read/ok_no_ids.lua", NULL, msg, NULL));
-        CHECK_MSG(strstr(msg, "ok_no_ids.lua") && strstr(msg, "no input `ids: i32[B,T]`"), "%s", msg);
+        CHECK_MSG(strstr(msg, "ok_no_ids.lua") && strstr(msg, "no input `ids: i32[B,T]`"), "%s",
+                  msg);
 }
 
-TEST(bytecode_is_refused)
-{
+TEST (bytecode_is_refused) {
         char path[300], msg[2048] = "";
         const char *base = getenv("TMPDIR");
         snprintf(path, sizeof path, "%s/tgc-read-%ld.lua", base ? base : P_tmpdir, (long)getpid());
@@ -67,7 +66,8 @@ TEST(bytecode_is_refused)
         unlink(path);
 }
 
-/* text[n] as a file that is read with a limit of `seconds`; what the reader says goes to msg, CPU seconds are returned. */
+/* text[n] as a file that is read with a limit of `seconds`; what the reader says goes to msg, CPU
+ * seconds are returned. */
 static double read_for(double seconds, const char *text, size_t n, char msg[2048])
 {
         char path[300];
@@ -91,8 +91,7 @@ static double read_for(double seconds, const char *text, size_t n, char msg[2048
 }
 
 /* Loops whose time is spent inside C functions and single instructions. */
-TEST(time_is_bounded)
-{
+TEST (time_is_bounded) {
         static const char *const code[] = {
                 "while true do local s = ('x'):rep(2^20 - 1) end",
                 "local s = ('x'):rep(2^20 - 1) while true do s:upper() end",
@@ -118,18 +117,21 @@ TEST(time_is_bounded)
         char msg[2048];
         for (size_t i = 0; i < sizeof code / sizeof *code; i++) {
                 double took = read_for(0.05, code[i], strlen(code[i]), msg);
-                CHECK_MSG(strstr(msg, ":1: error: the model runs for too long (more than 0.05 seconds")
-                          || strstr(msg, "the model needs more than 256 MiB"), "%s: %s", code[i], msg);
+                CHECK_MSG(
+                        strstr(msg,
+                               ":1: error: the model runs for too long (more than 0.05 seconds") ||
+                                strstr(msg, "the model needs more than 256 MiB"),
+                        "%s: %s", code[i], msg);
                 CHECK_MSG(took < 1.5, "%s took %.2f s", code[i], took);
         }
 }
 
 /* Lua's parser takes time with the square of such chains. */
-TEST(parsing_is_bounded)
-{
-        static const struct { const char *begin, *link, *end; } chain[] = {
-                { "local a local x = a", " or a", "\n" }, { "local a if a then ", "elseif a then a = 1 ", "end\n" }
-        };
+TEST (parsing_is_bounded) {
+        static const struct {
+                const char *begin, *link, *end;
+        } chain[] = { { "local a local x = a", " or a", "\n" },
+                      { "local a if a then ", "elseif a then a = 1 ", "end\n" } };
         enum { BYTES = 3 << 20 };
         char msg[2048], *text = malloc(BYTES + 1);
         CHECK(text);
@@ -139,14 +141,14 @@ TEST(parsing_is_bounded)
                         memcpy(text + n, chain[i].link, k);
                 n += (size_t)sprintf(text + n, "%s", chain[i].end);
                 double took = read_for(0.05, text, n, msg);
-                CHECK_MSG(strstr(msg, "error: the model runs for too long") && took < 1.5, "%.2f s: %s", took, msg);
+                CHECK_MSG(strstr(msg, "error: the model runs for too long") && took < 1.5,
+                          "%.2f s: %s", took, msg);
         }
         free(text);
 }
 
 /* What the graph takes counts too. */
-TEST(graph_memory_is_bounded)
-{
+TEST (graph_memory_is_bounded) {
         static const char *const code[] = {
                 "for i = 1, 1e9 do input('i' .. i, { B, T }) end",
                 "local t = {} for i = 1, 1e6 do t[i] = i end for i = 1, 16 do const('c' .. i, t) end local u = {} "
@@ -156,13 +158,13 @@ TEST(graph_memory_is_bounded)
         char msg[2048];
         for (size_t i = 0; i < sizeof code / sizeof *code; i++) {
                 read_for(-1, code[i], strlen(code[i]), msg);
-                CHECK_MSG(strstr(msg, ":1: error: the model needs more than 256 MiB"), "%s: %s", code[i], msg);
+                CHECK_MSG(strstr(msg, ":1: error: the model needs more than 256 MiB"), "%s: %s",
+                          code[i], msg);
         }
 }
 
 /* A limit of its own, and none. */
-TEST(time_is_an_option)
-{
+TEST (time_is_an_option) {
         static const char code[] = "for i = 1, 4e6 do local x = i * i end error 'done'";
         char msg[2048];
         read_for(0.001, code, strlen(code), msg);
@@ -174,8 +176,7 @@ TEST(time_is_an_option)
 }
 
 /* The table functions that are written anew do what Lua's do; equal elements keep their order. */
-TEST(tables_are_as_in_lua)
-{
+TEST (tables_are_as_in_lua) {
         static const char code[] =
                 "local function same(t, ...) assert(table.concat(t, ' ') == table.concat({...}, ' '), table.concat(t, ' ')) end\n"
                 "local t = { 5, 2, 8, 1, 9, 3 } table.sort(t) same(t, 1, 2, 3, 5, 8, 9)\n"
@@ -203,13 +204,13 @@ TEST(tables_are_as_in_lua)
         CHECK_MSG(strstr(msg, "done"), "%s", msg);
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
                 read_for(0, bad[i][0], strlen(bad[i][0]), msg);
-                CHECK_MSG(strstr(msg, bad[i][1]) && strstr(msg, ":1: error: "), "%s: %s", bad[i][0], msg);
+                CHECK_MSG(strstr(msg, bad[i][1]) && strstr(msg, ":1: error: "), "%s: %s", bad[i][0],
+                          msg);
         }
 }
 
 /* A module that is a pipe has no writer, a folder no text. */
-TEST(modules_are_files)
-{
+TEST (modules_are_files) {
         static const char code[] = "local m = require 'other'";
         char dir[300], path[400], other[400], msg[2048] = "";
         const char *base = getenv("TMPDIR");
@@ -223,16 +224,19 @@ TEST(modules_are_files)
                 CHECK(!(i ? mkdir(other, 0700) : mkfifo(other, 0600)));
                 CHECK(!try_lua(path, NULL, msg, NULL));
                 CHECK_MSG(strstr(msg, i ? "other.lua: a folder, not a regular file"
-                                        : "other.lua: a device or pipe, not a regular file"), "%s", msg);
+                                        : "other.lua: a device or pipe, not a regular file"),
+                          "%s", msg);
                 CHECK(!(i ? rmdir(other) : unlink(other)));
         }
         unlink(path);
         rmdir(dir);
 }
 
-TEST(definitions)
-{
-        static const struct { Defines d; const char *want; } bad[] = {
+TEST (definitions) {
+        static const struct {
+                Defines d;
+                const char *want;
+        } bad[] = {
                 { { { "n_layr=3" } }, "no parameter 'n_layr'; did you mean 'n_layer'?" },
                 { { { "qqq=3" } }, "no parameter 'qqq'" },
                 { { { "n_layer=three" } }, "'n_layer' is a number, not 'three'" },
@@ -254,8 +258,7 @@ TEST(definitions)
         model_free(m);
 }
 
-TEST(families_unknown)
-{
+TEST (families_unknown) {
         ReadOptions o = options(NULL);
         Diag d;
         d.source = NULL;
@@ -264,18 +267,21 @@ TEST(families_unknown)
                 diag_end(&d);
                 CHECK(0);
         }
-        CHECK_MSG(strstr(d.msg, "no model is known for 'bert'; known are falcon, gemma2, gpt2, ")
-                  && strstr(d.msg, "mixtral"), "%s", d.msg);
+        CHECK_MSG(strstr(d.msg, "no model is known for 'bert'; known are falcon, gemma2, gpt2, ") &&
+                          strstr(d.msg, "mixtral"),
+                  "%s", d.msg);
 }
 
 #define IDS "{\"name\":\"ids\",\"op\":\"input\",\"type\":\"i32[B,T]\"},"
 #define W "{\"name\":\"w\",\"op\":\"param\",\"type\":\"f32[8,4]\"},"
-#define GRAPH(nodes) "{\"tgc_graph\":1,\"nodes\":[\n" IDS "\n" W "\n" nodes "],\n\"outputs\":{\"logits\":\"y\"}}"
+#define GRAPH(nodes) \
+        "{\"tgc_graph\":1,\"nodes\":[\n" IDS "\n" W "\n" nodes "],\n\"outputs\":{\"logits\":\"y\"}}"
 #define Y "{\"name\":\"y\",\"op\":\"gather\",\"in\":[\"w\",\"ids\"]}"
 
-TEST(json_errors)
-{
-        static const struct { const char *json, *want; } bad[] = {
+TEST (json_errors) {
+        static const struct {
+                const char *json, *want;
+        } bad[] = {
                 { "[]", "must be an object" },
                 { "{\"nodes\":[]}", "\"tgc_graph\" must be 1" },
                 { "{\"tgc_graph\":1,\"nodez\":[]}", "no key 'nodez'; did you mean 'nodes'?" },
@@ -307,11 +313,14 @@ TEST(json_errors)
                   ":4: error: 'f32[8' is no type" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"param\",\"type\":\"f32[1099511627776,1099511627776]\"}"),
                   ":4: error: param: the shape [1099511627776,1099511627776] is out of range" },
-                { GRAPH("{\"name\":\"y\",\"op\":\"param\",\"type\":\"f32[99999999999999999999]\"}"), "is no type" },
-                { GRAPH("{\"name\":\"y\",\"op\":\"param\",\"type\":\"f32[B*B*B*B*B]\"}"), "is no type" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"param\",\"type\":\"f32[99999999999999999999]\"}"),
+                  "is no type" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"param\",\"type\":\"f32[B*B*B*B*B]\"}"),
+                  "is no type" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"param\",\"type\":\"f32[B]\"}"),
                   ":4: error: param: parameters are f32" },
-                { GRAPH("{\"name\":\"y\",\"op\":\"param\"}"), ":4: error: %y: param needs a \"type\"" },
+                { GRAPH("{\"name\":\"y\",\"op\":\"param\"}"),
+                  ":4: error: %y: param needs a \"type\"" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"const\",\"type\":\"f32[3]\",\"attr\":{\"data\":[1,2]}}"),
                   ":4: error: const: 2 numbers do not fill f32[3]" },
                 { GRAPH("{\"name\":\"y y\",\"op\":\"neg\",\"in\":[\"w\"]}"),
@@ -333,7 +342,8 @@ TEST(json_errors)
                   ":4: error: nothing feeds the input %s, f32[B,4]; there are %ids" },
                 { GRAPH("{\"name\":\"targets\",\"op\":\"input\",\"type\":\"i32[T,B]\"}," Y),
                   ":4: error: input %targets is i32[T,B], but must be i32[B,T]" },
-                { "{\"tgc_graph\":1,\"documents\":-1,\"nodes\":[]}", "\"documents\" must be a token's id" },
+                { "{\"tgc_graph\":1,\"documents\":-1,\"nodes\":[]}",
+                  "\"documents\" must be a token's id" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"bucket\",\"in\":[\"ids\"],\"attr\":{\"k\":1e300}}"),
                   "must be a whole number" },
         };
@@ -341,8 +351,8 @@ TEST(json_errors)
                 char msg[2048] = "";
                 Model *m = from_json(bad[i].json, msg);
                 CHECK_MSG(!m, "no error from %s", bad[i].json);
-                CHECK_MSG(strstr(msg, bad[i].want) || !strcmp(bad[i].want, ".json"), "wanted %s\n    got %s",
-                          bad[i].want, msg);
+                CHECK_MSG(strstr(msg, bad[i].want) || !strcmp(bad[i].want, ".json"),
+                          "wanted %s\n    got %s", bad[i].want, msg);
         }
         char msg[2048] = "";
         Model *m = from_json(GRAPH(Y), msg);
@@ -352,18 +362,20 @@ TEST(json_errors)
 }
 
 /* Nodes may come from a Lua file; what is wrong with the whole is of the JSON file. */
-TEST(json_without_outputs)
-{
+TEST (json_without_outputs) {
         char msg[2048] = "";
-        CHECK(!from_json("{\"tgc_graph\":1,\"nodes\":[\n"
-                         "{\"name\":\"ids\",\"op\":\"input\",\"type\":\"i32[B,T]\",\"loc\":\"gpt.lua:1\"}],\"outputs\":{}}", msg));
-        CHECK_MSG(!strncmp(msg, ": error: the model returns neither", 34), "%s", msg);          /* after ".json" */
+        CHECK(!from_json(
+                "{\"tgc_graph\":1,\"nodes\":[\n"
+                "{\"name\":\"ids\",\"op\":\"input\",\"type\":\"i32[B,T]\",\"loc\":\"gpt.lua:1\"}],\"outputs\":{}}",
+                msg));
+        /* after ".json" */
+        CHECK_MSG(!strncmp(msg, ": error: the model returns neither", 34), "%s", msg);
 }
 
 /* Every prefix and many single-byte changes of a real file: an error or a model, never a crash. */
-TEST(json_damaged)
-{
-        static const Defines tiny = { { "vocab=65", "ctx=32", "n_layer=2", "n_embd=32", "n_head=4", "n_expert=4" } };
+TEST (json_damaged) {
+        static const Defines tiny = { { "vocab=65", "ctx=32", "n_layer=2", "n_embd=32", "n_head=4",
+                                        "n_expert=4" } };
         Model *m = lua("models/naive_moe.lua", &tiny);
         Text t = { 0 };
         char msg[2048];
@@ -382,11 +394,11 @@ TEST(json_damaged)
         text_free(&t);
 }
 
-#ifndef __SANITIZE_ADDRESS__            /* which keeps what is freed */
+#ifndef __SANITIZE_ADDRESS__ /* which keeps what is freed */
 /* A graph takes memory in proportion to its file, whatever that is full of. */
-TEST(json_memory)
-{
-        static const char head[] = "{\"tgc_graph\":1,\"nodes\":[{\"name\":\"ids\",\"op\":\"input\",\"type\":\"i32[B,T]\",\"in\":[";
+TEST (json_memory) {
+        static const char head[] =
+                "{\"tgc_graph\":1,\"nodes\":[{\"name\":\"ids\",\"op\":\"input\",\"type\":\"i32[B,T]\",\"in\":[";
         size_t m = 8 << 20;
         char *s = malloc(m + 256), *p = s, msg[2048];
         pid_t pid;
@@ -405,15 +417,16 @@ TEST(json_memory)
                 _exit(after.ru_maxrss - before.ru_maxrss > 3 * (long)(m >> 10));
         }
         CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
-        CHECK_MSG(WEXITSTATUS(status) == 0, "%s", WEXITSTATUS(status) == 1 ? "more than 4 times the file" : "no error");
+        CHECK_MSG(WEXITSTATUS(status) == 0, "%s",
+                  WEXITSTATUS(status) == 1 ? "more than 4 times the file" : "no error");
         free(s);
 }
 #endif
 
 /* The same for Lua: changed bytes in the text of a model. */
-TEST(lua_damaged)
-{
-        static const Defines tiny = { { "vocab=65", "ctx=32", "n_layer=2", "n_embd=32", "variant=custom" } };
+TEST (lua_damaged) {
+        static const Defines tiny = { { "vocab=65", "ctx=32", "n_layer=2", "n_embd=32",
+                                        "variant=custom" } };
         char path[300], msg[2048], *text = slurp("models/naive_gpt.lua");
         const char *base = getenv("TMPDIR");
         size_t n = strlen(text);

@@ -1,11 +1,12 @@
 /* test_schedule.c: which launches schedule.c puts together, as text.
  *
  * A launch is a line `NAME THREADS SMEM GRID ARG...`; an argument is `N` (scratch N is read),
- * `N!` (written) or `dN` (added to gradient N); a NAME with a * has blocks that take long, and NAME:MxNxK is a short product
- * for sm_90a.  Joined side by side: a+b; in turn: a;b; sm90: blocks there.  Launches stand in the order of a program.
+ * `N!` (written) or `dN` (added to gradient N); a NAME with a * has blocks that take long, and
+ * NAME:MxNxK is a short product for sm_90a.  Joined side by side: a+b; in turn: a;b; sm90: blocks
+ * there.  Launches stand in the order of a program.
  *
- * Of what starts early (launch_overlap.c): NAME@I@J may load scratch I and J early, NAME^I all but scratch I; # fills sm_90a's
- * multiprocessors, 0 does not run there. */
+ * Of what starts early (launch_overlap.c): NAME@I@J may load scratch I and J early, NAME^I all but
+ * scratch I; # fills sm_90a's multiprocessors, 0 does not run there. */
 #include "test.h"
 #include <stdlib.h>
 #include "codegen/codegen.h"
@@ -17,7 +18,8 @@ static void add(Emit *e, const char *line)
         static char name[MOST][32];
         char grid[32], args[80], *word, *rest, *shape;
         int threads, smem;
-        CHECK(sscanf(line, "%31s %d %d %31s %79[^\n]", name[e->n_launch], &threads, &smem, grid, args) == 5);
+        CHECK(sscanf(line, "%31s %d %d %31s %79[^\n]", name[e->n_launch], &threads, &smem, grid,
+                     args) == 5);
         Build b = build_start(e, NULL, "map", name[e->n_launch]);
         b.threads = threads;
         b.smem = smem;
@@ -25,23 +27,31 @@ static void add(Emit *e, const char *line)
         b.plain = strchr(name[e->n_launch], '-');
         if ((shape = strpbrk(name[e->n_launch], "@^"))) {
                 int of[2] = { 0 }, n = sscanf(shape + 1, "%d@%d", &of[0], &of[1]);
-                Slot s[2] = { { .kind = SLOT_WORK, .id = of[0] }, { .kind = SLOT_WORK, .id = of[1] } };
-                build_prefetch(&b, n > 1 ? PREFETCH_EACH : PREFETCH_REST, &s[0], n > 1 ? &s[1] : NULL);
+                Slot s[2] = { { .kind = SLOT_WORK, .id = of[0] },
+                              { .kind = SLOT_WORK, .id = of[1] } };
+                build_prefetch(&b, n > 1 ? PREFETCH_EACH : PREFETCH_REST, &s[0],
+                               n > 1 ? &s[1] : NULL);
                 build_line(&b, "\3");
                 *shape = 0;
         }
         if (strchr(name[e->n_launch], '#'))
-                b.on90 = (On90){ threads, 200 << 10, "100", 1, false };
+                b.on90 = (On90) { threads, 200 << 10, "100", 1, false };
         if (strchr(name[e->n_launch], '0'))
-                b.on90 = (On90){ threads, 0, "0", 0, false };
+                b.on90 = (On90) { threads, 0, "0", 0, false };
         if ((shape = strchr(name[e->n_launch], ':'))) {
                 SingleWave *s = arena_alloc(e->m->arena, sizeof *s);
                 long long M, N, K;
                 CHECK(sscanf(shape, ":%lldx%lldx%lld", &M, &N, &K) == 3);
-                s->p = (Product90){ .dt = DT_BF16, .M = M, .N = N, .K = K, .align = 16, .epilogue_bytes = 2, .fixed = true,
-                                    .single_wave = true };
+                s->p = (Product90) { .dt = DT_BF16,
+                                     .M = M,
+                                     .N = N,
+                                     .K = K,
+                                     .align = 16,
+                                     .epilogue_bytes = 2,
+                                     .fixed = true,
+                                     .single_wave = true };
                 b.single_wave = s;
-                b.on90 = (On90){ .threads = 160, .grid = "1", .cluster = 1 };
+                b.on90 = (On90) { .threads = 160, .grid = "1", .cluster = 1 };
                 build_line(&b, "\2S64x64s\2");
                 *shape = 0;
         }
@@ -60,8 +70,8 @@ static void add(Emit *e, const char *line)
 }
 
 /* What the pass makes of a program, as `show` says it. */
-static void compare(int tokens, const char *program, void (*pass)(Emit *, Arena *), void (*show)(const Emit *, Text *),
-                    const char *want)
+static void compare(int tokens, const char *program, void (*pass)(Emit *, Arena *),
+                    void (*show)(const Emit *, Text *), const char *want)
 {
         Arena *a = arena_new();
         Graph *g = graph_new("schedule");
@@ -70,7 +80,8 @@ static void compare(int tokens, const char *program, void (*pass)(Emit *, Arena 
         static char copy[2000];
         g->sizes.v[SYM_T] = tokens;
         for (int i = 0; i < 4; i++)
-                graph_leaf(g, OP_PARAM, type_of(DT_F32, 1, DIM(1)), &(Attr){ 0 }, (Loc){ 0 }, "p");
+                graph_leaf(g, OP_PARAM, type_of(DT_F32, 1, DIM(1)), &(Attr) { 0 }, (Loc) { 0 },
+                           "p");
         snprintf(copy, sizeof copy, "%s", program);
         char *line, *rest;
         for (line = strtok_r(copy, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
@@ -98,16 +109,21 @@ static void show_launches(const Emit *e, Text *out)
         }
 }
 
-static void expect(const char *program, const char *want) { compare(0, program, schedule_launches, show_launches, want); }
+static void expect(const char *program, const char *want)
+{
+        compare(0, program, schedule_launches, show_launches, want);
+}
 
-/* Each launch: ! where it is announced, what it has early, its shared memory on sm_90a if it was raised. */
+/* Each launch: ! where it is announced, what it has early, its shared memory on sm_90a if it was
+ * raised. */
 static void show_early(const Emit *e, Text *out)
 {
         for (int i = 0; i < e->n_launch; i++) {
                 const Launch *l = &e->launch[i];
                 text_add(out, "%s%s", l->piece[0]->title, l->early ? "!" : "");
                 if (l->piece[0]->early)
-                        text_add(out, " %.*s", (int)strcspn(l->piece[0]->body + 8, "\n"), l->piece[0]->body + 8);
+                        text_add(out, " %.*s", (int)strcspn(l->piece[0]->body + 8, "\n"),
+                                 l->piece[0]->body + 8);
                 if (l->spread || l->on90.smem > 0)
                         text_add(out, " %d", l->spread ? l->spread : l->on90.smem);
                 text_add(out, "\n");
@@ -120,31 +136,34 @@ static void early(Emit *e, Arena *a)
         launches_overlap(e);
 }
 
-static void expect_early(int tokens, const char *program, const char *want) { compare(tokens, program, early, show_early, want); }
+static void expect_early(int tokens, const char *program, const char *want)
+{
+        compare(tokens, program, early, show_early, want);
+}
 
 /* a writes 0; b may have 1 before a has ended and not 0; nobody knows what ran before a. */
-TEST(what_the_launch_before_does_not_write_is_early)
-{
-        expect_early(64, "a#@1@2 192 0 9 1 2 0!\nb#@0@1 192 0 9 0 1 3!\nc#@0@1 192 0 9 0 1 4!\nd#@3@4 192 0 9 3 4 5!\n",
-                     "a# 0 204800\nb#! PREFETCH_B 204800\nc#! PREFETCH_A | PREFETCH_B 204800\nd#! PREFETCH_A 204800\n");
+TEST (what_the_launch_before_does_not_write_is_early) {
+        expect_early(
+                64,
+                "a#@1@2 192 0 9 1 2 0!\nb#@0@1 192 0 9 0 1 3!\nc#@0@1 192 0 9 0 1 4!\nd#@3@4 192 0 9 3 4 5!\n",
+                "a# 0 204800\nb#! PREFETCH_B 204800\nc#! PREFETCH_A | PREFETCH_B 204800\nd#! PREFETCH_A 204800\n");
 }
 
 /* What does not run on sm_90a (x0, though it writes 1) is not before anything. */
-TEST(what_is_left_out_is_before_nothing)
-{
-        expect_early(64, "a# 192 0 9 0!\nx0 128 0 9 0 1!\nb#@0@1 192 0 9 0 1 3!\n", "a# 204800\nx0\nb#! PREFETCH_B 204800\n");
+TEST (what_is_left_out_is_before_nothing) {
+        expect_early(64, "a# 192 0 9 0!\nx0 128 0 9 0 1!\nb#@0@1 192 0 9 0 1 3!\n",
+                     "a# 204800\nx0\nb#! PREFETCH_B 204800\n");
 }
 
-TEST(all_but_one_is_early)
-{
+TEST (all_but_one_is_early) {
         expect_early(64, "a# 128 0 9 0!\nb^0 128 0 9 0 1 2!\n", "a# 204800\nb! true 115840\n");
         expect_early(64, "a# 128 0 9 0! 1!\nb^0 128 0 9 0 1 2!\n", "a# 204800\nb! false 115840\n");
         expect_early(64, "b^0 128 0 9 0 1 2!\n", "b false\n");
 }
 
-/* No multiprocessor of 132 takes more than its share: one, three; of 600 nobody can tell.  Nor behind what leaves it room. */
-TEST(blocks_that_start_early_are_spread)
-{
+/* No multiprocessor of 132 takes more than its share: one, three; of 600 nobody can tell.  Nor
+ * behind what leaves it room. */
+TEST (blocks_that_start_early_are_spread) {
         expect_early(64, "a# 128 0 9 0!\nb 128 256 132 0 1!\n", "a# 204800\nb! 115840\n");
         expect_early(64, "a# 128 0 9 0!\nb 128 256 384 0 1!\n", "a# 204800\nb! 57472\n");
         expect_early(64, "a# 128 0 9 0!\nb 128 90000 384 0 1!\n", "a# 204800\nb! 90000\n");
@@ -154,19 +173,16 @@ TEST(blocks_that_start_early_are_spread)
 }
 
 /* There the launch before the one before may be running as well. */
-TEST(of_one_token_nothing_is_sure)
-{
+TEST (of_one_token_nothing_is_sure) {
         expect_early(1, "a# 128 0 9 0!\nb#@1@2 192 0 9 1 2 3!\nc^3 128 0 9 3 1 4!\n",
                      "a# 204800\nb# 0 204800\nc false\n");
 }
 
-TEST(a_chain_stays_as_it_is)
-{
+TEST (a_chain_stays_as_it_is) {
         expect("a 128 0 10 0!\nb 128 0 10 0 1!\nc 128 0 10 1 2!\n", "a 10\nb 10\nc 10\n");
 }
 
-TEST(what_nothing_waits_for_joins_the_next_level)
-{
+TEST (what_nothing_waits_for_joins_the_next_level) {
         expect("dy 128 0 8 0!\n"
                "dx 128 17408 100 0 1!\n"
                "dw 128 17408 100 0 2!\n"
@@ -176,59 +192,54 @@ TEST(what_nothing_waits_for_joins_the_next_level)
                "dy 8\ndx+dw 200\nnorm+sum 12\nlast 8\n");
 }
 
-TEST(sums_without_company_gather_at_the_end)
-{
+TEST (sums_without_company_gather_at_the_end) {
         expect("dy 512 20000 8 0!\ns 128 0 4 0 d1\nx 512 20000 8 0 1!\nt 128 0 5 0 d2\ny 512 20000 8 1 2!\n",
                "dy 8\nx 8\ny 8\ns+t 9\n");
 }
 
-TEST(what_takes_long_joins_what_takes_as_long)
-{
-        expect("dy 128 0 8 0!\nsum 128 0 4 d1\ndx 128 0 8 0 1!\nnorm* 128 0 8 1 2!\n", "dy+sum 12\ndx 8\nnorm* 8\n");
+TEST (what_takes_long_joins_what_takes_as_long) {
+        expect("dy 128 0 8 0!\nsum 128 0 4 d1\ndx 128 0 8 0 1!\nnorm* 128 0 8 1 2!\n",
+               "dy+sum 12\ndx 8\nnorm* 8\n");
         expect("dy 128 0 8 0!\nsort* 128 0 4 d1\ndx 128 0 8 0 1!\nnorm* 128 0 8 1 2!\n",
                "dy 8\ndx 8\nnorm*+sort* 12\n");
 }
 
 /* Read after write, write after read, write after write. */
-TEST(order_is_kept)
-{
+TEST (order_is_kept) {
         expect("a 128 0 2 0!\nb 128 0 2 0 1!\nc 128 0 2 0!\n", "a 2\nb 2\nc 2\n");
         expect("a 128 0 2 d1 0!\nb 128 0 2 d1 1!\n", "a 2\nb 2\n");
         expect("a 128 0 1 d1 0!\nb 128 0 1 d2 1!\n", "a+b 2\n");
 }
 
 /* Threads may leave between the pieces, and not come back. */
-TEST(one_block_does_both_in_turn)
-{
+TEST (one_block_does_both_in_turn) {
         expect("a 256 0 1 0!\nb 128 0 1 0 1!\nc 128 0 ceil(3/4) 1 2!\n", "a;b;c 1\n");
         expect("a 128 0 1 0!\nb 256 0 1 0 1!\n", "a 1\nb 1\n");
         expect("a 128 0 1 0!\nb 128 0 2 0 1!\n", "a 1\nb 2\n");
         expect("a 128 0 1 0!\nb 128 0 1 1!\nc 128 0 1 0 1 2!\n", "a+b 2\nc 1\n");
 }
 
-TEST(tiles_are_joined_by_as_many_threads_only)
-{
-        expect("a 128 17408 9 0!\nb 256 17408 9 1!\nc 128 0 9 2!\nd 256 0 9 3!\n", "a+c 18\nb+d 18\n");
+TEST (tiles_are_joined_by_as_many_threads_only) {
+        expect("a 128 17408 9 0!\nb 256 17408 9 1!\nc 128 0 9 2!\nd 256 0 9 3!\n",
+               "a+c 18\nb+d 18\n");
 }
 
 /* 16-bit arguments allow functions that float32 ones do not. */
-TEST(what_calls_no_functions_joins_either)
-{
+TEST (what_calls_no_functions_joins_either) {
         expect("a 128 0 4 0!\nb 128 0 4 h1!\nc- 128 0 4 h2!\n", "a+c- 8\nb 4\n");
         expect("b 128 0 4 h1!\na 128 0 4 0!\nc- 128 0 4 h2!\n", "b+c- 8\na 4\n");
 }
 
-TEST(what_fills_the_gpu_stays_alone)
-{
+TEST (what_fills_the_gpu_stays_alone) {
         expect("a 128 17408 200 0!\nb 128 17408 100 1!\nc 128 17408 60 2!\n", "a+c 260\nb 100\n");
         expect("a 128 0 5000 0!\nb 128 0 1 1!\n", "a 5000\nb 1\n");
-        expect("a 128 0 1 0!\nb 128 0 ceil(B*T/64) 1!\nc 128 0 2*ceil(9/4) 2!\n", "a+c 7\nb ceil(B*T/64)\n");
+        expect("a 128 0 1 0!\nb 128 0 ceil(B*T/64) 1!\nc 128 0 2*ceil(9/4) 2!\n",
+               "a+c 7\nb ceil(B*T/64)\n");
 }
 
-/* Alone in small tiles; with others in larger ones, which all fit at once; one that need not be there where it costs the
- * launch least. */
-TEST(short_products_share_the_gpu)
-{
+/* Alone in small tiles; with others in larger ones, which all fit at once; one that need not be
+ * there where it costs the launch least. */
+TEST (short_products_share_the_gpu) {
         expect("dx:1536x384x1536 128 98304 72 0!\n", "dx 72 sm90 72\n");
         expect("dx:1536x384x1536 128 98304 72 0!\ndw:384x1536x1536 128 98304 72 d1\ndv:1536x384x1536 128 98304 72 d2\n",
                "dx+dw+dv 216 sm90 108\n");
@@ -237,14 +248,13 @@ TEST(short_products_share_the_gpu)
 }
 
 /* Neither other launches nor more than fit. */
-TEST(short_products_are_by_themselves)
-{
+TEST (short_products_are_by_themselves) {
         expect("dx:1536x384x1536 128 98304 72 0!\nsum 128 98304 4 d1\n", "dx 72 sm90 72\nsum 4\n");
-        expect("a:1536x1536x384 128 98304 72 0!\nb:1536x1536x384 128 98304 72 1!\n", "a 72 sm90 96\nb 72 sm90 96\n");
+        expect("a:1536x1536x384 128 98304 72 0!\nb:1536x1536x384 128 98304 72 1!\n",
+               "a 72 sm90 96\nb 72 sm90 96\n");
 }
 
-TEST(equal_pieces_stand_together)
-{
+TEST (equal_pieces_stand_together) {
         expect("a 128 0 3 0!\nb 128 0 2 1!\na 128 0 3 2!\n", "a+a+b 8\n");
 }
 

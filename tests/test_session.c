@@ -1,4 +1,5 @@
-/* test_session.c: sessions over a plan written by hand, on each device that is there, and the public interface over them. */
+/* test_session.c: sessions over a plan written by hand, on each device that is there, and the
+ * public interface over them. */
 #include "../cli/cli.h"
 #include "../runtime/weights/ck_tensor.h"
 #include "../runtime/tgc.h"
@@ -6,36 +7,63 @@
 
 /* ---- the same on every device ---- */
 
-TEST(cpu_inference)      { check_inference(DEV_CPU); }
-TEST(cpu_score)          { check_score(DEV_CPU); }
-TEST(cpu_training)       { check_training(DEV_CPU); }
-TEST(cpu_timing)         { check_timing(DEV_CPU); }
-TEST(emulate_inference)  { check_inference(DEV_EMULATE); }
-TEST(emulate_score)      { check_score(DEV_EMULATE); }
-TEST(emulate_training)   { check_training(DEV_EMULATE); }
-TEST(cuda_inference)     { check_inference(DEV_CUDA); }
-TEST(cuda_score)         { check_score(DEV_CUDA); }
-TEST(cuda_training)      { check_training(DEV_CUDA); }
-TEST(cuda_timing)        { check_timing(DEV_CUDA); }
+TEST (cpu_inference) {
+        check_inference(DEV_CPU);
+}
+TEST (cpu_score) {
+        check_score(DEV_CPU);
+}
+TEST (cpu_training) {
+        check_training(DEV_CPU);
+}
+TEST (cpu_timing) {
+        check_timing(DEV_CPU);
+}
+TEST (emulate_inference) {
+        check_inference(DEV_EMULATE);
+}
+TEST (emulate_score) {
+        check_score(DEV_EMULATE);
+}
+TEST (emulate_training) {
+        check_training(DEV_EMULATE);
+}
+TEST (cuda_inference) {
+        check_inference(DEV_CUDA);
+}
+TEST (cuda_score) {
+        check_score(DEV_CUDA);
+}
+TEST (cuda_training) {
+        check_training(DEV_CUDA);
+}
+TEST (cuda_timing) {
+        check_timing(DEV_CUDA);
+}
 
 /* Experts in bf16: every arena, kernels with much shared memory, some forty launches in a graph. */
 static Plan make_real_plan(void)
 {
-        static const char *define[] = {
-                "n_layer=2", "n_embd=256", "n_head=4", "n_kv_head=2", "head_dim=64", "n_ff=384", "n_expert=4",
-                "vocab=1000", "ctx=128"
-        };
-        BuildOptions o = { .kind = MODEL_LUA, .model = "models/moe.lua", .dtype = "bf16", .define = define,
-                           .n_define = sizeof define / sizeof *define, .mode = BUILD_INFER | BUILD_TRAIN, .opt = 3,
-                           .batch = 2, .block = 64, .cuda = true };
+        static const char *define[] = { "n_layer=2",   "n_embd=256",  "n_head=4",
+                                        "n_kv_head=2", "head_dim=64", "n_ff=384",
+                                        "n_expert=4",  "vocab=1000",  "ctx=128" };
+        BuildOptions o = { .kind = MODEL_LUA,
+                           .model = "models/moe.lua",
+                           .dtype = "bf16",
+                           .define = define,
+                           .n_define = sizeof define / sizeof *define,
+                           .mode = BUILD_INFER | BUILD_TRAIN,
+                           .opt = 3,
+                           .batch = 2,
+                           .block = 64,
+                           .cuda = true };
         Plan p = { 0 };
         Err e;
         CHECK_MSG(!build_plan(&p, &o, &e) && !plan_add_headers(&p, &e), "%s", e.msg);
         return p;
 }
 
-TEST(cuda_leaves_memory_as_it_was)
-{
+TEST (cuda_leaves_memory_as_it_was) {
         need(DEV_CUDA);
         Plan p = make_real_plan();
         check_memory_returns(&p);
@@ -57,20 +85,23 @@ static void check_masters(const char *program)
         uint16_t w[40], again[33];
 
         CHECK(session_has_part(s, PART_MASTER) && session_part_size(s, PART_WEIGHT, 0) == 66);
-        CHECK(session_part_size(s, PART_MASTER, 0) == 132 && session_part_size(s, PART_MASTER, 1) == 0);
+        CHECK(session_part_size(s, PART_MASTER, 0) == 132 &&
+              session_part_size(s, PART_MASTER, 1) == 0);
         CHECK(!session_param_get(s, 0, x, &e) && !session_part_read(s, PART_WEIGHT, 0, w, &e));
         for (int i = 0; i < 33; i++)
                 CHECK(ck_bf16_from_f32(x[i]) == w[i] && x[i] == x[i]);
         for (int i = 0; i < 33; i++)
                 x[i] = 1.f + (float)i / 1000;
-        CHECK(!session_param_set(s, 0, x, &e) && !session_param_get(s, 0, y, &e) && !memcmp(x, y, sizeof x));
-        CHECK(!session_part_read(s, PART_WEIGHT, 0, again, &e) && again[9] == ck_bf16_from_f32(x[9]));
+        CHECK(!session_param_set(s, 0, x, &e) && !session_param_get(s, 0, y, &e) &&
+              !memcmp(x, y, sizeof x));
+        CHECK(!session_part_read(s, PART_WEIGHT, 0, again, &e) &&
+              again[9] == ck_bf16_from_f32(x[9]));
         CHECK(!session_part_write(s, PART_V, 0, x, &e) && !session_part_read(s, PART_V, 0, y, &e));
         CHECK(!memcmp(x, y, sizeof x));
         CHECK(session_part_read(s, PART_M, 1, y, &e) == TGC_USAGE);
         CHECK(!session_param_get(s, 1, y, &e) && y[0] >= 2.f && y[6] <= 3.f);
         session_close(s);
-        for (int i = 0; i < 40; i++)            /* weights of the plan become masters */
+        for (int i = 0; i < 40; i++) /* weights of the plan become masters */
                 w[i] = ck_bf16_from_f32((float)i);
         CHECK(!plan_add(&p, "weights", w, sizeof w, &e));
         s = open_on(&p, DEV_CPU, SESSION_TRAIN);
@@ -80,11 +111,14 @@ static void check_masters(const char *program)
         plan_close(&p);
 }
 
-TEST(bf16_masters) { check_masters(PROGRAM("arena p 132\n", "p+0")); }
-TEST(bf16_masters_in_halves) { check_masters(PROGRAM("arena lo 66\n", "lo+0")); }
+TEST (bf16_masters) {
+        check_masters(PROGRAM("arena p 132\n", "p+0"));
+}
+TEST (bf16_masters_in_halves) {
+        check_masters(PROGRAM("arena lo 66\n", "lo+0"));
+}
 
-TEST(weights_of_the_plan)
-{
+TEST (weights_of_the_plan) {
         need(DEV_CPU);
         Plan p = make_plan(manifest, PROGRAM("", "w+0"));
         static _Alignas(64) float w[40];
@@ -93,57 +127,66 @@ TEST(weights_of_the_plan)
         for (int i = 0; i < 40; i++)
                 w[i] = (float)i / 8;
         CHECK(!plan_add(&p, "weights", w, sizeof w, &e));
-        Session *s = open_on(&p, DEV_CPU, SESSION_INFER);       /* uses the plan's bytes themselves */
+        Session *s = open_on(&p, DEV_CPU, SESSION_INFER); /* uses the plan's bytes themselves */
         CHECK(!session_param_get(s, 0, x, &e) && !memcmp(x, w, sizeof x));
         x[5] = 77;
         CHECK(!session_param_set(s, 0, x, &e) && w[5] == 5.f / 8);
         x[5] = 0;
         CHECK(!session_param_get(s, 0, x, &e) && x[5] == 77.f);
-        CHECK(!session_prefill(s, (int[]){ 1, 2, 3 }, 1, 3, &e));       /* kernels see the copy */
+        CHECK(!session_prefill(s, (int[]) { 1, 2, 3 }, 1, 3, &e)); /* kernels see the copy */
         session_close(s);
         p.section[p.n_sections - 1].size = 156;
-        CHECK(session_open(&s, &p, &(SessionOptions){ .device = DEV_CPU }, &e) == TGC_BAD_FILE && !s);
+        CHECK(session_open(&s, &p, &(SessionOptions) { .device = DEV_CPU }, &e) == TGC_BAD_FILE &&
+              !s);
         plan_close(&p);
 }
 
 /* Inputs that the runtime does not know, or knows otherwise. */
-TEST(cpu_refuses_unfed_inputs)
-{
+TEST (cpu_refuses_unfed_inputs) {
         need(DEV_CPU);
-        static const struct { const char *from, *to, *want; } bad[] = {
-                { "io targets i32", "io segment i32", "nothing feeds or reads segment of program step" },
-                { "io targets i32 act+256 B*T", "io targets i32 act+256 B", "input targets of program step must be i32 and 8" },
-                { "io ids i32 act+0 B*T", "io ids f32 act+0 B*T", "input ids of program prefill must be i32 and 15" },
-                { "io next i32 act+8192 B", "io targets i32 act+0 B", "nothing feeds or reads targets of program decode" },
+        static const struct {
+                const char *from, *to, *want;
+        } bad[] = {
+                { "io targets i32", "io segment i32",
+                  "nothing feeds or reads segment of program step" },
+                { "io targets i32 act+256 B*T", "io targets i32 act+256 B",
+                  "input targets of program step must be i32 and 8" },
+                { "io ids i32 act+0 B*T", "io ids f32 act+0 B*T",
+                  "input ids of program prefill must be i32 and 15" },
+                { "io next i32 act+8192 B", "io targets i32 act+0 B",
+                  "nothing feeds or reads targets of program decode" },
         };
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
                 const char *whole = PROGRAM("", "w+0"), *at = strstr(whole, bad[i].from);
                 char text[8192];
                 Session *s;
                 Err e;
-                snprintf(text, sizeof text, "%.*s%s%s", (int)(at - whole), whole, bad[i].to, at + strlen(bad[i].from));
+                snprintf(text, sizeof text, "%.*s%s%s", (int)(at - whole), whole, bad[i].to,
+                         at + strlen(bad[i].from));
                 Plan p = make_plan(manifest, text);
-                CHECK(session_open(&s, &p, &(SessionOptions){ .device = DEV_CPU }, &e) == TGC_BAD_FILE && !s);
+                CHECK(session_open(&s, &p, &(SessionOptions) { .device = DEV_CPU }, &e) ==
+                              TGC_BAD_FILE &&
+                      !s);
                 CHECK_MSG(strstr(e.msg, bad[i].want), "%s", e.msg);
                 plan_close(&p);
         }
 }
 
-TEST(init_is_reproducible)
-{
+TEST (init_is_reproducible) {
         enum { M = 100000 };
         static float a[M], b[M];
         Param p = { .name = "x", .count = M, .init = INIT_NORMAL, .init_arg = { 0.02 } };
         double sum = 0, square = 0;
         param_init(&p, 3, 42, 0, M, a);
-        for (uint64_t at = 0; at < M; at += 997)        /* in pieces that do not fit the quads */
+        for (uint64_t at = 0; at < M; at += 997) /* in pieces that do not fit the quads */
                 param_init(&p, 3, 42, at, M - at < 997 ? M - at : 997, b + at);
         CHECK(!memcmp(a, b, sizeof a));
         for (int i = 0; i < M; i++) {
                 sum += a[i];
                 square += (double)a[i] * a[i];
         }
-        CHECK(fabs(sum / M) < 5 * 0.02 / sqrt(M) && fabs(sqrt(square / M) - 0.02) < 0.02 * 5 / sqrt(2.0 * M));
+        CHECK(fabs(sum / M) < 5 * 0.02 / sqrt(M) &&
+              fabs(sqrt(square / M) - 0.02) < 0.02 * 5 / sqrt(2.0 * M));
         param_init(&p, 4, 42, 0, M, b);
         CHECK(a[0] != b[0] && a[17] != b[17]);
         param_init(&p, 3, 43, 0, M, b);
@@ -158,13 +201,14 @@ TEST(init_is_reproducible)
 
 /* ---- memory ---- */
 
-TEST(too_large_is_refused_with_numbers)
-{
-        Plan p = make_plan(manifest, "tgc-program 1\narena w 160\narena kv 999999999999999\narena act 64\n");
+TEST (too_large_is_refused_with_numbers) {
+        Plan p = make_plan(manifest,
+                           "tgc-program 1\narena w 160\narena kv 999999999999999\narena act 64\n");
         Session *s;
         Err e;
         use_cache();
-        CHECK(session_open(&s, &p, &(SessionOptions){ .device = DEV_CPU }, &e) == TGC_NO_MEMORY && !s);
+        CHECK(session_open(&s, &p, &(SessionOptions) { .device = DEV_CPU }, &e) == TGC_NO_MEMORY &&
+              !s);
         CHECK_MSG(strstr(e.msg, "kv") && strstr(e.msg, "GB free"), "%s", e.msg);
         plan_close(&p);
 }
@@ -177,8 +221,7 @@ static int first_token(void *user, int token)
         return 1;
 }
 
-TEST(public_interface)
-{
+TEST (public_interface) {
         need(DEV_CPU);
         char path[] = "/tmp/tgc-test-XXXXXX";
         Plan p = make_plan(manifest, PROGRAM("", "w+0"));
@@ -192,21 +235,30 @@ TEST(public_interface)
         close(fd);
         CHECK_MSG(!plan_write(&p, path, &e), "%s", e.msg);
         plan_close(&p);
-        int code = tgc_open(&t, path, &(TgcOptions){ .device = "cpu" }, &err);
+        int code = tgc_open(&t, path, &(TgcOptions) { .device = "cpu" }, &err);
         CHECK_MSG(!code, "%s", err.message);
         CHECK(tgc_vocab(t) == V && tgc_context(t) == CTX && tgc_batch(t) == BATCH);
-        CHECK(!tgc_prompt(t, (int[]){ 1, 2, 3 }, 3, &err) && !tgc_generate(t, 0, 9, first_token, &token, &err));
+        CHECK(!tgc_prompt(t, (int[]) { 1, 2, 3 }, 3, &err) &&
+              !tgc_generate(t, 0, 9, first_token, &token, &err));
         CHECK(token == 8);
-        CHECK(!tgc_score(t, (int[]){ 1, 3, 2 }, 3, 0, nll, &err) && nll[0] < nll[1]);
+        CHECK(!tgc_score(t, (int[]) { 1, 3, 2 }, 3, 0, nll, &err) && nll[0] < nll[1]);
         CHECK(tgc_encode(t, "a", 1, 0, 0, &err) == TGC_STATUS_USAGE);
-        CHECK(tgc_param_count(t) == 2 && !strcmp(tgc_param_name(t, 0), "x") && !tgc_param_name(t, 2));
+        CHECK(tgc_param_count(t) == 2 && !strcmp(tgc_param_name(t, 0), "x") &&
+              !tgc_param_name(t, 2));
         CHECK(!tgc_param_get(t, 0, x, &err) && tgc_param_get(t, 9, x, &err));
-        TgcStep step = { .batch = 1, .tokens = 2, .micro = 1, .ids = (int[]){ 1, 2 },
-                         .targets = (int[]){ 3, 4 }, .lr = 0.1 };
-        CHECK(!tgc_train_step(t, &step, &err) && step.loss > 0 && step.grad_norm > 0 && !step.skipped);
+        TgcStep step = { .batch = 1,
+                         .tokens = 2,
+                         .micro = 1,
+                         .ids = (int[]) { 1, 2 },
+                         .targets = (int[]) { 3, 4 },
+                         .lr = 0.1 };
+        CHECK(!tgc_train_step(t, &step, &err) && step.loss > 0 && step.grad_norm > 0 &&
+              !step.skipped);
         tgc_close(t);
-        CHECK(tgc_open(&t, path, &(TgcOptions){ .device = "tpu" }, &err) == TGC_STATUS_USAGE && !t);
-        CHECK(tgc_open(&t, "/nonexistent", 0, &err) == TGC_STATUS_IO && strstr(err.message, "/nonexistent"));
+        CHECK(tgc_open(&t, path, &(TgcOptions) { .device = "tpu" }, &err) == TGC_STATUS_USAGE &&
+              !t);
+        CHECK(tgc_open(&t, "/nonexistent", 0, &err) == TGC_STATUS_IO &&
+              strstr(err.message, "/nonexistent"));
         unlink(path);
 }
 

@@ -1,10 +1,12 @@
-/* test_targets.c: NVRTC takes every kernel of every model, in the form that all GPUs have and in Hopper's.  Needs a CUDA
- * toolkit, no GPU.
+/* test_targets.c: NVRTC takes every kernel of every model, in the form that all GPUs have and in
+ * Hopper's.  Needs a CUDA toolkit, no GPU.
  *
- * Each by itself, optimised and for every architecture, 4000 units take 20 minutes of one core.  So units that define the
- * same macros are compiled together, which parses the headers once, and quickly (--Ofast-compile); and the form that all
- * GPUs have is assembled once: architectures take it by turns, for the headers say the same for all but Hopper (a test says
- * so).  sm_90a takes, too, all that has a form of its own there.  TGC_TEST_ALL=1 gives every unit to every architecture, as FULL=1 of test_check.sh does. */
+ * Each by itself, optimised and for every architecture, 4000 units take 20 minutes of one core.  So
+ * units that define the same macros are compiled together, which parses the headers once, and
+ * quickly (--Ofast-compile); and the form that all GPUs have is assembled once: architectures take
+ * it by turns, for the headers say the same for all but Hopper (a test says so).  sm_90a takes,
+ * too, all that has a form of its own there.  TGC_TEST_ALL=1 gives every unit to every
+ * architecture, as FULL=1 of test_check.sh does. */
 #include <glob.h>
 #include <stdlib.h>
 #include "cli/cli.h"
@@ -15,7 +17,13 @@
 
 enum { MOST = 64, MOST_HEADERS = 128, TOGETHER = 8 };
 
-typedef struct Source { const char *model; char *text; const Pack *headers; bool hopper; } Source;        /* of several units */
+/* of several units */
+typedef struct Source {
+        const char *model;
+        char *text;
+        const Pack *headers;
+        bool hopper;
+} Source;
 
 static Source source[16 * MOST];
 static int n_sources, n_models;
@@ -24,7 +32,8 @@ static Nvrtc nvrtc;
 static char include[700];
 static bool quick;
 
-/* The macros that a unit defines before its headers: what it has in common with those it may stand beside. */
+/* The macros that a unit defines before its headers: what it has in common with those it may stand
+ * beside. */
 static size_t macros(const char *text)
 {
         const char *first = strstr(text, "#define "), *headers = strstr(text, "#include ");
@@ -38,7 +47,10 @@ static bool same_macros(const char *a, const char *b)
 }
 
 /* Has it a form for sm_90a? */
-static bool for_hopper(const char *text) { return strstr(text, "TGC_SM90A") != NULL || strstr(text, "sm90") != NULL; }
+static bool for_hopper(const char *text)
+{
+        return strstr(text, "TGC_SM90A") != NULL || strstr(text, "sm90") != NULL;
+}
 
 static void put_together(const char *model, const Pack *units, const Pack *headers)
 {
@@ -50,15 +62,15 @@ static void put_together(const char *model, const Pack *units, const Pack *heade
                 char *text = done[i] ? NULL : malloc(all), *end = text;
                 for (int k = i, n = 0; text && k < units->n && n < TOGETHER; k++) {
                         const PackFile *u = &units->file[k];
-                        if (done[k] || !same_macros(units->file[i].data, u->data)
-                            || for_hopper(units->file[i].data) != for_hopper(u->data))
+                        if (done[k] || !same_macros(units->file[i].data, u->data) ||
+                            for_hopper(units->file[i].data) != for_hopper(u->data))
                                 continue;
                         end += sprintf(end, "#line 1 \"%s.cu\"\n%s", u->name, u->data);
                         done[k] = 1;
                         n++;
                 }
                 if (text)
-                        source[n_sources++] = (Source){ model, text, headers, for_hopper(text) };
+                        source[n_sources++] = (Source) { model, text, headers, for_hopper(text) };
         }
         free(done);
 }
@@ -69,22 +81,33 @@ static int longer(const void *a, const void *b)
         return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Training and inference at a size that has the second form of products and attention, sm_90a's; 11 sequences have gpt.lua's
- * attention make all gradients at once; of 192 tokens it is whole in shared memory. */
+/* Training and inference at a size that has the second form of products and attention, sm_90a's; 11
+ * sequences have gpt.lua's attention make all gradients at once; of 192 tokens it is whole in
+ * shared memory. */
 static void write_kernels(const char *path, int block, const int *documents)
 {
         char ctx[24];
         const char *define[] = { "n_layer=1", "vocab=8195", ctx };
         static Pack units[MOST], headers[MOST];
-        BuildOptions o = { .kind = MODEL_LUA, .model = path, .dtype = "bf16", .define = define, .n_define = 3,
-                           .mode = BUILD_TRAIN | BUILD_INFER, .opt = 3, .batch = 11, .ctx = block, .block = block,
-                           .cuda = true, .documents = documents };
+        BuildOptions o = { .kind = MODEL_LUA,
+                           .model = path,
+                           .dtype = "bf16",
+                           .define = define,
+                           .n_define = 3,
+                           .mode = BUILD_TRAIN | BUILD_INFER,
+                           .opt = 3,
+                           .batch = 11,
+                           .ctx = block,
+                           .block = block,
+                           .cuda = true,
+                           .documents = documents };
         Pack *u = &units[n_models], *h = &headers[n_models++];
         Plan p = { 0 };
         Err e;
         snprintf(ctx, sizeof ctx, "ctx=%d", block);
-        CHECK_MSG(n_models < MOST && !build_plan(&p, &o, &e) && !plan_add_headers(&p, &e)
-                  && !plan_source(&p, "cuda", u, h, &e), "%s: %s", path, e.msg);
+        CHECK_MSG(n_models < MOST && !build_plan(&p, &o, &e) && !plan_add_headers(&p, &e) &&
+                          !plan_source(&p, "cuda", u, h, &e),
+                  "%s: %s", path, e.msg);
         bool second = false;
         for (int i = 0; i < u->n; i++)
                 second |= strstr(u->file[i].data, "gemm_tma") != NULL;
@@ -119,9 +142,10 @@ static int compile(const char *arch, const char *text, const Pack *h, char *said
                 header_text[i] = h->file[i].data;
                 header_name[i] = h->file[i].name;
         }
-        int r = nvrtc.nvrtcCreateProgram(&prog, text, "unit.cu", h ? h->n : 0, header_text, header_name);
-        if (!r && (r = nvrtc.nvrtcCompileProgram(prog, n, option)) && !nvrtc.nvrtcGetProgramLogSize(prog, &size)
-            && (log = calloc(1, size + 1))) {
+        int r = nvrtc.nvrtcCreateProgram(&prog, text, "unit.cu", h ? h->n : 0, header_text,
+                                         header_name);
+        if (!r && (r = nvrtc.nvrtcCompileProgram(prog, n, option)) &&
+            !nvrtc.nvrtcGetProgramLogSize(prog, &size) && (log = calloc(1, size + 1))) {
                 nvrtc.nvrtcGetProgramLog(prog, log);
                 snprintf(said, cap, "%s", log);
                 free(log);
@@ -132,7 +156,7 @@ static int compile(const char *arch, const char *text, const Pack *h, char *said
 
 static void set_up(void)
 {
-        static glob_t models;                   /* their names stay */
+        static glob_t models; /* their names stay */
         char said[256];
         Err e;
         if (n_sources)
@@ -144,16 +168,20 @@ static void set_up(void)
         quick = !compile("sm_80", "__global__ void k() {}\n", NULL, said, sizeof said);
         CHECK(!glob("models/*.lua", 0, NULL, &models));
         for (size_t i = 0; i < models.gl_pathc; i++)
-                if (!strstr(models.gl_pathv[i], "/blocks.lua") && !strstr(models.gl_pathv[i], "/families.lua")
-                    && !strstr(models.gl_pathv[i], "/config"))
+                if (!strstr(models.gl_pathv[i], "/blocks.lua") &&
+                    !strstr(models.gl_pathv[i], "/families.lua") &&
+                    !strstr(models.gl_pathv[i], "/config"))
                         write_kernels(models.gl_pathv[i], 1024, NULL);
-        write_kernels("models/gpt.lua", 1024, &(int){ 0 });
+        write_kernels("models/gpt.lua", 1024, &(int) { 0 });
         write_kernels("models/tinylm.lua", 192, NULL);
         qsort(source, (size_t)n_sources, sizeof *source, longer);
 }
 
 /* Sources first, first + step, ..., and all that have a form for this architecture alone. */
-typedef struct Part { const char *arch; int first, step; } Part;
+typedef struct Part {
+        const char *arch;
+        int first, step;
+} Part;
 
 static void compile_one(void *ctx, int i)
 {
@@ -170,7 +198,8 @@ static bool knows(const char *arch)
 {
         int sm = atoi(strchr(arch, '_') + 1), n = 0, known[128];
         bool found = false;
-        CHECK(!nvrtc.nvrtcGetNumSupportedArchs(&n) && n <= 128 && !nvrtc.nvrtcGetSupportedArchs(known));
+        CHECK(!nvrtc.nvrtcGetNumSupportedArchs(&n) && n <= 128 &&
+              !nvrtc.nvrtcGetSupportedArchs(known));
         while (n-- > 0)
                 found |= known[n] == sm;
         return found;
@@ -199,21 +228,34 @@ static void takes(const char *arch)
         CHECK_MSG(!*error, "%s", error);
 }
 
-TEST(sm_80)  { takes("sm_80"); }
-TEST(sm_86)  { takes("sm_86"); }
-TEST(sm_89)  { takes("sm_89"); }
-TEST(sm_90a) { takes("sm_90a"); }
-TEST(sm_100) { takes("sm_100"); }
-TEST(sm_120) { takes("sm_120"); }
+TEST (sm_80) {
+        takes("sm_80");
+}
+TEST (sm_86) {
+        takes("sm_86");
+}
+TEST (sm_89) {
+        takes("sm_89");
+}
+TEST (sm_90a) {
+        takes("sm_90a");
+}
+TEST (sm_100) {
+        takes("sm_100");
+}
+TEST (sm_120) {
+        takes("sm_120");
+}
 
 /* What taking turns rests on: our headers ask for 900 and nothing else. */
-TEST(headers_know_two_kinds)
-{
+TEST (headers_know_two_kinds) {
         int n = 0;
         set_up();
         for (int i = 0; i < source[0].headers->n; i++)
-                for (const char *at = source[0].headers->file[i].data; (at = strstr(at, "__CUDA_ARCH__ ")); at++, n++)
-                        CHECK_MSG(!strncmp(at, "__CUDA_ARCH__ && ", 17) || !strncmp(at, "__CUDA_ARCH__ >= 900", 20),
+                for (const char *at = source[0].headers->file[i].data;
+                     (at = strstr(at, "__CUDA_ARCH__ ")); at++, n++)
+                        CHECK_MSG(!strncmp(at, "__CUDA_ARCH__ && ", 17) ||
+                                          !strncmp(at, "__CUDA_ARCH__ >= 900", 20),
                                   "%s: %.40s", source[0].headers->file[i].name, at);
         CHECK(n >= 2);
 }

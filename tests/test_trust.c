@@ -1,5 +1,6 @@
-/* test_trust.c: plans and names from strangers: compiled code belongs to its sources, --rebuild takes data only,
- * nothing that a terminal obeys is printed, and a path leaves no trace in a plan. */
+/* test_trust.c: plans and names from strangers: compiled code belongs to its sources, --rebuild
+ * takes data only, nothing that a terminal obeys is printed, and a path leaves no trace in a
+ * plan. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -18,7 +19,8 @@ static const char *scratch(const char *name)
         static char path[8][300];
         static int k;
         if (!*dir) {
-                snprintf(dir, sizeof dir, "%.80s/tgc-trust-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+                snprintf(dir, sizeof dir, "%.80s/tgc-trust-XXXXXX",
+                         getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
                 CHECK(mkdtemp(dir));
         }
         k = (k + 1) % 8;
@@ -35,12 +37,14 @@ static void slurp(int fd, char *to, size_t cap)
         to[n] = 0;
 }
 
-/* tgc WORDS..., ended by NULL; what it prints goes to out_text and err_text.  -1000 - SIGNAL where it died. */
+/* tgc WORDS..., ended by NULL; what it prints goes to out_text and err_text.  -1000 - SIGNAL where
+ * it died. */
 static int tgc(const char *word, ...)
 {
         char *argv[32] = { "tgc" };
         int argc = 1, status = 0;
-        int o = open(scratch("out"), O_RDWR | O_CREAT | O_TRUNC, 0600), e = open(scratch("err"), O_RDWR | O_CREAT | O_TRUNC, 0600);
+        int o = open(scratch("out"), O_RDWR | O_CREAT | O_TRUNC, 0600),
+            e = open(scratch("err"), O_RDWR | O_CREAT | O_TRUNC, 0600);
         va_list ap;
         va_start(ap, word);
         for (const char *w = word; w; w = va_arg(ap, const char *))
@@ -63,7 +67,11 @@ static int tgc(const char *word, ...)
         return WIFEXITED(status) ? WEXITSTATUS(status) : -1000 - WTERMSIG(status);
 }
 
-#define RUN(...) do { int code_ = tgc(__VA_ARGS__, NULL); CHECK_MSG(!code_, "exit code %d: %s", code_, err_text); } while (0)
+#define RUN(...)                                                        \
+        do {                                                            \
+                int code_ = tgc(__VA_ARGS__, NULL);                     \
+                CHECK_MSG(!code_, "exit code %d: %s", code_, err_text); \
+        } while (0)
 
 static void write_text(const char *path, const char *text)
 {
@@ -115,7 +123,8 @@ static void compiled(void)
         if (done)
                 return;
         write_text(scratch("m.lua"), model);
-        RUN("compile", scratch("m.lua"), "-q", "-b", "1", "--block-size", "4", "-o", scratch("good.plan"), "--target", "cpu");
+        RUN("compile", scratch("m.lua"), "-q", "-b", "1", "--block-size", "4", "-o",
+            scratch("good.plan"), "--target", "cpu");
         done = true;
 }
 
@@ -127,28 +136,27 @@ static Plan marking(const char *mark)
         Plan p = read_plan("good.plan");
         const Section *s = plan_find(&p, "source.cpu");
         char *text = NULL;
-        CHECK(asprintf(&text, "%.*s\n#include <fcntl.h>\n__attribute__((constructor)) static void leave(void)\n"
-                       "{ open(\"%s\", O_CREAT | O_WRONLY, 0600); }\n", (int)s->size, (const char *)s->data, mark) > 0);
+        CHECK(asprintf(
+                      &text,
+                      "%.*s\n#include <fcntl.h>\n__attribute__((constructor)) static void leave(void)\n"
+                      "{ open(\"%s\", O_CREAT | O_WRONLY, 0600); }\n",
+                      (int)s->size, (const char *)s->data, mark) > 0);
         add(&p, "source.cpu", text, strlen(text));
         free(text);
         return p;
 }
 
-static bool marked(const char *mark)
-{
-        return !unlink(mark);
-}
+static bool marked(const char *mark) { return !unlink(mark); }
 
 /* What `tgc run` says of a plan, ids alone. */
 static void run(const char *name, bool rebuild, char ids[256])
 {
-        RUN("run", scratch(name), "--prompt-ids", "1,2", "-n", "4", "--temp", "0", "--print-ids", "--device", "cpu",
-            rebuild ? "--rebuild" : "-t1");
+        RUN("run", scratch(name), "--prompt-ids", "1,2", "-n", "4", "--temp", "0", "--print-ids",
+            "--device", "cpu", rebuild ? "--rebuild" : "-t1");
         snprintf(ids, 256, "%.255s", out_text);
 }
 
-TEST(objects_belong_to_their_sources)
-{
+TEST (objects_belong_to_their_sources) {
         char mark[300], want[256], got[256];
         void *pack, *forged;
         size_t n, n_forged;
@@ -166,12 +174,16 @@ TEST(objects_belong_to_their_sources)
         write_plan(&p, "mixed.plan");
         run("mixed.plan", false, got);
         CHECK(!marked(mark) && !strcmp(got, want));
-        CHECK_MSG(strstr(err_text, "mixed.plan: object.cpu was not made of the plan's cpu sources and flags: it is built again"), "%s", err_text);
+        CHECK_MSG(
+                strstr(err_text,
+                       "mixed.plan: object.cpu was not made of the plan's cpu sources and flags: it is built again"),
+                "%s", err_text);
 
         /* its key forged as well: a plan is a program; --rebuild takes none of it */
         Pack a, b;
         const Section *s = plan_find(&good, "object.cpu");
-        CHECK(!pack_read(&a, pack, n, "a", &e) && !pack_read(&b, s->data, s->size, "b", &e) && a.n == 2 && b.n == 2);
+        CHECK(!pack_read(&a, pack, n, "a", &e) && !pack_read(&b, s->data, s->size, "b", &e) &&
+              a.n == 2 && b.n == 2);
         a.file[1] = b.file[1];
         CHECK(!pack_write(a.file, 2, &forged, &n_forged, &e));
         add(&p, "object.cpu", forged, n_forged);
@@ -190,7 +202,7 @@ TEST(objects_belong_to_their_sources)
         CHECK(!marked(mark) && !strcmp(got, want));
         write_text(scratch("ids"), "1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7 8 9");
         write_text(scratch("text"), "0123456789012345678901234567890123456789");
-        for (int i = 0; i < 2; i++) {           /* every command that runs a plan */
+        for (int i = 0; i < 2; i++) { /* every command that runs a plan */
                 const char *how = i ? "--rebuild" : "-q";
                 char plan[300];
                 snprintf(plan, sizeof plan, "%s", scratch("evil.plan"));
@@ -200,11 +212,13 @@ TEST(objects_belong_to_their_sources)
                 CHECK(marked(mark) == !i);
                 RUN("bench", plan, "--decode", "--reps", "1", "--device", "cpu", "-t1", how);
                 CHECK(marked(mark) == !i);
-                RUN("train", plan, "--data", scratch("text"), "--tokenizer", "char", "--max_iters", "1", "--eval_iters", "0", "--device",
-                    "cpu", "-t1", "--out_dir", scratch(i ? "o1" : "o0"), how);
+                RUN("train", plan, "--data", scratch("text"), "--tokenizer", "char", "--max_iters",
+                    "1", "--eval_iters", "0", "--device", "cpu", "-t1", "--out_dir",
+                    scratch(i ? "o1" : "o0"), how);
                 CHECK(marked(mark) == !i);
         }
-        RUN("run", scratch("o1"), "-p", "12", "-n", "2", "--device", "cpu", "-t1", "-q");       /* what a run with it wrote */
+        /* what a run with it wrote */
+        RUN("run", scratch("o1"), "-p", "12", "-n", "2", "--device", "cpu", "-t1", "-q");
         CHECK(!marked(mark));
         RUN("dump", scratch("evil.plan"), "--c");
         CHECK(strstr(out_text, "constructor"));
@@ -219,13 +233,14 @@ TEST(objects_belong_to_their_sources)
         plan_close(&evil);
 }
 
-TEST(rebuild_is_for_plans)
-{
+TEST (rebuild_is_for_plans) {
         compiled();
         CHECK(tgc("run", scratch("m.lua"), "--rebuild", "--prompt-ids", "1", NULL) == TGC_USAGE);
-        CHECK_MSG(strstr(err_text, "run: --rebuild has no effect: it is for plans"), "%s", err_text);
+        CHECK_MSG(strstr(err_text, "run: --rebuild has no effect: it is for plans"), "%s",
+                  err_text);
         /* headers, programs, all that is not data, damaged */
-        static const char *const damaged[] = { "headers.cpu", "program.cpu", "object.cpu", "ir", "fused" };
+        static const char *const damaged[] = { "headers.cpu", "program.cpu", "object.cpu", "ir",
+                                               "fused" };
         Plan p = read_plan("good.plan");
         char want[256], got[256];
         run("good.plan", true, want);
@@ -244,12 +259,18 @@ TEST(rebuild_is_for_plans)
         *at = 'r';
         add(&p, "manifest", text, strlen(text));
         write_plan(&p, "moved.plan");
-        CHECK(tgc("run", scratch("moved.plan"), "--rebuild", "--prompt-ids", "1", NULL) == TGC_BAD_FILE);
-        CHECK_MSG(strstr(err_text, "moved.plan: --rebuild: the plan's weights do not lie where its graph puts them"), "%s", err_text);
-        static const char how[] = "tgc-products 1\ncompiled dtype f32 opt 9 infer 1 train 0 batch 1 ctx 8 chunk 0 block 8 recompute 0\n";
+        CHECK(tgc("run", scratch("moved.plan"), "--rebuild", "--prompt-ids", "1", NULL) ==
+              TGC_BAD_FILE);
+        CHECK_MSG(
+                strstr(err_text,
+                       "moved.plan: --rebuild: the plan's weights do not lie where its graph puts them"),
+                "%s", err_text);
+        static const char how[] =
+                "tgc-products 1\ncompiled dtype f32 opt 9 infer 1 train 0 batch 1 ctx 8 chunk 0 block 8 recompute 0\n";
         add(&p, "products", how, strlen(how));
         write_plan(&p, "moved.plan");
-        CHECK(tgc("run", scratch("moved.plan"), "--rebuild", "--prompt-ids", "1", NULL) == TGC_BAD_FILE);
+        CHECK(tgc("run", scratch("moved.plan"), "--rebuild", "--prompt-ids", "1", NULL) ==
+              TGC_BAD_FILE);
         CHECK_MSG(strstr(err_text, "out of range"), "%s", err_text);
         free(text);
         plan_close(&p);
@@ -261,19 +282,23 @@ TEST(rebuild_is_for_plans)
 static bool harmless(const char *s)
 {
         for (const unsigned char *c = (const unsigned char *)s; *c; c++)
-                if ((*c < ' ' && *c != '\n' && *c != '\t') || *c == 127 || (*c == 0xc2 && c[1] < 0xa0)
-                    || (*c == 0xe2 && c[1] == 0x80 && c[2] >= 0xa8 && c[2] <= 0xae))
+                if ((*c < ' ' && *c != '\n' && *c != '\t') || *c == 127 ||
+                    (*c == 0xc2 && c[1] < 0xa0) ||
+                    (*c == 0xe2 && c[1] == 0x80 && c[2] >= 0xa8 && c[2] <= 0xae))
                         return false;
         return true;
 }
 
-#define NASTY "\033[31m \033]0;title\007 \xc2\x9b" "1m \xe2\x80\xae" "drawkcab \xff \x7f\b\r"
+#define NASTY                                \
+        "\033[31m \033]0;title\007 \xc2\x9b" \
+        "1m \xe2\x80\xae"                    \
+        "drawkcab \xff \x7f\b\r"
 
-TEST(dump_prints_no_escapes)
-{
+TEST (dump_prints_no_escapes) {
         static const char *const part[][2] = {
-                { "fused", "--fused" }, { "ir", "--ir" }, { "graph", "--graph" }, { "memory", "--memory" }, { "dot", "--dot" },
-                { "source.cpu", "--c" }, { "manifest", "--manifest" }, { "choices", "--choices" }
+                { "fused", "--fused" },       { "ir", "--ir" },          { "graph", "--graph" },
+                { "memory", "--memory" },     { "dot", "--dot" },        { "source.cpu", "--c" },
+                { "manifest", "--manifest" }, { "choices", "--choices" }
         };
         compiled();
         Plan p = read_plan("good.plan");
@@ -282,14 +307,16 @@ TEST(dump_prints_no_escapes)
         write_plan(&p, "nasty.plan");
         for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
                 RUN("dump", scratch("nasty.plan"), part[i][1]);
-                CHECK_MSG(harmless(out_text) && strstr(out_text, "\\x1b[31m \\x1b]0;title\\x07 \\u009b1m \\u202edrawkcab \\xff \\x7f\\x08\\x0d\xc3\xa9 end\n"),
-                          "%s", out_text);
+                CHECK_MSG(
+                        harmless(out_text) &&
+                                strstr(out_text,
+                                       "\\x1b[31m \\x1b]0;title\\x07 \\u009b1m \\u202edrawkcab \\xff \\x7f\\x08\\x0d\xc3\xa9 end\n"),
+                        "%s", out_text);
         }
         plan_close(&p);
 }
 
-TEST(info_prints_no_escapes)
-{
+TEST (info_prints_no_escapes) {
         compiled();
         Plan p = read_plan("good.plan");
         const Section *s = plan_find(&p, "manifest");
@@ -330,11 +357,15 @@ static void on_terminal(const char *text, char *shown, size_t cap)
         close(master);
 }
 
-TEST(generated_text_on_a_terminal)
-{
+TEST (generated_text_on_a_terminal) {
         char shown[512];
-        on_terminal("a\033[31mb\xc2\x9b" "c\x9b" "d\tm\xc3\xbc\xe2\x80\xaf.", shown, sizeof shown);
-        CHECK_MSG(!strcmp(shown, "a[31mbc\xef\xbf\xbd" "d\tm\xc3\xbc\xe2\x80\xaf."), "%s", shown);
+        on_terminal("a\033[31mb\xc2\x9b"
+                    "c\x9b"
+                    "d\tm\xc3\xbc\xe2\x80\xaf.",
+                    shown, sizeof shown);
+        CHECK_MSG(!strcmp(shown, "a[31mbc\xef\xbf\xbd"
+                                 "d\tm\xc3\xbc\xe2\x80\xaf."),
+                  "%s", shown);
 }
 
 /* ---- paths ---- */
@@ -351,8 +382,7 @@ static bool same_files(const char *a, const char *b)
         return same;
 }
 
-TEST(paths_leave_no_trace)
-{
+TEST (paths_leave_no_trace) {
         char here[512], way[600];
         write_text(scratch("m.lua"), model);
         CHECK(!mkdir(scratch("d"), 0700) && getcwd(here, sizeof here) && !chdir(dir));
@@ -360,29 +390,40 @@ TEST(paths_leave_no_trace)
         snprintf(way, sizeof way, "%s/m.lua", dir);
         const char *const same[] = { "./m.lua", "d/../m.lua", ".//m.lua", way };
         for (int i = 0; i < 4 && !bad; i++)
-                bad = tgc("compile", same[i], "-q", "-o", "b.plan", NULL) || !same_files("a.plan", "b.plan") ? i + 2 : 0;
+                bad = tgc("compile", same[i], "-q", "-o", "b.plan", NULL) ||
+                                      !same_files("a.plan", "b.plan")
+                              ? i + 2
+                              : 0;
         CHECK(!chdir(here));
         CHECK_MSG(!bad, "%d: %s", bad, err_text);
         /* messages say the path as it was typed */
-        CHECK(tgc("compile", scratch("d/../m.lua"), "-D", "vocab=0", "-o", scratch("b.plan"), NULL) == TGC_BAD_FILE);
+        CHECK(tgc("compile", scratch("d/../m.lua"), "-D", "vocab=0", "-o", scratch("b.plan"),
+                  NULL) == TGC_BAD_FILE);
         CHECK_MSG(strstr(err_text, "/d/../m.lua:"), "%s", err_text);
 }
 
-TEST(odd_names_survive)
-{
-        static const char *const name[] = { "two\nlines.lua", "esc\033[31m.lua", "bytes\xff\xfe.lua", "a b \"c\" \\.lua", "m\xc3\xbc.lua" };
+TEST (odd_names_survive) {
+        static const char *const name[] = { "two\nlines.lua", "esc\033[31m.lua",
+                                            "bytes\xff\xfe.lua", "a b \"c\" \\.lua",
+                                            "m\xc3\xbc.lua" };
         for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
                 write_text(scratch(name[i]), model);
-                RUN("compile", scratch(name[i]), "-q", "--mode", "infer", "-o", scratch("odd.plan"));
+                RUN("compile", scratch(name[i]), "-q", "--mode", "infer", "-o",
+                    scratch("odd.plan"));
                 RUN("dump", scratch("odd.plan"), "--graph", "--json");
                 CHECK_MSG(harmless(out_text), "%s", out_text);
                 write_text(scratch("odd.json"), out_text);
-                RUN("compile", scratch("odd.json"), "-q", "--mode", "infer", "-o", scratch("again.plan"));
-                CHECK_MSG(same_files(scratch("odd.plan"), scratch("again.plan")), "%s: another plan by way of JSON", name[i]);
-                RUN("compile", scratch(name[i]), "--json", "--mode", "infer", "-o", scratch("odd.plan"));
+                RUN("compile", scratch("odd.json"), "-q", "--mode", "infer", "-o",
+                    scratch("again.plan"));
+                CHECK_MSG(same_files(scratch("odd.plan"), scratch("again.plan")),
+                          "%s: another plan by way of JSON", name[i]);
+                RUN("compile", scratch(name[i]), "--json", "--mode", "infer", "-o",
+                    scratch("odd.plan"));
                 CHECK(harmless(out_text) && harmless(err_text));
-                CHECK(tgc("compile", scratch(name[i]), "-D", "x=1", "-o", scratch("odd.plan"), NULL) == TGC_USAGE);
-                CHECK_MSG(harmless(err_text) && strstr(err_text, "no parameter 'x'"), "%s", err_text);
+                CHECK(tgc("compile", scratch(name[i]), "-D", "x=1", "-o", scratch("odd.plan"),
+                          NULL) == TGC_USAGE);
+                CHECK_MSG(harmless(err_text) && strstr(err_text, "no parameter 'x'"), "%s",
+                          err_text);
         }
 }
 
@@ -396,12 +437,14 @@ static int sum_of(const FileMap *m)
         return sum;
 }
 
-/* Maps a file of n bytes, cuts it, reads it: the exit code of a process that does so as tgc would. */
+/* Maps a file of n bytes, cuts it, reads it: the exit code of a process that does so as tgc
+ * would. */
 static int cut_while_mapped(const char *path, size_t n, bool copy)
 {
         Err e;
         FileMap m;
-        int status, err = open(scratch("err"), O_RDWR | O_CREAT | O_TRUNC, 0600), f = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+        int status, err = open(scratch("err"), O_RDWR | O_CREAT | O_TRUNC, 0600),
+                    f = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
         CHECK(err >= 0 && f >= 0 && !ftruncate(f, (off_t)n) && pwrite(f, "x", 1, 0) == 1);
         fflush(stdout);
         pid_t pid = fork();
@@ -419,19 +462,19 @@ static int cut_while_mapped(const char *path, size_t n, bool copy)
         return WIFEXITED(status) ? WEXITSTATUS(status) : -1000 - WTERMSIG(status);
 }
 
-TEST(a_file_that_shrinks)
-{
+TEST (a_file_that_shrinks) {
         int code = cut_while_mapped(scratch("big \033file"), 8 << 20, false);
         CHECK_MSG(code == TGC_IO, "exit code %d", code);
-        CHECK_MSG(strstr(err_text, "/big ?file") && strstr(err_text, "the file got shorter while it was read"), "%s", err_text);
+        CHECK_MSG(strstr(err_text, "/big ?file") &&
+                          strstr(err_text, "the file got shorter while it was read"),
+                  "%s", err_text);
         CHECK(harmless(err_text));
         CHECK(cut_while_mapped(scratch("big copy"), 40 << 20, true) == 0 && !*err_text);
         CHECK(cut_while_mapped(scratch("small"), 4096, false) == 0 && !*err_text);
 }
 
 /* The library takes no signals: its plan is its own. */
-TEST(a_plan_that_shrinks_under_the_library)
-{
+TEST (a_plan_that_shrinks_under_the_library) {
         static char padding[4 << 20];
         Plan p;
         int status;
@@ -454,9 +497,10 @@ TEST(a_plan_that_shrinks_under_the_library)
                 int ids[3] = { 1, 2, 3 };
                 float logits[33];
                 const char *path = scratch("long.plan");
-                if (tgc_open(&t, path, &(TgcOptions){ .device = "cpu", .threads = 1, .infer = 1 }, &e)
-                    || truncate(path, 0) || tgc_score(t, ids, 3, logits, NULL, &e) || tgc_prompt(t, ids, 3, &e)
-                    || tgc_generate(t, NULL, 2, NULL, NULL, &e))
+                if (tgc_open(&t, path, &(TgcOptions) { .device = "cpu", .threads = 1, .infer = 1 },
+                             &e) ||
+                    truncate(path, 0) || tgc_score(t, ids, 3, logits, NULL, &e) ||
+                    tgc_prompt(t, ids, 3, &e) || tgc_generate(t, NULL, 2, NULL, NULL, &e))
                         _exit(1);
                 tgc_close(t);
                 _exit(0);
@@ -467,8 +511,7 @@ TEST(a_plan_that_shrinks_under_the_library)
         free(weights);
 }
 
-TEST(cleaned_up)
-{
+TEST (cleaned_up) {
         char command[400];
         snprintf(command, sizeof command, "rm -rf '%s'", dir);
         CHECK(!*dir || !system(command));

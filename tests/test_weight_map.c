@@ -6,14 +6,14 @@
 #include "../runtime/weights/weight_map.h"
 #include "test.h"
 
-
 static Err err;
 static char out_path[300], out_path2[310];
 
 __attribute__((constructor)) static void make_path(void)
 {
         const char *base = getenv("TMPDIR");
-        snprintf(out_path, sizeof out_path, "%s/tgc-weight-map-%ld", base ? base : P_tmpdir, (long)getpid());
+        snprintf(out_path, sizeof out_path, "%s/tgc-weight-map-%ld", base ? base : P_tmpdir,
+                 (long)getpid());
         snprintf(out_path2, sizeof out_path2, "%s-2", out_path);
 }
 
@@ -67,7 +67,11 @@ static Checkpoint *numbers(const char *spec)
 }
 
 /* Parameters from the same spec, float32, filled with -1. */
-typedef struct Model { WeightParam p[32]; WeightSet set; char *text; } Model;
+typedef struct Model {
+        WeightParam p[32];
+        WeightSet set;
+        char *text;
+} Model;
 
 static void model_make(Model *m, const char *spec, int dtype)
 {
@@ -97,7 +101,8 @@ static void model_make(Model *m, const char *spec, int dtype)
                 CHECK(ck_count(p->rank, p->dim, &n));
                 p->data = malloc((size_t)n * ck_dtype_size(dtype) + 1);
                 for (int64_t i = 0; i < n; i++)
-                        ck_convert((char *)p->data + (size_t)i * ck_dtype_size(dtype), dtype, &minus, CK_F32, 1, 1);
+                        ck_convert((char *)p->data + (size_t)i * ck_dtype_size(dtype), dtype,
+                                   &minus, CK_F32, 1, 1);
         }
 }
 
@@ -117,8 +122,7 @@ static WeightMap *parse(const char *text)
 
 /* ---- text ---- */
 
-TEST(print_parse)
-{
+TEST (print_parse) {
         static const char text[] =
                 "map tok_emb = model.embed_tokens.weight || lm_head.weight\n"
                 "map blk0.wqkv[0:768] = model.layers.0.self_attn.q_proj.weight: 768x768 | rope 12\n"
@@ -128,7 +132,8 @@ TEST(print_parse)
                 "map ignore = really.a.parameter\n"
                 "map ignore *.attn.bias\n"
                 "map ignore a?c\n";
-        static const char loose[] = "# a comment\n\n  map\ta[0:4:1]  =  b:   4  |  t \n#\nmap c = d";
+        static const char loose[] =
+                "# a comment\n\n  map\ta[0:4:1]  =  b:   4  |  t \n#\nmap c = d";
         WeightMap *m = parse(text);
         char *s = weight_map_print(m);
 
@@ -147,45 +152,68 @@ TEST(print_parse)
         weight_map_free(m);
 }
 
-TEST(parse_errors)
-{
-        static const struct { const char *text, *says; } bad[] = {
+TEST (parse_errors) {
+        static const struct {
+                const char *text, *says;
+        } bad[] = {
                 { "map a = b\nmop a = b", "test.map:2: error: a line begins with map" },
-                { "map", "parameter is missing" }, { "map a", "expected '='" }, { "map a b", "expected '=' or '=?'" },
-                { "map a =", "name is missing" }, { "map a = |", "name" }, { "map a = b c", "expected '|'" },
-                { "map a = b |", "transform is missing" }, { "map a = b | spin", "not 'spin'" },
-                { "map a = b | rows 3", "too few" }, { "map a = b | rows 3 4 5", "too many" },
-                { "map a = b | rows 4 4", "empty slice" }, { "map a = b | rows -1 4", "not a number: '-1'" },
-                { "map a = b | rope 0", "rope" }, { "map a = b | rope 4 3", "rope" },
-                { "map a = b | scale 0", "scale" }, { "map a = b | scale inf", "scale" }, { "map a = b | scale 1x",
-                  "scale" },
-                { "map a = b | t 1", "too many" }, { "map a = b | reshape", "too few" },
+                { "map", "parameter is missing" },
+                { "map a", "expected '='" },
+                { "map a b", "expected '=' or '=?'" },
+                { "map a =", "name is missing" },
+                { "map a = |", "name" },
+                { "map a = b c", "expected '|'" },
+                { "map a = b |", "transform is missing" },
+                { "map a = b | spin", "not 'spin'" },
+                { "map a = b | rows 3", "too few" },
+                { "map a = b | rows 3 4 5", "too many" },
+                { "map a = b | rows 4 4", "empty slice" },
+                { "map a = b | rows -1 4", "not a number: '-1'" },
+                { "map a = b | rope 0", "rope" },
+                { "map a = b | rope 4 3", "rope" },
+                { "map a = b | scale 0", "scale" },
+                { "map a = b | scale inf", "scale" },
+                { "map a = b | scale 1x", "scale" },
+                { "map a = b | t 1", "too many" },
+                { "map a = b | reshape", "too few" },
                 { "map a = b | reshape 1 1 1 1 1 1 1 1 1", "too many" },
                 { "map a = b | index 99999999999999999999", "not a number" },
                 { "map a = b | t | t | t | t | t | t | t | t | t", "more than 8" },
-                { "map a = b || c || d || e || f", "more than 4" }, { "map a = b ||", "name is missing" },
-                { "map a = b: 3x || c", "shape" }, { "map a = b: 3xx4", "shape" }, { "map a = b:", "shape" },
-                { "map a = b: 1x1x1x1x1x1x1x1x1", "shape" }, { "map a = b: 3 || c", "expected '|'" },
-                { "map a[ = b", "target" }, { "map a[3 = b", "target" }, { "map a[3:3] = b", "target" },
-                { "map a[0:3:0] = b", "target" }, { "map a[x] = b", "target" }, { "map a[] = b", "target" },
-                { "map a[0]b = b", "target" }, { "map [0] = b", "not a parameter's name" },
-                { "map a[0][0][0][0][0][0][0][0][0] = b", "target" }, { "map a = b[0]", "not a tensor's name" },
+                { "map a = b || c || d || e || f", "more than 4" },
+                { "map a = b ||", "name is missing" },
+                { "map a = b: 3x || c", "shape" },
+                { "map a = b: 3xx4", "shape" },
+                { "map a = b:", "shape" },
+                { "map a = b: 1x1x1x1x1x1x1x1x1", "shape" },
+                { "map a = b: 3 || c", "expected '|'" },
+                { "map a[ = b", "target" },
+                { "map a[3 = b", "target" },
+                { "map a[3:3] = b", "target" },
+                { "map a[0:3:0] = b", "target" },
+                { "map a[x] = b", "target" },
+                { "map a[] = b", "target" },
+                { "map a[0]b = b", "target" },
+                { "map [0] = b", "not a parameter's name" },
+                { "map a[0][0][0][0][0][0][0][0][0] = b", "target" },
+                { "map a = b[0]", "not a tensor's name" },
                 { "map ignore a b", "one pattern" },
         };
         WeightMap *m;
 
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-                CHECK_MSG(weight_map_parse(&m, bad[i].text, "test.map", &err) == TGC_BAD_FILE, "accepted: %s",
-                          bad[i].text);
+                CHECK_MSG(weight_map_parse(&m, bad[i].text, "test.map", &err) == TGC_BAD_FILE,
+                          "accepted: %s", bad[i].text);
                 CHECK_MSG(strstr(err.msg, bad[i].says), "%s: %s", bad[i].text, err.msg);
         }
 }
 
 /* ---- transforms on tensors whose elements are 0, 1, 2 ... ---- */
 
-TEST(transforms)
-{
-        static const struct { const char *source, *param, *map; float want[12]; } cases[] = {
+TEST (transforms) {
+        static const struct {
+                const char *source, *param, *map;
+                float want[12];
+        } cases[] = {
                 { "x 2x3", "p 2x3", "map p = x", { 0, 1, 2, 3, 4, 5 } },
                 { "x 2x3", "p 3x2", "map p = x | t", { 0, 3, 1, 4, 2, 5 } },
                 { "x 2x2x3", "p 2x3x2", "map p = x | t", { 0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11 } },
@@ -198,20 +226,37 @@ TEST(transforms)
                 /* out[2i]=in[i], out[2i+1]=in[i+4] */
                 { "x 8", "p 8", "map p = x | rope 1", { 0, 4, 1, 5, 2, 6, 3, 7 } },
                 { "x 8", "p 8", "map p = x | rope 2", { 0, 2, 1, 3, 4, 6, 5, 7 } },
-                { "x 12", "p 12", "map p = x | rope 2 4", { 0, 2, 1, 3, 4, 5, 6, 8, 7, 9, 10, 11 } },
+                { "x 12",
+                  "p 12",
+                  "map p = x | rope 2 4",
+                  { 0, 2, 1, 3, 4, 5, 6, 8, 7, 9, 10, 11 } },
                 { "x 4x2", "p 4x2", "map p = x | rope 1", { 0, 1, 4, 5, 2, 3, 6, 7 } },
                 { "x 4", "p 4", "map p = x | scale 0.5 | scale -1", { 0, -.5f, -1, -1.5f } },
                 { "x", "p", "map p = x: scalar", { 0 } },
-                { "x 2x3, y 1x3", "p 3x3", "map p[1:3] = x\nmap p[0:1] = y", { 0, 1, 2, 0, 1, 2, 3, 4, 5 } },
-                { "x 2x2, y 2x2", "p 4x2", "map p[0:4:2] = x\nmap p[1:4:2] = y", { 0, 1, 0, 1, 2, 3, 2, 3 } },
-                { "x 2, y 2x3", "p 2x4", "map p[:][3] = x\nmap p[:][0:3] = y", { 0, 1, 2, 0, 3, 4, 5, 1 } },
-                { "x 3, y 3", "p 2x6", "map p[0][0:6:2] = x\nmap p[0][1:6:2] = y\nmap p[1][0:3] = x\nmap p[1][3:6] = y",
+                { "x 2x3, y 1x3",
+                  "p 3x3",
+                  "map p[1:3] = x\nmap p[0:1] = y",
+                  { 0, 1, 2, 0, 1, 2, 3, 4, 5 } },
+                { "x 2x2, y 2x2",
+                  "p 4x2",
+                  "map p[0:4:2] = x\nmap p[1:4:2] = y",
+                  { 0, 1, 0, 1, 2, 3, 2, 3 } },
+                { "x 2, y 2x3",
+                  "p 2x4",
+                  "map p[:][3] = x\nmap p[:][0:3] = y",
+                  { 0, 1, 2, 0, 3, 4, 5, 1 } },
+                { "x 3, y 3",
+                  "p 2x6",
+                  "map p[0][0:6:2] = x\nmap p[0][1:6:2] = y\nmap p[1][0:3] = x\nmap p[1][3:6] = y",
                   { 0, 0, 1, 1, 2, 2, 0, 1, 2, 0, 1, 2 } },
-                { "x 2x4x1", "p 2x2, q 4",
+                { "x 2x4x1",
+                  "p 2x2, q 4",
                   "map p = x | reshape 2 4 | cols 0 2\nmap q = x | reshape 2 4 | cols 2 4 | reshape 4",
                   { 0, 1, 4, 5 } },
                 { "b 2", "p 2", "map p = a || b", { 0, 1 } },
-                { "x 5", "p 5", "map p[0:5:3] = x | rows 0 2\nmap p[1:5:3] = x | rows 1 3\nmap p[2] = x | index 4",
+                { "x 5",
+                  "p 5",
+                  "map p[0:5:3] = x | rows 0 2\nmap p[1:5:3] = x | rows 1 3\nmap p[2] = x | index 4",
                   { 0, 1, 4, 1, 2 } },
         };
 
@@ -223,13 +268,14 @@ TEST(transforms)
                 int64_t n;
 
                 model_make(&m, cases[i].param, CK_F32);
-                CHECK_MSG(!weight_map_import(map, ck, &m.set, &r, &err), "%s: %s", cases[i].map, err.msg);
+                CHECK_MSG(!weight_map_import(map, ck, &m.set, &r, &err), "%s: %s", cases[i].map,
+                          err.msg);
                 CHECK(r.n_absent == 0);
                 CHECK(ck_count(m.p[0].rank, m.p[0].dim, &n));
                 for (int64_t k = 0; k < n; k++)
-                        CHECK_MSG(((float *)m.p[0].data)[k] == cases[i].want[k], "%s: element %d is %g, not %g",
-                                  cases[i].map,
-                                  (int)k, ((float *)m.p[0].data)[k], cases[i].want[k]);
+                        CHECK_MSG(((float *)m.p[0].data)[k] == cases[i].want[k],
+                                  "%s: element %d is %g, not %g", cases[i].map, (int)k,
+                                  ((float *)m.p[0].data)[k], cases[i].want[k]);
                 weight_report_free(&r);
                 model_free(&m);
                 weight_map_free(map);
@@ -237,26 +283,32 @@ TEST(transforms)
         }
 }
 
-TEST(import_errors)
-{
-        static const struct { const char *source, *param, *map, *says; } bad[] = {
+TEST (import_errors) {
+        static const struct {
+                const char *source, *param, *map, *says;
+        } bad[] = {
                 { "x 2x3", "p 3x2", "map p = x",
                   "shapes differ: parameter p is [3,2] (target [3,2]), tensor x is [2,3]" },
                 { "x 2x3", "p 2x3, q 4, r", "map p = x",
                   "2 parameters get no weights, or not for all their elements: q, r" },
                 { "x 2x3", "p 3x3", "map p[0:2] = x", "not for all their elements: p" },
-                { "x 2x3", "p 3x3", "map p[0:2] = x\nmap p[1:3] = x", "covered twice, from x (line 1) and x" },
+                { "x 2x3", "p 3x3", "map p[0:2] = x\nmap p[1:3] = x",
+                  "covered twice, from x (line 1) and x" },
                 { "x 2, y 3", "p 5", "map p[0:4:2] = x\nmap p[2:5] = y", "covered twice" },
-                { "x 2, y 2", "p 9", "map p[0:9:6] = x\nmap p[2:9:4] = y", "covered twice" },     /* both take 6 */
+                /* both take 6 */
+                { "x 2, y 2", "p 9", "map p[0:9:6] = x\nmap p[2:9:4] = y", "covered twice" },
                 { "x 2", "p 2", "map p = y || z", "1 tensors of the map are missing: y" },
-                { "x 2", "p 2", "map p = x\nmap q = x", "test.map:2: error: the model has no parameter q" },
-                { "x 2x3", "p 2x3", "map p = x: 3x2", "tensor x is [2,3], the map wants [3,2] (test.map:1)" },
+                { "x 2", "p 2", "map p = x\nmap q = x",
+                  "test.map:2: error: the model has no parameter q" },
+                { "x 2x3", "p 2x3", "map p = x: 3x2",
+                  "tensor x is [2,3], the map wants [3,2] (test.map:1)" },
                 { "x 2", "p 2", "map p = x | t", "t needs a matrix" },
                 { "x 2", "p 2", "map p = x | cols 0 1", "cols beyond" },
                 { "x 2", "p 2", "map p = x | rows 0 3", "rows beyond" },
                 { "x 2", "p 2", "map p = x | index 2", "index beyond" },
                 { "x 2", "p 2", "map p = x | reshape 2 2", "reshape changes" },
-                { "x 2", "p 2", "map p = x | reshape 72057594037927935 72057594037927935", "reshape changes" },
+                { "x 2", "p 2", "map p = x | reshape 72057594037927935 72057594037927935",
+                  "reshape changes" },
                 { "x 6", "p 6", "map p = x | rope 4", "heads do not divide" },
                 { "x 6", "p 6", "map p = x | rope 2", "odd number" },
                 { "x 6", "p 6", "map p = x | rope 1 8", "fewer rows" },
@@ -272,7 +324,8 @@ TEST(import_errors)
                 Model m;
 
                 model_make(&m, bad[i].param, CK_F32);
-                CHECK_MSG(weight_map_import(map, ck, &m.set, 0, &err) == TGC_BAD_FILE, "accepted: %s", bad[i].map);
+                CHECK_MSG(weight_map_import(map, ck, &m.set, 0, &err) == TGC_BAD_FILE,
+                          "accepted: %s", bad[i].map);
                 CHECK_MSG(strstr(err.msg, bad[i].says), "%s: %s", bad[i].map, err.msg);
                 /* nothing written before all is known */
                 CHECK(m.p[0].dim[0] == 0 || *(float *)m.p[0].data == -1);
@@ -282,8 +335,7 @@ TEST(import_errors)
         }
 }
 
-TEST(many_missing)
-{
+TEST (many_missing) {
         Checkpoint *ck = numbers("x 1");
         char map[1200] = "", spec[400] = "";
         WeightMap *w;
@@ -296,24 +348,26 @@ TEST(many_missing)
         w = parse(map);
         model_make(&m, spec, CK_F32);
         CHECK(weight_map_import(w, ck, &m.set, 0, &err) == TGC_BAD_FILE);
-        CHECK_MSG(strstr(err.msg, "20 tensors") && strstr(err.msg, "tensor.5 and 14 more"), "%s", err.msg);
+        CHECK_MSG(strstr(err.msg, "20 tensors") && strstr(err.msg, "tensor.5 and 14 more"), "%s",
+                  err.msg);
         model_free(&m);
         weight_map_free(w);
         checkpoint_close(ck);
 }
 
-TEST(reports)
-{
+TEST (reports) {
         Checkpoint *ck = numbers("x 2, y 2, h.0.attn.bias 2, h.1.attn.masked_bias 1, z 3");
-        WeightMap *map = parse("map p = x\nmap q =? no.such\nmap r[0:2] = y\nmap r[2:4] =? gone\nmap s =? x\n"
-                               "map ignore h.*.attn.*bias\nmap ignore ?\x1f\nmap ignore z");
+        WeightMap *map = parse(
+                "map p = x\nmap q =? no.such\nmap r[0:2] = y\nmap r[2:4] =? gone\nmap s =? x\n"
+                "map ignore h.*.attn.*bias\nmap ignore ?\x1f\nmap ignore z");
         WeightReport r;
         Model m;
 
         model_make(&m, "p 2, q 3, r 4", CK_F32);
         CHECK_MSG(!weight_map_import(map, ck, &m.set, &r, &err), "%s", err.msg);
         CHECK(r.n_absent == 2 && !strcmp(r.absent[0], "q") && !strcmp(r.absent[1], "r"));
-        CHECK(((float *)m.p[1].data)[2] == -1 && ((float *)m.p[2].data)[1] == 1 && ((float *)m.p[2].data)[2] == -1);
+        CHECK(((float *)m.p[1].data)[2] == -1 && ((float *)m.p[2].data)[1] == 1 &&
+              ((float *)m.p[2].data)[2] == -1);
         weight_report_free(&r);
         model_free(&m);
         weight_map_free(map);
@@ -321,12 +375,18 @@ TEST(reports)
 }
 
 /* A tied head may lie in the file if it is the embedding, or the embedding is not there. */
-TEST(twins)
-{
-        static const struct { const char *tensors, *ignore; bool good; } t[] = {
-                { "e 3x2", "h=e", true }, { "e 3x2, h 3x2", "h=e", true }, { "e 3x2, h 2x2", "h=e", false },
-                { "e 3x2, h 2x2", "h=other", true }, { "e 3x2, h 3x2", "h=other\nmap ignore h=e", true },
-                { "e 3x2, h 2x2", "h=other\nmap ignore h=e", false }, { "e 3x2, hh 3x2", "h=e", false },
+TEST (twins) {
+        static const struct {
+                const char *tensors, *ignore;
+                bool good;
+        } t[] = {
+                { "e 3x2", "h=e", true },
+                { "e 3x2, h 3x2", "h=e", true },
+                { "e 3x2, h 2x2", "h=e", false },
+                { "e 3x2, h 2x2", "h=other", true },
+                { "e 3x2, h 3x2", "h=other\nmap ignore h=e", true },
+                { "e 3x2, h 2x2", "h=other\nmap ignore h=e", false },
+                { "e 3x2, hh 3x2", "h=e", false },
                 { "e 3x2, h 2x2", "h=e\nmap ignore h*", true },
         };
         for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
@@ -337,9 +397,11 @@ TEST(twins)
                 WeightMap *w = parse(text);
                 model_make(&m, "e 3x2", CK_F32);
                 int code = weight_map_import(w, ck, &m.set, 0, &err);
-                CHECK_MSG((code == 0) == t[i].good, "%s, %s: %s", t[i].tensors, t[i].ignore, code ? err.msg : "taken");
+                CHECK_MSG((code == 0) == t[i].good, "%s, %s: %s", t[i].tensors, t[i].ignore,
+                          code ? err.msg : "taken");
                 if (code && !strstr(t[i].tensors, "hh"))
-                        CHECK_MSG(code == TGC_BAD_FILE && strstr(err.msg, "h differs from e"), "%s", err.msg);
+                        CHECK_MSG(code == TGC_BAD_FILE && strstr(err.msg, "h differs from e"), "%s",
+                                  err.msg);
                 model_free(&m);
                 weight_map_free(w);
                 checkpoint_close(ck);
@@ -347,7 +409,11 @@ TEST(twins)
 }
 
 /* begin and end see every parameter once, in order, and a failure passes through. */
-typedef struct Seen { char log[64]; float buf[8]; int fail; } Seen;
+typedef struct Seen {
+        char log[64];
+        float buf[8];
+        int fail;
+} Seen;
 
 static int seen_begin(void *ctx, int i, void **data, Err *e)
 {
@@ -367,8 +433,7 @@ static int seen_end(void *ctx, int i, bool ok, Err *e)
         return TGC_OK;
 }
 
-TEST(begin_end)
-{
+TEST (begin_end) {
         Checkpoint *ck = numbers("x 2, y 3");
         WeightMap *map = parse("map q = y\nmap p[0] = x | index 1\nmap p[1] = x | index 0");
         Seen seen = { .fail = -1 };
@@ -380,8 +445,9 @@ TEST(begin_end)
         m.set.end = seen_end;
         CHECK_MSG(!weight_map_import(map, ck, &m.set, 0, &err), "%s", err.msg);
         CHECK_MSG(!strcmp(seen.log, "(0+0)(1+1)") && seen.buf[2] == 2, "%s", seen.log);
-        seen = (Seen){ .fail = 1 };
-        CHECK(weight_map_import(map, ck, &m.set, 0, &err) == TGC_NO_MEMORY && !strcmp(err.msg, "begin refuses"));
+        seen = (Seen) { .fail = 1 };
+        CHECK(weight_map_import(map, ck, &m.set, 0, &err) == TGC_NO_MEMORY &&
+              !strcmp(err.msg, "begin refuses"));
         CHECK_MSG(!strcmp(seen.log, "(0+0)(1"), "%s", seen.log);
         model_free(&m);
         weight_map_free(map);
@@ -392,13 +458,15 @@ TEST(begin_end)
 
 static void same_checkpoint(const Checkpoint *a, const Checkpoint *b)
 {
-        CHECK_MSG(checkpoint_count(a) == checkpoint_count(b), "%d and %d tensors", checkpoint_count(a),
-                  checkpoint_count(b));
+        CHECK_MSG(checkpoint_count(a) == checkpoint_count(b), "%d and %d tensors",
+                  checkpoint_count(a), checkpoint_count(b));
         for (int i = 0; i < checkpoint_count(a); i++) {
                 const CkTensor *x = checkpoint_at(a, i), *y = checkpoint_at(b, i);
                 CHECK_MSG(!strcmp(x->name, y->name), "%s and %s", x->name, y->name);
-                CHECK_MSG(x->rank == y->rank && !memcmp(x->dim, y->dim, (size_t)x->rank * sizeof *x->dim)
-                          && x->dtype == y->dtype && !memcmp(x->data, y->data, x->bytes), "%s differs", x->name);
+                CHECK_MSG(x->rank == y->rank &&
+                                  !memcmp(x->dim, y->dim, (size_t)x->rank * sizeof *x->dim) &&
+                                  x->dtype == y->dtype && !memcmp(x->data, y->data, x->bytes),
+                          "%s differs", x->name);
         }
 }
 
@@ -417,7 +485,8 @@ static void round_trip(const char *text, Checkpoint *ck, const char *spec)
         free(printed);
         model_make(&m, spec, CK_F32);
         CHECK_MSG(!weight_map_import(map, ck, &m.set, 0, &err), "%s: %s", text, err.msg);
-        CHECK_MSG(!weight_map_export(map, &m.set, CK_F32, out_path, 0, 0, &err), "%s: %s", text, err.msg);
+        CHECK_MSG(!weight_map_export(map, &m.set, CK_F32, out_path, 0, 0, &err), "%s: %s", text,
+                  err.msg);
         CHECK_MSG(!checkpoint_open(&back, out_path, &err), "%s", err.msg);
         same_checkpoint(ck, back);
         checkpoint_close(back);
@@ -425,15 +494,17 @@ static void round_trip(const char *text, Checkpoint *ck, const char *spec)
         weight_map_free(map);
 }
 
-TEST(export_inverse)
-{
-        static const struct { const char *source, *param, *map; } cases[] = {
+TEST (export_inverse) {
+        static const struct {
+                const char *source, *param, *map;
+        } cases[] = {
                 { "x 4x6", "p 6x4", "map p = x | t | rope 3 | scale 0.5" },
                 { "x 4x6", "p 2x6, q 2x6", "map p = x | rows 0 2\nmap q = x | rows 2 4" },
                 { "x 4x6", "p 4x1, q 4x5", "map p = x | cols 0 1\nmap q = x | cols 1 6" },
                 { "x 3x2x4", "p 2x3x4",
                   "map p[:][0] = x | index 0\nmap p[:][2] = x | index 2\nmap p[:][1] = x | index 1" },
-                { "q 4x3, k 2x3, v 2x3", "w 8x3", "map w[0:4] = q | rope 2\nmap w[4:6] = k | rope 1\nmap w[6:8] = v" },
+                { "q 4x3, k 2x3, v 2x3", "w 8x3",
+                  "map w[0:4] = q | rope 2\nmap w[4:6] = k | rope 1\nmap w[6:8] = v" },
                 { "gate 3x2, up 3x2", "w 6x2", "map w[0:6:2] = gate\nmap w[1:6:2] = up" },
                 /* heads of q, k, v side by side, as GPT-NeoX has them */
                 { "qkv 12x2", "q 4x2, k 4x2, v 4x2",
@@ -444,7 +515,7 @@ TEST(export_inverse)
                 { "s, t 1", "p 2", "map p[0] = s\nmap p[1:2] = t" },
                 { "e.0 2x3, e.1 2x3", "w 2x3x2", "map w[0] = e.0 | t\nmap w[1] = e.1 | t" },
                 { "x 70x90", "p 90x70", "map p = x | t" },
-                { "x 4", "p 4, q 4", "map p = x\nmap q = x" },  /* tied and equal */
+                { "x 4", "p 4, q 4", "map p = x\nmap q = x" }, /* tied and equal */
         };
 
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -455,11 +526,11 @@ TEST(export_inverse)
 }
 
 /* Random chains of transforms that keep every element. */
-TEST(export_random)
-{
+TEST (export_random) {
         for (int round = 0; round < 200; round++) {
                 char source[64], param[64] = "p ", map[400] = "map p = x";
-                int dim[3] = { 1 + random_below(5), 2 * (1 + random_below(4)), 1 + random_below(5) };
+                int dim[3] = { 1 + random_below(5), 2 * (1 + random_below(4)),
+                               1 + random_below(5) };
                 Checkpoint *ck;
 
                 sprintf(source, "x %dx%dx%d", dim[0], dim[1], dim[2]);
@@ -471,8 +542,10 @@ TEST(export_random)
                                 strcat(map, " | t");
                                 break;
                         case 1:
-                                dim[0] = n % 3 ? 1 : 3, dim[1] = n / dim[0] % 2 ? 1 : 2, dim[2] = n / dim[0] / dim[1];
-                                sprintf(map + strlen(map), " | reshape %d %d %d", dim[0], dim[1], dim[2]);
+                                dim[0] = n % 3 ? 1 : 3, dim[1] = n / dim[0] % 2 ? 1 : 2,
+                                dim[2] = n / dim[0] / dim[1];
+                                sprintf(map + strlen(map), " | reshape %d %d %d", dim[0], dim[1],
+                                        dim[2]);
                                 break;
                         case 2:
                                 if (dim[0] % 2 == 0)
@@ -480,8 +553,7 @@ TEST(export_random)
                                 if (dim[0] > 3)
                                         strcat(map, " | rope 1 2");
                                 break;
-                        default:
-                                strcat(map, " | scale -4");
+                        default: strcat(map, " | scale -4");
                         }
                 }
                 sprintf(param + 2, "%dx%dx%d", dim[0], dim[1], dim[2]);
@@ -491,10 +563,12 @@ TEST(export_random)
         }
 }
 
-TEST(export_errors)
-{
-        static const struct { const char *param, *map, *says; } bad[] = {
-                { "p 2x3", "map p = x: 3x3 | rows 0 2", "element 6 of tensor x comes from no parameter" },
+TEST (export_errors) {
+        static const struct {
+                const char *param, *map, *says;
+        } bad[] = {
+                { "p 2x3", "map p = x: 3x3 | rows 0 2",
+                  "element 6 of tensor x comes from no parameter" },
                 { "p 2x3", "map p = x: 3x2", "shapes differ" },
                 { "p 2x3", "map p = x | rows 0 2", "export needs the shape of tensor x" },
                 { "p 2, q 3", "map p = x\nmap q = x", "another shape" },
@@ -513,7 +587,8 @@ TEST(export_errors)
 
                 model_make(&m, bad[i].param, CK_F32);
                 ((float *)m.p[0].data)[1] = 5;
-                CHECK_MSG(weight_map_export(map, &m.set, CK_F32, out_path, &meta, 1, &err), "accepted: %s", bad[i].map);
+                CHECK_MSG(weight_map_export(map, &m.set, CK_F32, out_path, &meta, 1, &err),
+                          "accepted: %s", bad[i].map);
                 CHECK_MSG(strstr(err.msg, bad[i].says), "%s: %s", bad[i].map, err.msg);
                 CHECK(!file_read_text(out_path, 3, &old, 0, &err) && !strcmp(old, "old"));
                 free(old);
@@ -523,8 +598,7 @@ TEST(export_errors)
 }
 
 /* All pairs of floating types through export and import; integers stay. */
-TEST(dtypes)
-{
+TEST (dtypes) {
         static const int kind[] = { CK_F32, CK_BF16, CK_F16, CK_F64 };
         WeightMap *map = parse("map p = x | t\nmap i = n");
         Checkpoint *ck;
@@ -547,14 +621,18 @@ TEST(dtypes)
                         for (int k = 0; k < 6; k++)
                                 v[k] = (float)k / 8 - 0.25f;
                         CHECK(ck_convert(m.p[0].data, kind[a], v, CK_F32, 6, 1));
-                        CHECK_MSG(!weight_map_export(map, &m.set, kind[b], out_path, 0, 0, &err), "%s", err.msg);
+                        CHECK_MSG(!weight_map_export(map, &m.set, kind[b], out_path, 0, 0, &err),
+                                  "%s", err.msg);
                         CHECK_MSG(!checkpoint_open(&ck, out_path, &err), "%s", err.msg);
-                        CHECK(checkpoint_find(ck, "x")->dtype == kind[b] && checkpoint_find(ck, "n")->dtype == CK_I64);
+                        CHECK(checkpoint_find(ck, "x")->dtype == kind[b] &&
+                              checkpoint_find(ck, "n")->dtype == CK_I64);
                         CHECK_MSG(!weight_map_import(map, ck, &back.set, 0, &err), "%s", err.msg);
-                        CHECK(ck_convert(w, CK_F32, back.p[0].data, CK_F32, 6, 1) && !memcmp(v, w, sizeof v));
+                        CHECK(ck_convert(w, CK_F32, back.p[0].data, CK_F32, 6, 1) &&
+                              !memcmp(v, w, sizeof v));
                         CHECK(!memcmp(back.p[1].data, ids, sizeof ids));
                         back.p[1].dtype = CK_F32;
-                        CHECK(weight_map_import(map, ck, &back.set, 0, &err) == TGC_BAD_FILE && strstr(err.msg, "I64"));
+                        CHECK(weight_map_import(map, ck, &back.set, 0, &err) == TGC_BAD_FILE &&
+                              strstr(err.msg, "I64"));
                         checkpoint_close(ck);
                         model_free(&m);
                         model_free(&back);
@@ -563,8 +641,7 @@ TEST(dtypes)
 }
 
 /* Damaged maps are refused or work; the sanitizers watch. */
-TEST(damaged_maps)
-{
+TEST (damaged_maps) {
         static const char text[] =
                 "map p[0:4:2] = no || x: 2x3 | rope 1 2 | t | t | scale 2\n"
                 "map p[1:4:2] =? x: 2x3 | rows 0 2 | cols 0 3 | reshape 1 2 3 | index 0\n"
@@ -581,7 +658,7 @@ TEST(damaged_maps)
                 memcpy(damaged, text, sizeof text);
                 for (int k = random_below(3); k >= 0; k--) {
                         int at = random_below(sizeof text - 1);
-                        if (round % 2)                  /* numbers only: it still parses */
+                        if (round % 2) /* numbers only: it still parses */
                                 while (text[at] < '0' || text[at] > '9')
                                         at = random_below(sizeof text - 1);
                         damaged[at] = letters[random_below(round % 2 ? 10 : sizeof letters - 1)];
@@ -596,18 +673,22 @@ TEST(damaged_maps)
                 model_free(&m);
                 weight_map_free(map);
         }
-        CHECK_MSG(accepted > 1000 && imported > 100, "%d accepted, %d imported", accepted, imported);
+        CHECK_MSG(accepted > 1000 && imported > 100, "%d accepted, %d imported", accepted,
+                  imported);
         checkpoint_close(ck);
 }
 
 /* ---- a real model ---- */
 
 /* Sizes: channels, a key's width, of the MLP, of the vocabulary; heads. */
-typedef struct Sizes { int C, K, F, V, n_head, n_kv_head; } Sizes;
+typedef struct Sizes {
+        int C, K, F, V, n_head, n_kv_head;
+} Sizes;
 
 static Sizes sizes_of_data(void)
 {
-        return data_is_own() ? (Sizes){ 48, 24, 128, 512, 4, 2 } : (Sizes){ 128, 64, 384, 2048, 8, 4 };
+        return data_is_own() ? (Sizes) { 48, 24, 128, 512, 4, 2 }
+                             : (Sizes) { 128, 64, 384, 2048, 8, 4 };
 }
 
 static const char *real_spec(void)
@@ -616,18 +697,27 @@ static const char *real_spec(void)
         const Sizes s = sizes_of_data();
         int n = sprintf(text, "tok_emb %dx%d, rms_final %d", s.V, s.C, s.C);
         for (int l = 0; l < 2; l++)
-                n += sprintf(text + n, ", %d.rms_att %d, %d.wqkv %dx%d, %d.wo %dx%d, %d.rms_ffn %d, %d.w13 %dx%d, %d.w2 %dx%d", l, s.C,
-                             l, s.C + 2 * s.K, s.C, l, s.C, s.C, l, s.C, l, 2 * s.F, s.C, l, s.F, s.C);
+                n += sprintf(
+                        text + n,
+                        ", %d.rms_att %d, %d.wqkv %dx%d, %d.wo %dx%d, %d.rms_ffn %d, %d.w13 %dx%d, %d.w2 %dx%d",
+                        l, s.C, l, s.C + 2 * s.K, s.C, l, s.C, s.C, l, s.C, l, 2 * s.F, s.C, l, s.F,
+                        s.C);
         return text;
 }
 
-/* The same fused parameters from Hugging Face names (rotate-half) and from llama2.c's (interleaved). */
+/* The same fused parameters from Hugging Face names (rotate-half) and from llama2.c's
+ * (interleaved). */
 static char *real_map(bool hf)
 {
-        static const char *const hf_name[] = { "input_layernorm.weight", "self_attn.q_proj.weight", "self_attn.k_proj.weight",
-                "self_attn.v_proj.weight", "self_attn.o_proj.weight", "post_attention_layernorm.weight", "mlp.gate_proj.weight",
-                "mlp.up_proj.weight", "mlp.down_proj.weight" };
-        static const char *const l2_name[] = { "rms_att", "wq", "wk", "wv", "wo", "rms_ffn", "w1", "w3", "w2" };
+        static const char *const hf_name[] = {
+                "input_layernorm.weight",  "self_attn.q_proj.weight",
+                "self_attn.k_proj.weight", "self_attn.v_proj.weight",
+                "self_attn.o_proj.weight", "post_attention_layernorm.weight",
+                "mlp.gate_proj.weight",    "mlp.up_proj.weight",
+                "mlp.down_proj.weight"
+        };
+        static const char *const l2_name[] = { "rms_att", "wq", "wk", "wv", "wo",
+                                               "rms_ffn", "w1", "w3", "w2" };
         const Sizes s = sizes_of_data();
         const int q = s.C, k = s.C + s.K, v = s.C + 2 * s.K;
         char *text = calloc(1, 8000), target[9][40], turn[9][20] = { "" };
@@ -646,33 +736,41 @@ static char *real_map(bool hf)
                 sprintf(turn[1], " | rope %d", s.n_head);
                 sprintf(turn[2], " | rope %d", s.n_kv_head);
         }
-        strcat(text, !hf ? "map tok_emb = tok_emb\nmap rms_final = rms_final\n"
-                     : data_is_own() ? "map tok_emb = model.embed_tokens.weight\nmap rms_final = model.norm.weight\n"
-                                     : "map tok_emb = lm_head.weight\nmap rms_final = model.norm.weight\n");
+        strcat(text,
+               !hf ? "map tok_emb = tok_emb\nmap rms_final = rms_final\n"
+               : data_is_own()
+                       ? "map tok_emb = model.embed_tokens.weight\nmap rms_final = model.norm.weight\n"
+                       : "map tok_emb = lm_head.weight\nmap rms_final = model.norm.weight\n");
         for (int l = 0; l < 2; l++)
                 for (int i = 0; i < 9; i++)
-                        sprintf(text + strlen(text), "map %d.%s = %slayers.%d.%s%s\n", l, target[i], hf ? "model." : "", l,
-                                hf ? hf_name[i] : l2_name[i], turn[i]);
+                        sprintf(text + strlen(text), "map %d.%s = %slayers.%d.%s%s\n", l, target[i],
+                                hf ? "model." : "", l, hf ? hf_name[i] : l2_name[i], turn[i]);
         return text;
 }
 
-TEST_DATA(real_model)
-{
+TEST_DATA (real_model) {
         Checkpoint *hf, *l2, *back;
         WeightReport r;
         Model a, b;
 
         data_need(data_at(data_is_own() ? "models/story" : "models/tinystories656k"));
-        CHECK(!checkpoint_open(&hf, data_at(data_is_own() ? "models/story" : "models/tinystories656k"), &err));
-        CHECK_MSG(!checkpoint_open(&l2, data_at(data_is_own() ? "models/story/story.bin" : "models/tinystories656k/ts656k_llama2c_v0.bin"),
-                                   &err), "%s", err.msg);
+        CHECK(!checkpoint_open(&hf,
+                               data_at(data_is_own() ? "models/story" : "models/tinystories656k"),
+                               &err));
+        CHECK_MSG(!checkpoint_open(
+                          &l2,
+                          data_at(data_is_own() ? "models/story/story.bin"
+                                                : "models/tinystories656k/ts656k_llama2c_v0.bin"),
+                          &err),
+                  "%s", err.msg);
         model_make(&a, real_spec(), CK_F32);
         model_make(&b, real_spec(), CK_F32);
         for (int k = 0; k < 2; k++) {
                 char *text = real_map(k == 0), *printed;
                 WeightMap *map = parse(text);
 
-                CHECK_MSG(!weight_map_import(map, k ? l2 : hf, k ? &b.set : &a.set, &r, &err), "%s", err.msg);
+                CHECK_MSG(!weight_map_import(map, k ? l2 : hf, k ? &b.set : &a.set, &r, &err), "%s",
+                          err.msg);
                 CHECK(r.n_absent == 0);
                 weight_report_free(&r);
                 printed = weight_map_print(map);
@@ -684,17 +782,19 @@ TEST_DATA(real_model)
         for (int i = 0; i < a.set.n; i++) {
                 int64_t n;
                 CHECK(ck_count(a.p[i].rank, a.p[i].dim, &n));
-                CHECK_MSG(!memcmp(a.p[i].data, b.p[i].data, 4 * (size_t)n), "%s differs between the two files",
-                          a.p[i].name);
+                CHECK_MSG(!memcmp(a.p[i].data, b.p[i].data, 4 * (size_t)n),
+                          "%s differs between the two files", a.p[i].name);
         }
-        /* Out again under Hugging Face names, in float32 and (the values being bf16 already?) in bf16. */
+        /* Out again under Hugging Face names, in float32 and (the values being bf16 already?) in
+         * bf16. */
         {
                 char *text = real_map(true);
                 WeightMap *map = parse(text);
                 FileMap x, y;
 
                 weight_map_annotate(map, hf);
-                CHECK_MSG(!weight_map_export(map, &b.set, CK_F32, out_path, 0, 0, &err), "%s", err.msg);
+                CHECK_MSG(!weight_map_export(map, &b.set, CK_F32, out_path, 0, 0, &err), "%s",
+                          err.msg);
                 CHECK(!checkpoint_open(&back, out_path, &err));
                 same_checkpoint(hf, back);
                 checkpoint_close(back);
@@ -737,15 +837,17 @@ static void check_experts(const char *folder)
         CHECK(!checkpoint_open(&ck, folder, &err));
         t = checkpoint_find(ck, "model.layers.0.block_sparse_moe.experts.0.w1.weight");
         CHECK(t && t->rank == 2 && (t->dtype == CK_F32 || t->dtype == CK_F16));
-        for (int i = 0; i < 3; i++) {                   /* only some tensors: the rest is unused */
+        for (int i = 0; i < 3; i++) { /* only some tensors: the rest is unused */
                 CHECK(i < checkpoint_count(ck));
-                sprintf(map + strlen(map), "map wg[%d][0:%d:2] = model.layers.0.block_sparse_moe.experts.%d.w1.weight\n"
+                sprintf(map + strlen(map),
+                        "map wg[%d][0:%d:2] = model.layers.0.block_sparse_moe.experts.%d.w1.weight\n"
                         "map wg[%d][1:%d:2] = model.layers.0.block_sparse_moe.experts.%d.w3.weight\n"
                         "map wd[%d] = model.layers.0.block_sparse_moe.experts.%d.w2.weight | t\n",
                         i, (int)(2 * t->dim[0]), i, i, (int)(2 * t->dim[0]), i, i, i);
         }
         strcat(map, "map ignore *\n");
-        sprintf(spec, "wg 3x%dx%d, wd 3x%dx%d", (int)(2 * t->dim[0]), (int)t->dim[1], (int)t->dim[0], (int)t->dim[1]);
+        sprintf(spec, "wg 3x%dx%d, wd 3x%dx%d", (int)(2 * t->dim[0]), (int)t->dim[1],
+                (int)t->dim[0], (int)t->dim[1]);
         model_make(&m, spec, CK_BF16);
         w = parse(map);
         CHECK_MSG(!weight_map_import(w, ck, &m.set, 0, &err), "%s", err.msg);
@@ -753,15 +855,18 @@ static void check_experts(const char *folder)
                 for (int64_t i = 0; i < t->dim[0]; i++)
                         for (int64_t c = 0; c < t->dim[1]; c++) {
                                 char name[100];
-                                size_t row = (size_t)((e * 2 * t->dim[0] + 2 * i + 1) * t->dim[1] + c);
+                                size_t row = (size_t)((e * 2 * t->dim[0] + 2 * i + 1) * t->dim[1] +
+                                                      c);
                                 float v;
                                 if (c % 7)
                                         continue;
-                                sprintf(name, "model.layers.0.block_sparse_moe.experts.%d.w3.weight", e);
+                                sprintf(name,
+                                        "model.layers.0.block_sparse_moe.experts.%d.w3.weight", e);
                                 const char *data = checkpoint_find(ck, name)->data;
                                 int64_t at = i * t->dim[1] + c;
-                                v = t->dtype == CK_F16 ? ck_f32_from_f16(((const uint16_t *)data)[at])
-                                                       : ((const float *)data)[at];
+                                v = t->dtype == CK_F16
+                                            ? ck_f32_from_f16(((const uint16_t *)data)[at])
+                                            : ((const float *)data)[at];
                                 CHECK(((uint16_t *)m.p[0].data)[row] == ck_bf16_from_f32(v));
                         }
         CHECK_MSG(!weight_map_export(w, &m.set, CK_F32, out_path, 0, 0, &err), "%s", err.msg);
@@ -770,8 +875,7 @@ static void check_experts(const char *folder)
         checkpoint_close(ck);
 }
 
-TEST_DATA(experts)
-{
+TEST_DATA (experts) {
         data_need(data_at("families/mixtral"));
         check_experts(data_at("families/mixtral"));
 }

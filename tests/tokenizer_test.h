@@ -7,7 +7,7 @@
 #include "../runtime/tokenizer/tokenizer.h"
 #include "test.h"
 
-#define OWN  "tests/data/tokenizers/"    /* data/tokenizers/make.py */
+#define OWN "tests/data/tokenizers/" /* data/tokenizers/make.py */
 
 /* A whole file, with a NUL behind it. */
 static inline char *slurp(const char *path, size_t *n)
@@ -49,15 +49,17 @@ static inline int read_ids(const char **s, int *ids, int cap)
         return n;
 }
 
-static inline void check_ids(const Tokenizer *t, const char *text, size_t n, int add_bos, const int *want, int n_want)
+static inline void check_ids(const Tokenizer *t, const char *text, size_t n, int add_bos,
+                             const int *want, int n_want)
 {
         int *ids, n_ids;
-        Err e = {0};
+        Err e = { 0 };
 
         CHECK_MSG(tokenizer_encode(t, text, n, add_bos, &ids, &n_ids, &e) == TGC_OK, "%s", e.msg);
         CHECK_MSG(n_ids == n_want, "'%.40s': %d ids, expected %d", text, n_ids, n_want);
         for (int i = 0; i < n_ids; i++)
-                CHECK_MSG(ids[i] == want[i], "'%.40s': id %d is %d, expected %d", text, i, ids[i], want[i]);
+                CHECK_MSG(ids[i] == want[i], "'%.40s': id %d is %d, expected %d", text, i, ids[i],
+                          want[i]);
         free(ids);
 }
 
@@ -72,7 +74,7 @@ static inline char *decode_all(const Tokenizer *t, const int *ids, int n_ids, si
                 cap += *n;
         }
         s = malloc(cap);
-        at = (TokStream){ 0 };
+        at = (TokStream) { 0 };
         cap = 0;
         for (int i = 0; i < n_ids; i++) {
                 const char *part = tokenizer_next(t, &at, ids[i], n);
@@ -89,7 +91,7 @@ static inline double check_round_trip(const Tokenizer *t, const char *text, size
 {
         struct timespec a, b;
         int *ids, n_ids;
-        Err e = {0};
+        Err e = { 0 };
         size_t m;
         char *s;
 
@@ -106,37 +108,48 @@ static inline double check_round_trip(const Tokenizer *t, const char *text, size
 /* ---- each part of a tokenizer.json ------------------------------------------------------- */
 
 /* JSON with ' for ": base vocabulary, and parts that are null unless a row gives them. */
-#define VOCAB "'<unk>':0,'a':1,'b':2,'c':3,'▁':4,'ab':5,'▁a':6,'Ġ':7,'Ġa':8,'1':9,'2':10,'12':11,'!':12,'<0xC3>':13," \
-              "'<0xA9>':14,'A':15,'e':16,'Ċ':17,'abc':18,'ĠĠ':19,' ':20,'.':21,'Ã':22,'©':23,'bc':24"
+#define VOCAB                                                                                                         \
+        "'<unk>':0,'a':1,'b':2,'c':3,'▁':4,'ab':5,'▁a':6,'Ġ':7,'Ġa':8,'1':9,'2':10,'12':11,'!':12,'<0xC3>':13," \
+        "'<0xA9>':14,'A':15,'e':16,'Ċ':17,'abc':18,'ĠĠ':19,' ':20,'.':21,'Ã':22,'©':23,'bc':24"
 #define MERGES "'a b','▁ a','Ġ a','1 2','b c','a bc','Ġ Ġ'"
 #define MERGE_LISTS "['a','b'],['▁','a'],['Ġ','a'],['1','2'],['b','c'],['a','bc'],['Ġ','Ġ']"
 
 #define ADDED(id, text, more) "{'id':" #id ",'content':'" text "'" more "}"
-#define RAW                   ",'normalized':false"
-#define SPECIAL               ",'special':true,'normalized':false"
-#define SPLIT(pattern, cut, invert) "{'type':'Split','pattern':{" pattern "},'behavior':'" cut "','invert':" invert "}"
+#define RAW ",'normalized':false"
+#define SPECIAL ",'special':true,'normalized':false"
+#define SPLIT(pattern, cut, invert) \
+        "{'type':'Split','pattern':{" pattern "},'behavior':'" cut "','invert':" invert "}"
 #define METASPACE(scheme, split) \
         "{'type':'Metaspace','replacement':'▁','prepend_scheme':'" scheme "','split':" split "}"
-#define BYTES(prefix, more)   "{'type':'ByteLevel','add_prefix_space':" prefix ",'trim_offsets':true" more "}"
+#define BYTES(prefix, more) \
+        "{'type':'ByteLevel','add_prefix_space':" prefix ",'trim_offsets':true" more "}"
 #define SEQUENCE(list, parts) "{'type':'Sequence','" list "':[" parts "]}"
-#define FUSE                  "{'type':'Fuse'}"
-#define LLAMA_NORM   SEQUENCE("normalizers", "{'type':'Prepend','prepend':'▁'}," \
-                              "{'type':'Replace','pattern':{'String':' '},'content':'▁'}")
-#define LLAMA_DECODE SEQUENCE("decoders", "{'type':'Replace','pattern':{'String':'▁'},'content':' '}," \
-                              "{'type':'ByteFallback'}," FUSE ",{'type':'Strip','content':' ','start':1,'stop':0}")
-#define TEMPLATE     "{'type':'TemplateProcessing','single':[{'SpecialToken':{'id':'<s>','type_id':0}}," \
-                     "{'Sequence':{'id':'A','type_id':0}}],'special_tokens':{'<s>':{'id':'<s>','ids':[25]}}}"
+#define FUSE "{'type':'Fuse'}"
+#define LLAMA_NORM                                                    \
+        SEQUENCE("normalizers", "{'type':'Prepend','prepend':'▁'}," \
+                                "{'type':'Replace','pattern':{'String':' '},'content':'▁'}")
+#define LLAMA_DECODE                                                                        \
+        SEQUENCE("decoders", "{'type':'Replace','pattern':{'String':'▁'},'content':' '}," \
+                             "{'type':'ByteFallback'}," FUSE                                \
+                             ",{'type':'Strip','content':' ','start':1,'stop':0}")
+#define TEMPLATE                                                                            \
+        "{'type':'TemplateProcessing','single':[{'SpecialToken':{'id':'<s>','type_id':0}}," \
+        "{'Sequence':{'id':'A','type_id':0}}],'special_tokens':{'<s>':{'id':'<s>','ids':[25]}}}"
 
-typedef struct Parts { const char *norm, *pre, *post, *dec, *model, *added, *vocab, *merges; } Parts;
+typedef struct Parts {
+        const char *norm, *pre, *post, *dec, *model, *added, *vocab, *merges;
+} Parts;
 
 static inline char *hf_json(Parts p, size_t *n)
 {
         char *s = NULL;
-        int len = asprintf(&s, "{'added_tokens':[%s],'normalizer':%s,'pre_tokenizer':%s,'post_processor':%s,"
-                           "'decoder':%s,'model':{'type':'BPE',%s'vocab':{%s},'merges':[%s]}}",
-                           p.added ? p.added : "", p.norm ? p.norm : "null", p.pre ? p.pre : "null",
-                           p.post ? p.post : "null", p.dec ? p.dec : FUSE, p.model ? p.model : "",
-                           p.vocab ? p.vocab : VOCAB, p.merges ? p.merges : MERGES);
+        int len = asprintf(
+                &s,
+                "{'added_tokens':[%s],'normalizer':%s,'pre_tokenizer':%s,'post_processor':%s,"
+                "'decoder':%s,'model':{'type':'BPE',%s'vocab':{%s},'merges':[%s]}}",
+                p.added ? p.added : "", p.norm ? p.norm : "null", p.pre ? p.pre : "null",
+                p.post ? p.post : "null", p.dec ? p.dec : FUSE, p.model ? p.model : "",
+                p.vocab ? p.vocab : VOCAB, p.merges ? p.merges : MERGES);
 
         for (char *c = s; *c; c++)
                 if (*c == '\'')

@@ -6,22 +6,24 @@
 #include <stdbool.h>
 
 typedef struct GemvShape {
-        int unit;       /* elements per load                                 */
-        int flight;     /* loads under way per lane and column               */
-        int kc;         /* K per pass over shared memory, padded             */
-        int cols;       /* columns of y per tile: a call has ceil(N / cols)  */
-        int smem;       /* bytes                                             */
+        int unit;   /* elements per load                                 */
+        int flight; /* loads under way per lane and column               */
+        int kc;     /* K per pass over shared memory, padded             */
+        int cols;   /* columns of y per tile: a call has ceil(N / cols)  */
+        int smem;   /* bytes                                             */
 } GemvShape;
 
 /* esize: bytes per element of W; the rest as the template arguments. */
-static inline GemvShape gemv_shape(int esize, int M, int K, int threads, int rows, int split, int align)
+static inline GemvShape gemv_shape(int esize, int M, int K, int threads, int rows, int split,
+                                   int align)
 {
         GemvShape s;
         int batch, fit;
 
         s.unit = align / esize;
         s.flight = rows >= 8 ? 1 : 8 / rows;
-        while (s.flight > 1 && (s.flight / 2 * split * 32 * s.unit >= K || s.flight * split * 32 * s.unit * M > 16384))
+        while (s.flight > 1 && (s.flight / 2 * split * 32 * s.unit >= K ||
+                                s.flight * split * 32 * s.unit * M > 16384))
                 s.flight /= 2;
         batch = s.flight * split * 32 * s.unit;
         fit = 16384 / M / batch;
@@ -43,12 +45,13 @@ static inline int gemv_kn_smem(int M, int K, int threads, int cols)
 
 /* kernels/gemv/gemv_short.cuh: all of W under way at once. */
 typedef struct GemvShort {
-        int rows, split;        /* template arguments; rows 0: not for this product */
+        int rows, split; /* template arguments; rows 0: not for this product */
         int threads, cols, smem;
 } GemvShort;
 
-/* minv: least width of the epilogue; sms: multiprocessors.  One block on each, so that the blocks of the next
- * launch find room beside them: W takes at most 48 KB of a multiprocessor's registers. */
+/* minv: least width of the epilogue; sms: multiprocessors.  One block on each, so that the blocks
+ * of the next launch find room beside them: W takes at most 48 KB of a multiprocessor's
+ * registers. */
 static inline GemvShort gemv_short(int esize, long N, int K, int align, int minv, int sms)
 {
         GemvShort s = { 0, 1, 0, 0, 0 };
@@ -62,10 +65,11 @@ static inline GemvShort gemv_short(int esize, long N, int K, int align, int minv
         per = (K + 32 * unit * s.split - 1) / (32 * unit * s.split);
         if (per * unit > 32)
                 return s;
-        while (rows > minv && (N + rows - 1) / rows * s.split < 4L * sms)       /* a warp for each of its schedulers */
+        while (rows > minv &&
+               (N + rows - 1) / rows * s.split < 4L * sms) /* a warp for each of its schedulers */
                 rows /= 2;
         groups = (N + rows - 1) / rows;
-        if (groups * s.split > 16)                      /* else one block has it all */
+        if (groups * s.split > 16) /* else one block has it all */
                 groups = (groups + sms - 1) / sms;
         if (groups * s.split > 16)
                 return s;
@@ -76,21 +80,24 @@ static inline GemvShort gemv_short(int esize, long N, int K, int align, int minv
         return s;
 }
 
-/* kernels/gemv/gemv_mma.cuh: 2 to 64 rows of 16-bit x; more than 16 only where W is all under way at once,
- * and without a norm. */
+/* kernels/gemv/gemv_mma.cuh: 2 to 64 rows of 16-bit x; more than 16 only where W is all under way
+ * at once, and without a norm. */
 typedef struct GemvMma {
-        int warps, tiles, rounds;       /* template arguments; warps 0: not for this product */
-        int cols, smem;                 /* a call has ceil(N / cols) blocks */
+        int warps, tiles, rounds; /* template arguments; warps 0: not for this product */
+        int cols, smem;           /* a call has ceil(N / cols) blocks */
 } GemvMma;
 
-/* norm: x is standardised, in registers.  A lane has at most 8 chunks of 32 in W and in x, 4 where 16 rows of x stay.  A W that
- * fits into the registers of the whole GPU is all under way at once, one block to a multiprocessor, so that the
- * blocks of the next launch find room beside them.  Of others each multiprocessor has 16 warps, which keep reading. */
+/* norm: x is standardised, in registers.  A lane has at most 8 chunks of 32 in W and in x, 4 where
+ * 16 rows of x stay.  A W that fits into the registers of the whole GPU is all under way at once,
+ * one block to a multiprocessor, so that the blocks of the next launch find room beside them.  Of
+ * others each multiprocessor has 16 warps, which keep reading. */
 static inline GemvMma gemv_mma(int M, long N, int K, bool norm, int sms)
 {
         GemvMma s = { 0 };
-        int most = M > 8 && M <= 16 ? 4 : 8, chunks = (K + 31) / 32, warps = chunks > 8 * most ? 16 : 8;
-        int steps = (chunks + most * warps - 1) / (most * warps), per = (chunks + warps * steps - 1) / (warps * steps);
+        int most = M > 8 && M <= 16 ? 4 : 8, chunks = (K + 31) / 32,
+            warps = chunks > 8 * most ? 16 : 8;
+        int steps = (chunks + most * warps - 1) / (most * warps),
+            per = (chunks + warps * steps - 1) / (warps * steps);
         int tiles = 1;
         long blocks, all = (N + 7) / 8, least = (all + sms - 1) / sms, many = 16 / warps * sms;
         bool at_once = steps == 1 && per * least <= 12 && least <= 4;
@@ -111,15 +118,19 @@ static inline GemvMma gemv_mma(int M, long N, int K, bool norm, int sms)
 }
 
 /* kernels/gemv/gemv_narrow.cuh: short rows of W out of L2. */
-typedef struct GemvNarrow { int lanes, tiles; } GemvNarrow; /* template arguments; lanes 0: not for this product */
+/* template arguments; lanes 0: not for this product */
+typedef struct GemvNarrow {
+        int lanes, tiles;
+} GemvNarrow;
 
 enum {
-        NARROW_THREADS = 128, NARROW_BLOCKS = 3,        /* of a multiprocessor: 168 registers */
-        NARROW_REGISTERS = 108                          /* for a lane's part of x and one of W's rows */
+        NARROW_THREADS = 128,
+        NARROW_BLOCKS = 3,     /* of a multiprocessor: 168 registers */
+        NARROW_REGISTERS = 108 /* for a lane's part of x and one of W's rows */
 };
 
-/* A W too large for gemv_short, no larger than L2.  As few lanes as hold their part of a row, four at least (64
- * bytes) and eight at most: longer rows keep a warp busy as they are. */
+/* A W too large for gemv_short, no larger than L2.  As few lanes as hold their part of a row, four
+ * at least (64 bytes) and eight at most: longer rows keep a warp busy as they are. */
 static inline GemvNarrow gemv_narrow(int esize, long N, int K, int align, int sms)
 {
         GemvNarrow s = { 0, 0 };
@@ -129,7 +140,8 @@ static inline GemvNarrow gemv_narrow(int esize, long N, int K, int align, int sm
         if (N * K * esize > 32L << 20)
                 return s;
         for (int lanes = 4; lanes <= 8 && !s.lanes; lanes *= 2)
-                if (K % (lanes * unit) == 0 && K / lanes + K / lanes * esize / 4 <= NARROW_REGISTERS)
+                if (K % (lanes * unit) == 0 &&
+                    K / lanes + K / lanes * esize / 4 <= NARROW_REGISTERS)
                         s.lanes = lanes;
         if (!s.lanes)
                 return s;

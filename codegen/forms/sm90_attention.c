@@ -1,32 +1,48 @@
 /* sm90_attention.c: attention's branches for sm_90a (kernels/attention/attention_sm90.cuh).
  *
- * As with products (sm90_gemm.c) a kernel keeps its portable body and launch, and gets a second body
- * under TGC_SM90A whose operands come through tensor maps.  A map's rows are the tokens of all sequences, its
- * columns all that a token's row holds: q, k and v that are parts of one row share a map, and heads are boxes
- * of its columns.  (Sequences that shared memory holds whole have no maps: kernels/attention/attention_short_sm90.cuh.) */
+ * As with products (sm90_gemm.c) a kernel keeps its portable body and launch, and gets a second
+ * body under TGC_SM90A whose operands come through tensor maps.  A map's rows are the tokens of all
+ * sequences, its columns all that a token's row holds: q, k and v that are parts of one row share a
+ * map, and heads are boxes of its columns.  (Sequences that shared memory holds whole have no maps:
+ * kernels/attention/attention_short_sm90.cuh.) */
 #include "../codegen.h"
 #include <string.h>
 
-/* LEAST_T: shorter sequences have no use for blocks of 128 queries and more.  LEAST_GRAD_BLOCKS: fewer blocks of 128
- * rows leave most of the GPU idle; of the portable gradients' two share a multiprocessor.  LEAST_ONCE_T to MOST_ONCE_T:
- * what was measured, and of 2048 tokens the sums and operands in work at a time do not fit in L2.  MOST_WHOLE_BLOCKS: of
- * four blocks to a head, of which two share a multiprocessor, 288 were 18% faster in attention_short_sm90.cuh and 1536 10%
- * slower; of two 1536 were 16% faster.  ALONE_SMEM: no two blocks share a multiprocessor: a prompt's come while some are
- * still busy (triggers_first), and are not to gather on the others. */
-enum { LEAST_T = 128, LEAST_GRAD_BLOCKS = 64, MOST_BOTH_T = 512, LEAST_ONCE_T = 768, MOST_ONCE_T = 1024,
-       MOST_WHOLE_BLOCKS = 640, ALONE_SMEM = 120 << 10 };
+/* LEAST_T: shorter sequences have no use for blocks of 128 queries and more.  LEAST_GRAD_BLOCKS:
+ * fewer blocks of 128 rows leave most of the GPU idle; of the portable gradients' two share a
+ * multiprocessor.  LEAST_ONCE_T to MOST_ONCE_T: what was measured, and of 2048 tokens the sums and
+ * operands in work at a time do not fit in L2.  MOST_WHOLE_BLOCKS: of four blocks to a head, of
+ * which two share a multiprocessor, 288 were 18% faster in attention_short_sm90.cuh and 1536 10%
+ * slower; of two 1536 were 16% faster.  ALONE_SMEM: no two blocks share a multiprocessor: a
+ * prompt's come while some are still busy (triggers_first), and are not to gather on the others. */
+enum {
+        LEAST_T = 128,
+        LEAST_GRAD_BLOCKS = 64,
+        MOST_BOTH_T = 512,
+        LEAST_ONCE_T = 768,
+        MOST_ONCE_T = 1024,
+        MOST_WHOLE_BLOCKS = 640,
+        ALONE_SMEM = 120 << 10
+};
 
-typedef struct AttSm90Row { int D, groups, bn, stages; const char *turns; int threads, smem; } AttSm90Row;
+typedef struct AttSm90Row {
+        int D, groups, bn, stages;
+        const char *turns;
+        int threads, smem;
+} AttSm90Row;
 
 static const AttSm90Row rows[] = {
-#define ATT_SM90(D, groups, bn, stages, turns, threads, smem) { D, groups, bn, stages, #turns, threads, smem },
+#define ATT_SM90(D, groups, bn, stages, turns, threads, smem) \
+        { D, groups, bn, stages, #turns, threads, smem },
 #define ATT_SHORT(...)
 #include "sm90_attention_tiles.def"
 #undef ATT_SM90
 #undef ATT_SHORT
 };
 
-static const struct { int nb, smem; } whole_rows[] = {
+static const struct {
+        int nb, smem;
+} whole_rows[] = {
 #define ATT_SM90(...)
 #define ATT_SHORT(nb, smem) { nb, smem },
 #include "sm90_attention_tiles.def"
@@ -34,7 +50,12 @@ static const struct { int nb, smem; } whole_rows[] = {
 #undef ATT_SHORT
 };
 
-typedef struct BackwardRow { const char *kind; int D, stages, owns; const char *keep; int smem; } BackwardRow;
+typedef struct BackwardRow {
+        const char *kind;
+        int D, stages, owns;
+        const char *keep;
+        int smem;
+} BackwardRow;
 
 static const BackwardRow grad_rows[] = {
 #define ATT_BACKWARD(kind, D, stages, owns, keep, smem) { #kind, D, stages, owns, #keep, smem },
@@ -46,7 +67,11 @@ static const BackwardRow grad_rows[] = {
 #undef ATT_SHORT_BACKWARD
 };
 
-static const struct { int D, stages, parts; const char *keep_k, *keep_v; int many, some, team, smem; } once = {
+static const struct {
+        int D, stages, parts;
+        const char *keep_k, *keep_v;
+        int many, some, team, smem;
+} once = {
 #define ATT_BACKWARD(...)
 #define ATT_BACKWARD_FUSED(D, stages, parts, keep_k, keep_v, many, some, team, smem) \
         D, stages, parts, #keep_k, #keep_v, many, some, team, smem
@@ -57,7 +82,13 @@ static const struct { int D, stages, parts; const char *keep_k, *keep_v; int man
 #undef ATT_SHORT_BACKWARD
 };
 
-typedef struct ShortBackwardRow { int nb; bool causal; int parts; const char *keep_k, *keep_v; int many, some, smem; } ShortBackwardRow;
+typedef struct ShortBackwardRow {
+        int nb;
+        bool causal;
+        int parts;
+        const char *keep_k, *keep_v;
+        int many, some, smem;
+} ShortBackwardRow;
 
 static const ShortBackwardRow grads_rows[] = {
 #define ATT_BACKWARD(...)
@@ -70,15 +101,16 @@ static const ShortBackwardRow grads_rows[] = {
 #undef ATT_SHORT_BACKWARD
 };
 
-/* r (B,T,heads,D) as a map, for the most of B and T; head h's columns begin at *col + h * *head.  false: it does not lie
- * so. */
+/* r (B,T,heads,D) as a map, for the most of B and T; head h's columns begin at *col + h * *head. 
+ * false: it does not lie so. */
 static bool map_of(Emit *e, Ref r, TensorMap *m, int64_t *col, int64_t *head)
 {
         Access a;
         if (!access_of(e->g, e->place, r, &a) || a.t.rank != 4)
                 return false;
         const Type *all = &NODE(e->g, a.base)->type;
-        int64_t B = dim_most(e, a.t.dim[0]), T = dim_most(e, a.t.dim[1]), H = a.t.dim[2].n, D = a.t.dim[3].n;
+        int64_t B = dim_most(e, a.t.dim[0]), T = dim_most(e, a.t.dim[1]), H = a.t.dim[2].n,
+                D = a.t.dim[3].n;
         if (dt_size[all->dt] != 2 || (D != 64 && D != 128))
                 return false;
         if (T < 2 || !dim_eq(a.stride[3], DIM(1)) || (H > 1 && !dim_is_const(a.stride[2])))
@@ -86,9 +118,13 @@ static bool map_of(Emit *e, Ref r, TensorMap *m, int64_t *col, int64_t *head)
         int64_t ld = dim_most(e, a.stride[1]);
         *head = H > 1 ? a.stride[2].n : D;
         *col = a.off;
-        *m = (TensorMap){ .of = { .kind = SLOT_NODE, .id = a.base }, .dt = all->dt, .rows = B * T, .cols = ld, .ld = ld };
-        return (B == 1 || dim_most(e, a.stride[0]) == T * ld) && ld % 8 == 0 && a.off + (H - 1) * *head + D <= ld &&
-               dim_most(e, type_elems(all)) >= B * T * ld;
+        *m = (TensorMap) { .of = { .kind = SLOT_NODE, .id = a.base },
+                           .dt = all->dt,
+                           .rows = B * T,
+                           .cols = ld,
+                           .ld = ld };
+        return (B == 1 || dim_most(e, a.stride[0]) == T * ld) && ld % 8 == 0 &&
+               a.off + (H - 1) * *head + D <= ld && dim_most(e, type_elems(all)) >= B * T * ld;
 }
 
 bool att90_fits(Emit *e, Ref r)
@@ -103,8 +139,8 @@ const char *att90_map(Build *b, Ref r, const char *name)
         TensorMap m;
         int64_t col, head;
         map_of(b->e, r, &m, &col, &head);
-        return arena_fmt(b->e->tmp, "AttMap{ a.%s, %lld, %lld }", arg_map(b->e, &b->args, &m, name), (long long)col,
-                         (long long)head);
+        return arena_fmt(b->e->tmp, "AttMap{ a.%s, %lld, %lld }", arg_map(b->e, &b->args, &m, name),
+                         (long long)col, (long long)head);
 }
 
 /* A causal query meets its document's end by itself. */
@@ -114,9 +150,10 @@ static bool acausal_documents(const Node *n) { return n->a.att.documents && !n->
 static int whole_blocks(Emit *e, const Node *n)
 {
         const Type *q = &NODE(e->g, n->in[0])->type, *k = &NODE(e->g, n->in[1])->type;
-        bool serves = dim_is_const(q->dim[0]) && dim_is_const(q->dim[1]) && q->dim[3].n == 64 && q->dim[2].n == k->dim[2].n &&
-                      NODE(e->g, n->in[1])->op != OP_APPEND && !n->a.att.mask && !n->a.att.p && !n->a.att.alibi &&
-                      !n->a.att.softcap && !n->a.att.window && !n->a.att.documents;
+        bool serves = dim_is_const(q->dim[0]) && dim_is_const(q->dim[1]) && q->dim[3].n == 64 &&
+                      q->dim[2].n == k->dim[2].n && NODE(e->g, n->in[1])->op != OP_APPEND &&
+                      !n->a.att.mask && !n->a.att.p && !n->a.att.alibi && !n->a.att.softcap &&
+                      !n->a.att.window && !n->a.att.documents;
         return serves ? (int)(q->dim[1].n + 63) / 64 : 0;
 }
 
@@ -137,10 +174,13 @@ static bool whole_forward(Build *b, Ref r, const char *lse)
                         continue;
                 b->include = "attention_short_sm90";
                 b->waits = true;
-                b->on90 = (On90){ 128, whole_rows[i].smem, arena_fmt(e->tmp, "%lld", (long long)blocks), 1, false };
+                b->on90 = (On90) { 128, whole_rows[i].smem,
+                                   arena_fmt(e->tmp, "%lld", (long long)blocks), 1, false };
                 text_add(&b->body, "#ifdef TGC_SM90A\n");
-                build_line(b, "attention_short_wgmma<%s, \1_att, AttShortTileSm90<%d>>(in, %s, B, T, tile, smem, epilogue);",
-                           c_type(NODE(e->g, n->in[0])->type.dt), nb, lse);
+                build_line(
+                        b,
+                        "attention_short_wgmma<%s, \1_att, AttShortTileSm90<%d>>(in, %s, B, T, tile, smem, epilogue);",
+                        c_type(NODE(e->g, n->in[0])->type.dt), nb, lse);
                 text_add(&b->body, "#else\n");
                 build_line(b, "pdl_wait();");
                 return true;
@@ -148,25 +188,32 @@ static bool whole_forward(Build *b, Ref r, const char *lse)
         return false;
 }
 
-/* GPT-2, 8 sequences after 512 tokens: 0.298 → 0.270 ms a step on an H100; six layers of Llama-1B, tensor cores doing the sums,
- * 0.2904 → 0.2795.  (Without those they take longer than the merge, and a cluster waits until eight multiprocessors have their
- * registers: Llama-1B 0.955 → 0.960.) */
-bool att90_decode(Build *b, Ref r, int rows, int splits, const char *grid, const char *parts, const char *done)
+/* GPT-2, 8 sequences after 512 tokens: 0.298 → 0.270 ms a step on an H100; six layers of Llama-1B,
+ * tensor cores doing the sums, 0.2904 → 0.2795.  (Without those they take longer than the merge,
+ * and a cluster waits until eight multiprocessors have their registers: Llama-1B 0.955 → 0.960.) */
+bool att90_decode(Build *b, Ref r, int rows, int splits, const char *grid, const char *parts,
+                  const char *done)
 {
-        enum { CLUSTER = 8 };           /* blocks of a cluster: as many as every GPU of the kind forms */
+        enum { CLUSTER = 8 }; /* blocks of a cluster: as many as every GPU of the kind forms */
         Emit *e = b->e;
         const Type *q = &NODE(e->g, NODE(e->g, r)->in[0])->type;
-        int cluster = splits < CLUSTER ? splits : CLUSTER, record = (int)(q->dim[3].n + 1) / 2 * 2 + 2;
+        int cluster = splits < CLUSTER ? splits : CLUSTER,
+            record = (int)(q->dim[3].n + 1) / 2 * 2 + 2;
         int smem = ((b->threads / 32 + cluster) * rows * record * 4 + 15) / 16 * 16 + 16;
         if (splits == 1)
                 return false;
         b->include = "attention_decode_sm90";
-        b->on90 = (On90){ .threads = b->threads, .smem = smem, .cluster = cluster, .grid = grid };
+        b->on90 = (On90) { .threads = b->threads, .smem = smem, .cluster = cluster, .grid = grid };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
         const char *type = c_type(NODE(e->g, value_base(e->g, NODE(e->g, r)->in[0]))->type.dt),
-                   *shape = arena_fmt(e->tmp, "<%s, \1_att, AttDecode<%d, %d, %d>, %d>", type, rows, splits, b->threads, cluster);
-        build_line(b, "static_assert(attention_decode_cluster_smem%s() == %d, \"as sm90_attention.c counts it\");", shape, smem);
-        build_line(b, "attention_decode_cluster%s(in, %s, %s, B, T, rt, tile, smem, epilogue);", shape, parts, done);
+                   *shape = arena_fmt(e->tmp, "<%s, \1_att, AttDecode<%d, %d, %d>, %d>", type, rows,
+                                      splits, b->threads, cluster);
+        build_line(
+                b,
+                "static_assert(attention_decode_cluster_smem%s() == %d, \"as sm90_attention.c counts it\");",
+                shape, smem);
+        build_line(b, "attention_decode_cluster%s(in, %s, %s, B, T, rt, tile, smem, epilogue);",
+                   shape, parts, done);
         text_add(&b->body, "#else\n");
         return true;
 }
@@ -181,8 +228,8 @@ bool att90_forward(Build *b, Ref r, const char *lse)
         const AttSm90Row *t = NULL;
         Dim B = q->dim[0];
         int64_t T = dim_most(e, q->dim[1]), heads = heads_of(e, n), blocks = 0;
-        if (n->a.att.mask || n->a.att.p || acausal_documents(n) || !att90_fits(e, n->in[0]) || !att90_fits(e, n->in[1]) ||
-            !att90_fits(e, n->in[2]) || T < LEAST_T)
+        if (n->a.att.mask || n->a.att.p || acausal_documents(n) || !att90_fits(e, n->in[0]) ||
+            !att90_fits(e, n->in[1]) || !att90_fits(e, n->in[2]) || T < LEAST_T)
                 return false;
         for (size_t i = 0; i < sizeof rows / sizeof *rows && blocks < SMS; i++)
                 if (rows[i].D == q->dim[3].n) {
@@ -190,17 +237,24 @@ bool att90_forward(Build *b, Ref r, const char *lse)
                         blocks = heads * ((T + 64 * t->groups - 1) / (64 * t->groups));
                 }
         b->include = "attention_sm90";
-        int smem = !e->g->sizes.v[SYM_T] && blocks <= SMS && t->smem < ALONE_SMEM ? ALONE_SMEM : t->smem;
-        b->on90 = (On90){ t->threads, smem, dim_is_const(B) && dim_is_const(q->dim[1])
-                        ? arena_fmt(e->tmp, "%lld", (long long)blocks)
-                        : arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", dim_grid(e, B), (long long)q->dim[2].n,
-                                    dim_grid(e, q->dim[1]), 64 * t->groups), 0, false };
+        int smem = !e->g->sizes.v[SYM_T] && blocks <= SMS && t->smem < ALONE_SMEM ? ALONE_SMEM
+                                                                                  : t->smem;
+        b->on90 = (On90) { t->threads, smem,
+                           dim_is_const(B) && dim_is_const(q->dim[1])
+                                   ? arena_fmt(e->tmp, "%lld", (long long)blocks)
+                                   : arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", dim_grid(e, B),
+                                               (long long)q->dim[2].n, dim_grid(e, q->dim[1]),
+                                               64 * t->groups),
+                           0, false };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
         const char *mq = att90_map(b, n->in[0], "map_q"), *mk = att90_map(b, n->in[1], "map_k"),
                    *mv = att90_map(b, n->in[2], "map_v");
-        build_line(b, "attention_sm90_persistent<%s, \1_att, AttTileSm90<%d, %d, %d, %d, %s>>(%s, %s, %s, in, %s, "
-                      "B, T, rt, tile, (int)gridDim.x, smem, epilogue);", c_type(NODE(e->g, n->in[0])->type.dt), t->D,
-                   t->groups, t->bn, t->stages, t->turns, mq, mk, mv, lse);
+        build_line(
+                b,
+                "attention_sm90_persistent<%s, \1_att, AttTileSm90<%d, %d, %d, %d, %s>>(%s, %s, %s, in, %s, "
+                "B, T, rt, tile, (int)gridDim.x, smem, epilogue);",
+                c_type(NODE(e->g, n->in[0])->type.dt), t->D, t->groups, t->bn, t->stages, t->turns,
+                mq, mk, mv, lse);
         text_add(&b->body, "#else\n");
         return true;
 }
@@ -210,7 +264,8 @@ bool att90_forward(Build *b, Ref r, const char *lse)
 static int64_t grad_blocks(Emit *e, const Node *n, Ref r)
 {
         const Type *q = &NODE(e->g, n->in[0])->type;
-        return dim_most(e, q->dim[0]) * NODE(e->g, r)->type.dim[2].n * ((dim_most(e, q->dim[1]) + 127) / 128);
+        return dim_most(e, q->dim[0]) * NODE(e->g, r)->type.dim[2].n *
+               ((dim_most(e, q->dim[1]) + 127) / 128);
 }
 
 /* In halves where every block still has a multiprocessor. */
@@ -218,7 +273,8 @@ static const ShortBackwardRow *grads_row(Emit *e, const Node *n)
 {
         int nb = whole_blocks(e, n), parts = heads_of(e, n) * 2 <= SMS ? 2 : 1;
         for (size_t i = 0; i < sizeof grads_rows / sizeof *grads_rows; i++)
-                if (grads_rows[i].nb == nb && grads_rows[i].causal == n->a.att.causal && grads_rows[i].parts == parts)
+                if (grads_rows[i].nb == nb && grads_rows[i].causal == n->a.att.causal &&
+                    grads_rows[i].parts == parts)
                         return &grads_rows[i];
         return NULL;
 }
@@ -229,7 +285,8 @@ bool att90_grad_fits(Emit *e, Ref r)
         const int operands[] = { 0, 1, 2, 5 };
         if (grads_row(e, n))
                 return true;
-        if (n->a.att.mask || n->a.att.p || n->a.att.alibi || n->a.att.softcap || acausal_documents(n))
+        if (n->a.att.mask || n->a.att.p || n->a.att.alibi || n->a.att.softcap ||
+            acausal_documents(n))
                 return false;
         for (int i = 0; i < 4; i++)
                 if (!att90_fits(e, n->in[operands[i]]))
@@ -237,7 +294,8 @@ bool att90_grad_fits(Emit *e, Ref r)
         return grad_blocks(e, n, n->in[1]) >= LEAST_GRAD_BLOCKS;
 }
 
-/* Jobs of either kind for half the multiprocessors or more, but not for all; the sums of a few hundred queries. */
+/* Jobs of either kind for half the multiprocessors or more, but not for all; the sums of a few
+ * hundred queries. */
 static bool grad_both(Emit *e, const Node *n)
 {
         const Type *q = &NODE(e->g, n->in[0])->type;
@@ -255,8 +313,9 @@ static bool backward_fused(Emit *e, const Node *n)
 {
         const Type *q = &NODE(e->g, n->in[0])->type;
         int64_t heads = heads_of(e, n), T = dim_most(e, q->dim[1]), teams = SMS / once.team;
-        return q->dim[3].n == once.D && n->a.att.causal && !n->a.att.window && !n->a.att.documents && T >= LEAST_ONCE_T &&
-               T <= MOST_ONCE_T && att90_fits(e, n->in[3]) && heads * 10 >= (heads + teams - 1) / teams * teams * 9;
+        return q->dim[3].n == once.D && n->a.att.causal && !n->a.att.window &&
+               !n->a.att.documents && T >= LEAST_ONCE_T && T <= MOST_ONCE_T &&
+               att90_fits(e, n->in[3]) && heads * 10 >= (heads + teams - 1) / teams * teams * 9;
 }
 
 GradKind att90_grad_kind(Emit *e, Ref r)
@@ -264,21 +323,30 @@ GradKind att90_grad_kind(Emit *e, Ref r)
         const Node *n = NODE(e->g, r);
         if (NODE(e->g, n->in[0])->type.dim[2].n != NODE(e->g, n->in[1])->type.dim[2].n)
                 return GRAD_Q;
-        return grads_row(e, n) ? GRAD_SHORT : backward_fused(e, n) ? GRAD_FUSED : grad_both(e, n) ? GRAD_BOTH : GRAD_Q;
+        return grads_row(e, n)        ? GRAD_SHORT
+               : backward_fused(e, n) ? GRAD_FUSED
+               : grad_both(e, n)      ? GRAD_BOTH
+                                      : GRAD_Q;
 }
 
 static void grads_whole(Build *b, const Node *n, const char *sums)
 {
         Emit *e = b->e;
         const ShortBackwardRow *t = grads_row(e, n);
-        build_prefetch(b, PREFETCH_REST, &(Slot){ .kind = SLOT_NODE, .id = value_base(e->g, n->in[5]) }, NULL);
+        build_prefetch(b, PREFETCH_REST,
+                       &(Slot) { .kind = SLOT_NODE, .id = value_base(e->g, n->in[5]) }, NULL);
         b->include = "attention_short_sm90";
         b->waits = true;
-        b->on90 = (On90){ 384, t->smem, arena_fmt(e->tmp, "%lld", (long long)heads_of(e, n) * t->parts), 1, false };
+        b->on90 = (On90) { 384, t->smem,
+                           arena_fmt(e->tmp, "%lld", (long long)heads_of(e, n) * t->parts), 1,
+                           false };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
-        build_line(b, "attention_short_backward_wgmma<%s, \1_att, AttShortBackwardTile<%d, %s, %d, %s, %s, %d, %d>, \3>(in, %s, T, tile, smem, "
-                      "epilogue, epilogue_k, epilogue_v);", c_type(NODE(e->g, n->in[0])->type.dt), t->nb, t->causal ? "true" : "false",
-                   t->parts, t->keep_k, t->keep_v, t->many, t->some, sums);
+        build_line(
+                b,
+                "attention_short_backward_wgmma<%s, \1_att, AttShortBackwardTile<%d, %s, %d, %s, %s, %d, %d>, \3>(in, %s, T, tile, smem, "
+                "epilogue, epilogue_k, epilogue_v);",
+                c_type(NODE(e->g, n->in[0])->type.dt), t->nb, t->causal ? "true" : "false",
+                t->parts, t->keep_k, t->keep_v, t->many, t->some, sums);
         text_add(&b->body, "#else\n");
         build_line(b, "pdl_wait();");
 }
@@ -292,19 +360,23 @@ static void backward_fused_body(Build *b, const Node *n, const char *sums)
         int sum = work_new(e, DIM(blocks / once.team * steps * 64 * once.D), 4);
         int turns = work_keep(e, DIM(blocks * 32), 4, "attention_turns");
         const char *s = arg_work(e, &b->args, sum, "float", "sums"),
-                   *t = arg_work(e, &b->args, turns, "unsigned", "turns"), *out = att90_map(b, n->in[3], "map_o");
+                   *t = arg_work(e, &b->args, turns, "unsigned", "turns"),
+                   *out = att90_map(b, n->in[3], "map_o");
         b->include = "attention_backward_fused_sm90";
-        b->on90 = (On90){ 512, once.smem, arena_fmt(e->tmp, "%lld", (long long)blocks), 0, false };
-        build_line(b, "attention_backward_fused_tma<%s, \1_att, AttBackwardFusedTile<%d, %d, %d, %s, %s, %d, %d, %d>>(maps, %s, %s, "
-                      "a.%s, a.%s, B, T, tile, (int)gridDim.x, smem, epilogue, epilogue_k, epilogue_v);",
-                   c_type(NODE(e->g, n->in[0])->type.dt), once.D, once.stages, once.parts, once.keep_k, once.keep_v,
-                   once.many, once.some, once.team, out, sums, s, t);
+        b->on90 = (On90) { 512, once.smem, arena_fmt(e->tmp, "%lld", (long long)blocks), 0, false };
+        build_line(
+                b,
+                "attention_backward_fused_tma<%s, \1_att, AttBackwardFusedTile<%d, %d, %d, %s, %s, %d, %d, %d>>(maps, %s, %s, "
+                "a.%s, a.%s, B, T, tile, (int)gridDim.x, smem, epilogue, epilogue_k, epilogue_v);",
+                c_type(NODE(e->g, n->in[0])->type.dt), once.D, once.stages, once.parts, once.keep_k,
+                once.keep_v, once.many, once.some, once.team, out, sums, s, t);
 }
 
 void att90_grad(Build *b, Ref r, GradKind kind, const char *sums)
 {
-        static const char *const name[] = { "dq", "dkv", "both" },
-                          *const epilogues[] = { "epilogue", "epilogue_k, epilogue_v", "epilogue, epilogue_k, epilogue_v" };
+        static const char *const name[] = { "dq", "dkv", "both" }, *const epilogues[] = {
+                "epilogue", "epilogue_k, epilogue_v", "epilogue, epilogue_k, epilogue_v"
+        };
         Emit *e = b->e;
         const Node *n = NODE(e->g, r);
         const Type *q = &NODE(e->g, n->in[0])->type;
@@ -312,7 +384,7 @@ void att90_grad(Build *b, Ref r, GradKind kind, const char *sums)
                 grads_whole(b, n, sums);
                 return;
         }
-        const BackwardRow *t = grad_rows;                 /* of a width dq's and dkv's are the same */
+        const BackwardRow *t = grad_rows; /* of a width dq's and dkv's are the same */
         while (strcmp(t->kind, kind == GRAD_KV ? "DKV" : "DQ") || t->D != q->dim[3].n)
                 t++;
         const char *mq = att90_map(b, n->in[0], "map_q"), *mk = att90_map(b, n->in[1], "map_k"),
@@ -322,21 +394,25 @@ void att90_grad(Build *b, Ref r, GradKind kind, const char *sums)
         if (kind == GRAD_BOTH) {
                 blocks *= 2;
                 smem += (int)(dim_most(e, q->dim[1]) + 63) / 64 * 256;
-                cluster = 1;                    /* a block for each job, and not one for each multiprocessor */
+                cluster = 1; /* a block for each job, and not one for each multiprocessor */
         }
         text_add(&b->body, "#ifdef TGC_SM90A\n");
-        const char *documents = n->a.att.documents ? plain_arg(e, b, n->in[att_documents(n)]) : NULL;
-        build_line(b, "const AttGradMaps maps = { %s, %s, %s, %s%s%s };", mq, mk, mv, mg, documents ? ", " : "",
-                   documents ? documents : "");
+        const char *documents = n->a.att.documents ? plain_arg(e, b, n->in[att_documents(n)])
+                                                   : NULL;
+        build_line(b, "const AttGradMaps maps = { %s, %s, %s, %s%s%s };", mq, mk, mv, mg,
+                   documents ? ", " : "", documents ? documents : "");
         if (kind == GRAD_FUSED) {
                 backward_fused_body(b, n, sums);
                 text_add(&b->body, "#else\n");
                 return;
         }
         b->include = "attention_backward_sm90";
-        b->on90 = (On90){ 384, smem, arena_fmt(e->tmp, "%lld", (long long)blocks), cluster, false };
-        build_line(b, "attention_%s_tma<%s, \1_att, AttBackwardTileSm90<%d, %d, %d, %s>>(maps, %s, B, T, tile, %ssmem, %s);",
-                   name[kind], c_type(NODE(e->g, n->in[0])->type.dt), t->D, t->stages, t->owns, t->keep, sums,
-                   kind == GRAD_BOTH ? "" : "(int)gridDim.x, ", epilogues[kind]);
+        b->on90 = (On90) { 384, smem, arena_fmt(e->tmp, "%lld", (long long)blocks), cluster,
+                           false };
+        build_line(
+                b,
+                "attention_%s_tma<%s, \1_att, AttBackwardTileSm90<%d, %d, %d, %s>>(maps, %s, B, T, tile, %ssmem, %s);",
+                name[kind], c_type(NODE(e->g, n->in[0])->type.dt), t->D, t->stages, t->owns,
+                t->keep, sums, kind == GRAD_BOTH ? "" : "(int)gridDim.x, ", epilogues[kind]);
         text_add(&b->body, "#else\n");
 }

@@ -2,11 +2,13 @@
  *
  * A plan serves every GPU, so a kernel keeps its portable body and launch, and gets a second
  * body under TGC_SM90A with a launch of its own (On90): operands come through tensor maps,
- * blocks stay and take tile after tile.  Of a prompt the tensor map has the rows of the longest, the run counts those
- * that there are.  A short product has one tile a block; which, is left to schedule.c, that knows what else is in the launch.
+ * blocks stay and take tile after tile.  Of a prompt the tensor map has the rows of the longest,
+ * the run counts those that there are.  A short product has one tile a block; which, is left to
+ * schedule.c, that knows what else is in the launch.
  *
- * Float32, where tf32 will do (--tf32), has the long ones' tiles.  The second factor must have K contiguous: dx = dy W and dW =
- * dy^T x read a copy of W and of x that a launch before makes (transpose90).
+ * Float32, where tf32 will do (--tf32), has the long ones' tiles.  The second factor must have K
+ * contiguous: dx = dy W and dW = dy^T x read a copy of W and of x that a launch before makes
+ * (transpose90).
  *
  *      #ifdef TGC_SM90A
  *              gemm_tma_persistent<bf16, S128x256, ...>(a.map_a, a.map_b, ...);
@@ -17,10 +19,18 @@
 #include <string.h>
 
 /* TRANSPOSE_*: of kernels/common/transpose.cuh.
- * LEAST_US: shorter products have short tiles, if they fit, and may be joined with others (schedule.c); those of prompts,
- * whose rows a run counts, never are.  SHORT_M: fewer rows wait for weights. */
-enum { LEAST_K = 256, MOST_SPLITS = 16, LEAST_US = 15, ROW_SUMS_SMEM = 256, SHORT_M = 65, TRANSPOSE_SIDE = 64,
-       TRANSPOSE_SMEM = TRANSPOSE_SIDE * (TRANSPOSE_SIDE + 1) * 4 };
+ * LEAST_US: shorter products have short tiles, if they fit, and may be joined with others
+ * (schedule.c); those of prompts, whose rows a run counts, never are.  SHORT_M: fewer rows wait for
+ * weights. */
+enum {
+        LEAST_K = 256,
+        MOST_SPLITS = 16,
+        LEAST_US = 15,
+        ROW_SUMS_SMEM = 256,
+        SHORT_M = 65,
+        TRANSPOSE_SIDE = 64,
+        TRANSPOSE_SMEM = TRANSPOSE_SIDE * (TRANSPOSE_SIDE + 1) * 4
+};
 
 static const Tile90 tiles[] = {
 #define TILE90(name, bm, bn, share, stages, parts, threads, smem, ps, ps32, ta) \
@@ -50,15 +60,18 @@ static bool split_k_fits(const Tile90 *t, const Product90 *p)
 
 static bool turns(const Product90 *p) { return p->dt == DT_F32 && !p->tb; }
 
-/* Of float32 a factor that lies across goes through registers, of which there are enough where a warpgroup has 64 rows;
- * short and split-K tiles are for 16 bits. */
+/* Of float32 a factor that lies across goes through registers, of which there are enough where a
+ * warpgroup has 64 rows; short and split-K tiles are for 16 bits. */
 static bool tile_takes(const Tile90 *t, const Product90 *p)
 {
         return p->dt != DT_F32 || (t->ps32 && (!p->ta || (t->share == 2 && t->bm == 128)));
 }
 
 /* The copy engine moves boxes of it: rows that start at multiples of 16 bytes. */
-static bool boxes_of(const Stored *s) { return s->ld && s->ld * dt_size[s->dt] % 16 == 0 && s->slot.off % 16 == 0; }
+static bool boxes_of(const Stored *s)
+{
+        return s->ld && s->ld * dt_size[s->dt] % 16 == 0 && s->slot.off % 16 == 0;
+}
 
 /* All that the epilogue stores; not three values of a pair in one panel. */
 static bool boxed(const Product90 *p)
@@ -70,19 +83,26 @@ static bool boxed(const Product90 *p)
 }
 
 /* And what it reads, where two consumers take turns at the panels. */
-static bool fetched(const Product90 *p, const Tile90 *t) { return boxed(p) && t->share == 1 && boxes_of(&p->from); }
+static bool fetched(const Product90 *p, const Tile90 *t)
+{
+        return boxed(p) && t->share == 1 && boxes_of(&p->from);
+}
 
-/* Microseconds on an H100, fitted to the products of GPT-2's and Llama-1B's training steps.  An epilogue costs a
- * warpgroup 0.14 ns for each byte it moves.  Where two warpgroups share a tile a third of that shows (of a weight
- * gradient's whole sectors a fifth), the rest hides under the other's products (LEAD); where they take turns all of it
- * may hide, but tiles whose sums leave no registers for reading ahead read slowly, the more so the more there is to
- * read, unless that is fetched.  Where all tiles run at once, multiprocessors that have none leave the others their
+/* Microseconds on an H100, fitted to the products of GPT-2's and Llama-1B's training steps.  An
+ * epilogue costs a warpgroup 0.14 ns for each byte it moves.  Where two warpgroups share a tile a
+ * third of that shows (of a weight gradient's whole sectors a fifth), the rest hides under the
+ * other's products (LEAD); where they take turns all of it may hide, but tiles whose sums leave no
+ * registers for reading ahead read slowly, the more so the more there is to read, unless that is
+ * fetched.  Where all tiles run at once, multiprocessors that have none leave the others their
  * power.  Weight gradients, neither of whose operands has K contiguous, take longer (ta). */
 static double time90(const Tile90 *t, const Product90 *p, int splits)
 {
-        int64_t most = tile_rounds(t->bm, t->bn, p->M, p->N, splits), tiles = tiles90(t, p) * splits;
-        double main = (double)p->K / splits * t->ps * 1e-6, parts = (double)p->M * (double)p->N * 4 * splits;
-        double bytes = splits > 1 ? 4 : p->epilogue_bytes, epilogue = 1.4e-4 * t->bm * t->bn * bytes, each;
+        int64_t most = tile_rounds(t->bm, t->bn, p->M, p->N, splits),
+                tiles = tiles90(t, p) * splits;
+        double main = (double)p->K / splits * t->ps * 1e-6,
+               parts = (double)p->M * (double)p->N * 4 * splits;
+        double bytes = splits > 1 ? 4 : p->epilogue_bytes,
+               epilogue = 1.4e-4 * t->bm * t->bn * bytes, each;
         bool fetches = splits == 1 && fetched(p, t), reads = p->reads && splits == 1 && !fetches;
         if (most == 1)
                 main *= 0.65 + 0.35 * (double)tiles / SMS;
@@ -97,15 +117,19 @@ static double time90(const Tile90 *t, const Product90 *p, int splits)
         return splits > 1 ? us + 2.5 + 2 * parts / (parts < 48e6 ? 3e6 : 1.5e6) : us;
 }
 
-/* The same of tf32, fitted to GPT-2's products of 8192 tokens, each by itself: all multiprocessors' power is no limit there, and
- * of an epilogue that reads most shows. */
+/* The same of tf32, fitted to GPT-2's products of 8192 tokens, each by itself: all multiprocessors'
+ * power is no limit there, and of an epilogue that reads most shows. */
 static double time32(const Tile90 *t, const Product90 *p, int splits)
 {
-        double most = (double)tile_rounds(t->bm, t->bn, p->M, p->N, splits), parts = (double)p->M * (double)p->N * 4 * splits;
-        double main = (double)p->K / splits * t->ps32 * 1e-6, bytes = splits > 1 ? 4 : p->epilogue_bytes;
-        double epilogue = 1.4e-4 * t->bm * t->bn * bytes, turn = turns(p) ? 2 + (double)p->K * (double)p->N * 8 / 2.4e6 : 0;
+        double most = (double)tile_rounds(t->bm, t->bn, p->M, p->N, splits),
+               parts = (double)p->M * (double)p->N * 4 * splits;
+        double main = (double)p->K / splits * t->ps32 * 1e-6,
+               bytes = splits > 1 ? 4 : p->epilogue_bytes;
+        double epilogue = 1.4e-4 * t->bm * t->bn * bytes,
+               turn = turns(p) ? 2 + (double)p->K * (double)p->N * 8 / 2.4e6 : 0;
         bool reads = p->reads && splits == 1;
-        double each = t->share == 2 ? main + (reads ? 0.46 : 0.2) * epilogue : (main + (reads ? 0.95 : 0.75) * epilogue) / 2;
+        double each = t->share == 2 ? main + (reads ? 0.46 : 0.2) * epilogue
+                                    : (main + (reads ? 0.95 : 0.75) * epilogue) / 2;
         each = each > main ? each : main;
         double us = 3 + turn + most * each + (t->share == 1 ? 0.7 * epilogue : 0);
         return splits > 1 ? us + 12 + 2 * parts / 3e6 : us;
@@ -114,7 +138,8 @@ static double time32(const Tile90 *t, const Product90 *p, int splits)
 /* The same of a split-K tile, whose parts send all but their own columns. */
 static double split_k_time(const Tile90 *t, const Product90 *p)
 {
-        double main = (double)p->K / t->parts * t->ps * 1e-6, sent = 1.6e-4 * t->bm * t->bn * (t->parts - 1) / t->parts;
+        double main = (double)p->K / t->parts * t->ps * 1e-6,
+               sent = 1.6e-4 * t->bm * t->bn * (t->parts - 1) / t->parts;
         return 5 + main + sent + 5e-5 * t->bm * t->bn / t->parts * (p->epilogue_bytes - 2);
 }
 
@@ -124,10 +149,11 @@ static bool short_fits(const Tile90 *t, const Product90 *p)
         return !t->share && p->single_wave && p->M >= SHORT_M && tiles90(t, p) <= SMS;
 }
 
-/* Microseconds of a launch before and after its tiles, and of one tile beside so many others: the more there are, the less L2
- * gives each.  (The start is 1.9 where nothing comes early.  What of it shows now was not measured by itself; with 1.9 for 0.9, q, k
- * and v and up with SiLU get other tiles, and TinyLM's step takes 0.602 ms for 0.593.)  Measured where that has the operands (K = 1536, the launch: 72 tiles of
- * 64x128 6.4, 126 7.2; 108 of 128x128 9.9, 132 10.1). */
+/* Microseconds of a launch before and after its tiles, and of one tile beside so many others: the
+ * more there are, the less L2 gives each.  (The start is 1.9 where nothing comes early.  What of it
+ * shows now was not measured by itself; with 1.9 for 0.9, q, k and v and up with SiLU get other
+ * tiles, and TinyLM's step takes 0.602 ms for 0.593.)  Measured where that has the operands (K =
+ * 1536, the launch: 72 tiles of 64x128 6.4, 126 7.2; 108 of 128x128 9.9, 132 10.1). */
 static const double SINGLE_WAVE_START = 0.9;
 static double single_wave_us(const Tile90 *t, const Product90 *p, int64_t blocks)
 {
@@ -136,8 +162,8 @@ static double single_wave_us(const Tile90 *t, const Product90 *p, int64_t blocks
 }
 
 /* Tiles for s[k] and those behind it, beside `blocks` others. */
-static void single_waves_try(const SingleWave *const *s, int n, int k, int64_t blocks, const Tile90 **t, double *least,
-                       const Tile90 **best)
+static void single_waves_try(const SingleWave *const *s, int n, int k, int64_t blocks,
+                             const Tile90 **t, double *least, const Tile90 **best)
 {
         for (int i = 0; i < N_TILES && k < n; i++) {
                 int64_t own = tiles90(&tiles[i], &s[k]->p);
@@ -168,8 +194,10 @@ double single_waves_pick(const SingleWave *const *s, int n, const Tile90 **best)
 
 On90 single_wave_on90(Arena *a, const Tile90 *t, const SingleWave *s)
 {
-        return (On90){ .threads = t->threads, .smem = t->smem, .cluster = 1,
-                       .grid = arena_fmt(a, "%lld", (long long)tiles90(t, &s->p)) };
+        return (On90) { .threads = t->threads,
+                        .smem = t->smem,
+                        .cluster = 1,
+                        .grid = arena_fmt(a, "%lld", (long long)tiles90(t, &s->p)) };
 }
 
 /* The weights of a prompt come from memory, for which a portable tile's blocks wait longer. */
@@ -177,7 +205,8 @@ double tile_time_epilogue(const Tile *t, const Product90 *p, int splits)
 {
         int64_t most = tile_rounds(t->bm, t->bn, p->M, p->N, splits);
         double epilogue = splits > 1 ? 0 : 3.7e-5 * t->bm * t->bn * (p->epilogue_bytes - 2);
-        return tile_time(t, p->M, p->N, p->K, 1, splits) + (double)most * epilogue + (p->fixed ? 0 : 2.5);
+        return tile_time(t, p->M, p->N, p->K, 1, splits) + (double)most * epilogue +
+               (p->fixed ? 0 : 2.5);
 }
 
 int tile90_list(const Product90 *p, bool cut, Candidate *out)
@@ -188,13 +217,19 @@ int tile90_list(const Product90 *p, bool cut, Candidate *out)
                 if (!tile_takes(t, p))
                         continue;
                 if (short_fits(t, p))
-                        out[n++] = (Candidate){ t->name, NULL, t, 1, SINGLE_WAVE_START + single_wave_us(t, p, tiles90(t, p)) };
+                        out[n++] = (Candidate) { t->name, NULL, t, 1,
+                                                 SINGLE_WAVE_START +
+                                                         single_wave_us(t, p, tiles90(t, p)) };
                 if (!t->share)
                         continue;
                 if (t->parts > 1 && split_k_fits(t, p))
-                        out[n++] = (Candidate){ t->name, NULL, t, 1, split_k_time(t, p) };
-                for (int s = 1; t->parts == 1 && (s == 1 || (cut && s <= MOST_SPLITS && p->K / s >= LEAST_K)); s++)
-                        out[n++] = (Candidate){ t->name, NULL, t, s, p->dt == DT_F32 ? time32(t, p, s) : time90(t, p, s) };
+                        out[n++] = (Candidate) { t->name, NULL, t, 1, split_k_time(t, p) };
+                for (int s = 1;
+                     t->parts == 1 && (s == 1 || (cut && s <= MOST_SPLITS && p->K / s >= LEAST_K));
+                     s++)
+                        out[n++] = (Candidate) { t->name, NULL, t, s,
+                                                 p->dt == DT_F32 ? time32(t, p, s)
+                                                                 : time90(t, p, s) };
         }
         return n;
 }
@@ -229,7 +264,9 @@ bool slot_of(Emit *e, Ref r, Slot *s, int64_t *ld)
         Dim d;
         if (!access_of(e->g, e->place, r, &a) || !access_rows(&a, &d))
                 return false;
-        *s = (Slot){ .kind = SLOT_NODE, .id = a.base, .off = a.off * dt_size[NODE(e->g, a.base)->type.dt] };
+        *s = (Slot) { .kind = SLOT_NODE,
+                      .id = a.base,
+                      .off = a.off * dt_size[NODE(e->g, a.base)->type.dt] };
         *ld = dim_most(e, d);
         return true;
 }
@@ -237,7 +274,8 @@ bool slot_of(Emit *e, Ref r, Slot *s, int64_t *ld)
 void slot_need(Emit *e, Ref r, Slot *s, int64_t *ld)
 {
         if (!slot_of(e, r, s, ld))
-                error_internal(NODE(e->g, r)->loc, "%%%s is no matrix of rows", NODE(e->g, r)->name);
+                error_internal(NODE(e->g, r)->loc, "%%%s is no matrix of rows",
+                               NODE(e->g, r)->name);
 }
 
 bool takes90(const Emit *e, DType dt) { return dt != DT_F32 || e->m->tf32; }
@@ -248,51 +286,74 @@ void transpose90(Build *b, Product90 *p)
         if (!turns(p))
                 return;
         Build t = build_start(e, b->gr, "transpose", "transpose");
-        int64_t down = (p->K + TRANSPOSE_SIDE - 1) / TRANSPOSE_SIDE, across = (p->N + TRANSPOSE_SIDE - 1) / TRANSPOSE_SIDE;
+        int64_t down = (p->K + TRANSPOSE_SIDE - 1) / TRANSPOSE_SIDE,
+                across = (p->N + TRANSPOSE_SIDE - 1) / TRANSPOSE_SIDE;
         int work = work_new(e, DIM((p->K + 31) / 32 * 32 * p->N), 4);
-        const char *from = arg_of(e, &t.args, p->w.id, false), *to = arg_work(e, &t.args, work, "float", "turned");
+        const char *from = arg_of(e, &t.args, p->w.id, false),
+                   *to = arg_work(e, &t.args, work, "float", "turned");
         build_shift(&t, from, p->w.off);
-        build_line(&t, "transpose_task(a.%s, %lld, %lld, %lld, a.%s, tile, smem);", from, (long long)p->ldw,
-                   (long long)p->K, (long long)p->N, to);
+        build_line(&t, "transpose_task(a.%s, %lld, %lld, %lld, a.%s, tile, smem);", from,
+                   (long long)p->ldw, (long long)p->K, (long long)p->N, to);
         t.threads = 256;
         t.smem = TRANSPOSE_SMEM;
         t.bytes = 8.0 * (double)p->K * (double)p->N;
-        t.on90 = (On90){ .threads = t.threads, .smem = t.smem, .cluster = 1,
-                         .grid = arena_fmt(e->tmp, "%lld", (long long)(down * across)) };
+        t.on90 = (On90) { .threads = t.threads,
+                          .smem = t.smem,
+                          .cluster = 1,
+                          .grid = arena_fmt(e->tmp, "%lld", (long long)(down * across)) };
         build_end(&t, "0");
         arg_done(e, &b->args, work, "float", "turned");
-        p->w = (Slot){ .kind = SLOT_WORK, .id = work };
+        p->w = (Slot) { .kind = SLOT_WORK, .id = work };
         p->ldw = 32;
         p->slabs = true;
 }
 
-int64_t row_sums90(const Product90 *p, const Tile90 *t, int splits) { return (p->N + t->bn - 1) / t->bn * splits; }
+int64_t row_sums90(const Product90 *p, const Tile90 *t, int splits)
+{
+        return (p->N + t->bn - 1) / t->bn * splits;
+}
 
 const char *parts_by_gpu(Build *b, int64_t parts90, const char *parts)
 {
-        text_add(&b->body, "#ifdef TGC_SM90A\n        enum { PARTS = %lld };\n#else\n        enum { PARTS = %s };\n#endif\n",
-                 (long long)parts90, parts);
+        text_add(
+                &b->body,
+                "#ifdef TGC_SM90A\n        enum { PARTS = %lld };\n#else\n        enum { PARTS = %s };\n#endif\n",
+                (long long)parts90, parts);
         return "PARTS";
 }
 
 const char *maps90(Build *b, const Product90 *p)
 {
         Emit *e = b->e;
-        const TensorMap a = { .of = p->a, .dt = p->dt, .rows = p->ta ? p->K : p->M, .cols = p->ta ? p->M : p->K, .ld = p->lda },
-                        w = { .of = p->w, .dt = p->dt, .rows = p->slabs ? (p->K + 31) / 32 * p->N : p->tb ? p->N : p->K,
-                              .cols = p->slabs ? 32 : p->tb ? p->K : p->N, .ld = p->ldw };
+        const TensorMap a = { .of = p->a,
+                              .dt = p->dt,
+                              .rows = p->ta ? p->K : p->M,
+                              .cols = p->ta ? p->M : p->K,
+                              .ld = p->lda },
+                        w = { .of = p->w,
+                              .dt = p->dt,
+                              .rows = p->slabs ? (p->K + 31) / 32 * p->N
+                                      : p->tb  ? p->N
+                                               : p->K,
+                              .cols = p->slabs ? 32
+                                      : p->tb  ? p->K
+                                               : p->N,
+                              .ld = p->ldw };
         const char *ma = arg_map(e, &b->args, &a, "map_a"), *mw = arg_map(e, &b->args, &w, "map_b");
-        return arena_fmt(e->tmp, "a.%s, a.%s, %s, %lld, %lld", ma, mw, dim_c(e, p->rows), (long long)p->N, (long long)p->K);
+        return arena_fmt(e->tmp, "a.%s, a.%s, %s, %lld, %lld", ma, mw, dim_c(e, p->rows),
+                         (long long)p->N, (long long)p->K);
 }
 
-static const char *box_map(Build *b, const Product90 *p, const Stored *s, int columns, const char *name)
+static const char *box_map(Build *b, const Product90 *p, const Stored *s, int columns,
+                           const char *name)
 {
         const TensorMap m = { s->slot, s->dt, p->M, s->cols, s->ld, 16, columns * s->width };
         return arena_fmt(b->e->tmp, ", a.%s", arg_map(b->e, &b->args, &m, name));
 }
 
-/* The epilogue, which leaves its results to the copy engine if it can, and its reads.  A box is 16 rows by what a row of a warp's panel
- * has of that store: PairEpilogue in kernels/gemm/epilogue_pair_sm90.cuh. */
+/* The epilogue, which leaves its results to the copy engine if it can, and its reads.  A box is 16
+ * rows by what a row of a warp's panel has of that store: PairEpilogue in
+ * kernels/gemm/epilogue_pair_sm90.cuh. */
 static const char *epilogue90(Build *b, const Product90 *p, const Tile90 *t)
 {
         int bytes = 0;
@@ -305,38 +366,51 @@ static const char *epilogue90(Build *b, const Product90 *p, const Tile90 *t)
         if (fetched(p, t))
                 maps = box_map(b, p, &p->from, columns, "map_r");
         for (int i = 0; i < p->n_stored; i++)
-                maps = arena_fmt(b->e->tmp, "%s%s", maps, box_map(b, p, &p->stored[i], columns, i ? "map_d" : "map_c"));
-        return arena_fmt(b->e->tmp, "%s<%d>(epilogue%s)", fetched(p, t) ? "fetched" : "boxed", columns, maps);
+                maps = arena_fmt(b->e->tmp, "%s%s", maps,
+                                 box_map(b, p, &p->stored[i], columns, i ? "map_d" : "map_c"));
+        return arena_fmt(b->e->tmp, "%s<%d>(epilogue%s)", fetched(p, t) ? "fetched" : "boxed",
+                         columns, maps);
 }
 
-void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool forced, const char *ws, const char *sums)
+void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool forced,
+               const char *ws, const char *sums)
 {
         Emit *e = b->e;
         const char *maps = maps90(b, p);
-        const char *kind = arena_fmt(e->tmp, "%s, %s", p->ta ? "true" : "false", p->tb || p->slabs ? "true" : "false");
+        const char *kind = arena_fmt(e->tmp, "%s, %s", p->ta ? "true" : "false",
+                                     p->tb || p->slabs ? "true" : "false");
         bool even = (p->M + t->bm - 1) / t->bm % 2 == 0, shared = t->share == 2;
-        bool pairs = p->fixed && even && (t->share == 1 || (shared && p->dt == DT_F32));        /* 16-bit ones gain nothing */
+        /* 16-bit ones gain nothing */
+        bool pairs = p->fixed && even && (t->share == 1 || (shared && p->dt == DT_F32));
         /* S128x128t becomes S128x128p */
-        const char *tile = arena_fmt(e->tmp, pairs && shared ? "Pairs<%.*s>" : pairs ? "%.*sp" : "%.*s",
+        const char *tile = arena_fmt(e->tmp,
+                                     pairs && shared ? "Pairs<%.*s>"
+                                     : pairs         ? "%.*sp"
+                                                     : "%.*s",
                                      (int)strlen(t->name) - (pairs && !shared), t->name);
-        const char *how = arena_fmt(e->tmp, p->slabs ? "<%s, Slabs<%s>, %s" : "<%s, %s, %s", c_type(p->dt), tile, kind);
+        const char *how = arena_fmt(e->tmp, p->slabs ? "<%s, Slabs<%s>, %s" : "<%s, %s, %s",
+                                    c_type(p->dt), tile, kind);
         const char *rows = sums ? arena_fmt(e->tmp, ", RowSums{ a.%s }", sums) : "";
         long long across = (p->N + t->bn - 1) / t->bn * splits;
         b->include = "gemm_sm90";
-        b->on90 = (On90){ .threads = t->threads, .smem = t->smem + (sums ? ROW_SUMS_SMEM : 0),
-                          .grid = p->fixed ? arena_fmt(e->tmp, "%lld", (long long)tiles90(t, p) * splits)
-                                : arena_fmt(e->tmp, "%lld*ceil(%s/%d)", across, dim_grid(e, p->rows), t->bm),
-                          .pairs = pairs };
+        b->on90 = (On90) { .threads = t->threads,
+                           .smem = t->smem + (sums ? ROW_SUMS_SMEM : 0),
+                           .grid = p->fixed ? arena_fmt(e->tmp, "%lld",
+                                                        (long long)tiles90(t, p) * splits)
+                                            : arena_fmt(e->tmp, "%lld*ceil(%s/%d)", across,
+                                                        dim_grid(e, p->rows), t->bm),
+                           .pairs = pairs };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
         if (!t->share) {
                 SingleWave *s = arena_alloc(e->m->arena, sizeof *s);
-                *s = (SingleWave){ *p, forced ? t : NULL };
+                *s = (SingleWave) { *p, forced ? t : NULL };
                 b->include = "gemm_single_wave_sm90";
                 b->single_wave = s;
                 b->on90 = single_wave_on90(e->m->arena, t, s);
                 b->waits = true;
                 build_prefetch(b, PREFETCH_EACH, &p->a, &p->w);
-                build_line(b, "gemm_single_wave<%s, \2%s\2, %s, \3>(%s, tile, smem, epilogue);", c_type(p->dt), t->name, kind, maps);
+                build_line(b, "gemm_single_wave<%s, \2%s\2, %s, \3>(%s, tile, smem, epilogue);",
+                           c_type(p->dt), t->name, kind, maps);
                 text_add(&b->body, "#else\n");
                 build_line(b, "pdl_wait();");
                 return;
@@ -348,15 +422,18 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool f
                 int counts = work_keep(e, DIM(SMS), 4, t->parts == 2 ? "joined2" : "joined4");
                 ws = arg_work(e, &b->args, work_new(e, DIM(sent), 4), "float", "parts");
                 b->on90.cluster = 2;
-                b->on90.grid = arena_fmt(e->tmp, "%lld*ceil(%s/%d)", across * t->parts * 2, dim_grid(e, p->rows),
-                                         2 * t->bm);
-                build_line(b, "gemm_tma_split_k%s%s>(%s, a.%s, a.%s, rt->sms, smem, epilogue);", how, waits, maps, ws, arg_work(e, &b->args, counts, "int", "joined"));
+                b->on90.grid = arena_fmt(e->tmp, "%lld*ceil(%s/%d)", across * t->parts * 2,
+                                         dim_grid(e, p->rows), 2 * t->bm);
+                build_line(b, "gemm_tma_split_k%s%s>(%s, a.%s, a.%s, rt->sms, smem, epilogue);",
+                           how, waits, maps, ws, arg_work(e, &b->args, counts, "int", "joined"));
         } else if (splits > 1)
-                build_line(b, "gemm_tma_split_k_parts%s, 4%s>(%s, %d, a.%s, tile, (int)gridDim.x, smem%s);", how, waits, maps, splits, ws,
-                           rows);
+                build_line(
+                        b,
+                        "gemm_tma_split_k_parts%s, 4%s>(%s, %d, a.%s, tile, (int)gridDim.x, smem%s);",
+                        how, waits, maps, splits, ws, rows);
         else
-                build_line(b, "gemm_tma_persistent%s%s>(%s, tile, (int)gridDim.x, smem, %s%s);", how, waits, maps, epilogue90(b, p, t),
-                           rows);
+                build_line(b, "gemm_tma_persistent%s%s>(%s, tile, (int)gridDim.x, smem, %s%s);",
+                           how, waits, maps, epilogue90(b, p, t), rows);
         text_add(&b->body, "#else\n");
         if (b->waits)
                 build_line(b, "pdl_wait();");

@@ -1,19 +1,35 @@
-/* sm90_gemm_norm.c: the norm of what a product's epilogue makes, in the product's launch on sm_90a (kernels/gemm/gemm_norm.cuh).
+/* sm90_gemm_norm.c: the norm of what a product's epilogue makes, in the product's launch on sm_90a
+ * (kernels/gemm/gemm_norm.cuh).
  *
- * Elsewhere they are two.  The product's kernel gets a second body, the norm's arguments and a launch in clusters, one for
- * the tiles of the same rows; the norm's kernel, where sm_90a has nothing left to do, a grid of none. */
+ * Elsewhere they are two.  The product's kernel gets a second body, the norm's arguments and a
+ * launch in clusters, one for the tiles of the same rows; the norm's kernel, where sm_90a has
+ * nothing left to do, a grid of none. */
 #include "../codegen.h"
 #include <string.h>
 
-/* Blocks of a cluster, as many as every GPU of the kind forms; shared memory of a multiprocessor, and what a block takes
- * beside its own.  Clusters do not fill an H100 evenly: of 128 blocks in clusters of 4 some share a multiprocessor while others
- * are idle, so of more than SPREAD blocks products must be short.  (A norm's launch takes 1.4 us, doing it here 0.5;
- * 1024x128x512 in float32's tiles takes 2.3 more then, 1024x128x128 0.7.) */
-enum { MOST_CLUSTER = 8, SM_SMEM = 227 << 10, BLOCK_MORE = 1 << 10, SPREAD = SMS * 7 / 8, SINGLE_WAVE_PS = 1000000 };
+/* Blocks of a cluster, as many as every GPU of the kind forms; shared memory of a multiprocessor,
+ * and what a block takes beside its own.  Clusters do not fill an H100 evenly: of 128 blocks in
+ * clusters of 4 some share a multiprocessor while others are idle, so of more than SPREAD blocks
+ * products must be short.  (A norm's launch takes 1.4 us, doing it here 0.5; 1024x128x512 in
+ * float32's tiles takes 2.3 more then, 1024x128x128 0.7.) */
+enum {
+        MOST_CLUSTER = 8,
+        SM_SMEM = 227 << 10,
+        BLOCK_MORE = 1 << 10,
+        SPREAD = SMS * 7 / 8,
+        SINGLE_WAVE_PS = 1000000
+};
 
-/* Found once for a program: by number of a kernel, where it stands, and the norms that read what it makes, in order. */
-typedef struct Norm { const Group *norm; struct Norm *next; } Norm;
-struct Norms { int *place; Norm **of; };
+/* Found once for a program: by number of a kernel, where it stands, and the norms that read what it
+ * makes, in order. */
+typedef struct Norm {
+        const Group *norm;
+        struct Norm *next;
+} Norm;
+struct Norms {
+        int *place;
+        Norm **of;
+};
 
 /* A norm of rows of N whose input lies as this product's epilogue stores it, as `of`. */
 static bool norms_epilogue(Emit *e, const Group *norm, const Group *product, int64_t N, Ref *of)
@@ -22,10 +38,12 @@ static bool norms_epilogue(Emit *e, const Group *norm, const Group *product, int
         const Node *n = NODE(g, norm->anchor);
         Access a;
         Dim ld;
-        if (!norm->anchor || (n->op != OP_RMSNORM && n->op != OP_LAYERNORM) || norm->prologue[0].n_nodes)
+        if (!norm->anchor || (n->op != OP_RMSNORM && n->op != OP_LAYERNORM) ||
+            norm->prologue[0].n_nodes)
                 return false;
         *of = value_base(g, n->in[0]);
-        if (NODE(g, *of)->group != product->id || !access_of(g, e->place, n->in[0], &a) || !access_rows(&a, &ld))
+        if (NODE(g, *of)->group != product->id || !access_of(g, e->place, n->in[0], &a) ||
+            !access_rows(&a, &ld))
                 return false;
         return norm->prologue[0].n == N && a.base == *of && a.off == 0 && dim_eq(ld, DIM(N)) &&
                dim_eq(type_elems(&n->type), type_elems(&NODE(g, *of)->type));
@@ -61,7 +79,8 @@ static bool reads_ready(const Emit *e, const Group *norm, const Group *product)
                 for (int j = norm->node[i] == norm->anchor ? 1 : 0; j < n->n_in; j++) {
                         Ref b = value_base(g, n->in[j]);
                         const int id = g->node[b].group;
-                        bool early = !b || is_virtual(g, b) || op_info[g->node[b].op].cls == CLASS_LEAF || id == norm->id;
+                        bool early = !b || is_virtual(g, b) ||
+                                     op_info[g->node[b].op].cls == CLASS_LEAF || id == norm->id;
                         if (!early && (!id || e->norms->place[id] >= product - e->groups))
                                 return false;
                 }
@@ -83,7 +102,7 @@ void norms_find(Emit *e)
                         continue;
                 const int id = g->node[value_base(g, n->in[0])].group;
                 Norm *x = arena_alloc(a, sizeof *x);
-                *x = (Norm){ &e->groups[i], all->of[id] };
+                *x = (Norm) { &e->groups[i], all->of[id] };
                 all->of[id] = x;
         }
 }
@@ -92,15 +111,17 @@ const Group *norm90_find(Emit *e, const Group *product, int64_t N, Ref *of)
 {
         for (const Norm *l = e->norms->of[product->id]; l; l = l->next) {
                 const Group *x = l->norm;
-                if (x > product && norms_epilogue(e, x, product, N, of) && hands_back(e, product, *of) &&
-                    is_plain(e->g, &x->epilogue[0]) && reads_ready(e, x, product))
+                if (x > product && norms_epilogue(e, x, product, N, of) &&
+                    hands_back(e, product, *of) && is_plain(e->g, &x->epilogue[0]) &&
+                    reads_ready(e, x, product))
                         return x;
         }
         return NULL;
 }
 
 /* A cluster of `across` blocks does `task`, C text up to KIND; then operands. */
-static void put_norm(Build *b, const Group *norm, int64_t across, const char *task, const char *operands)
+static void put_norm(Build *b, const Group *norm, int64_t across, const char *task,
+                     const char *operands)
 {
         Emit *e = b->e;
         const Node *n = NODE(e->g, norm->anchor);
@@ -124,18 +145,21 @@ static int64_t sums_bytes(const Emit *e, const Group *norm, int64_t across, int 
         return across * bm * (NODE(e->g, norm->anchor)->op == OP_LAYERNORM ? 8 : 4) + 16;
 }
 
-bool norm90(Build *b, const Group *norm, const Tile *t, int64_t M, int64_t N, int64_t K, const char *shape,
-            const char *operands)
+bool norm90(Build *b, const Group *norm, const Tile *t, int64_t M, int64_t N, int64_t K,
+            const char *shape, const char *operands)
 {
         Emit *e = b->e;
         int64_t across = (N + t->bn - 1) / t->bn, blocks = (M + t->bm - 1) / t->bm * across;
         int64_t smem = t->smem + sums_bytes(e, norm, across, t->bm);
-        if (!strchr("WT", *t->name) || across > MOST_CLUSTER || blocks > SMS * (SM_SMEM / (smem + BLOCK_MORE)) ||
+        if (!strchr("WT", *t->name) || across > MOST_CLUSTER ||
+            blocks > SMS * (SM_SMEM / (smem + BLOCK_MORE)) ||
             (blocks > SPREAD && K * t->ps > SINGLE_WAVE_PS))
                 return false;
         b->include = "gemm_norm";
-        b->on90 = (On90){ .threads = t->threads, .smem = (int)smem, .cluster = (int)across,
-                          .grid = arena_fmt(e->tmp, "%lld", (long long)blocks) };
+        b->on90 = (On90) { .threads = t->threads,
+                           .smem = (int)smem,
+                           .cluster = (int)across,
+                           .grid = arena_fmt(e->tmp, "%lld", (long long)blocks) };
         put_norm(b, norm, across, arena_fmt(e->tmp, "gemm_norm_task<%s", shape), operands);
         return true;
 }
@@ -148,12 +172,16 @@ bool norm90_single_wave(Build *b, const Group *norm, const Tile90 *t, const Prod
         if (t->share || across > MOST_CLUSTER || blocks > SPREAD || smem > SM_SMEM)
                 return false;
         b->include = "gemm_norm_sm90";
-        b->on90 = (On90){ .threads = t->threads, .smem = (int)smem, .cluster = (int)across,
-                          .grid = arena_fmt(e->tmp, "%lld", (long long)blocks) };
+        b->on90 = (On90) { .threads = t->threads,
+                           .smem = (int)smem,
+                           .cluster = (int)across,
+                           .grid = arena_fmt(e->tmp, "%lld", (long long)blocks) };
         b->waits = true;
         build_prefetch(b, PREFETCH_EACH, &p->a, &p->w);
-        put_norm(b, norm, across, arena_fmt(e->tmp, "gemm_norm_single_wave<%s, %s, %s, %s, \3", c_type(p->dt), t->name,
-                                            p->ta ? "true" : "false", p->tb ? "true" : "false"), maps90(b, p));
+        put_norm(b, norm, across,
+                 arena_fmt(e->tmp, "gemm_norm_single_wave<%s, %s, %s, %s, \3", c_type(p->dt),
+                           t->name, p->ta ? "true" : "false", p->tb ? "true" : "false"),
+                 maps90(b, p));
         build_line(b, "pdl_wait();");
         return true;
 }

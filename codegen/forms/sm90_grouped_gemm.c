@@ -1,37 +1,49 @@
-/* sm90_grouped_gemm.c: the branches of products over experts for sm_90a (kernels/moe/grouped_gemm_sm90.cuh).
+/* sm90_grouped_gemm.c: the branches of products over experts for sm_90a
+ * (kernels/moe/grouped_gemm_sm90.cuh).
  *
- * As with plain products (sm90_gemm.c) a kernel keeps its portable body and launch.  How many tiles there are is
- * known when the slots are sorted: every expert may have a last one that is cut, and blocks find theirs by themselves.
+ * As with plain products (sm90_gemm.c) a kernel keeps its portable body and launch.  How many tiles
+ * there are is known when the slots are sorted: every expert may have a last one that is cut, and
+ * blocks find theirs by themselves.
  *
  *      #ifdef TGC_SM90A
- *              grouped_gemm_tma<bf16, S128x256, true, 2, false>(a.x, 768, nullptr, a.map_w, a.perm, a.offs, ...);
+ *              grouped_gemm_tma<bf16, S128x256, true, 2, false>(a.x, 768, nullptr, a.map_w, a.perm,
+ *                      a.offs, ...);
  *      #else
- *              grouped_gemm_task<bf16, W128x128x64, true, 2, false, 16>(a.x, 768, a.w, a.perm, a.offs, ...);
+ *              grouped_gemm_task<bf16, W128x128x64, true, 2, false, 16>(a.x, 768, a.w, a.perm,
+ *                      a.offs, ...);
  *      #endif */
 #include "../codegen.h"
 
 /* LEAST_US: shorter ones stay as they are. */
 enum { LEAST_US = 15 };
 
-/* Microseconds on an H100 (tests/bench/grouped_gemm_sm90_bench.cu).  Experts' slots fill all but half a tile each. */
+/* Microseconds on an H100 (tests/bench/grouped_gemm_sm90_bench.cu).  Experts' slots fill all but
+ * half a tile each. */
 static double expert_time(const Tile90 *t, const Experts90 *x)
 {
         int64_t across = (x->N + t->bn - 1) / t->bn, down = (x->M + t->bm - 1) / t->bm;
-        int64_t tiles = (x->grad ? x->E * down : down + x->E / 2) * across, most = (tiles + SMS - 1) / SMS;
+        int64_t tiles = (x->grad ? x->E * down : down + x->E / 2) * across,
+                most = (tiles + SMS - 1) / SMS;
         double K = x->grad ? (double)x->K / (double)x->E + 32 : (double)x->K;
-        double main = K * t->ps * 1e-6 * (x->grad ? t->ta : 1), epilogue = 1.4e-4 * t->bm * t->bn * x->epilogue_bytes;
-        return 3 + (double)most * (main * (x->grad || t->bn > 192 ? 1 : 1.1) + (x->grad ? 0.2 : 0.38) * epilogue);
+        double main = K * t->ps * 1e-6 * (x->grad ? t->ta : 1),
+               epilogue = 1.4e-4 * t->bm * t->bn * x->epilogue_bytes;
+        return 3 + (double)most * (main * (x->grad || t->bn > 192 ? 1 : 1.1) +
+                                   (x->grad ? 0.2 : 0.38) * epilogue);
 }
 
 /* The same of the portable form, which gathers as well. */
 static double portable_time(const Tile *t, const Experts90 *x)
 {
-        Product90 p = { .M = x->grad ? x->M * x->E : x->M + x->E * t->bm / 2, .N = x->N, .K = x->grad ? x->K / x->E : x->K,
-                        .epilogue_bytes = x->epilogue_bytes, .fixed = true };
+        Product90 p = { .M = x->grad ? x->M * x->E : x->M + x->E * t->bm / 2,
+                        .N = x->N,
+                        .K = x->grad ? x->K / x->E : x->K,
+                        .epilogue_bytes = x->epilogue_bytes,
+                        .fixed = true };
         return 1.2 * tile_time_epilogue(t, &p, 1);
 }
 
-/* Of those that two warpgroups share, and that are wide: where they take turns an epilogue has too few registers. */
+/* Of those that two warpgroups share, and that are wide: where they take turns an epilogue has too
+ * few registers. */
 static const Tile90 *expert_tile(const Experts90 *x, const Tile *other)
 {
         const Tile90 *best = NULL, *t;
@@ -65,29 +77,35 @@ bool expert90(Build *b, const Experts90 *x, const Tile *other)
 {
         Emit *e = b->e;
         bool gathers = x->adiv || x->wdiv, all = x->dt != DT_F32 && x->align >= 16;
-        if (!all || (x->grad && (!gathers || (x->adiv && x->wdiv))) || !(x->adiv || mapped(e, x->a)) ||
-            !(x->wdiv || mapped(e, x->w)))
+        if (!all || (x->grad && (!gathers || (x->adiv && x->wdiv))) ||
+            !(x->adiv || mapped(e, x->a)) || !(x->wdiv || mapped(e, x->w)))
                 return false;
         const Tile90 *t = expert_tile(x, other);
         if (!t)
                 return false;
         int64_t across = (x->N + t->bn - 1) / t->bn, down = (x->M + t->bm - 1) / t->bm;
         const char *map_a = x->adiv ? "nullptr" : map_of(b, x->a, x->grad ? x->M : x->K, "map_a");
-        const char *map_w = x->wdiv ? "nullptr" : map_of(b, x->w, x->grad || !x->tb ? x->N : x->K, "map_b");
-        const char *rest = arena_fmt(e->tmp, "%s, %lld, %lld, %lld, tile, (int)gridDim.x, smem, epilogue", x->order,
-                                     (long long)x->E, (long long)(x->grad ? x->M : x->N),
+        const char *map_w = x->wdiv ? "nullptr"
+                                    : map_of(b, x->w, x->grad || !x->tb ? x->N : x->K, "map_b");
+        const char *rest = arena_fmt(e->tmp,
+                                     "%s, %lld, %lld, %lld, tile, (int)gridDim.x, smem, epilogue",
+                                     x->order, (long long)x->E, (long long)(x->grad ? x->M : x->N),
                                      (long long)(x->grad ? x->N : x->K));
         b->include = "grouped_gemm_sm90";
-        b->on90 = (On90){ .threads = t->threads, .smem = t->smem,
-                          .grid = arena_fmt(e->tmp, "%lld", (long long)((x->grad ? x->E * down : down + x->E) * across)) };
+        b->on90 = (On90) { .threads = t->threads,
+                           .smem = t->smem,
+                           .grid = arena_fmt(e->tmp, "%lld",
+                                             (long long)((x->grad ? x->E * down : down + x->E) *
+                                                         across)) };
         text_add(&b->body, "#ifdef TGC_SM90A\n");
         if (x->grad)
-                build_line(b, "grouped_gemm_grad_tma<%s, %s, %lld, %lld>(%s, %s, %s, %s, %s);", c_type(x->dt), t->name,
-                           (long long)x->adiv, (long long)x->wdiv, x->rows_a, map_a, x->rows_w, map_w, rest);
+                build_line(b, "grouped_gemm_grad_tma<%s, %s, %lld, %lld>(%s, %s, %s, %s, %s);",
+                           c_type(x->dt), t->name, (long long)x->adiv, (long long)x->wdiv,
+                           x->rows_a, map_a, x->rows_w, map_w, rest);
         else
-                build_line(b, "grouped_gemm_tma<%s, %s, %s, %lld, %s>(%s, %s, %s, %s);", c_type(x->dt), t->name,
-                           x->tb ? "true" : "false", (long long)x->adiv, x->scatter ? "true" : "false", x->rows_a, map_a,
-                           map_w, rest);
+                build_line(b, "grouped_gemm_tma<%s, %s, %s, %lld, %s>(%s, %s, %s, %s);",
+                           c_type(x->dt), t->name, x->tb ? "true" : "false", (long long)x->adiv,
+                           x->scatter ? "true" : "false", x->rows_a, map_a, map_w, rest);
         text_add(&b->body, "#else\n");
         return true;
 }

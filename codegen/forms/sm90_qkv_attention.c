@@ -1,16 +1,18 @@
-/* sm90_qkv_attention.c: one token's q, k and v and its attention as one launch on sm_90a (kernels/attention/qkv_attention_sm90.cuh).
+/* sm90_qkv_attention.c: one token's q, k and v and its attention as one launch on sm_90a
+ * (kernels/attention/qkv_attention_sm90.cuh).
  *
- * Elsewhere they are two.  The product's kernel gets the second body and the attention's arguments; the attention's
- * kernel, where sm_90a has nothing left to do, a grid of none. */
+ * Elsewhere they are two.  The product's kernel gets the second body and the attention's arguments;
+ * the attention's kernel, where sm_90a has nothing left to do, a grid of none. */
 #include "../codegen.h"
 #include "gemv_shape.h"
 #include <string.h>
 
-/* Blocks of a cluster: as many as every GPU of the kind forms.  A block reads a part of the cache that hides under
- * what it waits for: beyond MOST_KEYS the two launches use more of the GPU. */
+/* Blocks of a cluster: as many as every GPU of the kind forms.  A block reads a part of the cache
+ * that hides under what it waits for: beyond MOST_KEYS the two launches use more of the GPU. */
 enum { CLUSTER = 8, MOST_KEYS = 2048, MOST_W = 64 << 10, MOST_WARPS = 16, MOST_STAGE = 16 << 10 };
 
-/* The column of the product at which r's begin, for one token; -1: r is not made of its columns in order. */
+/* The column of the product at which r's begin, for one token; -1: r is not made of its columns in
+ * order. */
 static int64_t column_of(const Graph *g, Ref r, Ref product)
 {
         const Node *n = &g->node[r];
@@ -18,8 +20,8 @@ static int64_t column_of(const Graph *g, Ref r, Ref product)
         if (r == product)
                 return 0;
         switch (n->op) {
-        case OP_RESHAPE: case OP_ROPE:
-                return column_of(g, n->in[0], product);
+        case OP_RESHAPE:
+        case OP_ROPE: return column_of(g, n->in[0], product);
         case OP_SLICE: {
                 int64_t inner = 1;
                 for (int i = (int)n->a.slice.axis + 1; i < n->type.rank; i++)
@@ -31,7 +33,8 @@ static int64_t column_of(const Graph *g, Ref r, Ref product)
                 return at < 0 ? -1 : at + n->a.slice.start * inner;
         }
         default:
-                if (!is_member(g, r) || n->op == OP_APPEND || n->op == OP_GATHER || n->op == OP_INTERLEAVE)
+                if (!is_member(g, r) || n->op == OP_APPEND || n->op == OP_GATHER ||
+                    n->op == OP_INTERLEAVE)
                         return -1;
                 for (int i = 0; i < n->n_in && at < 0; i++)
                         if (dim_eq(type_elems(&n->type), type_elems(&g->node[n->in[i]].type)))
@@ -51,9 +54,11 @@ static const Group *attention_of(Emit *e, int product_group, Ref product, int64_
         Graph *g = e->g;
         for (int i = 0; i < e->n_groups; i++) {
                 const Node *n = NODE(g, e->groups[i].anchor);
-                if (!e->groups[i].anchor || n->op != OP_ATTENTION || NODE(g, n->in[1])->op != OP_APPEND ||
-                    NODE(g, n->in[2])->op != OP_APPEND || NODE(g, value_base(g, n->in[0]))->group != product_group ||
-                    NODE(g, n->in[1])->group != product_group || NODE(g, n->in[2])->group != product_group)
+                if (!e->groups[i].anchor || n->op != OP_ATTENTION ||
+                    NODE(g, n->in[1])->op != OP_APPEND || NODE(g, n->in[2])->op != OP_APPEND ||
+                    NODE(g, value_base(g, n->in[0]))->group != product_group ||
+                    NODE(g, n->in[1])->group != product_group ||
+                    NODE(g, n->in[2])->group != product_group)
                         continue;
                 column[0] = column_of(g, n->in[0], product);
                 column[1] = column_of(g, NODE(g, n->in[1])->in[1], product);
@@ -64,14 +69,16 @@ static const Group *attention_of(Emit *e, int product_group, Ref product, int64_
         return NULL;
 }
 
-/* Beside q, k and v the attention and its epilogue read nothing that another kernel makes: it might not have run yet. */
+/* Beside q, k and v the attention and its epilogue read nothing that another kernel makes: it might
+ * not have run yet. */
 static bool reads_no_more(const Graph *g, const Group *att)
 {
         for (int i = 0; i < att->n_nodes; i++) {
                 const Node *n = &g->node[att->node[i]];
                 for (int j = att->node[i] == att->anchor ? 3 : 0; j < n->n_in; j++) {
                         Ref b = value_base(g, n->in[j]);
-                        if (b && g->node[b].group != att->id && !is_virtual(g, b) && op_info[g->node[b].op].cls != CLASS_LEAF)
+                        if (b && g->node[b].group != att->id && !is_virtual(g, b) &&
+                            op_info[g->node[b].op].cls != CLASS_LEAF)
                                 return false;
                 }
         }
@@ -96,8 +103,8 @@ static bool read_elsewhere(Emit *e, Ref storage, int product, int attention)
         for (Ref r = 1; r < g->n_nodes; r++) {
                 const Node *n = &g->node[r];
                 for (int i = 0; i < n->n_in && op_info[n->op].cls != CLASS_VIEW; i++)
-                        if (n->group != product && n->group != attention && access_of(e->g, e->place, n->in[i], &a) &&
-                            a.base == storage)
+                        if (n->group != product && n->group != attention &&
+                            access_of(e->g, e->place, n->in[i], &a) && a.base == storage)
                                 return true;
         }
         for (int i = 0; i < g->n_out; i++)
@@ -106,31 +113,37 @@ static bool read_elsewhere(Emit *e, Ref storage, int product, int attention)
         return false;
 }
 
-/* QkvAttentionTile's arguments, of a product (N,K) for heads kv heads with `group` queries each; smem: bytes. */
-typedef struct QkvAttentionTile { int warps, rows, split, queries, smem; } QkvAttentionTile;
+/* QkvAttentionTile's arguments, of a product (N,K) for heads kv heads with `group` queries each;
+ * smem: bytes. */
+typedef struct QkvAttentionTile {
+        int warps, rows, split, queries, smem;
+} QkvAttentionTile;
 
 static int64_t round16(int64_t bytes) { return (bytes + 15) & ~(int64_t)15; }
 
 /* stage: bytes of the storage that holds q. */
-static bool tile_of(const Type *w, int64_t heads, int64_t group, int64_t D, int64_t stage, int split, int minv,
-                    QkvAttentionTile *t)
+static bool tile_of(const Type *w, int64_t heads, int64_t group, int64_t D, int64_t stage,
+                    int split, int minv, QkvAttentionTile *t)
 {
-        int64_t cols = (group + 2) * D / CLUSTER, record = (D + 1) / 2 * 2 + 2, size = dt_size[w->dt];
-        *t = (QkvAttentionTile){ .rows = 4, .split = split, .queries = 1 };
+        int64_t cols = (group + 2) * D / CLUSTER, record = (D + 1) / 2 * 2 + 2,
+                size = dt_size[w->dt];
+        *t = (QkvAttentionTile) { .rows = 4, .split = split, .queries = 1 };
         while (t->rows > minv && (cols % t->rows || D % t->rows))
                 t->rows /= 2;
         while (t->queries < group)
                 t->queries *= 2;
         t->warps = (int)cols / t->rows * split;
-        t->smem = (int)(round16((t->warps + CLUSTER) * t->queries * record * 4) + round16((group + 2) * D * size) + 16 +
-                        round16(2 * D * size) + stage);
-        return w->dim[0].n == (group + 2) * D * heads           /* it makes nothing else */
-            && (group + 2) * D % CLUSTER == 0 && cols % t->rows == 0 && D % t->rows == 0 && t->rows >= minv
-            && t->queries <= 8 && t->warps <= MOST_WARPS && cols * w->dim[1].n * size <= MOST_W
-            && t->rows * size % 4 == 0 && stage <= MOST_STAGE;
+        t->smem = (int)(round16((t->warps + CLUSTER) * t->queries * record * 4) +
+                        round16((group + 2) * D * size) + 16 + round16(2 * D * size) + stage);
+        return w->dim[0].n == (group + 2) * D * heads /* it makes nothing else */
+               && (group + 2) * D % CLUSTER == 0 && cols % t->rows == 0 && D % t->rows == 0 &&
+               t->rows >= minv && t->queries <= 8 && t->warps <= MOST_WARPS &&
+               cols * w->dim[1].n * size <= MOST_W && t->rows * size % 4 == 0 &&
+               stage <= MOST_STAGE;
 }
 
-bool qkv_attention90(Build *b, const GemvShort *few, int minv, const char *shape, const char *operands, const char *rest)
+bool qkv_attention90(Build *b, const GemvShort *few, int minv, const char *shape,
+                     const char *operands, const char *rest)
 {
         Emit *e = b->e;
         int64_t column[3];
@@ -139,7 +152,8 @@ bool qkv_attention90(Build *b, const GemvShort *few, int minv, const char *shape
         if (!att || item_of(e, att->anchor, 1) || !reads_no_more(e->g, att))
                 return false;
         const Node *n = NODE(e->g, att->anchor);
-        const Type *q = &NODE(e->g, n->in[0])->type, *w = &NODE(e->g, NODE(e->g, b->gr->anchor)->in[1])->type;
+        const Type *q = &NODE(e->g, n->in[0])->type,
+                   *w = &NODE(e->g, NODE(e->g, b->gr->anchor)->in[1])->type;
         int64_t D = q->dim[3].n, heads = NODE(e->g, n->in[1])->type.dim[2].n, elems[3];
         Ref at[3];
         for (int i = 0; i < 3; i++)
@@ -148,11 +162,14 @@ bool qkv_attention90(Build *b, const GemvShort *few, int minv, const char *shape
         if (elems[0] != dim_most(e, type_elems(q)) && read_elsewhere(e, at[0], b->gr->id, att->id))
                 return false;
         if (!one_token(e, q) || n->a.att.mask || n->a.att.p || e->g->sizes.v[SYM_S] > MOST_KEYS ||
-            !tile_of(w, heads, q->dim[2].n / heads, D, elems[0] * dt_size[w->dt], few->split, minv, &t))
+            !tile_of(w, heads, q->dim[2].n / heads, D, elems[0] * dt_size[w->dt], few->split, minv,
+                     &t))
                 return false;
         b->include = "qkv_attention_sm90";
-        b->on90 = (On90){ .threads = t.warps * 32, .smem = t.smem, .cluster = CLUSTER,
-                          .grid = arena_fmt(e->tmp, "%lld", (long long)(heads * CLUSTER)) };
+        b->on90 = (On90) { .threads = t.warps * 32,
+                           .smem = t.smem,
+                           .cluster = CLUSTER,
+                           .grid = arena_fmt(e->tmp, "%lld", (long long)(heads * CLUSTER)) };
         text_add(&b->decl, "#ifdef TGC_SM90A\n");
         text_add(&b->body, "#ifdef TGC_SM90A\n");
         if (!b->smem)
@@ -163,12 +180,14 @@ bool qkv_attention90(Build *b, const GemvShort *few, int minv, const char *shape
         build_line(b, "\1_att_epilogue att_epilogue = { a };");
         build_line(b, "\1_args near = a;");
         build_line(b, "const \1_epilogue near_epilogue = { near };");
-        build_line(b, "qkv_attention_task<%s, \1_att, QkvAttentionTile<%d, %d, %d, %d, %d, %d>, QkvColumns<%lld, %lld, %lld, %lld>, "
-                      "%s>(%s, in, rt, smem, near.%s, near.%s, near.%s, prologue, near_epilogue, att_epilogue%s);", c_type(w->dt),
-                   CLUSTER, b->on90.threads, t.rows, t.split, t.queries, t.smem, (long long)column[0],
-                   (long long)column[1], (long long)column[2], (long long)elems[0], shape, operands,
-                   arg_of(e, &b->args, at[0], true), arg_of(e, &b->args, at[1], true), arg_of(e, &b->args, at[2], true),
-                   rest);
+        build_line(
+                b,
+                "qkv_attention_task<%s, \1_att, QkvAttentionTile<%d, %d, %d, %d, %d, %d>, QkvColumns<%lld, %lld, %lld, %lld>, "
+                "%s>(%s, in, rt, smem, near.%s, near.%s, near.%s, prologue, near_epilogue, att_epilogue%s);",
+                c_type(w->dt), CLUSTER, b->on90.threads, t.rows, t.split, t.queries, t.smem,
+                (long long)column[0], (long long)column[1], (long long)column[2],
+                (long long)elems[0], shape, operands, arg_of(e, &b->args, at[0], true),
+                arg_of(e, &b->args, at[1], true), arg_of(e, &b->args, at[2], true), rest);
         text_add(&b->body, "#else\n");
         e->done90[att->anchor] = true;
         return true;

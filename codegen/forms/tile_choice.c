@@ -1,18 +1,21 @@
 /* tile_choice.c: the tile of a product: one that was measured (`tgc tune`), else the cost model's.
  *
- * Products are equal by key: what decides how fast a tile is, and nothing that differs between layers.
+ * Products are equal by key: what decides how fast a tile is, and nothing that differs between
+ * layers.
  *
  *      bf16:32768x3072x768:nt:add+gelu_tanh:4          y = gelu(x W^T + bias), 4 bytes of epilogue for an element of y
  *      bf16:3072x768x32768:tn:accum:2:sums             dW = dy^T x, and dy's columns are summed by the way
  *
- * M x N x K, M after <= where it is the most; n or t for each operand: as it lies, or transposed; the epilogue's ops and
- * what it moves; then perhaps batch=N, align=BYTES and sums.  Choices are a text, a line each:
+ * M x N x K, M after <= where it is the most; n or t for each operand: as it lies, or transposed;
+ * the epilogue's ops and what it moves; then perhaps batch=N, align=BYTES and sums.  Choices are a
+ * text, a line each:
  *
  *      tgc-choices 1
  *      gpu NVIDIA H100 80GB HBM3, sm_90a               where they were measured, for people
  *      choose bf16:3072x768x32768:tn:accum:2:sums S256x128/4           a tile, and into how many parts K is cut
  *
- * A tile of gemm_tiles.def is then the kernel's only one; one of sm90_gemm_tiles.def is its branch for sm_90a. */
+ * A tile of gemm_tiles.def is then the kernel's only one; one of sm90_gemm_tiles.def is its branch
+ * for sm_90a. */
 #include "../codegen.h"
 #include <stdlib.h>
 #include <string.h>
@@ -45,12 +48,16 @@ static void read_choice(Choices *c, char *s, Loc loc)
         if (!*x.key || !slash || x.splits < 1 || end == slash + 1 || *end || *word(&s))
                 mistake(c, loc, "a line is: choose KEY TILE/PARTS");
         else if (!tile_known(x.tile))
-                mistake(c, loc, arena_fmt(c->arena, "no tile is called %.40s; gemm_tiles.def and sm90_gemm_tiles.def "
-                                                    "have them all, `tgc tune` measures them", x.tile));
+                mistake(c, loc,
+                        arena_fmt(c->arena,
+                                  "no tile is called %.40s; gemm_tiles.def and sm90_gemm_tiles.def "
+                                  "have them all, `tgc tune` measures them",
+                                  x.tile));
         for (int i = 0; i < c->n; i++)
                 if (!strcmp(c->choice[i].key, x.key))
-                        mistake(c, loc, arena_fmt(c->arena, "%.200s has been chosen a tile for in line %d", x.key,
-                                                  c->choice[i].loc.line));
+                        mistake(c, loc,
+                                arena_fmt(c->arena, "%.200s has been chosen a tile for in line %d",
+                                          x.key, c->choice[i].loc.line));
         x.loc = loc;
         c->choice[c->n++] = x;
 }
@@ -72,7 +79,8 @@ Choices *choices_read(Arena *a, const char *text, const char *name)
                 s[strcspn(s, "\r")] = 0;
                 if (n == 1) {
                         if (strcmp(s, "tgc-choices 1"))
-                                mistake(c, loc, "not a text of choices: the first line must be tgc-choices 1");
+                                mistake(c, loc,
+                                        "not a text of choices: the first line must be tgc-choices 1");
                         continue;
                 }
                 char *w = word(&s);
@@ -100,7 +108,8 @@ int choices_used(Choices *c, Text *out)
                 text_add(out, "gpu %s\n", c->gpu);
         for (int i = 0; i < c->n; i++)
                 if (c->choice[i].used) {
-                        text_add(out, "choose %s %s/%d\n", c->choice[i].key, c->choice[i].tile, c->choice[i].splits);
+                        text_add(out, "choose %s %s/%d\n", c->choice[i].key, c->choice[i].tile,
+                                 c->choice[i].splits);
                         n++;
                 }
         return n;
@@ -124,8 +133,9 @@ const char *epilogue_key(Emit *e, const Functor *f)
 static const char *key_of(Emit *e, const Product90 *p, const Ways *w)
 {
         Text t = { 0 };
-        text_add(&t, "%s:%s%lldx%lldx%lld:%c%c:%s:%.0f", dt_name[p->dt], w->most ? "<=" : "", (long long)p->M,
-                 (long long)p->N, (long long)p->K, "nt"[p->ta], "nt"[p->tb], w->epilogue, p->epilogue_bytes);
+        text_add(&t, "%s:%s%lldx%lldx%lld:%c%c:%s:%.0f", dt_name[p->dt], w->most ? "<=" : "",
+                 (long long)p->M, (long long)p->N, (long long)p->K, "nt"[p->ta], "nt"[p->tb],
+                 w -> epilogue, p -> epilogue_bytes);
         if (w->batch > 1)
                 text_add(&t, ":batch=%lld", (long long)w->batch);
         if (p->align < 16)
@@ -163,8 +173,8 @@ static int ways(const Product90 *p, const Ways *w, int model_splits, Candidate *
         return n;
 }
 
-/* The list for `tgc tune`, best first: of every tile that promises something the best number of parts, then of every
- * tile the second best. */
+/* The list for `tgc tune`, best first: of every tile that promises something the best number of
+ * parts, then of every tile the second best. */
 static const char *promising(Emit *e, const Candidate *c, int n)
 {
         Text t = { 0 };
@@ -186,7 +196,8 @@ static int product_new(Module *m, Product x)
         for (int i = 0; i < m->n_products; i++)
                 if (!strcmp(m->product[i].key, x.key))
                         return i;
-        m->product = arena_grow(m->arena, m->product, m->n_products, &m->cap_products, sizeof *m->product);
+        m->product = arena_grow(m->arena, m->product, m->n_products, &m->cap_products,
+                                sizeof *m->product);
         m->product[m->n_products] = x;
         return m->n_products++;
 }
@@ -209,8 +220,9 @@ Pick product_pick(Emit *e, const Product90 *p, const Ways *w)
                         ;
                 x->used = true;
                 if (i == n) {
-                        mistake(all, x->loc, arena_fmt(all->arena, "%.200s cannot take %s/%d; it can take%.500s", key,
-                                                       x->tile, x->splits, promising(e, c, n)));
+                        mistake(all, x->loc,
+                                arena_fmt(all->arena, "%.200s cannot take %s/%d; it can take%.500s",
+                                          key, x->tile, x->splits, promising(e, c, n)));
                         continue;
                 }
                 k.t90 = c[i].t90;
@@ -220,7 +232,8 @@ Pick product_pick(Emit *e, const Product90 *p, const Ways *w)
                 else
                         k.t = c[i].t, k.splits = c[i].splits, k.splits90 = 1;
         }
-        Product x = { key, arena_fmt(e->m->arena, "%s/%d", k.t->name, k.splits), NULL, promising(e, c, n), false };
+        Product x = { key, arena_fmt(e->m->arena, "%s/%d", k.t->name, k.splits), NULL,
+                      promising(e, c, n), false };
         if (k.t90)
                 x.tile90 = arena_fmt(e->m->arena, "%s/%d", k.t90->name, k.splits90);
         k.product = product_new(e->m, x);
@@ -244,13 +257,15 @@ void products_run(Emit *e, const char *program, Text *out)
                 const Launch *x = &e->launch[l];
                 for (int i = 0; i < x->n_pieces; i++) {
                         int product = x->piece[i]->product - 1;
-                        bool bias = !strcmp(x->piece[i]->include, "columns");   /* its sums: short, whatever the tile */
+                        /* its sums: short, whatever the tile */
+                        bool bias = !strcmp(x->piece[i]->include, "columns");
                         if (product < 0 || (bias && x->n_pieces > 1))
                                 continue;
                         if (x->n_pieces > 1)
                                 m->product[product].joined = true;
                         else
-                                text_add(out, "run %s %d %s\n", program, l, m->product[product].key);
+                                text_add(out, "run %s %d %s\n", program, l,
+                                         m->product[product].key);
                 }
         }
 }
@@ -260,7 +275,7 @@ void products_text(const Module *m, Text *out)
         for (int i = 0; i < m->n_products; i++) {
                 const Product *p = &m->product[i];
                 if (!p->joined)
-                        text_add(out, "product %s has %s%s%s or%s\n", p->key, p->tile, p->tile90 ? " " : "",
-                                 p->tile90 ? p->tile90 : "", p->others);
+                        text_add(out, "product %s has %s%s%s or%s\n", p->key, p->tile,
+                                 p->tile90 ? " " : "", p->tile90 ? p->tile90 : "", p->others);
         }
 }

@@ -24,7 +24,9 @@ Ref part_value(const Graph *g, Ref r)
 bool access_reshape(Access *a, const Type *shape)
 {
         /* source axes as runs: (size, stride), contiguous neighbours joined */
-        struct { Dim size, stride; } run[MAX_RANK];
+        struct {
+                Dim size, stride;
+        } run[MAX_RANK];
         int n = 0, k;
         Access out = *a;
         for (int i = 0; i < a->t.rank; i++) {
@@ -67,7 +69,8 @@ bool access_reshape(Access *a, const Type *shape)
 /* Moves no data, and has no storage of its own. */
 static bool looks_through(const Node *n)
 {
-        return n->op == OP_RESHAPE || n->op == OP_SLICE || n->op == OP_TRANSPOSE || n->op == OP_EXPAND || n->op == OP_APPEND;
+        return n->op == OP_RESHAPE || n->op == OP_SLICE || n->op == OP_TRANSPOSE ||
+               n->op == OP_EXPAND || n->op == OP_APPEND;
 }
 
 static bool slice(const Node *n, Access *a)
@@ -86,10 +89,8 @@ static bool access_view(const Node *n, const Access *in, Access *a)
 {
         *a = *in;
         switch (n->op) {
-        case OP_RESHAPE:
-                return access_reshape(a, &n->type);
-        case OP_SLICE:
-                return slice(n, a);
+        case OP_RESHAPE: return access_reshape(a, &n->type);
+        case OP_SLICE: return slice(n, a);
         case OP_TRANSPOSE:
                 for (int i = 0; i < n->type.rank; i++) {
                         a->t.dim[i] = in->t.dim[n->a.perm.perm[i]];
@@ -101,15 +102,17 @@ static bool access_view(const Node *n, const Access *in, Access *a)
                 a->t.dt = in->t.dt;
                 for (int i = 0; i < n->type.rank; i++) {
                         int j = i - (n->type.rank - in->t.rank);
-                        a->stride[i] = j < 0 || !dim_eq(in->t.dim[j], n->type.dim[i]) ? DIM(0) : in->stride[j];
+                        a->stride[i] = j < 0 || !dim_eq(in->t.dim[j], n->type.dim[i])
+                                               ? DIM(0)
+                                               : in->stride[j];
                 }
                 return true;
-        default:                                /* append: the state */
-                return true;
+        default: /* append: the state */ return true;
         }
 }
 
-/* Value v, which input i of the concat at p[r] is through reshapes, `at` columns behind its first. */
+/* Value v, which input i of the concat at p[r] is through reshapes, `at` columns behind its
+ * first. */
 static void place_part(const Graph *g, Place *p, Ref r, int i, Ref v, int64_t at)
 {
         const Node *whole = &g->node[r];
@@ -119,7 +122,7 @@ static void place_part(const Graph *g, Place *p, Ref r, int i, Ref v, int64_t at
         a.t = g->node[whole->in[i]].type;
         a.t.dt = whole->type.dt;
         ok = ok && access_reshape(&a, &g->node[v].type);
-        p[v] = (Place){ r, at, ok, a };
+        p[v] = (Place) { r, at, ok, a };
 }
 
 void place_view(const Graph *g, Place *p, Ref r, const Access *in)
@@ -130,7 +133,7 @@ void place_view(const Graph *g, Place *p, Ref r, const Access *in)
 void access_plain(Access *a, Ref base, const Type *t)
 {
         Dim s = DIM(1);
-        *a = (Access){ .base = base, .t = *t };
+        *a = (Access) { .base = base, .t = *t };
         for (int i = t->rank - 1; i >= 0; i--) {
                 a->stride[i] = s;
                 s = dim_mul(s, t->dim[i]);
@@ -140,7 +143,8 @@ void access_plain(Access *a, Ref base, const Type *t)
 Place *place_concats(const Graph *g, Arena *arena)
 {
         Place *p = arena_alloc(arena, (size_t)g->n_nodes * sizeof *p);
-        for (Ref r = g->n_nodes - 1; r > 0; r--) {      /* a whole before its parts, which may be wholes */
+        /* a whole before its parts, which may be wholes */
+        for (Ref r = g->n_nodes - 1; r > 0; r--) {
                 const Node *n = &g->node[r];
                 int64_t at = 0;
                 if (!looks_through(n) && !p[r].whole) {

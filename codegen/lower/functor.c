@@ -57,7 +57,8 @@ static void collect(F *f, int loop)
                         continue;
                 for (int j = 0; j < n->n_in; j++) {
                         Access seen;
-                        if (f_internal(f, value_base(f->g, n->in[j])) || f_virtual(f, n->in[j], &seen))
+                        if (f_internal(f, value_base(f->g, n->in[j])) ||
+                            f_virtual(f, n->in[j], &seen))
                                 continue;
                         if ((n->op == OP_GATHER && j) || (n->op == OP_ROPE && j) ||
                             ((n->op == OP_ACCUM || n->op == OP_APPEND) && !j))
@@ -68,16 +69,17 @@ static void collect(F *f, int loop)
 }
 
 /* A note on what a line computes: its value and where the user wrote it. */
-static const char *note(F *f, Ref r)
-{
-        return f_fmt(f, "%s", op_info[NODE(f->g, r)->op].text);
-}
+static const char *note(F *f, Ref r) { return f_fmt(f, "%s", op_info[NODE(f->g, r)->op].text); }
 
 /* What costs more for fewer neighbours at a time. */
 static bool wants_many(Op op) { return op == OP_DROPOUT || op == OP_ROPE; }
 
-/* Are reads of this loop known before the functor's values are?  (EpilogueReads in kernels/common/tgc.cuh) */
-static bool early(const F *f, int loop) { return f->cuda && loop == 0 && f->f->root && !f->f->prologue; }
+/* Are reads of this loop known before the functor's values are?  (EpilogueReads in
+ * kernels/common/tgc.cuh) */
+static bool early(const F *f, int loop)
+{
+        return f->cuda && loop == 0 && f->f->root && !f->f->prologue;
+}
 
 /* Of two neighbours, 1, 2 or 4 values; 0: another number. */
 static int pair_width(const Dom *d)
@@ -94,12 +96,13 @@ static Stored stored_rows(F *f, Ref r)
         Access a;
         Type two = type_of(n->type.dt, 2, f->f->rows, DIM(d->n));
         if (n->op == OP_ACCUM) {
-                s.slot = (Slot){ .kind = SLOT_GRAD, .id = n->in[0] };
+                s.slot = (Slot) { .kind = SLOT_GRAD, .id = n->in[0] };
                 s.ld = d->n;
-        } else if (n->op != OP_APPEND && access_of(f->g, f->e->place, r, &a) && access_reshape(&a, &two) &&
-                   dim_eq(a.stride[1], DIM(1)) && dim_is_const(a.stride[0])) {
+        } else if (n->op != OP_APPEND && access_of(f->g, f->e->place, r, &a) &&
+                   access_reshape(&a, &two) && dim_eq(a.stride[1], DIM(1)) &&
+                   dim_is_const(a.stride[0])) {
                 s.dt = NODE(f->g, a.base)->type.dt;
-                s.slot = (Slot){ .kind = SLOT_NODE, .id = a.base, .off = a.off * dt_size[s.dt] };
+                s.slot = (Slot) { .kind = SLOT_NODE, .id = a.base, .off = a.off * dt_size[s.dt] };
                 s.ld = a.stride[0].n;
         }
         return s;
@@ -112,34 +115,44 @@ static void emit_stores(F *f, int depth, Ref r)
         DType dt;
         int d = f->dom_of[r] - 1;
         char col[512];
-        bool accum = NODE(f->g, r)->op == OP_ACCUM && NODE(f->g, r)->type.dt == DT_F32, more = accum && NODE(f->g, r)->a.accum.more;
-        const char *src = !f->f->prologue && r == f->f->root ? "v" : f_fmt(f, "%s_v", f_name_of(f, r));
+        bool accum = NODE(f->g, r)->op == OP_ACCUM && NODE(f->g, r)->type.dt == DT_F32,
+             more = accum && NODE(f->g, r)->a.accum.more;
+        const char *src = !f->f->prologue && r == f->f->root ? "v"
+                                                             : f_fmt(f, "%s_v", f_name_of(f, r));
         f_store_index(f, r, &ptr, &ix, &dt);
         if (!f->cuda)
                 return;
         f_subst(col, sizeof col, ix.col[0] ? ix.col : "0", f_first_col(f, d));
         if (accum && ix.vector && early(f, f->dom[d].loop)) {
-                const char *name = f_name_of(f, r), *add = more ? "true" : f_fmt(f, "%s > 0", f_rt(f, "micro"));
-                text_add(&f->in_rows, "                Raw<%s, float> %s_sum;\n", f_width(f, d), name);
-                text_add(&f->get_rows, "                if (%s)\n                        in.%s_sum.get(%s%s + %s);\n",
-                         add, name, ptr, ix.row, col);
+                const char *name = f_name_of(f, r),
+                           *add = more ? "true" : f_fmt(f, "%s > 0", f_rt(f, "micro"));
+                text_add(&f->in_rows, "                Raw<%s, float> %s_sum;\n", f_width(f, d),
+                         name);
+                text_add(
+                        &f->get_rows,
+                        "                if (%s)\n                        in.%s_sum.get(%s%s + %s);\n",
+                        add, name, ptr, ix.row, col);
                 int units = (8 * f->dom[d].num / f->dom[d].den * 4 + 15) / 16;
                 f->reads += units;
                 f->row_reads += units;
-                LINE(depth, "accumulate<%s>(%s%s + %s, %s, %s, in.%s_sum);", f_width(f, d), ptr, ix.row, col, src, add,
-                     name);
-        } else if (f->f->puts && ix.vector && pair_width(&f->dom[d]) && dt_size[dt] == 2 && early(f, f->dom[d].loop)) {
+                LINE(depth, "accumulate<%s>(%s%s + %s, %s, %s, in.%s_sum);", f_width(f, d), ptr,
+                     ix.row, col, src, add, name);
+        } else if (f->f->puts && ix.vector && pair_width(&f->dom[d]) && dt_size[dt] == 2 &&
+                   early(f, f->dom[d].loop)) {
                 if (f->stores < MOST_STORED)
                         f->stored[f->stores] = stored_rows(f, r);
-                LINE(depth, "out.template put<%d>(%s%s + %s, %s);", f->stores++, ptr, ix.row, col, src);
+                LINE(depth, "out.template put<%d>(%s%s + %s, %s);", f->stores++, ptr, ix.row, col,
+                     src);
                 return;
         } else if (ix.vector || ix.scalar) {
-                LINE(depth, "%s<%s>(%s%s + %s, %s%s);", accum ? "accumulate" : "store", f_width(f, d), ptr, ix.row, col,
-                     src, accum ? more ? ", true" : f_fmt(f, ", %s > 0", f_rt(f, "micro")) : "");
+                LINE(depth, "%s<%s>(%s%s + %s, %s%s);", accum ? "accumulate" : "store",
+                     f_width(f, d), ptr, ix.row, col, src,
+                     accum ? more ? ", true" : f_fmt(f, ", %s > 0", f_rt(f, "micro")) : "");
         } else {
                 f_subst(col, sizeof col, ix.col, f_fmt(f, "(%s + j)", f_first_col(f, d)));
                 LINE(depth, "for (int j = 0; j < %s; j++)", f_width(f, d));
-                LINE(depth + 1, "%s(%s%s + %s, %s[j]%s);", accum ? "accumulate" : "from_float", ptr, ix.row, col, src,
+                LINE(depth + 1, "%s(%s%s + %s, %s[j]%s);", accum ? "accumulate" : "from_float", ptr,
+                     ix.row, col, src,
                      accum ? more ? ", true" : f_fmt(f, ", %s > 0", f_rt(f, "micro")) : "");
         }
         f->mixed = true;
@@ -159,8 +172,9 @@ static void store_lane(F *f, int depth, Ref r, int k, const char *value)
         const char *at = f_fmt(f, "%s_w[%s]", f_name_of(f, r), col);
         if (op == OP_ACCUM)
                 LINE(depth, "%s = %s%s;", at,
-                     NODE(f->g, r)->a.accum.more ? f_fmt(f, "%s + ", at)
-                                                 : f_fmt(f, "(%s > 0 ? %s : 0.f) + ", f_rt(f, "micro"), at),
+                     NODE(f->g, r)->a.accum.more
+                             ? f_fmt(f, "%s + ", at)
+                             : f_fmt(f, "(%s > 0 ? %s : 0.f) + ", f_rt(f, "micro"), at),
                      value);
         else
                 LINE(depth, "%s = %s;", at, f_from_float(dt, value, f));
@@ -173,7 +187,8 @@ static const Load *same_pairs(const F *f, const Load *l)
 {
         size_t n = strcspn(l->key, "|");
         for (const Load *x = f->load; l->half && x < l; x++)
-                if (x->half && x->dom == l->dom && !strncmp(x->key, l->key, n + 1) && !strcmp(x->col, l->col))
+                if (x->half && x->dom == l->dom && !strncmp(x->key, l->key, n + 1) &&
+                    !strcmp(x->col, l->col))
                         return x;
         return l;
 }
@@ -188,10 +203,12 @@ static void emit_prefetch_load(F *f, int depth, const Load *l, const char *at)
                 f_subst(col, sizeof col, l->col, f_first_col(f, l->dom));
                 text_add(of_row(l) ? &f->in_rows : &f->in, "                Raw<%s%s, %s> %s;\n",
                          l->half ? "2 * " : "", width, c_type(l->dt), l->name);
-                text_add(of_row(l) ? &f->get_rows : &f->get_cols,
-                         "                const %s *%s = %s;\n                in.%s.get(%s + %s);\n", c_type(l->dt),
-                         l->ptr, at, l->name, l->ptr, col);
-                int units = ((l->half ? 2 : 1) * 8 * d->num / d->den * (int)dt_size[l->dt] + 15) / 16;
+                text_add(
+                        of_row(l) ? &f->get_rows : &f->get_cols,
+                        "                const %s *%s = %s;\n                in.%s.get(%s + %s);\n",
+                        c_type(l->dt), l->ptr, at, l->name, l->ptr, col);
+                int units = ((l->half ? 2 : 1) * 8 * d->num / d->den * (int)dt_size[l->dt] + 15) /
+                            16;
                 f->reads += units;
                 f->row_reads += of_row(l) ? units : 0;
                 f->mixed |= of_row(l) && (d->num != d->den || dt_size[l->dt] != 2);
@@ -201,7 +218,8 @@ static void emit_prefetch_load(F *f, int depth, const Load *l, const char *at)
                 }
         }
         LINE(depth, "float %s[%s];", l->name, width);
-        LINE(depth, "in.%s.template floats<%d, %d>(%s);", from->name, l->half ? l->half - 1 : 0, l->half ? 2 : 1, l->name);
+        LINE(depth, "in.%s.template floats<%d, %d>(%s);", from->name, l->half ? l->half - 1 : 0,
+             l->half ? 2 : 1, l->name);
 }
 
 /* What the loop reads, before it. */
@@ -219,7 +237,8 @@ static void emit_loads(F *f, int loop, int depth)
                         if (f->cuda)
                                 LINE(depth, "const float %s = to_float(*(%s));", l->name, at);
                         else
-                                LINE(depth, "const float %s = %s;", l->name, f_to_float(l->dt, f_fmt(f, "*(%s)", at), f));
+                                LINE(depth, "const float %s = %s;", l->name,
+                                     f_to_float(l->dt, f_fmt(f, "*(%s)", at), f));
                 } else if (early(f, loop) && (l->vector || l->half)) {
                         emit_prefetch_load(f, depth, l, at);
                 } else if (f->cuda) {
@@ -229,10 +248,13 @@ static void emit_loads(F *f, int loop, int depth)
                         if (l->vector || l->half) {
                                 f_subst(col, sizeof col, l->col, f_first_col(f, l->dom));
                                 LINE(depth, "load%s(%s, %s + %s);",
-                                     l->half ? f_fmt(f, "_half<%s, %d>", f_width(f, l->dom), l->half - 1)
-                                             : f_fmt(f, "<%s>", f_width(f, l->dom)), l->name, l->ptr, col);
+                                     l->half ? f_fmt(f, "_half<%s, %d>", f_width(f, l->dom),
+                                                     l->half - 1)
+                                             : f_fmt(f, "<%s>", f_width(f, l->dom)),
+                                     l->name, l->ptr, col);
                         } else {
-                                f_subst(col, sizeof col, l->col, f_fmt(f, "(%s + j)", f_first_col(f, l->dom)));
+                                f_subst(col, sizeof col, l->col,
+                                        f_fmt(f, "(%s + j)", f_first_col(f, l->dom)));
                                 LINE(depth, "for (int j = 0; j < %s; j++)", f_width(f, l->dom));
                                 LINE(depth + 1, "%s[j] = to_float(%s[%s]);", l->name, l->ptr, col);
                         }
@@ -261,7 +283,8 @@ static void emit_results(F *f, int loop, int depth)
                 f->mixed |= wants_many(NODE(f->g, r)->op);
                 if (f->dom[f->dom_of[r] - 1].loop == loop && NODE(f->g, r)->op == OP_DROPOUT)
                         LINE(depth, "const unsigned %s_id = (unsigned)*%s;", f_name_of(f, r),
-                             f_member(f, arg_int(f->e, f->a, (int)NODE(f->g, r)->a.drop.id, "drop_id")));
+                             f_member(f, arg_int(f->e, f->a, (int)NODE(f->g, r)->a.drop.id,
+                                                 "drop_id")));
         }
         for (int i = 0; i < fn->n_nodes; i++) {
                 Ref r = fn->node[i];
@@ -289,7 +312,8 @@ static void emit_values(F *f, int loop, int depth, bool root)
                 LINE(depth, "for (int j = 0; j < V; %s) {", inc);
         } else {
                 LINE(depth, "TGC_IVDEP");
-                LINE(depth, "for (int j = 0; j < %s; %s) {", loop ? f_fmt(f, "n%d", loop) : "n", inc);
+                LINE(depth, "for (int j = 0; j < %s; %s) {", loop ? f_fmt(f, "n%d", loop) : "n",
+                     inc);
         }
         if (root)
                 for (int k = 0; k < f->dom[0].lanes; k++)
@@ -310,7 +334,8 @@ static void emit_values(F *f, int loop, int depth, bool root)
                 }
                 for (int k = 0; k < lanes; k++) {
                         if (f->cuda ? written(f, r) || f->exported[r] : f->exported[r])
-                                LINE(depth + 1, "%s_v[%s] = %s;", f_name_of(f, r), f_lane(f, d, k), f_var(f, r, k));
+                                LINE(depth + 1, "%s_v[%s] = %s;", f_name_of(f, r), f_lane(f, d, k),
+                                     f_var(f, r, k));
                         if (!f->cuda && written(f, r))
                                 store_lane(f, depth + 1, r, k, f_var(f, r, k));
                         if (fn->prologue && r == fn->root)
@@ -318,9 +343,11 @@ static void emit_values(F *f, int loop, int depth, bool root)
                 }
                 f->out->flops += f->elems * f->dom[d].num / f->dom[d].den;
         }
-        for (int i = 0; i < fn->n_nodes && fn->result; i++) {   /* once nothing reads v any more */
+        for (int i = 0; i < fn->n_nodes && fn->result; i++) { /* once nothing reads v any more */
                 int d = f->dom_of[fn->node[i]] - 1;
-                for (int k = 0; fn->node[i] == fn->result && f->dom[d].loop == loop && k < f->dom[d].lanes; k++)
+                for (int k = 0;
+                     fn->node[i] == fn->result && f->dom[d].loop == loop && k < f->dom[d].lanes;
+                     k++)
                         LINE(depth + 1, "v[%s] = %s;", f_lane(f, d, k), f_var(f, fn->result, k));
         }
         LINE(depth, "}");
@@ -347,18 +374,21 @@ static void open_slice(F *f, int d, int loop, int depth)
                 LINE(depth + 1, "const int c%d = %s - %lld;", d, c, (long long)x->start);
         } else {
                 const char *n = loop ? f_fmt(f, "n%d", loop) : "n";
-                LINE(depth, "if (%s < %lld && %s + %s > %lld) {", c, (long long)end, c, n, (long long)x->start);
-                LINE(depth + 1, "const int o%d = %s < %lld ? %lld - %s : 0, c%d = %s + o%d - %lld;", d, c,
-                     (long long)x->start, (long long)x->start, c, d, c, d, (long long)x->start);
-                LINE(depth + 1, "const int n%d = %s + %s > %lld ? %lld - %s - o%d : %s - o%d;", d, c, n,
-                     (long long)end, (long long)end, c, d, n, d);
+                LINE(depth, "if (%s < %lld && %s + %s > %lld) {", c, (long long)end, c, n,
+                     (long long)x->start);
+                LINE(depth + 1, "const int o%d = %s < %lld ? %lld - %s : 0, c%d = %s + o%d - %lld;",
+                     d, c, (long long)x->start, (long long)x->start, c, d, c, d,
+                     (long long)x->start);
+                LINE(depth + 1, "const int n%d = %s + %s > %lld ? %lld - %s - o%d : %s - o%d;", d,
+                     c, n, (long long)end, (long long)end, c, d, n, d);
         }
 }
 
 static void emit_loop(F *f, int loop, int depth)
 {
         const Functor *fn = f->f;
-        bool any = false, root_here = fn->root && !fn->prologue && loop == 0 && written(f, fn->root);
+        bool any = false,
+             root_here = fn->root && !fn->prologue && loop == 0 && written(f, fn->root);
         for (int i = 0; i < fn->n_nodes; i++)
                 any |= f->dom[f->dom_of[fn->node[i]] - 1].loop == loop;
         emit_loads(f, loop, depth);
@@ -371,11 +401,13 @@ static void emit_loop(F *f, int loop, int depth)
                 if (root_here)
                         emit_stores(f, depth, fn->root);
                 for (int i = 0; i < fn->n_nodes; i++)
-                        if (f->dom[f->dom_of[fn->node[i]] - 1].loop == loop && written(f, fn->node[i]))
+                        if (f->dom[f->dom_of[fn->node[i]] - 1].loop == loop &&
+                            written(f, fn->node[i]))
                                 emit_stores(f, depth, fn->node[i]);
         }
         for (int d = 0; d < f->n_dom; d++) {
-                if (f->dom[d].kind != DOM_SLICE || d == loop || f->dom[f->dom[d].parent].loop != loop)
+                if (f->dom[d].kind != DOM_SLICE || d == loop ||
+                    f->dom[f->dom[d].parent].loop != loop)
                         continue;
                 open_slice(f, d, loop, depth);
                 emit_loop(f, d, depth + 1);
@@ -399,13 +431,15 @@ static bool floats_alone(F *f)
 static double slot_bytes(F *f)
 {
         double b = 0;
-        for (int i = 0; i < f->n_load; i++)             /* what is the same in all rows is read once */
+        for (int i = 0; i < f->n_load; i++) /* what is the same in all rows is read once */
                 if (!f->load[i].scalar)
-                        b += (of_row(&f->load[i]) ? f->elems : (double)f->f->n) * dt_size[f->load[i].dt];
+                        b += (of_row(&f->load[i]) ? f->elems : (double)f->f->n) *
+                             dt_size[f->load[i].dt];
         for (int i = 0; i < f->f->n_nodes; i++)
                 if (written(f, f->f->node[i]))
                         b += f->elems * dt_size[NODE(f->g, f->f->node[i])->type.dt];
-        if (f->f->root && (f->f->prologue ? !f->f->n_nodes : written(f, f->f->root)))       /* a plain prologue reads it */
+        if (f->f->root && (f->f->prologue ? !f->f->n_nodes
+                                          : written(f, f->f->root))) /* a plain prologue reads it */
                 b += f->elems * dt_size[NODE(f->g, f->f->root)->type.dt];
         return b;
 }
@@ -421,7 +455,10 @@ static void size_lines(F *f, int d)
 static void read_function(F *f, const char *prologue, Text *body)
 {
         Text *t = &f->out->text;
-        text_add(t, "        template <int V> __device__ __forceinline__ void %s In<V> &in) const\n        {\n", prologue);
+        text_add(
+                t,
+                "        template <int V> __device__ __forceinline__ void %s In<V> &in) const\n        {\n",
+                prologue);
         size_lines(f, 2);
         if (body->s)
                 text_put(t, body->s, body->n);
@@ -429,25 +466,35 @@ static void read_function(F *f, const char *prologue, Text *body)
         text_free(body);
 }
 
-/* What comes before the epilogue proper: In, its reads, and all at once for families that do not read ahead. */
+/* What comes before the epilogue proper: In, its reads, and all at once for families that do not
+ * read ahead. */
 static void prefetch_reads(F *f)
 {
         Text *t = &f->out->text;
-        text_add(t, "        static constexpr int READS = %d, ROW_READS = %d;\n        template <int V> struct In {\n",
-                 f->reads, f->row_reads);
+        text_add(
+                t,
+                "        static constexpr int READS = %d, ROW_READS = %d;\n        template <int V> struct In {\n",
+                f->reads, f->row_reads);
         text_add(t, "%s%s        };\n", f->in_rows.s ? f->in_rows.s : "", f->in.s ? f->in.s : "");
         read_function(f, "get_rows(int row, int col,", &f->get_rows);
         read_function(f, "get_cols(int col,", &f->get_cols);
-        text_add(t, "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
-                    "float (&v)[V]) const\n        {\n                In<V> in;\n"
-                    "                get_rows(row, col, in);\n                get_cols(col, in);\n"
-                    "                (*this)(row, col, v, in);\n        }\n");
+        text_add(
+                t,
+                "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
+                "float (&v)[V]) const\n        {\n                In<V> in;\n"
+                "                get_rows(row, col, in);\n                get_cols(col, in);\n"
+                "                (*this)(row, col, v, in);\n        }\n");
         text_free(&f->in_rows);
         text_free(&f->in);
 }
 
 /* Of as many entries as there are nodes a functor needs a few: they are emptied after it. */
-typedef struct Scratch { int *dom_of; bool *exported; char (*name)[48]; Ref *named; } Scratch;
+typedef struct Scratch {
+        int *dom_of;
+        bool *exported;
+        char (*name)[48];
+        Ref *named;
+} Scratch;
 
 static Scratch *scratch_new(Emit *e)
 {
@@ -476,10 +523,16 @@ void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, Functor
 {
         F *f = arena_alloc(e->tmp, sizeof *f);
         Graph *g = e->g;
-        *f = (F){ .e = e, .a = a, .f = fn, .g = g, .cuda = e->m->target == TARGET_CUDA, .align = 8, .out = out };
+        *f = (F) { .e = e,
+                   .a = a,
+                   .f = fn,
+                   .g = g,
+                   .cuda = e->m->target == TARGET_CUDA,
+                   .align = 8,
+                   .out = out };
         Scratch *x = e->scratch = e->scratch ? e->scratch : scratch_new(e);
         f->dom_of = x->dom_of, f->exported = x->exported, f->name = x->name, f->named = x->named;
-        *out = (FunctorText){ .minv = 1 };
+        *out = (FunctorText) { .minv = 1 };
         f->elems = (double)dim_most(e, fn->rows) * (double)(fn->n ? fn->n : 1);
         f_place_members(f);
         if (fn->prologue && !fn->n_nodes)
@@ -487,14 +540,15 @@ void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, Functor
         else
                 emit_loop(f, 0, f->cuda ? 2 : 1);
         Text body = out->text;
-        out->text = (Text){ 0 };
+        out->text = (Text) { 0 };
         int64_t v = f->align;
         while (fn->n && fn->n % v)
                 v /= 2;
         if (!fn->n)
                 v = 1;
-        if (v > 4 && fn->root && !fn->prologue && NODE(g, fn->root)->op == OP_MATMUL && floats_alone(f))
-                v = 4;          /* a quad of lanes then covers 64 bytes in one piece */
+        if (v > 4 && fn->root && !fn->prologue && NODE(g, fn->root)->op == OP_MATMUL &&
+            floats_alone(f))
+                v = 4; /* a quad of lanes then covers 64 bytes in one piece */
         if (v < out->minv)
                 v = out->minv;
         out->maxv = (int)v;
@@ -504,30 +558,38 @@ void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, Functor
                 out->by_row |= of_row(&f->load[i]);
         }
         if (f->cuda) {
-                text_add(&out->text,
-                         "struct %s {\n        static constexpr int MAXV = %d, MINV = %d;\n        const \1_args "
-                         "&a;\n",
-                         name, out->maxv, out->minv);
+                text_add(
+                        &out->text,
+                        "struct %s {\n        static constexpr int MAXV = %d, MINV = %d;\n        const \1_args "
+                        "&a;\n",
+                        name, out->maxv, out->minv);
                 const bool ahead = f->in.s || f->in_rows.s;
                 if (f->stores)
-                        text_add(&out->text, "        static constexpr int STORES = %d, WIDTH0 = %d, WIDTH1 = %d, READ = %d;\n",
-                                 f->mixed ? 0 : f->stores, f->stored[0].width, f->stored[1].width, f->read);
-                if (!f->mixed && f->stores <= MOST_STORED && v == 8 && (!f->read || f->read == f->stored[0].width))
+                        text_add(
+                                &out->text,
+                                "        static constexpr int STORES = %d, WIDTH0 = %d, WIDTH1 = %d, READ = %d;\n",
+                                f->mixed ? 0 : f->stores, f->stored[0].width, f->stored[1].width,
+                                f->read);
+                if (!f->mixed && f->stores <= MOST_STORED && v == 8 &&
+                    (!f->read || f->read == f->stored[0].width))
                         out->n_stored = f->stores;
                 memcpy(out->stored, f->stored, sizeof out->stored);
                 if (f->read > 0)
                         out->from = f->from;
                 if (ahead)
                         prefetch_reads(f);
-                text_add(&out->text, "        template <int V%s> __device__ __forceinline__ void operator()(int row, "
-                                     "int col, float (&v)[V]%s%s) const\n        {\n",
-                         f->stores ? ", class Out = Straight" : "", ahead ? ", const In<V> &in" : "",
-                         f->stores ? ", const Out &out = Out()" : "");
+                text_add(
+                        &out->text,
+                        "        template <int V%s> __device__ __forceinline__ void operator()(int row, "
+                        "int col, float (&v)[V]%s%s) const\n        {\n",
+                        f->stores ? ", class Out = Straight" : "", ahead ? ", const In<V> &in" : "",
+                        f->stores ? ", const Out &out = Out()" : "");
         } else {
-                text_add(&out->text,
-                         "TGC_INLINE void %s(const void *args, long row, int col, int n, float *v)\n{\n        const "
-                         "\1_args *a = args;\n",
-                         name);
+                text_add(
+                        &out->text,
+                        "TGC_INLINE void %s(const void *args, long row, int col, int n, float *v)\n{\n        const "
+                        "\1_args *a = args;\n",
+                        name);
                 text_add(&out->text, "        (void)row, (void)col, (void)n, (void)v, (void)a;\n");
         }
         size_lines(f, f->cuda ? 2 : 1);

@@ -20,22 +20,24 @@ const char *f_dimc(F *f, Dim d)
 
 /* Sum of (x / inner % size) * stride over the axes [lo, hi), neighbours joined.
  * Returns whether the innermost step is 1 and its run's length. */
-static bool part(F *f, const Type *t, const Dim *stride, int lo, int hi, const char *x, Text *out, int64_t *run_len,
-                 bool *zero)
+static bool part(F *f, const Type *t, const Dim *stride, int lo, int hi, const char *x, Text *out,
+                 int64_t *run_len, bool *zero)
 {
-        struct { Dim size, stride; } run[MAX_RANK];
+        struct {
+                Dim size, stride;
+        } run[MAX_RANK];
         int n = 0;
         Dim inner = DIM(1);
         bool unit = false;
         *zero = true;
         *run_len = 0;
-        for (int i = hi - 1; i >= lo; i--) {            /* run[0] is the innermost */
+        for (int i = hi - 1; i >= lo; i--) { /* run[0] is the innermost */
                 if (dim_eq(t->dim[i], DIM(1)))
                         continue;
                 bool z = stride[i].n == 0;
-                if (n &&
-                    ((z && run[n - 1].stride.n == 0) ||
-                     (!z && run[n - 1].stride.n && dim_eq(stride[i], dim_mul(run[n - 1].stride, run[n - 1].size))))) {
+                if (n && ((z && run[n - 1].stride.n == 0) ||
+                          (!z && run[n - 1].stride.n &&
+                           dim_eq(stride[i], dim_mul(run[n - 1].stride, run[n - 1].size))))) {
                         run[n - 1].size = dim_mul(run[n - 1].size, t->dim[i]);
                 } else {
                         run[n].size = t->dim[i];
@@ -50,8 +52,9 @@ static bool part(F *f, const Type *t, const Dim *stride, int lo, int hi, const c
                                 unit = true;
                                 *run_len = n == 1 ? 0 : run[0].size.n;
                         } else {
-                                f->align |= run[k].stride.n & 7 ? run[k].stride.n
-                                                                : 0; /* collected as odd bits, see index_of */
+                                f->align |= run[k].stride.n & 7
+                                                    ? run[k].stride.n
+                                                    : 0; /* collected as odd bits, see index_of */
                         }
                         text_add(out, " + ");
                         if (!one)
@@ -86,10 +89,9 @@ static int split(const Type *t, int64_t n)
         while (i > 0 && dim_eq(t->dim[i - 1], DIM(1)) && n == c && i > 0)
                 i--;
         if (c != n)
-                error_internal((Loc){ 0 }, "a value's shape does not fit its kernel's columns");
+                error_internal((Loc) { 0 }, "a value's shape does not fit its kernel's columns");
         return i;
 }
-
 
 /* Address of element (row, col) of a domain with n columns, for strides over shape t. */
 void f_index_of(F *f, const Type *t, const Dim *stride, int64_t off, int64_t n, Index *ix)
@@ -101,13 +103,13 @@ void f_index_of(F *f, const Type *t, const Dim *stride, int64_t off, int64_t n, 
         f->align = 0;
         part(f, t, stride, 0, k, "row", &row, &run, &row_zero);
         ix->vector = part(f, t, stride, k, t->rank, "\2", &col, &run, &col_zero);
-        for (int i = 0; i < k; i++)                     /* a unit stride in the rows also binds vectors */
+        for (int i = 0; i < k; i++) /* a unit stride in the rows also binds vectors */
                 if (!dim_eq(t->dim[i], DIM(1)) && stride[i].n)
                         f->align |= stride[i].n;
         ix->scalar = col_zero;
         m = f->align | off | run | 8;
         m &= -m;
-        if (m < f->out->minv)                           /* what comes together may lie apart: one by one */
+        if (m < f->out->minv) /* what comes together may lie apart: one by one */
                 ix->vector = false;
         f->align = ix->vector && m < keep ? m : keep;
         if (off)
@@ -123,8 +125,9 @@ void f_stretch(const Access *a, const Type *t, Dim *stride)
 {
         for (int i = 0; i < t->rank; i++) {
                 int j = i - (t->rank - a->t.rank);
-                stride[i] =
-                        j < 0 || (dim_eq(a->t.dim[j], DIM(1)) && !dim_eq(t->dim[i], DIM(1))) ? DIM(0) : a->stride[j];
+                stride[i] = j < 0 || (dim_eq(a->t.dim[j], DIM(1)) && !dim_eq(t->dim[i], DIM(1)))
+                                    ? DIM(0)
+                                    : a->stride[j];
         }
 }
 
@@ -165,13 +168,18 @@ const char *f_fmt(F *f, const char *s, ...)
 }
 
 const char *f_member(F *f, const char *arg) { return f_fmt(f, f->cuda ? "a.%s" : "a->%s", arg); }
-const char *f_rt(F *f, const char *field) { return f_fmt(f, f->cuda ? "a.rt->%s" : "a->rt->%s", field); }
+const char *f_rt(F *f, const char *field)
+{
+        return f_fmt(f, f->cuda ? "a.rt->%s" : "a->rt->%s", field);
+}
 
-/* A product's epilogue, of the one token of one sequence: what it reads beside the product starts before it. */
+/* A product's epilogue, of the one token of one sequence: what it reads beside the product starts
+ * before it. */
 static bool one_token(const F *f)
 {
-        return f->cuda && f->f->root && !f->f->prologue && NODE(f->g, f->f->root)->op == OP_MATMUL &&
-               f->g->sizes.v[SYM_B] == 1 && f->g->sizes.v[SYM_T] == 1;
+        return f->cuda && f->f->root && !f->f->prologue &&
+               NODE(f->g, f->f->root)->op == OP_MATMUL && f->g->sizes.v[SYM_B] == 1 &&
+               f->g->sizes.v[SYM_T] == 1;
 }
 
 /* Tokens of one sequence need no division. */
@@ -202,8 +210,10 @@ const char *f_position(F *f, const char *x)
         if (!strcmp(t, "1"))
                 return f_fmt(f, "%s[%s]", f_rt(f, "pos"), x);
         /* otherwise positions are the host's */
-        const char *pos = f_fmt(f, f->cuda ? "fixed(&%s[%s])" : "%s[%s]", f_rt(f, "pos"), f_sequence(f, x));
-        return f_one_sequence(f) ? f_fmt(f, "%s + (%s)", pos, x) : f_fmt(f, "%s + (%s) %% %s", pos, x, f_dimc(f, T));
+        const char *pos = f_fmt(f, f->cuda ? "fixed(&%s[%s])" : "%s[%s]", f_rt(f, "pos"),
+                                f_sequence(f, x));
+        return f_one_sequence(f) ? f_fmt(f, "%s + (%s)", pos, x)
+                                 : f_fmt(f, "%s + (%s) %% %s", pos, x, f_dimc(f, T));
 }
 
 /* Where domain d begins in the columns of the functor; -1: not a run of them. */
@@ -215,17 +225,22 @@ static int64_t start_of(const F *f, int d)
         return f->dom[d].kind == DOM_ROOT ? start : -1;
 }
 
-/* The frequency that turns lanes k and k + 1 of domain d, prologues of D one after the other; col: the column of lane k. */
+/* The frequency that turns lanes k and k + 1 of domain d, prologues of D one after the other; col:
+ * the column of lane k. */
 const char *f_frequency(F *f, const char *freq, int d, int k, const char *col, int64_t D)
 {
         int64_t start = start_of(f, d);
-        if (!one_token(f) || start < 0 || start % D || (f->freq && (strcmp(f->freq, freq) || f->freq_D != D)))
-                return f_fmt(f, f->cuda ? "fixed(&%s[%s %% %lld / 2])" : "%s[%s %% %lld / 2]", freq, col, (long long)D);
+        if (!one_token(f) || start < 0 || start % D ||
+            (f->freq && (strcmp(f->freq, freq) || f->freq_D != D)))
+                return f_fmt(f, f->cuda ? "fixed(&%s[%s %% %lld / 2])" : "%s[%s %% %lld / 2]", freq,
+                             col, (long long)D);
         if (!f->freq) {
                 text_add(&f->in, "                float freq[V / 2];\n");
-                text_add(&f->get_cols, "                #pragma unroll\n                for (int j = 0; j < V; j += 2)\n"
-                                       "                        in.freq[j / 2] = fixed(&%s[(col + j) %% %lld / 2]);\n",
-                         freq, (long long)D);
+                text_add(
+                        &f->get_cols,
+                        "                #pragma unroll\n                for (int j = 0; j < V; j += 2)\n"
+                        "                        in.freq[j / 2] = fixed(&%s[(col + j) %% %lld / 2]);\n",
+                        freq, (long long)D);
         }
         f->freq = freq;
         f->freq_D = D;
@@ -250,14 +265,15 @@ bool f_virtual(const F *f, Ref in, Access *seen)
 }
 
 /* The integer text of a row's index: ids of a gather. */
-static const char *row_id(F *f, Ref ids, const Type *shape, int64_t n, bool *per_element, char *col_text)
+static const char *row_id(F *f, Ref ids, const Type *shape, int64_t n, bool *per_element,
+                          char *col_text)
 {
         Access acc;
         Dim stride[MAX_RANK];
         Index ix;
         int64_t keep = f->align;
         Type t = *shape;
-        t.rank = NODE(f->g, ids)->type.rank;   /* ids lead the result's shape */
+        t.rank = NODE(f->g, ids)->type.rank; /* ids lead the result's shape */
         *per_element = false;
         access_need(f->g, f->e->place, ids, &acc);
         Type whole = *shape;
@@ -266,8 +282,10 @@ static const char *row_id(F *f, Ref ids, const Type *shape, int64_t n, bool *per
                 stride[i] = DIM(0);
         f_index_of(f, &whole, stride, acc.off, n, &ix);
         f->align = keep;
-        if (is_virtual(f->g, acc.base)) {               /* positions, or one number for all */
-                const char *row = ix.row[0] ? ix.row + 3 : "0", *lin = ix.scalar ? f_fmt(f, "(%s)", row) : f_fmt(f, "(%s + %s)", row, ix.col);
+        if (is_virtual(f->g, acc.base)) { /* positions, or one number for all */
+                const char *row = ix.row[0] ? ix.row + 3 : "0",
+                           *lin = ix.scalar ? f_fmt(f, "(%s)", row)
+                                            : f_fmt(f, "(%s + %s)", row, ix.col);
                 const Node *v = NODE(f->g, acc.base);
                 if (v->op == OP_FILL)
                         return f_fmt(f, "%lld", (long long)v->a.num.x);
@@ -280,13 +298,15 @@ static const char *row_id(F *f, Ref ids, const Type *shape, int64_t n, bool *per
         const char *arg = f_member(f, arg_of(f->e, f->a, acc.base, false));
         if (!ix.scalar) {
                 *per_element = true;
-                strcpy(col_text, f_fmt(f, "%s[%s%s%s]", arg, ix.row[0] ? ix.row + 3 : "0", " + ", ix.col));
+                strcpy(col_text,
+                       f_fmt(f, "%s[%s%s%s]", arg, ix.row[0] ? ix.row + 3 : "0", " + ", ix.col));
                 return "";
         }
         return f_fmt(f, "%s[%s]", arg, ix.row[0] ? ix.row + 3 : "0");
 }
 
-/* Every second element of a row whose pairs are aligned to 16 elements: 1 the first of each pair, 2 the second; else 0. */
+/* Every second element of a row whose pairs are aligned to 16 elements: 1 the first of each pair, 2
+ * the second; else 0. */
 static int half_of(const Type *shape, const Dim *stride, int64_t off)
 {
         int last = shape->rank - 1;
@@ -302,11 +322,14 @@ static int half_of(const Type *shape, const Dim *stride, int64_t off)
 static Stored load_rows(const F *f, Access a, const Load *l)
 {
         int64_t n = f->dom[l->dom].n;
-        Stored s = { .dt = NODE(f->g, a.base)->type.dt, .cols = l->half ? 2 * n : n, .width = l->half ? 4 : 2 };
+        Stored s = { .dt = NODE(f->g, a.base)->type.dt,
+                     .cols = l->half ? 2 * n : n,
+                     .width = l->half ? 4 : 2 };
         Type two = type_of(s.dt, 2, f->f->rows, DIM(n));
         int64_t first = a.off - (l->half == 2);
-        if (access_reshape(&a, &two) && dim_eq(a.stride[1], DIM(l->half ? 2 : 1)) && dim_is_const(a.stride[0])) {
-                s.slot = (Slot){ .kind = SLOT_NODE, .id = a.base, .off = first * dt_size[s.dt] };
+        if (access_reshape(&a, &two) && dim_eq(a.stride[1], DIM(l->half ? 2 : 1)) &&
+            dim_is_const(a.stride[0])) {
+                s.slot = (Slot) { .kind = SLOT_NODE, .id = a.base, .off = first * dt_size[s.dt] };
                 s.ld = a.stride[0].n;
         }
         return s;
@@ -341,8 +364,8 @@ Load *f_load_of(F *f, Ref r, Ref in)
                         stride[i] = i < k ? DIM(0) : acc.stride[i - k + 1];
                 f_index_of(f, &shape, stride, acc.off, cols, &ix);
                 if (each) {
-                        const char *at =
-                                f_fmt(f, "(long)%s * %s%s%s", each_text, f_dimc(f, s0), ix.col[0] ? " + " : "", ix.col);
+                        const char *at = f_fmt(f, "(long)%s * %s%s%s", each_text, f_dimc(f, s0),
+                                               ix.col[0] ? " + " : "", ix.col);
                         snprintf(ix.col, sizeof ix.col, "%s", at);
                         ix.vector = ix.scalar = false;
                 } else {
@@ -372,7 +395,8 @@ Load *f_load_of(F *f, Ref r, Ref in)
         l.scalar = ix.scalar;
         l.dt = NODE(g, acc.base)->type.dt;
         snprintf(l.col, sizeof l.col, "%s", ix.col[0] ? ix.col : "0");
-        snprintf(l.key, sizeof l.key, "%.100s%.400s%.400s|%.400s|%d|%d", arg, ix.row, row, ix.col, l.dom, l.half);
+        snprintf(l.key, sizeof l.key, "%.100s%.400s%.400s|%.400s|%d|%d", arg, ix.row, row, ix.col,
+                 l.dom, l.half);
         for (int i = 0; i < f->n_load; i++)
                 if (!strcmp(f->load[i].key, l.key))
                         return &f->load[i];
@@ -380,10 +404,9 @@ Load *f_load_of(F *f, Ref r, Ref in)
                 error_internal(n->loc, "a kernel reads too many values");
         snprintf(l.ptr, sizeof l.ptr, "p%d", f->n_load);
         snprintf(l.name, sizeof l.name, "%s", f_name_of(f, named));
-        for (int i = 0; i < f->n_load; i++)             /* the same value at two places */
+        for (int i = 0; i < f->n_load; i++) /* the same value at two places */
                 if (!strcmp(f->load[i].name, l.name))
                         snprintf(l.name, sizeof l.name, "%.24s_%d", f_name_of(f, named), f->n_load);
         f->load[f->n_load] = l;
         return &f->load[f->n_load++];
 }
-

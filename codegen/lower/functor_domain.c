@@ -7,11 +7,11 @@ static int dom_child(F *f, int parent, DomKind kind, int64_t start, int64_t n)
 {
         Dom *p = &f->dom[parent], d = { kind, parent, p->loop, start, n, p->num, p->den, 0 };
         for (int i = 0; i < f->n_dom; i++)
-                if (f->dom[i].kind == kind && f->dom[i].parent == parent && f->dom[i].start == start &&
-                    f->dom[i].n == n)
+                if (f->dom[i].kind == kind && f->dom[i].parent == parent &&
+                    f->dom[i].start == start && f->dom[i].n == n)
                         return i;
         if (f->n_dom == MAX_DOM)
-                error_internal((Loc){ 0 }, "a kernel has too many domains");
+                error_internal((Loc) { 0 }, "a kernel has too many domains");
         if (kind == DOM_SLICE)
                 d.loop = f->n_dom, d.num = d.den = 1;
         else if (kind == DOM_HALF)
@@ -31,7 +31,8 @@ int f_dom_seen(F *f, Ref r)
         int d = f->dom_of[b] - 1;
         Span s;
         if (!span_of(f->g, r, b, f->dom[d].n, &s))
-                error_internal(f->g->node[r].loc, "%%%s was fused through a view it cannot follow", f->g->node[r].name);
+                error_internal(f->g->node[r].loc, "%%%s was fused through a view it cannot follow",
+                               f->g->node[r].name);
         if (s.step == 2) {
                 if (s.start >= 2 || s.len * 2 != f->dom[d].n)
                         d = dom_child(f, d, DOM_SLICE, s.start & ~(int64_t)1, s.len * 2);
@@ -43,7 +44,7 @@ int f_dom_seen(F *f, Ref r)
 void f_place_members(F *f)
 {
         const Functor *fn = f->f;
-        f->dom[f->n_dom++] = (Dom){ DOM_ROOT, 0, 0, 0, fn->n, 1, 1, 0 };
+        f->dom[f->n_dom++] = (Dom) { DOM_ROOT, 0, 0, 0, fn->n, 1, 1, 0 };
         if (!fn->prologue && fn->root)
                 f->dom_of[fn->root] = 1;
         for (int i = 0; i < fn->n_nodes; i++) {
@@ -63,12 +64,13 @@ void f_place_members(F *f)
                         d = dom_child(f, d, DOM_TWICE, 0, f->dom[d].n * 2);
                 f->dom_of[r] = d + 1;
         }
-        /* lanes per step: enough that every domain of the loop has whole elements, and rotary pairs stay together */
+        /* lanes per step: enough that every domain of the loop has whole elements, and rotary pairs
+         * stay together */
         for (int l = 0; l < f->n_dom; l++) {
                 int base = 1;
                 if (f->dom[l].loop != l)
                         continue;
-                for (int again = 1; again; ) {
+                for (int again = 1; again;) {
                         again = 0;
                         for (int d = 0; d < f->n_dom; d++)
                                 if (f->dom[d].loop == l && (base * f->dom[d].num) % f->dom[d].den)
@@ -76,7 +78,8 @@ void f_place_members(F *f)
                 }
                 for (int i = 0; i < fn->n_nodes; i++) {
                         Dom *d = &f->dom[f->dom_of[fn->node[i]] - 1];
-                        while (NODE(f->g, fn->node[i])->op == OP_ROPE && d->loop == l && (base * d->num / d->den) % 2)
+                        while (NODE(f->g, fn->node[i])->op == OP_ROPE && d->loop == l &&
+                               (base * d->num / d->den) % 2)
                                 base *= 2;
                 }
                 for (int d = 0; d < f->n_dom; d++)
@@ -86,4 +89,3 @@ void f_place_members(F *f)
                         f->out->minv = base;
         }
 }
-

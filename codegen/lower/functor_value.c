@@ -28,8 +28,9 @@ const char *f_lane(F *f, int d, int k)
         const Dom *x = &f->dom[d];
         const Dom *l = &f->dom[x->loop];
         const char *j = "j";
-        if (x->lanes != l->lanes)                       /* j counts the loop's domain */
-                j = x->lanes > l->lanes ? f_fmt(f, "j * %d", x->lanes / l->lanes) : f_fmt(f, "j / %d", l->lanes / x->lanes);
+        if (x->lanes != l->lanes) /* j counts the loop's domain */
+                j = x->lanes > l->lanes ? f_fmt(f, "j * %d", x->lanes / l->lanes)
+                                        : f_fmt(f, "j / %d", l->lanes / x->lanes);
         return k ? f_fmt(f, "%s + %d", j, k) : j;
 }
 
@@ -40,7 +41,8 @@ const char *f_col_at(F *f, int d, int k)
         const char *c = x->loop ? f_fmt(f, "c%d", x->loop) : "col";
         const char *s = f_fmt(f, "%s + j", c);
         if (x->num != x->den)
-                s = x->den > 1 ? f_fmt(f, "(%s) / %d", s, x->den) : f_fmt(f, "(%s) * %d", s, x->num);
+                s = x->den > 1 ? f_fmt(f, "(%s) / %d", s, x->den)
+                               : f_fmt(f, "(%s) * %d", s, x->num);
         return k ? f_fmt(f, "(%s + %d)", s, k) : f_fmt(f, "(%s)", s);
 }
 
@@ -76,7 +78,8 @@ const char *f_var(F *f, Ref r, int k)
         return is_pair(d) ? f_fmt(f, "%s_%d", f_name_of(f, r), k) : f_name_of(f, r);
 }
 
-/* A value that is computed wherever it is read, stretched to a shape; seen: as what, through any views. */
+/* A value that is computed wherever it is read, stretched to a shape; seen: as what, through any
+ * views. */
 static const char *virtual_text(F *f, const Access *seen, const Type *shape, int d, int k)
 {
         const Node *x = NODE(f->g, seen->base);
@@ -94,7 +97,8 @@ static const char *virtual_text(F *f, const Access *seen, const Type *shape, int
         f_index_of(f, shape, stride, seen->off, f->dom[d].n, &ix);
         f->align = keep;
         f_subst(col, sizeof col, ix.col[0] ? ix.col : "0",
-              f->cuda ? f_fmt(f, "(%s + %s)", f_first_col(f, d), f_lane(f, d, k)) : f_col_at(f, d, k));
+                f->cuda ? f_fmt(f, "(%s + %s)", f_first_col(f, d), f_lane(f, d, k))
+                        : f_col_at(f, d, k));
         const char *at = f_fmt(f, "%s + %s", ix.row[0] ? ix.row + 3 : "0", col);
         return f_fmt(f, "(float)(%s)", f_position(f, at));
 }
@@ -111,10 +115,15 @@ static const char *operand(F *f, Ref r, int j, int k)
                 return virtual_text(f, &seen, &n->type, d, k);
         if (f_internal(f, b)) {
                 int s = f_dom_seen(f, in), home = f->dom_of[b] - 1;
-                if (f->dom[s].loop != f->dom[home].loop) {      /* behind a slice */
-                        const char *arr = !f->f->prologue && b == f->f->root ? "v" : f_fmt(f, "%s_v", f_name_of(f, b));
-                        const char *idx = f_lane(f, f->dom[s].kind == DOM_HALF ? f->dom[s].parent : s,
-                                               f->dom[s].kind == DOM_HALF ? 2 * k + (int)f->dom[s].start : k);
+                if (f->dom[s].loop != f->dom[home].loop) { /* behind a slice */
+                        const char *arr = !f->f->prologue && b == f->f->root
+                                                  ? "v"
+                                                  : f_fmt(f, "%s_v", f_name_of(f, b));
+                        const char *idx = f_lane(f,
+                                                 f->dom[s].kind == DOM_HALF ? f->dom[s].parent : s,
+                                                 f->dom[s].kind == DOM_HALF
+                                                         ? 2 * k + (int)f->dom[s].start
+                                                         : k);
                         if (!f->cuda)
                                 idx = f_fmt(f, "%s + o%d", idx, f->dom[s].loop);
                         return f_fmt(f, "%s[%s]", arr, idx);
@@ -163,16 +172,20 @@ static bool is_whole(const Graph *g, Ref r, int depth)
         if (depth == 4)
                 return false;
         switch (n->op) {
-        case OP_FILL:
-                return n->a.num.x == trunc(n->a.num.x) && fabs(n->a.num.x) < 1 << 24;
+        case OP_FILL: return n->a.num.x == trunc(n->a.num.x) && fabs(n->a.num.x) < 1 << 24;
         case OP_OFFSET:
-                return n->a.num.x == trunc(n->a.num.x) && fabs(n->a.num.x) < 1 << 24 && is_whole(g, n->in[0], depth + 1);
-        case OP_ADD: case OP_SUB: case OP_MIN: case OP_MAX:
-                return is_whole(g, n->in[0], depth + 1) && is_whole(g, n->in[1], depth + 1);
-        case OP_CAST: case OP_RESHAPE: case OP_EXPAND: case OP_SLICE: case OP_TRANSPOSE:
-                return n->type.dt == DT_F32 && is_whole(g, n->in[0], depth + 1);
-        default:
-                return false;
+                return n->a.num.x == trunc(n->a.num.x) && fabs(n->a.num.x) < 1 << 24 &&
+                       is_whole(g, n->in[0], depth + 1);
+        case OP_ADD:
+        case OP_SUB:
+        case OP_MIN:
+        case OP_MAX: return is_whole(g, n->in[0], depth + 1) && is_whole(g, n->in[1], depth + 1);
+        case OP_CAST:
+        case OP_RESHAPE:
+        case OP_EXPAND:
+        case OP_SLICE:
+        case OP_TRANSPOSE: return n->type.dt == DT_F32 && is_whole(g, n->in[0], depth + 1);
+        default: return false;
         }
 }
 
@@ -186,17 +199,17 @@ const char *f_expr(F *f, Ref r, int k)
         if (f_virtual(f, r, &seen))
                 return virtual_text(f, &seen, &n->type, f->dom_of[r] - 1, k);
         switch (n->op) {
-        case OP_GATHER:
-                return operand(f, r, 0, k);
+        case OP_GATHER: return operand(f, r, 0, k);
         case OP_CAST:
-                return f_fmt(f, n->type.dt == DT_I32 && !is_whole(g, n->in[0], 0) ? "whole(%s)" : "%s", operand(f, r, 0, k));
+                return f_fmt(f,
+                             n->type.dt == DT_I32 && !is_whole(g, n->in[0], 0) ? "whole(%s)" : "%s",
+                             operand(f, r, 0, k));
         case OP_CLAMP:
                 return f_fmt(f, "fminf(fmaxf(%s, 0.f), (float)(%s - 1))", operand(f, r, 0, k),
                              f_dimc(f, clamp_rows(&n->a)));
-        case OP_ACCUM: case OP_APPEND:
-                return operand(f, r, 1, k);
-        case OP_INTERLEAVE:
-                return operand(f, r, k & 1, k);
+        case OP_ACCUM:
+        case OP_APPEND: return operand(f, r, 1, k);
+        case OP_INTERLEAVE: return operand(f, r, k & 1, k);
         case OP_DROPOUT: {
                 Dim stride[MAX_RANK];
                 Index ix;
@@ -207,12 +220,13 @@ const char *f_expr(F *f, Ref r, int k)
                 f_index_of(f, &n->type, stride, 0, f->dom[d].n, &ix);
                 f->align = keep;
                 f_subst(col, sizeof col, ix.col[0] ? ix.col : "0",
-                      f->cuda ? f_fmt(f, "(%s + %s)", f_first_col(f, d), f_lane(f, d, k)) : f_col_at(f, d, k));
+                        f->cuda ? f_fmt(f, "(%s + %s)", f_first_col(f, d), f_lane(f, d, k))
+                                : f_col_at(f, d, k));
                 char p[32];
                 num_text(n->a.drop.p, p);
-                return f_fmt(f, "dropout(%s, %sf, %s_id, (unsigned long long)(%s + %s), %s)", operand(f, r, 0, k),
-                             strpbrk(p, ".en") ? p : "0.", f_name_of(f, r), ix.row[0] ? ix.row + 3 : "0", col,
-                             f->cuda ? "a.rt" : "a->rt");
+                return f_fmt(f, "dropout(%s, %sf, %s_id, (unsigned long long)(%s + %s), %s)",
+                             operand(f, r, 0, k), strpbrk(p, ".en") ? p : "0.", f_name_of(f, r),
+                             ix.row[0] ? ix.row + 3 : "0", col, f->cuda ? "a.rt" : "a->rt");
         }
         default:
                 scalar_text(f, r, k, &t);
@@ -243,7 +257,8 @@ void f_rope_lines(F *f, int depth, Ref r, int k)
         const Node *n = NODE(f->g, r);
         int d = f->dom_of[r] - 1;
         int64_t D = n->type.dim[n->type.rank - 1].n, rot = n->a.rope.dims ? n->a.rope.dims : D;
-        const char *col = f->cuda ? f_fmt(f, "(%s + %s)", f_first_col(f, d), f_lane(f, d, k)) : f_col_at(f, d, k);
+        const char *col = f->cuda ? f_fmt(f, "(%s + %s)", f_first_col(f, d), f_lane(f, d, k))
+                                  : f_col_at(f, d, k);
         const char *pos = f_position(f, f_token(f, &n->type, f->dom[d].n));
         Access acc;
         access_need(f->g, f->e->place, n->in[1], &acc);
@@ -251,19 +266,20 @@ void f_rope_lines(F *f, int depth, Ref r, int k)
         if (rot == D)
                 freq = f_frequency(f, freq, d, k, col, D);
         else
-                freq = f_fmt(f, f->cuda ? "fixed(&%s[%s %% %lld / 2])" : "%s[%s %% %lld / 2]", freq, col, (long long)D);
+                freq = f_fmt(f, f->cuda ? "fixed(&%s[%s %% %lld / 2])" : "%s[%s %% %lld / 2]", freq,
+                             col, (long long)D);
         const char *x0 = operand(f, r, 0, k), *x1 = operand(f, r, 0, k + 1);
         const char *y0 = f_var(f, r, k), *y1 = f_var(f, r, k + 1);
         LINE(depth, "float %s, %s;", y0, y1);
         if (rot < D) {
                 LINE(depth, "if (%s %% %lld < %lld)", col, (long long)D, (long long)rot);
-                LINE(depth + 1, "rope(%s, %s, %s(float)(%s), %s, &%s, &%s);", x0, x1, n->a.rope.back ? "-" : "", pos, freq,
-                     y0, y1);
+                LINE(depth + 1, "rope(%s, %s, %s(float)(%s), %s, &%s, &%s);", x0, x1,
+                     n->a.rope.back ? "-" : "", pos, freq, y0, y1);
                 LINE(depth, "else");
                 LINE(depth + 1, "%s = %s, %s = %s;", y0, x0, y1, x1);
         } else {
-                LINE(depth, "rope(%s, %s, %s(float)(%s), %s, &%s, &%s);", x0, x1, n->a.rope.back ? "-" : "", pos, freq,
-                     y0, y1);
+                LINE(depth, "rope(%s, %s, %s(float)(%s), %s, &%s, &%s);", x0, x1,
+                     n->a.rope.back ? "-" : "", pos, freq, y0, y1);
         }
 }
 
@@ -291,8 +307,9 @@ void f_store_index(F *f, Ref r, const char **ptr, Index *ix, DType *dt)
                 f->align = m < f->align ? m : f->align;
                 f_index_of(f, t, stride, 0, f->dom[d].n, ix);
                 ix->vector &= cols % f->out->minv == 0;
-                const char *place = f_fmt(f, " + ((long)(%s) * %s + %s) * %lld%s", f_sequence(f, tok), S,
-                                          f_position(f, tok), (long long)cols, ix->row);
+                const char *place = f_fmt(f, " + ((long)(%s) * %s + %s) * %lld%s",
+                                          f_sequence(f, tok), S, f_position(f, tok),
+                                          (long long)cols, ix->row);
                 snprintf(ix->row, sizeof ix->row, "%s", place);
                 *ptr = f_member(f, arg_of(f->e, f->a, n->in[0], true));
                 *dt = s->dt;
@@ -307,4 +324,3 @@ void f_store_index(F *f, Ref r, const char **ptr, Index *ix, DType *dt)
                 *dt = NODE(g, acc.base)->type.dt;
         }
 }
-

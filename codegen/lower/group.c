@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of x, and elements of it; M16, X16: of several 16-bit rows, which kernels/gemv/gemv_mma.cuh takes, no more than the CPU's
- * scratch memory holds. */
+/* Rows of x, and elements of it; M16, X16: of several 16-bit rows, which kernels/gemv/gemv_mma.cuh
+ * takes, no more than the CPU's scratch memory holds. */
 enum { GEMV_MOST_M = 8, GEMV_MOST_M16 = 16, GEMV_MOST_X = 32768, GEMV_MOST_X16 = 130000 };
 
 bool is_virtual(const Graph *g, Ref r)
@@ -20,7 +20,8 @@ bool is_member(const Graph *g, Ref r)
 {
         const Node *n = &g->node[r];
         Class c = op_info[n->op].cls;
-        return (c == CLASS_MAP && n->n_in) || n->op == OP_GATHER || n->op == OP_ACCUM || n->op == OP_APPEND;
+        return (c == CLASS_MAP && n->n_in) || n->op == OP_GATHER || n->op == OP_ACCUM ||
+               n->op == OP_APPEND;
 }
 
 Ref value_base(const Graph *g, Ref r)
@@ -50,10 +51,12 @@ bool domain_of(const Type *t, int64_t *n, Dim *rows)
                 *n *= t->dim[--i].n;
         while (i > 0)
                 *rows = dim_mul(*rows, t->dim[--i]);
-        if (t->rank > 1 && dim_eq(*rows, DIM(1)) && t->dim[t->rank - 1].n > 1) {        /* all constant: keep rows */
+        /* all constant: keep rows */
+        if (t->rank > 1 && dim_eq(*rows, DIM(1)) && t->dim[t->rank - 1].n > 1) {
                 *n = t->dim[t->rank - 1].n;
                 *rows = type_rows(t);
-        } else if (t->rank == 4 && dim_eq(*rows, DIM(1))) {     /* prologues of width 1: a cache's rows are tokens */
+        } else if (t->rank == 4 &&
+                   dim_eq(*rows, DIM(1))) { /* prologues of width 1: a cache's rows are tokens */
                 *n = t->dim[2].n;
                 *rows = dim_mul(t->dim[0], t->dim[1]);
         }
@@ -63,13 +66,13 @@ bool domain_of(const Type *t, int64_t *n, Dim *rows)
 bool span_of(const Graph *g, Ref r, Ref base, int64_t n, Span *s)
 {
         if (r == base) {
-                *s = (Span){ 0, n, 1 };
+                *s = (Span) { 0, n, 1 };
                 return true;
         }
         const Node *x = &g->node[r];
         if (!span_of(g, x->in[0], base, n, s))
                 return false;
-        if (x->op == OP_RESHAPE) {                      /* trailing dimensions must still make up the columns */
+        if (x->op == OP_RESHAPE) { /* trailing dimensions must still make up the columns */
                 int64_t c = 1;
                 int i = x->type.rank;
                 while (i > 0 && c < s->len && dim_is_const(x->type.dim[i - 1]))
@@ -88,7 +91,7 @@ bool span_of(const Graph *g, Ref r, Ref base, int64_t n, Span *s)
                         c *= t->dim[i].n;
                 }
                 if (c != s->len || s->step != 1)
-                        return false;                   /* the sliced axis must lead the columns */
+                        return false; /* the sliced axis must lead the columns */
                 if (x->a.slice.step == 1) {
                         s->start += x->a.slice.start * inner;
                         s->len = x->a.slice.len * inner;
@@ -122,7 +125,7 @@ static void by_rows(Functor *f)
                 f->n = f->shape.dim[f->shape.rank - 1].n;
                 f->rows = type_rows(&f->shape);
                 if (!dim_is_const(f->shape.dim[f->shape.rank - 1]))
-                        f->n = 0;               /* length known at run time */
+                        f->n = 0; /* length known at run time */
         }
 }
 
@@ -133,7 +136,8 @@ static void push(Functor *f, Ref r, Arena *a, int cap)
         f->node[f->n_nodes++] = r;
 }
 
-/* side: of each node, 1+k prologue k, -(1+o) epilogue o; in: false.  Both are for all groups, who leave them empty. */
+/* side: of each node, 1+k prologue k, -(1+o) epilogue o; in: false.  Both are for all groups, who
+ * leave them empty. */
 static void fill(Graph *g, Group *gr, Arena *a, int *side, bool *in)
 {
         Node *an = gr->anchor ? NODE(g, gr->anchor) : NULL;
@@ -144,7 +148,7 @@ static void fill(Graph *g, Group *gr, Arena *a, int *side, bool *in)
                         gr->epilogue[i] = functor(g, 0, false, &out[i]);
                         by_rows(&gr->epilogue[i]);
                 }
-                if (an->op == OP_ATTENTION) {           /* epilogues see (B*T, H*D) */
+                if (an->op == OP_ATTENTION) { /* epilogues see (B*T, H*D) */
                         gr->epilogue[0].n = an->type.dim[2].n * an->type.dim[3].n;
                         gr->epilogue[0].rows = dim_mul(an->type.dim[0], an->type.dim[1]);
                 }
@@ -158,16 +162,18 @@ static void fill(Graph *g, Group *gr, Arena *a, int *side, bool *in)
                         gr->prologue[i] = functor(g, an->in[i], true, &NODE(g, an->in[i])->type);
                         by_rows(&gr->prologue[i]);
                 }
-                if (an->op == OP_CE_GRAD || an->op == OP_LINEAR_CE_GRAD) {      /* one value a token */
+                if (an->op == OP_CE_GRAD || an->op == OP_LINEAR_CE_GRAD) { /* one value a token */
                         gr->prologue[3].n = 1;
                         gr->prologue[3].rows = type_elems(&gr->prologue[3].shape);
                 }
                 for (int i = 0; i < gr->n_nodes; i++)
-                        if (NODE(g, gr->node[i])->op == OP_ITEM && NODE(g, gr->node[i])->in[0] == gr->anchor)
+                        if (NODE(g, gr->node[i])->op == OP_ITEM &&
+                            NODE(g, gr->node[i])->in[0] == gr->anchor)
                                 gr->epilogue[NODE(g, gr->node[i])->a.item.index].root = gr->node[i];
         } else {
                 gr->n_out = 1;
-                const Node *first = NODE(g, gr->node[0]);       /* of what goes in, where the result is another shape */
+                /* of what goes in, where the result is another shape */
+                const Node *first = NODE(g, gr->node[0]);
                 Ref of = first->op == OP_APPEND       ? first->in[1]
                          : first->op == OP_INTERLEAVE ? first->in[0]
                                                       : gr->node[0];
@@ -189,7 +195,7 @@ static void fill(Graph *g, Group *gr, Arena *a, int *side, bool *in)
                 }
                 side[r] = s;
         }
-        for (int k = 0; an && k < an->n_in; k++) {      /* prologues: walk back from each input */
+        for (int k = 0; an && k < an->n_in; k++) { /* prologues: walk back from each input */
                 Ref b = value_base(g, an->in[k]);
                 if (NODE(g, b)->group != gr->id || b == gr->anchor || side[b] < 0 || b != an->in[k])
                         continue;
@@ -203,13 +209,15 @@ static void fill(Graph *g, Group *gr, Arena *a, int *side, bool *in)
                         }
                 }
                 for (int i = 0; i < gr->n_nodes; i++) {
-                        if (in[gr->node[i]] && gr->node[i] != gr->anchor && NODE(g, gr->node[i])->op != OP_ITEM)
+                        if (in[gr->node[i]] && gr->node[i] != gr->anchor &&
+                            NODE(g, gr->node[i])->op != OP_ITEM)
                                 push(&gr->prologue[k], gr->node[i], a, gr->n_nodes);
                         in[gr->node[i]] = false;
                 }
         }
         for (int i = 0; i < gr->n_nodes; i++)
-                if (gr->node[i] != gr->anchor && NODE(g, gr->node[i])->op != OP_ITEM && side[gr->node[i]] < 0)
+                if (gr->node[i] != gr->anchor && NODE(g, gr->node[i])->op != OP_ITEM &&
+                    side[gr->node[i]] < 0)
                         push(&gr->epilogue[-side[gr->node[i]] - 1], gr->node[i], a, gr->n_nodes);
         /* side results of prologues that no input needs: give them to the first prologue */
         for (int i = 0; i < gr->n_nodes; i++) {
@@ -230,9 +238,10 @@ static void fill(Graph *g, Group *gr, Arena *a, int *side, bool *in)
 
 bool norm_prologue(Graph *g, const Functor *prologue, Arena *a, NormPrologue *out)
 {
-        *out = (NormPrologue){ .norm = 0 };
+        *out = (NormPrologue) { .norm = 0 };
         for (int i = 0; i < prologue->n_nodes; i++)
-                if (NODE(g, prologue->node[i])->op == OP_RMSNORM || NODE(g, prologue->node[i])->op == OP_LAYERNORM)
+                if (NODE(g, prologue->node[i])->op == OP_RMSNORM ||
+                    NODE(g, prologue->node[i])->op == OP_LAYERNORM)
                         out->norm = prologue->node[i];
         if (!out->norm)
                 return false;
@@ -252,16 +261,19 @@ int64_t gemv_m(const Graph *g, Ref r)
         const Node *n = &g->node[r];
         const Type *a = &g->node[n->in[0]].type, *w = &g->node[n->in[1]].type;
         Dim m = type_rows(a), k = a->dim[a->rank - 1];
-        if (n->op != OP_MATMUL || n->a.mm.ta || w->rank != 2 || !dim_is_const(m) || !dim_is_const(k))
+        if (n->op != OP_MATMUL || n->a.mm.ta || w->rank != 2 || !dim_is_const(m) ||
+            !dim_is_const(k))
                 return 0;
         bool half = dt_size[w->dt] == 2 && n->a.mm.tb && m.n > 1 && k.n % 8 == 0;
         return m.n <= (half ? GEMV_MOST_M16 : GEMV_MOST_M) && k.n >= 1 &&
-               m.n * k.n <= (half ? GEMV_MOST_X16 : GEMV_MOST_X) ? m.n : 0;
+                               m.n * k.n <= (half ? GEMV_MOST_X16 : GEMV_MOST_X)
+                       ? m.n
+                       : 0;
 }
 
 bool gemv_norms(const Graph *g, Ref r)
 {
-        enum { MOST_K16 = 2048 };       /* more than 8 rows in registers */
+        enum { MOST_K16 = 2048 }; /* more than 8 rows in registers */
         const Type *a = &g->node[g->node[r].in[0]].type;
         int64_t m = gemv_m(g, r), k = a->dim[a->rank - 1].n;
         return m && m * k <= GEMV_MOST_X && (m <= GEMV_MOST_M || k <= MOST_K16);
@@ -284,7 +296,9 @@ Functor store_of(Graph *g, Ref r)
 /* ---- launch order ---- */
 
 /* Kernels to come, least number first. */
-typedef struct Heap { int *id, n; } Heap;
+typedef struct Heap {
+        int *id, n;
+} Heap;
 
 static void heap_add(Heap *h, int id)
 {
@@ -308,8 +322,17 @@ static int heap_take(Heap *h)
         return least;
 }
 
-typedef struct Edge { int to; struct Edge *next; } Edge;
-typedef struct Lists { Graph *g; Arena *a; Edge **readers; int *waits, *seen, *mark, stamp; Ref *stack; } Lists;
+typedef struct Edge {
+        int to;
+        struct Edge *next;
+} Edge;
+typedef struct Lists {
+        Graph *g;
+        Arena *a;
+        Edge **readers;
+        int *waits, *seen, *mark, stamp;
+        Ref *stack;
+} Lists;
 
 /* Kernels that kernel id reads, each once. */
 static void find_waits(Lists *l, const Group *gr, const Ref *before, int id)
@@ -334,14 +357,14 @@ static void find_waits(Lists *l, const Group *gr, const Ref *before, int id)
                         continue;
                 Edge *e = arena_alloc(l->a, sizeof *e);
                 l->seen[x->group] = id;
-                *e = (Edge){ id, l->readers[x->group] };
+                *e = (Edge) { id, l->readers[x->group] };
                 l->readers[x->group] = e;
                 l->waits[id]++;
         }
 }
 
-/* A group runs when all it reads has run; the groups are gone through by number again and again, and each time those run that
- * can. */
+/* A group runs when all it reads has run; the groups are gone through by number again and again,
+ * and each time those run that can. */
 int group_list(Graph *g, Arena *a, Group **out)
 {
         int n = 0, kept = 0, groups = 0;
@@ -350,7 +373,8 @@ int group_list(Graph *g, Arena *a, Group **out)
                         n = NODE(g, r)->group;
         const size_t m = (size_t)n + 1, nodes = (size_t)g->n_nodes;
         Group *all = arena_alloc(a, m * sizeof *all), *list = arena_alloc(a, m * sizeof *list);
-        Ref *accum = arena_alloc(a, nodes * sizeof *accum), *before = arena_alloc(a, nodes * sizeof *before);
+        Ref *accum = arena_alloc(a, nodes * sizeof *accum),
+            *before = arena_alloc(a, nodes * sizeof *before);
         for (Ref r = 1; r < g->n_nodes; r++) {
                 int id = NODE(g, r)->group;
                 if (NODE(g, r)->op == OP_ACCUM) {
@@ -372,7 +396,8 @@ int group_list(Graph *g, Arena *a, Group **out)
                 if (!id)
                         continue;
                 all[id].node[all[id].n_nodes++] = r;
-                if (!is_member(g, r) && !is_virtual(g, r) && op_info[NODE(g, r)->op].cls != CLASS_VIEW)
+                if (!is_member(g, r) && !is_virtual(g, r) &&
+                    op_info[NODE(g, r)->op].cls != CLASS_VIEW)
                         all[id].anchor = r;
         }
         int *side = arena_alloc(a, nodes * sizeof *side);
@@ -380,8 +405,10 @@ int group_list(Graph *g, Arena *a, Group **out)
         Lists l = { .g = g, .a = a };
         l.readers = arena_alloc(a, m * sizeof *l.readers);
         l.waits = arena_alloc(a, m * sizeof *l.waits), l.seen = arena_alloc(a, m * sizeof *l.seen);
-        l.mark = arena_alloc(a, nodes * sizeof *l.mark), l.stack = arena_alloc(a, nodes * sizeof *l.stack);
-        Heap now = { arena_alloc(a, m * sizeof(int)), 0 }, later = { arena_alloc(a, m * sizeof(int)), 0 };
+        l.mark = arena_alloc(a, nodes * sizeof *l.mark),
+        l.stack = arena_alloc(a, nodes * sizeof *l.stack);
+        Heap now = { arena_alloc(a, m * sizeof(int)), 0 },
+             later = { arena_alloc(a, m * sizeof(int)), 0 };
         for (int i = 1; i <= n; i++) {
                 find_waits(&l, &all[i], before, i);
                 if (all[i].n_nodes && !l.waits[i])
@@ -397,11 +424,11 @@ int group_list(Graph *g, Arena *a, Group **out)
                 if (!now.n) {
                         const Heap empty = now;
                         now = later;
-                        later = (Heap){ empty.id, 0 };
+                        later = (Heap) { empty.id, 0 };
                 }
         }
         if (kept < groups)
-                error_internal((Loc){ 0 }, "fused kernels depend on each other in a circle");
+                error_internal((Loc) { 0 }, "fused kernels depend on each other in a circle");
         *out = list;
         return kept;
 }

@@ -10,10 +10,13 @@
 #include "../codegen.h"
 #include <string.h>
 
-typedef struct AttRow { const char *name, *kind, *cls; int maxd, bm, bn, sub, cols, threads, minb; } AttRow;
+typedef struct AttRow {
+        const char *name, *kind, *cls;
+        int maxd, bm, bn, sub, cols, threads, minb;
+} AttRow;
 
 static const AttRow rows[] = {
-#define ATT_TILE(name, kind, cls, maxd, bm, bn, sub, cols, threads, minb, smem)                                      \
+#define ATT_TILE(name, kind, cls, maxd, bm, bn, sub, cols, threads, minb, smem) \
         { #name, #kind, #cls, maxd, bm, bn, sub, cols, threads, minb },
 #include "../forms/attention_tiles.def"
 #undef ATT_TILE
@@ -23,7 +26,9 @@ static int smem_of(int i, int D)
 {
         int k = 0;
         (void)D;
-#define ATT_TILE(name, kind, cls, maxd, bm, bn, sub, cols, threads, minb, smem) if (k++ == i) return smem;
+#define ATT_TILE(name, kind, cls, maxd, bm, bn, sub, cols, threads, minb, smem) \
+        if (k++ == i)                                                           \
+                return smem;
 #include "../forms/attention_tiles.def"
 #undef ATT_TILE
         return 0;
@@ -37,7 +42,11 @@ static int row_for(const char *kind, const char *cls, int D)
         return -1;
 }
 
-typedef struct Operand { const char *arg, *b, *t, *h; int64_t align; DType dt; } Operand;
+typedef struct Operand {
+        const char *arg, *b, *t, *h;
+        int64_t align;
+        DType dt;
+} Operand;
 
 static Operand operand(Emit *e, Build *bd, Ref r)
 {
@@ -45,7 +54,8 @@ static Operand operand(Emit *e, Build *bd, Ref r)
         Operand o;
         access_need(e->g, e->place, r, &a);
         const char *name = arg_of(e, &bd->args, a.base, false);
-        o.arg = a.off ? arena_fmt(e->tmp, "a.%s + %lld", name, (long long)a.off) : arena_fmt(e->tmp, "a.%s", name);
+        o.arg = a.off ? arena_fmt(e->tmp, "a.%s + %lld", name, (long long)a.off)
+                      : arena_fmt(e->tmp, "a.%s", name);
         o.b = dim_c(e, a.stride[0]);
         o.t = dim_c(e, a.stride[1]);
         o.h = dim_c(e, a.stride[2]);
@@ -73,7 +83,7 @@ typedef struct Att {
         bool cached, grad, mma;
         int vec;
         DType dt;
-        const char *cls;        /* of attention_tiles.def, as AttPath says */
+        const char *cls; /* of attention_tiles.def, as AttPath says */
 } Att;
 
 static Att att_of(Emit *e, const Group *gr)
@@ -82,8 +92,10 @@ static Att att_of(Emit *e, const Group *gr)
         const Type *q = &NODE(e->g, n->in[0])->type, *k = &NODE(e->g, n->in[1])->type;
         Att t = { .e = e, .gr = gr, .n = n, .H = q->dim[2].n, .K = k->dim[2].n, .D = q->dim[3].n };
         if (NODE(e->g, n->in[2])->type.dim[3].n != t.D)
-                error_at(n->loc, "internal error: %%%s has values of %lld beside keys of %lld after pad_heads", n->name,
-                         (long long)NODE(e->g, n->in[2])->type.dim[3].n, (long long)t.D);
+                error_at(
+                        n->loc,
+                        "internal error: %%%s has values of %lld beside keys of %lld after pad_heads",
+                        n->name, (long long)NODE(e->g, n->in[2])->type.dim[3].n, (long long)t.D);
         t.cached = NODE(e->g, n->in[1])->op == OP_APPEND;
         t.grad = n->op == OP_ATTENTION_GRAD;
         Build scratch = build_start(e, gr, "attention", "");
@@ -95,7 +107,8 @@ static Att att_of(Emit *e, const Group *gr)
                 t.dt = o.dt;
         }
         if (t.grad) {
-                int64_t a = operand(e, &scratch, n->in[5]).align, b = operand(e, &scratch, n->in[3]).align;
+                int64_t a = operand(e, &scratch, n->in[5]).align,
+                        b = operand(e, &scratch, n->in[3]).align;
                 a = a < b ? a : b;
                 if (a < t.vec)
                         t.vec = (int)a;
@@ -103,7 +116,9 @@ static Att att_of(Emit *e, const Group *gr)
         if (t.dt == DT_F32 && t.vec > 4)
                 t.vec = 4;
         t.mma = dt_size[t.dt] == 2 && t.vec == 8 && t.D % 8 == 0;
-        t.cls = t.mma ? "MMA" : t.dt == DT_F32 && t.vec == 4 && t.D % 4 == 0 && t.D <= 128 ? "TF32" : "SIMT";
+        t.cls = t.mma                                                        ? "MMA"
+                : t.dt == DT_F32 && t.vec == 4 && t.D % 4 == 0 && t.D <= 128 ? "TF32"
+                                                                             : "SIMT";
         return t;
 }
 
@@ -116,15 +131,17 @@ static void describe(Att *t, Build *b, const char *lse)
         Emit *e = t->e;
         const Attr *a = &t->n->a;
         bool cuda = is_cuda(e);
-        Operand q = operand(e, b, t->n->in[0]), k = operand(e, b, t->n->in[1]), v = operand(e, b, t->n->in[2]);
+        Operand q = operand(e, b, t->n->in[0]), k = operand(e, b, t->n->in[1]),
+                v = operand(e, b, t->n->in[2]);
         Ref extra = att_extra(t->n) ? t->n->in[att_extra(t->n)] : 0;
-        const char *documents = a->att.documents ? plain_arg(e, b, t->n->in[att_documents(t->n)]) : NULL;
+        const char *documents = a->att.documents ? plain_arg(e, b, t->n->in[att_documents(t->n)])
+                                                 : NULL;
         const char *mask = cuda ? "0" : "NULL", *mb = "0", *mt = "0", *slopes = cuda ? "0" : "NULL";
         Access ma;
         if (a->att.mask && extra) {
                 access_need(e->g, e->place, extra, &ma);
                 mask = plain_arg(e, b, extra);
-                const int r = ma.t.rank;                /* an axis of 1 is every sequence's, every token's */
+                const int r = ma.t.rank; /* an axis of 1 is every sequence's, every token's */
                 mb = r == 3 && !dim_eq(ma.t.dim[0], DIM(1)) ? dim_c(e, ma.stride[0]) : "0";
                 mt = r > 1 && !dim_eq(ma.t.dim[r - 2], DIM(1)) ? dim_c(e, ma.stride[r - 2]) : "0";
         }
@@ -132,17 +149,21 @@ static void describe(Att *t, Build *b, const char *lse)
                 slopes = plain_arg(e, b, extra);
         const char *id = "0";
         if (a->att.p)
-                id = arena_fmt(e->tmp, "(unsigned)*a.%s", arg_int(e, &b->args, (int)a->att.id, "drop_id"));
+                id = arena_fmt(e->tmp, "(unsigned)*a.%s",
+                               arg_int(e, &b->args, (int)a->att.id, "drop_id"));
         if (cuda) {
-                text_add(&b->decl,
-                         "struct \1_att : AttBase {\n        static constexpr int D = %lld, H = %lld, K = %lld, VEC "
-                         "= %d, WINDOW = %lld;\n"
-                         "        static constexpr float SCALE = %s;\n        static constexpr bool CAUSAL = %s, "
-                         "CACHED = %s;\n",
-                         (long long)t->D, (long long)t->H, (long long)t->K, t->vec, (long long)a->att.window,
-                         real(e, a->att.scale), a->att.causal ? "true" : "false", t->cached ? "true" : "false");
+                text_add(
+                        &b->decl,
+                        "struct \1_att : AttBase {\n        static constexpr int D = %lld, H = %lld, K = %lld, VEC "
+                        "= %d, WINDOW = %lld;\n"
+                        "        static constexpr float SCALE = %s;\n        static constexpr bool CAUSAL = %s, "
+                        "CACHED = %s;\n",
+                        (long long)t->D, (long long)t->H, (long long)t->K, t->vec,
+                        (long long)a->att.window, real(e, a->att.scale),
+                        a->att.causal ? "true" : "false", t->cached ? "true" : "false");
                 if (a->att.softcap)
-                        text_add(&b->decl, "        static constexpr float SOFTCAP = %s;\n", real(e, a->att.softcap));
+                        text_add(&b->decl, "        static constexpr float SOFTCAP = %s;\n",
+                                 real(e, a->att.softcap));
                 if (!t->grad && !(e->g->sizes.v[SYM_B] && e->g->sizes.v[SYM_T]))
                         text_add(&b->decl, "        static constexpr bool COUNTED = true;\n");
                 if (a->att.mask)
@@ -152,32 +173,39 @@ static void describe(Att *t, Build *b, const char *lse)
                 if (documents)
                         text_add(&b->decl, "        static constexpr bool DOCUMENTS = true;\n");
                 if (a->att.p)
-                        text_add(&b->decl, "        static constexpr float DROPOUT = %s;\n", real(e, a->att.p));
+                        text_add(&b->decl, "        static constexpr float DROPOUT = %s;\n",
+                                 real(e, a->att.p));
                 text_add(&b->decl, "};\n\n");
-                build_line(b,
-                           "AttIn<%s, \1_att> in = { %s, %s, %s, { %s, %s, %s }, { %s, %s, %s }, { %s, %s, %s }, %s, "
-                           "%s, %s, 1, %s, %s%s%s };",
-                           c_type(t->dt), q.arg, k.arg, v.arg, q.b, q.t, q.h, k.b, k.t, k.h, v.b, v.t, v.h, mask, mb,
-                           mt, slopes, id, documents ? ", " : "", documents ? documents : "");
+                build_line(
+                        b,
+                        "AttIn<%s, \1_att> in = { %s, %s, %s, { %s, %s, %s }, { %s, %s, %s }, { %s, %s, %s }, %s, "
+                        "%s, %s, 1, %s, %s%s%s };",
+                        c_type(t->dt), q.arg, k.arg, v.arg, q.b, q.t, q.h, k.b, k.t, k.h, v.b, v.t,
+                        v.h, mask, mb, mt, slopes, id, documents ? ", " : "",
+                        documents ? documents : "");
         } else {
                 const char *y = ty(t->dt);
-                text_add(&b->decl,
-                         "TGC_INLINE Attention \1_att(\1_args a, long B, long T)\n{\n        (void)B, (void)T;\n");
-                text_add(&b->decl,
-                         "        return (Attention){ .H = %lld, .K = %lld, .D = %lld, .q = { %s, %s, %s, %s, %s }, "
-                         ".k = { %s, %s, %s, %s, %s },\n",
-                         (long long)t->H, (long long)t->K, (long long)t->D, q.arg, y, q.b, q.t, q.h, k.arg, y, k.b,
-                         k.t, k.h);
-                text_add(&b->decl,
-                         "                .v = { %s, %s, %s, %s, %s }, .scale = %s, .softcap = %s, .causal = %lld, "
-                         ".cached = %d, .window = %lld,\n",
-                         v.arg, y, v.b, v.t, v.h, real(e, a->att.scale), real(e, a->att.softcap),
-                         (long long)a->att.causal, t->cached, (long long)a->att.window);
-                text_add(&b->decl,
-                         "                .slopes = %s, .mask = %s, .mask_b = %s, .mask_t = %s, .drop = %s, .drop_id "
-                         "= %s, .lse = %s%s%s };\n}\n\n",
-                         slopes, mask, mb, mt, real(e, a->att.p), id, lse, documents ? ", .documents = " : "",
-                         documents ? documents : "");
+                text_add(
+                        &b->decl,
+                        "TGC_INLINE Attention \1_att(\1_args a, long B, long T)\n{\n        (void)B, (void)T;\n");
+                text_add(
+                        &b->decl,
+                        "        return (Attention){ .H = %lld, .K = %lld, .D = %lld, .q = { %s, %s, %s, %s, %s }, "
+                        ".k = { %s, %s, %s, %s, %s },\n",
+                        (long long)t->H, (long long)t->K, (long long)t->D, q.arg, y, q.b, q.t, q.h,
+                        k.arg, y, k.b, k.t, k.h);
+                text_add(
+                        &b->decl,
+                        "                .v = { %s, %s, %s, %s, %s }, .scale = %s, .softcap = %s, .causal = %lld, "
+                        ".cached = %d, .window = %lld,\n",
+                        v.arg, y, v.b, v.t, v.h, real(e, a->att.scale), real(e, a->att.softcap),
+                        (long long)a->att.causal, t->cached, (long long)a->att.window);
+                text_add(
+                        &b->decl,
+                        "                .slopes = %s, .mask = %s, .mask_b = %s, .mask_t = %s, .drop = %s, .drop_id "
+                        "= %s, .lse = %s%s%s };\n}\n\n",
+                        slopes, mask, mb, mt, real(e, a->att.p), id, lse,
+                        documents ? ", .documents = " : "", documents ? documents : "");
         }
 }
 
@@ -192,8 +220,8 @@ static double att_flops(Att *t, double products)
         Emit *e = t->e;
         const Type *q = &NODE(e->g, t->n->in[0])->type;
         double T = (double)dim_most(e, q->dim[1]), S = t->cached ? (double)e->g->sizes.v[SYM_S] : T;
-        return products * 2.0 * (double)dim_most(e, q->dim[0]) * (double)t->H * T * S * (double)t->D *
-               (t->n->a.att.causal && !t->cached ? 0.5 : 1.0);
+        return products * 2.0 * (double)dim_most(e, q->dim[0]) * (double)t->H * T * S *
+               (double)t->D * (t->n->a.att.causal && !t->cached ? 0.5 : 1.0);
 }
 
 static double att_bytes(Att *t, int64_t q_like, int64_t kv_like)
@@ -209,7 +237,8 @@ static double att_bytes(Att *t, int64_t q_like, int64_t kv_like)
 static const char *tile_text(Emit *e, int r)
 {
         const AttRow *a = &rows[r];
-        return arena_fmt(e->tmp, "AttTile<%d, %d, %d, %d, %d>", a->bm, a->bn, a->sub, a->cols, a->threads);
+        return arena_fmt(e->tmp, "AttTile<%d, %d, %d, %d, %d>", a->bm, a->bn, a->sub, a->cols,
+                         a->threads);
 }
 
 /* The descriptions are made inside the loop, see describe. */
@@ -218,7 +247,8 @@ static void cpu_loop(Build *b, const char *tiles, const char *heads, const char 
         Arena *a = b->e->tmp;
         build_line(b, "const Attention whole = \1_att(a, B, T);");
         build_cpu_loop(b, arena_fmt(a, "%s(&whole, rt)", tiles), b->flops,
-                       arena_fmt(a, "{ const Attention att = \1_att(a, B, T); %s%s }", heads, task));
+                       arena_fmt(a, "{ const Attention att = \1_att(a, B, T); %s%s }", heads,
+                                 task));
 }
 
 /* Of attention_short.cuh: SHORT_MOST tokens, bytes of its AttShort. */
@@ -227,8 +257,9 @@ enum { SHORT_MOST = 64 };
 static bool is_single_wave(Att *t)
 {
         const Type *q = &NODE(t->e->g, t->n->in[0])->type;
-        return is_cuda(t->e) && t->dt == DT_F32 && !t->cached && t->vec == 4 && (t->D == 32 || t->D == 64) &&
-               dim_most(t->e, q->dim[1]) <= SHORT_MOST && (!t->grad || t->H == t->K);
+        return is_cuda(t->e) && t->dt == DT_F32 && !t->cached && t->vec == 4 &&
+               (t->D == 32 || t->D == 64) && dim_most(t->e, q->dim[1]) <= SHORT_MOST &&
+               (!t->grad || t->H == t->K);
 }
 
 static int single_wave_bytes(int64_t D, bool grad)
@@ -252,7 +283,8 @@ static void short_forward(Att *t, Ref lse)
         b.threads = 256;
         b.smem = single_wave_bytes(t->D, false);
         b.flops = att_flops(t, 2), b.bytes = att_bytes(t, 2, 2);
-        const char *l = lse ? arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true)) : "(float *)0";
+        const char *l = lse ? arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true))
+                            : "(float *)0";
         build_line(&b, "\1_epilogue epilogue = { a };");
         build_line(&b, "attention_short_task<\1_att>(in, %s, B, T, rt, tile, smem, epilogue);", l);
         build_end(&b, single_wave_grid(t));
@@ -274,8 +306,10 @@ static void short_backward(Att *t)
                 build_line(&b, "\1_%s %s = { a };", name[i], name[i]);
         }
         build_line(&b, "const Strides sg = { %s, %s, %s };", d.b, d.t, d.h);
-        build_line(&b, "attention_short_grad_task<\1_att>(in, %s, sg, %s, B, T, rt, tile, smem, epilogue, epilogue_k, epilogue_v);",
-                   d.arg, lse);
+        build_line(
+                &b,
+                "attention_short_grad_task<\1_att>(in, %s, sg, %s, B, T, rt, tile, smem, epilogue, epilogue_k, epilogue_v);",
+                d.arg, lse);
         build_end(&b, single_wave_grid(t));
 }
 
@@ -292,59 +326,74 @@ static void forward(Emit *e, const Group *gr)
         }
         Build b = build_start(e, gr, few && is_cuda(e) ? "attention_decode" : "attention",
                               few ? "attention_decode" : "attention");
-        describe(&t, &b, is_cuda(e) || !lse ? "NULL" : arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true)));
+        describe(&t, &b,
+                 is_cuda(e) || !lse ? "NULL"
+                                    : arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true)));
         if (!is_cuda(e)) {
                 build_functor(&b, &gr->epilogue[0], "epilogue");
                 b.flops = att_flops(&t, 2), b.bytes = att_bytes(&t, 2, 2);
-                cpu_loop(&b, "attention_tiles", "", "attention_task(&att, rt, tile, &a, \1_epilogue);");
+                cpu_loop(&b, "attention_tiles", "",
+                         "attention_task(&att, rt, tile, &a, \1_epilogue);");
                 build_end(&b, "1");
                 return;
         }
         if (few) {
-                int64_t T = dim_most(e, q->dim[1]), B = dim_most(e, q->dim[0]), per = T * (t.H / t.K),
-                        S = e->g->sizes.v[SYM_S];
+                int64_t T = dim_most(e, q->dim[1]), B = dim_most(e, q->dim[0]),
+                        per = T * (t.H / t.K), S = e->g->sizes.v[SYM_S];
                 int r = 1, splits = 1;
                 while (r < per && r < 8)
                         r *= 2;
                 bool mma = r > 1 && dt_size[t.dt] == 2 && (t.D == 64 || t.D == 128) && t.vec >= 8;
-                /* Blocks of mma are large: of heads of 128 one fills a multiprocessor, and a second wave pays for long caches alone (four
-                 * layers of 8B's shape, in 16 and 32 parts, after 512 tokens 0.625 and 0.635 ms, 2000 0.659, 0.662, 8000 0.711, 0.704,
-                 * 32000 0.908, 0.873; six of Llama-1B's after 512 0.285, 0.281). */
+                /* Blocks of mma are large: of heads of 128 one fills a multiprocessor, and a second
+                 * wave pays for long caches alone (four layers of 8B's shape, in 16 and 32 parts,
+                 * after 512 tokens 0.625 and 0.635 ms, 2000 0.659, 0.662, 8000 0.711, 0.704, 32000
+                 * 0.908, 0.873; six of Llama-1B's after 512 0.285, 0.281). */
                 enum { ONCE_S = 8192 };
                 bool once = mma && t.D == 128 && S <= ONCE_S;
-                int64_t groups = t.K * ((per + r - 1) / r), most = once ? SMS * 3 / 4 : mma ? SMS : 2 * SMS;
+                int64_t groups = t.K * ((per + r - 1) / r), most = once  ? SMS * 3 / 4
+                                                                   : mma ? SMS
+                                                                         : 2 * SMS;
                 while (splits < 32 && B * groups * splits < most && S / (splits * 2) >= 64)
                         splits *= 2;
                 int record = (int)(t.D + 1) / 2 * 2 + 2;
                 b.waits = true;
-                /* more threads reach further into the cache in one step, and parts to merge come later; several rows
-                 * keep a warp without tensor cores busy with arithmetic, and more blocks serve better.  GPT-2 on an H100, a step
-                 * after 64, 512, 900 tokens: 128 threads 0.210, 0.218, 0.241 ms; 256: 0.194, 0.229, 0.227; 512: 0.200, 0.225,
-                 * 0.233.  Six layers of Llama-1B with clusters after 512, 1800: 128 threads 0.2907, 0.3023; 256: 0.2795, 0.2988. */
+                /* more threads reach further into the cache in one step, and parts to merge come
+                 * later; several rows keep a warp without tensor cores busy with arithmetic, and
+                 * more blocks serve better.  GPT-2 on an H100, a step after 64, 512, 900 tokens:
+                 * 128 threads 0.210, 0.218, 0.241 ms; 256: 0.194, 0.229, 0.227; 512: 0.200, 0.225,
+                 * 0.233.  Six layers of Llama-1B with clusters after 512, 1800: 128 threads 0.2907,
+                 * 0.3023; 256: 0.2795, 0.2988. */
                 b.threads = r == 1 || mma ? 256 : 128;
                 b.smem = b.threads / 32 * r * record * 4;
                 b.flops = att_flops(&t, 2), b.bytes = att_bytes(&t, 2, 2);
-                text_add(&b.decl, "typedef AttDecode<%d, %d, %d> \1_tile;\n"
-                                  "static_assert(att_decode_mma<%s, \1_att, \1_tile>() == %s, \"as attention.c has it\");\n\n",
-                         r, splits, b.threads, type, mma ? "true" : "false");
+                text_add(
+                        &b.decl,
+                        "typedef AttDecode<%d, %d, %d> \1_tile;\n"
+                        "static_assert(att_decode_mma<%s, \1_att, \1_tile>() == %s, \"as attention.c has it\");\n\n",
+                        r, splits, b.threads, type, mma ? "true" : "false");
                 build_functor(&b, &gr->epilogue[0], "epilogue");
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 const char *parts = "(float *)0", *done = "(int *)0";
                 if (splits > 1) {
                         int work = work_new(e, DIM(B * T * t.H * splits * record), 4);
                         int count = work_keep(e, DIM(B * groups), 4, "attention_done");
-                        parts = arena_fmt(e->tmp, "a.%s", arg_work(e, &b.args, work, "float", "parts"));
-                        done = arena_fmt(e->tmp, "a.%s", arg_work(e, &b.args, count, "int", "done"));
+                        parts = arena_fmt(e->tmp, "a.%s",
+                                          arg_work(e, &b.args, work, "float", "parts"));
+                        done = arena_fmt(e->tmp, "a.%s",
+                                         arg_work(e, &b.args, count, "int", "done"));
                 }
                 const char *grid = arena_fmt(e->tmp, "%s*%lld", Bg, (long long)(groups * splits));
                 bool none90 = e->done90[gr->anchor], merges = r == 1 || mma;
-                bool on90 = none90 || (merges && att90_decode(&b, gr->anchor, r, splits, grid, parts, done));
+                bool on90 = none90 ||
+                            (merges && att90_decode(&b, gr->anchor, r, splits, grid, parts, done));
                 if (none90) {
-                        b.on90 = (On90){ .threads = b.threads, .grid = "0" };
+                        b.on90 = (On90) { .threads = b.threads, .grid = "0" };
                         text_add(&b.body, "#ifndef TGC_SM90A\n");
                 }
-                build_line(&b, "attention_decode_task<%s, \1_att, \1_tile>(in, %s, %s, B, T, rt, tile, smem, epilogue);", type, parts,
-                           done);
+                build_line(
+                        &b,
+                        "attention_decode_task<%s, \1_att, \1_tile>(in, %s, %s, B, T, rt, tile, smem, epilogue);",
+                        type, parts, done);
                 if (on90)
                         text_add(&b.body, "#endif\n");
                 build_end(&b, grid);
@@ -352,16 +401,19 @@ static void forward(Emit *e, const Group *gr)
         }
         int r = row_for("FWD", t.cls, (int)t.D);
         if (r < 0)
-                error_at(t.n->loc, "attention: heads of width %lld are not supported (at most 256)", (long long)t.D);
+                error_at(t.n->loc, "attention: heads of width %lld are not supported (at most 256)",
+                         (long long)t.D);
         build_functor(&b, &gr->epilogue[0], "epilogue");
         b.threads = rows[r].threads;
         b.min_blocks = rows[r].minb;
         b.smem = smem_of(r, (int)t.D);
         b.flops = att_flops(&t, 2), b.bytes = att_bytes(&t, 2, 2);
-        const char *l = lse ? arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true)) : "(float *)0";
+        const char *l = lse ? arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true))
+                            : "(float *)0";
         build_line(&b, "\1_epilogue epilogue = { a };");
         bool sm90 = t.mma && att90_forward(&b, gr->anchor, l);
-        build_line(&b, "attention_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue);", type, tile_text(e, r), l);
+        build_line(&b, "attention_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue);",
+                   type, tile_text(e, r), l);
         if (sm90)
                 text_add(&b.body, "#endif\n");
         build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", Bg, (long long)t.H, Tg, rows[r].bm));
@@ -371,7 +423,11 @@ static void forward(Emit *e, const Group *gr)
 static int delta_rows(Att *t)
 {
         int most = 16 / dt_size[t->dt] < t->vec ? 16 / dt_size[t->dt] : t->vec, D = (int)t->D;
-        int v = D % 8 == 0 ? most : D % 4 == 0 && most >= 4 ? 4 : D % 2 == 0 && most >= 2 ? 2 : 1, n = D / v;
+        int v = D % 8 == 0                ? most
+                : D % 4 == 0 && most >= 4 ? 4
+                : D % 2 == 0 && most >= 2 ? 2
+                                          : 1,
+            n = D / v;
         return 128 / (n > 16 ? 32 : n > 8 ? 16 : n > 4 ? 8 : n > 2 ? 4 : n > 1 ? 2 : 1);
 }
 
@@ -379,40 +435,46 @@ static int delta_rows(Att *t)
 static void backward_cpu(Emit *e, const Group *gr, Att *t)
 {
         for (int kv = 0; kv < 2; kv++) {
-                Build b = build_start(e, gr, "attention", kv ? "attention_grad_kv" : "attention_grad_q");
+                Build b = build_start(e, gr, "attention",
+                                      kv ? "attention_grad_kv" : "attention_grad_q");
                 describe(t, &b, arena_fmt(e->tmp, "(float *)%s", plain_arg(e, &b, t->n->in[4])));
                 Operand o = operand(e, &b, t->n->in[3]), d = operand(e, &b, t->n->in[5]);
                 b.flops = att_flops(t, kv ? 4 : 3), b.bytes = att_bytes(t, 3, 3);
-                const char *heads = arena_fmt(e->tmp, "const Heads out = { %s, %s, %s, %s, %s }, dout = { %s, %s, %s, %s, %s }; ",
-                                              o.arg, ty(o.dt), o.b, o.t, o.h, d.arg, ty(d.dt), d.b, d.t, d.h);
+                const char *heads = arena_fmt(
+                        e->tmp,
+                        "const Heads out = { %s, %s, %s, %s, %s }, dout = { %s, %s, %s, %s, %s }; ",
+                        o.arg, ty(o.dt), o.b, o.t, o.h, d.arg, ty(d.dt), d.b, d.t, d.h);
                 if (kv) {
                         build_functor(&b, &gr->epilogue[1], "epilogue_k");
                         build_functor(&b, &gr->epilogue[2], "epilogue_v");
-                        cpu_loop(&b, "attention_grad_kv_tiles", heads,
-                                 "attention_grad_kv_task(&att, out, dout, rt, tile, &a, \1_epilogue_k, \1_epilogue_v);");
+                        cpu_loop(
+                                &b, "attention_grad_kv_tiles", heads,
+                                "attention_grad_kv_task(&att, out, dout, rt, tile, &a, \1_epilogue_k, \1_epilogue_v);");
                 } else {
                         build_functor(&b, &gr->epilogue[0], "epilogue");
-                        cpu_loop(&b, "attention_grad_q_tiles", heads,
-                                 "attention_grad_q_task(&att, out, dout, rt, tile, &a, \1_epilogue);");
+                        cpu_loop(
+                                &b, "attention_grad_q_tiles", heads,
+                                "attention_grad_q_task(&att, out, dout, rt, tile, &a, \1_epilogue);");
                 }
                 build_end(&b, "1");
         }
 }
 
-/* Of CUDA's gradients.  deltas: a float for each query, sums of out * dout.  sm90: Hopper has kernels of its own, of `kind`: in all but
- * GRAD_Q that of dq makes dk and dv as well, and there is nothing for the other two to do. */
+/* Of CUDA's gradients.  deltas: a float for each query, sums of out * dout.  sm90: Hopper has
+ * kernels of its own, of `kind`: in all but GRAD_Q that of dq makes dk and dv as well, and there is
+ * nothing for the other two to do. */
 typedef struct Back {
-        Att      t;
-        Dim      queries;
-        int      deltas;
-        bool     sm90;
+        Att t;
+        Dim queries;
+        int deltas;
+        bool sm90;
         GradKind kind;
 } Back;
 
 /* The portable body alone; to be ended by hopper_end. */
 static void not_on_hopper(Build *b, int threads)
 {
-        b->on90 = (On90){ .threads = threads, .grid = "0" };
+        b->on90 = (On90) { .threads = threads, .grid = "0" };
         text_add(&b->body, "#ifndef TGC_SM90A\n");
 }
 
@@ -422,7 +484,10 @@ static void hopper_end(const Back *k, Build *b)
                 text_add(&b->body, "#endif\n");
 }
 
-static const char *strides_of(Emit *e, const Operand *o) { return arena_fmt(e->tmp, "{ %s, %s, %s }", o->b, o->t, o->h); }
+static const char *strides_of(Emit *e, const Operand *o)
+{
+        return arena_fmt(e->tmp, "{ %s, %s, %s }", o->b, o->t, o->h);
+}
 
 static void grad_delta(Emit *e, const Group *gr, Back *k)
 {
@@ -436,7 +501,8 @@ static void grad_delta(Emit *e, const Group *gr, Back *k)
         if (k->sm90)
                 not_on_hopper(&b, 128);
         build_line(&b, "const Strides so = %s, sg = %s;", strides_of(e, &o), strides_of(e, &d));
-        build_line(&b, "attention_delta_task<%s, \1_att, 128>(%s, so, %s, sg, a.%s, B, T, tile);", c_type(k->t.dt), o.arg, d.arg, w);
+        build_line(&b, "attention_delta_task<%s, \1_att, 128>(%s, so, %s, sg, a.%s, B, T, tile);",
+                   c_type(k->t.dt), o.arg, d.arg, w);
         hopper_end(k, &b);
         build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, k->queries), delta_rows(&k->t)));
 }
@@ -449,15 +515,19 @@ static void epilogues_kv(Build *b, const Group *gr)
         build_line(b, "\1_epilogue_v epilogue_v = { a };");
 }
 
-/* A kernel of row `*r` with the operands that both have.  *grads: dout, the rows' log of sums and deltas, as the portable tasks take
- * them; *sums: the last two. */
-static Build grad_start(Emit *e, const Group *gr, Back *k, bool kv, int *r, Operand *d, const char **grads, const char **sums)
+/* A kernel of row `*r` with the operands that both have.  *grads: dout, the rows' log of sums and
+ * deltas, as the portable tasks take them; *sums: the last two. */
+static Build grad_start(Emit *e, const Group *gr, Back *k, bool kv, int *r, Operand *d,
+                        const char **grads, const char **sums)
 {
         Att *t = &k->t;
         *r = row_for(kv ? "DKV" : "DQ", t->cls, (int)t->D);
         if (*r < 0)
-                error_at(t->n->loc, "attention: heads of width %lld are not supported (at most 256)", (long long)t->D);
-        Build b = build_start(e, gr, "attention_backward", kv ? "attention_grad_kv" : "attention_grad_q");
+                error_at(t->n->loc,
+                         "attention: heads of width %lld are not supported (at most 256)",
+                         (long long)t->D);
+        Build b = build_start(e, gr, "attention_backward",
+                              kv ? "attention_grad_kv" : "attention_grad_q");
         describe(t, &b, NULL);
         *d = operand(e, &b, t->n->in[5]);
         const char *lse = plain_arg(e, &b, t->n->in[4]);
@@ -467,7 +537,9 @@ static Build grad_start(Emit *e, const Group *gr, Back *k, bool kv, int *r, Oper
         b.min_blocks = rows[*r].minb;
         b.smem = smem_of(*r, (int)t->D);
         b.flops = att_flops(t, kv ? 4 : 3), b.bytes = kv ? att_bytes(t, 2, 4) : att_bytes(t, 3, 2);
-        *sums = !kv && (k->kind == GRAD_SHORT || k->kind == GRAD_FUSED) ? lse : arena_fmt(e->tmp, "%s, a.%s", lse, w);
+        *sums = !kv && (k->kind == GRAD_SHORT || k->kind == GRAD_FUSED)
+                        ? lse
+                        : arena_fmt(e->tmp, "%s, a.%s", lse, w);
         *grads = arena_fmt(e->tmp, "%s, %s, %s, a.%s", d->arg, strides_of(e, d), lse, w);
         return b;
 }
@@ -484,11 +556,13 @@ static void grad_kv(Emit *e, const Group *gr, Back *k)
                 not_on_hopper(&b, b.threads);
         else if (k->sm90)
                 att90_grad(&b, gr->anchor, GRAD_KV, sums);
-        build_line(&b, "attention_dkv_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue_k, epilogue_v);", c_type(k->t.dt),
-                   tile_text(e, r), grads);
+        build_line(
+                &b,
+                "attention_dkv_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue_k, epilogue_v);",
+                c_type(k->t.dt), tile_text(e, r), grads);
         hopper_end(k, &b);
-        build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", dim_grid(e, q->dim[0]), (long long)k->t.K, dim_grid(e, q->dim[1]),
-                                rows[r].bm));
+        build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", dim_grid(e, q->dim[0]),
+                                (long long)k->t.K, dim_grid(e, q->dim[1]), rows[r].bm));
 }
 
 static void grad_q(Emit *e, const Group *gr, Back *k)
@@ -505,16 +579,17 @@ static void grad_q(Emit *e, const Group *gr, Back *k)
                 if (k->kind != GRAD_Q)
                         epilogues_kv(&b, gr);
                 if (k->kind == GRAD_BOTH || k->kind == GRAD_SHORT)
-                        sums = arena_fmt(e->tmp, "{ %s, %s, %s, %s }, %s", o.arg, strides_of(e, &o), d.arg, strides_of(e, &d), sums);
+                        sums = arena_fmt(e->tmp, "{ %s, %s, %s, %s }, %s", o.arg, strides_of(e, &o),
+                                         d.arg, strides_of(e, &d), sums);
                 else if (k->kind != GRAD_FUSED)
                         sums = arena_fmt(e->tmp, "%s, %s, %s", o.arg, strides_of(e, &o), sums);
                 att90_grad(&b, gr->anchor, k->kind, sums);
         }
-        build_line(&b, "attention_dq_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue);", c_type(k->t.dt), tile_text(e, r),
-                   grads);
+        build_line(&b, "attention_dq_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue);",
+                   c_type(k->t.dt), tile_text(e, r), grads);
         hopper_end(k, &b);
-        build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", dim_grid(e, q->dim[0]), (long long)k->t.H, dim_grid(e, q->dim[1]),
-                                rows[r].bm));
+        build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", dim_grid(e, q->dim[0]),
+                                (long long)k->t.H, dim_grid(e, q->dim[1]), rows[r].bm));
 }
 
 static void backward(Emit *e, const Group *gr)

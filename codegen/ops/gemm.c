@@ -22,36 +22,41 @@ int64_t tile_rounds(int bm, int bn, int64_t M, int64_t N, int64_t parts)
 }
 
 /* Microseconds on an H100: a start, then what the busiest multiprocessor does, one tile after the
- * other: products, and an epilogue that hides under the products of another block where two fit.  Parts
- * are written and read once, from L2 where they fit, by one more launch; of 16-bit products that
- * costs 10 us (1536x384x1536 in three: 18 and 4, whole 11 to 15).  float32's parts are small, and
- * what they cost shows at half that rate (512x128x1024: in 2 or 4 parts 6.9 us, in 8 8.0). */
+ * other: products, and an epilogue that hides under the products of another block where two fit. 
+ * Parts are written and read once, from L2 where they fit, by one more launch; of 16-bit products
+ * that costs 10 us (1536x384x1536 in three: 18 and 4, whole 11 to 15).  float32's parts are small,
+ * and what they cost shows at half that rate (512x128x1024: in 2 or 4 parts 6.9 us, in 8 8.0). */
 double tile_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch, int splits)
 {
         int64_t most = tile_rounds(t->bm, t->bn, M, N, batch * splits);
         double epilogue = (double)t->bm * t->bn * (t->min_blocks > 1 ? 5e-5 : 1e-4);
-        double alone = most < t->min_blocks ? 1.1 : 1;          /* waits that another block would fill */
+        double alone = most < t->min_blocks ? 1.1 : 1; /* waits that another block would fill */
         double us = 2 + (double)most * ((double)K / splits * t->ps * 1e-6 * alone + epilogue);
         double parts = (double)M * (double)N * 4 * splits;
         if (splits > 1)
-                us += (*t->cls == 'F' ? 2.5 : 10) + 2 * parts / (parts >= 32e6 ? 1.5e6 : *t->cls == 'F' ? 2.5e6 : 5e6);
+                us += (*t->cls == 'F' ? 2.5 : 10) + 2 * parts /
+                                                            (parts >= 32e6    ? 1.5e6
+                                                             : *t->cls == 'F' ? 2.5e6
+                                                                              : 5e6);
         return us;
 }
 
 enum { SINGLE_WAVE_US = 15 };
 
-/* The same for choosing among short 16-bit products, all of whose tiles run at once: together they take less than
- * one after the other, and each at least 3.35 ns for one of K.  schedule.c may join them with others, so
- * multiprocessors left idle are worth something: 1152x384x1536 beside 1536x384x1152 takes 7.8 us in 54 tiles of
- * 64x128, 10.3 in 108 of 64x64. */
+/* The same for choosing among short 16-bit products, all of whose tiles run at once: together they
+ * take less than one after the other, and each at least 3.35 ns for one of K.  schedule.c may join
+ * them with others, so multiprocessors left idle are worth something: 1152x384x1536 beside
+ * 1536x384x1152 takes 7.8 us in 54 tiles of 64x128, 10.3 in 108 of 64x64. */
 static double single_wave_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch)
 {
-        int64_t tiles = (M + t->bm - 1) / t->bm * ((N + t->bn - 1) / t->bn) * batch, most = (tiles + SMS - 1) / SMS;
+        int64_t tiles = (M + t->bm - 1) / t->bm * ((N + t->bn - 1) / t->bn) * batch,
+                most = (tiles + SMS - 1) / SMS;
         double us = tile_time(t, M, N, K, batch, 1), n = (double)most;
-        double ps = n * t->ps * 0.82, least = *t->name == 'W' ? 3350 : 4700;    /* wgmma, mma */
+        double ps = n * t->ps * 0.82, least = *t->name == 'W' ? 3350 : 4700; /* wgmma, mma */
         if (*t->cls == 'F' || M <= 64 || us >= SINGLE_WAVE_US || most > t->min_blocks)
                 return us;
-        us = (double)K * (ps > least ? ps : least) * 1e-6 + n * t->bm * t->bn * (t->min_blocks > 1 ? 5e-5 : 1e-4);
+        us = (double)K * (ps > least ? ps : least) * 1e-6 +
+             n * t->bm * t->bn * (t->min_blocks > 1 ? 5e-5 : 1e-4);
         return 2 + us - 0.4 * us * (1 - (double)tiles / (n * SMS));
 }
 
@@ -65,7 +70,7 @@ static bool tile_fits(const Tile *t, DType dt, int64_t M, int64_t N, int64_t K, 
         if (t->cls[1] && (tile_rounds(t->bm, t->bn, M, N, batch) != t->cls[1] - '0' ||
                           tile_time(t, M, N, K, batch, 1) >= SINGLE_WAVE_US))
                 return false;
-        return *t->name != 'H' || t->bm >= 64 || M <= 64;       /* mma's, for a few tokens */
+        return *t->name != 'H' || t->bm >= 64 || M <= 64; /* mma's, for a few tokens */
 }
 
 int tile_list(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, bool cut, Candidate *out)
@@ -75,9 +80,11 @@ int tile_list(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, bool cut
                 const Tile *t = &tiles[i];
                 if (!tile_fits(t, dt, M, N, K, batch))
                         continue;
-                for (int s = 1; s == 1 || (cut && !t->cls[1] && s <= MOST_SPLITS && K / s >= LEAST_K); s++)
-                        out[n++] = (Candidate){ t->name, t, NULL, s, s > 1 ? tile_time(t, M, N, K, batch, s)
-                                                                           : single_wave_time(t, M, N, K, batch) };
+                for (int s = 1;
+                     s == 1 || (cut && !t->cls[1] && s <= MOST_SPLITS && K / s >= LEAST_K); s++)
+                        out[n++] = (Candidate) { t->name, t, NULL, s,
+                                                 s > 1 ? tile_time(t, M, N, K, batch, s)
+                                                       : single_wave_time(t, M, N, K, batch) };
         }
         return n;
 }
@@ -126,7 +133,8 @@ bool mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m)
                 for (int i = 0; i < lead; i++)
                         batch = dim_mul(batch, a.t.dim[i]);
                 three = type_of(a.t.dt, 3, batch, a.t.dim[lead], a.t.dim[lead + 1]);
-                if (!access_reshape(&a, &three) || (!dim_eq(a.stride[2], DIM(1)) && !dim_eq(three.dim[2], DIM(1))))
+                if (!access_reshape(&a, &three) ||
+                    (!dim_eq(a.stride[2], DIM(1)) && !dim_eq(three.dim[2], DIM(1))))
                         return false;
                 ld = dim_eq(three.dim[1], DIM(1)) ? three.dim[2] : a.stride[1];
                 m->step = dim_c(e, a.stride[0]);
@@ -135,14 +143,16 @@ bool mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m)
         }
         m->ld = dim_c(e, ld);
         const char *name = arg_of(e, &b->args, a.base, false);
-        m->arg = a.off ? arena_fmt(e->tmp, "(a.%s + %lld)", name, (long long)a.off) : arena_fmt(e->tmp, "a.%s", name);
+        m->arg = a.off ? arena_fmt(e->tmp, "(a.%s + %lld)", name, (long long)a.off)
+                       : arena_fmt(e->tmp, "a.%s", name);
         return true;
 }
 
 void mat_need(Emit *e, Build *b, Ref r, int lead, Mat *m)
 {
         if (!mat_of(e, b, r, lead, m))
-                error_internal(NODE(e->g, r)->loc, "%%%s cannot be addressed as rows of a matrix", NODE(e->g, r)->name);
+                error_internal(NODE(e->g, r)->loc, "%%%s cannot be addressed as rows of a matrix",
+                               NODE(e->g, r)->name);
 }
 
 const char *ty(DType dt) { return dt == DT_F32 ? "TY_F32" : dt == DT_BF16 ? "TY_BF16" : "TY_F16"; }
@@ -163,28 +173,35 @@ int align_bytes(DType dt, int64_t x, int64_t y)
 }
 
 /* The first block stores the standardised row, where the task does not do it by the way. */
-static void keep_row(Build *b, bool keep, const char *norm, const char *eps, int64_t K, const char *gain)
+static void keep_row(Build *b, bool keep, const char *norm, const char *eps, int64_t K,
+                     const char *gain)
 {
         if (keep)
-                build_line(b, "if (tile == 0)\n                gemv_keep<%lld, %d, %s>(%s, smem, prologue%s, \1_keep{ a });",
-                           (long long)K, b->threads, norm, eps, gain);
+                build_line(
+                        b,
+                        "if (tile == 0)\n                gemv_keep<%lld, %d, %s>(%s, smem, prologue%s, \1_keep{ a });",
+                        (long long)K, b->threads, norm, eps, gain);
 }
 
 /* prologue and epilogue are there; ends the kernel. */
-static void build_mma(Build *b, const GemvMma *s, const char *type, int M, int64_t N, int64_t K, const char *norm,
-                      const char *operands, const char *rest)
+static void build_mma(Build *b, const GemvMma *s, const char *type, int M, int64_t N, int64_t K,
+                      const char *norm, const char *operands, const char *rest)
 {
         b->threads = s->warps * 32;
-        b->min_blocks = M > 16 ? 1 : s->rounds == 1 ? 2 : 16 / s->warps;        /* two, of two launches */
+        b->min_blocks = M > 16 ? 1 : s->rounds == 1 ? 2 : 16 / s->warps; /* two, of two launches */
         b->smem = s->smem;
         b->include = "gemv_mma";
-        build_line(b, "gemv_mma_task<%s, %d, %lld, %lld, %d, %d, %d, %s>(%s, tile, smem, prologue, epilogue%s);", type, M,
-                   (long long)N, (long long)K, s->warps, s->tiles, s->rounds, norm, operands, rest);
+        build_line(
+                b,
+                "gemv_mma_task<%s, %d, %lld, %lld, %d, %d, %d, %s>(%s, tile, smem, prologue, epilogue%s);",
+                type, M, (long long)N, (long long)K, s->warps, s->tiles, s->rounds, norm, operands,
+                rest);
         build_end(b, arena_fmt(b->e->tmp, "ceil(%lld/%d)", (long long)N, s->cols));
 }
 
 /* A few rows.  A norm of x that fuse put into the prologue is applied by the kernel itself. */
-static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, int64_t K, bool tb, int align)
+static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, int64_t K, bool tb,
+                   int align)
 {
         const char *type = c_type(w.dt), *norm = "NORM_NONE", *eps = "0.f";
         NormPrologue nh;
@@ -205,7 +222,7 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
         prologue.rows = DIM(M);
         int minv = build_functor(b, &prologue, "prologue").minv, narrow = minv;
         if (gain) {
-                e->stored[row] = false;         /* all blocks call it */
+                e->stored[row] = false; /* all blocks call it */
                 narrow = build_functor(b, &nh.gain, "gain").minv;
                 e->stored[row] = keep;
         }
@@ -219,12 +236,15 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
         b->flops = 2.0 * M * (double)N * (double)K;
         b->bytes += (double)N * (double)K * dt_size[w.dt];
         if (!is_cuda(e)) {
-                build_cpu_loop(b, arena_fmt(e->tmp, "gemv_tiles(%lld, %lld)", (long long)N, (long long)K), b->flops,
-                               arena_fmt(e->tmp,
-                                         "gemv_gain_task(%s, %s, (Mat){ %s, %s, %d, %s, 0 }, %d, %lld, %lld, tile, "
-                                         "&a, \1_prologue, %s, %s, \1_epilogue);",
-                                         norm, eps, w.arg, ty(w.dt), tb, w.ld, M, (long long)N, (long long)K,
-                                         gain ? "\1_gain" : "NULL", keep ? "\1_keep" : "NULL"));
+                build_cpu_loop(
+                        b, arena_fmt(e->tmp, "gemv_tiles(%lld, %lld)", (long long)N, (long long)K),
+                        b->flops,
+                        arena_fmt(
+                                e->tmp,
+                                "gemv_gain_task(%s, %s, (Mat){ %s, %s, %d, %s, 0 }, %d, %lld, %lld, tile, "
+                                "&a, \1_prologue, %s, %s, \1_epilogue);",
+                                norm, eps, w.arg, ty(w.dt), tb, w.ld, M, (long long)N, (long long)K,
+                                gain ? "\1_gain" : "NULL", keep ? "\1_keep" : "NULL"));
                 build_end(b, "1");
                 return;
         }
@@ -233,8 +253,8 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
         b->waits = true;
         b->threads = 256;
         const char *finish = gain ? ", \1_gain{ a }" : keep ? ", NoGain()" : "";
-        const char *rest = arena_fmt(e->tmp, "%s, %d>(%s, %s, %s, tile, smem, prologue, epilogue%s", norm, align, w.arg,
-                                     w.ld, eps, finish);
+        const char *rest = arena_fmt(e->tmp, "%s, %d>(%s, %s, %s, tile, smem, prologue, epilogue%s",
+                                     norm, align, w.arg, w.ld, eps, finish);
         GemvShort few = { 0 };
         GemvMma rows16 = { 0 };
         if (tb && w.dt != DT_F32 && align == 16)
@@ -249,47 +269,54 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 b->threads = few.threads;
                 b->smem = few.split > 1 ? few.smem : 0;
                 const char *kept = keep ? ", \1_keep{ a }" : "";
-                bool attends = qkv_attention90(b, &few, minv, arena_fmt(e->tmp, "%lld, %lld, %s, %d", (long long)N, (long long)K,
-                                                                 norm, align),
-                                        arena_fmt(e->tmp, "%s, %s, %s", w.arg, w.ld, eps),
-                                        arena_fmt(e->tmp, "%s%s", finish, kept));
+                bool attends = qkv_attention90(b, &few, minv,
+                                               arena_fmt(e->tmp, "%lld, %lld, %s, %d", (long long)N,
+                                                         (long long)K, norm, align),
+                                               arena_fmt(e->tmp, "%s, %s, %s", w.arg, w.ld, eps),
+                                               arena_fmt(e->tmp, "%s%s", finish, kept));
                 if (!b->smem)
                         build_line(b, "char *const smem = nullptr;");
-                build_line(b, "gemv_short_task<%s, %lld, %lld, %d, %d, %d, %s%s);", type, (long long)N, (long long)K,
-                           few.threads, few.rows, few.split, rest, kept);
+                build_line(b, "gemv_short_task<%s, %lld, %lld, %d, %d, %d, %s%s);", type,
+                           (long long)N, (long long)K, few.threads, few.rows, few.split, rest,
+                           kept);
                 if (attends)
                         text_add(&b->body, "#endif\n");
                 build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, few.cols));
         } else if (rows16.warps) {
-                build_mma(b, &rows16, type, M, N, K, norm, arena_fmt(e->tmp, "%s, %s, %s", w.arg, w.ld, eps), finish);
+                build_mma(b, &rows16, type, M, N, K, norm,
+                          arena_fmt(e->tmp, "%s, %s, %s", w.arg, w.ld, eps), finish);
         } else if (slim.lanes) {
                 b->include = "gemv_narrow";
                 b->threads = NARROW_THREADS;
                 b->min_blocks = NARROW_BLOCKS;
-                build_line(b, "gemv_narrow_task<%s, %lld, %lld, %d, %d, %d, %s, %d>(%s, %s, %s, tile, prologue, epilogue%s);",
-                           type, (long long)N, (long long)K, NARROW_THREADS, slim.lanes, slim.tiles, norm, align, w.arg,
-                           w.ld, eps, finish);
+                build_line(
+                        b,
+                        "gemv_narrow_task<%s, %lld, %lld, %d, %d, %d, %s, %d>(%s, %s, %s, tile, prologue, epilogue%s);",
+                        type, (long long)N, (long long)K, NARROW_THREADS, slim.lanes, slim.tiles,
+                        norm, align, w.arg, w.ld, eps, finish);
                 build_end(b, arena_fmt(e->tmp, "%d", slim.tiles));
         } else if (tb) {
-                /* about 16 warps a multiprocessor, the last 8 of them only as long as a lane has four loads of each row */
+                /* about 16 warps a multiprocessor, the last 8 of them only as long as a lane has
+                 * four loads of each row */
                 int rows = M > 1 ? 4 : 2, split = 1, loads = 4 * 32 * align / dt_size[w.dt];
                 while (N / rows * split < 16 * SMS && split < 4 &&
                        K / (split * 2) >= (N / rows * split < 8 * SMS ? 128 : loads))
                         split *= 2;
                 GemvShape s = gemv_shape(dt_size[w.dt], M, (int)K, 256, rows, split, align);
                 int64_t blocks = (N + s.cols - 1) / s.cols;
-                b->min_blocks = M == 1 && blocks > 2 * SMS && blocks <= 3 * SMS ? 3 : 1;        /* all at once */
+                /* all at once */
+                b->min_blocks = M == 1 && blocks > 2 * SMS && blocks <= 3 * SMS ? 3 : 1;
                 b->smem = s.smem;
-                build_line(b, "gemv_task<%s, %d, %lld, %lld, 256, %d, %d, %s);", type, M, (long long)N, (long long)K,
-                           rows, split, rest);
+                build_line(b, "gemv_task<%s, %d, %lld, %lld, 256, %d, %d, %s);", type, M,
+                           (long long)N, (long long)K, rows, split, rest);
                 keep_row(b, keep, norm, eps, K, finish);
                 build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, s.cols));
         } else {
                 int cols = 32;
                 b->threads = 512;
                 b->smem = gemv_kn_smem(M, (int)K, b->threads, cols);
-                build_line(b, "gemv_kn_task<%s, %d, %lld, %lld, 512, %d, %s);", type, M, (long long)N, (long long)K,
-                           cols, rest);
+                build_line(b, "gemv_kn_task<%s, %d, %lld, %lld, 512, %d, %s);", type, M,
+                           (long long)N, (long long)K, cols, rest);
                 keep_row(b, keep, norm, eps, K, finish);
                 build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, cols));
         }
@@ -297,7 +324,7 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
 
 /* Sizes of a product: the program's, the most they may be, their text. */
 typedef struct Shape {
-        int lead;                               /* dimensions of the batch */
+        int lead; /* dimensions of the batch */
         bool ta, tb;
         Dim batch, M, N, K;
         int64_t b_most, m_most, n_most, k_most;
@@ -307,12 +334,17 @@ typedef struct Shape {
 static Shape shape_of(Emit *e, const Node *n)
 {
         const Type *at = &NODE(e->g, n->in[0])->type, *bt = &NODE(e->g, n->in[1])->type;
-        Shape s = { .lead = bt->rank - 2, .ta = n->a.mm.ta, .tb = n->a.mm.tb, .batch = DIM(1),
+        Shape s = { .lead = bt->rank - 2,
+                    .ta = n->a.mm.ta,
+                    .tb = n->a.mm.tb,
+                    .batch = DIM(1),
                     .N = n->type.dim[n->type.rank - 1] };
         for (int i = 0; i < s.lead; i++)
                 s.batch = dim_mul(s.batch, bt->dim[i]);
         s.M = s.lead ? n->type.dim[n->type.rank - 2] : s.ta ? at->dim[at->rank - 1] : type_rows(at);
-        s.K = s.lead ? bt->dim[s.tb ? s.lead + 1 : s.lead] : s.ta ? type_rows(at) : at->dim[at->rank - 1];
+        s.K = s.lead ? bt->dim[s.tb ? s.lead + 1 : s.lead]
+              : s.ta ? type_rows(at)
+                     : at->dim[at->rank - 1];
         s.b_most = dim_most(e, s.batch), s.m_most = dim_most(e, s.M), s.n_most = dim_most(e, s.N);
         s.k_most = dim_most(e, s.K);
         s.Bc = dim_c(e, s.batch), s.Mc = dim_c(e, s.M), s.Nc = dim_c(e, s.N), s.Kc = dim_c(e, s.K);
@@ -321,10 +353,12 @@ static Shape shape_of(Emit *e, const Node *n)
 
 static const char *tiles_of(Emit *e, const Shape *s, const Tile *t)
 {
-        return arena_fmt(e->tmp, "ceil(%s/%d)*ceil(%s/%d)", dim_grid(e, s->M), t->bm, dim_grid(e, s->N), t->bn);
+        return arena_fmt(e->tmp, "ceil(%s/%d)*ceil(%s/%d)", dim_grid(e, s->M), t->bm,
+                         dim_grid(e, s->N), t->bn);
 }
 
-/* Sums of columns beside a product (column_beside), of Hopper's form: n of them in `work`; 0: none. */
+/* Sums of columns beside a product (column_beside), of Hopper's form: n of them in `work`; 0:
+ * none. */
 typedef struct Sums {
         const Group *columns;
         int work;
@@ -336,10 +370,10 @@ static const char *sums_arg(Emit *e, Build *b, const Sums *sums)
         return sums->n ? arg_work(e, &b->args, sums->work, "float", "sums") : NULL;
 }
 
-/* Parts of K, each a product of its own, and a second launch that adds them up; where Hopper's form has K whole one does
- * it all.  b: the product begun, whose epilogue is thrown away. */
-static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, const Shape *s, Product90 *p,
-                         const Pick *pick, const Sums *sums)
+/* Parts of K, each a product of its own, and a second launch that adds them up; where Hopper's form
+ * has K whole one does it all.  b: the product begun, whose epilogue is thrown away. */
+static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, const Shape *s,
+                       Product90 *p, const Pick *pick, const Sums *sums)
 {
         const Node *n = NODE(e->g, gr->anchor);
         const Tile *t = pick->t;
@@ -364,11 +398,12 @@ static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, 
                 transpose90(&part, p);
                 product90(&part, p, t90, splits90, false, ws, sums_arg(e, &part, sums));
         }
-        build_line(&part,
-                   "gemm_split_k_task<%s, %s, %s, %s, %d, %d>(%s, %s, %s, %s, %s, %s, %s, %d, a.%s, tile, "
-                   "smem);",
-                   c_type(a.dt), t->name, s->ta ? "true" : "false", s->tb ? "true" : "false", p->align, v, a.arg, a.ld,
-                   w.arg, w.ld, s->Mc, s->Nc, s->Kc, splits, ws);
+        build_line(
+                &part,
+                "gemm_split_k_task<%s, %s, %s, %s, %d, %d>(%s, %s, %s, %s, %s, %s, %s, %d, a.%s, tile, "
+                "smem);",
+                c_type(a.dt), t->name, s->ta ? "true" : "false", s->tb ? "true" : "false", p->align,
+                v, a.arg, a.ld, w.arg, w.ld, s->Mc, s->Nc, s->Kc, splits, ws);
         if (t90)
                 text_add(&part.body, "#endif\n");
         build_end(&part, arena_fmt(e->tmp, "%d*%s", splits, tiles_of(e, s, t)));
@@ -381,23 +416,27 @@ static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, 
         const char *parts = arena_fmt(e->tmp, "%d", splits);
         if (t90 && splits90 != splits)
                 parts = parts_by_gpu(&sum, splits90, parts);
-        build_line(&sum, "splitk_reduce_task<256>(a.%s, %s, %s, %s, tile, epilogue);", ws, parts, s->Mc, s->Nc);
+        build_line(&sum, "splitk_reduce_task<256>(a.%s, %s, %s, %s, tile, epilogue);", ws, parts,
+                   s->Mc, s->Nc);
         if (t90 && splits90 == 1)
-                sum.on90 = (On90){ .threads = 256, .grid = "0" };
+                sum.on90 = (On90) { .threads = 256, .grid = "0" };
         build_end(&sum, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, dim_mul(s->M, s->N)),
                                   256 * (epilogue.maxv < 8 ? epilogue.maxv : 8)));
 }
 
 /* The call of gemm_task for each item of a batch; `types`: its template's arguments. */
-static void batch_body(Build *b, const Shape *s, const Tile *t, const char *types, const Mat *a, const Mat *w)
+static void batch_body(Build *b, const Shape *s, const Tile *t, const char *types, const Mat *a,
+                       const Mat *w)
 {
-        text_add(&b->decl,
-                 "/* rows of item z of the batch */\nstruct \1_item {\n        static constexpr int MAXV = "
-                 "\1_epilogue::MAXV, MINV = \1_epilogue::MINV;\n"
-                 "        const \1_epilogue &epilogue;\n        int first;\n        template <int V> __device__ "
-                 "__forceinline__ void operator()(int row, int col, float (&v)[V]) const\n"
-                 "        {\n                epilogue(first + row, col, v);\n        }\n};\n\n");
-        build_line(b, "const int each = gemm_tiles<%s>(%s, %s), z = tile / each;", t->name, s->Mc, s->Nc);
+        text_add(
+                &b->decl,
+                "/* rows of item z of the batch */\nstruct \1_item {\n        static constexpr int MAXV = "
+                "\1_epilogue::MAXV, MINV = \1_epilogue::MINV;\n"
+                "        const \1_epilogue &epilogue;\n        int first;\n        template <int V> __device__ "
+                "__forceinline__ void operator()(int row, int col, float (&v)[V]) const\n"
+                "        {\n                epilogue(first + row, col, v);\n        }\n};\n\n");
+        build_line(b, "const int each = gemm_tiles<%s>(%s, %s), z = tile / each;", t->name, s->Mc,
+                   s->Nc);
         build_line(b, "\1_item item = { epilogue, z * %s };", s->Mc);
         build_line(b,
                    "gemm_task<%s>(%s + (long)z * %s, %s, %s + (long)z * %s, %s, %s, %s, "
@@ -426,47 +465,68 @@ static void matmul(Emit *e, const Group *gr)
         Functor puts = gr->epilogue[0];
         puts.puts = true;
         Ref normed = 0;
-        const Group *norm = is_cuda(e) && !s.lead && fixed_m && e->most_t > 1 ? norm90_find(e, gr, N, &normed) : NULL;
+        const Group *norm = is_cuda(e) && !s.lead && fixed_m && e->most_t > 1
+                                    ? norm90_find(e, gr, N, &normed)
+                                    : NULL;
         puts.result = norm && normed != gr->anchor ? normed : 0;
         FunctorText epilogue = build_functor(&b, &puts, "epilogue");
         double products = 2.0 * (double)s.b_most * (double)s.m_most * (double)N * (double)s.k_most;
         b.flops += products;
-        b.bytes += (double)s.b_most * ((double)s.m_most * (double)s.k_most + (double)N * (double)s.k_most) * dt_size[a.dt];
+        b.bytes += (double)s.b_most *
+                   ((double)s.m_most * (double)s.k_most + (double)N * (double)s.k_most) *
+                   dt_size[a.dt];
         if (!is_cuda(e)) {
-                build_cpu_loop(&b, arena_fmt(e->tmp, "gemm_tiles(%s, %s, %s, %s)", s.Bc, s.Mc, s.Nc, s.Kc), products,
-                               arena_fmt(e->tmp,
-                                         "gemm_task((Mat){ %s, %s, %d, %s, %s }, (Mat){ %s, %s, %d, %s, %s }, %s, "
-                                         "%s, %s, %s, tile, &a, \1_epilogue);",
-                                         a.arg, ty(a.dt), s.ta, a.ld, a.step, w.arg, ty(w.dt), s.tb, w.ld, w.step,
-                                         s.Bc, s.Mc, s.Nc, s.Kc));
+                build_cpu_loop(
+                        &b, arena_fmt(e->tmp, "gemm_tiles(%s, %s, %s, %s)", s.Bc, s.Mc, s.Nc, s.Kc),
+                        products,
+                        arena_fmt(
+                                e->tmp,
+                                "gemm_task((Mat){ %s, %s, %d, %s, %s }, (Mat){ %s, %s, %d, %s, %s }, %s, "
+                                "%s, %s, %s, tile, &a, \1_epilogue);",
+                                a.arg, ty(a.dt), s.ta, a.ld, a.step, w.arg, ty(w.dt), s.tb, w.ld,
+                                w.step, s.Bc, s.Mc, s.Nc, s.Kc));
                 build_end(&b, "1");
                 return;
         }
-        int64_t ea = a.align, ew = w.align, pa = pow2_of(s.ta ? s.M : s.K), pw = pow2_of(s.tb ? s.K : s.N);
+        int64_t ea = a.align, ew = w.align, pa = pow2_of(s.ta ? s.M : s.K),
+                pw = pow2_of(s.tb ? s.K : s.N);
         int align = align_bytes(a.dt, ea < pa ? ea : pa, ew < pw ? ew : pw);
-        if (s.tb && !s.ta && !s.lead && e->most_t == 1 && a.dt != DT_F32 && a.dt == w.dt && align == 16 && fixed_m &&
-            is_number(s.Kc)) {
+        if (s.tb && !s.ta && !s.lead && e->most_t == 1 && a.dt != DT_F32 && a.dt == w.dt &&
+            align == 16 && fixed_m && is_number(s.Kc)) {
                 GemvMma mma = gemv_mma((int)s.m_most, N, (int)s.k_most, false, SMS);
                 if (mma.warps) {
                         b.waits = true;
-                        build_line(&b, "const PlainPrologue<%s> prologue = { %s, %s };", c_type(a.dt), a.arg, a.ld);
+                        build_line(&b, "const PlainPrologue<%s> prologue = { %s, %s };",
+                                   c_type(a.dt), a.arg, a.ld);
                         build_line(&b, "\1_epilogue epilogue = { a };");
                         build_mma(&b, &mma, c_type(a.dt), (int)s.m_most, N, s.k_most, "NORM_NONE",
                                   arena_fmt(e->tmp, "%s, %s, 0.f", w.arg, w.ld), "");
                         return;
                 }
         }
-        Product90 p = { .dt = a.dt, .ta = s.ta, .tb = s.tb, .M = s.m_most, .N = N, .K = s.k_most, .align = align,
-                        .epilogue_bytes = epilogue.bytes / ((double)s.m_most * (double)N), .reads = epilogue.reads,
-                        .fixed = fixed_m, .rows = s.M, .single_wave = fixed_m };
+        Product90 p = { .dt = a.dt,
+                        .ta = s.ta,
+                        .tb = s.tb,
+                        .M = s.m_most,
+                        .N = N,
+                        .K = s.k_most,
+                        .align = align,
+                        .epilogue_bytes = epilogue.bytes / ((double)s.m_most * (double)N),
+                        .reads = epilogue.reads,
+                        .fixed = fixed_m,
+                        .rows = s.M,
+                        .single_wave = fixed_m };
         p.n_stored = epilogue.n_stored;
         memcpy(p.stored, epilogue.stored, sizeof p.stored);
         p.from = epilogue.from;
         Sums sums = { column_beside(e, gr->anchor), -1, 0 };
-        Ways ways = { .cut = !s.lead, .most = !fixed || !p.fixed, .sums = sums.columns, .batch = s.b_most,
+        Ways ways = { .cut = !s.lead,
+                      .most = !fixed || !p.fixed,
+                      .sums = sums.columns,
+                      .batch = s.b_most,
                       .epilogue = epilogue_key(e, &gr->epilogue[0]) };
-        ways.maps = !s.lead && fixed && (p.fixed || !s.ta) && takes90(e, a.dt) && slot_of(e, n->in[0], &p.a, &p.lda) &&
-                    slot_of(e, n->in[1], &p.w, &p.ldw);
+        ways.maps = !s.lead && fixed && (p.fixed || !s.ta) && takes90(e, a.dt) &&
+                    slot_of(e, n->in[0], &p.a, &p.lda) && slot_of(e, n->in[1], &p.w, &p.ldw);
         Pick pick = product_pick(e, &p, &ways);
         const Tile *t = pick.t;
         const Tile90 *t90 = pick.t90;
@@ -481,13 +541,15 @@ static void matmul(Emit *e, const Group *gr)
         if (pick.splits > 1) {
                 split_gemm(e, gr, &b, &puts, &s, &p, &pick, &sums);
         } else {
-                const char *types = arena_fmt(e->tmp, "%s, %s, %s, %s, %d", c_type(a.dt), t->name, s.ta ? "true" : "false",
-                                              s.tb ? "true" : "false", align);
-                const char *operands = arena_fmt(e->tmp, "%s, %s, %s, %s, %s, %s, %s", a.arg, a.ld, w.arg, w.ld, s.Mc,
-                                                 s.Nc, s.Kc);
+                const char *types = arena_fmt(e->tmp, "%s, %s, %s, %s, %d", c_type(a.dt), t->name,
+                                              s.ta ? "true" : "false", s.tb ? "true" : "false",
+                                              align);
+                const char *operands = arena_fmt(e->tmp, "%s, %s, %s, %s, %s, %s, %s", a.arg, a.ld,
+                                                 w.arg, w.ld, s.Mc, s.Nc, s.Kc);
                 build_line(&b, "\1_epilogue epilogue = { a };");
-                bool norms = norm && fixed && (t90 ? norm90_single_wave(&b, norm, t90, &p)
-                                                   : norm90(&b, norm, t, s.m_most, N, s.k_most, types, operands));
+                bool norms = norm && fixed &&
+                             (t90 ? norm90_single_wave(&b, norm, t90, &p)
+                                  : norm90(&b, norm, t, s.m_most, N, s.k_most, types, operands));
                 if (t90 && !norms) {
                         transpose90(&b, &p);
                         product90(&b, &p, t90, 1, pick.forced, NULL, sums_arg(e, &b, &sums));
@@ -510,14 +572,17 @@ const char *plain_arg(Emit *e, Build *b, Ref r)
         Access a;
         access_need(e->g, e->place, r, &a);
         const char *name = arg_of(e, &b->args, a.base, false);
-        return a.off ? arena_fmt(e->tmp, "(a.%s + %lld)", name, (long long)a.off) : arena_fmt(e->tmp, "a.%s", name);
+        return a.off ? arena_fmt(e->tmp, "(a.%s + %lld)", name, (long long)a.off)
+                     : arena_fmt(e->tmp, "a.%s", name);
 }
 
 void gen_gemm(Emit *e, const Group *gr)
 {
         switch (NODE(e->g, gr->anchor)->op) {
         case OP_MATMUL: matmul(e, gr); break;
-        case OP_EXPERT_MATMUL: case OP_EXPERT_GRAD: case OP_EXPERT_ROWS: gen_grouped_gemm(e, gr); break;
+        case OP_EXPERT_MATMUL:
+        case OP_EXPERT_GRAD:
+        case OP_EXPERT_ROWS: gen_grouped_gemm(e, gr); break;
         default: gen_loss(e, gr);
         }
 }

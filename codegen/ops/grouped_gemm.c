@@ -1,5 +1,6 @@
-/* grouped_gemm.c: products over experts: each slot's row by its expert's matrix (expert), their gradients (expert_grad), and a few
- * rows' without sorting (expert_rows).  kernels/moe/grouped_gemm.cuh, cpu_grouped_gemm.h; Hopper's form: sm90_grouped_gemm.c. */
+/* grouped_gemm.c: products over experts: each slot's row by its expert's matrix (expert), their
+ * gradients (expert_grad), and a few rows' without sorting (expert_rows). 
+ * kernels/moe/grouped_gemm.cuh, cpu_grouped_gemm.h; Hopper's form: sm90_grouped_gemm.c. */
 #include "../codegen.h"
 #include "../forms/gemv_shape.h"
 #include <string.h>
@@ -8,20 +9,24 @@
 static void expert_epilogue(Emit *e, Build *b)
 {
         if (is_cuda(e))
-                text_add(&b->decl, "struct \1_slot {\n        static constexpr int MAXV = \1_epilogue::MAXV, MINV = "
-                                   "\1_epilogue::MINV;\n        const \1_epilogue &epilogue;\n"
-                                   "        template <int V> __device__ __forceinline__ void operator()(int row, int "
-                                   "col, float (&v)[V], int) const { epilogue(row, col, v); }\n};\n\n");
+                text_add(
+                        &b->decl,
+                        "struct \1_slot {\n        static constexpr int MAXV = \1_epilogue::MAXV, MINV = "
+                        "\1_epilogue::MINV;\n        const \1_epilogue &epilogue;\n"
+                        "        template <int V> __device__ __forceinline__ void operator()(int row, int "
+                        "col, float (&v)[V], int) const { epilogue(row, col, v); }\n};\n\n");
         else
-                text_add(&b->decl, "TGC_INLINE void \1_slot(const void *args, long row, int col, int n, float *v, "
-                                   "int expert)\n{\n        (void)expert;\n"
-                                   "        \1_epilogue(args, row, col, n, v);\n}\n\n");
+                text_add(
+                        &b->decl,
+                        "TGC_INLINE void \1_slot(const void *args, long row, int col, int n, float *v, "
+                        "int expert)\n{\n        (void)expert;\n"
+                        "        \1_epilogue(args, row, col, n, v);\n}\n\n");
 }
 
 /* expert_matmul: slots that are sorted by expert. */
 typedef struct Slots {
         bool tb, scatter;
-        int64_t E, K, N, adiv, most;            /* most: slots, of which there are P */
+        int64_t E, K, N, adiv, most; /* most: slots, of which there are P */
         Dim P;
         DType dt;
         const char *w, *perm, *offs;
@@ -33,8 +38,13 @@ static Slots slots_of(Emit *e, const Group *gr, Build *b)
         const Node *n = NODE(e->g, gr->anchor);
         const Type *wt = &NODE(e->g, n->in[1])->type;
         bool tb = n->a.expert.tb;
-        Slots s = { .tb = tb, .scatter = n->a.expert.scatter, .E = wt->dim[0].n, .K = wt->dim[tb ? 2 : 1].n,
-                    .N = wt->dim[tb ? 1 : 2].n, .adiv = n->a.expert.adiv, .most = dim_most(e, n->type.dim[0]),
+        Slots s = { .tb = tb,
+                    .scatter = n->a.expert.scatter,
+                    .E = wt->dim[0].n,
+                    .K = wt->dim[tb ? 2 : 1].n,
+                    .N = wt->dim[tb ? 1 : 2].n,
+                    .adiv = n->a.expert.adiv,
+                    .most = dim_most(e, n->type.dim[0]),
                     .P = n->type.dim[0] };
         Access wa;
         access_need(e->g, e->place, n->in[1], &wa);
@@ -60,21 +70,31 @@ static void few_slots(Emit *e, const Group *gr, Build *b, const Slots *s)
         if (is_cuda(e)) {
                 int align = align_bytes(s->dt, 8, pow2_of(DIM(K))), split = 1;
                 GemvShape m = gemv_shape(dt_size[s->dt], 1, (int)K, 256, 2, 1, align);
-                while ((N + m.cols - 1) / m.cols * s->most < 2 * SMS && split < 4 && K / (split * 2) >= 256)
+                while ((N + m.cols - 1) / m.cols * s->most < 2 * SMS && split < 4 &&
+                       K / (split * 2) >= 256)
                         m = gemv_shape(dt_size[s->dt], 1, (int)K, 256, 2, split *= 2, align);
                 b->threads = 256;
                 b->smem = m.smem;
                 build_line(b, "\1_prologue prologue = { a };");
                 build_line(b, "\1_epilogue epilogue = { a };");
                 build_line(b, "\1_slot slot = { epilogue };");
-                build_line(b, "grouped_gemv_task<%s, %lld, %lld, 256, 2, %d, %lld, %s, %d>(%s, %s, %s, %lld, tile, smem, prologue, "
-                           "slot);", c_type(s->dt), N, K, split, adiv, s->scatter ? "true" : "false", align, w, perm, offs, E);
+                build_line(
+                        b,
+                        "grouped_gemv_task<%s, %lld, %lld, 256, 2, %d, %lld, %s, %d>(%s, %s, %s, %lld, tile, smem, prologue, "
+                        "slot);",
+                        c_type(s->dt), N, K, split, adiv, s->scatter ? "true" : "false", align, w,
+                        perm, offs, E);
                 build_end(b, arena_fmt(e->tmp, "%s*ceil(%lld/%d)", dim_grid(e, s->P), N, m.cols));
         } else {
-                build_cpu_loop(b, arena_fmt(e->tmp, "grouped_gemv_tiles(%s, %lld, %lld)", P, N, K), s->products,
-                               arena_fmt(e->tmp, "grouped_gemv_task(NORM_NONE, 0.f, (Mat){ %s, %s, %d, %lld, %lld }, %lld, %lld, "
-                                         "%lld, %lld, %s, %s, %lld, tile, &a, \1_prologue, \1_slot);", w, ty(s->dt), s->tb,
-                                         s->tb ? K : N, N * K, E, N, K, adiv, perm, offs, (long long)s->scatter));
+                build_cpu_loop(
+                        b, arena_fmt(e->tmp, "grouped_gemv_tiles(%s, %lld, %lld)", P, N, K),
+                        s->products,
+                        arena_fmt(
+                                e->tmp,
+                                "grouped_gemv_task(NORM_NONE, 0.f, (Mat){ %s, %s, %d, %lld, %lld }, %lld, %lld, "
+                                "%lld, %lld, %s, %s, %lld, tile, &a, \1_prologue, \1_slot);",
+                                w, ty(s->dt), s->tb, s->tb ? K : N, N * K, E, N, K, adiv, perm,
+                                offs, (long long)s->scatter));
                 build_end(b, "1");
         }
 }
@@ -106,36 +126,57 @@ static void expert(Emit *e, const Group *gr)
                 b.threads = t->threads;
                 b.smem = t->smem;
                 b.min_blocks = t->min_blocks;
-                Experts90 x = { .tb = s.tb, .scatter = s.scatter, .dt = s.dt, .a = n->in[0], .w = n->in[1], .E = E,
-                                .M = s.most, .N = N, .K = K, .adiv = adiv, .align = align,
+                Experts90 x = { .tb = s.tb,
+                                .scatter = s.scatter,
+                                .dt = s.dt,
+                                .a = n->in[0],
+                                .w = n->in[1],
+                                .E = E,
+                                .M = s.most,
+                                .N = N,
+                                .K = K,
+                                .adiv = adiv,
+                                .align = align,
                                 .epilogue_bytes = epilogue.bytes / ((double)s.most * (double)N),
                                 .rows_a = arena_fmt(e->tmp, "%s, %s", a.arg, a.ld),
                                 .order = arena_fmt(e->tmp, "%s, %s", s.perm, s.offs) };
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 bool on90 = a.dt == s.dt && expert90(&b, &x, t);
                 build_line(&b, "\1_slot slot = { epilogue };");
-                build_line(&b, "grouped_gemm_task<%s, %s, %s, %lld, %s, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, slot);",
-                           c_type(s.dt), t->name, s.tb ? "true" : "false", adiv, s.scatter ? "true" : "false", align, x.rows_a,
-                           s.w, s.perm, s.offs, E, N, K);
+                build_line(
+                        &b,
+                        "grouped_gemm_task<%s, %s, %s, %lld, %s, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, slot);",
+                        c_type(s.dt), t->name, s.tb ? "true" : "false", adiv,
+                        s.scatter ? "true" : "false", align, x.rows_a, s.w, s.perm, s.offs, E, N,
+                        K);
                 if (on90)
                         text_add(&b.body, "#endif\n");
                 build_end(&b, arena_fmt(e->tmp, "%lld",
-                                        (long long)(((s.most + t->bm - 1) / t->bm + E) * ((N + t->bn - 1) / t->bn))));
+                                        (long long)(((s.most + t->bm - 1) / t->bm + E) *
+                                                    ((N + t->bn - 1) / t->bn))));
         } else {
-                build_cpu_loop(&b, arena_fmt(e->tmp, "grouped_gemm_tiles(%lld, %s, %lld)", E, P, N), s.products,
-                               arena_fmt(e->tmp, "grouped_gemm_task(%s, %s, %s, %lld, (Mat){ %s, %s, %d, %lld, %lld }, %lld, %lld, "
-                                         "%lld, %s, %s, %lld, tile, &a, \1_slot);", a.arg, ty(a.dt), a.ld, adiv, s.w, ty(s.dt),
-                                         s.tb, s.tb ? K : N, N * K, E, N, K, s.perm, s.offs, (long long)s.scatter));
+                build_cpu_loop(
+                        &b, arena_fmt(e->tmp, "grouped_gemm_tiles(%lld, %s, %lld)", E, P, N),
+                        s.products,
+                        arena_fmt(
+                                e->tmp,
+                                "grouped_gemm_task(%s, %s, %s, %lld, (Mat){ %s, %s, %d, %lld, %lld }, %lld, %lld, "
+                                "%lld, %s, %s, %lld, tile, &a, \1_slot);",
+                                a.arg, ty(a.dt), a.ld, adiv, s.w, ty(s.dt), s.tb, s.tb ? K : N,
+                                N * K, E, N, K, s.perm, s.offs, (long long)s.scatter));
                 build_end(&b, "1");
         }
 }
 
 /* How blocks share the columns of a few slots. */
-typedef struct RowsShape { int threads, split, min_blocks; } RowsShape;
+typedef struct RowsShape {
+        int threads, split, min_blocks;
+} RowsShape;
 
-/* `slots` products of N columns by K.  One slot's columns that one block on each multiprocessor can have: as many warps as have
- * three loads of a row each (H100, 12x768 with 8 experts, us a token: 247.9 -> 242.8).  Else blocks of 256, two a
- * multiprocessor at least; where a lane has all its loads under way at once, four fit (247.9 -> 246.3). */
+/* `slots` products of N columns by K.  One slot's columns that one block on each multiprocessor can
+ * have: as many warps as have three loads of a row each (H100, 12x768 with 8 experts, us a token:
+ * 247.9 -> 242.8).  Else blocks of 256, two a multiprocessor at least; where a lane has all its
+ * loads under way at once, four fit (247.9 -> 246.3). */
 static RowsShape rows_shape(int esize, int64_t slots, int64_t N, int K, int align)
 {
         enum { ROWS = 2, MOST_THREADS = 768 };
@@ -148,7 +189,8 @@ static RowsShape rows_shape(int esize, int64_t slots, int64_t N, int K, int alig
                 return r;
         }
         GemvShape s = gemv_shape(esize, 1, K, 256, ROWS, 1, align);
-        while ((N + s.cols - 1) / s.cols * slots < 2 * SMS && r.split < 4 && K / (r.split * 2) >= 256)
+        while ((N + s.cols - 1) / s.cols * slots < 2 * SMS && r.split < 4 &&
+               K / (r.split * 2) >= 256)
                 s = gemv_shape(esize, 1, K, 256, ROWS, r.split *= 2, align);
         r.min_blocks = K <= s.flight * step * r.split ? 4 : 1;
         return r;
@@ -170,7 +212,9 @@ static void expert_rows(Emit *e, const Group *gr)
         const char *none = is_cuda(e) ? arena_fmt(e->tmp, "(const %s *)0", c_type(dt)) : "NULL";
         const char *w = plain_arg(e, &b, n->in[1]), *ids = plain_arg(e, &b, n->in[2]);
         const char *bias = n->a.rows.bias ? plain_arg(e, &b, n->in[3]) : none;
-        const char *gates = mix ? plain_arg(e, &b, n->in[n->n_in - 1]) : is_cuda(e) ? "(const float *)0" : "NULL";
+        const char *gates = mix          ? plain_arg(e, &b, n->in[n->n_in - 1])
+                            : is_cuda(e) ? "(const float *)0"
+                                         : "NULL";
         double products = 2.0 * (double)dim_most(e, rows) * parts * (double)N * (double)K;
         build_functor(&b, &gr->prologue[0], "prologue");
         build_functor(&b, &gr->epilogue[0], "epilogue");
@@ -183,19 +227,31 @@ static void expert_rows(Emit *e, const Group *gr)
                 b.threads = r.threads;
                 b.min_blocks = r.min_blocks;
                 b.smem = s.smem;
-                if (mix)                        /* which experts, and their gates: then their weights may come */
-                        build_prefetch(&b, PREFETCH_BOTH, &(Slot){ .kind = SLOT_NODE, .id = value_base(g, n->in[2]) },
-                                    &(Slot){ .kind = SLOT_NODE, .id = value_base(g, n->in[n->n_in - 1]) });
+                if (mix) /* which experts, and their gates: then their weights may come */
+                        build_prefetch(&b, PREFETCH_BOTH,
+                                       &(Slot) { .kind = SLOT_NODE, .id = value_base(g, n->in[2]) },
+                                       &(Slot) { .kind = SLOT_NODE,
+                                                 .id = value_base(g, n->in[n->n_in - 1]) });
                 build_line(&b, "\1_prologue prologue = { a };");
                 build_line(&b, "\1_epilogue epilogue = { a };");
-                build_line(&b, "expert_rows_task<%s, %lld, %lld, %d, 2, %d, %lld, %lld, %d>(%s, %s, %s, %s, tile, smem, "
-                           "prologue, epilogue);", c_type(dt), N, K, r.threads, r.split, adiv, mix, align, w, ids, bias, gates);
+                build_line(
+                        &b,
+                        "expert_rows_task<%s, %lld, %lld, %d, 2, %d, %lld, %lld, %d>(%s, %s, %s, %s, tile, smem, "
+                        "prologue, epilogue);",
+                        c_type(dt), N, K, r.threads, r.split, adiv, mix, align, w, ids, bias,
+                        gates);
                 build_end(&b, arena_fmt(e->tmp, "%s*ceil(%lld/%d)", dim_grid(e, rows), N, s.cols));
         } else {
-                build_cpu_loop(&b, arena_fmt(e->tmp, "expert_rows_tiles(%s, %lld, %lld)", dim_c(e, rows), N, K), products,
-                               arena_fmt(e->tmp, "expert_rows_task((Mat){ %s, %s, 1, %lld, %lld }, %lld, %lld, %lld, %lld, "
-                                         "%s, %s, %s, tile, &a, \1_prologue, \1_epilogue);", w, ty(dt), K, N * K, N, K, adiv, mix,
-                                         ids, bias, gates));
+                build_cpu_loop(
+                        &b,
+                        arena_fmt(e->tmp, "expert_rows_tiles(%s, %lld, %lld)", dim_c(e, rows), N,
+                                  K),
+                        products,
+                        arena_fmt(
+                                e->tmp,
+                                "expert_rows_task((Mat){ %s, %s, 1, %lld, %lld }, %lld, %lld, %lld, %lld, "
+                                "%s, %s, %s, tile, &a, \1_prologue, \1_epilogue);",
+                                w, ty(dt), K, N * K, N, K, adiv, mix, ids, bias, gates));
                 build_end(&b, "1");
         }
 }
@@ -209,7 +265,8 @@ static void expert_grad(Emit *e, const Group *gr)
         int64_t E = n->type.dim[0].n, R = n->type.dim[1].n, C = n->type.dim[2].n;
         bool tb = n->a.expert.tb;
         Ref rows = tb ? n->in[1] : n->in[0], cols = tb ? n->in[0] : n->in[1];
-        int64_t rdiv = tb ? n->a.expert.bdiv : n->a.expert.adiv, cdiv = tb ? n->a.expert.adiv : n->a.expert.bdiv;
+        int64_t rdiv = tb ? n->a.expert.bdiv : n->a.expert.adiv,
+                cdiv = tb ? n->a.expert.adiv : n->a.expert.bdiv;
         Mat y, a;
         Build b = build_start(e, gr, "grouped_gemm", "expert_grad");
         mat_need(e, &b, rows, 0, &y);
@@ -226,43 +283,58 @@ static void expert_grad(Emit *e, const Group *gr)
                 int64_t ea = y.align < pow2_of(DIM(R)) ? y.align : pow2_of(DIM(R)),
                         ec = a.align < pow2_of(DIM(C)) ? a.align : pow2_of(DIM(C));
                 int align = align_bytes(a.dt, ea, ec);
-                text_add(&b.decl,
-                         "/* rows of expert e */\nstruct \1_slot {\n        static constexpr int MAXV = "
-                         "\1_epilogue::MAXV, MINV = \1_epilogue::MINV;\n        const \1_epilogue &epilogue;\n"
-                         "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
-                         "float (&v)[V], int expert) const\n"
-                         "        {\n                epilogue(expert * %lld + row, col, v);\n        }\n};\n\n",
-                         (long long)R);
+                text_add(
+                        &b.decl,
+                        "/* rows of expert e */\nstruct \1_slot {\n        static constexpr int MAXV = "
+                        "\1_epilogue::MAXV, MINV = \1_epilogue::MINV;\n        const \1_epilogue &epilogue;\n"
+                        "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
+                        "float (&v)[V], int expert) const\n"
+                        "        {\n                epilogue(expert * %lld + row, col, v);\n        }\n};\n\n",
+                        (long long)R);
                 b.threads = t->threads;
                 b.smem = t->smem;
                 b.min_blocks = t->min_blocks;
-                Experts90 x = { .grad = true, .dt = a.dt, .a = rows, .w = cols, .E = E, .M = R, .N = C, .K = p, .adiv = rdiv,
-                                .wdiv = cdiv, .align = align,
-                                .epilogue_bytes = epilogue.bytes / ((double)E * (double)R * (double)C),
+                Experts90 x = { .grad = true,
+                                .dt = a.dt,
+                                .a = rows,
+                                .w = cols,
+                                .E = E,
+                                .M = R,
+                                .N = C,
+                                .K = p,
+                                .adiv = rdiv,
+                                .wdiv = cdiv,
+                                .align = align,
+                                .epilogue_bytes = epilogue.bytes /
+                                                  ((double)E * (double)R * (double)C),
                                 .rows_a = arena_fmt(e->tmp, "%s, %s", y.arg, y.ld),
                                 .rows_w = arena_fmt(e->tmp, "%s, %s", a.arg, a.ld),
                                 .order = arena_fmt(e->tmp, "%s, %s", perm, offs) };
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 bool on90 = y.dt == a.dt && expert90(&b, &x, t);
                 build_line(&b, "\1_slot slot = { epilogue };");
-                build_line(&b,
-                           "expert_grad_task<%s, %s, %lld, %lld, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, slot);",
-                           c_type(a.dt), t->name, (long long)rdiv, (long long)cdiv, align, x.rows_a, x.rows_w, perm, offs,
-                           (long long)E, (long long)R, (long long)C);
+                build_line(
+                        &b,
+                        "expert_grad_task<%s, %s, %lld, %lld, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, slot);",
+                        c_type(a.dt), t->name, (long long)rdiv, (long long)cdiv, align, x.rows_a,
+                        x.rows_w, perm, offs, (long long)E, (long long)R, (long long)C);
                 if (on90)
                         text_add(&b.body, "#endif\n");
                 build_end(&b, arena_fmt(e->tmp, "%lld",
-                                        (long long)(E * ((R + t->bm - 1) / t->bm) * ((C + t->bn - 1) / t->bn))));
+                                        (long long)(E * ((R + t->bm - 1) / t->bm) *
+                                                    ((C + t->bn - 1) / t->bn))));
         } else {
-                build_cpu_loop(&b,
-                               arena_fmt(e->tmp, "expert_grad_tiles(%lld, %lld, %lld)", (long long)E, (long long)R,
-                                         (long long)C),
-                               b.flops,
-                               arena_fmt(e->tmp,
-                                         "expert_grad_task(%s, %s, %s, %lld, %s, %s, %s, %lld, %lld, %lld, %s, %s, "
-                                         "tile, &a, \1_epilogue);",
-                                         y.arg, ty(y.dt), y.ld, (long long)rdiv, a.arg, ty(a.dt), a.ld,
-                                         (long long)cdiv, (long long)R, (long long)C, perm, offs));
+                build_cpu_loop(
+                        &b,
+                        arena_fmt(e->tmp, "expert_grad_tiles(%lld, %lld, %lld)", (long long)E,
+                                  (long long)R, (long long)C),
+                        b.flops,
+                        arena_fmt(
+                                e->tmp,
+                                "expert_grad_task(%s, %s, %s, %lld, %s, %s, %s, %lld, %lld, %lld, %s, %s, "
+                                "tile, &a, \1_epilogue);",
+                                y.arg, ty(y.dt), y.ld, (long long)rdiv, a.arg, ty(a.dt), a.ld,
+                                (long long)cdiv, (long long)R, (long long)C, perm, offs));
                 build_end(&b, "1");
         }
 }

@@ -2,12 +2,14 @@
  *
  * The logits of a chunk are computed into a scratch matrix, turned into loss and,
  * for training, in place into their gradient; from it come the chunk's rows of dx
- * and its share of dw.  The scratch is CHUNK_CUDA (or ONE_CUDA) or CHUNK_CPU bytes at most, whatever the batch: logits
- * never stand whole in memory.
+ * and its share of dw.  The scratch is CHUNK_CUDA (or ONE_CUDA) or CHUNK_CPU bytes at most,
+ * whatever the batch: logits never stand whole in memory.
  *
- *      for each chunk:  s = x w^T (+ bias);  loss, s = ce(s);  dx = s w;  dw += s^T x;  dbias += columns of s
+ *      for each chunk:  s = x w^T (+ bias);  loss, s = ce(s);  dx = s w;  dw += s^T x;  dbias +=
+ *      columns of s
  *
- * loss_exp.c has a way without the step in the middle, loss_small_vocab.c one that is a single launch but for dw.
+ * loss_exp.c has a way without the step in the middle, loss_small_vocab.c one that is a single
+ * launch but for dw.
  *
  * Rows of the scratch are padded to 8 elements, large ones to 64, and the padding stays zero, so
  * that every product may read 16 bytes at a time although the vocabulary is odd, and
@@ -16,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The GPU needs rows enough for all multiprocessors in the product with K = V, and all of them in one chunk, if they are no
- * more than ONE_CUDA, spare dw a sum; the CPU needs cache. */
+/* The GPU needs rows enough for all multiprocessors in the product with K = V, and all of them in
+ * one chunk, if they are no more than ONE_CUDA, spare dw a sum; the CPU needs cache. */
 static const int64_t CHUNK_CUDA = 1 << 30, ONE_CUDA = (int64_t)1 << 31, CHUNK_CPU = 64 << 20;
 
 const char *scratch_arg(Loss *l, Build *b, bool write)
@@ -27,27 +29,32 @@ const char *scratch_arg(Loss *l, Build *b, bool write)
 
 static void epilogue_c(Build *b, const char *pre, const char *what)
 {
-        text_add(&b->decl,
-                 "TGC_INLINE void \1_epilogue(const void *args, long row, int col, int n, float *v)\n{\n        "
-                 "const \1_args *a = args;\n%s"
-                 "        %s\n}\n\n",
-                 pre, what);
+        text_add(
+                &b->decl,
+                "TGC_INLINE void \1_epilogue(const void *args, long row, int col, int n, float *v)\n{\n        "
+                "const \1_args *a = args;\n%s"
+                "        %s\n}\n\n",
+                pre, what);
 }
 
-/* An epilogue that stores to `to` as dt, rows ld elements apart, after `pre`; CUDA: maxv neighbours at a time at most. */
-static void store_epilogue(Loss *l, Build *b, DType dt, int maxv, const char *to, int64_t ld, const char *pre)
+/* An epilogue that stores to `to` as dt, rows ld elements apart, after `pre`; CUDA: maxv neighbours
+ * at a time at most. */
+static void store_epilogue(Loss *l, Build *b, DType dt, int maxv, const char *to, int64_t ld,
+                           const char *pre)
 {
         if (is_cuda(l->e))
-                text_add(&b->decl,
-                         "struct \1_epilogue {\n        static constexpr int MAXV = %d, MINV = 1;\n        const \1_args "
-                         "&a;\n        static constexpr int STORES = %d, WIDTH0 = 2, WIDTH1 = 0, READ = 0;\n"
-                         "        template <int V, class Out = Straight> __device__ __forceinline__ void operator()"
-                         "(int row, int col, float (&v)[V], const Out &out = Out()) const\n        {\n%s"
-                         "                out.template put<0>(a.%s + (long)row * %lld + col, v);\n        }\n};\n\n",
-                         maxv, dt_size[dt] == 2, pre, to, (long long)ld);
+                text_add(
+                        &b->decl,
+                        "struct \1_epilogue {\n        static constexpr int MAXV = %d, MINV = 1;\n        const \1_args "
+                        "&a;\n        static constexpr int STORES = %d, WIDTH0 = 2, WIDTH1 = 0, READ = 0;\n"
+                        "        template <int V, class Out = Straight> __device__ __forceinline__ void operator()"
+                        "(int row, int col, float (&v)[V], const Out &out = Out()) const\n        {\n%s"
+                        "                out.template put<0>(a.%s + (long)row * %lld + col, v);\n        }\n};\n\n",
+                        maxv, dt_size[dt] == 2, pre, to, (long long)ld);
         else
-                epilogue_c(b, pre, arena_fmt(l->e->tmp, "store_%s(a->%s + row * %lld + col, v, n);", c_type(dt), to,
-                                         (long long)ld));
+                epilogue_c(b, pre,
+                           arena_fmt(l->e->tmp, "store_%s(a->%s + row * %lld + col, v, n);",
+                                     c_type(dt), to, (long long)ld));
 }
 
 int column_v(int64_t n, int most)
@@ -58,23 +65,44 @@ int column_v(int64_t n, int most)
         return v;
 }
 
-/* Products that may have a short tile are no wider or no higher, as of a small vocabulary: schedule.c may change that tile,
- * which sums of rows by tile (loss_exp.c, of large vocabularies) do not allow. */
+/* Products that may have a short tile are no wider or no higher, as of a small vocabulary:
+ * schedule.c may change that tile, which sums of rows by tile (loss_exp.c, of large vocabularies)
+ * do not allow. */
 enum { SHORT_N = 128 };
 
-int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const char *w, const char *ldw,
-            bool tb, int64_t M, int64_t N, int64_t K, int align, Slot at, Slot wt, double epilogue_bytes, const Stored *to)
+int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const char *w,
+            const char *ldw, bool tb, int64_t M, int64_t N, int64_t K, int align, Slot at, Slot wt,
+            double epilogue_bytes, const Stored *to)
 {
         Emit *e = l->e;
         int across = 0;
         b->flops = 2.0 * (double)M * (double)N * (double)K;
-        b->bytes = ((double)M * (double)K + (double)N * (double)K + (double)M * (double)N) * dt_size[l->dt];
+        b->bytes = ((double)M * (double)K + (double)N * (double)K + (double)M * (double)N) *
+                   dt_size[l->dt];
         if (is_cuda(e)) {
-                Product90 p = { l->dt, ta, tb, at, wt, atoll(lda), atoll(ldw), M, N, K, align, epilogue_bytes,
-                                epilogue_bytes > 4, true, DIM(M), (M < N ? M : N) <= SHORT_N, .n_stored = to && dt_size[to->dt] == 2 };
+                Product90 p = { l->dt,
+                                ta,
+                                tb,
+                                at,
+                                wt,
+                                atoll(lda),
+                                atoll(ldw),
+                                M,
+                                N,
+                                K,
+                                align,
+                                epilogue_bytes,
+                                epilogue_bytes > 4,
+                                true,
+                                DIM(M),
+                                (M < N ? M : N) <= SHORT_N,
+                                .n_stored = to && dt_size[to->dt] == 2 };
                 if (to)
                         p.stored[0] = *to;
-                Pick pick = product_pick(e, &p, &(Ways){ .maps = takes90(e, l->dt), .batch = 1, .epilogue = b->title });
+                Pick pick = product_pick(e, &p,
+                                         &(Ways) { .maps = takes90(e, l->dt),
+                                                   .batch = 1,
+                                                   .epilogue = b->title });
                 const Tile *t = pick.t;
                 const Tile90 *t90 = pick.t90;
                 b->threads = t->threads;
@@ -85,25 +113,30 @@ int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const ch
                         transpose90(b, &p);
                         product90(b, &p, t90, 1, false, NULL, NULL);
                 }
-                build_line(b, "gemm_task<%s, %s, %s, %s, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, epilogue);",
-                           c_type(l->dt), t->name, ta ? "true" : "false", tb ? "true" : "false", align, a, lda, w,
-                           ldw, (long long)M, (long long)N, (long long)K);
+                build_line(
+                        b,
+                        "gemm_task<%s, %s, %s, %s, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, epilogue);",
+                        c_type(l->dt), t->name, ta ? "true" : "false", tb ? "true" : "false", align,
+                        a, lda, w, ldw, (long long)M, (long long)N, (long long)K);
                 if (t90)
                         text_add(&b->body, "#endif\n");
                 build_end(b, arena_fmt(e->tmp, "%lld",
-                                       (long long)(((M + t->bm - 1) / t->bm) * ((N + t->bn - 1) / t->bn))));
+                                       (long long)(((M + t->bm - 1) / t->bm) *
+                                                   ((N + t->bn - 1) / t->bn))));
                 product_end(e, &pick);
                 across = t90 ? (int)((N + t90->bn - 1) / t90->bn) : 0;
         } else {
-                build_cpu_loop(b,
-                               arena_fmt(e->tmp, "gemm_tiles(1, %lld, %lld, %lld)", (long long)M, (long long)N,
-                                         (long long)K),
-                               b->flops,
-                               arena_fmt(e->tmp,
-                                         "gemm_task((Mat){ %s, %s, %d, %s, 0 }, (Mat){ %s, %s, %d, %s, 0 }, 1, "
-                                         "%lld, %lld, %lld, tile, &a, \1_epilogue);",
-                                         a, ty(l->dt), ta, lda, w, ty(l->dt), tb, ldw, (long long)M, (long long)N,
-                                         (long long)K));
+                build_cpu_loop(
+                        b,
+                        arena_fmt(e->tmp, "gemm_tiles(1, %lld, %lld, %lld)", (long long)M,
+                                  (long long)N, (long long)K),
+                        b->flops,
+                        arena_fmt(
+                                e->tmp,
+                                "gemm_task((Mat){ %s, %s, %d, %s, 0 }, (Mat){ %s, %s, %d, %s, 0 }, 1, "
+                                "%lld, %lld, %lld, tile, &a, \1_epilogue);",
+                                a, ty(l->dt), ta, lda, w, ty(l->dt), tb, ldw, (long long)M,
+                                (long long)N, (long long)K));
                 build_end(b, "1");
         }
         return across;
@@ -122,7 +155,7 @@ void shift(Build *b, const char *arg, int64_t bytes)
         build_shift(b, arena_fmt(b->e->tmp, "%.*s", (int)strcspn(p, " )"), p), bytes);
 }
 
-static Slot work_slot(int work) { return (Slot){ .kind = SLOT_WORK, .id = work }; }
+static Slot work_slot(int work) { return (Slot) { .kind = SLOT_WORK, .id = work }; }
 
 Slot place_of(Loss *l, Ref r)
 {
@@ -141,7 +174,10 @@ Slot chunk_of(Loss *l, Ref r)
         return s;
 }
 
-Stored logits_rows(const Loss *l) { return (Stored){ work_slot(l->scratch), l->dt, (l->V + 7) / 8 * 8, l->ld, 2 }; }
+Stored logits_rows(const Loss *l)
+{
+        return (Stored) { work_slot(l->scratch), l->dt, (l->V + 7) / 8 * 8, l->ld, 2 };
+}
 
 static void logits(Loss *l)
 {
@@ -151,7 +187,7 @@ static void logits(Loss *l)
         mat_need(e, &b, l->x, 0, &x);
         mat_need(e, &b, l->w, 0, &w);
         const char *s = scratch_arg(l, &b, true), *pre = "";
-        int maxv = 8;           /* whatever V is: a row has room for its padding, which stays zero */
+        int maxv = 8; /* whatever V is: a row has room for its padding, which stays zero */
         const Stored to = logits_rows(l);
         if (l->bias && is_cuda(e)) {
                 maxv = column_v(l->V, 8);
@@ -164,11 +200,12 @@ static void logits(Loss *l)
         } else if (l->bias) {
                 Access ba;
                 access_need(e->g, e->place, l->bias, &ba);
-                pre = arena_fmt(e->tmp,
-                                "        float bias[TGC_SEG];\n        load_%s(bias, (a->%s + %lld) + col, n);\n        for "
-                                "(int j = 0; j < n; j++)\n                v[j] += bias[j];\n",
-                                c_type(NODE(e->g, ba.base)->type.dt), arg_of(e, &b.args, ba.base, false),
-                                (long long)ba.off);
+                pre = arena_fmt(
+                        e->tmp,
+                        "        float bias[TGC_SEG];\n        load_%s(bias, (a->%s + %lld) + col, n);\n        for "
+                        "(int j = 0; j < n; j++)\n                v[j] += bias[j];\n",
+                        c_type(NODE(e->g, ba.base)->type.dt), arg_of(e, &b.args, ba.base, false),
+                        (long long)ba.off);
         } else if (is_cuda(e) && l->ld != l->V) {
                 pre = arena_fmt(e->tmp,
                                 "#pragma unroll\n                for (int j = 0; j < V; j++)\n"
@@ -179,8 +216,8 @@ static void logits(Loss *l)
         int64_t k = l->C | x.align, m = l->C | w.align;
         shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
         product(l, &b, x.arg, x.ld, false, w.arg, w.ld, true, l->rc, l->V, l->C,
-                bytes16(l->dt, (k & -k) < (m & -m) ? k & -k : m & -m), chunk_of(l, l->x), place_of(l, l->w),
-                dt_size[l->dt], maxv == 8 ? &to : NULL);
+                bytes16(l->dt, (k & -k) < (m & -m) ? k & -k : m & -m), chunk_of(l, l->x),
+                place_of(l, l->w), dt_size[l->dt], maxv == 8 ? &to : NULL);
 }
 
 void dloss_text(Loss *l, Build *b)
@@ -188,30 +225,34 @@ void dloss_text(Loss *l, Build *b)
         FunctorText d = build_functor(b, &l->gr->prologue[3], "dloss_all");
         long long r0 = d.by_row ? (long long)l->r0 : 0;
         if (is_cuda(l->e))
-                text_add(&b->decl,
-                         "struct \1_dloss {\n        static constexpr int MAXV = 1, MINV = 1;\n        const "
-                         "\1_args &a;\n"
-                         "        template <int V> __device__ __forceinline__ void operator()(int row, int "
-                         "col, float (&v)[V]) const\n        {\n"
-                         "                \1_dloss_all all = { a };\n                all(row + %lld, col, "
-                         "v);\n        }\n};\n\n",
-                         r0);
+                text_add(
+                        &b->decl,
+                        "struct \1_dloss {\n        static constexpr int MAXV = 1, MINV = 1;\n        const "
+                        "\1_args &a;\n"
+                        "        template <int V> __device__ __forceinline__ void operator()(int row, int "
+                        "col, float (&v)[V]) const\n        {\n"
+                        "                \1_dloss_all all = { a };\n                all(row + %lld, col, "
+                        "v);\n        }\n};\n\n",
+                        r0);
         else
-                text_add(&b->decl,
-                         "TGC_INLINE void \1_dloss(const void *args, long row, int col, int n, float *v)\n{\n"
-                         "        \1_dloss_all(args, row + %lld, col, n, v);\n}\n\n",
-                         r0);
+                text_add(
+                        &b->decl,
+                        "TGC_INLINE void \1_dloss(const void *args, long row, int col, int n, float *v)\n{\n"
+                        "        \1_dloss_all(args, row + %lld, col, n, v);\n}\n\n",
+                        r0);
 }
 
 static void losses(Loss *l, bool grad)
 {
         Emit *e = l->e;
         bool cuda = is_cuda(e);
-        Build b = build_start(e, l->gr, "cross_entropy", grad ? "linear_ce_both" : "linear_ce_loss");
+        Build b = build_start(e, l->gr, "cross_entropy",
+                              grad ? "linear_ce_both" : "linear_ce_loss");
         const char *s = scratch_arg(l, &b, true), *targets = plain_arg(e, &b, l->targets);
         const char *lse = arg_work(e, &b.args, l->lse, "float", "lse");
         const char *loss = l->loss ? arg_of(e, &b.args, l->loss, true) : lse;
-        int th = l->V >= 8192 ? 1024 : l->V >= 1024 ? 256 : 32; /* of a short row a warp holds all, without barriers */
+        /* of a short row a warp holds all, without barriers */
+        int th = l->V >= 8192 ? 1024 : l->V >= 1024 ? 256 : 32;
         b.threads = th;
         b.smem = 256;
         if (grad)
@@ -224,28 +265,36 @@ static void losses(Loss *l, bool grad)
         if (cuda) {
                 if (grad) {
                         build_line(&b, "\1_dloss dloss = { a };");
-                        build_line(&b, "ce_both_task<%s, %lld, %d>(a.%s, %lld, %s, a.%s, a.%s, tile, smem, dloss);",
-                                   c_type(l->dt), (long long)l->V, th, s, (long long)l->ld, targets, loss, lse);
+                        build_line(
+                                &b,
+                                "ce_both_task<%s, %lld, %d>(a.%s, %lld, %s, a.%s, a.%s, tile, smem, dloss);",
+                                c_type(l->dt), (long long)l->V, th, s, (long long)l->ld, targets,
+                                loss, lse);
                 } else {
-                        build_line(&b, "ce_task<%s, %lld, %d>(a.%s, %lld, %s, a.%s, a.%s, tile, smem);",
-                                   c_type(l->dt), (long long)l->V, th, s, (long long)l->ld, targets, loss, lse);
+                        build_line(&b,
+                                   "ce_task<%s, %lld, %d>(a.%s, %lld, %s, a.%s, a.%s, tile, smem);",
+                                   c_type(l->dt), (long long)l->V, th, s, (long long)l->ld, targets,
+                                   loss, lse);
                 }
                 build_end(&b, arena_fmt(e->tmp, "%lld", (long long)l->rc));
                 return;
         }
-        text_add(&b.decl,
-                 "TGC_INLINE void \1_prologue(const void *args, long row, int col, int n, float *v)\n{\n        const "
-                 "\1_args *a = args;\n"
-                 "        load_%s(v, a->%s + row * %lld + col, n);\n}\n\n",
-                 c_type(l->dt), s, (long long)l->ld);
+        text_add(
+                &b.decl,
+                "TGC_INLINE void \1_prologue(const void *args, long row, int col, int n, float *v)\n{\n        const "
+                "\1_args *a = args;\n"
+                "        load_%s(v, a->%s + row * %lld + col, n);\n}\n\n",
+                c_type(l->dt), s, (long long)l->ld);
         if (grad)
                 store_epilogue(l, &b, l->dt, 0, s, l->ld, "");
-        build_cpu_loop(&b, arena_fmt(e->tmp, "%lld", (long long)l->rc), b.flops,
-                       grad ? arena_fmt(e->tmp,
-                                        "ce_both_task(%lld, %s, a.%s, a.%s, tile, &a, \1_prologue, \1_dloss, \1_epilogue);",
-                                        (long long)l->V, targets, loss, lse)
-                            : arena_fmt(e->tmp, "ce_task(%lld, %s, a.%s, a.%s, tile, &a, \1_prologue);", (long long)l->V,
-                                        targets, loss, lse));
+        build_cpu_loop(
+                &b, arena_fmt(e->tmp, "%lld", (long long)l->rc), b.flops,
+                grad ? arena_fmt(
+                               e->tmp,
+                               "ce_both_task(%lld, %s, a.%s, a.%s, tile, &a, \1_prologue, \1_dloss, \1_epilogue);",
+                               (long long)l->V, targets, loss, lse)
+                     : arena_fmt(e->tmp, "ce_task(%lld, %s, a.%s, a.%s, tile, &a, \1_prologue);",
+                                 (long long)l->V, targets, loss, lse));
         build_end(&b, "1");
 }
 
@@ -264,10 +313,17 @@ static void grad_x(Loss *l)
                 store_epilogue(l, &b, out, column_v(l->C, 8), dx, l->C, "");
         build_shift(&b, dx, l->r0 * l->C * dt_size[out]);
         int64_t m = (l->C | w.align);
-        product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld), false, w.arg, w.ld,
-                false, l->rc, l->C, l->V, bytes16(l->dt, m & -m), work_slot(l->scratch), place_of(l, l->w), dt_size[out],
-                column_v(l->C, 8) == 8 ? &(Stored){ { .kind = SLOT_NODE, .id = l->dx, .off = l->r0 * l->C * dt_size[out] }, out,
-                                                   l->C, l->C, 2 } : NULL);
+        product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld),
+                false, w.arg, w.ld, false, l->rc, l->C, l->V, bytes16(l->dt, m & -m),
+                work_slot(l->scratch), place_of(l, l->w), dt_size[out],
+                column_v(l->C, 8) == 8 ? &(Stored) { { .kind = SLOT_NODE,
+                                                       .id = l->dx,
+                                                       .off = l->r0 * l->C * dt_size[out] },
+                                                     out,
+                                                     l->C,
+                                                     l->C,
+                                                     2 }
+                                       : NULL);
 }
 
 /* The accumulation an output was fused with, if it was: its kernel adds to the
@@ -290,36 +346,51 @@ static const char *sum_target(Loss *l, Build *b, Ref out, int index, const char 
         return arg_of(e, &b->args, out, true);
 }
 
-/* rows: of the target; the product's padding rows lie beyond.  CUDA: the sum so far is read ahead (EpilogueReads). */
-static void sum_epilogue(Loss *l, Build *b, const char *to, const char *flag, int64_t rows, int64_t cols)
+/* rows: of the target; the product's padding rows lie beyond.  CUDA: the sum so far is read ahead
+ * (EpilogueReads). */
+static void sum_epilogue(Loss *l, Build *b, const char *to, const char *flag, int64_t rows,
+                         int64_t cols)
 {
         if (!is_cuda(l->e)) {
-                const char *guard = rows ? arena_fmt(l->e->tmp, "if (row < %lld) ", (long long)rows) : "";
-                epilogue_c(b, "", arena_fmt(l->e->tmp, "%saccumulate_n(a->%s + row * %lld + col, v, n, %s);", guard, to,
-                                        (long long)cols, flag));
+                const char *guard = rows ? arena_fmt(l->e->tmp, "if (row < %lld) ", (long long)rows)
+                                         : "";
+                epilogue_c(b, "",
+                           arena_fmt(l->e->tmp,
+                                     "%saccumulate_n(a->%s + row * %lld + col, v, n, %s);", guard,
+                                     to, (long long)cols, flag));
                 return;
         }
         const char *at = arena_fmt(l->e->tmp, "a.%s + (long)row * %lld + col", to, (long long)cols),
                    *inside = rows ? arena_fmt(l->e->tmp, "row < %lld", (long long)rows) : "true",
                    *open = "        template <int V> __device__ __forceinline__ void";
-        text_add(&b->decl, "struct \1_epilogue {\n"
-                           "        static constexpr int MAXV = %d, MINV = 1, READS = 2, ROW_READS = 2;\n"
-                           "        const \1_args &a;\n        template <int V> struct In { Raw<V, float> sum; };\n",
-                 cols ? column_v(cols, 4) : 1);
-        text_add(&b->decl, "%s get_rows(int row, int col, In<V> &in) const\n        {\n                if (%s && %s)\n"
-                           "                        in.sum.get(%s);\n        }\n", open, inside, flag, at);
+        text_add(
+                &b->decl,
+                "struct \1_epilogue {\n"
+                "        static constexpr int MAXV = %d, MINV = 1, READS = 2, ROW_READS = 2;\n"
+                "        const \1_args &a;\n        template <int V> struct In { Raw<V, float> sum; };\n",
+                cols ? column_v(cols, 4) : 1);
+        text_add(
+                &b->decl,
+                "%s get_rows(int row, int col, In<V> &in) const\n        {\n                if (%s && %s)\n"
+                "                        in.sum.get(%s);\n        }\n",
+                open, inside, flag, at);
         text_add(&b->decl, "%s get_cols(int, In<V> &) const {}\n", open);
-        text_add(&b->decl, "%s operator()(int row, int col, float (&v)[V]) const\n        {\n"
-                           "                In<V> in;\n                get_rows(row, col, in);\n"
-                           "                (*this)(row, col, v, in);\n        }\n", open);
-        text_add(&b->decl, "%s operator()(int row, int col, float (&v)[V], const In<V> &in) const\n        {\n"
-                           "                if (%s)\n                        accumulate<V>(%s, v, %s, in.sum);\n"
-                           "        }\n};\n\n", open, inside, at, flag);
+        text_add(&b->decl,
+                 "%s operator()(int row, int col, float (&v)[V]) const\n        {\n"
+                 "                In<V> in;\n                get_rows(row, col, in);\n"
+                 "                (*this)(row, col, v, in);\n        }\n",
+                 open);
+        text_add(
+                &b->decl,
+                "%s operator()(int row, int col, float (&v)[V], const In<V> &in) const\n        {\n"
+                "                if (%s)\n                        accumulate<V>(%s, v, %s, in.sum);\n"
+                "        }\n};\n\n",
+                open, inside, at, flag);
 }
 
-/* Parts of K for dw of a small vocabulary and many rows.  A few tiles of 16-bit products would leave most
- * multiprocessors idle for as long as one takes over all of K: as many parts as fill them, of 192 or more (TinyLM,
- * 12 tiles of 1536: 12.5 us in one part). */
+/* Parts of K for dw of a small vocabulary and many rows.  A few tiles of 16-bit products would
+ * leave most multiprocessors idle for as long as one takes over all of K: as many parts as fill
+ * them, of 192 or more (TinyLM, 12 tiles of 1536: 12.5 us in one part). */
 static const Tile *parts_of_k(Loss *l, int *splits)
 {
         enum { LEAST_K = 192 };
@@ -357,12 +428,17 @@ static bool grad_w_parts(Loss *l, int index)
         b.smem = t->smem;
         b.min_blocks = t->min_blocks;
         b.flops = 2.0 * (double)M * (double)N * (double)K;
-        b.bytes = dt_size[l->dt] * (double)K * (double)(M + N) + 4.0 * (double)splits * (double)M * (double)N;
+        b.bytes = dt_size[l->dt] * (double)K * (double)(M + N) +
+                  4.0 * (double)splits * (double)M * (double)N;
         shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
-        build_line(&b, "gemm_split_k_task<%s, %s, true, false, %d, %d>(a.%s, %lld, %s, %s, %lld, %lld, %lld, %d, "
-                   "a.%s, tile, smem);", c_type(l->dt), t->name, bytes16(l->dt, m & -m), column_v(N, 8), s, M, x.arg,
-                   x.ld, M, N, K, splits, ws);
-        build_end(&b, arena_fmt(e->tmp, "%lld", splits * ((M + t->bm - 1) / t->bm) * ((N + t->bn - 1) / t->bn)));
+        build_line(
+                &b,
+                "gemm_split_k_task<%s, %s, true, false, %d, %d>(a.%s, %lld, %s, %s, %lld, %lld, %lld, %d, "
+                "a.%s, tile, smem);",
+                c_type(l->dt), t->name, bytes16(l->dt, m & -m), column_v(N, 8), s, M, x.arg, x.ld,
+                M, N, K, splits, ws);
+        build_end(&b, arena_fmt(e->tmp, "%lld",
+                                splits * ((M + t->bm - 1) / t->bm) * ((N + t->bn - 1) / t->bn)));
         b = build_start(e, l->gr, "gemm", "linear_ce_dw_sum");
         ws = arg_done(e, &b.args, work, "float", "parts");
         const char *to = sum_target(l, &b, l->dw, index, &flag);
@@ -371,7 +447,8 @@ static bool grad_w_parts(Loss *l, int index)
         b.flops = (double)splits * (double)M * (double)N;
         b.bytes = 4.0 * b.flops;
         build_line(&b, "\1_epilogue epilogue = { a };");
-        build_line(&b, "splitk_reduce_task<256>(a.%s, %d, %lld, %lld, tile, epilogue);", ws, splits, M, N);
+        build_line(&b, "splitk_reduce_task<256>(a.%s, %d, %lld, %lld, tile, epilogue);", ws, splits,
+                   M, N);
         build_end(&b, arena_fmt(e->tmp, "ceil(%lld/%d)", M * N, 256 * column_v(N, 4)));
         return true;
 }
@@ -396,8 +473,9 @@ static void grad_w(Loss *l, int index, bool whole)
         const char *to = sum_target(l, &b, l->dw, index, &flag);
         sum_epilogue(l, &b, to, flag, l->ld == l->V ? 0 : l->V, l->C);
         int64_t m = (l->C | x.align);
-        product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld), true, x.arg, x.ld,
-                false, l->ld, l->C, l->rc, bytes16(l->dt, m & -m), work_slot(l->scratch), place, l->first ? 4 : 8, NULL);
+        product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld),
+                true, x.arg, x.ld, false, l->ld, l->C, l->rc, bytes16(l->dt, m & -m),
+                work_slot(l->scratch), place, l->first ? 4 : 8, NULL);
 }
 
 static void grad_bias(Loss *l, int index)
@@ -409,30 +487,37 @@ static void grad_bias(Loss *l, int index)
         const char *s = scratch_arg(l, &b, false), *to = sum_target(l, &b, l->db, index, &flag);
         sum_epilogue(l, &b, to, flag, 0, 0);
         if (cuda) {
-                text_add(&b.decl,
-                         "struct \1_prologue {\n        static constexpr int MAXV = 1, MINV = 1;\n        const \1_args "
-                         "&a;\n"
-                         "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
-                         "float (&v)[V]) const\n        {\n"
-                         "                load<V>(v, a.%s + (long)row * %lld + col);\n        }\n};\n\n",
-                         s, (long long)l->ld);
+                text_add(
+                        &b.decl,
+                        "struct \1_prologue {\n        static constexpr int MAXV = 1, MINV = 1;\n        const \1_args "
+                        "&a;\n"
+                        "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
+                        "float (&v)[V]) const\n        {\n"
+                        "                load<V>(v, a.%s + (long)row * %lld + col);\n        }\n};\n\n",
+                        s, (long long)l->ld);
                 b.threads = 256;
                 b.smem = 32 * 256;
                 build_line(&b, "\1_prologue prologue = { a };");
                 build_line(&b, "\1_epilogue epilogue = { a };");
-                int cols = l->V < 4096 ? 4 : 32;                /* a small vocabulary: more rows at once */
-                build_line(&b, "column_sum_task<%lld, %d, 256>(%lld, 1, tile, smem, prologue, epilogue);", (long long)l->V,
-                           cols, (long long)l->rc);
+                int cols = l->V < 4096 ? 4 : 32; /* a small vocabulary: more rows at once */
+                build_line(
+                        &b,
+                        "column_sum_task<%lld, %d, 256>(%lld, 1, tile, smem, prologue, epilogue);",
+                        (long long)l->V, cols, (long long)l->rc);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)l->V, cols));
         } else {
-                text_add(&b.decl,
-                         "TGC_INLINE void \1_prologue(const void *args, long row, int col, int n, float *v)\n{\n        "
-                         "const \1_args *a = args;\n"
-                         "        load_%s(v, a->%s + row * %lld + col, n);\n}\n\n",
-                         c_type(l->dt), s, (long long)l->ld);
-                build_cpu_loop(&b, arena_fmt(e->tmp, "column_sum_tiles(%lld)", (long long)l->V), 1e9,
-                               arena_fmt(e->tmp, "column_sum_task(%lld, %lld, tile, &a, \1_prologue, \1_epilogue);",
-                                         (long long)l->rc, (long long)l->V));
+                text_add(
+                        &b.decl,
+                        "TGC_INLINE void \1_prologue(const void *args, long row, int col, int n, float *v)\n{\n        "
+                        "const \1_args *a = args;\n"
+                        "        load_%s(v, a->%s + row * %lld + col, n);\n}\n\n",
+                        c_type(l->dt), s, (long long)l->ld);
+                build_cpu_loop(
+                        &b, arena_fmt(e->tmp, "column_sum_tiles(%lld)", (long long)l->V), 1e9,
+                        arena_fmt(
+                                e->tmp,
+                                "column_sum_task(%lld, %lld, tile, &a, \1_prologue, \1_epilogue);",
+                                (long long)l->rc, (long long)l->V));
                 build_end(&b, "1");
         }
 }

@@ -9,45 +9,51 @@ typedef struct Loss {
         const Group *gr;
         const Node *n;
         Ref x, w, targets, bias, dx, dw, db, loss;
-        int64_t rows, V, ld, C, r0, rc;         /* all rows; of this chunk */
+        int64_t rows, V, ld, C, r0, rc; /* all rows; of this chunk */
         int scratch, lse;
         DType dt;
         bool first;
-        struct Exps *exps;                      /* the scratch has exponentials: loss_exp.c; else NULL */
+        struct Exps *exps; /* the scratch has exponentials: loss_exp.c; else NULL */
 } Loss;
 
 /* ---- loss.c ---- */
 
 /* The chunk's logits, then their gradient: written, or only read. */
 const char *scratch_arg(Loss *l, Build *b, bool write);
-int  column_v(int64_t n, int most);             /* columns at a time: a power of two up to `most` that divides n */
-int  bytes16(DType dt, int64_t elems);          /* bytes at a time where addresses are multiples of elems, up to 16 */
+/* columns at a time: a power of two up to `most` that divides n */
+int column_v(int64_t n, int most);
+/* bytes at a time where addresses are multiples of elems, up to 16 */
+int bytes16(DType dt, int64_t elems);
 /* The chunks differ in addresses only, so that they share kernels: launches pass
  * the chunk's first row.  arg is the text "a.NAME" or "(a.NAME + offset)". */
 void shift(Build *b, const char *arg, int64_t bytes);
 /* Where tensor maps find a value: the whole, this chunk's rows. */
 Slot place_of(Loss *l, Ref r);
 Slot chunk_of(Loss *l, Ref r);
-void dloss_text(Loss *l, Build *b);             /* the functor \1_dloss: the gradient of each token's loss */
-Stored logits_rows(const Loss *l);              /* the chunk's logits, up to the eight columns that the last one is among */
-/* One product of the chunk: M x N over K; text of both operands, their places, bytes the epilogue moves per element, what it stores
- * if it puts that (16 bits; an epilogue for eight columns) or NULL.
- * Returns how many tiles there are across N on Hopper, 0: it has no form of its own there. */
-int  product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const char *w, const char *ldw,
-             bool tb, int64_t M, int64_t N, int64_t K, int align, Slot at, Slot wt, double epilogue_bytes, const Stored *to);
+void dloss_text(Loss *l, Build *b); /* the functor \1_dloss: the gradient of each token's loss */
+/* the chunk's logits, up to the eight columns that the last one is among */
+Stored logits_rows(const Loss *l);
+/* One product of the chunk: M x N over K; text of both operands, their places, bytes the epilogue
+ * moves per element, what it stores if it puts that (16 bits; an epilogue for eight columns) or
+ * NULL. Returns how many tiles there are across N on Hopper, 0: it has no form of its own there. */
+int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const char *w,
+            const char *ldw, bool tb, int64_t M, int64_t N, int64_t K, int align, Slot at, Slot wt,
+            double epilogue_bytes, const Stored *to);
 
 /* ---- loss_exp.c ---- */
 
 bool exp_fits(const Loss *l);
-void exp_start(Loss *l, int64_t chunk);         /* sets l->exps; what is computed once for all chunks */
-void exp_logits(Loss *l);                       /* the chunk's exponentials */
-void exp_finish(Loss *l, bool grad);            /* their sums: losses, and what the gradients' products need */
+void exp_start(Loss *l, int64_t chunk); /* sets l->exps; what is computed once for all chunks */
+void exp_logits(Loss *l);               /* the chunk's exponentials */
+/* their sums: losses, and what the gradients' products need */
+void exp_finish(Loss *l, bool grad);
 void exp_dx_epilogue(Loss *l, Build *b, DType out, const char *dx);
-Slot exp_x(Loss *l, Build *b, Mat *x);          /* what dw's product has in place of x: where it lies */
+Slot exp_x(Loss *l, Build *b, Mat *x); /* what dw's product has in place of x: where it lies */
 
 /* ---- loss_small_vocab.c ---- */
 
 bool short_fits(const Loss *l);
-void small_vocab_losses(Loss *l);                     /* the chunk's losses, dx, and the gradient of its logits in the scratch */
+/* the chunk's losses, dx, and the gradient of its logits in the scratch */
+void small_vocab_losses(Loss *l);
 
 #endif

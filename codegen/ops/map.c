@@ -16,7 +16,8 @@ static bool calls_none(const Graph *g, const Functor *f)
 void gen_map(Emit *e, const Group *gr)
 {
         const Functor *f = &gr->epilogue[0];
-        Build b = build_start(e, gr, "map", op_info[NODE(e->g, gr->node[gr->n_nodes - 1])->op].text);
+        Build b = build_start(e, gr, "map",
+                              op_info[NODE(e->g, gr->node[gr->n_nodes - 1])->op].text);
         b.include = is_cuda(e) ? "map" : "rows";
         build_functor(&b, f, "body");
         const char *rows = dim_c(e, f->rows);
@@ -25,10 +26,13 @@ void gen_map(Emit *e, const Group *gr)
                 b.plain = calls_none(e->g, f);
                 build_line(&b, "\1_body body = { a };");
                 build_line(&b, "map_task<256, %lld>(%s, tile, body);", (long long)f->n, rows);
-                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, dim_mul(f->rows, DIM(f->n))), 256 * 16));
+                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)",
+                                        dim_grid(e, dim_mul(f->rows, DIM(f->n))), 256 * 16));
         } else {
-                build_cpu_loop(&b, arena_fmt(e->tmp, "map_tiles(%s, %lld)", rows, (long long)f->n), b.flops * 4,
-                               arena_fmt(e->tmp, "map_task(%s, %lld, tile, &a, \1_body);", rows, (long long)f->n));
+                build_cpu_loop(&b, arena_fmt(e->tmp, "map_tiles(%s, %lld)", rows, (long long)f->n),
+                               b.flops * 4,
+                               arena_fmt(e->tmp, "map_task(%s, %lld, tile, &a, \1_body);", rows,
+                                         (long long)f->n));
                 build_end(&b, "1");
         }
 }

@@ -31,7 +31,8 @@ static const char *num(Emit *e, double x)
         return arena_fmt(e->tmp, strpbrk(s, ".en") ? "%sf" : "%s.f", s);
 }
 
-enum { NORM_BLOCKS = 528 };     /* four a multiprocessor on the largest GPUs; with fewer, latency is the time */
+/* four a multiprocessor on the largest GPUs; with fewer, latency is the time */
+enum { NORM_BLOCKS = 528 };
 
 static int64_t row_groups(Emit *e, Dim rows, int64_t n, int threads)
 {
@@ -52,20 +53,26 @@ static void norm(Emit *e, const Group *gr, const char *kind)
                 b.threads = th;
                 b.smem = 256;
                 if (e->done90[gr->anchor]) {
-                        b.on90 = (On90){ .threads = th, .grid = "0" };
+                        b.on90 = (On90) { .threads = th, .grid = "0" };
                         text_add(&b.body, "#ifndef TGC_SM90A\n");
                 }
                 build_line(&b, "\1_prologue prologue = { a };");
                 build_line(&b, "\1_epilogue epilogue = { a };");
-                build_line(&b, "norm_task<%s, %lld, %d%s>(%s, tile, %s, smem, prologue, epilogue);", kind, (long long)x->n, th,
-                           row_groups(e, x->rows, x->n, th) <= NORM_BLOCKS ? ", true" : "", rows, eps);
+                build_line(&b, "norm_task<%s, %lld, %d%s>(%s, tile, %s, smem, prologue, epilogue);",
+                           kind, (long long)x->n, th,
+                           row_groups(e, x->rows, x->n, th) <= NORM_BLOCKS ? ", true" : "", rows,
+                           eps);
                 if (e->done90[gr->anchor])
                         text_add(&b.body, "#endif\n");
-                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows), rows_per_tile(x->n, th)));
+                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows),
+                                        rows_per_tile(x->n, th)));
         } else {
-                build_cpu_loop(&b, rows, b.bytes,
-                               arena_fmt(e->tmp, "norm_task(%s, %lld, %s, NULL, NULL, tile, &a, \1_prologue, \1_epilogue);",
-                                         kind, (long long)x->n, eps));
+                build_cpu_loop(
+                        &b, rows, b.bytes,
+                        arena_fmt(
+                                e->tmp,
+                                "norm_task(%s, %lld, %s, NULL, NULL, tile, &a, \1_prologue, \1_epilogue);",
+                                kind, (long long)x->n, eps));
                 build_end(&b, "1");
         }
 }
@@ -86,12 +93,14 @@ static void norm_grad(Emit *e, const Group *gr, const char *kind)
                 build_line(&b, "\1_prologue_x prologue_x = { a };");
                 build_line(&b, "\1_prologue_dy prologue_dy = { a };");
                 build_line(&b, "\1_epilogue epilogue = { a };");
-                build_line(&b,
-                           "norm_grad_task<%s, %lld, %d, 0>(%s, tile, (%s + %d) / %d, %s, smem, prologue_x, prologue_dy, "
-                           "epilogue, (float *)0, (float *)0);",
-                           kind, (long long)x->n, th, rows, rows, rows_per_tile(x->n, th) - 1,
-                           rows_per_tile(x->n, th), eps);
-                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows), rows_per_tile(x->n, th)));
+                build_line(
+                        &b,
+                        "norm_grad_task<%s, %lld, %d, 0>(%s, tile, (%s + %d) / %d, %s, smem, prologue_x, prologue_dy, "
+                        "epilogue, (float *)0, (float *)0);",
+                        kind, (long long)x->n, th, rows, rows, rows_per_tile(x->n, th) - 1,
+                        rows_per_tile(x->n, th), eps);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows),
+                                        rows_per_tile(x->n, th)));
         } else {
                 build_cpu_loop(
                         &b, rows, b.bytes,
@@ -105,8 +114,8 @@ static void norm_grad(Emit *e, const Group *gr, const char *kind)
 
 /* Sum of a (parts, N) table of partial sums, to an output's epilogue; parts90: how many there are
  * on sm_90a, 0: as many. */
-static void add_parts(Emit *e, const Group *gr, int work, const char *parts, int64_t parts90, const Functor *epilogue,
-                      const char *title)
+static void add_parts(Emit *e, const Group *gr, int work, const char *parts, int64_t parts90,
+                      const Functor *epilogue, const char *title)
 {
         Build b = build_start(e, gr, is_cuda(e) ? "columns" : "rows", title);
         const char *w = arg_done(e, &b.args, work, "float", "partial");
@@ -117,18 +126,21 @@ static void add_parts(Emit *e, const Group *gr, int work, const char *parts, int
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 if (parts90)
                         parts = parts_by_gpu(&b, parts90, parts);
-                build_line(&b, "columns_reduce_task<%lld, 256>(%s, a.%s, tile, smem, epilogue);", (long long)epilogue->n,
-                           parts, w);
+                build_line(&b, "columns_reduce_task<%lld, 256>(%s, a.%s, tile, smem, epilogue);",
+                           (long long)epilogue->n, parts, w);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/32)", (long long)epilogue->n));
         } else {
-                text_add(&b.decl,
-                         "TGC_INLINE void \1_prologue(const void *args, long row, int col, int n, float *v)\n{\n"
-                         "        const \1_args *a = args;\n        load_float(v, a->%s + row * %lld + col, "
-                         "n);\n}\n\n",
-                         w, (long long)epilogue->n);
-                build_cpu_loop(&b, arena_fmt(e->tmp, "column_sum_tiles(%lld)", (long long)epilogue->n), 0,
-                               arena_fmt(e->tmp, "column_sum_task(%s, %lld, tile, &a, \1_prologue, \1_epilogue);", parts,
-                                         (long long)epilogue->n));
+                text_add(
+                        &b.decl,
+                        "TGC_INLINE void \1_prologue(const void *args, long row, int col, int n, float *v)\n{\n"
+                        "        const \1_args *a = args;\n        load_float(v, a->%s + row * %lld + col, "
+                        "n);\n}\n\n",
+                        w, (long long)epilogue->n);
+                build_cpu_loop(
+                        &b, arena_fmt(e->tmp, "column_sum_tiles(%lld)", (long long)epilogue->n), 0,
+                        arena_fmt(e->tmp,
+                                  "column_sum_task(%s, %lld, tile, &a, \1_prologue, \1_epilogue);",
+                                  parts, (long long)epilogue->n));
                 build_end(&b, "1");
         }
 }
@@ -136,7 +148,8 @@ static void add_parts(Emit *e, const Group *gr, int work, const char *parts, int
 /* A matrix of 16-bit values that is read as it lies, 16 bytes at a time. */
 static bool plain_rows(Emit *e, Build *b, const Functor *f, Ref r, Mat *m)
 {
-        return !f->n_nodes && dt_size[NODE(e->g, r)->type.dt] == 2 && mat_of(e, b, r, 0, m) && m->align % 8 == 0;
+        return !f->n_nodes && dt_size[NODE(e->g, r)->type.dt] == 2 && mat_of(e, b, r, 0, m) &&
+               m->align % 8 == 0;
 }
 
 /* Rows enough that reading them ahead pays (norm_backward.cuh). */
@@ -145,8 +158,8 @@ static bool reads_ahead(Build *b, const Group *gr, int64_t groups, int maxv, Mat
         const Node *n = NODE(b->e->g, gr->anchor);
         int64_t N = gr->prologue[0].n;
         return is_cuda(b->e) && groups >= 4 * NORM_BLOCKS && N % 8 == 0 && N <= 8192 && maxv == 8 &&
-               plain_rows(b->e, b, &gr->prologue[0], n->in[0], x) && plain_rows(b->e, b, &gr->prologue[1], n->in[1], g) &&
-               x->dt == g->dt;
+               plain_rows(b->e, b, &gr->prologue[0], n->in[0], x) &&
+               plain_rows(b->e, b, &gr->prologue[1], n->in[1], g) && x->dt == g->dt;
 }
 
 static void norm_back(Emit *e, const Group *gr, const char *kind)
@@ -161,17 +174,19 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
         int64_t groups = row_groups(e, x->rows, x->n, th);
         int blocks = groups < NORM_BLOCKS ? (int)groups : NORM_BLOCKS;
         if (!is_cuda(e))
-                blocks = 64;                            /* NORM_ACC_TILES of cpu_rows.h */
+                blocks = 64; /* NORM_ACC_TILES of cpu_rows.h */
         Mat mx, mg;
-        bool ahead = reads_ahead(&b, gr, groups, build_functor(&b, &gr->epilogue[0], "epilogue").maxv, &mx, &mg);
-        int vectors = 0;                                /* of 8 that a thread has, as norm_backward.cuh has it */
+        bool ahead = reads_ahead(&b, gr, groups,
+                                 build_functor(&b, &gr->epilogue[0], "epilogue").maxv, &mx, &mg);
+        int vectors = 0; /* of 8 that a thread has, as norm_backward.cuh has it */
         if (ahead) {
                 th = x->n <= 4096 ? 256 : 512;
                 per = rows_per_tile(x->n, th);
                 vectors = ((int)x->n / 8 + th / per - 1) / (th / per);
                 blocks = SMS * (x->n <= 4096 && vectors <= 2 ? 2 : 1);
         }
-        int wg = work_new(e, DIM(blocks * x->n), 4), wb = layer ? work_new(e, DIM(blocks * x->n), 4) : 0;
+        int wg = work_new(e, DIM(blocks * x->n), 4),
+            wb = layer ? work_new(e, DIM(blocks * x->n), 4) : 0;
         access_need(e->g, e->place, n->in[2], &gain);
         if (ahead) {
                 b.bytes += 4.0 * (double)dim_most(e, x->rows) * (double)x->n;
@@ -179,7 +194,8 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
                 build_functor(&b, x, "prologue_x");
                 build_functor(&b, &gr->prologue[1], "prologue_g");
         }
-        const char *ga = arg_of(e, &b.args, gain.base, false), *gt = c_type(NODE(e->g, gain.base)->type.dt);
+        const char *ga = arg_of(e, &b.args, gain.base, false),
+                   *gt = c_type(NODE(e->g, gain.base)->type.dt);
         const char *dg = arg_work(e, &b.args, wg, "float", "dgain"),
                    *db = layer ? arg_work(e, &b.args, wb, "float", "dbias") : NULL;
         if (ahead) {
@@ -187,34 +203,44 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
                 b.threads = th;
                 b.smem = 256 + 2 * 2 * 16 * th * vectors;
                 b.min_blocks = blocks / SMS;
-                build_line(&b, "static_assert(NORM_BACK_SMEM(%lld, %d) == %d && NORM_BACK_BLOCKS(%lld) == %d, "
-                               "\"as row.c counts it\");", (long long)x->n, th, b.smem, (long long)x->n, b.min_blocks);
+                build_line(
+                        &b,
+                        "static_assert(NORM_BACK_SMEM(%lld, %d) == %d && NORM_BACK_BLOCKS(%lld) == %d, "
+                        "\"as row.c counts it\");",
+                        (long long)x->n, th, b.smem, (long long)x->n, b.min_blocks);
                 build_line(&b, "\1_epilogue epilogue = { a };");
-                build_line(&b, "norm_back_task<%s, %lld, %d, %s>(%s, tile, %d, %s, smem, %s, %s, %s, %s, a.%s + %lld, epilogue, "
-                               "a.%s, %s);", kind, (long long)x->n, th, layer ? "ACC_GAIN | ACC_BIAS" : "ACC_GAIN", rows,
-                           blocks, eps, mx.arg, mx.ld, mg.arg, mg.ld, ga, (long long)gain.off, dg,
-                           layer ? arena_fmt(e->tmp, "a.%s", db) : "(float *)0");
+                build_line(
+                        &b,
+                        "norm_back_task<%s, %lld, %d, %s>(%s, tile, %d, %s, smem, %s, %s, %s, %s, a.%s + %lld, epilogue, "
+                        "a.%s, %s);",
+                        kind, (long long)x->n, th, layer ? "ACC_GAIN | ACC_BIAS" : "ACC_GAIN", rows,
+                        blocks, eps, mx.arg, mx.ld, mg.arg, mg.ld, ga, (long long)gain.off, dg,
+                        layer ? arena_fmt(e->tmp, "a.%s", db) : "(float *)0");
                 build_end(&b, arena_fmt(e->tmp, "%d", blocks));
         } else if (is_cuda(e)) {
                 b.threads = th;
                 b.us = 3;
                 b.smem = 256 + (x->n <= 1024 ? 12 : 8) * (int)x->n;
-                text_add(&b.decl,
-                         "/* the gradient of the output, and that times the gain */\nstruct \1_prologue_dy {\n"
-                         "        static constexpr int MAXV = \1_prologue_g::MAXV, MINV = 1;\n        const \1_args &a;\n"
-                         "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
-                         "float (&dy)[V], float (&g)[V]) const\n        {\n"
-                         "                float gain[V];\n                \1_prologue_g prologue = { a };\n                "
-                         "prologue(row, col, g);\n"
-                         "                load<V>(gain, a.%s + %lld + col);\n#pragma unroll\n                for "
-                         "(int j = 0; j < V; j++)\n"
-                         "                        dy[j] = g[j] * gain[j];\n        }\n};\n\n",
-                         ga, (long long)gain.off);
+                text_add(
+                        &b.decl,
+                        "/* the gradient of the output, and that times the gain */\nstruct \1_prologue_dy {\n"
+                        "        static constexpr int MAXV = \1_prologue_g::MAXV, MINV = 1;\n        const \1_args &a;\n"
+                        "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
+                        "float (&dy)[V], float (&g)[V]) const\n        {\n"
+                        "                float gain[V];\n                \1_prologue_g prologue = { a };\n                "
+                        "prologue(row, col, g);\n"
+                        "                load<V>(gain, a.%s + %lld + col);\n#pragma unroll\n                for "
+                        "(int j = 0; j < V; j++)\n"
+                        "                        dy[j] = g[j] * gain[j];\n        }\n};\n\n",
+                        ga, (long long)gain.off);
                 build_line(&b, "\1_prologue_x prologue_x = { a };");
                 build_line(&b, "\1_prologue_dy prologue_dy = { a };");
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 if (groups <= NORM_BLOCKS)
-                        build_prefetch(&b, PREFETCH_REST, &(Slot){ .kind = SLOT_NODE, .id = value_base(e->g, n->in[1]) }, NULL);
+                        build_prefetch(&b, PREFETCH_REST,
+                                       &(Slot) { .kind = SLOT_NODE,
+                                                 .id = value_base(e->g, n->in[1]) },
+                                       NULL);
                 build_line(
                         &b,
                         "norm_grad_task<%s, %lld, %d, %s%s>(%s, tile, %d, %s, smem, prologue_x, prologue_dy, epilogue, a.%s, %s);",
@@ -223,25 +249,28 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
                         layer ? arena_fmt(e->tmp, "a.%s", db) : "(float *)0");
                 build_end(&b, arena_fmt(e->tmp, "%d", blocks));
         } else {
-                text_add(&b.decl,
-                         "/* the gradient of the output, and that times the gain */\n"
-                         "TGC_INLINE void \1_prologue_dy(const void *args, long row, int col, int n, float *dy, float "
-                         "*g)\n{\n"
-                         "        const \1_args *a = args;\n        float gain[TGC_SEG];\n        \1_prologue_g(args, "
-                         "row, col, n, g);\n"
-                         "        load_%s(gain, a->%s + %lld + col, n);\n        for (int j = 0; j < n; j++)\n       "
-                         "         dy[j] = g[j] * gain[j];\n}\n\n",
-                         gt, ga, (long long)gain.off);
-                build_cpu_loop(&b, arena_fmt(e->tmp, "norm_acc_tiles(%s)", rows), b.bytes,
-                               arena_fmt(e->tmp,
-                                         "norm_grad_acc_task(%s, %lld, %s, %s, a.%s, %s, tile, &a, \1_prologue_x, "
-                                         "\1_prologue_dy, \1_epilogue);",
-                                         kind, (long long)x->n, eps, rows, dg,
-                                         layer ? arena_fmt(e->tmp, "a.%s", db) : "NULL"));
+                text_add(
+                        &b.decl,
+                        "/* the gradient of the output, and that times the gain */\n"
+                        "TGC_INLINE void \1_prologue_dy(const void *args, long row, int col, int n, float *dy, float "
+                        "*g)\n{\n"
+                        "        const \1_args *a = args;\n        float gain[TGC_SEG];\n        \1_prologue_g(args, "
+                        "row, col, n, g);\n"
+                        "        load_%s(gain, a->%s + %lld + col, n);\n        for (int j = 0; j < n; j++)\n       "
+                        "         dy[j] = g[j] * gain[j];\n}\n\n",
+                        gt, ga, (long long)gain.off);
+                build_cpu_loop(
+                        &b, arena_fmt(e->tmp, "norm_acc_tiles(%s)", rows), b.bytes,
+                        arena_fmt(
+                                e->tmp,
+                                "norm_grad_acc_task(%s, %lld, %s, %s, a.%s, %s, tile, &a, \1_prologue_x, "
+                                "\1_prologue_dy, \1_epilogue);",
+                                kind, (long long)x->n, eps, rows, dg,
+                                layer ? arena_fmt(e->tmp, "a.%s", db) : "NULL"));
                 build_end(&b, "1");
         }
-        const char *parts =
-                is_cuda(e) ? arena_fmt(e->tmp, "%d", blocks) : arena_fmt(e->tmp, "norm_acc_tiles(%s)", rows);
+        const char *parts = is_cuda(e) ? arena_fmt(e->tmp, "%d", blocks)
+                                       : arena_fmt(e->tmp, "norm_acc_tiles(%s)", rows);
         if (gr->epilogue[1].root)
                 add_parts(e, gr, wg, parts, 0, &gr->epilogue[1], "norm_gain_grad");
         if (layer && gr->epilogue[2].root)
@@ -269,13 +298,14 @@ static void row_general(Emit *e, const Group *gr, const char *task, const char *
                 if (prologues == 2)
                         build_line(&b, "\1_prologue_dy prologue_dy = { a };");
                 build_line(&b, "\1_epilogue epilogue = { a };");
-                build_line(&b, "%s<%s%lld, %d>(%s, %s, tile, smem, prologue, %sepilogue);", task, k, (long long)x->n, th,
-                           rows, len, extra);
-                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows), rows_per_tile(x->n, th)));
+                build_line(&b, "%s<%s%lld, %d>(%s, %s, tile, smem, prologue, %sepilogue);", task, k,
+                           (long long)x->n, th, rows, len, extra);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows),
+                                        rows_per_tile(x->n, th)));
         } else {
                 build_cpu_loop(&b, rows, b.bytes,
-                               arena_fmt(e->tmp, "%s(%s%s, tile, &a, \1_prologue, %s\1_epilogue);", task, k, len,
-                                         prologues == 2 ? "\1_prologue_dy, " : ""));
+                               arena_fmt(e->tmp, "%s(%s%s, tile, &a, \1_prologue, %s\1_epilogue);",
+                                         task, k, len, prologues == 2 ? "\1_prologue_dy, " : ""));
                 build_end(&b, "1");
         }
 }
@@ -292,12 +322,15 @@ static void argmax(Emit *e, const Group *gr)
                 b.threads = th;
                 b.smem = 256;
                 build_line(&b, "\1_prologue prologue = { a };");
-                build_line(&b, "argmax_task<%lld, %d>(%s, %s, tile, smem, prologue, a.%s);", (long long)x->n, th, rows,
-                           len, out);
-                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows), rows_per_tile(x->n, th)));
+                build_line(&b, "argmax_task<%lld, %d>(%s, %s, tile, smem, prologue, a.%s);",
+                           (long long)x->n, th, rows, len, out);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows),
+                                        rows_per_tile(x->n, th)));
         } else {
                 build_cpu_loop(&b, rows, b.bytes,
-                               arena_fmt(e->tmp, "a.%s[tile] = argmax_task(%s, tile, &a, \1_prologue);", out, len));
+                               arena_fmt(e->tmp,
+                                         "a.%s[tile] = argmax_task(%s, tile, &a, \1_prologue);",
+                                         out, len));
                 build_end(&b, "1");
         }
 }
@@ -309,14 +342,18 @@ static const char *matrix_arg(Emit *e, Build *b, Ref r, bool write, const char *
         Dim d;
         access_need(e->g, e->place, r, &a);
         if (!access_rows(&a, &d))
-                error_internal(NODE(e->g, r)->loc, "%%%s is no matrix of rows", NODE(e->g, r)->name);
+                error_internal(NODE(e->g, r)->loc, "%%%s is no matrix of rows",
+                               NODE(e->g, r)->name);
         *ld = dim_c(e, d);
         const char *name = arg_of(e, &b->args, a.base, write);
-        return a.off ? arena_fmt(e->tmp, "(a.%s + %lld)", name, (long long)a.off) : arena_fmt(e->tmp, "a.%s", name);
+        return a.off ? arena_fmt(e->tmp, "(a.%s + %lld)", name, (long long)a.off)
+                     : arena_fmt(e->tmp, "a.%s", name);
 }
 
 /* By node: the first of its results that is a node, and after such a one the next. */
-struct Items { Ref *first, *next; };
+struct Items {
+        Ref *first, *next;
+};
 
 Ref item_of(Emit *e, Ref r, int index)
 {
@@ -345,7 +382,8 @@ static void ce(Emit *e, const Group *gr)
         int64_t V = lt->dim[lt->rank - 1].n;
         const char *ld, *ldd, *t, *rows = dim_c(e, type_rows(lt)), *type;
         Build b = build_start(e, gr, "cross_entropy", op_info[n->op].text);
-        const char *logits = matrix_arg(e, &b, n->in[0], false, &ld), *targets = matrix_arg(e, &b, n->in[1], false, &t);
+        const char *logits = matrix_arg(e, &b, n->in[0], false, &ld),
+                   *targets = matrix_arg(e, &b, n->in[1], false, &t);
         Access la;
         access_need(e->g, e->place, n->in[0], &la);
         type = c_type(NODE(e->g, la.base)->type.dt);
@@ -356,16 +394,20 @@ static void ce(Emit *e, const Group *gr)
         if (!grad) {
                 Ref lse = item_of(e, gr->anchor, 1);
                 const char *loss = arg_of(e, &b.args, gr->anchor, true), *l;
-                l = lse ? arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true)) : is_cuda(e) ? "(float *)0" : "NULL";
+                l = lse          ? arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true))
+                    : is_cuda(e) ? "(float *)0"
+                                 : "NULL";
                 if (is_cuda(e)) {
-                        build_line(&b, "ce_task<%s, %lld, %d>(%s, %s, %s, a.%s, %s, tile, smem);", type, (long long)V,
-                                   th, logits, ld, targets, loss, l);
+                        build_line(&b, "ce_task<%s, %lld, %d>(%s, %s, %s, a.%s, %s, tile, smem);",
+                                   type, (long long)V, th, logits, ld, targets, loss, l);
                         build_end(&b, dim_grid(e, type_rows(lt)));
                 } else {
                         build_functor(&b, &gr->prologue[0], "prologue");
-                        build_cpu_loop(&b, rows, 1e9,
-                                       arena_fmt(e->tmp, "ce_task(%lld, %s, a.%s, %s, tile, &a, \1_prologue);",
-                                                 (long long)V, targets, loss, l));
+                        build_cpu_loop(
+                                &b, rows, 1e9,
+                                arena_fmt(e->tmp,
+                                          "ce_task(%lld, %s, a.%s, %s, tile, &a, \1_prologue);",
+                                          (long long)V, targets, loss, l));
                         build_end(&b, "1");
                 }
                 return;
@@ -375,15 +417,18 @@ static void ce(Emit *e, const Group *gr)
         if (is_cuda(e)) {
                 const char *d = matrix_arg(e, &b, gr->anchor, true, &ldd);
                 build_line(&b, "\1_dloss dloss = { a };");
-                build_line(&b, "ce_grad_task<%s, %lld, %d>(%s, %s, %s, %s, %s, tile, dloss);", type, (long long)V, th,
-                           logits, d, ld, targets, lse);
+                build_line(&b, "ce_grad_task<%s, %lld, %d>(%s, %s, %s, %s, %s, tile, dloss);", type,
+                           (long long)V, th, logits, d, ld, targets, lse);
                 build_end(&b, dim_grid(e, type_rows(lt)));
         } else {
                 build_functor(&b, &gr->prologue[0], "prologue");
                 build_functor(&b, &gr->epilogue[0], "epilogue");
-                build_cpu_loop(&b, rows, 1e9,
-                               arena_fmt(e->tmp, "ce_grad_task(%lld, %s, %s, tile, &a, \1_prologue, \1_dloss, \1_epilogue);",
-                                         (long long)V, targets, lse));
+                build_cpu_loop(
+                        &b, rows, 1e9,
+                        arena_fmt(
+                                e->tmp,
+                                "ce_grad_task(%lld, %s, %s, tile, &a, \1_prologue, \1_dloss, \1_epilogue);",
+                                (long long)V, targets, lse));
                 build_end(&b, "1");
         }
 }
@@ -409,10 +454,17 @@ void gen_row(Emit *e, const Group *gr)
 
 enum { COLUMN_TILES = 400 };
 
-/* Found once for a program for GPUs: by node, how many accums a parameter has, the products that read a value's storage as
- * op(A), and the first sum of columns that goes beside a product. */
-typedef struct Reads { Ref product; struct Reads *next; } Reads;
-struct Columns { int *accums; Reads **products; const Group **beside; };
+/* Found once for a program for GPUs: by node, how many accums a parameter has, the products that
+ * read a value's storage as op(A), and the first sum of columns that goes beside a product. */
+typedef struct Reads {
+        Ref product;
+        struct Reads *next;
+} Reads;
+struct Columns {
+        int *accums;
+        Reads **products;
+        const Group **beside;
+};
 
 /* What is summed: rows are the summed axes, columns the rest. */
 static Functor column_prologue(Emit *e, const Group *gr)
@@ -441,7 +493,8 @@ static bool column_waits(Emit *e, const Group *gr)
 {
         const Functor *t = &gr->epilogue[0];
         const Node *to = t->n_nodes == 1 ? NODE(e->g, t->node[0]) : NULL;
-        return to && to->op == OP_ACCUM && !e->stored[gr->anchor] && e->columns->accums[to->in[0]] == 1;
+        return to && to->op == OP_ACCUM && !e->stored[gr->anchor] &&
+               e->columns->accums[to->in[0]] == 1;
 }
 
 /* Does the product read the matrix, as op(A), whose columns are summed? */
@@ -450,7 +503,8 @@ static bool reads_columns(Emit *e, Ref product, const Group *gr)
         const Node *p = NODE(e->g, product);
         Slot a, x;
         int64_t lda, ldx;
-        if (p->op != OP_MATMUL || !p->a.mm.ta || gr->prologue[0].n_nodes || !slot_of(e, p->in[0], &a, &lda))
+        if (p->op != OP_MATMUL || !p->a.mm.ta || gr->prologue[0].n_nodes ||
+            !slot_of(e, p->in[0], &a, &lda))
                 return false;
         const Type *at = &NODE(e->g, p->in[0])->type;
         Functor f = column_prologue(e, gr);
@@ -464,7 +518,8 @@ static Ref product_of(Emit *e, const Group *gr)
 {
         Slot x;
         int64_t ld;
-        if (!e->columns || gr->prologue[0].n_nodes || !slot_of(e, column_prologue(e, gr).root, &x, &ld))
+        if (!e->columns || gr->prologue[0].n_nodes ||
+            !slot_of(e, column_prologue(e, gr).root, &x, &ld))
                 return 0;
         for (const Reads *r = e->columns->products[x.id]; r; r = r->next)
                 if (reads_columns(e, r->product, gr))
@@ -487,10 +542,11 @@ void columns_find(Emit *e)
                 const Ref p = e->groups[i].anchor;
                 Slot s;
                 int64_t ld;
-                if (!p || NODE(e->g, p)->op != OP_MATMUL || !NODE(e->g, p)->a.mm.ta || !slot_of(e, NODE(e->g, p)->in[0], &s, &ld))
+                if (!p || NODE(e->g, p)->op != OP_MATMUL || !NODE(e->g, p)->a.mm.ta ||
+                    !slot_of(e, NODE(e->g, p)->in[0], &s, &ld))
                         continue;
                 Reads *r = arena_alloc(a, sizeof *r);
-                *r = (Reads){ p, c->products[s.id] };
+                *r = (Reads) { p, c->products[s.id] };
                 c->products[s.id] = r;
         }
         for (int i = e->n_groups - 1; i >= 0; i--)
@@ -499,7 +555,10 @@ void columns_find(Emit *e)
         c->beside[0] = NULL;
 }
 
-const Group *column_beside(Emit *e, Ref product) { return e->columns ? e->columns->beside[product] : NULL; }
+const Group *column_beside(Emit *e, Ref product)
+{
+        return e->columns ? e->columns->beside[product] : NULL;
+}
 
 int column_work(Emit *e, const Group *gr, int64_t parts)
 {
@@ -511,7 +570,7 @@ int column_work(Emit *e, const Group *gr, int64_t parts)
 void gen_column(Emit *e, const Group *gr)
 {
         Ref product = product_of(e, gr);
-        if (!product || column_beside(e, product) != gr)        /* gemm.c calls for those that it gives */
+        if (!product || column_beside(e, product) != gr) /* gemm.c calls for those that it gives */
                 column_sums(e, gr, -1, 0);
 }
 
@@ -529,9 +588,11 @@ void column_sums(Emit *e, const Group *gr, int work, int64_t parts90)
         build_functor(&b, &x, "prologue");
         if (!is_cuda(e)) {
                 build_functor(&b, &t, "epilogue");
-                build_cpu_loop(&b, arena_fmt(e->tmp, "column_sum_tiles(%lld)", (long long)x.n), b.bytes,
-                               arena_fmt(e->tmp, "column_sum_task(%s, %lld, tile, &a, \1_prologue, \1_epilogue);", rows_c,
-                                         (long long)x.n));
+                build_cpu_loop(
+                        &b, arena_fmt(e->tmp, "column_sum_tiles(%lld)", (long long)x.n), b.bytes,
+                        arena_fmt(e->tmp,
+                                  "column_sum_task(%s, %lld, tile, &a, \1_prologue, \1_epilogue);",
+                                  rows_c, (long long)x.n));
                 build_end(&b, "1");
                 return;
         }
@@ -545,11 +606,12 @@ void column_sums(Emit *e, const Group *gr, int work, int64_t parts90)
                 const char *w = arg_work(e, &b.args, work, "float", "partial");
                 build_line(&b, "ColumnsStore<%lld> epilogue = { a.%s };", (long long)x.n, w);
         }
-        build_line(&b, "column_sum_task<%lld, 256, 256>(%s, %lld, tile, smem, prologue, epilogue);", (long long)x.n, rows_c,
-                   (long long)chunks);
+        build_line(&b, "column_sum_task<%lld, 256, 256>(%s, %lld, tile, smem, prologue, epilogue);",
+                   (long long)x.n, rows_c, (long long)chunks);
         if (parts90)
-                b.on90 = (On90){ .threads = 256, .grid = "0" };
+                b.on90 = (On90) { .threads = 256, .grid = "0" };
         build_end(&b, arena_fmt(e->tmp, "%lld", (long long)(chunks * col_tiles)));
         if (chunks > 1)
-                add_parts(e, gr, work, arena_fmt(e->tmp, "%lld", (long long)chunks), parts90, &t, "colsum_parts");
+                add_parts(e, gr, work, arena_fmt(e->tmp, "%lld", (long long)chunks), parts90, &t,
+                          "colsum_parts");
 }

@@ -17,22 +17,23 @@ const char *c_type(DType dt)
 /* Words a value cannot be named: of C and C++, of the system's headers, and of generated bodies. */
 static bool taken(const char *s)
 {
-        static const char words[] = " auto bool break case catch char class const continue default delete do double "
-                                    "else enum explicit export extern"
-                                    " false float for friend goto if inline int long mutable namespace new operator "
-                                    "private protected public register"
-                                    " restrict return short signed sizeof static struct switch template this throw "
-                                    "true try typedef typename union"
-                                    " unsigned using virtual void volatile while and or not xor asm"
-                                    " abs acos asin assert atan ceil cos cosh erf errno exp fabs floor fma index j0 "
-                                    "j1 linux log max min pow rint round"
-                                    " signal sin sinh sqrt stderr stdin stdout tan tanh unix y0 y1"
-                                    " TmaMap accumulate bf16 dropout f16 from_float gelu gelu_grad gelu_tanh gelu_tanh_grad "
-                                    "gelu_slope gelu_tanh_slope "
-                                    "load rope share sigmoid silu silu_grad silu_slope store to_float"
-                                    " B T V a arg args att col dloss dout prologue prologue_dy in j n out row rt scale_ sg "
-                                    "norm_epilogue smem so epilogue epilogue_k epilogue_v tile"
-                                    " tiles v work ";
+        static const char words[] =
+                " auto bool break case catch char class const continue default delete do double "
+                "else enum explicit export extern"
+                " false float for friend goto if inline int long mutable namespace new operator "
+                "private protected public register"
+                " restrict return short signed sizeof static struct switch template this throw "
+                "true try typedef typename union"
+                " unsigned using virtual void volatile while and or not xor asm"
+                " abs acos asin assert atan ceil cos cosh erf errno exp fabs floor fma index j0 "
+                "j1 linux log max min pow rint round"
+                " signal sin sinh sqrt stderr stdin stdout tan tanh unix y0 y1"
+                " TmaMap accumulate bf16 dropout f16 from_float gelu gelu_grad gelu_tanh gelu_tanh_grad "
+                "gelu_slope gelu_tanh_slope "
+                "load rope share sigmoid silu silu_grad silu_slope store to_float"
+                " B T V a arg args att col dloss dout prologue prologue_dy in j n out row rt scale_ sg "
+                "norm_epilogue smem so epilogue epilogue_k epilogue_v tile"
+                " tiles v work ";
         size_t n = strlen(s);
         for (const char *p = words; (p = strstr(p, s)); p += n)
                 if (p[-1] == ' ' && p[n] == ' ')
@@ -54,7 +55,8 @@ const char *short_name(Emit *e, Ref r)
                 while (b > s && b[-1] != '.')
                         b--;
                 size_t len = (size_t)(end - b);
-                bool dull = strspn(b, "0123456789") >= len || (len == 6 && !strncmp(b, "weight", 6)) ||
+                bool dull = strspn(b, "0123456789") >= len ||
+                            (len == 6 && !strncmp(b, "weight", 6)) ||
                             (len == 4 && !strncmp(b, "bias", 4));
                 if (!dull || b == s)
                         break;
@@ -64,7 +66,7 @@ const char *short_name(Emit *e, Ref r)
                 buf[n++] = 'x';
         for (; b < end && n < 30; b++)
                 buf[n++] = isalnum((unsigned char)*b) ? *b : '_';
-        while (n > 1 && isdigit((unsigned char)buf[n - 1]))     /* k0, k1 of two layers are one name */
+        while (n > 1 && isdigit((unsigned char)buf[n - 1])) /* k0, k1 of two layers are one name */
                 n--;
         buf[n] = 0;
         if (taken(buf))
@@ -113,7 +115,7 @@ static const char *arg_add(Emit *e, Args *a, Slot s, const char *type, const cha
                         return a->name[i];
                 }
         if (a->n == 64)
-                error_internal((Loc){ 0 }, "a kernel has more than 64 arguments");
+                error_internal((Loc) { 0 }, "a kernel has more than 64 arguments");
         snprintf(unique, sizeof unique, "%.40s", name);
         for (int i = 0, k = 1; i < a->n; i++)
                 if (!strcmp(a->name[i], unique)) {
@@ -131,15 +133,16 @@ static const Use reads = { 0 }, writes = { .written = true };
 
 const char *arg_of(Emit *e, Args *a, Ref base, bool write)
 {
-        return arg_add(e, a, (Slot) { .kind = SLOT_NODE, .id = base }, c_type(NODE(e->g, base)->type.dt),
-                       short_name(e, base), write ? writes : reads);
+        return arg_add(e, a, (Slot) { .kind = SLOT_NODE, .id = base },
+                       c_type(NODE(e->g, base)->type.dt), short_name(e, base),
+                       write ? writes : reads);
 }
 
 const char *arg_part(Emit *e, Args *a, Ref part, Ref base)
 {
         Use use = writes;
         const Place *p = &e->place[part];
-        if (p->whole == base) {                 /* not a part of a part: that may be all of it */
+        if (p->whole == base) { /* not a part of a part: that may be all of it */
                 const Type *t = &NODE(e->g, part)->type;
                 const Node *w = NODE(e->g, base);
                 use.lo = use.hi = p->at;
@@ -152,8 +155,8 @@ const char *arg_part(Emit *e, Args *a, Ref part, Ref base)
                                 use.hi = use.lo + t->dim[t->rank - 1].n;
                 }
         }
-        return arg_add(e, a, (Slot) { .kind = SLOT_NODE, .id = base }, c_type(NODE(e->g, base)->type.dt),
-                       short_name(e, base), use);
+        return arg_add(e, a, (Slot) { .kind = SLOT_NODE, .id = base },
+                       c_type(NODE(e->g, base)->type.dt), short_name(e, base), use);
 }
 
 const char *arg_grad(Emit *e, Args *a, Ref param, DType dt)
@@ -164,29 +167,29 @@ const char *arg_grad(Emit *e, Args *a, Ref param, DType dt)
 
 const char *arg_work(Emit *e, Args *a, int work, const char *type, const char *name)
 {
-        return arg_add(e, a, (Slot){ .kind = SLOT_WORK, .id = work }, type, name, writes);
+        return arg_add(e, a, (Slot) { .kind = SLOT_WORK, .id = work }, type, name, writes);
 }
 
 const char *arg_done(Emit *e, Args *a, int work, const char *type, const char *name)
 {
-        return arg_add(e, a, (Slot){ .kind = SLOT_WORK, .id = work }, type, name, reads);
+        return arg_add(e, a, (Slot) { .kind = SLOT_WORK, .id = work }, type, name, reads);
 }
 
 const char *arg_arena(Emit *e, Args *a, const char *arena, const char *type, const char *name)
 {
-        return arg_add(e, a, (Slot){ .kind = SLOT_ARENA, .arena = arena }, type, name, writes);
+        return arg_add(e, a, (Slot) { .kind = SLOT_ARENA, .arena = arena }, type, name, writes);
 }
 
 const char *arg_int(Emit *e, Args *a, int value, const char *name)
 {
-        return arg_add(e, a, (Slot){ .kind = SLOT_INT, .id = value }, "int", name, reads);
+        return arg_add(e, a, (Slot) { .kind = SLOT_INT, .id = value }, "int", name, reads);
 }
 
 static bool map_equal(const TensorMap *a, const TensorMap *b)
 {
-        return a->of.kind == b->of.kind && a->of.id == b->of.id && a->of.off == b->of.off && a->dt == b->dt &&
-               a->rows == b->rows && a->cols == b->cols && a->ld == b->ld && a->box_rows == b->box_rows &&
-               a->box_bytes == b->box_bytes;
+        return a->of.kind == b->of.kind && a->of.id == b->of.id && a->of.off == b->of.off &&
+               a->dt == b->dt && a->rows == b->rows && a->cols == b->cols && a->ld == b->ld &&
+               a->box_rows == b->box_rows && a->box_bytes == b->box_bytes;
 }
 
 const char *arg_map(Emit *e, Args *a, const TensorMap *m, const char *name)
@@ -199,7 +202,7 @@ const char *arg_map(Emit *e, Args *a, const TensorMap *m, const char *name)
                 e->map = mem_grow(e->map, (size_t)e->cap_map * sizeof *e->map);
         }
         e->map[e->n_map] = *m;
-        return arg_add(e, a, (Slot){ .kind = SLOT_MAP, .id = e->n_map++ }, "TmaMap", name, reads);
+        return arg_add(e, a, (Slot) { .kind = SLOT_MAP, .id = e->n_map++ }, "TmaMap", name, reads);
 }
 
 int work_new(Emit *e, Dim elems, int size)
@@ -208,7 +211,7 @@ int work_new(Emit *e, Dim elems, int size)
                 e->cap_work = e->cap_work ? e->cap_work * 2 : 16;
                 e->work = mem_grow(e->work, (size_t)e->cap_work * sizeof *e->work);
         }
-        e->work[e->n_work] = (Work){ elems, size, NULL };
+        e->work[e->n_work] = (Work) { elems, size, NULL };
         return e->n_work++;
 }
 
@@ -223,7 +226,12 @@ int work_keep(Emit *e, Dim elems, int size, const char *name)
 
 Build build_start(Emit *e, const Group *gr, const char *include, const char *title)
 {
-        return (Build){ .e = e, .gr = gr, .include = include, .title = title, .threads = 128, .min_blocks = 1 };
+        return (Build) { .e = e,
+                         .gr = gr,
+                         .include = include,
+                         .title = title,
+                         .threads = 128,
+                         .min_blocks = 1 };
 }
 
 void build_line(Build *b, const char *fmt, ...)
@@ -247,7 +255,8 @@ FunctorText build_functor(Build *b, const Functor *f, const char *name)
         return t;
 }
 
-enum { PARALLEL_WORK = 1000000 };       /* operations below which a second thread costs more than it brings */
+/* operations below which a second thread costs more than it brings */
+enum { PARALLEL_WORK = 1000000 };
 
 void build_cpu_loop(Build *b, const char *tiles, double work, const char *call)
 {
@@ -255,7 +264,8 @@ void build_cpu_loop(Build *b, const char *tiles, double work, const char *call)
         bool fixed = s->v[SYM_T] && s->v[SYM_B];
         build_line(b, "const long tiles = %s;", tiles);
         if (!fixed || work > PARALLEL_WORK)
-                text_add(&b->body, "#pragma omp parallel for schedule(dynamic, 1) if (tiles > 1%s)\n",
+                text_add(&b->body,
+                         "#pragma omp parallel for schedule(dynamic, 1) if (tiles > 1%s)\n",
                          fixed ? "" : " && rt->T > 1");
         build_line(b, "for (long tile = 0; tile < tiles; tile++)");
         build_line(b, "        %s", call);
@@ -264,7 +274,7 @@ void build_cpu_loop(Build *b, const char *tiles, double work, const char *call)
 void build_prefetch(Build *b, PrefetchKind kind, const Slot *first, const Slot *second)
 {
         Prefetch *x = arena_alloc(b->e->m->arena, sizeof *x);
-        *x = (Prefetch){ { *first, second ? *second : *first }, kind };
+        *x = (Prefetch) { { *first, second ? *second : *first }, kind };
         b->early = x;
 }
 
@@ -310,7 +320,8 @@ static const char *arg_names(Build *b, bool written)
         return s;
 }
 
-/* The struct of arguments, then the functors.  Maps stay where the launch put them: the struct has their addresses. */
+/* The struct of arguments, then the functors.  Maps stay where the launch put them: the struct has
+ * their addresses. */
 static const char *decl_text(Build *b)
 {
         const Args *a = &b->args;
@@ -336,19 +347,36 @@ static Piece *piece_of(Build *b, const char *grid)
         Arena *m = b->e->m->arena;
         const Args *a = &b->args;
         Piece *p = arena_alloc(m, sizeof *p);
-        *p = (Piece){ .title = arena_str(m, b->title), .include = arena_str(m, b->include), .decl = decl_text(b),
-                      .body = arena_str(m, b->body.s ? b->body.s : ""), .grid = grid, .threads = b->threads,
-                      .smem = b->smem, .min_blocks = b->min_blocks, .us = b->us, .n_args = a->n, .on90 = b->on90,
-                      .waits = b->waits, .early = b->early, .alone = b->alone, .plain = b->plain, .single_wave = b->single_wave, .flops = b->flops, .bytes = b->bytes,
-                      .where = where_text(b->e, b->gr),
-                      .reads = arg_names(b, false), .writes = arg_names(b, true) };
+        *p = (Piece) { .title = arena_str(m, b->title),
+                       .include = arena_str(m, b->include),
+                       .decl = decl_text(b),
+                       .body = arena_str(m, b->body.s ? b->body.s : ""),
+                       .grid = grid,
+                       .threads = b->threads,
+                       .smem = b->smem,
+                       .min_blocks = b->min_blocks,
+                       .us = b->us,
+                       .n_args = a->n,
+                       .on90 = b->on90,
+                       .waits = b->waits,
+                       .early = b->early,
+                       .alone = b->alone,
+                       .plain = b->plain,
+                       .single_wave = b->single_wave,
+                       .flops = b->flops,
+                       .bytes = b->bytes,
+                       .where = where_text(b->e, b->gr),
+                       .reads = arg_names(b, false),
+                       .writes = arg_names(b, true) };
         p->on90.grid = b->on90.grid ? arena_str(m, b->on90.grid) : NULL;
         p->type = arena_alloc(m, (size_t)(a->n + 1) * sizeof *p->type);
         p->name = arena_alloc(m, (size_t)(a->n + 1) * sizeof *p->name);
         for (int i = 0; i < a->n; i++) {
                 p->fast |= !p->plain && (!strcmp(a->type[i], "bf16") || !strcmp(a->type[i], "f16"));
-                p->type[i] = a->slot[i].kind == SLOT_MAP ? map_param
-                             : arena_fmt(m, "%s%s *", a->use[i].written ? "" : "const ", a->type[i]);
+                p->type[i] = a->slot[i].kind == SLOT_MAP
+                                     ? map_param
+                                     : arena_fmt(m, "%s%s *", a->use[i].written ? "" : "const ",
+                                                 a->type[i]);
                 p->name[i] = arena_str(m, a->name[i]);
         }
         return p;
@@ -364,7 +392,7 @@ void build_end(Build *b, const char *grid)
                 e->launch = mem_grow(e->launch, (size_t)e->cap_launch * sizeof *e->launch);
         }
         Launch *l = &e->launch[e->n_launch++];
-        *l = (Launch){ .grid = arena_str(m, grid), .n_args = a->n, .n_pieces = 1 };
+        *l = (Launch) { .grid = arena_str(m, grid), .n_args = a->n, .n_pieces = 1 };
         l->arg = arena_alloc(m, (size_t)(a->n + 1) * sizeof *l->arg);
         l->use = arena_alloc(m, (size_t)(a->n + 1) * sizeof *l->use);
         memcpy(l->arg, a->slot, (size_t)a->n * sizeof *l->arg);

@@ -22,9 +22,10 @@
 
 bool piece_equal(const Piece *a, const Piece *b)
 {
-        return !strcmp(a->decl, b->decl) && !strcmp(a->body, b->body) && !strcmp(a->include, b->include) &&
-               !strcmp(a->grid, b->grid) && a->threads == b->threads && a->smem == b->smem &&
-               a->min_blocks == b->min_blocks && a->fast == b->fast;
+        return !strcmp(a->decl, b->decl) && !strcmp(a->body, b->body) &&
+               !strcmp(a->include, b->include) && !strcmp(a->grid, b->grid) &&
+               a->threads == b->threads && a->smem == b->smem && a->min_blocks == b->min_blocks &&
+               a->fast == b->fast;
 }
 
 /* A product of factors in the manifest's EXPR; -1 where it depends on B or T. */
@@ -35,11 +36,12 @@ static int64_t product(const char **s)
                 int64_t f = 0;
                 if (!strncmp(*s, "ceil(", 5)) {
                         *s += 5;
-                        int64_t over = product(s), by = **s == '/' ? strtoll(*s + 1, (char **)s, 10) : 0;
+                        int64_t over = product(s),
+                                by = **s == '/' ? strtoll(*s + 1, (char **)s, 10) : 0;
                         if (over < 0 || by < 1)
                                 return -1;
                         f = (over + by - 1) / by;
-                        ++*s;                   /* ) */
+                        ++*s; /* ) */
                 } else {
                         char *end;
                         f = strtoll(*s, &end, 10);
@@ -74,14 +76,16 @@ static bool has_pdl(const Emit *e) { return is_cuda(e); }
 
 static bool one_token(const Emit *e) { return e->g->sizes.v[SYM_T] == 1; }
 
-/* One token, or a prompt too short to fill the GPU: the kernel after comes as soon as all blocks of this one run
- * (pdl_launch), and loads weights meanwhile.  Otherwise only where launch_overlap.c says so: blocks that wait beside
- * running ones are spread unevenly, which made a training step of the character model
- * 0.76 to 1.19 ms on an H100, against 0.66.  (Llama-1B's prompt of 511 tokens: 1.97 to 1.88, of 1999: 6.74 to 6.78.) */
+/* One token, or a prompt too short to fill the GPU: the kernel after comes as soon as all blocks of
+ * this one run (pdl_launch), and loads weights meanwhile.  Otherwise only where launch_overlap.c
+ * says so: blocks that wait beside running ones are spread unevenly, which made a training step of
+ * the character model 0.76 to 1.19 ms on an H100, against 0.66.  (Llama-1B's prompt of 511 tokens:
+ * 1.97 to 1.88, of 1999: 6.74 to 6.78.) */
 enum { FEW_ROWS = 512 };
 bool triggers_first(const Emit *e)
 {
-        return has_pdl(e) && (one_token(e) || (!e->g->sizes.v[SYM_T] && e->most_b * e->most_t <= FEW_ROWS));
+        return has_pdl(e) &&
+               (one_token(e) || (!e->g->sizes.v[SYM_T] && e->most_b * e->most_t <= FEW_ROWS));
 }
 
 void text_as(Text *out, const char *text, const char *to, const char *indent)
@@ -102,14 +106,16 @@ static void put_sizes(const Emit *e, Text *t)
         for (int i = SYM_B; i <= SYM_T; i++) {
                 int64_t known = e->g->sizes.v[i];
                 if (known)
-                        text_add(t, "        const int %c = %lld;\n        (void)%c;\n", "BT"[i], (long long)known,
-                                 "BT"[i]);
+                        text_add(t, "        const int %c = %lld;\n        (void)%c;\n", "BT"[i],
+                                 (long long)known, "BT"[i]);
                 else
-                        text_add(t, "        const int %c = rt->%c;\n        (void)%c;\n", "BT"[i], "BT"[i], "BT"[i]);
+                        text_add(t, "        const int %c = rt->%c;\n        (void)%c;\n", "BT"[i],
+                                 "BT"[i], "BT"[i]);
         }
 }
 
-/* One token of one sequence whose weights an H100's L2 holds, with room for the cache and values. */
+/* One token of one sequence whose weights an H100's L2 holds, with room for the cache and
+ * values. */
 static bool weights_stay(Emit *e)
 {
         if (!has_pdl(e) || !one_token(e) || e->g->sizes.v[SYM_B] != 1)
@@ -122,7 +128,8 @@ static bool weights_stay(Emit *e)
         return e->weights <= 40 << 20;
 }
 
-/* Some piece of it waits for the launch before by itself: then each of the others' branches does. */
+/* Some piece of it waits for the launch before by itself: then each of the others' branches
+ * does. */
 static bool one_waits(const Launch *l)
 {
         bool one = false;
@@ -136,7 +143,8 @@ static void put_includes(Emit *e, const Launch *l, Text *t)
         bool cuda = is_cuda(e), fast = false, weights = false;
         for (int i = 0; i < l->n_pieces; i++) {
                 fast |= l->piece[i]->fast;
-                weights |= !strncmp(l->piece[i]->include, "gemv", 4) || !strcmp(l->piece[i]->include, "qkv_attention_sm90");
+                weights |= !strncmp(l->piece[i]->include, "gemv", 4) ||
+                           !strcmp(l->piece[i]->include, "qkv_attention_sm90");
         }
         if (cuda && fast)
                 text_add(t, "#define TGC_FAST_MATH 1\n");
@@ -154,7 +162,8 @@ static void put_includes(Emit *e, const Launch *l, Text *t)
                 for (int j = 0; j < i; j++)
                         seen |= !strcmp(l->piece[i]->include, l->piece[j]->include);
                 if (!seen)
-                        text_add(t, cuda ? "#include \"%s.cuh\"\n" : "#include \"cpu_%s.h\"\n", l->piece[i]->include);
+                        text_add(t, cuda ? "#include \"%s.cuh\"\n" : "#include \"cpu_%s.h\"\n",
+                                 l->piece[i]->include);
         }
         text_add(t, cuda ? "#include \"functor.cuh\"\n\n" : "#include \"cpu_functor.h\"\n\n");
         if (has_pdl(e))
@@ -169,8 +178,10 @@ static void put_signature(const Launch *l, int threads, int min_blocks, Text *t)
         const char *pairs = l->piece[0]->on90.pairs ? " __cluster_dims__(2, 1, 1)" : "";
         text_add(t, "extern \"C\" __global__ void");
         if (threads90)
-                text_add(t, "\n#ifdef TGC_SM90A\n__launch_bounds__(%d, 1)%s\n#else\n__launch_bounds__(%d, %d)\n#endif\n",
-                         threads90, pairs, threads, min_blocks);
+                text_add(
+                        t,
+                        "\n#ifdef TGC_SM90A\n__launch_bounds__(%d, 1)%s\n#else\n__launch_bounds__(%d, %d)\n#endif\n",
+                        threads90, pairs, threads, min_blocks);
         else
                 text_add(t, " __launch_bounds__(%d, %d)\n", threads, min_blocks);
         text_add(t, "\1(const Rt *rt");
@@ -179,7 +190,8 @@ static void put_signature(const Launch *l, int threads, int min_blocks, Text *t)
                         if (l->n_pieces == 1)
                                 text_add(t, ", %s%s", l->piece[i]->type[k], l->piece[i]->name[k]);
                         else
-                                text_add(t, ", %sp%d_%s", l->piece[i]->type[k], i, l->piece[i]->name[k]);
+                                text_add(t, ", %sp%d_%s", l->piece[i]->type[k], i,
+                                         l->piece[i]->name[k]);
         text_add(t, ")\n{\n");
 }
 
@@ -217,8 +229,10 @@ static void entry_one(const Emit *e, const Launch *l, Text *t)
                         text_add(t, "        TGC_SMEM(smem);\n");
                 put_waits(e, l, p->waits, t);
         } else {
-                text_add(t, "%svoid \1(const Rt *rt, void *const *arg)\n{\n        const \1_args a = { rt",
-                         !strcmp(p->include, "gemv") ? "TGC_UNROLLED " : "");
+                text_add(
+                        t,
+                        "%svoid \1(const Rt *rt, void *const *arg)\n{\n        const \1_args a = { rt",
+                        !strcmp(p->include, "gemv") ? "TGC_UNROLLED " : "");
                 for (int i = 0; i < p->n_args; i++)
                         text_add(t, ", arg[%d]", i + 1);
                 text_add(t, " };\n");
@@ -237,7 +251,8 @@ static void put_firsts(const Launch *l, Text *t)
                          (long long)(first90 += grid_count(l->piece[i]->on90.grid)));
         text_add(t, " };\n#else\n        enum { FIRST0 = 0");
         for (int i = 0; i < l->n_pieces; i++)
-                text_add(t, ", EACH%d = %lld, FIRST%d = %lld", i, (long long)grid_count(l->piece[i]->grid), i + 1,
+                text_add(t, ", EACH%d = %lld, FIRST%d = %lld", i,
+                         (long long)grid_count(l->piece[i]->grid), i + 1,
                          (long long)(first += grid_count(l->piece[i]->grid)));
         text_add(t, " };\n#endif\n");
 }
@@ -250,25 +265,37 @@ static void put_branch(const Launch *l, int i, int n, int64_t from, int threads,
         char own[16], first[24], end[24], each[24];
         bool names = l->on90.threads;
         snprintf(own, sizeof own, "\1_%d", i);
-        snprintf(first, sizeof first, names ? "FIRST%lld" : "%lld", names ? (long long)i : (long long)from);
-        snprintf(end, sizeof end, names ? "FIRST%lld" : "%lld", names ? (long long)(i + n) : (long long)(from + n * by));
-        snprintf(each, sizeof each, names ? "EACH%lld" : "%lld", names ? (long long)i : (long long)by);
+        snprintf(first, sizeof first, names ? "FIRST%lld" : "%lld",
+                 names ? (long long)i : (long long)from);
+        snprintf(end, sizeof end, names ? "FIRST%lld" : "%lld",
+                 names ? (long long)(i + n) : (long long)(from + n * by));
+        snprintf(each, sizeof each, names ? "EACH%lld" : "%lld",
+                 names ? (long long)i : (long long)by);
         text_add(t, "if (block < %s) {%s%s\n", end, "       // ", p->title);
         if (p->threads < threads)
                 text_add(t, "                TGC_SURPLUS(%d);\n", p->threads);
         if (p->on90.threads < l->on90.threads)
-                text_add(t, "#ifdef TGC_SM90A\n                TGC_SURPLUS(%d);\n#endif\n", p->on90.threads);
+                text_add(t, "#ifdef TGC_SM90A\n                TGC_SURPLUS(%d);\n#endif\n",
+                         p->on90.threads);
         if (n == 1) {
-                text_add(t, "                const int tile = block - %s;\n                const %s_args a = ", first, own);
+                text_add(
+                        t,
+                        "                const int tile = block - %s;\n                const %s_args a = ",
+                        first, own);
                 put_args(l, i, t);
                 text_add(t, ";\n");
         } else {
-                text_add(t, "                const int which = (block - %s) / %s, tile = (block - %s) %% %s;\n"
-                            "                %s_args a = ", first, each, first, each, own);
+                text_add(
+                        t,
+                        "                const int which = (block - %s) / %s, tile = (block - %s) %% %s;\n"
+                        "                %s_args a = ",
+                        first, each, first, each, own);
                 put_args(l, i, t);
                 text_add(t, ";\n");
                 for (int k = 1; k < n; k++) {
-                        text_add(t, "                if (which == %d)\n                        a = ", k);
+                        text_add(t,
+                                 "                if (which == %d)\n                        a = ",
+                                 k);
                         put_args(l, i + k, t);
                         text_add(t, ";\n");
                 }
@@ -284,7 +311,7 @@ static void entry_many(const Emit *e, const Launch *l, const Kernel *k, Text *t)
         int64_t first = 0;
         char own[16];
         int min_blocks = l->piece[0]->min_blocks;
-        bool light = k->smem <= LIGHT_SMEM;             /* of tiles, the registers of all must fit */
+        bool light = k->smem <= LIGHT_SMEM; /* of tiles, the registers of all must fit */
         for (int i = 0, n; i < l->n_pieces; i += n) {
                 int own_blocks = l->piece[i]->min_blocks;
                 n = run_of(l->piece, l->n_pieces, i);
@@ -331,7 +358,8 @@ static void entry_in_turn(const Emit *e, const Launch *l, const Kernel *k, Text 
                         text_add(t, "        __syncthreads();\n");
                 if (i && p->threads < l->piece[i - 1]->threads)
                         text_add(t, "        TGC_SURPLUS(%d);\n", p->threads);
-                text_add(t, "        {       // %s\n                const %s_args a = ", p->title, own);
+                text_add(t, "        {       // %s\n                const %s_args a = ", p->title,
+                         own);
                 put_args(l, i, t);
                 text_add(t, ";\n");
                 text_as(t, p->body, own, "        ");
@@ -388,8 +416,8 @@ static const char *intern(Module *m, const Kernel *k)
         for (const char *s = k->text; *s; s++)
                 h = (h ^ (unsigned char)*s) * 16777619u;
         for (int i = 0; i < m->n_kernels; i++)
-                if (m->kernel[i].hash == h && !strcmp(m->kernel[i].text, k->text) && m->kernel[i].spread == k->spread &&
-                    m->kernel[i].on90.smem == k->on90.smem) {
+                if (m->kernel[i].hash == h && !strcmp(m->kernel[i].text, k->text) &&
+                    m->kernel[i].spread == k->spread && m->kernel[i].on90.smem == k->on90.smem) {
                         m->kernel[i].n_now++;
                         return m->kernel[i].name;
                 }
@@ -397,7 +425,8 @@ static const char *intern(Module *m, const Kernel *k)
         Kernel *to = kernel_new(m);
         *to = *k;
         to->name = k->n_pieces == 1 ? arena_fmt(m->arena, "k%d_%s", number, k->title)
-                                    : arena_fmt(m->arena, "k%d_%s_and_%d", number, k->piece[0]->title, k->n_pieces - 1);
+                                    : arena_fmt(m->arena, "k%d_%s_and_%d", number,
+                                                k->piece[0]->title, k->n_pieces - 1);
         to->text = arena_str(m->arena, k->text);
         to->hash = h;
         to->n_now = 1;
@@ -410,9 +439,15 @@ void kernels_name(Emit *e)
         for (int i = 0; i < e->n_launch; i++) {
                 Launch *l = &e->launch[i];
                 Text t = { 0 };
-                Kernel k = { .title = title_of(m->arena, l), .n_args = l->n_args + 1, .early = has_pdl(e),
-                             .piece = l->piece, .n_pieces = l->n_pieces, .grid = l->grid, .used = "",
-                             .on90 = l->on90, .spread = l->spread };
+                Kernel k = { .title = title_of(m->arena, l),
+                             .n_args = l->n_args + 1,
+                             .early = has_pdl(e),
+                             .piece = l->piece,
+                             .n_pieces = l->n_pieces,
+                             .grid = l->grid,
+                             .used = "",
+                             .on90 = l->on90,
+                             .spread = l->spread };
                 for (int j = 0; j < l->n_pieces; j++) {
                         const Piece *p = l->piece[j];
                         k.threads = p->threads > k.threads ? p->threads : k.threads;

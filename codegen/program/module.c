@@ -15,7 +15,8 @@ void module_count(Module *m, const char *program)
         for (int i = 0; i < m->n_kernels; i++) {
                 Kernel *k = &m->kernel[i];
                 if (k->n_now)
-                        k->used = arena_fmt(m->arena, "%s%s%s %d", k->used, *k->used ? ", " : "", program, k->n_now);
+                        k->used = arena_fmt(m->arena, "%s%s%s %d", k->used, *k->used ? ", " : "",
+                                            program, k->n_now);
                 k->n_now = 0;
         }
 }
@@ -24,10 +25,11 @@ void module_count(Module *m, const char *program)
 
 static void piece_fused(const Piece *p, Text *out)
 {
-        for (const char *s = p->where; *s; ) {
+        for (const char *s = p->where; *s;) {
                 size_t n = strcspn(s, "\n"), tab = strcspn(s, "\t");
                 if (tab < n)
-                        text_add(out, "    %-84.*s %.*s\n", (int)tab, s, (int)(n - tab - 1), s + tab + 1);
+                        text_add(out, "    %-84.*s %.*s\n", (int)tab, s, (int)(n - tab - 1),
+                                 s + tab + 1);
                 else
                         text_add(out, "    %.*s\n", (int)n, s);
                 s += n + (s[n] == '\n');
@@ -51,7 +53,8 @@ void module_fused(const Module *m, Text *out)
                 for (int j = 0; j < k->n_pieces; j++) {
                         const Piece *p = k->piece[j];
                         if (k->n_pieces > 1)
-                                text_add(out, "  %s, grid %s, %d threads\n", p->title, p->grid, p->threads);
+                                text_add(out, "  %s, grid %s, %d threads\n", p->title, p->grid,
+                                         p->threads);
                         piece_fused(p, out);
                         if (k->n_pieces > 1)
                                 piece_buffers(p, out);
@@ -60,12 +63,15 @@ void module_fused(const Module *m, Text *out)
                         text_add(out, "%slaunch  grid %s, %d threads, %d bytes shared\n",
                                  k->n_pieces > 1 ? "  " : "    ", k->grid, k->threads, k->smem);
                 if (k->spread)
-                        text_add(out, "%ssm_90a  grid %s, %d threads, %d bytes shared: it starts early\n", k->n_pieces > 1 ? "  " : "    ",
-                                 k->grid, k->threads, k->spread);
+                        text_add(
+                                out,
+                                "%ssm_90a  grid %s, %d threads, %d bytes shared: it starts early\n",
+                                k->n_pieces > 1 ? "  " : "    ", k->grid, k->threads, k->spread);
                 if (k->on90.threads)
-                        text_add(out, "    sm_90a  grid %s %s, %d threads, %d bytes shared\n", k->on90.grid,
-                                 k->on90.cluster ? "in clusters" : "or one block a multiprocessor", k->on90.threads,
-                                 k->on90.smem);
+                        text_add(out, "    sm_90a  grid %s %s, %d threads, %d bytes shared\n",
+                                 k->on90.grid,
+                                 k->on90.cluster ? "in clusters" : "or one block a multiprocessor",
+                                 k->on90.threads, k->on90.smem);
                 if (k->n_pieces == 1)
                         piece_buffers(k->piece[0], out);
                 text_add(out, "%sused    %s\n\n", k->n_pieces > 1 ? "  " : "    ", k->used);
@@ -80,7 +86,8 @@ enum { CPU_UNITS = 4 };
 static void put_comments(const Kernel *k, Text *source)
 {
         for (int i = 0; i < k->n_pieces; i++)
-                for (const char *s = k->piece[i]->where; *s && !(i && !strcmp(s, k->piece[i - 1]->where)); ) {
+                for (const char *s = k->piece[i]->where;
+                     *s && !(i && !strcmp(s, k->piece[i - 1]->where));) {
                         size_t n = strcspn(s, "\n");
                         text_add(source, "// %.*s\n", (int)n, s);
                         s += n + (s[n] == '\n');
@@ -95,15 +102,17 @@ void module_text(const Module *m, Text *kernels, Text *source)
                         text_add(kernels, "kernel %s unit %s", k->name, k->name);
                 else
                         text_add(kernels, "kernel %s unit cpu%d", k->name, i % CPU_UNITS);
-                text_add(kernels, " threads %d smem %d args %d flops %.0f bytes %.0f title %s\n", k->threads, k->smem,
-                         k->n_args, k->flops, k->bytes, k->title);
+                text_add(kernels, " threads %d smem %d args %d flops %.0f bytes %.0f title %s\n",
+                         k->threads, k->smem, k->n_args, k->flops, k->bytes, k->title);
                 if (k->early)
                         text_add(kernels, "early %s\n", k->name);
                 if (k->spread)
-                        text_add(kernels, "sm90 %s threads %d smem %d cluster 1\n", k->name, k->threads, k->spread);
+                        text_add(kernels, "sm90 %s threads %d smem %d cluster 1\n", k->name,
+                                 k->threads, k->spread);
                 if (k->on90.threads)
-                        text_add(kernels, k->on90.cluster ? "sm90 %s threads %d smem %d cluster %d\n"
-                                                          : "sm90 %s threads %d smem %d\n",
+                        text_add(kernels,
+                                 k->on90.cluster ? "sm90 %s threads %d smem %d cluster %d\n"
+                                                 : "sm90 %s threads %d smem %d\n",
                                  k->name, k->on90.threads, k->on90.smem, k->on90.cluster);
         }
         for (int u = 0; u < (m->target == TARGET_CUDA ? m->n_kernels : CPU_UNITS); u++) {

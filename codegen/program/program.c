@@ -6,7 +6,8 @@
 
 /* ---- what lies in memory ------------------------------------------------- */
 
-static int part_of(const Group *gr, Ref r)      /* the functor a member is evaluated in: prologues 1.., epilogues -1.. */
+static int part_of(const Group *gr,
+                   Ref r) /* the functor a member is evaluated in: prologues 1.., epilogues -1.. */
 {
         for (int k = 0; k < MAX_IN; k++)
                 for (int i = 0; i < gr->prologue[k].n_nodes; i++)
@@ -50,29 +51,33 @@ static void find_stored(Emit *e)
         for (Ref r = 1; r < g->n_nodes; r++) {
                 const Node *n = NODE(g, r);
                 if (op_info[n->op].cls == CLASS_VIEW && n->op != OP_CONCAT && n->op != OP_ITEM)
-                        continue;                       /* its readers read what lies below */
+                        continue; /* its readers read what lies below */
                 for (int i = 0; i < n->n_in; i++) {
                         Ref in = n->in[i], b = in;
                         bool direct = true;
                         /* through every view, the functors' own included */
-                        while (op_info[NODE(g, b)->op].cls == CLASS_VIEW && NODE(g, b)->op != OP_ITEM &&
-                               NODE(g, b)->op != OP_CONCAT) {
-                                direct &= NODE(g, b)->op == OP_RESHAPE || NODE(g, b)->op == OP_SLICE;
+                        while (op_info[NODE(g, b)->op].cls == CLASS_VIEW &&
+                               NODE(g, b)->op != OP_ITEM && NODE(g, b)->op != OP_CONCAT) {
+                                direct &= NODE(g, b)->op == OP_RESHAPE ||
+                                          NODE(g, b)->op == OP_SLICE;
                                 b = NODE(g, b)->in[0];
                         }
-                        if (n->op == OP_ITEM || (n->op == OP_APPEND && i == 0) || (n->op == OP_ACCUM && i == 0))
+                        if (n->op == OP_ITEM || (n->op == OP_APPEND && i == 0) ||
+                            (n->op == OP_ACCUM && i == 0))
                                 continue;
                         if (is_virtual(g, b) && !of[b])
                                 continue;
                         const Group *gr = of[r];
                         bool inside = gr && gr == of[b] && direct;
-                        if (inside && r == gr->anchor) {        /* a prologue delivers it */
+                        if (inside && r == gr->anchor) { /* a prologue delivers it */
                                 bool prologue = false;
                                 for (int k = 0; k < n->n_in; k++)
-                                        prologue |= gr->prologue[k].root == b && gr->prologue[k].n_nodes && n->in[k] == in;
+                                        prologue |= gr->prologue[k].root == b &&
+                                                    gr->prologue[k].n_nodes && n->in[k] == in;
                                 inside = prologue;
                         } else if (inside) {
-                                inside = is_member(g, r) && (n->op != OP_GATHER) && same_part(gr, b, r);
+                                inside = is_member(g, r) && (n->op != OP_GATHER) &&
+                                         same_part(gr, b, r);
                         }
                         if (!inside)
                                 e->stored[b] = true;
@@ -85,7 +90,8 @@ static void find_stored(Emit *e)
                         b = NODE(g, b)->in[0];
                 e->stored[b] = true;
         }
-        for (int i = 0; i < e->n_groups; i++) /* a virtual value with a kernel of its own exists to be stored */
+        for (int i = 0; i < e->n_groups;
+             i++) /* a virtual value with a kernel of its own exists to be stored */
                 for (int j = 0; j < e->groups[i].n_nodes; j++)
                         if (is_virtual(g, e->groups[i].node[j]))
                                 e->stored[e->groups[i].node[j]] = true;
@@ -100,7 +106,8 @@ static Ref storage(Emit *e, Ref r)
                 r = e->place[r].whole;
         if (NODE(e->g, r)->op == OP_SAMPLE) {
                 Ref ids = graph_find(e->g, "ids");
-                if (ids && dim_eq(type_elems(&NODE(e->g, ids)->type), type_elems(&NODE(e->g, r)->type)))
+                if (ids &&
+                    dim_eq(type_elems(&NODE(e->g, ids)->type), type_elems(&NODE(e->g, r)->type)))
                         return ids;
         }
         return r;
@@ -135,7 +142,7 @@ static Buffer *buffer_for(Emit *e, Buffer *b, int *n, const Slot *s)
         int *at = buffer_of(e, s);
         if (!*at) {
                 *at = *n + 1;
-                b[*n] = (Buffer){ .slot = *s, .first = 1 << 30, .last = -1 };
+                b[*n] = (Buffer) { .slot = *s, .first = 1 << 30, .last = -1 };
                 b[(*n)++].slot.off = 0;
         }
         return &b[*at - 1];
@@ -157,7 +164,8 @@ int64_t plan_memory(Emit *e, Arena *a, Buffer **out, int *count)
         Graph *g = e->g;
         int most = g->n_nodes + e->n_work + 8, n = 0;
         Buffer *b = arena_alloc(a, (size_t)most * sizeof *b), **order;
-        e->buffer_of = arena_alloc(a, ((size_t)g->n_nodes + (size_t)e->n_work + 1) * sizeof *e->buffer_of);
+        e->buffer_of = arena_alloc(a, ((size_t)g->n_nodes + (size_t)e->n_work + 1) *
+                                              sizeof *e->buffer_of);
         int64_t total = 0;
         for (int l = 0; l < e->n_launch; l++)
                 for (int i = 0; i < e->launch[l].n_args; i++) {
@@ -170,9 +178,10 @@ int64_t plan_memory(Emit *e, Arena *a, Buffer **out, int *count)
                         x->first = l < x->first ? l : x->first;
                         x->last = l > x->last ? l : x->last;
                 }
-        for (Ref r = 1; r < g->n_nodes; r++)            /* the host writes inputs before and reads outputs after */
+        for (Ref r = 1; r < g->n_nodes;
+             r++) /* the host writes inputs before and reads outputs after */
                 if (NODE(g, r)->op == OP_INPUT) {
-                        Buffer *x = buffer_for(e, b, &n, &(Slot){ .kind = SLOT_NODE, .id = r });
+                        Buffer *x = buffer_for(e, b, &n, &(Slot) { .kind = SLOT_NODE, .id = r });
                         x->first = -1;
                         x->last = e->n_launch;
                 }
@@ -235,7 +244,7 @@ static int64_t keep_offset(Shared *sh, const char *name, int64_t bytes)
                 if (!strcmp(sh->keep[i].name, name) && sh->keep[i].bytes == bytes)
                         return sh->keep[i].offset;
         if (sh->n_keep == MAX_KEEP)
-                error_internal((Loc){ 0 }, "too many lasting buffers");
+                error_internal((Loc) { 0 }, "too many lasting buffers");
         int64_t at = sh->keep_bytes;
         sh->keep[sh->n_keep].name = arena_str(sh->arena, name);
         sh->keep[sh->n_keep].bytes = bytes;
@@ -251,18 +260,20 @@ static int64_t state_offset(Emit *e, Shared *sh, Ref r)
         for (int i = 0; i < sh->n_state; i++)
                 if (!strcmp(sh->state[i].name, n->name))
                         return sh->state[i].offset;
-        for (int i = 0; i < t.rank; i++) {              /* room for the largest batch */
+        for (int i = 0; i < t.rank; i++) { /* room for the largest batch */
                 while (t.dim[i].e[SYM_B]) {
                         t.dim[i].n *= sh->batch;
                         t.dim[i].e[SYM_B]--;
                 }
         }
         int64_t per = dim_most(e, type_elems(&t)) * dt_size[t.dt],
-                b = dim_is_const(n->type.dim[0]) ? sh->batch / (n->type.dim[0].n ? n->type.dim[0].n : 1) : 1;
+                b = dim_is_const(n->type.dim[0])
+                            ? sh->batch / (n->type.dim[0].n ? n->type.dim[0].n : 1)
+                            : 1;
         if (b > 1)
                 per *= b;
         if (sh->n_state == MAX_STATE)
-                error_internal((Loc){ 0 }, "too many caches");
+                error_internal((Loc) { 0 }, "too many caches");
         sh->state[sh->n_state].name = arena_str(sh->arena, n->name);
         sh->state[sh->n_state].offset = sh->kv_bytes;
         sh->kv_bytes += (per + 255) & ~(int64_t)255;
@@ -314,7 +325,8 @@ const ParamPlace *param_place(Shared *sh, const char *name)
         if (!sh->by_name) {
                 sh->by_name = arena_alloc(sh->arena, cap * sizeof *sh->by_name);
                 for (int i = 0; i < sh->n_params; i++) {
-                        for (h = hash(sh->param[i].name) & (cap - 1); sh->by_name[h]; h = (h + 1) & (cap - 1))
+                        for (h = hash(sh->param[i].name) & (cap - 1); sh->by_name[h];
+                             h = (h + 1) & (cap - 1))
                                 ;
                         sh->by_name[h] = i + 1;
                 }
@@ -376,7 +388,8 @@ static void ref_text(Emit *e, Shared *sh, const Buffer *b, int n, Slot s, Text *
                 Text t = { 0 };
                 text_add(&t, "%s", m->dt == DT_F32 ? "tf32" : dt_name[m->dt]);
                 ref_text(e, sh, b, n, m->of, &t);
-                text_add(&t, " %lld %lld %lld", (long long)m->rows, (long long)m->cols, (long long)m->ld);
+                text_add(&t, " %lld %lld %lld", (long long)m->rows, (long long)m->cols,
+                         (long long)m->ld);
                 if (m->box_rows)
                         text_add(&t, " box %d %d", m->box_rows, m->box_bytes);
                 text_add(out, " map:%d", map_number(sh, t.s));
@@ -385,22 +398,27 @@ static void ref_text(Emit *e, Shared *sh, const Buffer *b, int n, Slot s, Text *
         }
         if (s.kind == SLOT_GRAD) {
                 int64_t at = param_offset(e, sh, s.id);
-                text_add(out, " g+%lld", (long long)((at < sh->n_low ? at * 2 : at * 4 - sh->n_low * 2) + s.off));
+                text_add(out, " g+%lld",
+                         (long long)((at < sh->n_low ? at * 2 : at * 4 - sh->n_low * 2) + s.off));
                 return;
         }
         if (s.kind == SLOT_WORK && e->work[s.id].keep) {
-                text_add(out, " keep+%lld", (long long)(keep_offset(sh, e->work[s.id].keep, bytes_of(e, &s)) + s.off));
+                text_add(out, " keep+%lld",
+                         (long long)(keep_offset(sh, e->work[s.id].keep, bytes_of(e, &s)) + s.off));
                 return;
         }
         if (s.kind == SLOT_NODE) {
                 Op op = NODE(g, s.id)->op;
                 if (op == OP_PARAM) {
                         text_add(out, " w+%lld",
-                                 (long long)(param_offset(e, sh, s.id) * dt_size[NODE(g, s.id)->type.dt] + s.off));
+                                 (long long)(param_offset(e, sh, s.id) *
+                                                     dt_size[NODE(g, s.id)->type.dt] +
+                                             s.off));
                         return;
                 }
                 if (op == OP_CONST) {
-                        text_add(out, " const+%lld", (long long)(const_offset(e, sh, s.id) + s.off));
+                        text_add(out, " const+%lld",
+                                 (long long)(const_offset(e, sh, s.id) + s.off));
                         return;
                 }
                 if (op == OP_STATE) {
@@ -411,7 +429,7 @@ static void ref_text(Emit *e, Shared *sh, const Buffer *b, int n, Slot s, Text *
         }
         const int at = *buffer_of(e, &s);
         if (!at || at > n)
-                error_internal((Loc){ 0 }, "a buffer was not planned");
+                error_internal((Loc) { 0 }, "a buffer was not planned");
         text_add(out, " act+%lld", (long long)(b[at - 1].offset + s.off));
 }
 
@@ -421,7 +439,8 @@ static void io_line(Emit *e, Shared *sh, const Buffer *b, int n, const char *nam
         const Type *t = &NODE(e->g, r)->type;
         access_need(e->g, e->place, r, &a);
         text_add(out, "io %s %s", name, dt_name[t->dt]);
-        ref_text(e, sh, b, n, (Slot){ .kind = SLOT_NODE, .id = a.base, .off = a.off * dt_size[t->dt] }, out);
+        ref_text(e, sh, b, n,
+                 (Slot) { .kind = SLOT_NODE, .id = a.base, .off = a.off * dt_size[t->dt] }, out);
         text_add(out, " %s\n", io_shape(e, t));
 }
 
@@ -434,19 +453,21 @@ static void keep_lines(Emit *e, Shared *sh, Text *out)
                         continue;
                 int64_t bytes = bytes_of(e, &s);
                 if (!strcmp(k, "history") || !strcmp(k, "grad_norm") || !strcmp(k, "bad"))
-                        text_add(out, "io %s %s keep+%lld %lld\n", k, strcmp(k, "grad_norm") ? "i32" : "f32",
+                        text_add(out, "io %s %s keep+%lld %lld\n", k,
+                                 strcmp(k, "grad_norm") ? "i32" : "f32",
                                  (long long)keep_offset(sh, k, bytes), (long long)bytes / 4);
-                text_add(out, "zero keep+%lld %lld\n", (long long)keep_offset(sh, k, bytes), (long long)bytes);
+                text_add(out, "zero keep+%lld %lld\n", (long long)keep_offset(sh, k, bytes),
+                         (long long)bytes);
         }
 }
 
 static void memory_text(const char *name, const Buffer *b, int n, int64_t total, Text *out)
 {
-        text_add(out, "%s: %lld bytes of activations\n%12s %12s %7s %7s  %s\n", name, (long long)total, "offset",
-                 "bytes", "first", "last", "value");
+        text_add(out, "%s: %lld bytes of activations\n%12s %12s %7s %7s  %s\n", name,
+                 (long long)total, "offset", "bytes", "first", "last", "value");
         for (int i = 0; i < n; i++)
-                text_add(out, "%12lld %12lld %7d %7d  %s\n", (long long)b[i].offset, (long long)b[i].bytes,
-                         b[i].first, b[i].last, b[i].name);
+                text_add(out, "%12lld %12lld %7d %7d  %s\n", (long long)b[i].offset,
+                         (long long)b[i].bytes, b[i].first, b[i].last, b[i].name);
 }
 
 static void launches(Emit *e, Shared *sh, const Buffer *b, int n, Text *out)
@@ -454,7 +475,9 @@ static void launches(Emit *e, Shared *sh, const Buffer *b, int n, Text *out)
         for (int l = 0; l < e->n_launch; l++) {
                 text_add(out, "run %s grid %s", e->launch[l].kernel, e->launch[l].grid);
                 if (e->launch[l].on90.threads || e->launch[l].spread)
-                        text_add(out, " sm90 %s", e->launch[l].on90.threads ? e->launch[l].on90.grid : e->launch[l].grid);
+                        text_add(out, " sm90 %s",
+                                 e->launch[l].on90.threads ? e->launch[l].on90.grid
+                                                           : e->launch[l].grid);
                 text_add(out, " args rt");
                 for (int i = 0; i < e->launch[l].n_args; i++)
                         ref_text(e, sh, b, n, e->launch[l].arg[i], out);
@@ -498,11 +521,16 @@ static int64_t scheduled(Emit *e, Arena *a, int64_t total, Buffer **b, int *n)
         return plan_memory(e, a, b, n);
 }
 
-void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int T, Text *out, Text *products,
-                  Text *memory)
+void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int T, Text *out,
+                  Text *products, Text *memory)
 {
         Arena *a = arena_new();
-        Emit e = { .m = m, .g = g, .tmp = arena_new(), .place = place_concats(g, a), .most_t = T, .most_b = B };
+        Emit e = { .m = m,
+                   .g = g,
+                   .tmp = arena_new(),
+                   .place = place_concats(g, a),
+                   .most_t = T,
+                   .most_b = B };
         Buffer *b;
         int n;
         e.stored = arena_alloc(a, (size_t)g->n_nodes);
@@ -548,7 +576,7 @@ static void arena_program(Module *m, Shared *sh, const char *name, DType dt, Tex
         Arena *a = arena_new();
         Buffer *b;
         int n;
-        g->sizes = (Sizes){ { 1, 1, 1 } };
+        g->sizes = (Sizes) { { 1, 1, 1 } };
         if (!strcmp(name, "add_grads"))
                 gen_add_grads(&e, sh->n_train, sh->n_low);
         else

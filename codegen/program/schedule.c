@@ -11,39 +11,53 @@
  *      dx = dy W; dW = dy^T x                one launch
  *      norm's gradient; sum of dW's parts    one launch
  *
- * Short products, which have tiles of their own on sm_90a (sm90_gemm.c), team up with their like where that makes the
- * launch the least longer; their tiles are chosen for all of it.
+ * Short products, which have tiles of their own on sm_90a (sm90_gemm.c), team up with their like
+ * where that makes the launch the least longer; their tiles are chosen for all of it.
  *
- * And of two launches of one block each, the second of which waits for the first, the block does both.
+ * And of two launches of one block each, the second of which waits for the first, the block does
+ * both.
  *
- * It pays where launches are the time: a small model's step, or its next token.  A launch that fills the GPU by
- * itself stays alone, and so does one whose blocks B or T decide.
+ * It pays where launches are the time: a small model's step, or its next token.  A launch that
+ * fills the GPU by itself stays alone, and so does one whose blocks B or T decide.
  * needs: launches in an order that works.  keeps: what each computes, bit by bit. */
 #include "../codegen.h"
 #include <string.h>
 
 /* Blocks of a team: tiles, as many as fit twice on the largest GPUs where two fit on a
- * multiprocessor, more where more do; light ones, 1024 threads a multiprocessor, twice that for one token, where
- * blocks do nothing but stream weights.  A kernel with more shared memory than LIGHT_SMEM keeps tiles in registers,
- * and is joined only by blocks of as many threads.  Arguments of a kernel: PROGRAM_MAX_ARGS of the runtime, and
- * the 4096 bytes of parameters that every driver takes, in words of 8; MAP_WORDS with what aligns a map to 128 bytes. */
-enum { TILE_BLOCKS = 264, LIGHT_THREADS = 132 << 10, MOST_ARGS = 250, MOST_WORDS = 512, MAP_WORDS = 16 + 15 };
+ * multiprocessor, more where more do; light ones, 1024 threads a multiprocessor, twice that for one
+ * token, where blocks do nothing but stream weights.  A kernel with more shared memory than
+ * LIGHT_SMEM keeps tiles in registers, and is joined only by blocks of as many threads.  Arguments
+ * of a kernel: PROGRAM_MAX_ARGS of the runtime, and the 4096 bytes of parameters that every driver
+ * takes, in words of 8; MAP_WORDS with what aligns a map to 128 bytes. */
+enum {
+        TILE_BLOCKS = 264,
+        LIGHT_THREADS = 132 << 10,
+        MOST_ARGS = 250,
+        MOST_WORDS = 512,
+        MAP_WORDS = 16 + 15
+};
 
 /* us: the longest of its members'; of short products, what the launch takes. */
-typedef struct Team { int level, *member, n, cap, blocks, room, threads, args, words, next; bool heavy; double us; } Team;
+typedef struct Team {
+        int level, *member, n, cap, blocks, room, threads, args, words, next;
+        bool heavy;
+        double us;
+} Team;
 
 typedef struct Steps {
         Emit *e;
         Arena *a;
-        int   n;
-        int  *early, *late, *level;     /* of each launch: first and last level it can have; the one it got, or -1 */
-        int **waits, *n_waits, *cap_waits, *mark;       /* launch i waits for waits[i][0] ... */
+        int n;
+        /* of each launch: first and last level it can have; the one it got, or -1 */
+        int *early, *late, *level;
+        int **waits, *n_waits, *cap_waits, *mark; /* launch i waits for waits[i][0] ... */
         Team *team;
-        int   n_teams, *first, *end;    /* teams of a level, a list by `next`, in the order they were made */
-        bool *joins;                    /* may_join */
-        int  *room, *words;             /* room_of, words_of */
-        int  *n_open[2];                /* of a level: teams that might take another; of short products [1]; */
-        uint64_t *open[2];              /* a bit for each level that has any */
+        /* teams of a level, a list by `next`, in the order they were made */
+        int n_teams, *first, *end;
+        bool *joins;       /* may_join */
+        int *room, *words; /* room_of, words_of */
+        int *n_open[2];    /* of a level: teams that might take another; of short products [1]; */
+        uint64_t *open[2]; /* a bit for each level that has any */
 } Steps;
 
 /* ---- who waits for whom --------------------------------------------------- */
@@ -67,7 +81,7 @@ bool same_storage(const Emit *e, const Slot *a, const Slot *b)
                 const char *x = e->work[a->id].keep, *y = e->work[b->id].keep;
                 return a->id == b->id || (x && y && !strcmp(x, y));
         }
-        default: return false;                  /* constants, and what the host wrote */
+        default: return false; /* constants, and what the host wrote */
         }
 }
 
@@ -79,9 +93,21 @@ static bool apart(const Slot *a, const Use *x, const Slot *b, const Use *y)
 
 /* ---- who touched a storage before: its writers, and those that only read it ---- */
 
-typedef struct Touch { int launch, arg; struct Touch *next; } Touch;
-typedef struct Touched { Touch *of[2]; } Touched;       /* [1]: writers; the last first */
-typedef struct Storages { Touched *node, *work, *grad; struct Named { const char *name; Touched t; } named[96]; int n_named; } Storages;
+typedef struct Touch {
+        int launch, arg;
+        struct Touch *next;
+} Touch;
+typedef struct Touched {
+        Touch *of[2];
+} Touched; /* [1]: writers; the last first */
+typedef struct Storages {
+        Touched *node, *work, *grad;
+        struct Named {
+                const char *name;
+                Touched t;
+        } named[96];
+        int n_named;
+} Storages;
 
 static Touched *named(Storages *x, const char *name)
 {
@@ -89,7 +115,7 @@ static Touched *named(Storages *x, const char *name)
                 if (!strcmp(x->named[i].name, name))
                         return &x->named[i].t;
         if (x->n_named == (int)(sizeof x->named / sizeof *x->named))
-                error_internal((Loc){ 0 }, "more than %d arenas", x->n_named);
+                error_internal((Loc) { 0 }, "more than %d arenas", x->n_named);
         x->named[x->n_named].name = name;
         return &x->named[x->n_named++].t;
 }
@@ -101,7 +127,10 @@ static Touched *touched(const Emit *e, Storages *x, const Slot *a)
         case SLOT_NODE: return &x->node[storage(e, a->id)];
         case SLOT_GRAD: return &x->grad[a->id];
         case SLOT_ARENA: return named(x, a->arena);
-        case SLOT_WORK: return e->work[a->id].keep ? named(x, arena_fmt(e->tmp, "keep %s", e->work[a->id].keep)) : &x->work[a->id];
+        case SLOT_WORK:
+                return e->work[a->id].keep
+                               ? named(x, arena_fmt(e->tmp, "keep %s", e->work[a->id].keep))
+                               : &x->work[a->id];
         default: return NULL;
         }
 }
@@ -114,7 +143,8 @@ static void wait_for(Steps *s, int i, const Touch *list, const Launch *l, int ar
                     apart(&l->arg[arg], &l->use[arg], &m->arg[t->arg], &m->use[t->arg]))
                         continue;
                 s->mark[t->launch] = i;
-                s->waits[i] = arena_grow(s->a, s->waits[i], s->n_waits[i], &s->cap_waits[i], sizeof **s->waits);
+                s->waits[i] = arena_grow(s->a, s->waits[i], s->n_waits[i], &s->cap_waits[i],
+                                         sizeof **s->waits);
                 s->waits[i][s->n_waits[i]++] = t->launch;
         }
 }
@@ -145,7 +175,7 @@ static void find_waits(Steps *s)
                                 continue;
                         Touch *one = arena_alloc(s->a, sizeof *one);
                         Touch **list = &t->of[l->use[k].written];
-                        *one = (Touch){ i, k, *list };
+                        *one = (Touch) { i, k, *list };
                         *list = one;
                 }
         }
@@ -185,7 +215,8 @@ static void find_levels(Steps *s)
 
 static bool is_light(const Piece *p) { return p->smem <= LIGHT_SMEM; }
 
-/* Its blocks; of tiles more than two of which share a multiprocessor, so many pairs.  -1: B or T decide. */
+/* Its blocks; of tiles more than two of which share a multiprocessor, so many pairs.  -1: B or T
+ * decide. */
 static int room_of(const Launch *l)
 {
         const Piece *p = l->piece[0];
@@ -215,13 +246,15 @@ static bool agree(const Piece *a, const Piece *b)
                ((is_light(a) && is_light(b)) || a->threads == b->threads);
 }
 
-/* Microseconds and tiles of a team of short products, with launch `more` unless that is -1; 0: it cannot be. */
+/* Microseconds and tiles of a team of short products, with launch `more` unless that is -1; 0: it
+ * cannot be. */
 static double team_us(const Steps *s, const Team *t, int more, const Tile90 **tile)
 {
         const SingleWave *all[MOST_SINGLE_WAVES];
         int n = 0;
         for (int k = 0; k < t->n + (more >= 0); k++) {
-                const SingleWave *x = s->e->launch[k < t->n ? t->member[k] : more].piece[0]->single_wave;
+                const SingleWave *x =
+                        s->e->launch[k < t->n ? t->member[k] : more].piece[0]->single_wave;
                 if (!x || n == MOST_SINGLE_WAVES)
                         return 0;
                 all[n++] = x;
@@ -251,7 +284,8 @@ static bool has_room(const Steps *s, const Team *t, int i)
                 return false;
         for (int k = 0; k < t->n; k++) {
                 const Launch *m = &s->e->launch[t->member[k]];
-                if (!s->joins[t->member[k]] || !agree(m->piece[0], l->piece[0]) || !m->piece[0]->single_wave != !l->piece[0]->single_wave)
+                if (!s->joins[t->member[k]] || !agree(m->piece[0], l->piece[0]) ||
+                    !m->piece[0]->single_wave != !l->piece[0]->single_wave)
                         return false;
         }
         return true;
@@ -260,14 +294,16 @@ static bool has_room(const Steps *s, const Team *t, int i)
 /* Might it take another launch?  Of others than short products, if all that are in it may join. */
 static bool is_open(const Steps *s, const Team *t, bool single_wave)
 {
-        return single_wave ? t->n < MOST_SINGLE_WAVES : s->joins[t->member[0]] && s->joins[t->member[t->n - 1]];
+        return single_wave ? t->n < MOST_SINGLE_WAVES
+                           : s->joins[t->member[0]] && s->joins[t->member[t->n - 1]];
 }
 
 static void count_open(Steps *s, int level, bool single_wave, int by)
 {
         const int n = s->n_open[single_wave][level] += by;
         const uint64_t bit = (uint64_t)1 << (level & 63);
-        s->open[single_wave][level / 64] = n ? s->open[single_wave][level / 64] | bit : s->open[single_wave][level / 64] & ~bit;
+        s->open[single_wave][level / 64] = n ? s->open[single_wave][level / 64] | bit
+                                             : s->open[single_wave][level / 64] & ~bit;
 }
 
 /* The first level from v to hi with such a team; else one behind hi. */
@@ -284,9 +320,11 @@ static void place(Steps *s, int i, int lo, int hi, int own)
         const Launch *l = &s->e->launch[i];
         const Tile90 *tile[MOST_SINGLE_WAVES];
         bool single_wave = l->piece[0]->single_wave;
-        double us = single_wave ? team_us(s, &(Team){ .n = 0 }, i, tile) : l->piece[0]->us, least = single_wave ? us : 0;
+        double us = single_wave ? team_us(s, &(Team) { .n = 0 }, i, tile) : l->piece[0]->us,
+               least = single_wave ? us : 0;
         Team *t = NULL;
-        for (int v = next_open(s, single_wave, lo, hi); v <= hi && s->joins[i] && !(t && least <= 0); v = next_open(s, single_wave, v + 1, hi))
+        for (int v = next_open(s, single_wave, lo, hi);
+             v <= hi && s->joins[i] && !(t && least <= 0); v = next_open(s, single_wave, v + 1, hi))
                 for (int k = s->first[v]; k >= 0; k = s->team[k].next) {
                         Team *x = &s->team[k];
                         if (!has_room(s, x, i))
@@ -301,7 +339,7 @@ static void place(Steps *s, int i, int lo, int hi, int own)
                 *(s->first[own] < 0 ? &s->first[own] : &s->team[s->end[own]].next) = s->n_teams;
                 s->end[own] = s->n_teams;
                 t = &s->team[s->n_teams++];
-                *t = (Team){ .level = own, .next = -1 };
+                *t = (Team) { .level = own, .next = -1 };
         }
         t->member = arena_grow(s->a, t->member, t->n, &t->cap, sizeof *t->member);
         t->member[t->n++] = i;
@@ -402,8 +440,9 @@ static Launch merged(const Steps *s, const Team *t)
         to.use = arena_alloc(m, (size_t)t->args * sizeof *to.use);
         to.piece = arena_alloc(m, (size_t)t->n * sizeof *to.piece);
         for (int i = 0; i < t->n; i++)
-                for (int k = i; k < t->n; k++)          /* with it, those equal to it */
-                        if (!done[k] && piece_equal(all[t->member[i]].piece[0], all[t->member[k]].piece[0])) {
+                for (int k = i; k < t->n; k++) /* with it, those equal to it */
+                        if (!done[k] &&
+                            piece_equal(all[t->member[i]].piece[0], all[t->member[k]].piece[0])) {
                                 add(&to, &all[t->member[k]]);
                                 done[k] = true;
                         }
@@ -414,15 +453,17 @@ static Launch merged(const Steps *s, const Team *t)
 
 static bool one_block(const Launch *l)
 {
-        return grid_count(l->grid) == 1 && !l->piece[0]->on90.threads && (l->n_pieces == 1 || l->in_turn);
+        return grid_count(l->grid) == 1 && !l->piece[0]->on90.threads &&
+               (l->n_pieces == 1 || l->in_turn);
 }
 
 /* Threads that the next piece has no use for leave before it; none come back. */
 static bool may_follow(const Launch *l, const Launch *next)
 {
         const Piece *last = l->piece[l->n_pieces - 1], *p = next->piece[0];
-        return one_block(l) && one_block(next) && next->n_pieces == 1 && p->threads <= last->threads &&
-               p->fast == last->fast && args_fit(l->n_args + next->n_args, words_of(l) + words_of(next));
+        return one_block(l) && one_block(next) && next->n_pieces == 1 &&
+               p->threads <= last->threads && p->fast == last->fast &&
+               args_fit(l->n_args + next->n_args, words_of(l) + words_of(next));
 }
 
 static Launch in_turn(const Steps *s, const Launch *l, const Launch *next)

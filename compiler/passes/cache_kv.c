@@ -8,14 +8,17 @@
  * last token of a prompt is the first that decode digests. */
 #include "../compiler.h"
 
-typedef struct Ctx { int layer; } Ctx;
+typedef struct Ctx {
+        int layer;
+} Ctx;
 
 static Ref cached(Graph *g, Ref x, const char *what, int layer, Loc loc)
 {
         const Type *t = &NODE(g, x)->type;
         Type s = type_of(t->dt, 4, t->dim[0], DIM_SYM(SYM_S), t->dim[2], t->dim[3]);
         Attr a = { .cache = { layer } };
-        Ref state = graph_leaf(g, OP_STATE, s, &a, loc, arena_fmt(g->arena, "cache.%s%d", what, layer));
+        Ref state = graph_leaf(g, OP_STATE, s, &a, loc,
+                               arena_fmt(g->arena, "cache.%s%d", what, layer));
         return graph_add(g, OP_APPEND, (Ref[]) { state, x }, 2, NULL, loc,
                          arena_fmt(g->arena, "cached.%s%d", what, layer));
 }
@@ -25,7 +28,8 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         Ref n = graph_copy_node(old, r, g, map);
         int *layer = &((Ctx *)ctx)->layer;
         if (NODE(g, n)->op == OP_ATTENTION) {
-                /* the copy was only needed for its fields: take it back, add the appends before it */
+                /* the copy was only needed for its fields: take it back, add the appends before
+                 * it */
                 Node att = *NODE(g, n);
                 graph_pop(g);
                 Ref k = cached(g, att.in[1], "k", *layer, att.loc);

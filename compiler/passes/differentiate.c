@@ -12,16 +12,19 @@
 #include "../compiler.h"
 #include <string.h>
 
-typedef struct Piece { Ref slice, grad; struct Piece *next; } Piece;
+typedef struct Piece {
+        Ref slice, grad;
+        struct Piece *next;
+} Piece;
 
 typedef struct Ctx {
         Graph *g;
         Arena *tmp;
-        Ref  (*grad)[MAX_OUT];
-        Piece **piece;          /* contributions to a parameter, in their order */
-        Piece **cut;            /* gradients that arrived through slices */
-        bool  *wanted;          /* some trainable parameter lies below */
-        int    n;
+        Ref (*grad)[MAX_OUT];
+        Piece **piece; /* contributions to a parameter, in their order */
+        Piece **cut;   /* gradients that arrived through slices */
+        bool *wanted;  /* some trainable parameter lies below */
+        int n;
 } Ctx;
 
 static void add_grad(Ctx *c, Ref r, int out, Ref d)
@@ -33,7 +36,7 @@ static void add_grad(Ctx *c, Ref r, int out, Ref d)
                 add_grad(c, NODE(g, r)->in[0], (int)NODE(g, r)->a.item.index, d);
                 return;
         }
-        if (NODE(g, r)->op == OP_PARAM) {       /* contributions stay apart: each becomes an accum */
+        if (NODE(g, r)->op == OP_PARAM) { /* contributions stay apart: each becomes an accum */
                 Piece *p = arena_alloc(c->tmp, sizeof *p), **end = &c->piece[r];
                 p->grad = d;
                 while (*end)
@@ -67,7 +70,8 @@ static Ref assemble_axis(Ctx *c, Ref r, Piece *list)
                         const Attr *a = &NODE(g, p->slice)->a;
                         if (a->slice.axis != ax || a->slice.step != 2 || a->slice.len != len)
                                 error_at(NODE(g, p->slice)->loc,
-                                         "%%%s is sliced in ways that have no common gradient", NODE(g, r)->name);
+                                         "%%%s is sliced in ways that have no common gradient",
+                                         NODE(g, r)->name);
                         Ref *h = &half[a->slice.start];
                         *h = *h ? op2(g, OP_ADD, *h, p->grad) : p->grad;
                 }
@@ -97,7 +101,8 @@ static Ref assemble_axis(Ctx *c, Ref r, Piece *list)
                         const Attr *a = &NODE(g, p->slice)->a;
                         if (a->slice.step != 1 || a->slice.axis != ax)
                                 error_at(NODE(g, p->slice)->loc,
-                                         "%%%s is sliced in ways that have no common gradient", NODE(g, r)->name);
+                                         "%%%s is sliced in ways that have no common gradient",
+                                         NODE(g, r)->name);
                         if (!done[k] && a->slice.start >= at &&
                             (!best || a->slice.start < NODE(g, best->slice)->a.slice.start))
                                 best = p, best_k = k;
@@ -108,8 +113,10 @@ static Ref assemble_axis(Ctx *c, Ref r, Piece *list)
                         Ref d = best->grad;
                         done[best_k] = true;
                         k = 0;
-                        for (p = list; p && k < 4096; p = p->next, k++)   /* the same slice taken twice */
-                                if (!done[k] && NODE(g, p->slice)->a.slice.start == a->slice.start &&
+                        for (p = list; p && k < 4096;
+                             p = p->next, k++) /* the same slice taken twice */
+                                if (!done[k] &&
+                                    NODE(g, p->slice)->a.slice.start == a->slice.start &&
                                     NODE(g, p->slice)->a.slice.len == a->slice.len) {
                                         d = op2(g, OP_ADD, d, p->grad);
                                         done[k] = true;
@@ -129,7 +136,8 @@ static Ref assemble_axis(Ctx *c, Ref r, Piece *list)
                         part[n++] = zeros(g, pt, loc);
                 }
                 Ref whole = n == 1 ? part[0]
-                                   : graph_add(g, OP_CONCAT, part, n, NULL, loc, graph_name(g, NODE(g, r)->name));
+                                   : graph_add(g, OP_CONCAT, part, n, NULL, loc,
+                                               graph_name(g, NODE(g, r)->name));
                 sum = sum ? op2(g, OP_ADD, sum, whole) : whole;
                 bool left = false;
                 k = 0;
@@ -137,7 +145,7 @@ static Ref assemble_axis(Ctx *c, Ref r, Piece *list)
                         left |= !done[k];
                 if (!left)
                         return graph_reshape(g, sum, t);
-                n = 0;                                  /* overlapping slices, or many: another round */
+                n = 0; /* overlapping slices, or many: another round */
                 at = 0;
         }
 }
@@ -174,7 +182,7 @@ void differentiate(Graph *g, Arena *tmp)
         c.cut = arena_alloc(tmp, (size_t)c.n * sizeof *c.cut);
         c.wanted = arena_alloc(tmp, (size_t)c.n);
         if (!loss)
-                error_at((Loc){ 0 }, "the model returns no loss, so it cannot be trained");
+                error_at((Loc) { 0 }, "the model returns no loss, so it cannot be trained");
         for (Ref r = 1; r < c.n; r++) {
                 const Node *n = NODE(g, r);
                 c.wanted[r] = n->op == OP_PARAM && n->a.param.trainable;
@@ -183,9 +191,10 @@ void differentiate(Graph *g, Arena *tmp)
         }
         if (!c.wanted[loss])
                 error_at(NODE(g, loss)->loc, "the loss depends on no trainable parameter");
-        c.grad[loss][0] = graph_reshape(
-                g, graph_leaf(g, OP_SHARE, type_of(DT_F32, 0), NULL, NODE(g, loss)->loc, graph_name(g, "share")),
-                NODE(g, loss)->type);
+        c.grad[loss][0] = graph_reshape(g,
+                                        graph_leaf(g, OP_SHARE, type_of(DT_F32, 0), NULL,
+                                                   NODE(g, loss)->loc, graph_name(g, "share")),
+                                        NODE(g, loss)->type);
 
         for (Ref r = c.n - 1; r > 0; r--) {
                 Ref din[MAX_IN] = { 0 };
@@ -203,7 +212,7 @@ void differentiate(Graph *g, Arena *tmp)
                 if (NODE(g, r)->op == OP_SLICE) {
                         Piece *p = arena_alloc(tmp, sizeof *p);
                         Ref whole = NODE(g, r)->in[0];
-                        *p = (Piece){ r, c.grad[r][0], NULL };
+                        *p = (Piece) { r, c.grad[r][0], NULL };
                         p->next = c.cut[whole];
                         c.cut[whole] = p;
                         continue;
@@ -219,14 +228,15 @@ void differentiate(Graph *g, Arena *tmp)
                 for (Piece *p = c.piece[r]; p; p = p->next) {
                         Type t = NODE(g, r)->type;
                         Ref d = graph_reshape(g, p->grad, t);
-                        graph_add(g, OP_ACCUM, (Ref[]){ r, d }, 2, &a, NODE(g, r)->loc, graph_name(g, "accum"));
+                        graph_add(g, OP_ACCUM, (Ref[]) { r, d }, 2, &a, NODE(g, r)->loc,
+                                  graph_name(g, "accum"));
                         a.accum.more = 1;
                 }
-                if (!c.piece[r]) {      /* unused: its gradient is zero, and the optimiser reads it */
+                if (!c.piece[r]) { /* unused: its gradient is zero, and the optimiser reads it */
                         Type t = NODE(g, r)->type;
                         t.dt = DT_F32;
-                        graph_add(g, OP_ACCUM, (Ref[]) { r, zeros(g, t, NODE(g, r)->loc) }, 2, &a, NODE(g, r)->loc,
-                                  graph_name(g, "accum"));
+                        graph_add(g, OP_ACCUM, (Ref[]) { r, zeros(g, t, NODE(g, r)->loc) }, 2, &a,
+                                  NODE(g, r)->loc, graph_name(g, "accum"));
                 }
         }
 }

@@ -17,20 +17,23 @@
  *
  * Rows in the order of experts become rows in the order of slots: an order as good as any
  * while all that reads it came through the same perm.  The softmax and top-k become one for any
- * number of tokens, where nothing else reads them.  A product of rows seen through a reshape reads what was
- * reshaped, so that a norm can join it. */
+ * number of tokens, where nothing else reads them.  A product of rows seen through a reshape reads
+ * what was reshaped, so that a norm can join it. */
 #include "../compiler.h"
 #include <string.h>
 
 enum { MOST_SLOTS = 16 };
 
 typedef struct Ctx {
-        Ref  *softmax;          /* topk -> what its softmax reads; 0: stays */
-        Ref  *gates;            /* div -> its topk */
-        Ref  *slots;            /* expert_matmul, gather by perm -> the ids that the bucket sorts; 0: stays */
+        Ref *softmax; /* topk -> what its softmax reads; 0: stays */
+        Ref *gates;   /* div -> its topk */
+        Ref *slots;   /* expert_matmul, gather by perm -> the ids that the bucket sorts; 0: stays */
 } Ctx;
 
-static bool is_item(const Graph *g, Ref u, Ref r) { return NODE(g, u)->op == OP_ITEM && NODE(g, u)->in[0] == r; }
+static bool is_item(const Graph *g, Ref u, Ref r)
+{
+        return NODE(g, u)->op == OP_ITEM && NODE(g, u)->in[0] == r;
+}
 
 /* topk of softmax, and the division by the sum of what was chosen, if nothing else reads either. */
 static void find_route(Graph *g, Ref r, Ctx *c)
@@ -49,7 +52,8 @@ static void find_route(Graph *g, Ref r, Ctx *c)
                                 div = x->op == OP_DIV && i == 0 ? u : div;
                         }
         }
-        if (sum && div && others == 2 && n->uses <= 3 && NODE(g, div)->in[1] == sum && NODE(g, sum)->uses == 1)
+        if (sum && div && others == 2 && n->uses <= 3 && NODE(g, div)->in[1] == sum &&
+            NODE(g, sum)->uses == 1)
                 c->gates[div] = r;
         c->softmax[r] = p->in[0];
 }
@@ -67,7 +71,8 @@ static bool only_experts(const Graph *g, Ref perm)
                         bool expert = x->op == OP_EXPERT_MATMUL && x->a.expert.tb;
                         if (x->in[i] == perm && is_item(g, u, perm))
                                 offs = u;
-                        else if (x->in[i] == perm && !(i == 2 && expert) && !(i == 1 && x->op == OP_GATHER && x->in[0] == ids))
+                        else if (x->in[i] == perm && !(i == 2 && expert) &&
+                                 !(i == 1 && x->op == OP_GATHER && x->in[0] == ids))
                                 return false;
                         else if (offs && x->in[i] == offs && !(i == 3 && expert))
                                 return false;
@@ -79,7 +84,8 @@ static bool only_experts(const Graph *g, Ref perm)
 static void find_slots(Graph *g, Ref perm, Ctx *c)
 {
         const Type *t = &NODE(g, NODE(g, perm)->in[0])->type;
-        if (t->rank != 1 || !dim_is_const(t->dim[0]) || t->dim[0].n > MOST_SLOTS || !only_experts(g, perm))
+        if (t->rank != 1 || !dim_is_const(t->dim[0]) || t->dim[0].n > MOST_SLOTS ||
+            !only_experts(g, perm))
                 return;
         for (Ref u = perm + 1; u < g->n_nodes; u++)
                 if ((NODE(g, u)->op == OP_EXPERT_MATMUL && NODE(g, u)->in[2] == perm) ||
@@ -88,7 +94,9 @@ static void find_slots(Graph *g, Ref perm, Ctx *c)
 }
 
 /* A product by experts with or without its bias. */
-typedef struct Product { Ref matmul, bias; } Product;
+typedef struct Product {
+        Ref matmul, bias;
+} Product;
 
 static Product product_of(const Graph *g, Ref r, const Ctx *c)
 {
@@ -96,24 +104,29 @@ static Product product_of(const Graph *g, Ref r, const Ctx *c)
         Product p = { 0 };
         if (n->op == OP_EXPERT_MATMUL && c->slots[r])
                 p.matmul = r;
-        if (n->op != OP_ADD || NODE(g, n->in[0])->op != OP_EXPERT_MATMUL || !c->slots[n->in[0]] || NODE(g, n->in[0])->uses != 1)
+        if (n->op != OP_ADD || NODE(g, n->in[0])->op != OP_EXPERT_MATMUL || !c->slots[n->in[0]] ||
+            NODE(g, n->in[0])->uses != 1)
                 return p;
         b = NODE(g, n->in[1]);
-        if (b->op != OP_GATHER || NODE(g, b->in[0])->op != OP_PARAM || NODE(g, b->in[0])->type.rank != 2 ||
-            NODE(g, b->in[0])->type.dt != NODE(g, NODE(g, n->in[0])->in[1])->type.dt || !shape_eq(&b->type, &n->type))
+        if (b->op != OP_GATHER || NODE(g, b->in[0])->op != OP_PARAM ||
+            NODE(g, b->in[0])->type.rank != 2 ||
+            NODE(g, b->in[0])->type.dt != NODE(g, NODE(g, n->in[0])->in[1])->type.dt ||
+            !shape_eq(&b->type, &n->type))
                 return p;
         if (b->in[1] == c->slots[n->in[0]] || c->slots[b->in[1]] == c->slots[n->in[0]])
-                p = (Product){ n->in[0], b->in[0] };
+                p = (Product) { n->in[0], b->in[0] };
         return p;
 }
 
 /* gates: 0 or the combine's, with k slots a row. */
-static Ref build(const Graph *old, Product p, Ref gates, int64_t k, const Node *as, Graph *g, const Ref *map, const Ctx *c)
+static Ref build(const Graph *old, Product p, Ref gates, int64_t k, const Node *as, Graph *g,
+                 const Ref *map, const Ctx *c)
 {
         const Node *m = NODE(old, p.matmul);
         Ref in[5] = { map[m->in[0]], map[m->in[1]], map[c->slots[p.matmul]] };
         int n = 3;
-        Attr a = { .rows = { m->a.expert.adiv ? m->a.expert.adiv : 1, gates ? k : 0, p.bias != 0 } };
+        Attr a = { .rows = { m->a.expert.adiv ? m->a.expert.adiv : 1, gates ? k : 0,
+                             p.bias != 0 } };
         if (p.bias)
                 in[n++] = map[p.bias];
         if (gates)
@@ -125,7 +138,8 @@ static Ref build(const Graph *old, Product p, Ref gates, int64_t k, const Node *
 static bool of_reshaped(const Graph *g, Ref r)
 {
         const Node *n = NODE(g, r), *x = NODE(g, n->in[0]);
-        if (n->op != OP_MATMUL || n->a.mm.ta || x->op != OP_RESHAPE || NODE(g, n->in[1])->type.rank != 2)
+        if (n->op != OP_MATMUL || n->a.mm.ta || x->op != OP_RESHAPE ||
+            NODE(g, n->in[1])->type.rank != 2)
                 return false;
         const Type *from = &NODE(g, x->in[0])->type;
         return from->rank > 1 && dim_eq(from->dim[from->rank - 1], x->type.dim[x->type.rank - 1]);
@@ -163,7 +177,8 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
                 while (NODE(old, y)->op == OP_RESHAPE && NODE(old, y)->uses == 1)
                         y = NODE(old, y)->in[0];
                 p = product_of(old, y, c);
-                if (p.matmul && NODE(old, y)->uses == 1 && NODE(old, p.matmul)->a.expert.adiv <= 1 && t->rank == 3)
+                if (p.matmul && NODE(old, y)->uses == 1 &&
+                    NODE(old, p.matmul)->a.expert.adiv <= 1 && t->rank == 3)
                         return build(old, p, n->in[1], t->dim[1].n, n, g, map, c);
         }
         if (of_reshaped(old, r))
@@ -175,7 +190,8 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
 void few_experts(Graph *g, Arena *tmp)
 {
         size_t n = (size_t)g->n_nodes;
-        Ctx c = { arena_alloc(tmp, n * sizeof(Ref)), arena_alloc(tmp, n * sizeof(Ref)), arena_alloc(tmp, n * sizeof(Ref)) };
+        Ctx c = { arena_alloc(tmp, n * sizeof(Ref)), arena_alloc(tmp, n * sizeof(Ref)),
+                  arena_alloc(tmp, n * sizeof(Ref)) };
         graph_count_uses(g);
         for (Ref r = 1; r < g->n_nodes; r++) {
                 if (NODE(g, r)->op == OP_TOPK)

@@ -10,8 +10,9 @@
  * An elementwise op stays out of an epilogue when its input is stored anyway and a row op
  * is its only reader: as that op's prologue it costs no store and no load.
  *
- * What multiplies the results of two products by experts becomes the prologue of the third, so that the first two
- * wait for nothing of each other; whether they become one launch is schedule.c's to say.
+ * What multiplies the results of two products by experts becomes the prologue of the third, so that
+ * the first two wait for nothing of each other; whether they become one launch is schedule.c's to
+ * say.
  *
  * From level 2 on, a norm joins the matrix-vector product that reads it.  Where others read it
  * too, a small product of one row also stores it.
@@ -26,24 +27,25 @@
 enum { MAX_READS = 16, MAX_MEMBERS = 24 };
 
 typedef struct Gr {
-        Ref     anchor;                 /* 0: map */
-        int64_t n;                      /* columns of a map's domain */
-        Dim     rows;
-        int     members;
+        Ref anchor; /* 0: map */
+        int64_t n;  /* columns of a map's domain */
+        Dim rows;
+        int members;
 } Gr;
 
 typedef struct Fuse {
-        Graph  *g;
-        Gr     *gr;
-        int     n;
-        Text   *why;
-        Arena  *tmp;
+        Graph *g;
+        Gr *gr;
+        int n;
+        Text *why;
+        Arena *tmp;
         KernelOrder *order;
-        Ref    *original;               /* see find_originals */
-        unsigned *said;                 /* lines of `why`: places behind each one's first letter, by hash; 0: none */
-        unsigned  n_said, cap_said;
-        Ref    *only_reader;            /* -1: several */
-        Span   *dom;                    /* node -> its columns among those of its kernel */
+        Ref *original; /* see find_originals */
+        /* lines of `why`: places behind each one's first letter, by hash; 0: none */
+        unsigned *said;
+        unsigned n_said, cap_said;
+        Ref *only_reader; /* -1: several */
+        Span *dom;        /* node -> its columns among those of its kernel */
 } Fuse;
 
 static Ref base_of(const Fuse *f, Ref r) { return f->order->base[r]; }
@@ -51,14 +53,17 @@ static Ref base_of(const Fuse *f, Ref r) { return f->order->base[r]; }
 static bool takes_epilogue(const Graph *g, Ref anchor, Ref root)
 {
         switch (g->node[anchor].op) {
-        case OP_TOPK: case OP_ROUTE: case OP_BUCKET: case OP_SAMPLE: case OP_CE: case OP_CE_GRAD: case OP_ARGMAX: case OP_LINEAR_CE:
-                return false;
-        case OP_ATTENTION:
-                return root == anchor;
-        case OP_LINEAR_CE_GRAD:
-                return false;           /* but for accum, see join */
-        default:
-                return op_info[g->node[anchor].op].cls != CLASS_UPDATE;
+        case OP_TOPK:
+        case OP_ROUTE:
+        case OP_BUCKET:
+        case OP_SAMPLE:
+        case OP_CE:
+        case OP_CE_GRAD:
+        case OP_ARGMAX:
+        case OP_LINEAR_CE: return false;
+        case OP_ATTENTION: return root == anchor;
+        case OP_LINEAR_CE_GRAD: return false; /* but for accum, see join */
+        default: return op_info[g->node[anchor].op].cls != CLASS_UPDATE;
         }
 }
 
@@ -106,9 +111,10 @@ static void refuse(Fuse *f, Ref r, int group, const char *reason)
         const Node *o = NODE(f->g, other);
         char file[LOC_NAME];
         size_t at = f->why->n;
-        text_add(f->why, "%%%s = %s (%s:%d) stays out of the kernel of %%%s = %s: %s\n", n->name, op_info[n->op].text,
-                 n->loc.file ? loc_name(n->loc, file) : "?", n->loc.line, o->name, op_info[o->op].text, reason);
-        if (!is_new(f, f->tmp, at))             /* the same in another program */
+        text_add(f->why, "%%%s = %s (%s:%d) stays out of the kernel of %%%s = %s: %s\n", n->name,
+                 op_info[n->op].text, n->loc.file ? loc_name(n->loc, file) : "?", n->loc.line,
+                 o->name, op_info[o->op].text, reason);
+        if (!is_new(f, f->tmp, at)) /* the same in another program */
                 f->why->n = at, f->why->s[at] = 0;
 }
 
@@ -126,11 +132,12 @@ static bool seen(Fuse *f, int id, Ref in, const Ref *inside, Span *s)
                 return false;
         (void)inside;
         /* columns of b's own domain */
-        if (b == f->gr[id].anchor || (NODE(g, b)->op == OP_ITEM && NODE(g, b)->in[0] == f->gr[id].anchor)) {
+        if (b == f->gr[id].anchor ||
+            (NODE(g, b)->op == OP_ITEM && NODE(g, b)->in[0] == f->gr[id].anchor)) {
                 const Type *t = &NODE(g, b)->type;
                 Op op = NODE(g, f->gr[id].anchor)->op;
                 if (t->rank == 0 || !dim_is_const(t->dim[t->rank - 1]))
-                        return t->rank == 0 ? (*s = (Span){ 0, 1, 1 }, in == b) : false;
+                        return t->rank == 0 ? (*s = (Span) { 0, 1, 1 }, in == b) : false;
                 n = t->dim[t->rank - 1].n;
                 if (op == OP_ATTENTION || op == OP_ATTENTION_GRAD)
                         n *= t->dim[t->rank - 2].n;
@@ -149,14 +156,16 @@ static bool seen(Fuse *f, int id, Ref in, const Ref *inside, Span *s)
                         domain_of(&NODE(g, b)->type, &n, &rows);
                         /* members of a map share its rows */
                         Dim q;
-                        if (!dim_div(type_elems(&NODE(g, b)->type), f->gr[id].rows, &q) || !dim_is_const(q))
+                        if (!dim_div(type_elems(&NODE(g, b)->type), f->gr[id].rows, &q) ||
+                            !dim_is_const(q))
                                 return false;
                         n = q.n;
                 } else {
                         Ref root = f->gr[id].anchor;
                         Dim total = type_elems(&NODE(g, b)->type), q, rows_of;
                         const Type *t = &NODE(g, root)->type;
-                        if (NODE(g, root)->op == OP_ATTENTION || NODE(g, root)->op == OP_ATTENTION_GRAD)
+                        if (NODE(g, root)->op == OP_ATTENTION ||
+                            NODE(g, root)->op == OP_ATTENTION_GRAD)
                                 rows_of = dim_mul(t->dim[0], t->dim[1]);
                         else if (NODE(g, root)->op == OP_COLSUM)
                                 rows_of = DIM(1);
@@ -200,7 +209,7 @@ static Ref epilogue_root(Fuse *f, int id, Ref r)
 static Span within(const Fuse *f, Ref b, Span s)
 {
         Span d = f->dom[b];
-        return d.step ? (Span){ d.start + s.start * d.step, s.len, d.step * s.step } : s;
+        return d.step ? (Span) { d.start + s.start * d.step, s.len, d.step * s.step } : s;
 }
 
 /* May member r join kernel id?  Gives a reason where not; else the columns r will have. */
@@ -237,8 +246,9 @@ static const char *join(Fuse *f, Ref r, int id, Span *dom)
                 if (k->anchor) {
                         Ref t = epilogue_root(f, id, in);
                         Ref ao = t ? anchor_output(g, t) : 0;
-                        bool accum_of_loss = NODE(g, k->anchor)->op == OP_LINEAR_CE_GRAD && n->op == OP_ACCUM &&
-                                             in == t && NODE(g, t)->uses == 1 && t != k->anchor;
+                        bool accum_of_loss = NODE(g, k->anchor)->op == OP_LINEAR_CE_GRAD &&
+                                             n->op == OP_ACCUM && in == t &&
+                                             NODE(g, t)->uses == 1 && t != k->anchor;
                         if (!ao)
                                 return "the value is made before that kernel's own work";
                         if ((!takes_epilogue(g, k->anchor, t) && !accum_of_loss))
@@ -253,10 +263,13 @@ static const char *join(Fuse *f, Ref r, int id, Span *dom)
                         want.dim[want.rank - 1].n /= 2;
                 if (!dim_eq(type_elems(&want), type_elems(&NODE(g, in)->type)))
                         return "it stretches the value";
-                if (!fits(&want, s.len) || (n->op == OP_APPEND && s.len > want.dim[2].n * want.dim[3].n))
+                if (!fits(&want, s.len) ||
+                    (n->op == OP_APPEND && s.len > want.dim[2].n * want.dim[3].n))
                         return "its shape does not fit the kernel's columns";
-                if (from_inside && (s.start != first.start || s.len != first.len || s.step != first.step)) {
-                        /* the two halves of pairs meet in one loop; slices of different columns do not */
+                if (from_inside &&
+                    (s.start != first.start || s.len != first.len || s.step != first.step)) {
+                        /* the two halves of pairs meet in one loop; slices of different columns do
+                         * not */
                         if (!(s.step == 2 && first.step == 2 && s.len == first.len))
                                 return "its inputs lie in different columns";
                 }
@@ -269,10 +282,13 @@ static const char *join(Fuse *f, Ref r, int id, Span *dom)
         if (outside > MAX_READS)
                 return "it reads too many values";
         *dom = first;
-        if ((n->op == OP_INTERLEAVE && !fits(&n->type, first.len * 2)) || (n->op == OP_ROPE && first.len % n->type.dim[n->type.rank - 1].n))
+        if ((n->op == OP_INTERLEAVE && !fits(&n->type, first.len * 2)) ||
+            (n->op == OP_ROPE && first.len % n->type.dim[n->type.rank - 1].n))
                 return "its shape does not fit the kernel's columns";
-        if (n->op == OP_INTERLEAVE) /* two halves become the whole again, or a whole twice as long */
-                *dom = (Span){ first.step == 2 ? first.start & ~(int64_t)1 : first.start, first.len * 2, 1 };
+        if (n->op ==
+            OP_INTERLEAVE) /* two halves become the whole again, or a whole twice as long */
+                *dom = (Span) { first.step == 2 ? first.start & ~(int64_t)1 : first.start,
+                                first.len * 2, 1 };
         return NULL;
 }
 
@@ -280,14 +296,14 @@ static bool is_row_anchor(const Graph *g, Ref r)
 {
         Class c = op_info[g->node[r].op].cls;
         Op op = g->node[r].op;
-        return (c == CLASS_ROW && op != OP_CE && op != OP_CE_GRAD) || c == CLASS_COL || op == OP_SCATTER ||
-               op == OP_COMBINE;
+        return (c == CLASS_ROW && op != OP_CE && op != OP_CE_GRAD) || c == CLASS_COL ||
+               op == OP_SCATTER || op == OP_COMBINE;
 }
 
 static int new_group(Fuse *f, Ref anchor, Ref first)
 {
         Gr *k = &f->gr[++f->n];
-        *k = (Gr){ .anchor = anchor };
+        *k = (Gr) { .anchor = anchor };
         if (!anchor) {
                 const Type *t = &NODE(f->g, first)->type;
                 if (NODE(f->g, first)->op == OP_APPEND)
@@ -305,8 +321,12 @@ static void enter(Fuse *f, Ref r, int id)
         f->gr[id].members++;
 }
 
-/* Does r read input i from memory, whole rows or another element than its own?  Who makes that ends before. */
-static bool reads_stored(const Node *r, int i) { return r->op == OP_GATHER || (r->op == OP_ROPE && i == 1); }
+/* Does r read input i from memory, whole rows or another element than its own?  Who makes that ends
+ * before. */
+static bool reads_stored(const Node *r, int i)
+{
+        return r->op == OP_GATHER || (r->op == OP_ROPE && i == 1);
+}
 
 /* All of kernel `from` goes into `to`. */
 static void absorb(Fuse *f, int from, int to)
@@ -326,7 +346,8 @@ static bool sees_whole(const Fuse *f, Ref r, Ref in)
         if (n->op == OP_INTERLEAVE)
                 want.dim[want.rank - 1].n /= 2;
         const Dim elems = type_elems(&g->node[in].type);
-        return dim_eq(type_elems(&want), elems) && dim_eq(type_elems(&g->node[base_of(f, in)].type), elems);
+        return dim_eq(type_elems(&want), elems) &&
+               dim_eq(type_elems(&g->node[base_of(f, in)].type), elems);
 }
 
 /* Put all of map `from` into map or epilogue `to`. */
@@ -336,13 +357,14 @@ static bool merge(Fuse *f, int from, int to)
         if (f->gr[from].anchor || f->gr[to].anchor || !dim_eq(f->gr[from].rows, f->gr[to].rows) ||
             f->gr[from].n != f->gr[to].n || f->gr[from].members + f->gr[to].members > MAX_MEMBERS)
                 return false;
-        for (int k = 0; k < 2; k++) {                   /* nothing between the two */
+        for (int k = 0; k < 2; k++) { /* nothing between the two */
                 const int other = k ? from : to;
                 for (Ref r = f->order->first[k ? to : from]; r; r = f->order->next[r])
                         for (int i = 0; i < NODE(g, r)->n_in; i++) {
                                 Ref b = f->order->base[NODE(g, r)->in[i]];
                                 int gb = NODE(g, b)->group;
-                                if (gb == other && (reads_stored(NODE(g, r), i) || !sees_whole(f, r, NODE(g, r)->in[i])))
+                                if (gb == other && (reads_stored(NODE(g, r), i) ||
+                                                    !sees_whole(f, r, NODE(g, r)->in[i])))
                                         return false;
                                 if (gb != from && gb != to && depends(f, b, other))
                                         return false;
@@ -360,7 +382,8 @@ static bool joins_experts(const Fuse *f, Ref r)
         const Graph *g = f->g;
         const Node *n = &g->node[r];
         Ref a = 0;
-        if (n->uses != 1 || f->only_reader[r] <= 0 || g->node[f->only_reader[r]].op != OP_EXPERT_ROWS ||
+        if (n->uses != 1 || f->only_reader[r] <= 0 ||
+            g->node[f->only_reader[r]].op != OP_EXPERT_ROWS ||
             g->node[f->only_reader[r]].in[0] != r)
                 return false;
         for (int i = 0; i < n->n_in; i++) {
@@ -378,7 +401,8 @@ static void place_member(Fuse *f, Ref r, int level)
         const Node *n = NODE(g, r);
         int best = 0;
         Span dom = { 0 };
-        bool for_head = NODE(g, r)->uses == 1 && f->only_reader[r] > 0 && is_row_anchor(g, f->only_reader[r]);
+        bool for_head = NODE(g, r)->uses == 1 && f->only_reader[r] > 0 &&
+                        is_row_anchor(g, f->only_reader[r]);
         bool apart = level && joins_experts(f, r);
         for (int i = n->n_in - 1; level && !apart && i >= 0; i--) {
                 Ref b = base_of(f, n->in[i]);
@@ -392,7 +416,8 @@ static void place_member(Fuse *f, Ref r, int level)
                         continue;
                 }
                 if (for_head && f->gr[id].anchor && NODE(g, b)->uses > 1) {
-                        refuse(f, r, id, "it is cheaper as the prologue of the row op that reads it");
+                        refuse(f, r, id,
+                               "it is cheaper as the prologue of the row op that reads it");
                         continue;
                 }
                 if (!best || f->gr[id].anchor || id > best)
@@ -402,10 +427,11 @@ static void place_member(Fuse *f, Ref r, int level)
         if (!best)
                 best = new_group(f, 0, r);
         enter(f, r, best);
-        for (int i = 0; level && i < n->n_in; i++) {    /* maps that feed the same map become one */
+        for (int i = 0; level && i < n->n_in; i++) { /* maps that feed the same map become one */
                 Ref b = base_of(f, n->in[i]);
                 int id = NODE(g, b)->group;
-                if (id && id != best && b == n->in[i] && dim_eq(type_elems(&NODE(g, b)->type), type_elems(&n->type)))
+                if (id && id != best && b == n->in[i] &&
+                    dim_eq(type_elems(&NODE(g, b)->type), type_elems(&n->type)))
                         merge(f, id, best);
         }
 }
@@ -415,10 +441,12 @@ static Ref equal_before(const KernelOrder *o, Ref r, Ref x, Ref a0, Ref b0)
 {
         const Node *n = &o->g->node[r];
         const Ref a = n->in[0], b = n->in[n->n_in - 1];
-        for (int i = x ? o->readers.start[x] : 0; x && i < o->readers.start[x + 1] && o->readers.reader[i] < r; i++) {
+        for (int i = x ? o->readers.start[x] : 0;
+             x && i < o->readers.start[x + 1] && o->readers.reader[i] < r; i++) {
                 const Node *s = &o->g->node[o->readers.reader[i]];
                 if (s->op == n->op && s->n_in == n->n_in && shape_eq(&s->type, &n->type) &&
-                    (s->in[0] == a || s->in[0] == a0) && (s->in[n->n_in - 1] == b || s->in[n->n_in - 1] == b0))
+                    (s->in[0] == a || s->in[0] == a0) &&
+                    (s->in[n->n_in - 1] == b || s->in[n->n_in - 1] == b0))
                         return o->readers.reader[i];
         }
         return 0;
@@ -430,22 +458,28 @@ static void find_originals(Fuse *f)
         const Graph *g = f->g;
         for (Ref r = 1; r < g->n_nodes; r++) {
                 const Node *n = &g->node[r];
-                if (n->n_in < 1 || n->n_in > 2 || op_info[n->op].cls != CLASS_MAP || n->op == OP_CAST || n->type.dt == DT_I32)
+                if (n->n_in < 1 || n->n_in > 2 || op_info[n->op].cls != CLASS_MAP ||
+                    n->op == OP_CAST || n->type.dt == DT_I32)
                         continue;
-                const Ref a0 = n->n_in > 1 ? f->original[n->in[0]] : 0, b0 = n->n_in > 1 ? f->original[n->in[1]] : 0;
+                const Ref a0 = n->n_in > 1 ? f->original[n->in[0]] : 0,
+                          b0 = n->n_in > 1 ? f->original[n->in[1]] : 0;
                 if (n->n_in > 1 && !a0 && !b0)
                         continue;
-                const Ref s = equal_before(f->order, r, n->in[0], a0, b0), s0 = equal_before(f->order, r, a0, a0, b0);
+                const Ref s = equal_before(f->order, r, n->in[0], a0, b0),
+                          s0 = equal_before(f->order, r, a0, a0, b0);
                 f->original[r] = s && (!s0 || s < s0) ? s : s0;
         }
 }
 
-/* Rows of experts' biases, each slot's its own: read where the product's epilogue adds them, not copied out before. */
+/* Rows of experts' biases, each slot's its own: read where the product's epilogue adds them, not
+ * copied out before. */
 static bool is_bias(const Fuse *f, Ref r)
 {
         const Graph *g = f->g;
-        const Node *n = &g->node[r], *reader = &g->node[f->only_reader[r] > 0 ? f->only_reader[r] : 0];
-        if (n->op != OP_GATHER || n->uses != 1 || g->node[n->in[0]].op != OP_PARAM || reader->op != OP_ADD)
+        const Node *n = &g->node[r],
+                   *reader = &g->node[f->only_reader[r] > 0 ? f->only_reader[r] : 0];
+        if (n->op != OP_GATHER || n->uses != 1 || g->node[n->in[0]].op != OP_PARAM ||
+            reader->op != OP_ADD)
                 return false;
         return g->node[reader->in[0]].op == OP_EXPERT_MATMUL && reader->in[1] == r;
 }
@@ -474,7 +508,8 @@ static bool waits_for_reader(Fuse *f, int id, Ref r)
         return false;
 }
 
-/* A value made again joins a kernel that computes one of its inputs again, as that kernel has the others at hand. */
+/* A value made again joins a kernel that computes one of its inputs again, as that kernel has the
+ * others at hand. */
 static bool follow(Fuse *f, Ref r)
 {
         Graph *g = f->g;
@@ -502,8 +537,10 @@ static void adopt(Fuse *f, Ref r, int level)
                 Gr *k = &f->gr[NODE(g, r)->group];
                 if (NODE(g, b)->group || !is_member(g, b))
                         continue;
-                if (!reads_stored(NODE(g, r), i) && k->members < MAX_MEMBERS && b > k->anchor && shape_eq(&NODE(g, b)->type, &NODE(g, r)->type) &&
-                    (k->anchor ? shape_eq(&NODE(g, k->anchor)->type, &NODE(g, r)->type) : fits(&NODE(g, b)->type, k->n)))
+                if (!reads_stored(NODE(g, r), i) && k->members < MAX_MEMBERS && b > k->anchor &&
+                    shape_eq(&NODE(g, b)->type, &NODE(g, r)->type) &&
+                    (k->anchor ? shape_eq(&NODE(g, k->anchor)->type, &NODE(g, r)->type)
+                               : fits(&NODE(g, b)->type, k->n)))
                         enter(f, b, NODE(g, r)->group);
                 else
                         place_member(f, b, level);
@@ -554,11 +591,15 @@ static void take_heads(Fuse *f, Ref r)
                                         ok = !depends(f, in, id);
                         }
                 }
-                /* prologues that store read nothing they store; scatter and combine call prologues for other rows than their own */
-                for (Ref s = n->op == OP_SCATTER || n->op == OP_COMBINE ? o->first[m] : 0; s && ok; s = o->next[s])
-                        for (int i = o->base_readers.start[s]; i < o->base_readers.start[s + 1] && s != b; i++)
+                /* prologues that store read nothing they store; scatter and combine call prologues
+                 * for other rows than their own */
+                for (Ref s = n->op == OP_SCATTER || n->op == OP_COMBINE ? o->first[m] : 0; s && ok;
+                     s = o->next[s])
+                        for (int i = o->base_readers.start[s];
+                             i < o->base_readers.start[s + 1] && s != b; i++)
                                 ok &= NODE(g, o->base_readers.reader[i])->group == m;
-                if ((n->op == OP_SCATTER || n->op == OP_COMBINE || n->op == OP_TOPK_GRAD) && NODE(g, b)->uses > 1)
+                if ((n->op == OP_SCATTER || n->op == OP_COMBINE || n->op == OP_TOPK_GRAD) &&
+                    NODE(g, b)->uses > 1)
                         ok = false;
                 /* the other inputs of the anchor must not wait for the prologue's other readers */
                 if (!ok) {
@@ -596,8 +637,9 @@ static bool is_gain(const Fuse *f, Ref s, Ref norm)
         Graph *g = f->g;
         const Node *n = NODE(g, s);
         int inside = 0;
-        if (!is_member(g, s) || op_info[n->op].cls != CLASS_MAP || n->op == OP_ROPE || n->op == OP_INTERLEAVE ||
-            n->op == OP_DROPOUT || s < norm || !shape_eq(&n->type, &NODE(g, norm)->type))
+        if (!is_member(g, s) || op_info[n->op].cls != CLASS_MAP || n->op == OP_ROPE ||
+            n->op == OP_INTERLEAVE || n->op == OP_DROPOUT || s < norm ||
+            !shape_eq(&n->type, &NODE(g, norm)->type))
                 return false;
         for (int i = 0; i < n->n_in; i++) {
                 Ref b = base_of(f, n->in[i]);
@@ -607,7 +649,8 @@ static bool is_gain(const Fuse *f, Ref s, Ref norm)
                         return false;
                 inside++;
         }
-        return NODE(g, norm)->op == OP_LAYERNORM || (inside == 1 && (n->op == OP_MUL || n->op == OP_CAST));
+        return NODE(g, norm)->op == OP_LAYERNORM ||
+               (inside == 1 && (n->op == OP_MUL || n->op == OP_CAST));
 }
 
 /* May reader s of the norm's result b read what the kernel of product r stores? */
@@ -619,7 +662,8 @@ static bool may_read_later(Fuse *f, Ref r, Ref s, Ref b, Ref seen)
         return !depends(f, r, NODE(g, s)->group);
 }
 
-/* Does u read what the norm's kernel, whose result product r reads as b, makes, and cannot have it from the product's? */
+/* Does u read what the norm's kernel, whose result product r reads as b, makes, and cannot have it
+ * from the product's? */
 static bool keeps_norm(Fuse *f, Ref u, Ref r, Ref b)
 {
         const Graph *g = f->g;
@@ -627,7 +671,8 @@ static bool keeps_norm(Fuse *f, Ref u, Ref r, Ref b)
         const int id = g->node[b].group;
         for (int i = 0; i < n->n_in && n->group != id && op_info[n->op].cls != CLASS_VIEW; i++) {
                 Ref seen = f->order->base[n->in[i]];
-                if (g->node[seen].group == id && !(n->in[i] == b && u == r && i == 0) && !may_read_later(f, r, u, b, seen))
+                if (g->node[seen].group == id && !(n->in[i] == b && u == r && i == 0) &&
+                    !may_read_later(f, r, u, b, seen))
                         return true;
         }
         return false;
@@ -647,7 +692,8 @@ static void take_norm(Fuse *f, Ref r)
         for (int i = 0; i < g->n_out; i++)
                 if (NODE(g, base_of(f, g->out[i].ref))->group == id)
                         return;
-        Ref other = 0, reader = 0;              /* the first member that cannot come along, the first reader that waits */
+        /* the first member that cannot come along, the first reader that waits */
+        Ref other = 0, reader = 0;
         for (Ref s = o->first[id]; s; s = o->next[s]) {
                 if (s != norm && (!other || s < other) && !is_gain(f, s, norm))
                         other = s;
@@ -670,7 +716,9 @@ static void check_stored(const Graph *g)
                 for (int i = 0; i < g->node[r].n_in; i++) {
                         const Node *n = &g->node[r], *b = &g->node[value_base(g, n->in[i])];
                         if (n->group && reads_stored(n, i) && b->group == n->group)
-                                error_internal(n->loc, "%%%s reads %%%s in the kernel that makes it", n->name, b->name);
+                                error_internal(n->loc,
+                                               "%%%s reads %%%s in the kernel that makes it",
+                                               n->name, b->name);
                 }
 }
 
@@ -686,7 +734,8 @@ void fuse(Graph *g, Arena *tmp, int level, Text *why)
         for (Ref r = 1; r < g->n_nodes; r++) {
                 NODE(g, r)->group = 0;
                 for (int i = 0; i < NODE(g, r)->n_in; i++)
-                        f.only_reader[NODE(g, r)->in[i]] = f.only_reader[NODE(g, r)->in[i]] ? -1 : r;
+                        f.only_reader[NODE(g, r)->in[i]] = f.only_reader[NODE(g, r)->in[i]] ? -1
+                                                                                            : r;
         }
         f.order = order_new(g, tmp);
         find_originals(&f);
@@ -696,7 +745,8 @@ void fuse(Graph *g, Arena *tmp, int level, Text *why)
                 Node *x = NODE(g, r);
                 Class c = op_info[x->op].cls;
                 if (is_member(g, r)) {
-                        if (level && (f.original[r] || is_bias(&f, r)))       /* it is computed where it is read */
+                        if (level &&
+                            (f.original[r] || is_bias(&f, r))) /* it is computed where it is read */
                                 continue;
                         place_member(&f, r, level);
                         adopt(&f, r, level);
@@ -710,24 +760,28 @@ void fuse(Graph *g, Arena *tmp, int level, Text *why)
                 }
         }
         for (Ref r = 1; r < g->n_nodes; r++)
-                if (is_member(g, r) && !NODE(g, r)->group && !(level && f.original[r] && follow(&f, r)))
+                if (is_member(g, r) && !NODE(g, r)->group &&
+                    !(level && f.original[r] && follow(&f, r)))
                         place_member(&f, r, level);
         for (Ref r = 1; r < g->n_nodes && level >= 2; r++)
                 if (NODE(g, r)->op == OP_MATMUL && gemv_norms(g, r))
                         take_norm(&f, r);
-        /* what is computed wherever it is read still needs a place if an anchor or the outside reads it whole */
+        /* what is computed wherever it is read still needs a place if an anchor or the outside
+         * reads it whole */
         for (Ref r = 1; r < g->n_nodes; r++) {
                 if (!is_virtual(g, r))
                         continue;
                 bool whole = false;
                 for (int i = 0; i < g->n_out; i++)
                         whole |= base_of(&f, g->out[i].ref) == r;
-                for (int k = f.order->base_readers.start[r]; k < f.order->base_readers.start[r + 1] && !whole; k++) {
+                for (int k = f.order->base_readers.start[r];
+                     k < f.order->base_readers.start[r + 1] && !whole; k++) {
                         const Ref u = f.order->base_readers.reader[k];
                         if (is_member(g, u) || op_info[NODE(g, u)->op].cls == CLASS_VIEW) {
                                 for (int i = 0; i < NODE(g, u)->n_in; i++)
                                         whole |= NODE(g, u)->in[i] == r &&
-                                                 (NODE(g, u)->op == OP_EXPAND || NODE(g, u)->op == OP_TRANSPOSE ||
+                                                 (NODE(g, u)->op == OP_EXPAND ||
+                                                  NODE(g, u)->op == OP_TRANSPOSE ||
                                                   NODE(g, u)->op == OP_CONCAT);
                                 continue;
                         }

@@ -18,15 +18,17 @@ static Ref linear_of(Graph *g, Ref ce, Ref *bias)
         *bias = 0;
         while (NODE(g, r)->uses == 1) {
                 const Node *n = NODE(g, r);
-                if (n->op == OP_RESHAPE && n->type.rank && dim_eq(n->type.dim[n->type.rank - 1],
-                    NODE(g, n->in[0])->type.dim[NODE(g, n->in[0])->type.rank - 1])) {
+                if (n->op == OP_RESHAPE && n->type.rank &&
+                    dim_eq(n->type.dim[n->type.rank - 1],
+                           NODE(g, n->in[0])->type.dim[NODE(g, n->in[0])->type.rank - 1])) {
                         r = n->in[0];
                 } else if (n->op == OP_ADD && !*bias && NODE(g, n->in[1])->op == OP_PARAM &&
                            NODE(g, n->in[1])->type.rank == 1 &&
                            dim_eq(NODE(g, n->in[1])->type.dim[0], n->type.dim[n->type.rank - 1])) {
                         *bias = n->in[1];
                         r = n->in[0];
-                } else if (n->op == OP_MATMUL && !n->a.mm.ta && n->a.mm.tb && NODE(g, n->in[1])->type.rank == 2) {
+                } else if (n->op == OP_MATMUL && !n->a.mm.ta && n->a.mm.tb &&
+                           NODE(g, n->in[1])->type.rank == 2) {
                         return r;
                 } else {
                         return 0;
@@ -60,7 +62,11 @@ void fuse_loss(Graph *g, Arena *tmp)
         graph_sweep(g);
 }
 
-typedef struct Ctx { Ref *grad_of; Ref *made; } Ctx;    /* linear_ce -> its gradient; made[grad]: the joint node */
+/* linear_ce -> its gradient; made[grad]: the joint node */
+typedef struct Ctx {
+        Ref *grad_of;
+        Ref *made;
+} Ctx;
 
 /* d(loss) must be free of the forward pass: made of maps, views and constants only. */
 static bool *mark_simple(const Graph *g, Arena *tmp)
@@ -103,7 +109,7 @@ static Ref visit_grad(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
 {
         Ctx *c = ctx;
         Node *n = NODE(old, r);
-        if (map[r])                                     /* cloned ahead */
+        if (map[r]) /* cloned ahead */
                 return map[r];
         if (n->op == OP_LINEAR_CE && c->grad_of[r]) {
                 Node *d = NODE(old, c->grad_of[r]);
@@ -112,7 +118,8 @@ static Ref visit_grad(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
                 clone(old, d->in[3], g, map);
                 for (int i = 0; i < d->n_in; i++)
                         in[i] = map[d->in[i]];
-                return c->made[c->grad_of[r]] = graph_add(g, OP_LINEAR_CE_GRAD, in, d->n_in, &both, n->loc, n->name);
+                return c->made[c->grad_of[r]] = graph_add(g, OP_LINEAR_CE_GRAD, in, d->n_in, &both,
+                                                          n->loc, n->name);
         }
         if (n->op == OP_LINEAR_CE_GRAD && c->made[r])
                 return graph_item(g, c->made[r], 1, n->name);

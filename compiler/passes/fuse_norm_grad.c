@@ -9,9 +9,9 @@
 #include <string.h>
 
 typedef struct Ctx {
-        Ref *dx_of;     /* norm_grad node -> itself when matched */
-        Ref *role;      /* node -> the norm_grad it belongs to */
-        int *item;      /* which output replaces it */
+        Ref *dx_of; /* norm_grad node -> itself when matched */
+        Ref *role;  /* node -> the norm_grad it belongs to */
+        int *item;  /* which output replaces it */
         Ref *dy, *gain;
         Ref *made;
 } Ctx;
@@ -25,8 +25,9 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         Node *n = NODE(old, k);
         if (!c->made[k]) {
                 Op op = n->op == OP_RMSNORM_GRAD ? OP_RMSNORM_BACK : OP_LAYERNORM_BACK;
-                c->made[k] = graph_add(g, op, (Ref[]) { map[n->in[0]], map[c->dy[k]], map[c->gain[k]] }, 3, &n->a,
-                                       n->loc, n->name);
+                c->made[k] = graph_add(g, op,
+                                       (Ref[]) { map[n->in[0]], map[c->dy[k]], map[c->gain[k]] }, 3,
+                                       &n->a, n->loc, n->name);
         }
         return graph_item(g, c->made[k], c->item[r], NODE(old, r)->name);
 }
@@ -36,7 +37,9 @@ static Ref *refs(Arena *tmp, int n) { return arena_alloc(tmp, (size_t)n * sizeof
 void fuse_norm_grad(Graph *g, Arena *tmp)
 {
         int n = g->n_nodes;
-        Ctx c = { refs(tmp, n), refs(tmp, n), refs(tmp, n), refs(tmp, n), refs(tmp, n), refs(tmp, n) };
+        Ctx c = {
+                refs(tmp, n), refs(tmp, n), refs(tmp, n), refs(tmp, n), refs(tmp, n), refs(tmp, n)
+        };
         Ref *sum = refs(tmp, n);
         int n_sums = 0;
         graph_count_uses(g);
@@ -56,15 +59,16 @@ void fuse_norm_grad(Graph *g, Arena *tmp)
                 for (int i = 0; i < n_sums; i++) {
                         const Ref s = sum[i];
                         const Node *q = NODE(g, s), *p;
-                        if ( q->type.rank != 1 || c.role[s])
+                        if (q->type.rank != 1 || c.role[s])
                                 continue;
                         if (q->in[0] == dy) {
                                 dbias = s;
                                 continue;
                         }
                         p = NODE(g, q->in[0]);
-                        if (p->op == OP_MUL && p->uses == 1 && p->in[0] == dy && NODE(g, p->in[1])->op == fwd &&
-                            NODE(g, p->in[1])->in[0] == d->in[0] && NODE(g, p->in[1])->a.num.x == d->a.num.x)
+                        if (p->op == OP_MUL && p->uses == 1 && p->in[0] == dy &&
+                            NODE(g, p->in[1])->op == fwd && NODE(g, p->in[1])->in[0] == d->in[0] &&
+                            NODE(g, p->in[1])->a.num.x == d->a.num.x)
                                 dgain = s;
                 }
                 if (!dgain || (fwd == OP_LAYERNORM && !dbias))

@@ -1,4 +1,5 @@
-/* keep_parts.c: of a product that is cut into parts, the parts that are read are kept, not the whole.
+/* keep_parts.c: of a product that is cut into parts, the parts that are read are kept, not the
+ * whole.
  * needs: types.   keeps: types.   Runs after differentiate, before fusion.
  *
  *      %qkv = matmul %x, %w                              %qkv = matmul %x, %w
@@ -6,13 +7,13 @@
  *      %v = slice %qkv                           ->      %v = cast (slice %qkv)
  *      %y = attention %q, %k, %v                         %y = attention %q, %k, %v
  *
- * Attention reads q and k rotated, and the product's epilogue rotates them; were v read where it lies in the
- * product, all of that would be stored for it.  Only parts beside rotated ones are copied: others
- * may have readers further on, in the backward pass, that want them as they are. */
+ * Attention reads q and k rotated, and the product's epilogue rotates them; were v read where it
+ * lies in the product, all of that would be stored for it.  Only parts beside rotated ones are
+ * copied: others may have readers further on, in the backward pass, that want them as they are. */
 #include "../compiler.h"
 #include "../../codegen/codegen.h"
 
-typedef enum { UNREAD, ROTATED, READ, OTHER } PartUse;  /* of a part; the larger one counts */
+typedef enum { UNREAD, ROTATED, READ, OTHER } PartUse; /* of a part; the larger one counts */
 
 /* What r, or a reshape of it, is read by. */
 static PartUse use_of(const Graph *g, const Readers *all, Ref r)
@@ -24,14 +25,17 @@ static PartUse use_of(const Graph *g, const Readers *all, Ref r)
         for (int i = all->start[r]; i < all->start[r + 1]; i++) {
                 const Ref u = all->reader[i];
                 Op op = g->node[u].op;
-                PartUse here = op == OP_ROPE ? ROTATED : op == OP_RESHAPE ? use_of(g, all, u)
-                             : is_member(g, u) || op_info[op].cls == CLASS_VIEW ? OTHER : READ;
+                PartUse here = op == OP_ROPE      ? ROTATED
+                               : op == OP_RESHAPE ? use_of(g, all, u)
+                               : is_member(g, u) || op_info[op].cls == CLASS_VIEW ? OTHER
+                                                                                  : READ;
                 use = here > use ? here : use;
         }
         return use;
 }
 
-/* Is product r read through parts alone, of which some are only rotated and the others not by elementwise ops? */
+/* Is product r read through parts alone, of which some are only rotated and the others not by
+ * elementwise ops? */
 static bool worth(const Graph *g, const Readers *all, Ref r, bool *copy)
 {
         bool rotated = false, read = false;
@@ -58,7 +62,8 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *copy)
         if (!((bool *)copy)[r])
                 return n;
         Type t = NODE(g, n)->type;
-        return graph_typed(g, OP_CAST, &t, &n, 1, NULL, NODE(old, r)->loc, graph_name(g, NODE(old, r)->name));
+        return graph_typed(g, OP_CAST, &t, &n, 1, NULL, NODE(old, r)->loc,
+                           graph_name(g, NODE(old, r)->name));
 }
 
 void keep_parts(Graph *g, Arena *tmp)

@@ -1,9 +1,11 @@
 /* kernel_order.c: which kernel waits for which (kernel_order.h).
  *
- * A unit is a kernel, or a node in none.  Units stand in an order in which nobody waits for a later one (Pearce and Kelly, A
- * dynamic topological sort algorithm, 2006): at first that of the nodes.  When two become one, the earlier one moves behind what
- * the later one waits for, and with it those between that wait for it.  To ask whether a unit waits for a kernel only units
- * behind that one are looked at; and of those that are far apart a path that runs through all of the graph knows. */
+ * A unit is a kernel, or a node in none.  Units stand in an order in which nobody waits for a later
+ * one (Pearce and Kelly, A dynamic topological sort algorithm, 2006): at first that of the nodes. 
+ * When two become one, the earlier one moves behind what the later one waits for, and with it those
+ * between that wait for it.  To ask whether a unit waits for a kernel only units behind that one
+ * are looked at; and of those that are far apart a path that runs through all of the graph
+ * knows. */
 #include "kernel_order.h"
 #include <stdlib.h>
 #include <string.h>
@@ -14,10 +16,17 @@ static int unit(const KernelOrder *o, Ref r)
         return id ? o->g->n_nodes + id : r;
 }
 
-static Ref first_of(const KernelOrder *o, int u) { return u > o->g->n_nodes ? o->first[u - o->g->n_nodes] : u; }
-static Ref next_of(const KernelOrder *o, int u, Ref r) { return u > o->g->n_nodes ? o->next[r] : 0; }
+static Ref first_of(const KernelOrder *o, int u)
+{
+        return u > o->g->n_nodes ? o->first[u - o->g->n_nodes] : u;
+}
+static Ref next_of(const KernelOrder *o, int u, Ref r)
+{
+        return u > o->g->n_nodes ? o->next[r] : 0;
+}
 
-/* A longest path v1, v2 ...  up: the last one of it that r waits for, or is; down: the first that waits for r, or is r. */
+/* A longest path v1, v2 ...  up: the last one of it that r waits for, or is; down: the first that
+ * waits for r, or is r. */
 static void find_path(KernelOrder *o, Arena *a)
 {
         const Graph *g = o->g;
@@ -61,7 +70,8 @@ KernelOrder *order_new(Graph *g, Arena *a)
         o->g = g;
         o->base = ints(a, n), o->before = ints(a, n), o->after = ints(a, n), o->next = ints(a, n);
         o->first = ints(a, n + 1), o->least = ints(a, n + 1);
-        o->ord = ints(a, 2 * n + 2), o->mark = ints(a, 2 * n + 2), o->stack = ints(a, 2 * n + 2), o->at = ints(a, n);
+        o->ord = ints(a, 2 * n + 2), o->mark = ints(a, 2 * n + 2), o->stack = ints(a, 2 * n + 2),
+        o->at = ints(a, n);
         o->up = ints(a, n), o->down = ints(a, n), o->kernel_down = ints(a, n + 1);
         for (Ref r = 1; r < g->n_nodes; r++) {
                 const Node *x = &g->node[r];
@@ -100,7 +110,8 @@ bool order_waits(KernelOrder *o, Ref r, int goal)
                         if (o->up[m] >= o->kernel_down[goal])
                                 return true;
                         for (int i = 0; i <= g->node[m].n_in; i++) {
-                                const Ref in = i < g->node[m].n_in ? g->node[m].in[i] : o->before[m];
+                                const Ref in = i < g->node[m].n_in ? g->node[m].in[i]
+                                                                   : o->before[m];
                                 const int x = in ? unit(o, in) : 0;
                                 if (x == to)
                                         return true;
@@ -178,7 +189,8 @@ static void move_behind(KernelOrder *o, int u, int last)
 /* Units a and b are one from now on, at the place of either; returns that place. */
 static int unite(KernelOrder *o, int a, int b)
 {
-        const int low = o->ord[a] < o->ord[b] ? a : b, high = low == a ? b : a, last = last_input(o, high, low);
+        const int low = o->ord[a] < o->ord[b] ? a : b, high = low == a ? b : a,
+                  last = last_input(o, high, low);
         if (last > o->ord[low])
                 move_behind(o, low, last);
         o->at[o->ord[high]] = 0;

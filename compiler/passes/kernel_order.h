@@ -1,4 +1,5 @@
-/* kernel_order.h: private to fuse.c: which kernel waits for which, while nodes are being put into kernels. */
+/* kernel_order.h: private to fuse.c: which kernel waits for which, while nodes are being put into
+ * kernels. */
 #ifndef TGC_KERNEL_ORDER_H
 #define TGC_KERNEL_ORDER_H
 
@@ -7,21 +8,25 @@
 /* A kernel by its number (Node.group), or a node that is in none yet. */
 typedef struct KernelOrder {
         Graph *g;
-        Ref   *base;                    /* value_base of each node */
-        Readers readers, base_readers;  /* who reads a node; who reads it, or what it is the base of */
-        Ref   *first, *next;            /* members of a kernel, a list; 0 ends it */
-        Ref   *least;                   /* the first node of a kernel */
-        Ref   *before, *after;          /* accum: of the same parameter, that before it, behind it */
-        int   *ord, *at;                /* place of each unit in an order in which nobody waits for a later one; unit there, or 0 */
-        int   *up, *down, *kernel_down; /* see order_waits */
-        int   *mark, stamp, *stack;
-        long   steps;                   /* units looked at so far */
+        Ref *base; /* value_base of each node */
+        /* who reads a node; who reads it, or what it is the base of */
+        Readers readers, base_readers;
+        Ref *first, *next;   /* members of a kernel, a list; 0 ends it */
+        Ref *least;          /* the first node of a kernel */
+        Ref *before, *after; /* accum: of the same parameter, that before it, behind it */
+        /* place of each unit in an order in which nobody waits for a later one; unit there, or 0 */
+        int *ord, *at;
+        int *up, *down, *kernel_down; /* see order_waits */
+        int *mark, stamp, *stack;
+        long steps; /* units looked at so far */
 } KernelOrder;
 
 KernelOrder *order_new(Graph *g, Arena *a);
 /* Does node r, or what its kernel reads, come after kernel `goal`? */
 bool order_waits(KernelOrder *o, Ref r, int goal);
-void order_enter(KernelOrder *o, Ref r, int id);        /* r, which is in none, becomes a member of kernel id */
-void order_merge(KernelOrder *o, int from, int to);     /* all members of `from` become those of `to` */
+/* r, which is in none, becomes a member of kernel id */
+void order_enter(KernelOrder *o, Ref r, int id);
+/* all members of `from` become those of `to` */
+void order_merge(KernelOrder *o, int from, int to);
 
 #endif

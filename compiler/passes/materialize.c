@@ -21,10 +21,9 @@ static bool writes_itself(Op op)
         case OP_LINEAR_CE:
         case OP_LINEAR_CE_GRAD:
         case OP_SAMPLE:
-        case OP_APPEND: case OP_ACCUM:
-                return true;
-        default:
-                return false;
+        case OP_APPEND:
+        case OP_ACCUM: return true;
+        default: return false;
         }
 }
 
@@ -39,7 +38,8 @@ static bool has_own_place(Graph *g, const Place *p, Ref part, const int *parts)
         }
         const Node *n = NODE(g, v);
         Class c = op_info[n->op].cls;
-        if (!ok || c == CLASS_LEAF || is_virtual(g, v) || (c == CLASS_VIEW && n->op != OP_ITEM && n->op != OP_CONCAT))
+        if (!ok || c == CLASS_LEAF || is_virtual(g, v) ||
+            (c == CLASS_VIEW && n->op != OP_ITEM && n->op != OP_CONCAT))
                 return false;
         return !writes_itself(n->op == OP_ITEM ? NODE(g, n->in[0])->op : n->op) && parts[v] <= 1;
 }
@@ -56,7 +56,8 @@ static bool rows_ok(Graph *g, const Place *p, Ref r, int lead)
         for (int i = 0; i < lead; i++)
                 batch = dim_mul(batch, a.t.dim[i]);
         Type three = type_of(a.t.dt, 3, batch, a.t.dim[lead], a.t.dim[lead + 1]);
-        return access_reshape(&a, &three) && (dim_eq(a.stride[2], DIM(1)) || dim_eq(three.dim[2], DIM(1)));
+        return access_reshape(&a, &three) &&
+               (dim_eq(a.stride[2], DIM(1)) || dim_eq(three.dim[2], DIM(1)));
 }
 
 static bool heads_ok(Graph *g, const Place *p, Ref r)
@@ -86,46 +87,47 @@ static bool copy_needed(Graph *g, const Place *p, Ref r, int i)
         Access a;
         if (!access_of(g, p, in, &a))
                 return true;
-        if (is_virtual(g, a.base) && !is_member(g, r) && op_info[n->op].cls != CLASS_VIEW && op_info[n->op].cls != CLASS_ROW)
-                return true;                    /* it has no storage: elementwise ops and rows' heads alone can do without */
-        if (is_virtual(g, a.base) && op_info[n->op].cls == CLASS_ROW && (in != a.base || n->op == OP_CE || n->op == OP_CE_GRAD))
+        if (is_virtual(g, a.base) && !is_member(g, r) && op_info[n->op].cls != CLASS_VIEW &&
+            op_info[n->op].cls != CLASS_ROW)
+                return true; /* it has no storage: elementwise ops and rows' heads alone can do without */
+        if (is_virtual(g, a.base) && op_info[n->op].cls == CLASS_ROW &&
+            (in != a.base || n->op == OP_CE || n->op == OP_CE_GRAD))
                 return true;
         switch (n->op) {
-        case OP_RESHAPE:
-                return !access_reshape(&a, &n->type);
-        case OP_MATMUL:
-                return !rows_ok(g, p, in, NODE(g, n->in[1])->type.rank - 2);
-        case OP_EXPERT_MATMUL: case OP_EXPERT_GRAD:
-                return i < (n->op == OP_EXPERT_GRAD ? 2 : 1) ? !rows_ok(g, p, in, 0) : !plain_ok(g, p, in);
-        case OP_EXPERT_ROWS:
-                return i && !plain_ok(g, p, in);
-        case OP_LINEAR_CE: case OP_LINEAR_CE_GRAD:
+        case OP_RESHAPE: return !access_reshape(&a, &n->type);
+        case OP_MATMUL: return !rows_ok(g, p, in, NODE(g, n->in[1])->type.rank - 2);
+        case OP_EXPERT_MATMUL:
+        case OP_EXPERT_GRAD:
+                return i < (n->op == OP_EXPERT_GRAD ? 2 : 1) ? !rows_ok(g, p, in, 0)
+                                                             : !plain_ok(g, p, in);
+        case OP_EXPERT_ROWS: return i && !plain_ok(g, p, in);
+        case OP_LINEAR_CE:
+        case OP_LINEAR_CE_GRAD:
                 return i < 2                             ? !rows_ok(g, p, in, 0)
                        : i == 2                          ? !plain_ok(g, p, in)
                        : i == 4 || n->op == OP_LINEAR_CE ? !plain_ok(g, p, in)
                                                          : false;
-        case OP_ATTENTION:
-                return i < 3 ? !heads_ok(g, p, in) : !plain_ok(g, p, in);
-        case OP_ATTENTION_GRAD:
-                return i < 4 || i == 5 ? !heads_ok(g, p, in) : !plain_ok(g, p, in);
-        case OP_CE: case OP_CE_GRAD:
-                return i == 0 ? !rows_ok(g, p, in, 0) : i < 3 && !plain_ok(g, p, in);
-        case OP_BUCKET:
-                return !plain_ok(g, p, in);
-        case OP_SAMPLE:
-                return !first_ok(g, p, in);
-        case OP_ROPE:
-                return i == 1 && !first_ok(g, p, in);
-        case OP_SCATTER: case OP_TOPK_GRAD: case OP_COMBINE:
-                return i > 0 && !plain_ok(g, p, in);
-        case OP_RMSNORM_BACK: case OP_LAYERNORM_BACK:
-                return i == 2 && !first_ok(g, p, in);
-        default:
-                return false;
+        case OP_ATTENTION: return i < 3 ? !heads_ok(g, p, in) : !plain_ok(g, p, in);
+        case OP_ATTENTION_GRAD: return i < 4 || i == 5 ? !heads_ok(g, p, in) : !plain_ok(g, p, in);
+        case OP_CE:
+        case OP_CE_GRAD: return i == 0 ? !rows_ok(g, p, in, 0) : i < 3 && !plain_ok(g, p, in);
+        case OP_BUCKET: return !plain_ok(g, p, in);
+        case OP_SAMPLE: return !first_ok(g, p, in);
+        case OP_ROPE: return i == 1 && !first_ok(g, p, in);
+        case OP_SCATTER:
+        case OP_TOPK_GRAD:
+        case OP_COMBINE: return i > 0 && !plain_ok(g, p, in);
+        case OP_RMSNORM_BACK:
+        case OP_LAYERNORM_BACK: return i == 2 && !first_ok(g, p, in);
+        default: return false;
         }
 }
 
-typedef struct Ctx { unsigned char *copy; bool *last; } Ctx;    /* copy: bit i, input i; last: see copy_moved */
+/* copy: bit i, input i; last: see copy_moved */
+typedef struct Ctx {
+        unsigned char *copy;
+        bool *last;
+} Ctx;
 
 static Ref copy_as(Graph *g, Ref r, DType dt, Loc loc)
 {
@@ -142,8 +144,8 @@ static Ref swap_axes(Graph *g, Ref r, int i, int j, Loc loc)
         return graph_typed(g, OP_TRANSPOSE, NULL, &r, 1, &a, loc, graph_name(g, NODE(g, r)->name));
 }
 
-/* A copy in which `axis` is the last one in memory.  An axis before B or T has a stride that is known at run time alone, and
- * what begins in its middle no address. */
+/* A copy in which `axis` is the last one in memory.  An axis before B or T has a stride that is
+ * known at run time alone, and what begins in its middle no address. */
 static Ref copy_moved(Graph *g, Ref r, int axis, Loc loc)
 {
         const int last = NODE(g, r)->type.rank - 1;
@@ -176,7 +178,9 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
                 if (bits >> i & 1 && c->last[r])
                         in[i] = copy_moved(g, in[i], (int)o->a.slice.axis, o->loc);
                 else if (bits >> i & 1)
-                        in[i] = copy_as(g, in[i], o->op == OP_CONCAT ? o->type.dt : NODE(g, in[i])->type.dt, o->loc);
+                        in[i] = copy_as(g, in[i],
+                                        o->op == OP_CONCAT ? o->type.dt : NODE(g, in[i])->type.dt,
+                                        o->loc);
         }
         Ref n = graph_copy_node(old, r, g, map);
         for (int i = 0; i < o->n_in; i++)
@@ -196,8 +200,8 @@ static void copy_outputs(Graph *g, const Place *p)
         }
 }
 
-/* What the parts of concats force decides where values lie, so that comes first.  A copy has storage of its own: nothing that
- * lay elsewhere moves, and no part needs another one. */
+/* What the parts of concats force decides where values lie, so that comes first.  A copy has
+ * storage of its own: nothing that lay elsewhere moves, and no part needs another one. */
 static int copy_parts(Graph *g, const Place *p, Ctx *c, Arena *tmp)
 {
         int *parts = arena_alloc(tmp, (size_t)g->n_nodes * sizeof *parts), count = 0;
@@ -207,7 +211,8 @@ static int copy_parts(Graph *g, const Place *p, Ctx *c, Arena *tmp)
         for (Ref r = 1; r < g->n_nodes; r++)
                 for (int i = 0; NODE(g, r)->op == OP_CONCAT && i < NODE(g, r)->n_in; i++) {
                         Ref in = NODE(g, r)->in[i];
-                        if (NODE(g, in)->type.dt != NODE(g, r)->type.dt || !has_own_place(g, p, in, parts)) {
+                        if (NODE(g, in)->type.dt != NODE(g, r)->type.dt ||
+                            !has_own_place(g, p, in, parts)) {
                                 c->copy[r] |= 1u << i;
                                 count++;
                         }
@@ -215,8 +220,8 @@ static int copy_parts(Graph *g, const Place *p, Ctx *c, Arena *tmp)
         return count;
 }
 
-/* All others, in order: what a view lies over is known, copies of this pass included.  Parts of concats, and the reshapes
- * behind them, are followed and stay as they are. */
+/* All others, in order: what a view lies over is known, copies of this pass included.  Parts of
+ * concats, and the reshapes behind them, are followed and stay as they are. */
 static int copy_views(Graph *g, Place *p, Ctx *c)
 {
         int count = 0;
@@ -234,7 +239,8 @@ static int copy_views(Graph *g, Place *p, Ctx *c)
                 if (c->copy[r])
                         access_plain(&in, n->in[0], &NODE(g, n->in[0])->type);
                 place_view(g, p, r, &in);
-                for (int moved = 0; !p[r].ok; moved = 1) {      /* a slice: of a copy, if need be one with its axis last */
+                /* a slice: of a copy, if need be one with its axis last */
+                for (int moved = 0; !p[r].ok; moved = 1) {
                         if (moved)
                                 access_moved(&in, (int)n->a.slice.axis);
                         else

@@ -17,14 +17,18 @@
 enum { MOST = 512 };
 
 typedef struct Merge {
-        Ref   first;            /* the matmul at which the merged one is built */
-        Ref  *part;             /* matmuls, in order */
-        int   n;
-        bool  interleave;
-        Ref   y;                /* new node, once built */
+        Ref first; /* the matmul at which the merged one is built */
+        Ref *part; /* matmuls, in order */
+        int n;
+        bool interleave;
+        Ref y; /* new node, once built */
 } Merge;
 
-typedef struct Ctx { Merge *of; int *which; Model *m; } Ctx;    /* which[r]: 1 + index into of */
+typedef struct Ctx {
+        Merge *of;
+        int *which;
+        Model *m;
+} Ctx; /* which[r]: 1 + index into of */
 
 /* The axis of a linear's weight that has its results: (N,K), or of experts (E,N,K). */
 static int rows_axis(const Type *w) { return w->rank - 2; }
@@ -47,8 +51,8 @@ static bool candidate(const Model *m, Ref r)
         if (expert ? !n->a.expert.tb : n->op != OP_MATMUL || n->a.mm.ta || !n->a.mm.tb)
                 return false;
         w = NODE(g, n->in[1]);
-        return w->op == OP_PARAM && w->type.rank == 2 + expert && w->uses == 1 && NODE(g, n->in[0])->op != OP_PARAM &&
-               (!expert || has_plain_map(m, w->name));
+        return w->op == OP_PARAM && w->type.rank == 2 + expert && w->uses == 1 &&
+               NODE(g, n->in[0])->op != OP_PARAM && (!expert || has_plain_map(m, w->name));
 }
 
 static bool alike(Graph *g, Ref a, Ref b)
@@ -71,9 +75,11 @@ static Ref follow(Graph *g, Ref r, const Ref *reader, bool *activated)
                 if (!u)
                         return r;
                 Op op = NODE(g, u)->op;
-                if (op == OP_SILU || op == OP_GELU || op == OP_GELU_TANH || op == OP_SIGMOID || op == OP_RELU)
+                if (op == OP_SILU || op == OP_GELU || op == OP_GELU_TANH || op == OP_SIGMOID ||
+                    op == OP_RELU)
                         *activated = true;
-                else if (op != OP_RESHAPE && !(op == OP_ADD && NODE(g, NODE(g, u)->in[1])->op == OP_PARAM))
+                else if (op != OP_RESHAPE &&
+                         !(op == OP_ADD && NODE(g, NODE(g, u)->in[1])->op == OP_PARAM))
                         return r;
                 r = u;
         }
@@ -103,7 +109,8 @@ static const char *short_name(const char *s)
         return dot ? dot + 1 : s;
 }
 
-/* Rows of `from` become those of `to` from `start` on, every `step`-th.  Experts' are of the second axis. */
+/* Rows of `from` become those of `to` from `start` on, every `step`-th.  Experts' are of the second
+ * axis. */
 static void move_map(Model *m, const Node *from, const char *to, int64_t start, int64_t step)
 {
         const int64_t rows = rows_of(from);
@@ -114,7 +121,8 @@ static void move_map(Model *m, const Node *from, const char *to, int64_t start, 
                 l->param = to;
                 if (rows_axis(&from->type) == 1) {
                         l->deeper = arena_fmt(m->arena, "[%lld:%lld:%lld]", (long long)start,
-                                              (long long)(start + (rows - 1) * step + 1), (long long)step);
+                                              (long long)(start + (rows - 1) * step + 1),
+                                              (long long)step);
                         continue;
                 }
                 if (!l->end)
@@ -143,7 +151,8 @@ static Ref build(Graph *old, Merge *mg, Graph *g, Ref *map, Model *m)
         text_free(&name);
         for (int i = 0; i < mg->n; i++) {
                 const Node *p = NODE(old, NODE(old, mg->part[i])->in[1]);
-                move_map(m, p, NODE(g, merged)->name, mg->interleave ? i : at, mg->interleave ? mg->n : 1);
+                move_map(m, p, NODE(g, merged)->name, mg->interleave ? i : at,
+                         mg->interleave ? mg->n : 1);
                 at += rows_of(p);
         }
         Ref in[4] = { map[a->in[0]], merged };
@@ -166,7 +175,8 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
                 at += rows_of(NODE(old, NODE(old, mg->part[i])->in[1]));
         const Node *n = NODE(old, r);
         int64_t len = n->type.dim[n->type.rank - 1].n;
-        Attr s = { .slice = { n->type.rank - 1, mg->interleave ? i : at, len, mg->interleave ? mg->n : 1 } };
+        Attr s = { .slice = { n->type.rank - 1, mg->interleave ? i : at, len,
+                              mg->interleave ? mg->n : 1 } };
         return graph_add(g, OP_SLICE, &mg->y, 1, &s, n->loc, n->name);
 }
 
@@ -187,16 +197,18 @@ void merge_linears(Model *m, Arena *tmp)
                 if (c.which[r] || !candidate(m, r))
                         continue;
                 mg.part = arena_alloc(tmp, MOST * sizeof *mg.part);
-                const Ref x = NODE(g, r)->in[0];        /* alike ones read it, too */
+                const Ref x = NODE(g, r)->in[0]; /* alike ones read it, too */
                 for (int i = all.start[x]; i < all.start[x + 1] && mg.n < MOST; i++) {
                         const Ref s = all.reader[i];
-                        if (s >= r && (i == all.start[x] || s != all.reader[i - 1]) && !c.which[s] && candidate(m, s) && alike(g, r, s))
+                        if (s >= r && (i == all.start[x] || s != all.reader[i - 1]) &&
+                            !c.which[s] && candidate(m, s) && alike(g, r, s))
                                 mg.part[mg.n++] = s;
                 }
                 if (mg.n < 2)
                         continue;
                 mg.interleave = gated(g, &mg, reader);
-                if (NODE(g, r)->op == OP_EXPERT_MATMUL && !mg.interleave)       /* their epilogues would have no pairs */
+                if (NODE(g, r)->op == OP_EXPERT_MATMUL &&
+                    !mg.interleave) /* their epilogues would have no pairs */
                         continue;
                 c.of[n_merge++] = mg;
                 for (int i = 0; i < mg.n; i++)

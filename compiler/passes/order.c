@@ -10,9 +10,17 @@
 #include <string.h>
 
 /* Groups: whose results it reads, all that it waits for, who waits for it; bytes of its results. */
-typedef struct Kern { int *reads, n_reads, *deps, n_deps, *users, n_users; int64_t makes; } Kern;
+typedef struct Kern {
+        int *reads, n_reads, *deps, n_deps, *users, n_users;
+        int64_t makes;
+} Kern;
 
-typedef struct Order { Graph *g; Kern *k; int n; int *readers; } Order;
+typedef struct Order {
+        Graph *g;
+        Kern *k;
+        int n;
+        int *readers;
+} Order;
 
 static int64_t bytes(const Graph *g, Ref r)
 {
@@ -73,11 +81,21 @@ static int64_t peak_of(Order *o, const int *list)
         return peak;
 }
 
-/* Those that are ready, and for how much each was when it was put in: least first, then by number. */
-typedef struct Ready { int64_t grows; int id; } Ready;
-typedef struct Heap { Ready *x; int n, cap; } Heap;
+/* Those that are ready, and for how much each was when it was put in: least first, then by
+ * number. */
+typedef struct Ready {
+        int64_t grows;
+        int id;
+} Ready;
+typedef struct Heap {
+        Ready *x;
+        int n, cap;
+} Heap;
 
-static bool sooner(Ready a, Ready b) { return a.grows != b.grows ? a.grows < b.grows : a.id < b.id; }
+static bool sooner(Ready a, Ready b)
+{
+        return a.grows != b.grows ? a.grows < b.grows : a.id < b.id;
+}
 
 static void heap_add(Heap *h, Ready r, Arena *a)
 {
@@ -113,21 +131,23 @@ static int64_t grows(const Order *o, int id, const int *left, bool greedy)
         return x;
 }
 
-/* list: out; greedy or as written.  What a kernel frees only gets more while it waits: it is put in again each time. */
+/* list: out; greedy or as written.  What a kernel frees only gets more while it waits: it is put in
+ * again each time. */
 static void schedule(Order *o, bool greedy, int *list, Arena *tmp)
 {
-        int *left = arena_alloc(tmp, (size_t)(o->n + 1) * sizeof *left), *waits = arena_alloc(tmp, (size_t)(o->n + 1) * sizeof *waits);
+        int *left = arena_alloc(tmp, (size_t)(o->n + 1) * sizeof *left),
+            *waits = arena_alloc(tmp, (size_t)(o->n + 1) * sizeof *waits);
         bool *done = arena_alloc(tmp, (size_t)o->n + 1);
         Heap h = { 0 };
         memcpy(left, o->readers, (size_t)(o->n + 1) * sizeof *left);
         for (int id = 1; id <= o->n; id++)
                 if (!(waits[id] = o->k[id].n_deps))
-                        heap_add(&h, (Ready){ grows(o, id, left, greedy), id }, tmp);
+                        heap_add(&h, (Ready) { grows(o, id, left, greedy), id }, tmp);
         for (int at = 0; at < o->n; at++) {
                 Ready best;
                 do {
                         if (!h.n)
-                                abort();                /* a circle: fusion never makes one */
+                                abort(); /* a circle: fusion never makes one */
                         best = heap_take(&h);
                 } while (done[best.id]);
                 const Kern *k = &o->k[best.id];
@@ -135,14 +155,21 @@ static void schedule(Order *o, bool greedy, int *list, Arena *tmp)
                 list[at] = best.id;
                 for (int j = 0; j < k->n_users; j++)
                         if (!--waits[k->users[j]])
-                                heap_add(&h, (Ready){ grows(o, k->users[j], left, greedy), k->users[j] }, tmp);
+                                heap_add(&h,
+                                         (Ready) { grows(o, k->users[j], left, greedy),
+                                                   k->users[j] },
+                                         tmp);
                 for (int j = 0; j < k->n_reads; j++) {
                         const Kern *from = &o->k[k->reads[j]];
                         if (--left[k->reads[j]] != 1 || !greedy)
                                 continue;
-                        for (int i = 0; i < from->n_users; i++)         /* the one that is left: if it is ready, it frees more now */
+                        for (int i = 0; i < from->n_users;
+                             i++) /* the one that is left: if it is ready, it frees more now */
                                 if (!done[from->users[i]] && !waits[from->users[i]])
-                                        heap_add(&h, (Ready){ grows(o, from->users[i], left, greedy), from->users[i] }, tmp);
+                                        heap_add(&h,
+                                                 (Ready) { grows(o, from->users[i], left, greedy),
+                                                           from->users[i] },
+                                                 tmp);
                 }
         }
 }
@@ -155,16 +182,18 @@ void order(Graph *g, Arena *tmp)
                 o.n = NODE(g, r)->group > o.n ? NODE(g, r)->group : o.n;
         o.k = arena_alloc(tmp, (size_t)(o.n + 1) * sizeof *o.k);
         o.readers = arena_alloc(tmp, (size_t)(o.n + 1) * sizeof *o.readers);
-        bool *outside = arena_alloc(tmp, (size_t)g->n_nodes);           /* another kernel, or a view, reads it */
+        /* another kernel, or a view, reads it */
+        bool *outside = arena_alloc(tmp, (size_t)g->n_nodes);
         for (Ref r = 1; r < g->n_nodes; r++)
                 for (int i = 0; i < NODE(g, r)->n_in; i++)
-                        outside[NODE(g, r)->in[i]] |= NODE(g, r)->group != NODE(g, NODE(g, r)->in[i])->group;
+                        outside[NODE(g, r)->in[i]] |= NODE(g, r)->group !=
+                                                      NODE(g, NODE(g, r)->in[i])->group;
         for (Ref r = 1; r < g->n_nodes; r++) {
                 const Node *n = NODE(g, r);
                 int id = n->group;
                 if (!id)
                         continue;
-                if (n->op == OP_ACCUM) {                /* those of one parameter keep their order */
+                if (n->op == OP_ACCUM) { /* those of one parameter keep their order */
                         Ref before = accum[n->in[0]];
                         if (before && NODE(g, before)->group != id)
                                 add(&o.k[id].deps, &o.k[id].n_deps, NODE(g, before)->group, tmp);

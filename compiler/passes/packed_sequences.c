@@ -1,19 +1,23 @@
-/* packed_sequences.c: a row of training tokens holds several documents, and a token sees its own alone.
+/* packed_sequences.c: a row of training tokens holds several documents, and a token sees its own
+ * alone.
  *
  *      %at = position                          %documents = input                      i32[B,T,2]: begin, end
  *                                              %at = position
  *                                       ->     %own = sub %at, %documents's begins            cast to i32
  *      %y = attention %q, %k, %v               %y = attention %q, %k, %v, %documents
  *
- * Positions are counted from the document's begin.  What knows only the distance of two tokens (rope, slopes, windows)
- * stays as it is.  The runtime fills the input: a document begins with each token `token` and with the row (plan.h).
- * A text that is generated is one document: forget_documents takes all this back for programs with a cache. */
+ * Positions are counted from the document's begin.  What knows only the distance of two tokens
+ * (rope, slopes, windows) stays as it is.  The runtime fills the input: a document begins with each
+ * token `token` and with the row (plan.h). A text that is generated is one document:
+ * forget_documents takes all this back for programs with a cache. */
 #include "../compiler.h"
 #include <string.h>
 
 static const char input_name[] = "documents";
 
-typedef struct Ctx { Ref documents, begin; } Ctx;
+typedef struct Ctx {
+        Ref documents, begin;
+} Ctx;
 
 /* Before all other nodes. */
 static void add_input(Graph *old, Graph *g, Ctx *c)
@@ -33,11 +37,13 @@ static Ref visit_split(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
                 add_input(old, g, c);
         Ref to = graph_copy_node(old, r, g, map);
         if (n->op == OP_POSITION) {
-                Ref own = op2(g, OP_SUB, to, c->begin);         /* a difference is a float, exact below 2^24 */
-                return graph_typed(g, OP_CAST, &n->type, &own, 1, NULL, n->loc, graph_name(g, n->name));
+                /* a difference is a float, exact below 2^24 */
+                Ref own = op2(g, OP_SUB, to, c->begin);
+                return graph_typed(g, OP_CAST, &n->type, &own, 1, NULL, n->loc,
+                                   graph_name(g, n->name));
         }
         if (n->op == OP_ATTENTION && !n->a.att.documents) {
-                Node att = *NODE(g, to);        /* the copy was needed for its fields alone */
+                Node att = *NODE(g, to); /* the copy was needed for its fields alone */
                 graph_pop(g);
                 att.in[att.n_in++] = c->documents;
                 att.a.att.documents = 1;

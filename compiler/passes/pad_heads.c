@@ -5,9 +5,10 @@
  *                               ->     %o = attention %q, %k, %wide
  *                                      %y = slice %o                            its first 16
  *
- * The graph allows values of another width than queries and keys; the kernels do not, and codegen says so. The narrower
- * side gets zero columns: those of q and k add nothing to a score, those of v are results that nobody reads.  The scale is
- * an attribute, so it stays that of the model's own width. */
+ * The graph allows values of another width than queries and keys; the kernels do not, and codegen
+ * says so. The narrower side gets zero columns: those of q and k add nothing to a score, those of v
+ * are results that nobody reads.  The scale is an attribute, so it stays that of the model's own
+ * width. */
 #include "../compiler.h"
 
 static Ref padded(Graph *g, Ref x, int64_t width)
@@ -16,8 +17,10 @@ static Ref padded(Graph *g, Ref x, int64_t width)
         const Node *n = NODE(g, x);
         Loc loc = n->loc;
         t.dim[3].n = width - t.dim[3].n;
-        Ref zeros = graph_leaf(g, OP_FILL, t, &(Attr){ .num = { 0 } }, loc, graph_name(g, n->name));
-        return graph_add(g, OP_CONCAT, (Ref[]){ x, zeros }, 2, NULL, loc, graph_name(g, NODE(g, x)->name));
+        Ref zeros = graph_leaf(g, OP_FILL, t, &(Attr) { .num = { 0 } }, loc,
+                               graph_name(g, n->name));
+        return graph_add(g, OP_CONCAT, (Ref[]) { x, zeros }, 2, NULL, loc,
+                         graph_name(g, NODE(g, x)->name));
 }
 
 /* wide: of the old graph's attentions that were padded, the new ones. */
@@ -25,7 +28,8 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *wide)
 {
         const Node *n = NODE(old, r);
         int64_t dk, dv;
-        if (n->op == OP_ITEM && n->a.item.index && ((Ref *)wide)[n->in[0]])     /* its lse, which knows no width */
+        if (n->op == OP_ITEM && n->a.item.index &&
+            ((Ref *)wide)[n->in[0]]) /* its lse, which knows no width */
                 return graph_item(g, ((Ref *)wide)[n->in[0]], (int)n->a.item.index, n->name);
         if (n->op != OP_ATTENTION)
                 return graph_copy_node(old, r, g, map);

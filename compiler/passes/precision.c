@@ -3,8 +3,8 @@
  *
  * With policy bf16 or f16, parameters, caches and what is computed from them are
  * stored in 16 bits.  Float32 stay: losses, statistics, sums, gradients of
- * parameters, but for those of GRADS below, gate probabilities, tables, logits that leave the graph, and maps
- * all of whose float inputs are float32.  A matmul takes operands of one type: the
+ * parameters, but for those of GRADS below, gate probabilities, tables, logits that leave the
+ * graph, and maps all of whose float inputs are float32.  A matmul takes operands of one type: the
  * wider one is cast. */
 #include "../compiler.h"
 #include <stdlib.h>
@@ -28,11 +28,12 @@ static void mark_wide(Graph *g, bool *wide)
                 wide[g->out[i].ref] = true;
         for (Ref r = g->n_nodes - 1; r > 0; r--) {
                 const Node *n = NODE(g, r);
-                if ((n->op == OP_SOFTMAX || n->op == OP_TOPK || n->op == OP_SAMPLE || n->op == OP_LOGSUMEXP ||
-                     n->op == OP_ARGMAX) &&
+                if ((n->op == OP_SOFTMAX || n->op == OP_TOPK || n->op == OP_SAMPLE ||
+                     n->op == OP_LOGSUMEXP || n->op == OP_ARGMAX) &&
                     n->n_in)
                         wide[n->in[0]] = true;
-                bool map = op_info[n->op].cls == CLASS_MAP && n->n_in && shape_eq(&n->type, &NODE(g, n->in[0])->type);
+                bool map = op_info[n->op].cls == CLASS_MAP && n->n_in &&
+                           shape_eq(&n->type, &NODE(g, n->in[0])->type);
                 if (wide[r] && ((op_info[n->op].cls == CLASS_VIEW && n->op != OP_ITEM) || map) &&
                     op_info[NODE(g, n->in[0])->op].cls != CLASS_LEAF)
                         wide[n->in[0]] = true;
@@ -45,12 +46,12 @@ static bool is_narrow(Graph *g, Ref r)
         return dt == DT_BF16 || dt == DT_F16;
 }
 
-/* GRADS.  With bf16 the gradient of a weight with decay that one product makes whole is stored in bf16 too: its
- * sums are float32 still, and nothing is added to it but, over micro-batches, in float32 (plan.h: add_grads).  f16
- * would lose the small ones. */
+/* GRADS.  With bf16 the gradient of a weight with decay that one product makes whole is stored in
+ * bf16 too: its sums are float32 still, and nothing is added to it but, over micro-batches, in
+ * float32 (plan.h: add_grads).  f16 would lose the small ones. */
 static void mark_narrow(const Graph *g, bool *narrow)
 {
-        int *accums = mem_new((size_t)g->n_nodes * sizeof *accums);     /* of a parameter */
+        int *accums = mem_new((size_t)g->n_nodes * sizeof *accums); /* of a parameter */
         for (Ref r = 1; r < g->n_nodes; r++)
                 if (NODE(g, r)->op == OP_ACCUM)
                         accums[NODE(g, r)->in[0]]++;
@@ -68,7 +69,10 @@ static void mark_narrow(const Graph *g, bool *narrow)
         free(accums);
 }
 
-typedef struct Ctx { DType dt; bool *grad, *wide, *narrow; } Ctx;
+typedef struct Ctx {
+        DType dt;
+        bool *grad, *wide, *narrow;
+} Ctx;
 
 static Ref cast_to(Graph *g, Ref r, DType dt)
 {
@@ -76,7 +80,8 @@ static Ref cast_to(Graph *g, Ref r, DType dt)
         if (t.dt == dt)
                 return r;
         t.dt = dt;
-        return graph_typed(g, OP_CAST, &t, &r, 1, NULL, NODE(g, r)->loc, graph_name(g, NODE(g, r)->name));
+        return graph_typed(g, OP_CAST, &t, &r, 1, NULL, NODE(g, r)->loc,
+                           graph_name(g, NODE(g, r)->name));
 }
 
 static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
@@ -93,22 +98,22 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         if (o->type.dt == DT_I32)
                 return graph_copy_node(old, r, g, map);
         switch (o->op) {
-        case OP_PARAM: case OP_STATE:
-                dt = c->dt;
-                break;
-        case OP_CAST:
-                dt = o->type.dt;
-                break;
-        case OP_MATMUL: case OP_EXPERT_MATMUL: case OP_EXPERT_GRAD:
+        case OP_PARAM:
+        case OP_STATE: dt = c->dt; break;
+        case OP_CAST: dt = o->type.dt; break;
+        case OP_MATMUL:
+        case OP_EXPERT_MATMUL:
+        case OP_EXPERT_GRAD:
                 if (narrow)
                         for (int i = 0; i < 2; i++)
                                 in[i] = cast_to(g, in[i], c->dt);
-                dt = narrow && o->op != OP_EXPERT_GRAD && !c->grad[r] && !c->wide[r] ? c->dt : DT_F32;
+                dt = narrow && o->op != OP_EXPERT_GRAD && !c->grad[r] && !c->wide[r] ? c->dt
+                                                                                     : DT_F32;
                 break;
         case OP_ATTENTION:
                 for (int i = 0; i < 3; i++)
                         in[i] = narrow ? cast_to(g, in[i], c->dt) : in[i];
-                if (att_extra(o))                       /* kernels read masks and slopes as floats */
+                if (att_extra(o)) /* kernels read masks and slopes as floats */
                         in[3] = cast_to(g, in[3], DT_F32);
                 dt = narrow ? c->dt : DT_F32;
                 break;
@@ -118,14 +123,12 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
                         in[6] = cast_to(g, in[6], DT_F32);
                 dt = narrow ? c->dt : DT_F32;
                 break;
-        case OP_LINEAR_CE:
-                in[0] = narrow ? cast_to(g, in[0], c->dt) : in[0];
-                break;
+        case OP_LINEAR_CE: in[0] = narrow ? cast_to(g, in[0], c->dt) : in[0]; break;
         case OP_LINEAR_CE_GRAD:
                 in[0] = narrow ? cast_to(g, in[0], c->dt) : in[0];
                 dt = narrow && !o->a.ce.both ? c->dt : DT_F32;
                 break;
-        case OP_ROPE:                                   /* kernels read frequencies as floats */
+        case OP_ROPE: /* kernels read frequencies as floats */
                 in[1] = cast_to(g, in[1], DT_F32);
                 dt = is_narrow(g, in[0]) && !c->grad[r] && !c->wide[r] ? c->dt : DT_F32;
                 break;
@@ -137,13 +140,15 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         case OP_SCATTER:
         case OP_TOPK:
         case OP_TOPK_GRAD:
-        case OP_CONST: case OP_SHARE: case OP_INV_TOKENS: case OP_SUMSQ: case OP_ADAMW: case OP_FILL:
-                break;
-        case OP_ACCUM:
-                dt = c->narrow[r] ? c->dt : DT_F32;
-                break;
-        case OP_SOFTMAX: case OP_SOFTMAX_GRAD:          /* gates: small, and read by top-k */
-                break;
+        case OP_CONST:
+        case OP_SHARE:
+        case OP_INV_TOKENS:
+        case OP_SUMSQ:
+        case OP_ADAMW:
+        case OP_FILL: break;
+        case OP_ACCUM: dt = c->narrow[r] ? c->dt : DT_F32; break;
+        case OP_SOFTMAX:
+        case OP_SOFTMAX_GRAD: /* gates: small, and read by top-k */ break;
         case OP_ITEM: {
                 Op from = NODE(g, in[0])->op;
                 int dx = from == OP_LINEAR_CE_GRAD && NODE(g, in[0])->a.ce.both ? 1 : -1;
@@ -151,20 +156,20 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
                         dt = is_narrow(g, NODE(g, in[0])->in[0]) ? c->dt : DT_F32;
                 break;
         }
-        case OP_INTERLEAVE:
-                dt = narrow ? c->dt : DT_F32;
-                break;
+        case OP_INTERLEAVE: dt = narrow ? c->dt : DT_F32; break;
         case OP_CONCAT:
                 if (narrow)
                         for (int i = 0; i < o->n_in; i++)
                                 in[i] = cast_to(g, in[i], c->dt);
                 dt = narrow ? c->dt : DT_F32;
                 break;
-        case OP_GATHER: case OP_RESHAPE: case OP_EXPAND: case OP_SLICE: case OP_TRANSPOSE: case OP_APPEND:
-                dt = NODE(g, in[0])->type.dt;
-                break;
-        default:
-                dt = narrow && !c->grad[r] && !c->wide[r] ? c->dt : DT_F32;
+        case OP_GATHER:
+        case OP_RESHAPE:
+        case OP_EXPAND:
+        case OP_SLICE:
+        case OP_TRANSPOSE:
+        case OP_APPEND: dt = NODE(g, in[0])->type.dt; break;
+        default: dt = narrow && !c->grad[r] && !c->wide[r] ? c->dt : DT_F32;
         }
         Ref n = graph_copy_node(old, r, g, map);
         /* casts were added before the copy was made; it reads them */

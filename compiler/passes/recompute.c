@@ -6,17 +6,19 @@
  *                                                    %dw = matmul %dd, %a.9
  *
  * Free is a function of one value that only elementwise gradients read, when that value is
- * read by them as well (SwiGLU's silu): always done.  Nearly free is the product of two such values, when it is large
- * and only a weight's gradient reads it (SwiGLU's other factor times silu): the kernel of those gradients stores it
- * on its way, which costs a write and saves an activation per layer.  (Where keep_slope.c came first neither is left.)
- * Cheap are elementwise ops and norms: they run at the speed of memory, and what they read is kept anyway, or cheap
- * itself.  Chosen by --recompute: it trades a few percent of time for the memory of one activation per op and layer. */
+ * read by them as well (SwiGLU's silu): always done.  Nearly free is the product of two such
+ * values, when it is large and only a weight's gradient reads it (SwiGLU's other factor times
+ * silu): the kernel of those gradients stores it on its way, which costs a write and saves an
+ * activation per layer.  (Where keep_slope.c came first neither is left.) Cheap are elementwise ops
+ * and norms: they run at the speed of memory, and what they read is kept anyway, or cheap itself. 
+ * Chosen by --recompute: it trades a few percent of time for the memory of one activation per op
+ * and layer. */
 #include "../compiler.h"
 #include <string.h>
 
 typedef struct Ctx {
-        Ref   seed;             /* first node of the backward pass */
-        Ref  *again;            /* old forward node -> its clone in the new graph */
+        Ref seed;   /* first node of the backward pass */
+        Ref *again; /* old forward node -> its clone in the new graph */
         bool *cheap;
 } Ctx;
 
@@ -25,7 +27,8 @@ static bool is_cheap(const Graph *g, Ref r)
         const Node *n = &g->node[r];
         if (op_info[n->op].cls == CLASS_MAP)
                 return n->n_in > 0 && n->op != OP_DROPOUT;
-        return n->op == OP_RMSNORM || n->op == OP_LAYERNORM || n->op == OP_RESHAPE || n->op == OP_SLICE;
+        return n->op == OP_RMSNORM || n->op == OP_LAYERNORM || n->op == OP_RESHAPE ||
+               n->op == OP_SLICE;
 }
 
 /* Views are looked through: a clone of a view reads the clone of what it views. */
@@ -39,7 +42,8 @@ static Ref clone(Graph *old, Ref r, Graph *g, Ref *map, Ctx *c)
                 for (int i = 0; i < n.n_in; i++)
                         in[i] = clone(old, n.in[i], g, map, c);
                 Type t = n.type;
-                c->again[r] = graph_typed(g, n.op, &t, in, n.n_in, &n.a, n.loc, graph_name(g, n.name));
+                c->again[r] = graph_typed(g, n.op, &t, in, n.n_in, &n.a, n.loc,
+                                          graph_name(g, n.name));
                 NODE(g, c->again[r])->type = t;
         }
         return c->again[r];
@@ -64,29 +68,36 @@ static void readers(const Graph *g, Ref seed, bool *by_map, bool *by_other)
 {
         for (Ref r = seed; r < g->n_nodes; r++)
                 for (int i = 0; i < NODE(g, r)->n_in; i++)
-                        (op_info[NODE(g, r)->op].cls == CLASS_MAP ? by_map : by_other)[NODE(g, r)->in[i]] = true;
+                        (op_info[NODE(g, r)->op].cls == CLASS_MAP
+                                 ? by_map
+                                 : by_other)[NODE(g, r)->in[i]] = true;
         for (int i = 0; i < g->n_out; i++)
                 by_other[g->out[i].ref] = true;
 }
 
-enum { LARGE = 16 << 20 };              /* bytes in 16-bit storage: what is smaller stays */
+enum { LARGE = 16 << 20 }; /* bytes in 16-bit storage: what is smaller stays */
 
 /* Is r a large product of what elementwise gradients read, or compute again anyway? */
-static bool is_gated(const Graph *g, Ref r, const bool *by_map, const bool *by_other, const bool *cheap)
+static bool is_gated(const Graph *g, Ref r, const bool *by_map, const bool *by_other,
+                     const bool *cheap)
 {
         const Node *n = &g->node[r];
-        if (n->op != OP_MUL || by_map[r] || !by_other[r] || type_count(&n->type, &g->sizes) * 2 < LARGE)
+        if (n->op != OP_MUL || by_map[r] || !by_other[r] ||
+            type_count(&n->type, &g->sizes) * 2 < LARGE)
                 return false;
         for (int i = 0; i < 2; i++)
-                if (!(by_map[n->in[i]] || cheap[n->in[i]]) || !shape_eq(&g->node[n->in[i]].type, &n->type))
+                if (!(by_map[n->in[i]] || cheap[n->in[i]]) ||
+                    !shape_eq(&g->node[n->in[i]].type, &n->type))
                         return false;
         return cheap[n->in[0]] || cheap[n->in[1]];
 }
 
 void recompute(Graph *g, Arena *tmp, bool all)
 {
-        bool *by_map = arena_alloc(tmp, (size_t)g->n_nodes), *by_other = arena_alloc(tmp, (size_t)g->n_nodes);
-        Ctx c = { 0, arena_alloc(tmp, (size_t)g->n_nodes * sizeof(Ref)), arena_alloc(tmp, (size_t)g->n_nodes) };
+        bool *by_map = arena_alloc(tmp, (size_t)g->n_nodes),
+             *by_other = arena_alloc(tmp, (size_t)g->n_nodes);
+        Ctx c = { 0, arena_alloc(tmp, (size_t)g->n_nodes * sizeof(Ref)),
+                  arena_alloc(tmp, (size_t)g->n_nodes) };
         for (Ref r = 1; r < g->n_nodes && !c.seed; r++)
                 if (NODE(g, r)->op == OP_SHARE)
                         c.seed = r;
@@ -104,7 +115,8 @@ void recompute(Graph *g, Arena *tmp, bool all)
                         c.cheap[r] = false;
                 if (!all)
                         c.cheap[r] &= op_info[n->op].cls == CLASS_MAP &&
-                                      ((n->n_in == 1 && by_map[r] && !by_other[r] && by_map[n->in[0]]) ||
+                                      ((n->n_in == 1 && by_map[r] && !by_other[r] &&
+                                        by_map[n->in[0]]) ||
                                        is_gated(g, r, by_map, by_other, c.cheap));
         }
         graph_rebuild(g, visit, &c);

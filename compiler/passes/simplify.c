@@ -13,9 +13,9 @@
 #include <string.h>
 
 typedef struct Ctx {
-        Ref     *slot;          /* hash table of new nodes */
+        Ref *slot; /* hash table of new nodes */
         unsigned cap;
-        bool    *maps_only;     /* of old nodes: all readers are MAPs */
+        bool *maps_only; /* of old nodes: all readers are MAPs */
 } Ctx;
 
 static unsigned mix(unsigned h, const void *p, size_t n)
@@ -27,8 +27,8 @@ static unsigned mix(unsigned h, const void *p, size_t n)
 
 static bool same(const Node *a, const Node *b)
 {
-        return a->op == b->op && a->n_in == b->n_in && type_eq(&a->type, &b->type)
-            && !memcmp(a->in, b->in, sizeof a->in) && !memcmp(&a->a, &b->a, sizeof a->a);
+        return a->op == b->op && a->n_in == b->n_in && type_eq(&a->type, &b->type) &&
+               !memcmp(a->in, b->in, sizeof a->in) && !memcmp(&a->a, &b->a, sizeof a->a);
 }
 
 static Ref unique(Graph *g, Ref r, Ctx *c)
@@ -43,7 +43,7 @@ static Ref unique(Graph *g, Ref r, Ctx *c)
         h = mix(h, &n->a, sizeof n->a);
         for (h &= c->cap - 1; c->slot[h]; h = (h + 1) & (c->cap - 1))
                 if (same(NODE(g, c->slot[h]), n)) {
-                        graph_pop(g);           /* it was just appended */
+                        graph_pop(g); /* it was just appended */
                         return c->slot[h];
                 }
         return c->slot[h] = r;
@@ -97,7 +97,7 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
                 if (in->op == OP_NEG)
                         return in->in[0];
                 break;
-        case OP_ITEM:                                   /* the first result is the node itself */
+        case OP_ITEM: /* the first result is the node itself */
                 if (n->a.item.index == 0)
                         return a;
                 break;
@@ -110,8 +110,7 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
                                 return in->in[0];
                 }
                 break;
-        default:
-                break;
+        default: break;
         }
         return unique(g, graph_copy_node(old, r, g, map), ctx);
 }
@@ -136,7 +135,8 @@ void simplify(Graph *g, Arena *tmp)
                                 for (int j = 0; j < n->n_in; j++)
                                         other |= j != i && NODE(g, n->in[j])->op != OP_EXPAND &&
                                                  shape_eq(&NODE(g, n->in[j])->type, &n->type);
-                                if (op_info[n->op].cls != CLASS_MAP || op_info[n->op].shape != op_info[OP_ADD].shape ||
+                                if (op_info[n->op].cls != CLASS_MAP ||
+                                    op_info[n->op].shape != op_info[OP_ADD].shape ||
                                     !shape_eq(&full, &in->type) || !other)
                                         c.maps_only[n->in[i]] = false;
                         }

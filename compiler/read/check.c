@@ -11,8 +11,8 @@ bool op_is_public(Op op)
                 return false;
         if (strstr(text, "_grad") || strstr(text, "_back") || strstr(text, "_slope"))
                 return false;
-        return op != OP_STATE && op != OP_SHARE && op != OP_SCATTER && op != OP_ROUTE && op != OP_EXPERT_ROWS
-               && op != OP_CLAMP;
+        return op != OP_STATE && op != OP_SHARE && op != OP_SCATTER && op != OP_ROUTE &&
+               op != OP_EXPERT_ROWS && op != OP_CLAMP;
 }
 
 bool type_is_sane(const Type *t)
@@ -46,7 +46,10 @@ void attr_default(Op op, Attr *a)
         }
 }
 
-static bool is_input(const Node *n, const char *name) { return n->op == OP_INPUT && !strcmp(n->name, name); }
+static bool is_input(const Node *n, const char *name)
+{
+        return n->op == OP_INPUT && !strcmp(n->name, name);
+}
 
 /* What shape rules leave open: counts of inputs, ranges of attributes, stated types. */
 static void check_node(const Graph *g, const Node *n)
@@ -54,15 +57,20 @@ static void check_node(const Graph *g, const Node *n)
         const Attr *a = &n->a;
         const char *text = op_info[n->op].text;
         char t[256];
-        int most = n->op == OP_COMBINE ? 2 : n->op == OP_ATTENTION ? 5 : n->op == OP_LINEAR_CE ? 4 : MAX_IN;
+        int most = n->op == OP_COMBINE     ? 2
+                   : n->op == OP_ATTENTION ? 5
+                   : n->op == OP_LINEAR_CE ? 4
+                                           : MAX_IN;
         if (n->n_in > most)
                 error_at(n->loc, "%s: %d inputs, at most %d", text, n->n_in, most);
         switch (n->op) {
         case OP_PARAM:
                 if (a->param.init < INIT_ZEROS || a->param.init > INIT_VALUE)
-                        error_at(n->loc, "param: no initialiser has number %lld", (long long)a->param.init);
+                        error_at(n->loc, "param: no initialiser has number %lld",
+                                 (long long)a->param.init);
                 if (n->type.dt != DT_F32 || !dim_is_const(type_elems(&n->type)))
-                        error_at(n->loc, "param: parameters are f32 and do not depend on B or T, not %s",
+                        error_at(n->loc,
+                                 "param: parameters are f32 and do not depend on B or T, not %s",
                                  type_text(&n->type, t));
                 break;
         case OP_CONST:
@@ -71,25 +79,34 @@ static void check_node(const Graph *g, const Node *n)
                                  type_text(&n->type, t));
                 break;
         case OP_POSITION:
-                if (n->type.dt != DT_I32 || n->type.rank != 2 || !dim_eq(n->type.dim[0], DIM_SYM(SYM_B))
-                    || !dim_eq(n->type.dim[1], DIM_SYM(SYM_T)))
+                if (n->type.dt != DT_I32 || n->type.rank != 2 ||
+                    !dim_eq(n->type.dim[0], DIM_SYM(SYM_B)) ||
+                    !dim_eq(n->type.dim[1], DIM_SYM(SYM_T)))
                         error_at(n->loc, "position: is i32[B,T], not %s", type_text(&n->type, t));
                 break;
         case OP_DROPOUT:
                 if (!(a->drop.p >= 0 && a->drop.p < 1))
-                        error_at(n->loc, "dropout: the probability is %g, but must be at least 0 and below 1",
-                                 a->drop.p);
+                        error_at(
+                                n->loc,
+                                "dropout: the probability is %g, but must be at least 0 and below 1",
+                                a->drop.p);
                 break;
         case OP_ATTENTION:
                 if (!(a->att.p >= 0 && a->att.p < 1))
-                        error_at(n->loc, "attention: the dropout probability is %g, but must be at least 0 and below 1",
-                                 a->att.p);
+                        error_at(
+                                n->loc,
+                                "attention: the dropout probability is %g, but must be at least 0 and below 1",
+                                a->att.p);
                 if (a->att.window < 0 || !(a->att.softcap >= 0))
                         error_at(n->loc, "attention: window and softcap cannot be negative");
                 if ((att_extra(n) != 0) != (a->att.mask || a->att.alibi))
-                        error_at(n->loc, "attention: a fourth input needs mask=1 or alibi=1, and these need it");
+                        error_at(
+                                n->loc,
+                                "attention: a fourth input needs mask=1 or alibi=1, and these need it");
                 if (a->att.documents && !is_input(NODE(g, n->in[att_documents(n)]), "documents"))
-                        error_at(n->loc, "attention: documents are the input `documents`, which the runtime fills");
+                        error_at(
+                                n->loc,
+                                "attention: documents are the input `documents`, which the runtime fills");
                 break;
         case OP_EXPERT_MATMUL:
                 if (a->expert.adiv < 0 || a->expert.bdiv < 0)
@@ -102,31 +119,35 @@ static void check_node(const Graph *g, const Node *n)
         case OP_TRANSPOSE:
                 for (int i = n->type.rank; i < MAX_RANK; i++)
                         if (a->perm.perm[i])
-                                error_at(n->loc, "transpose: more axes are named than %s has", shape_text(&n->type, t));
+                                error_at(n->loc, "transpose: more axes are named than %s has",
+                                         shape_text(&n->type, t));
                 break;
-        default:
-                break;
+        default: break;
         }
 }
 
-Ref read_node(Graph *g, Op op, const Type *stated, const Ref *in, int n_in, const Attr *a, Loc loc, const char *name)
+Ref read_node(Graph *g, Op op, const Type *stated, const Ref *in, int n_in, const Attr *a, Loc loc,
+              const char *name)
 {
         char t[256];
         if (g->n_nodes > READ_MAX_NODES)
                 error_at(loc, "the model has more than %d nodes", READ_MAX_NODES);
         if (stated && !type_is_sane(stated))
-                error_at(loc, "%s: the shape %s is out of range", op_info[op].text, shape_text(stated, t));
+                error_at(loc, "%s: the shape %s is out of range", op_info[op].text,
+                         shape_text(stated, t));
         Ref r = graph_typed(g, op, stated, in, n_in, a, loc, name);
         const Node *n = NODE(g, r);
         if (!type_is_sane(&n->type))
-                error_at(loc, "%s: the result %s is out of range", op_info[op].text, shape_text(&n->type, t));
+                error_at(loc, "%s: the result %s is out of range", op_info[op].text,
+                         shape_text(&n->type, t));
         check_node(g, n);
         return r;
 }
 
 bool name_is_plain(const char *s)
 {
-        static const char ok[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
+        static const char ok[] =
+                "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
         return *s && strlen(s) < 200 && s[strspn(s, ok)] == 0;
 }
 
@@ -175,14 +196,18 @@ const char *nearest(const char *word, const char *const *candidate, int n)
         return best;
 }
 
-struct NameSlot { const char *key; int value; };
+struct NameSlot {
+        const char *key;
+        int value;
+};
 
 static struct NameSlot *find(const Names *t, const char *key)
 {
         unsigned h = 2166136261u;
         for (const char *s = key; *s; s++)
                 h = (h ^ (unsigned char)*s) * 16777619u;
-        for (h &= t->cap - 1; t->slot[h].key && strcmp(t->slot[h].key, key); h = (h + 1) & (t->cap - 1))
+        for (h &= t->cap - 1; t->slot[h].key && strcmp(t->slot[h].key, key);
+             h = (h + 1) & (t->cap - 1))
                 ;
         return &t->slot[h];
 }
@@ -210,6 +235,6 @@ char *read_text(const char *path, size_t most, size_t *n)
         char *text;
         Err e;
         if (file_read_text(path, most, &text, n, &e))
-                error_code(e.code, (Loc){ 0 }, "%s", e.msg);
+                error_code(e.code, (Loc) { 0 }, "%s", e.msg);
         return text;
 }

@@ -3,8 +3,9 @@
  *      {"tgc_graph": 1, "name": "mlp", "ctx": 128, "documents": 50256,
  *       "nodes": [
  *        {"name": "ids", "op": "input", "type": "i32[B,T]"},
- *        {"name": "w", "op": "param", "attr": {"init": 2, "a": 0.02, "decay": 1}, "type": "f32[8,4]"},
- *        {"name": "y", "op": "matmul", "in": ["x", "w"], "attr": {"tb": 1}, "loc": "mlp.lua:4"}],
+ *        {"name": "w", "op": "param", "attr": {"init": 2, "a": 0.02, "decay": 1}, "type":
+ *        "f32[8,4]"}, {"name": "y", "op": "matmul", "in": ["x", "w"], "attr": {"tb": 1}, "loc":
+ *        "mlp.lua:4"}],
  *       "outputs": {"logits": "y"},
  *       "map": [{"param": "w", "rows": [0, 4, 1], "from": "up.weight | t", "optional": true}],
  *       "ignore": ["*.bias"], "meta": "meta eos_token_id 2\n"}
@@ -21,16 +22,16 @@
 /* Reading ---------------------------------------------------------------- */
 
 typedef struct File {
-        Model      *m;
+        Model *m;
         const char *path;
-        Names       seen;               /* name -> node; -1: it comes later */
-        const char *at;                 /* how far lines are counted */
-        int         line;
-        size_t      n_const;
-        int         n_params;
+        Names seen;     /* name -> node; -1: it comes later */
+        const char *at; /* how far lines are counted */
+        int line;
+        size_t n_const;
+        int n_params;
 } File;
 
-static Loc place(const File *f, int line) { return (Loc){ f->path, line, 0 }; }
+static Loc place(const File *f, int line) { return (Loc) { f->path, line, 0 }; }
 
 /* A string's text, kept as long as the model; NULL: not a string. */
 static const char *text_of(const File *f, Json v)
@@ -41,7 +42,7 @@ static const char *text_of(const File *f, Json v)
         if (s)
                 s = arena_fmt(f->m->arena, "%.*s", (int)n, s);
         else if (json_type(v) == '"')
-                error_code(TGC_NO_MEMORY, (Loc){ 0 }, "no memory for a string of %s", f->path);
+                error_code(TGC_NO_MEMORY, (Loc) { 0 }, "no memory for a string of %s", f->path);
         json_buf_free(&b);
         return s;
 }
@@ -59,7 +60,8 @@ static void need_keys(const File *f, int line, Json o, const char *const *known,
                 if (i == n) {
                         const char *key = text_of(f, each.key), *near = nearest(key, known, n);
                         error_at(place(f, line), "%s has no key '%.100s'%s%s%s", what, key,
-                                 near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+                                 near ? "; did you mean '" : "", near ? near : "",
+                                 near ? "'?" : "");
                 }
         }
 }
@@ -86,7 +88,8 @@ static double need_number(const File *f, int line, Json c, const char *what, boo
         char type = json_type(c);
         double x = type == 't' || type == 'f' ? type == 't' : json_number(c);
         if (!isfinite(x) || (whole && (x != floor(x) || fabs(x) > 0x1p44)))
-                error_at(place(f, line), "%s must be a %s number", what, whole ? "whole" : "finite");
+                error_at(place(f, line), "%s must be a %s number", what,
+                         whole ? "whole" : "finite");
         return x;
 }
 
@@ -130,7 +133,8 @@ static Type type_from(const File *f, int line, const char *s)
                         goto bad;
         }
 bad:
-        error_at(place(f, line), "'%.100s' is no type; one is f32[B,T,64], with dimensions of numbers, B and T", s);
+        error_at(place(f, line),
+                 "'%.100s' is no type; one is f32[B,T,64], with dimensions of numbers, B and T", s);
 }
 
 static void read_data(File *f, int line, Json v, Attr *a)
@@ -138,7 +142,8 @@ static void read_data(File *f, int line, Json v, Attr *a)
         size_t n = json_count(v), i = 0;
         double *d;
         if (json_type(v) != '[' || !n || n > READ_MAX_CONST - f->n_const)
-                error_at(place(f, line), "\"data\" must be a list of 1 to %d numbers in all", READ_MAX_CONST);
+                error_at(place(f, line), "\"data\" must be a list of 1 to %d numbers in all",
+                         READ_MAX_CONST);
         f->n_const += n;
         a->data.data = d = arena_alloc(f->m->arena, n * sizeof *d);
         a->data.n = (int)n;
@@ -159,18 +164,21 @@ static void read_attr(File *f, int line, Op op, Json o, Attr *a)
                 for (q = all; q->name && !json_is(each.key, q->name); q++)
                         ;
                 if (!q->name)
-                        error_at(place(f, line), "%s has no attribute '%.100s'", op_info[op].text, text_of(f, each.key));
+                        error_at(place(f, line), "%s has no attribute '%.100s'", op_info[op].text,
+                                 text_of(f, each.key));
                 if (q->count == 0) {
                         read_data(f, line, v, a);
                         continue;
                 }
                 const char *what = arena_fmt(f->m->arena, "attribute '%s'", q->name);
                 if (q->count > 1 && (json_type(v) != '[' || json_count(v) > (size_t)q->count))
-                        error_at(place(f, line), "%s is a list of at most %d numbers", what, q->count);
+                        error_at(place(f, line), "%s is a list of at most %d numbers", what,
+                                 q->count);
                 JsonEach list = json_each(v);
                 for (int i = 0; q->count > 1 ? json_next(&list) : i == 0; i++) {
                         char *p = (char *)a + q->offset;
-                        double x = need_number(f, line, q->count > 1 ? list.value : v, what, !q->real);
+                        double x = need_number(f, line, q->count > 1 ? list.value : v, what,
+                                               !q->real);
                         if (q->real)
                                 ((double *)(void *)p)[i] = x;
                         else
@@ -182,8 +190,8 @@ static void read_attr(File *f, int line, Op op, Json o, Attr *a)
 static bool is_typed(Op op)
 {
         Class c = op_info[op].cls;
-        return c == CLASS_LEAF || op == OP_FILL || op == OP_POSITION || op == OP_RESHAPE || op == OP_EXPAND
-            || op == OP_CAST;
+        return c == CLASS_LEAF || op == OP_FILL || op == OP_POSITION || op == OP_RESHAPE ||
+               op == OP_EXPAND || op == OP_CAST;
 }
 
 /* "file:line" of the original model. */
@@ -194,7 +202,7 @@ static Loc read_loc(const File *f, int line, const char *s)
         long v = colon ? strtol(colon + 1, &end, 10) : 0;
         if (!colon || colon == s || *end || v < 1 || v > 1 << 30 || !map_text_is_plain(s))
                 error_at(place(f, line), "\"loc\" must be FILE:LINE, not '%.100s'", s);
-        return (Loc){ arena_fmt(f->m->arena, "%.*s", (int)(colon - s), s), (int)v, 0 };
+        return (Loc) { arena_fmt(f->m->arena, "%.*s", (int)(colon - s), s), (int)v, 0 };
 }
 
 static void read_inputs(File *f, int line, const char *name, Json list, Ref *in, int *n)
@@ -206,11 +214,14 @@ static void read_inputs(File *f, int line, const char *name, Json list, Ref *in,
                         error_at(place(f, line), "%%%s: an input is the name of a node", name);
                 int r = *names_at(&f->seen, s);
                 if (!r)
-                        error_at(place(f, line), "%%%s reads '%.100s', and no node has that name", name, s);
+                        error_at(place(f, line), "%%%s reads '%.100s', and no node has that name",
+                                 name, s);
                 if (r < 0)
-                        error_at(place(f, line),
-                                 "%%%s reads %%%s, which does not stand before it: a cycle, or nodes out of "
-                                 "order", name, s);
+                        error_at(
+                                place(f, line),
+                                "%%%s reads %%%s, which does not stand before it: a cycle, or nodes out of "
+                                "order",
+                                name, s);
                 if (*n == MAX_IN)
                         error_at(place(f, line), "%%%s has more than %d inputs", name, MAX_IN);
                 in[(*n)++] = r;
@@ -232,7 +243,9 @@ static void read_one(File *f, int line, Json o)
         if (!op)
                 error_at(place(f, line), "%%%s: unknown op '%.100s'", name, text);
         if (!op_is_public(op))
-                error_at(place(f, line), "%%%s: '%s' is made by the compiler and cannot stand in a model", name, text);
+                error_at(place(f, line),
+                         "%%%s: '%s' is made by the compiler and cannot stand in a model", name,
+                         text);
         if (op == OP_PARAM && ++f->n_params > READ_MAX_PARAMS)
                 error_at(place(f, line), "the graph has more than %d parameters", READ_MAX_PARAMS);
         read_inputs(f, line, name, need_list(f, line, o, "in", name), in, &n);
@@ -275,7 +288,9 @@ static void read_nodes(File *f, Json list)
                 need_keys(f, line, i.value, keys, "a node");
                 const char *name = need_text(f, line, i.value, "name", "the node");
                 if (!name_is_plain(name))
-                        error_at(place(f, line), "'%.100s' cannot be a node's name: letters, digits, _ . - only", name);
+                        error_at(place(f, line),
+                                 "'%.100s' cannot be a node's name: letters, digits, _ . - only",
+                                 name);
                 if (*names_at(&f->seen, name))
                         error_at(place(f, line), "%%%s is defined twice", name);
                 *names_at(&f->seen, name) = -1;
@@ -298,10 +313,13 @@ static void read_map(File *f, Json list)
                 line.param = need_text(f, 0, c, "param", "a line of the map");
                 int r = *names_at(&f->seen, line.param);
                 if (r <= 0 || NODE(f->m->graph, r)->op != OP_PARAM)
-                        error_at(place(f, 0), "the map names '%.100s', and no parameter has that name", line.param);
+                        error_at(place(f, 0),
+                                 "the map names '%.100s', and no parameter has that name",
+                                 line.param);
                 const char *from = need_text(f, 0, c, "from", line.param);
                 if (!map_text_is_plain(from))
-                        error_at(place(f, 0), "the map of '%s' is not one line of text", line.param);
+                        error_at(place(f, 0), "the map of '%s' is not one line of text",
+                                 line.param);
                 line.optional = json_type(json_get(c, "optional")) == 't';
                 line.rest = arena_fmt(f->m->arena, line.optional ? "=? %s" : "= %s", from);
                 Json rows = need_list(f, 0, c, "rows", line.param);
@@ -310,13 +328,16 @@ static void read_map(File *f, Json list)
                         int64_t *to[] = { &line.begin, &line.end, &line.step };
                         JsonEach k = json_each(rows);
                         if (json_count(rows) != 3)
-                                error_at(place(f, 0), "the map of '%s': \"rows\" is [begin, end, step]", line.param);
+                                error_at(place(f, 0),
+                                         "the map of '%s': \"rows\" is [begin, end, step]",
+                                         line.param);
                         for (int at = 0; json_next(&k); at++)
                                 *to[at] = (int64_t)need_number(f, 0, k.value, "\"rows\"", true);
-                        if (!t->rank || line.begin < 0 || line.end <= line.begin || line.step < 1
-                            || line.end > t->dim[0].n)
-                                error_at(place(f, 0), "the map of '%s': rows %lld to %lld do not lie in it", line.param,
-                                         (long long)line.begin, (long long)line.end);
+                        if (!t->rank || line.begin < 0 || line.end <= line.begin || line.step < 1 ||
+                            line.end > t->dim[0].n)
+                                error_at(place(f, 0),
+                                         "the map of '%s': rows %lld to %lld do not lie in it",
+                                         line.param, (long long)line.begin, (long long)line.end);
                 }
                 model_map(f->m, line);
         }
@@ -324,8 +345,8 @@ static void read_map(File *f, Json list)
 
 static void read_root(File *f, Json o)
 {
-        static const char *const keys[] = { "tgc_graph", "name", "ctx", "documents", "nodes", "outputs", "map", "ignore", "meta",
-                                            NULL };
+        static const char *const keys[] = { "tgc_graph", "name", "ctx",    "documents", "nodes",
+                                            "outputs",   "map",  "ignore", "meta",      NULL };
         Json c;
         need_keys(f, 0, o, keys, "the graph");
         if (json_number(json_get(o, "tgc_graph")) != 1)
@@ -333,15 +354,18 @@ static void read_root(File *f, Json o)
         if (json_type(json_get(o, "name"))) {
                 f->m->name = arena_str(f->m->arena, need_text(f, 0, o, "name", "the graph"));
                 if (!name_is_plain(f->m->name))
-                        error_at(place(f, 0), "'%.100s' cannot be a model's name: letters, digits, _ . - only",
+                        error_at(place(f, 0),
+                                 "'%.100s' cannot be a model's name: letters, digits, _ . - only",
                                  f->m->name);
         }
         c = json_get(o, "ctx");
-        if (json_type(c) && ((f->m->ctx = (int64_t)need_number(f, 0, c, "\"ctx\"", true)) < 1 || f->m->ctx > 1 << 24))
+        if (json_type(c) && ((f->m->ctx = (int64_t)need_number(f, 0, c, "\"ctx\"", true)) < 1 ||
+                             f->m->ctx > 1 << 24))
                 error_at(place(f, 0), "\"ctx\" must be between 1 and 2^24");
         c = json_get(o, "documents");
-        if (json_type(c) && ((f->m->documents = (int64_t)need_number(f, 0, c, "\"documents\"", true)) < 0 ||
-                  f->m->documents >= 1 << 28))
+        if (json_type(c) &&
+            ((f->m->documents = (int64_t)need_number(f, 0, c, "\"documents\"", true)) < 0 ||
+             f->m->documents >= 1 << 28))
                 error_at(place(f, 0), "\"documents\" must be a token's id");
         c = need_list(f, 0, o, "nodes", "the graph");
         if (!json_type(c))
@@ -369,7 +393,8 @@ static void read_root(File *f, Json o)
                 f->m->meta = arena_str(f->m->arena, need_text(f, 0, o, "meta", "the graph"));
                 for (const char *s = f->m->meta; *s; s += strcspn(s, "\n") + 1)
                         if (strncmp(s, "meta ", 5) || !strchr(s, '\n'))
-                                error_at(place(f, 0), "\"meta\" is lines that begin with the word meta");
+                                error_at(place(f, 0),
+                                         "\"meta\" is lines that begin with the word meta");
         }
         model_finish(f->m, f->path);
 }
@@ -381,7 +406,7 @@ Model *read_json_text(const char *text, size_t n, const char *name)
         Err e = { 0 };
         Diag d;
         if (json_open(&json, &root, text, n, name, false, &e))
-                error_code(e.code, (Loc){ 0 }, "%s", e.msg);
+                error_code(e.code, (Loc) { 0 }, "%s", e.msg);
         File f = { .m = model_new("model") };
         f.path = arena_str(f.m->arena, name);
         f.seen.a = f.m->arena;
@@ -395,7 +420,7 @@ Model *read_json_text(const char *text, size_t n, const char *name)
         }
         json_close(&json);
         if (!f.m)
-                error_code(d.code, (Loc){ 0 }, "%s", d.msg);
+                error_code(d.code, (Loc) { 0 }, "%s", d.msg);
         return f.m;
 }
 
@@ -500,14 +525,15 @@ void write_json(const Model *m, Text *out)
         }
         text_add(out, "\n ],\n \"outputs\": {");
         for (int i = 0; i < g->n_out; i++)
-                text_add(out, "%s\"%s\": \"%s\"", i ? ", " : "", g->out[i].name, g->node[g->out[i].ref].name);
+                text_add(out, "%s\"%s\": \"%s\"", i ? ", " : "", g->out[i].name,
+                         g->node[g->out[i].ref].name);
         text_add(out, "},\n \"map\": [");
         for (int i = 0; i < m->n_map; i++) {
                 const MapLine *l = &m->map[i];
                 text_add(out, "%s  {\"param\": \"%s\"", i ? ",\n" : "\n", l->param);
                 if (l->end)
-                        text_add(out, ", \"rows\": [%lld, %lld, %lld]", (long long)l->begin, (long long)l->end,
-                                 (long long)l->step);
+                        text_add(out, ", \"rows\": [%lld, %lld, %lld]", (long long)l->begin,
+                                 (long long)l->end, (long long)l->step);
                 text_add(out, ", \"from\": ");
                 put_string(out, l->rest + (l->optional ? 3 : 2));
                 text_add(out, "%s}", l->optional ? ", \"optional\": true" : "");

@@ -37,7 +37,8 @@ static const char **keys_of(lua_State *L, int i, int *n)
         for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1))
                 cap++;
         if (cap > READ_MAX_KEYS)
-                luaL_error(L, "a table of parameters or outputs has more than %d keys", READ_MAX_KEYS);
+                luaL_error(L, "a table of parameters or outputs has more than %d keys",
+                           READ_MAX_KEYS);
         key = arena_alloc(reader_of(L)->m->arena, (size_t)(cap + 1) * sizeof *key);
         for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1))
                 if (lua_type(L, -2) == LUA_TSTRING)
@@ -53,7 +54,8 @@ static _Noreturn void fail(lua_State *L, int code, const char *fmt, ...)
         va_start(ap, fmt);
         const char *msg = lua_pushvfstring(L, fmt, ap);
         va_end(ap);
-        snprintf(r->msg, sizeof r->msg, "%s%serror: %s", r->path ? r->path : "", r->path ? ": " : "", msg);
+        snprintf(r->msg, sizeof r->msg, "%s%serror: %s", r->path ? r->path : "",
+                 r->path ? ": " : "", msg);
         r->code = code;
         lua_error(L);
         __builtin_unreachable();
@@ -68,8 +70,8 @@ static void set_param(lua_State *L, int p, const char *key, bool define)
         switch (lua_rawget(L, p)) {
         case LUA_TNIL: {
                 const char **all = keys_of(L, p, &n), *near = nearest(key, all, n);
-                fail(L, define ? 2 : 3, "the model has no parameter '%s'%s%s%s", key, near ? "; did you mean '" : "",
-                     near ? near : "", near ? "'?" : "");
+                fail(L, define ? 2 : 3, "the model has no parameter '%s'%s%s%s", key,
+                     near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
         }
         case LUA_TBOOLEAN:
                 if (lua_type(L, v) == LUA_TBOOLEAN)
@@ -79,7 +81,8 @@ static void set_param(lua_State *L, int p, const char *key, bool define)
                 else if (!strcmp(given, "false") || !strcmp(given, "0"))
                         lua_pushboolean(L, 0);
                 else
-                        fail(L, define ? 2 : 3, "parameter '%s' is true or false, not '%s'", key, given);
+                        fail(L, define ? 2 : 3, "parameter '%s' is true or false, not '%s'", key,
+                             given);
                 break;
         case LUA_TNUMBER: {
                 bool whole = lua_isinteger(L, -1);
@@ -89,7 +92,8 @@ static void set_param(lua_State *L, int p, const char *key, bool define)
                 if (!ok || !isfinite(x))
                         fail(L, define ? 2 : 3, "parameter '%s' is a number, not '%s'", key, given);
                 if (whole && (x != floor(x) || fabs(x) > 0x1p44))
-                        fail(L, define ? 2 : 3, "parameter '%s' is a whole number, not '%s'", key, given);
+                        fail(L, define ? 2 : 3, "parameter '%s' is a whole number, not '%s'", key,
+                             given);
                 if (whole)
                         lua_pushinteger(L, (lua_Integer)x);
                 else
@@ -120,9 +124,10 @@ static void push_defaults(lua_State *L, int module)
         if (lua_getfield(L, module, "params") == LUA_TTABLE)
                 for (lua_pushnil(L); lua_next(L, p + 1); lua_pop(L, 1)) {
                         int t = lua_type(L, -1);
-                        if (lua_type(L, -2) != LUA_TSTRING
-                            || (t != LUA_TNUMBER && t != LUA_TSTRING && t != LUA_TBOOLEAN))
-                                fail(L, 3, "params must be words with numbers, strings or booleans");
+                        if (lua_type(L, -2) != LUA_TSTRING ||
+                            (t != LUA_TNUMBER && t != LUA_TSTRING && t != LUA_TBOOLEAN))
+                                fail(L, 3,
+                                     "params must be words with numbers, strings or booleans");
                         lua_pushvalue(L, -2);
                         lua_pushvalue(L, -2);
                         lua_rawset(L, p);
@@ -151,7 +156,8 @@ static void push_json(lua_State *L, const cJSON *j)
                 lua_pushstring(L, j->valuestring);
         } else if (cJSON_IsArray(j) || cJSON_IsObject(j)) {
                 lua_newtable(L);
-                cJSON_ArrayForEach(c, j) {
+                cJSON_ArrayForEach(c, j)
+                {
                         push_json(L, c);
                         if (cJSON_IsArray(j))
                                 lua_rawseti(L, -2, ++i);
@@ -173,8 +179,8 @@ static bool key_place(const char *text, const char *key, int *line, int *column)
                         ++*line;
                         begin = text + 1;
                 }
-                if (*text != '"' || strncmp(text + 1, key, n) || text[n + 1] != '"'
-                    || text[n + 2 + strspn(text + n + 2, " \t\r\n")] != ':')
+                if (*text != '"' || strncmp(text + 1, key, n) || text[n + 1] != '"' ||
+                    text[n + 2 + strspn(text + n + 2, " \t\r\n")] != ':')
                         continue;
                 *column = (int)(text - begin) + 1;
                 return true;
@@ -207,9 +213,11 @@ static const char *text_of(const cJSON *o, const char *key)
 static void push_family(lua_State *L)
 {
         Reader *r = reader_of(L);
-        const char *names[3] = { r->family, text_of(r->config, "model_type"),
-                                 cJSON_GetStringValue(cJSON_GetArrayItem(
-                                         cJSON_GetObjectItemCaseSensitive(r->config, "architectures"), 0)) };
+        const char *names[3] = {
+                r->family, text_of(r->config, "model_type"),
+                cJSON_GetStringValue(cJSON_GetArrayItem(
+                        cJSON_GetObjectItemCaseSensitive(r->config, "architectures"), 0))
+        };
         int n;
         sandbox_require(L, "families");
         int t = lua_gettop(L);
@@ -221,20 +229,23 @@ static void push_family(lua_State *L)
                         sandbox_require(L, lua_tostring(L, -1));
                         return;
                 }
-        const char **all = keys_of(L, t, &n), *said = names[0] ? names[0] : names[1] ? names[1] : names[2];
+        const char **all = keys_of(L, t, &n), *said = names[0]   ? names[0]
+                                                      : names[1] ? names[1]
+                                                                 : names[2];
         luaL_Buffer b;
         luaL_buffinit(L, &b);
         const char *sep = "";
         for (int i = 0; i < n; i++)
-                if (*all[i] >= 'a') {                   /* architectures begin with a capital: the same again */
+                if (*all[i] >= 'a') { /* architectures begin with a capital: the same again */
                         luaL_addstring(&b, sep);
                         luaL_addstring(&b, all[i]);
                         sep = ", ";
                 }
         luaL_pushresult(&b);
-        fail(L, 3, "no model is known for '%s'; known are %s.  With a model of your own: tgc compile FOLDER --model FILE.lua, "
-             "whose function `config` gets this file (docs/graph-language.md)", said ? said : "this config.json",
-             lua_tostring(L, -1));
+        fail(L, 3,
+             "no model is known for '%s'; known are %s.  With a model of your own: tgc compile FOLDER --model FILE.lua, "
+             "whose function `config` gets this file (docs/graph-language.md)",
+             said ? said : "this config.json", lua_tostring(L, -1));
 }
 
 /* Pushes what the user's file returns, or the embedded model of that name. */
@@ -248,7 +259,8 @@ static void push_file(lua_State *L)
                 lua_pushlstring(L, r->path, n);
                 if (name_is_plain(lua_tostring(L, -1)) && !strpbrk(lua_tostring(L, -1), ".-")) {
                         if (!sandbox_has(r, lua_tostring(L, -1)))
-                                fail(L, 8, "no such file, and no model of that name comes with tgc");
+                                fail(L, 8,
+                                     "no such file, and no model of that name comes with tgc");
                         sandbox_require(L, lua_tostring(L, -1));
                         return;
                 }
@@ -265,8 +277,9 @@ static void push_params(lua_State *L, int module)
         int p = lua_gettop(L), n;
         if (r->config) {
                 if (lua_getfield(L, module, "config") != LUA_TFUNCTION)
-                        fail(L, 3, "the model has no function `config`, so no config.json describes it");
-                if (r->path) {                          /* push_family has said it for ours */
+                        fail(L, 3,
+                             "the model has no function `config`, so no config.json describes it");
+                if (r->path) { /* push_family has said it for ours */
                         const char *type = r->family ? r->family : text_of(r->config, "model_type");
                         lua_pushstring(L, type ? type : "");
                         lua_setfield(L, LUA_REGISTRYINDEX, "family");
@@ -283,9 +296,11 @@ static void push_params(lua_State *L, int module)
                         set_param(L, p, key[i], false);
                 }
                 key = keys_of(L, p, &n);
-                for (int i = 0; i < n; i++) {           /* a default of ours may be another than the reference's */
+                /* a default of ours may be another than the reference's */
+                for (int i = 0; i < n; i++) {
                         if (lua_getfield(L, c, key[i]) == LUA_TNIL)
-                                fail(L, 3, "the model's `config` does not say what '%s' is", key[i]);
+                                fail(L, 3, "the model's `config` does not say what '%s' is",
+                                     key[i]);
                         lua_pop(L, 1);
                 }
                 lua_settop(L, p);
@@ -300,10 +315,11 @@ static void push_params(lua_State *L, int module)
                 lua_settop(L, p);
         }
         const char **key = keys_of(L, p, &n);
-        for (int i = 0; i < n; i++) {                   /* n_layer = -1 would be a loop that never runs */
+        for (int i = 0; i < n; i++) { /* n_layer = -1 would be a loop that never runs */
                 lua_getfield(L, p, key[i]);
                 if (!strncmp(key[i], "n_", 2) && lua_isnumber(L, -1) && lua_tonumber(L, -1) < 0)
-                        fail(L, 3, "parameter '%s' is a number of things, not %s", key[i], lua_tostring(L, -1));
+                        fail(L, 3, "parameter '%s' is a number of things, not %s", key[i],
+                             lua_tostring(L, -1));
                 lua_settop(L, p);
         }
 }
@@ -316,7 +332,7 @@ static void take_outputs(lua_State *L, int t)
         Model *m = reader_of(L)->m;
         int n, at;
         const char **key = keys_of(L, t, &n);
-        for (int round = 0; round < 2; round++)         /* the known ones in their order, then the others */
+        for (int round = 0; round < 2; round++) /* the known ones in their order, then the others */
                 for (int i = 0; i < (round ? n : 3); i++) {
                         const char *name = round ? key[i] : first[i];
                         for (at = 0; round && at < 3 && strcmp(name, first[at]); at++)
@@ -328,7 +344,8 @@ static void take_outputs(lua_State *L, int t)
                                 continue;
                         }
                         if (!tensor_at(L, -1))
-                                fail(L, 3, "output '%s' is a %s, but must be a tensor", name, luaL_typename(L, -1));
+                                fail(L, 3, "output '%s' is a %s, but must be a tensor", name,
+                                     luaL_typename(L, -1));
                         if (!name_is_plain(name))
                                 fail(L, 3, "'%s' cannot be the name of an output", name);
                         graph_output(m->graph, name, tensor_at(L, -1));
@@ -363,7 +380,8 @@ static int build(lua_State *L)
         lua_pop(L, 1);
         lua_call(L, 1, 1);
         if (!lua_istable(L, -1))
-                fail(L, 3, "the function `graph` must return a table of outputs, not a %s", luaL_typename(L, -1));
+                fail(L, 3, "the function `graph` must return a table of outputs, not a %s",
+                     luaL_typename(L, -1));
         take_outputs(L, lua_gettop(L));
         return 0;
 }
@@ -380,9 +398,7 @@ static void take_meta(Reader *r)
                 if (!cJSON_IsArray(v) || !v->child)
                         continue;
                 text_add(&t, "meta %s", keys[i]);
-                cJSON_ArrayForEach(c, v)
-                        if (cJSON_IsNumber(c))
-                                text_add(&t, " %d", c->valueint);
+                cJSON_ArrayForEach(c, v) if (cJSON_IsNumber(c)) text_add(&t, " %d", c->valueint);
                 text_add(&t, "\n");
         }
         if (t.s)
@@ -432,7 +448,7 @@ Model *read_lua(const char *path, const ReadOptions *o)
         Reader r = { .o = o, .path = path };
         Model *m = read_model(&r);
         if (!m)
-                error_code(r.code, (Loc){ 0 }, "%s", r.msg);
+                error_code(r.code, (Loc) { 0 }, "%s", r.msg);
         return m;
 }
 
@@ -441,22 +457,23 @@ static Model *read_configured(Reader *r, const char *config_json)
         cJSON *config = NULL;
         Err e = { 0 };
         if (json_parse(&config, config_json, strlen(config_json), "config.json", &e))
-                error_code(e.code, (Loc){ 0 }, "%s", e.msg);
+                error_code(e.code, (Loc) { 0 }, "%s", e.msg);
         r->config_text = config_json;
         r->config = config;
         Model *m = read_model(r);
         cJSON_Delete(config);
         if (!m)
-                error_code(r->code, (Loc){ 0 }, "%s", r->msg);
+                error_code(r->code, (Loc) { 0 }, "%s", r->msg);
         return m;
 }
 
 Model *read_lua_family(const char *family, const char *config_json, const ReadOptions *o)
 {
-        return read_configured(&(Reader){ .o = o, .family = family }, config_json);
+        return read_configured(&(Reader) { .o = o, .family = family }, config_json);
 }
 
-Model *read_lua_config(const char *path, const char *family, const char *config_json, const ReadOptions *o)
+Model *read_lua_config(const char *path, const char *family, const char *config_json,
+                       const ReadOptions *o)
 {
-        return read_configured(&(Reader){ .o = o, .path = path, .family = family }, config_json);
+        return read_configured(&(Reader) { .o = o, .path = path, .family = family }, config_json);
 }

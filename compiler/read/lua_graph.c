@@ -28,11 +28,11 @@
 
 /* All that creating a node needs. */
 typedef struct Call {
-        Op   op;
+        Op op;
         bool typed;
         Type type;
-        Ref  in[MAX_IN];
-        int  n_in;
+        Ref in[MAX_IN];
+        int n_in;
         Attr attr;
 } Call;
 
@@ -54,15 +54,15 @@ static Ref guarded(lua_State *L, const Call *c, const char *name)
         d.source = NULL;
         if (!DIAG_CATCH(&d))
                 raise(L, &d);
-        Ref r = read_node(reader_of(L)->m->graph, c->op, c->typed ? &c->type : NULL, c->in, c->n_in, &c->attr, loc,
-                          name);
+        Ref r = read_node(reader_of(L)->m->graph, c->op, c->typed ? &c->type : NULL, c->in, c->n_in,
+                          &c->attr, loc, name);
         diag_end(&d);
         return r;
 }
 
 /* Names ------------------------------------------------------------------- */
 
-static const char scope_key;            /* registry: the current prefix, "" or "blk0.attn." */
+static const char scope_key; /* registry: the current prefix, "" or "blk0.attn." */
 
 /* Pushes it. */
 static const char *scope_text(lua_State *L)
@@ -167,7 +167,8 @@ static Dim dim_at(lua_State *L, int i)
                 return *d;
         n = lua_tointegerx(L, i, &ok);
         if (!ok || lua_type(L, i) != LUA_TNUMBER)
-                luaL_error(L, "a dimension is a whole number, B or T, or a product of these, not %s",
+                luaL_error(L,
+                           "a dimension is a whole number, B or T, or a product of these, not %s",
                            lua_type(L, i) == LUA_TNUMBER ? "a fraction" : luaL_typename(L, i));
         if (n < 1 || n > (lua_Integer)1 << 44)
                 luaL_error(L, "a dimension is at least 1 and at most 2^44, not %I", n);
@@ -188,7 +189,8 @@ static int dim_div_lua(lua_State *L)
         Dim a = dim_at(L, 1), b = dim_at(L, 2), q;
         char x[64], y[64];
         if (!dim_div(a, b, &q))
-                return luaL_error(L, "the dimension %s cannot be divided by %s", dim_text(a, x), dim_text(b, y));
+                return luaL_error(L, "the dimension %s cannot be divided by %s", dim_text(a, x),
+                                  dim_text(b, y));
         push_dim(L, q);
         return 1;
 }
@@ -223,7 +225,8 @@ static Type shape_at(lua_State *L, int i, DType dt)
 
 static DType dtype_at(lua_State *L, int i)
 {
-        return (DType)luaL_checkoption(L, i, NULL, (const char *const[]){ "f32", "bf16", "f16", "i32", NULL });
+        return (DType)luaL_checkoption(L, i, NULL,
+                                       (const char *const[]) { "f32", "bf16", "f16", "i32", NULL });
 }
 
 /* Tensors ------------------------------------------------------------------ */
@@ -234,10 +237,7 @@ Ref tensor_at(lua_State *L, int i)
         return r ? *r : 0;
 }
 
-static Ref need_tensor(lua_State *L, int i)
-{
-        return *(Ref *)luaL_checkudata(L, i, TENSOR);
-}
+static Ref need_tensor(lua_State *L, int i) { return *(Ref *)luaL_checkudata(L, i, TENSOR); }
 
 static Node *node_at(lua_State *L, int i)
 {
@@ -299,7 +299,8 @@ static void set_field(lua_State *L, int i, Op op, const AttrField *f, int k, Att
         else if (x == floor(x) && fabs(x) <= 0x1p44)
                 ((int64_t *)(void *)p)[k] = (int64_t)x;
         else
-                luaL_error(L, "%s: %s must be a whole number of reasonable size", op_info[op].text, f->name);
+                luaL_error(L, "%s: %s must be a whole number of reasonable size", op_info[op].text,
+                           f->name);
 }
 
 static const AttrField *field_named(lua_State *L, Op op, const char *name)
@@ -315,8 +316,8 @@ static const AttrField *field_named(lua_State *L, Op op, const char *name)
                 luaL_addstring(&b, f->name);
         }
         luaL_pushresult(&b);
-        luaL_error(L, "%s has no attribute '%s'%s%s", op_info[op].text, name, all->name ? "; it has " : "",
-                   lua_tostring(L, -1));
+        luaL_error(L, "%s has no attribute '%s'%s%s", op_info[op].text, name,
+                   all->name ? "; it has " : "", lua_tostring(L, -1));
         return NULL;
 }
 
@@ -339,7 +340,8 @@ static void attr_table(lua_State *L, int i, Call *c)
         }
         for (lua_pushnil(L); lua_next(L, i); lua_pop(L, 1))
                 if (lua_type(L, -2) == LUA_TSTRING)
-                        set_field(L, lua_gettop(L), c->op, field_named(L, c->op, lua_tostring(L, -2)), 0, &c->attr);
+                        set_field(L, lua_gettop(L), c->op,
+                                  field_named(L, c->op, lua_tostring(L, -2)), 0, &c->attr);
 }
 
 static Ref scalar(lua_State *L, double x)
@@ -377,7 +379,8 @@ static int op_call(lua_State *L)
                         r = scalar(L, lua_tonumber(L, i));
                 if (r) {
                         if (c.n_in == MAX_IN)
-                                return luaL_error(L, "%s: more than %d inputs", op_info[c.op].text, MAX_IN);
+                                return luaL_error(L, "%s: more than %d inputs", op_info[c.op].text,
+                                                  MAX_IN);
                         c.in[c.n_in++] = r;
                 } else if (lua_type(L, i) == LUA_TTABLE) {
                         attr_table(L, i, &c);
@@ -389,13 +392,15 @@ static int op_call(lua_State *L)
                         c.type.dt = dtype_at(L, i);
                         c.typed = true;
                 } else {
-                        return luaL_error(L, "%s: argument %d is a %s, but must be a tensor%s", op_info[c.op].text, i,
-                                          luaL_typename(L, i),
+                        return luaL_error(L, "%s: argument %d is a %s, but must be a tensor%s",
+                                          op_info[c.op].text, i, luaL_typename(L, i),
                                           first->name ? ", a number or a table of attributes" : "");
                 }
         }
         if (!c.typed && (c.op == OP_RESHAPE || c.op == OP_EXPAND || c.op == OP_CAST))
-                return luaL_error(L, c.op == OP_CAST ? "cast: say to which type" : "%s: the new shape is missing",
+                return luaL_error(L,
+                                  c.op == OP_CAST ? "cast: say to which type"
+                                                  : "%s: the new shape is missing",
                                   op_info[c.op].text);
         number_dropout(L, &c);
         return make(L, &c);
@@ -460,9 +465,10 @@ static int meta_neg(lua_State *L) { return unary(L, OP_NEG, need_tensor(L, 1)); 
 
 static int meta_pow(lua_State *L)
 {
-        static const struct { double x; Op op; } power[] = {
-                { 2, OP_SQUARE }, { 0.5, OP_SQRT }, { -0.5, OP_RSQRT }, { -1, OP_RECIP }
-        };
+        static const struct {
+                double x;
+                Op op;
+        } power[] = { { 2, OP_SQUARE }, { 0.5, OP_SQRT }, { -0.5, OP_RSQRT }, { -1, OP_RECIP } };
         Ref x = need_tensor(L, 1);
         double v = luaL_checknumber(L, 2);
         for (size_t i = 0; i < sizeof power / sizeof *power; i++)
@@ -481,7 +487,8 @@ static int as(lua_State *L)
         if (op_info[n->op].cls == CLASS_LEAF)
                 return luaL_error(L, "'%s' is %s and keeps its name", n->name, op_info[n->op].text);
         give_back(&r->used, n->name);
-        graph_rename(r->m->graph, (Ref)(n - r->m->graph->node), arena_str(r->m->arena, free_name(L, full_name(L, plain(L, name)))));
+        graph_rename(r->m->graph, (Ref)(n - r->m->graph->node),
+                     arena_str(r->m->arena, free_name(L, full_name(L, plain(L, name)))));
         lua_settop(L, 1);
         return 1;
 }
@@ -507,10 +514,10 @@ static int from(lua_State *L)
                         line.begin = luaL_checkinteger(L, -3);
                         line.end = luaL_checkinteger(L, -2);
                         line.step = luaL_optinteger(L, -1, 1);
-                        if (!n->type.rank || line.begin < 0 || line.end <= line.begin || line.step < 1
-                            || line.end > n->type.dim[0].n)
-                                return luaL_error(L, "from: rows %I to %I do not lie in '%s'", line.begin, line.end,
-                                                  n->name);
+                        if (!n->type.rank || line.begin < 0 || line.end <= line.begin ||
+                            line.step < 1 || line.end > n->type.dim[0].n)
+                                return luaL_error(L, "from: rows %I to %I do not lie in '%s'",
+                                                  line.begin, line.end, n->name);
                 }
         }
         line.rest = lua_pushfstring(L, line.optional ? "=? %s" : "= %s", text);
@@ -529,8 +536,8 @@ static int no_such_op(lua_State *L, const char *key)
                 if (op_is_public((Op)op) && op_info[op].n_in)
                         all[n++] = op_info[op].text;
         near = nearest(key, all, n);
-        return luaL_error(L, "unknown op '%s'%s%s%s", key, near ? "; did you mean '" : "", near ? near : "",
-                          near ? "'?" : "");
+        return luaL_error(L, "unknown op '%s'%s%s%s", key, near ? "; did you mean '" : "",
+                          near ? near : "", near ? "'?" : "");
 }
 
 static int tensor_index(lua_State *L)
@@ -565,10 +572,7 @@ static int tensor_text(lua_State *L)
         return 1;
 }
 
-static int unknown_op(lua_State *L)
-{
-        return no_such_op(L, luaL_tolstring(L, 2, NULL));
-}
+static int unknown_op(lua_State *L) { return no_such_op(L, luaL_tolstring(L, 2, NULL)); }
 
 /* Leaves ------------------------------------------------------------------------ */
 
@@ -582,10 +586,7 @@ static int input(lua_State *L)
 }
 
 /* The field of the options at index 3; pushes it. */
-static bool option(lua_State *L, const char *key)
-{
-        return lua_getfield(L, 3, key) != LUA_TNIL;
-}
+static bool option(lua_State *L, const char *key) { return lua_getfield(L, 3, key) != LUA_TNIL; }
 
 static double number_option(lua_State *L, const char *key)
 {
@@ -604,7 +605,8 @@ static const char *const init_kinds[] = {
         NULL
 };
 
-/* Where the word at the top of the stack stands in the list; an error names the nearest, and all of them. */
+/* Where the word at the top of the stack stands in the list; an error names the nearest, and all of
+ * them. */
 static int word_of(lua_State *L, const char *const *list, const char *what)
 {
         const char *word = luaL_tolstring(L, -1, NULL), *near;
@@ -622,8 +624,9 @@ static int word_of(lua_State *L, const char *const *list, const char *what)
                 luaL_addstring(&b, list[i]);
         }
         luaL_pushresult(&b);
-        return luaL_error(L, "param: no %s '%s'%s%s%s there are %s", what, word, near ? ", did you mean '" : ";",
-                          near ? near : "", near ? "'?" : "", lua_tostring(L, -1));
+        return luaL_error(L, "param: no %s '%s'%s%s%s there are %s", what, word,
+                          near ? ", did you mean '" : ";", near ? near : "", near ? "'?" : "",
+                          lua_tostring(L, -1));
 }
 
 static int param(lua_State *L)
@@ -631,7 +634,8 @@ static int param(lua_State *L)
         Call c = call_of(OP_PARAM);
         const char *name = luaL_checkstring(L, 1);
         if (++reader_of(L)->n_params > READ_MAX_PARAMS)
-                return luaL_error(L, "param: the model has more than %d parameters", READ_MAX_PARAMS);
+                return luaL_error(L, "param: the model has more than %d parameters",
+                                  READ_MAX_PARAMS);
         c.typed = true;
         c.type = shape_at(L, 2, DT_F32);
         for (int i = 0; i < c.type.rank; i++)
@@ -686,9 +690,11 @@ static int constant(lua_State *L)
         luaL_checktype(L, 2, LUA_TTABLE);
         size_t n = lua_rawlen(L, 2);
         if (!n || n > READ_MAX_CONST - r->n_const)
-                return luaL_error(L, "const: %s", n ? "the constants are too large" : "no numbers given");
+                return luaL_error(L, "const: %s",
+                                  n ? "the constants are too large" : "no numbers given");
         c.typed = true;
-        c.type = lua_isnoneornil(L, 3) ? type_of(DT_F32, 1, DIM((int64_t)n)) : shape_at(L, 3, DT_F32);
+        c.type = lua_isnoneornil(L, 3) ? type_of(DT_F32, 1, DIM((int64_t)n))
+                                       : shape_at(L, 3, DT_F32);
         if (!type_is_sane(&c.type) || !dim_eq(type_elems(&c.type), DIM((int64_t)n)))
                 return luaL_error(L, "const: %d numbers do not fill the shape", (int)n);
         double *v = arena_alloc(r->m->arena, n * sizeof *v);
@@ -734,18 +740,22 @@ static int ignore(lua_State *L)
 
 /* Registration ------------------------------------------------------------------- */
 
-static const luaL_Reg globals[] = {
-        { "input", input }, { "param", param }, { "const", constant }, { "fill", fill }, { "position", position },
-        { "ignore", ignore }, { "scope_push", scope_push }, { "scope_pop", scope_pop }, { NULL, NULL }
-};
-static const luaL_Reg dim_meta[] = {
-        { "__mul", dim_mul_lua }, { "__div", dim_div_lua }, { "__idiv", dim_div_lua }, { "__eq", dim_eq_lua },
-        { "__tostring", dim_text_lua }, { NULL, NULL }
-};
-static const luaL_Reg tensor_meta[] = {
-        { "__add", meta_add }, { "__sub", meta_sub }, { "__mul", meta_mul }, { "__div", meta_div },
-        { "__unm", meta_neg }, { "__pow", meta_pow }, { "__tostring", tensor_text }, { NULL, NULL }
-};
+static const luaL_Reg globals[] = { { "input", input },
+                                    { "param", param },
+                                    { "const", constant },
+                                    { "fill", fill },
+                                    { "position", position },
+                                    { "ignore", ignore },
+                                    { "scope_push", scope_push },
+                                    { "scope_pop", scope_pop },
+                                    { NULL, NULL } };
+static const luaL_Reg dim_meta[] = { { "__mul", dim_mul_lua },       { "__div", dim_div_lua },
+                                     { "__idiv", dim_div_lua },      { "__eq", dim_eq_lua },
+                                     { "__tostring", dim_text_lua }, { NULL, NULL } };
+static const luaL_Reg tensor_meta[] = { { "__add", meta_add },         { "__sub", meta_sub },
+                                        { "__mul", meta_mul },         { "__div", meta_div },
+                                        { "__unm", meta_neg },         { "__pow", meta_pow },
+                                        { "__tostring", tensor_text }, { NULL, NULL } };
 
 void graph_open(lua_State *L)
 {
@@ -754,9 +764,10 @@ void graph_open(lua_State *L)
         luaL_newmetatable(L, TENSOR);
         luaL_setfuncs(L, tensor_meta, 0);
 
-        lua_newtable(L);                                /* all ops, for op.NAME and x:NAME */
+        lua_newtable(L); /* all ops, for op.NAME and x:NAME */
         for (int op = 1; op < N_OPS; op++)
-                if (op_is_public((Op)op) && op_info[op].cls != CLASS_LEAF && op != OP_FILL && op != OP_POSITION) {
+                if (op_is_public((Op)op) && op_info[op].cls != CLASS_LEAF && op != OP_FILL &&
+                    op != OP_POSITION) {
                         lua_pushinteger(L, op);
                         lua_pushcclosure(L, op_call, 1);
                         lua_setfield(L, -2, op_info[op].text);
@@ -770,7 +781,7 @@ void graph_open(lua_State *L)
         lua_pushvalue(L, -1);
         lua_setglobal(L, "op");
 
-        lua_newtable(L);                                /* methods: the ops, as, from */
+        lua_newtable(L); /* methods: the ops, as, from */
         for (int op = 1; op < N_OPS; op++) {
                 lua_pushstring(L, op_info[op].text);
                 lua_pushvalue(L, -1);

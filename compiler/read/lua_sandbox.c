@@ -16,8 +16,8 @@
  * its arguments once is fine.  What walks a table by `#t` is not (a table of a few entries may
  * have a length of 2^40) and is written in Lua, where its instructions count.
  *
- * Nothing that a model can see differs between two runs: no addresses, no random pivots.  What it prints is bounded
- * text, handed over when it has been read (ReadOptions.said).
+ * Nothing that a model can see differs between two runs: no addresses, no random pivots.  What it
+ * prints is bounded text, handed over when it has been read (ReadOptions.said).
  *
  * Errors of C code (error_at) are caught before they cross Lua's frames, kept in
  * the Reader and thrown again when Lua has unwound. */
@@ -30,9 +30,13 @@
 #include "../../runtime/util/file.h"
 
 enum {
-        MEMORY_SOFT = 256 << 20, MEMORY_HARD = 512 << 20,
-        MAX_STEPS = 200000000, HOOK_STEPS = 200, MAX_STRING = 1 << 20,
-        READ_PIECE = 256                /* bytes parsed between two looks at the clock: the parser takes quadratic time */
+        MEMORY_SOFT = 256 << 20,
+        MEMORY_HARD = 512 << 20,
+        MAX_STEPS = 200000000,
+        HOOK_STEPS = 200,
+        MAX_STRING = 1 << 20,
+        READ_PIECE =
+                256 /* bytes parsed between two looks at the clock: the parser takes quadratic time */
 };
 static const double MAX_SECONDS = 5, LOOK_SECONDS = 0.02;
 
@@ -123,10 +127,7 @@ static const char prelude[] =
         "        return leave(f(...))\n"
         "end\n";
 
-Reader *reader_of(lua_State *L)
-{
-        return *(Reader **)lua_getextraspace(L);
-}
+Reader *reader_of(lua_State *L) { return *(Reader **)lua_getextraspace(L); }
 
 /* Places --------------------------------------------------------------- */
 
@@ -186,7 +187,7 @@ static int explain(lua_State *L)
         Loc loc = sandbox_here(L);
         const char *msg = lua_tostring(L, 1);
         r->code = 3;
-        if (!loc.line)                                  /* what is closed while an error unwinds has no caller */
+        if (!loc.line) /* what is closed while an error unwinds has no caller */
                 loc = r->last;
         if (!msg)
                 msg = "the model raised an error that is not a string";
@@ -195,7 +196,8 @@ static int explain(lua_State *L)
         if (loc.line)
                 snprintf(r->msg, sizeof r->msg, "%s:%d: error: %s", loc.file, loc.line, msg);
         else
-                snprintf(r->msg, sizeof r->msg, "%s%serror: %s", r->path ? r->path : "", r->path ? ": " : "", msg);
+                snprintf(r->msg, sizeof r->msg, "%s%serror: %s", r->path ? r->path : "",
+                         r->path ? ": " : "", msg);
         return 1;
 }
 
@@ -204,9 +206,11 @@ static const char *why_no_memory(Reader *r)
 {
         r->code = r->starved ? 5 : 3;
         if (r->starved)
-                snprintf(r->why, sizeof r->why, "no memory to read the model: no %zu bytes for Lua", r->starved);
-        return r->starved ? r->why
-             : r->long_string ? "a string is longer than 1 MiB" : "the model needs more than 256 MiB";
+                snprintf(r->why, sizeof r->why, "no memory to read the model: no %zu bytes for Lua",
+                         r->starved);
+        return r->starved       ? r->why
+               : r->long_string ? "a string is longer than 1 MiB"
+                                : "the model needs more than 256 MiB";
 }
 
 bool sandbox_call(Reader *r, int n_args, int n_results)
@@ -219,10 +223,11 @@ bool sandbox_call(Reader *r, int n_args, int n_results)
                 lua_remove(r->L, base);
                 return true;
         }
-        if (!r->msg[0]) {                               /* the handler did not run, or had no room to */
+        if (!r->msg[0]) { /* the handler did not run, or had no room to */
                 const char *file = r->last.file ? r->last.file : r->path ? r->path : "model";
                 r->code = 3;
-                snprintf(r->msg, sizeof r->msg, "%s:%d: error: %s", file, r->last.line ? r->last.line : 1,
+                snprintf(r->msg, sizeof r->msg, "%s:%d: error: %s", file,
+                         r->last.line ? r->last.line : 1,
                          rc == LUA_ERRMEM ? why_no_memory(r) : "calls are nested too deep");
         }
         return false;
@@ -233,7 +238,7 @@ bool sandbox_call(Reader *r, int n_args, int n_results)
 static void *allocate(void *ctx, void *p, size_t old, size_t size)
 {
         Reader *r = ctx;
-        if (!p) {                                       /* old is then the kind of object */
+        if (!p) { /* old is then the kind of object */
                 if (old == LUA_TSTRING && size > MAX_STRING + 64 && r->L && !r->own_string) {
                         r->last = sandbox_here(r->L);
                         r->long_string = true;
@@ -263,10 +268,7 @@ static double now(clockid_t clock)
         return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static double most_seconds(const Reader *r)
-{
-        return r->o->seconds ? r->o->seconds : MAX_SECONDS;
-}
+static double most_seconds(const Reader *r) { return r->o->seconds ? r->o->seconds : MAX_SECONDS; }
 
 /* CPU time cannot pass faster than time, which is cheaper to ask for. */
 static bool is_late(Reader *r)
@@ -299,8 +301,10 @@ static void hook(lua_State *L, lua_Debug *ar)
                 r->last = sandbox_here(L);
                 r->steps += HOOK_STEPS;
                 if (r->steps > MAX_STEPS)
-                        luaL_error(L, "the model runs for too long (more than %d million instructions)",
-                                   MAX_STEPS / 1000000);
+                        luaL_error(
+                                L,
+                                "the model runs for too long (more than %d million instructions)",
+                                MAX_STEPS / 1000000);
         }
         if (is_late(r))
                 luaL_error(L, TOO_LONG, most_seconds(r));
@@ -314,7 +318,8 @@ static int rep(lua_State *L)
         lua_Integer times = luaL_checkinteger(L, 2);
         luaL_Buffer b;
         if (times > 0 && (n + n_sep) && (lua_Unsigned)times > MAX_STRING / (n + n_sep))
-                return luaL_error(L, "rep: the string would be longer than %d MiB", MAX_STRING >> 20);
+                return luaL_error(L, "rep: the string would be longer than %d MiB",
+                                  MAX_STRING >> 20);
         luaL_buffinit(L, &b);
         for (lua_Integer i = 0; i < times && n + n_sep; i++) {
                 luaL_addlstring(&b, s, n);
@@ -402,7 +407,10 @@ static int format(lua_State *L)
 
 /* Modules -------------------------------------------------------------- */
 
-typedef struct Piece { const char *at, *chunk; size_t left; } Piece;
+typedef struct Piece {
+        const char *at, *chunk;
+        size_t left;
+} Piece;
 
 static const char *next_piece(lua_State *L, void *ctx, size_t *n)
 {
@@ -439,7 +447,8 @@ void sandbox_load(lua_State *L, const char *text, size_t n, const char *chunk)
         if (rc == LUA_ERRMEM)
                 snprintf(r->msg, sizeof r->msg, "%s: error: %s", chunk + 1, why_no_memory(r));
         else if (what)
-                snprintf(r->msg, sizeof r->msg, "%s%.*s: error: %s", chunk + 1, (int)(what - line), line, what + 2);
+                snprintf(r->msg, sizeof r->msg, "%s%.*s: error: %s", chunk + 1, (int)(what - line),
+                         line, what + 2);
         else
                 snprintf(r->msg, sizeof r->msg, "%s: error: %s", chunk + 1, msg);
         lua_error(L);
@@ -472,7 +481,7 @@ static bool load_file(lua_State *L, const char *path, const char *chunk)
                 lua_error(L);
         }
         r->own_string = true;
-        lua_pushlstring(L, text, n);                    /* Lua's own copy, so that no error leaks ours */
+        lua_pushlstring(L, text, n); /* Lua's own copy, so that no error leaks ours */
         r->own_string = false;
         free(text);
         text = NULL;
@@ -493,7 +502,8 @@ static bool load_module(lua_State *L, const char *module)
 {
         Reader *r = reader_of(L);
         const char *slash = r->path ? strrchr(r->path, '/') : NULL;
-        const char *file = lua_pushfstring(L, "%s.lua", module), *chunk = lua_pushfstring(L, "@%s", file), *path;
+        const char *file = lua_pushfstring(L, "%s.lua", module),
+                   *chunk = lua_pushfstring(L, "@%s", file), *path;
         const ModelFile *f;
         if (r->path) {
                 if (slash)
@@ -502,10 +512,12 @@ static bool load_module(lua_State *L, const char *module)
                         lua_pushliteral(L, ".");
                 path = lua_pushfstring(L, "%s/%s", lua_tostring(L, -1), file);
                 /* the library's own blocks keep their short name wherever the library lies */
-                if (load_file(L, path, strcmp(chunk, BLOCKS) ? lua_pushfstring(L, "@%s", path) : chunk))
+                if (load_file(L, path,
+                              strcmp(chunk, BLOCKS) ? lua_pushfstring(L, "@%s", path) : chunk))
                         return true;
         }
-        if (r->o->models_dir && load_file(L, lua_pushfstring(L, "%s/%s", r->o->models_dir, file), chunk))
+        if (r->o->models_dir &&
+            load_file(L, lua_pushfstring(L, "%s/%s", r->o->models_dir, file), chunk))
                 return true;
         f = embedded(file);
         if (f)
@@ -529,10 +541,12 @@ void sandbox_require(lua_State *L, const char *module)
                 luaL_error(L, "require: '%s' is not the name of a module", module);
         luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
         if (lua_getfield(L, -1, module) == LUA_TNIL) {
-                lua_pushboolean(L, 1);                  /* a module that requires itself gets true */
+                lua_pushboolean(L, 1); /* a module that requires itself gets true */
                 lua_setfield(L, top + 1, module);
                 if (!load_module(L, module))
-                        luaL_error(L, "require: no module '%s' beside the model or among tgc's models", module);
+                        luaL_error(L,
+                                   "require: no module '%s' beside the model or among tgc's models",
+                                   module);
                 lua_call(L, 0, 1);
                 lua_pushvalue(L, -1);
                 lua_setfield(L, top + 1, module);
@@ -549,14 +563,37 @@ static int require(lua_State *L)
 
 /* The state ------------------------------------------------------------- */
 
-static const struct { const char *lib, *field; } forbidden[] = {
-        { "_G", "collectgarbage" }, { "_G", "dofile" }, { "_G", "getmetatable" }, { "_G", "load" },
-        { "_G", "loadfile" }, { "_G", "pcall" }, { "_G", "rawequal" }, { "_G", "rawget" },
-        { "_G", "rawlen" }, { "_G", "rawset" }, { "_G", "setmetatable" }, { "_G", "warn" }, { "_G", "xpcall" },
-        { "math", "random" }, { "math", "randomseed" },
-        { "table", "insert" }, { "table", "move" }, { "table", "remove" }, { "table", "sort" },       /* prelude's own */
-        { "string", "dump" }, { "string", "find" }, { "string", "gmatch" }, { "string", "gsub" },
-        { "string", "match" }, { "string", "pack" }, { "string", "packsize" }, { "string", "unpack" },
+static const struct {
+        const char *lib, *field;
+} forbidden[] = {
+        { "_G", "collectgarbage" },
+        { "_G", "dofile" },
+        { "_G", "getmetatable" },
+        { "_G", "load" },
+        { "_G", "loadfile" },
+        { "_G", "pcall" },
+        { "_G", "rawequal" },
+        { "_G", "rawget" },
+        { "_G", "rawlen" },
+        { "_G", "rawset" },
+        { "_G", "setmetatable" },
+        { "_G", "warn" },
+        { "_G", "xpcall" },
+        { "math", "random" },
+        { "math", "randomseed" },
+        /* prelude's own */
+        { "table", "insert" },
+        { "table", "move" },
+        { "table", "remove" },
+        { "table", "sort" },
+        { "string", "dump" },
+        { "string", "find" },
+        { "string", "gmatch" },
+        { "string", "gsub" },
+        { "string", "match" },
+        { "string", "pack" },
+        { "string", "packsize" },
+        { "string", "unpack" },
 };
 
 static int populate(lua_State *L)
@@ -580,7 +617,7 @@ static int populate(lua_State *L)
         lua_setfield(L, -2, "format");
         lua_register(L, "tostring", to_string);
         lua_register(L, "print", print);
-        luaL_newmetatable(L, "loaded");                 /* modules are kept apart from Lua's own table */
+        luaL_newmetatable(L, "loaded"); /* modules are kept apart from Lua's own table */
         lua_setfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
         lua_register(L, "require", require);
         graph_open(L);
@@ -597,7 +634,7 @@ void sandbox_open(Reader *r)
         r->began = now(CLOCK_THREAD_CPUTIME_ID);
         r->L = lua_newstate(allocate, r);
         if (!r->L)
-                error_code(5, (Loc){ r->path, 0, 0 }, "no memory for Lua (%zu bytes)", r->starved);
+                error_code(5, (Loc) { r->path, 0, 0 }, "no memory for Lua (%zu bytes)", r->starved);
         *(Reader **)lua_getextraspace(r->L) = r;
         lua_pushcfunction(r->L, populate);
         sandbox_call(r, 0, 0);

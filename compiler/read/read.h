@@ -9,32 +9,37 @@
 enum {
         READ_MAX_NODES = 1 << 20,
         READ_MAX_PARAMS = 1 << 14,
-        READ_MAX_MAP   = 1 << 17,               /* lines of the weight map */
-        READ_MAX_KEYS  = 1 << 12,               /* of a table that the reader sorts */
-        READ_MAX_CONST = 1 << 24,               /* numbers in all constants together */
-        READ_MAX_TEXT  = 64 << 20,              /* bytes of a JSON graph */
-        READ_MAX_LUA   = 4 << 20,               /* bytes of a Lua file */
-        READ_MAX_SAID  = 64 << 10               /* bytes that a model prints */
+        READ_MAX_MAP = 1 << 17,   /* lines of the weight map */
+        READ_MAX_KEYS = 1 << 12,  /* of a table that the reader sorts */
+        READ_MAX_CONST = 1 << 24, /* numbers in all constants together */
+        READ_MAX_TEXT = 64 << 20, /* bytes of a JSON graph */
+        READ_MAX_LUA = 4 << 20,   /* bytes of a Lua file */
+        READ_MAX_SAID = 64 << 10  /* bytes that a model prints */
 };
 
 /* ---- check.c ---- */
 
 /* Ops a model may use: not those that passes and the runtime make. */
-bool  op_is_public(Op op);
+bool op_is_public(Op op);
 /* Every product of dimensions of t stays far below 2^63. */
-bool  type_is_sane(const Type *t);
+bool type_is_sane(const Type *t);
 /* Graph-building with all checks that the graph itself leaves to its callers. */
-Ref   read_node(Graph *g, Op op, const Type *stated, const Ref *in, int n_in, const Attr *a, Loc loc, const char *name);
-void  attr_default(Op op, Attr *a);             /* clears, then sets every field's default */
+Ref read_node(Graph *g, Op op, const Type *stated, const Ref *in, int n_in, const Attr *a, Loc loc,
+              const char *name);
+void attr_default(Op op, Attr *a); /* clears, then sets every field's default */
 /* Letters, digits, _ . - only: names stand in text forms and C comments. */
-bool  name_is_plain(const char *s);
-bool  map_text_is_plain(const char *s);         /* one line, printable */
+bool name_is_plain(const char *s);
+bool map_text_is_plain(const char *s); /* one line, printable */
 /* The candidate nearest to `word` in edits, or NULL if none is near. */
 const char *nearest(const char *word, const char *const *candidate, int n);
 
 /* Strings to numbers; a new key starts at 0.  Lives in its arena. */
-typedef struct Names { Arena *a; struct NameSlot *slot; unsigned n, cap; } Names;
-int  *names_at(Names *t, const char *key);
+typedef struct Names {
+        Arena *a;
+        struct NameSlot *slot;
+        unsigned n, cap;
+} Names;
+int *names_at(Names *t, const char *key);
 
 /* The whole file, at most `most` bytes; caller frees.  error_at if it cannot be read. */
 char *read_text(const char *path, size_t most, size_t *n);
@@ -43,44 +48,48 @@ char *read_text(const char *path, size_t most, size_t *n);
 
 typedef struct Reader {
         lua_State *L;
-        Model     *m;
+        Model *m;
         const ReadOptions *o;
-        const char *path;                       /* the user's file; NULL for a family */
-        const char *family;                     /* may be NULL */
-        const struct cJSON *config;             /* of a family; NULL for a file */
+        const char *path;           /* the user's file; NULL for a family */
+        const char *family;         /* may be NULL */
+        const struct cJSON *config; /* of a family; NULL for a file */
         const char *config_text;
-        size_t     memory, n_const;
-        int        n_params;
-        int64_t    steps;
-        double     began, next_look;            /* CPU time of the thread when it began; when to ask for it again */
-        Loc        last;                        /* where the code was a moment ago, for memory errors */
-        Names      used;                        /* names given to nodes: highest suffix handed out */
-        const char *file[64];                   /* names of source files, in the model's arena */
-        int        n_file;
-        char       msg[2048];                   /* the error that is unwinding, "" if none */
-        int        code;
-        size_t     starved;                     /* bytes that the machine did not have: not the model's fault */
-        char       why[96];                     /* that as a text */
-        char      *said;                        /* what print said, at most READ_MAX_SAID bytes; malloc'd */
-        size_t     n_said;
-        bool       said_more;                   /* there was more, which is gone */
-        bool       long_string, own_string;     /* one was refused; the one being made is ours */
+        size_t memory, n_const;
+        int n_params;
+        int64_t steps;
+        /* CPU time of the thread when it began; when to ask for it again */
+        double began, next_look;
+        Loc last;             /* where the code was a moment ago, for memory errors */
+        Names used;           /* names given to nodes: highest suffix handed out */
+        const char *file[64]; /* names of source files, in the model's arena */
+        int n_file;
+        char msg[2048]; /* the error that is unwinding, "" if none */
+        int code;
+        size_t starved; /* bytes that the machine did not have: not the model's fault */
+        char why[96];   /* that as a text */
+        char *said;     /* what print said, at most READ_MAX_SAID bytes; malloc'd */
+        size_t n_said;
+        bool said_more;               /* there was more, which is gone */
+        bool long_string, own_string; /* one was refused; the one being made is ours */
 } Reader;
 
 Reader *reader_of(lua_State *L);
-void    sandbox_open(Reader *r);                /* a Lua state with the globals a model may use */
-void    sandbox_close(Reader *r);
-Loc     sandbox_here(lua_State *L);             /* innermost line of the user's; of the blocks if there is none */
+void sandbox_open(Reader *r); /* a Lua state with the globals a model may use */
+void sandbox_close(Reader *r);
+/* innermost line of the user's; of the blocks if there is none */
+Loc sandbox_here(lua_State *L);
 /* Call what lies under n_args arguments.  False: r->msg and r->code say why. */
-bool    sandbox_call(Reader *r, int n_args, int n_results);
-void    sandbox_load(lua_State *L, const char *text, size_t n, const char *chunk);      /* pushes the chunk */
-void    sandbox_load_path(lua_State *L, const char *path);
-bool    sandbox_has(const Reader *r, const char *module);   /* in the folder of models, or embedded */
-void    sandbox_require(lua_State *L, const char *module);                              /* pushes its value */
+bool sandbox_call(Reader *r, int n_args, int n_results);
+/* pushes the chunk */
+void sandbox_load(lua_State *L, const char *text, size_t n, const char *chunk);
+void sandbox_load_path(lua_State *L, const char *path);
+/* in the folder of models, or embedded */
+bool sandbox_has(const Reader *r, const char *module);
+void sandbox_require(lua_State *L, const char *module); /* pushes its value */
 
 /* ---- lua_graph.c ---- */
 
-void    graph_open(lua_State *L);               /* tensors, dimensions, ops */
-Ref     tensor_at(lua_State *L, int i);         /* 0 if it is none */
+void graph_open(lua_State *L);      /* tensors, dimensions, ops */
+Ref tensor_at(lua_State *L, int i); /* 0 if it is none */
 
 #endif

@@ -1,8 +1,9 @@
 /* cache.c: an entry is HEX.bin: magic, key, size and XXH3-128 of the value, the value.
  *
- * The folder is opened, looked at, and then used by its descriptor alone, so that it cannot be exchanged in
- * between.  Any number of processes may use it: entries appear by rename and go by unlink, which leaves those
- * alone who have one open; one process at a time counts what there is. */
+ * The folder is opened, looked at, and then used by its descriptor alone, so that it cannot be
+ * exchanged in between.  Any number of processes may use it: entries appear by rename and go by
+ * unlink, which leaves those alone who have one open; one process at a time counts what there
+ * is. */
 #include "cache.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +23,10 @@ enum { PATH_CAP = 1024, NAME_CAP = 80, STALE_SECONDS = 3600 };
 #define MAX_ENTRY ((uint64_t)1 << 30)
 #define DEFAULT_MOST ((uint64_t)2 << 30)
 
-typedef struct EntryHeader { char magic[8], key[32]; uint64_t size, hash[2]; } EntryHeader;
+typedef struct EntryHeader {
+        char magic[8], key[32];
+        uint64_t size, hash[2];
+} EntryHeader;
 
 static const char MAGIC[8] = "tgcache2";
 
@@ -44,10 +48,7 @@ void cache_key_add(CacheKey *k, const void *data, size_t n)
         XXH3_128bits_update(k->state, data, n);
 }
 
-void cache_key_text(CacheKey *k, const char *s)
-{
-        cache_key_add(k, s, strlen(s));
-}
+void cache_key_text(CacheKey *k, const char *s) { cache_key_add(k, s, strlen(s)); }
 
 /* Without memory for the state the key is empty, which names no entry. */
 void cache_key_end(CacheKey *k, char hex[33])
@@ -56,7 +57,8 @@ void cache_key_end(CacheKey *k, char hex[33])
         if (!k->state)
                 return;
         XXH128_hash_t h = XXH3_128bits_digest(k->state);
-        snprintf(hex, 33, "%016llx%016llx", (unsigned long long)h.high64, (unsigned long long)h.low64);
+        snprintf(hex, 33, "%016llx%016llx", (unsigned long long)h.high64,
+                 (unsigned long long)h.low64);
         XXH3_freeState(k->state);
         k->state = 0;
 }
@@ -65,9 +67,11 @@ void cache_key_end(CacheKey *k, char hex[33])
 
 void cache_dir(char *out, size_t cap)
 {
-        const struct { const char *var, *tail; } place[] = {
-                { "TGC_CACHE_DIR", "" }, { "XDG_CACHE_HOME", "/tgc" }, { "HOME", "/.cache/tgc" }
-        };
+        const struct {
+                const char *var, *tail;
+        } place[] = { { "TGC_CACHE_DIR", "" },
+                      { "XDG_CACHE_HOME", "/tgc" },
+                      { "HOME", "/.cache/tgc" } };
         for (size_t i = 0; i < sizeof place / sizeof *place; i++) {
                 const char *dir = getenv(place[i].var);
                 if (!dir || !*dir)
@@ -80,7 +84,7 @@ void cache_dir(char *out, size_t cap)
 
 static bool make_dirs(char *path)
 {
-        for (char *p = path + 1; ; p++) {
+        for (char *p = path + 1;; p++) {
                 if (*p && *p != '/')
                         continue;
                 char c = *p;
@@ -124,19 +128,24 @@ static int open_folder(bool make, CacheState *state, char *why, size_t cap)
         *why = 0;
         if (bad_max) {
                 *state = CACHE_REFUSED;
-                snprintf(why, cap, "TGC_CACHE_MAX: '%.40s' is no number of bytes, like 500M or 2G", getenv("TGC_CACHE_MAX"));
+                snprintf(why, cap, "TGC_CACHE_MAX: '%.40s' is no number of bytes, like 500M or 2G",
+                         getenv("TGC_CACHE_MAX"));
                 return -1;
         }
         if (!*dir)
                 snprintf(why, cap, "no folder for it");
-        else if ((make && !make_dirs(dir)) || (fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0 || fstat(fd, &st))
-                snprintf(why, cap, "%s cannot be %s: %s", dir, make ? "written" : "opened", strerror(errno));
+        else if ((make && !make_dirs(dir)) ||
+                 (fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0 || fstat(fd, &st))
+                snprintf(why, cap, "%s cannot be %s: %s", dir, make ? "written" : "opened",
+                         strerror(errno));
         else if (st.st_uid != geteuid() || (st.st_mode & 022)) {
                 *state = given && *given ? CACHE_REFUSED : CACHE_SKIPPED;
                 snprintf(why, cap, "the cache folder %s %s, who could put code there: %s", dir,
-                         st.st_uid != geteuid() ? "belongs to another user" : "can be written by other users",
-                         st.st_uid != geteuid() ? "set TGC_CACHE_DIR to a folder of your own"
-                                                : "chmod go-w it, or set TGC_CACHE_DIR to a folder of your own");
+                         st.st_uid != geteuid() ? "belongs to another user"
+                                                : "can be written by other users",
+                         st.st_uid != geteuid()
+                                 ? "set TGC_CACHE_DIR to a folder of your own"
+                                 : "chmod go-w it, or set TGC_CACHE_DIR to a folder of your own");
         } else {
                 *state = CACHE_OK;
                 return fd;
@@ -158,7 +167,8 @@ CacheState cache_state(char *why, size_t cap)
 int cache_check(Err *e)
 {
         char why[sizeof e->msg];
-        return cache_state(why, sizeof why) == CACHE_REFUSED ? err_set(e, TGC_IO, "%s", why) : TGC_OK;
+        return cache_state(why, sizeof why) == CACHE_REFUSED ? err_set(e, TGC_IO, "%s", why)
+                                                             : TGC_OK;
 }
 
 static int use_folder(bool make)
@@ -172,8 +182,9 @@ static int use_folder(bool make)
 static int open_temp(int dir, const char *hex, char name[NAME_CAP])
 {
         static atomic_uint count;
-        snprintf(name, NAME_CAP, "%.32s.tmp-%ld-%u", hex, (long)getpid(), atomic_fetch_add(&count, 1));
-        unlinkat(dir, name, 0);                 /* of a killed process that had our number */
+        snprintf(name, NAME_CAP, "%.32s.tmp-%ld-%u", hex, (long)getpid(),
+                 atomic_fetch_add(&count, 1));
+        unlinkat(dir, name, 0); /* of a killed process that had our number */
         return openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
@@ -203,7 +214,11 @@ static bool entry_name(const char *hex, char name[NAME_CAP])
 
 /* ---- how much there is ---- */
 
-typedef struct Old { char name[NAME_CAP]; uint64_t size; struct timespec used; } Old;
+typedef struct Old {
+        char name[NAME_CAP];
+        uint64_t size;
+        struct timespec used;
+} Old;
 
 static int by_use(const void *a, const void *b)
 {
@@ -225,14 +240,16 @@ static int list_entries(int dir, Old **list, uint64_t *bytes)
                 close(fd);
         while (d && (x = readdir(d))) {
                 size_t len = strlen(x->d_name);
-                if (len < 5 || len >= NAME_CAP || fstatat(dir, x->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
+                if (len < 5 || len >= NAME_CAP ||
+                    fstatat(dir, x->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
                         continue;
                 if (strstr(x->d_name, ".tmp-") && st.st_mtime < time(0) - STALE_SECONDS)
                         unlinkat(dir, x->d_name, 0);
                 if (strcmp(x->d_name + len - 4, ".bin"))
                         continue;
                 if (list && n == cap) {
-                        Old *grown = realloc(*list, (size_t)(cap = cap ? cap * 2 : 256) * sizeof *grown);
+                        Old *grown = realloc(*list,
+                                             (size_t)(cap = cap ? cap * 2 : 256) * sizeof *grown);
                         if (!grown)
                                 break;
                         *list = grown;
@@ -256,7 +273,7 @@ static void trim(int dir, const char *keep)
 {
         uint64_t bytes, most;
         Old *list = 0;
-        if (!most_bytes(&most) || flock(dir, LOCK_EX | LOCK_NB))        /* somebody else is at it */
+        if (!most_bytes(&most) || flock(dir, LOCK_EX | LOCK_NB)) /* somebody else is at it */
                 return;
         if (list_entries(dir, 0, &bytes) > 0 && bytes > most) {
                 int n = list_entries(dir, &list, &bytes);
@@ -273,7 +290,7 @@ static void trim(int dir, const char *keep)
 void cache_use(CacheUse *u)
 {
         int dir = use_folder(false);
-        *u = (CacheUse){ 0 };
+        *u = (CacheUse) { 0 };
         most_bytes(&u->most);
         if (dir < 0)
                 return;
@@ -285,7 +302,7 @@ void cache_use(CacheUse *u)
 
 static bool read_all(int fd, void *to, size_t n)
 {
-        for (char *p = to; n; ) {
+        for (char *p = to; n;) {
                 ssize_t got = read(fd, p, n);
                 if (got <= 0 && !(got < 0 && errno == EINTR))
                         return false;
@@ -297,7 +314,7 @@ static bool read_all(int fd, void *to, size_t n)
 
 static bool write_all(int fd, const void *from, size_t n)
 {
-        for (const char *p = from; n; ) {
+        for (const char *p = from; n;) {
                 ssize_t put = write(fd, p, n);
                 if (put <= 0 && !(put < 0 && errno == EINTR))
                         return false;
@@ -323,18 +340,18 @@ bool cache_get(const char *hex, void **data, size_t *size)
                 close(dir);
                 return false;
         }
-        bool ok = !fstat(fd, &st) && S_ISREG(st.st_mode) && read_all(fd, &h, sizeof h)
-               && !memcmp(h.magic, MAGIC, sizeof MAGIC) && !memcmp(h.key, hex, sizeof h.key) && h.size <= MAX_ENTRY
-               && (uint64_t)st.st_size == sizeof h + h.size
-               && (value = malloc(h.size + 1)) && read_all(fd, value, h.size);
+        bool ok = !fstat(fd, &st) && S_ISREG(st.st_mode) && read_all(fd, &h, sizeof h) &&
+                  !memcmp(h.magic, MAGIC, sizeof MAGIC) && !memcmp(h.key, hex, sizeof h.key) &&
+                  h.size <= MAX_ENTRY && (uint64_t)st.st_size == sizeof h + h.size &&
+                  (value = malloc(h.size + 1)) && read_all(fd, value, h.size);
         if (ok) {
                 XXH128_hash_t x = XXH3_128bits(value, h.size);
                 ok = x.high64 == h.hash[0] && x.low64 == h.hash[1];
         }
         if (ok)
-                futimens(fd, 0);                /* used now */
+                futimens(fd, 0); /* used now */
         else
-                unlinkat(dir, name, 0);         /* damaged: out of the way of the next writer */
+                unlinkat(dir, name, 0); /* damaged: out of the way of the next writer */
         close(fd);
         close(dir);
         if (!ok) {
@@ -354,7 +371,8 @@ bool cache_put(const char *hex, const void *data, size_t size)
         XXH128_hash_t x = XXH3_128bits(data, size);
         int dir, fd;
 
-        if (size > MAX_ENTRY || strlen(hex) != sizeof h.key || !entry_name(hex, name) || (dir = use_folder(true)) < 0)
+        if (size > MAX_ENTRY || strlen(hex) != sizeof h.key || !entry_name(hex, name) ||
+            (dir = use_folder(true)) < 0)
                 return false;
         memcpy(h.magic, MAGIC, sizeof MAGIC);
         memcpy(h.key, hex, sizeof h.key);

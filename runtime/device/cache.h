@@ -4,9 +4,10 @@
  * checksum and appear by rename; a damaged one is deleted and counts as absent.
  * Nothing here fails: a cache that cannot be read or written is no cache.
  *
- * What lies in it is run, so the folder must be the user's own and not be writable by others.  One that is given
- * (TGC_CACHE_DIR) and is neither is an error of whoever loads code, cache_check's; one by default is passed over.
- * At most TGC_CACHE_MAX bytes (2 GiB; 500M, 4G; 0: any) are kept: of more, the entries not used for longest go. */
+ * What lies in it is run, so the folder must be the user's own and not be writable by others.  One
+ * that is given (TGC_CACHE_DIR) and is neither is an error of whoever loads code, cache_check's;
+ * one by default is passed over. At most TGC_CACHE_MAX bytes (2 GiB; 500M, 4G; 0: any) are kept: of
+ * more, the entries not used for longest go. */
 #ifndef TGC_CACHE_H
 #define TGC_CACHE_H
 
@@ -15,23 +16,30 @@
 #include <stdint.h>
 #include "../util/err.h"
 
-typedef struct CacheKey { void *state; } CacheKey;      /* being built */
+typedef struct CacheKey {
+        void *state;
+} CacheKey; /* being built */
 
 void cache_key_begin(CacheKey *k);
-void cache_key_add(CacheKey *k, const void *data, size_t n);    /* length-prefixed, so fields do not run together */
+/* length-prefixed, so fields do not run together */
+void cache_key_add(CacheKey *k, const void *data, size_t n);
 void cache_key_text(CacheKey *k, const char *s);
 void cache_key_end(CacheKey *k, char hex[33]);
 
 /* The directory: TGC_CACHE_DIR, else XDG_CACHE_HOME/tgc, else ~/.cache/tgc; "" if none. */
 void cache_dir(char *out, size_t cap);
 typedef enum { CACHE_OK, CACHE_NONE, CACHE_SKIPPED, CACHE_REFUSED } CacheState;
-CacheState cache_state(char *why, size_t cap);                  /* of the folder as it is; why: a sentence, "" if it is OK */
-int  cache_check(Err *e);                                       /* TGC_IO: it is refused */
-typedef struct CacheUse { int entries; uint64_t bytes, most; } CacheUse;
-void cache_use(CacheUse *u);                                    /* for people */
-int  cache_try(Err *e);                                         /* TGC_IO: nothing could be put there, and why; makes the folder */
-bool cache_get(const char *hex, void **data, size_t *size);     /* *data is malloc'd */
+/* of the folder as it is; why: a sentence, "" if it is OK */
+CacheState cache_state(char *why, size_t cap);
+int cache_check(Err *e); /* TGC_IO: it is refused */
+typedef struct CacheUse {
+        int entries;
+        uint64_t bytes, most;
+} CacheUse;
+void cache_use(CacheUse *u); /* for people */
+int cache_try(Err *e);       /* TGC_IO: nothing could be put there, and why; makes the folder */
+bool cache_get(const char *hex, void **data, size_t *size); /* *data is malloc'd */
 bool cache_put(const char *hex, const void *data, size_t size);
-void cache_remove(const char *hex);                             /* what was read is of no use */
+void cache_remove(const char *hex); /* what was read is of no use */
 
 #endif

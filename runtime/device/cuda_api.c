@@ -18,26 +18,31 @@ static int get_symbol(void *lib, const char *name, void *to)
 
 int cuda_api_open(Cuda *c, Err *e)
 {
-        *c = (Cuda){ 0 };
+        *c = (Cuda) { 0 };
         void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NODELETE);
         if (!lib)
-                return err_set(e, TGC_NO_DEVICE, "no NVIDIA driver: libcuda.so.1 cannot be opened (%s)", dlerror());
-#define F(name, args) \
-        if (!get_symbol(lib, #name, &c->name)) \
-                return err_set(e, TGC_NO_DEVICE, "the NVIDIA driver is too old: it has no %s; CUDA 12 or later is " \
-                               "needed", #name);
+                return err_set(e, TGC_NO_DEVICE,
+                               "no NVIDIA driver: libcuda.so.1 cannot be opened (%s)", dlerror());
+#define F(name, args)                                                                             \
+        if (!get_symbol(lib, #name, &c->name))                                                    \
+                return err_set(e, TGC_NO_DEVICE,                                                  \
+                               "the NVIDIA driver is too old: it has no %s; CUDA 12 or later is " \
+                               "needed",                                                          \
+                               #name);
         CUDA_FUNCTIONS(F)
 #undef F
         CUresult r = c->cuInit(0);
         c->cuDriverGetVersion(&c->driver);
         if (r == CUDA_ERROR_NO_DEVICE)
-                return err_set(e, TGC_NO_DEVICE, "the NVIDIA driver finds no GPU%s", getenv("CUDA_VISIBLE_DEVICES")
-                               ? " (CUDA_VISIBLE_DEVICES is set)" : "");
+                return err_set(e, TGC_NO_DEVICE, "the NVIDIA driver finds no GPU%s",
+                               getenv("CUDA_VISIBLE_DEVICES") ? " (CUDA_VISIBLE_DEVICES is set)"
+                                                              : "");
         if (r) {
                 const char *name = "?", *text = "?";
                 c->cuGetErrorName(r, &name);
                 c->cuGetErrorString(r, &text);
-                return err_set(e, TGC_NO_DEVICE, "the NVIDIA driver does not start: %s (%s)", text, name);
+                return err_set(e, TGC_NO_DEVICE, "the NVIDIA driver does not start: %s (%s)", text,
+                               name);
         }
         return TGC_OK;
 }
@@ -50,8 +55,8 @@ int cuda_describe(char *out, size_t cap, Err *e)
         if (code)
                 return code;
         c.cuDeviceGetCount(&n);
-        snprintf(out, cap, "driver for CUDA %d.%d, %d GPU%s", c.driver / 1000, c.driver % 1000 / 10, n,
-                 n == 1 ? "" : "s");
+        snprintf(out, cap, "driver for CUDA %d.%d, %d GPU%s", c.driver / 1000, c.driver % 1000 / 10,
+                 n, n == 1 ? "" : "s");
         return TGC_OK;
 }
 
@@ -75,8 +80,8 @@ enum { N_HOMES = 3 };
 static int try_include(Nvrtc *n, const char *base, const char *tail)
 {
         char path[640];
-        if (snprintf(path, sizeof path, "%s%s/cuda_fp16.h", base, tail) >= (int)sizeof n->include
-            || access(path, R_OK))
+        if (snprintf(path, sizeof path, "%s%s/cuda_fp16.h", base, tail) >= (int)sizeof n->include ||
+            access(path, R_OK))
                 return 0;
         snprintf(n->include, sizeof n->include, "%.400s%s", base, tail);
         return 1;
@@ -84,7 +89,8 @@ static int try_include(Nvrtc *n, const char *base, const char *tail)
 
 static void find_include(Nvrtc *n, const char *dir)
 {
-        static const char *const beside[] = { "/../include", "/../../../include", "/../../cuda_runtime/include" };
+        static const char *const beside[] = { "/../include", "/../../../include",
+                                              "/../../cuda_runtime/include" };
         for (int i = 0; i < N_HOMES; i++) {
                 const char *home = getenv(home_vars[i]);
                 if (home && *home && try_include(n, home, "/include"))
@@ -107,10 +113,10 @@ static int try_nvrtc(Nvrtc *n, const char *path, char *why, size_t cap)
                         snprintf(why, cap, "%s", msg ? msg : path);
                 return 0;
         }
-#define F(name, args) \
-        if (!get_symbol(lib, #name, &n->name)) { \
+#define F(name, args)                                            \
+        if (!get_symbol(lib, #name, &n->name)) {                 \
                 snprintf(why, cap, "%s has no %s", path, #name); \
-                return 0; \
+                return 0;                                        \
         }
         NVRTC_FUNCTIONS(F)
 #undef F
@@ -132,37 +138,41 @@ static int try_nvrtc(Nvrtc *n, const char *path, char *why, size_t cap)
 
 int nvrtc_open(Nvrtc *n, int driver, Err *e)
 {
-        static const char *const lib_dirs[] = {
-                "/lib64", "/lib", "/targets/x86_64-linux/lib", "/targets/sbsa-linux/lib"
-        };
+        static const char *const lib_dirs[] = { "/lib64", "/lib", "/targets/x86_64-linux/lib",
+                                                "/targets/sbsa-linux/lib" };
         const char *name[] = { "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so" };
         const char *homes[N_HOMES + 2], *own = getenv("TGC_NVRTC");
         char path[640], why[300] = "";
         int n_homes = 0;
 
-        *n = (Nvrtc){ 0 };
+        *n = (Nvrtc) { 0 };
         if (driver && driver < 13000) {
                 name[0] = "libnvrtc.so.12";
                 name[1] = "libnvrtc.so.13";
         }
         if (own && *own)
-                return try_nvrtc(n, own, why, sizeof why) ? TGC_OK
-                     : err_set(e, TGC_NO_DEVICE, "TGC_NVRTC: %s", why);
+                return try_nvrtc(n, own, why, sizeof why)
+                               ? TGC_OK
+                               : err_set(e, TGC_NO_DEVICE, "TGC_NVRTC: %s", why);
         for (int i = 0; i < N_HOMES; i++)
                 if ((homes[n_homes] = getenv(home_vars[i])) && *homes[n_homes])
                         n_homes++;
-        homes[n_homes++] = 0;                   /* the loader's own places */
+        homes[n_homes++] = 0; /* the loader's own places */
         homes[n_homes++] = "/usr/local/cuda";
         for (int i = 0; i < n_homes; i++)
                 for (int k = 0; k < 3; k++)
                         for (int j = 0; j < (homes[i] ? 4 : 1); j++) {
-                                snprintf(path, sizeof path, "%.400s%s%s%s", homes[i] ? homes[i] : "",
-                                         homes[i] ? lib_dirs[j] : "", homes[i] ? "/" : "", name[k]);
+                                snprintf(path, sizeof path, "%.400s%s%s%s",
+                                         homes[i] ? homes[i] : "", homes[i] ? lib_dirs[j] : "",
+                                         homes[i] ? "/" : "", name[k]);
                                 if (try_nvrtc(n, path, why, sizeof why))
                                         return TGC_OK;
                         }
-        return err_set(e, TGC_NO_DEVICE, "NVRTC, CUDA's run-time compiler, is not found (%s); install the CUDA toolkit "
-                       "12 or 13 or set CUDA_HOME", why);
+        return err_set(
+                e, TGC_NO_DEVICE,
+                "NVRTC, CUDA's run-time compiler, is not found (%s); install the CUDA toolkit "
+                "12 or 13 or set CUDA_HOME",
+                why);
 }
 
 int nvrtc_describe(char *out, size_t cap, Err *e)

@@ -14,21 +14,24 @@
 typedef void KernelFn(const Rt *rt, void *const *arg);
 
 typedef struct CpuDevice {
-        HostDevice   host;
+        HostDevice host;
         SharedObject so;
-        KernelFn   **fn;                /* by kernel */
-        void       (*set_threads)(int); /* of the object's own OpenMP; NULL: leave it alone */
+        KernelFn **fn;            /* by kernel */
+        void (*set_threads)(int); /* of the object's own OpenMP; NULL: leave it alone */
 } CpuDevice;
 
 enum { MAX_FLAGS = 40 };
 
 static const char *const base[] = {
-        "-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-march=native", "-std=gnu11", "-fopenmp",
-        "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-w"
+        "-O2",      "-ftree-vectorize", "-fvect-cost-model=dynamic", "-march=native", "-std=gnu11",
+        "-fopenmp", "-fno-math-errno",  "-fno-trapping-math",        "-fPIC",         "-w"
 };
 
 /* The compiler's; those of TGC_CFLAGS come last, and are cut in `own`. */
-typedef struct Flags { const char *flag[MAX_FLAGS]; char own[1024]; } Flags;
+typedef struct Flags {
+        const char *flag[MAX_FLAGS];
+        char own[1024];
+} Flags;
 
 static void make_flags(Flags *f)
 {
@@ -38,12 +41,14 @@ static void make_flags(Flags *f)
         for (size_t i = 0; i < sizeof base / sizeof *base; i++)
                 f->flag[n++] = base[i];
         snprintf(f->own, sizeof f->own, "%s", env ? env : "");
-        for (char *s = strtok_r(f->own, " ", &rest); s && n < MAX_FLAGS - 1; s = strtok_r(0, " ", &rest))
+        for (char *s = strtok_r(f->own, " ", &rest); s && n < MAX_FLAGS - 1;
+             s = strtok_r(0, " ", &rest))
                 f->flag[n++] = s;
         f->flag[n] = 0;
 }
 
-static void object_key(const HostCc *cc, const char *const *flags, const Pack *units, const Pack *headers, char hex[33])
+static void object_key(const HostCc *cc, const char *const *flags, const Pack *units,
+                       const Pack *headers, char hex[33])
 {
         CacheKey k;
         char cpu[33];
@@ -66,8 +71,8 @@ static void object_key(const HostCc *cc, const char *const *flags, const Pack *u
 }
 
 /* The object for a plan's C source; *units, *cached: how it was come by; key: its in the cache. */
-static int build(const Plan *plan, int no_cache, Stop *stop, void **so, size_t *size, int *n_units, int *cached,
-                 char key[33], Err *e)
+static int build(const Plan *plan, int no_cache, Stop *stop, void **so, size_t *size, int *n_units,
+                 int *cached, char key[33], Err *e)
 {
         HostCc cc;
         Flags f;
@@ -122,7 +127,8 @@ static int find_kernels(CpuDevice *d, Err *e)
         for (int i = 0; i < p->n_kernels; i++) {
                 void *sym = so_symbol(&d->so, p->kernel[i].name);
                 if (!sym)
-                        return err_set(e, TGC_BAD_FILE, "kernel %.60s is not in the compiled code", p->kernel[i].name);
+                        return err_set(e, TGC_BAD_FILE, "kernel %.60s is not in the compiled code",
+                                       p->kernel[i].name);
                 memcpy(&d->fn[i], &sym, sizeof sym);
         }
         return TGC_OK;
@@ -142,12 +148,14 @@ static int load_from_plan(CpuDevice *d, const Plan *plan)
                 return 0;
         make_flags(&flags);
         if (code_unpack(&k, plan, s, "cpu", flags.flag, &why)) {
-                snprintf(d->host.d.warning, sizeof d->host.d.warning, "%.100s: it is built again", why.msg);
+                snprintf(d->host.d.warning, sizeof d->host.d.warning, "%.100s: it is built again",
+                         why.msg);
                 return 0;
         }
         host_cpu_key(key);
         for (int i = 0; i < k.n && !ok; i++)
-                ok = !strcmp(k.file[i].name, key) && !so_open(&d->so, k.file[i].data, k.file[i].size, 0);
+                ok = !strcmp(k.file[i].name, key) &&
+                     !so_open(&d->so, k.file[i].data, k.file[i].size, 0);
         pack_free(&k);
         if (ok && find_kernels(d, 0)) {
                 so_close(&d->so);
@@ -166,7 +174,8 @@ static int load_built(CpuDevice *d, const Plan *plan, int *n, int *cached, Err *
                 void *so = 0;
                 size_t size;
                 char key[33];
-                int code = build(plan, o->no_cache, o->stop, &so, &size, n, cached, key, e), built = !code;
+                int code = build(plan, o->no_cache, o->stop, &so, &size, n, cached, key, e),
+                    built = !code;
                 if (!code && !(code = so_open(&d->so, so, size, e)))
                         code = find_kernels(d, e);
                 free(so);
@@ -196,8 +205,9 @@ static int cpu_load(Device *dev, const Plan *plan, const char *need, Err *e)
                         memcpy(why, e->msg, sizeof why);
                         err_set(e, code, "%.700s; %s", why, dev->warning);
                 }
-                snprintf(dev->note, sizeof dev->note, "%d unit%s %s in %.3f s", n, n == 1 ? "" : "s",
-                         cached ? "from the cache" : "compiled", (clock_ms() - start) / 1e3);
+                snprintf(dev->note, sizeof dev->note, "%d unit%s %s in %.3f s", n,
+                         n == 1 ? "" : "s", cached ? "from the cache" : "compiled",
+                         (clock_ms() - start) / 1e3);
         }
         if (code)
                 return code;
@@ -212,7 +222,7 @@ static int cpu_launch(Device *dev, int k, unsigned grid, void *const *arg, Err *
         CpuDevice *d = (CpuDevice *)dev;
         (void)grid;
         (void)e;
-        if (d->set_threads)                     /* OpenMP's setting belongs to the calling thread */
+        if (d->set_threads) /* OpenMP's setting belongs to the calling thread */
                 d->set_threads(dev->opt.threads);
         d->fn[k](arg[0], arg);
         return TGC_OK;
@@ -226,7 +236,8 @@ static void cpu_close(Device *dev)
         free(d);
 }
 
-static const DevOps cpu_ops = { HOST_OPS, .close = cpu_close, .load = cpu_load, .launch = cpu_launch };
+static const DevOps cpu_ops = { HOST_OPS, .close = cpu_close, .load = cpu_load,
+                                .launch = cpu_launch };
 
 static void cpu_name(char *out, size_t cap)
 {
@@ -236,7 +247,8 @@ static void cpu_name(char *out, size_t cap)
                 sscanf(line, "model name : %159[^\n]", model);
         if (f)
                 fclose(f);
-        snprintf(out, cap, "%s, %d core%s", *model ? model : "CPU", host_cores(), host_cores() == 1 ? "" : "s");
+        snprintf(out, cap, "%s, %d core%s", *model ? model : "CPU", host_cores(),
+                 host_cores() == 1 ? "" : "s");
 }
 
 int dev_open_cpu(Device **out, const DevOptions *o, Err *e)

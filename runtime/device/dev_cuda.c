@@ -15,31 +15,36 @@
 enum { HALF = 16 << 20, SLICE = 2 << 20 };
 
 typedef struct CudaDevice {
-        Device     d;
-        Cuda       api;
-        CUdevice   gpu;
-        CUcontext  ctx;
-        CUstream   stream;
-        char       arch[16];            /* "sm_90a" */
-        int        smem_optin;
-        int        early;               /* launches may overlap: sm_90, CUDA 12.3 for graphs of such; not TGC_SERIAL */
-        CUmodule  *module;   int n_modules;
-        CUfunction *fn;                 /* by kernel; NULL: not needed so far */
-        int        n_units, n_cached;   /* made ready from source, and of them those that the cache had */
-        double     load_ms;
-        char      *staging;             /* 2 * HALF, pinned */
-        CUevent    half_done[2];
-        int        half;
-        size_t     half_used;
-        char      *slot;                /* DEV_FETCH_SLOTS * DEV_FETCH_BYTES, pinned */
-        CUevent    slot_ready[DEV_FETCH_SLOTS], slot_done[DEV_FETCH_SLOTS];
-        CUstream   aside;               /* for copies that no kernel waits for */
-        CUstream   ahead;               /* for uploads that wait for a place in the queue, not for its end */
-        CUevent    place[DEV_PLACES], joined;
-        CUevent    mark[DEV_MARKS];
+        Device d;
+        Cuda api;
+        CUdevice gpu;
+        CUcontext ctx;
+        CUstream stream;
+        char arch[16]; /* "sm_90a" */
+        int smem_optin;
+        /* launches may overlap: sm_90, CUDA 12.3 for graphs of such; not TGC_SERIAL */
+        int early;
+        CUmodule *module;
+        int n_modules;
+        CUfunction *fn; /* by kernel; NULL: not needed so far */
+        /* made ready from source, and of them those that the cache had */
+        int n_units, n_cached;
+        double load_ms;
+        char *staging; /* 2 * HALF, pinned */
+        CUevent half_done[2];
+        int half;
+        size_t half_used;
+        char *slot; /* DEV_FETCH_SLOTS * DEV_FETCH_BYTES, pinned */
+        CUevent slot_ready[DEV_FETCH_SLOTS], slot_done[DEV_FETCH_SLOTS];
+        CUstream aside; /* for copies that no kernel waits for */
+        CUstream ahead; /* for uploads that wait for a place in the queue, not for its end */
+        CUevent place[DEV_PLACES], joined;
+        CUevent mark[DEV_MARKS];
 } CudaDevice;
 
-struct DevGraph { CUgraphExec exec; };
+struct DevGraph {
+        CUgraphExec exec;
+};
 
 /* ---- errors ---- */
 
@@ -48,20 +53,24 @@ static int failed(CudaDevice *c, CUresult r, const char *doing, Err *e)
         const char *name = "?", *text = "?";
         c->api.cuGetErrorName(r, &name);
         c->api.cuGetErrorString(r, &text);
-        return err_set(e, r == CUDA_ERROR_OUT_OF_MEMORY ? TGC_NO_MEMORY : TGC_NO_DEVICE, "%s: %s failed: %s (%s)",
-                       c->d.name, doing, text, name);
+        return err_set(e, r == CUDA_ERROR_OUT_OF_MEMORY ? TGC_NO_MEMORY : TGC_NO_DEVICE,
+                       "%s: %s failed: %s (%s)", c->d.name, doing, text, name);
 }
 
 /* Return from the caller when a driver call fails. */
-#define TRY(call, doing) do { CUresult r_ = c->api.call; if (r_) return failed(c, r_, doing, e); } while (0)
+#define TRY(call, doing)                                \
+        do {                                            \
+                CUresult r_ = c->api.call;              \
+                if (r_)                                 \
+                        return failed(c, r_, doing, e); \
+        } while (0)
 
 /* Every entry: this GPU is the calling thread's. */
-#define ENTER CudaDevice *c = (CudaDevice *)d; TRY(cuCtxSetCurrent(c->ctx), "selecting the GPU")
+#define ENTER                            \
+        CudaDevice *c = (CudaDevice *)d; \
+        TRY(cuCtxSetCurrent(c->ctx), "selecting the GPU")
 
-static CUdeviceptr addr(const void *p)
-{
-        return (CUdeviceptr)(uintptr_t)p;
-}
+static CUdeviceptr addr(const void *p) { return (CUdeviceptr)(uintptr_t)p; }
 
 /* ---- memory ---- */
 
@@ -75,13 +84,15 @@ static int cuda_memory(Device *d, uint64_t *available, uint64_t *total, Err *e)
         return TGC_OK;
 }
 
-/* Operations of a multiprocessor in a clock: float32, and 16-bit products added up in float32 (NVIDIA's white papers
- * of each generation). */
+/* Operations of a multiprocessor in a clock: float32, and 16-bit products added up in float32
+ * (NVIDIA's white papers of each generation). */
 static void cuda_peak(Device *d, double flops[2])
 {
-        static const struct { int sm, f32, half; } known[] = {
-                { 80, 128, 2048 }, { 86, 256, 512 }, { 87, 256, 1024 }, { 89, 256, 1024 }, { 90, 256, 4096 },
-                { 100, 256, 8192 }, { 103, 256, 8192 }, { 120, 256, 512 },
+        static const struct {
+                int sm, f32, half;
+        } known[] = {
+                { 80, 128, 2048 }, { 86, 256, 512 },   { 87, 256, 1024 },  { 89, 256, 1024 },
+                { 90, 256, 4096 }, { 100, 256, 8192 }, { 103, 256, 8192 }, { 120, 256, 512 },
         };
         CudaDevice *c = (CudaDevice *)d;
         int khz = 0, sm = atoi(c->arch + 3);
@@ -102,8 +113,8 @@ static int cuda_alloc(Device *d, size_t size, void **mem, Err *e)
         if (r == CUDA_ERROR_OUT_OF_MEMORY) {
                 size_t a = 0, t = 0;
                 c->api.cuMemGetInfo_v2(&a, &t);
-                return err_set(e, TGC_NO_MEMORY, "%s: %.2f GB wanted, %.2f of %.2f GB free", d->name,
-                               (double)size / 1e9, (double)a / 1e9, (double)t / 1e9);
+                return err_set(e, TGC_NO_MEMORY, "%s: %.2f GB wanted, %.2f of %.2f GB free",
+                               d->name, (double)size / 1e9, (double)a / 1e9, (double)t / 1e9);
         }
         if (r)
                 return failed(c, r, "allocating memory", e);
@@ -154,7 +165,11 @@ static int stage(CudaDevice *c, size_t n, char **to, Err *e)
 }
 
 /* One thread copies slower than the bus takes it. */
-typedef struct Slices { char *to; const char *from; size_t n; } Slices;
+typedef struct Slices {
+        char *to;
+        const char *from;
+        size_t n;
+} Slices;
 
 static void copy_slice(void *ctx, int i)
 {
@@ -226,7 +241,8 @@ static int cuda_fetch(Device *d, int slot, const void *from, size_t n, bool asid
                 TRY(cuEventRecord(c->slot_ready[slot], c->stream), "recording an event");
                 TRY(cuStreamWaitEvent(s, c->slot_ready[slot], 0), "waiting for an event");
         }
-        TRY(cuMemcpyDtoHAsync_v2(c->slot + slot * DEV_FETCH_BYTES, addr(from), n, s), "downloading");
+        TRY(cuMemcpyDtoHAsync_v2(c->slot + slot * DEV_FETCH_BYTES, addr(from), n, s),
+            "downloading");
         TRY(cuEventRecord(c->slot_done[slot], s), "recording an event");
         return TGC_OK;
 }
@@ -262,8 +278,9 @@ static const Section *find_cubins(const CudaDevice *c, const Plan *plan)
         sscanf(c->arch, "sm_%d", &generation);
         for (int i = 0; i < plan->n_sections; i++) {
                 int sm, end = 0;
-                if (sscanf(plan->section[i].name, "cubin.sm_%d%n", &sm, &end) == 1 && !plan->section[i].name[end]
-                    && sm / 10 == generation / 10 && sm <= generation && sm > best) {
+                if (sscanf(plan->section[i].name, "cubin.sm_%d%n", &sm, &end) == 1 &&
+                    !plan->section[i].name[end] && sm / 10 == generation / 10 && sm <= generation &&
+                    sm > best) {
                         best = sm;
                         found = &plan->section[i];
                 }
@@ -272,10 +289,7 @@ static const Section *find_cubins(const CudaDevice *c, const Plan *plan)
 }
 
 /* Runs this kernel in its form for sm_90a? */
-static int sm90(const CudaDevice *c, const KernelDef *def)
-{
-        return c->d.sm90 && def->threads90;
-}
+static int sm90(const CudaDevice *c, const KernelDef *def) { return c->d.sm90 && def->threads90; }
 
 /* Modules of the units that have a cubin, and their kernels; what is loaded stays. */
 static int load_modules(CudaDevice *c, const PackFile *cubin, int n, const int *unit_of, Err *e)
@@ -294,7 +308,8 @@ static int load_modules(CudaDevice *c, const PackFile *cubin, int n, const int *
                         continue;
                 CUresult r = c->api.cuModuleLoadData(&c->module[i], cubin[i].data);
                 char doing[256];
-                snprintf(doing, sizeof doing, "loading unit %s, compiled for %s, by a driver for CUDA %d.%d",
+                snprintf(doing, sizeof doing,
+                         "loading unit %s, compiled for %s, by a driver for CUDA %d.%d",
                          cubin[i].name, c->arch, c->api.driver / 1000, c->api.driver % 1000 / 10);
                 if (r) {
                         c->module[i] = 0;
@@ -306,12 +321,14 @@ static int load_modules(CudaDevice *c, const PackFile *cubin, int n, const int *
                 if (c->fn[k] || !c->module[unit_of[k]])
                         continue;
                 if (c->api.cuModuleGetFunction(&c->fn[k], c->module[unit_of[k]], def->name))
-                        return err_set(e, TGC_BAD_FILE, "kernel %.60s is not in unit %.60s", def->name, def->unit);
+                        return err_set(e, TGC_BAD_FILE, "kernel %.60s is not in unit %.60s",
+                                       def->name, def->unit);
                 const unsigned smem = sm90(c, def) ? def->smem90 : def->smem;
                 if (smem > (unsigned)c->smem_optin)
-                        return err_set(e, TGC_NO_DEVICE, "kernel %.60s needs %u bytes of shared memory, %s has %d: "
-                                       "compile the model for this GPU", def->name, smem, c->d.name,
-                                       c->smem_optin);
+                        return err_set(e, TGC_NO_DEVICE,
+                                       "kernel %.60s needs %u bytes of shared memory, %s has %d: "
+                                       "compile the model for this GPU",
+                                       def->name, smem, c->d.name, c->smem_optin);
                 if (smem > 48 << 10)
                         TRY(cuFuncSetAttribute(c->fn[k], CU_FUNC_MAX_DYNAMIC_SMEM, (int)smem),
                             "reserving shared memory");
@@ -324,7 +341,9 @@ static int load_from_plan(CudaDevice *c, const Plan *plan, const Section *s, Err
 {
         Pack k;
         Err why;
-        int *unit_of, code = code_unpack(&k, plan, s, "cuda", (const char *const[]){ strchr(s->name, '.') + 1, 0 }, &why);
+        int *unit_of,
+                code = code_unpack(&k, plan, s, "cuda",
+                                   (const char *const[]) { strchr(s->name, '.') + 1, 0 }, &why);
         if (code) {
                 snprintf(c->d.warning, sizeof c->d.warning, "%.100s: it is built again", why.msg);
                 return err_set(e, code, "%s", why.msg);
@@ -365,7 +384,8 @@ static int load_from_source(CudaDevice *c, const Plan *plan, const char *need, E
 {
         Nvrtc n;
         Pack units, headers;
-        int *unit_of = 0, n_want = 0, n_cached = 0, code = plan_source(plan, "cuda", &units, &headers, e);
+        int *unit_of = 0, n_want = 0, n_cached = 0,
+            code = plan_source(plan, "cuda", &units, &headers, e);
 
         if (code)
                 return code;
@@ -376,12 +396,15 @@ static int load_from_source(CudaDevice *c, const Plan *plan, const char *need, E
         if (!code)
                 code = nvrtc_open(&n, c->api.driver, e);
         if (!code && (n_want = want_units(c, need, unit_of, want)))
-                code = cuda_compile_units(&n, &units, want, &headers, c->arch, c->d.opt.no_cache, cubin, &n_cached, e);
-        if (!code && (code = load_modules(c, cubin, units.n, unit_of, e)) == TGC_NO_DEVICE && e
-            && n.major > c->api.driver / 1000) {
+                code = cuda_compile_units(&n, &units, want, &headers, c->arch, c->d.opt.no_cache,
+                                          cubin, &n_cached, e);
+        if (!code && (code = load_modules(c, cubin, units.n, unit_of, e)) == TGC_NO_DEVICE && e &&
+            n.major > c->api.driver / 1000) {
                 size_t used = strlen(e->msg);
-                snprintf(e->msg + used, sizeof e->msg - used, "; NVRTC %d.%d is newer than the driver: update the "
-                         "driver or install the CUDA %d toolkit", n.major, n.minor, c->api.driver / 1000);
+                snprintf(e->msg + used, sizeof e->msg - used,
+                         "; NVRTC %d.%d is newer than the driver: update the "
+                         "driver or install the CUDA %d toolkit",
+                         n.major, n.minor, c->api.driver / 1000);
         }
         c->n_units += n_want;
         c->n_cached += n_cached;
@@ -411,7 +434,8 @@ static int cuda_load(Device *d, const Plan *plan, const char *need, Err *e)
                 const Section *s = d->opt.from_source ? 0 : find_cubins(c, plan);
                 c->d.sm90 = s ? !strcmp(s->name, "cubin.sm_90a") : !strcmp(c->arch, "sm_90a");
                 if (s && !load_from_plan(c, plan, s, 0)) {
-                        snprintf(d->note, sizeof d->note, "%s from the plan, %.3f s", s->name, (clock_ms() - start) / 1e3);
+                        snprintf(d->note, sizeof d->note, "%s from the plan, %.3f s", s->name,
+                                 (clock_ms() - start) / 1e3);
                         return TGC_OK;
                 }
                 unload(c);
@@ -419,8 +443,8 @@ static int cuda_load(Device *d, const Plan *plan, const char *need, Err *e)
         }
         int code = load_from_source(c, plan, need, e), n = c->n_units - c->n_cached;
         c->load_ms += clock_ms() - start;
-        snprintf(d->note, sizeof d->note, "%d unit%s compiled, %d from the cache, %.3f s", n, n == 1 ? "" : "s",
-                 c->n_cached, c->load_ms / 1e3);
+        snprintf(d->note, sizeof d->note, "%d unit%s compiled, %d from the cache, %.3f s", n,
+                 n == 1 ? "" : "s", c->n_cached, c->load_ms / 1e3);
         return code;
 }
 
@@ -435,19 +459,23 @@ static int cuda_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e
         CUlaunchAttribute attr[2];
         unsigned threads = (unsigned)def->threads, smem = def->smem, n_attr = 0;
         if (def->early && c->early)
-                attr[n_attr++] = (CUlaunchAttribute){ .id = CU_LAUNCH_EARLY, .value = { .allowed = 1 } };
+                attr[n_attr++] = (CUlaunchAttribute) { .id = CU_LAUNCH_EARLY,
+                                                       .value = { .allowed = 1 } };
         if (sm90(c, def)) {
                 threads = (unsigned)def->threads90;
                 smem = def->smem90;
                 if (def->cluster90)
-                        attr[n_attr++] = (CUlaunchAttribute){ .id = CU_LAUNCH_CLUSTER,
-                                                              .value = { .cluster = { def->cluster90, 1, 1 } } };
-                else                            /* an even number: some work in pairs */
+                        attr[n_attr++] = (CUlaunchAttribute) {
+                                .id = CU_LAUNCH_CLUSTER,
+                                .value = { .cluster = { def->cluster90, 1, 1 } }
+                        };
+                else /* an even number: some work in pairs */
                         grid = grid < (unsigned)c->d.sms ? grid : (unsigned)c->d.sms & ~1u;
         }
         CUlaunchConfig how = { grid, 1, 1, threads, 1, 1, smem, c->stream, attr, n_attr };
         CUresult r = n_attr ? c->api.cuLaunchKernelEx(&how, c->fn[k], param, 0)
-                     : c->api.cuLaunchKernel(c->fn[k], grid, 1, 1, threads, 1, 1, smem, c->stream, param, 0);
+                            : c->api.cuLaunchKernel(c->fn[k], grid, 1, 1, threads, 1, 1, smem,
+                                                    c->stream, param, 0);
         if (!r && d->opt.sync)
                 r = c->api.cuStreamSynchronize(c->stream);
         if (r) {
@@ -460,15 +488,18 @@ static int cuda_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e
 /* As kernels/gemm/gemm_sm90.cuh wants it: swizzled boxes, zeros outside. */
 static int cuda_tensor_map(Device *d, void *out, const MapDef *m, void *matrix, Err *e)
 {
-        static const int type[] = { [MAP_BF16] = CU_TENSOR_MAP_BF16, [MAP_F16] = CU_TENSOR_MAP_F16,
+        static const int type[] = { [MAP_BF16] = CU_TENSOR_MAP_BF16,
+                                    [MAP_F16] = CU_TENSOR_MAP_F16,
                                     [MAP_TF32] = CU_TENSOR_MAP_TF32 };
         const unsigned long long dims[2] = { m->cols, m->rows }, strides[1] = { m->ld * m->elem };
-        const unsigned box[2] = { (unsigned)(m->box_bytes / m->elem), (unsigned)m->box_rows }, step[2] = { 1, 1 };
-        const int swizzle = m->box_bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128 : m->box_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64
-                                                                                                  : CU_TENSOR_MAP_SWIZZLE_32;
+        const unsigned box[2] = { (unsigned)(m->box_bytes / m->elem), (unsigned)m->box_rows },
+                       step[2] = { 1, 1 };
+        const int swizzle = m->box_bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128
+                            : m->box_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64
+                                                 : CU_TENSOR_MAP_SWIZZLE_32;
         ENTER;
-        TRY(cuTensorMapEncodeTiled(out, type[m->type], 2, matrix, dims, strides, box,
-                                   step, 0, swizzle, CU_TENSOR_MAP_L2_256, 0),
+        TRY(cuTensorMapEncodeTiled(out, type[m->type], 2, matrix, dims, strides, box, step, 0,
+                                   swizzle, CU_TENSOR_MAP_L2_256, 0),
             "making a tensor map");
         return TGC_OK;
 }
@@ -488,7 +519,8 @@ static int cuda_capture_end(Device *d, DevGraph **out, Err *e)
         ENTER;
         TRY(cuStreamEndCapture(c->stream, &g), "recording a graph");
         DevGraph *graph = calloc(1, sizeof *graph);
-        CUresult r = graph ? c->api.cuGraphInstantiateWithFlags(&graph->exec, g, 0) : CUDA_ERROR_OUT_OF_MEMORY;
+        CUresult r = graph ? c->api.cuGraphInstantiateWithFlags(&graph->exec, g, 0)
+                           : CUDA_ERROR_OUT_OF_MEMORY;
         c->api.cuGraphDestroy(g);
         if (r) {
                 free(graph);
@@ -598,14 +630,17 @@ static int set_up(CudaDevice *c, Err *e)
         TRY(cuDeviceGetName(gpu_name, sizeof gpu_name, c->gpu), "asking for the GPU's name");
         TRY(cuDeviceGetAttribute(&major, CU_ATTR_MAJOR, c->gpu), "asking for the GPU's kind");
         TRY(cuDeviceGetAttribute(&minor, CU_ATTR_MINOR, c->gpu), "asking for the GPU's kind");
-        TRY(cuDeviceGetAttribute(&c->smem_optin, CU_ATTR_SMEM_OPTIN, c->gpu), "asking for shared memory");
+        TRY(cuDeviceGetAttribute(&c->smem_optin, CU_ATTR_SMEM_OPTIN, c->gpu),
+            "asking for shared memory");
         TRY(cuDeviceGetAttribute(&c->d.sms, CU_ATTR_SMS, c->gpu), "asking for the GPU's size");
-        snprintf(c->arch, sizeof c->arch, "sm_%d%d%s", major, minor, major == 9 && minor == 0 ? "a" : "");
+        snprintf(c->arch, sizeof c->arch, "sm_%d%d%s", major, minor,
+                 major == 9 && minor == 0 ? "a" : "");
         snprintf(c->d.name, sizeof c->d.name, "%.120s, %s", gpu_name, c->arch);
         c->d.sm90 = !strcmp(c->arch, "sm_90a");
         c->early = major >= 9 && c->api.driver >= 12030 && !getenv("TGC_SERIAL");
         if (major < 8)
-                return err_set(e, TGC_NO_DEVICE, "%s is too old: the kernels need compute capability 8.0", c->d.name);
+                return err_set(e, TGC_NO_DEVICE,
+                               "%s is too old: the kernels need compute capability 8.0", c->d.name);
         TRY(cuDevicePrimaryCtxRetain(&c->ctx, c->gpu), "opening the GPU");
         TRY(cuCtxSetCurrent(c->ctx), "selecting the GPU");
         TRY(cuStreamCreate(&c->stream, CU_STREAM_NON_BLOCKING), "creating a stream");
@@ -613,7 +648,8 @@ static int set_up(CudaDevice *c, Err *e)
         TRY(cuStreamCreate(&c->ahead, CU_STREAM_NON_BLOCKING), "creating a stream");
         TRY(cuMemAllocHost_v2(&pinned, 2 * (size_t)HALF), "allocating pinned memory");
         c->staging = pinned;
-        TRY(cuMemAllocHost_v2(&pinned, DEV_FETCH_SLOTS * DEV_FETCH_BYTES), "allocating pinned memory");
+        TRY(cuMemAllocHost_v2(&pinned, DEV_FETCH_SLOTS * DEV_FETCH_BYTES),
+            "allocating pinned memory");
         c->slot = pinned;
         for (int i = 0; i < 2; i++)
                 TRY(cuEventCreate(&c->half_done[i], CU_EVENT_DISABLE_TIMING), "creating an event");
@@ -627,15 +663,31 @@ static int set_up(CudaDevice *c, Err *e)
         return TGC_OK;
 }
 
-static const DevOps cuda_ops = {
-        .close = cuda_close, .memory = cuda_memory, .alloc = cuda_alloc, .free = cuda_free, .upload = cuda_upload,
-        .download = cuda_download, .copy = cuda_copy, .clear = cuda_clear, .sync = cuda_sync, .fetch = cuda_fetch,
-        .settle = cuda_settle, .fetched = cuda_fetched, .passed = cuda_passed, .upload_ahead = cuda_upload_ahead,
-        .join = cuda_join, .load = cuda_load, .launch = cuda_launch, .mark = cuda_mark,
-        .elapsed = cuda_elapsed, .peak = cuda_peak, .tensor_map = cuda_tensor_map, .capture_begin = cuda_capture_begin,
-        .capture_end = cuda_capture_end,
-        .replay = cuda_replay, .graph_free = cuda_graph_free
-};
+static const DevOps cuda_ops = { .close = cuda_close,
+                                 .memory = cuda_memory,
+                                 .alloc = cuda_alloc,
+                                 .free = cuda_free,
+                                 .upload = cuda_upload,
+                                 .download = cuda_download,
+                                 .copy = cuda_copy,
+                                 .clear = cuda_clear,
+                                 .sync = cuda_sync,
+                                 .fetch = cuda_fetch,
+                                 .settle = cuda_settle,
+                                 .fetched = cuda_fetched,
+                                 .passed = cuda_passed,
+                                 .upload_ahead = cuda_upload_ahead,
+                                 .join = cuda_join,
+                                 .load = cuda_load,
+                                 .launch = cuda_launch,
+                                 .mark = cuda_mark,
+                                 .elapsed = cuda_elapsed,
+                                 .peak = cuda_peak,
+                                 .tensor_map = cuda_tensor_map,
+                                 .capture_begin = cuda_capture_begin,
+                                 .capture_end = cuda_capture_end,
+                                 .replay = cuda_replay,
+                                 .graph_free = cuda_graph_free };
 
 int dev_open_cuda(Device **out, const DevOptions *o, Err *e)
 {

@@ -3,7 +3,8 @@
  * with its own tgc_emulate_launch: the headers cost more time than the kernels, so
  * there are no more groups than processors, and none that are small.
  *
- * TGC_EMULATE_ARCH=sm_90a plays kernels in the form that they have there, on a GPU of SMS multiprocessors. */
+ * TGC_EMULATE_ARCH=sm_90a plays kernels in the form that they have there, on a GPU of SMS
+ * multiprocessors. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,19 +14,25 @@
 #include "host_cc.h"
 #include "../util/parallel.h"
 
-typedef int LaunchFn(const char *kernel, unsigned grid, unsigned block, unsigned smem, void **args, int n_args,
-                     char *err, int err_cap);
+typedef int LaunchFn(const char *kernel, unsigned grid, unsigned block, unsigned smem, void **args,
+                     int n_args, char *err, int err_cap);
 
 typedef void ClustersFn(unsigned cluster, unsigned together);
 
-typedef struct Unit { SharedObject so; LaunchFn *launch; ClustersFn *clusters; Err err; int code, cached; } Unit;
+typedef struct Unit {
+        SharedObject so;
+        LaunchFn *launch;
+        ClustersFn *clusters;
+        Err err;
+        int code, cached;
+} Unit;
 
 typedef struct EmulateDevice {
         HostDevice host;
         Unit *unit;
-        int   n_units;
-        int  *unit_of;                  /* by kernel */
-        void (*set_threads)(int);       /* as in dev_cpu.c */
+        int n_units;
+        int *unit_of;             /* by kernel */
+        void (*set_threads)(int); /* as in dev_cpu.c */
 } EmulateDevice;
 
 enum { MAX_FLAGS = 40, SMS = 132 };
@@ -34,8 +41,8 @@ enum { MAX_FLAGS = 40, SMS = 132 };
 static void make_flags(const char **flag, char *own, size_t cap, int sm90)
 {
         static const char *const base[] = {
-                "-DTGC_EMULATE", "-std=c++17", "-O2", "-fopenmp", "-fno-strict-aliasing", "-fPIC", "-w",
-                "-Wno-psabi", "-include", "emulate.h"
+                "-DTGC_EMULATE", "-std=c++17", "-O2",        "-fopenmp", "-fno-strict-aliasing",
+                "-fPIC",         "-w",         "-Wno-psabi", "-include", "emulate.h"
         };
         const char *env = getenv("TGC_CXXFLAGS");
         char *rest;
@@ -45,7 +52,8 @@ static void make_flags(const char **flag, char *own, size_t cap, int sm90)
         if (sm90)
                 flag[n++] = "-DTGC_SM90A=1";
         snprintf(own, cap, "%s", env ? env : "");
-        for (char *s = strtok_r(own, " ", &rest); s && n < MAX_FLAGS - 1; s = strtok_r(0, " ", &rest))
+        for (char *s = strtok_r(own, " ", &rest); s && n < MAX_FLAGS - 1;
+             s = strtok_r(0, " ", &rest))
                 flag[n++] = s;
         flag[n] = 0;
 }
@@ -93,7 +101,7 @@ static void load_unit(void *ctx, int i)
                         cache_put(key, so, size);
         }
         if (!u->code && (u->code = so_open(&u->so, so, size, &u->err)) && u->cached) {
-                free(so);                       /* what the cache has cannot be loaded: built again */
+                free(so); /* what the cache has cannot be loaded: built again */
                 so = 0;
                 cache_remove(key);
                 u->cached = 0;
@@ -110,7 +118,9 @@ static void load_unit(void *ctx, int i)
         sym = so_symbol(&u->so, "tgc_emulate_clusters");
         memcpy(&u->clusters, &sym, sizeof sym);
         if (!sym && x->d->host.d.sm90)
-                u->code = err_set(&u->err, TGC_NO_DEVICE, "the plan's emulate.h knows no clusters: compile the model again");
+                u->code =
+                        err_set(&u->err, TGC_NO_DEVICE,
+                                "the plan's emulate.h knows no clusters: compile the model again");
 }
 
 static int load_units(EmulateDevice *d, const Pack *units, const Pack *headers, Err *e)
@@ -126,7 +136,8 @@ static int load_units(EmulateDevice *d, const Pack *units, const Pack *headers, 
         for (int i = 0; i < headers->n; i++)
                 emulator |= !strcmp(headers->file[i].name, "emulate.h");
         if (!emulator)
-                return err_set(e, TGC_NO_DEVICE, "the plan's CUDA headers lack emulate.h: compile the model again");
+                return err_set(e, TGC_NO_DEVICE,
+                               "the plan's CUDA headers lack emulate.h: compile the model again");
         make_flags(flag, own, sizeof own, d->host.d.sm90);
         d->unit = calloc((size_t)units->n, sizeof *d->unit);
         if (!d->unit)
@@ -135,7 +146,7 @@ static int load_units(EmulateDevice *d, const Pack *units, const Pack *headers, 
         for (int i = 0; i < units->n; i++)
                 d->unit[i].so.fd = -1;
         Build x = { d, &cc, { flag, units, headers, ".cu", "source.cuda", d->host.d.opt.stop } };
-        stop_begin(x.b.stop);           /* over all of them: no moment in between looks idle */
+        stop_begin(x.b.stop); /* over all of them: no moment in between looks idle */
         parallel_for(units->n, host_cores(), load_unit, &x);
         stop_end(x.b.stop);
         for (int i = 0; i < units->n; i++) {
@@ -143,8 +154,9 @@ static int load_units(EmulateDevice *d, const Pack *units, const Pack *headers, 
                         return err_set(e, d->unit[i].code, "%s", d->unit[i].err.msg);
                 cached += d->unit[i].cached;
         }
-        snprintf(d->host.d.note, sizeof d->host.d.note, "%d unit%s compiled, %d from the cache, %.3f s",
-                 units->n - cached, units->n - cached == 1 ? "" : "s", cached, (clock_ms() - start) / 1e3);
+        snprintf(d->host.d.note, sizeof d->host.d.note,
+                 "%d unit%s compiled, %d from the cache, %.3f s", units->n - cached,
+                 units->n - cached == 1 ? "" : "s", cached, (clock_ms() - start) / 1e3);
         return TGC_OK;
 }
 
@@ -166,7 +178,8 @@ static void group_units(Pack *p, int in_group)
                         p->file[n++] = *f;
                         continue;
                 }
-                memset(p->text + (g->data - p->text) + g->size, '\n', (size_t)(f->data - g->data) - g->size);
+                memset(p->text + (g->data - p->text) + g->size, '\n',
+                       (size_t)(f->data - g->data) - g->size);
                 g->size = (size_t)(f->data - g->data) + f->size;
         }
         p->n = n;
@@ -187,7 +200,9 @@ static int emulate_load(Device *dev, const Plan *plan, const char *need, Err *e)
                 group_units(&units, in_group);
                 code = load_units(d, &units, &headers, e);
         }
-        void *sym = !code && dev->opt.threads && d->n_units ? dlsym(d->unit[0].so.handle, "omp_set_num_threads") : 0;
+        void *sym = !code && dev->opt.threads && d->n_units
+                            ? dlsym(d->unit[0].so.handle, "omp_set_num_threads")
+                            : 0;
         memcpy(&d->set_threads, &sym, sizeof sym);
         pack_free(&units);
         pack_free(&headers);
@@ -208,7 +223,8 @@ static int emulate_launch(Device *dev, int k, unsigned grid, void *const *arg, E
                 smem = def->smem90;
                 if (!cluster && grid > SMS)
                         grid = SMS;
-                /* pairs, where there are any, are clusters of two; what the GPU holds at once may wait for each other */
+                /* pairs, where there are any, are clusters of two; what the GPU holds at once may
+                 * wait for each other */
                 cluster = cluster ? cluster : grid % 2 ? 1 : 2;
                 u->clusters(cluster, grid <= SMS ? grid : cluster);
         }
@@ -220,8 +236,11 @@ static int emulate_launch(Device *dev, int k, unsigned grid, void *const *arg, E
 /* kernels/emulate/emulate_block.h's Map. */
 static int emulate_tensor_map(Device *dev, void *out, const MapDef *m, void *matrix, Err *e)
 {
-        const struct { const void *matrix; uint64_t elem, rows, cols, ld; int box_rows, box_bytes; } map = {
-                matrix, m->elem, m->rows, m->cols, m->ld, m->box_rows, m->box_bytes };
+        const struct {
+                const void *matrix;
+                uint64_t elem, rows, cols, ld;
+                int box_rows, box_bytes;
+        } map = { matrix, m->elem, m->rows, m->cols, m->ld, m->box_rows, m->box_bytes };
         (void)dev, (void)e;
         memcpy(out, &map, sizeof map);
         return TGC_OK;
@@ -238,8 +257,8 @@ static void emulate_close(Device *dev)
         free(d);
 }
 
-static const DevOps emulate_ops = { HOST_OPS, .close = emulate_close, .load = emulate_load, .launch = emulate_launch,
-                                    .tensor_map = emulate_tensor_map };
+static const DevOps emulate_ops = { HOST_OPS, .close = emulate_close, .load = emulate_load,
+                                    .launch = emulate_launch, .tensor_map = emulate_tensor_map };
 
 int dev_open_emulate(Device **out, const DevOptions *o, Err *e)
 {
@@ -252,11 +271,15 @@ int dev_open_emulate(Device **out, const DevOptions *o, Err *e)
         const char *arch = getenv("TGC_EMULATE_ARCH");
         if (arch && strcmp(arch, "sm_90a")) {
                 free(d);
-                return err_set(e, TGC_USAGE, "TGC_EMULATE_ARCH=%.40s: the emulator plays sm_90a, and without it what every GPU has", arch);
+                return err_set(
+                        e, TGC_USAGE,
+                        "TGC_EMULATE_ARCH=%.40s: the emulator plays sm_90a, and without it what every GPU has",
+                        arch);
         }
         d->host.d.sm90 = arch != 0;
         d->host.d.sms = arch ? SMS : 0;
-        snprintf(d->host.d.name, sizeof d->host.d.name, arch ? "emulated GPU, sm_90a" : "emulated GPU");
+        snprintf(d->host.d.name, sizeof d->host.d.name,
+                 arch ? "emulated GPU, sm_90a" : "emulated GPU");
         *out = &d->host.d;
         return TGC_OK;
 }

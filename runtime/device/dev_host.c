@@ -40,7 +40,8 @@ int host_memory(Device *d, uint64_t *available, uint64_t *total, Err *e)
 int host_alloc(Device *d, size_t size, void **mem, Err *e)
 {
         (void)d;
-        void *p = mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *p = mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                       -1, 0);
         if (p == MAP_FAILED)
                 return err_set(e, TGC_NO_MEMORY, "no %zu bytes of memory", size);
         madvise(p, size, MADV_HUGEPAGE);

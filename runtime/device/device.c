@@ -18,10 +18,7 @@ int dev_kind(const char *name)
         return -1;
 }
 
-const char *dev_kind_name(DevKind kind)
-{
-        return kind_name[kind];
-}
+const char *dev_kind_name(DevKind kind) { return kind_name[kind]; }
 
 int dev_open(Device **d, DevKind kind, const DevOptions *o, Err *e)
 {
@@ -34,14 +31,13 @@ int dev_open(Device **d, DevKind kind, const DevOptions *o, Err *e)
         if (o->index < 0 || o->threads < 0)
                 return err_set(e, TGC_USAGE, "device number and threads must not be negative");
         switch (kind) {
-        case DEV_CUDA:    return dev_open_cuda(d, o, e);
+        case DEV_CUDA: return dev_open_cuda(d, o, e);
         case DEV_EMULATE: return dev_open_emulate(d, o, e);
         case DEV_AUTO:
                 if (cuda_describe(text, sizeof text, &ignored) == TGC_OK)
                         return dev_open_cuda(d, o, e);
                 break;
-        case DEV_CPU:
-                break;
+        case DEV_CPU: break;
         }
         return dev_open_cpu(d, o, e);
 }
@@ -52,35 +48,17 @@ void dev_close(Device *d)
                 d->ops->close(d);
 }
 
-DevKind dev_which(const Device *d)
-{
-        return d->kind;
-}
+DevKind dev_which(const Device *d) { return d->kind; }
 
-const char *dev_name(const Device *d)
-{
-        return d->name;
-}
+const char *dev_name(const Device *d) { return d->name; }
 
-const char *dev_target(const Device *d)
-{
-        return d->kind == DEV_CPU ? "cpu" : "cuda";
-}
+const char *dev_target(const Device *d) { return d->kind == DEV_CPU ? "cpu" : "cuda"; }
 
-int dev_host_memory(const Device *d)
-{
-        return d->kind != DEV_CUDA;
-}
+int dev_host_memory(const Device *d) { return d->kind != DEV_CUDA; }
 
-const char *dev_load_note(const Device *d)
-{
-        return d->note;
-}
+const char *dev_load_note(const Device *d) { return d->note; }
 
-const char *dev_load_warning(const Device *d)
-{
-        return d->warning;
-}
+const char *dev_load_warning(const Device *d) { return d->warning; }
 
 int dev_memory(Device *d, uint64_t *available, uint64_t *total, Err *e)
 {
@@ -93,15 +71,17 @@ int dev_ceiling(Device *d, Ceiling *c, Err *e)
         void *from = 0, *to = 0;
         double ms, best = 0;
         int code = TGC_OK;
-        *c = (Ceiling){ 0 };
+        *c = (Ceiling) { 0 };
         if (!d->ops->peak)
                 return TGC_OK;
         d->ops->peak(d, c->flops);
         if (!dev_alloc(d, SIZE, &from, e) && !dev_alloc(d, SIZE, &to, e))
                 for (int i = 0; i < RUNS && !code; i++)
-                        if (!(code = dev_mark(d, MARK, e)) && !(code = dev_copy(d, to, from, SIZE, e))
-                            && !(code = dev_mark(d, MARK + 1, e)) && !(code = dev_elapsed(d, MARK, MARK + 1, &ms, e))
-                            && (!best || ms < best))
+                        if (!(code = dev_mark(d, MARK, e)) &&
+                            !(code = dev_copy(d, to, from, SIZE, e)) &&
+                            !(code = dev_mark(d, MARK + 1, e)) &&
+                            !(code = dev_elapsed(d, MARK, MARK + 1, &ms, e)) &&
+                            (!best || ms < best))
                                 best = ms;
         if (best > 0)
                 c->bytes = 2. * SIZE / (best * 1e-3);
@@ -142,10 +122,7 @@ int dev_clear(Device *d, void *mem, size_t n, Err *e)
         return n ? d->ops->clear(d, mem, n, e) : TGC_OK;
 }
 
-int dev_sync(Device *d, Err *e)
-{
-        return d->ops->sync(d, e);
-}
+int dev_sync(Device *d, Err *e) { return d->ops->sync(d, e); }
 
 int dev_fetch(Device *d, int slot, const void *from, size_t n, bool aside, Err *e)
 {
@@ -180,10 +157,7 @@ int dev_upload_ahead(Device *d, int place, void *to, const void *from, size_t n,
         return d->ops->upload_ahead(d, place, to, from, n, e);
 }
 
-int dev_join(Device *d, Err *e)
-{
-        return d->ops->join ? d->ops->join(d, e) : TGC_OK;
-}
+int dev_join(Device *d, Err *e) { return d->ops->join ? d->ops->join(d, e) : TGC_OK; }
 
 int dev_load(Device *d, const Plan *plan, const Program *prog, const char *need, Err *e)
 {
@@ -200,15 +174,9 @@ int dev_load(Device *d, const Plan *plan, const Program *prog, const char *need,
         return d->ops->load(d, plan, need, e);
 }
 
-int dev_sm90(const Device *d)
-{
-        return d->sm90;
-}
+int dev_sm90(const Device *d) { return d->sm90; }
 
-int dev_sms(const Device *d)
-{
-        return d->sms;
-}
+int dev_sms(const Device *d) { return d->sms; }
 
 int dev_tensor_map(Device *d, void *out, const MapDef *m, void *matrix, Err *e)
 {
@@ -220,25 +188,13 @@ int dev_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e)
         return grid ? d->ops->launch(d, k, grid, arg, e) : TGC_OK;
 }
 
-int dev_can_capture(const Device *d)
-{
-        return d->ops->replay && !d->opt.sync;
-}
+int dev_can_capture(const Device *d) { return d->ops->replay && !d->opt.sync; }
 
-int dev_capture_begin(Device *d, Err *e)
-{
-        return d->ops->capture_begin(d, e);
-}
+int dev_capture_begin(Device *d, Err *e) { return d->ops->capture_begin(d, e); }
 
-int dev_capture_end(Device *d, DevGraph **g, Err *e)
-{
-        return d->ops->capture_end(d, g, e);
-}
+int dev_capture_end(Device *d, DevGraph **g, Err *e) { return d->ops->capture_end(d, g, e); }
 
-int dev_replay(Device *d, DevGraph *g, Err *e)
-{
-        return d->ops->replay(d, g, e);
-}
+int dev_replay(Device *d, DevGraph *g, Err *e) { return d->ops->replay(d, g, e); }
 
 void dev_graph_free(Device *d, DevGraph *g)
 {
@@ -248,7 +204,8 @@ void dev_graph_free(Device *d, DevGraph *g)
 
 int dev_mark(Device *d, int i, Err *e)
 {
-        return i < 0 || i >= DEV_MARKS ? err_set(e, TGC_FAIL, "time stamp %d", i) : d->ops->mark(d, i, e);
+        return i < 0 || i >= DEV_MARKS ? err_set(e, TGC_FAIL, "time stamp %d", i)
+                                       : d->ops->mark(d, i, e);
 }
 
 int dev_elapsed(Device *d, int from, int to, double *ms, Err *e)
@@ -267,9 +224,10 @@ int plan_source(const Plan *plan, const char *target, Pack *units, Pack *headers
         strncat(header, target, 8);
         const Section *s = plan_find(plan, source), *h = plan_find(plan, header);
 
-        *units = *headers = (Pack){ 0 };
+        *units = *headers = (Pack) { 0 };
         if (!s)
-                return err_set(e, TGC_NO_DEVICE, "the plan has no %s: compile the model with --target %s", source,
+                return err_set(e, TGC_NO_DEVICE,
+                               "the plan has no %s: compile the model with --target %s", source,
                                target);
         int code = pack_units(units, s->data, s->size, source, e);
         if (!code && h)
@@ -286,7 +244,8 @@ static int by_name(const void *a, const void *b)
 
 int kernel_units(const Program *p, const Pack *units, int **unit_of, Err *e)
 {
-        PackFile **sorted = malloc(((size_t)units->n + 1) * sizeof *sorted), key = { 0 }, *want = &key, **hit;
+        PackFile **sorted = malloc(((size_t)units->n + 1) * sizeof *sorted), key = { 0 },
+                 *want = &key, **hit;
         *unit_of = malloc(((size_t)p->n_kernels + 1) * sizeof **unit_of);
         if (!sorted || !*unit_of) {
                 free(sorted);
@@ -308,7 +267,8 @@ int kernel_units(const Program *p, const Pack *units, int **unit_of, Err *e)
                 if (hit)
                         (*unit_of)[k] = (int)(*hit - units->file);
                 else
-                        code = err_set(e, TGC_BAD_FILE, "kernel %.60s belongs to unit %.60s, which is missing",
+                        code = err_set(e, TGC_BAD_FILE,
+                                       "kernel %.60s belongs to unit %.60s, which is missing",
                                        p->kernel[k].name, p->kernel[k].unit);
         }
         free(sorted);

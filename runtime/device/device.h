@@ -18,108 +18,118 @@
 typedef enum { DEV_AUTO, DEV_CPU, DEV_CUDA, DEV_EMULATE } DevKind;
 
 enum {
-        DEV_FETCH_SLOTS = 16,           /* reads under way at once */
-        DEV_FETCH_BYTES = 1024,         /* largest of them */
-        DEV_PLACES = 2,                 /* in the queue, for uploads ahead */
-        DEV_MARKS = 8192                /* time stamps */
+        DEV_FETCH_SLOTS = 16,   /* reads under way at once */
+        DEV_FETCH_BYTES = 1024, /* largest of them */
+        DEV_PLACES = 2,         /* in the queue, for uploads ahead */
+        DEV_MARKS = 8192        /* time stamps */
 };
 
 typedef struct Device Device;
 typedef struct DevGraph DevGraph;
 
 typedef struct DevOptions {
-        int  index;                     /* which GPU, in CUDA_VISIBLE_DEVICES' order */
-        int  threads;                   /* cpu: OpenMP threads; 0: OpenMP's own choice */
-        int  from_source;               /* ignore compiled code in the plan */
-        int  no_cache;                  /* neither read nor write the disk cache */
-        int  sync;                      /* wait after each launch, so that a fault names its kernel; no graphs.
+        int index;       /* which GPU, in CUDA_VISIBLE_DEVICES' order */
+        int threads;     /* cpu: OpenMP threads; 0: OpenMP's own choice */
+        int from_source; /* ignore compiled code in the plan */
+        int no_cache;    /* neither read nor write the disk cache */
+        int sync;        /* wait after each launch, so that a fault names its kernel; no graphs.
                                          * TGC_SYNC=1 in the environment does the same */
-        Stop *stop;                     /* dev_load may be asked to end; NULL: it is not */
+        Stop *stop;      /* dev_load may be asked to end; NULL: it is not */
 } DevOptions;
 
 /* auto|cpu|cuda|emulate; -1: none of these. */
-int         dev_kind(const char *name);
+int dev_kind(const char *name);
 const char *dev_kind_name(DevKind kind);
 
 /* DEV_AUTO is cuda when the driver sees a GPU, else cpu; a GPU that then cannot be
  * used is an error, not a reason to go on slowly.  o may be NULL. */
-int  dev_open(Device **d, DevKind kind, const DevOptions *o, Err *e);
-void dev_close(Device *d);                              /* frees what the caller did not; NULL is fine */
+int dev_open(Device **d, DevKind kind, const DevOptions *o, Err *e);
+void dev_close(Device *d); /* frees what the caller did not; NULL is fine */
 
-DevKind     dev_which(const Device *d);
-const char *dev_name(const Device *d);                  /* "NVIDIA H100 80GB HBM3, sm_90a" */
-const char *dev_target(const Device *d);                /* sections: program.cpu or program.cuda => "cpu" "cuda" */
-int         dev_host_memory(const Device *d);           /* 1: addresses are ordinary pointers */
-int  dev_memory(Device *d, uint64_t *available, uint64_t *total, Err *e);
+DevKind dev_which(const Device *d);
+const char *dev_name(const Device *d); /* "NVIDIA H100 80GB HBM3, sm_90a" */
+/* sections: program.cpu or program.cuda => "cpu" "cuda" */
+const char *dev_target(const Device *d);
+int dev_host_memory(const Device *d); /* 1: addresses are ordinary pointers */
+int dev_memory(Device *d, uint64_t *available, uint64_t *total, Err *e);
 
-int  dev_alloc(Device *d, size_t size, void **mem, Err *e);     /* zeroed, 4096-aligned; size 0 gives NULL */
+/* zeroed, 4096-aligned; size 0 gives NULL */
+int dev_alloc(Device *d, size_t size, void **mem, Err *e);
 void dev_free(Device *d, void *mem, size_t size);
-int  dev_upload(Device *d, void *to, const void *from, size_t n, Err *e);       /* `from` is free on return */
-int  dev_download(Device *d, void *to, const void *from, size_t n, Err *e);
-int  dev_copy(Device *d, void *to, const void *from, size_t n, Err *e);
-int  dev_clear(Device *d, void *mem, size_t n, Err *e);
-int  dev_sync(Device *d, Err *e);
+/* `from` is free on return */
+int dev_upload(Device *d, void *to, const void *from, size_t n, Err *e);
+int dev_download(Device *d, void *to, const void *from, size_t n, Err *e);
+int dev_copy(Device *d, void *to, const void *from, size_t n, Err *e);
+int dev_clear(Device *d, void *mem, size_t n, Err *e);
+int dev_sync(Device *d, Err *e);
 
 /* Read n <= DEV_FETCH_BYTES without waiting for what is queued later: fetch
  * queues the copy into a slot, fetched waits for that copy alone.  aside: what is queued later
  * does not wait for the copy either, and leaves `from` alone until fetched has returned, or
  * comes after settle, from which on the queue waits for the slot's copy. */
-int  dev_fetch(Device *d, int slot, const void *from, size_t n, bool aside, Err *e);
-int  dev_settle(Device *d, int slot, Err *e);
-int  dev_fetched(Device *d, int slot, void *to, size_t n, Err *e);
+int dev_fetch(Device *d, int slot, const void *from, size_t n, bool aside, Err *e);
+int dev_settle(Device *d, int slot, Err *e);
+int dev_fetched(Device *d, int slot, void *to, size_t n, Err *e);
 
-/* Uploads beside the queue.  passed marks where the queue is now, in place 0..DEV_PLACES-1.  upload_ahead copies as
- * soon as the queue has come to such a mark (a place never marked: at once), whatever was queued after it and leaves
- * `to` alone; `from` is free on return.  What is queued after join waits for all of them. */
-int  dev_passed(Device *d, int place, Err *e);
-int  dev_upload_ahead(Device *d, int place, void *to, const void *from, size_t n, Err *e);
-int  dev_join(Device *d, Err *e);
+/* Uploads beside the queue.  passed marks where the queue is now, in place 0..DEV_PLACES-1. 
+ * upload_ahead copies as soon as the queue has come to such a mark (a place never marked: at once),
+ * whatever was queued after it and leaves `to` alone; `from` is free on return.  What is queued
+ * after join waits for all of them. */
+int dev_passed(Device *d, int place, Err *e);
+int dev_upload_ahead(Device *d, int place, void *to, const void *from, size_t n, Err *e);
+int dev_join(Device *d, Err *e);
 
 /* Make the kernels of `prog` ready, from the plan's compiled code, the disk
  * cache or the plan's source.  One program per device, borrowed until dev_close.
- * need: by kernel, or NULL: all.  On cuda others may stay out, for further calls (with need) to ask for. */
-int  dev_load(Device *d, const Plan *plan, const Program *prog, const char *need, Err *e);
-const char *dev_load_note(const Device *d);             /* for people: "12 units compiled in 1.400 s" */
+ * need: by kernel, or NULL: all.  On cuda others may stay out, for further calls (with need) to ask
+ * for. */
+int dev_load(Device *d, const Plan *plan, const Program *prog, const char *need, Err *e);
+const char *dev_load_note(const Device *d); /* for people: "12 units compiled in 1.400 s" */
 
-const char *dev_load_warning(const Device *d);          /* what a person should know about it; "" if nothing */
+/* what a person should know about it; "" if nothing */
+const char *dev_load_warning(const Device *d);
 
 /* Do kernels with threads90 run in that form?  Before dev_load: would those made from source? */
-int  dev_sm90(const Device *d);
-int  dev_sms(const Device *d);
-/* The tensor map of a matrix of 16-bit elements in device memory: MAP_BYTES at `out`, aligned to as many.  Only
- * where dev_sm90. */
-int  dev_tensor_map(Device *d, void *out, const MapDef *m, void *matrix, Err *e);
+int dev_sm90(const Device *d);
+int dev_sms(const Device *d);
+/* The tensor map of a matrix of 16-bit elements in device memory: MAP_BYTES at `out`, aligned to as
+ * many.  Only where dev_sm90. */
+int dev_tensor_map(Device *d, void *out, const MapDef *m, void *matrix, Err *e);
 
-/* Queue kernel number k of the loaded program; arg holds its n_args addresses, of a tensor map that of its bytes on
- * the host, which are free on return. */
-int  dev_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e);
+/* Queue kernel number k of the loaded program; arg holds its n_args addresses, of a tensor map that
+ * of its bytes on the host, which are free on return. */
+int dev_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e);
 
 /* Between begin and end launches, copies and clears on the device are recorded
  * instead of executed.  Devices without graphs return 0 from dev_can_capture. */
-int  dev_can_capture(const Device *d);
-int  dev_capture_begin(Device *d, Err *e);
-int  dev_capture_end(Device *d, DevGraph **g, Err *e);  /* ends the capture on failure too */
-int  dev_replay(Device *d, DevGraph *g, Err *e);
+int dev_can_capture(const Device *d);
+int dev_capture_begin(Device *d, Err *e);
+int dev_capture_end(Device *d, DevGraph **g, Err *e); /* ends the capture on failure too */
+int dev_replay(Device *d, DevGraph *g, Err *e);
 void dev_graph_free(Device *d, DevGraph *g);
 
 /* Time stamps 0..DEV_MARKS-1 in the queue. */
-int  dev_mark(Device *d, int i, Err *e);
-int  dev_elapsed(Device *d, int from, int to, double *ms, Err *e);     /* waits for `to` */
+int dev_mark(Device *d, int i, Err *e);
+int dev_elapsed(Device *d, int from, int to, double *ms, Err *e); /* waits for `to` */
 
-/* What no kernel can pass: bytes a second, read and written, as a copy that is timed here does it; and operations
- * a second in float32 and in 16 bits (tensor cores), from the GPU's clock and size.  0: not known. */
-typedef struct Ceiling { double bytes, flops[2]; } Ceiling;
-int  dev_ceiling(Device *d, Ceiling *c, Err *e);
+/* What no kernel can pass: bytes a second, read and written, as a copy that is timed here does it;
+ * and operations a second in float32 and in 16 bits (tensor cores), from the GPU's clock and size. 
+ * 0: not known. */
+typedef struct Ceiling {
+        double bytes, flops[2];
+} Ceiling;
+int dev_ceiling(Device *d, Ceiling *c, Err *e);
 
 /* ---- building without a device, for `tgc compile` (dev_cuda.c, dev_cpu.c) ----
  * Both give a pack for plan_add, malloc'd: cubin.ARCH and object.cpu.  Neither
  * needs the hardware; the first needs NVRTC, the second a C compiler. */
-int  cuda_compile_plan(const Plan *plan, const char *arch, int no_cache, void **pack, size_t *size, Err *e);
-int  cpu_compile_plan(const Plan *plan, int no_cache, Stop *stop, void **pack, size_t *size, Err *e);
+int cuda_compile_plan(const Plan *plan, const char *arch, int no_cache, void **pack, size_t *size,
+                      Err *e);
+int cpu_compile_plan(const Plan *plan, int no_cache, Stop *stop, void **pack, size_t *size, Err *e);
 
 /* One line each on what was found, for `tgc doctor`; status as of opening. */
-int  cuda_describe(char *out, size_t cap, Err *e);
-int  nvrtc_describe(char *out, size_t cap, Err *e);
-int  host_cc_describe(char *out, size_t cap, int cxx, Err *e);
+int cuda_describe(char *out, size_t cap, Err *e);
+int nvrtc_describe(char *out, size_t cap, Err *e);
+int host_cc_describe(char *out, size_t cap, int cxx, Err *e);
 
 #endif

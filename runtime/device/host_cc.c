@@ -54,7 +54,7 @@ void tmpdir_remove(const char *path)
         DIR *d = *path ? opendir(path) : 0;
         if (!d)
                 return;
-        for (struct dirent *f; (f = readdir(d)); )      /* the folder is flat: files only */
+        for (struct dirent *f; (f = readdir(d));) /* the folder is flat: files only */
                 if (strcmp(f->d_name, ".") && strcmp(f->d_name, ".."))
                         unlinkat(dirfd(d), f->d_name, 0);
         closedir(d);
@@ -67,8 +67,8 @@ void tmpdir_remove(const char *path)
 void keep_source(const char *name, const char *text, size_t n, char *path, size_t cap)
 {
         const char *dot = strrchr(name, '.');
-        snprintf(path, cap, "%s/tgc-%.*s-XXXXXX%s", tmp_root(), (int)(dot ? dot - name : (long)strlen(name)), name,
-                 dot ? dot : "");
+        snprintf(path, cap, "%s/tgc-%.*s-XXXXXX%s", tmp_root(),
+                 (int)(dot ? dot - name : (long)strlen(name)), name, dot ? dot : "");
         int fd = mkostemps(path, dot ? (int)strlen(dot) : 0, O_CLOEXEC);
         if (fd < 0 || write(fd, text, n) != (ssize_t)n)
                 *path = 0;
@@ -80,13 +80,11 @@ void keep_source(const char *name, const char *text, size_t n, char *path, size_
 
 enum { LOOK_MS = 50, PATIENCE = 20 };
 
-/* What child_run returns instead of an exit status; NO_ROOM - errno: the system had no memory or no processes left. */
+/* What child_run returns instead of an exit status; NO_ROOM - errno: the system had no memory or no
+ * processes left. */
 enum { NOT_RUN = -1, NO_ROOM = -1000 };
 
-static int no_room(int why)
-{
-        return why == ENOMEM || why == EAGAIN ? NO_ROOM - why : NOT_RUN;
-}
+static int no_room(int why) { return why == ENOMEM || why == EAGAIN ? NO_ROOM - why : NOT_RUN; }
 
 /* Called every LOOK_MS once it was asked to stop: the group is told to end, which
  * lets a compiler remove its own temporary files, and later made to.  Returns 1
@@ -137,7 +135,7 @@ static int child_run(char *const argv[], Stop *stop, char *out, size_t cap)
         bad = bad ? bad : added;
         posix_spawnattr_init(&attr);
         if (stop)
-                posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP);         /* group 0: its own */
+                posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP); /* group 0: its own */
         bad = bad ? bad : posix_spawnp(&pid, argv[0], &fa, &attr, argv, env);
         const bool started = !bad;
         posix_spawnattr_destroy(&attr);
@@ -148,7 +146,7 @@ static int child_run(char *const argv[], Stop *stop, char *out, size_t cap)
                 if (stop_asked(stop) && put_down(pid, told++))
                         break;
                 if (poll(&talk, 1, stop ? LOOK_MS : -1) <= 0)
-                        continue;                       /* nothing said yet, or a signal */
+                        continue; /* nothing said yet, or a signal */
                 size_t room = cap - 1 - used;
                 ssize_t n = read(pipe_fd[0], room ? out + used : sink, room ? room : sizeof sink);
                 if (n < 0 && errno == EINTR)
@@ -168,16 +166,18 @@ static int child_run(char *const argv[], Stop *stop, char *out, size_t cap)
         return WIFEXITED(status) && WEXITSTATUS(status) != 127 ? WEXITSTATUS(status) : NOT_RUN;
 }
 
-typedef char LineReader[sizeof ((HostCc *)0)->command];
+typedef char LineReader[sizeof((HostCc *)0)->command];
 enum { MAX_WORDS = 8 };
 
-/* The words of a command, cut in `words`, as the first of argv; how many.  No quotes: make has none either. */
+/* The words of a command, cut in `words`, as the first of argv; how many.  No quotes: make has none
+ * either. */
 static int put_command(char **argv, const char *command, LineReader words)
 {
         char *rest;
         int n = 0;
         snprintf(words, sizeof(LineReader), "%s", command);
-        for (char *w = strtok_r(words, " \t", &rest); w && n < MAX_WORDS; w = strtok_r(NULL, " \t", &rest))
+        for (char *w = strtok_r(words, " \t", &rest); w && n < MAX_WORDS;
+             w = strtok_r(NULL, " \t", &rest))
                 argv[n++] = w;
         return n;
 }
@@ -199,30 +199,37 @@ static int try_compiler(HostCc *cc, const char *command)
 
 static int not_started(const char *command, int status, Err *e)
 {
-        return err_set(e, TGC_NO_MEMORY, "%.200s cannot be started: %s", command, strerror(NO_ROOM - status));
+        return err_set(e, TGC_NO_MEMORY, "%.200s cannot be started: %s", command,
+                       strerror(NO_ROOM - status));
 }
 
 int host_cc_find(HostCc *cc, int cxx, Err *e)
 {
-        static const char *const c_names[] = { "gcc", "cc", "clang" }, *const cxx_names[] = { "g++", "c++", "clang++" };
+        static const char *const c_names[] = { "gcc", "cc", "clang" }, *const cxx_names[] = {
+                "g++", "c++", "clang++"
+        };
         const char *var = cxx ? "CXX" : "CC", *own = getenv(var);
 
-        *cc = (HostCc){ .cxx = cxx };
+        *cc = (HostCc) { .cxx = cxx };
         int status = own && *own ? try_compiler(cc, own) : 0;
         if (status <= NO_ROOM)
                 return not_started(own, status, e);
         if (own && *own)
                 return !status ? TGC_OK
-                     : err_set(e, TGC_NO_DEVICE, "%s=%.200s: `%.200s --version` does not run; name a compiler that does, or "
-                               "unset it", var, own, own);
+                               : err_set(e, TGC_NO_DEVICE,
+                                         "%s=%.200s: `%.200s --version` does not run; name a compiler that does, or "
+                                         "unset it",
+                                         var, own, own);
         for (int i = 0; i < 3; i++)
                 if ((status = try_compiler(cc, cxx ? cxx_names[i] : c_names[i])) <= NO_ROOM)
                         return not_started(cxx ? cxx_names[i] : c_names[i], status, e);
                 else if (!status)
                         return TGC_OK;
-        return err_set(e, TGC_NO_DEVICE, "no %s compiler runs here (tried %s and %s); install gcc%s with OpenMP "
-                       "(Debian, Ubuntu: apt install g++) or set %s", cxx ? "C++" : "C", cxx ? "g++, c++" : "gcc, cc",
-                       cxx ? "clang++" : "clang", cxx ? "'s g++" : "", var);
+        return err_set(e, TGC_NO_DEVICE,
+                       "no %s compiler runs here (tried %s and %s); install gcc%s with OpenMP "
+                       "(Debian, Ubuntu: apt install g++) or set %s",
+                       cxx ? "C++" : "C", cxx ? "g++, c++" : "gcc, cc", cxx ? "clang++" : "clang",
+                       cxx ? "'s g++" : "", var);
 }
 
 int host_cc_describe(char *out, size_t cap, int cxx, Err *e)
@@ -271,7 +278,8 @@ static void compile_unit(void *ctx, int i)
         argv[n++] = "-o";
         argv[n++] = j->object[i];
         argv[n] = 0;
-        j->status[i] = stop_asked(j->b->stop) ? -1 : child_run(argv, j->b->stop, j->log[i], MAX_LOG);
+        j->status[i] = stop_asked(j->b->stop) ? -1
+                                              : child_run(argv, j->b->stop, j->log[i], MAX_LOG);
 }
 
 static int link_objects(const Job *j, int n, char *target, char *log)
@@ -324,8 +332,9 @@ static int write_files(const char *dir, const PackFile *f, int n, const char *su
 /* Did the compiler have too little memory?  What the kernel kills for that, the driver reports. */
 static bool starved(const char *log)
 {
-        return strstr(log, "Killed signal terminated program") || strstr(log, "out of memory allocating")
-            || strstr(log, "virtual memory exhausted") || strstr(log, "Cannot allocate memory");
+        return strstr(log, "Killed signal terminated program") ||
+               strstr(log, "out of memory allocating") || strstr(log, "virtual memory exhausted") ||
+               strstr(log, "Cannot allocate memory");
 }
 
 static int report_failure(const Job *j, int n, Err *e)
@@ -337,20 +346,24 @@ static int report_failure(const Job *j, int n, Err *e)
                 if (j->status[i] <= NO_ROOM)
                         return not_started(j->cc->command, j->status[i], e);
                 if (starved(j->log[i]))
-                        return err_set(e, TGC_NO_MEMORY, "%s had no memory for unit %s of %s:\n%.*s", j->cc->command, j->unit[i].name,
-                                       j->b->what, log_head(j->log[i]), j->log[i]);
+                        return err_set(e, TGC_NO_MEMORY,
+                                       "%s had no memory for unit %s of %s:\n%.*s", j->cc->command,
+                                       j->unit[i].name, j->b->what, log_head(j->log[i]), j->log[i]);
                 if (j->status[i] < 0)
-                        return err_set(e, TGC_NO_DEVICE, "%s could not be run on unit %s", j->cc->command,
-                                       j->unit[i].name);
+                        return err_set(e, TGC_NO_DEVICE, "%s could not be run on unit %s",
+                                       j->cc->command, j->unit[i].name);
                 snprintf(name, sizeof name, "%s%s", j->unit[i].name, j->b->suffix);
                 keep_source(name, j->unit[i].data, j->unit[i].size, path, sizeof path);
-                return err_set(e, TGC_NO_DEVICE, "%s refuses unit %s of %s (source kept in %s):\n%.*s", j->cc->command,
-                               j->unit[i].name, j->b->what, *path ? path : "no place", log_head(j->log[i]), j->log[i]);
+                return err_set(e, TGC_NO_DEVICE,
+                               "%s refuses unit %s of %s (source kept in %s):\n%.*s",
+                               j->cc->command, j->unit[i].name, j->b->what,
+                               *path ? path : "no place", log_head(j->log[i]), j->log[i]);
         }
         return TGC_OK;
 }
 
-int host_cc_build(const HostCc *cc, const HostBuild *b, int first, int n, void **so, size_t *size, Err *e)
+int host_cc_build(const HostCc *cc, const HostBuild *b, int first, int n, void **so, size_t *size,
+                  Err *e)
 {
         char dir[512] = "", target[640];
         Job j = { cc, b, b->units->file + first, dir, 0, 0, 0 };
@@ -365,8 +378,9 @@ int host_cc_build(const HostCc *cc, const HostBuild *b, int first, int n, void *
                 code = err_set(e, TGC_NO_MEMORY, "no memory to compile %s", b->what);
                 goto out;
         }
-        if ((code = tmpdir_make(dir, e)) || (code = write_files(dir, b->headers->file, b->headers->n, "", e))
-            || (code = write_files(dir, j.unit, n, b->suffix, e)))
+        if ((code = tmpdir_make(dir, e)) ||
+            (code = write_files(dir, b->headers->file, b->headers->n, "", e)) ||
+            (code = write_files(dir, j.unit, n, b->suffix, e)))
                 goto out;
         for (int i = 0; i < n; i++)
                 snprintf(j.object[i], sizeof *j.object, "%.500s/%d.o", dir, i);
@@ -380,10 +394,11 @@ int host_cc_build(const HostCc *cc, const HostBuild *b, int first, int n, void *
                 goto out;
         }
         if (linked) {
-                code = starved(j.log[0]) ? err_set(e, TGC_NO_MEMORY, "%s had no memory to link %s:\n%.*s", cc->command, b->what,
-                                                   log_head(j.log[0]), j.log[0])
-                     : err_set(e, TGC_NO_DEVICE, "%s cannot link %s:\n%.*s", cc->command, b->what, log_head(j.log[0]),
-                               j.log[0]);
+                code = starved(j.log[0])
+                               ? err_set(e, TGC_NO_MEMORY, "%s had no memory to link %s:\n%.*s",
+                                         cc->command, b->what, log_head(j.log[0]), j.log[0])
+                               : err_set(e, TGC_NO_DEVICE, "%s cannot link %s:\n%.*s", cc->command,
+                                         b->what, log_head(j.log[0]), j.log[0]);
                 goto out;
         }
         char *bytes;
@@ -395,7 +410,7 @@ out:
         free(j.status);
         free(j.log);
         stop_end(b->stop);
-        if (!stop_asked(b->stop))               /* after stop_end: who saw us working is not overlooked */
+        if (!stop_asked(b->stop)) /* after stop_end: who saw us working is not overlooked */
                 return code;
         free(*so);
         *so = 0;
@@ -411,7 +426,7 @@ int so_open(SharedObject *so, const void *data, size_t size, Err *e)
 {
         char path[512] = "";
 
-        *so = (SharedObject){ 0, memfd_create("tgc", MFD_CLOEXEC) };
+        *so = (SharedObject) { 0, memfd_create("tgc", MFD_CLOEXEC) };
         if (so->fd >= 0) {
                 size_t done = 0;
                 while (done < size) {
@@ -439,7 +454,8 @@ int so_open(SharedObject *so, const void *data, size_t size, Err *e)
                 close(fd);
                 unlink(path);
         }
-        return so->handle ? TGC_OK : err_set(e, TGC_NO_DEVICE, "compiled code cannot be loaded: %s", why);
+        return so->handle ? TGC_OK
+                          : err_set(e, TGC_NO_DEVICE, "compiled code cannot be loaded: %s", why);
 }
 
 /* libgomp's threads outlive the object that started them. */
@@ -461,21 +477,22 @@ void so_close(SharedObject *so)
                 dlclose(so->handle);
         if (so->handle && so->fd >= 0)
                 close(so->fd);
-        *so = (SharedObject){ 0, -1 };
+        *so = (SharedObject) { 0, -1 };
 }
 
 /* ---- this processor ---- */
 
 void host_cpu_key(char hex[33])
 {
-        static const char *const want[] = { "model name", "flags", "Features", "CPU part", "CPU implementer" };
+        static const char *const want[] = { "model name", "flags", "Features", "CPU part",
+                                            "CPU implementer" };
         CacheKey k;
         char *line = 0;
         size_t cap = 0;
         FILE *f = fopen("/proc/cpuinfo", "re");
 
         cache_key_begin(&k);
-        while (f && getline(&line, &cap, f) > 0 && *line != '\n')       /* the first processor's lines */
+        while (f && getline(&line, &cap, f) > 0 && *line != '\n') /* the first processor's lines */
                 for (size_t i = 0; i < sizeof want / sizeof *want; i++)
                         if (!strncmp(line, want[i], strlen(want[i])))
                                 cache_key_text(&k, line);

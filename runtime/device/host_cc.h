@@ -10,37 +10,47 @@
 #include "../plan/plan.h"
 #include "../util/stop.h"
 
-typedef struct HostCc { char command[512]; char version[256]; int cxx; } HostCc;      /* command: words, "ccache gcc" */
+/* command: words, "ccache gcc" */
+typedef struct HostCc {
+        char command[512];
+        char version[256];
+        int cxx;
+} HostCc;
 
-/* CC or CXX, which must run where it is set; else gcc cc clang or g++ c++ clang++, the first that runs. */
-int  host_cc_find(HostCc *cc, int cxx, Err *e);
+/* CC or CXX, which must run where it is set; else gcc cc clang or g++ c++ clang++, the first that
+ * runs. */
+int host_cc_find(HostCc *cc, int cxx, Err *e);
 
 typedef struct HostBuild {
-        const char *const *flag;        /* NULL-terminated */
+        const char *const *flag; /* NULL-terminated */
         const Pack *units, *headers;
-        const char *suffix;             /* ".c", ".cu": names the saved source */
-        const char *what;               /* "source.cpu", for messages */
-        Stop *stop;                     /* or NULL */
+        const char *suffix; /* ".c", ".cu": names the saved source */
+        const char *what;   /* "source.cpu", for messages */
+        Stop *stop;         /* or NULL */
 } HostBuild;
 
 /* Build a shared object from units [first, first+n), compiled in parallel.
  * *so is malloc'd.  On failure the message has the compiler's first lines and
  * the path where the offending source was kept.  TGC_STOPPED: as b->stop asked. */
-int  host_cc_build(const HostCc *cc, const HostBuild *b, int first, int n, void **so, size_t *size, Err *e);
+int host_cc_build(const HostCc *cc, const HostBuild *b, int first, int n, void **so, size_t *size,
+                  Err *e);
 
 /* Load a shared object from memory; close with so_close. */
-typedef struct SharedObject { void *handle; int fd; } SharedObject;
-int   so_open(SharedObject *so, const void *data, size_t size, Err *e);
-void so_pin_openmp(void);                /* after so_open of code with OpenMP: unloading must not unmap its threads */
+typedef struct SharedObject {
+        void *handle;
+        int fd;
+} SharedObject;
+int so_open(SharedObject *so, const void *data, size_t size, Err *e);
+/* after so_open of code with OpenMP: unloading must not unmap its threads */
+void so_pin_openmp(void);
 void *so_symbol(const SharedObject *so, const char *name);
-void  so_close(SharedObject *so);
+void so_close(SharedObject *so);
 
 /* Identifies this processor's instruction set and model: 32 hex digits. */
 void host_cpu_key(char hex[33]);
 
-
-int  tmpdir_make(char path[512], Err *e);
-void tmpdir_remove(const char *path);                   /* with everything in it */
+int tmpdir_make(char path[512], Err *e);
+void tmpdir_remove(const char *path); /* with everything in it */
 /* Save text where it outlives a failed build; the path for the message, or "". */
 void keep_source(const char *name, const char *text, size_t n, char *path, size_t cap);
 

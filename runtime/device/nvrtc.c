@@ -21,16 +21,19 @@ enum { MAX_OPTIONS = 8, MAX_AT_ONCE = 16, MAX_CUBIN = 4 << 20, LATE_S = 120 };
 typedef struct Job {
         const Nvrtc *n;
         const Pack *units, *headers;
-        const char *want;                       /* by unit, or NULL: all */
+        const char *want; /* by unit, or NULL: all */
         const char *option[MAX_OPTIONS];
-        int         n_options, no_cache;
+        int n_options, no_cache;
         const char **header_text, **header_name;
-        PackFile   *cubin;
-        int        *cached, *code;
-        Err        *err;
-        char      (*key)[33];
-        struct Turn { int unit, ms; size_t size; } *turn;
-        int         n_turns;                    /* of those wanted, without those found in the cache */
+        PackFile *cubin;
+        int *cached, *code;
+        Err *err;
+        char (*key)[33];
+        struct Turn {
+                int unit, ms;
+                size_t size;
+        } * turn;
+        int n_turns; /* of those wanted, without those found in the cache */
 } Job;
 
 /* The key has the inputs only: NVRTC's output is free to carry random names. */
@@ -63,10 +66,12 @@ static int report(const Job *j, int i, NvrtcProgram prog, const char *name, int 
                 if (log[end] == '\n' && ++lines == 8)
                         break;
         keep_source(name, j->units->file[i].data, j->units->file[i].size, path, sizeof path);
-        err_set(e, TGC_NO_DEVICE, "NVRTC %d.%d refuses unit %s for %s, error %d (source kept in %s)%s:\n%.*s",
+        err_set(e, TGC_NO_DEVICE,
+                "NVRTC %d.%d refuses unit %s for %s, error %d (source kept in %s)%s:\n%.*s",
                 j->n->major, j->n->minor, j->units->file[i].name, strchr(j->option[0], '=') + 1, r,
                 *path ? path : "no place",
-                *j->n->include ? "" : "; the toolkit's headers were not found, set CUDA_HOME", end, log ? log : "");
+                *j->n->include ? "" : "; the toolkit's headers were not found, set CUDA_HOME", end,
+                log ? log : "");
         free(log);
         return TGC_NO_DEVICE;
 }
@@ -79,8 +84,8 @@ static int compile(const Job *j, int i, Err *e)
         int code = TGC_OK;
 
         snprintf(name, sizeof name, "%s.cu", j->units->file[i].name);
-        int r = j->n->nvrtcCreateProgram(&prog, j->units->file[i].data, name, j->headers->n, j->header_text,
-                                         j->header_name);
+        int r = j->n->nvrtcCreateProgram(&prog, j->units->file[i].data, name, j->headers->n,
+                                         j->header_text, j->header_name);
         if (!r)
                 r = j->n->nvrtcCompileProgram(prog, j->n_options, j->option);
         if (!r)
@@ -101,9 +106,13 @@ static int compile(const Job *j, int i, Err *e)
         return code;
 }
 
-/* What a unit takes of one core, in ms beyond the 60 of any, by what its text has: measured for sm_90a by NVRTC 13.0.  Only
- * their order counts: the longest go first, so that nobody is left with one at the end. */
-static const struct { const char *text; int ms; } takes[] = {
+/* What a unit takes of one core, in ms beyond the 60 of any, by what its text has: measured for
+ * sm_90a by NVRTC 13.0.  Only their order counts: the longest go first, so that nobody is left with
+ * one at the end. */
+static const struct {
+        const char *text;
+        int ms;
+} takes[] = {
         { "#include \"attention_backward_fused_sm90.cuh\"", 1050 },
         { "#include \"sample.cuh\"", 700 },
         { "#include \"attention_short_sm90.cuh\"", 550 },
@@ -152,7 +161,8 @@ static void order_units(Job *j)
 {
         for (int i = 0; i < j->units->n; i++)
                 if (!j->cached[i] && (!j->want || j->want[i]))
-                        j->turn[j->n_turns++] = (struct Turn){ i, estimate(j->units->file[i].data), j->units->file[i].size };
+                        j->turn[j->n_turns++] = (struct Turn) { i, estimate(j->units->file[i].data),
+                                                                j->units->file[i].size };
         qsort(j->turn, (size_t)j->n_turns, sizeof *j->turn, heavier);
 }
 
@@ -167,7 +177,8 @@ static void find_unit(void *ctx, int i)
         memcpy(j->cubin[i].name, j->units->file[i].name, sizeof j->cubin[i].name);
         if (j->no_cache || !cache_get(j->key[i], &data, &j->cubin[i].size))
                 return;
-        if (j->cubin[i].size < 64 || memcmp(data, "\177ELF", 4)) {      /* whoever put it there, it is no cubin */
+        /* whoever put it there, it is no cubin */
+        if (j->cubin[i].size < 64 || memcmp(data, "\177ELF", 4)) {
                 free(data);
                 cache_remove(j->key[i]);
                 return;
@@ -189,13 +200,19 @@ static void compile_unit(void *ctx, int turn)
 }
 
 /* ---- children ----
- * In one process NVRTC parses one unit at a time: 54 units of GPT-2's training step took 4.4 s with 16 threads, of
- * which 4.1 with nothing left to do but to parse.  So units are compiled by children, which leave their cubins in memory
- * they share with us.  What they do not get done, for whatever reason, is compiled here. */
+ * In one process NVRTC parses one unit at a time: 54 units of GPT-2's training step took 4.4 s with
+ * 16 threads, of which 4.1 with nothing left to do but to parse.  So units are compiled by
+ * children, which leave their cubins in memory they share with us.  What they do not get done, for
+ * whatever reason, is compiled here. */
 
 typedef struct Shared {
         atomic_int next, done;
-        struct Result { atomic_int there; int code; size_t size; Err err; } result[];
+        struct Result {
+                atomic_int there;
+                int code;
+                size_t size;
+                Err err;
+        } result[];
 } Shared;
 
 static char *place(const Job *j, Shared *s, int turn)
@@ -205,7 +222,8 @@ static char *place(const Job *j, Shared *s, int turn)
 
 static void child(Job *j, Shared *s)
 {
-        for (int t; (t = atomic_fetch_add(&s->next, 1)) < j->n_turns; atomic_fetch_add(&s->done, 1)) {
+        for (int t; (t = atomic_fetch_add(&s->next, 1)) < j->n_turns;
+             atomic_fetch_add(&s->done, 1)) {
                 int i = j->turn[t].unit;
                 compile_unit(j, t);
                 if (j->cubin[i].size > MAX_CUBIN)
@@ -219,8 +237,8 @@ static void child(Job *j, Shared *s)
         }
 }
 
-/* Until all have ended; those that get nothing done for LATE_S are put down: a lock that another thread of ours held
- * when they were born stays held in them. */
+/* Until all have ended; those that get nothing done for LATE_S are put down: a lock that another
+ * thread of ours held when they were born stays held in them. */
 static void wait_for(const pid_t *pid, int n, Shared *s)
 {
         const struct timespec ms = { .tv_nsec = 1000000 };
@@ -229,7 +247,8 @@ static void wait_for(const pid_t *pid, int n, Shared *s)
 
         for (; gone < n; nanosleep(&ms, 0)) {
                 pid_t r;
-                while (gone < n && ((r = waitpid(pid[gone], 0, WNOHANG)) > 0 || (r < 0 && errno != EINTR)))
+                while (gone < n &&
+                       ((r = waitpid(pid[gone], 0, WNOHANG)) > 0 || (r < 0 && errno != EINTR)))
                         gone++;
                 if (atomic_load(&s->done) != done) {
                         done = atomic_load(&s->done);
@@ -250,7 +269,8 @@ static void compile_in_children(Job *j)
         n = n < MAX_AT_ONCE ? n : MAX_AT_ONCE;
         if (n < 2)
                 return;
-        Shared *s = mmap(0, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        Shared *s = mmap(0, size, PROT_READ | PROT_WRITE,
+                         MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (s == MAP_FAILED)
                 return;
         for (; started < n && (pid[started] = fork()) >= 0; started++)
@@ -277,11 +297,16 @@ static void compile_in_children(Job *j)
         munmap(s, size);
 }
 
-int cuda_compile_units(const Nvrtc *n, const Pack *units, const char *want, const Pack *headers, const char *arch,
-                       int no_cache, PackFile *cubin, int *n_cached, Err *e)
+int cuda_compile_units(const Nvrtc *n, const Pack *units, const char *want, const Pack *headers,
+                       const char *arch, int no_cache, PackFile *cubin, int *n_cached, Err *e)
 {
         char arch_option[64], include[640];
-        Job j = { .n = n, .units = units, .want = want, .headers = headers, .no_cache = no_cache, .cubin = cubin };
+        Job j = { .n = n,
+                  .units = units,
+                  .want = want,
+                  .headers = headers,
+                  .no_cache = no_cache,
+                  .cubin = cubin };
         int code = TGC_OK;
 
         memset(cubin, 0, (size_t)units->n * sizeof *cubin);
@@ -291,7 +316,7 @@ int cuda_compile_units(const Nvrtc *n, const Pack *units, const char *want, cons
         j.option[j.n_options++] = "-std=c++17";
         j.option[j.n_options++] = "-default-device";
         j.option[j.n_options++] = "-w";
-        if (n->major >= 13)                     /* without textures and launches from kernels: 6 of 60 ms a unit */
+        if (n->major >= 13) /* without textures and launches from kernels: 6 of 60 ms a unit */
                 j.option[j.n_options++] = "--minimal";
         if (!strcmp(arch, "sm_90a"))
                 j.option[j.n_options++] = "-DTGC_SM90A=1";
@@ -352,7 +377,8 @@ static int arch_ok(const Nvrtc *n, const char *arch)
                 want = want * 10 + (*p - '0');
         if (*p && (p[1] || (*p != 'a' && *p != 'f')))
                 return 0;
-        if (n->nvrtcGetNumSupportedArchs(&count) || count < 1 || count > 128 || n->nvrtcGetSupportedArchs(list))
+        if (n->nvrtcGetNumSupportedArchs(&count) || count < 1 || count > 128 ||
+            n->nvrtcGetSupportedArchs(list))
                 return 1;
         while (count-- > 0)
                 if (list[count] == want)
@@ -360,7 +386,8 @@ static int arch_ok(const Nvrtc *n, const char *arch)
         return 0;
 }
 
-int cuda_compile_plan(const Plan *plan, const char *arch, int no_cache, void **pack, size_t *size, Err *e)
+int cuda_compile_plan(const Plan *plan, const char *arch, int no_cache, void **pack, size_t *size,
+                      Err *e)
 {
         Nvrtc n;
         Pack units, headers;
@@ -370,15 +397,19 @@ int cuda_compile_plan(const Plan *plan, const char *arch, int no_cache, void **p
         if (code || (code = nvrtc_open(&n, 0, e)))
                 return code;
         if (!arch_ok(&n, arch))
-                return err_set(e, TGC_USAGE, "NVRTC %d.%d does not know the architecture '%.40s'; give one like sm_80 "
-                               "or sm_90a", n.major, n.minor, arch);
+                return err_set(
+                        e, TGC_USAGE,
+                        "NVRTC %d.%d does not know the architecture '%.40s'; give one like sm_80 "
+                        "or sm_90a",
+                        n.major, n.minor, arch);
         if ((code = plan_source(plan, "cuda", &units, &headers, e)))
                 return code;
         PackFile *cubin = calloc((size_t)units.n, sizeof *cubin);
         code = cubin ? cuda_compile_units(&n, &units, 0, &headers, arch, no_cache, cubin, 0, e)
                      : err_set(e, TGC_NO_MEMORY, "no memory for %d cubins", units.n);
         if (!code)
-                code = code_pack(plan, "cuda", (const char *const[]){ arch, 0 }, cubin, units.n, pack, size, e);
+                code = code_pack(plan, "cuda", (const char *const[]) { arch, 0 }, cubin, units.n,
+                                 pack, size, e);
         cubins_free(cubin, units.n);
         pack_free(&units);
         pack_free(&headers);

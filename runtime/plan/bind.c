@@ -1,8 +1,9 @@
 /* bind.c: compiled code and the sources it was made of.
  *
- * A pack of compiled code ends with a file "sources": the key of source.TARGET, headers.TARGET and what else
- * decides the bits.  Code whose key is another is not run.  That finds a source that was changed, not somebody who
- * forges code and key: whether code is what its source says only building it again can tell. */
+ * A pack of compiled code ends with a file "sources": the key of source.TARGET, headers.TARGET and
+ * what else decides the bits.  Code whose key is another is not run.  That finds a source that was
+ * changed, not somebody who forges code and key: whether code is what its source says only building
+ * it again can tell. */
 #include <stdlib.h>
 #include <string.h>
 #include "../device/cache.h"
@@ -28,8 +29,8 @@ static void sources_key(const Plan *p, const char *target, const char *const *fl
         cache_key_end(&k, hex);
 }
 
-int code_pack(const Plan *p, const char *target, const char *const *flag, const PackFile *file, int n, void **blob,
-              size_t *size, Err *e)
+int code_pack(const Plan *p, const char *target, const char *const *flag, const PackFile *file,
+              int n, void **blob, size_t *size, Err *e)
 {
         char key[33];
         PackFile *all = calloc((size_t)n + 1, sizeof *all);
@@ -46,7 +47,8 @@ int code_pack(const Plan *p, const char *target, const char *const *flag, const 
         return code;
 }
 
-int code_unpack(Pack *k, const Plan *p, const Section *s, const char *target, const char *const *flag, Err *e)
+int code_unpack(Pack *k, const Plan *p, const Section *s, const char *target,
+                const char *const *flag, Err *e)
 {
         char key[33];
         int code = pack_read(k, s->data, s->size, s->name, e);
@@ -54,10 +56,12 @@ int code_unpack(Pack *k, const Plan *p, const Section *s, const char *target, co
                 return code;
         sources_key(p, target, flag, key);
         const PackFile *last = k->n ? &k->file[k->n - 1] : 0;
-        if (last && *key && !strcmp(last->name, KEY_FILE) && last->size == strlen(key) && !memcmp(last->data, key, last->size)) {
+        if (last && *key && !strcmp(last->name, KEY_FILE) && last->size == strlen(key) &&
+            !memcmp(last->data, key, last->size)) {
                 k->n--;
                 return TGC_OK;
         }
         pack_free(k);
-        return err_set(e, TGC_BAD_FILE, "%s was not made of the plan's %s sources and flags", s->name, target);
+        return err_set(e, TGC_BAD_FILE, "%s was not made of the plan's %s sources and flags",
+                       s->name, target);
 }

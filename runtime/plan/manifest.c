@@ -7,38 +7,39 @@
 
 #define MAX_ELEMENTS ((uint64_t)1 << 56)
 
-static const struct { const char *name; size_t size; } store[] = {
+static const struct {
+        const char *name;
+        size_t size;
+} store[] = {
         [STORE_F32] = { "f32", 4 }, [STORE_BF16] = { "bf16", 2 }, [STORE_F16] = { "f16", 2 }
 };
 
-static const struct { const char *name; int n_args; } init[] = {
-        [INIT_NORMAL] = { "normal", 1 }, [INIT_UNIFORM] = { "uniform", 2 }, [INIT_ZEROS] = { "zeros", 0 },
-        [INIT_ONES] = { "ones", 0 }, [INIT_VALUE] = { "value", 1 }
-};
+static const struct {
+        const char *name;
+        int n_args;
+} init[] = { [INIT_NORMAL] = { "normal", 1 },
+             [INIT_UNIFORM] = { "uniform", 2 },
+             [INIT_ZEROS] = { "zeros", 0 },
+             [INIT_ONES] = { "ones", 0 },
+             [INIT_VALUE] = { "value", 1 } };
 
-#define COUNT(a) (int)(sizeof (a) / sizeof *(a))
+#define COUNT(a) (int)(sizeof(a) / sizeof *(a))
 
-size_t store_size(Store t)
-{
-        return store[t].size;
-}
+size_t store_size(Store t) { return store[t].size; }
 
-const char *store_name(Store t)
-{
-        return store[t].name;
-}
+const char *store_name(Store t) { return store[t].name; }
 
 /* "768x3072", or "1" for a scalar. */
 static void parse_shape(LineReader *w, Param *p, char *text)
 {
         p->count = 1;
-        for (char *s = text; s; ) {
+        for (char *s = text; s;) {
                 char *x = strchr(s, 'x');
                 uint64_t d;
                 if (x)
                         *x++ = 0;
-                if (p->n_dims == MANIFEST_MAX_DIMS || !text_int(s, MAX_ELEMENTS, &d) || d == 0
-                    || __builtin_mul_overflow(p->count, d, &p->count) || p->count > MAX_ELEMENTS) {
+                if (p->n_dims == MANIFEST_MAX_DIMS || !text_int(s, MAX_ELEMENTS, &d) || d == 0 ||
+                    __builtin_mul_overflow(p->count, d, &p->count) || p->count > MAX_ELEMENTS) {
                         line_fail(w, "parameter %.60s: bad shape", p->name);
                         return;
                 }
@@ -86,15 +87,17 @@ static void check_params(LineReader *w, Manifest *m, Param **sorted)
 {
         for (int i = 0; i < m->n_params; i++) {
                 Param *p = sorted[i] = &m->param[i];
-                uint64_t end = p->offset + p->count;    /* both below 2^56 */
-                if (end > (p->trainable ? m->n_train : m->n_all) || (!p->trainable && p->offset < m->n_train))
+                uint64_t end = p->offset + p->count; /* both below 2^56 */
+                if (end > (p->trainable ? m->n_train : m->n_all) ||
+                    (!p->trainable && p->offset < m->n_train))
                         line_fail(w, "parameter %.60s lies outside the %s elements", p->name,
-                                   p->trainable ? "trainable" : "frozen");
+                                  p->trainable ? "trainable" : "frozen");
         }
         qsort(sorted, (size_t)m->n_params, sizeof *sorted, by_offset);
         for (int i = 1; i < m->n_params; i++)
                 if (sorted[i - 1]->offset + sorted[i - 1]->count > sorted[i]->offset)
-                        line_fail(w, "parameters %.60s and %.60s overlap", sorted[i - 1]->name, sorted[i]->name);
+                        line_fail(w, "parameters %.60s and %.60s overlap", sorted[i - 1]->name,
+                                  sorted[i]->name);
         qsort(sorted, (size_t)m->n_params, sizeof *sorted, by_name);
         for (int i = 1; i < m->n_params; i++)
                 if (!strcmp(sorted[i - 1]->name, sorted[i]->name))
@@ -126,11 +129,12 @@ static void parse_dtype(LineReader *w, Manifest *m)
 
 static void parse_line(LineReader *w, Manifest *m)
 {
-        const struct { const char *name; int *to, max; } number[] = {
-                { "vocab", &m->vocab, 1 << 28 }, { "ctx", &m->ctx, 1 << 28 },
-                { "batch", &m->batch, TGC_MAX_BATCH }, { "chunk", &m->chunk, 1 << 28 },
-                { "documents", &m->documents, 1 << 28 }, { "tf32", &m->tf32, 1 }
-        };
+        const struct {
+                const char *name;
+                int *to, max;
+        } number[] = { { "vocab", &m->vocab, 1 << 28 },         { "ctx", &m->ctx, 1 << 28 },
+                       { "batch", &m->batch, TGC_MAX_BATCH },   { "chunk", &m->chunk, 1 << 28 },
+                       { "documents", &m->documents, 1 << 28 }, { "tf32", &m->tf32, 1 } };
         char *word = line_need(w, "statement");
         for (int i = 0; i < COUNT(number); i++)
                 if (!strcmp(word, number[i].name)) {
@@ -158,10 +162,11 @@ static void parse_line(LineReader *w, Manifest *m)
 int manifest_parse(Manifest *m, const char *text, size_t size, Err *e)
 {
         LineReader w = { .what = "manifest", .e = e };
-        *m = (Manifest){ .model = "", .documents = -1 };
+        *m = (Manifest) { .model = "", .documents = -1 };
         if (size > MANIFEST_MAX_TEXT || memchr(text, 0, size))
                 return err_set(e, TGC_BAD_FILE, "manifest: %s",
-                               size > MANIFEST_MAX_TEXT ? "longer than 256 MiB" : "a zero byte in the text");
+                               size > MANIFEST_MAX_TEXT ? "longer than 256 MiB"
+                                                        : "a zero byte in the text");
         size_t n = text_count(text, size, "param") + 1;
         m->mem = calloc(1, n * (sizeof *m->param + sizeof m->param) + size + 1);
         if (!m->mem)
@@ -187,7 +192,7 @@ int manifest_parse(Manifest *m, const char *text, size_t size, Err *e)
 void manifest_free(Manifest *m)
 {
         free(m->mem);
-        *m = (Manifest){ 0 };
+        *m = (Manifest) { 0 };
 }
 
 int manifest_param(const Manifest *m, const char *name)

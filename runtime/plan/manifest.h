@@ -14,32 +14,33 @@ typedef enum { INIT_NORMAL, INIT_UNIFORM, INIT_ZEROS, INIT_ONES, INIT_VALUE } In
 
 typedef struct Param {
         const char *name;
-        int64_t  dim[MANIFEST_MAX_DIMS];
-        int      n_dims;                /* 0: a scalar */
-        uint64_t offset, count;         /* elements */
-        int      trainable;
+        int64_t dim[MANIFEST_MAX_DIMS];
+        int n_dims;             /* 0: a scalar */
+        uint64_t offset, count; /* elements */
+        int trainable;
         InitKind init;
-        double   init_arg[2];
+        double init_arg[2];
 } Param;
 
 typedef struct Manifest {
         const char *model;
-        Store    dtype;
-        int      infer, train;          /* mode */
-        int      vocab, ctx, batch, chunk;
-        int      tf32;                  /* products of float32 have tf32's factors on a GPU */
-        int      documents;             /* token that begins one in a row of training tokens; -1: none does */
+        Store dtype;
+        int infer, train; /* mode */
+        int vocab, ctx, batch, chunk;
+        int tf32;      /* products of float32 have tf32's factors on a GPU */
+        int documents; /* token that begins one in a row of training tokens; -1: none does */
         uint64_t n_train, n_decay, n_all;
-        Param   *param; int n_params;
-        void    *mem;
+        Param *param;
+        int n_params;
+        void *mem;
 } Manifest;
 
 /* Checked: parameters lie inside n_all, trainable ones inside n_train, none
  * overlap, names are unique. */
-int  manifest_parse(Manifest *m, const char *text, size_t size, Err *e);
+int manifest_parse(Manifest *m, const char *text, size_t size, Err *e);
 void manifest_free(Manifest *m);
-int  manifest_param(const Manifest *m, const char *name);       /* index or -1 */
-size_t      store_size(Store t);                                /* bytes of one element */
+int manifest_param(const Manifest *m, const char *name); /* index or -1 */
+size_t store_size(Store t);                              /* bytes of one element */
 const char *store_name(Store t);
 
 #endif

@@ -12,8 +12,9 @@ static int name_ok(const char *s, size_t n)
         if (n == 0 || n >= sizeof((PackFile *)0)->name || *s == '.')
                 return 0;
         for (size_t i = 0; i < n; i++)
-                if (!((s[i] >= 'a' && s[i] <= 'z') || (s[i] >= 'A' && s[i] <= 'Z') || (s[i] >= '0' && s[i] <= '9')
-                      || s[i] == '.' || s[i] == '_' || s[i] == '-' || s[i] == '+'))
+                if (!((s[i] >= 'a' && s[i] <= 'z') || (s[i] >= 'A' && s[i] <= 'Z') ||
+                      (s[i] >= '0' && s[i] <= '9') || s[i] == '.' || s[i] == '_' || s[i] == '-' ||
+                      s[i] == '+'))
                         return 0;
         return 1;
 }
@@ -21,10 +22,7 @@ static int name_ok(const char *s, size_t n)
 /* Drivers and loaders take images where they lie: aligned. */
 enum { ALIGN = 64 };
 
-static size_t align_up(size_t n)
-{
-        return (n + ALIGN - 1) / ALIGN * ALIGN;
-}
+static size_t align_up(size_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
 
 /* Room for n files and `bytes` of text including their zeros. */
 static int pack_alloc(Pack *k, size_t n, size_t bytes, const char *what, Err *e)
@@ -37,13 +35,13 @@ static int pack_alloc(Pack *k, size_t n, size_t bytes, const char *what, Err *e)
         return err_set(e, TGC_NO_MEMORY, "%s: no memory for its files", what);
 }
 
-static int pack_put(Pack *k, size_t *used, const char *name, size_t name_len, const char *data, size_t size,
-                    const char *what, Err *e)
+static int pack_put(Pack *k, size_t *used, const char *name, size_t name_len, const char *data,
+                    size_t size, const char *what, Err *e)
 {
         PackFile *f = &k->file[k->n];
         if (!name_ok(name, name_len))
-                return err_set(e, TGC_BAD_FILE, "%s: bad file name '%.*s'", what, (int)(name_len < 60 ? name_len : 60),
-                               name);
+                return err_set(e, TGC_BAD_FILE, "%s: bad file name '%.*s'", what,
+                               (int)(name_len < 60 ? name_len : 60), name);
         memcpy(f->name, name, name_len);
         for (int i = 0; i < k->n; i++)
                 if (!strcmp(k->file[i].name, f->name))
@@ -77,15 +75,16 @@ int pack_read(Pack *k, const void *data, size_t size, const char *what, Err *e)
         size_t n = count_lines_starting(p, end, FILE_MARK), used = 0;
         int code;
 
-        *k = (Pack){ 0 };
-        if ((code = pack_alloc(k, n, size, what, e)))   /* each file's mark line is longer than its zero */
+        *k = (Pack) { 0 };
+        if ((code = pack_alloc(k, n, size, what,
+                               e))) /* each file's mark line is longer than its zero */
                 return code;
         while (p < end) {
                 const char *eol = memchr(p, '\n', (size_t)(end - p));
                 const char *name = p + LEN, *space;
                 size_t bytes = 0;
-                if (!eol || eol - p < LEN || memcmp(p, FILE_MARK, LEN)
-                    || !(space = memchr(name, ' ', (size_t)(eol - name))) || space + 1 == eol)
+                if (!eol || eol - p < LEN || memcmp(p, FILE_MARK, LEN) ||
+                    !(space = memchr(name, ' ', (size_t)(eol - name))) || space + 1 == eol)
                         goto malformed;
                 for (const char *c = space + 1; c < eol; c++) {
                         if (*c < '0' || *c > '9' || bytes > size)
@@ -101,7 +100,8 @@ int pack_read(Pack *k, const void *data, size_t size, const char *what, Err *e)
         }
         return TGC_OK;
 malformed:
-        code = err_set(e, TGC_BAD_FILE, "%s: malformed at byte %zu", what, (size_t)(p - (const char *)data));
+        code = err_set(e, TGC_BAD_FILE, "%s: malformed at byte %zu", what,
+                       (size_t)(p - (const char *)data));
 fail:
         pack_free(k);
         return code;
@@ -114,13 +114,15 @@ int pack_units(Pack *k, const void *data, size_t size, const char *what, Err *e)
         size_t n = count_lines_starting(p, end, UNIT_MARK), used = 0;
         int code;
 
-        *k = (Pack){ 0 };
+        *k = (Pack) { 0 };
         if (n == 0 || memchr(data, 0, size))
-                return err_set(e, TGC_BAD_FILE, "%s: %s", what, n ? "a zero byte in the text" : "no `//@ unit` line");
+                return err_set(e, TGC_BAD_FILE, "%s: %s", what,
+                               n ? "a zero byte in the text" : "no `//@ unit` line");
         if ((code = pack_alloc(k, n, size, what, e)))
                 return code;
         while (p && p < end && ((size_t)(end - p) < LEN || memcmp(p, UNIT_MARK, LEN))) {
-                p = memchr(p, '\n', (size_t)(end - p));         /* what stands before the first unit is comment */
+                /* what stands before the first unit is comment */
+                p = memchr(p, '\n', (size_t)(end - p));
                 p = p ? p + 1 : 0;
         }
         while (p && p < end) {
@@ -130,8 +132,8 @@ int pack_units(Pack *k, const void *data, size_t size, const char *what, Err *e)
                         next = memchr(next, '\n', (size_t)(end - next));
                         next = next ? next + 1 : end;
                 }
-                code = pack_put(k, &used, name, (size_t)((eol ? eol : end) - name), text, (size_t)(next - text), what,
-                                e);
+                code = pack_put(k, &used, name, (size_t)((eol ? eol : end) - name), text,
+                                (size_t)(next - text), what, e);
                 if (code) {
                         pack_free(k);
                         return code;
@@ -168,5 +170,5 @@ void pack_free(Pack *k)
 {
         free(k->file);
         free(k->text);
-        *k = (Pack){ 0 };
+        *k = (Pack) { 0 };
 }

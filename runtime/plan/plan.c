@@ -22,14 +22,14 @@
 enum { VERSION = 1, BYTE_ORDER_MARK = 0x01020304, PIECE = 16 << 20 };
 
 typedef struct Header {
-        char     magic[8];
+        char magic[8];
         uint32_t version, order, n_sections, zero;
         uint64_t table_hash, file_size;
-        char     reserved[24];
+        char reserved[24];
 } Header;
 
 typedef struct Entry {
-        char     name[32];
+        char name[32];
         uint64_t offset, size, hash;
 } Entry;
 
@@ -37,7 +37,11 @@ _Static_assert(sizeof(Header) == 64 && sizeof(Entry) == 56, "the file's layout h
 
 /* ---- hashing ---- */
 
-typedef struct Piece { const char *data; size_t size; uint64_t *hash; } Piece;
+typedef struct Piece {
+        const char *data;
+        size_t size;
+        uint64_t *hash;
+} Piece;
 
 static void hash_piece(void *ctx, int i)
 {
@@ -45,10 +49,7 @@ static void hash_piece(void *ctx, int i)
         *p->hash = XXH3_64bits(p->data, p->size);
 }
 
-static size_t n_pieces(size_t size)
-{
-        return size / PIECE + (size % PIECE != 0);
-}
+static size_t n_pieces(size_t size) { return size / PIECE + (size % PIECE != 0); }
 
 /* Hash all sections at once; out has one word per section. */
 static int hash_sections(const Section *s, int n, uint64_t *out, Err *e)
@@ -68,7 +69,8 @@ static int hash_sections(const Section *s, int n, uint64_t *out, Err *e)
         for (int i = 0; i < n; i++)
                 for (size_t at = 0; at < s[i].size; at += PIECE, k++) {
                         size_t left = s[i].size - at;
-                        piece[k] = (Piece){ (const char *)s[i].data + at, left < PIECE ? left : PIECE, hash + k };
+                        piece[k] = (Piece) { (const char *)s[i].data + at,
+                                             left < PIECE ? left : PIECE, hash + k };
                 }
         parallel_for((int)total, bytes > PIECE ? 16 : 1, hash_piece, piece);
         k = 0;
@@ -91,10 +93,7 @@ static bool all_zero(const char *p, size_t n)
         return true;
 }
 
-static uint64_t align_up(uint64_t x)
-{
-        return (x + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
-}
+static uint64_t align_up(uint64_t x) { return (x + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN; }
 
 static bool name_ok(const char name[32])
 {
@@ -112,17 +111,24 @@ static int check_header(const Header *h, size_t size, const char *what, Err *e)
         if (memcmp(h->magic, MAGIC, 8))
                 return err_set(e, TGC_BAD_FILE, "%s: not a plan file", what);
         if (h->order != BYTE_ORDER_MARK)
-                return err_set(e, TGC_BAD_FILE, "%s: written on a machine of another byte order; compile it again here",
-                               what);
+                return err_set(
+                        e, TGC_BAD_FILE,
+                        "%s: written on a machine of another byte order; compile it again here",
+                        what);
         if (h->version != VERSION)
-                return err_set(e, TGC_BAD_FILE, "%s: plan format %u, this program reads %u; compile the model again",
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: plan format %u, this program reads %u; compile the model again",
                                what, (unsigned)h->version, (unsigned)VERSION);
         if (h->file_size != size)
-                return err_set(e, TGC_BAD_FILE, "%s: %llu bytes long, its header says %llu; the file is cut or damaged",
-                               what, (unsigned long long)size, (unsigned long long)h->file_size);
+                return err_set(
+                        e, TGC_BAD_FILE,
+                        "%s: %llu bytes long, its header says %llu; the file is cut or damaged",
+                        what, (unsigned long long)size, (unsigned long long)h->file_size);
         if (h->zero || !all_zero(h->reserved, sizeof h->reserved))
-                return err_set(e, TGC_BAD_FILE, "%s: reserved header bytes are set; "
-                               "the file is damaged or needs a newer program", what);
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: reserved header bytes are set; "
+                               "the file is damaged or needs a newer program",
+                               what);
         if (h->n_sections > PLAN_MAX_SECTIONS || h->n_sections > (size - sizeof *h) / sizeof(Entry))
                 return err_set(e, TGC_BAD_FILE, "%s: %u sections do not fit in the file", what,
                                (unsigned)h->n_sections);
@@ -135,7 +141,9 @@ static int open_checked(Plan *p, const char *data, size_t size, const char *what
         int code;
 
         if (size < sizeof h)
-                return err_set(e, TGC_BAD_FILE, "%s: not a plan file: %zu bytes, the header alone has 64", what, size);
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: not a plan file: %zu bytes, the header alone has 64", what,
+                               size);
         memcpy(&h, data, sizeof h);
         if ((code = check_header(&h, size, what, e)))
                 return code;
@@ -154,7 +162,8 @@ static int open_checked(Plan *p, const char *data, size_t size, const char *what
                 Entry t;
                 memcpy(&t, data + sizeof h + i * sizeof t, sizeof t);
                 if (!name_ok(t.name)) {
-                        code = err_set(e, TGC_BAD_FILE, "%s: section %u has a malformed name", what, (unsigned)i);
+                        code = err_set(e, TGC_BAD_FILE, "%s: section %u has a malformed name", what,
+                                       (unsigned)i);
                         break;
                 }
                 if (plan_find(p, t.name)) {
@@ -162,11 +171,13 @@ static int open_checked(Plan *p, const char *data, size_t size, const char *what
                         break;
                 }
                 if (t.offset != align_up(end) || t.offset > size || t.size > size - t.offset) {
-                        code = err_set(e, TGC_BAD_FILE, "%s: section %s lies outside the file", what, t.name);
+                        code = err_set(e, TGC_BAD_FILE, "%s: section %s lies outside the file",
+                                       what, t.name);
                         break;
                 }
                 if (!all_zero(data + end, t.offset - end)) {
-                        code = err_set(e, TGC_BAD_FILE, "%s: bytes before section %s are damaged", what, t.name);
+                        code = err_set(e, TGC_BAD_FILE, "%s: bytes before section %s are damaged",
+                                       what, t.name);
                         break;
                 }
                 Section *s = &p->section[p->n_sections++];
@@ -183,7 +194,8 @@ static int open_checked(Plan *p, const char *data, size_t size, const char *what
                 code = hash_sections(p->section, p->n_sections, got, e);
         for (int i = 0; !code && i < p->n_sections; i++)
                 if (got[i] != want[i])
-                        code = err_set(e, TGC_BAD_FILE, "%s: section %s is damaged (its checksum differs)", what,
+                        code = err_set(e, TGC_BAD_FILE,
+                                       "%s: section %s is damaged (its checksum differs)", what,
                                        p->section[i].name);
         free(want);
         return code;
@@ -191,17 +203,18 @@ static int open_checked(Plan *p, const char *data, size_t size, const char *what
 
 int plan_open_memory(Plan *p, const void *data, size_t size, Err *e)
 {
-        *p = (Plan){ 0 };
+        *p = (Plan) { 0 };
         int code = open_checked(p, data, size, "plan", e);
         if (code)
                 plan_close(p);
         return code;
 }
 
-static int open_file(Plan *p, const char *path, int (*read)(FileMap *m, const char *path, Err *e), Err *e)
+static int open_file(Plan *p, const char *path, int (*read)(FileMap *m, const char *path, Err *e),
+                     Err *e)
 {
         FileMap m = { 0 };
-        *p = (Plan){ 0 };
+        *p = (Plan) { 0 };
         int code = read(&m, path, e);
         if (code)
                 return code;
@@ -213,15 +226,9 @@ static int open_file(Plan *p, const char *path, int (*read)(FileMap *m, const ch
         return code;
 }
 
-int plan_open(Plan *p, const char *path, Err *e)
-{
-        return open_file(p, path, file_map, e);
-}
+int plan_open(Plan *p, const char *path, Err *e) { return open_file(p, path, file_map, e); }
 
-int plan_open_copy(Plan *p, const char *path, Err *e)
-{
-        return open_file(p, path, file_copy, e);
-}
+int plan_open_copy(Plan *p, const char *path, Err *e) { return open_file(p, path, file_copy, e); }
 
 const Section *plan_find(const Plan *p, const char *name)
 {
@@ -240,7 +247,7 @@ void plan_close(Plan *p)
         FileMap m = { p->map, p->map_size };
         if (p->map)
                 file_unmap(&m);
-        *p = (Plan){ 0 };
+        *p = (Plan) { 0 };
 }
 
 /* ---- writing ---- */
@@ -262,7 +269,8 @@ void plan_drop_copy(Plan *p, const char *name)
         const uintptr_t page = PLAN_ALIGN;
         if (!s)
                 return;
-        uintptr_t at = ((uintptr_t)s->data + page - 1) / page * page, end = ((uintptr_t)s->data + s->size) / page * page;
+        uintptr_t at = ((uintptr_t)s->data + page - 1) / page * page,
+                  end = ((uintptr_t)s->data + s->size) / page * page;
         if (!s->owned && at < end)
                 madvise((void *)at, end - at, MADV_DONTNEED);
         plan_remove(p, name);
@@ -275,11 +283,13 @@ int plan_add(Plan *p, const char *name, const void *data, size_t size, Err *e)
         if (n < sizeof s.name)
                 memcpy(s.name, name, n);
         if (n >= sizeof s.name || !name_ok(s.name))
-                return err_set(e, TGC_FAIL, "section name %.40s: 1 to 31 printable characters", name);
+                return err_set(e, TGC_FAIL, "section name %.40s: 1 to 31 printable characters",
+                               name);
         if (strcmp(name, "weights")) {
                 void *copy = malloc(size ? size : 1);
                 if (!copy)
-                        return err_set(e, TGC_NO_MEMORY, "no memory for section %s (%zu bytes)", name, size);
+                        return err_set(e, TGC_NO_MEMORY, "no memory for section %s (%zu bytes)",
+                                       name, size);
                 if (size)
                         memcpy(copy, data, size);
                 s.data = copy;
@@ -292,12 +302,14 @@ int plan_add(Plan *p, const char *name, const void *data, size_t size, Err *e)
                 *old = s;
                 return TGC_OK;
         }
-        if (!(grown = p->n_sections >= PLAN_MAX_SECTIONS ? NULL :
-              realloc(p->section, (size_t)(p->n_sections + 1) * sizeof *grown))) {
+        if (!(grown = p->n_sections >= PLAN_MAX_SECTIONS
+                              ? NULL
+                              : realloc(p->section, (size_t)(p->n_sections + 1) * sizeof *grown))) {
                 if (s.owned)
                         free((void *)s.data);
-                return p->n_sections >= PLAN_MAX_SECTIONS ? err_set(e, TGC_FAIL, "section %s is one too many", name)
-                                                          : err_set(e, TGC_NO_MEMORY, "no memory for section %s", name);
+                return p->n_sections >= PLAN_MAX_SECTIONS
+                               ? err_set(e, TGC_FAIL, "section %s is one too many", name)
+                               : err_set(e, TGC_NO_MEMORY, "no memory for section %s", name);
         }
         p->section = grown;
         p->section[p->n_sections++] = s;
@@ -323,7 +335,10 @@ static int write_sections(const Plan *p, const Header *h, const Entry *table, Fi
 int plan_write(const Plan *p, const char *path, Err *e)
 {
         size_t n = (size_t)p->n_sections;
-        Header h = { .magic = MAGIC, .version = VERSION, .order = BYTE_ORDER_MARK, .n_sections = (uint32_t)n };
+        Header h = { .magic = MAGIC,
+                     .version = VERSION,
+                     .order = BYTE_ORDER_MARK,
+                     .n_sections = (uint32_t)n };
         Entry *table = calloc(n + 1, sizeof *table);
         uint64_t *hash = calloc(n + 1, sizeof *hash);
         int code = table && hash ? hash_sections(p->section, p->n_sections, hash, e)

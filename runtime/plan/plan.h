@@ -49,40 +49,44 @@
  *      arena NAME BYTES                w weights, p float32 master weights, lo gsum (below), g gradients, m v moments,
  *                                      const tables, kv cache, act activations and io
  *      kernel NAME unit UNIT threads N smem BYTES args N flops F bytes Y title TEXT-TO-END-OF-LINE
- *      map N bf16|f16|tf32 ARENA+OFFSET ROWS COLS LD [box ROWS BYTES]  tensor map number N, from 0 on in order, of that
- *                                      matrix: 128 bytes by which sm_90a's copy engine moves boxes of it, of ROWS rows of
- *                                      BYTES bytes (32, 64, 128), without that as many of 128 as these are elements;
- *                                      elsewhere zeros.  tf32: of float32, rounded to tf32 on the way
+ *      map N bf16|f16|tf32 ARENA+OFFSET ROWS COLS LD [box ROWS BYTES]  tensor map number N, from 0
+ *      on in order, of that
+ *                                      matrix: 128 bytes by which sm_90a's copy engine moves boxes
+ *                                      of it, of ROWS rows of BYTES bytes (32, 64, 128), without
+ *                                      that as many of 128 as these are elements; elsewhere zeros. 
+ *                                      tf32: of float32, rounded to tf32 on the way
  *      sm90 KERNEL threads N smem N [cluster N]        on sm_90a its blocks are so, and at most as many as
- *                                      multiprocessors; or in clusters of N, which divides their number
+ *                                      multiprocessors; or in clusters of N, which divides their
+ *                                      number
  *      early KERNEL                    it waits for the launch before it by itself (PTX's griddepcontrol.wait in
  *                                      every block) and so may start before that one has ended
  *      program NAME B b T t            most sequences and tokens; shapes beyond are refused
  *      io NAME DTYPE ARENA+OFFSET SHAPE        a buffer the host reads or writes: SHAPE like B*T or B*320
  *      zero ARENA+OFFSET BYTES         cleared once, when the program is loaded
  *      run KERNEL grid EXPR [sm90 EXPR] args REF...    REF: rt | ARENA+OFFSET | map:N; every argument is an
- *                                      address, but a tensor map is given by value, in all runs of KERNEL or in none.
- *                                      sm90: the grid there, for kernels with such a line
+ *                                      address, but a tensor map is given by value, in all runs of
+ *                                      KERNEL or in none. sm90: the grid there, for kernels with
+ *                                      such a line
  *      end
  *
  * EXPR is a product of factors, each an integer, B, T, or ceil(PRODUCT/INT):
  * `ceil(B*T/64)*12`.  Grid 0 means nothing to do.  On `cpu` grid is absent from
  * meaning: the entry point loops over its own tiles.
  *
- * Program names: prefill (logits of the last token), prefill_long (the same for more tokens than that takes, may be
- * absent), decode (T=1), decode4...
+ * Program names: prefill (logits of the last token), prefill_long (the same for more tokens than
+ * that takes, may be absent), decode (T=1), decode4...
  * (other batch sizes), score (logits of every token), step (forward, backward:
  * gradients into g), update (clip, AdamW), eval (loss only), add_grads.
- * Instead of p there may be lo, 2 bytes for each trainable parameter: the bits of its float32 master weight are those of
- * the bf16 in w, times 65536, plus lo as a signed number; w is the nearest bf16, ties away from zero.
- * Gradients are float32, but where there is an arena gsum, which has 4 bytes for each of the first n parameters: theirs
- * are bf16 in g.  When a step has several micro-steps (else kernels get a null address for gsum), add_grads runs
- * after each of them and adds these gradients up in gsum, in float32, where update then reads them.
- * io names: ids targets (i32 B*T), documents (i32 B*T*2: where that of each token
- * of its row begins and ends, 0 <= begin <= t < end <= T), logits (f32 B*V or B*T*V), next (i32 B),
- * out (i32 ring of sampled tokens, B*ctx), history, loss aux_loss (f32 1),
- * nll (f32 B*T), grad_norm (f32 1), bad (i32 1: was the update skipped?).  A session refuses a program that names others,
- * or an input of another size.
+ * Instead of p there may be lo, 2 bytes for each trainable parameter: the bits of its float32
+ * master weight are those of the bf16 in w, times 65536, plus lo as a signed number; w is the
+ * nearest bf16, ties away from zero. Gradients are float32, but where there is an arena gsum, which
+ * has 4 bytes for each of the first n parameters: theirs are bf16 in g.  When a step has several
+ * micro-steps (else kernels get a null address for gsum), add_grads runs after each of them and
+ * adds these gradients up in gsum, in float32, where update then reads them. io names: ids targets
+ * (i32 B*T), documents (i32 B*T*2: where that of each token of its row begins and ends, 0 <= begin
+ * <= t < end <= T), logits (f32 B*V or B*T*V), next (i32 B), out (i32 ring of sampled tokens,
+ * B*ctx), history, loss aux_loss (f32 1), nll (f32 B*T), grad_norm (f32 1), bad (i32 1: was the
+ * update skipped?).  A session refuses a program that names others, or an input of another size.
  * ids and next may be one buffer; else the runtime copies next to ids between
  * decode steps.  The decode program moves pos on the device; prefill and score
  * leave it to the host.  loss, aux_loss and ce are means over the call's own counted
@@ -94,12 +98,13 @@
  *      tgc-products 1
  *      compiled dtype D opt L infer 0|1 train 0|1 batch B ctx S chunk T block T recompute 0|1 [tf32 1]      chunk 0: chosen
  *      product KEY has TILE/PARTS [TILE/PARTS] or TILE/PARTS...        the kernels' tile and parts of K, elsewhere
- *                                      [and on sm_90a]; what may be as fast, best first.  Tiles that sm_90a has
- *                                      alone begin with S
+ *                                      [and on sm_90a]; what may be as fast, best first.  Tiles
+ *                                      that sm_90a has alone begin with S
  *      run PROGRAM N KEY               its launch number N, from 0, is of such a product (KEYs that have no line
  *                                      of their own share launches with others)
  *
- * Entry points:  CUDA  extern "C" __global__ void k3(const Rt *rt, T *a1, const __grid_constant__ TmaMap a2, ...)
+ * Entry points:  CUDA  extern "C" __global__ void k3(const Rt *rt, T *a1, const __grid_constant__
+ * TmaMap a2, ...)
  *                C     void k3(const Rt *rt, void *const *arg)       arg[0] is the first REF (rt itself)
  * In both, `args N` counts rt, which is always first.  The C unit is called
  * with one thread and forks its own OpenMP team. */
@@ -112,60 +117,72 @@
 
 /* ---- container (plan.c) ---- */
 
-enum {
-        PLAN_MAX_SECTIONS = 4096,
-        PLAN_ALIGN = 4096
-};
+enum { PLAN_MAX_SECTIONS = 4096, PLAN_ALIGN = 4096 };
 
 /* owned: data was copied by plan_add and is freed by plan_close. */
-typedef struct Section { char name[32]; const void *data; size_t size; int owned; } Section;
+typedef struct Section {
+        char name[32];
+        const void *data;
+        size_t size;
+        int owned;
+} Section;
 
 typedef struct Plan {
         Section *section;
-        int      n_sections;
-        void    *map;           /* the mapped file, or NULL for a plan in memory */
-        size_t   map_size;
+        int n_sections;
+        void *map; /* the mapped file, or NULL for a plan in memory */
+        size_t map_size;
 } Plan;
 
 /* Map a plan and verify every section's hash, large ones in several threads.
  * Unknown sections are kept and ignored.  On failure *p is empty. */
-int  plan_open(Plan *p, const char *path, Err *e);
-/* The same with the file read into memory: whatever happens to it later changes nothing.  plan_drop_copy gives the
- * memory of a section back that such a plan no longer needs. */
-int  plan_open_copy(Plan *p, const char *path, Err *e);
+int plan_open(Plan *p, const char *path, Err *e);
+/* The same with the file read into memory: whatever happens to it later changes nothing. 
+ * plan_drop_copy gives the memory of a section back that such a plan no longer needs. */
+int plan_open_copy(Plan *p, const char *path, Err *e);
 void plan_drop_copy(Plan *p, const char *name);
 /* The same over bytes the caller keeps alive until plan_close. */
-int  plan_open_memory(Plan *p, const void *data, size_t size, Err *e);
-const Section *plan_find(const Plan *p, const char *name);      /* NULL: absent */
+int plan_open_memory(Plan *p, const void *data, size_t size, Err *e);
+const Section *plan_find(const Plan *p, const char *name); /* NULL: absent */
 /* Add a section to a plan that starts as `Plan p = {0}`, replacing one of that
  * name.  data is copied unless it is "weights" (kept by reference). */
-int  plan_add(Plan *p, const char *name, const void *data, size_t size, Err *e);
+int plan_add(Plan *p, const char *name, const void *data, size_t size, Err *e);
 void plan_remove(Plan *p, const char *name);
-int  plan_write(const Plan *p, const char *path, Err *e);       /* atomic; same sections, same bytes */
+int plan_write(const Plan *p, const char *path, Err *e); /* atomic; same sections, same bytes */
 void plan_close(Plan *p);
 
 /* ---- packs and units (pack.c) ----
  * A pack is a list of named files in one section (headers.*, cubin.*, object.cpu):
  * `//@ file NAME SIZE`, newline, SIZE bytes, newline, and so on. */
 
-typedef struct PackFile { char name[96]; const char *data; size_t size; } PackFile;
+typedef struct PackFile {
+        char name[96];
+        const char *data;
+        size_t size;
+} PackFile;
 
-typedef struct Pack { PackFile *file; int n; char *text; } Pack;
+typedef struct Pack {
+        PackFile *file;
+        int n;
+        char *text;
+} Pack;
 
 /* Both copy: data is 64-byte aligned and ends with a zero byte that size does not
  * count, names are plain (no slash, no leading dot).  what names the section in messages. */
-int  pack_read(Pack *k, const void *data, size_t size, const char *what, Err *e);
+int pack_read(Pack *k, const void *data, size_t size, const char *what, Err *e);
 /* source.*: one PackFile per `//@ unit NAME`, text without that line. */
-int  pack_units(Pack *k, const void *data, size_t size, const char *what, Err *e);
+int pack_units(Pack *k, const void *data, size_t size, const char *what, Err *e);
 /* Write a pack; *blob is malloc'd. */
-int  pack_write(const PackFile *file, int n, void **blob, size_t *size, Err *e);
+int pack_write(const PackFile *file, int n, void **blob, size_t *size, Err *e);
 void pack_free(Pack *k);
 
 /* ---- bind.c: packs of compiled code ----
- * target: whose source and headers they are of; flag: what else decides the bits, NULL-terminated. */
-int  code_pack(const Plan *p, const char *target, const char *const *flag, const PackFile *file, int n, void **blob,
-               size_t *size, Err *e);
+ * target: whose source and headers they are of; flag: what else decides the bits,
+ * NULL-terminated. */
+int code_pack(const Plan *p, const char *target, const char *const *flag, const PackFile *file,
+              int n, void **blob, size_t *size, Err *e);
 /* TGC_BAD_FILE: damaged, or made of other sources. */
-int  code_unpack(Pack *k, const Plan *p, const Section *s, const char *target, const char *const *flag, Err *e);
+int code_unpack(Pack *k, const Plan *p, const Section *s, const char *target,
+                const char *const *flag, Err *e);
 
 #endif

@@ -12,7 +12,10 @@ enum { MAX_ARENAS = 64, MAX_KERNELS = 1 << 16, MAX_PROGS = 256, MAX_IO = 64, MAX
 
 /* ---- expressions ---- */
 
-typedef struct Scan { const char *p; int B, T, depth; } Scan;
+typedef struct Scan {
+        const char *p;
+        int B, T, depth;
+} Scan;
 
 static int64_t scan_product(Scan *s);
 
@@ -72,12 +75,12 @@ int64_t expr_eval(const char *expr, int B, int T)
 /* ---- parser ---- */
 
 typedef struct Parse {
-        LineReader    w;
+        LineReader w;
         Program *p;
-        Io      *io;                    /* next free of the whole text's */
-        Run     *run;
-        Ref     *ref;
-        uint32_t *slot, mask;           /* kernels by name: index + 1, 0 is free */
+        Io *io; /* next free of the whole text's */
+        Run *run;
+        Ref *ref;
+        uint32_t *slot, mask; /* kernels by name: index + 1, 0 is free */
 } Parse;
 
 static int kernel_slot(const Parse *s, const char *name)
@@ -96,7 +99,8 @@ static Ref parse_ref(Parse *s, char *word)
         if (!strncmp(word, "map:", 4)) {
                 r.arena = REF_MAP;
                 if (!s->p->n_maps || !text_int(word + 4, (uint64_t)s->p->n_maps - 1, &r.offset))
-                        line_fail(&s->w, "'%.60s' is none of the %d tensor maps", word, s->p->n_maps);
+                        line_fail(&s->w, "'%.60s' is none of the %d tensor maps", word,
+                                  s->p->n_maps);
                 return r;
         }
         char *plus = strchr(word, '+');
@@ -109,8 +113,8 @@ static Ref parse_ref(Parse *s, char *word)
         if (r.arena < 0)
                 line_fail(&s->w, "no arena named '%.60s'", word);
         else if (!text_int(plus + 1, s->p->arena[r.arena].size, &r.offset))
-                line_fail(&s->w, "offset %.40s is not a number inside arena %s of %llu bytes", plus + 1, word,
-                           (unsigned long long)s->p->arena[r.arena].size);
+                line_fail(&s->w, "offset %.40s is not a number inside arena %s of %llu bytes",
+                          plus + 1, word, (unsigned long long)s->p->arena[r.arena].size);
         return r;
 }
 
@@ -129,20 +133,22 @@ static void check_extent(Parse *s, Ref r, uint64_t size)
                 return;
         const ArenaDef *a = &s->p->arena[r.arena];
         if (size > a->size - r.offset)
-                line_fail(&s->w, "%llu bytes at %s+%llu reach beyond the arena's %llu", (unsigned long long)size,
-                           a->name, (unsigned long long)r.offset, (unsigned long long)a->size);
+                line_fail(&s->w, "%llu bytes at %s+%llu reach beyond the arena's %llu",
+                          (unsigned long long)size, a->name, (unsigned long long)r.offset,
+                          (unsigned long long)a->size);
 }
 
-static const char *parse_expr(Parse *s, const char *name, const Prog *g, int64_t max, int64_t *value)
+static const char *parse_expr(Parse *s, const char *name, const Prog *g, int64_t max,
+                              int64_t *value)
 {
         char *text = line_need(&s->w, name);
         *value = expr_eval(text, g->B, g->T);
         if (*value < 0)
-                line_fail(&s->w, "%s: '%.100s' is not an expression, or too large at B=%d T=%d", name, text, g->B,
-                           g->T);
+                line_fail(&s->w, "%s: '%.100s' is not an expression, or too large at B=%d T=%d",
+                          name, text, g->B, g->T);
         else if (*value > max)
-                line_fail(&s->w, "%s: %.100s is %lld at B=%d T=%d, most is %lld", name, text, (long long)*value,
-                           g->B, g->T, (long long)max);
+                line_fail(&s->w, "%s: %.100s is %lld at B=%d T=%d, most is %lld", name, text,
+                          (long long)*value, g->B, g->T, (long long)max);
         return text;
 }
 
@@ -184,7 +190,8 @@ static void parse_kernel(Parse *s)
         if (s->slot[i])
                 line_fail(w, "kernel %.60s is declared twice", k.name);
         if (k.n_args < 1)
-                line_fail(w, "kernel %.60s: rt is always the first argument, so args is at least 1", k.name);
+                line_fail(w, "kernel %.60s: rt is always the first argument, so args is at least 1",
+                          k.name);
         if (w->code)
                 return;
         s->p->kernel[s->p->n_kernels++] = k;
@@ -221,7 +228,7 @@ static void parse_sm90(Parse *s)
                 line_fail(&s->w, "kernel %.60s needs threads on sm_90a", name);
         else
                 s->p->kernel[k - 1].threads90 = threads, s->p->kernel[k - 1].smem90 = smem,
-                s->p->kernel[k - 1].cluster90 = cluster;
+                                 s->p->kernel[k - 1].cluster90 = cluster;
 }
 
 /* The copy engine wants rows that start at multiples of 16 bytes. */
@@ -232,7 +239,8 @@ static void parse_map(Parse *s)
         char *number = line_need(w, "number of the tensor map");
         uint64_t n;
         if (!text_int(number, INT32_MAX, &n) || n != (uint64_t)s->p->n_maps)
-                line_fail(w, "tensor map %d is due, not '%.40s': compile the model again", s->p->n_maps, number);
+                line_fail(w, "tensor map %d is due, not '%.40s': compile the model again",
+                          s->p->n_maps, number);
         char *dtype = line_need(w, "dtype");
         m.type = !strcmp(dtype, "f16") ? MAP_F16 : !strcmp(dtype, "tf32") ? MAP_TF32 : MAP_BF16;
         m.elem = m.type == MAP_TF32 ? 4 : 2;
@@ -250,15 +258,22 @@ static void parse_map(Parse *s)
         else if (box) {
                 m.box_rows = (int)line_int(w, "rows of a box", 256);
                 m.box_bytes = (int)line_int(w, "bytes of a box's row", 128);
-                if (!w->code && (m.box_rows < 1 || (m.box_bytes != 32 && m.box_bytes != 64 && m.box_bytes != 128)))
-                        line_fail(w, "a tensor map's box of %d rows of %d bytes: 1 to 256 of 32, 64 or 128 are wanted", m.box_rows,
-                                   m.box_bytes);
+                if (!w->code && (m.box_rows < 1 ||
+                                 (m.box_bytes != 32 && m.box_bytes != 64 && m.box_bytes != 128)))
+                        line_fail(
+                                w,
+                                "a tensor map's box of %d rows of %d bytes: 1 to 256 of 32, 64 or 128 are wanted",
+                                m.box_rows, m.box_bytes);
         }
         line_end(w);
-        if (!w->code && (m.rows < 1 || m.cols < 1 || m.ld < m.cols || m.ld * m.elem % 16 || m.of.offset % 16))
-                line_fail(w, "a tensor map of %llu x %llu with stride %llu cannot be made: rows must not overlap, and "
-                           "start at multiples of 16 bytes", (unsigned long long)m.rows, (unsigned long long)m.cols,
-                           (unsigned long long)m.ld);
+        if (!w->code &&
+            (m.rows < 1 || m.cols < 1 || m.ld < m.cols || m.ld * m.elem % 16 || m.of.offset % 16))
+                line_fail(
+                        w,
+                        "a tensor map of %llu x %llu with stride %llu cannot be made: rows must not overlap, and "
+                        "start at multiples of 16 bytes",
+                        (unsigned long long)m.rows, (unsigned long long)m.cols,
+                        (unsigned long long)m.ld);
         if (!w->code)
                 check_extent(s, m.of, ((m.rows - 1) * m.ld + m.cols) * m.elem);
         s->p->map[s->p->n_maps++] = m;
@@ -275,9 +290,10 @@ static void parse_zero(Parse *s)
 
 static void parse_io(Parse *s, Prog *g)
 {
-        static const struct { const char *name; size_t size; } type[] = {
-                { "f32", 4 }, { "i32", 4 }, { "bf16", 2 }, { "f16", 2 }
-        };
+        static const struct {
+                const char *name;
+                size_t size;
+        } type[] = { { "f32", 4 }, { "i32", 4 }, { "bf16", 2 }, { "f16", 2 } };
         Io io = { .name = line_need(&s->w, "io name"), .dtype = line_need(&s->w, "dtype") };
         int64_t n;
         for (size_t i = 0; i < sizeof type / sizeof *type; i++)
@@ -303,7 +319,10 @@ static void check_maps(Parse *s, KernelDef *k, const Run *r)
 {
         for (int i = 0; k->arg && i < k->n_args; i++)
                 if ((k->arg[i].arena == REF_MAP) != (r->arg[i].arena == REF_MAP))
-                        line_fail(&s->w, "argument %d of %s is a tensor map in some runs and not in others", i, k->name);
+                        line_fail(
+                                &s->w,
+                                "argument %d of %s is a tensor map in some runs and not in others",
+                                i, k->name);
         if (!k->arg)
                 k->arg = r->arg;
 }
@@ -331,11 +350,13 @@ static void parse_run(Parse *s, Prog *g)
         if (w->code)
                 return;
         if (n != s->p->kernel[r.kernel].n_args)
-                line_fail(w, "%s takes %d arguments, %d are given", name, s->p->kernel[r.kernel].n_args, n);
+                line_fail(w, "%s takes %d arguments, %d are given", name,
+                          s->p->kernel[r.kernel].n_args, n);
         else if (!r.grid90 != !s->p->kernel[r.kernel].threads90)
                 line_fail(w, "%s and its run do not agree about sm_90a", name);
         else if (s->p->kernel[r.kernel].cluster90 && grid % s->p->kernel[r.kernel].cluster90)
-                line_fail(w, "%s: %lld blocks on sm_90a are not whole clusters", name, (long long)grid);
+                line_fail(w, "%s: %lld blocks on sm_90a are not whole clusters", name,
+                          (long long)grid);
         else if (r.arg[0].arena != REF_RT)
                 line_fail(w, "the first argument of %s must be rt", name);
         else
@@ -348,7 +369,7 @@ static void parse_prog(Parse *s)
 {
         LineReader *w = &s->w;
         Prog *g = &s->p->prog[s->p->n_progs];
-        *g = (Prog){ .name = line_need(w, "program name"), .io = s->io, .run = s->run };
+        *g = (Prog) { .name = line_need(w, "program name"), .io = s->io, .run = s->run };
         if (line_keyword(w, "B"))
                 g->B = (int)line_int(w, "B", TGC_MAX_BATCH);
         if (line_keyword(w, "T"))
@@ -443,10 +464,11 @@ static size_t lay_out(Parse *s, char *mem, const char *text, size_t size)
 int program_parse(Program *p, const char *text, size_t size, const char *what, Err *e)
 {
         Parse s = { .p = p, .w = { .what = what, .e = e } };
-        *p = (Program){ 0 };
+        *p = (Program) { 0 };
         if (size > PROGRAM_MAX_TEXT || memchr(text, 0, size))
                 return err_set(e, TGC_BAD_FILE, "%s: %s", what,
-                               size > PROGRAM_MAX_TEXT ? "longer than 256 MiB" : "a zero byte in the text");
+                               size > PROGRAM_MAX_TEXT ? "longer than 256 MiB"
+                                                       : "a zero byte in the text");
         p->mem = calloc(1, lay_out(&s, 0, text, size));
         if (!p->mem)
                 return err_set(e, TGC_NO_MEMORY, "%s: no memory", what);
@@ -461,13 +483,14 @@ int program_parse(Program *p, const char *text, size_t size, const char *what, E
 void program_free(Program *p)
 {
         free(p->mem);
-        *p = (Program){ 0 };
+        *p = (Program) { 0 };
 }
 
 /* ---- look-up ---- */
 
-#define FIND(array, n, key) \
-        for (int i = 0; i < (n); i++) if (!strcmp((array)[i].name, key))
+#define FIND(array, n, key)           \
+        for (int i = 0; i < (n); i++) \
+                if (!strcmp((array)[i].name, key))
 
 int program_arena(const Program *p, const char *name)
 {

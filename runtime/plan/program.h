@@ -12,87 +12,106 @@
 #include "../util/err.h"
 
 enum {
-        PROGRAM_MAX_TEXT = 256 << 20,   /* bytes of program text                        */
-        PROGRAM_MAX_ARGS = 256,         /* of one kernel; CUDA's limit is about 500     */
+        PROGRAM_MAX_TEXT = 256 << 20, /* bytes of program text                        */
+        PROGRAM_MAX_ARGS = 256,       /* of one kernel; CUDA's limit is about 500     */
         PROGRAM_MAX_THREADS = 1024,
         PROGRAM_MAX_SMEM = 1 << 20,
-        PROGRAM_MAX_CLUSTER = 8         /* what every GPU with clusters forms           */
+        PROGRAM_MAX_CLUSTER = 8 /* what every GPU with clusters forms           */
 };
 
 #define REF_RT (-1)
 #define REF_MAP (-2)
 
 /* An address: Rt itself, or an offset in an arena.  Or tensor map number `offset`, by value. */
-typedef struct Ref { int arena; uint64_t offset; } Ref;
+typedef struct Ref {
+        int arena;
+        uint64_t offset;
+} Ref;
 
-typedef struct ArenaDef { const char *name; uint64_t size; } ArenaDef;
+typedef struct ArenaDef {
+        const char *name;
+        uint64_t size;
+} ArenaDef;
 
 typedef struct KernelDef {
         const char *name, *unit, *title;
-        int      threads, n_args;
-        unsigned smem;                  /* bytes of dynamic shared memory */
-        int      early;                 /* may start before the launch before it has ended */
-        int      threads90;             /* 0, or the block on sm_90a, of which a multiprocessor runs one ... */
-        unsigned smem90;                /* ... with so many bytes */
-        unsigned cluster90;             /* so many of them form a cluster; 0: none */
-        double   flops, bytes;          /* of one launch at the largest shape; 0: not known */
-        const Ref *arg;                 /* of its first run, or NULL: tensor maps are in the same places in all */
+        int threads, n_args;
+        unsigned smem;       /* bytes of dynamic shared memory */
+        int early;           /* may start before the launch before it has ended */
+        int threads90;       /* 0, or the block on sm_90a, of which a multiprocessor runs one ... */
+        unsigned smem90;     /* ... with so many bytes */
+        unsigned cluster90;  /* so many of them form a cluster; 0: none */
+        double flops, bytes; /* of one launch at the largest shape; 0: not known */
+        const Ref *arg; /* of its first run, or NULL: tensor maps are in the same places in all */
 } KernelDef;
 
 typedef struct Io {
         const char *name;
-        const char *dtype;              /* f32 bf16 f16 i32 */
-        Ref         at;
-        const char *shape;              /* expression; its value is the number of elements */
-        size_t      elem;               /* bytes of one element */
+        const char *dtype; /* f32 bf16 f16 i32 */
+        Ref at;
+        const char *shape; /* expression; its value is the number of elements */
+        size_t elem;       /* bytes of one element */
 } Io;
 
 typedef struct Run {
-        int         kernel;             /* index in Program.kernel */
-        const char *grid;               /* expression */
-        const char *grid90;             /* on sm_90a, where the kernel has threads90; else NULL */
-        const Ref  *arg;                /* n_args of the kernel */
+        int kernel;         /* index in Program.kernel */
+        const char *grid;   /* expression */
+        const char *grid90; /* on sm_90a, where the kernel has threads90; else NULL */
+        const Ref *arg;     /* n_args of the kernel */
 } Run;
 
 typedef struct Prog {
         const char *name;
-        int   B, T;                     /* largest shape */
-        Io   *io;   int n_io;
-        Run  *run;  int n_run;
+        int B, T; /* largest shape */
+        Io *io;
+        int n_io;
+        Run *run;
+        int n_run;
 } Prog;
 
-typedef struct Zero { Ref at; uint64_t size; } Zero;
+typedef struct Zero {
+        Ref at;
+        uint64_t size;
+} Zero;
 
 /* A tensor map of a matrix at `of`. */
 enum { MAP_BYTES = 128 };
-typedef enum MapType { MAP_BF16, MAP_F16, MAP_TF32 } MapType;   /* tf32: float32, rounded on the way */
+/* tf32: float32, rounded on the way */
+typedef enum MapType { MAP_BF16, MAP_F16, MAP_TF32 } MapType;
 
 typedef struct MapDef {
-        Ref      of;
-        MapType  type;
-        uint64_t elem;                  /* bytes of an element */
-        uint64_t rows, cols, ld;        /* elements */
-        int      box_rows, box_bytes;   /* what moves at once; 0, 128: as many rows as 128 bytes are elements */
+        Ref of;
+        MapType type;
+        uint64_t elem;           /* bytes of an element */
+        uint64_t rows, cols, ld; /* elements */
+        /* what moves at once; 0, 128: as many rows as 128 bytes are elements */
+        int box_rows, box_bytes;
 } MapDef;
 
 typedef struct Program {
-        ArenaDef  *arena;  int n_arenas;
-        KernelDef *kernel; int n_kernels;
-        Prog      *prog;   int n_progs;
-        Zero      *zero;   int n_zeros;
-        MapDef    *map;    int n_maps;
-        void      *mem;
+        ArenaDef *arena;
+        int n_arenas;
+        KernelDef *kernel;
+        int n_kernels;
+        Prog *prog;
+        int n_progs;
+        Zero *zero;
+        int n_zeros;
+        MapDef *map;
+        int n_maps;
+        void *mem;
 } Program;
 
 /* what names the text in messages, which carry its line: `program.cuda:12: ...`. */
-int  program_parse(Program *p, const char *text, size_t size, const char *what, Err *e);
+int program_parse(Program *p, const char *text, size_t size, const char *what, Err *e);
 void program_free(Program *p);
 
-int         program_arena(const Program *p, const char *name);  /* index or -1 */
-int         program_kernel(const Program *p, const char *name); /* index or -1 */
-const Prog *program_find(const Program *p, const char *name);   /* or NULL */
-const Prog *program_decode(const Program *p, int B);            /* the smallest that takes so many sequences, or NULL */
-const Io   *prog_io(const Prog *p, const char *name);           /* or NULL */
+int program_arena(const Program *p, const char *name);        /* index or -1 */
+int program_kernel(const Program *p, const char *name);       /* index or -1 */
+const Prog *program_find(const Program *p, const char *name); /* or NULL */
+/* the smallest that takes so many sequences, or NULL */
+const Prog *program_decode(const Program *p, int B);
+const Io *prog_io(const Prog *p, const char *name); /* or NULL */
 
 /* Value of EXPR; -1 when the text is malformed or the value exceeds 2^62.  A
  * parsed program's expressions do not fail within the program's B and T. */

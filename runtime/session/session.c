@@ -13,7 +13,7 @@ static bool wants_arena(const Session *s, const char *name)
         if (!strcmp(name, "kv"))
                 return s->mode & SESSION_INFER;
         if (!strcmp(name, "gsum"))
-                return false;                           /* session_sum_grads */
+                return false; /* session_sum_grads */
         if ((strchr("pgmv", *name) && !name[1]) || !strcmp(name, "lo"))
                 return s->mode & SESSION_TRAIN;
         return true;
@@ -25,8 +25,10 @@ static bool wants_arena(const Session *s, const char *name)
 static const void *borrow(const Session *s, const ArenaDef *a)
 {
         const Section *w = strcmp(a->name, "w") ? 0 : plan_find(s->plan, "weights");
-        return w && w->size == a->size && dev_host_memory(s->d) && s->mode == SESSION_INFER
-            && (uintptr_t)w->data % 64 == 0 ? w->data : 0;
+        return w && w->size == a->size && dev_host_memory(s->d) && s->mode == SESSION_INFER &&
+                               (uintptr_t)w->data % 64 == 0
+                       ? w->data
+                       : 0;
 }
 
 static int check_memory(Session *s, Err *e)
@@ -39,17 +41,20 @@ static int check_memory(Session *s, Err *e)
                 const ArenaDef *a = &s->p.arena[i];
                 if (!wants_arena(s, a->name) || borrow(s, a))
                         continue;
-                need += a->size;                        /* at most 64 of 2^60; compared only */
+                need += a->size; /* at most 64 of 2^60; compared only */
                 if (need > (uint64_t)1 << 61)
                         need = (uint64_t)1 << 61;
                 if (at < sizeof table)
-                        at += (size_t)snprintf(table + at, sizeof table - at, "\n  %-8.20s %12.3f GB", a->name,
+                        at += (size_t)snprintf(table + at, sizeof table - at,
+                                               "\n  %-8.20s %12.3f GB", a->name,
                                                (double)a->size / 1e9);
         }
         if (!code && need > available)
-                code = err_set(e, TGC_NO_MEMORY, "%s: %.3f GB needed, %.3f of %.3f GB free; try a smaller batch or "
-                               "context when compiling%s", dev_name(s->d), (double)need / 1e9,
-                               (double)available / 1e9, (double)total / 1e9, table);
+                code = err_set(e, TGC_NO_MEMORY,
+                               "%s: %.3f GB needed, %.3f of %.3f GB free; try a smaller batch or "
+                               "context when compiling%s",
+                               dev_name(s->d), (double)need / 1e9, (double)available / 1e9,
+                               (double)total / 1e9, table);
         return code;
 }
 
@@ -61,7 +66,7 @@ static int alloc_arenas(Session *s, Err *e)
                 if (!wants_arena(s, a->name))
                         continue;
                 if (borrow(s, a))
-                        s->arena[i] = (ArenaState){ (void *)borrow(s, a), true };
+                        s->arena[i] = (ArenaState) { (void *)borrow(s, a), true };
                 else
                         code = dev_alloc(s->d, a->size, &s->arena[i].mem, e);
         }
@@ -87,7 +92,8 @@ static int make_maps(Session *s, Err *e)
         for (int i = 0; i < s->p.n_maps && dev_sm90(s->d) && !code; i++) {
                 void *matrix = ref_mem(s, s->p.map[i].of);
                 if (matrix)
-                        code = dev_tensor_map(s->d, s->map + (size_t)i * MAP_BYTES, &s->p.map[i], matrix, e);
+                        code = dev_tensor_map(s->d, s->map + (size_t)i * MAP_BYTES, &s->p.map[i],
+                                              matrix, e);
         }
         return code;
 }
@@ -110,7 +116,8 @@ int session_resolve(Session *s, Err *e)
                                         ps->addr[k++] = s->map + ref.offset * MAP_BYTES;
                                         continue;
                                 }
-                                void *mem = ref.arena == REF_RT ? s->rt_mem[is_update(g)] : ref_mem(s, ref);
+                                void *mem = ref.arena == REF_RT ? s->rt_mem[is_update(g)]
+                                                                : ref_mem(s, ref);
                                 if (!(ps->addr[k++] = mem) && s->p.arena[ref.arena].size &&
                                     strcmp(s->p.arena[ref.arena].name, "gsum"))
                                         ps->lacks = ref.arena;
@@ -127,7 +134,8 @@ int session_sum_grads(Session *s, Err *e)
         int a = program_arena(&s->p, "gsum"), code;
         if (a < 0 || s->arena[a].mem)
                 return TGC_OK;
-        if ((code = dev_sync(s->d, e)) || (code = dev_alloc(s->d, s->p.arena[a].size, &s->arena[a].mem, e)))
+        if ((code = dev_sync(s->d, e)) ||
+            (code = dev_alloc(s->d, s->p.arena[a].size, &s->arena[a].mem, e)))
                 return code;
         return session_resolve(s, e);
 }
@@ -156,17 +164,19 @@ static int kind_of(const char *prog)
 {
         if (!strncmp(prog, "prefill", 7) || !strncmp(prog, "decode", 6))
                 return PREDICTS;
-        return !strcmp(prog, "step") || !strcmp(prog, "eval") || !strcmp(prog, "score") ? LEARNS : OTHER;
+        return !strcmp(prog, "step") || !strcmp(prog, "eval") || !strcmp(prog, "score") ? LEARNS
+                                                                                        : OTHER;
 }
 
 /* A program that reads what nothing writes would answer from whatever lies there. */
 static int check_io(const Prog *g, const Io *x, const char *text, Err *e)
 {
-        static const struct { const char *name; int each, least; } in[] = {
-                { "ids", 1, PREDICTS }, { "targets", 1, LEARNS }, { "documents", 2, LEARNS }
-        };
-        static const char *const out[] = { "logits", "next", "history", "out", "loss", "aux_loss", "ce", "nll", "grad_norm",
-                                           "bad" };
+        static const struct {
+                const char *name;
+                int each, least;
+        } in[] = { { "ids", 1, PREDICTS }, { "targets", 1, LEARNS }, { "documents", 2, LEARNS } };
+        static const char *const out[] = { "logits",   "next", "history", "out",       "loss",
+                                           "aux_loss", "ce",   "nll",     "grad_norm", "bad" };
         for (size_t i = 0; i < sizeof out / sizeof *out; i++)
                 if (!strcmp(x->name, out[i]))
                         return TGC_OK;
@@ -176,18 +186,22 @@ static int check_io(const Prog *g, const Io *x, const char *text, Err *e)
                         continue;
                 if (!strcmp(x->dtype, "i32") && expr_eval(x->shape, g->B, g->T) == want)
                         return TGC_OK;
-                return err_set(e, TGC_BAD_FILE, "%s: input %.60s of program %.60s must be i32 and %lld numbers", text, x->name,
-                               g->name, (long long)want);
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: input %.60s of program %.60s must be i32 and %lld numbers",
+                               text, x->name, g->name, (long long)want);
         }
-        return err_set(e, TGC_BAD_FILE, "%s: nothing feeds or reads %.60s of program %.60s; its inputs are ids%s", text,
-                       x->name, g->name, kind_of(g->name) == LEARNS ? ", targets and documents" : "");
+        return err_set(e, TGC_BAD_FILE,
+                       "%s: nothing feeds or reads %.60s of program %.60s; its inputs are ids%s",
+                       text, x->name, g->name,
+                       kind_of(g->name) == LEARNS ? ", targets and documents" : "");
 }
 
 static int check_inputs(const Program *p, const char *text, Err *e)
 {
         int code = TGC_OK;
         for (int i = 0; i < p->n_progs; i++)
-                for (int k = 0; k < p->prog[i].n_io && !code && kind_of(p->prog[i].name) != OTHER; k++)
+                for (int k = 0; k < p->prog[i].n_io && !code && kind_of(p->prog[i].name) != OTHER;
+                     k++)
                         code = check_io(&p->prog[i], &p->prog[i].io[k], text, e);
         return code;
 }
@@ -203,8 +217,10 @@ static int parse_texts(Session *s, Err *e)
         if (!m)
                 return err_set(e, TGC_BAD_FILE, "the plan has no manifest");
         if (!p)
-                return err_set(e, TGC_NO_DEVICE, "the plan was not compiled for %s: compile the model with --target %s",
-                               dev_target(s->d), dev_target(s->d));
+                return err_set(
+                        e, TGC_NO_DEVICE,
+                        "the plan was not compiled for %s: compile the model with --target %s",
+                        dev_target(s->d), dev_target(s->d));
         if ((code = manifest_parse(&s->m, m->data, m->size, e)))
                 return code;
         if ((code = program_parse(&s->p, p->data, p->size, name, e)))
@@ -243,8 +259,9 @@ static int load_first(Session *s, const SessionOptions *o, Err *e)
         const Prog *decode = program_decode(&s->p, o->batch ? o->batch : s->m.batch);
         for (int i = 0; i < s->p.n_progs; i++) {
                 const Prog *g = &s->p.prog[i];
-                s->prog[i].ready = all || (strncmp(g->name, "decode", 6) ? has_word(o->ready, g->name)
-                                                                         : g == decode && has_word(o->ready, "decode"));
+                s->prog[i].ready = all || (strncmp(g->name, "decode", 6)
+                                                   ? has_word(o->ready, g->name)
+                                                   : g == decode && has_word(o->ready, "decode"));
         }
         return all ? dev_load(s->d, s->plan, &s->p, 0, e) : load_kernels(s, e);
 }
@@ -261,8 +278,10 @@ static int open_session(Session *s, const SessionOptions *o, Err *e)
         has = (s->m.infer ? SESSION_INFER : 0) | (s->m.train ? SESSION_TRAIN : 0);
         s->mode = o->mode ? o->mode : has;
         if (s->mode & ~has)
-                return err_set(e, TGC_USAGE, "the plan was compiled for %s only: compile the model with --mode both",
-                               s->m.infer ? "inference" : "training");
+                return err_set(
+                        e, TGC_USAGE,
+                        "the plan was compiled for %s only: compile the model with --mode both",
+                        s->m.infer ? "inference" : "training");
         s->seed = o->seed;
         s->rt.sms = dev_sms(s->d);
         set_seed(s, o->seed);
@@ -272,8 +291,8 @@ static int open_session(Session *s, const SessionOptions *o, Err *e)
         if (!s->arena || !s->prog || !s->map)
                 return err_set(e, TGC_NO_MEMORY, "no memory for a session");
         memset(s->map, 0, ((size_t)s->p.n_maps + 1) * MAP_BYTES);
-        if ((code = alloc_arenas(s, e)) || (code = load_first(s, o, e))
-            || (code = session_resolve(s, e)) || (code = fill_arenas(s, e)))
+        if ((code = alloc_arenas(s, e)) || (code = load_first(s, o, e)) ||
+            (code = session_resolve(s, e)) || (code = fill_arenas(s, e)))
                 return code;
         return dev_sync(s->d, e);
 }
@@ -324,8 +343,8 @@ void session_close(Session *s)
 /* ---- what it is ---- */
 
 const Manifest *session_manifest(const Session *s) { return &s->m; }
-const Program  *session_program(const Session *s)  { return &s->p; }
-Device         *session_device(const Session *s)   { return s->d; }
+const Program *session_program(const Session *s) { return &s->p; }
+Device *session_device(const Session *s) { return s->d; }
 
 bool session_borrows(const Session *s)
 {
@@ -335,7 +354,7 @@ bool session_borrows(const Session *s)
         return false;
 }
 
-int             session_mode(const Session *s)     { return s->mode; }
+int session_mode(const Session *s) { return s->mode; }
 
 bool session_has(const Session *s, const char *prog)
 {
@@ -346,19 +365,14 @@ bool session_has(const Session *s, const char *prog)
 int session_arenas(const Session *s, ArenaUse *use, int cap)
 {
         for (int i = 0; i < s->p.n_arenas && i < cap; i++)
-                use[i] = (ArenaUse){ s->p.arena[i].name, s->p.arena[i].size, s->arena[i].mem != 0 };
+                use[i] = (ArenaUse) { s->p.arena[i].name, s->p.arena[i].size,
+                                      s->arena[i].mem != 0 };
         return s->p.n_arenas;
 }
 
-Rt *session_rt(Session *s)
-{
-        return &s->rt;
-}
+Rt *session_rt(Session *s) { return &s->rt; }
 
-void session_rt_changed(Session *s)
-{
-        s->rt_changed[0] = s->rt_changed[1] = true;
-}
+void session_rt_changed(Session *s) { s->rt_changed[0] = s->rt_changed[1] = true; }
 
 void set_seed(Session *s, uint64_t seed)
 {
@@ -367,10 +381,7 @@ void set_seed(Session *s, uint64_t seed)
         session_rt_changed(s);
 }
 
-int session_sync(Session *s, Err *e)
-{
-        return dev_sync(s->d, e);
-}
+int session_sync(Session *s, Err *e) { return dev_sync(s->d, e); }
 
 /* ---- io ---- */
 
@@ -378,17 +389,21 @@ int find_prog(Session *s, const char *name, const Prog **out, Err *e)
 {
         const Prog *g = program_find(&s->p, name);
         if (!g)
-                return err_set(e, TGC_USAGE, "the plan has no program %.60s; was it compiled for %s?", name,
+                return err_set(e, TGC_USAGE,
+                               "the plan has no program %.60s; was it compiled for %s?", name,
                                s->m.infer ? "training" : "inference");
         int lacks = s->prog[g - s->p.prog].lacks;
         if (lacks >= 0)
-                return err_set(e, TGC_USAGE, "program %.60s needs arena %s, which this session was opened without",
-                               name, s->p.arena[lacks].name);
+                return err_set(
+                        e, TGC_USAGE,
+                        "program %.60s needs arena %s, which this session was opened without", name,
+                        s->p.arena[lacks].name);
         *out = g;
         return TGC_OK;
 }
 
-int find_io(Session *s, const char *prog, const char *io, const Io **out, void **mem, size_t *bytes, Err *e)
+int find_io(Session *s, const char *prog, const char *io, const Io **out, void **mem, size_t *bytes,
+            Err *e)
 {
         const Prog *g = 0;
         int code = find_prog(s, prog, &g, e);
@@ -399,8 +414,9 @@ int find_io(Session *s, const char *prog, const char *io, const Io **out, void *
         *mem = ref_mem(s, (*out)->at);
         *bytes = (size_t)expr_eval((*out)->shape, g->B, g->T) * (*out)->elem;
         if (!*mem && *bytes)
-                return err_set(e, TGC_USAGE, "io %.60s of %.60s lies in an arena this session was opened without", io,
-                               prog);
+                return err_set(e, TGC_USAGE,
+                               "io %.60s of %.60s lies in an arena this session was opened without",
+                               io, prog);
         return TGC_OK;
 }
 
@@ -410,11 +426,13 @@ int io_at(Session *s, const char *prog, const char *io, size_t bytes, void **mem
         size_t most;
         int code = find_io(s, prog, io, &x, mem, &most, e);
         if (!code && bytes > most)
-                code = err_set(e, TGC_USAGE, "%zu bytes for io %.60s of %.60s, which has %zu", bytes, io, prog, most);
+                code = err_set(e, TGC_USAGE, "%zu bytes for io %.60s of %.60s, which has %zu",
+                               bytes, io, prog, most);
         return code;
 }
 
-int session_write(Session *s, const char *prog, const char *io, const void *data, size_t bytes, Err *e)
+int session_write(Session *s, const char *prog, const char *io, const void *data, size_t bytes,
+                  Err *e)
 {
         void *mem;
         int code = io_at(s, prog, io, bytes, &mem, e);
@@ -435,11 +453,14 @@ int session_read(Session *s, const char *prog, const char *io, void *data, size_
 static int launch_all(Session *s, const Prog *g, int B, int T, bool marks, Err *e)
 {
         void **arg = s->prog[g - s->p.prog].addr;
-        bool cpu = dev_which(s->d) == DEV_CPU;          /* its kernels loop over their own tiles */
+        bool cpu = dev_which(s->d) == DEV_CPU; /* its kernels loop over their own tiles */
         int code = TGC_OK;
         for (int r = 0; r < g->n_run && !code; r++) {
                 const Run *run = &g->run[r];
-                int64_t grid = cpu ? 1 : expr_eval(run->grid90 && dev_sm90(s->d) ? run->grid90 : run->grid, B, T);
+                int64_t grid = cpu ? 1
+                                   : expr_eval(run->grid90 && dev_sm90(s->d) ? run->grid90
+                                                                             : run->grid,
+                                               B, T);
                 if (marks)
                         code = dev_mark(s->d, r, e);
                 if (!code)
@@ -470,10 +491,11 @@ static int begin_run(Session *s, const char *name, int B, int T, const Prog **ou
         if (code)
                 return code;
         if (B < 1 || T < 1 || B > g->B || T > g->T)
-                return err_set(e, TGC_USAGE, "program %.60s takes B=1..%d and T=1..%d, not B=%d and T=%d", name, g->B,
-                               g->T, B, T);
+                return err_set(e, TGC_USAGE,
+                               "program %.60s takes B=1..%d and T=1..%d, not B=%d and T=%d", name,
+                               g->B, g->T, B, T);
         int update = is_update(g);
-        if ((s->rt.B != B || s->rt.T != T) && !update) {        /* which has no use for them */
+        if ((s->rt.B != B || s->rt.T != T) && !update) { /* which has no use for them */
                 s->rt.B = B;
                 s->rt.T = T;
                 s->rt_changed[0] = true;
@@ -481,12 +503,13 @@ static int begin_run(Session *s, const char *name, int B, int T, const Prog **ou
         if (!s->prog[g - s->p.prog].ready) {
                 s->prog[g - s->p.prog].ready = true;
                 if ((code = load_kernels(s, e))) {
-                        s->prog[g - s->p.prog].ready = false;   /* to be tried again */
+                        s->prog[g - s->p.prog].ready = false; /* to be tried again */
                         return code;
                 }
         }
         s->passed[update] = false;
-        if (s->rt_changed[update] && (code = dev_upload(s->d, s->rt_mem[update], &s->rt, sizeof s->rt, e)))
+        if (s->rt_changed[update] &&
+            (code = dev_upload(s->d, s->rt_mem[update], &s->rt, sizeof s->rt, e)))
                 return code;
         s->rt_changed[update] = false;
         *out = g;
@@ -502,7 +525,7 @@ int session_run(Session *s, const char *name, int B, int T, Err *e)
         ProgState *ps = &s->prog[g - s->p.prog];
         if (ps->B != B || ps->T != T) {
                 dev_graph_free(s->d, ps->graph);
-                *ps = (ProgState){ .addr = ps->addr, .lacks = -1, .ready = true, .B = B, .T = T };
+                *ps = (ProgState) { .addr = ps->addr, .lacks = -1, .ready = true, .B = B, .T = T };
         }
         if (!ps->graph && dev_can_capture(s->d) && ps->seen++ >= RUNS_BEFORE_GRAPH)
                 if ((code = record(s, g, ps, B, T, e)))
@@ -510,7 +533,8 @@ int session_run(Session *s, const char *name, int B, int T, Err *e)
         return ps->graph ? dev_replay(s->d, ps->graph, e) : launch_all(s, g, B, T, false, e);
 }
 
-int session_time_kernels(Session *s, const char *name, int B, int T, double *ms, int cap, int *n_ms, Err *e)
+int session_time_kernels(Session *s, const char *name, int B, int T, double *ms, int cap, int *n_ms,
+                         Err *e)
 {
         const Prog *g = 0;
         int code = begin_run(s, name, B, T, &g, e);
@@ -518,8 +542,8 @@ int session_time_kernels(Session *s, const char *name, int B, int T, double *ms,
         if (code)
                 return code;
         if (g->n_run >= DEV_MARKS)
-                return err_set(e, TGC_FAIL, "program %.60s has %d runs, more than %d can be timed", name, g->n_run,
-                               DEV_MARKS - 1);
+                return err_set(e, TGC_FAIL, "program %.60s has %d runs, more than %d can be timed",
+                               name, g->n_run, DEV_MARKS - 1);
         code = launch_all(s, g, B, T, true, e);
         for (int i = 0; i < g->n_run && i < cap && !code; i++)
                 if (!(code = dev_elapsed(s->d, i, i + 1, &ms[i], e)))

@@ -21,29 +21,37 @@ typedef struct Session Session;
 enum { SESSION_INFER = 1, SESSION_TRAIN = 2 };
 
 typedef struct SessionOptions {
-        DevKind    device;
+        DevKind device;
         DevOptions dev;
-        int        mode;                /* SESSION_*; 0: all that the plan has */
-        uint64_t   seed;                /* initial weights of a plan without any; dropout, sampling */
-        const char *ready;              /* programs, a space between, whose kernels a GPU has when the session opens; the
+        int mode;      /* SESSION_*; 0: all that the plan has */
+        uint64_t seed; /* initial weights of a plan without any; dropout, sampling */
+        const char *
+                ready; /* programs, a space between, whose kernels a GPU has when the session opens; the
                                          * others' it gets when they first run.  NULL: all */
-        int        batch;               /* "decode" of these is that for so many sequences; 0: for the plan's most */
+        /* "decode" of these is that for so many sequences; 0: for the plan's most */
+        int batch;
 } SessionOptions;
 
 /* o may be NULL.  DEV_AUTO is the GPU if there is one and the plan has code for
  * it, else the CPU.  Weights come from the plan, else from the initialisers. */
-int  session_open(Session **s, const Plan *plan, const SessionOptions *o, Err *e);
-void session_close(Session *s);                         /* NULL is fine */
+int session_open(Session **s, const Plan *plan, const SessionOptions *o, Err *e);
+void session_close(Session *s); /* NULL is fine */
 
 const Manifest *session_manifest(const Session *s);
-const Program  *session_program(const Session *s);
-Device         *session_device(const Session *s);
-bool            session_borrows(const Session *s);      /* its weights are the plan's own bytes, which must stay */
-int             session_mode(const Session *s);
-bool            session_has(const Session *s, const char *prog);       /* present, and its arenas allocated */
+const Program *session_program(const Session *s);
+Device *session_device(const Session *s);
+/* its weights are the plan's own bytes, which must stay */
+bool session_borrows(const Session *s);
+int session_mode(const Session *s);
+/* present, and its arenas allocated */
+bool session_has(const Session *s, const char *prog);
 
-typedef struct ArenaUse { const char *name; uint64_t size; bool allocated; } ArenaUse;
-int  session_arenas(const Session *s, ArenaUse *use, int cap);          /* how many there are */
+typedef struct ArenaUse {
+        const char *name;
+        uint64_t size;
+        bool allocated;
+} ArenaUse;
+int session_arenas(const Session *s, ArenaUse *use, int cap); /* how many there are */
 
 /* ---- one program (session.c) ---- */
 
@@ -51,90 +59,93 @@ int  session_arenas(const Session *s, ArenaUse *use, int cap);          /* how m
  * named in the calls below are set by them.  A decode program moves pos on the
  * device: who calls session_run("decode") again and again sets pos and calls
  * session_rt_changed before the cache is full. */
-Rt  *session_rt(Session *s);
-void session_rt_changed(Session *s);                    /* upload before the next run */
-int  session_write(Session *s, const char *prog, const char *io, const void *data, size_t bytes, Err *e);
-int  session_read(Session *s, const char *prog, const char *io, void *data, size_t bytes, Err *e);
-int  session_run(Session *s, const char *prog, int B, int T, Err *e);
-int  session_sync(Session *s, Err *e);
+Rt *session_rt(Session *s);
+void session_rt_changed(Session *s); /* upload before the next run */
+int session_write(Session *s, const char *prog, const char *io, const void *data, size_t bytes,
+                  Err *e);
+int session_read(Session *s, const char *prog, const char *io, void *data, size_t bytes, Err *e);
+int session_run(Session *s, const char *prog, int B, int T, Err *e);
+int session_sync(Session *s, Err *e);
 
 /* One run with a time stamp around every launch.  ms[i] belongs to run i of the
  * program; n_ms is the number written, at most cap. */
-int  session_time_kernels(Session *s, const char *prog, int B, int T, double *ms, int cap, int *n_ms, Err *e);
+int session_time_kernels(Session *s, const char *prog, int B, int T, double *ms, int cap, int *n_ms,
+                         Err *e);
 
 /* ---- inference (session_infer.c) ---- */
 
 typedef struct Sampling {
-        float temp;                     /* 0: greedy */
-        int   top_k;                    /* 0: off */
-        float top_p, min_p;             /* 1 and 0: off */
-        float repeat_penalty;           /* 1: off */
-        int   repeat_last_n;
+        float temp;           /* 0: greedy */
+        int top_k;            /* 0: off */
+        float top_p, min_p;   /* 1 and 0: off */
+        float repeat_penalty; /* 1: off */
+        int repeat_last_n;
         uint64_t seed;
 } Sampling;
 
-Sampling sampling_default(void);        /* llama.cpp's: 0.8, 40, 0.95, 0.05, 1.0, 64 */
+Sampling sampling_default(void); /* llama.cpp's: 0.8, 40, 0.95, 0.05, 1.0, 64 */
 
 /* Called with tokens (B) of step i, one step behind the device; nonzero ends. */
 typedef int TokenFn(void *user, int i, const int *token, int B);
 
-int  session_reset(Session *s, Err *e);                 /* forget the cache */
-int  session_pos(const Session *s);                     /* tokens given so far, the undigested last one included */
+int session_reset(Session *s, Err *e); /* forget the cache */
+int session_pos(const Session *s);     /* tokens given so far, the undigested last one included */
 /* Append n tokens to each of B sequences, ids (B,n) row-major.  The last one is
  * kept back as the first input of session_decode. */
-int  session_prefill(Session *s, const int *ids, int B, int n, Err *e);
+int session_prefill(Session *s, const int *ids, int B, int n, Err *e);
 /* Sample n tokens for each sequence.  Stops at the context's end with TGC_USAGE
  * and a message, all tokens until then delivered. */
-int  session_decode(Session *s, const Sampling *how, int n, TokenFn *fn, void *user, Err *e);
+int session_decode(Session *s, const Sampling *how, int n, TokenFn *fn, void *user, Err *e);
 
 /* Teacher-forced pass over ids[0..n), n <= ctx; forgets the cache.  logits
  * (n,V) and nll (n-1: of ids[i+1] after ids[0..i]) may each be NULL. */
-int  session_score(Session *s, const int *ids, int n, float *logits, double *nll, Err *e);
+int session_score(Session *s, const int *ids, int n, float *logits, double *nll, Err *e);
 
 /* ---- training (session_train.c) ---- */
 
 typedef struct TrainStep {
-        int  B, T, n_micro;
-        const int *ids, *targets;       /* (n_micro, B, T); targets < 0 do not count */
+        int B, T, n_micro;
+        const int *ids, *targets; /* (n_micro, B, T); targets < 0 do not count */
         double lr, beta1, beta2, eps, weight_decay, clip;
-        int  step;                      /* from 0: bias correction, dropout's counter */
+        int step; /* from 0: bias correction, dropout's counter */
 } TrainStep;
 
 typedef struct TrainResult {
-        double loss;                    /* cross-entropy, nats per counted token */
+        double loss; /* cross-entropy, nats per counted token */
         double aux_loss;
-        double grad_norm;               /* before clipping */
-        bool   bad;                     /* non-finite gradient: the update was skipped */
-        uint64_t tokens;                /* counted */
+        double grad_norm; /* before clipping */
+        bool bad;         /* non-finite gradient: the update was skipped */
+        uint64_t tokens;  /* counted */
 } TrainResult;
 
-int  session_train_step(Session *s, const TrainStep *in, TrainResult *out, Err *e);
+int session_train_step(Session *s, const TrainStep *in, TrainResult *out, Err *e);
 /* The same in two halves: begin queues a step (ids and targets are free on
  * return), end waits for the oldest one begun.  Two may be under way, which keeps
  * a GPU with short steps busy. */
-int  session_train_begin(Session *s, const TrainStep *in, Err *e);
-int  session_train_end(Session *s, TrainResult *out, Err *e);
-/* Where the document of each token of ids (B,T) begins and ends in its row, out (B,T,2): one begins with each row and
- * with each token that the manifest calls `documents`. */
+int session_train_begin(Session *s, const TrainStep *in, Err *e);
+int session_train_end(Session *s, TrainResult *out, Err *e);
+/* Where the document of each token of ids (B,T) begins and ends in its row, out (B,T,2): one begins
+ * with each row and with each token that the manifest calls `documents`. */
 void session_documents(const Session *s, const int *ids, int B, int T, int *out);
 /* The same to a program's input `documents`, if it has one. */
-int  session_write_documents(Session *s, const char *prog, const int *ids, int B, int T, Err *e);
+int session_write_documents(Session *s, const char *prog, const int *ids, int B, int T, Err *e);
 /* Mean loss over one batch (B,T), dropout off. */
-int  session_eval(Session *s, const int *ids, const int *targets, int B, int T, double *loss, uint64_t *tokens, Err *e);
+int session_eval(Session *s, const int *ids, const int *targets, int B, int T, double *loss,
+                 uint64_t *tokens, Err *e);
 
 /* ---- parameters (session_param.c) ---- */
 
 typedef enum { PART_WEIGHT, PART_MASTER, PART_GRAD, PART_M, PART_V, N_PARTS } Part;
 
-bool     session_has_part(const Session *s, Part part);
-size_t   session_part_size(const Session *s, Part part, int param);    /* bytes; 0: it has none */
+bool session_has_part(const Session *s, Part part);
+size_t session_part_size(const Session *s, Part part, int param); /* bytes; 0: it has none */
 /* Raw storage of one parameter: weights in the plan's dtype, the rest float32. */
-int      session_part_read(Session *s, Part part, int param, void *data, Err *e);
-int      session_part_write(Session *s, Part part, int param, const void *data, Err *e);
+int session_part_read(Session *s, Part part, int param, void *data, Err *e);
+int session_part_write(Session *s, Part part, int param, const void *data, Err *e);
 /* As float32: reads the master copy if there is one; writes master and weight. */
-int      session_param_get(Session *s, int param, float *data, Err *e);
-int      session_param_set(Session *s, int param, const float *data, Err *e);
+int session_param_get(Session *s, int param, float *data, Err *e);
+int session_param_set(Session *s, int param, const float *data, Err *e);
 /* Initial value of elements [first, first+n) of a parameter (init.c). */
-void     param_init(const Param *p, int index, uint64_t seed, uint64_t first, uint64_t n, float *out);
+void param_init(const Param *p, int index, uint64_t seed, uint64_t first, uint64_t n, float *out);
 
 #endif

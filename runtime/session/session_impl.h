@@ -5,65 +5,70 @@
 #include "session.h"
 
 typedef struct ArenaState {
-        void *mem;                      /* on the device; NULL: not allocated in this mode */
-        bool  borrowed;                 /* it is the plan's own mapping: read only */
+        void *mem;     /* on the device; NULL: not allocated in this mode */
+        bool borrowed; /* it is the plan's own mapping: read only */
 } ArenaState;
 
 typedef struct ProgState {
-        void     **addr;                /* arguments of all runs, one after the other */
-        int        lacks;               /* arena it needs and has not, or -1 */
-        bool       ready;               /* its kernels are there */
-        DevGraph  *graph;
-        int        B, T;                /* of the graph, or of the last run */
-        int        seen;                /* runs in a row at this shape */
+        void **addr; /* arguments of all runs, one after the other */
+        int lacks;   /* arena it needs and has not, or -1 */
+        bool ready;  /* its kernels are there */
+        DevGraph *graph;
+        int B, T; /* of the graph, or of the last run */
+        int seen; /* runs in a row at this shape */
 } ProgState;
 
 /* An optimiser step that is queued and whose numbers are not read yet. */
 enum { N_FLIGHTS = 2, TRAIN_RING = 3 };
 
 typedef struct Flight {
-        int      n_micro;
+        int n_micro;
         uint64_t tokens;
-        double   loss, aux_loss;        /* of the micro-steps read so far */
-        float    share[TRAIN_RING];     /* of the others */
-        bool     has_loss, has_aux, has_norm, has_bad;
+        double loss, aux_loss;   /* of the micro-steps read so far */
+        float share[TRAIN_RING]; /* of the others */
+        bool has_loss, has_aux, has_norm, has_bad;
 } Flight;
 
 struct Session {
         const Plan *plan;
-        Manifest    m;
-        Program     p;
-        Device     *d;
-        int         mode;
-        uint64_t    seed;
+        Manifest m;
+        Program p;
+        Device *d;
+        int mode;
+        uint64_t seed;
         ArenaState *arena;
-        ProgState  *prog;
-        char       *map;                /* MAP_BYTES of each tensor map, on the host */
-        Rt          rt;
-        bool        rt_changed[2];      /* "update" has an Rt of its own, so that the next step's can be uploaded */
-        void       *rt_mem[2];          /* while it runs */
+        ProgState *prog;
+        char *map; /* MAP_BYTES of each tensor map, on the host */
+        Rt rt;
+        /* "update" has an Rt of its own, so that the next step's can be uploaded */
+        bool rt_changed[2];
+        void *rt_mem[2]; /* while it runs */
         /* inference: pos tokens are in the cache, then one is pending for each of B sequences */
-        int         B, pos;
-        bool        has_pending;
-        int         pending[TGC_MAX_BATCH];
-        int        *hist;               /* (batch, ctx): token at each position */
+        int B, pos;
+        bool has_pending;
+        int pending[TGC_MAX_BATCH];
+        int *hist; /* (batch, ctx): token at each position */
         /* training */
-        bool        grads_summed;       /* the last step had several micro-steps: its gradients lie in gsum */
-        Flight      flight[N_FLIGHTS];
-        int         first_flight, n_flights;
-        bool        passed[2];          /* device.h's place: since then nobody has touched what "step" reads of the */
-                                        /* host; or the Rt of "update" */
+        /* the last step had several micro-steps: its gradients lie in gsum */
+        bool grads_summed;
+        Flight flight[N_FLIGHTS];
+        int first_flight, n_flights;
+        /* device.h's place: since then nobody has touched what "step" reads of the */
+        bool passed[2];
+        /* host; or the Rt of "update" */
 };
 
 void set_seed(Session *s, uint64_t seed);
-int  find_prog(Session *s, const char *name, const Prog **g, Err *e);
-int  find_io(Session *s, const char *prog, const char *io, const Io **out, void **mem, size_t *bytes, Err *e);
-int  io_at(Session *s, const char *prog, const char *io, size_t bytes, void **mem, Err *e);      /* checks bytes */
+int find_prog(Session *s, const char *name, const Prog **g, Err *e);
+int find_io(Session *s, const char *prog, const char *io, const Io **out, void **mem, size_t *bytes,
+            Err *e);
+/* checks bytes */
+int io_at(Session *s, const char *prog, const char *io, size_t bytes, void **mem, Err *e);
 void *ref_mem(const Session *s, Ref r);
 bool is_update(const Prog *g);
-int  session_resolve(Session *s, Err *e);               /* addresses, and tensor maps, once an arena has moved */
-int  session_sum_grads(Session *s, Err *e);             /* the first time: memory for sums over micro-steps */
-int  session_load_weights(Session *s, Err *e);          /* session_param.c: fill w, and p if there is one */
-int  store_ck(Store t);                                 /* ck_tensor.h's number of a storage type */
+int session_resolve(Session *s, Err *e);   /* addresses, and tensor maps, once an arena has moved */
+int session_sum_grads(Session *s, Err *e); /* the first time: memory for sums over micro-steps */
+int session_load_weights(Session *s, Err *e); /* session_param.c: fill w, and p if there is one */
+int store_ck(Store t);                        /* ck_tensor.h's number of a storage type */
 
 #endif

@@ -11,8 +11,12 @@
 
 Sampling sampling_default(void)
 {
-        return (Sampling){ .temp = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .repeat_penalty = 1.f,
-                           .repeat_last_n = 64 };
+        return (Sampling) { .temp = 0.8f,
+                            .top_k = 40,
+                            .top_p = 0.95f,
+                            .min_p = 0.05f,
+                            .repeat_penalty = 1.f,
+                            .repeat_last_n = 64 };
 }
 
 int session_reset(Session *s, Err *e)
@@ -23,10 +27,7 @@ int session_reset(Session *s, Err *e)
         return TGC_OK;
 }
 
-int session_pos(const Session *s)
-{
-        return s->pos + s->has_pending;
-}
+int session_pos(const Session *s) { return s->pos + s->has_pending; }
 
 static void set_pos(Session *s)
 {
@@ -39,7 +40,8 @@ static int check_ids(const Session *s, const int *ids, size_t n, Err *e)
 {
         for (size_t i = 0; i < n; i++)
                 if (ids[i] < 0 || ids[i] >= s->m.vocab)
-                        return err_set(e, TGC_USAGE, "token %d is outside the vocabulary of %d", ids[i], s->m.vocab);
+                        return err_set(e, TGC_USAGE, "token %d is outside the vocabulary of %d",
+                                       ids[i], s->m.vocab);
         return TGC_OK;
 }
 
@@ -49,13 +51,17 @@ static int begin_batch(Session *s, int B, int n, Err *e)
         if (!(s->mode & SESSION_INFER))
                 return err_set(e, TGC_USAGE, "this session was opened for training only");
         if (B < 1 || B > s->m.batch || n < 1)
-                return err_set(e, TGC_USAGE, "%d sequences of %d tokens; the plan takes 1 to %d sequences", B, n,
+                return err_set(e, TGC_USAGE,
+                               "%d sequences of %d tokens; the plan takes 1 to %d sequences", B, n,
                                s->m.batch);
         if (session_pos(s) && B != s->B)
-                return err_set(e, TGC_USAGE, "%d sequences cannot follow %d: reset the session first", B, s->B);
+                return err_set(e, TGC_USAGE,
+                               "%d sequences cannot follow %d: reset the session first", B, s->B);
         if (n > s->m.ctx - session_pos(s))
-                return err_set(e, TGC_USAGE, "%d tokens after %d exceed the context of %d; compile with a larger "
-                               "--ctx-size", n, session_pos(s), s->m.ctx);
+                return err_set(e, TGC_USAGE,
+                               "%d tokens after %d exceed the context of %d; compile with a larger "
+                               "--ctx-size",
+                               n, session_pos(s), s->m.ctx);
         if (!s->hist && !(s->hist = calloc((size_t)s->m.batch * (size_t)s->m.ctx, sizeof *s->hist)))
                 return err_set(e, TGC_NO_MEMORY, "no memory for the tokens");
         s->B = B;
@@ -88,8 +94,9 @@ static int digest(Session *s, int end, Err *e)
                                (size_t)n * sizeof *chunk);
                 set_pos(s);
                 s->rt.share = 1;
-                if ((code = session_write(s, g->name, "ids", chunk, (size_t)s->B * n * sizeof *chunk, e))
-                    || (code = session_run(s, g->name, s->B, n, e)))
+                if ((code = session_write(s, g->name, "ids", chunk,
+                                          (size_t)s->B * n * sizeof *chunk, e)) ||
+                    (code = session_run(s, g->name, s->B, n, e)))
                         break;
                 s->pos += n;
         }
@@ -103,8 +110,9 @@ int session_prefill(Session *s, const int *ids, int B, int n, Err *e)
         if (code || (code = check_ids(s, ids, (size_t)B * n, e)))
                 return code;
         for (int b = 0; b < B; b++)
-                memcpy(s->hist + (size_t)b * s->m.ctx + first, ids + (size_t)b * n, (size_t)n * sizeof *ids);
-        s->has_pending = false;                 /* it lies in the history, before the new ones */
+                memcpy(s->hist + (size_t)b * s->m.ctx + first, ids + (size_t)b * n,
+                       (size_t)n * sizeof *ids);
+        s->has_pending = false; /* it lies in the history, before the new ones */
         if ((code = digest(s, first + n - 1, e)))
                 return code;
         for (int b = 0; b < B; b++)
@@ -137,7 +145,8 @@ static int write_history(Session *s, const Prog *g, Err *e)
                 return err_set(e, TGC_NO_MEMORY, "no memory for the tokens");
         for (int p = n > cap ? n - cap : 0; p < n; p++)
                 for (int b = 0; b < s->B; b++)
-                        x[(size_t)(p % cap) * (size_t)g->B + (size_t)b] = s->hist[(size_t)b * s->m.ctx + p];
+                        x[(size_t)(p % cap) * (size_t)g->B + (size_t)b] =
+                                s->hist[(size_t)b * s->m.ctx + p];
         int code = dev_upload(s->d, ref_mem(s, io->at), x, all * sizeof *x, e);
         free(x);
         return code;
@@ -147,14 +156,14 @@ typedef struct Decode {
         Session *s;
         const Prog *g;
         void *ids, *next;
-        int  *history;                  /* (cap, g->B) on the device, or NULL */
-        int   cap;
-        bool  aside;                    /* the history has room for every step under way */
+        int *history; /* (cap, g->B) on the device, or NULL */
+        int cap;
+        bool aside; /* the history has room for every step under way */
         TokenFn *fn;
         void *user;
-        int  first;                     /* position of the first sampled token */
-        int  delivered;
-        int  stop;
+        int first; /* position of the first sampled token */
+        int delivered;
+        int stop;
 } Decode;
 
 /* Take the tokens of step i from its slot and hand them on. */
@@ -164,13 +173,17 @@ static int deliver(Decode *x, int i, Err *e)
         int token[TGC_MAX_BATCH];
         int code = dev_fetched(s->d, i % DEV_FETCH_SLOTS, token, (size_t)s->B * sizeof *token, e);
         for (int b = 0; b < s->B && !code; b++)
-                if (token[b] < 0 && x->history)         /* how the sampler says it */
-                        code = err_set(e, TGC_NON_FINITE, "the logits after %d tokens are not finite, so there is no next "
-                                       "token; `tgc check` tells whether the weights or the kernels are to blame",
-                                       x->first + i);
+                if (token[b] < 0 && x->history) /* how the sampler says it */
+                        code = err_set(
+                                e, TGC_NON_FINITE,
+                                "the logits after %d tokens are not finite, so there is no next "
+                                "token; `tgc check` tells whether the weights or the kernels are to blame",
+                                x->first + i);
         if (!code)
                 code = check_ids(s, token, (size_t)s->B, 0)
-                     ? err_set(e, TGC_FAIL, "the sampler returned a token outside the vocabulary") : TGC_OK;
+                               ? err_set(e, TGC_FAIL,
+                                         "the sampler returned a token outside the vocabulary")
+                               : TGC_OK;
         if (code)
                 return code;
         for (int b = 0; b < s->B; b++) {
@@ -189,7 +202,9 @@ static int queue_step(Decode *x, int i, Err *e)
 {
         Session *s = x->s;
         size_t bytes = (size_t)s->B * sizeof(int);
-        const void *token = x->history ? x->history + (size_t)((x->first + i) % x->cap) * (size_t)x->g->B : x->next;
+        const void *token = x->history ? x->history +
+                                                 (size_t)((x->first + i) % x->cap) * (size_t)x->g->B
+                                       : x->next;
         int code = session_run(s, x->g->name, s->B, 1, e);
         if (!code)
                 code = dev_fetch(s->d, i % DEV_FETCH_SLOTS, token, bytes, x->aside, e);
@@ -226,21 +241,25 @@ int session_decode(Session *s, const Sampling *how, int n, TokenFn *fn, void *us
 
         how = how ? how : &d;
         if (s->pos >= s->m.ctx)
-                return err_set(e, TGC_USAGE, "the context of %d tokens is full; compile with a larger --ctx-size",
+                return err_set(e, TGC_USAGE,
+                               "the context of %d tokens is full; compile with a larger --ctx-size",
                                s->m.ctx);
         if (!s->has_pending)
                 return err_set(e, TGC_USAGE, "decoding needs at least one token of prompt");
         if (!g)
-                return err_set(e, TGC_USAGE, "the plan has no decode program for %d sequences", s->B);
-        if ((code = find_io(s, g->name, "ids", &ids, &x.ids, &bytes, e))
-            || (code = find_io(s, g->name, "next", &next, &x.next, &bytes, e)))
+                return err_set(e, TGC_USAGE, "the plan has no decode program for %d sequences",
+                               s->B);
+        if ((code = find_io(s, g->name, "ids", &ids, &x.ids, &bytes, e)) ||
+            (code = find_io(s, g->name, "next", &next, &x.next, &bytes, e)))
                 return code;
         const Io *history = prog_io(g, "history");
         if (history && (x.cap = (int)(expr_eval(history->shape, g->B, g->T) / g->B)) > 0)
                 x.history = (int *)ref_mem(s, history->at);
         x.aside = x.history && x.cap > DEV_FETCH_SLOTS;
-        if (bytes < (size_t)s->B * sizeof(int) || strcmp(ids->dtype, "i32") || strcmp(next->dtype, "i32"))
-                return err_set(e, TGC_BAD_FILE, "program %s: ids and next must hold an i32 per sequence", g->name);
+        if (bytes < (size_t)s->B * sizeof(int) || strcmp(ids->dtype, "i32") ||
+            strcmp(next->dtype, "i32"))
+                return err_set(e, TGC_BAD_FILE,
+                               "program %s: ids and next must hold an i32 per sequence", g->name);
         s->rt.temp = how->temp;
         s->rt.top_k = how->top_k;
         s->rt.top_p = how->top_p;
@@ -251,15 +270,16 @@ int session_decode(Session *s, const Sampling *how, int n, TokenFn *fn, void *us
         s->rt.share = 1;
         set_seed(s, how->seed);
         set_pos(s);
-        if ((code = dev_upload(s->d, x.ids, s->pending, (size_t)s->B * sizeof(int), e))
-            || (code = write_history(s, g, e)))
+        if ((code = dev_upload(s->d, x.ids, s->pending, (size_t)s->B * sizeof(int), e)) ||
+            (code = write_history(s, g, e)))
                 return code;
         int room = s->m.ctx - s->pos, most = n < room ? n : room;
         code = decode_steps(&x, most, e);
-        s->pos += x.delivered;                  /* every token sampled stands for one digested */
+        s->pos += x.delivered; /* every token sampled stands for one digested */
         s->has_pending = s->pos < s->m.ctx;
         if (!code && x.delivered == most && most < n && !x.stop)
-                code = err_set(e, TGC_USAGE, "the context of %d tokens is full; compile with a larger --ctx-size",
+                code = err_set(e, TGC_USAGE,
+                               "the context of %d tokens is full; compile with a larger --ctx-size",
                                s->m.ctx);
         return code;
 }
@@ -280,12 +300,12 @@ static double row_nll(const float *row, int V, int target)
 typedef struct Score {
         Session *s;
         const char *prog;
-        int   chunk;
+        int chunk;
         const Io *logits_io, *nll_io;
         void *logits_mem, *nll_mem;
-        int   *target;                  /* (chunk) */
-        float *row, *nll;               /* (chunk,V), (chunk) */
-        uint16_t *raw;                  /* (chunk,V) as stored, when not float32 */
+        int *target;      /* (chunk) */
+        float *row, *nll; /* (chunk,V), (chunk) */
+        uint16_t *raw;    /* (chunk,V) as stored, when not float32 */
 } Score;
 
 static int read_logits(Score *x, int n, Err *e)
@@ -303,7 +323,8 @@ static int read_logits(Score *x, int n, Err *e)
 }
 
 /* Tokens [at, at+n) of ids[0..total). */
-static int score_chunk(Score *x, const int *ids, int total, int at, int n, float *logits, double *nll, Err *e)
+static int score_chunk(Score *x, const int *ids, int total, int at, int n, float *logits,
+                       double *nll, Err *e)
 {
         Session *s = x->s;
         int counted = 0, V = s->m.vocab, code;
@@ -318,8 +339,8 @@ static int score_chunk(Score *x, const int *ids, int total, int at, int n, float
         s->rt.inv_tokens = counted ? 1.f / (float)counted : 0.f;
         if ((code = session_write(s, x->prog, "ids", ids + at, (size_t)n * sizeof *ids, e)))
                 return code;
-        if (prog_io(program_find(&s->p, x->prog), "targets")
-            && (code = session_write(s, x->prog, "targets", x->target, (size_t)n * sizeof(int), e)))
+        if (prog_io(program_find(&s->p, x->prog), "targets") &&
+            (code = session_write(s, x->prog, "targets", x->target, (size_t)n * sizeof(int), e)))
                 return code;
         if ((code = session_run(s, x->prog, 1, n, e)))
                 return code;
@@ -327,11 +348,13 @@ static int score_chunk(Score *x, const int *ids, int total, int at, int n, float
                 return code;
         if (logits)
                 memcpy(logits + (size_t)at * V, x->row, (size_t)n * V * sizeof *logits);
-        if (x->nll_io && nll && (code = dev_download(s->d, x->nll, x->nll_mem, (size_t)n * sizeof *x->nll, e)))
+        if (x->nll_io && nll &&
+            (code = dev_download(s->d, x->nll, x->nll_mem, (size_t)n * sizeof *x->nll, e)))
                 return code;
         for (int i = 0; i < n && nll; i++)
                 if (x->target[i] >= 0)
-                        nll[at + i] = x->nll_io ? x->nll[i] : row_nll(x->row + (size_t)i * V, V, x->target[i]);
+                        nll[at + i] = x->nll_io ? x->nll[i]
+                                                : row_nll(x->row + (size_t)i * V, V, x->target[i]);
         return TGC_OK;
 }
 
@@ -347,21 +370,26 @@ static int score_all(Score *x, const int *ids, int n, float *logits, double *nll
                 return code;
         x->chunk = g->T;
         if (!strcmp(x->prog, "eval") && n > g->T)
-                return err_set(e, TGC_USAGE, "%d tokens; a plan for training scores at most its window of %d", n, g->T);
-        if (prog_io(g, "nll") && (code = find_io(s, x->prog, "nll", &x->nll_io, &x->nll_mem, &most, e)))
+                return err_set(e, TGC_USAGE,
+                               "%d tokens; a plan for training scores at most its window of %d", n,
+                               g->T);
+        if (prog_io(g, "nll") &&
+            (code = find_io(s, x->prog, "nll", &x->nll_io, &x->nll_mem, &most, e)))
                 return code;
-        if ((logits || !x->nll_io)
-            && (code = find_io(s, x->prog, "logits", &x->logits_io, &x->logits_mem, &most, e)))
+        if ((logits || !x->nll_io) &&
+            (code = find_io(s, x->prog, "logits", &x->logits_io, &x->logits_mem, &most, e)))
                 return code;
         if (x->logits_io && most < (size_t)g->T * V * x->logits_io->elem)
-                return err_set(e, TGC_BAD_FILE, "program %s: logits are not of every token", x->prog);
+                return err_set(e, TGC_BAD_FILE, "program %s: logits are not of every token",
+                               x->prog);
         x->target = malloc((size_t)x->chunk * sizeof *x->target);
         x->nll = malloc((size_t)x->chunk * sizeof *x->nll);
         x->row = x->logits_io ? malloc((size_t)x->chunk * V * sizeof *x->row) : 0;
         if (!x->target || !x->nll || (x->logits_io && !x->row))
                 return err_set(e, TGC_NO_MEMORY, "no memory to score %d tokens", n);
         for (int at = 0; at < n && !code; at += x->chunk)
-                code = score_chunk(x, ids, n, at, n - at < x->chunk ? n - at : x->chunk, logits, nll, e);
+                code = score_chunk(x, ids, n, at, n - at < x->chunk ? n - at : x->chunk, logits,
+                                   nll, e);
         return code;
 }
 
@@ -370,7 +398,9 @@ int session_score(Session *s, const int *ids, int n, float *logits, double *nll,
         Score x = { .s = s };
         int code;
         if (n < 1 || n > s->m.ctx)
-                return err_set(e, TGC_USAGE, "%d tokens to score; the plan takes 1 to %d, its context", n, s->m.ctx);
+                return err_set(e, TGC_USAGE,
+                               "%d tokens to score; the plan takes 1 to %d, its context", n,
+                               s->m.ctx);
         if ((code = check_ids(s, ids, (size_t)n, e)))
                 return code;
         code = score_all(&x, ids, n, logits, nll, e);

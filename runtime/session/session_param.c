@@ -6,14 +6,11 @@
 #include "../util/parallel.h"
 #include "session_impl.h"
 
-enum { CHUNK = 4 << 20, SLICE = 1 << 16 };              /* elements */
+enum { CHUNK = 4 << 20, SLICE = 1 << 16 }; /* elements */
 
 static const char *const part_arena[N_PARTS] = { "w", "p", "g", "m", "v" };
 
-int store_ck(Store t)
-{
-        return t == STORE_F32 ? CK_F32 : t == STORE_BF16 ? CK_BF16 : CK_F16;
-}
+int store_ck(Store t) { return t == STORE_F32 ? CK_F32 : t == STORE_BF16 ? CK_BF16 : CK_F16; }
 
 /* As session_part_read gives it. */
 static size_t part_elem(const Session *s, Part part)
@@ -29,7 +26,8 @@ static int part_place(const Session *s, Part part)
         return program_arena(&s->p, part == PART_MASTER && is_split(s) ? "lo" : part_arena[part]);
 }
 
-/* Parameters before this element have gradients in bf16, or, over several micro-steps, sums of them in gsum. */
+/* Parameters before this element have gradients in bf16, or, over several micro-steps, sums of them
+ * in gsum. */
 static uint64_t low_grads(const Session *s)
 {
         int a = program_arena(&s->p, "gsum");
@@ -57,13 +55,15 @@ static int check_arenas(const Session *s, Err *e)
 {
         for (int part = 0; part < N_PARTS; part++) {
                 int a = part_place(s, part);
-                uint64_t need = (part == PART_WEIGHT ? s->m.n_all : s->m.n_train) * part_elem(s, part);
+                uint64_t need = (part == PART_WEIGHT ? s->m.n_all : s->m.n_train) *
+                                part_elem(s, part);
                 if (part == PART_GRAD)
                         need -= low_grads(s) * 2;
                 if (part == PART_MASTER && is_split(s))
                         need /= 2;
                 if (a >= 0 && s->p.arena[a].size < need)
-                        return err_set(e, TGC_BAD_FILE, "arena %s has %llu bytes, the parameters need %llu",
+                        return err_set(e, TGC_BAD_FILE,
+                                       "arena %s has %llu bytes, the parameters need %llu",
                                        part_arena[part], (unsigned long long)s->p.arena[a].size,
                                        (unsigned long long)need);
         }
@@ -87,7 +87,7 @@ static int own_weights(Session *s, Err *e)
         if ((code = dev_alloc(s->d, s->p.arena[a].size, &mem, e)))
                 return code;
         memcpy(mem, s->arena[a].mem, s->p.arena[a].size);
-        s->arena[a] = (ArenaState){ mem, false };
+        s->arena[a] = (ArenaState) { mem, false };
         return session_resolve(s, e);
 }
 
@@ -130,8 +130,8 @@ static int read_split(Session *s, int param, float *data, Err *e)
         int code = half ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory to read %.60s", p->name);
         for (uint64_t at = 0; at < p->count && !code; at += CHUNK) {
                 size_t n = p->count - at < CHUNK ? (size_t)(p->count - at) : CHUNK;
-                if (!(code = dev_download(s->d, half, w + at * 2, n * 2, e))
-                    && !(code = dev_download(s->d, half + CHUNK, lo + at * 2, n * 2, e)))
+                if (!(code = dev_download(s->d, half, w + at * 2, n * 2, e)) &&
+                    !(code = dev_download(s->d, half + CHUNK, lo + at * 2, n * 2, e)))
                         join(data + at, half, half + CHUNK, n);
         }
         free(half);
@@ -142,13 +142,13 @@ int session_part_read(Session *s, Part part, int param, void *data, Err *e)
 {
         size_t n = session_part_size(s, part, param);
         if (!n)
-                return err_set(e, TGC_USAGE, "parameter %.60s has no part %s in this session", s->m.param[param].name,
-                               part_arena[part]);
+                return err_set(e, TGC_USAGE, "parameter %.60s has no part %s in this session",
+                               s->m.param[param].name, part_arena[part]);
         if (part == PART_MASTER && is_split(s))
                 return read_split(s, param, data, e);
         bool low = part == PART_GRAD && s->m.param[param].offset < low_grads(s) && !s->grads_summed;
         int code = dev_download(s->d, data, part_mem(s, part, param), low ? n / 2 : n, e);
-        if (low && !code)                               /* in place, from the end */
+        if (low && !code) /* in place, from the end */
                 for (size_t i = n / 4; i-- > 0;) {
                         uint16_t half;
                         memcpy(&half, (char *)data + 2 * i, 2);
@@ -163,8 +163,8 @@ int session_part_write(Session *s, Part part, int param, const void *data, Err *
         size_t n = session_part_size(s, part, param);
         int code;
         if (!n)
-                return err_set(e, TGC_USAGE, "parameter %.60s has no part %s in this session", s->m.param[param].name,
-                               part_arena[part]);
+                return err_set(e, TGC_USAGE, "parameter %.60s has no part %s in this session",
+                               s->m.param[param].name, part_arena[part]);
         if (part == PART_MASTER && is_split(s))
                 return session_param_set(s, param, data, e);
         if (part == PART_WEIGHT && (code = own_weights(s, e)))
@@ -183,7 +183,8 @@ int session_param_get(Session *s, int param, float *data, Err *e)
                 return session_part_read(s, PART_WEIGHT, param, data, e);
         char *mem = part_mem(s, PART_WEIGHT, param);
         uint16_t *raw = malloc(CHUNK * sizeof *raw);
-        int code = mem && raw ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory to read %.60s", p->name);
+        int code = mem && raw ? TGC_OK
+                              : err_set(e, TGC_NO_MEMORY, "no memory to read %.60s", p->name);
         for (uint64_t at = 0; at < p->count && !code; at += CHUNK) {
                 size_t n = p->count - at < CHUNK ? (size_t)(p->count - at) : CHUNK;
                 if (!(code = dev_download(s->d, raw, mem + at * 2, n * 2, e)))
@@ -194,7 +195,8 @@ int session_param_get(Session *s, int param, float *data, Err *e)
 }
 
 /* As weights are stored, unless that is float32: raw, and lo of those that are split. */
-static void narrow(const Session *s, int param, const float *x, uint16_t *raw, uint16_t *lo, size_t n)
+static void narrow(const Session *s, int param, const float *x, uint16_t *raw, uint16_t *lo,
+                   size_t n)
 {
         if (is_split(s) && s->m.param[param].trainable)
                 split(x, raw, lo, n);
@@ -203,8 +205,8 @@ static void narrow(const Session *s, int param, const float *x, uint16_t *raw, u
 }
 
 /* Elements [at, at+n) of the weight and, if there is one, of the master copy; raw, lo: narrow's. */
-static int put(Session *s, int param, uint64_t at, size_t n, const float *x, const uint16_t *raw, const uint16_t *lo,
-               Err *e)
+static int put(Session *s, int param, uint64_t at, size_t n, const float *x, const uint16_t *raw,
+               const uint16_t *lo, Err *e)
 {
         char *master = part_mem(s, PART_MASTER, param), *w = part_mem(s, PART_WEIGHT, param);
         int code = !master       ? TGC_OK
@@ -221,7 +223,8 @@ int session_param_set(Session *s, int param, const float *data, Err *e)
 {
         const Param *p = &s->m.param[param];
         uint16_t *raw = malloc(2 * CHUNK * sizeof *raw);
-        int code = raw ? own_weights(s, e) : err_set(e, TGC_NO_MEMORY, "no memory to write %.60s", p->name);
+        int code = raw ? own_weights(s, e)
+                       : err_set(e, TGC_NO_MEMORY, "no memory to write %.60s", p->name);
         for (uint64_t at = 0; at < p->count && !code; at += CHUNK) {
                 size_t n = p->count - at < CHUNK ? (size_t)(p->count - at) : CHUNK;
                 narrow(s, param, data + at, raw, raw + CHUNK, n);
@@ -233,13 +236,21 @@ int session_param_set(Session *s, int param, const float *data, Err *e)
 
 /* ---- at opening ---- */
 
-typedef struct Fill { const Session *s; int index; uint64_t at; size_t n; float *out; uint16_t *raw, *lo; } Fill;
+typedef struct Fill {
+        const Session *s;
+        int index;
+        uint64_t at;
+        size_t n;
+        float *out;
+        uint16_t *raw, *lo;
+} Fill;
 
 static void fill_slice(void *ctx, int i)
 {
         Fill *f = ctx;
         size_t first = (size_t)i * SLICE, n = f->n - first < SLICE ? f->n - first : SLICE;
-        param_init(&f->s->m.param[f->index], f->index, f->s->seed, f->at + first, n, f->out + first);
+        param_init(&f->s->m.param[f->index], f->index, f->s->seed, f->at + first, n,
+                   f->out + first);
         narrow(f->s, f->index, f->out + first, f->raw + first, f->lo + first, n);
 }
 
@@ -247,7 +258,8 @@ static int initialise(Session *s, Err *e)
 {
         float *x = malloc(CHUNK * sizeof *x);
         uint16_t *raw = malloc(2 * CHUNK * sizeof *raw);
-        int code = x && raw ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory to initialise the parameters");
+        int code = x && raw ? TGC_OK
+                            : err_set(e, TGC_NO_MEMORY, "no memory to initialise the parameters");
         for (int i = 0; i < s->m.n_params && !code; i++) {
                 const Param *p = &s->m.param[i];
                 for (uint64_t at = 0; at < p->count && !code; at += CHUNK) {
@@ -272,7 +284,8 @@ static int fill_masters(Session *s, const char *weights, Err *e)
         int code = x ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory for the master weights");
         for (uint64_t at = 0; at < s->m.n_train && !code; at += CHUNK) {
                 size_t n = s->m.n_train - at < CHUNK ? (size_t)(s->m.n_train - at) : CHUNK;
-                ck_convert(x, CK_F32, weights + at * store_size(s->m.dtype), store_ck(s->m.dtype), n, 1);
+                ck_convert(x, CK_F32, weights + at * store_size(s->m.dtype), store_ck(s->m.dtype),
+                           n, 1);
                 code = dev_upload(s->d, (char *)s->arena[a].mem + at * 4, x, n * 4, e);
         }
         free(x);
@@ -289,8 +302,8 @@ int session_load_weights(Session *s, Err *e)
         if (!w)
                 return initialise(s, e);
         if (w->size > s->p.arena[a].size || w->size < s->m.n_all * store_size(s->m.dtype))
-                return err_set(e, TGC_BAD_FILE, "section weights has %zu bytes, arena w %llu", w->size,
-                               (unsigned long long)s->p.arena[a].size);
+                return err_set(e, TGC_BAD_FILE, "section weights has %zu bytes, arena w %llu",
+                               w->size, (unsigned long long)s->p.arena[a].size);
         if (!s->arena[a].borrowed)
                 code = dev_upload(s->d, s->arena[a].mem, w->data, w->size, e);
         if (!code && session_has_part(s, PART_MASTER))

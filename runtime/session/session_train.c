@@ -14,7 +14,7 @@
 /* Each step under way has its own slots of device.h: a ring of pairs for the
  * micro-steps, two for the update. */
 enum { RING = TRAIN_RING, SLOT_NORM = 2 * RING, SLOT_BAD, SLOTS };
-_Static_assert((int)SLOTS * N_FLIGHTS <= (int)DEV_FETCH_SLOTS, "slots");
+_Static_assert((int)SLOTS *N_FLIGHTS <= (int)DEV_FETCH_SLOTS, "slots");
 
 static uint64_t count_targets(const int *t, size_t n)
 {
@@ -34,7 +34,8 @@ static int check_batch(const Session *s, const int *ids, const int *targets, siz
 }
 
 /* Queue reading one float or int, aside of the kernels or in turn; absent io reads as 0. */
-static int fetch_io(Session *s, const char *prog, const char *io, int slot, bool aside, bool *present, Err *e)
+static int fetch_io(Session *s, const char *prog, const char *io, int slot, bool aside,
+                    bool *present, Err *e)
 {
         const Io *x;
         void *mem;
@@ -59,8 +60,8 @@ static int take_float(Session *s, int slot, bool present, float *x, Err *e)
         return present ? dev_fetched(s->d, slot, x, sizeof *x, e) : TGC_OK;
 }
 
-/* What the next step (place 0) or update (1) reads of the host is uploaded beside the kernels that still run: the
- * step's beside the last update's, the update's beside the step's. */
+/* What the next step (place 0) or update (1) reads of the host is uploaded beside the kernels that
+ * still run: the step's beside the last update's, the update's beside the step's. */
 static int upload_ahead(Session *s, int place, void *to, const void *from, size_t n, Err *e)
 {
         int code = s->passed[place] ? TGC_OK : dev_passed(s->d, place, e);
@@ -85,16 +86,19 @@ void session_documents(const Session *s, const int *ids, int B, int T, int *out)
                 }
 }
 
-typedef int Write(Session *s, const char *prog, const char *io, const void *data, size_t bytes, Err *e);
+typedef int Write(Session *s, const char *prog, const char *io, const void *data, size_t bytes,
+                  Err *e);
 
-static int give_documents(Session *s, const char *prog, const int *ids, int B, int T, Write *give, Err *e)
+static int give_documents(Session *s, const char *prog, const int *ids, int B, int T, Write *give,
+                          Err *e)
 {
         size_t n = (size_t)B * (size_t)T * 2;
         int *d, code;
         if (!prog_io(program_find(&s->p, prog), "documents"))
                 return TGC_OK;
         if (!(d = malloc(n * sizeof *d)))
-                return err_set(e, TGC_NO_MEMORY, "no memory for the documents of %d x %d tokens", B, T);
+                return err_set(e, TGC_NO_MEMORY, "no memory for the documents of %d x %d tokens", B,
+                               T);
         session_documents(s, ids, B, T, d);
         code = give(s, prog, "documents", d, n * sizeof *d, e);
         free(d);
@@ -106,15 +110,16 @@ int session_write_documents(Session *s, const char *prog, const int *ids, int B,
         return give_documents(s, prog, ids, B, T, session_write, e);
 }
 
-static int write_ahead(Session *s, const char *prog, const char *io, const void *data, size_t bytes, Err *e)
+static int write_ahead(Session *s, const char *prog, const char *io, const void *data, size_t bytes,
+                       Err *e)
 {
         void *mem;
         int code = io_at(s, prog, io, bytes, &mem, e);
         return code ? code : upload_ahead(s, 0, mem, data, bytes, e);
 }
 
-static int give_batch(Session *s, const char *prog, const int *ids, const int *targets, int B, int T, Write *give,
-                      Err *e)
+static int give_batch(Session *s, const char *prog, const int *ids, const int *targets, int B,
+                      int T, Write *give, Err *e)
 {
         size_t bytes = (size_t)B * (size_t)T * sizeof *ids;
         int code = give(s, prog, "ids", ids, bytes, e);
@@ -151,12 +156,14 @@ static int queue_micro(Session *s, Flight *f, const TrainStep *in, int m, Err *e
         s->rt.share = f->share[m % RING] = (float)((double)counted / (double)f->tokens);
         s->rt.inv_tokens = counted ? (float)(1.0 / (double)counted) : 0.f;
         session_rt_changed(s);
-        if ((code = give_batch(s, "step", in->ids + m * n, in->targets + m * n, in->B, in->T, write_ahead, e))
-            || (code = upload_rt(s, 0, e))
-            || (code = dev_join(s->d, e)) || (code = session_run(s, "step", in->B, in->T, e))
-            || (in->n_micro > 1 && program_find(&s->p, "add_grads") && (code = session_run(s, "add_grads", 1, 1, e)))
-            || (code = dev_passed(s->d, 0, e))
-            || (code = fetch_io(s, "step", loss_io(s, "step"), slot, true, &f->has_loss, e)))
+        if ((code = give_batch(s, "step", in->ids + m * n, in->targets + m * n, in->B, in->T,
+                               write_ahead, e)) ||
+            (code = upload_rt(s, 0, e)) || (code = dev_join(s->d, e)) ||
+            (code = session_run(s, "step", in->B, in->T, e)) ||
+            (in->n_micro > 1 && program_find(&s->p, "add_grads") &&
+             (code = session_run(s, "add_grads", 1, 1, e))) ||
+            (code = dev_passed(s->d, 0, e)) ||
+            (code = fetch_io(s, "step", loss_io(s, "step"), slot, true, &f->has_loss, e)))
                 return code;
         s->passed[0] = true;
         return fetch_io(s, "step", "aux_loss", slot + 1, true, &f->has_aux, e);
@@ -189,12 +196,14 @@ static int queue_update(Session *s, Flight *f, Err *e)
         if (code)
                 return code;
         bool act = uses_act(s, g);
-        if ((code = dev_settle(s->d, slot_of(s, last, last->has_bad ? SLOT_BAD : SLOT_NORM), e))
-            || (act && (code = settle_micro(s, f, micro, e))))
+        if ((code = dev_settle(s->d, slot_of(s, last, last->has_bad ? SLOT_BAD : SLOT_NORM), e)) ||
+            (act && (code = settle_micro(s, f, micro, e))))
                 return code;
-        if ((code = upload_rt(s, 1, e)) || (code = dev_join(s->d, e)) || (code = session_run(s, "update", 1, 1, e))
-            || (code = dev_passed(s->d, 1, e)) || (!act && (code = settle_micro(s, f, micro, e)))
-            || (code = fetch_io(s, "update", "grad_norm", slot_of(s, f, SLOT_NORM), !act, &f->has_norm, e)))
+        if ((code = upload_rt(s, 1, e)) || (code = dev_join(s->d, e)) ||
+            (code = session_run(s, "update", 1, 1, e)) || (code = dev_passed(s->d, 1, e)) ||
+            (!act && (code = settle_micro(s, f, micro, e))) ||
+            (code = fetch_io(s, "update", "grad_norm", slot_of(s, f, SLOT_NORM), !act, &f->has_norm,
+                             e)))
                 return code;
         s->passed[0] = s->passed[0] && !act;
         s->passed[1] = true;
@@ -220,21 +229,24 @@ static void set_optimiser(Session *s, const TrainStep *in)
 
 int session_train_begin(Session *s, const TrainStep *in, Err *e)
 {
-        const Prog *step = program_find(&s->p, "step");         /* its window need not fit the context of what is run */
+        /* its window need not fit the context of what is run */
+        const Prog *step = program_find(&s->p, "step");
         int code;
 
         if (!(s->mode & SESSION_TRAIN) || !step)
                 return err_set(e, TGC_USAGE, "this session was opened for inference only");
-        if (in->B < 1 || in->T < 1 || in->n_micro < 1 || in->step < 0 || in->B > step->B || in->T > step->T)
-                return err_set(e, TGC_USAGE, "a batch of %d x %d tokens, %d times: the plan takes up to %d x %d", in->B,
-                               in->T, in->n_micro, step->B, step->T);
+        if (in->B < 1 || in->T < 1 || in->n_micro < 1 || in->step < 0 || in->B > step->B ||
+            in->T > step->T)
+                return err_set(e, TGC_USAGE,
+                               "a batch of %d x %d tokens, %d times: the plan takes up to %d x %d",
+                               in->B, in->T, in->n_micro, step->B, step->T);
         if (s->n_flights == N_FLIGHTS)
                 return err_set(e, TGC_USAGE, "%d steps are under way already", N_FLIGHTS);
         size_t n = (size_t)in->n_micro * in->B * in->T;
         if ((code = check_batch(s, in->ids, in->targets, n, e)))
                 return code;
         Flight *f = &s->flight[(s->first_flight + s->n_flights) % N_FLIGHTS];
-        *f = (Flight){ .n_micro = in->n_micro, .tokens = count_targets(in->targets, n) };
+        *f = (Flight) { .n_micro = in->n_micro, .tokens = count_targets(in->targets, n) };
         if (!f->tokens)
                 return err_set(e, TGC_USAGE, "no target of this step counts");
         if (in->n_micro > 1 && (code = session_sum_grads(s, e)))
@@ -245,7 +257,8 @@ int session_train_begin(Session *s, const TrainStep *in, Err *e)
         for (int m = 0; m < in->n_micro; m++) {
                 if (m >= RING && (code = take_micro(s, f, m - RING, e)))
                         return code;
-                if ((m > 0 && (code = settle_micro(s, f, m - 1, e))) || (code = queue_micro(s, f, in, m, e)))
+                if ((m > 0 && (code = settle_micro(s, f, m - 1, e))) ||
+                    (code = queue_micro(s, f, in, m, e)))
                         return code;
         }
         if (!(code = queue_update(s, f, e)))
@@ -259,7 +272,7 @@ int session_train_end(Session *s, TrainResult *out, Err *e)
         float norm;
         int bad = 0, code;
 
-        *out = (TrainResult){ 0 };
+        *out = (TrainResult) { 0 };
         if (!s->n_flights)
                 return err_set(e, TGC_USAGE, "no step is under way");
         s->first_flight = (s->first_flight + 1) % N_FLIGHTS;
@@ -271,20 +284,22 @@ int session_train_end(Session *s, TrainResult *out, Err *e)
                 return code;
         if (f->has_bad && (code = dev_fetched(s->d, slot_of(s, f, SLOT_BAD), &bad, sizeof bad, e)))
                 return code;
-        *out = (TrainResult){ f->loss, f->aux_loss, norm, bad || !isfinite(norm) || !isfinite(f->loss), f->tokens };
+        *out = (TrainResult) { f->loss, f->aux_loss, norm,
+                               bad || !isfinite(norm) || !isfinite(f->loss), f->tokens };
         return TGC_OK;
 }
 
 int session_train_step(Session *s, const TrainStep *in, TrainResult *out, Err *e)
 {
-        *out = (TrainResult){ 0 };
+        *out = (TrainResult) { 0 };
         if (s->n_flights)
                 return err_set(e, TGC_USAGE, "a step is under way: end it first");
         int code = session_train_begin(s, in, e);
         return code ? code : session_train_end(s, out, e);
 }
 
-int session_eval(Session *s, const int *ids, const int *targets, int B, int T, double *loss, uint64_t *tokens, Err *e)
+int session_eval(Session *s, const int *ids, const int *targets, int B, int T, double *loss,
+                 uint64_t *tokens, Err *e)
 {
         size_t n = (size_t)(B > 0 ? B : 0) * (size_t)(T > 0 ? T : 0);
         float x = 0;
@@ -302,8 +317,9 @@ int session_eval(Session *s, const int *ids, const int *targets, int B, int T, d
         s->rt.share = 1;
         s->rt.inv_tokens = (float)(1.0 / (double)*tokens);
         session_rt_changed(s);
-        if ((code = give_batch(s, "eval", ids, targets, B, T, session_write, e)) || (code = session_run(s, "eval", B, T, e))
-            || (code = session_read(s, "eval", loss_io(s, "eval"), &x, sizeof x, e)))
+        if ((code = give_batch(s, "eval", ids, targets, B, T, session_write, e)) ||
+            (code = session_run(s, "eval", B, T, e)) ||
+            (code = session_read(s, "eval", loss_io(s, "eval"), &x, sizeof x, e)))
                 return code;
         *loss = x;
         return TGC_OK;

@@ -17,20 +17,28 @@
 #include "../util/json.h"
 #include "tokenizer.h"
 
-#define TOK_MAX_STEPS  32       /* steps of one stage                   */
-#define TOK_MAX_ADDED  1024     /* bytes of one added token             */
-#define TOK_MAX_PREFIX 8        /* tokens a template puts before a text */
+#define TOK_MAX_STEPS 32   /* steps of one stage                   */
+#define TOK_MAX_ADDED 1024 /* bytes of one added token             */
+#define TOK_MAX_PREFIX 8   /* tokens a template puts before a text */
 
 /* ---- tok_util.c: growing arrays and UTF-8 ------------------------------------ */
 
 /* Bytes that grow.  After a failed allocation `bad` is set and puts do nothing, so
  * that one test at the end serves a whole function. */
-typedef struct Buf { char *p; size_t n, cap; bool bad; } Buf;
+typedef struct Buf {
+        char *p;
+        size_t n, cap;
+        bool bad;
+} Buf;
 void buf_put(Buf *b, const void *p, size_t n);
-void buf_room(Buf *b, size_t n);        /* for n bytes more, and no more than that */
+void buf_room(Buf *b, size_t n); /* for n bytes more, and no more than that */
 void buf_free(Buf *b);
 
-typedef struct Ints { int *p; size_t n, cap; bool bad; } Ints;
+typedef struct Ints {
+        int *p;
+        size_t n, cap;
+        bool bad;
+} Ints;
 void ints_put(Ints *v, int x);
 void ints_free(Ints *v);
 
@@ -39,80 +47,104 @@ int tok_no_memory(Err *e);
 /* Code point at s (n > 0 bytes) into *cp; returns its length, 0 where the bytes
  * are not UTF-8 (overlong forms, surrogates and what is cut off included). */
 size_t utf8_get(const char *s, size_t n, uint32_t *cp);
-size_t utf8_put(char *s, uint32_t cp);          /* s has room for 4 */
-size_t utf8_valid(const char *s, size_t n);     /* length of the valid start */
-void   utf8_lossy(const char *s, size_t n, Buf *out);   /* with U+FFFD for what is not UTF-8 */
+size_t utf8_put(char *s, uint32_t cp);              /* s has room for 4 */
+size_t utf8_valid(const char *s, size_t n);         /* length of the valid start */
+void utf8_lossy(const char *s, size_t n, Buf *out); /* with U+FFFD for what is not UTF-8 */
 
-uint32_t byte_level_cp(unsigned char b);        /* GPT-2's printable stand-in for a byte */
-int  byte_level_byte(uint32_t cp);              /* its inverse, or -1 */
+uint32_t byte_level_cp(unsigned char b); /* GPT-2's printable stand-in for a byte */
+int byte_level_byte(uint32_t cp);        /* its inverse, or -1 */
 
 /* ---- tok_class.c: characters as the reference sees them --------------------- */
 
-typedef struct Range { uint32_t from, to; } Range;
-bool cp_in(const Range *r, size_t n, uint32_t cp);              /* n sorted ranges */
+typedef struct Range {
+        uint32_t from, to;
+} Range;
+bool cp_in(const Range *r, size_t n, uint32_t cp); /* n sorted ranges */
 extern const Range *const cp_punctuation, *const cp_digit, cp_space[];
 extern const size_t n_cp_punctuation, n_cp_digit, n_cp_space;
 
-bool cp_is_space(uint32_t cp);                  /* Unicode White_Space       */
-bool cp_is_word(uint32_t cp);                   /* \w of the Rust regex crate */
-bool cp_is_accent(uint32_t cp);                 /* what StripAccents removes */
-bool cp_is_young(uint32_t cp);                  /* libraries may not know it yet, or know it only now */
-bool cp_is_inert(uint32_t cp);                  /* normalisers neither change nor reorder it, nor what is around it */
-uint32_t cp_stand_in(uint32_t cp);              /* what a regular expression sees: of the same class and length */
+bool cp_is_space(uint32_t cp);  /* Unicode White_Space       */
+bool cp_is_word(uint32_t cp);   /* \w of the Rust regex crate */
+bool cp_is_accent(uint32_t cp); /* what StripAccents removes */
+bool cp_is_young(uint32_t cp);  /* libraries may not know it yet, or know it only now */
+/* normalisers neither change nor reorder it, nor what is around it */
+bool cp_is_inert(uint32_t cp);
+/* what a regular expression sees: of the same class and length */
+uint32_t cp_stand_in(uint32_t cp);
 uint32_t cp_lower(uint32_t cp);
 
 /* ---- tok_vocab.c: id <-> bytes ----------------------------------------------- */
 
 typedef struct Vocab {
-        Buf       text;         /* all tokens, end to end                     */
-        uint32_t *at, *len;     /* (n) by id; at = VOCAB_NONE: no such token  */
-        int       n, cap;       /* largest id + 1                             */
-        int       count;        /* tokens                                     */
-        size_t    longest;      /* bytes                                      */
-        int      *slot;         /* hash -> id, -1 empty; n_slot a power of 2  */
-        size_t    n_slot;
-        uint64_t  seed;         /* differs from run to run, so that a file cannot aim at one chain */
+        Buf text;           /* all tokens, end to end                     */
+        uint32_t *at, *len; /* (n) by id; at = VOCAB_NONE: no such token  */
+        int n, cap;         /* largest id + 1                             */
+        int count;          /* tokens                                     */
+        size_t longest;     /* bytes                                      */
+        int *slot;          /* hash -> id, -1 empty; n_slot a power of 2  */
+        size_t n_slot;
+        uint64_t seed; /* differs from run to run, so that a file cannot aim at one chain */
 } Vocab;
 #define VOCAB_NONE UINT32_MAX
 
 enum { VOCAB_OK, VOCAB_SAME_TEXT, VOCAB_SAME_ID, VOCAB_BAD_ID, VOCAB_NO_MEMORY };
-int  vocab_put(Vocab *v, int id, const char *s, size_t n);
-int  vocab_find(const Vocab *v, const char *s, size_t n);               /* id or -1 */
-const char *vocab_text(const Vocab *v, int id, size_t *n);              /* NULL: no such id */
+int vocab_put(Vocab *v, int id, const char *s, size_t n);
+int vocab_find(const Vocab *v, const char *s, size_t n);   /* id or -1 */
+const char *vocab_text(const Vocab *v, int id, size_t *n); /* NULL: no such id */
 void vocab_free(Vocab *v);
-int  vocab_error(int status, const char *what, int id, const char *s, size_t n, Err *e);
+int vocab_error(int status, const char *what, int id, const char *s, size_t n, Err *e);
 
 /* ---- tok_merge.c: byte pair merging ------------------------------------------ */
 
-typedef struct Pair { uint64_t key; int rank, id; } Pair;       /* key 0: empty */
+typedef struct Pair {
+        uint64_t key;
+        int rank, id;
+} Pair; /* key 0: empty */
 
 /* Which neighbours join, and in what order (lowest rank, then leftmost).
  * By pair: a table of (left id, right id), as in a merges list.
  * By text: any two whose bytes together are a token; rank_of[id] orders them, < 0
  * never joins.  Ranks from a score (llama2.c) or the id itself (tiktoken). */
 typedef struct Merges {
-        Pair  *pair;
+        Pair *pair;
         size_t n_pair, n_slot;
         uint64_t seed;
-        bool   by_text;
-        int   *rank_of;
-        unsigned char meet[256 * 256 / 8];      /* bit a * 256 + b: bytes a b stand side by side in a merged token */
+        bool by_text;
+        int *rank_of;
+        /* bit a * 256 + b: bytes a b stand side by side in a merged token */
+        unsigned char meet[256 * 256 / 8];
 } Merges;
 
-int  merges_put(Merges *m, int left, int right, int rank, int id);      /* a later one wins; TGC_OK or TGC_NO_MEMORY */
+/* a later one wins; TGC_OK or TGC_NO_MEMORY */
+int merges_put(Merges *m, int left, int right, int rank, int id);
 
-/* By text: ranks from scores, the best first, equal ones equal (tok_llama2c.c).  s is put in another order. */
-typedef struct Scored { float score; int id; } Scored;
-#define NO_MERGE (-1e10f)       /* no score of a merge; run.c looks for one above this */
-int  merges_by_score(Merges *m, Scored *s, int n, Err *e);
-void merges_seal(Merges *m, const Vocab *v);    /* when all are there: work out `meet` */
+/* By text: ranks from scores, the best first, equal ones equal (tok_llama2c.c).  s is put in
+ * another order. */
+typedef struct Scored {
+        float score;
+        int id;
+} Scored;
+#define NO_MERGE (-1e10f) /* no score of a merge; run.c looks for one above this */
+int merges_by_score(Merges *m, Scored *s, int n, Err *e);
+void merges_seal(Merges *m, const Vocab *v); /* when all are there: work out `meet` */
 void merges_free(Merges *m);
 
-typedef struct Sym { int id; uint32_t at, len, prev, next; } Sym;       /* len 0: merged away */
-typedef struct Cand { int rank, id; uint32_t at, len; } Cand;
-typedef struct MergeWork { Sym *sym; Cand *heap; size_t n, cap, n_heap, heap_cap; bool bad; } MergeWork;
+typedef struct Sym {
+        int id;
+        uint32_t at, len, prev, next;
+} Sym; /* len 0: merged away */
+typedef struct Cand {
+        int rank, id;
+        uint32_t at, len;
+} Cand;
+typedef struct MergeWork {
+        Sym *sym;
+        Cand *heap;
+        size_t n, cap, n_heap, heap_cap;
+        bool bad;
+} MergeWork;
 
-void work_put(MergeWork *w, int id, uint32_t at, uint32_t len);         /* append a symbol; len > 0 */
+void work_put(MergeWork *w, int id, uint32_t at, uint32_t len); /* append a symbol; len > 0 */
 /* Merge the symbols of w, which cover text, and append what is left to ids. */
 void work_merge(MergeWork *w, const Merges *m, const Vocab *v, const char *text, Ints *ids);
 void work_free(MergeWork *w);
@@ -121,14 +153,14 @@ void work_free(MergeWork *w);
 
 /* A literal string, any one character of a set, or a regular expression. */
 typedef struct Pattern {
-        char  *literal;
+        char *literal;
         size_t n;
-        const Range *set;       /* static; n ranges */
-        void  *code;            /* pcre2_code_8 */
+        const Range *set; /* static; n ranges */
+        void *code;       /* pcre2_code_8 */
 } Pattern;
 
-int  pattern_literal(Pattern *p, const char *s, size_t n, Err *e);
-int  pattern_regex(Pattern *p, const char *regex, Err *e);
+int pattern_literal(Pattern *p, const char *s, size_t n, Err *e);
+int pattern_regex(Pattern *p, const char *regex, Err *e);
 void pattern_set(Pattern *p, const Range *set, size_t n);
 void pattern_free(Pattern *p);
 
@@ -137,31 +169,32 @@ void pattern_free(Pattern *p);
  * regular expression and no set. */
 typedef struct Scan {
         const Pattern *p;
-        const char *text, *seen;                /* seen: what a regular expression gets, with stand-ins */
-        Buf swapped;                            /* seen, where it differs */
-        size_t n, pos, last, run, run_end;      /* run: the valid stretch searched now */
-        void *data, *limits;                    /* pcre2_match_data_8, pcre2_match_context_8 */
+        const char *text, *seen; /* seen: what a regular expression gets, with stand-ins */
+        Buf swapped;             /* seen, where it differs */
+        size_t n, pos, last, run, run_end; /* run: the valid stretch searched now */
+        void *data, *limits;               /* pcre2_match_data_8, pcre2_match_context_8 */
 } Scan;
-int  scan_open(Scan *s, const Pattern *p, Err *e);
+int scan_open(Scan *s, const Pattern *p, Err *e);
 void scan_text(Scan *s, const char *text, size_t n);
-int  scan_next(Scan *s, size_t *from, size_t *to, Err *e);
+int scan_next(Scan *s, size_t *from, size_t *to, Err *e);
 void scan_close(Scan *s);
 
 /* text with every match replaced, appended to out */
-int  pattern_replace(const Pattern *p, const char *text, size_t n, const char *with, size_t n_with, Buf *out, Err *e);
+int pattern_replace(const Pattern *p, const char *text, size_t n, const char *with, size_t n_with,
+                    Buf *out, Err *e);
 
 /* ---- tok_norm.c ---------------------------------------------------------------- */
 
 enum { NORM_UNICODE, NORM_LOWER, NORM_NO_MARKS, NORM_STRIP, NORM_PREPEND, NORM_REPLACE };
 typedef struct Norm {
-        int     op;
-        int     form;           /* UNICODE: utf8proc options                      */
-        bool    left, right;    /* STRIP                                          */
-        char   *with;           /* PREPEND, REPLACE                               */
-        size_t  n_with;
-        Pattern pattern;        /* REPLACE                                        */
+        int op;
+        int form;         /* UNICODE: utf8proc options                      */
+        bool left, right; /* STRIP                                          */
+        char *with;       /* PREPEND, REPLACE                               */
+        size_t n_with;
+        Pattern pattern; /* REPLACE                                        */
 } Norm;
-int  normalize(const Norm *step, int n_step, const char *text, size_t n, Buf *out, Err *e);
+int normalize(const Norm *step, int n_step, const char *text, size_t n, Buf *out, Err *e);
 void norm_free(Norm *s);
 
 /* ---- tok_split.c --------------------------------------------------------------- */
@@ -170,94 +203,118 @@ enum { SPLIT_PATTERN, SPLIT_PREFIX, SPLIT_REPLACE, SPLIT_BYTES };
 enum { CUT_REMOVED, CUT_ISOLATED, CUT_WITH_PREVIOUS, CUT_WITH_NEXT, CUT_CONTIGUOUS };
 enum { PREFIX_ALWAYS, PREFIX_FIRST, PREFIX_NEVER };
 typedef struct Split {
-        int     op;
-        Pattern pattern;        /* PATTERN, and what REPLACE replaces              */
-        int     cut;            /* PATTERN: where a match goes                     */
-        bool    invert;         /* PATTERN: matches and gaps change places         */
-        int     when;           /* PREFIX                                          */
-        char    with[8];        /* PREFIX, REPLACE: one character                  */
+        int op;
+        Pattern pattern; /* PATTERN, and what REPLACE replaces              */
+        int cut;         /* PATTERN: where a match goes                     */
+        bool invert;     /* PATTERN: matches and gaps change places         */
+        int when;        /* PREFIX                                          */
+        char with[8];    /* PREFIX, REPLACE: one character                  */
 } Split;
 
 /* Pieces lie end to end in text; end[i] is where piece i ends. */
-typedef struct Pieces { Buf text; Ints end; } Pieces;
+typedef struct Pieces {
+        Buf text;
+        Ints end;
+} Pieces;
 /* at_start: text begins where the user's text begins.  Pieces are emptied first. */
-int  split_text(const Split *step, int n_step, const char *text, size_t n, bool at_start, Pieces *out, Err *e);
+int split_text(const Split *step, int n_step, const char *text, size_t n, bool at_start,
+               Pieces *out, Err *e);
 void pieces_free(Pieces *p);
 void split_free(Split *s);
 
 /* ---- tok_added.c: tokens found in the text before anything else ---------------- */
 
-typedef struct Added { int id; bool lstrip, rstrip, single_word, normalized, special; } Added;
-typedef struct AddedNode { int child, next, added; unsigned char byte; } AddedNode;  /* index, 0: none; added + 1 */
+typedef struct Added {
+        int id;
+        bool lstrip, rstrip, single_word, normalized, special;
+} Added;
+/* index, 0: none; added + 1 */
+typedef struct AddedNode {
+        int child, next, added;
+        unsigned char byte;
+} AddedNode;
 typedef struct AddedSet {
-        AddedNode *node;        /* a trie; node[0] is the root */
+        AddedNode *node; /* a trie; node[0] is the root */
         int n, cap;
 } AddedSet;
-int  added_put(AddedSet *s, const char *text, size_t n, int which, Err *e);
+int added_put(AddedSet *s, const char *text, size_t n, int which, Err *e);
 /* The next token in text from pos: true, its place (white space taken along
  * included) and which.  *pos moves behind it. */
-bool added_next(const AddedSet *s, const Added *added, const char *text, size_t n,
-                size_t *pos, size_t *from, size_t *to, int *which);
+bool added_next(const AddedSet *s, const Added *added, const char *text, size_t n, size_t *pos,
+                size_t *from, size_t *to, int *which);
 void added_free(AddedSet *s);
 
 /* ---- tok_decode.c --------------------------------------------------------------- */
 
-enum { DECODE_BYTES, DECODE_FALLBACK, DECODE_METASPACE, DECODE_REPLACE, DECODE_STRIP, DECODE_FUSE, DECODE_JOIN };
+enum {
+        DECODE_BYTES,
+        DECODE_FALLBACK,
+        DECODE_METASPACE,
+        DECODE_REPLACE,
+        DECODE_STRIP,
+        DECODE_FUSE,
+        DECODE_JOIN
+};
 typedef struct Decode {
-        int     op;
-        Pattern pattern;        /* REPLACE                                         */
-        char   *with;           /* REPLACE: content; METASPACE, STRIP: one character; JOIN: between tokens */
-        size_t  n_with;
-        bool    drop_first;     /* METASPACE: the first token loses its marks; STRIP: only that one loses `start` */
-        int     start, stop;    /* STRIP: how many                                 */
+        int op;
+        Pattern pattern; /* REPLACE                                         */
+        char *with; /* REPLACE: content; METASPACE, STRIP: one character; JOIN: between tokens */
+        size_t n_with;
+        /* METASPACE: the first token loses its marks; STRIP: only that one loses `start` */
+        bool drop_first;
+        int start, stop; /* STRIP: how many                                 */
 } Decode;
 void decode_free(Decode *d);
 
 /* ---- all of it ------------------------------------------------------------------ */
 
 struct Tokenizer {
-        int       kind;
-        char     *blob;                 /* as given to tokenizer_new, with a NUL behind it */
-        size_t    n_blob;
-        int       limit;                /* the model's vocabulary; encode gives no id from here on; 0: not known */
-        int       bos, adds_bos;
-        int       eos[TOK_MAX_EOS], n_eos;
-        int       prefix[TOK_MAX_PREFIX], n_prefix;     /* what adding BOS adds */
+        int kind;
+        char *blob; /* as given to tokenizer_new, with a NUL behind it */
+        size_t n_blob;
+        /* the model's vocabulary; encode gives no id from here on; 0: not known */
+        int limit;
+        int bos, adds_bos;
+        int eos[TOK_MAX_EOS], n_eos;
+        int prefix[TOK_MAX_PREFIX], n_prefix; /* what adding BOS adds */
 
-        Vocab     vocab;
-        Added    *added;                /* (n_added) */
-        int       n_added;
-        AddedSet  raw, normal;          /* found before and after normalising */
-        unsigned char *special;         /* (vocab.n) 1: prints nothing                  */
-        int       n_control;            /* ids below this are special too               */
+        Vocab vocab;
+        Added *added; /* (n_added) */
+        int n_added;
+        AddedSet raw, normal;   /* found before and after normalising */
+        unsigned char *special; /* (vocab.n) 1: prints nothing                  */
+        int n_control;          /* ids below this are special too               */
 
-        Norm      norm[TOK_MAX_STEPS];
-        Split     split[TOK_MAX_STEPS];
-        Decode    decode[TOK_MAX_STEPS];
-        int       n_norm, n_split, n_decode;
+        Norm norm[TOK_MAX_STEPS];
+        Split split[TOK_MAX_STEPS];
+        Decode decode[TOK_MAX_STEPS];
+        int n_norm, n_split, n_decode;
 
-        Merges    merges;
-        int       unk;                  /* for a character outside; -1: it is left out  */
-        bool      fuse_unk, byte_fallback, ignore_merges;
-        int       byte_id[256];         /* byte_fallback: -1 where there is none        */
+        Merges merges;
+        int unk; /* for a character outside; -1: it is left out  */
+        bool fuse_unk, byte_fallback, ignore_merges;
+        int byte_id[256]; /* byte_fallback: -1 where there is none        */
 
-        Buf       stream;               /* decoded tokens, end to end                   */
-        uint32_t *mid, *first;          /* (vocab.n + 1) where each lies, after another token and as first */
+        Buf stream; /* decoded tokens, end to end                   */
+        /* (vocab.n + 1) where each lies, after another token and as first */
+        uint32_t *mid, *first;
         uint32_t *mid_len, *first_len;
-        unsigned char *is_byte;         /* (vocab.n + 1) 1: a byte by fallback          */
-        const Decode *strip;            /* off the whole text; NULL: nothing            */
+        unsigned char *is_byte; /* (vocab.n + 1) 1: a byte by fallback          */
+        const Decode *strip;    /* off the whole text; NULL: nothing            */
 };
 
 /* Readers: fill a zeroed t from t->blob.  On failure the caller frees t. */
-int read_char(Tokenizer *t, Err *e);            /* tok_char.c    */
-int read_llama2c(Tokenizer *t, Err *e);         /* tok_llama2c.c */
-int read_hf(Tokenizer *t, Err *e);              /* tok_json.c    */
-int read_gpt2(Tokenizer *t, Err *e);            /* tok_ranks.c   */
-int read_tiktoken(Tokenizer *t, Err *e);        /* tok_ranks.c   */
-int read_spm(Tokenizer *t, Err *e);             /* tok_spm.c     */
+int read_char(Tokenizer *t, Err *e);     /* tok_char.c    */
+int read_llama2c(Tokenizer *t, Err *e);  /* tok_llama2c.c */
+int read_hf(Tokenizer *t, Err *e);       /* tok_json.c    */
+int read_gpt2(Tokenizer *t, Err *e);     /* tok_ranks.c   */
+int read_tiktoken(Tokenizer *t, Err *e); /* tok_ranks.c   */
+int read_spm(Tokenizer *t, Err *e);      /* tok_spm.c     */
 
-int encode_chars(const Tokenizer *t, const char *text, size_t n, Ints *ids, Err *e);    /* tok_char.c */
-int encode_text(const Tokenizer *t, const char *text, size_t n, Ints *ids, Err *e);     /* tok_encode.c */
+/* tok_char.c */
+int encode_chars(const Tokenizer *t, const char *text, size_t n, Ints *ids, Err *e);
+/* tok_encode.c */
+int encode_text(const Tokenizer *t, const char *text, size_t n, Ints *ids, Err *e);
 
 /* tok_build.c: what readers share.
  * tok_add: a token that is looked for in the text, put in the vocabulary where it is new.
@@ -280,10 +337,11 @@ int tok_json_vocab(Tokenizer *t, Json vocab, Err *e);
 
 extern const char gpt2_regex[];
 
-int fallback_byte(const char *s, size_t n);     /* tok_decode.c: "<0xE2>" is a byte; -1: not one */
-int decode_table(Tokenizer *t, Err *e);         /* tok_decode.c: fill stream, mid, first, is_byte */
+int fallback_byte(const char *s, size_t n); /* tok_decode.c: "<0xE2>" is a byte; -1: not one */
+int decode_table(Tokenizer *t, Err *e);     /* tok_decode.c: fill stream, mid, first, is_byte */
 
-/* tokenizer.c: tokenizer_new with the model's vocabulary.  tok_take takes the bytes over, whatever comes of it. */
+/* tokenizer.c: tokenizer_new with the model's vocabulary.  tok_take takes the bytes over, whatever
+ * comes of it. */
 int tok_new(Tokenizer **out, int kind, int limit, const void *blob, size_t n, Err *e);
 int tok_take(Tokenizer **out, int kind, int limit, Buf *blob, Err *e);
 

@@ -32,15 +32,17 @@ int added_put(AddedSet *s, const char *text, size_t n, int which, Err *e)
         int node = 0;
 
         if (n > TOK_MAX_ADDED)
-                return err_set(e, TGC_BAD_FILE, "tokenizer: added token '%.40s...' is longer than %d bytes", text,
+                return err_set(e, TGC_BAD_FILE,
+                               "tokenizer: added token '%.40s...' is longer than %d bytes", text,
                                TOK_MAX_ADDED);
-        if (!s->n && new_node(s, (AddedNode){0}) < 0)
+        if (!s->n && new_node(s, (AddedNode) { 0 }) < 0)
                 return tok_no_memory(e);
         for (size_t i = 0; i < n; i++) {
                 unsigned char byte = (unsigned char)text[i];
                 int child = child_of(s, node, byte);
                 if (!child) {
-                        child = new_node(s, (AddedNode){ .next = s->node[node].child, .byte = byte });
+                        child = new_node(s,
+                                         (AddedNode) { .next = s->node[node].child, .byte = byte });
                         if (child < 0)
                                 return tok_no_memory(e);
                         s->node[node].child = child;
@@ -72,12 +74,12 @@ static bool word_around(const char *text, size_t n, size_t from, size_t to)
 {
         uint32_t cp;
 
-        return (before(text, &from, &cp) && cp_is_word(cp))
-            || (to < n && utf8_get(text + to, n - to, &cp) && cp_is_word(cp));
+        return (before(text, &from, &cp) && cp_is_word(cp)) ||
+               (to < n && utf8_get(text + to, n - to, &cp) && cp_is_word(cp));
 }
 
-bool added_next(const AddedSet *s, const Added *added, const char *text, size_t n,
-                size_t *pos, size_t *from, size_t *to, int *which)
+bool added_next(const AddedSet *s, const Added *added, const char *text, size_t n, size_t *pos,
+                size_t *from, size_t *to, int *which)
 {
         uint32_t cp;
 
@@ -85,7 +87,7 @@ bool added_next(const AddedSet *s, const Added *added, const char *text, size_t 
                 size_t end = 0, len, start;
                 int found = 0;
 
-                for (size_t node = 0, i = at; i < n; ) {
+                for (size_t node = 0, i = at; i < n;) {
                         if (!(node = (size_t)child_of(s, (int)node, (unsigned char)text[i++])))
                                 break;
                         if (s->node[node].added) {
@@ -103,7 +105,8 @@ bool added_next(const AddedSet *s, const Added *added, const char *text, size_t 
                 for (start = at; added[*which].lstrip && start > *pos; at = start)
                         if (!before(text, &start, &cp) || start < *pos || !cp_is_space(cp))
                                 break;
-                while (added[*which].rstrip && end < n && (len = utf8_get(text + end, n - end, &cp)) && cp_is_space(cp))
+                while (added[*which].rstrip && end < n &&
+                       (len = utf8_get(text + end, n - end, &cp)) && cp_is_space(cp))
                         end += len;
                 *from = at;
                 *pos = *to = end;
@@ -115,5 +118,5 @@ bool added_next(const AddedSet *s, const Added *added, const char *text, size_t 
 void added_free(AddedSet *s)
 {
         free(s->node);
-        *s = (AddedSet){0};
+        *s = (AddedSet) { 0 };
 }

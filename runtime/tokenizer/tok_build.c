@@ -7,11 +7,12 @@ const char gpt2_regex[] =
 
 int tok_json_vocab(Tokenizer *t, Json vocab, Err *e)
 {
-        JsonBuf b = {0};
+        JsonBuf b = { 0 };
         int rc = TGC_OK;
 
         if (json_type(vocab) != '{')
-                return err_set(e, TGC_BAD_FILE, "tokenizer: the vocabulary is not an object of token: id");
+                return err_set(e, TGC_BAD_FILE,
+                               "tokenizer: the vocabulary is not an object of token: id");
         for (JsonEach i = json_each(vocab); rc == TGC_OK && json_next(&i);) {
                 double id = json_number(i.value);
                 size_t n;
@@ -20,10 +21,13 @@ int tok_json_vocab(Tokenizer *t, Json vocab, Err *e)
                 if (!s)
                         rc = tok_no_memory(e);
                 else if (!(id >= 0 && id < TOK_MAX_VOCAB) || id != (int)id)
-                        rc = err_set(e, TGC_BAD_FILE, "tokenizer: the id of token '%.*s' is not a whole number "
-                                     "from 0 to %d", n > 60 ? 60 : (int)n, s, TOK_MAX_VOCAB - 1);
+                        rc = err_set(e, TGC_BAD_FILE,
+                                     "tokenizer: the id of token '%.*s' is not a whole number "
+                                     "from 0 to %d",
+                                     n > 60 ? 60 : (int)n, s, TOK_MAX_VOCAB - 1);
                 else
-                        rc = vocab_error(vocab_put(&t->vocab, (int)id, s, n), "tokenizer", (int)id, s, n, e);
+                        rc = vocab_error(vocab_put(&t->vocab, (int)id, s, n), "tokenizer", (int)id,
+                                         s, n, e);
         }
         json_buf_free(&b);
         return rc;
@@ -44,15 +48,20 @@ int tok_merge(Tokenizer *t, const char *a, size_t n_a, const char *b, size_t n_b
         if (both != small)
                 free(both);
         if (left < 0 || right < 0 || whole < 0)
-                return err_set(e, TGC_BAD_FILE, "tokenizer: merge %d, '%.*s' and '%.*s': %s is not in the vocabulary",
-                               rank, n_a > 60 ? 60 : (int)n_a, a, n_b > 60 ? 60 : (int)n_b, b,
-                               left < 0 ? "the first" : right < 0 ? "the second" : "their union");
-        return merges_put(&t->merges, left, right, rank, whole) == TGC_OK ? TGC_OK : tok_no_memory(e);
+                return err_set(
+                        e, TGC_BAD_FILE,
+                        "tokenizer: merge %d, '%.*s' and '%.*s': %s is not in the vocabulary", rank,
+                        n_a > 60 ? 60 : (int)n_a, a, n_b > 60 ? 60 : (int)n_b, b,
+                        left < 0    ? "the first"
+                        : right < 0 ? "the second"
+                                    : "their union");
+        return merges_put(&t->merges, left, right, rank, whole) == TGC_OK ? TGC_OK
+                                                                          : tok_no_memory(e);
 }
 
 int tok_note(Tokenizer *t, Added a, Err *e)
 {
-        if (!(t->n_added & (t->n_added - 1))) {         /* at 0 and the powers of 2 */
+        if (!(t->n_added & (t->n_added - 1))) { /* at 0 and the powers of 2 */
                 Added *p = realloc(t->added, (size_t)(t->n_added ? 2 * t->n_added : 1) * sizeof *p);
                 if (!p)
                         return tok_no_memory(e);
@@ -69,14 +78,15 @@ int tok_add(Tokenizer *t, const char *s, size_t n, Added a, Err *e)
         if (known < 0 && (rc = vocab_put(&t->vocab, a.id, s, n)) != VOCAB_OK)
                 return vocab_error(rc, "tokenizer: added_tokens", a.id, s, n, e);
         if (known >= 0 && known != a.id)
-                return err_set(e, TGC_BAD_FILE, "tokenizer: added token '%.*s' has id %d, and %d in the vocabulary",
+                return err_set(e, TGC_BAD_FILE,
+                               "tokenizer: added token '%.*s' has id %d, and %d in the vocabulary",
                                n > 60 ? 60 : (int)n, s, a.id, known);
         if ((rc = tok_note(t, a, e)) != TGC_OK)
                 return rc;
         if (!a.normalized)
                 return added_put(&t->raw, s, n, t->n_added - 1, e);
 
-        Buf b = {0};
+        Buf b = { 0 };
         rc = normalize(t->norm, t->n_norm, s, n, &b, e);
         if (rc == TGC_OK)
                 rc = added_put(&t->normal, b.p, b.n, t->n_added - 1, e);
@@ -88,10 +98,11 @@ int tok_add(Tokenizer *t, const char *s, size_t n, Added a, Err *e)
 static Split *new_split(Tokenizer *t, int op, Err *e)
 {
         if (t->n_split == TOK_MAX_STEPS) {
-                err_set(e, TGC_BAD_FILE, "tokenizer: more than %d pre-tokenizer steps", TOK_MAX_STEPS);
+                err_set(e, TGC_BAD_FILE, "tokenizer: more than %d pre-tokenizer steps",
+                        TOK_MAX_STEPS);
                 return NULL;
         }
-        t->split[t->n_split] = (Split){ .op = op };
+        t->split[t->n_split] = (Split) { .op = op };
         return &t->split[t->n_split++];
 }
 

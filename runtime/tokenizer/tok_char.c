@@ -30,8 +30,10 @@ int encode_chars(const Tokenizer *t, const char *text, size_t n, Ints *ids, Err 
                 if (!(len = utf8_get(text + i, n - i, &cp)))
                         return not_utf8(i, e);
                 if ((id = vocab_find(&t->vocab, text + i, len)) < 0)
-                        return err_set(e, TGC_BAD_FILE, "tokenizer: '%.*s' (U+%04X, byte %zu) is not among the %d "
-                                       "characters the model knows", (int)len, text + i, (unsigned)cp, i, t->vocab.n);
+                        return err_set(e, TGC_BAD_FILE,
+                                       "tokenizer: '%.*s' (U+%04X, byte %zu) is not among the %d "
+                                       "characters the model knows",
+                                       (int)len, text + i, (unsigned)cp, i, t->vocab.n);
                 ints_put(ids, id);
         }
         return TGC_OK;
@@ -41,7 +43,7 @@ int tokenizer_char_blob(const char *text, size_t n, char **blob, size_t *blob_n,
 {
         const uint32_t n_cp = 0x110000;
         unsigned char *seen = calloc(n_cp, 1);
-        Buf b = {0};
+        Buf b = { 0 };
         char s[4];
         uint32_t cp;
 
@@ -63,7 +65,8 @@ int tokenizer_char_blob(const char *text, size_t n, char **blob, size_t *blob_n,
                 return tok_no_memory(e);
         }
         if (!b.n)
-                return err_set(e, TGC_BAD_FILE, "tokenizer: a text without characters gives no vocabulary");
+                return err_set(e, TGC_BAD_FILE,
+                               "tokenizer: a text without characters gives no vocabulary");
         *blob = b.p;
         *blob_n = b.n;
         return TGC_OK;

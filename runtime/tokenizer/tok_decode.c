@@ -17,7 +17,7 @@ int fallback_byte(const char *s, size_t n)
                 return -1;
         if (!(lo = strchr(hex, s[4])))
                 return -1;
-        if (s[3] == '+')                        /* Rust reads numbers so, and the reference with it */
+        if (s[3] == '+') /* Rust reads numbers so, and the reference with it */
                 return (int)((lo - hex) % 16);
         return (hi = strchr(hex, s[3])) ? (int)((hi - hex) % 16 * 16 + (lo - hex) % 16) : -1;
 }
@@ -35,7 +35,7 @@ static void put_bytes(const char *s, size_t n, Buf *out)
                         buf_put(out, s, n);
                         return;
                 }
-                buf_put(out, (char[]){ (char)byte }, 1);
+                buf_put(out, (char[]) { (char)byte }, 1);
         }
 }
 
@@ -48,7 +48,8 @@ static void strip(const Decode *d, int start, const char *s, size_t n, Buf *out)
 {
         for (; start > 0 && n && starts(d, s, n); start--, n -= d->n_with)
                 s += d->n_with;
-        for (int stop = d->stop; stop > 0 && n >= d->n_with && starts(d, s + n - d->n_with, d->n_with); stop--)
+        for (int stop = d->stop;
+             stop > 0 && n >= d->n_with && starts(d, s + n - d->n_with, d->n_with); stop--)
                 n -= d->n_with;
         buf_put(out, s, n);
 }
@@ -67,9 +68,10 @@ static void metaspace(const Decode *d, bool first, const char *s, size_t n, Buf 
 }
 
 /* One token through every step up to where the list becomes one text. */
-static int decode_token(const Tokenizer *t, int id, bool first, const char *s, size_t n, Buf *out, Err *e)
+static int decode_token(const Tokenizer *t, int id, bool first, const char *s, size_t n, Buf *out,
+                        Err *e)
 {
-        Buf other = {0};
+        Buf other = { 0 };
         int byte, rc = TGC_OK;
 
         out->n = 0;
@@ -84,19 +86,15 @@ static int decode_token(const Tokenizer *t, int id, bool first, const char *s, s
                 s = other.p ? other.p : "";
                 n = other.n;
                 switch (d->op) {
-                case DECODE_BYTES:
-                        put_bytes(s, n, out);
-                        break;
+                case DECODE_BYTES: put_bytes(s, n, out); break;
                 case DECODE_FALLBACK:
                         if ((byte = fallback_byte(s, n)) >= 0)
-                                buf_put(out, (char[]){ (char)byte }, 1);
+                                buf_put(out, (char[]) { (char)byte }, 1);
                         else
                                 buf_put(out, s, n);
                         t->is_byte[id] = byte >= 0;
                         break;
-                case DECODE_METASPACE:
-                        metaspace(d, first, s, n, out);
-                        break;
+                case DECODE_METASPACE: metaspace(d, first, s, n, out); break;
                 case DECODE_REPLACE:
                         rc = pattern_replace(&d->pattern, s, n, d->with, d->n_with, out, e);
                         break;
@@ -123,8 +121,8 @@ static int decode_id(Tokenizer *t, int id, const char *s, size_t n, Buf *one, Er
 
                 if (rc != TGC_OK)
                         return rc;
-                if (first && one->n == t->mid_len[id]
-                    && (!one->n || !memcmp(t->stream.p + t->mid[id], one->p, one->n))) {
+                if (first && one->n == t->mid_len[id] &&
+                    (!one->n || !memcmp(t->stream.p + t->mid[id], one->p, one->n))) {
                         t->first[id] = t->mid[id];
                         t->first_len[id] = t->mid_len[id];
                         break;
@@ -142,7 +140,7 @@ int decode_table(Tokenizer *t, Err *e)
 {
         size_t n_id = (size_t)t->vocab.n + 1;
         uint32_t *p = calloc(4 * n_id, sizeof *p);
-        Buf one = {0};
+        Buf one = { 0 };
         int rc = TGC_OK;
 
         if (!p)
@@ -160,11 +158,12 @@ int decode_table(Tokenizer *t, Err *e)
                 if (text && !t->special[id])
                         rc = decode_id(t, id, text, n, &one, e);
         }
-        for (int i = 0; i < t->n_added && rc == TGC_OK; i++) {          /* the reference keeps these normalised */
+        /* the reference keeps these normalised */
+        for (int i = 0; i < t->n_added && rc == TGC_OK; i++) {
                 const Added *a = &t->added[i];
                 size_t n;
                 const char *text = vocab_text(&t->vocab, a->id, &n);
-                Buf normal = {0};
+                Buf normal = { 0 };
 
                 if (!a->normalized || t->special[a->id] || !t->n_norm)
                         continue;
@@ -173,7 +172,8 @@ int decode_table(Tokenizer *t, Err *e)
                 buf_free(&normal);
         }
         for (int i = 0; i < t->n_decode; i++)
-                if (t->decode[i].op == DECODE_FUSE && i + 1 < t->n_decode && t->decode[i + 1].op == DECODE_STRIP)
+                if (t->decode[i].op == DECODE_FUSE && i + 1 < t->n_decode &&
+                    t->decode[i + 1].op == DECODE_STRIP)
                         t->strip = &t->decode[i + 1];
         buf_free(&one);
         return rc;
@@ -231,9 +231,10 @@ static void end_run(Buf *run, Buf *out)
         run->n = 0;
 }
 
-int tokenizer_text(const Tokenizer *t, const int *ids, int n_ids, char **text, size_t *n_text, Err *e)
+int tokenizer_text(const Tokenizer *t, const int *ids, int n_ids, char **text, size_t *n_text,
+                   Err *e)
 {
-        Buf all = {0}, run = {0};
+        Buf all = { 0 }, run = { 0 };
         bool begun = false;
         int stripped = 0;
         const char *s;
@@ -270,5 +271,5 @@ void decode_free(Decode *d)
 {
         free(d->with);
         pattern_free(&d->pattern);
-        *d = (Decode){0};
+        *d = (Decode) { 0 };
 }

@@ -3,7 +3,11 @@
 #include "tok.h"
 
 /* Scratch that lasts for one text. */
-typedef struct Work { Buf normal; Pieces pieces; MergeWork merge; } Work;
+typedef struct Work {
+        Buf normal;
+        Pieces pieces;
+        MergeWork merge;
+} Work;
 
 /* The characters of one piece as symbols.  As in Hugging Face's BPE an unknown
  * character waits until the next known one, and bytes put in its place meanwhile go
@@ -30,7 +34,8 @@ static void put_symbols(const Tokenizer *t, const char *s, size_t n, MergeWork *
                                 k++;
                         if (k == len) {
                                 for (k = 0; k < len; k++)
-                                        work_put(w, t->byte_id[(unsigned char)s[i + k]], (uint32_t)(i + k), 1);
+                                        work_put(w, t->byte_id[(unsigned char)s[i + k]],
+                                                 (uint32_t)(i + k), 1);
                                 continue;
                         }
                 }
@@ -60,7 +65,8 @@ static void encode_piece(const Tokenizer *t, const char *s, size_t n, MergeWork 
         work_merge(w, &t->merges, &t->vocab, s, ids);
 }
 
-static int encode_split(const Tokenizer *t, const char *s, size_t n, bool at_start, Work *w, Ints *ids, Err *e)
+static int encode_split(const Tokenizer *t, const char *s, size_t n, bool at_start, Work *w,
+                        Ints *ids, Err *e)
 {
         size_t at = 0;
         int rc = split_text(t->split, t->n_split, s, n, at_start, &w->pieces, e);
@@ -76,7 +82,8 @@ static int encode_split(const Tokenizer *t, const char *s, size_t n, bool at_sta
 }
 
 /* Text between two added tokens: normalise, then look for the tokens that are found only now. */
-static int encode_stretch(const Tokenizer *t, const char *s, size_t n, bool at_start, Work *w, Ints *ids, Err *e)
+static int encode_stretch(const Tokenizer *t, const char *s, size_t n, bool at_start, Work *w,
+                          Ints *ids, Err *e)
 {
         size_t pos = 0, done = 0, from, to;
         int which, rc = TGC_OK;
@@ -104,7 +111,7 @@ int encode_text(const Tokenizer *t, const char *text, size_t n, Ints *ids, Err *
 {
         size_t pos = 0, done = 0, from, to;
         int which, rc = TGC_OK;
-        Work w = {0};
+        Work w = { 0 };
 
         while (rc == TGC_OK && added_next(&t->raw, t->added, text, n, &pos, &from, &to, &which)) {
                 if (from > done)

@@ -11,15 +11,22 @@
 
 typedef struct Reader {
         Tokenizer *t;
-        Err  *e;
-        int   rc;
-        bool  in_bytes, fused, stripped;        /* how far the decoders read so far have come */
-        JsonBuf a, b;                           /* strings of the vocabulary, one after the other */
-        char **kept;                            /* strings of the settings, until the end */
+        Err *e;
+        int rc;
+        bool in_bytes, fused, stripped; /* how far the decoders read so far have come */
+        JsonBuf a, b;                   /* strings of the vocabulary, one after the other */
+        char **kept;                    /* strings of the settings, until the end */
         size_t n_kept;
 } Reader;
-typedef struct Part { const char *type; void (*read)(Reader *r, Json o); } Part;
-typedef struct Stage { const char *name, *list; const Part *part; } Stage;      /* list: a Sequence's own */
+typedef struct Part {
+        const char *type;
+        void (*read)(Reader *r, Json o);
+} Part;
+/* list: a Sequence's own */
+typedef struct Stage {
+        const char *name, *list;
+        const Part *part;
+} Stage;
 
 /* ---- fields ---------------------------------------------------------------------- */
 
@@ -40,7 +47,7 @@ static void __attribute__((format(printf, 2, 3))) bad(Reader *r, const char *fmt
 static Json get(Json o, const char *key)
 {
         Json v = json_get(o, key);
-        return json_type(v) == 'n' ? (Json){0} : v;
+        return json_type(v) == 'n' ? (Json) { 0 } : v;
 }
 
 /* A string with a NUL behind it, until the reader is done; NULL: none, or no memory. */
@@ -157,9 +164,11 @@ static const char *get_pattern(Reader *r, Json o, bool *regex, size_t *n)
 
         *regex = !json_type(s);
         if (!text)
-                bad(r, "%s: 'pattern' should be {\"String\": ...} or {\"Regex\": ...}", type_of(r, o));
+                bad(r, "%s: 'pattern' should be {\"String\": ...} or {\"Regex\": ...}",
+                    type_of(r, o));
         else if (*regex && strlen(text) != *n)
-                bad(r, "%s: a NUL character in a regular expression is not supported", type_of(r, o));
+                bad(r, "%s: a NUL character in a regular expression is not supported",
+                    type_of(r, o));
         return text ? text : "";
 }
 
@@ -211,29 +220,30 @@ static void put_norm(Reader *r, Norm n)
 
 static void norm_unicode(Reader *r, Json o)
 {
-        const char *form = type_of(r, o);          /* NFC, NFD, NFKC, NFKD */
+        const char *form = type_of(r, o); /* NFC, NFD, NFKC, NFKD */
         int options = UTF8PROC_STABLE | (form[2] == 'K' ? UTF8PROC_COMPAT : 0);
 
-        put_norm(r, (Norm){ .op = NORM_UNICODE, .form = options | (strchr(form, 'D') ? UTF8PROC_DECOMPOSE
-                                                                                     : UTF8PROC_COMPOSE) });
+        put_norm(r, (Norm) { .op = NORM_UNICODE,
+                             .form = options |
+                                     (strchr(form, 'D') ? UTF8PROC_DECOMPOSE : UTF8PROC_COMPOSE) });
 }
 
 static void norm_lower(Reader *r, Json o)
 {
         (void)o;
-        put_norm(r, (Norm){ .op = NORM_LOWER });
+        put_norm(r, (Norm) { .op = NORM_LOWER });
 }
 
 static void norm_no_marks(Reader *r, Json o)
 {
         (void)o;
-        put_norm(r, (Norm){ .op = NORM_NO_MARKS });
+        put_norm(r, (Norm) { .op = NORM_NO_MARKS });
 }
 
 static void norm_strip(Reader *r, Json o)
 {
         bool left = get_bool(r, o, "strip_left", MUST), right = get_bool(r, o, "strip_right", MUST);
-        put_norm(r, (Norm){ .op = NORM_STRIP, .left = left, .right = right });
+        put_norm(r, (Norm) { .op = NORM_STRIP, .left = left, .right = right });
 }
 
 static void norm_prepend(Reader *r, Json o)
@@ -241,7 +251,7 @@ static void norm_prepend(Reader *r, Json o)
         size_t n;
         const char *s = get_str(r, o, "prepend", NULL, &n);
 
-        put_norm(r, (Norm){ .op = NORM_PREPEND, .with = copy(r, s, n), .n_with = n });
+        put_norm(r, (Norm) { .op = NORM_PREPEND, .with = copy(r, s, n), .n_with = n });
 }
 
 static void norm_replace(Reader *r, Json o)
@@ -254,25 +264,27 @@ static void norm_replace(Reader *r, Json o)
         put_norm(r, n);
 }
 
-static const Part norm_part[] = {
-        { "NFC",          norm_unicode  }, { "NFD",     norm_unicode }, { "NFKC",    norm_unicode },
-        { "NFKD",         norm_unicode  }, { "Strip",   norm_strip   }, { "Prepend", norm_prepend },
-        { "Lowercase",    norm_lower    }, { "Replace", norm_replace }, { "StripAccents", norm_no_marks }, { 0 }
-};
+static const Part norm_part[] = { { "NFC", norm_unicode },           { "NFD", norm_unicode },
+                                  { "NFKC", norm_unicode },          { "NFKD", norm_unicode },
+                                  { "Strip", norm_strip },           { "Prepend", norm_prepend },
+                                  { "Lowercase", norm_lower },       { "Replace", norm_replace },
+                                  { "StripAccents", norm_no_marks }, { 0 } };
 static const Stage normalizer = { "normalizer", "normalizers", norm_part };
 
 /* ---- pre_tokenizer --------------------------------------------------------------- */
 
 /* \w of the Rust regex crate: no fractions and superscripts, but joiners. */
-#define WORD  "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}" \
-              "\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
+#define WORD                                                                                          \
+        "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}" \
+        "\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
 
 static int get_cut(Reader *r, Json o, const char *fallback)
 {
-        static const char *const name[] = {
-                [CUT_REMOVED] = "Removed", [CUT_ISOLATED] = "Isolated", [CUT_CONTIGUOUS] = "Contiguous",
-                [CUT_WITH_PREVIOUS] = "MergedWithPrevious", [CUT_WITH_NEXT] = "MergedWithNext"
-        };
+        static const char *const name[] = { [CUT_REMOVED] = "Removed",
+                                            [CUT_ISOLATED] = "Isolated",
+                                            [CUT_CONTIGUOUS] = "Contiguous",
+                                            [CUT_WITH_PREVIOUS] = "MergedWithPrevious",
+                                            [CUT_WITH_NEXT] = "MergedWithNext" };
         const char *s = get_name(r, o, "behavior", fallback);
 
         for (int i = 0; i < (int)(sizeof name / sizeof *name); i++)
@@ -332,9 +344,11 @@ static void split_pattern(Reader *r, Json o)
 /* When the mark goes before a text: "prepend_scheme", in older files "add_prefix_space". */
 static int get_scheme(Reader *r, Json o)
 {
-        static const char *const name[] = { [PREFIX_ALWAYS] = "always", [PREFIX_FIRST] = "first",
-                                            [PREFIX_NEVER] = "never" };
-        const char *s = get_name(r, o, "prepend_scheme", get_bool(r, o, "add_prefix_space", 1) ? "always" : "never");
+        static const char *const name[] = {
+                [PREFIX_ALWAYS] = "always", [PREFIX_FIRST] = "first", [PREFIX_NEVER] = "never"
+        };
+        const char *s = get_name(r, o, "prepend_scheme",
+                                 get_bool(r, o, "add_prefix_space", 1) ? "always" : "never");
 
         for (int i = 0; i < (int)(sizeof name / sizeof *name); i++)
                 if (!strcmp(s, name[i]))
@@ -358,7 +372,8 @@ static void split_metaspace(Reader *r, Json o)
 
 static void split_digits(Reader *r, Json o)
 {
-        split_set(r, cp_digit, n_cp_digit, get_bool(r, o, "individual_digits", 0) ? CUT_ISOLATED : CUT_CONTIGUOUS);
+        split_set(r, cp_digit, n_cp_digit,
+                  get_bool(r, o, "individual_digits", 0) ? CUT_ISOLATED : CUT_CONTIGUOUS);
 }
 
 static void split_punctuation(Reader *r, Json o)
@@ -392,12 +407,16 @@ static void split_bert(Reader *r, Json o)
         split_set(r, cp_punctuation, n_cp_punctuation, CUT_ISOLATED);
 }
 
-static const Part split_part[] = {
-        { "ByteLevel",  split_byte_level }, { "Metaspace",        split_metaspace }, { "Split",  split_pattern },
-        { "Whitespace", split_words      }, { "WhitespaceSplit",  split_spaces    }, { "Digits", split_digits  },
-        { "Punctuation", split_punctuation }, { "BertPreTokenizer", split_bert    },
-        { "CharDelimiterSplit", split_delimiter }, { 0 }
-};
+static const Part split_part[] = { { "ByteLevel", split_byte_level },
+                                   { "Metaspace", split_metaspace },
+                                   { "Split", split_pattern },
+                                   { "Whitespace", split_words },
+                                   { "WhitespaceSplit", split_spaces },
+                                   { "Digits", split_digits },
+                                   { "Punctuation", split_punctuation },
+                                   { "BertPreTokenizer", split_bert },
+                                   { "CharDelimiterSplit", split_delimiter },
+                                   { 0 } };
 static const Stage pre_tokenizer = { "pre_tokenizer", "pretokenizers", split_part };
 
 /* ---- decoder --------------------------------------------------------------------- */
@@ -410,11 +429,14 @@ static void put_decode(Reader *r, Json o, Decode d)
         if (r->rc == TGC_OK && t->n_decode == TOK_MAX_STEPS)
                 bad(r, "more than %d decoders", TOK_MAX_STEPS);
         if (r->fused && (d.op != DECODE_STRIP || r->stripped) && d.op != DECODE_FUSE)
-                bad(r, "decoder %s after %s is not supported", type_of(r, o), r->stripped ? "Strip" : "Fuse or ByteLevel");
+                bad(r, "decoder %s after %s is not supported", type_of(r, o),
+                    r->stripped ? "Strip" : "Fuse or ByteLevel");
         if (r->in_bytes && d.op != DECODE_FUSE)
-                bad(r, "decoder %s after ByteFallback, without Fuse between, is not supported", type_of(r, o));
+                bad(r, "decoder %s after ByteFallback, without Fuse between, is not supported",
+                    type_of(r, o));
         if (r->fused && d.stop)
-                bad(r, "decoder Strip: a 'stop' after Fuse needs the end of the text, which a stream does not have");
+                bad(r,
+                    "decoder Strip: a 'stop' after Fuse needs the end of the text, which a stream does not have");
         if (d.op == DECODE_FUSE && r->fused)
                 return;
         r->stripped |= r->fused && d.op == DECODE_STRIP;
@@ -428,27 +450,28 @@ static void put_decode(Reader *r, Json o, Decode d)
 
 static void decode_bytes(Reader *r, Json o)
 {
-        put_decode(r, o, (Decode){ .op = DECODE_BYTES });
-        put_decode(r, o, (Decode){ .op = DECODE_FUSE });        /* the reference makes one text of them */
+        put_decode(r, o, (Decode) { .op = DECODE_BYTES });
+        /* the reference makes one text of them */
+        put_decode(r, o, (Decode) { .op = DECODE_FUSE });
 }
 
 static void decode_fallback(Reader *r, Json o)
 {
-        put_decode(r, o, (Decode){ .op = DECODE_FALLBACK });
+        put_decode(r, o, (Decode) { .op = DECODE_FALLBACK });
 }
 
-static void decode_fuse(Reader *r, Json o)
-{
-        put_decode(r, o, (Decode){ .op = DECODE_FUSE });
-}
+static void decode_fuse(Reader *r, Json o) { put_decode(r, o, (Decode) { .op = DECODE_FUSE }); }
 
 static void decode_metaspace(Reader *r, Json o)
 {
         const char *mark = get_char(r, o, "replacement");
         bool drop = get_scheme(r, o) != PREFIX_NEVER;
 
-        put_decode(r, o, (Decode){ .op = DECODE_METASPACE, .with = copy(r, mark, strlen(mark)), .n_with = strlen(mark),
-                                   .drop_first = drop });
+        put_decode(r, o,
+                   (Decode) { .op = DECODE_METASPACE,
+                              .with = copy(r, mark, strlen(mark)),
+                              .n_with = strlen(mark),
+                              .drop_first = drop });
 }
 
 static void decode_replace(Reader *r, Json o)
@@ -464,23 +487,31 @@ static void decode_replace(Reader *r, Json o)
 static void decode_strip(Reader *r, Json o)
 {
         const char *s = get_char(r, o, "content");
-        int start = get_count(r, o, "start", TOK_MAX_ADDED), stop = get_count(r, o, "stop", TOK_MAX_ADDED);
+        int start = get_count(r, o, "start", TOK_MAX_ADDED),
+            stop = get_count(r, o, "stop", TOK_MAX_ADDED);
 
-        put_decode(r, o, (Decode){ .op = DECODE_STRIP, .with = copy(r, s, strlen(s)), .n_with = strlen(s),
-                                   .start = start, .stop = stop });
+        put_decode(r, o,
+                   (Decode) { .op = DECODE_STRIP,
+                              .with = copy(r, s, strlen(s)),
+                              .n_with = strlen(s),
+                              .start = start,
+                              .stop = stop });
 }
 
-static const Part decode_part[] = {
-        { "ByteLevel", decode_bytes   }, { "ByteFallback", decode_fallback  }, { "Fuse",  decode_fuse  },
-        { "Replace",   decode_replace }, { "Metaspace",    decode_metaspace }, { "Strip", decode_strip }, { 0 }
-};
+static const Part decode_part[] = { { "ByteLevel", decode_bytes },
+                                    { "ByteFallback", decode_fallback },
+                                    { "Fuse", decode_fuse },
+                                    { "Replace", decode_replace },
+                                    { "Metaspace", decode_metaspace },
+                                    { "Strip", decode_strip },
+                                    { 0 } };
 static const Stage decoder = { "decoder", "decoders", decode_part };
 
 /* ---- post_processor -------------------------------------------------------------- */
 
 static void post_offsets(Reader *r, Json o)
 {
-        (void)r, (void)o;               /* ByteLevel here moves offsets, not ids */
+        (void)r, (void)o; /* ByteLevel here moves offsets, not ids */
 }
 
 /* The special tokens before "A" are what adding BOS adds; those behind it (an EOS)
@@ -492,17 +523,19 @@ static void post_template(Reader *r, Json o)
 
         if (json_type(single) != '[')
                 bad(r, "TemplateProcessing: 'single' should be a list");
-        for (JsonEach i = json_each(single); json_next(&i) && r->rc == TGC_OK && !json_type(get(i.value, "Sequence"));) {
+        for (JsonEach i = json_each(single);
+             json_next(&i) && r->rc == TGC_OK && !json_type(get(i.value, "Sequence"));) {
                 size_t n;
                 const char *name = keep(r, get(get(i.value, "SpecialToken"), "id"), &n);
-                Json ids = name ? get(get(get(o, "special_tokens"), name), "ids") : (Json){0};
+                Json ids = name ? get(get(get(o, "special_tokens"), name), "ids") : (Json) { 0 };
 
                 if (json_type(ids) != '[')
                         bad(r, "TemplateProcessing: a special token without ids");
                 for (JsonEach k = json_each(ids); json_next(&k) && r->rc == TGC_OK;) {
                         int id = whole(k.value, TOK_MAX_VOCAB - 1);
                         if (id < 0 || t->n_prefix == TOK_MAX_PREFIX)
-                                bad(r, "TemplateProcessing: the ids of '%.60s' should be at most %d whole numbers",
+                                bad(r,
+                                    "TemplateProcessing: the ids of '%.60s' should be at most %d whole numbers",
                                     name, TOK_MAX_PREFIX);
                         else
                                 t->prefix[t->n_prefix++] = id;
@@ -510,7 +543,9 @@ static void post_template(Reader *r, Json o)
         }
 }
 
-static const Part post_part[] = { { "TemplateProcessing", post_template }, { "ByteLevel", post_offsets }, { 0 } };
+static const Part post_part[] = { { "TemplateProcessing", post_template },
+                                  { "ByteLevel", post_offsets },
+                                  { 0 } };
 static const Stage post_processor = { "post_processor", "processors", post_part };
 
 /* ---- model ----------------------------------------------------------------------- */
@@ -523,12 +558,14 @@ static void read_merge(Reader *r, Json o, int rank)
 
         if (json_type(o) == '[') {
                 JsonEach i = json_each(o);
-                Json left = json_next(&i) ? i.value : (Json){0}, right = json_next(&i) ? i.value : (Json){0};
+                Json left = json_next(&i) ? i.value : (Json) { 0 },
+                     right = json_next(&i) ? i.value : (Json) { 0 };
 
                 if (json_type(left) == '"' && json_type(right) == '"' && !json_next(&i)) {
                         a = json_string(left, &r->a, &n);
                         b = json_string(right, &r->b, &m);
-                        r->rc = a && b ? tok_merge(r->t, a, n, b, m, rank, r->e) : tok_no_memory(r->e);
+                        r->rc = a && b ? tok_merge(r->t, a, n, b, m, rank, r->e)
+                                       : tok_no_memory(r->e);
                         return;
                 }
         } else if (json_type(o) == '"') {
@@ -538,7 +575,8 @@ static void read_merge(Reader *r, Json o, int rank)
                 }
                 gap = memchr(a, ' ', n);
                 if (gap && !memchr(gap + 1, ' ', (size_t)(a + n - gap - 1))) {
-                        r->rc = tok_merge(r->t, a, (size_t)(gap - a), gap + 1, (size_t)(a + n - gap - 1), rank, r->e);
+                        r->rc = tok_merge(r->t, a, (size_t)(gap - a), gap + 1,
+                                          (size_t)(a + n - gap - 1), rank, r->e);
                         return;
                 }
         }
@@ -553,7 +591,8 @@ static void model_bpe(Reader *r, Json o)
 
         if (json_type(dropout) && json_number(dropout) != 0)
                 bad(r, "BPE: dropout is not supported");
-        if (*get_name(r, o, "continuing_subword_prefix", "") || *get_name(r, o, "end_of_word_suffix", ""))
+        if (*get_name(r, o, "continuing_subword_prefix", "") ||
+            *get_name(r, o, "end_of_word_suffix", ""))
                 bad(r, "BPE: continuing_subword_prefix and end_of_word_suffix are not supported");
         t->fuse_unk = get_bool(r, o, "fuse_unk", 0);
         t->byte_fallback = get_bool(r, o, "byte_fallback", 0);
@@ -578,7 +617,8 @@ static void read_model(Reader *r, Json o)
 {
         if (json_type(o) != '{')
                 bad(r, "there is no model");
-        else if (!json_type(get(o, "type")) && json_type(get(o, "merges")))     /* files before 2020 name no type */
+        else if (!json_type(get(o, "type")) &&
+                 json_type(get(o, "merges"))) /* files before 2020 name no type */
                 model_bpe(r, o);
         else
                 read_stage(r, &model, o);
@@ -591,7 +631,8 @@ static void read_added(Reader *r, Json list)
         if (json_type(list) && json_type(list) != '[')
                 bad(r, "'added_tokens' should be a list");
         for (JsonEach i = json_each(list); json_next(&i) && r->rc == TGC_OK;) {
-                Added a = { .special = get_bool(r, i.value, "special", 0), .lstrip = get_bool(r, i.value, "lstrip", 0) };
+                Added a = { .special = get_bool(r, i.value, "special", 0),
+                            .lstrip = get_bool(r, i.value, "lstrip", 0) };
                 Json content = get(i.value, "content");
                 const char *s;
                 size_t n;
@@ -631,10 +672,12 @@ static void read_root(Reader *r, Json o)
         read_stage(r, &normalizer, get(o, "normalizer"));
         read_stage(r, &pre_tokenizer, get(o, "pre_tokenizer"));
         read_stage(r, &post_processor, get(o, "post_processor"));
-        read_added(r, get(o, "added_tokens"));          /* after the normalizer, which they may go through */
+        /* after the normalizer, which they may go through */
+        read_added(r, get(o, "added_tokens"));
         read_stage(r, &decoder, get(o, "decoder"));
-        if (!json_type(get(o, "decoder")))              /* Hugging Face then puts spaces between tokens */
-                put_decode(r, o, (Decode){ .op = DECODE_JOIN, .with = copy(r, " ", 1), .n_with = 1 });
+        if (!json_type(get(o, "decoder"))) /* Hugging Face then puts spaces between tokens */
+                put_decode(r, o,
+                           (Decode) { .op = DECODE_JOIN, .with = copy(r, " ", 1), .n_with = 1 });
         read_unk(r, get(get(o, "model"), "unk_token"));
         for (int i = 0; i < t->n_prefix; i++)
                 if (t->prefix[i] >= t->vocab.n)

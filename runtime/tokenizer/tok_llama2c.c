@@ -24,7 +24,7 @@ int merges_by_score(Merges *m, Scored *s, int n, Err *e)
                 return tok_no_memory(e);
         for (int i = 0; i < n; i++) {
                 m->rank_of[i] = -1;
-                if (s[i].score > NO_MERGE)              /* false for NaN */
+                if (s[i].score > NO_MERGE) /* false for NaN */
                         s[n_merge++] = s[i];
         }
         qsort(s, (size_t)n_merge, sizeof *s, by_score);
@@ -49,20 +49,21 @@ static int read_tokens(Tokenizer *t, Scored *score, int n_max, Err *e)
                 score[id].id = id;
                 p += 8;
                 if (len < 0 || len > end - p)
-                        return err_set(e, TGC_BAD_FILE, "tokenizer.bin: token %d is said to have %d bytes, %td are "
-                                       "left", id, (int)len, end - p);
+                        return err_set(e, TGC_BAD_FILE,
+                                       "tokenizer.bin: token %d is said to have %d bytes, %td are "
+                                       "left",
+                                       id, (int)len, end - p);
                 switch (vocab_put(&t->vocab, id, p, (size_t)len)) {
-                case VOCAB_OK:
-                        break;
+                case VOCAB_OK: break;
                 case VOCAB_SAME_TEXT:
                         return vocab_error(VOCAB_SAME_TEXT, "tokenizer.bin", id, p, (size_t)len, e);
-                default:
-                        return tok_no_memory(e);
+                default: return tok_no_memory(e);
                 }
                 p += len;
         }
         if (t->limit && t->vocab.n < t->limit)
-                return err_set(e, TGC_BAD_FILE, "tokenizer.bin has %d tokens, the model %d", t->vocab.n, t->limit);
+                return err_set(e, TGC_BAD_FILE, "tokenizer.bin has %d tokens, the model %d",
+                               t->vocab.n, t->limit);
         if (p < end && !t->limit)
                 return err_set(e, TGC_BAD_FILE, "tokenizer.bin: more than %d tokens", n_max);
         return TGC_OK;
@@ -74,13 +75,15 @@ static int check_layout(const Tokenizer *t, Err *e)
         const char *bos = vocab_text(&t->vocab, BOS, &n);
 
         if (!bos || !memmem(bos, n, "<s>", 3))
-                return err_set(e, TGC_BAD_FILE, "tokenizer.bin: token 1 is not <s>; only sentencepiece vocabularies "
+                return err_set(e, TGC_BAD_FILE,
+                               "tokenizer.bin: token 1 is not <s>; only sentencepiece vocabularies "
                                "in llama2.c's layout can be read");
         for (int b = 0; b < 256; b++) {
                 char name[8];
                 snprintf(name, sizeof name, "<0x%02X>", (unsigned)b);
                 if (vocab_find(&t->vocab, name, 6) != FIRST_BYTE + b)
-                        return err_set(e, TGC_BAD_FILE, "tokenizer.bin: token %d is not %s", FIRST_BYTE + b, name);
+                        return err_set(e, TGC_BAD_FILE, "tokenizer.bin: token %d is not %s",
+                                       FIRST_BYTE + b, name);
         }
         return TGC_OK;
 }
@@ -92,7 +95,8 @@ int read_llama2c(Tokenizer *t, Err *e)
         Scored *score;
 
         if (t->n_blob < 12)
-                return err_set(e, TGC_BAD_FILE, "tokenizer.bin: %zu bytes hold no token", t->n_blob);
+                return err_set(e, TGC_BAD_FILE, "tokenizer.bin: %zu bytes hold no token",
+                               t->n_blob);
         if (t->limit && t->limit < n_max)
                 n_max = t->limit;
         if (!(score = malloc((size_t)n_max * sizeof *score)))
@@ -109,10 +113,12 @@ int read_llama2c(Tokenizer *t, Err *e)
         t->merges.by_text = t->byte_fallback = true;
         for (int b = 0; b < 256; b++)
                 t->byte_id[b] = FIRST_BYTE + b;
-        t->norm[0] = (Norm){ .op = NORM_PREPEND, .with = strdup(" "), .n_with = 1 };
+        t->norm[0] = (Norm) { .op = NORM_PREPEND, .with = strdup(" "), .n_with = 1 };
         t->n_norm = 1;
-        t->decode[0] = (Decode){ .op = DECODE_STRIP, .with = strdup(" "), .n_with = 1, .start = 1, .drop_first = true };
-        t->decode[1] = (Decode){ .op = DECODE_FALLBACK };
+        t->decode[0] = (Decode) {
+                .op = DECODE_STRIP, .with = strdup(" "), .n_with = 1, .start = 1, .drop_first = true
+        };
+        t->decode[1] = (Decode) { .op = DECODE_FALLBACK };
         t->n_decode = 2;
         if (!t->norm[0].with || !t->decode[0].with)
                 return tok_no_memory(e);

@@ -58,7 +58,7 @@ int merges_put(Merges *m, int left, int right, int rank, int id)
                 return TGC_NO_MEMORY;
         p = pair_slot(m, key);
         m->n_pair += !p->key;
-        *p = (Pair){ key, rank, id };
+        *p = (Pair) { key, rank, id };
         return TGC_OK;
 }
 
@@ -66,7 +66,7 @@ void merges_free(Merges *m)
 {
         free(m->pair);
         free(m->rank_of);
-        *m = (Merges){0};
+        *m = (Merges) { 0 };
 }
 
 static void note_meetings(Merges *m, const Vocab *v, int id)
@@ -91,10 +91,7 @@ void merges_seal(Merges *m, const Vocab *v)
 
 /* ---- the heap ------------------------------------------------------------------ */
 
-static bool before(Cand a, Cand b)
-{
-        return a.rank != b.rank ? a.rank < b.rank : a.at < b.at;
-}
+static bool before(Cand a, Cand b) { return a.rank != b.rank ? a.rank < b.rank : a.at < b.at; }
 
 static void sift_down(Cand *h, size_t n, size_t i)
 {
@@ -137,7 +134,7 @@ void work_put(MergeWork *w, int id, uint32_t at, uint32_t len)
                 w->sym = p;
                 w->cap = cap;
         }
-        w->sym[w->n] = (Sym){ id, at, len, (uint32_t)w->n - 1, (uint32_t)w->n + 1 };
+        w->sym[w->n] = (Sym) { id, at, len, (uint32_t)w->n - 1, (uint32_t)w->n + 1 };
         w->n++;
 }
 
@@ -168,7 +165,8 @@ static bool candidate(MergeWork *w, uint32_t i, const Merges *m, const Vocab *v,
 }
 
 /* Whether symbols i and i + 1, not merged yet, could end up in one token. */
-static bool could_meet(const MergeWork *w, size_t i, const Merges *m, const Vocab *v, const char *text)
+static bool could_meet(const MergeWork *w, size_t i, const Merges *m, const Vocab *v,
+                       const char *text)
 {
         const Sym *a = &w->sym[i], *b = a + 1;
         unsigned left, right, bit;
@@ -202,7 +200,8 @@ static bool heap_room(MergeWork *w, size_t n)
 }
 
 /* Merge within symbols from .. to - 1, whose list is cut off from the rest. */
-static void merge_run(MergeWork *w, size_t from, size_t to, const Merges *m, const Vocab *v, const char *text)
+static void merge_run(MergeWork *w, size_t from, size_t to, const Merges *m, const Vocab *v,
+                      const char *text)
 {
         w->n_heap = 0;
         for (size_t i = from; i < to; i++)
@@ -257,5 +256,5 @@ void work_free(MergeWork *w)
 {
         free(w->sym);
         free(w->heap);
-        *w = (MergeWork){0};
+        *w = (MergeWork) { 0 };
 }

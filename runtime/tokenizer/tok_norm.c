@@ -2,7 +2,8 @@
 #include "tok.h"
 #include <utf8proc.h>
 
-/* Bytes up to the next that are not UTF-8 or whose character normalising leaves alone; *alone: how many those are. */
+/* Bytes up to the next that are not UTF-8 or whose character normalising leaves alone; *alone: how
+ * many those are. */
 static size_t touched(const char *s, size_t n, size_t *alone)
 {
         size_t i = 0, len;
@@ -30,11 +31,13 @@ static int unicode_form(int form, const char *text, size_t n, Buf *out, Err *e)
                 utf8proc_ssize_t len;
 
                 if (some) {
-                        len = utf8proc_map((const utf8proc_uint8_t *)text + i, (utf8proc_ssize_t)some, &to,
-                                           (utf8proc_option_t)form);
+                        len = utf8proc_map((const utf8proc_uint8_t *)text + i,
+                                           (utf8proc_ssize_t)some, &to, (utf8proc_option_t)form);
                         if (len < 0)
-                                return len == UTF8PROC_ERROR_NOMEM ? tok_no_memory(e)
-                                     : err_set(e, TGC_FAIL, "tokenizer: normalising: %s", utf8proc_errmsg(len));
+                                return len == UTF8PROC_ERROR_NOMEM
+                                               ? tok_no_memory(e)
+                                               : err_set(e, TGC_FAIL, "tokenizer: normalising: %s",
+                                                         utf8proc_errmsg(len));
                         buf_put(out, (char *)to, (size_t)len);
                         free(to);
                         i += some;
@@ -54,7 +57,7 @@ static void each_cp(int op, const char *text, size_t n, Buf *out)
                 if (!(len = utf8_get(text + i, n - i, &cp))) {
                         buf_put(out, text + i, len = 1);
                 } else if (op == NORM_LOWER) {
-                        if (cp == 0x130)                /* the one letter whose small form is two code points */
+                        if (cp == 0x130) /* the one letter whose small form is two code points */
                                 buf_put(out, "i\xcc\x87", 3);
                         else
                                 buf_put(out, s, utf8_put(s, cp_lower(cp)));
@@ -69,7 +72,8 @@ static void strip(const Norm *s, const char *text, size_t n, Buf *out)
         size_t from = 0, to = n, len;
         uint32_t cp;
 
-        while (s->left && from < n && (len = utf8_get(text + from, n - from, &cp)) && cp_is_space(cp))
+        while (s->left && from < n && (len = utf8_get(text + from, n - from, &cp)) &&
+               cp_is_space(cp))
                 from += len;
         while (s->right && to > from) {
                 size_t at = to - 1;
@@ -85,28 +89,22 @@ static void strip(const Norm *s, const char *text, size_t n, Buf *out)
 static int apply(const Norm *s, const char *text, size_t n, Buf *out, Err *e)
 {
         switch (s->op) {
-        case NORM_UNICODE:
-                return unicode_form(s->form, text, n, out, e);
+        case NORM_UNICODE: return unicode_form(s->form, text, n, out, e);
         case NORM_LOWER:
-        case NORM_NO_MARKS:
-                each_cp(s->op, text, n, out);
-                return TGC_OK;
-        case NORM_STRIP:
-                strip(s, text, n, out);
-                return TGC_OK;
-        case NORM_PREPEND:                      /* nothing goes before nothing */
+        case NORM_NO_MARKS: each_cp(s->op, text, n, out); return TGC_OK;
+        case NORM_STRIP: strip(s, text, n, out); return TGC_OK;
+        case NORM_PREPEND: /* nothing goes before nothing */
                 if (n)
                         buf_put(out, s->with, s->n_with);
                 buf_put(out, text, n);
                 return TGC_OK;
-        default:
-                return pattern_replace(&s->pattern, text, n, s->with, s->n_with, out, e);
+        default: return pattern_replace(&s->pattern, text, n, s->with, s->n_with, out, e);
         }
 }
 
 int normalize(const Norm *step, int n_step, const char *text, size_t n, Buf *out, Err *e)
 {
-        Buf other = {0};
+        Buf other = { 0 };
         int rc = TGC_OK;
 
         out->n = 0;
@@ -128,5 +126,5 @@ void norm_free(Norm *s)
 {
         free(s->with);
         pattern_free(&s->pattern);
-        *s = (Norm){0};
+        *s = (Norm) { 0 };
 }

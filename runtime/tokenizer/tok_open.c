@@ -14,12 +14,13 @@ static int read_file(const char *path, Buf *out, Err *e)
         char part[65536];
         size_t n;
 
-        if (!stat(path, &st) && !S_ISREG(st.st_mode))    /* opening a pipe would wait for its writer */
+        if (!stat(path, &st) && !S_ISREG(st.st_mode)) /* opening a pipe would wait for its writer */
                 return err_set(e, TGC_BAD_FILE, "%s: not a regular file", path);
         if (!(f = fopen(path, "rb")))
-                return err_set(e, errno == ENOENT ? TGC_BAD_FILE : TGC_IO, "%s: %s", path, strerror(errno));
+                return err_set(e, errno == ENOENT ? TGC_BAD_FILE : TGC_IO, "%s: %s", path,
+                               strerror(errno));
         if (!fstat(fileno(f), &st) && st.st_size <= TOK_MAX_FILE)
-                buf_room(out, (size_t)st.st_size + 1);   /* and a NUL, so that it need not grow */
+                buf_room(out, (size_t)st.st_size + 1); /* and a NUL, so that it need not grow */
         while ((n = fread(part, 1, sizeof part, f)) && out->n + n <= TOK_MAX_FILE)
                 buf_put(out, part, n);
         if (ferror(f)) {
@@ -38,7 +39,8 @@ static char *join(const char *folder, size_t n, const char *name)
 {
         char *p = NULL;
 
-        if (asprintf(&p, "%.*s%s%s", (int)n, folder, n && folder[n - 1] != '/' ? "/" : "", name) < 0)
+        if (asprintf(&p, "%.*s%s%s", (int)n, folder, n && folder[n - 1] != '/' ? "/" : "", name) <
+            0)
                 return NULL;
         return p;
 }
@@ -46,9 +48,9 @@ static char *join(const char *folder, size_t n, const char *name)
 static bool is_there(const char *folder, const char *name)
 {
         struct stat st;
-        char path[4400];                                 /* the system opens none that is longer */
-        return (size_t)snprintf(path, sizeof path, "%s/%s", folder, name) < sizeof path && !stat(path, &st)
-            && S_ISREG(st.st_mode);
+        char path[4400]; /* the system opens none that is longer */
+        return (size_t)snprintf(path, sizeof path, "%s/%s", folder, name) < sizeof path &&
+               !stat(path, &st) && S_ISREG(st.st_mode);
 }
 
 static bool ends_with(const char *s, const char *end)
@@ -60,9 +62,12 @@ static bool ends_with(const char *s, const char *end)
 /* ---- tokenizer_config.json, generation_config.json, config.json -------------------- */
 
 /* What the files say.  An earlier file wins for BOS; EOS ids add up. */
-typedef struct Config { int bos, adds_bos, eos[TOK_MAX_EOS], n_eos; } Config;
+typedef struct Config {
+        int bos, adds_bos, eos[TOK_MAX_EOS], n_eos;
+} Config;
 
-/* An id, a token's text, or an added token's object with the text as "content"; -1: none of them. */
+/* An id, a token's text, or an added token's object with the text as "content"; -1: none of
+ * them. */
 static int token_id(const Tokenizer *t, Json o, JsonBuf *b)
 {
         const char *s;
@@ -88,18 +93,19 @@ static void add_eos(const Tokenizer *t, Config *c, Json o, JsonBuf *b)
                 c->eos[c->n_eos++] = id;
 }
 
-static int read_config(const Tokenizer *t, const char *folder, size_t n, const char *name, Config *c, Err *e)
+static int read_config(const Tokenizer *t, const char *folder, size_t n, const char *name,
+                       Config *c, Err *e)
 {
         char *path = join(folder, n, name);
         JsonText text;
-        JsonBuf name_of = {0};
-        Buf b = {0};
+        JsonBuf name_of = { 0 };
+        Buf b = { 0 };
         Json o, x;
         int rc;
 
         if (!path)
                 return tok_no_memory(e);
-        if (access(path, F_OK) != 0) {                  /* every one of them may be missing */
+        if (access(path, F_OK) != 0) { /* every one of them may be missing */
                 free(path);
                 return TGC_OK;
         }
@@ -132,7 +138,8 @@ static int read_config(const Tokenizer *t, const char *folder, size_t n, const c
 
 static int apply_configs(Tokenizer *t, const char *folder, size_t n, Err *e)
 {
-        static const char *const name[] = { "tokenizer_config.json", "generation_config.json", "config.json" };
+        static const char *const name[] = { "tokenizer_config.json", "generation_config.json",
+                                            "config.json" };
         Config c = { .bos = -1, .adds_bos = -1 };
         int rc;
 
@@ -149,18 +156,19 @@ static int apply_configs(Tokenizer *t, const char *folder, size_t n, Err *e)
 /* ---- opening ------------------------------------------------------------------------ */
 
 /* second (NULL: none) follows the first file behind a NUL. */
-static int open_files(Tokenizer **out, const char *path, const char *second, int kind, int limit, Err *e)
+static int open_files(Tokenizer **out, const char *path, const char *second, int kind, int limit,
+                      Err *e)
 {
         const char *slash = strrchr(path, '/');
-        Err why = {0};
-        Buf b = {0};
+        Err why = { 0 };
+        Buf b = { 0 };
         int rc = read_file(path, &b, &why);
 
         if (rc == TGC_OK && second) {
                 buf_put(&b, "", 1);
                 rc = read_file(second, &b, &why);
         }
-        if (kind == TOK_TIKTOKEN && b.n && b.p[0] == '\n')       /* a protobuf's first tag */
+        if (kind == TOK_TIKTOKEN && b.n && b.p[0] == '\n') /* a protobuf's first tag */
                 kind = TOK_SPM;
         if (rc == TGC_OK)
                 rc = tok_take(out, kind, limit, &b, &why);
@@ -178,41 +186,51 @@ static int open_files(Tokenizer **out, const char *path, const char *second, int
 
 static int open_folder(Tokenizer **out, const char *folder, int limit, Err *e)
 {
-        static const struct { const char *first, *second; int kind; } known[] = {
-                { "tokenizer.json", NULL, TOK_HF },
-                { "encoder.json", "vocab.bpe", TOK_GPT2 },
-                { "vocab.json", "merges.txt", TOK_GPT2 },
-                { "tokenizer.model", NULL, TOK_TIKTOKEN },
-                { "tokenizer.bin", NULL, TOK_LLAMA2C }
-        };
+        static const struct {
+                const char *first, *second;
+                int kind;
+        } known[] = { { "tokenizer.json", NULL, TOK_HF },
+                      { "encoder.json", "vocab.bpe", TOK_GPT2 },
+                      { "vocab.json", "merges.txt", TOK_GPT2 },
+                      { "tokenizer.model", NULL, TOK_TIKTOKEN },
+                      { "tokenizer.bin", NULL, TOK_LLAMA2C } };
 
         for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
                 char *a, *b;
                 int rc;
 
-                if (!is_there(folder, known[i].first) || (known[i].second && !is_there(folder, known[i].second)))
+                if (!is_there(folder, known[i].first) ||
+                    (known[i].second && !is_there(folder, known[i].second)))
                         continue;
                 a = join(folder, strlen(folder), known[i].first);
                 b = known[i].second ? join(folder, strlen(folder), known[i].second) : NULL;
-                rc = a && (b || !known[i].second) ? open_files(out, a, b, known[i].kind, limit, e) : tok_no_memory(e);
+                rc = a && (b || !known[i].second) ? open_files(out, a, b, known[i].kind, limit, e)
+                                                  : tok_no_memory(e);
                 free(a);
                 free(b);
                 return rc;
         }
-        return err_set(e, TGC_BAD_FILE, "%s: no tokenizer.json, encoder.json + vocab.bpe, vocab.json + merges.txt, "
-                       "tokenizer.model or tokenizer.bin in this folder", folder);
+        return err_set(e, TGC_BAD_FILE,
+                       "%s: no tokenizer.json, encoder.json + vocab.bpe, vocab.json + merges.txt, "
+                       "tokenizer.model or tokenizer.bin in this folder",
+                       folder);
 }
 
 int tokenizer_open(Tokenizer **out, const char *path, int vocab_hint, Err *e)
 {
-        static const struct { const char *end; int kind; } known[] = {
-                { ".json", TOK_HF }, { ".bin", TOK_LLAMA2C }, { ".tiktoken", TOK_TIKTOKEN }, { ".model", TOK_TIKTOKEN }
-        };
+        static const struct {
+                const char *end;
+                int kind;
+        } known[] = { { ".json", TOK_HF },
+                      { ".bin", TOK_LLAMA2C },
+                      { ".tiktoken", TOK_TIKTOKEN },
+                      { ".model", TOK_TIKTOKEN } };
         struct stat st;
 
         *out = NULL;
         if (vocab_hint < 0 || vocab_hint > TOK_MAX_VOCAB)
-                return err_set(e, TGC_USAGE, "tokenizer: a vocabulary of %d, at most %d", vocab_hint, TOK_MAX_VOCAB);
+                return err_set(e, TGC_USAGE, "tokenizer: a vocabulary of %d, at most %d",
+                               vocab_hint, TOK_MAX_VOCAB);
         if (stat(path, &st) != 0)
                 return err_set(e, TGC_BAD_FILE, "%s: %s", path, strerror(errno));
         if (S_ISDIR(st.st_mode))
@@ -220,6 +238,8 @@ int tokenizer_open(Tokenizer **out, const char *path, int vocab_hint, Err *e)
         for (size_t i = 0; i < sizeof known / sizeof *known; i++)
                 if (ends_with(path, known[i].end))
                         return open_files(out, path, NULL, known[i].kind, vocab_hint, e);
-        return err_set(e, TGC_BAD_FILE, "%s: not a tokenizer; .json, .bin, .tiktoken, .model or a folder is expected",
-                       path);
+        return err_set(
+                e, TGC_BAD_FILE,
+                "%s: not a tokenizer; .json, .bin, .tiktoken, .model or a folder is expected",
+                path);
 }

@@ -8,36 +8,35 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#define MAX_REGEX   65536               /* bytes of one pattern                         */
-#define MATCH_LIMIT 10000000u           /* backtracking steps of one match              */
-#define HEAP_LIMIT  (64u << 10)         /* KiB of backtracking memory of one match      */
+#define MAX_REGEX 65536        /* bytes of one pattern                         */
+#define MATCH_LIMIT 10000000u  /* backtracking steps of one match              */
+#define HEAP_LIMIT (64u << 10) /* KiB of backtracking memory of one match      */
 
 /* \s and \w as Oniguruma has them, to stand inside [ ]: PCRE2's \s also takes in
  * U+180E, and its \w leaves out marks and circled letters; of numbers that are no
  * digits Oniguruma has those in Latin-1. */
 #define SPACE "\\x{9}-\\x{d}\\x{20}\\x{85}\\p{Z}"
-#define WORD  "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}" \
-              "\\x{1f170}-\\x{1f189}"
-#define HEX   "0-9a-fA-F"
+#define WORD                                                                                                                                 \
+        "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}" \
+        "\\x{1f170}-\\x{1f189}"
+#define HEX "0-9a-fA-F"
 
-static void put(Buf *b, const char *s)
-{
-        buf_put(b, s, strlen(s));
-}
+static void put(Buf *b, const char *s) { buf_put(b, s, strlen(s)); }
 
 /* A class escape: [set] or [^set] outside of brackets, set within.  A negated one within brackets
  * has no such form, and stays as it is: false. */
 static bool put_class(Buf *out, char c, bool inside)
 {
-        static const struct { char lower, upper; const char *set; } class[] = {
-                { 's', 'S', SPACE }, { 'w', 'W', WORD }, { 'h', 'H', HEX }
-        };
+        static const struct {
+                char lower, upper;
+                const char *set;
+        } class[] = { { 's', 'S', SPACE }, { 'w', 'W', WORD }, { 'h', 'H', HEX } };
 
         for (size_t i = 0; i < sizeof class / sizeof *class; i++) {
                 bool not = c == class[i].upper;
-                if (!not && c != class[i].lower)
+                if (!not &&c != class[i].lower)
                         continue;
-                if (inside && not)
+                if (inside && not )
                         return false;
                 put(out, inside ? "" : not ? "[^" : "[");
                 put(out, class[i].set);
@@ -66,10 +65,13 @@ static void put_boundary(Buf *out, char c)
 /* [:name:] at s, within a class; its length, 0 where the dialects differ. */
 static size_t put_posix(Buf *out, const char *s)
 {
-        static const struct { const char *name, *set; } posix[] = {
-                { "[:space:]", SPACE }, { "[:word:]", WORD }, { "[:digit:]", "\\p{Nd}" }, { "[:xdigit:]", HEX },
-                { "[:punct:]", "\\p{P}\\p{S}" }
-        };
+        static const struct {
+                const char *name, *set;
+        } posix[] = { { "[:space:]", SPACE },
+                      { "[:word:]", WORD },
+                      { "[:digit:]", "\\p{Nd}" },
+                      { "[:xdigit:]", HEX },
+                      { "[:punct:]", "\\p{P}\\p{S}" } };
 
         for (size_t i = 0; i < sizeof posix / sizeof *posix; i++)
                 if (!strncmp(s, posix[i].name, strlen(posix[i].name))) {
@@ -88,7 +90,8 @@ static size_t repeat_len(const char *s)
 
 static int refuse(const char *regex, const char *what, Err *e)
 {
-        return err_set(e, TGC_BAD_FILE, "tokenizer: regular expression '%.200s': %s is not supported", regex, what);
+        return err_set(e, TGC_BAD_FILE,
+                       "tokenizer: regular expression '%.200s': %s is not supported", regex, what);
 }
 
 /* Ruby's dialect in PCRE2's words. */
@@ -101,7 +104,7 @@ static int translate(const char *regex, Buf *out, Err *e)
                 if (*s == '\\' && s[1]) {
                         s++;
                         if (strchr("QECRXKGNOyYvV", *s) || (inside && strchr("WH", *s)))
-                                return refuse(regex, (char[]){ '\\', *s, 0 }, e);
+                                return refuse(regex, (char[]) { '\\', *s, 0 }, e);
                         if (!inside && (*s == 'b' || *s == 'B')) {
                                 put_boundary(out, *s);
                                 continue;
@@ -109,7 +112,7 @@ static int translate(const char *regex, Buf *out, Err *e)
                         if (put_class(out, *s, inside))
                                 continue;
                         buf_put(out, s - 1, 2);
-                        if (s[1] == '{' && (n = strcspn(s, "}")) && s[n]) {      /* \p{L}, \x{41} */
+                        if (s[1] == '{' && (n = strcspn(s, "}")) && s[n]) { /* \p{L}, \x{41} */
                                 buf_put(out, s + 1, n);
                                 s += n;
                         }
@@ -118,7 +121,7 @@ static int translate(const char *regex, Buf *out, Err *e)
                                 return refuse(regex, "a class within a class", e);
                         if (*s == '&' && s[1] == '&')
                                 return refuse(regex, "&& within a class", e);
-                        if (*s == '[') {                                        /* [:space:] */
+                        if (*s == '[') { /* [:space:] */
                                 if (!(n = put_posix(out, s)))
                                         return refuse(regex, "this [: :]", e);
                                 s += n - 1;
@@ -129,14 +132,15 @@ static int translate(const char *regex, Buf *out, Err *e)
                 } else if (*s == '[') {
                         inside = true;
                         n = s[1] == '^' ? 2 : 1;
-                        n += s[n] == ']';                                       /* a ] that comes first is itself */
+                        n += s[n] == ']'; /* a ] that comes first is itself */
                         buf_put(out, s, n);
                         s += n - 1;
                 } else if (*s == '{' && (n = repeat_len(s)) && s[n] == '+') {
                         return refuse(regex, "+ after {}", e);
                 } else if (*s == '(' && s[1] == '*') {
                         return refuse(regex, "(*", e);
-                } else if (*s == '(' && s[1] == '?' && memchr(s, 'm', 2 + strspn(s + 2, "imxsUJ-"))) {
+                } else if (*s == '(' && s[1] == '?' &&
+                           memchr(s, 'm', 2 + strspn(s + 2, "imxsUJ-"))) {
                         return refuse(regex, "the flag m", e);
                 } else {
                         buf_put(out, s, 1);
@@ -147,7 +151,7 @@ static int translate(const char *regex, Buf *out, Err *e)
 
 int pattern_literal(Pattern *p, const char *s, size_t n, Err *e)
 {
-        *p = (Pattern){0};
+        *p = (Pattern) { 0 };
         if (!(p->literal = malloc(n + 1)))
                 return tok_no_memory(e);
         memcpy(p->literal, s, n);
@@ -156,10 +160,7 @@ int pattern_literal(Pattern *p, const char *s, size_t n, Err *e)
         return TGC_OK;
 }
 
-void pattern_set(Pattern *p, const Range *set, size_t n)
-{
-        *p = (Pattern){ .set = set, .n = n };
-}
+void pattern_set(Pattern *p, const Range *set, size_t n) { *p = (Pattern) { .set = set, .n = n }; }
 
 int pattern_regex(Pattern *p, const char *regex, Err *e)
 {
@@ -167,10 +168,10 @@ int pattern_regex(Pattern *p, const char *regex, Err *e)
         pcre2_compile_context *limits;
         PCRE2_UCHAR why[128];
         PCRE2_SIZE at;
-        Buf b = {0};
+        Buf b = { 0 };
         int code, rc;
 
-        *p = (Pattern){0};
+        *p = (Pattern) { 0 };
         if ((rc = translate(regex, &b, e)) != TGC_OK) {
                 buf_free(&b);
                 return rc;
@@ -185,9 +186,10 @@ int pattern_regex(Pattern *p, const char *regex, Err *e)
         buf_free(&b);
         if (!p->code) {
                 pcre2_get_error_message(code, why, sizeof why);
-                return err_set(e, TGC_BAD_FILE, "tokenizer: regular expression '%.200s': %s", regex, (char *)why);
+                return err_set(e, TGC_BAD_FILE, "tokenizer: regular expression '%.200s': %s", regex,
+                               (char *)why);
         }
-        pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);         /* where it cannot, matching is slower */
+        pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE); /* where it cannot, matching is slower */
         return TGC_OK;
 }
 
@@ -195,12 +197,12 @@ void pattern_free(Pattern *p)
 {
         free(p->literal);
         pcre2_code_free(p->code);
-        *p = (Pattern){0};
+        *p = (Pattern) { 0 };
 }
 
 int scan_open(Scan *s, const Pattern *p, Err *e)
 {
-        *s = (Scan){ .p = p };
+        *s = (Scan) { .p = p };
         if (!p->code)
                 return TGC_OK;
         s->data = pcre2_match_data_create_from_pattern(p->code, NULL);
@@ -225,7 +227,7 @@ static size_t first_young(const char *text, size_t n)
         while (i < n) {
                 if (n - i >= 8 && (memcpy(&eight, text + i, 8), !(eight & 0x8080808080808080u))) {
                         i += 8;
-                } else if ((unsigned char)text[i] < 0xcd) {     /* below U+0340 */
+                } else if ((unsigned char)text[i] < 0xcd) { /* below U+0340 */
                         i++;
                 } else if (!(len = utf8_get(text + i, n - i, &cp))) {
                         i++;
@@ -245,7 +247,7 @@ static void put_stand_ins(Buf *b, const char *text, size_t n)
         char s[4];
 
         b->n = 0;
-        for (size_t at = first_young(text, n); ; at = first_young(text, n)) {
+        for (size_t at = first_young(text, n);; at = first_young(text, n)) {
                 buf_put(b, text, at);
                 if (at == n)
                         return;
@@ -283,7 +285,8 @@ static int match_failed(int rc, Err *e)
         PCRE2_UCHAR why[128];
 
         pcre2_get_error_message(rc, why, sizeof why);
-        err_set(e, TGC_FAIL, "tokenizer: a regular expression gave up on this text: %s", (char *)why);
+        err_set(e, TGC_FAIL, "tokenizer: a regular expression gave up on this text: %s",
+                (char *)why);
         return -1;
 }
 
@@ -304,7 +307,8 @@ static int next_of_set(Scan *s, size_t *from, size_t *to)
         uint32_t cp;
 
         for (; s->pos < s->n; s->pos += len ? len : 1)
-                if ((len = utf8_get(s->text + s->pos, s->n - s->pos, &cp)) && cp_in(s->p->set, s->p->n, cp)) {
+                if ((len = utf8_get(s->text + s->pos, s->n - s->pos, &cp)) &&
+                    cp_in(s->p->set, s->p->n, cp)) {
                         *from = s->pos;
                         s->pos = *to = *from + len;
                         return 1;
@@ -332,7 +336,8 @@ int scan_next(Scan *s, size_t *from, size_t *to, Err *e)
                 PCRE2_SPTR run;
                 if (s->pos >= s->run_end) {
                         size_t valid = 0;
-                        while (s->pos < s->n && !(valid = utf8_valid(s->text + s->pos, s->n - s->pos)))
+                        while (s->pos < s->n &&
+                               !(valid = utf8_valid(s->text + s->pos, s->n - s->pos)))
                                 s->pos++;
                         if (!valid)
                                 return 0;
@@ -340,8 +345,8 @@ int scan_next(Scan *s, size_t *from, size_t *to, Err *e)
                         s->run_end = s->pos + valid;
                 }
                 run = (PCRE2_SPTR)s->seen + s->run;
-                rc = pcre2_match(s->p->code, run, s->run_end - s->run, s->pos - s->run, PCRE2_NO_UTF_CHECK,
-                                 s->data, s->limits);
+                rc = pcre2_match(s->p->code, run, s->run_end - s->run, s->pos - s->run,
+                                 PCRE2_NO_UTF_CHECK, s->data, s->limits);
                 if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
                         rc = pcre2_match(s->p->code, run, s->run_end - s->run, s->pos - s->run,
                                          PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, s->data, s->limits);
@@ -354,10 +359,13 @@ int scan_next(Scan *s, size_t *from, size_t *to, Err *e)
                 span = pcre2_get_ovector_pointer(s->data);
                 *from = s->run + span[0];
                 *to = s->run + span[1];
-                if (*from < s->pos || *to < *from)              /* \K, lookbehind tricks */
+                if (*from < s->pos || *to < *from) /* \K, lookbehind tricks */
                         return match_failed(PCRE2_ERROR_BADOFFSET, e);
-                if (*from == *to && *to == s->last) {           /* an empty match right behind the last one */
-                        s->pos = *to + (*to < s->run_end ? utf8_get(s->text + *to, s->run_end - *to, &cp) : 1);
+                /* an empty match right behind the last one */
+                if (*from == *to && *to == s->last) {
+                        s->pos = *to + (*to < s->run_end
+                                                ? utf8_get(s->text + *to, s->run_end - *to, &cp)
+                                                : 1);
                         continue;
                 }
                 s->pos = s->last = *to;
@@ -365,7 +373,8 @@ int scan_next(Scan *s, size_t *from, size_t *to, Err *e)
         }
 }
 
-int pattern_replace(const Pattern *p, const char *text, size_t n, const char *with, size_t n_with, Buf *out, Err *e)
+int pattern_replace(const Pattern *p, const char *text, size_t n, const char *with, size_t n_with,
+                    Buf *out, Err *e)
 {
         size_t at = 0, from, to;
         Scan s;
@@ -380,7 +389,8 @@ int pattern_replace(const Pattern *p, const char *text, size_t n, const char *wi
                 at = to;
                 if (out->n > TOK_MAX_TEXT) {
                         scan_close(&s);
-                        return err_set(e, TGC_FAIL, "tokenizer: the text grows beyond %d bytes", TOK_MAX_TEXT);
+                        return err_set(e, TGC_FAIL, "tokenizer: the text grows beyond %d bytes",
+                                       TOK_MAX_TEXT);
                 }
         }
         scan_close(&s);

@@ -5,37 +5,67 @@
  * per vocabulary, which its number of ordinary tokens tells apart. */
 #include "tok.h"
 
-#define LLAMA3_REGEX "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}" \
-                     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define QWEN_REGEX   "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" \
-                     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define O200K_UPPER  "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define O200K_LOWER  "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define O200K_TAIL   "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-#define O200K_REGEX  "[^\\r\\n\\p{L}\\p{N}]?" O200K_UPPER "*" O200K_LOWER "+" O200K_TAIL \
-                     "|[^\\r\\n\\p{L}\\p{N}]?" O200K_UPPER "+" O200K_LOWER "*" O200K_TAIL \
-                     "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define LLAMA3_REGEX                                                             \
+        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}" \
+        "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define QWEN_REGEX                                                          \
+        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" \
+        "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define O200K_UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define O200K_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define O200K_TAIL "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+#define O200K_REGEX                                                          \
+        "[^\\r\\n\\p{L}\\p{N}]?" O200K_UPPER "*" O200K_LOWER "+" O200K_TAIL  \
+        "|[^\\r\\n\\p{L}\\p{N}]?" O200K_UPPER "+" O200K_LOWER "*" O200K_TAIL \
+        "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
-typedef struct Special { int id; const char *text; } Special;
+typedef struct Special {
+        int id;
+        const char *text;
+} Special;
 typedef struct Family {
-        int         n;          /* ordinary tokens */
+        int n; /* ordinary tokens */
         const char *regex;
-        int         bos, adds_bos, eos[3];      /* -1: none */
-        Special     special[12];
+        int bos, adds_bos, eos[3]; /* -1: none */
+        Special special[12];
 } Family;
 
 static const Family family[] = {
         { 50256, gpt2_regex, 50256, 0, { 50256, -1, -1 }, { { 50256, "<|endoftext|>" } } },
-        { 100256, LLAMA3_REGEX, -1, 0, { 100257, -1, -1 },
-          { { 100257, "<|endoftext|>" }, { 100258, "<|fim_prefix|>" }, { 100259, "<|fim_middle|>" },
-            { 100260, "<|fim_suffix|>" }, { 100276, "<|endofprompt|>" } } },
-        { 199998, O200K_REGEX, -1, 0, { 199999, -1, -1 },
+        { 100256,
+          LLAMA3_REGEX,
+          -1,
+          0,
+          { 100257, -1, -1 },
+          { { 100257, "<|endoftext|>" },
+            { 100258, "<|fim_prefix|>" },
+            { 100259, "<|fim_middle|>" },
+            { 100260, "<|fim_suffix|>" },
+            { 100276, "<|endofprompt|>" } } },
+        { 199998,
+          O200K_REGEX,
+          -1,
+          0,
+          { 199999, -1, -1 },
           { { 199999, "<|endoftext|>" }, { 200018, "<|endofprompt|>" } } },
-        { 128000, LLAMA3_REGEX, 128000, 1, { 128001, 128008, 128009 },
-          { { 128000, "<|begin_of_text|>" }, { 128001, "<|end_of_text|>" }, { 128004, "<|finetune_right_pad_id|>" },
-            { 128006, "<|start_header_id|>" }, { 128007, "<|end_header_id|>" }, { 128008, "<|eom_id|>" },
-            { 128009, "<|eot_id|>" }, { 128010, "<|python_tag|>" } } },
-        { 151643, QWEN_REGEX, -1, 0, { 151643, 151645, -1 },
+        { 128000,
+          LLAMA3_REGEX,
+          128000,
+          1,
+          { 128001, 128008, 128009 },
+          { { 128000, "<|begin_of_text|>" },
+            { 128001, "<|end_of_text|>" },
+            { 128004, "<|finetune_right_pad_id|>" },
+            { 128006, "<|start_header_id|>" },
+            { 128007, "<|end_header_id|>" },
+            { 128008, "<|eom_id|>" },
+            { 128009, "<|eot_id|>" },
+            { 128010, "<|python_tag|>" } } },
+        { 151643,
+          QWEN_REGEX,
+          -1,
+          0,
+          { 151643, 151645, -1 },
           { { 151643, "<|endoftext|>" }, { 151644, "<|im_start|>" }, { 151645, "<|im_end|>" } } }
 };
 
@@ -44,10 +74,10 @@ static int add_family(Tokenizer *t, const Family *f, Err *e)
 {
         int rc;
 
-        if ((rc = tok_split_regex(t, f->regex, CUT_ISOLATED, false, e)) != TGC_OK
-            || (rc = tok_split_bytes(t, e)) != TGC_OK)
+        if ((rc = tok_split_regex(t, f->regex, CUT_ISOLATED, false, e)) != TGC_OK ||
+            (rc = tok_split_bytes(t, e)) != TGC_OK)
                 return rc;
-        t->decode[t->n_decode++] = (Decode){ .op = DECODE_BYTES };
+        t->decode[t->n_decode++] = (Decode) { .op = DECODE_BYTES };
         for (const Special *s = f->special; s->text; s++) {
                 Added a = { .id = s->id, .special = true };
                 if ((rc = tok_add(t, s->text, strlen(s->text), a, e)) != TGC_OK)
@@ -88,7 +118,8 @@ static int read_merges(Tokenizer *t, const char *p, const char *end, Err *e)
                         continue;
                 gap = memchr(p, ' ', (size_t)(stop - p));
                 if (!gap || memchr(gap + 1, ' ', (size_t)(stop - gap - 1)))
-                        return err_set(e, TGC_BAD_FILE, "vocab.bpe: merge %d is not two tokens", rank);
+                        return err_set(e, TGC_BAD_FILE, "vocab.bpe: merge %d is not two tokens",
+                                       rank);
                 rc = tok_merge(t, p, (size_t)(gap - p), gap + 1, (size_t)(stop - gap - 1), rank, e);
                 if (rc != TGC_OK)
                         return rc;
@@ -109,7 +140,8 @@ int read_gpt2(Tokenizer *t, Err *e)
 
         if (!nul)
                 return err_set(e, TGC_BAD_FILE, "tokenizer: encoder.json without vocab.bpe");
-        if ((rc = json_open(&json, &o, t->blob, (size_t)(nul - t->blob), "encoder.json", true, e)) != TGC_OK)
+        if ((rc = json_open(&json, &o, t->blob, (size_t)(nul - t->blob), "encoder.json", true,
+                            e)) != TGC_OK)
                 return rc;
         rc = tok_json_vocab(t, o, e);
         json_close(&json);
@@ -123,7 +155,8 @@ int read_gpt2(Tokenizer *t, Err *e)
                 return rc;
         if ((t->eos[0] = vocab_find(&t->vocab, eot, sizeof eot - 1)) >= 0) {
                 t->n_eos = 1;
-                return tok_add(t, eot, sizeof eot - 1, (Added){ .id = t->eos[0], .special = true }, e);
+                return tok_add(t, eot, sizeof eot - 1, (Added) { .id = t->eos[0], .special = true },
+                               e);
         }
         t->eos[0] = 0;
         return TGC_OK;
@@ -134,7 +167,8 @@ int read_gpt2(Tokenizer *t, Err *e)
 /* n characters of base64 appended to out as byte-level text; false if they are none. */
 static bool put_base64(const char *s, size_t n, Buf *out)
 {
-        static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        static const char digits[] =
+                "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         unsigned bits = 0, have = 0;
         char cp[4];
 
@@ -150,7 +184,8 @@ static bool put_base64(const char *s, size_t n, Buf *out)
                 bits = (bits << 6 | (unsigned)(d - digits)) & 0xffff;
                 if ((have += 6) >= 8) {
                         have -= 8;
-                        buf_put(out, cp, utf8_put(cp, byte_level_cp((unsigned char)(bits >> have))));
+                        buf_put(out, cp,
+                                utf8_put(cp, byte_level_cp((unsigned char)(bits >> have))));
                 }
         }
         return true;
@@ -160,7 +195,7 @@ static int read_ranks(Tokenizer *t, Err *e)
 {
         const char *end = t->blob + t->n_blob;
         int line = 1, rc = TGC_OK;
-        Buf b = {0};
+        Buf b = { 0 };
 
         for (const char *p = t->blob, *eol; p < end && rc == TGC_OK; p = eol + 1, line++) {
                 const char *gap;
@@ -173,15 +208,16 @@ static int read_ranks(Tokenizer *t, Err *e)
                         continue;
                 b.n = 0;
                 gap = memchr(p, ' ', (size_t)(eol - p));
-                id = gap ? strtol(gap, &stop, 10) : -1;         /* the blob ends with a NUL */
-                if (id < 0 || id >= TOK_MAX_VOCAB || stop == gap || (stop != eol && *stop != '\r')
-                    || !put_base64(p, (size_t)(gap - p), &b))
-                        rc = err_set(e, TGC_BAD_FILE, "tiktoken file, line %d: not `base64 rank`", line);
+                id = gap ? strtol(gap, &stop, 10) : -1; /* the blob ends with a NUL */
+                if (id < 0 || id >= TOK_MAX_VOCAB || stop == gap ||
+                    (stop != eol && *stop != '\r') || !put_base64(p, (size_t)(gap - p), &b))
+                        rc = err_set(e, TGC_BAD_FILE, "tiktoken file, line %d: not `base64 rank`",
+                                     line);
                 else if (b.bad)
                         rc = tok_no_memory(e);
                 else
-                        rc = vocab_error(vocab_put(&t->vocab, (int)id, b.p, b.n), "tiktoken file", (int)id, b.p, b.n,
-                                         e);
+                        rc = vocab_error(vocab_put(&t->vocab, (int)id, b.p, b.n), "tiktoken file",
+                                         (int)id, b.p, b.n, e);
         }
         buf_free(&b);
         return rc;
@@ -195,19 +231,23 @@ int read_tiktoken(Tokenizer *t, Err *e)
         if (rc != TGC_OK)
                 return rc;
         if (!(f = family_of(t->vocab.count)))
-                return err_set(e, TGC_BAD_FILE, "tiktoken file: no vocabulary of %d tokens is known, and the file does "
-                               "not say how it cuts text; use its tokenizer.json", t->vocab.count);
+                return err_set(
+                        e, TGC_BAD_FILE,
+                        "tiktoken file: no vocabulary of %d tokens is known, and the file does "
+                        "not say how it cuts text; use its tokenizer.json",
+                        t->vocab.count);
         for (int b = 0; b < 256; b++) {
                 char s[4];
                 if (vocab_find(&t->vocab, s, utf8_put(s, byte_level_cp((unsigned char)b))) < 0)
-                        return err_set(e, TGC_BAD_FILE, "tiktoken file: byte 0x%02X is not a token", (unsigned)b);
+                        return err_set(e, TGC_BAD_FILE, "tiktoken file: byte 0x%02X is not a token",
+                                       (unsigned)b);
         }
         if ((rc = add_family(t, f, e)) != TGC_OK)
                 return rc;
         n = t->vocab.n;
         if (!(t->merges.rank_of = malloc((size_t)n * sizeof *t->merges.rank_of)))
                 return tok_no_memory(e);
-        for (int id = 0; id < n; id++)                  /* an ordinary token's id is its rank */
+        for (int id = 0; id < n; id++) /* an ordinary token's id is its rank */
                 t->merges.rank_of[id] = id;
         for (int i = 0; i < t->n_added; i++)
                 t->merges.rank_of[t->added[i].id] = -1;

@@ -16,10 +16,10 @@ static void end_piece(Pieces *p)
 static bool joins(int cut, bool match, bool was_match)
 {
         switch (cut) {
-        case CUT_CONTIGUOUS:    return match == was_match;
+        case CUT_CONTIGUOUS: return match == was_match;
         case CUT_WITH_PREVIOUS: return match && !was_match;
-        case CUT_WITH_NEXT:     return !match && was_match;
-        default:                return false;
+        case CUT_WITH_NEXT: return !match && was_match;
+        default: return false;
         }
 }
 
@@ -35,12 +35,14 @@ static int cut_piece(const Split *step, Scan *s, const char *text, size_t n, Pie
                         return e ? e->code : TGC_FAIL;
                 if (!more)
                         from = to = n;
-                for (int match = from == at; match <= more; match++) {          /* the gap, then the match */
+                /* the gap, then the match */
+                for (int match = from == at; match <= more; match++) {
                         bool is = match != step->invert;
                         if (first || !joins(step->cut, is, was_match))
                                 end_piece(out);
                         if (!(is && step->cut == CUT_REMOVED))
-                                buf_put(&out->text, text + (match ? from : at), match ? to - from : from - at);
+                                buf_put(&out->text, text + (match ? from : at),
+                                        match ? to - from : from - at);
                         first = false;
                         was_match = is;
                 }
@@ -83,21 +85,21 @@ static int apply(const Split *step, const Pieces *in, bool at_start, Pieces *out
                 size_t n = (size_t)in->end.p[i] - at;
 
                 switch (step->op) {
-                case SPLIT_PATTERN:
-                        rc = cut_piece(step, &s, text, n, out, e);
-                        break;
+                case SPLIT_PATTERN: rc = cut_piece(step, &s, text, n, out, e); break;
                 case SPLIT_PREFIX:
-                        put_prefixed(step, text, n, step->when == PREFIX_ALWAYS || (at_start && i == 0), out);
+                        put_prefixed(step, text, n,
+                                     step->when == PREFIX_ALWAYS || (at_start && i == 0), out);
                         break;
                 case SPLIT_REPLACE:
-                        rc = pattern_replace(&step->pattern, text, n, step->with, strlen(step->with), &out->text, e);
+                        rc = pattern_replace(&step->pattern, text, n, step->with,
+                                             strlen(step->with), &out->text, e);
                         end_piece(out);
                         break;
-                default:
-                        put_bytes(text, n, out);
+                default: put_bytes(text, n, out);
                 }
                 if (out->text.n > INT_MAX - TOK_MAX_FILE)
-                        rc = err_set(e, TGC_FAIL, "tokenizer: the text grows beyond %d bytes", INT_MAX - TOK_MAX_FILE);
+                        rc = err_set(e, TGC_FAIL, "tokenizer: the text grows beyond %d bytes",
+                                     INT_MAX - TOK_MAX_FILE);
                 at += n;
         }
         if (step->op == SPLIT_PATTERN)
@@ -105,9 +107,10 @@ static int apply(const Split *step, const Pieces *in, bool at_start, Pieces *out
         return rc;
 }
 
-int split_text(const Split *step, int n_step, const char *text, size_t n, bool at_start, Pieces *out, Err *e)
+int split_text(const Split *step, int n_step, const char *text, size_t n, bool at_start,
+               Pieces *out, Err *e)
 {
-        Pieces other = {0};
+        Pieces other = { 0 };
         int rc = TGC_OK;
 
         out->text.n = out->end.n = 0;
@@ -135,5 +138,5 @@ void pieces_free(Pieces *p)
 void split_free(Split *s)
 {
         pattern_free(&s->pattern);
-        *s = (Split){0};
+        *s = (Split) { 0 };
 }

@@ -13,11 +13,16 @@
 #include "tok.h"
 
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
-enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE };      /* kinds of pieces */
+enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE }; /* kinds of pieces */
 enum { BPE = 2 };
 #define MARK "\xe2\x96\x81"
 
-typedef struct Field { int id, wire; uint64_t value; const char *p; size_t n; } Field;
+typedef struct Field {
+        int id, wire;
+        uint64_t value;
+        const char *p;
+        size_t n;
+} Field;
 
 static bool varint(const char **p, const char *end, uint64_t *x)
 {
@@ -38,10 +43,9 @@ static bool next_field(const char **p, const char *end, Field *f)
 
         if (!varint(p, end, &tag) || tag >> 3 > INT32_MAX)
                 return false;
-        *f = (Field){ .id = (int)(tag >> 3), .wire = (int)(tag & 7) };
+        *f = (Field) { .id = (int)(tag >> 3), .wire = (int)(tag & 7) };
         switch (f->wire) {
-        case VARINT:
-                return varint(p, end, &f->value);
+        case VARINT: return varint(p, end, &f->value);
         case BYTES:
                 if (!varint(p, end, &f->value) || f->value > (uint64_t)(end - *p))
                         return false;
@@ -53,8 +57,7 @@ static bool next_field(const char **p, const char *end, Field *f)
                 if ((size_t)(end - *p) < f->n)
                         return false;
                 break;
-        default:
-                return false;
+        default: return false;
         }
         f->p = *p;
         *p += f->n;
@@ -62,7 +65,10 @@ static bool next_field(const char **p, const char *end, Field *f)
 }
 
 /* What is not written has sentencepiece's defaults. */
-typedef struct Spec { uint64_t type, suffix, bytes, unk, bos, eos, prefix, squeeze, escape; size_t n_map; } Spec;
+typedef struct Spec {
+        uint64_t type, suffix, bytes, unk, bos, eos, prefix, squeeze, escape;
+        size_t n_map;
+} Spec;
 
 static bool read_spec(const Field *message, Spec *s)
 {
@@ -73,27 +79,30 @@ static bool read_spec(const Field *message, Spec *s)
                 if (!next_field(&p, end, &f))
                         return false;
                 switch (message->id << 8 | (f.id < 256 ? f.id : 0)) {
-                case 2 << 8 | 3:  s->type = f.value;    break;
-                case 2 << 8 | 24: s->suffix = f.value;  break;
-                case 2 << 8 | 35: s->bytes = f.value;   break;
-                case 2 << 8 | 40: s->unk = f.value;     break;
-                case 2 << 8 | 41: s->bos = f.value;     break;
-                case 2 << 8 | 42: s->eos = f.value;     break;
-                case 3 << 8 | 2:  s->n_map = f.n;       break;
-                case 3 << 8 | 3:  s->prefix = f.value;  break;
-                case 3 << 8 | 4:  s->squeeze = f.value; break;
-                case 3 << 8 | 5:  s->escape = f.value;  break;
+                case 2 << 8 | 3: s->type = f.value; break;
+                case 2 << 8 | 24: s->suffix = f.value; break;
+                case 2 << 8 | 35: s->bytes = f.value; break;
+                case 2 << 8 | 40: s->unk = f.value; break;
+                case 2 << 8 | 41: s->bos = f.value; break;
+                case 2 << 8 | 42: s->eos = f.value; break;
+                case 3 << 8 | 2: s->n_map = f.n; break;
+                case 3 << 8 | 3: s->prefix = f.value; break;
+                case 3 << 8 | 4: s->squeeze = f.value; break;
+                case 3 << 8 | 5: s->escape = f.value; break;
                 }
         }
         return true;
 }
 
-/* A piece of a kind of its own: special ones print nothing, user-defined ones are looked for in the text. */
+/* A piece of a kind of its own: special ones print nothing, user-defined ones are looked for in the
+ * text. */
 static int put_added(Tokenizer *t, int id, uint64_t kind, const char *text, size_t n, Err *e)
 {
-        int rc = tok_note(t, (Added){ .id = id, .special = kind != USER_DEFINED }, e);
+        int rc = tok_note(t, (Added) { .id = id, .special = kind != USER_DEFINED }, e);
 
-        return rc == TGC_OK && kind == USER_DEFINED ? added_put(&t->normal, text, n, t->n_added - 1, e) : rc;
+        return rc == TGC_OK && kind == USER_DEFINED
+                       ? added_put(&t->normal, text, n, t->n_added - 1, e)
+                       : rc;
 }
 
 static int broken(const Tokenizer *t, const char *at, Err *e)
@@ -109,7 +118,7 @@ static int put_piece(Tokenizer *t, const Field *message, Scored *score, Err *e)
         size_t n = 0;
         Field f;
 
-        *score = (Scored){ 0, id };
+        *score = (Scored) { 0, id };
         while (p < end) {
                 if (!next_field(&p, end, &f))
                         return broken(t, message->p, e);
@@ -122,7 +131,8 @@ static int put_piece(Tokenizer *t, const Field *message, Scored *score, Err *e)
                         kind = f.value;
                 }
         }
-        if ((rc = vocab_error(vocab_put(&t->vocab, id, text, n), "sentencepiece model", id, text, n, e)) != TGC_OK)
+        if ((rc = vocab_error(vocab_put(&t->vocab, id, text, n), "sentencepiece model", id, text, n,
+                              e)) != TGC_OK)
                 return rc;
         if (kind != NORMAL)
                 score->score = NO_MERGE;
@@ -132,9 +142,11 @@ static int put_piece(Tokenizer *t, const Field *message, Scored *score, Err *e)
                         t->byte_id[byte] = id;
         }
         if (kind == UNUSED || kind > BYTE || !kind)
-                return err_set(e, TGC_BAD_FILE, "sentencepiece model: piece %d '%.*s' is of kind %d (unused), which is not "
-                               "supported; use its tokenizer.json", id, n > 60 ? 60 : (int)n, text,
-                               kind < 100 ? (int)kind : 100);
+                return err_set(
+                        e, TGC_BAD_FILE,
+                        "sentencepiece model: piece %d '%.*s' is of kind %d (unused), which is not "
+                        "supported; use its tokenizer.json",
+                        id, n > 60 ? 60 : (int)n, text, kind < 100 ? (int)kind : 100);
         return kind == NORMAL || kind == BYTE ? TGC_OK : put_added(t, id, kind, text, n, e);
 }
 
@@ -160,11 +172,16 @@ static int read_message(Tokenizer *t, Spec *s, Scored *score, Err *e)
 
 static int check_spec(const Spec *s, Err *e)
 {
-        const char *why = s->type != BPE ? "a model of another type than BPE" : s->n_map ? "a character map"
-                        : s->squeeze ? "removing extra spaces" : s->suffix ? "spaces as suffixes"
-                        : !s->escape ? "spaces that are not escaped" : NULL;
+        const char *why = s->type != BPE ? "a model of another type than BPE"
+                          : s->n_map     ? "a character map"
+                          : s->squeeze   ? "removing extra spaces"
+                          : s->suffix    ? "spaces as suffixes"
+                          : !s->escape   ? "spaces that are not escaped"
+                                         : NULL;
 
-        return why ? err_set(e, TGC_BAD_FILE, "sentencepiece model: %s is not supported; use its tokenizer.json", why)
+        return why ? err_set(e, TGC_BAD_FILE,
+                             "sentencepiece model: %s is not supported; use its tokenizer.json",
+                             why)
                    : TGC_OK;
 }
 
@@ -173,17 +190,23 @@ static int put_steps(Tokenizer *t, const Spec *s, Err *e)
         int rc;
 
         if (s->prefix)
-                t->norm[t->n_norm++] = (Norm){ .op = NORM_PREPEND, .with = strdup(MARK), .n_with = 3 };
-        t->norm[t->n_norm] = (Norm){ .op = NORM_REPLACE, .with = strdup(MARK), .n_with = 3 };
+                t->norm[t->n_norm++] = (Norm) { .op = NORM_PREPEND,
+                                                .with = strdup(MARK),
+                                                .n_with = 3 };
+        t->norm[t->n_norm] = (Norm) { .op = NORM_REPLACE, .with = strdup(MARK), .n_with = 3 };
         if ((rc = pattern_literal(&t->norm[t->n_norm++].pattern, " ", 1, e)) != TGC_OK)
                 return rc;
-        t->decode[t->n_decode] = (Decode){ .op = DECODE_REPLACE, .with = strdup(" "), .n_with = 1 };
+        t->decode[t->n_decode] = (Decode) { .op = DECODE_REPLACE,
+                                            .with = strdup(" "),
+                                            .n_with = 1 };
         if ((rc = pattern_literal(&t->decode[t->n_decode++].pattern, MARK, 3, e)) != TGC_OK)
                 return rc;
-        t->decode[t->n_decode++] = (Decode){ .op = DECODE_FALLBACK };
-        t->decode[t->n_decode++] = (Decode){ .op = DECODE_FUSE };
+        t->decode[t->n_decode++] = (Decode) { .op = DECODE_FALLBACK };
+        t->decode[t->n_decode++] = (Decode) { .op = DECODE_FUSE };
         if (s->prefix)
-                t->decode[t->n_decode++] = (Decode){ .op = DECODE_STRIP, .with = strdup(" "), .n_with = 1, .start = 1 };
+                t->decode[t->n_decode++] = (Decode) {
+                        .op = DECODE_STRIP, .with = strdup(" "), .n_with = 1, .start = 1
+                };
         for (int i = 0; i < t->n_norm; i++)
                 if (!t->norm[i].with)
                         return tok_no_memory(e);
@@ -193,7 +216,8 @@ static int put_steps(Tokenizer *t, const Spec *s, Err *e)
 int read_spm(Tokenizer *t, Err *e)
 {
         Spec s = { .type = 1, .bos = 1, .eos = 2, .prefix = 1, .squeeze = 1, .escape = 1 };
-        size_t most = t->n_blob / 2 < TOK_MAX_VOCAB ? t->n_blob / 2 : TOK_MAX_VOCAB;    /* a piece has two bytes at least */
+        /* a piece has two bytes at least */
+        size_t most = t->n_blob / 2 < TOK_MAX_VOCAB ? t->n_blob / 2 : TOK_MAX_VOCAB;
         Scored *score = malloc((most + 1) * sizeof *score);
         int rc;
 
@@ -214,7 +238,8 @@ int read_spm(Tokenizer *t, Err *e)
         t->byte_fallback = s.bytes;
         t->unk = s.unk < (uint64_t)t->vocab.n ? (int)s.unk : -1;
         if (s.bos < (uint64_t)t->vocab.n) {
-                t->bos = t->prefix[0] = t->eos[t->n_eos++] = (int)s.bos;        /* some models end a text with BOS */
+                /* some models end a text with BOS */
+                t->bos = t->prefix[0] = t->eos[t->n_eos++] = (int)s.bos;
                 t->n_prefix = t->adds_bos = 1;
         }
         if (s.eos < (uint64_t)t->vocab.n)

@@ -2,7 +2,8 @@
 #include "tok.h"
 #include <utf8proc.h>
 
-/* Room for n more elements of the given size; false, and the array as it was, when there is none. */
+/* Room for n more elements of the given size; false, and the array as it was, when there is
+ * none. */
 static bool grow(void **p, size_t *cap, size_t n, size_t more, size_t size)
 {
         size_t want = *cap ? *cap : 64;
@@ -50,7 +51,7 @@ void buf_room(Buf *b, size_t n)
 void buf_free(Buf *b)
 {
         free(b->p);
-        *b = (Buf){0};
+        *b = (Buf) { 0 };
 }
 
 void ints_put(Ints *v, int x)
@@ -67,18 +68,16 @@ void ints_put(Ints *v, int x)
 void ints_free(Ints *v)
 {
         free(v->p);
-        *v = (Ints){0};
+        *v = (Ints) { 0 };
 }
 
-int tok_no_memory(Err *e)
-{
-        return err_set(e, TGC_NO_MEMORY, "tokenizer: out of memory");
-}
+int tok_no_memory(Err *e) { return err_set(e, TGC_NO_MEMORY, "tokenizer: out of memory"); }
 
 size_t utf8_get(const char *s, size_t n, uint32_t *cp)
 {
         utf8proc_int32_t c;
-        utf8proc_ssize_t len = utf8proc_iterate((const utf8proc_uint8_t *)s, n > 4 ? 4 : (utf8proc_ssize_t)n, &c);
+        utf8proc_ssize_t len = utf8proc_iterate((const utf8proc_uint8_t *)s,
+                                                n > 4 ? 4 : (utf8proc_ssize_t)n, &c);
 
         if (len <= 0)
                 return 0;

@@ -48,7 +48,8 @@ static bool more_slots(Vocab *v)
         if (!(slot = malloc(n * sizeof *slot)))
                 return false;
         if (!v->seed)
-                v->seed = (uint64_t)(uintptr_t)slot * 0x9e3779b97f4a7c15u ^ (uint64_t)time(NULL) ^ 1;
+                v->seed = (uint64_t)(uintptr_t)slot * 0x9e3779b97f4a7c15u ^ (uint64_t)time(NULL) ^
+                          1;
         memset(slot, 0xff, n * sizeof *slot);
         free(v->slot);
         v->slot = slot;
@@ -88,7 +89,7 @@ int vocab_put(Vocab *v, int id, const char *s, size_t n)
                 return VOCAB_SAME_ID;
         if (!more_ids(v, id) || !more_slots(v) || v->text.n + n >= VOCAB_NONE)
                 return VOCAB_NO_MEMORY;
-        if (!v->text.p)                 /* so that an empty token lies somewhere too */
+        if (!v->text.p) /* so that an empty token lies somewhere too */
                 buf_put(&v->text, "", 1);
         while (v->n <= id)
                 v->at[v->n++] = VOCAB_NONE;
@@ -112,7 +113,7 @@ void vocab_free(Vocab *v)
         free(v->at);
         free(v->len);
         free(v->slot);
-        *v = (Vocab){0};
+        *v = (Vocab) { 0 };
 }
 
 int vocab_error(int status, const char *what, int id, const char *s, size_t n, Err *e)
@@ -120,16 +121,15 @@ int vocab_error(int status, const char *what, int id, const char *s, size_t n, E
         int show = n > 60 ? 60 : (int)n;
 
         switch (status) {
-        case VOCAB_OK:
-                return TGC_OK;
+        case VOCAB_OK: return TGC_OK;
         case VOCAB_SAME_TEXT:
                 return err_set(e, TGC_BAD_FILE, "%s: token '%.*s' is there twice", what, show, s);
         case VOCAB_SAME_ID:
-                return err_set(e, TGC_BAD_FILE, "%s: two tokens have id %d, one is '%.*s'", what, id, show, s);
+                return err_set(e, TGC_BAD_FILE, "%s: two tokens have id %d, one is '%.*s'", what,
+                               id, show, s);
         case VOCAB_BAD_ID:
-                return err_set(e, TGC_BAD_FILE, "%s: token '%.*s' has id %d, ids are 0 to %d", what, show, s, id,
-                               TOK_MAX_VOCAB - 1);
-        default:
-                return tok_no_memory(e);
+                return err_set(e, TGC_BAD_FILE, "%s: token '%.*s' has id %d, ids are 0 to %d", what,
+                               show, s, id, TOK_MAX_VOCAB - 1);
+        default: return tok_no_memory(e);
         }
 }

@@ -5,8 +5,9 @@
 int tok_take(Tokenizer **out, int kind, int limit, Buf *blob, Err *e)
 {
         static int (*const read[])(Tokenizer *, Err *) = {
-                [TOK_CHAR] = read_char, [TOK_HF] = read_hf, [TOK_LLAMA2C] = read_llama2c,
-                [TOK_GPT2] = read_gpt2, [TOK_TIKTOKEN] = read_tiktoken, [TOK_SPM] = read_spm
+                [TOK_CHAR] = read_char,         [TOK_HF] = read_hf,
+                [TOK_LLAMA2C] = read_llama2c,   [TOK_GPT2] = read_gpt2,
+                [TOK_TIKTOKEN] = read_tiktoken, [TOK_SPM] = read_spm
         };
         size_t n = blob->n;
         Tokenizer *t;
@@ -17,7 +18,8 @@ int tok_take(Tokenizer **out, int kind, int limit, Buf *blob, Err *e)
         if (kind < TOK_CHAR || kind > TOK_SPM)
                 rc = err_set(e, TGC_BAD_FILE, "tokenizer: kind %d is not known", kind);
         else if (!blob->bad && (!n || n > TOK_MAX_FILE))
-                rc = err_set(e, TGC_BAD_FILE, "tokenizer: %zu bytes; 1 to %d are possible", n, TOK_MAX_FILE);
+                rc = err_set(e, TGC_BAD_FILE, "tokenizer: %zu bytes; 1 to %d are possible", n,
+                             TOK_MAX_FILE);
         else
                 rc = blob->bad || !(t = calloc(1, sizeof *t)) ? tok_no_memory(e) : TGC_OK;
         if (rc != TGC_OK) {
@@ -25,7 +27,7 @@ int tok_take(Tokenizer **out, int kind, int limit, Buf *blob, Err *e)
                 return rc;
         }
         t->blob = blob->p;
-        *blob = (Buf){0};
+        *blob = (Buf) { 0 };
         t->n_blob = n;
         t->kind = kind;
         t->limit = limit;
@@ -55,11 +57,12 @@ int tok_take(Tokenizer **out, int kind, int limit, Buf *blob, Err *e)
 
 int tok_new(Tokenizer **out, int kind, int limit, const void *blob, size_t n, Err *e)
 {
-        Buf b = {0};
+        Buf b = { 0 };
 
         *out = NULL;
         if (n > TOK_MAX_FILE)
-                return err_set(e, TGC_BAD_FILE, "tokenizer: %zu bytes; 1 to %d are possible", n, TOK_MAX_FILE);
+                return err_set(e, TGC_BAD_FILE, "tokenizer: %zu bytes; 1 to %d are possible", n,
+                               TOK_MAX_FILE);
         buf_room(&b, n + 1);
         buf_put(&b, blob, n);
         return tok_take(out, kind, limit, &b, e);
@@ -85,7 +88,7 @@ void tokenizer_free(Tokenizer *t)
         for (int i = 0; i < t->n_decode; i++)
                 decode_free(&t->decode[i]);
         buf_free(&t->stream);
-        free(t->mid);                   /* first and the lengths lie in the same block */
+        free(t->mid); /* first and the lengths lie in the same block */
         free(t->is_byte);
         free(t->special);
         free(t->added);
@@ -137,16 +140,18 @@ int tokenizer_unpack(Tokenizer **out, const void *blob, size_t n, Err *e)
         int head[PACK_INTS], rc;
 
         *out = NULL;
-        if (n < PACK_HEAD || memcmp(p, pack_magic, 8) || get_le(p + PACK_HEAD - 8, 8) != n - PACK_HEAD)
-                return err_set(e, TGC_BAD_FILE, "tokenizer: not a packed tokenizer of this version");
+        if (n < PACK_HEAD || memcmp(p, pack_magic, 8) ||
+            get_le(p + PACK_HEAD - 8, 8) != n - PACK_HEAD)
+                return err_set(e, TGC_BAD_FILE,
+                               "tokenizer: not a packed tokenizer of this version");
         for (int i = 0; i < PACK_INTS; i++)
                 head[i] = (int)(uint32_t)get_le(p + 8 + 4 * i, 4);
         if (head[1] < 0 || head[1] > TOK_MAX_VOCAB)
                 return err_set(e, TGC_BAD_FILE, "tokenizer: vocabulary of %d", head[1]);
         if ((rc = tok_new(out, head[0], head[1], p + PACK_HEAD, n - PACK_HEAD, e)) != TGC_OK)
                 return rc;
-        if ((rc = tokenizer_set_bos(*out, head[2], head[3], e)) != TGC_OK
-            || (rc = tokenizer_set_eos(*out, head + 5, head[4], e)) != TGC_OK) {
+        if ((rc = tokenizer_set_bos(*out, head[2], head[3], e)) != TGC_OK ||
+            (rc = tokenizer_set_eos(*out, head + 5, head[4], e)) != TGC_OK) {
                 tokenizer_free(*out);
                 *out = NULL;
                 if (e)
@@ -158,15 +163,9 @@ int tokenizer_unpack(Tokenizer **out, const void *blob, size_t n, Err *e)
 
 /* ---- asking ---------------------------------------------------------------------- */
 
-int tokenizer_kind(const Tokenizer *t)
-{
-        return t->kind;
-}
+int tokenizer_kind(const Tokenizer *t) { return t->kind; }
 
-int tokenizer_vocab(const Tokenizer *t)
-{
-        return t->vocab.n;
-}
+int tokenizer_vocab(const Tokenizer *t) { return t->vocab.n; }
 
 int tokenizer_find(const Tokenizer *t, const char *piece, size_t n)
 {
@@ -178,15 +177,9 @@ const char *tokenizer_piece(const Tokenizer *t, int id, size_t *n)
         return vocab_text(&t->vocab, id, n);
 }
 
-int tokenizer_bos(const Tokenizer *t)
-{
-        return t->bos;
-}
+int tokenizer_bos(const Tokenizer *t) { return t->bos; }
 
-int tokenizer_adds_bos(const Tokenizer *t)
-{
-        return t->adds_bos;
-}
+int tokenizer_adds_bos(const Tokenizer *t) { return t->adds_bos; }
 
 int tokenizer_eos(const Tokenizer *t, const int **ids)
 {
@@ -210,7 +203,8 @@ int tokenizer_is_special(const Tokenizer *t, int id)
 int tokenizer_set_bos(Tokenizer *t, int bos, int adds_bos, Err *e)
 {
         if (bos < -1 || bos >= t->vocab.n)
-                return err_set(e, TGC_USAGE, "tokenizer: BOS id %d, but the vocabulary has %d", bos, t->vocab.n);
+                return err_set(e, TGC_USAGE, "tokenizer: BOS id %d, but the vocabulary has %d", bos,
+                               t->vocab.n);
         if (bos != t->bos) {
                 t->n_prefix = bos >= 0;
                 t->prefix[0] = bos;
@@ -226,7 +220,8 @@ int tokenizer_set_eos(Tokenizer *t, const int *ids, int n, Err *e)
                 return err_set(e, TGC_USAGE, "tokenizer: %d EOS ids, at most %d", n, TOK_MAX_EOS);
         for (int i = 0; i < n; i++)
                 if (ids[i] < 0 || ids[i] >= t->vocab.n)
-                        return err_set(e, TGC_USAGE, "tokenizer: EOS id %d, but the vocabulary has %d", ids[i],
+                        return err_set(e, TGC_USAGE,
+                                       "tokenizer: EOS id %d, but the vocabulary has %d", ids[i],
                                        t->vocab.n);
         memset(t->eos, 0, sizeof t->eos);
         memcpy(t->eos, ids, (size_t)n * sizeof *ids);
@@ -236,16 +231,18 @@ int tokenizer_set_eos(Tokenizer *t, const int *ids, int n, Err *e)
 
 /* ---- using ------------------------------------------------------------------------- */
 
-int tokenizer_encode(const Tokenizer *t, const char *text, size_t n, int add_bos, int **ids, int *n_ids, Err *e)
+int tokenizer_encode(const Tokenizer *t, const char *text, size_t n, int add_bos, int **ids,
+                     int *n_ids, Err *e)
 {
-        Ints v = {0};
+        Ints v = { 0 };
         int rc;
 
         *ids = NULL;
         *n_ids = 0;
         if (n > TOK_MAX_TEXT)
-                return err_set(e, TGC_USAGE, "tokenizer: a text of %zu bytes; at most %d at once", n, TOK_MAX_TEXT);
-        ints_put(&v, 0);                /* so that there is a block to return */
+                return err_set(e, TGC_USAGE, "tokenizer: a text of %zu bytes; at most %d at once",
+                               n, TOK_MAX_TEXT);
+        ints_put(&v, 0); /* so that there is a block to return */
         v.n = 0;
         for (int i = 0; i < t->n_prefix && (add_bos < 0 ? t->adds_bos : add_bos); i++)
                 ints_put(&v, t->prefix[i]);
@@ -254,7 +251,8 @@ int tokenizer_encode(const Tokenizer *t, const char *text, size_t n, int add_bos
                 rc = tok_no_memory(e);
         for (size_t i = 0; i < v.n && t->limit && rc == TGC_OK; i++)
                 if (v.p[i] >= t->limit)
-                        rc = err_set(e, TGC_BAD_FILE, "tokenizer: the text needs token %d, but the model has %d",
+                        rc = err_set(e, TGC_BAD_FILE,
+                                     "tokenizer: the text needs token %d, but the model has %d",
                                      v.p[i], t->limit);
         if (rc != TGC_OK) {
                 ints_free(&v);

@@ -19,22 +19,22 @@
 
 typedef struct Tokenizer Tokenizer;
 
-enum {                          /* kind, and what the blob holds                     */
-        TOK_CHAR = 1,           /* UTF-8: the vocabulary's code points in id order   */
-        TOK_HF,                 /* tokenizer.json                                    */
-        TOK_LLAMA2C,            /* tokenizer.bin                                     */
-        TOK_GPT2,               /* encoder.json, a NUL byte, vocab.bpe               */
-        TOK_TIKTOKEN,           /* lines of `base64(token) rank`                     */
-        TOK_SPM                 /* sentencepiece's tokenizer.model                   */
+enum {               /* kind, and what the blob holds                     */
+       TOK_CHAR = 1, /* UTF-8: the vocabulary's code points in id order   */
+       TOK_HF,       /* tokenizer.json                                    */
+       TOK_LLAMA2C,  /* tokenizer.bin                                     */
+       TOK_GPT2,     /* encoder.json, a NUL byte, vocab.bpe               */
+       TOK_TIKTOKEN, /* lines of `base64(token) rank`                     */
+       TOK_SPM       /* sentencepiece's tokenizer.model                   */
 };
 
-#define TOK_MAX_EOS   8         /* ids that end a text                               */
+#define TOK_MAX_EOS 8           /* ids that end a text                               */
 #define TOK_MAX_VOCAB (1 << 22) /* ids are below this                                */
-#define TOK_MAX_FILE  (1 << 28) /* bytes of a tokenizer file                         */
-#define TOK_MAX_TEXT  (1 << 30) /* bytes of one text to encode                       */
+#define TOK_MAX_FILE (1 << 28)  /* bytes of a tokenizer file                         */
+#define TOK_MAX_TEXT (1 << 30)  /* bytes of one text to encode                       */
 
 /* Build from n bytes, which are copied.  *out is NULL after a failure. */
-int  tokenizer_new(Tokenizer **out, int kind, const void *blob, size_t n, Err *e);
+int tokenizer_new(Tokenizer **out, int kind, const void *blob, size_t n, Err *e);
 
 /* path: tokenizer.json, tokenizer.bin, *.tiktoken, tokenizer.model (tiktoken's, or a
  * sentencepiece BPE), or a folder with one of them, with
@@ -43,42 +43,44 @@ int  tokenizer_new(Tokenizer **out, int kind, const void *blob, size_t n, Err *e
  * whether BOS is added.  vocab_hint (0: unknown) is the model's
  * vocabulary: tokenizer.bin is cut to it, and encode refuses text that needs an id
  * from there on (tokenizers may know more tokens than their model). */
-int  tokenizer_open(Tokenizer **out, const char *path, int vocab_hint, Err *e);
+int tokenizer_open(Tokenizer **out, const char *path, int vocab_hint, Err *e);
 
 /* One self-contained blob (kind, settings, original bytes); *blob is malloc'ed.
  * Packing the same tokenizer twice gives the same bytes. */
-int  tokenizer_pack(const Tokenizer *t, void **blob, size_t *n, Err *e);
-int  tokenizer_unpack(Tokenizer **out, const void *blob, size_t n, Err *e);
+int tokenizer_pack(const Tokenizer *t, void **blob, size_t *n, Err *e);
+int tokenizer_unpack(Tokenizer **out, const void *blob, size_t n, Err *e);
 
 void tokenizer_free(Tokenizer *t);
 
 /* The char vocabulary of a text: its distinct code points, sorted, as a TOK_CHAR
  * blob.  *blob is malloc'ed.  Text that is not UTF-8 is refused with the offset. */
-int  tokenizer_char_blob(const char *text, size_t n, char **blob, size_t *blob_n, Err *e);
+int tokenizer_char_blob(const char *text, size_t n, char **blob, size_t *blob_n, Err *e);
 
-int  tokenizer_kind(const Tokenizer *t);
-int  tokenizer_vocab(const Tokenizer *t);               /* largest id + 1              */
-int  tokenizer_find(const Tokenizer *t, const char *piece, size_t n);   /* id, or -1   */
-const char *tokenizer_piece(const Tokenizer *t, int id, size_t *n);     /* as stored, or NULL */
+int tokenizer_kind(const Tokenizer *t);
+int tokenizer_vocab(const Tokenizer *t); /* largest id + 1              */
+int tokenizer_find(const Tokenizer *t, const char *piece, size_t n); /* id, or -1   */
+const char *tokenizer_piece(const Tokenizer *t, int id, size_t *n);  /* as stored, or NULL */
 
-int  tokenizer_bos(const Tokenizer *t);                 /* -1: none                    */
-int  tokenizer_adds_bos(const Tokenizer *t);            /* 1: its files ask for a BOS before a text */
-int  tokenizer_eos(const Tokenizer *t, const int **ids);/* how many; *ids stay t's     */
-int  tokenizer_is_eos(const Tokenizer *t, int id);
-int  tokenizer_is_special(const Tokenizer *t, int id);
+int tokenizer_bos(const Tokenizer *t);      /* -1: none                    */
+int tokenizer_adds_bos(const Tokenizer *t); /* 1: its files ask for a BOS before a text */
+int tokenizer_eos(const Tokenizer *t, const int **ids); /* how many; *ids stay t's     */
+int tokenizer_is_eos(const Tokenizer *t, int id);
+int tokenizer_is_special(const Tokenizer *t, int id);
 
 /* Ids must be below the vocabulary (bos may be -1); TGC_USAGE otherwise. */
-int  tokenizer_set_bos(Tokenizer *t, int bos, int adds_bos, Err *e);
-int  tokenizer_set_eos(Tokenizer *t, const int *ids, int n, Err *e);
+int tokenizer_set_bos(Tokenizer *t, int bos, int adds_bos, Err *e);
+int tokenizer_set_eos(Tokenizer *t, const int *ids, int n, Err *e);
 
 /* Ids of n bytes of text, *ids malloc'ed (never NULL after success).  add_bos: 1
  * puts BOS, or what the tokenizer's template puts there, in front; 0 does not; -1
  * as tokenizer_adds_bos says.  Nothing is added at the end. */
-int  tokenizer_encode(const Tokenizer *t, const char *text, size_t n, int add_bos,
-                      int **ids, int *n_ids, Err *e);
+int tokenizer_encode(const Tokenizer *t, const char *text, size_t n, int add_bos, int **ids,
+                     int *n_ids, Err *e);
 
 /* A text in the making; zeroed at its start. */
-typedef struct TokStream { int begun, stripped; } TokStream;
+typedef struct TokStream {
+        int begun, stripped;
+} TokStream;
 
 /* The n bytes that id adds to the text; they stay t's.  Special tokens and ids outside the
  * vocabulary add nothing.  A character may be spread over several tokens, so these bytes
@@ -87,6 +89,6 @@ const char *tokenizer_next(const Tokenizer *t, TokStream *s, int id, size_t *n);
 
 /* The text of n_ids ids as Hugging Face writes it: UTF-8, with U+FFFD for bytes that are
  * none.  *text is malloc'ed, with a NUL behind it that does not count. */
-int  tokenizer_text(const Tokenizer *t, const int *ids, int n_ids, char **text, size_t *n, Err *e);
+int tokenizer_text(const Tokenizer *t, const int *ids, int n_ids, char **text, size_t *n, Err *e);
 
 #endif

@@ -4,25 +4,13 @@
 #include <stdlib.h>
 
 /* Of glibc and musl an object that is always there: nothing to free, no failure. */
-static locale_t plain(void)
-{
-        return newlocale(LC_ALL_MASK, "C", (locale_t)0);
-}
+static locale_t plain(void) { return newlocale(LC_ALL_MASK, "C", (locale_t)0); }
 
-locale_t c_locale_begin(void)
-{
-        return uselocale(plain());
-}
+locale_t c_locale_begin(void) { return uselocale(plain()); }
 
-void c_locale_end(locale_t was)
-{
-        uselocale(was);
-}
+void c_locale_end(locale_t was) { uselocale(was); }
 
-double c_strtod(const char *s, char **end)
-{
-        return strtod_l(s, end, plain());
-}
+double c_strtod(const char *s, char **end) { return strtod_l(s, end, plain()); }
 
 int c_format(char *out, size_t cap, const char *fmt, ...)
 {

@@ -37,12 +37,18 @@ static int open_regular(const char *path, struct stat *st, int *fd, Err *e)
 
 enum { COPY_PIECE = 16 << 20, SMALL_FILE = 1 << 20 };
 
-typedef struct Copy { int fd; char *to; size_t size; atomic_int bad; } Copy;
+typedef struct Copy {
+        int fd;
+        char *to;
+        size_t size;
+        atomic_int bad;
+} Copy;
 
 static void copy_piece(void *ctx, int i)
 {
         Copy *c = ctx;
-        size_t at = (size_t)i * COPY_PIECE, end = c->size - at < COPY_PIECE ? c->size : at + COPY_PIECE;
+        size_t at = (size_t)i * COPY_PIECE,
+               end = c->size - at < COPY_PIECE ? c->size : at + COPY_PIECE;
         while (at < end) {
                 ssize_t n = pread(c->fd, c->to + at, end - at, (off_t)at);
                 if (n < 0 && errno == EINTR)
@@ -60,7 +66,7 @@ static int view(FileMap *m, const char *path, size_t copy_up_to, Err *e)
         struct stat st;
         int fd, rc;
 
-        *m = (FileMap){ "", 0 };
+        *m = (FileMap) { "", 0 };
         rc = open_regular(path, &st, &fd, e);
         if (rc || !st.st_size)
                 goto done;
@@ -73,16 +79,17 @@ static int view(FileMap *m, const char *path, size_t copy_up_to, Err *e)
         c.to = copy ? mmap(0, c.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
                     : mmap(0, c.size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (c.to == MAP_FAILED) {
-                rc = err_set(e, errno == ENOMEM ? TGC_NO_MEMORY : TGC_IO, "%s: no memory for %zu bytes: %s", path, c.size,
-                             strerror(errno));
+                rc = err_set(e, errno == ENOMEM ? TGC_NO_MEMORY : TGC_IO,
+                             "%s: no memory for %zu bytes: %s", path, c.size, strerror(errno));
                 goto done;
         }
-        *m = (FileMap){ c.to, c.size };
+        *m = (FileMap) { c.to, c.size };
         if (!copy)
                 goto done;
         parallel_for((int)((c.size - 1) / COPY_PIECE + 1), 16, copy_piece, &c);
         if (c.bad) {
-                rc = err_set(e, TGC_IO, "%s: %s", path, c.bad > 0 ? strerror(c.bad) : "got shorter while it was read");
+                rc = err_set(e, TGC_IO, "%s: %s", path,
+                             c.bad > 0 ? strerror(c.bad) : "got shorter while it was read");
                 file_unmap(m);
         } else {
                 mprotect(c.to, c.size, PROT_READ);
@@ -93,21 +100,15 @@ done:
         return rc;
 }
 
-int file_map(FileMap *m, const char *path, Err *e)
-{
-        return view(m, path, SMALL_FILE, e);
-}
+int file_map(FileMap *m, const char *path, Err *e) { return view(m, path, SMALL_FILE, e); }
 
-int file_copy(FileMap *m, const char *path, Err *e)
-{
-        return view(m, path, SIZE_MAX, e);
-}
+int file_copy(FileMap *m, const char *path, Err *e) { return view(m, path, SIZE_MAX, e); }
 
 void file_unmap(FileMap *m)
 {
         if (m->size)
                 munmap((void *)(uintptr_t)m->data, m->size);
-        *m = (FileMap){ "", 0 };
+        *m = (FileMap) { "", 0 };
 }
 
 int file_read_text(const char *path, size_t max, char **text, size_t *size, Err *e)
@@ -143,7 +144,7 @@ int file_read_text(const char *path, size_t max, char **text, size_t *size, Err 
                         return err_set(e, TGC_IO, "%s: read: %s", path, strerror(why));
                 }
                 if (n == 0)
-                        break;                          /* shrunk meanwhile: what there is counts */
+                        break; /* shrunk meanwhile: what there is counts */
                 at += (size_t)n;
         }
         close(fd);
@@ -201,13 +202,13 @@ char *file_join(const char *dir, const char *name)
 enum { OUT_BUFFER = 1 << 16 };
 
 struct FileOut {
-        int      fd;
-        bool     failed;                /* nothing more is written; commit refuses */
-        char    *path;                  /* the target, links followed */
-        char    *temp;                  /* 0: writing straight into path */
+        int fd;
+        bool failed; /* nothing more is written; commit refuses */
+        char *path;  /* the target, links followed */
+        char *temp;  /* 0: writing straight into path */
         uint64_t size;
-        size_t   used;
-        char     buf[OUT_BUFFER];
+        size_t used;
+        char buf[OUT_BUFFER];
 };
 
 static void out_free(FileOut *f)
@@ -237,11 +238,12 @@ static int open_temp(FileOut *f, mode_t mode, Err *e)
         f->temp = malloc(size);
         if (!f->temp)
                 return err_set(e, TGC_NO_MEMORY, "%s: no memory", f->path);
-        snprintf(f->temp, size, "%.*s", slash ? (int)(slash == f->path ? 1 : slash - f->path) : 1, slash ? f->path : ".");
+        snprintf(f->temp, size, "%.*s", slash ? (int)(slash == f->path ? 1 : slash - f->path) : 1,
+                 slash ? f->path : ".");
         temp_sweep(f->temp, false);
         for (int k = 0; k < 1000; k++) {
-                snprintf(f->temp, size, "%.*s.%s.tgc-%ld-%d", (int)(base - f->path), f->path, base, (long)getpid(),
-                         atomic_fetch_add(&number, 1));
+                snprintf(f->temp, size, "%.*s.%s.tgc-%ld-%d", (int)(base - f->path), f->path, base,
+                         (long)getpid(), atomic_fetch_add(&number, 1));
                 temp_begin(f->temp);
                 f->fd = open(f->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
                 if (f->fd >= 0) {
@@ -276,7 +278,7 @@ int file_out_open(FileOut **out, const char *path, Err *e)
         f->temp = 0;
         f->size = 0;
         f->used = 0;
-        f->path = realpath(path, 0);                    /* NULL when it does not exist yet */
+        f->path = realpath(path, 0); /* NULL when it does not exist yet */
         if (!f->path)
                 f->path = strdup(path);
         if (!f->path) {
@@ -286,14 +288,15 @@ int file_out_open(FileOut **out, const char *path, Err *e)
         there = stat(f->path, &st) == 0;
         if (there && S_ISDIR(st.st_mode)) {
                 rc = err_set(e, TGC_IO, "%s: is a folder", path);
-        } else if (there && !S_ISREG(st.st_mode)) {     /* never replace a device or pipe by a file */
+        } else if (there && !S_ISREG(st.st_mode)) { /* never replace a device or pipe by a file */
                 f->fd = open(f->path, O_WRONLY | O_CLOEXEC);
                 if (f->fd < 0)
                         rc = err_set(e, TGC_IO, "%s: %s", path, strerror(errno));
         } else {
                 rc = open_temp(f, 0666, e);
                 if (!rc && there)
-                        fchmod(f->fd, st.st_mode & 07777);      /* where refused, the umask's mode stays */
+                        fchmod(f->fd,
+                               st.st_mode & 07777); /* where refused, the umask's mode stays */
         }
         if (rc) {
                 out_free(f);
@@ -349,7 +352,8 @@ int file_out_write(FileOut *f, const void *data, size_t size, Err *e)
 int file_out_patch(FileOut *f, uint64_t at, const void *data, size_t size, Err *e)
 {
         const char *p = data;
-        int rc = f->failed ? err_set(e, TGC_IO, "%s: an earlier write failed", f->path) : flush(f, e);
+        int rc = f->failed ? err_set(e, TGC_IO, "%s: an earlier write failed", f->path)
+                           : flush(f, e);
 
         while (!rc && size) {
                 ssize_t k = pwrite(f->fd, p, size, (off_t)at);
@@ -395,7 +399,7 @@ int file_out_commit(FileOut *f, Err *e)
         rc = flush(f, e);
         if (rc)
                 goto fail;
-        if (fsync(f->fd) && f->temp) {                  /* a pipe cannot be synced */
+        if (fsync(f->fd) && f->temp) { /* a pipe cannot be synced */
                 rc = out_fail(f, "fsync", errno, e);
                 goto fail;
         }
@@ -406,12 +410,12 @@ int file_out_commit(FileOut *f, Err *e)
                 goto fail;
         }
         if (f->temp) {
-                if (rename(f->temp, f->path)) {         /* still locked: nobody sweeps it before */
+                if (rename(f->temp, f->path)) { /* still locked: nobody sweeps it before */
                         rc = out_fail(f, "rename", errno, e);
                         goto fail;
                 }
                 temp_end(f->temp);
-                rc = sync_folder(f->path, e);           /* the new file stands either way */
+                rc = sync_folder(f->path, e); /* the new file stands either way */
         }
         out_free(f);
         return rc;
@@ -442,16 +446,17 @@ int file_lock(int *fd, const char *path, const char *what, Err *e)
                 int why = errno, rc = TGC_OK;
                 if (why == EWOULDBLOCK) {
                         ssize_t n = pread(*fd, text, sizeof text - 1, 0);
-                        rc = err_set(e, TGC_USAGE, "%s is in use by another run%s%.*s", what, n > 0 ? ", process " : "",
+                        rc = err_set(e, TGC_USAGE, "%s is in use by another run%s%.*s", what,
+                                     n > 0 ? ", process " : "",
                                      n > 0 ? (int)strspn(text, "0123456789") : 0, text);
                 }
                 close(*fd);
                 *fd = -1;
-                return rc;                              /* no locks here: as before there were any */
+                return rc; /* no locks here: as before there were any */
         }
         snprintf(text, sizeof text, "%ld\n", (long)getpid());
         if (ftruncate(*fd, 0) || pwrite(*fd, text, strlen(text), 0) < 0)
-                text[0] = 0;                            /* the lock holds without its owner's number */
+                text[0] = 0; /* the lock holds without its owner's number */
         return TGC_OK;
 }
 

@@ -2,8 +2,8 @@
  *
  * Reading maps the file.  Writing never shows a half-written file: the bytes go
  * to a temporary beside the target (temp.h; left behind only when the process is
- * killed, until the next one writes there), which replaces it after fsync.  Every message names the path
- * and the system's reason. */
+ * killed, until the next one writes there), which replaces it after fsync.  Every message names the
+ * path and the system's reason. */
 #ifndef TGC_FILE_H
 #define TGC_FILE_H
 
@@ -12,14 +12,20 @@
 #include <stdint.h>
 #include "err.h"
 
-/* A read-only view of a regular file.  size 0 is allowed (data is then "").  Small files are copied.  When a large
- * one is cut by others while it is mapped, what reads it beyond its new end gets SIGBUS: the command line then says
- * which file and exits with 8 (cli/signals.c).  Who cannot have that copies. */
-typedef struct FileMap { const void *data; size_t size; } FileMap;
+/* A read-only view of a regular file.  size 0 is allowed (data is then "").  Small files are
+ * copied.  When a large one is cut by others while it is mapped, what reads it beyond its new end
+ * gets SIGBUS: the command line then says which file and exits with 8 (cli/signals.c).  Who cannot
+ * have that copies. */
+typedef struct FileMap {
+        const void *data;
+        size_t size;
+} FileMap;
 
-int  file_map(FileMap *m, const char *path, Err *e);    /* TGC_IO, or TGC_BAD_FILE if not a regular file */
-int  file_copy(FileMap *m, const char *path, Err *e);   /* the same, read into memory; TGC_IO where it got shorter meanwhile */
-void file_unmap(FileMap *m);                            /* harmless on a zeroed FileMap */
+/* TGC_IO, or TGC_BAD_FILE if not a regular file */
+int file_map(FileMap *m, const char *path, Err *e);
+/* the same, read into memory; TGC_IO where it got shorter meanwhile */
+int file_copy(FileMap *m, const char *path, Err *e);
+void file_unmap(FileMap *m); /* harmless on a zeroed FileMap */
 
 /* The file as a string with a NUL behind it (not counted in *size, which may be
  * NULL); the caller frees.  TGC_BAD_FILE when larger than max bytes. */
@@ -38,16 +44,19 @@ char *file_join(const char *dir, const char *name);
  * writer remains valid and must still be aborted. */
 typedef struct FileOut FileOut;
 
-int      file_out_open(FileOut **out, const char *path, Err *e);
-int      file_out_write(FileOut *f, const void *data, size_t size, Err *e);
-uint64_t file_out_size(const FileOut *f);               /* bytes accepted so far */
-int      file_out_patch(FileOut *f, uint64_t at, const void *data, size_t size, Err *e);       /* over bytes accepted before */
-int      file_out_commit(FileOut *f, Err *e);           /* flush, fsync, rename, fsync folder; frees f, also on error */
-void     file_out_abort(FileOut *f);                    /* remove the temporary, free; NULL is allowed */
+int file_out_open(FileOut **out, const char *path, Err *e);
+int file_out_write(FileOut *f, const void *data, size_t size, Err *e);
+uint64_t file_out_size(const FileOut *f); /* bytes accepted so far */
+/* over bytes accepted before */
+int file_out_patch(FileOut *f, uint64_t at, const void *data, size_t size, Err *e);
+/* flush, fsync, rename, fsync folder; frees f, also on error */
+int file_out_commit(FileOut *f, Err *e);
+void file_out_abort(FileOut *f); /* remove the temporary, free; NULL is allowed */
 
-/* Hold `path`, a file of its own, for as long as the process lives or until file_unlock; made when it is not there,
- * and left.  TGC_USAGE with the holder's number when another process has it; *fd -1 where there are no locks. */
-int  file_lock(int *fd, const char *path, const char *what, Err *e);
+/* Hold `path`, a file of its own, for as long as the process lives or until file_unlock; made when
+ * it is not there, and left.  TGC_USAGE with the holder's number when another process has it; *fd
+ * -1 where there are no locks. */
+int file_lock(int *fd, const char *path, const char *what, Err *e);
 void file_unlock(int fd);
 
 int file_write_atomic(const char *path, const void *data, size_t size, Err *e);

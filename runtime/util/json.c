@@ -14,7 +14,8 @@ int json_parse(cJSON **out, const char *text, size_t size, const char *name, Err
                 return rc;
         json_close(&in);
         if (!(*out = cJSON_ParseWithLength(text, size)))
-                return err_set(e, TGC_NO_MEMORY, "%s: no memory for the JSON (%zu bytes of text)", name, size);
+                return err_set(e, TGC_NO_MEMORY, "%s: no memory for the JSON (%zu bytes of text)",
+                               name, size);
         return TGC_OK;
 }
 

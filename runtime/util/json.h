@@ -19,17 +19,24 @@
 typedef struct JsonSpan JsonSpan;
 typedef struct JsonText {
         const char *text, *name;
-        size_t      n;
-        JsonSpan   *span;               /* large lists and objects, by place */
-        size_t      n_span;
+        size_t n;
+        JsonSpan *span; /* large lists and objects, by place */
+        size_t n_span;
 } JsonText;
 
-typedef struct Json { const char *at; const JsonText *in; } Json;       /* at NULL: not there */
-typedef struct JsonBuf { char *p; size_t cap; } JsonBuf;                /* zeroed at first */
+typedef struct Json {
+        const char *at;
+        const JsonText *in;
+} Json; /* at NULL: not there */
+typedef struct JsonBuf {
+        char *p;
+        size_t cap;
+} JsonBuf; /* zeroed at first */
 
 /* text must last as long as the cursors, *in must stay where it is; `name` (a path) begins every
  * message, and must last too.  nul: \u0000 may stand in strings.  After TGC_OK call json_close. */
-int  json_open(JsonText *in, Json *root, const char *text, size_t n, const char *name, bool nul, Err *e);
+int json_open(JsonText *in, Json *root, const char *text, size_t n, const char *name, bool nul,
+              Err *e);
 void json_close(JsonText *in);
 
 char json_type(Json v);                 /* { [ " 0 t f n by what it begins with; 0: not there */
@@ -44,7 +51,12 @@ const char *json_string(Json v, JsonBuf *b, size_t *n);
 void json_buf_free(JsonBuf *b);
 
 /* for (JsonEach i = json_each(v); json_next(&i);) i.key, i.value; nothing to do in other values */
-typedef struct JsonEach { const char *p; const JsonText *in; char shut; Json key, value; } JsonEach;
+typedef struct JsonEach {
+        const char *p;
+        const JsonText *in;
+        char shut;
+        Json key, value;
+} JsonEach;
 JsonEach json_each(Json v);
 bool json_next(JsonEach *i);
 

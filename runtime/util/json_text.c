@@ -17,16 +17,18 @@
 
 enum { MAX_DEPTH = 1000, LARGE = 4096, FEW_KEYS = 16 };
 
-struct JsonSpan { const char *from, *to; };
+struct JsonSpan {
+        const char *from, *to;
+};
 
 typedef struct Check {
         JsonText *in;
         const char *p, *end;
-        bool       nul;                 /* NUL may stand in strings, as an escape */
-        uint32_t  *key;                 /* places of the keys of all open objects */
-        size_t     n_key, cap_key, cap_large;
-        Err       *e;
-        int        rc;
+        bool nul;      /* NUL may stand in strings, as an escape */
+        uint32_t *key; /* places of the keys of all open objects */
+        size_t n_key, cap_key, cap_large;
+        Err *e;
+        int rc;
 } Check;
 
 /* ---- opening: what is strict JSON --------------------------------------------------- */
@@ -45,7 +47,8 @@ static bool fail(Check *c, const char *at, const char *what)
 static bool no_memory(Check *c, size_t bytes)
 {
         if (c->rc == TGC_OK)
-                c->rc = err_set(c->e, TGC_NO_MEMORY, "%s: no memory (%zu bytes)", c->in->name, bytes);
+                c->rc = err_set(c->e, TGC_NO_MEMORY, "%s: no memory (%zu bytes)", c->in->name,
+                                bytes);
         return false;
 }
 
@@ -77,10 +80,14 @@ bool json_utf8_ok(const char *text, size_t n)
                 if (c < 0xc2 || c > 0xf4)
                         return false;
                 more = c < 0xe0 ? 1 : c < 0xf0 ? 2 : 3;
-                if (c == 0xe0) lo = 0xa0;
-                if (c == 0xed) hi = 0x9f;
-                if (c == 0xf0) lo = 0x90;
-                if (c == 0xf4) hi = 0x8f;
+                if (c == 0xe0)
+                        lo = 0xa0;
+                if (c == 0xed)
+                        hi = 0x9f;
+                if (c == 0xf0)
+                        lo = 0x90;
+                if (c == 0xf4)
+                        hi = 0x8f;
                 for (; more; more--, lo = 0x80, hi = 0xbf)
                         if (s == end || *s < lo || *s++ > hi)
                                 return false;
@@ -123,7 +130,8 @@ static int hex4(const char *s)
 static bool is_hex4(const char *s, const char *end)
 {
         for (int i = 0; i < 4; i++, s++)
-                if (s == end || !((*s >= '0' && *s <= '9') || ((*s | 32) >= 'a' && (*s | 32) <= 'f')))
+                if (s == end ||
+                    !((*s >= '0' && *s <= '9') || ((*s | 32) >= 'a' && (*s | 32) <= 'f')))
                         return false;
         return true;
 }
@@ -148,8 +156,8 @@ static bool check_escape(Check *c)
                 return fail(c, at, "not valid JSON: half a surrogate pair");
         if (x < 0xd800 || x >= 0xe000)
                 return true;
-        if (c->end - c->p < 6 || c->p[0] != '\\' || c->p[1] != 'u' || !is_hex4(c->p + 2, c->end)
-            || (hex4(c->p + 2) & 0xfc00) != 0xdc00)
+        if (c->end - c->p < 6 || c->p[0] != '\\' || c->p[1] != 'u' || !is_hex4(c->p + 2, c->end) ||
+            (hex4(c->p + 2) & 0xfc00) != 0xdc00)
                 return fail(c, at, "not valid JSON: half a surrogate pair");
         c->p += 6;
         return true;
@@ -165,8 +173,9 @@ static bool check_string(Check *c)
                         if (!check_escape(c))
                                 return false;
                 } else if ((unsigned char)*c->p++ < 0x20) {
-                        return fail(c, c->p - 1, c->p[-1] ? "not valid JSON: a control character in a string"
-                                                          : "NUL character");
+                        return fail(c, c->p - 1,
+                                    c->p[-1] ? "not valid JSON: a control character in a string"
+                                             : "NUL character");
                 }
         }
         if (c->p == c->end)
@@ -202,20 +211,18 @@ static bool check_number(Check *c)
                 if (c->p < c->end && (*c->p == '+' || *c->p == '-'))
                         c->p++;
                 if (!digits(c))
-                        return fail(c, begin, "not valid JSON: a number without digits in its exponent");
+                        return fail(c, begin,
+                                    "not valid JSON: a number without digits in its exponent");
                 large = true;
         }
-        if (large && !isfinite(json_number((Json){ begin, c->in })))
+        if (large && !isfinite(json_number((Json) { begin, c->in })))
                 return fail(c, begin, "a number is out of range");
         return true;
 }
 
 /* ---- keys given twice ---- */
 
-static Json key_at(const Check *c, uint32_t at)
-{
-        return (Json){ c->in->text + at, c->in };
-}
+static Json key_at(const Check *c, uint32_t at) { return (Json) { c->in->text + at, c->in }; }
 
 static bool key_hash(const Check *c, uint32_t at, uint64_t seed, JsonBuf *scratch, uint64_t *hash)
 {
@@ -240,8 +247,8 @@ static bool twice(Check *c, uint32_t at)
         const char *key = c->in->text + at;
         char what[256];
 
-        snprintf(what, sizeof what, "key %.*s given twice", (int)(past_string(key) - key > 200 ? 200
-                                                                  : past_string(key) - key), key);
+        snprintf(what, sizeof what, "key %.*s given twice",
+                 (int)(past_string(key) - key > 200 ? 200 : past_string(key) - key), key);
         return fail(c, key, what);
 }
 
@@ -250,8 +257,8 @@ static bool check_keys(Check *c, size_t from)
 {
         const uint32_t *key = c->key + from;
         size_t n = c->n_key - from, n_slot = n + n / 2, done = 0;
-        uint32_t *slot = NULL;                  /* index of a key + 1 */
-        JsonBuf x = {0}, y = {0};
+        uint32_t *slot = NULL; /* index of a key + 1 */
+        JsonBuf x = { 0 }, y = { 0 };
         uint64_t seed, hash;
         int same = 0;
 
@@ -271,7 +278,8 @@ static bool check_keys(Check *c, size_t from)
                                 same = -1;
                                 break;
                         }
-                        for (at = (size_t)(hash % n_slot); slot[at] && same == 0; at = at + 1 == n_slot ? 0 : at + 1)
+                        for (at = (size_t)(hash % n_slot); slot[at] && same == 0;
+                             at = at + 1 == n_slot ? 0 : at + 1)
                                 if ((same = same_key(c, key[done], key[slot[at] - 1], &x, &y)) > 0)
                                         twice(c, key[done]);
                         if (same == 0)
@@ -298,7 +306,7 @@ static bool note_span(Check *c, const char *from)
                 return true;
         if (!grow(c, (void **)&in->span, in->n_span, &c->cap_large, sizeof *in->span))
                 return false;
-        in->span[in->n_span++] = (JsonSpan){ from, c->p };
+        in->span[in->n_span++] = (JsonSpan) { from, c->p };
         return true;
 }
 
@@ -326,7 +334,8 @@ static bool check_members(Check *c, char shut, int depth)
                                 return false;
                         skip_space(c);
                         if (c->p == c->end || *c->p++ != ':')
-                                return fail(c, c->p - (c->p < c->end), "not valid JSON: a colon is missing");
+                                return fail(c, c->p - (c->p < c->end),
+                                            "not valid JSON: a colon is missing");
                 }
                 if (!check_value(c, depth + 1))
                         return false;
@@ -334,8 +343,9 @@ static bool check_members(Check *c, char shut, int depth)
                 if (c->p < c->end && *c->p == shut)
                         break;
                 if (c->p == c->end || *c->p != ',')
-                        return fail(c, c->p, c->p == c->end ? "not valid JSON: it ends too early"
-                                                            : "not valid JSON: a comma is missing");
+                        return fail(c, c->p,
+                                    c->p == c->end ? "not valid JSON: it ends too early"
+                                                   : "not valid JSON: a comma is missing");
                 c->p++;
                 skip_space(c);
         }
@@ -359,20 +369,12 @@ static bool check_value(Check *c, int depth)
         if (c->p == c->end)
                 return fail(c, c->p, "not valid JSON: a value is missing");
         switch (*c->p) {
-        case '{':
-                c->p++;
-                return check_members(c, '}', depth);
-        case '[':
-                c->p++;
-                return check_members(c, ']', depth);
-        case '"':
-                return check_string(c);
-        case 't':
-                return check_word(c, "true");
-        case 'f':
-                return check_word(c, "false");
-        case 'n':
-                return check_word(c, "null");
+        case '{': c->p++; return check_members(c, '}', depth);
+        case '[': c->p++; return check_members(c, ']', depth);
+        case '"': return check_string(c);
+        case 't': return check_word(c, "true");
+        case 'f': return check_word(c, "false");
+        case 'n': return check_word(c, "null");
         default:
                 if (*c->p == '-' || (*c->p >= '0' && *c->p <= '9'))
                         return check_number(c);
@@ -386,18 +388,19 @@ static int by_place(const void *a, const void *b)
         return x->from < y->from ? -1 : x->from > y->from;
 }
 
-int json_open(JsonText *in, Json *root, const char *text, size_t n, const char *name, bool nul, Err *e)
+int json_open(JsonText *in, Json *root, const char *text, size_t n, const char *name, bool nul,
+              Err *e)
 {
         Check c = { .in = in, .p = text, .end = text + n, .nul = nul, .e = e };
 
-        *in = (JsonText){ .text = text, .n = n, .name = name };
-        *root = (Json){0};
+        *in = (JsonText) { .text = text, .n = n, .name = name };
+        *root = (Json) { 0 };
         if (n >= UINT32_MAX)
                 return err_set(e, TGC_BAD_FILE, "%s: larger than 4 GB", name);
         if (!json_utf8_ok(text, n))
                 return err_set(e, TGC_BAD_FILE, "%s: not UTF-8", name);
         skip_space(&c);
-        *root = (Json){ c.p, in };
+        *root = (Json) { c.p, in };
         if (check_value(&c, 0)) {
                 skip_space(&c);
                 if (c.p < c.end)
@@ -406,7 +409,7 @@ int json_open(JsonText *in, Json *root, const char *text, size_t n, const char *
         free(c.key);
         if (c.rc != TGC_OK) {
                 json_close(in);
-                *root = (Json){0};
+                *root = (Json) { 0 };
                 return c.rc;
         }
         if (in->n_span)
@@ -417,7 +420,7 @@ int json_open(JsonText *in, Json *root, const char *text, size_t n, const char *
 void json_close(JsonText *in)
 {
         free(in->span);
-        *in = (JsonText){0};
+        *in = (JsonText) { 0 };
 }
 
 /* ---- cursors: the text is known to be JSON ------------------------------------------- */
@@ -479,10 +482,10 @@ bool json_next(JsonEach *i)
         if (*i->p == ',')
                 i->p = past_space(i->p + 1);
         if (i->shut == '}') {
-                i->key = (Json){ i->p, i->in };
+                i->key = (Json) { i->p, i->in };
                 i->p = past_space(past_space(past_string(i->p)) + 1);
         }
-        i->value = (Json){ i->p, i->in };
+        i->value = (Json) { i->p, i->in };
         i->p = past_space(past_value(i->value));
         return true;
 }
@@ -493,7 +496,7 @@ Json json_get(Json o, const char *key)
                 for (JsonEach i = json_each(o); json_next(&i);)
                         if (json_is(i.key, key))
                                 return i.value;
-        return (Json){0};
+        return (Json) { 0 };
 }
 
 size_t json_count(Json v)
@@ -507,7 +510,8 @@ size_t json_count(Json v)
 
 double json_number(Json v)
 {
-        static const double ten[] = { 1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+        static const double ten[] = { 1,    1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                      1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                       1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
         const char *p = v.at, *end;
         uint64_t x = 0;
@@ -530,10 +534,12 @@ double json_number(Json v)
                 digits += x > 0;
                 below += point;
         }
-        if (p == end && x <= (uint64_t)1 << 53 && below <= 22)          /* both exact, so the quotient is rounded once */
+        if (p == end && x <= (uint64_t)1 << 53 &&
+            below <= 22) /* both exact, so the quotient is rounded once */
                 return (minus ? -1 : 1) * ((double)x / ten[below]);
 
-        char small[64], *s = (size_t)(end - v.at) < sizeof small ? small : malloc((size_t)(end - v.at) + 1);
+        char small[64],
+                *s = (size_t)(end - v.at) < sizeof small ? small : malloc((size_t)(end - v.at) + 1);
         double d = NAN;
 
         if (s) {
@@ -615,14 +621,15 @@ const char *json_string(Json v, JsonBuf *b, size_t *n)
 
 bool json_is(Json v, const char *s)
 {
-        JsonBuf b = {0};
+        JsonBuf b = { 0 };
         size_t n;
         const char *p;
         bool is;
 
         if (json_type(v) != '"')
                 return false;
-        if (v.at[1] != '\\' && v.at[1] != *s && v.at[1] != '"')          /* most are known by their first byte */
+        if (v.at[1] != '\\' && v.at[1] != *s &&
+            v.at[1] != '"') /* most are known by their first byte */
                 return false;
         p = json_string(v, &b, &n);
         is = p && n == strlen(s) && !memcmp(p, s, n);
@@ -633,5 +640,5 @@ bool json_is(Json v, const char *s)
 void json_buf_free(JsonBuf *b)
 {
         free(b->p);
-        *b = (JsonBuf){0};
+        *b = (JsonBuf) { 0 };
 }

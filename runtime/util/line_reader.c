@@ -103,7 +103,8 @@ uint64_t line_int(LineReader *w, const char *name, uint64_t max)
         uint64_t x = 0;
         char *s = line_need(w, name);
         if (*s && !text_int(s, max, &x)) {
-                line_fail(w, "%s: '%.60s' is not a number from 0 to %llu", name, s, (unsigned long long)max);
+                line_fail(w, "%s: '%.60s' is not a number from 0 to %llu", name, s,
+                          (unsigned long long)max);
                 return 0;
         }
         return x;
@@ -131,8 +132,8 @@ size_t text_count(const char *text, size_t size, const char *word)
         const char *p = text, *end = text + size;
         size_t n = 0, len = strlen(word);
         while (p < end) {
-                n += (size_t)(end - p) >= len && !memcmp(p, word, len)
-                     && (p + len == end || p[len] == ' ' || p[len] == '\n');
+                n += (size_t)(end - p) >= len && !memcmp(p, word, len) &&
+                     (p + len == end || p[len] == ' ' || p[len] == '\n');
                 p = memchr(p, '\n', (size_t)(end - p));
                 if (!p)
                         break;

@@ -1,7 +1,8 @@
 /* mem.h: allocation that remembers how much was refused.
  *
- * Where err.h is included, malloc and its kin are these: the same, and when one fails, err_set adds the size to the
- * message of the TGC_NO_MEMORY that follows.  Nothing else differs; free is free. */
+ * Where err.h is included, malloc and its kin are these: the same, and when one fails, err_set adds
+ * the size to the message of the TGC_NO_MEMORY that follows.  Nothing else differs; free is
+ * free. */
 #ifndef TGC_MEM_H
 #define TGC_MEM_H
 
@@ -15,21 +16,22 @@ void *mem_alloc(size_t n) __attribute__((malloc));
 void *mem_zeroed(size_t n, size_t size) __attribute__((malloc));
 void *mem_resize(void *p, size_t n);
 void *mem_aligned(size_t align, size_t n) __attribute__((malloc));
-char *mem_copy(const char *s, size_t most) __attribute__((malloc));     /* strndup */
-int   mem_print(char **out, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));  /* vasprintf; NULL when it fails */
+char *mem_copy(const char *s, size_t most) __attribute__((malloc)); /* strndup */
+/* vasprintf; NULL when it fails */
+int mem_print(char **out, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
 
 /* What the last failed allocation of this thread wanted, once; 0: nothing failed since. */
 size_t mem_refused(void);
-void   mem_refuse(size_t n);            /* of a library's own allocation, where its size is known */
+void mem_refuse(size_t n); /* of a library's own allocation, where its size is known */
 
 #undef strdup
 #undef strndup
-#define malloc(n)           mem_alloc(n)
-#define calloc(n, size)     mem_zeroed(n, size)
-#define realloc(p, n)       mem_resize(p, n)
+#define malloc(n) mem_alloc(n)
+#define calloc(n, size) mem_zeroed(n, size)
+#define realloc(p, n) mem_resize(p, n)
 #define aligned_alloc(a, n) mem_aligned(a, n)
-#define strdup(s)           mem_copy(s, (size_t)-1)
-#define strndup(s, n)       mem_copy(s, n)
+#define strdup(s) mem_copy(s, (size_t)-1)
+#define strndup(s, n) mem_copy(s, n)
 #define vasprintf(p, f, ap) mem_print(p, f, ap)
 
 #endif

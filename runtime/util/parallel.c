@@ -6,7 +6,7 @@
 
 typedef struct Work {
         atomic_int next;
-        int   n;
+        int n;
         void (*fn)(void *ctx, int i);
         void *ctx;
 } Work;

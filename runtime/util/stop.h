@@ -9,7 +9,9 @@
 
 #include <stdatomic.h>
 
-typedef struct Stop { atomic_int working, asked; } Stop;
+typedef struct Stop {
+        atomic_int working, asked;
+} Stop;
 
 /* s may be NULL: nobody asks.  Pairs may nest. */
 static inline void stop_begin(Stop *s)
@@ -24,9 +26,6 @@ static inline void stop_end(Stop *s)
                 atomic_fetch_sub(&s->working, 1);
 }
 
-static inline int stop_asked(Stop *s)
-{
-        return s && atomic_load(&s->asked);
-}
+static inline int stop_asked(Stop *s) { return s && atomic_load(&s->asked); }
 
 #endif

@@ -14,12 +14,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST = 64 };                     /* at once; more are not in the list, and are swept by the next run */
+enum { MOST = 64 }; /* at once; more are not in the list, and are swept by the next run */
 
-static struct { _Atomic(char *) path; int fd; } live[MOST];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* the handler goes without */
+static struct {
+        _Atomic(char *) path;
+        int fd;
+} live[MOST];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* the handler goes without */
 static atomic_int ending;
-static atomic_long owner;               /* a child between fork and exec has the list too */
+static atomic_long owner; /* a child between fork and exec has the list too */
 
 static int find(const char *path)
 {
@@ -51,9 +54,11 @@ void temp_made(const char *path, int fd)
         pthread_mutex_lock(&lock);
         int i = find(path);
         if (i >= 0 && (live[i].fd = fcntl(fd, F_DUPFD_CLOEXEC, 3)) >= 0)
-                flock(live[i].fd, LOCK_EX | LOCK_NB);   /* where there are no locks, the process's number must do */
+                flock(live[i].fd,
+                      LOCK_EX |
+                              LOCK_NB); /* where there are no locks, the process's number must do */
         pthread_mutex_unlock(&lock);
-        if (atomic_load(&ending))               /* made after the handler had looked */
+        if (atomic_load(&ending)) /* made after the handler had looked */
                 unlink(path);
 }
 
@@ -91,7 +96,7 @@ static long owner_of(const char *name, bool folder)
         const char *at = folder ? name : *name == '.' ? strstr(name + 1, ".tgc-") : NULL;
         char *end;
         for (const char *s = at; !folder && s; s = strstr(s + 1, ".tgc-"))
-                at = s;                         /* the last: the target's own name may have one */
+                at = s; /* the last: the target's own name may have one */
         if (!at || (folder && strncmp(at, "tgc-", 4)))
                 return 0;
         at += folder ? 4 : 5;
@@ -112,7 +117,7 @@ static void remove_folder(int dir, const char *name)
         DIR *d = fd < 0 ? NULL : fdopendir(fd);
         if (!d && fd >= 0)
                 close(fd);
-        for (struct dirent *f; d && (f = readdir(d)); )         /* it is flat */
+        for (struct dirent *f; d && (f = readdir(d));) /* it is flat */
                 if (strcmp(f->d_name, ".") && strcmp(f->d_name, ".."))
                         unlinkat(fd, f->d_name, 0);
         if (d)
@@ -135,13 +140,15 @@ static bool held(int dir, const char *name, bool folder)
 void temp_sweep(const char *path, bool folders)
 {
         DIR *d = opendir(path);
-        for (struct dirent *x; d && (x = readdir(d)); ) {
+        for (struct dirent *x; d && (x = readdir(d));) {
                 long pid = owner_of(x->d_name, folders);
                 struct stat st;
                 if (!pid || !kill((pid_t)pid, 0) || errno != ESRCH)
                         continue;
-                if (fstatat(dirfd(d), x->d_name, &st, AT_SYMLINK_NOFOLLOW) || st.st_uid != geteuid()
-                    || !(folders ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode)) || held(dirfd(d), x->d_name, folders))
+                if (fstatat(dirfd(d), x->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
+                    st.st_uid != geteuid() ||
+                    !(folders ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode)) ||
+                    held(dirfd(d), x->d_name, folders))
                         continue;
                 if (folders)
                         remove_folder(dirfd(d), x->d_name);

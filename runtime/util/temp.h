@@ -1,8 +1,9 @@
 /* temp.h: temporary files and folders.
  *
- * Each is known while it exists, so that a signal that ends the process removes the files, and is locked by its owner,
- * so that the next process that writes there removes what a killed one left.  Names say whose they are:
- * ".NAME.tgc-PID-K" of files beside their target, "tgc-PID-XXXXXX" of folders, in which TEMP_OWNER is the locked one. */
+ * Each is known while it exists, so that a signal that ends the process removes the files, and is
+ * locked by its owner, so that the next process that writes there removes what a killed one left. 
+ * Names say whose they are: ".NAME.tgc-PID-K" of files beside their target, "tgc-PID-XXXXXX" of
+ * folders, in which TEMP_OWNER is the locked one. */
 #ifndef TGC_TEMP_H
 #define TGC_TEMP_H
 
@@ -10,9 +11,9 @@
 
 #define TEMP_OWNER ".owner"
 
-void temp_begin(const char *path);              /* before it is made */
-void temp_made(const char *path, int fd);       /* fd: a descriptor of it, which stays the caller's */
-void temp_end(const char *path);                /* it is gone, or has its real name now */
+void temp_begin(const char *path);        /* before it is made */
+void temp_made(const char *path, int fd); /* fd: a descriptor of it, which stays the caller's */
+void temp_end(const char *path);          /* it is gone, or has its real name now */
 void temp_sweep(const char *dir, bool folders); /* those of owners that are gone */
 
 /* For a handler of signals which then ends the process: unlinks every file that is known. */

@@ -5,14 +5,20 @@
 #include "../util/file.h"
 #include "safetensors.h"
 
-typedef struct Owner { void (*release)(void *); void *owner; } Owner;
+typedef struct Owner {
+        void (*release)(void *);
+        void *owner;
+} Owner;
 
 struct Checkpoint {
-        char     *path;
-        CkTensor *tensor; int n_tensors, room_tensors;
-        StMeta   *meta;   int n_meta, room_meta;
-        Owner    *owner;  int n_owners, room_owners;
-        bool      sealed;
+        char *path;
+        CkTensor *tensor;
+        int n_tensors, room_tensors;
+        StMeta *meta;
+        int n_meta, room_meta;
+        Owner *owner;
+        int n_owners, room_owners;
+        bool sealed;
 };
 
 int checkpoint_new(Checkpoint **out, const char *path, Err *e)
@@ -53,7 +59,8 @@ static void *grow(const Checkpoint *ck, void *array, int n, int *room, size_t si
                 if (p)
                         *room = more;
                 else
-                        err_set(e, TGC_NO_MEMORY, "%s: no memory for the table of tensors", ck->path);
+                        err_set(e, TGC_NO_MEMORY, "%s: no memory for the table of tensors",
+                                ck->path);
         }
         return p;
 }
@@ -67,7 +74,7 @@ int checkpoint_own(Checkpoint *ck, void (*release)(void *), void *owner, Err *e)
                 return TGC_NO_MEMORY;
         }
         ck->owner = p;
-        ck->owner[ck->n_owners++] = (Owner){ release, owner };
+        ck->owner[ck->n_owners++] = (Owner) { release, owner };
         return TGC_OK;
 }
 
@@ -90,7 +97,7 @@ int checkpoint_add_meta(Checkpoint *ck, const char *key, const char *value, Err 
         if (!p)
                 return TGC_NO_MEMORY;
         ck->meta = p;
-        ck->meta[ck->n_meta++] = (StMeta){ key, value };
+        ck->meta[ck->n_meta++] = (StMeta) { key, value };
         return TGC_OK;
 }
 
@@ -105,14 +112,15 @@ int checkpoint_seal(Checkpoint *ck, Err *e)
                 qsort(ck->tensor, (size_t)ck->n_tensors, sizeof *ck->tensor, by_name);
         for (int i = 1; i < ck->n_tensors; i++)
                 if (!strcmp(ck->tensor[i - 1].name, ck->tensor[i].name))
-                        return err_set(e, TGC_BAD_FILE, "%s: tensor %.200s given twice", ck->path, ck->tensor[i].name);
+                        return err_set(e, TGC_BAD_FILE, "%s: tensor %.200s given twice", ck->path,
+                                       ck->tensor[i].name);
         ck->sealed = true;
         return TGC_OK;
 }
 
-const char *checkpoint_path(const Checkpoint *ck)           { return ck->path; }
-int checkpoint_count(const Checkpoint *ck)                  { return ck->n_tensors; }
-const CkTensor *checkpoint_at(const Checkpoint *ck, int i)  { return &ck->tensor[i]; }
+const char *checkpoint_path(const Checkpoint *ck) { return ck->path; }
+int checkpoint_count(const Checkpoint *ck) { return ck->n_tensors; }
+const CkTensor *checkpoint_at(const Checkpoint *ck, int i) { return &ck->tensor[i]; }
 
 const char *checkpoint_meta(const Checkpoint *ck, const char *key)
 {
@@ -139,7 +147,10 @@ const CkTensor *checkpoint_find(const Checkpoint *ck, const char *name)
 
 /* Sources -------------------------------------------------------------- */
 
-typedef struct StFile { FileMap map; Safetensors st; } StFile;
+typedef struct StFile {
+        FileMap map;
+        Safetensors st;
+} StFile;
 
 static void release_safetensors(void *p)
 {
@@ -194,13 +205,17 @@ static int add_file(Checkpoint *ck, const char *path, Err *e)
         if (st)
                 return checkpoint_add_safetensors(ck, path, e);
         if (!memcmp(head, "GGUF", 4))
-                return err_set(e, TGC_BAD_FILE, "%s: a GGUF file, not read as a plain checkpoint", path);
+                return err_set(e, TGC_BAD_FILE, "%s: a GGUF file, not read as a plain checkpoint",
+                               path);
         if (!memcmp(head, "PK\3\4", 4) || !memcmp(head, "\x80\2\x8a", 3))
-                return err_set(e, TGC_BAD_FILE, "%s: a PyTorch pickle; convert it to safetensors", path);
+                return err_set(e, TGC_BAD_FILE, "%s: a PyTorch pickle; convert it to safetensors",
+                               path);
         if (ends_with(path, ".bin"))
                 return checkpoint_add_llama2c(ck, path, e);
-        return err_set(e, TGC_BAD_FILE, "%s: not a checkpoint: a .safetensors file, its .safetensors.index.json, "
-                       "a Hugging Face folder or a llama2.c .bin is wanted", path);
+        return err_set(e, TGC_BAD_FILE,
+                       "%s: not a checkpoint: a .safetensors file, its .safetensors.index.json, "
+                       "a Hugging Face folder or a llama2.c .bin is wanted",
+                       path);
 }
 
 int checkpoint_open(Checkpoint **out, const char *path, Err *e)

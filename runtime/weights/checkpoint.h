@@ -17,25 +17,26 @@
 
 typedef struct Checkpoint Checkpoint;
 
-int  checkpoint_open(Checkpoint **out, const char *path, Err *e);
-void checkpoint_close(Checkpoint *ck);                  /* NULL is allowed */
+int checkpoint_open(Checkpoint **out, const char *path, Err *e);
+void checkpoint_close(Checkpoint *ck); /* NULL is allowed */
 
 const char *checkpoint_path(const Checkpoint *ck);
-int  checkpoint_count(const Checkpoint *ck);
+int checkpoint_count(const Checkpoint *ck);
 /* Sorted by name, one array: checkpoint_at(ck, 0) + i == checkpoint_at(ck, i). */
 const CkTensor *checkpoint_at(const Checkpoint *ck, int i);
 /* NULL: no such tensor.  Where a name has no tensor but the file's metadata maps
  * it to one that exists (tied weights, stored once), that one is the answer. */
 const CkTensor *checkpoint_find(const Checkpoint *ck, const char *name);
-const char *checkpoint_meta(const Checkpoint *ck, const char *key);     /* NULL: none */
+const char *checkpoint_meta(const Checkpoint *ck, const char *key); /* NULL: none */
 
 /* Builder.  Tensors' names and data must live as long as the checkpoint; give
  * what owns them to checkpoint_own, which calls release(owner) at close. */
 int checkpoint_new(Checkpoint **out, const char *path, Err *e);
-int checkpoint_own(Checkpoint *ck, void (*release)(void *), void *owner, Err *e);  /* on error released at once */
+/* on error released at once */
+int checkpoint_own(Checkpoint *ck, void (*release)(void *), void *owner, Err *e);
 int checkpoint_add(Checkpoint *ck, const CkTensor *t, Err *e);
 int checkpoint_add_meta(Checkpoint *ck, const char *key, const char *value, Err *e);
-int checkpoint_seal(Checkpoint *ck, Err *e);            /* sorts; TGC_BAD_FILE on a name given twice */
+int checkpoint_seal(Checkpoint *ck, Err *e); /* sorts; TGC_BAD_FILE on a name given twice */
 
 /* Sources; checkpoint_open chooses among them. */
 int checkpoint_add_safetensors(Checkpoint *ck, const char *path, Err *e);
@@ -45,10 +46,10 @@ int checkpoint_add_hf_folder(Checkpoint *ck, const char *dir, Err *e);
 
 /* Header of a llama2.c .bin, checked against the file's size. */
 typedef struct Llama2cConfig {
-        int  dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len;
-        bool shared;                    /* the head is the embedding */
-        int  version;                   /* 0, 1, 2 */
-        int  group;                     /* values per scale; 0 but for version 2 */
+        int dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len;
+        bool shared; /* the head is the embedding */
+        int version; /* 0, 1, 2 */
+        int group;   /* values per scale; 0 but for version 2 */
 } Llama2cConfig;
 int llama2c_config(const char *path, Llama2cConfig *c, Err *e);
 

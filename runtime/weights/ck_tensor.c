@@ -5,19 +5,21 @@
 #include <string.h>
 #include <strings.h>
 
-static const struct { const char *name; unsigned char size, is_float; } dtypes[CK_N_DTYPES] = {
-        [CK_F64]  = { "F64", 8, 1 }, [CK_F32] = { "F32", 4, 1 },
-        [CK_F16]  = { "F16", 2, 1 }, [CK_BF16] = { "BF16", 2, 1 },
-        [CK_I64]  = { "I64", 8, 0 }, [CK_I32] = { "I32", 4, 0 },
-        [CK_I16]  = { "I16", 2, 0 }, [CK_I8]  = { "I8", 1, 0 },
-        [CK_U8]   = { "U8", 1, 0 },  [CK_BOOL] = { "BOOL", 1, 0 },
+static const struct {
+        const char *name;
+        unsigned char size, is_float;
+} dtypes[CK_N_DTYPES] = {
+        [CK_F64] = { "F64", 8, 1 },   [CK_F32] = { "F32", 4, 1 }, [CK_F16] = { "F16", 2, 1 },
+        [CK_BF16] = { "BF16", 2, 1 }, [CK_I64] = { "I64", 8, 0 }, [CK_I32] = { "I32", 4, 0 },
+        [CK_I16] = { "I16", 2, 0 },   [CK_I8] = { "I8", 1, 0 },   [CK_U8] = { "U8", 1, 0 },
+        [CK_BOOL] = { "BOOL", 1, 0 },
 };
 
 static bool known(int dtype) { return dtype >= 0 && dtype < CK_N_DTYPES; }
 
-size_t      ck_dtype_size(int dtype)     { return known(dtype) ? dtypes[dtype].size : 0; }
-const char *ck_dtype_name(int dtype)     { return known(dtype) ? dtypes[dtype].name : "?"; }
-bool        ck_dtype_is_float(int dtype) { return known(dtype) && dtypes[dtype].is_float; }
+size_t ck_dtype_size(int dtype) { return known(dtype) ? dtypes[dtype].size : 0; }
+const char *ck_dtype_name(int dtype) { return known(dtype) ? dtypes[dtype].name : "?"; }
+bool ck_dtype_is_float(int dtype) { return known(dtype) && dtypes[dtype].is_float; }
 
 int ck_dtype_find(const char *name)
 {
@@ -51,7 +53,8 @@ const char *ck_shape_text(char *buf, size_t size, int rank, const int64_t *dim)
         if (!size)
                 return "";
         for (int i = 0; i <= rank && at < size; i++) {
-                int n = i < rank ? snprintf(buf + at, size - at, "%s%lld", i ? "," : "[", (long long)dim[i])
+                int n = i < rank ? snprintf(buf + at, size - at, "%s%lld", i ? "," : "[",
+                                            (long long)dim[i])
                                  : snprintf(buf + at, size - at, "%s", rank ? "]" : "[]");
                 at += (size_t)n;
         }
@@ -71,7 +74,8 @@ uint16_t ck_bf16_from_f32(float x)
         uint32_t u;
 
         memcpy(&u, &x, 4);
-        if ((u & 0x7fffffffu) > 0x7f800000u)            /* keep a NaN a NaN: rounding could carry it to infinity */
+        if ((u & 0x7fffffffu) >
+            0x7f800000u) /* keep a NaN a NaN: rounding could carry it to infinity */
                 return (uint16_t)(u >> 16 | 0x40);
         return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
@@ -81,7 +85,7 @@ float ck_f32_from_f16(uint16_t x)
         uint32_t sign = (uint32_t)(x & 0x8000) << 16, exp = x >> 10 & 31, man = x & 0x3ff, u;
         float f;
 
-        if (exp == 0) {                                 /* zero, subnormal: man * 2^-24 */
+        if (exp == 0) { /* zero, subnormal: man * 2^-24 */
                 f = (float)man * 0x1p-24f;
                 return sign ? -f : f;
         }
@@ -99,18 +103,19 @@ uint16_t ck_f16_from_f32(float x)
         sign = u >> 16 & 0x8000;
         u &= 0x7fffffffu;
         if (u >= 0x7f800000u)
-                return (uint16_t)(sign | 0x7c00 | (u > 0x7f800000u ? 0x200 | (u >> 13 & 0x3ff) : 0));
-        if (u >= 0x477ff000u)                           /* 65520 and above round to infinity */
+                return (uint16_t)(sign | 0x7c00 |
+                                  (u > 0x7f800000u ? 0x200 | (u >> 13 & 0x3ff) : 0));
+        if (u >= 0x477ff000u) /* 65520 and above round to infinity */
                 return (uint16_t)(sign | 0x7c00);
         exp = (int)(u >> 23) - 112;
-        if (exp > 0) {                                  /* normal: drop 13 bits; a carry enters the exponent rightly */
+        if (exp > 0) { /* normal: drop 13 bits; a carry enters the exponent rightly */
                 u -= 112u << 23;
                 return (uint16_t)(sign | (u + 0xfff + (u >> 13 & 1)) >> 13);
         }
-        if (exp < -10)                                  /* below half the smallest subnormal */
+        if (exp < -10) /* below half the smallest subnormal */
                 return (uint16_t)sign;
         man = (u & 0x7fffff) | 0x800000;
-        shift = 14 - exp;                               /* 14 .. 24 */
+        shift = 14 - exp; /* 14 .. 24 */
         half = man >> shift;
         man &= (1u << shift) - 1;
         if (man > 1u << (shift - 1) || (man == 1u << (shift - 1) && (half & 1)))
@@ -120,11 +125,11 @@ uint16_t ck_f16_from_f32(float x)
 
 bool ck_can_convert(int dst_dtype, int src_dtype, double scale)
 {
-        return known(dst_dtype) && ((dst_dtype == src_dtype && scale == 1)
-            || (ck_dtype_is_float(dst_dtype) && ck_dtype_is_float(src_dtype)));
+        return known(dst_dtype) && ((dst_dtype == src_dtype && scale == 1) ||
+                                    (ck_dtype_is_float(dst_dtype) && ck_dtype_is_float(src_dtype)));
 }
 
-enum { BLOCK = 1024 };                                  /* elements at a time: the floats stay in L1 */
+enum { BLOCK = 1024 }; /* elements at a time: the floats stay in L1 */
 
 static void load_block(float *v, const unsigned char *src, int dtype, size_t n)
 {
@@ -138,9 +143,7 @@ static void load_block(float *v, const unsigned char *src, int dtype, size_t n)
                         v[i] = (float)d;
                 }
                 break;
-        case CK_F32:
-                memcpy(v, src, 4 * n);
-                break;
+        case CK_F32: memcpy(v, src, 4 * n); break;
         case CK_BF16:
                 for (i = 0; i < n; i++) {
                         uint16_t h;
@@ -168,9 +171,7 @@ static void store_block(unsigned char *dst, int dtype, const float *v, size_t n)
                         memcpy(dst + 8 * i, &d, 8);
                 }
                 break;
-        case CK_F32:
-                memcpy(dst, v, 4 * n);
-                break;
+        case CK_F32: memcpy(dst, v, 4 * n); break;
         case CK_BF16:
                 for (i = 0; i < n; i++) {
                         uint16_t h = ck_bf16_from_f32(v[i]);

@@ -9,7 +9,9 @@
 
 enum { MAX_CONFIG = 1 << 20, MAX_INDEX = 64 << 20 };
 
-typedef struct Listed { const char *file, *tensor; } Listed;
+typedef struct Listed {
+        const char *file, *tensor;
+} Listed;
 
 static int by_file_and_tensor(const void *a, const void *b)
 {
@@ -24,7 +26,8 @@ static int by_text(const void *a, const void *b)
 }
 
 /* A shard holds exactly the n tensors that the index lists for it (sorted). */
-static int check_shard(const Checkpoint *ck, int first, const char *path, const Listed *want, int n, Err *e)
+static int check_shard(const Checkpoint *ck, int first, const char *path, const Listed *want, int n,
+                       Err *e)
 {
         int have = checkpoint_count(ck) - first, i = 0, k = 0, rc = TGC_OK;
         const char **name = malloc(((size_t)have + 1) * sizeof *name);
@@ -37,10 +40,12 @@ static int check_shard(const Checkpoint *ck, int first, const char *path, const 
         for (i = 0; !rc && (i < have || k < n); i++, k++) {
                 int c = i == have ? 1 : k == n ? -1 : strcmp(name[i], want[k].tensor);
                 if (c > 0)
-                        rc = err_set(e, TGC_BAD_FILE, "%s: no tensor %.200s, which the index says is here", path,
+                        rc = err_set(e, TGC_BAD_FILE,
+                                     "%s: no tensor %.200s, which the index says is here", path,
                                      want[k].tensor);
                 else if (c < 0)
-                        rc = err_set(e, TGC_BAD_FILE, "%s: tensor %.200s is not in the index", path, name[i]);
+                        rc = err_set(e, TGC_BAD_FILE, "%s: tensor %.200s is not in the index", path,
+                                     name[i]);
         }
         free(name);
         return rc;
@@ -61,12 +66,14 @@ static int all_there(const char *index_path, const char *dir, const Listed *item
                         return err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
                 files++;
                 if (!file_exists(path) && missing++ < 4 && used < sizeof list)
-                        used += (size_t)snprintf(list + used, sizeof list - used, "%s%.140s", used ? ", " : "",
-                                                 item[i].file);
+                        used += (size_t)snprintf(list + used, sizeof list - used, "%s%.140s",
+                                                 used ? ", " : "", item[i].file);
                 free(path);
         }
-        return missing ? err_set(e, TGC_BAD_FILE, "%s: %d of its %d files %s missing: %s%s", index_path, missing, files,
-                                 missing == 1 ? "is" : "are", list, missing > 4 ? ", ..." : "") : TGC_OK;
+        return missing ? err_set(e, TGC_BAD_FILE, "%s: %d of its %d files %s missing: %s%s",
+                                 index_path, missing, files, missing == 1 ? "is" : "are", list,
+                                 missing > 4 ? ", ..." : "")
+                       : TGC_OK;
 }
 
 static int add_shards(Checkpoint *ck, const char *dir, const Listed *item, int n, Err *e)
@@ -90,10 +97,7 @@ static int add_shards(Checkpoint *ck, const char *dir, const Listed *item, int n
 }
 
 /* A shard lies beside its index; anything else could name any file of the machine. */
-static bool plain_name(const char *s)
-{
-        return *s && !strchr(s, '/') && *s != '.';
-}
+static bool plain_name(const char *s) { return *s && !strchr(s, '/') && *s != '.'; }
 
 /* The string v with a NUL behind it, at *to, which moves on; NULL: not a string. */
 static const char *keep(Json v, JsonBuf *b, char **to)
@@ -109,11 +113,12 @@ static const char *keep(Json v, JsonBuf *b, char **to)
         return kept;
 }
 
-/* The members of "weight_map"; *strings holds their texts, and is like *item the caller's to free. */
+/* The members of "weight_map"; *strings holds their texts, and is like *item the caller's to
+ * free. */
 static int read_index(const char *path, Listed **item, char **strings, int *n_item, Err *e)
 {
         JsonText json;
-        JsonBuf b = {0};
+        JsonBuf b = { 0 };
         Json root, map;
         char *text, *to;
         size_t size;
@@ -139,9 +144,11 @@ static int read_index(const char *path, Listed **item, char **strings, int *n_it
                 if (!tensor || (!file && json_type(i.value) == '"'))
                         rc = err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
                 else if (!file || !plain_name(file))
-                        rc = err_set(e, TGC_BAD_FILE, "%s: tensor %.200s: not the name of a file here", path, tensor);
+                        rc = err_set(e, TGC_BAD_FILE,
+                                     "%s: tensor %.200s: not the name of a file here", path,
+                                     tensor);
                 else
-                        (*item)[n] = (Listed){ file, tensor };
+                        (*item)[n] = (Listed) { file, tensor };
         }
         if (!rc && !n)
                 rc = err_set(e, TGC_BAD_FILE, "%s: lists no tensors", path);
@@ -155,7 +162,9 @@ static int read_index(const char *path, Listed **item, char **strings, int *n_it
 int checkpoint_add_hf_index(Checkpoint *ck, const char *index_path, Err *e)
 {
         const char *slash = strrchr(index_path, '/');
-        char *dir = slash ? strndup(index_path, slash == index_path ? 1 : (size_t)(slash - index_path)) : strdup(".");
+        char *dir = slash ? strndup(index_path,
+                                    slash == index_path ? 1 : (size_t)(slash - index_path))
+                          : strdup(".");
         char *strings = 0;
         Listed *item = 0;
         int n = 0, rc;
@@ -177,7 +186,8 @@ int checkpoint_add_hf_index(Checkpoint *ck, const char *index_path, Err *e)
 
 int checkpoint_add_hf_folder(Checkpoint *ck, const char *dir, Err *e)
 {
-        char *one = file_join(dir, "model.safetensors"), *index = file_join(dir, "model.safetensors.index.json");
+        char *one = file_join(dir, "model.safetensors"),
+             *index = file_join(dir, "model.safetensors.index.json");
         int rc;
 
         if (!one || !index)
@@ -187,7 +197,8 @@ int checkpoint_add_hf_folder(Checkpoint *ck, const char *dir, Err *e)
         else if (file_exists(index))
                 rc = checkpoint_add_hf_index(ck, index, e);
         else
-                rc = err_set(e, TGC_BAD_FILE, "%s: neither model.safetensors nor model.safetensors.index.json", dir);
+                rc = err_set(e, TGC_BAD_FILE,
+                             "%s: neither model.safetensors nor model.safetensors.index.json", dir);
         free(one);
         free(index);
         return rc;

@@ -18,23 +18,29 @@ enum { MAGIC = 0x616b3432, HEADER0 = 28, HEADER = 256, MAX_DIM = 1 << 24, MAX_LA
 enum { TOK_EMB, RMS_ATT, WQ, WK, WV, WO, RMS_FFN, W1, W2, W3, RMS_FINAL, ROPE, WCLS, N_KINDS };
 
 /* Sizes by letter: C channels, K key/value width, F MLP width, V vocabulary, R rope table. */
-static const struct { const char *name; bool layered, quant; char rows, cols; } kinds[N_KINDS] = {
-        [TOK_EMB]   = { "tok_emb",   false, true,  'V', 'C' },
-        [RMS_ATT]   = { "rms_att",   true,  false, 'C', 0 },
-        [WQ]        = { "wq",        true,  true,  'C', 'C' },
-        [WK]        = { "wk",        true,  true,  'K', 'C' },
-        [WV]        = { "wv",        true,  true,  'K', 'C' },
-        [WO]        = { "wo",        true,  true,  'C', 'C' },
-        [RMS_FFN]   = { "rms_ffn",   true,  false, 'C', 0 },
-        [W1]        = { "w1",        true,  true,  'F', 'C' },
-        [W2]        = { "w2",        true,  true,  'C', 'F' },
-        [W3]        = { "w3",        true,  true,  'F', 'C' },
+static const struct {
+        const char *name;
+        bool layered, quant;
+        char rows, cols;
+} kinds[N_KINDS] = {
+        [TOK_EMB] = { "tok_emb", false, true, 'V', 'C' },
+        [RMS_ATT] = { "rms_att", true, false, 'C', 0 },
+        [WQ] = { "wq", true, true, 'C', 'C' },
+        [WK] = { "wk", true, true, 'K', 'C' },
+        [WV] = { "wv", true, true, 'K', 'C' },
+        [WO] = { "wo", true, true, 'C', 'C' },
+        [RMS_FFN] = { "rms_ffn", true, false, 'C', 0 },
+        [W1] = { "w1", true, true, 'F', 'C' },
+        [W2] = { "w2", true, true, 'C', 'F' },
+        [W3] = { "w3", true, true, 'F', 'C' },
         [RMS_FINAL] = { "rms_final", false, false, 'C', 0 },
-        [ROPE]      = { 0,           false, false, 'R', 0 },    /* read over */
-        [WCLS]      = { "wcls",      false, true,  'V', 'C' },
+        [ROPE] = { 0, false, false, 'R', 0 }, /* read over */
+        [WCLS] = { "wcls", false, true, 'V', 'C' },
 };
-static const char order0[] = { TOK_EMB, RMS_ATT, WQ, WK, WV, WO, RMS_FFN, W1, W2, W3, RMS_FINAL, ROPE, WCLS };
-static const char order1[] = { RMS_ATT, RMS_FFN, RMS_FINAL, TOK_EMB, WQ, WK, WV, WO, W1, W2, W3, WCLS };
+static const char order0[] = { TOK_EMB, RMS_ATT, WQ, WK,        WV,   WO,  RMS_FFN,
+                               W1,      W2,      W3, RMS_FINAL, ROPE, WCLS };
+static const char order1[] = { RMS_ATT, RMS_FFN, RMS_FINAL, TOK_EMB, WQ, WK,
+                               WV,      WO,      W1,        W2,      W3, WCLS };
 
 static int64_t dim_of(const Llama2cConfig *c, char letter)
 {
@@ -43,14 +49,17 @@ static int64_t dim_of(const Llama2cConfig *c, char letter)
         case 'K': return (int64_t)c->dim / c->n_heads * c->n_kv_heads;
         case 'F': return c->hidden_dim;
         case 'V': return c->vocab_size;
-        case 'R': return (int64_t)c->seq_len * (c->dim / c->n_heads);      /* cos and sin, half a head each */
-        default:  return 1;
+        case 'R':
+                return (int64_t)c->seq_len *
+                       (c->dim / c->n_heads); /* cos and sin, half a head each */
+        default: return 1;
         }
 }
 
 static int32_t le32(const unsigned char *p)
 {
-        return (int32_t)((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
+        return (int32_t)((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
+                         (uint32_t)p[3] << 24);
 }
 
 /* Bytes of one tensor in the file: below 2^51, as both dimensions are at most 2^24. */
@@ -72,12 +81,19 @@ static int kind_at(const Llama2cConfig *c, size_t i)
         return k == WCLS && c->shared ? -1 : k;
 }
 
-static int parse_header(Llama2cConfig *c, const unsigned char *p, size_t size, const char *path, Err *e)
+static int parse_header(Llama2cConfig *c, const unsigned char *p, size_t size, const char *path,
+                        Err *e)
 {
-        struct { const char *name; int *to, max; } f[] = {
-                { "dim", &c->dim, MAX_DIM }, { "hidden_dim", &c->hidden_dim, MAX_DIM },
-                { "n_layers", &c->n_layers, MAX_LAYERS }, { "n_heads", &c->n_heads, MAX_DIM },
-                { "n_kv_heads", &c->n_kv_heads, MAX_DIM }, { "vocab_size", &c->vocab_size, MAX_DIM },
+        struct {
+                const char *name;
+                int *to, max;
+        } f[] = {
+                { "dim", &c->dim, MAX_DIM },
+                { "hidden_dim", &c->hidden_dim, MAX_DIM },
+                { "n_layers", &c->n_layers, MAX_LAYERS },
+                { "n_heads", &c->n_heads, MAX_DIM },
+                { "n_kv_heads", &c->n_kv_heads, MAX_DIM },
+                { "vocab_size", &c->vocab_size, MAX_DIM },
                 { "seq_len", &c->seq_len, MAX_DIM },
         };
         uint64_t want;
@@ -85,14 +101,17 @@ static int parse_header(Llama2cConfig *c, const unsigned char *p, size_t size, c
 
         memset(c, 0, sizeof *c);
         if (size < HEADER0)
-                return err_set(e, TGC_BAD_FILE, "%s: %zu bytes, too short for a llama2.c checkpoint", path, size);
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: %zu bytes, too short for a llama2.c checkpoint", path, size);
         if (le32(p) == MAGIC) {
                 c->version = le32(p + 4);
                 if (c->version != 1 && c->version != 2)
-                        return err_set(e, TGC_BAD_FILE, "%s: llama2.c version %d is not known (0, 1, 2 are)", path,
+                        return err_set(e, TGC_BAD_FILE,
+                                       "%s: llama2.c version %d is not known (0, 1, 2 are)", path,
                                        c->version);
                 if (size < HEADER)
-                        return err_set(e, TGC_BAD_FILE, "%s: %zu bytes, shorter than its header", path, size);
+                        return err_set(e, TGC_BAD_FILE, "%s: %zu bytes, shorter than its header",
+                                       path, size);
         }
         for (int i = 0; i < 7; i++) {
                 int v = le32(p + (c->version ? 8 : 0) + 4 * i);
@@ -102,7 +121,8 @@ static int parse_header(Llama2cConfig *c, const unsigned char *p, size_t size, c
                         v = v < 0 && v > -MAX_DIM ? -v : v;
                 }
                 if (v < 1 || v > f[i].max)
-                        return err_set(e, TGC_BAD_FILE, "%s: not a llama2.c checkpoint: %s is %d", path, f[i].name, v);
+                        return err_set(e, TGC_BAD_FILE, "%s: not a llama2.c checkpoint: %s is %d",
+                                       path, f[i].name, v);
                 *f[i].to = v;
         }
         if (c->version) {
@@ -116,24 +136,30 @@ static int parse_header(Llama2cConfig *c, const unsigned char *p, size_t size, c
                         return err_set(e, TGC_BAD_FILE, "%s: group size is %d", path, c->group);
         }
         if (c->dim % c->n_heads || c->n_heads % c->n_kv_heads || c->dim / c->n_heads % 2)
-                return err_set(e, TGC_BAD_FILE, "%s: dim %d, n_heads %d, n_kv_heads %d do not fit together", path,
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: dim %d, n_heads %d, n_kv_heads %d do not fit together", path,
                                c->dim, c->n_heads, c->n_kv_heads);
         want = c->version ? HEADER : HEADER0;
         for (size_t i = 0; (k = kind_at(c, i)) >= 0; i++) {
-                if (c->group && kinds[k].quant
-                    && (uint64_t)dim_of(c, kinds[k].rows) * (uint64_t)dim_of(c, kinds[k].cols) % (uint64_t)c->group)
-                        return err_set(e, TGC_BAD_FILE, "%s: groups of %d do not divide %s", path, c->group,
-                                       kinds[k].name);
-                /* A tensor is below 2^51 bytes, a layer's below 2^63: stop before a sum could wrap. */
+                if (c->group && kinds[k].quant &&
+                    (uint64_t)dim_of(c, kinds[k].rows) * (uint64_t)dim_of(c, kinds[k].cols) %
+                            (uint64_t)c->group)
+                        return err_set(e, TGC_BAD_FILE, "%s: groups of %d do not divide %s", path,
+                                       c->group, kinds[k].name);
+                /* A tensor is below 2^51 bytes, a layer's below 2^63: stop before a sum could
+                 * wrap. */
                 want += bytes_of(c, k) * (kinds[k].layered ? (uint64_t)c->n_layers : 1);
                 if (want > INT64_MAX / 2)
                         break;
         }
         if (want != size)
-                return err_set(e, TGC_BAD_FILE, "%s: %zu bytes, but its header (version %d, dim %d, hidden_dim %d, "
-                               "n_layers %d, n_heads %d, n_kv_heads %d, vocab_size %d, seq_len %d%s) makes %llu", path,
-                               size, c->version, c->dim, c->hidden_dim, c->n_layers, c->n_heads, c->n_kv_heads,
-                               c->vocab_size, c->seq_len, c->shared ? "" : ", untied", (unsigned long long)want);
+                return err_set(
+                        e, TGC_BAD_FILE,
+                        "%s: %zu bytes, but its header (version %d, dim %d, hidden_dim %d, "
+                        "n_layers %d, n_heads %d, n_kv_heads %d, vocab_size %d, seq_len %d%s) makes %llu",
+                        path, size, c->version, c->dim, c->hidden_dim, c->n_layers, c->n_heads,
+                        c->n_kv_heads, c->vocab_size, c->seq_len, c->shared ? "" : ", untied",
+                        (unsigned long long)want);
         return TGC_OK;
 }
 
@@ -151,8 +177,8 @@ int llama2c_config(const char *path, Llama2cConfig *c, Err *e)
 
 typedef struct Bin {
         FileMap map;
-        char  (*name)[32];
-        float  *dequant;                /* version 2: all matrices, one after the other */
+        char (*name)[32];
+        float *dequant; /* version 2: all matrices, one after the other */
 } Bin;
 
 static void release_bin(void *p)
@@ -179,13 +205,17 @@ static void dequantise(float *out, const unsigned char *q, size_t n, size_t grou
 
 static int add_tensors(Checkpoint *ck, Bin *b, const Llama2cConfig *c, Err *e)
 {
-        const unsigned char *p = (const unsigned char *)b->map.data + (c->version ? HEADER : HEADER0);
+        const unsigned char *p = (const unsigned char *)b->map.data +
+                                 (c->version ? HEADER : HEADER0);
         float *f = b->dequant;
         int k, rc, n = 0;
 
         for (size_t i = 0; (k = kind_at(c, i)) >= 0; i++) {
                 for (int l = 0; l < (kinds[k].layered ? c->n_layers : 1); l++) {
-                        CkTensor t = { .name = b->name[n], .dtype = CK_F32, .rank = kinds[k].cols ? 2 : 1, .data = p };
+                        CkTensor t = { .name = b->name[n],
+                                       .dtype = CK_F32,
+                                       .rank = kinds[k].cols ? 2 : 1,
+                                       .data = p };
                         size_t count;
 
                         t.dim[0] = dim_of(c, kinds[k].rows);
@@ -201,7 +231,8 @@ static int add_tensors(Checkpoint *ck, Bin *b, const Llama2cConfig *c, Err *e)
                         if (!kinds[k].name)
                                 continue;
                         if (kinds[k].layered)
-                                snprintf(b->name[n], sizeof b->name[n], "layers.%d.%s", l, kinds[k].name);
+                                snprintf(b->name[n], sizeof b->name[n], "layers.%d.%s", l,
+                                         kinds[k].name);
                         else
                                 snprintf(b->name[n], sizeof b->name[n], "%s", kinds[k].name);
                         n++;
@@ -229,7 +260,7 @@ int checkpoint_add_llama2c(Checkpoint *ck, const char *path, Err *e)
         if (rc)
                 return rc;
         b->name = calloc((size_t)c.n_layers * N_KINDS + N_KINDS, sizeof *b->name);
-        if (c.version == 2)                             /* a byte of the file becomes at most one float */
+        if (c.version == 2) /* a byte of the file becomes at most one float */
                 b->dequant = malloc(b->map.size * sizeof *b->dequant);
         if (!b->name || (c.version == 2 && !b->dequant))
                 return err_set(e, TGC_NO_MEMORY, "%s: no memory for its tensors", path);

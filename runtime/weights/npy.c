@@ -11,7 +11,9 @@
 
 enum { MAX_HEADER = 65536 };
 
-typedef struct Reader { const char *at, *end; } Reader;
+typedef struct Reader {
+        const char *at, *end;
+} Reader;
 
 static bool take(Reader *r, const char *word)
 {
@@ -52,13 +54,14 @@ static bool shape(Reader *r, Npy *a)
 
                 take(r, "");
                 for (; r->at < r->end && *r->at >= '0' && *r->at <= '9'; r->at++, any = true)
-                        if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, *r->at - '0', &v))
+                        if (__builtin_mul_overflow(v, 10, &v) ||
+                            __builtin_add_overflow(v, *r->at - '0', &v))
                                 return false;
                 if (!any || a->rank == CK_MAX_RANK)
                         return false;
                 a->dim[a->rank++] = v;
                 if (!take(r, ",")) {
-                        if (a->rank == 1)               /* (3) is a number, (3,) a tuple */
+                        if (a->rank == 1) /* (3) is a number, (3,) a tuple */
                                 return false;
                         return take(r, ")");
                 }
@@ -77,7 +80,8 @@ static int parse_header(Npy *a, Reader r, const char *path, Err *e)
                         ok = descr = quoted(&r, type, sizeof type);
                 } else if (ok && !strcmp(key, "fortran_order") && !order) {
                         if (take(&r, "True"))
-                                return err_set(e, TGC_BAD_FILE, "%s: Fortran order; C order is wanted", path);
+                                return err_set(e, TGC_BAD_FILE,
+                                               "%s: Fortran order; C order is wanted", path);
                         ok = order = take(&r, "False");
                 } else if (ok && !strcmp(key, "shape") && !dims) {
                         ok = dims = shape(&r, a);
@@ -94,7 +98,8 @@ static int parse_header(Npy *a, Reader r, const char *path, Err *e)
                 return err_set(e, TGC_BAD_FILE, "%s: the .npy header is damaged", path);
         a->dtype = !strcmp(type, "<i8") ? CK_I64 : !strcmp(type, "<f4") ? CK_F32 : -1;
         if (a->dtype < 0)
-                return err_set(e, TGC_BAD_FILE, "%s: elements are %s; int64 (<i8) or float32 (<f4) is wanted", path,
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: elements are %s; int64 (<i8) or float32 (<f4) is wanted", path,
                                type);
         return TGC_OK;
 }
@@ -109,20 +114,24 @@ static int parse(Npy *a, const char *path, Err *e)
         if (size < 12 || memcmp(p, "\x93NUMPY", 6))
                 return err_set(e, TGC_BAD_FILE, "%s: not a .npy file", path);
         if ((p[6] != 1 && p[6] != 2) || p[7])
-                return err_set(e, TGC_BAD_FILE, "%s: .npy version %d.%d; 1.0 or 2.0 is wanted", path, p[6], p[7]);
+                return err_set(e, TGC_BAD_FILE, "%s: .npy version %d.%d; 1.0 or 2.0 is wanted",
+                               path, p[6], p[7]);
         head = p[6] == 1 ? 10 : 12;
         length = p[8] | (size_t)p[9] << 8;
         if (p[6] == 2)
                 length |= (size_t)p[10] << 16 | (size_t)p[11] << 24;
         if (length > MAX_HEADER || length > size - head)
                 return err_set(e, TGC_BAD_FILE, "%s: a header of %zu bytes", path, length);
-        rc = parse_header(a, (Reader){ (const char *)p + head, (const char *)p + head + length }, path, e);
+        rc = parse_header(a, (Reader) { (const char *)p + head, (const char *)p + head + length },
+                          path, e);
         if (rc)
                 return rc;
         size -= head + length;
-        if (!ck_count(a->rank, a->dim, &a->count) || (uint64_t)a->count * ck_dtype_size(a->dtype) != size)
-                return err_set(e, TGC_BAD_FILE, "%s: %zu bytes of data do not make %s%s", path, size,
-                               ck_dtype_name(a->dtype), ck_shape_text(text, sizeof text, a->rank, a->dim));
+        if (!ck_count(a->rank, a->dim, &a->count) ||
+            (uint64_t)a->count * ck_dtype_size(a->dtype) != size)
+                return err_set(e, TGC_BAD_FILE, "%s: %zu bytes of data do not make %s%s", path,
+                               size, ck_dtype_name(a->dtype),
+                               ck_shape_text(text, sizeof text, a->rank, a->dim));
         a->u.data = p + head + length;
         if ((uintptr_t)a->u.data % 8) {
                 a->copy = malloc(size + 1);
@@ -155,7 +164,11 @@ void npy_close(Npy *a)
 
 /* Writer -------------------------------------------------------------- */
 
-struct NpyOut { FileOut *file; char *path; uint64_t left; };
+struct NpyOut {
+        FileOut *file;
+        char *path;
+        uint64_t left;
+};
 
 int npy_out_open(NpyOut **out, const char *path, int rank, const int64_t *dim, Err *e)
 {
@@ -173,12 +186,13 @@ int npy_out_open(NpyOut **out, const char *path, int rank, const int64_t *dim, E
                 return err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
         }
         o->left = (uint64_t)count;
-        n += snprintf(head + n, sizeof head - (size_t)n, "{'descr': '<f4', 'fortran_order': False, 'shape': (");
+        n += snprintf(head + n, sizeof head - (size_t)n,
+                      "{'descr': '<f4', 'fortran_order': False, 'shape': (");
         for (int i = 0; i < rank; i++)
-                n += snprintf(head + n, sizeof head - (size_t)n, "%s%lld%s", i ? " " : "", (long long)dim[i],
-                              i + 1 < rank || rank == 1 ? "," : "");
+                n += snprintf(head + n, sizeof head - (size_t)n, "%s%lld%s", i ? " " : "",
+                              (long long)dim[i], i + 1 < rank || rank == 1 ? "," : "");
         n += snprintf(head + n, sizeof head - (size_t)n, "), }");
-        pad = (64 - (n + 1) % 64) % 64;                 /* the data begins at a multiple of 64 */
+        pad = (64 - (n + 1) % 64) % 64; /* the data begins at a multiple of 64 */
         memset(head + n, ' ', (size_t)pad);
         n += pad;
         head[n++] = '\n';
@@ -209,7 +223,8 @@ int npy_out_commit(NpyOut *o, Err *e)
         int rc;
 
         if (o->left) {
-                rc = err_set(e, TGC_FAIL, "%s: %llu values are missing", o->path, (unsigned long long)o->left);
+                rc = err_set(e, TGC_FAIL, "%s: %llu values are missing", o->path,
+                             (unsigned long long)o->left);
         } else {
                 rc = file_out_commit(o->file, e);
                 o->file = 0;

@@ -11,21 +11,28 @@
 
 typedef struct Reader {
         const char *at, *end, *begin;
-        const char *name;               /* of the file, for messages */
-        char       *text;               /* next free byte for a decoded string; the header's size is room enough */
-        Err        *e;
+        const char *name; /* of the file, for messages */
+        /* next free byte for a decoded string; the header's size is room enough */
+        char *text;
+        Err *e;
 } Reader;
 
-typedef struct Entry { CkTensor t; uint64_t begin, end; bool has_dtype, has_shape, has_range; } Entry;
+typedef struct Entry {
+        CkTensor t;
+        uint64_t begin, end;
+        bool has_dtype, has_shape, has_range;
+} Entry;
 
 static int bad(Reader *r, const char *what)
 {
-        return err_set(r->e, TGC_BAD_FILE, "%s: header, byte %zu: %s", r->name, (size_t)(r->at - r->begin) + 8, what);
+        return err_set(r->e, TGC_BAD_FILE, "%s: header, byte %zu: %s", r->name,
+                       (size_t)(r->at - r->begin) + 8, what);
 }
 
 static void blanks(Reader *r)
 {
-        while (r->at < r->end && (*r->at == ' ' || *r->at == '\n' || *r->at == '\t' || *r->at == '\r'))
+        while (r->at < r->end &&
+               (*r->at == ' ' || *r->at == '\n' || *r->at == '\t' || *r->at == '\r'))
                 r->at++;
 }
 
@@ -53,8 +60,10 @@ static int hex4(Reader *r, unsigned *u)
                 return bad(r, "escape cut short");
         for (int i = 0; i < 4; i++) {
                 char c = *r->at++;
-                int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                      : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+                int d = c >= '0' && c <= '9'   ? c - '0'
+                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                               : -1;
                 if (d < 0)
                         return bad(r, "bad hexadecimal digit");
                 *u = *u << 4 | (unsigned)d;
@@ -149,8 +158,8 @@ static int number(Reader *r, uint64_t *v)
         first = r->at;
         *v = 0;
         for (; r->at < r->end && *r->at >= '0' && *r->at <= '9'; r->at++)
-                if (__builtin_mul_overflow(*v, 10u, v) || __builtin_add_overflow(*v, (unsigned)(*r->at - '0'), v)
-                    || *v > INT64_MAX)
+                if (__builtin_mul_overflow(*v, 10u, v) ||
+                    __builtin_add_overflow(*v, (unsigned)(*r->at - '0'), v) || *v > INT64_MAX)
                         return bad(r, "number too large");
         if (r->at == first)
                 return bad(r, "expected an unsigned integer");
@@ -204,25 +213,28 @@ static int tensor_body(Reader *r, Entry *n)
                                 return rc;
                         n->t.dtype = ck_dtype_find(dtype);
                         if (n->t.dtype < 0)
-                                return err_set(r->e, TGC_BAD_FILE, "%s: tensor %.200s: dtype %.40s is not supported",
+                                return err_set(r->e, TGC_BAD_FILE,
+                                               "%s: tensor %.200s: dtype %.40s is not supported",
                                                r->name, n->t.name, dtype);
                 } else if (!strcmp(key, "shape")) {
                         if ((rc = field(r, &n->has_shape)) || (rc = shape(r, &n->t)))
                                 return rc;
                 } else if (!strcmp(key, "data_offsets")) {
-                        if ((rc = field(r, &n->has_range)) || (rc = need(r, '[')) || (rc = number(r, &n->begin))
-                            || (rc = need(r, ',')) || (rc = number(r, &n->end)) || (rc = need(r, ']')))
+                        if ((rc = field(r, &n->has_range)) || (rc = need(r, '[')) ||
+                            (rc = number(r, &n->begin)) || (rc = need(r, ',')) ||
+                            (rc = number(r, &n->end)) || (rc = need(r, ']')))
                                 return rc;
                 } else {
                         return bad(r, "field other than dtype, shape, data_offsets");
                 }
-                r->text = keep;                         /* these strings are not kept */
+                r->text = keep; /* these strings are not kept */
         } while (take(r, ','));
         rc = need(r, '}');
         if (rc)
                 return rc;
-        return n->has_dtype && n->has_shape && n->has_range ? TGC_OK
-             : bad(r, "tensor without dtype, shape or data_offsets");
+        return n->has_dtype && n->has_shape && n->has_range
+                       ? TGC_OK
+                       : bad(r, "tensor without dtype, shape or data_offsets");
 }
 
 /* An array of n elements with room for one more; NULL: no memory, the old one stands. */
@@ -230,7 +242,7 @@ static void *grow(Reader *r, void *array, int n, size_t size)
 {
         void *p;
 
-        if (n & (n - 1) || n == 1)                      /* grows at 0, 2, 4, 8, ... */
+        if (n & (n - 1) || n == 1) /* grows at 0, 2, 4, 8, ... */
                 return array;
         p = realloc(array, (n ? 2 * (size_t)n : 2) * size);
         if (!p)
@@ -250,8 +262,8 @@ static int metadata(Reader *r, Safetensors *st)
                 if (!more)
                         return TGC_NO_MEMORY;
                 st->meta = more;
-                if ((rc = string(r, &st->meta[st->n_meta].key)) || (rc = need(r, ':'))
-                    || (rc = string(r, &st->meta[st->n_meta].value)))
+                if ((rc = string(r, &st->meta[st->n_meta].key)) || (rc = need(r, ':')) ||
+                    (rc = string(r, &st->meta[st->n_meta].value)))
                         return rc;
                 st->n_meta++;
         } while (take(r, ','));
@@ -282,7 +294,7 @@ static int header(Reader *r, Safetensors *st, Entry **entry)
                                 if (!more)
                                         return TGC_NO_MEMORY;
                                 *entry = more;
-                                (*entry)[n] = (Entry){ .t.name = key };
+                                (*entry)[n] = (Entry) { .t.name = key };
                                 rc = tensor_body(r, &(*entry)[n++]);
                         }
                         if (rc)
@@ -312,7 +324,7 @@ static int by_offset(const void *a, const void *b)
 
         if (x->begin != y->begin)
                 return x->begin < y->begin ? -1 : 1;
-        if (x->end != y->end)                           /* empty tensors first */
+        if (x->end != y->end) /* empty tensors first */
                 return x->end < y->end ? -1 : 1;
         return strcmp(x->t.name, y->t.name);
 }
@@ -329,15 +341,18 @@ static int layout(Reader *r, Safetensors *st, Entry *entry, const char *data, si
                 qsort(entry, (size_t)n, sizeof *entry, by_name);
         for (int i = 0; i < n; i++) {
                 if (i && !strcmp(entry[i - 1].t.name, entry[i].t.name))
-                        return err_set(r->e, TGC_BAD_FILE, "%s: tensor %.200s given twice", r->name, entry[i].t.name);
+                        return err_set(r->e, TGC_BAD_FILE, "%s: tensor %.200s given twice", r->name,
+                                       entry[i].t.name);
                 if (!ck_name_ok(entry[i].t.name))
-                        return err_set(r->e, TGC_BAD_FILE, "%s: control character in a tensor's name", r->name);
+                        return err_set(r->e, TGC_BAD_FILE,
+                                       "%s: control character in a tensor's name", r->name);
         }
         if (st->n_meta)
                 qsort(st->meta, (size_t)st->n_meta, sizeof *st->meta, by_meta_key);
         for (int i = 1; i < st->n_meta; i++)
                 if (!strcmp(st->meta[i - 1].key, st->meta[i].key))
-                        return err_set(r->e, TGC_BAD_FILE, "%s: metadata %.200s given twice", r->name, st->meta[i].key);
+                        return err_set(r->e, TGC_BAD_FILE, "%s: metadata %.200s given twice",
+                                       r->name, st->meta[i].key);
         if (n)
                 qsort(entry, (size_t)n, sizeof *entry, by_offset);
         for (int i = 0; i < n; i++) {
@@ -345,16 +360,20 @@ static int layout(Reader *r, Safetensors *st, Entry *entry, const char *data, si
                 int64_t count;
 
                 if (x->begin > x->end || x->end > size)
-                        return err_set(r->e, TGC_BAD_FILE, "%s: tensor %.200s: bytes %llu .. %llu of %zu", r->name,
-                                       x->t.name, (unsigned long long)x->begin, (unsigned long long)x->end, size);
+                        return err_set(r->e, TGC_BAD_FILE,
+                                       "%s: tensor %.200s: bytes %llu .. %llu of %zu", r->name,
+                                       x->t.name, (unsigned long long)x->begin,
+                                       (unsigned long long)x->end, size);
                 if (x->begin != at)
-                        return err_set(r->e, TGC_BAD_FILE, "%s: tensor %.200s begins at byte %llu, %s at %llu", r->name,
+                        return err_set(r->e, TGC_BAD_FILE,
+                                       "%s: tensor %.200s begins at byte %llu, %s at %llu", r->name,
                                        x->t.name, (unsigned long long)x->begin,
                                        x->begin < at ? "within another that ends" : "after a hole",
                                        (unsigned long long)at);
-                if (!ck_count(x->t.rank, x->t.dim, &count)
-                    || (uint64_t)count * ck_dtype_size(x->t.dtype) != x->end - x->begin)
-                        return err_set(r->e, TGC_BAD_FILE, "%s: tensor %.200s: %s%s does not take %llu bytes", r->name,
+                if (!ck_count(x->t.rank, x->t.dim, &count) ||
+                    (uint64_t)count * ck_dtype_size(x->t.dtype) != x->end - x->begin)
+                        return err_set(r->e, TGC_BAD_FILE,
+                                       "%s: tensor %.200s: %s%s does not take %llu bytes", r->name,
                                        x->t.name, ck_dtype_name(x->t.dtype),
                                        ck_shape_text(text, sizeof text, x->t.rank, x->t.dim),
                                        (unsigned long long)(x->end - x->begin));
@@ -379,7 +398,8 @@ static uint64_t le64(const unsigned char *p)
 bool safetensors_probe(const void *data, size_t size)
 {
         const unsigned char *p = data;
-        return size >= 10 && le64(p) <= size - 8 && le64(p) >= 2 && le64(p) <= SAFETENSORS_MAX_HEADER && p[8] == '{';
+        return size >= 10 && le64(p) <= size - 8 && le64(p) >= 2 &&
+               le64(p) <= SAFETENSORS_MAX_HEADER && p[8] == '{';
 }
 
 int safetensors_parse(Safetensors *st, const void *data, size_t size, const char *name, Err *e)
@@ -392,12 +412,15 @@ int safetensors_parse(Safetensors *st, const void *data, size_t size, const char
 
         memset(st, 0, sizeof *st);
         if (size < 8)
-                return err_set(e, TGC_BAD_FILE, "%s: %zu bytes, too short for a safetensors file", name, size);
+                return err_set(e, TGC_BAD_FILE, "%s: %zu bytes, too short for a safetensors file",
+                               name, size);
         n = le64(data);
         if (n > SAFETENSORS_MAX_HEADER || n > size - 8)
-                return err_set(e, TGC_BAD_FILE, "%s: header of %llu bytes, %s %llu", name, (unsigned long long)n,
+                return err_set(e, TGC_BAD_FILE, "%s: header of %llu bytes, %s %llu", name,
+                               (unsigned long long)n,
                                n > size - 8 ? "but the file has" : "but the limit is",
-                               (unsigned long long)(n > size - 8 ? size - 8 : SAFETENSORS_MAX_HEADER));
+                               (unsigned long long)(n > size - 8 ? size - 8
+                                                                 : SAFETENSORS_MAX_HEADER));
         if (n < 2 || text[8] != '{')
                 return err_set(e, TGC_BAD_FILE, "%s: the header does not begin with '{'", name);
         if (!json_utf8_ok(text + 8, n))
@@ -405,14 +428,15 @@ int safetensors_parse(Safetensors *st, const void *data, size_t size, const char
         st->text = malloc(n);
         if (!st->text)
                 return err_set(e, TGC_NO_MEMORY, "%s: no memory for the header", name);
-        r = (Reader){ text + 8, text + 8 + n, text + 8, name, st->text, e };
+        r = (Reader) { text + 8, text + 8 + n, text + 8, name, st->text, e };
         rc = header(&r, st, &entry);
         if (!rc)
                 rc = layout(&r, st, entry, text + 8 + n, size - 8 - n);
         if (!rc && st->n_tensors) {
                 st->tensor = malloc((size_t)st->n_tensors * sizeof *st->tensor);
                 if (!st->tensor)
-                        rc = err_set(e, TGC_NO_MEMORY, "%s: no memory for the table of tensors", name);
+                        rc = err_set(e, TGC_NO_MEMORY, "%s: no memory for the table of tensors",
+                                     name);
                 for (int i = 0; !rc && i < st->n_tensors; i++)
                         st->tensor[i] = entry[i].t;
         }

@@ -9,28 +9,30 @@
 #include "ck_tensor.h"
 #include "../util/err.h"
 
-#define SAFETENSORS_MAX_HEADER 100000000u       /* the format's own limit */
+#define SAFETENSORS_MAX_HEADER 100000000u /* the format's own limit */
 
-typedef struct StMeta { const char *key, *value; } StMeta;
+typedef struct StMeta {
+        const char *key, *value;
+} StMeta;
 
 /* tensor[] in the order of their data; names and metadata live here, the data
  * in the caller's bytes, which must outlive it. */
 typedef struct Safetensors {
         CkTensor *tensor;
-        int       n_tensors;
-        StMeta   *meta;
-        int       n_meta;
-        char     *text;                 /* owns the strings */
+        int n_tensors;
+        StMeta *meta;
+        int n_meta;
+        char *text; /* owns the strings */
 } Safetensors;
 
 /* Is this the beginning of such a file?  (A plausible length, then '{'.) */
 bool safetensors_probe(const void *data, size_t size);
 
 /* TGC_BAD_FILE with the reason; `name` (the path) begins the message. */
-int  safetensors_parse(Safetensors *st, const void *data, size_t size, const char *name, Err *e);
+int safetensors_parse(Safetensors *st, const void *data, size_t size, const char *name, Err *e);
 void safetensors_free(Safetensors *st);
 /* *there: the file has a hash.  TGC_BAD_FILE when it is not that of its bytes. */
-int  safetensors_check_hash(const void *data, size_t size, bool *there, const char *name, Err *e);
+int safetensors_check_hash(const void *data, size_t size, bool *there, const char *name, Err *e);
 
 /* Streaming writer.  tensor[i] gives name, dtype and shape (data is not read).
  * The file's order is larger elements first, so that all are aligned, then by
@@ -38,15 +40,17 @@ int  safetensors_check_hash(const void *data, size_t size, bool *there, const ch
  * order: safetensors_out_order()[k] is the index of the k-th tensor. */
 typedef struct SafetensorsOut SafetensorsOut;
 
-/* Metadata SAFETENSORS_HASH = SAFETENSORS_NO_HASH gets the XXH3-64 of the whole file, with those zeros in its place. */
+/* Metadata SAFETENSORS_HASH = SAFETENSORS_NO_HASH gets the XXH3-64 of the whole file, with those
+ * zeros in its place. */
 #define SAFETENSORS_HASH "xxh3"
 #define SAFETENSORS_NO_HASH "0000000000000000"
 
-int  safetensors_out_open(SafetensorsOut **out, const char *path, const CkTensor *tensor, int n,
-                          const StMeta *meta, int n_meta, Err *e);
+int safetensors_out_open(SafetensorsOut **out, const char *path, const CkTensor *tensor, int n,
+                         const StMeta *meta, int n_meta, Err *e);
 const int *safetensors_out_order(const SafetensorsOut *o);
-int  safetensors_out_write(SafetensorsOut *o, const void *data, size_t bytes, Err *e);
-int  safetensors_out_commit(SafetensorsOut *o, Err *e); /* frees o; TGC_FAIL when data is missing */
-void safetensors_out_abort(SafetensorsOut *o);          /* NULL is allowed */
+int safetensors_out_write(SafetensorsOut *o, const void *data, size_t bytes, Err *e);
+/* frees o; TGC_FAIL when data is missing */
+int safetensors_out_commit(SafetensorsOut *o, Err *e);
+void safetensors_out_abort(SafetensorsOut *o); /* NULL is allowed */
 
 #endif

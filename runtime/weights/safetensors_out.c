@@ -3,21 +3,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#define XXH_STATIC_LINKING_ONLY         /* the size of a state */
+#define XXH_STATIC_LINKING_ONLY /* the size of a state */
 #include <xxhash.h>
 #include "../util/file.h"
 #include "../util/json.h"
 
 struct SafetensorsOut {
         FileOut *file;
-        char    *path;
-        int     *order;
-        uint64_t left;                  /* bytes of data still to come */
-        uint64_t hash_at;               /* where the hash goes; 0: none is wanted */
+        char *path;
+        int *order;
+        uint64_t left;    /* bytes of data still to come */
+        uint64_t hash_at; /* where the hash goes; 0: none is wanted */
         XXH3_state_t *hash;
 };
 
-typedef struct Text { char *s; size_t n, room; bool failed; } Text;
+typedef struct Text {
+        char *s;
+        size_t n, room;
+        bool failed;
+} Text;
 
 static void put(Text *t, const char *s, size_t n)
 {
@@ -69,7 +73,10 @@ static void put_tensor(Text *t, const CkTensor *x, uint64_t begin, uint64_t end)
         puts_(t, buf);
 }
 
-typedef struct Rank { const CkTensor *t; int index; } Rank;
+typedef struct Rank {
+        const CkTensor *t;
+        int index;
+} Rank;
 
 static int by_size_and_name(const void *a, const void *b)
 {
@@ -80,8 +87,8 @@ static int by_size_and_name(const void *a, const void *b)
 }
 
 /* Fill o->order and the header's text. */
-static int plan_out(SafetensorsOut *o, Text *t, const CkTensor *tensor, int n,
-                    const StMeta *meta, int n_meta, Err *e)
+static int plan_out(SafetensorsOut *o, Text *t, const CkTensor *tensor, int n, const StMeta *meta,
+                    int n_meta, Err *e)
 {
         Rank *rank = malloc(((size_t)n + 1) * sizeof *rank);
         const char *sep = "{";
@@ -94,7 +101,7 @@ static int plan_out(SafetensorsOut *o, Text *t, const CkTensor *tensor, int n,
                 return err_set(e, TGC_NO_MEMORY, "%s: no memory for the table of tensors", o->path);
         }
         for (int i = 0; i < n; i++)
-                rank[i] = (Rank){ &tensor[i], i };
+                rank[i] = (Rank) { &tensor[i], i };
         qsort(rank, (size_t)n, sizeof *rank, by_size_and_name);
         if (n_meta) {
                 puts_(t, "{\"__metadata__\":");
@@ -112,15 +119,17 @@ static int plan_out(SafetensorsOut *o, Text *t, const CkTensor *tensor, int n,
                 int64_t count;
                 uint64_t end = at;
 
-                if (x->rank < 0 || x->rank > CK_MAX_RANK || !ck_dtype_size(x->dtype)
-                    || !ck_count(x->rank, x->dim, &count)
-                    || __builtin_add_overflow(at, (uint64_t)count * ck_dtype_size(x->dtype), &end))
-                        rc = err_set(e, TGC_FAIL, "%s: tensor %.200s cannot be written", o->path, x->name);
-                else if (!ck_name_ok(x->name) || !*x->name || !strcmp(x->name, "__metadata__")
-                         || !json_utf8_ok(x->name, strlen(x->name)))
+                if (x->rank < 0 || x->rank > CK_MAX_RANK || !ck_dtype_size(x->dtype) ||
+                    !ck_count(x->rank, x->dim, &count) ||
+                    __builtin_add_overflow(at, (uint64_t)count * ck_dtype_size(x->dtype), &end))
+                        rc = err_set(e, TGC_FAIL, "%s: tensor %.200s cannot be written", o->path,
+                                     x->name);
+                else if (!ck_name_ok(x->name) || !*x->name || !strcmp(x->name, "__metadata__") ||
+                         !json_utf8_ok(x->name, strlen(x->name)))
                         rc = err_set(e, TGC_FAIL, "%s: a tensor's name cannot be written", o->path);
                 else if (i && !strcmp(rank[i - 1].t->name, x->name))
-                        rc = err_set(e, TGC_FAIL, "%s: tensor %.200s given twice", o->path, x->name);
+                        rc = err_set(e, TGC_FAIL, "%s: tensor %.200s given twice", o->path,
+                                     x->name);
                 if (rc)
                         break;
                 puts_(t, sep);
@@ -137,7 +146,8 @@ static int plan_out(SafetensorsOut *o, Text *t, const CkTensor *tensor, int n,
         if (!rc && t->failed)
                 rc = err_set(e, TGC_NO_MEMORY, "%s: no memory for the header", o->path);
         if (!rc && t->n > SAFETENSORS_MAX_HEADER)
-                rc = err_set(e, TGC_FAIL, "%s: a header of %zu bytes exceeds the format's limit", o->path, t->n);
+                rc = err_set(e, TGC_FAIL, "%s: a header of %zu bytes exceeds the format's limit",
+                             o->path, t->n);
         return rc;
 }
 
@@ -150,7 +160,8 @@ static int begin_hash(SafetensorsOut *o, const unsigned char *size, const Text *
                 return TGC_OK;
         o->hash_at = 8 + (uint64_t)(at - t->s) + sizeof SAFETENSORS_HASH + 3;
         if (!(o->hash = XXH3_createState()))
-                return err_set(e, TGC_NO_MEMORY, "%s: no memory for a checksum (%zu bytes)", o->path, sizeof *o->hash);
+                return err_set(e, TGC_NO_MEMORY, "%s: no memory for a checksum (%zu bytes)",
+                               o->path, sizeof *o->hash);
         XXH3_64bits_reset(o->hash);
         XXH3_64bits_update(o->hash, size, 8);
         XXH3_64bits_update(o->hash, t->s, t->n);
@@ -185,15 +196,19 @@ int safetensors_check_hash(const void *data, size_t size, bool *there, const cha
                 return TGC_OK;
         *there = true;
         if (!(x = XXH3_createState()))
-                return err_set(e, TGC_NO_MEMORY, "%s: no memory for a checksum (%zu bytes)", name, sizeof *x);
+                return err_set(e, TGC_NO_MEMORY, "%s: no memory for a checksum (%zu bytes)", name,
+                               sizeof *x);
         XXH3_64bits_reset(x);
         XXH3_64bits_update(x, s, (size_t)(at - s));
         XXH3_64bits_update(x, SAFETENSORS_NO_HASH, 16);
         XXH3_64bits_update(x, at + 16, size - (size_t)(at - s) - 16);
         snprintf(hex, sizeof hex, "%016llx", (unsigned long long)XXH3_64bits_digest(x));
         XXH3_freeState(x);
-        return memcmp(hex, at, 16) ? err_set(e, TGC_BAD_FILE, "%s: damaged: it says that its checksum is %.16s, its bytes have %s", name,
-                                             at, hex) : TGC_OK;
+        return memcmp(hex, at, 16)
+                       ? err_set(e, TGC_BAD_FILE,
+                                 "%s: damaged: it says that its checksum is %.16s, its bytes have %s",
+                                 name, at, hex)
+                       : TGC_OK;
 }
 
 int safetensors_out_open(SafetensorsOut **out, const char *path, const CkTensor *tensor, int n,
@@ -246,7 +261,8 @@ int safetensors_out_commit(SafetensorsOut *o, Err *e)
         int rc;
 
         if (o->left) {
-                rc = err_set(e, TGC_FAIL, "%s: %llu bytes of data are missing", o->path, (unsigned long long)o->left);
+                rc = err_set(e, TGC_FAIL, "%s: %llu bytes of data are missing", o->path,
+                             (unsigned long long)o->left);
         } else if (!(rc = end_hash(o, e))) {
                 rc = file_out_commit(o->file, e);
                 o->file = 0;

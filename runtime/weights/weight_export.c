@@ -3,7 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Piece { const Entry *entry; int param; Box box; } Piece;         /* of one tensor of the file */
+/* of one tensor of the file */
+typedef struct Piece {
+        const Entry *entry;
+        int param;
+        Box box;
+} Piece;
 
 static int by_tensor(const void *a, const void *b)
 {
@@ -26,7 +31,8 @@ static bool source_shape(const Entry *n, const WeightParam *p, Shape *s)
         *s = b.shape;
         for (int i = 0; i < n->n_steps; i++) {
                 const Step *st = &n->step[i];
-                if (st->op != STEP_ROPE && st->op != STEP_SCALE && (st->op != STEP_T || wm_step_shape(st, s)))
+                if (st->op != STEP_ROPE && st->op != STEP_SCALE &&
+                    (st->op != STEP_T || wm_step_shape(st, s)))
                         return false;
         }
         return true;
@@ -46,9 +52,10 @@ static int plan_export(const WeightMap *m, const WeightSet *set, const Name *ind
         for (const Entry *x = m->entry; x < m->entry + m->n; x++) {
                 int i = wm_find_param(index, set->n, x->param);
                 if (i >= 0)
-                        piece[n++] = (Piece){ .entry = x, .param = i };
+                        piece[n++] = (Piece) { .entry = x, .param = i };
                 else if (!x->optional)
-                        return err_set(e, TGC_BAD_FILE, "%s:%d: error: the model has no parameter %.200s", m->name,
+                        return err_set(e, TGC_BAD_FILE,
+                                       "%s:%d: error: the model has no parameter %.200s", m->name,
                                        x->line, x->param);
         }
         qsort(piece, (size_t)n, sizeof *piece, by_tensor);
@@ -60,23 +67,30 @@ static int plan_export(const WeightMap *m, const WeightSet *set, const Name *ind
                 int rc;
 
                 if (!source_shape(x, p, &s))
-                        return err_set(e, TGC_FAIL, "%s:%d: error: export needs the shape of tensor %.200s: "
-                                       "write `%.200s: d0xd1`", m->name, x->line, t.name, t.name);
+                        return err_set(e, TGC_FAIL,
+                                       "%s:%d: error: export needs the shape of tensor %.200s: "
+                                       "write `%.200s: d0xd1`",
+                                       m->name, x->line, t.name, t.name);
                 rc = wm_check_entry(m->name, x, p, t.name, s, &piece[i].box, e);
                 if (rc)
                         return rc;
                 if (!ck_can_convert(t.dtype, p->dtype, 1 / wm_entry_scale(x)))
-                        return err_set(e, TGC_FAIL, "%s:%d: error: parameter %.200s is %s, which cannot become %s",
-                                       m->name, x->line, p->name, ck_dtype_name(p->dtype), ck_dtype_name(t.dtype));
+                        return err_set(
+                                e, TGC_FAIL,
+                                "%s:%d: error: parameter %.200s is %s, which cannot become %s",
+                                m->name, x->line, p->name, ck_dtype_name(p->dtype),
+                                ck_dtype_name(t.dtype));
                 t.rank = s.rank;
                 memcpy(t.dim, s.dim, sizeof t.dim);
                 t.bytes = (size_t)wm_count(&s) * ck_dtype_size(t.dtype);
                 if (k && !strcmp(tensor[k - 1].name, t.name)) {
                         Shape had = wm_shape(tensor[k - 1].rank, tensor[k - 1].dim);
                         if (!wm_same_shape(&had, &s) || tensor[k - 1].dtype != t.dtype)
-                                return err_set(e, TGC_FAIL, "%s:%d: error: tensor %.200s has another shape or type "
-                                               "than it has on line %d", m->name, x->line, t.name,
-                                               piece[i - 1].entry->line);
+                                return err_set(
+                                        e, TGC_FAIL,
+                                        "%s:%d: error: tensor %.200s has another shape or type "
+                                        "than it has on line %d",
+                                        m->name, x->line, t.name, piece[i - 1].entry->line);
                 } else {
                         first[k] = i;
                         tensor[k++] = t;
@@ -104,8 +118,8 @@ static uint64_t index_at(const Array *a, int64_t i)
 
 /* Put one piece's elements where they belong in out; cover[i] is set for
  * elements that have their value. */
-static int export_piece(const WeightMap *m, const Piece *x, const WeightParam *p, void *data, const CkTensor *t,
-                        unsigned char *out, unsigned char *cover, Err *e)
+static int export_piece(const WeightMap *m, const Piece *x, const WeightParam *p, void *data,
+                        const CkTensor *t, unsigned char *out, unsigned char *cover, Err *e)
 {
         size_t size = ck_dtype_size(t->dtype);
         int64_t total = (int64_t)(t->bytes / size);
@@ -116,8 +130,10 @@ static int export_piece(const WeightMap *m, const Piece *x, const WeightParam *p
 
         if (!wm_array_run(&a, x->entry))
                 goto no_memory;
-        if (!a.p && !memchr(cover + a.base, 1, (size_t)x->box.count)) {         /* in order and first: straight in */
-                wm_box_move(&x->box, data, p->dtype, out + (size_t)a.base * size, t->dtype, false, scale);
+        /* in order and first: straight in */
+        if (!a.p && !memchr(cover + a.base, 1, (size_t)x->box.count)) {
+                wm_box_move(&x->box, data, p->dtype, out + (size_t)a.base * size, t->dtype, false,
+                            scale);
                 memset(cover + a.base, 1, (size_t)x->box.count);
                 goto done;
         }
@@ -129,9 +145,11 @@ static int export_piece(const WeightMap *m, const Piece *x, const WeightParam *p
                 uint64_t at = index_at(&a, i);
 
                 if (cover[at] && memcmp(out + at * size, flat + (size_t)i * size, size)) {
-                        rc = err_set(e, TGC_FAIL, "%s:%d: error: tensor %.200s gets two different values for element "
-                                     "%llu, one from parameter %.200s", m->name, x->entry->line, t->name,
-                                     (unsigned long long)at, p->name);
+                        rc = err_set(
+                                e, TGC_FAIL,
+                                "%s:%d: error: tensor %.200s gets two different values for element "
+                                "%llu, one from parameter %.200s",
+                                m->name, x->entry->line, t->name, (unsigned long long)at, p->name);
                         goto done;
                 }
                 memcpy(out + at * size, flat + (size_t)i * size, size);
@@ -139,15 +157,16 @@ static int export_piece(const WeightMap *m, const Piece *x, const WeightParam *p
         }
         goto done;
 no_memory:
-        rc = err_set(e, TGC_NO_MEMORY, "%s: no memory to transform tensor %.200s", m->name, t->name);
+        rc = err_set(e, TGC_NO_MEMORY, "%s: no memory to transform tensor %.200s", m->name,
+                     t->name);
 done:
         free(flat);
         free(a.own);
         return rc;
 }
 
-static int export_tensor(const WeightMap *m, const WeightSet *set, const Piece *piece, int n, const CkTensor *t,
-                         SafetensorsOut *o, Err *e)
+static int export_tensor(const WeightMap *m, const WeightSet *set, const Piece *piece, int n,
+                         const CkTensor *t, SafetensorsOut *o, Err *e)
 {
         size_t total = t->bytes / ck_dtype_size(t->dtype);
         unsigned char *out = malloc(t->bytes), *cover = calloc(total, 1), *hole;
@@ -162,14 +181,16 @@ static int export_tensor(const WeightMap *m, const WeightSet *set, const Piece *
                 if (set->begin && (rc = set->begin(set->ctx, piece->param, &data, e)))
                         break;
                 rc = data ? export_piece(m, piece, p, data, t, out, cover, e)
-                          : err_set(e, TGC_FAIL, "%s: parameter %.200s has no values", m->name, p->name);
+                          : err_set(e, TGC_FAIL, "%s: parameter %.200s has no values", m->name,
+                                    p->name);
                 if (set->end) {
                         int rc2 = set->end(set->ctx, piece->param, !rc, rc ? 0 : e);
                         rc = rc ? rc : rc2;
                 }
         }
         if (!rc && (hole = memchr(cover, 0, total)))
-                rc = err_set(e, TGC_FAIL, "%s: element %zu of tensor %.200s comes from no parameter", m->name,
+                rc = err_set(e, TGC_FAIL,
+                             "%s: element %zu of tensor %.200s comes from no parameter", m->name,
                              (size_t)(hole - cover), t->name);
         if (!rc)
                 rc = safetensors_out_write(o, out, t->bytes, e);
@@ -191,8 +212,8 @@ int weight_map_export(const WeightMap *m, const WeightSet *set, int dtype, const
         if (!piece || !tensor || !first)
                 rc = err_set(e, TGC_NO_MEMORY, "%s: no memory", m->name);
         else if (!ck_dtype_is_float(dtype))
-                rc = err_set(e, TGC_FAIL, "%s: weights are exported as floating types, not %s", m->name,
-                             ck_dtype_name(dtype));
+                rc = err_set(e, TGC_FAIL, "%s: weights are exported as floating types, not %s",
+                             m->name, ck_dtype_name(dtype));
         else
                 rc = wm_index_params(m, set, &index, e);
         if (!rc)
@@ -201,7 +222,8 @@ int weight_map_export(const WeightMap *m, const WeightSet *set, int dtype, const
                 rc = safetensors_out_open(&o, path, tensor, n, meta, n_meta, e);
         for (int i = 0; i < n && !rc; i++) {
                 int k = safetensors_out_order(o)[i];
-                rc = export_tensor(m, set, piece + first[k], first[k + 1] - first[k], &tensor[k], o, e);
+                rc = export_tensor(m, set, piece + first[k], first[k + 1] - first[k], &tensor[k], o,
+                                   e);
         }
         if (!rc) {
                 rc = safetensors_out_commit(o, e);

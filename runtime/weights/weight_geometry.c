@@ -74,8 +74,7 @@ const char *wm_step_shape(const Step *st, Shape *s)
                 if (st->n == 2 ? arg[1] > x : x % 2)
                         return "rope: a head has fewer rows than are rotary, or an odd number";
                 return 0;
-        default:
-                return 0;
+        default: return 0;
         }
 }
 
@@ -105,7 +104,7 @@ double wm_entry_scale(const Entry *n)
 
 const char *wm_box(const Entry *n, const WeightParam *p, Box *b)
 {
-        *b = (Box){ .rank = p->rank };
+        *b = (Box) { .rank = p->rank };
         if (n->n_ranges > p->rank)
                 return "the target has more brackets than the parameter has axes";
         for (int i = 0; i < p->rank; i++) {
@@ -113,11 +112,12 @@ const char *wm_box(const Entry *n, const WeightParam *p, Box *b)
                 const Range *r = &n->range[i];
 
                 b->dim[i] = p->dim[i];
-                *a = (Axis){ 0, 1, p->dim[i] };
+                *a = (Axis) { 0, 1, p->dim[i] };
                 if (i < n->n_ranges && r->kind != RANGE_ALL) {
                         if (r->end > p->dim[i])
                                 return "the target lies beyond the parameter";
-                        *a = (Axis){ r->begin, r->step, (r->end - r->begin + r->step - 1) / r->step };
+                        *a = (Axis) { r->begin, r->step,
+                                      (r->end - r->begin + r->step - 1) / r->step };
                 }
                 if (i >= n->n_ranges || r->kind != RANGE_ONE)
                         b->shape.dim[b->shape.rank++] = a->len;
@@ -158,8 +158,8 @@ bool wm_boxes_meet(const Box *a, const Box *b)
 
 /* Copy between a box within a parameter and consecutive elements, as few and
  * long runs as the box allows. */
-void wm_box_move(const Box *b, unsigned char *param, int param_dtype, unsigned char *flat, int flat_dtype,
-                     bool into_param, double scale)
+void wm_box_move(const Box *b, unsigned char *param, int param_dtype, unsigned char *flat,
+                 int flat_dtype, bool into_param, double scale)
 {
         size_t ps = ck_dtype_size(param_dtype), fs = ck_dtype_size(flat_dtype);
         int64_t stride[CK_MAX_RANK], at[CK_MAX_RANK] = { 0 }, run = 1, first = 0;
@@ -171,7 +171,7 @@ void wm_box_move(const Box *b, unsigned char *param, int param_dtype, unsigned c
                 if (n && (b->axis[i].step == 1 || b->axis[i].len == 1)) {
                         run *= b->axis[i].len;
                         outer = i;
-                        n = b->axis[i].len == b->dim[i];        /* only whole axes continue the run */
+                        n = b->axis[i].len == b->dim[i]; /* only whole axes continue the run */
                 } else {
                         n = 0;
                 }
@@ -183,9 +183,11 @@ void wm_box_move(const Box *b, unsigned char *param, int param_dtype, unsigned c
                 for (i = 0; i < outer; i++)
                         off += at[i] * b->axis[i].step * stride[i];
                 if (into_param)
-                        ck_convert(param + (size_t)off * ps, param_dtype, flat, flat_dtype, (size_t)run, scale);
+                        ck_convert(param + (size_t)off * ps, param_dtype, flat, flat_dtype,
+                                   (size_t)run, scale);
                 else
-                        ck_convert(flat, flat_dtype, param + (size_t)off * ps, param_dtype, (size_t)run, scale);
+                        ck_convert(flat, flat_dtype, param + (size_t)off * ps, param_dtype,
+                                   (size_t)run, scale);
                 flat += (size_t)run * fs;
                 for (i = outer - 1; i >= 0 && ++at[i] == b->axis[i].len; i--)
                         at[i] = 0;
@@ -210,21 +212,24 @@ static bool array_realise(Array *a)
         for (int64_t i = 0; i < n; i++) {
                 uint64_t v = (uint64_t)(a->base + i);
                 uint32_t w = (uint32_t)v;
-                memcpy(a->own + (size_t)i * a->size, a->size == 8 ? (void *)&v : (void *)&w, a->size);
+                memcpy(a->own + (size_t)i * a->size, a->size == 8 ? (void *)&v : (void *)&w,
+                       a->size);
         }
         return true;
 }
 
 /* Transpose rows x cols in squares that fit the cache. */
-#define TRANSPOSE(T) \
-        static void transpose_##T(unsigned char *d, const unsigned char *s, int64_t rows, int64_t cols) \
-        { \
-                for (int64_t i0 = 0; i0 < rows; i0 += 32) \
-                for (int64_t j0 = 0; j0 < cols; j0 += 32) \
-                for (int64_t i = i0; i < rows && i < i0 + 32; i++) \
-                for (int64_t j = j0; j < cols && j < j0 + 32; j++) \
-                        memcpy(d + (size_t)(j * rows + i) * sizeof(T), s + (size_t)(i * cols + j) * sizeof(T), \
-                               sizeof(T)); \
+#define TRANSPOSE(T)                                                                           \
+        static void transpose_##T(unsigned char *d, const unsigned char *s, int64_t rows,      \
+                                  int64_t cols)                                                \
+        {                                                                                      \
+                for (int64_t i0 = 0; i0 < rows; i0 += 32)                                      \
+                        for (int64_t j0 = 0; j0 < cols; j0 += 32)                              \
+                                for (int64_t i = i0; i < rows && i < i0 + 32; i++)             \
+                                        for (int64_t j = j0; j < cols && j < j0 + 32; j++)     \
+                                                memcpy(d + (size_t)(j * rows + i) * sizeof(T), \
+                                                       s + (size_t)(i * cols + j) * sizeof(T), \
+                                                       sizeof(T));                             \
         }
 TRANSPOSE(uint8_t)
 TRANSPOSE(uint16_t)
@@ -242,9 +247,9 @@ static void step_t(const Array *a, unsigned char *d)
                 unsigned char *to = d + (size_t)i * bytes;
 
                 switch (a->size) {
-                case 1:  transpose_uint8_t(to, s, rows, cols); break;
-                case 2:  transpose_uint16_t(to, s, rows, cols); break;
-                case 4:  transpose_uint32_t(to, s, rows, cols); break;
+                case 1: transpose_uint8_t(to, s, rows, cols); break;
+                case 2: transpose_uint16_t(to, s, rows, cols); break;
+                case 4: transpose_uint32_t(to, s, rows, cols); break;
                 default: transpose_uint64_t(to, s, rows, cols);
                 }
         }
@@ -252,7 +257,8 @@ static void step_t(const Array *a, unsigned char *d)
 
 static void step_cols(const Array *a, const int64_t *arg, unsigned char *d)
 {
-        size_t row = (size_t)(wm_count(&a->shape) / a->shape.dim[0]) * a->size, el = row / (size_t)a->shape.dim[1];
+        size_t row = (size_t)(wm_count(&a->shape) / a->shape.dim[0]) * a->size,
+               el = row / (size_t)a->shape.dim[1];
         size_t n = (size_t)(arg[1] - arg[0]) * el;
 
         for (int64_t i = 0; i < a->shape.dim[0]; i++)
@@ -261,13 +267,17 @@ static void step_cols(const Array *a, const int64_t *arg, unsigned char *d)
 
 static void step_rope(const Array *a, const Step *st, unsigned char *d)
 {
-        int64_t heads = st->u.arg[0], width = a->shape.dim[0] / heads, rotary = st->n == 2 ? st->u.arg[1] : width;
+        int64_t heads = st->u.arg[0], width = a->shape.dim[0] / heads,
+                rotary = st->n == 2 ? st->u.arg[1] : width;
         size_t row = (size_t)(wm_count(&a->shape) / a->shape.dim[0]) * a->size;
 
         for (int64_t h = 0; h < heads; h++)
                 for (int64_t i = 0; i < width; i++) {
-                        int64_t to = i >= rotary ? i : i < rotary / 2 ? 2 * i : 2 * (i - rotary / 2) + 1;
-                        memcpy(d + (size_t)(h * width + to) * row, a->p + (size_t)(h * width + i) * row, row);
+                        int64_t to = i >= rotary      ? i
+                                     : i < rotary / 2 ? 2 * i
+                                                      : 2 * (i - rotary / 2) + 1;
+                        memcpy(d + (size_t)(h * width + to) * row,
+                               a->p + (size_t)(h * width + i) * row, row);
                 }
 }
 
@@ -278,13 +288,14 @@ static bool array_step(Array *a, const Step *st)
 
         switch (st->op) {
         case STEP_ROWS:
-        case STEP_INDEX:                                /* a move of the beginning */
+        case STEP_INDEX: /* a move of the beginning */
                 first = st->u.arg[0] * (wm_count(&a->shape) / a->shape.dim[0]);
                 break;
         case STEP_T:
         case STEP_COLS:
         case STEP_ROPE: {
-                unsigned char *d = array_realise(a) ? malloc((size_t)wm_count(&a->shape) * a->size) : 0;
+                unsigned char *d = array_realise(a) ? malloc((size_t)wm_count(&a->shape) * a->size)
+                                                    : 0;
 
                 if (!d)
                         return false;

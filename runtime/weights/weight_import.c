@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_PER_PARAM = 4096 };          /* entries of one parameter: they are compared in pairs */
+enum { MAX_PER_PARAM = 4096 }; /* entries of one parameter: they are compared in pairs */
 
 static int by_name(const void *a, const void *b)
 {
@@ -28,11 +28,12 @@ int wm_index_params(const WeightMap *m, const WeightSet *set, Name **out, Err *e
         if (!x)
                 return err_set(e, TGC_NO_MEMORY, "%s: no memory", m->name);
         for (int i = 0; i < set->n; i++)
-                x[i] = (Name){ set->param[i].name, i };
+                x[i] = (Name) { set->param[i].name, i };
         qsort(x, (size_t)set->n, sizeof *x, by_name);
         for (int i = 1; i < set->n; i++)
                 if (!strcmp(x[i - 1].name, x[i].name)) {
-                        err_set(e, TGC_FAIL, "%s: two parameters are named %.200s", m->name, x[i].name);
+                        err_set(e, TGC_FAIL, "%s: two parameters are named %.200s", m->name,
+                                x[i].name);
                         free(x);
                         return TGC_FAIL;
                 }
@@ -47,22 +48,25 @@ int wm_find_param(const Name *index, int n, const char *name)
         return hit ? hit->i : -1;
 }
 
-static int mismatch(const char *file, const Entry *n, const WeightParam *p, const Box *b, const char *source,
-                    const Shape *from, const Shape *to, const char *why, Err *e)
+static int mismatch(const char *file, const Entry *n, const WeightParam *p, const Box *b,
+                    const char *source, const Shape *from, const Shape *to, const char *why, Err *e)
 {
         char has[96], target[96], before[96], after[96], place[96] = "";
 
         if (p->place)
                 snprintf(place, sizeof place, " (%s)", p->place);
-        return err_set(e, TGC_BAD_FILE, "%.300s: %s: parameter %.150s%s is %s (target %s), tensor %.150s is %s (%s %s)",
-                       file, why, p->name, place, ck_shape_text(has, sizeof has, p->rank, p->dim),
-                       ck_shape_text(target, sizeof target, b->shape.rank, b->shape.dim), source,
-                       ck_shape_text(before, sizeof before, from->rank, from->dim),
-                       n->n_steps ? "transformed" : "as it is", ck_shape_text(after, sizeof after, to->rank, to->dim));
+        return err_set(
+                e, TGC_BAD_FILE,
+                "%.300s: %s: parameter %.150s%s is %s (target %s), tensor %.150s is %s (%s %s)",
+                file, why, p->name, place, ck_shape_text(has, sizeof has, p->rank, p->dim),
+                ck_shape_text(target, sizeof target, b->shape.rank, b->shape.dim), source,
+                ck_shape_text(before, sizeof before, from->rank, from->dim),
+                n->n_steps ? "transformed" : "as it is",
+                ck_shape_text(after, sizeof after, to->rank, to->dim));
 }
 
-int wm_check_entry(const char *file, const Entry *n, const WeightParam *p, const char *source, Shape from,
-                   Box *b, Err *e)
+int wm_check_entry(const char *file, const Entry *n, const WeightParam *p, const char *source,
+                   Shape from, Box *b, Err *e)
 {
         Shape to = from;
         const char *why = wm_box(n, p, b);
@@ -75,12 +79,17 @@ int wm_check_entry(const char *file, const Entry *n, const WeightParam *p, const
 }
 
 /* A list of names cut after the first few, for messages. */
-typedef struct Names { int n; size_t used; char text[640]; } Names;
+typedef struct Names {
+        int n;
+        size_t used;
+        char text[640];
+} Names;
 
 static void names_add(Names *l, const char *name)
 {
         if (l->n++ < 6 && l->used < sizeof l->text) {
-                int k = snprintf(l->text + l->used, sizeof l->text - l->used, "%s%.150s", l->used ? ", " : "", name);
+                int k = snprintf(l->text + l->used, sizeof l->text - l->used, "%s%.150s",
+                                 l->used ? ", " : "", name);
                 l->used += (size_t)k;
         }
 }
@@ -92,7 +101,13 @@ static const char *names_text(Names *l)
         return l->text;
 }
 
-typedef struct Job { int param; const Entry *entry; const CkTensor *t; Box box; } Job;   /* t NULL: optional, absent */
+/* t NULL: optional, absent */
+typedef struct Job {
+        int param;
+        const Entry *entry;
+        const CkTensor *t;
+        Box box;
+} Job;
 
 static int by_param(const void *a, const void *b)
 {
@@ -104,8 +119,8 @@ static int by_param(const void *a, const void *b)
 }
 
 /* Fill job[] with the entries that have a parameter, sorted by parameter. */
-static int plan_import(const WeightMap *m, const Checkpoint *ck, const WeightSet *set, const Name *index,
-                       Job *job, int *n_jobs, Err *e)
+static int plan_import(const WeightMap *m, const Checkpoint *ck, const WeightSet *set,
+                       const Name *index, Job *job, int *n_jobs, Err *e)
 {
         Names missing = { 0 };
         int n = 0;
@@ -116,11 +131,12 @@ static int plan_import(const WeightMap *m, const Checkpoint *ck, const WeightSet
                 Shape from;
                 int rc;
 
-                *j = (Job){ .param = wm_find_param(index, set->n, x->param), .entry = x };
+                *j = (Job) { .param = wm_find_param(index, set->n, x->param), .entry = x };
                 if (j->param < 0 && x->optional)
                         continue;
                 if (j->param < 0)
-                        return err_set(e, TGC_BAD_FILE, "%s:%d: error: the model has no parameter %.200s", m->name,
+                        return err_set(e, TGC_BAD_FILE,
+                                       "%s:%d: error: the model has no parameter %.200s", m->name,
                                        x->line, x->param);
                 p = &set->param[j->param];
                 for (int i = 0; i < x->n_names && !j->t; i++)
@@ -129,8 +145,8 @@ static int plan_import(const WeightMap *m, const Checkpoint *ck, const WeightSet
                 if (!j->t) {
                         const char *why = wm_box(x, p, &j->box);
                         if (why)
-                                return err_set(e, TGC_BAD_FILE, "%s:%d: error: %s: %.200s", m->name, x->line, why,
-                                               p->name);
+                                return err_set(e, TGC_BAD_FILE, "%s:%d: error: %s: %.200s", m->name,
+                                               x->line, why, p->name);
                         if (!x->optional)
                                 names_add(&missing, x->name[0]);
                         continue;
@@ -140,22 +156,26 @@ static int plan_import(const WeightMap *m, const Checkpoint *ck, const WeightSet
                         Shape stated = wm_shape(x->rank, x->dim);
                         char has[96], wants[96];
                         if (!wm_same_shape(&from, &stated))
-                                return err_set(e, TGC_BAD_FILE, "%s: tensor %.200s is %s, the map wants %s (%s:%d)",
+                                return err_set(e, TGC_BAD_FILE,
+                                               "%s: tensor %.200s is %s, the map wants %s (%s:%d)",
                                                checkpoint_path(ck), j->t->name,
                                                ck_shape_text(has, sizeof has, from.rank, from.dim),
-                                               ck_shape_text(wants, sizeof wants, x->rank, x->dim), m->name, x->line);
+                                               ck_shape_text(wants, sizeof wants, x->rank, x->dim),
+                                               m->name, x->line);
                 }
                 rc = wm_check_entry(checkpoint_path(ck), x, p, j->t->name, from, &j->box, e);
                 if (rc)
                         return rc;
                 if (!ck_can_convert(p->dtype, j->t->dtype, wm_entry_scale(x)))
-                        return err_set(e, TGC_BAD_FILE, "%s:%d: error: parameter %.200s is %s, tensor %.200s is %s: "
-                                       "no conversion", m->name, x->line, p->name, ck_dtype_name(p->dtype), j->t->name,
-                                       ck_dtype_name(j->t->dtype));
+                        return err_set(e, TGC_BAD_FILE,
+                                       "%s:%d: error: parameter %.200s is %s, tensor %.200s is %s: "
+                                       "no conversion",
+                                       m->name, x->line, p->name, ck_dtype_name(p->dtype),
+                                       j->t->name, ck_dtype_name(j->t->dtype));
         }
         if (missing.n)
-                return err_set(e, TGC_BAD_FILE, "%s: %d tensors of the map are missing: %s", checkpoint_path(ck),
-                               missing.n, names_text(&missing));
+                return err_set(e, TGC_BAD_FILE, "%s: %d tensors of the map are missing: %s",
+                               checkpoint_path(ck), missing.n, names_text(&missing));
         qsort(job, (size_t)n, sizeof *job, by_param);
         *n_jobs = n;
         return TGC_OK;
@@ -163,14 +183,15 @@ static int plan_import(const WeightMap *m, const Checkpoint *ck, const WeightSet
 
 /* Every element of parameter p once.  *absent: all of what is not covered is
  * the target of optional entries without a tensor. */
-static int check_cover(const WeightMap *m, const WeightParam *p, const Job *job, int n, bool *absent,
-                       Names *uncovered, Err *e)
+static int check_cover(const WeightMap *m, const WeightParam *p, const Job *job, int n,
+                       bool *absent, Names *uncovered, Err *e)
 {
         Shape shape = wm_shape(p->rank, p->dim);
         int64_t left = wm_count(&shape), optional = 0;
 
         if (n > MAX_PER_PARAM)
-                return err_set(e, TGC_BAD_FILE, "%s: %d lines for parameter %.200s, the limit is %d", m->name, n,
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: %d lines for parameter %.200s, the limit is %d", m->name, n,
                                p->name, MAX_PER_PARAM);
         for (int i = 0; i < n; i++) {
                 if (!job[i].t) {
@@ -180,9 +201,11 @@ static int check_cover(const WeightMap *m, const WeightParam *p, const Job *job,
                 left -= job[i].box.count;
                 for (int k = 0; k < i; k++)
                         if (job[k].t && wm_boxes_meet(&job[i].box, &job[k].box))
-                                return err_set(e, TGC_BAD_FILE, "%s:%d: error: parameter %.200s is covered twice, "
-                                               "from %.200s (line %d) and %.200s", m->name, job[i].entry->line,
-                                               p->name, job[k].t->name, job[k].entry->line, job[i].t->name);
+                                return err_set(e, TGC_BAD_FILE,
+                                               "%s:%d: error: parameter %.200s is covered twice, "
+                                               "from %.200s (line %d) and %.200s",
+                                               m->name, job[i].entry->line, p->name, job[k].t->name,
+                                               job[k].entry->line, job[i].t->name);
         }
         *absent = left > 0 && optional >= left;
         if (left > 0 && !*absent)
@@ -190,7 +213,8 @@ static int check_cover(const WeightMap *m, const WeightParam *p, const Job *job,
         return TGC_OK;
 }
 
-static int import_param(const WeightMap *m, const WeightSet *set, int i, const Job *job, int n, Err *e)
+static int import_param(const WeightMap *m, const WeightSet *set, int i, const Job *job, int n,
+                        Err *e)
 {
         const WeightParam *p = &set->param[i];
         void *data = p->data;
@@ -199,20 +223,22 @@ static int import_param(const WeightMap *m, const WeightSet *set, int i, const J
         if (set->begin && (rc = set->begin(set->ctx, i, &data, e)))
                 return rc;
         if (!data)
-                rc = err_set(e, TGC_FAIL, "%s: parameter %.200s has no memory to go to", m->name, p->name);
+                rc = err_set(e, TGC_FAIL, "%s: parameter %.200s has no memory to go to", m->name,
+                             p->name);
         for (; n && !rc; n--, job++) {
                 Array a;
 
                 if (!job->t)
                         continue;
-                a = (Array){ .shape = wm_shape(job->t->rank, job->t->dim), .size = ck_dtype_size(job->t->dtype),
-                             .p = job->t->data };
+                a = (Array) { .shape = wm_shape(job->t->rank, job->t->dim),
+                              .size = ck_dtype_size(job->t->dtype),
+                              .p = job->t->data };
                 if (wm_array_run(&a, job->entry))
-                        wm_box_move(&job->box, data, p->dtype, (unsigned char *)(uintptr_t)a.p, job->t->dtype, true,
-                                 wm_entry_scale(job->entry));
+                        wm_box_move(&job->box, data, p->dtype, (unsigned char *)(uintptr_t)a.p,
+                                    job->t->dtype, true, wm_entry_scale(job->entry));
                 else
-                        rc = err_set(e, TGC_NO_MEMORY, "%s: no memory to transform tensor %.200s", m->name,
-                                     job->t->name);
+                        rc = err_set(e, TGC_NO_MEMORY, "%s: no memory to transform tensor %.200s",
+                                     m->name, job->t->name);
                 free(a.own);
         }
         if (set->end) {
@@ -260,7 +286,8 @@ static bool same_bytes(const CkTensor *a, const CkTensor *b)
 }
 
 /* *twin: the tensor that it would have to equal, and does not; else NULL. */
-static bool is_ignored(const WeightMap *m, const Checkpoint *ck, const CkTensor *t, const char **twin)
+static bool is_ignored(const WeightMap *m, const Checkpoint *ck, const CkTensor *t,
+                       const char **twin)
 {
         bool named = false;
 
@@ -278,7 +305,8 @@ static bool is_ignored(const WeightMap *m, const Checkpoint *ck, const CkTensor 
 }
 
 /* A tensor that nothing uses is a part of the model that is left out: another model. */
-static int refuse_unused(const WeightMap *m, const Checkpoint *ck, const Job *job, int n_jobs, Err *e)
+static int refuse_unused(const WeightMap *m, const Checkpoint *ck, const Job *job, int n_jobs,
+                         Err *e)
 {
         int n = checkpoint_count(ck);
         bool *used = calloc((size_t)n + 1, 1);
@@ -300,11 +328,18 @@ static int refuse_unused(const WeightMap *m, const Checkpoint *ck, const Job *jo
                 }
         free(used);
         if (name)
-                return err_set(e, TGC_BAD_FILE, "%s: %s differs from %s, and the model has one tensor for both; if it has two, "
-                               "set \"tie_word_embeddings\": false in config.json", checkpoint_path(ck), name, twin);
-        return unused.n ? err_set(e, TGC_BAD_FILE, "%s: %d tensor%s that the model does not use: %s; is it of this model?  "
-                                  "(ignore \"GLOB\" in the model file passes over tensors)", checkpoint_path(ck), unused.n,
-                                  unused.n == 1 ? "" : "s", names_text(&unused)) : TGC_OK;
+                return err_set(
+                        e, TGC_BAD_FILE,
+                        "%s: %s differs from %s, and the model has one tensor for both; if it has two, "
+                        "set \"tie_word_embeddings\": false in config.json",
+                        checkpoint_path(ck), name, twin);
+        return unused.n
+                       ? err_set(e, TGC_BAD_FILE,
+                                 "%s: %d tensor%s that the model does not use: %s; is it of this model?  "
+                                 "(ignore \"GLOB\" in the model file passes over tensors)",
+                                 checkpoint_path(ck), unused.n, unused.n == 1 ? "" : "s",
+                                 names_text(&unused))
+                       : TGC_OK;
 }
 
 void weight_report_free(WeightReport *r)
@@ -314,8 +349,8 @@ void weight_report_free(WeightReport *r)
 }
 
 /* first[i] .. first[i+1] are the jobs of parameter i. */
-static int check_all(const WeightMap *m, const WeightSet *set, const Job *job, int n_jobs, int *first,
-                     WeightReport *r, Err *e)
+static int check_all(const WeightMap *m, const WeightSet *set, const Job *job, int n_jobs,
+                     int *first, WeightReport *r, Err *e)
 {
         Names uncovered = { 0 };
         int at = 0, rc = TGC_OK;
@@ -329,18 +364,21 @@ static int check_all(const WeightMap *m, const WeightSet *set, const Job *job, i
                 first[i] = at;
                 while (at < n_jobs && job[at].param == i)
                         at++;
-                rc = check_cover(m, &set->param[i], job + first[i], at - first[i], &absent, &uncovered, e);
+                rc = check_cover(m, &set->param[i], job + first[i], at - first[i], &absent,
+                                 &uncovered, e);
                 if (!rc && absent)
                         r->absent[r->n_absent++] = set->param[i].name;
         }
         first[set->n] = at;
         if (!rc && uncovered.n)
-                rc = err_set(e, TGC_BAD_FILE, "%s: %d parameters get no weights, or not for all their elements: %s",
+                rc = err_set(e, TGC_BAD_FILE,
+                             "%s: %d parameters get no weights, or not for all their elements: %s",
                              m->name, uncovered.n, names_text(&uncovered));
         return rc;
 }
 
-int weight_map_import(const WeightMap *m, const Checkpoint *ck, const WeightSet *set, WeightReport *report, Err *e)
+int weight_map_import(const WeightMap *m, const Checkpoint *ck, const WeightSet *set,
+                      WeightReport *report, Err *e)
 {
         Job *job = malloc(((size_t)m->n + 1) * sizeof *job);
         int *first = malloc(((size_t)set->n + 1) * sizeof *first);

@@ -7,29 +7,32 @@
 #include <string.h>
 
 /* What a transform is called, and how many arguments it takes. */
-static const struct { const char *name; int min, max; } steps[N_STEPS] = {
-        [STEP_T]       = { "t", 0, 0 },
-        [STEP_ROWS]    = { "rows", 2, 2 },
-        [STEP_COLS]    = { "cols", 2, 2 },
-        [STEP_INDEX]   = { "index", 1, 1 },
+static const struct {
+        const char *name;
+        int min, max;
+} steps[N_STEPS] = {
+        [STEP_T] = { "t", 0, 0 },
+        [STEP_ROWS] = { "rows", 2, 2 },
+        [STEP_COLS] = { "cols", 2, 2 },
+        [STEP_INDEX] = { "index", 1, 1 },
         [STEP_RESHAPE] = { "reshape", 1, CK_MAX_RANK },
-        [STEP_ROPE]    = { "rope", 1, 2 },
-        [STEP_SCALE]   = { "scale", 1, 1 },
+        [STEP_ROPE] = { "rope", 1, 2 },
+        [STEP_SCALE] = { "scale", 1, 1 },
 };
 
 /* Parser -------------------------------------------------------------- */
 
 typedef struct Line {
         WeightMap *m;
-        char      *at;                  /* rest of the line, cut into words as they are taken */
-        int        number;
-        Err       *e;
+        char *at; /* rest of the line, cut into words as they are taken */
+        int number;
+        Err *e;
 } Line;
 
 static int fail(Line *l, const char *what, const char *word)
 {
-        return err_set(l->e, TGC_BAD_FILE, "%s:%d: error: %s%s%.200s%s", l->m->name, l->number, what,
-                       word ? " '" : "", word ? word : "", word ? "'" : "");
+        return err_set(l->e, TGC_BAD_FILE, "%s:%d: error: %s%s%.200s%s", l->m->name, l->number,
+                       what, word ? " '" : "", word ? word : "", word ? "'" : "");
 }
 
 /* The next word, or NULL at the end of the line. */
@@ -64,10 +67,7 @@ static bool number(const char **s, int64_t *v)
         return true;
 }
 
-static bool whole_number(const char *s, int64_t *v)
-{
-        return number(&s, v) && !*s;
-}
+static bool whole_number(const char *s, int64_t *v) { return number(&s, v) && !*s; }
 
 /* "[3][0:64:2]" */
 static bool parse_ranges(Entry *n, const char *s)
@@ -78,7 +78,7 @@ static bool parse_ranges(Entry *n, const char *s)
                 if (*s++ != '[' || n->n_ranges == CK_MAX_RANK)
                         return false;
                 r = &n->range[n->n_ranges++];
-                *r = (Range){ RANGE_ALL, 0, 0, 1 };
+                *r = (Range) { RANGE_ALL, 0, 0, 1 };
                 if (*s == ':') {
                         s++;
                 } else {
@@ -139,11 +139,13 @@ static int parse_step(Line *l, Entry *n, char *w, char **next)
                 char *end;
 
                 if (s->n == steps[op].max)
-                        return fail(l, "too many arguments: behind the last of the transform comes", *next);
+                        return fail(l, "too many arguments: behind the last of the transform comes",
+                                    *next);
                 if (op == STEP_SCALE) {
                         s->u.x = c_strtod(*next, &end);
                         if (*end || !isfinite(s->u.x) || s->u.x == 0)
-                                return fail(l, "scale wants a finite number, not 0; here is", *next);
+                                return fail(l, "scale wants a finite number, not 0; here is",
+                                            *next);
                         s->n++;
                 } else if (!whole_number(*next, &s->u.arg[s->n++])) {
                         return fail(l, "not a number:", *next);
@@ -153,8 +155,11 @@ static int parse_step(Line *l, Entry *n, char *w, char **next)
                 return fail(l, "too few arguments of transform", w);
         if ((op == STEP_ROWS || op == STEP_COLS) && s->u.arg[0] >= s->u.arg[1])
                 return fail(l, "an empty slice:", w);
-        if (op == STEP_ROPE && (s->u.arg[0] < 1 || (s->n == 2 && (s->u.arg[1] < 2 || s->u.arg[1] % 2))))
-                return fail(l, "rope HEADS [ROTARY]: at least one head, an even number of rotary rows", 0);
+        if (op == STEP_ROPE &&
+            (s->u.arg[0] < 1 || (s->n == 2 && (s->u.arg[1] < 2 || s->u.arg[1] % 2))))
+                return fail(l,
+                            "rope HEADS [ROTARY]: at least one head, an even number of rotary rows",
+                            0);
         return TGC_OK;
 }
 
@@ -178,12 +183,13 @@ static int parse_map(Line *l, char *w, Entry *n)
         bracket = strchr(w, '[');
         if (bracket) {
                 if (!parse_ranges(n, bracket))
-                        return fail(l, "the target wants [b:e], [b:e:step], [i] or [:], here is", w);
+                        return fail(l, "the target wants [b:e], [b:e:step], [i] or [:], here is",
+                                    w);
                 *bracket = 0;
         }
         if (!good_name(n->param))
                 return fail(l, "not a parameter's name:", n->param);
-        do {                                            /* NAME [|| NAME]... */
+        do { /* NAME [|| NAME]... */
                 w = word(l);
                 if (!w)
                         return fail(l, "the tensor's name is missing", 0);
@@ -194,7 +200,9 @@ static int parse_map(Line *l, char *w, Entry *n)
                         w[k - 1] = 0;
                         shape = word(l);
                         if (!shape || !parse_shape(n, shape))
-                                return fail(l, "a shape like 768x768 or scalar is wanted behind ':'", shape);
+                                return fail(l,
+                                            "a shape like 768x768 or scalar is wanted behind ':'",
+                                            shape);
                 }
                 if (!good_name(w))
                         return fail(l, "not a tensor's name:", w);
@@ -229,7 +237,9 @@ static int parse_line(Line *l)
         if (!relation)
                 return fail(l, "expected '=' behind the parameter", 0);
         if (!strcmp(relation, "=") || !strcmp(relation, "=?")) {
-                m->entry[m->n] = (Entry){ .line = l->number, .optional = relation[1] == '?', .rank = -1 };
+                m->entry[m->n] = (Entry) { .line = l->number,
+                                           .optional = relation[1] == '?',
+                                           .rank = -1 };
                 return parse_map(l, w, &m->entry[m->n++]);
         }
         if (strcmp(w, "ignore"))
@@ -252,8 +262,8 @@ int weight_map_parse(WeightMap **out, const char *text, const char *name, Err *e
                 n_lines += *s == '\n';
         if (n_lines > MAP_MAX_ENTRIES) {
                 free(m);
-                return err_set(e, TGC_BAD_FILE, "%s: %zu lines, the limit of a weight map is %d", name, n_lines,
-                               MAP_MAX_ENTRIES);
+                return err_set(e, TGC_BAD_FILE, "%s: %zu lines, the limit of a weight map is %d",
+                               name, n_lines, MAP_MAX_ENTRIES);
         }
         if (m) {
                 m->name = strdup(name);
@@ -314,12 +324,8 @@ static void print_entry(FILE *f, const Entry *n)
                 const Range *r = &n->range[i];
 
                 switch (r->kind) {
-                case RANGE_ALL:
-                        fputs("[:]", f);
-                        break;
-                case RANGE_ONE:
-                        fprintf(f, "[%lld]", (long long)r->begin);
-                        break;
+                case RANGE_ALL: fputs("[:]", f); break;
+                case RANGE_ONE: fprintf(f, "[%lld]", (long long)r->begin); break;
                 case RANGE_SLICE:
                         fprintf(f, "[%lld:%lld", (long long)r->begin, (long long)r->end);
                         if (r->step != 1)

@@ -39,20 +39,20 @@
 typedef struct WeightMap WeightMap;
 
 /* `name` begins messages: NAME:LINE: error: ... */
-int   weight_map_parse(WeightMap **out, const char *text, const char *name, Err *e);
-char *weight_map_print(const WeightMap *m);             /* caller frees; NULL: out of memory */
-void  weight_map_free(WeightMap *m);                    /* NULL is allowed */
+int weight_map_parse(WeightMap **out, const char *text, const char *name, Err *e);
+char *weight_map_print(const WeightMap *m); /* caller frees; NULL: out of memory */
+void weight_map_free(WeightMap *m);         /* NULL is allowed */
 
 /* Write the checkpoint's shapes into entries that state none, for export. */
 void weight_map_annotate(WeightMap *m, const Checkpoint *ck);
 
 typedef struct WeightParam {
         const char *name;
-        int         dtype;              /* CK_F32, ... */
-        int         rank;
-        int64_t     dim[CK_MAX_RANK];
-        void       *data;               /* C order, host; may be NULL where begin() is given */
-        const char *place;              /* where the model makes it, for messages; NULL: unknown */
+        int dtype; /* CK_F32, ... */
+        int rank;
+        int64_t dim[CK_MAX_RANK];
+        void *data;        /* C order, host; may be NULL where begin() is given */
+        const char *place; /* where the model makes it, for messages; NULL: unknown */
 } WeightParam;
 
 /* All parameters of a model.  begin and end (may be NULL) bracket the work on
@@ -71,7 +71,8 @@ typedef struct WeightSet {
 
 /* What import found worth a warning.  Names belong to the checkpoint and map. */
 typedef struct WeightReport {
-        const char **absent; int n_absent;      /* parameters left as they were: optional, no tensor */
+        const char **absent;
+        int n_absent; /* parameters left as they were: optional, no tensor */
 } WeightReport;
 void weight_report_free(WeightReport *r);
 

@@ -1,14 +1,16 @@
-/* attention_backward_sm90_bench.cu: is attention_backward_sm90.cuh right, and how fast, on the Hopper at hand.
+/* attention_backward_sm90_bench.cu: is attention_backward_sm90.cuh right, and how fast, on the
+ * Hopper at hand.
  *
  *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime \
  *           -o attention_backward_sm90_bench tests/bench/attention_backward_sm90_bench.cu -ldl
  *      ./attention_backward_sm90_bench [test [number]|speed [part of a problem's name]]
  *
- * Every problem: normal inputs, outputs poisoned, gradients of one kv head and its query heads against plain sums in
- * double; error is |got - want| / |want| over a whole tensor, and the worst element's over |want| + rms.
- * The portable kernels' error stands beside it.  Everything runs twice and must give the same bits.
- * Speed: median of nine runs, microseconds; TFLOP/s counts the products of that kernel, 2 D for each pair that
- * attends.  With -DBENCH_CANDIDATES other tiles than the table's, too. */
+ * Every problem: normal inputs, outputs poisoned, gradients of one kv head and its query heads
+ * against plain sums in double; error is |got - want| / |want| over a whole tensor, and the worst
+ * element's over |want| + rms. The portable kernels' error stands beside it.  Everything runs twice
+ * and must give the same bits. Speed: median of nine runs, microseconds; TFLOP/s counts the
+ * products of that kernel, 2 D for each pair that attends.  With -DBENCH_CANDIDATES other tiles
+ * than the table's, too. */
 #define TGC_BOUNDED 1
 #define TGC_FAST_MATH 1
 #include <math.h>
@@ -35,9 +37,11 @@ static T *device(size_t n)
 template <class T>
 __global__ void fill(T *p, size_t n, unsigned seed)
 {
-        for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x) {
+        for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n;
+             i += (size_t)gridDim.x * blockDim.x) {
                 uint4 r = philox(make_uint4((unsigned)i, (unsigned)(i >> 32), 0, 0), seed, 1);
-                float u = ((float)(r.x >> 8) + 1.f) / 16777217.f, v = (float)r.y * (1.f / 4294967296.f);
+                float u = ((float)(r.x >> 8) + 1.f) / 16777217.f,
+                      v = (float)r.y * (1.f / 4294967296.f);
                 from_float(p + i, sqrtf(-2.f * logf(u)) * cospif(2.f * v));
         }
 }
@@ -54,25 +58,29 @@ struct Out {
         E *p;
         int C;
         static constexpr int MAXV = 8, MINV = 1;
-        template <int N> __device__ void operator()(int row, int col, float (&v)[N]) const
+        template <int N>
+        __device__ void operator()(int row, int col, float(&v)[N]) const
         {
                 store(p + (long)row * C + col, v);
         }
 };
 
-/* An epilogue that takes its time, as models with rotary positions have one; for speed, with any numbers as frequencies. */
+/* An epilogue that takes its time, as models with rotary positions have one; for speed, with any
+ * numbers as frequencies. */
 template <class E>
 struct RopeOut {
         E *p;
         int C, T;
         const float *freq;
         static constexpr int MAXV = 8, MINV = 2;
-        template <int N> __device__ void operator()(int row, int col, float (&v)[N]) const
+        template <int N>
+        __device__ void operator()(int row, int col, float(&v)[N]) const
         {
                 float w[N];
 #pragma unroll
                 for (int j = 0; j < N; j += 2)
-                        rope(v[j], v[j + 1], -(float)(row % T), fixed(freq + (col + j) % 64 / 2), &w[j], &w[j + 1]);
+                        rope(v[j], v[j + 1], -(float)(row % T), fixed(freq + (col + j) % 64 / 2),
+                             &w[j], &w[j + 1]);
                 store(p + (long)row * C + col, w);
         }
 };
@@ -104,7 +112,7 @@ __global__ void __launch_bounds__(Tile::THREADS, MINB) k_fwd(Mem<E> m)
         pdl_wait();
         TGC_SMEM(smem);
         attention_task<E, A, Tile>(inputs<E, A>(m), m.lse, m.B, m.T, m.rt, blockIdx.x, smem,
-                                   Out<E>{ m.o, A::H * A::D });
+                                   Out<E> { m.o, A::H * A::D });
 }
 
 template <class E, class A>
@@ -121,8 +129,9 @@ __global__ void __launch_bounds__(Tile::THREADS, MINB) k_dkv(Mem<E> m)
         pdl_wait();
         TGC_SMEM(smem);
         const Strides s = { (long)m.T * A::H * A::D, A::H * A::D, A::D };
-        attention_dkv_task<E, A, Tile>(inputs<E, A>(m), m.g, s, m.lse, m.delta, m.B, m.T, m.rt, blockIdx.x, smem,
-                                       Out<E>{ m.dk, A::K * A::D }, Out<E>{ m.dv, A::K * A::D });
+        attention_dkv_task<E, A, Tile>(inputs<E, A>(m), m.g, s, m.lse, m.delta, m.B, m.T, m.rt,
+                                       blockIdx.x, smem, Out<E> { m.dk, A::K * A::D },
+                                       Out<E> { m.dv, A::K * A::D });
 }
 
 template <class E, class A, class Tile, int MINB>
@@ -131,8 +140,8 @@ __global__ void __launch_bounds__(Tile::THREADS, MINB) k_dq(Mem<E> m)
         pdl_wait();
         TGC_SMEM(smem);
         const Strides s = { (long)m.T * A::H * A::D, A::H * A::D, A::D };
-        attention_dq_task<E, A, Tile>(inputs<E, A>(m), m.g, s, m.lse, m.delta, m.B, m.T, m.rt, blockIdx.x, smem,
-                                      Out<E>{ m.dq, A::H * A::D });
+        attention_dq_task<E, A, Tile>(inputs<E, A>(m), m.g, s, m.lse, m.delta, m.B, m.T, m.rt,
+                                      blockIdx.x, smem, Out<E> { m.dq, A::H * A::D });
 }
 
 template <bool SECOND, class X, class Y>
@@ -149,7 +158,9 @@ __device__ __forceinline__ auto pick(const X &x, const Y &y)
 template <class A>
 __device__ __forceinline__ AttGradMaps maps(const void *qkv, const void *g)
 {
-        return { { qkv, 0, A::D }, { qkv, A::H * A::D, A::D }, { qkv, (A::H + A::K) * A::D, A::D },
+        return { { qkv, 0, A::D },
+                 { qkv, A::H * A::D, A::D },
+                 { qkv, (A::H + A::K) * A::D, A::D },
                  { g, 0, A::D } };
 }
 
@@ -160,8 +171,9 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_dkv_sm90(const __grid_cons
         TGC_SMEM(smem);
         const Out<E> out = { m.dk, A::K * A::D };
         const RopeOut<E> rope = { m.dk, A::K * A::D, CT, m.lse };
-        attention_dkv_tma<E, A, Tile>(maps<A>(&m.map_qkv, &m.map_g), m.lse, m.delta, CB ? CB : m.B, CT ? CT : m.T,
-                                      blockIdx.x, gridDim.x, smem, pick<ROPE>(out, rope), Out<E>{ m.dv, A::K * A::D });
+        attention_dkv_tma<E, A, Tile>(maps<A>(&m.map_qkv, &m.map_g), m.lse, m.delta, CB ? CB : m.B,
+                                      CT ? CT : m.T, blockIdx.x, gridDim.x, smem,
+                                      pick<ROPE>(out, rope), Out<E> { m.dv, A::K * A::D });
 }
 
 template <class E, class A, class Tile, int CB, int CT, bool ROPE>
@@ -172,8 +184,9 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_dq_sm90(const __grid_const
         const Out<E> out = { m.dq, A::H * A::D };
         const RopeOut<E> rope = { m.dq, A::H * A::D, CT, m.lse };
         const Strides so = { (long)m.T * A::H * A::D, A::H * A::D, A::D };
-        attention_dq_tma<E, A, Tile>(maps<A>(&m.map_qkv, &m.map_g), m.o, so, m.lse, m.delta, CB ? CB : m.B,
-                                     CT ? CT : m.T, blockIdx.x, gridDim.x, smem, pick<ROPE>(out, rope));
+        attention_dq_tma<E, A, Tile>(maps<A>(&m.map_qkv, &m.map_g), m.o, so, m.lse, m.delta,
+                                     CB ? CB : m.B, CT ? CT : m.T, blockIdx.x, gridDim.x, smem,
+                                     pick<ROPE>(out, rope));
 }
 
 /* The table's tiles are the same for both. */
@@ -184,9 +197,10 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_both_sm90(const __grid_con
         TGC_SMEM(smem);
         const Strides s = { (long)m.T * A::H * A::D, A::H * A::D, A::D };
         const AttGradRows<E> rows = { m.o, s, m.g, s };
-        attention_both_tma<E, A, Tile>(maps<A>(&m.map_qkv, &m.map_g), rows, m.lse, m.delta, CB ? CB : m.B,
-                                       CT ? CT : m.T, blockIdx.x, smem, Out<E>{ m.dq, A::H * A::D },
-                                       Out<E>{ m.dk, A::K * A::D }, Out<E>{ m.dv, A::K * A::D });
+        attention_both_tma<E, A, Tile>(maps<A>(&m.map_qkv, &m.map_g), rows, m.lse, m.delta,
+                                       CB ? CB : m.B, CT ? CT : m.T, blockIdx.x, smem,
+                                       Out<E> { m.dq, A::H * A::D }, Out<E> { m.dk, A::K * A::D },
+                                       Out<E> { m.dv, A::K * A::D });
 }
 
 template <class E, class A, class Tile, int CB, int CT, bool ROPE>
@@ -195,11 +209,14 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_once_sm90(const __grid_con
         pdl_wait();
         TGC_SMEM(smem);
         const Out<E> out = { m.dk, A::K * A::D }, out_q = { m.dq, A::H * A::D };
-        const RopeOut<E> rope = { m.dk, A::K * A::D, CT, m.lse }, rope_q = { m.dq, A::H * A::D, CT, m.lse };
-        attention_backward_fused_tma<E, A, Tile>(maps<A>(&m.map_qkv, &m.map_g), { &m.map_o, 0, A::D }, m.lse, m.sums, m.turns,
-                                       CB ? CB : m.B, CT ? CT : m.T, blockIdx.x, gridDim.x, smem,
-                                       pick<ROPE>(out_q, rope_q), pick<ROPE>(out, rope),
-                                       Out<E>{ m.dv, A::K * A::D });
+        const RopeOut<E> rope = { m.dk, A::K * A::D, CT, m.lse },
+                         rope_q = { m.dq, A::H * A::D, CT, m.lse };
+        attention_backward_fused_tma<E, A, Tile>(maps<A>(&m.map_qkv, &m.map_g),
+                                                 { &m.map_o, 0, A::D }, m.lse, m.sums, m.turns,
+                                                 CB ? CB : m.B, CT ? CT : m.T, blockIdx.x,
+                                                 gridDim.x, smem, pick<ROPE>(out_q, rope_q),
+                                                 pick<ROPE>(out, rope),
+                                                 Out<E> { m.dv, A::K * A::D });
 }
 
 template <class E, class A, class Tile, int CB, int CT, bool ROPE>
@@ -207,24 +224,29 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_whole_sm90(Mem<E> m)
 {
         TGC_SMEM(smem);
         const Out<E> out = { m.dk, A::K * A::D }, out_q = { m.dq, A::H * A::D };
-        const RopeOut<E> rope = { m.dk, A::K * A::D, CT, m.lse }, rope_q = { m.dq, A::H * A::D, CT, m.lse };
+        const RopeOut<E> rope = { m.dk, A::K * A::D, CT, m.lse },
+                         rope_q = { m.dq, A::H * A::D, CT, m.lse };
         const Strides s = { (long)m.T * A::H * A::D, A::H * A::D, A::D };
         const AttGradRows<E> rows = { m.o, s, m.g, s };
         if (CB)
                 m.B = CB, m.T = CT;
-        attention_short_backward_wgmma<E, A, Tile, false>(inputs<E, A>(m), rows, m.lse, m.T, blockIdx.x, smem, pick<ROPE>(out_q, rope_q),
-                                          pick<ROPE>(out, rope), Out<E>{ m.dv, A::K * A::D });
+        attention_short_backward_wgmma<E, A, Tile, false>(inputs<E, A>(m), rows, m.lse, m.T,
+                                                          blockIdx.x, smem,
+                                                          pick<ROPE>(out_q, rope_q),
+                                                          pick<ROPE>(out, rope),
+                                                          Out<E> { m.dv, A::K * A::D });
 }
 
 static int sms;
 
-static int ceil_div(int a, int b) { return (a + b - 1) / b; }
+static int ceil_div(int a, int b) {
+        return (a + b - 1) / b; }
 
 template <class E, class A> static void fwd(const Mem<E> &m)
 {
         typedef typename Tiles<E, A>::Fwd R;
-        launch(k_fwd<E, A, typename R::Tile, R::MINB>, m.B * A::H * ceil_div(m.T, R::Tile::BM), R::Tile::THREADS,
-               R::SMEM, m);
+        launch(k_fwd<E, A, typename R::Tile, R::MINB>, m.B * A::H * ceil_div(m.T, R::Tile::BM),
+               R::Tile::THREADS, R::SMEM, m);
 }
 template <class E, class A> static void delta(const Mem<E> &m)
 {
@@ -233,41 +255,42 @@ template <class E, class A> static void delta(const Mem<E> &m)
 template <class E, class A> static void dkv(const Mem<E> &m)
 {
         typedef typename Tiles<E, A>::Dkv R;
-        launch(k_dkv<E, A, typename R::Tile, R::MINB>, m.B * A::K * ceil_div(m.T, R::Tile::BM), R::Tile::THREADS,
-               R::SMEM, m);
+        launch(k_dkv<E, A, typename R::Tile, R::MINB>, m.B * A::K * ceil_div(m.T, R::Tile::BM),
+               R::Tile::THREADS, R::SMEM, m);
 }
 template <class E, class A> static void dq(const Mem<E> &m)
 {
         typedef typename Tiles<E, A>::Dq R;
-        launch(k_dq<E, A, typename R::Tile, R::MINB>, m.B * A::H * ceil_div(m.T, R::Tile::BM), R::Tile::THREADS,
-               R::SMEM, m);
+        launch(k_dq<E, A, typename R::Tile, R::MINB>, m.B * A::H * ceil_div(m.T, R::Tile::BM),
+               R::Tile::THREADS, R::SMEM, m);
 }
 template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> static void dkv_sm90(const Mem<E> &m)
 {
-        launch(k_dkv_sm90<E, A, Tile, CB, CT, ROPE>, std::min(sms, m.B * A::K * ceil_div(m.T, Tile::BM)), Tile::THREADS,
-               Tile::SMEM, m);
+        launch(k_dkv_sm90<E, A, Tile, CB, CT, ROPE>,
+               std::min(sms, m.B * A::K * ceil_div(m.T, Tile::BM)), Tile::THREADS, Tile::SMEM, m);
 }
 template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> static void dq_sm90(const Mem<E> &m)
 {
-        launch(k_dq_sm90<E, A, Tile, CB, CT, ROPE>, std::min(sms, m.B * A::H * ceil_div(m.T, Tile::BM)), Tile::THREADS,
-               Tile::SMEM, m);
+        launch(k_dq_sm90<E, A, Tile, CB, CT, ROPE>,
+               std::min(sms, m.B * A::H * ceil_div(m.T, Tile::BM)), Tile::THREADS, Tile::SMEM, m);
 }
 
 template <class E, class A, class Tile, int CB, int CT> static void both_sm90(const Mem<E> &m)
 {
-        launch(k_both_sm90<E, A, Tile, CB, CT>, 2 * m.B * A::H * ceil_div(m.T, Tile::BM), Tile::THREADS,
-               att_both_sm90_smem<Tile>(m.T), m);
+        launch(k_both_sm90<E, A, Tile, CB, CT>, 2 * m.B * A::H * ceil_div(m.T, Tile::BM),
+               Tile::THREADS, att_both_sm90_smem<Tile>(m.T), m);
 }
 
 template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> static void fused90(const Mem<E> &m)
 {
-        launch(k_once_sm90<E, A, Tile, CB, CT, ROPE>, std::min(sms, m.B * A::H * Tile::TEAM), Tile::THREADS, Tile::SMEM,
-               m);
+        launch(k_once_sm90<E, A, Tile, CB, CT, ROPE>, std::min(sms, m.B * A::H * Tile::TEAM),
+               Tile::THREADS, Tile::SMEM, m);
 }
 
 template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> static void whole_sm90(const Mem<E> &m)
 {
-        launch(k_whole_sm90<E, A, Tile, CB, CT, ROPE>, m.B * A::H * Tile::PARTS, Tile::THREADS, Tile::SMEM, m);
+        launch(k_whole_sm90<E, A, Tile, CB, CT, ROPE>, m.B * A::H * Tile::PARTS, Tile::THREADS,
+               Tile::SMEM, m);
 }
 
 /* ---- plain sums in double ------------------------------------------------------------ */
@@ -283,7 +306,7 @@ __global__ void plain_rows(Mem<E> m, int b, int hk, double2 *stat, double *dq)
 {
         constexpr int D = A::D, G = A::H / A::K;
         constexpr long W = (A::H + 2 * A::K) * D;
-        extern __shared__ double p[];                   /* T scores, T products g v */
+        extern __shared__ double p[]; /* T scores, T products g v */
         __shared__ double q[D], g[D], red[128];
         const int t = blockIdx.x % m.T, h = hk * G + blockIdx.x / m.T, x = threadIdx.x;
         const E *k = m.qkv + (long)b * m.T * W + (A::H + hk) * D, *v = k + A::K * D;
@@ -321,7 +344,8 @@ __global__ void plain_rows(Mem<E> m, int b, int hk, double2 *stat, double *dq)
         if (x < D) {
                 double a = 0;
                 for (int s = 0; s < m.T; s++)
-                        a += p[s] / sum * (p[m.T + s] - de) * (double)A::SCALE * (double)to_float(k[s * W + x]);
+                        a += p[s] / sum * (p[m.T + s] - de) * (double)A::SCALE *
+                             (double)to_float(k[s * W + x]);
                 dq[(long)blockIdx.x * D + x] = a;
         }
 }
@@ -359,7 +383,8 @@ __global__ void plain_keys(Mem<E> m, int b, int hk, const double2 *stat, double 
                         if (x < D)
                                 for (int j = 0; j < 128 && t0 + j < m.T; j++) {
                                         ak += ds[j] * (double)to_float(q[(t0 + j) * W + x]);
-                                        av += p[j] * (double)to_float(g[(long)(t0 + j) * A::H * D + x]);
+                                        av += p[j] *
+                                              (double)to_float(g[(long)(t0 + j) * A::H * D + x]);
                                 }
                         __syncthreads();
                 }
@@ -371,8 +396,10 @@ __global__ void plain_keys(Mem<E> m, int b, int hk, const double2 *stat, double 
 
 /* ---- a problem ------------------------------------------------------------------------- */
 
-static double elem(bf16 x) { return __bfloat162float(x); }
-static double elem(f16 x) { return __half2float(x); }
+static double elem(bf16 x) {
+        return __bfloat162float(x); }
+static double elem(f16 x) {
+        return __half2float(x); }
 
 template <class E> static std::vector<E> fetch(const E *p, size_t n)
 {
@@ -381,7 +408,8 @@ template <class E> static std::vector<E> fetch(const E *p, size_t n)
         return h;
 }
 
-struct Error { double all, worst; };
+struct Error {
+        double all, worst; };
 
 /* rows x D of got, row r at off + r * ld, against want. */
 template <class E>
@@ -396,7 +424,7 @@ static Error compare(const std::vector<E> &got, size_t off, size_t ld, const dou
                         const double w = want[r * D + d], e = fabs(elem(got[off + r * ld + d]) - w);
                         ee += e * e;
                         const double rel = e / (fabs(w) + rms);
-                        most = rel <= most ? most : rel;        /* keeps a NaN */
+                        most = rel <= most ? most : rel; /* keeps a NaN */
                 }
         return { sqrt(ee / (ww + 1e-300)), most };
 }
@@ -407,7 +435,7 @@ struct Problem {
         const char *name;
         size_t nq, nk, n_sums;
         double flop;
-        std::vector<double> wq, wk, wv;         /* of kv head hk of sequence b */
+        std::vector<double> wq, wk, wv; /* of kv head hk of sequence b */
         int b, hk;
 
         Problem(const char *id, int B, int T) : name(id)
@@ -416,13 +444,16 @@ struct Problem {
                 m.B = B, m.T = T, b = B - 1, hk = A::K - 1;
                 m.qkv = device<E>(nq + 2 * nk), m.g = device<E>(nq), m.o = device<E>(nq);
                 m.dq = device<E>(nq), m.dk = device<E>(nk), m.dv = device<E>(nk);
-                m.lse = device<float>((size_t)B * T * A::H), m.delta = device<float>((size_t)B * T * A::H);
-                m.sums = device<float>(n_sums = (size_t)sms * ((T + 63) / 64) * 64 * A::D);     /* more than one needs */
+                m.lse = device<float>((size_t)B * T * A::H),
+                m.delta = device<float>((size_t)B * T * A::H);
+                /* more than one needs */
+                m.sums = device<float>(n_sums = (size_t)sms * ((T + 63) / 64) * 64 * A::D);
                 m.turns = device<unsigned>(sms * 32);
                 CUDA(cudaMemset(m.turns, 0, sms * 128));
                 m.rt = device<Rt>(1);
                 CUDA(cudaMemset(m.rt, 0, sizeof(Rt)));
-                m.map_qkv = map_of(m.qkv, (long)B * T, (A::H + 2 * A::K) * A::D, std::is_same<E, f16>::value);
+                m.map_qkv = map_of(m.qkv, (long)B * T, (A::H + 2 * A::K) * A::D,
+                                   std::is_same<E, f16>::value);
                 m.map_g = map_of(m.g, (long)B * T, A::H * A::D, std::is_same<E, f16>::value);
                 m.map_o = map_of(m.o, (long)B * T, A::H * A::D, std::is_same<E, f16>::value);
                 fill<<<1024, 256>>>(m.qkv, nq + 2 * nk, 1);
@@ -438,7 +469,8 @@ struct Problem {
         }
         ~Problem()
         {
-                void *p[] = { m.qkv, m.g, m.o, m.dq, m.dk, m.dv, m.lse, m.delta, m.sums, m.turns, m.rt };
+                void *p[] = { m.qkv, m.g,     m.o,    m.dq,    m.dk, m.dv,
+                              m.lse, m.delta, m.sums, m.turns, m.rt };
                 for (void *x : p)
                         cudaFree(x);
         }
@@ -447,10 +479,12 @@ struct Problem {
         {
                 const int G = A::H / A::K;
                 double2 *stat = device<double2>((size_t)G * m.T);
-                double *q = device<double>((size_t)G * m.T * A::D), *k = device<double>((size_t)m.T * A::D),
+                double *q = device<double>((size_t)G * m.T * A::D),
+                       *k = device<double>((size_t)m.T * A::D),
                        *v = device<double>((size_t)m.T * A::D);
                 const int smem = 16 * m.T;
-                CUDA(cudaFuncSetAttribute(plain_rows<E, A>, cudaFuncAttributeMaxDynamicSharedMemorySize, smem));
+                CUDA(cudaFuncSetAttribute(plain_rows<E, A>,
+                                          cudaFuncAttributeMaxDynamicSharedMemorySize, smem));
                 plain_rows<E, A><<<G * m.T, 128, smem>>>(m, b, hk, stat, q);
                 plain_keys<E, A><<<m.T, 128>>>(m, b, hk, stat, k, v);
                 CUDA(cudaDeviceSynchronize());
@@ -479,22 +513,27 @@ struct Problem {
                         for (E x : got)
                                 finite &= isfinite(elem(x));
                         for (int i = 0; i < G; i++) {
-                                Error x = compare(got, ((size_t)b * T * A::H + hk * G + i) * D, A::H * D,
-                                                  &wq[(size_t)i * T * D], T, D);
-                                e[0] = { std::max(x.all, e[0].all), x.worst <= e[0].worst ? e[0].worst : x.worst };
+                                Error x = compare(got, ((size_t)b * T * A::H + hk * G + i) * D,
+                                                  A::H * D, &wq[(size_t)i * T * D], T, D);
+                                e[0] = { std::max(x.all, e[0].all),
+                                         x.worst <= e[0].worst ? e[0].worst : x.worst };
                         }
                 } else {
                         const std::vector<E> k = fetch(m.dk, nk), v = fetch(m.dv, nk);
                         for (size_t i = 0; i < nk; i++)
                                 finite &= isfinite(elem(k[i])) && isfinite(elem(v[i]));
-                        e[0] = compare(k, ((size_t)b * T * A::K + hk) * D, A::K * D, wk.data(), T, D);
-                        e[1] = compare(v, ((size_t)b * T * A::K + hk) * D, A::K * D, wv.data(), T, D);
+                        e[0] = compare(k, ((size_t)b * T * A::K + hk) * D, A::K * D, wk.data(), T,
+                                       D);
+                        e[1] = compare(v, ((size_t)b * T * A::K + hk) * D, A::K * D, wv.data(), T,
+                                       D);
                 }
                 const double most = std::is_same<E, f16>::value ? 1.5e-2 : 0.1;
                 /* T = 1: dq and dk are 0 but for rounding */
-                const bool good = finite && (T == 1 || (e[0].worst < most && e[0].all < most / 20)) && e[1].worst < most
-                               && e[1].all < most / 20;
-                printf("%-26s %-24s %s %.2e worst %.2e", name, what, is_q ? "dq" : "dk", e[0].all, e[0].worst);
+                const bool good = finite &&
+                                  (T == 1 || (e[0].worst < most && e[0].all < most / 20)) &&
+                                  e[1].worst < most && e[1].all < most / 20;
+                printf("%-26s %-24s %s %.2e worst %.2e", name, what, is_q ? "dq" : "dk", e[0].all,
+                       e[0].worst);
                 if (!is_q)
                         printf("  dv %.2e worst %.2e", e[1].all, e[1].worst);
                 printf("  %s\n", !finite ? "NOT FINITE" : good ? "ok" : "WRONG");
@@ -502,7 +541,8 @@ struct Problem {
         }
 
         /* before: what makes delta. */
-        bool run(const char *what, bool is_q, void (*before)(const Mem<E> &), void (*f)(const Mem<E> &))
+        bool run(const char *what, bool is_q, void (*before)(const Mem<E> &),
+                 void (*f)(const Mem<E> &))
         {
                 poison();
                 if (before)
@@ -516,9 +556,10 @@ struct Problem {
                         before(m);
                 f(m);
                 CUDA(cudaDeviceSynchronize());
-                const std::vector<E> q2 = fetch(m.dq, nq), k2 = fetch(m.dk, nk), v2 = fetch(m.dv, nk);
-                if (memcmp(q.data(), q2.data(), nq * 2) || memcmp(k.data(), k2.data(), nk * 2)
-                    || memcmp(v.data(), v2.data(), nk * 2)) {
+                const std::vector<E> q2 = fetch(m.dq, nq), k2 = fetch(m.dk, nk),
+                                     v2 = fetch(m.dv, nk);
+                if (memcmp(q.data(), q2.data(), nq * 2) || memcmp(k.data(), k2.data(), nk * 2) ||
+                    memcmp(v.data(), v2.data(), nk * 2)) {
                         printf("%-26s %-24s OTHER BITS the second time\n", name, what);
                         good = false;
                 }
@@ -528,7 +569,8 @@ struct Problem {
         double speed(const char *what, void (*f)(const Mem<E> &), double part)
         {
                 const double us = time_us(f, m, flop < 1e11 ? 40 : 4);
-                printf("%-26s %-24s %9.1f us %7.1f TFLOP/s of products\n", name, what, us, part * flop / us * 1e-6);
+                printf("%-26s %-24s %9.1f us %7.1f TFLOP/s of products\n", name, what, us,
+                       part * flop / us * 1e-6);
                 return us;
         }
 };
@@ -539,18 +581,24 @@ template <> struct Best<64> {
         typedef AttBackwardTileSm90<64, 6, 2, true> DKV, DQ;
         typedef AttBackwardFusedTile<64, 4, 2, true, false, 192, 96, 2> Once;
 };
-template <> struct Best<128> { typedef AttBackwardTileSm90<128, 4, 1, false> DKV, DQ; };
-#define ATT_BACKWARD(kind, d, stages, owns, keep, smem) \
-        static_assert(std::is_same<Best<d>::kind, AttBackwardTileSm90<d, stages, owns, keep>>::value \
-                      && Best<d>::kind::SMEM == smem, #kind " " #d);
-#define ATT_BACKWARD_FUSED(d, stages, parts, keep_k, keep_v, many, some, team, smem) \
-        static_assert(std::is_same<Best<d>::Once, \
-                                   AttBackwardFusedTile<d, stages, parts, keep_k, keep_v, many, some, team>>::value \
-                      && Best<d>::Once::SMEM == smem, "once");
-#define ATT_SHORT_BACKWARD(nb, causal, parts, keep_k, keep_v, many, some, smem) \
-        template <class A> struct BestWhole<A, nb, parts, causal> { \
+template <> struct Best<128> {
+        typedef AttBackwardTileSm90<128, 4, 1, false> DKV, DQ; };
+#define ATT_BACKWARD(kind, d, stages, owns, keep, smem)                                           \
+        static_assert(                                                                            \
+                std::is_same<Best<d>::kind, AttBackwardTileSm90<d, stages, owns, keep>>::value && \
+                        Best<d>::kind::SMEM == smem,                                              \
+                #kind " " #d);
+#define ATT_BACKWARD_FUSED(d, stages, parts, keep_k, keep_v, many, some, team, smem)               \
+        static_assert(                                                                             \
+                std::is_same<Best<d>::Once, AttBackwardFusedTile<d, stages, parts, keep_k, keep_v, \
+                                                                 many, some, team>>::value &&      \
+                        Best<d>::Once::SMEM == smem,                                               \
+                "once");
+#define ATT_SHORT_BACKWARD(nb, causal, parts, keep_k, keep_v, many, some, smem)                   \
+        template <class A>                                                                        \
+        struct BestWhole<A, nb, parts, causal> {                                                  \
                 typedef AttShortBackwardTile<nb, causal, parts, keep_k, keep_v, many, some> Tile; \
-                static_assert(Tile::SMEM == smem, "whole"); \
+                static_assert(Tile::SMEM == smem, "whole");                                       \
         };
 template <class A, int NB, int PARTS, bool CAUSAL = A::CAUSAL> struct BestWhole;
 #include "../../codegen/forms/sm90_attention_backward_tiles.def"
@@ -559,19 +607,23 @@ template <class A, int NB, int PARTS, bool CAUSAL = A::CAUSAL> struct BestWhole;
 #undef ATT_SHORT_BACKWARD
 
 /* Most blocks of 64 tokens of those that are in shared memory whole. */
-template <class A> constexpr int most_whole() { return A::D != 64 || A::H != A::K || A::WINDOW ? 0 : A::CAUSAL ? 4 : 3; }
+template <class A> constexpr int most_whole() {
+        return A::D != 64 || A::H != A::K || A::WINDOW ? 0 : A::CAUSAL ? 4 : 3; }
 
-template <class A> constexpr bool has_fused() { return A::D == 64 && A::H == A::K && A::CAUSAL && A::WINDOW == 0; }
+template <class A> constexpr bool has_fused() {
+        return A::D == 64 && A::H == A::K && A::CAUSAL && A::WINDOW == 0; }
 
 template <int NB, class E, class A>
 static bool test_whole(Problem<E, A> &p)
 {
         if constexpr (NB <= most_whole<A>()) {
                 if ((p.m.T + 63) / 64 == NB)
-                        return p.run("whole", true, 0, whole_sm90<E, A, typename BestWhole<A, NB, 1>::Tile, 0, 0>)
-                             & p.check("whole", false)
-                             & p.run("halves", true, 0, whole_sm90<E, A, typename BestWhole<A, NB, 2>::Tile, 0, 0>)
-                             & p.check("halves", false);
+                        return p.run("whole", true, 0,
+                                     whole_sm90<E, A, typename BestWhole<A, NB, 1>::Tile, 0, 0>) &
+                               p.check("whole", false) &
+                               p.run("halves", true, 0,
+                                     whole_sm90<E, A, typename BestWhole<A, NB, 2>::Tile, 0, 0>) &
+                               p.check("halves", false);
                 return test_whole<NB + 1>(p);
         }
         return true;
@@ -587,7 +639,8 @@ static bool test(const char *name, int B, int T)
         good &= p.run("portable dkv", false, delta<E, A>, dkv<E, A>);
         good &= p.run("portable dq", true, delta<E, A>, dq<E, A>);
         good &= p.run("dq", true, 0, dq_sm90<E, A, typename R::DQ, 0, 0>);
-        good &= p.run("dkv", false, dq_sm90<E, A, typename R::DQ, 0, 0>, dkv_sm90<E, A, typename R::DKV, 0, 0>);
+        good &= p.run("dkv", false, dq_sm90<E, A, typename R::DQ, 0, 0>,
+                      dkv_sm90<E, A, typename R::DKV, 0, 0>);
         if constexpr (A::H == A::K) {
                 good &= p.run("both", true, 0, both_sm90<E, A, typename R::DQ, 0, 0>);
                 good &= p.run("both", false, 0, both_sm90<E, A, typename R::DQ, 0, 0>);
@@ -605,28 +658,52 @@ static bool tests(int only)
 {
         bool good = true;
         int i = 0;
-        if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 4, true>>("D64 T128", 2, 128);
-        if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 4, true>>("D64 T1000", 2, 1000);
-        if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 4, true>>("D64 T77", 3, 77);
-        if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 4, true>>("D64 T1", 3, 1);
-        if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 4, true>>("D64 B40 T512", 40, 512);
-        if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 4, true>>("D64 B70 T1234", 70, 1234);
-        if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 6, 6, true>>("D64 B8 H6 T192", 8, 192);
-        if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 4, true>>("D64 T256", 40, 256);
-        if (only < 0 || i++ == only) good &= test<f16, Shape<64, 4, 4, true>>("D64 f16 T199", 3, 199);
-        if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 4, false>>("D64 T180 not causal", 3, 180);
-        if (only < 0 || i++ == only) good &= test<f16, Shape<64, 4, 4, false>>("D64 f16 T65 not causal", 3, 65);
-        if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 4, false>>("D64 T200 not causal", 2, 200);
-        if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 8, 2, true>>("D64 H8/2 T333", 2, 333);
-        if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 2, true, 100>>("D64 H4/2 T1000 window 100", 2, 1000);
-        if (only < 0 || i++ == only) good &= test<bf16, Shape<64, 4, 2, false, 70>>("D64 T300 window 70 both", 2, 300);
-        if (only < 0 || i++ == only) good &= test<f16, Shape<64, 4, 4, true>>("D64 f16 T1000", 2, 1000);
-        if (only < 0 || i++ == only) good &= test<bf16, Shape<128, 4, 4, true>>("D128 T1000", 2, 1000);
-        if (only < 0 || i++ == only) good &= test<bf16, Shape<128, 8, 2, true>>("D128 H8/2 T77", 3, 77);
-        if (only < 0 || i++ == only) good &= test<bf16, Shape<128, 8, 2, true>>("D128 H8/2 T640", 9, 640);
-        if (only < 0 || i++ == only) good &= test<bf16, Shape<128, 4, 2, true, 100>>("D128 H4/2 T1000 window 100", 2, 1000);
-        if (only < 0 || i++ == only) good &= test<bf16, Shape<128, 4, 4, false>>("D128 T200 not causal", 2, 200);
-        if (only < 0 || i++ == only) good &= test<f16, Shape<128, 4, 2, true>>("D128 f16 H4/2 T1000", 2, 1000);
+        if (only < 0 || i++ == only)
+                good &= test<bf16, Shape<64, 4, 4, true>>("D64 T128", 2, 128);
+        if (only < 0 || i++ == only)
+                good &= test<bf16, Shape<64, 4, 4, true>>("D64 T1000", 2, 1000);
+        if (only < 0 || i++ == only)
+                good &= test<bf16, Shape<64, 4, 4, true>>("D64 T77", 3, 77);
+        if (only < 0 || i++ == only)
+                good &= test<bf16, Shape<64, 4, 4, true>>("D64 T1", 3, 1);
+        if (only < 0 || i++ == only)
+                good &= test<bf16, Shape<64, 4, 4, true>>("D64 B40 T512", 40, 512);
+        if (only < 0 || i++ == only)
+                good &= test<bf16, Shape<64, 4, 4, true>>("D64 B70 T1234", 70, 1234);
+        if (only < 0 || i++ == only)
+                good &= test<bf16, Shape<64, 6, 6, true>>("D64 B8 H6 T192", 8, 192);
+        if (only < 0 || i++ == only)
+                good &= test<bf16, Shape<64, 4, 4, true>>("D64 T256", 40, 256);
+        if (only < 0 || i++ == only)
+                good &= test<f16, Shape<64, 4, 4, true>>("D64 f16 T199", 3, 199);
+        if (only < 0 || i++ == only)
+                good &= test<bf16, Shape<64, 4, 4, false>>("D64 T180 not causal", 3, 180);
+        if (only < 0 || i++ == only)
+                good &= test<f16, Shape<64, 4, 4, false>>("D64 f16 T65 not causal", 3, 65);
+        if (only < 0 || i++ == only)
+                good &= test<bf16, Shape<64, 4, 4, false>>("D64 T200 not causal", 2, 200);
+        if (only < 0 || i++ == only)
+                good &= test<bf16, Shape<64, 8, 2, true>>("D64 H8/2 T333", 2, 333);
+        if (only < 0 || i++ == only)
+                good &= test<bf16, Shape<64, 4, 2, true, 100>>("D64 H4/2 T1000 window 100", 2,
+                                                               1000);
+        if (only < 0 || i++ == only)
+                good &= test<bf16, Shape<64, 4, 2, false, 70>>("D64 T300 window 70 both", 2, 300);
+        if (only < 0 || i++ == only)
+                good &= test<f16, Shape<64, 4, 4, true>>("D64 f16 T1000", 2, 1000);
+        if (only < 0 || i++ == only)
+                good &= test<bf16, Shape<128, 4, 4, true>>("D128 T1000", 2, 1000);
+        if (only < 0 || i++ == only)
+                good &= test<bf16, Shape<128, 8, 2, true>>("D128 H8/2 T77", 3, 77);
+        if (only < 0 || i++ == only)
+                good &= test<bf16, Shape<128, 8, 2, true>>("D128 H8/2 T640", 9, 640);
+        if (only < 0 || i++ == only)
+                good &= test<bf16, Shape<128, 4, 2, true, 100>>("D128 H4/2 T1000 window 100", 2,
+                                                                1000);
+        if (only < 0 || i++ == only)
+                good &= test<bf16, Shape<128, 4, 4, false>>("D128 T200 not causal", 2, 200);
+        if (only < 0 || i++ == only)
+                good &= test<f16, Shape<128, 4, 2, true>>("D128 f16 H4/2 T1000", 2, 1000);
         return good;
 }
 
@@ -636,7 +713,8 @@ static bool candidate(Problem<bf16, A> &p, const char *name)
 {
         char dkv_name[40], dq_name[40];
         bool good = true;
-        snprintf(dkv_name, sizeof dkv_name, "dkv %s", name), snprintf(dq_name, sizeof dq_name, "dq %s", name);
+        snprintf(dkv_name, sizeof dkv_name, "dkv %s", name),
+                snprintf(dq_name, sizeof dq_name, "dq %s", name);
         good &= p.run(dq_name, true, 0, dq_sm90<bf16, A, Tile, B, T>);
         good &= p.run(dkv_name, false, dq_sm90<bf16, A, Tile, B, T>, dkv_sm90<bf16, A, Tile, B, T>);
         p.speed(dq_name, dq_sm90<bf16, A, Tile, B, T>, 0.6);
@@ -655,20 +733,24 @@ static bool speed(const char *name)
         bool good = true;
         p.plain();
         const double d = p.speed("portable delta", delta<bf16, A>, 0);
-        const double k = p.speed("portable dkv", dkv<bf16, A>, 0.8), q = p.speed("portable dq", dq<bf16, A>, 0.6);
+        const double k = p.speed("portable dkv", dkv<bf16, A>, 0.8),
+                     q = p.speed("portable dq", dq<bf16, A>, 0.6);
         printf("%-26s %-24s %9.1f us\n", name, "portable, all", d + k + q);
         if constexpr (A::D == 64) {
                 TRY(6, 2, true);
                 if constexpr (A::H == A::K) {
-                        good &= p.run("both", true, 0, both_sm90<bf16, A, typename Best<64>::DQ, B, T>);
+                        good &= p.run("both", true, 0,
+                                      both_sm90<bf16, A, typename Best<64>::DQ, B, T>);
                         good &= p.check("both", false);
                         p.speed("both", both_sm90<bf16, A, typename Best<64>::DQ, B, T>, 1.4);
                 }
                 if constexpr (has_fused<A>()) {
-                        good &= p.run("once", true, 0, fused90<bf16, A, typename Best<64>::Once, B, T>);
+                        good &= p.run("once", true, 0,
+                                      fused90<bf16, A, typename Best<64>::Once, B, T>);
                         good &= p.check("once", false);
                         p.speed("once", fused90<bf16, A, typename Best<64>::Once, B, T>, 1);
-                        p.speed("   rotated", fused90<bf16, A, typename Best<64>::Once, B, T, true>, 1);
+                        p.speed("   rotated", fused90<bf16, A, typename Best<64>::Once, B, T, true>,
+                                1);
                 }
                 if constexpr ((T + 63) / 64 <= most_whole<A>()) {
                         typedef typename BestWhole<A, (T + 63) / 64, 1>::Tile Whole;
@@ -696,7 +778,9 @@ static bool speed(const char *name)
 static bool speeds(const char *part)
 {
         bool good = true;
-#define SPEED(NAME, B, T, ...) if (strstr(NAME, part)) good &= speed<Shape<__VA_ARGS__, true>, B, T>(NAME)
+#define SPEED(NAME, B, T, ...)  \
+        if (strstr(NAME, part)) \
+        good &= speed<Shape<__VA_ARGS__, true>, B, T>(NAME)
         SPEED("gpt2 B32 H12 D64 T1024", 32, 1024, 64, 12, 12);
         SPEED("gpt2 B16 H12 D64 T1024", 16, 1024, 64, 12, 12);
         SPEED("B4 H32/8 D64 T2048", 4, 2048, 64, 32, 8);
@@ -719,7 +803,7 @@ int main(int argc, char **argv)
         cudaDeviceProp prop;
         bool good = true;
         const char *only = argc > 1 ? argv[1] : "";
-        const char *part = argc > 2 ? argv[2] : "";     /* of a problem's name; of tests: the number */
+        const char *part = argc > 2 ? argv[2] : ""; /* of a problem's name; of tests: the number */
         setvbuf(stdout, 0, _IOLBF, 0);
         CUDA(cudaGetDeviceProperties(&prop, 0));
         sms = prop.multiProcessorCount;

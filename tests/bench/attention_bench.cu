@@ -1,13 +1,15 @@
 /* attention_bench.cu: speed of the attention families on one GPU, checked first.
  *
  *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime \
- *           tests/bench/attention_bench.cu -o build/attention_bench && build/attention_bench [train|decode]
+ *           tests/bench/attention_bench.cu -o build/attention_bench && build/attention_bench
+ *           [train|decode]
  *
  * One line per problem and tile: microseconds and TFLOP/s of useful work, forward 4 B H T^2 D
  * (half of it if causal), backward 2.5 times that however many products the kernels compute;
- * decode: GB/s of keys and values read.  Inputs are random (zeros run faster).  `table`: the tile
- * is attention_tiles.def's choice; other lines, with -DBENCH_CANDIDATES, are candidates for it.  -DBENCH_FLOAT: of float32,
- * with -DTGC_TF32=1 by one product of tf32. */
+*decode : GB / s of keys and values read.Inputs are random(zeros run faster)
+                        .  `table`: the tile *is attention_tiles.def's choice; other lines, with -DBENCH_CANDIDATES, are candidates for it.  -DBENCH_FLOAT: of float32,
+                                            *with
+        - DTGC_TF32 = 1 by one product of tf32.*/
 #include "../emulate/attention_tiles.h"
 #include <algorithm>
 #include <cmath>
@@ -17,11 +19,11 @@
 #include <vector>
 
 #ifdef BENCH_FLOAT
-typedef float Elem;
+                      typedef float Elem;
 static double host(float x) { return x; }
 static const double allowed = TGC_TF32 ? 1e-2 : 3e-5;
 #else
-typedef bf16 Elem;
+                      typedef bf16 Elem;
 static double host(bf16 x) { return __bfloat162float(x); }
 static const double allowed = 4e-2;
 #endif
@@ -44,9 +46,11 @@ static T *device(size_t n)
 
 __global__ void fill(Elem *p, size_t n, unsigned seed, float scale)
 {
-        for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x) {
+        for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n;
+             i += (size_t)gridDim.x * blockDim.x) {
                 uint4 r = philox(make_uint4((unsigned)i, 0, 0, 0), seed, 1);
-                float u = ((float)(r.x >> 8) + 1.f) / 16777216.f, v = (float)r.y * (1.f / 4294967296.f);
+                float u = ((float)(r.x >> 8) + 1.f) / 16777216.f,
+                      v = (float)r.y * (1.f / 4294967296.f);
                 p[i] = __float2bfloat16_rn(scale * sqrtf(-2.f * logf(u)) * cospif(2.f * v));
         }
 }
@@ -55,7 +59,8 @@ struct Out {
         Elem *p;
         int C;
         static constexpr int MAXV = 8, MINV = 1;
-        template <int N> __device__ void operator()(int row, int col, float (&v)[N]) const
+        template <int N>
+        __device__ void operator()(int row, int col, float (&v)[N]) const
         {
                 store(p + (long)row * C + col, v);
         }
@@ -76,7 +81,9 @@ __device__ __forceinline__ AttIn<Elem, A> inputs(const Mem &m)
         constexpr long D = A::D, W = (A::H + 2 * A::K) * D;
         if (!A::CACHED) {
                 const Strides s = { m.T * W, W, D };
-                return { m.qkv, m.qkv + A::H * D, m.qkv + (A::H + A::K) * D, s, s, s, 0, 0, 0, 0, 0 };
+                return {
+                        m.qkv, m.qkv + A::H * D, m.qkv + (A::H + A::K) * D, s, s, s, 0, 0, 0, 0, 0
+                };
         }
         const Strides c = { (long)m.cap * A::K * D, A::K * D, D };
         return { m.qkv, m.dk, m.dv, { m.T * A::H * D, A::H * D, D }, c, c, 0, 0, 0, 0, 0 };
@@ -86,7 +93,8 @@ template <class A, class Tile, int MINB>
 __global__ void __launch_bounds__(Tile::THREADS, MINB) k_fwd(Mem m)
 {
         TGC_SMEM(smem);
-        attention_task<Elem, A, Tile>(inputs<A>(m), m.lse, m.B, m.T, m.rt, blockIdx.x, smem, Out{ m.o, A::H * A::D });
+        attention_task<Elem, A, Tile>(inputs<A>(m), m.lse, m.B, m.T, m.rt, blockIdx.x, smem,
+                                      Out { m.o, A::H * A::D });
 }
 
 template <class A>
@@ -101,8 +109,9 @@ __global__ void __launch_bounds__(Tile::THREADS, MINB) k_dkv(Mem m)
 {
         TGC_SMEM(smem);
         const Strides s = { (long)m.T * A::H * A::D, A::H * A::D, A::D };
-        attention_dkv_task<Elem, A, Tile>(inputs<A>(m), m.g, s, m.lse, m.delta, m.B, m.T, m.rt, blockIdx.x, smem,
-                                          Out{ m.dk, A::K * A::D }, Out{ m.dv, A::K * A::D });
+        attention_dkv_task<Elem, A, Tile>(inputs<A>(m), m.g, s, m.lse, m.delta, m.B, m.T, m.rt,
+                                          blockIdx.x, smem, Out { m.dk, A::K * A::D },
+                                          Out { m.dv, A::K * A::D });
 }
 
 template <class A, class Tile, int MINB>
@@ -110,55 +119,62 @@ __global__ void __launch_bounds__(Tile::THREADS, MINB) k_dq(Mem m)
 {
         TGC_SMEM(smem);
         const Strides s = { (long)m.T * A::H * A::D, A::H * A::D, A::D };
-        attention_dq_task<Elem, A, Tile>(inputs<A>(m), m.g, s, m.lse, m.delta, m.B, m.T, m.rt, blockIdx.x, smem,
-                                         Out{ m.dq, A::H * A::D });
+        attention_dq_task<Elem, A, Tile>(inputs<A>(m), m.g, s, m.lse, m.delta, m.B, m.T, m.rt,
+                                         blockIdx.x, smem, Out { m.dq, A::H * A::D });
 }
 
 template <class A, class Tile>
 __global__ void __launch_bounds__(Tile::THREADS) k_decode(Mem m)
 {
         TGC_SMEM(smem);
-        attention_decode_task<Elem, A, Tile>(inputs<A>(m), m.work, m.done, m.B, m.T, m.rt, blockIdx.x, smem,
-                                             Out{ m.o, A::H * A::D });
+        attention_decode_task<Elem, A, Tile>(inputs<A>(m), m.work, m.done, m.B, m.T, m.rt,
+                                             blockIdx.x, smem, Out { m.o, A::H * A::D });
 }
 
 template <class K>
 static void launch(K *kernel, int grid, int threads, int smem, const Mem &m)
 {
-        ok(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem), "shared memory");
+        ok(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem),
+           "shared memory");
         kernel<<<grid, threads, smem>>>(m);
         ok(cudaGetLastError(), "launch");
 }
 
 static int blocks(int T, int bm) { return (T + bm - 1) / bm; }
 
-template <class A, class Tile, int MINB> static void fwd(const Mem &m)
+template <class A, class Tile, int MINB>
+static void fwd(const Mem &m)
 {
         launch(k_fwd<A, Tile, MINB>, m.B * A::H * blocks(m.T, Tile::BM), Tile::THREADS,
                attention_smem<Elem, A, Tile>(), m);
 }
-template <class A> static void delta(const Mem &m)
+template <class A>
+static void delta(const Mem &m)
 {
         constexpr int R = att_delta_rows<Elem, A, 256>();
         launch(k_delta<A>, (m.B * m.T * A::H + R - 1) / R, 256, 0, m);
 }
-template <class A, class Tile, int MINB> static void dkv(const Mem &m)
+template <class A, class Tile, int MINB>
+static void dkv(const Mem &m)
 {
         launch(k_dkv<A, Tile, MINB>, m.B * A::K * blocks(m.T, Tile::BM), Tile::THREADS,
                attention_dkv_smem<Elem, A, Tile>(), m);
 }
-template <class A, class Tile, int MINB> static void dq(const Mem &m)
+template <class A, class Tile, int MINB>
+static void dq(const Mem &m)
 {
         launch(k_dq<A, Tile, MINB>, m.B * A::H * blocks(m.T, Tile::BM), Tile::THREADS,
                attention_dq_smem<Elem, A, Tile>(), m);
 }
-template <class A, class Tile> static void decode(const Mem &m)
+template <class A, class Tile>
+static void decode(const Mem &m)
 {
         const int groups = (m.T * (A::H / A::K) + Tile::ROWS - 1) / Tile::ROWS;
         launch(k_decode<A, Tile>, m.B * A::K * groups * Tile::SPLITS, Tile::THREADS,
                attention_decode_smem<Elem, A, Tile>(), m);
 }
-template <class A> static void backward(const Mem &m)
+template <class A>
+static void backward(const Mem &m)
 {
         typedef Tiles<Elem, A> R;
         delta<A>(m);
@@ -216,7 +232,7 @@ static double worst(const std::vector<double> &got, const std::vector<double> &w
         const double rms = sqrt(ss / want.size());
         for (size_t i = 0; i < want.size(); i++) {
                 const double e = fabs(got[i] - want[i]) / (fabs(want[i]) + rms);
-                w = e <= w ? w : e;             /* keeps a NaN */
+                w = e <= w ? w : e; /* keeps a NaN */
         }
         return w;
 }
@@ -235,52 +251,53 @@ static bool check(const char *name, const Mem &m, int b, int hk)
         const std::vector<double> dv = fetch(m.dv + (size_t)b * T * K * D, (size_t)T * K * D);
         std::vector<double> wo, wq, wk(T * D), wv(T * D), go, gq, gk, gv, p(T);
         for (int h = hk * G; h < hk * G + G; h++)
-        for (int t = 0; t < T; t++) {
-                const double *q = &x[t * W + h * D], *gr = &g[((size_t)t * H + h) * D];
-                const int n = A::CAUSAL ? t + 1 : T;
-                double top = -INFINITY, sum = 0, dl = 0;
-                for (int s = 0; s < n; s++) {
-                        const double *k = &x[s * W + (H + hk) * D];
-                        double y = 0;
+                for (int t = 0; t < T; t++) {
+                        const double *q = &x[t * W + h * D], *gr = &g[((size_t)t * H + h) * D];
+                        const int n = A::CAUSAL ? t + 1 : T;
+                        double top = -INFINITY, sum = 0, dl = 0;
+                        for (int s = 0; s < n; s++) {
+                                const double *k = &x[s * W + (H + hk) * D];
+                                double y = 0;
+                                for (int d = 0; d < D; d++)
+                                        y += q[d] * k[d];
+                                p[s] = y * A::SCALE;
+                                top = std::max(top, p[s]);
+                        }
+                        for (int s = 0; s < n; s++)
+                                sum += p[s] = exp(p[s] - top);
+                        std::vector<double> ro(D), rq(D);
+                        for (int s = 0; s < n; s++)
+                                for (int d = 0; d < D; d++)
+                                        ro[d] += p[s] / sum * x[s * W + (H + K + hk) * D + d];
                         for (int d = 0; d < D; d++)
-                                y += q[d] * k[d];
-                        p[s] = y * A::SCALE;
-                        top = std::max(top, p[s]);
-                }
-                for (int s = 0; s < n; s++)
-                        sum += p[s] = exp(p[s] - top);
-                std::vector<double> ro(D), rq(D);
-                for (int s = 0; s < n; s++)
-                        for (int d = 0; d < D; d++)
-                                ro[d] += p[s] / sum * x[s * W + (H + K + hk) * D + d];
-                for (int d = 0; d < D; d++)
-                        dl += ro[d] * gr[d];
-                for (int s = 0; s < n; s++) {
-                        const double *k = &x[s * W + (H + hk) * D], *v = k + K * D;
-                        double gv2 = 0;
-                        for (int d = 0; d < D; d++)
-                                gv2 += gr[d] * v[d];
-                        const double ds = p[s] / sum * (gv2 - dl) * A::SCALE;
+                                dl += ro[d] * gr[d];
+                        for (int s = 0; s < n; s++) {
+                                const double *k = &x[s * W + (H + hk) * D], *v = k + K * D;
+                                double gv2 = 0;
+                                for (int d = 0; d < D; d++)
+                                        gv2 += gr[d] * v[d];
+                                const double ds = p[s] / sum * (gv2 - dl) * A::SCALE;
+                                for (int d = 0; d < D; d++) {
+                                        wv[s * D + d] += p[s] / sum * gr[d];
+                                        wk[s * D + d] += ds * q[d];
+                                        rq[d] += ds * k[d];
+                                }
+                        }
                         for (int d = 0; d < D; d++) {
-                                wv[s * D + d] += p[s] / sum * gr[d];
-                                wk[s * D + d] += ds * q[d];
-                                rq[d] += ds * k[d];
+                                wo.push_back(ro[d]);
+                                wq.push_back(rq[d]);
+                                go.push_back(o[((size_t)t * H + h) * D + d]);
+                                gq.push_back(dq[((size_t)t * H + h) * D + d]);
                         }
                 }
-                for (int d = 0; d < D; d++) {
-                        wo.push_back(ro[d]);
-                        wq.push_back(rq[d]);
-                        go.push_back(o[((size_t)t * H + h) * D + d]);
-                        gq.push_back(dq[((size_t)t * H + h) * D + d]);
-                }
-        }
         for (int t = 0; t < T; t++)
                 for (int d = 0; d < D; d++) {
                         gk.push_back(dk[((size_t)t * K + hk) * D + d]);
                         gv.push_back(dv[((size_t)t * K + hk) * D + d]);
                 }
         const double e[4] = { worst(go, wo), worst(gq, wq), worst(gk, wk), worst(gv, wv) };
-        const bool good = e[0] < allowed && e[1] < 1.5 * allowed && e[2] < 1.5 * allowed && e[3] < 1.5 * allowed;
+        const bool good = e[0] < allowed && e[1] < 1.5 * allowed && e[2] < 1.5 * allowed &&
+                          e[3] < 1.5 * allowed;
         printf("%-28s check: o %.1e  dq %.1e  dk %.1e  dv %.1e  %s\n", name, e[0], e[1], e[2], e[3],
                good ? "ok" : "WRONG");
         return good;
@@ -290,12 +307,15 @@ template <int D_, int H_, int K_, bool CAUSAL_>
 struct Train : AttBase {
         static constexpr int D = D_, H = H_, K = K_, VEC = 16 / sizeof(Elem);
         static constexpr bool CAUSAL = CAUSAL_;
-        static constexpr float SCALE = D_ == 64 ? 0.125f : D_ == 128 ? 0.08838834764831845f : 0.0625f;
+        static constexpr float SCALE = D_ == 64    ? 0.125f
+                                       : D_ == 128 ? 0.08838834764831845f
+                                                   : 0.0625f;
 };
 
 static void report(const char *name, const char *what, const char *tile, double us, double flop)
 {
-        printf("%-28s %-8s %-22s %9.1f us  %7.1f TFLOP/s\n", name, what, tile, us, flop / us * 1e-6);
+        printf("%-28s %-8s %-22s %9.1f us  %7.1f TFLOP/s\n", name, what, tile, us,
+               flop / us * 1e-6);
 }
 
 template <class A>
@@ -338,11 +358,14 @@ struct Problem {
                 ok(cudaDeviceSynchronize(), name);
                 if (checked)
                         good = check<A>(name, m, m.B - 1, A::K - 1);
-                report(name, "forward", "table", time_us(fwd<A, typename R::Fwd::Tile, R::Fwd::MINB>, m), flop);
+                report(name, "forward", "table",
+                       time_us(fwd<A, typename R::Fwd::Tile, R::Fwd::MINB>, m), flop);
                 report(name, "backward", "table", time_us(backward<A>, m), 2.5 * flop);
                 report(name, "  delta", "table", time_us(delta<A>, m), 0);
-                report(name, "  dkv", "table", time_us(dkv<A, typename R::Dkv::Tile, R::Dkv::MINB>, m), 2 * flop);
-                report(name, "  dq", "table", time_us(dq<A, typename R::Dq::Tile, R::Dq::MINB>, m), 1.5 * flop);
+                report(name, "  dkv", "table",
+                       time_us(dkv<A, typename R::Dkv::Tile, R::Dkv::MINB>, m), 2 * flop);
+                report(name, "  dq", "table", time_us(dq<A, typename R::Dq::Tile, R::Dq::MINB>, m),
+                       1.5 * flop);
                 return good;
         }
 };
@@ -350,9 +373,9 @@ struct Problem {
 #ifndef BENCH_CANDIDATES
 #define TRY(KIND, FACTOR, BM, BN, SUB, COLS, THREADS, MINB)
 #else
-#define TRY(KIND, FACTOR, BM, BN, SUB, COLS, THREADS, MINB) \
+#define TRY(KIND, FACTOR, BM, BN, SUB, COLS, THREADS, MINB)                               \
         report(p.name, "  " #KIND, #BM " " #BN " " #SUB " " #COLS " " #THREADS " " #MINB, \
-               time_us(KIND<A, AttTile<BM, BN, SUB, COLS, THREADS>, MINB>, p.m), FACTOR * p.flop)
+               time_us(KIND<A, AttTile<BM, BN, SUB, COLS, THREADS>, MINB>, p.m), FACTOR *p.flop)
 #endif
 
 #ifdef BENCH_FLOAT
@@ -430,7 +453,8 @@ static bool train()
                 TRY(dq, 1.5, 128, 64, 32, 1, 256, 1);
         }
         good &= Problem<Train<64, 12, 12, true>>("gpt2 B16 H12 D64 T1024", 16, 1024).table(false);
-        good &= Problem<Train<64, 32, 8, true>>("llama-1B B4 H32/8 D64 T2048", 4, 2048).table(false);
+        good &= Problem<Train<64, 32, 8, true>>("llama-1B B4 H32/8 D64 T2048", 4, 2048)
+                        .table(false);
         good &= Problem<Train<128, 32, 8, true>>("llama B2 H32/8 D128 T4096", 2, 4096).table(false);
         good &= Problem<Train<64, 32, 32, true>>("causal D64 T512", 32, 512).table(false);
         good &= Problem<Train<64, 32, 32, true>>("causal D64 T1024", 16, 1024).table(false);
@@ -484,8 +508,9 @@ static bool infer(const char *name, int B, int T, int pos)
         decode<A, Tile>(m);
         const double e = worst(fetch(m.o, nq), want);
         const double us = time_us(decode<A, Tile>, m);
-        printf("%-28s decode   rows %d splits %-2d pos %-6d %9.1f us  %7.1f GB/s  error %.1e %s\n", name, Tile::ROWS,
-               Tile::SPLITS, pos, us, nc * 4. / us * 1e-3, e, e < 4e-2 ? "ok" : "WRONG");
+        printf("%-28s decode   rows %d splits %-2d pos %-6d %9.1f us  %7.1f GB/s  error %.1e %s\n",
+               name, Tile::ROWS, Tile::SPLITS, pos, us, nc * 4. / us * 1e-3, e,
+               e < 4e-2 ? "ok" : "WRONG");
         void *p[] = { m.qkv, m.o, m.dk, m.dv, m.lse, m.work, m.done, m.rt };
         for (void *x : p)
                 cudaFree(x);

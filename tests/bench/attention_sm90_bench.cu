@@ -4,11 +4,12 @@
  *           -o attention_sm90_bench tests/bench/attention_sm90_bench.cu -ldl
  *      ./attention_sm90_bench [test|speed [part of a problem's name]]
  *
- * Tests: every query (or 4096 of them) and its lse against float64, fresh random inputs, outputs poisoned
- * before; lengths that are no multiple of a tile, windows, soft caps, slopes, fewer kv heads; twice the same
- * bits.  Speed: medians beside the portable kernel's; TFLOP/s of useful work, 4 B H T^2 D, half of it if
- * causal.  `table`: the row of sm90_attention_tiles.def; with -DBENCH_CANDIDATES others too, GROUPS BN STAGES
- * TURNS.  Exit status 1 when something is wrong, 4 without a GPU that fits. */
+ * Tests: every query (or 4096 of them) and its lse against float64, fresh random inputs, outputs
+ * poisoned before; lengths that are no multiple of a tile, windows, soft caps, slopes, fewer kv
+ * heads; twice the same bits.  Speed: medians beside the portable kernel's; TFLOP/s of useful work,
+ * 4 B H T^2 D, half of it if causal.  `table`: the row of sm90_attention_tiles.def; with
+ * -DBENCH_CANDIDATES others too, GROUPS BN STAGES TURNS.  Exit status 1 when something is wrong, 4
+ * without a GPU that fits. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,12 +21,15 @@
 #include "../emulate/attention_tiles.h"
 
 template <int D, int GROUPS> struct Table;
-#define ATT_SM90(D, GROUPS, BN, STAGES, TURNS, threads, smem) \
-        template <> struct Table<D, GROUPS> { \
-                typedef AttTileSm90<D, GROUPS, BN, STAGES, TURNS> Tile; \
-                static_assert(Tile::THREADS == threads && Tile::SMEM == smem, "the table's row of " #D ", " #GROUPS); \
+#define ATT_SM90(D, GROUPS, BN, STAGES, TURNS, threads, smem)                 \
+        template <>                                                           \
+        struct Table<D, GROUPS> {                                             \
+                typedef AttTileSm90<D, GROUPS, BN, STAGES, TURNS> Tile;       \
+                static_assert(Tile::THREADS == threads && Tile::SMEM == smem, \
+                              "the table's row of " #D ", " #GROUPS);         \
         };
-#define ATT_SHORT(NB, smem) static_assert(AttShortTileSm90<NB>::SMEM == smem, "the table's row of " #NB);
+#define ATT_SHORT(NB, smem) \
+        static_assert(AttShortTileSm90<NB>::SMEM == smem, "the table's row of " #NB);
 #include "../../codegen/forms/sm90_attention_tiles.def"
 #undef ATT_SM90
 #undef ATT_SHORT
@@ -38,18 +42,24 @@ struct Plain : AttBase {
         static constexpr bool CAUSAL = CAUSAL_;
         static constexpr float SCALE = D_ == 64 ? 0.125f : 0.08838834764831845f;
 };
-template <class A, int WINDOW_> struct Windowed : A { static constexpr int WINDOW = WINDOW_; };
-template <class A> struct Capped : A { static constexpr float SOFTCAP = 2.f; };
-template <class A> struct Sloped : A { static constexpr bool ALIBI = true; };
+template <class A, int WINDOW_> struct Windowed : A {
+        static constexpr int WINDOW = WINDOW_; };
+template <class A> struct Capped : A {
+        static constexpr float SOFTCAP = 2.f; };
+template <class A> struct Sloped : A {
+        static constexpr bool ALIBI = true; };
 
-/* Rows of W of each of the T tokens of a sequence; those of the last are 1 + grow times as large. */
+/* Rows of W of each of the T tokens of a sequence; those of the last are 1 + grow times as
+ * large. */
 template <class E>
 __global__ void fill(E *p, long n, unsigned seed, int W, int T, float grow)
 {
         for (long i = blockIdx.x * 256L + threadIdx.x; i < n; i += gridDim.x * 256L) {
                 uint4 r = philox(make_uint4((unsigned)i, (unsigned)(i >> 32), 0, 0), seed, 0);
-                float u = ((r.x >> 8) + 1) * (1.f / 16777217.f), v = (r.y >> 8) * (6.2831853f / 16777216.f);
-                from_float(p + i, sqrtf(-2.f * logf(u)) * cosf(v) * (1.f + grow * (float)(i / W % T) / (float)T));
+                float u = ((r.x >> 8) + 1) * (1.f / 16777217.f),
+                      v = (r.y >> 8) * (6.2831853f / 16777216.f);
+                from_float(p + i, sqrtf(-2.f * logf(u)) * cosf(v) *
+                                          (1.f + grow * (float)(i / W % T) / (float)T));
         }
 }
 
@@ -76,7 +86,8 @@ struct Out {
         static constexpr int MAXV = 8, MINV = 1;
         E *p;
         int C;
-        template <int N> __device__ __forceinline__ void operator()(int row, int col, float (&v)[N]) const
+        template <int N>
+        __device__ __forceinline__ void operator()(int row, int col, float(&v)[N]) const
         {
                 store(p + (long)row * C + col, v);
         }
@@ -90,10 +101,12 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_sm90(const __grid_constant
         TGC_SMEM(smem);
         constexpr int D = A::D;
         const int b = B ? B : m.B, t = B ? T : m.T;
-        const AttMap q = { &m.map, 0, D }, k = { &m.map, A::H * D, D }, v = { &m.map, (A::H + A::K) * D, D };
+        const AttMap q = { &m.map, 0, D }, k = { &m.map, A::H * D, D },
+                     v = { &m.map, (A::H + A::K) * D, D };
         const Out<E> epilogue = { (E *)m.o, A::H * D };
         const AttIn<E, A> in = inputs<E, A>(m, t);
-        attention_sm90_persistent<E, A, Tile>(q, k, v, in, m.lse, b, t, m.rt, blockIdx.x, gridDim.x, smem, epilogue);
+        attention_sm90_persistent<E, A, Tile>(q, k, v, in, m.lse, b, t, m.rt, blockIdx.x, gridDim.x,
+                                              smem, epilogue);
 }
 
 template <class E, class A, class Tile, int MINB, int B, int T>
@@ -104,7 +117,7 @@ __global__ void __launch_bounds__(Tile::THREADS, MINB) k_portable(Mem m)
         if (B)
                 m.B = B, m.T = T;
         attention_task<E, A, Tile>(inputs<E, A>(m, m.T), m.lse, m.B, m.T, m.rt, blockIdx.x, smem,
-                                   Out<E>{ (E *)m.o, A::H * A::D });
+                                   Out<E> { (E *)m.o, A::H * A::D });
 }
 
 template <class E, class A, class Tile, int B, int T>
@@ -114,7 +127,7 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_whole_sm90(Mem m)
         if (B)
                 m.B = B, m.T = T;
         attention_short_wgmma<E, A, Tile>(inputs<E, A>(m, m.T), m.lse, m.B, m.T, blockIdx.x, smem,
-                                          Out<E>{ (E *)m.o, A::H * A::D });
+                                          Out<E> { (E *)m.o, A::H * A::D });
 }
 
 static int sms;
@@ -137,12 +150,14 @@ static void portable(const Mem &m)
 {
         typedef PickTile<E, A, KIND_FWD> P;
         typedef typename P::Tile Tile;
-        launch(k_portable<E, A, Tile, P::MINB, B, T>, m.B * A::H * ((m.T + Tile::BM - 1) / Tile::BM), Tile::THREADS,
-               P::SMEM, m);
+        launch(k_portable<E, A, Tile, P::MINB, B, T>,
+               m.B * A::H * ((m.T + Tile::BM - 1) / Tile::BM), Tile::THREADS, P::SMEM, m);
 }
 
-template <class T> struct IsHalf { static constexpr bool is = false; };
-template <> struct IsHalf<f16> { static constexpr bool is = true; };
+template <class T> struct IsHalf {
+        static constexpr bool is = false; };
+template <> struct IsHalf<f16> {
+        static constexpr bool is = true; };
 
 template <class E, class A>
 static Mem mem_new(int B, int T, unsigned seed, float grow)
@@ -167,17 +182,21 @@ static Mem mem_new(int B, int T, unsigned seed, float grow)
 
 static void mem_free(const Mem &m)
 {
-        cudaFree(m.qkv); cudaFree(m.o); cudaFree(m.lse); cudaFree(m.slopes); cudaFree(m.rt);
+        cudaFree(m.qkv);
+        cudaFree(m.o);
+        cudaFree(m.lse);
+        cudaFree(m.slopes);
+        cudaFree(m.rt);
 }
 
 /* ---- tests ------------------------------------------------------------------- */
 
-/* A block of 128 threads per query: err[0] = max |o - want| / (|want| + 1 / sqrt(keys)), which is about
- * the size of a mean of normal numbers; err[1] = |lse - want|. */
+/* A block of 128 threads per query: err[0] = max |o - want| / (|want| + 1 / sqrt(keys)), which is
+ * about the size of a mean of normal numbers; err[1] = |lse - want|. */
 template <class E, class A>
 __global__ void __launch_bounds__(128) k_check(Mem m, int places, unsigned seed, float *err)
 {
-        extern __shared__ double p[];           /* T */
+        extern __shared__ double p[]; /* T */
         __shared__ double red[4];
         const int all = m.B * m.T * A::H, tid = threadIdx.x;
         int i = blockIdx.x;
@@ -215,9 +234,11 @@ __global__ void __launch_bounds__(128) k_check(Mem m, int places, unsigned seed,
         for (int d = tid; d < A::D; d += 128) {
                 double o = 0;
                 for (int s = 0; s < m.T; s++)
-                        o += exp(p[s] - top) * (double)to_float(in.v[b * in.sv.b + s * in.sv.t + hk * in.sv.h + d]);
+                        o += exp(p[s] - top) *
+                             (double)to_float(in.v[b * in.sv.b + s * in.sv.t + hk * in.sv.h + d]);
                 o /= sum;
-                const double got = to_float(((const E *)m.o)[((long)b * m.T + t) * A::H * A::D + h * A::D + d]);
+                const double got = to_float(
+                        ((const E *)m.o)[((long)b * m.T + t) * A::H * A::D + h * A::D + d]);
                 const double e = fabs(got - o) / (fabs(o) + sqrt(squares) / sum);
                 worst = e <= worst ? worst : e;
         }
@@ -233,7 +254,8 @@ __global__ void __launch_bounds__(128) k_check(Mem m, int places, unsigned seed,
                 for (int w = 1; w < 4; w++)
                         worst = red[w] <= worst ? worst : red[w];
                 err[2 * blockIdx.x] = (float)worst;
-                err[2 * blockIdx.x + 1] = (float)fabs(m.lse[((long)b * A::H + h) * m.T + t] - (top + log(sum)));
+                err[2 * blockIdx.x + 1] = (float)fabs(m.lse[((long)b * A::H + h) * m.T + t] -
+                                                      (top + log(sum)));
         }
 }
 
@@ -268,10 +290,13 @@ static bool test_of(void (*run)(const Mem &), const char *name, const char *tile
         k_check<E, A><<<places, 128, T * 8>>>(m, places, seed, err);
         CUDA(cudaMemcpy(host.data(), err, places * 8, cudaMemcpyDeviceToHost));
         for (int i = 0; i < 2 * places; i++)
-                e[i & 1] = host[i] <= e[i & 1] ? e[i & 1] : host[i];    /* a NaN stays */
+                e[i & 1] = host[i] <= e[i & 1] ? e[i & 1] : host[i]; /* a NaN stays */
         const bool same = sum[0] == sum[1], good = e[0] < 0.02f && e[1] < 1e-3f && same;
-        printf("%-4s %-28s %-9s B%d T%-5d  o %.1e  lse %.1e  %s\n", IsHalf<E>::is ? "f16" : "bf16", name, tile, B, T, e[0],
-               e[1], good ? "ok" : same ? "WRONG" : "NOT TWICE THE SAME");
+        printf("%-4s %-28s %-9s B%d T%-5d  o %.1e  lse %.1e  %s\n", IsHalf<E>::is ? "f16" : "bf16",
+               name, tile, B, T, e[0], e[1],
+               good   ? "ok"
+               : same ? "WRONG"
+                      : "NOT TWICE THE SAME");
         cudaFree(err);
         mem_free(m);
         return good;
@@ -288,8 +313,10 @@ static bool test(const char *name, int B, int T, float grow = 0.f)
 template <class E, class A>
 static bool test_whole(const char *name, int B, int T, float grow = 0.f)
 {
-        void (*const run[])(const Mem &) = { whole_sm90<E, A, AttShortTileSm90<1>>, whole_sm90<E, A, AttShortTileSm90<2>>,
-                                             whole_sm90<E, A, AttShortTileSm90<3>>, whole_sm90<E, A, AttShortTileSm90<4>> };
+        void (*const run[])(const Mem &) = { whole_sm90<E, A, AttShortTileSm90<1>>,
+                                             whole_sm90<E, A, AttShortTileSm90<2>>,
+                                             whole_sm90<E, A, AttShortTileSm90<3>>,
+                                             whole_sm90<E, A, AttShortTileSm90<4>> };
         return test_of<E, A>(run[(T - 1) / 64], name, "whole", B, T, grow);
 }
 
@@ -326,7 +353,8 @@ static bool tests()
         good &= test<bf16, Windowed<Plain<D, 4, 2, false>, 100>, Tile>("full, window 100", 2, 1000);
         good &= test<bf16, Capped<Plain<D, 4, 2>>, Tile>("soft cap", 2, 500);
         good &= test<bf16, Sloped<Plain<D, 8, 2>>, Tile>("alibi", 2, 500);
-        good &= test<f16, Sloped<Capped<Windowed<Plain<D, 8, 2>, 150>>>, Tile>("soft cap, alibi, window", 2, 777);
+        good &= test<f16, Sloped<Capped<Windowed<Plain<D, 8, 2>, 150>>>, Tile>(
+                "soft cap, alibi, window", 2, 777);
         return good;
 }
 
@@ -351,7 +379,11 @@ struct Speed {
                 const double us = time_us(f, m, flop < 1e11 ? 40 : 10);
                 printf("%-30s %-16s %8.1f us %7.1f TFLOP/s\n", name, what, us, flop / us * 1e-6);
         }
-        template <class Tile> void run(const char *what) const { time(what, sm90<bf16, A, Tile, B, T>); }
+        template <class Tile>
+        void run(const char *what) const
+        {
+                time(what, sm90<bf16, A, Tile, B, T>);
+        }
 };
 
 #ifdef BENCH_CANDIDATES
@@ -422,8 +454,8 @@ int main(int argc, char **argv)
         if (prop.major != 9)
                 return 4;
         if (!*only || !strcmp(only, "test"))
-                good &= tests_whole() & tests<64, Table<64, 4>::Tile>() & tests<64, Table<64, 2>::Tile>()
-                      & tests<128, Table<128, 2>::Tile>();
+                good &= tests_whole() & tests<64, Table<64, 4>::Tile>() &
+                        tests<64, Table<64, 2>::Tile>() & tests<128, Table<128, 2>::Tile>();
         if (!*only || !strcmp(only, "speed"))
                 speeds();
         return good ? 0 : 1;

@@ -1,7 +1,9 @@
 /* cpu_bench.c: the C kernels against the core's own peak, one thread.
  *
- *      cc -std=c11 -D_GNU_SOURCE -O3 -march=native -ffp-contract=fast -fno-math-errno -fno-trapping-math
- *         -Iruntime -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) tests/bench/cpu_bench.c -o build/cpu_bench -lm && build/cpu_bench
+ *      cc -std=c11 -D_GNU_SOURCE -O3 -march=native -ffp-contract=fast -fno-math-errno
+ *      -fno-trapping-math
+ *         -Iruntime -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) tests/bench/cpu_bench.c
+ *         -o build/cpu_bench -lm && build/cpu_bench
  *
  * Every figure is the best of several runs: the machine may be shared. */
 #include <stdio.h>
@@ -17,16 +19,23 @@ static double now(void)
 }
 
 /* Best time of one `stmt`, repeated to fill about a millisecond per sample. */
-#define BEST(best, stmt) do { \
-        double t0_ = now(); stmt; double one_ = now() - t0_; \
-        int reps_ = one_ > 1e-3 ? 1 : (int)(1e-3 / (one_ + 1e-9)) + 1; \
-        best = 1e9; \
-        for (int s_ = 0; s_ < 40; s_++) { \
-                t0_ = now(); \
-                for (int r_ = 0; r_ < reps_; r_++) { stmt; } \
-                double t_ = (now() - t0_) / reps_; \
-                if (t_ < best) best = t_; \
-        } } while (0)
+#define BEST(best, stmt)                                                       \
+        do {                                                                   \
+                double t0_ = now();                                            \
+                stmt;                                                          \
+                double one_ = now() - t0_;                                     \
+                int reps_ = one_ > 1e-3 ? 1 : (int)(1e-3 / (one_ + 1e-9)) + 1; \
+                best = 1e9;                                                    \
+                for (int s_ = 0; s_ < 40; s_++) {                              \
+                        t0_ = now();                                           \
+                        for (int r_ = 0; r_ < reps_; r_++) {                   \
+                                stmt;                                          \
+                        }                                                      \
+                        double t_ = (now() - t0_) / reps_;                     \
+                        if (t_ < best)                                         \
+                                best = t_;                                     \
+                }                                                              \
+        } while (0)
 
 static float *data(long n)
 {
@@ -53,7 +62,10 @@ static __attribute__((noinline)) float peak_loop(long n)
         return vec_sum(s[0]);
 }
 
-typedef struct Out { float *p; long ld; } Out;
+typedef struct Out {
+        float *p;
+        long ld;
+} Out;
 TGC_INLINE void put(const void *args, long row, int col, int n, float *v)
 {
         const Out *o = args;
@@ -80,10 +92,10 @@ static double bench_peak(void)
 
 static void bench_gemm(double peak)
 {
-        static const long size[][3] = {
-                { 64, 64, 64 }, { 128, 128, 128 }, { 256, 256, 256 }, { 512, 512, 512 }, { 1024, 1024, 1024 },
-                { 256, 768, 768 }, { 256, 3072, 768 }, { 1000, 1000, 1000 }, { 65, 172, 64 }, { 16, 4096, 1024 }
-        };
+        static const long size[][3] = { { 64, 64, 64 },     { 128, 128, 128 },    { 256, 256, 256 },
+                                        { 512, 512, 512 },  { 1024, 1024, 1024 }, { 256, 768, 768 },
+                                        { 256, 3072, 768 }, { 1000, 1000, 1000 }, { 65, 172, 64 },
+                                        { 16, 4096, 1024 } };
         for (unsigned i = 0; i < sizeof size / sizeof *size; i++)
                 for (int tr = 0; tr < 4; tr++) {
                         long M = size[i][0], N = size[i][1], K = size[i][2];
@@ -93,13 +105,18 @@ static void bench_gemm(double peak)
                         double t;
                         BEST(t, matmul(a, b, M, N, K, o));
                         double g = 2. * (double)(M * N * K) / t * 1e-9;
-                        printf("matmul %4ldx%4ldx%4ld %c%c  %9.2f us  %6.1f GFLOP/s  %4.0f%% of peak\n", M, N, K,
-                               tr >> 1 ? 'T' : 'N', tr & 1 ? 'T' : 'N', t * 1e6, g, 100 * g / peak);
+                        printf("matmul %4ldx%4ldx%4ld %c%c  %9.2f us  %6.1f GFLOP/s  %4.0f%% of peak\n",
+                               M, N, K, tr >> 1 ? 'T' : 'N', tr & 1 ? 'T' : 'N', t * 1e6, g,
+                               100 * g / peak);
                         free((void *)a.p), free((void *)b.p), free(o.p);
                 }
 }
 
-typedef struct Vecs { const float *x; float *y; long K, N; } Vecs;
+typedef struct Vecs {
+        const float *x;
+        float *y;
+        long K, N;
+} Vecs;
 TGC_INLINE void get_x(const void *args, long row, int col, int n, float *v)
 {
         const Vecs *a = args;
@@ -112,18 +129,24 @@ TGC_INLINE void put_y(const void *args, long row, int col, int n, float *v)
 }
 
 /* Constants, as in emitted code. */
-#define GEMV(m, n, k, ty, tr) do { \
-        Mat w = { data((long)(n) * (k)), ty, tr, tr ? k : n, 0 }; \
-        Vecs a = { data((m) * (k)), data((m) * (n)), k, n }; \
-        double t; \
-        BEST(t, for (long i_ = 0; i_ < gemv_tiles(n, k); i_++) { \
-                gemv_task(NORM_RMS, 1e-5f, w, m, n, k, i_, &a, get_x, put_y); \
-                __asm__ volatile("" ::: "memory"); }); \
-        printf("gemv M%d %5dx%-5d %-4s %s  %9.3f us  %6.1f GB/s\n", m, n, k, \
-               ty == TY_F32 ? "f32" : ty == TY_BF16 ? "bf16" : "f16", tr ? "(N,K)" : "(K,N)", t * 1e6, \
-               (double)(n) * (k) * (ty == TY_F32 ? 4 : 2) / t * 1e-9); \
-        free((void *)w.p), free((void *)a.x), free(a.y); \
-} while (0)
+#define GEMV(m, n, k, ty, tr)                                                                 \
+        do {                                                                                  \
+                Mat w = { data((long)(n) * (k)), ty, tr, tr ? k : n, 0 };                     \
+                Vecs a = { data((m) * (k)), data((m) * (n)), k, n };                          \
+                double t;                                                                     \
+                BEST(                                                                         \
+                        t, for (long i_ = 0; i_ < gemv_tiles(n, k); i_++) {                   \
+                                gemv_task(NORM_RMS, 1e-5f, w, m, n, k, i_, &a, get_x, put_y); \
+                                __asm__ volatile("" ::: "memory");                            \
+                        });                                                                   \
+                printf("gemv M%d %5dx%-5d %-4s %s  %9.3f us  %6.1f GB/s\n", m, n, k,          \
+                       ty == TY_F32    ? "f32"                                                \
+                       : ty == TY_BF16 ? "bf16"                                               \
+                                       : "f16",                                               \
+                       tr ? "(N,K)" : "(K,N)", t * 1e6,                                       \
+                       (double)(n) * (k) * (ty == TY_F32 ? 4 : 2) / t * 1e-9);                \
+                free((void *)w.p), free((void *)a.x), free(a.y);                              \
+        } while (0)
 
 static __attribute__((noinline)) void bench_gemv(void)
 {
@@ -154,10 +177,17 @@ static __attribute__((noinline)) void bench_gemv(void)
 
 /* One token of a stories260K-shaped model (5 layers, 64 wide, 8 heads on 4, 172, 512 words), norms
  * in the gemvs, weights (N,K); `s` keys in a (B,S,K,D) cache. */
-typedef struct Tiny { float *x, *qkv, *o, *h, *y, *kc, *vc; int pos; } Tiny;
+typedef struct Tiny {
+        float *x, *qkv, *o, *h, *y, *kc, *vc;
+        int pos;
+} Tiny;
 #define TINY ((Tiny *)(uintptr_t)args)
-#define TINY_IO(name, call, a, b) \
-TGC_INLINE void name(const void *args, long row, int col, int n, float *v) { (void)row; call(a, b, n); }
+#define TINY_IO(name, call, a, b)                                                  \
+        TGC_INLINE void name(const void *args, long row, int col, int n, float *v) \
+        {                                                                          \
+                (void)row;                                                         \
+                call(a, b, n);                                                     \
+        }
 TINY_IO(tiny_x, load_float, v, TINY->x + col)
 TINY_IO(tiny_o, load_float, v, TINY->o + col)
 TINY_IO(tiny_put_o, store_float, TINY->o + col, v)
@@ -190,17 +220,21 @@ TGC_INLINE void tiny_add(const void *args, long row, int col, int n, float *v)
 
 static __attribute__((noinline)) void tiny_attention(const Rt *rt, Tiny *t)
 {
-        const Attention a = {
-                .H = 8, .K = 4, .D = 8, .scale = .35f, .causal = 1, .cached = 1,
-                .q = { t->qkv, TY_F32, 64, 64, 8 },
-                .k = { t->kc, TY_F32, 512 * 32, 32, 8 }, .v = { t->vc, TY_F32, 512 * 32, 32, 8 }
-        };
+        const Attention a = { .H = 8,
+                              .K = 4,
+                              .D = 8,
+                              .scale = .35f,
+                              .causal = 1,
+                              .cached = 1,
+                              .q = { t->qkv, TY_F32, 64, 64, 8 },
+                              .k = { t->kc, TY_F32, 512 * 32, 32, 8 },
+                              .v = { t->vc, TY_F32, 512 * 32, 32, 8 } };
         for (long i = 0; i < attention_tiles(&a, rt); i++)
                 attention_task(&a, rt, i, t, tiny_put_o);
 }
 
 #define TINY_LAYER(norm, n, k, w, head, epilogue) \
-        gemv_task(norm, 1e-5f, (Mat){ w, TY_F32, 1, k, 0 }, 1, n, k, 0, t, head, epilogue)
+        gemv_task(norm, 1e-5f, (Mat) { w, TY_F32, 1, k, 0 }, 1, n, k, 0, t, head, epilogue)
 
 static __attribute__((noinline)) void tiny_token(Tiny *t, const float *w, const Rt *rt)
 {
@@ -220,7 +254,8 @@ static __attribute__((noinline)) void tiny_token(Tiny *t, const float *w, const 
 
 static void bench_tiny(void)
 {
-        Tiny t = { data(64), data(128), data(64), data(344), data(512), data(512 * 32), data(512 * 32), 0 };
+        Tiny t = { data(64),  data(128),      data(64),       data(344),
+                   data(512), data(512 * 32), data(512 * 32), 0 };
         float *w = data(300000);
         static Rt rt;
         for (int pos = 0; pos < 512; pos += 255) {
@@ -234,9 +269,12 @@ static void bench_tiny(void)
         }
 }
 
-/* The weights of one token of a llama2.c model, one after another as they lie in a plan: what decoding reads once it is larger
- * than the caches.  norms and attention are left out. */
-typedef struct Chain { const char *w; float *x, *y; } Chain;
+/* The weights of one token of a llama2.c model, one after another as they lie in a plan: what
+ * decoding reads once it is larger than the caches.  norms and attention are left out. */
+typedef struct Chain {
+        const char *w;
+        float *x, *y;
+} Chain;
 TGC_INLINE void chain_x(const void *args, long row, int col, int n, float *v)
 {
         (void)row;
@@ -247,23 +285,24 @@ TGC_INLINE void chain_y(const void *args, long row, int col, int n, float *v)
         (void)row;
         store_float(((const Chain *)args)->y + col, v, n);
 }
-#define CHAIN_GEMV(ty, n, k) do { \
-        Mat w_ = { c->w, ty, 1, k, 0 }; \
-        for (long i_ = 0; i_ < gemv_tiles(n, k); i_++) \
-                gemv_task(NORM_NONE, 1e-5f, w_, 1, n, k, i_, c, chain_x, chain_y); \
-        c->w += (size_t)(n) * (k) * (ty == TY_F32 ? 4 : 2); \
-} while (0)
-#define CHAIN_MODEL(name, ty, layers, C, F, V) \
-static __attribute__((noinline)) TGC_UNROLLED void name(Chain *c) \
-{ \
-        for (int l = 0; l < layers; l++) { \
-                CHAIN_GEMV(ty, 3 * C, C); \
-                CHAIN_GEMV(ty, C, C); \
-                CHAIN_GEMV(ty, 2 * F, C); \
-                CHAIN_GEMV(ty, C, F); \
-        } \
-        CHAIN_GEMV(ty, V, C); \
-}
+#define CHAIN_GEMV(ty, n, k)                                                               \
+        do {                                                                               \
+                Mat w_ = { c->w, ty, 1, k, 0 };                                            \
+                for (long i_ = 0; i_ < gemv_tiles(n, k); i_++)                             \
+                        gemv_task(NORM_NONE, 1e-5f, w_, 1, n, k, i_, c, chain_x, chain_y); \
+                c->w += (size_t)(n) * (k) * (ty == TY_F32 ? 4 : 2);                        \
+        } while (0)
+#define CHAIN_MODEL(name, ty, layers, C, F, V)                            \
+        static __attribute__((noinline)) TGC_UNROLLED void name(Chain *c) \
+        {                                                                 \
+                for (int l = 0; l < layers; l++) {                        \
+                        CHAIN_GEMV(ty, 3 * C, C);                         \
+                        CHAIN_GEMV(ty, C, C);                             \
+                        CHAIN_GEMV(ty, 2 * F, C);                         \
+                        CHAIN_GEMV(ty, C, F);                             \
+                }                                                         \
+                CHAIN_GEMV(ty, V, C);                                     \
+        }
 CHAIN_MODEL(stories15m_f32, TY_F32, 6, 288, 768, 32000)
 CHAIN_MODEL(stories15m_bf16, TY_BF16, 6, 288, 768, 32000)
 CHAIN_MODEL(stories15m_f16, TY_F16, 6, 288, 768, 32000)
@@ -283,14 +322,17 @@ static __attribute__((noinline)) float read_all(const float *p, long n)
 
 static void bench_chain(void)
 {
-        static const struct { const char *name; void (*run)(Chain *); int bytes; long layers, C, F, V; } model[] = {
-                { "stories15M f32", stories15m_f32, 4, 6, 288, 768, 32000 },
-                { "stories15M bf16", stories15m_bf16, 2, 6, 288, 768, 32000 },
-                { "stories15M f16", stories15m_f16, 2, 6, 288, 768, 32000 },
-                { "stories110M f32", stories110m_f32, 4, 12, 768, 2048, 32000 },
-                { "stories110M bf16", stories110m_bf16, 2, 12, 768, 2048, 32000 },
-                { "stories110M f16", stories110m_f16, 2, 12, 768, 2048, 32000 }
-        };
+        static const struct {
+                const char *name;
+                void (*run)(Chain *);
+                int bytes;
+                long layers, C, F, V;
+        } model[] = { { "stories15M f32", stories15m_f32, 4, 6, 288, 768, 32000 },
+                      { "stories15M bf16", stories15m_bf16, 2, 6, 288, 768, 32000 },
+                      { "stories15M f16", stories15m_f16, 2, 6, 288, 768, 32000 },
+                      { "stories110M f32", stories110m_f32, 4, 12, 768, 2048, 32000 },
+                      { "stories110M bf16", stories110m_bf16, 2, 12, 768, 2048, 32000 },
+                      { "stories110M f16", stories110m_f16, 2, 12, 768, 2048, 32000 } };
         const long most = 12L * (4 * 768 * 768 + 3 * 768 * 2048) + 32000L * 768;
         float *w = data(most), *x = data(4096), *y = data(40000);
         volatile float sink;
@@ -299,12 +341,13 @@ static void bench_chain(void)
         (void)sink;
         printf("reading memory, one thread: %.1f GB/s\n", (double)most * 4 / t * 1e-9);
         for (unsigned i = 0; i < sizeof model / sizeof *model; i++) {
-                long n = model[i].layers * (4 * model[i].C * model[i].C + 3 * model[i].C * model[i].F) +
+                long n = model[i].layers *
+                                 (4 * model[i].C * model[i].C + 3 * model[i].C * model[i].F) +
                          model[i].V * model[i].C;
                 Chain c = { .x = x, .y = y };
                 BEST(t, c.w = (const char *)w; model[i].run(&c));
-                printf("%-17s weights of a token %9.3f ms, %6.1f tokens/s, %5.1f GB/s\n", model[i].name, t * 1e3, 1. / t,
-                       (double)n * model[i].bytes / t * 1e-9);
+                printf("%-17s weights of a token %9.3f ms, %6.1f tokens/s, %5.1f GB/s\n",
+                       model[i].name, t * 1e3, 1. / t, (double)n * model[i].bytes / t * 1e-9);
         }
         free(w), free(x), free(y);
 }

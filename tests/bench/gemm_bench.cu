@@ -21,8 +21,15 @@
 #include <cuda_runtime.h>
 #include "grouped_gemm.cuh"
 
-#define CUDA(call) do { cudaError_t e_ = (call); if (e_ != cudaSuccess) { \
-        printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e_)); exit(4); } } while (0)
+#define CUDA(call)                                                           \
+        do {                                                                 \
+                cudaError_t e_ = (call);                                     \
+                if (e_ != cudaSuccess) {                                     \
+                        printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, \
+                               cudaGetErrorString(e_));                      \
+                        exit(4);                                             \
+                }                                                            \
+        } while (0)
 
 /* ---- inputs and the check ------------------------------------------------ */
 
@@ -31,7 +38,8 @@ __global__ void fill_normal(T *p, long n, unsigned seed, float scale)
 {
         for (long i = blockIdx.x * 256L + threadIdx.x; i < n; i += gridDim.x * 256L) {
                 uint4 r = philox(make_uint4((unsigned)i, (unsigned)(i >> 32), 0, 0), seed, 0);
-                float u = ((r.x >> 8) + 1) * (1.f / 16777217.f), v = (r.y >> 8) * (6.2831853f / 16777216.f);
+                float u = ((r.x >> 8) + 1) * (1.f / 16777217.f),
+                      v = (r.y >> 8) * (6.2831853f / 16777216.f);
                 from_float(p + i, sqrtf(-2.f * logf(u)) * cosf(v) * scale);
         }
 }
@@ -46,7 +54,8 @@ __global__ void check_places(const T *a, long ams, long aks, const T *b, long bk
         const long n = blockIdx.x & 2 ? N - 1 - r.y % (N < 9 ? N : 9) : r.y % N;
         double s = 0, q = 0;
         for (int k = threadIdx.x; k < K; k += 32) {
-                double x = (double)to_float(a[m * ams + k * aks]) * (double)to_float(b[k * bks + n * bns]);
+                double x = (double)to_float(a[m * ams + k * aks]) *
+                           (double)to_float(b[k * bks + n * bns]);
                 s += x;
                 q += x * x;
         }
@@ -55,7 +64,8 @@ __global__ void check_places(const T *a, long ams, long aks, const T *b, long bk
                 q += __shfl_xor_sync(~0u, q, d);
         }
         if (threadIdx.x == 0)
-                err[blockIdx.x] = (float)(fabs((double)to_float(c[m * N + n]) - s) / sqrt(q + 1e-30));
+                err[blockIdx.x] = (float)(fabs((double)to_float(c[m * N + n]) - s) /
+                                          sqrt(q + 1e-30));
 }
 
 /* ---- epilogues and heads ------------------------------------------------------ */
@@ -65,11 +75,13 @@ struct Store {
         static constexpr int MAXV = 8, MINV = 1;
         T *c;
         int N;
-        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
+        template <int V>
+        __device__ __forceinline__ void operator()(int row, int col, float(&v)[V]) const
         {
                 store<V>(c + (long)row * N + col, v);
         }
-        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V], int) const
+        template <int V>
+        __device__ __forceinline__ void operator()(int row, int col, float(&v)[V], int) const
         {
                 store<V>(c + (long)row * N + col, v);
         }
@@ -80,7 +92,8 @@ struct StoreExpert {            /* gradients: (E,M,N) */
         static constexpr int MAXV = 8, MINV = 1;
         T *c;
         int M, N;
-        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V], int e) const
+        template <int V>
+        __device__ __forceinline__ void operator()(int row, int col, float(&v)[V], int e) const
         {
                 store<V>(c + ((long)e * M + row) * N + col, v);
         }
@@ -91,7 +104,8 @@ struct Load {
         static constexpr int MAXV = 8, MINV = 1;
         const T *x;
         int K;
-        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
+        template <int V>
+        __device__ __forceinline__ void operator()(int row, int col, float(&v)[V]) const
         {
                 load<V>(v, x + (long)row * K + col);
         }
@@ -99,23 +113,28 @@ struct Load {
 
 /* ---- kernels --------------------------------------------------------------- */
 
-struct Args { const void *a, *b; void *c; float *ws; const int *perm, *offs; };
+struct Args {
+        const void *a, *b;
+        void *c;
+        float *ws;
+        const int *perm, *offs; };
 
 template <class T, class Tile, bool TA, bool TB, int M, int N, int K>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::MINB) k_matmul(Args g)
 {
         extern __shared__ __align__(1024) char smem[];
         const Store<T> epilogue = { (T *)g.c, N };
-        gemm_task<T, Tile, TA, TB, 16>((const T *)g.a, TA ? M : K, (const T *)g.b, TB ? K : N, M, N, K,
-                                         blockIdx.x, smem, epilogue);
+        gemm_task<T, Tile, TA, TB, 16>((const T *)g.a, TA ? M : K, (const T *)g.b, TB ? K : N, M, N,
+                                       K, blockIdx.x, smem, epilogue);
 }
 
 template <class T, class Tile, bool TA, bool TB, int M, int N, int K, int SPLITS>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::MINB) k_split(Args g)
 {
         extern __shared__ __align__(1024) char smem[];
-        gemm_split_k_task<T, Tile, TA, TB, 16, 8>((const T *)g.a, TA ? M : K, (const T *)g.b, TB ? K : N, M, N, K,
-                                                  SPLITS, g.ws, blockIdx.x, smem);
+        gemm_split_k_task<T, Tile, TA, TB, 16, 8>((const T *)g.a, TA ? M : K, (const T *)g.b,
+                                                  TB ? K : N, M, N, K, SPLITS, g.ws, blockIdx.x,
+                                                  smem);
 }
 
 template <class T, int M, int N, int SPLITS>
@@ -131,8 +150,9 @@ __global__ void __launch_bounds__(THREADS) k_gemv(Args g)
         extern __shared__ __align__(1024) char smem[];
         const Load<T> head = { (const T *)g.a, K };
         const Store<T> epilogue = { (T *)g.c, N };
-        gemv_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM_NONE, 16>((const T *)g.b, K, 0.f, blockIdx.x, smem,
-                                                                    head, epilogue);
+        gemv_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM_NONE, 16>((const T *)g.b, K, 0.f,
+                                                                   blockIdx.x, smem, head,
+                                                                   epilogue);
 }
 
 template <class T, int M, int N, int K, int THREADS, int COLS>
@@ -141,7 +161,8 @@ __global__ void __launch_bounds__(THREADS) k_gemv_kn(Args g)
         extern __shared__ __align__(1024) char smem[];
         const Load<T> head = { (const T *)g.a, K };
         const Store<T> epilogue = { (T *)g.c, N };
-        gemv_kn_task<T, M, N, K, THREADS, COLS, NORM_NONE, 16>((const T *)g.b, N, 0.f, blockIdx.x, smem, head, epilogue);
+        gemv_kn_task<T, M, N, K, THREADS, COLS, NORM_NONE, 16>((const T *)g.b, N, 0.f, blockIdx.x,
+                                                               smem, head, epilogue);
 }
 
 /* Slots in order of the experts, as if perm were the identity: gathered rows, ADIV 1. */
@@ -150,8 +171,8 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::MINB) k_expert(Args g, in
 {
         extern __shared__ __align__(1024) char smem[];
         const Store<T> epilogue = { (T *)g.c, N };
-        grouped_gemm_task<T, Tile, true, 1, true, 16>((const T *)g.a, K, (const T *)g.b, g.perm, g.offs, E, N, K,
-                                                       blockIdx.x, smem, epilogue);
+        grouped_gemm_task<T, Tile, true, 1, true, 16>((const T *)g.a, K, (const T *)g.b, g.perm,
+                                                      g.offs, E, N, K, blockIdx.x, smem, epilogue);
 }
 
 template <class T, class Tile, int N, int K>
@@ -159,16 +180,17 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::MINB) k_expert_grad(Args 
 {
         extern __shared__ __align__(1024) char smem[];
         const StoreExpert<T> epilogue = { (T *)g.c, N, K };
-        expert_grad_task<T, Tile, 0, 1, 16>((const T *)g.a, N, (const T *)g.b, K, g.perm, g.offs, E, N, K,
-                                            blockIdx.x, smem, epilogue);
+        expert_grad_task<T, Tile, 0, 1, 16>((const T *)g.a, N, (const T *)g.b, K, g.perm, g.offs, E,
+                                            N, K, blockIdx.x, smem, epilogue);
 }
 
 /* ---- cases ------------------------------------------------------------------ */
 
 struct Case {
         const char *group, *config;
-        int esize, TA, TB, M, N, K, experts;    /* experts: of M slots together (K of them for gradients) */
-        bool memory;                            /* report TB/s of B */
+        /* experts: of M slots together (K of them for gradients) */
+        int esize, TA, TB, M, N, K, experts;
+        bool memory; /* report TB/s of B */
         void (*launch)(Args, cudaStream_t);
         const void *fn;
         int smem;
@@ -186,7 +208,8 @@ template <class T, class Tile, bool TA, bool TB, int M, int N, int K, int SPLITS
 void run_split(Args g, cudaStream_t s)
 {
         const int tiles = ((M + Tile::BM - 1) / Tile::BM) * ((N + Tile::BN - 1) / Tile::BN);
-        k_split<T, Tile, TA, TB, M, N, K, SPLITS><<<tiles * SPLITS, Tile::THREADS, Tile::SMEM, s>>>(g);
+        k_split<T, Tile, TA, TB, M, N, K, SPLITS>
+                <<<tiles * SPLITS, Tile::THREADS, Tile::SMEM, s>>>(g);
         k_reduce<T, M, N, SPLITS><<<(int)(((long)M * N + 2047) / 2048), 256, 0, s>>>(g);
 }
 
@@ -194,13 +217,16 @@ template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT>
 void run_gemv(Args g, cudaStream_t s)
 {
         typedef GemvShapeOf<(int)sizeof(T), M, K, THREADS, ROWS, SPLIT, 16> S;
-        k_gemv<T, M, N, K, THREADS, ROWS, SPLIT><<<(N + S::COLS - 1) / S::COLS, THREADS, S::SMEM, s>>>(g);
+        k_gemv<T, M, N, K, THREADS, ROWS, SPLIT>
+                <<<(N + S::COLS - 1) / S::COLS, THREADS, S::SMEM, s>>>(g);
 }
 
 template <int M, int K, int THREADS, int COLS>
 constexpr int kn_smem()
 {
-        return (M * (16384 / M / 64 * 64 < K ? 16384 / M / 64 * 64 : K) + 32 + THREADS / 32 * COLS * M) * 4;
+        return (M * (16384 / M / 64 * 64 < K ? 16384 / M / 64 * 64 : K) + 32 +
+                THREADS / 32 * COLS * M) *
+               4;
 }
 
 template <class T, int M, int N, int K, int THREADS, int COLS>
@@ -226,42 +252,143 @@ void run_expert_grad(Args g, cudaStream_t s)
 
 #define STR_(x) #x
 #define STR(x) STR_(x)
-#define MM(T, tile, TA, TB, M, N, K) { #T " " STR(TA) STR(TB) " " #M "x" #N "x" #K, #tile, \
-        (int)sizeof(T), TA, TB, M, N, K, 0, false, run_gemm<T, tile, TA, TB, M, N, K>, \
-        (const void *)k_matmul<T, tile, TA, TB, M, N, K>, tile::SMEM, 0 },
-#define SK(T, tile, TA, TB, M, N, K, S) { #T " " STR(TA) STR(TB) " " #M "x" #N "x" #K, #tile " /" #S, \
-        (int)sizeof(T), TA, TB, M, N, K, 0, false, run_split<T, tile, TA, TB, M, N, K, S>, \
-        (const void *)k_split<T, tile, TA, TB, M, N, K, S>, tile::SMEM, (size_t)M * N * S * 4 },
-#define MV(T, M, N, K, TH, R, S) { "gemv " #T " " #M "x" #N "x" #K, #TH " rows " #R " split " #S, \
-        (int)sizeof(T), 0, 1, M, N, K, 0, true, run_gemv<T, M, N, K, TH, R, S>, \
-        (const void *)k_gemv<T, M, N, K, TH, R, S>, \
-        GemvShapeOf<(int)sizeof(T), M, K, TH, R, S, 16>::SMEM, 0 },
-#define KN(T, M, N, K, TH, C) { "gemv_kn " #T " " #M "x" #N "x" #K, #TH " cols " #C, (int)sizeof(T), 0, 0, \
-        M, N, K, 0, true, run_gemv_kn<T, M, N, K, TH, C>, (const void *)k_gemv_kn<T, M, N, K, TH, C>, \
-        kn_smem<M, K, TH, C>(), 0 },
-#define EX(T, tile, E, P, N, K) { "expert " #T " " #E "*" #P "x" #N "x" #K, #tile, (int)sizeof(T), 0, 1, P, N, K, \
-        E, false, run_expert<T, tile, E, P, N, K>, (const void *)k_expert<T, tile, N, K>, tile::SMEM, 0 },
-#define EG(T, tile, E, P, N, K) { "expert_grad " #T " " #E "*" #N "x" #K "x" #P, #tile, (int)sizeof(T), 1, 0, N, K, P, \
-        E, false, run_expert_grad<T, tile, E, N, K>, (const void *)k_expert_grad<T, tile, N, K>, tile::SMEM, 0 },
+#define MM(T, tile, TA, TB, M, N, K)                        \
+        { #T " " STR(TA) STR(TB) " " #M "x" #N "x" #K,      \
+          #tile,                                            \
+          (int)sizeof(T),                                   \
+          TA,                                               \
+          TB,                                               \
+          M,                                                \
+          N,                                                \
+          K,                                                \
+          0,                                                \
+          false,                                            \
+          run_gemm<T, tile, TA, TB, M, N, K>,               \
+          (const void *)k_matmul<T, tile, TA, TB, M, N, K>, \
+          tile::SMEM,                                       \
+          0 },
+#define SK(T, tile, TA, TB, M, N, K, S)                       \
+        { #T " " STR(TA) STR(TB) " " #M "x" #N "x" #K,        \
+          #tile " /" #S,                                      \
+          (int)sizeof(T),                                     \
+          TA,                                                 \
+          TB,                                                 \
+          M,                                                  \
+          N,                                                  \
+          K,                                                  \
+          0,                                                  \
+          false,                                              \
+          run_split<T, tile, TA, TB, M, N, K, S>,             \
+          (const void *)k_split<T, tile, TA, TB, M, N, K, S>, \
+          tile::SMEM,                                         \
+          (size_t)M * N * S * 4 },
+#define MV(T, M, N, K, TH, R, S)                                 \
+        { "gemv " #T " " #M "x" #N "x" #K,                       \
+          #TH " rows " #R " split " #S,                          \
+          (int)sizeof(T),                                        \
+          0,                                                     \
+          1,                                                     \
+          M,                                                     \
+          N,                                                     \
+          K,                                                     \
+          0,                                                     \
+          true,                                                  \
+          run_gemv<T, M, N, K, TH, R, S>,                        \
+          (const void *)k_gemv<T, M, N, K, TH, R, S>,            \
+          GemvShapeOf<(int)sizeof(T), M, K, TH, R, S, 16>::SMEM, \
+          0 },
+#define KN(T, M, N, K, TH, C)                         \
+        { "gemv_kn " #T " " #M "x" #N "x" #K,         \
+          #TH " cols " #C,                            \
+          (int)sizeof(T),                             \
+          0,                                          \
+          0,                                          \
+          M,                                          \
+          N,                                          \
+          K,                                          \
+          0,                                          \
+          true,                                       \
+          run_gemv_kn<T, M, N, K, TH, C>,             \
+          (const void *)k_gemv_kn<T, M, N, K, TH, C>, \
+          kn_smem<M, K, TH, C>(),                     \
+          0 },
+#define EX(T, tile, E, P, N, K)                     \
+        { "expert " #T " " #E "*" #P "x" #N "x" #K, \
+          #tile,                                    \
+          (int)sizeof(T),                           \
+          0,                                        \
+          1,                                        \
+          P,                                        \
+          N,                                        \
+          K,                                        \
+          E,                                        \
+          false,                                    \
+          run_expert<T, tile, E, P, N, K>,          \
+          (const void *)k_expert<T, tile, N, K>,    \
+          tile::SMEM,                               \
+          0 },
+#define EG(T, tile, E, P, N, K)                          \
+        { "expert_grad " #T " " #E "*" #N "x" #K "x" #P, \
+          #tile,                                         \
+          (int)sizeof(T),                                \
+          1,                                             \
+          0,                                             \
+          N,                                             \
+          K,                                             \
+          P,                                             \
+          E,                                             \
+          false,                                         \
+          run_expert_grad<T, tile, E, N, K>,             \
+          (const void *)k_expert_grad<T, tile, N, K>,    \
+          tile::SMEM,                                    \
+          0 },
 
-#define BIG(TA, TB, M, N, K) MM(bf16, W128x256x64, TA, TB, M, N, K) MM(bf16, W128x256x32, TA, TB, M, N, K) \
+#define BIG(TA, TB, M, N, K)                   \
+        MM(bf16, W128x256x64, TA, TB, M, N, K) \
+        MM(bf16, W128x256x32, TA, TB, M, N, K) \
         MM(bf16, W128x128x64, TA, TB, M, N, K) MM(bf16, H128x128x64, TA, TB, M, N, K)
-#define WIDE(TA, TB, M, N, K) MM(bf16, W128x192x32, TA, TB, M, N, K) MM(bf16, W128x192x64, TA, TB, M, N, K)
-#define SPLIT(M, N, K, S) SK(bf16, W128x256x64, 1, 0, M, N, K, S) SK(bf16, W128x256x32, 1, 0, M, N, K, S) \
-        SK(bf16, W128x128x64, 1, 0, M, N, K, S)
-#define FLOAT(TA, TB, M, N, K) MM(float, F64x64x16, TA, TB, M, N, K) MM(float, F32x32x32, TA, TB, M, N, K) \
+#define WIDE(TA, TB, M, N, K) \
+        MM(bf16, W128x192x32, TA, TB, M, N, K) MM(bf16, W128x192x64, TA, TB, M, N, K)
+#define SPLIT(M, N, K, S)                       \
+        SK(bf16, W128x256x64, 1, 0, M, N, K, S) \
+        SK(bf16, W128x256x32, 1, 0, M, N, K, S) SK(bf16, W128x128x64, 1, 0, M, N, K, S)
+#define FLOAT(TA, TB, M, N, K)                \
+        MM(float, F64x64x16, TA, TB, M, N, K) \
+        MM(float, F32x32x32, TA, TB, M, N, K) \
         MM(float, T64x64x32, TA, TB, M, N, K) MM(float, T32x32x64, TA, TB, M, N, K)
-#define PARTS(M, N, K, S) SK(float, F32x32x32, 1, 0, M, N, K, S) SK(float, F64x64x16, 1, 0, M, N, K, S) \
+#define PARTS(M, N, K, S)                      \
+        SK(float, F32x32x32, 1, 0, M, N, K, S) \
+        SK(float, F64x64x16, 1, 0, M, N, K, S) \
         SK(float, T32x32x64, 1, 0, M, N, K, S) SK(float, T64x64x32, 1, 0, M, N, K, S)
-#define VEC(T, M, N, K) MV(T, M, N, K, 256, 1, 1) MV(T, M, N, K, 256, 2, 1) MV(T, M, N, K, 256, 2, 2) \
-        MV(T, M, N, K, 256, 2, 4)
+#define VEC(T, M, N, K)           \
+        MV(T, M, N, K, 256, 1, 1) \
+        MV(T, M, N, K, 256, 2, 1) MV(T, M, N, K, 256, 2, 2) MV(T, M, N, K, 256, 2, 4)
 
-#define MS(T, tile, M, N, K) { "gemv " #T " " #M "x" #N "x" #K, #tile, (int)sizeof(T), 0, 1, M, N, K, 0, true, \
-        run_gemm<T, tile, false, true, M, N, K>, (const void *)k_matmul<T, tile, false, true, M, N, K>, tile::SMEM, 0 },
-#define COLUMNS(N, K) KN(bf16, 1, N, K, 256, 64) KN(bf16, 1, N, K, 256, 32) KN(bf16, 1, N, K, 256, 16) \
-        KN(bf16, 1, N, K, 128, 16) KN(bf16, 1, N, K, 128, 32) KN(bf16, 1, N, K, 512, 32)
-#define FEW(M, N, K) MV(bf16, M, N, K, 256, 1, 1) MV(bf16, M, N, K, 256, 2, 1) MV(bf16, M, N, K, 256, 4, 1) \
-        MV(bf16, M, N, K, 256, 2, 2) MS(bf16, H16x64x64, M, N, K) MS(bf16, H16x128x64, M, N, K)
+#define MS(T, tile, M, N, K)                                     \
+        { "gemv " #T " " #M "x" #N "x" #K,                       \
+          #tile,                                                 \
+          (int)sizeof(T),                                        \
+          0,                                                     \
+          1,                                                     \
+          M,                                                     \
+          N,                                                     \
+          K,                                                     \
+          0,                                                     \
+          true,                                                  \
+          run_gemm<T, tile, false, true, M, N, K>,               \
+          (const void *)k_matmul<T, tile, false, true, M, N, K>, \
+          tile::SMEM,                                            \
+          0 },
+#define COLUMNS(N, K)                                                                    \
+        KN(bf16, 1, N, K, 256, 64)                                                       \
+        KN(bf16, 1, N, K, 256, 32)                                                       \
+        KN(bf16, 1, N, K, 256, 16) KN(bf16, 1, N, K, 128, 16) KN(bf16, 1, N, K, 128, 32) \
+                KN(bf16, 1, N, K, 512, 32)
+#define FEW(M, N, K)                                                                           \
+        MV(bf16, M, N, K, 256, 1, 1)                                                           \
+        MV(bf16, M, N, K, 256, 2, 1)                                                           \
+        MV(bf16, M, N, K, 256, 4, 1) MV(bf16, M, N, K, 256, 2, 2) MS(bf16, H16x64x64, M, N, K) \
+                MS(bf16, H16x128x64, M, N, K)
 
 #ifndef BENCH_PART
 #define PART(n) 1
@@ -272,54 +399,193 @@ void run_expert_grad(Args g, cudaStream_t s)
 typedef WTile<128, 192, 64, 2, 4, 2, 2, 0> W128x192x64;         /* a candidate, not in the table */
 
 static const Case cases[] = {
-        /* transposes are printed as TA TB: 01 is x Wt, 00 is dy W, 10 is dyt x */
+/* transposes are printed as TA TB: 01 is x Wt, 00 is dy W, 10 is dyt x */
 #if PART(1)
-        BIG(0, 1, 32768, 2304, 768) BIG(0, 1, 32768, 768, 768) BIG(0, 1, 32768, 3072, 768) BIG(0, 1, 32768, 768, 3072)
-        BIG(0, 1, 8192, 50304, 768) BIG(0, 1, 8192, 3072, 2048) BIG(0, 1, 8192, 2048, 2048)
-        BIG(0, 1, 8192, 16384, 2048) BIG(0, 1, 8192, 2048, 8192) BIG(0, 1, 4096, 4096, 4096)
+        BIG(0, 1, 32768, 2304, 768)
+        BIG(0, 1, 32768, 768, 768)
+        BIG(0, 1, 32768, 3072, 768) BIG(0, 1, 32768, 768, 3072) BIG(0, 1, 8192, 50304, 768) BIG(
+                0, 1, 8192, 3072, 2048) BIG(0, 1, 8192, 2048,
+                                            2048) BIG(0, 1, 8192, 16384,
+                                                      2048) BIG(0, 1, 8192, 2048,
+                                                                8192) BIG(0, 1, 4096, 4096, 4096)
 #endif
 #if PART(2)
-        BIG(0, 0, 32768, 768, 2304) BIG(0, 0, 32768, 768, 3072) BIG(0, 0, 8192, 768, 50304) BIG(0, 0, 8192, 2048, 16384)
-        BIG(1, 0, 3072, 768, 32768) BIG(1, 0, 16384, 2048, 8192) BIG(1, 0, 50304, 768, 8192) BIG(1, 0, 2304, 768, 32768)
-        BIG(1, 0, 768, 768, 32768) BIG(1, 0, 2048, 2048, 8192) BIG(1, 0, 3072, 2048, 8192)
+                BIG(0, 0, 32768, 768, 2304) BIG(
+                        0, 0,
+                        32768, 768,
+                        3072) BIG(0, 0, 8192, 768,
+                                  50304) BIG(0, 0, 8192, 2048, 16384)
+                        BIG(1, 0, 3072, 768, 32768) BIG(1, 0, 16384, 2048, 8192) BIG(1, 0, 50304, 768, 8192) BIG(1, 0, 2304, 768, 32768) BIG(
+                                1, 0, 768,
+                                768,
+                                32768) BIG(1, 0, 2048, 2048,
+                                           8192) BIG(1, 0, 3072, 2048, 8192)
 #endif
 #if PART(3)
-        SPLIT(2304, 768, 32768, 2) SPLIT(3072, 768, 32768, 3) SPLIT(3072, 768, 32768, 5) SPLIT(768, 768, 32768, 7)
-        SPLIT(3072, 2048, 8192, 2)
-        MM(bf16, W128x128x64, 0, 1, 512, 2048, 2048) MM(bf16, H128x128x64, 0, 1, 512, 2048, 2048)
-        MM(bf16, H128x64x64, 0, 1, 512, 2048, 2048) MM(bf16, H64x64x64, 0, 1, 512, 2048, 2048)
-        MM(bf16, H64x64x64, 0, 1, 64, 2048, 2048) MM(bf16, H32x64x64, 0, 1, 64, 2048, 2048)
-        MM(bf16, H16x64x64, 0, 1, 64, 2048, 2048)
-        MM(bf16, H32x64x64, 0, 1, 32, 8192, 2048) MM(bf16, H16x64x64, 0, 1, 16, 8192, 2048)
-        MM(bf16, H16x128x64, 0, 1, 16, 8192, 2048)
+                                SPLIT(2304, 768, 32768, 2) SPLIT(3072, 768, 32768, 3) SPLIT(3072, 768, 32768, 5) SPLIT(
+                                        768, 768, 32768,
+                                        7) SPLIT(3072, 2048, 8192,
+                                                 2) MM(bf16, W128x128x64, 0, 1, 512, 2048,
+                                                       2048) MM(bf16, H128x128x64, 0, 1, 512, 2048, 2048)
+                                        MM(bf16, H128x64x64, 0, 1, 512, 2048, 2048) MM(
+                                                bf16, H64x64x64,
+                                                0,
+                                                1,
+                                                512,
+                                                2048, 2048) MM(bf16, H64x64x64, 0, 1, 64, 2048,
+                                                               2048) MM(bf16, H32x64x64, 0, 1, 64, 2048, 2048)
+                                                MM(bf16, H16x64x64, 0, 1, 64, 2048, 2048) MM(
+                                                        bf16, H32x64x64,
+                                                        0,
+                                                        1,
+                                                        32,
+                                                        8192,
+                                                        2048) MM(bf16, H16x64x64, 0, 1, 16,
+                                                                 8192, 2048) MM(bf16, H16x128x64, 0, 1, 16, 8192, 2048)
 #endif
 #if PART(4)
-        VEC(bf16, 1, 3072, 2048) VEC(bf16, 1, 2048, 2048) VEC(bf16, 1, 16384, 2048) VEC(bf16, 1, 2048, 8192)
-        VEC(bf16, 1, 128256, 2048) VEC(bf16, 1, 2304, 768) VEC(bf16, 1, 768, 768) VEC(bf16, 1, 3072, 768)
-        VEC(bf16, 1, 768, 3072) VEC(bf16, 1, 50304, 768)
-        FEW(2, 8192, 2048) FEW(4, 8192, 2048) FEW(8, 8192, 2048) MV(float, 1, 8192, 2048, 256, 2, 1)
-        COLUMNS(8192, 2048) COLUMNS(2304, 768) COLUMNS(768, 3072)
-        EX(bf16, W128x256x32, 8, 16384, 3072, 768) EX(bf16, W128x128x64, 8, 16384, 3072, 768)
-        EX(bf16, H128x128x64, 8, 16384, 3072, 768)
-        EG(bf16, W128x256x32, 8, 16384, 3072, 768) EG(bf16, W128x128x64, 8, 16384, 3072, 768)
-        EG(bf16, H128x128x64, 8, 16384, 3072, 768)
+                                                        VEC(bf16, 1, 3072, 2048) VEC(bf16, 1, 2048, 2048) VEC(bf16, 1, 16384, 2048) VEC(
+                                                                bf16, 1, 2048,
+                                                                8192) VEC(bf16, 1, 128256,
+                                                                          2048) VEC(bf16, 1, 2304, 768)
+                                                                VEC(bf16, 1, 768, 768) VEC(bf16, 1, 3072, 768) VEC(
+                                                                        bf16, 1,
+                                                                        768,
+                                                                        3072) VEC(bf16, 1, 50304,
+                                                                                  768) FEW(2, 8192, 2048)
+                                                                        FEW(4, 8192, 2048) FEW(8, 8192, 2048) MV(
+                                                                                float, 1, 8192,
+                                                                                2048, 256,
+                                                                                2,
+                                                                                1) COLUMNS(8192,
+                                                                                           2048) COLUMNS(2304,
+                                                                                                         768)
+                                                                                COLUMNS(768, 3072) EX(
+                                                                                        bf16,
+                                                                                        W128x256x32,
+                                                                                        8,
+                                                                                        16384, 3072,
+                                                                                        768) EX(bf16,
+                                                                                                W128x128x64,
+                                                                                                8,
+                                                                                                16384,
+                                                                                                3072,
+                                                                                                768)
+                                                                                        EX(bf16,
+                                                                                           H128x128x64,
+                                                                                           8, 16384,
+                                                                                           3072,
+                                                                                           768) EG(bf16,
+                                                                                                   W128x256x32,
+                                                                                                   8,
+                                                                                                   16384,
+                                                                                                   3072,
+                                                                                                   768)
+                                                                                                EG(bf16,
+                                                                                                   W128x128x64,
+                                                                                                   8,
+                                                                                                   16384,
+                                                                                                   3072,
+                                                                                                   768)
+                                                                                                        EG(
+                                                                                                                bf16,
+                                                                                                                H128x128x64,
+                                                                                                                8,
+                                                                                                                16384,
+                                                                                                                3072, 768)
 #endif
 #if PART(5)
-        WIDE(0, 1, 32768, 2304, 768) WIDE(0, 1, 32768, 768, 768) WIDE(0, 1, 32768, 3072, 768) WIDE(0, 1, 32768, 768, 3072)
-        WIDE(0, 1, 8192, 50304, 768) WIDE(0, 1, 8192, 3072, 2048) WIDE(0, 1, 8192, 2048, 2048)
-        WIDE(0, 1, 8192, 16384, 2048) WIDE(0, 1, 8192, 2048, 8192) WIDE(0, 1, 4096, 4096, 4096)
-        WIDE(0, 0, 32768, 768, 2304) WIDE(0, 0, 32768, 768, 3072) WIDE(0, 0, 8192, 768, 50304) WIDE(0, 0, 8192, 2048, 16384)
-        WIDE(1, 0, 3072, 768, 32768) WIDE(1, 0, 16384, 2048, 8192) WIDE(1, 0, 50304, 768, 8192) WIDE(1, 0, 2304, 768, 32768)
-        WIDE(1, 0, 768, 768, 32768) WIDE(1, 0, 2048, 2048, 8192) WIDE(1, 0, 3072, 2048, 8192)
-        SK(bf16, W128x192x32, 1, 0, 2304, 768, 32768, 3) SK(bf16, W128x192x32, 1, 0, 3072, 768, 32768, 5)
-        SK(bf16, W128x192x32, 1, 0, 768, 768, 32768, 11)
+                                                                                                                WIDE(0,
+                                                                                                                     1,
+                                                                                                                     32768, 2304, 768) WIDE(0,
+                                                                                                                                            1,
+                                                                                                                                            32768, 768, 768) WIDE(0,
+                                                                                                                                                                  1, 32768, 3072, 768) WIDE(0, 1, 32768, 768, 3072) WIDE(0,
+                                                                                                                                                                                                                         1,
+                                                                                                                                                                                                                         8192, 50304, 768) WIDE(0,
+                                                                                                                                                                                                                                                1, 8192, 3072, 2048) WIDE(0,
+                                                                                                                                                                                                                                                                          1,
+                                                                                                                                                                                                                                                                          8192,
+                                                                                                                                                                                                                                                                          2048,
+                                                                                                                                                                                                                                                                          2048) WIDE(0,
+                                                                                                                                                                                                                                                                                     1, 8192, 16384, 2048) WIDE(0,
+                                                                                                                                                                                                                                                                                                                1,
+                                                                                                                                                                                                                                                                                                                8192, 2048, 8192) WIDE(0,
+                                                                                                                                                                                                                                                                                                                                       1,
+                                                                                                                                                                                                                                                                                                                                       4096, 4096, 4096) WIDE(0, 0, 32768, 768, 2304) WIDE(0,
+                                                                                                                                                                                                                                                                                                                                                                                           0,
+                                                                                                                                                                                                                                                                                                                                                                                           32768,
+                                                                                                                                                                                                                                                                                                                                                                                           768,
+                                                                                                                                                                                                                                                                                                                                                                                           3072) WIDE(0,
+                                                                                                                                                                                                                                                                                                                                                                                                      0,
+                                                                                                                                                                                                                                                                                                                                                                                                      8192,
+                                                                                                                                                                                                                                                                                                                                                                                                      768, 50304) WIDE(0,
+                                                                                                                                                                                                                                                                                                                                                                                                                       0,
+                                                                                                                                                                                                                                                                                                                                                                                                                       8192,
+                                                                                                                                                                                                                                                                                                                                                                                                                       2048, 16384) WIDE(1, 0, 3072, 768, 32768) WIDE(1, 0, 16384, 2048, 8192) WIDE(1,
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                    0, 50304,
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                    768,
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                    8192) WIDE(1, 0, 2304, 768, 32768) WIDE(1,
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                            0,
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                            768, 768, 32768) WIDE(1, 0, 2048, 2048, 8192) WIDE(1,
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                               0,
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                               3072,
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                               2048,
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                               8192)
+                                                                                                                        SK(bf16,
+                                                                                                                           W128x192x32,
+                                                                                                                           1,
+                                                                                                                           0,
+                                                                                                                           2304,
+                                                                                                                           768,
+                                                                                                                           32768,
+                                                                                                                           3)
+                                                                                                                                SK(bf16,
+                                                                                                                                   W128x192x32,
+                                                                                                                                   1,
+                                                                                                                                   0,
+                                                                                                                                   3072,
+                                                                                                                                   768,
+                                                                                                                                   32768,
+                                                                                                                                   5)
+                                                                                                                                        SK(bf16,
+                                                                                                                                           W128x192x32,
+                                                                                                                                           1, 0, 768, 768,
+                                                                                                                                           32768,
+                                                                                                                                           11)
 #endif
 #if PART(6)
-        MM(float, F128x128x8, 0, 1, 4096, 4096, 4096) MM(float, F64x64x16, 0, 1, 4096, 4096, 4096)
-        MM(float, T64x64x32, 0, 1, 4096, 4096, 4096)
-        FLOAT(0, 1, 1024, 384, 128) FLOAT(0, 1, 1024, 128, 128) FLOAT(0, 1, 1024, 512, 128) FLOAT(0, 1, 1024, 128, 512)
-        FLOAT(0, 0, 1024, 512, 128) FLOAT(0, 0, 1024, 128, 512) FLOAT(0, 0, 1024, 128, 384)
-        PARTS(512, 128, 1024, 4) PARTS(512, 128, 1024, 8) PARTS(128, 128, 1024, 8)
+                                                                                                                                                MM(
+                                                                                                                                                        float,
+                                                                                                                                                        F128x128x8, 0, 1, 4096, 4096, 4096) MM(float, F64x64x16, 0, 1, 4096, 4096, 4096) MM(float,
+                                                                                                                                                                                                                                            T64x64x32, 0, 1, 4096, 4096, 4096) FLOAT(0,
+                                                                                                                                                                                                                                                                                     1, 1024, 384, 128) FLOAT(0, 1, 1024, 128, 128) FLOAT(0,
+                                                                                                                                                                                                                                                                                                                                          1,
+                                                                                                                                                                                                                                                                                                                                          1024,
+                                                                                                                                                                                                                                                                                                                                          512,
+                                                                                                                                                                                                                                                                                                                                          128) FLOAT(0, 1, 1024, 128, 512) FLOAT(0,
+                                                                                                                                                                                                                                                                                                                                                                                 0,
+                                                                                                                                                                                                                                                                                                                                                                                 1024,
+                                                                                                                                                                                                                                                                                                                                                                                 512,
+                                                                                                                                                                                                                                                                                                                                                                                 128)
+                                                                                                                                                        FLOAT(0,
+                                                                                                                                                              0,
+                                                                                                                                                              1024,
+                                                                                                                                                              128,
+                                                                                                                                                              512) FLOAT(0,
+                                                                                                                                                                         0, 1024, 128,
+                                                                                                                                                                         384) PARTS(512,
+                                                                                                                                                                                    128,
+                                                                                                                                                                                    1024,
+                                                                                                                                                                                    4)
+                                                                                                                                                                PARTS(512,
+                                                                                                                                                                      128,
+                                                                                                                                                                      1024,
+                                                                                                                                                                      8)
+                                                                                                                                                                        PARTS(128,
+                                                                                                                                                                              128,
+                                                                                                                                                                              1024,
+                                                                                                                                                                              8)
 #endif
 };
 enum { N_CASES = sizeof cases / sizeof *cases, PLACES = 512 };
@@ -350,7 +616,7 @@ static double check(const Case *c, Args g, const int *offs, unsigned seed)
         for (e = 0; e < E; e++) {
                 int M = c->M, K = c->K;
                 const T *ae = a, *be = b, *ce = out;
-                if (c->experts && c->TA) {              /* gradient: K is the slots */
+                if (c->experts && c->TA) { /* gradient: K is the slots */
                         K = offs[e + 1] - offs[e];
                         ae += (long)offs[e] * M;
                         be += (long)offs[e] * c->N;
@@ -361,11 +627,12 @@ static double check(const Case *c, Args g, const int *offs, unsigned seed)
                         be += (long)e * c->N * K;
                         ce += (long)offs[e] * c->N;
                 }
-                check_places<T><<<PLACES, 32>>>(ae, c->TA ? 1 : K, c->TA ? M : 1, be, c->TB ? 1 : c->N, c->TB ? K : 1,
-                                                ce, M, c->N, K, seed + e, dev);
+                check_places<T><<<PLACES, 32>>>(ae, c->TA ? 1 : K, c->TA ? M : 1, be,
+                                                c->TB ? 1 : c->N, c->TB ? K : 1, ce, M, c->N, K,
+                                                seed + e, dev);
                 CUDA(cudaMemcpy(host, dev, sizeof host, cudaMemcpyDeviceToHost));
                 for (i = 0; i < PLACES; i++)
-                        worst = host[i] <= worst ? worst : host[i];     /* a NaN stays */
+                        worst = host[i] <= worst ? worst : host[i]; /* a NaN stays */
         }
         return worst;
 }
@@ -425,7 +692,8 @@ static double measure(const Case *c, unsigned seed, double *err)
         c->launch(g, s);
         CUDA(cudaGetLastError());
         CUDA(cudaStreamSynchronize(s));
-        *err = c->esize == 4 ? check<float>(c, g, host_offs, seed) : check<bf16>(c, g, host_offs, seed);
+        *err = c->esize == 4 ? check<float>(c, g, host_offs, seed)
+                             : check<bf16>(c, g, host_offs, seed);
 
         CUDA(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
         for (i = 0; i < launches; i++) {
@@ -448,7 +716,12 @@ static double measure(const Case *c, unsigned seed, double *err)
         cudaEventDestroy(from);
         cudaEventDestroy(to);
         cudaStreamDestroy(s);
-        cudaFree(a); cudaFree(b); cudaFree(out); cudaFree(ws); cudaFree(perm); cudaFree(offs);
+        cudaFree(a);
+        cudaFree(b);
+        cudaFree(out);
+        cudaFree(ws);
+        cudaFree(perm);
+        cudaFree(offs);
         return t[2] / launches;
 }
 
@@ -481,7 +754,8 @@ int main(int argc, char **argv)
                                 continue;
                         const double limit = c->esize == 4 ? 1e-5 : 0.02;
                         const double flops = 2. * c->M * c->N * c->K;
-                        const double bytes = ((double)c->N * c->K + (double)c->M * (c->N + c->K)) * c->esize;
+                        const double bytes = ((double)c->N * c->K + (double)c->M * (c->N + c->K)) *
+                                             c->esize;
                         printf("%-36s %-24s %9.4f %6.*f %s %9.1e%s%s\n", c->group, c->config, ms[i],
                                c->memory ? 2 : 0, (c->memory ? bytes : flops) / ms[i] * 1e-9,
                                c->memory ? "TB" : "TF", err[i], i == best ? " *" : "",

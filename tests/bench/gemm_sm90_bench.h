@@ -1,9 +1,10 @@
-/* gemm_sm90.h: a product of gemm_sm90.cuh or gemm_single_wave_sm90.cuh on the Hopper at hand, its inputs, and the float64
- * sums that it is compared with; gemm_sm90_test.cu and gemm_sm90_bench.cu.
+/* gemm_sm90.h: a product of gemm_sm90.cuh or gemm_single_wave_sm90.cuh on the Hopper at hand, its
+ * inputs, and the float64 sums that it is compared with; gemm_sm90_test.cu and gemm_sm90_bench.cu.
  *
- * Inputs are normal numbers.  A place of C is compared with a float64 sum, relative to the root of the sum of squares of the
- * products: about 2^-9 from rounding to bf16 times |c| over that root, up to ~0.012; guards behind C must stay as they were.
- * Of float factors are rounded to tf32's 11 bits: ~1e-3.  Waits are bounded (TGC_BOUNDED). */
+ * Inputs are normal numbers.  A place of C is compared with a float64 sum, relative to the root of
+ * the sum of squares of the products: about 2^-9 from rounding to bf16 times |c| over that root, up
+ * to ~0.012; guards behind C must stay as they were. Of float factors are rounded to tf32's 11
+ * bits: ~1e-3.  Waits are bounded (TGC_BOUNDED). */
 #ifndef BENCH_MATMUL_SM90_H
 #define BENCH_MATMUL_SM90_H
 
@@ -17,43 +18,73 @@
 #include "transpose.cuh"
 
 #define TILE_sm90(name, bm, bn, share, stages, parts, threads, smem, ps, ps32, ta) \
-        static_assert(name::BM == bm && name::BN == bn && name::SHARE == share && name::STAGES == stages \
-                      && name::PARTS == parts && name::THREADS == threads && name::SMEM == smem, #name);
+        static_assert(name::BM == bm && name::BN == bn && name::SHARE == share &&  \
+                              name::STAGES == stages && name::PARTS == parts &&    \
+                              name::THREADS == threads && name::SMEM == smem,      \
+                      #name);
 #include "../../codegen/forms/sm90_gemm_tiles.def"
 #undef TILE_sm90
 
-struct Problem { int TA, TB, M, N, K; };
+struct Problem {
+        int TA, TB, M, N, K;
+};
 
 /* ---- kernels --------------------------------------------------------------------- */
 
 /* a, b: maps.  n: splits, or multiprocessors.  sums: parts of A's row sums. */
-struct Args { TmaMap a, b; void *c; float *ws, *sums; int M, N, K, n; int *joined; const void *raw_b; TmaMap box[2], from; };
+struct Args {
+        TmaMap a, b;
+        void *c;
+        float *ws, *sums;
+        int M, N, K, n;
+        int *joined;
+        const void *raw_b;
+        TmaMap box[2], from;
+};
 
 /* The same tile, whose epilogue's results the copy engine stores. */
-template <class Tile> struct Boxes : Tile {};
+template <class Tile>
+struct Boxes : Tile {
+};
 /* Which fetches what that reads. */
-template <class Tile> struct Fetches : Tile {};
-template <class Tile> struct IsBoxes { static constexpr bool is = false, fetches = false; };
-template <class Tile> struct IsBoxes<Boxes<Tile>> { static constexpr bool is = true, fetches = false; };
-template <class Tile> struct IsBoxes<Fetches<Tile>> { static constexpr bool is = true, fetches = true; };
+template <class Tile>
+struct Fetches : Tile {
+};
+template <class Tile>
+struct IsBoxes {
+        static constexpr bool is = false, fetches = false;
+};
+template <class Tile>
+struct IsBoxes<Boxes<Tile>> {
+        static constexpr bool is = true, fetches = false;
+};
+template <class Tile>
+struct IsBoxes<Fetches<Tile>> {
+        static constexpr bool is = true, fetches = true;
+};
 
 /* One launch does it all. */
 template <class T, class Tile, bool TA, bool TB, class Epilogue>
 TGC_DEV void whole(const Args &g, char *smem, const Epilogue &epilogue)
 {
         if constexpr (Tile::SHARE == 0)
-                gemm_single_wave<T, Tile, TA, TB, 0>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x, smem, epilogue);
+                gemm_single_wave<T, Tile, TA, TB, 0>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x,
+                                                     smem, epilogue);
         else if constexpr (Tile::PARTS > 1)
-                gemm_tma_split_k<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, g.sums, g.joined, g.n, smem, epilogue);
+                gemm_tma_split_k<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, g.sums, g.joined, g.n,
+                                                  smem, epilogue);
         else if constexpr (IsBoxes<Tile>::fetches)
-                gemm_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x, (int)gridDim.x, smem,
-                                                       fetched(epilogue, &g.from, &g.box[0], &g.box[1]));
+                gemm_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x,
+                                                     (int)gridDim.x, smem,
+                                                     fetched(epilogue, &g.from, &g.box[0],
+                                                             &g.box[1]));
         else if constexpr (IsBoxes<Tile>::is)
-                gemm_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x, (int)gridDim.x, smem,
-                                                       boxed(epilogue, &g.box[0], &g.box[1]));
+                gemm_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x,
+                                                     (int)gridDim.x, smem,
+                                                     boxed(epilogue, &g.box[0], &g.box[1]));
         else
-                gemm_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x, (int)gridDim.x, smem,
-                                                       epilogue);
+                gemm_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, (int)blockIdx.x,
+                                                     (int)gridDim.x, smem, epilogue);
 }
 
 template <class T, class Tile, bool TA, bool TB, Mode MODE>
@@ -61,32 +92,40 @@ TGC_DEV void one(const Args &g)
 {
         TGC_SMEM(smem);
         const int at = (int)blockIdx.x, step = (int)gridDim.x;
-        const Store<T, MODE != WIDE && sizeof(T) == 2, MODE == WIDE ? 8 : 16 / sizeof(T)> epilogue = { (T *)g.c, g.N };
-        const AddStore<T, MODE == TWICE ? 2 : MODE == ADDED> added = { (T *)g.c, (T *)g.ws + (long)g.M * g.N,
+        const Store<T, MODE != WIDE && sizeof(T) == 2, MODE == WIDE ? 8 : 16 / sizeof(T)>
+                epilogue = { (T *)g.c, g.N };
+        const AddStore<T, MODE == TWICE ? 2 : MODE == ADDED> added = { (T *)g.c,
+                                                                       (T *)g.ws + (long)g.M * g.N,
                                                                        (const T *)g.ws, g.N };
         if constexpr (MODE == PERSISTENT || MODE == WIDE)
                 whole<T, Tile, TA, TB>(g, smem, epilogue);
         else if constexpr (adds(MODE))
                 whole<T, Tile, TA, TB>(g, smem, added);
         else if constexpr (MODE == HALVES)
-                whole<T, Tile, TA, TB>(g, smem, Halves<T>{ (T *)g.c, (T *)g.ws, g.N });
+                whole<T, Tile, TA, TB>(g, smem, Halves<T> { (T *)g.c, (T *)g.ws, g.N });
         else if constexpr (MODE == SPREAD)
-                whole<T, Tile, TA, TB>(g, smem, Spread<T>{ (T *)g.ws + (long)g.M * g.N * 2, (const T *)g.ws, g.N });
+                whole<T, Tile, TA, TB>(g, smem,
+                                       Spread<T> { (T *)g.ws + (long)g.M * g.N * 2, (const T *)g.ws,
+                                                   g.N });
         else if constexpr (MODE == GELU)
-                whole<T, Tile, TA, TB>(g, smem, GeluStore<T>{ (T *)g.c, (T *)g.ws + (long)g.M * g.N, (const T *)g.ws, g.N });
+                whole<T, Tile, TA, TB>(g, smem,
+                                       GeluStore<T> { (T *)g.c, (T *)g.ws + (long)g.M * g.N,
+                                                      (const T *)g.ws, g.N });
         else if constexpr (MODE == TIMES)
-                whole<T, Tile, TA, TB>(g, smem, TimesStore<T>{ (T *)g.c, (const T *)g.ws, g.N });
+                whole<T, Tile, TA, TB>(g, smem, TimesStore<T> { (T *)g.c, (const T *)g.ws, g.N });
         else if constexpr (MODE == SUMMED && IsBoxes<Tile>::is)
-                gemm_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, at, step, smem, boxed(epilogue, &g.box[0]),
-                                                       RowSums{ g.sums });
+                gemm_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, at, step, smem,
+                                                     boxed(epilogue, &g.box[0]),
+                                                     RowSums { g.sums });
         else if constexpr (MODE == SUMMED)
-                gemm_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, at, step, smem, epilogue,
-                                                       RowSums{ g.sums });
+                gemm_tma_persistent<T, Tile, TA, TB>(&g.a, &g.b, g.M, g.N, g.K, at, step, smem,
+                                                     epilogue, RowSums { g.sums });
         else if constexpr (MODE == SUMMED_SPLIT)
-                gemm_tma_split_k_parts<T, Tile, TA, TB, 4>(&g.a, &g.b, g.M, g.N, g.K, g.n, g.ws, at, step, smem,
-                                                     RowSums{ g.sums });
+                gemm_tma_split_k_parts<T, Tile, TA, TB, 4>(&g.a, &g.b, g.M, g.N, g.K, g.n, g.ws, at,
+                                                           step, smem, RowSums { g.sums });
         else
-                gemm_tma_split_k_parts<T, Tile, TA, TB, 4>(&g.a, &g.b, g.M, g.N, g.K, g.n, g.ws, at, step, smem);
+                gemm_tma_split_k_parts<T, Tile, TA, TB, 4>(&g.a, &g.b, g.M, g.N, g.K, g.n, g.ws, at,
+                                                           step, smem);
 }
 
 template <class T, class Tile, bool TA, bool TB, Mode MODE>
@@ -95,7 +134,8 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_one(const __grid_constant_
         one<T, Tile, TA, TB, MODE>(g);
 }
 template <class T, class Tile, bool TA, bool TB, Mode MODE>
-__global__ void __launch_bounds__(Tile::THREADS, 1) __cluster_dims__(2, 1, 1) k_pair(const __grid_constant__ Args g)
+__global__ void __launch_bounds__(Tile::THREADS, 1) __cluster_dims__(2, 1, 1)
+        k_pair(const __grid_constant__ Args g)
 {
         one<T, Tile, TA, TB, MODE>(g);
 }
@@ -123,18 +163,25 @@ static TmaMap turned(const void *b, int K, int N, cudaStream_t s)
                 cudaFree(to);
                 CUDA(cudaMalloc(&to, most = rows * 128));
         }
-        k_transpose<<<(K + 63) / 64 * ((N + 63) / 64), 256, TRANSPOSE_SMEM, s>>>((const float *)b, K, N, to);
+        k_transpose<<<(K + 63) / 64 * ((N + 63) / 64), 256, TRANSPOSE_SMEM, s>>>((const float *)b,
+                                                                                 K, N, to);
         return map_of(to, (long)rows, 32, MAP_TF32);
 }
 
 /* Of words A is as it lies, B turned first if need be. */
-template <class T, class Tile, bool TB> struct Way32 { typedef Tile Form; static constexpr bool B = TB, TURNS = false; };
-template <class Tile> struct Way32<float, Tile, false> {
+template <class T, class Tile, bool TB>
+struct Way32 {
+        typedef Tile Form;
+        static constexpr bool B = TB, TURNS = false;
+};
+template <class Tile>
+struct Way32<float, Tile, false> {
         typedef Slabs<Tile> Form;
         static constexpr bool B = true, TURNS = true;
 };
 
-/* Maps of what an epilogue of `mode` stores, of pairs' values in parts of a panel's rows of 128 bytes. */
+/* Maps of what an epilogue of `mode` stores, of pairs' values in parts of a panel's rows of 128
+ * bytes. */
 static void boxes_of(Args *g, Mode mode, int type)
 {
         const long M = g->M, N = g->N;
@@ -159,7 +206,10 @@ void launch(Args g, int n, cudaStream_t s)
         const int rows = (g.M + Tile::WHOLE_M - 1) / Tile::WHOLE_M * (Tile::WHOLE_M / Tile::BM);
         const int tiles = rows * ((g.N + Tile::BN - 1) / Tile::BN);
         const bool split = MODE == SPLIT || MODE == SUMMED_SPLIT;
-        const int work = (split ? tiles * n : tiles) * Tile::PARTS, fit = Tile::PARTS > 1 || !Tile::SHARE ? work : split || !n ? sms : n;
+        const int work = (split ? tiles * n : tiles) * Tile::PARTS,
+                  fit = Tile::PARTS > 1 || !Tile::SHARE ? work
+                        : split || !n                   ? sms
+                                                        : n;
         const int smem = Tile::SMEM + (MODE == SUMMED || MODE == SUMMED_SPLIT ? ROW_SUMS_SMEM : 0);
         typedef Way32<T, Tile, TB> W;
         void (*k)(Args);
@@ -173,7 +223,7 @@ void launch(Args g, int n, cudaStream_t s)
         if (IsBoxes<Tile>::is)
                 boxes_of(&g, MODE, map_type<T>());
         CUDA(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, smem));
-        k<<<work < fit ? work : fit, Tile::THREADS, smem, s>>>(g);
+        k < <<work<fit ? work : fit, Tile::THREADS, smem, s>>>(g);
         if (split)
                 k_split_sum<T><<<(int)(((long)g.M * g.N + 2047) / 2048), 256, 0, s>>>(g);
 }
@@ -186,18 +236,27 @@ enum { GUARD = 4096 };
 
 /* Weights of a few copies, so that as in a model L2 has not those of the launch that comes. */
 enum { COPIES = 16, COPIES_BYTES = 200 << 20 };
-struct Data { void *a, *b, *c; TmaMap map_a, map_b[COPIES]; int copies; int *joined; float *ws, *sums, *err; size_t ws_bytes; };
+struct Data {
+        void *a, *b, *c;
+        TmaMap map_a, map_b[COPIES];
+        int copies;
+        int *joined;
+        float *ws, *sums, *err;
+        size_t ws_bytes;
+};
 enum { TILES = 4096, PROMPT = 2048 };
 
-/* Parts of the sums of A's rows, as many as the narrowest tiles across N, of at most 16 splits; or what up to four parts of
- * K send each other. */
+/* Parts of the sums of A's rows, as many as the narrowest tiles across N, of at most 16 splits; or
+ * what up to four parts of K send each other. */
 static long sums_most(Problem p)
 {
-        const long sums = ((p.N + 127) / 128) * 16L * p.M, parts = (p.N + 255) / 256 * 256L * ((p.M + 255) / 256 * 256) * 3;
+        const long sums = ((p.N + 127) / 128) * 16L * p.M,
+                   parts = (p.N + 255) / 256 * 256L * ((p.M + 255) / 256 * 256) * 3;
         return p.M <= PROMPT && parts > sums ? parts : sums;
 }
 
-/* Behind A's rows the map has others, of NaN, as a prompt that is shorter than a program's longest has. */
+/* Behind A's rows the map has others, of NaN, as a prompt that is shorter than a program's longest
+ * has. */
 template <class T>
 static Data data_new(Problem p, size_t ws_bytes, long places, unsigned seed)
 {
@@ -229,7 +288,12 @@ static Data data_new(Problem p, size_t ws_bytes, long places, unsigned seed)
 
 static void data_free(Data *d)
 {
-        cudaFree(d->a); cudaFree(d->b); cudaFree(d->c); cudaFree(d->ws); cudaFree(d->sums); cudaFree(d->err);
+        cudaFree(d->a);
+        cudaFree(d->b);
+        cudaFree(d->c);
+        cudaFree(d->ws);
+        cudaFree(d->sums);
+        cudaFree(d->err);
         cudaFree(d->joined);
 }
 
@@ -241,7 +305,8 @@ static void data_poison(const Data &d, Problem p, Mode mode)
         CUDA(cudaMemset((char *)d.c + (size_t)p.M * p.N * sizeof(T), 0x5a, GUARD));
         CUDA(cudaMemset(d.ws, 0xff, d.ws_bytes));
         if (adds(mode) || mode == SPREAD || mode == GELU || mode == TIMES)
-                fill_normal<<<1024, 256>>>((T *)d.ws, (long)p.M * p.N * (mode == SPREAD ? 2 : 1), 5);
+                fill_normal<<<1024, 256>>>((T *)d.ws, (long)p.M * p.N * (mode == SPREAD ? 2 : 1),
+                                           5);
         CUDA(cudaMemset((char *)d.ws + d.ws_bytes, 0x5a, GUARD));
         CUDA(cudaMemset(d.sums, 0xff, sums_most(p) * sizeof(float)));
 }
@@ -258,18 +323,28 @@ static size_t ws_bytes(Mode mode, Problem p, int n, int elem)
 
 static Args args_of(const Data &d, Problem p, int copy, int elem)
 {
-        return { d.map_a, d.map_b[copy % d.copies], d.c, d.ws, d.sums, p.M, p.N, p.K, 0, d.joined,
+        return { d.map_a,
+                 d.map_b[copy % d.copies],
+                 d.c,
+                 d.ws,
+                 d.sums,
+                 p.M,
+                 p.N,
+                 p.K,
+                 0,
+                 d.joined,
                  (char *)d.b + (size_t)(copy % d.copies) * p.N * p.K * elem };
 }
 
 /* ---- checks ------------------------------------------------------------------------------ */
 
-/* A warp per place of C: |c - sum| / sqrt(sum of squares); inf where a second result is not what it should be.
- * ADDED: ws is a matrix that the epilogue added, and its first row to each row.
- * places < M * N picks them at random, mostly near the edges; otherwise all are taken in order.  err: one per place. */
+/* A warp per place of C: |c - sum| / sqrt(sum of squares); inf where a second result is not what it
+ * should be. ADDED: ws is a matrix that the epilogue added, and its first row to each row.
+ * places < M * N picks them at random, mostly near the edges; otherwise all are taken in order. 
+ * err: one per place. */
 template <class T>
-__global__ void check_places(const T *a, const T *b, const T *c, const T *ws, Mode mode, Problem p, long places,
-                             unsigned seed, float *err)
+__global__ void check_places(const T *a, const T *b, const T *c, const T *ws, Mode mode, Problem p,
+                             long places, unsigned seed, float *err)
 {
         const long i = blockIdx.x * 8L + threadIdx.x / 32, lane = threadIdx.x % 32;
         if (i >= places)
@@ -282,8 +357,8 @@ __global__ void check_places(const T *a, const T *b, const T *c, const T *ws, Mo
         }
         double s = 0, q = 0;
         for (long k = lane; k < p.K; k += 32) {
-                double x = (double)to_float(a[p.TA ? k * p.M + m : m * p.K + k])
-                         * (double)to_float(b[p.TB ? n * p.K + k : k * p.N + n]);
+                double x = (double)to_float(a[p.TA ? k * p.M + m : m * p.K + k]) *
+                           (double)to_float(b[p.TB ? n * p.K + k : k * p.N + n]);
                 s += x;
                 q += x * x;
         }
@@ -304,9 +379,12 @@ __global__ void check_places(const T *a, const T *b, const T *c, const T *ws, Mo
                 q *= by * by;
         }
         if (mode == GELU) {
-                const double x = s + (double)to_float(ws[n]), r = 0.7978845608028654, t = tanh(r * (x + 0.044715 * x * x * x));
+                const double x = s + (double)to_float(ws[n]), r = 0.7978845608028654,
+                             t = tanh(r * (x + 0.044715 * x * x * x));
                 s = 0.5 * x * (1 + t);
-                same = fabs(to_float(ws[all + at]) - (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * r * (1 + 3 * 0.044715 * x * x))) < 0.01;
+                same = fabs(to_float(ws[all + at]) -
+                            (0.5 * (1 + t) +
+                             0.5 * x * (1 - t * t) * r * (1 + 3 * 0.044715 * x * x))) < 0.01;
         }
         if (mode == HALVES)
                 same = to_float(ws[at / 2]) == to_float(c[at & ~1L]);
@@ -335,17 +413,19 @@ static double data_check(const Data &d, Problem p, Mode mode, long places, unsig
 {
         float *host = (float *)malloc(places * sizeof(float));
         double worst = 0;
-        check_places<T><<<(int)((places + 7) / 8), 256>>>((const T *)d.a, (const T *)d.b, (const T *)d.c,
-                                                          (const T *)d.ws, mode, p, places, seed, d.err);
+        check_places<T><<<(int)((places + 7) / 8), 256>>>((const T *)d.a, (const T *)d.b,
+                                                          (const T *)d.c, (const T *)d.ws, mode, p,
+                                                          places, seed, d.err);
         CUDA(cudaMemcpy(host, d.err, places * sizeof(float), cudaMemcpyDeviceToHost));
         *at = -1;
         for (long i = 0; i < places; i++)
                 if (!(host[i] <= 0.02) && *at < 0)
                         *at = i;
         for (long i = 0; i < places; i++)
-                worst = host[i] <= worst ? worst : host[i];     /* a NaN stays */
+                worst = host[i] <= worst ? worst : host[i]; /* a NaN stays */
         free(host);
-        if (!guard_whole((char *)d.c + (size_t)p.M * p.N * sizeof(T)) || !guard_whole((char *)d.ws + d.ws_bytes))
+        if (!guard_whole((char *)d.c + (size_t)p.M * p.N * sizeof(T)) ||
+            !guard_whole((char *)d.ws + d.ws_bytes))
                 return -1;
         return worst;
 }

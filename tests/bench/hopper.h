@@ -1,4 +1,5 @@
-/* hopper.h: what the benches of Hopper's kernels share: checked calls, tensor maps, launches as programs make them. */
+/* hopper.h: what the benches of Hopper's kernels share: checked calls, tensor maps, launches as
+ * programs make them. */
 #ifndef BENCH_HOPPER_H
 #define BENCH_HOPPER_H
 
@@ -12,17 +13,26 @@
 #include <cuda_runtime.h>
 #include "tgc.cuh"
 
-#define CUDA(call) do { cudaError_t e_ = (call); if (e_ != cudaSuccess) { \
-        printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e_)); exit(4); } } while (0)
+#define CUDA(call)                                                           \
+        do {                                                                 \
+                cudaError_t e_ = (call);                                     \
+                if (e_ != cudaSuccess) {                                     \
+                        printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, \
+                               cudaGetErrorString(e_));                      \
+                        exit(4);                                             \
+                }                                                            \
+        } while (0)
 
-/* The map of a (rows, cols) matrix with row stride cols; boxes and swizzle as gemm_sm90.cuh says, or of box_rows by as many
- * columns as fill 128, 64 or 32 bytes.  The driver is opened here, so that no bench links it. */
+/* The map of a (rows, cols) matrix with row stride cols; boxes and swizzle as gemm_sm90.cuh says,
+ * or of box_rows by as many columns as fill 128, 64 or 32 bytes.  The driver is opened here, so
+ * that no bench links it. */
 enum MapOf { MAP_BF16, MAP_F16, MAP_TF32 };
 static TmaMap map_of(void *p, long rows, long cols, int type, int box_rows = 0, int box_bytes = 128)
 {
-        typedef CUresult EncodeTiled(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
-                                     const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
-                                     CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+        typedef CUresult EncodeTiled(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
+                                     const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
+                                     const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
+                                     CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
         static EncodeTiled *encode;
         CUtensorMap map;
         TmaMap to;
@@ -30,23 +40,29 @@ static TmaMap map_of(void *p, long rows, long cols, int type, int box_rows = 0, 
         const cuuint64_t dims[2] = { (cuuint64_t)cols, (cuuint64_t)rows };
         const cuuint64_t stride[1] = { (cuuint64_t)cols * (type == MAP_TF32 ? 4 : 2) };
         const cuuint32_t elem = type == MAP_TF32 ? 4 : 2, step[2] = { 1, 1 };
-        const cuuint32_t box[2] = { box_bytes / elem, box_rows ? (cuuint32_t)box_rows : 128 / elem };
-        const CUtensorMapSwizzle swizzle = box_bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128B
-                                         : box_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_32B;
-        static const CUtensorMapDataType types[] = { CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        const cuuint32_t box[2] = { box_bytes / elem,
+                                    box_rows ? (cuuint32_t)box_rows : 128 / elem };
+        const CUtensorMapSwizzle swizzle = box_bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                                           : box_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                             : CU_TENSOR_MAP_SWIZZLE_32B;
+        static const CUtensorMapDataType types[] = { CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                                                     CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
                                                      CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 };
 
         if (!encode && !(lib && (encode = (EncodeTiled *)dlsym(lib, "cuTensorMapEncodeTiled")))) {
                 printf("no cuTensorMapEncodeTiled\n");
                 exit(4);
         }
-        const CUresult r = encode(&map, types[type], 2, p, dims, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                                  swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        const CUresult r = encode(&map, types[type], 2, p, dims, stride, box, step,
+                                  CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
         if (r != CUDA_SUCCESS) {
                 printf("cuTensorMapEncodeTiled: error %d for %ld x %ld\n", (int)r, rows, cols);
                 exit(4);
         }
-        static_assert(sizeof to == sizeof map && alignof(TmaMap) >= alignof(CUtensorMap), "a tensor map");
+        static_assert(sizeof to == sizeof map && alignof(TmaMap) >= alignof(CUtensorMap),
+                      "a tensor map");
         memcpy(&to, &map, sizeof to);
         return to;
 }

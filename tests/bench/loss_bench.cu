@@ -1,8 +1,8 @@
-/* loss_bench.cu: time and check cross-entropy, with logits and without a pass over them, at the sizes
- * of GPT-2, Llama and mixture models (rows_bench.h).
+/* loss_bench.cu: time and check cross-entropy, with logits and without a pass over them, at the
+ * sizes of GPT-2, Llama and mixture models (rows_bench.h).
  *
- *      nvcc -std=c++17 -O3 -arch=sm_90a -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime tests/bench/loss_bench.cu -o loss_bench
- *      loss_bench [part of a name] */
+ *      nvcc -std=c++17 -O3 -arch=sm_90a -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/)
+ *      -Iruntime tests/bench/loss_bench.cu -o loss_bench loss_bench [part of a name] */
 #include "rows_bench.h"
 #include "cross_entropy.cuh"
 #include "cross_entropy_exp.cuh"
@@ -19,9 +19,11 @@ struct CeRun {
                 if constexpr (WHAT == 0)
                         ce_task<bf16, V, THREADS>(logits, ld, targets, loss, lse, tile, smem);
                 else if constexpr (WHAT == 1)
-                        ce_grad_task<bf16, V, THREADS>(logits, logits, ld, targets, lse, tile, dloss);
+                        ce_grad_task<bf16, V, THREADS>(logits, logits, ld, targets, lse, tile,
+                                                       dloss);
                 else
-                        ce_both_task<bf16, V, THREADS>(logits, ld, targets, loss, lse, tile, smem, dloss);
+                        ce_both_task<bf16, V, THREADS>(logits, ld, targets, loss, lse, tile, smem,
+                                                       dloss);
         }
 };
 
@@ -47,16 +49,22 @@ static void bench_ce(int rows, int ld)
         for (int c = 0; c < V; c++)
                 sum += exp(host(hx[c]));
         auto call = [&] {
-                launch<THREADS>(CeRun<WHAT, V, THREADS>{x.p, ld, targets.p, loss.p, lse.p, {dloss.p, 1}}, rows, CE_SMEM);
+                launch<THREADS>(
+                        CeRun<WHAT, V, THREADS> {
+                                x.p, ld, targets.p, loss.p, lse.p, { dloss.p, 1 } },
+                        rows, CE_SMEM);
         };
         if (WHAT == 1)
-                launch<THREADS>(CeRun<0, V, THREADS>{x.p, ld, targets.p, loss.p, lse.p, {dloss.p, 1}}, rows, CE_SMEM);
+                launch<THREADS>(
+                        CeRun<0, V, THREADS> { x.p, ld, targets.p, loss.p, lse.p, { dloss.p, 1 } },
+                        rows, CE_SMEM);
         call();
         auto hl = lse.get(rows - 1, 1), hd = dloss.get(rows - 1, 1);
         auto dx = x.get(x.n - ld, V);
         error = worse(error, hl[0], log(sum));
         for (int c = 0; c < V && WHAT; c++)
-                error = worse(error, host(dx[c]), (exp(host(hx[c])) / sum - (c == ht[rows - 1])) * hd[0]);
+                error = worse(error, host(dx[c]),
+                              (exp(host(hx[c])) / sum - (c == ht[rows - 1])) * hd[0]);
         report(name, time_ms(call), (WHAT ? 4. : 2.) * rows * V, error);
 }
 
@@ -86,7 +94,8 @@ struct FinishRun {
         In<float> dloss;
         __device__ void operator()(int tile, char *smem) const
         {
-                ce_finish_task<bf16, V, C, 8, PARTS, true>(e, V, rows, sums, targets, loss, x, C, xs, factor, tile, smem, dloss);
+                ce_finish_task<bf16, V, C, 8, PARTS, true>(e, V, rows, sums, targets, loss, x, C,
+                                                           xs, factor, tile, smem, dloss);
         }
 };
 
@@ -119,17 +128,27 @@ static void bench_ce_exp(int rows)
         for (int p = 0; p < PARTS; p++)
                 sum += hs[(size_t)p * rows + last];
         double ms = time_ms([&] {
-                launch<256>(ShiftRun<V, C>{x.p, w.p, rows, targets.p, shift.p}, ceil_div(rows, CE_SHIFT_ROWS), 0);
+                launch<256>(ShiftRun<V, C> { x.p, w.p, rows, targets.p, shift.p },
+                            ceil_div(rows, CE_SHIFT_ROWS), 0);
         });
         error = worse(error, shift.get(last, 1)[0], dot * 1.4426950408889634);
         report(name, ms, 4. * rows * C, error);
         snprintf(name, sizeof name, "ce_finish bf16 %dx%d, K %d", rows, V, C);
         ms = time_ms([&] {
-                launch<256>(FinishRun<V, C, PARTS>{e.p, rows, sums.p, targets.p, loss.p, x.p, xs.p, factor.p, {dloss.p, 1}},
+                launch<256>(FinishRun<V, C, PARTS> { e.p,
+                                                     rows,
+                                                     sums.p,
+                                                     targets.p,
+                                                     loss.p,
+                                                     x.p,
+                                                     xs.p,
+                                                     factor.p,
+                                                     { dloss.p, 1 } },
                             ceil_div(rows, CE_FINISH_ROWS), CE_FINISH_SMEM);
         });
         error = worse(0, loss.get(last, 1)[0], log(sum));
-        error = worse(error, host(xs.get((size_t)last * C, 1)[0]), host(hx[0]) * dloss.get(last, 1)[0] / sum);
+        error = worse(error, host(xs.get((size_t)last * C, 1)[0]),
+                      host(hx[0]) * dloss.get(last, 1)[0] / sum);
         report(name, ms, (double)rows * (4. * C + 4. * PARTS), error);
 }
 

@@ -1,4 +1,5 @@
-/* product_bench.h: what the benches of Hopper's products share: tests in processes of their own, times, `test` and `speed`. */
+/* product_bench.h: what the benches of Hopper's products share: tests in processes of their own,
+ * times, `test` and `speed`. */
 #ifndef BENCH_PRODUCT_H
 #define BENCH_PRODUCT_H
 
@@ -9,10 +10,20 @@
 #include "hopper.h"
 #include "tgc.cuh"
 
-template <class T> struct IsHalf { static constexpr bool is = false; };
-template <> struct IsHalf<f16> { static constexpr bool is = true; };
+template <class T>
+struct IsHalf {
+        static constexpr bool is = false;
+};
+template <>
+struct IsHalf<f16> {
+        static constexpr bool is = true;
+};
 /* Of its tensor maps. */
-template <class T> constexpr int map_type() { return sizeof(T) == 4 ? MAP_TF32 : IsHalf<T>::is ? MAP_F16 : MAP_BF16; }
+template <class T>
+constexpr int map_type()
+{
+        return sizeof(T) == 4 ? MAP_TF32 : IsHalf<T>::is ? MAP_F16 : MAP_BF16;
+}
 
 /* Normal numbers. */
 template <class T>
@@ -20,12 +31,13 @@ __global__ void fill_normal(T *p, long n, unsigned seed)
 {
         for (long i = blockIdx.x * 256L + threadIdx.x; i < n; i += gridDim.x * 256L) {
                 uint4 r = philox(make_uint4((unsigned)i, (unsigned)(i >> 32), 0, 0), seed, 0);
-                float u = ((r.x >> 8) + 1) * (1.f / 16777217.f), v = (r.y >> 8) * (6.2831853f / 16777216.f);
+                float u = ((r.x >> 8) + 1) * (1.f / 16777217.f),
+                      v = (r.y >> 8) * (6.2831853f / 16777216.f);
                 from_float(p + i, sqrtf(-2.f * logf(u)) * cosf(v));
         }
 }
 
-static int sms;         /* multiprocessors */
+static int sms; /* multiprocessors */
 
 static cudaDeviceProp find_gpu()
 {
@@ -35,8 +47,9 @@ static cudaDeviceProp find_gpu()
         return prop;
 }
 
-/* run() says whether it is right, in a process of its own and for two minutes at most: a kernel that hangs or traps takes no
- * other test with it.  0 when right; without a GPU this process ends. */
+/* run() says whether it is right, in a process of its own and for two minutes at most: a kernel
+ * that hangs or traps takes no other test with it.  0 when right; without a GPU this process
+ * ends. */
 template <class Run>
 static int apart(const char *name, const Run &run)
 {
@@ -88,8 +101,8 @@ static double time_ms(const Launch &launch)
         return t[RUNS / 2] / LAUNCHES;
 }
 
-/* What a bench does for `speed`, and its main.  part: only what has it in its name, or NULL.  Both functions give how much was
- * wrong. */
+/* What a bench does for `speed`, and its main.  part: only what has it in its name, or NULL.  Both
+ * functions give how much was wrong. */
 static int speed_main(const char *part, int (*speed_all)(const char *part, unsigned seed))
 {
         const unsigned seed = (unsigned)time(0);
@@ -101,13 +114,15 @@ static int speed_main(const char *part, int (*speed_all)(const char *part, unsig
 static int bench_main(int argc, char **argv, const char *name, int (*test_all)(const char *part),
                       int (*speed_all)(const char *part, unsigned seed))
 {
-        const bool test = argc < 2 || !strcmp(argv[1], "test"), speed = argc < 2 || !strcmp(argv[1], "speed");
+        const bool test = argc < 2 || !strcmp(argv[1], "test"),
+                   speed = argc < 2 || !strcmp(argv[1], "speed");
         const char *part = argc > 2 ? argv[2] : 0;
         if (!test && !speed) {
                 fprintf(stderr, "usage: %s [test | speed [part of a name]]\n", name);
                 return 2;
         }
-        if (test && test_all(part))             /* before this process has a context: children cannot share it */
+        if (test &&
+            test_all(part)) /* before this process has a context: children cannot share it */
                 return 1;
         return speed ? speed_main(part, speed_all) : 0;
 }

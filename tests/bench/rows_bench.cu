@@ -1,10 +1,10 @@
 /* rows_bench.cu: time and check maps, norms, softmax, sums of columns and routing, at the sizes
- * of GPT-2, Llama and mixture models (rows_bench.h).  Maps and norms are timed as a step has them, launches in a graph with
- * arrays that L2 has forgotten (time_queued_ms), a backward norm with the launch that adds up its gains' (and biases')
- * partial gradients; the others one launch at a time.
+ * of GPT-2, Llama and mixture models (rows_bench.h).  Maps and norms are timed as a step has them,
+ * launches in a graph with arrays that L2 has forgotten (time_queued_ms), a backward norm with the
+ * launch that adds up its gains' (and biases') partial gradients; the others one launch at a time.
  *
- *      nvcc -std=c++17 -O3 -arch=sm_90a -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime tests/bench/rows_bench.cu -o rows_bench
- *      rows_bench [part of a name] */
+ *      nvcc -std=c++17 -O3 -arch=sm_90a -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/)
+ *      -Iruntime tests/bench/rows_bench.cu -o rows_bench rows_bench [part of a name] */
 #include "rows_bench.h"
 #include "map.cuh"
 #include "rows.cuh"
@@ -17,7 +17,8 @@ struct InGained {
         static constexpr int MAXV = 8, MINV = 1;
         const bf16 *p, *gain;
         int ld;
-        template <int V> __device__ void operator()(int row, int col, float (&dy)[V], float (&g)[V]) const
+        template <int V>
+        __device__ void operator()(int row, int col, float (&dy)[V], float (&g)[V]) const
         {
                 float w[V];
                 load<V>(g, p + (long long)row * ld + col);
@@ -33,7 +34,8 @@ struct OutGained {
         bf16 *p;
         const bf16 *gain;
         int ld;
-        template <int V> __device__ void operator()(int row, int col, float (&v)[V]) const
+        template <int V>
+        __device__ void operator()(int row, int col, float (&v)[V]) const
         {
                 float w[V];
                 load<V>(w, gain + col);
@@ -49,7 +51,8 @@ struct Swiglu {
         const bf16 *g, *u;
         bf16 *y;
         int ld;
-        template <int V> __device__ void operator()(int row, int col, float (&v)[V]) const
+        template <int V>
+        __device__ void operator()(int row, int col, float (&v)[V]) const
         {
                 float w[V];
                 long long at = (long long)row * ld + col;
@@ -67,7 +70,8 @@ struct SwigluGrad {
         const bf16 *dy, *g, *u;
         bf16 *dg, *du;
         int ld;
-        template <int V> __device__ void operator()(int row, int col, float (&v)[V]) const
+        template <int V>
+        __device__ void operator()(int row, int col, float (&v)[V]) const
         {
                 float w[V], d[V];
                 long long at = (long long)row * ld + col;
@@ -108,16 +112,22 @@ static void bench_map(int rows)
         fill(g, 1, 2.f);
         fill(u, 2);
         double error = 0, ms = time_queued_ms(sets, [&](int k) {
-                launch<256>(MapRun<N, Swiglu>{rows, {g.p + k * n, u.p + k * n, y.p + k * n, N}}, tiles, 0);
-        });
+                                  launch<256>(MapRun<N, Swiglu> { rows,
+                                                                  { g.p + k * n, u.p + k * n,
+                                                                    y.p + k * n, N } },
+                                              tiles, 0);
+                          });
         auto hg = g.get(n - N, N), hu = u.get(n - N, N), hy = y.get(n - N, N);
         for (int c = 0; c < N; c++)
-                error = worse(error, host(hy[c]), host(hg[c]) / (1 + exp(-host(hg[c]))) * host(hu[c]));
+                error = worse(error, host(hy[c]),
+                              host(hg[c]) / (1 + exp(-host(hg[c]))) * host(hu[c]));
         report(name, ms, 6. * n, error);
 
         fill(y, 3);
         ms = time_queued_ms(sets, [&](int k) {
-                launch<256>(MapRun<N, SwigluGrad>{rows, {y.p + k * n, g.p + k * n, u.p + k * n, dg.p + k * n, du.p + k * n, N}},
+                launch<256>(MapRun<N, SwigluGrad> { rows,
+                                                    { y.p + k * n, g.p + k * n, u.p + k * n,
+                                                      dg.p + k * n, du.p + k * n, N } },
                             tiles, 0);
         });
         hy = y.get(n - N, N);
@@ -125,7 +135,8 @@ static void bench_map(int rows)
         error = 0;
         for (int c = 0; c < N; c++) {
                 const double x = host(hg[c]), t = 1 / (1 + exp(-x));
-                error = worse(error, host(hdg[c]), host(hy[c]) * host(hu[c]) * t * (1 + x * (1 - t)));
+                error = worse(error, host(hdg[c]),
+                              host(hy[c]) * host(hu[c]) * t * (1 + x * (1 - t)));
                 error = worse(error, host(hdu[c]), host(hy[c]) * x * t);
         }
         report(name_grad, ms, 10. * n, error);
@@ -153,7 +164,8 @@ struct NormGradRun {
         float *dgain, *dbias;
         __device__ void operator()(int tile, char *smem) const
         {
-                norm_grad_task<KIND, N, THREADS, ACC>(rows, tile, tiles, 1e-5f, smem, in, dy, out, dgain, dbias);
+                norm_grad_task<KIND, N, THREADS, ACC>(rows, tile, tiles, 1e-5f, smem, in, dy, out,
+                                                      dgain, dbias);
         }
 };
 
@@ -186,14 +198,22 @@ struct OutAdded {
         bf16 *p;
         const bf16 *other;
         int ld;
-        template <int V> struct In { Raw<V, bf16> other; };
-        template <int V> __device__ void get_rows(int row, int col, In<V> &in) const
+        template <int V>
+        struct In {
+                Raw<V, bf16> other;
+        };
+        template <int V>
+        __device__ void get_rows(int row, int col, In<V> &in) const
         {
                 if (ADDS)
                         in.other.get(other + (long long)row * ld + col);
         }
-        template <int V> __device__ void get_cols(int, In<V> &) const {}
-        template <int V> __device__ void operator()(int row, int col, float (&v)[V], const In<V> &in) const
+        template <int V>
+        __device__ void get_cols(int, In<V> &) const
+        {
+        }
+        template <int V>
+        __device__ void operator()(int row, int col, float (&v)[V], const In<V> &in) const
         {
                 float w[V] = {};
                 if (ADDS)
@@ -213,7 +233,8 @@ struct NormBackRun {
         float *dgain, *dbias;
         __device__ void operator()(int tile, char *smem) const
         {
-                norm_back_task<KIND, N, THREADS, ACC>(rows, tile, tiles, 1e-5f, smem, x, N, g, N, gain, out, dgain, dbias);
+                norm_back_task<KIND, N, THREADS, ACC>(rows, tile, tiles, 1e-5f, smem, x, N, g, N,
+                                                      gain, out, dgain, dbias);
         }
 };
 
@@ -221,7 +242,8 @@ template <int KIND, int N, int THREADS>
 static void bench_norm(int rows)
 {
         char name[64];
-        snprintf(name, sizeof name, "%s bf16 %dx%d", KIND == NORM_RMS ? "rmsnorm" : "layernorm", rows, N);
+        snprintf(name, sizeof name, "%s bf16 %dx%d", KIND == NORM_RMS ? "rmsnorm" : "layernorm",
+                 rows, N);
         if (!wanted(name))
                 return;
         const size_t n = (size_t)rows * N;
@@ -229,10 +251,13 @@ static void bench_norm(int rows)
         Dev<bf16> x(sets * n), y(x.n), gain(N);
         fill(x, 1, 3.f);
         fill(gain, 2);
-        double error = 0, ms = time_queued_ms(sets, [&](int k) {
-                launch<THREADS>(NormRun<KIND, N, THREADS>{rows, {x.p + k * n, N}, {y.p + k * n, gain.p, N}},
-                                ceil_div(rows, ROW_ROWS(N, THREADS)), ROW_SMEM);
-        });
+        double error = 0,
+               ms = time_queued_ms(sets, [&](int k) {
+                       launch<THREADS>(NormRun<KIND, N, THREADS> { rows,
+                                                                   { x.p + k * n, N },
+                                                                   { y.p + k * n, gain.p, N } },
+                                       ceil_div(rows, ROW_ROWS(N, THREADS)), ROW_SMEM);
+               });
         auto hg = gain.get(0, N), hx = x.get(n - N, N), hy = y.get(n - N, N);
         double mean = 0, var = 0;
         for (int c = 0; c < N && KIND == NORM_LAYER; c++)
@@ -240,7 +265,8 @@ static void bench_norm(int rows)
         for (int c = 0; c < N; c++)
                 var += (host(hx[c]) - mean) * (host(hx[c]) - mean) / N;
         for (int c = 0; c < N; c++)
-                error = worse(error, host(hy[c]), (host(hx[c]) - mean) / sqrt(var + 1e-5) * host(hg[c]));
+                error = worse(error, host(hy[c]),
+                              (host(hx[c]) - mean) / sqrt(var + 1e-5) * host(hg[c]));
         report(name, ms, 4. * n, error);
 }
 
@@ -250,11 +276,15 @@ template <int WHAT, int KIND, int N>
 static void bench_norm_grad(int rows)
 {
         constexpr int ACC = KIND == NORM_RMS ? ACC_GAIN : ACC_GAIN | ACC_BIAS;
-        constexpr int THREADS = WHAT ? NORM_BACK_THREADS(N) : N <= 1024 ? 128 : 256, MOST = WHAT ? NORM_BACK_BLOCKS(N) : 1;
+        constexpr int THREADS = WHAT        ? NORM_BACK_THREADS(N)
+                                : N <= 1024 ? 128
+                                            : 256,
+                      MOST = WHAT ? NORM_BACK_BLOCKS(N) : 1;
         const int tiles = WHAT ? 132 * MOST : 528;
         char name[64];
-        snprintf(name, sizeof name, "%s_%s bf16 %dx%d%s", KIND == NORM_RMS ? "rmsnorm" : "layernorm",
-                 WHAT ? "back" : "grad", rows, N, WHAT == BACK_ADDS ? " and add" : "");
+        snprintf(name, sizeof name, "%s_%s bf16 %dx%d%s",
+                 KIND == NORM_RMS ? "rmsnorm" : "layernorm", WHAT ? "back" : "grad", rows, N,
+                 WHAT == BACK_ADDS ? " and add" : "");
         if (!wanted(name))
                 return;
         const size_t n = (size_t)rows * N;
@@ -265,20 +295,39 @@ static void bench_norm_grad(int rows)
         fill(g, 2);
         fill(gain, 3);
         fill(other, 4);
-        double error = 0, ms = time_queued_ms(sets, [&](int k) {
-                if constexpr (WHAT != GRAD)
-                        launch<THREADS, MOST>(NormBackRun<KIND, N, THREADS, ACC, WHAT == BACK_ADDS>{
-                                rows, tiles, x.p + k * n, g.p + k * n, gain.p, {dx.p + k * n, other.p + k * n, N}, pg.p, pb.p},
-                                tiles, NORM_BACK_SMEM(N, THREADS));
-                else
-                        launch<THREADS>(NormGradRun<KIND, N, THREADS, ACC>{rows, tiles, {x.p + k * n, N}, {g.p + k * n, gain.p, N},
-                                                                   {dx.p + k * n, N}, pg.p, pb.p}, tiles, NORM_GRAD_SMEM(N));
-                launch<256>(ReduceRuns<N>{{{tiles, pg.p, {dgain.p, N}}, {tiles, pb.p, {dbias.p, N}}}},
-                            ceil_div(N, 32) * (ACC & ACC_BIAS ? 2 : 1), COLUMNS_SMEM(256));
-        });
+        double error = 0,
+               ms = time_queued_ms(sets, [&](int k) {
+                       if constexpr (WHAT != GRAD)
+                               launch<THREADS, MOST>(
+                                       NormBackRun<KIND, N, THREADS, ACC, WHAT == BACK_ADDS> {
+                                               rows,
+                                               tiles,
+                                               x.p + k * n,
+                                               g.p + k * n,
+                                               gain.p,
+                                               { dx.p + k * n, other.p + k * n, N },
+                                               pg.p,
+                                               pb.p },
+                                       tiles, NORM_BACK_SMEM(N, THREADS));
+                       else
+                               launch<THREADS>(
+                                       NormGradRun<KIND, N, THREADS, ACC> {
+                                               rows,
+                                               tiles,
+                                               { x.p + k * n, N },
+                                               { g.p + k * n, gain.p, N },
+                                               { dx.p + k * n, N },
+                                               pg.p,
+                                               pb.p },
+                                       tiles, NORM_GRAD_SMEM(N));
+                       launch<256>(ReduceRuns<N> { { { tiles, pg.p, { dgain.p, N } },
+                                                     { tiles, pb.p, { dbias.p, N } } } },
+                                   ceil_div(N, 32) * (ACC & ACC_BIAS ? 2 : 1), COLUMNS_SMEM(256));
+               });
         /* the last call in the graph had this set */
         const size_t at = (QUEUED - 1) % sets * n;
-        auto hw = gain.get(0, N), hx = x.get(at, n), hg = g.get(at, n), hdx = dx.get(at + n - N, N), ho = other.get(at + n - N, N);
+        auto hw = gain.get(0, N), hx = x.get(at, n), hg = g.get(at, n), hdx = dx.get(at + n - N, N),
+             ho = other.get(at + n - N, N);
         auto hgain = dgain.get(0, N), hbias = dbias.get(0, N);
         std::vector<double> want(N), want_bias(N), dx_row(N);
         for (int r = 0; r < rows; r++) {
@@ -300,9 +349,10 @@ static void bench_norm_grad(int rows)
                         s2 += host(pd[c]) * host(hw[c]) * (host(px[c]) - mean) * rstd / N;
                 }
                 for (int c = 0; c < N; c++)
-                        error = worse(error, host(hdx[c]), rstd * (host(pd[c]) * host(hw[c]) - s1
-                                                                   - (host(px[c]) - mean) * rstd * s2)
-                                                           + (WHAT == BACK_ADDS ? host(ho[c]) : 0));
+                        error = worse(error, host(hdx[c]),
+                                      rstd * (host(pd[c]) * host(hw[c]) - s1 -
+                                              (host(px[c]) - mean) * rstd * s2) +
+                                              (WHAT == BACK_ADDS ? host(ho[c]) : 0));
         }
         for (int c = 0; c < N; c++) {
                 error = worse(error, hgain[c], want[c]);
@@ -334,10 +384,11 @@ static void bench_softmax(int rows, int n)
                 return;
         Dev<float> x((size_t)rows * n), y(x.n);
         fill(x, 1, 3.f);
-        double error = 0, sum = 0, ms = time_ms([&] {
-                launch<THREADS>(SoftmaxRun<N, THREADS>{rows, n, {x.p, n}, {y.p, n}},
-                                ceil_div(rows, ROW_ROWS(N, THREADS)), ROW_SMEM);
-        });
+        double error = 0, sum = 0,
+               ms = time_ms([&] {
+                       launch<THREADS>(SoftmaxRun<N, THREADS> { rows, n, { x.p, n }, { y.p, n } },
+                                       ceil_div(rows, ROW_ROWS(N, THREADS)), ROW_SMEM);
+               });
         auto hx = x.get(x.n - n, n), hy = y.get(x.n - n, n);
         for (int c = 0; c < n; c++)
                 sum += exp((double)hx[c]);
@@ -370,11 +421,13 @@ static void bench_columns(int rows)
         Dev<bf16> x((size_t)rows * N);
         Dev<float> partial((size_t)chunks * N), sum(N);
         fill(x, 1);
-        double error = 0, ms = time_ms([&] {
-                launch<256>(ColumnsRun<N>{rows, chunks, {x.p, N}, {partial.p}}, ceil_div(N, 256) * chunks,
-                            COLUMNS_SMEM(256));
-                launch<256>(ReduceRun<N>{chunks, partial.p, {sum.p, N}}, ceil_div(N, 32), COLUMNS_SMEM(256));
-        });
+        double error = 0,
+               ms = time_ms([&] {
+                       launch<256>(ColumnsRun<N> { rows, chunks, { x.p, N }, { partial.p } },
+                                   ceil_div(N, 256) * chunks, COLUMNS_SMEM(256));
+                       launch<256>(ReduceRun<N> { chunks, partial.p, { sum.p, N } },
+                                   ceil_div(N, 32), COLUMNS_SMEM(256));
+               });
         auto hx = x.get(0, x.n);
         auto hs = sum.get(0, N);
         for (int c = 0; c < N; c++) {
@@ -405,7 +458,8 @@ struct ScatterRun {
         Out<float> out;
         __device__ void operator()(int tile, char *smem) const
         {
-                scatter_rows_task<N, (N + 255) / 256 * 256, 256>(buckets, perm, offs, false, tile, smem, in, out);
+                scatter_rows_task<N, (N + 255) / 256 * 256, 256>(buckets, perm, offs, false, tile,
+                                                                 smem, in, out);
         }
 };
 
@@ -428,7 +482,7 @@ static void bench_bucket(int n, int buckets, bool zipf)
         int tiles = ceil_div(buckets, BUCKET_MAX), least = buckets < 128 ? buckets : 128;
         tiles = tiles > least ? tiles : least;
         auto sort = [&] {
-                launch<1024>(BucketRun{ids.p, n, buckets, tiles, perm.p, inv.p, offs.p}, tiles,
+                launch<1024>(BucketRun { ids.p, n, buckets, tiles, perm.p, inv.p, offs.p }, tiles,
                              BUCKET_SMEM(1024, ceil_div(buckets, tiles)));
         };
         sort();
@@ -448,10 +502,12 @@ static void bench_bucket(int n, int buckets, bool zipf)
         Dev<bf16> x((size_t)n * N);
         Dev<float> sum((size_t)buckets * N);
         fill(x, 1);
-        double error = 0, ms = time_ms([&] {
-                launch<256>(ScatterRun<N>{buckets, perm.p, offs.p, {x.p, N}, {sum.p, N}}, ceil_div(buckets, 8),
-                            COLUMNS_SMEM(256));
-        });
+        double error = 0,
+               ms = time_ms([&] {
+                       launch<256>(
+                               ScatterRun<N> { buckets, perm.p, offs.p, { x.p, N }, { sum.p, N } },
+                               ceil_div(buckets, 8), COLUMNS_SMEM(256));
+               });
         auto hx = x.get(0, x.n);
         for (int b = 0; b < buckets; b += buckets / 7 + 1) {
                 auto got = sum.get((size_t)b * N, N);
@@ -471,7 +527,10 @@ struct CombineRun {
         const float *gate;
         In<bf16> in;
         Out<bf16> out;
-        __device__ void operator()(int tile, char *) const { combine_task<N, K, 256>(rows, tile, gate, in, out); }
+        __device__ void operator()(int tile, char *) const
+        {
+                combine_task<N, K, 256>(rows, tile, gate, in, out);
+        }
 };
 
 template <int N, int K>
@@ -485,10 +544,11 @@ static void bench_combine(int rows)
         Dev<float> gate((size_t)rows * K);
         fill(x, 1);
         fill(gate, 2);
-        double error = 0, ms = time_ms([&] {
-                launch<256>(CombineRun<N, K>{rows, gate.p, {x.p, N}, {y.p, N}},
-                            ceil_div((long long)rows * N, 256 * MAP_PER_THREAD), 0);
-        });
+        double error = 0,
+               ms = time_ms([&] {
+                       launch<256>(CombineRun<N, K> { rows, gate.p, { x.p, N }, { y.p, N } },
+                                   ceil_div((long long)rows * N, 256 * MAP_PER_THREAD), 0);
+               });
         auto hx = x.get(x.n - K * N, K * N), hy = y.get(y.n - N, N);
         auto hg = gate.get(gate.n - K, K);
         for (int c = 0; c < N; c++) {

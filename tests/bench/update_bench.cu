@@ -1,8 +1,8 @@
 /* update_bench.cu: time and check the gradients' norm, AdamW and sampling, at the sizes
  * of GPT-2, Llama and mixture models (rows_bench.h).
  *
- *      nvcc -std=c++17 -O3 -arch=sm_90a -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime tests/bench/update_bench.cu -o update_bench
- *      update_bench [part of a name] */
+ *      nvcc -std=c++17 -O3 -arch=sm_90a -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/)
+ *      -Iruntime tests/bench/update_bench.cu -o update_bench update_bench [part of a name] */
 #include "rows_bench.h"
 #include "sample.cuh"
 #include "../emulate/update_runs.h"
@@ -30,17 +30,24 @@ static void bench_update(long long n, long long n_low = 0)
         fill(g, 2, 1e-3f);
         fill(part, 3, 1e-3f);
         h.n_micro = 1;
-        rt.put({h});
-        done.put({0});
+        rt.put({ h });
+        done.put({ 0 });
         auto square = [&] {
-                launch<256>(GradNormRun{rt.p, grads, 1056, partial.p, done.p, norm.p, flag.p}, 1056, UPDATE_SMEM);
+                launch<256>(GradNormRun { rt.p, grads, 1056, partial.p, done.p, norm.p, flag.p },
+                            1056, UPDATE_SMEM);
         };
         auto step = [&] {
                 const int tiles = ceil_div(n, 256 * ADAMW_PER_THREAD);
                 if (n_low)
-                        launch<256>(AdamwRun<SplitParams>{rt.p, {low.p, lo.p}, m.p, v.p, grads, n / 2, norm.p}, tiles, 0);
+                        launch<256>(
+                                AdamwRun<SplitParams> {
+                                        rt.p, { low.p, lo.p }, m.p, v.p, grads, n / 2, norm.p },
+                                tiles, 0);
                 else
-                        launch<256>(AdamwRun<Params<bf16>>{rt.p, {p.p, low.p}, m.p, v.p, grads, n / 2, norm.p}, tiles, 0);
+                        launch<256>(
+                                AdamwRun<Params<bf16>> {
+                                        rt.p, { p.p, low.p }, m.p, v.p, grads, n / 2, norm.p },
+                                tiles, 0);
         };
         auto value = [&] {
                 auto x = p.get(0, 4096);
@@ -65,13 +72,16 @@ static void bench_update(long long n, long long n_low = 0)
         for (float x : hg)
                 total += (double)x * x;
         snprintf(name, sizeof name, "gradient norm %lldM", n / 1000000);
-        report(name, time_ms(square), 4. * n - 2. * n_low, worse(0, norm.get(0, 1)[0], sqrt(total)));
+        report(name, time_ms(square), 4. * n - 2. * n_low,
+               worse(0, norm.get(0, 1)[0], sqrt(total)));
         step();
         auto got = value();
         double scale = fmin(1., 1 / (sqrt(total) + 1e-6));
         for (int i = 0; i < 4096; i++) {
                 double gi = hg[i] * scale, wm = 0.1 * gi, wv = 0.05 * gi * gi;
-                error = worse(error, got[i], hp[i] * (1 - 1e-4) - 1e-3 / 0.1 * wm / (sqrt(wv) / sqrt(0.05) + 1e-8));
+                error = worse(error, got[i],
+                              hp[i] * (1 - 1e-4) -
+                                      1e-3 / 0.1 * wm / (sqrt(wv) / sqrt(0.05) + 1e-8));
         }
         snprintf(name, sizeof name, "adamw + bf16 copy %lldM", n / 1000000);
         report(name, time_ms(step), (n_low ? 28. : 30.) * n - 2. * n_low, error);
@@ -91,7 +101,8 @@ struct SampleRun {
 };
 
 template <int V>
-static void bench_sample(const char *what, float temp, int top_k, float top_p, float min_p, float spread)
+static void bench_sample(const char *what, float temp, int top_k, float top_p, float min_p,
+                         float spread)
 {
         char name[64];
         snprintf(name, sizeof name, "sample V %d %s", V, what);
@@ -104,9 +115,11 @@ static void bench_sample(const char *what, float temp, int top_k, float top_p, f
         memset(&h, 0, sizeof h);
         h.B = 1, h.T = 1, h.temp = temp, h.top_k = top_k, h.top_p = top_p, h.min_p = min_p;
         h.repeat_penalty = 1.1f, h.repeat_last_n = 64;
-        rt.put({h});
+        rt.put({ h });
         fill(x, 1, spread);
-        double ms = time_ms([&] { launch<1024>(SampleRun<float, V>{rt.p, x.p, hist.p, next.p}, 1, SAMPLE_SMEM); });
+        double ms = time_ms([&] {
+                launch<1024>(SampleRun<float, V> { rt.p, x.p, hist.p, next.p }, 1, SAMPLE_SMEM);
+        });
         report(name, ms, 4. * V, 0);
 }
 

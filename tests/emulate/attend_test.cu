@@ -1,7 +1,8 @@
-/* attend_test.cu: kernels/attention/qkv_attention_sm90.cuh and attention_decode_sm90.cuh in the emulator, in clusters.
+/* attend_test.cu: kernels/attention/qkv_attention_sm90.cuh and attention_decode_sm90.cuh in the
+ * emulator, in clusters.
  *
- * The product is compared with plain loops in double, the attention with attention_decode_task over the
- * same q and cache.  Cache rows that are not written yet hold NaN. */
+ * The product is compared with plain loops in double, the attention with attention_decode_task over
+ * the same q and cache.  Cache rows that are not written yet hold NaN. */
 #define TGC_SM90A 1
 #include "ptx.cuh"
 #include <cmath>
@@ -17,54 +18,66 @@ enum { CLUSTER = 8 };
 
 static int failures;
 
-#define CHECK_NEAR(x, y, tol, ...) do { \
-        const double x_ = (x), y_ = (y); \
-        if (!(fabs(x_ - y_) <= (tol))) { \
-                if (failures++ < 20) { \
-                        printf("not ok %s: ", what); \
-                        printf(__VA_ARGS__); \
-                        printf(": %g, not %g\n", x_, y_); \
-                } \
-        } \
-} while (0)
+#define CHECK_NEAR(x, y, tol, ...)                                \
+        do {                                                      \
+                const double x_ = (x), y_ = (y);                  \
+                if (!(fabs(x_ - y_) <= (tol))) {                  \
+                        if (failures++ < 20) {                    \
+                                printf("not ok %s: ", what);      \
+                                printf(__VA_ARGS__);              \
+                                printf(": %g, not %g\n", x_, y_); \
+                        }                                         \
+                }                                                 \
+        } while (0)
 
 struct Args {
         const void *w, *x;
-        void *q, *k, *v, *o, *plain;    /* q (H,D); k, v (cap,K,D); o (H,D) */
+        void *q, *k, *v, *o, *plain; /* q (H,D); k, v (cap,K,D); o (H,D) */
         const float *gain, *slopes;
         const Rt *rt;
 };
 
 /* S: E, Att, EMBED, NORM, Tile, ORDER (which of q, k, v comes first in the product). */
-template <class S> struct Where {
+template <class S>
+struct Where {
         typedef typename S::Att A;
         static constexpr int HD = A::H * A::D, KD = A::K * A::D, N = HD + 2 * KD;
-        static constexpr int Q = S::SWAP ? 2 * KD : 0, K = S::SWAP ? 0 : HD, V = S::SWAP ? KD : HD + KD;
+        static constexpr int Q = S::SWAP ? 2 * KD : 0, K = S::SWAP ? 0 : HD,
+                             V = S::SWAP ? KD : HD + KD;
         typedef QkvColumns<Q, K, V, HD> Columns;
 };
 
-template <class S> struct Row {
+template <class S>
+struct Row {
         static constexpr int MAXV = 8, MINV = 1;
         const Args &a;
-        template <int V> __device__ void operator()(int, int k, float (&v)[V]) const { load<V>(v, (const typename S::E *)a.x + k); }
+        template <int V>
+        __device__ void operator()(int, int k, float (&v)[V]) const
+        {
+                load<V>(v, (const typename S::E *)a.x + k);
+        }
 };
 
-template <class S> struct Gain {
+template <class S>
+struct Gain {
         static constexpr int MAXV = 8, MINV = 1;
         const Args &a;
-        template <int V> __device__ void operator()(int, int k, float (&v)[V]) const
+        template <int V>
+        __device__ void operator()(int, int k, float (&v)[V]) const
         {
                 for (int j = 0; j < V; j++)
                         v[j] *= a.gain[k + j];
         }
 };
 
-template <class S> struct Made {
+template <class S>
+struct Made {
         typedef Where<S> W;
         typedef typename S::E E;
         static constexpr int MAXV = 4, MINV = 1;
         const Args &a;
-        template <int V> __device__ void operator()(int, int col, float (&v)[V]) const
+        template <int V>
+        __device__ void operator()(int, int col, float (&v)[V]) const
         {
                 const long at = (long)a.rt->pos[0] * W::KD;
                 if (col >= W::Q && col < W::Q + W::HD)
@@ -76,22 +89,39 @@ template <class S> struct Made {
         }
 };
 
-template <class E> struct Put {
+template <class E>
+struct Put {
         static constexpr int MAXV = 8, MINV = 1;
         E *p;
-        template <int V> __device__ void operator()(int, int col, float (&v)[V]) const { store<V>(p + col, v); }
+        template <int V>
+        __device__ void operator()(int, int col, float (&v)[V]) const
+        {
+                store<V>(p + col, v);
+        }
 };
 
-template <class S> TGC_DEV AttIn<typename S::E, typename S::Att> operands(const Args &a)
+template <class S>
+TGC_DEV AttIn<typename S::E, typename S::Att> operands(const Args &a)
 {
         typedef Where<S> W;
         typedef typename S::E E;
         const int D = S::Att::D;
-        return { (const E *)a.q, (const E *)a.k, (const E *)a.v, { W::HD, W::HD, D }, { 0, W::KD, D }, { 0, W::KD, D }, 0, 0, 0, 1,
-                 a.slopes, 0 };
+        return { (const E *)a.q,
+                 (const E *)a.k,
+                 (const E *)a.v,
+                 { W::HD, W::HD, D },
+                 { 0, W::KD, D },
+                 { 0, W::KD, D },
+                 0,
+                 0,
+                 0,
+                 1,
+                 a.slopes,
+                 0 };
 }
 
-template <class S> void attend(const Args *a)
+template <class S>
+void attend(const Args *a)
 {
         typedef Where<S> W;
         typedef typename S::E E;
@@ -100,33 +130,44 @@ template <class S> void attend(const Args *a)
         Args near = *a;
         const Made<S> epilogue = { near };
         Put<typename S::E> out = { (typename S::E *)a->o };
-        qkv_attention_task<typename S::E, typename S::Att, typename S::Tile, typename W::Columns, W::N, S::EMBED, S::NORM, 16>(
-                (const typename S::E *)a->w, S::EMBED, 1e-5f, operands<S>(*a), a->rt, smem, (E *&)near.q, (E *&)near.k,
-                (E *&)near.v, prologue, epilogue, out, Gain<S>{ *a });
+        qkv_attention_task<typename S::E, typename S::Att, typename S::Tile, typename W::Columns,
+                           W::N, S::EMBED, S::NORM, 16>((const typename S::E *)a->w, S::EMBED,
+                                                        1e-5f, operands<S>(*a), a->rt, smem,
+                                                        (E *&)near.q, (E *&)near.k, (E *&)near.v,
+                                                        prologue, epilogue, out, Gain<S> { *a });
 }
 
-template <class S> void plain(const Args *a)
+template <class S>
+void plain(const Args *a)
 {
         TGC_SMEM(smem);
         attention_decode_task<typename S::E, typename S::Att, AttDecode<S::Tile::QUERIES, 1, 64>>(
-                operands<S>(*a), 0, 0, 1, 1, a->rt, (int)blockIdx.x, smem, Put<typename S::E>{ (typename S::E *)a->plain });
+                operands<S>(*a), 0, 0, 1, 1, a->rt, (int)blockIdx.x, smem,
+                Put<typename S::E> { (typename S::E *)a->plain });
 }
 
 template <class A>
-static void run(const char *what, void (*fn)(const A *), int grid, int cluster, int threads, int smem, const A *a)
+static void run(const char *what, void (*fn)(const A *), int grid, int cluster, int threads,
+                int smem, const A *a)
 {
         emu::Entry<1> k(what, fn);
         void *args[1] = { (void *)a };
         char err[600];
         tgc_emulate_clusters((unsigned)cluster, (unsigned)cluster);
-        if (tgc_emulate_launch(what, (unsigned)grid, (unsigned)threads, (unsigned)smem, args, 1, err, sizeof err) && failures++ < 20)
+        if (tgc_emulate_launch(what, (unsigned)grid, (unsigned)threads, (unsigned)smem, args, 1,
+                               err, sizeof err) &&
+            failures++ < 20)
                 printf("not ok %s: %s\n", what, err);
         emu::kernels = k.next;
 }
 
-static float noise(unsigned *seed) { return (float)((*seed = *seed * 1664525u + 1013904223u) >> 8) / (1 << 23) - 1; }
+static float noise(unsigned *seed)
+{
+        return (float)((*seed = *seed * 1664525u + 1013904223u) >> 8) / (1 << 23) - 1;
+}
 
-template <class S> void test(const char *what)
+template <class S>
+void test(const char *what)
 {
         typedef typename S::E E;
         typedef typename S::Att A;
@@ -134,26 +175,32 @@ template <class S> void test(const char *what)
         enum { CAP = 700, C = S::EMBED };
         const double tol = sizeof(E) == 2 ? 2e-2 : 1e-5;
         for (int pos : { 0, 1, 7, 63, 200, 650 }) {
-                std::vector<E> w(W::N * C), x(C), q(W::HD), k(CAP * W::KD), v(CAP * W::KD), o(W::HD), plainly(W::HD);
+                std::vector<E> w(W::N * C), x(C), q(W::HD), k(CAP * W::KD), v(CAP * W::KD),
+                        o(W::HD), plainly(W::HD);
                 std::vector<float> gain(C), slopes(A::H);
                 Rt rt;
                 unsigned seed = pos + 1;
                 memset((void *)&rt, 0, sizeof rt);
                 rt.B = rt.T = 1;
                 rt.pos[0] = pos;
-                for (auto &e : w) from_float(&e, noise(&seed) / 4);
-                for (auto &e : x) from_float(&e, noise(&seed));
-                for (auto &e : gain) e = 1 + noise(&seed) / 4;
-                for (auto &e : slopes) e = (noise(&seed) + 1) / 8;
+                for (auto &e : w)
+                        from_float(&e, noise(&seed) / 4);
+                for (auto &e : x)
+                        from_float(&e, noise(&seed));
+                for (auto &e : gain)
+                        e = 1 + noise(&seed) / 4;
+                for (auto &e : slopes)
+                        e = (noise(&seed) + 1) / 8;
                 for (int i = 0; i < CAP * W::KD; i++) {
                         from_float(&k[i], i < pos * W::KD ? noise(&seed) : NAN);
                         from_float(&v[i], i < pos * W::KD ? noise(&seed) : NAN);
                 }
-                const Args a = { w.data(), x.data(), q.data(), k.data(), v.data(), o.data(), plainly.data(), gain.data(),
-                                 slopes.data(), &rt };
+                const Args a = { w.data(), x.data(),       q.data(),    k.data(),      v.data(),
+                                 o.data(), plainly.data(), gain.data(), slopes.data(), &rt };
                 run(what, attend<S>, A::K * CLUSTER, CLUSTER, S::Tile::THREADS,
                     attend_smem<E, A, typename S::Tile, typename W::Columns>(), &a);
-                run(what, plain<S>, A::K, 1, 64, attention_decode_smem<E, A, AttDecode<S::Tile::QUERIES, 1, 64>>(), &a);
+                run(what, plain<S>, A::K, 1, 64,
+                    attention_decode_smem<E, A, AttDecode<S::Tile::QUERIES, 1, 64>>(), &a);
                 double square = 0, mean = 0, norm;
                 for (int i = 0; i < C; i++)
                         square += (double)to_float(x[i]) * to_float(x[i]), mean += to_float(x[i]);
@@ -162,14 +209,16 @@ template <class S> void test(const char *what)
                 for (int n = 0; n < W::N; n++) {
                         double y = 0;
                         for (int i = 0; i < C; i++)
-                                y += (double)to_float(w[n * C + i]) * (to_float(x[i]) - mean) * norm *
-                                     (S::NORM == NORM_NONE ? 1 : gain[i]);
-                        const E *got = n >= W::Q && n < W::Q + W::HD ? &q[n - W::Q] : n >= W::K && n < W::K + W::KD
-                                        ? &k[pos * W::KD + n - W::K] : &v[pos * W::KD + n - W::V];
+                                y += (double)to_float(w[n * C + i]) * (to_float(x[i]) - mean) *
+                                     norm * (S::NORM == NORM_NONE ? 1 : gain[i]);
+                        const E *got = n >= W::Q && n < W::Q + W::HD   ? &q[n - W::Q]
+                                       : n >= W::K && n < W::K + W::KD ? &k[pos * W::KD + n - W::K]
+                                                                       : &v[pos * W::KD + n - W::V];
                         CHECK_NEAR(to_float(*got), y, tol, "column %d at %d", n, pos);
                 }
                 for (int i = 0; i < W::HD; i++)
-                        CHECK_NEAR(to_float(o[i]), to_float(plainly[i]), tol, "output %d at %d", i, pos);
+                        CHECK_NEAR(to_float(o[i]), to_float(plainly[i]), tol, "output %d at %d", i,
+                                   pos);
         }
         printf("ok %s\n", what);
 }
@@ -191,50 +240,84 @@ struct Case {
 };
 
 /* Sequences of T queries over caches of CAP keys; SPLITS parts of each, in clusters of CLUSTER. */
-struct Queries { const void *q, *k, *v; void *o, *plain; float *work; int *done; const float *slopes; const Rt *rt; int B, T, cap; };
-
-template <class E, class A> TGC_DEV AttIn<E, A> cached(const Queries &a)
-{
-        const int D = A::D, HD = A::H * D, KD = A::K * D;
-        return { (const E *)a.q, (const E *)a.k, (const E *)a.v, { (long)a.T * HD, HD, D }, { (long)a.cap * KD, KD, D },
-                 { (long)a.cap * KD, KD, D }, 0, 0, 0, 1, a.slopes, 0 };
-}
-
-template <class E, class A> struct PutRow {
-        static constexpr int MAXV = 8, MINV = 1;
-        E *p;
-        template <int V> __device__ void operator()(int row, int col, float (&v)[V]) const { store<V>(p + (long)row * A::H * A::D + col, v); }
+struct Queries {
+        const void *q, *k, *v;
+        void *o, *plain;
+        float *work;
+        int *done;
+        const float *slopes;
+        const Rt *rt;
+        int B, T, cap;
 };
 
-template <class E, class A, class Tile, int N> void in_clusters(const Queries *a)
+template <class E, class A>
+TGC_DEV AttIn<E, A> cached(const Queries &a)
 {
-        TGC_SMEM(smem);
-        attention_decode_cluster<E, A, Tile, N>(cached<E, A>(*a), a->work, a->done, a->B, a->T, a->rt, (int)blockIdx.x, smem,
-                                                PutRow<E, A>{ (E *)a->o });
+        const int D = A::D, HD = A::H * D, KD = A::K * D;
+        return { (const E *)a.q,
+                 (const E *)a.k,
+                 (const E *)a.v,
+                 { (long)a.T * HD, HD, D },
+                 { (long)a.cap * KD, KD, D },
+                 { (long)a.cap * KD, KD, D },
+                 0,
+                 0,
+                 0,
+                 1,
+                 a.slopes,
+                 0 };
 }
 
-template <class E, class A, class Tile> void by_one(const Queries *a)
+template <class E, class A>
+struct PutRow {
+        static constexpr int MAXV = 8, MINV = 1;
+        E *p;
+        template <int V>
+        __device__ void operator()(int row, int col, float (&v)[V]) const
+        {
+                store<V>(p + (long)row * A::H * A::D + col, v);
+        }
+};
+
+template <class E, class A, class Tile, int N>
+void in_clusters(const Queries *a)
 {
         TGC_SMEM(smem);
-        attention_decode_task<E, A, Tile>(cached<E, A>(*a), 0, 0, a->B, a->T, a->rt, (int)blockIdx.x, smem, PutRow<E, A>{ (E *)a->plain });
+        attention_decode_cluster<E, A, Tile, N>(cached<E, A>(*a), a->work, a->done, a->B, a->T,
+                                                a->rt, (int)blockIdx.x, smem,
+                                                PutRow<E, A> { (E *)a->o });
 }
 
-template <class E, class A, int ROWS, int SPLITS, int N> void merges(const char *what, int T)
+template <class E, class A, class Tile>
+void by_one(const Queries *a)
+{
+        TGC_SMEM(smem);
+        attention_decode_task<E, A, Tile>(cached<E, A>(*a), 0, 0, a->B, a->T, a->rt,
+                                          (int)blockIdx.x, smem, PutRow<E, A> { (E *)a->plain });
+}
+
+template <class E, class A, int ROWS, int SPLITS, int N>
+void merges(const char *what, int T)
 {
         enum { B = 2, CAP = 1400 };
         typedef AttDecode<ROWS, SPLITS, 64> Tile;
         typedef AttDecode<ROWS, 1, 64> One;
-        const int HD = A::H * A::D, KD = A::K * A::D, groups = (T * (A::H / A::K) + ROWS - 1) / ROWS;
+        const int HD = A::H * A::D, KD = A::K * A::D,
+                  groups = (T * (A::H / A::K) + ROWS - 1) / ROWS;
         for (int pos : { 0, 1, 30, 250, 1300 }) {
-                std::vector<E> q(B * T * HD), k(B * CAP * KD), v(B * CAP * KD), o(B * T * HD), plainly(B * T * HD);
-                std::vector<float> slopes(A::H), work((size_t)B * T * A::H * SPLITS * att_record<A>());
+                std::vector<E> q(B * T * HD), k(B * CAP * KD), v(B * CAP * KD), o(B * T * HD),
+                        plainly(B * T * HD);
+                std::vector<float> slopes(A::H),
+                        work((size_t)B * T * A::H * SPLITS * att_record<A>());
                 std::vector<int> done(B * A::K * groups);
                 Rt rt;
                 unsigned seed = pos + 1;
                 memset((void *)&rt, 0, sizeof rt);
                 rt.B = B, rt.T = T;
-                for (auto &e : q) from_float(&e, noise(&seed));
-                for (auto &e : slopes) e = (noise(&seed) + 1) / 8;
+                for (auto &e : q)
+                        from_float(&e, noise(&seed));
+                for (auto &e : slopes)
+                        e = (noise(&seed) + 1) / 8;
                 for (int b = 0; b < B; b++) {
                         rt.pos[b] = b ? pos / 2 : pos;
                         for (int i = 0; i < CAP * KD; i++) {
@@ -243,33 +326,49 @@ template <class E, class A, int ROWS, int SPLITS, int N> void merges(const char 
                                 from_float(&v[b * CAP * KD + i], there ? noise(&seed) : NAN);
                         }
                 }
-                const Queries a = { q.data(), k.data(), v.data(), o.data(), plainly.data(), work.data(), done.data(), slopes.data(),
-                                    &rt, B, T, CAP };
+                const Queries a = {
+                        q.data(),    k.data(),    v.data(),      o.data(), plainly.data(),
+                        work.data(), done.data(), slopes.data(), &rt,      B,
+                        T,           CAP
+                };
                 for (int twice = 0; twice < 2; twice++)
                         run(what, in_clusters<E, A, Tile, N>, B * A::K * groups * SPLITS, N, 64,
                             attention_decode_cluster_smem<E, A, Tile, N>(), &a);
-                run(what, by_one<E, A, One>, B * A::K * groups, 1, 64, attention_decode_smem<E, A, One>(), &a);
+                run(what, by_one<E, A, One>, B * A::K * groups, 1, 64,
+                    attention_decode_smem<E, A, One>(), &a);
                 for (size_t i = 0; i < o.size(); i++)
-                        CHECK_NEAR(to_float(o[i]), to_float(plainly[i]), sizeof(E) == 2 ? 2e-2 : 1e-5, "output %d at %d", (int)i, pos);
+                        CHECK_NEAR(to_float(o[i]), to_float(plainly[i]),
+                                   sizeof(E) == 2 ? 2e-2 : 1e-5, "output %d at %d", (int)i, pos);
                 for (int d : done)
                         CHECK_NEAR(d, 0, 0, "a counter at %d", pos);
         }
         printf("ok %s\n", what);
 }
 
-/* Tiles as sm90_qkv_attention.c chooses them: a query to a key, two, four, all; windows, slopes, caps; two warps that share K. */
+/* Tiles as sm90_qkv_attention.c chooses them: a query to a key, two, four, all; windows, slopes,
+ * caps; two warps that share K. */
 int main()
 {
-        test<Case<float, Heads<2, 2, 16>, QkvAttentionTile<8, 96, 2, 1, 1>, 64, NORM_LAYER>>("one query to a key");
-        test<Case<float, Heads<4, 2, 16>, QkvAttentionTile<8, 64, 4, 1, 2>, 64, NORM_RMS>>("two queries to a key");
-        test<Case<float, Heads<4, 2, 16, 8>, QkvAttentionTile<8, 64, 4, 1, 2>, 64, NORM_RMS, true>>("a window, keys first");
-        test<Case<float, Heads<4, 2, 32, 40, false, 50>, QkvAttentionTile<8, 128, 4, 1, 2>, 64, NORM_NONE>>("a window and a soft cap");
-        test<Case<float, Heads<2, 2, 16, 0, true>, QkvAttentionTile<8, 96, 2, 1, 1>, 64, NORM_LAYER>>("slopes");
-        test<Case<float, Heads<4, 1, 16>, QkvAttentionTile<8, 96, 4, 1, 4>, 96, NORM_LAYER>>("four queries to the key");
-        test<Case<float, Heads<3, 1, 16>, QkvAttentionTile<8, 160, 2, 1, 4>, 64, NORM_RMS>>("three queries to the key");
-        test<Case<bf16, Heads<2, 2, 64>, QkvAttentionTile<8, 192, 4, 1, 1>, 256, NORM_RMS>>("prologues of 64 in bf16");
-        test<Case<bf16, Heads<2, 2, 48>, QkvAttentionTile<8, 288, 2, 1, 1>, 288, NORM_NONE>>("prologues of 48 in bf16");
-        test<Case<float, Heads<2, 2, 16>, QkvAttentionTile<8, 192, 2, 2, 1>, 520, NORM_LAYER>>("two warps share K");
+        test<Case<float, Heads<2, 2, 16>, QkvAttentionTile<8, 96, 2, 1, 1>, 64, NORM_LAYER>>(
+                "one query to a key");
+        test<Case<float, Heads<4, 2, 16>, QkvAttentionTile<8, 64, 4, 1, 2>, 64, NORM_RMS>>(
+                "two queries to a key");
+        test<Case<float, Heads<4, 2, 16, 8>, QkvAttentionTile<8, 64, 4, 1, 2>, 64, NORM_RMS, true>>(
+                "a window, keys first");
+        test<Case<float, Heads<4, 2, 32, 40, false, 50>, QkvAttentionTile<8, 128, 4, 1, 2>, 64,
+                  NORM_NONE>>("a window and a soft cap");
+        test<Case<float, Heads<2, 2, 16, 0, true>, QkvAttentionTile<8, 96, 2, 1, 1>, 64,
+                  NORM_LAYER>>("slopes");
+        test<Case<float, Heads<4, 1, 16>, QkvAttentionTile<8, 96, 4, 1, 4>, 96, NORM_LAYER>>(
+                "four queries to the key");
+        test<Case<float, Heads<3, 1, 16>, QkvAttentionTile<8, 160, 2, 1, 4>, 64, NORM_RMS>>(
+                "three queries to the key");
+        test<Case<bf16, Heads<2, 2, 64>, QkvAttentionTile<8, 192, 4, 1, 1>, 256, NORM_RMS>>(
+                "prologues of 64 in bf16");
+        test<Case<bf16, Heads<2, 2, 48>, QkvAttentionTile<8, 288, 2, 1, 1>, 288, NORM_NONE>>(
+                "prologues of 48 in bf16");
+        test<Case<float, Heads<2, 2, 16>, QkvAttentionTile<8, 192, 2, 2, 1>, 520, NORM_LAYER>>(
+                "two warps share K");
         merges<float, Heads<4, 2, 16>, 2, 8, 8>("two rows in one cluster", 1);
         merges<float, Heads<4, 1, 32>, 4, 32, 8>("four rows in four clusters", 1);
         merges<float, Heads<3, 1, 16, 0, true>, 8, 16, 8>("three rows of two queries, slopes", 2);

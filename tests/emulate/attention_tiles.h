@@ -9,7 +9,9 @@
 
 enum { KIND_FWD, KIND_DKV, KIND_DQ, CLASS_MMA, CLASS_TF32, CLASS_SIMT };
 
-struct TileRow { int kind, cls, maxd, bm, bn, sub, cols, threads, minb; };
+struct TileRow {
+        int kind, cls, maxd, bm, bn, sub, cols, threads, minb;
+};
 constexpr TileRow tile_rows[] = {
 #define ATT_TILE(NAME, KIND, CLASS, MAXD, BM, BN, SUB, COLS, THREADS, MINB, SMEM) \
         { KIND_##KIND, CLASS_##CLASS, MAXD, BM, BN, SUB, COLS, THREADS, MINB },
@@ -29,7 +31,7 @@ __host__ __device__ constexpr TileRow tile_pick(int kind, int cls, int d)
 constexpr int tile_smem(int kind, int cls, int D)
 {
 #define ATT_TILE(NAME, KIND, CLASS, MAXD, BM, BN, SUB, COLS, THREADS, MINB, SMEM) \
-        if (kind == KIND_##KIND && cls == CLASS_##CLASS && D <= MAXD) \
+        if (kind == KIND_##KIND && cls == CLASS_##CLASS && D <= MAXD)             \
                 return SMEM;
 #include "../../codegen/forms/attention_tiles.def"
 #undef ATT_TILE
@@ -50,10 +52,13 @@ template <class E, class Att>
 struct Tiles {
         typedef PickTile<E, Att, KIND_FWD> Fwd;
         typedef PickTile<E, Att, KIND_DKV> Dkv;
-        typedef PickTile<E, Att, KIND_DQ>  Dq;
-        static_assert(Fwd::SMEM == attention_smem<E, Att, typename Fwd::Tile>(), "FWD smem of the table");
-        static_assert(Dkv::SMEM == attention_dkv_smem<E, Att, typename Dkv::Tile>(), "DKV smem of the table");
-        static_assert(Dq::SMEM == attention_dq_smem<E, Att, typename Dq::Tile>(), "DQ smem of the table");
+        typedef PickTile<E, Att, KIND_DQ> Dq;
+        static_assert(Fwd::SMEM == attention_smem<E, Att, typename Fwd::Tile>(),
+                      "FWD smem of the table");
+        static_assert(Dkv::SMEM == attention_dkv_smem<E, Att, typename Dkv::Tile>(),
+                      "DKV smem of the table");
+        static_assert(Dq::SMEM == attention_dq_smem<E, Att, typename Dq::Tile>(),
+                      "DQ smem of the table");
 };
 
 #endif

@@ -1,12 +1,15 @@
 /* gemm_test.cu: gemm.cuh and grouped_gemm.cuh against plain loops, in the emulator or on a GPU:
  *
- *      g++ -std=c++17 -O1 -fno-strict-aliasing -fopenmp -x c++ -include codegen/kernels/emulate/emulate.h
- *          -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime tests/emulate/gemm_test.cu
- *      nvcc -std=c++17 -arch=sm_80 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime tests/emulate/gemm_test.cu
+ *      g++ -std=c++17 -O1 -fno-strict-aliasing -fopenmp -x c++ -include
+ *      codegen/kernels/emulate/emulate.h
+ *          -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime
+ *          tests/emulate/gemm_test.cu
+ *      nvcc -std=c++17 -arch=sm_80 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/)
+ *      -Iruntime tests/emulate/gemm_test.cu
  *      nvcc -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A ...          (wgmma as well)
  *
- * Inputs of the matmuls are small integers, so every sum is exact and results are compared for equality, but where a
- * norm follows. */
+ * Inputs of the matmuls are small integers, so every sum is exact and results are compared for
+ * equality, but where a norm follows. */
 #include "task.h"
 #include "grouped_gemm.cuh"
 #include "gemm_norm.cuh"
@@ -32,7 +35,8 @@ struct SplitRun {
         float *ws;
         __device__ void operator()(int tile, char *smem) const
         {
-                gemm_split_k_task<T, Tile, TA, TB, ALIGN, V>(a, lda, b, ldb, M, N, K, splits, ws, tile, smem);
+                gemm_split_k_task<T, Tile, TA, TB, ALIGN, V>(a, lda, b, ldb, M, N, K, splits, ws,
+                                                             tile, smem);
         }
 };
 
@@ -48,7 +52,8 @@ struct ReduceRun {
 };
 
 template <class Tile>
-static int tiles_of(int M, int N) { return (M + Tile::BM - 1) / Tile::BM * ((N + Tile::BN - 1) / Tile::BN); }
+static int tiles_of(int M, int N) {
+        return (M + Tile::BM - 1) / Tile::BM * ((N + Tile::BN - 1) / Tile::BN); }
 
 /* splits 0: gemm_task */
 template <class T, class Tile, bool TA, bool TB, int ALIGN, int V>
@@ -58,27 +63,34 @@ static void gemm_case(int M, int N, int K, int splits = 0)
         char name[128];
         snprintf(name, sizeof name, "matmul %s %d%d %dx%dx%d tile %dx%dx%d align %d V %d splits %d",
                  type_name<T>(), TA, TB, M, N, K, Tile::BM, Tile::BN, Tile::BK, ALIGN, V, splits);
-        Matrix<T> a(TA ? K : M, TA ? M : K, (TA ? M : K) + PAD), b(TB ? N : K, TB ? K : N, (TB ? K : N) + PAD);
+        Matrix<T> a(TA ? K : M, TA ? M : K, (TA ? M : K) + PAD),
+                b(TB ? N : K, TB ? K : N, (TB ? K : N) + PAD);
         Result r(M, N);
         Keep<V> keep(r);
         bool ok;
         if (splits) {
                 float *ws = (float *)mem((size_t)splits * M * N * 4);
-                SplitRun<T, Tile, TA, TB, ALIGN, V> f = { a.p, b.p, a.ld, b.ld, M, N, K, splits, ws };
+                SplitRun<T, Tile, TA, TB, ALIGN, V> f = {
+                        a.p, b.p, a.ld, b.ld, M, N, K, splits, ws
+                };
                 ReduceRun<V> g = { ws, splits, M, N, keep };
-                ok = task_run(f, splits * tiles_of<Tile>(M, N), Tile::THREADS, Tile::SMEM, name)
-                  && task_run(g, (M * N + 64 * V - 1) / (64 * V), 64, 0, name);
+                ok = task_run(f, splits * tiles_of<Tile>(M, N), Tile::THREADS, Tile::SMEM, name) &&
+                     task_run(g, (M * N + 64 * V - 1) / (64 * V), 64, 0, name);
                 mem_free(ws);
         } else {
                 MatmulRun<T, Tile, TA, TB, ALIGN, V> f = { a.p, b.p, a.ld, b.ld, M, N, K, keep };
                 ok = task_run(f, tiles_of<Tile>(M, N), Tile::THREADS, Tile::SMEM, name);
         }
-        ok = ok && result_is(r, [&](int i, int j) {
-                double s = 0;
-                for (int k = 0; k < K; k++)
-                        s += (TA ? a.at(k, i) : a.at(i, k)) * (TB ? b.at(j, k) : b.at(k, j));
-                return s;
-        }, 0, name);
+        ok = ok && result_is(
+                           r,
+                           [&](int i, int j) {
+                                   double s = 0;
+                                   for (int k = 0; k < K; k++)
+                                           s += (TA ? a.at(k, i) : a.at(i, k)) *
+                                                (TB ? b.at(j, k) : b.at(k, j));
+                                   return s;
+                           },
+                           0, name);
         report(ok, name);
 }
 
@@ -91,28 +103,33 @@ static void matmul_transposes(int M, int N, int K)
         gemm_case<T, Tile, true, true, ALIGN, V>(M, N, K);
 }
 
-/* float32 of any digits: off by some 2^-24 of the root of the sum of squares of the products, as a sum of rounded
- * products is; with tf32 alone it would be 2^-12. */
+/* float32 of any digits: off by some 2^-24 of the root of the sum of squares of the products, as a
+ * sum of rounded products is; with tf32 alone it would be 2^-12. */
 template <class Tile, bool TA, bool TB>
 static void gemm_close(int M, int N, int K)
 {
         char name[128];
-        snprintf(name, sizeof name, "matmul f32 close %d%d %dx%dx%d tile %dx%dx%d", TA, TB, M, N, K, Tile::BM,
-                 Tile::BN, Tile::BK);
-        Matrix<float> a(TA ? K : M, TA ? M : K, TA ? M : K, false), b(TB ? N : K, TB ? K : N, TB ? K : N, false);
+        snprintf(name, sizeof name, "matmul f32 close %d%d %dx%dx%d tile %dx%dx%d", TA, TB, M, N, K,
+                 Tile::BM, Tile::BN, Tile::BK);
+        Matrix<float> a(TA ? K : M, TA ? M : K, TA ? M : K, false),
+                b(TB ? N : K, TB ? K : N, TB ? K : N, false);
         Result r(M, N);
-        for (int i = 0; i < M * K; i++)         /* all 24 bits */
+        for (int i = 0; i < M * K; i++) /* all 24 bits */
                 a.p[i] *= 1.f + (float)(next_random() % 4096) / 16777216.f;
         for (int i = 0; i < N * K; i++)
                 b.p[i] *= 1.f + (float)(next_random() % 4096) / 16777216.f;
         MatmulRun<float, Tile, TA, TB, 16, 4> f = { a.p, b.p, a.ld, b.ld, M, N, K, Keep<4>(r) };
         bool ok = task_run(f, tiles_of<Tile>(M, N), Tile::THREADS, Tile::SMEM, name);
-        ok = ok && result_is(r, [&](int i, int j) {
-                double s = 0;
-                for (int k = 0; k < K; k++)
-                        s += (TA ? a.at(k, i) : a.at(i, k)) * (TB ? b.at(j, k) : b.at(k, j));
-                return s;
-        }, 5e-6 * sqrt(K / 9.), name);
+        ok = ok && result_is(
+                           r,
+                           [&](int i, int j) {
+                                   double s = 0;
+                                   for (int k = 0; k < K; k++)
+                                           s += (TA ? a.at(k, i) : a.at(i, k)) *
+                                                (TB ? b.at(j, k) : b.at(k, j));
+                                   return s;
+                           },
+                           5e-6 * sqrt(K / 9.), name);
         report(ok, name);
 }
 
@@ -151,7 +168,8 @@ static void gemm_cases()
         matmul_transposes<bf16, W128x128x64, 2, 1>(129, 131, 321);
         gemm_case<bf16, H16x64x64, false, true, 16, 1>(1, 1, 64);
         gemm_case<bf16, H64x64x64, false, true, 16, 1>(3, 7, 200);
-        gemm_case<bf16, H64x64x64, false, true, 16, 8>(1037, 72, 72);        /* three groups of block rows */
+        /* three groups of block rows */
+        gemm_case<bf16, H64x64x64, false, true, 16, 8>(1037, 72, 72);
 
         matmul_transposes<float, F128x128x8, 16, 4>(132, 140, 36);
         matmul_transposes<float, F64x64x16, 16, 8>(64, 72, 100);
@@ -174,11 +192,13 @@ static void gemm_cases()
 
         gemm_case<bf16, H64x64x64, true, false, 16, 8>(72, 136, 1000, 3);
         gemm_case<bf16, W128x128x64, true, false, 16, 8>(136, 264, 1000, 3);
-        gemm_case<f16, H128x128x32, true, false, 16, 4>(8, 136, 40, 4);     /* more splits than K-tiles */
+        /* more splits than K-tiles */
+        gemm_case<f16, H128x128x32, true, false, 16, 4>(8, 136, 40, 4);
         gemm_case<float, F32x32x32, true, false, 4, 1>(33, 35, 101, 2);
         gemm_case<float, F32x32x32, true, false, 4, 1>(33, 35, 1, 3);
         gemm_case<float, T64x64x32, true, false, 16, 8>(72, 136, 1000, 3);
-        gemm_case<float, T32x32x64, true, false, 4, 1>(33, 35, 1, 3);        /* more splits than K-tiles */
+        /* more splits than K-tiles */
+        gemm_case<float, T32x32x64, true, false, 4, 1>(33, 35, 1, 3);
 }
 
 /* ---- a product and its norm --------------------------------------------------------- */
@@ -191,7 +211,8 @@ struct NormRun {
         Keep<NV> norm;
         __device__ void operator()(int tile, char *smem) const
         {
-                gemm_norm_task<T, Tile, false, TB, 16, Norm>(a, lda, b, ldb, M, N, K, 1e-3f, tile, smem, epilogue, norm);
+                gemm_norm_task<T, Tile, false, TB, 16, Norm>(a, lda, b, ldb, M, N, K, 1e-3f, tile,
+                                                             smem, epilogue, norm);
         }
 };
 
@@ -200,20 +221,26 @@ static void norm_case(int M, int N, int K)
 {
         typedef RowNorm<KIND, CLUSTER> Norm;
         char name[128];
-        snprintf(name, sizeof name, "matmul %s and %s %dx%dx%d tile %dx%d in clusters of %d", type_name<T>(),
-                 KIND == NORM_LAYER ? "layernorm" : "rmsnorm", M, N, K, Tile::BM, Tile::BN, CLUSTER);
+        snprintf(name, sizeof name, "matmul %s and %s %dx%dx%d tile %dx%d in clusters of %d",
+                 type_name<T>(), KIND == NORM_LAYER ? "layernorm" : "rmsnorm", M, N, K, Tile::BM,
+                 Tile::BN, CLUSTER);
         Matrix<T> a(M, K, K + 16), b(TB ? N : K, TB ? K : N, (TB ? K : N) + 16);
         Result r(M, N), normed(M, N);
-        NormRun<T, Tile, TB, Norm, V, NV> f = { a.p, b.p, a.ld, b.ld, M, N, K, Keep<V>(r), Keep<NV>(normed) };
-        bool ok = task_run(f, (M + Tile::BM - 1) / Tile::BM * CLUSTER, Tile::THREADS, gemm_norm_smem<Tile, Norm>(), name,
-                           CLUSTER);
-        ok = ok && result_is(r, [&](int i, int j) {
-                double s = 0;
-                for (int k = 0; k < K; k++)
-                        s += a.at(i, k) * (TB ? b.at(j, k) : b.at(k, j));
-                return s;
-        }, 0, name);
-        for (int i = 0; ok && i < M; i++) {             /* rows to their norms */
+        NormRun<T, Tile, TB, Norm, V, NV> f = { a.p,  b.p,        a.ld,
+                                                b.ld, M,          N,
+                                                K,    Keep<V>(r), Keep<NV>(normed) };
+        bool ok = task_run(f, (M + Tile::BM - 1) / Tile::BM * CLUSTER, Tile::THREADS,
+                           gemm_norm_smem<Tile, Norm>(), name, CLUSTER);
+        ok = ok && result_is(
+                           r,
+                           [&](int i, int j) {
+                                   double s = 0;
+                                   for (int k = 0; k < K; k++)
+                                           s += a.at(i, k) * (TB ? b.at(j, k) : b.at(k, j));
+                                   return s;
+                           },
+                           0, name);
+        for (int i = 0; ok && i < M; i++) { /* rows to their norms */
                 double mean = 0, var = 0;
                 float *x = r.c + (size_t)i * N;
                 for (int j = 0; j < N; j++)
@@ -223,7 +250,9 @@ static void norm_case(int M, int N, int K)
                 for (int j = 0; j < N; j++)
                         x[j] = (float)((x[j] - mean) / sqrt(var + 1e-3));
         }
-        ok = ok && result_is(normed, [&](int i, int j) { return (double)r.c[(size_t)i * N + j]; }, 4e-6, name);
+        ok = ok && result_is(
+                           normed, [&](int i, int j) { return (double)r.c[(size_t)i * N + j]; },
+                           4e-6, name);
         report(ok, name);
 }
 
@@ -261,7 +290,7 @@ static void norm_cases()
 /* ---- experts ----------------------------------------------------------------------- */
 
 struct Routing {
-        int P, E, *perm, *offs, *expert;        /* expert: by sorted position */
+        int P, E, *perm, *offs, *expert; /* expert: by sorted position */
         Routing(int p, int e, int skip) : P(p), E(e)
         {
                 perm = (int *)mem((size_t)(P + 1) * 4);
@@ -284,7 +313,12 @@ struct Routing {
                 offs[E] = at;
                 free(of);
         }
-        ~Routing() { mem_free(perm); mem_free(offs); mem_free(expert); }
+        ~Routing()
+        {
+                mem_free(perm);
+                mem_free(offs);
+                mem_free(expert);
+        }
         Routing(const Routing &) = delete;
         int row(int p, int div) const { return div ? perm[p] / div : p; }
 };
@@ -297,7 +331,8 @@ struct ExpertRun {
         Keep<V> epilogue;
         __device__ void operator()(int tile, char *smem) const
         {
-                grouped_gemm_task<T, Tile, TW, ADIV, SCATTER, ALIGN>(a, lda, w, perm, offs, E, N, K, tile, smem, epilogue);
+                grouped_gemm_task<T, Tile, TW, ADIV, SCATTER, ALIGN>(a, lda, w, perm, offs, E, N, K,
+                                                                     tile, smem, epilogue);
         }
 };
 
@@ -309,7 +344,8 @@ struct GradRun {
         Keep<V> epilogue;
         __device__ void operator()(int tile, char *smem) const
         {
-                expert_grad_task<T, Tile, YDIV, ADIV, ALIGN>(dy, ldy, a, lda, perm, offs, E, N, K, tile, smem, epilogue);
+                expert_grad_task<T, Tile, YDIV, ADIV, ALIGN>(dy, ldy, a, lda, perm, offs, E, N, K,
+                                                             tile, smem, epilogue);
         }
 };
 
@@ -322,7 +358,9 @@ struct SlotsRun {
         Keep<V> epilogue;
         __device__ void operator()(int tile, char *smem) const
         {
-                grouped_gemv_task<T, N, K, 64, 2, 1, ADIV, SCATTER, ALIGN>(w, perm, offs, E, tile, smem, prologue, epilogue);
+                grouped_gemv_task<T, N, K, 64, 2, 1, ADIV, SCATTER, ALIGN>(w, perm, offs, E, tile,
+                                                                           smem, prologue,
+                                                                           epilogue);
         }
 };
 
@@ -340,27 +378,34 @@ static void expert_case(int P, int E, int N, int K, int skip)
 {
         constexpr int PAD = 2 * ALIGN / (int)sizeof(T);
         char name[128];
-        snprintf(name, sizeof name, "expert %s W%s %d slots %d experts %dx%d adiv %d scatter %d align %d",
+        snprintf(name, sizeof name,
+                 "expert %s W%s %d slots %d experts %dx%d adiv %d scatter %d align %d",
                  type_name<T>(), TW ? "t" : "", P, E, N, K, ADIV, SCATTER, ALIGN);
         Routing g(P, E, skip);
-        Matrix<T> a(ADIV ? P / ADIV + 1 : P, K, K + PAD), w(E * (TW ? N : K), TW ? K : N, TW ? K : N);
+        Matrix<T> a(ADIV ? P / ADIV + 1 : P, K, K + PAD),
+                w(E * (TW ? N : K), TW ? K : N, TW ? K : N);
         Result r(P, N);
         int *row_of = (int *)mem((size_t)(P + 1) * 4), *expert_of = (int *)mem((size_t)(P + 1) * 4);
         int *p_of = (int *)mem((size_t)(P + 1) * 4);
         result_rows(g, SCATTER, row_of, expert_of);
         for (int p = 0; p < P; p++)
                 p_of[row_of[p]] = p;
-        ExpertRun<T, Tile, TW, ADIV, SCATTER, ALIGN, V> f =
-                { a.p, w.p, a.ld, N, K, E, g.perm, g.offs, Keep<V>(r, expert_of) };
-        bool ok = task_run(f, ((P + Tile::BM - 1) / Tile::BM + E) * ((N + Tile::BN - 1) / Tile::BN), Tile::THREADS,
-                           Tile::SMEM, name);
-        ok = ok && result_is(r, [&](int i, int j) {
-                int p = p_of[i], e = g.expert[p];
-                double s = 0;
-                for (int k = 0; k < K; k++)
-                        s += a.at(g.row(p, ADIV), k) * (TW ? w.at(e * N + j, k) : w.at(e * K + k, j));
-                return s;
-        }, 0, name);
+        ExpertRun<T, Tile, TW, ADIV, SCATTER, ALIGN, V> f = {
+                a.p, w.p, a.ld, N, K, E, g.perm, g.offs, Keep<V>(r, expert_of)
+        };
+        bool ok = task_run(f, ((P + Tile::BM - 1) / Tile::BM + E) * ((N + Tile::BN - 1) / Tile::BN),
+                           Tile::THREADS, Tile::SMEM, name);
+        ok = ok && result_is(
+                           r,
+                           [&](int i, int j) {
+                                   int p = p_of[i], e = g.expert[p];
+                                   double s = 0;
+                                   for (int k = 0; k < K; k++)
+                                           s += a.at(g.row(p, ADIV), k) *
+                                                (TW ? w.at(e * N + j, k) : w.at(e * K + k, j));
+                                   return s;
+                           },
+                           0, name);
         report(ok, name);
         mem_free(row_of);
         mem_free(expert_of);
@@ -372,21 +417,26 @@ static void grad_case(int P, int E, int N, int K, int skip)
 {
         constexpr int PAD = 2 * ALIGN / (int)sizeof(T);
         char name[128];
-        snprintf(name, sizeof name, "expert_grad %s %d slots %d experts %dx%d ydiv %d adiv %d align %d", type_name<T>(),
-                 P, E, N, K, YDIV, ADIV, ALIGN);
+        snprintf(name, sizeof name,
+                 "expert_grad %s %d slots %d experts %dx%d ydiv %d adiv %d align %d",
+                 type_name<T>(), P, E, N, K, YDIV, ADIV, ALIGN);
         Routing g(P, E, skip);
         Matrix<T> dy(YDIV ? P / YDIV + 1 : P, N, N + PAD), a(ADIV ? P / ADIV + 1 : P, K, K + PAD);
         Result r(E * N, K);
-        GradRun<T, Tile, YDIV, ADIV, ALIGN, V> f =
-                { dy.p, a.p, dy.ld, a.ld, N, K, E, g.perm, g.offs, Keep<V>(r, 0, N) };
+        GradRun<T, Tile, YDIV, ADIV, ALIGN, V> f = { dy.p, a.p, dy.ld,  a.ld,   N,
+                                                     K,    E,   g.perm, g.offs, Keep<V>(r, 0, N) };
         bool ok = task_run(f, E * tiles_of<Tile>(N, K), Tile::THREADS, Tile::SMEM, name);
-        ok = ok && result_is(r, [&](int i, int j) {
-                int e = i / N;
-                double s = 0;
-                for (int p = g.offs[e]; p < g.offs[e + 1]; p++)
-                        s += dy.at(g.row(p, YDIV), i % N) * a.at(g.row(p, ADIV), j);
-                return s;
-        }, 0, name);
+        ok = ok &&
+             result_is(
+                     r,
+                     [&](int i, int j) {
+                             int e = i / N;
+                             double s = 0;
+                             for (int p = g.offs[e]; p < g.offs[e + 1]; p++)
+                                     s += dy.at(g.row(p, YDIV), i % N) * a.at(g.row(p, ADIV), j);
+                             return s;
+                     },
+                     0, name);
         report(ok, name);
 }
 
@@ -407,16 +457,21 @@ static void slots_case(int P, int E)
         for (int p = 0; p < P; p++)
                 p_of[row_of[p]] = p;
         GemvShape s = gemv_shape((int)sizeof(T), 1, K, 64, 2, 1, ALIGN);
-        SlotsRun<T, N, K, ADIV, SCATTER, ALIGN, HV, V> f =
-                { w.p, E, g.perm, g.offs, { x.p, K, rows }, Keep<V>(r, expert_of) };
+        SlotsRun<T, N, K, ADIV, SCATTER, ALIGN, HV, V> f = {
+                w.p, E, g.perm, g.offs, { x.p, K, rows }, Keep<V>(r, expert_of)
+        };
         bool ok = task_run(f, P * ((N + s.cols - 1) / s.cols), 64, s.smem, name);
-        ok = ok && result_is(r, [&](int i, int j) {
-                int p = p_of[i];
-                double sum = 0;
-                for (int k = 0; k < K; k++)
-                        sum += x.at(g.row(p, ADIV), k) * w.at(g.expert[p] * N + j, k);
-                return sum;
-        }, 0, name);
+        ok = ok &&
+             result_is(
+                     r,
+                     [&](int i, int j) {
+                             int p = p_of[i];
+                             double sum = 0;
+                             for (int k = 0; k < K; k++)
+                                     sum += x.at(g.row(p, ADIV), k) * w.at(g.expert[p] * N + j, k);
+                             return sum;
+                     },
+                     0, name);
         report(ok, name);
         mem_free(row_of);
         mem_free(expert_of);
@@ -451,11 +506,12 @@ static void expert_cases()
 
 /* ---- the table, and main ----------------------------------------------------------- */
 
-#define TILE(name, class, bm, bn, bk, wm, wn, stages, threads, minb, smem, ps) \
-        static_assert(name::BM == bm && name::BN == bn && name::BK == bk, #name); \
-        static_assert(name::WGMMA || (name::WARPS_M == wm && name::WARPS_N == wn), #name); \
-        static_assert(name::STAGES == stages, #name); \
-        static_assert(name::THREADS == threads && name::MINB == minb && name::SMEM == smem, #name); \
+#define TILE(name, class, bm, bn, bk, wm, wn, stages, threads, minb, smem, ps)              \
+        static_assert(name::BM == bm && name::BN == bn && name::BK == bk, #name);           \
+        static_assert(name::WGMMA || (name::WARPS_M == wm && name::WARPS_N == wn), #name);  \
+        static_assert(name::STAGES == stages, #name);                                       \
+        static_assert(name::THREADS == threads && name::MINB == minb && name::SMEM == smem, \
+                      #name);                                                               \
         static_assert((name::SIMT || name::TF32) == (#class[0] == 'F'), #name);
 #include "codegen/forms/gemm_tiles.def"
 #undef TILE
@@ -469,6 +525,7 @@ int main(int argc, char **argv)
                 norm_cases();
         if (strstr("expert", only))
                 expert_cases();
-        printf("%s matmul and expert tasks: %d runs, %d wrong\n", failures ? "not ok" : "ok", runs, failures);
+        printf("%s matmul and expert tasks: %d runs, %d wrong\n", failures ? "not ok" : "ok", runs,
+               failures);
         return failures != 0;
 }

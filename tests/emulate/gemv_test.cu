@@ -1,10 +1,15 @@
-/* gemv_test.cu: gemv.cuh and its forms for few rows against plain loops, in the emulator or on a GPU:
+/* gemv_test.cu: gemv.cuh and its forms for few rows against plain loops, in the emulator or on a
+ * GPU:
  *
- *      g++ -std=c++17 -O1 -fno-strict-aliasing -fopenmp -x c++ -include codegen/kernels/emulate/emulate.h
- *          -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime tests/emulate/gemv_test.cu
- *      nvcc -std=c++17 -arch=sm_80 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime tests/emulate/gemv_test.cu
+ *      g++ -std=c++17 -O1 -fno-strict-aliasing -fopenmp -x c++ -include
+ *      codegen/kernels/emulate/emulate.h
+ *          -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime
+ *          tests/emulate/gemv_test.cu
+ *      nvcc -std=c++17 -arch=sm_80 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/)
+ *      -Iruntime tests/emulate/gemv_test.cu
  *
- * Inputs are small integers, so sums are exact; where a norm or bf16 rounds them, results are compared within that. */
+ * Inputs are small integers, so sums are exact; where a norm or bf16 rounds them, results are
+ * compared within that. */
 #include "task.h"
 #include "gemv_narrow.cuh"
 #include "codegen/forms/gemv_shape.h"
@@ -12,17 +17,22 @@
 #include "gemv_short.cuh"
 
 /* A gain by column, and with layer norm a bias. */
-__host__ __device__ static float gain_at(int col) { return 0.5f + (float)(col % 7) * 0.25f; }
-__host__ __device__ static float bias_at(int norm, int col) { return norm == NORM_LAYER ? (float)(col % 5) * 0.5f - 1.f : 0.f; }
+__host__ __device__ static float gain_at(int col) {
+        return 0.5f + (float)(col % 7) * 0.25f; }
+__host__ __device__ static float bias_at(int norm, int col) {
+        return norm == NORM_LAYER ? (float)(col % 5) * 0.5f - 1.f : 0.f; }
 
 template <int NORM>
 struct Weigh {
         static constexpr int MAXV = 4, MINV = 1;
         int rows;
-        template <int V> __device__ void operator()(int row, int col, float (&v)[V]) const
+        template <int V>
+        __device__ void operator()(int row, int col, float(&v)[V]) const
         {
                 for (int i = 0; i < V; i++)
-                        v[i] = row < rows && col % V == 0 ? v[i] * gain_at(col + i) + bias_at(NORM, col + i) : NAN;
+                        v[i] = row < rows && col % V == 0
+                                       ? v[i] * gain_at(col + i) + bias_at(NORM, col + i)
+                                       : NAN;
         }
 };
 
@@ -37,10 +47,15 @@ struct ShortRun {
         {
                 const Weigh<NORM> gain = { 1 };
                 if constexpr (NORM == NORM_NONE)
-                        gemv_short_task<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, prologue, epilogue);
+                        gemv_short_task<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f,
+                                                                                    tile, smem,
+                                                                                    prologue,
+                                                                                    epilogue);
                 else
-                        gemv_short_task<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, prologue, epilogue,
-                                                                                      gain);
+                        gemv_short_task<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f,
+                                                                                    tile, smem,
+                                                                                    prologue,
+                                                                                    epilogue, gain);
         }
 };
 
@@ -55,9 +70,13 @@ struct MmaRun {
         {
                 const Weigh<NORM> gain = { M };
                 if constexpr (NORM == NORM_NONE)
-                        gemv_mma_task<T, M, N, K, WARPS, TILES, ROUNDS, NORM>(w, ldw, 1e-5f, tile, smem, prologue, epilogue);
+                        gemv_mma_task<T, M, N, K, WARPS, TILES, ROUNDS, NORM>(w, ldw, 1e-5f, tile,
+                                                                              smem, prologue,
+                                                                              epilogue);
                 else
-                        gemv_mma_task<T, M, N, K, WARPS, TILES, ROUNDS, NORM>(w, ldw, 1e-5f, tile, smem, prologue, epilogue, gain);
+                        gemv_mma_task<T, M, N, K, WARPS, TILES, ROUNDS, NORM>(w, ldw, 1e-5f, tile,
+                                                                              smem, prologue,
+                                                                              epilogue, gain);
         }
 };
 
@@ -90,14 +109,19 @@ struct GemvRun {
         {
                 const Weigh<NORM> gain = { M };
                 if constexpr (NORM == NORM_NONE && SPLIT > 0)
-                        gemv_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, prologue,
-                                                                                   epilogue);
+                        gemv_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f,
+                                                                                 tile, smem,
+                                                                                 prologue,
+                                                                                 epilogue);
                 else if constexpr (SPLIT > 0)
-                        gemv_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, prologue,
-                                                                                   epilogue, gain);
+                        gemv_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f,
+                                                                                 tile, smem,
+                                                                                 prologue, epilogue,
+                                                                                 gain);
                 else
-                        gemv_kn_task<T, M, N, K, THREADS, ROWS, NORM, ALIGN>(w, ldw, 1e-5f, tile, smem, prologue, epilogue,
-                                                                               gain);
+                        gemv_kn_task<T, M, N, K, THREADS, ROWS, NORM, ALIGN>(w, ldw, 1e-5f, tile,
+                                                                             smem, prologue,
+                                                                             epilogue, gain);
         }
 };
 
@@ -115,13 +139,18 @@ static bool gemv_is(const Result &r, const Matrix<float> &x, const Matrix<T> &w,
                 scale[m] = NORM == NORM_NONE ? 1 : 1 / sqrt(square / K + 1e-5);
         }
         /* float32 sums of K products of unit size: K/2^24 of their absolute sum at most */
-        return result_is(r, [&](int i, int j) {
-                double sum = 0;
-                for (int k = 0; k < K; k++)
-                        sum += ((x.at(i, k) - mean[i]) * scale[i] * (NORM == NORM_NONE ? 1 : gain_at(k)) + bias_at(NORM, k))
-                                * (ROWS_OF_W ? w.at(j, k) : w.at(k, j));
-                return sum;
-        }, ((NORM == NORM_NONE ? 1 : 2) * 1e-5 + rounded) * sqrt((double)K) + 1e-6, name);
+        return result_is(
+                r,
+                [&](int i, int j) {
+                        double sum = 0;
+                        for (int k = 0; k < K; k++)
+                                sum += ((x.at(i, k) - mean[i]) * scale[i] *
+                                                (NORM == NORM_NONE ? 1 : gain_at(k)) +
+                                        bias_at(NORM, k)) *
+                                       (ROWS_OF_W ? w.at(j, k) : w.at(k, j));
+                        return sum;
+                },
+                ((NORM == NORM_NONE ? 1 : 2) * 1e-5 + rounded) * sqrt((double)K) + 1e-6, name);
 }
 
 /* SPLIT 0: gemv_kn_task with ROWS columns per block */
@@ -131,19 +160,21 @@ static void gemv_case()
 {
         constexpr int PAD = 2 * ALIGN / (int)sizeof(T);
         char name[128];
-        snprintf(name, sizeof name, "gemv %s %dx%dx%d threads %d rows %d split %d norm %d align %d", type_name<T>(),
-                 M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN);
+        snprintf(name, sizeof name, "gemv %s %dx%dx%d threads %d rows %d split %d norm %d align %d",
+                 type_name<T>(), M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN);
         Matrix<T> w(SPLIT ? N : K, SPLIT ? K : N, (SPLIT ? K : N) + PAD, false);
         Matrix<float> x(M, K, K, false);
         Result r(M, N);
-        GemvRun<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN, HV, V, MINV> f =
-                { w.p, w.ld, { x.p, K, M }, Keep<V, MINV>(r) };
+        GemvRun<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN, HV, V, MINV> f = {
+                w.p, w.ld, { x.p, K, M }, Keep<V, MINV>(r)
+        };
         GemvShape s = { 0, 0, 0, ROWS, gemv_kn_smem(M, K, THREADS, ROWS) };
         if constexpr (SPLIT > 0) {
                 typedef GemvShapeOf<(int)sizeof(T), M, K, THREADS, ROWS, SPLIT, ALIGN> S;
                 s = gemv_shape((int)sizeof(T), M, K, THREADS, ROWS, SPLIT, ALIGN);
-                report(s.unit == S::UNIT && s.flight == S::FLIGHT && s.kc == S::KC && s.cols == S::COLS
-                       && s.smem == S::SMEM, "gemv_shape.h agrees with GemvShapeOf");
+                report(s.unit == S::UNIT && s.flight == S::FLIGHT && s.kc == S::KC &&
+                               s.cols == S::COLS && s.smem == S::SMEM,
+                       "gemv_shape.h agrees with GemvShapeOf");
         }
         const bool ok = task_run(f, (N + s.cols - 1) / s.cols, THREADS, s.smem, name);
         report(ok && gemv_is<T, M, K, NORM, (SPLIT > 0)>(r, x, w, name), name);
@@ -155,27 +186,32 @@ static void short_case()
 {
         char name[128];
         const GemvShort s = gemv_short((int)sizeof(T), N, K, ALIGN, MINV, SMS);
-        snprintf(name, sizeof name, "gemv_short %s %dx%d threads %d rows %d split %d norm %d align %d", type_name<T>(), N, K,
-                 THREADS, ROWS, SPLIT, NORM, ALIGN);
+        snprintf(name, sizeof name,
+                 "gemv_short %s %dx%d threads %d rows %d split %d norm %d align %d", type_name<T>(),
+                 N, K, THREADS, ROWS, SPLIT, NORM, ALIGN);
         report(s.threads == THREADS && s.rows == ROWS && s.split == SPLIT, "gemv_short's choice");
         Matrix<T> w(N, K, K + 2 * ALIGN / (int)sizeof(T), false);
         Matrix<float> x(1, K, K, false);
         Result r(1, N);
-        ShortRun<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN, HV, V, MINV> f = { w.p, w.ld, { x.p, K, 1 }, Keep<V, MINV>(r) };
+        ShortRun<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN, HV, V, MINV> f = {
+                w.p, w.ld, { x.p, K, 1 }, Keep<V, MINV>(r)
+        };
         const bool ok = task_run(f, (N + s.cols - 1) / s.cols, THREADS, s.smem, name);
         report(ok && gemv_is<T, 1, K, NORM, true>(r, x, w, name), name);
 }
 
-/* gemv_mma_task, whose x is of T and is rounded to T again after the norm: of values up to 4 by 2^-9, for bf16. */
+/* gemv_mma_task, whose x is of T and is rounded to T again after the norm: of values up to 4 by
+ * 2^-9, for bf16. */
 template <class T, int M, int N, int K, int SMS, int NORM, int HV, int V, int MINV, int WARPS, int TILES, int ROUNDS>
 static void mma_case()
 {
         char name[128];
         const GemvMma s = gemv_mma(M, N, K, NORM != NORM_NONE, SMS);
         typedef GemvMmaShape<M, K, WARPS, TILES, ROUNDS> S;
-        snprintf(name, sizeof name, "gemv_mma %s %dx%dx%d warps %d tiles %d rounds %d norm %d", type_name<T>(), M, N, K, WARPS,
-                 TILES, ROUNDS, NORM);
-        report(s.warps == WARPS && s.tiles == TILES && s.rounds == ROUNDS && s.smem == S::SMEM, "gemv_mma's choice");
+        snprintf(name, sizeof name, "gemv_mma %s %dx%dx%d warps %d tiles %d rounds %d norm %d",
+                 type_name<T>(), M, N, K, WARPS, TILES, ROUNDS, NORM);
+        report(s.warps == WARPS && s.tiles == TILES && s.rounds == ROUNDS && s.smem == S::SMEM,
+               "gemv_mma's choice");
         Matrix<T> w(N, K, K + 16, false);
         Matrix<float> x(M, K, K, false);
         for (int m = 0; m < M; m++)
@@ -185,25 +221,32 @@ static void mma_case()
                         x.p[m * K + k] = get(t);
                 }
         Result r(M, N);
-        MmaRun<T, M, N, K, WARPS, TILES, ROUNDS, NORM, HV, V, MINV> f = { w.p, w.ld, { x.p, K, M }, Keep<V, MINV>(r) };
+        MmaRun<T, M, N, K, WARPS, TILES, ROUNDS, NORM, HV, V, MINV> f = {
+                w.p, w.ld, { x.p, K, M }, Keep<V, MINV>(r)
+        };
         const bool ok = task_run(f, (N + s.cols - 1) / s.cols, WARPS * 32, s.smem, name);
-        const double rounded = NORM == NORM_NONE ? 0 : (std::is_same<T, bf16>::value ? 0x1p-7 : 0x1p-10);
+        const double rounded = NORM == NORM_NONE
+                                       ? 0
+                                       : (std::is_same<T, bf16>::value ? 0x1p-7 : 0x1p-10);
         report(ok && gemv_is<T, M, K, NORM, true>(r, x, w, name, rounded), name);
 }
 
-/* gemv_narrow_task with the lanes and tiles that the compiler would choose, for SMS multiprocessors */
+/* gemv_narrow_task with the lanes and tiles that the compiler would choose, for SMS
+ * multiprocessors */
 template <class T, int N, int K, int SMS, int NORM, int ALIGN, int HV, int LANES, int TILES>
 static void narrow_case()
 {
         char name[128];
         const GemvNarrow s = gemv_narrow((int)sizeof(T), N, K, ALIGN, SMS);
-        snprintf(name, sizeof name, "gemv_narrow %s %dx%d lanes %d tiles %d norm %d align %d", type_name<T>(), N, K,
-                 LANES, TILES, NORM, ALIGN);
+        snprintf(name, sizeof name, "gemv_narrow %s %dx%d lanes %d tiles %d norm %d align %d",
+                 type_name<T>(), N, K, LANES, TILES, NORM, ALIGN);
         report(s.lanes == LANES && s.tiles == TILES, "gemv_narrow's choice");
         Matrix<T> w(N, K, K + 2 * ALIGN / (int)sizeof(T), false);
         Matrix<float> x(1, K, K, false);
         Result r(1, N);
-        NarrowRun<T, N, K, LANES, TILES, NORM, ALIGN, HV> f = { w.p, w.ld, { x.p, K, 1 }, Keep<4, 1>(r) };
+        NarrowRun<T, N, K, LANES, TILES, NORM, ALIGN, HV> f = {
+                w.p, w.ld, { x.p, K, 1 }, Keep<4, 1>(r)
+        };
         const bool ok = task_run(f, TILES, NARROW_THREADS, 0, name);
         report(ok && gemv_is<T, 1, K, NORM, true>(r, x, w, name), name);
 }
@@ -221,13 +264,16 @@ static void gemv_cases()
         mma_case<bf16, 5, 101, 2000, 16, NORM_RMS, 2, 1, 1, 8, 1, 1>();
         mma_case<bf16, 8, 136, 8200, 8, NORM_NONE, 8, 8, 8, 16, 1, 3>();
         mma_case<f16, 7, 33, 4096, 4, NORM_LAYER, 8, 1, 1, 16, 1, 2>();
-        narrow_case<bf16, 1001, 288, 2, NORM_RMS, 16, 8, 4, 6>();       /* six rounds, the last one of a part */
+        /* six rounds, the last one of a part */
+        narrow_case<bf16, 1001, 288, 2, NORM_RMS, 16, 8, 4, 6>();
         narrow_case<bf16, 1001, 288, 132, NORM_LAYER, 16, 8, 4, 32>();
         narrow_case<f16, 33, 512, 1, NORM_LAYER, 16, 4, 8, 3>();
         narrow_case<float, 129, 96, 1, NORM_NONE, 16, 4, 4, 3>();
         narrow_case<bf16, 7, 36, 1, NORM_RMS, 2, 1, 4, 1>();
-        report(!gemv_narrow(2, 32000, 1024, 16, 132).lanes && !gemv_narrow(2, 32000, 300, 8, 132).lanes &&
-               !gemv_narrow(2, 64000, 288, 16, 132).lanes, "gemv_narrow: not for long rows, odd pieces, a large W");
+        report(!gemv_narrow(2, 32000, 1024, 16, 132).lanes &&
+                       !gemv_narrow(2, 32000, 300, 8, 132).lanes &&
+                       !gemv_narrow(2, 64000, 288, 16, 132).lanes,
+               "gemv_narrow: not for long rows, odd pieces, a large W");
 
         short_case<bf16, 2304, 768, 132, NORM_LAYER, 16, 8, 8, 1, 160, 4, 1>();
         short_case<bf16, 768, 3072, 132, NORM_RMS, 16, 8, 8, 2, 256, 4, 4>();
@@ -241,7 +287,7 @@ static void gemv_cases()
         gemv_case<bf16, 1, 136, 512, 128, 2, 1, NORM_RMS, 16, 8, 2, 2>();
         gemv_case<bf16, 1, 36, 2048, 128, 4, 1, NORM_LAYER, 16, 8, 8>();
         gemv_case<bf16, 1, 7, 1000, 128, 1, 4, NORM_RMS, 16, 4, 1>();
-        gemv_case<f16, 8, 40, 4096, 64, 4, 2, NORM_RMS, 16, 8, 4, 2>();       /* two passes over K */
+        gemv_case<f16, 8, 40, 4096, 64, 4, 2, NORM_RMS, 16, 8, 4, 2>(); /* two passes over K */
         gemv_case<bf16, 8, 40, 4096, 64, 2, 1, NORM_LAYER, 16, 8, 2>();
         gemv_case<f16, 3, 33, 1004, 64, 2, 2, NORM_NONE, 8, 4, 1>();
         gemv_case<bf16, 5, 34, 70, 64, 4, 1, NORM_LAYER, 4, 2, 2>();

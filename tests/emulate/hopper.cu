@@ -2,13 +2,15 @@
  * instruction.  Compiled for sm_90a only, never run. */
 #include "ptx.cuh"
 
-template <int R, class T> TGC_DEV void products(float *y, char *smem, bool first)
+template <int R, class T>
+TGC_DEV void products(float *y, char *smem, bool first)
 {
         float d[R];
         unsigned a[4] = { 1, 2, 3, threadIdx.x };
         wgmma_fence();
         wgmma<0, 0>(d, wgmma_desc_k128(smem), wgmma_desc_k128(smem + 8192), 0, T());
-        wgmma<1, 1>(d, wgmma_desc(smem, 8192, 1024, SWIZZLE_128), wgmma_desc_k128(smem + 8192), !first, T());
+        wgmma<1, 1>(d, wgmma_desc(smem, 8192, 1024, SWIZZLE_128), wgmma_desc_k128(smem + 8192),
+                    !first, T());
         wgmma<0>(d, a, wgmma_desc_k128(smem + 8192), 1, T());
         wgmma<1>(d, a, wgmma_desc_k128(smem + 8192), 1, T());
         wgmma_commit();
@@ -19,7 +21,8 @@ template <int R, class T> TGC_DEV void products(float *y, char *smem, bool first
                 y[i * 128 + threadIdx.x] = d[i];
 }
 
-template <class T> TGC_DEV void all_sizes(float *y, char *smem)
+template <class T>
+TGC_DEV void all_sizes(float *y, char *smem)
 {
         products<16, T>(y, smem, false);
         products<32, T>(y, smem, true);
@@ -29,7 +32,8 @@ template <class T> TGC_DEV void all_sizes(float *y, char *smem)
         products<128, T>(y, smem, true);
 }
 
-template <int R> TGC_DEV void products_tf32(float *y, char *smem)
+template <int R>
+TGC_DEV void products_tf32(float *y, char *smem)
 {
         float d[R];
         unsigned a[4] = { 1, 2, 3, threadIdx.x };
@@ -58,8 +62,8 @@ extern "C" __global__ void __launch_bounds__(128) k0(const Rt *, float *y)
         all_sizes<f16>(y, smem);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 1) k1(const Rt *, float *y, const float *x,
-                                                                const __grid_constant__ TmaMap of)
+extern "C" __global__ void __launch_bounds__(256, 1)
+        k1(const Rt *, float *y, const float *x, const __grid_constant__ TmaMap of)
 {
         TGC_SMEM(smem);
         Mbar *bar = (Mbar *)(smem + 32768);

@@ -1,7 +1,7 @@
 /* kernels.cu: the kernels of kernels.cuh against plain loops.
  *
- * One program for both worlds: `g++ -x c++ -include codegen/kernels/emulate/emulate.h` runs it emulated
- * (tests/test_emulate.c does, in several orders), nvcc on a GPU.  The wrong
+ * One program for both worlds: `g++ -x c++ -include codegen/kernels/emulate/emulate.h` runs it
+ * emulated (tests/test_emulate.c does, in several orders), nvcc on a GPU.  The wrong
  * kernels are for the emulator alone. */
 #include <cmath>
 #include "launch.h"
@@ -11,19 +11,18 @@ static const Rt *zero_rt() { return shared_memory<Rt>(1); }
 
 /* ---- arithmetic -------------------------------------------------------- */
 
-TEST(philox_known_answers)
-{
-        static const unsigned want[12] = { 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8, 0x408f276d, 0x41c83b0e,
-                                           0xa20bc7c6, 0x6d5451fd, 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1 };
+TEST (philox_known_answers) {
+        static const unsigned want[12] = { 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8,
+                                           0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd,
+                                           0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1 };
         uint4 *y = shared_memory<uint4>(3);
         LAUNCH(k_philox, 1, 32, 0, zero_rt(), y);
         for (int i = 0; i < 12; i++)
-                CHECK_MSG(((unsigned *)y)[i] == want[i], "word %d: %08x, should be %08x", i, ((unsigned *)y)[i],
-                          want[i]);
+                CHECK_MSG(((unsigned *)y)[i] == want[i], "word %d: %08x, should be %08x", i,
+                          ((unsigned *)y)[i], want[i]);
 }
 
-TEST(dropout_keeps_three_quarters)
-{
+TEST (dropout_keeps_three_quarters) {
         enum { N = 64 * 256 };
         float *y = shared_memory<float>(N);
         Rt *rt = shared_memory<Rt>(1);
@@ -35,30 +34,34 @@ TEST(dropout_keeps_three_quarters)
                 CHECK(y[i] == 0.f || fabsf(y[i] - 1 / 0.75f) < 1e-6f);
                 kept += y[i] != 0.f;
         }
-        CHECK_MSG(abs(kept - N * 3 / 4) < 4 * 56, "%d of %d kept", kept, N);       /* four deviations */
+        CHECK_MSG(abs(kept - N * 3 / 4) < 4 * 56, "%d of %d kept", kept, N); /* four deviations */
 }
 
 /* Far below what 16-bit storage rounds away. */
-TEST(gelu_without_erf)
-{
+TEST (gelu_without_erf) {
         enum { N = 64 * 256 };
-        float *x = shared_memory<float>(N), *y = shared_memory<float>(N), *slope = shared_memory<float>(N);
+        float *x = shared_memory<float>(N), *y = shared_memory<float>(N),
+              *slope = shared_memory<float>(N);
         for (int i = 0; i < N; i++)
                 x[i] = (float)(i - N / 2) / 1024 + 1.f / 4096;
         LAUNCH(k_gelu, 64, 256, 0, zero_rt(), x, y, slope);
         for (int i = 0; i < N; i++) {
                 const double v = x[i], below = 0.5 * erfc(-v * 0.70710678118654752),
                              dense = 0.39894228040143268 * exp(-0.5 * v * v);
-                CHECK_MSG(fabs(y[i] - v * below) < 1e-6, "gelu of %g: %.9g, should be %.9g", v, y[i], v * below);
-                CHECK_MSG(fabs(slope[i] - below - v * dense) < 1e-6, "its slope at %g: %.9g", v, slope[i]);
+                CHECK_MSG(fabs(y[i] - v * below) < 1e-6, "gelu of %g: %.9g, should be %.9g", v,
+                          y[i], v * below);
+                CHECK_MSG(fabs(slope[i] - below - v * dense) < 1e-6, "its slope at %g: %.9g", v,
+                          slope[i]);
         }
 }
 
 /* The 16-bit float with these bits, from the definition of the format. */
 static double float_of_bits(int bits, int mantissa)
 {
-        int bias = mantissa == 7 ? 127 : 15, exp = (bits & 0x7fff) >> mantissa, m = bits & ((1 << mantissa) - 1);
-        double v = exp ? ldexp(1. + ldexp(m, -mantissa), exp - bias) : ldexp(m, 1 - bias - mantissa);
+        int bias = mantissa == 7 ? 127 : 15, exp = (bits & 0x7fff) >> mantissa,
+            m = bits & ((1 << mantissa) - 1);
+        double v = exp ? ldexp(1. + ldexp(m, -mantissa), exp - bias)
+                       : ldexp(m, 1 - bias - mantissa);
         return bits & 0x8000 ? -v : v;
 }
 
@@ -95,15 +98,20 @@ static void check_rounding(int mantissa, int word)
                         continue;
                 unsigned want = i % 4 == 0 || i % 4 == 2 || (i % 4 == 1 && h % 2 == 0) ? h : h + 1;
                 unsigned got = y[4 * i + word];
-                CHECK_MSG(got == (want << 16 | want), "%a: %08x, should be twice %04x", x[i], got, want);
+                CHECK_MSG(got == (want << 16 | want), "%a: %08x, should be twice %04x", x[i], got,
+                          want);
         }
 }
-TEST(rounds_to_bf16) { check_rounding(7, 0); }
-TEST(rounds_to_f16)  { check_rounding(10, 1); }
+TEST (rounds_to_bf16) {
+        check_rounding(7, 0);
+}
+TEST (rounds_to_f16) {
+        check_rounding(10, 1);
+}
 
-TEST(rounds_special)
-{
-        static const float in[8] = { INFINITY, -INFINITY, NAN, 3e38f, 1e-45f, -1e-30f, 65519.9f, 65520.f };
+TEST (rounds_special) {
+        static const float in[8] = { INFINITY, -INFINITY, NAN,      3e38f,
+                                     1e-45f,   -1e-30f,   65519.9f, 65520.f };
         static const unsigned bf[8] = { 0x7f80, 0xff80, 0x7fff, 0x7f62, 0, 0x8da2, 0x4780, 0x4780 };
         static const unsigned hf[8] = { 0x7c00, 0xfc00, 0x7fff, 0x7c00, 0, 0x8000, 0x7bff, 0x7c00 };
         float *x = shared_memory<float>(32);
@@ -111,18 +119,19 @@ TEST(rounds_special)
         memcpy(x, in, sizeof in);
         LAUNCH(k_round, 1, 32, 0, zero_rt(), y, x);
         for (int i = 0; i < 8; i++) {
-                CHECK_MSG(y[4 * i] >> 16 == bf[i], "%g: bf16 %08x, should be %04x", in[i], y[4 * i], bf[i]);
-                CHECK_MSG(y[4 * i + 1] >> 16 == hf[i], "%g: f16 %08x, should be %04x", in[i], y[4 * i + 1], hf[i]);
+                CHECK_MSG(y[4 * i] >> 16 == bf[i], "%g: bf16 %08x, should be %04x", in[i], y[4 * i],
+                          bf[i]);
+                CHECK_MSG(y[4 * i + 1] >> 16 == hf[i], "%g: f16 %08x, should be %04x", in[i],
+                          y[4 * i + 1], hf[i]);
         }
 }
 
-TEST(rounds_to_tf32)
-{
+TEST (rounds_to_tf32) {
         float *x = shared_memory<float>(256);
         unsigned *y = shared_memory<unsigned>(1024);
         for (int i = 0; i < 256; i++)
                 x[i] = random_float() * ldexpf(1, i % 40 - 20);
-        x[0] = 1.f + ldexpf(1, -11);            /* a tie: away from zero */
+        x[0] = 1.f + ldexpf(1, -11); /* a tie: away from zero */
         x[1] = -1.f - ldexpf(1, -11);
         LAUNCH(k_round, 1, 256, 0, zero_rt(), y, x);
         for (int i = 0; i < 256; i++) {
@@ -134,8 +143,7 @@ TEST(rounds_to_tf32)
         CHECK(y[2] == 0x3f802000 && y[6] == 0xbf802000);
 }
 
-TEST(fast_functions)
-{
+TEST (fast_functions) {
         float *x = shared_memory<float>(64), *y = shared_memory<float>(320);
         for (int i = 0; i < 64; i++)
                 x[i] = 0.01f + i * 0.37f;
@@ -146,17 +154,17 @@ TEST(fast_functions)
                         /* a few ulp; log2 near 1 and tanh as the PTX ISA bounds them */
                         double tol = j == 4 ? 1e-3 : j == 3 ? 1e-6 : 4e-7;
                         double size = j == 3 ? fmax(1, fabs(want[j])) : fabs(want[j]);
-                        CHECK_MSG(fabs(y[5 * i + j] - want[j]) <= tol * size, "function %d of %g: %g, should be %g",
-                                  j, v, y[5 * i + j], want[j]);
+                        CHECK_MSG(fabs(y[5 * i + j] - want[j]) <= tol * size,
+                                  "function %d of %g: %g, should be %g", j, v, y[5 * i + j],
+                                  want[j]);
                 }
         }
 }
 
 /* ---- load and store ---------------------------------------------------- */
 
-TEST(load_and_store)
-{
-        enum { N = 1000 };              /* a multiple of 8, not of a block's 8 V */
+TEST (load_and_store) {
+        enum { N = 1000 }; /* a multiple of 8, not of a block's 8 V */
         float *xf = shared_memory<float>(N), *yf = shared_memory<float>(4 * N);
         bf16 *xb = shared_memory<bf16>(N), *yb = shared_memory<bf16>(4 * N);
         f16 *xh = shared_memory<f16>(N), *yh = shared_memory<f16>(4 * N);
@@ -166,7 +174,8 @@ TEST(load_and_store)
         for (int i = 0; i < N; i++) {
                 xf[i] = random_float();
                 xi[i] = (int)random_word() - (1 << 23);
-                ((unsigned short *)xb)[i] = ((unsigned short *)xh)[i] = (unsigned short)(random_word() & 0xbbff);
+                ((unsigned short *)xb)[i] = ((
+                        unsigned short *)xh)[i] = (unsigned short)(random_word() & 0xbbff);
         }
         LAUNCH(k_copy, 1, 96, 0, rt, yf, yb, yh, yi, xf, xb, xh, xi);
         for (int v = 0; v < 4; v++) {
@@ -177,8 +186,7 @@ TEST(load_and_store)
         }
 }
 
-TEST(streaming)
-{
+TEST (streaming) {
         uint4 *x = shared_memory<uint4>(32), *y = shared_memory<uint4>(32);
         for (unsigned i = 0; i < 32; i++)
                 x[i] = make_uint4(i, 2 * i, 3 * i, ~i);
@@ -189,8 +197,7 @@ TEST(streaming)
 
 /* ---- warps and blocks -------------------------------------------------- */
 
-TEST(shuffles_and_votes)
-{
+TEST (shuffles_and_votes) {
         enum { N = 64 };
         int *x = shared_memory<int>(N), *y = shared_memory<int>(17 * N);
         for (int i = 0; i < N; i++)
@@ -209,65 +216,74 @@ TEST(shuffles_and_votes)
                         all &= x[w + j] == x[0];
                 }
                 int want[17] = {
-                        x[w + 5], x[w + ((i * 7 + 3) & 31)], x[w + (l & 24) + 3],
-                        x[l ? i - 1 : i], x[l % 8 >= 3 ? i - 3 : i],
-                        x[l < 30 ? i + 2 : i], x[l % 16 < 11 ? i + 5 : i],
-                        x[w + (l ^ 9)], x[w + (l ^ 1)],
-                        ballot, any, all,
+                        x[w + 5],
+                        x[w + ((i * 7 + 3) & 31)],
+                        x[w + (l & 24) + 3],
+                        x[l ? i - 1 : i],
+                        x[l % 8 >= 3 ? i - 3 : i],
+                        x[l < 30 ? i + 2 : i],
+                        x[l % 16 < 11 ? i + 5 : i],
+                        x[w + (l ^ 9)],
+                        x[w + (l ^ 1)],
+                        ballot,
+                        any,
+                        all,
                         l < 16 ? x[w + 15 - l] : x[w + 16 + (l & 3)],
-                        sum, most, odd,
+                        sum,
+                        most,
+                        odd,
                         x[w + (l ^ 16)] + x[w + 31] * 1000 + 9 * 1000000,
                 };
                 for (int j = 0; j < 17; j++)
-                        CHECK_MSG(y[17 * i + j] == want[j], "thread %d, value %d: %d, should be %d", i, j,
-                                  y[17 * i + j], want[j]);
+                        CHECK_MSG(y[17 * i + j] == want[j], "thread %d, value %d: %d, should be %d",
+                                  i, j, y[17 * i + j], want[j]);
         }
 }
 
-#define CHECK_REDUCE(kernel, n) do { \
-        enum { N_ = 3 * (n) }; \
-        float *x = shared_memory<float>(N_), *y = shared_memory<float>(2 * N_); \
-        for (int i = 0; i < N_; i++) \
-                x[i] = (float)(random_word() % 1000) - 600.f; \
-        LAUNCH(kernel, 3, n, 128, zero_rt(), y, x); \
-        for (int b = 0; b < 3; b++) { \
-                float s = 0, m = -INFINITY; \
-                for (int i = b * (n); i < (b + 1) * (n); i++) \
-                        s += x[i], m = fmaxf(m, x[i]); \
-                for (int i = b * (n); i < (b + 1) * (n); i++) \
-                        CHECK_MSG(y[2 * i] == s && y[2 * i + 1] == m, "thread %d: %g and %g, should be %g and %g", i, \
-                                  y[2 * i], y[2 * i + 1], s, m); \
-        } } while (0)
+#define CHECK_REDUCE(kernel, n)                                                           \
+        do {                                                                              \
+                enum { N_ = 3 * (n) };                                                    \
+                float *x = shared_memory<float>(N_), *y = shared_memory<float>(2 * N_);   \
+                for (int i = 0; i < N_; i++)                                              \
+                        x[i] = (float)(random_word() % 1000) - 600.f;                     \
+                LAUNCH(kernel, 3, n, 128, zero_rt(), y, x);                               \
+                for (int b = 0; b < 3; b++) {                                             \
+                        float s = 0, m = -INFINITY;                                       \
+                        for (int i = b * (n); i < (b + 1) * (n); i++)                     \
+                                s += x[i], m = fmaxf(m, x[i]);                            \
+                        for (int i = b * (n); i < (b + 1) * (n); i++)                     \
+                                CHECK_MSG(y[2 * i] == s && y[2 * i + 1] == m,             \
+                                          "thread %d: %g and %g, should be %g and %g", i, \
+                                          y[2 * i], y[2 * i + 1], s, m);                  \
+                }                                                                         \
+        } while (0)
 
-TEST(block_reductions)
-{
+TEST (block_reductions) {
         CHECK_REDUCE(k_reduce32, 32);
         CHECK_REDUCE(k_reduce96, 96);
         CHECK_REDUCE(k_reduce256, 256);
         CHECK_REDUCE(k_reduce1024, 1024);
 }
 
-TEST(named_barriers)
-{
+TEST (named_barriers) {
         int *y = shared_memory<int>(320);
         LAUNCH(k_named, 1, 96, 128, zero_rt(), y);
         for (int i = 0; i < 320; i++)
                 CHECK_MSG(y[i] == i / 64 * 100 + i % 32, "%d: %d", i, y[i]);
 }
 
-TEST(last_block)
-{
-        int *y = shared_memory<int>(3), *part = shared_memory<int>(50), *count = shared_memory<int>(1);
+TEST (last_block) {
+        int *y = shared_memory<int>(3), *part = shared_memory<int>(50),
+            *count = shared_memory<int>(1);
         LAUNCH(k_last, 50, 64, 4, zero_rt(), y, part, count);
         CHECK_MSG(y[0] == 1275 && y[1] == 100 && y[2] == 49, "%d %d %d", y[0], y[1], y[2]);
 }
 
 /* ---- matrices ---------------------------------------------------------- */
 
-TEST(ldmatrix_layout)
-{
+TEST (ldmatrix_layout) {
         unsigned *x = shared_memory<unsigned>(128), *y = shared_memory<unsigned>(384);
-        const unsigned short *h = (const unsigned short *)x;     /* (32,8): four matrices */
+        const unsigned short *h = (const unsigned short *)x; /* (32,8): four matrices */
         for (int i = 0; i < 128; i++)
                 x[i] = random_word() << 8 ^ random_word();
         LAUNCH(k_ldmatrix, 1, 32, 512, zero_rt(), y, x);
@@ -285,35 +301,38 @@ TEST(ldmatrix_layout)
 
 /* |got - want| <= tol * sum of |products|: float32 sums differ by order only. */
 template <class T>
-static void check_product(const float *D, const T *A, const T *B, const float *C, int M, int N, int K)
+static void check_product(const float *D, const T *A, const T *B, const float *C, int M, int N,
+                          int K)
 {
         for (int i = 0; i < M; i++)
                 for (int j = 0; j < N; j++) {
                         double s = C ? C[i * N + j] : 0, size = fabs(s);
                         for (int k = 0; k < K; k++) {
-                                double p = (double)(float)A[i * K + k] * (double)(float)B[k * N + j];
+                                double p = (double)(float)A[i * K + k] *
+                                           (double)(float)B[k * N + j];
                                 s += p;
                                 size += fabs(p);
                         }
-                        CHECK_MSG(fabs(D[i * N + j] - s) <= 1e-6 * size, "(%d,%d) is %.9g, should be %.9g", i, j,
-                                  D[i * N + j], s);
+                        CHECK_MSG(fabs(D[i * N + j] - s) <= 1e-6 * size,
+                                  "(%d,%d) is %.9g, should be %.9g", i, j, D[i * N + j], s);
                 }
 }
 
-#define CHECK_MMA(kernel, T, K) do { \
-        T *A = shared_memory<T>(16 * K), *B = shared_memory<T>(8 * K); \
-        float *C = shared_memory<float>(128), *D = shared_memory<float>(128); \
-        for (int i = 0; i < 16 * K; i++) \
-                A[i] = T(truncf(random_float() * 128) / 128); \
-        for (int i = 0; i < 8 * K; i++) \
-                B[i] = T(truncf(random_float() * 128) / 128); \
-        for (int i = 0; i < 128; i++) \
-                C[i] = random_float(); \
-        LAUNCH(kernel, 1, 32, 0, zero_rt(), D, A, B, C); \
-        check_product(D, A, B, C, 16, 8, K); } while (0)
+#define CHECK_MMA(kernel, T, K)                                                       \
+        do {                                                                          \
+                T *A = shared_memory<T>(16 * K), *B = shared_memory<T>(8 * K);        \
+                float *C = shared_memory<float>(128), *D = shared_memory<float>(128); \
+                for (int i = 0; i < 16 * K; i++)                                      \
+                        A[i] = T(truncf(random_float() * 128) / 128);                 \
+                for (int i = 0; i < 8 * K; i++)                                       \
+                        B[i] = T(truncf(random_float() * 128) / 128);                 \
+                for (int i = 0; i < 128; i++)                                         \
+                        C[i] = random_float();                                        \
+                LAUNCH(kernel, 1, 32, 0, zero_rt(), D, A, B, C);                      \
+                check_product(D, A, B, C, 16, 8, K);                                  \
+        } while (0)
 
-TEST(mma_layouts)
-{
+TEST (mma_layouts) {
         CHECK_MMA(k_mma_bf16, bf16, 16);
         CHECK_MMA(k_mma_f16, f16, 16);
         CHECK_MMA(k_mma_tf32, float, 8);
@@ -321,13 +340,15 @@ TEST(mma_layouts)
 
 #define MATMUL_SMEM (2 * 2 * (64 * 40 + 32 * 72))
 
-template <class T> struct Problem {
+template <class T>
+struct Problem {
         int M, N, K;
         T *A, *B;
         float *Y;
         Rt *rt;
-        Problem(int m, int n, int k) : M(m), N(n), K(k), A(shared_memory<T>(m * k)), B(shared_memory<T>(k * n)),
-                Y(shared_memory<float>(m * n)), rt(shared_memory<Rt>(1))
+        Problem(int m, int n, int k)
+            : M(m), N(n), K(k), A(shared_memory<T>(m * k)), B(shared_memory<T>(k * n)),
+              Y(shared_memory<float>(m * n)), rt(shared_memory<Rt>(1))
         {
                 for (int i = 0; i < M * K; i++)
                         A[i] = T(random_float());
@@ -340,8 +361,7 @@ template <class T> struct Problem {
         unsigned tiles() const { return (M + 63) / 64 * ((N + 63) / 64); }
 };
 
-TEST(gemm_tiles)
-{
+TEST (gemm_tiles) {
         Problem<bf16> p(64, 64, 128), q(77, 136, 96);
         LAUNCH(k_gemm_bf16, p.tiles(), 256, MATMUL_SMEM, p.rt, p.Y, p.A, p.B);
         check_product(p.Y, p.A, p.B, 0, p.M, p.N, p.K);
@@ -352,8 +372,7 @@ TEST(gemm_tiles)
         check_product(r.Y, r.A, r.B, 0, r.M, r.N, r.K);
 }
 
-TEST(cp_async_sizes_and_zero_fill)
-{
+TEST (cp_async_sizes_and_zero_fill) {
         unsigned *x = shared_memory<unsigned>(256), *y = shared_memory<unsigned>(448);
         for (int i = 0; i < 256; i++)
                 x[i] = random_word();
@@ -367,8 +386,7 @@ TEST(cp_async_sizes_and_zero_fill)
         }
 }
 
-TEST(surplus_threads_leave)
-{
+TEST (surplus_threads_leave) {
         int *y = shared_memory<int>(192);
         for (int i = 0; i < 192; i++)
                 y[i] = -1;
@@ -392,12 +410,12 @@ static void expect_failure(const char *kernel, const char *part)
         char err[800] = "";
         tgc_emulate_sizes(sizes, 2);
         int rc = tgc_emulate_launch(kernel, 3, 64, 1024, args, 2, err, sizeof err);
-        CHECK_MSG(rc && !strncmp(err, kernel, strlen(kernel)) && strstr(err, "block ") && strstr(err, part),
+        CHECK_MSG(rc && !strncmp(err, kernel, strlen(kernel)) && strstr(err, "block ") &&
+                          strstr(err, part),
                   "%s gave %d, \"%s\"; should say \"%s\"", kernel, rc, err, part);
 }
 
-TEST(names_divergent_barriers)
-{
+TEST (names_divergent_barriers) {
         expect_failure("w_half_barrier", "divergent barrier");
         expect_failure("w_two_places", "while others wait at wrong.cuh:");
         expect_failure("w_early_exit", "thread 40");
@@ -407,8 +425,7 @@ TEST(names_divergent_barriers)
         expect_failure("w_named", "nobody can go on");
 }
 
-TEST(names_missing_lanes)
-{
+TEST (names_missing_lanes) {
         expect_failure("w_missing_lane", "thread 7");
         expect_failure("w_own_lane", "leaves out its own lane 31");
         expect_failure("w_outside_mask", "reads lane 20");
@@ -417,8 +434,7 @@ TEST(names_missing_lanes)
         expect_failure("w_unaligned_code", "from different places, a:2 and a:1");
 }
 
-TEST(names_bad_addresses)
-{
+TEST (names_bad_addresses) {
         expect_failure("w_misaligned", "not a multiple of 16");
         expect_failure("w_foreign", "of 1024 bytes of shared memory");
         expect_failure("w_copy_outside", "cp_async at byte 1024");
@@ -431,11 +447,14 @@ TEST(names_bad_addresses)
 #endif
 }
 
-TEST(names_copies_not_waited_for) { expect_failure("w_not_waited", "1 asynchronous copies not waited for"); }
-TEST(names_spins) { expect_failure("w_spin", "waits in a loop"); }
+TEST (names_copies_not_waited_for) {
+        expect_failure("w_not_waited", "1 asynchronous copies not waited for");
+}
+TEST (names_spins) {
+        expect_failure("w_spin", "waits in a loop");
+}
 
-TEST(stale_data_shows)
-{
+TEST (stale_data_shows) {
         Problem<bf16> p(64, 64, 128);
         LAUNCH(k_gemm_stale, 1, 256, MATMUL_SMEM, p.rt, p.Y, p.A, p.B);
         int bad = 0;
@@ -459,12 +478,11 @@ static bool shows(const char *kernel, const char *order, int (*want)(int))
         return bad;
 }
 
-static int left(int i)   { return (i + 63) & 63; }
-static int right(int i)  { return (i + 1) & 63; }
+static int left(int i) { return (i + 63) & 63; }
+static int right(int i) { return (i + 1) & 63; }
 static int across(int i) { return i ^ 32; }
 
-TEST(races_show)
-{
+TEST (races_show) {
         static const char *order[] = { "forward", "backward", "1", "2", "3" };
         char was[32];
         const char *env = getenv("TGC_EMULATE_ORDER");
@@ -481,26 +499,28 @@ TEST(races_show)
                 CHECK_MSG(n[i] >= 2, "race %d shows in %d of 5 orders", i, n[i]);
 }
 
-TEST(every_block_runs_once)
-{
+TEST (every_block_runs_once) {
         for (unsigned order = 0; order < 12; order++)
                 for (unsigned n = 1; n < 130; n += n < 40 ? 1 : 7) {
                         char seen[130] = { 0 };
                         for (unsigned i = 0; i < n; i++) {
                                 unsigned b = emu::block_number(order * 77, i, n);
-                                CHECK_MSG(b < n && !seen[b], "order %u: block %u of %u", order * 77, b, n);
+                                CHECK_MSG(b < n && !seen[b], "order %u: block %u of %u", order * 77,
+                                          b, n);
                                 seen[b] = 1;
                         }
                 }
 }
 
-TEST(refuses_bad_launches)
-{
+TEST (refuses_bad_launches) {
         char err[200];
         void *args[2] = { 0, 0 };
-        CHECK(tgc_emulate_launch("nothing", 1, 32, 0, args, 2, err, sizeof err) && strstr(err, "no such kernel"));
-        CHECK(tgc_emulate_launch("k_philox", 1, 32, 0, args, 3, err, sizeof err) && strstr(err, "takes 2 pointers"));
-        CHECK(tgc_emulate_launch("k_philox", 1, 1056, 0, args, 2, err, sizeof err) && strstr(err, "1056 threads"));
+        CHECK(tgc_emulate_launch("nothing", 1, 32, 0, args, 2, err, sizeof err) &&
+              strstr(err, "no such kernel"));
+        CHECK(tgc_emulate_launch("k_philox", 1, 32, 0, args, 3, err, sizeof err) &&
+              strstr(err, "takes 2 pointers"));
+        CHECK(tgc_emulate_launch("k_philox", 1, 1056, 0, args, 2, err, sizeof err) &&
+              strstr(err, "1056 threads"));
         CHECK(tgc_emulate_launch("k_philox", 0, 32, 0, args, 2, err, sizeof err));
         CHECK(tgc_emulate_launch("k_philox", 1, 32, 1 << 20, args, 2, err, sizeof err));
 }

@@ -11,7 +11,8 @@ extern "C" __global__ void k_philox(const Rt *, uint4 *y)
         if (threadIdx.x == 0) {
                 y[0] = philox(make_uint4(0, 0, 0, 0), 0, 0);
                 y[1] = philox(make_uint4(~0u, ~0u, ~0u, ~0u), ~0u, ~0u);
-                y[2] = philox(make_uint4(0x243f6a88u, 0x85a308d3u, 0x13198a2eu, 0x03707344u), 0xa4093822u, 0x299f31d0u);
+                y[2] = philox(make_uint4(0x243f6a88u, 0x85a308d3u, 0x13198a2eu, 0x03707344u),
+                              0xa4093822u, 0x299f31d0u);
         }
 }
 TGC_KERNEL(k_philox, 2)
@@ -64,7 +65,8 @@ TGC_KERNEL(k_fast, 3)
 
 /* ---- load and store ---------------------------------------------------- */
 
-template <int V, class T> TGC_DEV void copy_as(T *y, const T *x, int n)
+template <int V, class T>
+TGC_DEV void copy_as(T *y, const T *x, int n)
 {
         for (int i = threadIdx.x * V; i < n; i += blockDim.x * V) {
                 float v[V];
@@ -74,7 +76,8 @@ template <int V, class T> TGC_DEV void copy_as(T *y, const T *x, int n)
 }
 
 /* y holds x four times, once per V. */
-template <class T> TGC_DEV void copy_all(T *y, const T *x, int n)
+template <class T>
+TGC_DEV void copy_all(T *y, const T *x, int n)
 {
         copy_as<1>(y, x, n);
         copy_as<2>(y + n, x, n);
@@ -137,7 +140,8 @@ extern "C" __global__ void k_shuffle(const Rt *, int *y, const int *x)
 TGC_KERNEL(k_shuffle, 3)
 
 /* Sum and maximum of each block's n values, in every thread. */
-template <int N> TGC_DEV void reduce(float *y, const float *x, char *smem)
+template <int N>
+TGC_DEV void reduce(float *y, const float *x, char *smem)
 {
         int i = blockIdx.x * N + threadIdx.x;
         y[2 * i] = block_sum<N>(x[i], (float *)smem);
@@ -245,10 +249,15 @@ extern "C" __global__ void k_ldmatrix(const Rt *, unsigned *y, const unsigned *x
 }
 TGC_KERNEL(k_ldmatrix, 3)
 
-template <class T> TGC_DEV unsigned two(T lo, T hi) { return pack2<T>(to_float(lo), to_float(hi)); }
+template <class T>
+TGC_DEV unsigned two(T lo, T hi)
+{
+        return pack2<T>(to_float(lo), to_float(hi));
+}
 
 /* D (16,8) = C + A (16,16) B (16,8), row-major in memory, fragments element by element. */
-template <class T> TGC_DEV void mma_plain(float *D, const T *A, const T *B, const float *C)
+template <class T>
+TGC_DEV void mma_plain(float *D, const T *A, const T *B, const float *C)
 {
         int g = threadIdx.x / 4, t = threadIdx.x % 4;
         unsigned a[4], b[2];
@@ -266,20 +275,23 @@ template <class T> TGC_DEV void mma_plain(float *D, const T *A, const T *B, cons
                 D[8 * (g + i / 2 * 8) + 2 * t + i % 2] = d[i];
 }
 
-extern "C" __global__ void k_mma_bf16(const Rt *, float *D, const bf16 *A, const bf16 *B, const float *C)
+extern "C" __global__ void k_mma_bf16(const Rt *, float *D, const bf16 *A, const bf16 *B,
+                                      const float *C)
 {
         mma_plain(D, A, B, C);
 }
 TGC_KERNEL(k_mma_bf16, 5)
 
-extern "C" __global__ void k_mma_f16(const Rt *, float *D, const f16 *A, const f16 *B, const float *C)
+extern "C" __global__ void k_mma_f16(const Rt *, float *D, const f16 *A, const f16 *B,
+                                     const float *C)
 {
         mma_plain(D, A, B, C);
 }
 TGC_KERNEL(k_mma_f16, 5)
 
 /* D (16,8) = C + A (16,8) B (8,8). */
-extern "C" __global__ void k_mma_tf32(const Rt *, float *D, const float *A, const float *B, const float *C)
+extern "C" __global__ void k_mma_tf32(const Rt *, float *D, const float *A, const float *B,
+                                      const float *C)
 {
         int g = threadIdx.x / 4, t = threadIdx.x % 4;
         unsigned a[4], b[2];
@@ -302,7 +314,7 @@ TGC_KERNEL(k_mma_tf32, 5)
 template <class T, bool WAIT>
 TGC_DEV void tile_gemm(float *Y, const T *A, const T *B, int M, int N, int K, int tile, char *smem)
 {
-        enum { LA = 40, LB = 72, STAGE = 64 * LA + 32 * LB };   /* padded rows */
+        enum { LA = 40, LB = 72, STAGE = 64 * LA + 32 * LB }; /* padded rows */
         int tiles_n = (N + 63) / 64, m0 = tile / tiles_n * 64, n0 = tile % tiles_n * 64;
         int i = threadIdx.x, lane = i % 32, warp = i / 32, wm = warp % 4 * 16, wn = warp / 4 * 32;
         float d[4][4] = {};
@@ -311,10 +323,12 @@ TGC_DEV void tile_gemm(float *Y, const T *A, const T *B, int M, int N, int K, in
                         T *s = (T *)smem + k / 32 % 2 * STAGE;
                         int row = i / 4, c = i % 4 * 8;
                         bool in = m0 + row < M;
-                        cp_async16(s + row * LA + c, A + (in ? (size_t)(m0 + row) * K + k + c : 0), in);
+                        cp_async16(s + row * LA + c, A + (in ? (size_t)(m0 + row) * K + k + c : 0),
+                                   in);
                         row = i / 8, c = i % 8 * 8;
                         in = n0 + c < N;
-                        cp_async16(s + 64 * LA + row * LB + c, B + (in ? (size_t)(k + row) * N + n0 + c : 0), in);
+                        cp_async16(s + 64 * LA + row * LB + c,
+                                   B + (in ? (size_t)(k + row) * N + n0 + c : 0), in);
                 }
                 cp_async_commit();
                 if (k == 0)
@@ -328,7 +342,8 @@ TGC_DEV void tile_gemm(float *Y, const T *A, const T *B, int M, int N, int K, in
                         ldmatrix_x4(a, s + (wm + lane % 16) * LA + kk + lane / 16 * 8);
                         for (int j = 0; j < 4; j += 2) {
                                 unsigned b[4];
-                                ldmatrix_x4_trans(b, s + 64 * LA + (kk + lane % 16) * LB + wn + j * 8 + lane / 16 * 8);
+                                ldmatrix_x4_trans(b, s + 64 * LA + (kk + lane % 16) * LB + wn +
+                                                             j * 8 + lane / 16 * 8);
                                 mma_16816<T>(d[j], a, b[0], b[1]);
                                 mma_16816<T>(d[j + 1], a, b[2], b[3]);
                         }
@@ -339,7 +354,8 @@ TGC_DEV void tile_gemm(float *Y, const T *A, const T *B, int M, int N, int K, in
         __syncthreads();
         for (int j = 0; j < 4; j++)
                 for (int e = 0; e < 4; e++) {
-                        int row = m0 + wm + lane / 4 + e / 2 * 8, col = n0 + wn + j * 8 + lane % 4 * 2 + e % 2;
+                        int row = m0 + wm + lane / 4 + e / 2 * 8,
+                            col = n0 + wn + j * 8 + lane % 4 * 2 + e % 2;
                         if (row < M && col < N)
                                 Y[(size_t)row * N + col] = d[j][e];
                 }
@@ -347,7 +363,7 @@ TGC_DEV void tile_gemm(float *Y, const T *A, const T *B, int M, int N, int K, in
 
 /* rt->B, rt->T, rt->top_k: M, N, K. */
 extern "C" __global__ void __launch_bounds__(256)
-k_gemm_bf16(const Rt *rt, float *Y, const bf16 *A, const bf16 *B)
+        k_gemm_bf16(const Rt *rt, float *Y, const bf16 *A, const bf16 *B)
 {
         TGC_SMEM(smem);
         tile_gemm<bf16, true>(Y, A, B, rt->B, rt->T, rt->top_k, blockIdx.x, smem);
@@ -355,7 +371,7 @@ k_gemm_bf16(const Rt *rt, float *Y, const bf16 *A, const bf16 *B)
 TGC_KERNEL(k_gemm_bf16, 4)
 
 extern "C" __global__ void __launch_bounds__(256)
-k_gemm_f16(const Rt *rt, float *Y, const f16 *A, const f16 *B)
+        k_gemm_f16(const Rt *rt, float *Y, const f16 *A, const f16 *B)
 {
         TGC_SMEM(smem);
         tile_gemm<f16, true>(Y, A, B, rt->B, rt->T, rt->top_k, blockIdx.x, smem);
@@ -363,7 +379,7 @@ k_gemm_f16(const Rt *rt, float *Y, const f16 *A, const f16 *B)
 TGC_KERNEL(k_gemm_f16, 4)
 
 extern "C" __global__ void __launch_bounds__(256)
-k_gemm_stale(const Rt *rt, float *Y, const bf16 *A, const bf16 *B)
+        k_gemm_stale(const Rt *rt, float *Y, const bf16 *A, const bf16 *B)
 {
         TGC_SMEM(smem);
         tile_gemm<bf16, false>(Y, A, B, rt->B, rt->T, rt->top_k, blockIdx.x, smem);
@@ -389,7 +405,8 @@ extern "C" __global__ void k_cp_async(const Rt *, unsigned *y, const unsigned *x
 }
 TGC_KERNEL(k_cp_async, 3)
 
-/* As in a kernel of several pieces: one block keeps 32 of its threads, which meet at barriers alone. */
+/* As in a kernel of several pieces: one block keeps 32 of its threads, which meet at barriers
+ * alone. */
 extern "C" __global__ void k_surplus(const Rt *, int *y)
 {
         TGC_SMEM(smem);

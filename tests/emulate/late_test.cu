@@ -1,7 +1,9 @@
-/* late_test.cu: what emulate_sm90.h promises of Hopper's asynchronous instructions: right kernels are right, and those that
- * leave out a wait, give a tile's memory back early, or wait for nobody are found out.
+/* late_test.cu: what emulate_sm90.h promises of Hopper's asynchronous instructions: right kernels
+ * are right, and those that leave out a wait, give a tile's memory back early, or wait for nobody
+ * are found out.
  *
- * A kernel of a warpgroup and a warp that asks for tiles: D (64,64) = A (64,64) B (64,64)^T, all bf16, k contiguous. */
+ * A kernel of a warpgroup and a warp that asks for tiles: D (64,64) = A (64,64) B (64,64)^T, all
+ * bf16, k contiguous. */
 #define TGC_SM90A 1
 #include "ptx.cuh"
 #include <cmath>
@@ -10,10 +12,20 @@
 #include <cstring>
 
 enum { THREADS = 160, TILE = 8192, SMEM = 2 * TILE + 16 };
-enum Mistake { NONE, NO_TILE_WAIT, NO_PRODUCT_WAIT, PREFETCH_READS, OVERWRITES, NO_ARRIVAL, TOO_MANY_ARRIVALS, NO_INIT };
+enum Mistake {
+        NONE,
+        NO_TILE_WAIT,
+        NO_PRODUCT_WAIT,
+        PREFETCH_READS,
+        OVERWRITES,
+        NO_ARRIVAL,
+        TOO_MANY_ARRIVALS,
+        NO_INIT
+};
 
 template <int MISTAKE>
-static void product(float *to, const __grid_constant__ TmaMap map_a, const __grid_constant__ TmaMap map_b)
+static void product(float *to, const __grid_constant__ TmaMap map_a,
+                    const __grid_constant__ TmaMap map_b)
 {
         TGC_SMEM(smem);
         Mbar *full = (Mbar *)(smem + 2 * TILE);
@@ -44,7 +56,8 @@ static void product(float *to, const __grid_constant__ TmaMap map_a, const __gri
                 mbarrier_wait(full, 0);
         wgmma_fence();
         for (int ks = 0; ks < 4; ks++)
-                wgmma<0, 0>(d, wgmma_desc_k128(smem + ks * 32), wgmma_desc_k128(smem + TILE + ks * 32), ks > 0, bf16());
+                wgmma<0, 0>(d, wgmma_desc_k128(smem + ks * 32),
+                            wgmma_desc_k128(smem + TILE + ks * 32), ks > 0, bf16());
         wgmma_commit();
         float early = MISTAKE == PREFETCH_READS ? d[0] + d[31] : 0.f;
         bar_sync(1, THREADS);
@@ -53,7 +66,8 @@ static void product(float *to, const __grid_constant__ TmaMap map_a, const __gri
                 wgmma_wait<0>();
         wgmma_hold(d);
         for (int j = 0; j < 32; j++)
-                to[(x / 32 * 16 + lane / 4 + j / 2 % 2 * 8) * 64 + j / 4 * 8 + lane % 4 * 2 + j % 2] = d[j] + early;
+                to[(x / 32 * 16 + lane / 4 + j / 2 % 2 * 8) * 64 + j / 4 * 8 + lane % 4 * 2 +
+                   j % 2] = d[j] + early;
 }
 
 /* Each block gives its number to the next of its cluster; FORGETS: but the last. */
@@ -99,7 +113,10 @@ static bool launch(void (*fn)(P...), unsigned grid, unsigned cluster, char *err,
 }
 
 /* Random enough; A has 61 rows and both 60 columns, beyond which tiles have zeros. */
-static unsigned short at(int m, int r, int c) { return emu_to_bf16((float)((r * 37 + c * 11 + m * 5) % 17 - 8)); }
+static unsigned short at(int m, int r, int c)
+{
+        return emu_to_bf16((float)((r * 37 + c * 11 + m * 5) % 17 - 8));
+}
 
 static TmaMap map_of(const unsigned short *p, unsigned rows)
 {
@@ -109,8 +126,10 @@ static TmaMap map_of(const unsigned short *p, unsigned rows)
         return map;
 }
 
-/* message: part of the error it must give; NULL: none, and whether the results are right says `right`. */
-template <int MISTAKE> static void test(const char *what, bool right, const char *message)
+/* message: part of the error it must give; NULL: none, and whether the results are right says
+ * `right`. */
+template <int MISTAKE>
+static void test(const char *what, bool right, const char *message)
 {
         static unsigned short a[61 * 72], b[64 * 72];
         static float d[64 * 64];
@@ -128,9 +147,10 @@ template <int MISTAKE> static void test(const char *what, bool right, const char
                 for (int c = 0; c < 64; c++) {
                         double want = 0;
                         for (int k = 0; k < 60 && r < 61; k++)
-                                want += (double)emu_from_bf16(a[r * 72 + k]) * emu_from_bf16(b[c * 72 + k]);
+                                want += (double)emu_from_bf16(a[r * 72 + k]) *
+                                        emu_from_bf16(b[c * 72 + k]);
                         double e = fabs(d[r * 64 + c] - want);
-                        worst = e <= worst ? worst : e;         /* a NaN stays out; counted below */
+                        worst = e <= worst ? worst : e; /* a NaN stays out; counted below */
                         if (d[r * 64 + c] != d[r * 64 + c])
                                 worst = INFINITY;
                 }
@@ -148,11 +168,16 @@ int main()
         test<OVERWRITES>("a tile overwritten while it is read is lost", false, 0);
         test<NO_PRODUCT_WAIT>("a product not waited for", false, "wgmma's not waited for");
         test<NO_ARRIVAL>("a barrier at which nobody arrives", false, "nobody can go on");
-        test<TOO_MANY_ARRIVALS>("more arrivals than the barrier counts", false, "more than the barrier's 1");
+        test<TOO_MANY_ARRIVALS>("more arrivals than the barrier counts", false,
+                                "more than the barrier's 1");
         test<NO_INIT>("a barrier that is none", false, "not initialised");
-        bool ran = launch(hand_on<false>, 8, 4, err, d), right = d[0] == 3 && d[1] == 0 && d[3] == 2 && d[4] == 7 && d[7] == 6;
+        bool ran = launch(hand_on<false>, 8, 4, err, d),
+             right = d[0] == 3 && d[1] == 0 && d[3] == 2 && d[4] == 7 && d[7] == 6;
         say(ran && right, "blocks of a cluster hand on", err);
-        say(!launch(hand_on<true>, 8, 4, err, d) && strstr(err, "nobody can go on"), "a block that nothing is sent to", err);
-        say(!launch(hand_on<false>, 6, 4, err, d) && strstr(err, "6 blocks do not make clusters of 4"), "half a cluster", err);
+        say(!launch(hand_on<true>, 8, 4, err, d) && strstr(err, "nobody can go on"),
+            "a block that nothing is sent to", err);
+        say(!launch(hand_on<false>, 6, 4, err, d) &&
+                    strstr(err, "6 blocks do not make clusters of 4"),
+            "half a cluster", err);
         return failures != 0;
 }

@@ -1,4 +1,5 @@
-/* near.h: values near what plain loops in double give, plain prologues and epilogues, and a program's list of tests. */
+/* near.h: values near what plain loops in double give, plain prologues and epilogues, and a
+ * program's list of tests. */
 #ifndef TGC_TEST_NEAR_H
 #define TGC_TEST_NEAR_H
 
@@ -17,9 +18,17 @@ static bool near(double got, double want, double tol)
         return fabs(got - want) <= tol * (1 + fabs(want));
 }
 
-#define CHECK_NEAR(got, want, tol, ...) do { double g_ = (got), w_ = (want); \
-        if (!near(g_, w_, tol)) { printf("not ok %s: ", test_name); printf(__VA_ARGS__); \
-        printf(": got %.9g, want %.9g\n", g_, w_); failures++; return; } } while (0)
+#define CHECK_NEAR(got, want, tol, ...)                            \
+        do {                                                       \
+                double g_ = (got), w_ = (want);                    \
+                if (!near(g_, w_, tol)) {                          \
+                        printf("not ok %s: ", test_name);          \
+                        printf(__VA_ARGS__);                       \
+                        printf(": got %.9g, want %.9g\n", g_, w_); \
+                        failures++;                                \
+                        return;                                    \
+                }                                                  \
+        } while (0)
 
 static constexpr int ceil_div(long long a, long long b) { return (int)((a + b - 1) / b); }
 
@@ -30,7 +39,8 @@ struct In {
         static constexpr int MAXV = MV, MINV = 1;
         const T *p;
         int ld;
-        template <int V> __device__ void operator()(int row, int col, float (&v)[V]) const
+        template <int V>
+        __device__ void operator()(int row, int col, float (&v)[V]) const
         {
                 load<V>(v, p + (long long)row * ld + col);
         }
@@ -41,13 +51,17 @@ struct Out {
         static constexpr int MAXV = MV, MINV = 1;
         T *p;
         int ld;
-        template <int V> __device__ void operator()(int row, int col, float (&v)[V]) const
+        template <int V>
+        __device__ void operator()(int row, int col, float (&v)[V]) const
         {
                 store<V>(p + (long long)row * ld + col, v);
         }
 };
 
-struct NamedTest { const char *name; void (*fn)(); };
+struct NamedTest {
+        const char *name;
+        void (*fn)();
+};
 
 /* All tests, or those whose name contains argv[1]. */
 template <int N>

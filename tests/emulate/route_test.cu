@@ -1,8 +1,10 @@
 /* route_test.cu: choosing experts, sorting rows into their buckets and putting results together,
  * against plain loops in double.
  *
- *      g++ -std=c++17 -O1 -fno-strict-aliasing -x c++ -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime -include codegen/kernels/emulate/emulate.h route_test.cu
- *      nvcc -std=c++17 -arch=sm_80 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime route_test.cu
+ *      g++ -std=c++17 -O1 -fno-strict-aliasing -x c++ -Icodegen/forms $(printf -- '-I%s '
+ *      codegen/kernels/*/) -Iruntime -include codegen/kernels/emulate/emulate.h route_test.cu nvcc
+ *      -std=c++17 -arch=sm_80 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime
+ *      route_test.cu
  *
  * Sizes are odd on purpose: one row, buckets with none, a last tile that is not full. */
 #include "near.h"
@@ -15,7 +17,10 @@ struct TopkRun {
         In<float, 1> x;
         float *values;
         int *index;
-        __device__ void operator()(int tile, char *) const { topk_task<E, K, 64>(rows, tile, x, values, index); }
+        __device__ void operator()(int tile, char *) const
+        {
+                topk_task<E, K, 64>(rows, tile, x, values, index);
+        }
 };
 
 template <int E, int K>
@@ -24,35 +29,43 @@ struct TopkGradRun {
         const int *index;
         In<float, 1> d;
         Out<float> out;
-        __device__ void operator()(int tile, char *) const { topk_grad_task<E, K, 64>(rows, tile, index, d, out); }
+        __device__ void operator()(int tile, char *) const
+        {
+                topk_grad_task<E, K, 64>(rows, tile, index, d, out);
+        }
 };
 
 template <int E, int K>
 static void topk_test(int rows)
 {
-        Buf<float> x((size_t)rows * E), values((size_t)rows * K), d((size_t)rows * K), dx((size_t)rows * E);
+        Buf<float> x((size_t)rows * E), values((size_t)rows * K), d((size_t)rows * K),
+                dx((size_t)rows * E);
         Buf<int> index((size_t)rows * K);
         x.fill(E);
         d.fill(E + 1);
-        for (size_t i = 0; i < x.n; i++)                /* coarse values: many ties, 0 and -0 among them */
+        for (size_t i = 0; i < x.n; i++) /* coarse values: many ties, 0 and -0 among them */
                 x[i] = i / E % 3 == 1 ? roundf(x[i]) : i / E % 3 == 2 && i % 2 ? -INFINITY : x[i];
-        shell_run<64>(ceil_div(rows, 2), 0, TopkRun<E, K>{rows, {x.p, E}, values.p, index.p});
+        shell_run<64>(ceil_div(rows, 2), 0, TopkRun<E, K> { rows, { x.p, E }, values.p, index.p });
         shell_run<64>(ceil_div((long long)rows * E, 64 * MAP_PER_THREAD), 0,
-                  TopkGradRun<E, K>{rows, index.p, {d.p, K}, {dx.p, E}});
+                      TopkGradRun<E, K> { rows, index.p, { d.p, K }, { dx.p, E } });
         for (int r = 0; r < rows; r++) {
                 std::vector<int> order(E);
                 Vec want(E);
                 for (int c = 0; c < E; c++)
                         order[c] = c;
-                std::stable_sort(order.begin(), order.end(),
-                                 [&](int a, int b) { return x[(size_t)r * E + a] > x[(size_t)r * E + b]; });
+                std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+                        return x[(size_t)r * E + a] > x[(size_t)r * E + b];
+                });
                 for (int k = 0; k < K; k++) {
-                        CHECK_NEAR(index[(size_t)r * K + k], order[k], 0, "topk index E %d row %d k %d", E, r, k);
-                        CHECK_NEAR(values[(size_t)r * K + k], x[(size_t)r * E + order[k]], 0, "topk value E %d", E);
+                        CHECK_NEAR(index[(size_t)r * K + k], order[k], 0,
+                                   "topk index E %d row %d k %d", E, r, k);
+                        CHECK_NEAR(values[(size_t)r * K + k], x[(size_t)r * E + order[k]], 0,
+                                   "topk value E %d", E);
                         want[order[k]] = d[(size_t)r * K + k];
                 }
                 for (int c = 0; c < E; c++)
-                        CHECK_NEAR(dx[(size_t)r * E + c], want[c], 0, "topk_grad E %d at %d,%d", E, r, c);
+                        CHECK_NEAR(dx[(size_t)r * E + c], want[c], 0, "topk_grad E %d at %d,%d", E,
+                                   r, c);
         }
 }
 
@@ -74,7 +87,8 @@ struct ScatterRun {
         Out<float> out;
         __device__ void operator()(int tile, char *smem) const
         {
-                scatter_rows_task<N, COLS, 256, BUCKETS>(buckets, perm, offs, adds, tile, smem, in, out);
+                scatter_rows_task<N, COLS, 256, BUCKETS>(buckets, perm, offs, adds, tile, smem, in,
+                                                         out);
         }
 };
 
@@ -83,7 +97,8 @@ static void scatter_run(int buckets, const Buf<int> &perm, const Buf<int> &offs,
                         Buf<float> &sum)
 {
         shell_run<256>(ceil_div(buckets, BUCKETS) * ceil_div(N, COLS), COLUMNS_SMEM(256),
-                       ScatterRun<N, COLS, BUCKETS>{buckets, perm.p, offs.p, adds, {x.p, N}, {sum.p, N}});
+                       ScatterRun<N, COLS, BUCKETS> {
+                               buckets, perm.p, offs.p, adds, { x.p, N }, { sum.p, N } });
 }
 
 /* narrow 0: tiles of whole rows; 1: of 64 columns; 2: and of one bucket. */
@@ -98,14 +113,15 @@ static void bucket_test(int n, int buckets, int tiles, bool skewed, int narrow)
         x.fill(n);
         for (int i = 0; i < n; i++) {
                 s = s * 1664525u + 1013904223u;
-                ids[i] = (int)((s >> 8) % (unsigned)(buckets + 2)) - 1; /* -1 and `buckets` are dropped */
+                /* -1 and `buckets` are dropped */
+                ids[i] = (int)((s >> 8) % (unsigned)(buckets + 2)) - 1;
                 if (skewed && i % 4)
                         ids[i] = buckets / 2;
                 if (ids[i] >= 0 && ids[i] < buckets)
                         want[ids[i]].push_back(i);
         }
         shell_run<1024>(tiles, BUCKET_SMEM(1024, ceil_div(buckets, tiles)),
-                  BucketRun{ids.p, n, buckets, tiles, perm.p, inv.p, offs.p});
+                        BucketRun { ids.p, n, buckets, tiles, perm.p, inv.p, offs.p });
         if (narrow == 2)
                 scatter_run<N, 64, 1>(buckets, perm, offs, skewed, x, sum);
         else if (narrow)
@@ -114,17 +130,20 @@ static void bucket_test(int n, int buckets, int tiles, bool skewed, int narrow)
                 scatter_run<N, ceil_div(N, 256) * 256, 8>(buckets, perm, offs, skewed, x, sum);
         int at = 0;
         for (int b = 0; b < buckets; b++) {
-                CHECK_NEAR(offs[b], at, 0, "offs[%d] n %d buckets %d tiles %d", b, n, buckets, tiles);
+                CHECK_NEAR(offs[b], at, 0, "offs[%d] n %d buckets %d tiles %d", b, n, buckets,
+                           tiles);
                 Vec total(N);
                 for (int i : want[b]) {
-                        CHECK_NEAR(perm[at], i, 0, "perm[%d] n %d buckets %d tiles %d", at, n, buckets, tiles);
+                        CHECK_NEAR(perm[at], i, 0, "perm[%d] n %d buckets %d tiles %d", at, n,
+                                   buckets, tiles);
                         CHECK_NEAR(inv[i], at, 0, "inv[%d]", i);
                         for (int c = 0; c < N; c++)
                                 total[c] += x.get((size_t)i * N + c);
                         at++;
                 }
                 for (int c = 0; c < N && !(skewed && want[b].empty()); c++)
-                        CHECK_NEAR(sum[(size_t)b * N + c], total[c], 1e-5, "scatter bucket %d col %d", b, c);
+                        CHECK_NEAR(sum[(size_t)b * N + c], total[c], 1e-5,
+                                   "scatter bucket %d col %d", b, c);
         }
         CHECK_NEAR(offs[buckets], at, 0, "offs[last] n %d buckets %d", n, buckets);
         for (int i = 0; i < n; i++)
@@ -138,7 +157,10 @@ struct CombineRun {
         const float *gate;
         In<float> in;
         Out<float> out;
-        __device__ void operator()(int tile, char *) const { combine_task<N, K, 64>(rows, tile, gate, in, out); }
+        __device__ void operator()(int tile, char *) const
+        {
+                combine_task<N, K, 64>(rows, tile, gate, in, out);
+        }
 };
 
 template <int N, int K>
@@ -148,13 +170,15 @@ static void combine_test(int rows, bool gated)
         x.fill(N);
         gate.fill(K);
         shell_run<64>(ceil_div((long long)rows * N, 64 * MAP_PER_THREAD), 0,
-                  CombineRun<N, K>{rows, gated ? gate.p : 0, {x.p, N}, {y.p, N}});
+                      CombineRun<N, K> { rows, gated ? gate.p : 0, { x.p, N }, { y.p, N } });
         for (int r = 0; r < rows; r++)
                 for (int c = 0; c < N; c++) {
                         double want = 0;
                         for (int k = 0; k < K; k++)
-                                want += (gated ? gate[(size_t)r * K + k] : 1) * x[((size_t)r * K + k) * N + c];
-                        CHECK_NEAR(y[(size_t)r * N + c], want, 1e-5, "combine N %d at %d,%d", N, r, c);
+                                want += (gated ? gate[(size_t)r * K + k] : 1) *
+                                        x[((size_t)r * K + k) * N + c];
+                        CHECK_NEAR(y[(size_t)r * N + c], want, 1e-5, "combine N %d at %d,%d", N, r,
+                                   c);
                 }
 }
 

@@ -1,8 +1,10 @@
 /* rows_test.cu: maps, norms, softmax, reductions, cross-entropy and sums of columns, against
  * plain loops in double.
  *
- *      g++ -std=c++17 -O1 -fno-strict-aliasing -x c++ -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime -include codegen/kernels/emulate/emulate.h rows_test.cu
- *      nvcc -std=c++17 -arch=sm_80 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime rows_test.cu
+ *      g++ -std=c++17 -O1 -fno-strict-aliasing -x c++ -Icodegen/forms $(printf -- '-I%s '
+ *      codegen/kernels/*/) -Iruntime -include codegen/kernels/emulate/emulate.h rows_test.cu nvcc
+ *      -std=c++17 -arch=sm_80 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime
+ *      rows_test.cu
  *
  * Sizes are odd on purpose: one element, one row, a last tile that is not full,
  * rows that fit a lane, a warp, a block, and none of these. */
@@ -20,7 +22,8 @@ struct InGained {
         const T *p;
         const float *gain;
         int ld;
-        template <int V> __device__ void operator()(int row, int col, float (&dy)[V], float (&g)[V]) const
+        template <int V>
+        __device__ void operator()(int row, int col, float(&dy)[V], float(&g)[V]) const
         {
                 float w[V];
                 load<V>(g, p + (long long)row * ld + col);
@@ -36,7 +39,8 @@ struct CountBody {
         static constexpr int MAXV = 8, MINV = 1;
         float *p;
         int ld;
-        template <int V> __device__ void operator()(int row, int col, float (&v)[V]) const
+        template <int V>
+        __device__ void operator()(int row, int col, float(&v)[V]) const
         {
                 float *at = p + (long long)row * ld + col;
                 load<V>(v, at);
@@ -59,10 +63,12 @@ static void map_test(int rows)
         Buf<float> x((size_t)rows * N);
         for (size_t i = 0; i < x.n; i++)
                 x[i] = 0.5f;
-        shell_run<64>(ceil_div((long long)rows * N, 64 * MAP_PER_THREAD), 0, MapRun<N>{rows, {x.p, N}});
+        shell_run<64>(ceil_div((long long)rows * N, 64 * MAP_PER_THREAD), 0,
+                      MapRun<N> { rows, { x.p, N } });
         for (int r = 0; r < rows; r++)
                 for (int c = 0; c < N; c++)
-                        CHECK_NEAR(x[(size_t)r * N + c], 0.5 + r * 7 + c, 0, "N %d rows %d at %d,%d", N, rows, r, c);
+                        CHECK_NEAR(x[(size_t)r * N + c], 0.5 + r * 7 + c, 0,
+                                   "N %d rows %d at %d,%d", N, rows, r, c);
 }
 
 /* ---- norms ------------------------------------------------------------------- */
@@ -89,10 +95,11 @@ struct NormGradRun {
         __device__ void operator()(int tile, char *smem) const
         {
                 if constexpr (ACC != 0)
-                        norm_grad_task<KIND, N, THREADS, ACC, ONCE>(rows, tile, tiles, 1e-5f, smem, in, dy, out, dgain,
-                                                                    dbias);
+                        norm_grad_task<KIND, N, THREADS, ACC, ONCE>(rows, tile, tiles, 1e-5f, smem,
+                                                                    in, dy, out, dgain, dbias);
                 else
-                        norm_grad_task<KIND, N, THREADS, 0>(rows, tile, tiles, 1e-5f, smem, in, plain, out, 0, 0);
+                        norm_grad_task<KIND, N, THREADS, 0>(rows, tile, tiles, 1e-5f, smem, in,
+                                                            plain, out, 0, 0);
         }
 };
 
@@ -127,14 +134,15 @@ static void norm_test(int rows)
         Buf<T> x((size_t)rows * N), y((size_t)rows * N);
         x.fill(N + rows, 2.f, 0.5f);
         shell_run<THREADS>(ceil_div(rows, ROW_ROWS(N, THREADS)), ROW_SMEM,
-                  NormRun<KIND, N, THREADS, FEW, T>{rows, {x.p, N}, {y.p, N}});
+                           NormRun<KIND, N, THREADS, FEW, T> { rows, { x.p, N }, { y.p, N } });
         Vec row(N), xhat(N);
         for (int r = 0; r < rows; r++) {
                 for (int c = 0; c < N; c++)
                         row[c] = x.get((size_t)r * N + c);
                 norm_reference(KIND, N, row.data(), xhat.data(), rstd);
                 for (int c = 0; c < N; c++)
-                        CHECK_NEAR(y.get((size_t)r * N + c), xhat[c], tol, "norm %d N %d at %d,%d", KIND, N, r, c);
+                        CHECK_NEAR(y.get((size_t)r * N + c), xhat[c], tol, "norm %d N %d at %d,%d",
+                                   KIND, N, r, c);
         }
 }
 
@@ -150,12 +158,20 @@ static void norm_grad_test(int rows, int tiles)
         for (size_t i = 0; i < dy.n; i++)
                 dy[i] = (float)(g.get(i) * gain[i % N]);
         shell_run<THREADS>(tiles, NORM_GRAD_SMEM(N),
-                  NormGradRun<KIND, N, THREADS, ACC, ONCE, T>{rows, tiles, {x.p, N}, {g.p, gain.p, N}, {dy.p, N},
-                                                              {dx.p, N}, pg.p, pb.p});
+                           NormGradRun<KIND, N, THREADS, ACC, ONCE, T> { rows,
+                                                                         tiles,
+                                                                         { x.p, N },
+                                                                         { g.p, gain.p, N },
+                                                                         { dy.p, N },
+                                                                         { dx.p, N },
+                                                                         pg.p,
+                                                                         pb.p });
         if (ACC & ACC_GAIN)
-                shell_run<256>(ceil_div(N, 32), COLUMNS_SMEM(256), ColumnsReduceRun<N>{tiles, pg.p, {dgain.p, N}});
+                shell_run<256>(ceil_div(N, 32), COLUMNS_SMEM(256),
+                               ColumnsReduceRun<N> { tiles, pg.p, { dgain.p, N } });
         if (ACC & ACC_BIAS)
-                shell_run<256>(ceil_div(N, 32), COLUMNS_SMEM(256), ColumnsReduceRun<N>{tiles, pb.p, {dbias.p, N}});
+                shell_run<256>(ceil_div(N, 32), COLUMNS_SMEM(256),
+                               ColumnsReduceRun<N> { tiles, pb.p, { dbias.p, N } });
         Vec row(N), xhat(N), wg(N), wb(N);
         for (int r = 0; r < rows; r++) {
                 double rstd, s1 = 0, s2 = 0;
@@ -170,14 +186,18 @@ static void norm_grad_test(int rows, int tiles)
                         wb[c] += g0;
                 }
                 for (int c = 0; c < N; c++)
-                        CHECK_NEAR(dx[(size_t)r * N + c], rstd * (dy[(size_t)r * N + c] - s1 - xhat[c] * s2),
-                                   N < 4 ? 2e-3 : 2e-5, "norm_grad %d N %d rows %d at %d,%d", KIND, N, rows, r, c);
+                        CHECK_NEAR(dx[(size_t)r * N + c],
+                                   rstd * (dy[(size_t)r * N + c] - s1 - xhat[c] * s2),
+                                   N < 4 ? 2e-3 : 2e-5, "norm_grad %d N %d rows %d at %d,%d", KIND,
+                                   N, rows, r, c);
         }
         for (int c = 0; c < N; c++) {
                 if (ACC & ACC_GAIN)
-                        CHECK_NEAR(dgain[c], wg[c], 1e-4, "gain gradient, N %d rows %d at %d", N, rows, c);
+                        CHECK_NEAR(dgain[c], wg[c], 1e-4, "gain gradient, N %d rows %d at %d", N,
+                                   rows, c);
                 if (ACC & ACC_BIAS)
-                        CHECK_NEAR(dbias[c], wb[c], 1e-4, "bias gradient, N %d rows %d at %d", N, rows, c);
+                        CHECK_NEAR(dbias[c], wb[c], 1e-4, "bias gradient, N %d rows %d at %d", N,
+                                   rows, c);
         }
 }
 
@@ -190,8 +210,8 @@ struct NormBackRun {
         float *dgain, *dbias;
         __device__ void operator()(int tile, char *smem) const
         {
-                norm_back_task<KIND, N, THREADS, ACC>(rows, tile, tiles, 1e-5f, smem, x, ld, g, ld, gain, out, dgain,
-                                                      dbias);
+                norm_back_task<KIND, N, THREADS, ACC>(rows, tile, tiles, 1e-5f, smem, x, ld, g, ld,
+                                                      gain, out, dgain, dbias);
         }
 };
 
@@ -204,8 +224,9 @@ static void norm_back_test(int rows, int tiles)
         x.fill(N, 2.f, 0.5f);
         g.fill(N + 1);
         gain.fill(N + 2);
-        shell_run<THREADS>(tiles, NORM_BACK_SMEM(N, THREADS), NormBackRun<KIND, N, THREADS, ACC>{
-                rows, tiles, LD, x.p, g.p, gain.p, {dx.p, N}, pg.p, pb.p});
+        shell_run<THREADS>(tiles, NORM_BACK_SMEM(N, THREADS),
+                           NormBackRun<KIND, N, THREADS, ACC> {
+                                   rows, tiles, LD, x.p, g.p, gain.p, { dx.p, N }, pg.p, pb.p });
         Vec row(N), xhat(N), wg(N), wb(N);
         for (int r = 0; r < rows; r++) {
                 double rstd, s1 = 0, s2 = 0;
@@ -220,7 +241,8 @@ static void norm_back_test(int rows, int tiles)
                         wb[c] += g0;
                 }
                 for (int c = 0; c < N; c++)
-                        CHECK_NEAR(dx[(size_t)r * N + c], rstd * (g.get((size_t)r * LD + c) * gain[c] - s1 - xhat[c] * s2),
+                        CHECK_NEAR(dx[(size_t)r * N + c],
+                                   rstd * (g.get((size_t)r * LD + c) * gain[c] - s1 - xhat[c] * s2),
                                    2e-5, "norm_back %d N %d rows %d at %d,%d", KIND, N, rows, r, c);
         }
         for (int c = 0; c < N; c++) {
@@ -231,7 +253,8 @@ static void norm_back_test(int rows, int tiles)
                 }
                 CHECK_NEAR(dgain, wg[c], 1e-4, "norm_back gain, N %d rows %d at %d", N, rows, c);
                 if (ACC & ACC_BIAS)
-                        CHECK_NEAR(dbias, wb[c], 1e-4, "norm_back bias, N %d rows %d at %d", N, rows, c);
+                        CHECK_NEAR(dbias, wb[c], 1e-4, "norm_back bias, N %d rows %d at %d", N,
+                                   rows, c);
         }
 }
 
@@ -263,7 +286,7 @@ static void rows_test(int rows, int n)
         Buf<int> index(rows);
         x.fill(n, 5.f);
         dy.fill(n + 1);
-        for (int c = 0; c < n && rows > 1; c++)         /* a masked row, ties, NaN, and a lone value */
+        for (int c = 0; c < n && rows > 1; c++) /* a masked row, ties, NaN, and a lone value */
                 x[(size_t)n + c] = -INFINITY;
         if (rows > 2)
                 for (int c = 0; c < n; c++)
@@ -273,8 +296,13 @@ static void rows_test(int rows, int n)
         for (int what = 0; what < 6; what++) {
                 bool whole = what < 2;
                 shell_run<THREADS>(ceil_div(rows, ROW_ROWS(N, THREADS)), ROW_SMEM,
-                          RowsRun<N, THREADS>{what, rows, n, {x.p, n}, {dy.p, n}, {whole ? y.p : one.p, whole ? n : 1},
-                                              index.p});
+                                   RowsRun<N, THREADS> { what,
+                                                         rows,
+                                                         n,
+                                                         { x.p, n },
+                                                         { dy.p, n },
+                                                         { whole ? y.p : one.p, whole ? n : 1 },
+                                                         index.p });
                 for (int r = 0; r < rows; r++) {
                         const float *v = x.p + (size_t)r * n;
                         double top = -INFINITY, sum = 0, dot = 0, plain = 0;
@@ -288,7 +316,8 @@ static void rows_test(int rows, int n)
                         for (int c = 0; c < n; c++)
                                 sum += exp(v[c] - (top == -INFINITY ? 0 : top));
                         if (what == 5 && index[r] != at) {
-                                printf("not ok argmax: N %d n %d row %d: got %d, want %d\n", N, n, r, index[r], at);
+                                printf("not ok argmax: N %d n %d row %d: got %d, want %d\n", N, n,
+                                       r, index[r], at);
                                 failures++;
                                 return;
                         }
@@ -301,11 +330,16 @@ static void rows_test(int rows, int n)
                                            "logsumexp N %d n %d row %d", N, n, r);
                         for (int c = 0; c < n && whole; c++) {
                                 double want = what == 1 ? v[c] * (dy[(size_t)r * n + c] - dot)
-                                            : sum == 0 ? 0 : exp(v[c] - (top == -INFINITY ? 0 : top)) / sum;
-                                if (what == 1 && r >= 1 && r <= 3)      /* infinite inputs: no gradient to speak of */
+                                              : sum == 0
+                                                      ? 0
+                                                      : exp(v[c] - (top == -INFINITY ? 0 : top)) /
+                                                                sum;
+                                if (what == 1 && r >= 1 &&
+                                    r <= 3) /* infinite inputs: no gradient to speak of */
                                         continue;
-                                CHECK_NEAR(y[(size_t)r * n + c], want, 1e-4, "softmax%s N %d n %d at %d,%d",
-                                           what ? "_grad" : "", N, n, r, c);
+                                CHECK_NEAR(y[(size_t)r * n + c], want, 1e-4,
+                                           "softmax%s N %d n %d at %d,%d", what ? "_grad" : "", N,
+                                           n, r, c);
                         }
                 }
         }
@@ -325,8 +359,12 @@ struct CeRun {
         {
                 switch (what) {
                 case 0: ce_task<T, V, THREADS>(logits, ld, targets, loss, lse, tile, smem); break;
-                case 1: ce_grad_task<T, V, THREADS>(logits, dlogits, ld, targets, lse, tile, dloss); break;
-                default: ce_both_task<T, V, THREADS>(logits, ld, targets, loss, lse, tile, smem, dloss);
+                case 1:
+                        ce_grad_task<T, V, THREADS>(logits, dlogits, ld, targets, lse, tile, dloss);
+                        break;
+                default:
+                        ce_both_task<T, V, THREADS>(logits, ld, targets, loss, lse, tile, smem,
+                                                    dloss);
                 }
         }
 };
@@ -340,7 +378,7 @@ static void ce_test(int ld)
         Buf<float> loss(ROWS), lse(ROWS), loss2(ROWS), lse2(ROWS), dloss(ROWS);
         x.fill(V, 4.f);
         dloss.fill(3);
-        for (int c = 0; c < V; c++)                     /* mostly masked, and large */
+        for (int c = 0; c < V; c++) /* mostly masked, and large */
                 if (c != V / 2)
                         x.set(4 * (size_t)ld + c, -INFINITY);
                 else
@@ -351,12 +389,13 @@ static void ce_test(int ld)
         targets[3] = V;
         targets[4] = V / 2;
         memcpy((void *)both.p, (void *)x.p, sizeof(T) * x.n);
-        CeRun<T, V, THREADS> run = {0, x.p, dx.p, ld, targets.p, loss.p, lse.p, {dloss.p, 1}};
+        CeRun<T, V, THREADS> run = { 0, x.p, dx.p, ld, targets.p, loss.p, lse.p, { dloss.p, 1 } };
         shell_run<THREADS>(ROWS, CE_SMEM, run);
         run.what = 1;
         shell_run<THREADS>(ROWS, CE_SMEM, run);
         shell_run<THREADS>(ROWS, CE_SMEM,
-                           CeRun<T, V, THREADS>{2, both.p, 0, ld, targets.p, loss2.p, lse2.p, {dloss.p, 1}});
+                           CeRun<T, V, THREADS> {
+                                   2, both.p, 0, ld, targets.p, loss2.p, lse2.p, { dloss.p, 1 } });
         double tol = sizeof(T) == 2 ? 4e-3 : 2e-6;
         for (int r = 0; r < ROWS; r++) {
                 double top = -INFINITY, sum = 0;
@@ -368,16 +407,22 @@ static void ce_test(int ld)
                 double want = log(sum) + top;
                 bool counts = t >= 0 && t < V;
                 CHECK_NEAR(lse[r], counts ? want : 0, 1e-5, "lse V %d row %d", V, r);
-                CHECK_NEAR(loss[r], counts ? want - x.get((size_t)r * ld + t) : 0, 1e-5, "loss V %d row %d", V, r);
+                CHECK_NEAR(loss[r], counts ? want - x.get((size_t)r * ld + t) : 0, 1e-5,
+                           "loss V %d row %d", V, r);
                 CHECK_NEAR(lse2[r], lse[r], 1e-6, "both: lse V %d row %d", V, r);
                 CHECK_NEAR(loss2[r], loss[r], 1e-5, "both: loss V %d row %d", V, r);
                 for (int c = 0; c < V; c++) {
-                        double d = counts ? (exp(x.get((size_t)r * ld + c) - want) - (c == t)) * dloss[r] : 0;
-                        CHECK_NEAR(dx.get((size_t)r * ld + c), d, tol, "dlogits V %d at %d,%d", V, r, c);
-                        CHECK_NEAR(both.get((size_t)r * ld + c), d, tol, "both: dlogits V %d at %d,%d", V, r, c);
+                        double d = counts ? (exp(x.get((size_t)r * ld + c) - want) - (c == t)) *
+                                                    dloss[r]
+                                          : 0;
+                        CHECK_NEAR(dx.get((size_t)r * ld + c), d, tol, "dlogits V %d at %d,%d", V,
+                                   r, c);
+                        CHECK_NEAR(both.get((size_t)r * ld + c), d, tol,
+                                   "both: dlogits V %d at %d,%d", V, r, c);
                 }
                 for (int c = V; c < ld; c++)
-                        CHECK_NEAR(both.get((size_t)r * ld + c), x.get((size_t)r * ld + c), 0, "padding V %d", V);
+                        CHECK_NEAR(both.get((size_t)r * ld + c), x.get((size_t)r * ld + c), 0,
+                                   "padding V %d", V);
         }
 }
 
@@ -401,13 +446,15 @@ static void columns_test(int rows, int chunks)
         Buf<float> partial((size_t)chunks * N), sum(N);
         x.fill(N + rows);
         shell_run<256>(ceil_div(N, 256) * chunks, COLUMNS_SMEM(256),
-                  ColumnsRun<N, 256>{rows, chunks, {x.p, N}, {partial.p, N}});
-        shell_run<256>(ceil_div(N, 32), COLUMNS_SMEM(256), ColumnsReduceRun<N>{chunks, partial.p, {sum.p, N}});
+                       ColumnsRun<N, 256> { rows, chunks, { x.p, N }, { partial.p, N } });
+        shell_run<256>(ceil_div(N, 32), COLUMNS_SMEM(256),
+                       ColumnsReduceRun<N> { chunks, partial.p, { sum.p, N } });
         for (int c = 0; c < N; c++) {
                 double want = 0;
                 for (int r = 0; r < rows; r++)
                         want += x.get((size_t)r * N + c);
-                CHECK_NEAR(sum[c], want, 1e-5, "columns N %d rows %d chunks %d at %d", N, rows, chunks, c);
+                CHECK_NEAR(sum[c], want, 1e-5, "columns N %d rows %d chunks %d at %d", N, rows,
+                           chunks, c);
         }
 }
 
@@ -422,13 +469,15 @@ static void norm_tests()
         norm_grad_test<NORM_RMS, N, THREADS, ACC_GAIN, float>(9, 2);
         norm_grad_test<NORM_LAYER, N, THREADS, ACC_GAIN | ACC_BIAS, bf16>(1, 3);
         norm_grad_test<NORM_LAYER, N, THREADS, 0, float>(3, 3);
-        norm_grad_test<NORM_LAYER, N, THREADS, ACC_GAIN | ACC_BIAS, bf16, true>(ROW_ROWS(N, THREADS) * 2 - 1, 2);
+        norm_grad_test<NORM_LAYER, N, THREADS, ACC_GAIN | ACC_BIAS, bf16, true>(
+                ROW_ROWS(N, THREADS) * 2 - 1, 2);
         norm_grad_test<NORM_RMS, N, THREADS, ACC_GAIN, float, true>(1, 1);
 }
 
 static void all_map()
 {
-        map_test<1>(1), map_test<3>(50), map_test<65>(7), map_test<100>(41), map_test<768>(3), map_test<1000>(2);
+        map_test<1>(1), map_test<3>(50), map_test<65>(7), map_test<100>(41), map_test<768>(3),
+                map_test<1000>(2);
 }
 static void all_norm()
 {
@@ -441,7 +490,7 @@ static void all_norm()
         norm_tests<1000, 128>();
         norm_tests<1536, 256>();
         norm_tests<8190, 512>();
-        norm_tests<20000, 1024>();                      /* too long for registers */
+        norm_tests<20000, 1024>(); /* too long for registers */
         norm_back_test<NORM_LAYER, 8, ACC_GAIN | ACC_BIAS>(70, 2);
         norm_back_test<NORM_RMS, 24, ACC_GAIN>(600, 2);
         norm_back_test<NORM_LAYER, 768, ACC_GAIN | ACC_BIAS>(41, 2);
@@ -478,14 +527,16 @@ static void all_cross_entropy()
 }
 static void all_columns()
 {
-        columns_test<1>(5, 2), columns_test<3>(1000, 7), columns_test<100>(1, 1), columns_test<768>(77, 5);
+        columns_test<1>(5, 2), columns_test<3>(1000, 7), columns_test<100>(1, 1),
+                columns_test<768>(77, 5);
         columns_test<300>(3, 9);
 }
 
 int main(int argc, char **argv)
 {
         static const NamedTest tests[] = {
-                { "map", all_map }, { "norm", all_norm }, { "rows", all_rows }, { "cross_entropy", all_cross_entropy },
+                { "map", all_map },         { "norm", all_norm },
+                { "rows", all_rows },       { "cross_entropy", all_cross_entropy },
                 { "columns", all_columns },
         };
         return run_tests(tests, argc, argv);

@@ -28,7 +28,8 @@ static void shell_run(int tiles, int smem, const F &f)
         static emu::Entry<1> entry(__PRETTY_FUNCTION__, shell<THREADS, F>);
         void *arg = (void *)&f;
         char err[600];
-        if (!tgc_emulate_launch(entry.name, (unsigned)tiles, (unsigned)THREADS, (unsigned)smem, &arg, 1, err, 600))
+        if (!tgc_emulate_launch(entry.name, (unsigned)tiles, (unsigned)THREADS, (unsigned)smem,
+                                &arg, 1, err, 600))
                 return;
         printf("not ok: %s\n", err);
         exit(1);
@@ -56,7 +57,8 @@ static void shell_run(int tiles, int smem, const F &f)
 {
         F *g = (F *)shell_alloc(sizeof(F));
         memcpy((void *)g, (const void *)&f, sizeof f);
-        shell_ok(cudaFuncSetAttribute(shell<THREADS, F>, cudaFuncAttributeMaxDynamicSharedMemorySize, smem));
+        shell_ok(cudaFuncSetAttribute(shell<THREADS, F>,
+                                      cudaFuncAttributeMaxDynamicSharedMemorySize, smem));
         shell<THREADS, F><<<tiles, THREADS, smem>>>(g);
         shell_ok(cudaGetLastError());
         shell_ok(cudaDeviceSynchronize());

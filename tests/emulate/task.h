@@ -1,7 +1,7 @@
 /* task.h: operands, results and launches of tasks that multiply, in the emulator or on a GPU.
  *
- * What lies between the rows of a strided operand is NaN: an element taken from there shows.  The epilogues count how often
- * each place of a result is delivered, which must be once. */
+ * What lies between the rows of a strided operand is NaN: an element taken from there shows.  The
+ * epilogues count how often each place of a result is delivered, which must be once. */
 #ifndef TGC_TEST_TASK_H
 #define TGC_TEST_TASK_H
 
@@ -30,9 +30,16 @@ static void *mem(size_t n)
 static void mem_free(void *p) { cudaFree(p); }
 #endif
 
-/* A task as an object f with f(tile, smem), run by one kernel of F::MOST threads, 256 where F does not say. */
-template <class F, class = void> struct Threads { static constexpr int MOST = 256; };
-template <class F> struct Threads<F, std::void_t<decltype(F::MOST)>> { static constexpr int MOST = F::MOST; };
+/* A task as an object f with f(tile, smem), run by one kernel of F::MOST threads, 256 where F does
+ * not say. */
+template <class F, class = void>
+struct Threads {
+        static constexpr int MOST = 256;
+};
+template <class F>
+struct Threads<F, std::void_t<decltype(F::MOST)>> {
+        static constexpr int MOST = F::MOST;
+};
 
 template <class F>
 __global__ void __launch_bounds__(Threads<F>::MOST) task_kernel(const F *f)
@@ -43,7 +50,8 @@ __global__ void __launch_bounds__(Threads<F>::MOST) task_kernel(const F *f)
 
 /* cluster: blocks of one, on a GPU. */
 template <class F>
-static bool task_run(const F &f, int tiles, int threads, int smem, const char *name, int cluster = 1)
+static bool task_run(const F &f, int tiles, int threads, int smem, const char *name,
+                     int cluster = 1)
 {
         F *g = (F *)mem(sizeof f);
         memcpy((void *)g, (const void *)&f, sizeof f);
@@ -58,13 +66,15 @@ static bool task_run(const F &f, int tiles, int threads, int smem, const char *n
                 printf("  %s\n", err);
 #else
         cudaFuncSetAttribute(task_kernel<F>, cudaFuncAttributeMaxDynamicSharedMemorySize, smem);
-        cudaLaunchAttribute in_clusters = { };
+        cudaLaunchAttribute in_clusters = {};
         in_clusters.id = cudaLaunchAttributeClusterDimension;
-        in_clusters.val.clusterDim.x = cluster, in_clusters.val.clusterDim.y = in_clusters.val.clusterDim.z = 1;
-        cudaLaunchConfig_t how = { };
+        in_clusters.val.clusterDim.x = cluster,
+        in_clusters.val.clusterDim.y = in_clusters.val.clusterDim.z = 1;
+        cudaLaunchConfig_t how = {};
         how.gridDim = dim3(tiles), how.blockDim = dim3(threads), how.dynamicSmemBytes = smem;
         how.attrs = &in_clusters, how.numAttrs = cluster > 1;
-        cudaError_t e = cudaLaunchKernelEx(&how, task_kernel<F>, (const F *)g);         /* of the launch itself */
+        /* of the launch itself */
+        cudaError_t e = cudaLaunchKernelEx(&how, task_kernel<F>, (const F *)g);
         e = e == cudaSuccess ? cudaDeviceSynchronize() : e;
         int bad = e != cudaSuccess;
         if (bad)
@@ -87,9 +97,13 @@ static void report(bool ok, const char *name)
 /* ---- operands ---------------------------------------------------------------- */
 
 static unsigned random_state = 1;
-static unsigned next_random() { return random_state = random_state * 1664525u + 1013904223u, random_state >> 10; }
+static unsigned next_random()
+{
+        return random_state = random_state * 1664525u + 1013904223u, random_state >> 10;
+}
 
-template <class T> static void put(T *p, float x)
+template <class T>
+static void put(T *p, float x)
 {
 #ifdef TGC_EMULATE
         *p = (T)x;
@@ -97,7 +111,11 @@ template <class T> static void put(T *p, float x)
         *p = T(x);
 #endif
 }
-template <class T> static float get(T x) { return (float)x; }
+template <class T>
+static float get(T x)
+{
+        return (float)x;
+}
 
 /* rows x cols with row stride ld; integers -4..4, or normal-like numbers. */
 template <class T>
@@ -111,7 +129,9 @@ struct Matrix {
                 p = (T *)mem(n * sizeof(T));
                 for (size_t i = 0; i < n; i++) {
                         float u = (float)(next_random() % 4096) / 2048.f - 1.f;
-                        put(p + i, i % ld >= (size_t)cols ? NAN : integers ? (float)(int)(next_random() % 9) - 4.f : u);
+                        put(p + i, i % ld >= (size_t)cols ? NAN
+                                   : integers             ? (float)(int)(next_random() % 9) - 4.f
+                                                          : u);
                 }
         }
         ~Matrix() { mem_free(p); }
@@ -133,7 +153,12 @@ struct Result {
                 memset(count, 0, (size_t)(M * N + 1) * 4);
                 *wrong = 0;
         }
-        ~Result() { mem_free(c); mem_free(count); mem_free(wrong); }
+        ~Result()
+        {
+                mem_free(c);
+                mem_free(count);
+                mem_free(wrong);
+        }
         Result(const Result &) = delete;
 };
 
@@ -142,11 +167,15 @@ struct Keep {
         static constexpr int MAXV = V_, MINV = MINV_;
         float *c;
         int *count, *wrong, M, N;
-        const int *expert_of;           /* by result row, or 0 */
-        int grad_rows;                  /* of C per expert: C is (E,grad_rows,N); 0: not a gradient */
+        const int *expert_of; /* by result row, or 0 */
+        int grad_rows;        /* of C per expert: C is (E,grad_rows,N); 0: not a gradient */
         Keep(const Result &r, const int *expert = 0, int rows = 0)
-                : c(r.c), count(r.count), wrong(r.wrong), M(r.M), N(r.N), expert_of(expert), grad_rows(rows) { }
-        template <int V> __device__ void operator()(int row, int col, float (&v)[V]) const
+            : c(r.c), count(r.count), wrong(r.wrong), M(r.M), N(r.N), expert_of(expert),
+              grad_rows(rows)
+        {
+        }
+        template <int V>
+        __device__ void operator()(int row, int col, float (&v)[V]) const
         {
                 static_assert(V <= V_ && V >= MINV_, "V is between MINV and MAXV");
                 if (row < 0 || row >= M || col < 0 || col + V > N || col % V) {
@@ -158,7 +187,8 @@ struct Keep {
                         count[(size_t)row * N + col + i]++;
                 }
         }
-        template <int V> __device__ void operator()(int row, int col, float (&v)[V], int e) const
+        template <int V>
+        __device__ void operator()(int row, int col, float (&v)[V], int e) const
         {
                 if (expert_of && row >= 0 && row < M && expert_of[row] != e)
                         *wrong = 2;
@@ -172,10 +202,13 @@ struct Give {
         static constexpr int MAXV = V_, MINV = 1;
         const float *x;
         int K, rows;
-        template <int V> __device__ void operator()(int row, int col, float (&v)[V]) const
+        template <int V>
+        __device__ void operator()(int row, int col, float (&v)[V]) const
         {
                 for (int i = 0; i < V; i++)
-                        v[i] = row < rows && col % V == 0 && col + i < K ? x[(size_t)row * K + col + i] : NAN;
+                        v[i] = row < rows && col % V == 0 && col + i < K
+                                       ? x[(size_t)row * K + col + i]
+                                       : NAN;
         }
 };
 
@@ -183,23 +216,36 @@ template <class F>
 static bool result_is(const Result &r, const F &want, double tolerance, const char *name)
 {
         if (*r.wrong) {
-                printf("  %s: epilogue called outside of C, or with a wrong expert (%d)\n", name, *r.wrong);
+                printf("  %s: epilogue called outside of C, or with a wrong expert (%d)\n", name,
+                       *r.wrong);
                 return false;
         }
         for (int i = 0; i < r.M; i++)
                 for (int j = 0; j < r.N; j++) {
                         double w = want(i, j), c = r.c[(size_t)i * r.N + j];
                         if (r.count[(size_t)i * r.N + j] != 1 || !(fabs(c - w) <= tolerance)) {
-                                printf("  %s: C[%d][%d] is %g, delivered %d times; want %g\n", name, i, j, c,
-                                       r.count[(size_t)i * r.N + j], w);
+                                printf("  %s: C[%d][%d] is %g, delivered %d times; want %g\n", name,
+                                       i, j, c, r.count[(size_t)i * r.N + j], w);
                                 return false;
                         }
                 }
         return true;
 }
 
-template <class T> static const char *type_name() { return sizeof(T) == 4 ? "f32" : "16"; }
-template <> const char *type_name<bf16>() { return "bf16"; }
-template <> const char *type_name<f16>() { return "f16"; }
+template <class T>
+static const char *type_name()
+{
+        return sizeof(T) == 4 ? "f32" : "16";
+}
+template <>
+const char *type_name<bf16>()
+{
+        return "bf16";
+}
+template <>
+const char *type_name<f16>()
+{
+        return "f16";
+}
 
 #endif

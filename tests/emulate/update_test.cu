@@ -1,7 +1,9 @@
 /* update_test.cu: the gradients' norm, AdamW and the sampler, against plain loops in double.
  *
- *      g++ -std=c++17 -O1 -fno-strict-aliasing -x c++ -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime -include codegen/kernels/emulate/emulate.h update_test.cu
- *      nvcc -std=c++17 -arch=sm_80 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime update_test.cu
+ *      g++ -std=c++17 -O1 -fno-strict-aliasing -x c++ -Icodegen/forms $(printf -- '-I%s '
+ *      codegen/kernels/*/) -Iruntime -include codegen/kernels/emulate/emulate.h update_test.cu nvcc
+ *      -std=c++17 -arch=sm_80 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime
+ *      update_test.cu
  *
  * Sizes are odd on purpose: one element, parts of a vector, a last tile that is not full. */
 #include "near.h"
@@ -38,7 +40,8 @@ struct SplitRun {
         }
 };
 
-/* The first n_low gradients are bf16, and of n_micro micro-steps; then parameters are split, too. */
+/* The first n_low gradients are bf16, and of n_micro micro-steps; then parameters are split,
+ * too. */
 static void update_test(int n, int n_decay, float clip, bool bad, int n_low = 0, int n_micro = 1)
 {
         Buf<Rt> rts(1);
@@ -64,28 +67,33 @@ static void update_test(int n, int n_decay, float clip, bool bad, int n_low = 0,
                 for (int i = 0; i < n_low; i++)
                         g[i] = (float)((rt->micro ? g[i] : 0) + part.get(i));
                 if (n_micro > 1)
-                        shell_run<256>(ceil_div(n_low, 256 * 8), 0, GradAddRun{rt, grads, sum.p});
+                        shell_run<256>(ceil_div(n_low, 256 * 8), 0,
+                                       GradAddRun { rt, grads, sum.p });
         }
         for (int i = n_low; i < n; i++)
                 rest[i - n_low] = g[i];
-        rt->lr = 1e-2f, rt->beta1 = 0.9f, rt->beta2 = 0.95f, rt->eps = 1e-8f, rt->weight_decay = 0.1f;
+        rt->lr = 1e-2f, rt->beta1 = 0.9f, rt->beta2 = 0.95f, rt->eps = 1e-8f,
+        rt->weight_decay = 0.1f;
         rt->clip = clip, rt->bias1 = 0.19f, rt->bias2 = 0.0975f;
         for (int i = 0; i < n; i++)
                 p0[i] = p[i], m0[i] = m[i], v0[i] = v[i] = fabsf(v[i]);
         done[0] = 0;
-        shell_run<256>(7, UPDATE_SMEM, GradNormRun{rt, grads, 7, partial.p, done.p, norm.p, flag.p});
+        shell_run<256>(7, UPDATE_SMEM,
+                       GradNormRun { rt, grads, 7, partial.p, done.p, norm.p, flag.p });
         CHECK_NEAR(done[0], 0, 0, "counter, n %d", n);
         const int tiles = ceil_div(n, 256 * ADAMW_PER_THREAD);
         if (n_low)
-                shell_run<256>(ceil_div(n, 256), 0, SplitRun{split, p.p, n, true});
+                shell_run<256>(ceil_div(n, 256), 0, SplitRun { split, p.p, n, true });
         if (n_low)
                 shell_run<256>(tiles, UPDATE_SMEM,
-                               AdamwRun<SplitParams>{rt, split, m.p, v.p, grads, n_decay, norm.p});
+                               AdamwRun<SplitParams> { rt, split, m.p, v.p, grads, n_decay,
+                                                       norm.p });
         else
                 shell_run<256>(tiles, UPDATE_SMEM,
-                               AdamwRun<Params<bf16>>{rt, {p.p, low.p}, m.p, v.p, grads, n_decay, norm.p});
+                               AdamwRun<Params<bf16>> {
+                                       rt, { p.p, low.p }, m.p, v.p, grads, n_decay, norm.p });
         if (n_low)
-                shell_run<256>(ceil_div(n, 256), 0, SplitRun{split, p.p, n, false});
+                shell_run<256>(ceil_div(n, 256), 0, SplitRun { split, p.p, n, false });
         double total = 0;
         for (int i = 0; i < n; i++)
                 total += (double)g[i] * g[i];
@@ -96,7 +104,8 @@ static void update_test(int n, int n_decay, float clip, bool bad, int n_low = 0,
                 double gi = g[i] * scale, wm = m0[i] + (1 - (double)rt->beta1) * (gi - m0[i]);
                 double wv = rt->beta2 * v0[i] + (1 - (double)rt->beta2) * gi * gi;
                 double wp = p0[i] * (i < n_decay ? 1 - (double)rt->lr * rt->weight_decay : 1);
-                wp -= rt->lr / (double)rt->bias1 * wm / (sqrt(wv) / sqrt((double)rt->bias2) + rt->eps);
+                wp -= rt->lr / (double)rt->bias1 * wm /
+                      (sqrt(wv) / sqrt((double)rt->bias2) + rt->eps);
                 CHECK_NEAR(p[i], bad ? p0[i] : wp, bad ? 0 : 2e-6, "p[%d] of %d", i, n);
                 CHECK_NEAR(m[i], bad ? m0[i] : wm, bad ? 0 : 2e-6, "m[%d] of %d", i, n);
                 CHECK_NEAR(v[i], bad ? v0[i] : wv, bad ? 0 : 2e-6, "v[%d] of %d", i, n);
@@ -162,8 +171,9 @@ static int sample_reference(const Rt *rt, std::vector<float> x, int S, int b)
         u64 Z = 0, run = 0;
         for (float v : x)
                 Z += kept(v) ? weight((v - M) / rt->temp) : 0;
-        u64 r = (u64)(((unsigned __int128)Z * philox_first((unsigned)S, (unsigned)b, SAMPLE_ID, rt->seed[0],
-                                                            rt->seed[1])) >> 32);
+        u64 r = (u64)(((unsigned __int128)Z * philox_first((unsigned)S, (unsigned)b, SAMPLE_ID,
+                                                           rt->seed[0], rt->seed[1])) >>
+                      32);
         for (int i = 0; i < V; i++)
                 if ((run += kept(x[i]) ? weight((x[i] - M) / rt->temp) : 0) > r)
                         return i;
@@ -189,10 +199,11 @@ static void sample_test(float temp, int top_k, float top_p, float min_p, float p
         if (odd)
                 logits.set(2 * ld + V - 1, odd > 1 ? INFINITY : NAN);
         for (int i = 0; i < B * CAP; i++)
-                hist[i] = i * i % (V + 2) - 1;          /* repeats, and two that are no tokens */
+                hist[i] = i * i % (V + 2) - 1; /* repeats, and two that are no tokens */
         memcpy((void *)kept.p, (void *)logits.p, logits.n * sizeof(T));
         std::vector<int> old(hist.p, hist.p + B * CAP);
-        shell_run<1024>(B + 1, SAMPLE_SMEM, SampleRun<T, V>{rt, logits.p, ld, hist.p, CAP, B, next.p});
+        shell_run<1024>(B + 1, SAMPLE_SMEM,
+                        SampleRun<T, V> { rt, logits.p, ld, hist.p, CAP, B, next.p });
         for (int b = 0; b < B; b++) {
                 int S = (b == 0 ? 3 : b == 1 ? 20 : 0) + 2, n = std::min(S, (int)CAP);
                 n = last_n < 0 ? n : std::min(n, last_n);
@@ -210,7 +221,8 @@ static void sample_test(float temp, int top_k, float top_p, float min_p, float p
                 for (int i = 0; i < V; i++)
                         x[i] = (float)kept.get((size_t)b * ld + i);
                 int want = sample_reference(rt, x, S, b);
-                CHECK_NEAR(next[b], want < 0 ? 0 : want, 0, "V %d temp %g top_k %d top_p %g min_p %g sequence %d", V, temp, top_k,
+                CHECK_NEAR(next[b], want < 0 ? 0 : want, 0,
+                           "V %d temp %g top_k %d top_p %g min_p %g sequence %d", V, temp, top_k,
                            top_p, min_p, b);
                 CHECK_NEAR(hist[S % CAP * B + b], want, 0, "hist of sequence %d", b);
                 CHECK_NEAR(rt->pos[b], S, 0, "pos of sequence %d", b);
@@ -234,16 +246,20 @@ static void sample_tests()
 
 static void all_update()
 {
-        update_test(1, 0, 0.f, false), update_test(3, 3, 1.f, false), update_test(1030, 515, 1.f, false);
+        update_test(1, 0, 0.f, false), update_test(3, 3, 1.f, false),
+                update_test(1030, 515, 1.f, false);
         update_test(20001, 7, 1e9f, false), update_test(4099, 100, 1.f, true);
-        update_test(1030, 515, 1.f, false, 512), update_test(4099, 4000, 1.f, false, 2056, 3), update_test(1024, 1024, 0.f, false, 1024);
+        update_test(1030, 515, 1.f, false, 512), update_test(4099, 4000, 1.f, false, 2056, 3),
+                update_test(1024, 1024, 0.f, false, 1024);
 }
-static void all_sample() { sample_tests<float, 5>(), sample_tests<bf16, 1000>(), sample_tests<float, 9001>(); }
+static void all_sample() {
+        sample_tests<float, 5>(), sample_tests<bf16, 1000>(), sample_tests<float, 9001>(); }
 
 int main(int argc, char **argv)
 {
         static const NamedTest tests[] = {
-                { "update", all_update }, { "sample", all_sample },
+                { "update", all_update },
+                { "sample", all_sample },
         };
         return run_tests(tests, argc, argv);
 }

@@ -14,7 +14,8 @@ FUZZ(args)
                 argv[argc++] = text + i;
         if (argc && (cmd = command_find(argv[0], &e)) >= 0) {
                 if (args_parse(&a, (CommandId)cmd, argc - 1, argv + 1, &e) == TGC_OK && !a.help)
-                        HOLDS(a.n_pos >= command_info[cmd].min_args && a.n_pos <= command_info[cmd].max_args);
+                        HOLDS(a.n_pos >= command_info[cmd].min_args &&
+                              a.n_pos <= command_info[cmd].max_args);
                 args_free(&a);
         }
         free(text);

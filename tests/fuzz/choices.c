@@ -12,7 +12,7 @@ FUZZ(choices)
 
         for (int i = 0; i < c->n; i++)
                 c->choice[i].used = true;
-        if (!c->wrong) {                        /* what is kept in a plan is read again */
+        if (!c->wrong) { /* what is kept in a plan is read again */
                 HOLDS(choices_used(c, &out) == c->n);
                 d = choices_read(a, out.s, "again");
                 HOLDS(!d->wrong && d->n == c->n);

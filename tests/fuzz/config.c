@@ -3,10 +3,9 @@
 
 FUZZ(config)
 {
-        static const char *const family[] = {
-                NULL, "falcon", "gemma2", "gpt2", "gpt_neox", "llama", "llama2c", "mistral", "mixtral", "mpt", "phi3", "qwen2",
-                "qwen3", "qwen3_moe"
-        };
+        static const char *const family[] = { NULL,    "falcon",  "gemma2",  "gpt2",     "gpt_neox",
+                                              "llama", "llama2c", "mistral", "mixtral",  "mpt",
+                                              "phi3",  "qwen2",   "qwen3",   "qwen3_moe" };
         const ReadOptions o = { .seconds = 0.05 };
         Model *volatile m;
 

@@ -21,7 +21,8 @@ static inline const char *in_folder(const char *name)
         static int k;
 
         if (!*folder) {
-                strcpy(folder, access("/dev/shm", W_OK) ? "/tmp/tgc-fuzz-XXXXXX" : "/dev/shm/tgc-fuzz-XXXXXX");
+                strcpy(folder, access("/dev/shm", W_OK) ? "/tmp/tgc-fuzz-XXXXXX"
+                                                        : "/dev/shm/tgc-fuzz-XXXXXX");
                 HOLDS(mkdtemp(folder));
                 atexit(folder_remove);
         }

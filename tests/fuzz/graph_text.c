@@ -1,4 +1,5 @@
-/* graph_text.c: graphs as text, which a plan's section `ir` holds.  Printer and parser are inverses. */
+/* graph_text.c: graphs as text, which a plan's section `ir` holds.  Printer and parser are
+ * inverses. */
 #include "model.h"
 
 FUZZ(graph_text)

@@ -12,18 +12,14 @@ static size_t walk_json(Json v, JsonBuf *b)
                 HOLDS((s = json_string(v, b, &len)));
                 HOLDS(json_utf8_ok(s, len));
                 return len;
-        case '0':
-                HOLDS(json_number(v) - json_number(v) == 0);
-                return 1;
+        case '0': HOLDS(json_number(v) - json_number(v) == 0); return 1;
         case '[':
         case '{':
                 for (JsonEach i = json_each(v); json_next(&i); n++)
                         walk_json(i.value, b);
                 HOLDS(n == json_count(v));
                 return n;
-        default:
-                HOLDS(strchr("tfn", json_type(v)) && json_type(v));
-                return 0;
+        default: HOLDS(strchr("tfn", json_type(v)) && json_type(v)); return 0;
         }
 }
 

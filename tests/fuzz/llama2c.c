@@ -1,4 +1,5 @@
-/* llama2c.c: a llama2.c checkpoint: as it is; and its header, the rest being as long as that asks for (256 KiB at most) */
+/* llama2c.c: a llama2.c checkpoint: as it is; and its header, the rest being as long as that asks
+ * for (256 KiB at most) */
 #include "file.h"
 #include "../../runtime/weights/checkpoint.h"
 
@@ -31,8 +32,9 @@ FUZZ(llama2c)
         size_t want;
 
         use_llama2c(data, n);
-        if (n < 28 || !llama2c_config(file_of_bytes(data, n), &c, &e) || !(makes = strrchr(e.msg, ' '))
-            || (want = strtoull(makes, NULL, 10)) > 1 << 18 || want < n)
+        if (n < 28 || !llama2c_config(file_of_bytes(data, n), &c, &e) ||
+            !(makes = strrchr(e.msg, ' ')) || (want = strtoull(makes, NULL, 10)) > 1 << 18 ||
+            want < n)
                 return;
         uint8_t *all = calloc(want, 1);
         HOLDS(all);

@@ -14,7 +14,8 @@ FUZZ(manifest)
         }
         for (int i = 0; i < m.n_params; i++) {
                 const Param *p = &m.param[i];
-                HOLDS(p->offset + p->count <= m.n_all && (!p->trainable || p->offset + p->count <= m.n_train));
+                HOLDS(p->offset + p->count <= m.n_all &&
+                      (!p->trainable || p->offset + p->count <= m.n_train));
                 HOLDS(manifest_param(&m, p->name) == i);
         }
         manifest_free(&m);

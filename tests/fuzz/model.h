@@ -7,17 +7,17 @@
 #include "../../compiler/compiler.h"
 
 /* Errors in what the user wrote come by longjmp, and say something. */
-#define READS(m, read) \
-        do { \
-                Diag d = { 0 }; \
-                if (DIAG_CATCH(&d)) { \
-                        (m) = (read); \
-                        HOLDS(m); \
-                        diag_end(&d); \
-                } else { \
-                        HOLDS(d.code && *d.msg); \
-                        (m) = NULL; \
-                } \
+#define READS(m, read)                          \
+        do {                                    \
+                Diag d = { 0 };                 \
+                if (DIAG_CATCH(&d)) {           \
+                        (m) = (read);           \
+                        HOLDS(m);               \
+                        diag_end(&d);           \
+                } else {                        \
+                        HOLDS(d.code &&*d.msg); \
+                        (m) = NULL;             \
+                }                               \
         } while (0)
 
 /* As JSON it is read again, to the same text; its graph as text too. */

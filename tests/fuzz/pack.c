@@ -11,10 +11,12 @@ FUZZ(pack)
         size_t size;
 
         if (!pack_read(&k, data, n, "fuzz", &e)) {
-                HOLDS(!pack_write(k.file, k.n, &blob, &size, &e) && size <= n && !pack_read(&again, blob, size, "again", &e));
+                HOLDS(!pack_write(k.file, k.n, &blob, &size, &e) && size <= n &&
+                      !pack_read(&again, blob, size, "again", &e));
                 HOLDS(again.n == k.n);
                 for (int i = 0; i < k.n; i++)
-                        HOLDS(!strcmp(again.file[i].name, k.file[i].name) && again.file[i].size == k.file[i].size);
+                        HOLDS(!strcmp(again.file[i].name, k.file[i].name) &&
+                              again.file[i].size == k.file[i].size);
                 pack_free(&again);
                 free(blob);
                 pack_free(&k);

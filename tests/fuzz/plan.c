@@ -1,5 +1,6 @@
-/* plan.c: a plan's sections: name, newline, text, NUL, and so on; written, opened again, and every one of them used as
- * commands use it, but for the code: the device here launches nothing.  Its memory ends where it was asked to. */
+/* plan.c: a plan's sections: name, newline, text, NUL, and so on; written, opened again, and every
+ * one of them used as commands use it, but for the code: the device here launches nothing.  Its
+ * memory ends where it was asked to. */
 #include "../../runtime/util/line_reader.h"
 #include "folder.h"
 #include "../../cli/tune.h"
@@ -46,7 +47,8 @@ static int lame_load(Device *d, const Plan *plan, const char *need, Err *e)
 
 int dev_open_cpu(Device **out, const DevOptions *o, Err *e)
 {
-        static const DevOps ops = { HOST_OPS, .close = lame_close, .load = lame_load, .launch = lame_launch };
+        static const DevOps ops = { HOST_OPS, .close = lame_close, .load = lame_load,
+                                    .launch = lame_launch };
         static DevOps mine;
         HostDevice *d = calloc(1, sizeof *d);
         (void)e;
@@ -89,14 +91,20 @@ static void use_session(Session *s)
         for (int i = 0; i < 2; i++) {
                 int B = i ? m->batch : 1;
                 session_reset(s, &e);
-                if (m->ctx >= 3 && (int64_t)B * 3 < MOST_MEMORY / 4 && !session_prefill(s, zeros, B, 3, &e))
+                if (m->ctx >= 3 && (int64_t)B * 3 < MOST_MEMORY / 4 &&
+                    !session_prefill(s, zeros, B, 3, &e))
                         session_decode(s, &how, 5, three_tokens, NULL, &e);
                 how.repeat_penalty = 1.5f;
         }
         session_score(s, zeros, m->ctx < 5 ? m->ctx : 5, NULL, nll, &e);
         const Prog *step = program_find(p, "step");
         if (step && (int64_t)step->B * step->T <= 4096) {
-                TrainStep in = { .B = step->B, .T = step->T, .n_micro = 2, .ids = zeros, .targets = zeros, .lr = 0.1,
+                TrainStep in = { .B = step->B,
+                                 .T = step->T,
+                                 .n_micro = 2,
+                                 .ids = zeros,
+                                 .targets = zeros,
+                                 .lr = 0.1,
                                  .clip = 1 };
                 session_train_step(s, &in, &r, &e);
                 session_eval(s, zeros, zeros, step->B, step->T, &loss, &counted, &e);

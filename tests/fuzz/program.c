@@ -5,8 +5,8 @@
 
 static void ref_holds(const Program *p, Ref r)
 {
-        HOLDS(r.arena == REF_RT || (r.arena == REF_MAP && r.offset < (uint64_t)p->n_maps)
-              || (r.arena >= 0 && r.arena < p->n_arenas && r.offset <= p->arena[r.arena].size));
+        HOLDS(r.arena == REF_RT || (r.arena == REF_MAP && r.offset < (uint64_t)p->n_maps) ||
+              (r.arena >= 0 && r.arena < p->n_arenas && r.offset <= p->arena[r.arena].size));
 }
 
 FUZZ(program)
@@ -28,13 +28,15 @@ FUZZ(program)
                 }
                 for (int k = 0; k < g->n_run; k++) {
                         HOLDS(g->run[k].kernel >= 0 && g->run[k].kernel < p.n_kernels);
-                        HOLDS(expr_eval(g->run[k].grid, g->B, g->T) >= 0 && expr_eval(g->run[k].grid, 1, 1) >= 0);
+                        HOLDS(expr_eval(g->run[k].grid, g->B, g->T) >= 0 &&
+                              expr_eval(g->run[k].grid, 1, 1) >= 0);
                         HOLDS(!g->run[k].grid90 || expr_eval(g->run[k].grid90, g->B, g->T) >= 0);
                         for (int a = 0; a < p.kernel[g->run[k].kernel].n_args; a++)
                                 ref_holds(&p, g->run[k].arg[a]);
                 }
         }
         for (int i = 0; i < p.n_zeros; i++)
-                HOLDS(p.zero[i].at.arena >= 0 && p.zero[i].at.offset + p.zero[i].size <= p.arena[p.zero[i].at.arena].size);
+                HOLDS(p.zero[i].at.arena >= 0 &&
+                      p.zero[i].at.offset + p.zero[i].size <= p.arena[p.zero[i].at.arena].size);
         program_free(&p);
 }

@@ -1,9 +1,11 @@
-/* run.c: bytes choose a random graph (random_graph.h) and how it is compiled; every program's graph after all passes then
- * computes, in double precision, what the model does: loss, gradients, logits of chunks and of a token at a time.
+/* run.c: bytes choose a random graph (random_graph.h) and how it is compiled; every program's graph
+ * after all passes then computes, in double precision, what the model does: loss, gradients, logits
+ * of chunks and of a token at a time.
  *
- * The code is written for a quarter of them, since that takes most of the time, and not run: a compiler would take a
- * hundred times as long; test_random runs it.  With the sanitizers a second of processor time has 190 of inputs below 40 bytes
- * (`make fuzz FUZZ=run` from nothing), 25 of 128. */
+ * The code is written for a quarter of them, since that takes most of the time, and not run: a
+ * compiler would take a hundred times as long; test_random runs it.  With the sanitizers a second
+ * of processor time has 190 of inputs below 40 bytes (`make fuzz FUZZ=run` from nothing), 25 of
+ * 128. */
 #include <math.h>
 #include "file.h"
 #include "../../cli/oracle.h"
@@ -13,9 +15,9 @@ enum { RUN_CTX = 8, RUN_TOKENS = 6 };
 
 typedef struct Run {
         CompileOptions o;
-        const char *ir;                 /* graphs; the first is the whole model */
-        size_t      n;
-        int         vocab;
+        const char *ir; /* graphs; the first is the whole model */
+        size_t n;
+        int vocab;
 } Run;
 
 static double run_number(const char *name, int64_t i)
@@ -28,20 +30,24 @@ static double run_number(const char *name, int64_t i)
         return (double)(x >> 11) * 0x1p-53;
 }
 
-/* Leaf `name` of n numbers; row: of tokens in the reference, from: the first of these tokens here. */
+/* Leaf `name` of n numbers; row: of tokens in the reference, from: the first of these tokens
+ * here. */
 static double *run_leaf(const Run *r, const char *name, int64_t n, int T, int row, int from)
 {
         double *v = malloc((size_t)(n + 1) * sizeof *v);
-        bool ids = !strcmp(name, "ids"), targets = !strcmp(name, "targets"), documents = !strcmp(name, "documents");
+        bool ids = !strcmp(name, "ids"), targets = !strcmp(name, "targets"),
+             documents = !strcmp(name, "documents");
         HOLDS(v);
         for (int64_t i = 0; i < n; i++)
                 v[i] = documents ? (double)(i % 2 * row)
-                     : ids || targets ? floor(run_number(name, i / T * row + i % T + from) * r->vocab)
-                     : run_number(name, i) - 0.5;
+                       : ids || targets
+                               ? floor(run_number(name, i / T * row + i % T + from) * r->vocab)
+                               : run_number(name, i) - 0.5;
         return v;
 }
 
-static void run_fill(const Run *r, Eval *e, Graph *g, const Sizes *s, int row, int from, bool params)
+static void run_fill(const Run *r, Eval *e, Graph *g, const Sizes *s, int row, int from,
+                     bool params)
 {
         for (Ref i = 1; i < g->n_nodes; i++) {
                 const Node *x = NODE(g, i);
@@ -84,10 +90,11 @@ static Oracle *run_reference(const Run *r, bool grads, int B, int T)
         return o;
 }
 
-static void run_same(const double *got, const double *want, int64_t n, const char *what, const Oracle *o)
+static void run_same(const double *got, const double *want, int64_t n, const char *what,
+                     const Oracle *o)
 {
         double most = 1e-3, worst = 0;
-        if (!got || !want || oracle_nearest(o) < 1e-6)          /* chosen by a hair */
+        if (!got || !want || oracle_nearest(o) < 1e-6) /* chosen by a hair */
                 return;
         for (int64_t i = 0; i < n; i++) {
                 if (!isfinite(want[i]) || fabs(want[i]) > 1e12)
@@ -107,7 +114,9 @@ static void run_loss(const Run *r, Graph *g, bool grads)
 {
         const int B = r->o.batch, T = r->o.block;
         Sizes s = { { B, T, 0 } };
-        EvalCtx c = { .sizes = s, .n_micro = 1, .share = 1, .inv_tokens = 1.0 / (B * T), .seed = { 7, 9 } };
+        EvalCtx c = {
+                .sizes = s, .n_micro = 1, .share = 1, .inv_tokens = 1.0 / (B * T), .seed = { 7, 9 }
+        };
         Oracle *o = run_reference(r, grads, B, T);
         Eval *e = eval_new(g, &c);
         int64_t n, m;
@@ -115,13 +124,15 @@ static void run_loss(const Run *r, Graph *g, bool grads)
         run_fill(r, e, g, &s, T, 0, true);
         eval_run(e);
         for (int i = 0; i < g->n_out; i++) {
-                const double *got = eval_output(e, g->out[i].name, &n), *want = oracle_output(o, g->out[i].name, &m);
+                const double *got = eval_output(e, g->out[i].name, &n),
+                             *want = oracle_output(o, g->out[i].name, &m);
                 if (want && n == m)
                         run_same(got, want, n, g->out[i].name, o);
         }
         for (Ref i = 1; i < g->n_nodes && grads; i++)
                 if (NODE(g, i)->op == OP_PARAM) {
-                        const double *got = eval_grad(e, NODE(g, i)->name, &n), *want = oracle_grad(o, NODE(g, i)->name, &m);
+                        const double *got = eval_grad(e, NODE(g, i)->name, &n),
+                                     *want = oracle_grad(o, NODE(g, i)->name, &m);
                         if (want && got && n == m)
                                 run_same(got, want, n, NODE(g, i)->name, o);
                 }
@@ -135,7 +146,11 @@ static void run_text(const Run *r, Graph *g, int B, int each)
         const int V = r->vocab;
         int pos[2] = { 0 };
         Oracle *o = run_reference(r, false, B, RUN_TOKENS);
-        EvalCtx c = { .sizes = { { B, each, RUN_CTX } }, .n_micro = 1, .share = 1, .inv_tokens = 1, .pos = pos };
+        EvalCtx c = { .sizes = { { B, each, RUN_CTX } },
+                      .n_micro = 1,
+                      .share = 1,
+                      .inv_tokens = 1,
+                      .pos = pos };
         Eval *e = eval_new(g, &c);
         int64_t n, m;
         const double *want = oracle_output(o, "logits", &m), *got;
@@ -150,7 +165,8 @@ static void run_text(const Run *r, Graph *g, int B, int each)
                 got = eval_output(e, "logits", &n);
                 HOLDS(got && n == (int64_t)B * c.sizes.v[SYM_T] * V);
                 for (int b = 0; b < B; b++)
-                        run_same(got + (int64_t)b * c.sizes.v[SYM_T] * V, want + ((int64_t)b * RUN_TOKENS + at) * V,
+                        run_same(got + (int64_t)b * c.sizes.v[SYM_T] * V,
+                                 want + ((int64_t)b * RUN_TOKENS + at) * V,
                                  (int64_t)c.sizes.v[SYM_T] * V, each == 1 ? "decode" : "score", o);
         }
         eval_free(e);
@@ -202,7 +218,7 @@ static __attribute__((noinline)) bool run_compile(Model *m, const CompileOptions
         Diag d = { 0 };
 
         if (!DIAG_CATCH(&d)) {
-                HOLDS(d.code == 2 || d.code == 3);              /* refused: no mistake of ours */
+                HOLDS(d.code == 2 || d.code == 3); /* refused: no mistake of ours */
                 return false;
         }
         compile(m, o, out);
@@ -219,11 +235,17 @@ FUZZ(run)
         if (n < 2)
                 return;
         const int how = draw(&d, 256), more = draw(&d, 256);
-        const CompileOptions o = {
-                .dtype = type[how & 3], .opt = how & 4 ? 3 : 0, .infer = !(how & 24) || how & 8, .train = !(how & 8),
-                .batch = 1 + (how >> 5 & 1), .block = 1 + (how >> 6) * 2, .ctx = RUN_CTX, .cuda = !(more & 7), .cpu = (more & 7) == 1,
-                .recompute = !(more & 24), .tf32 = (how & 3) == 1 && more & 32
-        };
+        const CompileOptions o = { .dtype = type[how & 3],
+                                   .opt = how & 4 ? 3 : 0,
+                                   .infer = !(how & 24) || how & 8,
+                                   .train = !(how & 8),
+                                   .batch = 1 + (how >> 5 & 1),
+                                   .block = 1 + (how >> 6) * 2,
+                                   .ctx = RUN_CTX,
+                                   .cuda = !(more & 7),
+                                   .cpu = (more & 7) == 1,
+                                   .recompute = !(more & 24),
+                                   .tf32 = (how & 3) == 1 && more & 32 };
         Model *m = run_model(&d);
         if (run_compile(m, &o, &out)) {
                 Run r = { .o = o, .ir = out.ir.s, .n = out.ir.n, .vocab = (int)m->vocab };

@@ -17,8 +17,11 @@ static void use_safetensors(const uint8_t *data, size_t n)
         for (int i = 0; i < st.n_tensors; i++) {
                 const CkTensor *t = &st.tensor[i];
                 int64_t count;
-                HOLDS(t->bytes <= n && (t->bytes == 0 || ((const uint8_t *)t->data >= data && (const uint8_t *)t->data + t->bytes <= data + n)));
-                HOLDS(ck_count(t->rank, t->dim, &count) && (size_t)count * ck_dtype_size(t->dtype) == t->bytes && ck_name_ok(t->name));
+                HOLDS(t->bytes <= n &&
+                      (t->bytes == 0 || ((const uint8_t *)t->data >= data &&
+                                         (const uint8_t *)t->data + t->bytes <= data + n)));
+                HOLDS(ck_count(t->rank, t->dim, &count) &&
+                      (size_t)count * ck_dtype_size(t->dtype) == t->bytes && ck_name_ok(t->name));
         }
         safetensors_free(&st);
         safetensors_check_hash(data, n, &there, "fuzz", &e);

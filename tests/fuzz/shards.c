@@ -1,5 +1,6 @@
-/* shards.c: config.json, a NUL, model.safetensors.index.json, a NUL, and the headers of two shards, each with a NUL
- * behind it.  Their data is zeros, as many as the headers ask for (64 KiB at most). */
+/* shards.c: config.json, a NUL, model.safetensors.index.json, a NUL, and the headers of two shards,
+ * each with a NUL behind it.  Their data is zeros, as many as the headers ask for (64 KiB at
+ * most). */
 #include "../../runtime/util/line_reader.h"
 #include "folder.h"
 #include "../../runtime/weights/checkpoint.h"
@@ -32,7 +33,8 @@ static void put_shard(const char *name, const uint8_t *head, size_t n)
 
 FUZZ(shards)
 {
-        const char *const file[] = { "config.json", "model.safetensors.index.json", "a.safetensors", "b.safetensors" };
+        const char *const file[] = { "config.json", "model.safetensors.index.json", "a.safetensors",
+                                     "b.safetensors" };
         Checkpoint *ck;
         char *config;
         Err e;

@@ -1,4 +1,5 @@
-/* state.c: state.safetensors of a training run: header, a NUL, data, with the length put before it */
+/* state.c: state.safetensors of a training run: header, a NUL, data, with the length put before
+ * it */
 #include "../../runtime/util/line_reader.h"
 #include "folder.h"
 #include "../../cli/train.h"

@@ -28,7 +28,8 @@ static inline void use_tokenizer(const Tokenizer *t, const char *text, size_t n)
 /* The file, and its last bytes as a text; a packed tokenizer is the same one. */
 static inline void use_file(int kind, const uint8_t *data, size_t n)
 {
-        static const char fixed[] = "Ab  a\xcc\x81 12 <s>\xe2\x96\x81\xe4\xb8\xad\n\xff\xf0\x9f\x98\x80'll";
+        static const char fixed[] =
+                "Ab  a\xcc\x81 12 <s>\xe2\x96\x81\xe4\xb8\xad\n\xff\xf0\x9f\x98\x80'll";
         Tokenizer *t, *u;
         size_t m, tail = n < 64 ? n : 64;
         void *pack;
@@ -41,7 +42,8 @@ static inline void use_file(int kind, const uint8_t *data, size_t n)
         use_tokenizer(t, fixed, sizeof fixed - 1);
         use_tokenizer(t, (const char *)data + n - tail, tail);
         HOLDS(tokenizer_pack(t, &pack, &m, &e) == TGC_OK);
-        HOLDS(tokenizer_unpack(&u, pack, m, &e) == TGC_OK && tokenizer_vocab(u) == tokenizer_vocab(t));
+        HOLDS(tokenizer_unpack(&u, pack, m, &e) == TGC_OK &&
+              tokenizer_vocab(u) == tokenizer_vocab(t));
         tokenizer_free(u);
         free(pack);
         tokenizer_free(t);

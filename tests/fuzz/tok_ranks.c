@@ -1,7 +1,4 @@
 /* tok_ranks.c: tiktoken's rank files */
 #include "tok.h"
 
-FUZZ(tok_ranks)
-{
-        use_file(TOK_TIKTOKEN, data, n);
-}
+FUZZ(tok_ranks) { use_file(TOK_TIKTOKEN, data, n); }

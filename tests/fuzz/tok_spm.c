@@ -1,7 +1,4 @@
 /* tok_spm.c: sentencepiece's tokenizer.model */
 #include "tok.h"
 
-FUZZ(tok_spm)
-{
-        use_file(TOK_SPM, data, n);
-}
+FUZZ(tok_spm) { use_file(TOK_SPM, data, n); }

@@ -1,16 +1,23 @@
-/* weight_map.c: the text of a weight map.  It is printed to what reads back the same; weights of a small checkpoint go
- * through it into small parameters, and out again. */
+/* weight_map.c: the text of a weight map.  It is printed to what reads back the same; weights of a
+ * small checkpoint go through it into small parameters, and out again. */
 #include "../../runtime/util/line_reader.h"
 #include "file.h"
 #include "../../runtime/weights/weight_map.h"
 
-static const struct { const char *name; int rank; int64_t dim[3]; } map_tensor[] = {
+static const struct {
+        const char *name;
+        int rank;
+        int64_t dim[3];
+} map_tensor[] = {
         { "a", 2, { 4, 6 } }, { "b", 1, { 6 } }, { "c", 3, { 2, 4, 6 } }, { "d.weight", 2, { 8, 4 } }, { "e", 0, { 0 } },
 }, map_param[] = {
         { "p", 2, { 4, 6 } }, { "q", 1, { 6 } }, { "r", 2, { 6, 4 } }, { "s", 3, { 2, 4, 6 } }, { "t", 2, { 8, 6 } },
         { "u", 0, { 0 } },
 };
-enum { N_TENSORS = sizeof map_tensor / sizeof *map_tensor, N_PARAMS = sizeof map_param / sizeof *map_param };
+enum {
+        N_TENSORS = sizeof map_tensor / sizeof *map_tensor,
+        N_PARAMS = sizeof map_param / sizeof *map_param
+};
 
 static void move_weights(WeightMap *m, unsigned which)
 {
@@ -23,7 +30,9 @@ static void move_weights(WeightMap *m, unsigned which)
 
         HOLDS(!checkpoint_new(&ck, "fuzz", &e));
         for (int i = 0; i < N_TENSORS; i++) {
-                CkTensor t = { .name = map_tensor[i].name, .dtype = CK_F32, .rank = map_tensor[i].rank };
+                CkTensor t = { .name = map_tensor[i].name,
+                               .dtype = CK_F32,
+                               .rank = map_tensor[i].rank };
                 memcpy(t.dim, map_tensor[i].dim, sizeof map_tensor[i].dim);
                 HOLDS(ck_count(t.rank, t.dim, &n));
                 t.bytes = (size_t)n * 4;
@@ -37,7 +46,9 @@ static void move_weights(WeightMap *m, unsigned which)
         for (int i = 0; i < N_PARAMS; i++)
                 if (which >> i & 1) {
                         WeightParam *x = &p[n_params++];
-                        *x = (WeightParam){ .name = map_param[i].name, .dtype = CK_F32, .rank = map_param[i].rank };
+                        *x = (WeightParam) { .name = map_param[i].name,
+                                             .dtype = CK_F32,
+                                             .rank = map_param[i].rank };
                         memcpy(x->dim, map_param[i].dim, sizeof map_param[i].dim);
                         HOLDS(ck_count(x->rank, x->dim, &n));
                         x->data = calloc((size_t)n, 4);
@@ -62,7 +73,7 @@ FUZZ(weight_map)
         unsigned which = 0;
         Err e;
 
-        for (size_t i = 0; i < N_PARAMS; i++) {         /* those that it names */
+        for (size_t i = 0; i < N_PARAMS; i++) { /* those that it names */
                 char line[32];
                 snprintf(line, sizeof line, "map %s", map_param[i].name);
                 for (const char *s = text; (s = strstr(s, line)); s++)

@@ -1,5 +1,6 @@
-/* line_reader.h: a mutator for texts.  Bytes alone seldom make another number or a known name of one: every other time a word
- * or a number is replaced, by one that is known to hurt or by another of the same text, or a line is moved. */
+/* line_reader.h: a mutator for texts.  Bytes alone seldom make another number or a known name of
+ * one: every other time a word or a number is replaced, by one that is known to hurt or by another
+ * of the same text, or a line is moved. */
 #ifndef TGC_FUZZ_WORDS_H
 #define TGC_FUZZ_WORDS_H
 
@@ -12,13 +13,58 @@ size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned seed);
 
 static const char *const hurting[] = {
-        "0", "1", "-1", "2", "3", "7", "8", "16", "64", "127", "128", "255", "256", "1000", "4096", "65535", "65536",
-        "16777216", "1048576", "2147483647", "2147483648", "-2147483648", "4294967296", "9007199254740993",
-        "9223372036854775807", "-9223372036854775808", "18446744073709551615", "18446744073709551616", "1e300", "1e999",
-        "-1e999", "1e-320", "0.5", "-0.0", "1.5", "nan", "inf", "true", "false", "null", "B", "T", "S", "\"\"", "{}", "[]",
+        "0",
+        "1",
+        "-1",
+        "2",
+        "3",
+        "7",
+        "8",
+        "16",
+        "64",
+        "127",
+        "128",
+        "255",
+        "256",
+        "1000",
+        "4096",
+        "65535",
+        "65536",
+        "16777216",
+        "1048576",
+        "2147483647",
+        "2147483648",
+        "-2147483648",
+        "4294967296",
+        "9007199254740993",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "18446744073709551615",
+        "18446744073709551616",
+        "1e300",
+        "1e999",
+        "-1e999",
+        "1e-320",
+        "0.5",
+        "-0.0",
+        "1.5",
+        "nan",
+        "inf",
+        "true",
+        "false",
+        "null",
+        "B",
+        "T",
+        "S",
+        "\"\"",
+        "{}",
+        "[]",
 };
 
-static bool is_word(uint8_t c) { return isalnum(c) || c == '_' || c == '.' || c == '-' || c == '+'; }
+static bool is_word(uint8_t c)
+{
+        return isalnum(c) || c == '_' || c == '.' || c == '-' || c == '+';
+}
 
 /* [*from, *to): the word at or after `at`. */
 static bool word_at(const uint8_t *s, size_t n, size_t at, size_t *from, size_t *to)
@@ -32,13 +78,14 @@ static bool word_at(const uint8_t *s, size_t n, size_t at, size_t *from, size_t 
         return (*to = at) > *from;
 }
 
-static size_t put_between(uint8_t *s, size_t n, size_t most, size_t from, size_t to, const uint8_t *by, size_t len)
+static size_t put_between(uint8_t *s, size_t n, size_t most, size_t from, size_t to,
+                          const uint8_t *by, size_t len)
 {
         uint8_t copy[256];
 
         if (len > sizeof copy || n - (to - from) + len > most)
                 return n;
-        memcpy(copy, by, len);                  /* it may be of the same text */
+        memcpy(copy, by, len); /* it may be of the same text */
         memmove(s + from + len, s + to, n - to);
         memcpy(s + from, copy, len);
         return n - (to - from) + len;
@@ -82,7 +129,9 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned se
                 const char *w = hurting[next_below(&x, sizeof hurting / sizeof *hurting)];
                 return put_between(data, n, most, from, to, (const uint8_t *)w, strlen(w));
         }
-        return word_at(data, n, other, &a, &b) ? put_between(data, n, most, from, to, data + a, b - a) : n;
+        return word_at(data, n, other, &a, &b)
+                       ? put_between(data, n, most, from, to, data + a, b - a)
+                       : n;
 }
 #endif
 

@@ -3,7 +3,8 @@
  * Query t of sequence b stands at p = rt->pos[b] + t (Att::CACHED) or at t; there
  * are S = p's offset + T keys.  It attends key s if s < S and, as Att says,
  *      CAUSAL  s <= p        WINDOW > 0  s > p - WINDOW        MASK  mask(b,t,s) != 0
- *      DOCUMENTS  begin(b,t) <= s < end(b,t): a row of tokens holds several texts, one after the other
+ *      DOCUMENTS  begin(b,t) <= s < end(b,t): a row of tokens holds several texts, one after the
+ *      other
  * with score
  *      x = SCALE q.k;   SOFTCAP > 0: x = SOFTCAP tanh(x / SOFTCAP);   ALIBI: x += slopes[h] (s - p)
  * A query with no key gives 0 and lse = -inf.  Kv head of query head h is h / (H/K).
@@ -20,9 +21,11 @@
  *      lse (B,H,T) float, natural log, or null.  epilogue(row = b*T + t, col = h*D + d, v).
  *   attention_backward.cuh:
  *   attention_delta_task<E, Att, THREADS>(o, so, g, sg, delta, B, T, tile)
- *                                                   ceil(B*H*T / att_delta_rows<E, Att, THREADS>()) tiles
+ *                                                   ceil(B*H*T / att_delta_rows<E, Att, THREADS>())
+ *                                                   tiles
  *      delta (B,H,T) float = sum_d o g, where g is the gradient of o; so, sg their strides.
- *   attention_dkv_task<E, Att, Tile>(in, g, sg, lse, delta, B, T, rt, tile, smem, epilogue_k, epilogue_v)
+ *   attention_dkv_task<E, Att, Tile>(in, g, sg, lse, delta, B, T, rt, tile, smem, epilogue_k,
+ *   epilogue_v)
  *      B*K*ceil(T/BM) tiles.  epilogue(row = b*T + s, col = kvh*D + d, v).  CACHED must be false.
  *   attention_dq_task<E, Att, Tile>(in, g, sg, lse, delta, B, T, rt, tile, smem, epilogue)
  *      B*H*ceil(T/BM) tiles.  epilogue as forward.
@@ -33,8 +36,8 @@
  *
  * Two implementations behind each task (AttPath).  Tensor cores take 16-bit types with VEC == 8
  * (attention_mma.cuh; probabilities rounded to E before the second product, as is usual) and floats
- * with VEC == 4 and D up to 128 (attention_tf32.cuh); everything else uses float32 FMA, exact float32
- * whatever the storage (attention_simt.cuh).
+ * with VEC == 4 and D up to 128 (attention_tf32.cuh); everything else uses float32 FMA, exact
+ * float32 whatever the storage (attention_simt.cuh).
  *
  * Each warp holds whole query rows, so that softmax needs only the four lanes of a
  * quad, and the score fragment becomes the A operand of the second product
@@ -51,14 +54,15 @@ template <class E, class Att, class Tile>
 struct AttForwardMma {
         typedef AttPath<E, Att> Path;
         static constexpr int BM = Tile::BM, BN = Tile::BN, THREADS = Tile::THREADS, LD = Path::LD;
-        static constexpr int MT = BM / (THREADS / 32 * 16);       /* 16-row blocks of a warp */
+        static constexpr int MT = BM / (THREADS / 32 * 16); /* 16-row blocks of a warp */
         static constexpr int NT = BN / 8, KT = Path::KT, DT = Path::DP / 8;
         static constexpr int SMEM = (BM + 4 * BN) * LD * (int)sizeof(E);
         static_assert(BM % (THREADS / 32 * 16) == 0 && BN % 16 == 0, "tile of the mma path");
 
         template <class Epilogue>
-        static __device__ __forceinline__ void run(const AttIn<E, Att> &in, float *lse, const AttHead<E, Att> &hd,
-                                                   int b, int h, int m0, char *smem, Epilogue &epilogue)
+        static __device__ __forceinline__ void run(const AttIn<E, Att> &in, float *lse,
+                                                   const AttHead<E, Att> &hd, int b, int h, int m0,
+                                                   char *smem, Epilogue &epilogue)
         {
                 E *sq = (E *)smem, *skv = sq + BM * LD;
                 const int hk = h / (Att::H / Att::K);
@@ -67,7 +71,7 @@ struct AttForwardMma {
                 const E *v = in.v + b * in.sv.b + hk * in.sv.h;
                 const int lane = threadIdx.x & 31, w0 = m0 + (threadIdx.x >> 5) * MT * 16;
                 const int lo = hd.first_key(m0) / BN * BN, hi = hd.end_key(m0 + BM);
-                const int row = w0 + (lane >> 2);                 /* of fragment half 0 */
+                const int row = w0 + (lane >> 2); /* of fragment half 0 */
 
                 AttRows<E, MT, KT, LD, (MT * KT <= (Path::TF32 && TGC_TF32 ? 16 : 8))> rows;
                 float o[MT][DT][4], top[MT][2], sum[MT][2];
@@ -91,11 +95,13 @@ struct AttForwardMma {
                 for (int n0 = lo, stage = 0; n0 < hi; n0 += BN, stage ^= 1) {
                         E *sk = skv + stage * 2 * BN * LD, *sv = sk + BN * LD;
                         cp_async_wait<0>();
-                        __syncthreads();                          /* this stage is here, the other is free */
+                        __syncthreads(); /* this stage is here, the other is free */
                         if (n0 + BN < hi) {
                                 E *next = skv + (stage ^ 1) * 2 * BN * LD;
-                                att_copy<BN, THREADS, Path, Att::D>(next, k, in.sk.t, n0 + BN, hd.S);
-                                att_copy<BN, THREADS, Path, Att::D>(next + BN * LD, v, in.sv.t, n0 + BN, hd.S);
+                                att_copy<BN, THREADS, Path, Att::D>(next, k, in.sk.t, n0 + BN,
+                                                                    hd.S);
+                                att_copy<BN, THREADS, Path, Att::D>(next + BN * LD, v, in.sv.t,
+                                                                    n0 + BN, hd.S);
                                 cp_async_commit();
                         }
                         if (hd.empty(w0, w0 + MT * 16, n0, n0 + BN))
@@ -119,16 +125,20 @@ struct AttForwardMma {
                                 int t = row + m * 16 + i * 8;
                                 inv[m][i] = s > 0.f ? 1.f / s : 0.f;
                                 if (lse && (lane & 3) == 0 && t < hd.T)
-                                        lse[(long)hd.bh * hd.T + t] = s > 0.f
-                                                ? (top[m][i] * hd.BASE2 + (Path::TF32 ? log2f(s) : fast_log2(s))) * ATT_LN2 : -INFINITY;
+                                        lse[(long)hd.bh * hd.T + t] =
+                                                s > 0.f ? (top[m][i] * hd.BASE2 +
+                                                           (Path::TF32 ? log2f(s) : fast_log2(s))) *
+                                                                  ATT_LN2
+                                                        : -INFINITY;
                         }
                 att_store<Att::D>(o, inv, row, hd.T, b * hd.T, 0, h * Att::D, epilogue, E());
                 __syncthreads();
         }
 
         /* Scores from products; -inf where a query does not attend. */
-        static __device__ __forceinline__ void mask(float (&x)[MT][NT][4], const AttHead<E, Att> &hd, int w0,
-                                                    int row, int n0)
+        static __device__ __forceinline__ void mask(float (&x)[MT][NT][4],
+                                                    const AttHead<E, Att> &hd, int w0, int row,
+                                                    int n0)
         {
                 const bool full = hd.full(w0, w0 + MT * 16, n0, n0 + BN);
                 if (!hd.SHAPED && full)
@@ -140,7 +150,8 @@ struct AttForwardMma {
                         for (int n = 0; n < NT; n++)
 #pragma unroll
                                 for (int i = 0; i < 4; i++) {
-                                        int t = row + m * 16 + (i >> 1) * 8, s = col + n * 8 + (i & 1);
+                                        int t = row + m * 16 + (i >> 1) * 8,
+                                            s = col + n * 8 + (i & 1);
                                         float d;
                                         if (hd.SHAPED)
                                                 x[m][n][i] = hd.score(x[m][n][i], t, s, d);
@@ -182,7 +193,8 @@ struct AttForwardMma {
                         for (int m = 0; m < MT; m++)
 #pragma unroll
                                 for (int i = 0; i < 2; i++) {
-                                        const float scale = fast_exp2(top[m][i] * hd.BASE2 - zero(most[m][i]));
+                                        const float scale = fast_exp2(top[m][i] * hd.BASE2 -
+                                                                      zero(most[m][i]));
                                         top[m][i] = most[m][i];
                                         sum[m][i] *= scale;
 #pragma unroll
@@ -200,7 +212,8 @@ struct AttForwardMma {
 #pragma unroll
                                 for (int n = 0; n < NT; n++) {
                                         x[m][n][2 * i] = fast_exp2(x[m][n][2 * i] * hd.BASE2 - z);
-                                        x[m][n][2 * i + 1] = fast_exp2(x[m][n][2 * i + 1] * hd.BASE2 - z);
+                                        x[m][n][2 * i + 1] = fast_exp2(
+                                                x[m][n][2 * i + 1] * hd.BASE2 - z);
                                         part += x[m][n][2 * i] + x[m][n][2 * i + 1];
                                 }
                                 sum[m][i] += part;
@@ -213,7 +226,8 @@ struct AttForwardMma {
                                 for (int n = 0; n < NT; n++)
 #pragma unroll
                                         for (int i = 0; i < 4; i++)
-                                                x[m][n][i] = hd.drop(x[m][n][i], row + m * 16 + (i >> 1) * 8,
+                                                x[m][n][i] = hd.drop(x[m][n][i],
+                                                                     row + m * 16 + (i >> 1) * 8,
                                                                      col + n * 8 + (i & 1));
                 }
         }
@@ -221,8 +235,14 @@ struct AttForwardMma {
 
 /* ---- the task ------------------------------------------------------------- */
 
-template <bool FIRST, class A, class B> struct AttPick { typedef A Type; };
-template <class A, class B> struct AttPick<false, A, B> { typedef B Type; };
+template <bool FIRST, class A, class B>
+struct AttPick {
+        typedef A Type;
+};
+template <class A, class B>
+struct AttPick<false, A, B> {
+        typedef B Type;
+};
 
 template <class E, class Att, class Tile>
 struct AttForward {
@@ -232,15 +252,19 @@ struct AttForward {
 
 /* Shared memory of attention_task; the generator asserts it equals the table's. */
 template <class E, class Att, class Tile>
-__host__ __device__ constexpr int attention_smem() { return AttForward<E, Att, Tile>::Impl::SMEM; }
+__host__ __device__ constexpr int attention_smem()
+{
+        return AttForward<E, Att, Tile>::Impl::SMEM;
+}
 
 template <class E, class Att, class Tile, class Epilogue>
-TGC_DEV void attention_task(const AttIn<E, Att> &in, float *lse, int B, int T, const Rt *rt, int tile, char *smem,
-                            Epilogue epilogue)
+TGC_DEV void attention_task(const AttIn<E, Att> &in, float *lse, int B, int T, const Rt *rt,
+                            int tile, char *smem, Epilogue epilogue)
 {
         static_assert(Att::H % Att::K == 0, "query heads are a multiple of kv heads");
         int bh, m;
-        att_order<E, Att>(tile, B * Att::H, Att::H / Att::K, (T + Tile::BM - 1) / Tile::BM, T, Att::CAUSAL, bh, m);
+        att_order<E, Att>(tile, B * Att::H, Att::H / Att::K, (T + Tile::BM - 1) / Tile::BM, T,
+                          Att::CAUSAL, bh, m);
         const int b = bh / Att::H, h = bh % Att::H;
         const AttHead<E, Att> hd(in, rt, b, h, T);
         AttForward<E, Att, Tile>::Impl::run(in, lse, hd, b, h, m * Tile::BM, smem, epilogue);

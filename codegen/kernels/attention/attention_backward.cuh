@@ -25,11 +25,15 @@
 /* ---- delta ---------------------------------------------------------------- */
 
 template <class E, class Att, int THREADS>
-__host__ __device__ constexpr int att_delta_rows() { return THREADS / AttLanes<E, Att>::LANES; }
+__host__ __device__ constexpr int att_delta_rows()
+{
+        return THREADS / AttLanes<E, Att>::LANES;
+}
 
 /* Rows are (b, t, h), h fastest, so that neighbours in memory are neighbours in the warp. */
 template <class E, class Att, int THREADS>
-TGC_DEV void attention_delta_task(const E *o, Strides so, const E *g, Strides sg, float *delta, int B, int T, int tile)
+TGC_DEV void attention_delta_task(const E *o, Strides so, const E *g, Strides sg, float *delta,
+                                  int B, int T, int tile)
 {
         typedef AttLanes<E, Att> L;
         const long row = (long)tile * (THREADS / L::LANES) + threadIdx.x / L::LANES;
@@ -55,7 +59,8 @@ TGC_DEV void attention_delta_task(const E *o, Strides so, const E *g, Strides sg
 /* P and dS of one query and key from q.k (x) and g.v (y).  Out: x = P after dropout, y = dS.
  * FULL: the pair is known to attend.  lse2: lse in powers of two. */
 template <bool FULL, class E, class Att>
-TGC_DEV void att_grad(float &x, float &y, const AttHead<E, Att> &hd, int t, int s, float lse2, float delta)
+TGC_DEV void att_grad(float &x, float &y, const AttHead<E, Att> &hd, int t, int s, float lse2,
+                      float delta)
 {
         float derivative = 1.f;
         if (hd.SHAPED)
@@ -79,18 +84,22 @@ TGC_DEV void att_grad(float &x, float &y, const AttHead<E, Att> &hd, int t, int 
 template <class E, class Att, class Tile>
 struct AttGradMma {
         typedef AttPath<E, Att> Path;
-        static constexpr int BM = Tile::BM, BN = Tile::BN, SUB = Tile::SUB, THREADS = Tile::THREADS, LD = Path::LD;
-        static constexpr int WR = THREADS / 32 / Tile::COLS;      /* warps that share the rows        */
+        static constexpr int BM = Tile::BM, BN = Tile::BN, SUB = Tile::SUB, THREADS = Tile::THREADS,
+                             LD = Path::LD;
+        static constexpr int WR = THREADS / 32 / Tile::COLS; /* warps that share the rows        */
         static constexpr int MT = BM / (WR * 16);
         static constexpr int NT = SUB / 8, KT = Path::KT;
-        static constexpr int DW = Path::DP / Tile::COLS, DT = DW / 8;   /* accumulator columns of a warp */
+        /* accumulator columns of a warp */
+        static constexpr int DW = Path::DP / Tile::COLS, DT = DW / 8;
         static constexpr int SMEM_DQ = (2 * BM + 4 * BN) * LD * (int)sizeof(E);
-        /* Of streamed query i, lse is at sums(...)[i * SL], delta at [(BN + i) * SL]: behind all rows, floats' in their
-         * padding, for 99 KiB hold no more of heads of 128. */
+        /* Of streamed query i, lse is at sums(...)[i * SL], delta at [(BN + i) * SL]: behind all
+         * rows, floats' in their padding, for 99 KiB hold no more of heads of 128. */
         static constexpr int SL = Path::TF32 ? LD : 1;
         static constexpr int SMEM_DKV = SMEM_DQ + (Path::TF32 ? 0 : 16 * BN);
-        static_assert(BM % (WR * 16) == 0 && BN % SUB == 0 && SUB % 16 == 0 && DW % 16 == 0, "tile of the mma path");
-        /* The own rows' fragments stay in registers where those and the accumulators are few enough. */
+        static_assert(BM % (WR * 16) == 0 && BN % SUB == 0 && SUB % 16 == 0 && DW % 16 == 0,
+                      "tile of the mma path");
+        /* The own rows' fragments stay in registers where those and the accumulators are few
+         * enough. */
         typedef AttRows<E, MT, KT, LD, (MT * (2 * DT + 2 * KT) * 4 <= Path::KEEP)> RowsDkv;
         typedef AttRows<E, MT, KT, LD, (MT * (DT + 2 * KT) * 4 <= Path::KEEP)> RowsDq;
 
@@ -109,24 +118,32 @@ struct AttGradMma {
         }
 
         /* Queries [m0, m0 + BN) of head h and their g, lse, delta to one stage. */
-        static __device__ __forceinline__ void fetch(E *sx, float *sl, const AttIn<E, Att> &in, const E *g, Strides sg,
-                                                     const float *lse, const float *delta, int b, int h, int m0, int T)
+        static __device__ __forceinline__ void fetch(E *sx, float *sl, const AttIn<E, Att> &in,
+                                                     const E *g, Strides sg, const float *lse,
+                                                     const float *delta, int b, int h, int m0,
+                                                     int T)
         {
-                att_copy<BN, THREADS, Path, Att::D>(sx, in.q + b * in.sq.b + h * in.sq.h, in.sq.t, m0, T);
-                att_copy<BN, THREADS, Path, Att::D>(sx + BN * LD, g + b * sg.b + h * sg.h, sg.t, m0, T);
+                att_copy<BN, THREADS, Path, Att::D>(sx, in.q + b * in.sq.b + h * in.sq.h, in.sq.t,
+                                                    m0, T);
+                att_copy<BN, THREADS, Path, Att::D>(sx + BN * LD, g + b * sg.b + h * sg.h, sg.t, m0,
+                                                    T);
                 const long base = ((long)b * Att::H + h) * T;
 #pragma unroll
                 for (int i = threadIdx.x; i < 2 * BN; i += THREADS) {
                         bool ok = m0 + i % BN < T;
-                        cp_async4(sl + i * SL, (i < BN ? lse : delta) + (ok ? base + m0 + i % BN : 0), ok);
+                        cp_async4(sl + i * SL,
+                                  (i < BN ? lse : delta) + (ok ? base + m0 + i % BN : 0), ok);
                 }
                 cp_async_commit();
         }
 
-        /* att_grad of a fragment whose columns are queries from t0, with lse and delta in shared memory at l ... */
+        /* att_grad of a fragment whose columns are queries from t0, with lse and delta in shared
+         * memory at l ... */
         template <bool FULL>
-        static __device__ __forceinline__ void by_column(float (&x)[MT][NT][4], float (&y)[MT][NT][4],
-                                                         const AttHead<E, Att> &hd, int t0, int key, const float *l)
+        static __device__ __forceinline__ void by_column(float (&x)[MT][NT][4],
+                                                         float (&y)[MT][NT][4],
+                                                         const AttHead<E, Att> &hd, int t0, int key,
+                                                         const float *l)
         {
                 const int col = (threadIdx.x & 3) * 2;
 #pragma unroll
@@ -141,8 +158,10 @@ struct AttGradMma {
                         for (int m = 0; m < MT; m++)
 #pragma unroll
                                 for (int i = 0; i < 4; i++)
-                                        att_grad<FULL>(x[m][n][i], y[m][n][i], hd, t0 + n * 8 + col + (i & 1),
-                                                       key + m * 16 + (i >> 1) * 8, ls[i & 1], de[i & 1]);
+                                        att_grad<FULL>(x[m][n][i], y[m][n][i], hd,
+                                                       t0 + n * 8 + col + (i & 1),
+                                                       key + m * 16 + (i >> 1) * 8, ls[i & 1],
+                                                       de[i & 1]);
                 }
         }
 
@@ -150,7 +169,8 @@ struct AttGradMma {
         template <bool FULL>
         static __device__ __forceinline__ void by_row(float (&x)[MT][NT][4], float (&y)[MT][NT][4],
                                                       const AttHead<E, Att> &hd, int row, int s0,
-                                                      const float (&ls)[MT][2], const float (&de)[MT][2])
+                                                      const float (&ls)[MT][2],
+                                                      const float (&de)[MT][2])
         {
                 const int col = s0 + (threadIdx.x & 3) * 2;
 #pragma unroll
@@ -159,14 +179,17 @@ struct AttGradMma {
                         for (int n = 0; n < NT; n++)
 #pragma unroll
                                 for (int i = 0; i < 4; i++)
-                                        att_grad<FULL>(x[m][n][i], y[m][n][i], hd, row + m * 16 + (i >> 1) * 8,
-                                                       col + n * 8 + (i & 1), ls[m][i >> 1], de[m][i >> 1]);
+                                        att_grad<FULL>(x[m][n][i], y[m][n][i], hd,
+                                                       row + m * 16 + (i >> 1) * 8,
+                                                       col + n * 8 + (i & 1), ls[m][i >> 1],
+                                                       de[m][i >> 1]);
         }
 
         template <class EpilogueK, class EpilogueV>
-        static __device__ __forceinline__ void dkv(const AttIn<E, Att> &in, const E *g, Strides sg, const float *lse,
-                                                   const float *delta, int b, int hk, int n0, int T, const Rt *rt,
-                                                   char *smem, EpilogueK &epilogue_k, EpilogueV &epilogue_v)
+        static __device__ __forceinline__ void dkv(const AttIn<E, Att> &in, const E *g, Strides sg,
+                                                   const float *lse, const float *delta, int b,
+                                                   int hk, int n0, int T, const Rt *rt, char *smem,
+                                                   EpilogueK &epilogue_k, EpilogueV &epilogue_v)
         {
                 constexpr int GROUP = Att::H / Att::K;
                 E *sk = (E *)smem, *sv = sk + BM * LD, *sx = sv + BM * LD;
@@ -174,15 +197,18 @@ struct AttGradMma {
                 const int w0 = n0 + warp % WR * MT * 16, c0 = warp / WR * DW;
                 const int key = w0 + (lane >> 2);
                 const AttHead<E, Att> first(in, rt, b, hk * GROUP, T);
-                const int lo = first.first_query(n0) / BN, hi = (first.end_query(n0 + BM) + BN - 1) / BN;
+                const int lo = first.first_query(n0) / BN,
+                          hi = (first.end_query(n0 + BM) + BN - 1) / BN;
                 const int steps = hi > lo ? (hi - lo) * GROUP : 0;
 
                 RowsDkv k, v;
                 float dk[MT][DT][4], dv[MT][DT][4];
                 att_zero(dk);
                 att_zero(dv);
-                att_copy<BM, THREADS, Path, Att::D>(sk, in.k + b * in.sk.b + hk * in.sk.h, in.sk.t, n0, T);
-                att_copy<BM, THREADS, Path, Att::D>(sv, in.v + b * in.sv.b + hk * in.sv.h, in.sv.t, n0, T);
+                att_copy<BM, THREADS, Path, Att::D>(sk, in.k + b * in.sk.b + hk * in.sk.h, in.sk.t,
+                                                    n0, T);
+                att_copy<BM, THREADS, Path, Att::D>(sv, in.v + b * in.sv.b + hk * in.sv.h, in.sv.t,
+                                                    n0, T);
                 if (steps)
                         fetch(sx, sums(sx, 0), in, g, sg, lse, delta, b, hk * GROUP, lo * BN, T);
                 cp_async_commit();
@@ -191,7 +217,8 @@ struct AttGradMma {
                 k.init(sk + (w0 - n0) * LD);
                 v.init(sv + (w0 - n0) * LD);
 
-                for (int i = 0, j = 0, m = lo; i < steps; i++) {  /* head j of the group, query block m */
+                /* head j of the group, query block m */
+                for (int i = 0, j = 0, m = lo; i < steps; i++) {
                         const E *q = sx + (i & 1) * 2 * BN * LD, *dy = q + BN * LD;
                         const float *l = sums(sx, i & 1);
                         const int h = hk * GROUP + j, m0 = m * BN;
@@ -202,8 +229,8 @@ struct AttGradMma {
                                 j++;
                         }
                         if (i + 1 < steps)
-                                fetch(sx + (~i & 1) * 2 * BN * LD, sums(sx, ~i & 1), in, g, sg, lse, delta, b,
-                                      hk * GROUP + j, m * BN, T);
+                                fetch(sx + (~i & 1) * 2 * BN * LD, sums(sx, ~i & 1), in, g, sg, lse,
+                                      delta, b, hk * GROUP + j, m * BN, T);
                         const AttHead<E, Att> hd(in, rt, b, h, T);
 #pragma unroll
                         for (int u = 0; u < BN; u += SUB) {
@@ -236,19 +263,23 @@ struct AttGradMma {
         }
 
         template <class Epilogue>
-        static __device__ __forceinline__ void dq(const AttIn<E, Att> &in, const E *g, Strides sg, const float *lse,
-                                                  const float *delta, int b, int h, int m0, int T, const Rt *rt,
-                                                  char *smem, Epilogue &epilogue)
+        static __device__ __forceinline__ void dq(const AttIn<E, Att> &in, const E *g, Strides sg,
+                                                  const float *lse, const float *delta, int b,
+                                                  int h, int m0, int T, const Rt *rt, char *smem,
+                                                  Epilogue &epilogue)
         {
                 E *sq = (E *)smem, *sg_ = sq + BM * LD, *sx = sg_ + BM * LD;
                 const int hk = h / (Att::H / Att::K);
-                const E *k = in.k + b * in.sk.b + hk * in.sk.h, *v = in.v + b * in.sv.b + hk * in.sv.h;
+                const E *k = in.k + b * in.sk.b + hk * in.sk.h,
+                        *v = in.v + b * in.sv.b + hk * in.sv.h;
                 const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-                const int w0 = m0 + warp % WR * MT * 16, c0 = warp / WR * DW, row = w0 + (lane >> 2);
+                const int w0 = m0 + warp % WR * MT * 16, c0 = warp / WR * DW,
+                          row = w0 + (lane >> 2);
                 const AttHead<E, Att> hd(in, rt, b, h, T);
                 const int lo = hd.first_key(m0) / BN * BN, hi = hd.end_key(m0 + BM);
 
-                att_copy<BM, THREADS, Path, Att::D>(sq, in.q + b * in.sq.b + h * in.sq.h, in.sq.t, m0, T);
+                att_copy<BM, THREADS, Path, Att::D>(sq, in.q + b * in.sq.b + h * in.sq.h, in.sq.t,
+                                                    m0, T);
                 att_copy<BM, THREADS, Path, Att::D>(sg_, g + b * sg.b + h * sg.h, sg.t, m0, T);
                 att_copy<BN, THREADS, Path, Att::D>(sx, k, in.sk.t, lo, T);
                 att_copy<BN, THREADS, Path, Att::D>(sx + BN * LD, v, in.sv.t, lo, T);
@@ -277,7 +308,8 @@ struct AttGradMma {
                         if (n0 + BN < hi) {
                                 E *next = sx + (stage ^ 1) * 2 * BN * LD;
                                 att_copy<BN, THREADS, Path, Att::D>(next, k, in.sk.t, n0 + BN, T);
-                                att_copy<BN, THREADS, Path, Att::D>(next + BN * LD, v, in.sv.t, n0 + BN, T);
+                                att_copy<BN, THREADS, Path, Att::D>(next + BN * LD, v, in.sv.t,
+                                                                    n0 + BN, T);
                                 cp_async_commit();
                         }
 #pragma unroll
@@ -317,12 +349,14 @@ struct AttGradSimt {
         static constexpr int SMEM_DQ = SMEM_DKV;
 
         template <class EpilogueK, class EpilogueV>
-        static __device__ __forceinline__ void dkv(const AttIn<E, Att> &in, const E *g, Strides sg, const float *lse,
-                                                   const float *delta, int b, int hk, int n0, int T, const Rt *rt,
-                                                   char *smem, EpilogueK &epilogue_k, EpilogueV &epilogue_v)
+        static __device__ __forceinline__ void dkv(const AttIn<E, Att> &in, const E *g, Strides sg,
+                                                   const float *lse, const float *delta, int b,
+                                                   int hk, int n0, int T, const Rt *rt, char *smem,
+                                                   EpilogueK &epilogue_k, EpilogueV &epilogue_v)
         {
                 constexpr int GROUP = Att::H / Att::K;
-                float *sk = (float *)smem, *sv = sk + BM * G::LD, *sq = sv + BM * G::LD, *sy = sq + BN * G::LD;
+                float *sk = (float *)smem, *sv = sk + BM * G::LD, *sq = sv + BM * G::LD,
+                      *sy = sq + BN * G::LD;
                 float *sp = sy + BN * G::LD, *sl = sp + BM * G::LP, *sd = sl + BN;
                 float dk[RM][DC][2], dv[RM][DC][2];
                 G::zero(dk);
@@ -335,10 +369,13 @@ struct AttGradSimt {
                         for (int m0 = hd.first_query(n0) / BN * BN; m0 < hi; m0 += BN) {
                                 float x[RM][RN], y[RM][RN];
                                 __syncthreads();
-                                G::template copy<BN>(sq, in.q + b * in.sq.b + h * in.sq.h, in.sq.t, m0, T);
+                                G::template copy<BN>(sq, in.q + b * in.sq.b + h * in.sq.h, in.sq.t,
+                                                     m0, T);
                                 G::template copy<BN>(sy, g + b * sg.b + h * sg.h, sg.t, m0, T);
                                 for (int i = threadIdx.x; i < BN; i += 256) {
-                                        sl[i] = m0 + i < T ? lse[(long)hd.bh * T + m0 + i] * ATT_LOG2E : 0.f;
+                                        sl[i] = m0 + i < T
+                                                        ? lse[(long)hd.bh * T + m0 + i] * ATT_LOG2E
+                                                        : 0.f;
                                         sd[i] = m0 + i < T ? delta[(long)hd.bh * T + m0 + i] : 0.f;
                                 }
                                 __syncthreads();
@@ -350,7 +387,8 @@ struct AttGradSimt {
                                         for (int j = 0; j < RN; j++) {
                                                 int c = G::tx() + 16 * j;
                                                 att_grad<false>(x[i][j], y[i][j], hd, m0 + c,
-                                                                n0 + G::ty() * RM + i, sl[c], sd[c]);
+                                                                n0 + G::ty() * RM + i, sl[c],
+                                                                sd[c]);
                                         }
                                 G::put(sp, x);
                                 G::acc(dv, sp, sy);
@@ -371,12 +409,14 @@ struct AttGradSimt {
         }
 
         template <class Epilogue>
-        static __device__ __forceinline__ void dq(const AttIn<E, Att> &in, const E *g, Strides sg, const float *lse,
-                                                  const float *delta, int b, int h, int m0, int T, const Rt *rt,
-                                                  char *smem, Epilogue &epilogue)
+        static __device__ __forceinline__ void dq(const AttIn<E, Att> &in, const E *g, Strides sg,
+                                                  const float *lse, const float *delta, int b,
+                                                  int h, int m0, int T, const Rt *rt, char *smem,
+                                                  Epilogue &epilogue)
         {
                 const int hk = h / (Att::H / Att::K);
-                float *sq = (float *)smem, *sy = sq + BM * G::LD, *sk = sy + BM * G::LD, *sv = sk + BN * G::LD;
+                float *sq = (float *)smem, *sy = sq + BM * G::LD, *sk = sy + BM * G::LD,
+                      *sv = sk + BN * G::LD;
                 float *sp = sv + BN * G::LD;
                 const AttHead<E, Att> hd(in, rt, b, h, T);
                 const int hi = hd.end_key(m0 + BM);
@@ -420,34 +460,46 @@ struct AttGradSimt {
 
 template <class E, class Att, class Tile>
 struct AttGrad {
-        typedef typename AttPick<AttPath<E, Att>::MMA, AttGradMma<E, Att, Tile>, AttGradSimt<E, Att, Tile>>::Type Impl;
+        typedef typename AttPick<AttPath<E, Att>::MMA, AttGradMma<E, Att, Tile>,
+                                 AttGradSimt<E, Att, Tile>>::Type Impl;
 };
 
 template <class E, class Att, class Tile>
-__host__ __device__ constexpr int attention_dkv_smem() { return AttGrad<E, Att, Tile>::Impl::SMEM_DKV; }
+__host__ __device__ constexpr int attention_dkv_smem()
+{
+        return AttGrad<E, Att, Tile>::Impl::SMEM_DKV;
+}
 template <class E, class Att, class Tile>
-__host__ __device__ constexpr int attention_dq_smem() { return AttGrad<E, Att, Tile>::Impl::SMEM_DQ; }
+__host__ __device__ constexpr int attention_dq_smem()
+{
+        return AttGrad<E, Att, Tile>::Impl::SMEM_DQ;
+}
 
 template <class E, class Att, class Tile, class EpilogueK, class EpilogueV>
-TGC_DEV void attention_dkv_task(const AttIn<E, Att> &in, const E *g, Strides sg, const float *lse, const float *delta,
-                                int B, int T, const Rt *rt, int tile, char *smem, EpilogueK epilogue_k, EpilogueV epilogue_v)
+TGC_DEV void attention_dkv_task(const AttIn<E, Att> &in, const E *g, Strides sg, const float *lse,
+                                const float *delta, int B, int T, const Rt *rt, int tile,
+                                char *smem, EpilogueK epilogue_k, EpilogueV epilogue_v)
 {
-        static_assert(Att::H % Att::K == 0 && !Att::CACHED, "training: keys are those of this call");
+        static_assert(Att::H % Att::K == 0 && !Att::CACHED,
+                      "training: keys are those of this call");
         int bh, n;
         att_order<E, Att>(tile, B * Att::K, 1, (T + Tile::BM - 1) / Tile::BM, T, false, bh, n);
-        AttGrad<E, Att, Tile>::Impl::dkv(in, g, sg, lse, delta, bh / Att::K, bh % Att::K, n * Tile::BM, T, rt, smem,
-                                         epilogue_k, epilogue_v);
+        AttGrad<E, Att, Tile>::Impl::dkv(in, g, sg, lse, delta, bh / Att::K, bh % Att::K,
+                                         n * Tile::BM, T, rt, smem, epilogue_k, epilogue_v);
 }
 
 template <class E, class Att, class Tile, class Epilogue>
-TGC_DEV void attention_dq_task(const AttIn<E, Att> &in, const E *g, Strides sg, const float *lse, const float *delta,
-                               int B, int T, const Rt *rt, int tile, char *smem, Epilogue epilogue)
+TGC_DEV void attention_dq_task(const AttIn<E, Att> &in, const E *g, Strides sg, const float *lse,
+                               const float *delta, int B, int T, const Rt *rt, int tile, char *smem,
+                               Epilogue epilogue)
 {
-        static_assert(Att::H % Att::K == 0 && !Att::CACHED, "training: keys are those of this call");
+        static_assert(Att::H % Att::K == 0 && !Att::CACHED,
+                      "training: keys are those of this call");
         int bh, m;
-        att_order<E, Att>(tile, B * Att::H, Att::H / Att::K, (T + Tile::BM - 1) / Tile::BM, T, Att::CAUSAL, bh, m);
-        AttGrad<E, Att, Tile>::Impl::dq(in, g, sg, lse, delta, bh / Att::H, bh % Att::H, m * Tile::BM, T, rt, smem,
-                                        epilogue);
+        att_order<E, Att>(tile, B * Att::H, Att::H / Att::K, (T + Tile::BM - 1) / Tile::BM, T,
+                          Att::CAUSAL, bh, m);
+        AttGrad<E, Att, Tile>::Impl::dq(in, g, sg, lse, delta, bh / Att::H, bh % Att::H,
+                                        m * Tile::BM, T, rt, smem, epilogue);
 }
 
 #endif

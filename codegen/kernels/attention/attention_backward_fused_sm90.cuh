@@ -1,43 +1,49 @@
-/* attention_backward_fused_sm90.cuh: all gradients of attention on Hopper with scores and their gradients computed
- * once: five products of every pair of blocks where attention_backward_sm90.cuh's two kernels take seven.  bf16 and f16,
- * heads of 64 with keys of their own, causal, no window.
+/* attention_backward_fused_sm90.cuh: all gradients of attention on Hopper with scores and their
+ * gradients computed once: five products of every pair of blocks where
+ * attention_backward_sm90.cuh's two kernels take seven.  bf16 and f16, heads of 64 with keys of
+ * their own, causal, no window.
  *
- *   attention_backward_fused_tma<E, Att, Tile>(in, out, lse, sums, turns, B, T, first, step, smem, epilogue, epilogue_k, epilogue_v)
- *      block `first` of `step`, all of which must be on the GPU at the same time.  in: AttGradMaps, out: o's map;
- *      sums: att_backward_fused_sums floats; turns: 32 words for each block, which are zero before the first call and then
- *      left alone between calls with as many blocks.
+ *   attention_backward_fused_tma<E, Att, Tile>(in, out, lse, sums, turns, B, T, first, step, smem,
+ *   epilogue, epilogue_k, epilogue_v)
+ *      block `first` of `step`, all of which must be on the GPU at the same time.  in: AttGradMaps,
+ *      out: o's map; sums: att_backward_fused_sums floats; turns: 32 words for each block, which
+ *      are zero before the first call and then left alone between calls with as many blocks.
  *
- * A team of blocks takes one head after the other and shares its keys: 128 of them at a time for a block, which all
- * queries that meet them stream past, 64 at a step.  Two warpgroups have 64 keys each and make dk and dv as
- * AttDkvSm90 does.  They leave dS, transposed, in shared memory, where a third takes it up:
+ * A team of blocks takes one head after the other and shares its keys: 128 of them at a time for a
+ * block, which all queries that meet them stream past, 64 at a step.  Two warpgroups have 64 keys
+ * each and make dk and dv as AttDkvSm90 does.  They leave dS, transposed, in shared memory, where a
+ * third takes it up:
  *
  *      dq part = dS k          (64 queries of 128 keys)
  *
- * and adds that to sums in memory, which stay in L2 as long as few heads are in work at a time: 132 heads at once,
- * a block to each, were read and written to memory at 2.4 TB/s.  Every sum has one order.  In a round every block of
- * the team has one block of keys, and the last member comes first.  It has the latest keys in even rounds, so that its
- * queries begin furthest along, and the earliest in odd ones, which makes the members' shares equal.  A block adds
- * a step's part when the one before it in that order says that it has; as a rule that one is two steps ahead.  The last
+ * and adds that to sums in memory, which stay in L2 as long as few heads are in work at a time: 132
+ * heads at once, a block to each, were read and written to memory at 2.4 TB/s.  Every sum has one
+ * order.  In a round every block of the team has one block of keys, and the last member comes
+ * first.  It has the latest keys in even rounds, so that its queries begin furthest along, and the
+ * earliest in odd ones, which makes the members' shares equal.  A block adds a step's part when the
+ * one before it in that order says that it has; as a rule that one is two steps ahead.  The last
  * one finishes the sums instead.  (Teams of four wait longer for each other than L2 gains them.)
  *
- * The first warpgroup's warps: one loads; two fetch lse and make delta = sum(o g) from what lies in shared memory;
- * one tells the next block how far this one's sums are. */
+ * The first warpgroup's warps: one loads; two fetch lse and make delta = sum(o g) from what lies in
+ * shared memory; one tells the next block how far this one's sums are. */
 #ifndef TGC_ATTENTION_GRAD_ONCE_SM90_CUH
 #define TGC_ATTENTION_GRAD_ONCE_SM90_CUH
 
 #include "attention_dkv_sm90.cuh"
 #ifdef TGC_SM90A
 
-/* PARTS: of dS on their way.  KEEP_K, KEEP_V: the operand is held in registers.  MANY, SOME: registers of a thread that
- * makes dk and dv, or dq. */
-template <int D_, int STAGES_, int PARTS_, bool KEEP_K_, bool KEEP_V_, int MANY_, int SOME_, int TEAM_>
+/* PARTS: of dS on their way.  KEEP_K, KEEP_V: the operand is held in registers.  MANY, SOME:
+ * registers of a thread that makes dk and dv, or dq. */
+template <int D_, int STAGES_, int PARTS_, bool KEEP_K_, bool KEEP_V_, int MANY_, int SOME_,
+          int TEAM_>
 struct AttBackwardFusedTile {
-        static constexpr int D = D_, BM = 128, BN = 64, STAGES = STAGES_, OWNS = 2, PARTS = PARTS_, TEAM = TEAM_;
+        static constexpr int D = D_, BM = 128, BN = 64, STAGES = STAGES_, OWNS = 2, PARTS = PARTS_,
+                             TEAM = TEAM_;
         static constexpr int THREADS = 512, MANY = MANY_, SOME = SOME_, FEW = 32;
         typedef AttPanel<BM, D> Own;
         typedef AttPanel<BN, D> Step;
-        typedef AttPanel<BM, BN> Part;          /* dS: keys, queries */
-        template <bool KEEP_>                   /* as AttOwn wants it */
+        typedef AttPanel<BM, BN> Part; /* dS: keys, queries */
+        template <bool KEEP_>          /* as AttOwn wants it */
         struct Side {
                 static constexpr int D = D_, BM = 128;
                 static constexpr bool KEEP = KEEP_;
@@ -46,9 +52,9 @@ struct AttBackwardFusedTile {
         };
         typedef Side<KEEP_K_> K;
         typedef Side<KEEP_V_> V;
-        /* Shared memory: own rows of both kinds; dS; the pipeline of q, g and o and its barriers; lse and delta of each
-         * stage; barriers: q, g and o of a stage have landed; full and empty of the own rows; full and empty of dS, and
-         * its part of dq was added. */
+        /* Shared memory: own rows of both kinds; dS; the pipeline of q, g and o and its barriers;
+         * lse and delta of each stage; barriers: q, g and o of a stage have landed; full and empty
+         * of the own rows; full and empty of dS, and its part of dq was added. */
         static constexpr int STAGE = 3 * Step::BYTES, OWN = 2 * Own::BYTES;
         static constexpr int PART = OWNS * OWN, RING = PART + PARTS * Part::BYTES;
         static constexpr int ROWS = RING + STAGES * (STAGE + 16), LANDED = ROWS + STAGES * BN * 8;
@@ -59,11 +65,23 @@ struct AttBackwardFusedTile {
         static_assert(FEW + SOME + 2 * MANY <= 512, "registers");
         static_assert(SMEM <= 232448, "shared memory");
 
-        static __device__ __forceinline__ char *own(char *smem, int i) { return smem + i % OWNS * OWN; }
-        static __device__ __forceinline__ Mbar *full(char *smem, int i) { return (Mbar *)(smem + OWN_BAR) + i % OWNS; }
-        static __device__ __forceinline__ Mbar *empty(char *smem, int i) { return full(smem, i) + OWNS; }
+        static __device__ __forceinline__ char *own(char *smem, int i)
+        {
+                return smem + i % OWNS * OWN;
+        }
+        static __device__ __forceinline__ Mbar *full(char *smem, int i)
+        {
+                return (Mbar *)(smem + OWN_BAR) + i % OWNS;
+        }
+        static __device__ __forceinline__ Mbar *empty(char *smem, int i)
+        {
+                return full(smem, i) + OWNS;
+        }
         static __device__ __forceinline__ unsigned round(int i) { return i / OWNS & 1; }
-        static __device__ __forceinline__ Mbar *landed(char *smem, int s) { return (Mbar *)(smem + LANDED) + s; }
+        static __device__ __forceinline__ Mbar *landed(char *smem, int s)
+        {
+                return (Mbar *)(smem + LANDED) + s;
+        }
 };
 
 /* Floats of sums for so many blocks: a head's of each team. */
@@ -81,8 +99,14 @@ struct AttPartsSm90 {
         unsigned round;
 
         __device__ __forceinline__ AttPartsSm90(char *smem_) : smem(smem_), at(0), round(0) {}
-        __device__ __forceinline__ char *part() const { return smem + Tile::PART + at * Tile::Part::BYTES; }
-        __device__ __forceinline__ Mbar *full() const { return (Mbar *)(smem + Tile::PART_BAR) + at; }
+        __device__ __forceinline__ char *part() const
+        {
+                return smem + Tile::PART + at * Tile::Part::BYTES;
+        }
+        __device__ __forceinline__ Mbar *full() const
+        {
+                return (Mbar *)(smem + Tile::PART_BAR) + at;
+        }
         __device__ __forceinline__ Mbar *empty() const { return full() + Tile::PARTS; }
         __device__ __forceinline__ Mbar *added() const { return full() + 2 * Tile::PARTS; }
         __device__ __forceinline__ void wait_full() const { att_wait_sm90(full(), round); }
@@ -95,9 +119,11 @@ struct AttPartsSm90 {
         }
 };
 
-/* Round `round` of the team's nth head: key block n, keys [row, row + 128) of head h of sequence b, bh of all; steps
- * [lo, hi) of queries that meet some of them. */
-struct AttBackwardFusedJob { int nth, round, b, h, bh, n, row, lo, hi; };
+/* Round `round` of the team's nth head: key block n, keys [row, row + 128) of head h of sequence b,
+ * bh of all; steps [lo, hi) of queries that meet some of them. */
+struct AttBackwardFusedJob {
+        int nth, round, b, h, bh, n, row, lo, hi;
+};
 
 /* How far block after block is: counts from `base`, what all words were when the call began. */
 struct AttTurnSm90 {
@@ -110,10 +136,7 @@ struct AttTurnSm90 {
                         word = word_, seen = base;
                 return (int)(seen - base) >= count;
         }
-        __device__ __forceinline__ void look()
-        {
-                seen = load_acquire(word);
-        }
+        __device__ __forceinline__ void look() { seen = load_acquire(word); }
         __device__ __forceinline__ void wait(const unsigned *word_, int count)
         {
 #ifdef TGC_BOUNDED
@@ -146,8 +169,12 @@ struct AttBackwardFused {
         EpilogueV &epilogue_v;
 
         __device__ __forceinline__ int steps() const { return (T + 63) / 64; }
-        __device__ __forceinline__ int rounds() const { return ((T + 127) / 128 + TEAM - 1) / TEAM; }
-        /* Key block of a member in a round; how many steps of queries a head has for it, perhaps none. */
+        __device__ __forceinline__ int rounds() const
+        {
+                return ((T + 127) / 128 + TEAM - 1) / TEAM;
+        }
+        /* Key block of a member in a round; how many steps of queries a head has for it, perhaps
+         * none. */
         static __device__ __forceinline__ int keys(int round, int member)
         {
                 return round * TEAM + (round & 1 ? TEAM - 1 - member : member);
@@ -169,8 +196,12 @@ struct AttBackwardFused {
                 return team < teams && j.bh < B * Att::H;
         }
 
-        /* How many steps a block's sums have, in this call and before: all blocks' words are equal between calls. */
-        __device__ __forceinline__ unsigned *word(int member_) const { return turns + (team * TEAM + member_) * 32; }
+        /* How many steps a block's sums have, in this call and before: all blocks' words are equal
+         * between calls. */
+        __device__ __forceinline__ unsigned *word(int member_) const
+        {
+                return turns + (team * TEAM + member_) * 32;
+        }
         /* More steps than a block has, and what every word advances by. */
         __device__ __forceinline__ unsigned all() const
         {
@@ -193,17 +224,20 @@ struct AttBackwardFused {
                                 const int row = j.b * T + m * 64;
                                 pipe.wait_empty();
                                 mbarrier_expect_tx(landed, Tile::STAGE);
-                                Tile::Step::load(pipe.a() + Tile::Step::BYTES, in.g, j.h, row, landed);
-                                Tile::Step::load(pipe.a() + 2 * Tile::Step::BYTES, out, j.h, row, landed);
+                                Tile::Step::load(pipe.a() + Tile::Step::BYTES, in.g, j.h, row,
+                                                 landed);
+                                Tile::Step::load(pipe.a() + 2 * Tile::Step::BYTES, out, j.h, row,
+                                                 landed);
                                 Tile::Step::load(pipe.a(), in.q, j.h, row, landed);
                                 pipe.next();
                         }
                 }
         }
 
-        /* Of two warps, the half-th: lse, in powers of two, and delta of its 32 rows of each step.  Every block makes
-         * delta for itself and at every step: to fetch what was made before took longer (460 us for 385, GPT-2's).
-         * Queries that do not exist get lse = inf, so that P = 0. */
+        /* Of two warps, the half-th: lse, in powers of two, and delta of its 32 rows of each step. 
+         * Every block makes delta for itself and at every step: to fetch what was made before took
+         * longer (460 us for 385, GPT-2's). Queries that do not exist get lse = inf, so that P =
+         * 0. */
         __device__ __forceinline__ void load_rows(char *smem, int half) const
         {
                 Pipeline<Tile> pipe(smem + Tile::RING);
@@ -214,27 +248,30 @@ struct AttBackwardFused {
                                 const bool ok = m * 64 + r < T;
                                 const float l = ok ? lse[(long)j.bh * T + m * 64 + r] : INFINITY;
                                 /* of a swizzled panel, the first 16 bytes of row r */
-                                const int at = Tile::RING + pipe.stage * Tile::STAGE + Tile::Step::BYTES + r * 128
-                                             + (r & 7) * 16;
+                                const int at = Tile::RING + pipe.stage * Tile::STAGE +
+                                               Tile::Step::BYTES + r * 128 + (r & 7) * 16;
                                 float d = 0.f, d2 = 0.f;
                                 Raw<8, E> o, g;
                                 pipeline_wait(Tile::landed(smem, pipe.stage), pipe.round);
                                 o.get((const E *)(smem + at + Tile::Step::BYTES));
                                 g.get((const E *)(smem + at));
 #pragma unroll
-                                for (int c = 1; c <= 8; c++) {          /* the next ones are on their way */
+                                for (int c = 1; c <= 8; c++) { /* the next ones are on their way */
                                         float u[8], w[8];
                                         o.template floats<0, 1>(u);
                                         g.template floats<0, 1>(w);
                                         if (c < 8) {
-                                                o.get((const E *)(smem + (at ^ c * 16) + Tile::Step::BYTES));
+                                                o.get((const E *)(smem + (at ^ c * 16) +
+                                                                  Tile::Step::BYTES));
                                                 g.get((const E *)(smem + (at ^ c * 16)));
                                         }
 #pragma unroll
                                         for (int x = 0; x < 8; x += 2)
-                                                d = fmaf(u[x], w[x], d), d2 = fmaf(u[x + 1], w[x + 1], d2);
+                                                d = fmaf(u[x], w[x], d),
+                                                d2 = fmaf(u[x + 1], w[x + 1], d2);
                                 }
-                                float *to = (float *)(smem + Tile::ROWS) + pipe.stage * 128 + att_column_sm90(r);
+                                float *to = (float *)(smem + Tile::ROWS) + pipe.stage * 128 +
+                                            att_column_sm90(r);
                                 to[0] = l * ATT_LOG2E;
                                 to[64] = ok ? d + d2 : 0.f;
                                 __syncwarp();
@@ -277,26 +314,29 @@ struct AttBackwardFused {
 
         struct State : AttPlaceSm90<Tile> {
                 AttPartsSm90<Tile> parts;
-                int m, w0;                              /* step; first own row */
-                int place;                              /* where a lane's dS goes */
-                unsigned k, v;                          /* descriptors of own rows */
+                int m, w0;     /* step; first own row */
+                int place;     /* where a lane's dS goes */
+                unsigned k, v; /* descriptors of own rows */
                 const float *rows;
                 AttOwn<typename Tile::K> own_k;
                 AttOwn<typename Tile::V> own_v;
 
                 __device__ __forceinline__ State(char *smem)
-                        : AttPlaceSm90<Tile>(smem), parts(smem), rows((const float *)(smem + Tile::ROWS))
+                    : AttPlaceSm90<Tile>(smem), parts(smem),
+                      rows((const float *)(smem + Tile::ROWS))
                 {
                         const int lane = threadIdx.x & 31;
-                        place = ((int)threadIdx.x / 32 % 8 * 16 + (lane & 15)) * 128 + ((lane >> 4) ^ (lane & 7)) * 16;
+                        place = ((int)threadIdx.x / 32 % 8 * 16 + (lane & 15)) * 128 +
+                                ((lane >> 4) ^ (lane & 7)) * 16;
                 }
                 __device__ __forceinline__ void move_on()
                 {
                         m++;
                         this->enter();
                 }
-                /* dS (16 keys of each warp, 64 queries), as att_pack_sm90 has it.  The fence between these stores and the
-                 * products that read them is the reader's, who has more time. */
+                /* dS (16 keys of each warp, 64 queries), as att_pack_sm90 has it.  The fence
+                 * between these stores and the products that read them is the reader's, who has
+                 * more time. */
                 __device__ __forceinline__ void put(const unsigned (&ds)[4][4])
                 {
                         const int to = Tile::PART + parts.at * Tile::Part::BYTES + place;
@@ -320,7 +360,8 @@ struct AttBackwardFused {
 
         __device__ __forceinline__ void multiply(char *smem) const
         {
-                const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128 & 1, 0), warp = threadIdx.x / 32 % 4;
+                const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128 & 1, 0),
+                          warp = threadIdx.x / 32 % 4;
                 State s(smem);
                 AttBackwardFusedJob j;
                 for (int i = 0, o = 0; get(i, j); i++) {
@@ -329,23 +370,26 @@ struct AttBackwardFused {
                         float x[32], y[32], dk[D / 2], dv[D / 2];
                         const int own = o++;
                         s.w0 = j.row + group * 64;
-                        s.m = j.lo + group;             /* the second one's keys come after the first queries */
+                        /* the second one's keys come after the first queries */
+                        s.m = j.lo + group;
                         s.before = -1;
-                        s.k = (unsigned)Tile::Own::wide(Tile::own(smem, own)) + group * Tile::Own::WIDE_64;
+                        s.k = (unsigned)Tile::Own::wide(Tile::own(smem, own)) +
+                              group * Tile::Own::WIDE_64;
                         s.v = s.k + Tile::Own::BYTES / 16;
                         pipeline_wait(Tile::full(smem, own), Tile::round(own));
-                        if (s.m >= j.hi) {              /* none of the rows exists */
+                        if (s.m >= j.hi) { /* none of the rows exists */
                                 s.arrive(Tile::empty(smem, own));
                                 s.skip(j.hi - j.lo);
                                 s.skip_parts(j.hi - j.lo);
                                 continue;
                         }
                         s.own_k.init(Tile::own(smem, own), group * 64 + warp * 16);
-                        s.own_v.init(Tile::own(smem, own) + Tile::Own::BYTES, group * 64 + warp * 16);
+                        s.own_v.init(Tile::own(smem, own) + Tile::Own::BYTES,
+                                     group * 64 + warp * 16);
 #pragma unroll
                         for (int c = 0; c < D / 2; c++)
                                 dk[c] = dv[c] = 0.f;
-                        wgmma_hold(dk);                 /* zeroed here, not between products */
+                        wgmma_hold(dk); /* zeroed here, not between products */
                         wgmma_hold(dv);
                         s.skip(group);
                         s.skip_parts(group);
@@ -371,9 +415,11 @@ struct AttBackwardFused {
 
         /* ---- dq ---- */
 
-        /* acc (64 queries of a step, D) += or = dS times the keys: of both warpgroups, or of the first. */
+        /* acc (64 queries of a step, D) += or = dS times the keys: of both warpgroups, or of the
+         * first. */
         template <bool BOTH>
-        static __device__ __forceinline__ void part(float (&acc)[D / 2], const AttPartsSm90<Tile> &parts,
+        static __device__ __forceinline__ void part(float (&acc)[D / 2],
+                                                    const AttPartsSm90<Tile> &parts,
                                                     unsigned long long k, int add)
         {
                 parts.wait_full();
@@ -382,36 +428,42 @@ struct AttBackwardFused {
                 wgmma_fence();
 #pragma unroll
                 for (int ks = 0; ks < (BOTH ? 8 : 4); ks++)
-                        wgmma<1, 1>(acc, ds + Tile::Part::tall_k(ks), k + Tile::Own::tall_k(ks), ks > 0 ? 1 : add, E());
+                        wgmma<1, 1>(acc, ds + Tile::Part::tall_k(ks), k + Tile::Own::tall_k(ks),
+                                    ks > 0 ? 1 : add, E());
                 wgmma_commit();
         }
 
         /* who, count: what must have been added before; fresh: nothing, the sums begin here. */
         template <bool BOTH>
-        __device__ __forceinline__ void add_step(const AttBackwardFusedJob &j, int m, AttPartsSm90<Tile> &parts,
-                                                 unsigned long long k, AttTurnSm90 &turn, const unsigned *who, int count,
+        __device__ __forceinline__ void add_step(const AttBackwardFusedJob &j, int m,
+                                                 AttPartsSm90<Tile> &parts, unsigned long long k,
+                                                 AttTurnSm90 &turn, const unsigned *who, int count,
                                                  bool fresh) const
         {
                 /* their last round, and all other members had their turn */
-                const bool done = m / 2 / TEAM == j.round && (j.round & 1 ? m / 2 == j.n : member == 0);
+                const bool done = m / 2 / TEAM == j.round &&
+                                  (j.round & 1 ? m / 2 == j.n : member == 0);
                 float4 *const sum = sums + ((long)team * steps() + m) * 1024 + threadIdx.x % 128;
                 float acc[D / 2];
                 if (done) {
                         turn.wait(who, count);
 #pragma unroll
                         for (int c = 0; c < 8; c++) {
-                                const float4 x = fresh ? make_float4(0.f, 0.f, 0.f, 0.f) : __ldcg(sum + c * 128);
-                                acc[4 * c] = x.x, acc[4 * c + 1] = x.y, acc[4 * c + 2] = x.z, acc[4 * c + 3] = x.w;
+                                const float4 x = fresh ? make_float4(0.f, 0.f, 0.f, 0.f)
+                                                       : __ldcg(sum + c * 128);
+                                acc[4 * c] = x.x, acc[4 * c + 1] = x.y, acc[4 * c + 2] = x.z,
+                                        acc[4 * c + 3] = x.w;
                         }
                         part<BOTH>(acc, parts, k, 1);
                         wgmma_wait<0>();
                         wgmma_hold(acc);
                         AttPlaceSm90<Tile>::arrive(parts.empty());
                         const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32 % 4, 0);
-                        att_put_sm90<D>(acc, Att::SCALE, j.b * T + m * 64 + warp * 16, j.b * T + T, j.h, epilogue);
+                        att_put_sm90<D>(acc, Att::SCALE, j.b * T + m * 64 + warp * 16, j.b * T + T,
+                                        j.h, epilogue);
                 } else {
                         if (!turn.has(who, count))
-                                turn.look();            /* while dS is on its way */
+                                turn.look(); /* while dS is on its way */
                         part<BOTH>(acc, parts, k, 0);
                         turn.wait(who, count);
                         wgmma_wait<0>();
@@ -421,10 +473,11 @@ struct AttBackwardFused {
                         for (int c = 0; c < 8; c++)
                                 if (fresh)
                                         __stcg(sum + c * 128,
-                                               make_float4(acc[4 * c], acc[4 * c + 1], acc[4 * c + 2], acc[4 * c + 3]));
+                                               make_float4(acc[4 * c], acc[4 * c + 1],
+                                                           acc[4 * c + 2], acc[4 * c + 3]));
                                 else
-                                        add_relaxed(sum + c * 128, acc[4 * c], acc[4 * c + 1], acc[4 * c + 2],
-                                                  acc[4 * c + 3]);
+                                        add_relaxed(sum + c * 128, acc[4 * c], acc[4 * c + 1],
+                                                    acc[4 * c + 2], acc[4 * c + 3]);
                 }
                 __syncwarp();
                 AttPlaceSm90<Tile>::arrive(parts.added());
@@ -442,12 +495,14 @@ struct AttBackwardFused {
                                 continue;
                         const int own = o++;
                         const unsigned long long k = Tile::Own::tall(Tile::own(smem, own));
-                        /* Who adds before this block: the next member in this round, where it meets the queries; else
-                         * member 0 in the round before.  The first of all waits until the sums of the head before it
-                         * have been read. */
-                        const int next = member + 1 < TEAM ? 2 * keys(j.round, member + 1) : 1 << 30;
+                        /* Who adds before this block: the next member in this round, where it meets
+                         * the queries; else member 0 in the round before.  The first of all waits
+                         * until the sums of the head before it have been read. */
+                        const int next = member + 1 < TEAM ? 2 * keys(j.round, member + 1)
+                                                           : 1 << 30;
                         const int by_next = before(member + 1, j.nth, j.round) - next + 1;
-                        const int by_last = before(0, j.nth, j.round - 1) - 2 * keys(j.round - 1, 0) + 1;
+                        const int by_last = before(0, j.nth, j.round - 1) -
+                                            2 * keys(j.round - 1, 0) + 1;
                         pipeline_wait(Tile::full(smem, own), Tile::round(own));
 #pragma unroll 1
                         for (int m = j.lo; m < j.hi; m++) {
@@ -462,9 +517,12 @@ struct AttBackwardFused {
                                         fresh = true;
                                         if (j.nth > 0) {
                                                 const int round = m / 2 / TEAM;
-                                                const int x = round & 1 ? round * TEAM + TEAM - 1 - m / 2 : 0;
+                                                const int x = round & 1 ? round * TEAM + TEAM - 1 -
+                                                                                  m / 2
+                                                                        : 0;
                                                 who = word(x);
-                                                count = before(x, j.nth - 1, round) + m - 2 * keys(round, x) + 1;
+                                                count = before(x, j.nth - 1, round) + m -
+                                                        2 * keys(round, x) + 1;
                                         }
                                 }
                                 if (m > j.lo)
@@ -478,13 +536,17 @@ struct AttBackwardFused {
 };
 
 template <class E, class Att, class Tile, class Epilogue, class EpilogueK, class EpilogueV>
-TGC_DEV void attention_backward_fused_tma(const AttGradMaps &in, const AttMap &out, const float *lse, float *sums,
-                                unsigned *turns, int B, int T, int first, int step, char *smem, Epilogue epilogue, EpilogueK epilogue_k, EpilogueV epilogue_v)
+TGC_DEV void attention_backward_fused_tma(const AttGradMaps &in, const AttMap &out,
+                                          const float *lse, float *sums, unsigned *turns, int B,
+                                          int T, int first, int step, char *smem, Epilogue epilogue,
+                                          EpilogueK epilogue_k, EpilogueV epilogue_v)
 {
-        static_assert(att_grad_sm90_serves<E, Att>() && Tile::D == Att::D, "what the Hopper form computes");
+        static_assert(att_grad_sm90_serves<E, Att>() && Tile::D == Att::D,
+                      "what the Hopper form computes");
         constexpr int TEAM = Tile::TEAM;
         const AttBackwardFused<E, Att, Tile, Epilogue, EpilogueK, EpilogueV> work = {
-                in, out, lse, (float4 *)sums, turns, B, T, first / TEAM, step / TEAM, first % TEAM, epilogue, epilogue_k, epilogue_v
+                in,           out,         lse,          (float4 *)sums, turns,      B,         T,
+                first / TEAM, step / TEAM, first % TEAM, epilogue,       epilogue_k, epilogue_v
         };
         Pipeline<Tile> pipe(smem + Tile::RING);
         Mbar *parts = (Mbar *)(smem + Tile::PART_BAR);

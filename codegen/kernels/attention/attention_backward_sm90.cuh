@@ -1,12 +1,14 @@
-/* attention_backward_sm90.cuh: attention_backward.cuh's kernels on Hopper (sm_90a), bf16 and f16, heads of
- * 64 or 128, scores without soft cap, alibi, mask and dropout; documents only if causal.
+/* attention_backward_sm90.cuh: attention_backward.cuh's kernels on Hopper (sm_90a), bf16 and f16,
+ * heads of 64 or 128, scores without soft cap, alibi, mask and dropout; documents only if causal.
  *
  *   attention_dq_tma         attention_dq_sm90.cuh
  *   attention_dkv_tma        attention_dkv_sm90.cuh
- *   attention_both_tma<E, Att, Tile>(in, rows, lse, delta, B, T, tile, smem, epilogue, epilogue_k, epilogue_v)
- *      the two side by side, where neither fills the GPU: a block for each job; those of keys make the deltas that they
- *      need for themselves.  rows: o and its gradient.  H = K; shared memory: att_both_sm90_smem.  (Of both kinds in one
- *      kernel ptxas waits for each product, C7515, which costs short jobs less than a launch.)
+ *   attention_both_tma<E, Att, Tile>(in, rows, lse, delta, B, T, tile, smem, epilogue, epilogue_k,
+ *   epilogue_v)
+ *      the two side by side, where neither fills the GPU: a block for each job; those of keys make
+ *      the deltas that they need for themselves.  rows: o and its gradient.  H = K; shared memory:
+ *      att_both_sm90_smem.  (Of both kinds in one kernel ptxas waits for each product, C7515, which
+ *      costs short jobs less than a launch.)
  *
  * All sums are one thread's own, in order of the rows. */
 #ifndef TGC_ATTENTION_GRAD_SM90_CUH
@@ -17,7 +19,10 @@
 #ifdef TGC_SM90A
 
 template <class Tile>
-__host__ __device__ constexpr int att_both_sm90_smem(int T) { return Tile::SMEM + (T + 63) / 64 * 256; }
+__host__ __device__ constexpr int att_both_sm90_smem(int T)
+{
+        return Tile::SMEM + (T + 63) / 64 * 256;
+}
 
 /* One of two kinds of job. */
 template <class Keys, class Queries>
@@ -27,8 +32,14 @@ struct AttEitherSm90 {
         const Keys &keys;
         const Queries &queries;
 
-        __device__ __forceinline__ int loaders() const { return is_keys ? keys.loaders() : queries.loaders(); }
-        __device__ __forceinline__ void load(char *smem) const { is_keys ? keys.load(smem) : queries.load(smem); }
+        __device__ __forceinline__ int loaders() const
+        {
+                return is_keys ? keys.loaders() : queries.loaders();
+        }
+        __device__ __forceinline__ void load(char *smem) const
+        {
+                is_keys ? keys.load(smem) : queries.load(smem);
+        }
         __device__ __forceinline__ void load_rows(char *smem) const
         {
                 is_keys ? keys.load_rows(smem) : queries.load_rows(smem);
@@ -39,13 +50,16 @@ struct AttEitherSm90 {
         }
 };
 
-/* Blocks go by the length of their jobs, longest first: causal keys' row block r takes as long as queries' r-th from
- * the last.  Of queries and keys the former begin in every second pair, as the last row block may be a short one. */
+/* Blocks go by the length of their jobs, longest first: causal keys' row block r takes as long as
+ * queries' r-th from the last.  Of queries and keys the former begin in every second pair, as the
+ * last row block may be a short one. */
 template <class E, class Att, class Tile, class Epilogue, class EpilogueK, class EpilogueV>
-TGC_DEV void attention_both_tma(const AttGradMaps &in, const AttGradRows<E> &rows, const float *lse, float *delta,
-                                int B, int T, int tile, char *smem, Epilogue epilogue, EpilogueK epilogue_k, EpilogueV epilogue_v)
+TGC_DEV void attention_both_tma(const AttGradMaps &in, const AttGradRows<E> &rows, const float *lse,
+                                float *delta, int B, int T, int tile, char *smem, Epilogue epilogue,
+                                EpilogueK epilogue_k, EpilogueV epilogue_v)
 {
-        static_assert(att_grad_sm90_serves<E, Att>() && Tile::D == Att::D, "what the Hopper form computes");
+        static_assert(att_grad_sm90_serves<E, Att>() && Tile::D == Att::D,
+                      "what the Hopper form computes");
         static_assert(Att::H == Att::K, "as many jobs of either kind");
         typedef AttDkvSm90<E, Att, Tile, true, EpilogueK, EpilogueV> Keys;
         typedef AttDqSm90<E, Att, Tile, Epilogue> Queries;

@@ -1,9 +1,10 @@
-/* attention_backward_tile_sm90.cuh: what attention's kernels of gradients on Hopper share (attention_dq_sm90.cuh,
- * attention_dkv_sm90.cuh): shared memory, jobs, operands in registers, a warpgroup's way along the pipeline.
+/* attention_backward_tile_sm90.cuh: what attention's kernels of gradients on Hopper share
+ * (attention_dq_sm90.cuh, attention_dkv_sm90.cuh): shared memory, jobs, operands in registers, a
+ * warpgroup's way along the pipeline.
  *
- * A job is 128 own rows of one head (keys and values of a kv head, or queries and gradients of the output),
- * which stay, and all rows that they meet, 64 at a step, which stream through a pipeline.  Warpgroup 0 loads; 1 and 2
- * have 64 own rows each, and nothing to tell each other. */
+ * A job is 128 own rows of one head (keys and values of a kv head, or queries and gradients of the
+ * output), which stay, and all rows that they meet, 64 at a step, which stream through a pipeline. 
+ * Warpgroup 0 loads; 1 and 2 have 64 own rows each, and nothing to tell each other. */
 #ifndef TGC_ATTENTION_GRAD_TILE_SM90_CUH
 #define TGC_ATTENTION_GRAD_TILE_SM90_CUH
 
@@ -11,8 +12,8 @@
 #include "attention_sm90.cuh"
 #ifdef TGC_SM90A
 
-/* pipeline_wait.  The way out that is never taken: without it ptxas (13.0) wants every product to be waited for at
- * once ("wgmma.mma_async instructions are serialized", C7514). */
+/* pipeline_wait.  The way out that is never taken: without it ptxas (13.0) wants every product to
+ * be waited for at once ("wgmma.mma_async instructions are serialized", C7514). */
 TGC_DEV void att_wait_sm90(Mbar *bar, unsigned parity)
 {
 #ifdef TGC_BOUNDED
@@ -26,7 +27,7 @@ TGC_DEV void att_wait_sm90(Mbar *bar, unsigned parity)
 
 struct AttGradMaps {
         AttMap q, k, v, g;
-        const int *documents;                   /* as AttIn's */
+        const int *documents; /* as AttIn's */
 };
 
 template <class E>
@@ -40,40 +41,55 @@ struct AttGradRows {
 template <class E, class Att>
 __host__ __device__ constexpr bool att_grad_sm90_serves()
 {
-        return sizeof(E) == 2 && (Att::D == 64 || Att::D == 128) && !AttHead<E, Att>::SHAPED && !Att::MASK
-            && !Att::CACHED && Att::DROPOUT == 0.f && (!Att::DOCUMENTS || Att::CAUSAL);
+        return sizeof(E) == 2 && (Att::D == 64 || Att::D == 128) && !AttHead<E, Att>::SHAPED &&
+               !Att::MASK && !Att::CACHED && Att::DROPOUT == 0.f &&
+               (!Att::DOCUMENTS || Att::CAUSAL);
 }
 
-/* OWNS: jobs whose own rows are in shared memory; with 2 the next one's come while one is computed.  KEEP: both own
- * operands are held in registers, so that products read only the step from shared memory. */
+/* OWNS: jobs whose own rows are in shared memory; with 2 the next one's come while one is computed.
+ *  KEEP: both own operands are held in registers, so that products read only the step from shared
+ *  memory. */
 template <int D_, int STAGES_, int OWNS_, bool KEEP_>
 struct AttBackwardTileSm90 {
-        static constexpr int D = D_, BM = 128, BN = 64, STAGES = STAGES_, OWNS = OWNS_, THREADS = 384;
+        static constexpr int D = D_, BM = 128, BN = 64, STAGES = STAGES_, OWNS = OWNS_,
+                             THREADS = 384;
         static constexpr bool KEEP = KEEP_;
         typedef AttPanel<BM, D> Own;
         typedef AttPanel<BN, D> Step;
-        /* Shared memory: own rows of both kinds; the pipeline and its barriers; barriers full and empty of the own
-         * rows; lse and delta of each stage. */
+        /* Shared memory: own rows of both kinds; the pipeline and its barriers; barriers full and
+         * empty of the own rows; lse and delta of each stage. */
         static constexpr int STAGE = 2 * Step::BYTES, OWN = 2 * Own::BYTES, RING = OWNS * OWN;
         static constexpr int OWN_BAR = RING + STAGES * (STAGE + 16), ROWS = OWN_BAR + OWNS * 16;
         static constexpr int SMEM = ROWS + STAGES * BN * 8;
-        /* From a step's descriptor as an operand whose k is D to that whose k are the rows: another lbo. */
+        /* From a step's descriptor as an operand whose k is D to that whose k are the rows: another
+         * lbo. */
         static constexpr unsigned TALL = (BN * 128 - 16) >> 4 << 16;
         static_assert(D == 64 || D == 128, "whole boxes");
 
         /* Of job i: its own rows, their barriers, and how often those went round before. */
-        static __device__ __forceinline__ char *own(char *smem, int i) { return smem + i % OWNS * OWN; }
-        static __device__ __forceinline__ Mbar *full(char *smem, int i) { return (Mbar *)(smem + OWN_BAR) + i % OWNS; }
-        static __device__ __forceinline__ Mbar *empty(char *smem, int i) { return full(smem, i) + OWNS; }
+        static __device__ __forceinline__ char *own(char *smem, int i)
+        {
+                return smem + i % OWNS * OWN;
+        }
+        static __device__ __forceinline__ Mbar *full(char *smem, int i)
+        {
+                return (Mbar *)(smem + OWN_BAR) + i % OWNS;
+        }
+        static __device__ __forceinline__ Mbar *empty(char *smem, int i)
+        {
+                return full(smem, i) + OWNS;
+        }
         static __device__ __forceinline__ unsigned round(int i) { return i / OWNS & 1; }
 };
 
 /* ---- jobs ------------------------------------------------------------------- */
 
-/* Job i of a block: head of the batch, row block.  Causal jobs differ in length.  Many jobs: a long and a short
- * one of the same head follow each other, and neighbouring blocks share heads, which stay in L2.
- * Few: the longest of all heads first, dealt to the blocks forth and back.  false: there is none. */
-TGC_DEV bool att_job(int i, int first, int step, int heads, int blocks, bool last_first, int &bh, int &m)
+/* Job i of a block: head of the batch, row block.  Causal jobs differ in length.  Many jobs: a long
+ * and a short one of the same head follow each other, and neighbouring blocks share heads, which
+ * stay in L2. Few: the longest of all heads first, dealt to the blocks forth and back.  false:
+ * there is none. */
+TGC_DEV bool att_job(int i, int first, int step, int heads, int blocks, bool last_first, int &bh,
+                     int &m)
 {
         if (blocks % 2 == 0 && heads * (blocks / 2) >= 4 * step) {
                 const int t = first + i / 2 * step, half = blocks / 2;
@@ -88,11 +104,14 @@ TGC_DEV bool att_job(int i, int first, int step, int heads, int blocks, bool las
 }
 
 /* The own rows [row, row + 128) of a job and the steps [lo, hi) that some of them meet. */
-struct AttJob { int b, h, row, lo, hi; };
+struct AttJob {
+        int b, h, row, lo, hi;
+};
 
 /* One thread: a block's job i's own rows, of two operands. */
 template <class Tile, class Job>
-TGC_DEV void att_load_own_sm90(char *smem, int i, const AttMap &a, const AttMap &b, const Job &j, int T)
+TGC_DEV void att_load_own_sm90(char *smem, int i, const AttMap &a, const AttMap &b, const Job &j,
+                               int T)
 {
         Mbar *full = Tile::full(smem, i);
         pipeline_wait(Tile::empty(smem, i), Tile::round(i) ^ 1);
@@ -103,7 +122,8 @@ TGC_DEV void att_load_own_sm90(char *smem, int i, const AttMap &a, const AttMap 
 
 /* Step m of a sequence, whose rows begin at `from`. */
 template <class Tile>
-TGC_DEV void att_load_step_sm90(Pipeline<Tile> &pipe, const AttMap &a, const AttMap &b, int h, int from, int m)
+TGC_DEV void att_load_step_sm90(Pipeline<Tile> &pipe, const AttMap &a, const AttMap &b, int h,
+                                int from, int m)
 {
         Mbar *full = pipe.full(pipe.stage);
         pipe.wait_empty();
@@ -130,7 +150,8 @@ TGC_DEV unsigned long long att_desc_sm90(unsigned low)
         return low | (unsigned long long)(1024 >> 4) << 32 | (unsigned long long)SWIZZLE_128 << 62;
 }
 
-/* 64 own rows (of them this warp's 16) as A operand, where they are kept; read at each use where not. */
+/* 64 own rows (of them this warp's 16) as A operand, where they are kept; read at each use where
+ * not. */
 template <class Tile>
 struct AttOwn {
         unsigned f[Tile::KEEP ? Tile::D / 16 : 1][4];
@@ -142,12 +163,14 @@ struct AttOwn {
                 if constexpr (Tile::KEEP)
 #pragma unroll
                         for (int ks = 0; ks < Tile::D / 16; ks++)
-                                ldmatrix_x4(f[ks], panel + ks / 4 * (Tile::BM * 128) + r * 128
-                                                   + ((ks % 4 * 2 + (lane >> 4)) ^ (r & 7)) * 16);
+                                ldmatrix_x4(f[ks],
+                                            panel + ks / 4 * (Tile::BM * 128) + r * 128 +
+                                                    ((ks % 4 * 2 + (lane >> 4)) ^ (r & 7)) * 16);
         }
         /* x = own rows times rows of the step, transposed. */
         template <class E>
-        __device__ __forceinline__ void product(float (&x)[32], unsigned own_, unsigned step_, E tag) const
+        __device__ __forceinline__ void product(float (&x)[32], unsigned own_, unsigned step_,
+                                                E tag) const
         {
                 const unsigned long long own = att_desc_sm90(own_), step = att_desc_sm90(step_);
 #pragma unroll
@@ -155,13 +178,15 @@ struct AttOwn {
                         if constexpr (Tile::KEEP)
                                 wgmma<0>(x, f[ks], step + Tile::Step::wide_k(ks), ks > 0, tag);
                         else
-                                wgmma<0, 0>(x, own + Tile::Own::wide_k(ks), step + Tile::Step::wide_k(ks), ks > 0, tag);
+                                wgmma<0, 0>(x, own + Tile::Own::wide_k(ks),
+                                            step + Tile::Step::wide_k(ks), ks > 0, tag);
         }
 };
 
 /* acc (64,D) += p (64,64) times rows of the step. */
 template <class Tile, class E>
-TGC_DEV void att_add_sm90(float (&acc)[Tile::D / 2], const unsigned (&p)[4][4], unsigned step_, E tag)
+TGC_DEV void att_add_sm90(float (&acc)[Tile::D / 2], const unsigned (&p)[4][4], unsigned step_,
+                          E tag)
 {
         const unsigned long long step = att_desc_sm90(step_ + Tile::TALL);
 #pragma unroll
@@ -169,17 +194,17 @@ TGC_DEV void att_add_sm90(float (&acc)[Tile::D / 2], const unsigned (&p)[4][4], 
                 wgmma<1>(acc, p[ks], step + Tile::Step::tall_k(ks), 1, tag);
 }
 
-/* Whether the pair of x[j] attends.  gap: query minus key at x[0]; along a row of x the query (ROW_QUERY) or the
- * key grows; of the latter those from `end` on, counted from x[0]'s, do not exist.  reach: of documents, how far query
- * and key may be apart, + 1, in either row. */
+/* Whether the pair of x[j] attends.  gap: query minus key at x[0]; along a row of x the query
+ * (ROW_QUERY) or the key grows; of the latter those from `end` on, counted from x[0]'s, do not
+ * exist.  reach: of documents, how far query and key may be apart, + 1, in either row. */
 template <class Att, bool ROW_QUERY>
 TGC_DEV bool att_attends_sm90(int j, int gap, int end, const int (&reach)[2])
 {
         const int along = j / 4 * 8 + (j & 1), down = (j >> 1 & 1) * 8;
         const int d = gap + (ROW_QUERY ? along - down : down - along);
-        return (!Att::CAUSAL || d >= 0) && (Att::WINDOW == 0 || d < Att::WINDOW)
-            && (!Att::DOCUMENTS || d < reach[j >> 1 & 1])
-            && (Att::CAUSAL || ROW_QUERY || along < end);
+        return (!Att::CAUSAL || d >= 0) && (Att::WINDOW == 0 || d < Att::WINDOW) &&
+               (!Att::DOCUMENTS || d < reach[j >> 1 & 1]) &&
+               (Att::CAUSAL || ROW_QUERY || along < end);
 }
 
 /* Row of a step's column c of 64 in shared memory: what one lane reads lies together. */
@@ -192,12 +217,16 @@ template <class Tile>
 struct AttPlaceSm90 {
         Pipeline<Tile> pipe;
         int here, before;
-        unsigned step;                          /* descriptor of the pipeline's first panel */
-        int reach[2], edge;                     /* documents: of this lane's own rows; up to where all of the warp's meet
+        unsigned step; /* descriptor of the pipeline's first panel */
+        int reach[2],
+                edge; /* documents: of this lane's own rows; up to where all of the warp's meet
                                                    all (keys: its first one's end, queries: its last one's begin) */
 
         __device__ __forceinline__ AttPlaceSm90(char *smem)
-                : pipe(smem + Tile::RING), here(0), before(-1), step((unsigned)Tile::Step::wide(smem + Tile::RING)) {}
+            : pipe(smem + Tile::RING), here(0), before(-1),
+              step((unsigned)Tile::Step::wide(smem + Tile::RING))
+        {
+        }
 
         __device__ __forceinline__ unsigned at(int stage, int panel) const
         {
@@ -221,7 +250,8 @@ struct AttPlaceSm90 {
                         arrive(pipe.empty(before));
                 before = now;
         }
-        /* The same of this step, once they are done: before a wait for steps that may need its place. */
+        /* The same of this step, once they are done: before a wait for steps that may need its
+         * place. */
         __device__ __forceinline__ void give_back_now()
         {
                 wgmma_wait<0>();
@@ -238,18 +268,22 @@ struct AttPlaceSm90 {
         }
 };
 
-/* A warp's 16 rows of acc, scaled, to the epilogue: row0 + .. of the tokens, those below `end`; head h. */
+/* A warp's 16 rows of acc, scaled, to the epilogue: row0 + .. of the tokens, those below `end`;
+ * head h. */
 template <int D>
-struct AttShareSm90 { static constexpr int WM = 16, WN = D; };
+struct AttShareSm90 {
+        static constexpr int WM = 16, WN = D;
+};
 
 template <int D, class Epilogue>
-TGC_DEV void att_put_sm90(float (&acc)[D / 2], float scale, int row0, int end, int h, const Epilogue &epilogue)
+TGC_DEV void att_put_sm90(float (&acc)[D / 2], float scale, int row0, int end, int h,
+                          const Epilogue &epilogue)
 {
 #pragma unroll
         for (int i = 0; i < D / 2; i++)
                 acc[i] *= scale;
-        mma_epilogue<AttShareSm90<D>, 2>(reinterpret_cast<const float (&)[1][D / 8][4]>(acc), row0, h * D, end, h * D + D,
-                                   epilogue);
+        mma_epilogue<AttShareSm90<D>, 2>(reinterpret_cast<const float(&)[1][D / 8][4]>(acc), row0,
+                                         h * D, end, h * D + D, epilogue);
 }
 
 /* ---- a block ------------------------------------------------------------------------- */

@@ -1,44 +1,51 @@
-/* attention_common.cuh: what attention is of, for every way to compute it (attention.cuh): the problem and its operands,
- * what a query attends, scores, the order of blocks, and how results leave. */
+/* attention_common.cuh: what attention is of, for every way to compute it (attention.cuh): the
+ * problem and its operands, what a query attends, scores, the order of blocks, and how results
+ * leave. */
 #ifndef TGC_ATTENTION_HEAD_CUH
 #define TGC_ATTENTION_HEAD_CUH
 
 #include "ptx.cuh"
 
 #ifndef TGC_TF32
-#define TGC_TF32 0                      /* 1: float32 products are one product of tf32 each */
+#define TGC_TF32 0 /* 1: float32 products are one product of tf32 each */
 #endif
 
 /* Elements from one batch, token, head to the next; D is contiguous. */
-struct Strides { long b, t, h; };
+struct Strides {
+        long b, t, h;
+};
 
 /* What the generator derives from; it must add D, H, K and SCALE (> 0). */
 struct AttBase {
-        static constexpr bool  CAUSAL = true;
-        static constexpr int   WINDOW = 0;        /* 0: none                                         */
-        static constexpr float SOFTCAP = 0.f;     /* 0: none                                         */
-        static constexpr bool  ALIBI = false;
-        static constexpr bool  MASK = false;      /* in.mask is read                                 */
-        static constexpr bool  DOCUMENTS = false; /* in.documents is read; CACHED is false           */
-        static constexpr bool  CACHED = false;    /* k, v begin rt->pos[b] tokens before the queries */
-        static constexpr bool  COUNTED = false;   /* of T tokens a run has fewer, and what lies behind them is anything */
-        static constexpr float DROPOUT = 0.f;     /* of probabilities; element ((b*H+h)*T+t)*S + s   */
-        static constexpr unsigned DROP_ID = 0;    /* in.drop_id is added                             */
-        static constexpr int   VEC = 8;           /* every pointer and stride is a multiple of VEC
+        static constexpr bool CAUSAL = true;
+        static constexpr int WINDOW = 0;      /* 0: none                                         */
+        static constexpr float SOFTCAP = 0.f; /* 0: none                                         */
+        static constexpr bool ALIBI = false;
+        static constexpr bool MASK = false; /* in.mask is read                                 */
+        /* in.documents is read; CACHED is false           */
+        static constexpr bool DOCUMENTS = false;
+        /* k, v begin rt->pos[b] tokens before the queries */
+        static constexpr bool CACHED = false;
+        /* of T tokens a run has fewer, and what lies behind them is anything */
+        static constexpr bool COUNTED = false;
+        static constexpr float DROPOUT = 0.f; /* of probabilities; element ((b*H+h)*T+t)*S + s   */
+        /* in.drop_id is added                             */
+        static constexpr unsigned DROP_ID = 0;
+        static constexpr int VEC = 8; /* every pointer and stride is a multiple of VEC
                                                      elements (8, 4, 2 or 1), pointers 16-byte aligned
                                                      where VEC is 8 or E float and VEC 4             */
-        typedef float Mask;                       /* or int                                          */
+        typedef float Mask;           /* or int                                          */
 };
 
 template <class E, class Att>
 struct AttIn {
-        const E *q, *k, *v;                       /* (B,T,H,D) (B,S,K,D) (B,S,K,D) */
+        const E *q, *k, *v; /* (B,T,H,D) (B,S,K,D) (B,S,K,D) */
         Strides sq, sk, sv;
-        const typename Att::Mask *mask;           /* element b*mb + t*mt + s*ms; strides 0 broadcast */
+        const typename Att::Mask *mask; /* element b*mb + t*mt + s*ms; strides 0 broadcast */
         long mb, mt, ms;
-        const float *slopes;                      /* (H) ALiBi */
-        unsigned drop_id;                         /* of dropout: layers differ in it, not in their kernels */
-        const int *documents;                     /* (B,T,2): where the document of a token begins, and where it ends:
+        const float *slopes;  /* (H) ALiBi */
+        unsigned drop_id;     /* of dropout: layers differ in it, not in their kernels */
+        const int *documents; /* (B,T,2): where the document of a token begins, and where it ends:
                                                      0 <= begin <= t < end <= T, the same of all its tokens */
 };
 
@@ -48,61 +55,77 @@ struct AttTile {
 };
 
 #define ATT_LOG2E 1.4426950408889634f
-#define ATT_LN2   0.6931471805599453f
+#define ATT_LN2 0.6931471805599453f
 
 /* Which of the implementations a problem gets, and how a row lies in shared memory. */
 template <class E, class Att>
 struct AttPath {
-        static constexpr bool TF32 = sizeof(E) == 4 && Att::VEC == 4 && Att::D % 4 == 0 && Att::D <= 128;
+        static constexpr bool TF32 = sizeof(E) == 4 && Att::VEC == 4 && Att::D % 4 == 0 &&
+                                     Att::D <= 128;
         static constexpr bool MMA = TF32 || (sizeof(E) == 2 && Att::VEC == 8 && Att::D % 8 == 0);
-        static constexpr int  CHUNK = 16 / (int)sizeof(E);                      /* elements of a copy */
-        static constexpr int  KT = (Att::D + 2 * CHUNK - 1) / (2 * CHUNK);      /* products' steps    */
-        static constexpr int  PAD = TF32 ? 32 : 16;
-        static constexpr int  DP = (Att::D + PAD - 1) / PAD * PAD;              /* D, padded          */
-        static constexpr int  KEEP = TF32 && !TGC_TF32 ? 0 : 160;               /* registers for accumulators and rows
+        static constexpr int CHUNK = 16 / (int)sizeof(E);                 /* elements of a copy */
+        static constexpr int KT = (Att::D + 2 * CHUNK - 1) / (2 * CHUNK); /* products' steps    */
+        static constexpr int PAD = TF32 ? 32 : 16;
+        static constexpr int DP = (Att::D + PAD - 1) / PAD * PAD; /* D, padded          */
+        static constexpr int KEEP = TF32 && !TGC_TF32 ? 0
+                                                      : 160; /* registers for accumulators and rows
                                                                                    that stay; else these are read again */
-        static constexpr int  LD = MMA ? DP + CHUNK                             /* elements of a row  */
-                                       : ((Att::D + 3) / 4 | 1) * 4;            /* floats             */
+        static constexpr int LD = MMA ? DP + CHUNK           /* elements of a row  */
+                                      : ((Att::D + 3) / 4 | 1) * 4; /* floats             */
 };
 
-/* Where the document of token t, or of the last one, begins and ends; documents (T,2) of one sequence. */
-TGC_DEV int att_begin(const int *documents, int t, int T) { return documents[2 * (t < T ? t : T - 1)]; }
-TGC_DEV int att_end(const int *documents, int t, int T) { return documents[2 * (t < T ? t : T - 1) + 1]; }
+/* Where the document of token t, or of the last one, begins and ends; documents (T,2) of one
+ * sequence. */
+TGC_DEV int att_begin(const int *documents, int t, int T)
+{
+        return documents[2 * (t < T ? t : T - 1)];
+}
+TGC_DEV int att_end(const int *documents, int t, int T)
+{
+        return documents[2 * (t < T ? t : T - 1) + 1];
+}
 
 /* One query head of one sequence: what may be attended, and the score. */
 template <class E, class Att>
 struct AttHead {
         const typename Att::Mask *mask;
-        long  mt, ms;
+        long mt, ms;
         const Rt *rt;
-        int   T, pos, S, bh;
+        int T, pos, S, bh;
         float slope;
         unsigned drop_id;
         const int *documents;
 
-        static constexpr bool  SHAPED = Att::SOFTCAP > 0.f || Att::ALIBI;
+        static constexpr bool SHAPED = Att::SOFTCAP > 0.f || Att::ALIBI;
         /* exp(score) = 2^(BASE2 x), with x from score(): q.k itself, or the score */
         static constexpr float BASE2 = SHAPED ? ATT_LOG2E : Att::SCALE * ATT_LOG2E;
 
         __device__ AttHead(const AttIn<E, Att> &in, const Rt *rt_, int b, int h, int T_)
-                : AttHead(in, rt_, b, h, T_, Att::CACHED ? rt_->pos[b] : 0) {}
+            : AttHead(in, rt_, b, h, T_, Att::CACHED ? rt_->pos[b] : 0)
+        {
+        }
         __device__ AttHead(const AttIn<E, Att> &in, const Rt *rt_, int b, int h, int T_, int pos_)
-                : mask(Att::MASK ? in.mask + b * in.mb : 0), mt(in.mt), ms(in.ms), rt(rt_), T(T_), pos(pos_), S(pos + T_),
-                  bh(b * Att::H + h), slope(Att::ALIBI ? in.slopes[h] : 0.f), drop_id(in.drop_id),
-                  documents(Att::DOCUMENTS ? in.documents + (long)b * T_ * 2 : 0) {}
+            : mask(Att::MASK ? in.mask + b * in.mb : 0), mt(in.mt), ms(in.ms), rt(rt_), T(T_),
+              pos(pos_), S(pos + T_), bh(b * Att::H + h), slope(Att::ALIBI ? in.slopes[h] : 0.f),
+              drop_id(in.drop_id), documents(Att::DOCUMENTS ? in.documents + (long)b * T_ * 2 : 0)
+        {
+        }
 
         __device__ int begin(int t) const { return att_begin(documents, t, T); }
         __device__ int end(int t) const { return att_end(documents, t, T); }
 
-        /* Keys that some query of [t0, t1) may attend; queries that may attend some key of [s0, s1).  from: begin(t0),
-         * for who has it. */
+        /* Keys that some query of [t0, t1) may attend; queries that may attend some key of [s0,
+         * s1).  from: begin(t0), for who has it. */
         __device__ int first_key(int t0, int from) const
         {
                 int s = pos + t0 - Att::WINDOW + 1;
                 s = Att::WINDOW > 0 && s > 0 ? s : 0;
                 return Att::DOCUMENTS && from > s ? from : s;
         }
-        __device__ int first_key(int t0) const { return first_key(t0, Att::DOCUMENTS ? begin(t0) : 0); }
+        __device__ int first_key(int t0) const
+        {
+                return first_key(t0, Att::DOCUMENTS ? begin(t0) : 0);
+        }
         __device__ int end_key(int t1) const
         {
                 return Att::CAUSAL ? pos + (t1 < T ? t1 : T) : Att::DOCUMENTS ? end(t1 - 1) : S;
@@ -118,28 +141,30 @@ struct AttHead {
                 return Att::DOCUMENTS && end(s1 - 1) < t ? end(s1 - 1) : t;
         }
 
-        /* All pairs of queries [t0, t1) and keys [s0, s1) attend; would, in one document; none does. */
+        /* All pairs of queries [t0, t1) and keys [s0, s1) attend; would, in one document; none
+         * does. */
         __device__ bool full(int t0, int t1, int s0, int s1) const
         {
-                return one_full(t0, t1, s0, s1) && (!Att::DOCUMENTS || (s0 >= begin(t1 - 1) && s1 <= end(t0)));
+                return one_full(t0, t1, s0, s1) &&
+                       (!Att::DOCUMENTS || (s0 >= begin(t1 - 1) && s1 <= end(t0)));
         }
         __device__ bool one_full(int t0, int t1, int s0, int s1) const
         {
-                return !Att::MASK && s1 <= S && t1 <= T && (!Att::CAUSAL || s1 - 1 <= pos + t0)
-                    && (Att::WINDOW == 0 || s0 > pos + t1 - 1 - Att::WINDOW);
+                return !Att::MASK && s1 <= S && t1 <= T && (!Att::CAUSAL || s1 - 1 <= pos + t0) &&
+                       (Att::WINDOW == 0 || s0 > pos + t1 - 1 - Att::WINDOW);
         }
         __device__ bool empty(int t0, int t1, int s0, int s1) const
         {
-                return s0 >= S || t0 >= T || (Att::CAUSAL && s0 > pos + t1 - 1)
-                    || (Att::WINDOW > 0 && s1 - 1 <= pos + t0 - Att::WINDOW)
-                    || (Att::DOCUMENTS && (s1 <= begin(t0) || s0 >= end(t1 - 1)));
+                return s0 >= S || t0 >= T || (Att::CAUSAL && s0 > pos + t1 - 1) ||
+                       (Att::WINDOW > 0 && s1 - 1 <= pos + t0 - Att::WINDOW) ||
+                       (Att::DOCUMENTS && (s1 <= begin(t0) || s0 >= end(t1 - 1)));
         }
         __device__ bool attends(int t, int s) const
         {
-                return s < S && t < T && (!Att::CAUSAL || s <= pos + t)
-                    && (Att::WINDOW == 0 || s > pos + t - Att::WINDOW)
-                    && (!Att::DOCUMENTS || (s >= begin(t) && s < end(t)))
-                    && (!Att::MASK || mask[t * mt + s * ms] != (typename Att::Mask)0);
+                return s < S && t < T && (!Att::CAUSAL || s <= pos + t) &&
+                       (Att::WINDOW == 0 || s > pos + t - Att::WINDOW) &&
+                       (!Att::DOCUMENTS || (s >= begin(t) && s < end(t))) &&
+                       (!Att::MASK || mask[t * mt + s * ms] != (typename Att::Mask)0);
         }
 
         /* x of BASE2; slope is the derivative of the score by SCALE q.k. */
@@ -151,8 +176,11 @@ struct AttHead {
                         x *= Att::SCALE;
                 if (Att::SOFTCAP > 0.f) {
                         constexpr float c = Att::SOFTCAP > 0.f ? Att::SOFTCAP : 1.f;
-                        float y = sizeof(E) == 4 ? tanhf(x * (1.f / c))
-                                : 1.f - 2.f * fast_rcp(1.f + fast_exp2(x * (2.f * ATT_LOG2E / c)));
+                        float y = sizeof(E) == 4
+                                          ? tanhf(x * (1.f / c))
+                                          : 1.f - 2.f * fast_rcp(1.f +
+                                                                 fast_exp2(x *
+                                                                           (2.f * ATT_LOG2E / c)));
                         derivative = 1.f - y * y;
                         x = c * y;
                 }
@@ -171,7 +199,8 @@ struct AttHead {
  * values fit in L2 together; in a group the blocks with most work start first,
  * so that the short ones fill the gaps at the end. */
 template <class E, class Att>
-TGC_DEV void att_order(int tile, int heads, int per_kv, int blocks, int T, bool last_first, int &bh, int &m)
+TGC_DEV void att_order(int tile, int heads, int per_kv, int blocks, int T, bool last_first, int &bh,
+                       int &m)
 {
         int group = (int)((16 << 20) / ((long)T * Att::D * 2 * (int)sizeof(E)) + 1) * per_kv;
         group = group < heads ? group : heads;
@@ -217,24 +246,38 @@ TGC_DEV void att_put2(Epilogue &epilogue, int row, int col_base, int d, const fl
 }
 
 /* 2^x: to the last bits for floats, the hardware's own for 16-bit types. */
-template <class E> TGC_DEV float att_exp2(float x) { return sizeof(E) == 4 ? exp2f(x) : fast_exp2(x); }
+template <class E>
+TGC_DEV float att_exp2(float x)
+{
+        return sizeof(E) == 4 ? exp2f(x) : fast_exp2(x);
+}
 
 /* How lanes share a row of D elements: LANES lanes (a power of two), V neighbours
  * of up to 16 bytes each, C times. */
 template <class E, class Att>
 struct AttLanes {
         static constexpr int MOST = 16 / (int)sizeof(E) < Att::VEC ? 16 / (int)sizeof(E) : Att::VEC;
-        static constexpr int V = Att::D % 8 == 0 || MOST == 1 ? MOST : Att::D % 4 == 0 && MOST >= 4 ? 4
-                               : Att::D % 2 == 0 ? 2 : 1;
+        static constexpr int V = Att::D % 8 == 0 || MOST == 1   ? MOST
+                                 : Att::D % 4 == 0 && MOST >= 4 ? 4
+                                 : Att::D % 2 == 0              ? 2
+                                                                : 1;
         static constexpr int N = Att::D / V;
-        static constexpr int LANES = N > 16 ? 32 : N > 8 ? 16 : N > 4 ? 8 : N > 2 ? 4 : N > 1 ? 2 : 1;
+        static constexpr int LANES = N > 16  ? 32
+                                     : N > 8 ? 16
+                                     : N > 4 ? 8
+                                     : N > 2 ? 4
+                                     : N > 1 ? 2
+                                             : 1;
         static constexpr int C = (N + LANES - 1) / LANES;
 
-        static __device__ __forceinline__ int column(int lane, int i) { return (i / V * LANES + lane) * V + i % V; }
+        static __device__ __forceinline__ int column(int lane, int i)
+        {
+                return (i / V * LANES + lane) * V + i % V;
+        }
 
-        /* This lane's elements of the row at p, as they lie; those past D are left alone.  PAST_L1: the row's
-         * neighbours in memory may still be written. */
-        typedef typename Chunk<V * (int)sizeof(E)>::T Bytes;
+        /* This lane's elements of the row at p, as they lie; those past D are left alone.  PAST_L1:
+         * the row's neighbours in memory may still be written. */
+        typedef typename Chunk<V *(int)sizeof(E)>::T Bytes;
         template <bool PAST_L1>
         static __device__ __forceinline__ void get(Bytes (&x)[C], const E *p, int lane)
         {
@@ -243,7 +286,8 @@ struct AttLanes {
                         if ((c * LANES + lane) * V < Att::D) {
                                 const E *from = p + (c * LANES + lane) * V;
                                 TGC_ACCESS(from, V * sizeof(E));
-                                x[c] = PAST_L1 ? load_l2((const Bytes *)from) : *(const Bytes *)from;
+                                x[c] = PAST_L1 ? load_l2((const Bytes *)from)
+                                               : *(const Bytes *)from;
                         }
         }
         static __device__ __forceinline__ float value(const Bytes (&x)[C], int i)

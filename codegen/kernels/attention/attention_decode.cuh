@@ -4,20 +4,22 @@
  * (ROWS query rows: T x H/K, in groups of ROWS where there are more), and the
  * cache is split over SPLITS blocks:
  *
- *   attention_decode_task<E, Att, AttDecode<ROWS, SPLITS, THREADS>>(in, work, done, B, T, rt, tile, smem, epilogue)
- *      B * K * ceil(T * H/K / ROWS) * SPLITS tiles; attention_decode_smem<...>() bytes of shared memory;
- *      epilogue as in attention_task.  SPLITS > 1: partial results go to work, floats
- *      (B*T*H, SPLITS, att_record<Att>()); the block that is done last of those that share rows and have keys
- *      merges them, in order of the splits whichever it is.  done, an int for each SPLITS tiles, counts
- *      them: 0 before and after.  SPLITS == 1: both are null.
+ *   attention_decode_task<E, Att, AttDecode<ROWS, SPLITS, THREADS>>(in, work, done, B, T, rt, tile,
+ *   smem, epilogue)
+ *      B * K * ceil(T * H/K / ROWS) * SPLITS tiles; attention_decode_smem<...>() bytes of shared
+ *      memory; epilogue as in attention_task.  SPLITS > 1: partial results go to work, floats
+ *      (B*T*H, SPLITS, att_record<Att>()); the block that is done last of those that share rows and
+ *      have keys merges them, in order of the splits whichever it is.  done, an int for each SPLITS
+ *      tiles, counts them: 0 before and after.  SPLITS == 1: both are null.
  *
  * Launch sizes depend on B and T only; what part of the cache a block reads follows from
  * rt->pos, so a captured graph serves every position.  Choose ROWS as the power of two
  * (1..8) at or above T * H/K, SPLITS (1..32) so that the tiles fill the device at the
  * longest context.
  *
- * How a warp adds up its keys is attention_decode_lanes.cuh's or, for several rows of 16-bit values, attention_decode_mma.cuh's
- * matter; the warps of a block are merged through shared memory. */
+ * How a warp adds up its keys is attention_decode_lanes.cuh's or, for several rows of 16-bit
+ * values, attention_decode_mma.cuh's matter; the warps of a block are merged through shared
+ * memory. */
 #ifndef TGC_ATTENTION_DECODE_CUH
 #define TGC_ATTENTION_DECODE_CUH
 
@@ -26,9 +28,15 @@
 #include "attention_decode_mma.cuh"
 
 template <bool MMA, class E, class Att, class Tile>
-struct AttDecodeForm { typedef AttLanesStep<E, Att, Tile> Step; typedef AttLanesSums<E, Att, Tile> Sums; };
+struct AttDecodeForm {
+        typedef AttLanesStep<E, Att, Tile> Step;
+        typedef AttLanesSums<E, Att, Tile> Sums;
+};
 template <class E, class Att, class Tile>
-struct AttDecodeForm<true, E, Att, Tile> { typedef AttMmaStep<E, Att, Tile> Step; typedef AttMmaSums<E, Att, Tile> Sums; };
+struct AttDecodeForm<true, E, Att, Tile> {
+        typedef AttMmaStep<E, Att, Tile> Step;
+        typedef AttMmaSums<E, Att, Tile> Sums;
+};
 
 template <class E, class Att, class Tile>
 struct AttDecodeShape : AttDecodeForm<att_decode_mma<E, Att, Tile>(), E, Att, Tile> {
@@ -38,24 +46,32 @@ struct AttDecodeShape : AttDecodeForm<att_decode_mma<E, Att, Tile>(), E, Att, Ti
 };
 
 template <class E, class Att, class Tile>
-__host__ __device__ constexpr int attention_decode_smem() { return AttDecodeShape<E, Att, Tile>::SMEM; }
+__host__ __device__ constexpr int attention_decode_smem()
+{
+        return AttDecodeShape<E, Att, Tile>::SMEM;
+}
 
-/* The keys [s0, s1) of a split, equal parts of those that any row attends, and how many splits have any. */
-struct AttPart { int s0, s1, parts; };
+/* The keys [s0, s1) of a split, equal parts of those that any row attends, and how many splits have
+ * any. */
+struct AttPart {
+        int s0, s1, parts;
+};
 
 template <class E, class Att, class Tile>
 TGC_DEV AttPart att_part(int pos, int T, int split)
 {
         constexpr int STEP = AttDecodeShape<E, Att, Tile>::STEP;
-        const int lo = Att::WINDOW > 0 && pos + 1 > Att::WINDOW ? pos + 1 - Att::WINDOW : 0, hi = pos + T;
+        const int lo = Att::WINDOW > 0 && pos + 1 > Att::WINDOW ? pos + 1 - Att::WINDOW : 0,
+                  hi = pos + T;
         const int chunk = ((hi - lo + Tile::SPLITS - 1) / Tile::SPLITS + STEP - 1) / STEP * STEP;
         const int s0 = lo + split * chunk, s1 = s0 + chunk < hi ? s0 + chunk : hi;
         return { s0, s1, hi > lo ? (hi - lo + chunk - 1) / chunk : 1 };
 }
 
-/* Before the wait: the part's keys and values come into L2; for tensor cores those of the first step, as the others come one step
- * ahead (all at once, after 32000 tokens: 41 us for 33).  Only the last one is still being written, and if even the position is not
- * yet this step's, other lines of the cache come. */
+/* Before the wait: the part's keys and values come into L2; for tensor cores those of the first
+ * step, as the others come one step ahead (all at once, after 32000 tokens: 41 us for 33).  Only
+ * the last one is still being written, and if even the position is not yet this step's, other lines
+ * of the cache come. */
 template <class E, class Att, class Tile>
 TGC_DEV void att_fetch(const AttPart &at, const E *k, long k_step, const E *v, long v_step)
 {
@@ -96,7 +112,8 @@ TGC_DEV void att_combine(const float *work, int n, long row, Epilogue epilogue)
                         o[1] = fmaf(w, a[1], o[1]);
                 }
                 if (d < Att::D)
-                        att_put2<Att::D>(epilogue, (int)(row / Att::H), (int)(row % Att::H) * Att::D, d, o);
+                        att_put2<Att::D>(epilogue, (int)(row / Att::H),
+                                         (int)(row % Att::H) * Att::D, d, o);
         }
 }
 
@@ -112,26 +129,30 @@ struct PdlReady {
         }
 };
 
-/* The softmax sums of split `split` of the cache: a record per warp and row, smem[(warp * ROWS + r) * RECORD]: D sums,
- * the largest score, the sum of weights.  Ends with a barrier, unless split >= parts of what it returns: then there
- * is nothing to do and nothing done.  ready() comes back when q and the last keys are there, with the position.
- * new_k, new_v: the one token's own key and value, of this head, if they do not lie in the cache. */
+/* The softmax sums of split `split` of the cache: a record per warp and row, smem[(warp * ROWS + r)
+ * * RECORD]: D sums, the largest score, the sum of weights.  Ends with a barrier, unless split >=
+ * parts of what it returns: then there is nothing to do and nothing done.  ready() comes back when
+ * q and the last keys are there, with the position. new_k, new_v: the one token's own key and
+ * value, of this head, if they do not lie in the cache. */
 template <class E, class Att, class Tile, class Ready>
-TGC_DEV AttPart att_sums(const AttIn<E, Att> &in, const AttQueries<Att, Tile> &rows, int T, const Rt *rt, int split,
-                         char *smem, const Ready &ready, const E *new_k = nullptr, const E *new_v = nullptr)
+TGC_DEV AttPart att_sums(const AttIn<E, Att> &in, const AttQueries<Att, Tile> &rows, int T,
+                         const Rt *rt, int split, char *smem, const Ready &ready,
+                         const E *new_k = nullptr, const E *new_v = nullptr)
 {
         typedef AttDecodeShape<E, Att, Tile> Sh;
         constexpr int GROUP = Att::H / Att::K;
-        const int b = rows.b, hk = rows.hk, warp = threadIdx.x >> 5, own = warp * Sh::Step::WARP_KEYS;
+        const int b = rows.b, hk = rows.hk, warp = threadIdx.x >> 5,
+                  own = warp * Sh::Step::WARP_KEYS;
         const E *k = in.k + b * in.sk.b + hk * in.sk.h, *v = in.v + b * in.sv.b + hk * in.sv.h;
-        /* Before the wait: the first step's keys and values that lie in the cache already.  If this position is
-         * not yet this step's, they are read again. */
+        /* Before the wait: the first step's keys and values that lie in the cache already.  If this
+         * position is not yet this step's, they are read again. */
         typename Sh::Step step;
         const int early = Att::CACHED ? load_acquire(rt->pos + b) : 0;
         const AttPart guess = att_part<E, Att, Tile>(early, T, split);
         att_fetch<E, Att, Tile>(guess, k, in.sk.t, v, in.sv.t);
         step.clear();
-        step.template read<true>(k, in.sk.t, v, in.sv.t, guess.s0 + own, 0, guess.s1 < early ? guess.s1 : early);
+        step.template read<true>(k, in.sk.t, v, in.sv.t, guess.s0 + own, 0,
+                                 guess.s1 < early ? guess.s1 : early);
         const AttHead<E, Att> hd(in, rt, b, hk * GROUP, T, ready());
         typename Sh::Sums sums(in, rows, T);
         const AttPart at = att_part<E, Att, Tile>(hd.pos, T, split);
@@ -149,8 +170,9 @@ TGC_DEV AttPart att_sums(const AttIn<E, Att> &in, const AttQueries<Att, Tile> &r
                 if constexpr (Sh::Step::FETCHES)
                         step.fetch(k, in.sk.t, v, in.sv.t, n0 + Sh::STEP, s1);
                 if (new_k)
-                        step.template read<false>(new_k - hd.pos * in.sk.t, in.sk.t, new_v - hd.pos * in.sv.t, in.sv.t,
-                                                  n0, hd.pos, s1);
+                        step.template read<false>(new_k - hd.pos * in.sk.t, in.sk.t,
+                                                  new_v - hd.pos * in.sv.t, in.sv.t, n0, hd.pos,
+                                                  s1);
                 sums.add(step, hd, rows, n0, s1);
         }
         sums.put((float *)smem + warp * Tile::ROWS * att_record<Att>());
@@ -180,8 +202,8 @@ TGC_DEV void att_merge_warps(const char *smem, int r, int d, float (&o)[2], floa
         }
 }
 
-/* Whether this block is the last of n to come here, which then sees what the others wrote before.  *count: 0 before and after;
- * last: in shared memory. */
+/* Whether this block is the last of n to come here, which then sees what the others wrote before. 
+ * *count: 0 before and after; last: in shared memory. */
 TGC_DEV bool att_is_last(int *count, int n, int *last)
 {
         __threadfence();
@@ -197,17 +219,21 @@ TGC_DEV bool att_is_last(int *count, int n, int *last)
 }
 
 template <class E, class Att, class Tile, class Epilogue>
-TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *done, int B, int T, const Rt *rt,
-                                   int tile, char *smem, Epilogue epilogue)
+TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *done, int B, int T,
+                                   const Rt *rt, int tile, char *smem, Epilogue epilogue)
 {
         typedef AttDecodeShape<E, Att, Tile> Sh;
-        constexpr int ROWS = Tile::ROWS, SPLITS = Tile::SPLITS, GROUP = Att::H / Att::K, RECORD = att_record<Att>();
+        constexpr int ROWS = Tile::ROWS, SPLITS = Tile::SPLITS, GROUP = Att::H / Att::K,
+                      RECORD = att_record<Att>();
         static_assert(SPLITS >= 1 && SPLITS <= 32, "att_combine keeps one split per lane");
-        const int groups = (T * GROUP + ROWS - 1) / ROWS, split = tile % SPLITS, warp = threadIdx.x >> 5;
-        const AttQueries<Att, Tile> rows = { tile / SPLITS % groups * ROWS, tile / SPLITS / groups % Att::K,
-                                          tile / SPLITS / groups / Att::K };
+        const int groups = (T * GROUP + ROWS - 1) / ROWS, split = tile % SPLITS,
+                  warp = threadIdx.x >> 5;
+        const AttQueries<Att, Tile> rows = { tile / SPLITS % groups * ROWS,
+                                             tile / SPLITS / groups % Att::K,
+                                             tile / SPLITS / groups / Att::K };
         const int r0 = rows.r0, hk = rows.hk, b = rows.b;
-        const int parts = att_sums<E, Att, Tile>(in, rows, T, rt, split, smem, PdlReady<Att>{ rt, b }).parts;
+        const int parts =
+                att_sums<E, Att, Tile>(in, rows, T, rt, split, smem, PdlReady<Att> { rt, b }).parts;
         if (split >= parts)
                 return;
 
@@ -221,7 +247,8 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
                 float o[2], ms[2];
                 att_merge_warps<E, Att, Tile>(smem, r, d, o, ms);
                 if (SPLITS > 1 && parts > 1) {
-                        float *w = work + (((long)b * T + t) * Att::H + h) * (SPLITS * RECORD) + split * RECORD;
+                        float *w = work + (((long)b * T + t) * Att::H + h) * (SPLITS * RECORD) +
+                                   split * RECORD;
                         store(w + d, o);
                         if (d == 0)
                                 store(w + RECORD - 2, ms);
@@ -235,8 +262,10 @@ TGC_DEV void attention_decode_task(const AttIn<E, Att> &in, float *work, int *do
         if (SPLITS > 1 && parts > 1) {
                 if (att_is_last(done + tile / SPLITS, parts, (int *)smem))
                         for (int r = r0 + warp; r < r0 + ROWS && r / GROUP < T; r += Sh::WARPS)
-                                att_combine<Att, SPLITS>(work, parts, ((long)b * T + r / GROUP) * Att::H + hk * GROUP
-                                                                  + r % GROUP, epilogue);
+                                att_combine<Att, SPLITS>(work, parts,
+                                                         ((long)b * T + r / GROUP) * Att::H +
+                                                                 hk * GROUP + r % GROUP,
+                                                         epilogue);
         }
         __syncthreads();
 }

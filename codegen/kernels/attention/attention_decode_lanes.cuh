@@ -1,7 +1,8 @@
-/* attention_decode_lanes.cuh: a few queries over keys in registers, lane by lane: any type and width.
+/* attention_decode_lanes.cuh: a few queries over keys in registers, lane by lane: any type and
+ * width.
  *
- * LANES lanes share a key, 16 bytes each, and keep q and their part of the output in registers; each such group runs its own
- * online softmax, and the groups are merged at the end by shuffles. */
+ * LANES lanes share a key, 16 bytes each, and keep q and their part of the output in registers;
+ * each such group runs its own online softmax, and the groups are merged at the end by shuffles. */
 #ifndef TGC_ATTENTION_DECODE_LANES_CUH
 #define TGC_ATTENTION_DECODE_LANES_CUH
 
@@ -11,11 +12,14 @@
 template <class E, class Att, class Tile>
 struct AttLanesStep {
         typedef AttLanes<E, Att> L;
-        static constexpr int KEYS = 32 / L::LANES;                      /* keys a warp reads at once */
+        static constexpr int KEYS = 32 / L::LANES; /* keys a warp reads at once */
         static constexpr bool FETCHES = false;
-        static constexpr int CV = L::C * L::V;                          /* elements of a lane        */
-        /* such reads in flight; of one row, as many as leave registers for the blocks of the next launch */
-        static constexpr int UNROLL = Tile::ROWS * CV <= 8 && Tile::THREADS <= 192 ? 8 : Tile::ROWS * CV <= 32 ? 4 : 2;
+        static constexpr int CV = L::C * L::V; /* elements of a lane        */
+        /* such reads in flight; of one row, as many as leave registers for the blocks of the next
+         * launch */
+        static constexpr int UNROLL = Tile::ROWS * CV <= 8 && Tile::THREADS <= 192 ? 8
+                                      : Tile::ROWS * CV <= 32                      ? 4
+                                                                                   : 2;
         static constexpr int WARP_KEYS = KEYS * UNROLL;
         typename L::Bytes k[UNROLL][L::C], v[UNROLL][L::C];
 
@@ -27,11 +31,12 @@ struct AttLanesStep {
                 for (int u = 0; u < UNROLL; u++)
 #pragma unroll
                         for (int c = 0; c < L::C; c++)
-                                k[u][c] = v[u][c] = typename L::Bytes{};
+                                k[u][c] = v[u][c] = typename L::Bytes {};
         }
         /* Those of n0.. that lie in [lo, hi). */
         template <bool PAST_L1>
-        __device__ __forceinline__ void read(const E *kp, long k_step, const E *vp, long v_step, int n0, int lo, int hi)
+        __device__ __forceinline__ void read(const E *kp, long k_step, const E *vp, long v_step,
+                                             int n0, int lo, int hi)
         {
 #pragma unroll
                 for (int u = 0; u < UNROLL; u++) {
@@ -52,7 +57,8 @@ struct AttLanesSums {
         static constexpr int ROWS = Tile::ROWS, CV = Step::CV, U = Step::UNROLL;
         float q[ROWS][CV], acc[ROWS][CV], top[ROWS], sum[ROWS], slope[ROWS];
 
-        __device__ __forceinline__ AttLanesSums(const AttIn<E, Att> &in, const AttQueries<Att, Tile> &rows, int T)
+        __device__ __forceinline__ AttLanesSums(const AttIn<E, Att> &in,
+                                                const AttQueries<Att, Tile> &rows, int T)
         {
 #pragma unroll
                 for (int r = 0; r < ROWS; r++) {
@@ -64,12 +70,13 @@ struct AttLanesSums {
                         for (int c = 0; c < CV; c++)
                                 q[r][c] = acc[r][c] = 0.f;
                         if (t < T)
-                                L::read(q[r], in.q + rows.b * in.sq.b + t * in.sq.t + h * in.sq.h, Step::lane());
+                                L::read(q[r], in.q + rows.b * in.sq.b + t * in.sq.t + h * in.sq.h,
+                                        Step::lane());
                 }
         }
         /* Keys n0.. below s1. */
-        __device__ __forceinline__ void add(const Step &step, const AttHead<E, Att> &hd, const AttQueries<Att, Tile> &rows,
-                                            int n0, int s1)
+        __device__ __forceinline__ void add(const Step &step, const AttHead<E, Att> &hd,
+                                            const AttQueries<Att, Tile> &rows, int n0, int s1)
         {
                 float x[ROWS][U];
 #pragma unroll
@@ -89,10 +96,14 @@ struct AttLanesSums {
                                 for (int d = L::LANES / 2; d; d >>= 1)
                                         dot += __shfl_xor_sync(0xffffffffu, dot, d);
                                 x[r][u] = s < s1 && hr.attends(t, s)
-                                        ? (hr.SHAPED ? hr.score(dot, t, s, derivative) : dot) * hr.BASE2 : -INFINITY;
+                                                  ? (hr.SHAPED ? hr.score(dot, t, s, derivative)
+                                                               : dot) *
+                                                            hr.BASE2
+                                                  : -INFINITY;
                                 mx = fmaxf(mx, x[r][u]);
                         }
-                        const float zero = mx == -INFINITY ? 0.f : mx, scale = att_exp2<E>(top[r] - zero);
+                        const float zero = mx == -INFINITY ? 0.f : mx,
+                                    scale = att_exp2<E>(top[r] - zero);
                         top[r] = mx;
                         sum[r] *= scale;
 #pragma unroll
@@ -121,13 +132,15 @@ struct AttLanesSums {
                                 sum[r] = sum[r] * f + __shfl_xor_sync(0xffffffffu, sum[r], d) * f2;
 #pragma unroll
                                 for (int c = 0; c < CV; c++)
-                                        acc[r][c] = acc[r][c] * f + __shfl_xor_sync(0xffffffffu, acc[r][c], d) * f2;
+                                        acc[r][c] = acc[r][c] * f +
+                                                    __shfl_xor_sync(0xffffffffu, acc[r][c], d) * f2;
                         }
                         if (Step::key() == 0)
 #pragma unroll
                                 for (int c = 0; c < CV; c++)
                                         if (L::column(Step::lane(), c) < Att::D)
-                                                part[r * RECORD + L::column(Step::lane(), c)] = acc[r][c];
+                                                part[r * RECORD + L::column(Step::lane(), c)] =
+                                                        acc[r][c];
                         if ((threadIdx.x & 31) == 0) {
                                 part[r * RECORD + RECORD - 2] = top[r];
                                 part[r * RECORD + RECORD - 1] = sum[r];

@@ -1,11 +1,13 @@
-/* attention_decode_mma.cuh: two to eight queries over keys in registers, on tensor cores: 16-bit types, heads of 64 or 128.
+/* attention_decode_mma.cuh: two to eight queries over keys in registers, on tensor cores: 16-bit
+ * types, heads of 64 or 128.
  *
- * A warp has 16 keys and values at a time, as they come from memory, 16 bytes a lane: what mma.sync wants in one register only
- * has to be the same in both factors, so that its index within the product may stand for any element.  With g = lane / 4 and
- * t = lane % 4, as in ptx.cuh:
+ * A warp has 16 keys and values at a time, as they come from memory, 16 bytes a lane: what mma.sync
+ * wants in one register only has to be the same in both factors, so that its index within the
+ * product may stand for any element.  With g = lane / 4 and t = lane % 4, as in ptx.cuh:
  *
  *      scores   Q (8 of 16 rows, D) K^t (D, 2 x 8 keys): of each 32 elements lane (g, t) has 8 t.. of query g, and of keys
- *               g and g + 8; they are two products' k.  It gets query g with keys 2t, 2t + 1, 2t + 8, 2t + 9,
+ *               g and g + 8; they are two products' k.  It gets query g with keys 2t, 2t + 1, 2t +
+ *               8, 2t + 9,
  *      output   which is where P (16, 16 keys) wants them.  V (16 keys, 8 columns): it has columns 8 g.. of 64, of these four
  *               keys; product j takes column j of each eight.
  *
@@ -18,7 +20,8 @@
 template <class E, class Att, class Tile>
 constexpr bool att_decode_mma()
 {
-        return sizeof(E) == 2 && Tile::ROWS > 1 && Tile::ROWS <= 8 && (Att::D == 64 || Att::D == 128) && Att::VEC >= 8;
+        return sizeof(E) == 2 && Tile::ROWS > 1 && Tile::ROWS <= 8 &&
+               (Att::D == 64 || Att::D == 128) && Att::VEC >= 8;
 }
 
 /* WARP_KEYS keys and values of a warp, 0 where there is none. */
@@ -31,7 +34,10 @@ struct AttMmaStep {
         static __device__ __forceinline__ int g() { return (threadIdx.x & 31) / 4; }
         static __device__ __forceinline__ int t() { return threadIdx.x & 3; }
         /* Which of 16 keys value i of a lane is: also that of its score i. */
-        static __device__ __forceinline__ int key(int i) { return 2 * t() + (i & 1) + (i >> 1) * 8; }
+        static __device__ __forceinline__ int key(int i)
+        {
+                return 2 * t() + (i & 1) + (i >> 1) * 8;
+        }
         __device__ __forceinline__ void clear()
         {
                 const uint4 zero = { 0, 0, 0, 0 };
@@ -50,7 +56,8 @@ struct AttMmaStep {
         }
         /* Those of n0.. that lie in [lo, hi). */
         template <bool PAST_L1>
-        __device__ __forceinline__ void read(const E *kp, long k_step, const E *vp, long v_step, int n0, int lo, int hi)
+        __device__ __forceinline__ void read(const E *kp, long k_step, const E *vp, long v_step,
+                                             int n0, int lo, int hi)
         {
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
@@ -70,19 +77,24 @@ struct AttMmaStep {
                 }
         }
         /* Those of n0.. below hi into L2. */
-        __device__ __forceinline__ void fetch(const E *kp, long k_step, const E *vp, long v_step, int n0, int hi) const
+        __device__ __forceinline__ void fetch(const E *kp, long k_step, const E *vp, long v_step,
+                                              int n0, int hi) const
         {
                 const int lane = threadIdx.x & 31, s = n0 + lane % WARP_KEYS;
                 if (s >= hi)
                         return;
 #pragma unroll
                 for (int c = 0; c < VC; c++)
-                        prefetch_l2((lane < WARP_KEYS ? kp + s * k_step : vp + s * v_step) + c * 64);
+                        prefetch_l2((lane < WARP_KEYS ? kp + s * k_step : vp + s * v_step) +
+                                    c * 64);
         }
 };
 
 /* Word i of the four. */
-TGC_DEV unsigned att_word(const uint4 &x, int i) { return i == 0 ? x.x : i == 1 ? x.y : i == 2 ? x.z : x.w; }
+TGC_DEV unsigned att_word(const uint4 &x, int i)
+{
+        return i == 0 ? x.x : i == 1 ? x.y : i == 2 ? x.z : x.w;
+}
 
 /* Element j of two rows of eight, as one word. */
 TGC_DEV unsigned att_pair(const uint4 &x, const uint4 &y, int j)
@@ -98,9 +110,10 @@ struct AttMmaSums {
         static constexpr int KC = Step::KC, VC = Step::VC;
         uint4 q[KC];
         float acc[8 * VC][4], top, sum, slope;
-        int row;                                /* t of its query; T where there is none */
+        int row; /* t of its query; T where there is none */
 
-        __device__ __forceinline__ AttMmaSums(const AttIn<E, Att> &in, const AttQueries<Att, Tile> &rows, int T)
+        __device__ __forceinline__ AttMmaSums(const AttIn<E, Att> &in,
+                                              const AttQueries<Att, Tile> &rows, int T)
         {
                 const int r = Step::g(), h = rows.h(r);
                 const uint4 zero = { 0, 0, 0, 0 };
@@ -110,15 +123,17 @@ struct AttMmaSums {
                 sum = 0.f;
 #pragma unroll
                 for (int c = 0; c < KC; c++)
-                        q[c] = row < T ? Step::template get<false>(in.q + rows.b * in.sq.b + row * in.sq.t + h * in.sq.h +
-                                                                   c * 32 + Step::t() * 8) : zero;
+                        q[c] = row < T ? Step::template get<false>(in.q + rows.b * in.sq.b +
+                                                                   row * in.sq.t + h * in.sq.h +
+                                                                   c * 32 + Step::t() * 8)
+                                       : zero;
 #pragma unroll
                 for (int i = 0; i < 32 * VC; i++)
                         acc[i / 4][i % 4] = 0.f;
         }
         /* Keys n0.. below s1. */
-        __device__ __forceinline__ void add(const Step &step, const AttHead<E, Att> &hd, const AttQueries<Att, Tile> &, int n0,
-                                            int s1)
+        __device__ __forceinline__ void add(const Step &step, const AttHead<E, Att> &hd,
+                                            const AttQueries<Att, Tile> &, int n0, int s1)
         {
                 float dot[2][4] = {}, p[4], mx = top;
                 AttHead<E, Att> hr = hd;
@@ -127,17 +142,23 @@ struct AttMmaSums {
                 for (int c = 0; c < KC; c++)
 #pragma unroll
                         for (int j = 0; j < 4; j += 2) {
-                                const unsigned a[4] = { att_word(q[c], j), 0, att_word(q[c], j + 1), 0 };
+                                const unsigned a[4] = { att_word(q[c], j), 0, att_word(q[c], j + 1),
+                                                        0 };
 #pragma unroll
                                 for (int i = 0; i < 2; i++)
-                                        mma_16816<E>(dot[i], a, att_word(step.k[i][c], j), att_word(step.k[i][c], j + 1));
+                                        mma_16816<E>(dot[i], a, att_word(step.k[i][c], j),
+                                                     att_word(step.k[i][c], j + 1));
                         }
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
                         const int s = n0 + Step::key(i);
                         float derivative;
                         p[i] = s < s1 && hr.attends(row, s)
-                             ? (hr.SHAPED ? hr.score(dot[i / 2][i % 2], row, s, derivative) : dot[i / 2][i % 2]) * hr.BASE2 : -INFINITY;
+                                       ? (hr.SHAPED
+                                                  ? hr.score(dot[i / 2][i % 2], row, s, derivative)
+                                                  : dot[i / 2][i % 2]) *
+                                                 hr.BASE2
+                                       : -INFINITY;
                         mx = fmaxf(mx, p[i]);
                 }
                 mx = fmaxf(mx, __shfl_xor_sync(0xffffffffu, mx, 1));
@@ -174,7 +195,8 @@ struct AttMmaSums {
                         for (int e = 0; e < 2; e++)
 #pragma unroll
                                 for (int j = 0; j < 8; j += 2) {
-                                        const float v[2] = { acc[c * 8 + j][e], acc[c * 8 + j + 1][e] };
+                                        const float v[2] = { acc[c * 8 + j][e],
+                                                             acc[c * 8 + j + 1][e] };
                                         store(part + c * 64 + (2 * Step::t() + e) * 8 + j, v);
                                 }
                 if (Step::t() == 0) {

@@ -1,15 +1,21 @@
-/* attention_decode_rows.cuh: of a few queries over a long cache: how the work is cut, whose rows a block has, and what is known of
- * a row's softmax when some of its keys have been seen. */
+/* attention_decode_rows.cuh: of a few queries over a long cache: how the work is cut, whose rows a
+ * block has, and what is known of a row's softmax when some of its keys have been seen. */
 #ifndef TGC_ATTENTION_DECODE_ROWS_CUH
 #define TGC_ATTENTION_DECODE_ROWS_CUH
 
 #include "attention_common.cuh"
 
 template <int ROWS_, int SPLITS_, int THREADS_>
-struct AttDecode { static constexpr int ROWS = ROWS_, SPLITS = SPLITS_, THREADS = THREADS_; };
+struct AttDecode {
+        static constexpr int ROWS = ROWS_, SPLITS = SPLITS_, THREADS = THREADS_;
+};
 
 /* Floats of one row's part: D sums (D even or one more), the largest score, the sum of weights. */
-template <class Att> __host__ __device__ constexpr int att_record() { return (Att::D + 1) / 2 * 2 + 2; }
+template <class Att>
+__host__ __device__ constexpr int att_record()
+{
+        return (Att::D + 1) / 2 * 2 + 2;
+}
 
 /* Two online softmaxes become one: (top, sum, acc) += (top2, sum2, acc2) brought to a common scale.
  * The factors for each; both 0 where neither has seen a key. */
@@ -26,7 +32,7 @@ TGC_DEV void att_merge(float &top, float top2, float &f, float &f2)
 template <class Att, class Tile>
 struct AttQueries {
         static constexpr int GROUP = Att::H / Att::K;
-        int r0, hk, b;                                  /* rows r0.. of kv head hk of sequence b */
+        int r0, hk, b; /* rows r0.. of kv head hk of sequence b */
         __device__ int t(int r) const { return (r0 + r) / GROUP; }
         __device__ int h(int r) const { return hk * GROUP + (r0 + r) % GROUP; }
 };

@@ -1,12 +1,14 @@
 /* attention_decode_sm90.cuh: attention_decode.cuh's splits of the cache, merged in clusters.
  *
- *   attention_decode_cluster<E, Att, AttDecode<ROWS, SPLITS, THREADS>, CLUSTER>(in, work, done, B, T, rt, tile, smem, epilogue)
+ *   attention_decode_cluster<E, Att, AttDecode<ROWS, SPLITS, THREADS>, CLUSTER>(in, work, done, B,
+ *   T, rt, tile, smem, epilogue)
  *      as attention_decode_task, in clusters of CLUSTER blocks, which divides SPLITS;
  *      attention_decode_cluster_smem<...>() bytes of shared memory.
  *
- * Merging by way of global memory is a fence, a counter and two reads, one after the other: 3 us of 6.  Here a block
- * sends its rows' records to the first block of its cluster, whose barrier counts the bytes.  As many keys as a cluster
- * takes in one step concern no other; of a longer cache the first blocks of clusters go on as the splits do there. */
+ * Merging by way of global memory is a fence, a counter and two reads, one after the other: 3 us of
+ * 6.  Here a block sends its rows' records to the first block of its cluster, whose barrier counts
+ * the bytes.  As many keys as a cluster takes in one step concern no other; of a longer cache the
+ * first blocks of clusters go on as the splits do there. */
 #ifndef TGC_ATTENTION_DECODE_SM90_CUH
 #define TGC_ATTENTION_DECODE_SM90_CUH
 
@@ -19,11 +21,16 @@
 template <class E, class Att, class Tile, int CLUSTER>
 struct AttClusterSmem {
         static constexpr int ALL = AttDecodeShape<E, Att, Tile>::SMEM;
-        static constexpr int BAR = (ALL + CLUSTER * Tile::ROWS * att_record<Att>() * 4 + 15) / 16 * 16, SIZE = BAR + 16;
+        static constexpr int BAR = (ALL + CLUSTER * Tile::ROWS * att_record<Att>() * 4 + 15) / 16 *
+                                   16,
+                             SIZE = BAR + 16;
 };
 
 template <class E, class Att, class Tile, int CLUSTER>
-__host__ __device__ constexpr int attention_decode_cluster_smem() { return AttClusterSmem<E, Att, Tile, CLUSTER>::SIZE; }
+__host__ __device__ constexpr int attention_decode_cluster_smem()
+{
+        return AttClusterSmem<E, Att, Tile, CLUSTER>::SIZE;
+}
 
 /* Columns d and d + 1 of n parts of one row, next floats apart, as one; not divided yet. */
 template <class E, class Att>
@@ -35,7 +42,8 @@ TGC_DEV void att_merge_parts(const float *p, int next, int n, int d, float (&o)[
         for (int s = 0; s < n; s++)
                 ms[0] = fmaxf(ms[0], p[s * next + RECORD - 2]);
         for (int s = 0; s < n; s++) {
-                const float f = att_exp2<E>(p[s * next + RECORD - 2] - (ms[0] == -INFINITY ? 0.f : ms[0]));
+                const float f = att_exp2<E>(p[s * next + RECORD - 2] -
+                                            (ms[0] == -INFINITY ? 0.f : ms[0]));
                 ms[1] += f * p[s * next + RECORD - 1];
                 o[0] += f * p[s * next + d];
                 o[1] += f * p[s * next + d + 1];
@@ -43,18 +51,23 @@ TGC_DEV void att_merge_parts(const float *p, int next, int n, int d, float (&o)[
 }
 
 template <class E, class Att, class Tile, int CLUSTER, class Epilogue>
-TGC_DEV void attention_decode_cluster(const AttIn<E, Att> &in, float *work, int *done, int B, int T, const Rt *rt, int tile,
-                                      char *smem, Epilogue epilogue)
+TGC_DEV void attention_decode_cluster(const AttIn<E, Att> &in, float *work, int *done, int B, int T,
+                                      const Rt *rt, int tile, char *smem, Epilogue epilogue)
 {
         typedef AttDecodeShape<E, Att, Tile> Sh;
         typedef AttClusterSmem<E, Att, Tile, CLUSTER> S;
-        constexpr int ROWS = Tile::ROWS, SPLITS = Tile::SPLITS, GROUP = Att::H / Att::K, RECORD = att_record<Att>();
+        constexpr int ROWS = Tile::ROWS, SPLITS = Tile::SPLITS, GROUP = Att::H / Att::K,
+                      RECORD = att_record<Att>();
         constexpr int PAIRS = (Att::D + 1) / 2;
-        static_assert(SPLITS % CLUSTER == 0 && SPLITS <= 32, "clusters of splits; att_combine keeps one split per lane");
-        const int groups = (T * GROUP + ROWS - 1) / ROWS, split = tile % SPLITS, rank = split % CLUSTER, warp = threadIdx.x >> 5;
-        const AttQueries<Att, Tile> rows = { tile / SPLITS % groups * ROWS, tile / SPLITS / groups % Att::K,
+        static_assert(SPLITS % CLUSTER == 0 && SPLITS <= 32,
+                      "clusters of splits; att_combine keeps one split per lane");
+        const int groups = (T * GROUP + ROWS - 1) / ROWS, split = tile % SPLITS,
+                  rank = split % CLUSTER, warp = threadIdx.x >> 5;
+        const AttQueries<Att, Tile> rows = { tile / SPLITS % groups * ROWS,
+                                             tile / SPLITS / groups % Att::K,
                                              tile / SPLITS / groups / Att::K };
-        const int r0 = rows.r0, hk = rows.hk, b = rows.b, n_rows = T * GROUP - r0 < ROWS ? T * GROUP - r0 : ROWS;
+        const int r0 = rows.r0, hk = rows.hk, b = rows.b,
+                  n_rows = T * GROUP - r0 < ROWS ? T * GROUP - r0 : ROWS;
         float *all = (float *)(smem + S::ALL);
         Mbar *const bar = (Mbar *)(smem + S::BAR);
         if (threadIdx.x == 0) {
@@ -63,9 +76,11 @@ TGC_DEV void attention_decode_cluster(const AttIn<E, Att> &in, float *work, int 
         }
         __syncwarp();
         cluster_arrive_relaxed();
-        const int parts = att_sums<E, Att, Tile>(in, rows, T, rt, split, smem, PdlReady<Att>{ rt, b }).parts;
-        const int left = parts - (split - rank), own = left < CLUSTER ? left : CLUSTER;         /* parts of this cluster */
-        cluster_wait();                                 /* the first block's barrier is there */
+        const int parts =
+                att_sums<E, Att, Tile>(in, rows, T, rt, split, smem, PdlReady<Att> { rt, b }).parts;
+        /* parts of this cluster */
+        const int left = parts - (split - rank), own = left < CLUSTER ? left : CLUSTER;
+        cluster_wait(); /* the first block's barrier is there */
         if (rank >= own)
                 return;
         if (rank == 0 && threadIdx.x == 0)
@@ -89,7 +104,8 @@ TGC_DEV void attention_decode_cluster(const AttIn<E, Att> &in, float *work, int 
                 float o[2], ms[2];
                 att_merge_parts<E, Att>(all + r * RECORD, ROWS * RECORD, own, d, o, ms);
                 if (parts > CLUSTER) {
-                        float *w = work + (((long)b * T + t) * Att::H + h) * (SPLITS * RECORD) + split / CLUSTER * RECORD;
+                        float *w = work + (((long)b * T + t) * Att::H + h) * (SPLITS * RECORD) +
+                                   split / CLUSTER * RECORD;
                         store(w + d, o);
                         if (d == 0)
                                 store(w + RECORD - 2, ms);
@@ -104,7 +120,9 @@ TGC_DEV void attention_decode_cluster(const AttIn<E, Att> &in, float *work, int 
                 const int clusters = (parts + CLUSTER - 1) / CLUSTER;
                 if (att_is_last(done + tile / SPLITS, clusters, (int *)smem))
                         for (int r = r0 + warp; r < r0 + n_rows; r += Sh::WARPS)
-                                att_combine<Att, SPLITS>(work, clusters, ((long)b * T + r / GROUP) * Att::H + hk * GROUP + r % GROUP,
+                                att_combine<Att, SPLITS>(work, clusters,
+                                                         ((long)b * T + r / GROUP) * Att::H +
+                                                                 hk * GROUP + r % GROUP,
                                                          epilogue);
         }
 }

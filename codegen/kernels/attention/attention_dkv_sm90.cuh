@@ -1,25 +1,28 @@
 /* attention_dkv_sm90.cuh: the gradients of attention's keys and values on Hopper, jobs of keys as
  * attention_backward_tile_sm90.cuh has them.
  *
- *   attention_dkv_tma<E, Att, Tile>(in, lse, delta, B, T, first, step, smem, epilogue_k, epilogue_v)
- *      block `first` of `step`, which takes job after job.  in: AttGradMaps; delta: as dq's kernel left it.
+ *   attention_dkv_tma<E, Att, Tile>(in, lse, delta, B, T, first, step, smem, epilogue_k,
+ *   epilogue_v)
+ *      block `first` of `step`, which takes job after job.  in: AttGradMaps; delta: as dq's kernel
+ *      left it.
  *
  *      S = k q^T   Y = v g^T   P = 2^(S - lse)   dS = P (Y - delta)   dv += P g   dk += dS q
  *
- * Scores are transposed, so that P and dS become A operands where they were computed, in registers.  Products are begun
- * in this order, and waited for as late as dq's are:
+ * Scores are transposed, so that P and dS become A operands where they were computed, in registers.
+ *  Products are begun in this order, and waited for as late as dq's are:
  *
  *      P(i)  dv(i)  dS(i)  dk(i)  S(i+1)  Y(i+1)
  *
- * Two sums leave no registers for S(i+1) beside P(i) as dq has it; while a warpgroup computes dS the other one's
- * products fill the tensor cores. */
+ * Two sums leave no registers for S(i+1) beside P(i) as dq has it; while a warpgroup computes dS
+ * the other one's products fill the tensor cores. */
 #ifndef TGC_ATTENTION_GRAD_KV_SM90_CUH
 #define TGC_ATTENTION_GRAD_KV_SM90_CUH
 
 #include "attention_backward_tile_sm90.cuh"
 #ifdef TGC_SM90A
 
-/* OWN: the block has one job, and makes its queries' deltas in the shared memory behind the tile's. */
+/* OWN: the block has one job, and makes its queries' deltas in the shared memory behind the
+ * tile's. */
 template <class E, class Att, class Tile, bool OWN, class EpilogueK, class EpilogueV>
 struct AttDkvSm90 {
         static constexpr int D = Tile::D, GROUP = Att::H / Att::K;
@@ -38,14 +41,19 @@ struct AttDkvSm90 {
         {
                 const int t = s + n - 1 + Att::WINDOW;
                 const int steps = ((Att::WINDOW > 0 && t < T ? t : T) + Tile::BN - 1) / Tile::BN;
-                const int own = Att::DOCUMENTS ? (end(b, s + n - 1) + Tile::BN - 1) / Tile::BN : steps;
+                const int own = Att::DOCUMENTS ? (end(b, s + n - 1) + Tile::BN - 1) / Tile::BN
+                                               : steps;
                 return own < steps ? own : steps;
         }
-        __device__ __forceinline__ int end(int b, int t) const { return att_end(in.documents + (long)b * T * 2, t, T); }
+        __device__ __forceinline__ int end(int b, int t) const
+        {
+                return att_end(in.documents + (long)b * T * 2, t, T);
+        }
         __device__ __forceinline__ bool get(int i, AttJob &j) const
         {
                 int bh, n;
-                if (!att_job(i, first, step, B * Att::K, (T + Tile::BM - 1) / Tile::BM, false, bh, n))
+                if (!att_job(i, first, step, B * Att::K, (T + Tile::BM - 1) / Tile::BM, false, bh,
+                             n))
                         return false;
                 j = { bh / Att::K, bh % Att::K, n * Tile::BM, lo(n * Tile::BM),
                       hi(bh / Att::K, n * Tile::BM, Tile::BM) };
@@ -76,7 +84,8 @@ struct AttDkvSm90 {
                 const E *o = rows.o + j.b * rows.so.b + j.h * rows.so.h + lane * 8;
                 const E *g = rows.g + j.b * rows.sg.b + j.h * rows.sg.h + lane * 8;
 #pragma unroll 4
-                for (int r = ((int)threadIdx.x - 128) / LANES; r < (j.hi - j.lo) * 64; r += 256 / LANES) {
+                for (int r = ((int)threadIdx.x - 128) / LANES; r < (j.hi - j.lo) * 64;
+                     r += 256 / LANES) {
                         const int t = j.lo * 64 + r < T ? j.lo * 64 + r : T - 1;
                         float u[8], w[8], sum = 0.f;
                         ::load(u, o + t * rows.so.t);
@@ -93,7 +102,8 @@ struct AttDkvSm90 {
                 bar_arrive(1, 256 + 32);
         }
 
-        /* One warp: lse, in powers of two, and delta.  Queries that do not exist get lse = inf, so that P = 0. */
+        /* One warp: lse, in powers of two, and delta.  Queries that do not exist get lse = inf, so
+         * that P = 0. */
         __device__ __forceinline__ void load_rows(char *smem) const
         {
                 Pipeline<Tile> pipe(smem + Tile::RING);
@@ -104,14 +114,19 @@ struct AttDkvSm90 {
                 for (int i = 0; get(i, j); i++)
                         for (int h = j.h * GROUP; h < j.h * GROUP + GROUP; h++)
                                 for (int m = j.lo; m < j.hi; m++) {
-                                        const float *own = (const float *)(smem + Tile::SMEM) + (m - j.lo) * 64;
+                                        const float *own = (const float *)(smem + Tile::SMEM) +
+                                                           (m - j.lo) * 64;
                                         const long at = ((long)j.b * Att::H + h) * T + m * 64;
-                                        float *to = (float *)(smem + Tile::ROWS) + pipe.stage * 128, l[2], d[2];
+                                        float *to = (float *)(smem + Tile::ROWS) + pipe.stage * 128,
+                                              l[2], d[2];
 #pragma unroll
                                         for (int u = 0; u < 2; u++) {
                                                 const bool ok = m * 64 + u * 32 + lane < T;
-                                                l[u] = ok ? lse[at + u * 32 + lane] * ATT_LOG2E : INFINITY;
-                                                d[u] = !ok ? 0.f : OWN ? own[u * 32 + lane] : delta[at + u * 32 + lane];
+                                                l[u] = ok ? lse[at + u * 32 + lane] * ATT_LOG2E
+                                                          : INFINITY;
+                                                d[u] = !ok   ? 0.f
+                                                       : OWN ? own[u * 32 + lane]
+                                                             : delta[at + u * 32 + lane];
                                         }
                                         pipe.wait_empty();
 #pragma unroll
@@ -129,31 +144,37 @@ struct AttDkvSm90 {
 
         /* Of one warpgroup. */
         struct State : AttPlaceSm90<Tile> {
-                int m, lo, hi, gap;                     /* step and its range; steps of others between two heads */
-                unsigned k, v;                          /* descriptors of own rows */
+                int m, lo, hi, gap; /* step and its range; steps of others between two heads */
+                unsigned k, v;      /* descriptors of own rows */
                 const float *rows;
-                int w0;                                 /* first own row */
+                int w0; /* first own row */
                 AttOwn<Tile> own_k, own_v;
 
                 __device__ __forceinline__ State(char *smem)
-                        : AttPlaceSm90<Tile>(smem), rows((const float *)(smem + Tile::ROWS)) {}
+                    : AttPlaceSm90<Tile>(smem), rows((const float *)(smem + Tile::ROWS))
+                {
+                }
                 __device__ __forceinline__ void move_on()
                 {
                         if (++m == hi) {
                                 m = lo;
-                                if (Att::DOCUMENTS && GROUP > 1)        /* gaps as long as a document, not a step or two */
+                                if (Att::DOCUMENTS &&
+                                    GROUP > 1) /* gaps as long as a document, not a step or two */
                                         this->give_back_now();
                                 this->skip(gap);
                         }
                         this->enter();
                 }
-                __device__ __forceinline__ void put(const unsigned (&)[4][4]) {}        /* dS: nobody else wants it */
+                /* dS: nobody else wants it */
+                __device__ __forceinline__ void put(const unsigned (&)[4][4]) {}
         };
 
-        /* Probabilities from products; FULL: all pairs attend.  Accumulators are read and not written here and below: a
-         * write between products that are under way would make the compiler wait for them all. */
+        /* Probabilities from products; FULL: all pairs attend.  Accumulators are read and not
+         * written here and below: a write between products that are under way would make the
+         * compiler wait for them all. */
         template <bool FULL>
-        static __device__ __forceinline__ void exps(float (&e)[32], const float (&x)[32], const float *rows, int gap,
+        static __device__ __forceinline__ void exps(float (&e)[32], const float (&x)[32],
+                                                    const float *rows, int gap,
                                                     const int (&reach)[2])
         {
 #pragma unroll
@@ -170,30 +191,35 @@ struct AttDkvSm90 {
                 }
         }
 
-        /* own_empty: where the last step says that the own rows are not needed any more.  S: State, or as it. */
+        /* own_empty: where the last step says that the own rows are not needed any more.  S: State,
+         * or as it. */
         template <bool NEXT, class S>
-        static __device__ __forceinline__ void one_step(S &s, float (&x)[32], float (&y)[32], float (&dk)[D / 2],
-                                                        float (&dv)[D / 2], Mbar *own_empty)
+        static __device__ __forceinline__ void one_step(S &s, float (&x)[32], float (&y)[32],
+                                                        float (&dk)[D / 2], float (&dv)[D / 2],
+                                                        Mbar *own_empty)
         {
                 const int lane = threadIdx.x & 31, t0 = s.m * 64, here = s.here;
                 const float *rows = s.rows + here * 128 + (lane & 3) * 4;
                 float e[32];
                 unsigned p[4][4], ds[4][4];
 
-                wgmma_wait<1>();                        /* S(i), and dk(i-1) before it */
+                wgmma_wait<1>(); /* S(i), and dk(i-1) before it */
                 wgmma_hold(x);
                 s.give_back(here);
-                if ((Att::CAUSAL && t0 < s.w0 + 63) || (Att::WINDOW > 0 && t0 + 63 - s.w0 >= Att::WINDOW)
-                    || (Att::DOCUMENTS && t0 + 63 >= s.edge))
+                if ((Att::CAUSAL && t0 < s.w0 + 63) ||
+                    (Att::WINDOW > 0 && t0 + 63 - s.w0 >= Att::WINDOW) ||
+                    (Att::DOCUMENTS && t0 + 63 >= s.edge))
                         exps<false>(e, x, rows,
-                                    t0 + (lane & 3) * 2 - s.w0 - (int)threadIdx.x / 32 % 4 * 16 - (lane >> 2), s.reach);
+                                    t0 + (lane & 3) * 2 - s.w0 - (int)threadIdx.x / 32 % 4 * 16 -
+                                            (lane >> 2),
+                                    s.reach);
                 else
                         exps<true>(e, x, rows, 0, s.reach);
                 att_pack_sm90<E>(p, e);
                 wgmma_fence();
                 att_add_sm90<Tile>(dv, p, s.at(here, 1), E());
                 wgmma_commit();
-                wgmma_wait<1>();                        /* Y(i) */
+                wgmma_wait<1>(); /* Y(i) */
                 wgmma_hold(y);
                 if (!NEXT)
                         s.arrive(own_empty);
@@ -212,7 +238,7 @@ struct AttDkvSm90 {
                 if (NEXT) {
                         float to_x[32], to_y[32];
                         s.move_on();
-                        wgmma_wait<1>();                /* dv(i): its operand's registers are free */
+                        wgmma_wait<1>(); /* dv(i): its operand's registers are free */
                         wgmma_fence();
                         s.own_k.product(to_x, s.k, s.at(s.here, 0), E());
                         wgmma_commit();
@@ -234,7 +260,8 @@ struct AttDkvSm90 {
 
         __device__ __forceinline__ void multiply(char *smem) const
         {
-                const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128 - 1, 0), warp = threadIdx.x / 32 % 4;
+                const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128 - 1, 0),
+                          warp = threadIdx.x / 32 % 4;
                 State s(smem);
                 AttJob j;
                 if (OWN)
@@ -250,11 +277,12 @@ struct AttDkvSm90 {
                         s.gap = j.hi - j.lo - (s.hi - s.lo);
                         s.m = s.lo;
                         s.before = -1;
-                        s.k = (unsigned)Tile::Own::wide(Tile::own(smem, i)) + group * Tile::Own::WIDE_64;
+                        s.k = (unsigned)Tile::Own::wide(Tile::own(smem, i)) +
+                              group * Tile::Own::WIDE_64;
                         s.v = s.k + Tile::Own::BYTES / 16;
                         const int n = (s.hi - s.lo) * GROUP;
                         pipeline_wait(Tile::full(smem, i), Tile::round(i));
-                        if (n <= 0) {                   /* none of the rows exists */
+                        if (n <= 0) { /* none of the rows exists */
                                 s.arrive(Tile::empty(smem, i));
                                 s.skip((j.hi - j.lo) * GROUP);
                                 continue;
@@ -264,7 +292,7 @@ struct AttDkvSm90 {
 #pragma unroll
                         for (int c = 0; c < D / 2; c++)
                                 dk[c] = dv[c] = 0.f;
-                        wgmma_hold(dk);                 /* zeroed here, not between products */
+                        wgmma_hold(dk); /* zeroed here, not between products */
                         wgmma_hold(dv);
                         s.skip(s.lo - j.lo);
                         s.enter();
@@ -290,13 +318,16 @@ struct AttDkvSm90 {
 };
 
 template <class E, class Att, class Tile, class EpilogueK, class EpilogueV>
-TGC_DEV void attention_dkv_tma(const AttGradMaps &in, const float *lse, const float *delta, int B, int T, int first,
-                               int step, char *smem, EpilogueK epilogue_k, EpilogueV epilogue_v)
+TGC_DEV void attention_dkv_tma(const AttGradMaps &in, const float *lse, const float *delta, int B,
+                               int T, int first, int step, char *smem, EpilogueK epilogue_k,
+                               EpilogueV epilogue_v)
 {
-        static_assert(att_grad_sm90_serves<E, Att>() && Tile::D == Att::D, "what the Hopper form computes");
+        static_assert(att_grad_sm90_serves<E, Att>() && Tile::D == Att::D,
+                      "what the Hopper form computes");
         const AttGradRows<E> rows = {};
-        const AttDkvSm90<E, Att, Tile, false, EpilogueK, EpilogueV> work = { in, rows, lse, delta, B, T, first, step, epilogue_k,
-                                                                   epilogue_v };
+        const AttDkvSm90<E, Att, Tile, false, EpilogueK, EpilogueV> work = {
+                in, rows, lse, delta, B, T, first, step, epilogue_k, epilogue_v
+        };
         att_grad_sm90_run<Tile>(work, smem);
 }
 

@@ -2,13 +2,13 @@
  * attention_backward_tile_sm90.cuh has them.
  *
  *   attention_dq_tma<E, Att, Tile>(in, o, so, lse, delta, B, T, first, step, smem, epilogue)     writes delta, too
- *      block `first` of `step`, which takes job after job.  in: AttGradMaps; o, so: the output and its strides,
- *      16-byte aligned rows.
+ *      block `first` of `step`, which takes job after job.  in: AttGradMaps; o, so: the output and
+ *      its strides, 16-byte aligned rows.
  *
  *      S = q k^T   Y = g v^T   P = 2^(S - lse)   dS = P (Y - delta)   dq += dS k
  *
- * Products are begun in this order, and are waited for only when their results or the registers of their operands
- * are needed, so that they run under the exponentials and under each other:
+ * Products are begun in this order, and are waited for only when their results or the registers of
+ * their operands are needed, so that they run under the exponentials and under each other:
  *
  *      P(i)  S(i+1)  dS(i)  Y(i+1)  dq(i)
  *
@@ -34,7 +34,9 @@ struct AttDqSm90 {
         /* Keys that meet queries [t, t + n) of sequence b, in steps. */
         __device__ __forceinline__ int lo(int b, int t) const
         {
-                const int steps = Att::WINDOW > 0 && t >= Att::WINDOW ? (t - Att::WINDOW + 1) / Tile::BN : 0;
+                const int steps = Att::WINDOW > 0 && t >= Att::WINDOW
+                                          ? (t - Att::WINDOW + 1) / Tile::BN
+                                          : 0;
                 const int own = Att::DOCUMENTS ? begin(b, t) / Tile::BN : steps;
                 return own > steps ? own : steps;
         }
@@ -49,7 +51,8 @@ struct AttDqSm90 {
         __device__ __forceinline__ bool get(int i, AttJob &j) const
         {
                 int bh, m;
-                if (!att_job(i, first, step, B * Att::H, (T + Tile::BM - 1) / Tile::BM, Att::CAUSAL, bh, m))
+                if (!att_job(i, first, step, B * Att::H, (T + Tile::BM - 1) / Tile::BM, Att::CAUSAL,
+                             bh, m))
                         return false;
                 j = { bh / Att::H, bh % Att::H, m * Tile::BM, lo(bh / Att::H, m * Tile::BM),
                       hi(m * Tile::BM, Tile::BM) };
@@ -70,17 +73,21 @@ struct AttDqSm90 {
         __device__ __forceinline__ int loaders() const { return 1; }
 
         struct State : AttPlaceSm90<Tile> {
-                int m, w0, T;                           /* step; first own row of the warpgroup */
+                int m, w0, T; /* step; first own row of the warpgroup */
                 unsigned q, g;
                 float lse[2], delta[2];
                 AttOwn<Tile> own_q, own_g;
 
-                __device__ __forceinline__ State(char *smem, int T_) : AttPlaceSm90<Tile>(smem), T(T_) {}
+                __device__ __forceinline__ State(char *smem, int T_)
+                    : AttPlaceSm90<Tile>(smem), T(T_)
+                {
+                }
         };
 
         template <bool FULL>
-        static __device__ __forceinline__ void exps(float (&e)[32], const float (&x)[32], const float (&l)[2], int gap,
-                                                    int end, const int (&reach)[2])
+        static __device__ __forceinline__ void exps(float (&e)[32], const float (&x)[32],
+                                                    const float (&l)[2], int gap, int end,
+                                                    const int (&reach)[2])
         {
 #pragma unroll
                 for (int j = 0; j < 32; j++) {
@@ -91,18 +98,20 @@ struct AttDqSm90 {
         }
 
         template <bool NEXT>
-        static __device__ __forceinline__ void one_step(State &s, float (&x)[32], float (&y)[32], float (&dq)[D / 2],
-                                                        Mbar *own_empty)
+        static __device__ __forceinline__ void one_step(State &s, float (&x)[32], float (&y)[32],
+                                                        float (&dq)[D / 2], Mbar *own_empty)
         {
                 const int lane = threadIdx.x & 31, s0 = s.m * 64, here = s.here;
                 float e[32];
                 unsigned ds[4][4];
 
-                wgmma_wait<2>();                        /* S(i) */
+                wgmma_wait<2>(); /* S(i) */
                 wgmma_hold(x);
-                if ((Att::CAUSAL && s0 + 63 > s.w0) || (Att::WINDOW > 0 && s.w0 + 63 - s0 >= Att::WINDOW)
-                    || (!Att::CAUSAL && s0 + 64 > s.T) || (Att::DOCUMENTS && s0 < s.edge)) {
-                        const int row = s.w0 + (int)threadIdx.x / 32 % 4 * 16 + (lane >> 2), col = s0 + (lane & 3) * 2;
+                if ((Att::CAUSAL && s0 + 63 > s.w0) ||
+                    (Att::WINDOW > 0 && s.w0 + 63 - s0 >= Att::WINDOW) ||
+                    (!Att::CAUSAL && s0 + 64 > s.T) || (Att::DOCUMENTS && s0 < s.edge)) {
+                        const int row = s.w0 + (int)threadIdx.x / 32 % 4 * 16 + (lane >> 2),
+                                  col = s0 + (lane & 3) * 2;
                         exps<false>(e, x, s.lse, row - col, s.T - col, s.reach);
                 } else {
                         exps<true>(e, x, s.lse, 0, 0, s.reach);
@@ -116,14 +125,14 @@ struct AttDqSm90 {
                         wgmma_commit();
                         wgmma_move(x, to);
                 }
-                wgmma_wait<NEXT ? 2 : 1>();             /* Y(i) */
+                wgmma_wait<NEXT ? 2 : 1>(); /* Y(i) */
                 wgmma_hold(y);
                 if (!NEXT)
                         s.arrive(own_empty);
 #pragma unroll
                 for (int i = 0; i < 32; i++)
                         e[i] *= y[i] - s.delta[i >> 1 & 1];
-                wgmma_wait<NEXT>();                     /* dq(i-1): ds is free, and its stage */
+                wgmma_wait<NEXT>(); /* dq(i-1): ds is free, and its stage */
                 s.give_back(here);
                 att_pack_sm90<E>(ds, e);
                 wgmma_fence();
@@ -146,8 +155,10 @@ struct AttDqSm90 {
                 s.edge = __shfl_sync(0xffffffffu, last, 31);
         }
 
-        /* sum_d o g of own row r, by the lanes of a quad: each has 8 of every 32 elements, of g in its panel. */
-        static __device__ __forceinline__ float row_delta(const Raw<8, E> (&out)[D / 32], const char *panel, int r)
+        /* sum_d o g of own row r, by the lanes of a quad: each has 8 of every 32 elements, of g in
+         * its panel. */
+        static __device__ __forceinline__ float row_delta(const Raw<8, E> (&out)[D / 32],
+                                                          const char *panel, int r)
         {
                 float sum = 0.f;
 #pragma unroll
@@ -155,7 +166,8 @@ struct AttDqSm90 {
                         const int k = c * 4 + (threadIdx.x & 3);
                         float u[8], w[8];
                         out[c].template floats<0, 1>(u);
-                        ::load(w, (const E *)(panel + k / 8 * (Tile::BM * 128) + r * 128 + ((k ^ r) & 7) * 16));
+                        ::load(w, (const E *)(panel + k / 8 * (Tile::BM * 128) + r * 128 +
+                                              ((k ^ r) & 7) * 16));
 #pragma unroll
                         for (int d = 0; d < 8; d++)
                                 sum = fmaf(u[d], w[d], sum);
@@ -163,7 +175,8 @@ struct AttDqSm90 {
                 return att_quad_sum(sum);
         }
 
-        /* What of the job's rows lies in memory and not in panels: o and lse, by the lane that needs them. */
+        /* What of the job's rows lies in memory and not in panels: o and lse, by the lane that
+         * needs them. */
         __device__ __forceinline__ void fetch(const AttJob &j, int row, Raw<8, E> (&out)[2][D / 32],
                                               float (&l)[2]) const
         {
@@ -180,7 +193,8 @@ struct AttDqSm90 {
 
         __device__ __forceinline__ void multiply(char *smem) const
         {
-                const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128 - 1, 0), warp = threadIdx.x / 32 % 4;
+                const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128 - 1, 0),
+                          warp = threadIdx.x / 32 % 4;
                 const int lane = threadIdx.x & 31, row = group * 64 + warp * 16 + (lane >> 2);
                 State s(smem, T);
                 Raw<8, E> out[2][D / 32];
@@ -193,7 +207,8 @@ struct AttDqSm90 {
                         float x[32], y[32], dq[D / 2];
                         char *own = Tile::own(smem, i);
                         s.w0 = j.row + group * 64;
-                        const int end = hi(s.w0, 64), from = lo(j.b, s.w0) < end ? lo(j.b, s.w0) : end - 1;
+                        const int end = hi(s.w0, 64),
+                                  from = lo(j.b, s.w0) < end ? lo(j.b, s.w0) : end - 1;
                         s.m = from;
                         s.before = -1;
                         if (Att::DOCUMENTS)
@@ -214,11 +229,12 @@ struct AttDqSm90 {
                         wgmma_commit();
                         s.own_g.product(y, s.g, s.at(s.here, 1), E());
                         wgmma_commit();
-                        wgmma_commit();                 /* in the place of dq before it */
+                        wgmma_commit(); /* in the place of dq before it */
 #pragma unroll
                         for (int u = 0; u < 2; u++) {
                                 const int t = j.row + row + u * 8;
-                                const float sum = row_delta(out[u], own + Tile::Own::BYTES, row + u * 8);
+                                const float sum = row_delta(out[u], own + Tile::Own::BYTES,
+                                                            row + u * 8);
                                 s.lse[u] = t < T ? l[u] * ATT_LOG2E : INFINITY;
                                 s.delta[u] = t < T ? sum : 0.f;
                                 if (t < T && (lane & 3) == 0)
@@ -231,22 +247,27 @@ struct AttDqSm90 {
                         const AttJob last = j;
                         more = get(i + 1, j);
                         if (more)
-                                fetch(j, row, out, l);  /* on its way under the last product and the epilogue */
+                                fetch(j, row, out,
+                                      l); /* on its way under the last product and the epilogue */
                         wgmma_wait<0>();
                         wgmma_hold(dq);
                         s.arrive(s.pipe.empty(s.here));
                         s.skip(last.hi - end);
-                        att_put_sm90<D>(dq, Att::SCALE, last.b * T + s.w0 + warp * 16, last.b * T + T, last.h, epilogue);
+                        att_put_sm90<D>(dq, Att::SCALE, last.b * T + s.w0 + warp * 16,
+                                        last.b * T + T, last.h, epilogue);
                 }
         }
 };
 
 template <class E, class Att, class Tile, class Epilogue>
-TGC_DEV void attention_dq_tma(const AttGradMaps &in, const E *o, Strides so, const float *lse, float *delta, int B,
-                              int T, int first, int step, char *smem, Epilogue epilogue)
+TGC_DEV void attention_dq_tma(const AttGradMaps &in, const E *o, Strides so, const float *lse,
+                              float *delta, int B, int T, int first, int step, char *smem,
+                              Epilogue epilogue)
 {
-        static_assert(att_grad_sm90_serves<E, Att>() && Tile::D == Att::D, "what the Hopper form computes");
-        const AttDqSm90<E, Att, Tile, Epilogue> work = { in, o, so, lse, delta, B, T, first, step, epilogue };
+        static_assert(att_grad_sm90_serves<E, Att>() && Tile::D == Att::D,
+                      "what the Hopper form computes");
+        const AttDqSm90<E, Att, Tile, Epilogue> work = { in, o, so,    lse,  delta,
+                                                         B,  T, first, step, epilogue };
         att_grad_sm90_run<Tile>(work, smem);
 }
 

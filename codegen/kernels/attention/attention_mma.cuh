@@ -1,5 +1,6 @@
-/* attention_mma.cuh: tiles of rows in shared memory, and their products on tensor cores, for attention.cuh and
- * attention_backward.cuh.  Those of 16 bits; attention_tf32.cuh has floats' where they differ.
+/* attention_mma.cuh: tiles of rows in shared memory, and their products on tensor cores, for
+ * attention.cuh and attention_backward.cuh.  Those of 16 bits; attention_tf32.cuh has floats' where
+ * they differ.
  *
  *      att_copy        rows to shared memory               att_store     an accumulator of att_mma_nn to an epilogue
  *      AttRows         the rows that a warp keeps, as A    AttScores     an accumulator as A
@@ -30,27 +31,35 @@ TGC_DEV void att_copy(E *s, const E *g, long stride, int row0, int rows)
         }
 }
 
-/* A lane's place in ldmatrix_x4, whose matrices are 8 rows of CHUNK elements: two and two of them as A operand (or
- * transposed B operand), and as two blocks of rows that are columns of B. */
-template <class E> constexpr int att_chunk = 16 / (int)sizeof(E);
-template <class E, int LD> TGC_DEV int att_lane_a()
+/* A lane's place in ldmatrix_x4, whose matrices are 8 rows of CHUNK elements: two and two of them
+ * as A operand (or transposed B operand), and as two blocks of rows that are columns of B. */
+template <class E>
+constexpr int att_chunk = 16 / (int)sizeof(E);
+template <class E, int LD>
+TGC_DEV int att_lane_a()
 {
         int l = threadIdx.x & 31;
         return (l & 15) * LD + (l >> 4) * att_chunk<E>;
 }
-template <class E, int LD> TGC_DEV int att_lane_b()
+template <class E, int LD>
+TGC_DEV int att_lane_b()
 {
         int l = threadIdx.x & 31;
         return ((l & 7) + (l >> 4) * 8) * LD + ((l >> 3) & 1) * att_chunk<E>;
 }
 
 /* What ldmatrix has brought of A. */
-template <class E> TGC_DEV void att_loaded(unsigned (&)[4], E) {}
+template <class E>
+TGC_DEV void att_loaded(unsigned (&)[4], E)
+{
+}
 TGC_DEV void att_loaded(unsigned (&)[4], float);
 
 /* 16 MT rows as A operand over KT steps of two chunks: in registers, or read at each use. */
-template <class E, int MT, int KT, int LD, bool KEEP> struct AttRows;
-template <class E, int MT, int KT, int LD> struct AttRows<E, MT, KT, LD, true> {
+template <class E, int MT, int KT, int LD, bool KEEP>
+struct AttRows;
+template <class E, int MT, int KT, int LD>
+struct AttRows<E, MT, KT, LD, true> {
         unsigned f[KT][MT][4];
         __device__ void init(const E *s)
         {
@@ -58,7 +67,8 @@ template <class E, int MT, int KT, int LD> struct AttRows<E, MT, KT, LD, true> {
                 for (int k = 0; k < KT; k++)
 #pragma unroll
                         for (int m = 0; m < MT; m++) {
-                                ldmatrix_x4(f[k][m], s + att_lane_a<E, LD>() + m * 16 * LD + k * 2 * att_chunk<E>);
+                                ldmatrix_x4(f[k][m], s + att_lane_a<E, LD>() + m * 16 * LD +
+                                                             k * 2 * att_chunk<E>);
                                 att_loaded(f[k][m], E());
                         }
         }
@@ -71,7 +81,8 @@ template <class E, int MT, int KT, int LD> struct AttRows<E, MT, KT, LD, true> {
                                 a[m][i] = f[k][m][i];
         }
 };
-template <class E, int MT, int KT, int LD> struct AttRows<E, MT, KT, LD, false> {
+template <class E, int MT, int KT, int LD>
+struct AttRows<E, MT, KT, LD, false> {
         const E *p;
         __device__ void init(const E *s) { p = s + att_lane_a<E, LD>(); }
         __device__ void get(unsigned (&a)[MT][4], int k) const
@@ -157,7 +168,8 @@ TGC_DEV void att_mma_nn(float (&x)[MT][DT][4], const AttScores<E, MT, NT> &p, co
 
 /* Row r of block m, half i of a fragment scaled by f[m][i], to the epilogue: two lanes swap
  * halves of two column blocks, so that each quad writes 16 neighbours.
- * t: the lane's first row; rows below `rows` exist; row_base, col_base are added; E(): what the rows are of. */
+ * t: the lane's first row; rows below `rows` exist; row_base, col_base are added; E(): what the
+ * rows are of. */
 template <int D, int MT, int NT, class Epilogue, class E>
 TGC_DEV void att_store(const float (&x)[MT][NT][4], const float (&f)[MT][2], int t, int rows,
                        int row_base, int d0, int col_base, Epilogue &epilogue, E)
@@ -170,15 +182,18 @@ TGC_DEV void att_store(const float (&x)[MT][NT][4], const float (&f)[MT][2], int
                 for (int i = 0; i < 2; i++)
 #pragma unroll
                         for (int n = 0; n < NT; n += 2) {
-                                float a0 = x[m][n][2 * i] * f[m][i],     a1 = x[m][n][2 * i + 1] * f[m][i];
-                                float b0 = x[m][n + 1][2 * i] * f[m][i], b1 = x[m][n + 1][2 * i + 1] * f[m][i];
+                                float a0 = x[m][n][2 * i] * f[m][i],
+                                      a1 = x[m][n][2 * i + 1] * f[m][i];
+                                float b0 = x[m][n + 1][2 * i] * f[m][i],
+                                      b1 = x[m][n + 1][2 * i + 1] * f[m][i];
                                 float r0 = __shfl_xor_sync(0xffffffffu, odd ? a0 : b0, 1);
                                 float r1 = __shfl_xor_sync(0xffffffffu, odd ? a1 : b1, 1);
                                 int row = t + m * 16 + i * 8;
                                 int d = d0 + n * 8 + (odd ? 8 : 0) + (l & 2) * 2;
                                 if (row < rows && d < D)
-                                        att_put4(epilogue, row_base + row, col_base + d, odd ? r0 : a0, odd ? r1 : a1,
-                                                 odd ? b0 : r0, odd ? b1 : r1);
+                                        att_put4(epilogue, row_base + row, col_base + d,
+                                                 odd ? r0 : a0, odd ? r1 : a1, odd ? b0 : r0,
+                                                 odd ? b1 : r1);
                         }
 }
 

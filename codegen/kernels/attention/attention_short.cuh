@@ -3,13 +3,15 @@
  *   attention_short_task<Att>(in, lse, B, T, rt, tile, smem, epilogue)                          B*H tiles
  *   attention_short_grad_task<Att>(in, g, sg, lse, B, T, rt, tile, smem, epilogue, epilogue_k, epilogue_v)    B*H tiles, H == K
  *
- * The same functions as those of attention.cuh and attention_backward.cuh, with the same `in` and epilogues.  All scores are
- * there at once, so softmax is one pass, the gradients need five products instead of seven, and delta is the sum of
- * P * dP over a row: dq, dk and dv are one launch, where the long way takes three.
+ * The same functions as those of attention.cuh and attention_backward.cuh, with the same `in` and
+ * epilogues.  All scores are there at once, so softmax is one pass, the gradients need five
+ * products instead of seven, and delta is the sum of P * dP over a row: dq, dk and dv are one
+ * launch, where the long way takes three.
  *
- * Products are three tf32 products each (gemm_tf32.cuh), each summed apart: with few warps it is the sums that
- * wait for each other.  Eight warps: warp w has 16
- * queries, w % 4, and half of the keys, w / 4; later 16 rows and half of the columns of each result.
+ * Products are three tf32 products each (gemm_tf32.cuh), each summed apart: with few warps it is
+ * the sums that wait for each other.  Eight warps: warp w has 16
+ * queries, w % 4, and half of the keys, w / 4; later 16 rows and half of the columns of each
+ * result.
  *
  * Conditions: D 32 or 64, VEC 4, CACHED false, 256 threads, SMEM_FWD and SMEM_GRAD bytes. */
 #ifndef TGC_ATTENTION_SHORT_CUH
@@ -24,7 +26,8 @@ struct AttShort {
         static constexpr int LD = D + 8, LP = MOST + 8; /* padded rows, in floats */
         static constexpr int NJ = D / 16;               /* fragments across half a row */
         static constexpr int X = MOST * LD, P = MOST * LP;
-        static constexpr int SMEM_FWD = (3 * X + P + 4 * MOST) * 4, SMEM_GRAD = (3 * X + 2 * P + 2 * MOST) * 4;
+        static constexpr int SMEM_FWD = (3 * X + P + 4 * MOST) * 4,
+                             SMEM_GRAD = (3 * X + 2 * P + 2 * MOST) * 4;
         static_assert(D % 32 == 0 && LD <= LP && Att::VEC == 4 && !Att::CACHED, "see above");
 
         static __device__ __forceinline__ int lane() { return threadIdx.x & 31; }
@@ -36,14 +39,16 @@ struct AttShort {
         {
 #pragma unroll
                 for (int i = 0; i < MOST * D / 4 / THREADS; i++) {
-                        const int e = (int)threadIdx.x + i * THREADS, r = e / (D / 4), c = e % (D / 4) * 4;
+                        const int e = (int)threadIdx.x + i * THREADS, r = e / (D / 4),
+                                  c = e % (D / 4) * 4;
                         cp_async16(s + r * LD + c, x + (r < T ? r : 0) * stride + c, r < T);
                 }
         }
 
         /* d[0] += a b, d[1] and d[2] += what lo parts add. */
         template <int N>
-        static __device__ __forceinline__ void mma(float (&d)[3][N][4], unsigned (&a)[4], unsigned (&b)[N][2])
+        static __device__ __forceinline__ void mma(float (&d)[3][N][4], unsigned (&a)[4],
+                                                   unsigned (&b)[N][2])
         {
 #if TGC_TF32
 #pragma unroll
@@ -87,16 +92,19 @@ struct AttShort {
         {
 #pragma unroll
                 for (int i = 0; i < N * 4; i++)
-                        x[i / 4][i % 4] = d[0][i / 4][i % 4] + (d[1][i / 4][i % 4] + d[2][i / 4][i % 4]);
+                        x[i / 4][i % 4] = d[0][i / 4][i % 4] +
+                                          (d[1][i / 4][i % 4] + d[2][i / 4][i % 4]);
         }
 
         /* 8 of K at k of 16 rows as A: rows g and g + 8 of a matrix whose rows are A's ... */
-        static __device__ __forceinline__ void rows_a(unsigned (&f)[4], const float *a, int ld, int k)
+        static __device__ __forceinline__ void rows_a(unsigned (&f)[4], const float *a, int ld,
+                                                      int k)
         {
                 ldmatrix_x4(f, a + (lane() & 15) * ld + k + (lane() >> 4) * 4);
         }
         /* ... and rows 2g and 2g + 1 of one whose rows are K. */
-        static __device__ __forceinline__ void columns_a(unsigned (&f)[4], const float *a, int ld, int k)
+        static __device__ __forceinline__ void columns_a(unsigned (&f)[4], const float *a, int ld,
+                                                         int k)
         {
 #pragma unroll
                 for (int u = 0; u < 2; u++) {
@@ -106,8 +114,10 @@ struct AttShort {
                 }
         }
 
-        /* x = the warp's 16 rows of a, times its 32 rows of b: x[j][2h + c] is row g + 8h, column 8j + 2t + c. */
-        static __device__ __forceinline__ void scores(float (&x)[4][4], const float *a, const float *b)
+        /* x = the warp's 16 rows of a, times its 32 rows of b: x[j][2h + c] is row g + 8h, column
+         * 8j + 2t + c. */
+        static __device__ __forceinline__ void scores(float (&x)[4][4], const float *a,
+                                                      const float *b)
         {
                 float d[3][4][4];
                 zero(d);
@@ -120,19 +130,22 @@ struct AttShort {
 #pragma unroll
                         for (int j = 0; j < 4; j += 2) {
                                 unsigned r[4];
-                                ldmatrix_x4(r, b + (j * 8 + (lane() & 7) + (lane() >> 4) * 8) * LD + k +
-                                                       (lane() >> 3 & 1) * 4);
-                                fb[j][0] = r[0], fb[j][1] = r[1], fb[j + 1][0] = r[2], fb[j + 1][1] = r[3];
+                                ldmatrix_x4(r, b + (j * 8 + (lane() & 7) + (lane() >> 4) * 8) * LD +
+                                                       k + (lane() >> 3 & 1) * 4);
+                                fb[j][0] = r[0], fb[j][1] = r[1], fb[j + 1][0] = r[2],
+                                fb[j + 1][1] = r[3];
                         }
                         mma(d, fa, fb);
                 }
                 sum(x, d);
         }
 
-        /* The warp's 16 rows of p (TRANS: of its transpose) times its columns of b, times f of each row, to the epilogue:
-         * row g + 8h (2g + h) at h, columns 2g + j of fragments j and j + 1 of a pair. */
+        /* The warp's 16 rows of p (TRANS: of its transpose) times its columns of b, times f of each
+         * row, to the epilogue: row g + 8h (2g + h) at h, columns 2g + j of fragments j and j + 1
+         * of a pair. */
         template <bool TRANS, class Factor, class Epilogue>
-        static __device__ __forceinline__ void result(const float *p, const float *b, int T, int row_base, int col_base,
+        static __device__ __forceinline__ void result(const float *p, const float *b, int T,
+                                                      int row_base, int col_base,
                                                       const Factor &factor, Epilogue &epilogue)
         {
                 float o[NJ][4], d[3][NJ][4];
@@ -151,8 +164,10 @@ struct AttShort {
 #pragma unroll
                                 for (int u = 0; u < 2; u++) {
                                         float v[2];
-                                        load<2>(v, b + (k + u * 4 + (lane() & 3)) * LD + j * 8 + lane() / 4 * 2);
-                                        fb[j][u] = __float_as_uint(v[0]), fb[j + 1][u] = __float_as_uint(v[1]);
+                                        load<2>(v, b + (k + u * 4 + (lane() & 3)) * LD + j * 8 +
+                                                           lane() / 4 * 2);
+                                        fb[j][u] = __float_as_uint(v[0]),
+                                        fb[j + 1][u] = __float_as_uint(v[1]);
                                 }
                         mma(d, fa, fb);
                 }
@@ -165,14 +180,18 @@ struct AttShort {
                                 continue;
 #pragma unroll
                         for (int j = 0; j < NJ; j += 2)
-                                att_put4(epilogue, row_base + t, col_base + half() * (D / 2) + j * 8 + (lane() & 3) * 4,
+                                att_put4(epilogue, row_base + t,
+                                         col_base + half() * (D / 2) + j * 8 + (lane() & 3) * 4,
                                          o[j][2 * h] * f, o[j + 1][2 * h] * f, o[j][2 * h + 1] * f,
                                          o[j + 1][2 * h + 1] * f);
                 }
         }
 
         static __device__ __forceinline__ int query(int h) { return rows() + lane() / 4 + h * 8; }
-        static __device__ __forceinline__ int key(int j, int c) { return half() * 32 + j * 8 + (lane() & 3) * 2 + c; }
+        static __device__ __forceinline__ int key(int j, int c)
+        {
+                return half() * 32 + j * 8 + (lane() & 3) * 2 + c;
+        }
 
         static __device__ __forceinline__ void put(float *p, const float (&x)[4][4])
         {
@@ -199,8 +218,8 @@ struct AttShort {
 };
 
 template <class Att, class Epilogue>
-TGC_DEV void attention_short_task(const AttIn<float, Att> &in, float *lse, int, int T, const Rt *rt, int tile,
-                                  char *smem, Epilogue epilogue)
+TGC_DEV void attention_short_task(const AttIn<float, Att> &in, float *lse, int, int T, const Rt *rt,
+                                  int tile, char *smem, Epilogue epilogue)
 {
         typedef AttShort<Att> S;
         const int b = tile / Att::H, h = tile % Att::H, hk = h / (Att::H / Att::K);
@@ -225,7 +244,8 @@ TGC_DEV void attention_short_task(const AttIn<float, Att> &in, float *lse, int, 
                         for (int c = 0; c < 2; c++) {
                                 const int t = S::query(i), s = S::key(j, c);
                                 float &y = x[j][2 * i + c], derivative;
-                                y = hd.attends(t, s) ? hd.score(y, t, s, derivative) * hd.BASE2 : -INFINITY;
+                                y = hd.attends(t, s) ? hd.score(y, t, s, derivative) * hd.BASE2
+                                                     : -INFINITY;
                                 top = fmaxf(top, y);
                         }
                 top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
@@ -235,7 +255,8 @@ TGC_DEV void attention_short_task(const AttIn<float, Att> &in, float *lse, int, 
 #pragma unroll
         for (int i = 0; i < 2; i++) {
                 const int t = S::query(i);
-                const float top = fmaxf(most[t], most[S::MOST + t]), zero = top == -INFINITY ? 0.f : top;
+                const float top = fmaxf(most[t], most[S::MOST + t]),
+                            zero = top == -INFINITY ? 0.f : top;
                 float part = 0.f;
 #pragma unroll
                 for (int j = 0; j < 4; j++)
@@ -251,18 +272,24 @@ TGC_DEV void attention_short_task(const AttIn<float, Att> &in, float *lse, int, 
         }
         S::put(p, x);
         __syncthreads();
-        S::template result<false>(p, v, T, b * T, h * Att::D, [=](int t) {
-                const float sum = sums[t] + sums[S::MOST + t], top = fmaxf(most[t], most[S::MOST + t]);
-                if (lse && S::half() == 0 && (S::lane() & 3) == 0 && t < T)
-                        lse[(long)hd.bh * T + t] = sum > 0.f ? (top + log2f(sum)) * ATT_LN2 : -INFINITY;
-                return sum > 0.f ? 1.f / sum : 0.f;
-        }, epilogue);
+        S::template result<false>(
+                p, v, T, b * T, h * Att::D,
+                [=](int t) {
+                        const float sum = sums[t] + sums[S::MOST + t],
+                                    top = fmaxf(most[t], most[S::MOST + t]);
+                        if (lse && S::half() == 0 && (S::lane() & 3) == 0 && t < T)
+                                lse[(long)hd.bh * T + t] = sum > 0.f ? (top + log2f(sum)) * ATT_LN2
+                                                                     : -INFINITY;
+                        return sum > 0.f ? 1.f / sum : 0.f;
+                },
+                epilogue);
         __syncthreads();
 }
 
 template <class Att, class Epilogue, class EpilogueK, class EpilogueV>
-TGC_DEV void attention_short_grad_task(const AttIn<float, Att> &in, const float *g, Strides sg, const float *lse,
-                                       int, int T, const Rt *rt, int tile, char *smem, Epilogue epilogue, EpilogueK epilogue_k,
+TGC_DEV void attention_short_grad_task(const AttIn<float, Att> &in, const float *g, Strides sg,
+                                       const float *lse, int, int T, const Rt *rt, int tile,
+                                       char *smem, Epilogue epilogue, EpilogueK epilogue_k,
                                        EpilogueV epilogue_v)
 {
         static_assert(Att::H == Att::K, "a head's keys are its own");
@@ -295,8 +322,10 @@ TGC_DEV void attention_short_grad_task(const AttIn<float, Att> &in, const float 
 #pragma unroll
                         for (int c = 0; c < 2; c++) {
                                 const int t = S::query(i), s = S::key(j, c), e = 2 * i + c;
-                                const float score = hd.SHAPED ? hd.score(x[j][e], t, s, slope[j][e]) : x[j][e];
-                                prob[j][e] = hd.attends(t, s) ? exp2f(score * hd.BASE2 - ls[i]) : 0.f;
+                                const float score = hd.SHAPED ? hd.score(x[j][e], t, s, slope[j][e])
+                                                              : x[j][e];
+                                prob[j][e] = hd.attends(t, s) ? exp2f(score * hd.BASE2 - ls[i])
+                                                              : 0.f;
                                 x[j][e] = prob[j][e];
                                 if (Att::DROPOUT > 0.f) {
                                         const float keep = hd.drop(1.f, t, s);
@@ -315,7 +344,8 @@ TGC_DEV void attention_short_grad_task(const AttIn<float, Att> &in, const float 
                 for (int j = 0; j < 4; j++)
 #pragma unroll
                         for (int e = 2 * i; e < 2 * i + 2; e++)
-                                y[j][e] = prob[j][e] * (y[j][e] - delta) * (Att::SOFTCAP > 0.f ? slope[j][e] : 1.f);
+                                y[j][e] = prob[j][e] * (y[j][e] - delta) *
+                                          (Att::SOFTCAP > 0.f ? slope[j][e] : 1.f);
         }
         S::put(p, x);
         S::put(ds, y);

@@ -1,27 +1,32 @@
-/* attention_short_sm90.cuh: attention on Hopper of sequences that shared memory holds whole, forward and all gradients:
- * up to 256 tokens, bf16 and f16, heads of 64 with keys of their own, scores without soft cap, alibi, mask, window,
- * documents and dropout; 16-byte aligned rows.
+/* attention_short_sm90.cuh: attention on Hopper of sequences that shared memory holds whole,
+ * forward and all gradients: up to 256 tokens, bf16 and f16, heads of 64 with keys of their own,
+ * scores without soft cap, alibi, mask, window, documents and dropout; 16-byte aligned rows.
  *
  *   attention_short_wgmma<E, Att, Tile>(in, lse, B, T, tile, smem, epilogue)
- *      B*H*Tile::NB tiles: 64 queries of a head, those with most keys first.  in, lse: as attention_task's.
- *   attention_short_backward_wgmma<E, Att, Tile, PREFETCH>(in, rows, lse, T, tile, smem, epilogue, epilogue_k, epilogue_v)
- *      B*H*Tile::PARTS tiles: a head, or half of the columns of its gradients.  rows: o, its gradient g, their strides.
+ *      B*H*Tile::NB tiles: 64 queries of a head, those with most keys first.  in, lse: as
+ *      attention_task's.
+ *   attention_short_backward_wgmma<E, Att, Tile, PREFETCH>(in, rows, lse, T, tile, smem, epilogue,
+ *   epilogue_k, epilogue_v)
+ *      B*H*Tile::PARTS tiles: a head, or half of the columns of its gradients.  rows: o, its
+ *      gradient g, their strides.
  *
- * Such launches take a few microseconds, which attention_sm90.cuh and attention_backward_sm90.cuh spend waiting: for stages
- * of a pipeline, one row of tiles for the next, and for a second wave of blocks.  Here all threads ask for all operands at
- * once (with tensor maps, which must be fetched first, forward took 7% longer) and everything is used once: there
- * are no rounds, and a barrier has one phase.  A block does one tile; it calls pdl_wait.
+ * Such launches take a few microseconds, which attention_sm90.cuh and attention_backward_sm90.cuh
+ * spend waiting: for stages of a pipeline, one row of tiles for the next, and for a second wave of
+ * blocks.  Here all threads ask for all operands at once (with tensor maps, which must be fetched
+ * first, forward took 7% longer) and everything is used once: there are no rounds, and a barrier
+ * has one phase.  A block does one tile; it calls pdl_wait.
  *
  * Forward: a warpgroup has its queries' scores in registers, all of them.
  *
- * Gradients: five products for every pair of 64 queries and 64 keys.  Two warpgroups have 64 keys at a time, whose
- * scores they compute transposed as AttDkvSm90 does, in its steps, and so dk and dv:
+ * Gradients: five products for every pair of 64 queries and 64 keys.  Two warpgroups have 64 keys
+ * at a time, whose scores they compute transposed as AttDkvSm90 does, in its steps, and so dk and
+ * dv:
  *
  *      S = k q^T   Y = v g^T   P = 2^(S - lse)   dS = P (Y - delta)   dv += P g   dk += dS q
  *
- * of up to four blocks of keys the first has 0 and 3, the second 1 and 2: causal, those meet as many blocks of queries.
- * They leave dS in shared memory.  The first warpgroup, which makes delta = sum(o g) before, takes dq += dS k from there.
- * All sums have one order. */
+ * of up to four blocks of keys the first has 0 and 3, the second 1 and 2: causal, those meet as
+ * many blocks of queries. They leave dS in shared memory.  The first warpgroup, which makes delta =
+ * sum(o g) before, takes dq += dS k from there. All sums have one order. */
 #ifndef TGC_ATTENTION_WHOLE_SM90_CUH
 #define TGC_ATTENTION_WHOLE_SM90_CUH
 
@@ -31,33 +36,38 @@
 template <class E, class Att>
 __host__ __device__ constexpr bool att_short_sm90_serves()
 {
-        return att_grad_sm90_serves<E, Att>() && Att::D == 64 && Att::H == Att::K && Att::WINDOW == 0 && !Att::DOCUMENTS;
+        return att_grad_sm90_serves<E, Att>() && Att::D == 64 && Att::H == Att::K &&
+               Att::WINDOW == 0 && !Att::DOCUMENTS;
 }
 
-/* 64 tokens from t on of head h of sequence b, of those below T, to a panel; zeros for the others.  By a warpgroup, whose
- * thread x has 16 bytes of every 16th row. */
+/* 64 tokens from t on of head h of sequence b, of those below T, to a panel; zeros for the others. 
+ * By a warpgroup, whose thread x has 16 bytes of every 16th row. */
 template <class E>
-TGC_DEV void att_fetch_sm90(char *panel, const E *p, const Strides &s, int b, int h, int t, int T, int x)
+TGC_DEV void att_fetch_sm90(char *panel, const E *p, const Strides &s, int b, int h, int t, int T,
+                            int x)
 {
         const int k = x % 8;
         const E *from = p + b * s.b + h * s.h + k * 8;
 #pragma unroll
         for (int i = 0; i < 512; i += 128) {
                 const int r = (i + x) / 8;
-                cp_async16(panel + r * 128 + ((k ^ r) & 7) * 16, from + (t + r < T ? t + r : 0) * s.t, t + r < T);
+                cp_async16(panel + r * 128 + ((k ^ r) & 7) * 16,
+                           from + (t + r < T ? t + r : 0) * s.t, t + r < T);
         }
 }
 
-/* att_put_sm90 of 64 rows, which as a rule all exist: then no call of the epilogue waits for the one before. */
+/* att_put_sm90 of 64 rows, which as a rule all exist: then no call of the epilogue waits for the
+ * one before. */
 template <int N, class Epilogue>
-TGC_DEV void att_put_short(float (&acc)[N], float scale, int row0, int end, int col0, bool whole, const Epilogue &epilogue)
+TGC_DEV void att_put_short(float (&acc)[N], float scale, int row0, int end, int col0, bool whole,
+                           const Epilogue &epilogue)
 {
 #pragma unroll
         for (int i = 0; i < N; i++)
                 acc[i] *= scale;
         MmaEpilogue<1, 2 * N, 16, 2, Epilogue> t(epilogue, row0, col0, end, col0 + 2 * N, whole);
         t.start();
-        t.run(reinterpret_cast<const float (&)[1][N / 4][4]>(acc));
+        t.run(reinterpret_cast<const float(&)[1][N / 4][4]>(acc));
 }
 
 /* ---- forward ------------------------------------------------------------- */
@@ -68,7 +78,8 @@ struct AttShortTileSm90 {
         static constexpr int NB = NB_, THREADS = 128;
         typedef AttPanel<64, 64> Panel;
         /* Shared memory: queries, keys, values. */
-        static constexpr int KEYS = Panel::BYTES, VALUES = KEYS + NB * Panel::BYTES, SMEM = VALUES + NB * Panel::BYTES;
+        static constexpr int KEYS = Panel::BYTES, VALUES = KEYS + NB * Panel::BYTES,
+                             SMEM = VALUES + NB * Panel::BYTES;
 };
 
 template <class E, class Att, class Tile>
@@ -89,15 +100,17 @@ struct AttShortSm90 {
 
         /* Scores of blocks of keys J to N - 1, as their panels come. */
         template <int N, int J = 0>
-        static __device__ __forceinline__ void scores(float (&x)[N][32], unsigned long long q, unsigned long long k)
+        static __device__ __forceinline__ void scores(float (&x)[N][32], unsigned long long q,
+                                                      unsigned long long k)
         {
                 if constexpr (J < N) {
                         arrived<N - J>();
                         wgmma_fence();
 #pragma unroll
                         for (int ks = 0; ks < 4; ks++)
-                                wgmma<0, 0>(x[J], q + Panel::wide_k(ks), k + J * (Panel::BYTES / 16) + Panel::wide_k(ks),
-                                            ks > 0, E());
+                                wgmma<0, 0>(x[J], q + Panel::wide_k(ks),
+                                            k + J * (Panel::BYTES / 16) + Panel::wide_k(ks), ks > 0,
+                                            E());
                         wgmma_commit();
                         scores<N, J + 1>(x, q, k);
                 }
@@ -105,8 +118,9 @@ struct AttShortSm90 {
 
         /* Queries [64m, 64m + 64) of head h of sequence b, of which N blocks of keys are met. */
         template <int N, class Epilogue>
-        static __device__ __forceinline__ void compute(const AttIn<E, Att> &in, int m, int b, int h, int T, float *lse,
-                                                       char *smem, const Epilogue &epilogue)
+        static __device__ __forceinline__ void compute(const AttIn<E, Att> &in, int m, int b, int h,
+                                                       int T, float *lse, char *smem,
+                                                       const Epilogue &epilogue)
         {
                 const int warp = (int)threadIdx.x / 32, lane = threadIdx.x & 31;
                 const unsigned long long q = Panel::wide(smem), k = Panel::wide(smem + Tile::KEYS),
@@ -116,12 +130,14 @@ struct AttShortSm90 {
                 att_fetch_sm90(smem, in.q, in.sq, b, h, m * 64, T, threadIdx.x);
 #pragma unroll
                 for (int j = 0; j < N; j++) {
-                        att_fetch_sm90(smem + Tile::KEYS + j * Panel::BYTES, in.k, in.sk, b, h, j * 64, T, threadIdx.x);
+                        att_fetch_sm90(smem + Tile::KEYS + j * Panel::BYTES, in.k, in.sk, b, h,
+                                       j * 64, T, threadIdx.x);
                         cp_async_commit();
                 }
 #pragma unroll
                 for (int j = 0; j < N; j++)
-                        att_fetch_sm90(smem + Tile::VALUES + j * Panel::BYTES, in.v, in.sv, b, h, j * 64, T, threadIdx.x);
+                        att_fetch_sm90(smem + Tile::VALUES + j * Panel::BYTES, in.v, in.sv, b, h,
+                                       j * 64, T, threadIdx.x);
                 cp_async_commit();
                 scores<N>(x, q, k);
                 wgmma_wait<0>();
@@ -144,7 +160,8 @@ struct AttShortSm90 {
                         for (int j = 0; j < N; j++)
 #pragma unroll
                                 for (int e = 0; e < 16; e++)
-                                        most[e % 4] = fmaxf(most[e % 4], x[j][e / 2 * 4 + i * 2 + e % 2]);
+                                        most[e % 4] = fmaxf(most[e % 4],
+                                                            x[j][e / 2 * 4 + i * 2 + e % 2]);
                         most[0] = fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3]));
                         top[i] = att_quad_max(most[0]) * BASE2;
                 }
@@ -163,7 +180,9 @@ struct AttShortSm90 {
                         wgmma_fence();
 #pragma unroll
                         for (int ks = 0; ks < 4; ks++)
-                                wgmma<1>(o, p[j][ks], v + j * (Panel::BYTES / 16) + Panel::tall_k(ks), j + ks > 0, E());
+                                wgmma<1>(o, p[j][ks],
+                                         v + j * (Panel::BYTES / 16) + Panel::tall_k(ks),
+                                         j + ks > 0, E());
                         wgmma_commit();
                 }
                 float inv[2];
@@ -173,19 +192,22 @@ struct AttShortSm90 {
                         sum[i] = att_quad_sum(sum[i]);
                         inv[i] = fast_rcp(sum[i]);
                         if (lse && lane % 4 == 0 && t < T)
-                                lse[((long)b * Att::H + h) * T + t] = (top[i] + fast_log2(sum[i])) * ATT_LN2;
+                                lse[((long)b * Att::H + h) * T + t] = (top[i] + fast_log2(sum[i])) *
+                                                                      ATT_LN2;
                 }
                 wgmma_wait<0>();
                 wgmma_hold(o);
 #pragma unroll
                 for (int e = 0; e < D / 2; e++)
                         o[e] *= inv[e / 2 % 2];
-                att_put_short(o, 1.f, b * T + m * 64 + warp * 16, b * T + T, h * D, T % 64 == 0, epilogue);
+                att_put_short(o, 1.f, b * T + m * 64 + warp * 16, b * T + T, h * D, T % 64 == 0,
+                              epilogue);
         }
 
         template <int N, class Epilogue>
-        static __device__ __forceinline__ void compute_for(int n, const AttIn<E, Att> &in, int m, int b, int h, int T,
-                                                           float *lse, char *smem, const Epilogue &epilogue)
+        static __device__ __forceinline__ void compute_for(int n, const AttIn<E, Att> &in, int m,
+                                                           int b, int h, int T, float *lse,
+                                                           char *smem, const Epilogue &epilogue)
         {
                 if (n == N)
                         compute<N>(in, m, b, h, T, lse, smem, epilogue);
@@ -195,26 +217,28 @@ struct AttShortSm90 {
 };
 
 template <class E, class Att, class Tile, class Epilogue>
-TGC_DEV void attention_short_wgmma(const AttIn<E, Att> &in, float *lse, int B, int T, int tile, char *smem,
-                                   const Epilogue &epilogue)
+TGC_DEV void attention_short_wgmma(const AttIn<E, Att> &in, float *lse, int B, int T, int tile,
+                                   char *smem, const Epilogue &epilogue)
 {
         const int heads = B * Att::H, bh = tile % heads, m = Tile::NB - 1 - tile / heads;
         pdl_wait();
-        AttShortSm90<E, Att, Tile>::template compute_for<Tile::NB>(Att::CAUSAL ? m + 1 : Tile::NB, in, m, bh / Att::H,
-                                                                 bh % Att::H, T, lse, smem, epilogue);
+        AttShortSm90<E, Att, Tile>::template compute_for<Tile::NB>(Att::CAUSAL ? m + 1 : Tile::NB,
+                                                                   in, m, bh / Att::H, bh % Att::H,
+                                                                   T, lse, smem, epilogue);
 }
 
 /* ---- gradients -------------------------------------------------------------- */
 
-/* PARTS: blocks to a head.  Two have a half of D each and both compute dS, which is for heads that leave half of the
- * multiprocessors idle: a warpgroup's sums and epilogues come after one another and take as long as its products.
- * CAUSAL: pairs of blocks are half as many.  KEEP_K, KEEP_V: the operand is held in registers.  MANY, SOME:
- * registers of a thread that makes dk and dv, or dq. */
+/* PARTS: blocks to a head.  Two have a half of D each and both compute dS, which is for heads that
+ * leave half of the multiprocessors idle: a warpgroup's sums and epilogues come after one another
+ * and take as long as its products. CAUSAL: pairs of blocks are half as many.  KEEP_K, KEEP_V: the
+ * operand is held in registers.  MANY, SOME: registers of a thread that makes dk and dv, or dq. */
 template <int NB_, bool CAUSAL, int PARTS_, bool KEEP_K, bool KEEP_V, int MANY_, int SOME_>
 struct AttShortBackwardTile {
-        static constexpr int PARTS = PARTS_, D = 64 / PARTS, NB = NB_, THREADS = 384, MANY = MANY_, SOME = SOME_;
+        static constexpr int PARTS = PARTS_, D = 64 / PARTS, NB = NB_, THREADS = 384, MANY = MANY_,
+                             SOME = SOME_;
         typedef AttPanel<64, 64> Panel, Step;
-        template <bool KEEP_>                   /* as AttOwn wants it */
+        template <bool KEEP_> /* as AttOwn wants it */
         struct Side {
                 static constexpr int D = 64, BM = 64;
                 static constexpr bool KEEP = KEEP_;
@@ -222,12 +246,13 @@ struct AttShortBackwardTile {
         };
         typedef Side<KEEP_K> K;
         typedef Side<KEEP_V> V;
-        /* Shared memory: keys, queries, values, gradients of o; dS, a panel of keys for each pair; lse and delta of each
-         * block of queries; barriers of each block: keys and queries have landed, values and gradients have, lse and
-         * delta are there; of each pair: dS is. */
+        /* Shared memory: keys, queries, values, gradients of o; dS, a panel of keys for each pair;
+         * lse and delta of each block of queries; barriers of each block: keys and queries have
+         * landed, values and gradients have, lse and delta are there; of each pair: dS is. */
         static constexpr int PAIRS = CAUSAL ? NB * (NB + 1) / 2 : NB * NB;
         static constexpr int Q = NB * Panel::BYTES, V_ = 2 * Q, G = 3 * Q, DS = 4 * Q;
-        static constexpr int ROWS = DS + PAIRS * Panel::BYTES, BARS = ROWS + NB * 512, N_BARS = 3 * NB + PAIRS;
+        static constexpr int ROWS = DS + PAIRS * Panel::BYTES, BARS = ROWS + NB * 512,
+                             N_BARS = 3 * NB + PAIRS;
         static constexpr int SMEM = BARS + N_BARS * 8;
         static constexpr unsigned TALL = (64 * 128 - 16) >> 4 << 16;
         static_assert(SOME + 2 * MANY <= 504, "registers");
@@ -238,11 +263,23 @@ struct AttShortBackwardTile {
         {
                 return CAUSAL ? j * (2 * NB + 1 - j) / 2 + i - j : j * NB + i;
         }
-        static __device__ __forceinline__ Mbar *bar(char *smem, int i) { return (Mbar *)(smem + BARS) + i; }
+        static __device__ __forceinline__ Mbar *bar(char *smem, int i)
+        {
+                return (Mbar *)(smem + BARS) + i;
+        }
         static __device__ __forceinline__ Mbar *keys(char *smem, int i) { return bar(smem, i); }
-        static __device__ __forceinline__ Mbar *values(char *smem, int i) { return bar(smem, NB + i); }
-        static __device__ __forceinline__ Mbar *rows(char *smem, int i) { return bar(smem, 2 * NB + i); }
-        static __device__ __forceinline__ Mbar *stored(char *smem, int i) { return bar(smem, 3 * NB + i); }
+        static __device__ __forceinline__ Mbar *values(char *smem, int i)
+        {
+                return bar(smem, NB + i);
+        }
+        static __device__ __forceinline__ Mbar *rows(char *smem, int i)
+        {
+                return bar(smem, 2 * NB + i);
+        }
+        static __device__ __forceinline__ Mbar *stored(char *smem, int i)
+        {
+                return bar(smem, 3 * NB + i);
+        }
 };
 
 template <class E, class Att, class Tile, class Epilogue, class EpilogueK, class EpilogueV>
@@ -254,7 +291,7 @@ struct AttShortBackward {
         const AttIn<E, Att> &in;
         const AttGradRows<E> &rows;
         const float *lse;
-        int T, b, h, col;                       /* of this part's columns, the first */
+        int T, b, h, col; /* of this part's columns, the first */
         char *smem;
         Epilogue &epilogue;
         EpilogueK &epilogue_k;
@@ -282,8 +319,8 @@ struct AttShortBackward {
 
         /* ---- the first warpgroup ---- */
 
-        /* lse, in powers of two, and delta.  Queries that do not exist get lse = inf, so that P = 0.  Eight threads have a
-         * row of o, asked for while g's is on its way. */
+        /* lse, in powers of two, and delta.  Queries that do not exist get lse = inf, so that P =
+         * 0.  Eight threads have a row of o, asked for while g's is on its way. */
         __device__ __forceinline__ void make_rows() const
         {
                 const int x = threadIdx.x, at = x / 8, k = x % 8;
@@ -292,13 +329,17 @@ struct AttShortBackward {
                 float l[(NB + 1) / 2];
 #pragma unroll
                 for (int i = 0; i < (NB + 1) / 2; i++)
-                        l[i] = i * 128 + x < T ? lse[((long)b * Att::H + h) * T + i * 128 + x] * ATT_LOG2E : INFINITY;
+                        l[i] = i * 128 + x < T
+                                       ? lse[((long)b * Att::H + h) * T + i * 128 + x] * ATT_LOG2E
+                                       : INFINITY;
 #pragma unroll
                 for (int i = 0; i < NB; i++)
 #pragma unroll
                         for (int c = 0; c < 4; c++) {
                                 const int t = i * 64 + c * 16 + at;
-                                u[i][c].get(rows.o + b * rows.so.b + (t < T ? t : T - 1) * rows.so.t + h * rows.so.h + k * 8);
+                                u[i][c].get(rows.o + b * rows.so.b +
+                                            (t < T ? t : T - 1) * rows.so.t + h * rows.so.h +
+                                            k * 8);
                         }
 #pragma unroll
                 for (int i = 2; i < NB; i++)
@@ -330,7 +371,9 @@ struct AttShortBackward {
                                 for (int c = 0; c < 4; c++)
                                         sum[c] += __shfl_xor_sync(0xffffffffu, sum[c], d);
                         /* row c*16 + at, by the thread of its eight that has k = 2c */
-                        const float mine = k < 4 ? k < 2 ? sum[0] : sum[1] : k < 6 ? sum[2] : sum[3];
+                        const float mine = k < 4   ? k < 2 ? sum[0] : sum[1]
+                                             : k < 6 ? sum[2]
+                                                   : sum[3];
                         const int r = k / 2 * 16 + at;
                         if (k % 2 == 0)
                                 to[i * 128 + 64 + att_column_sm90(r)] = i * 64 + r < T ? mine : 0.f;
@@ -343,7 +386,8 @@ struct AttShortBackward {
         __device__ __forceinline__ void make_dq() const
         {
                 const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);
-                const unsigned long long k = Panel::tall(smem) + col / 8, first = Panel::tall(smem + Tile::DS);
+                const unsigned long long k = Panel::tall(smem) + col / 8,
+                                         first = Panel::tall(smem + Tile::DS);
 #pragma unroll 1
                 for (int i = 0; i < NB; i++) {
                         const int n = Att::CAUSAL ? i + 1 : NB;
@@ -360,13 +404,14 @@ struct AttShortBackward {
                                 wgmma_fence();
 #pragma unroll
                                 for (int ks = 0; ks < 4; ks++)
-                                        wgmma<1, 1>(acc, ds + Panel::tall_k(ks), kj + Panel::tall_k(ks), c + ks > 0, E());
+                                        wgmma<1, 1>(acc, ds + Panel::tall_k(ks),
+                                                    kj + Panel::tall_k(ks), c + ks > 0, E());
                                 wgmma_commit();
                                 wgmma_wait<0>();
                                 wgmma_hold(acc);
                         }
-                        att_put_short(acc, Att::SCALE, b * T + i * 64 + warp * 16, b * T + T, h * 64 + col,
-                                        T % 64 == 0, epilogue);
+                        att_put_short(acc, Att::SCALE, b * T + i * 64 + warp * 16, b * T + T,
+                                      h * 64 + col, T % 64 == 0, epilogue);
                 }
         }
 
@@ -376,7 +421,8 @@ struct AttShortBackward {
         template <class Side>
         struct Own : AttOwn<Side> {
                 unsigned before;
-                __device__ __forceinline__ void product(float (&x)[32], unsigned own, unsigned step, E tag) const
+                __device__ __forceinline__ void product(float (&x)[32], unsigned own, unsigned step,
+                                                        E tag) const
                 {
                         AttOwn<Side>::product(x, own, step - before, tag);
                 }
@@ -385,10 +431,11 @@ struct AttShortBackward {
         /* As AttDkvSm90's, but for the pipeline. */
         struct State {
                 char *smem;
-                int m, here, w0, T;                     /* queries, twice; first key */
-                int pair, place;                        /* which dS comes next; where in it this lane's goes */
-                int edge, reach[2];                     /* of documents, which there are not */
-                unsigned k, v, q;                       /* descriptors: of own keys and values, of the first queries' columns */
+                int m, here, w0, T; /* queries, twice; first key */
+                int pair, place;    /* which dS comes next; where in it this lane's goes */
+                int edge, reach[2]; /* of documents, which there are not */
+                /* descriptors: of own keys and values, of the first queries' columns */
+                unsigned k, v, q;
                 const float *rows;
                 Own<typename Tile::K> own_k;
                 Own<typename Tile::V> own_v;
@@ -411,7 +458,8 @@ struct AttShortBackward {
                 __device__ __forceinline__ void put(const unsigned (&ds)[4][4])
                 {
                         const int to = Tile::DS + pair * Panel::BYTES + place;
-                        const int key = w0 + (int)threadIdx.x / 32 % 4 * 16 + (threadIdx.x & 31) / 4;
+                        const int key = w0 + (int)threadIdx.x / 32 % 4 * 16 +
+                                        (threadIdx.x & 31) / 4;
 #pragma unroll
                         for (int ks = 0; ks < 4; ks++) {
                                 unsigned x[4];
@@ -427,7 +475,8 @@ struct AttShortBackward {
 
         __device__ __forceinline__ void make_dkv() const
         {
-                const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128 - 1, 0), warp = threadIdx.x / 32 % 4;
+                const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128 - 1, 0),
+                          warp = threadIdx.x / 32 % 4;
                 const int lane = threadIdx.x & 31;
                 State s;
                 load(group);
@@ -452,7 +501,7 @@ struct AttShortBackward {
 #pragma unroll
                         for (int c = 0; c < D / 2; c++)
                                 dk[c] = dv[c] = 0.f;
-                        wgmma_hold(dk);                 /* zeroed here, not between products */
+                        wgmma_hold(dk); /* zeroed here, not between products */
                         wgmma_hold(dv);
                         att_wait_sm90(Tile::keys(smem, j), 0);
                         att_wait_sm90(Tile::keys(smem, s.m), 0);
@@ -478,21 +527,34 @@ struct AttShortBackward {
                         wgmma_hold(dv);
                         wgmma_hold(dk);
                         att_put_short(dv, 1.f, row, end, h * 64 + col, T % 64 == 0, epilogue_v);
-                        att_put_short(dk, Att::SCALE, row, end, h * 64 + col, T % 64 == 0, epilogue_k);
+                        att_put_short(dk, Att::SCALE, row, end, h * 64 + col, T % 64 == 0,
+                                      epilogue_k);
                 }
         }
 };
 
-template <class E, class Att, class Tile, bool PREFETCH, class Epilogue, class EpilogueK, class EpilogueV>
-TGC_DEV void attention_short_backward_wgmma(const AttIn<E, Att> &in, const AttGradRows<E> &rows, const float *lse, int T, int tile,
-                                   char *smem, Epilogue epilogue, EpilogueK epilogue_k, EpilogueV epilogue_v)
+template <class E, class Att, class Tile, bool PREFETCH, class Epilogue, class EpilogueK,
+          class EpilogueV>
+TGC_DEV void attention_short_backward_wgmma(const AttIn<E, Att> &in, const AttGradRows<E> &rows,
+                                            const float *lse, int T, int tile, char *smem,
+                                            Epilogue epilogue, EpilogueK epilogue_k,
+                                            EpilogueV epilogue_v)
 {
         const AttShortBackward<E, Att, Tile, Epilogue, EpilogueK, EpilogueV> work = {
-                in, rows, lse, T, tile / Tile::PARTS / Att::H, tile / Tile::PARTS % Att::H, tile % Tile::PARTS * Tile::D,
-                smem, epilogue, epilogue_k, epilogue_v
+                in,
+                rows,
+                lse,
+                T,
+                tile / Tile::PARTS / Att::H,
+                tile / Tile::PARTS % Att::H,
+                tile % Tile::PARTS * Tile::D,
+                smem,
+                epilogue,
+                epilogue_k,
+                epilogue_v
         };
         const int x = threadIdx.x, group = __shfl_sync(0xffffffffu, x / 128, 0);
-        if (x % 32 == 0) {                      /* all warps, not one */
+        if (x % 32 == 0) { /* all warps, not one */
                 for (int i = x / 32; i < Tile::N_BARS; i += Tile::THREADS / 32)
                         mbarrier_init(Tile::bar(smem, i), i < 2 * Tile::NB ? 128 : 4);
                 fence_barrier_init();

@@ -1,6 +1,6 @@
-/* attention_simt.cuh: attention by float32 arithmetic, for what attention_mma.cuh does not take: rows not in chunks of 16
- * bytes, and floats of more than 128 a head, for which registers and 99 KiB of shared memory are too few there.
- * 256 threads as 16 x 16. */
+/* attention_simt.cuh: attention by float32 arithmetic, for what attention_mma.cuh does not take:
+ * rows not in chunks of 16 bytes, and floats of more than 128 a head, for which registers and 99
+ * KiB of shared memory are too few there. 256 threads as 16 x 16. */
 #ifndef TGC_ATTENTION_PLAIN_CUH
 #define TGC_ATTENTION_PLAIN_CUH
 
@@ -14,17 +14,21 @@ struct AttSimt {
         static constexpr int BM = Tile::BM, BN = Tile::BN, D = Att::D;
         static constexpr int RM = BM / 16, RN = BN / 16, DC = (D + 31) / 32;
         static constexpr int LD = ((D + 3) / 4 | 1) * 4, LP = BN + 4;
-        static_assert(Tile::THREADS == 256 && BM % 16 == 0 && BN % 16 == 0, "tile of the float path");
+        static_assert(Tile::THREADS == 256 && BM % 16 == 0 && BN % 16 == 0,
+                      "tile of the float path");
 
         static __device__ __forceinline__ int tx() { return threadIdx.x & 15; }
         static __device__ __forceinline__ int ty() { return threadIdx.x >> 4; }
 
         /* Rows [row0, row0 + N) of a (rows, D) matrix as floats, zeros outside of it. */
         template <int N, class E>
-        static __device__ __forceinline__ void copy(float *s, const E *g, long stride, int row0, int rows)
+        static __device__ __forceinline__ void copy(float *s, const E *g, long stride, int row0,
+                                                    int rows)
         {
                 constexpr int C = (D + 3) / 4;
-                constexpr int V = Att::VEC >= 4 && D % 4 == 0 ? 4 : Att::VEC >= 2 && D % 2 == 0 ? 2 : 1;
+                constexpr int V = Att::VEC >= 4 && D % 4 == 0   ? 4
+                                  : Att::VEC >= 2 && D % 2 == 0 ? 2
+                                                                : 1;
                 for (int i = threadIdx.x; i < N * C; i += 256) {
                         int r = i / C, c = i % C * 4;
                         float v[4] = { 0.f, 0.f, 0.f, 0.f };
@@ -42,7 +46,8 @@ struct AttSimt {
         }
 
         /* x[i][j] = sum_d a[row i][d] b[column j][d] */
-        static __device__ __forceinline__ void dot(float (&x)[RM][RN], const float *a, const float *b)
+        static __device__ __forceinline__ void dot(float (&x)[RM][RN], const float *a,
+                                                   const float *b)
         {
 #pragma unroll
                 for (int i = 0; i < RM; i++)
@@ -83,7 +88,8 @@ struct AttSimt {
         }
 
         /* o[i][d] += sum_j p[row i][j] b[j][d] */
-        static __device__ __forceinline__ void acc(float (&o)[RM][DC][2], const float *p, const float *b)
+        static __device__ __forceinline__ void acc(float (&o)[RM][DC][2], const float *p,
+                                                   const float *b)
         {
                 p += ty() * RM * LP;
                 for (int j = 0; j < BN; j += 4) {
@@ -118,7 +124,8 @@ struct AttSimt {
         }
 
         template <class Epilogue>
-        static __device__ __forceinline__ void out(const float (&o)[RM][DC][2], const float (&f)[RM], int m0, int rows,
+        static __device__ __forceinline__ void out(const float (&o)[RM][DC][2],
+                                                   const float (&f)[RM], int m0, int rows,
                                                    int row_base, int col_base, Epilogue &epilogue)
         {
 #pragma unroll
@@ -141,10 +148,12 @@ struct AttForwardSimt {
         static constexpr int SMEM = ((BM + 2 * BN) * G::LD + BM * G::LP) * 4;
 
         template <class Epilogue>
-        static __device__ __forceinline__ void run(const AttIn<E, Att> &in, float *lse, const AttHead<E, Att> &hd,
-                                                   int b, int h, int m0, char *smem, Epilogue &epilogue)
+        static __device__ __forceinline__ void run(const AttIn<E, Att> &in, float *lse,
+                                                   const AttHead<E, Att> &hd, int b, int h, int m0,
+                                                   char *smem, Epilogue &epilogue)
         {
-                float *sq = (float *)smem, *sk = sq + BM * G::LD, *sv = sk + BN * G::LD, *sp = sv + BN * G::LD;
+                float *sq = (float *)smem, *sk = sq + BM * G::LD, *sv = sk + BN * G::LD,
+                      *sp = sv + BN * G::LD;
                 const int hk = h / (Att::H / Att::K);
                 const int lo = hd.first_key(m0) / BN * BN, hi = hd.end_key(m0 + BM);
                 float o[RM][DC][2], top[RM], sum[RM];
@@ -158,8 +167,10 @@ struct AttForwardSimt {
                 for (int n0 = lo; n0 < hi; n0 += BN) {
                         float x[RM][RN];
                         __syncthreads();
-                        G::template copy<BN>(sk, in.k + b * in.sk.b + hk * in.sk.h, in.sk.t, n0, hd.S);
-                        G::template copy<BN>(sv, in.v + b * in.sv.b + hk * in.sv.h, in.sv.t, n0, hd.S);
+                        G::template copy<BN>(sk, in.k + b * in.sk.b + hk * in.sk.h, in.sk.t, n0,
+                                             hd.S);
+                        G::template copy<BN>(sv, in.v + b * in.sv.b + hk * in.sv.h, in.sv.t, n0,
+                                             hd.S);
                         __syncthreads();
                         G::dot(x, sq, sk);
 #pragma unroll
@@ -170,22 +181,25 @@ struct AttForwardSimt {
                                 for (int j = 0; j < RN; j++) {
                                         int s = n0 + G::tx() + 16 * j;
                                         float d;
-                                        x[i][j] = hd.attends(t, s) ? hd.score(x[i][j], t, s, d)
-                                                                     * (hd.BASE2 * ATT_LN2) : -INFINITY;
+                                        x[i][j] = hd.attends(t, s) ? hd.score(x[i][j], t, s, d) *
+                                                                             (hd.BASE2 * ATT_LN2)
+                                                                   : -INFINITY;
                                         mx = fmaxf(mx, x[i][j]);
                                 }
 #pragma unroll
                                 for (int d = 8; d; d >>= 1)
                                         mx = fmaxf(mx, __shfl_xor_sync(0xffffffffu, mx, d));
                                 mx = fmaxf(mx, top[i]);
-                                float zero = mx == -INFINITY ? 0.f : mx, scale = expf(top[i] - zero);
+                                float zero = mx == -INFINITY ? 0.f : mx,
+                                      scale = expf(top[i] - zero);
                                 top[i] = mx;
 #pragma unroll
                                 for (int j = 0; j < RN; j++) {
                                         x[i][j] = expf(x[i][j] - zero);
                                         part += x[i][j];
                                         if (Att::DROPOUT > 0.f)
-                                                x[i][j] = hd.drop(x[i][j], t, n0 + G::tx() + 16 * j);
+                                                x[i][j] = hd.drop(x[i][j], t,
+                                                                  n0 + G::tx() + 16 * j);
                                 }
                                 sum[i] = sum[i] * scale + part;
 #pragma unroll
@@ -206,7 +220,8 @@ struct AttForwardSimt {
                                 sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], d);
                         inv[i] = sum[i] > 0.f ? 1.f / sum[i] : 0.f;
                         if (lse && G::tx() == 0 && t < hd.T)
-                                lse[(long)hd.bh * hd.T + t] = sum[i] > 0.f ? top[i] + logf(sum[i]) : -INFINITY;
+                                lse[(long)hd.bh * hd.T + t] = sum[i] > 0.f ? top[i] + logf(sum[i])
+                                                                           : -INFINITY;
                 }
                 G::out(o, inv, m0, hd.T, b * hd.T, h * Att::D, epilogue);
                 __syncthreads();

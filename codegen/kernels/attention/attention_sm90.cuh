@@ -2,20 +2,21 @@
  * forward and backward share, and forward.
  *
  * Operands come through tensor maps of 64 x 64 boxes, 128-byte swizzle, as gemm_sm90.cuh says.  A
- * map's rows are the tokens of all sequences, b*T + t, or of a cache; its columns hold all heads.  A box that
- * reaches past a sequence's end brings the next one's rows: scores there must be masked, and a row of v
- * counts with probability 0 (it must be finite, or COUNTED: then it is cleared).
+ * map's rows are the tokens of all sequences, b*T + t, or of a cache; its columns hold all heads. 
+ * A box that reaches past a sequence's end brings the next one's rows: scores there must be masked,
+ * and a row of v counts with probability 0 (it must be finite, or COUNTED: then it is cleared).
  *
- *      attention_sm90_persistent<E, Att, Tile>(q, k, v, in, lse, B, T, rt, first, step, smem, epilogue)
+ *      attention_sm90_persistent<E, Att, Tile>(q, k, v, in, lse, B, T, rt, first, step, smem,
+ *              epilogue)
  *
- * does what the blocks first, first + step, ... of all do.  in: the problem as there, its q, k and v
- * unused, but for the cache's strides; no MASK, no DROPOUT, and DOCUMENTS only if CAUSAL.
+ * does what the blocks first, first + step, ... of all do.  in: the problem as there, its q, k and
+ * v unused, but for the cache's strides; no MASK, no DROPOUT, and DOCUMENTS only if CAUSAL.
  *
- * One warpgroup loads, GROUPS compute.  Each of those has 64 queries, whose scores, probabilities and sums stay in
- * its registers (Shah et al., FlashAttention-3, 2024); keys and values come in panels of BN tokens that all groups
- * read.  A group turns scores into probabilities while the tensor cores add up values with those before, and the
- * groups are at different places besides: exponentials take as long as the products where D is 64, half as
- * long where it is 128. */
+ * One warpgroup loads, GROUPS compute.  Each of those has 64 queries, whose scores, probabilities
+ * and sums stay in its registers (Shah et al., FlashAttention-3, 2024); keys and values come in
+ * panels of BN tokens that all groups read.  A group turns scores into probabilities while the
+ * tensor cores add up values with those before, and the groups are at different places besides:
+ * exponentials take as long as the products where D is 64, half as long where it is 128. */
 #ifndef TGC_ATTENTION_SM90_CUH
 #define TGC_ATTENTION_SM90_CUH
 
@@ -37,23 +38,31 @@ struct AttPanel {
         static constexpr int BYTES = ROWS * D * 2;
 
         /* By one thread; BYTES arrive at bar. */
-        static __device__ __forceinline__ void load(char *panel, const AttMap &m, int head, int row, Mbar *bar)
+        static __device__ __forceinline__ void load(char *panel, const AttMap &m, int head, int row,
+                                                    Mbar *bar)
         {
                 const int col = m.col + head * m.head;
 #pragma unroll
                 for (int c = 0; c < D / 64; c++)
 #pragma unroll
                         for (int r = 0; r < ROWS / 64; r++)
-                                tma_load_2d(panel + (c * (ROWS / 64) + r) * 8192, m.map, bar, col + c * 64,
-                                            row + r * 64);
+                                tma_load_2d(panel + (c * (ROWS / 64) + r) * 8192, m.map, bar,
+                                            col + c * 64, row + r * 64);
         }
 
         /* As an operand whose k is D (TA or TB 0); added to it: 16 of D, number ks; 64 rows. */
-        static __device__ __forceinline__ unsigned long long wide(const char *panel) { return wgmma_desc_k128(panel); }
+        static __device__ __forceinline__ unsigned long long wide(const char *panel)
+        {
+                return wgmma_desc_k128(panel);
+        }
         static constexpr int WIDE_64 = 512;
-        static __device__ __forceinline__ constexpr int wide_k(int ks) { return ks % 4 * 2 + ks / 4 * (ROWS * 8); }
+        static __device__ __forceinline__ constexpr int wide_k(int ks)
+        {
+                return ks % 4 * 2 + ks / 4 * (ROWS * 8);
+        }
 
-        /* As an operand whose k are the rows and whose m or n is D (TA or TB 1); 16 rows, number ks. */
+        /* As an operand whose k are the rows and whose m or n is D (TA or TB 1); 16 rows, number
+         * ks. */
         static __device__ __forceinline__ unsigned long long tall(const char *panel)
         {
                 return wgmma_desc(panel, ROWS * 128, 1024, SWIZZLE_128);
@@ -63,7 +72,8 @@ struct AttPanel {
 
 /* ---- forward ------------------------------------------------------------- */
 
-/* STAGES: panels of keys or values in flight.  TURNS: groups issue their products one after the other. */
+/* STAGES: panels of keys or values in flight.  TURNS: groups issue their products one after the
+ * other. */
 template <int D_, int GROUPS_, int BN_, int STAGES_, bool TURNS_>
 struct AttTileSm90 {
         static constexpr int D = D_, GROUPS = GROUPS_, BM = 64 * GROUPS, BN = BN_, STAGES = STAGES_;
@@ -71,13 +81,16 @@ struct AttTileSm90 {
         static constexpr int THREADS = 128 * (GROUPS + 1);
         static constexpr int STAGE = AttPanel<BN, D>::BYTES, Q = AttPanel<64, D>::BYTES;
         static constexpr int SMEM = 2 * GROUPS * Q + STAGES * STAGE + (2 * STAGES + 4 * GROUPS) * 8;
-        /* Registers: at entry, of a loading thread, of the others, who share what that one gives up. */
+        /* Registers: at entry, of a loading thread, of the others, who share what that one gives
+         * up. */
         static constexpr int ENTRY = 65536 / THREADS / 8 * 8, FEW = GROUPS == 3 ? 32 : 24;
         static constexpr int MANY = (ENTRY * (GROUPS + 1) - FEW) / GROUPS / 8 * 8;
 };
 
 /* A block of queries: sequence, head, first query; blocks of keys that some of them attend. */
-struct AttBlock { int b, h, m0, n0, n; };
+struct AttBlock {
+        int b, h, m0, n0, n;
+};
 
 template <class E, class Att, class Tile>
 struct AttWork {
@@ -89,22 +102,26 @@ struct AttWork {
         {
                 return AttHead<E, Att>(in, rt, w.b, w.h, T);
         }
-        /* Which block is this one's i-th.  Heads go in sets, as many as there are blocks at a time or a whole part of
-         * them, so that a set's keys and values fit in L2; in a set the queries with most keys come first, and every
-         * second row of blocks is dealt out backwards: all get as much to do within a few percent.
-         * Blocks end where the sequence does: what is left over are the first block's groups, whose
-         * queries are below 0 and, if causal, would have the fewest keys. */
+        /* Which block is this one's i-th.  Heads go in sets, as many as there are blocks at a time
+         * or a whole part of them, so that a set's keys and values fit in L2; in a set the queries
+         * with most keys come first, and every second row of blocks is dealt out backwards: all get
+         * as much to do within a few percent. Blocks end where the sequence does: what is left over
+         * are the first block's groups, whose queries are below 0 and, if causal, would have the
+         * fewest keys. */
         __device__ __forceinline__ bool get(int i, AttBlock &w) const
         {
                 const int heads = B * Att::H, blocks = (T + Tile::BM - 1) / Tile::BM;
                 const int t = i * step + (i & 1 ? step - 1 - first : first);
                 if (t >= heads * blocks)
                         return false;
-                const long bytes = (long)T * Att::D * 4 * step / (Att::H / Att::K);     /* of `step` heads */
-                const int parts = (int)(bytes / (24 << 20)) + 1, set = parts < step ? step / parts : 1;
+                /* of `step` heads */
+                const long bytes = (long)T * Att::D * 4 * step / (Att::H / Att::K);
+                const int parts = (int)(bytes / (24 << 20)) + 1,
+                          set = parts < step ? step / parts : 1;
                 const int s = t / (set * blocks), j = t - s * set * blocks, left = heads - s * set;
                 const int n = left < set ? left : set, bh = s * set + j % n;
-                w.b = bh / Att::H, w.h = bh % Att::H, w.m0 = (T + 63) / 64 * 64 - (j / n + 1) * Tile::BM;
+                w.b = bh / Att::H, w.h = bh % Att::H,
+                w.m0 = (T + 63) / 64 * 64 - (j / n + 1) * Tile::BM;
                 const AttHead<E, Att> hd = head(w);
                 w.n0 = hd.first_key(w.m0 < 0 ? 0 : w.m0) / Tile::BN;
                 w.n = (hd.end_key(w.m0 + Tile::BM) + Tile::BN - 1) / Tile::BN - w.n0;
@@ -112,8 +129,8 @@ struct AttWork {
         }
 };
 
-/* The pipeline's panels in the order of their use: keys 0, keys 1, values 0, keys 2, values 1, ..., the last
- * values.  Step j of n + 1: keys j, where j < n; values j - 1, where j > 0. */
+/* The pipeline's panels in the order of their use: keys 0, keys 1, values 0, keys 2, values 1, ...,
+ * the last values.  Step j of n + 1: keys j, where j < n; values j - 1, where j > 0. */
 template <class E, class Att, class Tile>
 struct AttForwardSm90 {
         static constexpr int D = Att::D, BN = Tile::BN, GROUPS = Tile::GROUPS, NT = BN / 8;
@@ -121,23 +138,35 @@ struct AttForwardSm90 {
         typedef AttPanel<BN, D> Keys;
         typedef AttHead<E, Att> Head;
         typedef AttWork<E, Att, Tile> Work;
-        static constexpr bool RAGGED = Att::WINDOW > 0 || Att::DOCUMENTS;       /* a group's queries begin at different keys */
+        /* a group's queries begin at different keys */
+        static constexpr bool RAGGED = Att::WINDOW > 0 || Att::DOCUMENTS;
         static_assert(Att::D == Tile::D && !Att::MASK && Att::DROPOUT == 0.f, "kept portable");
         static_assert(!Att::DOCUMENTS || Att::CAUSAL, "no query looks for its document's end");
 
-        /* Two panels of queries for each group, of this block and the next, with two barriers: they have landed;
-         * they were read.  at = block % 2 * GROUPS + group */
-        static __device__ __forceinline__ char *queries(char *smem, int at) { return smem + at * Tile::Q; }
-        static __device__ __forceinline__ char *pipeline_at(char *smem) { return smem + 2 * GROUPS * Tile::Q; }
+        /* Two panels of queries for each group, of this block and the next, with two barriers: they
+         * have landed; they were read.  at = block % 2 * GROUPS + group */
+        static __device__ __forceinline__ char *queries(char *smem, int at)
+        {
+                return smem + at * Tile::Q;
+        }
+        static __device__ __forceinline__ char *pipeline_at(char *smem)
+        {
+                return smem + 2 * GROUPS * Tile::Q;
+        }
         static __device__ __forceinline__ Mbar *landed(char *smem, int at)
         {
-                return (Mbar *)(pipeline_at(smem) + Tile::STAGES * Tile::STAGE) + 2 * Tile::STAGES + at;
+                return (Mbar *)(pipeline_at(smem) + Tile::STAGES * Tile::STAGE) + 2 * Tile::STAGES +
+                       at;
         }
-        static __device__ __forceinline__ Mbar *was_read(char *smem, int at) { return landed(smem, at) + 2 * GROUPS; }
+        static __device__ __forceinline__ Mbar *was_read(char *smem, int at)
+        {
+                return landed(smem, at) + 2 * GROUPS;
+        }
 
         /* ---- loading: one thread of warp 0 keys and values, one of warp 1 queries ---- */
 
-        static __device__ __forceinline__ void put(Pipeline<Tile> &pipe, const AttMap &m, int head, int row)
+        static __device__ __forceinline__ void put(Pipeline<Tile> &pipe, const AttMap &m, int head,
+                                                   int row)
         {
                 Mbar *bar = pipe.full(pipe.stage);
                 pipe.wait_empty();
@@ -146,7 +175,8 @@ struct AttForwardSm90 {
                 pipe.next();
         }
 
-        static __device__ __forceinline__ void load_keys(const AttMap &k, const AttMap &v, const Work &work, char *smem)
+        static __device__ __forceinline__ void load_keys(const AttMap &k, const AttMap &v,
+                                                         const Work &work, char *smem)
         {
                 Pipeline<Tile> pipe(pipeline_at(smem));
                 AttBlock w;
@@ -162,7 +192,8 @@ struct AttForwardSm90 {
                 }
         }
 
-        static __device__ __forceinline__ void load_queries(const AttMap &q, const Work &work, char *smem)
+        static __device__ __forceinline__ void load_queries(const AttMap &q, const Work &work,
+                                                            char *smem)
         {
                 AttBlock w;
                 for (int i = 0; work.get(i, w); i++)
@@ -170,8 +201,8 @@ struct AttForwardSm90 {
                                 const int at = i % 2 * GROUPS + g;
                                 pipeline_wait(was_read(smem, at), ~(i / 2) & 1);
                                 mbarrier_expect_tx(landed(smem, at), Tile::Q);
-                                Queries::load(queries(smem, at), q, w.h, w.b * work.T + w.m0 + g * 64,
-                                              landed(smem, at));
+                                Queries::load(queries(smem, at), q, w.h,
+                                              w.b * work.T + w.m0 + g * 64, landed(smem, at));
                         }
         }
 
@@ -212,7 +243,8 @@ struct AttForwardSm90 {
                         skip(pipe);
         }
 
-        static __device__ __forceinline__ void scores(float (&x)[BN / 2], unsigned long long q, const char *panel)
+        static __device__ __forceinline__ void scores(float (&x)[BN / 2], unsigned long long q,
+                                                      const char *panel)
         {
                 const unsigned long long k = Keys::wide(panel);
 #pragma unroll
@@ -221,7 +253,8 @@ struct AttForwardSm90 {
                 wgmma_commit();
         }
 
-        static __device__ __forceinline__ void values(float (&o)[D / 2], const unsigned (&p)[BN / 16][4],
+        static __device__ __forceinline__ void values(float (&o)[D / 2],
+                                                      const unsigned (&p)[BN / 16][4],
                                                       const Pipeline<Tile> &pipe)
         {
                 const unsigned long long v = Keys::tall(pipe.a());
@@ -236,7 +269,8 @@ struct AttForwardSm90 {
         {
                 for (int i = threadIdx.x & 127; i < (BN - from) * (D / 8); i += 128) {
                         const int row = from + i / (D / 8), c = i % (D / 8);
-                        *(uint4 *)(panel + c / 8 * (BN * 128) + row * 128 + c % 8 * 16) = make_uint4(0, 0, 0, 0);
+                        *(uint4 *)(panel + c / 8 * (BN * 128) + row * 128 +
+                                   c % 8 * 16) = make_uint4(0, 0, 0, 0);
                 }
                 fence_proxy_async();
                 bar_sync(8 + g, 128);
@@ -259,22 +293,26 @@ struct AttForwardSm90 {
 
         /* Scores from products; -inf where a query does not attend.  Element 4n + i of x: query
          * row + i/2*8, key n0 + 8n + 2(lane%4) + i%2. */
-        static __device__ __forceinline__ void mask(float (&x)[BN / 2], const Head &hd, const Begins &begins, int row,
-                                                    int n0)
+        static __device__ __forceinline__ void mask(float (&x)[BN / 2], const Head &hd,
+                                                    const Begins &begins, int row, int n0)
         {
                 const int w0 = row & ~15, s0 = n0 + (threadIdx.x & 3) * 2;
                 if (hd.SHAPED)
 #pragma unroll
                         for (int e = 0; e < BN / 2; e++) {
                                 float d;
-                                x[e] = hd.score(x[e], row + (e >> 1 & 1) * 8, s0 + e / 4 * 8 + (e & 1), d);
+                                x[e] = hd.score(x[e], row + (e >> 1 & 1) * 8,
+                                                s0 + e / 4 * 8 + (e & 1), d);
                         }
                 if (hd.one_full(w0, w0 + 16, n0, n0 + BN) && (!Att::DOCUMENTS || n0 >= begins.last))
                         return;
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
                         const int from = hd.first_key(row + i * 8, begins.own[i]) - s0;
-                        const int to = (Att::COUNTED && row + i * 8 >= hd.T ? 0 : hd.end_key(row + i * 8 + 1)) - s0;
+                        const int to = (Att::COUNTED && row + i * 8 >= hd.T
+                                                ? 0
+                                                : hd.end_key(row + i * 8 + 1)) -
+                                       s0;
 #pragma unroll
                         for (int n = 0; n < NT; n++)
 #pragma unroll
@@ -287,18 +325,23 @@ struct AttForwardSm90 {
         }
 
         /* The exponent taken off all scores of a row; a row without keys so far has top = -inf. */
-        static __device__ __forceinline__ float zero(float top) { return top == -INFINITY ? 0.f : top; }
+        static __device__ __forceinline__ float zero(float top)
+        {
+                return top == -INFINITY ? 0.f : top;
+        }
 
-        /* Raise top, in units of the exponent, where some row of the warp exceeds it by 2^8 (AttForwardMma::softmax);
-         * true: what was summed so far is to be multiplied by scale. */
-        static __device__ __forceinline__ bool raise(const float (&x)[BN / 2], float (&top)[2], float (&scale)[2])
+        /* Raise top, in units of the exponent, where some row of the warp exceeds it by 2^8
+         * (AttForwardMma::softmax); true: what was summed so far is to be multiplied by scale. */
+        static __device__ __forceinline__ bool raise(const float (&x)[BN / 2], float (&top)[2],
+                                                     float (&scale)[2])
         {
                 float most[4] = { x[0], x[1], x[2], x[3] };
 #pragma unroll
                 for (int e = 4; e < BN / 2; e++)
                         most[e % 4] = fmaxf(most[e % 4], x[e]);
                 most[0] = fmaxf(most[0], most[1]), most[1] = fmaxf(most[2], most[3]);
-                const bool any = most[0] * Head::BASE2 > top[0] + 8.f || most[1] * Head::BASE2 > top[1] + 8.f;
+                const bool any = most[0] * Head::BASE2 > top[0] + 8.f ||
+                                 most[1] * Head::BASE2 > top[1] + 8.f;
                 if (!__any_sync(0xffffffffu, any))
                         return false;
 #pragma unroll
@@ -311,7 +354,8 @@ struct AttForwardSm90 {
         }
 
         /* x becomes probabilities relative to top; sum: of this lane's. */
-        static __device__ __forceinline__ void exponents(float (&x)[BN / 2], const float (&top)[2], float (&sum)[2])
+        static __device__ __forceinline__ void exponents(float (&x)[BN / 2], const float (&top)[2],
+                                                         float (&sum)[2])
         {
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
@@ -320,7 +364,8 @@ struct AttForwardSm90 {
 #pragma unroll
                         for (int n = 0; n < NT; n++) {
                                 x[4 * n + 2 * i] = fast_exp2(x[4 * n + 2 * i] * Head::BASE2 - z);
-                                x[4 * n + 2 * i + 1] = fast_exp2(x[4 * n + 2 * i + 1] * Head::BASE2 - z);
+                                x[4 * n + 2 * i + 1] = fast_exp2(
+                                        x[4 * n + 2 * i + 1] * Head::BASE2 - z);
                                 even += x[4 * n + 2 * i];
                                 odd += x[4 * n + 2 * i + 1];
                         }
@@ -328,17 +373,20 @@ struct AttForwardSm90 {
                 }
         }
 
-        /* The usual way to keep exponents small is to look for the largest score before them, which takes a fifth of
-         * a step.  Here a lane's sums tell afterwards that some probability was large, above 2^7, as it is when
-         * its score exceeds by as much those that top came from: in few steps if any.  Then the panel, which is
-         * still there, is multiplied once more and top raised. */
-        static __device__ __forceinline__ bool too_large(const float (&top)[2], const float (&part)[2])
+        /* The usual way to keep exponents small is to look for the largest score before them, which
+         * takes a fifth of a step.  Here a lane's sums tell afterwards that some probability was
+         * large, above 2^7, as it is when its score exceeds by as much those that top came from: in
+         * few steps if any.  Then the panel, which is still there, is multiplied once more and top
+         * raised. */
+        static __device__ __forceinline__ bool too_large(const float (&top)[2],
+                                                         const float (&part)[2])
         {
-                return !(part[0] <= 4096.f && part[1] <= 4096.f)
-                    || (RAGGED && (top[0] == -INFINITY || top[1] == -INFINITY));
+                return !(part[0] <= 4096.f && part[1] <= 4096.f) ||
+                       (RAGGED && (top[0] == -INFINITY || top[1] == -INFINITY));
         }
 
-        static __device__ __forceinline__ void pack(unsigned (&p)[BN / 16][4], const float (&x)[BN / 2])
+        static __device__ __forceinline__ void pack(unsigned (&p)[BN / 16][4],
+                                                    const float (&x)[BN / 2])
         {
 #pragma unroll
                 for (int e = 0; e < BN / 4; e++)
@@ -346,7 +394,8 @@ struct AttForwardSm90 {
         }
 
         template <class Epilogue>
-        static __device__ __forceinline__ void compute(const Work &work, float *lse, char *smem, const Epilogue &epilogue)
+        static __device__ __forceinline__ void compute(const Work &work, float *lse, char *smem,
+                                                       const Epilogue &epilogue)
         {
                 const int warp = (int)threadIdx.x / 32 % 4, lane = threadIdx.x & 31;
                 const int g = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128 - 1, 0);
@@ -363,14 +412,17 @@ struct AttForwardSm90 {
                         /* steps [a, b) have keys for these queries */
                         const int a = t0 < 0 ? 0 : hd.first_key(t0) / BN - w.n0;
                         const int b = t0 < 0 ? 0 : (hd.end_key(t0 + 64) + BN - 1) / BN - w.n0;
-                        float acc[1][D / 8][4], x[BN / 2], top[2] = { -INFINITY, -INFINITY }, sum[2] = { 0.f, 0.f };
-                        float (&o)[D / 2] = reinterpret_cast<float (&)[D / 2]>(acc);
+                        float acc[1][D / 8][4], x[BN / 2], top[2] = { -INFINITY, -INFINITY },
+                                                           sum[2] = { 0.f, 0.f };
+                        float(&o)[D / 2] = reinterpret_cast<float(&)[D / 2]>(acc);
                         unsigned p[BN / 16][4];
                         float scale[2];
                         int j = 0;
 
                         att_zero(acc);
-                        const unsigned long long q = q0 + (unsigned long long)(i % 2 * (GROUPS * Tile::Q / 16));
+                        const unsigned long long q = q0 +
+                                                     (unsigned long long)(i % 2 *
+                                                                          (GROUPS * Tile::Q / 16));
                         Mbar *const done = was_read(smem, i % 2 * GROUPS + g);
                         pipeline_wait(landed(smem, i % 2 * GROUPS + g), i / 2 & 1);
                         for (; j < a; j++)
@@ -466,12 +518,15 @@ struct AttForwardSm90 {
                         bar_sync(1, 256);
         }
 
-        struct WarpRows { static constexpr int WM = 16, WN = D; };
+        struct WarpRows {
+                static constexpr int WM = 16, WN = D;
+        };
 
         template <class Epilogue>
-        static __device__ __forceinline__ void finish(float (&acc)[1][D / 8][4], const float (&top)[2],
-                                                      const float (&sum)[2], const Head &hd, float *lse,
-                                                      const AttBlock &w, int w0, int T, const Epilogue &epilogue)
+        static __device__ __forceinline__ void finish(float (&acc)[1][D / 8][4],
+                                                      const float (&top)[2], const float (&sum)[2],
+                                                      const Head &hd, float *lse, const AttBlock &w,
+                                                      int w0, int T, const Epilogue &epilogue)
         {
                 const int lane = threadIdx.x & 31;
 #pragma unroll
@@ -479,20 +534,24 @@ struct AttForwardSm90 {
                         const float s = att_quad_sum(sum[i]), inv = s > 0.f ? fast_rcp(s) : 0.f;
                         const int t = w0 + lane / 4 + i * 8;
                         if (lse && lane % 4 == 0 && t < T)
-                                lse[(long)hd.bh * T + t] = s > 0.f ? (top[i] + fast_log2(s)) * ATT_LN2 : -INFINITY;
+                                lse[(long)hd.bh * T + t] = s > 0.f ? (top[i] + fast_log2(s)) *
+                                                                             ATT_LN2
+                                                                   : -INFINITY;
 #pragma unroll
                         for (int n = 0; n < D / 8; n++) {
                                 acc[0][n][2 * i] *= inv;
                                 acc[0][n][2 * i + 1] *= inv;
                         }
                 }
-                mma_epilogue<WarpRows>(acc, w.b * T + w0, w.h * D, w.b * T + T, Att::H * D, epilogue);
+                mma_epilogue<WarpRows>(acc, w.b * T + w0, w.h * D, w.b * T + T, Att::H * D,
+                                       epilogue);
         }
 };
 
 template <class E, class Att, class Tile, class Epilogue>
-TGC_DEV void attention_sm90_persistent(const AttMap &q, const AttMap &k, const AttMap &v, const AttIn<E, Att> &in,
-                                       float *lse, int B, int T, const Rt *rt, int first, int step, char *smem,
+TGC_DEV void attention_sm90_persistent(const AttMap &q, const AttMap &k, const AttMap &v,
+                                       const AttIn<E, Att> &in, float *lse, int B, int T,
+                                       const Rt *rt, int first, int step, char *smem,
                                        const Epilogue &epilogue)
 {
         typedef AttForwardSm90<E, Att, Tile> F;

@@ -1,24 +1,29 @@
 /* attention_tf32.cuh: rows of floats as operands of tensor cores, under attention_mma.cuh's names.
  *
- * A product is three of tf32, whose error is float32's own (gemm_tf32.cuh), or with TGC_TF32 one of rounded factors.
- * Factors are split or rounded when they are read as fragments: rounded in shared memory by who copied them, each warp
- * has fewer to round, but all wait for that between two barriers (forward 120 -> 154 us of 12 x 8 heads of 1024 tokens).
+ * A product is three of tf32, whose error is float32's own (gemm_tf32.cuh), or with TGC_TF32 one of
+ * rounded factors. Factors are split or rounded when they are read as fragments: rounded in shared
+ * memory by who copied them, each warp has fewer to round, but all wait for that between two
+ * barriers (forward 120 -> 154 us of 12 x 8 heads of 1024 tokens).
  *
  * Fragments are mma_1688_tf32's (ptx.cuh).  With g = lane / 4, t = lane % 4:
- *      rows as A, and rows as columns of B (att_mma_nt): ldmatrix, whose 8x8 matrix of 16 bits is 8 rows of 4 floats
- *      scores as A: an accumulator holds columns 2t and 2t + 1 of 8 where A has t and t + 4, so of each 8 rows of B row 2t
+ *      rows as A, and rows as columns of B (att_mma_nt): ldmatrix, whose 8x8 matrix of 16 bits is 8
+ *      rows of 4 floats scores as A: an accumulator holds columns 2t and 2t + 1 of 8 where A has t
+ *      and t + 4, so of each 8 rows of B row 2t
  *              is k = t of the product and row 2t + 1 is k = t + 4
- *      rows as rows of B (att_mma_nn): one load brings four neighbours; column g of block j of 32 columns is 4g + j, so a
+ *      rows as rows of B (att_mma_nn): one load brings four neighbours; column g of block j of 32
+ *      columns is 4g + j, so a
  *              lane's results are runs of 8
- * Rows are DP + 4 floats, DP a multiple of 32: of 8 neighbouring rows, and of rows 2t of two g, none share banks. */
+ * Rows are DP + 4 floats, DP a multiple of 32: of 8 neighbouring rows, and of rows 2t of two g,
+ * none share banks. */
 #ifndef TGC_ATTENTION_TF32_CUH
 #define TGC_ATTENTION_TF32_CUH
 
 #include "attention_mma.cuh"
 #include "gemm_tf32.cuh"
 
-/* x becomes hi, and lo is returned; with TGC_TF32 x becomes what the tensor core cuts to the nearest tf32, ties away from
- * zero (to_tf32 takes three instructions; of a NaN it leaves one, this may make 0). */
+/* x becomes hi, and lo is returned; with TGC_TF32 x becomes what the tensor core cuts to the
+ * nearest tf32, ties away from zero (to_tf32 takes three instructions; of a NaN it leaves one, this
+ * may make 0). */
 TGC_DEV unsigned att_split(unsigned &x)
 {
 #if TGC_TF32
@@ -29,10 +34,12 @@ TGC_DEV unsigned att_split(unsigned &x)
 #endif
 }
 
-/* The same of B, whose hi is x, cut by the tensor core: with A's lo rounded, what is left out has no sign of its own. */
+/* The same of B, whose hi is x, cut by the tensor core: with A's lo rounded, what is left out has
+ * no sign of its own. */
 TGC_DEV unsigned att_cut(unsigned &x)
 {
-        return TGC_TF32 ? att_split(x) : __float_as_uint(__uint_as_float(x) - __uint_as_float(x & ~0x1fffu));
+        return TGC_TF32 ? att_split(x)
+                        : __float_as_uint(__uint_as_float(x) - __uint_as_float(x & ~0x1fffu));
 }
 
 /* 16 MT rows by 8. */
@@ -77,7 +84,8 @@ TGC_DEV void att_mma_1688(float (&d)[MT][N][4], const AttFactor<MT> &a, unsigned
 }
 
 template <int MT, int NT, int KT, int LD, bool KEEP>
-TGC_DEV void att_mma_nt(float (&x)[MT][NT][4], const AttRows<float, MT, KT, LD, KEEP> &a, const float *b)
+TGC_DEV void att_mma_nt(float (&x)[MT][NT][4], const AttRows<float, MT, KT, LD, KEEP> &a,
+                        const float *b)
 {
         b += att_lane_b<float, LD>();
 #pragma unroll
@@ -106,13 +114,15 @@ struct AttScores<float, MT, NT> {
                 for (int n = 0; n < NT; n++) {
 #pragma unroll
                         for (int i = 0; i < MT * 4; i++)
-                                f[n].hi[i / 4][i % 4] = __float_as_uint(x[i / 4][n][i % 4 / 2 + i % 2 * 2]);
+                                f[n].hi[i / 4][i % 4] = __float_as_uint(
+                                        x[i / 4][n][i % 4 / 2 + i % 2 * 2]);
                         f[n].split();
                 }
         }
 };
 
-/* Of three products each, those of 8 NT rows are summed from zero: the tensor core cuts sums off (gemm_tf32.cuh). */
+/* Of three products each, those of 8 NT rows are summed from zero: the tensor core cuts sums off
+ * (gemm_tf32.cuh). */
 template <int LD, int MT, int NT, int DT>
 TGC_DEV void att_mma_nn(float (&x)[MT][DT][4], const AttScores<float, MT, NT> &p, const float *b)
 {
@@ -123,7 +133,8 @@ TGC_DEV void att_mma_nn(float (&x)[MT][DT][4], const AttScores<float, MT, NT> &p
                 float part[MT][4][4];
 #pragma unroll
                 for (int i = 0; i < MT * 16; i++)
-                        part[i / 16][i / 4 % 4][i % 4] = TGC_TF32 ? x[i / 16][c + i / 4 % 4][i % 4] : 0.f;
+                        part[i / 16][i / 4 % 4][i % 4] = TGC_TF32 ? x[i / 16][c + i / 4 % 4][i % 4]
+                                                                  : 0.f;
 #pragma unroll
                 for (int n = 0; n < NT; n++) {
                         float v[2][4];
@@ -138,15 +149,16 @@ TGC_DEV void att_mma_nn(float (&x)[MT][DT][4], const AttScores<float, MT, NT> &p
 #pragma unroll
                 for (int i = 0; i < MT * 16; i++) {
                         float &sum = x[i / 16][c + i / 4 % 4][i % 4];
-                        sum = TGC_TF32 ? part[i / 16][i / 4 % 4][i % 4] : sum + part[i / 16][i / 4 % 4][i % 4];
+                        sum = TGC_TF32 ? part[i / 16][i / 4 % 4][i % 4]
+                                       : sum + part[i / 16][i / 4 % 4][i % 4];
                 }
         }
 }
 
 /* Half a run of 8 at a time. */
 template <int D, int MT, int NT, class Epilogue>
-TGC_DEV void att_store(const float (&x)[MT][NT][4], const float (&f)[MT][2], int t, int rows, int row_base,
-                       int d0, int col_base, Epilogue &epilogue, float)
+TGC_DEV void att_store(const float (&x)[MT][NT][4], const float (&f)[MT][2], int t, int rows,
+                       int row_base, int d0, int col_base, Epilogue &epilogue, float)
 {
 #pragma unroll
         for (int m = 0; m < MT; m++)
@@ -154,11 +166,13 @@ TGC_DEV void att_store(const float (&x)[MT][NT][4], const float (&f)[MT][2], int
                 for (int i = 0; i < 2; i++)
 #pragma unroll
                         for (int n = 0; n < NT / 2; n++) {
-                                const int row = t + m * 16 + i * 8, d = d0 + n / 2 * 32 + (threadIdx.x & 3) * 8 + n % 2 * 4;
+                                const int row = t + m * 16 + i * 8,
+                                          d = d0 + n / 2 * 32 + (threadIdx.x & 3) * 8 + n % 2 * 4;
                                 const int j = n / 2 * 4, e = 2 * i + n % 2;
                                 const float s = f[m][i];
                                 if (row < rows && d < D)
-                                        att_put4(epilogue, row_base + row, col_base + d, x[m][j][e] * s, x[m][j + 1][e] * s,
+                                        att_put4(epilogue, row_base + row, col_base + d,
+                                                 x[m][j][e] * s, x[m][j + 1][e] * s,
                                                  x[m][j + 2][e] * s, x[m][j + 3][e] * s);
                         }
 }

@@ -1,24 +1,29 @@
-/* qkv_attention_sm90.cuh: one token's q, k and v, and the attention over the cache that reads them, in one launch.
+/* qkv_attention_sm90.cuh: one token's q, k and v, and the attention over the cache that reads them,
+ * in one launch.
  *
- * Both are short, and between them lies a launch's worth of waiting; but a kv head's queries, keys and values
- * concern no other head.  So the blocks of one cluster make the columns of one kv head (gemv_short.cuh), share its
- * cache (attention_decode.cuh) and bring their sums together in the first block's shared memory.  The cache's part that
- * is there already is under way before anything is waited for.
+ * Both are short, and between them lies a launch's worth of waiting; but a kv head's queries, keys
+ * and values concern no other head.  So the blocks of one cluster make the columns of one kv head
+ * (gemv_short.cuh), share its cache (attention_decode.cuh) and bring their sums together in the
+ * first block's shared memory.  The cache's part that is there already is under way before anything
+ * is waited for.
  *
- * What the product makes goes straight into the shared memory of every block that has a part of the cache, 4 bytes at a
- * time, and that block's barrier counts the bytes: through global memory it took a fence, 0.4 us, and a read, 0.2.  The
- * first block stores q, k and v for others afterwards.
+ * What the product makes goes straight into the shared memory of every block that has a part of the
+ * cache, 4 bytes at a time, and that block's barrier counts the bytes: through global memory it
+ * took a fence, 0.4 us, and a read, 0.2.  The first block stores q, k and v for others afterwards.
  *
- *      qkv_attention_task<E, Att, QkvAttentionTile<CLUSTER, THREADS, ROWS, SPLIT, QUERIES, SMEM>, QkvColumns<Q, K, V, STAGE>,
- *                  N, K, NORM, ALIGN>(w, ldw, eps, in, rt, smem, near_q, near_k, near_v, prologue, epilogue, att_epilogue
+ *      qkv_attention_task<E, Att, QkvAttentionTile<CLUSTER, THREADS, ROWS, SPLIT, QUERIES, SMEM>,
+ *              QkvColumns<Q, K, V, STAGE>,
+ *                  N, K, NORM, ALIGN>(w, ldw, eps, in, rt, smem, near_q, near_k, near_v, prologue,
+ *                  epilogue, att_epilogue
  *                                     [, gain[, keep]])
  *      Att::K clusters of CLUSTER blocks; attend_smem<...>() bytes of shared memory.
  *
- * w to keep, and ROWS, SPLIT: as in gemv_short_task, whose epilogue stores q and appends k and v; att_epilogue: as in
- * attention_task.  near_q, near_k and near_v are the pointers that the epilogue stores by: they are turned to shared
- * memory.  Of the product's columns those of head h's q begin at Q + h D, of kv head h's k at K + h D; at most STAGE
- * elements lie from near_q on.  QUERIES: a power of two at or above H/K.  CLUSTER blocks of THREADS / 32 / SPLIT warps
- * times ROWS columns make a kv head's (H/K + 2) D columns; ROWS divides D, and ROWS columns are a multiple of 4 bytes.
+ * w to keep, and ROWS, SPLIT: as in gemv_short_task, whose epilogue stores q and appends k and v;
+ * att_epilogue: as in attention_task.  near_q, near_k and near_v are the pointers that the epilogue
+ * stores by: they are turned to shared memory.  Of the product's columns those of head h's q begin
+ * at Q + h D, of kv head h's k at K + h D; at most STAGE elements lie from near_q on.  QUERIES: a
+ * power of two at or above H/K.  CLUSTER blocks of THREADS / 32 / SPLIT warps times ROWS columns
+ * make a kv head's (H/K + 2) D columns; ROWS divides D, and ROWS columns are a multiple of 4 bytes.
  * Heads lie side by side: strides of D.  One sequence, one token. */
 #ifndef TGC_ATTEND_SM90_CUH
 #define TGC_ATTEND_SM90_CUH
@@ -32,35 +37,46 @@
 /* SMEM: the shared memory that the launch has, if it is to be checked. */
 template <int CLUSTER_, int THREADS_, int ROWS_, int SPLIT_, int QUERIES_, int SMEM_ = 0>
 struct QkvAttentionTile {
-        static constexpr int CLUSTER = CLUSTER_, THREADS = THREADS_, ROWS = ROWS_, SPLIT = SPLIT_, QUERIES = QUERIES_;
+        static constexpr int CLUSTER = CLUSTER_, THREADS = THREADS_, ROWS = ROWS_, SPLIT = SPLIT_,
+                             QUERIES = QUERIES_;
         static constexpr int SMEM = SMEM_;
         typedef AttDecode<QUERIES, CLUSTER, THREADS> Decode;
 };
 
 template <int Q_, int K_, int V_, int STAGE_>
-struct QkvColumns { static constexpr int Q = Q_, K = K_, V = V_, STAGE = STAGE_; };
+struct QkvColumns {
+        static constexpr int Q = Q_, K = K_, V = V_, STAGE = STAGE_;
+};
 
-/* Shared memory, in bytes from its start: the sums of attention_decode.cuh, a record for each block and query; what the
- * cluster made of this kv head (q, k, v) and the barrier that counts it; where the epilogue stores k and v, and q. */
+/* Shared memory, in bytes from its start: the sums of attention_decode.cuh, a record for each block
+ * and query; what the cluster made of this kv head (q, k, v) and the barrier that counts it; where
+ * the epilogue stores k and v, and q. */
 template <class E, class Att, class Tile, class Columns>
 struct AttendSmem {
-        static constexpr int HEAD = (Att::H / Att::K + 2) * Att::D * (int)sizeof(E), D = Att::D * (int)sizeof(E);
+        static constexpr int HEAD = (Att::H / Att::K + 2) * Att::D * (int)sizeof(E),
+                             D = Att::D * (int)sizeof(E);
         static constexpr int ALL = AttDecodeShape<E, Att, typename Tile::Decode>::SMEM;
-        static constexpr int MADE = (ALL + Tile::CLUSTER * Tile::QUERIES * att_record<Att>() * 4 + 15) / 16 * 16;
+        static constexpr int MADE = (ALL + Tile::CLUSTER * Tile::QUERIES * att_record<Att>() * 4 +
+                                     15) /
+                                    16 * 16;
         static constexpr int BAR = MADE + (HEAD + 15) / 16 * 16, STAGE_KV = BAR + 16;
         static constexpr int STAGE_Q = STAGE_KV + (2 * D + 15) / 16 * 16;
         static constexpr int SIZE = STAGE_Q + Columns::STAGE * (int)sizeof(E);
 };
 
 template <class E, class Att, class Tile, class Columns>
-__host__ __device__ constexpr int attend_smem() { return AttendSmem<E, Att, Tile, Columns>::SIZE; }
+__host__ __device__ constexpr int attend_smem()
+{
+        return AttendSmem<E, Att, Tile, Columns>::SIZE;
+}
 
 /* Of the columns of a kv head, q k v, the first of this warp's, of which there are ROWS. */
 template <class Att, class Tile>
 TGC_DEV int attend_first(int rank)
 {
         constexpr int COLS = Tile::THREADS / 32 / Tile::SPLIT * Tile::ROWS;
-        static_assert(COLS * Tile::CLUSTER == (Att::H / Att::K + 2) * Att::D && Att::D % Tile::ROWS == 0,
+        static_assert(COLS * Tile::CLUSTER == (Att::H / Att::K + 2) * Att::D &&
+                              Att::D % Tile::ROWS == 0,
                       "a kv head is a cluster's");
         return rank * COLS + (int)(threadIdx.x >> 5) / Tile::SPLIT * Tile::ROWS;
 }
@@ -70,11 +86,13 @@ template <class Att, class Columns>
 TGC_DEV int qkv_column(int hk, int c)
 {
         constexpr int D = Att::D, GROUP = Att::H / Att::K;
-        return c < GROUP * D ? Columns::Q + hk * GROUP * D + c
-             : c < (GROUP + 1) * D ? Columns::K + hk * D + c - GROUP * D : Columns::V + hk * D + c - (GROUP + 1) * D;
+        return c < GROUP * D         ? Columns::Q + hk * GROUP * D + c
+               : c < (GROUP + 1) * D ? Columns::K + hk * D + c - GROUP * D
+                                     : Columns::V + hk * D + c - (GROUP + 1) * D;
 }
 
-/* `to`, as far on as p is from `from`.  (The sum starts at `to`, for the compiler goes by that whose memory it is.) */
+/* `to`, as far on as p is from `from`.  (The sum starts at `to`, for the compiler goes by that
+ * whose memory it is.) */
 template <class E>
 TGC_DEV E *qkv_attention_turn(E *to, const E *p, const E *from)
 {
@@ -85,8 +103,8 @@ TGC_DEV E *qkv_attention_turn(E *to, const E *p, const E *from)
 template <class E, class Att, class Tile, class Epilogue>
 TGC_DEV void attend_combine(const float *all, int parts, int hk, const Epilogue &epilogue)
 {
-        constexpr int RECORD = att_record<Att>(), NEXT = Tile::QUERIES * RECORD, PAIRS = (Att::D + 1) / 2,
-                      GROUP = Att::H / Att::K;
+        constexpr int RECORD = att_record<Att>(), NEXT = Tile::QUERIES * RECORD,
+                      PAIRS = (Att::D + 1) / 2, GROUP = Att::H / Att::K;
         for (int i = threadIdx.x; i < GROUP * PAIRS; i += Tile::THREADS) {
                 const int r = i / PAIRS, d = i % PAIRS * 2;
                 const float *p = all + r * RECORD;
@@ -94,7 +112,8 @@ TGC_DEV void attend_combine(const float *all, int parts, int hk, const Epilogue 
                 for (int s = 0; s < parts; s++)
                         top = fmaxf(top, p[s * NEXT + RECORD - 2]);
                 for (int s = 0; s < parts; s++) {
-                        const float f = att_exp2<E>(p[s * NEXT + RECORD - 2] - (top == -INFINITY ? 0.f : top));
+                        const float f = att_exp2<E>(p[s * NEXT + RECORD - 2] -
+                                                    (top == -INFINITY ? 0.f : top));
                         sum += f * p[s * NEXT + RECORD - 1];
                         o[0] += f * p[s * NEXT + d];
                         o[1] += d + 1 < Att::D ? f * p[s * NEXT + d + 1] : 0.f;
@@ -106,23 +125,32 @@ TGC_DEV void attend_combine(const float *all, int parts, int hk, const Epilogue 
         }
 }
 
-template <class E, class Att, class Tile, class Columns, int N, int K, int NORM, int ALIGN, class Prologue, class Epilogue,
-          class AttEpilogue, class Gain = NoGain, class Keep = NoKeep>
-TGC_DEV void qkv_attention_task(const E *w, long ldw, float eps, const AttIn<E, Att> &in, const Rt *rt, char *smem, E *&near_q,
-                         E *&near_k, E *&near_v, const Prologue &prologue, const Epilogue &epilogue, const AttEpilogue &att_epilogue,
-                         const Gain &gain = Gain(), const Keep &keep = Keep())
+template <class E, class Att, class Tile, class Columns, int N, int K, int NORM, int ALIGN,
+          class Prologue, class Epilogue, class AttEpilogue, class Gain = NoGain,
+          class Keep = NoKeep>
+TGC_DEV void qkv_attention_task(const E *w, long ldw, float eps, const AttIn<E, Att> &in,
+                                const Rt *rt, char *smem, E *&near_q, E *&near_k, E *&near_v,
+                                const Prologue &prologue, const Epilogue &epilogue,
+                                const AttEpilogue &att_epilogue, const Gain &gain = Gain(),
+                                const Keep &keep = Keep())
 {
         typedef typename Tile::Decode Decode;
         typedef AttendSmem<E, Att, Tile, Columns> S;
-        constexpr int D = Att::D, RECORD = att_record<Att>(), PAIRS = (D + 1) / 2, GROUP = Att::H / Att::K;
+        constexpr int D = Att::D, RECORD = att_record<Att>(), PAIRS = (D + 1) / 2,
+                      GROUP = Att::H / Att::K;
         constexpr int WORDS = Tile::ROWS * (int)sizeof(E) / 4;
-        static_assert(!Tile::SMEM || Tile::SMEM == S::SIZE, "attend: as ../sm90_qkv_attention.c counts it");
-        static_assert(WORDS * 4 == Tile::ROWS * (int)sizeof(E) && WORDS * Tile::CLUSTER <= 32, "attend: a warp's columns");
-        const int rank = (int)cluster_rank(), hk = (int)blockIdx.x / Tile::CLUSTER, lane = threadIdx.x & 31;
+        static_assert(!Tile::SMEM || Tile::SMEM == S::SIZE,
+                      "attend: as ../sm90_qkv_attention.c counts it");
+        static_assert(WORDS * 4 == Tile::ROWS * (int)sizeof(E) && WORDS * Tile::CLUSTER <= 32,
+                      "attend: a warp's columns");
+        const int rank = (int)cluster_rank(), hk = (int)blockIdx.x / Tile::CLUSTER,
+                  lane = threadIdx.x & 31;
         const AttQueries<Att, Decode> rows = { 0, hk, 0 };
-        E *made = (E *)(smem + S::MADE), *stage_k = (E *)(smem + S::STAGE_KV), *stage_v = stage_k + D;
+        E *made = (E *)(smem + S::MADE), *stage_k = (E *)(smem + S::STAGE_KV),
+          *stage_v = stage_k + D;
         E *const stage_q = (E *)(smem + S::STAGE_Q);
-        const E *const own_q = stage_q + (in.q - near_q) + hk * GROUP * D;      /* this kv head's, from the epilogue */
+        /* this kv head's, from the epilogue */
+        const E *const own_q = stage_q + (in.q - near_q) + hk * GROUP * D;
         Mbar *const bar = (Mbar *)(smem + S::BAR);
         if (threadIdx.x == 0) {
                 mbarrier_init(bar, 1);
@@ -133,35 +161,44 @@ TGC_DEV void qkv_attention_task(const E *w, long ldw, float eps, const AttIn<E, 
         AttIn<E, Att> here = in;
         here.q = made - hk * GROUP * D;
         int pos = 0;
-        const AttPart at = att_sums<E, Att, Decode>(here, rows, 1, rt, rank, smem, [&] {
-                const int c = attend_first<Att, Tile>(rank);
-                gemv_short_columns<E, N, K, Tile::THREADS, Tile::ROWS, Tile::SPLIT, NORM, ALIGN>(
-                        w, ldw, eps, qkv_column<Att, Columns>(hk, c), blockIdx.x == 0, smem, prologue, epilogue, gain, keep,
-                        [&] {
-                                pos = rt->pos[0];
-                                near_q = stage_q;
-                                near_k = qkv_attention_turn(stage_k, near_k, in.k + pos * in.sk.t + hk * D);
-                                near_v = qkv_attention_turn(stage_v, near_v, in.v + pos * in.sv.t + hk * D);
-                        });
-                cluster_wait();                 /* all barriers are there; bytes may come before they are announced */
-                if (threadIdx.x == 0)
-                        mbarrier_expect_tx(bar, S::HEAD);
-                __syncwarp();
-                const int parts = att_part<E, Att, Decode>(pos, 1, rank).parts;
-                if ((threadIdx.x >> 5) % Tile::SPLIT == 0 && lane < WORDS * parts) {
-                        const E *from = c < GROUP * D ? own_q + c : stage_k + c - GROUP * D;
-                        send_cluster((unsigned *)(made + c) + lane % WORDS, bar, lane / WORDS,
-                                     ((const unsigned *)from)[lane % WORDS]);
-                }
-                if (rank < parts)
-                        mbarrier_wait(bar, 0);
-                return pos;
-        }, made + GROUP * D, made + (GROUP + 1) * D);
+        const AttPart at = att_sums<E, Att, Decode>(
+                here, rows, 1, rt, rank, smem,
+                [&] {
+                        const int c = attend_first<Att, Tile>(rank);
+                        gemv_short_columns<E, N, K, Tile::THREADS, Tile::ROWS, Tile::SPLIT, NORM,
+                                           ALIGN>(
+                                w, ldw, eps, qkv_column<Att, Columns>(hk, c), blockIdx.x == 0, smem,
+                                prologue, epilogue, gain, keep, [&] {
+                                        pos = rt->pos[0];
+                                        near_q = stage_q;
+                                        near_k = qkv_attention_turn(stage_k, near_k,
+                                                                    in.k + pos * in.sk.t + hk * D);
+                                        near_v = qkv_attention_turn(stage_v, near_v,
+                                                                    in.v + pos * in.sv.t + hk * D);
+                                });
+                        /* all barriers are there; bytes may come before they are announced */
+                        cluster_wait();
+                        if (threadIdx.x == 0)
+                                mbarrier_expect_tx(bar, S::HEAD);
+                        __syncwarp();
+                        const int parts = att_part<E, Att, Decode>(pos, 1, rank).parts;
+                        if ((threadIdx.x >> 5) % Tile::SPLIT == 0 && lane < WORDS * parts) {
+                                const E *from = c < GROUP * D ? own_q + c : stage_k + c - GROUP * D;
+                                send_cluster((unsigned *)(made + c) + lane % WORDS, bar,
+                                             lane / WORDS, ((const unsigned *)from)[lane % WORDS]);
+                        }
+                        if (rank < parts)
+                                mbarrier_wait(bar, 0);
+                        return pos;
+                },
+                made + GROUP * D, made + (GROUP + 1) * D);
         /* last threads first: the first ones finish the output */
-        for (int i = Tile::THREADS - 1 - (int)threadIdx.x; rank == 0 && i < (GROUP + 2) * D; i += Tile::THREADS) {
+        for (int i = Tile::THREADS - 1 - (int)threadIdx.x; rank == 0 && i < (GROUP + 2) * D;
+             i += Tile::THREADS) {
                 const E *to = i < GROUP * D ? in.q + hk * GROUP * D + i
-                            : i < (GROUP + 1) * D ? in.k + pos * in.sk.t + hk * D + i - GROUP * D
-                                                  : in.v + pos * in.sv.t + hk * D + i - (GROUP + 1) * D;
+                              : i < (GROUP + 1) * D
+                                      ? in.k + pos * in.sk.t + hk * D + i - GROUP * D
+                                      : in.v + pos * in.sv.t + hk * D + i - (GROUP + 1) * D;
                 *(E *)to = made[i];
         }
         if (at.parts == 1) {

@@ -36,11 +36,15 @@ TGC_DEV void accumulate(float *p, float (&v)[V], bool add, const Raw<V, float> &
 TGC_DEV void accumulate(float *p, float v, bool add) { *p = add ? *p + v : v; }
 
 /* What no kernel of the program writes: reading it need not wait for stores. */
-template <class T> TGC_DEV T fixed(const T *p) { return __ldg(p); }
+template <class T>
+TGC_DEV T fixed(const T *p)
+{
+        return __ldg(p);
+}
 
-/* Sine and cosine for rotations.  With 16-bit storage by the special function unit, good to 1e-6 on one
- * turn; whole turns are subtracted first, in two steps.  (A library call for large x would be inlined at every
- * use, and x, a product rounded to float, is by then less exact than this.) */
+/* Sine and cosine for rotations.  With 16-bit storage by the special function unit, good to 1e-6 on
+ * one turn; whole turns are subtracted first, in two steps.  (A library call for large x would be
+ * inlined at every use, and x, a product rounded to float, is by then less exact than this.) */
 TGC_DEV void sine_cosine(float x, float *s, float *c)
 {
 #if TGC_FAST_MATH
@@ -60,8 +64,8 @@ TGC_DEV void rope(float x0, float x1, float pos, float freq, float *y0, float *y
         *y1 = x0 * s + x1 * c;
 }
 
-/* Kernels on 16-bit storage use the special function unit (2 ulp or so, far below the storage's rounding;
- * subnormal numbers are zero); those on float32 are exact to an ulp. */
+/* Kernels on 16-bit storage use the special function unit (2 ulp or so, far below the storage's
+ * rounding; subnormal numbers are zero); those on float32 are exact to an ulp. */
 #if TGC_FAST_MATH
 TGC_DEV float epilogue_exp(float x) { return fast_exp2(x * 1.4426950409f); }
 TGC_DEV float epilogue_div(float x, float y) { return x * fast_rcp(y); }
@@ -71,19 +75,23 @@ TGC_DEV float epilogue_div(float x, float y) { return x / y; }
 #endif
 
 /* What an int would hold of it: no fraction, nothing larger, no NaN. */
-TGC_DEV float whole(float x) { return x == x ? fminf(fmaxf(truncf(x), -2147483648.f), 2147483648.f) : 0.f; }
+TGC_DEV float whole(float x)
+{
+        return x == x ? fminf(fmaxf(truncf(x), -2147483648.f), 2147483648.f) : 0.f;
+}
 TGC_DEV float sigmoid(float x) { return epilogue_div(1.f, 1.f + epilogue_exp(-x)); }
 TGC_DEV float silu(float x) { return epilogue_div(x, 1.f + epilogue_exp(-x)); }
 
-/* A normal number's chance of being below x; e: exp(-x^2 / 2).  16-bit storage: the rational polynomial of Abramowitz and Stegun,
- * 7.1.26, within 8e-8, whose exponential the slope needs too. */
+/* A normal number's chance of being below x; e: exp(-x^2 / 2).  16-bit storage: the rational
+ * polynomial of Abramowitz and Stegun, 7.1.26, within 8e-8, whose exponential the slope needs
+ * too. */
 TGC_DEV float normal_below(float x, float e)
 {
 #if TGC_FAST_MATH
         const float t = fast_rcp(fmaf(fabsf(x), 0.2316418882f, 1.f));
         float p = fmaf(t, 0.5307027150f, -0.7265760135f);
         p = fmaf(fmaf(fmaf(p, t, 0.7107068705f), t, -0.1422483680f), t, 0.1274147960f);
-        const float above = p * t * e;                  /* of |x| */
+        const float above = p * t * e; /* of |x| */
         return x < 0 ? above : 1.f - above;
 #else
         return 0.5f + 0.5f * erff(x * 0.7071067812f);
@@ -92,7 +100,8 @@ TGC_DEV float normal_below(float x, float e)
 
 TGC_DEV float gelu(float x) { return x * normal_below(x, epilogue_exp(-0.5f * x * x)); }
 
-/* sigmoid(2u) of GELU's tanh form, x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3); q = x^2. */
+/* sigmoid(2u) of GELU's tanh form, x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3); q =
+ * x^2. */
 TGC_DEV float gelu_gate(float x, float q)
 {
 #if TGC_FAST_MATH

@@ -17,8 +17,10 @@
 /* The widest vector a functor may get where rows are n long (0: unknown, so 1 or MINV). */
 __host__ __device__ constexpr int vec_of(int n, int maxv)
 {
-        return n % 8 == 0 && n && maxv >= 8 ? 8 : n % 4 == 0 && n && maxv >= 4 ? 4
-             : n % 2 == 0 && n && maxv >= 2 ? 2 : 1;
+        return n % 8 == 0 && n && maxv >= 8   ? 8
+               : n % 4 == 0 && n && maxv >= 4 ? 4
+               : n % 2 == 0 && n && maxv >= 2 ? 2
+                                              : 1;
 }
 
 __host__ __device__ constexpr int vec_min(int a, int b) { return a < b ? a : b; }
@@ -32,7 +34,7 @@ TGC_DEV void map_task(int rows, int tile, const Body &body)
         static_assert(V >= Body::MINV, "map: this body needs wider vectors than the rows have");
         long long base = (long long)tile * (THREADS * MAP_PER_THREAD);
         long long total = (long long)rows * N;
-        int row0 = (int)(base / N), col0 = (int)(base % N);     /* once; below, 32 bits suffice */
+        int row0 = (int)(base / N), col0 = (int)(base % N); /* once; below, 32 bits suffice */
 #pragma unroll
         for (int i = 0; i < MAP_PER_THREAD / V; i++) {
                 int at = i * STEP + (int)threadIdx.x * V;

@@ -22,7 +22,7 @@ TGC_DEV float order_value(unsigned k)
 }
 
 TGC_DEV u64 order_key_at(float x, int i) { return (u64)order_key(x) << 32 | (unsigned)~i; }
-TGC_DEV int order_index(u64 k)           { return (int)~(unsigned)k; }
+TGC_DEV int order_index(u64 k) { return (int)~(unsigned)k; }
 
 TGC_DEV u64 shfl_xor_u64(u64 x, int d)
 {

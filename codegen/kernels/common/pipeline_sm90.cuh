@@ -1,7 +1,8 @@
-/* pipeline_sm90.cuh: a pipeline of shared memory stages between those who load and those who multiply, on Hopper.
+/* pipeline_sm90.cuh: a pipeline of shared memory stages between those who load and those who
+ * multiply, on Hopper.
  *
- * Stage s has two mbarriers: full[s] (loads have landed) and empty[s] (every warp that reads it is done).  Each side
- * counts steps through all its work; stage and parity follow from the count. */
+ * Stage s has two mbarriers: full[s] (loads have landed) and empty[s] (every warp that reads it is
+ * done).  Each side counts steps through all its work; stage and parity follow from the count. */
 #ifndef TGC_RING_SM90_CUH
 #define TGC_RING_SM90_CUH
 
@@ -14,7 +15,7 @@ TGC_DEV void pipeline_wait(Mbar *bar, unsigned parity)
 #ifdef TGC_BOUNDED
         if (mbarrier_try_wait(bar, parity))
                 return;
-        for (const long long from = clock64(); !mbarrier_try_wait(bar, parity); )
+        for (const long long from = clock64(); !mbarrier_try_wait(bar, parity);)
                 if (clock64() - from > 4000000000LL)
                         __trap();
 #else
@@ -30,7 +31,10 @@ struct Pipeline {
         unsigned round;
 
         __device__ __forceinline__ Pipeline(char *smem_) : smem(smem_), stage(0), round(0) {}
-        __device__ __forceinline__ Mbar *full(int s) const { return (Mbar *)(smem + Tile::STAGES * Tile::STAGE) + s; }
+        __device__ __forceinline__ Mbar *full(int s) const
+        {
+                return (Mbar *)(smem + Tile::STAGES * Tile::STAGE) + s;
+        }
         __device__ __forceinline__ Mbar *empty(int s) const { return full(s) + Tile::STAGES; }
         __device__ __forceinline__ char *a() const { return smem + stage * Tile::STAGE; }
         __device__ __forceinline__ char *b() const { return a() + Tile::A_BYTES; }
@@ -45,10 +49,16 @@ struct Pipeline {
                         mbarrier_arrive(empty(s));
                 }
         }
-        __device__ __forceinline__ bool is_full() const { return mbarrier_try_wait(full(stage), round); }
-        /* In the first round nothing is to be waited for: a fresh barrier counts the phase before its first,
-         * which has the other parity, as done. */
-        __device__ __forceinline__ void wait_empty() const { pipeline_wait(empty(stage), round ^ 1); }
+        __device__ __forceinline__ bool is_full() const
+        {
+                return mbarrier_try_wait(full(stage), round);
+        }
+        /* In the first round nothing is to be waited for: a fresh barrier counts the phase before
+         * its first, which has the other parity, as done. */
+        __device__ __forceinline__ void wait_empty() const
+        {
+                pipeline_wait(empty(stage), round ^ 1);
+        }
         /* Over n steps that others do. */
         __device__ __forceinline__ void skip(int n)
         {

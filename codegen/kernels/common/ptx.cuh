@@ -28,6 +28,7 @@
  * mma, ldmatrix and the reductions in tgc.cuh need all 32 lanes of the warp. */
 #ifndef TGC_PTX_CUH
 #define TGC_PTX_CUH
+/* clang-format off: a line an instruction */
 
 #include "tgc.cuh"
 
@@ -46,25 +47,33 @@ TGC_DEV unsigned smem_addr(const void *p) { return (unsigned)__cvta_generic_to_s
 TGC_DEV void ldmatrix_x4(unsigned (&r)[4], const void *smem)
 {
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(smem_addr(smem)) : "memory");
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "r"(smem_addr(smem))
+                     : "memory");
 }
 
 TGC_DEV void ldmatrix_x4_trans(unsigned (&r)[4], const void *smem)
 {
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(smem_addr(smem)) : "memory");
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "r"(smem_addr(smem))
+                     : "memory");
 }
 
 TGC_DEV void ldmatrix_x2(unsigned (&r)[2], const void *smem)
 {
         asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-                     : "=r"(r[0]), "=r"(r[1]) : "r"(smem_addr(smem)) : "memory");
+                     : "=r"(r[0]), "=r"(r[1])
+                     : "r"(smem_addr(smem))
+                     : "memory");
 }
 
 TGC_DEV void ldmatrix_x2_trans(unsigned (&r)[2], const void *smem)
 {
         asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
-                     : "=r"(r[0]), "=r"(r[1]) : "r"(smem_addr(smem)) : "memory");
+                     : "=r"(r[0]), "=r"(r[1])
+                     : "r"(smem_addr(smem))
+                     : "memory");
 }
 
 /* d += A B, accumulated in float32.  The tag's value is not looked at. */
@@ -108,20 +117,23 @@ TGC_DEV unsigned to_tf32(float x)
  * data may be read after cp_async_wait by this thread, after a barrier by others. */
 TGC_DEV void cp_async16(void *smem, const void *gmem, bool valid = true)
 {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                     :: "r"(smem_addr(smem)), "l"(__cvta_generic_to_global(gmem)), "r"(valid ? 16 : 0) : "memory");
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_addr(smem)),
+                     "l"(__cvta_generic_to_global(gmem)), "r"(valid ? 16 : 0)
+                     : "memory");
 }
 
 TGC_DEV void cp_async8(void *smem, const void *gmem, bool valid = true)
 {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;"
-                     :: "r"(smem_addr(smem)), "l"(__cvta_generic_to_global(gmem)), "r"(valid ? 8 : 0) : "memory");
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(smem_addr(smem)),
+                     "l"(__cvta_generic_to_global(gmem)), "r"(valid ? 8 : 0)
+                     : "memory");
 }
 
 TGC_DEV void cp_async4(void *smem, const void *gmem, bool valid = true)
 {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
-                     :: "r"(smem_addr(smem)), "l"(__cvta_generic_to_global(gmem)), "r"(valid ? 4 : 0) : "memory");
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(smem_addr(smem)),
+                     "l"(__cvta_generic_to_global(gmem)), "r"(valid ? 4 : 0)
+                     : "memory");
 }
 
 /* Close the group of copies issued since the last commit. */
@@ -129,7 +141,10 @@ TGC_DEV void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memo
 
 /* Wait until at most N groups of this thread are under way (0: all done). */
 template <int N>
-TGC_DEV void cp_async_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }
+TGC_DEV void cp_async_wait()
+{
+        asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
 
 /* ---- packing ----------------------------------------------------------- */
 
@@ -157,31 +172,66 @@ TGC_DEV void unpack2_as(unsigned w, float &lo, float &hi, bf16)
 TGC_DEV void unpack2_as(unsigned w, float &lo, float &hi, f16)
 {
         asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
-            : "=f"(lo), "=f"(hi) : "r"(w));
+            : "=f"(lo), "=f"(hi)
+            : "r"(w));
 }
 
 /* ---- arithmetic -------------------------------------------------------- */
 
 /* 2^x, 1/x, x^-1/2, log2 x to about 2 ulp; subnormals count as zero. */
-TGC_DEV float fast_exp2(float x)  { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-TGC_DEV float fast_rcp(float x)   { float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-TGC_DEV float fast_rsqrt(float x) { float y; asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-TGC_DEV float fast_log2(float x)  { float y; asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+TGC_DEV float fast_exp2(float x)
+{
+        float y;
+        asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+        return y;
+}
+TGC_DEV float fast_rcp(float x)
+{
+        float y;
+        asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+        return y;
+}
+TGC_DEV float fast_rsqrt(float x)
+{
+        float y;
+        asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+        return y;
+}
+TGC_DEV float fast_log2(float x)
+{
+        float y;
+        asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+        return y;
+}
 /* tanh to about 2^-11 relative: fit for 16-bit outputs only. */
-TGC_DEV float fast_tanh(float x)  { float y; asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+TGC_DEV float fast_tanh(float x)
+{
+        float y;
+        asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+        return y;
+}
 
 /* The smaller; NaN if one is. */
-TGC_DEV float min_nan(float x, float y) { float z; asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y)); return z; }
+TGC_DEV float min_nan(float x, float y)
+{
+        float z;
+        asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+        return z;
+}
 
 /* ---- global memory ----------------------------------------------------- */
 
 /* Read what no thread writes during this kernel; read it once; write what is
  * not read again soon. */
-template <class C> TGC_DEV C load_nc(const C *p) { return __ldg(p); }
+template <class C>
+TGC_DEV C load_nc(const C *p)
+{
+        return __ldg(p);
+}
 
-/* TGC_WEIGHTS_STAY: all weights of a token fit into L2, and it is to keep them.  What a read that says so brings stays
- * longer than what one that says nothing brings: of 18 MB read again and again with 12 others between, an H100 had it
- * all, else next to nothing. */
+/* TGC_WEIGHTS_STAY: all weights of a token fit into L2, and it is to keep them.  What a read that
+ * says so brings stays longer than what one that says nothing brings: of 18 MB read again and again
+ * with 12 others between, an H100 had it all, else next to nothing. */
 TGC_DEV uint4 load_streaming(const uint4 *p)
 {
         uint4 v;
@@ -189,23 +239,33 @@ TGC_DEV uint4 load_streaming(const uint4 *p)
         unsigned long long policy;
         asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
         asm volatile("ld.global.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
-                     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(__cvta_generic_to_global(p)), "l"(policy));
+                     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                     : "l"(__cvta_generic_to_global(p)), "l"(policy));
 #else
         asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(__cvta_generic_to_global(p)));
+                     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                     : "l"(__cvta_generic_to_global(p)));
 #endif
         return v;
 }
 
 /* Not by way of the L1 cache, which keeps nothing of it. */
-template <class C> TGC_DEV C load_l2(const C *p) { return __ldcg(p); }
+template <class C>
+TGC_DEV C load_l2(const C *p)
+{
+        return __ldcg(p);
+}
 
-template <class C> TGC_DEV void st_streaming(C *p, C v) { __stcs(p, v); }
+template <class C>
+TGC_DEV void st_streaming(C *p, C v)
+{
+        __stcs(p, v);
+}
 
 /* Bring p's cache line into L2. */
 TGC_DEV void prefetch_l2(const void *p)
 {
-        asm volatile("prefetch.global.L2 [%0];" :: "l"(__cvta_generic_to_global(p)));
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(p)));
 }
 
 /* A counter shared by blocks: what was written before add_release is seen after
@@ -213,22 +273,32 @@ TGC_DEV void prefetch_l2(const void *p)
 TGC_DEV int load_acquire(const int *p)
 {
         int v;
-        asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(v) : "l"(__cvta_generic_to_global(p)) : "memory");
+        asm volatile("ld.acquire.gpu.global.s32 %0, [%1];"
+                     : "=r"(v)
+                     : "l"(__cvta_generic_to_global(p))
+                     : "memory");
         return v;
 }
 
 TGC_DEV void add_release(int *p, int v)
 {
-        asm volatile("red.release.gpu.global.add.s32 [%0], %1;"
-                     :: "l"(__cvta_generic_to_global(p)), "r"(v) : "memory");
+        asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(__cvta_generic_to_global(p)),
+                     "r"(v)
+                     : "memory");
 }
 
 /* ---- barriers and launches --------------------------------------------- */
 
 /* Named barrier id (1..15; 0 is __syncthreads) of n threads, a multiple of 32:
  * sync waits for the n-th, arrive only counts.  Whole warps come together. */
-TGC_DEV void bar_sync(int id, int n)   { asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(n) : "memory"); }
-TGC_DEV void bar_arrive(int id, int n) { asm volatile("bar.arrive %0, %1;" :: "r"(id), "r"(n) : "memory"); }
+TGC_DEV void bar_sync(int id, int n)
+{
+        asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(n) : "memory");
+}
+TGC_DEV void bar_arrive(int id, int n)
+{
+        asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(n) : "memory");
+}
 
 /* Programmatic dependent launch: wait until the kernel before is done and its
  * writes visible; let the kernel after start its prologue.  Without the launch
@@ -259,7 +329,10 @@ TGC_DEV void pdl_launch()
 
 /* The same by template argument, for code that has T and no value of it. */
 template <class T>
-TGC_DEV void mma_16816(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) { mma_16816(d, a, b, T()); }
+TGC_DEV void mma_16816(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2])
+{
+        mma_16816(d, a, b, T());
+}
 
 template <class T>
 TGC_DEV void mma_16816(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
@@ -274,7 +347,15 @@ TGC_DEV void mma_1688_tf32(float (&d)[4], const unsigned (&a)[4], unsigned b0, u
         mma_1688_tf32(d, a, b);
 }
 
-template <class T> TGC_DEV unsigned pack2(float lo, float hi) { return pack2_as(lo, hi, T()); }
-template <class T> TGC_DEV void unpack2(unsigned w, float &lo, float &hi) { unpack2_as(w, lo, hi, T()); }
+template <class T>
+TGC_DEV unsigned pack2(float lo, float hi)
+{
+        return pack2_as(lo, hi, T());
+}
+template <class T>
+TGC_DEV void unpack2(unsigned w, float &lo, float &hi)
+{
+        unpack2_as(w, lo, hi, T());
+}
 
 #endif

@@ -50,37 +50,54 @@ typedef __half f16;
  * parameters, pointers and tensor maps, to the emulator's launcher. */
 #ifndef TGC_EMULATE
 #define TGC_SMEM(name) extern __shared__ __align__(1024) char name[]
-#define TGC_SURPLUS(n) if ((int)threadIdx.x >= (n)) return
+#define TGC_SURPLUS(n)               \
+        if ((int)threadIdx.x >= (n)) \
+        return
 #define TGC_KERNEL(name, n_params)
-#define TGC_ACCESS(p, bytes)            /* the emulator's check of alignment and bounds */
+#define TGC_ACCESS(p, bytes) /* the emulator's check of alignment and bounds */
 #endif
 
-#ifndef INFINITY                        /* NVRTC has no math.h */
+#ifndef INFINITY /* NVRTC has no math.h */
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
 /* A tensor map (CUtensorMap), which Hopper's copy engine reads with: a kernel gets it by value, as
- * `const __grid_constant__ TmaMap`, and passes its address on.  Elsewhere nothing looks at it.  (64 bytes are alignment enough by the driver's
- * documents; CUDA 13 gives its own 128.) */
-struct alignas(128) TmaMap { unsigned long long word[16]; };
+ * `const __grid_constant__ TmaMap`, and passes its address on.  Elsewhere nothing looks at it.  (64
+ * bytes are alignment enough by the driver's documents; CUDA 13 gives its own 128.) */
+struct alignas(128) TmaMap {
+        unsigned long long word[16];
+};
 
 /* One element to and from float. */
 TGC_DEV float to_float(float x) { return x; }
-TGC_DEV float to_float(bf16 x)  { return __bfloat162float(x); }
-TGC_DEV float to_float(f16 x)   { return __half2float(x); }
-TGC_DEV float to_float(int x)   { return (float)x; }
-TGC_DEV void  from_float(float *p, float x) { *p = x; }
-TGC_DEV void  from_float(bf16 *p, float x)  { *p = __float2bfloat16_rn(x); }
-TGC_DEV void  from_float(f16 *p, float x)   { *p = __float2half_rn(x); }
-TGC_DEV void  from_float(int *p, float x)   { *p = __float2int_rz(x); }      /* saturates; NaN is 0 */
+TGC_DEV float to_float(bf16 x) { return __bfloat162float(x); }
+TGC_DEV float to_float(f16 x) { return __half2float(x); }
+TGC_DEV float to_float(int x) { return (float)x; }
+TGC_DEV void from_float(float *p, float x) { *p = x; }
+TGC_DEV void from_float(bf16 *p, float x) { *p = __float2bfloat16_rn(x); }
+TGC_DEV void from_float(f16 *p, float x) { *p = __float2half_rn(x); }
+TGC_DEV void from_float(int *p, float x) { *p = __float2int_rz(x); } /* saturates; NaN is 0 */
 
 /* V neighbouring elements, moved as one access of up to 16 bytes (two for
  * eight floats).  p must be aligned to min(16, V * sizeof(T)) bytes. */
-template <int BYTES> struct Chunk;
-template <> struct Chunk<2>  { typedef unsigned short T; };
-template <> struct Chunk<4>  { typedef unsigned T; };
-template <> struct Chunk<8>  { typedef uint2 T; };
-template <> struct Chunk<16> { typedef uint4 T; };
+template <int BYTES>
+struct Chunk;
+template <>
+struct Chunk<2> {
+        typedef unsigned short T;
+};
+template <>
+struct Chunk<4> {
+        typedef unsigned T;
+};
+template <>
+struct Chunk<8> {
+        typedef uint2 T;
+};
+template <>
+struct Chunk<16> {
+        typedef uint4 T;
+};
 
 template <int V, class T>
 TGC_DEV void load(float (&v)[V], const T *p)
@@ -91,7 +108,10 @@ TGC_DEV void load(float (&v)[V], const T *p)
         TGC_ACCESS(p, V * sizeof(T));
 #pragma unroll
         for (int i = 0; i < V; i += N) {
-                union { C c; T t[N]; } u = { *(const C *)(p + i) };
+                union {
+                        C c;
+                        T t[N];
+                } u = { *(const C *)(p + i) };
 #pragma unroll
                 for (int j = 0; j < N; j++)
                         v[i + j] = to_float(u.t[j]);
@@ -118,7 +138,11 @@ TGC_DEV void store(T *p, const float (&v)[V])
         TGC_ACCESS(p, V * sizeof(T));
 #pragma unroll
         for (int i = 0; i < V; i += N) {
-                union U { C c; T t[N]; __device__ U() {} } u;
+                union U {
+                        C c;
+                        T t[N];
+                        __device__ U() {}
+                } u;
 #pragma unroll
                 for (int j = 0; j < N; j++)
                         from_float(&u.t[j], v[i + j]);
@@ -129,7 +153,8 @@ TGC_DEV void store(T *p, const float (&v)[V])
 /* V neighbouring elements as they lie in memory: a load that is under way. */
 template <int V, class T>
 struct Raw {
-        static constexpr int BYTES = V * (int)sizeof(T) > 16 ? 16 : V * (int)sizeof(T), N = V * (int)sizeof(T) / BYTES;
+        static constexpr int BYTES = V * (int)sizeof(T) > 16 ? 16 : V *(int)sizeof(T),
+                             N = V * (int)sizeof(T) / BYTES;
         typename Chunk<BYTES>::T c[N];
 
         __device__ __forceinline__ void get(const T *p)
@@ -145,10 +170,14 @@ struct Raw {
         {
 #pragma unroll
                 for (int i = 0; i < N; i++) {
-                        union { typename Chunk<BYTES>::T c; T t[BYTES / sizeof(T)]; } u = { c[i] };
+                        union {
+                                typename Chunk<BYTES>::T c;
+                                T t[BYTES / sizeof(T)];
+                        } u = { c[i] };
 #pragma unroll
                         for (int j = 0; j < V / N; j++)
-                                if (i * (V / N) + j >= FIRST && (i * (V / N) + j - FIRST) % STRIDE == 0)
+                                if (i * (V / N) + j >= FIRST &&
+                                    (i * (V / N) + j - FIRST) % STRIDE == 0)
                                         v[(i * (V / N) + j - FIRST) / STRIDE] = to_float(u.t[j]);
                 }
         }
@@ -163,7 +192,10 @@ struct Raw {
  *      (int row, int col, float (&v)[V], const In<V> &)        the rest
  *
  * EpilogueReads serves both kinds. */
-template <class> struct Exists { typedef void T; };
+template <class>
+struct Exists {
+        typedef void T;
+};
 
 template <class Epilogue, int V, class = void>
 struct EpilogueReads {
@@ -172,7 +204,8 @@ struct EpilogueReads {
         __device__ __forceinline__ void get_cols(const Epilogue &, int) {}
         __device__ __forceinline__ void get(const Epilogue &, int, int) {}
         template <class... Out>
-        __device__ __forceinline__ void call(const Epilogue &epilogue, int row, int col, float (&v)[V], const Out &...out) const
+        __device__ __forceinline__ void call(const Epilogue &epilogue, int row, int col,
+                                             float (&v)[V], const Out &...out) const
         {
                 epilogue(row, col, v, out...);
         }
@@ -182,52 +215,74 @@ template <class Epilogue, int V>
 struct EpilogueReads<Epilogue, V, typename Exists<typename Epilogue::template In<V>>::T> {
         static constexpr int N = Epilogue::READS, ROWS = Epilogue::ROW_READS;
         typename Epilogue::template In<V> in;
-        __device__ __forceinline__ void get_rows(const Epilogue &epilogue, int row, int col) { epilogue.get_rows(row, col, in); }
-        __device__ __forceinline__ void get_cols(const Epilogue &epilogue, int col) { epilogue.get_cols(col, in); }
+        __device__ __forceinline__ void get_rows(const Epilogue &epilogue, int row, int col)
+        {
+                epilogue.get_rows(row, col, in);
+        }
+        __device__ __forceinline__ void get_cols(const Epilogue &epilogue, int col)
+        {
+                epilogue.get_cols(col, in);
+        }
         __device__ __forceinline__ void get(const Epilogue &epilogue, int row, int col)
         {
                 get_rows(epilogue, row, col);
                 get_cols(epilogue, col);
         }
         template <class... Out>
-        __device__ __forceinline__ void call(const Epilogue &epilogue, int row, int col, float (&v)[V], const Out &...out) const
+        __device__ __forceinline__ void call(const Epilogue &epilogue, int row, int col,
+                                             float (&v)[V], const Out &...out) const
         {
                 epilogue(row, col, v, in, out...);
         }
 };
 
-/* And some say where their results go instead of storing them: each of their STORES is one of 16-bit values, of two
- * neighbours WIDTHk of them: 2, 1 (what a pair makes) or 4 (two values of each),
+/* And some say where their results go instead of storing them: each of their STORES is one of
+ * 16-bit values, of two neighbours WIDTHk of them: 2, 1 (what a pair makes) or 4 (two values of
+ * each),
  *
  *      (int row, int col, float (&v)[V][, const In<V> &], const Out &out)     out.put<k>(address, values), k < STORES
  *
- * and what they read of rows, the first of In, is one array of 16-bit values, READ of them for two neighbours (0: nothing, -1:
- * several arrays).  STORES 0: some of it is not so.  Straight stores.
- * With STORES and no SUMS an epilogue may be called outside of rows x cols too, where what it puts is dropped: what it reads by
- * itself, not by In, it leaves alone there. */
+ * and what they read of rows, the first of In, is one array of 16-bit values, READ of them for two
+ * neighbours (0: nothing, -1: several arrays).  STORES 0: some of it is not so.  Straight stores.
+ * With STORES and no SUMS an epilogue may be called outside of rows x cols too, where what it puts
+ * is dropped: what it reads by itself, not by In, it leaves alone there. */
 struct Straight {
-        template <int K, int V, class T> __device__ __forceinline__ void put(T *p, const float (&v)[V]) const
+        template <int K, int V, class T>
+        __device__ __forceinline__ void put(T *p, const float (&v)[V]) const
         {
                 store<V>(p, v);
         }
-        template <class Epilogue> __device__ __forceinline__ float of_row(const Epilogue &epilogue, int row) const
+        template <class Epilogue>
+        __device__ __forceinline__ float of_row(const Epilogue &epilogue, int row) const
         {
                 return epilogue.get_row(row);
         }
-        template <int V> __device__ __forceinline__ void sum(const float (&)[V]) const {}
+        template <int V>
+        __device__ __forceinline__ void sum(const float (&)[V]) const
+        {
+        }
 };
 
-/* An epilogue with SUMS wants a number of its row, get_row(row), which it has from out.of_row(*this, row), and with SUMS 1 what it
- * gave to out.sum(v) added up over the row's columns in a tile: put_sum(row, tile across, sum).  A warp that has whole
- * rows of a tile asks once a tile and sums (PairEpilogue); Straight asks each time and sums nothing. */
-template <class Epilogue, class = void> struct EpilogueSums { static constexpr bool ASKS = false, SUMS = false; };
+/* An epilogue with SUMS wants a number of its row, get_row(row), which it has from
+ * out.of_row(*this, row), and with SUMS 1 what it gave to out.sum(v) added up over the row's
+ * columns in a tile: put_sum(row, tile across, sum).  A warp that has whole rows of a tile asks
+ * once a tile and sums (PairEpilogue); Straight asks each time and sums nothing. */
+template <class Epilogue, class = void>
+struct EpilogueSums {
+        static constexpr bool ASKS = false, SUMS = false;
+};
 
-template <int> struct Number { typedef void T; };
+template <int>
+struct Number {
+        typedef void T;
+};
 template <class Epilogue>
-struct EpilogueSums<Epilogue, typename Number<Epilogue::SUMS>::T> { static constexpr bool ASKS = true, SUMS = Epilogue::SUMS; };
+struct EpilogueSums<Epilogue, typename Number<Epilogue::SUMS>::T> {
+        static constexpr bool ASKS = true, SUMS = Epilogue::SUMS;
+};
 
-/* An epilogue with WholeRows has another, `epilogue`, for the values, and wants what that leaves in v of a tile's rows at once, from
- * the families that know it (gemm_norm.cuh). */
+/* An epilogue with WholeRows has another, `epilogue`, for the values, and wants what that leaves in
+ * v of a tile's rows at once, from the families that know it (gemm_norm.cuh). */
 template <class Epilogue, class = void>
 struct EpilogueRows {
         typedef Epilogue Values;
@@ -238,7 +293,10 @@ template <class Epilogue>
 struct EpilogueRows<Epilogue, typename Exists<typename Epilogue::WholeRows>::T> {
         typedef typename Epilogue::WholeRows Values;
         static constexpr bool WHOLE = true;
-        static __device__ __forceinline__ const Values &of_values(const Epilogue &t) { return t.epilogue; }
+        static __device__ __forceinline__ const Values &of_values(const Epilogue &t)
+        {
+                return t.epilogue;
+        }
 };
 
 template <class Epilogue, class = void>
@@ -250,11 +308,15 @@ struct EpilogueStores {
 template <class Epilogue>
 struct EpilogueStores<Epilogue, typename Number<Epilogue::STORES>::T> {
         static constexpr int N = Epilogue::STORES, READ = Epilogue::READ ? Epilogue::READ : 2;
-        static __device__ __forceinline__ constexpr int width(int k) { return k ? Epilogue::WIDTH1 : Epilogue::WIDTH0; }
+        static __device__ __forceinline__ constexpr int width(int k)
+        {
+                return k ? Epilogue::WIDTH1 : Epilogue::WIDTH0;
+        }
         /* Do pairs of neighbours fill whole chunks of 16 bytes, in 16 rows of at most 128? */
         static __device__ __forceinline__ constexpr bool pairs()
         {
-                return (N == 1 || (N == 2 && width(0) + width(1) != 5)) && (!Epilogue::READ || Epilogue::READ == width(0)) && Epilogue::READ >= 0;
+                return (N == 1 || (N == 2 && width(0) + width(1) != 5)) &&
+                       (!Epilogue::READ || Epilogue::READ == width(0)) && Epilogue::READ >= 0;
         }
 };
 
@@ -275,9 +337,9 @@ TGC_DEV float warp_max(float x)
         return x;
 }
 
-/* x of all threads of the block, put together by `warp`, which does so for a warp's lanes and gives it to all of them;
- * every thread gets it.  none: what changes nothing.  red: 32 of T in shared memory, used by nothing else until the next
- * __syncthreads() after the call. */
+/* x of all threads of the block, put together by `warp`, which does so for a warp's lanes and gives
+ * it to all of them; every thread gets it.  none: what changes nothing.  red: 32 of T in shared
+ * memory, used by nothing else until the next __syncthreads() after the call. */
 template <int THREADS, class T, class Warp>
 TGC_DEV T block_all(T x, T none, T *red, const Warp &warp)
 {

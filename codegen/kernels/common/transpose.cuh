@@ -1,10 +1,11 @@
-/* transpose.cuh: a factor of float32 the other way round, for products whose instructions take words with K contiguous alone
- * (gemm_sm90.cuh).
+/* transpose.cuh: a factor of float32 the other way round, for products whose instructions take
+ * words with K contiguous alone (gemm_sm90.cuh).
  *
  *      transpose_task(from, ld, K, N, to, tile, smem)          to (ceil(K / 32), N, 32) = from (K, N)
  *
- * in slabs of 32 of K, as the product reads them: what a tile wants next is one piece of memory.  (As rows of K, 128 bytes
- * of each at a time, dW's products took 7 to 15% longer.)  The last one ends in zeros.
+ * in slabs of 32 of K, as the product reads them: what a tile wants next is one piece of memory. 
+ * (As rows of K, 128 bytes of each at a time, dW's products took 7 to 15% longer.)  The last one
+ * ends in zeros.
  *
  * ld, N and both addresses: multiples of 4 floats, or 16 bytes.
  * threads: 256.  tiles: ceil(K / 64) ceil(N / 64).  shared memory: TRANSPOSE_SMEM. */
@@ -13,12 +14,18 @@
 
 #include "ptx.cuh"
 
-enum { TRANSPOSE_SIDE = 64, TRANSPOSE_LD = TRANSPOSE_SIDE + 1, TRANSPOSE_SMEM = TRANSPOSE_SIDE * TRANSPOSE_LD * 4 };
+enum {
+        TRANSPOSE_SIDE = 64,
+        TRANSPOSE_LD = TRANSPOSE_SIDE + 1,
+        TRANSPOSE_SMEM = TRANSPOSE_SIDE * TRANSPOSE_LD * 4
+};
 
-TGC_DEV void transpose_task(const float *from, int ld, int K, int N, float *to, int tile, char *smem)
+TGC_DEV void transpose_task(const float *from, int ld, int K, int N, float *to, int tile,
+                            char *smem)
 {
         constexpr int SIDE = TRANSPOSE_SIDE, LD = TRANSPOSE_LD, EACH = SIDE * SIDE / 4 / 256;
-        const int across = (N + SIDE - 1) / SIDE, k0 = tile / across * SIDE, n0 = tile % across * SIDE;
+        const int across = (N + SIDE - 1) / SIDE, k0 = tile / across * SIDE,
+                  n0 = tile % across * SIDE;
         const int t = threadIdx.x, x = t % 16 * 4, end = (K + 31) / 32 * 32;
         float *const s = (float *)smem;
         float v[EACH][4];
@@ -37,7 +44,7 @@ TGC_DEV void transpose_task(const float *from, int ld, int K, int N, float *to, 
                         s[(t / 16 + 16 * i) * LD + x + j] = v[i][j];
         __syncthreads();
 #pragma unroll
-        for (int i = 0; i < EACH; i++) {                /* eight lanes a row of a slab */
+        for (int i = 0; i < EACH; i++) { /* eight lanes a row of a slab */
                 const int n = t / 8 + i % 2 * 32, k = i / 2 * 32 + t % 8 * 4;
 #pragma unroll
                 for (int j = 0; j < 4; j++)

@@ -41,10 +41,11 @@ TGC_INLINE void norm_finish_task(const double *partial, long tiles, float *norm,
  *      v = beta2 * v + (1 - beta2) * g * g
  *      p = p - lr / bias1 * m / (sqrt(v) / sqrt(bias2) + eps)
  *
- * If *norm is not finite nothing is changed.  norm may be NULL: no clipping, no test.  low: p rounded to low_ty, or
- * NULL. */
-TGC_INLINE void adamw_task(const Rt *rt, float *param, float *m, float *v, const float *grad, void *low, int low_ty,
-                           long n, long n_decay, const float *norm, long tile)
+ * If *norm is not finite nothing is changed.  norm may be NULL: no clipping, no test.  low: p
+ * rounded to low_ty, or NULL. */
+TGC_INLINE void adamw_task(const Rt *rt, float *param, float *m, float *v, const float *grad,
+                           void *low, int low_ty, long n, long n_decay, const float *norm,
+                           long tile)
 {
         float scale = 1.f;
         if (norm) {
@@ -55,9 +56,10 @@ TGC_INLINE void adamw_task(const Rt *rt, float *param, float *m, float *v, const
                 scale = scale < 1.f ? scale : 1.f;
         }
         float a1 = 1.f - rt->beta1, b2 = rt->beta2, a2 = 1.f - rt->beta2, eps = rt->eps;
-        float step = rt->lr / rt->bias1, root = sqrtf(rt->bias2), keep = 1.f - rt->lr * rt->weight_decay;
+        float step = rt->lr / rt->bias1, root = sqrtf(rt->bias2),
+              keep = 1.f - rt->lr * rt->weight_decay;
         long at = tile * UPDATE_TILE, end = tgc_min(n, at + UPDATE_TILE);
-        for (long part = 0; part < 2; part++) {         /* first what decays */
+        for (long part = 0; part < 2; part++) { /* first what decays */
                 long b = part ? tgc_max(at, n_decay) : at, e = part ? end : tgc_min(end, n_decay);
                 float k = part ? 1.f : keep;
                 for (long i = b; i < e; i++) {

@@ -20,44 +20,62 @@
 
 #include "cpu_rows.h"
 
-/* A (b, t, h, d) tensor: strides in elements, d contiguous.  For k and v t runs over S, h over K. */
-typedef struct Heads { const void *p; int ty; long b, t, h; } Heads;
+/* A (b, t, h, d) tensor: strides in elements, d contiguous.  For k and v t runs over S, h over
+ * K. */
+typedef struct Heads {
+        const void *p;
+        int ty;
+        long b, t, h;
+} Heads;
 
 typedef struct Attention {
-        int          H, K, D, DV;       /* query heads, key heads, width of q and k, width of v (0: D) */
-        Heads        q, k, v;
-        float        scale, softcap;    /* softcap 0: none */
-        int          causal, cached;
-        int          window;            /* 0: none */
-        const float *slopes;            /* ALiBi, (H), or NULL */
-        const float *mask;              /* 0: not allowed; or NULL */
-        long         mask_b, mask_h, mask_t;    /* its strides; along s: 1 */
-        const int   *documents;         /* (B,T,2): where a token's begins and ends (not if cached), or NULL */
-        float        drop;              /* probability, 0: none */
-        unsigned     drop_id;
-        float       *lse;               /* (B,H,T), out (backward: in), or NULL */
+        int H, K, D, DV; /* query heads, key heads, width of q and k, width of v (0: D) */
+        Heads q, k, v;
+        float scale, softcap; /* softcap 0: none */
+        int causal, cached;
+        int window;                  /* 0: none */
+        const float *slopes;         /* ALiBi, (H), or NULL */
+        const float *mask;           /* 0: not allowed; or NULL */
+        long mask_b, mask_h, mask_t; /* its strides; along s: 1 */
+        /* (B,T,2): where a token's begins and ends (not if cached), or NULL */
+        const int *documents;
+        float drop; /* probability, 0: none */
+        unsigned drop_id;
+        float *lse; /* (B,H,T), out (backward: in), or NULL */
 } Attention;
 
 enum {
-        ATTENTION_ROWS = 64,            /* of a tile, unless G is larger */
-        ATTENTION_ROWS_MAX = 128,       /* largest G = H/K */
-        ATTENTION_FEW = 8,              /* rows up to which nothing is packed */
-        ATTENTION_D_SMALL = 16,         /* D up to which sums along d cost more than packing k */
+        ATTENTION_ROWS = 64,      /* of a tile, unless G is larger */
+        ATTENTION_ROWS_MAX = 128, /* largest G = H/K */
+        ATTENTION_FEW = 8,        /* rows up to which nothing is packed */
+        ATTENTION_D_SMALL = 16,   /* D up to which sums along d cost more than packing k */
         ATTENTION_KB = 128,
-        ATTENTION_D_MAX = 256           /* of D and DV */
+        ATTENTION_D_MAX = 256 /* of D and DV */
 };
 _Static_assert((int)ATTENTION_D_MAX <= (int)MATMUL_KC && ATTENTION_KB % GEMM_NR == 0, "panels");
-_Static_assert(4 * ATTENTION_KB * ATTENTION_D_MAX + ATTENTION_ROWS_MAX * (3 * ATTENTION_D_MAX + 3 * ATTENTION_KB + 16)
-               <= TGC_SCRATCH, "scratch");
+_Static_assert(4 * ATTENTION_KB * ATTENTION_D_MAX +
+                               ATTENTION_ROWS_MAX * (3 * ATTENTION_D_MAX + 3 * ATTENTION_KB + 16) <=
+                       TGC_SCRATCH,
+               "scratch");
 
 /* One tile: which rows, and which keys any of them may see. */
-typedef struct AttTile { int b, kh, G, rows, t0, pos, S; long lo, hi; } AttTile;
+typedef struct AttTile {
+        int b, kh, G, rows, t0, pos, S;
+        long lo, hi;
+} AttTile;
 
 TGC_INLINE int att_dv(const Attention *a) { return a->DV ? a->DV : a->D; }
 TGC_INLINE long att_pad(long n) { return tgc_ceil_div(n, GEMM_NR) * GEMM_NR; }
-TGC_INLINE int att_queries(const Attention *a) { return (int)tgc_max(1, ATTENTION_ROWS / (a->H / a->K)); }
+TGC_INLINE int att_queries(const Attention *a)
+{
+        return (int)tgc_max(1, ATTENTION_ROWS / (a->H / a->K));
+}
 
-TGC_INLINE int att_head(const Attention *a, AttTile t, int r) { (void)a; return t.kh * t.G + r % t.G; }
+TGC_INLINE int att_head(const Attention *a, AttTile t, int r)
+{
+        (void)a;
+        return t.kh * t.G + r % t.G;
+}
 TGC_INLINE int att_query(AttTile t, int r) { return t.t0 + r / t.G; }
 TGC_INLINE long heads_at(Heads x, int b, long t, int h) { return b * x.b + t * x.t + h * x.h; }
 
@@ -71,8 +89,10 @@ TGC_INLINE AttTile att_tile(const Attention *a, const Rt *rt, long tile)
 {
         int step = att_queries(a), G = a->H / a->K;
         long blocks = tgc_ceil_div(rt->T, step);
-        AttTile t = { (int)(tile / blocks / a->K), (int)(tile / blocks % a->K), G, 0, 0, 0, 0, 0, 0 };
-        t.t0 = (int)(blocks - 1 - tile % blocks) * step;        /* long causal rows first */
+        AttTile t = {
+                (int)(tile / blocks / a->K), (int)(tile / blocks % a->K), G, 0, 0, 0, 0, 0, 0
+        };
+        t.t0 = (int)(blocks - 1 - tile % blocks) * step; /* long causal rows first */
         t.rows = G * (int)tgc_min(step, rt->T - t.t0);
         t.pos = a->cached ? rt->pos[t.b] : 0;
         t.S = t.pos + rt->T;
@@ -88,8 +108,8 @@ TGC_INLINE AttTile att_tile(const Attention *a, const Rt *rt, long tile)
 
 /* s[0..n): q.k of keys s0.. with row (b, h, query) become scores, -inf where not allowed.
  * slope_of, where not NULL, gets d score / d (q.k) besides the scale (softcap). */
-TGC_INLINE void att_scores(const Attention *a, const Rt *rt, int b, int h, int query, int pos, long s0, int n,
-                           float *s, float *slope_of)
+TGC_INLINE void att_scores(const Attention *a, const Rt *rt, int b, int h, int query, int pos,
+                           long s0, int n, float *s, float *slope_of)
 {
         const int *document = att_document(a, rt, b, query);
         long p = pos + query;
@@ -128,10 +148,13 @@ TGC_INLINE void att_scores(const Attention *a, const Rt *rt, int b, int h, int q
                 s[i] = -INFINITY;
 }
 
-TGC_INLINE uint64_t att_drop_index(const Attention *a, const Rt *rt, AttTile t, int h, int query, long s)
+TGC_INLINE uint64_t att_drop_index(const Attention *a, const Rt *rt, AttTile t, int h, int query,
+                                   long s)
 {
-        return (((uint64_t)t.b * (unsigned)a->H + (unsigned)h) * (unsigned)rt->T + (unsigned)query) * (unsigned)t.S
-               + (uint64_t)s;
+        return (((uint64_t)t.b * (unsigned)a->H + (unsigned)h) * (unsigned)rt->T +
+                (unsigned)query) *
+                       (unsigned)t.S +
+               (uint64_t)s;
 }
 
 /* Row (query, head) of x as floats into rows of ld, zero from n to ld. */
@@ -159,8 +182,8 @@ TGC_INLINE float att_online(float *s, int n, float *max, float *sum)
 }
 
 /* s (m, ATTENTION_KB): q.k of a few rows with n keys of one vector each. */
-TGC_UNROLLED TGC_NOINLINE void att_dots(int m, int ty, const void *k, long at, long ld, int n, const float *q, long ldq,
-                                        float *s)
+TGC_UNROLLED TGC_NOINLINE void att_dots(int m, int ty, const void *k, long at, long ld, int n,
+                                        const float *q, long ldq, float *s)
 {
         if (ty == TY_F32)
                 gemv_rows(m, TY_F32, 1, k, at, ld, n, TGC_VEC, q, ldq, s, ATTENTION_KB, 0);
@@ -174,16 +197,18 @@ TGC_INLINE long attention_tiles(const Attention *a, const Rt *rt)
         return (long)rt->B * a->K * tgc_ceil_div(rt->T, att_queries(a));
 }
 
-TGC_INLINE void attention_task(const Attention *a, const Rt *rt, long tile, const void *args, EpilogueFn *epilogue)
+TGC_INLINE void attention_task(const Attention *a, const Rt *rt, long tile, const void *args,
+                               EpilogueFn *epilogue)
 {
         AttTile t = att_tile(a, rt, tile);
         int D = a->D, DV = att_dv(a), few = t.rows <= ATTENTION_FEW, one = few && D == TGC_VEC;
         int pack_k = !few || (D <= ATTENTION_D_SMALL && !one);
         long ldq = D + TGC_VEC, ldo = att_pad(DV);
         float *q = tgc_scratch;
-        TGC_HIDE(q);                    /* as in gemv_gain_task */
+        TGC_HIDE(q); /* as in gemv_gain_task */
         float *o = q + ATTENTION_ROWS_MAX * (ATTENTION_D_MAX + TGC_VEC);
-        float *s = o + ATTENTION_ROWS_MAX * ATTENTION_D_MAX, *kp = s + ATTENTION_ROWS_MAX * ATTENTION_KB;
+        float *s = o + ATTENTION_ROWS_MAX * ATTENTION_D_MAX,
+              *kp = s + ATTENTION_ROWS_MAX * ATTENTION_KB;
         float *vp = kp + ATTENTION_KB * ATTENTION_D_MAX;
         float max[ATTENTION_ROWS_MAX], sum[ATTENTION_ROWS_MAX];
         att_fetch(a, a->q, t, D, q, ldq);
@@ -199,24 +224,27 @@ TGC_INLINE void attention_task(const Attention *a, const Rt *rt, long tile, cons
                 if (one) {
                         att_dots(t.rows, a->k.ty, a->k.p, ka, a->k.t, n, q, ldq, s);
                 } else if (!pack_k) {
-                        gemv_rows(t.rows, a->k.ty, 1, a->k.p, ka, a->k.t, n, D, q, ldq, s, ATTENTION_KB, 0);
+                        gemv_rows(t.rows, a->k.ty, 1, a->k.p, ka, a->k.t, n, D, q, ldq, s,
+                                  ATTENTION_KB, 0);
                 } else {
                         pack_rows(kp, a->k.p, a->k.ty, ka, a->k.t, n, D);
                         gemm_block(t.rows, n, D, q, ldq, 1, kp, s, ATTENTION_KB, 0);
                 }
                 for (int r = 0; r < t.rows; r++) {
-                        float *sr = s + r * ATTENTION_KB, *or = o + r * ldo;
+                        float *sr = s + r * ATTENTION_KB, * or = o + r * ldo;
                         int h = att_head(a, t, r), query = att_query(t, r);
                         att_scores(a, rt, t.b, h, query, t.pos, s0, n, sr, 0);
                         float alpha = att_online(sr, n, &max[r], &sum[r]);
                         if (alpha != 1.f)
                                 for (int d = 0; d < DV; d++)
-                                        or[d] *= alpha;
+                                        or [d] *= alpha;
                         if (a->drop > 0.f)
-                                dropout_n(sr, n, a->drop, a->drop_id, att_drop_index(a, rt, t, h, query, s0), rt);
+                                dropout_n(sr, n, a->drop, a->drop_id,
+                                          att_drop_index(a, rt, t, h, query, s0), rt);
                 }
                 if (few) {
-                        gemv_rows(t.rows, a->v.ty, 0, a->v.p, va, a->v.t, DV, n, s, ATTENTION_KB, o, ldo, 1);
+                        gemv_rows(t.rows, a->v.ty, 0, a->v.p, va, a->v.t, DV, n, s, ATTENTION_KB, o,
+                                  ldo, 1);
                 } else {
                         pack_b(vp, a->v.p, a->v.ty, va, a->v.t, DV, n, 0);
                         gemm_block(t.rows, DV, n, s, ATTENTION_KB, 1, vp, o, ldo, 1);
@@ -226,13 +254,13 @@ TGC_INLINE void attention_task(const Attention *a, const Rt *rt, long tile, cons
                 int h = att_head(a, t, r), query = att_query(t, r);
                 float inv = sum[r] == 0.f ? 0.f : 1.f / sum[r];
                 if (a->lse)
-                        a->lse[((long)t.b * a->H + h) * rt->T + query] = sum[r] == 0.f ? -INFINITY
-                                                                                       : max[r] + fast_logf(sum[r]);
+                        a->lse[((long)t.b * a->H + h) * rt->T + query] =
+                                sum[r] == 0.f ? -INFINITY : max[r] + fast_logf(sum[r]);
                 for (int d = 0; d < DV; d++)
                         o[r * ldo + d] *= inv;
                 for (int d = 0; d < DV; d += TGC_SEG)
-                        epilogue(args, (long)t.b * rt->T + query, h * DV + d, DV - d < TGC_SEG ? DV - d : TGC_SEG,
-                             o + r * ldo + d);
+                        epilogue(args, (long)t.b * rt->T + query, h * DV + d,
+                                 DV - d < TGC_SEG ? DV - d : TGC_SEG, o + r * ldo + d);
         }
 }
 
@@ -245,19 +273,20 @@ TGC_INLINE void attention_task(const Attention *a, const Rt *rt, long tile, cons
  *
  * On entry s holds q.k and dp holds dP (rows x n, ATTENTION_KB apart); on return dp holds dS
  * and s the probabilities that multiplied v. */
-TGC_INLINE void att_grad_block(const Attention *a, const Rt *rt, AttTile t, long s0, int n, const float *delta,
-                               float *s, float *dp)
+TGC_INLINE void att_grad_block(const Attention *a, const Rt *rt, AttTile t, long s0, int n,
+                               const float *delta, float *s, float *dp)
 {
         float slope[ATTENTION_KB], keep[ATTENTION_KB];
         for (int r = 0; r < t.rows; r++, s += ATTENTION_KB, dp += ATTENTION_KB) {
                 int h = att_head(a, t, r), query = att_query(t, r);
                 float lse = a->lse[((long)t.b * a->H + h) * rt->T + query];
-                lse = lse == -INFINITY ? 0.f : lse;     /* all scores are -inf */
+                lse = lse == -INFINITY ? 0.f : lse; /* all scores are -inf */
                 att_scores(a, rt, t.b, h, query, t.pos, s0, n, s, slope);
                 for (int i = 0; i < n; i++)
                         keep[i] = 1.f;
                 if (a->drop > 0.f)
-                        dropout_n(keep, n, a->drop, a->drop_id, att_drop_index(a, rt, t, h, query, s0), rt);
+                        dropout_n(keep, n, a->drop, a->drop_id,
+                                  att_drop_index(a, rt, t, h, query, s0), rt);
                 for (int i = 0; i < n; i++) {
                         float p = fast_exp_negf(s[i] - lse);
                         dp[i] = p * (keep[i] * dp[i] - delta[r]) * (slope[i] * a->scale);
@@ -267,28 +296,35 @@ TGC_INLINE void att_grad_block(const Attention *a, const Rt *rt, AttTile t, long
 }
 
 /* delta of each row; out and dout as rows of floats. */
-TGC_INLINE void att_delta(const Attention *a, Heads out, AttTile t, const float *dout, long ld, float *delta)
+TGC_INLINE void att_delta(const Attention *a, Heads out, AttTile t, const float *dout, long ld,
+                          float *delta)
 {
         float row[ATTENTION_D_MAX];
         int DV = att_dv(a);
         for (int r = 0; r < t.rows; r++) {
-                ty_load(out.ty, row, out.p, heads_at(out, t.b, att_query(t, r), att_head(a, t, r)), DV);
+                ty_load(out.ty, row, out.p, heads_at(out, t.b, att_query(t, r), att_head(a, t, r)),
+                        DV);
                 delta[r] = dot_n(row, dout + r * ld, DV);
         }
 }
 
-/* out, dout: forward's result and its gradient.  dq goes to epilogue(row = b*T + t, col = h*D + d). */
-TGC_INLINE long attention_grad_q_tiles(const Attention *a, const Rt *rt) { return attention_tiles(a, rt); }
+/* out, dout: forward's result and its gradient.  dq goes to epilogue(row = b*T + t, col = h*D +
+ * d). */
+TGC_INLINE long attention_grad_q_tiles(const Attention *a, const Rt *rt)
+{
+        return attention_tiles(a, rt);
+}
 
-TGC_INLINE void attention_grad_q_task(const Attention *a, Heads out, Heads dout, const Rt *rt, long tile,
-                                      const void *args, EpilogueFn *epilogue)
+TGC_INLINE void attention_grad_q_task(const Attention *a, Heads out, Heads dout, const Rt *rt,
+                                      long tile, const void *args, EpilogueFn *epilogue)
 {
         AttTile t = att_tile(a, rt, tile);
         int D = a->D, DV = att_dv(a);
         long ldq = att_pad(D), ldo = att_pad(DV);
         float *q = tgc_scratch, *g = q + ATTENTION_ROWS_MAX * ATTENTION_D_MAX;
         float *dq = g + ATTENTION_ROWS_MAX * ATTENTION_D_MAX;
-        float *s = dq + ATTENTION_ROWS_MAX * ATTENTION_D_MAX, *dp = s + ATTENTION_ROWS_MAX * ATTENTION_KB;
+        float *s = dq + ATTENTION_ROWS_MAX * ATTENTION_D_MAX,
+              *dp = s + ATTENTION_ROWS_MAX * ATTENTION_KB;
         float *panel = dp + ATTENTION_ROWS_MAX * ATTENTION_KB, delta[ATTENTION_ROWS_MAX];
         att_fetch(a, a->q, t, D, q, ldq);
         att_fetch(a, dout, t, DV, g, ldo);
@@ -307,37 +343,44 @@ TGC_INLINE void attention_grad_q_task(const Attention *a, Heads out, Heads dout,
         }
         for (int r = 0; r < t.rows; r++)
                 for (int d = 0; d < D; d += TGC_SEG)
-                        epilogue(args, (long)t.b * rt->T + att_query(t, r), att_head(a, t, r) * D + d,
-                             D - d < TGC_SEG ? D - d : TGC_SEG, dq + r * ldq + d);
+                        epilogue(args, (long)t.b * rt->T + att_query(t, r),
+                                 att_head(a, t, r) * D + d, D - d < TGC_SEG ? D - d : TGC_SEG,
+                                 dq + r * ldq + d);
 }
 
-/* dk and dv: epilogues(row = b*S + s, col = k*D + d resp. k*DV + d).  S = pos[b] + T must be the same
- * for all b.  A tile is (b, key head, ATTENTION_KB keys) and walks the queries in order. */
+/* dk and dv: epilogues(row = b*S + s, col = k*D + d resp. k*DV + d).  S = pos[b] + T must be the
+ * same for all b.  A tile is (b, key head, ATTENTION_KB keys) and walks the queries in order. */
 TGC_INLINE long attention_grad_kv_tiles(const Attention *a, const Rt *rt)
 {
         int S = (a->cached ? rt->pos[0] : 0) + rt->T;
         return (long)rt->B * a->K * tgc_ceil_div(S, ATTENTION_KB);
 }
 
-TGC_INLINE void attention_grad_kv_task(const Attention *a, Heads out, Heads dout, const Rt *rt, long tile,
-                                       const void *args, EpilogueFn *epilogue_k, EpilogueFn *epilogue_v)
+TGC_INLINE void attention_grad_kv_task(const Attention *a, Heads out, Heads dout, const Rt *rt,
+                                       long tile, const void *args, EpilogueFn *epilogue_k,
+                                       EpilogueFn *epilogue_v)
 {
         int S = (a->cached ? rt->pos[0] : 0) + rt->T, D = a->D, DV = att_dv(a);
-        long blocks = tgc_ceil_div(S, ATTENTION_KB), b = tile / blocks / a->K, kh = tile / blocks % a->K;
+        long blocks = tgc_ceil_div(S, ATTENTION_KB), b = tile / blocks / a->K,
+             kh = tile / blocks % a->K;
         long s0 = tile % blocks * ATTENTION_KB, steps = tgc_ceil_div(rt->T, att_queries(a));
         int n = (int)tgc_min(ATTENTION_KB, S - s0);
         long ldq = att_pad(D), ldo = att_pad(DV);
         float *dk = tgc_scratch, *dv = dk + ATTENTION_KB * ATTENTION_D_MAX;
         float *kp = dv + ATTENTION_KB * ATTENTION_D_MAX, *vp = kp + ATTENTION_KB * ATTENTION_D_MAX;
-        float *q = vp + ATTENTION_KB * ATTENTION_D_MAX, *g = q + ATTENTION_ROWS_MAX * ATTENTION_D_MAX;
-        float *s = g + ATTENTION_ROWS_MAX * ATTENTION_D_MAX, *dp = s + ATTENTION_ROWS_MAX * ATTENTION_KB;
-        float *pa = dp + ATTENTION_ROWS_MAX * ATTENTION_KB, *pb = pa + (ATTENTION_ROWS_MAX * (ATTENTION_KB + GEMM_MR));
+        float *q = vp + ATTENTION_KB * ATTENTION_D_MAX,
+              *g = q + ATTENTION_ROWS_MAX * ATTENTION_D_MAX;
+        float *s = g + ATTENTION_ROWS_MAX * ATTENTION_D_MAX,
+              *dp = s + ATTENTION_ROWS_MAX * ATTENTION_KB;
+        float *pa = dp + ATTENTION_ROWS_MAX * ATTENTION_KB,
+              *pb = pa + (ATTENTION_ROWS_MAX * (ATTENTION_KB + GEMM_MR));
         float delta[ATTENTION_ROWS_MAX];
         pack_rows(kp, a->k.p, a->k.ty, heads_at(a->k, (int)b, s0, (int)kh), a->k.t, n, D);
         pack_rows(vp, a->v.p, a->v.ty, heads_at(a->v, (int)b, s0, (int)kh), a->v.t, n, DV);
         memset(dk, 0, sizeof(float) * (size_t)(n * ldq));
         memset(dv, 0, sizeof(float) * (size_t)(n * ldo));
-        for (long step = steps - 1; step >= 0; step--) {        /* att_tile counts from the last queries */
+        /* att_tile counts from the last queries */
+        for (long step = steps - 1; step >= 0; step--) {
                 AttTile t = att_tile(a, rt, (b * a->K + kh) * steps + step);
                 if (s0 >= t.hi || s0 + n <= t.lo)
                         continue;
@@ -356,11 +399,11 @@ TGC_INLINE void attention_grad_kv_task(const Attention *a, Heads out, Heads dout
         }
         for (int i = 0; i < n; i++) {
                 for (int d = 0; d < D; d += TGC_SEG)
-                        epilogue_k(args, b * S + s0 + i, (int)kh * D + d, D - d < TGC_SEG ? D - d : TGC_SEG,
-                               dk + i * ldq + d);
+                        epilogue_k(args, b * S + s0 + i, (int)kh * D + d,
+                                   D - d < TGC_SEG ? D - d : TGC_SEG, dk + i * ldq + d);
                 for (int d = 0; d < DV; d += TGC_SEG)
-                        epilogue_v(args, b * S + s0 + i, (int)kh * DV + d, DV - d < TGC_SEG ? DV - d : TGC_SEG,
-                               dv + i * ldo + d);
+                        epilogue_v(args, b * S + s0 + i, (int)kh * DV + d,
+                                   DV - d < TGC_SEG ? DV - d : TGC_SEG, dv + i * ldo + d);
         }
 }
 

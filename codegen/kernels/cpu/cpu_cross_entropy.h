@@ -12,9 +12,10 @@ TGC_INLINE int ce_ignored(long V, int target) { return target < 0 || target >= V
 
 TGC_INLINE void ce_zero(long V, long row, const void *args, EpilogueFn *epilogue)
 {
-        EACH_SEG(c, n, V) {
+        EACH_SEG(c, n, V)
+        {
                 float v[TGC_SEG];
-                memset(v, 0, sizeof v);         /* anew each time: the epilogue may change it */
+                memset(v, 0, sizeof v); /* anew each time: the epilogue may change it */
                 epilogue(args, row, (int)c, (int)n, v);
         }
 }
@@ -36,12 +37,14 @@ TGC_INLINE void ce_grad_seg(float *v, long c, long n, int target, float lse, flo
 }
 
 /* loss[row], lse[row]; lse may be NULL. */
-TGC_INLINE void ce_task(long V, const int *target, float *loss, float *lse, long row, const void *args, PrologueFn *prologue)
+TGC_INLINE void ce_task(long V, const int *target, float *loss, float *lse, long row,
+                        const void *args, PrologueFn *prologue)
 {
         int t = target[row];
         float l = 0.f, z = 0.f;
         if (!ce_ignored(V, t)) {
-                float x = ce_row(row_fetch(V, row, args, prologue, tgc_scratch, TGC_ROW_MAX), prologue, V, t, &z);
+                float x = ce_row(row_fetch(V, row, args, prologue, tgc_scratch, TGC_ROW_MAX),
+                                 prologue, V, t, &z);
                 l = z - x;
         }
         loss[row] = l;
@@ -50,8 +53,9 @@ TGC_INLINE void ce_task(long V, const int *target, float *loss, float *lse, long
 }
 
 /* epilogue gets dloss * (softmax - one_hot), from the lse of ce_task. */
-TGC_INLINE void ce_grad_task(long V, const int *target, const float *lse, long row, const void *args,
-                             PrologueFn *prologue, PrologueFn *dloss, EpilogueFn *epilogue)
+TGC_INLINE void ce_grad_task(long V, const int *target, const float *lse, long row,
+                             const void *args, PrologueFn *prologue, PrologueFn *dloss,
+                             EpilogueFn *epilogue)
 {
         float v[TGC_SEG], scale;
         if (ce_ignored(V, target[row])) {
@@ -59,7 +63,8 @@ TGC_INLINE void ce_grad_task(long V, const int *target, const float *lse, long r
                 return;
         }
         dloss(args, row, 0, 1, &scale);
-        EACH_SEG(c, n, V) {
+        EACH_SEG(c, n, V)
+        {
                 prologue(args, row, (int)c, (int)n, v);
                 ce_grad_seg(v, c, n, target[row], lse[row], scale);
                 epilogue(args, row, (int)c, (int)n, v);
@@ -67,8 +72,9 @@ TGC_INLINE void ce_grad_task(long V, const int *target, const float *lse, long r
 }
 
 /* Both at once, the row read once (see TGC_ROW_MAX). */
-TGC_INLINE void ce_both_task(long V, const int *target, float *loss, float *lse, long row, const void *args,
-                             PrologueFn *prologue, PrologueFn *dloss, EpilogueFn *epilogue)
+TGC_INLINE void ce_both_task(long V, const int *target, float *loss, float *lse, long row,
+                             const void *args, PrologueFn *prologue, PrologueFn *dloss,
+                             EpilogueFn *epilogue)
 {
         int t = target[row];
         float buf[TGC_SEG], scale, z = 0.f, l = 0.f;
@@ -79,7 +85,8 @@ TGC_INLINE void ce_both_task(long V, const int *target, float *loss, float *lse,
                 l = -ce_row(r, prologue, V, t, &z);
                 l += z;
                 dloss(args, row, 0, 1, &scale);
-                EACH_SEG(c, n, V) {
+                EACH_SEG(c, n, V)
+                {
                         float *v = row_seg(r, prologue, c, n, buf);
                         ce_grad_seg(v, c, n, t, z, scale);
                         epilogue(args, row, (int)c, (int)n, v);

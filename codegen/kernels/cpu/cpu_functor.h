@@ -36,7 +36,10 @@ TGC_INLINE void rope(float x0, float x1, float pos, float freq, float *y0, float
 }
 
 /* What an int would hold of it: no fraction, nothing larger, no NaN. */
-TGC_INLINE float whole(float x) { return x == x ? fminf(fmaxf(truncf(x), -2147483648.f), 2147483648.f) : 0.f; }
+TGC_INLINE float whole(float x)
+{
+        return x == x ? fminf(fmaxf(truncf(x), -2147483648.f), 2147483648.f) : 0.f;
+}
 TGC_INLINE float sigmoid(float x) { return 1.f / (1.f + fast_expf(-x)); }
 TGC_INLINE float silu(float x) { return x / (1.f + fast_expf(-x)); }
 TGC_INLINE float gelu(float x) { return 0.5f * x * (1.f + fast_erff(x * 0.7071067812f)); }
@@ -54,7 +57,8 @@ TGC_INLINE float gelu_tanh_slope(float x)
 
 TGC_INLINE float gelu_slope(float x)
 {
-        return 0.5f * (1.f + fast_erff(x * 0.7071067812f)) + x * 0.3989422804f * fast_expf(-0.5f * x * x);
+        return 0.5f * (1.f + fast_erff(x * 0.7071067812f)) +
+               x * 0.3989422804f * fast_expf(-0.5f * x * x);
 }
 
 TGC_INLINE float gelu_tanh_grad(float x, float dy) { return dy * gelu_tanh_slope(x); }

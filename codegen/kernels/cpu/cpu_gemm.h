@@ -14,7 +14,11 @@
 /* A matrix operand.  trans 0: rows of op() are contiguous, element (r, c) at r*ld + c;
  * trans 1: stored transposed, (r, c) at c*ld + r.  batch: elements from one matrix of
  * a batch to the next (0: shared). */
-typedef struct Mat { const void *p; int ty, trans; long ld, batch; } Mat;
+typedef struct Mat {
+        const void *p;
+        int ty, trans;
+        long ld, batch;
+} Mat;
 
 /* The register kernel holds MR x 2 vectors of C. */
 #if defined __AVX512F__ || defined __aarch64__
@@ -25,17 +29,20 @@ typedef struct Mat { const void *p; int ty, trans; long ld, batch; } Mat;
 #define GEMM_NR (2 * TGC_VEC)
 
 enum {
-        MATMUL_MT = 192, MATMUL_NT = 512, MATMUL_KC = 256,
-        MATMUL_MIN_TILES = 16,          /* smaller tiles until there are so many ... */
-        MATMUL_MIN_WORK = 1 << 21       /* ... but none below this many products */
+        MATMUL_MT = 192,
+        MATMUL_NT = 512,
+        MATMUL_KC = 256,
+        MATMUL_MIN_TILES = 16,    /* smaller tiles until there are so many ... */
+        MATMUL_MIN_WORK = 1 << 21 /* ... but none below this many products */
 };
-_Static_assert(MATMUL_MT * MATMUL_KC + MATMUL_KC * MATMUL_NT + MATMUL_MT * MATMUL_NT <= TGC_SCRATCH, "scratch");
+_Static_assert(MATMUL_MT *MATMUL_KC + MATMUL_KC * MATMUL_NT + MATMUL_MT * MATMUL_NT <= TGC_SCRATCH,
+               "scratch");
 
 /* ---- panels in cache --------------------------------------------------- */
 
 /* C[mr][NR] (+)= A[mr][k] B[k][NR]; A element (i, p) at a[i*ar + p*ac]. */
-TGC_INLINE void gemm_micro(int mr, int k, const float *a, long ar, long ac, const float *b, long ldb,
-                           float *c, long ldc, int add)
+TGC_INLINE void gemm_micro(int mr, int k, const float *a, long ar, long ac, const float *b,
+                           long ldb, float *c, long ldc, int add)
 {
         Vec s[GEMM_MR][2];
 #pragma GCC unroll 8
@@ -58,17 +65,22 @@ TGC_INLINE void gemm_micro(int mr, int k, const float *a, long ar, long ac, cons
 }
 
 /* The same for any mr <= GEMM_MR.  ac: 1 (rows of floats) or GEMM_MR (panels, ar = 1). */
-TGC_NOINLINE void gemm_panel(int mr, int k, const float *a, long ar, long ac, const float *b, long ldb,
-                             float *c, long ldc, int add)
+TGC_NOINLINE void gemm_panel(int mr, int k, const float *a, long ar, long ac, const float *b,
+                             long ldb, float *c, long ldc, int add)
 {
-#define GEMM_CASE(n) case n: \
-        if (ac == 1) gemm_micro(n, k, a, ar, 1, b, ldb, c, ldc, add); \
-        else gemm_micro(n, k, a, 1, GEMM_MR, b, ldb, c, ldc, add); \
-        break;
+#define GEMM_CASE(n)                                                          \
+        case n:                                                               \
+                if (ac == 1)                                                  \
+                        gemm_micro(n, k, a, ar, 1, b, ldb, c, ldc, add);      \
+                else                                                          \
+                        gemm_micro(n, k, a, 1, GEMM_MR, b, ldb, c, ldc, add); \
+                break;
         switch (mr) {
-        GEMM_CASE(1) GEMM_CASE(2) GEMM_CASE(3) GEMM_CASE(4) GEMM_CASE(5) GEMM_CASE(6)
+                GEMM_CASE(1)
+                GEMM_CASE(2)
+                GEMM_CASE(3) GEMM_CASE(4) GEMM_CASE(5) GEMM_CASE(6)
 #if GEMM_MR == 8
-        GEMM_CASE(7) GEMM_CASE(8)
+                        GEMM_CASE(7) GEMM_CASE(8)
 #endif
         }
 #undef GEMM_CASE
@@ -82,8 +94,8 @@ TGC_NOINLINE void gemm_block(int m, int n, int k, const float *a, long ar, long 
         for (int j = 0; j < n; j += GEMM_NR)
                 for (int i = 0; i < m; i += GEMM_MR) {
                         int mr = m - i < GEMM_MR ? m - i : GEMM_MR;
-                        gemm_panel(mr, k, a + (ac == 1 ? i * ar : (long)i * k), ar, ac, b + (long)j * k, GEMM_NR,
-                                   c + i * ldc + j, ldc, add);
+                        gemm_panel(mr, k, a + (ac == 1 ? i * ar : (long)i * k), ar, ac,
+                                   b + (long)j * k, GEMM_NR, c + i * ldc + j, ldc, add);
                 }
 }
 
@@ -97,19 +109,19 @@ TGC_INLINE void transpose8(float *to, long ldt, const float *from, long ldf)
         for (int i = 0; i < 8; i++)
                 memcpy(&r[i], from + i * ldf, sizeof r[i]);
 #pragma GCC unroll 4
-        for (int i = 0; i < 4; i++) {                   /* pairs of rows 2i, 2i+1 */
+        for (int i = 0; i < 4; i++) { /* pairs of rows 2i, 2i+1 */
                 s[2 * i] = TGC_SHUFFLE(r[2 * i], r[2 * i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
                 s[2 * i + 1] = TGC_SHUFFLE(r[2 * i], r[2 * i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
         }
 #pragma GCC unroll 4
-        for (int i = 0; i < 4; i++) {                   /* fours: rows 0..3 in r[0..3], 4..7 in r[4..7] */
+        for (int i = 0; i < 4; i++) { /* fours: rows 0..3 in r[0..3], 4..7 in r[4..7] */
                 int h = i & 2, l = i & 1;
                 V8 x = s[2 * h + l], y = s[2 * h + 2 + l];
                 r[2 * h + 2 * l] = TGC_SHUFFLE(x, y, 0, 1, 8, 9, 4, 5, 12, 13);
                 r[2 * h + 2 * l + 1] = TGC_SHUFFLE(x, y, 2, 3, 10, 11, 6, 7, 14, 15);
         }
 #pragma GCC unroll 4
-        for (int i = 0; i < 4; i++) {                   /* columns i and i+4 */
+        for (int i = 0; i < 4; i++) { /* columns i and i+4 */
                 V8 x = TGC_SHUFFLE(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
                 V8 y = TGC_SHUFFLE(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
                 memcpy(to + i * ldt, &x, sizeof x);
@@ -151,15 +163,18 @@ TGC_NOINLINE void pack_rows(float *to, const void *p, int ty, long at, long ld, 
 
 /* Panels of constant width nr from k rows of n elements (op(B), or A stored transposed).
  * row: for a gathered k, the source row of each, or NULL. */
-TGC_INLINE void pack_width(float *to, int nr, const void *p, int ty, long at, long ld, int n, int k, const int *row)
+TGC_INLINE void pack_width(float *to, int nr, const void *p, int ty, long at, long ld, int n, int k,
+                           const int *row)
 {
         int j = 0;
-        for (; j + 4 * nr <= n && ty == TY_F32; j += 4 * nr, to += 4 * nr * k)  /* whole cache lines of the source */
+        for (; j + 4 * nr <= n && ty == TY_F32;
+             j += 4 * nr, to += 4 * nr * k) /* whole cache lines of the source */
                 for (int c = 0; c < k; c++) {
                         const float *from = (const float *)p + at + (row ? row[c] : c) * ld + j;
 #pragma GCC unroll 4
                         for (int q = 0; q < 4; q++)
-                                memcpy(to + (q * k + c) * nr, from + q * nr, sizeof(float) * (size_t)nr);
+                                memcpy(to + (q * k + c) * nr, from + q * nr,
+                                       sizeof(float) * (size_t)nr);
                 }
         for (; j < n; j += nr, to += nr * k) {
                 int w = n - j < nr ? n - j : nr;
@@ -171,18 +186,21 @@ TGC_INLINE void pack_width(float *to, int nr, const void *p, int ty, long at, lo
         }
 }
 
-TGC_NOINLINE void pack_b(float *to, const void *p, int ty, long at, long ld, int n, int k, const int *row)
+TGC_NOINLINE void pack_b(float *to, const void *p, int ty, long at, long ld, int n, int k,
+                         const int *row)
 {
         pack_width(to, GEMM_NR, p, ty, at, ld, n, k, row);
 }
 
-TGC_NOINLINE void pack_a(float *to, const void *p, int ty, long at, long ld, int m, int k, const int *row)
+TGC_NOINLINE void pack_a(float *to, const void *p, int ty, long at, long ld, int m, int k,
+                         const int *row)
 {
         pack_width(to, GEMM_MR, p, ty, at, ld, m, k, row);
 }
 
 /* Rows m of A as floats (m, k), ldt = k.  row: source row of each, or NULL. */
-TGC_NOINLINE void pack_floats(float *to, const void *p, int ty, long at, long ld, int m, int k, const int *row)
+TGC_NOINLINE void pack_floats(float *to, const void *p, int ty, long at, long ld, int m, int k,
+                              const int *row)
 {
         for (int i = 0; i < m; i++)
                 ty_load(ty, to + (long)i * k, p, at + (row ? row[i] : i) * ld, k);
@@ -191,8 +209,8 @@ TGC_NOINLINE void pack_floats(float *to, const void *p, int ty, long at, long ld
 /* One tile of C: rows m0.. (m of them), columns n0.. (n), all of K, into c (ldc a multiple
  * of NR).  pa and pb are room for the panels.  z: which matrix of the batch.  rows: A's
  * row m0 + i is rows[i], or NULL (only with a.trans 0). */
-TGC_NOINLINE void gemm_tile(Mat a, Mat b, long z, long m0, int m, long n0, int n, long K, const int *rows,
-                            float *pa, float *pb, float *c, long ldc)
+TGC_NOINLINE void gemm_tile(Mat a, Mat b, long z, long m0, int m, long n0, int n, long K,
+                            const int *rows, float *pa, float *pb, float *c, long ldc)
 {
         for (long k0 = 0; k0 < K; k0 += MATMUL_KC) {
                 int k = (int)tgc_min(K - k0, MATMUL_KC);
@@ -222,7 +240,9 @@ TGC_NOINLINE void gemm_tile(Mat a, Mat b, long z, long m0, int m, long n0, int n
 
 /* ---- the task ---------------------------------------------------------- */
 
-typedef struct Blocking { long mt, nt, m_tiles, n_tiles; } Blocking;
+typedef struct Blocking {
+        long mt, nt, m_tiles, n_tiles;
+} Blocking;
 
 TGC_INLINE long gemm_even(long n, long most, long step)
 {
@@ -237,7 +257,8 @@ TGC_INLINE Blocking gemm_blocking(long batch, long M, long N, long K)
                 b.nt = gemm_even(tgc_max(N, 1), b.nt, GEMM_NR);
                 b.m_tiles = tgc_ceil_div(M, b.mt);
                 b.n_tiles = tgc_ceil_div(N, b.nt);
-                if (batch * b.m_tiles * b.n_tiles >= MATMUL_MIN_TILES || b.mt * b.nt * K < 2L * MATMUL_MIN_WORK)
+                if (batch * b.m_tiles * b.n_tiles >= MATMUL_MIN_TILES ||
+                    b.mt * b.nt * K < 2L * MATMUL_MIN_WORK)
                         return b;
                 if (b.nt >= b.mt && b.nt >= 2 * GEMM_NR)
                         b.nt /= 2;
@@ -257,7 +278,7 @@ TGC_INLINE long gemm_tiles(long batch, long M, long N, long K)
 }
 
 TGC_INLINE void gemm_task(Mat a, Mat b, long batch, long M, long N, long K, long tile,
-                            const void *args, EpilogueFn *epilogue)
+                          const void *args, EpilogueFn *epilogue)
 {
         Blocking t = gemm_blocking(batch, M, N, K);
         long z = tile / (t.m_tiles * t.n_tiles), r = tile % (t.m_tiles * t.n_tiles);
@@ -267,7 +288,8 @@ TGC_INLINE void gemm_task(Mat a, Mat b, long batch, long M, long N, long K, long
         gemm_tile(a, b, z, m0, m, n0, n, K, 0, pa, pb, c, t.nt);
         for (int i = 0; i < m; i++)
                 for (int j = 0; j < n; j += TGC_SEG)
-                        epilogue(args, z * M + m0 + i, (int)n0 + j, n - j < TGC_SEG ? n - j : TGC_SEG, c + i * t.nt + j);
+                        epilogue(args, z * M + m0 + i, (int)n0 + j,
+                                 n - j < TGC_SEG ? n - j : TGC_SEG, c + i * t.nt + j);
 }
 
 #endif

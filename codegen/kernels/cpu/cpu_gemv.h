@@ -9,8 +9,9 @@
 
 #include "cpu_gemm.h"
 
-/* Before a kernel of these products: at -O2 gcc leaves their sums in memory, at half of the speed.  (The rest stays at -O2:
- * at -O3 gcc 12 gets some choices of elements wrong, in rows of 15, by its conversion of branches.) */
+/* Before a kernel of these products: at -O2 gcc leaves their sums in memory, at half of the speed. 
+ * (The rest stays at -O2: at -O3 gcc 12 gets some choices of elements wrong, in rows of 15, by its
+ * conversion of branches.) */
 #if defined __GNUC__ && !defined __clang__
 #define TGC_UNROLLED __attribute__((optimize("O3", "no-tree-loop-if-convert")))
 #else
@@ -22,28 +23,31 @@ enum { NORM_NONE, NORM_RMS, NORM_LAYER };
 
 enum {
         GEMV_M_MAX = 16,
-        GEMV_K_MAX = 131072,          /* largest M * (K + 32): beyond it use gemm_task */
-        GEMV_NT = 512,                /* most columns of a tile */
-        GEMV_WORK = 65536             /* weights of a tile, about */
+        GEMV_K_MAX = 131072, /* largest M * (K + 32): beyond it use gemm_task */
+        GEMV_NT = 512,       /* most columns of a tile */
+        GEMV_WORK = 65536    /* weights of a tile, about */
 };
 
 /* Lane i of the result: the sum of s[i]; every sum by halves, as vec_sum does it. */
 TGC_INLINE Vec vec_sums(Vec *s)
 {
 #ifdef TGC_SHUFFLE
-#define LO(l, h) ((l) / (h) & 1 ? TGC_VEC + (l) - (h) : (l))
-#define HI(l, h) ((l) / (h) & 1 ? TGC_VEC + (l) : (l) + (h))
+#define LO(l, h) ((l) / (h)&1 ? TGC_VEC + (l) - (h) : (l))
+#define HI(l, h) ((l) / (h)&1 ? TGC_VEC + (l) : (l) + (h))
 #if TGC_VEC == 16
-#define LANES(f, h) f(0, h), f(1, h), f(2, h), f(3, h), f(4, h), f(5, h), f(6, h), f(7, h), \
-        f(8, h), f(9, h), f(10, h), f(11, h), f(12, h), f(13, h), f(14, h), f(15, h)
+#define LANES(f, h)                                                                               \
+        f(0, h), f(1, h), f(2, h), f(3, h), f(4, h), f(5, h), f(6, h), f(7, h), f(8, h), f(9, h), \
+                f(10, h), f(11, h), f(12, h), f(13, h), f(14, h), f(15, h)
 #elif TGC_VEC == 8
 #define LANES(f, h) f(0, h), f(1, h), f(2, h), f(3, h), f(4, h), f(5, h), f(6, h), f(7, h)
 #else
 #define LANES(f, h) f(0, h), f(1, h), f(2, h), f(3, h)
 #endif
 /* Vectors i and i+h, each in groups of h lanes, become one with twice as many rows. */
-#define FOLD(h) for (int i = 0; i < h; i++) \
-        s[i] = TGC_SHUFFLE(s[i], s[i + h], LANES(LO, h)) + TGC_SHUFFLE(s[i], s[i + h], LANES(HI, h));
+#define FOLD(h)                                                    \
+        for (int i = 0; i < h; i++)                                \
+                s[i] = TGC_SHUFFLE(s[i], s[i + h], LANES(LO, h)) + \
+                       TGC_SHUFFLE(s[i], s[i + h], LANES(HI, h));
 #if TGC_VEC == 16
         FOLD(8)
 #endif
@@ -68,20 +72,22 @@ TGC_INLINE Vec vec_sums(Vec *s)
 /* s[i*n + r] += x[i*ldx + k ...] * w[row[r] + k ...], one vector of k, r < n; `part` of it only
  * where K < TGC_VEC. */
 TGC_INLINE void gemv_step(int m, int n, int part, int ty, const void *w, const long *row, long k,
-                            const float *x, long ldx, Vec *s)
+                          const float *x, long ldx, Vec *s)
 {
 #pragma GCC unroll 16
         for (int r = 0; r < n; r++) {
-                Vec v = part ? vec_load_part(ty, w, row[r] + k, part) : vec_load_ty(ty, w, row[r] + k);
+                Vec v = part ? vec_load_part(ty, w, row[r] + k, part)
+                             : vec_load_ty(ty, w, row[r] + k);
 #pragma GCC unroll 16
                 for (int i = 0; i < m; i++)
                         s[i * n + r] = v * vec_load(x + i * ldx) + s[i * n + r];
         }
 }
 
-/* s[i*R + r] = sum_k x[i*ldx + k] w[row[r] + k], by lanes, r < n: sums of so few rows stay in registers. */
+/* s[i*R + r] = sum_k x[i*ldx + k] w[row[r] + k], by lanes, r < n: sums of so few rows stay in
+ * registers. */
 TGC_INLINE void gemv_few(int m, int R, int n, int ty, const void *w, const long *row, long K,
-                           const float *x, long ldx, Vec *s)
+                         const float *x, long ldx, Vec *s)
 {
         long part = K % TGC_VEC, whole = K - part;
         Vec t[TGC_VEC];
@@ -101,17 +107,19 @@ TGC_INLINE void gemv_few(int m, int R, int n, int ty, const void *w, const long 
                         s[i * R + r] = t[i * n + r];
 }
 
-/* Rows of W that are read at a time.  With one row of x, long rows of W are read one by one: the hardware prefetcher
- * feeds one stream at two to three times the rate of four.  With more rows of x that does not pay, since each of them
- * would be read again for every row of W.  Nor does it for short rows of W: most of their time is the end of a sum. */
+/* Rows of W that are read at a time.  With one row of x, long rows of W are read one by one: the
+ * hardware prefetcher feeds one stream at two to three times the rate of four.  With more rows of x
+ * that does not pay, since each of them would be read again for every row of W.  Nor does it for
+ * short rows of W: most of their time is the end of a sum. */
 TGC_INLINE int gemv_streams(int m, long K) { return m == 1 && K >= 8 * TGC_VEC ? 1 : 4; }
 
-/* y[i*ldy + j] = sum_k x[i*ldx + k] w[at + j*ld + k], j < N, i < m: R rows of W make one vector of sums, m*R <= TGC_VEC.
- * `streams` of them are read at a time, which does not change the order of a sum.  x has TGC_VEC more elements a
- * row than K (gemv_pad); they hold its last vector, with zeros for what the whole vectors have had already: so
- * the last load of a row of W may begin early instead of ending late. */
-TGC_INLINE void gemv_dots(int m, int R, int streams, int ty, const void *w, long at, long ld, long N, long K,
-                            const float *x, long ldx, float *y, long ldy)
+/* y[i*ldy + j] = sum_k x[i*ldx + k] w[at + j*ld + k], j < N, i < m: R rows of W make one vector of
+ * sums, m*R <= TGC_VEC. `streams` of them are read at a time, which does not change the order of a
+ * sum.  x has TGC_VEC more elements a row than K (gemv_pad); they hold its last vector, with zeros
+ * for what the whole vectors have had already: so the last load of a row of W may begin early
+ * instead of ending late. */
+TGC_INLINE void gemv_dots(int m, int R, int streams, int ty, const void *w, long at, long ld,
+                          long N, long K, const float *x, long ldx, float *y, long ldy)
 {
         for (long j = 0; j < N; j += R) {
                 Vec s[TGC_VEC];
@@ -124,7 +132,8 @@ TGC_INLINE void gemv_dots(int m, int R, int streams, int ty, const void *w, long
                         s[i] = vec_all(0.f);
 #pragma GCC unroll 16
                 for (int r = 0; r < R; r += streams)
-                        gemv_few(m, R, R - r < streams ? R - r : streams, ty, w, row + r, K, x, ldx, s + r);
+                        gemv_few(m, R, R - r < streams ? R - r : streams, ty, w, row + r, K, x, ldx,
+                                 s + r);
                 if (m * R == 1) {
                         y[j] = vec_sum(s[0]);
                         continue;
@@ -151,12 +160,13 @@ TGC_INLINE void gemv_pad(float *x, long K)
 }
 
 /* s[r][c] += x[r*ldx] * w[at + c vectors ...]. */
-TGC_INLINE void gemv_axpy_step(int m, int C, int part, int ty, const void *w, long at, const float *x, long ldx,
-                                 Vec (*s)[4])
+TGC_INLINE void gemv_axpy_step(int m, int C, int part, int ty, const void *w, long at,
+                               const float *x, long ldx, Vec (*s)[4])
 {
 #pragma GCC unroll 4
         for (int c = 0; c < C; c++) {
-                Vec v = part ? vec_load_part(ty, w, at, part) : vec_load_ty(ty, w, at + c * TGC_VEC);
+                Vec v = part ? vec_load_part(ty, w, at, part)
+                             : vec_load_ty(ty, w, at + c * TGC_VEC);
 #pragma GCC unroll 8
                 for (int r = 0; r < m; r++)
                         s[r][c] = v * vec_all(x[r * ldx]) + s[r][c];
@@ -166,10 +176,10 @@ TGC_INLINE void gemv_axpy_step(int m, int C, int part, int ty, const void *w, lo
 /* C vectors of columns; of the last only lanes from `from` on are stored, and where part > 0
  * only the first `part` columns exist.  P sums in turn: the adds need not wait for each
  * other. */
-TGC_INLINE void gemv_axpy(int m, int C, int P, int part, int from, int ty, const void *w, long at, long ld, long K,
-                            const float *x, long ldx, float *y, long ldy, int add)
+TGC_INLINE void gemv_axpy(int m, int C, int P, int part, int from, int ty, const void *w, long at,
+                          long ld, long K, const float *x, long ldx, float *y, long ldy, int add)
 {
-        Vec s[8][4];                    /* [phase * m + row][column vector] */
+        Vec s[8][4]; /* [phase * m + row][column vector] */
 #pragma GCC unroll 8
         for (int i = 0; i < P * m; i++)
 #pragma GCC unroll 4
@@ -179,11 +189,13 @@ TGC_INLINE void gemv_axpy(int m, int C, int P, int part, int from, int ty, const
         for (; k + P <= K; k += P)
 #pragma GCC unroll 8
                 for (int p = 0; p < P; p++)
-                        gemv_axpy_step(m, C, part, ty, w, at + (k + p) * ld, x + k + p, ldx, s + p * m);
+                        gemv_axpy_step(m, C, part, ty, w, at + (k + p) * ld, x + k + p, ldx,
+                                       s + p * m);
 #pragma GCC unroll 8
         for (int p = 0; p < P - 1; p++)
                 if (k + p < K)
-                        gemv_axpy_step(m, C, part, ty, w, at + (k + p) * ld, x + k + p, ldx, s + p * m);
+                        gemv_axpy_step(m, C, part, ty, w, at + (k + p) * ld, x + k + p, ldx,
+                                       s + p * m);
 #pragma GCC unroll 8
         for (int r = 0; r < m; r++)
 #pragma GCC unroll 4
@@ -205,8 +217,8 @@ TGC_INLINE void gemv_axpy(int m, int C, int P, int part, int from, int ty, const
 }
 
 /* y[i*ldy + j] (+)= sum_k x[i*ldx + k] w[at + k*ld + j], j < N, i < m. */
-TGC_INLINE void gemv_axpys(int m, int C, int P, int ty, const void *w, long at, long ld, long N, long K,
-                             const float *x, long ldx, float *y, long ldy, int add)
+TGC_INLINE void gemv_axpys(int m, int C, int P, int ty, const void *w, long at, long ld, long N,
+                           long K, const float *x, long ldx, float *y, long ldy, int add)
 {
         long j = 0;
         for (; j + C * TGC_VEC <= N; j += C * TGC_VEC)
@@ -214,31 +226,42 @@ TGC_INLINE void gemv_axpys(int m, int C, int P, int ty, const void *w, long at, 
         for (; j + TGC_VEC <= N; j += TGC_VEC)
                 gemv_axpy(m, 1, 8 / m, 0, 0, ty, w, at + j, ld, K, x, ldx, y + j, ldy, add);
         int part = (int)(N % TGC_VEC);
-        if (part && j > 0)              /* the last vector begins early and computes some columns twice */
+        if (part && j > 0) /* the last vector begins early and computes some columns twice */
                 gemv_axpy(m, 1, 8 / m, 0, TGC_VEC - part, ty, w, at + N - TGC_VEC, ld, K, x, ldx,
-                            y + N - TGC_VEC, ldy, add);
+                          y + N - TGC_VEC, ldy, add);
         else if (part)
                 gemv_axpy(m, 1, 8 / m, part, 0, ty, w, at, ld, K, x, ldx, y, ldy, add);
 }
 
 /* y (m,N) = x (m,K) op(W), any m; W's first element at `at`.  add (only with trans 0): y += . */
 TGC_INLINE void gemv_rows(int m, int ty, int trans, const void *w, long at, long ld, long N, long K,
-                            const float *x, long ldx, float *y, long ldy, int add)
+                          const float *x, long ldx, float *y, long ldy, int add)
 {
         enum { MOST = TGC_VEC < 8 ? TGC_VEC : 8 };
         for (int now; m > 0; m -= now, x += now * ldx, y += now * ldy) {
                 now = m < MOST ? m : MOST;
-#define GEMV_R(m) (m == 1 ? TGC_VEC : m == 2 ? TGC_VEC / 2 : m <= 4 ? TGC_VEC / 4 : TGC_VEC < 16 ? 1 : 2)
+#define GEMV_R(m) \
+        (m == 1 ? TGC_VEC : m == 2 ? TGC_VEC / 2 : m <= 4 ? TGC_VEC / 4 : TGC_VEC < 16 ? 1 : 2)
 #define GEMV_DOTS(m, streams) gemv_dots(m, GEMV_R(m), streams, ty, w, at, ld, N, K, x, ldx, y, ldy)
-#define GEMV_CASE(m) case m: \
-        if (trans && gemv_streams(m, K) == 1) GEMV_DOTS(m, 1); \
-        else if (trans) GEMV_DOTS(m, 4); \
-        else gemv_axpys(m, m <= 2 ? 4 : m <= 4 ? 2 : 1, m == 1 ? 2 : 1, ty, w, at, ld, N, K, x, ldx, y, ldy, add); \
-        break;
+#define GEMV_CASE(m)                                                                          \
+        case m:                                                                               \
+                if (trans && gemv_streams(m, K) == 1)                                         \
+                        GEMV_DOTS(m, 1);                                                      \
+                else if (trans)                                                               \
+                        GEMV_DOTS(m, 4);                                                      \
+                else                                                                          \
+                        gemv_axpys(m,                                                         \
+                                   m <= 2   ? 4                                               \
+                                   : m <= 4 ? 2                                               \
+                                            : 1,                                              \
+                                   m == 1 ? 2 : 1, ty, w, at, ld, N, K, x, ldx, y, ldy, add); \
+                break;
                 switch (now) {
-                GEMV_CASE(1) GEMV_CASE(2) GEMV_CASE(3) GEMV_CASE(4)
+                        GEMV_CASE(1)
+                        GEMV_CASE(2)
+                        GEMV_CASE(3) GEMV_CASE(4)
 #if TGC_VEC >= 8
-                GEMV_CASE(5) GEMV_CASE(6) GEMV_CASE(7) GEMV_CASE(8)
+                                GEMV_CASE(5) GEMV_CASE(6) GEMV_CASE(7) GEMV_CASE(8)
 #endif
                 }
 #undef GEMV_CASE
@@ -277,7 +300,7 @@ TGC_INLINE float norm_row(int norm, float eps, float *x, long K, float *mean)
 /* Rows row.. (m of them) of the prologue into x, ldx >= K + TGC_VEC apart.  gain (NULL: none)
  * is called like an epilogue and changes the standardised values. */
 TGC_INLINE void gemv_fill(int norm, float eps, int m, long row, long K, float *x, long ldx,
-                            const void *args, PrologueFn *prologue, EpilogueFn *gain)
+                          const void *args, PrologueFn *prologue, EpilogueFn *gain)
 {
         float mean;
         for (int i = 0; i < m; i++, x += ldx) {
@@ -308,14 +331,16 @@ TGC_INLINE long gemv_tiles(long N, long K)
 }
 
 TGC_INLINE void gemv_gain_task(int norm, float eps, Mat w, int M, long N, long K, long tile,
-                                 const void *args, PrologueFn *prologue, EpilogueFn *gain, EpilogueFn *keep, EpilogueFn *epilogue)
+                               const void *args, PrologueFn *prologue, EpilogueFn *gain,
+                               EpilogueFn *keep, EpilogueFn *epilogue)
 {
         long nt = gemv_tiles(N, K) == 1 ? N : gemv_nt(K), n0 = tile * nt, n = tgc_min(nt, N - n0);
         long ldx = (tgc_ceil_div(K, TGC_VEC) + 1) * TGC_VEC;
         float *x = tgc_scratch, *y;
-        TGC_HIDE(x);                    /* else the thread's scratch is looked up again and again */
+        TGC_HIDE(x); /* else the thread's scratch is looked up again and again */
         y = x + GEMV_K_MAX;
-        /* called and not inlined: their loops are vectorised at -O2, and not where choices are left as they are */
+        /* called and not inlined: their loops are vectorised at -O2, and not where choices are left
+         * as they are */
         TGC_HIDE(prologue);
         TGC_HIDE(epilogue);
         if (gain)
@@ -324,14 +349,16 @@ TGC_INLINE void gemv_gain_task(int norm, float eps, Mat w, int M, long N, long K
         for (int i = 0; i < M && keep && tile == 0; i++)
                 for (long k = 0; k < K; k += TGC_SEG)
                         keep(args, i, (int)k, (int)tgc_min(K - k, TGC_SEG), x + i * ldx + k);
-        gemv_rows(M, w.ty, w.trans, w.p, w.trans ? n0 * w.ld : n0, w.ld, n, K, x, ldx, y, GEMV_NT, 0);
+        gemv_rows(M, w.ty, w.trans, w.p, w.trans ? n0 * w.ld : n0, w.ld, n, K, x, ldx, y, GEMV_NT,
+                  0);
         for (int i = 0; i < M; i++)
                 for (long j = 0; j < n; j += TGC_SEG)
-                        epilogue(args, i, (int)(n0 + j), (int)tgc_min(n - j, TGC_SEG), y + i * GEMV_NT + j);
+                        epilogue(args, i, (int)(n0 + j), (int)tgc_min(n - j, TGC_SEG),
+                                 y + i * GEMV_NT + j);
 }
 
 TGC_INLINE void gemv_task(int norm, float eps, Mat w, int M, long N, long K, long tile,
-                            const void *args, PrologueFn *prologue, EpilogueFn *epilogue)
+                          const void *args, PrologueFn *prologue, EpilogueFn *epilogue)
 {
         gemv_gain_task(norm, eps, w, M, N, K, tile, args, prologue, NULL, NULL, epilogue);
 }

@@ -29,11 +29,12 @@ TGC_INLINE long grouped_gemm_tiles(int E, long P, long N)
         return (tgc_ceil_div(P, EXPERT_MT) + E) * tgc_ceil_div(N, EXPERT_NT);
 }
 
-TGC_INLINE void grouped_gemm_task(const void *a, int a_ty, long lda, int adiv, Mat w, int E, long N, long K,
-                                   const int *perm, const int *offs, int scatter, long tile,
-                                   const void *args, ExpertEpilogueFn *epilogue)
+TGC_INLINE void grouped_gemm_task(const void *a, int a_ty, long lda, int adiv, Mat w, int E, long N,
+                                  long K, const int *perm, const int *offs, int scatter, long tile,
+                                  const void *args, ExpertEpilogueFn *epilogue)
 {
-        long n_tiles = tgc_ceil_div(N, EXPERT_NT), block = tile / n_tiles, n0 = tile % n_tiles * EXPERT_NT;
+        long n_tiles = tgc_ceil_div(N, EXPERT_NT), block = tile / n_tiles,
+             n0 = tile % n_tiles * EXPERT_NT;
         int e = 0, rows[EXPERT_MT];
         for (; e < E; e++) {
                 long blocks = tgc_ceil_div(offs[e + 1] - offs[e], EXPERT_MT);
@@ -51,8 +52,8 @@ TGC_INLINE void grouped_gemm_task(const void *a, int a_ty, long lda, int adiv, M
         gemm_tile(am, w, e, 0, m, n0, n, K, rows, pa, pb, c, EXPERT_NT);
         for (int i = 0; i < m; i++)
                 for (int j = 0; j < n; j += TGC_SEG)
-                        epilogue(args, scatter ? perm[i0 + i] : i0 + i, (int)n0 + j, n - j < TGC_SEG ? n - j : TGC_SEG,
-                             c + i * EXPERT_NT + j, e);
+                        epilogue(args, scatter ? perm[i0 + i] : i0 + i, (int)n0 + j,
+                                 n - j < TGC_SEG ? n - j : TGC_SEG, c + i * EXPERT_NT + j, e);
 }
 
 /* dW_e (M,N) = sum over positions i of e of a_i (M) times g_i' (N); zeros where e has none.
@@ -62,13 +63,15 @@ TGC_INLINE long expert_grad_tiles(int E, long M, long N)
         return E * tgc_ceil_div(M, EXPERT_MT) * tgc_ceil_div(N, EXPERT_NT);
 }
 
-TGC_INLINE void expert_grad_task(const void *a, int a_ty, long lda, int adiv,
-                                 const void *g, int g_ty, long ldg, int gdiv, long M, long N,
-                                 const int *perm, const int *offs, long tile, const void *args, EpilogueFn *epilogue)
+TGC_INLINE void expert_grad_task(const void *a, int a_ty, long lda, int adiv, const void *g,
+                                 int g_ty, long ldg, int gdiv, long M, long N, const int *perm,
+                                 const int *offs, long tile, const void *args, EpilogueFn *epilogue)
 {
         long n_tiles = tgc_ceil_div(N, EXPERT_NT), m_tiles = tgc_ceil_div(M, EXPERT_MT);
-        long n0 = tile % n_tiles * EXPERT_NT, m0 = tile / n_tiles % m_tiles * EXPERT_MT, e = tile / n_tiles / m_tiles;
-        int m = (int)tgc_min(EXPERT_MT, M - m0), n = (int)tgc_min(EXPERT_NT, N - n0), rows[MATMUL_KC];
+        long n0 = tile % n_tiles * EXPERT_NT, m0 = tile / n_tiles % m_tiles * EXPERT_MT,
+             e = tile / n_tiles / m_tiles;
+        int m = (int)tgc_min(EXPERT_MT, M - m0), n = (int)tgc_min(EXPERT_NT, N - n0),
+            rows[MATMUL_KC];
         float *pa = tgc_scratch, *pb = pa + MATMUL_MT * MATMUL_KC, *c = pb + MATMUL_KC * MATMUL_NT;
         if (offs[e] == offs[e + 1])
                 memset(c, 0, sizeof(float) * EXPERT_MT * EXPERT_NT);
@@ -82,8 +85,8 @@ TGC_INLINE void expert_grad_task(const void *a, int a_ty, long lda, int adiv,
         }
         for (int i = 0; i < m; i++)
                 for (int j = 0; j < n; j += TGC_SEG)
-                        epilogue(args, e * M + m0 + i, (int)n0 + j, n - j < TGC_SEG ? n - j : TGC_SEG,
-                             c + i * EXPERT_NT + j);
+                        epilogue(args, e * M + m0 + i, (int)n0 + j,
+                                 n - j < TGC_SEG ? n - j : TGC_SEG, c + i * EXPERT_NT + j);
 }
 
 /* The same product for a few pairs (decoding), one pair and a range of columns at a time; x
@@ -91,8 +94,9 @@ TGC_INLINE void expert_grad_task(const void *a, int a_ty, long lda, int adiv,
 TGC_INLINE long grouped_gemv_tiles(long P, long N, long K) { return P * gemv_tiles(N, K); }
 
 TGC_INLINE void grouped_gemv_task(int norm, float eps, Mat w, int E, long N, long K, int adiv,
-                                   const int *perm, const int *offs, int scatter, long tile,
-                                   const void *args, PrologueFn *prologue, ExpertEpilogueFn *epilogue)
+                                  const int *perm, const int *offs, int scatter, long tile,
+                                  const void *args, PrologueFn *prologue,
+                                  ExpertEpilogueFn *epilogue)
 {
         long parts = gemv_tiles(N, K), i = tile / parts, nt = parts == 1 ? N : gemv_nt(K);
         long n0 = tile % parts * nt, n = tgc_min(nt, N - n0);
@@ -103,17 +107,21 @@ TGC_INLINE void grouped_gemv_task(int norm, float eps, Mat w, int E, long N, lon
         while (i >= offs[e + 1])
                 e++;
         gemv_fill(norm, eps, 1, adiv ? perm[i] / adiv : i, K, x, K + TGC_VEC, args, prologue, NULL);
-        gemv_rows(1, w.ty, w.trans, w.p, e * w.batch + (w.trans ? n0 * w.ld : n0), w.ld, n, K, x, 0, y, 0, 0);
+        gemv_rows(1, w.ty, w.trans, w.p, e * w.batch + (w.trans ? n0 * w.ld : n0), w.ld, n, K, x, 0,
+                  y, 0, 0);
         for (long j = 0; j < n; j += TGC_SEG)
-                epilogue(args, scatter ? perm[i] : i, (int)(n0 + j), (int)tgc_min(n - j, TGC_SEG), y + j, e);
+                epilogue(args, scatter ? perm[i] : i, (int)(n0 + j), (int)tgc_min(n - j, TGC_SEG),
+                         y + j, e);
 }
 
-/* A few pairs unsorted: pair p has expert ids[p] and row p / adiv of a.  mix k: row t of the result is
- * the sum of pairs t*k .. by their gates.  w: (E,N,K).  bias (E,N) or NULL.  An ordinary epilogue. */
+/* A few pairs unsorted: pair p has expert ids[p] and row p / adiv of a.  mix k: row t of the result
+ * is the sum of pairs t*k .. by their gates.  w: (E,N,K).  bias (E,N) or NULL.  An ordinary
+ * epilogue. */
 TGC_INLINE long expert_rows_tiles(long rows, long N, long K) { return rows * gemv_tiles(N, K); }
 
-TGC_INLINE void expert_rows_task(Mat w, long N, long K, int adiv, int mix, const int *ids, const void *bias,
-                                 const float *gates, long tile, const void *args, PrologueFn *prologue, EpilogueFn *epilogue)
+TGC_INLINE void expert_rows_task(Mat w, long N, long K, int adiv, int mix, const int *ids,
+                                 const void *bias, const float *gates, long tile, const void *args,
+                                 PrologueFn *prologue, EpilogueFn *epilogue)
 {
         long parts = gemv_tiles(N, K), row = tile / parts, nt = parts == 1 ? N : gemv_nt(K);
         long n0 = tile % parts * nt, n = tgc_min(nt, N - n0);
@@ -124,7 +132,8 @@ TGC_INLINE void expert_rows_task(Mat w, long N, long K, int adiv, int mix, const
                 gemv_fill(NORM_NONE, 0.f, 1, p / adiv, K, x, K + TGC_VEC, args, prologue, NULL);
                 gemv_rows(1, w.ty, 1, w.p, ids[p] * w.batch + n0 * w.ld, w.ld, n, K, x, 0, y, 0, 0);
                 for (long j = 0; j < n; j++)
-                        sum[j] += gate * (y[j] + (bias ? ty_get(w.ty, bias, ids[p] * N + n0 + j) : 0.f));
+                        sum[j] += gate *
+                                  (y[j] + (bias ? ty_get(w.ty, bias, ids[p] * N + n0 + j) : 0.f));
         }
         for (long j = 0; j < n; j += TGC_SEG)
                 epilogue(args, row, (int)(n0 + j), (int)tgc_min(n - j, TGC_SEG), sum + j);

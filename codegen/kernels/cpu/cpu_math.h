@@ -11,7 +11,7 @@
 #include "cpu_tgc.h"
 
 /* Added to a float below 2^22 it leaves the nearest integer in the low bits. */
-#define ROUND_MAGIC 12582912.f          /* 1.5 * 2^23 */
+#define ROUND_MAGIC 12582912.f /* 1.5 * 2^23 */
 
 /* exp(x) = 2^n exp(r), |r| <= ln(2)/2; 2^n in two factors, so that denormals come out. */
 TGC_INLINE float fast_expf(float x)
@@ -30,7 +30,8 @@ TGC_INLINE float fast_expf(float x)
         p = p * (r * r) + r + 1.f;
         int32_t i = (int32_t)(float_bits(t) - float_bits(ROUND_MAGIC));
         int32_t half = i >> 1;
-        return p * float_of_bits((uint32_t)(half + 127) << 23) * float_of_bits((uint32_t)(i - half + 127) << 23);
+        return p * float_of_bits((uint32_t)(half + 127) << 23) *
+               float_of_bits((uint32_t)(i - half + 127) << 23);
 }
 
 /* exp(x) for x <= 0, as softmax needs it: below -87 the result is 0, never a denormal
@@ -115,15 +116,19 @@ TGC_INLINE float fast_sigmoidf(float x) { return 1.f / (1.f + fast_expf(-x)); }
  * Near a zero of the function the error is 1e-7 absolute, not relative. */
 TGC_INLINE float sin_quarters(float x, uint32_t quarters)
 {
-        double t = (double)x * 0.63661977236758134 + 6755399441055744.0;        /* 1.5 * 2^52 */
-        union { double d; uint64_t u; } c = { t };
+        double t = (double)x * 0.63661977236758134 + 6755399441055744.0; /* 1.5 * 2^52 */
+        union {
+                double d;
+                uint64_t u;
+        } c = { t };
         double n = t - 6755399441055744.0;
         float r = (float)((double)x - n * 1.5707963267948966);
         uint32_t q = (uint32_t)c.u + quarters;
         float z = r * r;
-        float s = r + r * (z * ((2.724992492e-06f * z - 1.984008672e-04f) * z * z + 8.333331875e-03f * z
-                                - 1.666666666e-01f));
-        float k = 1.f - 0.5f * z + z * z * ((2.454794189e-05f * z - 1.388830303e-03f) * z + 4.166666466e-02f);
+        float s = r + r * (z * ((2.724992492e-06f * z - 1.984008672e-04f) * z * z +
+                                8.333331875e-03f * z - 1.666666666e-01f));
+        float k = 1.f - 0.5f * z +
+                  z * z * ((2.454794189e-05f * z - 1.388830303e-03f) * z + 4.166666466e-02f);
         float y = q & 1 ? k : s;
         return q & 2 ? -y : y;
 }
@@ -149,7 +154,8 @@ TGC_INLINE void philox(uint32_t c[4], uint32_t k0, uint32_t k1)
 /* Dropout of element i of tensor id: which word of which counter is tgc.cuh's choice. */
 TGC_INLINE float dropout(float x, float p, uint32_t id, uint64_t i, const Rt *rt)
 {
-        uint32_t c[4] = { (uint32_t)(i >> 2), (uint32_t)(i >> 34), id, (uint32_t)(rt->step * rt->n_micro + rt->micro) };
+        uint32_t c[4] = { (uint32_t)(i >> 2), (uint32_t)(i >> 34), id,
+                          (uint32_t)(rt->step * rt->n_micro + rt->micro) };
         philox(c, rt->seed[0], rt->seed[1]);
         return (float)(c[i & 3] >> 8) * (1.f / 16777216.f) < p ? 0.f : x * (1.f / (1.f - p));
 }
@@ -158,7 +164,7 @@ TGC_INLINE float dropout(float x, float p, uint32_t id, uint64_t i, const Rt *rt
 TGC_INLINE void dropout_n(float *v, int n, float p, uint32_t id, uint64_t i, const Rt *rt)
 {
         float keep = 1.f / (1.f - p);
-        for (int j = 0; j < n; ) {
+        for (int j = 0; j < n;) {
                 uint64_t e = i + (uint64_t)j;
                 uint32_t c[4] = { (uint32_t)(e >> 2), (uint32_t)(e >> 34), id,
                                   (uint32_t)(rt->step * rt->n_micro + rt->micro) };

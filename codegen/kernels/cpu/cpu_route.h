@@ -11,12 +11,13 @@ enum { TOPK_N_MAX = 4096 };
 
 /* The k largest of a row of N <= TOPK_N_MAX, largest first, lowest index first among
  * equals; NaN counts as -inf.  ids (rows, k), values (rows, k) or NULL; k <= N. */
-TGC_INLINE void topk_task(long N, int k, float *values, int *ids, long row, const void *args, PrologueFn *prologue)
+TGC_INLINE void topk_task(long N, int k, float *values, int *ids, long row, const void *args,
+                          PrologueFn *prologue)
 {
         float *v = tgc_scratch;
         char *taken = (char *)(tgc_scratch + TOPK_N_MAX);
         EACH_SEG(c, n, N)
-                prologue(args, row, (int)c, (int)n, v + c);
+        prologue(args, row, (int)c, (int)n, v + c);
         memset(taken, 0, (size_t)N);
         for (int j = 0; j < k; j++) {
                 long best = -1;
@@ -33,7 +34,8 @@ TGC_INLINE void topk_task(long N, int k, float *values, int *ids, long row, cons
 }
 
 /* topk_task's choice of logits, and its softmax over the row or, with renorm, over the choice. */
-TGC_INLINE void route_task(long N, int k, int renorm, float *gates, int *ids, long row, const void *args, PrologueFn *prologue)
+TGC_INLINE void route_task(long N, int k, int renorm, float *gates, int *ids, long row,
+                           const void *args, PrologueFn *prologue)
 {
         const float *v = tgc_scratch;
         float *gate = gates + row * k, all = 0;
@@ -47,11 +49,13 @@ TGC_INLINE void route_task(long N, int k, int renorm, float *gates, int *ids, lo
 
 /* Gradient: zeros but for prologue(row, j) at ids[row*k + j]; prologue is asked for one run of k
  * <= TGC_SEG. */
-TGC_INLINE void topk_grad_task(long N, int k, const int *ids, long row, const void *args, PrologueFn *prologue, EpilogueFn *epilogue)
+TGC_INLINE void topk_grad_task(long N, int k, const int *ids, long row, const void *args,
+                               PrologueFn *prologue, EpilogueFn *epilogue)
 {
         float d[TGC_SEG], v[TGC_SEG];
         prologue(args, row, 0, k, d);
-        EACH_SEG(c, n, N) {
+        EACH_SEG(c, n, N)
+        {
                 memset(v, 0, sizeof v);
                 for (int j = 0; j < k; j++) {
                         long i = ids[row * k + j] - c;
@@ -73,7 +77,8 @@ TGC_INLINE void bucket_task(const int *ids, long P, int n, int *perm, int *inv, 
                         offs[ids[p] + 1]++;
         for (int e = 0; e < n; e++)
                 offs[e + 1] += offs[e];
-        for (long p = 0; p < P; p++) {          /* offs[e] runs through its bucket and ends at the next one's start */
+        /* offs[e] runs through its bucket and ends at the next one's start */
+        for (long p = 0; p < P; p++) {
                 int in = ids[p] >= 0 && ids[p] < n;
                 int i = in ? offs[ids[p]]++ : -1;
                 if (in)
@@ -95,7 +100,8 @@ TGC_INLINE void scatter_rows_task(long N, const int *perm, const int *offs, int 
         float sum[TGC_SEG], v[TGC_SEG];
         if (adds && offs[e] == offs[e + 1])
                 return;
-        EACH_SEG(c, n, N) {
+        EACH_SEG(c, n, N)
+        {
                 memset(sum, 0, sizeof sum);
                 for (int i = offs[e]; i < offs[e + 1]; i++) {
                         prologue(args, perm[i], (int)c, (int)n, v);
@@ -106,11 +112,14 @@ TGC_INLINE void scatter_rows_task(long N, const int *perm, const int *offs, int 
         }
 }
 
-/* epilogue(t) = sum over j < k of gate[t*k + j] * prologue(t*k + j); gate NULL: ones.  A tile is one t. */
-TGC_INLINE void combine_task(int k, long N, const float *gate, long t, const void *args, PrologueFn *prologue, EpilogueFn *epilogue)
+/* epilogue(t) = sum over j < k of gate[t*k + j] * prologue(t*k + j); gate NULL: ones.  A tile is
+ * one t. */
+TGC_INLINE void combine_task(int k, long N, const float *gate, long t, const void *args,
+                             PrologueFn *prologue, EpilogueFn *epilogue)
 {
         float sum[TGC_SEG], v[TGC_SEG];
-        EACH_SEG(c, n, N) {
+        EACH_SEG(c, n, N)
+        {
                 memset(sum, 0, sizeof sum);
                 for (int j = 0; j < k; j++) {
                         float g = gate ? gate[t * k + j] : 1.f;

@@ -8,21 +8,27 @@
 #define TGC_CPU_ROWS_H
 
 #include "cpu_math.h"
-#include "cpu_gemv.h"                 /* NORM_RMS, NORM_LAYER */
+#include "cpu_gemv.h" /* NORM_RMS, NORM_LAYER */
 
 /* for each segment of a row: `col` from 0, `n` long */
 #define EACH_SEG(col, n, N) \
-        for (long col = 0, n; col < (N) && (n = tgc_min((N) - col, TGC_SEG)) > 0; col += TGC_SEG)
+        for (long col = 0, n; col < (N) && (n = tgc_min((N)-col, TGC_SEG)) > 0; col += TGC_SEG)
 
 /* A row in scratch, or not at all: row_seg gives columns col..col+n either way. */
-typedef struct Row { const void *args; PrologueFn *prologue; long row; float *held; } Row;
+typedef struct Row {
+        const void *args;
+        PrologueFn *prologue;
+        long row;
+        float *held;
+} Row;
 
-TGC_INLINE Row row_fetch(long N, long row, const void *args, PrologueFn *prologue, float *room, long room_n)
+TGC_INLINE Row row_fetch(long N, long row, const void *args, PrologueFn *prologue, float *room,
+                         long room_n)
 {
         Row r = { args, prologue, row, N <= room_n ? room : 0 };
         if (r.held)
                 EACH_SEG(c, n, N)
-                        prologue(args, row, (int)c, (int)n, room + c);
+        prologue(args, row, (int)c, (int)n, room + c);
         return r;
 }
 
@@ -38,7 +44,7 @@ TGC_INLINE float *row_seg(Row r, PrologueFn *prologue, long col, long n, float *
 TGC_INLINE void row_out(long N, long row, float *x, const void *args, EpilogueFn *epilogue)
 {
         EACH_SEG(c, n, N)
-                epilogue(args, row, (int)c, (int)n, x + c);
+        epilogue(args, row, (int)c, (int)n, x + c);
 }
 
 /* Sums with TGC_VEC partial sums, so that they vectorise in a fixed order. */
@@ -88,7 +94,7 @@ TGC_INLINE void norm_task(int kind, long N, float eps, float *mean, float *rstd,
 {
         float *x = tgc_scratch, m, r;
         EACH_SEG(c, n, N)
-                prologue(args, row, (int)c, (int)n, x + c);
+        prologue(args, row, (int)c, (int)n, x + c);
         r = norm_row(kind, eps, x, N, &m);
         if (mean)
                 mean[row] = m;
@@ -110,11 +116,13 @@ TGC_INLINE void norm_grad_row(int kind, long N, float rstd, const float *x, floa
  * multiplied in) from prologue_g; epilogue gets rstd * (g - [mean(g)] - xhat * mean(g * xhat)).
  * mean, rstd: what norm_task stored; rstd NULL: computed again from x.
  * N <= TGC_ROW_MAX / 2. */
-TGC_INLINE void norm_grad_task(int kind, long N, float eps, const float *mean, const float *rstd, long row,
-                               const void *args, PrologueFn *prologue_x, PrologueFn *prologue_g, EpilogueFn *epilogue)
+TGC_INLINE void norm_grad_task(int kind, long N, float eps, const float *mean, const float *rstd,
+                               long row, const void *args, PrologueFn *prologue_x,
+                               PrologueFn *prologue_g, EpilogueFn *epilogue)
 {
         float *x = tgc_scratch, *g = x + N, m, r;
-        EACH_SEG(c, n, N) {
+        EACH_SEG(c, n, N)
+        {
                 prologue_x(args, row, (int)c, (int)n, x + c);
                 prologue_g(args, row, (int)c, (int)n, g + c);
         }
@@ -130,17 +138,19 @@ TGC_INLINE void norm_grad_task(int kind, long N, float eps, const float *mean, c
         row_out(N, row, g, args, epilogue);
 }
 
-/* The same with the gradients of gain and bias.  prologue_dy fills dy (= g * gain) and g, the gradient
- * of the whole output.  Tile t of `tiles` (norm_acc_tiles) works on rows t, t + tiles, ...;
- * dgain, dbias: float (tiles, N), or NULL: sums of g * xhat and of g over its rows, to be
+/* The same with the gradients of gain and bias.  prologue_dy fills dy (= g * gain) and g, the
+ * gradient of the whole output.  Tile t of `tiles` (norm_acc_tiles) works on rows t, t + tiles,
+ * ...; dgain, dbias: float (tiles, N), or NULL: sums of g * xhat and of g over its rows, to be
  * added up by column_sum_task.  N <= TGC_ROW_MAX / 4. */
 typedef void ProloguePairFn(const void *args, long row, int col, int n, float *dy, float *g);
 
 enum { NORM_ACC_TILES = 64 };
 TGC_INLINE long norm_acc_tiles(long rows) { return tgc_min(rows, NORM_ACC_TILES); }
 
-TGC_INLINE void norm_grad_acc_task(int kind, long N, float eps, long rows, float *dgain, float *dbias,
-                                   long tile, const void *args, PrologueFn *prologue_x, ProloguePairFn *prologue_dy, EpilogueFn *epilogue)
+TGC_INLINE void norm_grad_acc_task(int kind, long N, float eps, long rows, float *dgain,
+                                   float *dbias, long tile, const void *args,
+                                   PrologueFn *prologue_x, ProloguePairFn *prologue_dy,
+                                   EpilogueFn *epilogue)
 {
         long tiles = norm_acc_tiles(rows);
         float *x = tgc_scratch, *dy = x + N, *g = dy + N, m;
@@ -149,7 +159,8 @@ TGC_INLINE void norm_grad_acc_task(int kind, long N, float eps, long rows, float
         if (dbias)
                 memset(dbias + tile * N, 0, sizeof(float) * (size_t)N);
         for (long row = tile; row < rows; row += tiles) {
-                EACH_SEG(c, n, N) {
+                EACH_SEG(c, n, N)
+                {
                         prologue_x(args, row, (int)c, (int)n, x + c);
                         prologue_dy(args, row, (int)c, (int)n, dy + c, g + c);
                 }
@@ -180,11 +191,13 @@ TGC_INLINE float exp_row(float *x, long n, float max)
 TGC_INLINE float row_expsum(Row r, PrologueFn *prologue, long N, float *max)
 {
         float buf[TGC_SEG], e[TGC_SEG], m = -INFINITY, sum = 0.f;
-        EACH_SEG(c, n, N) {
+        EACH_SEG(c, n, N)
+        {
                 float t = max_n(row_seg(r, prologue, c, n, buf), n);
                 m = t > m ? t : m;
         }
-        EACH_SEG(c, n, N) {
+        EACH_SEG(c, n, N)
+        {
                 load_float(e, row_seg(r, prologue, c, n, buf), (int)n);
                 sum += exp_row(e, n, m);
         }
@@ -193,7 +206,8 @@ TGC_INLINE float row_expsum(Row r, PrologueFn *prologue, long N, float *max)
 }
 
 /* -inf everywhere gives 0. */
-TGC_INLINE void softmax_task(long N, long row, const void *args, PrologueFn *prologue, EpilogueFn *epilogue)
+TGC_INLINE void softmax_task(long N, long row, const void *args, PrologueFn *prologue,
+                             EpilogueFn *epilogue)
 {
         float buf[TGC_SEG], m;
         Row r = row_fetch(N, row, args, prologue, tgc_scratch, TGC_ROW_MAX);
@@ -207,7 +221,8 @@ TGC_INLINE void softmax_task(long N, long row, const void *args, PrologueFn *pro
                 return;
         }
         float s = row_expsum(r, prologue, N, &m), inv = s == 0.f ? 0.f : 1.f / s;
-        EACH_SEG(c, n, N) {
+        EACH_SEG(c, n, N)
+        {
                 row_seg(r, prologue, c, n, buf);
                 exp_row(buf, n, m);
                 for (long i = 0; i < n; i++)
@@ -217,14 +232,17 @@ TGC_INLINE void softmax_task(long N, long row, const void *args, PrologueFn *pro
 }
 
 /* y from prologue_y, dy from prologue_dy; epilogue gets y * (dy - sum(y*dy)). */
-TGC_INLINE void softmax_grad_task(long N, long row, const void *args, PrologueFn *prologue_y, PrologueFn *prologue_dy, EpilogueFn *epilogue)
+TGC_INLINE void softmax_grad_task(long N, long row, const void *args, PrologueFn *prologue_y,
+                                  PrologueFn *prologue_dy, EpilogueFn *epilogue)
 {
         float by[TGC_SEG], bd[TGC_SEG], sum = 0.f;
         Row y = row_fetch(N, row, args, prologue_y, tgc_scratch, TGC_ROW_MAX / 2);
-        Row d = row_fetch(N, row, args, prologue_dy, tgc_scratch + TGC_ROW_MAX / 2, TGC_ROW_MAX / 2);
+        Row d = row_fetch(N, row, args, prologue_dy, tgc_scratch + TGC_ROW_MAX / 2,
+                          TGC_ROW_MAX / 2);
         EACH_SEG(c, n, N)
-                sum += dot_n(row_seg(y, prologue_y, c, n, by), row_seg(d, prologue_dy, c, n, bd), n);
-        EACH_SEG(c, n, N) {
+        sum += dot_n(row_seg(y, prologue_y, c, n, by), row_seg(d, prologue_dy, c, n, bd), n);
+        EACH_SEG(c, n, N)
+        {
                 float *p = row_seg(y, prologue_y, c, n, by), *q = row_seg(d, prologue_dy, c, n, bd);
                 for (long i = 0; i < n; i++)
                         q[i] = p[i] * (q[i] - sum);
@@ -236,14 +254,17 @@ TGC_INLINE void softmax_grad_task(long N, long row, const void *args, PrologueFn
 
 /* One value per row: epilogue(row, 0, 1, v).  N = 0: 0, -inf, -inf. */
 enum { RED_SUM, RED_MAX, RED_LOGSUMEXP };
-TGC_INLINE void reduce_task(int kind, long N, long row, const void *args, PrologueFn *prologue, EpilogueFn *epilogue)
+TGC_INLINE void reduce_task(int kind, long N, long row, const void *args, PrologueFn *prologue,
+                            EpilogueFn *epilogue)
 {
         float buf[TGC_SEG], v = kind == RED_SUM ? 0.f : -INFINITY;
         if (kind == RED_LOGSUMEXP) {
-                float s = row_expsum(row_fetch(N, row, args, prologue, tgc_scratch, TGC_ROW_MAX), prologue, N, &v);
+                float s = row_expsum(row_fetch(N, row, args, prologue, tgc_scratch, TGC_ROW_MAX),
+                                     prologue, N, &v);
                 v = v == -INFINITY ? v : v + fast_logf(s);
         } else {
-                EACH_SEG(c, n, N) {
+                EACH_SEG(c, n, N)
+                {
                         prologue(args, row, (int)c, (int)n, buf);
                         float t = kind == RED_SUM ? sum_n(buf, n) : max_n(buf, n);
                         v = kind == RED_SUM ? v + t : t > v ? t : v;
@@ -257,7 +278,8 @@ TGC_INLINE int argmax_task(long N, long row, const void *args, PrologueFn *prolo
 {
         float buf[TGC_SEG], best = -INFINITY;
         long at = 0;
-        EACH_SEG(c, n, N) {
+        EACH_SEG(c, n, N)
+        {
                 prologue(args, row, (int)c, (int)n, buf);
                 float t = max_n(buf, n);
                 if (t > best) {
@@ -273,14 +295,17 @@ TGC_INLINE int argmax_task(long N, long row, const void *args, PrologueFn *prolo
 
 /* ---- maps -------------------------------------------------------------- */
 
-enum { MAP_TILE = 8192 };       /* elements of a tile, about */
+enum { MAP_TILE = 8192 }; /* elements of a tile, about */
 
 /* body(args, row, col, n, v) loads, computes and stores by itself; v is scratch.  A
  * tile is a run of rows, or part of one long row. */
 TGC_INLINE long map_parts(long N) { return tgc_ceil_div(tgc_max(N, 1), MAP_TILE); }
 TGC_INLINE long map_rows(long N) { return N >= MAP_TILE ? 1 : MAP_TILE / tgc_max(N, 1); }
 
-TGC_INLINE long map_tiles(long rows, long N) { return tgc_ceil_div(rows, map_rows(N)) * map_parts(N); }
+TGC_INLINE long map_tiles(long rows, long N)
+{
+        return tgc_ceil_div(rows, map_rows(N)) * map_parts(N);
+}
 
 TGC_INLINE void map_task(long rows, long N, long tile, const void *args, PrologueFn *body)
 {
@@ -300,11 +325,12 @@ enum { COLUMN_STRIP = 64, COLUMN_BLOCK = 64 };
 
 TGC_INLINE long column_sum_tiles(long N) { return tgc_ceil_div(N, COLUMN_STRIP); }
 
-TGC_INLINE void column_sum_task(long rows, long N, long tile, const void *args, PrologueFn *prologue, EpilogueFn *epilogue)
+TGC_INLINE void column_sum_task(long rows, long N, long tile, const void *args,
+                                PrologueFn *prologue, EpilogueFn *epilogue)
 {
         float sum[COLUMN_STRIP] = { 0 }, part[COLUMN_STRIP], v[COLUMN_STRIP];
         int c = (int)(tile * COLUMN_STRIP), n = (int)tgc_min(N - c, COLUMN_STRIP);
-        for (long r = 0; r < rows; ) {
+        for (long r = 0; r < rows;) {
                 memset(part, 0, sizeof part);
                 for (long end = tgc_min(rows, r + COLUMN_BLOCK); r < end; r++) {
                         prologue(args, r, c, n, v);

@@ -16,11 +16,12 @@ TGC_INLINE float sample_at(int ty, const void *x, long i)
         return v == v ? v : -INFINITY;
 }
 
-/* The largest logit, and the first of that size; not finite where one is NaN or +inf, or all are -inf. */
+/* The largest logit, and the first of that size; not finite where one is NaN or +inf, or all are
+ * -inf. */
 TGC_INLINE float sample_max(int ty, const void *x, long at, int V, int *token)
 {
         Vec most = vec_all(-INFINITY), none = vec_all(INFINITY);
-        __typeof__(most < none) less = most < none;     /* all bits set, of each lane */
+        __typeof__(most < none) less = most < none; /* all bits set, of each lane */
         float max = -INFINITY;
         int i = 0, odd = 0;
         for (; i + TGC_VEC <= V; i += TGC_VEC) {
@@ -39,7 +40,7 @@ TGC_INLINE float sample_max(int ty, const void *x, long at, int V, int *token)
         if (odd)
                 return INFINITY;
         max = vec_top(vec_max(vec_all(max), most));
-        for (i = 0; max > -INFINITY && ty_get(ty, x, at + i) != max; )
+        for (i = 0; max > -INFINITY && ty_get(ty, x, at + i) != max;)
                 i++;
         *token = i;
         return max;
@@ -55,7 +56,8 @@ TGC_INLINE uint32_t sample_key(float x)
 TGC_INLINE uint64_t sample_weight(float d) { return (uint64_t)(fast_exp_negf(d) * 4294967296.f); }
 
 /* Sum over logits with key >= from of 1, or of their weights. */
-TGC_INLINE uint64_t sample_mass(int ty, const void *x, long at, int V, uint32_t from, int weights, float max)
+TGC_INLINE uint64_t sample_mass(int ty, const void *x, long at, int V, uint32_t from, int weights,
+                                float max)
 {
         uint64_t s = 0;
         for (int i = 0; i < V; i++) {
@@ -67,8 +69,8 @@ TGC_INLINE uint64_t sample_mass(int ty, const void *x, long at, int V, uint32_t 
 }
 
 /* The largest key t >= from such that the mass of keys >= t is at least need; 0: none. */
-TGC_INLINE uint32_t sample_threshold(int ty, const void *x, long at, int V, uint32_t from, int weights, float max,
-                                     uint64_t need)
+TGC_INLINE uint32_t sample_threshold(int ty, const void *x, long at, int V, uint32_t from,
+                                     int weights, float max, uint64_t need)
 {
         uint32_t t = 0;
         uint64_t above = 0;
@@ -91,7 +93,8 @@ TGC_INLINE uint32_t sample_threshold(int ty, const void *x, long at, int V, uint
 }
 
 /* Divide or multiply the logits of recent tokens, each once. */
-TGC_INLINE void sample_penalty(const Rt *rt, int ty, void *x, long at, int V, const int *hist, int cap, int rows, int S)
+TGC_INLINE void sample_penalty(const Rt *rt, int ty, void *x, long at, int V, const int *hist,
+                               int cap, int rows, int S)
 {
         int n = S < cap ? S : cap;
         n = rt->repeat_last_n < 0 || rt->repeat_last_n > n ? n : rt->repeat_last_n;
@@ -110,7 +113,8 @@ TGC_INLINE void sample_penalty(const Rt *rt, int ty, void *x, long at, int V, co
 }
 
 /* Steps 4 to 7; max is finite, u a random word. */
-TGC_INLINE int sample_pick(const Rt *rt, int ty, const void *x, long at, int V, float max, uint32_t u)
+TGC_INLINE int sample_pick(const Rt *rt, int ty, const void *x, long at, int V, float max,
+                           uint32_t u)
 {
         uint32_t t = 0;
         if (rt->top_k > 0 && rt->top_k < V)
@@ -134,15 +138,15 @@ TGC_INLINE int sample_pick(const Rt *rt, int ty, const void *x, long at, int V, 
                 }
                 r = (run >> 32) * u + (((run & 0xffffffffu) * u) >> 32);
         }
-        return 0;                       /* not reached: max itself has weight 2^32 */
+        return 0; /* not reached: max itself has weight 2^32 */
 }
 
 /* logits: type ty (B, ld), of the last token of each sequence; overwritten.  hist: int (cap, rows),
  * the tokens so far, position p at hist[p % cap][b].  With S = rt->pos[b] + rt->T, the token
  * for position S goes to next[b] and hist[S % cap][b] (0 and -1 of logits that are not finite);
  * then rt->pos[b] = S, and tile 0 adds 1 to rt->n_out.  A tile from rt->B on does nothing. */
-TGC_INLINE void sample_task(Rt *rt, int ty, void *logits, int V, long ld, int *hist, int cap, int rows, int *next,
-                            long tile)
+TGC_INLINE void sample_task(Rt *rt, int ty, void *logits, int V, long ld, int *hist, int cap,
+                            int rows, int *next, long tile)
 {
         if (tile >= rt->B)
                 return;

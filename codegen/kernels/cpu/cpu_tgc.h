@@ -2,7 +2,8 @@
  *
  * The twin of tgc.cuh.  A family is one `static inline` always-inlined function
  *
- *      NAME_task(pointers, sizes, long tile, const void *args, PrologueFn prologue, EpilogueFn epilogue)
+ *      NAME_task(pointers, sizes, long tile, const void *args, PrologueFn prologue, EpilogueFn
+ *              epilogue)
  *
  * that does the work of one tile on the calling thread.  The generated entry
  * point owns the loop over tiles and its OpenMP pragma, and names prologue and epilogue
@@ -50,14 +51,14 @@
 #include "rt.h"
 
 #define TGC_SEG 256
-#define TGC_ROW_MAX 262144              /* longest row kept in scratch, elements */
-#ifdef TGC_CALLS                         /* for tests: a call is a call, which -O0 compiles in a tenth of the time */
+#define TGC_ROW_MAX 262144 /* longest row kept in scratch, elements */
+#ifdef TGC_CALLS /* for tests: a call is a call, which -O0 compiles in a tenth of the time */
 #define TGC_INLINE static __attribute__((unused))
 #else
 #define TGC_INLINE static inline __attribute__((always_inline, unused))
 #endif
 #define TGC_NOINLINE static __attribute__((noinline, unused))
-#define TGC_HIDE(p) __asm__("" : "+r"(p))       /* the compiler knows no more of p than its type */
+#define TGC_HIDE(p) __asm__("" : "+r"(p)) /* the compiler knows no more of p than its type */
 
 typedef void PrologueFn(const void *args, long row, int col, int n, float *v);
 typedef void EpilogueFn(const void *args, long row, int col, int n, float *v);
@@ -69,16 +70,36 @@ TGC_INLINE long tgc_ceil_div(long a, long b) { return (a + b - 1) / b; }
 /* ---- storage types ----------------------------------------------------- */
 
 typedef uint16_t bf16;
-typedef struct f16 { uint16_t u; } f16;         /* a struct, so that it converts only through its functions */
+/* a struct, so that it converts only through its functions */
+typedef struct f16 {
+        uint16_t u;
+} f16;
 
 /* The same as constants, in the order of the compiler's DType. */
 enum { TY_F32, TY_BF16, TY_F16, TY_I32 };
 
 TGC_INLINE long ty_size(int ty) { return ty == TY_F32 || ty == TY_I32 ? 4 : 2; }
-TGC_INLINE const void *ty_at(int ty, const void *p, long i) { return (const char *)p + i * ty_size(ty); }
+TGC_INLINE const void *ty_at(int ty, const void *p, long i)
+{
+        return (const char *)p + i * ty_size(ty);
+}
 
-TGC_INLINE uint32_t float_bits(float x) { union { float f; uint32_t u; } c = { x }; return c.u; }
-TGC_INLINE float float_of_bits(uint32_t u) { union { uint32_t u; float f; } c = { u }; return c.f; }
+TGC_INLINE uint32_t float_bits(float x)
+{
+        union {
+                float f;
+                uint32_t u;
+        } c = { x };
+        return c.u;
+}
+TGC_INLINE float float_of_bits(uint32_t u)
+{
+        union {
+                uint32_t u;
+                float f;
+        } c = { u };
+        return c.f;
+}
 
 TGC_INLINE float bf16_to_float(bf16 x) { return float_of_bits((uint32_t)x << 16); }
 
@@ -95,7 +116,8 @@ TGC_INLINE float f16_to_float(f16 x)
 {
         uint32_t m = (uint32_t)(x.u & 0x7fff) << 13;
         uint32_t big = (x.u & 0x7c00) == 0x7c00 ? 0x7f800000u : 0;
-        return float_of_bits(float_bits(float_of_bits(m) * 0x1p112f) | big | (uint32_t)(x.u & 0x8000) << 16);
+        return float_of_bits(float_bits(float_of_bits(m) * 0x1p112f) | big |
+                             (uint32_t)(x.u & 0x8000) << 16);
 }
 
 /* Round to nearest even: below 2^-14 by adding 1/2, whose last bit is that of a denormal
@@ -108,7 +130,7 @@ TGC_INLINE f16 f16_from_float(float x)
         uint32_t r = a < 0x38800000u ? small : normal;
         r = a >= 0x477ff000u ? 0x7c00 : r;
         r = a > 0x7f800000u ? 0x7e00 : r;
-        return (f16){ (uint16_t)(sign | r) };
+        return (f16) { (uint16_t)(sign | r) };
 }
 
 /* ---- vectors of the widest registers at hand ---------------------------- */
@@ -129,9 +151,14 @@ typedef float Vec __attribute__((vector_size(4 * TGC_VEC)));
 #endif
 
 /* p need not be aligned. */
-TGC_INLINE Vec vec_load(const float *p) { Vec v; memcpy(&v, p, sizeof v); return v; }
+TGC_INLINE Vec vec_load(const float *p)
+{
+        Vec v;
+        memcpy(&v, p, sizeof v);
+        return v;
+}
 TGC_INLINE void vec_store(float *p, Vec v) { memcpy(p, &v, sizeof v); }
-TGC_INLINE Vec vec_all(float x) { return x - (Vec){ 0 }; }
+TGC_INLINE Vec vec_all(float x) { return x - (Vec) { 0 }; }
 
 /* The larger of each pair; b where a is NaN. */
 TGC_INLINE Vec vec_max(Vec a, Vec b)
@@ -152,9 +179,11 @@ TGC_INLINE Vec vec_upper(Vec v, int h)
 {
 #if defined TGC_SHUFFLE && TGC_VEC == 16
         switch (h) {
-        case 8:  return TGC_SHUFFLE(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15);
-        case 4:  return TGC_SHUFFLE(v, v, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7);
-        case 2:  return TGC_SHUFFLE(v, v, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3);
+        case 8:
+                return TGC_SHUFFLE(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14,
+                                   15);
+        case 4: return TGC_SHUFFLE(v, v, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7);
+        case 2: return TGC_SHUFFLE(v, v, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3);
         default: return TGC_SHUFFLE(v, v, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1);
         }
 #else
@@ -185,7 +214,9 @@ TGC_INLINE float vec_top(Vec v)
 #if defined __AVX512F__
 TGC_INLINE Vec vec_load_bf16(const bf16 *p)
 {
-        return (Vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p)), 16);
+        return (Vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(
+                                              _mm256_loadu_si256((const __m256i *)(const void *)p)),
+                                      16);
 }
 TGC_INLINE Vec vec_load_f16(const f16 *p)
 {
@@ -193,12 +224,15 @@ TGC_INLINE Vec vec_load_f16(const f16 *p)
 }
 TGC_INLINE void vec_store_f16(f16 *p, Vec v)
 {
-        _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
+        _mm256_storeu_si256((__m256i *)(void *)p,
+                            _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
 }
 #elif defined __AVX2__ && defined __F16C__
 TGC_INLINE Vec vec_load_bf16(const bf16 *p)
 {
-        return (Vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)), 16);
+        return (Vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(
+                                              _mm_loadu_si128((const __m128i *)(const void *)p)),
+                                      16);
 }
 TGC_INLINE Vec vec_load_f16(const f16 *p)
 {
@@ -206,7 +240,8 @@ TGC_INLINE Vec vec_load_f16(const f16 *p)
 }
 TGC_INLINE void vec_store_f16(f16 *p, Vec v)
 {
-        _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
+        _mm_storeu_si128((__m128i *)(void *)p,
+                         _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
 }
 #else
 TGC_INLINE Vec vec_load_bf16(const bf16 *p)
@@ -235,21 +270,34 @@ TGC_INLINE void vec_store_f16(f16 *p, Vec v)
 /* As GPUs convert: saturates, NaN is 0. */
 TGC_INLINE int int_from_float(float x)
 {
-        return x >= 2147483648.f ? 2147483647 : x > -2147483648.f ? (int)x : x == x ? -2147483647 - 1 : 0;
+        return x >= 2147483648.f   ? 2147483647
+               : x > -2147483648.f ? (int)x
+               : x == x            ? -2147483647 - 1
+                                   : 0;
 }
 
 /* ---- n neighbouring elements to and from float -------------------------- */
 
-#define TGC_LOADER(T, conv) \
-TGC_INLINE void load_##T(float *restrict v, const T *restrict p, int n) \
-{ for (int i = 0; i < n; i++) { T x = p[i]; v[i] = conv; } }
+#define TGC_LOADER(T, conv)                                                     \
+        TGC_INLINE void load_##T(float *restrict v, const T *restrict p, int n) \
+        {                                                                       \
+                for (int i = 0; i < n; i++) {                                   \
+                        T x = p[i];                                             \
+                        v[i] = conv;                                            \
+                }                                                               \
+        }
 TGC_LOADER(float, x)
 TGC_LOADER(bf16, bf16_to_float(x))
 TGC_LOADER(int, (float)x)
 
-#define TGC_STORER(T, conv) \
-TGC_INLINE void store_##T(T *restrict p, const float *restrict v, int n) \
-{ for (int i = 0; i < n; i++) { float x = v[i]; p[i] = conv; } }
+#define TGC_STORER(T, conv)                                                      \
+        TGC_INLINE void store_##T(T *restrict p, const float *restrict v, int n) \
+        {                                                                        \
+                for (int i = 0; i < n; i++) {                                    \
+                        float x = v[i];                                          \
+                        p[i] = conv;                                             \
+                }                                                                \
+        }
 TGC_STORER(float, x)
 TGC_STORER(bf16, bf16_from_float(x))
 TGC_STORER(int, int_from_float(x))
@@ -276,30 +324,30 @@ TGC_INLINE void store_f16(f16 *restrict p, const float *restrict v, int n)
 TGC_INLINE void ty_load(int ty, float *restrict v, const void *p, long i, int n)
 {
         switch (ty) {
-        case TY_F32:  load_float(v, (const float *)p + i, n); break;
+        case TY_F32: load_float(v, (const float *)p + i, n); break;
         case TY_BF16: load_bf16(v, (const bf16 *)p + i, n); break;
-        case TY_F16:  load_f16(v, (const f16 *)p + i, n); break;
-        default:      load_int(v, (const int *)p + i, n);
+        case TY_F16: load_f16(v, (const f16 *)p + i, n); break;
+        default: load_int(v, (const int *)p + i, n);
         }
 }
 
 TGC_INLINE void ty_store(int ty, void *p, long i, const float *restrict v, int n)
 {
         switch (ty) {
-        case TY_F32:  store_float((float *)p + i, v, n); break;
+        case TY_F32: store_float((float *)p + i, v, n); break;
         case TY_BF16: store_bf16((bf16 *)p + i, v, n); break;
-        case TY_F16:  store_f16((f16 *)p + i, v, n); break;
-        default:      store_int((int *)p + i, v, n);
+        case TY_F16: store_f16((f16 *)p + i, v, n); break;
+        default: store_int((int *)p + i, v, n);
         }
 }
 
 TGC_INLINE float ty_get(int ty, const void *p, long i)
 {
         switch (ty) {
-        case TY_F32:  return ((const float *)p)[i];
+        case TY_F32: return ((const float *)p)[i];
         case TY_BF16: return bf16_to_float(((const bf16 *)p)[i]);
-        case TY_F16:  return f16_to_float(((const f16 *)p)[i]);
-        default:      return (float)((const int *)p)[i];
+        case TY_F16: return f16_to_float(((const f16 *)p)[i]);
+        default: return (float)((const int *)p)[i];
         }
 }
 
@@ -308,10 +356,10 @@ TGC_INLINE Vec vec_load_ty(int ty, const void *p, long i)
 {
         float x[TGC_VEC];
         switch (ty) {
-        case TY_F32:  return vec_load((const float *)p + i);
+        case TY_F32: return vec_load((const float *)p + i);
         case TY_BF16: return vec_load_bf16((const bf16 *)p + i);
-        case TY_F16:  return vec_load_f16((const f16 *)p + i);
-        default:      load_int(x, (const int *)p + i, TGC_VEC); return vec_load(x);
+        case TY_F16: return vec_load_f16((const f16 *)p + i);
+        default: load_int(x, (const int *)p + i, TGC_VEC); return vec_load(x);
         }
 }
 

@@ -12,534 +12,598 @@
 #include <cstdarg>
 #include <vector>
 
-EMU_NAMESPACE {
+EMU_NAMESPACE
+{
+        struct Block;
+        struct Warp;
 
-struct Block;
-struct Warp;
+        enum State { READY, AT_MEETING, AT_BARRIER, AT_MBARRIER, AT_CLUSTER, ENDED };
 
-enum State { READY, AT_MEETING, AT_BARRIER, AT_MBARRIER, AT_CLUSTER, ENDED };
+        /* A cp.async that was issued. */
+        struct Copy {
+                char *to;
+                const char *from;
+                int bytes;
+                bool valid;
+                int group;
+        };
 
-/* A cp.async that was issued. */
-struct Copy { char *to; const char *from; int bytes; bool valid; int group; };
+        /* A wgmma that was issued: this thread's accumulators, and its registers of A or a
+         * descriptor. */
+        struct Wgmma {
+                void (*run)(Block *, int, const Wgmma *);
+                float *d;
+                unsigned regs[4], number, group;
+                unsigned long long a, b;
+                bool add;
+        };
 
-/* A wgmma that was issued: this thread's accumulators, and its registers of A or a descriptor. */
-struct Wgmma {
-        void (*run)(Block *, int, const Wgmma *);
-        float *d;
-        unsigned regs[4], number, group;
-        unsigned long long a, b;
-        bool add;
-};
-
-/* What the runtime makes of a plan's `map` line here (dev_emulate.c), in a TmaMap: a matrix of elements of 2 bytes, or of 4, of
+        /* What the runtime makes of a plan's `map` line here (dev_emulate.c), in a TmaMap: a matrix
+         * of elements of 2 bytes, or of 4, of
  * which come tf32; boxes of box_rows rows of 128, 64 or 32 bytes. */
-struct Map { const char *matrix; uint64_t elem, rows, cols, ld; int box_rows, box_bytes; };
+        struct Map {
+                const char *matrix;
+                uint64_t elem, rows, cols, ld;
+                int box_rows, box_bytes;
+        };
 
-/* A tile that the copy engine is to fetch, for the block whose shared memory it goes to.  The map is a copy: the
+        /* A tile that the copy engine is to fetch, for the block whose shared memory it goes to. 
+         * The map is a copy: the
  * thread whose parameter it is may end before. */
-struct Fetch { char *to; Map map; const void *mbar; int x, y; };
-/* One that it is to store. */
-struct Send { const char *from; Map map; int group, x, y; };
+        struct Fetch {
+                char *to;
+                Map map;
+                const void *mbar;
+                int x, y;
+        };
+        /* One that it is to store. */
+        struct Send {
+                const char *from;
+                Map map;
+                int group, x, y;
+        };
 
-struct Thread {
-        Context context;
-        uint3 idx;
-        int number, lane;
-        State state;
-        Block *block;
-        Warp *warp;
-        /* Where it waits, and for what. */
-        const char *what, *file;
-        int line, barrier;
-        unsigned mask;
-        void *operands;                 /* on its stack, for who does the work */
-        /* Copies under way, oldest first; groups committed. */
-        std::vector<Copy> copies;
-        int group, spins;
-        std::vector<Send> sends;        /* of the copy engine, the same way */
-        int sent;
-        /* Hopper (emulate_sm90.h) */
-        const void *mbar;               /* at which it waits */
-        unsigned round;                 /* of the cluster's barrier */
-        std::vector<Wgmma> wgmma;       /* issued and not waited for, oldest first */
-        unsigned issued, wgroup;        /* how many it has issued, groups it has committed */
-};
+        struct Thread {
+                Context context;
+                uint3 idx;
+                int number, lane;
+                State state;
+                Block *block;
+                Warp *warp;
+                /* Where it waits, and for what. */
+                const char *what, *file;
+                int line, barrier;
+                unsigned mask;
+                void *operands; /* on its stack, for who does the work */
+                /* Copies under way, oldest first; groups committed. */
+                std::vector<Copy> copies;
+                int group, spins;
+                std::vector<Send> sends; /* of the copy engine, the same way */
+                int sent;
+                /* Hopper (emulate_sm90.h) */
+                const void *mbar;         /* at which it waits */
+                unsigned round;           /* of the cluster's barrier */
+                std::vector<Wgmma> wgmma; /* issued and not waited for, oldest first */
+                unsigned issued, wgroup;  /* how many it has issued, groups it has committed */
+        };
 
-/* Lanes that wait for the rest of a mask. */
-struct Meeting { unsigned mask, here; const char *what; };
+        /* Lanes that wait for the rest of a mask. */
+        struct Meeting {
+                unsigned mask, here;
+                const char *what;
+        };
 
-struct Warp {
-        Thread *lane[32];
-        int number;
-        unsigned exists, ready, ended;  /* lanes */
-        Meeting meeting[32];            /* under way: [n_meetings] */
-        int n_meetings;
-};
+        struct Warp {
+                Thread *lane[32];
+                int number;
+                unsigned exists, ready, ended; /* lanes */
+                Meeting meeting[32];           /* under way: [n_meetings] */
+                int n_meetings;
+        };
 
-struct Barrier { int expected, arrived; const char *file; int line; int sum, result; };
+        struct Barrier {
+                int expected, arrived;
+                const char *file;
+                int line;
+                int sum, result;
+        };
 
-enum { FORWARD = 0, BACKWARD = 1 };     /* other seeds: random */
+        enum { FORWARD = 0, BACKWARD = 1 }; /* other seeds: random */
 
-/* The memory that the launch's arguments point to, where the sizes are known. */
-struct Regions { void *const *start; const size_t *size; int n; };
+        /* The memory that the launch's arguments point to, where the sizes are known. */
+        struct Regions {
+                void *const *start;
+                const size_t *size;
+                int n;
+        };
 
-struct Kernel;
-struct Block {
-        const Kernel *kernel;
-        const char *name;
-        void **args;
-        uint3 idx, dim, grid;
-        int n, ended;
-        int live, gone;                 /* threads that barriers count: all, or those TGC_SURPLUS left; others that ended */
-        Thread *thread;                 /* [n] */
-        Warp warp[32];
-        unsigned ready;                 /* warps that have a ready lane */
-        Barrier barrier[16];
-        Regions regions;
-        char *smem;
-        size_t smem_size;
-        unsigned order;
-        uint64_t random;
-        Context host;
-        bool failed, spun;              /* spun: somebody of the last warp waits in a loop, so that another is next */
-        int last;                       /* warp */
-        char message[600];
-        /* Hopper: the blocks that run by turns, and what the first of a cluster keeps of its barrier */
-        Block **with;
-        int n_with, rank, cluster;      /* rank: among the n_with; blocks `cluster` at a time are clusters */
-        int arrived;
-        unsigned round;
-        unsigned done[8];               /* wgmma's of each warpgroup that have run */
-        std::vector<Fetch> fetch;       /* under way */
-};
+        struct Kernel;
+        struct Block {
+                const Kernel *kernel;
+                const char *name;
+                void **args;
+                uint3 idx, dim, grid;
+                int n, ended;
+                /* threads that barriers count: all, or those TGC_SURPLUS left; others that ended */
+                int live, gone;
+                Thread *thread; /* [n] */
+                Warp warp[32];
+                unsigned ready; /* warps that have a ready lane */
+                Barrier barrier[16];
+                Regions regions;
+                char *smem;
+                size_t smem_size;
+                unsigned order;
+                uint64_t random;
+                Context host;
+                /* spun: somebody of the last warp waits in a loop, so that another is next */
+                bool failed, spun;
+                int last; /* warp */
+                char message[600];
+                /* Hopper: the blocks that run by turns, and what the first of a cluster keeps of
+                 * its barrier */
+                Block **with;
+                /* rank: among the n_with; blocks `cluster` at a time are clusters */
+                int n_with, rank, cluster;
+                int arrived;
+                unsigned round;
+                unsigned done[8];         /* wgmma's of each warpgroup that have run */
+                std::vector<Fetch> fetch; /* under way */
+        };
 
-/* The fiber that runs on this host thread.  Shared by all units of an object. */
-extern "C" {
-__attribute__((weak, visibility("hidden"))) __thread Thread *tgc_emulate_self;
-}
-inline Thread *self() { return tgc_emulate_self; }
+        /* The fiber that runs on this host thread.  Shared by all units of an object. */
+        extern "C" {
+        __attribute__((weak, visibility("hidden"))) __thread Thread *tgc_emulate_self;
+        }
+        inline Thread *self() { return tgc_emulate_self; }
 
-inline unsigned random_next(Block *b)
-{
-        b->random ^= b->random << 13;
-        b->random ^= b->random >> 7;
-        b->random ^= b->random << 17;
-        return (unsigned)(b->random >> 32);
-}
+        inline unsigned random_next(Block * b)
+        {
+                b->random ^= b->random << 13;
+                b->random ^= b->random >> 7;
+                b->random ^= b->random << 17;
+                return (unsigned)(b->random >> 32);
+        }
 
-/* ---- failing ----------------------------------------------------------- */
+        /* ---- failing ----------------------------------------------------------- */
 
-inline const char *file_name(const char *path)
-{
-        const char *p = path ? strrchr(path, '/') : 0;
-        return p ? p + 1 : path ? path : "?";
-}
+        inline const char *file_name(const char *path)
+        {
+                const char *p = path ? strrchr(path, '/') : 0;
+                return p ? p + 1 : path ? path : "?";
+        }
 
-inline bool same_file(const char *a, const char *b) { return a == b || !strcmp(a, b); }
+        inline bool same_file(const char *a, const char *b) { return a == b || !strcmp(a, b); }
 
-/* "k3: block 5: ..."; the first failure is the one that is told.  A test's kernel
+        /* "k3: block 5: ..."; the first failure is the one that is told.  A test's kernel
  * may be named by its whole C++ signature. */
-inline void vfail(Block *b, const char *fmt, va_list ap)
-{
-        if (b->failed)
-                return;
-        b->failed = true;
-        int n = snprintf(b->message, sizeof b->message, "%.150s: block %u: ", b->name, b->idx.x);
-        vsnprintf(b->message + n, sizeof b->message - n, fmt, ap);
-}
+        inline void vfail(Block * b, const char *fmt, va_list ap)
+        {
+                if (b->failed)
+                        return;
+                b->failed = true;
+                int n = snprintf(b->message, sizeof b->message, "%.150s: block %u: ", b->name,
+                                 b->idx.x);
+                vsnprintf(b->message + n, sizeof b->message - n, fmt, ap);
+        }
 
-__attribute__((format(printf, 2, 3))) inline void block_fail(Block *b, const char *fmt, ...)
-{
-        va_list ap;
-        va_start(ap, fmt);
-        vfail(b, fmt, ap);
-        va_end(ap);
-}
+        __attribute__((format(printf, 2, 3))) inline void block_fail(Block * b, const char *fmt,
+                                                                     ...)
+        {
+                va_list ap;
+                va_start(ap, fmt);
+                vfail(b, fmt, ap);
+                va_end(ap);
+        }
 
-/* From a fiber: give up the whole block. */
-__attribute__((noreturn, format(printf, 1, 2))) inline void fail(const char *fmt, ...)
-{
-        Thread *t = self();
-        va_list ap;
-        va_start(ap, fmt);
-        vfail(t->block, fmt, ap);
-        va_end(ap);
-        context_switch(&t->context, &t->block->host, true);
-        abort();
-}
+        /* From a fiber: give up the whole block. */
+        __attribute__((noreturn, format(printf, 1, 2))) inline void fail(const char *fmt, ...)
+        {
+                Thread *t = self();
+                va_list ap;
+                va_start(ap, fmt);
+                vfail(t->block, fmt, ap);
+                va_end(ap);
+                context_switch(&t->context, &t->block->host, true);
+                abort();
+        }
 
-/* ---- waiting ----------------------------------------------------------- */
+        /* ---- waiting ----------------------------------------------------------- */
 
-inline void leave(Thread *t) { context_switch(&t->context, &t->block->host, false); }
+        inline void leave(Thread * t) { context_switch(&t->context, &t->block->host, false); }
 
-inline void set_state(Thread *t, State state)
-{
-        Warp *w = t->warp;
-        t->state = state;
-        w->ready &= ~(1u << t->lane);
-        if (state == READY)
-                w->ready |= 1u << t->lane;
-        t->block->ready &= ~(1u << w->number);
-        t->block->ready |= (unsigned)(w->ready != 0) << w->number;
-}
+        inline void set_state(Thread * t, State state)
+        {
+                Warp *w = t->warp;
+                t->state = state;
+                w->ready &= ~(1u << t->lane);
+                if (state == READY)
+                        w->ready |= 1u << t->lane;
+                t->block->ready &= ~(1u << w->number);
+                t->block->ready |= (unsigned)(w->ready != 0) << w->number;
+        }
 
-inline void wait_in(Thread *t, State state)
-{
-        set_state(t, state);
-        leave(t);
-}
+        inline void wait_in(Thread * t, State state)
+        {
+                set_state(t, state);
+                leave(t);
+        }
 
-/* Let others run; for spins. */
-inline void yield()
-{
-        Thread *t = self();
-        if (++t->spins > (t->block->n_with > 1 ? 1 << 22 : 1 << 16))
-                fail("thread %d waits in a loop for something that no running block does", t->number);
-        t->block->spun = true;
-        leave(t);
-}
+        /* Let others run; for spins. */
+        inline void yield()
+        {
+                Thread *t = self();
+                if (++t->spins > (t->block->n_with > 1 ? 1 << 22 : 1 << 16))
+                        fail("thread %d waits in a loop for something that no running block does",
+                             t->number);
+                t->block->spun = true;
+                leave(t);
+        }
 
-/* Meet the other lanes of mask, all calling the same `what`.  The last one to
+        /* Meet the other lanes of mask, all calling the same `what`.  The last one to
  * come runs all(warp, mask), which finds each lane's operands in its Thread. */
-inline void meet(const char *what, unsigned mask, void *operands, void (*all)(Warp *, unsigned),
-                 const char *file, int line)
-{
-        Thread *t = self();
-        Warp *w = t->warp;
-        if (!(mask >> t->lane & 1))
-                fail("thread %d calls %s at %s:%d with mask %08x, which leaves out its own lane %d",
-                     t->number, what, file_name(file), line, mask, t->lane);
-        if (mask & (w->ended | ~w->exists)) {
-                int l = __builtin_ctz(mask & (w->ended | ~w->exists));
-                fail("thread %d calls %s at %s:%d, but lane %d of its mask %08x %s", t->number, what,
-                     file_name(file), line, l, mask, w->exists >> l & 1 ? "has ended" : "does not exist");
-        }
-        Meeting *m = 0;
-        for (Meeting *i = w->meeting; i < w->meeting + w->n_meetings; i++)
-                if (i->mask == mask && i->what == what) {
-                        m = i;
-                } else if (i->mask >> t->lane & 1 && i->here & mask) {  /* each waits for the other */
-                        Thread *o = w->lane[__builtin_ctz(i->here & mask)];
-                        fail("thread %d calls %s at %s:%d with mask %08x while thread %d waits in %s at %s:%d "
-                             "with mask %08x", t->number, what, file_name(file), line, mask, o->number, o->what,
-                             file_name(o->file), o->line, o->mask);
+        inline void meet(const char *what, unsigned mask, void *operands,
+                         void (*all)(Warp *, unsigned), const char *file, int line)
+        {
+                Thread *t = self();
+                Warp *w = t->warp;
+                if (!(mask >> t->lane & 1))
+                        fail("thread %d calls %s at %s:%d with mask %08x, which leaves out its own lane %d",
+                             t->number, what, file_name(file), line, mask, t->lane);
+                if (mask & (w->ended | ~w->exists)) {
+                        int l = __builtin_ctz(mask & (w->ended | ~w->exists));
+                        fail("thread %d calls %s at %s:%d, but lane %d of its mask %08x %s",
+                             t->number, what, file_name(file), line, l, mask,
+                             w->exists >> l & 1 ? "has ended" : "does not exist");
                 }
-        if (!m) {
-                m = &w->meeting[w->n_meetings++];
-                *m = { mask, 0, what };
+                Meeting *m = 0;
+                for (Meeting *i = w->meeting; i < w->meeting + w->n_meetings; i++)
+                        if (i->mask == mask && i->what == what) {
+                                m = i;
+                        } else if (i->mask >> t->lane & 1 &&
+                                   i->here & mask) { /* each waits for the other */
+                                Thread *o = w->lane[__builtin_ctz(i->here & mask)];
+                                fail("thread %d calls %s at %s:%d with mask %08x while thread %d waits in %s at %s:%d "
+                                     "with mask %08x",
+                                     t->number, what, file_name(file), line, mask, o->number,
+                                     o->what, file_name(o->file), o->line, o->mask);
+                        }
+                if (!m) {
+                        m = &w->meeting[w->n_meetings++];
+                        *m = { mask, 0, what };
+                }
+                t->what = what;
+                t->file = file;
+                t->line = line;
+                t->mask = mask;
+                t->operands = operands;
+                m->here |= 1u << t->lane;
+                if (m->here != mask) {
+                        wait_in(t, AT_MEETING);
+                        return;
+                }
+                *m = w->meeting[--w->n_meetings];
+                if (all)
+                        all(w, mask);
+                for (unsigned rest = mask & ~(1u << t->lane); rest; rest &= rest - 1)
+                        set_state(w->lane[__builtin_ctz(rest)], READY);
         }
-        t->what = what;
-        t->file = file;
-        t->line = line;
-        t->mask = mask;
-        t->operands = operands;
-        m->here |= 1u << t->lane;
-        if (m->here != mask) {
-                wait_in(t, AT_MEETING);
-                return;
-        }
-        *m = w->meeting[--w->n_meetings];
-        if (all)
-                all(w, mask);
-        for (unsigned rest = mask & ~(1u << t->lane); rest; rest &= rest - 1)
-                set_state(w->lane[__builtin_ctz(rest)], READY);
-}
 
-/* Barrier `id` of `expected` threads; adds `value` to its sum and returns the
+        /* Barrier `id` of `expected` threads; adds `value` to its sum and returns the
  * total of all who came.  Barrier 0 is __syncthreads: all threads, one place. */
-inline int barrier(const char *what, int id, int expected, bool waits, int value, const char *file, int line)
-{
-        Thread *t = self();
-        Block *b = t->block;
-        if (id < 0 || id > 15 || expected < 1 || expected > b->n)
-                fail("thread %d: %s at %s:%d: barrier %d of %d threads does not exist in a block of %d", t->number,
-                     what, file_name(file), line, id, expected, b->n);
-        Barrier *r = &b->barrier[id];
-        if (id == 0 && b->ended > b->gone) {
-                int o = 0;
-                while (b->thread[o].state != ENDED)
-                        o++;
-                fail("divergent barrier: thread %d calls %s at %s:%d, but thread %d has ended", t->number, what,
-                     file_name(file), line, o);
-        }
-        if (!r->arrived) {
-                r->expected = expected;
-                r->file = file;
-                r->line = line;
-                r->sum = 0;
-        } else if (r->expected != expected) {
-                fail("thread %d calls %s at %s:%d for %d threads, others at %s:%d for %d", t->number, what,
-                     file_name(file), line, expected, file_name(r->file), r->line, r->expected);
-        } else if (id == 0 && (r->line != line || !same_file(r->file, file))) {
-                fail("divergent barrier: thread %d calls %s at %s:%d while others wait at %s:%d", t->number, what,
-                     file_name(file), line, file_name(r->file), r->line);
-        }
-        r->sum += value;
-        if (++r->arrived < expected) {
-                if (waits) {
-                        t->what = what;
-                        t->file = file;
-                        t->line = line;
-                        t->barrier = id;
-                        wait_in(t, AT_BARRIER);
+        inline int barrier(const char *what, int id, int expected, bool waits, int value,
+                           const char *file, int line)
+        {
+                Thread *t = self();
+                Block *b = t->block;
+                if (id < 0 || id > 15 || expected < 1 || expected > b->n)
+                        fail("thread %d: %s at %s:%d: barrier %d of %d threads does not exist in a block of %d",
+                             t->number, what, file_name(file), line, id, expected, b->n);
+                Barrier *r = &b->barrier[id];
+                if (id == 0 && b->ended > b->gone) {
+                        int o = 0;
+                        while (b->thread[o].state != ENDED)
+                                o++;
+                        fail("divergent barrier: thread %d calls %s at %s:%d, but thread %d has ended",
+                             t->number, what, file_name(file), line, o);
                 }
+                if (!r->arrived) {
+                        r->expected = expected;
+                        r->file = file;
+                        r->line = line;
+                        r->sum = 0;
+                } else if (r->expected != expected) {
+                        fail("thread %d calls %s at %s:%d for %d threads, others at %s:%d for %d",
+                             t->number, what, file_name(file), line, expected, file_name(r->file),
+                             r->line, r->expected);
+                } else if (id == 0 && (r->line != line || !same_file(r->file, file))) {
+                        fail("divergent barrier: thread %d calls %s at %s:%d while others wait at %s:%d",
+                             t->number, what, file_name(file), line, file_name(r->file), r->line);
+                }
+                r->sum += value;
+                if (++r->arrived < expected) {
+                        if (waits) {
+                                t->what = what;
+                                t->file = file;
+                                t->line = line;
+                                t->barrier = id;
+                                wait_in(t, AT_BARRIER);
+                        }
+                        return r->result;
+                }
+                r->arrived = 0;
+                r->result = r->sum;
+                for (int i = 0; i < b->n; i++)
+                        if (b->thread[i].state == AT_BARRIER && b->thread[i].barrier == id)
+                                set_state(&b->thread[i], READY);
                 return r->result;
         }
-        r->arrived = 0;
-        r->result = r->sum;
-        for (int i = 0; i < b->n; i++)
-                if (b->thread[i].state == AT_BARRIER && b->thread[i].barrier == id)
-                        set_state(&b->thread[i], READY);
-        return r->result;
-}
 
-/* ---- asynchronous copies ----------------------------------------------- */
+        /* ---- asynchronous copies ----------------------------------------------- */
 
-/* Deliver, oldest first, all groups but the `left` latest. */
-inline void copies_deliver(Thread *t, int left)
-{
-        size_t i = 0;
-        for (; i < t->copies.size() && t->copies[i].group < t->group - left; i++) {
-                const Copy *c = &t->copies[i];
-                if (c->valid)
-                        memcpy(c->to, c->from, c->bytes);
-                else
-                        memset(c->to, 0, c->bytes);
+        /* Deliver, oldest first, all groups but the `left` latest. */
+        inline void copies_deliver(Thread * t, int left)
+        {
+                size_t i = 0;
+                for (; i < t->copies.size() && t->copies[i].group < t->group - left; i++) {
+                        const Copy *c = &t->copies[i];
+                        if (c->valid)
+                                memcpy(c->to, c->from, c->bytes);
+                        else
+                                memset(c->to, 0, c->bytes);
+                }
+                if (i)
+                        t->copies.erase(t->copies.begin(), t->copies.begin() + i);
         }
-        if (i)
-                t->copies.erase(t->copies.begin(), t->copies.begin() + i);
-}
 
-/* Fail unless p is an aligned address of n bytes in this block's shared memory. */
-inline void check_smem(const char *what, const void *p, int n)
-{
-        Thread *t = self();
-        Block *b = t->block;
-        uintptr_t at = (uintptr_t)p - (uintptr_t)b->smem;
-        if (at > b->smem_size || n > (int64_t)(b->smem_size - at))
-                fail("thread %d: %s at byte %lld of %zu bytes of shared memory", t->number, what, (long long)at,
-                     b->smem_size);
-        if (at % n)
-                fail("thread %d: %s at byte %zu of shared memory, not a multiple of %d", t->number, what,
-                     (size_t)at, n);
-}
+        /* Fail unless p is an aligned address of n bytes in this block's shared memory. */
+        inline void check_smem(const char *what, const void *p, int n)
+        {
+                Thread *t = self();
+                Block *b = t->block;
+                uintptr_t at = (uintptr_t)p - (uintptr_t)b->smem;
+                if (at > b->smem_size || n > (int64_t)(b->smem_size - at))
+                        fail("thread %d: %s at byte %lld of %zu bytes of shared memory", t->number,
+                             what, (long long)at, b->smem_size);
+                if (at % n)
+                        fail("thread %d: %s at byte %zu of shared memory, not a multiple of %d",
+                             t->number, what, (size_t)at, n);
+        }
 
-/* Fail unless p, aligned as an access of n bytes (16 at a time) must be, is inside
+        /* Fail unless p, aligned as an access of n bytes (16 at a time) must be, is inside
  * of an argument's memory, shared memory or this thread's own stack. */
-inline void check_access(const char *what, const void *p, size_t n)
-{
-        Thread *t = self();
-        const Block *b = t->block;
-        const Regions *r = &b->regions;
-        uintptr_t at = (uintptr_t)p;
-        auto within = [=](const void *start, size_t size) {
-                uintptr_t from = (uintptr_t)start;
-                return at >= from && at - from <= size && n <= size - (at - from);
-        };
-        if (at % (n < 16 ? n : 16))
-                fail("thread %d: %s of %zu bytes at the misaligned address %p", t->number, what, n, p);
-        if (!r->n || within(b->smem, b->smem_size) || within(t->context.stack, t->context.size))
-                return;
-        int near = 0;                   /* the argument that starts closest before p, or the first */
-        for (int i = 0; i < r->n; i++) {
-                if (within(r->start[i], r->size[i]))
+        inline void check_access(const char *what, const void *p, size_t n)
+        {
+                Thread *t = self();
+                const Block *b = t->block;
+                const Regions *r = &b->regions;
+                uintptr_t at = (uintptr_t)p;
+                auto within = [=](const void *start, size_t size) {
+                        uintptr_t from = (uintptr_t)start;
+                        return at >= from && at - from <= size && n <= size - (at - from);
+                };
+                if (at % (n < 16 ? n : 16))
+                        fail("thread %d: %s of %zu bytes at the misaligned address %p", t->number,
+                             what, n, p);
+                if (!r->n || within(b->smem, b->smem_size) ||
+                    within(t->context.stack, t->context.size))
                         return;
-                if ((uintptr_t)r->start[i] <= at && (at < (uintptr_t)r->start[near] || r->start[i] > r->start[near]))
-                        near = i;
-        }
-        fail("thread %d: %s of %zu bytes at byte %lld of argument %d, which has %zu", t->number, what, n,
-             (long long)(at - (uintptr_t)r->start[near]), near, r->size[near]);
-}
-
-/* The lanes of an instruction that the PTX ISA calls .aligned come from one place. */
-inline void check_aligned(Warp *w)
-{
-        for (int l = 1; l < 32; l++)
-                if (w->lane[l]->line != w->lane[0]->line || !same_file(w->lane[l]->file, w->lane[0]->file))
-                        fail("threads %d and %d call %s from different places, %s:%d and %s:%d", w->lane[0]->number,
-                             w->lane[l]->number, w->lane[0]->what, file_name(w->lane[0]->file), w->lane[0]->line,
-                             file_name(w->lane[l]->file), w->lane[l]->line);
-}
-
-/* ---- running ----------------------------------------------------------- */
-
-inline void thread_end(Thread *t)
-{
-        Block *b = t->block;
-        Warp *w = t->warp;
-        if (!t->copies.empty())
-                fail("thread %d ends with %zu asynchronous copies not waited for", t->number, t->copies.size());
-        if (!t->sends.empty())
-                fail("thread %d ends with %zu stores of the copy engine not waited for", t->number, t->sends.size());
-        if (!t->wgmma.empty())
-                fail("thread %d ends with %zu wgmma's not waited for", t->number, t->wgmma.size());
-        for (Meeting *i = w->meeting; i < w->meeting + w->n_meetings; i++)
-                if (i->mask >> t->lane & 1) {
-                        Thread *o = w->lane[__builtin_ctz(i->here)];
-                        fail("thread %d ends while thread %d waits for it in %s at %s:%d", t->number, o->number,
-                             o->what, file_name(o->file), o->line);
+                int near = 0; /* the argument that starts closest before p, or the first */
+                for (int i = 0; i < r->n; i++) {
+                        if (within(r->start[i], r->size[i]))
+                                return;
+                        if ((uintptr_t)r->start[i] <= at &&
+                            (at < (uintptr_t)r->start[near] || r->start[i] > r->start[near]))
+                                near = i;
                 }
-        if (t->number >= b->live)
-                b->gone++;
-        else if (b->barrier[0].arrived)
-                fail("divergent barrier: thread %d ends while others wait at %s:%d", t->number,
-                     file_name(b->barrier[0].file), b->barrier[0].line);
-        set_state(t, ENDED);
-        w->ended |= 1u << t->lane;
-        b->ended++;
-}
-
-/* Every thread of a block that keeps n threads comes here first; whether it is one too many. */
-inline bool surplus(int n)
-{
-        Thread *t = self();
-        t->block->live = n < t->block->n ? n : t->block->n;
-        return t->number >= n;
-}
-
-inline void kernel_call(const Kernel *k, void **args);
-
-inline void thread_main()
-{
-        Thread *t = self();
-        fiber_entered(&t->block->host);
-        kernel_call(t->block->kernel, t->block->args);
-        thread_end(t);
-        context_switch(&t->context, &t->block->host, true);
-        abort();
-}
-
-/* The warp to run next; NULL when none can. */
-inline Warp *pick_warp(Block *b)
-{
-        unsigned ready = b->ready;
-        if (!ready)
-                return 0;
-        if (b->spun) {
-                unsigned other = ready & ~(1u << b->last), later = other & ~((2u << b->last) - 1);
-                b->spun = false;
-                ready = later ? later & -later : other ? other & -other : ready;
+                fail("thread %d: %s of %zu bytes at byte %lld of argument %d, which has %zu",
+                     t->number, what, n, (long long)(at - (uintptr_t)r->start[near]), near,
+                     r->size[near]);
         }
-        if (b->order == BACKWARD)
-                return &b->warp[31 - __builtin_clz(ready)];
-        if (b->order > BACKWARD) {      /* the first from a random one on */
-                unsigned later = ready & (~0u << (random_next(b) & 31));
-                ready = later ? later : ready;
-        }
-        return &b->warp[__builtin_ctz(ready)];
-}
 
-inline void warp_pass(Block *b, Warp *w)
-{
-        b->last = w->number;
-        unsigned first = 0, step = 1;
-        if (b->order == BACKWARD)
-                first = 31, step = 31;
-        else if (b->order > BACKWARD)
-                first = random_next(b), step = random_next(b) | 1;
-        for (unsigned i = 0; i < 32 && !b->failed; i++) {
-                unsigned l = (first + i * step) & 31;
-                if (w->ready >> l & 1) {
-                        tgc_emulate_self = w->lane[l];
-                        context_switch(&b->host, &w->lane[l]->context, false);
+        /* The lanes of an instruction that the PTX ISA calls .aligned come from one place. */
+        inline void check_aligned(Warp * w)
+        {
+                for (int l = 1; l < 32; l++)
+                        if (w->lane[l]->line != w->lane[0]->line ||
+                            !same_file(w->lane[l]->file, w->lane[0]->file))
+                                fail("threads %d and %d call %s from different places, %s:%d and %s:%d",
+                                     w->lane[0]->number, w->lane[l]->number, w->lane[0]->what,
+                                     file_name(w->lane[0]->file), w->lane[0]->line,
+                                     file_name(w->lane[l]->file), w->lane[l]->line);
+        }
+
+        /* ---- running ----------------------------------------------------------- */
+
+        inline void thread_end(Thread * t)
+        {
+                Block *b = t->block;
+                Warp *w = t->warp;
+                if (!t->copies.empty())
+                        fail("thread %d ends with %zu asynchronous copies not waited for",
+                             t->number, t->copies.size());
+                if (!t->sends.empty())
+                        fail("thread %d ends with %zu stores of the copy engine not waited for",
+                             t->number, t->sends.size());
+                if (!t->wgmma.empty())
+                        fail("thread %d ends with %zu wgmma's not waited for", t->number,
+                             t->wgmma.size());
+                for (Meeting *i = w->meeting; i < w->meeting + w->n_meetings; i++)
+                        if (i->mask >> t->lane & 1) {
+                                Thread *o = w->lane[__builtin_ctz(i->here)];
+                                fail("thread %d ends while thread %d waits for it in %s at %s:%d",
+                                     t->number, o->number, o->what, file_name(o->file), o->line);
+                        }
+                if (t->number >= b->live)
+                        b->gone++;
+                else if (b->barrier[0].arrived)
+                        fail("divergent barrier: thread %d ends while others wait at %s:%d",
+                             t->number, file_name(b->barrier[0].file), b->barrier[0].line);
+                set_state(t, ENDED);
+                w->ended |= 1u << t->lane;
+                b->ended++;
+        }
+
+        /* Every thread of a block that keeps n threads comes here first; whether it is one too
+         * many. */
+        inline bool surplus(int n)
+        {
+                Thread *t = self();
+                t->block->live = n < t->block->n ? n : t->block->n;
+                return t->number >= n;
+        }
+
+        inline void kernel_call(const Kernel *k, void **args);
+
+        inline void thread_main()
+        {
+                Thread *t = self();
+                fiber_entered(&t->block->host);
+                kernel_call(t->block->kernel, t->block->args);
+                thread_end(t);
+                context_switch(&t->context, &t->block->host, true);
+                abort();
+        }
+
+        /* The warp to run next; NULL when none can. */
+        inline Warp *pick_warp(Block * b)
+        {
+                unsigned ready = b->ready;
+                if (!ready)
+                        return 0;
+                if (b->spun) {
+                        unsigned other = ready & ~(1u << b->last),
+                                 later = other & ~((2u << b->last) - 1);
+                        b->spun = false;
+                        ready = later ? later & -later : other ? other & -other : ready;
                 }
+                if (b->order == BACKWARD)
+                        return &b->warp[31 - __builtin_clz(ready)];
+                if (b->order > BACKWARD) { /* the first from a random one on */
+                        unsigned later = ready & (~0u << (random_next(b) & 31));
+                        ready = later ? later : ready;
+                }
+                return &b->warp[__builtin_ctz(ready)];
         }
-}
 
-/* Nobody can go on: say who waits where, the first few places. */
-inline void fail_stuck(Block *b)
-{
-        char text[480];
-        size_t len = 0;
-        const Thread *shown[4];
-        int n_shown = 0;
-        for (int i = 0; i < b->n && n_shown < 4; i++) {
-                const Thread *t = &b->thread[i];
-                bool seen = t->state == ENDED;
-                for (int j = 0; j < n_shown; j++)
-                        seen |= shown[j]->what == t->what && shown[j]->line == t->line;
-                if (seen)
-                        continue;
-                shown[n_shown++] = t;
-                int k = snprintf(text + len, sizeof text - len, "%s thread %d in %s at %s:%d", len ? "," : "", i,
-                                 t->what, file_name(t->file), t->line);
-                len = len + k < sizeof text ? len + k : sizeof text - 1;
-        }
-        block_fail(b, "nobody can go on: %d of %d threads have ended; waiting:%s", b->ended, b->n, text);
-}
-
-/* Make a block ready to run.  The caller has set kernel, name, args, idx, dim, grid, n, thread (contexts with stacks
- * from stacks_map), smem, smem_size, order, with, n_with, rank and cluster. */
-inline void block_start(Block *b, char *stacks)
-{
-        b->ended = b->gone = 0;
-        b->live = b->n;
-        b->failed = b->spun = false;
-        b->last = 0;
-        b->ready = 0;
-        b->arrived = 0;
-        b->round = 0;
-        b->fetch.clear();
-        memset(b->done, 0, sizeof b->done);
-        memset(b->warp, 0, sizeof b->warp);
-        memset(b->barrier, 0, sizeof b->barrier);
-        b->random = ((uint64_t)b->order << 32 | b->idx.x) * 0x9e3779b97f4a7c15u | 1;
-        memset(b->smem, 0xff, b->smem_size);
-        for (int i = 0; i < b->n; i++) {
-                Thread *t = &b->thread[i];
-                t->idx = { (unsigned)i, 0, 0 };
-                t->number = i;
-                t->lane = i & 31;
-                t->block = b;
-                t->warp = &b->warp[i >> 5];
-                t->warp->number = i >> 5;
-                t->warp->lane[t->lane] = t;
-                t->warp->exists |= 1u << t->lane;
-                t->copies.clear();
-                t->sends.clear();
-                t->wgmma.clear();
-                t->group = t->spins = 0;
-                t->issued = t->wgroup = 0;
-                set_state(t, READY);
-                fiber_start(&t->context, stacks + (i + 1) * stack_stride() - STACK, i * 5, thread_main);
-        }
-}
-
-/* A pass of one warp of each block until all have ended or one has failed (b->failed, b->message). */
-inline void blocks_run(Block **with, int n)
-{
-        for (bool moved = true, failed = false; moved && !failed; ) {
-                moved = false;
-                for (int i = 0; i < n && !failed; i++) {
-                        Warp *w = pick_warp(with[i]);
-                        if (w) {
-                                warp_pass(with[i], w);
-                                moved = true;
-                                failed = with[i]->failed;
+        inline void warp_pass(Block * b, Warp * w)
+        {
+                b->last = w->number;
+                unsigned first = 0, step = 1;
+                if (b->order == BACKWARD)
+                        first = 31, step = 31;
+                else if (b->order > BACKWARD)
+                        first = random_next(b), step = random_next(b) | 1;
+                for (unsigned i = 0; i < 32 && !b->failed; i++) {
+                        unsigned l = (first + i * step) & 31;
+                        if (w->ready >> l & 1) {
+                                tgc_emulate_self = w->lane[l];
+                                context_switch(&b->host, &w->lane[l]->context, false);
                         }
                 }
         }
-        for (int i = 0; i < n; i++)
-                if (with[i]->failed)
-                        return;
-        for (int i = 0; i < n; i++) {
-                Block *b = with[i];
-                if (b->ended < b->n) {
-                        fail_stuck(b);
-                        return;
-                }
-                for (int k = 1; k < 16; k++)
-                        if (!b->failed && b->barrier[k].arrived)
-                                block_fail(b, "ends with %d of %d arrivals at named barrier %d", b->barrier[k].arrived,
-                                           b->barrier[k].expected, k);
-        }
-}
 
-} // namespace emu
+        /* Nobody can go on: say who waits where, the first few places. */
+        inline void fail_stuck(Block * b)
+        {
+                char text[480];
+                size_t len = 0;
+                const Thread *shown[4];
+                int n_shown = 0;
+                for (int i = 0; i < b->n && n_shown < 4; i++) {
+                        const Thread *t = &b->thread[i];
+                        bool seen = t->state == ENDED;
+                        for (int j = 0; j < n_shown; j++)
+                                seen |= shown[j]->what == t->what && shown[j]->line == t->line;
+                        if (seen)
+                                continue;
+                        shown[n_shown++] = t;
+                        int k = snprintf(text + len, sizeof text - len,
+                                         "%s thread %d in %s at %s:%d", len ? "," : "", i, t->what,
+                                         file_name(t->file), t->line);
+                        len = len + k < sizeof text ? len + k : sizeof text - 1;
+                }
+                block_fail(b, "nobody can go on: %d of %d threads have ended; waiting:%s", b->ended,
+                           b->n, text);
+        }
+
+        /* Make a block ready to run.  The caller has set kernel, name, args, idx, dim, grid, n,
+         * thread (contexts with stacks
+ * from stacks_map), smem, smem_size, order, with, n_with, rank and cluster. */
+        inline void block_start(Block * b, char *stacks)
+        {
+                b->ended = b->gone = 0;
+                b->live = b->n;
+                b->failed = b->spun = false;
+                b->last = 0;
+                b->ready = 0;
+                b->arrived = 0;
+                b->round = 0;
+                b->fetch.clear();
+                memset(b->done, 0, sizeof b->done);
+                memset(b->warp, 0, sizeof b->warp);
+                memset(b->barrier, 0, sizeof b->barrier);
+                b->random = ((uint64_t)b->order << 32 | b->idx.x) * 0x9e3779b97f4a7c15u | 1;
+                memset(b->smem, 0xff, b->smem_size);
+                for (int i = 0; i < b->n; i++) {
+                        Thread *t = &b->thread[i];
+                        t->idx = { (unsigned)i, 0, 0 };
+                        t->number = i;
+                        t->lane = i & 31;
+                        t->block = b;
+                        t->warp = &b->warp[i >> 5];
+                        t->warp->number = i >> 5;
+                        t->warp->lane[t->lane] = t;
+                        t->warp->exists |= 1u << t->lane;
+                        t->copies.clear();
+                        t->sends.clear();
+                        t->wgmma.clear();
+                        t->group = t->spins = 0;
+                        t->issued = t->wgroup = 0;
+                        set_state(t, READY);
+                        fiber_start(&t->context, stacks + (i + 1) * stack_stride() - STACK, i * 5,
+                                    thread_main);
+                }
+        }
+
+        /* A pass of one warp of each block until all have ended or one has failed (b->failed,
+         * b->message). */
+        inline void blocks_run(Block * *with, int n)
+        {
+                for (bool moved = true, failed = false; moved && !failed;) {
+                        moved = false;
+                        for (int i = 0; i < n && !failed; i++) {
+                                Warp *w = pick_warp(with[i]);
+                                if (w) {
+                                        warp_pass(with[i], w);
+                                        moved = true;
+                                        failed = with[i]->failed;
+                                }
+                        }
+                }
+                for (int i = 0; i < n; i++)
+                        if (with[i]->failed)
+                                return;
+                for (int i = 0; i < n; i++) {
+                        Block *b = with[i];
+                        if (b->ended < b->n) {
+                                fail_stuck(b);
+                                return;
+                        }
+                        for (int k = 1; k < 16; k++)
+                                if (!b->failed && b->barrier[k].arrived)
+                                        block_fail(
+                                                b,
+                                                "ends with %d of %d arrivals at named barrier %d",
+                                                b->barrier[k].arrived, b->barrier[k].expected, k);
+                }
+        }
+
+}  // namespace emu
 
 #define threadIdx (emu::self()->idx)
-#define blockIdx  (emu::self()->block->idx)
-#define blockDim  (emu::self()->block->dim)
-#define gridDim   (emu::self()->block->grid)
+#define blockIdx (emu::self()->block->idx)
+#define blockDim (emu::self()->block->dim)
+#define gridDim (emu::self()->block->grid)
 
 #endif

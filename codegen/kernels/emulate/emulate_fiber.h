@@ -82,104 +82,105 @@ asm(".text\n"
     ".size tgc_emulate_switch, .-tgc_emulate_switch\n");
 #endif
 
-EMU_NAMESPACE {
-
+EMU_NAMESPACE
+{
 #ifdef EMU_ASAN
-enum { STACK = 512 * 1024 };            /* red zones make frames large */
+        enum { STACK = 512 * 1024 }; /* red zones make frames large */
 #else
-enum { STACK = 128 * 1024 };
+        enum { STACK = 128 * 1024 };
 #endif
 
-struct Context {
+        struct Context {
 #if defined __x86_64__ || defined __aarch64__
-        void *sp;
+                void *sp;
 #else
-        ucontext_t uc;
+                ucontext_t uc;
 #endif
-        const void *stack;              /* lowest address, for the sanitizer */
-        size_t size;
-        void *fake;                     /* the sanitizer's */
-};
+                const void *stack; /* lowest address, for the sanitizer */
+                size_t size;
+                void *fake; /* the sanitizer's */
+        };
 
-/* Make c start `entry` on its stack when first entered.  entry never returns.
+        /* Make c start `entry` on its stack when first entered.  entry never returns.
  * Stacks lie a whole number of pages apart; `colour` shifts their tops so that
  * the lines all fibers use do not share one set of the cache. */
-inline void fiber_start(Context *c, char *stack, int colour, void (*entry)())
-{
-        size_t top_at = STACK - colour % 64 * 64;
-        c->stack = stack;
-        c->size = STACK;
-        c->fake = 0;
+        inline void fiber_start(Context * c, char *stack, int colour, void (*entry)())
+        {
+                size_t top_at = STACK - colour % 64 * 64;
+                c->stack = stack;
+                c->size = STACK;
+                c->fake = 0;
 #ifdef EMU_ASAN
-        ASAN_UNPOISON_MEMORY_REGION(stack, STACK);      /* frames of a thread that was given up */
+                ASAN_UNPOISON_MEMORY_REGION(stack,
+                                            STACK); /* frames of a thread that was given up */
 #endif
 #if defined __x86_64__
-        void **top = (void **)(stack + top_at);
-        *--top = 0;                     /* entry's return address: there is none */
-        *--top = (void *)entry;
-        for (int i = 0; i < 6; i++)
-                *--top = 0;
-        c->sp = top;
+                void **top = (void **)(stack + top_at);
+                *--top = 0; /* entry's return address: there is none */
+                *--top = (void *)entry;
+                for (int i = 0; i < 6; i++)
+                        *--top = 0;
+                c->sp = top;
 #elif defined __aarch64__
-        void **top = (void **)(stack + top_at - 160);
-        memset(top, 0, 160);
-        top[1] = (void *)entry;         /* x30 */
-        c->sp = top;
+                void **top = (void **)(stack + top_at - 160);
+                memset(top, 0, 160);
+                top[1] = (void *)entry; /* x30 */
+                c->sp = top;
 #else
-        getcontext(&c->uc);
-        c->uc.uc_stack.ss_sp = stack;
-        c->uc.uc_stack.ss_size = top_at;
-        c->uc.uc_link = 0;
-        makecontext(&c->uc, entry, 0);
+                getcontext(&c->uc);
+                c->uc.uc_stack.ss_sp = stack;
+                c->uc.uc_stack.ss_size = top_at;
+                c->uc.uc_link = 0;
+                makecontext(&c->uc, entry, 0);
 #endif
-}
+        }
 
-/* Go from one context to the other; returns when something goes back to `from`.
+        /* Go from one context to the other; returns when something goes back to `from`.
  * ends: `from` will never be gone back to. */
-inline void context_switch(Context *from, Context *to, bool ends)
-{
+        inline void context_switch(Context * from, Context * to, bool ends)
+        {
 #ifdef EMU_ASAN
-        __sanitizer_start_switch_fiber(ends ? 0 : &from->fake, to->stack, to->size);
+                __sanitizer_start_switch_fiber(ends ? 0 : &from->fake, to->stack, to->size);
 #else
-        (void)ends;
+                (void)ends;
 #endif
 #if defined __x86_64__ || defined __aarch64__
-        tgc_emulate_switch(&from->sp, to->sp);
+                tgc_emulate_switch(&from->sp, to->sp);
 #else
-        swapcontext(&from->uc, &to->uc);
+                swapcontext(&from->uc, &to->uc);
 #endif
 #ifdef EMU_ASAN
-        __sanitizer_finish_switch_fiber(from->fake, 0, 0);
+                __sanitizer_finish_switch_fiber(from->fake, 0, 0);
 #endif
-}
+        }
 
-/* First thing in a fiber's entry: learn the stack of the host that entered it. */
-inline void fiber_entered(Context *host)
-{
+        /* First thing in a fiber's entry: learn the stack of the host that entered it. */
+        inline void fiber_entered(Context * host)
+        {
 #ifdef EMU_ASAN
-        __sanitizer_finish_switch_fiber(0, &host->stack, &host->size);
+                __sanitizer_finish_switch_fiber(0, &host->stack, &host->size);
 #else
-        (void)host;
+                (void)host;
 #endif
-}
+        }
 
-/* n stacks, guarded: with an inaccessible page below each; NULL if there is no memory. */
-inline size_t stack_stride() { return STACK + (size_t)sysconf(_SC_PAGESIZE); }
+        /* n stacks, guarded: with an inaccessible page below each; NULL if there is no memory. */
+        inline size_t stack_stride() { return STACK + (size_t)sysconf(_SC_PAGESIZE); }
 
-inline char *stacks_map(int n, bool guarded)
-{
-        size_t stride = stack_stride();
-        char *p = (char *)mmap(0, n * stride, PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (p == MAP_FAILED)
-                return 0;
-        for (int i = 0; i < n && guarded; i++)
-                mprotect(p + i * stride, stride - STACK, PROT_NONE);
-        return p;
-}
+        inline char *stacks_map(int n, bool guarded)
+        {
+                size_t stride = stack_stride();
+                char *p = (char *)mmap(0, n * stride, PROT_READ | PROT_WRITE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+                if (p == MAP_FAILED)
+                        return 0;
+                for (int i = 0; i < n && guarded; i++)
+                        mprotect(p + i * stride, stride - STACK, PROT_NONE);
+                return p;
+        }
 
-inline void stacks_unmap(char *p, int n) { munmap(p, n * stack_stride()); }
+        inline void stacks_unmap(char *p, int n) { munmap(p, n * stack_stride()); }
 
-} // namespace emu
+}  // namespace emu
 
 #endif

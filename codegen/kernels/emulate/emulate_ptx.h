@@ -4,112 +4,136 @@
  * the layouts that ptx.cuh's opening comment draws, compute, and hand back. */
 #ifndef TGC_EMULATE_PTX_H
 #define TGC_EMULATE_PTX_H
+/* clang-format off: a line an instruction */
 
 /* ---- matrices ---------------------------------------------------------- */
 
-EMU_NAMESPACE {
-
-struct MatrixLoad { unsigned *r; const void *row; };
-
-template <int N, bool TRANS> inline void ldmatrix_all(Warp *w, unsigned)
+EMU_NAMESPACE
 {
-        check_aligned(w);
-        for (int m = 0; m < N; m++) {
-                const uint16_t *row[8];
-                for (int i = 0; i < 8; i++)
-                        row[i] = (const uint16_t *)((MatrixLoad *)w->lane[8 * m + i]->operands)->row;
-                for (int l = 0; l < 32; l++) {
-                        int g = l / 4, c = l % 4 * 2;
-                        unsigned lo = TRANS ? row[c][g] : row[g][c], hi = TRANS ? row[c + 1][g] : row[g][c + 1];
-                        ((MatrixLoad *)w->lane[l]->operands)->r[m] = hi << 16 | lo;
+        struct MatrixLoad {
+                unsigned *r;
+                const void *row;
+        };
+
+        template <int N, bool TRANS>
+        inline void ldmatrix_all(Warp * w, unsigned)
+        {
+                check_aligned(w);
+                for (int m = 0; m < N; m++) {
+                        const uint16_t *row[8];
+                        for (int i = 0; i < 8; i++)
+                                row[i] = (const uint16_t *)((MatrixLoad *)w->lane[8 * m + i]
+                                                                    ->operands)
+                                                 ->row;
+                        for (int l = 0; l < 32; l++) {
+                                int g = l / 4, c = l % 4 * 2;
+                                unsigned lo = TRANS ? row[c][g] : row[g][c],
+                                         hi = TRANS ? row[c + 1][g] : row[g][c + 1];
+                                ((MatrixLoad *)w->lane[l]->operands)->r[m] = hi << 16 | lo;
+                        }
                 }
         }
-}
 
-template <int N, bool TRANS> inline void ldmatrix(unsigned *r, const void *smem, const char *file, int line)
-{
-        MatrixLoad m = { r, smem };
-        if (self()->lane < 8 * N)
-                check_smem("ldmatrix", smem, 16);
-        meet(TRANS ? "ldmatrix_trans" : "ldmatrix", 0xffffffffu, &m, ldmatrix_all<N, TRANS>, file, line);
-}
+        template <int N, bool TRANS>
+        inline void ldmatrix(unsigned *r, const void *smem, const char *file, int line)
+        {
+                MatrixLoad m = { r, smem };
+                if (self()->lane < 8 * N)
+                        check_smem("ldmatrix", smem, 16);
+                meet(TRANS ? "ldmatrix_trans" : "ldmatrix", 0xffffffffu, &m, ldmatrix_all<N, TRANS>,
+                     file, line);
+        }
 
-struct Product { float *d; const unsigned *a, *b; };
+        struct Product {
+                float *d;
+                const unsigned *a, *b;
+        };
 
-/* Element e of lane l's word j of a fragment, as float: two 16-bit values a word ... */
-inline float half_of(unsigned w, int e, bf16) { return emu_from_bf16((unsigned short)(w >> 16 * e)); }
-inline float half_of(unsigned w, int e, f16)  { return emu_from_f16((unsigned short)(w >> 16 * e)); }
-/* ... or one tf32, of whose mantissa the low 13 bits do not count. */
-inline float half_of(unsigned w, int, float)  { return __uint_as_float(w & ~0x1fffu); }
+        /* Element e of lane l's word j of a fragment, as float: two 16-bit values a word ... */
+        inline float half_of(unsigned w, int e, bf16)
+        {
+                return emu_from_bf16((unsigned short)(w >> 16 * e));
+        }
+        inline float half_of(unsigned w, int e, f16)
+        {
+                return emu_from_f16((unsigned short)(w >> 16 * e));
+        }
+        /* ... or one tf32, of whose mantissa the low 13 bits do not count. */
+        inline float half_of(unsigned w, int, float) { return __uint_as_float(w & ~0x1fffu); }
 
-/* D (16,8) += A (16,K) B (K,8), k ascending. */
-template <int K> inline void product_all(Warp *w, const float (&a)[16][K], const float (&b)[K][8])
-{
-        float d[16][8];
-        check_aligned(w);
-        for (int l = 0; l < 32; l++)
-                for (int i = 0; i < 4; i++)
-                        d[l / 4 + i / 2 * 8][l % 4 * 2 + i % 2] = ((Product *)w->lane[l]->operands)->d[i];
-        for (int i = 0; i < 16; i++)
-                for (int k = 0; k < K; k++)
-                        for (int j = 0; j < 8; j++)
-                                d[i][j] += a[i][k] * b[k][j];
-        for (int l = 0; l < 32; l++)
-                for (int i = 0; i < 4; i++)
-                        ((Product *)w->lane[l]->operands)->d[i] = d[l / 4 + i / 2 * 8][l % 4 * 2 + i % 2];
-}
-
-template <class T> inline void mma_16816_all(Warp *w, unsigned)
-{
-        float a[16][16], b[16][8];
-        for (int l = 0; l < 32; l++) {
-                const Product *p = (const Product *)w->lane[l]->operands;
-                int g = l / 4, t = l % 4;
-                for (int e = 0; e < 2; e++) {
+        /* D (16,8) += A (16,K) B (K,8), k ascending. */
+        template <int K>
+        inline void product_all(Warp * w, const float(&a)[16][K], const float(&b)[K][8])
+        {
+                float d[16][8];
+                check_aligned(w);
+                for (int l = 0; l < 32; l++)
                         for (int i = 0; i < 4; i++)
-                                a[g + i % 2 * 8][2 * t + i / 2 * 8 + e] = half_of(p->a[i], e, T());
-                        for (int i = 0; i < 2; i++)
-                                b[2 * t + i * 8 + e][g] = half_of(p->b[i], e, T());
+                                d[l / 4 + i / 2 * 8][l % 4 * 2 + i % 2] =
+                                        ((Product *)w->lane[l]->operands)->d[i];
+                for (int i = 0; i < 16; i++)
+                        for (int k = 0; k < K; k++)
+                                for (int j = 0; j < 8; j++)
+                                        d[i][j] += a[i][k] * b[k][j];
+                for (int l = 0; l < 32; l++)
+                        for (int i = 0; i < 4; i++)
+                                ((Product *)w->lane[l]->operands)->d[i] =
+                                        d[l / 4 + i / 2 * 8][l % 4 * 2 + i % 2];
+        }
+
+        template <class T>
+        inline void mma_16816_all(Warp * w, unsigned)
+        {
+                float a[16][16], b[16][8];
+                for (int l = 0; l < 32; l++) {
+                        const Product *p = (const Product *)w->lane[l]->operands;
+                        int g = l / 4, t = l % 4;
+                        for (int e = 0; e < 2; e++) {
+                                for (int i = 0; i < 4; i++)
+                                        a[g + i % 2 * 8][2 * t + i / 2 * 8 + e] = half_of(p->a[i],
+                                                                                          e, T());
+                                for (int i = 0; i < 2; i++)
+                                        b[2 * t + i * 8 + e][g] = half_of(p->b[i], e, T());
+                        }
                 }
+                product_all(w, a, b);
         }
-        product_all(w, a, b);
-}
 
-/* ... or one tf32. */
-inline void mma_1688_tf32_all(Warp *w, unsigned)
-{
-        float a[16][8], b[8][8];
-        for (int l = 0; l < 32; l++) {
-                const Product *p = (const Product *)w->lane[l]->operands;
-                int g = l / 4, t = l % 4;
-                for (int i = 0; i < 4; i++)
-                        a[g + i % 2 * 8][t + i / 2 * 4] = half_of(p->a[i], 0, float());
-                for (int i = 0; i < 2; i++)
-                        b[t + i * 4][g] = half_of(p->b[i], 0, float());
+        /* ... or one tf32. */
+        inline void mma_1688_tf32_all(Warp * w, unsigned)
+        {
+                float a[16][8], b[8][8];
+                for (int l = 0; l < 32; l++) {
+                        const Product *p = (const Product *)w->lane[l]->operands;
+                        int g = l / 4, t = l % 4;
+                        for (int i = 0; i < 4; i++)
+                                a[g + i % 2 * 8][t + i / 2 * 4] = half_of(p->a[i], 0, float());
+                        for (int i = 0; i < 2; i++)
+                                b[t + i * 4][g] = half_of(p->b[i], 0, float());
+                }
+                product_all(w, a, b);
         }
-        product_all(w, a, b);
-}
 
-inline void mma(const char *what, float *d, const unsigned *a, const unsigned *b, void (*all)(Warp *, unsigned),
-                const char *file, int line)
-{
-        Product p = { d, a, b };
-        meet(what, 0xffffffffu, &p, all, file, line);
-}
+        inline void mma(const char *what, float *d, const unsigned *a, const unsigned *b,
+                        void (*all)(Warp *, unsigned), const char *file, int line)
+        {
+                Product p = { d, a, b };
+                meet(what, 0xffffffffu, &p, all, file, line);
+        }
 
-inline void cp_async(void *smem, const void *gmem, int bytes, bool valid)
-{
-        Thread *t = self();
-        check_smem("cp_async", smem, bytes);
-        if (valid)
-                check_access("cp_async", gmem, bytes);
-        memset(smem, 0xff, bytes);
-        t->copies.push_back({ (char *)smem, (const char *)gmem, bytes, valid, t->group });
-}
+        inline void cp_async(void *smem, const void *gmem, int bytes, bool valid)
+        {
+                Thread *t = self();
+                check_smem("cp_async", smem, bytes);
+                if (valid)
+                        check_access("cp_async", gmem, bytes);
+                memset(smem, 0xff, bytes);
+                t->copies.push_back({ (char *)smem, (const char *)gmem, bytes, valid, t->group });
+        }
 
-inline float flush(float x) { return fabsf(x) < 1.17549435e-38f ? copysignf(0.f, x) : x; }
+        inline float flush(float x) { return fabsf(x) < 1.17549435e-38f ? copysignf(0.f, x) : x; }
 
-} // namespace emu
+}  // namespace emu
 
 TGC_DEV void ldmatrix_x4(unsigned (&r)[4], const void *smem, EMU_SITE)
 {
@@ -131,7 +155,8 @@ TGC_DEV void ldmatrix_x2_trans(unsigned (&r)[2], const void *smem, EMU_SITE)
         emu::ldmatrix<2, true>(r, smem, file, line);
 }
 
-TGC_DEV void mma_16816(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], bf16, EMU_SITE)
+TGC_DEV void mma_16816(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], bf16,
+                       EMU_SITE)
 {
         emu::mma("mma_16816<bf16>", d, a, b, emu::mma_16816_all<bf16>, file, line);
 }
@@ -155,16 +180,35 @@ TGC_DEV unsigned to_tf32(float x)
 
 /* ---- asynchronous copies ----------------------------------------------- */
 
-TGC_DEV void cp_async16(void *smem, const void *gmem, bool valid = true) { emu::cp_async(smem, gmem, 16, valid); }
-TGC_DEV void cp_async8(void *smem, const void *gmem, bool valid = true)  { emu::cp_async(smem, gmem, 8, valid); }
-TGC_DEV void cp_async4(void *smem, const void *gmem, bool valid = true)  { emu::cp_async(smem, gmem, 4, valid); }
+TGC_DEV void cp_async16(void *smem, const void *gmem, bool valid = true)
+{
+        emu::cp_async(smem, gmem, 16, valid);
+}
+TGC_DEV void cp_async8(void *smem, const void *gmem, bool valid = true)
+{
+        emu::cp_async(smem, gmem, 8, valid);
+}
+TGC_DEV void cp_async4(void *smem, const void *gmem, bool valid = true)
+{
+        emu::cp_async(smem, gmem, 4, valid);
+}
 TGC_DEV void cp_async_commit() { emu::self()->group++; }
-template <int N> TGC_DEV void cp_async_wait() { emu::copies_deliver(emu::self(), N); }
+template <int N>
+TGC_DEV void cp_async_wait()
+{
+        emu::copies_deliver(emu::self(), N);
+}
 
 /* ---- packing ----------------------------------------------------------- */
 
-TGC_DEV unsigned pack2_as(float lo, float hi, bf16) { return (unsigned)emu_to_bf16(hi) << 16 | emu_to_bf16(lo); }
-TGC_DEV unsigned pack2_as(float lo, float hi, f16)  { return (unsigned)emu_to_f16(hi) << 16 | emu_to_f16(lo); }
+TGC_DEV unsigned pack2_as(float lo, float hi, bf16)
+{
+        return (unsigned)emu_to_bf16(hi) << 16 | emu_to_bf16(lo);
+}
+TGC_DEV unsigned pack2_as(float lo, float hi, f16)
+{
+        return (unsigned)emu_to_f16(hi) << 16 | emu_to_f16(lo);
+}
 TGC_DEV void unpack2_as(unsigned w, float &lo, float &hi, bf16)
 {
         lo = emu::half_of(w, 0, bf16());
@@ -178,16 +222,17 @@ TGC_DEV void unpack2_as(unsigned w, float &lo, float &hi, f16)
 
 /* ---- arithmetic -------------------------------------------------------- */
 
-TGC_DEV float fast_exp2(float x)  { return emu::flush(exp2f(emu::flush(x))); }
-TGC_DEV float fast_rcp(float x)   { return emu::flush(1.f / emu::flush(x)); }
+TGC_DEV float fast_exp2(float x) { return emu::flush(exp2f(emu::flush(x))); }
+TGC_DEV float fast_rcp(float x) { return emu::flush(1.f / emu::flush(x)); }
 TGC_DEV float fast_rsqrt(float x) { return 1.f / sqrtf(emu::flush(x)); }
-TGC_DEV float fast_log2(float x)  { return log2f(emu::flush(x)); }
-TGC_DEV float fast_tanh(float x)  { return tanhf(x); }
+TGC_DEV float fast_log2(float x) { return log2f(emu::flush(x)); }
+TGC_DEV float fast_tanh(float x) { return tanhf(x); }
 TGC_DEV float min_nan(float x, float y) { return x != x || x < y ? x : y; }
 
 /* ---- global memory ----------------------------------------------------- */
 
-template <class C> TGC_DEV C load_nc(const C *p)
+template <class C>
+TGC_DEV C load_nc(const C *p)
 {
         emu::check_access("load_nc", p, sizeof *p);
         return *p;
@@ -195,19 +240,21 @@ template <class C> TGC_DEV C load_nc(const C *p)
 
 TGC_DEV uint4 load_streaming(const uint4 *p) { return load_nc(p); }
 
-template <class C> TGC_DEV C load_l2(const C *p)
+template <class C>
+TGC_DEV C load_l2(const C *p)
 {
         emu::check_access("load_l2", p, sizeof *p);
         return *p;
 }
 
-template <class C> TGC_DEV void st_streaming(C *p, C v)
+template <class C>
+TGC_DEV void st_streaming(C *p, C v)
 {
         emu::check_access("st_streaming", p, sizeof *p);
         *p = v;
 }
 
-TGC_DEV void prefetch_l2(const void *) { }
+TGC_DEV void prefetch_l2(const void *) {}
 
 /* Lets the block's other threads run first, for this is what a spin calls. */
 TGC_DEV int load_acquire(const int *p)
@@ -219,9 +266,15 @@ TGC_DEV void add_release(int *p, int v) { __atomic_fetch_add(p, v, __ATOMIC_RELE
 
 /* ---- barriers and launches --------------------------------------------- */
 
-TGC_DEV void bar_sync(int id, int n, EMU_SITE)   { emu::barrier("bar_sync", id, n, true, 0, file, line); }
-TGC_DEV void bar_arrive(int id, int n, EMU_SITE) { emu::barrier("bar_arrive", id, n, false, 0, file, line); }
-TGC_DEV void pdl_wait() { }
-TGC_DEV void pdl_launch() { }
+TGC_DEV void bar_sync(int id, int n, EMU_SITE)
+{
+        emu::barrier("bar_sync", id, n, true, 0, file, line);
+}
+TGC_DEV void bar_arrive(int id, int n, EMU_SITE)
+{
+        emu::barrier("bar_arrive", id, n, false, 0, file, line);
+}
+TGC_DEV void pdl_wait() {}
+TGC_DEV void pdl_launch() {}
 
 #endif

@@ -1,11 +1,13 @@
-/* epilogue_pair_sm90.cuh: PairEpilogue of epilogue_sm90.cuh: a functor with STORES is called for the two neighbours that a lane has of every 8
- * columns: 16 rows x WIDE columns at a time, whose results, already 16 bits wide, go through the warp's panel.  What the epilogue
- * reads of rows comes the other way.  Nothing is traded between lanes, and nothing kept: of the sums' registers none is free
- * before the last sum is read.  From there results go to memory in one of two ways.
+/* epilogue_pair_sm90.cuh: PairEpilogue of epilogue_sm90.cuh: a functor with STORES is called for
+ * the two neighbours that a lane has of every 8 columns: 16 rows x WIDE columns at a time, whose
+ * results, already 16 bits wide, go through the warp's panel.  What the epilogue reads of rows
+ * comes the other way.  Nothing is traded between lanes, and nothing kept: of the sums' registers
+ * none is free before the last sum is read.  From there results go to memory in one of two ways.
  *
- * The warp stores them, a lane eight neighbours and eight lanes, or four, a line.  A panel is 16 rows of 128 bytes, in each of
- * which the results lie side by side, the first where the reads were; chunk c of 16 bytes stands at c ^ (row % 8): no two
- * lanes of an access meet in a bank.  Of two sums a store has
+ * The warp stores them, a lane eight neighbours and eight lanes, or four, a line.  A panel is 16
+ * rows of 128 bytes, in each of which the results lie side by side, the first where the reads were;
+ * chunk c of 16 bytes stands at c ^ (row % 8): no two lanes of an access meet in a bank.  Of two
+ * sums a store has
  *
  *      2 values        as they lie in memory
  *      1               two fragments in one: a word is the two values of columns 8 apart
@@ -13,15 +15,17 @@
  *
  * and the lane that stores a chunk puts its words in order.
  *
- * Or, of a Boxed epilogue, the copy engine does, a box of 16 rows for each store, while the warp goes on in its other panel, if it has
- * PANELS 2.  Each store's results lie for themselves then, one after the other and as in memory, 128, 64 or 32 bytes a row,
- * swizzled as the engine does.  In GPT-2's and Llama's products that takes less power, which is what limits them: 4% of
+ * Or, of a Boxed epilogue, the copy engine does, a box of 16 rows for each store, while the warp
+ * goes on in its other panel, if it has PANELS 2.  Each store's results lie for themselves then,
+ * one after the other and as in memory, 128, 64 or 32 bytes a row, swizzled as the engine does.  In
+ * GPT-2's and Llama's products that takes less power, which is what limits them: 4% of
  * 32768x2304x768 alone.
  *
- * Of a Fetched epilogue it brings what is read, too, where the first store's results will lie.  Two consumers that take turns
- * share the panels, a warp of one and a warp of the other, so that a warp has as many as a tile's reads need to be on their
- * way early: the warp that is done with a panel asks in the other's name for what the next tile reads.  (Panels for each alone
- * would take a stage of the pipeline, which costs more than the reads do: 15%, where the pipeline has five.) */
+ * Of a Fetched epilogue it brings what is read, too, where the first store's results will lie.  Two
+ * consumers that take turns share the panels, a warp of one and a warp of the other, so that a warp
+ * has as many as a tile's reads need to be on their way early: the warp that is done with a panel
+ * asks in the other's name for what the next tile reads.  (Panels for each alone would take a stage
+ * of the pipeline, which costs more than the reads do: 15%, where the pipeline has five.) */
 #ifndef TGC_EPILOGUE_PAIR_SM90_CUH
 #define TGC_EPILOGUE_PAIR_SM90_CUH
 
@@ -30,77 +34,118 @@
 #include "epilogue_sm90.cuh"
 #ifdef TGC_SM90A
 
-/* Puts what two neighbours make aside, in a word or two, and adds it up; asks only where eight would go. */
-struct OfRow { float own, sum; };
+/* Puts what two neighbours make aside, in a word or two, and adds it up; asks only where eight
+ * would go. */
+struct OfRow {
+        float own, sum;
+};
 template <int N>
 struct PairOut {
         unsigned (&words)[N][2];
         OfRow &row;
-        template <int K, int W, class T> __device__ __forceinline__ void put(T *, const float (&v)[W]) const
+        template <int K, int W, class T>
+        __device__ __forceinline__ void put(T *, const float (&v)[W]) const
         {
                 words[K][0] = pack2<T>(v[0], v[W > 1]);
                 if (W == 4)
                         words[K][1] = pack2<T>(v[W - 2], v[W - 1]);
         }
-        template <class Epilogue> __device__ __forceinline__ float of_row(const Epilogue &, int) const { return row.own; }
+        template <class Epilogue>
+        __device__ __forceinline__ float of_row(const Epilogue &, int) const
+        {
+                return row.own;
+        }
         __device__ __forceinline__ void sum(const float (&v)[2]) const { row.sum += v[0] + v[1]; }
 };
 template <int K0>
 struct PlaceOut {
         void *&to;
-        template <int K, int W, class T> __device__ __forceinline__ void put(T *p, const float (&)[W]) const
+        template <int K, int W, class T>
+        __device__ __forceinline__ void put(T *p, const float (&)[W]) const
         {
                 if (K == K0)
                         to = p;
         }
-        template <class Epilogue> __device__ __forceinline__ float of_row(const Epilogue &, int) const { return 0.f; }
-        template <int W> __device__ __forceinline__ void sum(const float (&)[W]) const {}
+        template <class Epilogue>
+        __device__ __forceinline__ float of_row(const Epilogue &, int) const
+        {
+                return 0.f;
+        }
+        template <int W>
+        __device__ __forceinline__ void sum(const float (&)[W]) const
+        {
+        }
 };
 
 template <int ROWS, int BN, int SPARE, class Epilogue, int PANELS = 1>
 struct PairEpilogue {
         static constexpr int STORES = EpilogueStores<Epilogue>::N;
-        static constexpr bool BOXED = EpilogueBoxes<Epilogue>::ON, FETCHED = EpilogueBoxes<Epilogue>::FETCHED;
-        static __device__ __forceinline__ constexpr int width(int k) { return EpilogueStores<Epilogue>::width(k); }
-        static constexpr int WORDS = 8 * (width(0) + (STORES > 1 ? width(STORES - 1) : 0));     /* bytes of a fragment's row */
-        static constexpr int FRAGMENTS = WORDS <= 16 && BN % 64 == 0 ? 8 : WORDS <= 32 ? 4 : 2, WIDE = 8 * FRAGMENTS;
-        static_assert(EpilogueBoxes<Epilogue>::COLUMNS == 0 || EpilogueBoxes<Epilogue>::COLUMNS == WIDE, "boxes as sm90_gemm.c has them");
+        static constexpr bool BOXED = EpilogueBoxes<Epilogue>::ON,
+                              FETCHED = EpilogueBoxes<Epilogue>::FETCHED;
+        static __device__ __forceinline__ constexpr int width(int k)
+        {
+                return EpilogueStores<Epilogue>::width(k);
+        }
+        /* bytes of a fragment's row */
+        static constexpr int WORDS = 8 * (width(0) + (STORES > 1 ? width(STORES - 1) : 0));
+        static constexpr int FRAGMENTS = WORDS <= 16 && BN % 64 == 0 ? 8
+                                         : WORDS <= 32               ? 4
+                                                                     : 2,
+                             WIDE = 8 * FRAGMENTS;
+        static_assert(EpilogueBoxes<Epilogue>::COLUMNS == 0 ||
+                              EpilogueBoxes<Epilogue>::COLUMNS == WIDE,
+                      "boxes as sm90_gemm.c has them");
         /* Chunks of store k in a row of the panel, and the first of them. */
-        static __device__ __forceinline__ constexpr int chunks(int k) { return FRAGMENTS * width(k) / 2; }
+        static __device__ __forceinline__ constexpr int chunks(int k)
+        {
+                return FRAGMENTS * width(k) / 2;
+        }
         static __device__ __forceinline__ constexpr int first(int k) { return k ? chunks(0) : 0; }
-        static constexpr int STEPS = ROWS * (BN / WIDE), EACH = chunks(0) / 2, COUNT = EACH * STEPS; /* a lane's lines */
-        static_assert(!FETCHED || STEPS % PANELS == 0, "panels take turns a whole number of rounds a tile");
+        /* a lane's lines */
+        static constexpr int STEPS = ROWS * (BN / WIDE), EACH = chunks(0) / 2, COUNT = EACH * STEPS;
+        static_assert(!FETCHED || STEPS % PANELS == 0,
+                      "panels take turns a whole number of rounds a tile");
 
         typedef EpilogueReads<Epilogue, 16 / EpilogueStores<Epilogue>::READ> Lines;
         typedef EpilogueReads<Epilogue, 2> Pairs;
         static constexpr bool SHARES = Pairs::N > Pairs::ROWS;
-        static constexpr int WORDS_READ = Lines::ROWS > 0 ? EpilogueStores<Epilogue>::READ / 2 : 0;     /* of rows, the first of a Pairs */
+        /* of rows, the first of a Pairs */
+        static constexpr int WORDS_READ = Lines::ROWS > 0 ? EpilogueStores<Epilogue>::READ / 2 : 0;
         static constexpr bool READS_AHEAD = Lines::ROWS > 0 && !FETCHED;
-        /* Fragments that are computed before the first is put into the panel, in the registers of their sums: one warp alone hides the
-         * time that each exponential takes.  (5% of GPT-2's GELU in 128x192.) */
+        /* Fragments that are computed before the first is put into the panel, in the registers of
+         * their sums: one warp alone hides the time that each exponential takes.  (5% of GPT-2's
+         * GELU in 128x192.) */
         static constexpr int AT_ONCE = Lines::ROWS ? 2 : FRAGMENTS;
-        static constexpr int AHEAD = !READS_AHEAD ? 1 : SPARE < EACH ? EACH : SPARE > COUNT ? COUNT : SPARE;
+        static constexpr int AHEAD = !READS_AHEAD    ? 1
+                                     : SPARE < EACH  ? EACH
+                                     : SPARE > COUNT ? COUNT
+                                                     : SPARE;
         Lines lines[AHEAD];
-        Pairs shared[SHARES ? (BN + 63) / 64 : 1];      /* of the lane's pair of every 64 columns: of_cols */
-        OfRow own[ROWS][2];             /* of a lane's rows: EpilogueSums */
+        /* of the lane's pair of every 64 columns: of_cols */
+        Pairs shared[SHARES ? (BN + 63) / 64 : 1];
+        OfRow own[ROWS][2]; /* of a lane's rows: EpilogueSums */
         const Epilogue &epilogue;
         char *panel, *panels;
         int row0, col0, M, N;
         bool whole;
-        Mbar *full, *next_full;         /* Fetched: one a panel; the other consumer's */
-        unsigned phase;                 /* parity of the first step's */
-        int next_row, next_col;         /* of the next tile, the other consumer's */
-        bool more;                      /* there is one */
+        Mbar *full, *next_full; /* Fetched: one a panel; the other consumer's */
+        unsigned phase;         /* parity of the first step's */
+        int next_row, next_col; /* of the next tile, the other consumer's */
+        bool more;              /* there is one */
 
-        __device__ __forceinline__ PairEpilogue(const Epilogue &epilogue_, char *panel_, int row0_, int col0_, int M_, int N_,
-                                            bool whole_)
-                : epilogue(epilogue_), panel(panel_), panels(panel_), row0(row0_), col0(col0_), M(M_), N(N_), whole(whole_)
+        __device__ __forceinline__ PairEpilogue(const Epilogue &epilogue_, char *panel_, int row0_,
+                                                int col0_, int M_, int N_, bool whole_)
+            : epilogue(epilogue_), panel(panel_), panels(panel_), row0(row0_), col0(col0_), M(M_),
+              N(N_), whole(whole_)
         {
                 get_cols();
         }
 
         static __device__ __forceinline__ int lane() { return threadIdx.x & 31; }
-        __device__ __forceinline__ bool inside(int row, int col) const { return whole || (row < M && col < N); }
+        __device__ __forceinline__ bool inside(int row, int col) const
+        {
+                return whole || (row < M && col < N);
+        }
         /* Corner of panel s. */
         __device__ __forceinline__ int row_of(int s) const { return row0 + s % ROWS * 64; }
         __device__ __forceinline__ int col_of(int s) const { return col0 + s / ROWS * WIDE; }
@@ -108,23 +153,35 @@ struct PairEpilogue {
         /* Line p of a lane in a panel, of store k, and where that lies in C. */
         static __device__ __forceinline__ int line(int p, int k)
         {
-                return chunks(k) == 8 ? p * 4 + lane() / 8
-                     : chunks(k) == 4 ? p * 8 + lane() / 4 % 2 * 4 + lane() / 8
-                                      : lane() / 16 * 8 + lane() % 8 / 2 * 2 + lane() / 8 % 2;
+                return chunks(k) == 8   ? p * 4 + lane() / 8
+                       : chunks(k) == 4 ? p * 8 + lane() / 4 % 2 * 4 + lane() / 8
+                                        : lane() / 16 * 8 + lane() % 8 / 2 * 2 + lane() / 8 % 2;
         }
-        __device__ __forceinline__ int row(int s, int p, int k) const { return row_of(s) + line(p, k); }
-        __device__ __forceinline__ int col(int s, int k) const { return col_of(s) + lane() % chunks(k) * (16 / width(k)); }
+        __device__ __forceinline__ int row(int s, int p, int k) const
+        {
+                return row_of(s) + line(p, k);
+        }
+        __device__ __forceinline__ int col(int s, int k) const
+        {
+                return col_of(s) + lane() % chunks(k) * (16 / width(k));
+        }
         /* Chunk c of what store K makes of row r. */
         template <int K>
         __device__ __forceinline__ char *chunk(int r, int c) const
         {
                 if (!BOXED)
                         return panel + r * 128 + (first(K) + c ^ r % 8) * 16;
-                constexpr int ROW = WIDE * (K ? width(STORES - 1) : width(0));  /* bytes: of 128 eight rows differ, of 64 four */
-                return panel + (K ? 16 * WIDE * width(0) : 0) + r * ROW + (c ^ r * ROW / 128 % (ROW / 16)) * 16;
+                /* bytes: of 128 eight rows differ, of 64 four */
+                constexpr int ROW = WIDE * (K ? width(STORES - 1) : width(0));
+                return panel + (K ? 16 * WIDE * width(0) : 0) + r * ROW +
+                       (c ^ r * ROW / 128 % (ROW / 16)) * 16;
         }
         /* For ldmatrix and stmatrix: chunks c and c + 1, of each rows 0 to 7, then 8 to 15. */
-        template <int K> __device__ __forceinline__ char *matrices(int c) const { return chunk<K>(lane() % 16, c + lane() / 16); }
+        template <int K>
+        __device__ __forceinline__ char *matrices(int c) const
+        {
+                return chunk<K>(lane() % 16, c + lane() / 16);
+        }
 
         /* A lane's 16 bytes of memory to the panel, and back. */
         __device__ __forceinline__ void put(int p, const uint4 &x) const
@@ -159,7 +216,8 @@ struct PairEpilogue {
                 if (inside(r, c))
                         lines[p % AHEAD].get_rows(epilogue, r, c);
         }
-        /* What all rows share is read once a tile, a few words a lane, before its products; lanes trade them in the end. */
+        /* What all rows share is read once a tile, a few words a lane, before its products; lanes
+         * trade them in the end. */
         __device__ __forceinline__ void get_cols()
         {
 #pragma unroll
@@ -176,8 +234,10 @@ struct PairEpilogue {
                 Pairs p;
 #pragma unroll
                 for (int i = WORDS_READ; SHARES && i < (int)sizeof(Pairs) / 4; i++)
-                        (&reinterpret_cast<unsigned &>(p))[i] = __shfl_sync(
-                                0xffffffffu, (&reinterpret_cast<const unsigned &>(shared[f / 8]))[i], f % 8 * 4 + lane() % 4);
+                        (&reinterpret_cast<unsigned &>(p))[i] =
+                                __shfl_sync(0xffffffffu,
+                                            (&reinterpret_cast<const unsigned &>(shared[f / 8]))[i],
+                                            f % 8 * 4 + lane() % 4);
                 return p;
         }
         __device__ __forceinline__ void start()
@@ -201,9 +261,11 @@ struct PairEpilogue {
         template <int K>
         __device__ __forceinline__ char *four(int i, int j) const
         {
-                return chunk<K>(i % 2 * 8 + lane() / 4, 2 * (j + i / 2) + lane() % 4 / 2) + lane() % 2 * 8;
+                return chunk<K>(i % 2 * 8 + lane() / 4, 2 * (j + i / 2) + lane() % 4 / 2) +
+                       lane() % 2 * 8;
         }
-        /* Boxes: the one value of each pair; of two lanes the first writes both of fragment j, the other those of j + 1. */
+        /* Boxes: the one value of each pair; of two lanes the first writes both of fragment j, the
+         * other those of j + 1. */
         template <int K>
         __device__ __forceinline__ void write_ones(const unsigned (&out)[4][STORES][2], int j) const
         {
@@ -213,8 +275,9 @@ struct PairEpilogue {
                         const unsigned a = out[h][K][0], b = out[2 + h][K][0];
                         const unsigned other = __shfl_xor_sync(0xffffffffu, second ? a : b, 1);
                         const int f = j + second;
-                        *(unsigned *)(chunk<K>(h * 8 + lane() / 4, f / 2) + f % 2 * 8 + lane() % 4 / 2 * 4) =
-                                second ? __byte_perm(other, b, 0x5410) : __byte_perm(a, other, 0x5410);
+                        *(unsigned *)(chunk<K>(h * 8 + lane() / 4, f / 2) + f % 2 * 8 +
+                                      lane() % 4 / 2 * 4) = second ? __byte_perm(other, b, 0x5410)
+                                                                   : __byte_perm(a, other, 0x5410);
                 }
         }
         /* Of fragments j and j + 1, rows 0 to 7 and 8 to 15 of each. */
@@ -234,15 +297,18 @@ struct PairEpilogue {
                                 ldmatrix_x4(x, matrices<0>(WIDE_READ ? 2 * (j + f) : j));
 #pragma unroll
                                 for (int i = 0; i < 4; i++)
-                                        read[WIDE_READ ? 2 * f + i % 2 : i][WIDE_READ ? i / 2 : 0] = x[i];
+                                        read[WIDE_READ ? 2 * f + i % 2 : i][WIDE_READ ? i / 2 : 0] =
+                                                x[i];
                         }
                 }
         }
         template <int K>
-        __device__ __forceinline__ void write_pairs(const unsigned (&out)[4][STORES][2], int j) const
+        __device__ __forceinline__ void write_pairs(const unsigned (&out)[4][STORES][2],
+                                                    int j) const
         {
                 if (width(K) == 2) {
-                        stmatrix_x4(matrices<K>(j), { out[0][K][0], out[1][K][0], out[2][K][0], out[3][K][0] });
+                        stmatrix_x4(matrices<K>(j),
+                                    { out[0][K][0], out[1][K][0], out[2][K][0], out[3][K][0] });
                 } else if (BOXED && width(K) == 1) {
                         write_ones<K>(out, j);
                 } else if (BOXED) {
@@ -250,13 +316,15 @@ struct PairEpilogue {
                         for (int i = 0; i < 4; i++)
                                 *(uint2 *)four<K>(i, j) = make_uint2(out[i][K][0], out[i][K][1]);
                 } else if (width(K) == 1) {
-                        stmatrix_x2(chunk<K>(lane() % 16, j / 2), { __byte_perm(out[0][K][0], out[2][K][0], 0x5410),
-                                                                           __byte_perm(out[1][K][0], out[3][K][0], 0x5410) });
+                        stmatrix_x2(chunk<K>(lane() % 16, j / 2),
+                                    { __byte_perm(out[0][K][0], out[2][K][0], 0x5410),
+                                      __byte_perm(out[1][K][0], out[3][K][0], 0x5410) });
                 } else {
 #pragma unroll
                         for (int f = 0; f < 2; f++)
-                                stmatrix_x4(matrices<K>(2 * (j + f)), { out[2 * f][K][0], out[2 * f + 1][K][0],
-                                                                                out[2 * f][K][1], out[2 * f + 1][K][1] });
+                                stmatrix_x4(matrices<K>(2 * (j + f)),
+                                            { out[2 * f][K][0], out[2 * f + 1][K][0],
+                                              out[2 * f][K][1], out[2 * f + 1][K][1] });
                 }
         }
         __device__ __forceinline__ void get_own()
@@ -281,19 +349,21 @@ struct PairEpilogue {
                 }
         }
         /* Results of pair h of fragment j of panel s; in: of its columns, read: of its row. */
-        __device__ __forceinline__ void call(float a, float b, int s, int j, int h, Pairs in, const unsigned (&read)[2],
-                                             unsigned (&out)[STORES][2])
+        __device__ __forceinline__ void call(float a, float b, int s, int j, int h, Pairs in,
+                                             const unsigned (&read)[2], unsigned (&out)[STORES][2])
         {
-                const int r = row_of(s) + h * 8 + lane() / 4, c = col_of(s) + j * 8 + lane() % 4 * 2;
+                const int r = row_of(s) + h * 8 + lane() / 4,
+                          c = col_of(s) + j * 8 + lane() % 4 * 2;
                 float v[2] = { a, b };
-                if (EpilogueSums<Epilogue>::ASKS && !inside(r, c))      /* the others only make `out`: store_lines asks */
+                if (EpilogueSums<Epilogue>::ASKS &&
+                    !inside(r, c)) /* the others only make `out`: store_lines asks */
                         return;
                 if (Lines::ROWS) {
                         reinterpret_cast<unsigned &>(in) = read[0];
                         if constexpr (EpilogueStores<Epilogue>::READ == 4)
                                 (&reinterpret_cast<unsigned &>(in))[1] = read[1];
                 }
-                in.call(epilogue, r, c, v, PairOut<STORES>{ out, own[s % ROWS][h] });
+                in.call(epilogue, r, c, v, PairOut<STORES> { out, own[s % ROWS][h] });
         }
         /* Where store K of eight sums goes. */
         template <int K>
@@ -302,7 +372,7 @@ struct PairEpilogue {
                 void *to = 0;
                 float none[8];
                 EpilogueReads<Epilogue, 8> nothing;
-                nothing.call(epilogue, r, c, none, PlaceOut<K>{ to });
+                nothing.call(epilogue, r, c, none, PlaceOut<K> { to });
                 return to;
         }
         template <int K>
@@ -314,7 +384,7 @@ struct PairEpilogue {
                         if (!inside(r, c))
                                 continue;
                         const uint4 x = take<K>(p);
-                        if (width(K) == 1) {            /* of eight sums 8 bytes, aligned to as many */
+                        if (width(K) == 1) { /* of eight sums 8 bytes, aligned to as many */
                                 *(uint2 *)place<K>(r, c) = make_uint2(x.x, x.y);
                                 if (inside(r, c + 8))
                                         *(uint2 *)place<K>(r, c + 8) = make_uint2(x.z, x.w);
@@ -323,7 +393,8 @@ struct PairEpilogue {
                         }
                 }
         }
-        /* Boxes: the panel of step s, once the copy engine has read what was there; Fetched: and brought what is read. */
+        /* Boxes: the panel of step s, once the copy engine has read what was there; Fetched: and
+         * brought what is read. */
         __device__ __forceinline__ void take_panel(int s)
         {
                 panel = panels + s % PANELS * 2048;
@@ -335,7 +406,8 @@ struct PairEpilogue {
                         bulk_wait_read<PANELS - 1>();
                 __syncwarp();
         }
-        /* Fetched: one lane asks for what step s reads, behind the last the next tile's; the panel is free. */
+        /* Fetched: one lane asks for what step s reads, behind the last the next tile's; the panel
+         * is free. */
         __device__ __forceinline__ void ask(int s) const
         {
                 const int row = s < STEPS ? row_of(s) : next_row + s % STEPS % ROWS * 64,
@@ -344,14 +416,17 @@ struct PairEpilogue {
                         return;
                 Mbar *const bar = (s < STEPS ? full : next_full) + s % PANELS;
                 mbarrier_expect_tx(bar, 16 * WIDE * width(0));
-                tma_load_2d(panels + s % PANELS * 2048, epilogue.from, bar, col * width(0) / 2, row);
+                tma_load_2d(panels + s % PANELS * 2048, epilogue.from, bar, col * width(0) / 2,
+                            row);
         }
-        /* Fetched, before the block's tile number `tile`, whose first reads have been asked for, but for the first tile's.  own,
-         * other: barriers of the panels, a set for each consumer, since at a common one the later could find a parity that is a
-         * round old. */
-        __device__ __forceinline__ void fetch(Mbar *own, Mbar *other, int tile, bool more_, int next_row_, int next_col_)
+        /* Fetched, before the block's tile number `tile`, whose first reads have been asked for,
+         * but for the first tile's.  own, other: barriers of the panels, a set for each consumer,
+         * since at a common one the later could find a parity that is a round old. */
+        __device__ __forceinline__ void fetch(Mbar *own, Mbar *other, int tile, bool more_,
+                                              int next_row_, int next_col_)
         {
-                static_assert(EpilogueStores<Epilogue>::READ == width(0), "in the place of the first result");
+                static_assert(EpilogueStores<Epilogue>::READ == width(0),
+                              "in the place of the first result");
                 full = own, next_full = other, phase = tile / 2 * (STEPS / PANELS) & 1;
                 more = more_, next_row = next_row_, next_col = next_col_;
                 if (tile == 0 && lane() == 0)
@@ -359,8 +434,10 @@ struct PairEpilogue {
                         for (int s = 0; s < PANELS; s++)
                                 ask(s);
         }
-        /* Fetched, when step s is sent: the panel of step s - BUT is free once all but the last BUT are read. */
-        template <int BUT> __device__ __forceinline__ void ask_again(int s) const
+        /* Fetched, when step s is sent: the panel of step s - BUT is free once all but the last BUT
+         * are read. */
+        template <int BUT>
+        __device__ __forceinline__ void ask_again(int s) const
         {
                 if (s >= BUT && lane() == 0) {
                         bulk_wait_read<BUT>();
@@ -410,8 +487,11 @@ struct PairEpilogue {
                                                 read_pairs(read, j0 + j);
 #pragma unroll
                                         for (int i = 0; i < 4; i++) {
-                                                const float (&v)[4] = acc[s % ROWS][s / ROWS * FRAGMENTS + j0 + j + i / 2];
-                                                call(v[i % 2 * 2], v[i % 2 * 2 + 1], s, j0 + j + i / 2, i % 2, in[j + i / 2], read[i],
+                                                const float(&v)[4] =
+                                                        acc[s % ROWS]
+                                                           [s / ROWS * FRAGMENTS + j0 + j + i / 2];
+                                                call(v[i % 2 * 2], v[i % 2 * 2 + 1], s,
+                                                     j0 + j + i / 2, i % 2, in[j + i / 2], read[i],
                                                      out[j / 2][i]);
                                         }
                                 }

@@ -1,16 +1,19 @@
-/* epilogue_sm90.cuh: the end of a tile on Hopper: sums in wgmma's registers, a warp's rows 16 by 16, to a functor.
+/* epilogue_sm90.cuh: the end of a tile on Hopper: sums in wgmma's registers, a warp's rows 16 by
+ * 16, to a functor.
  *
- * wgmma leaves a lane two neighbours of every eight columns, of rows 8 apart; memory wants whole lines.  Two ways go
- * through a panel of 2 KB of shared memory a warp, and read what the functor reads of rows ahead; gemm_epilogue.cuh's MmaEpilogue, in
- * which lanes trade, is the third.
+ * wgmma leaves a lane two neighbours of every eight columns, of rows 8 apart; memory wants whole
+ * lines.  Two ways go through a panel of 2 KB of shared memory a warp, and read what the functor
+ * reads of rows ahead; gemm_epilogue.cuh's MmaEpilogue, in which lanes trade, is the third.
  *
  *      PanelEpilogue<ROWS, BN, SPARE, Epilogue>        float32 sums: eight neighbours to a call, for any functor
- *      PairEpilogue<ROWS, BN, SPARE, Epilogue, PANELS> the functor is called where the sums are: 16-bit results alone (epilogue_pair_sm90.cuh)
+ *      PairEpilogue<ROWS, BN, SPARE, Epilogue, PANELS> the functor is called where the sums are:
+ *              16-bit results alone (epilogue_pair_sm90.cuh)
  *
  *      start()         reads begin, while the tile's last products run
  *      run(acc)        the tile
  *
- * ROWS times 16 rows of a warp, 64 apart, and BN columns; SPARE: reads of 16 bytes that fit in registers beside the sums. */
+ * ROWS times 16 rows of a warp, 64 apart, and BN columns; SPARE: reads of 16 bytes that fit in
+ * registers beside the sums. */
 #ifndef TGC_EPILOGUE_SM90_CUH
 #define TGC_EPILOGUE_SM90_CUH
 
@@ -22,24 +25,26 @@ template <class Reads>
 TGC_DEV void hold_reads(Reads &r)
 {
         if constexpr (Reads::ROWS > 0) {
-                unsigned (&w)[sizeof r / 4] = reinterpret_cast<unsigned (&)[sizeof r / 4]>(r);
+                unsigned(&w)[sizeof r / 4] = reinterpret_cast<unsigned(&)[sizeof r / 4]>(r);
 #pragma unroll
                 for (int i = 0; i < (int)(sizeof r / 4); i++)
                         asm volatile("" : "+r"(w[i]));
         }
 }
 
-/* MmaEpilogue for eight columns a call, by way of shared memory: 8 rows x 64 columns at a time, of which a lane
- * then has eight neighbours of two rows, and eight lanes a whole 128-byte line of 16-bit values.  (Lanes that trade
- * reach half of that.)
+/* MmaEpilogue for eight columns a call, by way of shared memory: 8 rows x 64 columns at a time, of
+ * which a lane then has eight neighbours of two rows, and eight lanes a whole 128-byte line of
+ * 16-bit values.  (Lanes that trade reach half of that.)
  *
- * A panel is two planes of 8 rows x 128 bytes, of columns 0 to 3 and 4 to 7 of every eight.  Eight columns' 16 bytes
- * stand at chunk ^ row, in the second plane ^ 4 as well: no two lanes of an access meet in a bank. */
+ * A panel is two planes of 8 rows x 128 bytes, of columns 0 to 3 and 4 to 7 of every eight.  Eight
+ * columns' 16 bytes stand at chunk ^ row, in the second plane ^ 4 as well: no two lanes of an
+ * access meet in a bank. */
 template <int ROWS, int BN, int SPARE, class Epilogue>
 struct PanelEpilogue {
         typedef EpilogueReads<Epilogue, 8> Reads;
         static constexpr bool READS_AHEAD = Reads::ROWS > 0;
-        static constexpr int STEPS = ROWS * 2 * (BN / 64), COUNT = 2 * STEPS;   /* panels; calls of a lane */
+        /* panels; calls of a lane */
+        static constexpr int STEPS = ROWS * 2 * (BN / 64), COUNT = 2 * STEPS;
         static constexpr int FIT = Reads::ROWS ? SPARE / Reads::ROWS : 1;
         static constexpr int AHEAD = FIT < 4 && Reads::ROWS ? 4 : FIT > COUNT ? COUNT : FIT;
         Reads reads[AHEAD];
@@ -48,13 +53,23 @@ struct PanelEpilogue {
         int row0, col0, M, N;
         bool whole;
 
-        __device__ __forceinline__ PanelEpilogue(const Epilogue &epilogue_, char *panel_, int row0_, int col0_, int M_, int N_, bool whole_)
-                : epilogue(epilogue_), panel(panel_), row0(row0_), col0(col0_), M(M_), N(N_), whole(whole_) {}
+        __device__ __forceinline__ PanelEpilogue(const Epilogue &epilogue_, char *panel_, int row0_,
+                                                 int col0_, int M_, int N_, bool whole_)
+            : epilogue(epilogue_), panel(panel_), row0(row0_), col0(col0_), M(M_), N(N_),
+              whole(whole_)
+        {
+        }
 
         static __device__ __forceinline__ int lane() { return threadIdx.x & 31; }
         /* Of call p, the first or second of panel p / 2. */
-        static __device__ __forceinline__ int row(int p) { return p / 4 % ROWS * 64 + p / 2 % 2 * 8 + p % 2 * 4 + lane() / 8; }
-        static __device__ __forceinline__ int col(int p) { return p / (4 * ROWS) * 64 + lane() % 8 * 8; }
+        static __device__ __forceinline__ int row(int p)
+        {
+                return p / 4 % ROWS * 64 + p / 2 % 2 * 8 + p % 2 * 4 + lane() / 8;
+        }
+        static __device__ __forceinline__ int col(int p)
+        {
+                return p / (4 * ROWS) * 64 + lane() % 8 * 8;
+        }
         __device__ __forceinline__ bool inside(int p) const
         {
                 return whole || (row0 + row(p) < M && col0 + col(p) < N);
@@ -77,17 +92,21 @@ struct PanelEpilogue {
         }
         __device__ __forceinline__ void put(const float (&acc)[ROWS][BN / 8][4], int s) const
         {
-                const int g = lane() / 4, t = lane() % 4, c = s / (2 * ROWS), i = s / 2 % ROWS, h = s % 2;
+                const int g = lane() / 4, t = lane() % 4, c = s / (2 * ROWS), i = s / 2 % ROWS,
+                          h = s % 2;
 #pragma unroll
                 for (int j = 0; j < 8; j++)
-                        *(float2 *)(panel + t / 2 * 1024 + g * 128 + (j ^ g ^ t / 2 * 4) * 16 + t % 2 * 8) =
-                                make_float2(acc[i][c * 8 + j][2 * h], acc[i][c * 8 + j][2 * h + 1]);
+                        *(float2 *)(panel + t / 2 * 1024 + g * 128 + (j ^ g ^ t / 2 * 4) * 16 +
+                                    t % 2 * 8) = make_float2(acc[i][c * 8 + j][2 * h],
+                                                             acc[i][c * 8 + j][2 * h + 1]);
         }
         __device__ __forceinline__ void get(float (&v)[8], int half) const
         {
                 const int r = half * 4 + lane() / 8, at = lane() % 8 ^ r;
-                load<4>(reinterpret_cast<float (&)[4]>(v[0]), (const float *)(panel + r * 128 + at * 16));
-                load<4>(reinterpret_cast<float (&)[4]>(v[4]), (const float *)(panel + 1024 + r * 128 + (at ^ 4) * 16));
+                load<4>(reinterpret_cast<float(&)[4]>(v[0]),
+                        (const float *)(panel + r * 128 + at * 16));
+                load<4>(reinterpret_cast<float(&)[4]>(v[4]),
+                        (const float *)(panel + 1024 + r * 128 + (at ^ 4) * 16));
         }
         __device__ __forceinline__ void run(const float (&acc)[ROWS][BN / 8][4])
         {
@@ -102,7 +121,7 @@ struct PanelEpilogue {
                                 get_cols(2 * s + 2);
                                 get_cols(2 * s + 3);
                         }
-#pragma unroll (Reads::ROWS ? 2 : 1)            /* reads are registers; without any a loop is half as long */
+#pragma unroll(Reads::ROWS ? 2 : 1) /* reads are registers; without any a loop is half as long */
                         for (int p = 2 * s; p < 2 * s + 2; p++) {
                                 float v[8];
                                 get(v, p % 2);
@@ -110,7 +129,8 @@ struct PanelEpilogue {
                                         __syncwarp();
                                 hold_reads(reads[p % AHEAD]);
                                 if (inside(p))
-                                        reads[p % AHEAD].call(epilogue, row0 + row(p), col0 + col(p), v);
+                                        reads[p % AHEAD].call(epilogue, row0 + row(p),
+                                                              col0 + col(p), v);
                                 if (p + AHEAD < COUNT)
                                         get_rows(p + AHEAD);
                         }

@@ -1,31 +1,51 @@
-/* epilogue_tma_sm90.cuh: epilogues whose results the copy engine stores, and whose reads it fetches; epilogue_pair_sm90.cuh does both. */
+/* epilogue_tma_sm90.cuh: epilogues whose results the copy engine stores, and whose reads it
+ * fetches; epilogue_pair_sm90.cuh does both. */
 #ifndef TGC_EPILOGUE_BOXES_SM90_CUH
 #define TGC_EPILOGUE_BOXES_SM90_CUH
 
 #include "tgc.cuh"
 #ifdef TGC_SM90A
 
-/* Boxed: box[k] is the map of store k's matrix, with boxes of 16 rows by as many columns as fill a row of store k's part of the
- * panel (PairEpilogue).  Columns and rows outside of the matrix are left alone.  COLUMNS: of C that the maps' maker counted on for
- * a panel, or 0. */
-template <class Epilogue, int COLUMNS> struct Boxed : Epilogue { const void *box[2]; };
+/* Boxed: box[k] is the map of store k's matrix, with boxes of 16 rows by as many columns as fill a
+ * row of store k's part of the panel (PairEpilogue).  Columns and rows outside of the matrix are
+ * left alone.  COLUMNS: of C that the maps' maker counted on for a panel, or 0. */
+template <class Epilogue, int COLUMNS>
+struct Boxed : Epilogue {
+        const void *box[2];
+};
 template <int COLUMNS = 0, class Epilogue>
-TGC_DEV Boxed<Epilogue, COLUMNS> boxed(const Epilogue &epilogue, const void *first, const void *second = nullptr)
+TGC_DEV Boxed<Epilogue, COLUMNS> boxed(const Epilogue &epilogue, const void *first,
+                                       const void *second = nullptr)
 {
         return { epilogue, { first, second } };
 }
-/* Fetched, where consumers take turns: and `from` is the map of what the epilogue reads of rows, with boxes as the first store's. */
-template <class Epilogue, int COLUMNS> struct Fetched : Boxed<Epilogue, COLUMNS> { const void *from; };
+/* Fetched, where consumers take turns: and `from` is the map of what the epilogue reads of rows,
+ * with boxes as the first store's. */
+template <class Epilogue, int COLUMNS>
+struct Fetched : Boxed<Epilogue, COLUMNS> {
+        const void *from;
+};
 template <int COLUMNS = 0, class Epilogue>
-TGC_DEV Fetched<Epilogue, COLUMNS> fetched(const Epilogue &epilogue, const void *from, const void *first, const void *second = nullptr)
+TGC_DEV Fetched<Epilogue, COLUMNS> fetched(const Epilogue &epilogue, const void *from,
+                                           const void *first, const void *second = nullptr)
 {
         return { { epilogue, { first, second } }, from };
 }
-template <class Epilogue> struct EpilogueBoxes { static constexpr bool ON = false, FETCHED = false; static constexpr int COLUMNS = 0; };
+template <class Epilogue>
+struct EpilogueBoxes {
+        static constexpr bool ON = false, FETCHED = false;
+        static constexpr int COLUMNS = 0;
+};
 template <class Epilogue, int N>
-struct EpilogueBoxes<Boxed<Epilogue, N>> { static constexpr bool ON = true, FETCHED = false; static constexpr int COLUMNS = N; };
+struct EpilogueBoxes<Boxed<Epilogue, N>> {
+        static constexpr bool ON = true, FETCHED = false;
+        static constexpr int COLUMNS = N;
+};
 template <class Epilogue, int N>
-struct EpilogueBoxes<Fetched<Epilogue, N>> { static constexpr bool ON = true, FETCHED = true; static constexpr int COLUMNS = N; };
+struct EpilogueBoxes<Fetched<Epilogue, N>> {
+        static constexpr bool ON = true, FETCHED = true;
+        static constexpr int COLUMNS = N;
+};
 
 #endif
 #endif

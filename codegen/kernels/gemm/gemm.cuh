@@ -23,8 +23,9 @@
  * Rows and columns beyond C are read as some row inside: they only reach elements
  * of C that are not stored.  Beyond K both operands are zero.
  *
- * Tiles are gemm_tile.cuh's; an operand comes by panels (gemm_operand.cuh), is multiplied on tensor cores (gemm_mma.cuh,
- * gemm_tf32.cuh) or without (gemm_fma.cuh), and leaves by an epilogue (gemm_epilogue.cuh). */
+ * Tiles are gemm_tile.cuh's; an operand comes by panels (gemm_operand.cuh), is multiplied on tensor
+ * cores (gemm_mma.cuh, gemm_tf32.cuh) or without (gemm_fma.cuh), and leaves by an epilogue
+ * (gemm_epilogue.cuh). */
 #ifndef TGC_GEMM_CUH
 #define TGC_GEMM_CUH
 
@@ -32,12 +33,16 @@
 #include "gemm_fma.cuh"
 
 /* The tile at `at`, over the K-tiles [kt0, kt1), rows of A as RowsA says, rows of B as RowsB. */
-template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class RowsA, class RowsB, class Epilogue>
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class RowsA, class RowsB,
+          class Epilogue>
 TGC_DEV void gemm_block(const T *a, long lda, RowsA rows_a, const T *b, long ldb, RowsB rows_b,
-                          int M, int N, int K, TileAt at, int kt0, int kt1, char *smem, const Epilogue &epilogue)
+                        int M, int N, int K, TileAt at, int kt0, int kt1, char *smem,
+                        const Epilogue &epilogue)
 {
-        const Panel<T, !TRANS_A, Tile::BM, Tile::BK, Tile::THREADS, ALIGN, RowsA> pa(a, lda, at.m, M, K, rows_a);
-        const Panel<T, TRANS_B, Tile::BN, Tile::BK, Tile::THREADS, ALIGN, RowsB> pb(b, ldb, at.n, N, K, rows_b);
+        const Panel<T, !TRANS_A, Tile::BM, Tile::BK, Tile::THREADS, ALIGN, RowsA> pa(a, lda, at.m,
+                                                                                     M, K, rows_a);
+        const Panel<T, TRANS_B, Tile::BN, Tile::BK, Tile::THREADS, ALIGN, RowsB> pb(b, ldb, at.n, N,
+                                                                                    K, rows_b);
         if constexpr (Tile::SIMT)
                 fma_tile<Tile, TRANS_A, TRANS_B>(pa, pb, kt0, kt1, M, N, smem, epilogue);
         else if constexpr (Tile::TF32)
@@ -51,12 +56,12 @@ TGC_DEV void gemm_block(const T *a, long lda, RowsA rows_a, const T *b, long ldb
 }
 
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class Epilogue>
-TGC_DEV void gemm_task(const T *a, long lda, const T *b, long ldb, int M, int N, int K, int tile, char *smem,
-                         const Epilogue &epilogue)
+TGC_DEV void gemm_task(const T *a, long lda, const T *b, long ldb, int M, int N, int K, int tile,
+                       char *smem, const Epilogue &epilogue)
 {
-        gemm_block<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, SameRows(), b, ldb, SameRows(), M, N, K,
-                                                       tile_at<Tile>(tile, M, N), 0,
-                                                       (K + Tile::BK - 1) / Tile::BK, smem, epilogue);
+        gemm_block<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, SameRows(), b, ldb, SameRows(), M, N,
+                                                     K, tile_at<Tile>(tile, M, N), 0,
+                                                     (K + Tile::BK - 1) / Tile::BK, smem, epilogue);
 }
 
 /* Split K: for weight gradients, whose C is small and K long.  Tiles are numbered
@@ -75,20 +80,24 @@ struct SplitEpilogue {
 
 /* V (8, 4, 2, 1) divides N. */
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, int V>
-TGC_DEV void gemm_split_k_task(const T *a, long lda, const T *b, long ldb, int M, int N, int K, int splits,
-                               float *ws, int tile, char *smem)
+TGC_DEV void gemm_split_k_task(const T *a, long lda, const T *b, long ldb, int M, int N, int K,
+                               int splits, float *ws, int tile, char *smem)
 {
-        const int tiles = gemm_tiles<Tile>(M, N), s = tile / tiles, steps = (K + Tile::BK - 1) / Tile::BK;
-        const int kt0 = (int)((long)steps * s / splits), kt1 = (int)((long)steps * (s + 1) / splits);
+        const int tiles = gemm_tiles<Tile>(M, N), s = tile / tiles,
+                  steps = (K + Tile::BK - 1) / Tile::BK;
+        const int kt0 = (int)((long)steps * s / splits),
+                  kt1 = (int)((long)steps * (s + 1) / splits);
         const SplitEpilogue<V> epilogue = { ws + (long)s * M * N, N };
-        gemm_block<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, SameRows(), b, ldb, SameRows(), M, N, K,
-                                                       tile_at<Tile>(tile - s * tiles, M, N), kt0, kt1, smem, epilogue);
+        gemm_block<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, SameRows(), b, ldb, SameRows(), M, N,
+                                                     K, tile_at<Tile>(tile - s * tiles, M, N), kt0,
+                                                     kt1, smem, epilogue);
 }
 
 /* Sums ws over the splits, in order, and calls the epilogue.  THREADS * V elements of C
  * per tile, V = Epilogue::MAXV: ceil(M*N / (THREADS*V)) tiles.  No shared memory. */
 template <int THREADS, class Epilogue>
-TGC_DEV void splitk_reduce_task(const float *ws, int splits, int M, int N, int tile, const Epilogue &epilogue)
+TGC_DEV void splitk_reduce_task(const float *ws, int splits, int M, int N, int tile,
+                                const Epilogue &epilogue)
 {
         constexpr int V = Epilogue::MAXV < 8 ? Epilogue::MAXV : 8;
         const long size = (long)M * N, i = ((long)tile * THREADS + threadIdx.x) * V;

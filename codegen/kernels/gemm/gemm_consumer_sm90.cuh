@@ -1,43 +1,52 @@
-/* gemm_consumer_sm90.cuh: the two warpgroups of gemm_sm90.cuh that multiply: steps along K, and the epilogue after them.
+/* gemm_consumer_sm90.cuh: the two warpgroups of gemm_sm90.cuh that multiply: steps along K, and the
+ * epilogue after them.
  *
- * So that an epilogue does not wait for memory, its reads start LAST_STEPS before its products end, as many as there are
- * registers left. */
+ * So that an epilogue does not wait for memory, its reads start LAST_STEPS before its products end,
+ * as many as there are registers left. */
 #ifndef TGC_GEMM_CONSUME_SM90_CUH
 #define TGC_GEMM_CONSUME_SM90_CUH
 
 #include "gemm_tf32_rs_sm90.cuh"
 #ifdef TGC_SM90A
 
-/* ---- sums of op(A)'s rows, of its columns as they lie where TRANS_A: bias gradients beside dW ----------- */
+/* ---- sums of op(A)'s rows, of its columns as they lie where TRANS_A: bias gradients beside dW
+ * ----------- */
 
-/* parts: float (splits * tiles across N, M), to be added up in order.  The tiles that share rows of A share its K-steps
- * out among themselves, one more product each against a matrix of ones, the ROW_SUMS_SMEM bytes behind the tile's; words
- * that go through registers are added there. */
+/* parts: float (splits * tiles across N, M), to be added up in order.  The tiles that share rows of
+ * A share its K-steps out among themselves, one more product each against a matrix of ones, the
+ * ROW_SUMS_SMEM bytes behind the tile's; words that go through registers are added there. */
 enum { ROW_SUMS_SMEM = 256 };
-struct RowSums { static constexpr bool ON = true; float *parts; };
-struct NoSums { static constexpr bool ON = false; };
+struct RowSums {
+        static constexpr bool ON = true;
+        float *parts;
+};
+struct NoSums {
+        static constexpr bool ON = false;
+};
 
 /* ---- steps ---------------------------------------------------------------------- */
 
-/* Step k of a tile: its products start, those of the step before are waited for.  SUM: A's against ones as
- * well, from step `first` on. */
+/* Step k of a tile: its products start, those of the step before are waited for.  SUM: A's against
+ * ones as well, from step `first` on. */
 template <bool SUM, class T, class Tile, bool TRANS_A, bool TRANS_B, int MI>
-TGC_DEV void wgmma_step(Pipeline<Tile> &pipe, unsigned long long a0, unsigned long long b0, unsigned long long ones,
-                        float (&acc)[MI][Tile::BN / 8][4], float (&sums)[MI][4], int k, int first, int lane)
+TGC_DEV void wgmma_step(Pipeline<Tile> &pipe, unsigned long long a0, unsigned long long b0,
+                        unsigned long long ones, float (&acc)[MI][Tile::BN / 8][4],
+                        float (&sums)[MI][4], int k, int first, int lane)
 {
         const unsigned long long at = (unsigned long long)(pipe.stage * (Tile::STAGE / 16));
         pipe.wait_full();
         if (Tile::COPIERS)
-                fence_proxy_async();            /* what cp.async wrote, for wgmma */
+                fence_proxy_async(); /* what cp.async wrote, for wgmma */
         wgmma_fence();
 #pragma unroll
-        for (int ks = 0; ks < 4; ks++)          /* of 32 bytes */
+        for (int ks = 0; ks < 4; ks++) /* of 32 bytes */
 #pragma unroll
                 for (int m = 0; m < MI; m++) {
-                        const unsigned long long am = a0 + at + m * desc_64<!TRANS_A, Tile::BK>()
-                                                    + ks * desc_k<!TRANS_A>();
-                        wgmma<TRANS_A, !TRANS_B>(reinterpret_cast<float (&)[Tile::BN / 2]>(acc[m]), am,
-                                                 b0 + at + ks * desc_k<TRANS_B>(), ks > 0 || k > 0, T());
+                        const unsigned long long am = a0 + at + m * desc_64<!TRANS_A, Tile::BK>() +
+                                                      ks * desc_k<!TRANS_A>();
+                        wgmma<TRANS_A, !TRANS_B>(reinterpret_cast<float(&)[Tile::BN / 2]>(acc[m]),
+                                                 am, b0 + at + ks * desc_k<TRANS_B>(),
+                                                 ks > 0 || k > 0, T());
                         if constexpr (SUM)
                                 wgmma<TRANS_A, 0>(sums[m], am, ones, ks > 0 || k > first, T());
                 }
@@ -50,16 +59,18 @@ TGC_DEV void wgmma_step(Pipeline<Tile> &pipe, unsigned long long a0, unsigned lo
 
 /* Steps [k0, k1); after `lead` of them the other consumer may start. */
 template <bool SUM, class T, class Tile, bool TRANS_A, bool TRANS_B, int MI>
-TGC_DEV void wgmma_steps(Pipeline<Tile> &pipe, unsigned long long a0, unsigned long long b0, unsigned long long ones,
-                         float (&acc)[MI][Tile::BN / 8][4], float (&sums)[MI][4], int k0, int k1, int lane, int lead,
+TGC_DEV void wgmma_steps(Pipeline<Tile> &pipe, unsigned long long a0, unsigned long long b0,
+                         unsigned long long ones, float (&acc)[MI][Tile::BN / 8][4],
+                         float (&sums)[MI][4], int k0, int k1, int lane, int lead,
                          const WordsOfA<MI> &words)
 {
         if constexpr (by_words<T, TRANS_A>()) {
                 words_steps<SUM, T>(pipe, words, b0, acc, sums, k0, k1, lane, lead);
         } else {
-#pragma unroll 1                                /* the last steps, written out, cost ptxas half of its time */
+#pragma unroll 1 /* the last steps, written out, cost ptxas half of its time */
                 for (int k = k0; k < k1; k++) {
-                        wgmma_step<SUM, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, ones, acc, sums, k, k0, lane);
+                        wgmma_step<SUM, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, ones, acc, sums, k,
+                                                                   k0, lane);
                         if (Tile::LEAD > 0 && k == lead - 1)
                                 bar_arrive(1, 256);
                 }
@@ -68,57 +79,83 @@ TGC_DEV void wgmma_steps(Pipeline<Tile> &pipe, unsigned long long a0, unsigned l
 
 /* ---- epilogues ------------------------------------------------------------------------ */
 
-/* Which of the three, of a consumer's warp.  PanelEpilogue: beside 192 sums there are no registers for a panel's rows and
- * for reads (the residual at K = 3072: 4% slower than trading; GELU with two stores at K = 768: 9%). */
+/* Which of the three, of a consumer's warp.  PanelEpilogue: beside 192 sums there are no registers
+ * for a panel's rows and for reads (the residual at K = 3072: 4% slower than trading; GELU with two
+ * stores at K = 768: 9%). */
 enum { BY_TRADING, BY_PANEL, BY_PAIRS };
 template <class Tile, class Epilogue>
 TGC_DEV constexpr int end_of()
 {
         if (Epilogue::MAXV == 8 && EpilogueStores<Epilogue>::pairs())
                 return BY_PAIRS;
-        if (Epilogue::MAXV == 8 && Tile::SHARE < 2 && (Tile::BN < 192 || EpilogueReads<Epilogue, 8>::N == 0))
+        if (Epilogue::MAXV == 8 && Tile::SHARE < 2 &&
+            (Tile::BN < 192 || EpilogueReads<Epilogue, 8>::N == 0))
                 return BY_PANEL;
         return BY_TRADING;
 }
 
 template <class Tile>
-TGC_DEV constexpr bool is_whole(int M, int N) { return M % Tile::WHOLE_M == 0 && N % Tile::WHOLE_N == 0; }
+TGC_DEV constexpr bool is_whole(int M, int N)
+{
+        return M % Tile::WHOLE_M == 0 && N % Tile::WHOLE_N == 0;
+}
 
 template <class Tile, int MI, int SPARE, class Epilogue, int HOW = end_of<Tile, Epilogue>()>
 struct Ends : MmaEpilogue<MI, Tile::BN, 64, SPARE, Epilogue> {
         static_assert(!EpilogueBoxes<Epilogue>::ON, "panels are what boxes come from");
-        __device__ __forceinline__ Ends(const Epilogue &epilogue, char *, int row0, int col0, int M, int N)
-                : MmaEpilogue<MI, Tile::BN, 64, SPARE, Epilogue>(epilogue, row0, col0, M, N, is_whole<Tile>(M, N)) {}
+        __device__ __forceinline__ Ends(const Epilogue &epilogue, char *, int row0, int col0, int M,
+                                        int N)
+            : MmaEpilogue<MI, Tile::BN, 64, SPARE, Epilogue>(epilogue, row0, col0, M, N,
+                                                             is_whole<Tile>(M, N))
+        {
+        }
 };
 template <class Tile, int MI, int SPARE, class Epilogue>
 struct Ends<Tile, MI, SPARE, Epilogue, BY_PANEL> : PanelEpilogue<MI, Tile::BN, SPARE, Epilogue> {
         static_assert(!EpilogueBoxes<Epilogue>::ON, "panels of sums are none of results");
-        __device__ __forceinline__ Ends(const Epilogue &epilogue, char *smem, int row0, int col0, int M, int N)
-                : PanelEpilogue<MI, Tile::BN, SPARE, Epilogue>(epilogue, smem + Tile::PANELS + (int)(threadIdx.x / 32 - 4) * Tile::PANEL,
-                                                       row0, col0, M, N, is_whole<Tile>(M, N)) {}
+        __device__ __forceinline__ Ends(const Epilogue &epilogue, char *smem, int row0, int col0,
+                                        int M, int N)
+            : PanelEpilogue<MI, Tile::BN, SPARE, Epilogue>(
+                      epilogue, smem + Tile::PANELS + (int)(threadIdx.x / 32 - 4) * Tile::PANEL,
+                      row0, col0, M, N, is_whole<Tile>(M, N))
+        {
+        }
 };
 /* Panels of a warp, or (Fetched) of two. */
 template <class Tile, class Epilogue>
-TGC_DEV constexpr int panels_of() { return EpilogueBoxes<Epilogue>::FETCHED ? Tile::BOTH : Tile::EACH; }
+TGC_DEV constexpr int panels_of()
+{
+        return EpilogueBoxes<Epilogue>::FETCHED ? Tile::BOTH : Tile::EACH;
+}
 
 template <class Tile, int MI, int SPARE, class Epilogue>
-struct Ends<Tile, MI, SPARE, Epilogue, BY_PAIRS> : PairEpilogue<MI, Tile::BN, SPARE, Epilogue, panels_of<Tile, Epilogue>()> {
+struct Ends<Tile, MI, SPARE, Epilogue, BY_PAIRS>
+    : PairEpilogue<MI, Tile::BN, SPARE, Epilogue, panels_of<Tile, Epilogue>()> {
         static constexpr int MOST = panels_of<Tile, Epilogue>();
         static_assert(MOST > 0, "tiles that take turns fetch");
         static __device__ __forceinline__ int first()
         {
-                return (int)(EpilogueBoxes<Epilogue>::FETCHED ? threadIdx.x / 32 % 4 : threadIdx.x / 32 - 4) * MOST;
+                return (int)(EpilogueBoxes<Epilogue>::FETCHED ? threadIdx.x / 32 % 4
+                                                              : threadIdx.x / 32 - 4) *
+                       MOST;
         }
-        __device__ __forceinline__ Ends(const Epilogue &epilogue, char *smem, int row0, int col0, int M, int N)
-                : PairEpilogue<MI, Tile::BN, SPARE, Epilogue, MOST>(epilogue, smem + Tile::PANELS + first() * Tile::PANEL, row0, col0, M, N,
-                                                            is_whole<Tile>(M, N)) {}
+        __device__ __forceinline__ Ends(const Epilogue &epilogue, char *smem, int row0, int col0,
+                                        int M, int N)
+            : PairEpilogue<MI, Tile::BN, SPARE, Epilogue, MOST>(epilogue,
+                                                                smem + Tile::PANELS +
+                                                                        first() * Tile::PANEL,
+                                                                row0, col0, M, N,
+                                                                is_whole<Tile>(M, N))
+        {
+        }
 };
 
-/* The same address, but one that ptxas cannot make again: in every step it would, from the block's place in the
- * cluster (0.6% of GPT-2's step). */
+/* The same address, but one that ptxas cannot make again: in every step it would, from the block's
+ * place in the cluster (0.6% of GPT-2's step). */
 TGC_DEV char *from_lane0(char *smem)
 {
-        return (char *)__cvta_shared_to_generic(__shfl_sync(0xffffffffu, (unsigned)__cvta_generic_to_shared(smem), 0));
+        return (char *)__cvta_shared_to_generic(
+                __shfl_sync(0xffffffffu, (unsigned)__cvta_generic_to_shared(smem), 0));
 }
 
 /* ---- a block's pieces ------------------------------------------------------------- */
@@ -131,16 +168,20 @@ TGC_DEV void wgmma_consume(Pipeline<Tile> pipe, const Work &work, int N, const S
 {
         constexpr int MI = Tile::WM / 64, SUMS = MI * Tile::BN / 2;
         /* Reads of 16 bytes that fit beside the sums. */
-        /* What a call reads and stores of words is spread over more calls, and A's words want registers too. */
-        constexpr int KEEPS = Work::KEEPS + (sizeof(T) == 4 ? 32 : 0) + (by_words<T, TRANS_A>() ? MI * 32 : 0);
+        /* What a call reads and stores of words is spread over more calls, and A's words want
+         * registers too. */
+        constexpr int KEEPS = Work::KEEPS + (sizeof(T) == 4 ? 32 : 0) +
+                              (by_words<T, TRANS_A>() ? MI * 32 : 0);
         constexpr int SPARE = SUMS + KEEPS > 172 ? 2 : (180 - KEEPS - SUMS) / 4;
-        const int consumer = (int)threadIdx.x / 128 - 1, warp = (int)threadIdx.x / 32 % 4, lane = threadIdx.x & 31;
+        const int consumer = (int)threadIdx.x / 128 - 1, warp = (int)threadIdx.x / 32 % 4,
+                  lane = threadIdx.x & 31;
         pipe.smem = from_lane0(pipe.smem);
         const int part = Tile::SHARE == 2 ? consumer : 0;
         const int row0 = part * Tile::WM + warp * 16;
         /* The same in all lanes and warps of the group, as wgmma wants its descriptors. */
-        const unsigned long long a0 = panel_desc<!TRANS_A, Tile::BK>(pipe.smem)
-                                    + __shfl_sync(0xffffffffu, part, 0) * MI * desc_64<!TRANS_A, Tile::BK>();
+        const unsigned long long a0 = panel_desc<!TRANS_A, Tile::BK>(pipe.smem) +
+                                      __shfl_sync(0xffffffffu, part, 0) * MI *
+                                              desc_64<!TRANS_A, Tile::BK>();
         const unsigned long long b0 = panel_desc<TRANS_B, Tile::BK>(pipe.smem + Tile::A_BYTES);
         const unsigned long long ones = wgmma_desc(pipe.smem + Tile::SMEM, 128, 128, SWIZZLE_NONE);
         typename Work::Part p, next;
@@ -156,15 +197,23 @@ TGC_DEV void wgmma_consume(Pipeline<Tile> pipe, const Work &work, int N, const S
                 float acc[MI][Tile::BN / 8][4];
                 const auto &epilogue = work.epilogue_of(p, i);
                 const int M = work.rows(p);
-                Ends<Tile, MI, SPARE, typename Work::End> ends(epilogue, pipe.smem, p.m + row0, p.n, M, N);
-                const int steps = p.kt1 - p.kt0, early = !ends.READS_AHEAD ? steps : steps < LAST_STEPS ? 0 : steps - LAST_STEPS;
+                Ends<Tile, MI, SPARE, typename Work::End> ends(epilogue, pipe.smem, p.m + row0, p.n,
+                                                               M, N);
+                const int steps = p.kt1 - p.kt0, early = !ends.READS_AHEAD    ? steps
+                                                         : steps < LAST_STEPS ? 0
+                                                                              : steps - LAST_STEPS;
                 int more = Tile::SHARE == 1 && work.get(i + 1, next);
-                asm volatile("" : "+r"(more));          /* known here, not looked up while the other consumer waits */
+                /* known here, not looked up while the other consumer waits */
+                asm volatile("" : "+r"(more));
                 if constexpr (EpilogueBoxes<typename Work::End>::FETCHED) {
-                        Mbar *const own = (Mbar *)(pipe.smem + Tile::RING) + (consumer * 4 + warp) * Tile::BOTH;
-                        ends.fetch(own, own + (1 - 2 * consumer) * 4 * Tile::BOTH, i, more, next.m + row0, next.n);
+                        Mbar *const own = (Mbar *)(pipe.smem + Tile::RING) +
+                                          (consumer * 4 + warp) * Tile::BOTH;
+                        ends.fetch(own, own + (1 - 2 * consumer) * 4 * Tile::BOTH, i, more,
+                                   next.m + row0, next.n);
                 }
-                const int lead = i > 0 || consumer > 0 ? 0 : steps < Tile::LEAD ? steps : Tile::LEAD;
+                const int lead = i > 0 || consumer > 0 ? 0
+                                 : steps < Tile::LEAD  ? steps
+                                                       : Tile::LEAD;
                 const int across = (N + Tile::BN - 1) / Tile::BN, at = p.n / Tile::BN;
                 float sums[MI][4];
                 int k = 0, k0 = 0;
@@ -175,22 +224,28 @@ TGC_DEV void wgmma_consume(Pipeline<Tile> pipe, const Work &work, int N, const S
                                 for (int m = 0; m < MI; m++)
                                         sums[m][0] = sums[m][2] = 0.f;
                         }
-                        /* Before and after them the same code: of all this ptxas takes longest for steps. */
+                        /* Before and after them the same code: of all this ptxas takes longest for
+                         * steps. */
 #pragma unroll 1
                         for (int round = 0, from = 0, to = k0;; round++, from = k, to = early) {
-                                wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, ones, acc, sums, from, to, lane, lead,
-                                                                              words);
+                                wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, ones,
+                                                                              acc, sums, from, to,
+                                                                              lane, lead, words);
                                 if (round)
                                         break;
-                                wgmma_steps<true, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, ones, acc, sums, k0, k, lane, lead, words);
+                                wgmma_steps<true, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, ones,
+                                                                             acc, sums, k0, k, lane,
+                                                                             lead, words);
                         }
                 } else {
-                        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, ones, acc, sums, 0, early, lane, lead, words);
+                        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, ones, acc, sums,
+                                                                      0, early, lane, lead, words);
                 }
                 if constexpr (ends.READS_AHEAD) {
                         ends.start();
-                        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, ones, acc, sums, k > early ? k : early,
-                                                                      steps, lane, lead, words);
+                        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, ones, acc, sums,
+                                                                      k > early ? k : early, steps,
+                                                                      lane, lead, words);
                 }
                 if (more)
                         bar_arrive(1 + ((i + 1) & 1), 256);
@@ -199,7 +254,7 @@ TGC_DEV void wgmma_consume(Pipeline<Tile> pipe, const Work &work, int N, const S
                         pipe.leave(pipe.before(1), lane);
 #pragma unroll
                 for (int m = 0; m < MI; m++)
-                        wgmma_hold(reinterpret_cast<float (&)[Tile::BN / 2]>(acc[m]));
+                        wgmma_hold(reinterpret_cast<float(&)[Tile::BN / 2]>(acc[m]));
                 if (Work::EMPTY && steps == 0) {
                         if (Tile::LEAD > 0 && i == 0 && consumer == 0)
                                 bar_arrive(1, 256);
@@ -207,7 +262,8 @@ TGC_DEV void wgmma_consume(Pipeline<Tile> pipe, const Work &work, int N, const S
                         for (int m = 0; m < MI * Tile::BN / 2; m++)
                                 acc[m / (Tile::BN / 2)][m / 4 % (Tile::BN / 8)][m % 4] = 0.f;
                 }
-                if constexpr (Sums::ON) {               /* all columns are equal: those of the quad's first lane */
+                /* all columns are equal: those of the quad's first lane */
+                if constexpr (Sums::ON) {
                         float *to = rows.parts + (long)(p.split * across + at) * M;
 #pragma unroll
                         for (int m = 0; m < MI; m++)
@@ -216,8 +272,12 @@ TGC_DEV void wgmma_consume(Pipeline<Tile> pipe, const Work &work, int N, const S
                                         const int row = p.m + row0 + m * 64 + h * 8 + lane / 4;
                                         wgmma_hold(sums[m]);
                                         if (by_words<T, TRANS_A>()) {
-                                                sums[m][2 * h] += __shfl_xor_sync(0xffffffffu, sums[m][2 * h], 1);
-                                                sums[m][2 * h] += __shfl_xor_sync(0xffffffffu, sums[m][2 * h], 2);
+                                                sums[m][2 * h] += __shfl_xor_sync(0xffffffffu,
+                                                                                  sums[m][2 * h],
+                                                                                  1);
+                                                sums[m][2 * h] += __shfl_xor_sync(0xffffffffu,
+                                                                                  sums[m][2 * h],
+                                                                                  2);
                                         }
                                         if (lane % 4 == 0 && row < M)
                                                 to[row] = k > k0 ? sums[m][2 * h] : 0.f;

@@ -1,4 +1,5 @@
-/* gemm_epilogue.cuh: the end of a tile: sums as tensor cores leave them in a warp's registers, to a functor. */
+/* gemm_epilogue.cuh: the end of a tile: sums as tensor cores leave them in a warp's registers, to a
+ * functor. */
 #ifndef TGC_GEMM_EPILOGUE_CUH
 #define TGC_GEMM_EPILOGUE_CUH
 
@@ -18,28 +19,38 @@ TGC_DEV void lanes_join(float (&v)[2 * W], const float (&lo)[W], const float (&h
         }
 }
 
-/* How a warp's fragments are cut into calls of the epilogue: ROWS blocks of 16 rows, APART rows from one to the next,
- * WN columns.  A lane holds two neighbouring columns of each 8-column fragment; by trading with its quad over V/2
- * fragments it gets V neighbours, and a quad 4V. */
+/* How a warp's fragments are cut into calls of the epilogue: ROWS blocks of 16 rows, APART rows
+ * from one to the next, WN columns.  A lane holds two neighbouring columns of each 8-column
+ * fragment; by trading with its quad over V/2 fragments it gets V neighbours, and a quad 4V. */
 template <int ROWS, int WN, int APART, int V>
 struct EpilogueCalls {
-        static constexpr int STEP = V < 2 ? 1 : V / 2;          /* fragments at a time */
-        static constexpr int PARTS = V < 2 ? 2 : 1;             /* calls that they take */
+        static constexpr int STEP = V < 2 ? 1 : V / 2; /* fragments at a time */
+        static constexpr int PARTS = V < 2 ? 2 : 1;    /* calls that they take */
         static constexpr int ACROSS = WN / 8 / STEP * 2 * PARTS, COUNT = ROWS * ACROSS;
 
-        /* Of call p: fragment row and column, upper or lower half, and for V 1 which of the two columns. */
+        /* Of call p: fragment row and column, upper or lower half, and for V 1 which of the two
+         * columns. */
         static __device__ __forceinline__ constexpr int i(int p) { return p / ACROSS; }
-        static __device__ __forceinline__ constexpr int j(int p) { return p % ACROSS / (2 * PARTS) * STEP; }
+        static __device__ __forceinline__ constexpr int j(int p)
+        {
+                return p % ACROSS / (2 * PARTS) * STEP;
+        }
         static __device__ __forceinline__ constexpr int h(int p) { return p / PARTS % 2; }
         static __device__ __forceinline__ constexpr int c(int p) { return p % PARTS; }
 
-        static __device__ __forceinline__ int row(int p) { return i(p) * APART + h(p) * 8 + (threadIdx.x >> 2) % 8; }
+        static __device__ __forceinline__ int row(int p)
+        {
+                return i(p) * APART + h(p) * 8 + (threadIdx.x >> 2) % 8;
+        }
         static __device__ __forceinline__ int col(int p)
         {
                 const int t = threadIdx.x & 3;
-                return V == 8 ? (j(p) + t) * 8 : V == 4 ? (j(p) + (t & 1)) * 8 + (t >> 1) * 4 : j(p) * 8 + t * 2 + c(p);
+                return V == 8   ? (j(p) + t) * 8
+                       : V == 4 ? (j(p) + (t & 1)) * 8 + (t >> 1) * 4
+                                : j(p) * 8 + t * 2 + c(p);
         }
-        static __device__ __forceinline__ void values(const float (&acc)[ROWS][WN / 8][4], int p, float (&v)[V])
+        static __device__ __forceinline__ void values(const float (&acc)[ROWS][WN / 8][4], int p,
+                                                      float (&v)[V])
         {
                 float x[STEP][2];
 #pragma unroll
@@ -62,27 +73,36 @@ struct EpilogueCalls {
         }
 };
 
-/* A warp's fragments, whose corner is (row0, col0), to the epilogue.  What it reads of rows is asked for AHEAD calls before
- * the stores: as far as SPARE times 16 bytes reach, the first of it by start(), which may run before the sums
- * are there.  What all rows read alike comes one call before.  whole: no tile reaches beyond (M, N), so that calls may
- * overlap where registers are left. */
+/* A warp's fragments, whose corner is (row0, col0), to the epilogue.  What it reads of rows is
+ * asked for AHEAD calls before the stores: as far as SPARE times 16 bytes reach, the first of it by
+ * start(), which may run before the sums are there.  What all rows read alike comes one call
+ * before.  whole: no tile reaches beyond (M, N), so that calls may overlap where registers are
+ * left. */
 template <int ROWS, int WN, int APART, int SPARE, class Epilogue>
 struct MmaEpilogue {
-        static constexpr int MOST = WN % 32 ? 4 : 8, V = Epilogue::MAXV < MOST ? Epilogue::MAXV : MOST;
+        static constexpr int MOST = WN % 32 ? 4 : 8,
+                             V = Epilogue::MAXV < MOST ? Epilogue::MAXV : MOST;
         typedef EpilogueCalls<ROWS, WN, APART, V> Calls;
         typedef EpilogueReads<Epilogue, V> Reads;
         static constexpr bool READS_AHEAD = Reads::ROWS > 0;
-        static constexpr int COUNT = Calls::COUNT, FIT = Reads::ROWS ? SPARE * 8 / (Reads::ROWS * V) : 2;
+        static constexpr int COUNT = Calls::COUNT,
+                             FIT = Reads::ROWS ? SPARE * 8 / (Reads::ROWS * V) : 2;
         static constexpr int AHEAD = FIT < 2 ? 2 : FIT > COUNT ? COUNT : FIT;
         Reads reads[AHEAD];
         const Epilogue &epilogue;
         int row0, col0, M, N;
         bool whole;
 
-        __device__ __forceinline__ MmaEpilogue(const Epilogue &epilogue_, int row0_, int col0_, int M_, int N_, bool whole_)
-                : epilogue(epilogue_), row0(row0_), col0(col0_), M(M_), N(N_), whole(whole_) {}
+        __device__ __forceinline__ MmaEpilogue(const Epilogue &epilogue_, int row0_, int col0_,
+                                               int M_, int N_, bool whole_)
+            : epilogue(epilogue_), row0(row0_), col0(col0_), M(M_), N(N_), whole(whole_)
+        {
+        }
 
-        __device__ __forceinline__ bool inside(int row, int col) const { return whole || (row < M && col < N); }
+        __device__ __forceinline__ bool inside(int row, int col) const
+        {
+                return whole || (row < M && col < N);
+        }
         __device__ __forceinline__ void get_rows(int p)
         {
                 const int row = row0 + Calls::row(p), col = col0 + Calls::col(p);
@@ -103,7 +123,8 @@ struct MmaEpilogue {
         }
         /* v: of each call, or of the one at hand; what the epilogue leaves there. */
         template <int KEEP>
-        __device__ __forceinline__ void run(const float (&acc)[ROWS][WN / 8][4], float (&v)[KEEP][V])
+        __device__ __forceinline__ void run(const float (&acc)[ROWS][WN / 8][4],
+                                            float (&v)[KEEP][V])
         {
                 get_cols(0);
 #pragma unroll
@@ -127,13 +148,14 @@ struct MmaEpilogue {
 
 /* The fragments of a warp that owns Tile::WM x Tile::WN. */
 template <class Tile, int SPARE = 3, class Epilogue>
-TGC_DEV void mma_epilogue(const float (&acc)[Tile::WM / 16][Tile::WN / 8][4], int row0, int col0, int M, int N,
-                      const Epilogue &epilogue)
+TGC_DEV void mma_epilogue(const float (&acc)[Tile::WM / 16][Tile::WN / 8][4], int row0, int col0,
+                          int M, int N, const Epilogue &epilogue)
 {
         if constexpr (EpilogueRows<Epilogue>::WHOLE) {
                 epilogue.template fragments<Tile::WM / 16, Tile::WN>(acc, row0, col0);
         } else {
-                MmaEpilogue<Tile::WM / 16, Tile::WN, 16, SPARE, Epilogue> t(epilogue, row0, col0, M, N, false);
+                MmaEpilogue<Tile::WM / 16, Tile::WN, 16, SPARE, Epilogue> t(epilogue, row0, col0, M,
+                                                                            N, false);
                 t.start();
                 t.run(acc);
         }

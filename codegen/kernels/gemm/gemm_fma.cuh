@@ -38,7 +38,8 @@ TGC_DEV void panel_put(const P &, const float (&r)[P::COPIES][P::UNIT], float *s
 
 /* A lane's rows and columns: blocks of 4 rows 16 apart, of VN columns 8*VN apart. */
 template <class Tile, bool TRANS_A, bool TRANS_B, class PA, class PB, class Epilogue>
-TGC_DEV void fma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N, char *smem, const Epilogue &epilogue)
+TGC_DEV void fma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N, char *smem,
+                      const Epilogue &epilogue)
 {
         constexpr int TM = Tile::WM / 4, TN = Tile::WN / 8, VN = TN < 4 ? TN : 4;
         constexpr int STAGE = Tile::BK * (Tile::LDA + Tile::LDB);
@@ -82,7 +83,8 @@ TGC_DEV void fma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N
                         for (int i = 0; i < TM; i++)
 #pragma unroll
                                 for (int j = 0; j < TN; j++)
-                                        acc[i][j] = fmaf(a[i / 4][i % 4], b[j / VN][j % VN], acc[i][j]);
+                                        acc[i][j] = fmaf(a[i / 4][i % 4], b[j / VN][j % VN],
+                                                         acc[i][j]);
                 }
                 if (kt + 1 < kt1) {
                         panel_put<!TRANS_A, Tile::LDA>(pa, ra, next);

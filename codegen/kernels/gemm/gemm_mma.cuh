@@ -13,10 +13,13 @@ TGC_DEV void frag_a(unsigned (&f)[Tile::WM / 16][4], const char *panel, int m0, 
 #pragma unroll
         for (int i = 0; i < Tile::WM / 16; i++)
                 if constexpr (KMAJOR)
-                        ldmatrix_x4(f[i], panel + swizzle<Tile::BK>(m0 + i * 16 + (lane & 15), ks * 2 + (lane >> 4)));
+                        ldmatrix_x4(f[i], panel + swizzle<Tile::BK>(m0 + i * 16 + (lane & 15),
+                                                                    ks * 2 + (lane >> 4)));
                 else
-                        ldmatrix_x4_trans(f[i], panel + swizzle<Tile::BM>(ks * 16 + (lane & 7) + (lane >> 4) * 8,
-                                                                         m0 / 8 + i * 2 + (lane >> 3 & 1)));
+                        ldmatrix_x4_trans(f[i], panel + swizzle<Tile::BM>(ks * 16 + (lane & 7) +
+                                                                                  (lane >> 4) * 8,
+                                                                          m0 / 8 + i * 2 +
+                                                                                  (lane >> 3 & 1)));
 }
 
 /* B's: f[j] holds two 16x8 fragments, columns 16j.. and 16j+8.. */
@@ -27,19 +30,23 @@ TGC_DEV void frag_b(unsigned (&f)[Tile::WN / 16][4], const char *panel, int n0, 
 #pragma unroll
         for (int j = 0; j < Tile::WN / 16; j++)
                 if constexpr (KMAJOR)
-                        ldmatrix_x4(f[j], panel + swizzle<Tile::BK>(n0 + j * 16 + (lane & 7) + (lane >> 4) * 8,
-                                                                   ks * 2 + (lane >> 3 & 1)));
+                        ldmatrix_x4(f[j], panel + swizzle<Tile::BK>(n0 + j * 16 + (lane & 7) +
+                                                                            (lane >> 4) * 8,
+                                                                    ks * 2 + (lane >> 3 & 1)));
                 else
-                        ldmatrix_x4_trans(f[j], panel + swizzle<Tile::BN>(ks * 16 + (lane & 15),
-                                                                         n0 / 8 + j * 2 + (lane >> 4)));
+                        ldmatrix_x4_trans(f[j],
+                                          panel + swizzle<Tile::BN>(ks * 16 + (lane & 15),
+                                                                    n0 / 8 + j * 2 + (lane >> 4)));
 }
 
 /* One tile of C over the K-tiles [kt0, kt1).  Copies run STAGES-1 tiles ahead and
  * fragments one k-step ahead; one barrier per K-tile. */
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, class PA, class PB, class Epilogue>
-TGC_DEV void mma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N, char *smem, const Epilogue &epilogue)
+TGC_DEV void mma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N, char *smem,
+                      const Epilogue &epilogue)
 {
-        constexpr int MI = Tile::WM / 16, NJ = Tile::WN / 16, KS = Tile::BK / 16, STAGES = Tile::STAGES;
+        constexpr int MI = Tile::WM / 16, NJ = Tile::WN / 16, KS = Tile::BK / 16,
+                      STAGES = Tile::STAGES;
         constexpr int STAGE = Tile::A_BYTES + Tile::B_BYTES;
         const int warp = threadIdx.x >> 5;
         const int m0 = warp / Tile::WARPS_N * Tile::WM, n0 = warp % Tile::WARPS_N * Tile::WN;
@@ -56,7 +63,8 @@ TGC_DEV void mma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N
         for (int s = 0; s < STAGES - 1; s++) {
                 if (kt0 + s < kt1) {
                         panel_copy<1, false>(pa, smem + s * STAGE, (kt0 + s) * Tile::BK, 0);
-                        panel_copy<1, false>(pb, smem + s * STAGE + Tile::A_BYTES, (kt0 + s) * Tile::BK, 0);
+                        panel_copy<1, false>(pb, smem + s * STAGE + Tile::A_BYTES,
+                                             (kt0 + s) * Tile::BK, 0);
                 }
                 cp_async_commit();
         }
@@ -65,17 +73,20 @@ TGC_DEV void mma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N
         frag_a<!TRANS_A, Tile>(fa[0], smem, m0, 0);
         frag_b<TRANS_B, Tile>(fb[0], smem + Tile::A_BYTES, n0, 0);
 
-        int now = 0, into = (STAGES - 1) * STAGE;       /* byte offsets of the stages read and filled */
+        int now = 0, into = (STAGES - 1) * STAGE; /* byte offsets of the stages read and filled */
         for (int kt = kt0; kt < kt1; kt++) {
 #pragma unroll
                 for (int ks = 0; ks < KS; ks++) {
                         if (kt + STAGES - 1 < kt1) {
-                                panel_copy<KS, false>(pa, smem + into, (kt + STAGES - 1) * Tile::BK, ks);
-                                panel_copy<KS, false>(pb, smem + into + Tile::A_BYTES, (kt + STAGES - 1) * Tile::BK, ks);
+                                panel_copy<KS, false>(pa, smem + into, (kt + STAGES - 1) * Tile::BK,
+                                                      ks);
+                                panel_copy<KS, false>(pb, smem + into + Tile::A_BYTES,
+                                                      (kt + STAGES - 1) * Tile::BK, ks);
                         }
                         if (ks == KS - 1) {
-                                /* This warp holds the last fragments of the stage: once all do, it may be
-                                 * filled.  After the last K-tile the next stage is stale and unused. */
+                                /* This warp holds the last fragments of the stage: once all do, it
+                                 * may be filled.  After the last K-tile the next stage is stale and
+                                 * unused. */
                                 cp_async_commit();
                                 cp_async_wait<STAGES - 2>();
                                 __syncthreads();
@@ -83,12 +94,14 @@ TGC_DEV void mma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N
                                 now = now == (STAGES - 1) * STAGE ? 0 : now + STAGE;
                         }
                         frag_a<!TRANS_A, Tile>(fa[(ks + 1) & 1], smem + now, m0, (ks + 1) % KS);
-                        frag_b<TRANS_B, Tile>(fb[(ks + 1) & 1], smem + now + Tile::A_BYTES, n0, (ks + 1) % KS);
+                        frag_b<TRANS_B, Tile>(fb[(ks + 1) & 1], smem + now + Tile::A_BYTES, n0,
+                                              (ks + 1) % KS);
 #pragma unroll
                         for (int j = 0; j < NJ; j++)
 #pragma unroll
                                 for (int i = 0; i < MI; i++) {
-                                        mma_16816<T>(acc[i][2 * j], fa[ks & 1][i], fb[ks & 1][j][0], fb[ks & 1][j][1]);
+                                        mma_16816<T>(acc[i][2 * j], fa[ks & 1][i], fb[ks & 1][j][0],
+                                                     fb[ks & 1][j][1]);
                                         mma_16816<T>(acc[i][2 * j + 1], fa[ks & 1][i],
                                                      fb[ks & 1][j][2], fb[ks & 1][j][3]);
                                 }
@@ -108,7 +121,8 @@ template <bool KMAJOR, int BK>
 TGC_DEV unsigned long long panel_desc(const char *smem, int ks)
 {
         if constexpr (KMAJOR)
-                return wgmma_desc(smem + ks * 32, 16, 8 * BK * 2, BK == 64 ? SWIZZLE_128 : SWIZZLE_64);
+                return wgmma_desc(smem + ks * 32, 16, 8 * BK * 2,
+                                  BK == 64 ? SWIZZLE_128 : SWIZZLE_64);
         else
                 return wgmma_desc(smem + ks * 16 * 128, BK * 128, 1024, SWIZZLE_128);
 }
@@ -116,10 +130,13 @@ TGC_DEV unsigned long long panel_desc(const char *smem, int ks)
 /* mma_tile on the warpgroup's tensor cores.  Copies run AHEAD K-tiles in front: a stage is
  * filled again once all groups have waited for the products that read it. */
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, class PA, class PB, class Epilogue>
-TGC_DEV void wgmma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N, char *smem, const Epilogue &epilogue)
+TGC_DEV void wgmma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N, char *smem,
+                        const Epilogue &epilogue)
 {
-        constexpr int STAGES = Tile::STAGES, STAGE = Tile::A_BYTES + Tile::B_BYTES, AHEAD = STAGES - 1 - Tile::PENDING;
-        constexpr int BLOCK = 64 * Tile::BK * 2, LAST = (STAGES - 1) * STAGE;   /* 64 rows of A, in bytes */
+        constexpr int STAGES = Tile::STAGES, STAGE = Tile::A_BYTES + Tile::B_BYTES,
+                      AHEAD = STAGES - 1 - Tile::PENDING;
+        /* 64 rows of A, in bytes */
+        constexpr int BLOCK = 64 * Tile::BK * 2, LAST = (STAGES - 1) * STAGE;
         const int warp = threadIdx.x >> 5;
         float d[Tile::BN / 2], acc[1][Tile::BN / 8][4];
 
@@ -130,11 +147,12 @@ TGC_DEV void wgmma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int
         for (int s = 0; s < AHEAD; s++) {
                 if (kt0 + s < kt1) {
                         panel_copy<1, true>(pa, smem + s * STAGE, (kt0 + s) * Tile::BK, 0);
-                        panel_copy<1, true>(pb, smem + s * STAGE + Tile::A_BYTES, (kt0 + s) * Tile::BK, 0);
+                        panel_copy<1, true>(pb, smem + s * STAGE + Tile::A_BYTES,
+                                            (kt0 + s) * Tile::BK, 0);
                 }
                 cp_async_commit();
         }
-        int now = 0, into = AHEAD * STAGE;              /* byte offsets of the stages read and filled */
+        int now = 0, into = AHEAD * STAGE; /* byte offsets of the stages read and filled */
         for (int kt = kt0; kt < kt1; kt++) {
                 cp_async_wait<AHEAD - 1>();
                 fence_proxy_async();
@@ -148,7 +166,8 @@ TGC_DEV void wgmma_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int
                 wgmma_commit();
                 if (kt + AHEAD < kt1) {
                         panel_copy<1, true>(pa, smem + into, (kt + AHEAD) * Tile::BK, 0);
-                        panel_copy<1, true>(pb, smem + into + Tile::A_BYTES, (kt + AHEAD) * Tile::BK, 0);
+                        panel_copy<1, true>(pb, smem + into + Tile::A_BYTES,
+                                            (kt + AHEAD) * Tile::BK, 0);
                 }
                 cp_async_commit();
                 wgmma_wait<Tile::PENDING>();

@@ -1,19 +1,22 @@
 /* gemm_norm.cuh: a product, and the norm of the rows that its epilogue makes, in one launch.
  *
- * Where a row is a few tiles wide, a launch of its own for the norm is mostly waiting.  The blocks that make the tiles of
- * the same rows are a cluster: each keeps what its epilogue made in registers, sends the sums of its parts of the rows to the
- * others, adds up what came in the order of the columns, and norms its own part.
+ * Where a row is a few tiles wide, a launch of its own for the norm is mostly waiting.  The blocks
+ * that make the tiles of the same rows are a cluster: each keeps what its epilogue made in
+ * registers, sends the sums of its parts of the rows to the others, adds up what came in the order
+ * of the columns, and norms its own part.
  *
- *      gemm_norm_task<T, Tile, TRANS_A, TRANS_B, ALIGN, RowNorm<KIND, CLUSTER>>(a, lda, b, ldb, M, N, K, eps, tile,
- *                                                                              smem, epilogue, finish)
- *      ceil(M / BM) clusters of CLUSTER = ceil(N / BN) blocks (on sm_90a; CLUSTER 1 anywhere), whose only task it is;
- *      gemm_norm_smem<Tile, RowNorm>() bytes of shared memory.
+ *      gemm_norm_task<T, Tile, TRANS_A, TRANS_B, ALIGN, RowNorm<KIND, CLUSTER>>(a, lda, b, ldb, M,
+ *              N, K, eps, tile,
+ *                                                                              smem, epilogue,
+ *                                                                              finish)
+ *      ceil(M / BM) clusters of CLUSTER = ceil(N / BN) blocks (on sm_90a; CLUSTER 1 anywhere),
+ *      whose only task it is; gemm_norm_smem<Tile, RowNorm>() bytes of shared memory.
  *
- * As in gemm_task, but that epilogue leaves in v what is to be normed.  finish: the epilogue of norm_task (rows.cuh).  MAXV of both
- * divides N.  Any tile but FTiles.
+ * As in gemm_task, but that epilogue leaves in v what is to be normed.  finish: the epilogue of
+ * norm_task (rows.cuh).  MAXV of both divides N.  Any tile but FTiles.
  *
- * NORM_RMS needs the sum of squares; NORM_LAYER the sum and the squares about the part's own mean, from which follow
- * those about the row's: q + n (mean - row's mean)^2. */
+ * NORM_RMS needs the sum of squares; NORM_LAYER the sum and the squares about the part's own mean,
+ * from which follow those about the row's: q + n (mean - row's mean)^2. */
 #ifndef TGC_GEMM_NORM_CUH
 #define TGC_GEMM_NORM_CUH
 
@@ -25,25 +28,32 @@ struct RowNorm {
         static constexpr int KIND = KIND_, CLUSTER = CLUSTER_, SUMS = KIND == NORM_LAYER ? 2 : 1;
 };
 
-/* Behind the product's shared memory: floats (CLUSTER * ACROSS, BM, SUMS) of all parts of the block's rows, which ACROSS warps
- * of a block share, and the barrier that counts their bytes. */
+/* Behind the product's shared memory: floats (CLUSTER * ACROSS, BM, SUMS) of all parts of the
+ * block's rows, which ACROSS warps of a block share, and the barrier that counts their bytes. */
 template <class Tile, class Norm>
 struct NormSmem {
         static constexpr int ACROSS = Tile::SIMT || Tile::TF32 ? 1 : Tile::WARPS_N;
-        static constexpr int PARTS = Norm::CLUSTER * ACROSS, BYTES = PARTS * Tile::BM * Norm::SUMS * 4, BAR = BYTES;
+        static constexpr int PARTS = Norm::CLUSTER * ACROSS,
+                             BYTES = PARTS * Tile::BM * Norm::SUMS * 4, BAR = BYTES;
         static constexpr int SIZE = BYTES + 16;
 };
 template <class Tile, class Norm>
-__host__ __device__ constexpr int gemm_norm_smem() { return Tile::SMEM + NormSmem<Tile, Norm>::SIZE; }
+__host__ __device__ constexpr int gemm_norm_smem()
+{
+        return Tile::SMEM + NormSmem<Tile, Norm>::SIZE;
+}
 
 template <class Epilogue, int V>
-struct NarrowEpilogue : Epilogue { static constexpr int MAXV = V; };
+struct NarrowEpilogue : Epilogue {
+        static constexpr int MAXV = V;
+};
 
 /* The epilogue of a tile whose corner is (m, n), block `rank` of its cluster; sums: NormSmem. */
 template <class Tile, class Norm, class Epilogue, class Finish>
 struct NormEpilogue {
         typedef NormSmem<Tile, Norm> At;
-        static constexpr int MAXV = vec_min(Epilogue::MAXV, Finish::MAXV), MINV = vec_max(Epilogue::MINV, Finish::MINV);
+        static constexpr int MAXV = vec_min(Epilogue::MAXV, Finish::MAXV),
+                             MINV = vec_max(Epilogue::MINV, Finish::MINV);
         typedef NarrowEpilogue<Epilogue, MAXV> WholeRows;
         WholeRows epilogue;
         const Finish &finish;
@@ -51,11 +61,14 @@ struct NormEpilogue {
         int m, n, M, N, rank;
         char *sums;
 
-        /* Sums of part `part` of the block's parts of row `row` of the tile to all blocks; LANES lanes have them. */
+        /* Sums of part `part` of the block's parts of row `row` of the tile to all blocks; LANES
+         * lanes have them. */
         template <int LANES>
-        __device__ __forceinline__ void send(int part, int row, int lane, const float (&x)[Norm::SUMS]) const
+        __device__ __forceinline__ void send(int part, int row, int lane,
+                                             const float (&x)[Norm::SUMS]) const
         {
-                float *p = (float *)sums + ((rank * At::ACROSS + part) * Tile::BM + row) * Norm::SUMS;
+                float *p = (float *)sums +
+                           ((rank * At::ACROSS + part) * Tile::BM + row) * Norm::SUMS;
 #ifdef TGC_SM90A
                 Mbar *bar = (Mbar *)(sums + At::BAR);
                 if constexpr (Norm::CLUSTER > 1) {
@@ -64,7 +77,8 @@ struct NormEpilogue {
                                 if (to + lane < Norm::CLUSTER)
 #pragma unroll
                                         for (int k = 0; k < Norm::SUMS; k++)
-                                                send_cluster(p + k, bar, to + lane, __float_as_uint(x[k]));
+                                                send_cluster(p + k, bar, to + lane,
+                                                             __float_as_uint(x[k]));
                         return;
                 }
 #endif
@@ -99,14 +113,16 @@ struct NormEpilogue {
 
         /* Of a row of N columns, ACROSS parts a block, each WIDE. */
         template <int WIDE>
-        __device__ __forceinline__ void stats(int row, const float (&own)[Norm::SUMS], float &mean, float &rstd) const
+        __device__ __forceinline__ void stats(int row, const float (&own)[Norm::SUMS], float &mean,
+                                              float &rstd) const
         {
                 float x[At::PARTS][Norm::SUMS], var = 0.f;
                 mean = 0.f;
 #pragma unroll
                 for (int c = 0; c < At::PARTS; c++)
                         if constexpr (At::PARTS > 1)
-                                load<Norm::SUMS>(x[c], (const float *)sums + (c * Tile::BM + row) * Norm::SUMS);
+                                load<Norm::SUMS>(x[c], (const float *)sums +
+                                                               (c * Tile::BM + row) * Norm::SUMS);
                         else
 #pragma unroll
                                 for (int k = 0; k < Norm::SUMS; k++)
@@ -119,14 +135,16 @@ struct NormEpilogue {
 #pragma unroll
                         for (int c = 0; c < At::PARTS; c++) {
                                 const int left = N - c * WIDE, wide = left < WIDE ? left : WIDE;
-                                const float d = x[c][0] * (1.f / (float)(wide > 0 ? wide : 1)) - mean;
+                                const float d = x[c][0] * (1.f / (float)(wide > 0 ? wide : 1)) -
+                                                mean;
                                 var += wide > 0 ? x[c][1] + (float)wide * d * d : 0.f;
                         }
                 rstd = rsqrtf(var * (1.f / (float)N) + eps);
         }
 
-        /* The norm of COUNT calls' values, of SLOTS rows of the tile; call p: row slot Place::slot(p), columns of group
-         * Place::group(p).  LANES neighbouring lanes share a row's part, WIDE columns. */
+        /* The norm of COUNT calls' values, of SLOTS rows of the tile; call p: row slot
+         * Place::slot(p), columns of group Place::group(p).  LANES neighbouring lanes share a row's
+         * part, WIDE columns. */
         template <int SLOTS, int GROUPS, int LANES, int WIDE, class Place, int COUNT, int V>
         __device__ __forceinline__ void norm(const Place &at, int part, float (&v)[COUNT][V]) const
         {
@@ -149,11 +167,13 @@ struct NormEpilogue {
                                 float s = 0.f;
 #pragma unroll
                                 for (int p = 0; p < COUNT; p++)
-                                        if (Place::slot(p) == i && (whole || at.col(Place::group(p)) < N))
+                                        if (Place::slot(p) == i &&
+                                            (whole || at.col(Place::group(p)) < N))
 #pragma unroll
                                                 for (int j = 0; j < V; j++) {
                                                         const float d = v[p][j] - mean;
-                                                        s += k || Norm::KIND == NORM_RMS ? d * d : d;
+                                                        s += k || Norm::KIND == NORM_RMS ? d * d
+                                                                                         : d;
                                                 }
                                 x[i][k] = lanes_sum<LANES, Tile::THREADS>(s, 0);
                         }
@@ -168,7 +188,8 @@ struct NormEpilogue {
                         stats<WIDE>(at.row(i), x[i], mean[i], rstd[i]);
 #pragma unroll
                 for (int p = 0; p < COUNT; p++) {
-                        const int i = Place::slot(p), g = Place::group(p), row = m + at.row(i), col = at.col(g);
+                        const int i = Place::slot(p), g = Place::group(p), row = m + at.row(i),
+                                  col = at.col(g);
                         if (row >= M || !(whole || col < N))
                                 continue;
 #pragma unroll
@@ -182,21 +203,32 @@ struct NormEpilogue {
         /* A warp's fragments, as MmaEpilogue cuts them: rows of quads. */
         template <class Calls>
         struct Fragments {
-                int row0, col0;         /* in the tile; in C */
-                static __device__ __forceinline__ constexpr int slot(int p) { return Calls::i(p) * 2 + Calls::h(p); }
+                int row0, col0; /* in the tile; in C */
+                static __device__ __forceinline__ constexpr int slot(int p)
+                {
+                        return Calls::i(p) * 2 + Calls::h(p);
+                }
                 static __device__ __forceinline__ constexpr int group(int p)
                 {
                         return Calls::j(p) / Calls::STEP * Calls::PARTS + Calls::c(p);
                 }
                 static __device__ __forceinline__ constexpr int call_of(int i, int g)
                 {
-                        return i / 2 * Calls::ACROSS + (g / Calls::PARTS * 2 + i % 2) * Calls::PARTS + g % Calls::PARTS;
+                        return i / 2 * Calls::ACROSS +
+                               (g / Calls::PARTS * 2 + i % 2) * Calls::PARTS + g % Calls::PARTS;
                 }
-                __device__ __forceinline__ int row(int i) const { return row0 + Calls::row(call_of(i, 0)); }
-                __device__ __forceinline__ int col(int g) const { return col0 + Calls::col(call_of(0, g)); }
+                __device__ __forceinline__ int row(int i) const
+                {
+                        return row0 + Calls::row(call_of(i, 0));
+                }
+                __device__ __forceinline__ int col(int g) const
+                {
+                        return col0 + Calls::col(call_of(0, g));
+                }
         };
         template <int ROWS, int WN>
-        __device__ __forceinline__ void fragments(const float (&acc)[ROWS][WN / 8][4], int row0, int col0) const
+        __device__ __forceinline__ void fragments(const float (&acc)[ROWS][WN / 8][4], int row0,
+                                                  int col0) const
         {
                 typedef MmaEpilogue<ROWS, WN, 16, 24, WholeRows> Plain;
                 typedef typename Plain::Calls Calls;
@@ -204,7 +236,8 @@ struct NormEpilogue {
                 Plain t(epilogue, row0, col0, M, N, false);
                 t.start();
                 t.run(acc, v);
-                norm<2 * ROWS, Calls::ACROSS / 2, 4, WN>(Fragments<Calls>{ row0 - m, col0 }, (col0 - n) / WN, v);
+                norm<2 * ROWS, Calls::ACROSS / 2, 4, WN>(Fragments<Calls> { row0 - m, col0 },
+                                                         (col0 - n) / WN, v);
         }
 
         /* Chunks of a row of the tile, as groups_epilogue cuts them (gemm_tf32.cuh). */
@@ -213,14 +246,21 @@ struct NormEpilogue {
                 int n;
                 static __device__ __forceinline__ constexpr int slot(int p) { return p / EACH; }
                 static __device__ __forceinline__ constexpr int group(int p) { return p % EACH; }
-                __device__ __forceinline__ int row(int i) const { return ((int)threadIdx.x + i * Tile::THREADS) / ROW; }
-                __device__ __forceinline__ int col(int g) const { return n + (int)threadIdx.x % ROW * 4 + g * (4 / EACH); }
+                __device__ __forceinline__ int row(int i) const
+                {
+                        return ((int)threadIdx.x + i * Tile::THREADS) / ROW;
+                }
+                __device__ __forceinline__ int col(int g) const
+                {
+                        return n + (int)threadIdx.x % ROW * 4 + g * (4 / EACH);
+                }
         };
         template <int COUNT, int V>
         __device__ __forceinline__ void chunks(float (&v)[COUNT][V]) const
         {
-                static_assert(Tile::THREADS % Chunks::ROW == 0 && Chunks::ROW <= 32, "a thread's chunks are of one column");
-                norm<COUNT / Chunks::EACH, Chunks::EACH, Chunks::ROW, Tile::BN>(Chunks{ n }, 0, v);
+                static_assert(Tile::THREADS % Chunks::ROW == 0 && Chunks::ROW <= 32,
+                              "a thread's chunks are of one column");
+                norm<COUNT / Chunks::EACH, Chunks::EACH, Chunks::ROW, Tile::BN>(Chunks { n }, 0, v);
         }
 };
 
@@ -243,9 +283,11 @@ TGC_DEV void norm_begin(char *sums)
 #endif
 }
 
-template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class Norm, class Epilogue, class Finish>
-TGC_DEV void gemm_norm_task(const T *a, long lda, const T *b, long ldb, int M, int N, int K, float eps, int tile,
-                              char *smem, const Epilogue &epilogue, const Finish &finish)
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class Norm, class Epilogue,
+          class Finish>
+TGC_DEV void gemm_norm_task(const T *a, long lda, const T *b, long ldb, int M, int N, int K,
+                            float eps, int tile, char *smem, const Epilogue &epilogue,
+                            const Finish &finish)
 {
         typedef NormEpilogue<Tile, Norm, Epilogue, Finish> Normed;
         const int rank = tile % Norm::CLUSTER;
@@ -253,8 +295,9 @@ TGC_DEV void gemm_norm_task(const T *a, long lda, const T *b, long ldb, int M, i
         char *sums = smem + Tile::SMEM;
         norm_begin<Normed, Norm>(sums);
         const Normed normed = { { epilogue }, finish, eps, at.m, at.n, M, N, rank, sums };
-        gemm_block<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, SameRows(), b, ldb, SameRows(), M, N, K, at, 0,
-                                                       (K + Tile::BK - 1) / Tile::BK, smem, normed);
+        gemm_block<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, SameRows(), b, ldb, SameRows(), M, N,
+                                                     K, at, 0, (K + Tile::BK - 1) / Tile::BK, smem,
+                                                     normed);
 }
 
 #endif

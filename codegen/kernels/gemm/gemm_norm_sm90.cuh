@@ -1,6 +1,8 @@
-/* gemm_norm_sm90.cuh: gemm_norm.cuh in tiles of gemm_single_wave_sm90.cuh: the arguments of the one, maps of the other.
+/* gemm_norm_sm90.cuh: gemm_norm.cuh in tiles of gemm_single_wave_sm90.cuh: the arguments of the
+ * one, maps of the other.
  *
- *      gemm_norm_single_wave<T, Tile, TRANS_A, TRANS_B, PREFETCH, RowNorm<KIND, CLUSTER>>(map_a, map_b, M, N, K, eps, tile, smem, epilogue, finish) */
+ *      gemm_norm_single_wave<T, Tile, TRANS_A, TRANS_B, PREFETCH, RowNorm<KIND, CLUSTER>>(map_a,
+ *              map_b, M, N, K, eps, tile, smem, epilogue, finish) */
 #ifndef TGC_GEMM_NORM_SHORT_SM90_CUH
 #define TGC_GEMM_NORM_SHORT_SM90_CUH
 
@@ -8,9 +10,11 @@
 #include "gemm_single_wave_sm90.cuh"
 #ifdef TGC_SM90A
 
-template <class T, class Tile, bool TRANS_A, bool TRANS_B, int PREFETCH, class Norm, class Epilogue, class Finish>
-TGC_DEV void gemm_norm_single_wave(const void *map_a, const void *map_b, int M, int N, int K, float eps, int tile, char *smem,
-                               const Epilogue &epilogue, const Finish &finish)
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, int PREFETCH, class Norm, class Epilogue,
+          class Finish>
+TGC_DEV void gemm_norm_single_wave(const void *map_a, const void *map_b, int M, int N, int K,
+                                   float eps, int tile, char *smem, const Epilogue &epilogue,
+                                   const Finish &finish)
 {
         typedef NormEpilogue<Tile, Norm, Epilogue, Finish> Normed;
         const int rank = tile % Norm::CLUSTER;
@@ -18,7 +22,8 @@ TGC_DEV void gemm_norm_single_wave(const void *map_a, const void *map_b, int M, 
         char *sums = smem + Tile::SMEM;
         norm_begin<Normed, Norm>(sums);
         const Normed normed = { { epilogue }, finish, eps, at.m, at.n, M, N, rank, sums };
-        single_wave_tile<T, Tile, TRANS_A, TRANS_B, PREFETCH>(map_a, map_b, M, N, K, at, smem, normed);
+        single_wave_tile<T, Tile, TRANS_A, TRANS_B, PREFETCH>(map_a, map_b, M, N, K, at, smem,
+                                                              normed);
 }
 
 #endif

@@ -4,7 +4,8 @@
 
 #include "gemm_tile.cuh"
 
-/* Which row of the matrix stands at row r of the operand: the same one, or (grouped_gemm.cuh) a gathered one. */
+/* Which row of the matrix stands at row r of the operand: the same one, or (grouped_gemm.cuh) a
+ * gathered one. */
 struct SameRows {
         static constexpr bool GATHER = false;
         __device__ __forceinline__ int operator()(int r) const { return r; }
@@ -16,14 +17,14 @@ struct SameRows {
 template <class T, bool KMAJOR, int EXTENT, int BK, int THREADS, int ALIGN, class Rows>
 struct Panel {
         static constexpr int ROWS = KMAJOR ? EXTENT : BK, COLS = KMAJOR ? BK : EXTENT;
-        static constexpr int UNIT = ALIGN / (int)sizeof(T);             /* elements per copy */
+        static constexpr int UNIT = ALIGN / (int)sizeof(T); /* elements per copy */
         static constexpr int PER_ROW = COLS / UNIT, COPIES = ROWS * PER_ROW / THREADS;
         static_assert(ROWS * PER_ROW % THREADS == 0, "every thread copies as much");
 
-        const T *src, *base;            /* the matrix; this thread's first copy at k = 0 */
+        const T *src, *base; /* the matrix; this thread's first copy at k = 0 */
         long ld;
         Rows rows;
-        int K, first, limit;            /* of C's side: first of the tile, end of the matrix */
+        int K, first, limit; /* of C's side: first of the tile, end of the matrix */
         long at[KMAJOR && Rows::GATHER ? COPIES : 1];
 
         /* Place in the panel of this thread's copy i. */
@@ -42,8 +43,9 @@ struct Panel {
                         return ((int)threadIdx.x + i * THREADS) % PER_ROW * UNIT;
         }
 
-        __device__ __forceinline__ Panel(const T *src_, long ld_, int first_, int limit_, int K_, Rows rows_)
-                : src(src_), ld(ld_), rows(rows_), K(K_), first(first_), limit(limit_)
+        __device__ __forceinline__ Panel(const T *src_, long ld_, int first_, int limit_, int K_,
+                                         Rows rows_)
+            : src(src_), ld(ld_), rows(rows_), K(K_), first(first_), limit(limit_)
         {
                 if constexpr (Rows::GATHER && KMAJOR) {
                         base = src + col(0);
@@ -53,17 +55,23 @@ struct Panel {
                 } else if constexpr (KMAJOR) {
                         base = src + rows(inside(first + row(0), 1)) * ld + col(0);
                 } else {
-                        base = src + (Rows::GATHER ? 0 : rows(row(0)) * ld) + inside(first + col(0), UNIT);
+                        base = src + (Rows::GATHER ? 0 : rows(row(0)) * ld) +
+                               inside(first + col(0), UNIT);
                 }
         }
 
         /* x, or the last place where `unit` elements fit. */
-        __device__ __forceinline__ int inside(int x, int unit) const { return x <= limit - unit ? x : limit - unit; }
+        __device__ __forceinline__ int inside(int x, int unit) const
+        {
+                return x <= limit - unit ? x : limit - unit;
+        }
 
-        /* inside(first + x) - inside(first + x0): plainly x - x0 where all of the tile is inside. */
+        /* inside(first + x) - inside(first + x0): plainly x - x0 where all of the tile is
+         * inside. */
         __device__ __forceinline__ int apart(int x, int x0, int unit) const
         {
-                return limit % EXTENT == 0 ? x - x0 : inside(first + x, unit) - inside(first + x0, unit);
+                return limit % EXTENT == 0 ? x - x0
+                                           : inside(first + x, unit) - inside(first + x0, unit);
         }
 
         /* Where copy i of the K-tile at k0 comes from; false when beyond K.  Written as
@@ -97,7 +105,8 @@ TGC_DEV int swizzle(int r, int c)
         return (r * N + (c ^ x)) * 16;
 }
 
-/* The same as wgmma wants it: a panel wider than 64 columns lies in blocks of 64, one after the other. */
+/* The same as wgmma wants it: a panel wider than 64 columns lies in blocks of 64, one after the
+ * other. */
 template <int ROWS, int COLS>
 TGC_DEV int swizzle_blocks(int r, int c)
 {
@@ -130,7 +139,8 @@ TGC_DEV void panel_copy(const P &p, char *smem, int k0, int part)
                 else if constexpr (BYTES == 4)
                         cp_async4(to, from, valid);
                 else
-                        *(unsigned short *)to = valid ? *(const unsigned short *)from : (unsigned short)0;
+                        *(unsigned short *)to = valid ? *(const unsigned short *)from
+                                                      : (unsigned short)0;
         }
 }
 

@@ -1,5 +1,5 @@
-/* gemm_producer_sm90.cuh: what a block of gemm_sm90.cuh has to do, and how operands come: tile shapes, which tiles or
- * parts of tiles are a block's, and the thread that loads their panels. */
+/* gemm_producer_sm90.cuh: what a block of gemm_sm90.cuh has to do, and how operands come: tile
+ * shapes, which tiles or parts of tiles are a block's, and the thread that loads their panels. */
 #ifndef TGC_GEMM_LOAD_SM90_CUH
 #define TGC_GEMM_LOAD_SM90_CUH
 
@@ -9,28 +9,37 @@
 
 /* ---- tile shapes -------------------------------------------------------- */
 
-/* SHARE 2: the two consumers share a tile, BM / 2 rows each.  1: they take tiles in turns.  BK: of 16-bit values. */
-template <int BM_, int BN_, int SHARE_, int STAGES_, int LEAD_ = 2, bool PAIR_ = false, int PARTS_ = 1>
+/* SHARE 2: the two consumers share a tile, BM / 2 rows each.  1: they take tiles in turns.  BK: of
+ * 16-bit values. */
+template <int BM_, int BN_, int SHARE_, int STAGES_, int LEAD_ = 2, bool PAIR_ = false,
+          int PARTS_ = 1>
 struct STile {
-        static constexpr int BM = BM_, BN = BN_, BK = 64, SHARE = SHARE_, STAGES = STAGES_, PARTS = PARTS_;
+        static constexpr int BM = BM_, BN = BN_, BK = 64, SHARE = SHARE_, STAGES = STAGES_,
+                             PARTS = PARTS_;
         static constexpr bool PAIR = PAIR_;
-        static constexpr int WHOLE_M = PAIR ? 2 * BM : BM, WHOLE_N = BN;        /* if they divide C no tile is cut */
+        /* if they divide C no tile is cut */
+        static constexpr int WHOLE_M = PAIR ? 2 * BM : BM, WHOLE_N = BN;
         static constexpr int MINB = 1, THREADS = 128 * 3;
-        static constexpr int WM = BM / SHARE;                   /* rows per consumer */
-        static constexpr int A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2, STAGE = A_BYTES + B_BYTES;
+        static constexpr int WM = BM / SHARE; /* rows per consumer */
+        static constexpr int A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2,
+                             STAGE = A_BYTES + B_BYTES;
         static constexpr int RING = STAGES * STAGE + 2 * STAGES * 8 + (PARTS > 1 ? 8 : 0);
-        /* A warp's for its epilogue, where they begin, how many a warp has: two where they fit and Boxed epilogues are. */
+        /* A warp's for its epilogue, where they begin, how many a warp has: two where they fit and
+         * Boxed epilogues are. */
         static constexpr int PANEL = 2048, PANELS = (RING + 1023) / 1024 * 1024;
         static constexpr int EACH = PARTS == 1 && PANELS + 16 * PANEL <= (226 << 10) ? 2 : 1;
-        /* Of Fetched epilogues, where consumers take turns: as many as fit for a warp of each; their barriers are behind the pipeline's. */
+        /* Of Fetched epilogues, where consumers take turns: as many as fit for a warp of each;
+         * their barriers are behind the pipeline's. */
         static constexpr int BOTH = SHARE_ > 1 ? 0 : PANELS + 16 * PANEL <= (226 << 10) ? 4 : 3;
         static constexpr int SMEM = PANELS + (4 * BOTH > 8 * EACH ? 4 * BOTH : 8 * EACH) * PANEL;
         static_assert(RING + 8 * BOTH * 8 <= PANELS, "barriers fit");
         static constexpr bool SIMT = false;
         static constexpr int LEAD = SHARE == 2 ? LEAD_ : 0;
-        static constexpr int COPIERS = 0;                       /* threads that load by cp.async (grouped_gemm_sm90.cuh) */
+        /* threads that load by cp.async (grouped_gemm_sm90.cuh) */
+        static constexpr int COPIERS = 0;
         static constexpr bool SLABS = false;
-        static_assert(WM % 64 == 0 && BN % 64 == 0 && WM / 64 * BN <= 384, "64 rows a product, sums in registers");
+        static_assert(WM % 64 == 0 && BN % 64 == 0 && WM / 64 * BN <= 384,
+                      "64 rows a product, sums in registers");
         static_assert(LEAD < STAGES, "what one consumer waits for does not wait for the other");
 };
 
@@ -55,19 +64,25 @@ struct Pairs : Tile {
         static constexpr int WHOLE_M = 2 * Tile::BM;
 };
 
-/* The same where B is a copy in slabs (transpose.cuh), each a matrix of its own, all below each other: its map is that of
- * (slabs * N, 32) float. */
+/* The same where B is a copy in slabs (transpose.cuh), each a matrix of its own, all below each
+ * other: its map is that of (slabs * N, 32) float. */
 template <class Tile>
-struct Slabs : Tile { static constexpr bool SLABS = true; };
+struct Slabs : Tile {
+        static constexpr bool SLABS = true;
+};
 
 /* The same, BK of T. */
 template <class T, class Tile>
-struct TileOf : Tile { static constexpr int BK = 128 / (int)sizeof(T); };
+struct TileOf : Tile {
+        static constexpr int BK = 128 / (int)sizeof(T);
+};
 
 /* ---- work: what a block computes, one piece after the other ----------------- */
 
 /* C at (m, n), over the K-steps [kt0, kt1); split: which part of K that is. */
-struct Piece { int m, n, kt0, kt1, split; };
+struct Piece {
+        int m, n, kt0, kt1, split;
+};
 
 /* What the kinds of work have (and those of grouped_gemm_sm90.cuh):
  *
@@ -81,11 +96,17 @@ struct Piece { int m, n, kt0, kt1, split; };
 template <class Tile>
 TGC_DEV TileAt tile_of(int t, int M, int N)
 {
-        return tile_at<Tile>(t, Tile::PAIR ? (M + Tile::WHOLE_M - 1) / Tile::WHOLE_M * Tile::WHOLE_M : M, N);
+        return tile_at<Tile>(t,
+                             Tile::PAIR ? (M + Tile::WHOLE_M - 1) / Tile::WHOLE_M * Tile::WHOLE_M
+                                        : M,
+                             N);
 }
 
 template <class Tile>
-TGC_DEV int k_steps(int K) { return (K + Tile::BK - 1) / Tile::BK; }
+TGC_DEV int k_steps(int K)
+{
+        return (K + Tile::BK - 1) / Tile::BK;
+}
 
 /* Tiles first, first + step, ... below end; the caller's epilogue. */
 template <class Tile, class Epilogue>
@@ -106,11 +127,15 @@ struct TileWork {
                 p.m = at.m, p.n = at.n, p.kt0 = 0, p.kt1 = k_steps<Tile>(K), p.split = 0;
                 return true;
         }
-        __device__ __forceinline__ const Epilogue &epilogue_of(const Piece &, int) const { return epilogue; }
+        __device__ __forceinline__ const Epilogue &epilogue_of(const Piece &, int) const
+        {
+                return epilogue;
+        }
         __device__ __forceinline__ int rows(const Piece &) const { return M; }
 };
 
-/* Tiles of splits, as gemm_split_k_task numbers them: first, first + step, ...; splits <= K-steps. */
+/* Tiles of splits, as gemm_split_k_task numbers them: first, first + step, ...; splits <=
+ * K-steps. */
 template <class Tile, int V>
 struct SplitWork {
         typedef SplitEpilogue<V> End;
@@ -118,7 +143,7 @@ struct SplitWork {
         static constexpr bool EMPTY = false;
         static constexpr int KEEPS = 0;
         int M, N, K, splits, first, step;
-        float *ws;                      /* (splits, M, N) */
+        float *ws; /* (splits, M, N) */
 
         __device__ __forceinline__ int tiles() const { return gemm_tiles<Tile>(M, N); }
         __device__ __forceinline__ bool get(int i, Piece &p) const
@@ -126,7 +151,8 @@ struct SplitWork {
                 const int t = first + i * step, s = t / tiles(), steps = k_steps<Tile>(K);
                 const TileAt at = tile_at<Tile>(t - s * tiles(), M, N);
                 p.m = at.m, p.n = at.n, p.split = s;
-                p.kt0 = (int)((long)steps * s / splits), p.kt1 = (int)((long)steps * (s + 1) / splits);
+                p.kt0 = (int)((long)steps * s / splits),
+                p.kt1 = (int)((long)steps * (s + 1) / splits);
                 return s < splits;
         }
         __device__ __forceinline__ SplitEpilogue<V> epilogue_of(const Piece &, int i) const
@@ -138,22 +164,25 @@ struct SplitWork {
 
 /* ---- loading ----------------------------------------------------------------- */
 
-/* Boxes of BK values of C's side by BK of K: BK rows of 128 bytes as the matrix has them, 8 KB (float: 4), one box after the
- * other along C's side.  In a row chunk c of 16 bytes stands at c ^ (row % 8). */
+/* Boxes of BK values of C's side by BK of K: BK rows of 128 bytes as the matrix has them, 8 KB
+ * (float: 4), one box after the other along C's side.  In a row chunk c of 16 bytes stands at c ^
+ * (row % 8). */
 template <class Tile, bool TRANS_A, bool TRANS_B>
 struct Loader {
         static constexpr int REGS = 24, THREADS = 1, BOX = Tile::BK;
-        const void *a, *b;              /* maps */
+        const void *a, *b; /* maps */
         int N;
 
-        /* KMAJOR: K is contiguous, rows are C's side; otherwise rows are K.  HALF: boxes `from`, from + 2, ..., for both
-         * blocks of the pair. */
+        /* KMAJOR: K is contiguous, rows are C's side; otherwise rows are K.  HALF: boxes `from`,
+         * from + 2, ..., for both blocks of the pair. */
         template <bool KMAJOR, int BOXES, bool HALF>
-        static __device__ __forceinline__ void load(char *panel, const void *map, Mbar *bar, int first, int k0, int from)
+        static __device__ __forceinline__ void load(char *panel, const void *map, Mbar *bar,
+                                                    int first, int k0, int from)
         {
 #pragma unroll 1
                 for (int j = from; j < BOXES; j += HALF ? 2 : 1) {
-                        const int x = KMAJOR ? k0 : first + BOX * j, y = KMAJOR ? first + BOX * j : k0;
+                        const int x = KMAJOR ? k0 : first + BOX * j,
+                                  y = KMAJOR ? first + BOX * j : k0;
                         if (HALF)
                                 tma_load_2d_multicast(panel + j * (BOX * 128), map, bar, x, y, 3);
                         else
@@ -161,23 +190,29 @@ struct Loader {
                 }
         }
 
-        __device__ __forceinline__ void load_a(const Pipeline<Tile> &pipe, const Piece &p, int kt) const
+        __device__ __forceinline__ void load_a(const Pipeline<Tile> &pipe, const Piece &p,
+                                               int kt) const
         {
-                load<!TRANS_A, Tile::BM / BOX, false>(pipe.a(), a, pipe.full(pipe.stage), p.m, kt * BOX, 0);
+                load<!TRANS_A, Tile::BM / BOX, false>(pipe.a(), a, pipe.full(pipe.stage), p.m,
+                                                      kt * BOX, 0);
         }
-        __device__ __forceinline__ void load_b(const Pipeline<Tile> &pipe, const Piece &p, int kt) const
+        __device__ __forceinline__ void load_b(const Pipeline<Tile> &pipe, const Piece &p,
+                                               int kt) const
         {
                 load<TRANS_B, Tile::BN / BOX, Tile::PAIR>(pipe.b(), b, pipe.full(pipe.stage),
-                                                         p.n + (Tile::SLABS ? kt * N : 0), Tile::SLABS ? 0 : kt * BOX,
-                                                         Tile::PAIR ? (cluster_rank() ^ kt) & 1 : 0);
+                                                          p.n + (Tile::SLABS ? kt * N : 0),
+                                                          Tile::SLABS ? 0 : kt * BOX,
+                                                          Tile::PAIR ? (cluster_rank() ^ kt) & 1
+                                                                     : 0);
         }
         __device__ __forceinline__ void announce(const Pipeline<Tile> &pipe) const
         {
                 mbarrier_expect_tx(pipe.full(pipe.stage), Tile::STAGE);
         }
 
-        /* One thread.  WAITS: the caller has not waited for the kernel before, which makes A and what the epilogue reads, but not
-         * B; of the first stages B comes meanwhile.  (Elsewhere that costs steps of training 0.5 to 1.2%.) */
+        /* One thread.  WAITS: the caller has not waited for the kernel before, which makes A and
+         * what the epilogue reads, but not B; of the first stages B comes meanwhile.  (Elsewhere
+         * that costs steps of training 0.5 to 1.2%.) */
         template <bool WAITS, class Work>
         __device__ __forceinline__ void run(Pipeline<Tile> pipe, const Work &work) const
         {
@@ -210,20 +245,30 @@ struct Loader {
 
 /* ---- panels as operands -------------------------------------------------------- */
 
-/* Descriptor of an operand in the layout above (PTX ISA, "matrix descriptor format" of wgmma, and the
- * canonical layouts beside it).  sbo: from one block of 8 rows to the next, 1024 bytes.  lbo: with K
- * contiguous not looked at, since the 16 values of k that one wgmma reads lie in one swizzled row; otherwise from one
- * block of 64 of C's side to the next, BK rows of 128 bytes.  The base offset is 0: panels are 1024-byte aligned. */
+/* Descriptor of an operand in the layout above (PTX ISA, "matrix descriptor format" of wgmma, and
+ * the canonical layouts beside it).  sbo: from one block of 8 rows to the next, 1024 bytes.  lbo:
+ * with K contiguous not looked at, since the 16 values of k that one wgmma reads lie in one
+ * swizzled row; otherwise from one block of 64 of C's side to the next, BK rows of 128 bytes.  The
+ * base offset is 0: panels are 1024-byte aligned. */
 template <bool KMAJOR, int BK>
 TGC_DEV unsigned long long panel_desc(const char *panel)
 {
         return KMAJOR ? wgmma_desc_k128(panel) : wgmma_desc(panel, BK * 128, 1024, SWIZZLE_128);
 }
 
-/* To the next 16 of k, in the descriptor's 16-byte units: 32 bytes along a row, or 16 rows of 128. */
-template <bool KMAJOR> TGC_DEV constexpr unsigned long long desc_k() { return KMAJOR ? 2 : 128; }
+/* To the next 16 of k, in the descriptor's 16-byte units: 32 bytes along a row, or 16 rows of
+ * 128. */
+template <bool KMAJOR>
+TGC_DEV constexpr unsigned long long desc_k()
+{
+        return KMAJOR ? 2 : 128;
+}
 /* To rows 64 further on of C's side: 64 rows of 128 bytes, or the next block of BK rows. */
-template <bool KMAJOR, int BK> TGC_DEV constexpr unsigned long long desc_64() { return KMAJOR ? 512 : BK * 8; }
+template <bool KMAJOR, int BK>
+TGC_DEV constexpr unsigned long long desc_64()
+{
+        return KMAJOR ? 512 : BK * 8;
+}
 
 #endif
 #endif

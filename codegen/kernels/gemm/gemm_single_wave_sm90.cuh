@@ -1,20 +1,23 @@
-/* gemm_single_wave_sm90.cuh: short products on Hopper (sm_90a): C = op(A) op(B) for bf16 and f16, a tile a block, all blocks of
- * the launch at once.
+/* gemm_single_wave_sm90.cuh: short products on Hopper (sm_90a): C = op(A) op(B) for bf16 and f16, a
+ * tile a block, all blocks of the launch at once.
  *
- *      gemm_single_wave<T, Tile, TRANS_A, TRANS_B, PREFETCH>(map_a, map_b, M, N, K, tile, smem, epilogue)
+ *      gemm_single_wave<T, Tile, TRANS_A, TRANS_B, PREFETCH>(map_a, map_b, M, N, K, tile, smem,
+ *              epilogue)
  *
- * takes the place of gemm_task.  Operands, maps and epilogues are those of gemm_sm90.cuh, any M, N, K >= 1.  It calls
- * pdl_wait; PREFETCH (PREFETCH_A, PREFETCH_B, both or 0): what the launch before does not write, loaded without waiting.
+ * takes the place of gemm_task.  Operands, maps and epilogues are those of gemm_sm90.cuh, any M, N,
+ * K >= 1.  It calls pdl_wait; PREFETCH (PREFETCH_A, PREFETCH_B, both or 0): what the launch before
+ * does not write, loaded without waiting.
  *
- * A small model's products take three to ten microseconds, two of which pass before the first and after the last step,
- * so there is nothing that would hide an epilogue, and next to nothing that hides the way in.  So a block starts while the launch
- * before runs, as soon as that leaves its multiprocessor, and loads what is there; and each operand has a thread of its own
- * that loads it, of all stages at once: one for both takes a microsecond to ask for eight stages.  Every 64 rows of the
- * tile have four warps.  (Blocks in clusters that share loads were slower by a microsecond: a multiprocessor takes in
- * no more that way, and waits for its mate.)
+ * A small model's products take three to ten microseconds, two of which pass before the first and
+ * after the last step, so there is nothing that would hide an epilogue, and next to nothing that
+ * hides the way in.  So a block starts while the launch before runs, as soon as that leaves its
+ * multiprocessor, and loads what is there; and each operand has a thread of its own that loads it,
+ * of all stages at once: one for both takes a microsecond to ask for eight stages.  Every 64 rows
+ * of the tile have four warps.  (Blocks in clusters that share loads were slower by a microsecond:
+ * a multiprocessor takes in no more that way, and waits for its mate.)
  *
- * Such tiles of several products, of different shapes, stand side by side in a launch (schedule.c): a block calls this once,
- * and the threads that its tile has no use for have left. */
+ * Such tiles of several products, of different shapes, stand side by side in a launch (schedule.c):
+ * a block calls this once, and the threads that its tile has no use for have left. */
 #ifndef TGC_GEMM_SHORT_SM90_CUH
 #define TGC_GEMM_SHORT_SM90_CUH
 
@@ -25,21 +28,26 @@ enum { PREFETCH_A = 1, PREFETCH_B = 2 };
 
 template <int BM_, int BN_, int STAGES_>
 struct SingleWaveTile {
-        static constexpr int BM = BM_, BN = BN_, BK = 64, STAGES = STAGES_, SHARE = 0, PARTS = 1, COPIERS = 0;
+        static constexpr int BM = BM_, BN = BN_, BK = 64, STAGES = STAGES_, SHARE = 0, PARTS = 1,
+                             COPIERS = 0;
         static constexpr bool PAIR = false, SIMT = false, TF32 = false;
         static constexpr int WHOLE_M = BM, WHOLE_N = BN, MINB = 1, WARPS_N = 1;
-        static constexpr int GROUPS = BM / 64, THREADS = 128 * GROUPS + 64;             /* the last warps load: B, A */
-        static constexpr int A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2, STAGE = A_BYTES + B_BYTES;
+        /* the last warps load: B, A */
+        static constexpr int GROUPS = BM / 64, THREADS = 128 * GROUPS + 64;
+        static constexpr int A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2,
+                             STAGE = A_BYTES + B_BYTES;
         static constexpr int RING = STAGES * STAGE + STAGES * 2 * 8;
-        static constexpr int PANEL = 2048, PANELS = (RING + 127) / 128 * 128, EACH = 1, BOTH = 0; /* a warp's for its epilogue */
+        /* a warp's for its epilogue */
+        static constexpr int PANEL = 2048, PANELS = (RING + 127) / 128 * 128, EACH = 1, BOTH = 0;
         static constexpr int SMEM = PANELS + GROUPS * 4 * PANEL;
-        static constexpr int SPARE = GROUPS > 2 ? 4 : (180 - BN / 2) / 4;               /* reads of 16 bytes beside the sums */
+        /* reads of 16 bytes beside the sums */
+        static constexpr int SPARE = GROUPS > 2 ? 4 : (180 - BN / 2) / 4;
         static_assert(BM % 64 == 0 && BN % 64 == 0, "boxes are 64x64");
 };
 
 /* The rows of ../gemm_tiles_sm90.def. */
-typedef SingleWaveTile< 64,  64, 8> S64x64s;
-typedef SingleWaveTile< 64, 128, 8> S64x128s;
+typedef SingleWaveTile<64, 64, 8> S64x64s;
+typedef SingleWaveTile<64, 128, 8> S64x128s;
 typedef SingleWaveTile<128, 128, 6> S128x128s;
 typedef SingleWaveTile<192, 128, 5> S192x128s;
 
@@ -59,25 +67,32 @@ TGC_DEV void single_wave_load(Pipeline<Tile> pipe, const void *map, int first, i
 #pragma unroll
                 for (int j = 0; j < BOXES; j++) {
                         const int x = first + 64 * j, y = kt * 64;
-                        tma_load_2d(pipe.a() + AT + j * 8192, map, full, KMAJOR ? y : x, KMAJOR ? x : y);
+                        tma_load_2d(pipe.a() + AT + j * 8192, map, full, KMAJOR ? y : x,
+                                    KMAJOR ? x : y);
                 }
         }
 }
 
-/* What finishes a warp's rows: as in other tiles on Hopper (panels begin with warp 4's where others load first), or an epilogue that
- * wants whole rows of the tile. */
+/* What finishes a warp's rows: as in other tiles on Hopper (panels begin with warp 4's where others
+ * load first), or an epilogue that wants whole rows of the tile. */
 template <class Tile, class Epilogue, bool WHOLE = EpilogueRows<Epilogue>::WHOLE>
 struct SingleWaveEpilogue : Ends<Tile, 1, Tile::SPARE, Epilogue> {
         typedef Ends<Tile, 1, Tile::SPARE, Epilogue> Base;
-        __device__ __forceinline__ SingleWaveEpilogue(const Epilogue &epilogue, char *smem, int row0, int col0, int M, int N)
-                : Base(epilogue, smem + 4 * Tile::PANEL, row0, col0, M, N) {}
+        __device__ __forceinline__ SingleWaveEpilogue(const Epilogue &epilogue, char *smem,
+                                                      int row0, int col0, int M, int N)
+            : Base(epilogue, smem + 4 * Tile::PANEL, row0, col0, M, N)
+        {
+        }
 };
 template <class Tile, class Epilogue>
 struct SingleWaveEpilogue<Tile, Epilogue, true> {
         const Epilogue &epilogue;
         int row0, col0;
-        __device__ __forceinline__ SingleWaveEpilogue(const Epilogue &epilogue_, char *, int row0_, int col0_, int, int)
-                : epilogue(epilogue_), row0(row0_), col0(col0_) {}
+        __device__ __forceinline__ SingleWaveEpilogue(const Epilogue &epilogue_, char *, int row0_,
+                                                      int col0_, int, int)
+            : epilogue(epilogue_), row0(row0_), col0(col0_)
+        {
+        }
         __device__ __forceinline__ void start() {}
         __device__ __forceinline__ void run(const float (&acc)[1][Tile::BN / 8][4])
         {
@@ -87,7 +102,8 @@ struct SingleWaveEpilogue<Tile, Epilogue, true> {
 
 /* The tile at `at`. */
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, int PREFETCH, class Epilogue>
-TGC_DEV void single_wave_tile(const void *map_a, const void *map_b, int M, int N, int K, TileAt at, char *smem, const Epilogue &epilogue)
+TGC_DEV void single_wave_tile(const void *map_a, const void *map_b, int M, int N, int K, TileAt at,
+                              char *smem, const Epilogue &epilogue)
 {
         const int warp = (int)threadIdx.x / 32, lane = threadIdx.x & 31, steps = k_steps<Tile>(K);
         Pipeline<Tile> pipe(smem);
@@ -103,19 +119,23 @@ TGC_DEV void single_wave_tile(const void *map_a, const void *map_b, int M, int N
                 __syncwarp();
                 bar_arrive(1, Tile::THREADS);
                 if (lane == 0)
-                        single_wave_load<Tile, TRANS_B, Tile::BN / 64, Tile::A_BYTES, (PREFETCH & PREFETCH_B) != 0>(pipe, map_b, at.n, steps);
+                        single_wave_load<Tile, TRANS_B, Tile::BN / 64, Tile::A_BYTES,
+                                         (PREFETCH & PREFETCH_B) != 0>(pipe, map_b, at.n, steps);
                 return;
         }
         if (warp == 4 * Tile::GROUPS + 1) {
                 bar_sync(1, Tile::THREADS);
                 if (lane == 0)
-                        single_wave_load<Tile, !TRANS_A, Tile::BM / 64, 0, (PREFETCH & PREFETCH_A) != 0>(pipe, map_a, at.m, steps);
+                        single_wave_load<Tile, !TRANS_A, Tile::BM / 64, 0,
+                                         (PREFETCH & PREFETCH_A) != 0>(pipe, map_a, at.m, steps);
                 return;
         }
         bar_sync(1, Tile::THREADS);
         pdl_wait();
-        const int group = __shfl_sync(0xffffffffu, warp / 4, 0);        /* the same in all lanes, as wgmma wants it */
-        const unsigned long long a0 = panel_desc<!TRANS_A, 64>(smem) + group * desc_64<!TRANS_A, 64>();
+        /* the same in all lanes, as wgmma wants it */
+        const int group = __shfl_sync(0xffffffffu, warp / 4, 0);
+        const unsigned long long a0 = panel_desc<!TRANS_A, 64>(smem) +
+                                      group * desc_64<!TRANS_A, 64>();
         const unsigned long long b0 = panel_desc<TRANS_B, 64>(smem + Tile::A_BYTES);
         float acc[1][Tile::BN / 8][4], none[1][4];
         SingleWaveEpilogue<Tile, Epilogue> ends(epilogue, smem, at.m + warp * 16, at.n, M, N);
@@ -123,17 +143,21 @@ TGC_DEV void single_wave_tile(const void *map_a, const void *map_b, int M, int N
         for (int k = 0; k < steps; k++) {
                 if (k == early)
                         ends.start();
-                wgmma_step<false, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, 0, acc, none, k, 0, lane);
+                wgmma_step<false, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, 0, acc, none, k, 0,
+                                                             lane);
         }
         wgmma_wait<0>();
-        wgmma_hold(reinterpret_cast<float (&)[Tile::BN / 2]>(acc[0]));
+        wgmma_hold(reinterpret_cast<float(&)[Tile::BN / 2]>(acc[0]));
         ends.run(acc);
 }
 
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, int PREFETCH, class Epilogue>
-TGC_DEV void gemm_single_wave(const void *map_a, const void *map_b, int M, int N, int K, int tile, char *smem, const Epilogue &epilogue)
+TGC_DEV void gemm_single_wave(const void *map_a, const void *map_b, int M, int N, int K, int tile,
+                              char *smem, const Epilogue &epilogue)
 {
-        single_wave_tile<T, Tile, TRANS_A, TRANS_B, PREFETCH>(map_a, map_b, M, N, K, tile_at<Tile>(tile, M, N), smem, epilogue);
+        single_wave_tile<T, Tile, TRANS_A, TRANS_B, PREFETCH>(map_a, map_b, M, N, K,
+                                                              tile_at<Tile>(tile, M, N), smem,
+                                                              epilogue);
 }
 
 #endif

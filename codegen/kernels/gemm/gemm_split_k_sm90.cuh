@@ -1,21 +1,23 @@
-/* gemm_split_k_sm90.cuh: N pairs of blocks have a tile's K in parts (S...pN), where tiles are too few for the
- * multiprocessors.  Each finishes some of its columns, whose sums the others leave for it in L2. */
+/* gemm_split_k_sm90.cuh: N pairs of blocks have a tile's K in parts (S...pN), where tiles are too
+ * few for the multiprocessors.  Each finishes some of its columns, whose sums the others leave for
+ * it in L2. */
 #ifndef TGC_GEMM_JOINT_SM90_CUH
 #define TGC_GEMM_JOINT_SM90_CUH
 
 #include "gemm_consumer_sm90.cuh"
 #ifdef TGC_SM90A
 
-/* One part of a tile.  Where multiprocessors are fewer than blocks the first pair to start has the first tiles' first
- * part, and so on: the hardware starts them in an order of its own, and a tile's wait for each other, so that those that
- * run could wait for others that have no place. */
+/* One part of a tile.  Where multiprocessors are fewer than blocks the first pair to start has the
+ * first tiles' first part, and so on: the hardware starts them in an order of its own, and a tile's
+ * wait for each other, so that those that run could wait for others that have no place. */
 template <class Tile, class Epilogue>
 struct SplitKWork {
         typedef Epilogue End;
         int M, N, K;
-        float *ws;                      /* for each tile its columns of each part, as each of the others sends them */
-        int *joined;                    /* pairs that have started; for each tile, blocks that had sent theirs, ever */
-        int sms, *pair;                 /* which we are, in shared memory of the cluster's first block */
+        float *ws; /* for each tile its columns of each part, as each of the others sends them */
+        /* pairs that have started; for each tile, blocks that had sent theirs, ever */
+        int *joined;
+        int sms, *pair; /* which we are, in shared memory of the cluster's first block */
         const Epilogue &epilogue;
 
         __device__ __forceinline__ bool in_order() const { return (int)gridDim.x <= sms; }
@@ -29,7 +31,8 @@ struct SplitKWork {
         }
         __device__ __forceinline__ bool get(int i, Piece &p, int &tile) const
         {
-                const int at = in_order() ? (int)blockIdx.x / 2 : ld_cluster(pair, 0), steps = k_steps<Tile>(K);
+                const int at = in_order() ? (int)blockIdx.x / 2 : ld_cluster(pair, 0),
+                          steps = k_steps<Tile>(K);
                 tile = at / Tile::PARTS * 2 + (int)cluster_rank();
                 const TileAt c = tile_of<Tile>(tile, M, N);
                 p.m = c.m, p.n = c.n, p.split = at % Tile::PARTS;
@@ -44,45 +47,54 @@ struct SplitKWork {
 };
 
 template <class Tile>
-struct PartOf : Tile { static constexpr int BN = Tile::BN / Tile::PARTS; };
+struct PartOf : Tile {
+        static constexpr int BN = Tile::BN / Tile::PARTS;
+};
 
-/* Until all n blocks that call it have: what they wrote before is to be seen after.  One thread; n a power of two, and
- * the count always a multiple of it before and after. */
+/* Until all n blocks that call it have: what they wrote before is to be seen after.  One thread; n
+ * a power of two, and the count always a multiple of it before and after. */
 TGC_DEV void join_blocks(int *joined, int n)
 {
         __threadfence();
         const int end = (atomicAdd(joined, 1) | (n - 1)) + 1;
 #ifdef TGC_BOUNDED
-        for (const long long from = clock64(); load_acquire(joined) - end < 0; )
+        for (const long long from = clock64(); load_acquire(joined) - end < 0;)
                 if (clock64() - from > 4000000000LL)
                         __trap();
 #else
-        while (load_acquire(joined) - end < 0) { }
+        while (load_acquire(joined) - end < 0) {}
 #endif
 }
 
-/* A thread has the same places of all tiles, so what one sends its like receives; neighbours' 16 bytes are neighbours. */
+/* A thread has the same places of all tiles, so what one sends its like receives; neighbours' 16
+ * bytes are neighbours. */
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, class Work>
 TGC_DEV void wgmma_split_k(Pipeline<Tile> pipe, const Work &work)
 {
-        constexpr int MI = Tile::WM / 64, PARTS = Tile::PARTS, WIDE = Tile::BN / PARTS, J = WIDE / 8;
-        constexpr int SPARE = 8, EACH = 256 * 4;                /* floats of all threads */
-        static_assert(Tile::SHARE == 2 && Tile::PAIR && WIDE % 32 == 0 && (PARTS & (PARTS - 1)) == 0, "parts of columns");
-        const int consumer = (int)threadIdx.x / 128 - 1, warp = (int)threadIdx.x / 32 % 4, lane = threadIdx.x & 31;
+        constexpr int MI = Tile::WM / 64, PARTS = Tile::PARTS, WIDE = Tile::BN / PARTS,
+                      J = WIDE / 8;
+        constexpr int SPARE = 8, EACH = 256 * 4; /* floats of all threads */
+        static_assert(Tile::SHARE == 2 && Tile::PAIR && WIDE % 32 == 0 &&
+                              (PARTS & (PARTS - 1)) == 0,
+                      "parts of columns");
+        const int consumer = (int)threadIdx.x / 128 - 1, warp = (int)threadIdx.x / 32 % 4,
+                  lane = threadIdx.x & 31;
         const int row0 = consumer * Tile::WM + warp * 16, at = ((int)threadIdx.x - 128) * 4;
-        const unsigned long long a0 = panel_desc<!TRANS_A, Tile::BK>(pipe.smem)
-                                    + __shfl_sync(0xffffffffu, consumer, 0) * MI * desc_64<!TRANS_A, Tile::BK>();
+        const unsigned long long a0 = panel_desc<!TRANS_A, Tile::BK>(pipe.smem) +
+                                      __shfl_sync(0xffffffffu, consumer, 0) * MI *
+                                              desc_64<!TRANS_A, Tile::BK>();
         const unsigned long long b0 = panel_desc<TRANS_B, Tile::BK>(pipe.smem + Tile::A_BYTES);
         WordsOfA<MI> words(row0, lane);
         float acc[MI][Tile::BN / 8][4], own[MI][J][4], none[MI][4];
         Piece p;
         int tile;
         work.get(0, p, tile);
-        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, 0, acc, none, 0, p.kt1 - p.kt0, lane, 0, words);
+        wgmma_steps<false, T, Tile, TRANS_A, TRANS_B>(pipe, a0, b0, 0, acc, none, 0, p.kt1 - p.kt0,
+                                                      lane, 0, words);
         wgmma_wait<0>();
 #pragma unroll
         for (int m = 0; m < MI; m++)
-                wgmma_hold(reinterpret_cast<float (&)[Tile::BN / 2]>(acc[m]));
+                wgmma_hold(reinterpret_cast<float(&)[Tile::BN / 2]>(acc[m]));
 
         /* for part `to`, from part `from` of the others */
         float *const all = work.ws + (long)tile * (PARTS * (PARTS - 1) * MI * J * EACH) + at;
@@ -94,7 +106,7 @@ TGC_DEV void wgmma_split_k(Pipeline<Tile> pipe, const Work &work)
                 float *const to = place(q, p.split);
 #pragma unroll
                 for (int i = 0; i < MI * J; i++) {
-                        float (&x)[4] = acc[i / J][q * J + i % J];
+                        float(&x)[4] = acc[i / J][q * J + i % J];
                         if (q != p.split) {
                                 *(float4 *)(to + i * EACH) = make_float4(x[0], x[1], x[2], x[3]);
                         } else {
@@ -105,7 +117,8 @@ TGC_DEV void wgmma_split_k(Pipeline<Tile> pipe, const Work &work)
                 }
         }
         const int col0 = p.n + p.split * WIDE;
-        Ends<PartOf<Tile>, MI, SPARE, typename Work::End> ends(work.epilogue, pipe.smem, p.m + row0, col0, work.M, work.N);
+        Ends<PartOf<Tile>, MI, SPARE, typename Work::End> ends(work.epilogue, pipe.smem, p.m + row0,
+                                                               col0, work.M, work.N);
         ends.start();
         bar_sync(1, 256);
         if (threadIdx.x == 128)
@@ -116,7 +129,7 @@ TGC_DEV void wgmma_split_k(Pipeline<Tile> pipe, const Work &work)
                 float sum[4];
 #pragma unroll
                 for (int q = 0; q < PARTS; q++) {
-                        float (&x)[4] = own[i / J][i % J];
+                        float(&x)[4] = own[i / J][i % J];
                         float4 y = make_float4(x[0], x[1], x[2], x[3]);
                         if (q != p.split)
                                 y = __ldcg((const float4 *)(place(p.split, q) + i * EACH));

@@ -1,15 +1,18 @@
-/* gemm_tf32.cuh: float32 products by three tf32 products each, for gemm.cuh; with TGC_TF32 by one, of rounded factors.
+/* gemm_tf32.cuh: float32 products by three tf32 products each, for gemm.cuh; with TGC_TF32 by one,
+ * of rounded factors.
  *
- * x = hi + lo: hi is x rounded to tf32's 11 bits, lo the rest, cut to 11 bits by the tensor core.  hi hi + hi lo +
- * lo hi is then off by 2^-22 of a product, what float32 itself loses.  The tensor core cuts its sums off instead of
- * rounding them, so a K-tile's products are summed from zero, and FADD adds them to the rest.
+ * x = hi + lo: hi is x rounded to tf32's 11 bits, lo the rest, cut to 11 bits by the tensor core. 
+ * hi hi + hi lo + lo hi is then off by 2^-22 of a product, what float32 itself loses.  The tensor
+ * core cuts its sums off instead of rounding them, so a K-tile's products are summed from zero, and
+ * FADD adds them to the rest.
  *
- * For small matrices: a warp owns 32x32 of C, and GROUPS of warps share the K of a block, so that few tiles still
- * keep a multiprocessor's warps at work; their sums are added in order through shared memory.
+ * For small matrices: a warp owns 32x32 of C, and GROUPS of warps share the K of a block, so that
+ * few tiles still keep a multiprocessor's warps at work; their sums are added in order through
+ * shared memory.
  *
- * Of a warp's 32 rows, fragment i's row g (lower half h = 1) is 4g + 2i + h; of its 32 columns, fragment j's
- * column g is 4g + j.  So four neighbours of a panel whose rows are K are one 16-byte load, and a lane's results are
- * runs of 8. */
+ * Of a warp's 32 rows, fragment i's row g (lower half h = 1) is 4g + 2i + h; of its 32 columns,
+ * fragment j's column g is 4g + j.  So four neighbours of a panel whose rows are K are one 16-byte
+ * load, and a lane's results are runs of 8. */
 #ifndef TGC_GEMM_TF32_CUH
 #define TGC_GEMM_TF32_CUH
 
@@ -17,17 +20,22 @@
 
 template <int BM_, int BN_, int BK_, int GROUPS_, int STAGES_, int MINB_>
 struct TTile {
-        static constexpr int BM = BM_, BN = BN_, BK = BK_, GROUPS = GROUPS_, STAGES = STAGES_, MINB = MINB_;
-        static constexpr int WARPS_M = BM / 32, WARPS_N = BN / 32, THREADS = 32 * WARPS_M * WARPS_N * GROUPS;
-        static constexpr int A_BYTES = BM * BK * 4, B_BYTES = BN * BK * 4, SMEM = STAGES * (A_BYTES + B_BYTES);
-        static constexpr int STEPS = BK / 8 / GROUPS;                   /* of 8 of K, each group's in a K-tile */
+        static constexpr int BM = BM_, BN = BN_, BK = BK_, GROUPS = GROUPS_, STAGES = STAGES_,
+                             MINB = MINB_;
+        static constexpr int WARPS_M = BM / 32, WARPS_N = BN / 32,
+                             THREADS = 32 * WARPS_M * WARPS_N * GROUPS;
+        static constexpr int A_BYTES = BM * BK * 4, B_BYTES = BN * BK * 4,
+                             SMEM = STAGES * (A_BYTES + B_BYTES);
+        static constexpr int STEPS = BK / 8 / GROUPS; /* of 8 of K, each group's in a K-tile */
         static constexpr bool SIMT = false, WGMMA = false, TF32 = true;
-        static_assert(BM % 32 == 0 && BN % 32 == 0 && BK % (8 * GROUPS) == 0 && BK % 32 == 0, "32x32 a warp, 8 of K");
+        static_assert(BM % 32 == 0 && BN % 32 == 0 && BK % (8 * GROUPS) == 0 && BK % 32 == 0,
+                      "32x32 a warp, 8 of K");
         static_assert(GROUPS * BM * BN * 4 <= SMEM, "the sums fit where the operands were");
 };
 
-/* Float offset of 4-float chunk c of row r of a panel.  KMAJOR: rows 4g + j of eight g, as fragments read them, get
- * eight different bank groups; otherwise rows t of four t and two neighbouring chunks do. */
+/* Float offset of 4-float chunk c of row r of a panel.  KMAJOR: rows 4g + j of eight g, as
+ * fragments read them, get eight different bank groups; otherwise rows t of four t and two
+ * neighbouring chunks do. */
 template <bool KMAJOR, int COLS>
 TGC_DEV int chunk_at(int r, int c)
 {
@@ -59,13 +67,16 @@ TGC_DEV void frag_a_f32(unsigned (&f)[2][4], const float *panel, int m0, int ks)
         if constexpr (KMAJOR) {
 #pragma unroll
                 for (int i = 0; i < 2; i++)
-                        ldmatrix_x4(f[i], panel + chunk_at<true, Tile::BK>(m0 + (lane & 7) * 4 + 2 * i +
-                                                                           (lane >> 3 & 1), ks * 2 + (lane >> 4)));
+                        ldmatrix_x4(f[i],
+                                    panel + chunk_at<true, Tile::BK>(m0 + (lane & 7) * 4 + 2 * i +
+                                                                             (lane >> 3 & 1),
+                                                                     ks * 2 + (lane >> 4)));
         } else {
 #pragma unroll
                 for (int u = 0; u < 2; u++) {
                         float v[4];
-                        load<4>(v, panel + chunk_at<false, Tile::BM>(ks * 8 + u * 4 + (lane & 3), m0 / 4 + lane / 4));
+                        load<4>(v, panel + chunk_at<false, Tile::BM>(ks * 8 + u * 4 + (lane & 3),
+                                                                     m0 / 4 + lane / 4));
 #pragma unroll
                         for (int x = 0; x < 4; x++)
                                 f[x / 2][u * 2 + x % 2] = __float_as_uint(v[x]);
@@ -81,12 +92,15 @@ TGC_DEV void frag_b_f32(unsigned (&f)[4][2], const float *panel, int n0, int ks)
         for (int u = 0; u < 2; u++)
                 if constexpr (KMAJOR) {
                         unsigned r[4];
-                        ldmatrix_x4(r, panel + chunk_at<true, Tile::BK>(n0 + (lane & 7) * 4 + 2 * u + (lane >> 4),
-                                                                       ks * 2 + (lane >> 3 & 1)));
-                        f[2 * u][0] = r[0], f[2 * u][1] = r[1], f[2 * u + 1][0] = r[2], f[2 * u + 1][1] = r[3];
+                        ldmatrix_x4(r, panel + chunk_at<true, Tile::BK>(n0 + (lane & 7) * 4 +
+                                                                                2 * u + (lane >> 4),
+                                                                        ks * 2 + (lane >> 3 & 1)));
+                        f[2 * u][0] = r[0], f[2 * u][1] = r[1], f[2 * u + 1][0] = r[2],
+                              f[2 * u + 1][1] = r[3];
                 } else {
                         float v[4];
-                        load<4>(v, panel + chunk_at<false, Tile::BN>(ks * 8 + u * 4 + (lane & 3), n0 / 4 + lane / 4));
+                        load<4>(v, panel + chunk_at<false, Tile::BN>(ks * 8 + u * 4 + (lane & 3),
+                                                                     n0 / 4 + lane / 4));
 #pragma unroll
                         for (int x = 0; x < 4; x++)
                                 f[x][u] = __float_as_uint(v[x]);
@@ -154,10 +168,11 @@ TGC_DEV void mma_1688_f32(float (&d)[2][4][4], unsigned (&a)[2][4], unsigned (&b
 
 /* All groups' sums of the block's tile, added in order, to the epilogue. */
 template <class Tile, class Epilogue>
-TGC_DEV void groups_epilogue(const float (&acc)[2][4][4], int group, int m0, int n0, int first_m, int first_n,
-                         int M, int N, float *s, const Epilogue &whole_epilogue)
+TGC_DEV void groups_epilogue(const float (&acc)[2][4][4], int group, int m0, int n0, int first_m,
+                             int first_n, int M, int N, float *s, const Epilogue &whole_epilogue)
 {
-        constexpr int V = Epilogue::MAXV < 4 ? Epilogue::MAXV : 4, ROW = Tile::BN / 4, CALLS = Tile::BM * ROW / Tile::THREADS;
+        constexpr int V = Epilogue::MAXV < 4 ? Epilogue::MAXV : 4, ROW = Tile::BN / 4,
+                      CALLS = Tile::BM * ROW / Tile::THREADS;
         constexpr bool WHOLE = EpilogueRows<Epilogue>::WHOLE;
         const auto &epilogue = EpilogueRows<Epilogue>::of_values(whole_epilogue);
         typedef EpilogueReads<typename EpilogueRows<Epilogue>::Values, V> Reads;
@@ -177,7 +192,7 @@ TGC_DEV void groups_epilogue(const float (&acc)[2][4][4], int group, int m0, int
                         if (row < M && col + x < N)
                                 reads[p][x / V].get(epilogue, row, col + x);
         }
-        __syncthreads();                /* the last K-tile is read */
+        __syncthreads(); /* the last K-tile is read */
 #pragma unroll
         for (int i = 0; i < 2; i++)
 #pragma unroll
@@ -187,7 +202,9 @@ TGC_DEV void groups_epilogue(const float (&acc)[2][4][4], int group, int m0, int
                                 const float v[4] = { acc[i][0][2 * h + c], acc[i][1][2 * h + c],
                                                      acc[i][2][2 * h + c], acc[i][3][2 * h + c] };
                                 store<4>(s + group * (Tile::BM * Tile::BN) +
-                                                 at(m0 + lane / 4 * 4 + 2 * i + h, n0 / 4 + lane % 4 * 2 + c), v);
+                                                 at(m0 + lane / 4 * 4 + 2 * i + h,
+                                                    n0 / 4 + lane % 4 * 2 + c),
+                                         v);
                         }
         __syncthreads();
 #pragma unroll
@@ -207,7 +224,7 @@ TGC_DEV void groups_epilogue(const float (&acc)[2][4][4], int group, int m0, int
 #pragma unroll
                 for (int x = 0; x < 4; x += V)
                         if (row < M && col + x < N) {
-                                float (&v)[V] = kept[WHOLE ? (p * 4 + x) / V : 0];
+                                float(&v)[V] = kept[WHOLE ? (p * 4 + x) / V : 0];
 #pragma unroll
                                 for (int y = 0; y < V; y++)
                                         v[y] = sum[x + y];
@@ -221,11 +238,14 @@ TGC_DEV void groups_epilogue(const float (&acc)[2][4][4], int group, int m0, int
         __syncthreads();
 }
 
-/* One tile of C over the K-tiles [kt0, kt1).  Copies run STAGES-1 tiles ahead; one barrier per K-tile. */
+/* One tile of C over the K-tiles [kt0, kt1).  Copies run STAGES-1 tiles ahead; one barrier per
+ * K-tile. */
 template <class Tile, bool TRANS_A, bool TRANS_B, class PA, class PB, class Epilogue>
-TGC_DEV void tf32_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N, char *smem, const Epilogue &epilogue)
+TGC_DEV void tf32_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int N, char *smem,
+                       const Epilogue &epilogue)
 {
-        constexpr int STAGES = Tile::STAGES, A = Tile::BM * Tile::BK, STAGE = A + Tile::BN * Tile::BK;
+        constexpr int STAGES = Tile::STAGES, A = Tile::BM * Tile::BK,
+                      STAGE = A + Tile::BN * Tile::BK;
         const int warp = threadIdx.x >> 5, group = warp / (Tile::WARPS_M * Tile::WARPS_N);
         const int m0 = warp / Tile::WARPS_N % Tile::WARPS_M * 32, n0 = warp % Tile::WARPS_N * 32;
         float acc[2][4][4], part[2][4][4];
@@ -242,7 +262,7 @@ TGC_DEV void tf32_tile(const PA &pa, const PB &pb, int kt0, int kt1, int M, int 
                 }
                 cp_async_commit();
         }
-        int now = 0, into = (STAGES - 1) * STAGE;       /* of the stages read and filled */
+        int now = 0, into = (STAGES - 1) * STAGE; /* of the stages read and filled */
         for (int kt = kt0; kt < kt1; kt++) {
                 cp_async_wait<STAGES - 2>();
                 __syncthreads();

@@ -1,5 +1,5 @@
-/* gemm_tf32_rs_sm90.cuh: float32's A whose rows are K, through registers: wgmma takes words from shared memory with K
- * contiguous alone, and a fragment of A from registers as it is. */
+/* gemm_tf32_rs_sm90.cuh: float32's A whose rows are K, through registers: wgmma takes words from
+ * shared memory with K contiguous alone, and a fragment of A from registers as it is. */
 #ifndef TGC_GEMM_WORDS_SM90_CUH
 #define TGC_GEMM_WORDS_SM90_CUH
 
@@ -8,11 +8,14 @@
 
 /* Whether that is how T's A comes. */
 template <class T, bool TRANS_A>
-TGC_DEV constexpr bool by_words() { return sizeof(T) == 4 && TRANS_A; }
+TGC_DEV constexpr bool by_words()
+{
+        return sizeof(T) == 4 && TRANS_A;
+}
 
-/* A stage's A by words, of MI times 64 rows of C: fragments as of mma_1688_tf32, for 8 of K each.  Lane g * 4 + t wants rows g
- * and g + 8, k t and t + 4; of one k those of g >= 4 stand in another chunk, so that two lanes would meet in every bank,
- * were it not that these read t + 4 first. */
+/* A stage's A by words, of MI times 64 rows of C: fragments as of mma_1688_tf32, for 8 of K each. 
+ * Lane g * 4 + t wants rows g and g + 8, k t and t + 4; of one k those of g >= 4 stand in another
+ * chunk, so that two lanes would meet in every bank, were it not that these read t + 4 first. */
 template <int MI>
 struct WordsOfA {
         int at;
@@ -24,15 +27,19 @@ struct WordsOfA {
                 const int g = lane / 4, k = lane % 4 + g / 4 * 4, m = row0 % 32 + g;
                 at = row0 / 32 * 4096 + k * 128 + (m / 4 ^ k) * 16 + m % 4 * 4;
         }
-        __device__ __forceinline__ unsigned read(const char *panel, int m, int ks, int row, int k) const
+        __device__ __forceinline__ unsigned read(const char *panel, int m, int ks, int row,
+                                                 int k) const
         {
-                return *(const unsigned *)(panel + (at ^ row * 32 ^ k * (512 + 64)) + m * 8192 + ks * 1024);
+                return *(const unsigned *)(panel + (at ^ row * 32 ^ k * (512 + 64)) + m * 8192 +
+                                           ks * 1024);
         }
-        __device__ __forceinline__ void read(unsigned (&a)[4], const char *panel, int m, int ks) const
+        __device__ __forceinline__ void read(unsigned (&a)[4], const char *panel, int m,
+                                             int ks) const
         {
 #pragma unroll
                 for (int row = 0; row < 2; row++) {
-                        const unsigned x = read(panel, m, ks, row, 0), y = read(panel, m, ks, row, 1);
+                        const unsigned x = read(panel, m, ks, row, 0),
+                                       y = read(panel, m, ks, row, 1);
                         a[row] = turned ? y : x;
                         a[row + 2] = turned ? x : y;
                 }
@@ -42,13 +49,14 @@ struct WordsOfA {
 /* Step k of a tile whose A comes by words. */
 template <bool SUM, class T, class Tile, int MI>
 TGC_DEV void words_step(Pipeline<Tile> &pipe, const WordsOfA<MI> &words, unsigned long long b0,
-                        float (&acc)[MI][Tile::BN / 8][4], float (&sums)[MI][4], unsigned (&a)[MI][4][4], int k, int lane)
+                        float (&acc)[MI][Tile::BN / 8][4], float (&sums)[MI][4],
+                        unsigned (&a)[MI][4][4], int k, int lane)
 {
         const unsigned long long at = (unsigned long long)(pipe.stage * (Tile::STAGE / 16));
         pipe.wait_full();
 #pragma unroll
         for (int i = 0; i < MI * 4; i++) {
-                unsigned (&f)[4] = a[i / 4][i % 4];
+                unsigned(&f)[4] = a[i / 4][i % 4];
                 words.read(f, pipe.a(), i / 4, i % 4);
                 if (SUM) {
                         sums[i / 4][0] += __uint_as_float(f[0]) + __uint_as_float(f[2]);
@@ -60,8 +68,8 @@ TGC_DEV void words_step(Pipeline<Tile> &pipe, const WordsOfA<MI> &words, unsigne
         for (int ks = 0; ks < 4; ks++)
 #pragma unroll
                 for (int m = 0; m < MI; m++)
-                        wgmma<0>(reinterpret_cast<float (&)[Tile::BN / 2]>(acc[m]), a[m][ks], b0 + at + ks * desc_k<true>(),
-                                 ks > 0 || k > 0, T());
+                        wgmma<0>(reinterpret_cast<float(&)[Tile::BN / 2]>(acc[m]), a[m][ks],
+                                 b0 + at + ks * desc_k<true>(), ks > 0 || k > 0, T());
         wgmma_commit();
         wgmma_wait<1>();
         if (k > 0)
@@ -69,11 +77,13 @@ TGC_DEV void words_step(Pipeline<Tile> &pipe, const WordsOfA<MI> &words, unsigne
         pipe.next();
 }
 
-/* Two by two: while the products of one step read their registers, the next one's words come into others.  (Where ptxas is
- * not sure of that, it waits for every product: "wgmma.mma_async instructions are serialized".) */
+/* Two by two: while the products of one step read their registers, the next one's words come into
+ * others.  (Where ptxas is not sure of that, it waits for every product: "wgmma.mma_async
+ * instructions are serialized".) */
 template <bool SUM, class T, class Tile, int MI>
 TGC_DEV void words_steps(Pipeline<Tile> &pipe, const WordsOfA<MI> &words, unsigned long long b0,
-                         float (&acc)[MI][Tile::BN / 8][4], float (&sums)[MI][4], int k0, int k1, int lane, int lead)
+                         float (&acc)[MI][Tile::BN / 8][4], float (&sums)[MI][4], int k0, int k1,
+                         int lane, int lead)
 {
         unsigned a[2][MI][4][4];
         int k = k0;

@@ -1,4 +1,5 @@
-/* gemm_tile.cuh: the tiles that gemm.cuh cuts C into: their shapes, and which one a block's number stands for. */
+/* gemm_tile.cuh: the tiles that gemm.cuh cuts C into: their shapes, and which one a block's number
+ * stands for. */
 #ifndef TGC_GEMM_TILE_CUH
 #define TGC_GEMM_TILE_CUH
 
@@ -13,28 +14,33 @@ template <int BM_, int BN_, int BK_, int WARPS_M_, int WARPS_N_, int STAGES_, in
 struct HTile {
         static constexpr int BM = BM_, BN = BN_, BK = BK_, WARPS_M = WARPS_M_, WARPS_N = WARPS_N_;
         static constexpr int STAGES = STAGES_, THREADS = 32 * WARPS_M * WARPS_N, MINB = MINB_;
-        static constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N;      /* of C, per warp */
+        static constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N; /* of C, per warp */
         static constexpr int A_BYTES = BM * BK * 2, B_BYTES = BN * BK * 2;
         static constexpr int SMEM = STAGES * (A_BYTES + B_BYTES);
         static constexpr bool SIMT = false, WGMMA = false, TF32 = false;
-        static_assert(WM % 16 == 0 && WN % 16 == 0 && BK % 32 == 0, "mma is 16x8x16, loaded as 16x16x16");
+        static_assert(WM % 16 == 0 && WN % 16 == 0 && BK % 32 == 0,
+                      "mma is 16x8x16, loaded as 16x16x16");
 };
 
 /* 16-bit operands, on sm_90a by wgmma: four warps own 64 rows of C, each of them 16.
  * PENDING (0, 1) K-tiles of products stay under way while the next K-tile is awaited.
  * Elsewhere an HTile with the same block, stages and bytes, so one launch serves all. */
 #ifdef TGC_SM90A
-template <int BM_, int BN_, int BK_, int WARPS_M_, int WARPS_N_, int STAGES_, int MINB_, int PENDING_>
+template <int BM_, int BN_, int BK_, int WARPS_M_, int WARPS_N_, int STAGES_, int MINB_,
+          int PENDING_>
 struct WTile : HTile<BM_, BN_, BK_, BM_ / 16, 1, STAGES_, MINB_> {
         static constexpr int PENDING = PENDING_;
         static constexpr bool WGMMA = true;
         static_assert(BM_ / 16 == WARPS_M_ * WARPS_N_, "as many threads on either path");
-        static_assert(BM_ % 64 == 0 && (BN_ == 64 || BN_ == 128 || BN_ == 192 || BN_ == 256), "a product is 64xBNx16");
+        static_assert(BM_ % 64 == 0 && (BN_ == 64 || BN_ == 128 || BN_ == 192 || BN_ == 256),
+                      "a product is 64xBNx16");
         static_assert(BK_ == 64 || BK_ == 32, "rows of 128 or 64 bytes, swizzled");
 };
 #else
-template <int BM_, int BN_, int BK_, int WARPS_M_, int WARPS_N_, int STAGES_, int MINB_, int PENDING_>
-struct WTile : HTile<BM_, BN_, BK_, WARPS_M_, WARPS_N_, STAGES_, MINB_> { };
+template <int BM_, int BN_, int BK_, int WARPS_M_, int WARPS_N_, int STAGES_, int MINB_,
+          int PENDING_>
+struct WTile : HTile<BM_, BN_, BK_, WARPS_M_, WARPS_N_, STAGES_, MINB_> {
+};
 #endif
 
 /* float32: a warp owns WM x WN, its lanes lie 4 x 8 over it. */
@@ -43,7 +49,7 @@ struct FTile {
         static constexpr int BM = BM_, BN = BN_, BK = BK_, WARPS_M = WARPS_M_, WARPS_N = WARPS_N_;
         static constexpr int STAGES = 2, THREADS = 32 * WARPS_M * WARPS_N, MINB = MINB_;
         static constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N;
-        static constexpr int LDA = BM + 4, LDB = BN + 4;                /* padded rows, in floats */
+        static constexpr int LDA = BM + 4, LDB = BN + 4; /* padded rows, in floats */
         static constexpr int SMEM = STAGES * BK * (LDA + LDB) * 4;
         static constexpr bool SIMT = true, WGMMA = false, TF32 = false;
         static_assert(WM % 16 == 0 && WN % 16 == 0, "a lane owns at least 4x2");
@@ -55,25 +61,25 @@ typedef HTile<128, 256, 32, 2, 4, 4, 1> H128x256x32;
 typedef HTile<256, 128, 32, 4, 2, 4, 1> H256x128x32;
 typedef HTile<128, 128, 64, 2, 2, 3, 2> H128x128x64;
 typedef HTile<128, 128, 32, 2, 2, 4, 2> H128x128x32;
-typedef HTile<128,  64, 64, 2, 2, 4, 2> H128x64x64;
-typedef HTile< 64, 128, 64, 2, 2, 4, 2> H64x128x64;
-typedef HTile< 64,  64, 64, 2, 2, 4, 3> H64x64x64;
-typedef HTile< 32,  64, 64, 1, 4, 4, 4> H32x64x64;
-typedef HTile< 16,  64, 64, 1, 4, 4, 4> H16x64x64;
-typedef HTile< 16, 128, 64, 1, 4, 4, 3> H16x128x64;
+typedef HTile<128, 64, 64, 2, 2, 4, 2> H128x64x64;
+typedef HTile<64, 128, 64, 2, 2, 4, 2> H64x128x64;
+typedef HTile<64, 64, 64, 2, 2, 4, 3> H64x64x64;
+typedef HTile<32, 64, 64, 1, 4, 4, 4> H32x64x64;
+typedef HTile<16, 64, 64, 1, 4, 4, 4> H16x64x64;
+typedef HTile<16, 128, 64, 1, 4, 4, 3> H16x128x64;
 typedef WTile<128, 256, 64, 2, 4, 4, 1, 1> W128x256x64;
 typedef WTile<128, 256, 32, 2, 4, 4, 1, 1> W128x256x32;
 typedef WTile<128, 192, 32, 2, 4, 4, 2, 1> W128x192x32;
 typedef WTile<128, 128, 64, 2, 4, 3, 2, 0> W128x128x64;
-typedef WTile< 64, 128, 64, 2, 2, 4, 2, 0> W64x128x64;
-typedef WTile< 64, 128, 64, 2, 2, 3, 3, 0> W64x128x64_3;
-typedef WTile< 64,  64, 64, 2, 2, 4, 3, 0> W64x64x64;
-typedef FTile<128, 128,  8, 4, 2, 2> F128x128x8;
-typedef FTile< 64,  64, 16, 2, 2, 4> F64x64x16;
-typedef FTile< 32,  32, 32, 2, 2, 4> F32x32x32;
-typedef FTile< 16,  64, 32, 1, 4, 4> F16x64x32;
-typedef TTile< 64,  64, 32, 1, 4, 3> T64x64x32;
-typedef TTile< 32,  32, 64, 4, 4, 3> T32x32x64;
+typedef WTile<64, 128, 64, 2, 2, 4, 2, 0> W64x128x64;
+typedef WTile<64, 128, 64, 2, 2, 3, 3, 0> W64x128x64_3;
+typedef WTile<64, 64, 64, 2, 2, 4, 3, 0> W64x64x64;
+typedef FTile<128, 128, 8, 4, 2, 2> F128x128x8;
+typedef FTile<64, 64, 16, 2, 2, 4> F64x64x16;
+typedef FTile<32, 32, 32, 2, 2, 4> F32x32x32;
+typedef FTile<16, 64, 32, 1, 4, 4> F16x64x32;
+typedef TTile<64, 64, 32, 1, 4, 3> T64x64x32;
+typedef TTile<32, 32, 64, 4, 4, 3> T32x32x64;
 
 /* ---- which tile --------------------------------------------------------- */
 
@@ -83,7 +89,9 @@ typedef TTile< 32,  32, 64, 4, 4, 3> T32x32x64;
 
 /* Tiles are numbered down groups of sixteen block rows, so that the blocks that run
  * together share both a few rows of A and a few columns of B in L2. */
-struct TileAt { int m, n; };    /* first row and column of C */
+struct TileAt {
+        int m, n;
+}; /* first row and column of C */
 
 template <class Tile>
 TGC_DEV TileAt tile_at(int tile, int M, int N)

@@ -7,9 +7,11 @@
  * prologue, into shared memory; the prologue is called by every tile and must have no
  * side effects.
  *
- *      gemv_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, eps, tile, smem, prologue, epilogue[, gain])
- *              W (N,K), row stride ldw.  A warp computes ROWS neighbouring columns of y (even where the
- *              epilogue's MINV is 2); SPLIT warps share them, each with its part of K, for small N.
+ *      gemv_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, eps, tile, smem, prologue,
+ *              epilogue[, gain])
+ *              W (N,K), row stride ldw.  A warp computes ROWS neighbouring columns of y (even where
+ *              the epilogue's MINV is 2); SPLIT warps share them, each with its part of K, for
+ *              small N.
  *      gemv_kn_task<T, M, N, K, THREADS, COLS, NORM, ALIGN>(same)
  *              W (K,N).  A block computes COLS columns.
  *
@@ -44,16 +46,28 @@ struct GemvShapeOf {
 /* Standardised values are used as they are. */
 struct NoGain {
         static constexpr int MAXV = 8, MINV = 1;
-        template <int V> __device__ __forceinline__ void operator()(int, int, float (&)[V]) const {}
+        template <int V>
+        __device__ __forceinline__ void operator()(int, int, float (&)[V]) const
+        {
+        }
 };
 
 /* The standardised row goes nowhere else. */
 struct NoKeep {
         static constexpr int MAXV = 8, MINV = 1;
-        template <int V> __device__ __forceinline__ void operator()(int, int, float (&)[V]) const {}
+        template <int V>
+        __device__ __forceinline__ void operator()(int, int, float (&)[V]) const
+        {
+        }
 };
-template <class Keep> struct Keeps { static constexpr bool YES = true; };
-template <> struct Keeps<NoKeep> { static constexpr bool YES = false; };
+template <class Keep>
+struct Keeps {
+        static constexpr bool YES = true;
+};
+template <>
+struct Keeps<NoKeep> {
+        static constexpr bool YES = false;
+};
 
 /* f(j, v) of every V neighbouring elements of x; what it leaves in v takes their place. */
 template <int V, int N, class F>
@@ -83,10 +97,13 @@ TGC_DEV int x_at(int k)
 
 /* x[m][k0..k0+KC) to shared memory, zero beyond K; with NORM_RMS the sum of squares
  * of this thread's elements is added to square[m]. */
-template <int M, int K, int KC, int UNIT, int THREADS, int NORM, class Prologue, class Gain = NoGain>
-TGC_DEV void x_fill(float *x, int row0, int k0, float (&square)[M], const Prologue &prologue, const Gain &gain = Gain())
+template <int M, int K, int KC, int UNIT, int THREADS, int NORM, class Prologue,
+          class Gain = NoGain>
+TGC_DEV void x_fill(float *x, int row0, int k0, float (&square)[M], const Prologue &prologue,
+                    const Gain &gain = Gain())
 {
-        constexpr int V = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV, PIECE = V < 4 ? V : 4, N = KC / V;
+        constexpr int V = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV,
+                      PIECE = V < 4 ? V : 4, N = KC / V;
         static_assert(KC % V == 0, "Prologue::MAXV divides K");
 #pragma unroll
         for (int m = 0; m < M; m++)
@@ -119,9 +136,11 @@ TGC_DEV void x_fill(float *x, int row0, int k0, float (&square)[M], const Prolog
 
 /* x_fill with NORM_LAYER for rows that a block reads at once, V elements a thread. */
 template <int M, int K, int KC, int UNIT, int THREADS, class Prologue, class Gain>
-TGC_DEV void x_fill_layer(float *x, int row0, float eps, float *red, const Prologue &prologue, const Gain &gain)
+TGC_DEV void x_fill_layer(float *x, int row0, float eps, float *red, const Prologue &prologue,
+                          const Gain &gain)
 {
-        constexpr int V = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV, PIECE = V < 4 ? V : 4;
+        constexpr int V = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV,
+                      PIECE = V < 4 ? V : 4;
         static_assert(KC <= THREADS * V, "a row is read at once");
         const int k = threadIdx.x * V;
 #pragma unroll 1
@@ -182,9 +201,11 @@ TGC_DEV void x_standardise(float *x, int row0, float eps, float *red, const Gain
         }
 }
 
-/* Layer norm's mean and 1/sqrt(variance + eps) where a row does not fit: the prologue is read twice more. */
+/* Layer norm's mean and 1/sqrt(variance + eps) where a row does not fit: the prologue is read twice
+ * more. */
 template <int M, int K, int THREADS, class Prologue>
-TGC_DEV void x_moments(int row0, float eps, float (&mean)[M], float (&scale)[M], const Prologue &prologue, float *red)
+TGC_DEV void x_moments(int row0, float eps, float (&mean)[M], float (&scale)[M],
+                       const Prologue &prologue, float *red)
 {
         constexpr int V = Prologue::MAXV < 8 ? Prologue::MAXV : 8;
 #pragma unroll
@@ -210,9 +231,11 @@ TGC_DEV void x_moments(int row0, float eps, float (&mean)[M], float (&scale)[M],
 
 /* One block hands the standardised row to keep.  smem: 32 floats. */
 template <int K, int THREADS, int NORM, class Prologue, class Gain, class Keep>
-TGC_DEV void gemv_keep(float eps, char *smem, const Prologue &prologue, const Gain &gain, const Keep &keep)
+TGC_DEV void gemv_keep(float eps, char *smem, const Prologue &prologue, const Gain &gain,
+                       const Keep &keep)
 {
-        constexpr int MOST = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV, V = MOST < Keep::MAXV ? MOST : Keep::MAXV;
+        constexpr int MOST = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV,
+                      V = MOST < Keep::MAXV ? MOST : Keep::MAXV;
         float *red = (float *)smem, mean[1] = { 0.f }, scale[1];
         __syncthreads();
         if (NORM == NORM_LAYER) {
@@ -242,7 +265,8 @@ TGC_DEV void gemv_keep(float eps, char *smem, const Prologue &prologue, const Ga
 /* The prologue with those and the gain applied. */
 template <int M, class Prologue, class Gain>
 struct Standardised {
-        static constexpr int MAXV = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV, MINV = Prologue::MINV;
+        static constexpr int MAXV = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV,
+                             MINV = Prologue::MINV;
         const Prologue &prologue;
         const Gain &gain;
         const float (&mean)[M], (&scale)[M];
@@ -286,12 +310,19 @@ struct Bytes {
         __device__ __forceinline__ void floats(float (&v)[UNIT]) const
         {
                 if constexpr (sizeof(T) == 2 && UNIT >= 2) {
-                        union { typename Chunk<ALIGN>::T c; unsigned w[UNIT / 2]; } u = { c };
+                        union {
+                                typename Chunk<ALIGN>::T c;
+                                unsigned w[UNIT / 2];
+                        } u = { c };
 #pragma unroll
                         for (int j = 0; j < UNIT / 2; j++)
                                 unpack2<T>(u.w[j], v[2 * j], v[2 * j + 1]);
                 } else {
-                        union U { typename Chunk<ALIGN>::T c; T t[UNIT]; __device__ U() {} } u;
+                        union U {
+                                typename Chunk<ALIGN>::T c;
+                                T t[UNIT];
+                                __device__ U() {}
+                        } u;
                         u.c = c;
 #pragma unroll
                         for (int j = 0; j < UNIT; j++)
@@ -329,21 +360,28 @@ TGC_DEV void batch_get(Bytes<T, ALIGN> (&w)[FLIGHT][ROWS], const Rows &row, int 
 
 /* The first column of this warp in a tile. */
 template <int THREADS, int ROWS, int SPLIT>
-TGC_DEV int gemv_column(int tile) { return (tile * (THREADS / 32 / SPLIT) + (int)(threadIdx.x >> 5) / SPLIT) * ROWS; }
+TGC_DEV int gemv_column(int tile)
+{
+        return (tile * (THREADS / 32 / SPLIT) + (int)(threadIdx.x >> 5) / SPLIT) * ROWS;
+}
 
 /* Rows row0 .. row0+M-1 of x by the tile's columns of W, whose rows lie at `row`. */
-template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Rows, class Prologue,
-          class Epilogue, class Gain = NoGain>
+template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN,
+          class Rows, class Prologue, class Epilogue, class Gain = NoGain>
 TGC_DEV void gemv_rows(const Rows &row, float eps, int row0, int tile, char *smem,
-                         const Prologue &prologue, const Epilogue &epilogue, const Gain &gain = Gain())
+                       const Prologue &prologue, const Epilogue &epilogue,
+                       const Gain &gain = Gain())
 {
         typedef GemvShapeOf<(int)sizeof(T), M, K, THREADS, ROWS, SPLIT, ALIGN> S;
-        constexpr int UNIT = S::UNIT, STEP = S::STEP, FLIGHT = S::FLIGHT, BATCH = S::BATCH, KC = S::KC;
+        constexpr int UNIT = S::UNIT, STEP = S::STEP, FLIGHT = S::FLIGHT, BATCH = S::BATCH,
+                      KC = S::KC;
         constexpr bool WHOLE = K % BATCH == 0, ONE = KC == S::ALL;
-        constexpr bool AT_ONCE = ONE && KC <= THREADS * (Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV);
+        constexpr bool AT_ONCE = ONE &&
+                                 KC <= THREADS * (Prologue::MAXV < Gain::MAXV ? Prologue::MAXV
+                                                                              : Gain::MAXV);
         const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, part = warp % SPLIT;
         const int col0 = gemv_column<THREADS, ROWS, SPLIT>(tile);
-        const int own = (part * 32 + lane) * UNIT;      /* of every step */
+        const int own = (part * 32 + lane) * UNIT; /* of every step */
         float *x = (float *)smem, *red = x + M * KC, *partial = red + 32;
 
         Bytes<T, ALIGN> now[FLIGHT][ROWS], next[FLIGHT][ROWS];
@@ -367,7 +405,8 @@ TGC_DEV void gemv_rows(const Rows &row, float eps, int row0, int tile, char *sme
                 if constexpr (NORM == NORM_LAYER && AT_ONCE) {
                         x_fill_layer<M, K, KC, UNIT, THREADS>(x, row0, eps, red, prologue, gain);
                 } else if (NORM == NORM_LAYER && !ONE) {
-                        const Standardised<M, Prologue, Gain> h = { prologue, gain, mean, scale, row0 };
+                        const Standardised<M, Prologue, Gain> h = { prologue, gain, mean, scale,
+                                                                    row0 };
                         x_fill<M, K, KC, UNIT, THREADS, NORM_NONE>(x, row0, k0, square, h);
                 } else {
                         x_fill<M, K, KC, UNIT, THREADS, NORM>(x, row0, k0, square, prologue, gain);
@@ -380,7 +419,8 @@ TGC_DEV void gemv_rows(const Rows &row, float eps, int row0, int tile, char *sme
 #pragma unroll 2
                 for (int b = 0; b < KC && k0 + b < K; b += BATCH) {
                         if (k0 + b + BATCH < K)
-                                batch_get<FLIGHT, ROWS, STEP, K, WHOLE>(next, row, k0 + b + BATCH + own);
+                                batch_get<FLIGHT, ROWS, STEP, K, WHOLE>(next, row,
+                                                                        k0 + b + BATCH + own);
 #pragma unroll
                         for (int f = 0; f < FLIGHT; f++) {
                                 float wv[ROWS][UNIT];
@@ -393,12 +433,17 @@ TGC_DEV void gemv_rows(const Rows &row, float eps, int row0, int tile, char *sme
 #pragma unroll
                                         for (int j = 0; j < UNIT; j += PIECE) {
                                                 float xv[PIECE];
-                                                load<PIECE>(xv, x + m * KC + x_at<UNIT, KC>(b + f * STEP + own + j));
+                                                load<PIECE>(xv,
+                                                            x + m * KC +
+                                                                    x_at<UNIT, KC>(b + f * STEP +
+                                                                                   own + j));
 #pragma unroll
                                                 for (int i = 0; i < PIECE; i++)
 #pragma unroll
                                                         for (int r = 0; r < ROWS; r++)
-                                                                acc[r][m] = fmaf(xv[i], wv[r][j + i], acc[r][m]);
+                                                                acc[r][m] = fmaf(xv[i],
+                                                                                 wv[r][j + i],
+                                                                                 acc[r][m]);
                                         }
                                 }
                         }
@@ -446,7 +491,8 @@ TGC_DEV void gemv_rows(const Rows &row, float eps, int row0, int tile, char *sme
                         if (m == lane) {
 #pragma unroll
                                 for (int r = 0; r < ROWS; r++)
-                                        mine[r] = NORM == NORM_RMS ? acc[r][m] * scale[m] : acc[r][m];
+                                        mine[r] = NORM == NORM_RMS ? acc[r][m] * scale[m]
+                                                                   : acc[r][m];
                         }
 #pragma unroll
                 for (int r = 0; r < ROWS; r += V)
@@ -461,28 +507,34 @@ TGC_DEV void gemv_rows(const Rows &row, float eps, int row0, int tile, char *sme
         __syncthreads();
 }
 
-template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Prologue, class Epilogue,
-          class Gain = NoGain>
-TGC_DEV void gemv_task(const T *w, long ldw, float eps, int tile, char *smem, const Prologue &prologue, const Epilogue &epilogue,
-                         const Gain &gain = Gain())
+template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN,
+          class Prologue, class Epilogue, class Gain = NoGain>
+TGC_DEV void gemv_task(const T *w, long ldw, float eps, int tile, char *smem,
+                       const Prologue &prologue, const Epilogue &epilogue,
+                       const Gain &gain = Gain())
 {
         const PlainRows<T, ROWS> row(w, ldw, gemv_column<THREADS, ROWS, SPLIT>(tile), N);
-        gemv_rows<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(row, eps, 0, tile, smem, prologue, epilogue, gain);
+        gemv_rows<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(row, eps, 0, tile, smem, prologue,
+                                                                 epilogue, gain);
 }
 
 /* W (K,N): a lane owns UNIT neighbouring columns, COLS/UNIT lanes lie along a row,
  * the rest of the block along K. */
-template <class T, int M, int N, int K, int THREADS, int COLS, int NORM, int ALIGN, class Prologue, class Epilogue,
-          class Gain = NoGain>
-TGC_DEV void gemv_kn_task(const T *w, long ldw, float eps, int tile, char *smem, const Prologue &prologue, const Epilogue &epilogue,
-                            const Gain &gain = Gain())
+template <class T, int M, int N, int K, int THREADS, int COLS, int NORM, int ALIGN, class Prologue,
+          class Epilogue, class Gain = NoGain>
+TGC_DEV void gemv_kn_task(const T *w, long ldw, float eps, int tile, char *smem,
+                          const Prologue &prologue, const Epilogue &epilogue,
+                          const Gain &gain = Gain())
 {
         constexpr int UNIT = ALIGN / (int)sizeof(T), ACROSS = COLS / UNIT, ALONG = THREADS / ACROSS;
         constexpr int FIT = 16384 / M / 64 * 64, KC = FIT < K ? FIT : K;
         constexpr int FLIGHT = UNIT * M > 32 ? 4 : 8, WARPS = THREADS / 32;
-        constexpr bool AT_ONCE = KC == K && K <= THREADS * (Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV);
+        constexpr bool AT_ONCE = KC == K &&
+                                 K <= THREADS * (Prologue::MAXV < Gain::MAXV ? Prologue::MAXV
+                                                                             : Gain::MAXV);
         static_assert(ACROSS <= 32 && 32 % ACROSS == 0, "a row segment lies within a warp");
-        const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, along = (int)threadIdx.x / ACROSS;
+        const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5,
+                  along = (int)threadIdx.x / ACROSS;
         const int col0 = tile * COLS + lane % ACROSS * UNIT;
         const T *src = w + (col0 < N ? col0 : 0);
         float *x = (float *)smem, *red = x + M * KC, *partial = red + 32;
@@ -515,7 +567,8 @@ TGC_DEV void gemv_kn_task(const T *w, long ldw, float eps, int tile, char *smem,
                 if constexpr (NORM == NORM_LAYER && AT_ONCE) {
                         x_fill_layer<M, K, KC, 1, THREADS>(x, 0, eps, red, prologue, gain);
                 } else if (NORM == NORM_LAYER && KC < K) {
-                        const Standardised<M, Prologue, Gain> h = { prologue, gain, mean, scale, 0 };
+                        const Standardised<M, Prologue, Gain> h = { prologue, gain, mean, scale,
+                                                                    0 };
                         x_fill<M, K, KC, 1, THREADS, NORM_NONE>(x, 0, k0, square, h);
                 } else {
                         x_fill<M, K, KC, 1, THREADS, NORM>(x, 0, k0, square, prologue, gain);
@@ -532,7 +585,8 @@ TGC_DEV void gemv_kn_task(const T *w, long ldw, float eps, int tile, char *smem,
                                         float wv[UNIT];
                                         p[f].floats(wv);
                                         if (k + (f + FLIGHT) * ALONG < end)
-                                                p[f].get(src + (k0 + k + (f + FLIGHT) * ALONG) * ldw);
+                                                p[f].get(src +
+                                                         (k0 + k + (f + FLIGHT) * ALONG) * ldw);
 #pragma unroll
                                         for (int m = 0; m < M; m++) {
                                                 const float xv = x[m * KC + k + f * ALONG];
@@ -562,8 +616,9 @@ TGC_DEV void gemv_kn_task(const T *w, long ldw, float eps, int tile, char *smem,
                                         NORM == NORM_RMS ? acc[m][j] * scale[m] : acc[m][j];
                 }
         __syncthreads();
-        constexpr int V = Epilogue::MAXV < UNIT ? (Epilogue::MAXV > Epilogue::MINV ? Epilogue::MAXV : Epilogue::MINV)
-                                            : (UNIT > Epilogue::MINV ? UNIT : Epilogue::MINV);
+        constexpr int V = Epilogue::MAXV < UNIT ? (Epilogue::MAXV > Epilogue::MINV ? Epilogue::MAXV
+                                                                                   : Epilogue::MINV)
+                                                : (UNIT > Epilogue::MINV ? UNIT : Epilogue::MINV);
         for (int u = threadIdx.x; u < M * COLS / V; u += THREADS) {
                 const int m = u / (COLS / V), c = u % (COLS / V) * V, col = tile * COLS + c;
                 if (col < N) {

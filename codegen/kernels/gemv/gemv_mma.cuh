@@ -1,19 +1,24 @@
-/* gemv_mma.cuh: y = norm(x) Wt for 2 to 64 rows of 16-bit x, by the tensor cores: several sequences' next tokens.
+/* gemv_mma.cuh: y = norm(x) Wt for 2 to 64 rows of 16-bit x, by the tensor cores: several
+ * sequences' next tokens.
  *
- * The time is still that of reading W once, and of waiting for x; but with so many rows the products no longer fit
- * beside the loads on the float32 units.  So 16 rows of x are mma's rows (where there are up to 8 the others are zeros)
- * and 8 rows of W its columns.  Both come straight into the registers that mma wants, 16 bytes a lane: which of a
- * chunk's 32 elements of K a lane's words are is the same for x and W, and nothing else matters to a sum over K.
+ * The time is still that of reading W once, and of waiting for x; but with so many rows the
+ * products no longer fit beside the loads on the float32 units.  So 16 rows of x are mma's rows
+ * (where there are up to 8 the others are zeros) and 8 rows of W its columns.  Both come straight
+ * into the registers that mma wants, 16 bytes a lane: which of a chunk's 32 elements of K a lane's
+ * words are is the same for x and W, and nothing else matters to a sum over K.
  *
- *      chunk c of a row:  lane 4g + t holds elements 32c + 8t .. 8t+7 of row g: of two mma's k 2t, 2t+1, 2t+8, 2t+9
+ *      chunk c of a row:  lane 4g + t holds elements 32c + 8t .. 8t+7 of row g: of two mma's k 2t,
+ *      2t+1, 2t+8, 2t+9
  *
- * All WARPS of a block share columns, each with every WARPS-th chunk.  A block does ROUNDS times 8 * TILES columns; the
- * next round's W is under way while one is used.  Up to 16 rows of x stay in registers, if all of K fits; else they
- * are read in every round.  Partial sums meet in shared memory, in the order of the warps.
+ * All WARPS of a block share columns, each with every WARPS-th chunk.  A block does ROUNDS times 8
+ * * TILES columns; the next round's W is under way while one is used.  Up to 16 rows of x stay in
+ * registers, if all of K fits; else they are read in every round.  Partial sums meet in shared
+ * memory, in the order of the warps.
  *
- *      gemv_mma_task<T, M, N, K, WARPS, TILES, ROUNDS, NORM>(w, ldw, eps, tile, smem, prologue, epilogue[, gain])
- *              as gemv_task (gemv.cuh), but x is rounded to T, after norm and gain.  8 divides K and ldw; W is
- *              16-byte aligned; with a norm STEPS is 1 and M <= 16.
+ *      gemv_mma_task<T, M, N, K, WARPS, TILES, ROUNDS, NORM>(w, ldw, eps, tile, smem, prologue,
+ *              epilogue[, gain])
+ *              as gemv_task (gemv.cuh), but x is rounded to T, after norm and gain.  8 divides K
+ *              and ldw; W is 16-byte aligned; with a norm STEPS is 1 and M <= 16.
  *
  * Tiles and shared memory: ../gemv_shape.h. */
 #ifndef TGC_GEMV_MMA_CUH
@@ -21,24 +26,38 @@
 
 #include "gemv.cuh"
 
-/* What ../gemv_shape.h computes for the host.  STEPS: of K, with registers for at most MOST chunks. */
+/* What ../gemv_shape.h computes for the host.  STEPS: of K, with registers for at most MOST
+ * chunks. */
 template <int M, int K, int WARPS, int TILES, int ROUNDS>
 struct GemvMmaShape {
         static constexpr int MOST = M > 8 && M <= 16 ? 4 : 8, CHUNKS = (K + 31) / 32,
                              STEPS = (CHUNKS + MOST * WARPS - 1) / (MOST * WARPS),
-                             PER = (CHUNKS + WARPS * STEPS - 1) / (WARPS * STEPS), HALVES = (M + 7) / 8,
-                             COLS = 8 * TILES, SUMS = WARPS * M * COLS, MOMENTS = WARPS * 16 * 2,
-                             KEPT = M > 16 ? 1 : PER;   /* chunks of x in registers */
+                             PER = (CHUNKS + WARPS * STEPS - 1) / (WARPS * STEPS),
+                             HALVES = (M + 7) / 8, COLS = 8 * TILES, SUMS = WARPS * M * COLS,
+                             MOMENTS = WARPS * 16 * 2,
+                             KEPT = M > 16 ? 1 : PER; /* chunks of x in registers */
         static constexpr int SMEM = ((ROUNDS > 1 ? 2 : 1) * SUMS + MOMENTS) * 4;
         static constexpr bool WHOLE = CHUNKS % (WARPS * STEPS * PER) == 0 && K % 32 == 0;
         /* The first element of K that this lane has of chunk f of a step: own() + at(). */
-        static __device__ __forceinline__ int own() { return (threadIdx.x >> 5) * 32 + (threadIdx.x & 3) * 8; }
-        static __device__ __forceinline__ int at(int step, int f) { return (step * PER + f) * WARPS * 32; }
-        static __device__ __forceinline__ bool has(int step, int f) { return WHOLE || own() + at(step, f) < K; }
+        static __device__ __forceinline__ int own()
+        {
+                return (threadIdx.x >> 5) * 32 + (threadIdx.x & 3) * 8;
+        }
+        static __device__ __forceinline__ int at(int step, int f)
+        {
+                return (step * PER + f) * WARPS * 32;
+        }
+        static __device__ __forceinline__ bool has(int step, int f)
+        {
+                return WHOLE || own() + at(step, f) < K;
+        }
 };
 
 /* Rows of x, packed: [chunk][eight rows][word]. */
-template <class S> struct MmaRows { unsigned v[S::KEPT][S::HALVES][4]; };
+template <class S>
+struct MmaRows {
+        unsigned v[S::KEPT][S::HALVES][4];
+};
 
 template <class T, class S, int M, int K, class Prologue>
 TGC_DEV void mma_rows_get(MmaRows<S> &x, int step, int first, const Prologue &prologue)
@@ -48,9 +67,10 @@ TGC_DEV void mma_rows_get(MmaRows<S> &x, int step, int first, const Prologue &pr
         for (int f = 0; f < S::KEPT; f++)
 #pragma unroll
                 for (int h = 0; h < S::HALVES; h++) {
-                        const int row = ((threadIdx.x & 31) >> 2) + h * 8, k = S::own() + S::at(step, first + f);
+                        const int row = ((threadIdx.x & 31) >> 2) + h * 8,
+                                  k = S::own() + S::at(step, first + f);
                         float e[8] = {};
-                        by_vectors<V>(e, [&](int j, float (&v)[V]) {
+                        by_vectors<V>(e, [&](int j, float(&v)[V]) {
                                 if ((M % 8 == 0 || row < M) && S::has(step, first + f))
                                         prologue(row, k + j, v);
                         });
@@ -80,15 +100,16 @@ TGC_DEV int mma_rows_count(int warp)
         return n;
 }
 
-/* x, all of it, standardised and gained, in place.  Each warp's moments first, then theirs together, as
- * single_wave_moments does. */
+/* x, all of it, standardised and gained, in place.  Each warp's moments first, then theirs
+ * together, as single_wave_moments does. */
 template <class T, class S, int M, int K, int WARPS, int NORM, class Gain>
 TGC_DEV void mma_rows_norm(MmaRows<S> &x, float eps, float *moments, const Gain &gain)
 {
         constexpr int V = Gain::MAXV < 8 ? Gain::MAXV : 8;
         const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2;
         const int own = mma_rows_count<S, K, WARPS>(warp);
-        static_assert(S::STEPS == 1 && S::KEPT == S::PER, "a norm wants its whole rows in registers");
+        static_assert(S::STEPS == 1 && S::KEPT == S::PER,
+                      "a norm wants its whole rows in registers");
         float mean[2], scale[2];
 #pragma unroll
         for (int h = 0; h < S::HALVES; h++) {
@@ -148,7 +169,7 @@ TGC_DEV void mma_rows_norm(MmaRows<S> &x, float eps, float *moments, const Gain 
                                 e[2 * j] = (e[2 * j] - mean[h]) * scale[h];
                                 e[2 * j + 1] = (e[2 * j + 1] - mean[h]) * scale[h];
                         }
-                        by_vectors<V>(e, [&](int j, float (&v)[V]) {
+                        by_vectors<V>(e, [&](int j, float(&v)[V]) {
                                 if (here)
                                         gain(row, k + j, v);
                         });
@@ -160,7 +181,8 @@ TGC_DEV void mma_rows_norm(MmaRows<S> &x, float eps, float *moments, const Gain 
 
 /* This lane's words of W: of TILES times 8 rows from col0 on, those beyond N as the last. */
 template <class T, class S, int N, int K, int TILES>
-TGC_DEV void mma_columns_get(Bytes<T, 16> (&p)[S::PER][TILES], const T *w, long ldw, int col0, int step)
+TGC_DEV void mma_columns_get(Bytes<T, 16> (&p)[S::PER][TILES], const T *w, long ldw, int col0,
+                             int step)
 {
 #pragma unroll
         for (int i = 0; i < TILES; i++) {
@@ -186,7 +208,8 @@ TGC_DEV void mma_multiply(float (&acc)[TILES][(S::HALVES + 1) / 2][4], const Mma
                 for (int m = 0; m < S::HALVES; m += 2)
 #pragma unroll
                         for (int half = 0; half < 2; half++) {
-                                unsigned a[4] = { x.v[f][m][2 * half], 0, x.v[f][m][2 * half + 1], 0 };
+                                unsigned a[4] = { x.v[f][m][2 * half], 0, x.v[f][m][2 * half + 1],
+                                                  0 };
                                 if (m + 1 < S::HALVES) {
                                         a[1] = x.v[f][m + 1 < S::HALVES ? m + 1 : m][2 * half];
                                         a[3] = x.v[f][m + 1 < S::HALVES ? m + 1 : m][2 * half + 1];
@@ -194,7 +217,8 @@ TGC_DEV void mma_multiply(float (&acc)[TILES][(S::HALVES + 1) / 2][4], const Mma
 #pragma unroll
                                 for (int i = 0; i < TILES; i++) {
                                         const uint4 c = p[first + f][i].c;
-                                        mma_16816<T>(acc[i][m / 2], a, half ? c.z : c.x, half ? c.w : c.y);
+                                        mma_16816<T>(acc[i][m / 2], a, half ? c.z : c.x,
+                                                     half ? c.w : c.y);
                                 }
                         }
 }
@@ -205,20 +229,26 @@ struct PlainPrologue {
         static constexpr int MAXV = 8, MINV = 1;
         const T *x;
         long ld;
-        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
+        template <int V>
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
         {
                 load<V>(v, x + row * ld + col);
         }
 };
 
-template <class T, int M, int N, int K, int WARPS, int TILES, int ROUNDS, int NORM, class Prologue, class Epilogue,
-          class Gain = NoGain>
-TGC_DEV void gemv_mma_task(const T *w, long ldw, float eps, int tile, char *smem, const Prologue &prologue, const Epilogue &epilogue,
-                             const Gain &gain = Gain())
+template <class T, int M, int N, int K, int WARPS, int TILES, int ROUNDS, int NORM, class Prologue,
+          class Epilogue, class Gain = NoGain>
+TGC_DEV void gemv_mma_task(const T *w, long ldw, float eps, int tile, char *smem,
+                           const Prologue &prologue, const Epilogue &epilogue,
+                           const Gain &gain = Gain())
 {
         typedef GemvMmaShape<M, K, WARPS, TILES, ROUNDS> S;
-        constexpr int V = Epilogue::MAXV < 2 ? Epilogue::MAXV : Epilogue::MINV > 2 ? Epilogue::MINV : 2, ACROSS = S::COLS / V,
-                      EACH = (M * ACROSS + WARPS * 32 - 1) / (WARPS * 32);      /* vectors of results of a thread */
+        constexpr int V = Epilogue::MAXV < 2   ? Epilogue::MAXV
+                          : Epilogue::MINV > 2 ? Epilogue::MINV
+                                               : 2,
+                      ACROSS = S::COLS / V,
+                      EACH = (M * ACROSS + WARPS * 32 - 1) /
+                             (WARPS * 32); /* vectors of results of a thread */
         const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
         int col0 = tile * ROUNDS * S::COLS;
         float *sums = (float *)smem;
@@ -230,7 +260,8 @@ TGC_DEV void gemv_mma_task(const T *w, long ldw, float eps, int tile, char *smem
         if (M <= 16)
                 mma_rows_get<T, S, M, K>(x, 0, 0, prologue);
         if constexpr (NORM != NORM_NONE)
-                mma_rows_norm<T, S, M, K, WARPS, NORM>(x, eps, sums + S::SMEM / 4 - S::MOMENTS, gain);
+                mma_rows_norm<T, S, M, K, WARPS, NORM>(x, eps, sums + S::SMEM / 4 - S::MOMENTS,
+                                                       gain);
 #pragma unroll 1
         for (int round = 0; round < ROUNDS && col0 < N; round++, col0 += S::COLS) {
                 EpilogueReads<Epilogue, V> ahead[EACH];
@@ -244,7 +275,8 @@ TGC_DEV void gemv_mma_task(const T *w, long ldw, float eps, int tile, char *smem
                                         acc[i][m][j] = 0.f;
 #pragma unroll
                 for (int i = 0; i < EACH; i++) {
-                        const int u = (int)threadIdx.x + i * WARPS * 32, col = col0 + u % ACROSS * V;
+                        const int u = (int)threadIdx.x + i * WARPS * 32,
+                                  col = col0 + u % ACROSS * V;
                         if (u / ACROSS < M && col < N)
                                 ahead[i].get(epilogue, u / ACROSS, col);
                 }
@@ -252,7 +284,8 @@ TGC_DEV void gemv_mma_task(const T *w, long ldw, float eps, int tile, char *smem
                 for (int step = 0; step < S::STEPS; step++) {
                         const int then = step + 1 < S::STEPS ? col0 : col0 + S::COLS;
                         if (step + 1 < S::STEPS || (round + 1 < ROUNDS && then < N))
-                                mma_columns_get<T, S, N, K, TILES>(next, w, ldw, then, (step + 1) % S::STEPS);
+                                mma_columns_get<T, S, N, K, TILES>(next, w, ldw, then,
+                                                                   (step + 1) % S::STEPS);
 #pragma unroll
                         for (int f = 0; f < S::PER; f += S::KEPT) {
                                 if (M > 16 || (S::STEPS > 1 && (step || round)))
@@ -272,14 +305,16 @@ TGC_DEV void gemv_mma_task(const T *w, long ldw, float eps, int tile, char *smem
 #pragma unroll
                         for (int h = 0; h < S::HALVES; h++)
                                 if (g + h * 8 < M) {
-                                        float *p = to + (warp * M + g + h * 8) * S::COLS + i * 8 + 2 * t;
+                                        float *p = to + (warp * M + g + h * 8) * S::COLS + i * 8 +
+                                                   2 * t;
                                         p[0] = acc[i][h / 2][h % 2 * 2];
                                         p[1] = acc[i][h / 2][h % 2 * 2 + 1];
                                 }
                 __syncthreads();
 #pragma unroll
                 for (int i = 0; i < EACH; i++) {
-                        const int u = (int)threadIdx.x + i * WARPS * 32, row = u / ACROSS, across = u % ACROSS * V;
+                        const int u = (int)threadIdx.x + i * WARPS * 32, row = u / ACROSS,
+                                  across = u % ACROSS * V;
                         if (row >= M || col0 + across >= N)
                                 continue;
                         float v[V];

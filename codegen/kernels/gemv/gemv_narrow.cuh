@@ -1,14 +1,18 @@
-/* gemv_narrow.cuh: gemv.cuh's product for one short row of x and a W of many rows that lies in L2: the logits
- * of a tiny model.
+/* gemv_narrow.cuh: gemv.cuh's product for one short row of x and a W of many rows that lies in L2:
+ * the logits of a tiny model.
  *
- * A row of W is a few 16-byte pieces: spread over a warp they leave lanes idle (K = 288 in bf16: 36 pieces), and a
- * block that brings x to shared memory for a dozen columns waits more than it works.  So LANES lanes share a row, a
- * warp reads 32 / LANES rows at once, and a lane keeps its part of x in registers for all of them: no
- * shared memory, no barrier.  The first rows are under way before x is waited for, the next ones while some are used.
+ * A row of W is a few 16-byte pieces: spread over a warp they leave lanes idle (K = 288 in bf16: 36
+ * pieces), and a block that brings x to shared memory for a dozen columns waits more than it works.
+ *  So LANES lanes share a row, a warp reads 32 / LANES rows at once, and a lane keeps its part of x
+ *  in registers for all of them: no
+ * shared memory, no barrier.  The first rows are under way before x is waited for, the next ones
+ * while some are used.
  *
- *      gemv_narrow_task<T, N, K, THREADS, LANES, TILES, NORM, ALIGN>(w, ldw, eps, tile, prologue, epilogue[, gain])
- *              all as gemv_task's with M = 1; LANES * ALIGN bytes divide a row, MINV of the epilogue is 1.  There are
- *              TILES tiles, each of which has every TILES-th run of THREADS / LANES columns.
+ *      gemv_narrow_task<T, N, K, THREADS, LANES, TILES, NORM, ALIGN>(w, ldw, eps, tile, prologue,
+ *              epilogue[, gain])
+ *              all as gemv_task's with M = 1; LANES * ALIGN bytes divide a row, MINV of the
+ *              epilogue is 1.  There are TILES tiles, each of which has every TILES-th run of
+ *              THREADS / LANES columns.
  *
  * LANES and TILES: ../gemv_shape.h. */
 #ifndef TGC_GEMV_NARROW_CUH
@@ -28,14 +32,17 @@ TGC_DEV float narrow_sum(float x)
 
 /* This lane's part of x, standardised; with NORM_RMS `scale` is left to do. */
 template <int K, int STEP, int PER, int UNIT, int LANES, int NORM, class Prologue, class Gain>
-TGC_DEV void narrow_row(float (&x)[PER][UNIT], int own, float eps, float &scale, const Prologue &prologue, const Gain &gain)
+TGC_DEV void narrow_row(float (&x)[PER][UNIT], int own, float eps, float &scale,
+                        const Prologue &prologue, const Gain &gain)
 {
-        constexpr int MOST = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV, HV = UNIT < MOST ? UNIT : MOST;
-        static_assert(HV >= Prologue::MINV && HV >= Gain::MINV, "gemv_narrow: a functor wants wider vectors");
+        constexpr int MOST = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV,
+                      HV = UNIT < MOST ? UNIT : MOST;
+        static_assert(HV >= Prologue::MINV && HV >= Gain::MINV,
+                      "gemv_narrow: a functor wants wider vectors");
         float mean = 0.f, square = 0.f;
 #pragma unroll
         for (int f = 0; f < PER; f++)
-                by_vectors<HV>(x[f], [&](int j, float (&v)[HV]) {
+                by_vectors<HV>(x[f], [&](int j, float(&v)[HV]) {
                         prologue(0, own + f * STEP + j, v);
 #pragma unroll
                         for (int i = 0; i < HV; i++) {
@@ -60,7 +67,7 @@ TGC_DEV void narrow_row(float (&x)[PER][UNIT], int own, float eps, float &scale,
         const float r = rsqrtf(narrow_sum<LANES>(square) * (1.f / K) + eps);
 #pragma unroll
         for (int f = 0; f < PER; f++)
-                by_vectors<HV>(x[f], [&](int j, float (&v)[HV]) {
+                by_vectors<HV>(x[f], [&](int j, float(&v)[HV]) {
 #pragma unroll
                         for (int i = 0; i < HV; i++)
                                 v[i] = (v[i] - mean) * r;
@@ -68,18 +75,19 @@ TGC_DEV void narrow_row(float (&x)[PER][UNIT], int own, float eps, float &scale,
                 });
 }
 
-template <class T, int N, int K, int THREADS, int LANES, int TILES, int NORM, int ALIGN, class Prologue, class Epilogue,
-          class Gain = NoGain>
-TGC_DEV void gemv_narrow_task(const T *w, long ldw, float eps, int tile, const Prologue &prologue, const Epilogue &epilogue,
-                                const Gain &gain = Gain())
+template <class T, int N, int K, int THREADS, int LANES, int TILES, int NORM, int ALIGN,
+          class Prologue, class Epilogue, class Gain = NoGain>
+TGC_DEV void gemv_narrow_task(const T *w, long ldw, float eps, int tile, const Prologue &prologue,
+                              const Epilogue &epilogue, const Gain &gain = Gain())
 {
-        constexpr int UNIT = ALIGN / (int)sizeof(T), STEP = LANES * UNIT, PER = K / STEP, ROWS = 32 / LANES;
+        constexpr int UNIT = ALIGN / (int)sizeof(T), STEP = LANES * UNIT, PER = K / STEP,
+                      ROWS = 32 / LANES;
         constexpr int WARPS = THREADS / 32, NEXT = TILES * WARPS * ROWS;
         static_assert(K % STEP == 0 && Epilogue::MINV == 1, "gemv_narrow: not for this product");
         const int lane = threadIdx.x & 31, own = lane % LANES * UNIT;
         int col = (tile * WARPS + (int)(threadIdx.x >> 5)) * ROWS + lane / LANES;
         const T *row = w + (col < N ? col : N - 1) * ldw + own;
-        const int from = lane / LANES;          /* its row of its warp's, which all go on or none */
+        const int from = lane / LANES; /* its row of its warp's, which all go on or none */
         Bytes<T, ALIGN> p[PER];
 #pragma unroll
         for (int f = 0; f < PER; f++)

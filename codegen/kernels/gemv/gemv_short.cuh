@@ -2,15 +2,17 @@
  * whole GPU: small models, whose decoding is a chain of launches that wait for each other.
  *
  * Bytes are not the limit there but what lies between two waits (an H100 needs 0.65 us for a
- * launch that does nothing, and a barrier over a block of 256 costs 0.1 to 0.2 us).  So a lane asks for all
- * its W before it waits for x, then reads just the x that belongs to it and keeps it in registers: no
- * pass through shared memory, barriers only between the SPLIT warps that share columns, and the
- * epilogue's reads start before the products.
+ * launch that does nothing, and a barrier over a block of 256 costs 0.1 to 0.2 us).  So a lane asks
+ * for all its W before it waits for x, then reads just the x that belongs to it and keeps it in
+ * registers: no pass through shared memory, barriers only between the SPLIT warps that share
+ * columns, and the epilogue's reads start before the products.
  *
- *      gemv_short_task<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, eps, tile, smem, prologue, epilogue[, gain
+ *      gemv_short_task<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, eps, tile, smem,
+ *              prologue, epilogue[, gain
  *                                                                    [, keep]])
- *              all as gemv_task's with M = 1.  The prologue is called once a tile and column by each
- *              of the warps that hold it.  keep, called like an epilogue, gets the standardised row from tile 0.
+ *              all as gemv_task's with M = 1.  The prologue is called once a tile and column by
+ *              each of the warps that hold it.  keep, called like an epilogue, gets the
+ *              standardised row from tile 0.
  *
  * Tiles and shared memory: ../gemv_shape.h. */
 #ifndef TGC_GEMV_SHORT_CUH
@@ -22,7 +24,8 @@
  * x[][] of its lanes; SPLIT warps have it all.  Each warp's own moments first, then theirs together
  * (Chan, Golub and LeVeque, 1979): nothing cancels.  each: 2 floats of shared memory per warp. */
 template <int K, int SPLIT, int PER, int UNIT>
-TGC_DEV void single_wave_moments(const float (&x)[PER][UNIT], int own, float eps, float *each, float &mean, float &scale)
+TGC_DEV void single_wave_moments(const float (&x)[PER][UNIT], int own, float eps, float *each,
+                                 float &mean, float &scale)
 {
         constexpr int STEP = 32 * UNIT * SPLIT;
         const int warp = threadIdx.x >> 5, part = warp % SPLIT;
@@ -31,7 +34,7 @@ TGC_DEV void single_wave_moments(const float (&x)[PER][UNIT], int own, float eps
         for (int f = 0; f < PER; f++)
 #pragma unroll
                 for (int j = 0; j < UNIT; j++)
-                        s += x[f][j];                   /* 0 beyond K */
+                        s += x[f][j]; /* 0 beyond K */
         int n = 0;
 #pragma unroll
         for (int f = 0; f < PER; f++) {
@@ -75,24 +78,31 @@ TGC_DEV void single_wave_moments(const float (&x)[PER][UNIT], int own, float eps
 }
 
 /* Nothing to do before anything but W is read. */
-struct NoStart { __device__ __forceinline__ void operator()() const {} };
+struct NoStart {
+        __device__ __forceinline__ void operator()() const {}
+};
 
-/* The same for the ROWS columns from col0 on, which this warp shares with its neighbours; keeps: the row is stored;
- * start(): called when the launch before has ended. */
-template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Prologue, class Epilogue,
-          class Gain = NoGain, class Keep = NoKeep, class Start = NoStart>
-TGC_DEV void gemv_short_columns(const T *w, long ldw, float eps, int col0, bool keeps, char *smem, const Prologue &prologue,
-                                  const Epilogue &epilogue, const Gain &gain = Gain(), const Keep &keep = Keep(),
-                                  const Start &start = Start())
+/* The same for the ROWS columns from col0 on, which this warp shares with its neighbours; keeps:
+ * the row is stored; start(): called when the launch before has ended. */
+template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN,
+          class Prologue, class Epilogue, class Gain = NoGain, class Keep = NoKeep,
+          class Start = NoStart>
+TGC_DEV void gemv_short_columns(const T *w, long ldw, float eps, int col0, bool keeps, char *smem,
+                                const Prologue &prologue, const Epilogue &epilogue,
+                                const Gain &gain = Gain(), const Keep &keep = Keep(),
+                                const Start &start = Start())
 {
-        constexpr int UNIT = ALIGN / (int)sizeof(T), STEP = 32 * UNIT * SPLIT, PER = (K + STEP - 1) / STEP;
-        constexpr int MOST = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV, HV = UNIT < MOST ? UNIT : MOST;
+        constexpr int UNIT = ALIGN / (int)sizeof(T), STEP = 32 * UNIT * SPLIT,
+                      PER = (K + STEP - 1) / STEP;
+        constexpr int MOST = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV,
+                      HV = UNIT < MOST ? UNIT : MOST;
         constexpr int TV = Epilogue::MAXV < ROWS ? Epilogue::MAXV : ROWS, WARPS = THREADS / 32;
         constexpr bool WHOLE = K % STEP == 0;
         constexpr int KV = UNIT < Keep::MAXV ? UNIT : Keep::MAXV;
-        static_assert(HV >= Prologue::MINV && HV >= Gain::MINV && TV >= Epilogue::MINV, "gemv_short: a functor wants wider vectors");
+        static_assert(HV >= Prologue::MINV && HV >= Gain::MINV && TV >= Epilogue::MINV,
+                      "gemv_short: a functor wants wider vectors");
         const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, part = warp % SPLIT;
-        const int own = (part * 32 + lane) * UNIT;      /* of every step */
+        const int own = (part * 32 + lane) * UNIT; /* of every step */
         float *each = (float *)smem, *partial = each + 2 * WARPS;
 
         const PlainRows<T, ROWS> row(w, ldw, col0, N);
@@ -104,7 +114,7 @@ TGC_DEV void gemv_short_columns(const T *w, long ldw, float eps, int col0, bool 
         float x[PER][UNIT], acc[ROWS], square = 0.f;
         EpilogueReads<Gain, HV> gains[PER][UNIT / HV];
         EpilogueReads<Epilogue, TV> ahead;
-        const int mine = lane < ROWS / TV ? lane : 0;   /* lane i finishes columns i*TV.. */
+        const int mine = lane < ROWS / TV ? lane : 0; /* lane i finishes columns i*TV.. */
         const bool last = part == 0 && lane < ROWS / TV && col0 + mine * TV < N;
 #pragma unroll
         for (int f = 0; f < PER; f++)
@@ -223,13 +233,15 @@ TGC_DEV void gemv_short_columns(const T *w, long ldw, float eps, int col0, bool 
                 __syncthreads();
 }
 
-template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, class Prologue, class Epilogue,
-          class Gain = NoGain, class Keep = NoKeep>
-TGC_DEV void gemv_short_task(const T *w, long ldw, float eps, int tile, char *smem, const Prologue &prologue,
-                               const Epilogue &epilogue, const Gain &gain = Gain(), const Keep &keep = Keep())
+template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN,
+          class Prologue, class Epilogue, class Gain = NoGain, class Keep = NoKeep>
+TGC_DEV void gemv_short_task(const T *w, long ldw, float eps, int tile, char *smem,
+                             const Prologue &prologue, const Epilogue &epilogue,
+                             const Gain &gain = Gain(), const Keep &keep = Keep())
 {
         gemv_short_columns<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(
-                w, ldw, eps, gemv_column<THREADS, ROWS, SPLIT>(tile), tile == 0, smem, prologue, epilogue, gain, keep);
+                w, ldw, eps, gemv_column<THREADS, ROWS, SPLIT>(tile), tile == 0, smem, prologue,
+                epilogue, gain, keep);
 }
 
 #endif

@@ -1,4 +1,5 @@
-/* cross_entropy.cuh: the loss over a vocabulary of V, one row per tile.  (bf16 has a shorter way: cross_entropy_exp.cuh.)
+/* cross_entropy.cuh: the loss over a vocabulary of V, one row per tile.  (bf16 has a shorter way:
+ * cross_entropy_exp.cuh.)
  *
  *      ce_task<T, V, THREADS>(logits, ld, targets, loss, lse, tile, smem)
  *              lse[row] = log(sum(exp(logits[row]))), loss[row] = lse - logits[row][target].
@@ -7,8 +8,9 @@
  *              dlogits = (softmax(logits) - onehot(target)) * dloss(row); dlogits may be logits.
  *      ce_both_task<T, V, THREADS>(logits, ld, targets, loss, lse, tile, smem, dloss)
  *              both of the above at once, the gradient in place of the logits.  A row of up to
- *              CE_HOLD(THREADS) bytes per thread (512 threads, bf16: V <= 57344) is held in registers
- *              between reading and writing; a longer one is read twice, the second time from L2.
+ *              CE_HOLD(THREADS) bytes per thread (512 threads, bf16: V <= 57344) is held in
+ *              registers between reading and writing; a longer one is read twice, the second time
+ *              from L2.
  *
  * logits: T (rows, ld), ld >= V; columns from V on are neither used nor written.
  * Rows whose size is a multiple of 16 bytes are read 16 bytes at a time, so
@@ -16,7 +18,8 @@
  * ignored: loss 0, lse 0, gradient 0, and the logits are not read.
  * dloss(row, 0, v[1]) is a plain prologue; what divides by the token count is in it.
  *
- * tiles: rows.  THREADS: 32 below V = 1024, 256 below 8192, else 1024.  shared memory: CE_SMEM bytes. */
+ * tiles: rows.  THREADS: 32 below V = 1024, 256 below 8192, else 1024.  shared memory: CE_SMEM
+ * bytes. */
 #ifndef TGC_CROSS_ENTROPY_CUH
 #define TGC_CROSS_ENTROPY_CUH
 
@@ -32,7 +35,8 @@
 struct CeSum {
         float m, s;
 
-        template <int W> __device__ void add(const float (&v)[W])
+        template <int W>
+        __device__ void add(const float (&v)[W])
         {
                 float top = v[0];
 #pragma unroll
@@ -47,7 +51,8 @@ struct CeSum {
                 for (int j = 0; j < W; j++)
                         s += fast_exp2(fmaf(v[j], CE_LOG2E, -m));
         }
-        template <int THREADS> __device__ void join(float *red)
+        template <int THREADS>
+        __device__ void join(float *red)
         {
                 float top = block_max<THREADS>(m, red);
                 s = block_sum<THREADS>(s * fast_exp2(m - top), red);
@@ -61,12 +66,17 @@ struct CeSum {
 template <class T, int V, int THREADS, int W>
 struct CeRow {
         static constexpr int PER = (V + W * THREADS - 1) / (W * THREADS);
-        struct alignas(W * sizeof(T)) Piece { T t[W]; };
+        struct alignas(W * sizeof(T)) Piece {
+                T t[W];
+        };
 
         static __device__ int col(int i) { return (i * THREADS + (int)threadIdx.x) * W; }
         /* Whether piece i exists, and all of it; known at compile time for all but the last i. */
-        static __device__ bool has(int i)   { return (i + 1) * THREADS * W <= V || col(i) < V; }
-        static __device__ bool whole(int i) { return V % W == 0 || (i + 1) * THREADS * W <= V || col(i) + W <= V; }
+        static __device__ bool has(int i) { return (i + 1) * THREADS * W <= V || col(i) < V; }
+        static __device__ bool whole(int i)
+        {
+                return V % W == 0 || (i + 1) * THREADS * W <= V || col(i) + W <= V;
+        }
         static __device__ Piece get(const T *row, int i) { return *(const Piece *)(row + col(i)); }
         /* As floats; the padding of the last piece counts as -inf. */
         static __device__ void open(float (&v)[W], const Piece &p, int i)
@@ -98,7 +108,8 @@ TGC_DEV void ce_grad_piece(float (&v)[W], int col, int target, float shift, floa
 {
 #pragma unroll
         for (int j = 0; j < W; j++)
-                v[j] = (fast_exp2(fmaf(v[j], CE_LOG2E, -shift)) - (col + j == target ? 1.f : 0.f)) * d;
+                v[j] = (fast_exp2(fmaf(v[j], CE_LOG2E, -shift)) - (col + j == target ? 1.f : 0.f)) *
+                       d;
 }
 
 template <class T, int V, int THREADS, int W>
@@ -121,7 +132,8 @@ template <class T, int V, int THREADS, int W>
 TGC_DEV void ce_row_grad(const T *row, T *drow, int target, float lse, float d)
 {
         typedef CeRow<T, V, THREADS, W> Row;
-        constexpr int AHEAD = W > 1 ? 2 : 1;    /* loads before the first store, which might alias them */
+        /* loads before the first store, which might alias them */
+        constexpr int AHEAD = W > 1 ? 2 : 1;
         for (int i0 = 0; i0 < Row::PER; i0 += AHEAD) {
                 typename Row::Piece p[AHEAD];
 #pragma unroll
@@ -184,7 +196,8 @@ TGC_DEV bool ce_wide(const T *logits, int ld)
 }
 
 template <class T, int V, int THREADS>
-TGC_DEV void ce_task(const T *logits, int ld, const int *targets, float *loss, float *lse, int tile, char *smem)
+TGC_DEV void ce_task(const T *logits, int ld, const int *targets, float *loss, float *lse, int tile,
+                     char *smem)
 {
         constexpr int W = 16 / (int)sizeof(T);
         const T *row = logits + (long long)tile * ld;
@@ -203,8 +216,8 @@ TGC_DEV void ce_task(const T *logits, int ld, const int *targets, float *loss, f
 }
 
 template <class T, int V, int THREADS, class DLoss>
-TGC_DEV void ce_grad_task(const T *logits, T *dlogits, int ld, const int *targets, const float *lse, int tile,
-                          const DLoss &dloss)
+TGC_DEV void ce_grad_task(const T *logits, T *dlogits, int ld, const int *targets, const float *lse,
+                          int tile, const DLoss &dloss)
 {
         constexpr int W = 16 / (int)sizeof(T);
         const T *row = logits + (long long)tile * ld;
@@ -223,8 +236,8 @@ TGC_DEV void ce_grad_task(const T *logits, T *dlogits, int ld, const int *target
 }
 
 template <class T, int V, int THREADS, class DLoss>
-TGC_DEV void ce_both_task(T *logits, int ld, const int *targets, float *loss, float *lse, int tile, char *smem,
-                          const DLoss &dloss)
+TGC_DEV void ce_both_task(T *logits, int ld, const int *targets, float *loss, float *lse, int tile,
+                          char *smem, const DLoss &dloss)
 {
         constexpr int W = 16 / (int)sizeof(T);
         constexpr bool HOLD = CeRow<T, V, THREADS, W>::PER * 16 <= CE_HOLD(THREADS);
@@ -232,7 +245,8 @@ TGC_DEV void ce_both_task(T *logits, int ld, const int *targets, float *loss, fl
         float *red = (float *)smem, d[1], l = 0.f, hit = 0.f;
         int target = targets[tile];
         if (target >= 0 && target < V) {
-                hit = to_float(row[target]);            /* before its owner overwrites it: join() has barriers */
+                /* before its owner overwrites it: join() has barriers */
+                hit = to_float(row[target]);
                 dloss(tile, 0, d);
                 if (!ce_wide(logits, ld)) {
                         l = ce_row_lse<T, V, THREADS, 1>(row, red);

@@ -1,25 +1,30 @@
-/* cross_entropy_exp.cuh: the loss over a vocabulary, and its gradient, from logits that are never stored.
+/* cross_entropy_exp.cuh: the loss over a vocabulary, and its gradient, from logits that are never
+ * stored.
  *
- * The last linear's epilogue stores exponentials, relative to that of the row's target t, whose logit is computed first:
+ * The last linear's epilogue stores exponentials, relative to that of the row's target t, whose
+ * logit is computed first:
  *
  *      e_ij = exp(l_ij - l_it)         z_i = sum over j of e_ij, of which the target's share is 1
  *      loss_i = log z_i                dloss/dl_ij = d_i / z_i * (j = t ? -(z_i - 1) : e_ij)
  *
- * so what is stored is the gradient but for one column and a factor of the row.  ce_finish puts the column right, dx takes
- * the factor in its epilogue, and dw multiplies x scaled by it: no pass over rows x V values.  z is at least 1; e is cut off at
- * 2^CE_MOST, which a token's loss must exceed 69 nats to meet.
+ * so what is stored is the gradient but for one column and a factor of the row.  ce_finish puts the
+ * column right, dx takes the factor in its epilogue, and dw multiplies x scaled by it: no pass over
+ * rows x V values.  z is at least 1; e is cut off at 2^CE_MOST, which a token's loss must exceed 69
+ * nats to meet.
  *
  *      ce_shift_task<T, C, W>(x, ldx, w, ldw, V, rows, targets, shift, tile)
  *              shift[row] = log2(e) * x[row] w[target]; tiles of CE_SHIFT_ROWS rows.  w: (V, C)
  *      ce_exp(v, shift)
  *              the epilogue: e of a logit (functor.cuh)
- *      ce_finish_task<T, V, C, W, PARTS, GRAD>(e, lde, rows, sums, targets, loss, x, ldx, xs, factor, tile, smem, dloss)
- *              sums: float (PARTS, rows), of e over parts of the columns; with PARTS 0 e itself is read.  loss[row], and with GRAD
- *              factor[row] = d / z, xs[row] = x[row] * factor (rows, C), and e's column of the target.
- *              tiles of CE_FINISH_ROWS rows; shared memory: CE_FINISH_SMEM
+ *      ce_finish_task<T, V, C, W, PARTS, GRAD>(e, lde, rows, sums, targets, loss, x, ldx, xs,
+ *              factor, tile, smem, dloss)
+ *              sums: float (PARTS, rows), of e over parts of the columns; with PARTS 0 e itself is
+ *              read.  loss[row], and with GRAD factor[row] = d / z, xs[row] = x[row] * factor
+ *              (rows, C), and e's column of the target. tiles of CE_FINISH_ROWS rows; shared
+ *              memory: CE_FINISH_SMEM
  *
- * W divides C and is what may be read of x and w at a time.  256 threads.  A target below 0 or from V on is ignored: its shift is
- * large, so that e, factor and loss are 0. */
+ * W divides C and is what may be read of x and w at a time.  256 threads.  A target below 0 or from
+ * V on is ignored: its shift is large, so that e, factor and loss are 0. */
 #ifndef TGC_CROSS_ENTROPY_EXP_CUH
 #define TGC_CROSS_ENTROPY_EXP_CUH
 
@@ -28,7 +33,8 @@
 enum { CE_SHIFT_ROWS = 8, CE_FINISH_ROWS = 32, CE_FINISH_SMEM = 9 * 32 * 4 };
 
 template <class T, int C, int W>
-TGC_DEV void ce_shift_task(const T *x, int ldx, const T *w, int ldw, int V, int rows, const int *targets, float *shift, int tile)
+TGC_DEV void ce_shift_task(const T *x, int ldx, const T *w, int ldw, int V, int rows,
+                           const int *targets, float *shift, int tile)
 {
         const int row = tile * CE_SHIFT_ROWS + (int)threadIdx.x / 32, lane = threadIdx.x & 31;
         if (row >= rows)
@@ -55,7 +61,8 @@ TGC_DEV void ce_shift_task(const T *x, int ldx, const T *w, int ldw, int V, int 
 
 /* z of the block's rows, into z[0..31]; part: 8 x 32 floats. */
 template <class T, int V, int PARTS>
-TGC_DEV void ce_row_sums(const T *e, int lde, int rows, int row0, const float *sums, float *z, float *part)
+TGC_DEV void ce_row_sums(const T *e, int lde, int rows, int row0, const float *sums, float *z,
+                         float *part)
 {
         const int lane = threadIdx.x & 31, warp = (int)threadIdx.x / 32;
         if constexpr (PARTS > 0) {
@@ -95,8 +102,9 @@ TGC_DEV void ce_row_sums(const T *e, int lde, int rows, int row0, const float *s
 }
 
 template <class T, int V, int C, int W, int PARTS, bool GRAD, class DLoss>
-TGC_DEV void ce_finish_task(T *e, int lde, int rows, const float *sums, const int *targets, float *loss, const T *x, int ldx,
-                            T *xs, float *factor, int tile, char *smem, const DLoss &dloss)
+TGC_DEV void ce_finish_task(T *e, int lde, int rows, const float *sums, const int *targets,
+                            float *loss, const T *x, int ldx, T *xs, float *factor, int tile,
+                            char *smem, const DLoss &dloss)
 {
         const int lane = threadIdx.x & 31, row0 = tile * CE_FINISH_ROWS;
         float *z = (float *)smem;
@@ -114,7 +122,8 @@ TGC_DEV void ce_finish_task(T *e, int lde, int rows, const float *sums, const in
                         if (lane == 0) {
                                 factor[row] = f;
                                 if (counts)
-                                        from_float(e + (long)row * lde + target, -fmaxf(z[r] - 1.f, 0.f));
+                                        from_float(e + (long)row * lde + target,
+                                                   -fmaxf(z[r] - 1.f, 0.f));
                         }
 #pragma unroll 4
                         for (int c = lane * W; c < C; c += 32 * W) {

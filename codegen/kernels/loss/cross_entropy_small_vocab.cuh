@@ -1,19 +1,22 @@
-/* cross_entropy_small_vocab.cuh: last linear, loss and gradients of a small vocabulary: a block has rows whole, and all of w.
+/* cross_entropy_small_vocab.cuh: last linear, loss and gradients of a small vocabulary: a block has
+ * rows whole, and all of w.
  *
- *      ce_small_vocab_task<Ce, PREFETCH>(x, ldx, w, ldw, bias, targets, rows, d, loss, dx, tile, tiles, smem, dloss)
+ *      ce_small_vocab_task<Ce, PREFETCH>(x, ldx, w, ldw, bias, targets, rows, d, loss, dx, tile,
+ *              tiles, smem, dloss)
  *              logits = x w^T (+ bias), never stored;
  *              loss[row] = log(sum(exp(logits[row]))) - logits[row][target];
- *              d (rows, Ce::LD) = (softmax(logits) - onehot(target)) * dloss(row), zeros from column V on;
- *              dx (rows, C) = d w.
+ *              d (rows, Ce::LD) = (softmax(logits) - onehot(target)) * dloss(row), zeros from
+ *              column V on; dx (rows, C) = d w.
  *
- * Ce: CeSmallVocab<T, V, C>.  x: T (rows, C), row stride ldx; w: T (V, C), ldw; both aligned to 16 bytes in every row.  bias:
- * (V), may be null.  targets: int (rows); one that is below 0 or from V on does not count: its loss and its d are 0.
- * dloss(row, 0, v[1]) is a plain prologue.  C is a multiple of 16, V at most MOST_V.  Products are mma's: 16-bit ones, or of
- * float32 three tf32 products each (one with TGC_TF32).
+ * Ce: CeSmallVocab<T, V, C>.  x: T (rows, C), row stride ldx; w: T (V, C), ldw; both aligned to 16
+ * bytes in every row.  bias: (V), may be null.  targets: int (rows); one that is below 0 or from V
+ * on does not count: its loss and its d are 0. dloss(row, 0, v[1]) is a plain prologue.  C is a
+ * multiple of 16, V at most MOST_V.  Products are mma's: 16-bit ones, or of float32 three tf32
+ * products each (one with TGC_TF32).
  *
- * ROWS rows at a time: each of the eight warps has its steps of K for all logits; they add up; a warp has two rows to
- * itself for the softmax; then all have their columns of dx.  w is asked for before pdl_wait, which the task calls; PREFETCH: all
- * that it reads but x is there then.
+ * ROWS rows at a time: each of the eight warps has its steps of K for all logits; they add up; a
+ * warp has two rows to itself for the softmax; then all have their columns of dx.  w is asked for
+ * before pdl_wait, which the task calls; PREFETCH: all that it reads but x is there then.
  * tiles: any number; 256 threads; shared memory: Ce::SMEM. */
 #ifndef TGC_CROSS_ENTROPY_SHORT_CUH
 #define TGC_CROSS_ENTROPY_SHORT_CUH
@@ -26,7 +29,10 @@ template <class T>
 struct CeRows {
         unsigned a[4];
         __device__ __forceinline__ void split() {}
-        __device__ __forceinline__ void mma(float (&d)[4], unsigned b0, unsigned b1) const { mma_16816<T>(d, a, b0, b1); }
+        __device__ __forceinline__ void mma(float (&d)[4], unsigned b0, unsigned b1) const
+        {
+                mma_16816<T>(d, a, b0, b1);
+        }
 };
 
 template <>
@@ -65,14 +71,20 @@ struct CeSmallVocab {
         typedef T_ T;
         static constexpr int V = V_, C = C_, MOST_V = 128, LD = (V + 7) / 8 * 8;
         static constexpr int ROWS = 16, WARPS = 8, THREADS = 32 * WARPS, UNIT = 16 / (int)sizeof(T);
-        static constexpr int STEP = 32 / (int)sizeof(T);                /* of K, that one mma takes */
-        static constexpr int VP = (V + 15) / 16 * 16, TILES = VP / 8;   /* logits in pairs of eight columns */
-        static constexpr int PAIRS = (C / 16 + WARPS - 1) / WARPS;      /* of dx, that a warp has at most */
-        static constexpr int OWN = ROWS / WARPS, N = (VP + 31) / 32;    /* rows of a warp in the softmax, logits of a lane */
-        /* Rows in shared memory: of w and x, of parts of the logits, of d; what lies before each. */
+        static constexpr int STEP = 32 / (int)sizeof(T); /* of K, that one mma takes */
+        /* logits in pairs of eight columns */
+        static constexpr int VP = (V + 15) / 16 * 16, TILES = VP / 8;
+        /* of dx, that a warp has at most */
+        static constexpr int PAIRS = (C / 16 + WARPS - 1) / WARPS;
+        /* rows of a warp in the softmax, logits of a lane */
+        static constexpr int OWN = ROWS / WARPS, N = (VP + 31) / 32;
+        /* Rows in shared memory: of w and x, of parts of the logits, of d; what lies before
+         * each. */
         static constexpr int LW = C + 8, LR = VP + 4, LT = VP + 8, PARTS = WARPS / 2;
-        static constexpr int AT_X = VP * LW * (int)sizeof(T), X = ROWS * LW * (int)sizeof(T), RED = PARTS * ROWS * LR * 4;
-        static constexpr int AT_D = AT_X + (X > RED ? X : RED), SMEM = AT_D + ROWS * LT * (int)sizeof(T);
+        static constexpr int AT_X = VP * LW * (int)sizeof(T), X = ROWS * LW * (int)sizeof(T),
+                             RED = PARTS * ROWS * LR * 4;
+        static constexpr int AT_D = AT_X + (X > RED ? X : RED),
+                             SMEM = AT_D + ROWS * LT * (int)sizeof(T);
         static_assert(C % 16 == 0 && V <= MOST_V && V > 0, "see above");
 
         static __device__ __forceinline__ int lane() { return (int)threadIdx.x & 31; }
@@ -85,9 +97,11 @@ struct CeSmallVocab {
                 constexpr int CHUNKS = TO * (C / UNIT);
 #pragma unroll
                 for (int i0 = 0; i0 < CHUNKS; i0 += THREADS) {
-                        const int i = i0 + (int)threadIdx.x, r = i / (C / UNIT), c = i % (C / UNIT) * UNIT;
+                        const int i = i0 + (int)threadIdx.x, r = i / (C / UNIT),
+                                  c = i % (C / UNIT) * UNIT;
                         if (i0 + THREADS <= CHUNKS || i < CHUNKS)
-                                cp_async16(s + r * LW + c, x + (r < from ? r : 0) * ld + c, r < from);
+                                cp_async16(s + r * LW + c, x + (r < from ? r : 0) * ld + c,
+                                           r < from);
                 }
         }
         /* At column k of 16 rows. */
@@ -111,8 +125,9 @@ struct CeSmallVocab {
 #pragma unroll
                         for (int j = 0; j < TILES; j += 2) {
                                 unsigned b[4];
-                                ldmatrix_x4(b, ws + (j * 8 + (lane() & 7) + (lane() >> 4) * 8) * LW + k +
-                                                       (lane() >> 3 & 1) * (STEP / 2));
+                                ldmatrix_x4(b,
+                                            ws + (j * 8 + (lane() & 7) + (lane() >> 4) * 8) * LW +
+                                                    k + (lane() >> 3 & 1) * (STEP / 2));
                                 f.mma(d[j], b[0], b[1]);
                                 f.mma(d[j + 1], b[2], b[3]);
                         }
@@ -120,15 +135,18 @@ struct CeSmallVocab {
                 red += (warp() % PARTS * ROWS + lane() / 4) * LR + lane() % 4 * 2;
 #pragma unroll
                 for (int late = 1; late >= 0; late--) {
-                        __syncthreads();                /* x was read, which lies there too; then the second half's */
+                        /* x was read, which lies there too; then the second half's */
+                        __syncthreads();
                         if (warp() / PARTS != late)
                                 continue;
 #pragma unroll
                         for (int x = 0; x < TILES * 2; x++) {
-                                float *at = red + (x & 1) * 8 * LR + (x >> 1) * 8, sum[2] = { 0.f, 0.f };
+                                float *at = red + (x & 1) * 8 * LR + (x >> 1) * 8,
+                                      sum[2] = { 0.f, 0.f };
                                 if (!late)
                                         load<2>(sum, at);
-                                sum[0] += d[x >> 1][(x & 1) * 2], sum[1] += d[x >> 1][(x & 1) * 2 + 1];
+                                sum[0] += d[x >> 1][(x & 1) * 2],
+                                        sum[1] += d[x >> 1][(x & 1) * 2 + 1];
                                 store<2>(at, sum);
                         }
                 }
@@ -140,10 +158,14 @@ struct CeSmallVocab {
                 return part[0] + part[ROWS * LR] + (part[2 * ROWS * LR] + part[3 * ROWS * LR]);
         }
 
-        /* The warp's rows of logits to their d; hands back their losses; in every lane.  target: -1 where a row does not count. */
+        /* The warp's rows of logits to their d; hands back their losses; in every lane.  target: -1
+         * where a row does not count. */
         template <class Bias>
-        static __device__ __forceinline__ void softmax(float (&loss)[OWN], T *ds, T *d, int there, const float *red,
-                                                       const Bias *bias, const float (&add)[N], const int (&target)[OWN], const float (&scale)[OWN])
+        static __device__ __forceinline__ void softmax(float (&loss)[OWN], T *ds, T *d, int there,
+                                                       const float *red, const Bias *bias,
+                                                       const float (&add)[N],
+                                                       const int (&target)[OWN],
+                                                       const float (&scale)[OWN])
         {
                 float v[OWN][N], top[OWN], sum[OWN], hit[OWN];
 #pragma unroll
@@ -154,7 +176,9 @@ struct CeSmallVocab {
 #pragma unroll
                         for (int q = 0; q < N; q++) {
                                 const int col = lane() + 32 * q;
-                                v[i][q] = col < V ? logit(red + i * LR + (col < V ? col : 0)) + add[q] : -INFINITY;
+                                v[i][q] = col < V ? logit(red + i * LR + (col < V ? col : 0)) +
+                                                            add[q]
+                                                  : -INFINITY;
                                 top[i] = fmaxf(top[i], v[i][q]);
                         }
                 }
@@ -203,12 +227,14 @@ struct CeSmallVocab {
                                         break;
                                 unsigned b[4];
                                 if constexpr (sizeof(T) == 2) {
-                                        ldmatrix_x4_trans(b, ws + (k + (lane() & 15)) * LW + n + (lane() >> 4) * 8);
+                                        ldmatrix_x4_trans(b, ws + (k + (lane() & 15)) * LW + n +
+                                                                     (lane() >> 4) * 8);
                                 } else {
 #pragma unroll
                                         for (int x = 0; x < 4; x++)
-                                                b[x] = __float_as_uint(ws[(k + lane() % 4 + x % 2 * 4) * LW + n + x / 2 * 8 +
-                                                                          lane() / 4]);
+                                                b[x] = __float_as_uint(
+                                                        ws[(k + lane() % 4 + x % 2 * 4) * LW + n +
+                                                           x / 2 * 8 + lane() / 4]);
                                 }
                                 f.mma(o[i][0], b[0], b[1]);
                                 f.mma(o[i][1], b[2], b[3]);
@@ -218,8 +244,10 @@ struct CeSmallVocab {
                 for (int i = 0; i < PAIRS; i++)
 #pragma unroll
                         for (int x = 0; x < 4; x++) {
-                                const int n = (i * WARPS + warp()) * 16 + x / 2 * 8, r = lane() / 4 + x % 2 * 8;
-                                const float v[2] = { o[i][x / 2][x % 2 * 2], o[i][x / 2][x % 2 * 2 + 1] };
+                                const int n = (i * WARPS + warp()) * 16 + x / 2 * 8,
+                                          r = lane() / 4 + x % 2 * 8;
+                                const float v[2] = { o[i][x / 2][x % 2 * 2],
+                                                     o[i][x / 2][x % 2 * 2 + 1] };
                                 if (n < C && r < rows)
                                         store<2>(dx + (long)r * C + n + lane() % 4 * 2, v);
                         }
@@ -227,9 +255,10 @@ struct CeSmallVocab {
 };
 
 template <class Ce, bool PREFETCH, class Bias, class Out, class DLoss>
-TGC_DEV void ce_small_vocab_task(const typename Ce::T *x, long ldx, const typename Ce::T *w, long ldw, const Bias *bias,
-                           const int *targets, int rows, typename Ce::T *d, float *loss, Out *dx, int tile, int tiles, char *smem,
-                           const DLoss &dloss)
+TGC_DEV void ce_small_vocab_task(const typename Ce::T *x, long ldx, const typename Ce::T *w,
+                                 long ldw, const Bias *bias, const int *targets, int rows,
+                                 typename Ce::T *d, float *loss, Out *dx, int tile, int tiles,
+                                 char *smem, const DLoss &dloss)
 {
         typedef typename Ce::T T;
         constexpr int ROWS = Ce::ROWS, OWN = Ce::OWN, N = Ce::N;
@@ -239,7 +268,8 @@ TGC_DEV void ce_small_vocab_task(const typename Ce::T *x, long ldx, const typena
         Ce::template copy<Ce::VP>(ws, w, ldw, Ce::V);
 #pragma unroll
         for (int q = 0; q < N; q++)
-                add[q] = bias && Ce::lane() + 32 * q < Ce::V ? to_float(bias[Ce::lane() + 32 * q]) : 0.f;
+                add[q] = bias && Ce::lane() + 32 * q < Ce::V ? to_float(bias[Ce::lane() + 32 * q])
+                                                             : 0.f;
         int target[OWN];
         float scale[OWN], l[OWN];
         const auto wanted = [&](int r0) {
@@ -264,7 +294,8 @@ TGC_DEV void ce_small_vocab_task(const typename Ce::T *x, long ldx, const typena
                 cp_async_wait<0>();
                 __syncthreads();
                 Ce::logits(red, xs, ws);
-                Ce::softmax(l, ds + own * Ce::LT, d + (long)(r0 + own) * Ce::LD, n - own, red + own * Ce::LR, bias, add, target, scale);
+                Ce::softmax(l, ds + own * Ce::LT, d + (long)(r0 + own) * Ce::LD, n - own,
+                            red + own * Ce::LR, bias, add, target, scale);
 #pragma unroll
                 for (int i = 0; i < OWN; i++)
                         if (own + i < n && Ce::lane() == 0)

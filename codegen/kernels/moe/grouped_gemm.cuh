@@ -12,21 +12,27 @@
  *
  * Epilogues get the expert as a fourth argument:  epilogue(row, col, v, e).
  *
- *      grouped_gemm_task<T, Tile, TRANS_W, ADIV, SCATTER, ALIGN>(a, lda, w, perm, offs, E, N, K, tile, smem, epilogue)
+ *      grouped_gemm_task<T, Tile, TRANS_W, ADIV, SCATTER, ALIGN>(a, lda, w, perm, offs, E, N, K,
+ *              tile, smem, epilogue)
  *              y_p = W_e a_p.  w (E,N,K) when TRANS_W, else (E,K,N).
- *              (ceil(P/BM) + E) * ceil(N/BN) tiles are enough for every routing; those left over return.
- *      expert_grad_task<T, Tile, YDIV, ADIV, ALIGN>(dy, ldy, a, lda, perm, offs, E, N, K, tile, smem, epilogue)
+ *              (ceil(P/BM) + E) * ceil(N/BN) tiles are enough for every routing; those left over
+ *              return.
+ *      expert_grad_task<T, Tile, YDIV, ADIV, ALIGN>(dy, ldy, a, lda, perm, offs, E, N, K, tile,
+ *              smem, epilogue)
  *              dW_e (N,K) = sum over p of e of dy_p a_pt; zeros for an expert without slots.
  *              E * ceil(N/BM) * ceil(K/BN) tiles; epilogue rows are N, columns K.
- *      grouped_gemv_task<T, N, K, THREADS, ROWS, SPLIT, ADIV, SCATTER, ALIGN>(w, perm, offs, E, tile, smem,
+ *      grouped_gemv_task<T, N, K, THREADS, ROWS, SPLIT, ADIV, SCATTER, ALIGN>(w, perm, offs, E,
+ *              tile, smem,
  *                                                                             prologue, epilogue)
- *              the same product for a few slots (decoding); w (E,N,K); the prologue's row is the row of a.
- *              P * ceil(N/cols) tiles, cols and shared memory as gemv_task's with M = 1.
- *      expert_rows_task<T, N, K, THREADS, ROWS, SPLIT, ADIV, MIX, ALIGN>(w, ids, bias, gates, tile, smem, prologue, epilogue)
- *              the same for a few slots that need no sorting: ids[s] is the expert of slot s, bias (E,N) or null.
- *              MIX 0: row s of y from row s/ADIV of a; P * ceil(N/cols) tiles.  MIX k: row t of y is the sum of
- *              its k slots, each by its gate (rows,k), as one product of k * K columns; rows * ceil(N/cols) tiles,
- *              shared memory that of gemv_task's K = k * K.  An ordinary epilogue.
+ *              the same product for a few slots (decoding); w (E,N,K); the prologue's row is the
+ *              row of a. P * ceil(N/cols) tiles, cols and shared memory as gemv_task's with M = 1.
+ *      expert_rows_task<T, N, K, THREADS, ROWS, SPLIT, ADIV, MIX, ALIGN>(w, ids, bias, gates, tile,
+ *              smem, prologue, epilogue)
+ *              the same for a few slots that need no sorting: ids[s] is the expert of slot s, bias
+ *              (E,N) or null. MIX 0: row s of y from row s/ADIV of a; P * ceil(N/cols) tiles.  MIX
+ *              k: row t of y is the sum of its k slots, each by its gate (rows,k), as one product
+ *              of k * K columns; rows * ceil(N/cols) tiles, shared memory that of gemv_task's K = k
+ *              * K.  An ordinary epilogue.
  *
  * ALIGN: as in gemm.cuh and gemv.cuh. */
 #ifndef TGC_EXPERT_CUH
@@ -39,7 +45,7 @@
 template <int DIV>
 struct SlotRows {
         static constexpr bool GATHER = DIV > 0;
-        const int *perm;        /* perm + first */
+        const int *perm; /* perm + first */
         int first;
         __device__ __forceinline__ int operator()(int r) const
         {
@@ -70,7 +76,10 @@ struct GradEpilogue {
         const Epilogue &epilogue;
         int e;
         template <int V>
-        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const { epilogue(row, col, v, e); }
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
+        {
+                epilogue(row, col, v, e);
+        }
 };
 
 /* The expert to which row tile `tile` belongs, and the tile's number within it;
@@ -115,8 +124,8 @@ TGC_DEV int expert_of_slot(const int *offs, int E, int p)
 }
 
 template <class T, class Tile, bool TRANS_W, int ADIV, bool SCATTER, int ALIGN, class Epilogue>
-TGC_DEV void grouped_gemm_task(const T *a, long lda, const T *w, const int *perm, const int *offs, int E, int N, int K,
-                                int tile, char *smem, const Epilogue &epilogue)
+TGC_DEV void grouped_gemm_task(const T *a, long lda, const T *w, const int *perm, const int *offs,
+                               int E, int N, int K, int tile, char *smem, const Epilogue &epilogue)
 {
         const int across = (N + Tile::BN - 1) / Tile::BN;
         int e, m;
@@ -126,14 +135,16 @@ TGC_DEV void grouped_gemm_task(const T *a, long lda, const T *w, const int *perm
         const TileAt at = { m * Tile::BM, tile % across * Tile::BN };
         const SlotRows<ADIV> rows = { perm + first, first };
         const SlotEpilogue<SCATTER, Epilogue> slot_epilogue = { epilogue, perm, first, e };
-        gemm_block<T, Tile, false, TRANS_W, ALIGN>(a, lda, rows, w + (long)e * N * K, TRANS_W ? K : N, SameRows(),
-                                                     count, N, K, at, 0, (K + Tile::BK - 1) / Tile::BK,
-                                                     smem, slot_epilogue);
+        gemm_block<T, Tile, false, TRANS_W, ALIGN>(a, lda, rows, w + (long)e * N * K,
+                                                   TRANS_W ? K : N, SameRows(), count, N, K, at, 0,
+                                                   (K + Tile::BK - 1) / Tile::BK, smem,
+                                                   slot_epilogue);
 }
 
 template <class T, class Tile, int YDIV, int ADIV, int ALIGN, class Epilogue>
-TGC_DEV void expert_grad_task(const T *dy, long ldy, const T *a, long lda, const int *perm, const int *offs, int E,
-                              int N, int K, int tile, char *smem, const Epilogue &epilogue)
+TGC_DEV void expert_grad_task(const T *dy, long ldy, const T *a, long lda, const int *perm,
+                              const int *offs, int E, int N, int K, int tile, char *smem,
+                              const Epilogue &epilogue)
 {
         const int tiles = gemm_tiles<Tile>(N, K), e = tile / tiles;
         const int first = offs[e], count = offs[e + 1] - first;
@@ -141,30 +152,34 @@ TGC_DEV void expert_grad_task(const T *dy, long ldy, const T *a, long lda, const
         const SlotRows<ADIV> rows_a = { perm + first, first };
         const GradEpilogue<Epilogue> grad_epilogue = { epilogue, e };
         gemm_block<T, Tile, true, false, ALIGN>(dy, ldy, rows_y, a, lda, rows_a, N, K, count,
-                                                  tile_at<Tile>(tile - e * tiles, N, K), 0,
-                                                  (count + Tile::BK - 1) / Tile::BK, smem, grad_epilogue);
+                                                tile_at<Tile>(tile - e * tiles, N, K), 0,
+                                                (count + Tile::BK - 1) / Tile::BK, smem,
+                                                grad_epilogue);
 }
 
-template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int ADIV, bool SCATTER, int ALIGN, class Prologue,
-          class Epilogue>
-TGC_DEV void grouped_gemv_task(const T *w, const int *perm, const int *offs, int E, int tile, char *smem,
-                                const Prologue &prologue, const Epilogue &epilogue)
+template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int ADIV, bool SCATTER,
+          int ALIGN, class Prologue, class Epilogue>
+TGC_DEV void grouped_gemv_task(const T *w, const int *perm, const int *offs, int E, int tile,
+                               char *smem, const Prologue &prologue, const Epilogue &epilogue)
 {
-        constexpr int ACROSS = (N + THREADS / 32 / SPLIT * ROWS - 1) / (THREADS / 32 / SPLIT * ROWS);
+        constexpr int ACROSS = (N + THREADS / 32 / SPLIT * ROWS - 1) /
+                               (THREADS / 32 / SPLIT * ROWS);
         const int p = tile / ACROSS, e = expert_of_slot(offs, E, p);
         const int row = ADIV ? perm[p] / (ADIV ? ADIV : 1) : p;
         /* gemv_rows counts the epilogue's rows from `row`: row + (p - row) is p */
         const SlotEpilogue<SCATTER, Epilogue> slot_epilogue = { epilogue, perm, p - row, e };
-        const PlainRows<T, ROWS> at(w + (long)e * N * K, K, gemv_column<THREADS, ROWS, SPLIT>(tile % ACROSS), N);
-        gemv_rows<T, 1, N, K, THREADS, ROWS, SPLIT, NORM_NONE, ALIGN>(at, 0.f, row, tile % ACROSS, smem, prologue,
-                                                                       slot_epilogue);
+        const PlainRows<T, ROWS> at(w + (long)e * N * K, K,
+                                    gemv_column<THREADS, ROWS, SPLIT>(tile % ACROSS), N);
+        gemv_rows<T, 1, N, K, THREADS, ROWS, SPLIT, NORM_NONE, ALIGN>(at, 0.f, row, tile % ACROSS,
+                                                                      smem, prologue,
+                                                                      slot_epilogue);
 }
 
 /* PARTS weights of K columns one after the other, as if each row had PARTS * K. */
 template <class T, int ROWS, int K, int PARTS>
 struct PartRows {
         PlainRows<T, ROWS> row;
-        long skip[PARTS];               /* from k of the whole to k of the part's row */
+        long skip[PARTS]; /* from k of the whole to k of the part's row */
         __device__ __forceinline__ const T *at(int r, int k) const
         {
                 long s = skip[0];
@@ -180,8 +195,9 @@ template <int K, int ADIV, int MIX, class Prologue>
 struct SlotPrologue {
         static constexpr int MAXV = Prologue::MAXV, MINV = Prologue::MINV;
         const Prologue &prologue;
-        const float *gates;             /* of the row */
-        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
+        const float *gates; /* of the row */
+        template <int V>
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
         {
                 if constexpr (MIX) {
                         const int p = col / K;
@@ -202,9 +218,10 @@ struct BiasEpilogue {
         static constexpr int MAXV = Epilogue::MAXV, MINV = Epilogue::MINV;
         const Epilogue &epilogue;
         const T *bias;
-        const float *gates;             /* of the row; null: 1 */
-        const int *ids;                 /* of the parts */
-        template <int V> __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
+        const float *gates; /* of the row; null: 1 */
+        const int *ids;     /* of the parts */
+        template <int V>
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
         {
 #pragma unroll
                 for (int p = 0; p < PARTS && bias; p++) {
@@ -218,13 +235,18 @@ struct BiasEpilogue {
         }
 };
 
-template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int ADIV, int MIX, int ALIGN, class Prologue, class Epilogue>
-TGC_DEV void expert_rows_task(const T *w, const int *ids, const T *bias, const float *gates, int tile, char *smem,
-                              const Prologue &prologue, const Epilogue &epilogue)
+template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int ADIV, int MIX, int ALIGN,
+          class Prologue, class Epilogue>
+TGC_DEV void expert_rows_task(const T *w, const int *ids, const T *bias, const float *gates,
+                              int tile, char *smem, const Prologue &prologue,
+                              const Epilogue &epilogue)
 {
-        constexpr int COLS = THREADS / 32 / SPLIT * ROWS, ACROSS = (N + COLS - 1) / COLS, PARTS = MIX ? MIX : 1;
+        constexpr int COLS = THREADS / 32 / SPLIT * ROWS, ACROSS = (N + COLS - 1) / COLS,
+                      PARTS = MIX ? MIX : 1;
         const int y = tile / ACROSS, across = tile % ACROSS;
-        PartRows<T, ROWS, K, PARTS> at = { PlainRows<T, ROWS>(w, K, gemv_column<THREADS, ROWS, SPLIT>(across), N) };
+        PartRows<T, ROWS, K, PARTS> at = {
+                PlainRows<T, ROWS>(w, K, gemv_column<THREADS, ROWS, SPLIT>(across), N)
+        };
         ids += y * PARTS;
         gates = MIX ? gates + y * PARTS : nullptr;
 #pragma unroll
@@ -232,7 +254,8 @@ TGC_DEV void expert_rows_task(const T *w, const int *ids, const T *bias, const f
                 at.skip[p] = (long)ids[p] * N * K - p * K;
         const SlotPrologue<K, ADIV, MIX, Prologue> slot_prologue = { prologue, gates };
         const BiasEpilogue<T, N, PARTS, Epilogue> bias_epilogue = { epilogue, bias, gates, ids };
-        gemv_rows<T, 1, N, PARTS * K, THREADS, ROWS, SPLIT, NORM_NONE, ALIGN>(at, 0.f, y, across, smem, slot_prologue,
+        gemv_rows<T, 1, N, PARTS * K, THREADS, ROWS, SPLIT, NORM_NONE, ALIGN>(at, 0.f, y, across,
+                                                                              smem, slot_prologue,
                                                                               bias_epilogue);
 }
 

@@ -1,18 +1,24 @@
-/* grouped_gemm_sm90.cuh: grouped_gemm.cuh's products for bf16 and f16 on Hopper (sm_90a), by the pipeline and the warpgroups of
- * gemm_sm90.cuh.  A block takes tiles first, first + step, ... of all experts, so loads of an expert's first tile
- * run under the last epilogue of the one before.
+/* grouped_gemm_sm90.cuh: grouped_gemm.cuh's products for bf16 and f16 on Hopper (sm_90a), by the
+ * pipeline and the warpgroups of gemm_sm90.cuh.  A block takes tiles first, first + step, ... of
+ * all experts, so loads of an expert's first tile run under the last epilogue of the one before.
  *
- *      grouped_gemm_tma<T, Tile, TRANS_W, ADIV, SCATTER>(a, lda, map_a, map_w, perm, offs, E, N, K, first, step, smem, epilogue)
- *              y_p = W_e a_p.  map_w: of (E*N, K) when TRANS_W, else of (E*K, N); map_a: of (P, K), for ADIV 0 alone.
- *      grouped_gemm_grad_tma<T, Tile, YDIV, ADIV>(dy, ldy, map_y, a, lda, map_a, perm, offs, E, N, K, first, step, smem, epilogue)
- *              dW_e = sum of dy_p a_pt.  One of YDIV and ADIV is 0: that operand's map, (P, N) or (P, K), is read.
+ *      grouped_gemm_tma<T, Tile, TRANS_W, ADIV, SCATTER>(a, lda, map_a, map_w, perm, offs, E, N, K,
+ *              first, step, smem, epilogue)
+ *              y_p = W_e a_p.  map_w: of (E*N, K) when TRANS_W, else of (E*K, N); map_a: of (P, K),
+ *              for ADIV 0 alone.
+ *      grouped_gemm_grad_tma<T, Tile, YDIV, ADIV>(dy, ldy, map_y, a, lda, map_a, perm, offs, E, N,
+ *              K, first, step, smem, epilogue)
+ *              dW_e = sum of dy_p a_pt.  One of YDIV and ADIV is 0: that operand's map, (P, N) or
+ *              (P, K), is read.
  *
- * Boxes of a map may reach into the next expert's rows: of y's rows those are not stored, and of a sum's steps the other
- * operand, which is gathered, has zeros there.  So what is stored by anyone must be finite.
+ * Boxes of a map may reach into the next expert's rows: of y's rows those are not stored, and of a
+ * sum's steps the other operand, which is gathered, has zeros there.  So what is stored by anyone
+ * must be finite.
  *
- * The copy engine cannot gather rows of 128 bytes.  A gathered operand comes by cp.async, of all threads of the loading
- * warpgroup, to where a box would have put it; a stage is full when those copies and the other operand's box are in.
- * Addresses and row strides are multiples of 16 bytes, of the gathered operand too. */
+ * The copy engine cannot gather rows of 128 bytes.  A gathered operand comes by cp.async, of all
+ * threads of the loading warpgroup, to where a box would have put it; a stage is full when those
+ * copies and the other operand's box are in. Addresses and row strides are multiples of 16 bytes,
+ * of the gathered operand too. */
 #ifndef TGC_EXPERT_SM90_CUH
 #define TGC_EXPERT_SM90_CUH
 
@@ -21,19 +27,26 @@
 #ifdef TGC_SM90A
 
 /* Part of a tile of expert e, whose sorted slots are first .. first + count - 1. */
-struct ExpertPiece : Piece { int e, first, count; };
+struct ExpertPiece : Piece {
+        int e, first, count;
+};
 
 /* An epilogue whose rows lie elsewhere: row r of the tile's matrix is At(r) of all. */
 template <class Epilogue, class At>
 struct MovedEpilogue : Epilogue {
         At at;
-        __device__ __forceinline__ MovedEpilogue(const Epilogue &epilogue, At at_) : Epilogue(epilogue), at(at_) {}
-        template <class In> __device__ __forceinline__ void get_rows(int row, int col, In &in) const
+        __device__ __forceinline__ MovedEpilogue(const Epilogue &epilogue, At at_)
+            : Epilogue(epilogue), at(at_)
+        {
+        }
+        template <class In>
+        __device__ __forceinline__ void get_rows(int row, int col, In &in) const
         {
                 Epilogue::get_rows(at(row), col, in);
         }
         template <int V, class... Rest>
-        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V], const Rest &...rest) const
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V],
+                                                   const Rest &...rest) const
         {
                 Epilogue::operator()(at(row), col, v, rest...);
         }
@@ -60,16 +73,18 @@ struct ExpertWork {
                 if (!expert_of_tile<Tile::BM>(offs, E, t / across, p.e, m))
                         return false;
                 p.first = offs[p.e], p.count = offs[p.e + 1] - p.first;
-                p.m = m * Tile::BM, p.n = t % across * Tile::BN, p.kt0 = 0, p.kt1 = k_steps<Tile>(K), p.split = 0;
+                p.m = m * Tile::BM, p.n = t % across * Tile::BN, p.kt0 = 0,
+                p.kt1 = k_steps<Tile>(K), p.split = 0;
                 return true;
         }
-        __device__ __forceinline__ int rows(const ExpertPiece &p) const     /* of a tile that is not cut, its own */
+        __device__ __forceinline__ int rows(
+                const ExpertPiece &p) const /* of a tile that is not cut, its own */
         {
                 return p.m + Tile::BM < p.count ? p.m + Tile::BM : p.count;
         }
         __device__ __forceinline__ End epilogue_of(const ExpertPiece &p, int) const
         {
-                return { epilogue, At{ perm + p.first, p.first } };
+                return { epilogue, At { perm + p.first, p.first } };
         }
 };
 
@@ -85,7 +100,7 @@ struct ExpertGradWork {
         static constexpr bool EMPTY = true;
         static constexpr int KEEPS = 24;
         const int *offs;
-        int E, M, N, first, step;       /* a weight is (M, N) */
+        int E, M, N, first, step; /* a weight is (M, N) */
         const Epilogue &epilogue;
 
         __device__ __forceinline__ bool get(int i, ExpertPiece &p) const
@@ -99,21 +114,35 @@ struct ExpertGradWork {
                 return true;
         }
         __device__ __forceinline__ int rows(const ExpertPiece &) const { return M; }
-        __device__ __forceinline__ End epilogue_of(const ExpertPiece &p, int) const { return { epilogue, MatrixRows{ p.e * M } }; }
+        __device__ __forceinline__ End epilogue_of(const ExpertPiece &p, int) const
+        {
+                return { epilogue, MatrixRows { p.e * M } };
+        }
 };
 
 /* ---- loading ------------------------------------------------------------------ */
 
-/* Where cp.async puts 16 bytes: chunk c of row r of a panel's first box.  Rows 8 apart have their chunks alike. */
+/* Where cp.async puts 16 bytes: chunk c of row r of a panel's first box.  Rows 8 apart have their
+ * chunks alike. */
 TGC_DEV char *panel_chunk(char *panel, int r, int c) { return panel + r * 128 + (c ^ r % 8) * 16; }
 
 /* A tile that 128 threads load by cp.async in part. */
-template <class Tile> struct Gathered : Tile { static constexpr int COPIERS = 128; };
-template <class Tile, bool ANY> struct GatheredIf { typedef Tile Is; };
-template <class Tile> struct GatheredIf<Tile, true> { typedef Gathered<Tile> Is; };
+template <class Tile>
+struct Gathered : Tile {
+        static constexpr int COPIERS = 128;
+};
+template <class Tile, bool ANY>
+struct GatheredIf {
+        typedef Tile Is;
+};
+template <class Tile>
+struct GatheredIf<Tile, true> {
+        typedef Gathered<Tile> Is;
+};
 
-/* A thread copies of N rows, 16 apart, from threadIdx.x / 8 on, a warp of 4 * N.  Each lane looks one slot up for all, long
- * before: nothing is computed from it until the copies are due, or the load's time would be lost. */
+/* A thread copies of N rows, 16 apart, from threadIdx.x / 8 on, a warp of 4 * N.  Each lane looks
+ * one slot up for all, long before: nothing is computed from it until the copies are due, or the
+ * load's time would be lost. */
 template <int N>
 TGC_DEV int looked_up()
 {
@@ -139,15 +168,20 @@ struct ExpertLoader {
         int N, K;
 
         /* One thread. */
-        __device__ __forceinline__ void boxes(const Pipeline<Tile> &pipe, const ExpertPiece &p, int kt) const
+        __device__ __forceinline__ void boxes(const Pipeline<Tile> &pipe, const ExpertPiece &p,
+                                              int kt) const
         {
                 typedef Loader<Tile, false, TRANS_W> Boxes;
                 Mbar *bar = pipe.full(pipe.stage);
                 mbarrier_expect_tx(bar, ADIV ? Tile::B_BYTES : Tile::STAGE);
                 if constexpr (!ADIV)
-                        Boxes::template load<true, Tile::BM / 64, false>(pipe.a(), map_a, bar, p.first + p.m, kt * 64, 0);
-                Boxes::template load<TRANS_W, Tile::BN / 64, false>(pipe.b(), map_w, bar, p.n + (TRANS_W ? p.e * N : 0),
-                                                                    kt * 64 + (TRANS_W ? 0 : p.e * K), 0);
+                        Boxes::template load<true, Tile::BM / 64, false>(pipe.a(), map_a, bar,
+                                                                         p.first + p.m, kt * 64, 0);
+                Boxes::template load<TRANS_W, Tile::BN / 64, false>(pipe.b(), map_w, bar,
+                                                                    p.n + (TRANS_W ? p.e * N : 0),
+                                                                    kt * 64 +
+                                                                            (TRANS_W ? 0 : p.e * K),
+                                                                    0);
         }
         /* The slot of this lane's row, beyond the expert's last one that. */
         __device__ __forceinline__ int look_up(const ExpertPiece &p) const
@@ -165,11 +199,12 @@ struct ExpertLoader {
                 if (ADIV && there)
                         mine = look_up(p);
                 for (int i = 1; there; i++) {
-                        unsigned from[8];               /* in units of 16 bytes */
+                        unsigned from[8]; /* in units of 16 bytes */
                         ExpertPiece next;
 #pragma unroll
                         for (int j = 0; j < 8 && ADIV; j++)
-                                from[j] = own_row<ADIV ? ADIV : 1>(mine, j) * (unsigned)(lda / 8) + c;
+                                from[j] = own_row < ADIV ? ADIV
+                                                         : 1 > (mine, j) * (unsigned)(lda / 8) + c;
                         for (int kt = p.kt0; kt < p.kt1; kt++) {
                                 pipe.wait_empty();
                                 if (threadIdx.x == 0)
@@ -179,7 +214,11 @@ struct ExpertLoader {
                                         char *to = panel_chunk(pipe.a(), r0, c);
 #pragma unroll
                                         for (int j = 0; j < 8; j++)
-                                                cp_async16(to + j * 2048, a + (long)(inside ? from[j] + kt * 8 : 0) * 8, inside);
+                                                cp_async16(to + j * 2048,
+                                                           a + (long)(inside ? from[j] + kt * 8
+                                                                             : 0) *
+                                                                           8,
+                                                           inside);
                                         cp_async_arrive(pipe.full(pipe.stage));
                                 }
                                 pipe.next();
@@ -198,25 +237,30 @@ struct ExpertLoader {
 template <class T, class Tile, int YDIV, int ADIV>
 struct ExpertGradLoader {
         static constexpr int REGS = 40, THREADS = 128, BOXES = (YDIV ? Tile::BM : Tile::BN) / 64;
-        static_assert((YDIV > 0) != (ADIV > 0), "one is gathered, the other one's rows are in order");
-        const T *from;                  /* what is gathered */
+        static_assert((YDIV > 0) != (ADIV > 0),
+                      "one is gathered, the other one's rows are in order");
+        const T *from; /* what is gathered */
         long ld;
-        const void *map;                /* of the other */
+        const void *map; /* of the other */
         const int *perm;
-        int limit;                      /* columns of what is gathered */
+        int limit; /* columns of what is gathered */
 
-        __device__ __forceinline__ void boxes(const Pipeline<Tile> &pipe, const ExpertPiece &p, int kt) const
+        __device__ __forceinline__ void boxes(const Pipeline<Tile> &pipe, const ExpertPiece &p,
+                                              int kt) const
         {
                 Mbar *bar = pipe.full(pipe.stage);
                 mbarrier_expect_tx(bar, YDIV ? Tile::B_BYTES : Tile::A_BYTES);
-                Loader<Tile, true, false>::template load<false, (YDIV ? Tile::BN : Tile::BM) / 64, false>(
-                        YDIV ? pipe.b() : pipe.a(), map, bar, YDIV ? p.n : p.m, p.first + kt * 64, 0);
+                Loader<Tile, true, false>::template load<false, (YDIV ? Tile::BN : Tile::BM) / 64,
+                                                         false>(YDIV ? pipe.b() : pipe.a(), map,
+                                                                bar, YDIV ? p.n : p.m,
+                                                                p.first + kt * 64, 0);
         }
         /* The slot of this lane's row of step kt, beyond the expert's last one that. */
         __device__ __forceinline__ int look_up(const ExpertPiece &p, int kt) const
         {
-                const int r = kt * 64 + looked_up<4>(), last = p.count - 1, at = p.first + (r < last ? r : last);
-                return perm[at < 0 ? 0 : at];           /* an expert without slots has no steps */
+                const int r = kt * 64 + looked_up<4>(), last = p.count - 1,
+                          at = p.first + (r < last ? r : last);
+                return perm[at < 0 ? 0 : at]; /* an expert without slots has no steps */
         }
         template <bool WAITS, class Work>
         __device__ __forceinline__ void run(Pipeline<Tile> pipe, const Work &work) const
@@ -239,12 +283,14 @@ struct ExpertGradLoader {
                                 char *to = panel_chunk(YDIV ? pipe.a() : pipe.b(), r0, c);
 #pragma unroll
                                 for (int j = 0; j < 4; j++) {
-                                        const T *at = from + own_row<YDIV + ADIV>(now, j) * ld + col;
+                                        const T *at = from + own_row<YDIV + ADIV>(now, j) * ld +
+                                                      col;
                                         const bool is = kt * 64 + r0 + 16 * j < p.count;
 #pragma unroll
                                         for (int b = 0; b < BOXES; b++) {
                                                 const bool inside = is && col + b * 64 < limit;
-                                                cp_async16(to + j * 2048 + b * 8192, inside ? at + b * 64 : from, inside);
+                                                cp_async16(to + j * 2048 + b * 8192,
+                                                           inside ? at + b * 64 : from, inside);
                                         }
                                 }
                                 cp_async_arrive(pipe.full(pipe.stage));
@@ -260,23 +306,27 @@ struct ExpertGradLoader {
 /* ---- all together --------------------------------------------------------------- */
 
 template <class T, class Shape, bool TRANS_W, int ADIV, bool SCATTER, class Epilogue>
-TGC_DEV void grouped_gemm_tma(const T *a, long lda, const void *map_a, const void *map_w, const int *perm,
-                               const int *offs, int E, int N, int K, int first, int step, char *smem, const Epilogue &epilogue)
+TGC_DEV void grouped_gemm_tma(const T *a, long lda, const void *map_a, const void *map_w,
+                              const int *perm, const int *offs, int E, int N, int K, int first,
+                              int step, char *smem, const Epilogue &epilogue)
 {
         typedef typename GatheredIf<Shape, (ADIV > 0)>::Is Tile;
-        const ExpertWork<Tile, SCATTER, Epilogue> work = { perm, offs, E, N, K, first, step, epilogue };
+        const ExpertWork<Tile, SCATTER, Epilogue> work = { perm, offs,  E,    N,
+                                                           K,    first, step, epilogue };
         const ExpertLoader<T, Tile, TRANS_W, ADIV> load = { a, lda, map_a, map_w, perm, N, K };
         gemm_tma_run<T, Tile, false, TRANS_W, false>(load, smem, work, NoSums());
 }
 
 template <class T, class Shape, int YDIV, int ADIV, class Epilogue>
-TGC_DEV void grouped_gemm_grad_tma(const T *dy, long ldy, const void *map_y, const T *a, long lda, const void *map_a,
-                             const int *perm, const int *offs, int E, int N, int K, int first, int step, char *smem,
-                             const Epilogue &epilogue)
+TGC_DEV void grouped_gemm_grad_tma(const T *dy, long ldy, const void *map_y, const T *a, long lda,
+                                   const void *map_a, const int *perm, const int *offs, int E,
+                                   int N, int K, int first, int step, char *smem,
+                                   const Epilogue &epilogue)
 {
         typedef Gathered<Shape> Tile;
         const ExpertGradWork<Tile, Epilogue> work = { offs, E, N, K, first, step, epilogue };
-        const ExpertGradLoader<T, Tile, YDIV, ADIV> load = { YDIV ? dy : a, YDIV ? ldy : lda, YDIV ? map_a : map_y, perm,
+        const ExpertGradLoader<T, Tile, YDIV, ADIV> load = { YDIV ? dy : a, YDIV ? ldy : lda,
+                                                             YDIV ? map_a : map_y, perm,
                                                              YDIV ? N : K };
         gemm_tma_run<T, Tile, true, false, false>(load, smem, work, NoSums());
 }

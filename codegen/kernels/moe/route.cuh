@@ -2,32 +2,36 @@
  * gradient of an embedding, which is the same problem with V buckets.
  *
  *      topk_task<E, K, THREADS>(rows, tile, prologue, float *values, int *index)
- *              the K largest of each row of E <= 256, descending, lowest index first on a tie, NaN as -inf.
- *              values: (rows, K) or null, index: (rows, K).  tiles: ceil(rows / (THREADS / 32)).
+ *              the K largest of each row of E <= 256, descending, lowest index first on a tie, NaN
+ *              as -inf. values: (rows, K) or null, index: (rows, K).  tiles: ceil(rows / (THREADS /
+ *              32)).
  *      route_task<E, K, RENORM, THREADS>(rows, tile, prologue, float *gates, int *index)
- *              topk_task's choice of logits, K <= 32, and its softmax over the row or, with RENORM, over the
- *              choice.  tiles: as topk_task.
+ *              topk_task's choice of logits, K <= 32, and its softmax over the row or, with RENORM,
+ *              over the choice.  tiles: as topk_task.
  *      topk_grad_task<E, K, THREADS>(rows, tile, index, prologue, epilogue)
- *              epilogue(row, col, v): prologue(row, j)'s value where col = index[row][j], 0 elsewhere.
- *              tiles: as map_task over rows x E.
+ *              epilogue(row, col, v): prologue(row, j)'s value where col = index[row][j], 0
+ *              elsewhere. tiles: as map_task over rows x E.
  *      bucket_task<THREADS>(ids, n, buckets, tile, tiles, perm, inv, offs, smem)
  *              a stable counting sort: ids: int (n); offs: int (buckets + 1); perm: int (n), the
- *              positions of bucket b are perm[offs[b]..offs[b+1]) in rising order; inv: int (n), the place of
- *              position i in perm (perm[inv[i]] = i), may be null.  An id outside of [0, buckets) is
- *              dropped: inv is -1, offs[buckets] < n, and perm from there on is not written.
- *              Each tile owns ceil(buckets / tiles) <= THREADS buckets and reads all ids twice.
- *              tiles: max(ceil(buckets / BUCKET_MAX), min(buckets, 128)).  THREADS: BUCKET_MAX or more.
- *              shared memory: BUCKET_SMEM(THREADS, ceil(buckets / tiles)).
- *      scatter_rows_task<N, COLS, THREADS, BUCKETS>(buckets, perm, offs, adds, tile, smem, prologue, epilogue)
- *              epilogue(b, col, v): the sum of prologue(perm[p], col) over p in [offs[b], offs[b+1]) in a fixed
- *              order; 0 for an empty bucket, which is left out if the epilogue only adds.  A warp per bucket; a bucket of more than
- *              SCATTER_SMALL rows gets the whole block.  A tile has COLS columns of BUCKETS buckets: 64, where
- *              buckets are so few that blocks share them, or a multiple of 256; THREADS / 32, or 1 where most get the block.
- *              tiles: ceil(buckets / BUCKETS) * ceil(N / COLS).  THREADS: 256.
+ *              positions of bucket b are perm[offs[b]..offs[b+1]) in rising order; inv: int (n),
+ *              the place of position i in perm (perm[inv[i]] = i), may be null.  An id outside of
+ *              [0, buckets) is dropped: inv is -1, offs[buckets] < n, and perm from there on is not
+ *              written. Each tile owns ceil(buckets / tiles) <= THREADS buckets and reads all ids
+ *              twice. tiles: max(ceil(buckets / BUCKET_MAX), min(buckets, 128)).  THREADS:
+ *              BUCKET_MAX or more. shared memory: BUCKET_SMEM(THREADS, ceil(buckets / tiles)).
+ *      scatter_rows_task<N, COLS, THREADS, BUCKETS>(buckets, perm, offs, adds, tile, smem,
+ *              prologue, epilogue)
+ *              epilogue(b, col, v): the sum of prologue(perm[p], col) over p in [offs[b],
+ *              offs[b+1]) in a fixed order; 0 for an empty bucket, which is left out if the
+ *              epilogue only adds.  A warp per bucket; a bucket of more than SCATTER_SMALL rows
+ *              gets the whole block.  A tile has COLS columns of BUCKETS buckets: 64, where buckets
+ *              are so few that blocks share them, or a multiple of 256; THREADS / 32, or 1 where
+ *              most get the block. tiles: ceil(buckets / BUCKETS) * ceil(N / COLS).  THREADS: 256.
  *              shared memory: COLUMNS_SMEM(THREADS).
  *      combine_task<N, K, THREADS>(rows, tile, gate, prologue, epilogue)
- *              epilogue(row, col, v): sum over j < K of gate[row*K + j] * prologue(row*K + j, col), j rising;
- *              gate: float (rows, K), null for all ones.  tiles: as map_task over rows x N. */
+ *              epilogue(row, col, v): sum over j < K of gate[row*K + j] * prologue(row*K + j, col),
+ *              j rising; gate: float (rows, K), null for all ones.  tiles: as map_task over rows x
+ *              N. */
 #ifndef TGC_ROUTE_CUH
 #define TGC_ROUTE_CUH
 
@@ -83,7 +87,8 @@ TGC_DEV void topk_task(int rows, int tile, const Prologue &prologue, float *valu
                 if (lane == 0 && row < rows) {
                         index[(long long)row * K + k] = order_index(best);
                         if (values)
-                                values[(long long)row * K + k] = order_value((unsigned)(best >> 32));
+                                values[(long long)row * K + k] = order_value(
+                                        (unsigned)(best >> 32));
                 }
         }
 }
@@ -111,7 +116,8 @@ TGC_DEV void route_task(int rows, int tile, const Prologue &prologue, float *gat
         } else {
 #pragma unroll
                 for (int i = 0; i < (E + 31) / 32; i++)
-                        all += row_key[i] ? expf(order_value((unsigned)(row_key[i] >> 32)) - top) : 0.f;
+                        all += row_key[i] ? expf(order_value((unsigned)(row_key[i] >> 32)) - top)
+                                          : 0.f;
         }
         all = warp_sum(all);
         if (lane < K && row < rows) {
@@ -126,7 +132,8 @@ struct TopkGradBody {
         const int *index;
         const Prologue &prologue;
         const Epilogue &epilogue;
-        template <int V> __device__ void operator()(int row, int col, float (&v)[V]) const
+        template <int V>
+        __device__ void operator()(int row, int col, float (&v)[V]) const
         {
 #pragma unroll
                 for (int j = 0; j < V; j++)
@@ -146,9 +153,11 @@ struct TopkGradBody {
 };
 
 template <int E, int K, int THREADS, class Prologue, class Epilogue>
-TGC_DEV void topk_grad_task(int rows, int tile, const int *index, const Prologue &prologue, const Epilogue &epilogue)
+TGC_DEV void topk_grad_task(int rows, int tile, const int *index, const Prologue &prologue,
+                            const Epilogue &epilogue)
 {
-        map_task<THREADS, E>(rows, tile, TopkGradBody<K, Prologue, Epilogue>{index, prologue, epilogue});
+        map_task<THREADS, E>(rows, tile,
+                             TopkGradBody<K, Prologue, Epilogue> { index, prologue, epilogue });
 }
 
 /* The lanes of the warp that are in the same bucket as the lowest lane of `left`. */
@@ -172,18 +181,19 @@ TGC_DEV void bucket_fetch(int (&id)[BUCKET_AHEAD], const int *ids, int i0, int e
 /* Each warp owns a run of ids and a row of counters, one per bucket of the tile, so
  * that order needs no atomics: count; turn counts into places; place. */
 template <int THREADS>
-TGC_DEV void bucket_task(const int *ids, int n, int buckets, int tile, int tiles, int *perm, int *inv, int *offs,
-                         char *smem)
+TGC_DEV void bucket_task(const int *ids, int n, int buckets, int tile, int tiles, int *perm,
+                         int *inv, int *offs, char *smem)
 {
         constexpr int WARPS = THREADS / 32;
         static_assert(THREADS >= BUCKET_MAX, "bucket: one thread per bucket of the tile");
         int tid = (int)threadIdx.x, lane = tid & 31, warp = tid >> 5;
         int range = (buckets + tiles - 1) / tiles;
         int lo = tile * range < buckets ? tile * range : buckets;
-        int own = range < buckets - lo ? range : buckets - lo;          /* buckets [lo, lo + own) */
+        int own = range < buckets - lo ? range : buckets - lo; /* buckets [lo, lo + own) */
         int *red = (int *)smem, *count = red + 64, *mine = count + warp * range;
         int per = (int)(((long long)n + WARPS - 1) / WARPS);
-        int begin = (long long)warp * per < n ? warp * per : n, end = n - begin < per ? n : begin + per;
+        int begin = (long long)warp * per < n ? warp * per : n,
+            end = n - begin < per ? n : begin + per;
         int below = 0;
 
         for (int b = lane; b < range; b += 32)
@@ -280,7 +290,8 @@ struct BucketPrologue {
         static constexpr int MAXV = Prologue::MAXV, MINV = Prologue::MINV;
         const int *perm;
         const Prologue &prologue;
-        template <int V> __device__ void operator()(int row, int col, float (&v)[V]) const
+        template <int V>
+        __device__ void operator()(int row, int col, float (&v)[V]) const
         {
                 prologue(perm[row], col, v);
         }
@@ -291,22 +302,25 @@ struct BucketEpilogue {
         static constexpr int MAXV = Epilogue::MAXV, MINV = Epilogue::MINV;
         int bucket;
         const Epilogue &epilogue;
-        template <int V> __device__ void operator()(int, int col, float (&v)[V]) const
+        template <int V>
+        __device__ void operator()(int, int col, float (&v)[V]) const
         {
                 epilogue(bucket, col, v);
         }
 };
 
 template <int N, int COLS, int THREADS, int BUCKETS = THREADS / 32, class Prologue, class Epilogue>
-TGC_DEV void scatter_rows_task(int buckets, const int *perm, const int *offs, bool adds, int tile, char *smem,
-                               const Prologue &prologue, const Epilogue &epilogue)
+TGC_DEV void scatter_rows_task(int buckets, const int *perm, const int *offs, bool adds, int tile,
+                               char *smem, const Prologue &prologue, const Epilogue &epilogue)
 {
         constexpr int V = vec_of(N, vec_min(vec_min(Prologue::MAXV, Epilogue::MAXV), COLS / 32));
         constexpr int ACROSS = (N + COLS - 1) / COLS, SUM = vec_min(COLS, 256);
-        static_assert(V >= Prologue::MINV && V >= Epilogue::MINV, "scatter_rows: needs wider vectors than the row has");
+        static_assert(V >= Prologue::MINV && V >= Epilogue::MINV,
+                      "scatter_rows: needs wider vectors than the row has");
         static_assert(COLS % SUM == 0 && SCATTER_SMALL == 32, "a lane knows the place of one row");
         static_assert(BUCKETS <= THREADS / 32, "a warp per bucket");
-        const int first = tile / ACROSS * BUCKETS, last = first + BUCKETS < buckets ? first + BUCKETS : buckets;
+        const int first = tile / ACROSS * BUCKETS,
+                  last = first + BUCKETS < buckets ? first + BUCKETS : buckets;
         const int b = first + (int)threadIdx.x / 32, lane = (int)threadIdx.x & 31;
         const int col0 = tile % ACROSS * COLS, end = col0 + COLS < N ? col0 + COLS : N;
         const int p0 = b < last ? offs[b] : 0, n = b < last ? offs[b + 1] - p0 : 0;
@@ -334,24 +348,27 @@ TGC_DEV void scatter_rows_task(int buckets, const int *perm, const int *offs, bo
                 const int from = offs[i], rows = offs[i + 1] - from;
                 if (rows > SCATTER_SMALL)
                         for (int c = col0; c < end; c += SUM)
-                                column_sum_task<N, SUM, THREADS>(rows, 1, c / SUM, smem,
-                                                                 BucketPrologue<Prologue>{perm + from, prologue},
-                                                                 BucketEpilogue<Epilogue>{i, epilogue});
+                                column_sum_task<N, SUM, THREADS>(
+                                        rows, 1, c / SUM, smem,
+                                        BucketPrologue<Prologue> { perm + from, prologue },
+                                        BucketEpilogue<Epilogue> { i, epilogue });
         }
 }
 
 template <int K, class Prologue, class Epilogue>
 struct CombineBody {
-        static constexpr int MAXV = vec_min(Prologue::MAXV, Epilogue::MAXV), MINV = vec_max(Prologue::MINV, Epilogue::MINV);
-        const float *gate;                      /* (rows, K), or null */
+        static constexpr int MAXV = vec_min(Prologue::MAXV, Epilogue::MAXV),
+                             MINV = vec_max(Prologue::MINV, Epilogue::MINV);
+        const float *gate; /* (rows, K), or null */
         const Prologue &prologue;
         const Epilogue &epilogue;
-        template <int V> __device__ void operator()(int row, int col, float (&sum)[V]) const
+        template <int V>
+        __device__ void operator()(int row, int col, float (&sum)[V]) const
         {
 #pragma unroll
                 for (int j = 0; j < V; j++)
                         sum[j] = 0.f;
-#pragma unroll (K <= 8 ? K : 4)
+#pragma unroll(K <= 8 ? K : 4)
                 for (int k = 0; k < K; k++) {
                         float v[V], g = gate ? gate[(long long)row * K + k] : 1.f;
                         prologue(row * K + k, col, v);
@@ -364,9 +381,11 @@ struct CombineBody {
 };
 
 template <int N, int K, int THREADS, class Prologue, class Epilogue>
-TGC_DEV void combine_task(int rows, int tile, const float *gate, const Prologue &prologue, const Epilogue &epilogue)
+TGC_DEV void combine_task(int rows, int tile, const float *gate, const Prologue &prologue,
+                          const Epilogue &epilogue)
 {
-        map_task<THREADS, N>(rows, tile, CombineBody<K, Prologue, Epilogue>{gate, prologue, epilogue});
+        map_task<THREADS, N>(rows, tile,
+                             CombineBody<K, Prologue, Epilogue> { gate, prologue, epilogue });
 }
 
 #endif

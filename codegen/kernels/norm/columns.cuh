@@ -27,8 +27,9 @@
 template <int N>
 struct ColumnsStore {
         static constexpr int MAXV = 8, MINV = 1;
-        float *partial;                         /* (chunks, N) */
-        template <int V> __device__ void operator()(int row, int col, float (&v)[V]) const
+        float *partial; /* (chunks, N) */
+        template <int V>
+        __device__ void operator()(int row, int col, float (&v)[V]) const
         {
                 store<V>(partial + (long long)row * N + col, v);
         }
@@ -37,8 +38,9 @@ struct ColumnsStore {
 template <int N>
 struct ColumnsLoad {
         static constexpr int MAXV = 4, MINV = 1;
-        const float *partial;                   /* (chunks, N) */
-        template <int V> __device__ void operator()(int row, int col, float (&v)[V]) const
+        const float *partial; /* (chunks, N) */
+        template <int V>
+        __device__ void operator()(int row, int col, float (&v)[V]) const
         {
                 load<V>(v, partial + (long long)row * N + col);
         }
@@ -53,21 +55,25 @@ __host__ __device__ constexpr int pow2_ceil(int n)
 }
 
 template <int N, int COLS, int THREADS, class Prologue, class Epilogue>
-TGC_DEV void column_sum_task(int rows, int chunks, int tile, char *smem, const Prologue &prologue, const Epilogue &epilogue)
+TGC_DEV void column_sum_task(int rows, int chunks, int tile, char *smem, const Prologue &prologue,
+                             const Epilogue &epilogue)
 {
         constexpr int V = vec_of(N, vec_min(Prologue::MAXV, Epilogue::MAXV));
-        constexpr int WIDTH = vec_min(N, COLS);                 /* columns of a full tile */
-        constexpr int LANES = pow2_ceil((WIDTH + V - 1) / V);   /* threads along a row */
-        constexpr int GROUPS = THREADS / LANES;                 /* rows in flight */
+        constexpr int WIDTH = vec_min(N, COLS);               /* columns of a full tile */
+        constexpr int LANES = pow2_ceil((WIDTH + V - 1) / V); /* threads along a row */
+        constexpr int GROUPS = THREADS / LANES;               /* rows in flight */
         constexpr int COL_TILES = (N + COLS - 1) / COLS;
         static_assert(COLS % V == 0 && LANES <= THREADS, "column_sum: COLS must fit the block");
-        static_assert(V >= Prologue::MINV && V >= Epilogue::MINV, "column_sum: needs wider vectors than N has");
+        static_assert(V >= Prologue::MINV && V >= Epilogue::MINV,
+                      "column_sum: needs wider vectors than N has");
 
-        int chunk = tile / COL_TILES, lane = (int)threadIdx.x % LANES, group = (int)threadIdx.x / LANES;
+        int chunk = tile / COL_TILES, lane = (int)threadIdx.x % LANES,
+            group = (int)threadIdx.x / LANES;
         int col = tile % COL_TILES * COLS + lane * V;
         int per = (rows + chunks - 1) / chunks;
         long long first = (long long)chunk * per;
-        int r0 = first < rows ? (int)first : rows, r1 = first + per < rows ? (int)(first + per) : rows;
+        int r0 = first < rows ? (int)first : rows,
+            r1 = first + per < rows ? (int)(first + per) : rows;
         bool live = lane * V < WIDTH && col < N;
 
         float sum[V] = {};
@@ -81,7 +87,7 @@ TGC_DEV void column_sum_task(int rows, int chunks, int tile, char *smem, const P
                                 sum[j] += v[j];
                 }
 
-        float *part = (float *)smem;                            /* (GROUPS, LANES, V) */
+        float *part = (float *)smem; /* (GROUPS, LANES, V) */
         if (GROUPS > 1) {
                 __syncthreads();
                 store<V>(part + threadIdx.x * V, sum);
@@ -103,9 +109,10 @@ TGC_DEV void column_sum_task(int rows, int chunks, int tile, char *smem, const P
 }
 
 template <int N, int THREADS, class Epilogue>
-TGC_DEV void columns_reduce_task(int n, const float *partial, int tile, char *smem, const Epilogue &epilogue)
+TGC_DEV void columns_reduce_task(int n, const float *partial, int tile, char *smem,
+                                 const Epilogue &epilogue)
 {
-        column_sum_task<N, 32, THREADS>(n, 1, tile, smem, ColumnsLoad<N>{partial}, epilogue);
+        column_sum_task<N, 32, THREADS>(n, 1, tile, smem, ColumnsLoad<N> { partial }, epilogue);
 }
 
 #endif

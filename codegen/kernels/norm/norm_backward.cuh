@@ -1,14 +1,18 @@
 /* norm_backward.cuh: the norms' backward pass over many rows of 16-bit values.
  *
- *      norm_back_task<KIND, N, THREADS, ACC>(rows, tile, tiles, eps, smem, x, ldx, g, ldg, gain, epilogue, dgain, dbias)
- *              norm_grad_task (rows.cuh) with ACC for rows that lie as they are wanted: x and g, the gradient of the
- *              output, ldx and ldg elements apart, at multiples of 16 bytes; N is a multiple of 8.
+ *      norm_back_task<KIND, N, THREADS, ACC>(rows, tile, tiles, eps, smem, x, ldx, g, ldg, gain,
+ *              epilogue, dgain, dbias)
+ *              norm_grad_task (rows.cuh) with ACC for rows that lie as they are wanted: x and g,
+ *              the gradient of the output, ldx and ldg elements apart, at multiples of 16 bytes; N
+ *              is a multiple of 8.
  *
- * A row is read once from device memory: each thread copies its part of the next rows to a place of its own in
- * shared memory, NORM_BACK_STAGES ahead, and what the epilogue reads is on its way while the sums are made.
+ * A row is read once from device memory: each thread copies its part of the next rows to a place of
+ * its own in shared memory, NORM_BACK_STAGES ahead, and what the epilogue reads is on its way while
+ * the sums are made.
  *
- * What is under way at a time is to be some 32 to 48 KB a multiprocessor, of rows that lie side by side in memory: with
- * twice as much, or blocks that have ranges of rows for themselves, an H100 took 4 to 15% longer.  So, of THREADS
+ * What is under way at a time is to be some 32 to 48 KB a multiprocessor, of rows that lie side by
+ * side in memory: with twice as much, or blocks that have ranges of rows for themselves, an H100
+ * took 4 to 15% longer.  So, of THREADS
  *      NORM_BACK_THREADS(N), launch NORM_BACK_BLOCKS(N) blocks a multiprocessor;
  * they are few, and so are the partial sums.  shared memory: NORM_BACK_SMEM(N, THREADS). */
 #ifndef TGC_NORM_BACK_CUH
@@ -26,20 +30,25 @@ __host__ __device__ constexpr int norm_back_per(int n, int threads)
 }
 #define NORM_BACK_THREADS(N) ((N) <= 4096 ? 256 : 512)
 #define NORM_BACK_BLOCKS(N) (norm_back_per(N, NORM_BACK_THREADS(N)) <= 2 && (N) <= 4096 ? 2 : 1)
-#define NORM_BACK_SMEM(N, THREADS) (ROW_SMEM + NORM_BACK_STAGES * 2 * 16 * (THREADS) * norm_back_per(N, THREADS))
+#define NORM_BACK_SMEM(N, THREADS) \
+        (ROW_SMEM + NORM_BACK_STAGES * 2 * 16 * (THREADS)*norm_back_per(N, THREADS))
 
 /* A thread's places in shared memory. */
 template <int N, int THREADS, class T>
 struct NormBackRows {
-        static constexpr int LANES = row_lanes(N, THREADS), ROWS = THREADS / LANES, PER = norm_back_per(N, THREADS);
+        static constexpr int LANES = row_lanes(N, THREADS), ROWS = THREADS / LANES,
+                             PER = norm_back_per(N, THREADS);
         const T *x, *g;
         int ldx, ldg, rows;
-        uint4 *slot;                            /* its first */
+        uint4 *slot; /* its first */
 
         static __device__ int row(int group) { return group * ROWS + (int)threadIdx.x / LANES; }
         static __device__ int col(int i) { return (i * LANES + (int)threadIdx.x % LANES) * 8; }
         static __device__ bool has(int i) { return N % (8 * LANES) == 0 || col(i) < N; }
-        __device__ uint4 *at(int stage, int i) const { return slot + (stage * PER + i) * 2 * THREADS; }
+        __device__ uint4 *at(int stage, int i) const
+        {
+                return slot + (stage * PER + i) * 2 * THREADS;
+        }
         __device__ void fetch(int group, int stage) const
         {
                 const int r = row(group);
@@ -59,11 +68,14 @@ struct NormBackRows {
                 unpack2<T>(u.w, v[6], v[7]);
         }
         __device__ void get_x(float (&v)[8], int stage, int i) const { floats(v, *at(stage, i)); }
-        __device__ void get_g(float (&v)[8], int stage, int i) const { floats(v, at(stage, i)[THREADS]); }
+        __device__ void get_g(float (&v)[8], int stage, int i) const
+        {
+                floats(v, at(stage, i)[THREADS]);
+        }
 };
 
-/* K sums over the LANES threads of a row; each of them gets them.  red: K floats for each warp, that no thread still reads:
- * one barrier is all that is waited for. */
+/* K sums over the LANES threads of a row; each of them gets them.  red: K floats for each warp,
+ * that no thread still reads: one barrier is all that is waited for. */
 template <int LANES, int THREADS, int K>
 TGC_DEV void norm_back_sums(float (&v)[K], float *red)
 {
@@ -74,7 +86,8 @@ TGC_DEV void norm_back_sums(float (&v)[K], float *red)
                 for (int k = 0; k < K; k++)
                         v[k] += __shfl_xor_sync(0xffffffffu, v[k], d);
         if constexpr (LANES > 32) {
-                static_assert(LANES == THREADS && WARPS % 4 == 0 && WARPS <= 16, "norm_back: warps of a row");
+                static_assert(LANES == THREADS && WARPS % 4 == 0 && WARPS <= 16,
+                              "norm_back: warps of a row");
                 if (threadIdx.x % 32 == 0)
 #pragma unroll
                         for (int k = 0; k < K; k++)
@@ -94,17 +107,21 @@ TGC_DEV void norm_back_sums(float (&v)[K], float *red)
 }
 
 template <int KIND, int N, int THREADS, int ACC, class T, class Gain, class Epilogue>
-TGC_DEV void norm_back_task(int rows, int tile, int tiles, float eps, char *smem, const T *x, int ldx, const T *g,
-                            int ldg, const Gain *gain, const Epilogue &epilogue, float *dgain, float *dbias)
+TGC_DEV void norm_back_task(int rows, int tile, int tiles, float eps, char *smem, const T *x,
+                            int ldx, const T *g, int ldg, const Gain *gain,
+                            const Epilogue &epilogue, float *dgain, float *dbias)
 {
         typedef NormBackRows<N, THREADS, T> Rows;
         constexpr int PER = Rows::PER, LANES = Rows::LANES;
         constexpr bool LAYER = KIND == NORM_LAYER;
-        constexpr bool HOLD = LANES > 32;       /* in registers: a block waits for its slowest thread, a warp for nobody */
-        static_assert(N % 8 == 0 && Epilogue::MAXV >= 8 && sizeof(T) == 2, "norm_back: vectors of 8");
+        /* in registers: a block waits for its slowest thread, a warp for nobody */
+        constexpr bool HOLD = LANES > 32;
+        static_assert(N % 8 == 0 && Epilogue::MAXV >= 8 && sizeof(T) == 2,
+                      "norm_back: vectors of 8");
         const Rows in = { x, g, ldx, ldg, rows, (uint4 *)(smem + ROW_SMEM) + threadIdx.x };
         float acc_g[PER][8] = {}, acc_b[PER][8] = {}, w[HOLD ? PER : 1][8];
-        float *red = (float *)smem;             /* 48 for the sums, of RMS 32 twice in turns; 16 for the mean's */
+        /* 48 for the sums, of RMS 32 twice in turns; 16 for the mean's */
+        float *red = (float *)smem;
         int stage = 0, odd = 0;
         if (HOLD)
 #pragma unroll
@@ -119,7 +136,8 @@ TGC_DEV void norm_back_task(int rows, int tile, int tiles, float eps, char *smem
                 const bool live = HOLD || row < rows;
                 EpilogueReads<Epilogue, 8> reads[PER];
                 float v[HOLD ? PER : 1][8], dy[HOLD ? PER : 1][8];
-                float mean[1] = {}, sum[LAYER ? 3 : 2] = {};    /* of squares, of dy (x - mean), of dy */
+                /* of squares, of dy (x - mean), of dy */
+                float mean[1] = {}, sum[LAYER ? 3 : 2] = {};
                 if (live)
 #pragma unroll
                         for (int i = 0; i < PER; i++)
@@ -135,12 +153,12 @@ TGC_DEV void norm_back_task(int rows, int tile, int tiles, float eps, char *smem
                                                 in.get_g(dy[HOLD ? i : 0], stage, i);
                                         mean[0] += LAYER ? vec_sum(v[HOLD ? i : 0]) : 0.f;
                                 }
-                const auto again = [&](int i, int h) {          /* what registers do not hold */
-                        if (HOLD)
-                                return;
-                        in.get_x(v[h], stage, i);
-                        in.get_g(dy[h], stage, i);
-                        load<8>(w[h], gain + in.col(i));
+                const auto again = [&](int i, int h) { /* what registers do not hold */
+                                                       if (HOLD)
+                                                               return;
+                                                       in.get_x(v[h], stage, i);
+                                                       in.get_g(dy[h], stage, i);
+                                                       load<8>(w[h], gain + in.col(i));
                 };
                 if (HOLD)
                         in.fetch(group + NORM_BACK_STAGES * tiles, stage);
@@ -163,7 +181,7 @@ TGC_DEV void norm_back_task(int rows, int tile, int tiles, float eps, char *smem
                                         }
                                 }
                 norm_back_sums<LANES, THREADS>(sum, red + (LAYER ? 0 : odd));
-                odd ^= 32;                      /* others may still read these; with a mean, its barrier sees to that */
+                odd ^= 32; /* others may still read these; with a mean, its barrier sees to that */
                 const float rstd = rsqrtf(sum[0] * (1.f / N) + eps), s2 = sum[1] * rstd * (1.f / N);
                 const float s1 = LAYER ? sum[LAYER ? 2 : 0] * (1.f / N) : 0.f;
                 if (live)
@@ -174,12 +192,14 @@ TGC_DEV void norm_back_task(int rows, int tile, int tiles, float eps, char *smem
                                         again(i, h);
 #pragma unroll
                                         for (int j = 0; j < 8; j++) {
-                                                v[h][j] = (HOLD ? v[h][j] : v[h][j] - mean[0]) * rstd;
+                                                v[h][j] = (HOLD ? v[h][j] : v[h][j] - mean[0]) *
+                                                          rstd;
                                                 if (ACC & ACC_GAIN)
                                                         acc_g[i][j] += dy[h][j] * v[h][j];
                                                 if (ACC & ACC_BIAS)
                                                         acc_b[i][j] += dy[h][j];
-                                                v[h][j] = rstd * (dy[h][j] * w[h][j] - s1 - v[h][j] * s2);
+                                                v[h][j] = rstd *
+                                                          (dy[h][j] * w[h][j] - s1 - v[h][j] * s2);
                                         }
                                         reads[i].get_cols(epilogue, in.col(i));
                                         reads[i].call(epilogue, row, in.col(i), v[h]);
@@ -191,9 +211,11 @@ TGC_DEV void norm_back_task(int rows, int tile, int tiles, float eps, char *smem
         cp_async_wait<0>();
         __syncthreads();
         if (ACC & ACC_GAIN)
-                norm_grad_flush<N, THREADS>(acc_g, dgain + (long long)tile * N, (float *)(smem + ROW_SMEM));
+                norm_grad_flush<N, THREADS>(acc_g, dgain + (long long)tile * N,
+                                            (float *)(smem + ROW_SMEM));
         if (ACC & ACC_BIAS)
-                norm_grad_flush<N, THREADS>(acc_b, dbias + (long long)tile * N, (float *)(smem + ROW_SMEM));
+                norm_grad_flush<N, THREADS>(acc_b, dbias + (long long)tile * N,
+                                            (float *)(smem + ROW_SMEM));
 }
 
 #endif

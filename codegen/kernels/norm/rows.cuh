@@ -2,19 +2,22 @@
  *
  *      norm_task<KIND, N, THREADS, FEW>(rows, tile, eps, smem, prologue, epilogue)
  *              epilogue gets (x - mean) * rstd (NORM_LAYER) or x * rstd (NORM_RMS);
- *              gain and bias are the epilogue's.  FEW rows, so that what counts is how often a block waits
- *              for memory: what the epilogue reads is read with x, where registers have room for it.
- *      norm_grad_task<KIND, N, THREADS, ACC, ONCE, PREFETCH>(rows, tile, tiles, eps, smem, prologue_x, prologue_dy, epilogue,
+ *              gain and bias are the epilogue's.  FEW rows, so that what counts is how often a
+ *              block waits for memory: what the epilogue reads is read with x, where registers have
+ *              room for it.
+ *      norm_grad_task<KIND, N, THREADS, ACC, ONCE, PREFETCH>(rows, tile, tiles, eps, smem,
+ *              prologue_x, prologue_dy, epilogue,
  *                                                  dgain, dbias)
  *              dx of the above from x (statistics are computed again) and dy, the gradient of
- *              the value before gain and bias.  ACC: 0, ACC_GAIN, ACC_BIAS or both.  With ACC 0 prologue_dy
- *              is a plain prologue.  Else prologue_dy(row, col, dy, g) fills two vectors: g, the gradient of
- *              the whole output, and dy = g * gain; and dgain, dbias: float (tiles, N) get the sums
- *              of g * xhat and of g over the rows of each tile, for columns_reduce_task.
- *              Tile t works on the row groups t, t + tiles, ...: with ACC, launch a fixed number
- *              (528, or fewer when there are fewer groups); without ACC as many tiles as groups.
- *              ONCE: tiles is the number of groups, so each block has one, and they are few.  PREFETCH, with it: calls
- *              pdl_wait when all but prologue_dy's has been asked for.
+ *              the value before gain and bias.  ACC: 0, ACC_GAIN, ACC_BIAS or both.  With ACC 0
+ *              prologue_dy is a plain prologue.  Else prologue_dy(row, col, dy, g) fills two
+ *              vectors: g, the gradient of the whole output, and dy = g * gain; and dgain, dbias:
+ *              float (tiles, N) get the sums of g * xhat and of g over the rows of each tile, for
+ *              columns_reduce_task. Tile t works on the row groups t, t + tiles, ...: with ACC,
+ *              launch a fixed number (528, or fewer when there are fewer groups); without ACC as
+ *              many tiles as groups. ONCE: tiles is the number of groups, so each block has one,
+ *              and they are few.  PREFETCH, with it: calls pdl_wait when all but prologue_dy's has
+ *              been asked for.
  *      softmax_task<N, THREADS>(rows, n, tile, smem, prologue, epilogue)
  *              a row that is -inf throughout gives zeros.
  *      softmax_grad_task<N, THREADS>(rows, n, tile, smem, prologue_y, prologue_dy, epilogue)
@@ -120,12 +123,12 @@ struct RowPart {
         static constexpr int LANES = row_lanes(N, THREADS);
         static constexpr int PER = N ? (N / V + LANES - 1) / LANES : 1;
         const Prologue &prologue;
-        int row, lane, end;                     /* end: columns; 0 for a row that is not there */
+        int row, lane, end; /* end: columns; 0 for a row that is not there */
         float v[HOLD ? PER : 1][V];
 
         __device__ RowPart(const Prologue &h, int rows, int n, int group)
-                : prologue(h), row(group * (THREADS / LANES) + (int)threadIdx.x / LANES),
-                  lane((int)threadIdx.x % LANES), end(row < rows ? (N ? N : n) : 0)
+            : prologue(h), row(group * (THREADS / LANES) + (int)threadIdx.x / LANES),
+              lane((int)threadIdx.x % LANES), end(row < rows ? (N ? N : n) : 0)
         {
                 if (HOLD)
 #pragma unroll
@@ -133,7 +136,7 @@ struct RowPart {
                                 if (has(i))
                                         prologue(row, col(i), v[HOLD ? i : 0]);
         }
-        __device__ int col(int i) const  { return (i * LANES + lane) * V; }
+        __device__ int col(int i) const { return (i * LANES + lane) * V; }
         __device__ bool has(int i) const { return col(i) < end; }
         __device__ int count(int n) const { return N ? PER : (n / V + LANES - 1) / LANES; }
         __device__ float (&at(int i))[V]
@@ -146,7 +149,8 @@ struct RowPart {
 };
 
 /* Sum of v, or of (v - mean)^2. */
-template <int V> TGC_DEV float vec_sum(const float (&v)[V])
+template <int V>
+TGC_DEV float vec_sum(const float (&v)[V])
 {
         float s = 0.f;
 #pragma unroll
@@ -155,7 +159,8 @@ template <int V> TGC_DEV float vec_sum(const float (&v)[V])
         return s;
 }
 
-template <int V> TGC_DEV float vec_square(const float (&v)[V], float mean)
+template <int V>
+TGC_DEV float vec_square(const float (&v)[V], float mean)
 {
         float s = 0.f;
 #pragma unroll
@@ -166,19 +171,20 @@ template <int V> TGC_DEV float vec_square(const float (&v)[V], float mean)
 
 /* mean and 1 / sqrt(variance + eps) of each row; mean = 0 for RMS. */
 template <int KIND, int N, int THREADS, int V, bool HOLD, class Prologue>
-TGC_DEV void norm_stats(RowPart<N, THREADS, V, HOLD, Prologue> &x, float eps, float *red, float &mean, float &rstd)
+TGC_DEV void norm_stats(RowPart<N, THREADS, V, HOLD, Prologue> &x, float eps, float *red,
+                        float &mean, float &rstd)
 {
         typedef RowPart<N, THREADS, V, HOLD, Prologue> Part;
         mean = 0.f;
         if (KIND == NORM_LAYER) {
-#pragma unroll (HOLD ? Part::PER : 1)
+#pragma unroll(HOLD ? Part::PER : 1)
                 for (int i = 0; i < Part::PER; i++)
                         if (x.has(i))
                                 mean += vec_sum(x.at(i));
                 mean = lanes_sum<Part::LANES, THREADS>(mean, red) * (1.f / N);
         }
         float var = 0.f;
-#pragma unroll (HOLD ? Part::PER : 1)
+#pragma unroll(HOLD ? Part::PER : 1)
         for (int i = 0; i < Part::PER; i++)
                 if (x.has(i))
                         var += vec_square(x.at(i), mean);
@@ -186,14 +192,19 @@ TGC_DEV void norm_stats(RowPart<N, THREADS, V, HOLD, Prologue> &x, float eps, fl
 }
 
 template <int KIND, int N, int THREADS, bool FEW = false, class Prologue, class Epilogue>
-TGC_DEV void norm_task(int rows, int tile, float eps, char *smem, const Prologue &prologue, const Epilogue &epilogue)
+TGC_DEV void norm_task(int rows, int tile, float eps, char *smem, const Prologue &prologue,
+                       const Epilogue &epilogue)
 {
-        constexpr int V = vec_of(N, vec_min(Prologue::MAXV, Epilogue::MAXV)), LANES = row_lanes(N, THREADS);
-        constexpr bool HOLD = RowPart<N, THREADS, V, true, Prologue>::PER * V <= row_budget(THREADS);
+        constexpr int V = vec_of(N, vec_min(Prologue::MAXV, Epilogue::MAXV)),
+                      LANES = row_lanes(N, THREADS);
+        constexpr bool HOLD = RowPart<N, THREADS, V, true, Prologue>::PER * V <=
+                              row_budget(THREADS);
         typedef RowPart<N, THREADS, V, HOLD, Prologue> Part;
         typedef EpilogueReads<Epilogue, V> Reads;
-        constexpr bool AHEAD = FEW && HOLD && (1 + Reads::N / 2.f) * Part::PER * V <= row_budget(THREADS);
-        static_assert(V >= Prologue::MINV && V >= Epilogue::MINV, "norm: needs wider vectors than the row has");
+        constexpr bool AHEAD = FEW && HOLD &&
+                               (1 + Reads::N / 2.f) * Part::PER * V <= row_budget(THREADS);
+        static_assert(V >= Prologue::MINV && V >= Epilogue::MINV,
+                      "norm: needs wider vectors than the row has");
 
         Part x(prologue, rows, N, tile);
         Reads reads[AHEAD ? Part::PER : 1];
@@ -205,11 +216,11 @@ TGC_DEV void norm_task(int rows, int tile, float eps, char *smem, const Prologue
                                 reads[AHEAD ? i : 0].get(epilogue, x.row, x.col(i));
         }
         norm_stats<KIND>(x, eps, (float *)smem, mean, rstd);
-#pragma unroll (HOLD ? Part::PER : 1)
+#pragma unroll(HOLD ? Part::PER : 1)
         for (int i = 0; i < Part::PER; i++) {
                 if (!x.has(i))
                         continue;
-                float (&v)[V] = x.at(i);
+                float(&v)[V] = x.at(i);
 #pragma unroll
                 for (int j = 0; j < V; j++)
                         v[j] = (v[j] - mean) * rstd;
@@ -223,7 +234,8 @@ TGC_DEV void norm_task(int rows, int tile, float eps, char *smem, const Prologue
 
 /* The second prologue of norm_grad_task with one shape: dy and g. */
 template <int ACC, int V, class PrologueDY>
-TGC_DEV void norm_backward_prologue(const PrologueDY &prologue, int row, int col, float (&dy)[V], float (&g)[V])
+TGC_DEV void norm_backward_prologue(const PrologueDY &prologue, int row, int col, float (&dy)[V],
+                                    float (&g)[V])
 {
         if constexpr (ACC != 0)
                 prologue(row, col, dy, g);
@@ -231,7 +243,8 @@ TGC_DEV void norm_backward_prologue(const PrologueDY &prologue, int row, int col
                 prologue(row, col, dy);
 }
 
-/* Add the columns (col.., V) of all row groups of the block and store them.  sum: N floats for each warp but one. */
+/* Add the columns (col.., V) of all row groups of the block and store them.  sum: N floats for each
+ * warp but one. */
 template <int N, int THREADS, int V, int PER>
 TGC_DEV void norm_grad_flush(float (&acc)[PER][V], float *out, float *sum)
 {
@@ -271,21 +284,27 @@ TGC_DEV void norm_grad_flush(float (&acc)[PER][V], float *out, float *sum)
                 __syncthreads();
 }
 
-template <int KIND, int N, int THREADS, int ACC, bool ONCE = false, bool PREFETCH = false, class PrologueX, class PrologueDY, class Epilogue>
-TGC_DEV void norm_grad_task(int rows, int tile, int tiles, float eps, char *smem, const PrologueX &prologue_x,
-                            const PrologueDY &prologue_dy, const Epilogue &epilogue, float *dgain, float *dbias)
+template <int KIND, int N, int THREADS, int ACC, bool ONCE = false, bool PREFETCH = false,
+          class PrologueX, class PrologueDY, class Epilogue>
+TGC_DEV void norm_grad_task(int rows, int tile, int tiles, float eps, char *smem,
+                            const PrologueX &prologue_x, const PrologueDY &prologue_dy,
+                            const Epilogue &epilogue, float *dgain, float *dbias)
 {
-        constexpr int V = vec_of(N, vec_min(PrologueX::MAXV, vec_min(PrologueDY::MAXV, Epilogue::MAXV)));
+        constexpr int V = vec_of(N, vec_min(PrologueX::MAXV,
+                                            vec_min(PrologueDY::MAXV, Epilogue::MAXV)));
         constexpr int LANES = row_lanes(N, THREADS), ROWS = THREADS / LANES;
         constexpr int PER = RowPart<N, THREADS, V, true, PrologueX>::PER;
         constexpr int N_ACC = (ACC & ACC_GAIN ? 1 : 0) + (ACC & ACC_BIAS ? 1 : 0);
         constexpr bool HOLD = 2 * PER * V <= row_budget(THREADS);
         constexpr bool HOLD_ACC = N_ACC && (2 + N_ACC) * PER * V <= row_budget(THREADS);
         typedef EpilogueReads<Epilogue, V> Reads;
-        constexpr bool AHEAD = ONCE && (3 + N_ACC) * PER * V + Reads::N * PER * V / 2 <= row_budget(THREADS);
+        constexpr bool AHEAD = ONCE && (3 + N_ACC) * PER * V + Reads::N * PER * V / 2 <=
+                                               row_budget(THREADS);
         typedef RowPart<N, THREADS, V, HOLD, PrologueX> Part;
-        static_assert(V >= PrologueX::MINV && V >= PrologueDY::MINV && V >= Epilogue::MINV, "norm_grad: vectors too narrow");
-        static_assert(!N_ACC || HOLD_ACC || ROWS == 1, "norm_grad: too many threads for this row length");
+        static_assert(V >= PrologueX::MINV && V >= PrologueDY::MINV && V >= Epilogue::MINV,
+                      "norm_grad: vectors too narrow");
+        static_assert(!N_ACC || HOLD_ACC || ROWS == 1,
+                      "norm_grad: too many threads for this row length");
         static_assert(!N_ACC || LANES > 32 || THREADS <= 128, "NORM_GRAD_SMEM");
 
         float *red = (float *)smem;
@@ -294,7 +313,7 @@ TGC_DEV void norm_grad_task(int rows, int tile, int tiles, float eps, char *smem
         float acc_g[HOLD_ACC ? PER : 1][V] = {}, acc_b[HOLD_ACC ? PER : 1][V] = {};
         dgain += (long long)tile * N * (ACC & ACC_GAIN ? 1 : 0);
         dbias += (long long)tile * N * (ACC & ACC_BIAS ? 1 : 0);
-        if (N_ACC && !HOLD_ACC)                 /* too long for registers: add up in memory, in L2 */
+        if (N_ACC && !HOLD_ACC) /* too long for registers: add up in memory, in L2 */
                 for (int c = (int)threadIdx.x * V; c < N; c += THREADS * V) {
                         if (ACC & ACC_GAIN)
                                 store<V>(dgain + c, acc_g[0]);
@@ -316,15 +335,17 @@ TGC_DEV void norm_grad_task(int rows, int tile, int tiles, float eps, char *smem
 #pragma unroll
                         for (int i = 0; i < PER; i++)
                                 if (x.has(i))
-                                        norm_backward_prologue<ACC>(prologue_dy, x.row, x.col(i), dy[AHEAD ? i : 0], g_ahead[AHEAD ? i : 0]);
+                                        norm_backward_prologue<ACC>(prologue_dy, x.row, x.col(i),
+                                                                    dy[AHEAD ? i : 0],
+                                                                    g_ahead[AHEAD ? i : 0]);
                 norm_stats<KIND>(x, eps, red, mean, rstd);
-#pragma unroll (HOLD ? PER : 1)
+#pragma unroll(HOLD ? PER : 1)
                 for (int i = 0; i < PER; i++) {
                         if (!x.has(i))
                                 continue;
-                        float (&v)[V] = x.at(i);
-                        float (&d)[V] = dy[HOLD ? i : 0];
-                        float (&g)[V] = g_ahead[AHEAD ? i : 0], t[V];
+                        float(&v)[V] = x.at(i);
+                        float(&d)[V] = dy[HOLD ? i : 0];
+                        float(&g)[V] = g_ahead[AHEAD ? i : 0], t[V];
                         if (!AHEAD)
                                 norm_backward_prologue<ACC>(prologue_dy, x.row, x.col(i), d, g);
 #pragma unroll
@@ -361,12 +382,12 @@ TGC_DEV void norm_grad_task(int rows, int tile, int tiles, float eps, char *smem
                 lanes_sum2<LANES, THREADS>(s1, s2, red);
                 s1 = KIND == NORM_LAYER ? s1 * (1.f / N) : 0.f;
                 s2 *= 1.f / N;
-#pragma unroll (HOLD ? PER : 1)
+#pragma unroll(HOLD ? PER : 1)
                 for (int i = 0; i < PER; i++) {
                         if (!x.has(i))
                                 continue;
-                        float (&v)[V] = x.at(i);
-                        float (&d)[V] = dy[HOLD ? i : 0];
+                        float(&v)[V] = x.at(i);
+                        float(&d)[V] = dy[HOLD ? i : 0];
                         if (!HOLD) {
                                 float g[V];
                                 norm_backward_prologue<ACC>(prologue_dy, x.row, x.col(i), d, g);
@@ -425,17 +446,19 @@ TGC_DEV void exp_join(float &m, float &s, float *red)
 
 /* softmax, softmax_grad and reduce with the vector width settled. */
 template <int N, int THREADS, int V, class Prologue, class Epilogue>
-TGC_DEV void softmax_rows(int rows, int n, int tile, float *red, const Prologue &prologue, const Epilogue &epilogue)
+TGC_DEV void softmax_rows(int rows, int n, int tile, float *red, const Prologue &prologue,
+                          const Epilogue &epilogue)
 {
-        constexpr bool HOLD = N && RowPart<N, THREADS, V, true, Prologue>::PER * V <= row_budget(THREADS);
+        constexpr bool HOLD = N && RowPart<N, THREADS, V, true, Prologue>::PER * V <=
+                                           row_budget(THREADS);
         typedef RowPart<N, THREADS, V, HOLD, Prologue> Part;
         Part x(prologue, rows, n, tile);
         float m = -INFINITY, s = 0.f;
-#pragma unroll (HOLD ? Part::PER : 1)
+#pragma unroll(HOLD ? Part::PER : 1)
         for (int i = 0; i < x.count(n); i++) {
                 if (!x.has(i))
                         continue;
-                float (&v)[V] = x.at(i);
+                float(&v)[V] = x.at(i);
                 if (HOLD) {
 #pragma unroll
                         for (int j = 0; j < V; j++)
@@ -449,7 +472,7 @@ TGC_DEV void softmax_rows(int rows, int n, int tile, float *red, const Prologue 
 #pragma unroll
                 for (int i = 0; i < Part::PER; i++)
                         if (x.has(i)) {
-                                float (&v)[V] = x.at(i);
+                                float(&v)[V] = x.at(i);
 #pragma unroll
                                 for (int j = 0; j < V; j++)
                                         s += v[j] = expf(v[j] - exp_ref(m));
@@ -459,11 +482,11 @@ TGC_DEV void softmax_rows(int rows, int n, int tile, float *red, const Prologue 
                 exp_join<Part::LANES, THREADS>(m, s, red);
         }
         float scale = s == 0.f ? 0.f : 1.f / s;
-#pragma unroll (HOLD ? Part::PER : 1)
+#pragma unroll(HOLD ? Part::PER : 1)
         for (int i = 0; i < x.count(n); i++) {
                 if (!x.has(i))
                         continue;
-                float (&v)[V] = x.at(i);
+                float(&v)[V] = x.at(i);
 #pragma unroll
                 for (int j = 0; j < V; j++)
                         v[j] = scale * (HOLD ? v[j] : expf(v[j] - exp_ref(m)));
@@ -474,29 +497,30 @@ TGC_DEV void softmax_rows(int rows, int n, int tile, float *red, const Prologue 
 }
 
 template <int N, int THREADS, int V, class PrologueY, class PrologueDY, class Epilogue>
-TGC_DEV void softmax_grad_rows(int rows, int n, int tile, float *red, const PrologueY &prologue_y, const PrologueDY &prologue_dy,
-                               const Epilogue &epilogue)
+TGC_DEV void softmax_grad_rows(int rows, int n, int tile, float *red, const PrologueY &prologue_y,
+                               const PrologueDY &prologue_dy, const Epilogue &epilogue)
 {
-        constexpr bool HOLD = N && 2 * RowPart<N, THREADS, V, true, PrologueY>::PER * V <= row_budget(THREADS);
+        constexpr bool HOLD = N && 2 * RowPart<N, THREADS, V, true, PrologueY>::PER * V <=
+                                           row_budget(THREADS);
         typedef RowPart<N, THREADS, V, HOLD, PrologueY> Part;
         Part y(prologue_y, rows, n, tile);
         RowPart<N, THREADS, V, HOLD, PrologueDY> dy(prologue_dy, rows, n, tile);
         float s = 0.f;
-#pragma unroll (HOLD ? Part::PER : 1)
+#pragma unroll(HOLD ? Part::PER : 1)
         for (int i = 0; i < y.count(n); i++) {
                 if (!y.has(i))
                         continue;
-                float (&v)[V] = y.at(i), (&d)[V] = dy.at(i);
+                float(&v)[V] = y.at(i), (&d)[V] = dy.at(i);
 #pragma unroll
                 for (int j = 0; j < V; j++)
                         s += v[j] * d[j];
         }
         s = lanes_sum<Part::LANES, THREADS>(s, red);
-#pragma unroll (HOLD ? Part::PER : 1)
+#pragma unroll(HOLD ? Part::PER : 1)
         for (int i = 0; i < y.count(n); i++) {
                 if (!y.has(i))
                         continue;
-                float (&v)[V] = y.at(i), (&d)[V] = dy.at(i);
+                float(&v)[V] = y.at(i), (&d)[V] = dy.at(i);
 #pragma unroll
                 for (int j = 0; j < V; j++)
                         v[j] *= d[j] - s;
@@ -507,7 +531,8 @@ TGC_DEV void softmax_grad_rows(int rows, int n, int tile, float *red, const Prol
 }
 
 template <int KIND, int N, int THREADS, int V, class Prologue, class Epilogue>
-TGC_DEV void reduce_rows(int rows, int n, int tile, float *red, const Prologue &prologue, const Epilogue &epilogue)
+TGC_DEV void reduce_rows(int rows, int n, int tile, float *red, const Prologue &prologue,
+                         const Epilogue &epilogue)
 {
         typedef RowPart<N, THREADS, V, false, Prologue> Part;
         Part x(prologue, rows, n, tile);
@@ -541,37 +566,48 @@ TGC_DEV void reduce_rows(int rows, int n, int tile, float *red, const Prologue &
 }
 
 /* A row length known only at run time is walked in wide vectors where it divides. */
-#define ROW_WIDTH(N, n, MINV, MAXV, call) do { \
-        constexpr int W_ = N ? vec_of(N, MAXV) : (MAXV); \
-        static_assert(W_ >= (MINV), "rows: this functor needs wider vectors than the row has"); \
-        if (N || (n) % W_ == 0) { \
-                constexpr int V = W_; call; \
-        } else { \
-                constexpr int V = MINV; call; \
-        } } while (0)
+#define ROW_WIDTH(N, n, MINV, MAXV, call)                                                 \
+        do {                                                                              \
+                constexpr int W_ = N ? vec_of(N, MAXV) : (MAXV);                          \
+                static_assert(W_ >= (MINV),                                               \
+                              "rows: this functor needs wider vectors than the row has"); \
+                if (N || (n) % W_ == 0) {                                                 \
+                        constexpr int V = W_;                                             \
+                        call;                                                             \
+                } else {                                                                  \
+                        constexpr int V = MINV;                                           \
+                        call;                                                             \
+                }                                                                         \
+        } while (0)
 
 template <int N, int THREADS, class Prologue, class Epilogue>
-TGC_DEV void softmax_task(int rows, int n, int tile, char *smem, const Prologue &prologue, const Epilogue &epilogue)
+TGC_DEV void softmax_task(int rows, int n, int tile, char *smem, const Prologue &prologue,
+                          const Epilogue &epilogue)
 {
-        constexpr int MAXV = vec_min(Prologue::MAXV, Epilogue::MAXV), MINV = vec_max(Prologue::MINV, Epilogue::MINV);
-        ROW_WIDTH(N, n, MINV, MAXV, (softmax_rows<N, THREADS, V>(rows, n, tile, (float *)smem, prologue, epilogue)));
+        constexpr int MAXV = vec_min(Prologue::MAXV, Epilogue::MAXV),
+                      MINV = vec_max(Prologue::MINV, Epilogue::MINV);
+        ROW_WIDTH(N, n, MINV, MAXV,
+                  (softmax_rows<N, THREADS, V>(rows, n, tile, (float *)smem, prologue, epilogue)));
 }
 
 template <int N, int THREADS, class PrologueY, class PrologueDY, class Epilogue>
-TGC_DEV void softmax_grad_task(int rows, int n, int tile, char *smem, const PrologueY &prologue_y, const PrologueDY &prologue_dy,
-                               const Epilogue &epilogue)
+TGC_DEV void softmax_grad_task(int rows, int n, int tile, char *smem, const PrologueY &prologue_y,
+                               const PrologueDY &prologue_dy, const Epilogue &epilogue)
 {
         constexpr int MAXV = vec_min(PrologueY::MAXV, vec_min(PrologueDY::MAXV, Epilogue::MAXV));
         constexpr int MINV = vec_max(PrologueY::MINV, vec_max(PrologueDY::MINV, Epilogue::MINV));
         ROW_WIDTH(N, n, MINV, MAXV,
-                  (softmax_grad_rows<N, THREADS, V>(rows, n, tile, (float *)smem, prologue_y, prologue_dy, epilogue)));
+                  (softmax_grad_rows<N, THREADS, V>(rows, n, tile, (float *)smem, prologue_y,
+                                                    prologue_dy, epilogue)));
 }
 
 template <int KIND, int N, int THREADS, class Prologue, class Epilogue>
-TGC_DEV void reduce_task(int rows, int n, int tile, char *smem, const Prologue &prologue, const Epilogue &epilogue)
+TGC_DEV void reduce_task(int rows, int n, int tile, char *smem, const Prologue &prologue,
+                         const Epilogue &epilogue)
 {
         ROW_WIDTH(N, n, Prologue::MINV, Prologue::MAXV,
-                  (reduce_rows<KIND, N, THREADS, V>(rows, n, tile, (float *)smem, prologue, epilogue)));
+                  (reduce_rows<KIND, N, THREADS, V>(rows, n, tile, (float *)smem, prologue,
+                                                    epilogue)));
 }
 
 template <int N, int THREADS, class Prologue>

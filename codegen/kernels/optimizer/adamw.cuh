@@ -1,25 +1,29 @@
 /* adamw.cuh: the optimiser over flat arenas: gradient norm, then AdamW.
  *
- * Grads: the gradients of n parameters.  Those of the first n_low, a multiple of 8, are stored in bf16 (low), and
- * their sum over several micro-steps in float32 (sum, which may be null else); those of the others are float32 (rest).
+ * Grads: the gradients of n parameters.  Those of the first n_low, a multiple of 8, are stored in
+ * bf16 (low), and their sum over several micro-steps in float32 (sum, which may be null else);
+ * those of the others are float32 (rest).
  *
  *      grad_add_task<THREADS>(rt, g, sum, tile)
- *              sum = low in the first micro-step, sum += low in the others.  tiles: ceil(n_low / (THREADS * 8)).
+ *              sum = low in the first micro-step, sum += low in the others.  tiles: ceil(n_low /
+ *              (THREADS * 8)).
  *      grad_norm_task<THREADS>(rt, g, tile, tiles, partial, done, norm, flag, smem)
- *              partial[tile] = sum of squares of its share of g; the block that is done last, counted by
- *              *done (0 before and after), makes *norm = sqrt(sum of partial), in order whichever
- *              it is, and *flag = 1 if that is not finite, else 0.  tiles: fixed, 1056 at most.
+ *              partial[tile] = sum of squares of its share of g; the block that is done last,
+ *              counted by *done (0 before and after), makes *norm = sqrt(sum of partial), in order
+ *              whichever it is, and *flag = 1 if that is not finite, else 0.  tiles: fixed, 1056 at
+ *              most.
  *      adamw_task<THREADS>(rt, param, m, v, g, n_decay, norm, tile)
- *              one step of AdamW (Loshchilov and Hutter, ICLR 2019) in PyTorch's order of operations:
+ *              one step of AdamW (Loshchilov and Hutter, ICLR 2019) in PyTorch's order of
+ *              operations:
  *                      g = grad * min(1, clip / (norm + 1e-6))         if clip > 0
  *                      p = p * (1 - lr * weight_decay)                 for elements below n_decay
  *                      m = m + (1 - beta1) * (g - m)
  *                      v = beta2 * v + (1 - beta2) * g * g
  *                      p = p - lr / bias1 * m / (sqrt(v) / sqrt(bias2) + eps)
- *              param: Params or SplitParams.  If *norm is not finite nothing is changed, so that a bad
- *              step cannot spoil the weights.  norm may be null: no clipping, no test.
- *              tiles: ceil(n / (THREADS * ADAMW_PER_THREAD)).  It calls pdl_wait once it has asked for all that no launch of
- *              a step but this one writes.
+ *              param: Params or SplitParams.  If *norm is not finite nothing is changed, so that a
+ *              bad step cannot spoil the weights.  norm may be null: no clipping, no test.
+ *              tiles: ceil(n / (THREADS * ADAMW_PER_THREAD)).  It calls pdl_wait once it has asked
+ *              for all that no launch of a step but this one writes.
  *
  * Arenas are aligned to 16 bytes; n is arbitrary.  THREADS: 256.  shared memory: UPDATE_SMEM. */
 #ifndef TGC_UPDATE_CUH
@@ -75,10 +79,10 @@ TGC_DEV void add_squares(float (&sum)[16 / sizeof(T)], const T *g, long long n, 
 }
 
 template <int THREADS>
-TGC_DEV void grad_norm_task(const Rt *rt, const Grads &g, int tile, int tiles, float *partial, int *done, float *norm,
-                            int *flag, char *smem)
+TGC_DEV void grad_norm_task(const Rt *rt, const Grads &g, int tile, int tiles, float *partial,
+                            int *done, float *norm, int *flag, char *smem)
 {
-        int *last = (int *)smem + 32;           /* beyond block_sum's */
+        int *last = (int *)smem + 32; /* beyond block_sum's */
         float sum[4] = {}, low[8] = {};
         if (g.n_low && rt->n_micro > 1)
                 add_squares<THREADS>(sum, g.sum, g.n_low, tile, tiles);
@@ -115,8 +119,13 @@ template <class Low>
 struct Params {
         float *p;
         Low *low;
-        template <int V> __device__ void get(float (&v)[V], long long i) const { load<V>(v, p + i); }
-        template <int V> __device__ void put(long long i, const float (&v)[V]) const
+        template <int V>
+        __device__ void get(float (&v)[V], long long i) const
+        {
+                load<V>(v, p + i);
+        }
+        template <int V>
+        __device__ void put(long long i, const float (&v)[V]) const
         {
                 store<V>(p + i, v);
                 if (low)
@@ -124,12 +133,19 @@ struct Params {
         }
 };
 
-/* Float32 in two halves: w, a bf16, is the nearest one (ties away from zero), and lo what its bits lack. */
+/* Float32 in two halves: w, a bf16, is the nearest one (ties away from zero), and lo what its bits
+ * lack. */
 struct SplitParams {
         bf16 *w;
         unsigned short *lo;
-        template <int V> union Half { typename Chunk<2 * V>::T c; unsigned short t[V]; __device__ Half() {} };
-        template <int V> __device__ void get(float (&v)[V], long long i) const
+        template <int V>
+        union Half {
+                typename Chunk<2 * V>::T c;
+                unsigned short t[V];
+                __device__ Half() {}
+        };
+        template <int V>
+        __device__ void get(float (&v)[V], long long i) const
         {
                 typedef typename Chunk<2 * V>::T C;
                 Half<V> hi, rest;
@@ -137,9 +153,11 @@ struct SplitParams {
                 rest.c = *(const C *)(lo + i);
 #pragma unroll
                 for (int j = 0; j < V; j++)
-                        v[j] = __uint_as_float(((unsigned)hi.t[j] << 16) + (unsigned)(int)(short)rest.t[j]);
+                        v[j] = __uint_as_float(((unsigned)hi.t[j] << 16) +
+                                               (unsigned)(int)(short)rest.t[j]);
         }
-        template <int V> __device__ void put(long long i, const float (&v)[V]) const
+        template <int V>
+        __device__ void put(long long i, const float (&v)[V]) const
         {
                 typedef typename Chunk<2 * V>::T C;
                 Half<V> hi, rest;
@@ -154,7 +172,9 @@ struct SplitParams {
 };
 
 /* Factors that are the same for every element. */
-struct AdamW { float grad, keep, beta1, beta2, rate, inv_root2, eps; };
+struct AdamW {
+        float grad, keep, beta1, beta2, rate, inv_root2, eps;
+};
 
 TGC_DEV void adamw_element(const AdamW &a, float &p, float &m, float &v, float g, bool decay)
 {
@@ -169,7 +189,13 @@ TGC_DEV void adamw_element(const AdamW &a, float &p, float &m, float &v, float g
 /* What all elements share; false: the step is bad. */
 TGC_DEV bool adamw_of(const Rt *rt, const float *norm, AdamW &a)
 {
-        a = { 1.f, 1.f - rt->lr * rt->weight_decay, rt->beta1, rt->beta2, rt->lr / rt->bias1, 1.f / sqrtf(rt->bias2), rt->eps };
+        a = { 1.f,
+              1.f - rt->lr * rt->weight_decay,
+              rt->beta1,
+              rt->beta2,
+              rt->lr / rt->bias1,
+              1.f / sqrtf(rt->bias2),
+              rt->eps };
         if (norm && !(*norm < INFINITY))
                 return false;
         if (norm && rt->clip > 0.f)
@@ -178,8 +204,8 @@ TGC_DEV bool adamw_of(const Rt *rt, const float *norm, AdamW &a)
 }
 
 template <int THREADS, class Param>
-TGC_DEV void adamw_task(const Rt *rt, const Param &param, float *m, float *v, const Grads &g, long long n_decay,
-                        const float *norm, int tile)
+TGC_DEV void adamw_task(const Rt *rt, const Param &param, float *m, float *v, const Grads &g,
+                        long long n_decay, const float *norm, int tile)
 {
         constexpr int V = ADAMW_PER_THREAD;
         AdamW a;

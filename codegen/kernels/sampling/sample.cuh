@@ -3,25 +3,29 @@
  *      sample_task<T, V, THREADS>(rt, logits, ld, hist, cap, rows, next, tile, smem)
  *
  * logits: T (B, ld), of the last token of each sequence; overwritten.
- * hist: int (cap, rows), the tokens so far: position p of sequence b is hist[p % cap][b]; the host puts
- * the prompt there.  next: int (B).  With S = rt->pos[b] + rt->T, the token chosen for position S
- * goes to next[b] and hist[S % cap][b]; then rt->pos[b] = S, and tile 0 adds 1 to rt->n_out.
- * A tile from rt->B on does nothing.
+ * hist: int (cap, rows), the tokens so far: position p of sequence b is hist[p % cap][b]; the host
+ * puts the prompt there.  next: int (B).  With S = rt->pos[b] + rt->T, the token chosen for
+ * position S goes to next[b] and hist[S % cap][b]; then rt->pos[b] = S, and tile 0 adds 1 to
+ * rt->n_out. A tile from rt->B on does nothing.
  *
  * Which token, exactly (the C back end does the same, in the order of llama.cpp's default chain):
- *  1. Penalty.  Each distinct token x[i] among the last min(repeat_last_n, S, cap) of hist (negative
+ *  1. Penalty.  Each distinct token x[i] among the last min(repeat_last_n, S, cap) of hist
+ *  (negative
  *     repeat_last_n: min(S, cap)): x > 0 ? x / p :
  *     x * p with p = repeat_penalty, rounded to T.  Skipped if p is 1 or the window is empty.
- *  2. If an x is NaN or +inf, or all are -inf, there is nothing to choose: next[b] is 0, which the steps under way may
+ *  2. If an x is NaN or +inf, or all are -inf, there is nothing to choose: next[b] is 0, which the
+ *  steps under way may
  *     read, and hist[S % cap][b] is -1, which tells the host.  Done.
  *     M = max x.  If temp <= 0: the largest x, lowest index on a tie.  Done.
  *  3.  weight(d) = (u64)(expf(d) * 2^32), truncated; so anything 22.2 below M has weight 0.
  *     Sums of weights are integers and have no order.
  *  4. top_k in [1, V): t = the k-th largest x; keep x >= t (all of a tie).
  *  5. top_p < 1: Z = sum of weight(x - M) over what is kept; t = the largest value with
- *     sum of weight(x - M) over kept x >= t at least (u64)(top_p * (double)Z), and at least 1; keep x >= t.
+ *     sum of weight(x - M) over kept x >= t at least (u64)(top_p * (double)Z), and at least 1; keep
+ *     x >= t.
  *  6. min_p > 0: keep only x - M >= logf(min_p).
- *  7. w = weight((x - M) / temp) over what is kept, Z their sum, u = first word of Philox at counter
+ *  7. w = weight((x - M) / temp) over what is kept, Z their sum, u = first word of Philox at
+ *  counter
  *     {S, b, SAMPLE_ID, 0} with key rt->seed, r = floor(u * Z / 2^32): the first index, in rising
  *     order, at which the running sum of w exceeds r.
  * M itself is always kept, so Z > 0.
@@ -33,8 +37,8 @@
 #include "order.cuh"
 
 #define SAMPLE_ID 0x73616d70u
-#define SAMPLE_LIST 4096                /* candidates held in shared memory */
-#define SAMPLE_AHEAD 8                  /* loads a lane has under way */
+#define SAMPLE_LIST 4096 /* candidates held in shared memory */
+#define SAMPLE_AHEAD 8   /* loads a lane has under way */
 #define SAMPLE_SMEM (512 + 8 * SAMPLE_LIST)
 
 /* Values to choose from: all logits in global memory, or a list of candidates, in
@@ -42,7 +46,7 @@
 template <class T>
 struct SampleView {
         const T *x;
-        const float *val;                       /* null: x */
+        const float *val; /* null: x */
         const int *idx;
         int n;
         __device__ float at(int i) const
@@ -100,7 +104,8 @@ TGC_DEV void sample_load(float (&v)[SAMPLE_AHEAD], const View &view, int i, int 
 template <int THREADS>
 TGC_DEV void sample_segment(int n, int &begin, int &end)
 {
-        int per = ((n + THREADS / 32 - 1) / (THREADS / 32) + 31) & ~31, at = (int)threadIdx.x / 32 * per;
+        int per = ((n + THREADS / 32 - 1) / (THREADS / 32) + 31) & ~31,
+            at = (int)threadIdx.x / 32 * per;
         begin = at < n ? at : n;
         end = n - begin < per ? n : begin + per;
 }
@@ -109,7 +114,8 @@ TGC_DEV void sample_segment(int n, int &begin, int &end)
 template <int THREADS, class View>
 TGC_DEV int sample_gather(const View &view, unsigned t, float *val, int *idx, int *count)
 {
-        int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, begin, end, n = 0, at = 0, total = 0;
+        int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, begin, end, n = 0, at = 0,
+            total = 0;
         sample_segment<THREADS>(view.n, begin, end);
 #pragma unroll 8
         for (int i = begin + lane; i < end; i += 32)
@@ -148,8 +154,8 @@ TGC_DEV int sample_gather(const View &view, unsigned t, float *val, int *idx, in
 
 /* Step 7: draw from what is kept; the token for every thread. */
 template <int THREADS, class View>
-TGC_DEV int sample_draw(const View &view, unsigned t, float least, float max, float temp, unsigned u, u64 *red,
-                        int *token)
+TGC_DEV int sample_draw(const View &view, unsigned t, float least, float max, float temp,
+                        unsigned u, u64 *red, int *token)
 {
         int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, begin, end;
         u64 sum = 0, total = 0, before = 0;
@@ -180,7 +186,8 @@ TGC_DEV int sample_draw(const View &view, unsigned t, float least, float max, fl
 #pragma unroll
                                 for (int d = 1; d < 32; d <<= 1) {
                                         unsigned lo = __shfl_up_sync(0xffffffffu, (unsigned)to, d);
-                                        unsigned hi = __shfl_up_sync(0xffffffffu, (unsigned)(to >> 32), d);
+                                        unsigned hi = __shfl_up_sync(0xffffffffu,
+                                                                     (unsigned)(to >> 32), d);
                                         to += lane >= d ? (u64)hi << 32 | lo : 0;
                                 }
                                 if (before + to > r && before + to - w <= r)
@@ -211,8 +218,8 @@ TGC_DEV void sample_penalty(float penalty, int n, T *x, const int *hist, int cap
         __syncthreads();
 }
 
-/* The largest of this thread's logits, the first of equal ones, and where; -infinity and its first place if there are none.
- * finite: none of them is NaN or +infinity.
+/* The largest of this thread's logits, the first of equal ones, and where; -infinity and its first
+ * place if there are none. finite: none of them is NaN or +infinity.
  * 16 bytes a load where rows allow it: one multiprocessor reads it all, and waits for memory. */
 template <class T, int V, int THREADS>
 TGC_DEV float sample_most(const T *x, bool wide, int *where, bool *finite)
@@ -252,7 +259,8 @@ template <class T, int V, int THREADS>
 TGC_DEV int sample_pick(const Rt *rt, const T *x, float best, float max, unsigned u, char *smem)
 {
         u64 *red = (u64 *)smem;
-        int *count = (int *)(smem + 256), *token = (int *)(smem + 384), *idx = (int *)(smem + 512) + SAMPLE_LIST;
+        int *count = (int *)(smem + 256), *token = (int *)(smem + 384),
+            *idx = (int *)(smem + 512) + SAMPLE_LIST;
         float *val = (float *)(smem + 512);
         SampleView<T> all = { x, 0, 0, V }, view = all;
         bool top_k = rt->top_k > 0 && rt->top_k < V, top_p = rt->top_p < 1.f;
@@ -261,7 +269,8 @@ TGC_DEV int sample_pick(const Rt *rt, const T *x, float best, float max, unsigne
         if (top_k || top_p) {
                 u64 need = top_k ? (u64)rt->top_k : 0;
                 if (!top_k)
-                        need = sample_share(rt->top_p, sample_mass<THREADS, true>(all, 0, max, red));
+                        need = sample_share(rt->top_p,
+                                            sample_mass<THREADS, true>(all, 0, max, red));
                 val[threadIdx.x] = best;
                 __syncthreads();
                 SampleView<T> prologues = { 0, val, 0, V < THREADS ? V : THREADS };
@@ -270,11 +279,12 @@ TGC_DEV int sample_pick(const Rt *rt, const T *x, float best, float max, unsigne
                 __syncthreads();
                 int n = sample_gather<THREADS>(all, bound, val, idx, count);
                 if (n >= 0)
-                        view = SampleView<T>{ x, val, idx, n };
+                        view = SampleView<T> { x, val, idx, n };
                 if (top_k)
                         t = sample_threshold<THREADS, false>(view, need, max, red);
                 if (top_k && top_p)
-                        need = sample_share(rt->top_p, sample_mass<THREADS, true>(view, t, max, red));
+                        need = sample_share(rt->top_p,
+                                            sample_mass<THREADS, true>(view, t, max, red));
                 if (top_p) {
                         unsigned tp = sample_threshold<THREADS, true>(view, need, max, red);
                         t = tp > t ? tp : t;
@@ -285,12 +295,14 @@ TGC_DEV int sample_pick(const Rt *rt, const T *x, float best, float max, unsigne
 }
 
 template <class T, int V, int THREADS>
-TGC_DEV void sample_task(Rt *rt, T *logits, int ld, int *hist, int cap, int rows, int *next, int tile,
-                         char *smem)
+TGC_DEV void sample_task(Rt *rt, T *logits, int ld, int *hist, int cap, int rows, int *next,
+                         int tile, char *smem)
 {
         static_assert(SAMPLE_LIST >= THREADS, "sample: the list also holds one value per thread");
-        /* what rt says is on its way together, and with the logits, which are read again where there is a penalty */
-        const int B = rt->B, S = rt->pos[tile] + rt->T, repeat = rt->repeat_last_n, n_out = rt->n_out;
+        /* what rt says is on its way together, and with the logits, which are read again where
+         * there is a penalty */
+        const int B = rt->B, S = rt->pos[tile] + rt->T, repeat = rt->repeat_last_n,
+                  n_out = rt->n_out;
         const float temp = rt->temp, penalty = rt->repeat_penalty;
         T *x = logits + (long long)tile * ld;
         const bool wide = ld % (16 / (int)sizeof(T)) == 0;
@@ -303,17 +315,21 @@ TGC_DEV void sample_task(Rt *rt, T *logits, int ld, int *hist, int cap, int rows
         if (penalty != 1.f) {
                 const int n = S < cap ? S : cap;
                 __syncthreads();
-                sample_penalty<T, V, THREADS>(penalty, repeat < 0 || repeat > n ? n : repeat, x, hist, cap, rows, S);
+                sample_penalty<T, V, THREADS>(penalty, repeat < 0 || repeat > n ? n : repeat, x,
+                                              hist, cap, rows, S);
                 most = sample_most<T, V, THREADS>(x, wide, &at, &finite);
         }
-        const u64 best = !finite ? ~(u64)0 : at < V ? order_key_at(most, at) : 0;       /* above the key of every number */
+        /* above the key of every number */
+        const u64 best = !finite ? ~(u64)0 : at < V ? order_key_at(most, at) : 0;
         u64 top = block_max_u64<THREADS>(best, (u64 *)smem);
         float max = order_value((unsigned)(top >> 32));
         finite = max > -INFINITY && max < INFINITY;
         token = finite ? order_index(top) : 0;
         if (temp > 0.f && finite) {
-                uint4 r = philox(make_uint4((unsigned)S, (unsigned)tile, SAMPLE_ID, 0), rt->seed[0], rt->seed[1]);
-                token = sample_pick<T, V, THREADS>(rt, x, order_value((unsigned)(best >> 32)), max, r.x, smem);
+                uint4 r = philox(make_uint4((unsigned)S, (unsigned)tile, SAMPLE_ID, 0), rt->seed[0],
+                                 rt->seed[1]);
+                token = sample_pick<T, V, THREADS>(rt, x, order_value((unsigned)(best >> 32)), max,
+                                                   r.x, smem);
         }
         __syncthreads();
         if (threadIdx.x == 0) {

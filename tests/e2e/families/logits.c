@@ -1,4 +1,5 @@
-/* logits.c: what variants.py asks of tgc, without kernels: a folder's configuration, its weights, its logits.
+/* logits.c: what variants.py asks of tgc, without kernels: a folder's configuration, its weights,
+ * its logits.
  *
  * One request a line on standard input, one answer on standard output:
  *
@@ -75,7 +76,7 @@ static void answer(char *line)
                 printf("ok %lld %lld\n", (long long)n_params(m), (long long)m->ctx);
                 model_free(m);
         } else if (setjmp(test_out)) {
-                printf("error 3 weights\n");            /* CHECK printed a line before */
+                printf("error 3 weights\n"); /* CHECK printed a line before */
         } else {
                 logits(dir, m, line + used);
         }

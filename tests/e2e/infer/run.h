@@ -12,18 +12,14 @@
 #include "../../../runtime/weights/npy.h"
 #include "../../../runtime/session/session.h"
 
-
 typedef struct Trial {
-        Plan      plan;
-        void     *weights;
-        Session  *s;
-        int       vocab, ctx;
+        Plan plan;
+        void *weights;
+        Session *s;
+        int vocab, ctx;
 } Trial;
 
-static inline void must(int code, const Err *e)
-{
-        CHECK_MSG(!code, "%s", e->msg);
-}
+static inline void must(int code, const Err *e) { CHECK_MSG(!code, "%s", e->msg); }
 
 /* tests/cuda.sh sends everything to the GPU. */
 static inline bool run_on_gpu(void)
@@ -43,7 +39,7 @@ static inline void run_compile(Trial *r, BuildOptions o, const char *weights)
                 o.mode = BUILD_INFER;
         o.cuda |= run_on_gpu();
         o.cpu |= !o.cuda;
-        *r = (Trial){ 0 };
+        *r = (Trial) { 0 };
         must(build_plan(&r->plan, &o, &e), &e);
         must(plan_add_headers(&r->plan, &e), &e);
         if (weights)
@@ -70,7 +66,7 @@ static inline void run_end(Trial *r)
         session_close(r->s);
         plan_close(&r->plan);
         free(r->weights);
-        *r = (Trial){ 0 };
+        *r = (Trial) { 0 };
 }
 
 /* ---- what a run gives ---- */
@@ -84,7 +80,9 @@ static inline float *run_score(Trial *r, const int *ids, int n, double *nll)
         return l;
 }
 
-typedef struct Taken { int *to, n; } Taken;
+typedef struct Taken {
+        int *to, n;
+} Taken;
 
 static inline int run_take(void *user, int i, const int *token, int B)
 {

@@ -26,8 +26,8 @@ static inline const char *text_file(void)
         return data_at(data_is_own() ? "text/stories.txt" : "text/tinyshakespeare.txt");
 }
 
-static char run_dir[256];               /* scratch, for all tests of the process */
-static char run_said[1 << 14];          /* what the last run wrote to standard error */
+static char run_dir[256];      /* scratch, for all tests of the process */
+static char run_said[1 << 14]; /* what the last run wrote to standard error */
 
 /* ---- scratch ---- */
 
@@ -45,14 +45,11 @@ static inline const char *in_scratch(const char *name)
         return path[k];
 }
 
-static inline void must(int code, const Err *e)
-{
-        CHECK_MSG(!code, "%s", e->msg);
-}
+static inline void must(int code, const Err *e) { CHECK_MSG(!code, "%s", e->msg); }
 
 static inline void wait_ms(int ms)
 {
-        nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000L }, NULL);
+        nanosleep(&(struct timespec) { ms / 1000, ms % 1000 * 1000000L }, NULL);
 }
 
 /* ---- running ---- */
@@ -108,12 +105,15 @@ static inline void tgc(int want, const char *fmt, ...)
         vsnprintf(line, sizeof line, fmt, ap);
         va_end(ap);
         int code = finish(begin(line));
-        CHECK_MSG(code == want, "tgc %s\n  gave exit code %d, not %d: %s", line, code, want, run_said);
+        CHECK_MSG(code == want, "tgc %s\n  gave exit code %d, not %d: %s", line, code, want,
+                  run_said);
 }
 
 /* ---- what is left behind ---- */
 
-typedef struct Row { double step, lr, loss, aux_loss, grad_norm; } Row;
+typedef struct Row {
+        double step, lr, loss, aux_loss, grad_norm;
+} Row;
 
 static inline int read_csv(const char *path, Row *row, int most)
 {
@@ -122,8 +122,8 @@ static inline int read_csv(const char *path, Row *row, int most)
         FILE *f = fopen(path, "r");
         CHECK_MSG(f, "%s: cannot be opened", path);
         while (n < most && fgets(line, sizeof line, f))
-                n += sscanf(line, "%lf,%lf,%lf,%lf,%lf", &row[n].step, &row[n].lr, &row[n].loss, &row[n].aux_loss,
-                            &row[n].grad_norm) == 5;
+                n += sscanf(line, "%lf,%lf,%lf,%lf,%lf", &row[n].step, &row[n].lr, &row[n].loss,
+                            &row[n].aux_loss, &row[n].grad_norm) == 5;
         fclose(f);
         return n;
 }
@@ -131,15 +131,16 @@ static inline int read_csv(const char *path, Row *row, int most)
 static inline bool same_bytes(const char *a, const char *b)
 {
         FileMap x = { 0 }, y = { 0 };
-        bool same = !file_map(&x, a, NULL) && !file_map(&y, b, NULL) && x.size == y.size
-                 && !memcmp(x.data, y.data, x.size);
+        bool same = !file_map(&x, a, NULL) && !file_map(&y, b, NULL) && x.size == y.size &&
+                    !memcmp(x.data, y.data, x.size);
         file_unmap(&x);
         file_unmap(&y);
         return same;
 }
 
 /* Offsets as --batch_offsets takes them: int64 [steps, accumulation, batch]. */
-static inline void write_offsets(const char *path, int steps, int accum, int batch, const int64_t *at)
+static inline void write_offsets(const char *path, int steps, int accum, int batch,
+                                 const int64_t *at)
 {
         char head[128];
         Err e = { 0 };
@@ -148,7 +149,8 @@ static inline void write_offsets(const char *path, int steps, int accum, int bat
         CHECK(mem);
         memset(head, ' ', sizeof head);
         memcpy(head, "\x93NUMPY\1\0\x76\0", 10);
-        int k = snprintf(head + 10, 110, "{'descr': '<i8', 'fortran_order': False, 'shape': (%d, %d, %d), }", steps,
+        int k = snprintf(head + 10, 110,
+                         "{'descr': '<i8', 'fortran_order': False, 'shape': (%d, %d, %d), }", steps,
                          accum, batch);
         head[10 + k] = ' ';
         head[127] = '\n';
@@ -170,12 +172,11 @@ static inline Checkpoint *weights_of(const char *path)
 }
 
 /* Sums of squares, for relative norms. */
-typedef struct Gap { double diff, size; } Gap;
+typedef struct Gap {
+        double diff, size;
+} Gap;
 
-static inline double gap_of(Gap g)
-{
-        return sqrt(g.diff / (g.size > 0 ? g.size : 1e-30));
-}
+static inline double gap_of(Gap g) { return sqrt(g.diff / (g.size > 0 ? g.size : 1e-30)); }
 
 static inline Gap gap(const float *a, const float *b, size_t n)
 {

@@ -106,6 +106,11 @@ int plan_again(Plan *to, const Plan *from, const char *choices, Err *e);
  * from's manifest says. */
 int plan_rebuild(Plan *to, const Plan *from, Err *e);
 
+/* ---- help_models.c ---- */
+
+/* what: "lua" or "models", of these `name` or, NULL, all. */
+int  help_models(const char *what, const char *name, bool markdown, Err *e);
+
 /* ---- effects.c ---- */
 
 /* TGC_USAGE where an option that was given would change nothing */

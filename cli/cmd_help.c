@@ -9,7 +9,11 @@ int cmd_help(const Args *a, Err *e)
                 help_man();
         } else if (opt_set(a, O_COMPLETION)) {
                 help_completion_bash();
+        } else if (a->n_pos && (!strcmp(a->pos[0], "lua") || !strcmp(a->pos[0], "models"))) {
+                return help_models(a->pos[0], a->n_pos > 1 ? a->pos[1] : NULL, opt_flag(a, O_MARKDOWN), e);
         } else if (a->n_pos) {
+                if (a->n_pos > 1)
+                        return err_set(e, TGC_USAGE, "help: '%.60s' is one argument too many", a->pos[1]);
                 int cmd = command_find(a->pos[0], e);
                 if (cmd < 0)
                         return e->code;

@@ -86,6 +86,10 @@ static bool validates_or_not(const Given *g) { return splits(g) || !opt_int(g->a
 static bool fused(const Given *g) { return flag(g, O_D_FUSED); }
 static bool graph(const Given *g) { return flag(g, O_D_GRAPH); }
 static bool sources(const Given *g) { return flag(g, O_D_CUDA) || flag(g, O_D_C); }
+static bool describes(const Given *g)
+{
+        return g->a->n_pos && (!strcmp(g->a->pos[0], "lua") || !strcmp(g->a->pos[0], "models"));
+}
 static bool encodes(const Given *g) { return !flag(g, O_TO_TEXT); }
 
 /* ---- the table ---- */

@@ -86,7 +86,8 @@ void help_overview(void)
         print_indented("tgc compile gpt.lua -o gpt.plan\n"
                        "tgc train gpt.plan --data input.txt --out_dir out\n"
                        "tgc run out -p \"Once upon a time\"\n");
-        printf("\n`tgc help COMMAND` tells more.  Environment:\n");
+        printf("\n`tgc help COMMAND` tells more, `tgc help models` lists the models inside tgc, `tgc help lua` is how to write one.\n"
+               "\nEnvironment:\n");
         for (int i = 0; i < N_VARIABLES; i++)
                 printf("  %-21s %s\n", variable[i].name, variable[i].what);
         printf("\nExit codes: %s", CODES);

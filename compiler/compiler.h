@@ -81,6 +81,13 @@ Model *read_json(const char *path);
 Model *read_json_text(const char *text, size_t n, const char *name);
 void write_json(const Model *m, Text *out); /* what read_json reads back */
 
+/* ---- read/describe.c: for people ---- */
+
+void describe_language(Text *out, bool markdown);       /* what a Lua model may say */
+/* The models inside tgc with their parameters; name NULL: all.  False: there is none of that name. */
+bool describe_models(const char *name, Text *out, bool markdown);
+bool describe_knows(Op op);                             /* language.def has a row for it */
+
 /* ---- passes/: one each, see the head of each file ---- */
 
 void simplify(Graph *g, Arena *tmp);

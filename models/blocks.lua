@@ -28,6 +28,7 @@ end
 
 -- Inputs and the loss ------------------------------------------------------------
 
+-- ids and targets.
 function b.inputs()
         return input("ids", { B, T }), input("targets", { B, T })
 end
@@ -83,6 +84,7 @@ function b.layernorm(x, name, o)
         return (y + bias):as(name)
 end
 
+-- x itself where p is 0.
 function b.dropout(x, p)
         return p > 0 and x:dropout(p) or x
 end
@@ -104,8 +106,10 @@ local activations = {
 local spelled = { gelu_new = "gelu_tanh", gelu_pytorch_tanh = "gelu_tanh", gelu_fast = "gelu_tanh", swish = "silu",
                   gelu_python = "gelu", gelu_python_tanh = "gelu_tanh", gelu_accurate = "gelu_tanh" }
 
+-- Is it one that activation makes?
 function b.knows_activation(kind) return activations[spelled[kind] or kind] ~= nil end
 
+-- kind: gelu, gelu_tanh, silu, relu, relu2, sigmoid, tanh, linear, quick_gelu, or what configurations call them.
 function b.activation(x, kind)
         local f = activations[spelled[kind] or kind]
         if not f then error("unknown activation '" .. kind .. "'") end
@@ -171,6 +175,7 @@ b.rope_params = {
         rope_gain = 1.0,        -- of cosines and sines
 }
 
+-- b.rope of a model's parameters p, which have those of rope_params.
 function b.rope_of(p, D)
         return b.rope(math.tointeger(D * p.rotary // 1), p.rope_theta, {
                 kind = p.rope_scaling, factor = p.rope_factor, low = p.rope_low, high = p.rope_high,
@@ -217,6 +222,7 @@ function b.part(x, name, at, width)
         return x:slice { axis = x.rank - 1, start = at, len = width }:as(name)
 end
 
+-- (B,T,n*width) -> (B,T,n,width).
 function b.heads(x, name, n, width)
         return x:reshape { B, T, n, width }:as(name)
 end

@@ -247,6 +247,12 @@ TEST (help_everywhere) {
                           r.code);
         }
         CHECK(tgc("") == TGC_USAGE);
+        CHECK(tgc("help lua") == 0 && strstr(r.out, "b.self_attention(x, o)") && strstr(r.out, "    rope(x (B,T,H,D), freq"));
+        CHECK(tgc("help models") == 0 && strstr(r.out, "\ngpt_neox ") && strstr(r.out, "n_layer=12"));
+        CHECK(tgc("help models llama --markdown") == 0 && strstr(r.out, "\n| `-D window=0` | tokens that attention sees; 0: all |\n"));
+        EXPECT("help models lama", TGC_USAGE, "no model 'lama' comes with tgc");
+        EXPECT("help lua more", TGC_USAGE, "'more' is one argument too many");
+        EXPECT("help run more", TGC_USAGE, "'more' is one argument too many");
         CHECK(tgc("--version") == 0 && !strncmp(r.out, "tgc ", 4));
 }
 

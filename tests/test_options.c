@@ -220,6 +220,7 @@ static const struct {
           "train @/both.plan --data @/text --no-always_save_checkpoint --eval_iters 0",
           "no validation", NULL },
 
+        { O_MARKDOWN, "help train --markdown", "tgc help lua", "help models --markdown" },
         { O_D_WHY, "dump @/both.plan --ir --why", "goes with --fused",
           "dump @/both.plan --fused --why" },
         { O_D_KERNEL, "dump @/both.plan --ir --kernel k0", "goes with --cuda or --c",

@@ -22,7 +22,7 @@ DIRS     = ir compiler compiler/read compiler/passes \
            runtime runtime/util runtime/plan runtime/weights runtime/tokenizer runtime/device runtime/session cli
 SRC     := $(foreach d,$(DIRS),$(sort $(wildcard $(d)/*.c)))
 MAIN     = cli/main.c
-OBJ     := $(patsubst %.c,$(BUILD)/%.o,$(SRC)) $(BUILD)/embedded.o
+OBJ     := $(patsubst %.c,$(BUILD)/%.o,$(SRC)) $(BUILD)/embedded.o $(BUILD)/version.o
 LIB      = $(BUILD)/libtgc_all.a
 TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/test_*.c)))
 TESTH   := $(sort $(wildcard tests/*.h))
@@ -56,6 +56,15 @@ $(BUILD)/embedded.c: scripts/embed.sh $(CUH) $(CPUH) $(MODELS) runtime/rt.h
 
 $(BUILD)/embedded.o: $(BUILD)/embedded.c
 	@$(CC) $(STD) -O0 -c -o $@ $<
+
+# The commit is that of the checkout, or of the file COMMIT in an archive; written when it is another one.
+COMMIT  := $(shell git describe --always --dirty --abbrev=10 --exclude '*' 2>/dev/null || cat COMMIT 2>/dev/null || echo unknown)
+ifneq ($(COMMIT),$(shell cat $(BUILD)/commit 2>/dev/null))
+.PHONY: $(BUILD)/version.o
+endif
+$(BUILD)/version.o: scripts/version.sh
+	@mkdir -p $(@D)
+	@sh scripts/version.sh '$(COMMIT)' | $(CC) $(STD) $(OPT) $(CFLAGS) -x c -c -o $@ - && echo '$(COMMIT)' > $(BUILD)/commit
 
 # Each target by itself: what they include of the compiler and of the runtime shares names.
 FUZZ_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/fuzz/*.c)))

@@ -106,6 +106,10 @@ int plan_again(Plan *to, const Plan *from, const char *choices, Err *e);
  * from's manifest says. */
 int plan_rebuild(Plan *to, const Plan *from, Err *e);
 
+/* ---- version.c, which the Makefile writes ---- */
+
+extern const char build_commit[], build_compiler[];     /* "8346fc5b1e", "gcc 12.2.0" */
+
 /* ---- help_models.c ---- */
 
 /* what: "lua" or "models", of these `name` or, NULL, all. */

@@ -1,4 +1,4 @@
-/* help.c: help, man page and completion, all from the tables. */
+/* help.c: help and the man page, from the tables. */
 #include <stdio.h>
 #include <string.h>
 #include "../runtime/tgc.h"
@@ -52,6 +52,19 @@ static bool shows_default(const OptionInfo *x)
         return x->dflt && x->kind != OPT_FLAG && strcmp(x->dflt, "0") && strcmp(x->dflt, "-1");
 }
 
+static void print_row(const OptionInfo *x)
+{
+        int n = print_option(x);
+        if (n >= HELP_COLUMN)
+                n = printf("\n") - 1;
+        printf("%*s%s", HELP_COLUMN - n, "", x->help);
+        if (shows_default(x))
+                printf(" [%s]", x->dflt);
+        else if (x->kind == OPT_FLAG && x->dflt && *x->dflt == '1')
+                printf(" [on; --no-%s]", x->name);
+        printf("\n");
+}
+
 static void print_group(CommandId cmd, const char *group)
 {
         printf("\n%s:\n", group);
@@ -59,16 +72,37 @@ static void print_group(CommandId cmd, const char *group)
                 const OptionInfo *x = &option_info[o];
                 if (!(x->commands >> cmd & 1) || strcmp(x->group, group))
                         continue;
-                int n = print_option(x);
-                if (n >= HELP_COLUMN)
-                        n = printf("\n") - 1;
-                printf("%*s%s", HELP_COLUMN - n, "", x->help);
-                if (shows_default(x))
-                        printf(" [%s]", x->dflt);
-                else if (x->kind == OPT_FLAG && x->dflt && *x->dflt == '1')
-                        printf(" [on; --no-%s]", x->name);
-                printf("\n");
+                print_row(x);
         }
+}
+
+/* What a MODEL may be given besides is for those who compile it: these commands mostly get a PLAN. */
+static const char MODEL_GROUP[] = "Model";
+static bool runs_plans(CommandId cmd) { return cmd == CMD_RUN || cmd == CMD_EVAL; }
+
+static bool matters_to_run(int o)
+{
+        return o == O_DTYPE || o == O_CTX || o == O_WEIGHTS || o == O_TOKENIZER;
+}
+
+static void print_model_options(CommandId cmd)
+{
+        int column = 0;
+        printf("\nWith a MODEL for PLAN:\n");
+        for (int o = 0; o < N_OPTIONS; o++)
+                if ((option_info[o].commands >> cmd & 1) && matters_to_run(o))
+                        print_row(&option_info[o]);
+        printf("  and of `tgc help compile`:");
+        column = 28;
+        for (int o = 0; o < N_OPTIONS; o++) {
+                const OptionInfo *x = &option_info[o];
+                if (!(x->commands >> cmd & 1) || strcmp(x->group, MODEL_GROUP) || matters_to_run(o))
+                        continue;
+                if (column + (int)strlen(x->name) + 3 > 100)
+                        column = printf("\n   ") - 1;
+                column += printf(" --%s", x->name);
+        }
+        printf("\n");
 }
 
 static void print_indented(const char *text)
@@ -106,7 +140,10 @@ void help_command(CommandId cmd)
         }
         for (int o = 0; o < N_OPTIONS; o++)
                 if ((option_info[o].commands >> cmd & 1) && opens_group(cmd, o))
-                        print_group(cmd, option_info[o].group);
+                        if (!runs_plans(cmd) || strcmp(option_info[o].group, MODEL_GROUP))
+                                print_group(cmd, option_info[o].group);
+        if (runs_plans(cmd))
+                print_model_options(cmd);
 }
 
 /* ---- roff ---- */
@@ -171,51 +208,4 @@ void help_man(void)
         for (int i = 0; i < N_VARIABLES; i++)
                 printf(".TP\n.B %s\n%s.\n", variable[i].name, variable[i].what);
         printf(".SH EXIT STATUS\n%s", CODES);
-}
-
-/* ---- bash ---- */
-
-static void bash_words(CommandId cmd)
-{
-        for (int o = 0; o < N_OPTIONS; o++)
-                if (option_info[o].commands >> cmd & 1)
-                        printf(" --%s", option_info[o].name);
-        printf(" --help");
-}
-
-void help_completion_bash(void)
-{
-        printf("# bash completion of tgc %s\n_tgc()\n{\n"
-               "        local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=\n"
-               "        COMPREPLY=()\n"
-               "        if [ \"$COMP_CWORD\" = 1 ]; then\n                words=\"",
-               TGC_VERSION);
-        for (int c = 0; c < N_COMMANDS; c++)
-                printf("%s%s", c ? " " : "", command_info[c].name);
-        printf("\"\n                COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n                return\n       "
-               " fi\n"
-               "        case $prev in\n");
-        for (int o = 0; o < N_OPTIONS; o++)
-                if (option_info[o].kind == OPT_CHOICE) {
-                        printf("        --%s) words=\"", option_info[o].name);
-                        for (const char *s = option_info[o].meta; *s; s++)
-                                putchar(*s == '|' ? ' ' : *s);
-                        printf("\" ;;\n");
-                }
-        printf("        esac\n        if [ -z \"$words\" ] && [[ $cur == -* ]]; then\n"
-               "                case ${COMP_WORDS[1]} in\n");
-        for (int c = 0; c < N_COMMANDS; c++) {
-                printf("                %s) words=\"", command_info[c].name);
-                bash_words((CommandId)c);
-                printf("\" ;;\n");
-        }
-        printf("                esac\n        fi\n"
-               "        if [ -n \"$words\" ]; then\n"
-               "                COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
-               "        elif [ \"${COMP_WORDS[1]}\" = help ]; then\n"
-               "                COMPREPLY=($(compgen -W \"");
-        for (int c = 0; c < N_COMMANDS; c++)
-                printf("%s%s", c ? " " : "", command_info[c].name);
-        printf("\" -- \"$cur\"))\n        else\n                COMPREPLY=($(compgen -f -- \"$cur\"))\n        fi\n}\n"
-               "complete -o filenames -F _tgc tgc\n");
 }

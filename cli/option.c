@@ -22,6 +22,12 @@ const CommandInfo command_info[N_COMMANDS] = {
 #undef COMMAND
 };
 
+const HabitInfo habit_info[N_HABITS] = {
+#define HABIT(typed, commands, what) { typed, commands, what },
+#include "habits.def"
+#undef HABIT
+};
+
 enum { LONGEST_WORD = 64 };
 
 static int least(int a, int b) { return a < b ? a : b; }
@@ -75,6 +81,19 @@ static int find_letter(CommandId cmd, char c)
                 if ((option_info[o].commands >> cmd & 1) && option_info[o].letter == c)
                         return o;
         return -1;
+}
+
+/* A habit of another program: what to type here. */
+static int check_habit(CommandId cmd, const char *arg, Err *e)
+{
+        const size_t n = strcspn(arg, "=");
+        for (int i = 0; i < N_HABITS; i++)
+                if ((habit_info[i].commands >> cmd & 1) && strlen(habit_info[i].typed) == n &&
+                    !strncmp(habit_info[i].typed, arg, n))
+                        return err_set(e, TGC_USAGE, "%s: there is no %s: %s",
+                                       command_info[cmd].name, habit_info[i].typed,
+                                       habit_info[i].what);
+        return TGC_OK;
 }
 
 static int unknown_option(CommandId cmd, const char *typed, const char *name, Err *e)
@@ -300,7 +319,7 @@ int args_parse(Args *a, CommandId cmd, int argc, char **argv, Err *e)
                         a->pos[a->n_pos++] = arg;
                 else if (!strcmp(arg, "--"))
                         only_pos = true;
-                else
+                else if (!(code = check_habit(cmd, arg, e)))
                         code = arg[1] == '-' ? take_long(&l, arg) : take_short(&l, arg);
         }
         if (!code && !a->help)

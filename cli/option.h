@@ -63,6 +63,20 @@ typedef struct CommandInfo {
         int (*run)(const Args *a, Err *e);
 } CommandInfo;
 
+/* What users of another program type. */
+typedef struct HabitInfo {
+        const char *typed;
+        unsigned commands;
+        const char *what;
+} HabitInfo;
+enum {
+        N_HABITS = 0
+#define HABIT(...) +1
+#include "habits.def"
+#undef HABIT
+};
+
+extern const HabitInfo habit_info[N_HABITS];
 extern const OptionInfo option_info[N_OPTIONS];
 extern const CommandInfo command_info[N_COMMANDS];
 
@@ -105,6 +119,8 @@ int edit_distance(const char *a, const char *b);
 void help_overview(void);
 void help_command(CommandId cmd);
 void help_man(void); /* roff */
-void help_completion_bash(void);
+
+/* ---- completion.c: to stdout ---- */
+void help_completion(const char *shell); /* bash, zsh or fish */
 
 #endif

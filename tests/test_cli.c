@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "cli/work.h"
 #include "runtime/util/file.h"
+#include "runtime/tgc.h"
 #include "test.h"
 
 /* ---- running tgc in a child ---- */
@@ -247,13 +248,58 @@ TEST (help_everywhere) {
                           r.code);
         }
         CHECK(tgc("") == TGC_USAGE);
-        CHECK(tgc("help lua") == 0 && strstr(r.out, "b.self_attention(x, o)") && strstr(r.out, "    rope(x (B,T,H,D), freq"));
-        CHECK(tgc("help models") == 0 && strstr(r.out, "\ngpt_neox ") && strstr(r.out, "n_layer=12"));
-        CHECK(tgc("help models llama --markdown") == 0 && strstr(r.out, "\n| `-D window=0` | tokens that attention sees; 0: all |\n"));
+        CHECK(tgc("help lua") == 0 && strstr(r.out, "b.self_attention(x, o)") &&
+              strstr(r.out, "    rope(x (B,T,H,D), freq"));
+        CHECK(tgc("help models") == 0 && strstr(r.out, "\ngpt_neox ") &&
+              strstr(r.out, "n_layer=12"));
+        CHECK(tgc("help models llama --markdown") == 0 &&
+              strstr(r.out, "\n| `-D window=0` | tokens that attention sees; 0: all |\n"));
         EXPECT("help models lama", TGC_USAGE, "no model 'lama' comes with tgc");
         EXPECT("help lua more", TGC_USAGE, "'more' is one argument too many");
         EXPECT("help run more", TGC_USAGE, "'more' is one argument too many");
         CHECK(tgc("--version") == 0 && !strncmp(r.out, "tgc ", 4));
+}
+
+/* tgc 0.1.0 (commit 8346fc5b1e, gcc 12.2.0) */
+TEST (version_names_commit_and_compiler) {
+        char commit[80], compiler[80], want[200];
+        CHECK(tgc("version") == 0);
+        CHECK_MSG(sscanf(r.out, "tgc " TGC_VERSION " (commit %79[0-9a-z-], %79[a-z0-9. ])", commit,
+                         compiler) == 2,
+                  "%s", r.out);
+        CHECK_MSG(strlen(commit) >= 7 &&
+                          (!strncmp(compiler, "gcc ", 4) || !strncmp(compiler, "clang ", 6)),
+                  "%s", r.out);
+        CHECK(tgc("version --json") == 0);
+        snprintf(want, sizeof want, "\"commit\": \"%s\", \"compiler\": \"%s\"}", commit, compiler);
+        CHECK_MSG(strstr(r.out, want), "%s", r.out);
+}
+
+static bool takes(int cmd, const char *typed)
+{
+        for (int o = 0; o < N_OPTIONS; o++)
+                if ((option_info[o].commands >> cmd & 1) &&
+                    (typed[1] == '-' ? !strcmp(typed + 2, option_info[o].name)
+                                     : !typed[2] && option_info[o].letter == typed[1]))
+                        return true;
+        return false;
+}
+
+/* What llama.cpp's users type is answered, and hides no option of tgc's own. */
+TEST (habits_of_others_get_a_hint) {
+        for (int i = 0; i < N_HABITS; i++)
+                for (int c = 0; c < N_COMMANDS; c++) {
+                        char line[200];
+                        const char *s = habit_info[i].typed;
+                        if (!(habit_info[i].commands >> c & 1))
+                                continue;
+                        CHECK_MSG(!takes(c, s), "%s is an option of %s", s, command_info[c].name);
+                        snprintf(line, sizeof line, "%s x %s 4", command_info[c].name, s);
+                        EXPECT(line, TGC_USAGE, habit_info[i].what);
+                        CHECK_MSG(strstr(r.err, s), "%s is not named: %s", s, r.err);
+                }
+        EXPECT("run x -ngl=99", TGC_USAGE, "--device cuda");
+        EXPECT("run x -cnvx", TGC_USAGE, "--ctx-size");
 }
 
 TEST (man_page_and_completion) {
@@ -267,13 +313,50 @@ TEST (man_page_and_completion) {
                 }
                 CHECK_MSG(strstr(r.out, word), "the man page lacks --%s", option_info[o].name);
         }
+        static const char *const shell[] = { "bash", "zsh", "fish" };
+        for (int i = 0; i < 3; i++) {
+                char line[1200];
+                snprintf(line, sizeof line, "help --completion %s", shell[i]);
+                CHECK(tgc(line) == 0);
+                for (int o = 0; o < N_OPTIONS; o++)
+                        CHECK_MSG(strstr(r.out, option_info[o].name), "completion of %s lacks --%s",
+                                  shell[i], option_info[o].name);
+                for (int c = 0; c < N_COMMANDS; c++)
+                        CHECK_MSG(strstr(r.out, command_info[c].name), "completion of %s lacks %s",
+                                  shell[i], command_info[c].name);
+                snprintf(line, sizeof line, "! command -v %s >/dev/null 2>&1 || %s -n %s 2>&1",
+                         shell[i], shell[i], scratch("out"));
+                CHECK_MSG(system(line) == 0, "%s does not take its completion", shell[i]);
+        }
+        EXPECT("help --completion ksh", TGC_USAGE, "none of bash|zsh|fish");
+}
+
+/* The shells' own machinery: what may follow `tgc run --pre`, `tgc help mod`. */
+TEST (bash_completes) {
+        char line[1200];
+        if (system("command -v bash >/dev/null 2>&1"))
+                SKIP("no bash");
         CHECK(tgc("help --completion bash") == 0);
-        for (int o = 0; o < N_OPTIONS; o++)
-                CHECK_MSG(strstr(r.out, option_info[o].name), "completion lacks --%s",
-                          option_info[o].name);
-        char line[600];
-        snprintf(line, sizeof line, "bash -n %s 2>&1", scratch("out"));
-        CHECK(system("command -v bash >/dev/null 2>&1") || system(line) == 0);
+        snprintf(line, sizeof line,
+                 "bash -c '. %s; t() { COMP_WORDS=(tgc $1 $2); COMP_CWORD=2; _tgc; "
+                 "echo \"${COMPREPLY[*]}\"; }; [ \"$(t run --pre)\" = --predict ] && "
+                 "[ \"$(t help mod)\" = models ] && [ \"$(t train --max_i)\" = --max_iters ]'",
+                 scratch("out"));
+        CHECK(system(line) == 0);
+}
+
+TEST (fish_completes) {
+        char line[2400];
+        if (system("command -v fish >/dev/null 2>&1"))
+                SKIP("no fish");
+        CHECK(tgc("help --completion fish") == 0);
+        snprintf(line, sizeof line,
+                 "HOME=%s fish -c 'source %s; complete -C \"tgc run --pred\"; "
+                 "complete -C \"tgc dump --mode inf\"; complete -C \"tgc tra\"' > %s/fish; "
+                 "grep -q -e --predict %s/fish && grep -q -e '^infer' %s/fish && "
+                 "grep -q -e '^train' %s/fish",
+                 dir, scratch("out"), dir, dir, dir, dir);
+        CHECK(system(line) == 0);
 }
 
 /* ---- exit codes that need no plan ---- */

@@ -102,6 +102,8 @@ help:
 	@echo "make check      set up, build, run every test that needs no GPU (SAN=1: under sanitizers)"
 	@echo "make quick      the tests that start no compiler: half a minute"
 	@echo "make check-cuda the tests that need one"
+	@echo "make lib        libtgc.a, libtgc.so and tgc.pc, for programs of your own (docs/library.md)"
+	@echo "make install    tgc, the library, man page and completion (PREFIX=/usr/local, DESTDIR=); make uninstall"
 	@echo "make dist       build/tgc-dist.tar.gz: the binary with the libraries it needs"
 	@echo "make fuzz       fuzz the readers with clang: FUZZ=NAME one of tests/fuzz, TIME=seconds"
 	@echo "make bless      rewrite the second halves of the pass tests; read the diff"
@@ -146,6 +148,8 @@ dist: $(BUILD)/tgc
 	printf '#!/bin/sh\nd=$$(dirname "$$(readlink -f "$$0")")\nLD_LIBRARY_PATH=$$d/lib exec "$$d/tgc.bin" "$$@"\n' > $(BUILD)/dist/tgc
 	chmod +x $(BUILD)/dist/tgc
 	tar -C $(BUILD) -czf $(BUILD)/tgc-dist.tar.gz dist
+
+include scripts/library.mk
 
 clean:
 	rm -rf build

@@ -101,8 +101,9 @@ size_t tgc_decode(Tgc *t, int previous, int id, char *out, size_t cap)
                 tokenizer_next(t->tokenizer, &at, previous, &n);
         if (t->tokenizer)
                 s = tokenizer_next(t->tokenizer, &at, id, &n);
-        if (n && cap)
-                memcpy(out, s, n < cap ? n : cap);
+        n = n < cap ? n : cap;
+        if (n)
+                memcpy(out, s, n);
         return n;
 }
 

@@ -69,7 +69,7 @@ int tgc_encode(Tgc *t, const char *text, size_t n, int **ids, int *n_ids, TgcErr
 /* The text of ids, UTF-8, as Hugging Face decodes them; *text is freed with tgc_free and ends with
  * a NUL. */
 int tgc_text(Tgc *t, const int *ids, int n_ids, char **text, size_t *n, TgcError *error);
-/* Bytes that id adds after previous; writes at most cap, returns how many.  previous -1, or a
+/* Bytes that id adds after previous; writes at most cap, returns how many it wrote.  previous -1, or a
  * special token: a text begins, and loses the space that some tokenizers put before it. */
 size_t tgc_decode(Tgc *t, int previous, int id, char *out, size_t cap);
 int tgc_is_end(const Tgc *t, int id); /* does id end a text? */

@@ -31,7 +31,7 @@ CPUH    := $(sort $(wildcard codegen/kernels/cpu/*.h))
 KERNELS := $(patsubst %/,-I%,$(sort $(wildcard codegen/kernels/*/)))
 MODELS  := $(sort $(wildcard models/*.lua))
 
-.PHONY: all fuzz demo check check-built check-shared quick check-cuda bless dist clean help deps
+.PHONY: all fuzz demo check check-built check-shared quick check-cuda bless docs dist clean help deps
 
 all: $(BUILD)/tgc
 
@@ -106,6 +106,7 @@ help:
 	@echo "make install    tgc, the library, man page and completion (PREFIX=/usr/local, DESTDIR=); make uninstall"
 	@echo "make dist       build/tgc-dist.tar.gz: the binary with the libraries it needs"
 	@echo "make fuzz       fuzz the readers with clang: FUZZ=NAME one of tests/fuzz, TIME=seconds"
+	@echo "make docs       rewrite the reference in docs/graph-language.md"
 	@echo "make bless      rewrite the second halves of the pass tests; read the diff"
 
 deps:
@@ -136,6 +137,10 @@ quick: $(BUILD)/tgc $(patsubst %,$(BUILD)/tests/%,$(QUICK))
 
 check-cuda: $(BUILD)/tgc
 	@bash tests/cuda.sh $(BUILD)
+
+# The reference of docs/graph-language.md, as tgc has it now.
+docs: $(BUILD)/tgc
+	@sh scripts/docs.sh $(BUILD)/tgc
 
 bless: $(BUILD)/tests/test_passes
 	BLESS=1 $(BUILD)/tests/test_passes

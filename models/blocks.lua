@@ -64,20 +64,22 @@ function b.embedding(ids, name, rows, width, o)
         return w:gather(ids):as(name), w
 end
 
--- offset: the parameter is the gain less this.
+-- o: eps (1e-5), from, suffix, steps; offset: the parameter is the gain less this.
 function b.rmsnorm(x, name, o)
+        o = o or {}
         local gain = param(name .. ".weight", { x.shape[x.rank] }, { init = o.offset and "zeros" or "ones" })
         b.map(gain, o.from, o.suffix or ".weight", o.steps)
-        local unit = x:rmsnorm(o.eps):as(name .. ".unit")
+        local unit = x:rmsnorm(o.eps or 1e-5):as(name .. ".unit")
         if o.offset then gain = (gain + o.offset):as(name .. ".gain") end
         return (unit * gain):as(name)
 end
 
--- bias = false leaves the bias out.
+-- o: eps (1e-5), from; bias = false leaves the bias out.
 function b.layernorm(x, name, o)
+        o = o or {}
         local gain = param(name .. ".weight", { x.shape[x.rank] }, { init = "ones" })
         b.map(gain, o.from, ".weight")
-        local y = (x:layernorm(o.eps):as(name .. ".unit") * gain):as(name .. ".scaled")
+        local y = (x:layernorm(o.eps or 1e-5):as(name .. ".unit") * gain):as(name .. ".scaled")
         if o.bias == false then return y:as(name) end
         local bias = param(name .. ".bias", { x.shape[x.rank] })
         b.map(bias, o.from, ".bias")
@@ -120,6 +122,7 @@ end
 
 -- Learned: one row of (ctx, C) per position.
 function b.positions(name, ctx, width, o)
+        o = o or {}
         local w = param(name .. ".weight", { ctx, width }, { std = o.std })
         b.map(w, o.from, ".weight")
         return w:gather(position()):as(name)

@@ -1,0 +1,53 @@
+#!/bin/bash
+# test_examples.sh: every example runs as it stands, and says what its README promises.
+set -u
+export TGC=$(readlink -f "${TGC:-build/tgc}")
+dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-examples-XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+export TGC_CACHE_DIR=${TGC_CACHE_DIR:-$dir/cache} OMP_NUM_THREADS=1 LC_ALL=C TGC_DEVICE=cpu
+unset TGC_LOG
+failed=0
+
+say() {         # say NAME PROBLEM: an empty problem is a pass
+        if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
+}
+
+# run NAME PATTERN...: its standard output, or the error, has a line for each
+run() {
+        local name=$1 p=
+        shift
+        mkdir -p "$dir/$name"
+        OUT=$dir/$name timeout 300 sh "examples/$name/run.sh" > "$dir/out" 2> "$dir/err" < /dev/null || p="exit code $?: $(tail -3 "$dir/err")"
+        for word; do
+                [ "$p" ] || cat "$dir/out" "$dir/err" | grep -Eq -- "$word" || p="no '$word' in: $(tail -c 400 "$dir/out")"
+        done
+        say "example_$name" "$p"
+}
+
+run own_model '^([0-9]+) of \1 agree' '^kernel ' 'val' '^Once'
+run finetune '^Rain in the'
+before=$(grep -o 'perplexity[ :]*[0-9.]*' "$dir/out" | head -1 | grep -o '[0-9.]*$')
+after=$(grep -o 'perplexity[ :]*[0-9.]*' "$dir/out" | tail -1 | grep -o '[0-9.]*$')
+p=$(awk -v a="${before:-0}" -v b="${after:-0}" 'BEGIN { if (!(b > 0 && b < a / 2)) print "perplexity " a " before, " b " after" }')
+[ "$p" ] || [ -s "$dir/finetune/weights/model.safetensors" ] || p="no weights were exported"
+say finetuning_helps "$p"
+N=40 run shakespeare '^ROMEO:'
+if command -v python3 > /dev/null; then run json '^([0-9]+) of \1 agree' '^Once'; else echo "skip example_json: no python3"; fi
+
+# The library of the build, with the compiler of the system.
+build=$(dirname "$TGC")
+p=$(unset MAKEFLAGS MAKELEVEL MFLAGS; make --no-print-directory BUILD="${build#"$PWD"/}" COMMIT="$(cat "$build/commit")" lib 2>&1 > /dev/null)
+[ "$p" ] && say make_lib "$p"
+mkdir "$dir/pc"
+sed "s|^prefix=.*|prefix=$build|; s|^libdir=.*|libdir=$build|; s|^includedir=.*|includedir=$PWD/runtime|; s|-L.*-ltgc|$build/libtgc.a|; s|^Libs.private: |Libs.private: |" \
+        "$build/tgc.pc" | sed '/^Libs:/s|$| -lcjson -lpcre2-8 -lutf8proc -lxxhash -lm -ldl -lpthread|' > "$dir/pc/tgc.pc"
+PKG_CONFIG_PATH=$dir/pc run library '^Once upon a time.* .* '
+
+for d in examples/*/; do
+        p=
+        [ -f "$d/README.md" ] && [ "$(wc -l < "$d/README.md")" -le 14 ] || p="$d has no short README.md"
+        [ -x "$d/run.sh" ] || p="$d has no run.sh"
+        grep -q "($(basename "$d"))" examples/README.md || p="examples/README.md does not name $d"
+        [ -z "$p" ] || say "example_$(basename "$d")_is_whole" "$p"
+done
+exit $failed

@@ -225,6 +225,7 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                              .has_params = o->kind == MODEL_LUA,
                              .batch = o->batch,
                              .ctx = o->ctx,
+                             .ctx_at_least = o->ctx_at_least,
                              .chunk = o->chunk,
                              .block = o->block,
                              .cuda = o->cuda,

@@ -80,6 +80,7 @@ typedef struct BuildOptions {
         Err *no_infer; /* of both modes training alone is left where text cannot be generated, and this says why;
                                          * NULL: an error */
         int opt, batch, ctx, chunk, block;
+        bool ctx_at_least; /* ctx may be rounded up, so that kernels are compiled once for many */
         bool cuda, cpu, recompute, tf32, time_passes;
         const char *print_after;
         const char *choices; /* text of tiles (codegen/forms/tile_choice.c), or NULL */
@@ -108,12 +109,12 @@ int plan_rebuild(Plan *to, const Plan *from, Err *e);
 
 /* ---- version.c, which the Makefile writes ---- */
 
-extern const char build_commit[], build_compiler[];     /* "8346fc5b1e", "gcc 12.2.0" */
+extern const char build_commit[], build_compiler[]; /* "8346fc5b1e", "gcc 12.2.0" */
 
 /* ---- help_models.c ---- */
 
 /* what: "lua" or "models", of these `name` or, NULL, all. */
-int  help_models(const char *what, const char *name, bool markdown, Err *e);
+int help_models(const char *what, const char *name, bool markdown, Err *e);
 
 /* ---- effects.c ---- */
 

@@ -460,6 +460,8 @@ static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow 
                 .no_infer = opt_set(a, O_MODE) ? NULL : &no_infer,
                 .batch = opt_int(a, O_BATCH),
                 .ctx = opt_int(a, O_CTX),
+                .ctx_at_least = a->cmd == CMD_RUN ||
+                                a->cmd == CMD_EVAL, /* they keep to it themselves */
                 .chunk = opt_int(a, O_CHUNK),
                 .block = opt_int(a, O_BLOCK),
                 .cuda = true,

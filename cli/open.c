@@ -13,6 +13,12 @@ static void spin_briefly(void)
                 setenv("GOMP_SPINCOUNT", "2000", 0);
 }
 
+static void say_compiling(void *to, int n, const char *what, const char *target)
+{
+        Progress talk = progress_new(to);
+        say(&talk, "compiling %d %s for %s ...\n", n, what, target);
+}
+
 int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t seed,
                  const char *ready, int batch, Err *e)
 {
@@ -30,7 +36,9 @@ int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t s
                              .batch = batch,
                              .dev = { .index = opt_int(a, O_GPU),
                                       .threads = opt_int(a, O_THREADS),
-                                      .stop = signals_stop() } };
+                                      .stop = signals_stop(),
+                                      .compiling = say_compiling,
+                                      .compiling_to = (void *)a } };
         Err why;
         int code = session_open(s, p, &o, &why);
         if (code == TGC_STOPPED)
@@ -105,9 +113,9 @@ void json_start(void)
         cJSON_InitHooks(&(cJSON_Hooks) { .malloc_fn = json_alloc, .free_fn = free });
 }
 
-int json_print(cJSON *o, Err *e)
+static int put(cJSON *o, bool pretty, Err *e)
 {
-        char *text = json_lost ? NULL : cJSON_Print(o);
+        char *text = json_lost ? NULL : pretty ? cJSON_Print(o) : cJSON_PrintUnformatted(o);
         cJSON_Delete(o);
         if (!text || json_lost) {
                 free(text);
@@ -118,6 +126,9 @@ int json_print(cJSON *o, Err *e)
         free(text);
         return out_done(e);
 }
+
+int json_print(cJSON *o, Err *e) { return put(o, true, e); }
+int json_print_line(cJSON *o, Err *e) { return put(o, false, e); }
 
 int ids_of_text_file(const Tokenizer *tok, const char *path, int vocab, int **ids, int *n, Err *e)
 {

@@ -18,7 +18,8 @@ enum { WEIGHTS_SEED = 1337 }; /* train's default */
 void say_random(const Args *a, const Loaded *l);
 /* UTF-8; NUL is a character */
 void json_add_text(cJSON *o, const char *key, const char *text, size_t n);
-int json_print(cJSON *o, Err *e); /* to stdout, with a newline; deletes o */
+int json_print(cJSON *o, Err *e);      /* to stdout, with a newline; deletes o */
+int json_print_line(cJSON *o, Err *e); /* the same, on one line */
 /* Text of a file as ids; refuses ids that the model does not have.  *ids is malloc'd. */
 int ids_of_text_file(const Tokenizer *tok, const char *path, int vocab, int **ids, int *n, Err *e);
 int ids_of_id_file(const char *path, int vocab, int **ids, int *n, Err *e);

@@ -83,10 +83,10 @@ void write_json(const Model *m, Text *out); /* what read_json reads back */
 
 /* ---- read/describe.c: for people ---- */
 
-void describe_language(Text *out, bool markdown);       /* what a Lua model may say */
+void describe_language(Text *out, bool markdown); /* what a Lua model may say */
 /* The models inside tgc with their parameters; name NULL: all.  False: there is none of that name. */
 bool describe_models(const char *name, Text *out, bool markdown);
-bool describe_knows(Op op);                             /* language.def has a row for it */
+bool describe_knows(Op op); /* language.def has a row for it */
 
 /* ---- passes/: one each, see the head of each file ---- */
 
@@ -140,8 +140,9 @@ typedef struct CompileOptions {
         DType dtype;
         int opt; /* 0..3 */
         bool infer, train;
-        int batch; /* sequences: inference and training */
-        int ctx;   /* cache size; 0: the model's */
+        int batch;         /* sequences: inference and training */
+        int ctx;           /* cache size; 0: the model's */
+        bool ctx_at_least; /* a larger one will do */
         /* tokens of a prefill call; 0: chosen, and for GPUs more in a second program */
         int chunk;
         int block;       /* training window T; 0: the model's ctx */

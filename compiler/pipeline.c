@@ -103,7 +103,7 @@ typedef struct Spec {
 
 /* Tokens of a prefill call: CHUNK fill a GPU badly and LONG well, but their tiles are too large for
  * a short prompt. */
-enum { CHUNK = 512, LONG = 2048 };
+enum { CHUNK = 512, LONG = 2048, CONTEXT_STEP = 256 };
 
 static Dim bind_dim(Dim d, const Sizes *s)
 {
@@ -535,13 +535,25 @@ static void choices_done(Choices *c)
                 error_at(at, "%s", what);
 }
 
+/* Kernels know the context's size.  Rounded up, many sizes share one compilation: to a power of two,
+ * at most to the model's own. */
+static int context_of(const Model *m, const CompileOptions *o)
+{
+        int ctx = CONTEXT_STEP;
+        if (!o->ctx || !o->ctx_at_least || o->ctx > m->ctx)
+                return o->ctx ? o->ctx : (int)m->ctx;
+        while (ctx < o->ctx)
+                ctx *= 2;
+        return ctx < m->ctx ? ctx : (int)m->ctx;
+}
+
 static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held *h)
 {
         Spec spec[24];
         Graph **g = h->g, *step = NULL;
         Arena *tmp;
         Clock clock = { { 0 }, 0 };
-        int ctx = o->ctx ? o->ctx : (int)m->ctx,
+        int ctx = context_of(m, o),
             chunk = o->chunk      ? o->chunk
                     : ctx < CHUNK ? ctx
                                   : CHUNK,

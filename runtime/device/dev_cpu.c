@@ -71,8 +71,8 @@ static void object_key(const HostCc *cc, const char *const *flags, const Pack *u
 }
 
 /* The object for a plan's C source; *units, *cached: how it was come by; key: its in the cache. */
-static int build(const Plan *plan, int no_cache, Stop *stop, void **so, size_t *size, int *n_units,
-                 int *cached, char key[33], Err *e)
+static int build(const Plan *plan, const DevOptions *o, int n_kernels, void **so, size_t *size,
+                 int *n_units, int *cached, char key[33], Err *e)
 {
         HostCc cc;
         Flags f;
@@ -86,12 +86,14 @@ static int build(const Plan *plan, int no_cache, Stop *stop, void **so, size_t *
         *cached = 0;
         if (!(code = host_cc_find(&cc, 0, e))) {
                 object_key(&cc, f.flag, &units, &headers, key);
-                *cached = !no_cache && cache_get(key, so, size);
+                *cached = !o->no_cache && cache_get(key, so, size);
         }
         if (!code && !*cached) {
-                HostBuild b = { f.flag, &units, &headers, ".c", "source.cpu", stop };
+                HostBuild b = { f.flag, &units, &headers, ".c", "source.cpu", o->stop };
+                if (o->compiling)
+                        o->compiling(o->compiling_to, n_kernels, "kernels", "cpu");
                 code = host_cc_build(&cc, &b, 0, units.n, so, size, e);
-                if (!code && !no_cache)
+                if (!code && !o->no_cache)
                         cache_put(key, *so, *size);
         }
         pack_free(&units);
@@ -106,7 +108,8 @@ int cpu_compile_plan(const Plan *plan, int no_cache, Stop *stop, void **pack, si
         void *so = 0;
         char key[33];
         int n, cached, code = no_cache ? TGC_OK : cache_check(e);
-        if (!code && !(code = build(plan, no_cache, stop, &so, &f.size, &n, &cached, key, e))) {
+        const DevOptions o = { .no_cache = no_cache, .stop = stop };
+        if (!code && !(code = build(plan, &o, 0, &so, &f.size, &n, &cached, key, e))) {
                 char hex[33];
                 host_cpu_key(hex);
                 memcpy(f.name, hex, sizeof hex);
@@ -174,7 +177,7 @@ static int load_built(CpuDevice *d, const Plan *plan, int *n, int *cached, Err *
                 void *so = 0;
                 size_t size;
                 char key[33];
-                int code = build(plan, o->no_cache, o->stop, &so, &size, n, cached, key, e),
+                int code = build(plan, o, d->host.d.prog->n_kernels, &so, &size, n, cached, key, e),
                     built = !code;
                 if (!code && !(code = so_open(&d->so, so, size, e)))
                         code = find_kernels(d, e);

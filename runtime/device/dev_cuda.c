@@ -396,8 +396,8 @@ static int load_from_source(CudaDevice *c, const Plan *plan, const char *need, E
         if (!code)
                 code = nvrtc_open(&n, c->api.driver, e);
         if (!code && (n_want = want_units(c, need, unit_of, want)))
-                code = cuda_compile_units(&n, &units, want, &headers, c->arch, c->d.opt.no_cache,
-                                          cubin, &n_cached, e);
+                code = cuda_compile_units(&n, &units, want, &headers, c->arch, &c->d.opt, cubin,
+                                          &n_cached, e);
         if (!code && (code = load_modules(c, cubin, units.n, unit_of, e)) == TGC_NO_DEVICE && e &&
             n.major > c->api.driver / 1000) {
                 size_t used = strlen(e->msg);

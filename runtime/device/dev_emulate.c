@@ -6,6 +6,7 @@
  * TGC_EMULATE_ARCH=sm_90a plays kernels in the form that they have there, on a GPU of SMS
  * multiprocessors. */
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +63,7 @@ typedef struct Build {
         EmulateDevice *d;
         const HostCc *cc;
         HostBuild b;
+        atomic_flag said; /* that something is compiled */
 } Build;
 
 static void unit_key(const Build *x, int i, char hex[33])
@@ -96,6 +98,10 @@ static void load_unit(void *ctx, int i)
         unit_key(x, i, key);
         u->cached = !no_cache && cache_get(key, &so, &size);
         if (!u->cached) {
+                const DevOptions *o = &x->d->host.d.opt;
+                if (o->compiling && !atomic_flag_test_and_set(&x->said))
+                        o->compiling(o->compiling_to, x->d->host.d.prog->n_kernels, "kernels",
+                                     "emulate");
                 u->code = host_cc_build(x->cc, &x->b, i, 1, &so, &size, &u->err);
                 if (!u->code && !no_cache)
                         cache_put(key, so, size);
@@ -145,7 +151,10 @@ static int load_units(EmulateDevice *d, const Pack *units, const Pack *headers, 
         d->n_units = units->n;
         for (int i = 0; i < units->n; i++)
                 d->unit[i].so.fd = -1;
-        Build x = { d, &cc, { flag, units, headers, ".cu", "source.cuda", d->host.d.opt.stop } };
+        Build x = { d,
+                    &cc,
+                    { flag, units, headers, ".cu", "source.cuda", d->host.d.opt.stop },
+                    ATOMIC_FLAG_INIT };
         stop_begin(x.b.stop); /* over all of them: no moment in between looks idle */
         parallel_for(units->n, host_cores(), load_unit, &x);
         stop_end(x.b.stop);

@@ -35,6 +35,10 @@ typedef struct DevOptions {
         int sync;        /* wait after each launch, so that a fault names its kernel; no graphs.
                                          * TGC_SYNC=1 in the environment does the same */
         Stop *stop;      /* dev_load may be asked to end; NULL: it is not */
+        /* told what is about to be compiled, once a dev_load at most, and not of what a cache has:
+         * n "kernels" or "units" for "cpu", "sm_90a" ...; from any thread; NULL: nobody is */
+        void (*compiling)(void *to, int n, const char *what, const char *target);
+        void *compiling_to;
 } DevOptions;
 
 /* auto|cpu|cuda|emulate; -1: none of these. */

@@ -298,14 +298,15 @@ static void compile_in_children(Job *j)
 }
 
 int cuda_compile_units(const Nvrtc *n, const Pack *units, const char *want, const Pack *headers,
-                       const char *arch, int no_cache, PackFile *cubin, int *n_cached, Err *e)
+                       const char *arch, const DevOptions *o, PackFile *cubin, int *n_cached,
+                       Err *e)
 {
         char arch_option[64], include[640];
         Job j = { .n = n,
                   .units = units,
                   .want = want,
                   .headers = headers,
-                  .no_cache = no_cache,
+                  .no_cache = o->no_cache,
                   .cubin = cubin };
         int code = TGC_OK;
 
@@ -338,6 +339,8 @@ int cuda_compile_units(const Nvrtc *n, const Pack *units, const char *want, cons
                 }
                 parallel_for(units->n, MAX_AT_ONCE, find_unit, &j);
                 order_units(&j);
+                if (j.n_turns && o->compiling)
+                        o->compiling(o->compiling_to, j.n_turns, "units", arch);
                 compile_in_children(&j);
                 parallel_for(j.n_turns, MAX_AT_ONCE, compile_unit, &j);
         }
@@ -405,7 +408,8 @@ int cuda_compile_plan(const Plan *plan, const char *arch, int no_cache, void **p
         if ((code = plan_source(plan, "cuda", &units, &headers, e)))
                 return code;
         PackFile *cubin = calloc((size_t)units.n, sizeof *cubin);
-        code = cubin ? cuda_compile_units(&n, &units, 0, &headers, arch, no_cache, cubin, 0, e)
+        code = cubin ? cuda_compile_units(&n, &units, 0, &headers, arch,
+                                          &(DevOptions) { .no_cache = no_cache }, cubin, 0, e)
                      : err_set(e, TGC_NO_MEMORY, "no memory for %d cubins", units.n);
         if (!code)
                 code = code_pack(plan, "cuda", (const char *const[]) { arch, 0 }, cubin, units.n,

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include "../runtime/util/file.h"
+#include "prompts.h"
 #include "work.h"
 
 typedef struct Gen {
@@ -11,7 +11,8 @@ typedef struct Gen {
         Tokenizer *tok; /* NULL: ids only */
         int *ids;
         int n, n_prompt, cap;
-        bool text; /* stream it */
+        int which, of; /* this prompt, from 0, and how many there are */
+        bool text;     /* stream it */
         /* why it ended, as --json says it: eos, signal, context, length, non_finite */
         const char *stop;
         int ctx; /* most tokens that the model can look at here */
@@ -84,76 +85,6 @@ static int on_token(void *user, int i, const int *token, int B)
         return r->code || signal_seen();
 }
 
-/* ---- the prompt ---- */
-
-/* file: where the text was read, NULL: the command line. */
-static int prompt_ids(Gen *r, const char *text, size_t n, const char *file, Err *e)
-{
-        Err why;
-        int *ids, k, code = tokenizer_encode(r->tok, text, n, -1, &ids, &k, &why);
-        if (code)
-                return err_set(e, code == TGC_BAD_FILE && !file ? TGC_USAGE : code, "%s: %s",
-                               file ? file : "--prompt", why.msg);
-        for (int i = 0; i < k && !code; i++)
-                code = add_id(r, ids[i]);
-        free(ids);
-        return code;
-}
-
-/* Without a prompt: what the tokenizer may put before a text, else a new line if there is such a
- * token. */
-static int no_prompt(Gen *r, Err *e)
-{
-        int *ids, k, code = tokenizer_encode(r->tok, "", 0, 1, &ids, &k, e);
-        if (code)
-                return code;
-        for (int i = 0; i < k && !code; i++)
-                code = add_id(r, ids[i]);
-        free(ids);
-        if (code || r->n || (!prompt_ids(r, "\n", 1, NULL, NULL) && r->n))
-                return code;
-        return err_set(e, TGC_USAGE,
-                       "run: this model needs a prompt: -p TEXT, -f FILE or --prompt-ids");
-}
-
-static int read_prompt(Gen *r, int vocab, Err *e)
-{
-        const Args *a = r->a;
-        const char *ids = opt_str(a, O_PROMPT_IDS), *text = opt_str(a, O_PROMPT),
-                   *file = opt_str(a, O_FILE);
-        char *from_file = NULL;
-        size_t n = text ? strlen(text) : 0;
-        int code = TGC_OK;
-        if ((ids != NULL) + (text != NULL) + (file != NULL) > 1)
-                return err_set(e, TGC_USAGE, "run: give one of --prompt, --file and --prompt-ids");
-        if (ids) {
-                code = ids_parse(ids, strlen(ids), vocab, "--prompt-ids", &r->ids, &r->n, e);
-                r->cap = r->n;
-                return code == TGC_BAD_FILE ? TGC_USAGE : code;
-        }
-        if (!r->tok)
-                return err_set(
-                        e, TGC_USAGE,
-                        "run: %s has no tokenizer: give --prompt-ids 1,2,3 or --tokenizer FILE",
-                        a->pos[0]);
-        if (file) {
-                if ((code = file_read_text(file, TOK_MAX_TEXT, &from_file, &n, e)))
-                        return code;
-                text = from_file;
-        }
-        if (!text)
-                return no_prompt(r, e);
-        code = prompt_ids(r, text, n, file, e);
-        free(from_file);
-        if (code || r->n)
-                return code;
-        return err_set(
-                e, TGC_USAGE,
-                "run: the prompt is empty, and the tokenizer puts nothing before a text; leave %s "
-                "out to begin anywhere",
-                file ? "--file" : "--prompt");
-}
-
 /* ---- the work ---- */
 
 typedef struct Clock {
@@ -169,12 +100,12 @@ static uint64_t pick_seed(const Args *a)
         return ((uint64_t)t.tv_sec * 1000003u ^ (uint64_t)t.tv_nsec) & 0x1fffffffffffffu;
 }
 
-static int prompt_too_long(const Gen *r, int ctx, int asked, Err *e)
+static int prompt_too_long(const Gen *r, int n, int ctx, int asked, Err *e)
 {
         char rows[32] = "0";
         manifest_word(r->plan, "meta positions", rows, sizeof rows);
         if (asked)
-                return err_set(e, TGC_USAGE, "the prompt has %d tokens, --ctx-size is %d", r->n,
+                return err_set(e, TGC_USAGE, "the prompt has %d tokens, --ctx-size is %d", n,
                                asked);
         if (*rows != '0' && atoi(rows) <= ctx)
                 return err_set(
@@ -182,30 +113,42 @@ static int prompt_too_long(const Gen *r, int ctx, int asked, Err *e)
                         "the prompt has %d tokens, the plan's context is %d, and the model has no "
                         "positions beyond; shorten the prompt, or compile a model with more of them (one in "
                         "Lua: -D ctx=%d)",
-                        r->n, ctx, r->n);
+                        n, ctx, n);
         return err_set(e, TGC_USAGE,
                        "the prompt has %d tokens, the plan's context is %d; compile with a larger "
                        "--ctx-size",
-                       r->n, ctx);
+                       n, ctx);
+}
+
+/* Before any of them runs. */
+static int check_lengths(const Gen *r, const Session *s, const Prompts *p, Err *e)
+{
+        const int ctx = session_manifest(s)->ctx, asked = opt_int(r->a, O_CTX);
+        if (asked > ctx)
+                return err_set(e, TGC_USAGE, "--ctx-size %d: the plan was compiled for %d", asked,
+                               ctx);
+        for (int i = 0; i < p->n; i++)
+                if (p->prompt[i].n > (asked ? asked : ctx))
+                        return prompt_too_long(r, p->prompt[i].n, asked ? asked : ctx, asked, e);
+        return TGC_OK;
 }
 
 static int generate(Gen *r, Session *s, const Sampling *how, Clock *c, Err *e)
 {
         int ctx = session_manifest(s)->ctx, asked = opt_int(r->a, O_CTX),
             most = opt_int(r->a, O_PREDICT), code;
-        if (asked > ctx)
-                return err_set(e, TGC_USAGE, "--ctx-size %d: the plan was compiled for %d", asked,
-                               ctx);
         if (asked)
                 ctx = asked;
-        if (r->n > ctx)
-                return prompt_too_long(r, ctx, asked, e);
         r->n_prompt = r->n;
         r->ctx = ctx;
         double t = clock_s();
+        if (r->which && (code = session_reset(s, e)))
+                return code;
         if ((code = session_prefill(s, r->ids, 1, r->n, e)) || (code = session_sync(s, e)))
                 return code;
         c->prompt = clock_s() - t;
+        if (r->text && r->of > 1)
+                printf("%s==> prompt %d of %d <==\n", r->which ? "\n" : "", r->which + 1, r->of);
         for (int i = 0; i < r->n; i++)
                 put_id(r, i);
         t = clock_s();
@@ -230,6 +173,8 @@ static int report_json(const Gen *r, const Clock *c, const Session *s, uint64_t 
 {
         int n = r->n - r->n_prompt;
         cJSON *o = cJSON_CreateObject();
+        if (r->of > 1)
+                cJSON_AddNumberToObject(o, "prompt", r->which + 1);
         if (r->tok) {
                 char *text;
                 size_t bytes;
@@ -251,7 +196,7 @@ static int report_json(const Gen *r, const Clock *c, const Session *s, uint64_t 
         cJSON_AddNumberToObject(o, "load_s", c->load);
         cJSON_AddNumberToObject(o, "prompt_tokens_per_s", rate(r->n_prompt - 1, c->prompt));
         cJSON_AddNumberToObject(o, "decode_tokens_per_s", rate(n, c->decode));
-        return json_print(o, e);
+        return r->of > 1 ? json_print_line(o, e) : json_print(o, e);
 }
 
 static int report(Gen *r, const Clock *c, const Session *s, uint64_t seed, Err *e)
@@ -280,7 +225,27 @@ static int report(Gen *r, const Clock *c, const Session *s, uint64_t seed, Err *
         return out_done(e);
 }
 
-static int run(Gen *r, const Loaded *l, double start, Err *e)
+/* Each prompt is what it would be alone: with the cache empty and the same seed. */
+static int run_one(Gen *r, const Prompt *p, Session *s, const Sampling *how, Clock *c, Err *e)
+{
+        r->n = 0;
+        r->n_hold = 0;
+        r->stop = NULL;
+        r->at = (TokStream) { 0 };
+        for (int i = 0; i < p->n; i++) {
+                int code = add_id(r, p->ids[i]);
+                if (code)
+                        return code;
+        }
+        int code = generate(r, s, how, c, e);
+        if (!code)
+                return report(r, c, s, how->seed, e);
+        if (code == TGC_NON_FINITE) /* what was said before it stands */
+                report(r, c, s, how->seed, NULL);
+        return code;
+}
+
+static int run(Gen *r, const Loaded *l, double start, Prompts *p, Err *e)
 {
         const Args *a = r->a;
         uint64_t seed = pick_seed(a);
@@ -302,18 +267,20 @@ static int run(Gen *r, const Loaded *l, double start, Err *e)
                         e, TGC_USAGE,
                         "run: --ignore-eos has no effect: %s has no tokenizer, so no token ends a text",
                         a->pos[0]);
-        if ((code = read_prompt(r, atoi(vocab), e)) ||
-            (code = open_session(&s, &l->plan, a, SESSION_INFER, weights,
+        const double before = clock_s();
+        if ((code = prompts_read(p, a, r->tok, atoi(vocab), e)))
+                return code;
+        start += clock_s() - before; /* who types it may take his time */
+        if ((code = open_session(&s, &l->plan, a, SESSION_INFER, weights,
                                  "prefill prefill_long decode", 1, e)))
                 return code;
         say_random(a, l);
         c.load = clock_s() - start;
         signals_defer();
-        code = generate(r, s, &how, &c, e);
-        if (!code)
-                code = report(r, &c, s, seed, e);
-        else if (code == TGC_NON_FINITE) /* what was said before it stands */
-                report(r, &c, s, seed, NULL);
+        r->of = p->n;
+        code = check_lengths(r, s, p, e);
+        for (; r->which < p->n && !code && !signal_seen(); r->which++)
+                code = run_one(r, &p->prompt[r->which], s, &how, &c, e);
         session_close(s);
         return code ? code : signal_seen() ? 128 + signal_seen() : TGC_OK;
 }
@@ -321,6 +288,7 @@ static int run(Gen *r, const Loaded *l, double start, Err *e)
 int cmd_run(const Args *a, Err *e)
 {
         Loaded l;
+        Prompts p = { 0 };
         double start = clock_s();
         int code = load(&l, a, &(LoadHow) { .mode = BUILD_INFER }, e);
         if (code)
@@ -330,7 +298,8 @@ int cmd_run(const Args *a, Err *e)
                   .tok = l.tok,
                   .e = e,
                   .text = l.tok && !opt_flag(a, O_JSON) && !opt_flag(a, O_PRINT_IDS) };
-        code = run(&r, &l, start, e);
+        code = run(&r, &l, start, &p, e);
+        prompts_free(&p);
         free(r.ids);
         free(r.hold);
         loaded_free(&l);

@@ -238,6 +238,9 @@ static int take_value(Line *l, int o, const char *attached)
 {
         const OptionInfo *x = &option_info[o];
         OptionValue *v = &l->a->v[o];
+        if (v->set && (o == O_FILE || o == O_PROMPT_IDS))
+                return err_set(l->e, TGC_USAGE,
+                               "--%s: given twice; several prompts are -p TEXT -p TEXT", x->name);
         v->set = true;
         if (!attached && x->kind == OPT_FLAG) {
                 v->i = 1;

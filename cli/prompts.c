@@ -1,0 +1,135 @@
+/* prompts.c: what `tgc run` begins with: -p, again and again, -f, --prompt-ids or standard input.
+ *
+ * All prompts are read and turned into ids before anything runs.  Standard input is read for -f -,
+ * and where nothing else was given and it is a pipe or a file. */
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "../runtime/util/file.h"
+#include "prompts.h"
+
+enum { PATIENCE_MS = 1000 }; /* until a person is told what is waited for */
+
+static bool stdin_is_piped(void)
+{
+        struct stat st;
+        return !fstat(STDIN_FILENO, &st) &&
+               (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode) || S_ISREG(st.st_mode));
+}
+
+static int read_piped(const Args *a, char **text, size_t *n, Err *e)
+{
+        struct pollfd p = { .fd = STDIN_FILENO, .events = POLLIN };
+        Progress talk = progress_new(a);
+        if (!poll(&p, 1, PATIENCE_MS))
+                say(&talk, "reading the prompt from standard input, which has not ended; -p TEXT "
+                           "gives one here\n");
+        return read_stdin(text, n, e);
+}
+
+/* An editor and echo put a newline at the end that nobody means. */
+static void drop_newline(const char *text, size_t *n)
+{
+        if (*n > 1 && text[*n - 1] == '\n')
+                *n -= 1 + (*n > 2 && text[*n - 2] == '\r');
+}
+
+static int add(Prompts *p, int *ids, int n, Err *e)
+{
+        Prompt *list = realloc(p->prompt, (size_t)(p->n + 1) * sizeof *list);
+        if (!list) {
+                free(ids);
+                return err_set(e, TGC_NO_MEMORY, "no memory for the prompts");
+        }
+        p->prompt = list;
+        list[p->n++] = (Prompt) { ids, n };
+        return TGC_OK;
+}
+
+/* from: where the text was read, for messages; NULL: --prompt. */
+static int add_text(Prompts *p, const Tokenizer *tok, const char *text, size_t n, const char *from,
+                    Err *e)
+{
+        Err why;
+        int *ids, k, code = tokenizer_encode(tok, text, n, -1, &ids, &k, &why);
+        if (code)
+                return err_set(e, code == TGC_BAD_FILE && !from ? TGC_USAGE : code, "%s: %s",
+                               from ? from : "--prompt", why.msg);
+        if (k)
+                return add(p, ids, k, e);
+        free(ids);
+        return err_set(
+                e, TGC_USAGE,
+                "run: the prompt is empty, and the tokenizer puts nothing before a text; leave %s "
+                "out to begin anywhere",
+                from ? "--file" : "--prompt");
+}
+
+/* Without a prompt: what the tokenizer may put before a text, else a new line if there is such a
+ * token. */
+static int add_none(Prompts *p, const Tokenizer *tok, Err *e)
+{
+        int *ids, k, code = tokenizer_encode(tok, "", 0, 1, &ids, &k, e);
+        if (code)
+                return code;
+        if (k)
+                return add(p, ids, k, e);
+        free(ids);
+        if (!add_text(p, tok, "\n", 1, NULL, NULL))
+                return TGC_OK;
+        return err_set(e, TGC_USAGE,
+                       "run: this model needs a prompt: -p TEXT, -f FILE (- is standard input) or "
+                       "--prompt-ids");
+}
+
+static int read_file(Prompts *p, const Args *a, const Tokenizer *tok, const char *file, Err *e)
+{
+        const bool piped = !file || !strcmp(file, "-");
+        char *text = NULL;
+        size_t n = 0;
+        int code = piped ? read_piped(a, &text, &n, e)
+                         : file_read_text(file, TOK_MAX_TEXT, &text, &n, e);
+        if (code)
+                return code;
+        drop_newline(text, &n);
+        code = !file && !n ? add_none(p, tok, e)
+                           : add_text(p, tok, text, n, piped ? "standard input" : file, e);
+        free(text);
+        return code;
+}
+
+int prompts_read(Prompts *p, const Args *a, const Tokenizer *tok, int vocab, Err *e)
+{
+        const OptionValue *text = &a->v[O_PROMPT];
+        const char *ids = opt_str(a, O_PROMPT_IDS), *file = opt_str(a, O_FILE);
+        int code = TGC_OK, *list, n;
+        *p = (Prompts) { 0 };
+        if ((ids != NULL) + (text->n > 0) + (file != NULL) > 1)
+                return err_set(e, TGC_USAGE, "run: give one of --prompt, --file and --prompt-ids");
+        if (ids) {
+                code = ids_parse(ids, strlen(ids), vocab, "--prompt-ids", &list, &n, e);
+                if (code)
+                        return code == TGC_BAD_FILE ? TGC_USAGE : code;
+                return add(p, list, n, e);
+        }
+        if (!tok)
+                return err_set(
+                        e, TGC_USAGE,
+                        "run: %s has no tokenizer: give --prompt-ids 1,2,3 or --tokenizer FILE",
+                        a->pos[0]);
+        if (file || (!text->n && stdin_is_piped()))
+                return read_file(p, a, tok, file, e);
+        for (int i = 0; i < text->n && !code; i++)
+                code = add_text(p, tok, text->list[i], strlen(text->list[i]), NULL, e);
+        return text->n ? code : add_none(p, tok, e);
+}
+
+void prompts_free(Prompts *p)
+{
+        for (int i = 0; i < p->n; i++)
+                free(p->prompt[i].ids);
+        free(p->prompt);
+        *p = (Prompts) { 0 };
+}

@@ -1,0 +1,20 @@
+/* prompts.h: the prompts of `tgc run`, as ids. */
+#ifndef TGC_PROMPTS_H
+#define TGC_PROMPTS_H
+
+#include "cli.h"
+
+typedef struct Prompt {
+        int *ids, n;
+} Prompt;
+
+typedef struct Prompts {
+        Prompt *prompt;
+        int n;
+} Prompts;
+
+/* tok NULL: ids alone.  At least one, none of them empty; prompts_free also after an error. */
+int prompts_read(Prompts *p, const Args *a, const Tokenizer *tok, int vocab, Err *e);
+void prompts_free(Prompts *p);
+
+#endif

@@ -1,0 +1,111 @@
+#!/bin/bash
+# test_prompts.sh: where `tgc run` takes its prompts from, several of them, and what it says and does about compiling.
+set -u
+TGC=$(readlink -f "${TGC:-build/tgc}")
+story=$(readlink -f tests/data/models/story)
+dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-prompts-XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+export OMP_NUM_THREADS=1 LC_ALL=C TGC_CACHE_DIR=$dir/cache
+unset TGC_DEVICE TGC_LOG
+failed=0
+
+say() {         # say NAME PROBLEM: an empty problem is a pass
+        if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
+}
+
+# try CODE WORDS COMMAND...: "" or what is wrong; standard input is the caller's
+try() {
+        local want=$1 words=$2 rc
+        shift 2
+        timeout -k 2 60 "$@" > out 2> err
+        rc=$?
+        if [ $rc -ne "$want" ]; then
+                echo "'${*: -5}' exits with $rc, not $want: $(head -c 300 err)"
+        elif [ "$words" ] && ! grep -Fq -- "$words" err; then
+                echo "'${*: -5}' does not say '$words': $(head -c 300 err)"
+        fi
+}
+
+"$TGC" compile "$story" -q --ctx-size 32 -o s.plan || { echo "not ok compile"; exit 1; }
+run=("$TGC" run s.plan --device cpu -n 6 -s 1)
+"${run[@]}" -q -p 'Once upon' < /dev/null > once 2> err || { grep -q 'no C compiler' err && { echo "skip prompts: no C compiler"; exit 0; }; }
+"${run[@]}" -q -p 'Then she' < /dev/null > then
+
+# ---- where a prompt comes from ----
+
+p=$(echo 'Once upon' | try 0 '' "${run[@]}")
+[ "$p" ] || cmp -s out once || p="another text: $(cat out)"
+say a_pipe_is_the_prompt "$p"
+
+printf 'Once upon\r\n' > prompt.txt
+p=$(try 0 '' "${run[@]}" < prompt.txt)
+[ "$p" ] || cmp -s out once || p="another text: $(cat out)"
+say a_file_as_standard_input_is_the_prompt "$p"
+
+p=$(try 0 '' "${run[@]}" -f - < prompt.txt)
+[ "$p" ] || cmp -s out once || p="another text: $(cat out)"
+[ "$p" ] || p=$(try 0 '' "${run[@]}" -f prompt.txt < /dev/null)
+[ "$p" ] || cmp -s out once || p="-f FILE: $(cat out)"
+say a_dash_is_standard_input "$p"
+
+p=$(echo 'Then she' | try 0 '' "${run[@]}" -p 'Once upon')
+[ "$p" ] || cmp -s out once || p="another text: $(cat out)"
+say a_prompt_leaves_standard_input_alone "$p"
+
+p=$(try 0 '' "${run[@]}" -n 0 --print-ids < /dev/null)
+[ "$p" ] || [ "$(cat out)" = 1 ] || p="not the first token alone: $(cat out)"
+[ "$p" ] || p=$(: | try 0 '' "${run[@]}" -n 0 --print-ids)
+[ "$p" ] || [ "$(cat out)" = 1 ] || p="an empty pipe: $(cat out)"
+say nothing_at_all_begins_anywhere "$p"
+
+p=$({ sleep 1.5; echo 'Once upon'; } | try 0 'reading the prompt from standard input' "${run[@]}")
+[ "$p" ] || cmp -s out once || p="another text: $(cat out)"
+say who_waits_is_told "$p"
+
+p=$(try 2 'given twice; several prompts are -p TEXT -p TEXT' "${run[@]}" -f prompt.txt -f - < /dev/null)
+[ "$p" ] || p=$(try 2 'given twice' "${run[@]}" --prompt-ids 1 --prompt-ids 2 < /dev/null)
+[ "$p" ] || p=$(try 2 'give one of --prompt, --file and --prompt-ids' "${run[@]}" -p x -f prompt.txt < /dev/null)
+say no_prompt_replaces_another "$p"
+
+# ---- several ----
+
+two=(-p 'Once upon' -p 'Then she')
+{ echo '==> prompt 1 of 2 <=='; cat once; echo; echo '==> prompt 2 of 2 <=='; cat then; } > want
+p=$(try 0 '' "${run[@]}" "${two[@]}" < /dev/null)
+[ "$p" ] || cmp -s out want || p="$(diff out want | head -5)"
+say each_prompt_is_what_it_would_be_alone "$p"
+
+for i in 0 1; do "${run[@]}" -q --print-ids -p "${two[2 * i + 1]}" < /dev/null; done > want
+p=$(try 0 '' "${run[@]}" "${two[@]}" --print-ids < /dev/null)
+[ "$p" ] || cmp -s out want || p="$(diff out want | head -5)"
+say ids_are_a_line_each "$p"
+
+p=$(try 0 '' "${run[@]}" "${two[@]}" --json < /dev/null)
+[ "$p" ] || [ "$(grep -c '^{"prompt":[12],"text":".*}$' out)" = 2 ] || p="$(head -c 300 out)"
+[ "$p" ] || [ "$(wc -l < out)" = 2 ] || p="$(wc -l < out) lines"
+say objects_are_a_line_each "$p"
+
+p=$(try 2 'the plan'\''s context is 32' "${run[@]}" -p 'Once upon' -p "$(seq -s ' ' 40)" < /dev/null)
+[ "$p" ] || [ ! -s out ] || p="one ran before: $(cat out)"
+say all_are_looked_at_before_one_runs "$p"
+
+# ---- compiling ----
+
+model=("$TGC" run "$story" --device cpu -n 3 --temp 0 -p 'Once upon')
+p=$(try 0 'kernels for cpu ...' "${model[@]}" -c 20 < /dev/null)
+[ "$p" ] || grep -Eq '^compiling [1-9][0-9]* kernels for cpu ...$' err || p="$(cat err)"
+[ "$p" ] || p=$(try 0 '' "${model[@]}" -c 20 < /dev/null)
+[ "$p" ] || ! grep -q compiling err || p="said though nothing was: $(cat err)"
+[ "$p" ] || { rm -rf cache; p=$(try 0 '' "${model[@]}" -q < /dev/null); }
+[ "$p" ] || [ ! -s err ] || p="--quiet says $(cat err)"
+say compiling_is_said_when_it_happens "$p"
+
+p=$(try 0 '' "${model[@]}" -c 20 < /dev/null)
+[ "$p" ] || p=$(try 0 '' "${model[@]}" -c 9 --json < /dev/null)
+[ "$p" ] || ! grep -q compiling err || p="compiled again"
+[ "$p" ] || grep -q '"context_tokens":.9,' out || p="the context is not 9: $(cat out)"
+[ "$p" ] || p=$(try 2 "the prompt has 3 tokens, --ctx-size is 2" "${model[@]}" -c 2 < /dev/null)
+say another_context_is_no_other_kernels "$p"
+
+exit $failed

@@ -131,15 +131,50 @@ typedef struct TensorMap {
         int box_rows, box_bytes;
 } TensorMap;
 
-/* How a kernel is launched on sm_90a, where its body has a branch of its own (TGC_SM90A): one block
- * a multiprocessor, at most `grid` of them, an even number where they work in pairs; or `grid` in
- * clusters of `cluster`. threads 0: as everywhere. */
-typedef struct On90 {
-        int threads, smem;
-        const char *grid;
-        int cluster;
-        bool pairs;
-} On90;
+/* ---- form.c: what a kernel is on each architecture ---- */
+
+typedef enum ArchId {
+#define ARCH(id, ...) ARCH_##id,
+#include "forms/arch.def"
+#undef ARCH
+        N_ARCHS
+} ArchId;
+
+/* Sizes as constants: ANY_SMS, SM90A_SMS, SM90A_SMEM ... */
+enum {
+#define ARCH(id, name, macro, sms, smem_sm, smem) \
+        id##_SMS = sms, id##_SM_SMEM = smem_sm, id##_SMEM = smem,
+#include "forms/arch.def"
+#undef ARCH
+};
+
+typedef struct Arch {
+        const char *name, *macro;
+} Arch;
+extern const Arch archs[N_ARCHS];
+
+/* How a kernel's problem is done on one architecture.  ARCH_ANY's always is; threads 0: there is no
+ * other, that one serves.  A form may have a launch of its own and the general one's text. */
+typedef struct Form {
+        const char *include;     /* header without its ending: "rows" is rows.cuh or cpu_rows.h */
+        const char *decl, *body; /* what this form alone declares and does, or NULL */
+        const char *grid;        /* text of the manifest's EXPR; "0": nothing is left to do */
+        int threads, smem, min_blocks;
+        int cluster;     /* blocks of a cluster; 0: none */
+        bool persistent; /* blocks stay: one a multiprocessor, `grid` of them at most */
+        bool pairs;      /* persistent ones, in clusters of two */
+        bool waits;      /* its body calls pdl_wait */
+} Form;
+
+static inline bool form_is(const Form *form, ArchId arch) { return form[arch].threads > 0; }
+/* Nothing is left to do there. */
+bool form_none(const Form *f);
+struct Piece;
+bool form_waits(const struct Piece *p); /* the body of some form calls pdl_wait */
+/* The one place where forms become text, with branches between them. */
+void form_decl(const struct Piece *p, Text *out);
+void form_body(const struct Piece *p, Text *out);
+void form_includes(const struct Piece *p, const char *include[N_ARCHS + 1]);
 
 /* Scratch between launches of one group.  keep: its name; it lives on, and starts as zeros. */
 typedef struct Work {
@@ -166,20 +201,29 @@ typedef struct Prefetch {
 
 /* A kernel as it was built, or one of those that schedule.c merged; \1 stands for its name. */
 typedef struct Piece {
-        const char *title, *include; /* header without its ending */
-        const char *decl, *body;     /* struct of arguments and functors; of the entry point */
-        const char *grid;            /* text of the manifest's EXPR */
-        int threads, smem, min_blocks, n_args;
-        On90 on90;
-        bool waits; /* the task calls pdl_wait */
-        /* it can load before that: what it may stands at \3 in body (launches_overlap) */
-        const struct Prefetch *early;
-        bool alone;  /* fills the GPU: not to be joined with others */
-        bool fast;   /* 16-bit arguments: fast functions will do */
-        int product; /* it is work of product - 1 of the module's; 0: of none */
-        bool plain;  /* calls no functions: does not care who is beside it */
-        /* on sm_90a a short product, or NULL; its tile's name in body stands between \2 */
+        const char *title;
+        const char *decl, *body; /* struct of arguments and functors; what every form begins with */
+        union {
+                Form form[N_ARCHS];
+                Form any;
+        };
+        int n_args;
+        /* It can load before it waits: what it may is decided by launch_overlap.c, and stands as
+         * PREFETCH at the beginning of prefetch_in, or of body (N_ARCHS). */
+        const struct Prefetch *prefetch;
+        ArchId prefetch_in;
+        const char *prefetches;
+        bool alone;      /* fills the GPU: not to be joined with others */
+        bool fast;       /* 16-bit arguments: fast functions will do */
+        int product;     /* it is work of product - 1 of the module's; 0: of none */
+        bool plain;      /* calls no functions: does not care who is beside it */
+        bool streams;    /* a GEMV: reads weights once */
+        bool after_wait; /* the next launch is better started when this one has waited */
+        bool beside;     /* sums beside a product: short, whatever its tile */
+        /* on sm_90a a GEMM whose tiles all run at once, or NULL; schedule.c gives it `tile`, which
+         * its form calls Tile */
         const struct SingleWave *single_wave;
+        const char *tile;
         double us;                  /* of a block, where that is long: schedule.c; 0: it is not */
         double flops, bytes;        /* of one launch at the program's largest sizes */
         const char *where;          /* the ops fused into it, and their lines */
@@ -193,18 +237,22 @@ extern const char map_param[];
 
 typedef struct Launch {
         const char *kernel; /* its name, once kernels_name gave it one */
-        const char *grid;
-        Slot *arg; /* those of all pieces, in order */
+        Slot *arg;          /* those of all pieces, in order */
         Use *use;
         int n_args;
-        On90 on90;     /* of its pieces; n_pieces > 1: only where all are short products */
+        /* launches alone, no texts; of several pieces another than ARCH_ANY's only where all have
+         * single_wave */
+        union {
+                Form form[N_ARCHS];
+                Form any;
+        };
         Piece **piece; /* equal ones stand together */
         int n_pieces;
         /* one block does all pieces, one after the other; not: side by side */
         bool in_turn;
-        bool early;               /* on sm_90a it starts before the launch before has ended */
+        bool overlaps;            /* on sm_90a it starts before the launch before has ended */
         bool triggers_after_wait; /* triggers_first, but not before it has waited itself */
-        /* its shared memory there, where on90 says nothing; 0: as everywhere */
+        /* its shared memory there, where it has no form for it; 0: as everywhere */
         int spread;
 } Launch;
 
@@ -212,14 +260,16 @@ typedef struct Kernel {
         const char *name, *title;
         const char *text; /* source; \1 stands for the name; */
         unsigned hash;    /* of it */
-        int threads, smem, n_args;
-        On90 on90;
+        int n_args;
+        union {
+                Form form[N_ARCHS];
+                Form any;
+        };
         int spread;          /* of Launch */
-        bool early;          /* waits for the launch before it by itself */
+        bool pdl;            /* waits for the launch before it by itself */
         double flops, bytes; /* of one launch at the program's largest sizes */
         Piece **piece;
         int n_pieces;
-        const char *grid; /* of its first launch, for people */
         const char *used; /* "step 12, decode 24": launches by program */
         int n_now;        /* launches of the program being written */
 } Kernel;
@@ -332,21 +382,26 @@ typedef struct FunctorText {
         Stored stored[MOST_STORED], from; /* from: and reads of rows, as much as it stores first */
 } FunctorText;
 
-/* One kernel under construction, for either target. */
+/* One kernel under construction, for either target.  Text goes to all forms until form_begin; then
+ * to that form. */
 typedef struct Build {
         Emit *e;
         const Group *gr;
         Args args;
-        Text decl;           /* functors */
-        Text body;           /* of the entry point */
-        const char *include; /* header without its ending: "rows" is rows.cuh or cpu_rows.h */
         const char *title;
-        int threads, smem, min_blocks;
-        On90 on90;
-        bool waits;                   /* the task calls pdl_wait, after loads of weights */
-        const struct Prefetch *early; /* of Piece */
-        bool alone, plain;            /* of Piece */
+        union {
+                Form form[N_ARCHS];
+                Form any;
+        };
+        struct {
+                Text decl, body;         /* functors; of the entry point */
+        } text[N_ARCHS + 1];             /* of a form; the last: of all */
+        ArchId at;                       /* which is being written */
+        const struct Prefetch *prefetch; /* of Piece */
+        ArchId prefetch_in;
+        bool alone, plain, streams, after_wait, beside; /* of Piece */
         const struct SingleWave *single_wave;
+        const char *tile;
         double us, flops, bytes; /* us: of Piece */
 } Build;
 
@@ -354,12 +409,22 @@ Build build_start(Emit *e, const Group *gr, const char *include, const char *tit
 void build_line(Build *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* adds its text to decl */
 FunctorText build_functor(Build *b, const Functor *f, const char *name);
-/* At \3 in the body, if it has that, stands what may be loaded early. */
-/* PREFETCH_REST: the second is NULL */
+/* The form that is being written from here on; its launch is to be filled in.  include NULL: as it
+ * is.  ARCH_ANY ends the others. */
+Form *form_begin(Build *b, ArchId arch, const char *include);
+/* There is nothing to do on arch; what follows is for the others. */
+void form_leave_out(Build *b, ArchId arch);
+Text *build_body(Build *b); /* of what is being written */
+Text *build_decl(Build *b);
+/* A constant that differs between forms; its name, in what all forms have. */
+const char *form_constant(Build *b, const char *name, const char *any, ArchId arch, int64_t value);
+/* PREFETCH, in the text, is what may be loaded before the wait.  PREFETCH_REST: the second is
+ * NULL */
 void build_prefetch(Build *b, PrefetchKind kind, const Slot *first, const Slot *second);
 /* this launch passes the argument's address plus bytes */
 void build_shift(Build *b, const char *arg, int64_t bytes);
-void build_end(Build *b, const char *grid); /* adds the launch */
+void build_end(Build *b, const char *grid); /* adds the launch; grid: of ARCH_ANY */
+void build_drop(Build *b);                  /* or forgets it */
 /* C: the loop over tiles; work: operations of one tile, decides about threads. */
 void build_cpu_loop(Build *b, const char *tiles, double total_work, const char *call);
 bool is_cuda(const Emit *e);
@@ -405,7 +470,6 @@ void functor_emit(Emit *e, Args *a, const Functor *f, const char *name, FunctorT
 
 /* ---- gemm.c: operands and tiles, also for the loss ---- */
 
-enum { SMS = 132 }; /* multiprocessors of an H100: what work is spread over */
 typedef struct Tile {
         const char *name, *cls;
         int bm, bn, bk, threads, min_blocks, smem, ps;
@@ -501,7 +565,7 @@ typedef struct SingleWave {
 enum { MOST_SINGLE_WAVES = 4 };
 /* The fastest tiles for n of them in one launch, and its microseconds; 0: they do not fit. */
 double single_waves_pick(const SingleWave *const *s, int n, const Tile90 **best);
-On90 single_wave_on90(Arena *a, const Tile90 *t, const SingleWave *s);
+Form single_wave_form(Arena *a, const Tile90 *t, const SingleWave *s);
 
 const Tile90 *tile90_at(int i); /* NULL behind the last */
 

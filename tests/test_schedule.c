@@ -21,8 +21,8 @@ static void add(Emit *e, const char *line)
         CHECK(sscanf(line, "%31s %d %d %31s %79[^\n]", name[e->n_launch], &threads, &smem, grid,
                      args) == 5);
         Build b = build_start(e, NULL, "map", name[e->n_launch]);
-        b.threads = threads;
-        b.smem = smem;
+        b.any.threads = threads;
+        b.any.smem = smem;
         b.us = strchr(name[e->n_launch], '*') ? 5 : 0;
         b.plain = strchr(name[e->n_launch], '-');
         if ((shape = strpbrk(name[e->n_launch], "@^"))) {
@@ -31,13 +31,14 @@ static void add(Emit *e, const char *line)
                               { .kind = SLOT_WORK, .id = of[1] } };
                 build_prefetch(&b, n > 1 ? PREFETCH_EACH : PREFETCH_REST, &s[0],
                                n > 1 ? &s[1] : NULL);
-                build_line(&b, "\3");
                 *shape = 0;
         }
         if (strchr(name[e->n_launch], '#'))
-                b.on90 = (On90) { threads, 200 << 10, "100", 1, false };
+                b.form[ARCH_SM90A] = (Form) {
+                        .threads = threads, .smem = 200 << 10, .grid = "100", .cluster = 1
+                };
         if (strchr(name[e->n_launch], '0'))
-                b.on90 = (On90) { threads, 0, "0", 0, false };
+                b.form[ARCH_SM90A] = (Form) { .threads = threads, .grid = "0", .persistent = true };
         if ((shape = strchr(name[e->n_launch], ':'))) {
                 SingleWave *s = arena_alloc(e->m->arena, sizeof *s);
                 long long M, N, K;
@@ -51,8 +52,8 @@ static void add(Emit *e, const char *line)
                                      .fixed = true,
                                      .single_wave = true };
                 b.single_wave = s;
-                b.on90 = (On90) { .threads = 160, .grid = "1", .cluster = 1 };
-                build_line(&b, "\2S64x64s\2");
+                b.form[ARCH_SM90A] = (Form) { .threads = 160, .grid = "1", .cluster = 1 };
+                b.tile = "S64x64s";
                 *shape = 0;
         }
         for (word = strtok_r(args, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
@@ -102,9 +103,9 @@ static void show_launches(const Emit *e, Text *out)
                 const Launch *l = &e->launch[i];
                 for (int k = 0; k < l->n_pieces; k++)
                         text_add(out, "%s%s", k ? l->in_turn ? ";" : "+" : "", l->piece[k]->title);
-                text_add(out, " %s", l->grid);
-                if (l->on90.threads)
-                        text_add(out, " sm90 %s", l->on90.grid);
+                text_add(out, " %s", l->any.grid);
+                if (form_is(l->form, ARCH_SM90A))
+                        text_add(out, " sm90 %s", l->form[ARCH_SM90A].grid);
                 text_add(out, "\n");
         }
 }
@@ -120,12 +121,12 @@ static void show_early(const Emit *e, Text *out)
 {
         for (int i = 0; i < e->n_launch; i++) {
                 const Launch *l = &e->launch[i];
-                text_add(out, "%s%s", l->piece[0]->title, l->early ? "!" : "");
-                if (l->piece[0]->early)
-                        text_add(out, " %.*s", (int)strcspn(l->piece[0]->body + 8, "\n"),
-                                 l->piece[0]->body + 8);
-                if (l->spread || l->on90.smem > 0)
-                        text_add(out, " %d", l->spread ? l->spread : l->on90.smem);
+                text_add(out, "%s%s", l->piece[0]->title, l->overlaps ? "!" : "");
+                if (l->piece[0]->prefetch)
+                        text_add(out, " %s", l->piece[0]->prefetches);
+                int smem = l->spread ? l->spread : l->form[ARCH_SM90A].smem;
+                if (smem > 0)
+                        text_add(out, " %d", smem);
                 text_add(out, "\n");
         }
 }

@@ -172,17 +172,17 @@ static bool whole_forward(Build *b, Ref r, const char *lse)
         for (size_t i = 0; i < sizeof whole_rows / sizeof *whole_rows; i++) {
                 if (whole_rows[i].nb != nb || (nb == 4 && blocks > MOST_WHOLE_BLOCKS))
                         continue;
-                b->include = "attention_short_sm90";
-                b->waits = true;
-                b->on90 = (On90) { 128, whole_rows[i].smem,
-                                   arena_fmt(e->tmp, "%lld", (long long)blocks), 1, false };
-                text_add(&b->body, "#ifdef TGC_SM90A\n");
+                Form *f = form_begin(b, ARCH_SM90A, "attention_short_sm90");
+                f->threads = 128;
+                f->smem = whole_rows[i].smem;
+                f->cluster = 1;
+                f->grid = arena_fmt(e->tmp, "%lld", (long long)blocks);
+                f->waits = true;
                 build_line(
                         b,
                         "attention_short_wgmma<%s, \1_att, AttShortTileSm90<%d>>(in, %s, B, T, tile, smem, epilogue);",
                         c_type(NODE(e->g, n->in[0])->type.dt), nb, lse);
-                text_add(&b->body, "#else\n");
-                build_line(b, "pdl_wait();");
+                form_begin(b, ARCH_ANY, NULL);
                 return true;
         }
         return false;
@@ -199,22 +199,25 @@ bool att90_decode(Build *b, Ref r, int rows, int splits, const char *grid, const
         const Type *q = &NODE(e->g, NODE(e->g, r)->in[0])->type;
         int cluster = splits < CLUSTER ? splits : CLUSTER,
             record = (int)(q->dim[3].n + 1) / 2 * 2 + 2;
-        int smem = ((b->threads / 32 + cluster) * rows * record * 4 + 15) / 16 * 16 + 16;
+        int smem = ((b->any.threads / 32 + cluster) * rows * record * 4 + 15) / 16 * 16 + 16;
         if (splits == 1)
                 return false;
-        b->include = "attention_decode_sm90";
-        b->on90 = (On90) { .threads = b->threads, .smem = smem, .cluster = cluster, .grid = grid };
-        text_add(&b->body, "#ifdef TGC_SM90A\n");
+        Form *f = form_begin(b, ARCH_SM90A, "attention_decode_sm90");
+        f->threads = b->any.threads;
+        f->smem = smem;
+        f->cluster = cluster;
+        f->grid = grid;
+        f->waits = true;
         const char *type = c_type(NODE(e->g, value_base(e->g, NODE(e->g, r)->in[0]))->type.dt),
                    *shape = arena_fmt(e->tmp, "<%s, \1_att, AttDecode<%d, %d, %d>, %d>", type, rows,
-                                      splits, b->threads, cluster);
+                                      splits, b->any.threads, cluster);
         build_line(
                 b,
                 "static_assert(attention_decode_cluster_smem%s() == %d, \"as sm90_attention.c counts it\");",
                 shape, smem);
         build_line(b, "attention_decode_cluster%s(in, %s, %s, B, T, rt, tile, smem, epilogue);",
                    shape, parts, done);
-        text_add(&b->body, "#else\n");
+        form_begin(b, ARCH_ANY, NULL);
         return true;
 }
 
@@ -231,22 +234,21 @@ bool att90_forward(Build *b, Ref r, const char *lse)
         if (n->a.att.mask || n->a.att.p || acausal_documents(n) || !att90_fits(e, n->in[0]) ||
             !att90_fits(e, n->in[1]) || !att90_fits(e, n->in[2]) || T < LEAST_T)
                 return false;
-        for (size_t i = 0; i < sizeof rows / sizeof *rows && blocks < SMS; i++)
+        for (size_t i = 0; i < sizeof rows / sizeof *rows && blocks < SM90A_SMS; i++)
                 if (rows[i].D == q->dim[3].n) {
                         t = &rows[i];
                         blocks = heads * ((T + 64 * t->groups - 1) / (64 * t->groups));
                 }
-        b->include = "attention_sm90";
-        int smem = !e->g->sizes.v[SYM_T] && blocks <= SMS && t->smem < ALONE_SMEM ? ALONE_SMEM
-                                                                                  : t->smem;
-        b->on90 = (On90) { t->threads, smem,
-                           dim_is_const(B) && dim_is_const(q->dim[1])
-                                   ? arena_fmt(e->tmp, "%lld", (long long)blocks)
-                                   : arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", dim_grid(e, B),
-                                               (long long)q->dim[2].n, dim_grid(e, q->dim[1]),
-                                               64 * t->groups),
-                           0, false };
-        text_add(&b->body, "#ifdef TGC_SM90A\n");
+        Form *f = form_begin(b, ARCH_SM90A, "attention_sm90");
+        f->threads = t->threads;
+        f->smem = !e->g->sizes.v[SYM_T] && blocks <= SM90A_SMS && t->smem < ALONE_SMEM ? ALONE_SMEM
+                                                                                       : t->smem;
+        f->persistent = true;
+        f->grid = dim_is_const(B) && dim_is_const(q->dim[1])
+                          ? arena_fmt(e->tmp, "%lld", (long long)blocks)
+                          : arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", dim_grid(e, B),
+                                      (long long)q->dim[2].n, dim_grid(e, q->dim[1]),
+                                      64 * t->groups);
         const char *mq = att90_map(b, n->in[0], "map_q"), *mk = att90_map(b, n->in[1], "map_k"),
                    *mv = att90_map(b, n->in[2], "map_v");
         build_line(
@@ -255,7 +257,7 @@ bool att90_forward(Build *b, Ref r, const char *lse)
                 "B, T, rt, tile, (int)gridDim.x, smem, epilogue);",
                 c_type(NODE(e->g, n->in[0])->type.dt), t->D, t->groups, t->bn, t->stages, t->turns,
                 mq, mk, mv, lse);
-        text_add(&b->body, "#else\n");
+        form_begin(b, ARCH_ANY, NULL);
         return true;
 }
 
@@ -271,7 +273,7 @@ static int64_t grad_blocks(Emit *e, const Node *n, Ref r)
 /* In halves where every block still has a multiprocessor. */
 static const ShortBackwardRow *grads_row(Emit *e, const Node *n)
 {
-        int nb = whole_blocks(e, n), parts = heads_of(e, n) * 2 <= SMS ? 2 : 1;
+        int nb = whole_blocks(e, n), parts = heads_of(e, n) * 2 <= SM90A_SMS ? 2 : 1;
         for (size_t i = 0; i < sizeof grads_rows / sizeof *grads_rows; i++)
                 if (grads_rows[i].nb == nb && grads_rows[i].causal == n->a.att.causal &&
                     grads_rows[i].parts == parts)
@@ -299,20 +301,20 @@ bool att90_grad_fits(Emit *e, Ref r)
 static bool grad_both(Emit *e, const Node *n)
 {
         const Type *q = &NODE(e->g, n->in[0])->type;
-        return grad_blocks(e, n, n->in[0]) < SMS && dim_most(e, q->dim[1]) <= MOST_BOTH_T;
+        return grad_blocks(e, n, n->in[0]) < SM90A_SMS && dim_most(e, q->dim[1]) <= MOST_BOTH_T;
 }
 
 static int64_t fused_blocks(Emit *e, const Node *n)
 {
         int64_t blocks = heads_of(e, n) * once.team;
-        return blocks < SMS ? blocks : SMS;
+        return blocks < SM90A_SMS ? blocks : SM90A_SMS;
 }
 
 /* Heads for nine tenths of all teams or more, until the last one is done. */
 static bool backward_fused(Emit *e, const Node *n)
 {
         const Type *q = &NODE(e->g, n->in[0])->type;
-        int64_t heads = heads_of(e, n), T = dim_most(e, q->dim[1]), teams = SMS / once.team;
+        int64_t heads = heads_of(e, n), T = dim_most(e, q->dim[1]), teams = SM90A_SMS / once.team;
         return q->dim[3].n == once.D && n->a.att.causal && !n->a.att.window &&
                !n->a.att.documents && T >= LEAST_ONCE_T && T <= MOST_ONCE_T &&
                att90_fits(e, n->in[3]) && heads * 10 >= (heads + teams - 1) / teams * teams * 9;
@@ -333,22 +335,21 @@ static void grads_whole(Build *b, const Node *n, const char *sums)
 {
         Emit *e = b->e;
         const ShortBackwardRow *t = grads_row(e, n);
+        Form *f = form_begin(b, ARCH_SM90A, "attention_short_sm90");
+        f->threads = 384;
+        f->smem = t->smem;
+        f->cluster = 1;
+        f->grid = arena_fmt(e->tmp, "%lld", (long long)heads_of(e, n) * t->parts);
+        f->waits = true;
         build_prefetch(b, PREFETCH_REST,
                        &(Slot) { .kind = SLOT_NODE, .id = value_base(e->g, n->in[5]) }, NULL);
-        b->include = "attention_short_sm90";
-        b->waits = true;
-        b->on90 = (On90) { 384, t->smem,
-                           arena_fmt(e->tmp, "%lld", (long long)heads_of(e, n) * t->parts), 1,
-                           false };
-        text_add(&b->body, "#ifdef TGC_SM90A\n");
         build_line(
                 b,
-                "attention_short_backward_wgmma<%s, \1_att, AttShortBackwardTile<%d, %s, %d, %s, %s, %d, %d>, \3>(in, %s, T, tile, smem, "
+                "attention_short_backward_wgmma<%s, \1_att, AttShortBackwardTile<%d, %s, %d, %s, %s, %d, %d>, PREFETCH>(in, %s, T, tile, smem, "
                 "epilogue, epilogue_k, epilogue_v);",
                 c_type(NODE(e->g, n->in[0])->type.dt), t->nb, t->causal ? "true" : "false",
                 t->parts, t->keep_k, t->keep_v, t->many, t->some, sums);
-        text_add(&b->body, "#else\n");
-        build_line(b, "pdl_wait();");
+        form_begin(b, ARCH_ANY, NULL);
 }
 
 /* The whole of attention_backward_fused_tma's call. */
@@ -362,8 +363,11 @@ static void backward_fused_body(Build *b, const Node *n, const char *sums)
         const char *s = arg_work(e, &b->args, sum, "float", "sums"),
                    *t = arg_work(e, &b->args, turns, "unsigned", "turns"),
                    *out = att90_map(b, n->in[3], "map_o");
-        b->include = "attention_backward_fused_sm90";
-        b->on90 = (On90) { 512, once.smem, arena_fmt(e->tmp, "%lld", (long long)blocks), 0, false };
+        b->form[ARCH_SM90A] = (Form) { .include = "attention_backward_fused_sm90",
+                                       .threads = 512,
+                                       .smem = once.smem,
+                                       .persistent = true,
+                                       .grid = arena_fmt(e->tmp, "%lld", (long long)blocks) };
         build_line(
                 b,
                 "attention_backward_fused_tma<%s, \1_att, AttBackwardFusedTile<%d, %d, %d, %s, %s, %d, %d, %d>>(maps, %s, %s, "
@@ -396,23 +400,25 @@ void att90_grad(Build *b, Ref r, GradKind kind, const char *sums)
                 smem += (int)(dim_most(e, q->dim[1]) + 63) / 64 * 256;
                 cluster = 1; /* a block for each job, and not one for each multiprocessor */
         }
-        text_add(&b->body, "#ifdef TGC_SM90A\n");
+        Form *f = form_begin(b, ARCH_SM90A, "attention_backward_sm90");
         const char *documents = n->a.att.documents ? plain_arg(e, b, n->in[att_documents(n)])
                                                    : NULL;
         build_line(b, "const AttGradMaps maps = { %s, %s, %s, %s%s%s };", mq, mk, mv, mg,
                    documents ? ", " : "", documents ? documents : "");
         if (kind == GRAD_FUSED) {
                 backward_fused_body(b, n, sums);
-                text_add(&b->body, "#else\n");
+                form_begin(b, ARCH_ANY, NULL);
                 return;
         }
-        b->include = "attention_backward_sm90";
-        b->on90 = (On90) { 384, smem, arena_fmt(e->tmp, "%lld", (long long)blocks), cluster,
-                           false };
+        f->threads = 384;
+        f->smem = smem;
+        f->cluster = cluster;
+        f->persistent = !cluster;
+        f->grid = arena_fmt(e->tmp, "%lld", (long long)blocks);
         build_line(
                 b,
                 "attention_%s_tma<%s, \1_att, AttBackwardTileSm90<%d, %d, %d, %s>>(maps, %s, B, T, tile, %ssmem, %s);",
                 name[kind], c_type(NODE(e->g, n->in[0])->type.dt), t->D, t->stages, t->owns,
                 t->keep, sums, kind == GRAD_BOTH ? "" : "(int)gridDim.x, ", epilogues[kind]);
-        text_add(&b->body, "#else\n");
+        form_begin(b, ARCH_ANY, NULL);
 }

@@ -55,7 +55,7 @@ static int64_t split_k_blocks(const Tile90 *t, const Product90 *p)
 /* In one wave of blocks, which is what it is for; of a prompt. */
 static bool split_k_fits(const Tile90 *t, const Product90 *p)
 {
-        return !p->fixed && !p->ta && split_k_blocks(t, p) <= SMS && p->K >= 128 * t->parts;
+        return !p->fixed && !p->ta && split_k_blocks(t, p) <= SM90A_SMS && p->K >= 128 * t->parts;
 }
 
 static bool turns(const Product90 *p) { return p->dt == DT_F32 && !p->tb; }
@@ -105,7 +105,7 @@ static double time90(const Tile90 *t, const Product90 *p, int splits)
                epilogue = 1.4e-4 * t->bm * t->bn * bytes, each;
         bool fetches = splits == 1 && fetched(p, t), reads = p->reads && splits == 1 && !fetches;
         if (most == 1)
-                main *= 0.65 + 0.35 * (double)tiles / SMS;
+                main *= 0.65 + 0.35 * (double)tiles / SM90A_SMS;
         if (p->ta)
                 main *= t->ta;
         if (t->share == 2)
@@ -146,7 +146,7 @@ static double split_k_time(const Tile90 *t, const Product90 *p)
 /* A short tile of all M x N in one wave. */
 static bool short_fits(const Tile90 *t, const Product90 *p)
 {
-        return !t->share && p->single_wave && p->M >= SHORT_M && tiles90(t, p) <= SMS;
+        return !t->share && p->single_wave && p->M >= SHORT_M && tiles90(t, p) <= SM90A_SMS;
 }
 
 /* Microseconds of a launch before and after its tiles, and of one tile beside so many others: the
@@ -157,7 +157,7 @@ static bool short_fits(const Tile90 *t, const Product90 *p)
 static const double SINGLE_WAVE_START = 0.9;
 static double single_wave_us(const Tile90 *t, const Product90 *p, int64_t blocks)
 {
-        double main = (double)p->K * t->ps * 1e-6 * (1 + 0.2 * (double)blocks / SMS);
+        double main = (double)p->K * t->ps * 1e-6 * (1 + 0.2 * (double)blocks / SM90A_SMS);
         return main + 1.4e-5 * t->bm * t->bn * p->epilogue_bytes;
 }
 
@@ -168,7 +168,8 @@ static void single_waves_try(const SingleWave *const *s, int n, int k, int64_t b
         for (int i = 0; i < N_TILES && k < n; i++) {
                 int64_t own = tiles90(&tiles[i], &s[k]->p);
                 t[k] = &tiles[i];
-                if ((s[k]->t ? t[k] == s[k]->t : short_fits(t[k], &s[k]->p)) && blocks + own <= SMS)
+                if ((s[k]->t ? t[k] == s[k]->t : short_fits(t[k], &s[k]->p)) &&
+                    blocks + own <= SM90A_SMS)
                         single_waves_try(s, n, k + 1, blocks + own, t, least, best);
         }
         if (k < n)
@@ -192,9 +193,9 @@ double single_waves_pick(const SingleWave *const *s, int n, const Tile90 **best)
         return least > 0 ? SINGLE_WAVE_START + least : 0;
 }
 
-On90 single_wave_on90(Arena *a, const Tile90 *t, const SingleWave *s)
+Form single_wave_form(Arena *a, const Tile90 *t, const SingleWave *s)
 {
-        return (On90) { .threads = t->threads,
+        return (Form) { .threads = t->threads,
                         .smem = t->smem,
                         .cluster = 1,
                         .grid = arena_fmt(a, "%lld", (long long)tiles90(t, &s->p)) };
@@ -294,13 +295,12 @@ void transpose90(Build *b, Product90 *p)
         build_shift(&t, from, p->w.off);
         build_line(&t, "transpose_task(a.%s, %lld, %lld, %lld, a.%s, tile, smem);", from,
                    (long long)p->ldw, (long long)p->K, (long long)p->N, to);
-        t.threads = 256;
-        t.smem = TRANSPOSE_SMEM;
+        t.any.threads = 256;
+        t.any.smem = TRANSPOSE_SMEM;
         t.bytes = 8.0 * (double)p->K * (double)p->N;
-        t.on90 = (On90) { .threads = t.threads,
-                          .smem = t.smem,
-                          .cluster = 1,
-                          .grid = arena_fmt(e->tmp, "%lld", (long long)(down * across)) };
+        t.form[ARCH_SM90A] = t.any;
+        t.form[ARCH_SM90A].cluster = 1;
+        t.form[ARCH_SM90A].grid = arena_fmt(e->tmp, "%lld", (long long)(down * across));
         build_end(&t, "0");
         arg_done(e, &b->args, work, "float", "turned");
         p->w = (Slot) { .kind = SLOT_WORK, .id = work };
@@ -311,15 +311,6 @@ void transpose90(Build *b, Product90 *p)
 int64_t row_sums90(const Product90 *p, const Tile90 *t, int splits)
 {
         return (p->N + t->bn - 1) / t->bn * splits;
-}
-
-const char *parts_by_gpu(Build *b, int64_t parts90, const char *parts)
-{
-        text_add(
-                &b->body,
-                "#ifdef TGC_SM90A\n        enum { PARTS = %lld };\n#else\n        enum { PARTS = %s };\n#endif\n",
-                (long long)parts90, parts);
-        return "PARTS";
 }
 
 const char *maps90(Build *b, const Product90 *p)
@@ -392,49 +383,48 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool f
                                     c_type(p->dt), tile, kind);
         const char *rows = sums ? arena_fmt(e->tmp, ", RowSums{ a.%s }", sums) : "";
         long long across = (p->N + t->bn - 1) / t->bn * splits;
-        b->include = "gemm_sm90";
-        b->on90 = (On90) { .threads = t->threads,
-                           .smem = t->smem + (sums ? ROW_SUMS_SMEM : 0),
-                           .grid = p->fixed ? arena_fmt(e->tmp, "%lld",
-                                                        (long long)tiles90(t, p) * splits)
-                                            : arena_fmt(e->tmp, "%lld*ceil(%s/%d)", across,
-                                                        dim_grid(e, p->rows), t->bm),
-                           .pairs = pairs };
-        text_add(&b->body, "#ifdef TGC_SM90A\n");
         if (!t->share) {
                 SingleWave *s = arena_alloc(e->m->arena, sizeof *s);
                 *s = (SingleWave) { *p, forced ? t : NULL };
-                b->include = "gemm_single_wave_sm90";
+                Form *f = form_begin(b, ARCH_SM90A, "gemm_single_wave_sm90");
+                *f = single_wave_form(e->m->arena, t, s);
+                f->include = "gemm_single_wave_sm90";
+                f->waits = true;
                 b->single_wave = s;
-                b->on90 = single_wave_on90(e->m->arena, t, s);
-                b->waits = true;
+                b->tile = t->name;
                 build_prefetch(b, PREFETCH_EACH, &p->a, &p->w);
-                build_line(b, "gemm_single_wave<%s, \2%s\2, %s, \3>(%s, tile, smem, epilogue);",
-                           c_type(p->dt), t->name, kind, maps);
-                text_add(&b->body, "#else\n");
-                build_line(b, "pdl_wait();");
+                build_line(b, "gemm_single_wave<%s, Tile, %s, PREFETCH>(%s, tile, smem, epilogue);",
+                           c_type(p->dt), kind, maps);
+                form_begin(b, ARCH_ANY, NULL);
                 return;
         }
-        b->waits = !p->fixed && p->w.kind == SLOT_NODE && NODE(e->g, p->w.id)->op == OP_PARAM;
-        const char *waits = b->waits ? ", true" : "";
+        Form *f = form_begin(b, ARCH_SM90A, "gemm_sm90");
+        f->threads = t->threads;
+        f->smem = t->smem + (sums ? ROW_SUMS_SMEM : 0);
+        f->persistent = t->parts == 1;
+        f->pairs = pairs;
+        f->grid = p->fixed ? arena_fmt(e->tmp, "%lld", (long long)tiles90(t, p) * splits)
+                           : arena_fmt(e->tmp, "%lld*ceil(%s/%d)", across, dim_grid(e, p->rows),
+                                       t->bm);
+        f->waits = !p->fixed && p->w.kind == SLOT_NODE && NODE(e->g, p->w.id)->op == OP_PARAM;
+        const char *waits = f->waits ? ", true" : "";
         if (t->parts > 1) {
                 int64_t sent = split_k_blocks(t, p) / t->parts * (t->parts - 1) * t->bm * t->bn;
-                int counts = work_keep(e, DIM(SMS), 4, t->parts == 2 ? "joined2" : "joined4");
+                int counts = work_keep(e, DIM(SM90A_SMS), 4, t->parts == 2 ? "joined2" : "joined4");
                 ws = arg_work(e, &b->args, work_new(e, DIM(sent), 4), "float", "parts");
-                b->on90.cluster = 2;
-                b->on90.grid = arena_fmt(e->tmp, "%lld*ceil(%s/%d)", across * t->parts * 2,
-                                         dim_grid(e, p->rows), 2 * t->bm);
+                f->cluster = 2;
+                f->grid = arena_fmt(e->tmp, "%lld*ceil(%s/%d)", across * t->parts * 2,
+                                    dim_grid(e, p->rows), 2 * t->bm);
                 build_line(b, "gemm_tma_split_k%s%s>(%s, a.%s, a.%s, rt->sms, smem, epilogue);",
                            how, waits, maps, ws, arg_work(e, &b->args, counts, "int", "joined"));
-        } else if (splits > 1)
-                build_line(
-                        b,
-                        "gemm_tma_split_k_parts%s, 4%s>(%s, %d, a.%s, tile, (int)gridDim.x, smem%s);",
-                        how, waits, maps, splits, ws, rows);
-        else
+        } else if (splits > 1) {
+                build_line(b,
+                           "gemm_tma_split_k_parts%s, 4%s>(%s, %d, a.%s, tile, (int)gridDim.x, "
+                           "smem%s);",
+                           how, waits, maps, splits, ws, rows);
+        } else {
                 build_line(b, "gemm_tma_persistent%s%s>(%s, tile, (int)gridDim.x, smem, %s%s);",
                            how, waits, maps, epilogue90(b, p, t), rows);
-        text_add(&b->body, "#else\n");
-        if (b->waits)
-                build_line(b, "pdl_wait();");
+        }
+        form_begin(b, ARCH_ANY, NULL);
 }

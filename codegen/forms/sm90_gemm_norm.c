@@ -16,7 +16,7 @@ enum {
         MOST_CLUSTER = 8,
         SM_SMEM = 227 << 10,
         BLOCK_MORE = 1 << 10,
-        SPREAD = SMS * 7 / 8,
+        SPREAD = SM90A_SMS * 7 / 8,
         SINGLE_WAVE_PS = 1000000
 };
 
@@ -127,15 +127,12 @@ static void put_norm(Build *b, const Group *norm, int64_t across, const char *ta
         const Node *n = NODE(e->g, norm->anchor);
         char eps[32];
         num_text(n->a.num.x, eps);
-        text_add(&b->decl, "#ifdef TGC_SM90A\n");
         build_functor(b, &norm->epilogue[0], "norm_epilogue");
-        text_add(&b->decl, "#endif\n\n");
-        text_add(&b->body, "#ifdef TGC_SM90A\n");
         build_line(b, "\1_norm_epilogue norm_epilogue = { a };");
         build_line(b, "%s, RowNorm<%s, %lld>>(%s, %s, tile, smem, epilogue, norm_epilogue);", task,
                    n->op == OP_LAYERNORM ? "NORM_LAYER" : "NORM_RMS", (long long)across, operands,
                    arena_fmt(e->tmp, strpbrk(eps, ".en") ? "%sf" : "%s.f", eps));
-        text_add(&b->body, "#else\n");
+        form_begin(b, ARCH_ANY, NULL);
         e->done90[norm->anchor] = true;
 }
 
@@ -152,14 +149,14 @@ bool norm90(Build *b, const Group *norm, const Tile *t, int64_t M, int64_t N, in
         int64_t across = (N + t->bn - 1) / t->bn, blocks = (M + t->bm - 1) / t->bm * across;
         int64_t smem = t->smem + sums_bytes(e, norm, across, t->bm);
         if (!strchr("WT", *t->name) || across > MOST_CLUSTER ||
-            blocks > SMS * (SM_SMEM / (smem + BLOCK_MORE)) ||
+            blocks > SM90A_SMS * (SM_SMEM / (smem + BLOCK_MORE)) ||
             (blocks > SPREAD && K * t->ps > SINGLE_WAVE_PS))
                 return false;
-        b->include = "gemm_norm";
-        b->on90 = (On90) { .threads = t->threads,
-                           .smem = (int)smem,
-                           .cluster = (int)across,
-                           .grid = arena_fmt(e->tmp, "%lld", (long long)blocks) };
+        Form *f = form_begin(b, ARCH_SM90A, "gemm_norm");
+        f->threads = t->threads;
+        f->smem = (int)smem;
+        f->cluster = (int)across;
+        f->grid = arena_fmt(e->tmp, "%lld", (long long)blocks);
         put_norm(b, norm, across, arena_fmt(e->tmp, "gemm_norm_task<%s", shape), operands);
         return true;
 }
@@ -171,17 +168,16 @@ bool norm90_single_wave(Build *b, const Group *norm, const Tile90 *t, const Prod
         int64_t smem = t->smem + sums_bytes(e, norm, across, t->bm);
         if (t->share || across > MOST_CLUSTER || blocks > SPREAD || smem > SM_SMEM)
                 return false;
-        b->include = "gemm_norm_sm90";
-        b->on90 = (On90) { .threads = t->threads,
-                           .smem = (int)smem,
-                           .cluster = (int)across,
-                           .grid = arena_fmt(e->tmp, "%lld", (long long)blocks) };
-        b->waits = true;
+        Form *f = form_begin(b, ARCH_SM90A, "gemm_norm_sm90");
+        f->threads = t->threads;
+        f->smem = (int)smem;
+        f->cluster = (int)across;
+        f->grid = arena_fmt(e->tmp, "%lld", (long long)blocks);
+        f->waits = true;
         build_prefetch(b, PREFETCH_EACH, &p->a, &p->w);
         put_norm(b, norm, across,
-                 arena_fmt(e->tmp, "gemm_norm_single_wave<%s, %s, %s, %s, \3", c_type(p->dt),
+                 arena_fmt(e->tmp, "gemm_norm_single_wave<%s, %s, %s, %s, PREFETCH", c_type(p->dt),
                            t->name, p->ta ? "true" : "false", p->tb ? "true" : "false"),
                  maps90(b, p));
-        build_line(b, "pdl_wait();");
         return true;
 }

@@ -23,7 +23,7 @@ static double expert_time(const Tile90 *t, const Experts90 *x)
 {
         int64_t across = (x->N + t->bn - 1) / t->bn, down = (x->M + t->bm - 1) / t->bm;
         int64_t tiles = (x->grad ? x->E * down : down + x->E / 2) * across,
-                most = (tiles + SMS - 1) / SMS;
+                most = (tiles + SM90A_SMS - 1) / SM90A_SMS;
         double K = x->grad ? (double)x->K / (double)x->E + 32 : (double)x->K;
         double main = K * t->ps * 1e-6 * (x->grad ? t->ta : 1),
                epilogue = 1.4e-4 * t->bm * t->bn * x->epilogue_bytes;
@@ -91,13 +91,12 @@ bool expert90(Build *b, const Experts90 *x, const Tile *other)
                                      "%s, %lld, %lld, %lld, tile, (int)gridDim.x, smem, epilogue",
                                      x->order, (long long)x->E, (long long)(x->grad ? x->M : x->N),
                                      (long long)(x->grad ? x->N : x->K));
-        b->include = "grouped_gemm_sm90";
-        b->on90 = (On90) { .threads = t->threads,
-                           .smem = t->smem,
-                           .grid = arena_fmt(e->tmp, "%lld",
-                                             (long long)((x->grad ? x->E * down : down + x->E) *
-                                                         across)) };
-        text_add(&b->body, "#ifdef TGC_SM90A\n");
+        Form *f = form_begin(b, ARCH_SM90A, "grouped_gemm_sm90");
+        f->threads = t->threads;
+        f->smem = t->smem;
+        f->persistent = true;
+        f->grid = arena_fmt(e->tmp, "%lld",
+                            (long long)((x->grad ? x->E * down : down + x->E) * across));
         if (x->grad)
                 build_line(b, "grouped_gemm_grad_tma<%s, %s, %lld, %lld>(%s, %s, %s, %s, %s);",
                            c_type(x->dt), t->name, (long long)x->adiv, (long long)x->wdiv,
@@ -106,6 +105,6 @@ bool expert90(Build *b, const Experts90 *x, const Tile *other)
                 build_line(b, "grouped_gemm_tma<%s, %s, %s, %lld, %s>(%s, %s, %s, %s);",
                            c_type(x->dt), t->name, x->tb ? "true" : "false", (long long)x->adiv,
                            x->scatter ? "true" : "false", x->rows_a, map_a, map_w, rest);
-        text_add(&b->body, "#else\n");
+        form_begin(b, ARCH_ANY, NULL);
         return true;
 }

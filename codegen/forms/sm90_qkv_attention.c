@@ -165,18 +165,17 @@ bool qkv_attention90(Build *b, const GemvShort *few, int minv, const char *shape
             !tile_of(w, heads, q->dim[2].n / heads, D, elems[0] * dt_size[w->dt], few->split, minv,
                      &t))
                 return false;
-        b->include = "qkv_attention_sm90";
-        b->on90 = (On90) { .threads = t.warps * 32,
-                           .smem = t.smem,
-                           .cluster = CLUSTER,
-                           .grid = arena_fmt(e->tmp, "%lld", (long long)(heads * CLUSTER)) };
-        text_add(&b->decl, "#ifdef TGC_SM90A\n");
-        text_add(&b->body, "#ifdef TGC_SM90A\n");
-        if (!b->smem)
+        Form *f = form_begin(b, ARCH_SM90A, "qkv_attention_sm90");
+        f->threads = t.warps * 32;
+        f->smem = t.smem;
+        f->cluster = CLUSTER;
+        f->grid = arena_fmt(e->tmp, "%lld", (long long)(heads * CLUSTER));
+        f->waits = true;
+        b->after_wait = true;
+        if (!b->any.smem)
                 build_line(b, "TGC_SMEM(smem);");
         att_operands(b, att);
         build_functor(b, &att->epilogue[0], "att_epilogue");
-        text_add(&b->decl, "#endif\n\n");
         build_line(b, "\1_att_epilogue att_epilogue = { a };");
         build_line(b, "\1_args near = a;");
         build_line(b, "const \1_epilogue near_epilogue = { near };");
@@ -184,11 +183,11 @@ bool qkv_attention90(Build *b, const GemvShort *few, int minv, const char *shape
                 b,
                 "qkv_attention_task<%s, \1_att, QkvAttentionTile<%d, %d, %d, %d, %d, %d>, QkvColumns<%lld, %lld, %lld, %lld>, "
                 "%s>(%s, in, rt, smem, near.%s, near.%s, near.%s, prologue, near_epilogue, att_epilogue%s);",
-                c_type(w->dt), CLUSTER, b->on90.threads, t.rows, t.split, t.queries, t.smem,
+                c_type(w->dt), CLUSTER, f->threads, t.rows, t.split, t.queries, t.smem,
                 (long long)column[0], (long long)column[1], (long long)column[2],
                 (long long)elems[0], shape, operands, arg_of(e, &b->args, at[0], true),
                 arg_of(e, &b->args, at[1], true), arg_of(e, &b->args, at[2], true), rest);
-        text_add(&b->body, "#else\n");
+        form_begin(b, ARCH_ANY, NULL);
         e->done90[att->anchor] = true;
         return true;
 }

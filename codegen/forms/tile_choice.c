@@ -257,9 +257,7 @@ void products_run(Emit *e, const char *program, Text *out)
                 const Launch *x = &e->launch[l];
                 for (int i = 0; i < x->n_pieces; i++) {
                         int product = x->piece[i]->product - 1;
-                        /* its sums: short, whatever the tile */
-                        bool bias = !strcmp(x->piece[i]->include, "columns");
-                        if (product < 0 || (bias && x->n_pieces > 1))
+                        if (product < 0 || (x->piece[i]->beside && x->n_pieces > 1))
                                 continue;
                         if (x->n_pieces > 1)
                                 m->product[product].joined = true;

@@ -153,7 +153,7 @@ static void describe(Att *t, Build *b, const char *lse)
                                arg_int(e, &b->args, (int)a->att.id, "drop_id"));
         if (cuda) {
                 text_add(
-                        &b->decl,
+                        build_decl(b),
                         "struct \1_att : AttBase {\n        static constexpr int D = %lld, H = %lld, K = %lld, VEC "
                         "= %d, WINDOW = %lld;\n"
                         "        static constexpr float SCALE = %s;\n        static constexpr bool CAUSAL = %s, "
@@ -162,20 +162,21 @@ static void describe(Att *t, Build *b, const char *lse)
                         (long long)a->att.window, real(e, a->att.scale),
                         a->att.causal ? "true" : "false", t->cached ? "true" : "false");
                 if (a->att.softcap)
-                        text_add(&b->decl, "        static constexpr float SOFTCAP = %s;\n",
+                        text_add(build_decl(b), "        static constexpr float SOFTCAP = %s;\n",
                                  real(e, a->att.softcap));
                 if (!t->grad && !(e->g->sizes.v[SYM_B] && e->g->sizes.v[SYM_T]))
-                        text_add(&b->decl, "        static constexpr bool COUNTED = true;\n");
+                        text_add(build_decl(b), "        static constexpr bool COUNTED = true;\n");
                 if (a->att.mask)
-                        text_add(&b->decl, "        static constexpr bool MASK = true;\n");
+                        text_add(build_decl(b), "        static constexpr bool MASK = true;\n");
                 if (a->att.alibi)
-                        text_add(&b->decl, "        static constexpr bool ALIBI = true;\n");
+                        text_add(build_decl(b), "        static constexpr bool ALIBI = true;\n");
                 if (documents)
-                        text_add(&b->decl, "        static constexpr bool DOCUMENTS = true;\n");
+                        text_add(build_decl(b),
+                                 "        static constexpr bool DOCUMENTS = true;\n");
                 if (a->att.p)
-                        text_add(&b->decl, "        static constexpr float DROPOUT = %s;\n",
+                        text_add(build_decl(b), "        static constexpr float DROPOUT = %s;\n",
                                  real(e, a->att.p));
-                text_add(&b->decl, "};\n\n");
+                text_add(build_decl(b), "};\n\n");
                 build_line(
                         b,
                         "AttIn<%s, \1_att> in = { %s, %s, %s, { %s, %s, %s }, { %s, %s, %s }, { %s, %s, %s }, %s, "
@@ -186,22 +187,22 @@ static void describe(Att *t, Build *b, const char *lse)
         } else {
                 const char *y = ty(t->dt);
                 text_add(
-                        &b->decl,
+                        build_decl(b),
                         "TGC_INLINE Attention \1_att(\1_args a, long B, long T)\n{\n        (void)B, (void)T;\n");
                 text_add(
-                        &b->decl,
+                        build_decl(b),
                         "        return (Attention){ .H = %lld, .K = %lld, .D = %lld, .q = { %s, %s, %s, %s, %s }, "
                         ".k = { %s, %s, %s, %s, %s },\n",
                         (long long)t->H, (long long)t->K, (long long)t->D, q.arg, y, q.b, q.t, q.h,
                         k.arg, y, k.b, k.t, k.h);
                 text_add(
-                        &b->decl,
+                        build_decl(b),
                         "                .v = { %s, %s, %s, %s, %s }, .scale = %s, .softcap = %s, .causal = %lld, "
                         ".cached = %d, .window = %lld,\n",
                         v.arg, y, v.b, v.t, v.h, real(e, a->att.scale), real(e, a->att.softcap),
                         (long long)a->att.causal, t->cached, (long long)a->att.window);
                 text_add(
-                        &b->decl,
+                        build_decl(b),
                         "                .slopes = %s, .mask = %s, .mask_b = %s, .mask_t = %s, .drop = %s, .drop_id "
                         "= %s, .lse = %s%s%s };\n}\n\n",
                         slopes, mask, mb, mt, real(e, a->att.p), id, lse,
@@ -254,7 +255,7 @@ static void cpu_loop(Build *b, const char *tiles, const char *heads, const char 
 /* Of attention_short.cuh: SHORT_MOST tokens, bytes of its AttShort. */
 enum { SHORT_MOST = 64 };
 
-static bool is_single_wave(Att *t)
+static bool is_short(Att *t)
 {
         const Type *q = &NODE(t->e->g, t->n->in[0])->type;
         return is_cuda(t->e) && t->dt == DT_F32 && !t->cached && t->vec == 4 &&
@@ -262,13 +263,13 @@ static bool is_single_wave(Att *t)
                (!t->grad || t->H == t->K);
 }
 
-static int single_wave_bytes(int64_t D, bool grad)
+static int short_bytes(int64_t D, bool grad)
 {
         int x = SHORT_MOST * ((int)D + 8), p = SHORT_MOST * (SHORT_MOST + 8);
         return (grad ? 3 * x + 2 * p + 2 * SHORT_MOST : 3 * x + p + 4 * SHORT_MOST) * 4;
 }
 
-static const char *single_wave_grid(Att *t)
+static const char *short_grid(Att *t)
 {
         Dim B = NODE(t->e->g, t->n->in[0])->type.dim[0];
         return arena_fmt(t->e->tmp, "%s*%lld", dim_grid(t->e, B), (long long)t->H);
@@ -280,14 +281,14 @@ static void short_forward(Att *t, Ref lse)
         Build b = build_start(e, t->gr, "attention_short", "attention");
         describe(t, &b, NULL);
         build_functor(&b, &t->gr->epilogue[0], "epilogue");
-        b.threads = 256;
-        b.smem = single_wave_bytes(t->D, false);
+        b.any.threads = 256;
+        b.any.smem = short_bytes(t->D, false);
         b.flops = att_flops(t, 2), b.bytes = att_bytes(t, 2, 2);
         const char *l = lse ? arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true))
                             : "(float *)0";
         build_line(&b, "\1_epilogue epilogue = { a };");
         build_line(&b, "attention_short_task<\1_att>(in, %s, B, T, rt, tile, smem, epilogue);", l);
-        build_end(&b, single_wave_grid(t));
+        build_end(&b, short_grid(t));
 }
 
 static void short_backward(Att *t)
@@ -298,8 +299,8 @@ static void short_backward(Att *t)
         describe(t, &b, NULL);
         Operand d = operand(e, &b, t->n->in[5]);
         const char *lse = plain_arg(e, &b, t->n->in[4]);
-        b.threads = 256;
-        b.smem = single_wave_bytes(t->D, true);
+        b.any.threads = 256;
+        b.any.smem = short_bytes(t->D, true);
         b.flops = att_flops(t, 5), b.bytes = att_bytes(t, 3, 4);
         for (int i = 0; i < 3; i++) {
                 build_functor(&b, &t->gr->epilogue[i], name[i]);
@@ -310,7 +311,7 @@ static void short_backward(Att *t)
                 &b,
                 "attention_short_grad_task<\1_att>(in, %s, sg, %s, B, T, rt, tile, smem, epilogue, epilogue_k, epilogue_v);",
                 d.arg, lse);
-        build_end(&b, single_wave_grid(t));
+        build_end(&b, short_grid(t));
 }
 
 static void forward(Emit *e, const Group *gr)
@@ -320,7 +321,7 @@ static void forward(Emit *e, const Group *gr)
         Ref lse = item_of(e, gr->anchor, 1);
         const char *type = c_type(t.dt), *Bg = dim_grid(e, q->dim[0]), *Tg = dim_grid(e, q->dim[1]);
         bool few = t.cached && e->g->sizes.v[SYM_T] && dim_most(e, q->dim[1]) <= 8 && !lse;
-        if (is_single_wave(&t)) {
+        if (is_short(&t)) {
                 short_forward(&t, lse);
                 return;
         }
@@ -350,27 +351,27 @@ static void forward(Emit *e, const Group *gr)
                  * 0.908, 0.873; six of Llama-1B's after 512 0.285, 0.281). */
                 enum { ONCE_S = 8192 };
                 bool once = mma && t.D == 128 && S <= ONCE_S;
-                int64_t groups = t.K * ((per + r - 1) / r), most = once  ? SMS * 3 / 4
-                                                                   : mma ? SMS
-                                                                         : 2 * SMS;
+                int64_t groups = t.K * ((per + r - 1) / r), most = once  ? ANY_SMS * 3 / 4
+                                                                   : mma ? ANY_SMS
+                                                                         : 2 * ANY_SMS;
                 while (splits < 32 && B * groups * splits < most && S / (splits * 2) >= 64)
                         splits *= 2;
                 int record = (int)(t.D + 1) / 2 * 2 + 2;
-                b.waits = true;
+                b.any.waits = true;
                 /* more threads reach further into the cache in one step, and parts to merge come
                  * later; several rows keep a warp without tensor cores busy with arithmetic, and
                  * more blocks serve better.  GPT-2 on an H100, a step after 64, 512, 900 tokens:
                  * 128 threads 0.210, 0.218, 0.241 ms; 256: 0.194, 0.229, 0.227; 512: 0.200, 0.225,
                  * 0.233.  Six layers of Llama-1B with clusters after 512, 1800: 128 threads 0.2907,
                  * 0.3023; 256: 0.2795, 0.2988. */
-                b.threads = r == 1 || mma ? 256 : 128;
-                b.smem = b.threads / 32 * r * record * 4;
+                b.any.threads = r == 1 || mma ? 256 : 128;
+                b.any.smem = b.any.threads / 32 * r * record * 4;
                 b.flops = att_flops(&t, 2), b.bytes = att_bytes(&t, 2, 2);
                 text_add(
-                        &b.decl,
+                        build_decl(&b),
                         "typedef AttDecode<%d, %d, %d> \1_tile;\n"
                         "static_assert(att_decode_mma<%s, \1_att, \1_tile>() == %s, \"as attention.c has it\");\n\n",
-                        r, splits, b.threads, type, mma ? "true" : "false");
+                        r, splits, b.any.threads, type, mma ? "true" : "false");
                 build_functor(&b, &gr->epilogue[0], "epilogue");
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 const char *parts = "(float *)0", *done = "(int *)0";
@@ -383,19 +384,14 @@ static void forward(Emit *e, const Group *gr)
                                          arg_work(e, &b.args, count, "int", "done"));
                 }
                 const char *grid = arena_fmt(e->tmp, "%s*%lld", Bg, (long long)(groups * splits));
-                bool none90 = e->done90[gr->anchor], merges = r == 1 || mma;
-                bool on90 = none90 ||
-                            (merges && att90_decode(&b, gr->anchor, r, splits, grid, parts, done));
-                if (none90) {
-                        b.on90 = (On90) { .threads = b.threads, .grid = "0" };
-                        text_add(&b.body, "#ifndef TGC_SM90A\n");
-                }
+                if (e->done90[gr->anchor])
+                        form_leave_out(&b, ARCH_SM90A);
+                else if (r == 1 || mma)
+                        att90_decode(&b, gr->anchor, r, splits, grid, parts, done);
                 build_line(
                         &b,
                         "attention_decode_task<%s, \1_att, \1_tile>(in, %s, %s, B, T, rt, tile, smem, epilogue);",
                         type, parts, done);
-                if (on90)
-                        text_add(&b.body, "#endif\n");
                 build_end(&b, grid);
                 return;
         }
@@ -404,18 +400,17 @@ static void forward(Emit *e, const Group *gr)
                 error_at(t.n->loc, "attention: heads of width %lld are not supported (at most 256)",
                          (long long)t.D);
         build_functor(&b, &gr->epilogue[0], "epilogue");
-        b.threads = rows[r].threads;
-        b.min_blocks = rows[r].minb;
-        b.smem = smem_of(r, (int)t.D);
+        b.any.threads = rows[r].threads;
+        b.any.min_blocks = rows[r].minb;
+        b.any.smem = smem_of(r, (int)t.D);
         b.flops = att_flops(&t, 2), b.bytes = att_bytes(&t, 2, 2);
         const char *l = lse ? arena_fmt(e->tmp, "a.%s", arg_of(e, &b.args, lse, true))
                             : "(float *)0";
         build_line(&b, "\1_epilogue epilogue = { a };");
-        bool sm90 = t.mma && att90_forward(&b, gr->anchor, l);
+        if (t.mma)
+                att90_forward(&b, gr->anchor, l);
         build_line(&b, "attention_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue);",
                    type, tile_text(e, r), l);
-        if (sm90)
-                text_add(&b.body, "#endif\n");
         build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", Bg, (long long)t.H, Tg, rows[r].bm));
 }
 
@@ -471,19 +466,6 @@ typedef struct Back {
         GradKind kind;
 } Back;
 
-/* The portable body alone; to be ended by hopper_end. */
-static void not_on_hopper(Build *b, int threads)
-{
-        b->on90 = (On90) { .threads = threads, .grid = "0" };
-        text_add(&b->body, "#ifndef TGC_SM90A\n");
-}
-
-static void hopper_end(const Back *k, Build *b)
-{
-        if (k->sm90)
-                text_add(&b->body, "#endif\n");
-}
-
 static const char *strides_of(Emit *e, const Operand *o)
 {
         return arena_fmt(e->tmp, "{ %s, %s, %s }", o->b, o->t, o->h);
@@ -493,17 +475,16 @@ static void grad_delta(Emit *e, const Group *gr, Back *k)
 {
         Build b = build_start(e, gr, "attention_backward", "attention_delta");
         describe(&k->t, &b, NULL);
-        text_free(&b.body);
+        text_free(build_body(&b));
         b.args.n = 0;
         Operand o = operand(e, &b, k->t.n->in[3]), d = operand(e, &b, k->t.n->in[5]);
         const char *w = arg_work(e, &b.args, k->deltas, "float", "delta");
         b.bytes = att_bytes(&k->t, 2, 0);
         if (k->sm90)
-                not_on_hopper(&b, 128);
+                form_leave_out(&b, ARCH_SM90A);
         build_line(&b, "const Strides so = %s, sg = %s;", strides_of(e, &o), strides_of(e, &d));
         build_line(&b, "attention_delta_task<%s, \1_att, 128>(%s, so, %s, sg, a.%s, B, T, tile);",
                    c_type(k->t.dt), o.arg, d.arg, w);
-        hopper_end(k, &b);
         build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, k->queries), delta_rows(&k->t)));
 }
 
@@ -533,9 +514,9 @@ static Build grad_start(Emit *e, const Group *gr, Back *k, bool kv, int *r, Oper
         const char *lse = plain_arg(e, &b, t->n->in[4]);
         const char *w = k->sm90 && !kv ? arg_work(e, &b.args, k->deltas, "float", "delta")
                                        : arg_done(e, &b.args, k->deltas, "float", "delta");
-        b.threads = rows[*r].threads;
-        b.min_blocks = rows[*r].minb;
-        b.smem = smem_of(*r, (int)t->D);
+        b.any.threads = rows[*r].threads;
+        b.any.min_blocks = rows[*r].minb;
+        b.any.smem = smem_of(*r, (int)t->D);
         b.flops = att_flops(t, kv ? 4 : 3), b.bytes = kv ? att_bytes(t, 2, 4) : att_bytes(t, 3, 2);
         *sums = !kv && (k->kind == GRAD_SHORT || k->kind == GRAD_FUSED)
                         ? lse
@@ -553,14 +534,13 @@ static void grad_kv(Emit *e, const Group *gr, Back *k)
         Build b = grad_start(e, gr, k, true, &r, &d, &grads, &sums);
         epilogues_kv(&b, gr);
         if (k->kind != GRAD_Q)
-                not_on_hopper(&b, b.threads);
+                form_leave_out(&b, ARCH_SM90A);
         else if (k->sm90)
                 att90_grad(&b, gr->anchor, GRAD_KV, sums);
         build_line(
                 &b,
                 "attention_dkv_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue_k, epilogue_v);",
                 c_type(k->t.dt), tile_text(e, r), grads);
-        hopper_end(k, &b);
         build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", dim_grid(e, q->dim[0]),
                                 (long long)k->t.K, dim_grid(e, q->dim[1]), rows[r].bm));
 }
@@ -587,7 +567,6 @@ static void grad_q(Emit *e, const Group *gr, Back *k)
         }
         build_line(&b, "attention_dq_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue);",
                    c_type(k->t.dt), tile_text(e, r), grads);
-        hopper_end(k, &b);
         build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", dim_grid(e, q->dim[0]),
                                 (long long)k->t.H, dim_grid(e, q->dim[1]), rows[r].bm));
 }
@@ -600,7 +579,7 @@ static void backward(Emit *e, const Group *gr)
                 backward_cpu(e, gr, &k.t);
                 return;
         }
-        if (is_single_wave(&k.t)) {
+        if (is_short(&k.t)) {
                 short_backward(&k.t);
                 return;
         }

@@ -18,7 +18,7 @@ enum { N_TILES = sizeof tiles / sizeof *tiles };
 
 int64_t tile_rounds(int bm, int bn, int64_t M, int64_t N, int64_t parts)
 {
-        return ((M + bm - 1) / bm * ((N + bn - 1) / bn) * parts + SMS - 1) / SMS;
+        return ((M + bm - 1) / bm * ((N + bn - 1) / bn) * parts + ANY_SMS - 1) / ANY_SMS;
 }
 
 /* Microseconds on an H100: a start, then what the busiest multiprocessor does, one tile after the
@@ -50,14 +50,14 @@ enum { SINGLE_WAVE_US = 15 };
 static double single_wave_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch)
 {
         int64_t tiles = (M + t->bm - 1) / t->bm * ((N + t->bn - 1) / t->bn) * batch,
-                most = (tiles + SMS - 1) / SMS;
+                most = (tiles + ANY_SMS - 1) / ANY_SMS;
         double us = tile_time(t, M, N, K, batch, 1), n = (double)most;
         double ps = n * t->ps * 0.82, least = *t->name == 'W' ? 3350 : 4700; /* wgmma, mma */
         if (*t->cls == 'F' || M <= 64 || us >= SINGLE_WAVE_US || most > t->min_blocks)
                 return us;
         us = (double)K * (ps > least ? ps : least) * 1e-6 +
              n * t->bm * t->bn * (t->min_blocks > 1 ? 5e-5 : 1e-4);
-        return 2 + us - 0.4 * us * (1 - (double)tiles / (n * SMS));
+        return 2 + us - 0.4 * us * (1 - (double)tiles / (n * ANY_SMS));
 }
 
 /* BLOCK_BYTES: what every GPU from sm_80 on gives a block. */
@@ -180,17 +180,20 @@ static void keep_row(Build *b, bool keep, const char *norm, const char *eps, int
                 build_line(
                         b,
                         "if (tile == 0)\n                gemv_keep<%lld, %d, %s>(%s, smem, prologue%s, \1_keep{ a });",
-                        (long long)K, b->threads, norm, eps, gain);
+                        (long long)K, b->any.threads, norm, eps, gain);
 }
 
 /* prologue and epilogue are there; ends the kernel. */
 static void build_mma(Build *b, const GemvMma *s, const char *type, int M, int64_t N, int64_t K,
                       const char *norm, const char *operands, const char *rest)
 {
-        b->threads = s->warps * 32;
-        b->min_blocks = M > 16 ? 1 : s->rounds == 1 ? 2 : 16 / s->warps; /* two, of two launches */
-        b->smem = s->smem;
-        b->include = "gemv_mma";
+        b->any.threads = s->warps * 32;
+        b->any.min_blocks = M > 16           ? 1
+                            : s->rounds == 1 ? 2
+                                             : 16 / s->warps; /* two, of two launches */
+        b->any.smem = s->smem;
+        b->any.include = "gemv_mma";
+        b->streams = true;
         build_line(
                 b,
                 "gemv_mma_task<%s, %d, %lld, %lld, %d, %d, %d, %s>(%s, tile, smem, prologue, epilogue%s);",
@@ -250,45 +253,43 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
         }
         build_line(b, "\1_prologue prologue = { a };");
         build_line(b, "\1_epilogue epilogue = { a };");
-        b->waits = true;
-        b->threads = 256;
+        b->any.waits = true;
+        b->any.threads = 256;
         const char *finish = gain ? ", \1_gain{ a }" : keep ? ", NoGain()" : "";
         const char *rest = arena_fmt(e->tmp, "%s, %d>(%s, %s, %s, tile, smem, prologue, epilogue%s",
                                      norm, align, w.arg, w.ld, eps, finish);
         GemvShort few = { 0 };
         GemvMma rows16 = { 0 };
         if (tb && w.dt != DT_F32 && align == 16)
-                rows16 = gemv_mma(M, N, (int)K, strcmp(norm, "NORM_NONE"), SMS);
+                rows16 = gemv_mma(M, N, (int)K, strcmp(norm, "NORM_NONE"), ANY_SMS);
         GemvNarrow slim = { 0 };
         if (tb && M == 1 && align / dt_size[w.dt] >= narrow)
-                few = gemv_short(dt_size[w.dt], N, (int)K, align, minv, SMS);
+                few = gemv_short(dt_size[w.dt], N, (int)K, align, minv, ANY_SMS);
         if (tb && M == 1 && align / dt_size[w.dt] >= narrow && !few.rows && minv == 1 && !keep)
-                slim = gemv_narrow(dt_size[w.dt], N, (int)K, align, SMS);
+                slim = gemv_narrow(dt_size[w.dt], N, (int)K, align, ANY_SMS);
         if (few.rows) {
-                b->include = "gemv_short";
-                b->threads = few.threads;
-                b->smem = few.split > 1 ? few.smem : 0;
+                b->any.include = "gemv_short";
+                b->any.threads = few.threads;
+                b->any.smem = few.split > 1 ? few.smem : 0;
                 const char *kept = keep ? ", \1_keep{ a }" : "";
-                bool attends = qkv_attention90(b, &few, minv,
-                                               arena_fmt(e->tmp, "%lld, %lld, %s, %d", (long long)N,
-                                                         (long long)K, norm, align),
-                                               arena_fmt(e->tmp, "%s, %s, %s", w.arg, w.ld, eps),
-                                               arena_fmt(e->tmp, "%s%s", finish, kept));
-                if (!b->smem)
+                qkv_attention90(b, &few, minv,
+                                arena_fmt(e->tmp, "%lld, %lld, %s, %d", (long long)N, (long long)K,
+                                          norm, align),
+                                arena_fmt(e->tmp, "%s, %s, %s", w.arg, w.ld, eps),
+                                arena_fmt(e->tmp, "%s%s", finish, kept));
+                if (!b->any.smem)
                         build_line(b, "char *const smem = nullptr;");
                 build_line(b, "gemv_short_task<%s, %lld, %lld, %d, %d, %d, %s%s);", type,
                            (long long)N, (long long)K, few.threads, few.rows, few.split, rest,
                            kept);
-                if (attends)
-                        text_add(&b->body, "#endif\n");
                 build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, few.cols));
         } else if (rows16.warps) {
                 build_mma(b, &rows16, type, M, N, K, norm,
                           arena_fmt(e->tmp, "%s, %s, %s", w.arg, w.ld, eps), finish);
         } else if (slim.lanes) {
-                b->include = "gemv_narrow";
-                b->threads = NARROW_THREADS;
-                b->min_blocks = NARROW_BLOCKS;
+                b->any.include = "gemv_narrow";
+                b->any.threads = NARROW_THREADS;
+                b->any.min_blocks = NARROW_BLOCKS;
                 build_line(
                         b,
                         "gemv_narrow_task<%s, %lld, %lld, %d, %d, %d, %s, %d>(%s, %s, %s, tile, prologue, epilogue%s);",
@@ -299,22 +300,24 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 /* about 16 warps a multiprocessor, the last 8 of them only as long as a lane has
                  * four loads of each row */
                 int rows = M > 1 ? 4 : 2, split = 1, loads = 4 * 32 * align / dt_size[w.dt];
-                while (N / rows * split < 16 * SMS && split < 4 &&
-                       K / (split * 2) >= (N / rows * split < 8 * SMS ? 128 : loads))
+                while (N / rows * split < 16 * ANY_SMS && split < 4 &&
+                       K / (split * 2) >= (N / rows * split < 8 * ANY_SMS ? 128 : loads))
                         split *= 2;
                 GemvShape s = gemv_shape(dt_size[w.dt], M, (int)K, 256, rows, split, align);
                 int64_t blocks = (N + s.cols - 1) / s.cols;
                 /* all at once */
-                b->min_blocks = M == 1 && blocks > 2 * SMS && blocks <= 3 * SMS ? 3 : 1;
-                b->smem = s.smem;
+                b->after_wait = true;
+                b->any.min_blocks = M == 1 && blocks > 2 * ANY_SMS && blocks <= 3 * ANY_SMS ? 3 : 1;
+                b->any.smem = s.smem;
                 build_line(b, "gemv_task<%s, %d, %lld, %lld, 256, %d, %d, %s);", type, M,
                            (long long)N, (long long)K, rows, split, rest);
                 keep_row(b, keep, norm, eps, K, finish);
                 build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, s.cols));
         } else {
                 int cols = 32;
-                b->threads = 512;
-                b->smem = gemv_kn_smem(M, (int)K, b->threads, cols);
+                b->any.threads = 512;
+                b->after_wait = true;
+                b->any.smem = gemv_kn_smem(M, (int)K, b->any.threads, cols);
                 build_line(b, "gemv_kn_task<%s, %d, %lld, %lld, 512, %d, %s);", type, M,
                            (long long)N, (long long)K, cols, rest);
                 keep_row(b, keep, norm, eps, K, finish);
@@ -386,7 +389,8 @@ static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, 
         Mat a, w;
         mat_need(e, &part, n->in[0], 0, &a);
         mat_need(e, &part, n->in[1], 0, &w);
-        part.threads = b->threads, part.smem = b->smem, part.min_blocks = b->min_blocks;
+        part.any.threads = b->any.threads, part.any.smem = b->any.smem,
+        part.any.min_blocks = b->any.min_blocks;
         part.flops = 2.0 * (double)s->b_most * (double)s->m_most * (double)N * (double)s->k_most;
         part.bytes = b->bytes;
         const char *ws = arg_work(e, &part.args, work, "float", "parts");
@@ -404,22 +408,20 @@ static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, 
                 "smem);",
                 c_type(a.dt), t->name, s->ta ? "true" : "false", s->tb ? "true" : "false", p->align,
                 v, a.arg, a.ld, w.arg, w.ld, s->Mc, s->Nc, s->Kc, splits, ws);
-        if (t90)
-                text_add(&part.body, "#endif\n");
         build_end(&part, arena_fmt(e->tmp, "%d*%s", splits, tiles_of(e, s, t)));
         Build sum = build_start(e, gr, "gemm", "matmul_sum");
-        text_free(&b->decl);
+        build_drop(b);
         ws = arg_done(e, &sum.args, work, "float", "parts");
         FunctorText epilogue = build_functor(&sum, &gr->epilogue[0], "epilogue");
-        sum.threads = 256;
+        sum.any.threads = 256;
         build_line(&sum, "\1_epilogue epilogue = { a };");
         const char *parts = arena_fmt(e->tmp, "%d", splits);
         if (t90 && splits90 != splits)
-                parts = parts_by_gpu(&sum, splits90, parts);
+                parts = form_constant(&sum, "PARTS", parts, ARCH_SM90A, splits90);
         build_line(&sum, "splitk_reduce_task<256>(a.%s, %s, %s, %s, tile, epilogue);", ws, parts,
                    s->Mc, s->Nc);
         if (t90 && splits90 == 1)
-                sum.on90 = (On90) { .threads = 256, .grid = "0" };
+                form_leave_out(&sum, ARCH_SM90A);
         build_end(&sum, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, dim_mul(s->M, s->N)),
                                   256 * (epilogue.maxv < 8 ? epilogue.maxv : 8)));
 }
@@ -429,7 +431,7 @@ static void batch_body(Build *b, const Shape *s, const Tile *t, const char *type
                        const Mat *w)
 {
         text_add(
-                &b->decl,
+                build_decl(b),
                 "/* rows of item z of the batch */\nstruct \1_item {\n        static constexpr int MAXV = "
                 "\1_epilogue::MAXV, MINV = \1_epilogue::MINV;\n"
                 "        const \1_epilogue &epilogue;\n        int first;\n        template <int V> __device__ "
@@ -454,7 +456,8 @@ static void matmul(Emit *e, const Group *gr)
         Mat a, w;
         Build b = build_start(e, gr, "gemm", "matmul");
         if (gemv_m(g, gr->anchor)) {
-                b.include = "gemv";
+                b.any.include = "gemv";
+                b.streams = true;
                 mat_need(e, &b, n->in[1], 0, &w);
                 decode(e, gr, &b, w, (int)s.m_most, N, s.k_most, s.tb,
                        align_bytes(w.dt, w.align, s.tb ? pow2_of(s.K) : pow2_of(DIM(N))));
@@ -493,9 +496,9 @@ static void matmul(Emit *e, const Group *gr)
         int align = align_bytes(a.dt, ea < pa ? ea : pa, ew < pw ? ew : pw);
         if (s.tb && !s.ta && !s.lead && e->most_t == 1 && a.dt != DT_F32 && a.dt == w.dt &&
             align == 16 && fixed_m && is_number(s.Kc)) {
-                GemvMma mma = gemv_mma((int)s.m_most, N, (int)s.k_most, false, SMS);
+                GemvMma mma = gemv_mma((int)s.m_most, N, (int)s.k_most, false, ANY_SMS);
                 if (mma.warps) {
-                        b.waits = true;
+                        b.any.waits = true;
                         build_line(&b, "const PlainPrologue<%s> prologue = { %s, %s };",
                                    c_type(a.dt), a.arg, a.ld);
                         build_line(&b, "\1_epilogue epilogue = { a };");
@@ -530,9 +533,9 @@ static void matmul(Emit *e, const Group *gr)
         Pick pick = product_pick(e, &p, &ways);
         const Tile *t = pick.t;
         const Tile90 *t90 = pick.t90;
-        b.threads = t->threads;
-        b.smem = t->smem;
-        b.min_blocks = t->min_blocks;
+        b.any.threads = t->threads;
+        b.any.smem = t->smem;
+        b.any.min_blocks = t->min_blocks;
         b.alone = t->cls[1];
         if (t90 && t90->share && sums.columns) {
                 sums.n = row_sums90(&p, t90, pick.splits90);
@@ -558,8 +561,6 @@ static void matmul(Emit *e, const Group *gr)
                         batch_body(&b, &s, t, types, &a, &w);
                 else
                         build_line(&b, "gemm_task<%s>(%s, tile, smem, epilogue);", types, operands);
-                if (t90 || norms)
-                        text_add(&b.body, "#endif\n");
                 build_end(&b, arena_fmt(e->tmp, "%s*%s", dim_grid(e, s.batch), tiles_of(e, &s, t)));
         }
         if (sums.columns)

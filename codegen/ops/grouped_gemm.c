@@ -10,14 +10,14 @@ static void expert_epilogue(Emit *e, Build *b)
 {
         if (is_cuda(e))
                 text_add(
-                        &b->decl,
+                        build_decl(b),
                         "struct \1_slot {\n        static constexpr int MAXV = \1_epilogue::MAXV, MINV = "
                         "\1_epilogue::MINV;\n        const \1_epilogue &epilogue;\n"
                         "        template <int V> __device__ __forceinline__ void operator()(int row, int "
                         "col, float (&v)[V], int) const { epilogue(row, col, v); }\n};\n\n");
         else
                 text_add(
-                        &b->decl,
+                        build_decl(b),
                         "TGC_INLINE void \1_slot(const void *args, long row, int col, int n, float *v, "
                         "int expert)\n{\n        (void)expert;\n"
                         "        \1_epilogue(args, row, col, n, v);\n}\n\n");
@@ -70,11 +70,11 @@ static void few_slots(Emit *e, const Group *gr, Build *b, const Slots *s)
         if (is_cuda(e)) {
                 int align = align_bytes(s->dt, 8, pow2_of(DIM(K))), split = 1;
                 GemvShape m = gemv_shape(dt_size[s->dt], 1, (int)K, 256, 2, 1, align);
-                while ((N + m.cols - 1) / m.cols * s->most < 2 * SMS && split < 4 &&
+                while ((N + m.cols - 1) / m.cols * s->most < 2 * ANY_SMS && split < 4 &&
                        K / (split * 2) >= 256)
                         m = gemv_shape(dt_size[s->dt], 1, (int)K, 256, 2, split *= 2, align);
-                b->threads = 256;
-                b->smem = m.smem;
+                b->any.threads = 256;
+                b->any.smem = m.smem;
                 build_line(b, "\1_prologue prologue = { a };");
                 build_line(b, "\1_epilogue epilogue = { a };");
                 build_line(b, "\1_slot slot = { epilogue };");
@@ -123,9 +123,9 @@ static void expert(Emit *e, const Group *gr)
                 int64_t pk = pow2_of(DIM(K)), pn = s.tb ? pk : pow2_of(DIM(N));
                 int align = align_bytes(s.dt, a.align < pk ? a.align : pk, pn);
                 const Tile *t = tile_pick(s.dt, s.most, N, K, 1, NULL);
-                b.threads = t->threads;
-                b.smem = t->smem;
-                b.min_blocks = t->min_blocks;
+                b.any.threads = t->threads;
+                b.any.smem = t->smem;
+                b.any.min_blocks = t->min_blocks;
                 Experts90 x = { .tb = s.tb,
                                 .scatter = s.scatter,
                                 .dt = s.dt,
@@ -141,7 +141,8 @@ static void expert(Emit *e, const Group *gr)
                                 .rows_a = arena_fmt(e->tmp, "%s, %s", a.arg, a.ld),
                                 .order = arena_fmt(e->tmp, "%s, %s", s.perm, s.offs) };
                 build_line(&b, "\1_epilogue epilogue = { a };");
-                bool on90 = a.dt == s.dt && expert90(&b, &x, t);
+                if (a.dt == s.dt)
+                        expert90(&b, &x, t);
                 build_line(&b, "\1_slot slot = { epilogue };");
                 build_line(
                         &b,
@@ -149,8 +150,6 @@ static void expert(Emit *e, const Group *gr)
                         c_type(s.dt), t->name, s.tb ? "true" : "false", adiv,
                         s.scatter ? "true" : "false", align, x.rows_a, s.w, s.perm, s.offs, E, N,
                         K);
-                if (on90)
-                        text_add(&b.body, "#endif\n");
                 build_end(&b, arena_fmt(e->tmp, "%lld",
                                         (long long)(((s.most + t->bm - 1) / t->bm + E) *
                                                     ((N + t->bn - 1) / t->bn))));
@@ -180,7 +179,7 @@ typedef struct RowsShape {
 static RowsShape rows_shape(int esize, int64_t slots, int64_t N, int K, int align)
 {
         enum { ROWS = 2, MOST_THREADS = 768 };
-        int step = 32 * align / esize, per = (int)((N / ROWS + SMS - 1) / SMS);
+        int step = 32 * align / esize, per = (int)((N / ROWS + ANY_SMS - 1) / ANY_SMS);
         RowsShape r = { 256, 1, 1 };
         if (slots == 1 && per * 32 <= MOST_THREADS && K >= 8 * step) {
                 while (per * r.split * 64 <= MOST_THREADS && K / (r.split * 2) >= 3 * step)
@@ -189,7 +188,7 @@ static RowsShape rows_shape(int esize, int64_t slots, int64_t N, int K, int alig
                 return r;
         }
         GemvShape s = gemv_shape(esize, 1, K, 256, ROWS, 1, align);
-        while ((N + s.cols - 1) / s.cols * slots < 2 * SMS && r.split < 4 &&
+        while ((N + s.cols - 1) / s.cols * slots < 2 * ANY_SMS && r.split < 4 &&
                K / (r.split * 2) >= 256)
                 s = gemv_shape(esize, 1, K, 256, ROWS, r.split *= 2, align);
         r.min_blocks = K <= s.flight * step * r.split ? 4 : 1;
@@ -224,9 +223,9 @@ static void expert_rows(Emit *e, const Group *gr)
                 int align = align_bytes(dt, 8, pow2_of(DIM(K))), all = parts * (int)K;
                 RowsShape r = rows_shape(dt_size[dt], dim_most(e, rows), N, all, align);
                 GemvShape s = gemv_shape(dt_size[dt], 1, all, r.threads, 2, r.split, align);
-                b.threads = r.threads;
-                b.min_blocks = r.min_blocks;
-                b.smem = s.smem;
+                b.any.threads = r.threads;
+                b.any.min_blocks = r.min_blocks;
+                b.any.smem = s.smem;
                 if (mix) /* which experts, and their gates: then their weights may come */
                         build_prefetch(&b, PREFETCH_BOTH,
                                        &(Slot) { .kind = SLOT_NODE, .id = value_base(g, n->in[2]) },
@@ -284,16 +283,16 @@ static void expert_grad(Emit *e, const Group *gr)
                         ec = a.align < pow2_of(DIM(C)) ? a.align : pow2_of(DIM(C));
                 int align = align_bytes(a.dt, ea, ec);
                 text_add(
-                        &b.decl,
+                        build_decl(&b),
                         "/* rows of expert e */\nstruct \1_slot {\n        static constexpr int MAXV = "
                         "\1_epilogue::MAXV, MINV = \1_epilogue::MINV;\n        const \1_epilogue &epilogue;\n"
                         "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
                         "float (&v)[V], int expert) const\n"
                         "        {\n                epilogue(expert * %lld + row, col, v);\n        }\n};\n\n",
                         (long long)R);
-                b.threads = t->threads;
-                b.smem = t->smem;
-                b.min_blocks = t->min_blocks;
+                b.any.threads = t->threads;
+                b.any.smem = t->smem;
+                b.any.min_blocks = t->min_blocks;
                 Experts90 x = { .grad = true,
                                 .dt = a.dt,
                                 .a = rows,
@@ -311,15 +310,14 @@ static void expert_grad(Emit *e, const Group *gr)
                                 .rows_w = arena_fmt(e->tmp, "%s, %s", a.arg, a.ld),
                                 .order = arena_fmt(e->tmp, "%s, %s", perm, offs) };
                 build_line(&b, "\1_epilogue epilogue = { a };");
-                bool on90 = y.dt == a.dt && expert90(&b, &x, t);
+                if (y.dt == a.dt)
+                        expert90(&b, &x, t);
                 build_line(&b, "\1_slot slot = { epilogue };");
                 build_line(
                         &b,
                         "expert_grad_task<%s, %s, %lld, %lld, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, slot);",
                         c_type(a.dt), t->name, (long long)rdiv, (long long)cdiv, align, x.rows_a,
                         x.rows_w, perm, offs, (long long)E, (long long)R, (long long)C);
-                if (on90)
-                        text_add(&b.body, "#endif\n");
                 build_end(&b, arena_fmt(e->tmp, "%lld",
                                         (long long)(E * ((R + t->bm - 1) / t->bm) *
                                                     ((C + t->bn - 1) / t->bn))));

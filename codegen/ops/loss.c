@@ -30,7 +30,7 @@ const char *scratch_arg(Loss *l, Build *b, bool write)
 static void epilogue_c(Build *b, const char *pre, const char *what)
 {
         text_add(
-                &b->decl,
+                build_decl(b),
                 "TGC_INLINE void \1_epilogue(const void *args, long row, int col, int n, float *v)\n{\n        "
                 "const \1_args *a = args;\n%s"
                 "        %s\n}\n\n",
@@ -44,7 +44,7 @@ static void store_epilogue(Loss *l, Build *b, DType dt, int maxv, const char *to
 {
         if (is_cuda(l->e))
                 text_add(
-                        &b->decl,
+                        build_decl(b),
                         "struct \1_epilogue {\n        static constexpr int MAXV = %d, MINV = 1;\n        const \1_args "
                         "&a;\n        static constexpr int STORES = %d, WIDTH0 = 2, WIDTH1 = 0, READ = 0;\n"
                         "        template <int V, class Out = Straight> __device__ __forceinline__ void operator()"
@@ -105,9 +105,9 @@ int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const ch
                                                    .epilogue = b->title });
                 const Tile *t = pick.t;
                 const Tile90 *t90 = pick.t90;
-                b->threads = t->threads;
-                b->smem = t->smem;
-                b->min_blocks = t->min_blocks;
+                b->any.threads = t->threads;
+                b->any.smem = t->smem;
+                b->any.min_blocks = t->min_blocks;
                 build_line(b, "\1_epilogue epilogue = { a };");
                 if (t90) {
                         transpose90(b, &p);
@@ -118,8 +118,6 @@ int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const ch
                         "gemm_task<%s, %s, %s, %s, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, epilogue);",
                         c_type(l->dt), t->name, ta ? "true" : "false", tb ? "true" : "false", align,
                         a, lda, w, ldw, (long long)M, (long long)N, (long long)K);
-                if (t90)
-                        text_add(&b->body, "#endif\n");
                 build_end(b, arena_fmt(e->tmp, "%lld",
                                        (long long)(((M + t->bm - 1) / t->bm) *
                                                    ((N + t->bn - 1) / t->bn))));
@@ -226,7 +224,7 @@ void dloss_text(Loss *l, Build *b)
         long long r0 = d.by_row ? (long long)l->r0 : 0;
         if (is_cuda(l->e))
                 text_add(
-                        &b->decl,
+                        build_decl(b),
                         "struct \1_dloss {\n        static constexpr int MAXV = 1, MINV = 1;\n        const "
                         "\1_args &a;\n"
                         "        template <int V> __device__ __forceinline__ void operator()(int row, int "
@@ -236,7 +234,7 @@ void dloss_text(Loss *l, Build *b)
                         r0);
         else
                 text_add(
-                        &b->decl,
+                        build_decl(b),
                         "TGC_INLINE void \1_dloss(const void *args, long row, int col, int n, float *v)\n{\n"
                         "        \1_dloss_all(args, row + %lld, col, n, v);\n}\n\n",
                         r0);
@@ -253,8 +251,8 @@ static void losses(Loss *l, bool grad)
         const char *loss = l->loss ? arg_of(e, &b.args, l->loss, true) : lse;
         /* of a short row a warp holds all, without barriers */
         int th = l->V >= 8192 ? 1024 : l->V >= 1024 ? 256 : 32;
-        b.threads = th;
-        b.smem = 256;
+        b.any.threads = th;
+        b.any.smem = 256;
         if (grad)
                 dloss_text(l, &b);
         shift(&b, targets, l->r0 * 4);
@@ -280,7 +278,7 @@ static void losses(Loss *l, bool grad)
                 return;
         }
         text_add(
-                &b.decl,
+                build_decl(&b),
                 "TGC_INLINE void \1_prologue(const void *args, long row, int col, int n, float *v)\n{\n        const "
                 "\1_args *a = args;\n"
                 "        load_%s(v, a->%s + row * %lld + col, n);\n}\n\n",
@@ -364,24 +362,24 @@ static void sum_epilogue(Loss *l, Build *b, const char *to, const char *flag, in
                    *inside = rows ? arena_fmt(l->e->tmp, "row < %lld", (long long)rows) : "true",
                    *open = "        template <int V> __device__ __forceinline__ void";
         text_add(
-                &b->decl,
+                build_decl(b),
                 "struct \1_epilogue {\n"
                 "        static constexpr int MAXV = %d, MINV = 1, READS = 2, ROW_READS = 2;\n"
                 "        const \1_args &a;\n        template <int V> struct In { Raw<V, float> sum; };\n",
                 cols ? column_v(cols, 4) : 1);
         text_add(
-                &b->decl,
+                build_decl(b),
                 "%s get_rows(int row, int col, In<V> &in) const\n        {\n                if (%s && %s)\n"
                 "                        in.sum.get(%s);\n        }\n",
                 open, inside, flag, at);
-        text_add(&b->decl, "%s get_cols(int, In<V> &) const {}\n", open);
-        text_add(&b->decl,
+        text_add(build_decl(b), "%s get_cols(int, In<V> &) const {}\n", open);
+        text_add(build_decl(b),
                  "%s operator()(int row, int col, float (&v)[V]) const\n        {\n"
                  "                In<V> in;\n                get_rows(row, col, in);\n"
                  "                (*this)(row, col, v, in);\n        }\n",
                  open);
         text_add(
-                &b->decl,
+                build_decl(b),
                 "%s operator()(int row, int col, float (&v)[V], const In<V> &in) const\n        {\n"
                 "                if (%s)\n                        accumulate<V>(%s, v, %s, in.sum);\n"
                 "        }\n};\n\n",
@@ -401,8 +399,9 @@ static const Tile *parts_of_k(Loss *l, int *splits)
                 return tile_pick(l->dt, l->ld, l->C, l->rc, 1, splits);
         const Tile *t = tile_pick(l->dt, l->ld, l->C, l->rc, 1, NULL);
         int64_t tiles = (l->ld + t->bm - 1) / t->bm * ((l->C + t->bn - 1) / t->bn);
-        if (tiles * 4 <= SMS)
-                *splits = (int)(l->rc / LEAST_K < SMS / tiles ? l->rc / LEAST_K : SMS / tiles);
+        if (tiles * 4 <= ANY_SMS)
+                *splits = (int)(l->rc / LEAST_K < ANY_SMS / tiles ? l->rc / LEAST_K
+                                                                  : ANY_SMS / tiles);
         if (*splits < 1)
                 *splits = 1;
         return t;
@@ -424,9 +423,9 @@ static bool grad_w_parts(Loss *l, int index)
         mat_need(e, &b, l->x, 0, &x);
         const char *ws = arg_work(e, &b.args, work, "float", "parts");
         int64_t m = (l->C | x.align);
-        b.threads = t->threads;
-        b.smem = t->smem;
-        b.min_blocks = t->min_blocks;
+        b.any.threads = t->threads;
+        b.any.smem = t->smem;
+        b.any.min_blocks = t->min_blocks;
         b.flops = 2.0 * (double)M * (double)N * (double)K;
         b.bytes = dt_size[l->dt] * (double)K * (double)(M + N) +
                   4.0 * (double)splits * (double)M * (double)N;
@@ -443,7 +442,7 @@ static bool grad_w_parts(Loss *l, int index)
         ws = arg_done(e, &b.args, work, "float", "parts");
         const char *to = sum_target(l, &b, l->dw, index, &flag);
         sum_epilogue(l, &b, to, flag, l->ld == l->V ? 0 : l->V, N);
-        b.threads = 256;
+        b.any.threads = 256;
         b.flops = (double)splits * (double)M * (double)N;
         b.bytes = 4.0 * b.flops;
         build_line(&b, "\1_epilogue epilogue = { a };");
@@ -488,15 +487,15 @@ static void grad_bias(Loss *l, int index)
         sum_epilogue(l, &b, to, flag, 0, 0);
         if (cuda) {
                 text_add(
-                        &b.decl,
+                        build_decl(&b),
                         "struct \1_prologue {\n        static constexpr int MAXV = 1, MINV = 1;\n        const \1_args "
                         "&a;\n"
                         "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
                         "float (&v)[V]) const\n        {\n"
                         "                load<V>(v, a.%s + (long)row * %lld + col);\n        }\n};\n\n",
                         s, (long long)l->ld);
-                b.threads = 256;
-                b.smem = 32 * 256;
+                b.any.threads = 256;
+                b.any.smem = 32 * 256;
                 build_line(&b, "\1_prologue prologue = { a };");
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 int cols = l->V < 4096 ? 4 : 32; /* a small vocabulary: more rows at once */
@@ -507,7 +506,7 @@ static void grad_bias(Loss *l, int index)
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)l->V, cols));
         } else {
                 text_add(
-                        &b.decl,
+                        build_decl(&b),
                         "TGC_INLINE void \1_prologue(const void *args, long row, int col, int n, float *v)\n{\n        "
                         "const \1_args *a = args;\n"
                         "        load_%s(v, a->%s + row * %lld + col, n);\n}\n\n",

@@ -61,7 +61,7 @@ void exp_start(Loss *l, int64_t chunk)
         mat_need(e, &b, l->x, 0, &x);
         mat_need(e, &b, l->w, 0, &w);
         const char *targets = targets_of(l, &b);
-        b.threads = THREADS;
+        b.any.threads = THREADS;
         b.flops = 2.0 * (double)l->rows * (double)l->C;
         b.bytes = b.flops * dt_size[l->dt];
         build_line(&b, "ce_shift_task<%s, %lld, %d>(%s, %s, %s, %s, %lld, %lld, %s, a.%s, tile);",
@@ -78,7 +78,7 @@ static void row_epilogue(Build *b, DType dt, int maxv, const char *of_row, const
                          const char *what)
 {
         text_add(
-                &b->decl,
+                build_decl(b),
                 "struct \1_epilogue {\n        static constexpr int MAXV = %d, MINV = 1;\n        const \1_args &a;\n"
                 "        static constexpr int STORES = %d, WIDTH0 = 2, WIDTH1 = 0, READ = 0, SUMS = %d;\n"
                 "        __device__ __forceinline__ float get_row(int row) const { return a.%s[row]; }\n"
@@ -148,9 +148,9 @@ void exp_finish(Loss *l, bool grad)
                                  c_type(l->dt), c_type(l->dt));
         }
         if (l->exps->across)
-                parts = parts_by_gpu(&b, l->exps->across, "0");
-        b.threads = THREADS;
-        b.smem = FINISH_SMEM;
+                parts = form_constant(&b, "PARTS", "0", ARCH_SM90A, l->exps->across);
+        b.any.threads = THREADS;
+        b.any.smem = FINISH_SMEM;
         b.flops = (double)l->rc * (double)(l->C + l->V / 128);
         b.bytes = (double)l->rc * (2.0 * (double)l->C * dt_size[l->dt] + 4.0 * l->exps->across);
         build_line(

@@ -47,9 +47,9 @@ void small_vocab_losses(Loss *l)
                    *dx = arg_of(e, &b.args, l->dx, true);
         const int64_t groups = (l->rc + ROWS - 1) / ROWS, tiles = groups < BLOCKS ? groups : BLOCKS;
         dloss_text(l, &b);
-        b.threads = THREADS;
-        b.smem = (int)smem_of(l->V, l->C, dt_size[l->dt]);
-        b.waits = true;
+        b.any.threads = THREADS;
+        b.any.smem = (int)smem_of(l->V, l->C, dt_size[l->dt]);
+        b.any.waits = true;
         b.us = 5;
         build_prefetch(&b, PREFETCH_REST,
                        &(Slot) { .kind = SLOT_NODE, .id = value_base(e->g, l->x) }, NULL);
@@ -59,11 +59,11 @@ void small_vocab_losses(Loss *l)
         const char *shape = arena_fmt(e->tmp, "CeSmallVocab<%s, %lld, %lld>", c_type(l->dt),
                                       (long long)l->V, (long long)l->C);
         build_line(&b, "static_assert(%s::SMEM == %d, \"as loss_small_vocab.c counts it\");", shape,
-                   b.smem);
+                   b.any.smem);
         build_line(&b, "\1_dloss dloss = { a };");
         build_line(
                 &b,
-                "ce_small_vocab_task<%s, \3>(%s, %s, %s, %s, %s, %s, %lld, a.%s, a.%s, a.%s, tile, %lld, smem, dloss);",
+                "ce_small_vocab_task<%s, PREFETCH>(%s, %s, %s, %s, %s, %s, %lld, a.%s, a.%s, a.%s, tile, %lld, smem, dloss);",
                 shape, x.arg, x.ld, w.arg, w.ld, bias, targets, (long long)l->rc, d, loss, dx,
                 (long long)tiles);
         build_end(&b, arena_fmt(e->tmp, "%lld", (long long)tiles));

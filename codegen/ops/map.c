@@ -18,11 +18,11 @@ void gen_map(Emit *e, const Group *gr)
         const Functor *f = &gr->epilogue[0];
         Build b = build_start(e, gr, "map",
                               op_info[NODE(e->g, gr->node[gr->n_nodes - 1])->op].text);
-        b.include = is_cuda(e) ? "map" : "rows";
+        b.any.include = is_cuda(e) ? "map" : "rows";
         build_functor(&b, f, "body");
         const char *rows = dim_c(e, f->rows);
         if (is_cuda(e)) {
-                b.threads = 256;
+                b.any.threads = 256;
                 b.plain = calls_none(e->g, f);
                 build_line(&b, "\1_body body = { a };");
                 build_line(&b, "map_task<256, %lld>(%s, tile, body);", (long long)f->n, rows);

@@ -67,7 +67,7 @@ static void topk_grad(Emit *e, const Group *gr)
         build_functor(&b, &gr->epilogue[0], "epilogue");
         const char *i = plain_arg(e, &b, n->in[1]);
         if (is_cuda(e)) {
-                b.threads = 256;
+                b.any.threads = 256;
                 build_line(&b, "\1_prologue prologue = { a };");
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 build_line(&b, "topk_grad_task<%lld, %lld, 256>(%s, tile, %s, prologue, epilogue);",
@@ -104,14 +104,14 @@ static void bucket(Emit *e, const Group *gr)
                  * room for */
                 const bool few = dim_most(e, type_elems(&NODE(e->g, n->in[0])->type)) <= FEW_IDS;
                 /* a thread for each bucket of a tile */
-                b.threads = few && (k + tiles - 1) / tiles <= 256 ? 256 : 512;
-                b.min_blocks = 2; /* of what it is launched with, too */
-                b.us = 4.5;       /* 1024 ids: reading them twice, and a few barriers */
+                b.any.threads = few && (k + tiles - 1) / tiles <= 256 ? 256 : 512;
+                b.any.min_blocks = 2; /* of what it is launched with, too */
+                b.us = 4.5;           /* 1024 ids: reading them twice, and a few barriers */
                 b.plain = true;
-                b.smem = (int)((b.threads / 32 * ((k + tiles - 1) / tiles) + 64) * 4);
+                b.any.smem = (int)((b.any.threads / 32 * ((k + tiles - 1) / tiles) + 64) * 4);
                 build_line(&b,
                            "bucket_task<%d>(%s, %s, %lld, tile, %lld, a.%s, (int *)0, a.%s, smem);",
-                           b.threads, ids, P, (long long)k, (long long)tiles, perm, o);
+                           b.any.threads, ids, P, (long long)k, (long long)tiles, perm, o);
                 build_end(&b, arena_fmt(e->tmp, "%lld", (long long)tiles));
         } else {
                 build_line(&b, "bucket_task(%s, %s, %lld, a.%s, NULL, a.%s);", ids, P, (long long)k,
@@ -149,11 +149,11 @@ static void scatter(Emit *e, const Group *gr)
         build_functor(&b, &t, "epilogue");
         const char *perm = plain_arg(e, &b, n->in[1]), *offs = plain_arg(e, &b, n->in[2]);
         if (is_cuda(e)) {
-                const int cols = k < SMS ? 64 : (int)(N + 255) / 256 * 256;
+                const int cols = k < ANY_SMS ? 64 : (int)(N + 255) / 256 * 256;
                 const int64_t rows = dim_most(e, NODE(e->g, n->in[1])->type.dim[0]);
-                const bool long_ones = k < SMS && rows >= LONG_BUCKET * k;
-                b.threads = 256;
-                b.smem = 32 * 256;
+                const bool long_ones = k < ANY_SMS && rows >= LONG_BUCKET * k;
+                b.any.threads = 256;
+                b.any.smem = 32 * 256;
                 b.plain = *adds_only(e, &t) != '0';
                 build_line(&b, "\1_prologue prologue = { a };");
                 build_line(&b, "\1_epilogue epilogue = { a };");
@@ -188,7 +188,7 @@ static void combine(Emit *e, const Group *gr)
                            : is_cuda(e) ? "(const float *)0"
                                         : "NULL";
         if (is_cuda(e)) {
-                b.threads = 256;
+                b.any.threads = 256;
                 build_line(&b, "\1_prologue prologue = { a };");
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 build_line(&b, "combine_task<%lld, %lld, 256>(%s, tile, %s, prologue, epilogue);",
@@ -234,8 +234,8 @@ void gen_sample(Emit *e, const Group *gr)
                                     "history");
         b.bytes = (double)V * dt_size[dt];
         if (is_cuda(e)) {
-                b.threads = 1024;
-                b.smem = 1024 + 8 * 4096;
+                b.any.threads = 1024;
+                b.any.smem = 1024 + 8 * 4096;
                 build_line(
                         &b,
                         "sample_task<%s, %lld, 1024>((Rt *)rt, a.%s, %lld, a.%s, %lld, %lld, a.%s, tile, smem);",
@@ -270,7 +270,7 @@ void gen_add_grads(Emit *e, int64_t n, int64_t n_low)
 {
         Build b = build_start(e, NULL, "adamw", "grad_add");
         const char *g = grads(&b, n, n_low);
-        b.threads = 256;
+        b.any.threads = 256;
         b.bytes = 10.0 * (double)n_low;
         build_line(&b, "const Grads grads = %s;", g);
         build_line(&b, "grad_add_task<256>(rt, grads, a.sum, tile);");
@@ -295,8 +295,8 @@ void gen_update(Emit *e, int64_t n, int64_t n_decay, int64_t n_low, DType dt)
                                             "done");
                 nm = arg_work(e, &b.args, norm, "float", "norm");
                 const char *bd = arg_work(e, &b.args, bad, "int", "bad");
-                b.threads = 256;
-                b.smem = 256;
+                b.any.threads = 256;
+                b.any.smem = 256;
                 build_line(&b, "const Grads grads = %s;", g);
                 build_line(
                         &b,
@@ -325,11 +325,11 @@ void gen_update(Emit *e, int64_t n, int64_t n_decay, int64_t n_low, DType dt)
         g = cuda ? grads(&b, n, n_low) : arg_arena(e, &b.args, "g", "float", "g");
         const char *l = low ? arg_arena(e, &b.args, "w", c_type(dt), "low") : NULL;
         nm = arg_work(e, &b.args, norm, "float", "norm");
-        b.threads = 256;
+        b.any.threads = 256;
         b.bytes = (double)n * (28 + (low && !split ? 2 : 0)) - 2.0 * (double)n_low;
         b.flops = 12.0 * (double)n;
         if (cuda) {
-                b.waits = true;
+                b.any.waits = true;
                 build_line(&b, "const Grads grads = %s;", g);
                 build_line(&b,
                            split ? "const SplitParams params = { a.%s, a.%s };"

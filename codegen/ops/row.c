@@ -50,20 +50,16 @@ static void norm(Emit *e, const Group *gr, const char *kind)
         build_functor(&b, x, "prologue");
         build_functor(&b, &gr->epilogue[0], "epilogue");
         if (is_cuda(e)) {
-                b.threads = th;
-                b.smem = 256;
-                if (e->done90[gr->anchor]) {
-                        b.on90 = (On90) { .threads = th, .grid = "0" };
-                        text_add(&b.body, "#ifndef TGC_SM90A\n");
-                }
+                b.any.threads = th;
+                b.any.smem = 256;
+                if (e->done90[gr->anchor])
+                        form_leave_out(&b, ARCH_SM90A);
                 build_line(&b, "\1_prologue prologue = { a };");
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 build_line(&b, "norm_task<%s, %lld, %d%s>(%s, tile, %s, smem, prologue, epilogue);",
                            kind, (long long)x->n, th,
                            row_groups(e, x->rows, x->n, th) <= NORM_BLOCKS ? ", true" : "", rows,
                            eps);
-                if (e->done90[gr->anchor])
-                        text_add(&b.body, "#endif\n");
                 build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows),
                                         rows_per_tile(x->n, th)));
         } else {
@@ -88,8 +84,8 @@ static void norm_grad(Emit *e, const Group *gr, const char *kind)
         build_functor(&b, &gr->prologue[1], "prologue_dy");
         build_functor(&b, &gr->epilogue[0], "epilogue");
         if (is_cuda(e)) {
-                b.threads = th;
-                b.smem = 256;
+                b.any.threads = th;
+                b.any.smem = 256;
                 build_line(&b, "\1_prologue_x prologue_x = { a };");
                 build_line(&b, "\1_prologue_dy prologue_dy = { a };");
                 build_line(&b, "\1_epilogue epilogue = { a };");
@@ -118,20 +114,21 @@ static void add_parts(Emit *e, const Group *gr, int work, const char *parts, int
                       const Functor *epilogue, const char *title)
 {
         Build b = build_start(e, gr, is_cuda(e) ? "columns" : "rows", title);
+        b.beside = is_cuda(e);
         const char *w = arg_done(e, &b.args, work, "float", "partial");
         build_functor(&b, epilogue, "epilogue");
         if (is_cuda(e)) {
-                b.threads = 256;
-                b.smem = 32 * 256;
+                b.any.threads = 256;
+                b.any.smem = 32 * 256;
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 if (parts90)
-                        parts = parts_by_gpu(&b, parts90, parts);
+                        parts = form_constant(&b, "PARTS", parts, ARCH_SM90A, parts90);
                 build_line(&b, "columns_reduce_task<%lld, 256>(%s, a.%s, tile, smem, epilogue);",
                            (long long)epilogue->n, parts, w);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/32)", (long long)epilogue->n));
         } else {
                 text_add(
-                        &b.decl,
+                        build_decl(&b),
                         "TGC_INLINE void \1_prologue(const void *args, long row, int col, int n, float *v)\n{\n"
                         "        const \1_args *a = args;\n        load_float(v, a->%s + row * %lld + col, "
                         "n);\n}\n\n",
@@ -183,7 +180,7 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
                 th = x->n <= 4096 ? 256 : 512;
                 per = rows_per_tile(x->n, th);
                 vectors = ((int)x->n / 8 + th / per - 1) / (th / per);
-                blocks = SMS * (x->n <= 4096 && vectors <= 2 ? 2 : 1);
+                blocks = ANY_SMS * (x->n <= 4096 && vectors <= 2 ? 2 : 1);
         }
         int wg = work_new(e, DIM(blocks * x->n), 4),
             wb = layer ? work_new(e, DIM(blocks * x->n), 4) : 0;
@@ -199,15 +196,15 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
         const char *dg = arg_work(e, &b.args, wg, "float", "dgain"),
                    *db = layer ? arg_work(e, &b.args, wb, "float", "dbias") : NULL;
         if (ahead) {
-                b.include = "norm_backward";
-                b.threads = th;
-                b.smem = 256 + 2 * 2 * 16 * th * vectors;
-                b.min_blocks = blocks / SMS;
+                b.any.include = "norm_backward";
+                b.any.threads = th;
+                b.any.smem = 256 + 2 * 2 * 16 * th * vectors;
+                b.any.min_blocks = blocks / ANY_SMS;
                 build_line(
                         &b,
                         "static_assert(NORM_BACK_SMEM(%lld, %d) == %d && NORM_BACK_BLOCKS(%lld) == %d, "
                         "\"as row.c counts it\");",
-                        (long long)x->n, th, b.smem, (long long)x->n, b.min_blocks);
+                        (long long)x->n, th, b.any.smem, (long long)x->n, b.any.min_blocks);
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 build_line(
                         &b,
@@ -218,11 +215,11 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
                         layer ? arena_fmt(e->tmp, "a.%s", db) : "(float *)0");
                 build_end(&b, arena_fmt(e->tmp, "%d", blocks));
         } else if (is_cuda(e)) {
-                b.threads = th;
+                b.any.threads = th;
                 b.us = 3;
-                b.smem = 256 + (x->n <= 1024 ? 12 : 8) * (int)x->n;
+                b.any.smem = 256 + (x->n <= 1024 ? 12 : 8) * (int)x->n;
                 text_add(
-                        &b.decl,
+                        build_decl(&b),
                         "/* the gradient of the output, and that times the gain */\nstruct \1_prologue_dy {\n"
                         "        static constexpr int MAXV = \1_prologue_g::MAXV, MINV = 1;\n        const \1_args &a;\n"
                         "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
@@ -245,12 +242,12 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
                         &b,
                         "norm_grad_task<%s, %lld, %d, %s%s>(%s, tile, %d, %s, smem, prologue_x, prologue_dy, epilogue, a.%s, %s);",
                         kind, (long long)x->n, th, layer ? "ACC_GAIN | ACC_BIAS" : "ACC_GAIN",
-                        groups <= NORM_BLOCKS ? ", true, \3" : "", rows, blocks, eps, dg,
+                        groups <= NORM_BLOCKS ? ", true, PREFETCH" : "", rows, blocks, eps, dg,
                         layer ? arena_fmt(e->tmp, "a.%s", db) : "(float *)0");
                 build_end(&b, arena_fmt(e->tmp, "%d", blocks));
         } else {
                 text_add(
-                        &b.decl,
+                        build_decl(&b),
                         "/* the gradient of the output, and that times the gain */\n"
                         "TGC_INLINE void \1_prologue_dy(const void *args, long row, int col, int n, float *dy, float "
                         "*g)\n{\n"
@@ -292,8 +289,8 @@ static void row_general(Emit *e, const Group *gr, const char *task, const char *
         build_functor(&b, &gr->epilogue[0], "epilogue");
         const char *extra = prologues == 2 ? "prologue_dy, " : "";
         if (is_cuda(e)) {
-                b.threads = th;
-                b.smem = 256;
+                b.any.threads = th;
+                b.any.smem = 256;
                 build_line(&b, "\1_prologue prologue = { a };");
                 if (prologues == 2)
                         build_line(&b, "\1_prologue_dy prologue_dy = { a };");
@@ -319,8 +316,8 @@ static void argmax(Emit *e, const Group *gr)
         build_functor(&b, x, "prologue");
         const char *out = arg_of(e, &b.args, gr->anchor, true);
         if (is_cuda(e)) {
-                b.threads = th;
-                b.smem = 256;
+                b.any.threads = th;
+                b.any.smem = 256;
                 build_line(&b, "\1_prologue prologue = { a };");
                 build_line(&b, "argmax_task<%lld, %d>(%s, %s, tile, smem, prologue, a.%s);",
                            (long long)x->n, th, rows, len, out);
@@ -388,8 +385,8 @@ static void ce(Emit *e, const Group *gr)
         access_need(e->g, e->place, n->in[0], &la);
         type = c_type(NODE(e->g, la.base)->type.dt);
         int th = V >= 8192 ? 512 : 256;
-        b.threads = th;
-        b.smem = 256;
+        b.any.threads = th;
+        b.any.smem = 256;
         b.bytes = b.flops = 0;
         if (!grad) {
                 Ref lse = item_of(e, gr->anchor, 1);
@@ -585,6 +582,7 @@ void column_sums(Emit *e, const Group *gr, int work, int64_t parts90)
         if (work < 0 && chunks > 1)
                 work = column_work(e, gr, 0);
         Build b = build_start(e, gr, is_cuda(e) ? "columns" : "rows", "colsum");
+        b.beside = is_cuda(e);
         build_functor(&b, &x, "prologue");
         if (!is_cuda(e)) {
                 build_functor(&b, &t, "epilogue");
@@ -596,8 +594,8 @@ void column_sums(Emit *e, const Group *gr, int work, int64_t parts90)
                 build_end(&b, "1");
                 return;
         }
-        b.threads = 256;
-        b.smem = 32 * 256;
+        b.any.threads = 256;
+        b.any.smem = 32 * 256;
         build_line(&b, "\1_prologue prologue = { a };");
         if (chunks == 1) {
                 build_functor(&b, &t, "epilogue");
@@ -609,7 +607,7 @@ void column_sums(Emit *e, const Group *gr, int work, int64_t parts90)
         build_line(&b, "column_sum_task<%lld, 256, 256>(%s, %lld, tile, smem, prologue, epilogue);",
                    (long long)x.n, rows_c, (long long)chunks);
         if (parts90)
-                b.on90 = (On90) { .threads = 256, .grid = "0" };
+                form_leave_out(&b, ARCH_SM90A);
         build_end(&b, arena_fmt(e->tmp, "%lld", (long long)(chunks * col_tiles)));
         if (chunks > 1)
                 add_parts(e, gr, work, arena_fmt(e->tmp, "%lld", (long long)chunks), parts90, &t,

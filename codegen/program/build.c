@@ -228,10 +228,9 @@ Build build_start(Emit *e, const Group *gr, const char *include, const char *tit
 {
         return (Build) { .e = e,
                          .gr = gr,
-                         .include = include,
                          .title = title,
-                         .threads = 128,
-                         .min_blocks = 1 };
+                         .any = { .include = include, .threads = 128, .min_blocks = 1 },
+                         .at = N_ARCHS };
 }
 
 void build_line(Build *b, const char *fmt, ...)
@@ -241,14 +240,14 @@ void build_line(Build *b, const char *fmt, ...)
         va_start(ap, fmt);
         vsnprintf(buf, sizeof buf, fmt, ap);
         va_end(ap);
-        text_add(&b->body, "        %s\n", buf);
+        text_add(build_body(b), "        %s\n", buf);
 }
 
 FunctorText build_functor(Build *b, const Functor *f, const char *name)
 {
         FunctorText t;
         functor_emit(b->e, &b->args, f, arena_fmt(b->e->tmp, "\1_%s", name), &t);
-        text_put(&b->decl, t.text.s, t.text.n);
+        text_put(build_decl(b), t.text.s, t.text.n);
         text_free(&t.text);
         b->flops += t.flops;
         b->bytes += t.bytes;
@@ -264,7 +263,7 @@ void build_cpu_loop(Build *b, const char *tiles, double work, const char *call)
         bool fixed = s->v[SYM_T] && s->v[SYM_B];
         build_line(b, "const long tiles = %s;", tiles);
         if (!fixed || work > PARALLEL_WORK)
-                text_add(&b->body,
+                text_add(build_body(b),
                          "#pragma omp parallel for schedule(dynamic, 1) if (tiles > 1%s)\n",
                          fixed ? "" : " && rt->T > 1");
         build_line(b, "for (long tile = 0; tile < tiles; tile++)");
@@ -275,7 +274,8 @@ void build_prefetch(Build *b, PrefetchKind kind, const Slot *first, const Slot *
 {
         Prefetch *x = arena_alloc(b->e->m->arena, sizeof *x);
         *x = (Prefetch) { { *first, second ? *second : *first }, kind };
-        b->early = x;
+        b->prefetch = x;
+        b->prefetch_in = b->at;
 }
 
 void build_shift(Build *b, const char *arg, int64_t bytes)
@@ -332,8 +332,8 @@ static const char *decl_text(Build *b)
                 text_add(&t, "        %s%s *%s;\n", a->use[i].written ? "" : "const ",
                          a->slot[i].kind == SLOT_MAP ? "void" : a->type[i], a->name[i]);
         text_add(&t, cuda ? "};\n\n" : "} \1_args;\n\n");
-        if (b->decl.s)
-                text_put(&t, b->decl.s, b->decl.n);
+        if (b->text[N_ARCHS].decl.s)
+                text_put(&t, b->text[N_ARCHS].decl.s, b->text[N_ARCHS].decl.n);
         const char *s = arena_str(b->e->m->arena, t.s);
         text_free(&t);
         return s;
@@ -342,33 +342,48 @@ static const char *decl_text(Build *b)
 /* As a parameter: the launch's copy, whose address the copy engine takes. */
 const char map_param[] = "const __grid_constant__ TmaMap ";
 
+void build_drop(Build *b)
+{
+        for (int i = 0; i <= N_ARCHS; i++) {
+                text_free(&b->text[i].decl);
+                text_free(&b->text[i].body);
+        }
+}
+
 static Piece *piece_of(Build *b, const char *grid)
 {
         Arena *m = b->e->m->arena;
         const Args *a = &b->args;
         Piece *p = arena_alloc(m, sizeof *p);
         *p = (Piece) { .title = arena_str(m, b->title),
-                       .include = arena_str(m, b->include),
                        .decl = decl_text(b),
-                       .body = arena_str(m, b->body.s ? b->body.s : ""),
-                       .grid = grid,
-                       .threads = b->threads,
-                       .smem = b->smem,
-                       .min_blocks = b->min_blocks,
+                       .body = arena_str(m, b->text[N_ARCHS].body.s ? b->text[N_ARCHS].body.s : ""),
                        .us = b->us,
                        .n_args = a->n,
-                       .on90 = b->on90,
-                       .waits = b->waits,
-                       .early = b->early,
+                       .prefetch = b->prefetch,
+                       .prefetch_in = b->prefetch_in,
                        .alone = b->alone,
                        .plain = b->plain,
+                       .streams = b->streams,
+                       .after_wait = b->after_wait,
+                       .beside = b->beside,
                        .single_wave = b->single_wave,
+                       .tile = b->tile,
                        .flops = b->flops,
                        .bytes = b->bytes,
                        .where = where_text(b->e, b->gr),
                        .reads = arg_names(b, false),
                        .writes = arg_names(b, true) };
-        p->on90.grid = b->on90.grid ? arena_str(m, b->on90.grid) : NULL;
+        b->any.grid = grid;
+        for (int i = 0; i < N_ARCHS; i++) {
+                const Text *decl = &b->text[i].decl, *body = &b->text[i].body;
+                Form *f = &p->form[i];
+                *f = b->form[i];
+                f->include = f->include ? arena_str(m, f->include) : NULL;
+                f->grid = f->grid ? arena_str(m, f->grid) : NULL;
+                f->decl = decl->s ? arena_str(m, decl->s) : NULL;
+                f->body = body->s ? arena_str(m, body->s) : NULL;
+        }
         p->type = arena_alloc(m, (size_t)(a->n + 1) * sizeof *p->type);
         p->name = arena_alloc(m, (size_t)(a->n + 1) * sizeof *p->name);
         for (int i = 0; i < a->n; i++) {
@@ -392,14 +407,13 @@ void build_end(Build *b, const char *grid)
                 e->launch = mem_grow(e->launch, (size_t)e->cap_launch * sizeof *e->launch);
         }
         Launch *l = &e->launch[e->n_launch++];
-        *l = (Launch) { .grid = arena_str(m, grid), .n_args = a->n, .n_pieces = 1 };
+        *l = (Launch) { .n_args = a->n, .n_pieces = 1 };
         l->arg = arena_alloc(m, (size_t)(a->n + 1) * sizeof *l->arg);
         l->use = arena_alloc(m, (size_t)(a->n + 1) * sizeof *l->use);
         memcpy(l->arg, a->slot, (size_t)a->n * sizeof *l->arg);
         memcpy(l->use, a->use, (size_t)a->n * sizeof *l->use);
         l->piece = arena_alloc(m, sizeof(Piece *));
-        l->piece[0] = piece_of(b, l->grid);
-        l->on90 = l->piece[0]->on90;
-        text_free(&b->decl);
-        text_free(&b->body);
+        l->piece[0] = piece_of(b, grid);
+        memcpy(l->form, l->piece[0]->form, sizeof l->form);
+        build_drop(b);
 }

@@ -20,11 +20,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool text_equal(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
+
+static bool form_equal(const Form *a, const Form *b)
+{
+        return text_equal(a->include, b->include) && text_equal(a->decl, b->decl) &&
+               text_equal(a->body, b->body) && text_equal(a->grid, b->grid) &&
+               a->threads == b->threads && a->smem == b->smem && a->min_blocks == b->min_blocks;
+}
+
 bool piece_equal(const Piece *a, const Piece *b)
 {
-        return !strcmp(a->decl, b->decl) && !strcmp(a->body, b->body) &&
-               !strcmp(a->include, b->include) && !strcmp(a->grid, b->grid) &&
-               a->threads == b->threads && a->smem == b->smem && a->min_blocks == b->min_blocks &&
+        bool forms = true;
+        for (int i = 0; i < N_ARCHS && forms; i++)
+                forms = form_equal(&a->form[i], &b->form[i]);
+        return forms && !strcmp(a->decl, b->decl) && !strcmp(a->body, b->body) &&
+               text_equal(a->tile, b->tile) && text_equal(a->prefetches, b->prefetches) &&
                a->fast == b->fast;
 }
 
@@ -134,8 +145,21 @@ static bool one_waits(const Launch *l)
 {
         bool one = false;
         for (int i = 0; i < l->n_pieces; i++)
-                one |= l->piece[i]->waits;
+                one |= form_waits(l->piece[i]);
         return one;
+}
+
+/* By a piece before the nth. */
+static bool included(const Launch *l, int n, const char *name)
+{
+        for (int i = 0; i < n; i++) {
+                const char *include[N_ARCHS + 1];
+                form_includes(l->piece[i], include);
+                for (int k = 0; include[k]; k++)
+                        if (!strcmp(include[k], name))
+                                return true;
+        }
+        return false;
 }
 
 static void put_includes(Emit *e, const Launch *l, Text *t)
@@ -143,8 +167,7 @@ static void put_includes(Emit *e, const Launch *l, Text *t)
         bool cuda = is_cuda(e), fast = false, weights = false;
         for (int i = 0; i < l->n_pieces; i++) {
                 fast |= l->piece[i]->fast;
-                weights |= !strncmp(l->piece[i]->include, "gemv", 4) ||
-                           !strcmp(l->piece[i]->include, "qkv_attention_sm90");
+                weights |= l->piece[i]->streams;
         }
         if (cuda && fast)
                 text_add(t, "#define TGC_FAST_MATH 1\n");
@@ -153,17 +176,18 @@ static void put_includes(Emit *e, const Launch *l, Text *t)
         const Launch *next = launch_next(e, l);
         if (l->triggers_after_wait)
                 text_add(t, "#define TGC_PDL_AFTER_WAIT 1\n");
-        if (has_pdl(e) && !triggers_first(e) && next && next->early)
+        if (has_pdl(e) && !triggers_first(e) && next && next->overlaps)
                 text_add(t, "#ifdef TGC_SM90A\n#define TGC_PDL_AFTER_WAIT 1\n#endif\n");
         if (weights && weights_stay(e))
                 text_add(t, "#define TGC_WEIGHTS_STAY 1\n");
         for (int i = 0; i < l->n_pieces; i++) {
-                bool seen = false;
-                for (int j = 0; j < i; j++)
-                        seen |= !strcmp(l->piece[i]->include, l->piece[j]->include);
-                if (!seen)
-                        text_add(t, cuda ? "#include \"%s.cuh\"\n" : "#include \"cpu_%s.h\"\n",
-                                 l->piece[i]->include);
+                const char *include[N_ARCHS + 1];
+                form_includes(l->piece[i], include);
+                for (int k = 0; include[k]; k++)
+                        if (!included(l, i, include[k]))
+                                text_add(t,
+                                         cuda ? "#include \"%s.cuh\"\n" : "#include \"cpu_%s.h\"\n",
+                                         include[k]);
         }
         text_add(t, cuda ? "#include \"functor.cuh\"\n\n" : "#include \"cpu_functor.h\"\n\n");
         if (has_pdl(e))
@@ -174,16 +198,19 @@ static void put_includes(Emit *e, const Launch *l, Text *t)
  * arguments get the piece's number. */
 static void put_signature(const Launch *l, int threads, int min_blocks, Text *t)
 {
-        int threads90 = l->on90.threads;
-        const char *pairs = l->piece[0]->on90.pairs ? " __cluster_dims__(2, 1, 1)" : "";
+        const char *word = "#if";
         text_add(t, "extern \"C\" __global__ void");
-        if (threads90)
-                text_add(
-                        t,
-                        "\n#ifdef TGC_SM90A\n__launch_bounds__(%d, 1)%s\n#else\n__launch_bounds__(%d, %d)\n#endif\n",
-                        threads90, pairs, threads, min_blocks);
-        else
+        for (int i = ARCH_ANY + 1; i < N_ARCHS; i++)
+                if (form_is(l->form, i)) {
+                        text_add(t, "\n%s defined(%s)\n__launch_bounds__(%d, 1)%s", word,
+                                 archs[i].macro, l->form[i].threads,
+                                 l->piece[0]->form[i].pairs ? " __cluster_dims__(2, 1, 1)" : "");
+                        word = "#elif";
+                }
+        if (word[1] == 'i')
                 text_add(t, " __launch_bounds__(%d, %d)\n", threads, min_blocks);
+        else
+                text_add(t, "\n#else\n__launch_bounds__(%d, %d)\n#endif\n", threads, min_blocks);
         text_add(t, "\1(const Rt *rt");
         for (int i = 0; i < l->n_pieces; i++)
                 for (int k = 0; k < l->piece[i]->n_args; k++)
@@ -216,54 +243,93 @@ static void put_waits(const Emit *e, const Launch *l, bool waits, Text *t)
                 text_add(t, "        pdl_wait();\n");
 }
 
+/* Of piece p as `own`, its lines indented by `indent`. */
+static void put_body(const Piece *p, const char *own, const char *indent, Text *t)
+{
+        Text body = { 0 };
+        form_body(p, &body);
+        text_as(t, body.s ? body.s : "", own, indent);
+        text_free(&body);
+}
+
+static void put_decl(const Piece *p, const char *own, Text *t)
+{
+        Text decl = { 0 };
+        form_decl(p, &decl);
+        text_as(t, decl.s ? decl.s : "", own, "");
+        text_free(&decl);
+}
+
 static void entry_one(const Emit *e, const Launch *l, Text *t)
 {
         const Piece *p = l->piece[0];
-        text_add(t, "%s", p->decl);
+        form_decl(p, t);
         if (is_cuda(e)) {
-                put_signature(l, p->threads, p->min_blocks, t);
+                put_signature(l, p->any.threads, p->any.min_blocks, t);
                 text_add(t, "        const \1_args a = ");
                 put_args(l, 0, t);
                 text_add(t, ";\n        const int tile = (int)blockIdx.x;\n");
-                if (p->smem)
+                if (p->any.smem)
                         text_add(t, "        TGC_SMEM(smem);\n");
-                put_waits(e, l, p->waits, t);
+                put_waits(e, l, form_waits(p), t);
         } else {
-                text_add(
-                        t,
-                        "%svoid \1(const Rt *rt, void *const *arg)\n{\n        const \1_args a = { rt",
-                        !strcmp(p->include, "gemv") ? "TGC_UNROLLED " : "");
+                text_add(t,
+                         "%svoid \1(const Rt *rt, void *const *arg)\n{\n"
+                         "        const \1_args a = { rt",
+                         p->streams ? "TGC_UNROLLED " : "");
                 for (int i = 0; i < p->n_args; i++)
                         text_add(t, ", arg[%d]", i + 1);
                 text_add(t, " };\n");
         }
         put_sizes(e, t);
-        text_add(t, "%s}\n", p->body);
+        form_body(p, t);
+        text_add(t, "}\n");
 }
 
-/* Names for what differs on sm_90a: the first block of piece i, and those of a piece. */
+/* FIRST0, EACH0, FIRST1, ...: the first block of piece i, and those of a piece, by `arch`. */
+static void put_enum(const Launch *l, int arch, Text *t)
+{
+        int64_t first = 0;
+        text_add(t, "        enum { FIRST0 = 0");
+        for (int i = 0; i < l->n_pieces; i++) {
+                int64_t each = grid_count(l->piece[i]->form[arch].grid);
+                text_add(t, ", EACH%d = %lld, FIRST%d = %lld", i, (long long)each, i + 1,
+                         (long long)(first += each));
+        }
+        text_add(t, " };\n");
+}
+
+/* Names for what differs between forms. */
 static void put_firsts(const Launch *l, Text *t)
 {
-        int64_t first = 0, first90 = 0;
-        text_add(t, "#ifdef TGC_SM90A\n        enum { FIRST0 = 0");
-        for (int i = 0; i < l->n_pieces; i++)
-                text_add(t, ", EACH%d = %s, FIRST%d = %lld", i, l->piece[i]->on90.grid, i + 1,
-                         (long long)(first90 += grid_count(l->piece[i]->on90.grid)));
-        text_add(t, " };\n#else\n        enum { FIRST0 = 0");
-        for (int i = 0; i < l->n_pieces; i++)
-                text_add(t, ", EACH%d = %lld, FIRST%d = %lld", i,
-                         (long long)grid_count(l->piece[i]->grid), i + 1,
-                         (long long)(first += grid_count(l->piece[i]->grid)));
-        text_add(t, " };\n#endif\n");
+        const char *word = "#if";
+        for (int i = ARCH_ANY + 1; i < N_ARCHS; i++)
+                if (form_is(l->form, i)) {
+                        text_add(t, "%s defined(%s)\n", word, archs[i].macro);
+                        put_enum(l, i, t);
+                        word = "#elif";
+                }
+        text_add(t, "#else\n");
+        put_enum(l, ARCH_ANY, t);
+        text_add(t, "#endif\n");
+}
+
+/* Some form is another than ARCH_ANY's. */
+static bool has_forms(const Launch *l)
+{
+        bool one = false;
+        for (int i = ARCH_ANY + 1; i < N_ARCHS; i++)
+                one |= form_is(l->form, i);
+        return one;
 }
 
 /* The blocks from `from` on of n equal pieces from piece i on. */
 static void put_branch(const Launch *l, int i, int n, int64_t from, int threads, Text *t)
 {
         const Piece *p = l->piece[i];
-        int64_t by = grid_count(p->grid);
+        int64_t by = grid_count(p->any.grid);
         char own[16], first[24], end[24], each[24];
-        bool names = l->on90.threads;
+        bool names = has_forms(l);
         snprintf(own, sizeof own, "\1_%d", i);
         snprintf(first, sizeof first, names ? "FIRST%lld" : "%lld",
                  names ? (long long)i : (long long)from);
@@ -272,11 +338,12 @@ static void put_branch(const Launch *l, int i, int n, int64_t from, int threads,
         snprintf(each, sizeof each, names ? "EACH%lld" : "%lld",
                  names ? (long long)i : (long long)by);
         text_add(t, "if (block < %s) {%s%s\n", end, "       // ", p->title);
-        if (p->threads < threads)
-                text_add(t, "                TGC_SURPLUS(%d);\n", p->threads);
-        if (p->on90.threads < l->on90.threads)
-                text_add(t, "#ifdef TGC_SM90A\n                TGC_SURPLUS(%d);\n#endif\n",
-                         p->on90.threads);
+        if (p->any.threads < threads)
+                text_add(t, "                TGC_SURPLUS(%d);\n", p->any.threads);
+        for (int k = ARCH_ANY + 1; k < N_ARCHS; k++)
+                if (p->form[k].threads < l->form[k].threads)
+                        text_add(t, "#if defined(%s)\n                TGC_SURPLUS(%d);\n#endif\n",
+                                 archs[k].macro, p->form[k].threads);
         if (n == 1) {
                 text_add(
                         t,
@@ -300,9 +367,9 @@ static void put_branch(const Launch *l, int i, int n, int64_t from, int threads,
                         text_add(t, ";\n");
                 }
         }
-        if (!p->waits && one_waits(l))
+        if (!form_waits(p) && one_waits(l))
                 text_add(t, "                pdl_wait();\n");
-        text_as(t, p->body, own, "        ");
+        put_body(p, own, "        ", t);
         text_add(t, "        }");
 }
 
@@ -310,29 +377,29 @@ static void entry_many(const Emit *e, const Launch *l, const Kernel *k, Text *t)
 {
         int64_t first = 0;
         char own[16];
-        int min_blocks = l->piece[0]->min_blocks;
-        bool light = k->smem <= LIGHT_SMEM; /* of tiles, the registers of all must fit */
+        int min_blocks = l->piece[0]->any.min_blocks;
+        bool light = k->any.smem <= LIGHT_SMEM; /* of tiles, the registers of all must fit */
         for (int i = 0, n; i < l->n_pieces; i += n) {
-                int own_blocks = l->piece[i]->min_blocks;
+                int own_blocks = l->piece[i]->any.min_blocks;
                 n = run_of(l->piece, l->n_pieces, i);
                 snprintf(own, sizeof own, "\1_%d", i);
-                text_as(t, l->piece[i]->decl, own, "");
+                put_decl(l->piece[i], own, t);
                 if (light ? own_blocks > min_blocks : own_blocks < min_blocks)
                         min_blocks = own_blocks;
         }
-        put_signature(l, k->threads, min_blocks, t);
+        put_signature(l, k->any.threads, min_blocks, t);
         text_add(t, "        const int block = (int)blockIdx.x;\n");
-        if (k->smem)
+        if (k->any.smem)
                 text_add(t, "        TGC_SMEM(smem);\n");
         put_waits(e, l, one_waits(l), t);
         put_sizes(e, t);
-        if (l->on90.threads)
+        if (has_forms(l))
                 put_firsts(l, t);
         text_add(t, "        ");
         for (int i = 0, n; i < l->n_pieces; i += n) {
                 n = run_of(l->piece, l->n_pieces, i);
-                put_branch(l, i, n, first, k->threads, t);
-                first += n * grid_count(l->piece[i]->grid);
+                put_branch(l, i, n, first, k->any.threads, t);
+                first += n * grid_count(l->piece[i]->any.grid);
                 text_add(t, i + n < l->n_pieces ? " else " : "\n");
         }
         text_add(t, "}\n");
@@ -343,26 +410,26 @@ static void entry_in_turn(const Emit *e, const Launch *l, const Kernel *k, Text 
         char own[16];
         for (int i = 0; i < l->n_pieces; i++) {
                 snprintf(own, sizeof own, "\1_%d", i);
-                text_as(t, l->piece[i]->decl, own, "");
+                put_decl(l->piece[i], own, t);
         }
-        put_signature(l, k->threads, 1, t);
+        put_signature(l, k->any.threads, 1, t);
         text_add(t, "        const int tile = 0;\n");
-        if (k->smem)
+        if (k->any.smem)
                 text_add(t, "        TGC_SMEM(smem);\n");
-        put_waits(e, l, l->piece[0]->waits, t);
+        put_waits(e, l, form_waits(l->piece[0]), t);
         put_sizes(e, t);
         for (int i = 0; i < l->n_pieces; i++) {
                 const Piece *p = l->piece[i];
                 snprintf(own, sizeof own, "\1_%d", i);
                 if (i)
                         text_add(t, "        __syncthreads();\n");
-                if (i && p->threads < l->piece[i - 1]->threads)
-                        text_add(t, "        TGC_SURPLUS(%d);\n", p->threads);
+                if (i && p->any.threads < l->piece[i - 1]->any.threads)
+                        text_add(t, "        TGC_SURPLUS(%d);\n", p->any.threads);
                 text_add(t, "        {       // %s\n                const %s_args a = ", p->title,
                          own);
                 put_args(l, i, t);
                 text_add(t, ";\n");
-                text_as(t, p->body, own, "        ");
+                put_body(p, own, "        ", t);
                 text_add(t, "        }\n");
         }
         text_add(t, "}\n");
@@ -400,14 +467,12 @@ static Kernel *kernel_new(Module *m)
         return &m->kernel[m->n_kernels++];
 }
 
-/* The marks about short products' tiles are for schedule.c. */
-static void drop_marks(char *s)
+static bool same_smem(const Kernel *a, const Kernel *b)
 {
-        char *to = s;
-        for (; *s; s++)
-                if (*s != '\2')
-                        *to++ = *s;
-        *to = 0;
+        bool same = true;
+        for (int i = ARCH_ANY + 1; i < N_ARCHS; i++)
+                same &= a->form[i].smem == b->form[i].smem;
+        return same;
 }
 
 static const char *intern(Module *m, const Kernel *k)
@@ -417,7 +482,7 @@ static const char *intern(Module *m, const Kernel *k)
                 h = (h ^ (unsigned char)*s) * 16777619u;
         for (int i = 0; i < m->n_kernels; i++)
                 if (m->kernel[i].hash == h && !strcmp(m->kernel[i].text, k->text) &&
-                    m->kernel[i].spread == k->spread && m->kernel[i].on90.smem == k->on90.smem) {
+                    m->kernel[i].spread == k->spread && same_smem(&m->kernel[i], k)) {
                         m->kernel[i].n_now++;
                         return m->kernel[i].name;
                 }
@@ -441,17 +506,18 @@ void kernels_name(Emit *e)
                 Text t = { 0 };
                 Kernel k = { .title = title_of(m->arena, l),
                              .n_args = l->n_args + 1,
-                             .early = has_pdl(e),
+                             .pdl = has_pdl(e),
                              .piece = l->piece,
                              .n_pieces = l->n_pieces,
-                             .grid = l->grid,
                              .used = "",
-                             .on90 = l->on90,
                              .spread = l->spread };
+                memcpy(k.form, l->form, sizeof k.form);
+                k.any.threads = k.any.smem = 0;
                 for (int j = 0; j < l->n_pieces; j++) {
                         const Piece *p = l->piece[j];
-                        k.threads = p->threads > k.threads ? p->threads : k.threads;
-                        k.smem = p->smem > k.smem ? p->smem : k.smem;
+                        k.any.threads = p->any.threads > k.any.threads ? p->any.threads
+                                                                       : k.any.threads;
+                        k.any.smem = p->any.smem > k.any.smem ? p->any.smem : k.any.smem;
                         k.flops += p->flops;
                         k.bytes += p->bytes;
                 }
@@ -464,7 +530,6 @@ void kernels_name(Emit *e)
                         entry_many(e, l, &k, &t);
                 if (is_cuda(e))
                         text_add(&t, "TGC_KERNEL(\1, %d)\n", k.n_args);
-                drop_marks(t.s);
                 k.text = t.s;
                 l->kernel = intern(m, &k);
                 text_free(&t);

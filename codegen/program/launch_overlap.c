@@ -18,10 +18,10 @@
 
 /* A multiprocessor's shared memory, and what a block takes beside its own; a share that is still
  * spread, and its threads. */
-enum { SM_SMEM = 228 << 10, BLOCK_MORE = 1 << 10, MOST_SHARE = 4, MOST_THREADS = 1536 };
+enum { BLOCK_MORE = 1 << 10, MOST_SHARE = 4, MOST_THREADS = 1536 };
 
 /* sm_90a leaves it out. */
-static bool is_none(const Launch *l) { return l->on90.threads && !strcmp(l->on90.grid, "0"); }
+static bool is_none(const Launch *l) { return form_none(&l->form[ARCH_SM90A]); }
 
 static bool writes_slot(const Emit *e, const Launch *l, const Slot *s)
 {
@@ -67,54 +67,50 @@ static bool both_ready(const Emit *e, Launch *before, const Launch *l, const Slo
  * products, GPT-2 156.9 -> 168.1; those of several sequences, its eight 232.0 -> 235.3. */
 static bool better_after_wait(const Emit *e, const Launch *l)
 {
-        const char *family = l->piece[0]->include;
-        return triggers_first(e) && l->n_pieces == 1 &&
-               (!strcmp(family, "gemv") || !strcmp(family, "qkv_attention_sm90"));
+        return triggers_first(e) && l->n_pieces == 1 && l->piece[0]->after_wait;
 }
 
-/* Piece k with what it may have early in place of \3. */
+/* What piece k may have before it waits. */
 static void decide(Emit *e, Launch *before, Launch *l, int k)
 {
         static const char *const which[] = { "0", "PREFETCH_A", "PREFETCH_B",
                                              "PREFETCH_A | PREFETCH_B" };
-        const Piece *p = l->piece[k];
-        const Slot *s = p->early->slot;
-        const char *at = strchr(p->body, '\3'), *what;
+        const Prefetch *x = l->piece[k]->prefetch;
         Piece *own = arena_alloc(e->m->arena, sizeof *own);
-        *own = *p;
-        if (p->early->kind != PREFETCH_EACH) {
-                bool all = p->early->kind == PREFETCH_REST ? reads_ready(e, before, l, &s[0])
-                                                           : both_ready(e, before, l, s);
-                own->waits |= all;
-                what = all ? "true" : "false";
-        } else {
-                int both = is_there(e, before, &s[0]) + 2 * is_there(e, before, &s[1]);
-                l->early |= both; /* such tiles have a multiprocessor to themselves */
-                what = which[both];
-        }
-        if (at)
-                own->body = arena_fmt(e->m->arena, "%.*s%s%s", (int)(at - p->body), p->body, what,
-                                      at + 1);
+        *own = *l->piece[k];
         l->piece[k] = own;
+        if (x->kind == PREFETCH_EACH) {
+                int both = is_there(e, before, &x->slot[0]) + 2 * is_there(e, before, &x->slot[1]);
+                l->overlaps |= both; /* such tiles have a multiprocessor to themselves */
+                own->prefetches = which[both];
+        } else {
+                bool rest = x->kind == PREFETCH_REST,
+                     all = rest ? reads_ready(e, before, l, &x->slot[0])
+                                : both_ready(e, before, l, x->slot);
+                own->form[own->prefetch_in == N_ARCHS ? ARCH_ANY : own->prefetch_in].waits |= all;
+                own->prefetches = !rest ? NULL : all ? "true" : "false";
+        }
 }
 
 /* Gives the blocks so much shared memory that no multiprocessor takes more than its share of them,
  * whoever leaves first. */
 static bool spread(Launch *l)
 {
-        bool on90 = l->on90.threads;
-        int threads = l->on90.threads, smem = l->on90.smem;
-        int64_t blocks = grid_count(on90 ? l->on90.grid : l->grid),
-                share = (blocks + SMS - 1) / SMS;
-        for (int i = 0; i < l->n_pieces && !on90; i++) {
-                threads = l->piece[i]->threads > threads ? l->piece[i]->threads : threads;
-                smem = l->piece[i]->smem > smem ? l->piece[i]->smem : smem;
+        Form *own = &l->form[ARCH_SM90A];
+        bool is = form_is(l->form, ARCH_SM90A);
+        int threads = own->threads, smem = own->smem;
+        int64_t blocks = grid_count(is ? own->grid : l->any.grid),
+                share = (blocks + SM90A_SMS - 1) / SM90A_SMS;
+        for (int i = 0; i < l->n_pieces && !is; i++) {
+                const Form *f = &l->piece[i]->any;
+                threads = f->threads > threads ? f->threads : threads;
+                smem = f->smem > smem ? f->smem : smem;
         }
         if (blocks < 1 || share > MOST_SHARE || share * threads > MOST_THREADS ||
-            (on90 && !l->on90.cluster))
+            (is && own->persistent))
                 return false;
-        int least = (int)(SM_SMEM / (share + 1) - BLOCK_MORE + 128) & ~127;
-        *(on90 ? &l->on90.smem : &l->spread) = smem > least ? smem : least;
+        int least = (int)(SM90A_SM_SMEM / (share + 1) - BLOCK_MORE + 128) & ~127;
+        *(is ? &own->smem : &l->spread) = smem > least ? smem : least;
         return true;
 }
 
@@ -124,13 +120,14 @@ void launches_overlap(Emit *e)
         for (int i = 0; i < e->n_launch; i++) {
                 Launch *l = &e->launch[i];
                 for (int k = 0; k < l->n_pieces; k++)
-                        if (l->piece[k]->early)
+                        if (l->piece[k]->prefetch)
                                 decide(e, before, l, k);
                 l->triggers_after_wait |= better_after_wait(e, l);
                 if (is_none(l))
                         continue;
-                if (before && !l->early && before->on90.smem > SM_SMEM / 2 && !triggers_first(e))
-                        l->early = spread(l);
+                if (before && !l->overlaps && before->form[ARCH_SM90A].smem > SM90A_SM_SMEM / 2 &&
+                    !triggers_first(e))
+                        l->overlaps = spread(l);
                 before = l;
         }
 }

@@ -53,25 +53,31 @@ void module_fused(const Module *m, Text *out)
                 for (int j = 0; j < k->n_pieces; j++) {
                         const Piece *p = k->piece[j];
                         if (k->n_pieces > 1)
-                                text_add(out, "  %s, grid %s, %d threads\n", p->title, p->grid,
-                                         p->threads);
+                                text_add(out, "  %s, grid %s, %d threads\n", p->title, p->any.grid,
+                                         p->any.threads);
                         piece_fused(p, out);
                         if (k->n_pieces > 1)
                                 piece_buffers(p, out);
                 }
                 if (m->target == TARGET_CUDA)
                         text_add(out, "%slaunch  grid %s, %d threads, %d bytes shared\n",
-                                 k->n_pieces > 1 ? "  " : "    ", k->grid, k->threads, k->smem);
+                                 k->n_pieces > 1 ? "  " : "    ", k->any.grid, k->any.threads,
+                                 k->any.smem);
                 if (k->spread)
                         text_add(
                                 out,
                                 "%ssm_90a  grid %s, %d threads, %d bytes shared: it starts early\n",
-                                k->n_pieces > 1 ? "  " : "    ", k->grid, k->threads, k->spread);
-                if (k->on90.threads)
-                        text_add(out, "    sm_90a  grid %s %s, %d threads, %d bytes shared\n",
-                                 k->on90.grid,
-                                 k->on90.cluster ? "in clusters" : "or one block a multiprocessor",
-                                 k->on90.threads, k->on90.smem);
+                                k->n_pieces > 1 ? "  " : "    ", k->any.grid, k->any.threads,
+                                k->spread);
+                for (int j = ARCH_ANY + 1; j < N_ARCHS; j++) {
+                        const Form *f = &k->form[j];
+                        if (f->threads)
+                                text_add(out, "    %s  grid %s %s, %d threads, %d bytes shared\n",
+                                         archs[j].name, f->grid,
+                                         f->cluster ? "in clusters"
+                                                    : "or one block a multiprocessor",
+                                         f->threads, f->smem);
+                }
                 if (k->n_pieces == 1)
                         piece_buffers(k->piece[0], out);
                 text_add(out, "%sused    %s\n\n", k->n_pieces > 1 ? "  " : "    ", k->used);
@@ -103,17 +109,18 @@ void module_text(const Module *m, Text *kernels, Text *source)
                 else
                         text_add(kernels, "kernel %s unit cpu%d", k->name, i % CPU_UNITS);
                 text_add(kernels, " threads %d smem %d args %d flops %.0f bytes %.0f title %s\n",
-                         k->threads, k->smem, k->n_args, k->flops, k->bytes, k->title);
-                if (k->early)
+                         k->any.threads, k->any.smem, k->n_args, k->flops, k->bytes, k->title);
+                if (k->pdl)
                         text_add(kernels, "early %s\n", k->name);
                 if (k->spread)
                         text_add(kernels, "sm90 %s threads %d smem %d cluster 1\n", k->name,
-                                 k->threads, k->spread);
-                if (k->on90.threads)
+                                 k->any.threads, k->spread);
+                const Form *f = &k->form[ARCH_SM90A];
+                if (f->threads)
                         text_add(kernels,
-                                 k->on90.cluster ? "sm90 %s threads %d smem %d cluster %d\n"
-                                                 : "sm90 %s threads %d smem %d\n",
-                                 k->name, k->on90.threads, k->on90.smem, k->on90.cluster);
+                                 f->cluster ? "sm90 %s threads %d smem %d cluster %d\n"
+                                            : "sm90 %s threads %d smem %d\n",
+                                 k->name, f->threads, f->smem, f->cluster);
         }
         for (int u = 0; u < (m->target == TARGET_CUDA ? m->n_kernels : CPU_UNITS); u++) {
                 bool open = false;

@@ -473,11 +473,10 @@ static void memory_text(const char *name, const Buffer *b, int n, int64_t total,
 static void launches(Emit *e, Shared *sh, const Buffer *b, int n, Text *out)
 {
         for (int l = 0; l < e->n_launch; l++) {
-                text_add(out, "run %s grid %s", e->launch[l].kernel, e->launch[l].grid);
-                if (e->launch[l].on90.threads || e->launch[l].spread)
-                        text_add(out, " sm90 %s",
-                                 e->launch[l].on90.threads ? e->launch[l].on90.grid
-                                                           : e->launch[l].grid);
+                const Form *own = &e->launch[l].form[ARCH_SM90A];
+                text_add(out, "run %s grid %s", e->launch[l].kernel, e->launch[l].any.grid);
+                if (own->threads || e->launch[l].spread)
+                        text_add(out, " sm90 %s", own->threads ? own->grid : e->launch[l].any.grid);
                 text_add(out, " args rt");
                 for (int i = 0; i < e->launch[l].n_args; i++)
                         ref_text(e, sh, b, n, e->launch[l].arg[i], out);

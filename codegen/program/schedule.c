@@ -213,17 +213,17 @@ static void find_levels(Steps *s)
 
 /* ---- teams ---------------------------------------------------------------- */
 
-static bool is_light(const Piece *p) { return p->smem <= LIGHT_SMEM; }
+static bool is_light(const Piece *p) { return p->any.smem <= LIGHT_SMEM; }
 
 /* Its blocks; of tiles more than two of which share a multiprocessor, so many pairs.  -1: B or T
  * decide. */
 static int room_of(const Launch *l)
 {
         const Piece *p = l->piece[0];
-        int64_t blocks = grid_count(l->grid);
-        if (is_light(p) || p->min_blocks <= 2 || blocks < 0)
+        int64_t blocks = grid_count(l->any.grid);
+        if (is_light(p) || p->any.min_blocks <= 2 || blocks < 0)
                 return (int)blocks;
-        return (int)((blocks * 2 + p->min_blocks - 1) / p->min_blocks);
+        return (int)((blocks * 2 + p->any.min_blocks - 1) / p->any.min_blocks);
 }
 
 static int light_threads(const Emit *e)
@@ -235,15 +235,15 @@ static bool may_join(const Emit *e, const Launch *l)
 {
         const Piece *p = l->piece[0];
         int room = room_of(l);
-        return !p->alone && (p->single_wave || !p->on90.threads) && room > 0 &&
-               room <= (is_light(p) ? light_threads(e) / p->threads : TILE_BLOCKS);
+        return !p->alone && (p->single_wave || !form_is(p->form, ARCH_SM90A)) && room > 0 &&
+               room <= (is_light(p) ? light_threads(e) / p->any.threads : TILE_BLOCKS);
 }
 
 /* fast: the one may use functions that the other may not. */
 static bool agree(const Piece *a, const Piece *b)
 {
         return (a->fast == b->fast || a->plain || b->plain) &&
-               ((is_light(a) && is_light(b)) || a->threads == b->threads);
+               ((is_light(a) && is_light(b)) || a->any.threads == b->any.threads);
 }
 
 /* Microseconds and tiles of a team of short products, with launch `more` unless that is -1; 0: it
@@ -278,7 +278,8 @@ static bool has_room(const Steps *s, const Team *t, int i)
 {
         const Launch *l = &s->e->launch[i];
         const bool light = is_light(l->piece[0]) && !t->heavy;
-        const int threads = l->piece[0]->threads > t->threads ? l->piece[0]->threads : t->threads;
+        const int threads = l->piece[0]->any.threads > t->threads ? l->piece[0]->any.threads
+                                                                  : t->threads;
         if (!args_fit(t->args + l->n_args, t->words + s->words[i]) ||
             t->room + s->room[i] > (light ? light_threads(s->e) / threads : TILE_BLOCKS))
                 return false;
@@ -343,10 +344,10 @@ static void place(Steps *s, int i, int lo, int hi, int own)
         }
         t->member = arena_grow(s->a, t->member, t->n, &t->cap, sizeof *t->member);
         t->member[t->n++] = i;
-        t->blocks += (int)grid_count(l->grid);
+        t->blocks += (int)grid_count(l->any.grid);
         t->room += s->room[i];
         t->heavy |= !is_light(l->piece[0]);
-        t->threads = l->piece[0]->threads > t->threads ? l->piece[0]->threads : t->threads;
+        t->threads = l->piece[0]->any.threads > t->threads ? l->piece[0]->any.threads : t->threads;
         t->args += l->n_args;
         t->words += s->words[i];
         t->us = single_wave ? team_us(s, t, -1, tile) : us > t->us ? us : t->us;
@@ -392,19 +393,12 @@ static void add(Launch *to, const Launch *l)
         to->piece[to->n_pieces++] = l->piece[0];
 }
 
-/* text with `to` between its \2. */
-static const char *with_tile(Arena *a, const char *text, const char *to)
-{
-        const char *from = strchr(text, '\2');
-        return arena_fmt(a, "%.*s%s%s", (int)(from - text), text, to, strchr(from + 1, '\2') + 1);
-}
-
 /* Short products of the team get their tiles; the launch on sm_90a. */
-static On90 choose_tiles(const Steps *s, const Team *t)
+static Form choose_tiles(const Steps *s, const Team *t)
 {
         Arena *m = s->e->m->arena;
         const Tile90 *tile[MOST_SINGLE_WAVES];
-        On90 all = { .cluster = 1 };
+        Form all = { .cluster = 1 };
         int64_t blocks = 0;
         team_us(s, t, -1, tile);
         for (int i = 0; i < t->n; i++) {
@@ -413,11 +407,13 @@ static On90 choose_tiles(const Steps *s, const Team *t)
                 *p = *l->piece[0];
                 l->piece = arena_alloc(m, sizeof *l->piece);
                 l->piece[0] = p;
-                p->on90 = single_wave_on90(m, tile[i], p->single_wave);
-                p->body = with_tile(m, p->body, tile[i]->name);
-                all.threads = p->on90.threads > all.threads ? p->on90.threads : all.threads;
-                all.smem = p->on90.smem > all.smem ? p->on90.smem : all.smem;
-                blocks += grid_count(p->on90.grid);
+                const Form f = single_wave_form(m, tile[i], p->single_wave);
+                Form *own = &p->form[ARCH_SM90A];
+                own->threads = f.threads, own->smem = f.smem, own->grid = f.grid;
+                p->tile = tile[i]->name;
+                all.threads = f.threads > all.threads ? f.threads : all.threads;
+                all.smem = f.smem > all.smem ? f.smem : all.smem;
+                blocks += grid_count(f.grid);
         }
         all.grid = arena_fmt(m, "%lld", (long long)blocks);
         return all;
@@ -427,13 +423,13 @@ static Launch merged(const Steps *s, const Team *t)
 {
         const Launch *all = s->e->launch;
         Arena *m = s->e->m->arena;
-        Launch to = { .grid = arena_fmt(m, "%d", t->blocks) };
+        Launch to = { .any = { .grid = arena_fmt(m, "%d", t->blocks) } };
         bool *done = arena_alloc(s->a, (size_t)t->n);
         if (all[t->member[0]].piece[0]->single_wave)
-                to.on90 = choose_tiles(s, t);
+                to.form[ARCH_SM90A] = choose_tiles(s, t);
         if (t->n == 1) {
                 Launch one = all[t->member[0]];
-                one.on90 = one.piece[0]->on90;
+                one.form[ARCH_SM90A] = one.piece[0]->form[ARCH_SM90A];
                 return one;
         }
         to.arg = arena_alloc(m, (size_t)t->args * sizeof *to.arg);
@@ -453,7 +449,7 @@ static Launch merged(const Steps *s, const Team *t)
 
 static bool one_block(const Launch *l)
 {
-        return grid_count(l->grid) == 1 && !l->piece[0]->on90.threads &&
+        return grid_count(l->any.grid) == 1 && !form_is(l->piece[0]->form, ARCH_SM90A) &&
                (l->n_pieces == 1 || l->in_turn);
 }
 
@@ -462,7 +458,7 @@ static bool may_follow(const Launch *l, const Launch *next)
 {
         const Piece *last = l->piece[l->n_pieces - 1], *p = next->piece[0];
         return one_block(l) && one_block(next) && next->n_pieces == 1 &&
-               p->threads <= last->threads && p->fast == last->fast &&
+               p->any.threads <= last->any.threads && p->fast == last->fast &&
                args_fit(l->n_args + next->n_args, words_of(l) + words_of(next));
 }
 

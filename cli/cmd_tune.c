@@ -266,7 +266,7 @@ static int find_gpu(Tune *t, bool *sm90, Err *e)
                         "what is missing",
                         why.msg);
         snprintf(t->gpu, sizeof t->gpu, "%s", dev_name(d));
-        *sm90 = dev_sm90(d);
+        *sm90 = dev_arch(d) == FORM_SM90A;
         dev_close(d);
         return TGC_OK;
 }

@@ -225,6 +225,7 @@ typedef struct Piece {
         const struct SingleWave *single_wave;
         const char *tile;
         double us;                  /* of a block, where that is long: schedule.c; 0: it is not */
+        int compile_ms;             /* estimate, for NVRTC's turns */
         double flops, bytes;        /* of one launch at the program's largest sizes */
         const char *where;          /* the ops fused into it, and their lines */
         const char *reads, *writes; /* names, for people */
@@ -402,6 +403,7 @@ typedef struct Build {
         bool alone, plain, streams, after_wait, beside; /* of Piece */
         const struct SingleWave *single_wave;
         const char *tile;
+        int compile_ms;          /* beyond its headers' */
         double us, flops, bytes; /* us: of Piece */
 } Build;
 

@@ -622,7 +622,7 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
                 if (o->train)
                         program_update(mod, sh, o->dtype, &h->programs);
                 Text *t = &out->program[target];
-                text_add(t, "tgc-program 1\n");
+                text_add(t, "tgc-program 2\n");
                 arenas(sh, o->dtype, o->train, target, t);
                 module_text(mod, &h->kernels, &out->source[target]);
                 text_put(t, h->kernels.s ? h->kernels.s : "", h->kernels.n);

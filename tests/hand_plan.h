@@ -22,7 +22,7 @@ static const char manifest[] =
 
 /* act: ids 0, targets 256, logits 1024 (3*32*16*4), next 8192, loss 8448, norm 8452, bad 8456 */
 #define PROGRAM(p_arena, master)                                                                                       \
-        "tgc-program 1\n"                                                                                              \
+        "tgc-program 2\n"                                                                                              \
         "arena w 160\n" p_arena                                                                                        \
         "arena g 132\narena m 132\narena v 132\narena kv 384\narena act 16384\n"                                       \
         "kernel k_logits unit infer threads 64 smem 0 args 5 flops 0 bytes 0 title logits\n"                           \

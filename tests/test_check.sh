@@ -139,10 +139,10 @@ for m in "3 models/gpt.lua -D n_layer=3" "3 models/llama.lua -D n_layer=3 -D n_e
         want=${m%% *} m=${m#* }
         # shellcheck disable=SC2086
         "$TGC" dump $m --program --dtype bf16 --mode infer -q | awk -v want="$want" '
-                /^sm90 .* cluster 8$/ { cluster[$2] = 1 }
+                /^form sm_90a .* cluster 8$/ { cluster[$3] = 1 }
                 /^program/ { in_decode = $2 == "decode" }
                 /^run/ && in_decode && cluster[$2] { one++ }
-                /^run k[0-9]*_attention/ && in_decode && / sm90 0 / { none++ }
+                /^run k[0-9]*_attention/ && in_decode && / sm_90a 0 / { none++ }
                 END { print one + 0, "launches in clusters,", none + 0, "with nothing to do"; exit one != want || none != want }' > "$out/log"
         say $? "attention of one token: $m" "$out/log"
 done
@@ -186,7 +186,7 @@ for m in "12 models/tinylm.lua -b 8 --block-size 192 --dtype bf16" "4 models/nai
         # shellcheck disable=SC2086
         "$TGC" dump $m -D vocab=65 --program --mode train -q | awk -v want="$want" '
                 /^program/ { in_step = $2 == "step" }
-                /^run k[0-9]*_(rms|layer)norm / && in_step && / sm90 0 / { none++ }
+                /^run k[0-9]*_(rms|layer)norm / && in_step && / sm_90a 0 / { none++ }
                 END { print none + 0, "norms with nothing to do"; exit none != want }' > "$out/log"
         say $? "norms of products: $m" "$out/log"
 done

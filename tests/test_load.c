@@ -426,7 +426,7 @@ TEST (program_and_plan_must_agree) {
         need(DEV_CPU);
         Plan p = make_plan(
                 manifest,
-                "tgc-program 1\narena w 160\n"
+                "tgc-program 2\narena w 160\n"
                 "kernel nosuch unit infer threads 1 smem 0 args 1 flops 0 bytes 0 title x\n");
         Session *s;
         Err e;

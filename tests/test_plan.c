@@ -198,30 +198,31 @@ TEST (expressions) {
 }
 
 #define HEAD                                            \
-        "tgc-program 1\narena w 4096\narena act 1024\n" \
+        "tgc-program 2\narena w 4096\narena act 1024\n" \
         "kernel k0 unit u threads 128 smem 0 args 3 flops 10 bytes 1.5e3 title add two things\n"
 
 TEST (program_text) {
         static const char text[] = HEAD
-                "early k0\nsm90 k0 threads 384 smem 200000 cluster 8\nmap 0 f16 w+32 4 24 32\n"
+                "pdl k0\nform sm_90a k0 threads 384 smem 200000 cluster 8\nmap 0 f16 w+32 4 24 32\n"
                 "map 1 tf32 w+0 4 32 32\nmap 2 bf16 w+64 40 24 32 box 16 64\n"
                 "program prefill B 2 T 16\nio ids i32 act+0 B*T\nzero act+512 64\n"
-                "run k0 grid ceil(B*T/128) sm90 B*T*8 args rt map:0 act+1024\nend\n"
-                "program decode B 1 T 1\nrun k0 grid 1 sm90 8 args rt map:0 w+16\nend\n";
+                "run k0 grid ceil(B*T/128) sm_90a B*T*8 args rt map:0 act+1024\nend\n"
+                "program decode B 1 T 1\nrun k0 grid 1 sm_90a 8 args rt map:0 w+16\nend\n";
         Program p;
         Err e;
         CHECK_MSG(!program_parse(&p, text, strlen(text), "program.cpu", &e), "%s", e.msg);
         CHECK(p.n_arenas == 2 && p.n_kernels == 1 && p.n_progs == 2 && p.n_zeros == 1);
         CHECK(!strcmp(p.kernel[0].title, "add two things") && p.kernel[0].bytes == 1500 &&
-              p.kernel[0].early);
-        CHECK(p.kernel[0].threads90 == 384 && p.kernel[0].smem90 == 200000 &&
-              p.kernel[0].cluster90 == 8 && p.n_maps == 3 && p.map[0].type == MAP_F16);
+              p.kernel[0].pdl);
+        const FormDef *form = &p.kernel[0].form[FORM_SM90A];
+        CHECK(form->threads == 384 && form->smem == 200000 && form->cluster == 8 &&
+              !form->persistent && p.n_maps == 3 && p.map[0].type == MAP_F16);
         CHECK(p.map[0].of.offset == 32 && p.map[0].rows == 4 && p.map[0].ld == 32);
         CHECK(p.map[0].box_rows == 64 && p.map[0].box_bytes == 128 && p.map[1].box_rows == 32 &&
               p.map[1].box_bytes == 128);
         CHECK(p.map[2].box_rows == 16 && p.map[2].box_bytes == 64);
         const Prog *g = program_find(&p, "prefill");
-        CHECK(g && g->n_run == 1 && !strcmp(g->run[0].grid90, "B*T*8"));
+        CHECK(g && g->n_run == 1 && !strcmp(g->run[0].grid[FORM_SM90A], "B*T*8"));
         CHECK(g && g->n_run == 1 && g->run[0].arg[0].arena == REF_RT &&
               g->run[0].arg[2].offset == 1024);
         CHECK(g->run[0].arg[1].arena == REF_MAP && g->run[0].arg[1].offset == 0 &&
@@ -236,30 +237,34 @@ TEST (program_refusals) {
                 const char *text, *says;
         } t[] = {
                 { "", "program:0" },
-                { "tgc-program 2\n", "program:1" },
-                { "tgc-program 1\narena w 5\narena w 5\n", "program:3: arena w is declared twice" },
-                { "tgc-program 1\narena w 99999999999999999999\n", "program:2" },
-                { "tgc-program 1\narena w -5\n", "program:2" },
-                { "tgc-program 1\nkernel k unit u threads 2048 smem 0 args 1 flops 0 bytes 0 title\n",
+                { "tgc-program 1\n", "program:1" },
+                { "tgc-program 2\narena w 5\narena w 5\n", "program:3: arena w is declared twice" },
+                { "tgc-program 2\narena w 99999999999999999999\n", "program:2" },
+                { "tgc-program 2\narena w -5\n", "program:2" },
+                { "tgc-program 2\nkernel k unit u threads 2048 smem 0 args 1 flops 0 bytes 0 title\n",
                   "program:2" },
-                { "tgc-program 1\nkernel k unit u threads 1 smem 0 args 0 flops 0 bytes 0 title x\n",
+                { "tgc-program 2\nkernel k unit u threads 1 smem 0 args 0 flops 0 bytes 0 title x\n",
                   "program:2" },
-                { "tgc-program 1\nkernel k unit u threads 1 smem 0 args 1 flops nan bytes 0 title x\n",
+                { "tgc-program 2\nkernel k unit u threads 1 smem 0 args 1 flops nan bytes 0 title x\n",
                   "finite" },
                 { HEAD "kernel k0 unit u threads 1 smem 0 args 1 flops 0 bytes 0 title x\n",
                   "program:5" },
-                { HEAD "early k1\n", "program:5: no kernel named 'k1'" },
-                { HEAD "sm90 k1 threads 384 smem 0\n", "program:5: no kernel named 'k1'" },
-                { HEAD "sm90 k0 threads 0 smem 0\n", "needs threads" },
+                { HEAD "pdl k1\n", "program:5: no kernel named 'k1'" },
+                { HEAD "form sm_90a k1 threads 384 smem 0 persistent\n",
+                  "program:5: no kernel named 'k1'" },
+                { HEAD "form sm_90a k0 threads 0 smem 0 persistent\n", "needs threads" },
+                { HEAD "form sm_90a k0 threads 32 smem 0\n", "'cluster' expected" },
+                { HEAD "form sm_200 k0 threads 32 smem 0 persistent\n",
+                  "no forms are known for 'sm_200'" },
                 { HEAD
-                  "sm90 k0 threads 384 smem 0\nprogram a B 1 T 1\nrun k0 grid 1 args rt w+0 w+0\nend\n",
-                  "do not agree" },
-                { HEAD "sm90 k0 threads 384 smem 0 cluster 9\n", "program:5" },
+                  "form sm_90a k0 threads 384 smem 0 persistent\nprogram a B 1 T 1\nrun k0 grid 1 args rt w+0 w+0\nend\n",
+                  "has a form for sm_90a, and its run has none" },
+                { HEAD "form sm_90a k0 threads 384 smem 0 cluster 9\n", "program:5" },
                 { HEAD
-                  "sm90 k0 threads 384 smem 0 cluster 8\nprogram a B 1 T 1\nrun k0 grid 1 sm90 12 args rt w+0 w+0\nend\n",
+                  "form sm_90a k0 threads 384 smem 0 cluster 8\nprogram a B 1 T 1\nrun k0 grid 1 sm_90a 12 args rt w+0 w+0\nend\n",
                   "not whole clusters" },
-                { HEAD "program a B 1 T 1\nrun k0 grid 1 sm90 1 args rt w+0 w+0\nend\n",
-                  "do not agree" },
+                { HEAD "program a B 1 T 1\nrun k0 grid 1 sm_90a 1 args rt w+0 w+0\nend\n",
+                  "has no form for sm_90a, and its run has one" },
                 { HEAD "map 0 f32 w+0 4 32 32\n", "bf16, f16 or tf32" },
                 { HEAD "map 0 bf16 w+0 64 33 40\n", "reach beyond the arena's 4096" },
                 { HEAD "map 0 bf16 w+8 4 32 32\n", "multiples of 16 bytes" },
@@ -324,7 +329,7 @@ TEST (program_refusals) {
                 CHECK_MSG(strstr(e.msg, t[i].says), "\"%s\" does not say \"%s\"", e.msg, t[i].says);
         }
         Program p;
-        CHECK(program_parse(&p, "tgc-program 1\n\0", 15, "program", 0) == TGC_BAD_FILE);
+        CHECK(program_parse(&p, "tgc-program 2\n\0", 15, "program", 0) == TGC_BAD_FILE);
 }
 
 #define MANIFEST \

@@ -203,7 +203,7 @@ TEST (init_is_reproducible) {
 
 TEST (too_large_is_refused_with_numbers) {
         Plan p = make_plan(manifest,
-                           "tgc-program 1\narena w 160\narena kv 999999999999999\narena act 64\n");
+                           "tgc-program 2\narena w 160\narena kv 999999999999999\narena act 64\n");
         Session *s;
         Err e;
         use_cache();

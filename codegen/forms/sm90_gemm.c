@@ -27,6 +27,8 @@ enum {
         MOST_SPLITS = 16,
         LEAST_US = 15,
         ROW_SUMS_SMEM = 256,
+        SUMS_MS = 350, /* of compiling */
+        SLABS_MS = 350,
         SHORT_M = 65,
         TRANSPOSE_SIDE = 64,
         TRANSPOSE_SMEM = TRANSPOSE_SIDE * (TRANSPOSE_SIDE + 1) * 4
@@ -382,6 +384,7 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool f
         const char *how = arena_fmt(e->tmp, p->slabs ? "<%s, Slabs<%s>, %s" : "<%s, %s, %s",
                                     c_type(p->dt), tile, kind);
         const char *rows = sums ? arena_fmt(e->tmp, ", RowSums{ a.%s }", sums) : "";
+        b->compile_ms += (sums ? SUMS_MS : 0) + (p->slabs ? SLABS_MS : 0);
         long long across = (p->N + t->bn - 1) / t->bn * splits;
         if (!t->share) {
                 SingleWave *s = arena_alloc(e->m->arena, sizeof *s);

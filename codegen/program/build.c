@@ -350,6 +350,32 @@ void build_drop(Build *b)
         }
 }
 
+/* Milliseconds NVRTC takes for it: the dearest header's, and what members add. */
+static int compile_ms(const Build *b)
+{
+        static const struct {
+                const char *include;
+                int ms;
+        } cost[] = {
+#define COST(include, ms) { include, ms },
+#include "../forms/compile_cost.def"
+#undef COST
+        };
+        enum { GELU_MS = 300, ROPE_MS = 300 };
+        bool gelu = false, rope = false;
+        int most = 0;
+        for (int i = 0; i < N_ARCHS; i++)
+                for (size_t k = 0; b->form[i].include && k < sizeof cost / sizeof *cost; k++)
+                        if (!strcmp(cost[k].include, b->form[i].include) && cost[k].ms > most)
+                                most = cost[k].ms;
+        for (int i = 0; b->gr && i < b->gr->n_nodes; i++) {
+                const char *op = op_info[NODE(b->e->g, b->gr->node[i])->op].text;
+                gelu |= !strncmp(op, "gelu", 4);
+                rope |= !strncmp(op, "rope", 4);
+        }
+        return most + b->compile_ms + gelu * GELU_MS + rope * ROPE_MS;
+}
+
 static Piece *piece_of(Build *b, const char *grid)
 {
         Arena *m = b->e->m->arena;
@@ -369,6 +395,7 @@ static Piece *piece_of(Build *b, const char *grid)
                        .beside = b->beside,
                        .single_wave = b->single_wave,
                        .tile = b->tile,
+                       .compile_ms = compile_ms(b),
                        .flops = b->flops,
                        .bytes = b->bytes,
                        .where = where_text(b->e, b->gr),

@@ -100,6 +100,24 @@ static void put_comments(const Kernel *k, Text *source)
                 }
 }
 
+/* form sm_90a k3_matmul threads 384 smem 230400 persistent */
+static void form_text(const Form *f, const char *arch, const char *kernel, Text *out)
+{
+        if (!f->threads)
+                return;
+        text_add(out, "form %s %s threads %d smem %d", arch, kernel, f->threads, f->smem);
+        text_add(out, f->cluster ? " cluster %d\n" : " persistent\n", f->cluster);
+}
+
+static int compile_ms(const Kernel *k)
+{
+        int ms = 0;
+        for (int i = 0; i < k->n_pieces; i++)
+                if (!i || !piece_equal(k->piece[i], k->piece[i - 1]))
+                        ms += k->piece[i]->compile_ms;
+        return ms;
+}
+
 void module_text(const Module *m, Text *kernels, Text *source)
 {
         for (int i = 0; i < m->n_kernels; i++) {
@@ -111,16 +129,12 @@ void module_text(const Module *m, Text *kernels, Text *source)
                 text_add(kernels, " threads %d smem %d args %d flops %.0f bytes %.0f title %s\n",
                          k->any.threads, k->any.smem, k->n_args, k->flops, k->bytes, k->title);
                 if (k->pdl)
-                        text_add(kernels, "early %s\n", k->name);
+                        text_add(kernels, "pdl %s\n", k->name);
                 if (k->spread)
-                        text_add(kernels, "sm90 %s threads %d smem %d cluster 1\n", k->name,
-                                 k->any.threads, k->spread);
-                const Form *f = &k->form[ARCH_SM90A];
-                if (f->threads)
-                        text_add(kernels,
-                                 f->cluster ? "sm90 %s threads %d smem %d cluster %d\n"
-                                            : "sm90 %s threads %d smem %d\n",
-                                 k->name, f->threads, f->smem, f->cluster);
+                        text_add(kernels, "form %s %s threads %d smem %d cluster 1\n",
+                                 archs[ARCH_SM90A].name, k->name, k->any.threads, k->spread);
+                for (int j = ARCH_ANY + 1; j < N_ARCHS; j++)
+                        form_text(&k->form[j], archs[j].name, k->name, kernels);
         }
         for (int u = 0; u < (m->target == TARGET_CUDA ? m->n_kernels : CPU_UNITS); u++) {
                 bool open = false;
@@ -129,7 +143,8 @@ void module_text(const Module *m, Text *kernels, Text *source)
                         if (m->target == TARGET_CUDA ? i != u : i % CPU_UNITS != u)
                                 continue;
                         if (!open && m->target == TARGET_CUDA)
-                                text_add(source, "//@ unit %s\n", k->name);
+                                text_add(source, "//@ unit %s compile %d\n", k->name,
+                                         compile_ms(k));
                         else if (!open)
                                 text_add(source, "//@ unit cpu%d\n", u);
                         open = true;

@@ -473,10 +473,12 @@ static void memory_text(const char *name, const Buffer *b, int n, int64_t total,
 static void launches(Emit *e, Shared *sh, const Buffer *b, int n, Text *out)
 {
         for (int l = 0; l < e->n_launch; l++) {
-                const Form *own = &e->launch[l].form[ARCH_SM90A];
-                text_add(out, "run %s grid %s", e->launch[l].kernel, e->launch[l].any.grid);
-                if (own->threads || e->launch[l].spread)
-                        text_add(out, " sm90 %s", own->threads ? own->grid : e->launch[l].any.grid);
+                const Launch *x = &e->launch[l];
+                text_add(out, "run %s grid %s", x->kernel, x->any.grid);
+                for (int i = ARCH_ANY + 1; i < N_ARCHS; i++)
+                        if (form_is(x->form, i) || (i == ARCH_SM90A && x->spread))
+                                text_add(out, " %s %s", archs[i].name,
+                                         form_is(x->form, i) ? x->form[i].grid : x->any.grid);
                 text_add(out, " args rt");
                 for (int i = 0; i < e->launch[l].n_args; i++)
                         ref_text(e, sh, b, n, e->launch[l].arg[i], out);

@@ -23,7 +23,7 @@ typedef struct CudaDevice {
         char arch[16]; /* "sm_90a" */
         int smem_optin;
         /* launches may overlap: sm_90, CUDA 12.3 for graphs of such; not TGC_SERIAL */
-        int early;
+        int pdl;
         CUmodule *module;
         int n_modules;
         CUfunction *fn; /* by kernel; NULL: not needed so far */
@@ -288,9 +288,6 @@ static const Section *find_cubins(const CudaDevice *c, const Plan *plan)
         return found;
 }
 
-/* Runs this kernel in its form for sm_90a? */
-static int sm90(const CudaDevice *c, const KernelDef *def) { return c->d.sm90 && def->threads90; }
-
 /* Modules of the units that have a cubin, and their kernels; what is loaded stays. */
 static int load_modules(CudaDevice *c, const PackFile *cubin, int n, const int *unit_of, Err *e)
 {
@@ -323,7 +320,7 @@ static int load_modules(CudaDevice *c, const PackFile *cubin, int n, const int *
                 if (c->api.cuModuleGetFunction(&c->fn[k], c->module[unit_of[k]], def->name))
                         return err_set(e, TGC_BAD_FILE, "kernel %.60s is not in unit %.60s",
                                        def->name, def->unit);
-                const unsigned smem = sm90(c, def) ? def->smem90 : def->smem;
+                const unsigned smem = dev_form(&c->d, def)->smem;
                 if (smem > (unsigned)c->smem_optin)
                         return err_set(e, TGC_NO_DEVICE,
                                        "kernel %.60s needs %u bytes of shared memory, %s has %d: "
@@ -432,14 +429,14 @@ static int cuda_load(Device *d, const Plan *plan, const char *need, Err *e)
                 return TGC_OK;
         if (!c->fn) {
                 const Section *s = d->opt.from_source ? 0 : find_cubins(c, plan);
-                c->d.sm90 = s ? !strcmp(s->name, "cubin.sm_90a") : !strcmp(c->arch, "sm_90a");
+                c->d.arch = arch_of(s ? s->name + strlen("cubin.") : c->arch);
                 if (s && !load_from_plan(c, plan, s, 0)) {
                         snprintf(d->note, sizeof d->note, "%s from the plan, %.3f s", s->name,
                                  (clock_ms() - start) / 1e3);
                         return TGC_OK;
                 }
                 unload(c);
-                c->d.sm90 = !strcmp(c->arch, "sm_90a");
+                c->d.arch = arch_of(c->arch);
         }
         int code = load_from_source(c, plan, need, e), n = c->n_units - c->n_cached;
         c->load_ms += clock_ms() - start;
@@ -457,24 +454,20 @@ static int cuda_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e
         for (int i = 0; i < def->n_args; i++)
                 param[i] = def->arg && def->arg[i].arena == REF_MAP ? arg[i] : (void *)&arg[i];
         CUlaunchAttribute attr[2];
-        unsigned threads = (unsigned)def->threads, smem = def->smem, n_attr = 0;
-        if (def->early && c->early)
+        const FormDef *form = dev_form(d, def);
+        unsigned threads = (unsigned)form->threads, n_attr = 0;
+        if (def->pdl && c->pdl)
                 attr[n_attr++] = (CUlaunchAttribute) { .id = CU_LAUNCH_EARLY,
                                                        .value = { .allowed = 1 } };
-        if (sm90(c, def)) {
-                threads = (unsigned)def->threads90;
-                smem = def->smem90;
-                if (def->cluster90)
-                        attr[n_attr++] = (CUlaunchAttribute) {
-                                .id = CU_LAUNCH_CLUSTER,
-                                .value = { .cluster = { def->cluster90, 1, 1 } }
-                        };
-                else /* an even number: some work in pairs */
-                        grid = grid < (unsigned)c->d.sms ? grid : (unsigned)c->d.sms & ~1u;
-        }
-        CUlaunchConfig how = { grid, 1, 1, threads, 1, 1, smem, c->stream, attr, n_attr };
+        if (form->cluster)
+                attr[n_attr++] = (CUlaunchAttribute) {
+                        .id = CU_LAUNCH_CLUSTER, .value = { .cluster = { form->cluster, 1, 1 } }
+                };
+        if (form->persistent) /* an even number: some work in pairs */
+                grid = grid < (unsigned)c->d.sms ? grid : (unsigned)c->d.sms & ~1u;
+        CUlaunchConfig how = { grid, 1, 1, threads, 1, 1, form->smem, c->stream, attr, n_attr };
         CUresult r = n_attr ? c->api.cuLaunchKernelEx(&how, c->fn[k], param, 0)
-                            : c->api.cuLaunchKernel(c->fn[k], grid, 1, 1, threads, 1, 1, smem,
+                            : c->api.cuLaunchKernel(c->fn[k], grid, 1, 1, threads, 1, 1, form->smem,
                                                     c->stream, param, 0);
         if (!r && d->opt.sync)
                 r = c->api.cuStreamSynchronize(c->stream);
@@ -636,8 +629,8 @@ static int set_up(CudaDevice *c, Err *e)
         snprintf(c->arch, sizeof c->arch, "sm_%d%d%s", major, minor,
                  major == 9 && minor == 0 ? "a" : "");
         snprintf(c->d.name, sizeof c->d.name, "%.120s, %s", gpu_name, c->arch);
-        c->d.sm90 = !strcmp(c->arch, "sm_90a");
-        c->early = major >= 9 && c->api.driver >= 12030 && !getenv("TGC_SERIAL");
+        c->d.arch = arch_of(c->arch);
+        c->pdl = major >= 9 && c->api.driver >= 12030 && !getenv("TGC_SERIAL");
         if (major < 8)
                 return err_set(e, TGC_NO_DEVICE,
                                "%s is too old: the kernels need compute capability 8.0", c->d.name);

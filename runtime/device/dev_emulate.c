@@ -39,7 +39,7 @@ typedef struct EmulateDevice {
 enum { MAX_FLAGS = 40, SMS = 132 };
 
 /* TGC_CXXFLAGS adds flags, for sanitizers. */
-static void make_flags(const char **flag, char *own, size_t cap, int sm90)
+static void make_flags(const char **flag, char *own, size_t cap, int arch)
 {
         static const char *const base[] = {
                 "-DTGC_EMULATE", "-std=c++17", "-O2",        "-fopenmp", "-fno-strict-aliasing",
@@ -50,8 +50,8 @@ static void make_flags(const char **flag, char *own, size_t cap, int sm90)
         int n = 0;
         for (size_t i = 0; i < sizeof base / sizeof *base; i++)
                 flag[n++] = base[i];
-        if (sm90)
-                flag[n++] = "-DTGC_SM90A=1";
+        if (program_archs[arch].flag)
+                flag[n++] = program_archs[arch].flag;
         snprintf(own, cap, "%s", env ? env : "");
         for (char *s = strtok_r(own, " ", &rest); s && n < MAX_FLAGS - 1;
              s = strtok_r(0, " ", &rest))
@@ -123,7 +123,7 @@ static void load_unit(void *ctx, int i)
                 u->code = err_set(&u->err, TGC_BAD_FILE, "emulate.h defines no tgc_emulate_launch");
         sym = so_symbol(&u->so, "tgc_emulate_clusters");
         memcpy(&u->clusters, &sym, sizeof sym);
-        if (!sym && x->d->host.d.sm90)
+        if (!sym && x->d->host.d.arch)
                 u->code =
                         err_set(&u->err, TGC_NO_DEVICE,
                                 "the plan's emulate.h knows no clusters: compile the model again");
@@ -144,7 +144,7 @@ static int load_units(EmulateDevice *d, const Pack *units, const Pack *headers, 
         if (!emulator)
                 return err_set(e, TGC_NO_DEVICE,
                                "the plan's CUDA headers lack emulate.h: compile the model again");
-        make_flags(flag, own, sizeof own, d->host.d.sm90);
+        make_flags(flag, own, sizeof own, d->host.d.arch);
         d->unit = calloc((size_t)units->n, sizeof *d->unit);
         if (!d->unit)
                 return err_set(e, TGC_NO_MEMORY, "no memory for %d units", units->n);
@@ -223,21 +223,21 @@ static int emulate_launch(Device *dev, int k, unsigned grid, void *const *arg, E
         EmulateDevice *d = (EmulateDevice *)dev;
         const KernelDef *def = &dev->prog->kernel[k];
         const Unit *u = &d->unit[d->unit_of[k]];
-        unsigned threads = (unsigned)def->threads, smem = def->smem, cluster = def->cluster90;
+        const FormDef *form = dev_form(dev, def);
+        unsigned cluster = form->cluster;
         char why[900] = "";
         if (d->set_threads)
                 d->set_threads(dev->opt.threads);
-        if (dev->sm90 && def->threads90) {
-                threads = (unsigned)def->threads90;
-                smem = def->smem90;
-                if (!cluster && grid > SMS)
+        if (form != &def->form[FORM_ANY]) {
+                if (form->persistent && grid > SMS)
                         grid = SMS;
                 /* pairs, where there are any, are clusters of two; what the GPU holds at once may
                  * wait for each other */
                 cluster = cluster ? cluster : grid % 2 ? 1 : 2;
                 u->clusters(cluster, grid <= SMS ? grid : cluster);
         }
-        if (u->launch(def->name, grid, threads, smem, (void **)arg, def->n_args, why, sizeof why))
+        if (u->launch(def->name, grid, (unsigned)form->threads, form->smem, (void **)arg,
+                      def->n_args, why, sizeof why))
                 return err_set(e, TGC_CHECK_FAILED, "%.60s: %.900s", def->name, why);
         return TGC_OK;
 }
@@ -278,14 +278,14 @@ int dev_open_emulate(Device **out, const DevOptions *o, Err *e)
         d->host.d.kind = DEV_EMULATE;
         d->host.d.opt = *o;
         const char *arch = getenv("TGC_EMULATE_ARCH");
-        if (arch && strcmp(arch, "sm_90a")) {
+        if (arch && !arch_of(arch)) {
                 free(d);
                 return err_set(
                         e, TGC_USAGE,
                         "TGC_EMULATE_ARCH=%.40s: the emulator plays sm_90a, and without it what every GPU has",
                         arch);
         }
-        d->host.d.sm90 = arch != 0;
+        d->host.d.arch = arch ? arch_of(arch) : FORM_ANY;
         d->host.d.sms = arch ? SMS : 0;
         snprintf(d->host.d.name, sizeof d->host.d.name,
                  arch ? "emulated GPU, sm_90a" : "emulated GPU");

@@ -29,7 +29,7 @@ typedef struct DevOps {
         int (*mark)(Device *d, int i, Err *e);
         int (*elapsed)(Device *d, int from, int to, double *ms, Err *e);
         void (*peak)(Device *d, double flops[2]); /* NULL: not known */
-        /* NULL: never sm90 */
+        /* NULL: it has no such maps */
         int (*tensor_map)(Device *d, void *out, const MapDef *m, void *matrix, Err *e);
         /* NULL on devices without graphs */
         int (*capture_begin)(Device *d, Err *e);
@@ -43,7 +43,7 @@ struct Device {
         DevKind kind;
         DevOptions opt;
         const Program *prog; /* loaded; borrowed */
-        int sm90;            /* the code loaded is for sm_90a */
+        int arch;            /* FORM_* of the code loaded */
         int sms;             /* multiprocessors of a GPU; 0: it is none */
         char name[192], note[160], warning[160];
 };

@@ -174,7 +174,12 @@ int dev_load(Device *d, const Plan *plan, const Program *prog, const char *need,
         return d->ops->load(d, plan, need, e);
 }
 
-int dev_sm90(const Device *d) { return d->sm90; }
+int dev_arch(const Device *d) { return d->arch; }
+
+const FormDef *dev_form(const Device *d, const KernelDef *k)
+{
+        return &k->form[k->form[d->arch].threads ? d->arch : FORM_ANY];
+}
 
 int dev_sms(const Device *d) { return d->sms; }
 

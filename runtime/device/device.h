@@ -93,11 +93,12 @@ const char *dev_load_note(const Device *d); /* for people: "12 units compiled in
 /* what a person should know about it; "" if nothing */
 const char *dev_load_warning(const Device *d);
 
-/* Do kernels with threads90 run in that form?  Before dev_load: would those made from source? */
-int dev_sm90(const Device *d);
+/* Which forms its kernels have (program.h)?  Before dev_load: would those made from source? */
+int dev_arch(const Device *d);
+const FormDef *dev_form(const Device *d, const KernelDef *k); /* how it launches this kernel */
 int dev_sms(const Device *d);
 /* The tensor map of a matrix of 16-bit elements in device memory: MAP_BYTES at `out`, aligned to as
- * many.  Only where dev_sm90. */
+ * many.  Only where dev_arch has such maps. */
 int dev_tensor_map(Device *d, void *out, const MapDef *m, void *matrix, Err *e);
 
 /* Queue kernel number k of the loaded program; arg holds its n_args addresses, of a tensor map that

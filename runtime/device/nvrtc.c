@@ -106,47 +106,7 @@ static int compile(const Job *j, int i, Err *e)
         return code;
 }
 
-/* What a unit takes of one core, in ms beyond the 60 of any, by what its text has: measured for
- * sm_90a by NVRTC 13.0.  Only their order counts: the longest go first, so that nobody is left with
- * one at the end. */
-static const struct {
-        const char *text;
-        int ms;
-} takes[] = {
-        { "#include \"attention_backward_fused_sm90.cuh\"", 1050 },
-        { "#include \"sample.cuh\"", 700 },
-        { "#include \"attention_short_sm90.cuh\"", 550 },
-        { "#include \"attention_backward_sm90.cuh\"", 530 },
-        { "#include \"gemm_sm90.cuh\"", 450 },
-        { "#include \"grouped_gemm_sm90.cuh\"", 450 },
-        { "#include \"gemm_single_wave_sm90.cuh\"", 430 },
-        { "#include \"attention_sm90.cuh\"", 420 },
-        { "#include \"cross_entropy_small_vocab.cuh\"", 420 },
-        { "#include \"qkv_attention_sm90.cuh\"", 410 },
-        { "#include \"gemm_norm_sm90.cuh\"", 410 },
-        { "#include \"attention_short.cuh\"", 400 },
-        { "#include \"attention_decode.cuh\"", 300 },
-        { "#include \"attention_backward.cuh\"", 300 },
-        { "#include \"attention_decode_sm90.cuh\"", 250 },
-        { "#include \"attention.cuh\"", 240 },
-        { "#include \"route.cuh\"", 170 },
-        { "#include \"gemv", 130 },
-        { "#include \"rows.cuh\"", 110 },
-        { "RowSums{", 350 },
-        { "Slabs<", 350 },
-        { "gelu", 300 },
-        { " rope(", 300 },
-};
-
-static int estimate(const char *text)
-{
-        int ms = 0;
-        for (size_t i = 0; i < sizeof takes / sizeof *takes; i++)
-                if (strstr(text, takes[i].text))
-                        ms += takes[i].ms;
-        return ms;
-}
-
+/* The longest go first, so that nobody is left with one at the end. */
 static int heavier(const void *a, const void *b)
 {
         const struct Turn *x = a, *y = b;
@@ -161,7 +121,7 @@ static void order_units(Job *j)
 {
         for (int i = 0; i < j->units->n; i++)
                 if (!j->cached[i] && (!j->want || j->want[i]))
-                        j->turn[j->n_turns++] = (struct Turn) { i, estimate(j->units->file[i].data),
+                        j->turn[j->n_turns++] = (struct Turn) { i, j->units->file[i].compile_ms,
                                                                 j->units->file[i].size };
         qsort(j->turn, (size_t)j->n_turns, sizeof *j->turn, heavier);
 }
@@ -319,8 +279,8 @@ int cuda_compile_units(const Nvrtc *n, const Pack *units, const char *want, cons
         j.option[j.n_options++] = "-w";
         if (n->major >= 13) /* without textures and launches from kernels: 6 of 60 ms a unit */
                 j.option[j.n_options++] = "--minimal";
-        if (!strcmp(arch, "sm_90a"))
-                j.option[j.n_options++] = "-DTGC_SM90A=1";
+        if (program_archs[arch_of(arch)].flag)
+                j.option[j.n_options++] = program_archs[arch_of(arch)].flag;
         if (*n->include)
                 j.option[j.n_options++] = include;
         j.header_text = calloc((size_t)headers->n + 1, sizeof *j.header_text);

@@ -107,6 +107,24 @@ fail:
         return code;
 }
 
+/* Behind a unit's name perhaps ` compile N`; *stop: the end of the line, then of the name. */
+static int unit_ms(const char *name, const char **stop)
+{
+        static const char mark[] = " compile ";
+        const char *space = memchr(name, ' ', (size_t)(*stop - name));
+        int ms = 0;
+        if (!space || (size_t)(*stop - space) < sizeof mark || *stop - space > 16 ||
+            memcmp(space, mark, sizeof mark - 1))
+                return 0;
+        for (const char *c = space + sizeof mark - 1; c < *stop; c++) {
+                if (*c < '0' || *c > '9')
+                        return 0;
+                ms = ms * 10 + (*c - '0');
+        }
+        *stop = space;
+        return ms;
+}
+
 int pack_units(Pack *k, const void *data, size_t size, const char *what, Err *e)
 {
         enum { LEN = sizeof UNIT_MARK - 1 };
@@ -132,8 +150,12 @@ int pack_units(Pack *k, const void *data, size_t size, const char *what, Err *e)
                         next = memchr(next, '\n', (size_t)(end - next));
                         next = next ? next + 1 : end;
                 }
-                code = pack_put(k, &used, name, (size_t)((eol ? eol : end) - name), text,
-                                (size_t)(next - text), what, e);
+                const char *stop = eol ? eol : end;
+                int ms = unit_ms(name, &stop);
+                code = pack_put(k, &used, name, (size_t)(stop - name), text, (size_t)(next - text),
+                                what, e);
+                if (!code)
+                        k->file[k->n - 1].compile_ms = ms;
                 if (code) {
                         pack_free(k);
                         return code;

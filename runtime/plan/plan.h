@@ -22,7 +22,8 @@
  *      consts          raw bytes of arena `const`
  *      weights         raw bytes of arena `w` (all parameters, element offsets as in the manifest)
  *
- * source.* holds units, each opened by a line `//@ unit NAME` ; kernels of one
+ * source.* holds units, each opened by a line `//@ unit NAME [compile MS]` (MS: an estimate, by
+ * which units take their turns); kernels of one
  * unit are compiled together, units in parallel.
  *
  * MANIFEST, line by line (words separated by one space; strings without spaces):
@@ -45,7 +46,7 @@
  *
  * PROGRAM, per target:
  *
- *      tgc-program 1
+ *      tgc-program 2
  *      arena NAME BYTES                w weights, p float32 master weights, lo gsum (below), g gradients, m v moments,
  *                                      const tables, kv cache, act activations and io
  *      kernel NAME unit UNIT threads N smem BYTES args N flops F bytes Y title TEXT-TO-END-OF-LINE
@@ -55,18 +56,19 @@
  *                                      of it, of ROWS rows of BYTES bytes (32, 64, 128), without
  *                                      that as many of 128 as these are elements; elsewhere zeros. 
  *                                      tf32: of float32, rounded to tf32 on the way
- *      sm90 KERNEL threads N smem N [cluster N]        on sm_90a its blocks are so, and at most as many as
- *                                      multiprocessors; or in clusters of N, which divides their
+ *      form ARCH KERNEL threads N smem N persistent | cluster N        its launch on ARCH (sm_90a),
+ *                                      whose text has a branch for it: blocks that stay, at most
+ *                                      one a multiprocessor; or clusters of N, which divides their
  *                                      number
- *      early KERNEL                    it waits for the launch before it by itself (PTX's griddepcontrol.wait in
+ *      pdl KERNEL                      it waits for the launch before it by itself (PTX's griddepcontrol.wait in
  *                                      every block) and so may start before that one has ended
  *      program NAME B b T t            most sequences and tokens; shapes beyond are refused
  *      io NAME DTYPE ARENA+OFFSET SHAPE        a buffer the host reads or writes: SHAPE like B*T or B*320
  *      zero ARENA+OFFSET BYTES         cleared once, when the program is loaded
- *      run KERNEL grid EXPR [sm90 EXPR] args REF...    REF: rt | ARENA+OFFSET | map:N; every argument is an
+ *      run KERNEL grid EXPR [ARCH EXPR] args REF...    REF: rt | ARENA+OFFSET | map:N; every argument is an
  *                                      address, but a tensor map is given by value, in all runs of
- *                                      KERNEL or in none. sm90: the grid there, for kernels with
- *                                      such a line
+ *                                      KERNEL or in none. ARCH: the grid there, for kernels with
+ *                                      such a form
  *      end
  *
  * EXPR is a product of factors, each an integer, B, T, or ceil(PRODUCT/INT):
@@ -159,6 +161,7 @@ typedef struct PackFile {
         char name[96];
         const char *data;
         size_t size;
+        int compile_ms; /* of units: an estimate, 0 if none is given */
 } PackFile;
 
 typedef struct Pack {
@@ -170,7 +173,7 @@ typedef struct Pack {
 /* Both copy: data is 64-byte aligned and ends with a zero byte that size does not
  * count, names are plain (no slash, no leading dot).  what names the section in messages. */
 int pack_read(Pack *k, const void *data, size_t size, const char *what, Err *e);
-/* source.*: one PackFile per `//@ unit NAME`, text without that line. */
+/* source.*: one PackFile per `//@ unit NAME [compile MS]`, text without that line. */
 int pack_units(Pack *k, const void *data, size_t size, const char *what, Err *e);
 /* Write a pack; *blob is malloc'd. */
 int pack_write(const PackFile *file, int n, void **blob, size_t *size, Err *e);

@@ -171,9 +171,9 @@ static void parse_kernel(Parse *s)
         if (line_keyword(w, "unit"))
                 k.unit = line_need(w, "unit name");
         if (line_keyword(w, "threads"))
-                k.threads = (int)line_int(w, "threads", PROGRAM_MAX_THREADS);
+                k.form[FORM_ANY].threads = (int)line_int(w, "threads", PROGRAM_MAX_THREADS);
         if (line_keyword(w, "smem"))
-                k.smem = (unsigned)line_int(w, "smem", PROGRAM_MAX_SMEM);
+                k.form[FORM_ANY].smem = (unsigned)line_int(w, "smem", PROGRAM_MAX_SMEM);
         if (line_keyword(w, "args"))
                 k.n_args = (int)line_int(w, "args", PROGRAM_MAX_ARGS);
         if (line_keyword(w, "flops"))
@@ -198,37 +198,61 @@ static void parse_kernel(Parse *s)
         s->slot[i] = (uint32_t)s->p->n_kernels;
 }
 
-static void parse_early(Parse *s)
+static KernelDef *named_kernel(Parse *s)
 {
         char *name = line_need(&s->w, "kernel name");
         uint32_t k = s->slot[kernel_slot(s, name)];
-        line_end(&s->w);
         if (!k)
                 line_fail(&s->w, "no kernel named '%.60s'", name);
-        else
-                s->p->kernel[k - 1].early = 1;
+        return k ? &s->p->kernel[k - 1] : NULL;
 }
 
-static void parse_sm90(Parse *s)
+static void parse_pdl(Parse *s)
 {
-        char *name = line_need(&s->w, "kernel name");
-        uint32_t k = s->slot[kernel_slot(s, name)];
-        int threads = 0;
-        unsigned smem = 0, cluster = 0;
-        if (line_keyword(&s->w, "threads"))
-                threads = (int)line_int(&s->w, "threads", PROGRAM_MAX_THREADS);
-        if (line_keyword(&s->w, "smem"))
-                smem = (unsigned)line_int(&s->w, "smem", PROGRAM_MAX_SMEM);
-        if (line_optional(&s->w, "cluster"))
-                cluster = (unsigned)line_int(&s->w, "blocks of a cluster", PROGRAM_MAX_CLUSTER);
+        KernelDef *k = named_kernel(s);
         line_end(&s->w);
-        if (!k)
-                line_fail(&s->w, "no kernel named '%.60s'", name);
-        else if (threads < 1)
-                line_fail(&s->w, "kernel %.60s needs threads on sm_90a", name);
-        else
-                s->p->kernel[k - 1].threads90 = threads, s->p->kernel[k - 1].smem90 = smem,
-                                 s->p->kernel[k - 1].cluster90 = cluster;
+        if (k)
+                k->pdl = 1;
+}
+
+const ArchDef program_archs[N_FORMS] = { { "any", NULL }, { "sm_90a", "-DTGC_SM90A=1" } };
+
+static int arch_find(const char *name)
+{
+        int i = N_FORMS;
+        while (--i >= 0 && strcmp(program_archs[i].name, name))
+                ;
+        return i;
+}
+
+int arch_of(const char *name)
+{
+        int i = arch_find(name);
+        return i < 0 ? FORM_ANY : i;
+}
+
+/* form ARCH KERNEL threads N smem N persistent | cluster N */
+static void parse_form(Parse *s)
+{
+        char *name = line_need(&s->w, "architecture");
+        int arch = arch_find(name);
+        FormDef f = { 0 };
+        if (arch <= FORM_ANY)
+                line_fail(&s->w, "no forms are known for '%.40s'; a newer tgc may know them", name);
+        KernelDef *k = named_kernel(s);
+        if (line_keyword(&s->w, "threads"))
+                f.threads = (int)line_int(&s->w, "threads", PROGRAM_MAX_THREADS);
+        if (line_keyword(&s->w, "smem"))
+                f.smem = (unsigned)line_int(&s->w, "smem", PROGRAM_MAX_SMEM);
+        f.persistent = line_optional(&s->w, "persistent");
+        if (!f.persistent && line_keyword(&s->w, "cluster"))
+                f.cluster = (unsigned)line_int(&s->w, "blocks of a cluster", PROGRAM_MAX_CLUSTER);
+        line_end(&s->w);
+        if (k && !s->w.code && (f.threads < 1 || (!f.persistent && !f.cluster)))
+                line_fail(&s->w, "kernel %.60s needs threads, and blocks in a cluster, on %.40s",
+                          k->name, name);
+        if (k && !s->w.code)
+                k->form[arch] = f;
 }
 
 /* The copy engine wants rows that start at multiples of 16 bytes. */
@@ -327,6 +351,17 @@ static void check_maps(Parse *s, KernelDef *k, const Run *r)
                 k->arg = r->arg;
 }
 
+static void check_form(Parse *s, uint32_t k, int arch, int64_t grid)
+{
+        const KernelDef *def = k ? &s->p->kernel[k - 1] : NULL;
+        if (def && !def->form[arch].threads)
+                line_fail(&s->w, "%s has no form for %s, and its run has one", def->name,
+                          program_archs[arch].name);
+        else if (def && def->form[arch].cluster && grid % def->form[arch].cluster)
+                line_fail(&s->w, "%s: %lld blocks on %s are not whole clusters", def->name,
+                          (long long)grid, program_archs[arch].name);
+}
+
 static void parse_run(Parse *s, Prog *g)
 {
         LineReader *w = &s->w;
@@ -338,9 +373,15 @@ static void parse_run(Parse *s, Prog *g)
                 line_fail(w, "no kernel named '%.60s'", name);
         Run r = { .kernel = (int)k - 1, .arg = s->ref };
         if (line_keyword(w, "grid"))
-                r.grid = parse_expr(s, "grid", g, INT32_MAX, &grid);
-        if (line_optional(w, "sm90"))
-                r.grid90 = parse_expr(s, "grid on sm_90a", g, INT32_MAX, &grid);
+                r.grid[FORM_ANY] = parse_expr(s, "grid", g, INT32_MAX, &grid);
+        for (int i = FORM_ANY + 1; i < N_FORMS; i++)
+                if (line_optional(w, program_archs[i].name)) {
+                        r.grid[i] = parse_expr(s, "grid of a form", g, INT32_MAX, &grid);
+                        check_form(s, k, i, grid);
+                } else if (k && s->p->kernel[k - 1].form[i].threads) {
+                        line_fail(w, "%s has a form for %s, and its run has none", name,
+                                  program_archs[i].name);
+                }
         if (line_keyword(w, "args"))
                 while (!w->code && (word = line_word(w))) {
                         *s->ref++ = parse_ref(s, word);
@@ -352,11 +393,6 @@ static void parse_run(Parse *s, Prog *g)
         if (n != s->p->kernel[r.kernel].n_args)
                 line_fail(w, "%s takes %d arguments, %d are given", name,
                           s->p->kernel[r.kernel].n_args, n);
-        else if (!r.grid90 != !s->p->kernel[r.kernel].threads90)
-                line_fail(w, "%s and its run do not agree about sm_90a", name);
-        else if (s->p->kernel[r.kernel].cluster90 && grid % s->p->kernel[r.kernel].cluster90)
-                line_fail(w, "%s: %lld blocks on sm_90a are not whole clusters", name,
-                          (long long)grid);
         else if (r.arg[0].arena != REF_RT)
                 line_fail(w, "the first argument of %s must be rt", name);
         else
@@ -406,8 +442,8 @@ static void parse_prog(Parse *s)
 static void parse_text(Parse *s)
 {
         LineReader *w = &s->w;
-        if (!line_next(w) || !line_keyword(w, "tgc-program") || line_int(w, "version", 1) != 1)
-                line_fail(w, "the first line must be 'tgc-program 1'");
+        if (!line_next(w) || !line_keyword(w, "tgc-program") || line_int(w, "version", 99) != 2)
+                line_fail(w, "the first line must be 'tgc-program 2': compile the model again");
         line_end(w);
         while (!w->code && line_next(w)) {
                 char *word = line_need(w, "statement");
@@ -415,10 +451,10 @@ static void parse_text(Parse *s)
                         parse_arena(s);
                 else if (!strcmp(word, "kernel"))
                         parse_kernel(s);
-                else if (!strcmp(word, "early"))
-                        parse_early(s);
-                else if (!strcmp(word, "sm90"))
-                        parse_sm90(s);
+                else if (!strcmp(word, "pdl"))
+                        parse_pdl(s);
+                else if (!strcmp(word, "form"))
+                        parse_form(s);
                 else if (!strcmp(word, "map"))
                         parse_map(s);
                 else if (!strcmp(word, "zero"))

@@ -33,14 +33,27 @@ typedef struct ArenaDef {
         uint64_t size;
 } ArenaDef;
 
+/* Architectures that kernels have forms for (program_archs); the first is everybody's. */
+enum { FORM_ANY, FORM_SM90A, N_FORMS };
+typedef struct ArchDef {
+        const char *name, *flag; /* as plans have it; what its code is compiled with, or NULL */
+} ArchDef;
+extern const ArchDef program_archs[N_FORMS];
+int arch_of(const char *name); /* which has forms for the GPU "sm_XX": FORM_ANY, if none */
+
+/* How a kernel is launched on one architecture.  threads 0: as FORM_ANY says. */
+typedef struct FormDef {
+        int threads;
+        unsigned smem;    /* bytes of dynamic shared memory */
+        unsigned cluster; /* blocks of a cluster, which divides the grid; 0: none */
+        int persistent;   /* blocks stay: at most as many as multiprocessors */
+} FormDef;
+
 typedef struct KernelDef {
         const char *name, *unit, *title;
-        int threads, n_args;
-        unsigned smem;       /* bytes of dynamic shared memory */
-        int early;           /* may start before the launch before it has ended */
-        int threads90;       /* 0, or the block on sm_90a, of which a multiprocessor runs one ... */
-        unsigned smem90;     /* ... with so many bytes */
-        unsigned cluster90;  /* so many of them form a cluster; 0: none */
+        int n_args;
+        int pdl; /* may start before the launch before it has ended */
+        FormDef form[N_FORMS];
         double flops, bytes; /* of one launch at the largest shape; 0: not known */
         const Ref *arg; /* of its first run, or NULL: tensor maps are in the same places in all */
 } KernelDef;
@@ -54,10 +67,9 @@ typedef struct Io {
 } Io;
 
 typedef struct Run {
-        int kernel;         /* index in Program.kernel */
-        const char *grid;   /* expression */
-        const char *grid90; /* on sm_90a, where the kernel has threads90; else NULL */
-        const Ref *arg;     /* n_args of the kernel */
+        int kernel;                /* index in Program.kernel */
+        const char *grid[N_FORMS]; /* expressions; NULL where the kernel has no such form */
+        const Ref *arg;            /* n_args of the kernel */
 } Run;
 
 typedef struct Prog {

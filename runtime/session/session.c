@@ -89,7 +89,7 @@ bool is_update(const Prog *g) { return !strcmp(g->name, "update"); }
 static int make_maps(Session *s, Err *e)
 {
         int code = TGC_OK;
-        for (int i = 0; i < s->p.n_maps && dev_sm90(s->d) && !code; i++) {
+        for (int i = 0; i < s->p.n_maps && dev_arch(s->d) != FORM_ANY && !code; i++) {
                 void *matrix = ref_mem(s, s->p.map[i].of);
                 if (matrix)
                         code = dev_tensor_map(s->d, s->map + (size_t)i * MAP_BYTES, &s->p.map[i],
@@ -457,10 +457,8 @@ static int launch_all(Session *s, const Prog *g, int B, int T, bool marks, Err *
         int code = TGC_OK;
         for (int r = 0; r < g->n_run && !code; r++) {
                 const Run *run = &g->run[r];
-                int64_t grid = cpu ? 1
-                                   : expr_eval(run->grid90 && dev_sm90(s->d) ? run->grid90
-                                                                             : run->grid,
-                                               B, T);
+                const char *own = run->grid[dev_arch(s->d)];
+                int64_t grid = cpu ? 1 : expr_eval(own ? own : run->grid[FORM_ANY], B, T);
                 if (marks)
                         code = dev_mark(s->d, r, e);
                 if (!code)

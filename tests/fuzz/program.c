@@ -28,9 +28,11 @@ FUZZ(program)
                 }
                 for (int k = 0; k < g->n_run; k++) {
                         HOLDS(g->run[k].kernel >= 0 && g->run[k].kernel < p.n_kernels);
-                        HOLDS(expr_eval(g->run[k].grid, g->B, g->T) >= 0 &&
-                              expr_eval(g->run[k].grid, 1, 1) >= 0);
-                        HOLDS(!g->run[k].grid90 || expr_eval(g->run[k].grid90, g->B, g->T) >= 0);
+                        HOLDS(expr_eval(g->run[k].grid[FORM_ANY], g->B, g->T) >= 0 &&
+                              expr_eval(g->run[k].grid[FORM_ANY], 1, 1) >= 0);
+                        for (int f = 0; f < N_FORMS; f++)
+                                HOLDS(!g->run[k].grid[f] ||
+                                      expr_eval(g->run[k].grid[f], g->B, g->T) >= 0);
                         for (int a = 0; a < p.kernel[g->run[k].kernel].n_args; a++)
                                 ref_holds(&p, g->run[k].arg[a]);
                 }

@@ -188,7 +188,7 @@ plans() {
         try 3 'bad.plan: not a plan' "$TGC" run bad.plan --prompt-ids 1
         try 2 'was compiled for inference only' "$TGC" train plain.plan --data text.txt --out_dir out.d
         try 2 'is compiled already' "$TGC" run plain.plan --prompt-ids 1 -D n_layer=2
-        try 2 'run: unknown option -b' "$TGC" run plain.plan --prompt-ids 1 -b 3
+        try 2 'run: there is no -b' "$TGC" run plain.plan --prompt-ids 1 -b 3
 }
 
 # ---- folders of Hugging Face and files of llama2.c ----

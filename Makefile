@@ -6,8 +6,9 @@ OPT     ?= -O2 -g
 WARN     = -Wall -Wextra -pedantic
 STD      = -std=c11 -D_GNU_SOURCE
 CFLAGS  ?=
-LIBS     = -llua5.4 -lcjson -lpcre2-8 -lutf8proc -lxxhash -lm -ldl -lpthread
-LUA_INC := $(shell pkg-config --cflags lua5.4 2>/dev/null || echo -I/usr/include/lua5.4)
+LIBS     = $(LUA_LIB) -lcjson -lpcre2-8 -lutf8proc -lxxhash -lm -ldl -lpthread
+LUA_INC := $(shell sh scripts/lua.sh --cflags)
+LUA_LIB := $(shell sh scripts/lua.sh --libs)
 
 ifdef SAN
 BUILD   := build/san
@@ -98,7 +99,7 @@ $(BUILD)/tests/test_cpu_%: TEST_FLAGS = -std=gnu11 -O2 -march=native -fno-math-e
 
 help:
 	@echo "make            build build/tgc"
-	@echo "make demo       set up (Debian), build, compile the example model, generate text"
+	@echo "make demo       set up, build, compile the example model, generate text"
 	@echo "make check      set up, build, run every test that needs no GPU (SAN=1: under sanitizers)"
 	@echo "make quick      the tests that start no compiler: half a minute"
 	@echo "make check-cuda the tests that need one"

@@ -6,9 +6,8 @@
  * hundredth of the largest gradient (a key's bias has no gradient at all).
  *
  * With `shake` the reference is asked again with weights that differ by a few units in the last
- * place, and of a plan of 16 bits with every value rounded as it is stored.  By how much its own
- * results move then is no error of the device: a sum that cancels, an expert or a maximum chosen by
- * a hair. */
+ * place, and with every value rounded as it is stored.  By how much its own results move then is no
+ * error of the device: a sum that cancels, an expert or a maximum chosen by a hair. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +17,7 @@
 #include "check.h"
 #include "oracle.h"
 
-enum { SHAKES = 2 };
+enum { SHAKES = 3 }; /* the first has weights as they are, and rounded values */
 
 /* An oracle that has run, and those with shaken weights that have. */
 typedef struct Asked {
@@ -61,8 +60,7 @@ static void result(Check *c, const char *program, const char *what, double err, 
         bool ok = err <= tolerance; /* a NaN is not */
         if (natural > sum->natural)
                 sum->natural = natural;
-        if (c->m->dtype != STORE_F32) /* two roundings tell little of the next */
-                natural *= 4;
+        natural *= 4; /* two roundings tell little of the next */
         if (!ok && err <= tolerance + natural) {
                 sum->shaken++;
                 ok = true;
@@ -165,12 +163,13 @@ static int give_weights(Check *c, Oracle *o, int shake, Err *e)
                         break;
                 ck_convert(c->f, CK_F32, c->x, dtype[c->m->dtype], n, 1);
                 for (uint64_t k = 0; k < n; k++)
-                        c->x[k] = shake ? c->f[k] *
-                                                  (1 + unit[c->m->dtype] *
+                        c->x[k] = shake > 1
+                                          ? c->f[k] * (1 +
+                                                       unit[c->m->dtype] *
                                                                noise(hash((uint64_t)(shake * 7919 +
                                                                                      i)) +
                                                                      k))
-                                        : c->f[k];
+                                          : c->f[k];
                 code = oracle_set(o, c->m->param[i].name, c->x, (int64_t)n, e);
         }
         return code;
@@ -213,7 +212,7 @@ static int ask(Check *c, Oracle **o, int shake, Ask what, int B, int T, const in
                const int *targets, Err *e)
 {
         bool grads = what == ASK_STEP;
-        const char *stored = shake && c->m->dtype != STORE_F32 ? store_name(c->m->dtype) : NULL;
+        const char *stored = shake ? store_name(c->m->dtype) : NULL;
         int code = oracle_new(o, c->ir->data, c->ir->size, grads, B, T, session_rt(c->s)->seed,
                               stored, e);
         if (code || (code = give_weights(c, *o, shake, e)) ||
@@ -334,7 +333,8 @@ static int check_update(Check *c, const TrainStep *in, double norm, Err *e)
                 }
         }
         if (!code) {
-                result(c, "update", "gradient norm", fabs(norm / sqrt(squares) - 1), 0, 1e-5);
+                result(c, "update", "gradient norm",
+                       squares > 0 ? fabs(norm / sqrt(squares) - 1) : norm, 0, 1e-5);
                 result(c, "update", "parameters", worst, 0, 1e-3);
         }
         return code;

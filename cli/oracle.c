@@ -95,7 +95,7 @@ int oracle_new(Oracle **out, const char *ir, size_t n, bool grads, int B, int T,
                 tmp = arena_new();
                 differentiate(o->g, tmp);
         }
-        if (stored)
+        if (stored && strcmp(stored, dt_name[DT_F32]))
                 precision(o->g, strcmp(stored, dt_name[DT_BF16]) ? DT_F16 : DT_BF16);
         o->eval = eval_new(o->g, &c);
         diag_end(&d);

@@ -10,8 +10,8 @@
 typedef struct Oracle Oracle;
 
 /* ir: a plan's section, whose first graph is the whole model.  grads: gradients of
- * its loss are wanted.  B and T are this oracle's sizes.  stored: NULL, or "bf16" or "f16": values
- * are rounded as a plan of that type stores them. */
+ * its loss are wanted.  B and T are this oracle's sizes.  stored: NULL, or a type: values are rounded
+ * as a plan of that type stores them. */
 int oracle_new(Oracle **o, const char *ir, size_t n, bool grads, int B, int T,
                const unsigned seed[2], const char *stored, Err *e);
 char *oracle_text(const char *ir, size_t n); /* that graph's; caller frees, NULL: no memory */

@@ -98,6 +98,23 @@ static void check_input(const Node *n)
                 want[2], fed[2].what);
 }
 
+/* What is given at every call must be asked for: a program has no place for what it does not read. */
+static void check_reads(const Graph *g, Ref out, const char *what, const char *leaf)
+{
+        const Ref in = graph_find(g, leaf);
+        bool *reads = mem_new((size_t)g->n_nodes);
+        for (Ref r = in; r && r <= out; r++) {
+                reads[r] = r == in;
+                for (int i = 0; i < g->node[r].n_in && !reads[r]; i++)
+                        reads[r] = reads[g->node[r].in[i]];
+        }
+        const bool ok = in && reads[out];
+        free(reads);
+        if (!ok)
+                error_at(g->node[out].loc, "the %s, %%%s, do%s not depend on %%%s", what,
+                         g->node[out].name, what[4] ? "" : "es", leaf);
+}
+
 void model_finish(Model *m, const char *file)
 {
         Graph *g = m->graph;
@@ -140,6 +157,12 @@ void model_finish(Model *m, const char *file)
         if (loss && !dim_eq(type_elems(&NODE(g, loss)->type), DIM(1)))
                 error_at(NODE(g, loss)->loc, "the loss must be one number, not %s",
                          shape_text(&NODE(g, loss)->type, t));
+        if (logits)
+                check_reads(g, logits, "logits", "ids");
+        if (loss)
+                check_reads(g, loss, "loss", "ids");
+        if (loss)
+                check_reads(g, loss, "loss", "targets");
         if (!m->ctx)
                 m->ctx = 1024;
 }

@@ -565,8 +565,8 @@ static void run_leg(Plans *p, Case *c, Leg leg, Verdict *v)
         v->compared = sum.compared;
         v->shaken = sum.shaken;
         if (sum.bad)
-                snprintf(v->msg, sizeof v->msg, "%d of %d, first %s", sum.bad, sum.compared,
-                         sum.first);
+                snprintf(v->msg, sizeof v->msg, "%d of %d, first %s; the reference by itself: %.1e",
+                         sum.bad, sum.compared, sum.first, sum.natural);
 }
 
 /* CUDA sources begin with macros that say how exact their arithmetic is (codegen/program/entry.c),

@@ -202,11 +202,13 @@ static const char *worst_message(const Case *c)
 /* The legs that failed worst, alone; with the same message, as far as the first number or name. */
 static bool fails_alike(Case *c, Outcome want, const char *says, unsigned legs)
 {
+        const bool ran = strncmp(says, "compiled", 8) != 0;
+        says += ran ? 0 : 8;
         c->legs = legs;
         c->compiled = (Verdict) { .outcome = PASSED };
         memset(c->ran, 0, sizeof c->ran);
         run_cases(c, 1, work);
-        return worst_of(c) == want &&
+        return worst_of(c) == want && (c->compiled.outcome == PASSED) == ran &&
                !strncmp(worst_message(c), says, strcspn(says, "0123456789%"));
 }
 
@@ -214,15 +216,21 @@ static void shrink(Case *all, Case *c, double seconds)
 {
         Outcome want = worst_of(c);
         unsigned legs = c->legs;
+        int tried[N_LEGS], n_tried = 0;
         double end = now() + seconds;
         char best[600], says[600];
         bool again = true;
-        snprintf(says, sizeof says, "%s", worst_message(c));
+        snprintf(says, sizeof says, "%s%.580s", c->compiled.outcome == PASSED ? "" : "compiled",
+                 worst_message(c));
         for (int l = 0; l < N_LEGS; l++)
-                if (c->ran[l].outcome == want) {
-                        legs = 1u << l;
+                if (c->ran[l].outcome == want)
+                        tried[n_tried++] = l;
+        for (int i = 0; i < n_tried;
+             i++) { /* kernels of two levels are one source: which of them is it? */
+                legs = 1u << tried[i];
+                if (fails_alike(c, want, says, legs))
                         break;
-                }
+        }
         snprintf(best, sizeof best, "%.500s.best", c->path);
         if (rename(c->path, best))
                 return;

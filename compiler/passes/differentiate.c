@@ -191,10 +191,9 @@ void differentiate(Graph *g, Arena *tmp)
         }
         if (!c.wanted[loss])
                 error_at(NODE(g, loss)->loc, "the loss depends on no trainable parameter");
-        c.grad[loss][0] = graph_reshape(g,
-                                        graph_leaf(g, OP_SHARE, type_of(DT_F32, 0), NULL,
-                                                   NODE(g, loss)->loc, graph_name(g, "share")),
-                                        NODE(g, loss)->type);
+        Ref share = graph_leaf(g, OP_SHARE, type_of(DT_F32, 0), NULL, NODE(g, loss)->loc,
+                               graph_name(g, "share"));
+        add_grad(&c, loss, 0, graph_reshape(g, share, NODE(g, loss)->type));
 
         for (Ref r = c.n - 1; r > 0; r--) {
                 Ref din[MAX_IN] = { 0 };

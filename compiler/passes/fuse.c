@@ -270,7 +270,8 @@ static const char *join(Fuse *f, Ref r, int id, Span *dom)
                     (s.start != first.start || s.len != first.len || s.step != first.step)) {
                         /* the two halves of pairs meet in one loop; slices of different columns do
                          * not */
-                        if (!(s.step == 2 && first.step == 2 && s.len == first.len))
+                        if (!(s.step == 2 && first.step == 2 && s.len == first.len &&
+                              s.start / 2 == first.start / 2))
                                 return "its inputs lie in different columns";
                 }
                 if (!from_inside)
@@ -338,16 +339,17 @@ static void absorb(Fuse *f, int from, int to)
 }
 
 /* Does r see input `in` whole, element for element?  Not a slice of it, and not stretched. */
-static bool sees_whole(const Fuse *f, Ref r, Ref in)
+static bool sees_whole(const Graph *g, Ref r, Ref in)
 {
-        const Graph *g = f->g;
         const Node *n = &g->node[r];
         Type want = n->op == OP_APPEND ? g->node[n->in[1]].type : n->type;
         if (n->op == OP_INTERLEAVE)
                 want.dim[want.rank - 1].n /= 2;
-        const Dim elems = type_elems(&g->node[in].type);
-        return dim_eq(type_elems(&want), elems) &&
-               dim_eq(type_elems(&g->node[base_of(f, in)].type), elems);
+        if (!dim_eq(type_elems(&want), type_elems(&g->node[in].type)))
+                return false;
+        while (g->node[in].op == OP_RESHAPE)
+                in = g->node[in].in[0];
+        return g->node[in].op != OP_SLICE;
 }
 
 /* Put all of map `from` into map or epilogue `to`. */
@@ -364,7 +366,7 @@ static bool merge(Fuse *f, int from, int to)
                                 Ref b = f->order->base[NODE(g, r)->in[i]];
                                 int gb = NODE(g, b)->group;
                                 if (gb == other && (reads_stored(NODE(g, r), i) ||
-                                                    !sees_whole(f, r, NODE(g, r)->in[i])))
+                                                    !sees_whole(g, r, NODE(g, r)->in[i])))
                                         return false;
                                 if (gb != from && gb != to && depends(f, b, other))
                                         return false;

@@ -118,6 +118,8 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
                 dt = narrow ? c->dt : DT_F32;
                 break;
         case OP_ATTENTION_GRAD:
+                for (int i = 0; i < 3; i++) /* as attention has them */
+                        in[i] = narrow ? cast_to(g, in[i], c->dt) : in[i];
                 in[5] = narrow ? cast_to(g, in[5], c->dt) : in[5];
                 if (att_extra(o))
                         in[6] = cast_to(g, in[6], DT_F32);

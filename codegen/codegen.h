@@ -296,7 +296,7 @@ typedef struct Choices {
 /* Products of one key: the tile, that for sm_90a or NULL, what else promises something; joined:
  * there are launches that do it together with others. */
 typedef struct Product {
-        const char *key, *tile, *tile90, *others;
+        const char *key, *tile, *tile_sm90, *others;
         bool joined;
 } Product;
 
@@ -320,7 +320,7 @@ typedef struct Emit {
         int n_groups;
         Arena *tmp;
         bool *stored; /* node values that lie in memory */
-        bool *done90; /* anchors whose work a product's kernel does on sm_90a */
+        bool *done_sm90; /* anchors whose work a product's kernel does on sm_90a */
         Launch *launch;
         int n_launch, cap_launch;
         Work *work;
@@ -472,21 +472,29 @@ void functor_emit(Emit *e, Args *a, const Functor *f, const char *name, FunctorT
 
 /* ---- gemm.c: operands and tiles, also for the loss ---- */
 
+/* What multiplies in a tile, and who: consumers that have the tile together, or whole ones in turns,
+ * or a warpgroup for every 64 rows of a block's only tile. */
+typedef enum TileMath { MATH_FMA, MATH_TF32X3, MATH_MMA, MATH_WGMMA } TileMath;
+typedef enum TileSchedule { SINGLE_WAVE, PINGPONG, COOPERATIVE } TileSchedule;
+/* A row of gemm_tiles.def or sm90_gemm_tiles.def, where each column is explained. */
 typedef struct Tile {
-        const char *name, *cls;
-        int bm, bn, bk, threads, min_blocks, smem, ps;
+        const char *name;
+        ArchId arch;
+        TileMath math;
+        int bm, bn, threads, min_blocks, smem, ps, rounds;
+        TileSchedule schedule; /* of sm_90a's, and what follows */
+        int parts, ps_tf32;
+        double ta;
 } Tile;
+const Tile *tile_next(ArchId arch, const Tile *t); /* NULL begins, and ends */
+
 /* The fastest tile by estimate; into how many parts to split K, unless splits is NULL. */
 const Tile *tile_pick(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, int *splits);
 /* its estimate */
 double tile_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch, int splits);
-typedef struct Tile90 Tile90;
-/* A tile that can do a product, K in so many parts, and the estimate; t90: of the tiles for sm_90a,
- * t NULL. */
+/* A tile that can do a product, K in so many parts, and the estimate. */
 typedef struct Candidate {
-        const char *name;
         const Tile *t;
-        const Tile90 *t90;
         int splits;
         double us;
 } Candidate;
@@ -513,15 +521,10 @@ Ref item_of(Emit *e, Ref r, int index); /* the node that names output index, or 
 
 /* ---- sm90_gemm.c: a product's branch for sm_90a ---- */
 
-struct Tile90 {
-        const char *name;
-        int bm, bn, share, parts, threads, smem, ps, ps32;
-        double ta;
-};
 /* C (M,N) = op(a) op(w): where the operands lie as rows of lda and ldw elements; bytes that divide
  * all addresses; bytes that the epilogue moves per element of C, and whether it reads some.  rows:
  * M, which a run may have fewer of unless it is fixed; a has memory for all. */
-typedef struct Product90 {
+typedef struct Gemm {
         DType dt;
         bool ta, tb;
         Slot a, w;
@@ -531,45 +534,42 @@ typedef struct Product90 {
         bool reads, fixed;
         Dim rows;
         bool single_wave; /* it may have a short tile */
-        bool slabs;       /* w is transpose90's copy */
+        bool slabs;       /* w is sm90_gemm_transpose's copy */
         int n_stored;     /* of FunctorText */
         Stored stored[MOST_STORED], from;
-} Product90;
+} Gemm;
 /* The fastest tile if it is faster than `other`, which runs elsewhere, else NULL; K is cut only if
  * it is there. */
-const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_splits, int *splits);
-int tile90_list(const Product90 *p, bool cut, Candidate *out);
-bool tile90_known(const char *name);
+const Tile *sm90_tile_pick(const Gemm *p, const Tile *other, int other_splits, int *splits);
+int sm90_tile_list(const Gemm *p, bool cut, Candidate *out);
 /* tile_time, and what its own epilogue moves */
-double tile_time_epilogue(const Tile *t, const Product90 *p, int splits);
+double tile_time_epilogue(const Tile *t, const Gemm *p, int splits);
 bool slot_of(Emit *e, Ref r, Slot *s, int64_t *ld) MUST_USE; /* false: r does not lie as rows */
 void slot_need(Emit *e, Ref r, Slot *s, int64_t *ld);
 /* Opens the branches and writes that for sm_90a, which names `epilogue` or, splits above 1, the
  * argument ws; the caller goes on with the other one and ends it with #endif.  sums: the argument
- * for sums of op(a)'s rows, in row_sums90 parts, or NULL.  forced: t is what was asked for. */
-void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool forced,
+ * for sums of op(a)'s rows, in sm90_row_sums parts, or NULL.  forced: t is what was asked for. */
+void sm90_gemm(Build *b, const Gemm *p, const Tile *t, int splits, bool forced,
                const char *ws, const char *sums);
-const char *maps90(Build *b, const Product90 *p); /* C text: maps, M, N, K */
-/* Before product90: of float32 w must have K contiguous; if it has not, a launch of its own makes
+const char *sm90_gemm_maps(Build *b, const Gemm *p); /* C text: maps, M, N, K */
+/* Before sm90_gemm: of float32 w must have K contiguous; if it has not, a launch of its own makes
  * what has, of which p speaks then. */
-void transpose90(Build *b, Product90 *p);
-bool takes90(const Emit *e, DType dt); /* it does products of such matrices */
-int64_t row_sums90(const Product90 *p, const Tile90 *t, int splits);
+void sm90_gemm_transpose(Build *b, Gemm *p);
+bool sm90_gemm_takes(const Emit *e, DType dt); /* it does products of such matrices */
+int64_t sm90_row_sums(const Gemm *p, const Tile *t, int splits);
 /* a name for either number */
-const char *parts_by_gpu(Build *b, int64_t parts90, const char *parts);
 
 /* A product short enough for tiles that all run at once, a block each; t: which was asked for, or
  * NULL: as is best for the launch. */
 typedef struct SingleWave {
-        Product90 p;
-        const Tile90 *t;
+        Gemm p;
+        const Tile *t;
 } SingleWave;
 enum { MOST_SINGLE_WAVES = 4 };
 /* The fastest tiles for n of them in one launch, and its microseconds; 0: they do not fit. */
-double single_waves_pick(const SingleWave *const *s, int n, const Tile90 **best);
-Form single_wave_form(Arena *a, const Tile90 *t, const SingleWave *s);
+double single_waves_pick(const SingleWave *const *s, int n, const Tile **best);
+Form single_wave_form(Arena *a, const Tile *t, const SingleWave *s);
 
-const Tile90 *tile90_at(int i); /* NULL behind the last */
 
 /* ---- sm90_grouped_gemm.c: branches of products over experts for sm_90a ---- */
 
@@ -577,7 +577,7 @@ const Tile90 *tile90_at(int i); /* NULL behind the last */
  * a_p w_p^t.  adiv, wdiv: 0, rows in the order of experts; else they are gathered
  * (kernels/moe/grouped_gemm.cuh).  rows_a, rows_w, order: C text, address and row stride of what a
  * and w are, and perm and offs. */
-typedef struct Experts90 {
+typedef struct GroupedGemm {
         bool grad, tb, scatter;
         DType dt;
         Ref a, w;
@@ -585,10 +585,10 @@ typedef struct Experts90 {
         int align;
         double epilogue_bytes; /* per element of y or dW */
         const char *rows_a, *rows_w, *order;
-} Experts90;
+} GroupedGemm;
 /* If it pays opens the branches and writes that for sm_90a, which names `epilogue`; the caller goes
  * on with the other one, of tile `other`, and ends it with #endif. */
-bool expert90(Build *b, const Experts90 *x, const Tile *other);
+bool sm90_grouped_gemm(Build *b, const GroupedGemm *x, const Tile *other);
 
 /* ---- tile_choice.c: the tile of a product: one that was measured, else the cost model's ---- */
 
@@ -602,14 +602,13 @@ typedef struct Ways {
         int64_t batch;
         const char *epilogue;
 } Ways;
-/* t90 NULL: t does it everywhere.  forced: measured. */
+/* tile NULL: ARCH_ANY's does it there as well.  forced: measured. */
 typedef struct Pick {
-        const Tile *t;
-        const Tile90 *t90;
-        int splits, splits90, product, first;
+        const Tile *tile[N_ARCHS];
+        int splits[N_ARCHS], product, first;
         bool forced;
 } Pick;
-Pick product_pick(Emit *e, const Product90 *p, const Ways *w);
+Pick product_pick(Emit *e, const Gemm *p, const Ways *w);
 void product_end(Emit *e, const Pick *k);            /* the launches since then are the product's */
 const char *epilogue_key(Emit *e, const Functor *f); /* names of its ops */
 /* for `tgc tune`, see runtime/plan/plan.h */
@@ -618,26 +617,26 @@ void products_text(const Module *m, Text *out); /* after the last products_run *
 
 /* ---- sm90_attention.c: attention's branches for sm_90a ---- */
 
-bool att90_fits(Emit *e, Ref r); /* r (B,T,heads,D) can be read through a tensor map */
-const char *att90_map(Build *b, Ref r, const char *name); /* adds its map; returns an AttMap */
+bool sm90_attention_maps_fit(Emit *e, Ref r); /* r (B,T,heads,D) can be read through a tensor map */
+const char *sm90_attention_map(Build *b, Ref r, const char *name); /* adds its map; returns an AttMap */
 /* Opens the branches and writes that for sm_90a, which names `in` and `epilogue`; the caller goes
  * on with the other one and ends it with #endif.  r: the attention; lse: C text.  false: there is
  * one form for all. */
-bool att90_forward(Build *b, Ref r, const char *lse);
+bool sm90_attention(Build *b, Ref r, const char *lse);
 /* Few queries, `rows` at a time, over a cache in `splits` parts that are merged in clusters
  * (kernels/attention/attention_decode_sm90.cuh): opens the branches and writes that for sm_90a,
  * whose grid is the same; the caller goes on with the other one and ends it with #endif.  parts,
  * done: C text. */
-bool att90_decode(Build *b, Ref r, int rows, int splits, const char *grid, const char *parts,
+bool sm90_attention_decode(Build *b, Ref r, int rows, int splits, const char *grid, const char *parts,
                   const char *done);
-bool att90_grad_fits(Emit *e, Ref r); /* r: an attention's gradient that has Hopper kernels */
+bool sm90_attention_backward_fits(Emit *e, Ref r); /* r: an attention's gradient that has Hopper kernels */
 /* What dq's kernel does of all: dq alone, or everything, and dk's and dv's is left out. */
 typedef enum GradKind { GRAD_Q, GRAD_KV, GRAD_BOTH, GRAD_FUSED, GRAD_SHORT } GradKind;
-GradKind att90_grad_kind(Emit *e, Ref r);
+GradKind sm90_attention_backward_kind(Emit *e, Ref r);
 /* Likewise its branch of dq's kernel, of dk's and dv's, which names epilogue_k and epilogue_v, or
  * of all.  sums: C text, lse and delta, for dq after the output and its strides, for both after {
  * output, its strides, its gradient, those }; of whole sequences no delta. */
-void att90_grad(Build *b, Ref r, GradKind kind, const char *sums);
+void sm90_attention_backward(Build *b, Ref r, GradKind kind, const char *sums);
 
 /* ---- sm90_qkv_attention.c: on sm_90a, one token's q, k, v and attention in one launch ---- */
 
@@ -646,7 +645,7 @@ void att90_grad(Build *b, Ref r, GradKind kind, const char *sums);
  * other one and ends it with #endif. minv: the epilogue's.  C text: template arguments N to ALIGN;
  * operands w, ldw and eps; gain and keep, each after a comma. */
 struct GemvShort;
-bool qkv_attention90(Build *b, const struct GemvShort *few, int minv, const char *shape,
+bool sm90_qkv_attention(Build *b, const struct GemvShort *few, int minv, const char *shape,
                      const char *operands, const char *rest);
 void att_operands(Build *b, const Group *attention); /* attention.c: \1_att, and `in`, for CUDA */
 
@@ -655,13 +654,13 @@ void att_operands(Build *b, const Group *attention); /* attention.c: \1_att, and
 /* The group of a norm that reads, as its rows of N, what the product's epilogue stores as `of`; or
  * NULL.  The epilogue is then to hand that back. */
 void norms_find(Emit *e); /* before the first kernel */
-const Group *norm90_find(Emit *e, const Group *product, int64_t N, Ref *of);
+const Group *gemm_norm_find(Emit *e, const Group *product, int64_t N, Ref *of);
 /* b: the product, its K terms in tiles t, with its epilogue.  If the rows' tiles fit a cluster
  * opens the branches and writes that for sm_90a; the caller goes on with the other one and ends it
  * with #endif.  C text: shape, template arguments T to ALIGN; operands a to K. */
 /* the same of a short product's */
-bool norm90_single_wave(Build *b, const Group *norm, const Tile90 *t, const Product90 *p);
-bool norm90(Build *b, const Group *norm, const Tile *t, int64_t M, int64_t N, int64_t K,
+bool sm90_gemm_norm_single_wave(Build *b, const Group *norm, const Tile *t, const Gemm *p);
+bool sm90_gemm_norm(Build *b, const Group *norm, const Tile *t, int64_t M, int64_t N, int64_t K,
             const char *shape, const char *operands);
 
 /* ---- gen_*.c: one group to kernels, by the class of its anchor ---- */
@@ -678,12 +677,12 @@ void gen_sample(Emit *e, const Group *gr);
 void gen_group(Emit *e, const Group *gr); /* the switch over all of them */
 
 /* A product dW = dy^T x can sum dy's columns by the way on sm_90a (row.c).  gen_column leaves the
- * group to gen_gemm, which calls column_sums after the product; parts90: how many parts it put into
+ * group to gen_gemm, which calls column_sums after the product; parts_sm90: how many parts it put into
  * `work`, or 0. */
 void columns_find(Emit *e);                       /* before the first kernel */
 const Group *column_beside(Emit *e, Ref product); /* the sums' group, or NULL */
-int column_work(Emit *e, const Group *gr, int64_t parts90);
-void column_sums(Emit *e, const Group *gr, int work, int64_t parts90);
+int column_work(Emit *e, const Group *gr, int64_t parts_sm90);
+void column_sums(Emit *e, const Group *gr, int work, int64_t parts_sm90);
 /* Gradient norm and AdamW over the arenas; the sums over micro-steps of the first n_low
  * gradients. */
 void gen_update(Emit *e, int64_t n, int64_t n_decay, int64_t n_low, DType dt);

@@ -43,7 +43,7 @@ static void add(Emit *e, const char *line)
                 SingleWave *s = arena_alloc(e->m->arena, sizeof *s);
                 long long M, N, K;
                 CHECK(sscanf(shape, ":%lldx%lldx%lld", &M, &N, &K) == 3);
-                s->p = (Product90) { .dt = DT_BF16,
+                s->p = (Gemm) { .dt = DT_BF16,
                                      .M = M,
                                      .N = N,
                                      .K = K,

@@ -127,14 +127,14 @@ static bool map_of(Emit *e, Ref r, TensorMap *m, int64_t *col, int64_t *head)
                a.off + (H - 1) * *head + D <= ld && dim_most(e, type_elems(all)) >= B * T * ld;
 }
 
-bool att90_fits(Emit *e, Ref r)
+bool sm90_attention_maps_fit(Emit *e, Ref r)
 {
         TensorMap m;
         int64_t col, head;
         return map_of(e, r, &m, &col, &head);
 }
 
-const char *att90_map(Build *b, Ref r, const char *name)
+const char *sm90_attention_map(Build *b, Ref r, const char *name)
 {
         TensorMap m;
         int64_t col, head;
@@ -191,7 +191,7 @@ static bool whole_forward(Build *b, Ref r, const char *lse)
 /* GPT-2, 8 sequences after 512 tokens: 0.298 → 0.270 ms a step on an H100; six layers of Llama-1B,
  * tensor cores doing the sums, 0.2904 → 0.2795.  (Without those they take longer than the merge,
  * and a cluster waits until eight multiprocessors have their registers: Llama-1B 0.955 → 0.960.) */
-bool att90_decode(Build *b, Ref r, int rows, int splits, const char *grid, const char *parts,
+bool sm90_attention_decode(Build *b, Ref r, int rows, int splits, const char *grid, const char *parts,
                   const char *done)
 {
         enum { CLUSTER = 8 }; /* blocks of a cluster: as many as every GPU of the kind forms */
@@ -221,7 +221,7 @@ bool att90_decode(Build *b, Ref r, int rows, int splits, const char *grid, const
         return true;
 }
 
-bool att90_forward(Build *b, Ref r, const char *lse)
+bool sm90_attention(Build *b, Ref r, const char *lse)
 {
         if (whole_forward(b, r, lse))
                 return true;
@@ -231,8 +231,8 @@ bool att90_forward(Build *b, Ref r, const char *lse)
         const AttSm90Row *t = NULL;
         Dim B = q->dim[0];
         int64_t T = dim_most(e, q->dim[1]), heads = heads_of(e, n), blocks = 0;
-        if (n->a.att.mask || n->a.att.p || acausal_documents(n) || !att90_fits(e, n->in[0]) ||
-            !att90_fits(e, n->in[1]) || !att90_fits(e, n->in[2]) || T < LEAST_T)
+        if (n->a.att.mask || n->a.att.p || acausal_documents(n) || !sm90_attention_maps_fit(e, n->in[0]) ||
+            !sm90_attention_maps_fit(e, n->in[1]) || !sm90_attention_maps_fit(e, n->in[2]) || T < LEAST_T)
                 return false;
         for (size_t i = 0; i < sizeof rows / sizeof *rows && blocks < SM90A_SMS; i++)
                 if (rows[i].D == q->dim[3].n) {
@@ -249,8 +249,8 @@ bool att90_forward(Build *b, Ref r, const char *lse)
                           : arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", dim_grid(e, B),
                                       (long long)q->dim[2].n, dim_grid(e, q->dim[1]),
                                       64 * t->groups);
-        const char *mq = att90_map(b, n->in[0], "map_q"), *mk = att90_map(b, n->in[1], "map_k"),
-                   *mv = att90_map(b, n->in[2], "map_v");
+        const char *mq = sm90_attention_map(b, n->in[0], "map_q"), *mk = sm90_attention_map(b, n->in[1], "map_k"),
+                   *mv = sm90_attention_map(b, n->in[2], "map_v");
         build_line(
                 b,
                 "attention_sm90_persistent<%s, \1_att, AttTileSm90<%d, %d, %d, %d, %s>>(%s, %s, %s, in, %s, "
@@ -281,7 +281,7 @@ static const ShortBackwardRow *grads_row(Emit *e, const Node *n)
         return NULL;
 }
 
-bool att90_grad_fits(Emit *e, Ref r)
+bool sm90_attention_backward_fits(Emit *e, Ref r)
 {
         const Node *n = NODE(e->g, r);
         const int operands[] = { 0, 1, 2, 5 };
@@ -291,7 +291,7 @@ bool att90_grad_fits(Emit *e, Ref r)
             acausal_documents(n))
                 return false;
         for (int i = 0; i < 4; i++)
-                if (!att90_fits(e, n->in[operands[i]]))
+                if (!sm90_attention_maps_fit(e, n->in[operands[i]]))
                         return false;
         return grad_blocks(e, n, n->in[1]) >= LEAST_GRAD_BLOCKS;
 }
@@ -317,10 +317,10 @@ static bool backward_fused(Emit *e, const Node *n)
         int64_t heads = heads_of(e, n), T = dim_most(e, q->dim[1]), teams = SM90A_SMS / once.team;
         return q->dim[3].n == once.D && n->a.att.causal && !n->a.att.window &&
                !n->a.att.documents && T >= LEAST_ONCE_T && T <= MOST_ONCE_T &&
-               att90_fits(e, n->in[3]) && heads * 10 >= (heads + teams - 1) / teams * teams * 9;
+               sm90_attention_maps_fit(e, n->in[3]) && heads * 10 >= (heads + teams - 1) / teams * teams * 9;
 }
 
-GradKind att90_grad_kind(Emit *e, Ref r)
+GradKind sm90_attention_backward_kind(Emit *e, Ref r)
 {
         const Node *n = NODE(e->g, r);
         if (NODE(e->g, n->in[0])->type.dim[2].n != NODE(e->g, n->in[1])->type.dim[2].n)
@@ -362,7 +362,7 @@ static void backward_fused_body(Build *b, const Node *n, const char *sums)
         int turns = work_keep(e, DIM(blocks * 32), 4, "attention_turns");
         const char *s = arg_work(e, &b->args, sum, "float", "sums"),
                    *t = arg_work(e, &b->args, turns, "unsigned", "turns"),
-                   *out = att90_map(b, n->in[3], "map_o");
+                   *out = sm90_attention_map(b, n->in[3], "map_o");
         b->form[ARCH_SM90A] = (Form) { .include = "attention_backward_fused_sm90",
                                        .threads = 512,
                                        .smem = once.smem,
@@ -376,7 +376,7 @@ static void backward_fused_body(Build *b, const Node *n, const char *sums)
                 once.keep_v, once.many, once.some, once.team, out, sums, s, t);
 }
 
-void att90_grad(Build *b, Ref r, GradKind kind, const char *sums)
+void sm90_attention_backward(Build *b, Ref r, GradKind kind, const char *sums)
 {
         static const char *const name[] = { "dq", "dkv", "both" }, *const epilogues[] = {
                 "epilogue", "epilogue_k, epilogue_v", "epilogue, epilogue_k, epilogue_v"
@@ -391,8 +391,8 @@ void att90_grad(Build *b, Ref r, GradKind kind, const char *sums)
         const BackwardRow *t = grad_rows; /* of a width dq's and dkv's are the same */
         while (strcmp(t->kind, kind == GRAD_KV ? "DKV" : "DQ") || t->D != q->dim[3].n)
                 t++;
-        const char *mq = att90_map(b, n->in[0], "map_q"), *mk = att90_map(b, n->in[1], "map_k"),
-                   *mv = att90_map(b, n->in[2], "map_v"), *mg = att90_map(b, n->in[5], "map_g");
+        const char *mq = sm90_attention_map(b, n->in[0], "map_q"), *mk = sm90_attention_map(b, n->in[1], "map_k"),
+                   *mv = sm90_attention_map(b, n->in[2], "map_v"), *mg = sm90_attention_map(b, n->in[5], "map_g");
         int64_t blocks = grad_blocks(e, n, n->in[kind == GRAD_KV]);
         int smem = t->smem, cluster = 0;
         if (kind == GRAD_BOTH) {

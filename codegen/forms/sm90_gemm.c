@@ -8,7 +8,7 @@
  *
  * Float32, where tf32 will do (--tf32), has the long ones' tiles.  The second factor must have K
  * contiguous: dx = dy W and dW = dy^T x read a copy of W and of x that a launch before makes
- * (transpose90).
+ * (sm90_gemm_transpose).
  *
  *      #ifdef TGC_SM90A
  *              gemm_tma_persistent<bf16, S128x256, ...>(a.map_a, a.map_b, ...);
@@ -34,39 +34,30 @@ enum {
         TRANSPOSE_SMEM = TRANSPOSE_SIDE * (TRANSPOSE_SIDE + 1) * 4
 };
 
-static const Tile90 tiles[] = {
-#define TILE90(name, bm, bn, share, stages, parts, threads, smem, ps, ps32, ta) \
-        { #name, bm, bn, share, parts, threads, smem, ps, ps32, ta },
-#include "sm90_gemm_tiles.def"
-#undef TILE90
-};
-
-enum { N_TILES = sizeof tiles / sizeof *tiles };
-
-static int64_t tiles90(const Tile90 *t, const Product90 *p)
+static int64_t tiles_of(const Tile *t, const Gemm *p)
 {
         return (p->M + t->bm - 1) / t->bm * ((p->N + t->bn - 1) / t->bn);
 }
 
 /* Blocks of a split-K tile's product: of all parts of all tiles, whose rows come in pairs. */
-static int64_t split_k_blocks(const Tile90 *t, const Product90 *p)
+static int64_t split_k_blocks(const Tile *t, const Gemm *p)
 {
         return (p->M + 2 * t->bm - 1) / (2 * t->bm) * 2 * ((p->N + t->bn - 1) / t->bn) * t->parts;
 }
 
 /* In one wave of blocks, which is what it is for; of a prompt. */
-static bool split_k_fits(const Tile90 *t, const Product90 *p)
+static bool split_k_fits(const Tile *t, const Gemm *p)
 {
         return !p->fixed && !p->ta && split_k_blocks(t, p) <= SM90A_SMS && p->K >= 128 * t->parts;
 }
 
-static bool turns(const Product90 *p) { return p->dt == DT_F32 && !p->tb; }
+static bool turns(const Gemm *p) { return p->dt == DT_F32 && !p->tb; }
 
 /* Of float32 a factor that lies across goes through registers, of which there are enough where a
  * warpgroup has 64 rows; short and split-K tiles are for 16 bits. */
-static bool tile_takes(const Tile90 *t, const Product90 *p)
+static bool tile_takes(const Tile *t, const Gemm *p)
 {
-        return p->dt != DT_F32 || (t->ps32 && (!p->ta || (t->share == 2 && t->bm == 128)));
+        return p->dt != DT_F32 || (t->ps_tf32 && (!p->ta || (t->schedule == COOPERATIVE && t->bm == 128)));
 }
 
 /* The copy engine moves boxes of it: rows that start at multiples of 16 bytes. */
@@ -76,7 +67,7 @@ static bool boxes_of(const Stored *s)
 }
 
 /* All that the epilogue stores; not three values of a pair in one panel. */
-static bool boxed(const Product90 *p)
+static bool boxed(const Gemm *p)
 {
         bool rows = p->fixed && p->n_stored;
         for (int i = 0; i < p->n_stored; i++)
@@ -85,9 +76,9 @@ static bool boxed(const Product90 *p)
 }
 
 /* And what it reads, where two consumers take turns at the panels. */
-static bool fetched(const Product90 *p, const Tile90 *t)
+static bool fetched(const Gemm *p, const Tile *t)
 {
-        return boxed(p) && t->share == 1 && boxes_of(&p->from);
+        return boxed(p) && t->schedule == PINGPONG && boxes_of(&p->from);
 }
 
 /* Microseconds on an H100, fitted to the products of GPT-2's and Llama-1B's training steps.  An
@@ -97,10 +88,10 @@ static bool fetched(const Product90 *p, const Tile90 *t)
  * registers for reading ahead read slowly, the more so the more there is to read, unless that is
  * fetched.  Where all tiles run at once, multiprocessors that have none leave the others their
  * power.  Weight gradients, neither of whose operands has K contiguous, take longer (ta). */
-static double time90(const Tile90 *t, const Product90 *p, int splits)
+static double long_time(const Tile *t, const Gemm *p, int splits)
 {
         int64_t most = tile_rounds(t->bm, t->bn, p->M, p->N, splits),
-                tiles = tiles90(t, p) * splits;
+                tiles = tiles_of(t, p) * splits;
         double main = (double)p->K / splits * t->ps * 1e-6,
                parts = (double)p->M * (double)p->N * 4 * splits;
         double bytes = splits > 1 ? 4 : p->epilogue_bytes,
@@ -110,35 +101,35 @@ static double time90(const Tile90 *t, const Product90 *p, int splits)
                 main *= 0.65 + 0.35 * (double)tiles / SM90A_SMS;
         if (p->ta)
                 main *= t->ta;
-        if (t->share == 2)
+        if (t->schedule == COOPERATIVE)
                 each = main + (p->ta ? 0.2 : 0.33) * epilogue;
         else
                 each = (main + epilogue * (!reads ? 0.75 : t->bn > 128 ? 0.4 * bytes : 0.8)) / 2;
         each = (each > main ? each : main) * (fetches ? 1.04 : 1);
-        double us = 3 + (double)most * each + (t->share == 1 ? 0.7 * epilogue : 0);
+        double us = 3 + (double)most * each + (t->schedule == PINGPONG ? 0.7 * epilogue : 0);
         return splits > 1 ? us + 2.5 + 2 * parts / (parts < 48e6 ? 3e6 : 1.5e6) : us;
 }
 
 /* The same of tf32, fitted to GPT-2's products of 8192 tokens, each by itself: all multiprocessors'
  * power is no limit there, and of an epilogue that reads most shows. */
-static double time32(const Tile90 *t, const Product90 *p, int splits)
+static double long_time_tf32(const Tile *t, const Gemm *p, int splits)
 {
         double most = (double)tile_rounds(t->bm, t->bn, p->M, p->N, splits),
                parts = (double)p->M * (double)p->N * 4 * splits;
-        double main = (double)p->K / splits * t->ps32 * 1e-6,
+        double main = (double)p->K / splits * t->ps_tf32 * 1e-6,
                bytes = splits > 1 ? 4 : p->epilogue_bytes;
         double epilogue = 1.4e-4 * t->bm * t->bn * bytes,
                turn = turns(p) ? 2 + (double)p->K * (double)p->N * 8 / 2.4e6 : 0;
         bool reads = p->reads && splits == 1;
-        double each = t->share == 2 ? main + (reads ? 0.46 : 0.2) * epilogue
+        double each = t->schedule == COOPERATIVE ? main + (reads ? 0.46 : 0.2) * epilogue
                                     : (main + (reads ? 0.95 : 0.75) * epilogue) / 2;
         each = each > main ? each : main;
-        double us = 3 + turn + most * each + (t->share == 1 ? 0.7 * epilogue : 0);
+        double us = 3 + turn + most * each + (t->schedule == PINGPONG ? 0.7 * epilogue : 0);
         return splits > 1 ? us + 12 + 2 * parts / 3e6 : us;
 }
 
 /* The same of a split-K tile, whose parts send all but their own columns. */
-static double split_k_time(const Tile90 *t, const Product90 *p)
+static double split_k_time(const Tile *t, const Gemm *p)
 {
         double main = (double)p->K / t->parts * t->ps * 1e-6,
                sent = 1.6e-4 * t->bm * t->bn * (t->parts - 1) / t->parts;
@@ -146,9 +137,9 @@ static double split_k_time(const Tile90 *t, const Product90 *p)
 }
 
 /* A short tile of all M x N in one wave. */
-static bool short_fits(const Tile90 *t, const Product90 *p)
+static bool short_fits(const Tile *t, const Gemm *p)
 {
-        return !t->share && p->single_wave && p->M >= SHORT_M && tiles90(t, p) <= SM90A_SMS;
+        return t->schedule == SINGLE_WAVE && p->single_wave && p->M >= SHORT_M && tiles_of(t, p) <= SM90A_SMS;
 }
 
 /* Microseconds of a launch before and after its tiles, and of one tile beside so many others: the
@@ -157,7 +148,7 @@ static bool short_fits(const Tile90 *t, const Product90 *p)
  * tiles, and TinyLM's step takes 0.602 ms for 0.593.)  Measured where that has the operands (K =
  * 1536, the launch: 72 tiles of 64x128 6.4, 126 7.2; 108 of 128x128 9.9, 132 10.1). */
 static const double SINGLE_WAVE_START = 0.9;
-static double single_wave_us(const Tile90 *t, const Product90 *p, int64_t blocks)
+static double single_wave_us(const Tile *t, const Gemm *p, int64_t blocks)
 {
         double main = (double)p->K * t->ps * 1e-6 * (1 + 0.2 * (double)blocks / SM90A_SMS);
         return main + 1.4e-5 * t->bm * t->bn * p->epilogue_bytes;
@@ -165,11 +156,11 @@ static double single_wave_us(const Tile90 *t, const Product90 *p, int64_t blocks
 
 /* Tiles for s[k] and those behind it, beside `blocks` others. */
 static void single_waves_try(const SingleWave *const *s, int n, int k, int64_t blocks,
-                             const Tile90 **t, double *least, const Tile90 **best)
+                             const Tile **t, double *least, const Tile **best)
 {
-        for (int i = 0; i < N_TILES && k < n; i++) {
-                int64_t own = tiles90(&tiles[i], &s[k]->p);
-                t[k] = &tiles[i];
+        for (const Tile *next = NULL; k < n && (next = tile_next(ARCH_SM90A, next));) {
+                int64_t own = tiles_of(next, &s[k]->p);
+                t[k] = next;
                 if ((s[k]->t ? t[k] == s[k]->t : short_fits(t[k], &s[k]->p)) &&
                     blocks + own <= SM90A_SMS)
                         single_waves_try(s, n, k + 1, blocks + own, t, least, best);
@@ -187,24 +178,24 @@ static void single_waves_try(const SingleWave *const *s, int n, int k, int64_t b
         }
 }
 
-double single_waves_pick(const SingleWave *const *s, int n, const Tile90 **best)
+double single_waves_pick(const SingleWave *const *s, int n, const Tile **best)
 {
-        const Tile90 *t[MOST_SINGLE_WAVES];
+        const Tile *t[MOST_SINGLE_WAVES];
         double least = 0;
         single_waves_try(s, n, 0, 0, t, &least, best);
         return least > 0 ? SINGLE_WAVE_START + least : 0;
 }
 
-Form single_wave_form(Arena *a, const Tile90 *t, const SingleWave *s)
+Form single_wave_form(Arena *a, const Tile *t, const SingleWave *s)
 {
         return (Form) { .threads = t->threads,
                         .smem = t->smem,
                         .cluster = 1,
-                        .grid = arena_fmt(a, "%lld", (long long)tiles90(t, &s->p)) };
+                        .grid = arena_fmt(a, "%lld", (long long)tiles_of(t, &s->p)) };
 }
 
 /* The weights of a prompt come from memory, for which a portable tile's blocks wait longer. */
-double tile_time_epilogue(const Tile *t, const Product90 *p, int splits)
+double tile_time_epilogue(const Tile *t, const Gemm *p, int splits)
 {
         int64_t most = tile_rounds(t->bm, t->bn, p->M, p->N, splits);
         double epilogue = splits > 1 ? 0 : 3.7e-5 * t->bm * t->bn * (p->epilogue_bytes - 2);
@@ -212,52 +203,41 @@ double tile_time_epilogue(const Tile *t, const Product90 *p, int splits)
                (p->fixed ? 0 : 2.5);
 }
 
-int tile90_list(const Product90 *p, bool cut, Candidate *out)
+int sm90_tile_list(const Gemm *p, bool cut, Candidate *out)
 {
         int n = 0;
-        for (int i = 0; i < N_TILES && p->align >= 16; i++) {
-                const Tile90 *t = &tiles[i];
+        for (const Tile *t = NULL; p->align >= 16 && (t = tile_next(ARCH_SM90A, t));) {
                 if (!tile_takes(t, p))
                         continue;
                 if (short_fits(t, p))
-                        out[n++] = (Candidate) { t->name, NULL, t, 1,
+                        out[n++] = (Candidate) { t, 1,
                                                  SINGLE_WAVE_START +
-                                                         single_wave_us(t, p, tiles90(t, p)) };
-                if (!t->share)
+                                                         single_wave_us(t, p, tiles_of(t, p)) };
+                if (t->schedule == SINGLE_WAVE)
                         continue;
                 if (t->parts > 1 && split_k_fits(t, p))
-                        out[n++] = (Candidate) { t->name, NULL, t, 1, split_k_time(t, p) };
+                        out[n++] = (Candidate) { t, 1, split_k_time(t, p) };
                 for (int s = 1;
                      t->parts == 1 && (s == 1 || (cut && s <= MOST_SPLITS && p->K / s >= LEAST_K));
                      s++)
-                        out[n++] = (Candidate) { t->name, NULL, t, s,
-                                                 p->dt == DT_F32 ? time32(t, p, s)
-                                                                 : time90(t, p, s) };
+                        out[n++] = (Candidate) { t, s,
+                                                 p->dt == DT_F32 ? long_time_tf32(t, p, s)
+                                                                 : long_time(t, p, s) };
         }
         return n;
 }
 
-const Tile90 *tile90_at(int i) { return i < N_TILES ? &tiles[i] : NULL; }
-
-bool tile90_known(const char *name)
-{
-        for (int i = 0; i < N_TILES; i++)
-                if (!strcmp(tiles[i].name, name))
-                        return true;
-        return false;
-}
-
-const Tile90 *tile90_pick(const Product90 *p, const Tile *other, int other_splits, int *splits)
+const Tile *sm90_tile_pick(const Gemm *p, const Tile *other, int other_splits, int *splits)
 {
         Candidate c[MOST_CANDIDATES];
-        const Tile90 *best = NULL;
+        const Tile *best = NULL;
         double us = tile_time_epilogue(other, p, other_splits);
         bool single_wave = us < LEAST_US && p->fixed;
-        int n = single_wave && other_splits > 1 ? 0 : tile90_list(p, other_splits > 1, c);
+        int n = single_wave && other_splits > 1 ? 0 : sm90_tile_list(p, other_splits > 1, c);
         *splits = 1;
         for (int i = 0; i < n; i++)
-                if (c[i].us < us && !c[i].t90->share == single_wave)
-                        best = c[i].t90, us = c[i].us, *splits = c[i].splits;
+                if (c[i].us < us && (c[i].t->schedule == SINGLE_WAVE) == single_wave)
+                        best = c[i].t, us = c[i].us, *splits = c[i].splits;
         return best;
 }
 
@@ -281,9 +261,9 @@ void slot_need(Emit *e, Ref r, Slot *s, int64_t *ld)
                                NODE(e->g, r)->name);
 }
 
-bool takes90(const Emit *e, DType dt) { return dt != DT_F32 || e->m->tf32; }
+bool sm90_gemm_takes(const Emit *e, DType dt) { return dt != DT_F32 || e->m->tf32; }
 
-void transpose90(Build *b, Product90 *p)
+void sm90_gemm_transpose(Build *b, Gemm *p)
 {
         Emit *e = b->e;
         if (!turns(p))
@@ -310,12 +290,12 @@ void transpose90(Build *b, Product90 *p)
         p->slabs = true;
 }
 
-int64_t row_sums90(const Product90 *p, const Tile90 *t, int splits)
+int64_t sm90_row_sums(const Gemm *p, const Tile *t, int splits)
 {
         return (p->N + t->bn - 1) / t->bn * splits;
 }
 
-const char *maps90(Build *b, const Product90 *p)
+const char *sm90_gemm_maps(Build *b, const Gemm *p)
 {
         Emit *e = b->e;
         const TensorMap a = { .of = p->a,
@@ -337,7 +317,7 @@ const char *maps90(Build *b, const Product90 *p)
                          (long long)p->N, (long long)p->K);
 }
 
-static const char *box_map(Build *b, const Product90 *p, const Stored *s, int columns,
+static const char *box_map(Build *b, const Gemm *p, const Stored *s, int columns,
                            const char *name)
 {
         const TensorMap m = { s->slot, s->dt, p->M, s->cols, s->ld, 16, columns * s->width };
@@ -347,7 +327,7 @@ static const char *box_map(Build *b, const Product90 *p, const Stored *s, int co
 /* The epilogue, which leaves its results to the copy engine if it can, and its reads.  A box is 16
  * rows by what a row of a warp's panel has of that store: PairEpilogue in
  * kernels/gemm/epilogue_pair_sm90.cuh. */
-static const char *epilogue90(Build *b, const Product90 *p, const Tile90 *t)
+static const char *epilogue_text(Build *b, const Gemm *p, const Tile *t)
 {
         int bytes = 0;
         const char *maps = "";
@@ -365,16 +345,16 @@ static const char *epilogue90(Build *b, const Product90 *p, const Tile90 *t)
                          columns, maps);
 }
 
-void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool forced,
+void sm90_gemm(Build *b, const Gemm *p, const Tile *t, int splits, bool forced,
                const char *ws, const char *sums)
 {
         Emit *e = b->e;
-        const char *maps = maps90(b, p);
+        const char *maps = sm90_gemm_maps(b, p);
         const char *kind = arena_fmt(e->tmp, "%s, %s", p->ta ? "true" : "false",
                                      p->tb || p->slabs ? "true" : "false");
-        bool even = (p->M + t->bm - 1) / t->bm % 2 == 0, shared = t->share == 2;
+        bool even = (p->M + t->bm - 1) / t->bm % 2 == 0, shared = t->schedule == COOPERATIVE;
         /* 16-bit ones gain nothing */
-        bool pairs = p->fixed && even && (t->share == 1 || (shared && p->dt == DT_F32));
+        bool pairs = p->fixed && even && (t->schedule == PINGPONG || (shared && p->dt == DT_F32));
         /* S128x128t becomes S128x128p */
         const char *tile = arena_fmt(e->tmp,
                                      pairs && shared ? "Pairs<%.*s>"
@@ -386,7 +366,7 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool f
         const char *rows = sums ? arena_fmt(e->tmp, ", RowSums{ a.%s }", sums) : "";
         b->compile_ms += (sums ? SUMS_MS : 0) + (p->slabs ? SLABS_MS : 0);
         long long across = (p->N + t->bn - 1) / t->bn * splits;
-        if (!t->share) {
+        if (t->schedule == SINGLE_WAVE) {
                 SingleWave *s = arena_alloc(e->m->arena, sizeof *s);
                 *s = (SingleWave) { *p, forced ? t : NULL };
                 Form *f = form_begin(b, ARCH_SM90A, "gemm_single_wave_sm90");
@@ -406,7 +386,7 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool f
         f->smem = t->smem + (sums ? ROW_SUMS_SMEM : 0);
         f->persistent = t->parts == 1;
         f->pairs = pairs;
-        f->grid = p->fixed ? arena_fmt(e->tmp, "%lld", (long long)tiles90(t, p) * splits)
+        f->grid = p->fixed ? arena_fmt(e->tmp, "%lld", (long long)tiles_of(t, p) * splits)
                            : arena_fmt(e->tmp, "%lld*ceil(%s/%d)", across, dim_grid(e, p->rows),
                                        t->bm);
         f->waits = !p->fixed && p->w.kind == SLOT_NODE && NODE(e->g, p->w.id)->op == OP_PARAM;
@@ -427,7 +407,7 @@ void product90(Build *b, const Product90 *p, const Tile90 *t, int splits, bool f
                            how, waits, maps, splits, ws, rows);
         } else {
                 build_line(b, "gemm_tma_persistent%s%s>(%s, tile, (int)gridDim.x, smem, %s%s);",
-                           how, waits, maps, epilogue90(b, p, t), rows);
+                           how, waits, maps, epilogue_text(b, p, t), rows);
         }
         form_begin(b, ARCH_ANY, NULL);
 }

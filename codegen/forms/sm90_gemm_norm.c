@@ -107,7 +107,7 @@ void norms_find(Emit *e)
         }
 }
 
-const Group *norm90_find(Emit *e, const Group *product, int64_t N, Ref *of)
+const Group *gemm_norm_find(Emit *e, const Group *product, int64_t N, Ref *of)
 {
         for (const Norm *l = e->norms->of[product->id]; l; l = l->next) {
                 const Group *x = l->norm;
@@ -133,7 +133,7 @@ static void put_norm(Build *b, const Group *norm, int64_t across, const char *ta
                    n->op == OP_LAYERNORM ? "NORM_LAYER" : "NORM_RMS", (long long)across, operands,
                    arena_fmt(e->tmp, strpbrk(eps, ".en") ? "%sf" : "%s.f", eps));
         form_begin(b, ARCH_ANY, NULL);
-        e->done90[norm->anchor] = true;
+        e->done_sm90[norm->anchor] = true;
 }
 
 /* Of blocks of bm rows behind the product's own. */
@@ -142,13 +142,13 @@ static int64_t sums_bytes(const Emit *e, const Group *norm, int64_t across, int 
         return across * bm * (NODE(e->g, norm->anchor)->op == OP_LAYERNORM ? 8 : 4) + 16;
 }
 
-bool norm90(Build *b, const Group *norm, const Tile *t, int64_t M, int64_t N, int64_t K,
+bool sm90_gemm_norm(Build *b, const Group *norm, const Tile *t, int64_t M, int64_t N, int64_t K,
             const char *shape, const char *operands)
 {
         Emit *e = b->e;
         int64_t across = (N + t->bn - 1) / t->bn, blocks = (M + t->bm - 1) / t->bm * across;
         int64_t smem = t->smem + sums_bytes(e, norm, across, t->bm);
-        if (!strchr("WT", *t->name) || across > MOST_CLUSTER ||
+        if ((t->math != MATH_WGMMA && t->math != MATH_TF32X3) || across > MOST_CLUSTER ||
             blocks > SM90A_SMS * (SM_SMEM / (smem + BLOCK_MORE)) ||
             (blocks > SPREAD && K * t->ps > SINGLE_WAVE_PS))
                 return false;
@@ -161,12 +161,12 @@ bool norm90(Build *b, const Group *norm, const Tile *t, int64_t M, int64_t N, in
         return true;
 }
 
-bool norm90_single_wave(Build *b, const Group *norm, const Tile90 *t, const Product90 *p)
+bool sm90_gemm_norm_single_wave(Build *b, const Group *norm, const Tile *t, const Gemm *p)
 {
         Emit *e = b->e;
         int64_t across = (p->N + t->bn - 1) / t->bn, blocks = (p->M + t->bm - 1) / t->bm * across;
         int64_t smem = t->smem + sums_bytes(e, norm, across, t->bm);
-        if (t->share || across > MOST_CLUSTER || blocks > SPREAD || smem > SM_SMEM)
+        if (t->schedule != SINGLE_WAVE || across > MOST_CLUSTER || blocks > SPREAD || smem > SM_SMEM)
                 return false;
         Form *f = form_begin(b, ARCH_SM90A, "gemm_norm_sm90");
         f->threads = t->threads;
@@ -178,6 +178,6 @@ bool norm90_single_wave(Build *b, const Group *norm, const Tile90 *t, const Prod
         put_norm(b, norm, across,
                  arena_fmt(e->tmp, "gemm_norm_single_wave<%s, %s, %s, %s, PREFETCH", c_type(p->dt),
                            t->name, p->ta ? "true" : "false", p->tb ? "true" : "false"),
-                 maps90(b, p));
+                 sm90_gemm_maps(b, p));
         return true;
 }

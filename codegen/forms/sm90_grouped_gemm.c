@@ -19,7 +19,7 @@ enum { LEAST_US = 15 };
 
 /* Microseconds on an H100 (tests/bench/grouped_gemm_sm90_bench.cu).  Experts' slots fill all but
  * half a tile each. */
-static double expert_time(const Tile90 *t, const Experts90 *x)
+static double expert_time(const Tile *t, const GroupedGemm *x)
 {
         int64_t across = (x->N + t->bn - 1) / t->bn, down = (x->M + t->bm - 1) / t->bm;
         int64_t tiles = (x->grad ? x->E * down : down + x->E / 2) * across,
@@ -32,9 +32,9 @@ static double expert_time(const Tile90 *t, const Experts90 *x)
 }
 
 /* The same of the portable form, which gathers as well. */
-static double portable_time(const Tile *t, const Experts90 *x)
+static double portable_time(const Tile *t, const GroupedGemm *x)
 {
-        Product90 p = { .M = x->grad ? x->M * x->E : x->M + x->E * t->bm / 2,
+        Gemm p = { .M = x->grad ? x->M * x->E : x->M + x->E * t->bm / 2,
                         .N = x->N,
                         .K = x->grad ? x->K / x->E : x->K,
                         .epilogue_bytes = x->epilogue_bytes,
@@ -44,13 +44,13 @@ static double portable_time(const Tile *t, const Experts90 *x)
 
 /* Of those that two warpgroups share, and that are wide: where they take turns an epilogue has too
  * few registers. */
-static const Tile90 *expert_tile(const Experts90 *x, const Tile *other)
+static const Tile *expert_tile(const GroupedGemm *x, const Tile *other)
 {
-        const Tile90 *best = NULL, *t;
+        const Tile *best = NULL, *t = NULL;
         double us = portable_time(other, x);
-        for (int i = 0; us >= LEAST_US && (t = tile90_at(i)); i++) {
+        while (us >= LEAST_US && (t = tile_next(ARCH_SM90A, t))) {
                 double mine = expert_time(t, x);
-                if (t->share == 2 && t->parts == 1 && t->bm == 128 && t->bn > 128 && mine < us)
+                if (t->schedule == COOPERATIVE && t->parts == 1 && t->bm == 128 && t->bn > 128 && mine < us)
                         best = t, us = mine;
         }
         return best;
@@ -73,14 +73,14 @@ static bool mapped(Emit *e, Ref r)
         return slot_of(e, r, &s, &ld);
 }
 
-bool expert90(Build *b, const Experts90 *x, const Tile *other)
+bool sm90_grouped_gemm(Build *b, const GroupedGemm *x, const Tile *other)
 {
         Emit *e = b->e;
         bool gathers = x->adiv || x->wdiv, all = x->dt != DT_F32 && x->align >= 16;
         if (!all || (x->grad && (!gathers || (x->adiv && x->wdiv))) ||
             !(x->adiv || mapped(e, x->a)) || !(x->wdiv || mapped(e, x->w)))
                 return false;
-        const Tile90 *t = expert_tile(x, other);
+        const Tile *t = expert_tile(x, other);
         if (!t)
                 return false;
         int64_t across = (x->N + t->bn - 1) / t->bn, down = (x->M + t->bm - 1) / t->bm;

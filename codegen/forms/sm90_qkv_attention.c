@@ -142,7 +142,7 @@ static bool tile_of(const Type *w, int64_t heads, int64_t group, int64_t D, int6
                stage <= MOST_STAGE;
 }
 
-bool qkv_attention90(Build *b, const GemvShort *few, int minv, const char *shape,
+bool sm90_qkv_attention(Build *b, const GemvShort *few, int minv, const char *shape,
                      const char *operands, const char *rest)
 {
         Emit *e = b->e;
@@ -188,6 +188,6 @@ bool qkv_attention90(Build *b, const GemvShort *few, int minv, const char *shape
                 (long long)elems[0], shape, operands, arg_of(e, &b->args, at[0], true),
                 arg_of(e, &b->args, at[1], true), arg_of(e, &b->args, at[2], true), rest);
         form_begin(b, ARCH_ANY, NULL);
-        e->done90[att->anchor] = true;
+        e->done_sm90[att->anchor] = true;
         return true;
 }

@@ -130,7 +130,7 @@ const char *epilogue_key(Emit *e, const Functor *f)
         return s;
 }
 
-static const char *key_of(Emit *e, const Product90 *p, const Ways *w)
+static const char *key_of(Emit *e, const Gemm *p, const Ways *w)
 {
         Text t = { 0 };
         text_add(&t, "%s:%s%lldx%lldx%lld:%c%c:%s:%.0f", dt_name[p->dt], w->most ? "<=" : "",
@@ -152,22 +152,22 @@ static const char *key_of(Emit *e, const Product90 *p, const Ways *w)
 static int by_time(const void *a, const void *b)
 {
         const Candidate *x = a, *y = b;
-        return x->us != y->us ? (x->us > y->us) - (x->us < y->us) : strcmp(x->name, y->name);
+        return x->us != y->us ? (x->us > y->us) - (x->us < y->us) : strcmp(x->t->name, y->t->name);
 }
 
 static bool same(const Candidate *a, const char *name, int splits)
 {
-        return a->splits == splits && !strcmp(a->name, name);
+        return a->splits == splits && !strcmp(a->t->name, name);
 }
 
 /* All ways to do it that the plan can hold, the fastest by estimate first. */
-static int ways(const Product90 *p, const Ways *w, int model_splits, Candidate *c)
+static int ways(const Gemm *p, const Ways *w, int model_splits, Candidate *c)
 {
         int n = tile_list(p->dt, p->M, p->N, p->K, w->batch, w->cut, c);
         if (w->maps) {
                 for (int i = 0; i < n; i++)
                         c[i].us = tile_time_epilogue(c[i].t, p, c[i].splits);
-                n += tile90_list(p, model_splits > 1, c + n);
+                n += sm90_tile_list(p, model_splits > 1, c + n);
         }
         qsort(c, (size_t)n, sizeof *c, by_time);
         return n;
@@ -182,9 +182,9 @@ static const char *promising(Emit *e, const Candidate *c, int n)
                 for (int i = 0; i < n && c[i].us < 1.5 * c[0].us; i++) {
                         int better = 0;
                         for (int k = 0; k < i; k++)
-                                better += !strcmp(c[k].name, c[i].name);
+                                better += !strcmp(c[k].t->name, c[i].t->name);
                         if (better == place)
-                                text_add(&t, " %s/%d", c[i].name, c[i].splits);
+                                text_add(&t, " %s/%d", c[i].t->name, c[i].splits);
                 }
         const char *s = arena_str(e->m->arena, t.s ? t.s : "");
         text_free(&t);
@@ -202,16 +202,18 @@ static int product_new(Module *m, Product x)
         return m->n_products++;
 }
 
-Pick product_pick(Emit *e, const Product90 *p, const Ways *w)
+Pick product_pick(Emit *e, const Gemm *p, const Ways *w)
 {
         Candidate *c = arena_alloc(e->tmp, MOST_CANDIDATES * sizeof *c);
-        Pick k = { .splits = 1, .splits90 = 1 };
+        Pick k = { .splits = { 1, 1 } };
         Choices *all = e->m->choices;
         const char *key = key_of(e, p, w);
-        k.t = tile_pick(p->dt, p->M, p->N, p->K, w->batch, w->cut ? &k.splits : NULL);
+        k.tile[ARCH_ANY] =
+                tile_pick(p->dt, p->M, p->N, p->K, w->batch, w->cut ? &k.splits[ARCH_ANY] : NULL);
         if (w->maps)
-                k.t90 = tile90_pick(p, k.t, k.splits, &k.splits90);
-        int n = ways(p, w, k.splits, c), i;
+                k.tile[ARCH_SM90A] = sm90_tile_pick(p, k.tile[ARCH_ANY], k.splits[ARCH_ANY],
+                                                    &k.splits[ARCH_SM90A]);
+        int n = ways(p, w, k.splits[ARCH_ANY], c), i;
         for (int j = 0; all && j < all->n; j++) {
                 Choice *x = &all->choice[j];
                 if (strcmp(x->key, key))
@@ -225,17 +227,16 @@ Pick product_pick(Emit *e, const Product90 *p, const Ways *w)
                                           key, x->tile, x->splits, promising(e, c, n)));
                         continue;
                 }
-                k.t90 = c[i].t90;
+                /* a portable tile that was chosen serves everywhere */
                 k.forced = true;
-                if (c[i].t90)
-                        k.splits90 = c[i].splits;
-                else
-                        k.t = c[i].t, k.splits = c[i].splits, k.splits90 = 1;
+                k.tile[ARCH_SM90A] = NULL, k.splits[ARCH_SM90A] = 1;
+                k.tile[c[i].t->arch] = c[i].t, k.splits[c[i].t->arch] = c[i].splits;
         }
-        Product x = { key, arena_fmt(e->m->arena, "%s/%d", k.t->name, k.splits), NULL,
+        Product x = { key, arena_fmt(e->m->arena, "%s/%d", k.tile[ARCH_ANY]->name, k.splits[ARCH_ANY]), NULL,
                       promising(e, c, n), false };
-        if (k.t90)
-                x.tile90 = arena_fmt(e->m->arena, "%s/%d", k.t90->name, k.splits90);
+        if (k.tile[ARCH_SM90A])
+                x.tile_sm90 = arena_fmt(e->m->arena, "%s/%d", k.tile[ARCH_SM90A]->name,
+                                        k.splits[ARCH_SM90A]);
         k.product = product_new(e->m, x);
         k.first = e->n_launch;
         return k;
@@ -274,6 +275,6 @@ void products_text(const Module *m, Text *out)
                 const Product *p = &m->product[i];
                 if (!p->joined)
                         text_add(out, "product %s has %s%s%s or%s\n", p->key, p->tile,
-                                 p->tile90 ? " " : "", p->tile90 ? p->tile90 : "", p->others);
+                                 p->tile_sm90 ? " " : "", p->tile_sm90 ? p->tile_sm90 : "", p->others);
         }
 }

@@ -384,10 +384,10 @@ static void forward(Emit *e, const Group *gr)
                                          arg_work(e, &b.args, count, "int", "done"));
                 }
                 const char *grid = arena_fmt(e->tmp, "%s*%lld", Bg, (long long)(groups * splits));
-                if (e->done90[gr->anchor])
+                if (e->done_sm90[gr->anchor])
                         form_leave_out(&b, ARCH_SM90A);
                 else if (r == 1 || mma)
-                        att90_decode(&b, gr->anchor, r, splits, grid, parts, done);
+                        sm90_attention_decode(&b, gr->anchor, r, splits, grid, parts, done);
                 build_line(
                         &b,
                         "attention_decode_task<%s, \1_att, \1_tile>(in, %s, %s, B, T, rt, tile, smem, epilogue);",
@@ -408,7 +408,7 @@ static void forward(Emit *e, const Group *gr)
                             : "(float *)0";
         build_line(&b, "\1_epilogue epilogue = { a };");
         if (t.mma)
-                att90_forward(&b, gr->anchor, l);
+                sm90_attention(&b, gr->anchor, l);
         build_line(&b, "attention_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue);",
                    type, tile_text(e, r), l);
         build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", Bg, (long long)t.H, Tg, rows[r].bm));
@@ -536,7 +536,7 @@ static void grad_kv(Emit *e, const Group *gr, Back *k)
         if (k->kind != GRAD_Q)
                 form_leave_out(&b, ARCH_SM90A);
         else if (k->sm90)
-                att90_grad(&b, gr->anchor, GRAD_KV, sums);
+                sm90_attention_backward(&b, gr->anchor, GRAD_KV, sums);
         build_line(
                 &b,
                 "attention_dkv_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue_k, epilogue_v);",
@@ -563,7 +563,7 @@ static void grad_q(Emit *e, const Group *gr, Back *k)
                                          d.arg, strides_of(e, &d), sums);
                 else if (k->kind != GRAD_FUSED)
                         sums = arena_fmt(e->tmp, "%s, %s, %s", o.arg, strides_of(e, &o), sums);
-                att90_grad(&b, gr->anchor, k->kind, sums);
+                sm90_attention_backward(&b, gr->anchor, k->kind, sums);
         }
         build_line(&b, "attention_dq_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue);",
                    c_type(k->t.dt), tile_text(e, r), grads);
@@ -585,9 +585,9 @@ static void backward(Emit *e, const Group *gr)
         }
         k.queries = dim_mul(dim_mul(q->dim[0], q->dim[1]), DIM(k.t.H));
         k.deltas = work_new(e, k.queries, 4);
-        k.sm90 = k.t.mma && att90_grad_fits(e, gr->anchor);
+        k.sm90 = k.t.mma && sm90_attention_backward_fits(e, gr->anchor);
         if (k.sm90)
-                k.kind = att90_grad_kind(e, gr->anchor);
+                k.kind = sm90_attention_backward_kind(e, gr->anchor);
         grad_delta(e, gr, &k);
         grad_q(e, gr, &k);
         grad_kv(e, gr, &k);

@@ -7,108 +7,6 @@
 #include "../forms/gemv_shape.h"
 #include <string.h>
 
-static const Tile tiles[] = {
-#define TILE(name, cls, bm, bn, bk, wm, wn, stages, threads, minb, smem, ps) \
-        { #name, #cls, bm, bn, bk, threads, minb, smem, ps },
-#include "../forms/gemm_tiles.def"
-#undef TILE
-};
-
-enum { N_TILES = sizeof tiles / sizeof *tiles };
-
-int64_t tile_rounds(int bm, int bn, int64_t M, int64_t N, int64_t parts)
-{
-        return ((M + bm - 1) / bm * ((N + bn - 1) / bn) * parts + ANY_SMS - 1) / ANY_SMS;
-}
-
-/* Microseconds on an H100: a start, then what the busiest multiprocessor does, one tile after the
- * other: products, and an epilogue that hides under the products of another block where two fit. 
- * Parts are written and read once, from L2 where they fit, by one more launch; of 16-bit products
- * that costs 10 us (1536x384x1536 in three: 18 and 4, whole 11 to 15).  float32's parts are small,
- * and what they cost shows at half that rate (512x128x1024: in 2 or 4 parts 6.9 us, in 8 8.0). */
-double tile_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch, int splits)
-{
-        int64_t most = tile_rounds(t->bm, t->bn, M, N, batch * splits);
-        double epilogue = (double)t->bm * t->bn * (t->min_blocks > 1 ? 5e-5 : 1e-4);
-        double alone = most < t->min_blocks ? 1.1 : 1; /* waits that another block would fill */
-        double us = 2 + (double)most * ((double)K / splits * t->ps * 1e-6 * alone + epilogue);
-        double parts = (double)M * (double)N * 4 * splits;
-        if (splits > 1)
-                us += (*t->cls == 'F' ? 2.5 : 10) + 2 * parts /
-                                                            (parts >= 32e6    ? 1.5e6
-                                                             : *t->cls == 'F' ? 2.5e6
-                                                                              : 5e6);
-        return us;
-}
-
-enum { SINGLE_WAVE_US = 15 };
-
-/* The same for choosing among short 16-bit products, all of whose tiles run at once: together they
- * take less than one after the other, and each at least 3.35 ns for one of K.  schedule.c may join
- * them with others, so multiprocessors left idle are worth something: 1152x384x1536 beside
- * 1536x384x1152 takes 7.8 us in 54 tiles of 64x128, 10.3 in 108 of 64x64. */
-static double single_wave_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch)
-{
-        int64_t tiles = (M + t->bm - 1) / t->bm * ((N + t->bn - 1) / t->bn) * batch,
-                most = (tiles + ANY_SMS - 1) / ANY_SMS;
-        double us = tile_time(t, M, N, K, batch, 1), n = (double)most;
-        double ps = n * t->ps * 0.82, least = *t->name == 'W' ? 3350 : 4700; /* wgmma, mma */
-        if (*t->cls == 'F' || M <= 64 || us >= SINGLE_WAVE_US || most > t->min_blocks)
-                return us;
-        us = (double)K * (ps > least ? ps : least) * 1e-6 +
-             n * t->bm * t->bn * (t->min_blocks > 1 ? 5e-5 : 1e-4);
-        return 2 + us - 0.4 * us * (1 - (double)tiles / (n * ANY_SMS));
-}
-
-/* BLOCK_BYTES: what every GPU from sm_80 on gives a block. */
-enum { MOST_SPLITS = 16, LEAST_K = 128, BLOCK_BYTES = 99 * 1024 };
-
-static bool tile_fits(const Tile *t, DType dt, int64_t M, int64_t N, int64_t K, int64_t batch)
-{
-        if (*t->cls != (dt == DT_F32 ? 'F' : 'H') || t->smem > BLOCK_BYTES)
-                return false;
-        if (t->cls[1] && (tile_rounds(t->bm, t->bn, M, N, batch) != t->cls[1] - '0' ||
-                          tile_time(t, M, N, K, batch, 1) >= SINGLE_WAVE_US))
-                return false;
-        return *t->name != 'H' || t->bm >= 64 || M <= 64; /* mma's, for a few tokens */
-}
-
-int tile_list(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, bool cut, Candidate *out)
-{
-        int n = 0;
-        for (int i = 0; i < N_TILES; i++) {
-                const Tile *t = &tiles[i];
-                if (!tile_fits(t, dt, M, N, K, batch))
-                        continue;
-                for (int s = 1;
-                     s == 1 || (cut && !t->cls[1] && s <= MOST_SPLITS && K / s >= LEAST_K); s++)
-                        out[n++] = (Candidate) { t->name, t, NULL, s,
-                                                 s > 1 ? tile_time(t, M, N, K, batch, s)
-                                                       : single_wave_time(t, M, N, K, batch) };
-        }
-        return n;
-}
-
-bool tile_known(const char *name)
-{
-        for (int i = 0; i < N_TILES; i++)
-                if (!strcmp(tiles[i].name, name))
-                        return true;
-        return tile90_known(name);
-}
-
-const Tile *tile_pick(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, int *splits)
-{
-        Candidate c[MOST_CANDIDATES];
-        int n = tile_list(dt, M, N, K, batch, splits, c), best = 0;
-        for (int i = 1; i < n; i++)
-                if (c[i].us < c[best].us)
-                        best = i;
-        if (splits)
-                *splits = c[best].splits;
-        return c[best].t;
-}
-
 int64_t dim_most(Emit *e, Dim d)
 {
         Sizes s = e->g->sizes;
@@ -272,7 +170,7 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 b->any.threads = few.threads;
                 b->any.smem = few.split > 1 ? few.smem : 0;
                 const char *kept = keep ? ", \1_keep{ a }" : "";
-                qkv_attention90(b, &few, minv,
+                sm90_qkv_attention(b, &few, minv,
                                 arena_fmt(e->tmp, "%lld, %lld, %s, %d", (long long)N, (long long)K,
                                           norm, align),
                                 arena_fmt(e->tmp, "%s, %s, %s", w.arg, w.ld, eps),
@@ -376,15 +274,15 @@ static const char *sums_arg(Emit *e, Build *b, const Sums *sums)
 /* Parts of K, each a product of its own, and a second launch that adds them up; where Hopper's form
  * has K whole one does it all.  b: the product begun, whose epilogue is thrown away. */
 static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, const Shape *s,
-                       Product90 *p, const Pick *pick, const Sums *sums)
+                       Gemm *p, const Pick *pick, const Sums *sums)
 {
         const Node *n = NODE(e->g, gr->anchor);
-        const Tile *t = pick->t;
-        const Tile90 *t90 = pick->t90;
-        int splits = pick->splits, splits90 = pick->splits90;
+        const Tile *t = pick->tile[ARCH_ANY];
+        const Tile *sm90 = pick->tile[ARCH_SM90A];
+        int splits = pick->splits[ARCH_ANY], splits_sm90 = pick->splits[ARCH_SM90A];
         int64_t N = s->n_most;
         int v = N % 8 == 0 ? 8 : N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
-        int work = work_new(e, dim_mul(DIM((splits > splits90 ? splits : splits90) * N), s->M), 4);
+        int work = work_new(e, dim_mul(DIM((splits > splits_sm90 ? splits : splits_sm90) * N), s->M), 4);
         Build part = build_start(e, gr, "gemm", "matmul_split");
         Mat a, w;
         mat_need(e, &part, n->in[0], 0, &a);
@@ -394,13 +292,13 @@ static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, 
         part.flops = 2.0 * (double)s->b_most * (double)s->m_most * (double)N * (double)s->k_most;
         part.bytes = b->bytes;
         const char *ws = arg_work(e, &part.args, work, "float", "parts");
-        if (t90 && splits90 == 1) {
+        if (sm90 && splits_sm90 == 1) {
                 build_functor(&part, puts, "epilogue");
                 build_line(&part, "\1_epilogue epilogue = { a };");
         }
-        if (t90) {
-                transpose90(&part, p);
-                product90(&part, p, t90, splits90, false, ws, sums_arg(e, &part, sums));
+        if (sm90) {
+                sm90_gemm_transpose(&part, p);
+                sm90_gemm(&part, p, sm90, splits_sm90, false, ws, sums_arg(e, &part, sums));
         }
         build_line(
                 &part,
@@ -416,11 +314,11 @@ static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, 
         sum.any.threads = 256;
         build_line(&sum, "\1_epilogue epilogue = { a };");
         const char *parts = arena_fmt(e->tmp, "%d", splits);
-        if (t90 && splits90 != splits)
-                parts = form_constant(&sum, "PARTS", parts, ARCH_SM90A, splits90);
+        if (sm90 && splits_sm90 != splits)
+                parts = form_constant(&sum, "PARTS", parts, ARCH_SM90A, splits_sm90);
         build_line(&sum, "splitk_reduce_task<256>(a.%s, %s, %s, %s, tile, epilogue);", ws, parts,
                    s->Mc, s->Nc);
-        if (t90 && splits90 == 1)
+        if (sm90 && splits_sm90 == 1)
                 form_leave_out(&sum, ARCH_SM90A);
         build_end(&sum, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, dim_mul(s->M, s->N)),
                                   256 * (epilogue.maxv < 8 ? epilogue.maxv : 8)));
@@ -469,7 +367,7 @@ static void matmul(Emit *e, const Group *gr)
         puts.puts = true;
         Ref normed = 0;
         const Group *norm = is_cuda(e) && !s.lead && fixed_m && e->most_t > 1
-                                    ? norm90_find(e, gr, N, &normed)
+                                    ? gemm_norm_find(e, gr, N, &normed)
                                     : NULL;
         puts.result = norm && normed != gr->anchor ? normed : 0;
         FunctorText epilogue = build_functor(&b, &puts, "epilogue");
@@ -507,7 +405,7 @@ static void matmul(Emit *e, const Group *gr)
                         return;
                 }
         }
-        Product90 p = { .dt = a.dt,
+        Gemm p = { .dt = a.dt,
                         .ta = s.ta,
                         .tb = s.tb,
                         .M = s.m_most,
@@ -528,20 +426,20 @@ static void matmul(Emit *e, const Group *gr)
                       .sums = sums.columns,
                       .batch = s.b_most,
                       .epilogue = epilogue_key(e, &gr->epilogue[0]) };
-        ways.maps = !s.lead && fixed && (p.fixed || !s.ta) && takes90(e, a.dt) &&
+        ways.maps = !s.lead && fixed && (p.fixed || !s.ta) && sm90_gemm_takes(e, a.dt) &&
                     slot_of(e, n->in[0], &p.a, &p.lda) && slot_of(e, n->in[1], &p.w, &p.ldw);
         Pick pick = product_pick(e, &p, &ways);
-        const Tile *t = pick.t;
-        const Tile90 *t90 = pick.t90;
+        const Tile *t = pick.tile[ARCH_ANY];
+        const Tile *sm90 = pick.tile[ARCH_SM90A];
         b.any.threads = t->threads;
         b.any.smem = t->smem;
         b.any.min_blocks = t->min_blocks;
-        b.alone = t->cls[1];
-        if (t90 && t90->share && sums.columns) {
-                sums.n = row_sums90(&p, t90, pick.splits90);
+        b.alone = t->rounds;
+        if (sm90 && sm90->schedule && sums.columns) {
+                sums.n = sm90_row_sums(&p, sm90, pick.splits[ARCH_SM90A]);
                 sums.work = column_work(e, sums.columns, sums.n);
         }
-        if (pick.splits > 1) {
+        if (pick.splits[ARCH_ANY] > 1) {
                 split_gemm(e, gr, &b, &puts, &s, &p, &pick, &sums);
         } else {
                 const char *types = arena_fmt(e->tmp, "%s, %s, %s, %s, %d", c_type(a.dt), t->name,
@@ -551,11 +449,11 @@ static void matmul(Emit *e, const Group *gr)
                                                  w.arg, w.ld, s.Mc, s.Nc, s.Kc);
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 bool norms = norm && fixed &&
-                             (t90 ? norm90_single_wave(&b, norm, t90, &p)
-                                  : norm90(&b, norm, t, s.m_most, N, s.k_most, types, operands));
-                if (t90 && !norms) {
-                        transpose90(&b, &p);
-                        product90(&b, &p, t90, 1, pick.forced, NULL, sums_arg(e, &b, &sums));
+                             (sm90 ? sm90_gemm_norm_single_wave(&b, norm, sm90, &p)
+                                  : sm90_gemm_norm(&b, norm, t, s.m_most, N, s.k_most, types, operands));
+                if (sm90 && !norms) {
+                        sm90_gemm_transpose(&b, &p);
+                        sm90_gemm(&b, &p, sm90, 1, pick.forced, NULL, sums_arg(e, &b, &sums));
                 }
                 if (s.lead)
                         batch_body(&b, &s, t, types, &a, &w);

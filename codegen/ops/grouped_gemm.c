@@ -126,7 +126,7 @@ static void expert(Emit *e, const Group *gr)
                 b.any.threads = t->threads;
                 b.any.smem = t->smem;
                 b.any.min_blocks = t->min_blocks;
-                Experts90 x = { .tb = s.tb,
+                GroupedGemm x = { .tb = s.tb,
                                 .scatter = s.scatter,
                                 .dt = s.dt,
                                 .a = n->in[0],
@@ -142,7 +142,7 @@ static void expert(Emit *e, const Group *gr)
                                 .order = arena_fmt(e->tmp, "%s, %s", s.perm, s.offs) };
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 if (a.dt == s.dt)
-                        expert90(&b, &x, t);
+                        sm90_grouped_gemm(&b, &x, t);
                 build_line(&b, "\1_slot slot = { epilogue };");
                 build_line(
                         &b,
@@ -293,7 +293,7 @@ static void expert_grad(Emit *e, const Group *gr)
                 b.any.threads = t->threads;
                 b.any.smem = t->smem;
                 b.any.min_blocks = t->min_blocks;
-                Experts90 x = { .grad = true,
+                GroupedGemm x = { .grad = true,
                                 .dt = a.dt,
                                 .a = rows,
                                 .w = cols,
@@ -311,7 +311,7 @@ static void expert_grad(Emit *e, const Group *gr)
                                 .order = arena_fmt(e->tmp, "%s, %s", perm, offs) };
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 if (y.dt == a.dt)
-                        expert90(&b, &x, t);
+                        sm90_grouped_gemm(&b, &x, t);
                 build_line(&b, "\1_slot slot = { epilogue };");
                 build_line(
                         &b,

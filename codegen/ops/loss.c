@@ -80,7 +80,7 @@ int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const ch
         b->bytes = ((double)M * (double)K + (double)N * (double)K + (double)M * (double)N) *
                    dt_size[l->dt];
         if (is_cuda(e)) {
-                Product90 p = { l->dt,
+                Gemm p = { l->dt,
                                 ta,
                                 tb,
                                 at,
@@ -100,18 +100,18 @@ int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const ch
                 if (to)
                         p.stored[0] = *to;
                 Pick pick = product_pick(e, &p,
-                                         &(Ways) { .maps = takes90(e, l->dt),
+                                         &(Ways) { .maps = sm90_gemm_takes(e, l->dt),
                                                    .batch = 1,
                                                    .epilogue = b->title });
-                const Tile *t = pick.t;
-                const Tile90 *t90 = pick.t90;
+                const Tile *t = pick.tile[ARCH_ANY];
+                const Tile *sm90 = pick.tile[ARCH_SM90A];
                 b->any.threads = t->threads;
                 b->any.smem = t->smem;
                 b->any.min_blocks = t->min_blocks;
                 build_line(b, "\1_epilogue epilogue = { a };");
-                if (t90) {
-                        transpose90(b, &p);
-                        product90(b, &p, t90, 1, false, NULL, NULL);
+                if (sm90) {
+                        sm90_gemm_transpose(b, &p);
+                        sm90_gemm(b, &p, sm90, 1, false, NULL, NULL);
                 }
                 build_line(
                         b,
@@ -122,7 +122,7 @@ int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const ch
                                        (long long)(((M + t->bm - 1) / t->bm) *
                                                    ((N + t->bn - 1) / t->bn))));
                 product_end(e, &pick);
-                across = t90 ? (int)((N + t90->bn - 1) / t90->bn) : 0;
+                across = sm90 ? (int)((N + sm90->bn - 1) / sm90->bn) : 0;
         } else {
                 build_cpu_loop(
                         b,

@@ -52,7 +52,7 @@ static void norm(Emit *e, const Group *gr, const char *kind)
         if (is_cuda(e)) {
                 b.any.threads = th;
                 b.any.smem = 256;
-                if (e->done90[gr->anchor])
+                if (e->done_sm90[gr->anchor])
                         form_leave_out(&b, ARCH_SM90A);
                 build_line(&b, "\1_prologue prologue = { a };");
                 build_line(&b, "\1_epilogue epilogue = { a };");
@@ -108,9 +108,9 @@ static void norm_grad(Emit *e, const Group *gr, const char *kind)
         }
 }
 
-/* Sum of a (parts, N) table of partial sums, to an output's epilogue; parts90: how many there are
+/* Sum of a (parts, N) table of partial sums, to an output's epilogue; parts_sm90: how many there are
  * on sm_90a, 0: as many. */
-static void add_parts(Emit *e, const Group *gr, int work, const char *parts, int64_t parts90,
+static void add_parts(Emit *e, const Group *gr, int work, const char *parts, int64_t parts_sm90,
                       const Functor *epilogue, const char *title)
 {
         Build b = build_start(e, gr, is_cuda(e) ? "columns" : "rows", title);
@@ -121,8 +121,8 @@ static void add_parts(Emit *e, const Group *gr, int work, const char *parts, int
                 b.any.threads = 256;
                 b.any.smem = 32 * 256;
                 build_line(&b, "\1_epilogue epilogue = { a };");
-                if (parts90)
-                        parts = form_constant(&b, "PARTS", parts, ARCH_SM90A, parts90);
+                if (parts_sm90)
+                        parts = form_constant(&b, "PARTS", parts, ARCH_SM90A, parts_sm90);
                 build_line(&b, "columns_reduce_task<%lld, 256>(%s, a.%s, tile, smem, epilogue);",
                            (long long)epilogue->n, parts, w);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/32)", (long long)epilogue->n));
@@ -572,7 +572,7 @@ void gen_column(Emit *e, const Group *gr)
 }
 
 /* Few rows in one launch; many in chunks, then the chunks' sums in order. */
-void column_sums(Emit *e, const Group *gr, int work, int64_t parts90)
+void column_sums(Emit *e, const Group *gr, int work, int64_t parts_sm90)
 {
         Functor x = column_prologue(e, gr), t = gr->epilogue[0];
         t.n = x.n;
@@ -606,10 +606,10 @@ void column_sums(Emit *e, const Group *gr, int work, int64_t parts90)
         }
         build_line(&b, "column_sum_task<%lld, 256, 256>(%s, %lld, tile, smem, prologue, epilogue);",
                    (long long)x.n, rows_c, (long long)chunks);
-        if (parts90)
+        if (parts_sm90)
                 form_leave_out(&b, ARCH_SM90A);
         build_end(&b, arena_fmt(e->tmp, "%lld", (long long)(chunks * col_tiles)));
         if (chunks > 1)
-                add_parts(e, gr, work, arena_fmt(e->tmp, "%lld", (long long)chunks), parts90, &t,
+                add_parts(e, gr, work, arena_fmt(e->tmp, "%lld", (long long)chunks), parts_sm90, &t,
                           "colsum_parts");
 }

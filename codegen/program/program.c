@@ -535,7 +535,7 @@ void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int 
         Buffer *b;
         int n;
         e.stored = arena_alloc(a, (size_t)g->n_nodes);
-        e.done90 = arena_alloc(a, (size_t)g->n_nodes);
+        e.done_sm90 = arena_alloc(a, (size_t)g->n_nodes);
         e.n_groups = group_list(g, a, &e.groups);
         find_stored(&e);
         if (m->target == TARGET_CUDA)

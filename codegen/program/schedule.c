@@ -248,7 +248,7 @@ static bool agree(const Piece *a, const Piece *b)
 
 /* Microseconds and tiles of a team of short products, with launch `more` unless that is -1; 0: it
  * cannot be. */
-static double team_us(const Steps *s, const Team *t, int more, const Tile90 **tile)
+static double team_us(const Steps *s, const Team *t, int more, const Tile **tile)
 {
         const SingleWave *all[MOST_SINGLE_WAVES];
         int n = 0;
@@ -319,7 +319,7 @@ static int next_open(const Steps *s, bool single_wave, int v, int hi)
 static void place(Steps *s, int i, int lo, int hi, int own)
 {
         const Launch *l = &s->e->launch[i];
-        const Tile90 *tile[MOST_SINGLE_WAVES];
+        const Tile *tile[MOST_SINGLE_WAVES];
         bool single_wave = l->piece[0]->single_wave;
         double us = single_wave ? team_us(s, &(Team) { .n = 0 }, i, tile) : l->piece[0]->us,
                least = single_wave ? us : 0;
@@ -397,7 +397,7 @@ static void add(Launch *to, const Launch *l)
 static Form choose_tiles(const Steps *s, const Team *t)
 {
         Arena *m = s->e->m->arena;
-        const Tile90 *tile[MOST_SINGLE_WAVES];
+        const Tile *tile[MOST_SINGLE_WAVES];
         Form all = { .cluster = 1 };
         int64_t blocks = 0;
         team_us(s, t, -1, tile);

@@ -281,7 +281,7 @@ template <class E, class A, class Tile, int CB, int CT> static void both_sm90(co
                Tile::THREADS, att_both_sm90_smem<Tile>(m.T), m);
 }
 
-template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> static void fused90(const Mem<E> &m)
+template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> static void fused_sm90(const Mem<E> &m)
 {
         launch(k_once_sm90<E, A, Tile, CB, CT, ROPE>, std::min(sms, m.B * A::H * Tile::TEAM),
                Tile::THREADS, Tile::SMEM, m);
@@ -646,7 +646,7 @@ static bool test(const char *name, int B, int T)
                 good &= p.run("both", false, 0, both_sm90<E, A, typename R::DQ, 0, 0>);
         }
         if constexpr (has_fused<A>()) {
-                good &= p.run("once", true, 0, fused90<E, A, typename R::Once, 0, 0>);
+                good &= p.run("once", true, 0, fused_sm90<E, A, typename R::Once, 0, 0>);
                 good &= p.check("once", false);
         }
         good &= test_whole<2>(p);
@@ -746,10 +746,10 @@ static bool speed(const char *name)
                 }
                 if constexpr (has_fused<A>()) {
                         good &= p.run("once", true, 0,
-                                      fused90<bf16, A, typename Best<64>::Once, B, T>);
+                                      fused_sm90<bf16, A, typename Best<64>::Once, B, T>);
                         good &= p.check("once", false);
-                        p.speed("once", fused90<bf16, A, typename Best<64>::Once, B, T>, 1);
-                        p.speed("   rotated", fused90<bf16, A, typename Best<64>::Once, B, T, true>,
+                        p.speed("once", fused_sm90<bf16, A, typename Best<64>::Once, B, T>, 1);
+                        p.speed("   rotated", fused_sm90<bf16, A, typename Best<64>::Once, B, T, true>,
                                 1);
                 }
                 if constexpr ((T + 63) / 64 <= most_whole<A>()) {

@@ -17,13 +17,13 @@
 #include "gemm_single_wave_sm90.cuh"
 #include "transpose.cuh"
 
-#define TILE_sm90(name, bm, bn, share, stages, parts, threads, smem, ps, ps32, ta) \
+#define SM90_TILE(name, bm, bn, share, stages, parts, threads, smem, ps, ps32, ta) \
         static_assert(name::BM == bm && name::BN == bn && name::SHARE == share &&  \
                               name::STAGES == stages && name::PARTS == parts &&    \
                               name::THREADS == threads && name::SMEM == smem,      \
                       #name);
 #include "../../codegen/forms/sm90_gemm_tiles.def"
-#undef TILE_sm90
+#undef SM90_TILE
 
 struct Problem {
         int TA, TB, M, N, K;

@@ -506,13 +506,13 @@ static void expert_cases()
 
 /* ---- the table, and main ----------------------------------------------------------- */
 
-#define TILE(name, class, bm, bn, bk, wm, wn, stages, threads, minb, smem, ps)              \
+#define TILE(name, math, rounds, bm, bn, bk, wm, wn, stages, threads, minb, smem, ps)              \
         static_assert(name::BM == bm && name::BN == bn && name::BK == bk, #name);           \
         static_assert(name::WGMMA || (name::WARPS_M == wm && name::WARPS_N == wn), #name);  \
         static_assert(name::STAGES == stages, #name);                                       \
         static_assert(name::THREADS == threads && name::MINB == minb && name::SMEM == smem, \
                       #name);                                                               \
-        static_assert((name::SIMT || name::TF32) == (#class[0] == 'F'), #name);
+        static_assert((name::SIMT || name::TF32) == (#math[0] == 'F' || #math[0] == 'T'), #name);
 #include "codegen/forms/gemm_tiles.def"
 #undef TILE
 

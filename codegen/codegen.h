@@ -319,7 +319,7 @@ typedef struct Emit {
         Group *groups;
         int n_groups;
         Arena *tmp;
-        bool *stored; /* node values that lie in memory */
+        bool *stored;    /* node values that lie in memory */
         bool *done_sm90; /* anchors whose work a product's kernel does on sm_90a */
         Launch *launch;
         int n_launch, cap_launch;
@@ -432,6 +432,7 @@ void build_cpu_loop(Build *b, const char *tiles, double total_work, const char *
 bool is_cuda(const Emit *e);
 const char *short_name(Emit *e, Ref r);
 const char *c_type(DType dt);
+bool dim_known(const Emit *e, Dim d); /* a constant, in this program */
 const char *dim_c(Emit *e, Dim d);    /* C text: constants, B and T */
 const char *dim_grid(Emit *e, Dim d); /* manifest text */
 
@@ -503,10 +504,10 @@ int tile_list(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, bool cut
 bool tile_known(const char *name); /* in either table */
 /* Tiles of bm x bn, of `parts` matrices M x N, that the busiest multiprocessor of an H100 gets. */
 int64_t tile_rounds(int bm, int bn, int64_t M, int64_t N, int64_t parts);
-/* C text; align in elements */
+/* C text; align in elements; stride: ld where it is a constant, else 0 */
 typedef struct Mat {
         const char *arg, *ld, *step;
-        int64_t align;
+        int64_t align, stride;
         DType dt;
 } Mat;
 bool mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m) MUST_USE; /* lead: batch axes */
@@ -546,11 +547,6 @@ int sm90_tile_list(const Gemm *p, bool cut, Candidate *out);
 double tile_time_epilogue(const Tile *t, const Gemm *p, int splits);
 bool slot_of(Emit *e, Ref r, Slot *s, int64_t *ld) MUST_USE; /* false: r does not lie as rows */
 void slot_need(Emit *e, Ref r, Slot *s, int64_t *ld);
-/* Opens the branches and writes that for sm_90a, which names `epilogue` or, splits above 1, the
- * argument ws; the caller goes on with the other one and ends it with #endif.  sums: the argument
- * for sums of op(a)'s rows, in sm90_row_sums parts, or NULL.  forced: t is what was asked for. */
-void sm90_gemm(Build *b, const Gemm *p, const Tile *t, int splits, bool forced,
-               const char *ws, const char *sums);
 const char *sm90_gemm_maps(Build *b, const Gemm *p); /* C text: maps, M, N, K */
 /* Before sm90_gemm: of float32 w must have K contiguous; if it has not, a launch of its own makes
  * what has, of which p speaks then. */
@@ -570,8 +566,7 @@ enum { MOST_SINGLE_WAVES = 4 };
 double single_waves_pick(const SingleWave *const *s, int n, const Tile **best);
 Form single_wave_form(Arena *a, const Tile *t, const SingleWave *s);
 
-
-/* ---- sm90_grouped_gemm.c: branches of products over experts for sm_90a ---- */
+/* ---- products over experts ---- */
 
 /* Of E experts: y (M slots, N) = a W_e^T (tb) or a W_e; grad: dW_e (M,N), the sum over K slots of
  * a_p w_p^t.  adiv, wdiv: 0, rows in the order of experts; else they are gathered
@@ -585,10 +580,8 @@ typedef struct GroupedGemm {
         int align;
         double epilogue_bytes; /* per element of y or dW */
         const char *rows_a, *rows_w, *order;
+        const Tile *any; /* what ARCH_ANY's form does it in; the body names `epilogue` */
 } GroupedGemm;
-/* If it pays opens the branches and writes that for sm_90a, which names `epilogue`; the caller goes
- * on with the other one, of tile `other`, and ends it with #endif. */
-bool sm90_grouped_gemm(Build *b, const GroupedGemm *x, const Tile *other);
 
 /* ---- tile_choice.c: the tile of a product: one that was measured, else the cost model's ---- */
 
@@ -615,53 +608,92 @@ const char *epilogue_key(Emit *e, const Functor *f); /* names of its ops */
 void products_run(Emit *e, const char *program, Text *out);
 void products_text(const Module *m, Text *out); /* after the last products_run */
 
-/* ---- sm90_attention.c: attention's branches for sm_90a ---- */
+/* ---- forms.c: which forms a kernel gets (forms/forms.def) ---- */
 
-bool sm90_attention_maps_fit(Emit *e, Ref r); /* r (B,T,heads,D) can be read through a tensor map */
-const char *sm90_attention_map(Build *b, Ref r, const char *name); /* adds its map; returns an AttMap */
-/* Opens the branches and writes that for sm_90a, which names `in` and `epilogue`; the caller goes
- * on with the other one and ends it with #endif.  r: the attention; lse: C text.  false: there is
- * one form for all. */
-bool sm90_attention(Build *b, Ref r, const char *lse);
-/* Few queries, `rows` at a time, over a cache in `splits` parts that are merged in clusters
- * (kernels/attention/attention_decode_sm90.cuh): opens the branches and writes that for sm_90a,
- * whose grid is the same; the caller goes on with the other one and ends it with #endif.  parts,
+typedef enum Family {
+        FAMILY_gemm,
+        FAMILY_gemm_norm,
+        FAMILY_gemv,
+        FAMILY_grouped_gemm,
+        FAMILY_attention,
+        FAMILY_attention_decode,
+        FAMILY_attention_backward
+} Family;
+
+/* Adds to b the forms that its problem has on other architectures, in their rows' order; what is
+ * written then is ARCH_ANY's alone.  problem: the struct of the family.  Is there any? */
+bool forms_add(Build *b, Family family, const void *problem);
+
+#define FORM(family, arch, adds) bool adds(Build *b, const void *problem);
+#include "forms/forms.def"
+#undef FORM
+
+/* A product in the tile that was picked; splits above 1: parts of K go to the argument ws.  sums:
+ * the argument for sums of op(a)'s rows, in sm90_row_sums parts, or NULL.  forced: the tile was
+ * asked for.  Its body names `epilogue`. */
+typedef struct GemmWork {
+        const Gemm *p;
+        const Pick *pick;
+        bool forced;
+        const char *ws, *sums;
+} GemmWork;
+
+/* The product's tile of either kind, and the norm of the rows that its epilogue makes; shape,
+ * operands: C text, gemm_task's template arguments T to ALIGN and a to K. */
+typedef struct GemmNormWork {
+        const Group *norm;
+        const Pick *pick;
+        const Gemm *p;
+        const char *shape, *operands;
+} GemmNormWork;
+
+/* A gemv_short product that has its prologue and epilogue.  minv: the epilogue's.  C text: template
+ * arguments N to ALIGN; operands w, ldw and eps; gain and keep, each after a comma. */
+struct GemvShort;
+typedef struct GemvWork {
+        const struct GemvShort *few;
+        int minv;
+        const char *shape, *operands, *rest;
+} GemvWork;
+
+/* r: the attention; lse: C text.  Bodies name `in` and `epilogue`. */
+typedef struct AttentionWork {
+        Ref r;
+        const char *lse;
+} AttentionWork;
+
+/* Few queries, `rows` at a time, over a cache in `splits` parts; the grid is ARCH_ANY's.  parts,
  * done: C text. */
-bool sm90_attention_decode(Build *b, Ref r, int rows, int splits, const char *grid, const char *parts,
-                  const char *done);
-bool sm90_attention_backward_fits(Emit *e, Ref r); /* r: an attention's gradient that has Hopper kernels */
+typedef struct DecodeWork {
+        Ref r;
+        int rows, splits;
+        const char *grid, *parts, *done;
+} DecodeWork;
+
 /* What dq's kernel does of all: dq alone, or everything, and dk's and dv's is left out. */
 typedef enum GradKind { GRAD_Q, GRAD_KV, GRAD_BOTH, GRAD_FUSED, GRAD_SHORT } GradKind;
+/* sums: C text, lse and delta, for dq after the output and its strides, for both after { output, its
+ * strides, its gradient, those }; of short sequences no delta.  Bodies name `epilogue`,
+ * `epilogue_k` and `epilogue_v`. */
+typedef struct BackwardWork {
+        Ref r;
+        GradKind kind;
+        const char *sums;
+} BackwardWork;
+
+/* ---- sm90_attention.c ---- */
+
+bool sm90_attention_backward_fits(Emit *e,
+                                  Ref r); /* r: an attention's gradient with such kernels */
 GradKind sm90_attention_backward_kind(Emit *e, Ref r);
-/* Likewise its branch of dq's kernel, of dk's and dv's, which names epilogue_k and epilogue_v, or
- * of all.  sums: C text, lse and delta, for dq after the output and its strides, for both after {
- * output, its strides, its gradient, those }; of whole sequences no delta. */
-void sm90_attention_backward(Build *b, Ref r, GradKind kind, const char *sums);
-
-/* ---- sm90_qkv_attention.c: on sm_90a, one token's q, k, v and attention in one launch ---- */
-
-/* b: a gemv_short product that has its prologue and epilogue.  Where an attention over the cache
- * reads what it makes, opens the branches and writes that for sm_90a; the caller goes on with the
- * other one and ends it with #endif. minv: the epilogue's.  C text: template arguments N to ALIGN;
- * operands w, ldw and eps; gain and keep, each after a comma. */
-struct GemvShort;
-bool sm90_qkv_attention(Build *b, const struct GemvShort *few, int minv, const char *shape,
-                     const char *operands, const char *rest);
 void att_operands(Build *b, const Group *attention); /* attention.c: \1_att, and `in`, for CUDA */
 
-/* ---- sm90_gemm_norm.c: on sm_90a, a product and the norm of its rows in one launch ---- */
+/* ---- sm90_gemm_norm.c ---- */
 
 /* The group of a norm that reads, as its rows of N, what the product's epilogue stores as `of`; or
  * NULL.  The epilogue is then to hand that back. */
 void norms_find(Emit *e); /* before the first kernel */
 const Group *gemm_norm_find(Emit *e, const Group *product, int64_t N, Ref *of);
-/* b: the product, its K terms in tiles t, with its epilogue.  If the rows' tiles fit a cluster
- * opens the branches and writes that for sm_90a; the caller goes on with the other one and ends it
- * with #endif.  C text: shape, template arguments T to ALIGN; operands a to K. */
-/* the same of a short product's */
-bool sm90_gemm_norm_single_wave(Build *b, const Group *norm, const Tile *t, const Gemm *p);
-bool sm90_gemm_norm(Build *b, const Group *norm, const Tile *t, int64_t M, int64_t N, int64_t K,
-            const char *shape, const char *operands);
 
 /* ---- gen_*.c: one group to kernels, by the class of its anchor ---- */
 

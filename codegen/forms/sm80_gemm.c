@@ -10,7 +10,10 @@ static const Tile tiles[] = {
 #include "gemm_tiles.def"
 #undef TILE
 #define SM90_TILE(name, bm, bn, share, stages, parts, threads, smem, ps, ps_tf32, ta) \
-        { #name, ARCH_SM90A, MATH_WGMMA, bm, bn, threads, 1, smem, ps, 0, share, parts, ps_tf32, ta },
+        {                                                                             \
+                #name, ARCH_SM90A, MATH_WGMMA, bm,    bn,    threads, 1,              \
+                smem,  ps,         0,          share, parts, ps_tf32, ta              \
+        },
 #include "sm90_gemm_tiles.def"
 #undef SM90_TILE
 };
@@ -52,9 +55,9 @@ double tile_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch, 
         double parts = (double)M * (double)N * 4 * splits;
         if (splits > 1)
                 us += (is_f32(t) ? 2.5 : 10) + 2 * parts /
-                                                            (parts >= 32e6    ? 1.5e6
-                                                             : is_f32(t) ? 2.5e6
-                                                                              : 5e6);
+                                                       (parts >= 32e6 ? 1.5e6
+                                                        : is_f32(t)   ? 2.5e6
+                                                                      : 5e6);
         return us;
 }
 
@@ -116,4 +119,3 @@ const Tile *tile_pick(DType dt, int64_t M, int64_t N, int64_t K, int64_t batch, 
                 *splits = c[best].splits;
         return c[best].t;
 }
-

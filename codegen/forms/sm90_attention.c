@@ -1,9 +1,8 @@
-/* sm90_attention.c: attention's branches for sm_90a (kernels/attention/attention_sm90.cuh).
+/* sm90_attention.c: attention on sm_90a, forward, decoding and gradients.
  *
- * As with products (sm90_gemm.c) a kernel keeps its portable body and launch, and gets a second
- * body under TGC_SM90A whose operands come through tensor maps.  A map's rows are the tokens of all
- * sequences, its columns all that a token's row holds: q, k and v that are parts of one row share a
- * map, and heads are boxes of its columns.  (Sequences that shared memory holds whole have no maps:
+ * Operands come through tensor maps.  A map's rows are the tokens of all sequences, its columns all
+ * that a token's row holds: q, k and v that are parts of one row share a map, and heads are boxes of
+ * its columns.  (Sequences that shared memory holds whole have no maps:
  * kernels/attention/attention_short_sm90.cuh.) */
 #include "../codegen.h"
 #include <string.h>
@@ -163,10 +162,11 @@ static int64_t heads_of(Emit *e, const Node *n)
         return dim_most(e, q->dim[0]) * q->dim[2].n;
 }
 
-static bool whole_forward(Build *b, Ref r, const char *lse)
+bool sm90_attention_short(Build *b, const void *problem)
 {
+        const AttentionWork *work = problem;
         Emit *e = b->e;
-        const Node *n = NODE(e->g, r);
+        const Node *n = NODE(e->g, work->r);
         int nb = whole_blocks(e, n);
         int64_t blocks = heads_of(e, n) * nb;
         for (size_t i = 0; i < sizeof whole_rows / sizeof *whole_rows; i++) {
@@ -181,8 +181,7 @@ static bool whole_forward(Build *b, Ref r, const char *lse)
                 build_line(
                         b,
                         "attention_short_wgmma<%s, \1_att, AttShortTileSm90<%d>>(in, %s, B, T, tile, smem, epilogue);",
-                        c_type(NODE(e->g, n->in[0])->type.dt), nb, lse);
-                form_begin(b, ARCH_ANY, NULL);
+                        c_type(NODE(e->g, n->in[0])->type.dt), nb, work->lse);
                 return true;
         }
         return false;
@@ -191,9 +190,11 @@ static bool whole_forward(Build *b, Ref r, const char *lse)
 /* GPT-2, 8 sequences after 512 tokens: 0.298 → 0.270 ms a step on an H100; six layers of Llama-1B,
  * tensor cores doing the sums, 0.2904 → 0.2795.  (Without those they take longer than the merge,
  * and a cluster waits until eight multiprocessors have their registers: Llama-1B 0.955 → 0.960.) */
-bool sm90_attention_decode(Build *b, Ref r, int rows, int splits, const char *grid, const char *parts,
-                  const char *done)
+bool sm90_attention_decode(Build *b, const void *problem)
 {
+        const DecodeWork *work = problem;
+        const Ref r = work->r;
+        const int rows = work->rows, splits = work->splits;
         enum { CLUSTER = 8 }; /* blocks of a cluster: as many as every GPU of the kind forms */
         Emit *e = b->e;
         const Type *q = &NODE(e->g, NODE(e->g, r)->in[0])->type;
@@ -206,7 +207,7 @@ bool sm90_attention_decode(Build *b, Ref r, int rows, int splits, const char *gr
         f->threads = b->any.threads;
         f->smem = smem;
         f->cluster = cluster;
-        f->grid = grid;
+        f->grid = work->grid;
         f->waits = true;
         const char *type = c_type(NODE(e->g, value_base(e->g, NODE(e->g, r)->in[0]))->type.dt),
                    *shape = arena_fmt(e->tmp, "<%s, \1_att, AttDecode<%d, %d, %d>, %d>", type, rows,
@@ -216,23 +217,23 @@ bool sm90_attention_decode(Build *b, Ref r, int rows, int splits, const char *gr
                 "static_assert(attention_decode_cluster_smem%s() == %d, \"as sm90_attention.c counts it\");",
                 shape, smem);
         build_line(b, "attention_decode_cluster%s(in, %s, %s, B, T, rt, tile, smem, epilogue);",
-                   shape, parts, done);
-        form_begin(b, ARCH_ANY, NULL);
+                   shape, work->parts, work->done);
         return true;
 }
 
-bool sm90_attention(Build *b, Ref r, const char *lse)
+bool sm90_attention(Build *b, const void *problem)
 {
-        if (whole_forward(b, r, lse))
-                return true;
+        const AttentionWork *work = problem;
+        const Ref r = work->r;
         Emit *e = b->e;
         const Node *n = NODE(e->g, r);
         const Type *q = &NODE(e->g, n->in[0])->type;
         const AttSm90Row *t = NULL;
         Dim B = q->dim[0];
         int64_t T = dim_most(e, q->dim[1]), heads = heads_of(e, n), blocks = 0;
-        if (n->a.att.mask || n->a.att.p || acausal_documents(n) || !sm90_attention_maps_fit(e, n->in[0]) ||
-            !sm90_attention_maps_fit(e, n->in[1]) || !sm90_attention_maps_fit(e, n->in[2]) || T < LEAST_T)
+        if (n->a.att.mask || n->a.att.p || acausal_documents(n) ||
+            !sm90_attention_maps_fit(e, n->in[0]) || !sm90_attention_maps_fit(e, n->in[1]) ||
+            !sm90_attention_maps_fit(e, n->in[2]) || T < LEAST_T)
                 return false;
         for (size_t i = 0; i < sizeof rows / sizeof *rows && blocks < SM90A_SMS; i++)
                 if (rows[i].D == q->dim[3].n) {
@@ -249,15 +250,15 @@ bool sm90_attention(Build *b, Ref r, const char *lse)
                           : arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", dim_grid(e, B),
                                       (long long)q->dim[2].n, dim_grid(e, q->dim[1]),
                                       64 * t->groups);
-        const char *mq = sm90_attention_map(b, n->in[0], "map_q"), *mk = sm90_attention_map(b, n->in[1], "map_k"),
+        const char *mq = sm90_attention_map(b, n->in[0], "map_q"),
+                   *mk = sm90_attention_map(b, n->in[1], "map_k"),
                    *mv = sm90_attention_map(b, n->in[2], "map_v");
         build_line(
                 b,
                 "attention_sm90_persistent<%s, \1_att, AttTileSm90<%d, %d, %d, %d, %s>>(%s, %s, %s, in, %s, "
                 "B, T, rt, tile, (int)gridDim.x, smem, epilogue);",
                 c_type(NODE(e->g, n->in[0])->type.dt), t->D, t->groups, t->bn, t->stages, t->turns,
-                mq, mk, mv, lse);
-        form_begin(b, ARCH_ANY, NULL);
+                mq, mk, mv, work->lse);
         return true;
 }
 
@@ -317,7 +318,8 @@ static bool backward_fused(Emit *e, const Node *n)
         int64_t heads = heads_of(e, n), T = dim_most(e, q->dim[1]), teams = SM90A_SMS / once.team;
         return q->dim[3].n == once.D && n->a.att.causal && !n->a.att.window &&
                !n->a.att.documents && T >= LEAST_ONCE_T && T <= MOST_ONCE_T &&
-               sm90_attention_maps_fit(e, n->in[3]) && heads * 10 >= (heads + teams - 1) / teams * teams * 9;
+               sm90_attention_maps_fit(e, n->in[3]) &&
+               heads * 10 >= (heads + teams - 1) / teams * teams * 9;
 }
 
 GradKind sm90_attention_backward_kind(Emit *e, Ref r)
@@ -331,8 +333,12 @@ GradKind sm90_attention_backward_kind(Emit *e, Ref r)
                                       : GRAD_Q;
 }
 
-static void grads_whole(Build *b, const Node *n, const char *sums)
+bool sm90_attention_backward_short(Build *b, const void *problem)
 {
+        const BackwardWork *work = problem;
+        const Node *n = NODE(b->e->g, work->r);
+        if (work->kind != GRAD_SHORT)
+                return false;
         Emit *e = b->e;
         const ShortBackwardRow *t = grads_row(e, n);
         Form *f = form_begin(b, ARCH_SM90A, "attention_short_sm90");
@@ -348,51 +354,67 @@ static void grads_whole(Build *b, const Node *n, const char *sums)
                 "attention_short_backward_wgmma<%s, \1_att, AttShortBackwardTile<%d, %s, %d, %s, %s, %d, %d>, PREFETCH>(in, %s, T, tile, smem, "
                 "epilogue, epilogue_k, epilogue_v);",
                 c_type(NODE(e->g, n->in[0])->type.dt), t->nb, t->causal ? "true" : "false",
-                t->parts, t->keep_k, t->keep_v, t->many, t->some, sums);
-        form_begin(b, ARCH_ANY, NULL);
+                t->parts, t->keep_k, t->keep_v, t->many, t->some, work->sums);
+        return true;
 }
 
-/* The whole of attention_backward_fused_tma's call. */
-static void backward_fused_body(Build *b, const Node *n, const char *sums)
+/* `maps`: q, k, v and the output's gradient, and where documents begin and end. */
+static void backward_maps(Build *b, const Node *n)
 {
         Emit *e = b->e;
+        const char *mq = sm90_attention_map(b, n->in[0], "map_q"),
+                   *mk = sm90_attention_map(b, n->in[1], "map_k"),
+                   *mv = sm90_attention_map(b, n->in[2], "map_v"),
+                   *mg = sm90_attention_map(b, n->in[5], "map_g");
+        const char *documents = n->a.att.documents ? plain_arg(e, b, n->in[att_documents(n)])
+                                                   : NULL;
+        build_line(b, "const AttGradMaps maps = { %s, %s, %s, %s%s%s };", mq, mk, mv, mg,
+                   documents ? ", " : "", documents ? documents : "");
+}
+
+/* One kernel for everything, whose blocks wait for each other in order. */
+bool sm90_attention_backward_fused(Build *b, const void *problem)
+{
+        const BackwardWork *work = problem;
+        Emit *e = b->e;
+        const Node *n = NODE(e->g, work->r);
         const Type *q = &NODE(e->g, n->in[0])->type;
+        if (work->kind != GRAD_FUSED)
+                return false;
         int64_t blocks = fused_blocks(e, n), steps = (dim_most(e, q->dim[1]) + 63) / 64;
+        Form *f = form_begin(b, ARCH_SM90A, "attention_backward_fused_sm90");
+        f->threads = 512;
+        f->smem = once.smem;
+        f->persistent = true;
+        f->grid = arena_fmt(e->tmp, "%lld", (long long)blocks);
+        backward_maps(b, n);
         int sum = work_new(e, DIM(blocks / once.team * steps * 64 * once.D), 4);
         int turns = work_keep(e, DIM(blocks * 32), 4, "attention_turns");
         const char *s = arg_work(e, &b->args, sum, "float", "sums"),
                    *t = arg_work(e, &b->args, turns, "unsigned", "turns"),
                    *out = sm90_attention_map(b, n->in[3], "map_o");
-        b->form[ARCH_SM90A] = (Form) { .include = "attention_backward_fused_sm90",
-                                       .threads = 512,
-                                       .smem = once.smem,
-                                       .persistent = true,
-                                       .grid = arena_fmt(e->tmp, "%lld", (long long)blocks) };
         build_line(
                 b,
                 "attention_backward_fused_tma<%s, \1_att, AttBackwardFusedTile<%d, %d, %d, %s, %s, %d, %d, %d>>(maps, %s, %s, "
                 "a.%s, a.%s, B, T, tile, (int)gridDim.x, smem, epilogue, epilogue_k, epilogue_v);",
                 c_type(NODE(e->g, n->in[0])->type.dt), once.D, once.stages, once.parts, once.keep_k,
-                once.keep_v, once.many, once.some, once.team, out, sums, s, t);
+                once.keep_v, once.many, once.some, once.team, out, work->sums, s, t);
+        return true;
 }
 
-void sm90_attention_backward(Build *b, Ref r, GradKind kind, const char *sums)
+bool sm90_attention_backward(Build *b, const void *problem)
 {
         static const char *const name[] = { "dq", "dkv", "both" }, *const epilogues[] = {
                 "epilogue", "epilogue_k, epilogue_v", "epilogue, epilogue_k, epilogue_v"
         };
+        const BackwardWork *work = problem;
+        const GradKind kind = work->kind;
         Emit *e = b->e;
-        const Node *n = NODE(e->g, r);
+        const Node *n = NODE(e->g, work->r);
         const Type *q = &NODE(e->g, n->in[0])->type;
-        if (kind == GRAD_SHORT) {
-                grads_whole(b, n, sums);
-                return;
-        }
         const BackwardRow *t = grad_rows; /* of a width dq's and dkv's are the same */
         while (strcmp(t->kind, kind == GRAD_KV ? "DKV" : "DQ") || t->D != q->dim[3].n)
                 t++;
-        const char *mq = sm90_attention_map(b, n->in[0], "map_q"), *mk = sm90_attention_map(b, n->in[1], "map_k"),
-                   *mv = sm90_attention_map(b, n->in[2], "map_v"), *mg = sm90_attention_map(b, n->in[5], "map_g");
         int64_t blocks = grad_blocks(e, n, n->in[kind == GRAD_KV]);
         int smem = t->smem, cluster = 0;
         if (kind == GRAD_BOTH) {
@@ -401,24 +423,16 @@ void sm90_attention_backward(Build *b, Ref r, GradKind kind, const char *sums)
                 cluster = 1; /* a block for each job, and not one for each multiprocessor */
         }
         Form *f = form_begin(b, ARCH_SM90A, "attention_backward_sm90");
-        const char *documents = n->a.att.documents ? plain_arg(e, b, n->in[att_documents(n)])
-                                                   : NULL;
-        build_line(b, "const AttGradMaps maps = { %s, %s, %s, %s%s%s };", mq, mk, mv, mg,
-                   documents ? ", " : "", documents ? documents : "");
-        if (kind == GRAD_FUSED) {
-                backward_fused_body(b, n, sums);
-                form_begin(b, ARCH_ANY, NULL);
-                return;
-        }
         f->threads = 384;
         f->smem = smem;
         f->cluster = cluster;
         f->persistent = !cluster;
         f->grid = arena_fmt(e->tmp, "%lld", (long long)blocks);
+        backward_maps(b, n);
         build_line(
                 b,
                 "attention_%s_tma<%s, \1_att, AttBackwardTileSm90<%d, %d, %d, %s>>(maps, %s, B, T, tile, %ssmem, %s);",
                 name[kind], c_type(NODE(e->g, n->in[0])->type.dt), t->D, t->stages, t->owns,
-                t->keep, sums, kind == GRAD_BOTH ? "" : "(int)gridDim.x, ", epilogues[kind]);
-        form_begin(b, ARCH_ANY, NULL);
+                t->keep, work->sums, kind == GRAD_BOTH ? "" : "(int)gridDim.x, ", epilogues[kind]);
+        return true;
 }

@@ -1,20 +1,13 @@
-/* sm90_gemm.c: a product's branch for sm_90a (kernels/gemm/gemm_sm90.cuh).
+/* sm90_gemm.c: products on sm_90a (kernels/gemm/gemm_sm90.cuh).
  *
- * A plan serves every GPU, so a kernel keeps its portable body and launch, and gets a second
- * body under TGC_SM90A with a launch of its own (On90): operands come through tensor maps,
- * blocks stay and take tile after tile.  Of a prompt the tensor map has the rows of the longest,
- * the run counts those that there are.  A short product has one tile a block; which, is left to
- * schedule.c, that knows what else is in the launch.
+ * Operands come through tensor maps, and blocks stay and take tile after tile.  Of a prompt the
+ * tensor map has the rows of the longest; the run counts those that there are.  A product short
+ * enough for a single wave has one tile a block; which, is left to schedule.c, that knows what else
+ * is in the launch.
  *
  * Float32, where tf32 will do (--tf32), has the long ones' tiles.  The second factor must have K
  * contiguous: dx = dy W and dW = dy^T x read a copy of W and of x that a launch before makes
- * (sm90_gemm_transpose).
- *
- *      #ifdef TGC_SM90A
- *              gemm_tma_persistent<bf16, S128x256, ...>(a.map_a, a.map_b, ...);
- *      #else
- *              gemm_task<bf16, W128x128x64, ...>(a.x, ...);
- *      #endif */
+ * (sm90_gemm_transpose). */
 #include "../codegen.h"
 #include <string.h>
 
@@ -57,7 +50,8 @@ static bool turns(const Gemm *p) { return p->dt == DT_F32 && !p->tb; }
  * warpgroup has 64 rows; short and split-K tiles are for 16 bits. */
 static bool tile_takes(const Tile *t, const Gemm *p)
 {
-        return p->dt != DT_F32 || (t->ps_tf32 && (!p->ta || (t->schedule == COOPERATIVE && t->bm == 128)));
+        return p->dt != DT_F32 ||
+               (t->ps_tf32 && (!p->ta || (t->schedule == COOPERATIVE && t->bm == 128)));
 }
 
 /* The copy engine moves boxes of it: rows that start at multiples of 16 bytes. */
@@ -122,7 +116,7 @@ static double long_time_tf32(const Tile *t, const Gemm *p, int splits)
                turn = turns(p) ? 2 + (double)p->K * (double)p->N * 8 / 2.4e6 : 0;
         bool reads = p->reads && splits == 1;
         double each = t->schedule == COOPERATIVE ? main + (reads ? 0.46 : 0.2) * epilogue
-                                    : (main + (reads ? 0.95 : 0.75) * epilogue) / 2;
+                                                 : (main + (reads ? 0.95 : 0.75) * epilogue) / 2;
         each = each > main ? each : main;
         double us = 3 + turn + most * each + (t->schedule == PINGPONG ? 0.7 * epilogue : 0);
         return splits > 1 ? us + 12 + 2 * parts / 3e6 : us;
@@ -139,7 +133,8 @@ static double split_k_time(const Tile *t, const Gemm *p)
 /* A short tile of all M x N in one wave. */
 static bool short_fits(const Tile *t, const Gemm *p)
 {
-        return t->schedule == SINGLE_WAVE && p->single_wave && p->M >= SHORT_M && tiles_of(t, p) <= SM90A_SMS;
+        return t->schedule == SINGLE_WAVE && p->single_wave && p->M >= SHORT_M &&
+               tiles_of(t, p) <= SM90A_SMS;
 }
 
 /* Microseconds of a launch before and after its tiles, and of one tile beside so many others: the
@@ -210,9 +205,9 @@ int sm90_tile_list(const Gemm *p, bool cut, Candidate *out)
                 if (!tile_takes(t, p))
                         continue;
                 if (short_fits(t, p))
-                        out[n++] = (Candidate) { t, 1,
-                                                 SINGLE_WAVE_START +
-                                                         single_wave_us(t, p, tiles_of(t, p)) };
+                        out[n++] = (Candidate) {
+                                t, 1, SINGLE_WAVE_START + single_wave_us(t, p, tiles_of(t, p))
+                        };
                 if (t->schedule == SINGLE_WAVE)
                         continue;
                 if (t->parts > 1 && split_k_fits(t, p))
@@ -317,8 +312,7 @@ const char *sm90_gemm_maps(Build *b, const Gemm *p)
                          (long long)p->N, (long long)p->K);
 }
 
-static const char *box_map(Build *b, const Gemm *p, const Stored *s, int columns,
-                           const char *name)
+static const char *box_map(Build *b, const Gemm *p, const Stored *s, int columns, const char *name)
 {
         const TensorMap m = { s->slot, s->dt, p->M, s->cols, s->ld, 16, columns * s->width };
         return arena_fmt(b->e->tmp, ", a.%s", arg_map(b->e, &b->args, &m, name));
@@ -345,9 +339,15 @@ static const char *epilogue_text(Build *b, const Gemm *p, const Tile *t)
                          columns, maps);
 }
 
-void sm90_gemm(Build *b, const Gemm *p, const Tile *t, int splits, bool forced,
-               const char *ws, const char *sums)
+bool sm90_gemm(Build *b, const void *problem)
 {
+        const GemmWork *work = problem;
+        const Gemm *p = work->p;
+        const Tile *t = work->pick->tile[ARCH_SM90A];
+        const int splits = work->pick->splits[ARCH_SM90A];
+        const char *ws = work->ws, *sums = work->sums;
+        if (!t)
+                return false;
         Emit *e = b->e;
         const char *maps = sm90_gemm_maps(b, p);
         const char *kind = arena_fmt(e->tmp, "%s, %s", p->ta ? "true" : "false",
@@ -368,7 +368,7 @@ void sm90_gemm(Build *b, const Gemm *p, const Tile *t, int splits, bool forced,
         long long across = (p->N + t->bn - 1) / t->bn * splits;
         if (t->schedule == SINGLE_WAVE) {
                 SingleWave *s = arena_alloc(e->m->arena, sizeof *s);
-                *s = (SingleWave) { *p, forced ? t : NULL };
+                *s = (SingleWave) { *p, work->forced ? t : NULL };
                 Form *f = form_begin(b, ARCH_SM90A, "gemm_single_wave_sm90");
                 *f = single_wave_form(e->m->arena, t, s);
                 f->include = "gemm_single_wave_sm90";
@@ -378,8 +378,7 @@ void sm90_gemm(Build *b, const Gemm *p, const Tile *t, int splits, bool forced,
                 build_prefetch(b, PREFETCH_EACH, &p->a, &p->w);
                 build_line(b, "gemm_single_wave<%s, Tile, %s, PREFETCH>(%s, tile, smem, epilogue);",
                            c_type(p->dt), kind, maps);
-                form_begin(b, ARCH_ANY, NULL);
-                return;
+                return true;
         }
         Form *f = form_begin(b, ARCH_SM90A, "gemm_sm90");
         f->threads = t->threads;
@@ -409,5 +408,5 @@ void sm90_gemm(Build *b, const Gemm *p, const Tile *t, int splits, bool forced,
                 build_line(b, "gemm_tma_persistent%s%s>(%s, tile, (int)gridDim.x, smem, %s%s);",
                            how, waits, maps, epilogue_text(b, p, t), rows);
         }
-        form_begin(b, ARCH_ANY, NULL);
+        return true;
 }

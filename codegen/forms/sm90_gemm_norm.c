@@ -132,7 +132,6 @@ static void put_norm(Build *b, const Group *norm, int64_t across, const char *ta
         build_line(b, "%s, RowNorm<%s, %lld>>(%s, %s, tile, smem, epilogue, norm_epilogue);", task,
                    n->op == OP_LAYERNORM ? "NORM_LAYER" : "NORM_RMS", (long long)across, operands,
                    arena_fmt(e->tmp, strpbrk(eps, ".en") ? "%sf" : "%s.f", eps));
-        form_begin(b, ARCH_ANY, NULL);
         e->done_sm90[norm->anchor] = true;
 }
 
@@ -142,31 +141,42 @@ static int64_t sums_bytes(const Emit *e, const Group *norm, int64_t across, int 
         return across * bm * (NODE(e->g, norm->anchor)->op == OP_LAYERNORM ? 8 : 4) + 16;
 }
 
-bool sm90_gemm_norm(Build *b, const Group *norm, const Tile *t, int64_t M, int64_t N, int64_t K,
-            const char *shape, const char *operands)
+bool sm90_gemm_norm(Build *b, const void *problem)
 {
+        const GemmNormWork *work = problem;
+        const Gemm *p = work->p;
+        const Group *norm = work->norm;
+        const Tile *t = work->pick->tile[ARCH_ANY];
         Emit *e = b->e;
-        int64_t across = (N + t->bn - 1) / t->bn, blocks = (M + t->bm - 1) / t->bm * across;
+        int64_t across = (p->N + t->bn - 1) / t->bn, blocks = (p->M + t->bm - 1) / t->bm * across;
         int64_t smem = t->smem + sums_bytes(e, norm, across, t->bm);
-        if ((t->math != MATH_WGMMA && t->math != MATH_TF32X3) || across > MOST_CLUSTER ||
-            blocks > SM90A_SMS * (SM_SMEM / (smem + BLOCK_MORE)) ||
-            (blocks > SPREAD && K * t->ps > SINGLE_WAVE_PS))
+        if (work->pick->tile[ARCH_SM90A] || (t->math != MATH_WGMMA && t->math != MATH_TF32X3) ||
+            across > MOST_CLUSTER || blocks > SM90A_SMS * (SM_SMEM / (smem + BLOCK_MORE)) ||
+            (blocks > SPREAD && p->K * t->ps > SINGLE_WAVE_PS))
                 return false;
         Form *f = form_begin(b, ARCH_SM90A, "gemm_norm");
         f->threads = t->threads;
         f->smem = (int)smem;
         f->cluster = (int)across;
         f->grid = arena_fmt(e->tmp, "%lld", (long long)blocks);
-        put_norm(b, norm, across, arena_fmt(e->tmp, "gemm_norm_task<%s", shape), operands);
+        put_norm(b, norm, across, arena_fmt(e->tmp, "gemm_norm_task<%s", work->shape),
+                 work->operands);
         return true;
 }
 
-bool sm90_gemm_norm_single_wave(Build *b, const Group *norm, const Tile *t, const Gemm *p)
+bool sm90_gemm_norm_single_wave(Build *b, const void *problem)
 {
+        const GemmNormWork *work = problem;
+        const Gemm *p = work->p;
+        const Group *norm = work->norm;
+        const Tile *t = work->pick->tile[ARCH_SM90A];
+        if (!t)
+                return false;
         Emit *e = b->e;
         int64_t across = (p->N + t->bn - 1) / t->bn, blocks = (p->M + t->bm - 1) / t->bm * across;
         int64_t smem = t->smem + sums_bytes(e, norm, across, t->bm);
-        if (t->schedule != SINGLE_WAVE || across > MOST_CLUSTER || blocks > SPREAD || smem > SM_SMEM)
+        if (t->schedule != SINGLE_WAVE || across > MOST_CLUSTER || blocks > SPREAD ||
+            smem > SM_SMEM)
                 return false;
         Form *f = form_begin(b, ARCH_SM90A, "gemm_norm_sm90");
         f->threads = t->threads;

@@ -1,17 +1,7 @@
-/* sm90_grouped_gemm.c: the branches of products over experts for sm_90a
- * (kernels/moe/grouped_gemm_sm90.cuh).
+/* sm90_grouped_gemm.c: products over experts on sm_90a (kernels/moe/grouped_gemm_sm90.cuh).
  *
- * As with plain products (sm90_gemm.c) a kernel keeps its portable body and launch.  How many tiles
- * there are is known when the slots are sorted: every expert may have a last one that is cut, and
- * blocks find theirs by themselves.
- *
- *      #ifdef TGC_SM90A
- *              grouped_gemm_tma<bf16, S128x256, true, 2, false>(a.x, 768, nullptr, a.map_w, a.perm,
- *                      a.offs, ...);
- *      #else
- *              grouped_gemm_task<bf16, W128x128x64, true, 2, false, 16>(a.x, 768, a.w, a.perm,
- *                      a.offs, ...);
- *      #endif */
+ * How many tiles there are is known when the slots are sorted: every expert may have a last one that
+ * is cut, and blocks find theirs by themselves. */
 #include "../codegen.h"
 
 /* LEAST_US: shorter ones stay as they are. */
@@ -35,10 +25,10 @@ static double expert_time(const Tile *t, const GroupedGemm *x)
 static double portable_time(const Tile *t, const GroupedGemm *x)
 {
         Gemm p = { .M = x->grad ? x->M * x->E : x->M + x->E * t->bm / 2,
-                        .N = x->N,
-                        .K = x->grad ? x->K / x->E : x->K,
-                        .epilogue_bytes = x->epilogue_bytes,
-                        .fixed = true };
+                   .N = x->N,
+                   .K = x->grad ? x->K / x->E : x->K,
+                   .epilogue_bytes = x->epilogue_bytes,
+                   .fixed = true };
         return 1.2 * tile_time_epilogue(t, &p, 1);
 }
 
@@ -50,7 +40,8 @@ static const Tile *expert_tile(const GroupedGemm *x, const Tile *other)
         double us = portable_time(other, x);
         while (us >= LEAST_US && (t = tile_next(ARCH_SM90A, t))) {
                 double mine = expert_time(t, x);
-                if (t->schedule == COOPERATIVE && t->parts == 1 && t->bm == 128 && t->bn > 128 && mine < us)
+                if (t->schedule == COOPERATIVE && t->parts == 1 && t->bm == 128 && t->bn > 128 &&
+                    mine < us)
                         best = t, us = mine;
         }
         return best;
@@ -73,14 +64,15 @@ static bool mapped(Emit *e, Ref r)
         return slot_of(e, r, &s, &ld);
 }
 
-bool sm90_grouped_gemm(Build *b, const GroupedGemm *x, const Tile *other)
+bool sm90_grouped_gemm(Build *b, const void *problem)
 {
+        const GroupedGemm *x = problem;
         Emit *e = b->e;
         bool gathers = x->adiv || x->wdiv, all = x->dt != DT_F32 && x->align >= 16;
         if (!all || (x->grad && (!gathers || (x->adiv && x->wdiv))) ||
             !(x->adiv || mapped(e, x->a)) || !(x->wdiv || mapped(e, x->w)))
                 return false;
-        const Tile *t = expert_tile(x, other);
+        const Tile *t = expert_tile(x, x->any);
         if (!t)
                 return false;
         int64_t across = (x->N + t->bn - 1) / t->bn, down = (x->M + t->bm - 1) / t->bm;
@@ -105,6 +97,5 @@ bool sm90_grouped_gemm(Build *b, const GroupedGemm *x, const Tile *other)
                 build_line(b, "grouped_gemm_tma<%s, %s, %s, %lld, %s>(%s, %s, %s, %s);",
                            c_type(x->dt), t->name, x->tb ? "true" : "false", (long long)x->adiv,
                            x->scatter ? "true" : "false", x->rows_a, map_a, map_w, rest);
-        form_begin(b, ARCH_ANY, NULL);
         return true;
 }

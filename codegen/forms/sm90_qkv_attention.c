@@ -142,9 +142,10 @@ static bool tile_of(const Type *w, int64_t heads, int64_t group, int64_t D, int6
                stage <= MOST_STAGE;
 }
 
-bool sm90_qkv_attention(Build *b, const GemvShort *few, int minv, const char *shape,
-                     const char *operands, const char *rest)
+bool sm90_qkv_attention(Build *b, const void *problem)
 {
+        const GemvWork *work = problem;
+        const GemvShort *few = work->few;
         Emit *e = b->e;
         int64_t column[3];
         QkvAttentionTile t;
@@ -162,8 +163,8 @@ bool sm90_qkv_attention(Build *b, const GemvShort *few, int minv, const char *sh
         if (elems[0] != dim_most(e, type_elems(q)) && read_elsewhere(e, at[0], b->gr->id, att->id))
                 return false;
         if (!one_token(e, q) || n->a.att.mask || n->a.att.p || e->g->sizes.v[SYM_S] > MOST_KEYS ||
-            !tile_of(w, heads, q->dim[2].n / heads, D, elems[0] * dt_size[w->dt], few->split, minv,
-                     &t))
+            !tile_of(w, heads, q->dim[2].n / heads, D, elems[0] * dt_size[w->dt], few->split,
+                     work->minv, &t))
                 return false;
         Form *f = form_begin(b, ARCH_SM90A, "qkv_attention_sm90");
         f->threads = t.warps * 32;
@@ -185,9 +186,8 @@ bool sm90_qkv_attention(Build *b, const GemvShort *few, int minv, const char *sh
                 "%s>(%s, in, rt, smem, near.%s, near.%s, near.%s, prologue, near_epilogue, att_epilogue%s);",
                 c_type(w->dt), CLUSTER, f->threads, t.rows, t.split, t.queries, t.smem,
                 (long long)column[0], (long long)column[1], (long long)column[2],
-                (long long)elems[0], shape, operands, arg_of(e, &b->args, at[0], true),
-                arg_of(e, &b->args, at[1], true), arg_of(e, &b->args, at[2], true), rest);
-        form_begin(b, ARCH_ANY, NULL);
+                (long long)elems[0], work->shape, work->operands, arg_of(e, &b->args, at[0], true),
+                arg_of(e, &b->args, at[1], true), arg_of(e, &b->args, at[2], true), work->rest);
         e->done_sm90[att->anchor] = true;
         return true;
 }

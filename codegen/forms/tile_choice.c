@@ -208,8 +208,8 @@ Pick product_pick(Emit *e, const Gemm *p, const Ways *w)
         Pick k = { .splits = { 1, 1 } };
         Choices *all = e->m->choices;
         const char *key = key_of(e, p, w);
-        k.tile[ARCH_ANY] =
-                tile_pick(p->dt, p->M, p->N, p->K, w->batch, w->cut ? &k.splits[ARCH_ANY] : NULL);
+        k.tile[ARCH_ANY] = tile_pick(p->dt, p->M, p->N, p->K, w->batch,
+                                     w->cut ? &k.splits[ARCH_ANY] : NULL);
         if (w->maps)
                 k.tile[ARCH_SM90A] = sm90_tile_pick(p, k.tile[ARCH_ANY], k.splits[ARCH_ANY],
                                                     &k.splits[ARCH_SM90A]);
@@ -232,8 +232,9 @@ Pick product_pick(Emit *e, const Gemm *p, const Ways *w)
                 k.tile[ARCH_SM90A] = NULL, k.splits[ARCH_SM90A] = 1;
                 k.tile[c[i].t->arch] = c[i].t, k.splits[c[i].t->arch] = c[i].splits;
         }
-        Product x = { key, arena_fmt(e->m->arena, "%s/%d", k.tile[ARCH_ANY]->name, k.splits[ARCH_ANY]), NULL,
-                      promising(e, c, n), false };
+        Product x = { key,
+                      arena_fmt(e->m->arena, "%s/%d", k.tile[ARCH_ANY]->name, k.splits[ARCH_ANY]),
+                      NULL, promising(e, c, n), false };
         if (k.tile[ARCH_SM90A])
                 x.tile_sm90 = arena_fmt(e->m->arena, "%s/%d", k.tile[ARCH_SM90A]->name,
                                         k.splits[ARCH_SM90A]);
@@ -275,6 +276,7 @@ void products_text(const Module *m, Text *out)
                 const Product *p = &m->product[i];
                 if (!p->joined)
                         text_add(out, "product %s has %s%s%s or%s\n", p->key, p->tile,
-                                 p->tile_sm90 ? " " : "", p->tile_sm90 ? p->tile_sm90 : "", p->others);
+                                 p->tile_sm90 ? " " : "", p->tile_sm90 ? p->tile_sm90 : "",
+                                 p->others);
         }
 }

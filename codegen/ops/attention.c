@@ -387,7 +387,8 @@ static void forward(Emit *e, const Group *gr)
                 if (e->done_sm90[gr->anchor])
                         form_leave_out(&b, ARCH_SM90A);
                 else if (r == 1 || mma)
-                        sm90_attention_decode(&b, gr->anchor, r, splits, grid, parts, done);
+                        forms_add(&b, FAMILY_attention_decode,
+                                  &(DecodeWork) { gr->anchor, r, splits, grid, parts, done });
                 build_line(
                         &b,
                         "attention_decode_task<%s, \1_att, \1_tile>(in, %s, %s, B, T, rt, tile, smem, epilogue);",
@@ -408,7 +409,7 @@ static void forward(Emit *e, const Group *gr)
                             : "(float *)0";
         build_line(&b, "\1_epilogue epilogue = { a };");
         if (t.mma)
-                sm90_attention(&b, gr->anchor, l);
+                forms_add(&b, FAMILY_attention, &(AttentionWork) { gr->anchor, l });
         build_line(&b, "attention_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue);",
                    type, tile_text(e, r), l);
         build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", Bg, (long long)t.H, Tg, rows[r].bm));
@@ -536,7 +537,8 @@ static void grad_kv(Emit *e, const Group *gr, Back *k)
         if (k->kind != GRAD_Q)
                 form_leave_out(&b, ARCH_SM90A);
         else if (k->sm90)
-                sm90_attention_backward(&b, gr->anchor, GRAD_KV, sums);
+                forms_add(&b, FAMILY_attention_backward,
+                          &(BackwardWork) { gr->anchor, GRAD_KV, sums });
         build_line(
                 &b,
                 "attention_dkv_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue_k, epilogue_v);",
@@ -563,7 +565,8 @@ static void grad_q(Emit *e, const Group *gr, Back *k)
                                          d.arg, strides_of(e, &d), sums);
                 else if (k->kind != GRAD_FUSED)
                         sums = arena_fmt(e->tmp, "%s, %s, %s", o.arg, strides_of(e, &o), sums);
-                sm90_attention_backward(&b, gr->anchor, k->kind, sums);
+                forms_add(&b, FAMILY_attention_backward,
+                          &(BackwardWork) { gr->anchor, k->kind, sums });
         }
         build_line(&b, "attention_dq_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue);",
                    c_type(k->t.dt), tile_text(e, r), grads);

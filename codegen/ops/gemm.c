@@ -40,6 +40,7 @@ bool mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m)
                 return false;
         }
         m->ld = dim_c(e, ld);
+        m->stride = dim_known(e, ld) ? dim_value(ld, &e->g->sizes) : 0;
         const char *name = arg_of(e, &b->args, a.base, false);
         m->arg = a.off ? arena_fmt(e->tmp, "(a.%s + %lld)", name, (long long)a.off)
                        : arena_fmt(e->tmp, "a.%s", name);
@@ -54,8 +55,6 @@ void mat_need(Emit *e, Build *b, Ref r, int lead, Mat *m)
 }
 
 const char *ty(DType dt) { return dt == DT_F32 ? "TY_F32" : dt == DT_BF16 ? "TY_BF16" : "TY_F16"; }
-
-static bool is_number(const char *s) { return !s[strspn(s, "0123456789")]; }
 
 int64_t pow2_of(Dim d)
 {
@@ -170,11 +169,14 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 b->any.threads = few.threads;
                 b->any.smem = few.split > 1 ? few.smem : 0;
                 const char *kept = keep ? ", \1_keep{ a }" : "";
-                sm90_qkv_attention(b, &few, minv,
-                                arena_fmt(e->tmp, "%lld, %lld, %s, %d", (long long)N, (long long)K,
-                                          norm, align),
-                                arena_fmt(e->tmp, "%s, %s, %s", w.arg, w.ld, eps),
-                                arena_fmt(e->tmp, "%s%s", finish, kept));
+                forms_add(b, FAMILY_gemv,
+                          &(GemvWork) {
+                                  .few = &few,
+                                  .minv = minv,
+                                  .shape = arena_fmt(e->tmp, "%lld, %lld, %s, %d", (long long)N,
+                                                     (long long)K, norm, align),
+                                  .operands = arena_fmt(e->tmp, "%s, %s, %s", w.arg, w.ld, eps),
+                                  .rest = arena_fmt(e->tmp, "%s%s", finish, kept) });
                 if (!b->any.smem)
                         build_line(b, "char *const smem = nullptr;");
                 build_line(b, "gemv_short_task<%s, %lld, %lld, %d, %d, %d, %s%s);", type,
@@ -282,7 +284,9 @@ static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, 
         int splits = pick->splits[ARCH_ANY], splits_sm90 = pick->splits[ARCH_SM90A];
         int64_t N = s->n_most;
         int v = N % 8 == 0 ? 8 : N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
-        int work = work_new(e, dim_mul(DIM((splits > splits_sm90 ? splits : splits_sm90) * N), s->M), 4);
+        int work = work_new(e,
+                            dim_mul(DIM((splits > splits_sm90 ? splits : splits_sm90) * N), s->M),
+                            4);
         Build part = build_start(e, gr, "gemm", "matmul_split");
         Mat a, w;
         mat_need(e, &part, n->in[0], 0, &a);
@@ -298,7 +302,11 @@ static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, 
         }
         if (sm90) {
                 sm90_gemm_transpose(&part, p);
-                sm90_gemm(&part, p, sm90, splits_sm90, false, ws, sums_arg(e, &part, sums));
+                forms_add(&part, FAMILY_gemm,
+                          &(GemmWork) { .p = p,
+                                        .pick = pick,
+                                        .ws = ws,
+                                        .sums = sums_arg(e, &part, sums) });
         }
         build_line(
                 &part,
@@ -350,7 +358,7 @@ static void matmul(Emit *e, const Group *gr)
         const Node *n = NODE(g, gr->anchor);
         Shape s = shape_of(e, n);
         int64_t N = s.n_most;
-        bool fixed_m = is_number(s.Mc), fixed = is_number(s.Kc) && is_number(s.Nc);
+        bool fixed_m = dim_known(e, s.M), fixed = dim_known(e, s.K) && dim_known(e, s.N);
         Mat a, w;
         Build b = build_start(e, gr, "gemm", "matmul");
         if (gemv_m(g, gr->anchor)) {
@@ -393,7 +401,7 @@ static void matmul(Emit *e, const Group *gr)
                 pw = pow2_of(s.tb ? s.K : s.N);
         int align = align_bytes(a.dt, ea < pa ? ea : pa, ew < pw ? ew : pw);
         if (s.tb && !s.ta && !s.lead && e->most_t == 1 && a.dt != DT_F32 && a.dt == w.dt &&
-            align == 16 && fixed_m && is_number(s.Kc)) {
+            align == 16 && fixed_m && dim_known(e, s.K)) {
                 GemvMma mma = gemv_mma((int)s.m_most, N, (int)s.k_most, false, ANY_SMS);
                 if (mma.warps) {
                         b.any.waits = true;
@@ -406,17 +414,17 @@ static void matmul(Emit *e, const Group *gr)
                 }
         }
         Gemm p = { .dt = a.dt,
-                        .ta = s.ta,
-                        .tb = s.tb,
-                        .M = s.m_most,
-                        .N = N,
-                        .K = s.k_most,
-                        .align = align,
-                        .epilogue_bytes = epilogue.bytes / ((double)s.m_most * (double)N),
-                        .reads = epilogue.reads,
-                        .fixed = fixed_m,
-                        .rows = s.M,
-                        .single_wave = fixed_m };
+                   .ta = s.ta,
+                   .tb = s.tb,
+                   .M = s.m_most,
+                   .N = N,
+                   .K = s.k_most,
+                   .align = align,
+                   .epilogue_bytes = epilogue.bytes / ((double)s.m_most * (double)N),
+                   .reads = epilogue.reads,
+                   .fixed = fixed_m,
+                   .rows = s.M,
+                   .single_wave = fixed_m };
         p.n_stored = epilogue.n_stored;
         memcpy(p.stored, epilogue.stored, sizeof p.stored);
         p.from = epilogue.from;
@@ -448,12 +456,14 @@ static void matmul(Emit *e, const Group *gr)
                 const char *operands = arena_fmt(e->tmp, "%s, %s, %s, %s, %s, %s, %s", a.arg, a.ld,
                                                  w.arg, w.ld, s.Mc, s.Nc, s.Kc);
                 build_line(&b, "\1_epilogue epilogue = { a };");
-                bool norms = norm && fixed &&
-                             (sm90 ? sm90_gemm_norm_single_wave(&b, norm, sm90, &p)
-                                  : sm90_gemm_norm(&b, norm, t, s.m_most, N, s.k_most, types, operands));
-                if (sm90 && !norms) {
+                const GemmNormWork with_norm = { norm, &pick, &p, types, operands };
+                if (!(norm && fixed && forms_add(&b, FAMILY_gemm_norm, &with_norm)) && sm90) {
                         sm90_gemm_transpose(&b, &p);
-                        sm90_gemm(&b, &p, sm90, 1, pick.forced, NULL, sums_arg(e, &b, &sums));
+                        forms_add(&b, FAMILY_gemm,
+                                  &(GemmWork) { .p = &p,
+                                                .pick = &pick,
+                                                .forced = pick.forced,
+                                                .sums = sums_arg(e, &b, &sums) });
                 }
                 if (s.lead)
                         batch_body(&b, &s, t, types, &a, &w);

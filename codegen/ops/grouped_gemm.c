@@ -107,7 +107,7 @@ static void expert(Emit *e, const Group *gr)
         const Slots s = slots_of(e, gr, &b);
         const char *P = dim_c(e, s.P);
         long long E = s.E, N = s.N, K = s.K, adiv = s.adiv;
-        bool counted = strspn(P, "0123456789") == strlen(P);
+        bool counted = dim_known(e, s.P);
         if (counted && s.most <= 16 && (s.tb || !is_cuda(e)) && K <= 32768) {
                 few_slots(e, gr, &b, &s);
                 return;
@@ -126,23 +126,24 @@ static void expert(Emit *e, const Group *gr)
                 b.any.threads = t->threads;
                 b.any.smem = t->smem;
                 b.any.min_blocks = t->min_blocks;
-                GroupedGemm x = { .tb = s.tb,
-                                .scatter = s.scatter,
-                                .dt = s.dt,
-                                .a = n->in[0],
-                                .w = n->in[1],
-                                .E = E,
-                                .M = s.most,
-                                .N = N,
-                                .K = K,
-                                .adiv = adiv,
-                                .align = align,
-                                .epilogue_bytes = epilogue.bytes / ((double)s.most * (double)N),
-                                .rows_a = arena_fmt(e->tmp, "%s, %s", a.arg, a.ld),
-                                .order = arena_fmt(e->tmp, "%s, %s", s.perm, s.offs) };
+                GroupedGemm x = { .any = t,
+                                  .tb = s.tb,
+                                  .scatter = s.scatter,
+                                  .dt = s.dt,
+                                  .a = n->in[0],
+                                  .w = n->in[1],
+                                  .E = E,
+                                  .M = s.most,
+                                  .N = N,
+                                  .K = K,
+                                  .adiv = adiv,
+                                  .align = align,
+                                  .epilogue_bytes = epilogue.bytes / ((double)s.most * (double)N),
+                                  .rows_a = arena_fmt(e->tmp, "%s, %s", a.arg, a.ld),
+                                  .order = arena_fmt(e->tmp, "%s, %s", s.perm, s.offs) };
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 if (a.dt == s.dt)
-                        sm90_grouped_gemm(&b, &x, t);
+                        forms_add(&b, FAMILY_grouped_gemm, &x);
                 build_line(&b, "\1_slot slot = { epilogue };");
                 build_line(
                         &b,
@@ -293,25 +294,26 @@ static void expert_grad(Emit *e, const Group *gr)
                 b.any.threads = t->threads;
                 b.any.smem = t->smem;
                 b.any.min_blocks = t->min_blocks;
-                GroupedGemm x = { .grad = true,
-                                .dt = a.dt,
-                                .a = rows,
-                                .w = cols,
-                                .E = E,
-                                .M = R,
-                                .N = C,
-                                .K = p,
-                                .adiv = rdiv,
-                                .wdiv = cdiv,
-                                .align = align,
-                                .epilogue_bytes = epilogue.bytes /
-                                                  ((double)E * (double)R * (double)C),
-                                .rows_a = arena_fmt(e->tmp, "%s, %s", y.arg, y.ld),
-                                .rows_w = arena_fmt(e->tmp, "%s, %s", a.arg, a.ld),
-                                .order = arena_fmt(e->tmp, "%s, %s", perm, offs) };
+                GroupedGemm x = { .any = t,
+                                  .grad = true,
+                                  .dt = a.dt,
+                                  .a = rows,
+                                  .w = cols,
+                                  .E = E,
+                                  .M = R,
+                                  .N = C,
+                                  .K = p,
+                                  .adiv = rdiv,
+                                  .wdiv = cdiv,
+                                  .align = align,
+                                  .epilogue_bytes = epilogue.bytes /
+                                                    ((double)E * (double)R * (double)C),
+                                  .rows_a = arena_fmt(e->tmp, "%s, %s", y.arg, y.ld),
+                                  .rows_w = arena_fmt(e->tmp, "%s, %s", a.arg, a.ld),
+                                  .order = arena_fmt(e->tmp, "%s, %s", perm, offs) };
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 if (y.dt == a.dt)
-                        sm90_grouped_gemm(&b, &x, t);
+                        forms_add(&b, FAMILY_grouped_gemm, &x);
                 build_line(&b, "\1_slot slot = { epilogue };");
                 build_line(
                         &b,

@@ -65,14 +65,22 @@ int column_v(int64_t n, int most)
         return v;
 }
 
+/* The scratch that argument s is: logits, or their gradient. */
+static Mat scratch_mat(const Loss *l, const char *s)
+{
+        Arena *a = l->e->tmp;
+        return (Mat) { .arg = arena_fmt(a, "a.%s", s),
+                       .ld = arena_fmt(a, "%lld", (long long)l->ld),
+                       .stride = l->ld };
+}
+
 /* Products that may have a short tile are no wider or no higher, as of a small vocabulary:
  * schedule.c may change that tile, which sums of rows by tile (loss_exp.c, of large vocabularies)
  * do not allow. */
 enum { SHORT_N = 128 };
 
-int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const char *w,
-            const char *ldw, bool tb, int64_t M, int64_t N, int64_t K, int align, Slot at, Slot wt,
-            double epilogue_bytes, const Stored *to)
+int product(Loss *l, Build *b, const Mat *a, bool ta, const Mat *w, bool tb, int64_t M, int64_t N,
+            int64_t K, int align, Slot at, Slot wt, double epilogue_bytes, const Stored *to)
 {
         Emit *e = l->e;
         int across = 0;
@@ -81,22 +89,22 @@ int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const ch
                    dt_size[l->dt];
         if (is_cuda(e)) {
                 Gemm p = { l->dt,
-                                ta,
-                                tb,
-                                at,
-                                wt,
-                                atoll(lda),
-                                atoll(ldw),
-                                M,
-                                N,
-                                K,
-                                align,
-                                epilogue_bytes,
-                                epilogue_bytes > 4,
-                                true,
-                                DIM(M),
-                                (M < N ? M : N) <= SHORT_N,
-                                .n_stored = to && dt_size[to->dt] == 2 };
+                           ta,
+                           tb,
+                           at,
+                           wt,
+                           a->stride,
+                           w->stride,
+                           M,
+                           N,
+                           K,
+                           align,
+                           epilogue_bytes,
+                           epilogue_bytes > 4,
+                           true,
+                           DIM(M),
+                           (M < N ? M : N) <= SHORT_N,
+                           .n_stored = to && dt_size[to->dt] == 2 };
                 if (to)
                         p.stored[0] = *to;
                 Pick pick = product_pick(e, &p,
@@ -111,13 +119,13 @@ int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const ch
                 build_line(b, "\1_epilogue epilogue = { a };");
                 if (sm90) {
                         sm90_gemm_transpose(b, &p);
-                        sm90_gemm(b, &p, sm90, 1, false, NULL, NULL);
+                        forms_add(b, FAMILY_gemm, &(GemmWork) { .p = &p, .pick = &pick });
                 }
                 build_line(
                         b,
                         "gemm_task<%s, %s, %s, %s, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, epilogue);",
                         c_type(l->dt), t->name, ta ? "true" : "false", tb ? "true" : "false", align,
-                        a, lda, w, ldw, (long long)M, (long long)N, (long long)K);
+                        a->arg, a->ld, w->arg, w->ld, (long long)M, (long long)N, (long long)K);
                 build_end(b, arena_fmt(e->tmp, "%lld",
                                        (long long)(((M + t->bm - 1) / t->bm) *
                                                    ((N + t->bn - 1) / t->bn))));
@@ -133,8 +141,8 @@ int product(Loss *l, Build *b, const char *a, const char *lda, bool ta, const ch
                                 e->tmp,
                                 "gemm_task((Mat){ %s, %s, %d, %s, 0 }, (Mat){ %s, %s, %d, %s, 0 }, 1, "
                                 "%lld, %lld, %lld, tile, &a, \1_epilogue);",
-                                a, ty(l->dt), ta, lda, w, ty(l->dt), tb, ldw, (long long)M,
-                                (long long)N, (long long)K));
+                                a->arg, ty(l->dt), ta, a->ld, w->arg, ty(l->dt), tb, w->ld,
+                                (long long)M, (long long)N, (long long)K));
                 build_end(b, "1");
         }
         return across;
@@ -212,8 +220,8 @@ static void logits(Loss *l)
         }
         store_epilogue(l, &b, l->dt, maxv, s, l->ld, pre);
         int64_t k = l->C | x.align, m = l->C | w.align;
-        shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
-        product(l, &b, x.arg, x.ld, false, w.arg, w.ld, true, l->rc, l->V, l->C,
+        shift(&b, x.arg, l->r0 * x.stride * dt_size[l->dt]);
+        product(l, &b, &x, false, &w, true, l->rc, l->V, l->C,
                 bytes16(l->dt, (k & -k) < (m & -m) ? k & -k : m & -m), chunk_of(l, l->x),
                 place_of(l, l->w), dt_size[l->dt], maxv == 8 ? &to : NULL);
 }
@@ -311,8 +319,8 @@ static void grad_x(Loss *l)
                 store_epilogue(l, &b, out, column_v(l->C, 8), dx, l->C, "");
         build_shift(&b, dx, l->r0 * l->C * dt_size[out]);
         int64_t m = (l->C | w.align);
-        product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld),
-                false, w.arg, w.ld, false, l->rc, l->C, l->V, bytes16(l->dt, m & -m),
+        const Mat d = scratch_mat(l, s);
+        product(l, &b, &d, false, &w, false, l->rc, l->C, l->V, bytes16(l->dt, m & -m),
                 work_slot(l->scratch), place_of(l, l->w), dt_size[out],
                 column_v(l->C, 8) == 8 ? &(Stored) { { .kind = SLOT_NODE,
                                                        .id = l->dx,
@@ -429,7 +437,7 @@ static bool grad_w_parts(Loss *l, int index)
         b.flops = 2.0 * (double)M * (double)N * (double)K;
         b.bytes = dt_size[l->dt] * (double)K * (double)(M + N) +
                   4.0 * (double)splits * (double)M * (double)N;
-        shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
+        shift(&b, x.arg, l->r0 * x.stride * dt_size[l->dt]);
         build_line(
                 &b,
                 "gemm_split_k_task<%s, %s, true, false, %d, %d>(a.%s, %lld, %s, %s, %lld, %lld, %lld, %d, "
@@ -466,14 +474,14 @@ static void grad_w(Loss *l, int index, bool whole)
                 place = exp_x(l, &b, &x);
         } else {
                 mat_need(e, &b, l->x, 0, &x);
-                shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
+                shift(&b, x.arg, l->r0 * x.stride * dt_size[l->dt]);
                 place = chunk_of(l, l->x);
         }
         const char *to = sum_target(l, &b, l->dw, index, &flag);
         sum_epilogue(l, &b, to, flag, l->ld == l->V ? 0 : l->V, l->C);
         int64_t m = (l->C | x.align);
-        product(l, &b, arena_fmt(e->tmp, "a.%s", s), arena_fmt(e->tmp, "%lld", (long long)l->ld),
-                true, x.arg, x.ld, false, l->ld, l->C, l->rc, bytes16(l->dt, m & -m),
+        const Mat d = scratch_mat(l, s);
+        product(l, &b, &d, true, &x, false, l->ld, l->C, l->rc, bytes16(l->dt, m & -m),
                 work_slot(l->scratch), place, l->first ? 4 : 8, NULL);
 }
 

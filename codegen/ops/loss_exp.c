@@ -114,8 +114,8 @@ void exp_logits(Loss *l)
                         "                out.template put<0>(a.%s + (long)row * %lld + col, v);\n",
                         to_exp, s, (long long)l->ld));
         int64_t k = l->C | x.align, m = l->C | w.align;
-        shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
-        l->exps->across = product(l, &b, x.arg, x.ld, false, w.arg, w.ld, true, l->rc, l->V, l->C,
+        shift(&b, x.arg, l->r0 * x.stride * dt_size[l->dt]);
+        l->exps->across = product(l, &b, &x, false, &w, true, l->rc, l->V, l->C,
                                   bytes16(l->dt, (k & -k) < (m & -m) ? k & -k : m & -m),
                                   chunk_of(l, l->x), place_of(l, l->w), dt_size[l->dt], &to);
 }
@@ -139,7 +139,7 @@ void exp_finish(Loss *l, bool grad)
         if (grad) {
                 dloss_text(l, &b);
                 build_line(&b, "\1_dloss dloss = { a };");
-                shift(&b, x.arg, l->r0 * atoll(x.ld) * dt_size[l->dt]);
+                shift(&b, x.arg, l->r0 * x.stride * dt_size[l->dt]);
                 more = arena_fmt(e->tmp, "%s, %s, a.%s, a.%s, tile, smem, dloss", x.arg, x.ld,
                                  arg_work(e, &b.args, l->exps->xs, c_type(l->dt), "scaled"),
                                  of_rows(l, &b, l->exps->factor, "factor", true));

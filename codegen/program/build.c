@@ -74,6 +74,14 @@ const char *short_name(Emit *e, Ref r)
         return arena_str(e->tmp, buf);
 }
 
+bool dim_known(const Emit *e, Dim d)
+{
+        bool known = true;
+        for (int i = 0; i < N_SYM; i++)
+                known &= !d.e[i] || e->g->sizes.v[i];
+        return known;
+}
+
 const char *dim_c(Emit *e, Dim d)
 {
         const Sizes *s = &e->g->sizes;

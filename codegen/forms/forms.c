@@ -1,0 +1,25 @@
+/* forms.c: which forms a kernel gets beside ARCH_ANY's: the rows of forms.def. */
+#include "../codegen.h"
+
+typedef struct Row {
+        Family family;
+        ArchId arch;
+        bool (*adds)(Build *b, const void *problem);
+} Row;
+
+static const Row rows[] = {
+#define FORM(family, arch, adds) { FAMILY_##family, ARCH_##arch, adds },
+#include "forms.def"
+#undef FORM
+};
+
+bool forms_add(Build *b, Family family, const void *problem)
+{
+        bool any = false, has[N_ARCHS] = { false };
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+                if (rows[i].family == family && !has[rows[i].arch])
+                        any |= has[rows[i].arch] = rows[i].adds(b, problem);
+        if (any)
+                form_begin(b, ARCH_ANY, NULL);
+        return any;
+}

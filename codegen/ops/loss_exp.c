@@ -180,6 +180,7 @@ Slot exp_x(Loss *l, Build *b, Mat *x)
         *x = (Mat) { .arg = arena_fmt(l->e->tmp, "a.%s", s),
                      .ld = arena_fmt(l->e->tmp, "%lld", (long long)l->C),
                      .align = l->C,
+                     .stride = l->C,
                      .dt = l->dt };
         return (Slot) { .kind = SLOT_WORK, .id = l->exps->xs };
 }

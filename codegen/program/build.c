@@ -202,6 +202,9 @@ static bool map_equal(const TensorMap *a, const TensorMap *b)
 
 const char *arg_map(Emit *e, Args *a, const TensorMap *m, const char *name)
 {
+        if (m->rows < 1 || m->cols < 1 || m->ld < 1)
+                error_internal((Loc) { 0 }, "a tensor map of %lld x %lld, rows %lld apart",
+                               (long long)m->rows, (long long)m->cols, (long long)m->ld);
         for (int i = 0; i < a->n; i++)
                 if (a->slot[i].kind == SLOT_MAP && map_equal(&e->map[a->slot[i].id], m))
                         return a->name[i];

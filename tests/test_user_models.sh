@@ -140,4 +140,24 @@ p=$(try 0 '' "$TGC" dump folder --model own.lua --manifest)
 [ "$p" ] || "$TGC" info own.plan | grep -q weights || p="without weights"
 say a_known_family_by_the_users_file "$p"
 
+# ---- what the compiler made of it ----
+
+# A gradient is named for its value and stands at the line of the op that it passes.
+cat > two.lua <<'END'
+local b = require "blocks"
+return { name = "two", params = { vocab = 20, ctx = 8, n_embd = 16 }, graph = function(p)
+        local ids, targets = b.inputs()
+        local x = b.embedding(ids, "wte", p.vocab, p.n_embd)
+        local h = b.linear(x, "first", 3 * p.n_embd):gelu():as "h"
+        local h2 = b.linear(h, "second", p.n_embd)
+        return b.outputs(b.linear(h2, "logits", p.vocab), targets)
+end }
+END
+p=$(try 0 '' "$TGC" dump two.lua --mode train --fused -O1)
+for want in '%h.grad = matmul[(]%second.grad, %second.weight[)] .* two.lua:6$' '%first.grad = mul[(]%first.slope, %h.grad[)] .* two.lua:5$' \
+        '%second.weight.grad = matmul[(]%second.grad.*, %h.* two.lua:6$' '%first.weight.grad = .* two.lua:5$' '%wte.weight.grad = .* two.lua:4$'; do
+        [ "$p" ] || grep -Eq "$want" out || p="no '$want' in: $(grep grad out | head -20)"
+done
+say gradients_have_names_and_lines "$p"
+
 exit $failed

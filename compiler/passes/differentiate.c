@@ -7,6 +7,9 @@
  * micro-batches add up to the batch.  Each contribution to a trainable parameter
  * becomes `accum`; the first of a step overwrites.
  *
+ * What a rule makes stands at the line of the op whose gradient it is, and is named for the value
+ * that it is the gradient of: x.grad.
+ *
  * The readers of a value that only take slices of it (q, k, v of one linear)
  * give one gradient by concat or interleave, written in place by its parts. */
 #include "../compiler.h"
@@ -27,6 +30,39 @@ typedef struct Ctx {
         int n;
 } Ctx;
 
+/* The node becomes NAME.grad, or, where that is taken, NAME.grad.N, at the line of `at`. */
+static void name_grad(Graph *g, Ref d, Ref of, Ref at)
+{
+        char full[256];
+        const char *base = NODE(g, of)->name, *name = full;
+        int n = snprintf(full, sizeof full, "%s.grad", base);
+        if (n >= (int)sizeof full)
+                name = arena_fmt(g->arena, "%s.grad", base);
+        name = graph_find(g, name) ? graph_name(g, name) : arena_str(g->arena, name);
+        graph_rename(g, d, name);
+        NODE(g, d)->loc = NODE(g, at)->loc;
+}
+
+/* Those of the nodes from `from` on that were made of r's gradients: what becomes the gradient of an
+ * input is named for it, the rest for r.  Others are forward values in another form. */
+static void name_grads(Ctx *c, Ref from, Ref r, const Ref *din)
+{
+        Graph *g = c->g;
+        bool *made = arena_alloc(c->tmp, (size_t)(g->n_nodes - from + 1));
+        for (Ref d = from; d < g->n_nodes; d++) {
+                Ref of = r;
+                for (int i = 0; i < NODE(g, d)->n_in; i++) {
+                        Ref in = NODE(g, d)->in[i];
+                        made[d - from] |= in >= from ? made[in - from] : in >= c->n;
+                }
+                for (int i = 0; din && i < NODE(g, r)->n_in; i++)
+                        if (din[i] == d)
+                                of = NODE(g, r)->in[i];
+                if (made[d - from])
+                        name_grad(g, d, of, r);
+        }
+}
+
 static void add_grad(Ctx *c, Ref r, int out, Ref d)
 {
         Graph *g = c->g;
@@ -44,7 +80,11 @@ static void add_grad(Ctx *c, Ref r, int out, Ref d)
                 *end = p;
                 return;
         }
-        c->grad[r][out] = c->grad[r][out] ? op2(g, OP_ADD, c->grad[r][out], d) : d;
+        if (c->grad[r][out]) {
+                d = op2(g, OP_ADD, c->grad[r][out], d);
+                name_grad(g, d, r, r);
+        }
+        c->grad[r][out] = d;
 }
 
 static Ref zeros(Graph *g, Type t, Loc loc)
@@ -200,8 +240,11 @@ void differentiate(Graph *g, Arena *tmp)
                 bool any = false;
                 if (!c.wanted[r])
                         continue;
-                if (c.cut[r])
-                        add_grad(&c, r, 0, assemble(&c, r));
+                if (c.cut[r]) {
+                        Ref from = g->n_nodes, d = assemble(&c, r);
+                        name_grads(&c, from, r, NULL);
+                        add_grad(&c, r, 0, d);
+                }
                 if (NODE(g, r)->op == OP_PARAM)
                         continue;
                 for (int i = 0; i < MAX_OUT; i++)
@@ -216,7 +259,9 @@ void differentiate(Graph *g, Arena *tmp)
                         c.cut[whole] = p;
                         continue;
                 }
+                Ref from = g->n_nodes;
                 op_info[NODE(g, r)->op].grad(g, r, c.grad[r], din);
+                name_grads(&c, from, r, din);
                 for (int i = 0; i < NODE(g, r)->n_in; i++)
                         add_grad(&c, NODE(g, r)->in[i], 0, din[i]);
         }

@@ -152,7 +152,7 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
                                  (Ref[]) { map[s->dh], r == s->dx ? s->kept_x : s->kept_up }, 2,
                                  NULL, n->loc, n->name);
         if (k >= 0 && plain(old, r, k)) {
-                const char *name = graph_name(g, NODE(old, n->in[0])->name);
+                const char *name = arena_fmt(g->arena, "%s.slope", NODE(old, n->in[0])->name);
                 Ref slope = graph_add(g, rules[k].slope, (Ref[]) { map[n->in[0]] }, 1, &n->a,
                                       n->loc, name);
                 return graph_add(g, OP_MUL, (Ref[]) { slope, map[n->in[1]] }, 2, &n->a, n->loc,

@@ -170,6 +170,8 @@ typedef struct Compiled {
         int n_kernels[2];
 } Compiled;
 
+/* limits.c: sizes that kernels have no room for are refused. */
+void check_limits(const Graph *g);
 /* Indices stay within what they pick from: error_at where one will not, a clamp where that is not
  * known. */
 void check_tables(Model *m, const CompileOptions *o, int ctx, int block);

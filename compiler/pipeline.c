@@ -565,6 +565,7 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
         if (o->print_after)
                 check_pass(o->print_after);
         check_sizes(m, o, block);
+        check_limits(m->graph);
         check_tables(m, o, ctx, block);
         if (o->infer)
                 check_token_axis(m);

@@ -32,6 +32,9 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         return graph_item(g, c->made[k], c->item[r], NODE(old, r)->name);
 }
 
+/* Blocks keep sums of gain and bias in shared memory, of which small GPUs have 99 KB. */
+enum { MOST_COLUMNS = 12288 };
+
 static Ref *refs(Arena *tmp, int n) { return arena_alloc(tmp, (size_t)n * sizeof(Ref)); }
 
 void fuse_norm_grad(Graph *g, Arena *tmp)
@@ -51,6 +54,8 @@ void fuse_norm_grad(Graph *g, Arena *tmp)
                 if (d->op != OP_RMSNORM_GRAD && d->op != OP_LAYERNORM_GRAD)
                         continue;
                 m = NODE(g, d->in[1]);
+                if (d->type.dim[d->type.rank - 1].n > MOST_COLUMNS)
+                        continue;
                 if (m->op != OP_MUL || m->uses != 1 || NODE(g, m->in[1])->type.rank != 1 ||
                     NODE(g, m->in[0])->type.rank < 2)
                         continue;

@@ -18,6 +18,7 @@
 #ifndef TGC_CPU_ATTENTION_H
 #define TGC_CPU_ATTENTION_H
 
+#include "cpu_limits.h"
 #include "cpu_rows.h"
 
 /* A (b, t, h, d) tensor: strides in elements, d contiguous.  For k and v t runs over S, h over
@@ -45,13 +46,14 @@ typedef struct Attention {
 } Attention;
 
 enum {
-        ATTENTION_ROWS = 64,      /* of a tile, unless G is larger */
-        ATTENTION_ROWS_MAX = 128, /* largest G = H/K */
-        ATTENTION_FEW = 8,        /* rows up to which nothing is packed */
-        ATTENTION_D_SMALL = 16,   /* D up to which sums along d cost more than packing k */
+        ATTENTION_ROWS = 64,              /* of a tile, unless G is larger */
+        ATTENTION_ROWS_MAX = LIMIT_GROUP, /* largest G = H/K */
+        ATTENTION_FEW = 8,                /* rows up to which nothing is packed */
+        ATTENTION_D_SMALL = 16,           /* D up to which sums along d cost more than packing k */
         ATTENTION_KB = 128,
-        ATTENTION_D_MAX = 256 /* of D and DV */
+        ATTENTION_D_MAX = LIMIT_HEAD /* of D and DV */
 };
+_Static_assert((int)ATTENTION_ROWS <= (int)ATTENTION_ROWS_MAX, "rows");
 _Static_assert((int)ATTENTION_D_MAX <= (int)MATMUL_KC && ATTENTION_KB % GEMM_NR == 0, "panels");
 _Static_assert(4 * ATTENTION_KB * ATTENTION_D_MAX +
                                ATTENTION_ROWS_MAX * (3 * ATTENTION_D_MAX + 3 * ATTENTION_KB + 16) <=

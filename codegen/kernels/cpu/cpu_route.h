@@ -7,29 +7,42 @@
 
 #include "cpu_rows.h"
 
-enum { TOPK_N_MAX = 4096 };
+/* Where a row's largest value lies, lowest index first among equals, of those that come after value
+ * `last` at place `at`; NaN counts as -inf.  buf: see row_seg. */
+TGC_INLINE long topk_next(Row r, PrologueFn *prologue, long N, float last, long at, float *buf,
+                          float *value)
+{
+        long best = -1;
+        EACH_SEG(c, n, N)
+        {
+                const float *v = row_seg(r, prologue, c, n, buf);
+                for (long i = 0; i < n; i++) {
+                        float x = v[i] == v[i] ? v[i] : -INFINITY;
+                        if ((at < 0 || x < last || (x == last && c + i > at)) &&
+                            (best < 0 || x > *value)) {
+                                best = c + i;
+                                *value = x;
+                        }
+                }
+        }
+        return best;
+}
 
-/* The k largest of a row of N <= TOPK_N_MAX, largest first, lowest index first among
- * equals; NaN counts as -inf.  ids (rows, k), values (rows, k) or NULL; k <= N. */
+/* The k largest of a row, largest first, lowest index first among equals; NaN counts as -inf.
+ * ids (rows, k), values (rows, k) or NULL; k <= N. */
 TGC_INLINE void topk_task(long N, int k, float *values, int *ids, long row, const void *args,
                           PrologueFn *prologue)
 {
-        float *v = tgc_scratch;
-        char *taken = (char *)(tgc_scratch + TOPK_N_MAX);
-        EACH_SEG(c, n, N)
-        prologue(args, row, (int)c, (int)n, v + c);
-        memset(taken, 0, (size_t)N);
+        float buf[TGC_SEG], last = 0.f;
+        Row r = row_fetch(N, row, args, prologue, tgc_scratch, TGC_ROW_MAX);
+        long at = -1;
         for (int j = 0; j < k; j++) {
-                long best = -1;
-                for (long i = 0; i < N; i++) {
-                        v[i] = v[i] == v[i] ? v[i] : -INFINITY;
-                        if (!taken[i] && (best < 0 || v[i] > v[best]))
-                                best = i;
-                }
-                taken[best] = 1;
-                ids[row * k + j] = (int)best;
+                float value = 0.f;
+                at = topk_next(r, prologue, N, last, at, buf, &value);
+                last = value;
+                ids[row * k + j] = (int)at;
                 if (values)
-                        values[row * k + j] = v[best];
+                        values[row * k + j] = value;
         }
 }
 
@@ -37,30 +50,40 @@ TGC_INLINE void topk_task(long N, int k, float *values, int *ids, long row, cons
 TGC_INLINE void route_task(long N, int k, int renorm, float *gates, int *ids, long row,
                            const void *args, PrologueFn *prologue)
 {
-        const float *v = tgc_scratch;
-        float *gate = gates + row * k, all = 0;
+        float buf[TGC_SEG], *gate = gates + row * k, all = 0;
         topk_task(N, k, gates, ids, row, args, prologue);
         float top = gate[0];
-        for (long i = 0; i < (renorm ? k : N); i++)
-                all += expf((renorm ? gate[i] : v[i]) - top);
+        for (int j = 0; renorm && j < k; j++)
+                all += expf(gate[j] - top);
+        /* topk_task left the row in scratch, if it is not too long */
+        Row r = { args, prologue, row, N <= TGC_ROW_MAX ? tgc_scratch : 0 };
+        EACH_SEG(c, n, renorm ? 0 : N)
+        {
+                const float *v = row_seg(r, prologue, c, n, buf);
+                for (long i = 0; i < n; i++)
+                        all += expf((v[i] == v[i] ? v[i] : -INFINITY) - top);
+        }
         for (int j = 0; j < k; j++)
                 gate[j] = expf(gate[j] - top) / all;
 }
 
-/* Gradient: zeros but for prologue(row, j) at ids[row*k + j]; prologue is asked for one run of k
- * <= TGC_SEG. */
+/* Gradient: zeros but for prologue(row, j) at ids[row*k + j]. */
 TGC_INLINE void topk_grad_task(long N, int k, const int *ids, long row, const void *args,
                                PrologueFn *prologue, EpilogueFn *epilogue)
 {
         float d[TGC_SEG], v[TGC_SEG];
-        prologue(args, row, 0, k, d);
         EACH_SEG(c, n, N)
         {
                 memset(v, 0, sizeof v);
-                for (int j = 0; j < k; j++) {
-                        long i = ids[row * k + j] - c;
-                        if (i >= 0 && i < n)
-                                v[i] = d[j];
+                EACH_SEG(j0, m, k)
+                {
+                        if (!c || k > TGC_SEG)
+                                prologue(args, row, (int)j0, (int)m, d);
+                        for (long j = 0; j < m; j++) {
+                                long i = ids[row * k + j0 + j] - c;
+                                if (i >= 0 && i < n)
+                                        v[i] = d[j];
+                        }
                 }
                 epilogue(args, row, (int)c, (int)n, v);
         }

@@ -3,10 +3,11 @@
  *
  * N may be a run-time value.  A row is held in scratch and its prologues are called once;
  * rows longer than TGC_ROW_MAX ask them up to three times (prologues of two sources:
- * longer than TGC_ROW_MAX / 2, which norm_grad does not allow). */
+ * longer than TGC_ROW_MAX / 2).  Norms hold their rows: at most LIMIT_NORM_ROW columns. */
 #ifndef TGC_CPU_ROWS_H
 #define TGC_CPU_ROWS_H
 
+#include "cpu_limits.h"
 #include "cpu_math.h"
 #include "cpu_gemv.h" /* NORM_RMS, NORM_LAYER */
 
@@ -85,10 +86,12 @@ TGC_INLINE float max_n(const float *x, long n)
         return vec_top(vec_max(m, vec_all(t)));
 }
 
+_Static_assert(3 * LIMIT_NORM_ROW <= TGC_SCRATCH && TGC_ROW_MAX <= TGC_SCRATCH, "scratch");
+
 /* ---- norms ------------------------------------------------------------- */
 
 /* epilogue gets (x - mean) * rstd; RMS: mean = 0, rstd = 1/sqrt(mean(x^2) + eps).  mean and
- * rstd, one value per row, are stored where not NULL.  N <= TGC_ROW_MAX. */
+ * rstd, one value per row, are stored where not NULL.  N <= LIMIT_NORM_ROW. */
 TGC_INLINE void norm_task(int kind, long N, float eps, float *mean, float *rstd, long row,
                           const void *args, PrologueFn *prologue, EpilogueFn *epilogue)
 {
@@ -115,7 +118,7 @@ TGC_INLINE void norm_grad_row(int kind, long N, float rstd, const float *x, floa
 /* Two sources: x from prologue_x, g (gradient of the standardised value, gain already
  * multiplied in) from prologue_g; epilogue gets rstd * (g - [mean(g)] - xhat * mean(g * xhat)).
  * mean, rstd: what norm_task stored; rstd NULL: computed again from x.
- * N <= TGC_ROW_MAX / 2. */
+ * N <= LIMIT_NORM_ROW. */
 TGC_INLINE void norm_grad_task(int kind, long N, float eps, const float *mean, const float *rstd,
                                long row, const void *args, PrologueFn *prologue_x,
                                PrologueFn *prologue_g, EpilogueFn *epilogue)
@@ -141,7 +144,7 @@ TGC_INLINE void norm_grad_task(int kind, long N, float eps, const float *mean, c
 /* The same with the gradients of gain and bias.  prologue_dy fills dy (= g * gain) and g, the
  * gradient of the whole output.  Tile t of `tiles` (norm_acc_tiles) works on rows t, t + tiles,
  * ...; dgain, dbias: float (tiles, N), or NULL: sums of g * xhat and of g over its rows, to be
- * added up by column_sum_task.  N <= TGC_ROW_MAX / 4. */
+ * added up by column_sum_task.  N <= LIMIT_NORM_ROW. */
 typedef void ProloguePairFn(const void *args, long row, int col, int n, float *dy, float *g);
 
 enum { NORM_ACC_TILES = 64 };

@@ -2,12 +2,12 @@
  * gradient of an embedding, which is the same problem with V buckets.
  *
  *      topk_task<E, K, THREADS>(rows, tile, prologue, float *values, int *index)
- *              the K largest of each row of E <= 256, descending, lowest index first on a tie, NaN
- *              as -inf. values: (rows, K) or null, index: (rows, K).  tiles: ceil(rows / (THREADS /
- *              32)).
+ *              the K largest of each row of E, descending, lowest index first on a tie, NaN as
+ *              -inf.  values: (rows, K) or null, index: (rows, K).  A row of more than TOPK_HELD is
+ *              read K times.  tiles: ceil(rows / (THREADS / 32)).
  *      route_task<E, K, RENORM, THREADS>(rows, tile, prologue, float *gates, int *index)
- *              topk_task's choice of logits, K <= 32, and its softmax over the row or, with RENORM,
- *              over the choice.  tiles: as topk_task.
+ *              topk_task's choice of logits, and its softmax over the row or, with RENORM, over the
+ *              choice.  tiles: as topk_task.
  *      topk_grad_task<E, K, THREADS>(rows, tile, index, prologue, epilogue)
  *              epilogue(row, col, v): prologue(row, j)'s value where col = index[row][j], 0
  *              elsewhere. tiles: as map_task over rows x E.
@@ -38,6 +38,8 @@
 #include "columns.cuh"
 #include "order.cuh"
 
+#define TOPK_HELD \
+        256 /* longest row that a warp keeps in registers; longer ones are asked for again */
 #define BUCKET_MAX 256
 #define BUCKET_SMEM(THREADS, R) (((THREADS) / 32 * (R) + 64) * 4)
 #define SCATTER_SMALL 32
@@ -46,7 +48,7 @@
 template <int E, class Prologue>
 TGC_DEV void topk_keys(u64 (&key)[(E + 31) / 32], int row, int rows, const Prologue &prologue)
 {
-        static_assert(E <= 256 && Prologue::MINV == 1, "topk: at most 256 columns");
+        static_assert(E <= TOPK_HELD && Prologue::MINV == 1, "topk: a row in registers");
 #pragma unroll
         for (int i = 0; i < (E + 31) / 32; i++) {
                 const int c = ((int)threadIdx.x & 31) + 32 * i;
@@ -75,20 +77,81 @@ TGC_DEV u64 topk_next(u64 (&key)[PER])
         return best;
 }
 
+/* The largest of a long row's keys below `last`: keys are all different. */
+template <int E, class Prologue>
+TGC_DEV u64 topk_below(u64 last, int row, int rows, const Prologue &prologue)
+{
+        static_assert(Prologue::MINV == 1, "topk: one column at a time");
+        u64 best = 0;
+        for (int c = (int)threadIdx.x & 31; c < E && row < rows; c += 32) {
+                float v[1];
+                prologue(row, c, v);
+                const u64 key = order_key_at(v[0], c);
+                best = key < last && key > best ? key : best;
+        }
+        return lanes_max_u64<32>(best);
+}
+
+template <int E, int K, class Prologue>
+TGC_DEV void topk_long(int row, int rows, const Prologue &prologue, float *values, int *index)
+{
+        u64 last = ~0ull;
+        for (int k = 0; k < K; k++) {
+                last = topk_below<E>(last, row, rows, prologue);
+                if (((int)threadIdx.x & 31) == 0 && row < rows) {
+                        index[(long long)row * K + k] = order_index(last);
+                        if (values)
+                                values[(long long)row * K + k] = order_value(
+                                        (unsigned)(last >> 32));
+                }
+        }
+}
+
+/* A row's k-th gate by the lane k % 32, which also wrote what it reads: nothing to wait for. */
+template <int E, int K, bool RENORM, class Prologue>
+TGC_DEV void route_long(int row, int rows, const Prologue &prologue, float *gates, int *index)
+{
+        const int lane = (int)threadIdx.x & 31;
+        u64 last = ~0ull;
+        float all = 0.f, top = 0.f;
+        for (int k = 0; k < K; k++) {
+                last = topk_below<E>(last, row, rows, prologue);
+                const float x = order_value((unsigned)(last >> 32));
+                top = k ? top : x;
+                if (lane == k % 32 && row < rows) {
+                        gates[(long long)row * K + k] = expf(x - top);
+                        index[(long long)row * K + k] = order_index(last);
+                        all += RENORM ? expf(x - top) : 0.f;
+                }
+        }
+        for (int c = lane; !RENORM && c < E && row < rows; c += 32) {
+                float v[1];
+                prologue(row, c, v);
+                all += expf(order_value(order_key(v[0])) - top);
+        }
+        all = warp_sum(all);
+        for (int k = lane; k < K && row < rows; k += 32)
+                gates[(long long)row * K + k] /= all;
+}
+
 template <int E, int K, int THREADS, class Prologue>
 TGC_DEV void topk_task(int rows, int tile, const Prologue &prologue, float *values, int *index)
 {
         static_assert(K <= E, "topk: no more than there are");
         int lane = (int)threadIdx.x & 31, row = tile * (THREADS / 32) + (int)threadIdx.x / 32;
-        u64 key[(E + 31) / 32];
-        topk_keys<E>(key, row, rows, prologue);
-        for (int k = 0; k < K; k++) {
-                const u64 best = topk_next(key);
-                if (lane == 0 && row < rows) {
-                        index[(long long)row * K + k] = order_index(best);
-                        if (values)
-                                values[(long long)row * K + k] = order_value(
-                                        (unsigned)(best >> 32));
+        if constexpr (E > TOPK_HELD) {
+                topk_long<E, K>(row, rows, prologue, values, index);
+        } else {
+                u64 key[(E + 31) / 32];
+                topk_keys<E>(key, row, rows, prologue);
+                for (int k = 0; k < K; k++) {
+                        const u64 best = topk_next(key);
+                        if (lane == 0 && row < rows) {
+                                index[(long long)row * K + k] = order_index(best);
+                                if (values)
+                                        values[(long long)row * K + k] = order_value(
+                                                (unsigned)(best >> 32));
+                        }
                 }
         }
 }
@@ -96,33 +159,38 @@ TGC_DEV void topk_task(int rows, int tile, const Prologue &prologue, float *valu
 template <int E, int K, bool RENORM, int THREADS, class Prologue>
 TGC_DEV void route_task(int rows, int tile, const Prologue &prologue, float *gates, int *index)
 {
-        static_assert(K <= E && K <= 32, "route: a lane for each choice");
+        static_assert(K <= E, "route: no more than there are");
         int lane = (int)threadIdx.x & 31, row = tile * (THREADS / 32) + (int)threadIdx.x / 32;
-        u64 key[(E + 31) / 32], mine = 0;
-        float all = 0.f, top = 0.f;
-        topk_keys<E>(key, row, rows, prologue);
-        u64 row_key[(E + 31) / 32];
-#pragma unroll
-        for (int i = 0; i < (E + 31) / 32; i++)
-                row_key[i] = key[i];
-        for (int k = 0; k < K; k++) {
-                const u64 best = topk_next(key);
-                top = k ? top : order_value((unsigned)(best >> 32));
-                mine = lane == k ? best : mine;
-        }
-        const float gate = mine ? expf(order_value((unsigned)(mine >> 32)) - top) : 0.f;
-        if (RENORM) {
-                all = gate;
+        if constexpr (E > TOPK_HELD || K > 32) {
+                route_long<E, K, RENORM>(row, rows, prologue, gates, index);
         } else {
+                u64 key[(E + 31) / 32], mine = 0;
+                float all = 0.f, top = 0.f;
+                topk_keys<E>(key, row, rows, prologue);
+                u64 row_key[(E + 31) / 32];
 #pragma unroll
                 for (int i = 0; i < (E + 31) / 32; i++)
-                        all += row_key[i] ? expf(order_value((unsigned)(row_key[i] >> 32)) - top)
-                                          : 0.f;
-        }
-        all = warp_sum(all);
-        if (lane < K && row < rows) {
-                gates[(long long)row * K + lane] = gate / all;
-                index[(long long)row * K + lane] = order_index(mine);
+                        row_key[i] = key[i];
+                for (int k = 0; k < K; k++) {
+                        const u64 best = topk_next(key);
+                        top = k ? top : order_value((unsigned)(best >> 32));
+                        mine = lane == k ? best : mine;
+                }
+                const float gate = mine ? expf(order_value((unsigned)(mine >> 32)) - top) : 0.f;
+                if (RENORM) {
+                        all = gate;
+                } else {
+#pragma unroll
+                        for (int i = 0; i < (E + 31) / 32; i++)
+                                all += row_key[i] ? expf(order_value((unsigned)(row_key[i] >> 32)) -
+                                                         top)
+                                                  : 0.f;
+                }
+                all = warp_sum(all);
+                if (lane < K && row < rows) {
+                        gates[(long long)row * K + lane] = gate / all;
+                        index[(long long)row * K + lane] = order_index(mine);
+                }
         }
 }
 

@@ -47,6 +47,24 @@ return {
                         group = function() attention(n, 1, 8, 8) end,
                         table = function() x = x + b.embedding((ids:cast "f32" * (n // p.vocab)):cast "i32", "t", n, p.n_embd, { std = 1 }) end,
                         vocab = function() end,
+                        slices = function()                     -- of one value, and of each other
+                                local w, y = wide(), 0.0
+                                for i = 0, n - 1, k do y = y + w:slice { axis = 2, start = i, len = 1 } * (i + 1) end
+                                x = x + y * (1 / n)
+                        end,
+                        reads = function()                      -- one map of n values
+                                for i = 1, n do x = x * 0.9 + param("r" .. i, { p.n_embd }, { std = 0.1 }) end
+                        end,
+                        parts = function()                      -- a concat of concats
+                                local y = x
+                                for i = 2, n do y = y:concat(x * (1 / i)) end
+                                narrow(y, n ^ -0.5)
+                        end,
+                        gates = function()
+                                local y = b.linear(x, "u", n, { std = 0.3 }):silu()
+                                for i = 1, k do y = y * b.linear(x, "g" .. i, n, { std = 0.3 }):sigmoid() end
+                                narrow(y)
+                        end,
                         positions = function() x = x + param("wpe", { n, p.n_embd }, { std = 1 }):gather(position()) end,
                 }
                 kinds[p.kind]()

@@ -1,0 +1,39 @@
+/* limits.c: what a model asks and kernels have no room for is refused, by name and line, when it is
+ * compiled.  The numbers are the kernels' own: codegen/kernels/cpu/cpu_limits.h. */
+#include "compiler.h"
+#include "../codegen/kernels/cpu/cpu_limits.h"
+
+static void check_attention(const Graph *g, const Node *n)
+{
+        const Type *q = &g->node[n->in[0]].type, *k = &g->node[n->in[1]].type,
+                   *v = &g->node[n->in[2]].type;
+        const int64_t D = q->dim[3].n > v->dim[3].n ? q->dim[3].n : v->dim[3].n;
+        if (D > LIMIT_HEAD)
+                error_at(n->loc,
+                         "attention: heads of width %lld are not supported (at most %d): more "
+                         "heads that are narrower are",
+                         (long long)D, LIMIT_HEAD);
+        if (q->dim[2].n / k->dim[2].n > LIMIT_GROUP)
+                error_at(n->loc,
+                         "attention: %lld query heads to a key head are not supported (at most "
+                         "%d): there are %lld and %lld; more key heads are",
+                         (long long)(q->dim[2].n / k->dim[2].n), LIMIT_GROUP,
+                         (long long)q->dim[2].n, (long long)k->dim[2].n);
+}
+
+void check_limits(const Graph *g)
+{
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                const Node *n = &g->node[r];
+                if (n->op == OP_ATTENTION)
+                        check_attention(g, n);
+                if (n->op != OP_RMSNORM && n->op != OP_LAYERNORM)
+                        continue;
+                const int64_t width = n->type.dim[n->type.rank - 1].n;
+                if (width > LIMIT_NORM_ROW)
+                        error_at(n->loc,
+                                 "%s: rows of %lld columns are not supported (at most %d); a sum "
+                                 "of squares and rsqrt make a norm of any width",
+                                 op_info[n->op].text, (long long)width, LIMIT_NORM_ROW);
+        }
+}

@@ -49,46 +49,20 @@ static double gelu_tanh_slope(double x)
         return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * ROOT_2_PI * (1 + 3 * 0.044715 * x * x);
 }
 
-/* One element: a, b, c the inputs, k the attribute. */
-static double scalar(Op op, double a, double b, double c, double k)
+static double silu_slope(double x) { return sigmoid(x) * (1 + x * (1 - sigmoid(x))); }
+static double gelu(double x) { return 0.5 * x * (1 + erf(x * M_SQRT1_2)); }
+static double gelu_tanh(double x) { return 0.5 * x * (1 + tanh(gelu_tanh_arg(x))); }
+
+/* One element: a, b, c the inputs, x the attribute. */
+static double scalar(Op op, double a, double b, double c, double x)
 {
         switch (op) {
-        case OP_ADD: return a + b;
-        case OP_SUB: return a - b;
-        case OP_MUL: return a * b;
-        case OP_DIV: return a / b;
-        case OP_MAX: return fmax(a, b);
-        case OP_MIN: return fmin(a, b);
-        case OP_GT: return a > b;
-        case OP_EQ: return a == b;
-        case OP_WHERE: return a != 0 ? b : c;
-        case OP_CAST: return a;
-        case OP_SCALE: return a * k;
-        case OP_OFFSET: return a + k;
-        case OP_NEG: return -a;
-        case OP_ABS: return fabs(a);
-        case OP_SQUARE: return a * a;
-        case OP_SQRT: return sqrt(a);
-        case OP_RSQRT: return 1 / sqrt(a);
-        case OP_RECIP: return 1 / a;
-        case OP_EXP: return exp(a);
-        case OP_LOG: return log(a);
-        case OP_SIN: return sin(a);
-        case OP_COS: return cos(a);
-        case OP_TANH: return tanh(a);
-        case OP_ERF: return erf(a);
-        case OP_SIGMOID: return sigmoid(a);
-        case OP_RELU: return fmax(a, 0);
-        case OP_SILU: return a * sigmoid(a);
-        case OP_GELU: return 0.5 * a * (1 + erf(a * M_SQRT1_2));
-        case OP_GELU_TANH: return 0.5 * a * (1 + tanh(gelu_tanh_arg(a)));
-        case OP_SILU_GRAD: return b * sigmoid(a) * (1 + a * (1 - sigmoid(a)));
-        case OP_GELU_GRAD: return b * gelu_slope(a);
-        case OP_GELU_TANH_GRAD: return b * gelu_tanh_slope(a);
-        case OP_SILU_SLOPE: return sigmoid(a) * (1 + a * (1 - sigmoid(a)));
-        case OP_GELU_SLOPE: return gelu_slope(a);
-        case OP_GELU_TANH_SLOPE: return gelu_tanh_slope(a);
-        case OP_FILL: return k;
+#define OP(e, text, inputs, cls, attr, shape, grad, stored, facts)
+#define VALUE(e, value) \
+        case OP_##e:    \
+                return value;
+#define MAP(e, text, inputs, attr, shape, grad, stored, facts, scalar, value) VALUE(e, value)
+#include "ops.def"
         default: error_at((Loc) { 0 }, "%s has no evaluator", op_info[op].text);
         }
 }

@@ -223,9 +223,12 @@ Ref graph_typed(Graph *g, Op op, const Type *t, const Ref *in, int n_in, const A
         }
         if (n_in > MAX_IN)
                 error_at(loc, "%s: %d inputs, at most %d", op_info[op].text, n_in, MAX_IN);
-        if (op_info[op].n_in >= 0 && n_in != op_info[op].n_in)
-                error_at(loc, "%s: %d inputs given, %d needed", op_info[op].text, n_in,
-                         op_info[op].n_in);
+        const int least = op_least_inputs(op), most = op_most_inputs(op);
+        if (n_in < least || n_in > most)
+                error_at(loc,
+                         least == most ? "%s: %d inputs given, %d needed"
+                                       : "%s: %d inputs given, %d to %d needed",
+                         op_info[op].text, n_in, least, most);
         n->n_in = n_in;
         for (int i = 0; i < n_in; i++) {
                 if (in[i] <= 0 || in[i] >= g->n_nodes)

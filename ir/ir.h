@@ -135,9 +135,8 @@ typedef enum {
 
 typedef enum {
         OP_NONE,
-#define OP(e, text, nin, cls, attr, shape, grad, scalar) OP_##e,
+#define OP(e, text, inputs, cls, attr, shape, grad, stored, facts) OP_##e,
 #include "ops.def"
-#undef OP
         N_OPS
 } Op;
 
@@ -251,19 +250,56 @@ extern const AttrField *const attr_fields[N_ATTR]; /* ends with name NULL */
 
 enum { MAX_IN = 8, MAX_OUT = 4 };
 
+/* Columns of ops.def, where they are explained. */
+typedef enum {
+        STORED_AUTO,
+        STORED_ANY,
+        STORED_F32,
+        STORED_POLICY,
+        STORED_FIRST,
+        STORED_OWN
+} StoredAs;
+
+enum {
+        FACT_NONE,
+        FACT_INNER = 1 << 0,
+        FACT_STATED = 1 << 1,
+        FACT_MEMBER = 1 << 2,
+        FACT_FINAL = 1 << 3,
+        FACT_FOLLOWED = 1 << 4,
+        FACT_OWNS = 1 << 5,
+        FACT_NORM = 1 << 6,
+        FACT_ACTIVATION = 1 << 7,
+        FACT_PAIRS = 1 << 8,
+        FACT_RANDOM = 1 << 9,
+        FACT_WIDE = 1 << 10,
+        FACT_WIDE_FINAL = FACT_WIDE | FACT_FINAL,
+        FACT_INNER_FINAL = FACT_INNER | FACT_FINAL,
+        FACT_FOLLOWED_STATED = FACT_FOLLOWED | FACT_STATED,
+};
+
 typedef struct OpInfo {
         Op op;
         const char *text;
-        int n_in; /* -1: one or more, see shape rule */
+        const char *inputs; /* see op_reads */
         Class cls;
         AttrKind attr;
         /* types of all outputs; returns how many */
         int (*shape)(Graph *g, Node *n, Type *out);
         void (*grad)(Graph *g, Ref n, const Ref *dout, Ref *din);
+        StoredAs stored;
+        unsigned facts;
         const char *scalar; /* C text of a MAP: $0 $1 inputs, $x attribute; or NULL */
 } OpInfo;
 extern const OpInfo op_info[N_OPS];
 Op op_find(const char *text);
+char op_reads(Op op, int input);               /* the letter of ops.def; 0: no such input */
+bool op_input_is(Op op, int input, char mark); /* a mark behind that letter */
+int op_least_inputs(Op op), op_most_inputs(Op op);
+bool op_is(Op op, unsigned facts);     /* has one of these facts, of its own or by its class */
+bool op_takes_rows(Op op, int input);  /* whole rows, which a prologue may make */
+bool op_from_memory(Op op, int input); /* this input lies in memory before the kernel begins */
+bool op_updates(Op op, int input);     /* it is changed in place */
 
 struct Node {
         Op op;

@@ -2,19 +2,20 @@
 #include "ir.h"
 #include <string.h>
 
-#define OP(e, text, nin, cls, attr, shape, grad, scalar) \
-        int shape_##shape(Graph *g, Node *n, Type *out); \
+#define OP(e, text, inputs, cls, attr, shape, grad, stored, facts) \
+        int shape_##shape(Graph *g, Node *n, Type *out);           \
         void grad_##grad(Graph *g, Ref n, const Ref *dout, Ref *din);
 #include "ops.def"
-#undef OP
 
+#define ROW(e, text, inputs, cls, attr, shape, grad, stored, facts, scalar)                  \
+        [OP_##e] = { OP_##e,        text,        inputs,          CLASS_##cls,  ATTR_##attr, \
+                     shape_##shape, grad_##grad, STORED_##stored, FACT_##facts, scalar },
+#define OP(e, text, inputs, cls, attr, shape, grad, stored, facts) \
+        ROW(e, text, inputs, cls, attr, shape, grad, stored, facts, NULL)
+#define MAP(e, text, inputs, attr, shape, grad, stored, facts, scalar, value) \
+        ROW(e, text, inputs, MAP, attr, shape, grad, stored, facts, scalar)
 const OpInfo op_info[N_OPS] = {
-#define OP(e, text, nin, cls, attr, shape, grad, scalar)                     \
-        [OP_##                                                               \
-                e] = { OP_##e,      text,          nin,         CLASS_##cls, \
-                       ATTR_##attr, shape_##shape, grad_##grad, scalar },
 #include "ops.def"
-#undef OP
 };
 
 Op op_find(const char *text)
@@ -23,6 +24,66 @@ Op op_find(const char *text)
                 if (!strcmp(op_info[i].text, text))
                         return (Op)i;
         return OP_NONE;
+}
+
+/* Input i's word in the column `inputs`: the last one again and again where it ends with *. */
+static const char *word(Op op, int i)
+{
+        const char *s = op_info[op].inputs, *end;
+        while (i-- > 0) {
+                if ((end = strchr(s, ' ')))
+                        s = end + 1;
+                else
+                        return *s && s[strlen(s) - 1] == '*' ? s : "";
+        }
+        return s;
+}
+
+char op_reads(Op op, int i) { return *word(op, i); }
+
+bool op_input_is(Op op, int i, char mark)
+{
+        const char *s = word(op, i);
+        const size_t n = strcspn(s, " ");
+        return n > 1 && memchr(s + 1, mark, n - 1);
+}
+
+bool op_is(Op op, unsigned facts)
+{
+        const Class c = op_info[op].cls;
+        const unsigned by_class = c == CLASS_UPDATE ? FACT_INNER | FACT_FINAL
+                                  : c == CLASS_LEAF ? FACT_STATED
+                                                    : 0;
+        return (op_info[op].facts | by_class) & facts;
+}
+
+bool op_takes_rows(Op op, int i) { return op_reads(op, i) == 'w' || op_reads(op, i) == 'W'; }
+
+bool op_from_memory(Op op, int i)
+{
+        const char c = op_reads(op, i);
+        return c == 'm' || c == 'a' || c == 'f';
+}
+
+bool op_updates(Op op, int i) { return op_reads(op, i) == 'u'; }
+
+int op_least_inputs(Op op)
+{
+        int n = 0;
+        while (n < MAX_IN && *word(op, n) && !op_input_is(op, n, '?')) {
+                n++;
+                if (op_input_is(op, n - 1, '*'))
+                        break;
+        }
+        return n;
+}
+
+int op_most_inputs(Op op)
+{
+        int n = 0;
+        while (n < MAX_IN && *word(op, n))
+                n++;
+        return n;
 }
 
 #define INT(kind, f)                                    \

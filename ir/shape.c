@@ -38,13 +38,13 @@ static void need_int(Graph *g, Node *n, int i)
         char t[256];
         Dim rows;
         if (index_kind(g, n, i, &rows) == INDEX_NONE)
-                error_internal(n->loc, "indices.c does not know input %d of %s", i, TEXT);
+                error_internal(n->loc, "ops.def has no mark at input %d of %s", i, TEXT);
         if (IN(i)->dt != DT_I32)
                 error_at(n->loc, "%s: %%%s is %s, but must be i32", TEXT, NAME(i),
                          type_text(IN(i), t));
 }
 
-/* Ops with optional inputs. */
+/* Inputs that attributes ask for. */
 static void need_inputs(const Node *n, int least, int most)
 {
         if (n->n_in < least || n->n_in > most)
@@ -355,13 +355,12 @@ int shape_expert_grad(Graph *g, Node *n, Type *out)
 static void need_linear(Graph *g, Node *n)
 {
         char x[256], y[256];
-        need_inputs(n, n->op == OP_LINEAR_CE ? 3 : 4, n->op == OP_LINEAR_CE ? 4 : 5);
         need_targets(g, n, 0, 2);
         if (IN(1)->rank != 2 || !dim_eq(last(IN(0)), IN(1)->dim[1]))
                 error_at(n->loc, "%s: inner dimensions differ, %s in %%%s and %s in %%%s", TEXT,
                          shape_text(IN(0), x), NAME(0), shape_text(IN(1), y), NAME(1));
         Type bias = type_of(DT_F32, 1, IN(1)->dim[0]);
-        int first = n->op == OP_LINEAR_CE ? 3 : 4;
+        int first = op_least_inputs(n->op);
         if (first == 4)
                 need_same(g, n, 3, 2);
         if (n->n_in > first)
@@ -398,7 +397,7 @@ int att_documents(const Node *n) { return n->a.att.documents ? n->n_in - 1 : 0; 
 
 int att_extra(const Node *n)
 {
-        int first = n->op == OP_ATTENTION ? 3 : 6;
+        int first = op_least_inputs(n->op);
         return n->n_in - (n->a.att.documents != 0) > first ? first : 0;
 }
 
@@ -438,7 +437,7 @@ static void need_mask(Graph *g, Node *n)
 int shape_attention(Graph *g, Node *n, Type *out)
 {
         char x[256], y[256], z[256];
-        int first = n->op == OP_ATTENTION ? 3 : 6, documents = n->a.att.documents != 0;
+        int first = op_least_inputs(n->op), documents = n->a.att.documents != 0;
         need_inputs(n, first + documents, first + documents + 1);
         const Type *q = IN(0), *k = IN(1), *v = IN(2);
         if (q->rank != 4 || k->rank != 4 || v->rank != 4 || !dim_eq(q->dim[0], k->dim[0]) ||
@@ -597,7 +596,6 @@ int shape_transpose(Graph *g, Node *n, Type *out)
 int shape_concat(Graph *g, Node *n, Type *out)
 {
         char a[256], b[256];
-        need_inputs(n, 1, MAX_IN);
         need_rank(g, n, 0, 1);
         out[0] = *IN(0);
         for (int i = 1; i < n->n_in; i++) {
@@ -668,7 +666,6 @@ int shape_bucket(Graph *g, Node *n, Type *out)
 int shape_combine(Graph *g, Node *n, Type *out)
 {
         char a[256], b[256];
-        need_inputs(n, 1, 2);
         need_rank(g, n, 0, 2);
         out[0] = *IN(0);
         out[0].dim[out[0].rank - 2] = out[0].dim[out[0].rank - 1];

@@ -47,7 +47,7 @@ void verify(Graph *g, const char *after)
                 at = r;
                 if (n->op <= OP_NONE || n->op >= N_OPS)
                         broken(g, after, r, "no such op");
-                if (op_info[n->op].n_in >= 0 && n->n_in != op_info[n->op].n_in)
+                if (n->n_in < op_least_inputs(n->op) || n->n_in > op_most_inputs(n->op))
                         broken(g, after, r, "wrong number of inputs");
                 for (int i = 0; i < n->n_in; i++)
                         if (n->in[i] <= 0 || n->in[i] >= r)

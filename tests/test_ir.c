@@ -181,11 +181,39 @@ static Graph *random_graph(uint64_t *s)
                         t.dt = (DType)(v.u % N_DT);
                 if (op == OP_RESHAPE)
                         t = type_of(t.dt, 2, type_rows(&t), t.dim[t.rank - 1]);
-                r = graph_typed(g, op, &t, in, op_info[op].n_in, &a, loc, name);
+                r = graph_typed(g, op, &t, in, op_least_inputs(op), &a, loc, name);
                 NODE(g, r)->group = (int)(v.u % 4);
         }
         graph_output(g, "y", r);
         return g;
+}
+
+/* A letter and marks that ops.def explains; optional inputs after those that are needed. */
+TEST (the_table_of_ops_is_well_formed) {
+        for (int op = 1; op < N_OPS; op++) {
+                const Op o = (Op)op;
+                const int least = op_least_inputs(o), most = op_most_inputs(o);
+                const char *text = op_info[op].text;
+                for (const char *w = op_info[op].inputs; *w; w += strspn(w, " ")) {
+                        const size_t n = strcspn(w, " ");
+                        CHECK_MSG(strchr("ewWrhpfmauv", *w), "%s: no letter %c", text, *w);
+                        CHECK_MSG(strspn(w + 1, "01kxgo=!?*") >= n - 1, "%s: marks %s", text, w);
+                        w += n;
+                }
+                CHECK_MSG(least <= most && most <= MAX_IN, "%s: %d to %d inputs", text, least,
+                          most);
+                for (int i = least; i < most; i++)
+                        CHECK_MSG(op_input_is(o, i, '?') || op_input_is(o, i, '*'),
+                                  "%s: input %d may be missing", text, i);
+                CHECK_MSG(most == MAX_IN || !op_reads(o, most), "%s: past the end", text);
+                CHECK_MSG(op_info[op].cls == CLASS_MAP || !op_info[op].scalar, "%s: scalar", text);
+        }
+        CHECK(op_least_inputs(OP_CONCAT) == 1 && op_most_inputs(OP_CONCAT) == MAX_IN);
+        CHECK(op_least_inputs(OP_ATTENTION) == 3 && op_most_inputs(OP_ATTENTION) == 5);
+        CHECK(op_takes_rows(OP_RMSNORM_BACK, 1) && !op_takes_rows(OP_RMSNORM_BACK, 2));
+        CHECK(op_from_memory(OP_ROPE, 1) && !op_from_memory(OP_ROPE, 0));
+        CHECK(op_is(OP_SUMSQ, FACT_INNER) && op_is(OP_SUMSQ, FACT_FINAL) &&
+              op_is(OP_INPUT, FACT_STATED));
 }
 
 TEST (random_graphs_print_and_parse_back) {

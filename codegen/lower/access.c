@@ -11,7 +11,7 @@
 bool owns_storage(const Graph *g, Ref r)
 {
         const Node *n = &g->node[r];
-        return op_info[n->op].cls != CLASS_VIEW || n->op == OP_CONCAT || n->op == OP_ITEM;
+        return op_info[n->op].cls != CLASS_VIEW || op_is(n->op, FACT_OWNS);
 }
 
 Ref part_value(const Graph *g, Ref r)
@@ -69,8 +69,7 @@ bool access_reshape(Access *a, const Type *shape)
 /* Moves no data, and has no storage of its own. */
 static bool looks_through(const Node *n)
 {
-        return n->op == OP_RESHAPE || n->op == OP_SLICE || n->op == OP_TRANSPOSE ||
-               n->op == OP_EXPAND || n->op == OP_APPEND;
+        return (op_info[n->op].cls == CLASS_VIEW && !op_is(n->op, FACT_OWNS)) || n->op == OP_APPEND;
 }
 
 static bool slice(const Node *n, Access *a)

@@ -60,8 +60,8 @@ static void collect(F *f, int loop)
                         if (f_internal(f, value_base(f->g, n->in[j])) ||
                             f_virtual(f, n->in[j], &seen))
                                 continue;
-                        if ((n->op == OP_GATHER && j) || (n->op == OP_ROPE && j) ||
-                            ((n->op == OP_ACCUM || n->op == OP_APPEND) && !j))
+                        /* an address, frequencies, what is updated in place */
+                        if (strchr("afu", op_reads(n->op, j)))
                                 continue;
                         f_load_of(f, r, n->in[j]);
                 }
@@ -72,7 +72,7 @@ static void collect(F *f, int loop)
 static const char *note(F *f, Ref r) { return f_fmt(f, "%s", op_info[NODE(f->g, r)->op].text); }
 
 /* What costs more for fewer neighbours at a time. */
-static bool wants_many(Op op) { return op == OP_DROPOUT || op == OP_ROPE; }
+static bool wants_many(Op op) { return op_is(op, FACT_RANDOM) || op == OP_ROPE; }
 
 /* Are reads of this loop known before the functor's values are?  (EpilogueReads in
  * kernels/common/tgc.cuh) */

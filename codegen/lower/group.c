@@ -20,13 +20,12 @@ bool is_member(const Graph *g, Ref r)
 {
         const Node *n = &g->node[r];
         Class c = op_info[n->op].cls;
-        return (c == CLASS_MAP && n->n_in) || n->op == OP_GATHER || n->op == OP_ACCUM ||
-               n->op == OP_APPEND;
+        return (c == CLASS_MAP && n->n_in) || op_is(n->op, FACT_MEMBER);
 }
 
 Ref value_base(const Graph *g, Ref r)
 {
-        while (g->node[r].op == OP_RESHAPE || g->node[r].op == OP_SLICE)
+        while (op_is(g->node[r].op, FACT_FOLLOWED))
                 r = g->node[r].in[0];
         return r;
 }
@@ -240,8 +239,7 @@ bool norm_prologue(Graph *g, const Functor *prologue, Arena *a, NormPrologue *ou
 {
         *out = (NormPrologue) { .norm = 0 };
         for (int i = 0; i < prologue->n_nodes; i++)
-                if (NODE(g, prologue->node[i])->op == OP_RMSNORM ||
-                    NODE(g, prologue->node[i])->op == OP_LAYERNORM)
+                if (op_is(NODE(g, prologue->node[i])->op, FACT_NORM))
                         out->norm = prologue->node[i];
         if (!out->norm)
                 return false;

@@ -52,19 +52,9 @@ static Ref base_of(const Fuse *f, Ref r) { return f->order->base[r]; }
 
 static bool takes_epilogue(const Graph *g, Ref anchor, Ref root)
 {
-        switch (g->node[anchor].op) {
-        case OP_TOPK:
-        case OP_ROUTE:
-        case OP_BUCKET:
-        case OP_SAMPLE:
-        case OP_CE:
-        case OP_CE_GRAD:
-        case OP_ARGMAX:
-        case OP_LINEAR_CE: return false;
-        case OP_ATTENTION: return root == anchor;
-        case OP_LINEAR_CE_GRAD: return false; /* but for accum, see join */
-        default: return op_info[g->node[anchor].op].cls != CLASS_UPDATE;
-        }
+        const Op op = g->node[anchor].op;
+        /* attention's second result is a statistic of its rows */
+        return !op_is(op, FACT_FINAL) && (op != OP_ATTENTION || root == anchor);
 }
 
 /* The slot of the line at text[at]. */
@@ -121,62 +111,38 @@ static void refuse(Fuse *f, Ref r, int group, const char *reason)
 /* Does node r, or what its group reads, come after group `goal`? */
 static bool depends(Fuse *f, Ref r, int goal) { return order_waits(f->order, r, goal); }
 
+/* Rows of a kernel's result, as its epilogue sees it: a column each of a sum, a token of heads. */
+static Dim rows_of(const Type *t, Op anchor)
+{
+        if (op_info[anchor].cls == CLASS_COL)
+                return DIM(1);
+        return op_info[anchor].cls == CLASS_ATTENTION ? dim_mul(t->dim[0], t->dim[1])
+                                                      : type_rows(t);
+}
+
 /* The columns value `in` occupies of the kernel's domain; false if it is not a
  * value the kernel's epilogue or map can see. */
-static bool seen(Fuse *f, int id, Ref in, const Ref *inside, Span *s)
+static bool seen(Fuse *f, int id, Ref in, Span *s)
 {
         Graph *g = f->g;
-        Ref b = base_of(f, in);
-        int64_t n;
-        if (NODE(g, b)->group != id)
+        const Ref b = base_of(f, in), anchor = f->gr[id].anchor;
+        const Type *t = &NODE(g, b)->type;
+        const bool result = b == anchor ||
+                            (NODE(g, b)->op == OP_ITEM && NODE(g, b)->in[0] == anchor);
+        Dim rows, n;
+        if (NODE(g, b)->group != id || (!result && !is_member(g, b)))
                 return false;
-        (void)inside;
-        /* columns of b's own domain */
-        if (b == f->gr[id].anchor ||
-            (NODE(g, b)->op == OP_ITEM && NODE(g, b)->in[0] == f->gr[id].anchor)) {
-                const Type *t = &NODE(g, b)->type;
-                Op op = NODE(g, f->gr[id].anchor)->op;
-                if (t->rank == 0 || !dim_is_const(t->dim[t->rank - 1]))
-                        return t->rank == 0 ? (*s = (Span) { 0, 1, 1 }, in == b) : false;
-                n = t->dim[t->rank - 1].n;
-                if (op == OP_ATTENTION || op == OP_ATTENTION_GRAD)
-                        n *= t->dim[t->rank - 2].n;
-                if (op == OP_COLSUM || op == OP_SCATTER || op == OP_EXPERT_GRAD)
-                        n = t->dim[t->rank - 1].n;
-                if (op == OP_COLSUM) {
-                        n = 1;
-                        for (int i = 0; i < t->rank; i++)
-                                n *= t->dim[i].n;
-                }
-        } else {
-                Dim rows;
-                if (!is_member(g, b))
-                        return false;
-                if (!f->gr[id].anchor && shape_eq(&NODE(g, b)->type, &NODE(g, b)->type)) {
-                        domain_of(&NODE(g, b)->type, &n, &rows);
-                        /* members of a map share its rows */
-                        Dim q;
-                        if (!dim_div(type_elems(&NODE(g, b)->type), f->gr[id].rows, &q) ||
-                            !dim_is_const(q))
-                                return false;
-                        n = q.n;
-                } else {
-                        Ref root = f->gr[id].anchor;
-                        Dim total = type_elems(&NODE(g, b)->type), q, rows_of;
-                        const Type *t = &NODE(g, root)->type;
-                        if (NODE(g, root)->op == OP_ATTENTION ||
-                            NODE(g, root)->op == OP_ATTENTION_GRAD)
-                                rows_of = dim_mul(t->dim[0], t->dim[1]);
-                        else if (NODE(g, root)->op == OP_COLSUM)
-                                rows_of = DIM(1);
-                        else
-                                rows_of = type_rows(t);
-                        if (!dim_div(total, rows_of, &q) || !dim_is_const(q))
-                                return false;
-                        n = q.n;
-                }
+        if (result && t->rank == 0) {
+                *s = (Span) { 0, 1, 1 };
+                return in == b;
         }
-        return span_of(g, in, b, n, s);
+        if (result && !dim_is_const(t->dim[t->rank - 1]))
+                return false;
+        rows = anchor ? rows_of(&NODE(g, result ? b : anchor)->type, NODE(g, anchor)->op)
+                      : f->gr[id].rows; /* members of a map share its rows */
+        if (!dim_div(type_elems(t), rows, &n) || !dim_is_const(n))
+                return false;
+        return span_of(g, in, b, n.n, s);
 }
 
 /* The trailing dimensions of t make up n columns exactly. */
@@ -226,7 +192,7 @@ static const char *join(Fuse *f, Ref r, int id, Span *dom)
         for (int i = 0; i < n->n_in; i++) {
                 Ref in = n->in[i], b = base_of(f, in);
                 Span s;
-                if ((n->op == OP_ACCUM || n->op == OP_APPEND) && i == 0)
+                if (op_updates(n->op, i))
                         continue;
                 if (is_virtual(g, b) || op_info[NODE(g, b)->op].cls == CLASS_LEAF)
                         continue;
@@ -236,11 +202,9 @@ static const char *join(Fuse *f, Ref r, int id, Span *dom)
                         outside++;
                         continue;
                 }
-                if (n->op == OP_GATHER)
-                        return "a gather reads whole rows";
-                if (n->op == OP_ROPE && i == 1)
-                        return "frequencies are read from memory";
-                if (!seen(f, id, in, NULL, &s))
+                if (op_from_memory(n->op, i))
+                        return "it reads that value from memory";
+                if (!seen(f, id, in, &s))
                         return "it sees the value through a view that an epilogue cannot follow";
                 s = within(f, b, s);
                 if (k->anchor) {
@@ -293,14 +257,6 @@ static const char *join(Fuse *f, Ref r, int id, Span *dom)
         return NULL;
 }
 
-static bool is_row_anchor(const Graph *g, Ref r)
-{
-        Class c = op_info[g->node[r].op].cls;
-        Op op = g->node[r].op;
-        return (c == CLASS_ROW && op != OP_CE && op != OP_CE_GRAD) || c == CLASS_COL ||
-               op == OP_SCATTER || op == OP_COMBINE;
-}
-
 static int new_group(Fuse *f, Ref anchor, Ref first)
 {
         Gr *k = &f->gr[++f->n];
@@ -320,13 +276,6 @@ static void enter(Fuse *f, Ref r, int id)
 {
         order_enter(f->order, r, id);
         f->gr[id].members++;
-}
-
-/* Does r read input i from memory, whole rows or another element than its own?  Who makes that ends
- * before. */
-static bool reads_stored(const Node *r, int i)
-{
-        return r->op == OP_GATHER || (r->op == OP_ROPE && i == 1);
 }
 
 /* All of kernel `from` goes into `to`. */
@@ -365,7 +314,7 @@ static bool merge(Fuse *f, int from, int to)
                         for (int i = 0; i < NODE(g, r)->n_in; i++) {
                                 Ref b = f->order->base[NODE(g, r)->in[i]];
                                 int gb = NODE(g, b)->group;
-                                if (gb == other && (reads_stored(NODE(g, r), i) ||
+                                if (gb == other && (op_from_memory(NODE(g, r)->op, i) ||
                                                     !sees_whole(g, r, NODE(g, r)->in[i])))
                                         return false;
                                 if (gb != from && gb != to && depends(f, b, other))
@@ -397,14 +346,23 @@ static bool joins_experts(const Fuse *f, Ref r)
         return n->n_in == 2;
 }
 
+/* A row op, not of the router's, is the only reader of r: whose prologue r may become. */
+static bool feeds_rows(const Fuse *f, Ref r)
+{
+        const Ref u = f->only_reader[r];
+        const Op op = u > 0 ? f->g->node[u].op : OP_NONE;
+        return u > 0 && f->g->node[r].uses == 1 && op_takes_rows(op, 0) &&
+               op_info[op].cls != CLASS_MATMUL &&
+               (op_info[op].cls != CLASS_ROUTE || op == OP_COMBINE);
+}
+
 static void place_member(Fuse *f, Ref r, int level)
 {
         Graph *g = f->g;
         const Node *n = NODE(g, r);
         int best = 0;
         Span dom = { 0 };
-        bool for_head = NODE(g, r)->uses == 1 && f->only_reader[r] > 0 &&
-                        is_row_anchor(g, f->only_reader[r]);
+        const bool for_head = feeds_rows(f, r);
         bool apart = level && joins_experts(f, r);
         for (int i = n->n_in - 1; level && !apart && i >= 0; i--) {
                 Ref b = base_of(f, n->in[i]);
@@ -539,8 +497,8 @@ static void adopt(Fuse *f, Ref r, int level)
                 Gr *k = &f->gr[NODE(g, r)->group];
                 if (NODE(g, b)->group || !is_member(g, b))
                         continue;
-                if (!reads_stored(NODE(g, r), i) && k->members < MAX_MEMBERS && b > k->anchor &&
-                    shape_eq(&NODE(g, b)->type, &NODE(g, r)->type) &&
+                if (!op_from_memory(NODE(g, r)->op, i) && k->members < MAX_MEMBERS &&
+                    b > k->anchor && shape_eq(&NODE(g, b)->type, &NODE(g, r)->type) &&
                     (k->anchor ? shape_eq(&NODE(g, k->anchor)->type, &NODE(g, r)->type)
                                : fits(&NODE(g, b)->type, k->n)))
                         enter(f, b, NODE(g, r)->group);
@@ -562,18 +520,13 @@ static void take_heads(Fuse *f, Ref r)
                 const Type *t = &NODE(g, b)->type;
                 if (!m || m == id || f->gr[m].anchor || !is_member(g, b) || t->rank == 0)
                         continue;
-                if (!(is_row_anchor(g, r) || n->op == OP_TOPK || n->op == OP_TOPK_GRAD ||
-                      (n->op == OP_EXPERT_ROWS && k == 0 && joins_experts(f, b))))
+                if (!op_takes_rows(n->op, k) ||
+                    (op_info[n->op].cls == CLASS_MATMUL && !joins_experts(f, b)))
                         continue;
-                if ((n->op == OP_COMBINE || n->op == OP_TOPK_GRAD) && k > 0)
-                        continue;
-                if ((n->op == OP_RMSNORM_BACK || n->op == OP_LAYERNORM_BACK) && k == 2)
-                        continue;
-                if (n->op == OP_SCATTER && k > 0)
-                        continue;
+                const bool again = op_reads(n->op, k) == 'W';
                 bool ok = true;
                 int64_t cols = t->dim[t->rank - 1].n;
-                if (n->op == OP_COLSUM) {
+                if (op_info[n->op].cls == CLASS_COL) {
                         cols = 1;
                         for (int i = (int)n->a.k.k; i < t->rank; i++)
                                 cols *= t->dim[i].n;
@@ -583,8 +536,7 @@ static void take_heads(Fuse *f, Ref r)
                 for (Ref s = o->first[m]; s && ok; s = o->next[s]) {
                         /* one domain: a row op's prologue sees rows of the last axis */
                         ok = shape_eq(&NODE(g, s)->type, t) && fits(&NODE(g, s)->type, cols) &&
-                             NODE(g, s)->op != OP_INTERLEAVE && NODE(g, s)->op != OP_ROPE &&
-                             NODE(g, s)->op != OP_ACCUM && NODE(g, s)->op != OP_APPEND;
+                             !op_is(NODE(g, s)->op, FACT_PAIRS) && !op_updates(NODE(g, s)->op, 0);
                         for (int i = 0; i < NODE(g, s)->n_in && ok; i++) {
                                 Ref in = NODE(g, s)->in[i], base = base_of(f, in);
                                 if (NODE(g, base)->group == m)
@@ -593,15 +545,12 @@ static void take_heads(Fuse *f, Ref r)
                                         ok = !depends(f, in, id);
                         }
                 }
-                /* prologues that store read nothing they store; scatter and combine call prologues
-                 * for other rows than their own */
-                for (Ref s = n->op == OP_SCATTER || n->op == OP_COMBINE ? o->first[m] : 0; s && ok;
-                     s = o->next[s])
+                /* prologues that store read nothing they store, and are asked for a row once */
+                for (Ref s = again ? o->first[m] : 0; s && ok; s = o->next[s])
                         for (int i = o->base_readers.start[s];
                              i < o->base_readers.start[s + 1] && s != b; i++)
                                 ok &= NODE(g, o->base_readers.reader[i])->group == m;
-                if ((n->op == OP_SCATTER || n->op == OP_COMBINE || n->op == OP_TOPK_GRAD) &&
-                    NODE(g, b)->uses > 1)
+                if (again && NODE(g, b)->uses > 1)
                         ok = false;
                 /* the other inputs of the anchor must not wait for the prologue's other readers */
                 if (!ok) {
@@ -639,8 +588,8 @@ static bool is_gain(const Fuse *f, Ref s, Ref norm)
         Graph *g = f->g;
         const Node *n = NODE(g, s);
         int inside = 0;
-        if (!is_member(g, s) || op_info[n->op].cls != CLASS_MAP || n->op == OP_ROPE ||
-            n->op == OP_INTERLEAVE || n->op == OP_DROPOUT || s < norm ||
+        if (!is_member(g, s) || op_info[n->op].cls != CLASS_MAP ||
+            op_is(n->op, FACT_PAIRS | FACT_RANDOM) || s < norm ||
             !shape_eq(&n->type, &NODE(g, norm)->type))
                 return false;
         for (int i = 0; i < n->n_in; i++) {
@@ -689,7 +638,7 @@ static void take_norm(Fuse *f, Ref r)
         int id = NODE(g, b)->group;
         const KernelOrder *o = f->order;
         Ref norm = id ? f->gr[id].anchor : 0;
-        if (!norm || (NODE(g, norm)->op != OP_RMSNORM && NODE(g, norm)->op != OP_LAYERNORM))
+        if (!norm || !op_is(NODE(g, norm)->op, FACT_NORM))
                 return;
         for (int i = 0; i < g->n_out; i++)
                 if (NODE(g, base_of(f, g->out[i].ref))->group == id)
@@ -717,7 +666,7 @@ static void check_stored(const Graph *g)
         for (Ref r = 1; r < g->n_nodes; r++)
                 for (int i = 0; i < g->node[r].n_in; i++) {
                         const Node *n = &g->node[r], *b = &g->node[value_base(g, n->in[i])];
-                        if (n->group && reads_stored(n, i) && b->group == n->group)
+                        if (n->group && op_from_memory(n->op, i) && b->group == n->group)
                                 error_internal(n->loc,
                                                "%%%s reads %%%s in the kernel that makes it",
                                                n->name, b->name);

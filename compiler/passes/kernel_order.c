@@ -75,7 +75,7 @@ KernelOrder *order_new(Graph *g, Arena *a)
         o->up = ints(a, n), o->down = ints(a, n), o->kernel_down = ints(a, n + 1);
         for (Ref r = 1; r < g->n_nodes; r++) {
                 const Node *x = &g->node[r];
-                o->base[r] = x->op == OP_RESHAPE || x->op == OP_SLICE ? o->base[x->in[0]] : r;
+                o->base[r] = op_is(x->op, FACT_FOLLOWED) ? o->base[x->in[0]] : r;
                 o->ord[r] = o->at[r] = r;
                 if (x->op == OP_ACCUM) {
                         if ((o->before[r] = accum[x->in[0]]))

@@ -9,24 +9,6 @@
 #include "../../codegen/codegen.h"
 #include <string.h>
 
-static bool writes_itself(Op op)
-{
-        switch (op) {
-        case OP_TOPK:
-        case OP_ROUTE:
-        case OP_BUCKET:
-        case OP_ARGMAX:
-        case OP_CE:
-        case OP_CE_GRAD:
-        case OP_LINEAR_CE:
-        case OP_LINEAR_CE_GRAD:
-        case OP_SAMPLE:
-        case OP_APPEND:
-        case OP_ACCUM: return true;
-        default: return false;
-        }
-}
-
 /* May a concat's part, seen through reshapes all of which can be followed, be made inside of it? */
 static bool has_own_place(Graph *g, const Place *p, Ref part, const int *parts)
 {
@@ -37,11 +19,10 @@ static bool has_own_place(Graph *g, const Place *p, Ref part, const int *parts)
                 ok &= p[v].ok;
         }
         const Node *n = NODE(g, v);
-        Class c = op_info[n->op].cls;
-        if (!ok || c == CLASS_LEAF || is_virtual(g, v) ||
-            (c == CLASS_VIEW && n->op != OP_ITEM && n->op != OP_CONCAT))
+        const Op maker = n->op == OP_ITEM ? NODE(g, n->in[0])->op : n->op;
+        if (!ok || op_info[n->op].cls == CLASS_LEAF || is_virtual(g, v) || !owns_storage(g, v))
                 return false;
-        return !writes_itself(n->op == OP_ITEM ? NODE(g, n->in[0])->op : n->op) && parts[v] <= 1;
+        return !op_is(maker, FACT_FINAL) && parts[v] <= 1;
 }
 
 static bool rows_ok(Graph *g, const Place *p, Ref r, int lead)
@@ -79,47 +60,28 @@ static bool first_ok(Graph *g, const Place *p, Ref r)
         return access_of(g, p, r, &a) && access_contiguous(&a) && a.off == 0;
 }
 
-/* Must input i of node r, no concat, be copied first? */
+/* Must input i of node r, no concat, be copied first?  The table of ops says how kernels read it. */
 static bool copy_needed(Graph *g, const Place *p, Ref r, int i)
 {
         const Node *n = NODE(g, r);
+        const Class cls = op_info[n->op].cls;
+        const char how = op_reads(n->op, i);
         Ref in = n->in[i];
         Access a;
         if (!access_of(g, p, in, &a))
                 return true;
-        if (is_virtual(g, a.base) && !is_member(g, r) && op_info[n->op].cls != CLASS_VIEW &&
-            op_info[n->op].cls != CLASS_ROW)
-                return true; /* it has no storage: elementwise ops and rows' heads alone can do without */
-        if (is_virtual(g, a.base) && op_info[n->op].cls == CLASS_ROW &&
-            (in != a.base || n->op == OP_CE || n->op == OP_CE_GRAD))
+        /* a value without storage: elementwise ops and prologues of rows alone can do without */
+        if (is_virtual(g, a.base) && !is_member(g, r) && cls != CLASS_VIEW &&
+            !(cls == CLASS_ROW && in == a.base && (how == 'w' || how == 'f')))
                 return true;
-        switch (n->op) {
-        case OP_RESHAPE: return !access_reshape(&a, &n->type);
-        case OP_MATMUL: return !rows_ok(g, p, in, NODE(g, n->in[1])->type.rank - 2);
-        case OP_EXPERT_MATMUL:
-        case OP_EXPERT_GRAD:
-                return i < (n->op == OP_EXPERT_GRAD ? 2 : 1) ? !rows_ok(g, p, in, 0)
-                                                             : !plain_ok(g, p, in);
-        case OP_EXPERT_ROWS: return i && !plain_ok(g, p, in);
-        case OP_LINEAR_CE:
-        case OP_LINEAR_CE_GRAD:
-                return i < 2                             ? !rows_ok(g, p, in, 0)
-                       : i == 2                          ? !plain_ok(g, p, in)
-                       : i == 4 || n->op == OP_LINEAR_CE ? !plain_ok(g, p, in)
-                                                         : false;
-        case OP_ATTENTION: return i < 3 ? !heads_ok(g, p, in) : !plain_ok(g, p, in);
-        case OP_ATTENTION_GRAD: return i < 4 || i == 5 ? !heads_ok(g, p, in) : !plain_ok(g, p, in);
-        case OP_CE:
-        case OP_CE_GRAD: return i == 0 ? !rows_ok(g, p, in, 0) : i < 3 && !plain_ok(g, p, in);
-        case OP_BUCKET: return !plain_ok(g, p, in);
-        case OP_SAMPLE: return !first_ok(g, p, in);
-        case OP_ROPE: return i == 1 && !first_ok(g, p, in);
-        case OP_SCATTER:
-        case OP_TOPK_GRAD:
-        case OP_COMBINE: return i > 0 && !plain_ok(g, p, in);
-        case OP_RMSNORM_BACK:
-        case OP_LAYERNORM_BACK: return i == 2 && !first_ok(g, p, in);
-        default: return false;
+        switch (how) {
+        case 'r':
+                return !rows_ok(g, p, in,
+                                n->op == OP_MATMUL ? NODE(g, n->in[1])->type.rank - 2 : 0);
+        case 'h': return !heads_ok(g, p, in);
+        case 'p': return !plain_ok(g, p, in);
+        case 'f': return !first_ok(g, p, in);
+        default: return n->op == OP_RESHAPE && !access_reshape(&a, &n->type);
         }
 }
 

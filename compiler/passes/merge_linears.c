@@ -75,8 +75,7 @@ static Ref follow(Graph *g, Ref r, const Ref *reader, bool *activated)
                 if (!u)
                         return r;
                 Op op = NODE(g, u)->op;
-                if (op == OP_SILU || op == OP_GELU || op == OP_GELU_TANH || op == OP_SIGMOID ||
-                    op == OP_RELU)
+                if (op_is(op, FACT_ACTIVATION))
                         *activated = true;
                 else if (op != OP_RESHAPE &&
                          !(op == OP_ADD && NODE(g, NODE(g, u)->in[1])->op == OP_PARAM))

@@ -28,9 +28,7 @@ static void mark_wide(Graph *g, bool *wide)
                 wide[g->out[i].ref] = true;
         for (Ref r = g->n_nodes - 1; r > 0; r--) {
                 const Node *n = NODE(g, r);
-                if ((n->op == OP_SOFTMAX || n->op == OP_TOPK || n->op == OP_SAMPLE ||
-                     n->op == OP_LOGSUMEXP || n->op == OP_ARGMAX) &&
-                    n->n_in)
+                if (op_is(n->op, FACT_WIDE))
                         wide[n->in[0]] = true;
                 bool map = op_info[n->op].cls == CLASS_MAP && n->n_in &&
                            shape_eq(&n->type, &NODE(g, n->in[0])->type);
@@ -84,6 +82,24 @@ static Ref cast_to(Graph *g, Ref r, DType dt)
                            graph_name(g, NODE(g, r)->name));
 }
 
+/* How results are stored whose op has a rule of its own. */
+static DType own_type(const Ctx *c, Graph *g, const Node *o, Ref r, const Ref *in, bool narrow)
+{
+        switch (o->op) {
+        case OP_CAST: return o->type.dt;
+        case OP_LINEAR_CE_GRAD: return narrow && !o->a.ce.both ? c->dt : DT_F32;
+        case OP_ACCUM: return c->narrow[r] ? c->dt : DT_F32;
+        default: { /* item */
+                const Node *from = NODE(g, in[0]);
+                const int dx = from->op == OP_LINEAR_CE_GRAD && from->a.ce.both ? 1 : -1;
+                return (from->op == OP_ATTENTION_GRAD || o->a.item.index == dx) &&
+                                       is_narrow(g, from->in[0])
+                               ? c->dt
+                               : DT_F32;
+        }
+        }
+}
+
 static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
 {
         Ctx *c = ctx;
@@ -93,85 +109,26 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         bool narrow = false;
         for (int i = 0; i < o->n_in; i++) {
                 in[i] = map[o->in[i]];
-                narrow |= is_narrow(g, in[i]);
+                narrow |= is_narrow(g, in[i]) && !op_input_is(o->op, i, '!');
         }
         if (o->type.dt == DT_I32)
                 return graph_copy_node(old, r, g, map);
-        switch (o->op) {
-        case OP_PARAM:
-        case OP_STATE: dt = c->dt; break;
-        case OP_CAST: dt = o->type.dt; break;
-        case OP_MATMUL:
-        case OP_EXPERT_MATMUL:
-        case OP_EXPERT_GRAD:
-                if (narrow)
-                        for (int i = 0; i < 2; i++)
-                                in[i] = cast_to(g, in[i], c->dt);
-                dt = narrow && o->op != OP_EXPERT_GRAD && !c->grad[r] && !c->wide[r] ? c->dt
-                                                                                     : DT_F32;
-                break;
-        case OP_ATTENTION:
-                for (int i = 0; i < 3; i++)
-                        in[i] = narrow ? cast_to(g, in[i], c->dt) : in[i];
-                if (att_extra(o)) /* kernels read masks and slopes as floats */
-                        in[3] = cast_to(g, in[3], DT_F32);
-                dt = narrow ? c->dt : DT_F32;
-                break;
-        case OP_ATTENTION_GRAD:
-                for (int i = 0; i < 3; i++) /* as attention has them */
-                        in[i] = narrow ? cast_to(g, in[i], c->dt) : in[i];
-                in[5] = narrow ? cast_to(g, in[5], c->dt) : in[5];
-                if (att_extra(o))
-                        in[6] = cast_to(g, in[6], DT_F32);
-                dt = narrow ? c->dt : DT_F32;
-                break;
-        case OP_LINEAR_CE: in[0] = narrow ? cast_to(g, in[0], c->dt) : in[0]; break;
-        case OP_LINEAR_CE_GRAD:
-                in[0] = narrow ? cast_to(g, in[0], c->dt) : in[0];
-                dt = narrow && !o->a.ce.both ? c->dt : DT_F32;
-                break;
-        case OP_ROPE: /* kernels read frequencies as floats */
-                in[1] = cast_to(g, in[1], DT_F32);
-                dt = is_narrow(g, in[0]) && !c->grad[r] && !c->wide[r] ? c->dt : DT_F32;
-                break;
-        case OP_SUM:
-        case OP_ROWMAX:
-        case OP_LOGSUMEXP:
-        case OP_CE:
-        case OP_COLSUM:
-        case OP_SCATTER:
-        case OP_TOPK:
-        case OP_TOPK_GRAD:
-        case OP_CONST:
-        case OP_SHARE:
-        case OP_INV_TOKENS:
-        case OP_SUMSQ:
-        case OP_ADAMW:
-        case OP_FILL: break;
-        case OP_ACCUM: dt = c->narrow[r] ? c->dt : DT_F32; break;
-        case OP_SOFTMAX:
-        case OP_SOFTMAX_GRAD: /* gates: small, and read by top-k */ break;
-        case OP_ITEM: {
-                Op from = NODE(g, in[0])->op;
-                int dx = from == OP_LINEAR_CE_GRAD && NODE(g, in[0])->a.ce.both ? 1 : -1;
-                if (from == OP_ATTENTION_GRAD || o->a.item.index == dx)
-                        dt = is_narrow(g, NODE(g, in[0])->in[0]) ? c->dt : DT_F32;
-                break;
+        for (int i = 0; i < o->n_in; i++)
+                if (op_input_is(o->op, i, '!'))
+                        in[i] = cast_to(g, in[i], DT_F32);
+                else if (narrow && op_input_is(o->op, i, '='))
+                        in[i] = cast_to(g, in[i], c->dt);
+        if (op_info[o->op].cls == CLASS_ATTENTION && att_extra(o)) {
+                const int mask = att_extra(o); /* kernels read masks and slopes as floats */
+                in[mask] = cast_to(g, in[mask], DT_F32);
         }
-        case OP_INTERLEAVE: dt = narrow ? c->dt : DT_F32; break;
-        case OP_CONCAT:
-                if (narrow)
-                        for (int i = 0; i < o->n_in; i++)
-                                in[i] = cast_to(g, in[i], c->dt);
-                dt = narrow ? c->dt : DT_F32;
-                break;
-        case OP_GATHER:
-        case OP_RESHAPE:
-        case OP_EXPAND:
-        case OP_SLICE:
-        case OP_TRANSPOSE:
-        case OP_APPEND: dt = NODE(g, in[0])->type.dt; break;
-        default: dt = narrow && !c->grad[r] && !c->wide[r] ? c->dt : DT_F32;
+        switch (op_info[o->op].stored) {
+        case STORED_AUTO: dt = narrow && !c->grad[r] && !c->wide[r] ? c->dt : DT_F32; break;
+        case STORED_ANY: dt = narrow ? c->dt : DT_F32; break;
+        case STORED_F32: break;
+        case STORED_POLICY: dt = c->dt; break;
+        case STORED_FIRST: dt = NODE(g, in[0])->type.dt; break;
+        case STORED_OWN: dt = own_type(c, g, o, r, in, narrow); break;
         }
         Ref n = graph_copy_node(old, r, g, map);
         /* casts were added before the copy was made; it reads them */

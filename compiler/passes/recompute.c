@@ -26,9 +26,8 @@ static bool is_cheap(const Graph *g, Ref r)
 {
         const Node *n = &g->node[r];
         if (op_info[n->op].cls == CLASS_MAP)
-                return n->n_in > 0 && n->op != OP_DROPOUT;
-        return n->op == OP_RMSNORM || n->op == OP_LAYERNORM || n->op == OP_RESHAPE ||
-               n->op == OP_SLICE;
+                return n->n_in > 0 && !op_is(n->op, FACT_RANDOM);
+        return op_is(n->op, FACT_NORM | FACT_FOLLOWED);
 }
 
 /* Views are looked through: a clone of a view reads the clone of what it views. */

@@ -4,16 +4,7 @@
 #include <string.h>
 #include "../../runtime/util/file.h"
 
-bool op_is_public(Op op)
-{
-        const char *text = op_info[op].text;
-        if (op <= OP_NONE || op >= N_OPS || op_info[op].cls == CLASS_UPDATE)
-                return false;
-        if (strstr(text, "_grad") || strstr(text, "_back") || strstr(text, "_slope"))
-                return false;
-        return op != OP_STATE && op != OP_SHARE && op != OP_SCATTER && op != OP_ROUTE &&
-               op != OP_EXPERT_ROWS && op != OP_CLAMP;
-}
+bool op_is_public(Op op) { return op > OP_NONE && op < N_OPS && !op_is(op, FACT_INNER); }
 
 bool type_is_sane(const Type *t)
 {
@@ -51,18 +42,11 @@ static bool is_input(const Node *n, const char *name)
         return n->op == OP_INPUT && !strcmp(n->name, name);
 }
 
-/* What shape rules leave open: counts of inputs, ranges of attributes, stated types. */
+/* What shape rules leave open: ranges of attributes, stated types. */
 static void check_node(const Graph *g, const Node *n)
 {
         const Attr *a = &n->a;
-        const char *text = op_info[n->op].text;
         char t[256];
-        int most = n->op == OP_COMBINE     ? 2
-                   : n->op == OP_ATTENTION ? 5
-                   : n->op == OP_LINEAR_CE ? 4
-                                           : MAX_IN;
-        if (n->n_in > most)
-                error_at(n->loc, "%s: %d inputs, at most %d", text, n->n_in, most);
         switch (n->op) {
         case OP_PARAM:
                 if (a->param.init < INIT_ZEROS || a->param.init > INIT_VALUE)

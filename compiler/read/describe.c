@@ -155,7 +155,7 @@ static void describe_ops(const Out *o)
                 heading(o, 3, title[c]);
                 table_head(o, "op", "what it computes");
                 for (int i = 0; i < N_OP_TEXT; i++)
-                        if ((int)op_info[op_text[i].op].cls == c && op_info[op_text[i].op].n_in)
+                        if ((int)op_info[op_text[i].op].cls == c && *op_info[op_text[i].op].inputs)
                                 describe_op(o, i);
         }
 }

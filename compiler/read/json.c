@@ -187,13 +187,6 @@ static void read_attr(File *f, int line, Op op, Json o, Attr *a)
         }
 }
 
-static bool is_typed(Op op)
-{
-        Class c = op_info[op].cls;
-        return c == CLASS_LEAF || op == OP_FILL || op == OP_POSITION || op == OP_RESHAPE ||
-               op == OP_EXPAND || op == OP_CAST;
-}
-
 /* "file:line" of the original model. */
 static Loc read_loc(const File *f, int line, const char *s)
 {
@@ -252,9 +245,9 @@ static void read_one(File *f, int line, Json o)
         read_attr(f, line, op, json_get(o, "attr"), &a);
         if (typed)
                 t = type_from(f, line, need_text(f, line, o, "type", name));
-        else if (is_typed(op))
+        else if (op_is(op, FACT_STATED))
                 error_at(place(f, line), "%%%s: %s needs a \"type\"", name, text);
-        r = read_node(g, op, is_typed(op) ? &t : NULL, in, n, &a, place(f, line), name);
+        r = read_node(g, op, op_is(op, FACT_STATED) ? &t : NULL, in, n, &a, place(f, line), name);
         if (typed && !type_eq(&NODE(g, r)->type, &t))
                 error_at(place(f, line), "%%%s: %s gives %s, the file says %s", name, text,
                          type_text(&NODE(g, r)->type, x), type_text(&t, y));

@@ -326,7 +326,7 @@ static void attr_table(lua_State *L, int i, Call *c)
 {
         const AttrField *list = attr_fields[op_info[c->op].attr];
         lua_Integer n = (lua_Integer)lua_rawlen(L, i);
-        if (c->op == OP_RESHAPE || c->op == OP_EXPAND) {
+        if (op_info[c->op].cls == CLASS_VIEW && op_is(c->op, FACT_STATED)) {
                 c->type = shape_at(L, i, DT_F32);
                 c->typed = true;
         } else if (list->count > 1 && n <= list->count) {
@@ -397,7 +397,7 @@ static int op_call(lua_State *L)
                                           first->name ? ", a number or a table of attributes" : "");
                 }
         }
-        if (!c.typed && (c.op == OP_RESHAPE || c.op == OP_EXPAND || c.op == OP_CAST))
+        if (!c.typed && op_is(c.op, FACT_STATED))
                 return luaL_error(L,
                                   c.op == OP_CAST ? "cast: say to which type"
                                                   : "%s: the new shape is missing",
@@ -533,7 +533,7 @@ static int no_such_op(lua_State *L, const char *key)
         const char *all[N_OPS], *near;
         int n = 0;
         for (int op = 1; op < N_OPS; op++)
-                if (op_is_public((Op)op) && op_info[op].n_in)
+                if (op_is_public((Op)op) && *op_info[op].inputs)
                         all[n++] = op_info[op].text;
         near = nearest(key, all, n);
         return luaL_error(L, "unknown op '%s'%s%s%s", key, near ? "; did you mean '" : "",
@@ -766,8 +766,7 @@ void graph_open(lua_State *L)
 
         lua_newtable(L); /* all ops, for op.NAME and x:NAME */
         for (int op = 1; op < N_OPS; op++)
-                if (op_is_public((Op)op) && op_info[op].cls != CLASS_LEAF && op != OP_FILL &&
-                    op != OP_POSITION) {
+                if (op_is_public((Op)op) && (*op_info[op].inputs || !op_is((Op)op, FACT_STATED))) {
                         lua_pushinteger(L, op);
                         lua_pushcclosure(L, op_call, 1);
                         lua_setfield(L, -2, op_info[op].text);

@@ -32,7 +32,7 @@ CPUH    := $(sort $(wildcard codegen/kernels/cpu/*.h))
 KERNELS := $(patsubst %/,-I%,$(sort $(wildcard codegen/kernels/*/)))
 MODELS  := $(sort $(wildcard models/*.lua))
 
-.PHONY: all fuzz demo check check-built check-shared quick check-cuda bless docs dist clean help deps
+.PHONY: all kernel-includes fuzz demo check check-built check-shared quick check-cuda bless docs dist clean help deps
 
 all: $(BUILD)/tgc
 
@@ -94,6 +94,10 @@ build/fuzz/target/%: tests/fuzz/%.c $(wildcard tests/fuzz/*.h) $(LIB)
 # The C kernels are built as generated code is.
 $(BUILD)/tests/test_emulate: TEST_FLAGS = -DKERNEL_INCLUDES='"$(KERNELS)"'
 $(BUILD)/tests/test_cpu_%: TEST_FLAGS = -std=gnu11 -O2 -march=native -fno-math-errno -fno-trapping-math $(KERNELS) -Iruntime
+
+# For who compiles a kernel header alone: nvcc $$(make -s kernel-includes) ...
+kernel-includes:
+	@echo $(KERNELS)
 
 # ---- for people ----------------------------------------------------------
 

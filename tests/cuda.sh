@@ -31,7 +31,7 @@ run_case() {
         log=$out/$(echo "$name" | tr ' /' '__').log
         if ! timeout -k 5 "$limit" bash -c "$command" > "$log" 2>&1; then
                 echo "not ok $name"
-                grep -v '^ok \|^skip ' "$log" | epilogue -8 | sed 's/^/        /'
+                grep -v '^ok \|^skip ' "$log" | tail -8 | sed 's/^/        /'
         elif grep -q '^skip ' "$log" && ! grep -q '^ok ' "$log"; then
                 echo "skip $name: $(sed -n 's/^skip //p' "$log" | head -1)"     # nothing in it ran
         else

@@ -187,7 +187,7 @@ static inline void add_headers(Plan *p)
 {
         static const char *const dirs[] = { "codegen/kernels/common", "codegen/kernels/emulate",
                                             "runtime" };
-        PackFile f[80] = { { "small.h", small_h, sizeof small_h - 1 } };
+        PackFile f[80] = { { .name = "small.h", .data = small_h, .size = sizeof small_h - 1 } };
         char path[600], *text;
         int n = 1;
         void *blob;

@@ -13,11 +13,11 @@ out=$(mktemp -d) || exit 1
 trap 'rm -rf "$out"' EXIT
 
 say() {         # say STATUS NAME [FILE]; with TIMES=1 the processor time until here
-        [ -z "$TIMES" ] || { times > "$out/times"; echo "# until $2 $(epilogue -n 1 "$out/times")"; }
+        [ -z "$TIMES" ] || { times > "$out/times"; echo "# until $2 $(tail -n 1 "$out/times")"; }
         if [ "$1" -eq 0 ]; then
                 echo "ok $2"
         elif [ "$1" -eq 4 ]; then
-                echo "skip $2: $(epilogue -n 1 "$3")"
+                echo "skip $2: $(tail -n 1 "$3")"
         else
                 echo "not ok $2 (exit $1)"
                 grep -v ' ok$' "$3" | head -20

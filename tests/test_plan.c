@@ -112,9 +112,9 @@ TEST (container_missing_file) {
 }
 
 TEST (packs) {
-        PackFile f[3] = { { "a.h", "int a;\n", 7 },
-                          { "b.cuh", "", 0 },
-                          { "k0", "//@ file a.h 3\nxyz", 18 } };
+        PackFile f[3] = { { .name = "a.h", .data = "int a;\n", .size = 7 },
+                          { .name = "b.cuh", .data = "" },
+                          { .name = "k0", .data = "//@ file a.h 3\nxyz", .size = 18 } };
         Pack k;
         Err e;
         void *blob;

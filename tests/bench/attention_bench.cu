@@ -1,6 +1,6 @@
 /* attention_bench.cu: speed of the attention families on one GPU, checked first.
  *
- *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime \
+ *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -Icodegen/forms $(make -s kernel-includes) -Iruntime \
  *           tests/bench/attention_bench.cu -o build/attention_bench && build/attention_bench
  *           [train|decode]
  *

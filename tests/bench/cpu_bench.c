@@ -2,7 +2,7 @@
  *
  *      cc -std=c11 -D_GNU_SOURCE -O3 -march=native -ffp-contract=fast -fno-math-errno
  *      -fno-trapping-math
- *         -Iruntime -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) tests/bench/cpu_bench.c
+ *         -Iruntime -Icodegen/forms $(make -s kernel-includes) tests/bench/cpu_bench.c
  *         -o build/cpu_bench -lm && build/cpu_bench
  *
  * Every figure is the best of several runs: the machine may be shared. */

@@ -46,7 +46,7 @@ case $what in *check*)
         for t in $tests; do
                 report $t 120 "$bin/$t"
                 grep -v '^ok' "$out/$t.txt" | head -15
-                epilogue -1 "$out/$t.txt"
+                tail -1 "$out/$t.txt"
         done
 esac
 case $what in *bench*)
@@ -61,7 +61,7 @@ case $what in *sanitize*)
         for tool in memcheck racecheck; do
                 for t in $tests; do report $tool.$t 60 compute-sanitizer --tool $tool "$bin/$t" & done
                 wait
-                epilogue -qn 1 "$out"/$tool.*.txt
+                tail -qn 1 "$out"/$tool.*.txt
         done
 esac
 test "$BIN" || rm -rf "$bin"

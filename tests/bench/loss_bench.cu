@@ -1,7 +1,7 @@
 /* loss_bench.cu: time and check cross-entropy, with logits and without a pass over them, at the
  * sizes of GPT-2, Llama and mixture models (rows_bench.h).
  *
- *      nvcc -std=c++17 -O3 -arch=sm_90a -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/)
+ *      nvcc -std=c++17 -O3 -arch=sm_90a -Icodegen/forms $(make -s kernel-includes)
  *      -Iruntime tests/bench/loss_bench.cu -o loss_bench loss_bench [part of a name] */
 #include "rows_bench.h"
 #include "cross_entropy.cuh"

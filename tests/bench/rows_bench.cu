@@ -3,7 +3,7 @@
  * launches in a graph with arrays that L2 has forgotten (time_queued_ms), a backward norm with the
  * launch that adds up its gains' (and biases') partial gradients; the others one launch at a time.
  *
- *      nvcc -std=c++17 -O3 -arch=sm_90a -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/)
+ *      nvcc -std=c++17 -O3 -arch=sm_90a -Icodegen/forms $(make -s kernel-includes)
  *      -Iruntime tests/bench/rows_bench.cu -o rows_bench rows_bench [part of a name] */
 #include "rows_bench.h"
 #include "map.cuh"

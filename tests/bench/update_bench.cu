@@ -1,7 +1,7 @@
 /* update_bench.cu: time and check the gradients' norm, AdamW and sampling, at the sizes
  * of GPT-2, Llama and mixture models (rows_bench.h).
  *
- *      nvcc -std=c++17 -O3 -arch=sm_90a -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/)
+ *      nvcc -std=c++17 -O3 -arch=sm_90a -Icodegen/forms $(make -s kernel-includes)
  *      -Iruntime tests/bench/update_bench.cu -o update_bench update_bench [part of a name] */
 #include "rows_bench.h"
 #include "sample.cuh"

@@ -2,9 +2,9 @@
  *
  *      g++ -std=c++17 -O1 -fno-strict-aliasing -fopenmp -x c++ -include
  *      codegen/kernels/emulate/emulate.h
- *          -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime
+ *          -Icodegen/forms $(make -s kernel-includes) -Iruntime
  *          tests/emulate/gemm_test.cu
- *      nvcc -std=c++17 -arch=sm_80 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/)
+ *      nvcc -std=c++17 -arch=sm_80 -Icodegen/forms $(make -s kernel-includes)
  *      -Iruntime tests/emulate/gemm_test.cu
  *      nvcc -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A ...          (wgmma as well)
  *
@@ -13,7 +13,7 @@
 #include "task.h"
 #include "grouped_gemm.cuh"
 #include "gemm_norm.cuh"
-#include "codegen/forms/gemv_shape.h"
+#include "gemv_shape.h"
 
 /* ---- matmul --------------------------------------------------------------------- */
 
@@ -513,7 +513,7 @@ static void expert_cases()
         static_assert(name::THREADS == threads && name::MINB == minb && name::SMEM == smem, \
                       #name);                                                               \
         static_assert((name::SIMT || name::TF32) == (#math[0] == 'F' || #math[0] == 'T'), #name);
-#include "codegen/forms/gemm_tiles.def"
+#include "gemm_tiles.def"
 #undef TILE
 
 int main(int argc, char **argv)

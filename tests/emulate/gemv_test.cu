@@ -3,16 +3,16 @@
  *
  *      g++ -std=c++17 -O1 -fno-strict-aliasing -fopenmp -x c++ -include
  *      codegen/kernels/emulate/emulate.h
- *          -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime
+ *          -Icodegen/forms $(make -s kernel-includes) -Iruntime
  *          tests/emulate/gemv_test.cu
- *      nvcc -std=c++17 -arch=sm_80 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/)
+ *      nvcc -std=c++17 -arch=sm_80 -Icodegen/forms $(make -s kernel-includes)
  *      -Iruntime tests/emulate/gemv_test.cu
  *
  * Inputs are small integers, so sums are exact; where a norm or bf16 rounds them, results are
  * compared within that. */
 #include "task.h"
 #include "gemv_narrow.cuh"
-#include "codegen/forms/gemv_shape.h"
+#include "gemv_shape.h"
 #include "gemv_mma.cuh"
 #include "gemv_short.cuh"
 

@@ -1,8 +1,7 @@
 /* update_test.cu: the gradients' norm, AdamW and the sampler, against plain loops in double.
  *
- *      g++ -std=c++17 -O1 -fno-strict-aliasing -x c++ -Icodegen/forms $(printf -- '-I%s '
- *      codegen/kernels/*/) -Iruntime -include codegen/kernels/emulate/emulate.h update_test.cu nvcc
- *      -std=c++17 -arch=sm_80 -Icodegen/forms $(printf -- '-I%s ' codegen/kernels/*/) -Iruntime
+ *      g++ -std=c++17 -O1 -fno-strict-aliasing -x c++ -Icodegen/forms $(make -s kernel-includes) -Iruntime -include codegen/kernels/emulate/emulate.h update_test.cu nvcc
+ *      -std=c++17 -arch=sm_80 -Icodegen/forms $(make -s kernel-includes) -Iruntime
  *      update_test.cu
  *
  * Sizes are odd on purpose: one element, parts of a vector, a last tile that is not full. */

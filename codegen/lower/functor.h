@@ -2,7 +2,7 @@
 #ifndef TGC_FUNCTOR_H
 #define TGC_FUNCTOR_H
 
-#include "../codegen.h"
+#include "index.h"
 
 enum { MAX_DOM = 40, MAX_LOAD = 64 };
 
@@ -16,16 +16,23 @@ typedef struct Dom {
         int lanes;    /* elements here per step of the loop */
 } Dom;
 
-/* A pointer into some storage, with the row's part of the address added. */
-typedef struct Load {
-        char key[1400]; /* what makes two loads one */
-        int dom;
-        char col[400]; /* the column's part, with \2 for the column */
-        char name[40]; /* value */
-        char ptr[40];
-        bool vector, scalar; /* neighbours are neighbours in memory; one value for the row */
-        int half; /* neighbours are every second element: 1 from the first, 2 from the second */
+/* Where an operand or a result lies. */
+typedef struct Address {
+        const char *arg; /* its storage, as the kernel names it */
+        Ref base;        /* the node whose storage that is */
+        Index at;
         DType dt;
+        bool vector; /* V neighbours are neighbours in memory, and aligned */
+} Address;
+
+/* A value that a functor reads.  Of equal addresses in one domain there is one. */
+typedef struct Load {
+        Address from;
+        int dom;
+        int half;    /* neighbours are every second element: 1 from the first, 2 from the second */
+        bool scalar; /* one value for all columns */
+        char name[40]; /* of the value */
+        char ptr[40];
         Stored rows; /* a half with its other; ld 0: no such rows */
 } Load;
 
@@ -45,14 +52,14 @@ typedef struct F {
         Ref *named;       /* those that have one */
         int n_named;
         int64_t align; /* widest vector that all addresses allow */
-        bool uses_T, uses_B;
+        IndexPrinter print;
         /* of an epilogue, CUDA: reads that can start early: of rows, the others */
         Text in_rows, in;
         Text get_rows, get_cols; /* their statements */
         int reads, row_reads;    /* how many, and of rows, in units of 16 bytes at V = 8 */
         /* the position is one of them; and so are those frequencies of prologues of freq_D */
         bool pos_ahead;
-        const char *freq;
+        Ref freq;
         int64_t freq_D;
         /* of an epilogue, CUDA: those that `out` makes (EpilogueStores in
          * kernels/common/tgc.cuh) */
@@ -63,14 +70,13 @@ typedef struct F {
         double elems;
 } F;
 
-typedef struct Index {
-        char row[512], col[400];
-        bool vector, scalar;
-} Index;
-
 #define LINE(d, ...)                                                                        \
         (text_add(&f->out->text, "%*s", 8 * (d), ""), text_add(&f->out->text, __VA_ARGS__), \
          text_add(&f->out->text, "\n"))
+
+/* ---- functor.c ---- */
+
+void f_size_lines(F *f, int d); /* T and B, where the text mentions them */
 
 /* ---- functor_domain.c ---- */
 
@@ -82,19 +88,33 @@ void f_place_members(F *f);
 bool f_internal(F *f, Ref r);
 /* computed where it is read; seen: through its views */
 bool f_virtual(const F *f, Ref in, Access *seen);
-const char *f_dimc(F *f, Dim d);
-void f_index_of(F *f, const Type *t, const Dim *stride, int64_t off, int64_t n, Index *ix);
+/* Adds the address of element (row, col) of a domain of n columns, for strides over shape t;
+ * between: a term between those of rows and columns, or NULL. */
+void f_index(Index *ix, const Type *t, const Dim *stride, int64_t off, int64_t n,
+             const Term *between);
+/* May V neighbours be moved at once?  If so, V is bound by their alignment. */
+bool f_vector(F *f, const Index *ix);
 void f_stretch(const Access *a, const Type *t, Dim *stride);
 void f_plain_strides(const Type *t, Dim *stride);
-const char *f_name_of(F *f, Ref r);
-const char *f_fmt(F *f, const char *s, ...) __attribute__((format(printf, 2, 3)));
-const char *f_member(F *f, const char *arg);
-const char *f_rt(F *f, const char *field);
-const char *f_sequence(F *f, const char *x); /* of linear index x over (B,T) */
-const char *f_position(F *f, const char *x);
-const char *f_frequency(F *f, const char *freq, int d, int k, const char *col, int64_t D);
-void f_subst(char *out, size_t cap, const char *s, const char *col);
+Index f_token(const Type *shape, int64_t n);
+Address f_load_address(F *f, const Access *a, const Type *shape, int64_t off, int64_t n);
+Address f_store_address(F *f, Ref r);
+void f_read_position(F *f); /* whoever prints a position calls it first */
+
+/* ---- functor_read.c ---- */
+
 Load *f_load_of(F *f, Ref r, Ref in);
+void f_emit_loads(F *f, int loop, int depth);
+void f_emit_plain_prologue(F *f, int depth);
+void f_emit_in(F *f); /* CUDA: In, and the functions that read it */
+bool f_early(const F *f, int loop);
+
+/* ---- functor_write.c ---- */
+
+bool f_written(F *f, Ref r);
+void f_emit_stores(F *f, int depth, Ref r);                          /* CUDA */
+void f_emit_row(F *f, int depth, Ref r);                             /* C */
+void f_store_lane(F *f, int depth, Ref r, int k, const char *value); /* C */
 
 /* ---- functor_value.c ---- */
 
@@ -106,8 +126,10 @@ const char *f_to_float(DType dt, const char *x, F *f);
 const char *f_from_float(DType dt, const char *x, F *f);
 const char *f_var(F *f, Ref r, int k);
 const char *f_expr(F *f, Ref r, int k);
-const char *f_token(F *f, const Type *shape, int64_t n);
 void f_rope_lines(F *f, int depth, Ref r, int k);
-void f_store_index(F *f, Ref r, const char **ptr, Index *ix, DType *dt);
+const char *f_fmt(F *f, const char *s, ...) __attribute__((format(printf, 2, 3)));
+const char *f_name_of(F *f, Ref r);
+const char *f_member(F *f, const char *arg);
+const char *f_rt(F *f, const char *field);
 
 #endif

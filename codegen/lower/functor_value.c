@@ -4,6 +4,36 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A C name for node r, unique in this functor. */
+const char *f_name_of(F *f, Ref r)
+{
+        if (!f->name[r][0]) {
+                const char *s = short_name(f->e, r);
+                int k = 0;
+                snprintf(f->name[r], sizeof f->name[r], "%.30s", s);
+                for (int i = 0; i < f->n_named; i++)
+                        if (!strcmp(f->name[f->named[i]], f->name[r])) {
+                                snprintf(f->name[r], sizeof f->name[r], "%.30s%d", s, ++k + 1);
+                                i = -1;
+                        }
+                f->named[f->n_named++] = r;
+        }
+        return f->name[r];
+}
+
+const char *f_fmt(F *f, const char *s, ...)
+{
+        va_list ap;
+        char buf[1024];
+        va_start(ap, s);
+        vsnprintf(buf, sizeof buf, s, ap);
+        va_end(ap);
+        return arena_str(f->e->tmp, buf);
+}
+
+const char *f_member(F *f, const char *arg) { return index_field(&f->print, arg); }
+const char *f_rt(F *f, const char *field) { return f_member(f, f_fmt(f, "rt->%s", field)); }
+
 const char *f_width(F *f, int d)
 {
         const Dom *x = &f->dom[d];
@@ -78,29 +108,34 @@ const char *f_var(F *f, Ref r, int k)
         return is_pair(d) ? f_fmt(f, "%s_%d", f_name_of(f, r), k) : f_name_of(f, r);
 }
 
+/* A number as a float's literal. */
+static const char *literal(F *f, double x)
+{
+        char num[32];
+        num_text(x, num);
+        return f_fmt(f, strpbrk(num, ".en") ? "%sf" : "%s.f", num);
+}
+
+/* The column of lane k of domain d. */
+static const char *column(F *f, int d, int k)
+{
+        return f->cuda ? f_fmt(f, "(%s + %s)", f_first_col(f, d), f_lane(f, d, k))
+                       : f_col_at(f, d, k);
+}
+
 /* A value that is computed wherever it is read, stretched to a shape; seen: as what, through any
  * views. */
 static const char *virtual_text(F *f, const Access *seen, const Type *shape, int d, int k)
 {
         const Node *x = NODE(f->g, seen->base);
-        char num[32], col[256];
-        Dim stride[MAX_RANK];
-        Index ix;
-        int64_t keep = f->align;
-        if (x->op == OP_FILL) {
-                num_text(x->a.num.x, num);
-                return f_fmt(f, strpbrk(num, ".en") ? "%sf" : "%s.f", num);
-        }
+        if (x->op == OP_FILL)
+                return literal(f, x->a.num.x);
         if (x->op == OP_SHARE || x->op == OP_INV_TOKENS)
                 return f_rt(f, x->op == OP_SHARE ? "share" : "inv_tokens");
-        f_stretch(seen, shape, stride);
-        f_index_of(f, shape, stride, seen->off, f->dom[d].n, &ix);
-        f->align = keep;
-        f_subst(col, sizeof col, ix.col[0] ? ix.col : "0",
-                f->cuda ? f_fmt(f, "(%s + %s)", f_first_col(f, d), f_lane(f, d, k))
-                        : f_col_at(f, d, k));
-        const char *at = f_fmt(f, "%s + %s", ix.row[0] ? ix.row + 3 : "0", col);
-        return f_fmt(f, "(float)(%s)", f_position(f, at));
+        const Address a = f_load_address(f, seen, shape, seen->off, f->dom[d].n);
+        f_read_position(f);
+        const char *token = index_whole_text(&f->print, &a.at, column(f, d, k));
+        return f_fmt(f, "(float)(%s)", index_position_text(&f->print, token));
 }
 
 /* Operand j of member r, lane k of r's domain. */
@@ -140,19 +175,16 @@ static const char *operand(F *f, Ref r, int j, int k)
                 return l->name;
         if (f->cuda)
                 return f_fmt(f, "%s[%s]", l->name, f_lane(f, ld, lk));
-        char col[512];
-        f_subst(col, sizeof col, l->col, f_col_at(f, ld, lk));
-        return f_to_float(l->dt, f_fmt(f, "%s[%s]", l->ptr, col), f);
+        const char *col = index_column_text(&f->print, &l->from.at, f_col_at(f, ld, lk));
+        return f_to_float(l->from.dt, f_fmt(f, "%s[%s]", l->ptr, col), f);
 }
 
 static void scalar_text(F *f, Ref r, int k, Text *out)
 {
         const Node *n = NODE(f->g, r);
-        char num[32];
         for (const char *s = op_info[n->op].scalar; *s; s++) {
                 if (*s == '$' && s[1] == 'x') {
-                        num_text(n->a.num.x, num);
-                        text_add(out, strpbrk(num, ".en") ? "%sf" : "%s.f", num);
+                        text_add(out, "%s", literal(f, n->a.num.x));
                         s++;
                 } else if (*s == '$') {
                         text_add(out, "%s", operand(f, r, s[1] - '0', k));
@@ -206,27 +238,20 @@ const char *f_expr(F *f, Ref r, int k)
                              operand(f, r, 0, k));
         case OP_CLAMP:
                 return f_fmt(f, "fminf(fmaxf(%s, 0.f), (float)(%s - 1))", operand(f, r, 0, k),
-                             f_dimc(f, clamp_rows(&n->a)));
+                             index_dim(&f->print, clamp_rows(&n->a)));
         case OP_ACCUM:
         case OP_APPEND: return operand(f, r, 1, k);
         case OP_INTERLEAVE: return operand(f, r, k & 1, k);
         case OP_DROPOUT: {
                 Dim stride[MAX_RANK];
-                Index ix;
-                char col[256];
-                int d = f->dom_of[r] - 1;
-                int64_t keep = f->align;
+                Index ix = { 0 };
+                const int d = f->dom_of[r] - 1;
                 f_plain_strides(&n->type, stride);
-                f_index_of(f, &n->type, stride, 0, f->dom[d].n, &ix);
-                f->align = keep;
-                f_subst(col, sizeof col, ix.col[0] ? ix.col : "0",
-                        f->cuda ? f_fmt(f, "(%s + %s)", f_first_col(f, d), f_lane(f, d, k))
-                                : f_col_at(f, d, k));
-                char p[32];
-                num_text(n->a.drop.p, p);
-                return f_fmt(f, "dropout(%s, %sf, %s_id, (unsigned long long)(%s + %s), %s)",
-                             operand(f, r, 0, k), strpbrk(p, ".en") ? p : "0.", f_name_of(f, r),
-                             ix.row[0] ? ix.row + 3 : "0", col, f->cuda ? "a.rt" : "a->rt");
+                f_index(&ix, &n->type, stride, 0, f->dom[d].n, NULL);
+                return f_fmt(f, "dropout(%s, %s, %s_id, (unsigned long long)(%s), %s)",
+                             operand(f, r, 0, k), literal(f, n->a.drop.p), f_name_of(f, r),
+                             index_whole_text(&f->print, &ix, column(f, d, k)),
+                             f->cuda ? "a.rt" : "a->rt");
         }
         default:
                 scalar_text(f, r, k, &t);
@@ -236,19 +261,36 @@ const char *f_expr(F *f, Ref r, int k)
         }
 }
 
-/* The token (of B*T) that a row of n columns belongs to; shape's last two axes are
- * prologues and their elements. */
-const char *f_token(F *f, const Type *shape, int64_t n)
+/* Where domain d begins in the columns of the functor; -1: not a run of them. */
+static int64_t start_of(const F *f, int d)
 {
-        Type lead = *shape;
-        Dim stride[MAX_RANK] = { 0 };
-        Index ix;
-        int64_t keep = f->align;
-        lead.rank -= 2;
-        f_plain_strides(&lead, stride);
-        f_index_of(f, shape, stride, 0, n, &ix);
-        f->align = keep;
-        return ix.row[0] ? f_fmt(f, "%s", ix.row + 3) : "0";
+        int64_t start = 0;
+        for (; f->dom[d].kind == DOM_SLICE; d = f->dom[d].parent)
+                start += f->dom[d].start;
+        return f->dom[d].kind == DOM_ROOT ? start : -1;
+}
+
+/* The frequency that turns lanes k and k + 1 of domain d; base: the table of them, rot / 2 long,
+ * which heads of D elements, one after the other, share. */
+static const char *frequency(F *f, Ref base, int d, int k, int64_t D, int64_t rot)
+{
+        const char *table = f_member(f, arg_of(f->e, f->a, base, false));
+        const int64_t start = start_of(f, d);
+        if (rot != D || !f->print.position || start < 0 || start % D ||
+            (f->freq && (f->freq != base || f->freq_D != D)))
+                return f_fmt(f, f->cuda ? "fixed(&%s[%s %% %lld / 2])" : "%s[%s %% %lld / 2]",
+                             table, column(f, d, k), (long long)D);
+        if (!f->freq) {
+                text_add(&f->in, "                float freq[V / 2];\n");
+                text_add(
+                        &f->get_cols,
+                        "                #pragma unroll\n                for (int j = 0; j < V; j += 2)\n"
+                        "                        in.freq[j / 2] = fixed(&%s[(col + j) %% %lld / 2]);\n",
+                        table, (long long)D);
+        }
+        f->freq = base;
+        f->freq_D = D;
+        return f_fmt(f, "in.freq[(%s) / 2]", f_lane(f, d, k));
 }
 
 /* rope: a pair of lanes at once. */
@@ -257,17 +299,13 @@ void f_rope_lines(F *f, int depth, Ref r, int k)
         const Node *n = NODE(f->g, r);
         int d = f->dom_of[r] - 1;
         int64_t D = n->type.dim[n->type.rank - 1].n, rot = n->a.rope.dims ? n->a.rope.dims : D;
-        const char *col = f->cuda ? f_fmt(f, "(%s + %s)", f_first_col(f, d), f_lane(f, d, k))
-                                  : f_col_at(f, d, k);
-        const char *pos = f_position(f, f_token(f, &n->type, f->dom[d].n));
+        const char *col = column(f, d, k);
+        const Index token = f_token(&n->type, f->dom[d].n);
+        f_read_position(f);
+        const char *pos = index_position_text(&f->print, index_base_text(&f->print, &token));
         Access acc;
         access_need(f->g, f->e->place, n->in[1], &acc);
-        const char *freq = f_member(f, arg_of(f->e, f->a, acc.base, false));
-        if (rot == D)
-                freq = f_frequency(f, freq, d, k, col, D);
-        else
-                freq = f_fmt(f, f->cuda ? "fixed(&%s[%s %% %lld / 2])" : "%s[%s %% %lld / 2]", freq,
-                             col, (long long)D);
+        const char *freq = frequency(f, acc.base, d, k, D, rot);
         const char *x0 = operand(f, r, 0, k), *x1 = operand(f, r, 0, k + 1);
         const char *y0 = f_var(f, r, k), *y1 = f_var(f, r, k + 1);
         LINE(depth, "float %s, %s;", y0, y1);
@@ -280,47 +318,5 @@ void f_rope_lines(F *f, int depth, Ref r, int k)
         } else {
                 LINE(depth, "rope(%s, %s, %s(float)(%s), %s, &%s, &%s);", x0, x1,
                      n->a.rope.back ? "-" : "", pos, freq, y0, y1);
-        }
-}
-
-/* Where the result of member (or root) r goes; base: pointer text without the column. */
-void f_store_index(F *f, Ref r, const char **ptr, Index *ix, DType *dt)
-{
-        Graph *g = f->g;
-        const Node *n = NODE(g, r);
-        Dim stride[MAX_RANK];
-        int d = f->dom_of[r] - 1;
-        if (n->op == OP_ACCUM) {
-                Type t = n->type;
-                f_plain_strides(&t, stride);
-                f_index_of(f, &t, stride, 0, f->dom[d].n, ix);
-                *dt = f->cuda ? n->type.dt : DT_F32;
-                *ptr = f_member(f, arg_grad(f->e, f->a, n->in[0], *dt));
-        } else if (n->op == OP_APPEND) {
-                const Type *s = &NODE(g, n->in[0])->type, *t = &NODE(g, n->in[1])->type;
-                int64_t cols = s->dim[2].n * s->dim[3].n, m = cols | 8;
-                const char *S = f_dimc(f, s->dim[1]), *tok = f_token(f, t, f->dom[d].n);
-                Dim stride[MAX_RANK] = {
-                        [2] = s->dim[3], [3] = DIM(1)
-                }; /* within a token; its place is the cache's */
-                m &= -m;
-                f->align = m < f->align ? m : f->align;
-                f_index_of(f, t, stride, 0, f->dom[d].n, ix);
-                ix->vector &= cols % f->out->minv == 0;
-                const char *place = f_fmt(f, " + ((long)(%s) * %s + %s) * %lld%s",
-                                          f_sequence(f, tok), S, f_position(f, tok),
-                                          (long long)cols, ix->row);
-                snprintf(ix->row, sizeof ix->row, "%s", place);
-                *ptr = f_member(f, arg_of(f->e, f->a, n->in[0], true));
-                *dt = s->dt;
-        } else {
-                Access acc;
-                access_need(g, f->e->place, r, &acc);
-                Type t = n->type;
-                if (!f->f->prologue && r == f->f->root && NODE(g, r)->op == OP_ITEM)
-                        t = acc.t;
-                f_index_of(f, &t, acc.stride, acc.off, f->dom[d].n, ix);
-                *ptr = f_member(f, arg_part(f->e, f->a, r, acc.base));
-                *dt = NODE(g, acc.base)->type.dt;
         }
 }

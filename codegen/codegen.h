@@ -104,8 +104,10 @@ int64_t gemv_m(const Graph *g, Ref matmul);
  * little, where a launch would cost more. */
 bool gemv_keeps(const Graph *g, Ref matmul);
 Functor store_of(Graph *g, Ref r);               /* an epilogue that stores r as it comes */
+
+/* ---- group_order.c ---- */
+
 int group_list(Graph *g, Arena *a, Group **out); /* in launch order */
-bool is_stored(const Graph *g, const Group *all, int n_groups, Ref r);
 
 /* ---- build.c: what the emitters produce ---- */
 

@@ -3,6 +3,11 @@
  * A view owns nothing; it is addressed as offset and strides over the storage of
  * the value below.  Parts of a concat live inside it.
  *
+ *      node       %k = transpose(slice(reshape %qkv))   no storage of its own
+ *      access     base %qkv, offset 256, strides (768*T, 64, 768, 1)
+ *      address    that of a kernel's (row, column): functor_address.c makes it of an access
+ *      text       a.qkv + (long)row * 768 + 256
+ *
  * place_concats finds all of a graph at once, each value from the one below it, so that a
  * chain of views costs its length and nothing here recurses. */
 #include "../codegen.h"

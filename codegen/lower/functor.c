@@ -13,13 +13,20 @@
  * `lanes` elements of the loop's first domain: 2 where neighbours are a pair.
  *
  * CUDA loads and stores vectors around an unrolled loop of scalar code; C has
- * everything in one loop that the compiler vectorises. */
+ * everything in one loop that the compiler vectorises.
+ *
+ *      node      %s = silu %v, %y = mul %s, %u     an epilogue; %v arrives, %u is loaded
+ *      domain    root: rows T, columns 512         functor_domain.c
+ *      address   u, y: row * 512 + col             functor_address.c, index.c
+ *      text      load<V>(u, p0 + col);             functor_read.c, index_text.c
+ *                float silu = v[j] / (1.f + expf(-v[j]));    functor_value.c
+ *                float y = silu * u[j];
+ *                store<V>(a.y + (long)row * 512 + col, y_v); functor_write.c */
 #include "functor.h"
-#include <stdlib.h>
 #include <string.h>
 
-/* A note on what a line computes: its value and where the user wrote it. */
-static const char *note(F *f, Ref r) { return f_fmt(f, "%s", op_info[NODE(f->g, r)->op].text); }
+/* A note on what a line computes. */
+static const char *note(F *f, Ref r) { return op_info[NODE(f->g, r)->op].text; }
 
 /* What costs more for fewer neighbours at a time. */
 static bool wants_many(Op op) { return op_is(op, FACT_RANDOM) || op == OP_ROPE; }
@@ -236,7 +243,7 @@ static void scratch_empty(F *f)
 
 /* A product's epilogue, of the one token of one sequence: what it reads beside the product starts
  * before it. */
-static bool f_one_token(const F *f)
+static bool one_token(const F *f)
 {
         return f->cuda && f->f->root && !f->f->prologue &&
                NODE(f->g, f->f->root)->op == OP_MATMUL && f->g->sizes.v[SYM_B] == 1 &&
@@ -256,7 +263,7 @@ void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, Functor
                    .out = out };
         f->print = (IndexPrinter) { .e = e,
                                     .cuda = f->cuda,
-                                    .position = f_one_token(f) ? "in.pos" : NULL };
+                                    .position = one_token(f) ? "in.pos" : NULL };
         Scratch *x = e->scratch = e->scratch ? e->scratch : scratch_new(e);
         f->dom_of = x->dom_of, f->exported = x->exported, f->name = x->name, f->named = x->named;
         *out = (FunctorText) { .minv = 1 };

@@ -1,4 +1,7 @@
-/* functor.h: private to functor*.c: one prologue, epilogue or map while its text is written. */
+/* functor.h: private to functor*.c: one prologue, epilogue or map while its text is written.
+ *
+ * Functions are grouped by the file that defines them; functor.c's head has the way from a node
+ * to its text. */
 #ifndef TGC_FUNCTOR_H
 #define TGC_FUNCTOR_H
 
@@ -47,7 +50,7 @@ typedef struct F {
         int *dom_of;    /* node -> domain + 1, 0: not here */
         bool *exported; /* read behind a slice: kept in an array */
         Load load[MAX_LOAD];
-        int n_load, n_name;
+        int n_load;
         char (*name)[48]; /* node -> C name; */
         Ref *named;       /* those that have one */
         int n_named;
@@ -57,7 +60,7 @@ typedef struct F {
         Text in_rows, in;
         Text get_rows, get_cols; /* their statements */
         int reads, row_reads;    /* how many, and of rows, in units of 16 bytes at V = 8 */
-        /* the position is one of them; and so are those frequencies of prologues of freq_D */
+        /* the position is one of them; and so are the frequencies `freq` of heads of freq_D */
         bool pos_ahead;
         Ref freq;
         int64_t freq_D;
@@ -96,6 +99,8 @@ void f_index(Index *ix, const Type *t, const Dim *stride, int64_t off, int64_t n
 bool f_vector(F *f, const Index *ix);
 void f_stretch(const Access *a, const Type *t, Dim *stride);
 void f_plain_strides(const Type *t, Dim *stride);
+/* The token (of B*T) that a row of n columns belongs to; shape's last two axes are heads and their
+ * elements. */
 Index f_token(const Type *shape, int64_t n);
 Address f_load_address(F *f, const Access *a, const Type *shape, int64_t off, int64_t n);
 Address f_store_address(F *f, Ref r);
@@ -107,11 +112,12 @@ Load *f_load_of(F *f, Ref r, Ref in);
 void f_emit_loads(F *f, int loop, int depth);
 void f_emit_plain_prologue(F *f, int depth);
 void f_emit_in(F *f); /* CUDA: In, and the functions that read it */
+/* reads of this loop are known before the functor's values are */
 bool f_early(const F *f, int loop);
 
 /* ---- functor_write.c ---- */
 
-bool f_written(F *f, Ref r);
+bool f_written(F *f, Ref r);                                         /* r is stored */
 void f_emit_stores(F *f, int depth, Ref r);                          /* CUDA */
 void f_emit_row(F *f, int depth, Ref r);                             /* C */
 void f_store_lane(F *f, int depth, Ref r, int k, const char *value); /* C */

@@ -1,7 +1,13 @@
-/* functor_domain.c: how the columns of a functor's members relate (see functor.c). */
+/* functor_domain.c: how the columns of a functor's members relate (see functor.c).
+ *
+ *      node                             domain                        its element j is the root's
+ *      %v: 768 columns                  root                          j
+ *      %q = slice %v, 0 to 256          slice 0, 256: a branch        j
+ *      %a = slice %q, every second      half of that                  2 j
+ *      %p = interleave %a, %b           twice the half: 256 again     j
+ *
+ * An address takes the column of its own domain; the text of that column is functor_value.c's. */
 #include "functor.h"
-#include <stdlib.h>
-#include <string.h>
 
 static int dom_child(F *f, int parent, DomKind kind, int64_t start, int64_t n)
 {

@@ -1,7 +1,11 @@
-/* functor_value.c: the value of a member in one lane, as text. */
+/* functor_value.c: the value of a member in one lane, as text.
+ *
+ *      node       %y = mul %s, %u
+ *      domain     half: lane k of it is every second element of the loop's domain
+ *      operands   a member: its variable; a load: `u[j + 1]`; a position or number: in place
+ *      text       silu * u[j + 1]          ir/ops.def has "$0 * $1" */
 #include "functor.h"
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* A C name for node r, unique in this functor. */
@@ -24,11 +28,14 @@ const char *f_name_of(F *f, Ref r)
 const char *f_fmt(F *f, const char *s, ...)
 {
         va_list ap;
-        char buf[1024];
         va_start(ap, s);
-        vsnprintf(buf, sizeof buf, s, ap);
+        const int n = vsnprintf(NULL, 0, s, ap);
         va_end(ap);
-        return arena_str(f->e->tmp, buf);
+        char *out = arena_alloc(f->e->tmp, (size_t)n + 1);
+        va_start(ap, s);
+        vsnprintf(out, (size_t)n + 1, s, ap);
+        va_end(ap);
+        return out;
 }
 
 const char *f_member(F *f, const char *arg) { return index_field(&f->print, arg); }
@@ -103,8 +110,7 @@ const char *f_var(F *f, Ref r, int k)
 {
         const Dom *d = &f->dom[f->dom_of[r] - 1];
         if (!f->f->prologue && r == f->f->root)
-                return f->cuda ? f_fmt(f, "v[%s]", f_lane(f, f->dom_of[r] - 1, k))
-                               : f_fmt(f, "v[%s]", f_lane(f, f->dom_of[r] - 1, k));
+                return f_fmt(f, "v[%s]", f_lane(f, f->dom_of[r] - 1, k));
         return is_pair(d) ? f_fmt(f, "%s_%d", f_name_of(f, r), k) : f_name_of(f, r);
 }
 

@@ -1,11 +1,15 @@
-/* group.c: what belongs to a kernel, and in which order kernels run.
+/* group.c: what belongs to a kernel.
  *
  * Fusion (compiler/passes/fuse.c) only writes Node.group.  This file answers the
  * questions both it and the emitters ask, and turns groups into prologues, anchor and
- * epilogues. */
-#include "../codegen.h"
-#include <stdlib.h>
-#include <string.h>
+ * epilogues:
+ *
+ *      %n = rmsnorm %x, %g      group 4     prologue[0], of the anchor's first input
+ *      %y = matmul %n, %w       group 4     anchor
+ *      %z = add %y, %b          group 4     epilogue[0], of the anchor's only output
+ *
+ * group_order.c says in which order they run. */
+#include "group.h"
 
 /* Rows of x, and elements of it; M16, X16: of several 16-bit rows, which kernels/gemv/gemv_mma.cuh
  * takes, no more than the CPU's scratch memory holds. */
@@ -106,10 +110,9 @@ bool span_of(const Graph *g, Ref r, Ref base, int64_t n, Span *s)
         return false;
 }
 
-static Functor functor(Graph *g, Ref root, bool prologue, const Type *shape)
+static Functor functor(Ref root, bool prologue, const Type *shape)
 {
         Functor f = { .root = root, .prologue = prologue, .shape = *shape };
-        (void)g;
         domain_of(shape, &f.n, &f.rows);
         return f;
 }
@@ -135,16 +138,14 @@ static void push(Functor *f, Ref r, Arena *a, int cap)
         f->node[f->n_nodes++] = r;
 }
 
-/* side: of each node, 1+k prologue k, -(1+o) epilogue o; in: false.  Both are for all groups, who
- * leave them empty. */
-static void fill(Graph *g, Group *gr, Arena *a, int *side, bool *in)
+void group_fill(Graph *g, Group *gr, Arena *a, int *side, bool *in)
 {
         Node *an = gr->anchor ? NODE(g, gr->anchor) : NULL;
         if (an) {
                 Type out[MAX_OUT];
                 gr->n_out = graph_types(g, gr->anchor, out);
                 for (int i = 0; i < gr->n_out; i++) {
-                        gr->epilogue[i] = functor(g, 0, false, &out[i]);
+                        gr->epilogue[i] = functor(0, false, &out[i]);
                         by_rows(&gr->epilogue[i]);
                 }
                 if (an->op == OP_ATTENTION) { /* epilogues see (B*T, H*D) */
@@ -158,7 +159,7 @@ static void fill(Graph *g, Group *gr, Arena *a, int *side, bool *in)
                         }
                 gr->epilogue[0].root = gr->anchor;
                 for (int i = 0; i < an->n_in; i++) {
-                        gr->prologue[i] = functor(g, an->in[i], true, &NODE(g, an->in[i])->type);
+                        gr->prologue[i] = functor(an->in[i], true, &NODE(g, an->in[i])->type);
                         by_rows(&gr->prologue[i]);
                 }
                 if (an->op == OP_CE_GRAD || an->op == OP_LINEAR_CE_GRAD) { /* one value a token */
@@ -176,7 +177,7 @@ static void fill(Graph *g, Group *gr, Arena *a, int *side, bool *in)
                 Ref of = first->op == OP_APPEND       ? first->in[1]
                          : first->op == OP_INTERLEAVE ? first->in[0]
                                                       : gr->node[0];
-                gr->epilogue[0] = functor(g, 0, false, &NODE(g, of)->type);
+                gr->epilogue[0] = functor(0, false, &NODE(g, of)->type);
         }
         for (int i = 0; i < gr->n_nodes; i++) {
                 Ref r = gr->node[i];
@@ -243,8 +244,8 @@ bool norm_prologue(Graph *g, const Functor *prologue, Arena *a, NormPrologue *ou
                         out->norm = prologue->node[i];
         if (!out->norm)
                 return false;
-        out->before = functor(g, NODE(g, out->norm)->in[0], true, &NODE(g, out->norm)->type);
-        out->gain = functor(g, out->norm, false, &NODE(g, out->norm)->type);
+        out->before = functor(NODE(g, out->norm)->in[0], true, &NODE(g, out->norm)->type);
+        out->gain = functor(out->norm, false, &NODE(g, out->norm)->type);
         by_rows(&out->before);
         by_rows(&out->gain);
         for (int i = 0; i < prologue->n_nodes; i++)
@@ -286,147 +287,7 @@ bool gemv_keeps(const Graph *g, Ref r)
 
 Functor store_of(Graph *g, Ref r)
 {
-        Functor f = functor(g, r, false, &NODE(g, r)->type);
+        Functor f = functor(r, false, &NODE(g, r)->type);
         by_rows(&f);
         return f;
-}
-
-/* ---- launch order ---- */
-
-/* Kernels to come, least number first. */
-typedef struct Heap {
-        int *id, n;
-} Heap;
-
-static void heap_add(Heap *h, int id)
-{
-        int i = h->n++;
-        for (; i && h->id[(i - 1) / 2] > id; i = (i - 1) / 2)
-                h->id[i] = h->id[(i - 1) / 2];
-        h->id[i] = id;
-}
-
-static int heap_take(Heap *h)
-{
-        const int least = h->id[0], last = h->id[--h->n];
-        int i = 0;
-        for (int k; (k = 2 * i + 1) < h->n; i = k) {
-                k += k + 1 < h->n && h->id[k + 1] < h->id[k];
-                if (h->id[k] >= last)
-                        break;
-                h->id[i] = h->id[k];
-        }
-        h->id[i] = last;
-        return least;
-}
-
-typedef struct Edge {
-        int to;
-        struct Edge *next;
-} Edge;
-typedef struct Lists {
-        Graph *g;
-        Arena *a;
-        Edge **readers;
-        int *waits, *seen, *mark, stamp;
-        Ref *stack;
-} Lists;
-
-/* Kernels that kernel id reads, each once. */
-static void find_waits(Lists *l, const Group *gr, const Ref *before, int id)
-{
-        int top = 0;
-        l->stamp++;
-        for (int k = 0; k < gr->n_nodes; k++) {
-                const Node *x = NODE(l->g, gr->node[k]);
-                for (int j = -1; j < x->n_in; j++) {
-                        Ref r = j < 0 ? before[gr->node[k]] : x->in[j];
-                        if (r && l->mark[r] != l->stamp)
-                                l->mark[r] = l->stamp, l->stack[top++] = r;
-                }
-        }
-        while (top) {
-                const Node *x = NODE(l->g, l->stack[--top]);
-                if (!x->group && op_info[x->op].cls == CLASS_VIEW)
-                        for (int j = 0; j < x->n_in; j++)
-                                if (l->mark[x->in[j]] != l->stamp)
-                                        l->mark[x->in[j]] = l->stamp, l->stack[top++] = x->in[j];
-                if (!x->group || x->group == id || l->seen[x->group] == id)
-                        continue;
-                Edge *e = arena_alloc(l->a, sizeof *e);
-                l->seen[x->group] = id;
-                *e = (Edge) { id, l->readers[x->group] };
-                l->readers[x->group] = e;
-                l->waits[id]++;
-        }
-}
-
-/* A group runs when all it reads has run; the groups are gone through by number again and again,
- * and each time those run that can. */
-int group_list(Graph *g, Arena *a, Group **out)
-{
-        int n = 0, kept = 0, groups = 0;
-        for (Ref r = 1; r < g->n_nodes; r++)
-                if (NODE(g, r)->group > n)
-                        n = NODE(g, r)->group;
-        const size_t m = (size_t)n + 1, nodes = (size_t)g->n_nodes;
-        Group *all = arena_alloc(a, m * sizeof *all), *list = arena_alloc(a, m * sizeof *list);
-        Ref *accum = arena_alloc(a, nodes * sizeof *accum),
-            *before = arena_alloc(a, nodes * sizeof *before);
-        for (Ref r = 1; r < g->n_nodes; r++) {
-                int id = NODE(g, r)->group;
-                if (NODE(g, r)->op == OP_ACCUM) {
-                        before[r] = accum[NODE(g, r)->in[0]];
-                        accum[NODE(g, r)->in[0]] = r;
-                }
-                if (!id)
-                        continue;
-                all[id].id = id;
-                all[id].n_nodes++;
-        }
-        for (int i = 1; i <= n; i++) {
-                groups += all[i].n_nodes != 0;
-                all[i].node = arena_alloc(a, (size_t)(all[i].n_nodes + 1) * sizeof(Ref));
-                all[i].n_nodes = 0;
-        }
-        for (Ref r = 1; r < g->n_nodes; r++) {
-                int id = NODE(g, r)->group;
-                if (!id)
-                        continue;
-                all[id].node[all[id].n_nodes++] = r;
-                if (!is_member(g, r) && !is_virtual(g, r) &&
-                    op_info[NODE(g, r)->op].cls != CLASS_VIEW)
-                        all[id].anchor = r;
-        }
-        int *side = arena_alloc(a, nodes * sizeof *side);
-        bool *in = arena_alloc(a, nodes);
-        Lists l = { .g = g, .a = a };
-        l.readers = arena_alloc(a, m * sizeof *l.readers);
-        l.waits = arena_alloc(a, m * sizeof *l.waits), l.seen = arena_alloc(a, m * sizeof *l.seen);
-        l.mark = arena_alloc(a, nodes * sizeof *l.mark),
-        l.stack = arena_alloc(a, nodes * sizeof *l.stack);
-        Heap now = { arena_alloc(a, m * sizeof(int)), 0 },
-             later = { arena_alloc(a, m * sizeof(int)), 0 };
-        for (int i = 1; i <= n; i++) {
-                find_waits(&l, &all[i], before, i);
-                if (all[i].n_nodes && !l.waits[i])
-                        heap_add(&now, i);
-        }
-        while (now.n) {
-                const int id = heap_take(&now);
-                list[kept] = all[id];
-                fill(g, &list[kept++], a, side, in);
-                for (const Edge *e = l.readers[id]; e; e = e->next)
-                        if (!--l.waits[e->to])
-                                heap_add(e->to > id ? &now : &later, e->to);
-                if (!now.n) {
-                        const Heap empty = now;
-                        now = later;
-                        later = (Heap) { empty.id, 0 };
-                }
-        }
-        if (kept < groups)
-                error_internal((Loc) { 0 }, "fused kernels depend on each other in a circle");
-        *out = list;
-        return kept;
 }

@@ -11,6 +11,7 @@
  * it.  Where a pass promises to keep values, both halves are evaluated too. */
 #include "graph_test.h"
 #include "../compiler/compiler.h"
+#include "../compiler/passes/fuse_bytes.h"
 #include <unistd.h>
 
 typedef struct Pass {
@@ -445,6 +446,86 @@ TEST (mutants_keep_their_values) {
                 graph_free(g);
         }
         CHECK_MSG(compared > 200, "only %d outputs were compared", compared);
+}
+
+/* Bytes that two nodes save in one kernel. */
+static int64_t saved(Graph *g, FuseBytes *b, const char *one, const char *other)
+{
+        return saved_bytes(b, &(Together) { .node = { graph_find(g, one) } },
+                           &(Together) { .node = { graph_find(g, other) } });
+}
+
+TEST (bytes_that_fusion_saves) {
+        static const char text[] = "graph @bytes(%x: f32[T,8], %ids: i32[T]) {\n"
+                                   "  %w = param : f32[8,16]\n"
+                                   "  %a = matmul %x, %w : f32[T,16]\n"
+                                   "  %once = relu %a : f32[T,16]\n"
+                                   "  %r = relu %x : f32[T,8]\n"
+                                   "  %s = square %r : f32[T,8]\n"
+                                   "  %half = slice %a {axis=1, len=8} : f32[T,8]\n"
+                                   "  %low = neg %half : f32[T,8]\n"
+                                   "  %zero = fill {x=0} : f32[T,8]\n"
+                                   "  %z = add %r, %zero : f32[T,8]\n"
+                                   "  %rows = gather %w, %ids : f32[T,16]\n"
+                                   "  return %once, %s, %low, %z, %rows\n"
+                                   "}\n";
+        Graph *g = graph_parse(text, "bytes.tg");
+        Arena *tmp = arena_new();
+        g->sizes.v[SYM_T] = 4;
+        KernelOrder *o = order_new(g, tmp);
+        FuseBytes *b = fuse_bytes_new(o, tmp);
+        const int64_t x = 4 * 8 * 4, w = 8 * 16 * 4, a = 4 * 16 * 4;
+        /* every value once; of a slice its own elements, of a table the rows that are picked */
+        CHECK(kernel_bytes(b, &(Together) { .node = { graph_find(g, "a") } }) == x + w + a);
+        CHECK(kernel_bytes(b, &(Together) { .node = { graph_find(g, "low") } }) == 2 * x);
+        CHECK(kernel_bytes(b, &(Together) { .node = { graph_find(g, "z") } }) == 2 * x);
+        CHECK(kernel_bytes(b, &(Together) { .node = { graph_find(g, "rows") } }) == 2 * a + 4 * 4);
+        /* a is stored for the slice's reader all the same: its load alone vanishes */
+        CHECK(saved(g, b, "a", "once") == a);
+        CHECK(saved(g, b, "a", "low") == x);
+        /* r has two readers, and one of them is in a kernel with it */
+        CHECK(saved(g, b, "r", "s") == x);
+        /* both read x; both read r */
+        CHECK(saved(g, b, "a", "r") == x);
+        CHECK(saved(g, b, "s", "z") == x);
+        CHECK(saved(g, b, "once", "s") == 0);
+        /* the last reader joins: its load vanishes, and the store */
+        order_enter(o, graph_find(g, "r"), 1);
+        order_enter(o, graph_find(g, "s"), 1);
+        CHECK(saved_bytes(b, &(Together) { .kernel = { 1 } },
+                          &(Together) { .node = { graph_find(g, "z") } }) == 2 * x);
+        /* a size that is known at run time alone counts as 1 */
+        g->sizes.v[SYM_T] = 0;
+        b = fuse_bytes_new(o, tmp);
+        CHECK(kernel_bytes(b, &(Together) { .node = { graph_find(g, "a") } }) == x / 4 + w + a / 4);
+        arena_free(tmp);
+        graph_free(g);
+}
+
+/* What --why prints: the reason, the bytes that stay, and what kernels save. */
+TEST (fusion_says_why) {
+        static const char text[] = "graph @why(%x: f32[4,8]) {\n"
+                                   "  %a = relu %x : f32[4,8]\n"
+                                   "  %n = rmsnorm %a {x=1e-05} : f32[4,8]\n"
+                                   "  %y = add %a, %n : f32[4,8]\n"
+                                   "  return %y\n"
+                                   "}\n";
+        Graph *g = graph_parse(text, "why.tg");
+        Arena *tmp = arena_new();
+        Text why = { 0 };
+        fuse(g, tmp, 3, &why);
+        const size_t once = why.n;
+        CHECK_MSG(
+                strstr(why.s, "%y = add (why.tg:4) stays out of the kernel of %n = rmsnorm: the "
+                              "value is made before that kernel's own work (512 bytes)\n") &&
+                        strstr(why.s,
+                               "the kernel of %n = rmsnorm (why.tg:3): 2 ops, moves 384 bytes, saves 128\n"),
+                "%s", why.s);
+        fuse(g, tmp, 3, &why);
+        CHECK_MSG(why.n == once, "said twice: %s", why.s);
+        text_free(&why);
+        arena_free(tmp);
+        graph_free(g);
 }
 
 #define PASS(name)                 \

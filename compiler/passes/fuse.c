@@ -18,244 +18,7 @@
  * too, a small product of one row also stores it.
  *
  * At level 0 nothing joins anything. */
-#include "../compiler.h"
-#include "../../codegen/codegen.h"
-#include "kernel_order.h"
-#include <stdlib.h>
-#include <string.h>
-
-enum { MAX_READS = 16, MAX_MEMBERS = 24 };
-
-typedef struct Gr {
-        Ref anchor; /* 0: map */
-        int64_t n;  /* columns of a map's domain */
-        Dim rows;
-        int members;
-} Gr;
-
-typedef struct Fuse {
-        Graph *g;
-        Gr *gr;
-        int n;
-        Text *why;
-        Arena *tmp;
-        KernelOrder *order;
-        Ref *original; /* see find_originals */
-        /* lines of `why`: places behind each one's first letter, by hash; 0: none */
-        unsigned *said;
-        unsigned n_said, cap_said;
-        Ref *only_reader; /* -1: several */
-        Span *dom;        /* node -> its columns among those of its kernel */
-} Fuse;
-
-static Ref base_of(const Fuse *f, Ref r) { return f->order->base[r]; }
-
-static bool takes_epilogue(const Graph *g, Ref anchor, Ref root)
-{
-        const Op op = g->node[anchor].op;
-        /* attention's second result is a statistic of its rows */
-        return !op_is(op, FACT_FINAL) && (op != OP_ATTENTION || root == anchor);
-}
-
-/* The slot of the line at text[at]. */
-static unsigned *said_slot(const Fuse *f, size_t at)
-{
-        const char *line = f->why->s + at;
-        const size_t len = strcspn(line, "\n");
-        unsigned h = 2166136261u;
-        for (size_t i = 0; i < len; i++)
-                h = (h ^ (unsigned char)line[i]) * 16777619u;
-        for (h &= f->cap_said - 1; f->said[h]; h = (h + 1) & (f->cap_said - 1)) {
-                const char *other = f->why->s + f->said[h] - 1;
-                if (!strncmp(other, line, len) && other[len] == '\n')
-                        break;
-        }
-        return &f->said[h];
-}
-
-/* Is the line at text[at] new?  It is not any more. */
-static bool is_new(Fuse *f, Arena *tmp, size_t at)
-{
-        if (f->n_said * 2 >= f->cap_said) {
-                const unsigned *old = f->said, cap = f->cap_said;
-                f->cap_said = cap ? cap * 2 : 256;
-                f->said = arena_alloc(tmp, f->cap_said * sizeof *f->said);
-                for (unsigned i = 0; i < cap; i++)
-                        if (old[i])
-                                *said_slot(f, old[i] - 1) = old[i];
-        }
-        unsigned *slot = said_slot(f, at);
-        if (*slot)
-                return false;
-        *slot = (unsigned)at + 1;
-        f->n_said++;
-        return true;
-}
-
-static void refuse(Fuse *f, Ref r, int group, const char *reason)
-{
-        const Node *n = NODE(f->g, r);
-        Ref other = f->gr[group].anchor ? f->gr[group].anchor : f->order->least[group];
-        if (!f->why)
-                return;
-        const Node *o = NODE(f->g, other);
-        char file[LOC_NAME];
-        size_t at = f->why->n;
-        text_add(f->why, "%%%s = %s (%s:%d) stays out of the kernel of %%%s = %s: %s\n", n->name,
-                 op_info[n->op].text, n->loc.file ? loc_name(n->loc, file) : "?", n->loc.line,
-                 o->name, op_info[o->op].text, reason);
-        if (!is_new(f, f->tmp, at)) /* the same in another program */
-                f->why->n = at, f->why->s[at] = 0;
-}
-
-/* Does node r, or what its group reads, come after group `goal`? */
-static bool depends(Fuse *f, Ref r, int goal) { return order_waits(f->order, r, goal); }
-
-/* Rows of a kernel's result, as its epilogue sees it: a column each of a sum, a token of heads. */
-static Dim rows_of(const Type *t, Op anchor)
-{
-        if (op_info[anchor].cls == CLASS_COL)
-                return DIM(1);
-        return op_info[anchor].cls == CLASS_ATTENTION ? dim_mul(t->dim[0], t->dim[1])
-                                                      : type_rows(t);
-}
-
-/* The columns value `in` occupies of the kernel's domain; false if it is not a
- * value the kernel's epilogue or map can see. */
-static bool seen(Fuse *f, int id, Ref in, Span *s)
-{
-        Graph *g = f->g;
-        const Ref b = base_of(f, in), anchor = f->gr[id].anchor;
-        const Type *t = &NODE(g, b)->type;
-        const bool result = b == anchor ||
-                            (NODE(g, b)->op == OP_ITEM && NODE(g, b)->in[0] == anchor);
-        Dim rows, n;
-        if (NODE(g, b)->group != id || (!result && !is_member(g, b)))
-                return false;
-        if (result && t->rank == 0) {
-                *s = (Span) { 0, 1, 1 };
-                return in == b;
-        }
-        if (result && !dim_is_const(t->dim[t->rank - 1]))
-                return false;
-        rows = anchor ? rows_of(&NODE(g, result ? b : anchor)->type, NODE(g, anchor)->op)
-                      : f->gr[id].rows; /* members of a map share its rows */
-        if (!dim_div(type_elems(t), rows, &n) || !dim_is_const(n))
-                return false;
-        return span_of(g, in, b, n.n, s);
-}
-
-/* The trailing dimensions of t make up n columns exactly. */
-static bool fits(const Type *t, int64_t n)
-{
-        int64_t c = 1;
-        int i = t->rank;
-        while (i > 0 && c < n && dim_is_const(t->dim[i - 1]))
-                c *= t->dim[--i].n;
-        return c == n;
-}
-
-static Ref epilogue_root(Fuse *f, int id, Ref r)
-{
-        Graph *g = f->g;
-        Ref b = base_of(f, r);
-        if (NODE(g, b)->group != id)
-                return 0;
-        if (!is_member(g, b))
-                return b;
-        for (int i = 0; i < NODE(g, b)->n_in; i++) {
-                Ref x = epilogue_root(f, id, NODE(g, b)->in[i]);
-                if (x)
-                        return x;
-        }
-        return 0;
-}
-
-/* Columns s of base b as columns of the kernel. */
-static Span within(const Fuse *f, Ref b, Span s)
-{
-        Span d = f->dom[b];
-        return d.step ? (Span) { d.start + s.start * d.step, s.len, d.step * s.step } : s;
-}
-
-/* May member r join kernel id?  Gives a reason where not; else the columns r will have. */
-static const char *join(Fuse *f, Ref r, int id, Span *dom)
-{
-        Graph *g = f->g;
-        const Node *n = NODE(g, r);
-        Gr *k = &f->gr[id];
-        int from_inside = 0, outside = 0;
-        Span first = { 0 };
-        Ref root = 0;
-        if (k->members >= MAX_MEMBERS)
-                return "it is large already";
-        for (int i = 0; i < n->n_in; i++) {
-                Ref in = n->in[i], b = base_of(f, in);
-                Span s;
-                if (op_updates(n->op, i))
-                        continue;
-                if (is_virtual(g, b) || op_info[NODE(g, b)->op].cls == CLASS_LEAF)
-                        continue;
-                if (NODE(g, b)->group != id) {
-                        if (depends(f, in, id))
-                                return "another input waits for that kernel";
-                        outside++;
-                        continue;
-                }
-                if (op_from_memory(n->op, i))
-                        return "it reads that value from memory";
-                if (!seen(f, id, in, &s))
-                        return "it sees the value through a view that an epilogue cannot follow";
-                s = within(f, b, s);
-                if (k->anchor) {
-                        Ref t = epilogue_root(f, id, in);
-                        Ref ao = t ? anchor_output(g, t) : 0;
-                        bool accum_of_loss = NODE(g, k->anchor)->op == OP_LINEAR_CE_GRAD &&
-                                             n->op == OP_ACCUM && in == t &&
-                                             NODE(g, t)->uses == 1 && t != k->anchor;
-                        if (!ao)
-                                return "the value is made before that kernel's own work";
-                        if ((!takes_epilogue(g, k->anchor, t) && !accum_of_loss))
-                                return "that kernel writes its result itself";
-                        if (root && t != root)
-                                return "it needs two results of that kernel";
-                        root = t;
-                }
-                /* broadcasting an inner value would compute it again */
-                Type want = n->op == OP_APPEND ? NODE(g, n->in[1])->type : n->type;
-                if (n->op == OP_INTERLEAVE)
-                        want.dim[want.rank - 1].n /= 2;
-                if (!dim_eq(type_elems(&want), type_elems(&NODE(g, in)->type)))
-                        return "it stretches the value";
-                if (!fits(&want, s.len) ||
-                    (n->op == OP_APPEND && s.len > want.dim[2].n * want.dim[3].n))
-                        return "its shape does not fit the kernel's columns";
-                if (from_inside &&
-                    (s.start != first.start || s.len != first.len || s.step != first.step)) {
-                        /* the two halves of pairs meet in one loop; slices of different columns do
-                         * not */
-                        if (!(s.step == 2 && first.step == 2 && s.len == first.len &&
-                              s.start / 2 == first.start / 2))
-                                return "its inputs lie in different columns";
-                }
-                if (!from_inside)
-                        first = s;
-                from_inside++;
-        }
-        if (!from_inside)
-                return "it reads nothing of that kernel";
-        if (outside > MAX_READS)
-                return "it reads too many values";
-        *dom = first;
-        if ((n->op == OP_INTERLEAVE && !fits(&n->type, first.len * 2)) ||
-            (n->op == OP_ROPE && first.len % n->type.dim[n->type.rank - 1].n))
-                return "its shape does not fit the kernel's columns";
-        if (n->op ==
-            OP_INTERLEAVE) /* two halves become the whole again, or a whole twice as long */
-                *dom = (Span) { first.step == 2 ? first.start & ~(int64_t)1 : first.start,
-                                first.len * 2, 1 };
-        return NULL;
-}
+#include "fuse.h"
 
 static int new_group(Fuse *f, Ref anchor, Ref first)
 {
@@ -285,20 +48,6 @@ static void absorb(Fuse *f, int from, int to)
                 f->gr[to].members++;
         order_merge(f->order, from, to);
         f->gr[from].members = 0;
-}
-
-/* Does r see input `in` whole, element for element?  Not a slice of it, and not stretched. */
-static bool sees_whole(const Graph *g, Ref r, Ref in)
-{
-        const Node *n = &g->node[r];
-        Type want = n->op == OP_APPEND ? g->node[n->in[1]].type : n->type;
-        if (n->op == OP_INTERLEAVE)
-                want.dim[want.rank - 1].n /= 2;
-        if (!dim_eq(type_elems(&want), type_elems(&g->node[in].type)))
-                return false;
-        while (g->node[in].op == OP_RESHAPE)
-                in = g->node[in].in[0];
-        return g->node[in].op != OP_SLICE;
 }
 
 /* Put all of map `from` into map or epilogue `to`. */
@@ -690,8 +439,8 @@ void fuse(Graph *g, Arena *tmp, int level, Text *why)
         }
         f.order = order_new(g, tmp);
         find_originals(&f);
-        for (size_t at = 0; why && at < why->n; at += strcspn(why->s + at, "\n") + 1)
-                is_new(&f, tmp, at);
+        f.bytes = fuse_bytes_new(f.order, tmp);
+        why_begin(&f);
         for (Ref r = 1; r < g->n_nodes; r++) {
                 Node *x = NODE(g, r);
                 Class c = op_info[x->op].cls;
@@ -743,4 +492,5 @@ void fuse(Graph *g, Arena *tmp, int level, Text *why)
                         enter(&f, r, new_group(&f, 0, r));
         }
         check_stored(g);
+        why_kernels(&f);
 }

@@ -43,9 +43,9 @@ int64_t tile_rounds(int bm, int bn, int64_t M, int64_t N, int64_t parts)
 
 /* Microseconds on an H100: a start, then what the busiest multiprocessor does, one tile after the
  * other: products, and an epilogue that hides under the products of another block where two fit. 
- * Parts are written and read once, from L2 where they fit, by one more launch; of 16-bit products
- * that costs 10 us (1536x384x1536 in three: 18 and 4, whole 11 to 15).  float32's parts are small,
- * and what they cost shows at half that rate (512x128x1024: in 2 or 4 parts 6.9 us, in 8 8.0). */
+ * Parts are written and read once, from L2 where they fit, by one more launch; of 16-bit GEMMs
+ * that costs 10 us.  float32's parts are small, and what they cost shows at half that rate
+ * (docs/notebook/gemm.md). */
 double tile_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch, int splits)
 {
         int64_t most = tile_rounds(t->bm, t->bn, M, N, batch * splits);
@@ -65,8 +65,8 @@ enum { SINGLE_WAVE_US = 15 };
 
 /* The same for choosing among short 16-bit products, all of whose tiles run at once: together they
  * take less than one after the other, and each at least 3.35 ns for one of K.  schedule.c may join
- * them with others, so multiprocessors left idle are worth something: 1152x384x1536 beside
- * 1536x384x1152 takes 7.8 us in 54 tiles of 64x128, 10.3 in 108 of 64x64. */
+ * them with others, so multiprocessors left idle are worth something
+ * (docs/notebook/gemm.md). */
 static double single_wave_time(const Tile *t, int64_t M, int64_t N, int64_t K, int64_t batch)
 {
         int64_t tiles = (M + t->bm - 1) / t->bm * ((N + t->bn - 1) / t->bn) * batch,

@@ -10,9 +10,8 @@
 /* LEAST_T: shorter sequences have no use for blocks of 128 queries and more.  LEAST_GRAD_BLOCKS:
  * fewer blocks of 128 rows leave most of the GPU idle; of the portable gradients' two share a
  * multiprocessor.  LEAST_ONCE_T to MOST_ONCE_T: what was measured, and of 2048 tokens the sums and
- * operands in work at a time do not fit in L2.  MOST_WHOLE_BLOCKS: of four blocks to a head, of
- * which two share a multiprocessor, 288 were 18% faster in attention_short_sm90.cuh and 1536 10%
- * slower; of two 1536 were 16% faster.  ALONE_SMEM: no two blocks share a multiprocessor: a
+ * operands in work at a time do not fit in L2.  MOST_WHOLE_BLOCKS: with four blocks to a head,
+ * attention_short_sm90.cuh is faster below it (docs/notebook/training.md).  ALONE_SMEM: no two blocks share a multiprocessor: a
  * prompt's come while some are still busy (triggers_first), and are not to gather on the others. */
 enum {
         LEAST_T = 128,
@@ -187,9 +186,9 @@ bool sm90_attention_short(Build *b, const void *problem)
         return false;
 }
 
-/* GPT-2, 8 sequences after 512 tokens: 0.298 → 0.270 ms a step on an H100; six layers of Llama-1B,
- * tensor cores doing the sums, 0.2904 → 0.2795.  (Without those they take longer than the merge,
- * and a cluster waits until eight multiprocessors have their registers: Llama-1B 0.955 → 0.960.) */
+/* Splits of a cache are merged in clusters.  Several queries a kv head only on tensor cores: scalar
+ * code takes longer than the merge, and a cluster waits until eight multiprocessors have its
+ * registers (docs/notebook/decode.md). */
 bool sm90_attention_decode(Build *b, const void *problem)
 {
         const DecodeWork *work = problem;

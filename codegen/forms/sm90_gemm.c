@@ -138,10 +138,8 @@ static bool short_fits(const Tile *t, const Gemm *p)
 }
 
 /* Microseconds of a launch before and after its tiles, and of one tile beside so many others: the
- * more there are, the less L2 gives each.  (The start is 1.9 where nothing comes early.  What of it
- * shows now was not measured by itself; with 1.9 for 0.9, q, k and v and up with SiLU get other
- * tiles, and TinyLM's step takes 0.602 ms for 0.593.)  Measured where that has the operands (K =
- * 1536, the launch: 72 tiles of 64x128 6.4, 126 7.2; 108 of 128x128 9.9, 132 10.1). */
+ * more there are, the less L2 gives each.  The start is 1.9 where nothing is prefetched; 0.9
+ * is a fit, not a measurement by itself (docs/notebook/training.md). */
 static const double SINGLE_WAVE_START = 0.9;
 static double single_wave_us(const Tile *t, const Gemm *p, int64_t blocks)
 {

@@ -10,8 +10,7 @@
 /* Blocks of a cluster, as many as every GPU of the kind forms; shared memory of a multiprocessor,
  * and what a block takes beside its own.  Clusters do not fill an H100 evenly: of 128 blocks in
  * clusters of 4 some share a multiprocessor while others are idle, so of more than SPREAD blocks
- * products must be short.  (A norm's launch takes 1.4 us, doing it here 0.5; 1024x128x512 in
- * float32's tiles takes 2.3 more then, 1024x128x128 0.7.) */
+ * products must be short.  (docs/notebook/training.md) */
 enum {
         MOST_CLUSTER = 8,
         SM_SMEM = 227 << 10,

@@ -346,9 +346,7 @@ static void forward(Emit *e, const Group *gr)
                         r *= 2;
                 bool mma = r > 1 && dt_size[t.dt] == 2 && (t.D == 64 || t.D == 128) && t.vec >= 8;
                 /* Blocks of mma are large: of heads of 128 one fills a multiprocessor, and a second
-                 * wave pays for long caches alone (four layers of 8B's shape, in 16 and 32 parts,
-                 * after 512 tokens 0.625 and 0.635 ms, 2000 0.659, 0.662, 8000 0.711, 0.704, 32000
-                 * 0.908, 0.873; six of Llama-1B's after 512 0.285, 0.281). */
+                 * wave pays for long caches alone (docs/notebook/decode.md). */
                 enum { ONCE_S = 8192 };
                 bool once = mma && t.D == 128 && S <= ONCE_S;
                 int64_t groups = t.K * ((per + r - 1) / r), most = once  ? ANY_SMS * 3 / 4
@@ -360,10 +358,7 @@ static void forward(Emit *e, const Group *gr)
                 b.any.waits = true;
                 /* more threads reach further into the cache in one step, and parts to merge come
                  * later; several rows keep a warp without tensor cores busy with arithmetic, and
-                 * more blocks serve better.  GPT-2 on an H100, a step after 64, 512, 900 tokens:
-                 * 128 threads 0.210, 0.218, 0.241 ms; 256: 0.194, 0.229, 0.227; 512: 0.200, 0.225,
-                 * 0.233.  Six layers of Llama-1B with clusters after 512, 1800: 128 threads 0.2907,
-                 * 0.3023; 256: 0.2795, 0.2988. */
+                 * more blocks serve better (docs/notebook/decode.md). */
                 b.any.threads = r == 1 || mma ? 256 : 128;
                 b.any.smem = b.any.threads / 32 * r * record * 4;
                 b.flops = att_flops(&t, 2), b.bytes = att_bytes(&t, 2, 2);

@@ -396,7 +396,7 @@ static void sum_epilogue(Loss *l, Build *b, const char *to, const char *flag, in
 
 /* Parts of K for dw of a small vocabulary and many rows.  A few tiles of 16-bit products would
  * leave most multiprocessors idle for as long as one takes over all of K: as many parts as fill
- * them, of 192 or more (TinyLM, 12 tiles of 1536: 12.5 us in one part). */
+ * them, of 192 or more (docs/notebook/loss.md). */
 static const Tile *parts_of_k(Loss *l, int *splits)
 {
         enum { LEAST_K = 192 };

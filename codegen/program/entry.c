@@ -89,9 +89,8 @@ static bool one_token(const Emit *e) { return e->g->sizes.v[SYM_T] == 1; }
 
 /* One token, or a prompt too short to fill the GPU: the kernel after comes as soon as all blocks of
  * this one run (pdl_launch), and loads weights meanwhile.  Otherwise only where launch_overlap.c
- * says so: blocks that wait beside running ones are spread unevenly, which made a training step of
- * the character model 0.76 to 1.19 ms on an H100, against 0.66.  (Llama-1B's prompt of 511 tokens:
- * 1.97 to 1.88, of 1999: 6.74 to 6.78.) */
+ * says so: blocks that wait beside running ones are spread unevenly, which slows training
+ * steps and long prompts (docs/notebook/training.md, prefill.md). */
 enum { FEW_ROWS = 512 };
 bool triggers_first(const Emit *e)
 {

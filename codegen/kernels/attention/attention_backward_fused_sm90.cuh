@@ -16,8 +16,8 @@
  *
  *      dq part = dS k          (64 queries of 128 keys)
  *
- * and adds that to sums in memory, which stay in L2 as long as few heads are in work at a time: 132
- * heads at once, a block to each, were read and written to memory at 2.4 TB/s.  Every sum has one
+ * and adds that to sums in memory, which stay in L2 as long as few heads are in work at a time: of
+ * 132 heads at once, a block to each, they would not.  Every sum has one
  * order.  In a round every block of the team has one block of keys, and the last member comes
  * first.  It has the latest keys in even rounds, so that its queries begin furthest along, and the
  * earliest in odd ones, which makes the members' shares equal.  A block adds a step's part when the
@@ -235,8 +235,8 @@ struct AttBackwardFused {
         }
 
         /* Of two warps, the half-th: lse, in powers of two, and delta of its 32 rows of each step. 
-         * Every block makes delta for itself and at every step: to fetch what was made before took
-         * longer (460 us for 385, GPT-2's). Queries that do not exist get lse = inf, so that P =
+         * Every block makes delta for itself and at every step: to fetch what was made before takes
+         * longer. Queries that do not exist get lse = inf, so that P =
          * 0. */
         __device__ __forceinline__ void load_rows(char *smem, int half) const
         {

@@ -69,7 +69,7 @@ TGC_DEV AttPart att_part(int pos, int T, int split)
 }
 
 /* Before the wait: the part's keys and values come into L2; for tensor cores those of the first
- * step, as the others come one step ahead (all at once, after 32000 tokens: 41 us for 33).  Only
+ * step, as the others come one step ahead, which is faster in long caches.  Only
  * the last one is still being written, and if even the position is not yet this step's, other lines
  * of the cache come. */
 template <class E, class Att, class Tile>

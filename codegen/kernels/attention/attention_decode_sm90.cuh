@@ -5,8 +5,8 @@
  *      as attention_decode_task, in clusters of CLUSTER blocks, which divides SPLITS;
  *      attention_decode_cluster_smem<...>() bytes of shared memory.
  *
- * Merging by way of global memory is a fence, a counter and two reads, one after the other: 3 us of
- * 6.  Here a block sends its rows' records to the first block of its cluster, whose barrier counts
+ * Merging by way of global memory is a fence, a counter and two reads, one after the other: half
+ * of the time.  Here a block sends its rows' records to the first block of its cluster, whose barrier counts
  * the bytes.  As many keys as a cluster takes in one step concern no other; of a longer cache the
  * first blocks of clusters go on as the splits do there. */
 #ifndef TGC_ATTENTION_DECODE_SM90_CUH

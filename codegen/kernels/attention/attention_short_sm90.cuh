@@ -12,8 +12,8 @@
  *
  * Such launches take a few microseconds, which attention_sm90.cuh and attention_backward_sm90.cuh
  * spend waiting: for stages of a pipeline, one row of tiles for the next, and for a second wave of
- * blocks.  Here all threads ask for all operands at once (with tensor maps, which must be fetched
- * first, forward took 7% longer) and everything is used once: there are no rounds, and a barrier
+ * blocks.  Here all threads ask for all operands at once (not by tensor maps, which must be
+ * fetched first) and everything is used once: there are no rounds, and a barrier
  * has one phase.  A block does one tile; it calls pdl_wait.
  *
  * Forward: a warpgroup has its queries' scores in registers, all of them.

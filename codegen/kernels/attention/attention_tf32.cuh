@@ -3,7 +3,7 @@
  * A product is three of tf32, whose error is float32's own (gemm_tf32.cuh), or with TGC_TF32 one of
  * rounded factors. Factors are split or rounded when they are read as fragments: rounded in shared
  * memory by who copied them, each warp has fewer to round, but all wait for that between two
- * barriers (forward 120 -> 154 us of 12 x 8 heads of 1024 tokens).
+ * barriers, which is slower.
  *
  * Fragments are mma_1688_tf32's (ptx.cuh).  With g = lane / 4, t = lane % 4:
  *      rows as A, and rows as columns of B (att_mma_nt): ldmatrix, whose 8x8 matrix of 16 bits is 8

@@ -9,7 +9,7 @@
  *
  * What the product makes goes straight into the shared memory of every block that has a part of the
  * cache, 4 bytes at a time, and that block's barrier counts the bytes: through global memory it
- * took a fence, 0.4 us, and a read, 0.2.  The first block stores q, k and v for others afterwards.
+ * would take a fence and a read.  The first block stores q, k and v for others afterwards.
  *
  *      qkv_attention_task<E, Att, QkvAttentionTile<CLUSTER, THREADS, ROWS, SPLIT, QUERIES, SMEM>,
  *              QkvColumns<Q, K, V, STAGE>,

@@ -3,9 +3,8 @@
  *
  *      transpose_task(from, ld, K, N, to, tile, smem)          to (ceil(K / 32), N, 32) = from (K, N)
  *
- * in slabs of 32 of K, as the product reads them: what a tile wants next is one piece of memory. 
- * (As rows of K, 128 bytes of each at a time, dW's products took 7 to 15% longer.)  The last one
- * ends in zeros.
+ * in slabs of 32 of K, as the product reads them: what a tile wants next is one piece of memory.
+ * The last one ends in zeros.
  *
  * ld, N and both addresses: multiples of 4 floats, or 16 bytes.
  * threads: 256.  tiles: ceil(K / 64) ceil(N / 64).  shared memory: TRANSPOSE_SMEM. */

@@ -18,8 +18,7 @@
  * Or, of a Boxed epilogue, the copy engine does, a box of 16 rows for each store, while the warp
  * goes on in its other panel, if it has PANELS 2.  Each store's results lie for themselves then,
  * one after the other and as in memory, 128, 64 or 32 bytes a row, swizzled as the engine does.  In
- * GPT-2's and Llama's products that takes less power, which is what limits them: 4% of
- * 32768x2304x768 alone.
+ * large GEMMs that takes less power, which is what limits them.
  *
  * Of a Fetched epilogue it brings what is read, too, where the first store's results will lie.  Two
  * consumers that take turns share the panels, a warp of one and a warp of the other, so that a warp
@@ -113,8 +112,7 @@ struct PairEpilogue {
         static constexpr int WORDS_READ = Lines::ROWS > 0 ? EpilogueStores<Epilogue>::READ / 2 : 0;
         static constexpr bool READS_AHEAD = Lines::ROWS > 0 && !FETCHED;
         /* Fragments that are computed before the first is put into the panel, in the registers of
-         * their sums: one warp alone hides the time that each exponential takes.  (5% of GPT-2's
-         * GELU in 128x192.) */
+         * their sums: one warp alone hides the time that each exponential takes. */
         static constexpr int AT_ONCE = Lines::ROWS ? 2 : FRAGMENTS;
         static constexpr int AHEAD = !READS_AHEAD    ? 1
                                      : SPARE < EACH  ? EACH

@@ -80,8 +80,7 @@ TGC_DEV void wgmma_steps(Pipeline<Tile> &pipe, unsigned long long a0, unsigned l
 /* ---- epilogues ------------------------------------------------------------------------ */
 
 /* Which of the three, of a consumer's warp.  PanelEpilogue: beside 192 sums there are no registers
- * for a panel's rows and for reads (the residual at K = 3072: 4% slower than trading; GELU with two
- * stores at K = 768: 9%). */
+ * for a panel's rows and for reads. */
 enum { BY_TRADING, BY_PANEL, BY_PAIRS };
 template <class Tile, class Epilogue>
 TGC_DEV constexpr int end_of()
@@ -151,7 +150,7 @@ struct Ends<Tile, MI, SPARE, Epilogue, BY_PAIRS>
 };
 
 /* The same address, but one that ptxas cannot make again: in every step it would, from the block's
- * place in the cluster (0.6% of GPT-2's step). */
+ * place in the cluster. */
 TGC_DEV char *from_lane0(char *smem)
 {
         return (char *)__cvta_shared_to_generic(

@@ -1,8 +1,7 @@
 /* gemv_short.cuh: gemv.cuh's product for one row of x and a W that fits into the registers of the
  * whole GPU: small models, whose decoding is a chain of launches that wait for each other.
  *
- * Bytes are not the limit there but what lies between two waits (an H100 needs 0.65 us for a
- * launch that does nothing, and a barrier over a block of 256 costs 0.1 to 0.2 us).  So a lane asks
+ * Bytes are not the limit there but what lies between two waits: launches and barriers.  So a lane asks
  * for all its W before it waits for x, then reads just the x that belongs to it and keeps it in
  * registers: no pass through shared memory, barriers only between the SPLIT warps that share
  * columns, and the epilogue's reads start before the products.

@@ -11,8 +11,8 @@
  * the sums are made.
  *
  * What is under way at a time is to be some 32 to 48 KB a multiprocessor, of rows that lie side by
- * side in memory: with twice as much, or blocks that have ranges of rows for themselves, an H100
- * took 4 to 15% longer.  So, of THREADS
+ * side in memory: with twice as much, or blocks that have ranges of rows for themselves, it is
+ * slower.  So, of THREADS
  *      NORM_BACK_THREADS(N), launch NORM_BACK_BLOCKS(N) blocks a multiprocessor;
  * they are few, and so are the partial sums.  shared memory: NORM_BACK_SMEM(N, THREADS). */
 #ifndef TGC_NORM_BACK_CUH

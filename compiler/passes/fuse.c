@@ -7,8 +7,9 @@
  * map, which later ones join.  At last a map all of whose work feeds a row op
  * becomes that op's prologue.
  *
- * An elementwise op stays out of an epilogue when its input is stored anyway and a row op
- * is its only reader: as that op's prologue it costs no store and no load.
+ * Of several kernels that an elementwise op may join it joins the one where that saves most bytes
+ * (fuse_bytes.h).  It stays out of an epilogue when a row op is its only reader and saves more by
+ * making it itself, or as much while its input is stored anyway.
  *
  * What multiplies the results of two products by experts becomes the prologue of the third, so that
  * the first two wait for nothing of each other; whether they become one launch is schedule.c's to
@@ -105,13 +106,27 @@ static bool feeds_rows(const Fuse *f, Ref r)
                (op_info[op].cls != CLASS_ROUTE || op == OP_COMBINE);
 }
 
+/* Do a's bytes say more than b's?  1: a is more, -1: less; 0: the difference is within one sector
+ * of memory, which is no difference: the order of the graph decides. */
+static int more_bytes(int64_t a, int64_t b)
+{
+        enum { SECTOR = 32 };
+        return a - b > SECTOR ? 1 : b - a > SECTOR ? -1 : 0;
+}
+
 static void place_member(Fuse *f, Ref r, int level)
 {
         Graph *g = f->g;
         const Node *n = NODE(g, r);
         int best = 0;
         Span dom = { 0 };
-        const bool for_head = feeds_rows(f, r);
+        const Together self = { .node = { r } };
+        const int64_t as_prologue = level && feeds_rows(f, r)
+                                            ? saved_bytes(f->bytes, &self,
+                                                          &(Together) {
+                                                                  .node = { f->only_reader[r] } })
+                                            : 0;
+        int64_t most = 0;
         bool apart = level && joins_experts(f, r);
         for (int i = n->n_in - 1; level && !apart && i >= 0; i--) {
                 Ref b = base_of(f, n->in[i]);
@@ -124,13 +139,19 @@ static void place_member(Fuse *f, Ref r, int level)
                         refuse(f, r, id, no);
                         continue;
                 }
-                if (for_head && f->gr[id].anchor && NODE(g, b)->uses > 1) {
+                const int64_t saved = saved_bytes(f->bytes, &(Together) { .kernel = { id } },
+                                                  &self);
+                /* the row op that reads r makes it itself, if that saves more; or as much, and the
+                 * input is stored for others anyway */
+                if (as_prologue && f->gr[id].anchor &&
+                    more_bytes(as_prologue, saved) + (NODE(g, b)->uses > 1) > 0) {
                         refuse(f, r, id,
                                "it is cheaper as the prologue of the row op that reads it");
                         continue;
                 }
-                if (!best || f->gr[id].anchor || id > best)
-                        best = id, dom = s;
+                const int more = best ? more_bytes(saved, most) : 1;
+                if (more > 0 || (!more && (f->gr[id].anchor || id > best)))
+                        best = id, dom = s, most = saved;
         }
         f->dom[r] = dom;
         if (!best)

@@ -673,7 +673,7 @@ typedef struct DecodeWork {
 } DecodeWork;
 
 /* What dq's kernel does of all: dq alone, or everything, and dk's and dv's is left out. */
-typedef enum GradKind { GRAD_Q, GRAD_KV, GRAD_BOTH, GRAD_FUSED, GRAD_SHORT } GradKind;
+typedef enum GradKind { GRAD_Q, GRAD_KV, GRAD_BOTH, GRAD_SHORT } GradKind;
 /* sums: C text, lse and delta, for dq after the output and its strides, for both after { output, its
  * strides, its gradient, those }; of short sequences no delta.  Bodies name `epilogue`,
  * `epilogue_k` and `epilogue_v`. */

@@ -191,21 +191,6 @@ for m in "12 models/tinylm.lua -b 8 --block-size 192 --dtype bf16" "4 models/nai
         say $? "norms of products: $m" "$out/log"
 done
 
-# ---- on Hopper, attention's gradients compute scores once where heads fill the GPU and L2 holds those in work ----
-
-for m in "1 gpt.lua -b 32 --block-size 1024" "1 gpt.lua -b 11 --block-size 1000" "0 gpt.lua -b 8 --block-size 1024" \
-         "0 gpt.lua -b 32 --block-size 512" "0 gpt.lua -b 16 -D ctx=2048 --block-size 2048" \
-         "0 gpt.lua -b 32 --block-size 1024 -D n_head=6" "0 llama.lua -b 32 --block-size 1024"; do
-        # none: few heads, short, long, heads of 128, keys that heads share
-        want=${m%% *} m=${m#* }
-        # shellcheck disable=SC2086
-        "$TGC" dump models/$m -D vocab=512 -D n_layer=1 --dtype bf16 --cuda --mode train -q > "$out/cuda"
-        n=$(grep -c '^ *attention_backward_fused_tma<' "$out/cuda")
-        echo "$n kernels" > "$out/log"
-        [ "$n" -eq "$want" ] && grep -q attention_dq_task "$out/cuda"
-        say $? "attention's gradients at once: $m" "$out/log"
-done
-
 # ---- on Hopper, large products leave their results to the copy engine, and where consumers take turns their reads; q, k and v that
 # are turned do not lie as they come ----
 

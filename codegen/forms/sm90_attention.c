@@ -9,16 +9,13 @@
 
 /* LEAST_T: shorter sequences have no use for blocks of 128 queries and more.  LEAST_GRAD_BLOCKS:
  * fewer blocks of 128 rows leave most of the GPU idle; of the portable gradients' two share a
- * multiprocessor.  LEAST_ONCE_T to MOST_ONCE_T: what was measured, and of 2048 tokens the sums and
- * operands in work at a time do not fit in L2.  MOST_WHOLE_BLOCKS: with four blocks to a head,
- * attention_short_sm90.cuh is faster below it (docs/notebook/training.md).  ALONE_SMEM: no two blocks share a multiprocessor: a
+ * multiprocessor.  MOST_WHOLE_BLOCKS: with four blocks to a head, attention_short_sm90.cuh is
+ * faster below it (docs/notebook/training.md).  ALONE_SMEM: no two blocks share a multiprocessor: a
  * prompt's come while some are still busy (triggers_first), and are not to gather on the others. */
 enum {
         LEAST_T = 128,
         LEAST_GRAD_BLOCKS = 64,
         MOST_BOTH_T = 512,
-        LEAST_ONCE_T = 768,
-        MOST_ONCE_T = 1024,
         MOST_WHOLE_BLOCKS = 640,
         ALONE_SMEM = 120 << 10
 };
@@ -57,26 +54,9 @@ typedef struct BackwardRow {
 
 static const BackwardRow grad_rows[] = {
 #define ATT_BACKWARD(kind, D, stages, owns, keep, smem) { #kind, D, stages, owns, #keep, smem },
-#define ATT_BACKWARD_FUSED(...)
 #define ATT_SHORT_BACKWARD(...)
 #include "sm90_attention_backward_tiles.def"
 #undef ATT_BACKWARD
-#undef ATT_BACKWARD_FUSED
-#undef ATT_SHORT_BACKWARD
-};
-
-static const struct {
-        int D, stages, parts;
-        const char *keep_k, *keep_v;
-        int many, some, team, smem;
-} once = {
-#define ATT_BACKWARD(...)
-#define ATT_BACKWARD_FUSED(D, stages, parts, keep_k, keep_v, many, some, team, smem) \
-        D, stages, parts, #keep_k, #keep_v, many, some, team, smem
-#define ATT_SHORT_BACKWARD(...)
-#include "sm90_attention_backward_tiles.def"
-#undef ATT_BACKWARD
-#undef ATT_BACKWARD_FUSED
 #undef ATT_SHORT_BACKWARD
 };
 
@@ -90,12 +70,10 @@ typedef struct ShortBackwardRow {
 
 static const ShortBackwardRow grads_rows[] = {
 #define ATT_BACKWARD(...)
-#define ATT_BACKWARD_FUSED(...)
 #define ATT_SHORT_BACKWARD(nb, causal, parts, keep_k, keep_v, many, some, smem) \
         { nb, causal, parts, #keep_k, #keep_v, many, some, smem },
 #include "sm90_attention_backward_tiles.def"
 #undef ATT_BACKWARD
-#undef ATT_BACKWARD_FUSED
 #undef ATT_SHORT_BACKWARD
 };
 
@@ -304,32 +282,12 @@ static bool grad_both(Emit *e, const Node *n)
         return grad_blocks(e, n, n->in[0]) < SM90A_SMS && dim_most(e, q->dim[1]) <= MOST_BOTH_T;
 }
 
-static int64_t fused_blocks(Emit *e, const Node *n)
-{
-        int64_t blocks = heads_of(e, n) * once.team;
-        return blocks < SM90A_SMS ? blocks : SM90A_SMS;
-}
-
-/* Heads for nine tenths of all teams or more, until the last one is done. */
-static bool backward_fused(Emit *e, const Node *n)
-{
-        const Type *q = &NODE(e->g, n->in[0])->type;
-        int64_t heads = heads_of(e, n), T = dim_most(e, q->dim[1]), teams = SM90A_SMS / once.team;
-        return q->dim[3].n == once.D && n->a.att.causal && !n->a.att.window &&
-               !n->a.att.documents && T >= LEAST_ONCE_T && T <= MOST_ONCE_T &&
-               sm90_attention_maps_fit(e, n->in[3]) &&
-               heads * 10 >= (heads + teams - 1) / teams * teams * 9;
-}
-
 GradKind sm90_attention_backward_kind(Emit *e, Ref r)
 {
         const Node *n = NODE(e->g, r);
         if (NODE(e->g, n->in[0])->type.dim[2].n != NODE(e->g, n->in[1])->type.dim[2].n)
                 return GRAD_Q;
-        return grads_row(e, n)        ? GRAD_SHORT
-               : backward_fused(e, n) ? GRAD_FUSED
-               : grad_both(e, n)      ? GRAD_BOTH
-                                      : GRAD_Q;
+        return grads_row(e, n) ? GRAD_SHORT : grad_both(e, n) ? GRAD_BOTH : GRAD_Q;
 }
 
 bool sm90_attention_backward_short(Build *b, const void *problem)
@@ -369,36 +327,6 @@ static void backward_maps(Build *b, const Node *n)
                                                    : NULL;
         build_line(b, "const AttGradMaps maps = { %s, %s, %s, %s%s%s };", mq, mk, mv, mg,
                    documents ? ", " : "", documents ? documents : "");
-}
-
-/* One kernel for everything, whose blocks wait for each other in order. */
-bool sm90_attention_backward_fused(Build *b, const void *problem)
-{
-        const BackwardWork *work = problem;
-        Emit *e = b->e;
-        const Node *n = NODE(e->g, work->r);
-        const Type *q = &NODE(e->g, n->in[0])->type;
-        if (work->kind != GRAD_FUSED)
-                return false;
-        int64_t blocks = fused_blocks(e, n), steps = (dim_most(e, q->dim[1]) + 63) / 64;
-        Form *f = form_begin(b, ARCH_SM90A, "attention_backward_fused_sm90");
-        f->threads = 512;
-        f->smem = once.smem;
-        f->persistent = true;
-        f->grid = arena_fmt(e->tmp, "%lld", (long long)blocks);
-        backward_maps(b, n);
-        int sum = work_new(e, DIM(blocks / once.team * steps * 64 * once.D), 4);
-        int turns = work_keep(e, DIM(blocks * 32), 4, "attention_turns");
-        const char *s = arg_work(e, &b->args, sum, "float", "sums"),
-                   *t = arg_work(e, &b->args, turns, "unsigned", "turns"),
-                   *out = sm90_attention_map(b, n->in[3], "map_o");
-        build_line(
-                b,
-                "attention_backward_fused_tma<%s, \1_att, AttBackwardFusedTile<%d, %d, %d, %s, %s, %d, %d, %d>>(maps, %s, %s, "
-                "a.%s, a.%s, B, T, tile, (int)gridDim.x, smem, epilogue, epilogue_k, epilogue_v);",
-                c_type(NODE(e->g, n->in[0])->type.dt), once.D, once.stages, once.parts, once.keep_k,
-                once.keep_v, once.many, once.some, once.team, out, work->sums, s, t);
-        return true;
 }
 
 bool sm90_attention_backward(Build *b, const void *problem)

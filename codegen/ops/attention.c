@@ -514,9 +514,7 @@ static Build grad_start(Emit *e, const Group *gr, Back *k, bool kv, int *r, Oper
         b.any.min_blocks = rows[*r].minb;
         b.any.smem = smem_of(*r, (int)t->D);
         b.flops = att_flops(t, kv ? 4 : 3), b.bytes = kv ? att_bytes(t, 2, 4) : att_bytes(t, 3, 2);
-        *sums = !kv && (k->kind == GRAD_SHORT || k->kind == GRAD_FUSED)
-                        ? lse
-                        : arena_fmt(e->tmp, "%s, a.%s", lse, w);
+        *sums = !kv && k->kind == GRAD_SHORT ? lse : arena_fmt(e->tmp, "%s, a.%s", lse, w);
         *grads = arena_fmt(e->tmp, "%s, %s, %s, a.%s", d->arg, strides_of(e, d), lse, w);
         return b;
 }
@@ -558,7 +556,7 @@ static void grad_q(Emit *e, const Group *gr, Back *k)
                 if (k->kind == GRAD_BOTH || k->kind == GRAD_SHORT)
                         sums = arena_fmt(e->tmp, "{ %s, %s, %s, %s }, %s", o.arg, strides_of(e, &o),
                                          d.arg, strides_of(e, &d), sums);
-                else if (k->kind != GRAD_FUSED)
+                else
                         sums = arena_fmt(e->tmp, "%s, %s, %s", o.arg, strides_of(e, &o), sums);
                 forms_add(&b, FAMILY_attention_backward,
                           &(BackwardWork) { gr->anchor, k->kind, sums });

@@ -22,7 +22,6 @@
 #include "hopper.h"
 #include "../emulate/attention_tiles.h"
 #include "attention_backward_sm90.cuh"
-#include "attention_backward_fused_sm90.cuh"
 #include "attention_short_sm90.cuh"
 #include "functor.cuh"
 
@@ -89,8 +88,7 @@ struct RopeOut {
 template <class E>
 struct Mem {
         E *qkv, *g, *o, *dq, *dk, *dv;
-        float *lse, *delta, *sums;
-        unsigned *turns;
+        float *lse, *delta;
         Rt *rt;
         TmaMap map_qkv, map_g, map_o;
         int B, T;
@@ -204,22 +202,6 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_both_sm90(const __grid_con
 }
 
 template <class E, class A, class Tile, int CB, int CT, bool ROPE>
-__global__ void __launch_bounds__(Tile::THREADS, 1) k_once_sm90(const __grid_constant__ Mem<E> m)
-{
-        pdl_wait();
-        TGC_SMEM(smem);
-        const Out<E> out = { m.dk, A::K * A::D }, out_q = { m.dq, A::H * A::D };
-        const RopeOut<E> rope = { m.dk, A::K * A::D, CT, m.lse },
-                         rope_q = { m.dq, A::H * A::D, CT, m.lse };
-        attention_backward_fused_tma<E, A, Tile>(maps<A>(&m.map_qkv, &m.map_g),
-                                                 { &m.map_o, 0, A::D }, m.lse, m.sums, m.turns,
-                                                 CB ? CB : m.B, CT ? CT : m.T, blockIdx.x,
-                                                 gridDim.x, smem, pick<ROPE>(out_q, rope_q),
-                                                 pick<ROPE>(out, rope),
-                                                 Out<E> { m.dv, A::K * A::D });
-}
-
-template <class E, class A, class Tile, int CB, int CT, bool ROPE>
 __global__ void __launch_bounds__(Tile::THREADS, 1) k_whole_sm90(Mem<E> m)
 {
         TGC_SMEM(smem);
@@ -281,11 +263,6 @@ template <class E, class A, class Tile, int CB, int CT> static void both_sm90(co
                Tile::THREADS, att_both_sm90_smem<Tile>(m.T), m);
 }
 
-template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> static void fused_sm90(const Mem<E> &m)
-{
-        launch(k_once_sm90<E, A, Tile, CB, CT, ROPE>, std::min(sms, m.B * A::H * Tile::TEAM),
-               Tile::THREADS, Tile::SMEM, m);
-}
 
 template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> static void whole_sm90(const Mem<E> &m)
 {
@@ -433,7 +410,7 @@ template <class E, class A>
 struct Problem {
         Mem<E> m = {};
         const char *name;
-        size_t nq, nk, n_sums;
+        size_t nq, nk;
         double flop;
         std::vector<double> wq, wk, wv; /* of kv head hk of sequence b */
         int b, hk;
@@ -447,9 +424,6 @@ struct Problem {
                 m.lse = device<float>((size_t)B * T * A::H),
                 m.delta = device<float>((size_t)B * T * A::H);
                 /* more than one needs */
-                m.sums = device<float>(n_sums = (size_t)sms * ((T + 63) / 64) * 64 * A::D);
-                m.turns = device<unsigned>(sms * 32);
-                CUDA(cudaMemset(m.turns, 0, sms * 128));
                 m.rt = device<Rt>(1);
                 CUDA(cudaMemset(m.rt, 0, sizeof(Rt)));
                 m.map_qkv = map_of(m.qkv, (long)B * T, (A::H + 2 * A::K) * A::D,
@@ -470,7 +444,7 @@ struct Problem {
         ~Problem()
         {
                 void *p[] = { m.qkv, m.g,     m.o,    m.dq,    m.dk, m.dv,
-                              m.lse, m.delta, m.sums, m.turns, m.rt };
+                              m.lse, m.delta, m.rt };
                 for (void *x : p)
                         cudaFree(x);
         }
@@ -499,7 +473,6 @@ struct Problem {
                 CUDA(cudaMemset(m.dq, 0xff, nq * 2));
                 CUDA(cudaMemset(m.dk, 0xff, nk * 2));
                 CUDA(cudaMemset(m.dv, 0xff, nk * 2));
-                CUDA(cudaMemset(m.sums, 0xff, n_sums * 4));
         }
 
         /* What lies in dq, or in dk and dv; and that all of it was written. */
@@ -579,7 +552,6 @@ struct Problem {
 template <int D> struct Best;
 template <> struct Best<64> {
         typedef AttBackwardTileSm90<64, 6, 2, true> DKV, DQ;
-        typedef AttBackwardFusedTile<64, 4, 2, true, false, 192, 96, 2> Once;
 };
 template <> struct Best<128> {
         typedef AttBackwardTileSm90<128, 4, 1, false> DKV, DQ; };
@@ -588,12 +560,6 @@ template <> struct Best<128> {
                 std::is_same<Best<d>::kind, AttBackwardTileSm90<d, stages, owns, keep>>::value && \
                         Best<d>::kind::SMEM == smem,                                              \
                 #kind " " #d);
-#define ATT_BACKWARD_FUSED(d, stages, parts, keep_k, keep_v, many, some, team, smem)               \
-        static_assert(                                                                             \
-                std::is_same<Best<d>::Once, AttBackwardFusedTile<d, stages, parts, keep_k, keep_v, \
-                                                                 many, some, team>>::value &&      \
-                        Best<d>::Once::SMEM == smem,                                               \
-                "once");
 #define ATT_SHORT_BACKWARD(nb, causal, parts, keep_k, keep_v, many, some, smem)                   \
         template <class A>                                                                        \
         struct BestWhole<A, nb, parts, causal> {                                                  \
@@ -603,15 +569,11 @@ template <> struct Best<128> {
 template <class A, int NB, int PARTS, bool CAUSAL = A::CAUSAL> struct BestWhole;
 #include "../../codegen/forms/sm90_attention_backward_tiles.def"
 #undef ATT_BACKWARD
-#undef ATT_BACKWARD_FUSED
 #undef ATT_SHORT_BACKWARD
 
 /* Most blocks of 64 tokens of those that are in shared memory whole. */
 template <class A> constexpr int most_whole() {
         return A::D != 64 || A::H != A::K || A::WINDOW ? 0 : A::CAUSAL ? 4 : 3; }
-
-template <class A> constexpr bool has_fused() {
-        return A::D == 64 && A::H == A::K && A::CAUSAL && A::WINDOW == 0; }
 
 template <int NB, class E, class A>
 static bool test_whole(Problem<E, A> &p)
@@ -644,10 +606,6 @@ static bool test(const char *name, int B, int T)
         if constexpr (A::H == A::K) {
                 good &= p.run("both", true, 0, both_sm90<E, A, typename R::DQ, 0, 0>);
                 good &= p.run("both", false, 0, both_sm90<E, A, typename R::DQ, 0, 0>);
-        }
-        if constexpr (has_fused<A>()) {
-                good &= p.run("once", true, 0, fused_sm90<E, A, typename R::Once, 0, 0>);
-                good &= p.check("once", false);
         }
         good &= test_whole<2>(p);
         fflush(stdout);
@@ -743,14 +701,6 @@ static bool speed(const char *name)
                                       both_sm90<bf16, A, typename Best<64>::DQ, B, T>);
                         good &= p.check("both", false);
                         p.speed("both", both_sm90<bf16, A, typename Best<64>::DQ, B, T>, 1.4);
-                }
-                if constexpr (has_fused<A>()) {
-                        good &= p.run("once", true, 0,
-                                      fused_sm90<bf16, A, typename Best<64>::Once, B, T>);
-                        good &= p.check("once", false);
-                        p.speed("once", fused_sm90<bf16, A, typename Best<64>::Once, B, T>, 1);
-                        p.speed("   rotated", fused_sm90<bf16, A, typename Best<64>::Once, B, T, true>,
-                                1);
                 }
                 if constexpr ((T + 63) / 64 <= most_whole<A>()) {
                         typedef typename BestWhole<A, (T + 63) / 64, 1>::Tile Whole;

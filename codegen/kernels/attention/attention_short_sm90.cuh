@@ -454,7 +454,7 @@ struct AttShortBackward {
                 }
                 __device__ __forceinline__ void give_back(int) const {}
                 __device__ __forceinline__ void arrive(Mbar *) const {}
-                /* As AttBackwardFused's.  Keys that do not exist have no part in dq. */
+                /* Keys that do not exist have no part in dq. */
                 __device__ __forceinline__ void put(const unsigned (&ds)[4][4])
                 {
                         const int to = Tile::DS + pair * Panel::BYTES + place;

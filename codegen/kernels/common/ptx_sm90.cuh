@@ -214,23 +214,6 @@ TGC_DEV void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;"
 
 /* ---- global memory ------------------------------------------------------ */
 
-/* *p += (x, y, z, w), one after the other in no order; 16-byte aligned. */
-TGC_DEV void add_relaxed(float4 *p, float x, float y, float z, float w)
-{
-        asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(
-                             __cvta_generic_to_global(p)),
-                     "f"(x), "f"(y), "f"(z), "f"(w)
-                     : "memory");
-}
-
-/* A word that one block writes and others wait for. */
-TGC_DEV void store_release(unsigned *p, unsigned x)
-{
-        asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(p)),
-                     "r"(x)
-                     : "memory");
-}
-
 TGC_DEV unsigned load_acquire(const unsigned *p)
 {
         unsigned v;

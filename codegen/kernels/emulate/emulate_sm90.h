@@ -439,12 +439,6 @@ TGC_DEV void fence_proxy_async() {}
 
 /* ---- global memory --------------------------------------------------------------------- */
 
-TGC_DEV void add_relaxed(float4 *p, float x, float y, float z, float w)
-{
-        emu::check_access("add_relaxed", p, sizeof *p);
-        p->x += x, p->y += y, p->z += z, p->w += w;
-}
-TGC_DEV void store_release(unsigned *p, unsigned x) { __atomic_store_n(p, x, __ATOMIC_RELEASE); }
 TGC_DEV unsigned load_acquire(const unsigned *p) { return (unsigned)load_acquire((const int *)p); }
 
 /* ---- clusters, warps, registers ---------------------------------------------------------- */

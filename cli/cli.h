@@ -35,6 +35,9 @@ int out_done(Err *e); /* flush stdout; TGC_IO when it could not take all */
 
 /* What a terminal would obey is written as \x1b or \u009b, so is what is no UTF-8. */
 void put_plain(FILE *f, const char *text, size_t n);
+/* A message: what it repeats of the arguments stays in its line, as \x0a. */
+void put_message(FILE *f, const char *text);
+void plain_arguments(int argc, char **argv);
 bool vprint_plain(FILE *f, const char *fmt, va_list ap); /* false: cut, no memory */
 void json_start(void);                                   /* open.c; before any JSON is made */
 /* What a model says, to stdout: as it is, but to a terminal without control characters. */

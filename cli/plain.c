@@ -69,6 +69,50 @@ static void leave_out(FILE *f, const unsigned char *s, size_t k, unsigned c)
 
 void put_plain(FILE *f, const char *text, size_t n) { put(f, text, n, obeyed, escape); }
 
+/* The arguments that hold a line's end: what a message repeats of them stays in its line. */
+static char **lines;
+static int n_lines;
+
+void plain_arguments(int argc, char **argv)
+{
+        lines = argv;
+        n_lines = argc;
+}
+
+static size_t same_argument(const char *text)
+{
+        for (int i = 0; i < n_lines; i++) {
+                const char *equals = strchr(lines[i], '=');
+                if (!strchr(lines[i], '\n'))
+                        continue;
+                if (!strncmp(text, lines[i], strlen(lines[i])))
+                        return strlen(lines[i]);
+                if (*lines[i] == '-' && equals && equals[1] &&
+                    !strncmp(text, equals + 1, strlen(equals + 1)))
+                        return strlen(equals + 1);
+        }
+        return 0;
+}
+
+void put_message(FILE *f, const char *text)
+{
+        while (*text) {
+                size_t n = 0, arg = 0, end;
+                while (text[n] && !(arg = same_argument(text + n)))
+                        n++;
+                put_plain(f, text, n);
+                for (text += n; arg; text += end, arg -= end) {
+                        end = strcspn(text, "\n");
+                        end = end < arg ? end : arg;
+                        put_plain(f, text, end);
+                        if (end < arg) {
+                                fputs("\\x0a", f);
+                                end++;
+                        }
+                }
+        }
+}
+
 void put_generated(const char *text, size_t n)
 {
         if (isatty(1))

@@ -34,7 +34,7 @@ void say_error(const char *msg)
         if (!placed)
                 fprintf(stderr, "tgc: %serror:%s ", color ? "\033[1;31m" : "",
                         color ? "\033[0m" : "");
-        put_plain(stderr, msg, strlen(msg));
+        put_message(stderr, msg);
         fputc('\n', stderr);
 }
 

@@ -50,6 +50,7 @@ int tgc_main(int argc, char **argv)
         fill_standard_files();
         signals_install();
         json_start();
+        plain_arguments(argc, argv);
         if (argc < 2) {
                 help_overview();
                 c_locale_end(was);

@@ -28,6 +28,7 @@ within $((15 * more)) "20,000 elementwise ops" $deep -D kind=maps -D n=20000 --m
 within $((15 * more)) "sums of a value with itself" $deep -D kind=twice -D n=3000 --mode train
 within $((15 * more)) "transposed and reshaped 3,000 times" $deep -D kind=turns -D n=3000 --mode train
 within $((15 * more)) "concatenated and sliced 2,000 times" $deep -D kind=slices -D n=2000 --mode train
+within $((15 * more)) "60,000 slices of slices" $deep -D kind=chain -D n=60000 --mode train
 within $((15 * more)) "wider 2,000 times" $deep -D kind=wider -D n=2000 --mode infer
 small="-D n_embd=64 -D n_head=2 -D vocab=256 -D ctx=64"
 # shellcheck disable=SC2086

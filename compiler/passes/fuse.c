@@ -435,8 +435,11 @@ static void check_stored(const Graph *g)
 {
         for (Ref r = 1; r < g->n_nodes; r++)
                 for (int i = 0; i < g->node[r].n_in; i++) {
-                        const Node *n = &g->node[r], *b = &g->node[value_base(g, n->in[i])];
-                        if (n->group && op_from_memory(n->op, i) && b->group == n->group)
+                        const Node *n = &g->node[r];
+                        if (!n->group || !op_from_memory(n->op, i))
+                                continue;
+                        const Node *b = &g->node[value_base(g, n->in[i])];
+                        if (b->group == n->group)
                                 error_internal(n->loc,
                                                "%%%s reads %%%s in the kernel that makes it",
                                                n->name, b->name);

@@ -166,4 +166,7 @@ def readers():
 
 
 readers()
-main()
+if os.path.isdir(DATA):
+    main()
+else:
+    print("no %s: the seeds of tokenizers stay as they are" % os.path.normpath(DATA))

@@ -107,8 +107,7 @@ void keep_parts(Graph *g, Arena *tmp);  /* parts of products instead of the whol
 void materialize(Graph *g, Arena *tmp); /* copies where a view cannot be addressed */
 /* all: everything cheap, else what costs nothing */
 void recompute(Graph *g, Arena *tmp, bool all);
-typedef struct FuseNote FuseNote;
-/* why: refused fusions, one a line; may be NULL */
+/* why: what was refused and what kernels save, a line each; may be NULL */
 void fuse(Graph *g, Arena *tmp, int level, Text *why);
 void order(Graph *g, Arena *tmp);
 

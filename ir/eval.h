@@ -44,11 +44,6 @@ int eval_position(const Eval *e, int64_t row); /* of row b*T + t */
 /* does dropout keep element i */
 bool eval_keeps(const Eval *e, double p, int64_t id, int64_t i);
 
-/* C (m,n) += A (m,k) B (k,n), all row-major. */
-void eval_mm(double *c, const double *a, const double *b, int64_t m, int64_t n, int64_t k);
-/* a transposed copy; the caller frees */
-double *eval_turn(const double *a, int64_t rows, int64_t cols);
-
 /* One function a class or family, by file. */
 void eval_map(Job *j); /* eval_map.c */
 void eval_rope(Job *j);

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of b stay in cache while a row of c is built. */
-void eval_mm(double *c, const double *a, const double *b, int64_t m, int64_t n, int64_t k)
+/* C (m,n) += A (m,k) B (k,n), all row-major.  Rows of b stay in cache while a row of c is built. */
+static void multiply(double *c, const double *a, const double *b, int64_t m, int64_t n, int64_t k)
 {
         for (int64_t i = 0; i < m; i++)
                 for (int64_t q = 0; q < k; q++) {
@@ -16,7 +16,8 @@ void eval_mm(double *c, const double *a, const double *b, int64_t m, int64_t n, 
                 }
 }
 
-double *eval_turn(const double *a, int64_t rows, int64_t cols)
+/* A transposed copy; the caller frees. */
+static double *transposed(const double *a, int64_t rows, int64_t cols)
 {
         double *t = eval_scratch(rows * cols);
         for (int64_t i = 0; i < rows; i++)
@@ -36,8 +37,8 @@ void eval_matmul(Job *j)
         for (int64_t i = 0; i < j->x[0]->n / (m * k); i++) {
                 const double *a = j->x[0]->v + i * m * k,
                              *b = j->x[1]->v + (u->rank > 2 ? i * k * n : 0);
-                double *at = ta ? eval_turn(a, k, m) : NULL, *bt = tb ? eval_turn(b, n, k) : NULL;
-                eval_mm(j->y[0].v + i * m * n, at ? at : a, bt ? bt : b, m, n, k);
+                double *at = ta ? transposed(a, k, m) : NULL, *bt = tb ? transposed(b, n, k) : NULL;
+                multiply(j->y[0].v + i * m * n, at ? at : a, bt ? bt : b, m, n, k);
                 free(at);
                 free(bt);
         }
@@ -72,12 +73,12 @@ void eval_expert(Job *j)
                 N = eval_last(j->e, &j->yt[0]);
         for (int64_t x = 0, p, end; x < E; x++) {
                 const double *w = j->x[1]->v + x * K * N;
-                double *wt = at->expert.tb ? eval_turn(w, N, K) : NULL;
+                double *wt = at->expert.tb ? transposed(w, N, K) : NULL;
                 slots(j, x, &p, &end);
                 for (; p < end; p++) {
                         int64_t from = row_of(j, at->expert.adiv, p, j->x[0]->n / K);
                         int64_t to = row_of(j, at->expert.scatter ? 1 : 0, p, j->y[0].n / N);
-                        eval_mm(j->y[0].v + to * N, j->x[0]->v + from * K, wt ? wt : w, 1, N, K);
+                        multiply(j->y[0].v + to * N, j->x[0]->v + from * K, wt ? wt : w, 1, N, K);
                 }
                 free(wt);
         }
@@ -121,9 +122,9 @@ void eval_expert_grad(Job *j)
                                           row_of(j, at->expert.bdiv, p, j->x[1]->n / N) * N;
                         double *y = j->y[0].v + x * K * N;
                         if (at->expert.tb)
-                                eval_mm(y, d, a, N, K, 1);
+                                multiply(y, d, a, N, K, 1);
                         else
-                                eval_mm(y, a, d, K, N, 1);
+                                multiply(y, a, d, K, N, 1);
                 }
         }
 }
@@ -136,7 +137,7 @@ void eval_linear_ce(Job *j)
         const double *x = j->x[0]->v, *w = j->x[1]->v,
                      *bias = j->n->n_in == (grad ? 5 : 4) ? j->x[grad ? 4 : 3]->v : NULL;
         double *loss = grad ? both ? j->y[0].v : NULL : j->y[0].v, *lse = grad ? NULL : j->y[1].v;
-        double *wt = eval_turn(w, V, C), *s = eval_scratch(V);
+        double *wt = transposed(w, V, C), *s = eval_scratch(V);
         Val *d = j->y + (both ? 1 : 0); /* dx, dw, dbias */
         for (int64_t i = 0; i < rows; i++) {
                 double t = j->x[2]->v[i], m = -INFINITY, z = 0;
@@ -145,7 +146,7 @@ void eval_linear_ce(Job *j)
                 memset(s, 0, (size_t)V * sizeof *s);
                 if (bias)
                         memcpy(s, bias, (size_t)V * sizeof *s);
-                eval_mm(s, x + i * C, wt, 1, V, C);
+                multiply(s, x + i * C, wt, 1, V, C);
                 for (int64_t v = 0; v < V; v++)
                         m = fmax(m, s[v]);
                 for (int64_t v = 0; v < V; v++)
@@ -159,8 +160,8 @@ void eval_linear_ce(Job *j)
                         continue;
                 for (int64_t v = 0; v < V; v++)
                         s[v] = j->x[3]->v[i] * (exp(s[v] - z) - (v == (int64_t)t));
-                eval_mm(d[0].v + i * C, s, w, 1, C, V);
-                eval_mm(d[1].v, s, x + i * C, V, C, 1);
+                multiply(d[0].v + i * C, s, w, 1, C, V);
+                multiply(d[1].v, s, x + i * C, V, C, 1);
                 for (int64_t v = 0; bias && v < V; v++)
                         d[2].v[v] += s[v];
         }

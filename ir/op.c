@@ -98,10 +98,6 @@ int op_most_inputs(Op op)
         {                                               \
 #f, offsetof(Attr, kind.f), false, d, 1 \
         }
-#define REAL_OR(kind, f, d)                            \
-        {                                              \
-#f, offsetof(Attr, kind.f), true, d, 1 \
-        }
 #define END       \
         {         \
                 0 \

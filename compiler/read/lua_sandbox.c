@@ -429,7 +429,8 @@ static const char *next_piece(lua_State *L, void *ctx, size_t *n)
         return *n ? at : NULL;
 }
 
-void sandbox_load(lua_State *L, const char *text, size_t n, const char *chunk)
+/* Pushes the chunk. */
+static void sandbox_load(lua_State *L, const char *text, size_t n, const char *chunk)
 {
         Reader *r = reader_of(L);
         Piece p = { text, chunk, n };

@@ -81,7 +81,6 @@ Loc sandbox_here(lua_State *L);
 /* Call what lies under n_args arguments.  False: r->msg and r->code say why. */
 bool sandbox_call(Reader *r, int n_args, int n_results);
 /* pushes the chunk */
-void sandbox_load(lua_State *L, const char *text, size_t n, const char *chunk);
 void sandbox_load_path(lua_State *L, const char *path);
 /* in the folder of models, or embedded */
 bool sandbox_has(const Reader *r, const char *module);

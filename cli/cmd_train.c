@@ -95,7 +95,16 @@ static double tokens_per_second(const Train *t, int64_t done)
         return s > 0 ? (double)(done - t->first) * t->B * t->T * t->n_micro / s : 0;
 }
 
-static int log_step(Train *t, int64_t step, double val, Err *e)
+/* As nanoGPT counts: losses at step N are of the weights after N updates; iteration N is the update
+ * that follows, and its loss is of the batch that it learns from. */
+static void say_losses(Train *t, double train, double val)
+{
+        progress_bar_end(&t->talk);
+        say(&t->talk, "step %lld: train loss %.4f, val loss %.4f\n", (long long)t->state.step,
+            train, val);
+}
+
+static int log_step(Train *t, int64_t step, double train, double val, Err *e)
 {
         const TrainResult *r = &t->last;
         double lr = schedule_lr(&t->schedule, step), rate = tokens_per_second(t, step + 1);
@@ -117,15 +126,13 @@ static int log_step(Train *t, int64_t step, double val, Err *e)
                              "%lld/%d loss %.4f %s tok/s, %d:%02d:%02d left", (long long)step + 1,
                              t->max_steps, r->loss, n, (int)left / 3600, (int)left / 60 % 60,
                              (int)left % 60);
-        } else if ((step + 1) % opt_int(t->a, O_LOG_INTERVAL) == 0 || step == t->first ||
+        } else if (step % opt_int(t->a, O_LOG_INTERVAL) == 0 || step == t->first ||
                    step + 1 == t->max_steps) {
-                say(&t->talk, "step %lld: loss %.4f, lr %.3g, norm %.3f, %s tok/s\n",
+                say(&t->talk, "iter %lld: loss %.4f, lr %.3g, norm %.3f, %s tok/s\n",
                     (long long)step, r->loss, lr, r->grad_norm, n);
         }
-        if (!isnan(val)) {
-                progress_bar_end(&t->talk);
-                say(&t->talk, "step %lld: validation loss %.4f\n", (long long)step, val);
-        }
+        if (!isnan(val))
+                say_losses(t, train, val);
         return TGC_OK;
 }
 
@@ -159,11 +166,11 @@ static int not_finite(const Train *t, Err *e)
         char where[600] = "nothing of this run was saved";
         if (t->saved)
                 snprintf(where, sizeof where,
-                         "what was saved after step %lld is in %.500s, for --resume",
-                         (long long)t->saved - 1, opt_str(t->a, O_OUT_DIR));
+                         "what was saved at step %lld is in %.500s, for --resume",
+                         (long long)t->saved, opt_str(t->a, O_OUT_DIR));
         return err_set(
                 e, TGC_NON_FINITE,
-                "step %lld: the loss or the gradient was not finite, %d step%s in a row "
+                "iter %lld: the loss or the gradient was not finite, %d step%s in a row "
                 "(--max_skips %d); %s; try a lower --learning_rate, more --warmup_iters or --grad_clip 1",
                 (long long)t->state.step - 1, t->skipped, t->skipped == 1 ? "" : "s",
                 opt_int(t->a, O_MAX_SKIPS), where);
@@ -177,58 +184,45 @@ static int end_step(Train *t, Err *e)
                 return code;
         t->skipped = t->last.bad ? t->skipped + 1 : 0;
         if (t->last.bad)
-                say(&t->talk, "step %lld: loss %g, gradient norm %g: not finite, step skipped\n",
+                say(&t->talk, "iter %lld: loss %g, gradient norm %g: not finite, step skipped\n",
                     (long long)t->state.step, t->last.loss, t->last.grad_norm);
         t->state.step++;
         return t->skipped > opt_int(t->a, O_MAX_SKIPS) ? not_finite(t, e) : TGC_OK;
 }
 
-/* Always the same windows, so that validations compare. */
-static int validate(Train *t, double *mean, Err *e)
-{
-        double sum = 0, loss;
-        uint64_t n, counted = 0;
-        int code = TGC_OK;
-        for (int i = 0; i < opt_int(t->a, O_EVAL_ITERS) && !code; i++) {
-                windows_fill(&t->val, i, 0, 1, t->B, t->x, t->y);
-                if (!(code = session_eval(t->s, t->x, t->y, t->B, t->T, &loss, &n, e))) {
-                        sum += loss * (double)n;
-                        counted += n;
-                }
-        }
-        *mean = counted ? sum / (double)counted : NAN;
-        return code;
-}
+static bool every(int64_t done, int interval) { return interval && done % interval == 0; }
 
 static bool is_boundary(const Train *t, int64_t step)
 {
-        return (step + 1) % opt_int(t->a, O_EVAL_INTERVAL) == 0 || step + 1 == t->max_steps ||
+        return every(step + 1, opt_int(t->a, O_SAMPLE_INTERVAL)) ||
+               (step + 1) % opt_int(t->a, O_EVAL_INTERVAL) == 0 || step + 1 == t->max_steps ||
                (step == t->first && opt_str(t->a, O_GRADS_OUT));
 }
 
 /* The last step before a boundary is done: look at the weights, then keep them. */
 static int at_boundary(Train *t, int64_t step, Err *e)
 {
-        double val = NAN;
+        double val = NAN, train = NAN;
         bool improved = false;
         int code = TGC_OK;
         if (step == t->first && opt_str(t->a, O_GRADS_OUT) && (code = save_grads(t, e)))
                 return code;
         bool due = (step + 1) % opt_int(t->a, O_EVAL_INTERVAL) == 0 || step + 1 == t->max_steps;
-        if (due && t->val.T && (code = validate(t, &val, e)))
+        if (due && t->val.T && (code = train_validate(t, &train, &val, e)))
                 return code;
         if (due && t->val.T && !isfinite(val)) { /* the loss was, before this step's update */
                 say(&t->talk, "step %lld: validation loss %g: not finite, nothing saved\n",
-                    (long long)step, val);
+                    (long long)t->state.step, val);
                 t->skipped += !t->skipped;
         } else if (due && t->val.T) {
                 t->last_val = val;
                 improved = val < t->state.best;
                 t->state.best = improved ? val : t->state.best;
         }
-        if ((code = log_step(t, step, val, e)))
+        if ((code = log_step(t, step, train, val, e)) ||
+            (due && !t->skipped && (code = save(t, improved, e))))
                 return code;
-        return due && !t->skipped ? save(t, improved, e) : TGC_OK;
+        return every(step + 1, opt_int(t->a, O_SAMPLE_INTERVAL)) ? train_sample(t, e) : TGC_OK;
 }
 
 /* Wait until at most `keep` steps are under way. */
@@ -239,7 +233,7 @@ static int drain(Train *t, int64_t begun, int keep, bool boundary, Err *e)
                 int64_t step = t->state.step;
                 if (!(code = end_step(t, e)))
                         code = boundary && step + 1 == begun ? at_boundary(t, step, e)
-                                                             : log_step(t, step, NAN, e);
+                                                             : log_step(t, step, NAN, NAN, e);
         }
         return code;
 }
@@ -288,6 +282,30 @@ static int report(const Train *t, double seconds, Err *e)
         return json_print(o, e);
 }
 
+/* Before the first step, and all that --eval_only does. */
+static int look(Train *t, Err *e)
+{
+        double train, val;
+        int code = train_validate(t, &train, &val, e);
+        if (code)
+                return code;
+        say_losses(t, train, val);
+        if (isfinite(val) && val < t->state.best)
+                t->state.best = val;
+        if (!opt_flag(t->a, O_EVAL_ONLY))
+                return TGC_OK;
+        if (opt_flag(t->a, O_JSON)) {
+                cJSON *o = cJSON_CreateObject();
+                cJSON_AddNumberToObject(o, "steps", (double)t->state.step);
+                cJSON_AddNumberToObject(o, "train_loss_nats_per_token", train);
+                cJSON_AddNumberToObject(o, "val_loss_nats_per_token", val);
+                cJSON_AddStringToObject(o, "device", dev_name(session_device(t->s)));
+                if ((code = json_print(o, e)))
+                        return code;
+        }
+        return isfinite(val) ? TGC_OK : err_set(e, TGC_NON_FINITE, "the loss is not finite");
+}
+
 static int train(Train *t, Err *e)
 {
         char n[32];
@@ -297,8 +315,13 @@ static int train(Train *t, Err *e)
             text_count_si(n, sizeof n, (double)session_manifest(t->s)->n_all), t->n_ids, t->n_micro,
             t->B, t->T, t->first, t->max_steps);
         signals_defer();
+        if (opt_flag(t->a, O_EVAL_ONLY))
+                return look(t, e);
+        int code = !t->state.step && t->val.T ? look(t, e) : TGC_OK;
+        if (code)
+                return code;
         t->began = clock_s();
-        int code = loop(t, e);
+        code = loop(t, e);
         progress_bar_end(&t->talk);
         if (code)
                 return code;
@@ -309,8 +332,8 @@ static int train(Train *t, Err *e)
                             "interrupted; nothing saved, as the last step was not finite\n");
                 else if ((code = save(t, false, e)))
                         return code;
-                say(&t->talk, "interrupted after step %lld; go on with --resume\n",
-                    (long long)t->state.step);
+                say(&t->talk, "interrupted after step %lld; go on with `tgc train %s --resume`\n",
+                    (long long)t->state.step, opt_str(t->a, O_OUT_DIR));
                 return 128 + signal_seen();
         }
         if (t->skipped) /* the weights gave it: no model is made of them */

@@ -83,6 +83,12 @@ static bool validates(const Given *g)
         return splits(g) && (opt_int(g->a, O_EVAL_ITERS) > 0 || flag(g, O_RESUME));
 }
 static bool validates_or_not(const Given *g) { return splits(g) || !opt_int(g->a, O_EVAL_ITERS); }
+/* The rest of what nanoGPT's --eval_only stands beside is obeyed: it is added to a line that trains. */
+static bool takes_steps(const Given *g) { return !flag(g, O_EVAL_ONLY); }
+static bool samples_text(const Given *g)
+{
+        return opt_int(g->a, O_SAMPLE_INTERVAL) > 0 || flag(g, O_RESUME);
+}
 static bool fused(const Given *g) { return flag(g, O_D_FUSED); }
 static bool graph(const Given *g) { return flag(g, O_D_GRAPH); }
 static bool sources(const Given *g) { return flag(g, O_D_CUDA) || flag(g, O_D_C); }

@@ -113,9 +113,12 @@ static int unknown_option(CommandId cmd, const char *typed, const char *name, Er
                         if (x->commands >> c & 1)
                                 elsewhere = command_info[c].name;
         }
+        const bool model = (ON_MODEL >> cmd & 1) && !strncmp(typed, "--", 2) && strchr(typed, '=');
         if (best)
-                return err_set(e, TGC_USAGE, "%s: unknown option %s; did you mean --%s?",
-                               command_info[cmd].name, typed, best);
+                return err_set(e, TGC_USAGE, "%s: unknown option %s; did you mean --%s?%s%s",
+                               command_info[cmd].name, typed, best,
+                               model ? " A parameter of the model is -D " : "",
+                               model ? typed + 2 : "");
         if (elsewhere)
                 return err_set(e, TGC_USAGE,
                                "%s: %s is not an option of this command, but of `tgc %s`",
@@ -180,8 +183,22 @@ static int set_number(OptionValue *v, const OptionInfo *x, const char *s, Err *e
         return TGC_OK;
 }
 
+/* PyTorch's names of them, as nanoGPT has them. */
+static const char *type_word(const char *s)
+{
+        static const char *const word[][2] = { { "float32", "f32" },
+                                               { "bfloat16", "bf16" },
+                                               { "float16", "f16" } };
+        for (int i = 0; i < 3; i++)
+                if (!strcmp(s, word[i][0]))
+                        return word[i][1];
+        return s;
+}
+
 static int set_choice(OptionValue *v, const OptionInfo *x, const char *s, Err *e)
 {
+        if (x == &option_info[O_DTYPE])
+                v->s = s = type_word(s);
         size_t n = strlen(s);
         int k = 0;
         for (const char *w = x->meta; w; w = strchr(w, '|') ? strchr(w, '|') + 1 : NULL, k++)
@@ -252,6 +269,34 @@ static int take_value(Line *l, int o, const char *attached)
         return set_value(v, x, attached ? attached : l->argv[l->at++], l->e);
 }
 
+/* --n_layer=4 is -D n_layer=4: nanoGPT's names, and what is like no option here; the model refuses
+ * those that it does not have. */
+static bool is_model_key(CommandId cmd, const char *name)
+{
+        static const char *const known[] = { "n-layer", "n-head", "n-embd",
+                                             "dropout", "bias",   "vocab-size" };
+        char row[LONGEST_WORD + 1];
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+                if (!strcmp(known[i], name))
+                        return true;
+        for (int o = 0; o < N_OPTIONS; o++) {
+                plain_name(row, option_info[o].name, LONGEST_WORD);
+                int d = edit_distance(row, name);
+                if (!d || ((option_info[o].commands >> cmd & 1) && d <= near_enough(name)))
+                        return false;
+        }
+        return true;
+}
+
+static int define(Line *l, const char *text)
+{
+        for (char *s = (char *)text; *s && *s != '='; s++) /* argv is ours */
+                if (*s == '-')
+                        *s = '_';
+        l->a->v[O_DEFINE].set = true;
+        return set_value(&l->a->v[O_DEFINE], &option_info[O_DEFINE], text, l->e);
+}
+
 static int take_long(Line *l, const char *arg)
 {
         char name[LONGEST_WORD + 1];
@@ -265,6 +310,8 @@ static int take_long(Line *l, const char *arg)
             no = strncmp(name, "no-", 3) ? -1 : find_long(l->a->cmd, name + 3);
         if (o >= 0)
                 return take_value(l, o, eq ? eq + 1 : NULL);
+        if (eq && (ON_MODEL >> l->a->cmd & 1) && is_model_key(l->a->cmd, name))
+                return define(l, arg + 2);
         if (no < 0 || eq || option_info[no].kind != OPT_FLAG)
                 return unknown_option(l->a->cmd, arg, name, l->e);
         l->a->v[no].set = true;

@@ -121,6 +121,12 @@ int prompts_read(Prompts *p, const Args *a, const Tokenizer *tok, int vocab, Err
                         a->pos[0]);
         if (file || (!text->n && stdin_is_piped()))
                 return read_file(p, a, tok, file, e);
+        return prompts_of(p, text, tok, e);
+}
+
+int prompts_of(Prompts *p, const OptionValue *text, const Tokenizer *tok, Err *e)
+{
+        int code = TGC_OK;
         for (int i = 0; i < text->n && !code; i++)
                 code = add_text(p, tok, text->list[i], strlen(text->list[i]), NULL, e);
         return text->n ? code : add_none(p, tok, e);

@@ -15,6 +15,8 @@ typedef struct Prompts {
 
 /* tok NULL: ids alone.  At least one, none of them empty; prompts_free also after an error. */
 int prompts_read(Prompts *p, const Args *a, const Tokenizer *tok, int vocab, Err *e);
+/* The texts of a list; of an empty one, what begins anywhere. */
+int prompts_of(Prompts *p, const OptionValue *texts, const Tokenizer *tok, Err *e);
 void prompts_free(Prompts *p);
 
 #endif

@@ -4,11 +4,13 @@
 #define TGC_TRAIN_H
 
 #include "../runtime/weights/npy.h"
+#include "prompts.h"
 #include "work.h"
 
 typedef struct Train {
         const Args *a; /* &args */
-        Args args;     /* the command line's; with --resume what it leaves open is the run's */
+        const Args *given;
+        Args args; /* the command line's; with --resume what it leaves open is the run's */
         /* settings of the run that is resumed, as its state has them */
         char *was[MOST_SETTINGS];
         const char **define;
@@ -20,9 +22,13 @@ typedef struct Train {
         Session *s;
         bool in_place; /* what is trained is OUT_DIR/model.plan itself */
         int *ids;
-        int n_ids;          /* the stream */
-        Npy offsets;        /* --batch_offsets, or zeroed */
-        Windows train, val; /* val.T 0: no validation */
+        int n_ids;           /* the stream */
+        Npy offsets;         /* --batch_offsets, or zeroed */
+        int *val_ids, n_val; /* of val.bin beside train.bin; NULL: the end of the stream */
+        Windows train, val;  /* val.T 0: no validation */
+        Prompts samples;     /* --sample_prompt */
+        char *again_text;    /* of run.txt */
+        const char *again_model;
         Schedule schedule;
         int B, T, n_micro, max_steps;
         int *x, *y;       /* (n_micro, B, T) */
@@ -44,6 +50,15 @@ int settings_take(Train *t, const char *state, bool plan, Err *e);
 int settings_same(const Train *t, Err *e);      /* the plan and the data are those of the run */
 int settings_keep(Train *t, bool plan, Err *e); /* into t->state, for the next one */
 void settings_free(Train *t);
+/* train_again.c */
+int again_keep(const Train *t, Err *e); /* OUT_DIR/run.txt */
+/* `train OUT_DIR --resume`: model, data and the rest from there; else nothing */
+int again_take(Train *t, Err *e);
+void again_free(Train *t, const Args *given);
+/* train_watch.c */
+int train_validate(Train *t, double *train, double *val, Err *e);
+int train_samples(Train *t, Err *e); /* what --sample_interval needs is there */
+int train_sample(Train *t, Err *e);  /* say them */
 int train_csv(Train *t, const char *line, size_t n, Err *e); /* append to --log_csv */
 char *train_path(const Train *t, const char *name);          /* in out_dir; caller frees */
 

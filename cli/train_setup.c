@@ -121,6 +121,7 @@ static int open_plan(Train *t, Err *e)
         const char *init = opt_str(t->a, O_INIT_FROM);
         char path[4400];
         ModelKind kind;
+        const int samples = opt_int(t->a, O_SAMPLE_INTERVAL) > 0;
         bool there = false;
         Args a = *t->a;
         LoadHow how = { .mode = BUILD_INFER | BUILD_TRAIN, .no_weights = true };
@@ -144,15 +145,18 @@ static int open_plan(Train *t, Err *e)
                 plan_remove(&t->l.plan, "weights");
                 init = NULL;
         }
-        if ((code = open_session(&t->s, &t->l.plan, t->a, SESSION_TRAIN, t->state.seed,
-                                 "step add_grads update eval", 0, e)))
+        if ((code = open_session(&t->s, &t->l.plan, t->a,
+                                 SESSION_TRAIN | (samples ? SESSION_INFER : 0), t->state.seed,
+                                 samples ? "step add_grads update eval prefill decode"
+                                         : "step add_grads update eval",
+                                 samples, e)))
                 return code;
         return init ? import_params(t->s, &t->l.plan, init, e) : TGC_OK;
 }
 
 /* ---- data ---- */
 
-static int read_bin(Train *t, const char *path, int vocab, Err *e)
+static int read_bin(int **ids, int *n, const char *path, int vocab, Err *e)
 {
         FileMap m;
         int code = file_map(&m, path, e);
@@ -161,45 +165,68 @@ static int read_bin(Train *t, const char *path, int vocab, Err *e)
         if (m.size % 2 || m.size / 2 > INT32_MAX) {
                 code = err_set(e, TGC_BAD_FILE, "%s: %zu bytes are no list of uint16", path,
                                m.size);
-        } else if (!(t->ids = malloc(m.size * 2 + 1))) {
+        } else if (!(*ids = malloc(m.size * 2 + 1))) {
                 code = err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
         } else {
                 const unsigned char *b = m.data;
-                t->n_ids = (int)(m.size / 2);
-                for (int i = 0; i < t->n_ids && !code; i++)
-                        if ((t->ids[i] = b[2 * i] | b[2 * i + 1] << 8) >= vocab)
+                *n = (int)(m.size / 2);
+                for (int i = 0; i < *n && !code; i++)
+                        if (((*ids)[i] = b[2 * i] | b[2 * i + 1] << 8) >= vocab)
                                 code = err_set(e, TGC_BAD_FILE,
                                                "%s: id %d at %d, the vocabulary is %d", path,
-                                               t->ids[i], i, vocab);
+                                               (*ids)[i], i, vocab);
         }
         file_unmap(&m);
         return code;
+}
+
+/* nanoGPT's val.bin beside train.bin, or NULL. */
+static char *val_beside(const char *path)
+{
+        const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+        char *dir = strndup(path, (size_t)(name - path)),
+             *val = dir && !strcmp(name, "train.bin") ? file_join(*dir ? dir : ".", "val.bin")
+                                                      : NULL;
+        free(dir);
+        if (val && file_exists(val))
+                return val;
+        free(val);
+        return NULL;
 }
 
 static int read_data(Train *t, Err *e)
 {
         const char *path = opt_str(t->a, O_DATA);
         int vocab = session_manifest(t->s)->vocab, code;
-        code = is_bin(path) ? read_bin(t, path, vocab, e)
+        code = is_bin(path) ? read_bin(&t->ids, &t->n_ids, path, vocab, e)
                             : ids_of_text_file(t->l.tok, path, vocab, &t->ids, &t->n_ids, e);
         if (!code && t->n_ids < t->T + 1)
                 code = err_set(e, TGC_BAD_FILE,
                                "%s: %d tokens; a window of %d and its targets need %d", path,
                                t->n_ids, t->T, t->T + 1);
+        char *val = code ? NULL : val_beside(path);
+        if (val && !t->offsets.rank) {
+                code = read_bin(&t->val_ids, &t->n_val, val, vocab, e);
+                say(&t->talk, "%s: %d tokens to validate on\n", val, t->n_val);
+        }
+        free(val);
         return code;
 }
 
 /* The end of the stream is kept for validation, unless offsets say what is read. */
 static void split(Train *t)
 {
-        int64_t n = t->n_ids,
-                val = t->offsets.rank ? 0 : (int64_t)((double)n * opt_num(t->a, O_VAL_FRACTION));
+        int64_t n = t->n_ids, val = t->offsets.rank || t->val_ids
+                                            ? 0
+                                            : (int64_t)((double)n * opt_num(t->a, O_VAL_FRACTION));
         if (n - val < t->T + 1)
                 val = 0;
         t->train = (Windows) { t->ids,        0,
                                n - val,       t->T,
                                t->state.seed, t->offsets.rank ? t->offsets.u.i64 : NULL };
         t->val = (Windows) { t->ids, n - val, n, t->T, 0x76616c, NULL };
+        if (t->val_ids)
+                t->val = (Windows) { t->val_ids, 0, val = t->n_val, t->T, 0x76616c, NULL };
         if (val < t->T + 1 || !opt_int(t->a, O_EVAL_ITERS) || !session_has(t->s, "eval")) {
                 if (val && opt_int(t->a, O_EVAL_ITERS))
                         say(&t->talk,
@@ -260,6 +287,9 @@ static void describe(Train *t)
         st->accum = t->n_micro;
         st->graph = graph ? XXH3_64bits(graph->data, graph->size) : 0;
         st->text = XXH3_64bits(t->ids, (size_t)t->n_ids * sizeof *t->ids);
+        if (t->val_ids)
+                st->text = XXH3_64bits_withSeed(t->val_ids, (size_t)t->n_val * sizeof *t->val_ids,
+                                                st->text);
         if (vocab)
                 st->text = XXH3_64bits_withSeed(vocab->data, vocab->size, st->text);
 }
@@ -400,6 +430,27 @@ static int go_on(Train *t, Err *e)
         return code;
 }
 
+/* nanoGPT's words for it that are no files here; NULL: none. */
+static const char *init_word(const Args *a)
+{
+        const char *s = opt_str(a, O_INIT_FROM);
+        if (!s || file_exists(s) || file_is_dir(s))
+                return NULL;
+        return !strcmp(s, "resume") ? "it is --resume"
+               : !strncmp(s, "gpt2", 4)
+                       ? "nothing is downloaded: give the model's folder as MODEL, its weights are taken"
+                       : NULL;
+}
+
+static int eval_only(Train *t, Err *e)
+{
+        split(t);
+        return t->val.T
+                       ? TGC_OK
+                       : err_set(e, TGC_USAGE,
+                                 "--eval_only: nothing is kept for validation (--val_fraction, --eval_iters)");
+}
+
 int train_open(Train *t, const Args *a, Err *e)
 {
         int code;
@@ -408,6 +459,13 @@ int train_open(Train *t, const Args *a, Err *e)
         };
         t->a = &t->args;
         t->state.best = INFINITY;
+        t->given = a;
+        if ((code = again_take(t, e)))
+                return code;
+        a = t->a;
+        if (init_word(a))
+                return err_set(e, TGC_USAGE, "--init_from %s: %s", opt_str(a, O_INIT_FROM),
+                               init_word(a));
         if (!opt_str(a, O_DATA))
                 return err_set(e, TGC_USAGE, "train: on what? tgc train %s --data FILE", a->pos[0]);
         if (!file_exists(opt_str(a, O_DATA)))
@@ -421,12 +479,14 @@ int train_open(Train *t, const Args *a, Err *e)
         describe(t);
         if (opt_flag(a, O_RESUME) && (code = resume(t, e)))
                 return code;
-        if ((code = make_folder(opt_str(a, O_OUT_DIR), e)) ||
+        if (opt_flag(a, O_EVAL_ONLY))
+                return eval_only(t, e);
+        if ((code = train_samples(t, e)) || (code = make_folder(opt_str(a, O_OUT_DIR), e)) ||
             (!opt_flag(a, O_RESUME) && (code = lock_folder(t, e))))
                 return code;
         if (!opt_flag(a, O_RESUME))
                 say_replaced(t);
-        if ((code = settings_keep(t, t->plan, e)))
+        if ((code = settings_keep(t, t->plan, e)) || (code = again_keep(t, e)))
                 return code;
         t->first = (int)t->state.step;
         t->saved = t->state.step;
@@ -439,6 +499,9 @@ void train_close(Train *t)
         if (t->csv >= 0)
                 close(t->csv);
         settings_free(t);
+        prompts_free(&t->samples);
+        again_free(t, t->given);
+        free(t->val_ids);
         file_unlock(t->lock);
         session_close(t->s);
         loaded_free(&t->l);

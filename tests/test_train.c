@@ -488,7 +488,7 @@ TEST (a_last_step_that_is_not_finite_keeps_all) {
         snprintf(line, sizeof line, "cp -r %s %s", in_scratch("nan"), in_scratch("nan.before"));
         CHECK(!system(line));
         tgc(6, "%s", small_line("nan", "--resume --max_iters 60" DIVERGE));
-        check_says("what was saved after step 4 is in ");
+        check_says("what was saved at step 5 is in ");
         tgc(6, "%s", small_line("nan", "--max_iters 60" DIVERGE));
         for (int i = 0; i < 3; i++) {
                 snprintf(a, sizeof a, "nan/%s", kept[i]);

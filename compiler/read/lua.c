@@ -76,9 +76,9 @@ static void set_param(lua_State *L, int p, const char *key, bool define)
         case LUA_TBOOLEAN:
                 if (lua_type(L, v) == LUA_TBOOLEAN)
                         lua_pushvalue(L, v);
-                else if (!strcmp(given, "true") || !strcmp(given, "1"))
+                else if (!strcmp(given, "true") || !strcmp(given, "True") || !strcmp(given, "1"))
                         lua_pushboolean(L, 1);
-                else if (!strcmp(given, "false") || !strcmp(given, "0"))
+                else if (!strcmp(given, "false") || !strcmp(given, "False") || !strcmp(given, "0"))
                         lua_pushboolean(L, 0);
                 else
                         fail(L, define ? 2 : 3, "parameter '%s' is true or false, not '%s'", key,

@@ -1,0 +1,141 @@
+#!/bin/bash
+# test_nanogpt.sh: training as users of nanoGPT type it: its names, its count of steps, val.bin, --eval_only, samples, and
+# a run that goes on by its folder alone.
+set -u
+TGC=$(readlink -f "${TGC:-build/tgc}")
+dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-nanogpt-XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+export TGC_CACHE_DIR=${TGC_CACHE_DIR:-$dir/cache} OMP_NUM_THREADS=1 LC_ALL=C
+unset TGC_DEVICE TGC_LOG
+failed=0
+
+say() {         # say NAME PROBLEM: an empty problem is a pass
+        if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
+}
+
+# tgc CODE WORDS ARGUMENTS...: "" or what is wrong; WORDS is a regular expression for the message
+tgc() {
+        local want=$1 words=$2 rc
+        shift 2
+        timeout -k 2 60 "$TGC" "$@" > out 2> err < /dev/null
+        rc=$?
+        if [ $rc -ne "$want" ]; then
+                echo "'${*: -5}' exits with $rc, not $want: $(head -c 400 err)"
+        elif [ "$words" ] && ! grep -Eq -- "$words" err; then
+                echo "'${*: -5}' does not say '$words': $(head -c 400 err)"
+        fi
+}
+
+seq 1 600 > text.txt
+small=(--n_layer=1 --n_head=2 --n_embd=16 --dropout=0.2 --batch_size=2 --block_size=16 --device=cpu -t 1)
+run=(train gpt --data text.txt "${small[@]}" --eval_iters=2 --eval_interval=4 --log_interval=2 --max_iters=8 --warmup_iters=2)
+"$TGC" compile gpt -D n_layer=1 -D n_head=2 -D n_embd=16 --target cpu -q -o x.plan 2> /dev/null || { echo "skip nanogpt: no C compiler"; exit 0; }
+
+# ---- names ----
+
+p=$(tgc 0 '' dump gpt --n_layer=1 --n_head=2 --n_embd=16 -D tied=False --manifest)
+"$TGC" dump gpt -D n_layer=1 -D n_head=2 -D n_embd=16 -D tied=false --manifest > want
+[ "$p" ] || cmp -s out want || p="another model"
+[ "$p" ] || p=$(tgc 0 '' dump gpt --n-layer=1 --n-head=2 --n-embd=16 -D tied=False --manifest)
+[ "$p" ] || cmp -s out want || p="another model with -"
+[ "$p" ] || p=$(tgc 3 "the model has no parameter 'bias'" dump gpt --bias=False --manifest)
+[ "$p" ] || p=$(tgc 2 'did you mean --max_iters' "${run[@]}" --max_iter=9)
+[ "$p" ] || p=$(tgc 2 'did you mean --tuned[?] A parameter of the model is -D tied=False' dump gpt --tied=False --graph)
+[ "$p" ] || p=$(tgc 2 'not an option of this command, but of' train gpt --top-k=4)
+[ "$p" ] || p=$(tgc 2 'x.plan is compiled already' train x.plan --data text.txt --n_layer=4)
+say model_keys_are_defines "$p"
+
+p=$(tgc 0 '' dump gpt --n_layer=1 --n_head=2 --n_embd=16 --dtype=bfloat16 --manifest)
+[ "$p" ] || grep -q '^dtype bf16$' out || p="--dtype=bfloat16"
+[ "$p" ] || p=$(tgc 2 'kernels are always compiled' train gpt --data text.txt --compile=False)
+[ "$p" ] || p=$(tgc 2 'it is --resume' train gpt --data text.txt --init_from=resume)
+[ "$p" ] || p=$(tgc 2 'nothing is downloaded' train gpt --data text.txt --init_from=gpt2-xl)
+say words_of_nanogpt "$p"
+
+# ---- steps ----
+
+p=$(tgc 0 '' "${run[@]}" --out_dir=whole --log_csv whole.csv)
+[ "$p" ] || [ "$(grep -oE '^step [0-9]+: train loss [0-9.]+, val loss|^iter [0-9]+: loss' err | tr '\n' ';')" = \
+'step 0: train loss '"$(sed -n 's/^step 0: train loss \([0-9.]*\),.*/\1/p' err)"', val loss;iter 0: loss;iter 2: loss;step 4: train loss '"$(sed -n \
+'s/^step 4: train loss \([0-9.]*\),.*/\1/p' err)"', val loss;iter 4: loss;iter 6: loss;iter 7: loss;step 8: train loss '"$(sed -n \
+'s/^step 8: train loss \([0-9.]*\),.*/\1/p' err)"', val loss;' ] || p="counted otherwise: $(cat err)"
+[ "$p" ] || [ "$(grep -c '^[0-7],' whole.csv)" = 8 ] || p="$(cat whole.csv)"
+cp err whole.err
+say steps_are_counted_as_nanogpt_counts "$p"
+
+# What --eval_only says of the weights before and after is what training said.
+first=$(sed -n 's/^step 0: //p' whole.err) last=$(sed -n 's/^step 8: //p' whole.err)
+p=$(tgc 0 "step 0: $first" "${run[@]}" --out_dir=none --eval_only=True)
+[ "$p" ] || [ ! -e none ] || p="a folder was made"
+[ "$p" ] || p=$(tgc 0 "step 8: $last" train whole --resume --eval_only)
+[ "$p" ] || p=$(tgc 0 '' train whole --resume --eval_only --json -q)
+[ "$p" ] || grep -q '"val_loss_nats_per_token":' out || p="$(cat out)"
+say eval_only_validates_and_ends "$p"
+
+# ---- going on ----
+
+go_on() {
+        local p f
+        p=$(tgc 0 '' "${run[@]}" --out_dir=cut --log_csv cut.csv --max_iters=4 --lr_decay_iters=8)
+        mkdir elsewhere && cd elsewhere || return
+        [ "$p" ] || p=$(tgc 0 '--max_iters 8: the run before had 4' train ../cut --resume --max_iters 8)
+        cd ..
+        for f in cut/state.safetensors cut/ckpt.safetensors cut/model.plan cut.csv; do
+                [ "$p" ] || cmp -s $f ${f/cut/whole} || p="$f is another"
+        done
+        [ "$p" ] || p=$(tgc 0 'has 8 steps already' train cut --resume)
+        [ "$p" ] || p=$(tgc 2 'stays there' train cut --resume --out_dir other)
+        mv text.txt moved.txt
+        [ "$p" ] || p=$(tgc 8 'text.txt: no such file' train cut --resume)
+        mv moved.txt text.txt
+        # what is no log is not written to
+        sed -i "s#^log_csv .*#log_csv $PWD/text.txt#" cut/run.txt
+        [ "$p" ] || p=$(tgc 0 '' train cut --resume --max_iters 9)
+        [ "$p" ] || seq 1 600 | cmp -s - text.txt || p="the text was written to"
+        rm cut/run.txt
+        [ "$p" ] || p=$(tgc 2 'cut: there is no run.txt' train cut --resume)
+        echo "$p"
+}
+say a_folder_goes_on_alone "$(go_on)"
+
+# ---- val.bin ----
+
+bin() { awk 'BEGIN { for (i = 0; i < '"$1"'; i++) printf "%c%c", 1 + (i * '"$2"') % 60, 0 }' /dev/null; }
+val() {
+        local p a b
+        mkdir data && bin 300 7 > data/train.bin && bin 99 11 > data/val.bin
+        local here=("${run[@]}" --vocab=64 --data data/train.bin)
+        # awk writes no zeros everywhere: the size says whether it did
+        [ "$(wc -c < data/val.bin)" = 198 ] || { perl -e 'print pack("v*", map { 1 + $_ * 7 % 60 } 0..299)' > data/train.bin
+                perl -e 'print pack("v*", map { 1 + $_ * 11 % 60 } 0..98)' > data/val.bin; }
+        p=$(tgc 0 'data/val.bin: 99 tokens to validate on' "${here[@]}" --out_dir=bin)
+        a=$(sed -n 's/^step 0: //p' err)
+        [ "$p" ] || p=$(tgc 0 '' train bin --resume --max_iters 9)
+        head -c 100 data/val.bin > v && mv v data/val.bin
+        [ "$p" ] || p=$(tgc 3 'other tokens of data' train bin --resume --max_iters 10)
+        [ "$p" ] || p=$(tgc 0 '' "${here[@]}" --eval_only)
+        b=$(sed -n 's/^step 0: //p' err)
+        [ "$p" ] || [ "$a" != "$b" ] || p="another val.bin has the same loss"
+        [ "$p" ] || [ "${a%,*}" = "${b%,*}" ] || p="the training loss depends on val.bin: $a; $b"
+        echo "$p"
+}
+say val_bin_is_the_validation_set "$(val)"
+
+# ---- samples ----
+
+samples() {
+        local p f
+        p=$(tgc 0 '' "${run[@]}" --out_dir=said --log_csv said.csv --sample_interval=4 --sample_prompt 12 --sample_prompt $'3\n4' --sample_tokens 5)
+        [ "$p" ] || [ "$(grep -cE '^step (4|8): sample: 12' err)" = 2 ] || p="not two of the first: $(cat err)"
+        [ "$p" ] || [ "$(grep -cE '^step (4|8): sample: 3$' err)" = 2 ] || p="not two of the second: $(cat err)"
+        for f in said/state.safetensors said/ckpt.safetensors said.csv; do       # dropout goes on as it was
+                [ "$p" ] || cmp -s $f ${f/said/whole} || p="$f is another with samples"
+        done
+        [ "$p" ] || p=$(tgc 0 '^step 12: sample: 3$' train said --resume --max_iters 12)
+        [ "$p" ] || p=$(tgc 2 'has no tokenizer' "${run[@]}" --vocab=64 --data data/train.bin --sample_interval=4)
+        echo "$p"
+}
+say samples_change_nothing "$(samples)"
+
+exit $failed

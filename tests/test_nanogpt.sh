@@ -39,7 +39,7 @@ p=$(tgc 0 '' dump gpt --n_layer=1 --n_head=2 --n_embd=16 -D tied=False --manifes
 [ "$p" ] || cmp -s out want || p="another model"
 [ "$p" ] || p=$(tgc 0 '' dump gpt --n-layer=1 --n-head=2 --n-embd=16 -D tied=False --manifest)
 [ "$p" ] || cmp -s out want || p="another model with -"
-[ "$p" ] || p=$(tgc 3 "the model has no parameter 'bias'" dump gpt --bias=False --manifest)
+[ "$p" ] || p=$(tgc 2 "the model has no parameter 'bias'" dump gpt --bias=False --manifest)
 [ "$p" ] || p=$(tgc 2 'did you mean --max_iters' "${run[@]}" --max_iter=9)
 [ "$p" ] || p=$(tgc 2 'did you mean --tuned[?] A parameter of the model is -D tied=False' dump gpt --tied=False --graph)
 [ "$p" ] || p=$(tgc 2 'not an option of this command, but of' train gpt --top-k=4)

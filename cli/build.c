@@ -414,6 +414,10 @@ int plan_rebuild(Plan *to, const Plan *from, Err *e)
         for (int i = 0; i < 2 && !code; i++)
                 if ((s = plan_find(from, data[i])))
                         code = plan_add(to, data[i], s->data, s->size, e);
+        for (int i = 0; i < from->n_sections && !code; i++)
+                if (!strncmp(from->section[i].name, "file.", 5))
+                        code = plan_add(to, from->section[i].name, from->section[i].data,
+                                        from->section[i].size, e);
         if (!code)
                 code = plan_add_headers(to, e);
         build_free(&b);

@@ -6,7 +6,7 @@
 #include "../runtime/util/file.h"
 #include "../runtime/plan/manifest.h"
 #include "../runtime/util/line_reader.h"
-#include "cli.h"
+#include "work.h"
 
 static bool ends(const char *s, const char *tail)
 {
@@ -273,8 +273,10 @@ static int load_plan(Loaded *l, const Args *a, const char *path, const LoadHow *
             (code = tokenizer_for(&l->tok, opt_str(a, O_TOKENIZER), path, MODEL_PLAN, atoi(vocab),
                                   e)))
                 return code;
-        if (l->tok) /* what is written of the plan has it too */
+        if (l->tok) { /* what is written of the plan has it too */
+                model_files_drop_tokenizer(&l->plan);
                 return plan_add_tokenizer(&l->plan, l->tok, e);
+        }
         if ((s = plan_find(&l->plan, "tokenizer")))
                 code = tokenizer_unpack(&l->tok, s->data, s->size, e);
         return code;
@@ -495,6 +497,10 @@ static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow 
             (code = tokenizer_for(&l->tok, opt_str(a, O_TOKENIZER), path, l->kind, atoi(vocab), e)))
                 return code;
         if (l->tok && (code = plan_add_tokenizer(&l->plan, l->tok, e)))
+                return code;
+        if (l->kind == MODEL_HF &&
+            (code = model_files_keep(&l->plan, path, !a->v[O_DEFINE].n && !opt_str(a, O_MODEL_FILE),
+                                     !opt_str(a, O_TOKENIZER) && holds_tokenizer(path), e)))
                 return code;
         return add_weights(l, a, path, how, e);
 }

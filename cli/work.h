@@ -91,4 +91,13 @@ int import_params(Session *s, const Plan *p, const char *path, Err *e);
 int plan_take_weights(Plan *p, Session *s, void **mem, Err *e);
 int make_folder(const char *path, Err *e);
 
+/* ---- model_files.c ---- */
+
+/* A plan keeps these files of a folder, as they are, in sections file.NAME. */
+int model_files_keep(Plan *p, const char *dir, bool model, bool tokenizer, Err *e);
+void model_files_drop_tokenizer(Plan *p);
+/* Into dir, config.json with the type that the weights have there; which of both it was. */
+int model_files_write(const Loaded *l, const char *dir, const char *dtype, bool *config,
+                      bool *tokenizer, Err *e);
+
 #endif

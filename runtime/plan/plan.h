@@ -19,6 +19,7 @@
  *      products        text, below: products of matrices and their tiles, for `tgc tune`
  *      choices         the tiles that `tgc tune` chose (codegen/forms/tile_choice.c has the grammar), optional
  *      tokenizer       tokenizer_pack's blob, optional
+ *      file.NAME       of a Hugging Face folder, as it is, for `tgc export`: config.json, tokenizer.json ...; optional
  *      consts          raw bytes of arena `const`
  *      weights         raw bytes of arena `w` (all parameters, element offsets as in the manifest)
  *

@@ -1,0 +1,188 @@
+/* model_files.c: the files of a Hugging Face folder that a plan keeps as they are, in sections
+ * file.NAME, so that `tgc export` can write the folder again. */
+#include <stdlib.h>
+#include <string.h>
+#include "../runtime/util/file.h"
+#include "work.h"
+
+enum { MOST_BYTES = 256 << 20 };
+
+/* of the model; the rest is of the tokenizer */
+static const char *const model_file[] = { "config.json", "generation_config.json" },
+                         *const tokenizer_file[] = { "tokenizer.json",
+                                                     "tokenizer.model",
+                                                     "vocab.json",
+                                                     "merges.txt",
+                                                     "encoder.json",
+                                                     "vocab.bpe",
+                                                     "tokenizer.bin",
+                                                     "tokenizer_config.json",
+                                                     "added_tokens.json",
+                                                     "chat_template.jinja",
+                                                     "special_tokens_map.json" };
+enum { N_MODEL = 2, N_TOKENIZER = sizeof tokenizer_file / sizeof *tokenizer_file };
+
+static void section_name(char out[32], const char *name) { snprintf(out, 32, "file.%s", name); }
+
+static int keep(Plan *p, const char *dir, const char *name, Err *e)
+{
+        char *path = file_join(dir, name), *text, section[32];
+        size_t n;
+        int code = path ? TGC_OK : err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
+        section_name(section, name);
+        if (path && file_exists(path) && !(code = file_read_text(path, MOST_BYTES, &text, &n, e))) {
+                code = plan_add(p, section, text, n, e);
+                free(text);
+        }
+        free(path);
+        return code;
+}
+
+int model_files_keep(Plan *p, const char *dir, bool model, bool tokenizer, Err *e)
+{
+        int code = TGC_OK;
+        for (int i = 0; i < N_MODEL && model && !code; i++)
+                code = keep(p, dir, model_file[i], e);
+        for (int i = 0; i < N_TOKENIZER && tokenizer && !code; i++)
+                code = keep(p, dir, tokenizer_file[i], e);
+        return code;
+}
+
+void model_files_drop_tokenizer(Plan *p)
+{
+        char section[32];
+        for (int i = 0; i < N_TOKENIZER; i++) {
+                section_name(section, tokenizer_file[i]);
+                plan_remove(p, section);
+        }
+}
+
+/* ---- out again ---- */
+
+static int put(const char *dir, const char *name, const void *data, size_t n, Err *e)
+{
+        char *path = file_join(dir, name);
+        int code = path ? file_write_atomic(path, data, n, e)
+                        : err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
+        free(path);
+        return code;
+}
+
+/* The value of a member of the outermost object, a string or null: where it is; 0: there is none.
+ * The text has been read as JSON before.  It is changed as text, since 1.0 and 1 are two things to
+ * Python. */
+static size_t member(const char *s, size_t n, const char *key, size_t *end)
+{
+        int depth = 0;
+        for (size_t i = 0; i < n; i++) {
+                if (s[i] == '{' || s[i] == '[')
+                        depth++;
+                if (s[i] == '}' || s[i] == ']')
+                        depth--;
+                if (s[i] != '"')
+                        continue;
+                size_t from = i + 1;
+                for (i++; i < n && s[i] != '"'; i++)
+                        i += s[i] == '\\';
+                size_t at = i + 1;
+                while (at < n && strchr(" \t\r\n", s[at]))
+                        at++;
+                if (depth != 1 || at >= n || s[at] != ':' || i - from != strlen(key) ||
+                    memcmp(s + from, key, i - from))
+                        continue;
+                for (at++; at < n && strchr(" \t\r\n", s[at]);)
+                        at++;
+                for (*end = at + 1; *end < n && !strchr(",}\n", s[*end]);)
+                        ++*end;
+                return at;
+        }
+        return 0;
+}
+
+/* The file's type of weights is what config.json says they have: who loads them goes by it. */
+static int put_config(const char *dir, const Section *s, const char *dtype, Err *e)
+{
+        const char *text = s->data, *brace = memchr(text, '{', s->size),
+                   *word = !strcmp(dtype, "f32")    ? "float32"
+                           : !strcmp(dtype, "bf16") ? "bfloat16"
+                                                    : "float16";
+        size_t end = 0, at = member(text, s->size, "dtype", &end), n = 0;
+        char *out = NULL;
+        FILE *f = brace ? open_memstream(&out, &n) : NULL;
+        if (!at)
+                at = member(text, s->size, "torch_dtype", &end);
+        if (f && at) {
+                fwrite(text, 1, at, f);
+                fprintf(f, "\"%s\"", word);
+                fwrite(text + end, 1, s->size - end, f);
+        } else if (f) {
+                size_t head = (size_t)(brace - text) + 1;
+                fwrite(text, 1, head, f);
+                fprintf(f, "\n  \"torch_dtype\": \"%s\",", word);
+                fwrite(brace + 1, 1, s->size - head, f);
+        }
+        int code = f && !fclose(f) && out ? put(dir, "config.json", out, n, e)
+                                          : err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
+        free(out);
+        return code;
+}
+
+/* A vocabulary of characters, as the package tokenizers reads it: merges of none. */
+static int put_characters(const char *dir, const Tokenizer *tok, Err *e)
+{
+        static const char head[] =
+                "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[],"
+                "\"normalizer\":null,\"pre_tokenizer\":null,\"post_processor\":null,"
+                "\"decoder\":{\"type\":\"Fuse\"},\"model\":{\"type\":\"BPE\",\"dropout\":null,"
+                "\"unk_token\":null,\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,"
+                "\"fuse_unk\":false,\"byte_fallback\":false,\"vocab\":";
+        cJSON *o = cJSON_CreateObject();
+        for (int id = 0; id < tokenizer_vocab(tok); id++) {
+                TokStream at = { 0 };
+                char name[16];
+                size_t n;
+                const char *s = tokenizer_next(tok, &at, id, &n);
+                snprintf(name, sizeof name, "%.*s", (int)n, s);
+                if (n == 1 && !*s) {
+                        cJSON_Delete(o);
+                        return err_set(
+                                e, TGC_USAGE,
+                                "export: the vocabulary has the character NUL, which "
+                                "tokenizer.json cannot hold here; --weights-only does without");
+                }
+                cJSON_AddNumberToObject(o, name, id);
+        }
+        char *vocab = cJSON_PrintUnformatted(o), *text = NULL;
+        cJSON_Delete(o);
+        const size_t room = vocab ? sizeof head + strlen(vocab) + 20 : 0;
+        int n = vocab && (text = malloc(room))
+                        ? snprintf(text, room, "%s%s,\"merges\":[]}}\n", head, vocab)
+                        : -1;
+        int code = n >= 0 ? put(dir, "tokenizer.json", text, (size_t)n, e)
+                          : err_set(e, TGC_NO_MEMORY, "%s: no memory for tokenizer.json", dir);
+        free(text);
+        free(vocab);
+        return code;
+}
+
+int model_files_write(const Loaded *l, const char *dir, const char *dtype, bool *config,
+                      bool *tokenizer, Err *e)
+{
+        const Plan *p = &l->plan;
+        char section[32];
+        int code = TGC_OK;
+        *config = *tokenizer = false;
+        for (int i = 0; i < N_MODEL + N_TOKENIZER && !code; i++) {
+                const char *name = i < N_MODEL ? model_file[i] : tokenizer_file[i - N_MODEL];
+                section_name(section, name);
+                const Section *s = plan_find(p, section);
+                if (!s)
+                        continue;
+                code = i ? put(dir, name, s->data, s->size, e) : put_config(dir, s, dtype, e);
+                *config |= !i;
+                *tokenizer |= i >= N_MODEL;
+        }
+        if (!code && !*tokenizer && l->tok && tokenizer_kind(l->tok) == TOK_CHAR)
+                *tokenizer = !(code = put_characters(dir, l->tok, e));
+        return code;
+}

@@ -1,0 +1,36 @@
+"""logits.py TGC FOLDER...: transformers gives a folder and what `tgc export` makes of it equal logits.
+
+By hand: needs torch and transformers.  Without folders: all of tests/data/families."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import torch
+import transformers
+
+transformers.logging.set_verbosity_error()
+
+
+def logits(folder):
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    ids = torch.arange(1, 12)[None] % model.config.vocab_size
+    with torch.no_grad():
+        return model(ids).logits
+
+
+def main(tgc, *folders):
+    families = pathlib.Path(__file__).parents[2] / "data/families"
+    wrong = 0
+    for folder in folders or sorted(families.iterdir()):
+        with tempfile.TemporaryDirectory() as tmp:
+            plan, out = tmp + "/m.plan", tmp + "/hf"
+            subprocess.run([tgc, "compile", folder, "-q", "-o", plan], check=True)
+            subprocess.run([tgc, "export", plan, "-q", "-o", out], check=True)
+            same = torch.equal(logits(folder), logits(out))
+        print("ok" if same else "not ok", pathlib.Path(folder).name)
+        wrong += not same
+    return wrong > 0
+
+
+sys.exit(main(*sys.argv[1:]))

@@ -32,7 +32,7 @@ CPUH    := $(sort $(wildcard codegen/kernels/cpu/*.h))
 KERNELS := $(patsubst %/,-I%,$(sort $(wildcard codegen/kernels/*/)))
 MODELS  := $(sort $(wildcard models/*.lua))
 
-.PHONY: all kernel-includes fuzz demo check check-built check-shared quick check-cuda bless docs dist clean help deps
+.PHONY: all kernel-includes format lint fuzz demo check check-built check-shared quick check-cuda bless docs dist clean help deps
 
 all: $(BUILD)/tgc
 
@@ -95,6 +95,17 @@ build/fuzz/target/%: tests/fuzz/%.c $(wildcard tests/fuzz/*.h) $(LIB)
 $(BUILD)/tests/test_emulate: TEST_FLAGS = -DKERNEL_INCLUDES='"$(KERNELS)"'
 $(BUILD)/tests/test_cpu_%: TEST_FLAGS = -std=gnu11 -O2 -march=native -fno-math-errno -fno-trapping-math $(KERNELS) -Iruntime
 
+# clang-format 14; tables of instructions and generated files are left alone.
+FORMATTED = $(filter-out runtime/tokenizer/tok_unicode.h,$(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' | grep -v '^examples/'))
+format:
+	clang-format -i $(FORMATTED)
+
+lint:
+	clang-format --dry-run --Werror $(FORMATTED)
+	cppcheck --enable=warning,portability,performance --std=c11 --inline-suppr -q --error-exitcode=1 \
+	        --suppress=missingInclude --suppressions-list=tests/lint.suppress -D_GNU_SOURCE -I. \
+	        ir compiler codegen/lower codegen/ops codegen/forms codegen/program runtime cli
+
 # For who compiles a kernel header alone: nvcc $$(make -s kernel-includes) ...
 kernel-includes:
 	@echo $(KERNELS)
@@ -110,6 +121,7 @@ help:
 	@echo "make lib        libtgc.a, libtgc.so and tgc.pc, for programs of your own (docs/library.md)"
 	@echo "make install    tgc, the library, man page and completion (PREFIX=/usr/local, DESTDIR=); make uninstall"
 	@echo "make dist       build/tgc-dist.tar.gz: the binary with the libraries it needs"
+	@echo "make format     clang-format every C and CUDA file; make lint: say what it would change, and cppcheck"
 	@echo "make fuzz       fuzz the readers with clang: FUZZ=NAME one of tests/fuzz, TIME=seconds"
 	@echo "make docs       rewrite the reference in docs/graph-language.md"
 	@echo "make bless      rewrite the second halves of the pass tests; read the diff"

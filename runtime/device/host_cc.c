@@ -309,7 +309,7 @@ static int link_objects(const Job *j, int n, char *target, char *log)
 static int log_head(const char *log)
 {
         int lines = 0, n = 0;
-        for (; log[n] && n < 600; n++)
+        for (; n < 600 && log[n]; n++)
                 if (log[n] == '\n' && ++lines == 8)
                         break;
         return n;

@@ -169,6 +169,8 @@ dist: $(BUILD)/tgc
 	ldd $(BUILD)/tgc | awk '/=> \// { print $$3 }' | grep -E 'lua|cjson|pcre2|utf8proc|xxhash' | xargs -I{} cp -L {} $(BUILD)/dist/lib/
 	printf '#!/bin/sh\nd=$$(dirname "$$(readlink -f "$$0")")\nLD_LIBRARY_PATH=$$d/lib exec "$$d/tgc.bin" "$$@"\n' > $(BUILD)/dist/tgc
 	chmod +x $(BUILD)/dist/tgc
+	cp -r README.md models docs $(BUILD)/dist && rm -rf $(BUILD)/dist/docs/notebook
+	mkdir $(BUILD)/dist/examples && cp -r examples/shakespeare $(BUILD)/dist/examples
 	tar -C $(BUILD) -czf $(BUILD)/tgc-dist.tar.gz dist
 
 include scripts/library.mk

@@ -134,7 +134,7 @@ lua_files() {
         try 3 'pipe: a device or pipe' "$TGC" run plain.plan --file pipe --tokenizer char:text.txt
         compile 2 'is empty' ''
         compile 8 'x1b\[31mx.lua: no such file' $'./\e[31mx.lua'
-        compile 8 'x\\x0ay.lua: no such file' $'x\ny.lua'
+        compile 8 'x\\x0ay.lua: no such file' $'./x\ny.lua'
         try 8 '^tgc: error: p\\x0aq.plan: no such file' "$TGC" run $'p\nq.plan' -p a
 }
 

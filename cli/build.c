@@ -283,6 +283,7 @@ static int add_sections(Plan *p, const Build *b, Err *e)
                   { "graph.json", b->json.s, b->json.n },
                   { "consts", c->consts.s, c->consts.n },
                   { "products", c->products.s, c->products.n },
+                  { "launches", c->launches.s, c->launches.n },
                   { "choices", c->choices.s, b->made.n_chosen ? c->choices.n : 0 } };
         int code = TGC_OK;
         for (size_t i = 0; i < sizeof s / sizeof *s && !code; i++)

@@ -230,6 +230,7 @@ typedef struct Piece {
         int compile_ms;             /* estimate, for NVRTC's turns */
         double flops, bytes;        /* of one launch at the program's largest sizes */
         const char *where;          /* the ops fused into it, and their lines */
+        int group;                  /* Group.id of these; 0: none */
         const char *reads, *writes; /* names, for people */
         /* [n_args] of the parameters after rt, as C: what stands before the name */
         const char **type, **name;
@@ -310,6 +311,7 @@ typedef struct Module {
         int n_kernels, cap;
         Choices *choices; /* or NULL */
         bool tf32;        /* products of float32 have tf32's factors */
+        Text *launches;   /* of the plan's section, or NULL (launches_text.c) */
         Product *product;
         int n_products, cap_products;
 } Module;
@@ -456,6 +458,10 @@ void module_text(const Module *m, Text *kernels, Text *source);
 void module_fused(const Module *m, Text *out);
 /* ends a program: adds its launches to Kernel.used */
 void module_count(Module *m, const char *program);
+
+/* ---- launches_text.c: what every launch is made of, reads and writes ---- */
+
+void launches_text(Emit *e, const char *program); /* once kernels have names */
 
 /* ---- schedule.c: small launches that do not wait for each other become one ---- */
 

@@ -162,6 +162,7 @@ typedef struct Compiled {
         Text consts;                /* bytes of arena const */
         Text ir;                    /* all graphs, locations and groups included */
         Text products;              /* of CUDA's programs, for `tgc tune` */
+        Text launches;              /* of all programs, for `tgc dump --html` */
         Text choices;               /* those of CompileOptions that products took */
         int n_choices, n_chosen;    /* how many there were; were taken */
         Text fused, why, memory;    /* for people */

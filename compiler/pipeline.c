@@ -596,6 +596,7 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
                                  .batch = o->batch,
                                  .consts = out->consts }; /* one table for both targets */
                 Module *mod = module_new(sh->arena, target);
+                mod->launches = &out->launches;
                 if (target == TARGET_CUDA) {
                         mod->choices = choices;
                         mod->tf32 = o->tf32;
@@ -708,6 +709,7 @@ void compiled_free(Compiled *c)
         text_free(&c->times);
         text_free(&c->consts);
         text_free(&c->products);
+        text_free(&c->launches);
         text_free(&c->choices);
         for (int i = 0; i < 2; i++) {
                 text_free(&c->program[i]);

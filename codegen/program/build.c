@@ -410,6 +410,7 @@ static Piece *piece_of(Build *b, const char *grid)
                        .flops = b->flops,
                        .bytes = b->bytes,
                        .where = where_text(b->e, b->gr),
+                       .group = b->gr ? b->gr->id : 0,
                        .reads = arg_names(b, false),
                        .writes = arg_names(b, true) };
         b->any.grid = grid;

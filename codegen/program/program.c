@@ -550,6 +550,7 @@ void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int 
         launches_overlap(&e);
         kernels_name(&e);
         module_count(m, name);
+        launches_text(&e, name);
         if (total > sh->act_bytes)
                 sh->act_bytes = total;
         text_add(out, "program %s B %d T %d\n", name, B, T);
@@ -585,6 +586,7 @@ static void arena_program(Module *m, Shared *sh, const char *name, DType dt, Tex
         int64_t total = plan_memory(&e, a, &b, &n);
         kernels_name(&e);
         module_count(m, name);
+        launches_text(&e, name);
         if (total > sh->act_bytes)
                 sh->act_bytes = total;
         text_add(out, "program %s B 1 T 1\n", name);

@@ -17,6 +17,7 @@
  *                      a file "sources", the key of what they were made of (bind.c)
  *      ir              the graphs as text, for `tgc dump`
  *      products        text, below: products of matrices and their tiles, for `tgc tune`
+ *      launches        text, below: what each launch is made of, for `tgc dump --html`
  *      choices         the tiles that `tgc tune` chose (codegen/forms/tile_choice.c has the grammar), optional
  *      tokenizer       tokenizer_pack's blob, optional
  *      file.NAME       of a Hugging Face folder, as it is, for `tgc export`: config.json, tokenizer.json ...; optional
@@ -105,6 +106,16 @@
  *                                      that sm_90a has alone begin with S
  *      run PROGRAM N KEY               its launch number N, from 0, is of such a product (KEYs that have no line
  *                                      of their own share launches with others)
+ *
+ * LAUNCHES, of both targets:
+ *
+ *      tgc-launches 1
+ *      program cuda|cpu NAME
+ *      launch KERNEL                   in order, one for each `run` of that program
+ *      piece GROUP THREADS FLOPS BYTES GRID TITLE      a launch has several where small ones were merged; GROUP:
+ *                                      nodes marked !GROUP in `ir`, 0: none
+ *      read|write KIND BYTES NAME      a buffer of that piece; KIND: value parameter gradient cache constant
+ *                                      scratch kept arena
  *
  * Entry points:  CUDA  extern "C" __global__ void k3(const Rt *rt, T *a1, const __grid_constant__
  * TmaMap a2, ...)

@@ -31,6 +31,7 @@ CUH     := $(sort $(wildcard codegen/kernels/*/*.cuh codegen/kernels/emulate/*.h
 CPUH    := $(sort $(wildcard codegen/kernels/cpu/*.h))
 KERNELS := $(patsubst %/,-I%,$(sort $(wildcard codegen/kernels/*/)))
 MODELS  := $(sort $(wildcard models/*.lua))
+PAGE    := $(sort $(wildcard cli/html/*))
 
 .PHONY: all kernel-includes format lint fuzz demo check check-built check-shared quick check-cuda bless docs dist clean help deps
 
@@ -51,9 +52,9 @@ $(BUILD)/%.o: %.c
 	$(Q)$(CC) $(STD) $(OPT) $(WARN) $(CFLAGS) $(LUA_INC) -MMD -MP -c -o $@ $<
 
 # Kernel headers and models travel inside the binary.
-$(BUILD)/embedded.c: scripts/embed.sh $(CUH) $(CPUH) $(MODELS) runtime/rt.h
+$(BUILD)/embedded.c: scripts/embed.sh $(CUH) $(CPUH) $(MODELS) $(PAGE) runtime/rt.h
 	@mkdir -p $(@D)
-	@sh scripts/embed.sh "$(CUH) runtime/rt.h" "$(CPUH) runtime/rt.h" "$(MODELS)" > $@.tmp && mv $@.tmp $@
+	@sh scripts/embed.sh "$(CUH) runtime/rt.h" "$(CPUH) runtime/rt.h" "$(MODELS)" "$(PAGE)" > $@.tmp && mv $@.tmp $@
 
 $(BUILD)/embedded.o: $(BUILD)/embedded.c
 	@$(CC) $(STD) -O0 -c -o $@ $<

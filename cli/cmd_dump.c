@@ -1,6 +1,7 @@
 /* cmd_dump.c: tgc dump: sections of a plan as text. */
 #include <stdlib.h>
 #include <string.h>
+#include "page.h"
 #include "work.h"
 
 static const struct {
@@ -75,12 +76,14 @@ int cmd_dump(const Args *a, Err *e)
         int code, asked = 0;
         for (int i = 0; i < N_PARTS_TO_DUMP; i++)
                 asked += opt_flag(a, part[i].option);
-        if (!asked && !opt_set(a, O_PRINT_AFTER) && !opt_set(a, O_TIME_PASSES))
+        if (a->n_pos > 1 && (asked || !opt_str(a, O_D_HTML)))
+                return err_set(e, TGC_USAGE, "dump: two PLANs are compared by --html FILE alone");
+        if (!asked && !opt_str(a, O_D_HTML) && !opt_set(a, O_PRINT_AFTER) && !opt_set(a, O_TIME_PASSES))
                 return err_set(
                         e, TGC_USAGE,
                         "dump: what? --graph, --ir, --fused, --cuda, --c, --program, --memory, "
                         "--dot, "
-                        "--choices or --manifest");
+                        "--choices, --manifest or --html FILE");
         if ((code = load(&l, a, &(LoadHow) { .no_weights = true }, e)))
                 return code;
         for (int i = 0; i < N_PARTS_TO_DUMP && !code; i++) {
@@ -98,6 +101,8 @@ int cmd_dump(const Args *a, Err *e)
                         code = plan_find(&l.plan, "why") ? print_section(&l.plan, "why", path, e)
                                                          : TGC_OK;
         }
+        if (!code && opt_str(a, O_D_HTML))
+                code = page_write(&l, a, e);
         loaded_free(&l);
         return code;
 }

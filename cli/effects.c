@@ -91,6 +91,8 @@ static bool samples_text(const Given *g)
 }
 static bool fused(const Given *g) { return flag(g, O_D_FUSED); }
 static bool graph(const Given *g) { return flag(g, O_D_GRAPH); }
+static bool page(const Given *g) { return has(g, O_D_HTML); }
+static bool measures(const Given *g) { return flag(g, O_D_MEASURED); }
 static bool sources(const Given *g) { return flag(g, O_D_CUDA) || flag(g, O_D_C); }
 static bool describes(const Given *g)
 {
@@ -169,7 +171,7 @@ int effects_check(const Args *a, Err *e)
         char path[4400] = "";
         Given g = { .a = a,
                     .kind = MODEL_LUA,
-                    .device = (ON_DEVICE >> a->cmd & 1) ? opt_str(a, O_DEVICE) : NULL };
+                    .device = ((ON_DEVICE | ON_DUMP) >> a->cmd & 1) ? opt_str(a, O_DEVICE) : NULL };
         if ((((ON_MODEL | ON_EXPORT) >> a->cmd) & 1) &&
             model_kind(a->pos[0], &g.kind, path, sizeof path, NULL))
                 return TGC_OK; /* the command says what is wrong */

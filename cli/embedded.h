@@ -11,6 +11,7 @@ struct EmbeddedFile {
         size_t n;
 };
 
-extern const struct EmbeddedFile kernel_files_cuda[], kernel_files_cpu[], model_files[];
+extern const struct EmbeddedFile kernel_files_cuda[], kernel_files_cpu[], model_files[],
+        page_files[];
 
 #endif

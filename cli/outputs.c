@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include "cli.h"
 
-static const OptionId outputs[] = { O_OUT, O_LOGITS, O_LOG_CSV, O_GRADS_OUT };
+static const OptionId outputs[] = { O_OUT, O_LOGITS, O_LOG_CSV, O_GRADS_OUT, O_D_HTML };
 enum { N_OUTPUTS = sizeof outputs / sizeof *outputs };
 
 static bool is_output(OptionId o)
@@ -42,10 +42,12 @@ int outputs_check(const Args *a, Err *e)
                         return err_set(e, TGC_USAGE,
                                        "--%s %s is the file that --%s reads: write to another one",
                                        name, path, input);
-                if (a->n_pos && same_file(&out, a->pos[0]))
-                        return err_set(e, TGC_USAGE,
-                                       "--%s %s is the file that %s reads: write to another one",
-                                       name, path, command_info[a->cmd].name);
+                for (int p = 0; p < a->n_pos; p++)
+                        if (same_file(&out, a->pos[p]))
+                                return err_set(e, TGC_USAGE,
+                                               "--%s %s is the file that %s reads: write to "
+                                               "another one",
+                                               name, path, command_info[a->cmd].name);
         }
         return TGC_OK;
 }

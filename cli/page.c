@@ -8,12 +8,13 @@
 #include "embedded.h"
 #include "page.h"
 
-static const struct EmbeddedFile *page_file(const char *name)
+/* Of a name that is n bytes long; NULL: none. */
+static const struct EmbeddedFile *page_file(const char *name, size_t n)
 {
-        const struct EmbeddedFile *f = page_files;
-        while (f->name && strcmp(f->name, name))
-                f++;
-        return f;
+        for (const struct EmbeddedFile *f = page_files; f->name; f++)
+                if (strlen(f->name) == n && !memcmp(f->name, name, n))
+                        return f;
+        return NULL;
 }
 
 /* The file that nodes' lines are of, where it was just read; NULL: a plan was given. */
@@ -56,15 +57,13 @@ static int put_plan(JsonOut *j, const Loaded *l, const Args *a, Err *e)
 /* html/page.html, in which lines of the form @NAME@ stand for a file or for the data. */
 static int put_page(FileOut *f, const JsonOut *data, Err *e)
 {
-        const struct EmbeddedFile *page = page_file("page.html");
+        const struct EmbeddedFile *page = page_file("page.html", 9);
         const char *at = page->text, *end = at + page->n;
         int code = TGC_OK;
         while (at < end && !code) {
                 const char *eol = memchr(at, '\n', (size_t)(end - at));
                 const size_t n = eol ? (size_t)(eol - at) + 1 : (size_t)(end - at);
-                const struct EmbeddedFile *part = NULL;
-                if (!strncmp(at, "@page.css@\n", n) || !strncmp(at, "@page.js@\n", n))
-                        part = page_file(at[6] == 'c' ? "page.css" : "page.js");
+                const struct EmbeddedFile *part = *at == '@' ? page_file(at + 1, n - 3) : NULL;
                 if (!strncmp(at, "@DATA@\n", n))
                         code = file_out_write(f, data->s, data->n, e);
                 else if (part)

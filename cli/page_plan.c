@@ -59,6 +59,20 @@ static void put_text(JsonOut *j, const Pack *units, const char **at, const Kerne
         }
 }
 
+/* Of an architecture that has none: nothing. */
+static void put_form(JsonOut *j, int arch, const FormDef *f)
+{
+        if (arch != FORM_ANY && !f->threads)
+                return;
+        js_begin(j, NULL, '{');
+        js_str(j, "arch", arch == FORM_ANY ? "" : program_archs[arch].name);
+        js_num(j, "threads", f->threads);
+        js_num(j, "smem", f->smem);
+        js_num(j, "cluster", f->cluster);
+        js_num(j, "persistent", f->persistent);
+        js_end(j, '}');
+}
+
 static int put_kernels(JsonOut *j, const Plan *p, const Program *g, const char *target,
                        const char *path, Err *e)
 {
@@ -78,16 +92,13 @@ static int put_kernels(JsonOut *j, const Plan *p, const Program *g, const char *
                 js_begin(j, NULL, '{');
                 js_str(j, "name", k->name);
                 js_str(j, "title", k->title ? k->title : "");
-                js_num(j, "threads", k->threads);
-                js_num(j, "smem", k->smem);
-                js_num(j, "early", k->early);
+                js_num(j, "pdl", k->pdl);
                 js_num(j, "flops", k->flops);
                 js_num(j, "bytes", k->bytes);
-                if (k->threads90) {
-                        js_num(j, "threads90", k->threads90);
-                        js_num(j, "smem90", k->smem90);
-                        js_num(j, "cluster90", k->cluster90);
-                }
+                js_begin(j, "forms", '[');
+                for (int a = 0; a < N_FORMS; a++)
+                        put_form(j, a, &k->form[a]);
+                js_end(j, ']');
                 put_text(j, &units, at, k, !strcmp(target, "cuda"));
                 js_end(j, '}');
         }
@@ -138,6 +149,15 @@ static bool put_piece(JsonOut *j, LineReader *w)
         return more;
 }
 
+static void put_grid(JsonOut *j, int arch, const char *grid, const Prog *p)
+{
+        js_begin(j, NULL, '{');
+        js_str(j, "arch", arch == FORM_ANY ? "" : program_archs[arch].name);
+        js_str(j, "grid", grid);
+        js_num(j, "blocks", (double)expr_eval(grid, p->B, p->T));
+        js_end(j, '}');
+}
+
 /* Of the programs of one target, which stand in both texts in the same order. */
 static int put_programs(JsonOut *j, const Program *g, const char *target, LineReader *w, bool more)
 {
@@ -165,12 +185,11 @@ static int put_programs(JsonOut *j, const Program *g, const char *target, LineRe
                         more = line_next(w);
                         js_begin(j, NULL, '{');
                         js_num(j, "kernel", run->kernel);
-                        js_str(j, "grid", run->grid);
-                        js_num(j, "blocks", (double)expr_eval(run->grid, p->B, p->T));
-                        if (run->grid90) {
-                                js_str(j, "grid90", run->grid90);
-                                js_num(j, "blocks90", (double)expr_eval(run->grid90, p->B, p->T));
-                        }
+                        js_begin(j, "grids", '[');
+                        for (int a = 0; a < N_FORMS; a++)
+                                if (run->grid[a])
+                                        put_grid(j, a, run->grid[a], p);
+                        js_end(j, ']');
                         js_begin(j, "pieces", '[');
                         while (more && stands(w, "piece") && !w->code)
                                 more = put_piece(j, w);

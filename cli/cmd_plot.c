@@ -1,0 +1,34 @@
+/* cmd_plot.c: tgc plot */
+#include <stdlib.h>
+#include <string.h>
+#include "../runtime/util/file.h"
+#include "plot.h"
+
+int cmd_plot(const Args *a, Err *e)
+{
+        const char *path = opt_str(a, O_OUT);
+        RunLog *run = calloc((size_t)a->n_pos + 1, sizeof *run);
+        char *text = NULL;
+        size_t size = 0;
+        int n = 0, code = run ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory for the runs");
+        if (!code && !path)
+                code = err_set(e, TGC_USAGE, "plot: where to? -o FILE.svg");
+        while (n < a->n_pos && !code) {
+                code = run_log_read(&run[n], a->pos[n], e);
+                n++;
+        }
+        FILE *f = code ? NULL : open_memstream(&text, &size);
+        if (!code && !f)
+                code = err_set(e, TGC_NO_MEMORY, "no memory for the picture");
+        if (!code)
+                code = plot_svg(f, run, n, opt_flag(a, O_LOG_SCALE), e);
+        if (f && fclose(f) && !code)
+                code = err_set(e, TGC_NO_MEMORY, "no memory for the picture");
+        if (!code)
+                code = file_write_atomic(path, text, size, e);
+        free(text);
+        for (int i = 0; i < n; i++)
+                run_log_free(&run[i]);
+        free(run);
+        return code;
+}

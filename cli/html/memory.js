@@ -160,11 +160,14 @@ function whyText(line) {
     return out;
 }
 
+const LOST = / \((\d+) bytes\)$/; /* what a refusal costs */
+
 /* [reason, lines that differ in numbers alone] ..., the most frequent first. */
 function reasons(lines) {
     const by = new Map();
     for (const line of lines) {
-        const at = line.lastIndexOf(': '), reason = at < 0 ? 'other' : line.slice(at + 2);
+        const at = line.lastIndexOf(': '),
+              reason = at < 0 ? 'other' : line.slice(at + 2).replace(LOST, '');
         const key =
             reason.replace(/%[^\s,;:()]+/g, 'a value').replace(/\d[\d.,]*( ?[kMGT]?B\b)?/g, '…');
         if (!by.has(key)) by.set(key, new Map());
@@ -179,11 +182,19 @@ function reasons(lines) {
 }
 
 function drawWhy(view) {
-    const all = reasons(plan().why);
-    const short = (line, key) => line.endsWith(': ' + key) ? line.slice(0, -key.length - 2) : line;
+    const saved = plan().why.filter(l => /^the kernel of /.test(l)),
+          refused = plan().why.filter(l => l.startsWith('%'));
+    const all = reasons(refused);
+    const short = (line, key) => {
+        const plain = line.replace(LOST, ''), lost = LOST.exec(line);
+        return [
+            whyText(plain.endsWith(': ' + key) ? plain.slice(0, -key.length - 2) : plain),
+            lost ? el('b', {}, '  ' + bytes(+lost[1])) : null
+        ];
+    };
     view.append(
         el('h2', {},
-           plan().why.length ? plural(plan().why.length, 'fusion') + ' refused' :
+           refused.length ? plural(refused.length, 'fusion') + ' refused' :
                                'Nothing was refused'),
         el('p', {class: 'note'},
            'Of all programs. What stays out of a kernel is stored by one launch and read by another.'));
@@ -195,13 +206,19 @@ function drawWhy(view) {
             el('ul', {},
                r.lists.map(
                    list => el(
-                       'li', {}, whyText(short(list[0], r.key)),
+                       'li', {}, short(list[0], r.key),
                        list.length > 1 ?
                            el('details', {class: 'more'},
                               el('summary', {}, 'and ' + (list.length - 1) + ' like it'),
                               el('ul', {},
-                                 list.slice(1).map(l => el('li', {}, whyText(short(l, r.key)))))) :
+                                 list.slice(1).map(l => el('li', {}, short(l, r.key))))) :
                            null)))));
+    if (saved.length)
+        view.append(
+            el('details', {class: 'why'},
+               el('summary', {}, el('b', {}, 'What fusion saves'),
+                  el('span', {class: 'times'}, ' ' + saved.length)),
+               el('ul', {}, saved.map(l => el('li', {}, whyText(l))))));
     view.addEventListener('click', whyClick);
 }
 

@@ -121,8 +121,10 @@ static int put_config(const char *dir, const Section *s, const char *dtype, Err 
                 fprintf(f, "\n  \"torch_dtype\": \"%s\",", word);
                 fwrite(brace + 1, 1, s->size - head, f);
         }
-        int code = f && !fclose(f) && out ? put(dir, "config.json", out, n, e)
-                                          : err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
+        const bool whole = f && !ferror(f);
+        int code = f && !fclose(f) && whole && out
+                           ? put(dir, "config.json", out, n, e)
+                           : err_set(e, TGC_NO_MEMORY, "%s: no memory for config.json", dir);
         free(out);
         return code;
 }
@@ -137,7 +139,8 @@ static int put_characters(const char *dir, const Tokenizer *tok, Err *e)
                 "\"unk_token\":null,\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,"
                 "\"fuse_unk\":false,\"byte_fallback\":false,\"vocab\":";
         cJSON *o = cJSON_CreateObject();
-        for (int id = 0; id < tokenizer_vocab(tok); id++) {
+        bool whole = o;
+        for (int id = 0; id < tokenizer_vocab(tok) && whole; id++) {
                 TokStream at = { 0 };
                 char name[16];
                 size_t n;
@@ -150,9 +153,9 @@ static int put_characters(const char *dir, const Tokenizer *tok, Err *e)
                                 "export: the vocabulary has the character NUL, which "
                                 "tokenizer.json cannot hold here; --weights-only does without");
                 }
-                cJSON_AddNumberToObject(o, name, id);
+                whole = cJSON_AddNumberToObject(o, name, id) != NULL;
         }
-        char *vocab = cJSON_PrintUnformatted(o), *text = NULL;
+        char *vocab = whole ? cJSON_PrintUnformatted(o) : NULL, *text = NULL;
         cJSON_Delete(o);
         const size_t room = vocab ? sizeof head + strlen(vocab) + 20 : 0;
         int n = vocab && (text = malloc(room))

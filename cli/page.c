@@ -4,6 +4,7 @@
  * from the plan stands in that object (page_json.c), and the script shows it as text. */
 #include <stdlib.h>
 #include <string.h>
+#include "../runtime/util/c_locale.h"
 #include "../runtime/util/file.h"
 #include "embedded.h"
 #include "page.h"
@@ -34,7 +35,7 @@ static void put_manifest(JsonOut *j, const Plan *p)
                         js_str(j, key[i], word);
         if (manifest_word(p, "params", word, sizeof word)) {
                 const char *last = strrchr(word, ' ');
-                js_num(j, "params", strtod(last ? last : word, NULL));
+                js_num(j, "params", c_strtod(last ? last : word, NULL));
         }
 }
 

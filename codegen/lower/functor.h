@@ -95,8 +95,9 @@ bool f_virtual(const F *f, Ref in, Access *seen);
  * between: a term between those of rows and columns, or NULL. */
 void f_index(Index *ix, const Type *t, const Dim *stride, int64_t off, int64_t n,
              const Term *between);
-/* May V neighbours be moved at once?  If so, V is bound by their alignment. */
-bool f_vector(F *f, const Index *ix);
+/* May a call's neighbours of domain d be moved at once?  If so, V is bound by their alignment: of
+ * a domain that has two for each column, 2 V of them move. */
+bool f_vector(F *f, const Index *ix, int d);
 void f_stretch(const Access *a, const Type *t, Dim *stride);
 void f_plain_strides(const Type *t, Dim *stride);
 /* The token (of B*T) that a row of n columns belongs to; shape's last two axes are heads and their

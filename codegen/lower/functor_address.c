@@ -42,9 +42,12 @@ void f_index(Index *ix, const Type *t, const Dim *stride, int64_t off, int64_t n
         index_add_axes(ix, IX_COL, t->dim + k, stride + k, t->rank - k);
 }
 
-bool f_vector(F *f, const Index *ix)
+bool f_vector(F *f, const Index *ix, int d)
 {
-        const int64_t m = index_align(ix);
+        const Dom *x = &f->dom[d];
+        int64_t m = index_align(ix);
+        if (m < 8 && x->num > x->den)
+                m = m * x->den / x->num;
         if (!index_contiguous(ix) || m < f->out->minv)
                 return false; /* what comes together may lie apart: one by one */
         if (m < f->align)
@@ -143,6 +146,6 @@ Address f_store_address(F *f, Ref r)
                 a.dt = NODE(f->g, acc.base)->type.dt;
                 a.arg = f_member(f, arg_part(f->e, f->a, r, acc.base));
         }
-        a.vector = f_vector(f, &a.at);
+        a.vector = f_vector(f, &a.at, f->dom_of[r] - 1);
         return a;
 }

@@ -19,7 +19,7 @@ void f_emit_plain_prologue(F *f, int depth)
         Access acc;
         access_need(f->g, f->e->place, f->f->root, &acc);
         Address a = f_load_address(f, &acc, &acc.t, acc.off, f->f->n);
-        a.vector = f_vector(f, &a.at);
+        a.vector = f_vector(f, &a.at, 0);
         a.arg = f_member(f, arg_of(f->e, f->a, acc.base, false));
         f->out->by_row = index_has_base(&a.at);
         LINE(depth, "const %s *p = %s;", c_type(a.dt), index_pointer(&f->print, a.arg, &a.at));
@@ -101,7 +101,7 @@ static Term gathered(F *f, Ref ids, const Type *shape, int64_t n, Dim row)
 }
 
 /* The table's row for each element, and the column in it. */
-static Address gather_address(F *f, const Node *n, const Type *shape, int64_t cols)
+static Address gather_address(F *f, const Node *n, const Type *shape, int64_t cols, int d)
 {
         Access acc;
         Dim stride[MAX_RANK];
@@ -112,7 +112,8 @@ static Address gather_address(F *f, const Node *n, const Type *shape, int64_t co
         for (int i = 0; i < shape->rank; i++)
                 stride[i] = i < k ? DIM(0) : acc.stride[i - k + 1];
         f_index(&a.at, shape, stride, acc.off, cols, NULL);
-        (void)f_vector(f, &a.at); /* a bound even where each element has an id: not needed there */
+        (void)f_vector(f, &a.at,
+                       d); /* a bound even where each element has an id: not needed there */
         a.at = (Index) { 0 };
         f_index(&a.at, shape, stride, acc.off, cols, &id);
         return a;
@@ -135,7 +136,7 @@ Load *f_load_of(F *f, Ref r, Ref in)
                 l.dom = f->dom[l.dom].parent;
         }
         if (n->op == OP_GATHER) {
-                l.from = gather_address(f, n, &shape, cols);
+                l.from = gather_address(f, n, &shape, cols, l.dom);
                 named = n->in[0];
         } else {
                 Access acc;
@@ -148,7 +149,7 @@ Load *f_load_of(F *f, Ref r, Ref in)
                 }
                 l.rows = load_rows(f, acc, &l);
         }
-        l.from.vector = f_vector(f, &l.from.at);
+        l.from.vector = f_vector(f, &l.from.at, l.dom);
         l.from.arg = f_member(f, arg_of(f->e, f->a, l.from.base, false));
         l.scalar = !index_needs(&l.from.at, IX_COL);
         for (int i = 0; i < f->n_load; i++)

@@ -185,7 +185,8 @@ static int bench_prefill(Bench *b, Err *e)
         }
         if (!code && t.n)
                 report(b, "prefill", &t, b->B * (n - 1), b->B, n - 1);
-        if (!code && p)
+        /* from the beginning: behind the last chunk there may be no room for one more */
+        if (!code && p && !(code = session_reset(b->s, e)))
                 code = kernels(b, p->name, b->B < p->B ? b->B : p->B, n < p->T ? n : p->T, e);
         free(t.v);
         return code;

@@ -229,6 +229,13 @@ static inline void check_timing(DevKind kind)
         int n;
         CHECK_MSG(!session_time_kernels(s, "decode", 1, 1, ms, 4, &n, &e), "%s", e.msg);
         CHECK(n == 2 && ms[0] >= 0 && ms[1] >= 0);
+        /* from a position without room it would write behind the cache */
+        session_rt(s)->pos[0] = 32;
+        session_rt_changed(s);
+        CHECK(session_time_kernels(s, "decode", 1, 1, ms, 4, &n, &e) == TGC_USAGE);
+        CHECK(session_run(s, "decode", 1, 1, &e) == TGC_USAGE);
+        CHECK_MSG(strstr(e.msg, "beyond the context of 32"), "%s", e.msg);
+        CHECK(!session_reset(s, &e) && !session_run(s, "decode", 1, 1, &e));
         session_close(s);
         plan_close(&p);
 }

@@ -482,6 +482,18 @@ static int record(Session *s, const Prog *g, ProgState *ps, int B, int T, Err *e
         return code ? code : end;
 }
 
+/* Programs that write the cache begin at the host's positions. */
+static bool past_context(const Session *s, const char *name, int B, int T)
+{
+        static const char *const cached[] = { "prefill", "decode", "score" };
+        bool is = false, past = false;
+        for (int i = 0; i < 3; i++)
+                is |= !strncmp(name, cached[i], strlen(cached[i]));
+        for (int b = 0; b < B && is; b++)
+                past |= s->rt.pos[b] < 0 || s->rt.pos[b] > s->m.ctx - T;
+        return past;
+}
+
 static int begin_run(Session *s, const char *name, int B, int T, const Prog **out, Err *e)
 {
         const Prog *g = 0;
@@ -492,6 +504,12 @@ static int begin_run(Session *s, const char *name, int B, int T, const Prog **ou
                 return err_set(e, TGC_USAGE,
                                "program %.60s takes B=1..%d and T=1..%d, not B=%d and T=%d", name,
                                g->B, g->T, B, T);
+        if (past_context(s, name, B, T))
+                return err_set(
+                        e, TGC_USAGE,
+                        "program %.60s: %d tokens from position %d are beyond the context of "
+                        "%d",
+                        name, T, s->rt.pos[0], s->m.ctx);
         int update = is_update(g);
         if ((s->rt.B != B || s->rt.T != T) && !update) { /* which has no use for them */
                 s->rt.B = B;

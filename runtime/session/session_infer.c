@@ -19,22 +19,23 @@ Sampling sampling_default(void)
                             .repeat_last_n = 64 };
 }
 
-int session_reset(Session *s, Err *e)
-{
-        (void)e;
-        s->B = s->pos = 0;
-        s->has_pending = false;
-        return TGC_OK;
-}
-
-int session_pos(const Session *s) { return s->pos + s->has_pending; }
-
 static void set_pos(Session *s)
 {
         for (int b = 0; b < TGC_MAX_BATCH; b++)
                 s->rt.pos[b] = b < s->B ? s->pos : 0;
         session_rt_changed(s);
 }
+
+int session_reset(Session *s, Err *e)
+{
+        (void)e;
+        s->B = s->pos = 0;
+        s->has_pending = false;
+        set_pos(s);
+        return TGC_OK;
+}
+
+int session_pos(const Session *s) { return s->pos + s->has_pending; }
 
 static int check_ids(const Session *s, const int *ids, size_t n, Err *e)
 {

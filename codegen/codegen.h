@@ -703,7 +703,7 @@ void att_operands(Build *b, const Group *attention); /* attention.c: \1_att, and
 void norms_find(Emit *e); /* before the first kernel */
 const Group *gemm_norm_find(Emit *e, const Group *product, int64_t N, Ref *of);
 
-/* ---- gen_*.c: one group to kernels, by the class of its anchor ---- */
+/* ---- ops/: one group to kernels, by the class of its anchor ---- */
 
 void gen_map(Emit *e, const Group *gr);
 void gen_row(Emit *e, const Group *gr);

@@ -13,6 +13,7 @@
 #include "../runtime/plan/plan.h"
 #include "../runtime/util/stop.h"
 #include "../runtime/tokenizer/tokenizer.h"
+#include "../runtime/chat/chat_source.h"
 
 /* ---- progress.c: talk ---- */
 
@@ -165,6 +166,7 @@ int tokenizer_for(Tokenizer **tok, const char *spec, const char *model, ModelKin
                   Err *e);
 int tokenizer_from_text(Tokenizer **tok, const char *text, size_t n, Err *e); /* char */
 int plan_add_tokenizer(Plan *p, const Tokenizer *tok, Err *e);
+int plan_add_chat(Plan *p, const ChatSource *s, Err *e); /* in place of what it had */
 /* first line "KEY rest"; 0: absent */
 int manifest_word(const Plan *p, const char *key, char *out, size_t cap);
 

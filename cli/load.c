@@ -178,6 +178,43 @@ int tokenizer_for(Tokenizer **tok, const char *spec, const char *model, ModelKin
         return *beside ? tokenizer_open(tok, beside, vocab, e) : TGC_OK;
 }
 
+/* The folder whose chat template goes with the tokenizer; "" where there is none. */
+static void chat_folder(const char *spec, const char *model, ModelKind kind, char *dir, size_t cap)
+{
+        const char *from = spec ? spec : kind == MODEL_HF ? model : "";
+        snprintf(dir, cap, "%s", strncmp(from, "char:", 5) ? from : "");
+        if (*dir && !file_is_dir(dir)) {
+                char *slash = strrchr(dir, '/');
+                snprintf(slash ? slash : dir, slash ? cap - (size_t)(slash - dir) : cap, "%s",
+                         slash ? "" : ".");
+        }
+}
+
+int plan_add_chat(Plan *p, const ChatSource *s, Err *e)
+{
+        char *text;
+        size_t n;
+        int code = chat_source_pack(s, &text, &n, e);
+        plan_remove(p, "chat");
+        if (!code && text)
+                code = plan_add(p, "chat", text, n, e);
+        free(text);
+        return code;
+}
+
+/* The section `chat`, of what lies beside the tokenizer. */
+static int add_chat(Plan *p, const char *spec, const char *model, ModelKind kind, Err *e)
+{
+        ChatSource s = { 0 };
+        char dir[4400];
+        chat_folder(spec, model, kind, dir, sizeof dir);
+        int code = *dir ? chat_source_folder(&s, dir, e) : TGC_OK;
+        if (!code)
+                code = plan_add_chat(p, &s, e);
+        chat_source_free(&s);
+        return code;
+}
+
 int plan_add_tokenizer(Plan *p, const Tokenizer *tok, Err *e)
 {
         void *blob;
@@ -275,6 +312,9 @@ static int load_plan(Loaded *l, const Args *a, const char *path, const LoadHow *
                 return code;
         if (l->tok) { /* what is written of the plan has it too */
                 model_files_drop_tokenizer(&l->plan);
+                if (opt_str(a, O_TOKENIZER) &&
+                    (code = add_chat(&l->plan, opt_str(a, O_TOKENIZER), path, MODEL_PLAN, e)))
+                        return code;
                 return plan_add_tokenizer(&l->plan, l->tok, e);
         }
         if ((s = plan_find(&l->plan, "tokenizer")))
@@ -496,7 +536,8 @@ static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow 
         if (!l->tok &&
             (code = tokenizer_for(&l->tok, opt_str(a, O_TOKENIZER), path, l->kind, atoi(vocab), e)))
                 return code;
-        if (l->tok && (code = plan_add_tokenizer(&l->plan, l->tok, e)))
+        if (l->tok && ((code = plan_add_tokenizer(&l->plan, l->tok, e)) ||
+                       (code = add_chat(&l->plan, opt_str(a, O_TOKENIZER), path, l->kind, e))))
                 return code;
         if (l->kind == MODEL_HF &&
             (code = model_files_keep(&l->plan, path, !a->v[O_DEFINE].n && !opt_str(a, O_MODEL_FILE),

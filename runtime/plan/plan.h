@@ -20,6 +20,7 @@
  *      launches        text, below: what each launch is made of, for `tgc dump --html`
  *      choices         the tiles that `tgc tune` chose (codegen/forms/tile_choice.c has the grammar), optional
  *      tokenizer       tokenizer_pack's blob, optional
+ *      chat            chat templates and special tokens as text (runtime/chat/chat_source.h), optional
  *      file.NAME       of a Hugging Face folder, as it is, for `tgc export`: config.json, tokenizer.json ...; optional
  *      consts          raw bytes of arena `const`
  *      weights         raw bytes of arena `w` (all parameters, element offsets as in the manifest)

@@ -301,6 +301,9 @@ struct Tokenizer {
         uint32_t *mid_len, *first_len;
         unsigned char *is_byte; /* (vocab.n + 1) 1: a byte by fallback          */
         const Decode *strip;    /* off the whole text; NULL: nothing            */
+
+        const char *charsmap; /* in the blob; n_charsmap bytes                */
+        size_t n_charsmap;
 };
 
 /* Readers: fill a zeroed t from t->blob.  On failure the caller frees t. */
@@ -310,6 +313,11 @@ int read_hf(Tokenizer *t, Err *e);       /* tok_json.c    */
 int read_gpt2(Tokenizer *t, Err *e);     /* tok_ranks.c   */
 int read_tiktoken(Tokenizer *t, Err *e); /* tok_ranks.c   */
 int read_spm(Tokenizer *t, Err *e);      /* tok_spm.c     */
+int read_parts(Tokenizer *t, Err *e);    /* tok_parts.c   */
+
+int tok_pre(Tokenizer *t, const char *name, Err *e); /* tok_pre.c: cut as GGUF's `pre` says */
+/* tok_spm.c: spaces become U+2581, one is put in front if `prefix`; and back again. */
+int tok_sentence_steps(Tokenizer *t, bool prefix, Err *e);
 
 /* tok_char.c */
 int encode_chars(const Tokenizer *t, const char *text, size_t n, Ints *ids, Err *e);
@@ -324,6 +332,9 @@ int tok_note(Tokenizer *t, Added a, Err *e);
 int tok_add(Tokenizer *t, const char *s, size_t n, Added a, Err *e);
 int tok_merge(Tokenizer *t, const char *a, size_t n_a, const char *b, size_t n_b, int rank, Err *e);
 
+/* Append NFC, NFD, NFKC or NFKD to t->norm. */
+int tok_norm_form(Tokenizer *t, const char *form, Err *e);
+
 /* Append a step to t->split. */
 int tok_split_regex(Tokenizer *t, const char *regex, int cut, bool invert, Err *e);
 int tok_split_literal(Tokenizer *t, const char *text, size_t n, int cut, bool invert, Err *e);
@@ -334,8 +345,6 @@ int tok_split_bytes(Tokenizer *t, Err *e);
 
 /* The vocabulary is an object of token: id. */
 int tok_json_vocab(Tokenizer *t, Json vocab, Err *e);
-
-extern const char gpt2_regex[];
 
 int fallback_byte(const char *s, size_t n); /* tok_decode.c: "<0xE2>" is a byte; -1: not one */
 int decode_table(Tokenizer *t, Err *e);     /* tok_decode.c: fill stream, mid, first, is_byte */

@@ -1,9 +1,7 @@
 /* tok_build.c: what the readers of BPE vocabularies share. */
 #include <stdio.h>
+#include <utf8proc.h>
 #include "tok.h"
-
-const char gpt2_regex[] =
-        "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 int tok_json_vocab(Tokenizer *t, Json vocab, Err *e)
 {
@@ -92,6 +90,18 @@ int tok_add(Tokenizer *t, const char *s, size_t n, Added a, Err *e)
                 rc = added_put(&t->normal, b.p, b.n, t->n_added - 1, e);
         buf_free(&b);
         return rc;
+}
+
+int tok_norm_form(Tokenizer *t, const char *form, Err *e)
+{
+        int options = UTF8PROC_STABLE | (form[2] == 'K' ? UTF8PROC_COMPAT : 0) |
+                      (strchr(form, 'D') ? UTF8PROC_DECOMPOSE : UTF8PROC_COMPOSE);
+
+        if (t->n_norm == TOK_MAX_STEPS)
+                return err_set(e, TGC_BAD_FILE, "tokenizer: more than %d normalizers",
+                               TOK_MAX_STEPS);
+        t->norm[t->n_norm++] = (Norm) { .op = NORM_UNICODE, .form = options };
+        return TGC_OK;
 }
 
 /* Room for one more step, or NULL. */

@@ -6,8 +6,8 @@
  * effect, so that most readers need not look at it. */
 #include <stdarg.h>
 #include <stdio.h>
-#include <utf8proc.h>
 #include "tok.h"
+#include "tok_regex.h"
 
 typedef struct Reader {
         Tokenizer *t;
@@ -220,12 +220,10 @@ static void put_norm(Reader *r, Norm n)
 
 static void norm_unicode(Reader *r, Json o)
 {
-        const char *form = type_of(r, o); /* NFC, NFD, NFKC, NFKD */
-        int options = UTF8PROC_STABLE | (form[2] == 'K' ? UTF8PROC_COMPAT : 0);
+        const char *form = type_of(r, o);
 
-        put_norm(r, (Norm) { .op = NORM_UNICODE,
-                             .form = options |
-                                     (strchr(form, 'D') ? UTF8PROC_DECOMPOSE : UTF8PROC_COMPOSE) });
+        if (r->rc == TGC_OK)
+                r->rc = tok_norm_form(r->t, form, r->e);
 }
 
 static void norm_lower(Reader *r, Json o)
@@ -323,7 +321,7 @@ static void split_byte_level(Reader *r, Json o)
         if (get_bool(r, o, "add_prefix_space", MUST))
                 split_prefix(r, " ", PREFIX_ALWAYS);
         if (get_bool(r, o, "use_regex", 1))
-                split_regex(r, gpt2_regex, CUT_ISOLATED, false);
+                split_regex(r, RE_GPT2, CUT_ISOLATED, false);
         if (r->rc == TGC_OK)
                 r->rc = tok_split_bytes(r->t, r->e);
 }

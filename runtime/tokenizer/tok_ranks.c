@@ -4,20 +4,7 @@
  * Neither says how text is cut or which special tokens there are.  That is known
  * per vocabulary, which its number of ordinary tokens tells apart. */
 #include "tok.h"
-
-#define LLAMA3_REGEX                                                             \
-        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}" \
-        "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define QWEN_REGEX                                                          \
-        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" \
-        "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define O200K_UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define O200K_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define O200K_TAIL "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-#define O200K_REGEX                                                          \
-        "[^\\r\\n\\p{L}\\p{N}]?" O200K_UPPER "*" O200K_LOWER "+" O200K_TAIL  \
-        "|[^\\r\\n\\p{L}\\p{N}]?" O200K_UPPER "+" O200K_LOWER "*" O200K_TAIL \
-        "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#include "tok_regex.h"
 
 typedef struct Special {
         int id;
@@ -31,9 +18,9 @@ typedef struct Family {
 } Family;
 
 static const Family family[] = {
-        { 50256, gpt2_regex, 50256, 0, { 50256, -1, -1 }, { { 50256, "<|endoftext|>" } } },
+        { 50256, RE_GPT2, 50256, 0, { 50256, -1, -1 }, { { 50256, "<|endoftext|>" } } },
         { 100256,
-          LLAMA3_REGEX,
+          RE_CL100K,
           -1,
           0,
           { 100257, -1, -1 },
@@ -43,13 +30,13 @@ static const Family family[] = {
             { 100260, "<|fim_suffix|>" },
             { 100276, "<|endofprompt|>" } } },
         { 199998,
-          O200K_REGEX,
+          RE_O200K,
           -1,
           0,
           { 199999, -1, -1 },
           { { 199999, "<|endoftext|>" }, { 200018, "<|endofprompt|>" } } },
         { 128000,
-          LLAMA3_REGEX,
+          RE_CL100K,
           128000,
           1,
           { 128001, 128008, 128009 },
@@ -62,7 +49,7 @@ static const Family family[] = {
             { 128009, "<|eot_id|>" },
             { 128010, "<|python_tag|>" } } },
         { 151643,
-          QWEN_REGEX,
+          RE_QWEN2,
           -1,
           0,
           { 151643, 151645, -1 },
@@ -130,7 +117,7 @@ static int read_merges(Tokenizer *t, const char *p, const char *end, Err *e)
 
 int read_gpt2(Tokenizer *t, Err *e)
 {
-        static const Family other = { 0, gpt2_regex, -1, 0, { -1, -1, -1 }, { { 0, NULL } } };
+        static const Family other = { 0, RE_GPT2, -1, 0, { -1, -1, -1 }, { { 0, NULL } } };
         const char *nul = memchr(t->blob, 0, t->n_blob), *end = t->blob + t->n_blob;
         static const char eot[] = "<|endoftext|>";
         const Family *f;
@@ -148,7 +135,7 @@ int read_gpt2(Tokenizer *t, Err *e)
         if (rc != TGC_OK || (rc = read_merges(t, nul + 1, end, e)) != TGC_OK)
                 return rc;
         if ((f = family_of(t->vocab.count)) || (f = family_of(t->vocab.count - 1))) {
-                t->ignore_merges = f->regex != gpt2_regex;
+                t->ignore_merges = f->n != 50256;
                 return add_family(t, f, e);
         }
         if ((rc = add_family(t, &other, e)) != TGC_OK)

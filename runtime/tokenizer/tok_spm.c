@@ -13,7 +13,6 @@
 #include "tok.h"
 
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
-enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE }; /* kinds of pieces */
 enum { BPE = 2 };
 #define MARK "\xe2\x96\x81"
 
@@ -98,9 +97,9 @@ static bool read_spec(const Field *message, Spec *s)
  * text. */
 static int put_added(Tokenizer *t, int id, uint64_t kind, const char *text, size_t n, Err *e)
 {
-        int rc = tok_note(t, (Added) { .id = id, .special = kind != USER_DEFINED }, e);
+        int rc = tok_note(t, (Added) { .id = id, .special = kind != TOK_USER_DEFINED }, e);
 
-        return rc == TGC_OK && kind == USER_DEFINED
+        return rc == TGC_OK && kind == TOK_USER_DEFINED
                        ? added_put(&t->normal, text, n, t->n_added - 1, e)
                        : rc;
 }
@@ -113,7 +112,7 @@ static int broken(const Tokenizer *t, const char *at, Err *e)
 static int put_piece(Tokenizer *t, const Field *message, Scored *score, Err *e)
 {
         const char *p = message->p, *end = p + message->n, *text = "";
-        uint64_t kind = NORMAL;
+        uint64_t kind = TOK_NORMAL;
         int id = t->vocab.n, rc;
         size_t n = 0;
         Field f;
@@ -134,20 +133,20 @@ static int put_piece(Tokenizer *t, const Field *message, Scored *score, Err *e)
         if ((rc = vocab_error(vocab_put(&t->vocab, id, text, n), "sentencepiece model", id, text, n,
                               e)) != TGC_OK)
                 return rc;
-        if (kind != NORMAL)
+        if (kind != TOK_NORMAL)
                 score->score = NO_MERGE;
-        if (kind == BYTE && n == 6) {
+        if (kind == TOK_BYTE && n == 6) {
                 int byte = fallback_byte(text, n);
                 if (byte >= 0)
                         t->byte_id[byte] = id;
         }
-        if (kind == UNUSED || kind > BYTE || !kind)
+        if (kind == TOK_UNUSED || kind > TOK_BYTE || !kind)
                 return err_set(
                         e, TGC_BAD_FILE,
                         "sentencepiece model: piece %d '%.*s' is of kind %d (unused), which is not "
                         "supported; use its tokenizer.json",
                         id, n > 60 ? 60 : (int)n, text, kind < 100 ? (int)kind : 100);
-        return kind == NORMAL || kind == BYTE ? TGC_OK : put_added(t, id, kind, text, n, e);
+        return kind == TOK_NORMAL || kind == TOK_BYTE ? TGC_OK : put_added(t, id, kind, text, n, e);
 }
 
 static int read_message(Tokenizer *t, Spec *s, Scored *score, Err *e)
@@ -185,11 +184,11 @@ static int check_spec(const Spec *s, Err *e)
                    : TGC_OK;
 }
 
-static int put_steps(Tokenizer *t, const Spec *s, Err *e)
+int tok_sentence_steps(Tokenizer *t, bool prefix, Err *e)
 {
         int rc;
 
-        if (s->prefix)
+        if (prefix)
                 t->norm[t->n_norm++] = (Norm) { .op = NORM_PREPEND,
                                                 .with = strdup(MARK),
                                                 .n_with = 3 };
@@ -203,14 +202,14 @@ static int put_steps(Tokenizer *t, const Spec *s, Err *e)
                 return rc;
         t->decode[t->n_decode++] = (Decode) { .op = DECODE_FALLBACK };
         t->decode[t->n_decode++] = (Decode) { .op = DECODE_FUSE };
-        if (s->prefix)
+        if (prefix)
                 t->decode[t->n_decode++] = (Decode) {
                         .op = DECODE_STRIP, .with = strdup(" "), .n_with = 1, .start = 1
                 };
         for (int i = 0; i < t->n_norm; i++)
                 if (!t->norm[i].with)
                         return tok_no_memory(e);
-        return t->decode[0].with && (!s->prefix || t->decode[3].with) ? TGC_OK : tok_no_memory(e);
+        return t->decode[0].with && (!prefix || t->decode[3].with) ? TGC_OK : tok_no_memory(e);
 }
 
 int read_spm(Tokenizer *t, Err *e)
@@ -230,7 +229,7 @@ int read_spm(Tokenizer *t, Err *e)
                 rc = merges_by_score(&t->merges, score, t->vocab.n, e);
         free(score);
         if (rc == TGC_OK)
-                rc = put_steps(t, &s, e);
+                rc = tok_sentence_steps(t, s.prefix, e);
         if (rc != TGC_OK)
                 return rc;
 

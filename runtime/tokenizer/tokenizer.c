@@ -7,7 +7,8 @@ int tok_take(Tokenizer **out, int kind, int limit, Buf *blob, Err *e)
         static int (*const read[])(Tokenizer *, Err *) = {
                 [TOK_CHAR] = read_char,         [TOK_HF] = read_hf,
                 [TOK_LLAMA2C] = read_llama2c,   [TOK_GPT2] = read_gpt2,
-                [TOK_TIKTOKEN] = read_tiktoken, [TOK_SPM] = read_spm
+                [TOK_TIKTOKEN] = read_tiktoken, [TOK_SPM] = read_spm,
+                [TOK_PARTS] = read_parts
         };
         size_t n = blob->n;
         Tokenizer *t;
@@ -15,7 +16,7 @@ int tok_take(Tokenizer **out, int kind, int limit, Buf *blob, Err *e)
 
         *out = NULL;
         buf_put(blob, "", 1);
-        if (kind < TOK_CHAR || kind > TOK_SPM)
+        if (kind < TOK_CHAR || kind > TOK_PARTS)
                 rc = err_set(e, TGC_BAD_FILE, "tokenizer: kind %d is not known", kind);
         else if (!blob->bad && (!n || n > TOK_MAX_FILE))
                 rc = err_set(e, TGC_BAD_FILE, "tokenizer: %zu bytes; 1 to %d are possible", n,

@@ -10,7 +10,8 @@
  *   GPT2        encoder.json + vocab.bpe (or vocab.json + merges.txt), byte level
  *   TIKTOKEN    `base64 rank` lines; the split pattern is known by the count
  *   SPM         ids equal those of sentencepiece (for text that is UTF-8)
- *   CHAR        one id per code point; a code point outside is an error */
+ *   CHAR        one id per code point; a code point outside is an error
+ *   PARTS       pieces in memory, as GGUF files have them (tok_from_parts) */
 #ifndef TGC_TOKENIZER_H
 #define TGC_TOKENIZER_H
 
@@ -25,7 +26,8 @@ enum {               /* kind, and what the blob holds                     */
        TOK_LLAMA2C,  /* tokenizer.bin                                     */
        TOK_GPT2,     /* encoder.json, a NUL byte, vocab.bpe               */
        TOK_TIKTOKEN, /* lines of `base64(token) rank`                     */
-       TOK_SPM       /* sentencepiece's tokenizer.model                   */
+       TOK_SPM,      /* sentencepiece's tokenizer.model                   */
+       TOK_PARTS     /* what tok_from_parts writes                        */
 };
 
 #define TOK_MAX_EOS 8           /* ids that end a text                               */
@@ -44,6 +46,34 @@ int tokenizer_new(Tokenizer **out, int kind, const void *blob, size_t n, Err *e)
  * vocabulary: tokenizer.bin is cut to it, and encode refuses text that needs an id
  * from there on (tokenizers may know more tokens than their model). */
 int tokenizer_open(Tokenizer **out, const char *path, int vocab_hint, Err *e);
+
+/* A vocabulary in memory, with the facts that GGUF's keys `tokenizer.ggml.*` hold.  Everything is
+ * copied.  Begin with TOK_PARTS_NONE; -1 means "not said", and the model's own habit holds. */
+typedef struct TokText {
+        const char *p;
+        size_t n;
+} TokText;
+enum { TOK_NORMAL = 1, TOK_UNKNOWN, TOK_CONTROL, TOK_USER_DEFINED, TOK_UNUSED, TOK_BYTE };
+typedef struct TokParts {
+        const char *model; /* llama (sentencepiece's BPE), gpt2 (byte-level BPE) */
+        const char *pre;   /* gpt2: how text is cut, by llama.cpp's name (tok_pre.c) */
+        int n_piece, n_merge;
+        const TokText *piece; /* (n_piece) by id                                  */
+        const float *score;   /* (n_piece) or NULL                                */
+        const int *kind;      /* (n_piece) or NULL: all TOK_NORMAL                */
+        const TokText *merge; /* (n_merge) "left right", best first               */
+        const void *charsmap; /* n_charsmap bytes: sentencepiece's character map  */
+        size_t n_charsmap;
+        int bos, unk, sep;           /* ids                                       */
+        int eos[TOK_MAX_EOS], n_eos; /* every id that ends a text                 */
+        int add_bos, add_eos, add_space_prefix, remove_extra_whitespaces; /* 0, 1, -1 */
+} TokParts;
+#define TOK_PARTS_NONE                                                         \
+        {                                                                      \
+                .bos = -1, .unk = -1, .sep = -1, .add_bos = -1, .add_eos = -1, \
+                .add_space_prefix = -1, .remove_extra_whitespaces = -1         \
+        }
+int tok_from_parts(Tokenizer **out, const TokParts *parts, Err *e);
 
 /* One self-contained blob (kind, settings, original bytes); *blob is malloc'ed.
  * Packing the same tokenizer twice gives the same bytes. */

@@ -31,7 +31,23 @@ def few(model, keep):
     return {t: i for i, t in enumerate(dict.fromkeys(some))}, [m for m in merges if m[0] in some and m[1] in some and m[0] + m[1] in some]
 
 
+def parts(model, pre, pieces, kinds, scores=None, merges=(), charsmap=b"", ids=(1, 0, -1), flags=(-1, -1, -1, -1), eos=(2,)):
+    """The blob of runtime/tokenizer/tok_parts.c."""
+    text = lambda list: b"".join(s.encode() for s in list)
+    head = [len(model), len(pre), len(pieces), len(merges), len(charsmap), scores is not None, 1, *ids, *flags, len(eos), *eos]
+    data = b"tgcparts" + struct.pack("<23i", *head, *[0] * (23 - len(head)))
+    data += b"".join(struct.pack("<I", len(s.encode())) for s in [*pieces, *merges])
+    data += struct.pack("<%df" % len(pieces), *scores) if scores is not None else b""
+    return data + bytes(kinds) + charsmap + (model + pre).encode() + text(pieces) + text(merges)
+
+
 def main():
+    pieces = ["<unk>", "<s>", "</s>", "<0x41>", "\u2581", "a", "b", "ab", "\u2581a", "\u4e2d", "<|x|>", ""]
+    kinds = [2, 3, 3, 6, 1, 1, 1, 1, 1, 1, 4, 5]
+    put("tok_parts", "llama", parts("llama", "", pieces, kinds, [0.0] * 4 + [-float(i) for i in range(8)]))
+    pieces = ["\u0120", "a", "b", "ab", "\u0120a", "1", "2", "12", "!", "\u010a", "A", "e", "<|x|>"]
+    for name in ("gpt-2", "llama-bpe", "deepseek-llm", "falcon"):
+        put("tok_parts", name, parts("gpt2", name, pieces, [1] * 12 + [3], None, ["a b", "\u0120 a", "1 2"], ids=(12, -1, -1), eos=(12,)))
     for path in sorted(glob.glob(DATA + "/*.json")):
         t = json.load(open(path, encoding="utf-8"))
         keep = {"<unk>", "<s>", "</s>", "<0x41>", "<0xE4>"}

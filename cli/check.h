@@ -13,7 +13,7 @@ typedef struct CheckOptions {
         double tolerance;   /* below 0: by the plan's dtype */
         int tokens, greedy; /* tokens of a sequence; said after them */
         bool tokens_given;  /* more than the context is an error then */
-        bool shake;         /* what shaken weights do to the reference itself is no difference */
+        bool shake; /* where it differs, as far as the reference moves by itself is no difference */
         uint64_t seed;
 } CheckOptions;
 

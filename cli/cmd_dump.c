@@ -78,7 +78,8 @@ int cmd_dump(const Args *a, Err *e)
                 asked += opt_flag(a, part[i].option);
         if (a->n_pos > 1 && (asked || !opt_str(a, O_D_HTML)))
                 return err_set(e, TGC_USAGE, "dump: two PLANs are compared by --html FILE alone");
-        if (!asked && !opt_str(a, O_D_HTML) && !opt_set(a, O_PRINT_AFTER) && !opt_set(a, O_TIME_PASSES))
+        if (!asked && !opt_str(a, O_D_HTML) && !opt_set(a, O_PRINT_AFTER) &&
+            !opt_set(a, O_TIME_PASSES))
                 return err_set(
                         e, TGC_USAGE,
                         "dump: what? --graph, --ir, --fused, --cuda, --c, --program, --memory, "

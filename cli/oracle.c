@@ -63,7 +63,7 @@ static void keep_losses(Graph *g)
 }
 
 int oracle_new(Oracle **out, const char *ir, size_t n, bool grads, int B, int T,
-               const unsigned seed[2], const char *stored, Err *e)
+               const unsigned seed[2], const Rounding *rounding, Err *e)
 {
         Diag d = { 0 };
         char *volatile text = oracle_text(ir, n);
@@ -78,7 +78,15 @@ int oracle_new(Oracle **out, const char *ir, size_t n, bool grads, int B, int T,
                       .share = 1,
                       .inv_tokens = 1.0 / ((double)B * T),
                       .seed = { seed[0], seed[1] },
-                      .round = stored != NULL };
+                      .round = rounding != NULL };
+        const char *stored = rounding ? rounding->stored : NULL;
+        if (rounding) {
+                c.sample = rounding->sample;
+                /* eight units of float32: a function's error, or a sum's; else one unit */
+                c.blur[DT_F32] = rounding->tf32 ? 0x1p-11 : 0x1p-21;
+                c.blur[DT_BF16] = 0x1p-8;
+                c.blur[DT_F16] = 0x1p-11;
+        }
         if (!DIAG_CATCH(&d)) {
                 free(text);
                 arena_free(tmp);

@@ -9,11 +9,19 @@
 
 typedef struct Oracle Oracle;
 
+/* Arithmetic as exact as that of a device: values are rounded as a plan stores them, and those that
+ * rounding changes are off by chance as well, for sums have another order there and functions are
+ * approximate. */
+typedef struct Rounding {
+        const char *stored; /* the plan's type */
+        bool tf32;
+        unsigned sample; /* which chance; 0: none, rounding alone */
+} Rounding;
+
 /* ir: a plan's section, whose first graph is the whole model.  grads: gradients of
- * its loss are wanted.  B and T are this oracle's sizes.  stored: NULL, or a type: values are rounded
- * as a plan of that type stores them. */
+ * its loss are wanted.  B and T are this oracle's sizes.  rounding: NULL for double precision. */
 int oracle_new(Oracle **o, const char *ir, size_t n, bool grads, int B, int T,
-               const unsigned seed[2], const char *stored, Err *e);
+               const unsigned seed[2], const Rounding *rounding, Err *e);
 char *oracle_text(const char *ir, size_t n); /* that graph's; caller frees, NULL: no memory */
 void oracle_free(Oracle *o);                 /* NULL is fine */
 /* A leaf by name; what the graph does not have is passed over. */

@@ -442,6 +442,9 @@ typedef struct EvalCtx {
         double lr, beta1, beta2, eps, weight_decay, clip, bias1, bias2;
         int64_t n_decay; /* ADAMW of a p that is no PARAM: elements below it decay */
         bool round;      /* every value is rounded to its node's type when stored */
+        unsigned sample; /* with round: not 0: values that are rounded are off by chance as well, by
+                            no more than `blur` of their type, otherwise for each sample */
+        double blur[N_DT];
 } EvalCtx;
 Eval *eval_new(Graph *g, const EvalCtx *c);
 void eval_again(Eval *e, const EvalCtx *c); /* next call: leaves and states stay */

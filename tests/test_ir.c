@@ -662,6 +662,41 @@ TEST (rounding_as_stored) {
         guarded(check_rounded, NULL);
 }
 
+/* Samples of rounding: what a type holds is exact, as are copies and integers; what it does not hold
+ * is off, otherwise in each sample and by no more than was said.  A sum that cancels shows it. */
+static void check_sampled(const void *unused)
+{
+        Graph *g = graph_parse(
+                "graph @t(%x: f32[2]) {\n%y = scale %x {x=1.1} : f32[2]\n"
+                "%k = scale %x {x=2} : f32[2]\n%c = cast %x : i32[2]\n%s = sum %y : f32[1]\n"
+                "return y=%y, k=%k, c=%c, s=%s\n}\n",
+                "sample.tg");
+        double y[3][2], s[3], unit = 0x1p-21;
+        (void)unused;
+        for (int i = 0; i < 3; i++) {
+                EvalCtx c = { .sizes = SIZES,
+                              .round = true,
+                              .sample = (unsigned)i / 2 + 1,
+                              .blur[DT_F32] = unit };
+                Eval *e = eval_new(g, &c);
+                eval_set(e, "x", (double[]) { 1001, -1001 }, 2);
+                eval_run(e);
+                memcpy(y[i], eval_output(e, "y", NULL), sizeof y[i]);
+                s[i] = eval_output(e, "s", NULL)[0];
+                CHECK(eval_output(e, "k", NULL)[0] == 2002 &&
+                      eval_output(e, "c", NULL)[1] == -1001);
+                CHECK(fabs(y[i][0] - 1101.1) <= 1102 * unit && y[i][0] == (float)y[i][0]);
+                eval_free(e);
+        }
+        CHECK(y[0][0] == y[1][0] && y[0][1] == y[1][1] && y[0][0] != y[2][0]);
+        CHECK(s[0] != 0 && s[0] != s[2]);
+        graph_free(g);
+}
+
+TEST (sampled_rounding) {
+        guarded(check_sampled, NULL);
+}
+
 /* A missing leaf, one of the wrong size, a table too short, a cache overrun: errors, and nothing
  * leaks. */
 static void eval_fails(const char *body, int pos, const char *part)

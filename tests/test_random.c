@@ -355,7 +355,7 @@ static Sum run_many(const Options *o)
                 }
                 for (int i = 0; i < n; i++) {
                         add_up(&s, &c[i]);
-                        if (worst_of(&c[i]) > WILD && (!o->quick || worst_of(&c[i]) > REFUSED))
+                        if (worst_of(&c[i]) > (o->quick ? REFUSED : PASSED))
                                 show_case(&c[i]);
                         if (worst_of(&c[i]) > REFUSED)
                                 keep_case(o, &c[i]);

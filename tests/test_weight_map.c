@@ -174,6 +174,11 @@ TEST (parse_errors) {
                 { "map a = b | scale 0", "scale" },
                 { "map a = b | scale inf", "scale" },
                 { "map a = b | scale 1x", "scale" },
+                { "map a = b | add nan", "add" },
+                { "map a = b | add", "too few" },
+                { "map a = b | unrope 0", "rope" },
+                { "map a = b | group 3 2", "group" },
+                { "map a = b | group 2", "too few" },
                 { "map a = b | t 1", "too many" },
                 { "map a = b | reshape", "too few" },
                 { "map a = b | reshape 1 1 1 1 1 1 1 1 1", "too many" },
@@ -231,7 +236,16 @@ TEST (transforms) {
                   "map p = x | rope 2 4",
                   { 0, 2, 1, 3, 4, 5, 6, 8, 7, 9, 10, 11 } },
                 { "x 4x2", "p 4x2", "map p = x | rope 1", { 0, 1, 4, 5, 2, 3, 6, 7 } },
+                { "x 8", "p 8", "map p = x | unrope 2", { 0, 2, 1, 3, 4, 6, 5, 7 } },
+                { "x 8", "p 8", "map p = x | unrope 1", { 0, 2, 4, 6, 1, 3, 5, 7 } },
+                { "x 6", "p 6", "map p = x | unrope 1 4", { 0, 2, 1, 3, 4, 5 } },
+                { "x 6x1", "p 6x1", "map p = x | rope 1 | unrope 1", { 0, 1, 2, 3, 4, 5 } },
+                /* q0 q1 q2 q3 k0 k1 v0 v1: two of q, one of k, one of v, twice */
+                { "x 8", "p 8", "map p = x | group 4 2", { 0, 1, 4, 6, 2, 3, 5, 7 } },
+                { "x 3x2", "p 3x2", "map p = x | group 1 1", { 0, 1, 2, 3, 4, 5 } },
                 { "x 4", "p 4", "map p = x | scale 0.5 | scale -1", { 0, -.5f, -1, -1.5f } },
+                { "x 3", "p 3", "map p = x | add -1", { -1, 0, 1 } },
+                { "x 3", "p 3", "map p = x | add 1 | scale 2 | add 0.5", { 2.5f, 4.5f, 6.5f } },
                 { "x", "p", "map p = x: scalar", { 0 } },
                 { "x 2x3, y 1x3",
                   "p 3x3",
@@ -311,6 +325,8 @@ TEST (import_errors) {
                   "reshape changes" },
                 { "x 6", "p 6", "map p = x | rope 4", "heads do not divide" },
                 { "x 6", "p 6", "map p = x | rope 2", "odd number" },
+                { "x 6", "p 6", "map p = x | unrope 2", "odd number" },
+                { "x 6", "p 6", "map p = x | group 2 1", "group: the heads do not divide" },
                 { "x 6", "p 6", "map p = x | rope 1 8", "fewer rows" },
                 { "x 2", "p 2", "map p[0:3] = x", "beyond the parameter" },
                 { "x 2", "p 2", "map p[2] = x", "beyond the parameter" },
@@ -512,6 +528,8 @@ TEST (export_inverse) {
                   "map k = qkv | reshape 2 3 2 2 | cols 1 2 | reshape 4 2 | rope 2\n"
                   "map v = qkv | reshape 2 3 2 2 | cols 2 3 | reshape 4 2" },
                 { "s", "p", "map p = s" },
+                { "x 8x2", "p 8x2", "map p = x | group 4 2 | unrope 2" },
+                { "x 6", "p 6", "map p = x | scale 2 | add -1" },
                 { "s, t 1", "p 2", "map p[0] = s\nmap p[1:2] = t" },
                 { "e.0 2x3, e.1 2x3", "w 2x3x2", "map w[0] = e.0 | t\nmap w[1] = e.1 | t" },
                 { "x 70x90", "p 90x70", "map p = x | t" },
@@ -561,6 +579,152 @@ TEST (export_random) {
                 round_trip(map, ck, param);
                 checkpoint_close(ck);
         }
+}
+
+/* What a file's own names and transforms make of it, before the model's map. */
+TEST (composed) {
+        static const struct {
+                const char *source, *names, *param, *map;
+                float want[12];
+                const char *prints;
+        } cases[] = {
+                { "a 2x3",
+                  "map x = a",
+                  "p 2x3",
+                  "map p = x: 2x3",
+                  { 0, 1, 2, 3, 4, 5 },
+                  "map p = a\n" },
+                { "a 2x3",
+                  "map x = a | t",
+                  "p 2x3",
+                  "map p = x: 3x2 | t",
+                  { 0, 1, 2, 3, 4, 5 },
+                  "map p = a\n" },
+                { "a 8x1",
+                  "map x = a | unrope 2",
+                  "p 8x1",
+                  "map p = x | rope 2 4",
+                  { 0, 1, 2, 3, 4, 5, 6, 7 },
+                  "map p = a\n" },
+                { "a 8",
+                  "map x = a | unrope 2 4",
+                  "p 8",
+                  "map p = x | rope 1",
+                  { 0, 4, 2, 6, 1, 5, 3, 7 },
+                  "map p = a | unrope 2 4 | rope 1\n" },
+                { "a 3",
+                  "map y = a | add -1",
+                  "p 3",
+                  "map p = x || y | scale 2",
+                  { -2, 0, 2 },
+                  "map p = a | add -1 | scale 2\n" },
+                { "a 3, x 3",
+                  "map y = a\nmap ignore a",
+                  "p 3",
+                  "map p = x",
+                  { 0, 1, 2 },
+                  "map p = x\nmap ignore a\n" },
+                { "a 4x2x1",
+                  "map x.1 = a | index 1",
+                  "p 2",
+                  "map p = x.1: 2x1 | reshape 2",
+                  { 2, 3 },
+                  0 },
+        };
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+                Checkpoint *ck = numbers(cases[i].source);
+                WeightMap *map = parse(cases[i].map), *names = parse(cases[i].names);
+                Model m;
+                char *text;
+                int64_t n;
+
+                model_make(&m, cases[i].param, CK_F32);
+                CHECK_MSG(!weight_map_compose(map, names, ck, &err), "%s", err.msg);
+                text = weight_map_print(map);
+                CHECK_MSG(!cases[i].prints || !strcmp(text, cases[i].prints), "%s", text);
+                free(text);
+                CHECK_MSG(!weight_map_import(map, ck, &m.set, 0, &err), "%s: %s", cases[i].map,
+                          err.msg);
+                CHECK(ck_count(m.p[0].rank, m.p[0].dim, &n));
+                CHECK_MSG(!memcmp(m.p[0].data, cases[i].want, (size_t)n * 4), "%s behind %s",
+                          cases[i].map, cases[i].names);
+                model_free(&m);
+                weight_map_free(map);
+                weight_map_free(names);
+                checkpoint_close(ck);
+        }
+        Checkpoint *ck = numbers("a 2x3");
+        WeightMap *map = parse("map p = x: 2x3"), *names = parse("map x = a | t");
+        CHECK(weight_map_compose(map, names, ck, &err) == TGC_BAD_FILE &&
+              strstr(err.msg, "tensor a is [2,3], which makes x [3,2], and the model wants [2,3]"));
+        weight_map_free(map);
+        weight_map_free(names);
+        checkpoint_close(ck);
+}
+
+/* Blocks move as they are where transforms leave them whole, and become elements where not. */
+TEST (blocks) {
+        static const char *const maps[] = {
+                "map p = x: 8x64",
+                "map p = x | rope 2",
+                "map p = x | unrope 1 | rows 2 6",
+                "map p = x | reshape 4 2 64 | index 1",
+                "map p = x | cols 32 64",
+                "map p = x | cols 3 40",
+                "map p = x | t | rows 1 9",
+                "map p = x | reshape 512 | rows 7 300",
+                "map p[:][1:65] = x\nmap p[:][0] = z",
+                "map p[0:16:2] = x\nmap p[1:16:2] = x",
+                "map p = x | group 2 1 | scale 3 | add 1",
+        };
+        static const char *const shape[] = { "p 8x64", "p 8x64",  "p 4x64", "p 2x64",
+                                             "p 8x32", "p 8x37",  "p 8x8",  "p 293",
+                                             "p 8x65", "p 16x64", "p 8x64" };
+        unsigned char block[16][34];
+        float plain[512], zero[8] = { 0 };
+        for (int i = 0; i < 16; i++)
+                for (int k = 0; k < 34; k++)
+                        block[i][k] = k == 1 ? 0x3c : (unsigned char)random_below(256);
+        CHECK(ck_convert(plain, CK_F32, block, CK_Q8_0, 512, 1));
+        for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
+                for (int dtype = CK_F32; dtype <= CK_BF16; dtype += CK_BF16 - CK_F32) {
+                        Model m[2];
+                        for (int k = 0; k < 2; k++) {
+                                CkTensor x = { .name = "x",
+                                               .dtype = k ? CK_Q8_0 : CK_F32,
+                                               .rank = 2,
+                                               .dim = { 8, 64 },
+                                               .data = k ? (void *)block : (void *)plain,
+                                               .bytes = k ? sizeof block : sizeof plain },
+                                         z = { .name = "z",
+                                               .dtype = CK_F32,
+                                               .rank = 1,
+                                               .dim = { 8 },
+                                               .data = zero,
+                                               .bytes = sizeof zero };
+                                Checkpoint *ck;
+                                char text[200];
+                                snprintf(text, sizeof text, "%s\nmap ignore z", maps[i]);
+                                WeightMap *map = parse(text);
+                                CHECK(!checkpoint_new(&ck, "ck", &err) &&
+                                      !checkpoint_add(ck, &x, &err) &&
+                                      !checkpoint_add(ck, &z, &err) && !checkpoint_seal(ck, &err));
+                                model_make(&m[k], shape[i], dtype);
+                                CHECK_MSG(!weight_map_import(map, ck, &m[k].set, 0, &err), "%s: %s",
+                                          maps[i], err.msg);
+                                weight_map_free(map);
+                                checkpoint_close(ck);
+                        }
+                        int64_t n;
+                        CHECK(ck_count(m[0].p[0].rank, m[0].p[0].dim, &n));
+                        CHECK_MSG(!memcmp(m[0].p[0].data, m[1].p[0].data,
+                                          (size_t)n * ck_dtype_size(dtype)),
+                                  "%s", maps[i]);
+                        model_free(&m[0]);
+                        model_free(&m[1]);
+                }
+        CHECK(!ck_convert(plain, CK_F32, block, CK_Q8_0, 33, 1)); /* a block is whole */
+        CHECK(!ck_convert(block, CK_Q8_0, plain, CK_F32, 32, 1)); /* and never made */
 }
 
 TEST (export_errors) {

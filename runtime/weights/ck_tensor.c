@@ -4,27 +4,46 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include "../util/parallel.h"
+#include "block_decode.h"
 
 static const struct {
         const char *name;
-        unsigned char size, is_float;
+        int gguf;
+        unsigned short values, bytes;
+        bool is_float;
 } dtypes[CK_N_DTYPES] = {
-        [CK_F64] = { "F64", 8, 1 },   [CK_F32] = { "F32", 4, 1 }, [CK_F16] = { "F16", 2, 1 },
-        [CK_BF16] = { "BF16", 2, 1 }, [CK_I64] = { "I64", 8, 0 }, [CK_I32] = { "I32", 4, 0 },
-        [CK_I16] = { "I16", 2, 0 },   [CK_I8] = { "I8", 1, 0 },   [CK_U8] = { "U8", 1, 0 },
-        [CK_BOOL] = { "BOOL", 1, 0 },
+#define STORAGE(e, name, gguf, values, bytes, is_float, decode) \
+        { name, gguf, values, bytes, is_float },
+#include "storage.def"
+#undef STORAGE
 };
 
 static bool known(int dtype) { return dtype >= 0 && dtype < CK_N_DTYPES; }
+static bool in_blocks(int dtype) { return dtypes[dtype].values > 1; }
 
-size_t ck_dtype_size(int dtype) { return known(dtype) ? dtypes[dtype].size : 0; }
+size_t ck_dtype_size(int dtype)
+{
+        return known(dtype) && !in_blocks(dtype) ? dtypes[dtype].bytes : 0;
+}
+
+int ck_block_values(int dtype) { return known(dtype) ? dtypes[dtype].values : 1; }
+size_t ck_block_bytes(int dtype) { return known(dtype) ? dtypes[dtype].bytes : 0; }
 const char *ck_dtype_name(int dtype) { return known(dtype) ? dtypes[dtype].name : "?"; }
 bool ck_dtype_is_float(int dtype) { return known(dtype) && dtypes[dtype].is_float; }
 
 int ck_dtype_find(const char *name)
 {
         for (int i = 0; i < CK_N_DTYPES; i++)
-                if (!strcasecmp(name, dtypes[i].name))
+                if (!in_blocks(i) && !strcasecmp(name, dtypes[i].name))
+                        return i;
+        return -1;
+}
+
+int ck_dtype_of_gguf(uint32_t ggml)
+{
+        for (int i = 0; i < CK_N_DTYPES; i++)
+                if (dtypes[i].gguf >= 0 && (uint32_t)dtypes[i].gguf == ggml)
                         return i;
         return -1;
 }
@@ -71,28 +90,13 @@ float ck_f32_from_bf16(uint16_t x)
 
 uint16_t ck_bf16_from_f32(float x)
 {
-        uint32_t u;
+        uint16_t h;
 
-        memcpy(&u, &x, 4);
-        if ((u & 0x7fffffffu) >
-            0x7f800000u) /* keep a NaN a NaN: rounding could carry it to infinity */
-                return (uint16_t)(u >> 16 | 0x40);
-        return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
+        ck_round_bf16(&h, &x, 1);
+        return h;
 }
 
-float ck_f32_from_f16(uint16_t x)
-{
-        uint32_t sign = (uint32_t)(x & 0x8000) << 16, exp = x >> 10 & 31, man = x & 0x3ff, u;
-        float f;
-
-        if (exp == 0) { /* zero, subnormal: man * 2^-24 */
-                f = (float)man * 0x1p-24f;
-                return sign ? -f : f;
-        }
-        u = exp == 31 ? sign | 0x7f800000u | man << 13 : sign | (exp + 112) << 23 | man << 13;
-        memcpy(&f, &u, 4);
-        return f;
-}
+float ck_f32_from_f16(uint16_t x) { return half_to_float(x); }
 
 uint16_t ck_f16_from_f32(float x)
 {
@@ -123,40 +127,30 @@ uint16_t ck_f16_from_f32(float x)
         return (uint16_t)(sign | half);
 }
 
-bool ck_can_convert(int dst_dtype, int src_dtype, double scale)
+static bool is_copy(int dst_dtype, int src_dtype, Affine by)
 {
-        return known(dst_dtype) && ((dst_dtype == src_dtype && scale == 1) ||
-                                    (ck_dtype_is_float(dst_dtype) && ck_dtype_is_float(src_dtype)));
+        return dst_dtype == src_dtype && by.scale == 1 && by.shift == 0;
 }
 
-enum { BLOCK = 1024 }; /* elements at a time: the floats stay in L1 */
+bool ck_can_convert(int dst_dtype, int src_dtype, Affine by)
+{
+        return known(dst_dtype) && known(src_dtype) &&
+               (is_copy(dst_dtype, src_dtype, by) ||
+                (ck_dtype_is_float(dst_dtype) && ck_dtype_is_float(src_dtype) &&
+                 !in_blocks(dst_dtype)));
+}
+
+/* Elements at a time: the floats stay in L1, and blocks divide it. */
+enum { BLOCK = 1024, PER_THREAD = 1 << 16 };
 
 static void load_block(float *v, const unsigned char *src, int dtype, size_t n)
 {
-        size_t i;
-
-        switch (dtype) {
-        case CK_F64:
-                for (i = 0; i < n; i++) {
-                        double d;
-                        memcpy(&d, src + 8 * i, 8);
-                        v[i] = (float)d;
-                }
-                break;
-        case CK_F32: memcpy(v, src, 4 * n); break;
-        case CK_BF16:
-                for (i = 0; i < n; i++) {
-                        uint16_t h;
-                        memcpy(&h, src + 2 * i, 2);
-                        v[i] = ck_f32_from_bf16(h);
-                }
-                break;
-        default:
-                for (i = 0; i < n; i++) {
-                        uint16_t h;
-                        memcpy(&h, src + 2 * i, 2);
-                        v[i] = ck_f32_from_f16(h);
-                }
+        if (dtype != CK_F64)
+                ck_decode(v, src, dtype, n / dtypes[dtype].values);
+        for (size_t i = 0; dtype == CK_F64 && i < n; i++) {
+                double d;
+                memcpy(&d, src + 8 * i, 8);
+                v[i] = (float)d;
         }
 }
 
@@ -172,12 +166,7 @@ static void store_block(unsigned char *dst, int dtype, const float *v, size_t n)
                 }
                 break;
         case CK_F32: memcpy(dst, v, 4 * n); break;
-        case CK_BF16:
-                for (i = 0; i < n; i++) {
-                        uint16_t h = ck_bf16_from_f32(v[i]);
-                        memcpy(dst + 2 * i, &h, 2);
-                }
-                break;
+        case CK_BF16: ck_round_bf16(dst, v, n); break;
         default:
                 for (i = 0; i < n; i++) {
                         uint16_t h = ck_f16_from_f32(v[i]);
@@ -186,33 +175,60 @@ static void store_block(unsigned char *dst, int dtype, const float *v, size_t n)
         }
 }
 
-bool ck_convert(void *dst, int dst_dtype, const void *src, int src_dtype, size_t n, double scale)
+typedef struct Convert {
+        unsigned char *dst;
+        const unsigned char *src;
+        int dst_dtype, src_dtype;
+        size_t n;
+        Affine by;
+} Convert;
+
+static void convert_piece(void *ctx, int i)
 {
-        size_t ds = ck_dtype_size(dst_dtype), ss = ck_dtype_size(src_dtype);
-        unsigned char *d = dst;
-        const unsigned char *s = src;
+        const Convert *c = ctx;
+        const size_t ds = dtypes[c->dst_dtype].bytes, ss = dtypes[c->src_dtype].bytes,
+                     values = dtypes[c->src_dtype].values, from = (size_t)i * PER_THREAD,
+                     end = c->n - from < PER_THREAD ? c->n : from + PER_THREAD;
         float v[BLOCK];
 
-        if (!ck_can_convert(dst_dtype, src_dtype, scale))
+        for (size_t at = from, k; at < end; at += k) {
+                k = end - at < BLOCK ? end - at : BLOCK;
+                load_block(v, c->src + at / values * ss, c->src_dtype, k);
+                if (c->by.scale != 1 || c->by.shift != 0)
+                        for (size_t j = 0; j < k; j++)
+                                v[j] = (float)((double)v[j] * c->by.scale + c->by.shift);
+                store_block(c->dst + at * ds, c->dst_dtype, v, k);
+        }
+}
+
+bool ck_convert_affine(void *dst, int dst_dtype, const void *src, int src_dtype, size_t n,
+                       Affine by)
+{
+        Convert c = { dst, src, dst_dtype, src_dtype, n, by };
+
+        if (!ck_can_convert(dst_dtype, src_dtype, by) || n % dtypes[src_dtype].values)
                 return false;
-        if (dst_dtype == src_dtype && scale == 1) {
+        if (is_copy(dst_dtype, src_dtype, by)) {
                 if (n)
-                        memcpy(dst, src, n * ds);
+                        memcpy(dst, src, n / dtypes[src_dtype].values * dtypes[src_dtype].bytes);
                 return true;
         }
-        while (n) {
-                size_t k = n < BLOCK ? n : BLOCK;
-
-                load_block(v, s, src_dtype, k);
-                if (scale != 1)
-                        for (size_t i = 0; i < k; i++)
-                                v[i] = (float)((double)v[i] * scale);
-                store_block(d, dst_dtype, v, k);
-                d += k * ds;
-                s += k * ss;
-                n -= k;
+        const size_t pieces = (n + PER_THREAD - 1) / PER_THREAD;
+        for (size_t i = 0; i < pieces;) { /* parallel_for counts in int */
+                const int k = pieces - i < 1 << 14 ? (int)(pieces - i) : 1 << 14;
+                c.n = n - i * PER_THREAD;
+                parallel_for(k, k > 3 ? 64 : 1, convert_piece, &c);
+                i += (size_t)k;
+                c.dst += (size_t)k * PER_THREAD * dtypes[dst_dtype].bytes;
+                c.src += (size_t)k * PER_THREAD / dtypes[src_dtype].values *
+                         dtypes[src_dtype].bytes;
         }
         return true;
+}
+
+bool ck_convert(void *dst, int dst_dtype, const void *src, int src_dtype, size_t n, double scale)
+{
+        return ck_convert_affine(dst, dst_dtype, src, src_dtype, n, (Affine) { scale, 0 });
 }
 
 bool ck_name_ok(const char *s)

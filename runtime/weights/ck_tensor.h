@@ -12,18 +12,10 @@
 
 #define CK_MAX_RANK 8
 
-/* In the order of the table in ck_tensor.c; the names are those of safetensors. */
 enum {
-        CK_F64,
-        CK_F32,
-        CK_F16,
-        CK_BF16,
-        CK_I64,
-        CK_I32,
-        CK_I16,
-        CK_I8,
-        CK_U8,
-        CK_BOOL,
+#define STORAGE(e, name, gguf, values, bytes, is_float, decode) CK_##e,
+#include "storage.def"
+#undef STORAGE
         CK_N_DTYPES
 };
 
@@ -34,12 +26,16 @@ typedef struct CkTensor {
         int rank;         /* 0 (a scalar) .. CK_MAX_RANK */
         int64_t dim[CK_MAX_RANK];
         const void *data;
-        size_t bytes; /* == product(dim) * size of dtype */
+        size_t bytes; /* == product(dim) / values of a block * its bytes */
 } CkTensor;
 
-size_t ck_dtype_size(int dtype);
+/* A type has elements, each by itself, or blocks of elements: Q4_K. */
+size_t ck_dtype_size(int dtype); /* of an element; 0: they come in blocks */
+int ck_block_values(int dtype);  /* 1, 32, 256 */
+size_t ck_block_bytes(int dtype);
 const char *ck_dtype_name(int dtype); /* "BF16" */
-int ck_dtype_find(const char *name);  /* also "bf16"; -1: no such type */
+int ck_dtype_find(const char *name);  /* of elements; also "bf16"; -1: no such type */
+int ck_dtype_of_gguf(uint32_t ggml);  /* ggml's number of a type; -1: none of ours */
 bool ck_dtype_is_float(int dtype);
 
 /* Product of dim[0..rank); false when a dimension is negative or the product
@@ -54,9 +50,20 @@ bool ck_name_ok(const char *name);
 
 /* n elements from src to dst, times scale; the regions do not overlap, neither
  * needs alignment.  Equal types and scale 1 are a memcpy; otherwise both must be
- * floating types, and values pass through float32.  False: no such conversion. */
+ * floating types, and values pass through float32.  Blocks are read, not made, and n is a multiple
+ * of theirs.  False: no such conversion. */
 bool ck_convert(void *dst, int dst_dtype, const void *src, int src_dtype, size_t n, double scale);
-bool ck_can_convert(int dst_dtype, int src_dtype, double scale);
+/* The same, then plus shift; in several threads where there is much. */
+typedef struct Affine {
+        double scale, shift;
+} Affine;
+bool ck_convert_affine(void *dst, int dst_dtype, const void *src, int src_dtype, size_t n,
+                       Affine by);
+bool ck_can_convert(int dst_dtype, int src_dtype, Affine by);
+
+/* ck_blocks.c: n blocks of `dtype` to float32. */
+void ck_decode(float *y, const void *blocks, int dtype, size_t n);
+void ck_round_bf16(void *dst, const float *v, size_t n);
 
 uint16_t ck_bf16_from_f32(float x);
 uint16_t ck_f16_from_f32(float x);

@@ -31,11 +31,18 @@ static bool source_shape(const Entry *n, const WeightParam *p, Shape *s)
         *s = b.shape;
         for (int i = 0; i < n->n_steps; i++) {
                 const Step *st = &n->step[i];
-                if (st->op != STEP_ROPE && st->op != STEP_SCALE &&
-                    (st->op != STEP_T || wm_step_shape(st, s)))
+                /* from rope on a shape stays as it is */
+                if (st->op < STEP_ROPE && (st->op != STEP_T || wm_step_shape(st, s)))
                         return false;
         }
         return true;
+}
+
+static Affine inverse(const Entry *n)
+{
+        const Affine by = wm_entry_affine(n);
+
+        return (Affine) { 1 / by.scale, 0 - by.shift / by.scale };
 }
 
 static int out_dtype(const WeightParam *p, int dtype)
@@ -74,7 +81,7 @@ static int plan_export(const WeightMap *m, const WeightSet *set, const Name *ind
                 rc = wm_check_entry(m->name, x, p, t.name, s, &piece[i].box, e);
                 if (rc)
                         return rc;
-                if (!ck_can_convert(t.dtype, p->dtype, 1 / wm_entry_scale(x)))
+                if (!ck_can_convert(t.dtype, p->dtype, inverse(x)))
                         return err_set(
                                 e, TGC_FAIL,
                                 "%s:%d: error: parameter %.200s is %s, which cannot become %s",
@@ -124,7 +131,7 @@ static int export_piece(const WeightMap *m, const Piece *x, const WeightParam *p
         size_t size = ck_dtype_size(t->dtype);
         int64_t total = (int64_t)(t->bytes / size);
         Array a = { .shape = wm_shape(t->rank, t->dim), .size = total > UINT32_MAX ? 8 : 4 };
-        double scale = 1 / wm_entry_scale(x->entry);
+        const Affine by = inverse(x->entry);
         unsigned char *flat = 0;
         int rc = TGC_OK;
 
@@ -133,14 +140,14 @@ static int export_piece(const WeightMap *m, const Piece *x, const WeightParam *p
         /* in order and first: straight in */
         if (!a.p && !memchr(cover + a.base, 1, (size_t)x->box.count)) {
                 wm_box_move(&x->box, data, p->dtype, out + (size_t)a.base * size, t->dtype, false,
-                            scale);
+                            by);
                 memset(cover + a.base, 1, (size_t)x->box.count);
                 goto done;
         }
         flat = malloc((size_t)x->box.count * size);
         if (!flat)
                 goto no_memory;
-        wm_box_move(&x->box, data, p->dtype, flat, t->dtype, false, scale);
+        wm_box_move(&x->box, data, p->dtype, flat, t->dtype, false, by);
         for (int64_t i = 0; i < x->box.count; i++) {
                 uint64_t at = index_at(&a, i);
 

@@ -67,7 +67,12 @@ const char *wm_step_shape(const Step *st, Shape *s)
         case STEP_RESHAPE:
                 *s = wm_shape(st->n, arg);
                 return wm_count(s) == n ? 0 : "reshape changes the number of elements";
+        case STEP_GROUP:
+                return s->rank < 1 || s->dim[0] % (arg[0] + 2 * arg[1])
+                               ? "group: the heads do not divide the first axis"
+                               : 0;
         case STEP_ROPE:
+        case STEP_UNROPE:
                 if (s->rank < 1 || s->dim[0] % arg[0])
                         return "rope: the heads do not divide the first axis";
                 x = s->dim[0] / arg[0];
@@ -90,14 +95,54 @@ const char *wm_entry_shape(const Entry *n, Shape *s)
         return why;
 }
 
-double wm_entry_scale(const Entry *n)
+Affine wm_entry_affine(const Entry *n)
 {
-        double x = 1;
+        Affine by = { 1, 0 };
 
-        for (int i = 0; i < n->n_steps; i++)
-                if (n->step[i].op == STEP_SCALE)
-                        x *= n->step[i].u.x;
-        return x;
+        for (int i = 0; i < n->n_steps; i++) {
+                if (n->step[i].op == STEP_SCALE) {
+                        by.scale *= n->step[i].u.x;
+                        by.shift *= n->step[i].u.x;
+                }
+                if (n->step[i].op == STEP_ADD)
+                        by.shift += n->step[i].u.x;
+        }
+        return by;
+}
+
+bool wm_entry_in_blocks(const Entry *n, Shape s, int values, Entry *out)
+{
+        *out = *n;
+        for (int i = 0; i <= n->n_steps; i++) {
+                const Step *st = &n->step[i];
+                int64_t *arg = out->step[i].u.arg;
+
+                if (s.rank < 1 || s.dim[s.rank - 1] % values)
+                        return false;
+                if (i == n->n_steps)
+                        break;
+                switch (st->op) {
+                case STEP_SCALE:
+                case STEP_ADD: break;
+                case STEP_RESHAPE:
+                        if (arg[st->n - 1] % values)
+                                return false;
+                        arg[st->n - 1] /= values;
+                        break;
+                case STEP_COLS:
+                        if (s.rank == 2 && (arg[0] % values || arg[1] % values))
+                                return false;
+                        for (int k = 0; k < 2 && s.rank == 2; k++)
+                                arg[k] /= values;
+                        break;
+                default: /* of the first axis, which must not be the last */
+                        if (st->op == STEP_T || s.rank == 1)
+                                return false;
+                }
+                if (wm_step_shape(st, &s))
+                        return false;
+        }
+        return true;
 }
 
 /* Targets -------------------------------------------------------------- */
@@ -156,12 +201,19 @@ bool wm_boxes_meet(const Box *a, const Box *b)
         return true;
 }
 
+bool wm_box_in_blocks(const Box *b, int values)
+{
+        const Axis *last = &b->axis[b->rank - 1];
+
+        return b->rank && last->step == 1 && last->len % values == 0;
+}
+
 /* Copy between a box within a parameter and consecutive elements, as few and
  * long runs as the box allows. */
 void wm_box_move(const Box *b, unsigned char *param, int param_dtype, unsigned char *flat,
-                 int flat_dtype, bool into_param, double scale)
+                 int flat_dtype, bool into_param, Affine by)
 {
-        size_t ps = ck_dtype_size(param_dtype), fs = ck_dtype_size(flat_dtype);
+        size_t ps = ck_dtype_size(param_dtype), values = (size_t)ck_block_values(flat_dtype);
         int64_t stride[CK_MAX_RANK], at[CK_MAX_RANK] = { 0 }, run = 1, first = 0;
         int outer = b->rank;
 
@@ -183,12 +235,12 @@ void wm_box_move(const Box *b, unsigned char *param, int param_dtype, unsigned c
                 for (i = 0; i < outer; i++)
                         off += at[i] * b->axis[i].step * stride[i];
                 if (into_param)
-                        ck_convert(param + (size_t)off * ps, param_dtype, flat, flat_dtype,
-                                   (size_t)run, scale);
+                        ck_convert_affine(param + (size_t)off * ps, param_dtype, flat, flat_dtype,
+                                          (size_t)run, by);
                 else
-                        ck_convert(flat, flat_dtype, param + (size_t)off * ps, param_dtype,
-                                   (size_t)run, scale);
-                flat += (size_t)run * fs;
+                        ck_convert_affine(flat, flat_dtype, param + (size_t)off * ps, param_dtype,
+                                          (size_t)run, by);
+                flat += (size_t)run / values * ck_block_bytes(flat_dtype);
                 for (i = outer - 1; i >= 0 && ++at[i] == b->axis[i].len; i--)
                         at[i] = 0;
                 if (i < 0)
@@ -276,9 +328,23 @@ static void step_rope(const Array *a, const Step *st, unsigned char *d)
                         int64_t to = i >= rotary      ? i
                                      : i < rotary / 2 ? 2 * i
                                                       : 2 * (i - rotary / 2) + 1;
-                        memcpy(d + (size_t)(h * width + to) * row,
-                               a->p + (size_t)(h * width + i) * row, row);
+                        bool turn = st->op == STEP_ROPE; /* or back */
+                        memcpy(d + (size_t)(h * width + (turn ? to : i)) * row,
+                               a->p + (size_t)(h * width + (turn ? i : to)) * row, row);
                 }
+}
+
+static void step_group(const Array *a, const Step *st, unsigned char *d)
+{
+        int64_t heads = st->u.arg[0], kv = st->u.arg[1], group = heads / kv;
+        size_t head = (size_t)(wm_count(&a->shape) / (heads + 2 * kv)) * a->size;
+
+        for (int64_t k = 0; k < kv; k++) {
+                memcpy(d, a->p + (size_t)(k * group) * head, (size_t)group * head);
+                d += (size_t)group * head;
+                for (int64_t part = 0; part < 2; part++, d += head)
+                        memcpy(d, a->p + (size_t)(heads + part * kv + k) * head, head);
+        }
 }
 
 /* Shapes have been checked.  False: no memory. */
@@ -293,6 +359,8 @@ static bool array_step(Array *a, const Step *st)
                 break;
         case STEP_T:
         case STEP_COLS:
+        case STEP_GROUP:
+        case STEP_UNROPE:
         case STEP_ROPE: {
                 unsigned char *d = array_realise(a) ? malloc((size_t)wm_count(&a->shape) * a->size)
                                                     : 0;
@@ -303,6 +371,8 @@ static bool array_step(Array *a, const Step *st)
                         step_t(a, d);
                 else if (st->op == STEP_COLS)
                         step_cols(a, st->u.arg, d);
+                else if (st->op == STEP_GROUP)
+                        step_group(a, st, d);
                 else
                         step_rope(a, st, d);
                 free(a->own);

@@ -166,7 +166,7 @@ static int plan_import(const WeightMap *m, const Checkpoint *ck, const WeightSet
                 rc = wm_check_entry(checkpoint_path(ck), x, p, j->t->name, from, &j->box, e);
                 if (rc)
                         return rc;
-                if (!ck_can_convert(p->dtype, j->t->dtype, wm_entry_scale(x)))
+                if (!ck_can_convert(p->dtype, j->t->dtype, wm_entry_affine(x)))
                         return err_set(e, TGC_BAD_FILE,
                                        "%s:%d: error: parameter %.200s is %s, tensor %.200s is %s: "
                                        "no conversion",
@@ -213,6 +213,41 @@ static int check_cover(const WeightMap *m, const WeightParam *p, const Job *job,
         return TGC_OK;
 }
 
+/* The tensor's elements through the entry's transforms into the box of the parameter at `data`.
+ * Blocks are moved as they are, and become elements on the way into the parameter; where that would
+ * cut them, all of the tensor becomes float32 first.  False: no memory. */
+static bool import_tensor(const Job *job, void *data, int dtype)
+{
+        const CkTensor *t = job->t;
+        const int values = ck_block_values(t->dtype);
+        const Entry *entry = job->entry;
+        Entry in_blocks;
+        Array a = { .shape = wm_shape(t->rank, t->dim),
+                    .size = ck_block_bytes(t->dtype),
+                    .p = t->data };
+        int from = t->dtype;
+        bool ok = true;
+
+        if (values > 1 && wm_box_in_blocks(&job->box, values) &&
+            wm_entry_in_blocks(entry, a.shape, values, &in_blocks)) {
+                a.shape.dim[a.shape.rank - 1] /= values;
+                entry = &in_blocks;
+        } else if (values > 1) {
+                const size_t n = (size_t)wm_count(&a.shape);
+
+                a.size = sizeof(float);
+                a.p = a.own = malloc(n * a.size);
+                ok = a.own && ck_convert(a.own, CK_F32, t->data, t->dtype, n, 1);
+                from = CK_F32;
+        }
+        ok = ok && wm_array_run(&a, entry);
+        if (ok)
+                wm_box_move(&job->box, data, dtype, (unsigned char *)(uintptr_t)a.p, from, true,
+                            wm_entry_affine(entry));
+        free(a.own);
+        return ok;
+}
+
 static int import_param(const WeightMap *m, const WeightSet *set, int i, const Job *job, int n,
                         Err *e)
 {
@@ -226,20 +261,9 @@ static int import_param(const WeightMap *m, const WeightSet *set, int i, const J
                 rc = err_set(e, TGC_FAIL, "%s: parameter %.200s has no memory to go to", m->name,
                              p->name);
         for (; n && !rc; n--, job++) {
-                Array a;
-
-                if (!job->t)
-                        continue;
-                a = (Array) { .shape = wm_shape(job->t->rank, job->t->dim),
-                              .size = ck_dtype_size(job->t->dtype),
-                              .p = job->t->data };
-                if (wm_array_run(&a, job->entry))
-                        wm_box_move(&job->box, data, p->dtype, (unsigned char *)(uintptr_t)a.p,
-                                    job->t->dtype, true, wm_entry_scale(job->entry));
-                else
+                if (job->t && !import_tensor(job, data, p->dtype))
                         rc = err_set(e, TGC_NO_MEMORY, "%s: no memory to transform tensor %.200s",
                                      m->name, job->t->name);
-                free(a.own);
         }
         if (set->end) {
                 int rc2 = set->end(set->ctx, i, !rc, rc ? 0 : e);

@@ -17,7 +17,10 @@ static const struct {
         [STEP_INDEX] = { "index", 1, 1 },
         [STEP_RESHAPE] = { "reshape", 1, CK_MAX_RANK },
         [STEP_ROPE] = { "rope", 1, 2 },
+        [STEP_UNROPE] = { "unrope", 1, 2 },
+        [STEP_GROUP] = { "group", 2, 2 },
         [STEP_SCALE] = { "scale", 1, 1 },
+        [STEP_ADD] = { "add", 1, 1 },
 };
 
 /* Parser -------------------------------------------------------------- */
@@ -130,7 +133,10 @@ static int parse_step(Line *l, Entry *n, char *w, char **next)
         while (op < N_STEPS && strcmp(w, steps[op].name))
                 op++;
         if (op == N_STEPS)
-                return fail(l, "transforms are t, rows, cols, index, reshape, rope, scale; not", w);
+                return fail(l,
+                            "transforms are t, rows, cols, index, reshape, rope, unrope, group, "
+                            "scale, add; not",
+                            w);
         if (n->n_steps == MAP_MAX_STEPS)
                 return fail(l, "more than 8 transforms", 0);
         s = &n->step[n->n_steps++];
@@ -141,10 +147,13 @@ static int parse_step(Line *l, Entry *n, char *w, char **next)
                 if (s->n == steps[op].max)
                         return fail(l, "too many arguments: behind the last of the transform comes",
                                     *next);
-                if (op == STEP_SCALE) {
+                if (op == STEP_SCALE || op == STEP_ADD) {
                         s->u.x = c_strtod(*next, &end);
-                        if (*end || !isfinite(s->u.x) || s->u.x == 0)
-                                return fail(l, "scale wants a finite number, not 0; here is",
+                        if (*end || !isfinite(s->u.x) || (op == STEP_SCALE && s->u.x == 0))
+                                return fail(l,
+                                            op == STEP_ADD
+                                                    ? "add wants a finite number; here is"
+                                                    : "scale wants a finite number, not 0; here is",
                                             *next);
                         s->n++;
                 } else if (!whole_number(*next, &s->u.arg[s->n++])) {
@@ -155,7 +164,9 @@ static int parse_step(Line *l, Entry *n, char *w, char **next)
                 return fail(l, "too few arguments of transform", w);
         if ((op == STEP_ROWS || op == STEP_COLS) && s->u.arg[0] >= s->u.arg[1])
                 return fail(l, "an empty slice:", w);
-        if (op == STEP_ROPE &&
+        if (op == STEP_GROUP && (s->u.arg[1] < 1 || s->u.arg[0] < 1 || s->u.arg[0] % s->u.arg[1]))
+                return fail(l, "group HEADS KV_HEADS: the second divides the first", 0);
+        if ((op == STEP_ROPE || op == STEP_UNROPE) &&
             (s->u.arg[0] < 1 || (s->n == 2 && (s->u.arg[1] < 2 || s->u.arg[1] % 2))))
                 return fail(l,
                             "rope HEADS [ROTARY]: at least one head, an even number of rotary rows",
@@ -345,7 +356,7 @@ static void print_entry(FILE *f, const Entry *n)
                 fprintf(f, " | %s", steps[s->op].name);
                 for (int k = 0; k < s->n; k++) {
                         fputs(" ", f);
-                        if (s->op == STEP_SCALE)
+                        if (s->op == STEP_SCALE || s->op == STEP_ADD)
                                 print_double(f, s->u.x);
                         else
                                 fprintf(f, "%lld", (long long)s->u.arg[k]);

@@ -26,7 +26,11 @@
  *      reshape d0 d1 ..  same elements, new shape
  *      rope H [R]        first axis is H heads of D rows; of each head's first R (default D) rows,
  *                        row i < R/2 goes to 2i and row i+R/2 to 2i+1: rotate-half to interleaved
+ *      unrope H [R]      the inverse: interleaved to rotate-half
+ *      group H K         first axis is H heads of q, K of k, K of v; they become K times
+ *                        (H/K heads of q, one of k, one of v)
  *      scale X           every element times X (not 0)
+ *      add X             every element plus X
  *
  * Export runs the same transforms over the indices of the source tensor, so it
  * is the inverse of import by construction. */
@@ -42,6 +46,11 @@ typedef struct WeightMap WeightMap;
 int weight_map_parse(WeightMap **out, const char *text, const char *name, Err *e);
 char *weight_map_print(const WeightMap *m); /* caller frees; NULL: out of memory */
 void weight_map_free(WeightMap *m);         /* NULL is allowed */
+
+/* `names` says how a file's tensors make those that m reads: `map TENSOR OF m = TENSOR OF THE FILE |
+ * transform ...`.  After this m reads the file itself; names may go then, all but its strings: keep
+ * it as long as m.  Checks shapes that m states.  What m names and `names` does not stays. */
+int weight_map_compose(WeightMap *m, const WeightMap *names, const Checkpoint *ck, Err *e);
 
 /* Write the checkpoint's shapes into entries that state none, for export. */
 void weight_map_annotate(WeightMap *m, const Checkpoint *ck);

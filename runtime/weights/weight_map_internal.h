@@ -7,7 +7,19 @@
 
 enum { MAP_MAX_NAMES = 4, MAP_MAX_STEPS = 8, MAP_MAX_ENTRIES = 1 << 18 };
 
-enum { STEP_T, STEP_ROWS, STEP_COLS, STEP_INDEX, STEP_RESHAPE, STEP_ROPE, STEP_SCALE, N_STEPS };
+enum {
+        STEP_T,
+        STEP_ROWS,
+        STEP_COLS,
+        STEP_INDEX,
+        STEP_RESHAPE,
+        STEP_ROPE,
+        STEP_UNROPE,
+        STEP_GROUP,
+        STEP_SCALE,
+        STEP_ADD,
+        N_STEPS
+};
 
 typedef struct Step {
         int op, n; /* n arguments */
@@ -62,7 +74,10 @@ bool wm_same_shape(const Shape *a, const Shape *b);
  * otherwise. */
 const char *wm_step_shape(const Step *st, Shape *s);
 const char *wm_entry_shape(const Entry *n, Shape *s);
-double wm_entry_scale(const Entry *n);
+Affine wm_entry_affine(const Entry *n); /* its scales and additions in one */
+/* The same transforms on blocks of `values` elements of the last axis, as an entry of its own.
+ * False: blocks would be cut, so elements must be moved. */
+bool wm_entry_in_blocks(const Entry *n, Shape s, int values, Entry *out);
 
 typedef struct Axis {
         int64_t begin, step, len;
@@ -80,13 +95,15 @@ typedef struct Box {
 
 /* the reason when the target is wrong */
 const char *wm_box(const Entry *n, const WeightParam *p, Box *b);
-bool wm_boxes_meet(const Box *a, const Box *b); /* an element in common? */
+bool wm_boxes_meet(const Box *a, const Box *b);  /* an element in common? */
+bool wm_box_in_blocks(const Box *b, int values); /* consecutive elements are whole blocks */
+/* flat may be of blocks where it goes into the parameter. */
 void wm_box_move(const Box *b, unsigned char *param, int param_dtype, unsigned char *flat,
-                 int flat_dtype, bool into_param, double scale);
+                 int flat_dtype, bool into_param, Affine by);
 
 typedef struct Array {
         Shape shape;
-        size_t size;            /* bytes of an element: 1, 2, 4, 8 */
+        size_t size;            /* bytes of an element, 1, 2, 4, 8, or of a block */
         const unsigned char *p; /* NULL: element i is index base + i */
         int64_t base;
         unsigned char *own; /* p, when allocated here; the caller frees */

@@ -149,14 +149,22 @@ void work_put(MergeWork *w, int id, uint32_t at, uint32_t len); /* append a symb
 void work_merge(MergeWork *w, const Merges *m, const Vocab *v, const char *text, Ints *ids);
 void work_free(MergeWork *w);
 
+/* ---- tok_scan.c: well-known patterns by hand ------------------------------------- */
+
+typedef struct Known Known;
+const Known *known_pattern(const char *regex); /* NULL: not known; else it matches everywhere */
+/* The end of the match that begins at i < n, in valid UTF-8. */
+size_t known_scan(const Known *k, const char *s, size_t n, size_t i);
+
 /* ---- tok_pattern.c: what a file calls a pattern ------------------------------- */
 
 /* A literal string, any one character of a set, or a regular expression. */
 typedef struct Pattern {
         char *literal;
         size_t n;
-        const Range *set; /* static; n ranges */
-        void *code;       /* pcre2_code_8 */
+        const Range *set;   /* static; n ranges */
+        const Known *known; /* a regular expression that is scanned by hand */
+        void *code;         /* pcre2_code_8 */
 } Pattern;
 
 int pattern_literal(Pattern *p, const char *s, size_t n, Err *e);
@@ -211,16 +219,19 @@ typedef struct Split {
         char with[8];    /* PREFIX, REPLACE: one character                  */
 } Split;
 
-/* Pieces lie end to end in text; end[i] is where piece i ends. */
+/* Pieces of one text, in order: piece i is s[at.p[2 i]] .. s[at.p[2 i + 1]], not empty. */
 typedef struct Pieces {
-        Buf text;
-        Ints end;
+        const char *s; /* the text given, or text.p */
+        Buf text;      /* what steps made of it     */
+        Ints at;
 } Pieces;
-/* at_start: text begins where the user's text begins.  Pieces are emptied first. */
+/* at_start: text begins where the user's text begins.  text must outlive the pieces, which are
+ * emptied first. */
 int split_text(const Split *step, int n_step, const char *text, size_t n, bool at_start,
                Pieces *out, Err *e);
 void pieces_free(Pieces *p);
 void split_free(Split *s);
+void put_byte_level(const char *text, size_t n, Buf *out); /* as byte-level characters */
 
 /* ---- tok_added.c: tokens found in the text before anything else ---------------- */
 
@@ -289,6 +300,7 @@ struct Tokenizer {
         Split split[TOK_MAX_STEPS];
         Decode decode[TOK_MAX_STEPS];
         int n_norm, n_split, n_decode;
+        bool to_bytes; /* the last split, SPLIT_BYTES, was taken off: pieces become bytes one by one */
 
         Merges merges;
         int unk; /* for a character outside; -1: it is left out  */

@@ -121,6 +121,7 @@ static void sift_up(Cand *h, size_t i)
 /* ---- merging ------------------------------------------------------------------- */
 
 #define NO_SYM UINT32_MAX
+#define SHORT 24 /* symbols; up to here looking through them beats a heap */
 
 void work_put(MergeWork *w, int id, uint32_t at, uint32_t len)
 {
@@ -138,16 +139,11 @@ void work_put(MergeWork *w, int id, uint32_t at, uint32_t len)
         w->n++;
 }
 
-/* Add symbol i and its right neighbour to the end of the heap, if they merge. */
-static bool candidate(MergeWork *w, uint32_t i, const Merges *m, const Vocab *v, const char *text)
+/* What a and b, side by side, merge to; rank -1: they do not. */
+static Cand merged(const Sym *a, const Sym *b, const Merges *m, const Vocab *v, const char *text)
 {
-        const Sym *a = &w->sym[i], *b;
-        Cand c = { -1, -1, i, 0 };
+        Cand c = { -1, -1, 0, a->len + b->len };
 
-        if (a->next == NO_SYM)
-                return false;
-        b = &w->sym[a->next];
-        c.len = a->len + b->len;
         if (m->by_text) {
                 if ((c.id = vocab_find(v, text + a->at, c.len)) >= 0)
                         c.rank = m->rank_of[c.id];
@@ -158,6 +154,19 @@ static bool candidate(MergeWork *w, uint32_t i, const Merges *m, const Vocab *v,
                         c.id = p->id;
                 }
         }
+        return c;
+}
+
+/* Add symbol i and its right neighbour to the end of the heap, if they merge. */
+static bool candidate(MergeWork *w, uint32_t i, const Merges *m, const Vocab *v, const char *text)
+{
+        const Sym *a = &w->sym[i];
+        Cand c;
+
+        if (a->next == NO_SYM)
+                return false;
+        c = merged(a, &w->sym[a->next], m, v, text);
+        c.at = i;
         if (c.rank < 0)
                 return false;
         w->heap[w->n_heap++] = c;
@@ -234,18 +243,51 @@ static void merge_run(MergeWork *w, size_t from, size_t to, const Merges *m, con
         }
 }
 
+/* The same for few symbols: look through all pairs for the next merge; no list, no heap. */
+static void merge_short(Sym *sym, size_t n, const Merges *m, const Vocab *v, const char *text,
+                        Ints *ids)
+{
+        Cand pair[SHORT]; /* of symbols i and i + 1 */
+        size_t best;
+
+        for (size_t i = 0; i + 1 < n; i++)
+                pair[i] = merged(&sym[i], &sym[i + 1], m, v, text);
+        for (;;) {
+                best = n;
+                for (size_t i = 0; i + 1 < n; i++)
+                        if (pair[i].rank >= 0 && (best == n || pair[i].rank < pair[best].rank))
+                                best = i;
+                if (best == n)
+                        break;
+                sym[best].id = pair[best].id;
+                sym[best].len = pair[best].len;
+                n--;
+                memmove(sym + best + 1, sym + best + 2, (n - best - 1) * sizeof *sym);
+                memmove(pair + best, pair + best + 1, (n - best - 1) * sizeof *pair);
+                if (best + 1 < n)
+                        pair[best] = merged(&sym[best], &sym[best + 1], m, v, text);
+                if (best)
+                        pair[best - 1] = merged(&sym[best - 1], &sym[best], m, v, text);
+        }
+        for (size_t i = 0; i < n; i++)
+                ints_put(ids, sym[i].id);
+}
+
 void work_merge(MergeWork *w, const Merges *m, const Vocab *v, const char *text, Ints *ids)
 {
         for (size_t from = 0, to; from < w->n && !w->bad; from = to) {
                 for (to = from + 1; to < w->n && could_meet(w, to - 1, m, v, text);)
                         to++;
+                if (to - from <= SHORT) {
+                        merge_short(w->sym + from, to - from, m, v, text, ids);
+                        continue;
+                }
                 if (!heap_room(w, to - from)) {
                         w->bad = true;
                         return;
                 }
                 w->sym[from].prev = w->sym[to - 1].next = NO_SYM;
-                if (to > from + 1)
-                        merge_run(w, from, to, m, v, text);
+                merge_run(w, from, to, m, v, text);
                 for (size_t i = from; i != NO_SYM; i = w->sym[i].next)
                         ints_put(ids, w->sym[i].id);
         }

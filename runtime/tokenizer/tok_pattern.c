@@ -171,7 +171,9 @@ int pattern_regex(Pattern *p, const char *regex, Err *e)
         Buf b = { 0 };
         int code, rc;
 
-        *p = (Pattern) { 0 };
+        *p = (Pattern) { .known = known_pattern(regex) };
+        if (p->known)
+                return TGC_OK;
         if ((rc = translate(regex, &b, e)) != TGC_OK) {
                 buf_free(&b);
                 return rc;
@@ -343,6 +345,12 @@ int scan_next(Scan *s, size_t *from, size_t *to, Err *e)
                                 return 0;
                         s->run = s->pos;
                         s->run_end = s->pos + valid;
+                }
+                if (s->p->known) {
+                        *from = s->pos;
+                        s->pos = *to = s->run + known_scan(s->p->known, s->text + s->run,
+                                                           s->run_end - s->run, s->pos - s->run);
+                        return 1;
                 }
                 run = (PCRE2_SPTR)s->seen + s->run;
                 rc = pcre2_match(s->p->code, run, s->run_end - s->run, s->pos - s->run,

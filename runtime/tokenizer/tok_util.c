@@ -93,9 +93,14 @@ size_t utf8_put(char *s, uint32_t cp)
 size_t utf8_valid(const char *s, size_t n)
 {
         size_t i = 0, len;
+        uint64_t eight;
         uint32_t cp;
 
         while (i < n) {
+                if (n - i >= 8 && (memcpy(&eight, s + i, 8), !(eight & 0x8080808080808080u))) {
+                        i += 8;
+                        continue;
+                }
                 if ((unsigned char)s[i] < 0x80) {
                         i++;
                         continue;

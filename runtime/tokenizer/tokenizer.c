@@ -42,6 +42,8 @@ int tok_take(Tokenizer **out, int kind, int limit, Buf *blob, Err *e)
                 rc = tok_no_memory(e);
         if (rc == TGC_OK) {
                 merges_seal(&t->merges, &t->vocab);
+                t->to_bytes = t->n_split && t->split[t->n_split - 1].op == SPLIT_BYTES;
+                t->n_split -= t->to_bytes;
                 for (int i = 0; i < t->n_added; i++)
                         t->special[t->added[i].id] |= t->added[i].special;
                 for (int i = 0; i < t->n_control && i < t->vocab.n; i++)

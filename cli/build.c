@@ -14,7 +14,7 @@ typedef struct Build {
         Compiled made;
         char *config; /* JSON text */
         const char **define;
-        Text graph, json, dot;
+        Text graph, json, dot, source;
         Text said; /* by the model as it was read last */
         bool said_more;
 } Build;
@@ -76,6 +76,12 @@ static void show_said(const Build *b)
                         b->said.s[b->said.n - 1] == '\n' ? "" : "\n");
 }
 
+static bool is_json(const char *path)
+{
+        const size_t n = path ? strlen(path) : 0;
+        return n > 5 && !strcmp(path + n - 5, ".json");
+}
+
 /* One attempt to read; -D values are o's and `extra`, which may be NULL. */
 static int read_once(Build *b, const BuildOptions *o, const char *extra, Err *e)
 {
@@ -101,8 +107,9 @@ static int read_once(Build *b, const BuildOptions *o, const char *extra, Err *e)
         case MODEL_LUA: b->model = read_lua(o->model, &r); break;
         case MODEL_JSON: b->model = read_json(o->model); break;
         default:
-                b->model = o->own ? read_lua_config(o->own, family, b->config, &r)
-                                  : read_lua_family(family, b->config, &r);
+                b->model = is_json(o->own) ? read_json(o->own)
+                           : o->own        ? read_lua_config(o->own, family, b->config, &r)
+                                           : read_lua_family(family, b->config, &r);
         }
         diag_end(&d);
         return TGC_OK;
@@ -145,10 +152,10 @@ static int read_model(Build *b, const BuildOptions *o, Err *e)
                 code = llama2c_json(o->model, &b->config, e);
         if (code || (code = read_once(b, o, NULL, e)))
                 return code;
-        if (o->kind == MODEL_JSON && o->n_define)
+        if ((o->kind == MODEL_JSON || is_json(o->own)) && o->n_define)
                 return err_set(e, TGC_USAGE,
                                "%s: a JSON graph has no parameters, so -D %s means nothing",
-                               o->model, o->define[0]);
+                               o->own ? o->own : o->model, o->define[0]);
         if (o->vocab && o->kind == MODEL_LUA && b->model->vocab != o->vocab && !defines_vocab(o))
                 code = fit_vocab(b, o, e);
         if (!code && o->vocab > b->model->vocab)
@@ -193,6 +200,14 @@ bool model_is_ours(ModelKind kind, const char *path)
                 ours = f->n == n && !memcmp(f->text, text, n);
         free(text);
         return ours;
+}
+
+bool model_is_ours_by(const char *name, const char *text)
+{
+        for (const ModelFile *f = model_files; f->name; f++)
+                if (!strcmp(f->name, name) && f->n == strlen(text) && !memcmp(f->text, text, f->n))
+                        return true;
+        return false;
 }
 
 /* Can the model generate text?  If not, `why` says it. */
@@ -248,6 +263,7 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
         graph_print(b->model->graph, &b->graph, 0);
         write_json(b->model, &b->json);
         write_dot(b->model->graph, &b->dot);
+        write_source(b->model, &b->source);
         compile(b->model, &c, &b->made);
         diag_end(&d);
         if (o->check && (code = quick_check(b->model, &c, &b->made.ir, c.infer, c.train, o->check,
@@ -279,6 +295,7 @@ static int add_sections(Plan *p, const Build *b, Err *e)
                   { "why", c->why.s, c->why.n },
                   { "memory", c->memory.s, c->memory.n },
                   { "dot", b->dot.s, b->dot.n },
+                  { "model", b->source.s, b->source.n },
                   { "graph", b->graph.s, b->graph.n },
                   { "graph.json", b->json.s, b->json.n },
                   { "consts", c->consts.s, c->consts.n },
@@ -299,6 +316,7 @@ static void build_free(Build *b)
         text_free(&b->graph);
         text_free(&b->json);
         text_free(&b->dot);
+        text_free(&b->source);
         text_free(&b->said);
         free(b->define);
         free(b->config);
@@ -398,7 +416,7 @@ int plan_again(Plan *to, const Plan *from, const char *choices, Err *e)
 
 int plan_rebuild(Plan *to, const Plan *from, Err *e)
 {
-        static const char *const data[] = { "tokenizer", "weights" };
+        static const char *const data[] = { "tokenizer", "weights", "model" };
         const Section *s = plan_find(from, "choices");
         Build b = { 0 };
         char dtype[8], *choices = s ? strndup(s->data, s->size) : NULL;
@@ -412,7 +430,7 @@ int plan_rebuild(Plan *to, const Plan *from, Err *e)
                 code = run_compiler(&b, &o, e);
         if (!code)
                 code = add_sections(to, &b, e);
-        for (int i = 0; i < 2 && !code; i++)
+        for (size_t i = 0; i < sizeof data / sizeof *data && !code; i++)
                 if ((s = plan_find(from, data[i])))
                         code = plan_add(to, data[i], s->data, s->size, e);
         for (int i = 0; i < from->n_sections && !code; i++)

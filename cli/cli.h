@@ -99,6 +99,7 @@ typedef struct BuildOptions {
 
 /* A family's, or a file that comes with tgc: those are tested. */
 bool model_is_ours(ModelKind kind, const char *path);
+bool model_is_ours_by(const char *name, const char *text);
 /* Read and compile: adds every section but tokenizer, weights and machine code. */
 int build_plan(Plan *p, const BuildOptions *o, Err *e);
 /* The plan `from`, compiled again from what it holds itself with other choices (NULL: none), into
@@ -137,6 +138,7 @@ typedef struct Loaded {
         Plan plan;
         Plan given;     /* --rebuild: the one that plan was made of, and has its weights */
         void *weights;  /* owned, when they were imported here */
+        char *own;      /* of a folder: the model that its config.json names, or NULL */
         Tokenizer *tok; /* NULL: none */
         ModelKind kind;
         double seconds; /* to read and compile */
@@ -170,6 +172,22 @@ int plan_add_chat(Plan *p, const ChatSource *s, Err *e); /* in place of what it 
 /* first line "KEY rest"; 0: absent */
 int manifest_word(const Plan *p, const char *key, char *out, size_t cap);
 
+/* ---- model_source.c: the model that a graph was made by ---- */
+
+struct cJSON;
+/* A plan's section `model`, checked; NULL where it has none.  Free with cJSON_Delete. */
+int model_source(const Plan *p, struct cJSON **source, Err *e);
+/* of one of its "files": "name" or "text" */
+const char *model_source_text(const struct cJSON *file, const char *key);
+const char *model_source_find(const struct cJSON *source, const char *name); /* its text, or NULL */
+/* Into dir: the model's file, whose name it gives, and a config.json that names it; *name "" where
+ * another config.json is there, which stays. */
+int model_source_write(const Plan *p, const char *dir, const char *dtype, char name[200], Err *e);
+
+/* The model that the config.json of a folder names beside it; NULL: it is of a family.  Caller
+ * frees. */
+int folder_model(const char *dir, char **path, Err *e);
+
 /* ---- param_source.c ---- */
 
 typedef char Place[80];
@@ -182,8 +200,10 @@ Place *param_places(const Plan *plan, struct WeightParam *p, int n);
 
 /* Fill the section `weights` from a checkpoint; *mem is to be freed after the plan. */
 int weights_import(Plan *p, const char *path, void **mem, const Progress *say, Err *e);
-/* The other way, as safetensors; dtype NULL: the plan's. */
-int weights_export(const Plan *p, const char *path, const char *dtype, Err *e);
+/* The other way, as safetensors; dtype NULL: the plan's.  shard 0: path is a file; else a folder,
+ * which gets *n_files of at most so many bytes. */
+int weights_export(const Plan *p, const char *path, const char *dtype, uint64_t shard, int *n_files,
+                   Err *e);
 /* The text of the map inside a manifest; caller frees. */
 char *manifest_map(const Plan *p);
 

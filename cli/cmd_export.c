@@ -1,6 +1,8 @@
 /* cmd_export.c: tgc export: a plan as a Hugging Face folder, or its weights alone. */
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include "../runtime/util/c_locale.h"
 #include "../runtime/util/file.h"
 #include "work.h"
 
@@ -24,15 +26,38 @@ static bool is_file(const char *out)
         return n > 12 && !strcmp(out + n - 12, ".safetensors");
 }
 
-/* What a folder lacks, by name. */
-static void say_missing(const Progress *talk, const Loaded *l, const char *folder, bool config,
-                        bool tokenizer)
+/* 5GB, 200MB, 1GiB ...: as transformers' max_shard_size; 0: it is no size. */
+static uint64_t size_of(const char *s)
 {
-        if (!config)
+        static const struct {
+                const char *unit;
+                double bytes;
+        } unit[] = { { "", 1 },          { "B", 1 },
+                     { "KB", 1e3 },      { "MB", 1e6 },
+                     { "GB", 1e9 },      { "TB", 1e12 },
+                     { "KIB", 1024 },    { "MIB", 1 << 20 },
+                     { "GIB", 1 << 30 }, { "TIB", 1099511627776. } };
+        char *end;
+        double x = c_strtod(s, &end);
+        end += *end == ' ';
+        for (size_t i = 0; i < sizeof unit / sizeof *unit; i++)
+                if (end > s && !strcasecmp(end, unit[i].unit) && x * unit[i].bytes >= 1 &&
+                    x * unit[i].bytes < 9e18)
+                        return (uint64_t)(x * unit[i].bytes);
+        return 0;
+}
+
+/* What there is to know of the folder, by name. */
+static void say_files(const Progress *talk, const Loaded *l, const char *folder, const char *model,
+                      bool own, bool tokenizer)
+{
+        if (*model)
                 say(talk,
-                    "%s: no config.json: the plan has none, as its model is no Hugging Face folder, or was "
-                    "changed by -D or --model; --config FILE puts one there\n",
-                    folder);
+                    "%s: config.json names %s, the model: tgc runs the folder, other programs do not know it "
+                    "(--config FILE puts their config.json there)\n",
+                    folder, model);
+        else if (!plan_find(&l->plan, "file.config.json") && !own)
+                say(talk, "%s: the config.json that was there stays\n", folder);
         if (!tokenizer && l->tok)
                 say(talk,
                     "%s: no tokenizer: the plan's own is not kept as a file; give `tgc run` --tokenizer FILE\n",
@@ -40,28 +65,32 @@ static void say_missing(const Progress *talk, const Loaded *l, const char *folde
 }
 
 static int write_folder(const Loaded *l, const Args *a, const char *folder, const char *dtype,
-                        Err *e)
+                        uint64_t shard, Err *e)
 {
         const bool all = !opt_flag(a, O_WEIGHTS_ONLY);
         const char *own = opt_str(a, O_CONFIG);
         Progress talk = progress_new(a);
-        char stored[32] = "f32", *path = file_join(folder, "model.safetensors");
-        bool config = false, tokenizer = false;
-        int code = path ? make_folder(folder, e)
-                        : err_set(e, TGC_NO_MEMORY, "%s: no memory", folder);
+        char stored[32] = "f32", model[200] = "";
+        bool tokenizer = false;
+        int code = make_folder(folder, e), n = 0;
         manifest_word(&l->plan, "dtype", stored, sizeof stored);
         if (!code)
-                code = weights_export(&l->plan, path, dtype, e);
+                code = weights_export(&l->plan, folder, dtype, shard, &n, e);
         if (!code && all)
-                code = model_files_write(l, folder, dtype ? dtype : stored, &config, &tokenizer, e);
+                code = model_files_write(l, folder, dtype ? dtype : stored, own, model, &tokenizer,
+                                         e);
         if (!code && own)
                 code = copy_config(own, folder, e);
-        if (!code)
-                say(&talk, "%s: written\n", path);
-        if (!code && all)
-                say_missing(&talk, l, folder, config || own, tokenizer);
-        free(path);
-        return code;
+        if (code)
+                return code;
+        if (n > 1)
+                say(&talk, "%s/model.safetensors.index.json: written, and %d files of weights\n",
+                    folder, n);
+        else
+                say(&talk, "%s/model.safetensors: written\n", folder);
+        if (all)
+                say_files(&talk, l, folder, model, own, tokenizer);
+        return TGC_OK;
 }
 
 int cmd_export(const Args *a, Err *e)
@@ -74,17 +103,21 @@ int cmd_export(const Args *a, Err *e)
                 return err_set(e, TGC_USAGE, "export: where to? tgc export %s -o FOLDER",
                                a->pos[0]);
         const bool file = is_file(out) && !file_is_dir(out);
-        if (file && opt_str(a, O_CONFIG))
-                return err_set(e, TGC_USAGE, "export: --config has no effect: %s is no folder",
-                               out);
+        if (file && (opt_str(a, O_CONFIG) || opt_set(a, O_MAX_SHARD)))
+                return err_set(e, TGC_USAGE, "export: --%s has no effect: %s is no folder",
+                               opt_str(a, O_CONFIG) ? "config" : "max-shard-size", out);
+        const uint64_t shard = size_of(opt_str(a, O_MAX_SHARD));
+        if (!shard)
+                return err_set(e, TGC_USAGE, "--max-shard-size %.60s: a size is wanted, as 5GB",
+                               opt_str(a, O_MAX_SHARD));
         Args plain = *a; /* here --dtype is the file's, not the plan's */
         plain.v[O_DTYPE].set = false;
         int code = load(&l, &plain, &(LoadHow) { 0 }, e);
         if (code)
                 return code;
         if (!file)
-                code = write_folder(&l, a, out, dtype, e);
-        else if (!(code = weights_export(&l.plan, out, dtype, e)))
+                code = write_folder(&l, a, out, dtype, shard, e);
+        else if (!(code = weights_export(&l.plan, out, dtype, 0, NULL, e)))
                 say(&talk, "%s: written\n", out);
         loaded_free(&l);
         return code;

@@ -479,6 +479,7 @@ static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow 
         char vocab[32] = "0", *choices, says[CHECK_SAYS] = "";
         const bool check = a->cmd == CMD_COMPILE || a->cmd == CMD_TRAIN || a->cmd == CMD_RUN ||
                            a->cmd == CMD_EVAL;
+        const char *own = opt_str(a, O_MODEL_FILE) ? opt_str(a, O_MODEL_FILE) : l->own;
         Progress talk = progress_new(a);
         Err no_infer = { 0 };
         int code = TGC_OK, documents;
@@ -492,7 +493,7 @@ static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow 
         BuildOptions o = {
                 .kind = l->kind,
                 .model = path,
-                .own = opt_str(a, O_MODEL_FILE),
+                .own = own,
                 .quiet = talk.quiet,
                 .dtype = opt_str(a, O_DTYPE),
                 .define = a->v[O_DEFINE].list,
@@ -517,7 +518,7 @@ static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow 
                 .choices_name = opt_str(a, O_TUNED),
                 .documents = documents >= 0 ? &documents : NULL,
                 .check = check && opt_flag(a, O_QUICK_CHECK) &&
-                                         (opt_str(a, O_MODEL_FILE) || !model_is_ours(l->kind, path))
+                                         (own || !model_is_ours(l->kind, path))
                                  ? says
                                  : NULL,
                 .vocab = l->tok && tokenizer_kind(l->tok) == TOK_CHAR ? tokenizer_vocab(l->tok) : 0
@@ -540,7 +541,7 @@ static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow 
                        (code = add_chat(&l->plan, opt_str(a, O_TOKENIZER), path, l->kind, e))))
                 return code;
         if (l->kind == MODEL_HF &&
-            (code = model_files_keep(&l->plan, path, !a->v[O_DEFINE].n && !opt_str(a, O_MODEL_FILE),
+            (code = model_files_keep(&l->plan, path, !a->v[O_DEFINE].n && !own,
                                      !opt_str(a, O_TOKENIZER) && holds_tokenizer(path), e)))
                 return code;
         return add_weights(l, a, path, how, e);
@@ -552,6 +553,8 @@ int load(Loaded *l, const Args *a, const LoadHow *how, Err *e)
         double start = clock_s();
         *l = (Loaded) { .tok = how->tok };
         int code = model_kind(a->pos[0], &l->kind, path, sizeof path, e);
+        if (!code && l->kind == MODEL_HF)
+                code = folder_model(path, &l->own, e);
         if (!code)
                 code = l->kind == MODEL_PLAN ? load_plan(l, a, path, how, e)
                                              : load_model(l, a, path, how, e);
@@ -567,5 +570,6 @@ void loaded_free(Loaded *l)
         plan_close(&l->plan);
         plan_close(&l->given);
         free(l->weights);
+        free(l->own);
         *l = (Loaded) { 0 };
 }

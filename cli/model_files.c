@@ -7,7 +7,7 @@
 
 enum { MOST_BYTES = 256 << 20 };
 
-/* of the model; the rest is of the tokenizer */
+/* of the model, the first of its graph; the rest is of the tokenizer */
 static const char *const model_file[] = { "config.json", "generation_config.json" },
                          *const tokenizer_file[] = { "tokenizer.json",
                                                      "tokenizer.model",
@@ -41,7 +41,7 @@ static int keep(Plan *p, const char *dir, const char *name, Err *e)
 int model_files_keep(Plan *p, const char *dir, bool model, bool tokenizer, Err *e)
 {
         int code = TGC_OK;
-        for (int i = 0; i < N_MODEL && model && !code; i++)
+        for (int i = model ? 0 : 1; i < N_MODEL && !code; i++)
                 code = keep(p, dir, model_file[i], e);
         for (int i = 0; i < N_TOKENIZER && tokenizer && !code; i++)
                 code = keep(p, dir, tokenizer_file[i], e);
@@ -99,13 +99,15 @@ static size_t member(const char *s, size_t n, const char *key, size_t *end)
         return 0;
 }
 
-/* The file's type of weights is what config.json says they have: who loads them goes by it. */
-static int put_config(const char *dir, const Section *s, const char *dtype, Err *e)
+static const char *type_word(const char *dtype)
 {
-        const char *text = s->data, *brace = memchr(text, '{', s->size),
-                   *word = !strcmp(dtype, "f32")    ? "float32"
-                           : !strcmp(dtype, "bf16") ? "bfloat16"
-                                                    : "float16";
+        return !strcmp(dtype, "f32") ? "float32" : !strcmp(dtype, "bf16") ? "bfloat16" : "float16";
+}
+
+/* The file's type of weights is what config.json says they have: who loads them goes by it. */
+static int put_config(const char *dir, const Section *s, const char *word, Err *e)
+{
+        const char *text = s->data, *brace = memchr(text, '{', s->size);
         size_t end = 0, at = member(text, s->size, "dtype", &end), n = 0;
         char *out = NULL;
         FILE *f = brace ? open_memstream(&out, &n) : NULL;
@@ -168,21 +170,24 @@ static int put_characters(const char *dir, const Tokenizer *tok, Err *e)
         return code;
 }
 
-int model_files_write(const Loaded *l, const char *dir, const char *dtype, bool *config,
-                      bool *tokenizer, Err *e)
+int model_files_write(const Loaded *l, const char *dir, const char *dtype, bool own,
+                      char model[200], bool *tokenizer, Err *e)
 {
         const Plan *p = &l->plan;
+        const Section *config = plan_find(p, "file.config.json");
         char section[32];
-        int code = TGC_OK;
-        *config = *tokenizer = false;
-        for (int i = 0; i < N_MODEL + N_TOKENIZER && !code; i++) {
+        *model = 0;
+        *tokenizer = false;
+        int code = own      ? TGC_OK
+                   : config ? put_config(dir, config, type_word(dtype), e)
+                            : model_source_write(p, dir, type_word(dtype), model, e);
+        for (int i = 1; i < N_MODEL + N_TOKENIZER && !code; i++) {
                 const char *name = i < N_MODEL ? model_file[i] : tokenizer_file[i - N_MODEL];
                 section_name(section, name);
                 const Section *s = plan_find(p, section);
                 if (!s)
                         continue;
-                code = i ? put(dir, name, s->data, s->size, e) : put_config(dir, s, dtype, e);
-                *config |= !i;
+                code = put(dir, name, s->data, s->size, e);
                 *tokenizer |= i >= N_MODEL;
         }
         if (!code && !*tokenizer && l->tok && tokenizer_kind(l->tok) == TOK_CHAR)

@@ -29,7 +29,8 @@ void js_free(JsonOut *j);
 /* ---- page_graphs.c: what the compiler knows of a model; sees the compiler ---- */
 
 /* "graphs": the model, then every program's graph after all passes; "files" that their lines are
- * of, with their text where model, the path of the model's file, is not NULL. */
+ * of, with their text where the plan has it, or where model, the path of the model's file, is not
+ * NULL. */
 int page_graphs(JsonOut *j, const Plan *p, const char *path, const char *model, Err *e);
 
 /* ---- page_plan.c: what the runtime knows ---- */

@@ -1,4 +1,5 @@
 /* page_graphs.c: a plan's graphs for its page.  Knows the compiler, not the runtime. */
+#include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
 #include "../compiler/compiler.h"
@@ -74,12 +75,18 @@ static void find_files(const Graph *g, Files *f)
         }
 }
 
-/* The model's own file, one beside it, or one inside tgc; false: there is no such text. */
-static bool put_file(JsonOut *j, const char *name, const char *model)
+/* The plan's text of it; or, where the model was just read, its own file, one beside it, or one
+ * inside tgc; false: there is no such text. */
+static bool put_file(JsonOut *j, const cJSON *source, const char *name, const char *model)
 {
-        const char *slash = strrchr(model, '/');
+        const char *kept = model_source_find(source, name),
+                   *slash = model ? strrchr(model, '/') : NULL;
         char path[4400], *text = NULL;
         size_t n = 0;
+        if (kept)
+                js_str(j, "text", kept);
+        if (kept || !model)
+                return kept;
         snprintf(path, sizeof path, "%.*s%s", slash ? (int)(slash - model) + 1 : 0, model, name);
         if (file_exists(path) && !file_is_dir(path))
                 file_read_text(path, MOST_TEXT, &text, &n, &(Err) { 0 });
@@ -94,14 +101,13 @@ static bool put_file(JsonOut *j, const char *name, const char *model)
         return text != NULL;
 }
 
-static void put_files(JsonOut *j, const Files *f, const char *model)
+static void put_files(JsonOut *j, const Files *f, const cJSON *source, const char *model)
 {
         js_begin(j, "files", '[');
         for (int i = 0; i < f->n; i++) {
                 js_begin(j, NULL, '{');
                 js_str(j, "name", f->name[i]);
-                if (model)
-                        put_file(j, f->name[i], model);
+                put_file(j, source, f->name[i], model);
                 js_end(j, '}');
         }
         js_end(j, ']');
@@ -114,6 +120,8 @@ int page_graphs(JsonOut *j, const Plan *p, const char *path, const char *model, 
         Graph *volatile g = NULL;
         Files *volatile files = calloc(1, sizeof *files);
         char *volatile text = s ? malloc(s->size + 1) : NULL;
+        cJSON *source;
+        int code;
         if (!text || !files) {
                 free(text);
                 free(files);
@@ -143,8 +151,10 @@ int page_graphs(JsonOut *j, const Plan *p, const char *path, const char *model, 
         }
         js_end(j, ']');
         diag_end(&d);
-        put_files(j, files, model);
+        if (!(code = model_source(p, &source, e)))
+                put_files(j, files, source, model);
+        cJSON_Delete(source);
         free(text);
         free(files);
-        return TGC_OK;
+        return code;
 }

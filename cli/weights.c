@@ -144,7 +144,8 @@ int weights_import(Plan *p, const char *path, void **mem, const Progress *talk, 
         return code;
 }
 
-int weights_export(const Plan *p, const char *path, const char *dtype, Err *e)
+int weights_export(const Plan *p, const char *path, const char *dtype, uint64_t shard, int *n_files,
+                   Err *e)
 {
         static const StMeta meta[] = { { "format", "pt" } };
         const Section *s = plan_find(p, "manifest"), *w = plan_find(p, "weights");
@@ -163,10 +164,12 @@ int weights_export(const Plan *p, const char *path, const char *dtype, Err *e)
                 code = err_set(e, TGC_BAD_FILE,
                                "section weights has %zu bytes, the parameters need %llu", w->size,
                                (unsigned long long)(m.n_all * store_size(m.dtype)));
-        else if (!(code = weight_map_parse(&map, text, "manifest", e)))
-                code = weight_map_export(map, &set,
-                                         ck_dtype_find(dtype ? dtype : store_name(m.dtype)), path,
-                                         meta, 1, e);
+        else if (!(code = weight_map_parse(&map, text, "manifest", e))) {
+                const int dt = ck_dtype_find(dtype ? dtype : store_name(m.dtype));
+                code = shard ? weight_map_export_folder(map, &set, dt, path, shard, meta, 1,
+                                                        n_files, e)
+                             : weight_map_export(map, &set, dt, path, meta, 1, e);
+        }
         weight_map_free(map);
         free(param);
         free(text);

@@ -96,8 +96,10 @@ int make_folder(const char *path, Err *e);
 /* A plan keeps these files of a folder, as they are, in sections file.NAME. */
 int model_files_keep(Plan *p, const char *dir, bool model, bool tokenizer, Err *e);
 void model_files_drop_tokenizer(Plan *p);
-/* Into dir, config.json with the type that the weights have there; which of both it was. */
-int model_files_write(const Loaded *l, const char *dir, const char *dtype, bool *config,
-                      bool *tokenizer, Err *e);
+/* Into dir, config.json with the type that the weights have there.  own: the user has another
+ * config.json.  model: the file that tgc's own config.json names, "" where it is a family's; and
+ * whether there is a tokenizer. */
+int model_files_write(const Loaded *l, const char *dir, const char *dtype, bool own,
+                      char model[200], bool *tokenizer, Err *e);
 
 #endif

@@ -19,6 +19,22 @@ typedef struct MapLine {
         bool optional;
 } MapLine;
 
+/* A parameter of a Lua model, as it was when the graph was made. */
+typedef struct ModelParam {
+        const char *name;
+        enum { PARAM_BOOLEAN, PARAM_INTEGER, PARAM_REAL, PARAM_WORD } kind;
+        double number;
+        const char *word;
+} ModelParam;
+
+/* A Lua file that was read for a model. */
+typedef struct ModelSource {
+        const char *name; /* as nodes' lines name it (loc_name) */
+        const char *text;
+        size_t n;
+        bool ours; /* it comes with tgc */
+} ModelSource;
+
 typedef struct Model {
         Arena *arena;
         /* forward: inputs ids, targets; outputs logits, loss [, aux_loss, ce] */
@@ -32,6 +48,11 @@ typedef struct Model {
         int64_t positions; /* that its tables have rows for; 0: any number (check_tables) */
         int64_t documents; /* the token that begins one, or -1: a row of tokens is one */
         const char *meta;  /* lines "meta KEY VALUE\n" */
+        /* of a Lua model: where its graph came from (write_source) */
+        ModelParam *params;
+        int n_params;
+        ModelSource *source;
+        int n_source, cap_source, main_source; /* the model's own file */
 } Model;
 
 Model *model_new(const char *name);
@@ -80,6 +101,12 @@ Model *read_json(const char *path);
 /* text[n] is 0; name: for messages */
 Model *read_json_text(const char *text, size_t n, const char *name);
 void write_json(const Model *m, Text *out); /* what read_json reads back */
+
+/* ---- read/source.c ---- */
+
+/* A Lua model's files and parameters, as JSON (section `model` of runtime/plan/plan.h); nothing of
+ * a JSON graph, or of files that are no UTF-8. */
+void write_source(const Model *m, Text *out);
 
 /* ---- read/describe.c: for people ---- */
 

@@ -434,7 +434,7 @@ Model *read_json(const char *path)
 
 /* Writing ---------------------------------------------------------------- */
 
-static void put_string(Text *out, const char *s)
+void json_put_string(Text *out, const char *s)
 {
         text_add(out, "\"");
         for (; *s; s++) {
@@ -498,7 +498,7 @@ static void put_node(const Graph *g, const Node *n, Text *out)
                 Text loc = { 0 };
                 text_add(&loc, "%s:%d", loc_name(n->loc, file), n->loc.line);
                 text_add(out, ", \"loc\": ");
-                put_string(out, loc.s);
+                json_put_string(out, loc.s);
                 text_free(&loc);
         }
         text_add(out, "}");
@@ -528,15 +528,15 @@ void write_json(const Model *m, Text *out)
                         text_add(out, ", \"rows\": [%lld, %lld, %lld]", (long long)l->begin,
                                  (long long)l->end, (long long)l->step);
                 text_add(out, ", \"from\": ");
-                put_string(out, l->rest + (l->optional ? 3 : 2));
+                json_put_string(out, l->rest + (l->optional ? 3 : 2));
                 text_add(out, "%s}", l->optional ? ", \"optional\": true" : "");
         }
         text_add(out, "\n ],\n \"ignore\": [");
         for (int i = 0; i < m->n_ignore; i++) {
                 text_add(out, i ? ", " : "");
-                put_string(out, m->ignore[i]);
+                json_put_string(out, m->ignore[i]);
         }
         text_add(out, "],\n \"meta\": ");
-        put_string(out, m->meta);
+        json_put_string(out, m->meta);
         text_add(out, "\n}\n");
 }

@@ -8,7 +8,8 @@
  *      }
  *
  * `config` makes all parameters of a Hugging Face config.json (null is a light userdata);
- * config_error(KEY, WHAT) refuses it.  A file without one can still be compiled by itself.
+ * config_error(KEY, WHAT) refuses it.  A file without one can still be compiled by itself.  A
+ * config.json that `tgc export` wrote of a Lua model has its parameters themselves, as tgc_params.
  * Which file a config.json goes to: the user's (read_lua_config), else models/families.lua says.
  * p.ctx, if there is one, is the context. */
 #include "read.h"
@@ -226,6 +227,7 @@ static void push_family(lua_State *L)
                 if (names[i] && lua_getfield(L, t, names[i]) == LUA_TSTRING) {
                         lua_pushstring(L, names[i]);
                         lua_setfield(L, LUA_REGISTRYINDEX, "family");
+                        r->m->main_source = r->m->n_source;
                         sandbox_require(L, lua_tostring(L, -1));
                         return;
                 }
@@ -261,12 +263,65 @@ static void push_file(lua_State *L)
                         if (!sandbox_has(r, lua_tostring(L, -1)))
                                 fail(L, 8,
                                      "no such file, and no model of that name comes with tgc");
+                        r->m->main_source = r->m->n_source;
                         sandbox_require(L, lua_tostring(L, -1));
                         return;
                 }
         }
+        r->m->main_source = r->m->n_source;
         sandbox_load_path(L, r->path);
         lua_call(L, 0, 1);
+}
+
+/* What the model gets, as text and numbers.  The table at p has keys of push_defaults alone. */
+static void keep_params(lua_State *L, int p)
+{
+        Model *m = reader_of(L)->m;
+        int n;
+        const char **key = keys_of(L, p, &n);
+        m->params = arena_alloc(m->arena, (size_t)(n + 1) * sizeof *m->params);
+        for (int i = 0; i < n; i++) {
+                ModelParam *to = &m->params[m->n_params++];
+                lua_getfield(L, p, key[i]);
+                to->name = arena_str(m->arena, key[i]);
+                switch (lua_type(L, -1)) {
+                case LUA_TBOOLEAN:
+                        to->kind = PARAM_BOOLEAN;
+                        to->number = lua_toboolean(L, -1);
+                        break;
+                case LUA_TNUMBER:
+                        to->kind = lua_isinteger(L, -1) ? PARAM_INTEGER : PARAM_REAL;
+                        to->number = lua_tonumber(L, -1);
+                        break;
+                default: to->kind = PARAM_WORD; to->word = arena_str(m->arena, lua_tostring(L, -1));
+                }
+                lua_settop(L, p);
+        }
+}
+
+/* Pushes what config.json says of the parameters: tgc_params, or what `config` makes of it. */
+static void push_configured(lua_State *L, int module)
+{
+        Reader *r = reader_of(L);
+        const cJSON *saved = cJSON_GetObjectItemCaseSensitive(r->config, "tgc_params");
+        if (saved) {
+                if (!cJSON_IsObject(saved))
+                        fail(L, 3, "\"tgc_params\" is no object");
+                push_json(L, saved);
+                return;
+        }
+        if (lua_getfield(L, module, "config") != LUA_TFUNCTION)
+                fail(L, 3, "the model has no function `config`, so no config.json describes it");
+        if (r->path) { /* push_family has said it for ours */
+                const char *type = r->family ? r->family : text_of(r->config, "model_type");
+                lua_pushstring(L, type ? type : "");
+                lua_setfield(L, LUA_REGISTRYINDEX, "family");
+        }
+        push_json(L, r->config);
+        lua_register(L, "config_error", config_error);
+        lua_getfield(L, LUA_REGISTRYINDEX, "family");
+        lua_call(L, 2, 1);
+        luaL_checktype(L, -1, LUA_TTABLE);
 }
 
 /* Defaults, then config.json, then -D.  Pushes the parameters. */
@@ -276,19 +331,7 @@ static void push_params(lua_State *L, int module)
         push_defaults(L, module);
         int p = lua_gettop(L), n;
         if (r->config) {
-                if (lua_getfield(L, module, "config") != LUA_TFUNCTION)
-                        fail(L, 3,
-                             "the model has no function `config`, so no config.json describes it");
-                if (r->path) { /* push_family has said it for ours */
-                        const char *type = r->family ? r->family : text_of(r->config, "model_type");
-                        lua_pushstring(L, type ? type : "");
-                        lua_setfield(L, LUA_REGISTRYINDEX, "family");
-                }
-                push_json(L, r->config);
-                lua_register(L, "config_error", config_error);
-                lua_getfield(L, LUA_REGISTRYINDEX, "family");
-                lua_call(L, 2, 1);
-                luaL_checktype(L, -1, LUA_TTABLE);
+                push_configured(L, module);
                 int c = lua_gettop(L);
                 const char **key = keys_of(L, c, &n);
                 for (int i = 0; i < n; i++) {
@@ -299,7 +342,10 @@ static void push_params(lua_State *L, int module)
                 /* a default of ours may be another than the reference's */
                 for (int i = 0; i < n; i++) {
                         if (lua_getfield(L, c, key[i]) == LUA_TNIL)
-                                fail(L, 3, "the model's `config` does not say what '%s' is",
+                                fail(L, 3, "%s does not say what '%s' is",
+                                     cJSON_GetObjectItemCaseSensitive(r->config, "tgc_params")
+                                             ? "tgc_params of config.json"
+                                             : "the model's `config`",
                                      key[i]);
                         lua_pop(L, 1);
                 }
@@ -322,6 +368,7 @@ static void push_params(lua_State *L, int module)
                              lua_tostring(L, -1));
                 lua_settop(L, p);
         }
+        keep_params(L, p);
 }
 
 /* The model ------------------------------------------------------------------ */

@@ -463,6 +463,21 @@ static const ModelFile *embedded(const char *file)
         return NULL;
 }
 
+/* The model's copy of a file that is about to be loaded. */
+static void keep_source(Reader *r, const char *path, const char *text, size_t n)
+{
+        Model *m = r->m;
+        char name[LOC_NAME];
+        const ModelFile *f = embedded(loc_name((Loc) { path, 1, 0 }, name));
+        const bool ours = f && f->n == n && !memcmp(f->text, text, n);
+        char *own = ours ? NULL : arena_alloc(m->arena, n + 1);
+        if (own)
+                memcpy(own, text, n);
+        m->source = arena_grow(m->arena, m->source, m->n_source, &m->cap_source, sizeof *m->source);
+        m->source[m->n_source++] = (ModelSource) { arena_str(m->arena, name), ours ? f->text : own,
+                                                   n, ours };
+}
+
 /* Push the chunk of a file, if it exists. */
 static bool load_file(lua_State *L, const char *path, const char *chunk)
 {
@@ -487,6 +502,7 @@ static bool load_file(lua_State *L, const char *path, const char *chunk)
         free(text);
         text = NULL;
         const char *own = lua_tolstring(L, -1, &n);
+        keep_source(r, path, own, n);
         sandbox_load(L, own, n, chunk);
         lua_remove(L, -2);
         return true;
@@ -521,6 +537,8 @@ static bool load_module(lua_State *L, const char *module)
             load_file(L, lua_pushfstring(L, "%s/%s", r->o->models_dir, file), chunk))
                 return true;
         f = embedded(file);
+        if (f)
+                keep_source(r, file, f->text, f->n);
         if (f)
                 sandbox_load(L, f->text, f->n, chunk);
         return f != NULL;

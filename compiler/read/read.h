@@ -44,6 +44,10 @@ int *names_at(Names *t, const char *key);
 /* The whole file, at most `most` bytes; caller frees.  error_at if it cannot be read. */
 char *read_text(const char *path, size_t most, size_t *n);
 
+/* ---- json.c ---- */
+
+void json_put_string(Text *out, const char *s);
+
 /* ---- lua_sandbox.c ---- */
 
 typedef struct Reader {

@@ -19,6 +19,8 @@
  *      products        text, below: products of matrices and their tiles, for `tgc tune`
  *      launches        text, below: what each launch is made of, for `tgc dump --html`
  *      choices         the tiles that `tgc tune` chose (codegen/forms/tile_choice.c has the grammar), optional
+ *      model           JSON: the Lua files that the graph was made by, and their parameters, for `tgc dump
+ *                      --html` and `tgc export` (compiler/read/source.c), optional
  *      tokenizer       tokenizer_pack's blob, optional
  *      chat            chat templates and special tokens as text (runtime/chat/chat_source.h), optional
  *      file.NAME       of a Hugging Face folder, as it is, for `tgc export`: config.json, tokenizer.json ...; optional

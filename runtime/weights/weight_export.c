@@ -1,14 +1,8 @@
-/* weight_export.c: a checkpoint from parameters, one tensor at a time. */
+/* weight_export.c: a checkpoint from parameters, one tensor at a time, into one file or, tensor by
+ * tensor chosen, into several (weight_shards.c). */
 #include "weight_map_internal.h"
 #include <stdlib.h>
 #include <string.h>
-
-/* of one tensor of the file */
-typedef struct Piece {
-        const Entry *entry;
-        int param;
-        Box box;
-} Piece;
 
 static int by_tensor(const void *a, const void *b)
 {
@@ -51,9 +45,12 @@ static int out_dtype(const WeightParam *p, int dtype)
 }
 
 /* Fill piece[] sorted by tensor, and one CkTensor with its number of pieces per tensor. */
-static int plan_export(const WeightMap *m, const WeightSet *set, const Name *index, int dtype,
-                       Piece *piece, CkTensor *tensor, int *first, int *n_tensors, Err *e)
+static int plan_export(Export *to, const Name *index, int dtype, Err *e)
 {
+        const WeightMap *m = to->map;
+        const WeightSet *set = to->set;
+        Piece *piece = to->piece;
+        CkTensor *tensor = to->tensor;
         int n = 0, k = 0;
 
         for (const Entry *x = m->entry; x < m->entry + m->n; x++) {
@@ -99,12 +96,12 @@ static int plan_export(const WeightMap *m, const WeightSet *set, const Name *ind
                                         "than it has on line %d",
                                         m->name, x->line, t.name, piece[i - 1].entry->line);
                 } else {
-                        first[k] = i;
+                        to->first[k] = i;
                         tensor[k++] = t;
                 }
         }
-        first[k] = n;
-        *n_tensors = k;
+        to->first[k] = n;
+        to->n = k;
         return TGC_OK;
 }
 
@@ -206,17 +203,16 @@ static int export_tensor(const WeightMap *m, const WeightSet *set, const Piece *
         return rc;
 }
 
-int weight_map_export(const WeightMap *m, const WeightSet *set, int dtype, const char *path,
-                      const StMeta *meta, int n_meta, Err *e)
+int wm_export_open(Export *x, const WeightMap *m, const WeightSet *set, int dtype, Err *e)
 {
-        Piece *piece = malloc(((size_t)m->n + 1) * sizeof *piece);
-        CkTensor *tensor = malloc(((size_t)m->n + 1) * sizeof *tensor);
-        int *first = malloc(((size_t)m->n + 1) * sizeof *first);
-        SafetensorsOut *o = 0;
+        const size_t most = (size_t)m->n + 1;
         Name *index = 0;
-        int n = 0, rc;
+        int rc = TGC_OK;
 
-        if (!piece || !tensor || !first)
+        *x = (Export) { .map = m, .set = set, .piece = malloc(most * sizeof *x->piece) };
+        x->tensor = malloc(most * sizeof *x->tensor);
+        x->first = malloc(most * sizeof *x->first);
+        if (!x->piece || !x->tensor || !x->first)
                 rc = err_set(e, TGC_NO_MEMORY, "%s: no memory", m->name);
         else if (!ck_dtype_is_float(dtype))
                 rc = err_set(e, TGC_FAIL, "%s: weights are exported as floating types, not %s",
@@ -224,22 +220,56 @@ int weight_map_export(const WeightMap *m, const WeightSet *set, int dtype, const
         else
                 rc = wm_index_params(m, set, &index, e);
         if (!rc)
-                rc = plan_export(m, set, index, dtype, piece, tensor, first, &n, e);
+                rc = plan_export(x, index, dtype, e);
+        free(index);
+        if (rc)
+                wm_export_close(x);
+        return rc;
+}
+
+void wm_export_close(Export *x)
+{
+        free(x->piece);
+        free(x->tensor);
+        free(x->first);
+        *x = (Export) { 0 };
+}
+
+int wm_export_file(const Export *x, const int *which, int n, const char *path, const StMeta *meta,
+                   int n_meta, Err *e)
+{
+        CkTensor *tensor = malloc(((size_t)n + 1) * sizeof *tensor);
+        SafetensorsOut *o = 0;
+        int rc = tensor ? TGC_OK : err_set(e, TGC_NO_MEMORY, "%s: no memory", x->map->name);
+
+        for (int i = 0; i < n && !rc; i++)
+                tensor[i] = x->tensor[which ? which[i] : i];
         if (!rc)
                 rc = safetensors_out_open(&o, path, tensor, n, meta, n_meta, e);
         for (int i = 0; i < n && !rc; i++) {
                 int k = safetensors_out_order(o)[i];
-                rc = export_tensor(m, set, piece + first[k], first[k + 1] - first[k], &tensor[k], o,
-                                   e);
+                k = which ? which[k] : k;
+                rc = export_tensor(x->map, x->set, x->piece + x->first[k],
+                                   x->first[k + 1] - x->first[k], &x->tensor[k], o, e);
         }
         if (!rc) {
                 rc = safetensors_out_commit(o, e);
                 o = 0;
         }
         safetensors_out_abort(o);
-        free(index);
-        free(first);
         free(tensor);
-        free(piece);
+        return rc;
+}
+
+int weight_map_export(const WeightMap *m, const WeightSet *set, int dtype, const char *path,
+                      const StMeta *meta, int n_meta, Err *e)
+{
+        Export x;
+        int rc = wm_export_open(&x, m, set, dtype, e);
+
+        if (rc)
+                return rc;
+        rc = wm_export_file(&x, NULL, x.n, path, meta, n_meta, e);
+        wm_export_close(&x);
         return rc;
 }

@@ -98,4 +98,11 @@ int weight_map_import(const WeightMap *m, const Checkpoint *ck, const WeightSet 
 int weight_map_export(const WeightMap *m, const WeightSet *params, int dtype, const char *path,
                       const StMeta *meta, int n_meta, Err *e);
 
+/* Into a Hugging Face folder: model.safetensors, or, where that would have more than `most` bytes
+ * of data, shards and their index.  Weights of that folder before are gone then.
+ * *n_files: shards, or 1. */
+int weight_map_export_folder(const WeightMap *m, const WeightSet *params, int dtype,
+                             const char *dir, uint64_t most, const StMeta *meta, int n_meta,
+                             int *n_files, Err *e);
+
 #endif

@@ -127,4 +127,28 @@ int wm_find_param(const Name *index, int n, const char *name); /* -1: none */
 int wm_check_entry(const char *file, const Entry *n, const WeightParam *p, const char *source,
                    Shape from, Box *b, Err *e);
 
+/* ---- weight_export.c, used by weight_shards.c too ---- */
+
+/* of one tensor of the checkpoint */
+typedef struct Piece {
+        const Entry *entry;
+        int param;
+        Box box;
+} Piece;
+
+/* All that the map makes of a set: n tensors by name, the pieces of tensor i from first[i] on. */
+typedef struct Export {
+        const WeightMap *map;
+        const WeightSet *set;
+        Piece *piece;
+        CkTensor *tensor;
+        int *first, n;
+} Export;
+
+int wm_export_open(Export *x, const WeightMap *m, const WeightSet *set, int dtype, Err *e);
+void wm_export_close(Export *x);
+/* A file of n of the tensors; which NULL: of the first n. */
+int wm_export_file(const Export *x, const int *which, int n, const char *path, const StMeta *meta,
+                   int n_meta, Err *e);
+
 #endif

@@ -134,6 +134,24 @@ static void use_ir(const Section *s)
         }
 }
 
+/* The model's text: found, and written into a folder that is read again. */
+static void use_model(const Plan *p)
+{
+        char name[200], *own;
+        cJSON *source;
+        Err e;
+        if (!model_source(p, &source, &e))
+                model_source_find(source, "my.lua");
+        cJSON_Delete(source);
+        unlink(in_folder("config.json"));
+        if (model_source_write(p, in_folder("."), "float32", name, &e) || !*name)
+                return;
+        if (!folder_model(in_folder("."), &own, &e)) {
+                HOLDS(own && !unlink(own));
+                free(own);
+        }
+}
+
 static void use_plan(const Plan *p)
 {
         const SessionOptions o = { .device = DEV_CPU, .dev.no_cache = 1, .seed = 1 };
@@ -165,6 +183,7 @@ static void use_plan(const Plan *p)
         if (plan_find(p, "graph.json"))
                 plan_rebuild(&again, p, &e);
         plan_close(&again);
+        use_model(p);
 }
 
 FUZZ(plan)

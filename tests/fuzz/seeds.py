@@ -175,6 +175,8 @@ def readers():
             kept = {"manifest": s["manifest"], "program.cpu": s["program.cpu"], "source.cpu": units, "products": s["products"]}
             if name == "small":
                 kept.update({"graph.json": s["graph.json"], "ir": s["ir"][:s["ir"].index(b"\n}\n") + 3]})
+            if name == "small":
+                kept["model"] = b'{"params": {"n": 2, "x": 0.5, "w": "a", "b": true},\n "files": [{"name": "my.lua", "text": "return {}\\n"}, {"name": "part.lua", "text": ""}]}\n'
             put("plan", name, b"".join(k.encode() + b"\n" + v + b"\0" for k, v in kept.items()))
     head = b"tgcplan\n" + struct.pack("<4I2Q24x", 1, 0x01020304, 2, 0, 0, 0)
     table = struct.pack("<32s3Q", b"manifest", 4096, 2, 0) + struct.pack("<32s3Q", b"w", 8192, 0, 0)

@@ -1,8 +1,11 @@
 /* kernel_hashes.c: the machine code of every kernel of every model, as hashes: for changes that
  * must not change it.
  *
- *     build/tests/kernel_hashes > before;  (change, build);  build/tests/kernel_hashes > after; 
+ *     build/tests/kernel_hashes > before;  (change, build);  build/tests/kernel_hashes > after;
  *     diff before after
+ *
+ * Arguments choose part of it: [MODEL [CONFIGURATION [HEADER]]], each a part of a name. HEADER
+ * compiles only the kernels whose text includes such a header: `kernel_hashes gpt "" gemv`.
  *
  * A line per kernel and architecture: configuration, architecture, hash of its code and constants
  * (not of names), registers aside; and a line per program: its launches, buffers and memory. 
@@ -17,6 +20,7 @@
 #include "cli/cli.h"
 #include "runtime/device/cuda_api.h"
 #include "runtime/device/dev_impl.h"
+#include "runtime/device/nvrtc.h"
 
 static const char *const arch[] = { "sm_80", "sm_90a" };
 
@@ -69,6 +73,18 @@ static uint64_t text_hash(const char *s)
         return h;
 }
 
+/* Whether some #include "..." of the text has a name with this part. */
+static bool includes(const char *text, const char *part)
+{
+        for (const char *p = text; (p = strstr(p, "#include \"")); p++) {
+                char line[200];
+                snprintf(line, sizeof line, "%.*s", (int)strcspn(p, "\n"), p);
+                if (strstr(line, part))
+                        return true;
+        }
+        return false;
+}
+
 static const Config config[] = {
         { "bf16 train 11x192", "bf16", BUILD_TRAIN, 11, 192, 192, 3, false, false, true },
         { "bf16 train 4x1024", "bf16", BUILD_TRAIN, 4, 1024, 1024, 3, false, false, false },
@@ -83,8 +99,40 @@ static const Config config[] = {
           false },
 };
 
+/* A line for every kernel of the plan whose text includes a header named like this. */
+static void compile_units(const Plan *p, const char *target, const char *path, const char *what,
+                          const char *config_name, const char *header)
+{
+        Nvrtc n;
+        Pack units, headers;
+        Err e;
+        if (nvrtc_open(&n, 0, &e) || plan_source(p, "cuda", &units, &headers, &e)) {
+                printf("%s%s [%s] %s: %s\n", path, what, config_name, target, e.msg);
+                return;
+        }
+        PackFile *cubin = calloc((size_t)units.n + 1, sizeof *cubin);
+        char *want = calloc((size_t)units.n + 1, 1);
+        for (int i = 0; want && i < units.n; i++)
+                want[i] = includes(units.file[i].data, header);
+        if (!cubin || !want ||
+            cuda_compile_units(&n, &units, want, &headers, target, &(DevOptions) { 0 }, cubin, 0,
+                               &e))
+                printf("%s%s [%s] %s: %s\n", path, what, config_name, target,
+                       cubin && want ? e.msg : "no memory");
+        else
+                for (int i = 0; i < units.n; i++)
+                        if (want[i])
+                                printf("%s%s [%s] %s %s %016llx\n", path, what, config_name, target,
+                                       units.file[i].name,
+                                       (unsigned long long)code_hash(cubin[i].data, cubin[i].size));
+        cubins_free(cubin, units.n);
+        free(want);
+        pack_free(&units);
+        pack_free(&headers);
+}
+
 static void one(const char *path, const Config *c, const char *const *define, int n_define,
-                const char *what)
+                const char *what, const char *header)
 {
         const char *copy[4];
         memcpy(copy, define, (size_t)n_define * sizeof *copy);
@@ -127,23 +175,8 @@ static void one(const char *path, const Config *c, const char *const *define, in
                 pack_free(&units);
                 pack_free(&headers);
         }
-        for (size_t a = 0; !getenv("TGC_HASH_TEXT") && a < sizeof arch / sizeof *arch; a++) {
-                void *blob;
-                size_t size;
-                Pack cubin;
-                if (cuda_compile_plan(&p, arch[a], 0, &blob, &size, &e) ||
-                    pack_read(&cubin, blob, size, "cubins", &e)) {
-                        printf("%s%s [%s] %s: %s\n", path, what, c->name, arch[a], e.msg);
-                        continue;
-                }
-                for (int i = 0; i < cubin.n; i++)
-                        printf("%s%s [%s] %s %s %016llx\n", path, what, c->name, arch[a],
-                               cubin.file[i].name,
-                               (unsigned long long)code_hash(cubin.file[i].data,
-                                                             cubin.file[i].size));
-                pack_free(&cubin);
-                free(blob);
-        }
+        for (size_t a = 0; !getenv("TGC_HASH_TEXT") && a < sizeof arch / sizeof *arch; a++)
+                compile_units(&p, arch[a], path, what, c->name, header);
         plan_close(&p);
         fflush(stdout);
 }
@@ -161,11 +194,13 @@ int main(int argc, char **argv)
                 for (size_t c = 0; c < sizeof config / sizeof *config; c++) {
                         char ctx[24];
                         const char *define[] = { small[0], small[1], ctx };
+                        if (argc > 2 && !strstr(config[c].name, argv[2]))
+                                continue;
                         if (!config[c].all && !strstr(path, "/gpt.lua") &&
                             !strstr(path, "/llama.lua") && !strstr(path, "/moe.lua"))
                                 continue;
                         snprintf(ctx, sizeof ctx, "ctx=%d", config[c].ctx);
-                        one(path, &config[c], define, 3, "");
+                        one(path, &config[c], define, 3, "", argc > 3 ? argv[3] : "");
                 }
         }
         return 0;

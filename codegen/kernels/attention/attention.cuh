@@ -75,14 +75,9 @@ struct AttForwardMma {
 
                 AttRows<E, MT, KT, LD, (MT * KT <= (Path::TF32 && TGC_TF32 ? 16 : 8))> rows;
                 float o[MT][DT][4], top[MT][2], sum[MT][2];
-                att_zero(o);
-#pragma unroll
-                for (int m = 0; m < MT; m++)
-#pragma unroll
-                        for (int i = 0; i < 2; i++) {
-                                top[m][i] = -INFINITY;
-                                sum[m][i] = 0.f;
-                        }
+                att_fill(o, 0.f);
+                att_fill(top, -INFINITY);
+                att_fill(sum, 0.f);
 
                 att_copy<BM, THREADS, Path, Att::D>(sq, q, in.sq.t, m0, hd.T);
                 att_copy<BN, THREADS, Path, Att::D>(skv, k, in.sk.t, lo, hd.S);
@@ -107,7 +102,7 @@ struct AttForwardMma {
                         if (hd.empty(w0, w0 + MT * 16, n0, n0 + BN))
                                 continue;
                         float x[MT][NT][4];
-                        att_zero(x);
+                        att_fill(x, 0.f);
                         att_mma_nt(x, rows, (const E *)sk);
                         mask(x, hd, w0, row, n0);
                         AttScores<E, MT, NT> p;
@@ -121,7 +116,7 @@ struct AttForwardMma {
                 for (int m = 0; m < MT; m++)
 #pragma unroll
                         for (int i = 0; i < 2; i++) {
-                                float s = att_quad_sum(sum[m][i]);
+                                float s = quad_sum(sum[m][i]);
                                 int t = row + m * 16 + i * 8;
                                 inv[m][i] = s > 0.f ? 1.f / s : 0.f;
                                 if (lse && (lane & 3) == 0 && t < hd.T)
@@ -181,11 +176,8 @@ struct AttForwardMma {
                 for (int m = 0; m < MT; m++)
 #pragma unroll
                         for (int i = 0; i < 2; i++) {
-                                float t = fmaxf(x[m][0][2 * i], x[m][0][2 * i + 1]);
-#pragma unroll
-                                for (int n = 1; n < NT; n++)
-                                        t = fmaxf(t, fmaxf(x[m][n][2 * i], x[m][n][2 * i + 1]));
-                                most[m][i] = fmaxf(top[m][i], att_quad_max(t));
+                                const float t = att_row_max<true>(att_flat(x[m]), i);
+                                most[m][i] = fmaxf(top[m][i], quad_max(t));
                                 raise |= most[m][i] * hd.BASE2 > top[m][i] * hd.BASE2 + 8.f;
                         }
                 if (__any_sync(0xffffffffu, raise))
@@ -197,27 +189,14 @@ struct AttForwardMma {
                                                                       zero(most[m][i]));
                                         top[m][i] = most[m][i];
                                         sum[m][i] *= scale;
-#pragma unroll
-                                        for (int n = 0; n < DT; n++) {
-                                                o[m][n][2 * i] *= scale;
-                                                o[m][n][2 * i + 1] *= scale;
-                                        }
+                                        att_scale_row(att_flat(o[m]), i, scale);
                                 }
 #pragma unroll
                 for (int m = 0; m < MT; m++)
 #pragma unroll
-                        for (int i = 0; i < 2; i++) {
-                                const float z = zero(top[m][i]);
-                                float part = 0.f;
-#pragma unroll
-                                for (int n = 0; n < NT; n++) {
-                                        x[m][n][2 * i] = fast_exp2(x[m][n][2 * i] * hd.BASE2 - z);
-                                        x[m][n][2 * i + 1] = fast_exp2(
-                                                x[m][n][2 * i + 1] * hd.BASE2 - z);
-                                        part += x[m][n][2 * i] + x[m][n][2 * i + 1];
-                                }
-                                sum[m][i] += part;
-                        }
+                        for (int i = 0; i < 2; i++)
+                                sum[m][i] += att_row_exp<true>(att_flat(x[m]), i, hd.BASE2,
+                                                               zero(top[m][i]));
                 if (Att::DROPOUT > 0.f) {
                         const int col = n0 + (threadIdx.x & 3) * 2;
 #pragma unroll

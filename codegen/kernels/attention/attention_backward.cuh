@@ -49,9 +49,7 @@ TGC_DEV void attention_delta_task(const E *o, Strides so, const E *g, Strides sg
                 for (int i = 0; i < L::C * L::V; i++)
                         sum = fmaf(u[i], w[i], sum);
         }
-#pragma unroll
-        for (int d = L::LANES / 2; d; d >>= 1)
-                sum += __shfl_xor_sync(0xffffffffu, sum, d);
+        sum = lanes_sum<L::LANES>(sum);
         if (in && lane == 0)
                 delta[((long)b * Att::H + h) * T + t] = sum;
 }
@@ -102,13 +100,6 @@ struct AttGradMma {
          * enough. */
         typedef AttRows<E, MT, KT, LD, (MT * (2 * DT + 2 * KT) * 4 <= Path::KEEP)> RowsDkv;
         typedef AttRows<E, MT, KT, LD, (MT * (DT + 2 * KT) * 4 <= Path::KEEP)> RowsDq;
-
-        static __device__ __forceinline__ void fill(float (&f)[MT][2], float x)
-        {
-#pragma unroll
-                for (int m = 0; m < MT; m++)
-                        f[m][0] = f[m][1] = x;
-        }
 
         /* sx: where the stages begin. */
         static __device__ __forceinline__ float *sums(E *sx, int stage)
@@ -203,8 +194,8 @@ struct AttGradMma {
 
                 RowsDkv k, v;
                 float dk[MT][DT][4], dv[MT][DT][4];
-                att_zero(dk);
-                att_zero(dv);
+                att_fill(dk, 0.f);
+                att_fill(dv, 0.f);
                 att_copy<BM, THREADS, Path, Att::D>(sk, in.k + b * in.sk.b + hk * in.sk.h, in.sk.t,
                                                     n0, T);
                 att_copy<BM, THREADS, Path, Att::D>(sv, in.v + b * in.sv.b + hk * in.sv.h, in.sv.t,
@@ -240,9 +231,9 @@ struct AttGradMma {
                                 const bool full = hd.full(t0, t0 + SUB, w0, w0 + MT * 16);
                                 float x[MT][NT][4], y[MT][NT][4];
                                 AttScores<E, MT, NT> p;
-                                att_zero(x);
+                                att_fill(x, 0.f);
                                 att_mma_nt(x, k, q + u * LD);
-                                att_zero(y);
+                                att_fill(y, 0.f);
                                 att_mma_nt(y, v, dy + u * LD);
                                 if (full)
                                         by_column<true>(x, y, hd, t0, key, l + u * SL);
@@ -255,9 +246,9 @@ struct AttGradMma {
                         }
                 }
                 float f[MT][2];
-                fill(f, Att::SCALE);
+                att_fill(f, Att::SCALE);
                 att_store<Att::D>(dk, f, key, T, b * T, c0, hk * Att::D, epilogue_k, E());
-                fill(f, 1.f);
+                att_fill(f, 1.f);
                 att_store<Att::D>(dv, f, key, T, b * T, c0, hk * Att::D, epilogue_v, E());
                 __syncthreads();
         }
@@ -287,7 +278,7 @@ struct AttGradMma {
 
                 RowsDq q, dy;
                 float acc[MT][DT][4], ls[MT][2], de[MT][2];
-                att_zero(acc);
+                att_fill(acc, 0.f);
 #pragma unroll
                 for (int m = 0; m < MT; m++)
 #pragma unroll
@@ -320,9 +311,9 @@ struct AttGradMma {
                                 const bool full = hd.full(w0, w0 + MT * 16, s0, s0 + SUB);
                                 float x[MT][NT][4], y[MT][NT][4];
                                 AttScores<E, MT, NT> p;
-                                att_zero(x);
+                                att_fill(x, 0.f);
                                 att_mma_nt(x, q, sk + u * LD);
-                                att_zero(y);
+                                att_fill(y, 0.f);
                                 att_mma_nt(y, dy, sv + u * LD);
                                 if (full)
                                         by_row<true>(x, y, hd, row, s0, ls, de);
@@ -333,7 +324,7 @@ struct AttGradMma {
                         }
                 }
                 float f[MT][2];
-                fill(f, Att::SCALE);
+                att_fill(f, Att::SCALE);
                 att_store<Att::D>(acc, f, row, T, b * T, c0, h * Att::D, epilogue, E());
                 __syncthreads();
         }

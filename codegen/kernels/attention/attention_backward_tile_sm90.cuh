@@ -135,15 +135,6 @@ TGC_DEV void att_load_step_sm90(Pipeline<Tile> &pipe, const AttMap &a, const Att
 
 /* ---- registers ----------------------------------------------------------------- */
 
-/* x (64,64) as A operand. */
-template <class E>
-TGC_DEV void att_pack_sm90(unsigned (&p)[4][4], const float (&x)[32])
-{
-#pragma unroll
-        for (int i = 0; i < 16; i++)
-                p[i / 4][i % 4] = pack2<E>(x[2 * i], x[2 * i + 1]);
-}
-
 /* Descriptors differ in their lower words: all panels are swizzled alike, 8 rows are 1024 bytes. */
 TGC_DEV unsigned long long att_desc_sm90(unsigned low)
 {
@@ -279,9 +270,7 @@ template <int D, class Epilogue>
 TGC_DEV void att_put_sm90(float (&acc)[D / 2], float scale, int row0, int end, int h,
                           const Epilogue &epilogue)
 {
-#pragma unroll
-        for (int i = 0; i < D / 2; i++)
-                acc[i] *= scale;
+        att_scale(acc, scale);
         mma_epilogue<AttShareSm90<D>, 2>(reinterpret_cast<const float(&)[1][D / 8][4]>(acc), row0,
                                          h * D, end, h * D + D, epilogue);
 }

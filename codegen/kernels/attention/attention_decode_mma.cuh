@@ -16,6 +16,7 @@
 #define TGC_ATTENTION_DECODE_MMA_CUH
 
 #include "attention_decode_rows.cuh"
+#include "attention_fragment.cuh"
 
 template <class E, class Att, class Tile>
 constexpr bool att_decode_mma()
@@ -161,8 +162,7 @@ struct AttMmaSums {
                                        : -INFINITY;
                         mx = fmaxf(mx, p[i]);
                 }
-                mx = fmaxf(mx, __shfl_xor_sync(0xffffffffu, mx, 1));
-                mx = fmaxf(mx, __shfl_xor_sync(0xffffffffu, mx, 2));
+                mx = quad_max(mx);
                 const float zero = mx == -INFINITY ? 0.f : mx, scale = att_exp2<E>(top - zero);
                 top = mx;
                 sum *= scale;
@@ -184,8 +184,7 @@ struct AttMmaSums {
         __device__ __forceinline__ void put(float *part)
         {
                 constexpr int RECORD = att_record<Att>();
-                sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-                sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+                sum = quad_sum(sum);
                 if (Step::g() >= Tile::ROWS)
                         return;
                 part += Step::g() * RECORD;

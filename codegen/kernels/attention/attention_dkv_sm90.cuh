@@ -93,9 +93,7 @@ struct AttDkvSm90 {
 #pragma unroll
                         for (int d = 0; d < 8; d++)
                                 sum = fmaf(u[d], w[d], sum);
-#pragma unroll
-                        for (int d = LANES / 2; d; d >>= 1)
-                                sum += __shfl_xor_sync(0xffffffffu, sum, d);
+                        sum = lanes_sum<LANES>(sum);
                         if (lane == 0)
                                 to[r] = sum;
                 }
@@ -215,7 +213,7 @@ struct AttDkvSm90 {
                                     s.reach);
                 else
                         exps<true>(e, x, rows, 0, s.reach);
-                att_pack_sm90<E>(p, e);
+                att_pack<E>(p, e);
                 wgmma_fence();
                 att_add_sm90<Tile>(dv, p, s.at(here, 1), E());
                 wgmma_commit();
@@ -231,7 +229,7 @@ struct AttDkvSm90 {
                         for (int i = 0; i < 8; i++)
                                 e[c * 8 + i] *= y[c * 8 + i] - d[i / 4 * 2 + (i & 1)];
                 }
-                att_pack_sm90<E>(ds, e);
+                att_pack<E>(ds, e);
                 wgmma_fence();
                 att_add_sm90<Tile>(dk, ds, s.at(here, 0), E());
                 wgmma_commit();
@@ -291,8 +289,8 @@ struct AttDkvSm90 {
                         s.own_v.init(Tile::own(smem, i) + Tile::Own::BYTES, group * 64 + warp * 16);
 #pragma unroll
                         for (int c = 0; c < D / 2; c++)
-                                dk[c] = dv[c] = 0.f;
-                        wgmma_hold(dk); /* zeroed here, not between products */
+                                dk[c] = dv[c] = 0.f; /* not att_fill: other registers, other code */
+                        wgmma_hold(dk);              /* zeroed here, not between products */
                         wgmma_hold(dv);
                         s.skip(s.lo - j.lo);
                         s.enter();

@@ -129,12 +129,10 @@ struct AttDqSm90 {
                 wgmma_hold(y);
                 if (!NEXT)
                         s.arrive(own_empty);
-#pragma unroll
-                for (int i = 0; i < 32; i++)
-                        e[i] *= y[i] - s.delta[i >> 1 & 1];
+                att_row_delta(e, y, s.delta);
                 wgmma_wait<NEXT>(); /* dq(i-1): ds is free, and its stage */
                 s.give_back(here);
-                att_pack_sm90<E>(ds, e);
+                att_pack<E>(ds, e);
                 wgmma_fence();
                 if (NEXT) {
                         float to[32];
@@ -172,7 +170,7 @@ struct AttDqSm90 {
                         for (int d = 0; d < 8; d++)
                                 sum = fmaf(u[d], w[d], sum);
                 }
-                return att_quad_sum(sum);
+                return quad_sum(sum);
         }
 
         /* What of the job's rows lies in memory and not in panels: o and lse, by the lane that
@@ -218,9 +216,7 @@ struct AttDqSm90 {
                         pipeline_wait(Tile::full(smem, i), Tile::round(i));
                         s.own_q.init(own, group * 64 + warp * 16);
                         s.own_g.init(own + Tile::Own::BYTES, group * 64 + warp * 16);
-#pragma unroll
-                        for (int c = 0; c < D / 2; c++)
-                                dq[c] = 0.f;
+                        att_fill(dq, 0.f);
                         wgmma_hold(dq);
                         s.skip(from - j.lo);
                         s.enter();

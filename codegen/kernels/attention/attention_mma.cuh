@@ -9,6 +9,7 @@
 #define TGC_ATTENTION_MMA_CUH
 
 #include "attention_common.cuh"
+#include "attention_fragment.cuh"
 
 /* Rows [row0, row0 + N) of a (rows, D) matrix to shared memory, zeros outside of it.
  * Where a thread's column never changes, its addresses differ by constants. */
@@ -95,18 +96,6 @@ struct AttRows<E, MT, KT, LD, false> {
         }
 };
 
-template <int MT, int NT>
-TGC_DEV void att_zero(float (&x)[MT][NT][4])
-{
-#pragma unroll
-        for (int m = 0; m < MT; m++)
-#pragma unroll
-                for (int n = 0; n < NT; n++)
-#pragma unroll
-                        for (int i = 0; i < 4; i++)
-                                x[m][n][i] = 0.f;
-}
-
 /* x += rows of a times rows of b:  x[i][j] = sum_d a[i][d] b[j][d]. */
 template <class E, int MT, int NT, int KT, int LD, bool KEEP>
 TGC_DEV void att_mma_nt(float (&x)[MT][NT][4], const AttRows<E, MT, KT, LD, KEEP> &a, const E *b)
@@ -129,21 +118,15 @@ TGC_DEV void att_mma_nt(float (&x)[MT][NT][4], const AttRows<E, MT, KT, LD, KEEP
         }
 }
 
-/* An accumulator's two neighbouring 8-column blocks are an A operand of 16 columns. */
+/* An accumulator as A operand. */
 template <class E, int MT, int NT>
 struct AttScores {
-        unsigned f[NT / 2][MT][4];
-        __device__ void set(const float (&x)[MT][NT][4])
+        unsigned f[MT][NT / 2][4];
+        __device__ void set(float (&x)[MT][NT][4])
         {
 #pragma unroll
-                for (int n = 0; n < NT; n += 2)
-#pragma unroll
-                        for (int m = 0; m < MT; m++) {
-                                f[n / 2][m][0] = pack2<E>(x[m][n][0], x[m][n][1]);
-                                f[n / 2][m][1] = pack2<E>(x[m][n][2], x[m][n][3]);
-                                f[n / 2][m][2] = pack2<E>(x[m][n + 1][0], x[m][n + 1][1]);
-                                f[n / 2][m][3] = pack2<E>(x[m][n + 1][2], x[m][n + 1][3]);
-                        }
+                for (int m = 0; m < MT; m++)
+                        att_pack<E>(f[m], att_flat(x[m]));
         }
 };
 
@@ -160,8 +143,8 @@ TGC_DEV void att_mma_nn(float (&x)[MT][DT][4], const AttScores<E, MT, NT> &p, co
                         ldmatrix_x4_trans(r, b + k * 16 * LD + n * 8);
 #pragma unroll
                         for (int m = 0; m < MT; m++) {
-                                mma_16816<E>(x[m][n], p.f[k][m], r[0], r[1]);
-                                mma_16816<E>(x[m][n + 1], p.f[k][m], r[2], r[3]);
+                                mma_16816<E>(x[m][n], p.f[m][k], r[0], r[1]);
+                                mma_16816<E>(x[m][n + 1], p.f[m][k], r[2], r[3]);
                         }
                 }
 }
@@ -195,18 +178,6 @@ TGC_DEV void att_store(const float (&x)[MT][NT][4], const float (&f)[MT][2], int
                                                  odd ? r0 : a0, odd ? r1 : a1, odd ? b0 : r0,
                                                  odd ? b1 : r1);
                         }
-}
-
-TGC_DEV float att_quad_sum(float x)
-{
-        x += __shfl_xor_sync(0xffffffffu, x, 1);
-        return x + __shfl_xor_sync(0xffffffffu, x, 2);
-}
-
-TGC_DEV float att_quad_max(float x)
-{
-        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-        return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
 }
 
 #endif

@@ -210,11 +210,6 @@ struct AttShort {
                 if ((lane() & 3) == 0)
                         red[half() * MOST + query(h)] = v;
         }
-        static __device__ __forceinline__ float quad_sum(float v)
-        {
-                v += __shfl_xor_sync(0xffffffffu, v, 1);
-                return v + __shfl_xor_sync(0xffffffffu, v, 2);
-        }
 };
 
 template <class Att, class Epilogue>
@@ -248,8 +243,7 @@ TGC_DEV void attention_short_task(const AttIn<float, Att> &in, float *lse, int, 
                                                      : -INFINITY;
                                 top = fmaxf(top, y);
                         }
-                top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
-                S::half_row(most, i, fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2)));
+                S::half_row(most, i, quad_max(top));
         }
         __syncthreads();
 #pragma unroll
@@ -268,7 +262,7 @@ TGC_DEV void attention_short_task(const AttIn<float, Att> &in, float *lse, int, 
                                 if (Att::DROPOUT > 0.f)
                                         y = hd.drop(y, t, S::key(j, c));
                         }
-                S::half_row(sums, i, S::quad_sum(part));
+                S::half_row(sums, i, quad_sum(part));
         }
         S::put(p, x);
         __syncthreads();
@@ -334,7 +328,7 @@ TGC_DEV void attention_short_grad_task(const AttIn<float, Att> &in, const float 
                                 }
                                 delta = fmaf(prob[j][e], y[j][e], delta);
                         }
-                S::half_row(red, i, S::quad_sum(delta));
+                S::half_row(red, i, quad_sum(delta));
         }
         __syncthreads();
 #pragma unroll

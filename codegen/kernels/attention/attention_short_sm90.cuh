@@ -62,9 +62,7 @@ template <int N, class Epilogue>
 TGC_DEV void att_put_short(float (&acc)[N], float scale, int row0, int end, int col0, bool whole,
                            const Epilogue &epilogue)
 {
-#pragma unroll
-        for (int i = 0; i < N; i++)
-                acc[i] *= scale;
+        att_scale(acc, scale);
         MmaEpilogue<1, 2 * N, 16, 2, Epilogue> t(epilogue, row0, col0, end, col0 + 2 * N, whole);
         t.start();
         t.run(reinterpret_cast<const float(&)[1][N / 4][4]>(acc));
@@ -144,7 +142,9 @@ struct AttShortSm90 {
 #pragma unroll
                 for (int j = 0; j < N; j++)
                         wgmma_hold(x[j]);
-                /* keys after the query, or that do not exist, are all in the last block */
+                /* Keys after the query, or that do not exist, are all in the last block.  The largest
+                 * score takes four chains a row here, the exponents both rows at once:
+                 * attention_fragment.cuh's order gives this kernel other machine code. */
                 const int row = warp * 16 + lane / 4, first = lane % 4 * 2;
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
@@ -163,7 +163,7 @@ struct AttShortSm90 {
                                         most[e % 4] = fmaxf(most[e % 4],
                                                             x[j][e / 2 * 4 + i * 2 + e % 2]);
                         most[0] = fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3]));
-                        top[i] = att_quad_max(most[0]) * BASE2;
+                        top[i] = quad_max(most[0]) * BASE2;
                 }
                 arrived<0>();
 #pragma unroll
@@ -176,7 +176,7 @@ struct AttShortSm90 {
                         }
                         sum[0] += part[0][0] + part[0][1];
                         sum[1] += part[1][0] + part[1][1];
-                        att_pack_sm90<E>(p[j], x[j]);
+                        att_pack<E>(p[j], x[j]);
                         wgmma_fence();
 #pragma unroll
                         for (int ks = 0; ks < 4; ks++)
@@ -189,7 +189,7 @@ struct AttShortSm90 {
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
                         const int t = m * 64 + row + i * 8;
-                        sum[i] = att_quad_sum(sum[i]);
+                        sum[i] = quad_sum(sum[i]);
                         inv[i] = fast_rcp(sum[i]);
                         if (lse && lane % 4 == 0 && t < T)
                                 lse[((long)b * Att::H + h) * T + t] = (top[i] + fast_log2(sum[i])) *
@@ -197,9 +197,7 @@ struct AttShortSm90 {
                 }
                 wgmma_wait<0>();
                 wgmma_hold(o);
-#pragma unroll
-                for (int e = 0; e < D / 2; e++)
-                        o[e] *= inv[e / 2 % 2];
+                att_scale_rows(o, inv);
                 att_put_short(o, 1.f, b * T + m * 64 + warp * 16, b * T + T, h * D, T % 64 == 0,
                               epilogue);
         }
@@ -498,9 +496,8 @@ struct AttShortBackward {
                         s.pair = Tile::pair(j, s.m);
                         s.k = (unsigned)Panel::wide(k);
                         s.v = (unsigned)Panel::wide(v);
-#pragma unroll
-                        for (int c = 0; c < D / 2; c++)
-                                dk[c] = dv[c] = 0.f;
+                        att_fill(dk, 0.f);
+                        att_fill(dv, 0.f);
                         wgmma_hold(dk); /* zeroed here, not between products */
                         wgmma_hold(dv);
                         att_wait_sm90(Tile::keys(smem, j), 0);

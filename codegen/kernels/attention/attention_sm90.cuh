@@ -335,18 +335,14 @@ struct AttForwardSm90 {
         static __device__ __forceinline__ bool raise(const float (&x)[BN / 2], float (&top)[2],
                                                      float (&scale)[2])
         {
-                float most[4] = { x[0], x[1], x[2], x[3] };
-#pragma unroll
-                for (int e = 4; e < BN / 2; e++)
-                        most[e % 4] = fmaxf(most[e % 4], x[e]);
-                most[0] = fmaxf(most[0], most[1]), most[1] = fmaxf(most[2], most[3]);
+                const float most[2] = { att_row_max(x, 0), att_row_max(x, 1) };
                 const bool any = most[0] * Head::BASE2 > top[0] + 8.f ||
                                  most[1] * Head::BASE2 > top[1] + 8.f;
                 if (!__any_sync(0xffffffffu, any))
                         return false;
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
-                        const float to = fmaxf(top[i], att_quad_max(most[i]) * Head::BASE2);
+                        const float to = fmaxf(top[i], quad_max(most[i]) * Head::BASE2);
                         scale[i] = fast_exp2(top[i] - zero(to));
                         top[i] = to;
                 }
@@ -357,20 +353,8 @@ struct AttForwardSm90 {
         static __device__ __forceinline__ void exponents(float (&x)[BN / 2], const float (&top)[2],
                                                          float (&sum)[2])
         {
-#pragma unroll
-                for (int i = 0; i < 2; i++) {
-                        const float z = zero(top[i]);
-                        float even = 0.f, odd = 0.f;
-#pragma unroll
-                        for (int n = 0; n < NT; n++) {
-                                x[4 * n + 2 * i] = fast_exp2(x[4 * n + 2 * i] * Head::BASE2 - z);
-                                x[4 * n + 2 * i + 1] = fast_exp2(
-                                        x[4 * n + 2 * i + 1] * Head::BASE2 - z);
-                                even += x[4 * n + 2 * i];
-                                odd += x[4 * n + 2 * i + 1];
-                        }
-                        sum[i] = even + odd;
-                }
+                sum[0] = att_row_exp(x, 0, Head::BASE2, zero(top[0]));
+                sum[1] = att_row_exp(x, 1, Head::BASE2, zero(top[1]));
         }
 
         /* The usual way to keep exponents small is to look for the largest score before them, which
@@ -383,14 +367,6 @@ struct AttForwardSm90 {
         {
                 return !(part[0] <= 4096.f && part[1] <= 4096.f) ||
                        (RAGGED && (top[0] == -INFINITY || top[1] == -INFINITY));
-        }
-
-        static __device__ __forceinline__ void pack(unsigned (&p)[BN / 16][4],
-                                                    const float (&x)[BN / 2])
-        {
-#pragma unroll
-                for (int e = 0; e < BN / 4; e++)
-                        p[e / 4][e % 4] = pack2<E>(x[2 * e], x[2 * e + 1]);
         }
 
         template <class Epilogue>
@@ -419,7 +395,7 @@ struct AttForwardSm90 {
                         float scale[2];
                         int j = 0;
 
-                        att_zero(acc);
+                        att_fill(acc, 0.f);
                         const unsigned long long q = q0 +
                                                      (unsigned long long)(i % 2 *
                                                                           (GROUPS * Tile::Q / 16));
@@ -443,7 +419,7 @@ struct AttForwardSm90 {
                                 mask(x, hd, begins, row, (w.n0 + a) * BN);
                                 raise(x, top, scale);
                                 exponents(x, top, sum);
-                                pack(p, x);
+                                att_pack<E>(p, x);
                                 pipe.wait_full();
                                 for (j = a + 1; j < b; j++) {
                                         at = pipe.stage;
@@ -485,10 +461,8 @@ struct AttForwardSm90 {
                                         wgmma_hold(o);
                                         read(pipe.empty(at_v));
                                         if (raised)
-#pragma unroll
-                                                for (int e = 0; e < D / 2; e++)
-                                                        o[e] *= scale[e >> 1 & 1];
-                                        pack(p, x);
+                                                att_scale_rows(o, scale);
+                                        att_pack<E>(p, x);
                                 }
                                 read(done);
                                 pingpong_begin(g);
@@ -531,17 +505,13 @@ struct AttForwardSm90 {
                 const int lane = threadIdx.x & 31;
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
-                        const float s = att_quad_sum(sum[i]), inv = s > 0.f ? fast_rcp(s) : 0.f;
+                        const float s = quad_sum(sum[i]), inv = s > 0.f ? fast_rcp(s) : 0.f;
                         const int t = w0 + lane / 4 + i * 8;
                         if (lse && lane % 4 == 0 && t < T)
                                 lse[(long)hd.bh * T + t] = s > 0.f ? (top[i] + fast_log2(s)) *
                                                                              ATT_LN2
                                                                    : -INFINITY;
-#pragma unroll
-                        for (int n = 0; n < D / 8; n++) {
-                                acc[0][n][2 * i] *= inv;
-                                acc[0][n][2 * i + 1] *= inv;
-                        }
+                        att_scale_row(att_flat(acc[0]), i, inv);
                 }
                 mma_epilogue<WarpRows>(acc, w.b * T + w0, w.h * D, w.b * T + T, Att::H * D,
                                        epilogue);

@@ -329,6 +329,29 @@ TGC_DEV float warp_sum(float x)
         return x;
 }
 
+/* The same over LANES neighbours, a power of two ... */
+template <int LANES>
+TGC_DEV float lanes_sum(float x)
+{
+#pragma unroll
+        for (int d = LANES / 2; d; d >>= 1)
+                x += __shfl_xor_sync(0xffffffffu, x, d);
+        return x;
+}
+
+/* ... and over the four lanes that share the rows of a tensor core's fragment. */
+TGC_DEV float quad_sum(float x)
+{
+        x += __shfl_xor_sync(0xffffffffu, x, 1);
+        return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
+TGC_DEV float quad_max(float x)
+{
+        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+        return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
 TGC_DEV float warp_max(float x)
 {
 #pragma unroll

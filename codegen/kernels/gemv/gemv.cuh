@@ -24,8 +24,8 @@
 #ifndef TGC_GEMV_CUH
 #define TGC_GEMV_CUH
 
-#include "tgc.cuh"
-#include "ptx.cuh"
+#include "gemv_epilogue.cuh"
+#include "gemv_prologue.cuh"
 
 /* What ../gemv_shape.h computes for the host. */
 template <int ESIZE, int M, int K, int THREADS, int ROWS, int SPLIT, int ALIGN>
@@ -43,328 +43,6 @@ struct GemvShapeOf {
         static constexpr int SMEM = (M * KC + 32 + THREADS / 32 * ROWS * M) * 4;
 };
 
-/* Standardised values are used as they are. */
-struct NoGain {
-        static constexpr int MAXV = 8, MINV = 1;
-        template <int V>
-        __device__ __forceinline__ void operator()(int, int, float (&)[V]) const
-        {
-        }
-};
-
-/* The standardised row goes nowhere else. */
-struct NoKeep {
-        static constexpr int MAXV = 8, MINV = 1;
-        template <int V>
-        __device__ __forceinline__ void operator()(int, int, float (&)[V]) const
-        {
-        }
-};
-template <class Keep>
-struct Keeps {
-        static constexpr bool YES = true;
-};
-template <>
-struct Keeps<NoKeep> {
-        static constexpr bool YES = false;
-};
-
-/* f(j, v) of every V neighbouring elements of x; what it leaves in v takes their place. */
-template <int V, int N, class F>
-TGC_DEV void by_vectors(float (&x)[N], const F &f)
-{
-#pragma unroll
-        for (int j = 0; j < N; j += V) {
-                float v[V];
-#pragma unroll
-                for (int i = 0; i < V; i++)
-                        v[i] = x[j + i];
-                f(j, v);
-#pragma unroll
-                for (int i = 0; i < V; i++)
-                        x[j + i] = v[i];
-        }
-}
-
-/* Place of x[k] in its row of shared memory.  A lane that reads eight in a row does
- * it as two float4: the first halves of all groups lie together, then the second
- * ones, so that the lanes of a quarter warp read neighbours. */
-template <int UNIT, int KC>
-TGC_DEV int x_at(int k)
-{
-        return UNIT == 8 ? (k >> 2 & 1) * (KC / 2) + (k >> 3) * 4 + (k & 3) : k;
-}
-
-/* x[m][k0..k0+KC) to shared memory, zero beyond K; with NORM_RMS the sum of squares
- * of this thread's elements is added to square[m]. */
-template <int M, int K, int KC, int UNIT, int THREADS, int NORM, class Prologue,
-          class Gain = NoGain>
-TGC_DEV void x_fill(float *x, int row0, int k0, float (&square)[M], const Prologue &prologue,
-                    const Gain &gain = Gain())
-{
-        constexpr int V = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV,
-                      PIECE = V < 4 ? V : 4, N = KC / V;
-        static_assert(KC % V == 0, "Prologue::MAXV divides K");
-#pragma unroll
-        for (int m = 0; m < M; m++)
-                for (int u = threadIdx.x; u < N; u += THREADS) {
-                        float v[V];
-                        if (k0 + u * V < K) {
-                                prologue(row0 + m, k0 + u * V, v);
-                        } else {
-#pragma unroll
-                                for (int j = 0; j < V; j++)
-                                        v[j] = 0.f;
-                        }
-#pragma unroll
-                        for (int j = 0; j < V; j++) {
-                                if (NORM == NORM_RMS)
-                                        square[m] += v[j] * v[j];
-                        }
-                        if (NORM == NORM_RMS && k0 + u * V < K)
-                                gain(row0 + m, k0 + u * V, v);
-#pragma unroll
-                        for (int j = 0; j < V; j += PIECE) {
-                                float p[PIECE];
-#pragma unroll
-                                for (int i = 0; i < PIECE; i++)
-                                        p[i] = v[j + i];
-                                store<PIECE>(x + m * KC + x_at<UNIT, KC>(u * V + j), p);
-                        }
-                }
-}
-
-/* x_fill with NORM_LAYER for rows that a block reads at once, V elements a thread. */
-template <int M, int K, int KC, int UNIT, int THREADS, class Prologue, class Gain>
-TGC_DEV void x_fill_layer(float *x, int row0, float eps, float *red, const Prologue &prologue,
-                          const Gain &gain)
-{
-        constexpr int V = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV,
-                      PIECE = V < 4 ? V : 4;
-        static_assert(KC <= THREADS * V, "a row is read at once");
-        const int k = threadIdx.x * V;
-#pragma unroll 1
-        for (int m = 0; m < M; m++) {
-                float v[V], s = 0.f, q = 0.f;
-#pragma unroll
-                for (int j = 0; j < V; j++)
-                        v[j] = 0.f;
-                if (k < K)
-                        prologue(row0 + m, k, v);
-#pragma unroll
-                for (int j = 0; j < V; j++)
-                        s += v[j];
-                const float mean = block_sum<THREADS>(s, red) * (1.f / K);
-#pragma unroll
-                for (int j = 0; j < V; j++)
-                        q += k < K ? (v[j] - mean) * (v[j] - mean) : 0.f;
-                const float r = rsqrtf(block_sum<THREADS>(q, red) * (1.f / K) + eps);
-#pragma unroll
-                for (int j = 0; j < V; j++)
-                        v[j] = k < K ? (v[j] - mean) * r : 0.f;
-                if (k < K)
-                        gain(row0 + m, k, v);
-#pragma unroll
-                for (int j = 0; j < V; j += PIECE) {
-                        float p[PIECE];
-#pragma unroll
-                        for (int i = 0; i < PIECE; i++)
-                                p[i] = v[j + i];
-                        if (k < KC)
-                                store<PIECE>(x + m * KC + x_at<UNIT, KC>(k + j), p);
-                }
-        }
-}
-
-/* Layer norm of longer rows that x_fill brought whole.  Every thread works on any
- * element: barriers before and after are the caller's. */
-template <int M, int K, int KC, int UNIT, int THREADS, class Gain>
-TGC_DEV void x_standardise(float *x, int row0, float eps, float *red, const Gain &gain)
-{
-#pragma unroll 1
-        for (int m = 0; m < M; m++) {
-                float s = 0.f, q = 0.f;
-                for (int k = threadIdx.x; k < K; k += THREADS)
-                        s += x[m * KC + x_at<UNIT, KC>(k)];
-                const float mean = block_sum<THREADS>(s, red) * (1.f / K);
-                for (int k = threadIdx.x; k < K; k += THREADS) {
-                        const float d = x[m * KC + x_at<UNIT, KC>(k)] - mean;
-                        q += d * d;
-                }
-                const float r = rsqrtf(block_sum<THREADS>(q, red) * (1.f / K) + eps);
-#pragma unroll 4
-                for (int k = threadIdx.x; k < K; k += THREADS) {
-                        float *p = x + m * KC + x_at<UNIT, KC>(k), v[1] = { (*p - mean) * r };
-                        gain(row0 + m, k, v);
-                        *p = v[0];
-                }
-        }
-}
-
-/* Layer norm's mean and 1/sqrt(variance + eps) where a row does not fit: the prologue is read twice
- * more. */
-template <int M, int K, int THREADS, class Prologue>
-TGC_DEV void x_moments(int row0, float eps, float (&mean)[M], float (&scale)[M],
-                       const Prologue &prologue, float *red)
-{
-        constexpr int V = Prologue::MAXV < 8 ? Prologue::MAXV : 8;
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-#pragma unroll 1
-                for (int pass = 0; pass < 2; pass++) {
-                        float s = 0.f;
-                        for (int k = threadIdx.x * V; k < K; k += THREADS * V) {
-                                float v[V];
-                                prologue(row0 + m, k, v);
-#pragma unroll
-                                for (int j = 0; j < V; j++)
-                                        s += pass ? (v[j] - mean[m]) * (v[j] - mean[m]) : v[j];
-                        }
-                        s = block_sum<THREADS>(s, red) * (1.f / K);
-                        if (pass)
-                                scale[m] = rsqrtf(s + eps);
-                        else
-                                mean[m] = s;
-                }
-        }
-}
-
-/* One block hands the standardised row to keep.  smem: 32 floats. */
-template <int K, int THREADS, int NORM, class Prologue, class Gain, class Keep>
-TGC_DEV void gemv_keep(float eps, char *smem, const Prologue &prologue, const Gain &gain,
-                       const Keep &keep)
-{
-        constexpr int MOST = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV,
-                      V = MOST < Keep::MAXV ? MOST : Keep::MAXV;
-        float *red = (float *)smem, mean[1] = { 0.f }, scale[1];
-        __syncthreads();
-        if (NORM == NORM_LAYER) {
-                x_moments<1, K, THREADS>(0, eps, mean, scale, prologue, red);
-        } else {
-                float s = 0.f;
-                for (int k = threadIdx.x * V; k < K; k += THREADS * V) {
-                        float v[V];
-                        prologue(0, k, v);
-#pragma unroll
-                        for (int j = 0; j < V; j++)
-                                s += v[j] * v[j];
-                }
-                scale[0] = rsqrtf(block_sum<THREADS>(s, red) * (1.f / K) + eps);
-        }
-        for (int k = threadIdx.x * V; k < K; k += THREADS * V) {
-                float v[V];
-                prologue(0, k, v);
-#pragma unroll
-                for (int j = 0; j < V; j++)
-                        v[j] = (v[j] - mean[0]) * scale[0];
-                gain(0, k, v);
-                keep(0, k, v);
-        }
-}
-
-/* The prologue with those and the gain applied. */
-template <int M, class Prologue, class Gain>
-struct Standardised {
-        static constexpr int MAXV = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV,
-                             MINV = Prologue::MINV;
-        const Prologue &prologue;
-        const Gain &gain;
-        const float (&mean)[M], (&scale)[M];
-        int row0;
-        template <int V>
-        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
-        {
-                float a = 0.f, b = 0.f;
-                prologue(row, col, v);
-#pragma unroll
-                for (int m = 0; m < M; m++)
-                        if (row - row0 == m) {
-                                a = mean[m];
-                                b = scale[m];
-                        }
-#pragma unroll
-                for (int j = 0; j < V; j++)
-                        v[j] = (v[j] - a) * b;
-                gain(row, col, v);
-        }
-};
-
-/* ALIGN bytes of W, and the floats in them. */
-template <class T, int ALIGN>
-struct Bytes {
-        static constexpr int UNIT = ALIGN / (int)sizeof(T);
-        typename Chunk<ALIGN>::T c;
-
-        __device__ __forceinline__ void get(const T *p)
-        {
-                if constexpr (ALIGN == 16)
-                        c = load_streaming((const uint4 *)p);
-                else
-                        c = *(const typename Chunk<ALIGN>::T *)p;
-        }
-        __device__ __forceinline__ void zero()
-        {
-                const typename Chunk<ALIGN>::T z = {};
-                c = z;
-        }
-        __device__ __forceinline__ void floats(float (&v)[UNIT]) const
-        {
-                if constexpr (sizeof(T) == 2 && UNIT >= 2) {
-                        union {
-                                typename Chunk<ALIGN>::T c;
-                                unsigned w[UNIT / 2];
-                        } u = { c };
-#pragma unroll
-                        for (int j = 0; j < UNIT / 2; j++)
-                                unpack2<T>(u.w[j], v[2 * j], v[2 * j + 1]);
-                } else {
-                        union U {
-                                typename Chunk<ALIGN>::T c;
-                                T t[UNIT];
-                                __device__ U() {}
-                        } u;
-                        u.c = c;
-#pragma unroll
-                        for (int j = 0; j < UNIT; j++)
-                                v[j] = to_float(u.t[j]);
-                }
-        }
-};
-
-/* Where a warp's ROWS rows of W lie.  A column beyond N reads the last row. */
-template <class T, int ROWS>
-struct PlainRows {
-        const T *row[ROWS];
-        __device__ __forceinline__ PlainRows(const T *w, long ldw, int col0, int N)
-        {
-#pragma unroll
-                for (int r = 0; r < ROWS; r++)
-                        row[r] = w + (col0 + r < N ? col0 + r : N - 1) * ldw;
-        }
-        __device__ __forceinline__ const T *at(int r, int k) const { return row[r] + k; }
-};
-
-/* One batch of W: FLIGHT steps of ROWS columns; k is this lane's first element. */
-template <int FLIGHT, int ROWS, int STEP, int K, bool WHOLE, class T, int ALIGN, class Rows>
-TGC_DEV void batch_get(Bytes<T, ALIGN> (&w)[FLIGHT][ROWS], const Rows &row, int k)
-{
-#pragma unroll
-        for (int f = 0; f < FLIGHT; f++)
-#pragma unroll
-                for (int r = 0; r < ROWS; r++)
-                        if (WHOLE || k + f * STEP < K)
-                                w[f][r].get(row.at(r, k + f * STEP));
-                        else
-                                w[f][r].zero();
-}
-
-/* The first column of this warp in a tile. */
-template <int THREADS, int ROWS, int SPLIT>
-TGC_DEV int gemv_column(int tile)
-{
-        return (tile * (THREADS / 32 / SPLIT) + (int)(threadIdx.x >> 5) / SPLIT) * ROWS;
-}
-
 /* Rows row0 .. row0+M-1 of x by the tile's columns of W, whose rows lie at `row`. */
 template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN,
           class Rows, class Prologue, class Epilogue, class Gain = NoGain>
@@ -376,9 +54,7 @@ TGC_DEV void gemv_rows(const Rows &row, float eps, int row0, int tile, char *sme
         constexpr int UNIT = S::UNIT, STEP = S::STEP, FLIGHT = S::FLIGHT, BATCH = S::BATCH,
                       KC = S::KC;
         constexpr bool WHOLE = K % BATCH == 0, ONE = KC == S::ALL;
-        constexpr bool AT_ONCE = ONE &&
-                                 KC <= THREADS * (Prologue::MAXV < Gain::MAXV ? Prologue::MAXV
-                                                                              : Gain::MAXV);
+        constexpr bool AT_ONCE = ONE && KC <= THREADS * prologue_width<Prologue, Gain>();
         const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, part = warp % SPLIT;
         const int col0 = gemv_column<THREADS, ROWS, SPLIT>(tile);
         const int own = (part * 32 + lane) * UNIT; /* of every step */
@@ -473,18 +149,12 @@ TGC_DEV void gemv_rows(const Rows &row, float eps, int row0, int tile, char *sme
                         if (lane == i % 32)
                                 partial[warp * (ROWS * M) + i] = acc[i / M][i % M];
                 __syncthreads();
-#pragma unroll
-                for (int i = 0; i < ROWS * M; i++) {
-                        float s = 0.f;
-#pragma unroll
-                        for (int p = 0; p < SPLIT; p++)
-                                s += partial[(warp - part + p) * (ROWS * M) + i];
-                        acc[i / M][i % M] = s;
-                }
+                parts_sum<SPLIT>(reinterpret_cast<float(&)[ROWS * M]>(acc), partial,
+                                 (warp - part) * (ROWS * M), ROWS * M);
         }
         if (part == 0 && lane < M) {
                 /* lane m finishes row m */
-                constexpr int V = Epilogue::MAXV < ROWS ? Epilogue::MAXV : ROWS;
+                constexpr int V = epilogue_width<Epilogue, ROWS>();
                 float mine[ROWS];
 #pragma unroll
                 for (int m = 0; m < M; m++)
@@ -529,9 +199,7 @@ TGC_DEV void gemv_kn_task(const T *w, long ldw, float eps, int tile, char *smem,
         constexpr int UNIT = ALIGN / (int)sizeof(T), ACROSS = COLS / UNIT, ALONG = THREADS / ACROSS;
         constexpr int FIT = 16384 / M / 64 * 64, KC = FIT < K ? FIT : K;
         constexpr int FLIGHT = UNIT * M > 32 ? 4 : 8, WARPS = THREADS / 32;
-        constexpr bool AT_ONCE = KC == K &&
-                                 K <= THREADS * (Prologue::MAXV < Gain::MAXV ? Prologue::MAXV
-                                                                             : Gain::MAXV);
+        constexpr bool AT_ONCE = KC == K && K <= THREADS * prologue_width<Prologue, Gain>();
         static_assert(ACROSS <= 32 && 32 % ACROSS == 0, "a row segment lies within a warp");
         const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5,
                   along = (int)threadIdx.x / ACROSS;
@@ -616,20 +284,12 @@ TGC_DEV void gemv_kn_task(const T *w, long ldw, float eps, int tile, char *smem,
                                         NORM == NORM_RMS ? acc[m][j] * scale[m] : acc[m][j];
                 }
         __syncthreads();
-        constexpr int V = Epilogue::MAXV < UNIT ? (Epilogue::MAXV > Epilogue::MINV ? Epilogue::MAXV
-                                                                                   : Epilogue::MINV)
-                                                : (UNIT > Epilogue::MINV ? UNIT : Epilogue::MINV);
+        constexpr int V = epilogue_width<Epilogue, UNIT>();
         for (int u = threadIdx.x; u < M * COLS / V; u += THREADS) {
                 const int m = u / (COLS / V), c = u % (COLS / V) * V, col = tile * COLS + c;
                 if (col < N) {
                         float v[V];
-#pragma unroll
-                        for (int j = 0; j < V; j++) {
-                                v[j] = 0.f;
-#pragma unroll
-                                for (int i = 0; i < WARPS; i++)
-                                        v[j] += partial[(i * M + m) * COLS + c + j];
-                        }
+                        parts_sum<WARPS>(v, partial, m * COLS + c, M * COLS);
                         epilogue(m, col, v);
                 }
         }

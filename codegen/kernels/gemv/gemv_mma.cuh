@@ -62,7 +62,7 @@ struct MmaRows {
 template <class T, class S, int M, int K, class Prologue>
 TGC_DEV void mma_rows_get(MmaRows<S> &x, int step, int first, const Prologue &prologue)
 {
-        constexpr int V = Prologue::MAXV < 8 ? Prologue::MAXV : 8;
+        constexpr int V = prologue_width<Prologue, NoGain>();
 #pragma unroll
         for (int f = 0; f < S::KEPT; f++)
 #pragma unroll
@@ -70,7 +70,7 @@ TGC_DEV void mma_rows_get(MmaRows<S> &x, int step, int first, const Prologue &pr
                         const int row = ((threadIdx.x & 31) >> 2) + h * 8,
                                   k = S::own() + S::at(step, first + f);
                         float e[8] = {};
-                        by_vectors<V>(e, [&](int j, float(&v)[V]) {
+                        prologue_vectors<V>(e, [&](int j, float(&v)[V]) {
                                 if ((M % 8 == 0 || row < M) && S::has(step, first + f))
                                         prologue(row, k + j, v);
                         });
@@ -80,34 +80,14 @@ TGC_DEV void mma_rows_get(MmaRows<S> &x, int step, int first, const Prologue &pr
                 }
 }
 
-/* Sum over the four lanes of a row. */
-TGC_DEV float quad_sum(float x)
-{
-        x += __shfl_xor_sync(0xffffffffu, x, 1);
-        return x + __shfl_xor_sync(0xffffffffu, x, 2);
-}
-
-/* Elements of K below which this warp has, whole chunks or parts of the last. */
-template <class S, int K, int WARPS>
-TGC_DEV int mma_rows_count(int warp)
-{
-        int n = 0;
-#pragma unroll
-        for (int f = 0; f < S::PER; f++) {
-                const int left = K - (f * WARPS + warp) * 32;
-                n += left <= 0 ? 0 : left < 32 ? left : 32;
-        }
-        return n;
-}
-
 /* x, all of it, standardised and gained, in place.  Each warp's moments first, then theirs
- * together, as single_wave_moments does. */
+ * together, as merge_moments says. */
 template <class T, class S, int M, int K, int WARPS, int NORM, class Gain>
 TGC_DEV void mma_rows_norm(MmaRows<S> &x, float eps, float *moments, const Gain &gain)
 {
-        constexpr int V = Gain::MAXV < 8 ? Gain::MAXV : 8;
+        constexpr int V = prologue_width<NoGain, Gain>();
         const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2;
-        const int own = mma_rows_count<S, K, WARPS>(warp);
+        const int own = moments_count<K, S::PER, WARPS * 32, 32>(warp * 32);
         static_assert(S::STEPS == 1 && S::KEPT == S::PER,
                       "a norm wants its whole rows in registers");
         float mean[2], scale[2];
@@ -142,19 +122,12 @@ TGC_DEV void mma_rows_norm(MmaRows<S> &x, float eps, float *moments, const Gain 
 #pragma unroll
         for (int h = 0; h < S::HALVES; h++) {
                 const float *of = moments + (h * 8 + g) * 2;
-                float q = 0.f;
-                mean[h] = 0.f;
-                if (NORM == NORM_LAYER) {
-#pragma unroll
-                        for (int p = 0; p < WARPS; p++)
-                                mean[h] += of[p * 32] * ((float)mma_rows_count<S, K, WARPS>(p) / K);
-                }
-#pragma unroll
-                for (int p = 0; p < WARPS; p++) {
-                        const float d = of[p * 32] - mean[h];
-                        q += of[p * 32 + 1] + (float)mma_rows_count<S, K, WARPS>(p) * d * d;
-                }
-                scale[h] = rsqrtf(q * (1.f / K) + eps);
+                merge_moments<K, WARPS, NORM == NORM_LAYER>(
+                        eps, mean[h], scale[h], [=](int p) { return of[p * 32]; },
+                        [=](int p) { return of[p * 32 + 1]; },
+                        [](int p) {
+                                return (float)moments_count<K, S::PER, WARPS * 32, 32>(p * 32);
+                        });
         }
 #pragma unroll
         for (int f = 0; f < S::PER; f++)
@@ -166,10 +139,9 @@ TGC_DEV void mma_rows_norm(MmaRows<S> &x, float eps, float *moments, const Gain 
 #pragma unroll
                         for (int j = 0; j < 4; j++) {
                                 unpack2<T>(x.v[f][h][j], e[2 * j], e[2 * j + 1]);
-                                e[2 * j] = (e[2 * j] - mean[h]) * scale[h];
-                                e[2 * j + 1] = (e[2 * j + 1] - mean[h]) * scale[h];
                         }
-                        by_vectors<V>(e, [&](int j, float(&v)[V]) {
+                        standardise(e, mean[h], scale[h]);
+                        prologue_vectors<V>(e, [&](int j, float(&v)[V]) {
                                 if (here)
                                         gain(row, k + j, v);
                         });
@@ -243,10 +215,7 @@ TGC_DEV void gemv_mma_task(const T *w, long ldw, float eps, int tile, char *smem
                            const Gain &gain = Gain())
 {
         typedef GemvMmaShape<M, K, WARPS, TILES, ROUNDS> S;
-        constexpr int V = Epilogue::MAXV < 2   ? Epilogue::MAXV
-                          : Epilogue::MINV > 2 ? Epilogue::MINV
-                                               : 2,
-                      ACROSS = S::COLS / V,
+        constexpr int V = epilogue_width<Epilogue, 2>(), ACROSS = S::COLS / V,
                       EACH = (M * ACROSS + WARPS * 32 - 1) /
                              (WARPS * 32); /* vectors of results of a thread */
         const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
@@ -318,13 +287,7 @@ TGC_DEV void gemv_mma_task(const T *w, long ldw, float eps, int tile, char *smem
                         if (row >= M || col0 + across >= N)
                                 continue;
                         float v[V];
-#pragma unroll
-                        for (int j = 0; j < V; j++) {
-                                v[j] = 0.f;
-#pragma unroll
-                                for (int p = 0; p < WARPS; p++)
-                                        v[j] += to[(p * M + row) * S::COLS + across + j];
-                        }
+                        parts_sum<WARPS>(v, to, row * S::COLS + across, M * S::COLS);
                         ahead[i].call(epilogue, row, col0 + across, v);
                 }
         }

@@ -20,29 +20,18 @@
 
 #include "gemv.cuh"
 
-/* Sum over the lanes of a row; each gets it. */
-template <int LANES>
-TGC_DEV float narrow_sum(float x)
-{
-#pragma unroll
-        for (int d = LANES / 2; d; d >>= 1)
-                x += __shfl_xor_sync(0xffffffffu, x, d);
-        return x;
-}
-
 /* This lane's part of x, standardised; with NORM_RMS `scale` is left to do. */
 template <int K, int STEP, int PER, int UNIT, int LANES, int NORM, class Prologue, class Gain>
 TGC_DEV void narrow_row(float (&x)[PER][UNIT], int own, float eps, float &scale,
                         const Prologue &prologue, const Gain &gain)
 {
-        constexpr int MOST = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV,
-                      HV = UNIT < MOST ? UNIT : MOST;
+        constexpr int HV = prologue_width<Prologue, Gain, UNIT>();
         static_assert(HV >= Prologue::MINV && HV >= Gain::MINV,
                       "gemv_narrow: a functor wants wider vectors");
         float mean = 0.f, square = 0.f;
 #pragma unroll
         for (int f = 0; f < PER; f++)
-                by_vectors<HV>(x[f], [&](int j, float(&v)[HV]) {
+                prologue_vectors<HV>(x[f], [&](int j, float(&v)[HV]) {
                         prologue(0, own + f * STEP + j, v);
 #pragma unroll
                         for (int i = 0; i < HV; i++) {
@@ -54,23 +43,21 @@ TGC_DEV void narrow_row(float (&x)[PER][UNIT], int own, float eps, float &scale,
                 });
         scale = 1.f;
         if (NORM == NORM_RMS)
-                scale = rsqrtf(narrow_sum<LANES>(square) * (1.f / K) + eps);
+                scale = rsqrtf(lanes_sum<LANES>(square) * (1.f / K) + eps);
         if (NORM != NORM_LAYER)
                 return;
-        mean = narrow_sum<LANES>(mean) * (1.f / K);
+        mean = lanes_sum<LANES>(mean) * (1.f / K);
         square = 0.f;
 #pragma unroll
         for (int f = 0; f < PER; f++)
 #pragma unroll
                 for (int j = 0; j < UNIT; j++)
                         square += (x[f][j] - mean) * (x[f][j] - mean);
-        const float r = rsqrtf(narrow_sum<LANES>(square) * (1.f / K) + eps);
+        const float r = rsqrtf(lanes_sum<LANES>(square) * (1.f / K) + eps);
 #pragma unroll
         for (int f = 0; f < PER; f++)
-                by_vectors<HV>(x[f], [&](int j, float(&v)[HV]) {
-#pragma unroll
-                        for (int i = 0; i < HV; i++)
-                                v[i] = (v[i] - mean) * r;
+                prologue_vectors<HV>(x[f], [&](int j, float(&v)[HV]) {
+                        standardise(v, mean, r);
                         gain(0, own + f * STEP + j, v);
                 });
 }
@@ -112,7 +99,7 @@ TGC_DEV void gemv_narrow_task(const T *w, long ldw, float eps, int tile, const P
                         for (int j = 0; j < UNIT; j++)
                                 acc = fmaf(x[f][j], wv[j], acc);
                 }
-                float v[1] = { narrow_sum<LANES>(acc) * scale };
+                float v[1] = { lanes_sum<LANES>(acc) * scale };
                 if (mine)
                         ahead.call(epilogue, 0, col, v);
         }

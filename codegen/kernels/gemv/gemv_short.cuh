@@ -20,8 +20,8 @@
 #include "gemv.cuh"
 
 /* Mean and 1/sqrt(variance + eps) of a row of K of which this warp has the elements that are in
- * x[][] of its lanes; SPLIT warps have it all.  Each warp's own moments first, then theirs together
- * (Chan, Golub and LeVeque, 1979): nothing cancels.  each: 2 floats of shared memory per warp. */
+ * x[][] of its lanes; SPLIT warps have it all.  Each warp's own moments first, then
+ * merge_moments.  each: 2 floats of shared memory per warp. */
 template <int K, int SPLIT, int PER, int UNIT>
 TGC_DEV void single_wave_moments(const float (&x)[PER][UNIT], int own, float eps, float *each,
                                  float &mean, float &scale)
@@ -34,12 +34,7 @@ TGC_DEV void single_wave_moments(const float (&x)[PER][UNIT], int own, float eps
 #pragma unroll
                 for (int j = 0; j < UNIT; j++)
                         s += x[f][j]; /* 0 beyond K */
-        int n = 0;
-#pragma unroll
-        for (int f = 0; f < PER; f++) {
-                const int left = K - f * STEP - part * 32 * UNIT;
-                n += left <= 0 ? 0 : left < 32 * UNIT ? left : 32 * UNIT;
-        }
+        const int n = moments_count<K, PER, STEP, 32 * UNIT>(part * 32 * UNIT);
         mean = warp_sum(s) * (SPLIT == 1 ? 1.f / K : n ? 1.f / n : 0.f);
 #pragma unroll
         for (int f = 0; f < PER; f++)
@@ -54,24 +49,13 @@ TGC_DEV void single_wave_moments(const float (&x)[PER][UNIT], int own, float eps
                 }
                 __syncthreads();
                 const float *all = each + 2 * (warp - part);
-                float m[SPLIT], count[SPLIT];
-                mean = 0.f;
-#pragma unroll
-                for (int p = 0; p < SPLIT; p++) {
-                        int c = 0;
-#pragma unroll
-                        for (int f = 0; f < PER; f++) {
-                                const int left = K - f * STEP - p * 32 * UNIT;
-                                c += left <= 0 ? 0 : left < 32 * UNIT ? left : 32 * UNIT;
-                        }
-                        m[p] = all[2 * p];
-                        count[p] = (float)c;
-                        mean += m[p] * (count[p] / K);
-                }
-                q = 0.f;
-#pragma unroll
-                for (int p = 0; p < SPLIT; p++)
-                        q += all[2 * p + 1] + count[p] * (m[p] - mean) * (m[p] - mean);
+                merge_moments<K, SPLIT, true>(
+                        eps, mean, scale, [=](int p) { return all[2 * p]; },
+                        [=](int p) { return all[2 * p + 1]; },
+                        [](int p) {
+                                return (float)moments_count<K, PER, STEP, 32 * UNIT>(p * 32 * UNIT);
+                        });
+                return;
         }
         scale = rsqrtf(q * (1.f / K) + eps);
 }
@@ -93,9 +77,8 @@ TGC_DEV void gemv_short_columns(const T *w, long ldw, float eps, int col0, bool 
 {
         constexpr int UNIT = ALIGN / (int)sizeof(T), STEP = 32 * UNIT * SPLIT,
                       PER = (K + STEP - 1) / STEP;
-        constexpr int MOST = Prologue::MAXV < Gain::MAXV ? Prologue::MAXV : Gain::MAXV,
-                      HV = UNIT < MOST ? UNIT : MOST;
-        constexpr int TV = Epilogue::MAXV < ROWS ? Epilogue::MAXV : ROWS, WARPS = THREADS / 32;
+        constexpr int HV = prologue_width<Prologue, Gain, UNIT>();
+        constexpr int TV = epilogue_width<Epilogue, ROWS>(), WARPS = THREADS / 32;
         constexpr bool WHOLE = K % STEP == 0;
         constexpr int KV = UNIT < Keep::MAXV ? UNIT : Keep::MAXV;
         static_assert(HV >= Prologue::MINV && HV >= Gain::MINV && TV >= Epilogue::MINV,
@@ -153,7 +136,8 @@ TGC_DEV void gemv_short_columns(const T *w, long ldw, float eps, int col0, bool 
                                 float v[HV];
 #pragma unroll
                                 for (int i = 0; i < HV; i++)
-                                        v[i] = (x[f][j + i] - mean) * scale;
+                                        v[i] = x[f][j + i];
+                                standardise(v, mean, scale);
                                 if (WHOLE || k < K)
                                         gains[f][j / HV].call(gain, 0, k, v);
 #pragma unroll
@@ -181,7 +165,7 @@ TGC_DEV void gemv_short_columns(const T *w, long ldw, float eps, int col0, bool 
         if (NORM == NORM_RMS)
                 square = warp_sum(square);
         if (SPLIT > 1) {
-                /* in the order of the parts */
+                /* part by part, whose sums lie together: not parts_sum, which makes other code */
                 if (lane == 0) {
 #pragma unroll
                         for (int r = 0; r < ROWS; r++)

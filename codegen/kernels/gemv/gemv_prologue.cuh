@@ -1,0 +1,383 @@
+/* gemv_prologue.cuh: what all GEMV kernels do before they multiply: bring x through its prologue,
+ * standardise it, apply the gain, and ask for W.
+ *
+ *      prologue_width       neighbours that prologue and gain take in one call
+ *      prologue_vectors     f(j, v) for every V neighbours of a lane's x
+ *      standardise          v = (v - mean) scale
+ *      moments_count, merge_moments     mean and 1/sqrt(variance + eps) from parts of a row
+ *      x_fill, x_fill_layer, x_standardise, x_moments     rows of x in shared memory (gemv.cuh)
+ *      gemv_keep            one block stores the standardised row
+ *      Bytes, PlainRows, batch_get      pieces of W in registers */
+#ifndef TGC_GEMV_PROLOGUE_CUH
+#define TGC_GEMV_PROLOGUE_CUH
+
+#include "tgc.cuh"
+#include "ptx.cuh"
+
+/* Standardised values are used as they are. */
+struct NoGain {
+        static constexpr int MAXV = 8, MINV = 1;
+        template <int V>
+        __device__ __forceinline__ void operator()(int, int, float (&)[V]) const
+        {
+        }
+};
+
+/* The standardised row goes nowhere else. */
+struct NoKeep {
+        static constexpr int MAXV = 8, MINV = 1;
+        template <int V>
+        __device__ __forceinline__ void operator()(int, int, float (&)[V]) const
+        {
+        }
+};
+template <class Keep>
+struct Keeps {
+        static constexpr bool YES = true;
+};
+template <>
+struct Keeps<NoKeep> {
+        static constexpr bool YES = false;
+};
+
+/* f(j, v) of every V neighbouring elements of x; what it leaves in v takes their place. */
+template <int V, int N, class F>
+TGC_DEV void prologue_vectors(float (&x)[N], const F &f)
+{
+#pragma unroll
+        for (int j = 0; j < N; j += V) {
+                float v[V];
+#pragma unroll
+                for (int i = 0; i < V; i++)
+                        v[i] = x[j + i];
+                f(j, v);
+#pragma unroll
+                for (int i = 0; i < V; i++)
+                        x[j + i] = v[i];
+        }
+}
+
+/* Neighbours that the prologue and the gain both take, at most N. */
+template <class Prologue, class Gain, int N = 8>
+__host__ __device__ constexpr int prologue_width()
+{
+        return Prologue::MAXV < Gain::MAXV ? (Prologue::MAXV < N ? Prologue::MAXV : N)
+                                           : (Gain::MAXV < N ? Gain::MAXV : N);
+}
+
+/* A row's mean and 1/sqrt(variance + eps) from those of PARTS parts of it (Chan, Golub and LeVeque,
+ * 1979): nothing cancels.  mean_of(p), square_of(p): a part's mean, and the sum of squares of what
+ * differs from it; count(p): its elements.  LAYER: else the mean is 0. */
+template <int K, int PARTS, bool LAYER, class Mean, class Square, class Count>
+TGC_DEV void merge_moments(float eps, float &mean, float &scale, const Mean &mean_of,
+                           const Square &square_of, const Count &count)
+{
+        float q = 0.f;
+        mean = 0.f;
+        if (LAYER) {
+#pragma unroll
+                for (int p = 0; p < PARTS; p++)
+                        mean += mean_of(p) * (count(p) / K);
+        }
+#pragma unroll
+        for (int p = 0; p < PARTS; p++) {
+                const float d = mean_of(p) - mean;
+                q += square_of(p) + count(p) * d * d;
+        }
+        scale = rsqrtf(q * (1.f / K) + eps);
+}
+
+/* Elements of K in PER pieces of PIECE of a part, each STEP behind the one before; first: where the
+ * part's first piece begins. */
+template <int K, int PER, int STEP, int PIECE>
+TGC_DEV int moments_count(int first)
+{
+        int n = 0;
+#pragma unroll
+        for (int f = 0; f < PER; f++) {
+                const int left = K - f * STEP - first;
+                n += left <= 0 ? 0 : left < PIECE ? left : PIECE;
+        }
+        return n;
+}
+
+template <int V>
+TGC_DEV void standardise(float (&v)[V], float mean, float scale)
+{
+#pragma unroll
+        for (int j = 0; j < V; j++)
+                v[j] = (v[j] - mean) * scale;
+}
+
+/* Place of x[k] in its row of shared memory.  A lane that reads eight in a row does
+ * it as two float4: the first halves of all groups lie together, then the second
+ * ones, so that the lanes of a quarter warp read neighbours. */
+template <int UNIT, int KC>
+TGC_DEV int x_at(int k)
+{
+        return UNIT == 8 ? (k >> 2 & 1) * (KC / 2) + (k >> 3) * 4 + (k & 3) : k;
+}
+
+/* x[m][k0..k0+KC) to shared memory, zero beyond K; with NORM_RMS the sum of squares
+ * of this thread's elements is added to square[m]. */
+template <int M, int K, int KC, int UNIT, int THREADS, int NORM, class Prologue,
+          class Gain = NoGain>
+TGC_DEV void x_fill(float *x, int row0, int k0, float (&square)[M], const Prologue &prologue,
+                    const Gain &gain = Gain())
+{
+        constexpr int V = prologue_width<Prologue, Gain>(), PIECE = V < 4 ? V : 4, N = KC / V;
+        static_assert(KC % V == 0, "Prologue::MAXV divides K");
+#pragma unroll
+        for (int m = 0; m < M; m++)
+                for (int u = threadIdx.x; u < N; u += THREADS) {
+                        float v[V];
+                        if (k0 + u * V < K) {
+                                prologue(row0 + m, k0 + u * V, v);
+                        } else {
+#pragma unroll
+                                for (int j = 0; j < V; j++)
+                                        v[j] = 0.f;
+                        }
+#pragma unroll
+                        for (int j = 0; j < V; j++) {
+                                if (NORM == NORM_RMS)
+                                        square[m] += v[j] * v[j];
+                        }
+                        if (NORM == NORM_RMS && k0 + u * V < K)
+                                gain(row0 + m, k0 + u * V, v);
+#pragma unroll
+                        for (int j = 0; j < V; j += PIECE) {
+                                float p[PIECE];
+#pragma unroll
+                                for (int i = 0; i < PIECE; i++)
+                                        p[i] = v[j + i];
+                                store<PIECE>(x + m * KC + x_at<UNIT, KC>(u * V + j), p);
+                        }
+                }
+}
+
+/* x_fill with NORM_LAYER for rows that a block reads at once, V elements a thread. */
+template <int M, int K, int KC, int UNIT, int THREADS, class Prologue, class Gain>
+TGC_DEV void x_fill_layer(float *x, int row0, float eps, float *red, const Prologue &prologue,
+                          const Gain &gain)
+{
+        constexpr int V = prologue_width<Prologue, Gain>(), PIECE = V < 4 ? V : 4;
+        static_assert(KC <= THREADS * V, "a row is read at once");
+        const int k = threadIdx.x * V;
+#pragma unroll 1
+        for (int m = 0; m < M; m++) {
+                float v[V], s = 0.f, q = 0.f;
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                        v[j] = 0.f;
+                if (k < K)
+                        prologue(row0 + m, k, v);
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                        s += v[j];
+                const float mean = block_sum<THREADS>(s, red) * (1.f / K);
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                        q += k < K ? (v[j] - mean) * (v[j] - mean) : 0.f;
+                const float r = rsqrtf(block_sum<THREADS>(q, red) * (1.f / K) + eps);
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                        v[j] = k < K ? (v[j] - mean) * r : 0.f;
+                if (k < K)
+                        gain(row0 + m, k, v);
+#pragma unroll
+                for (int j = 0; j < V; j += PIECE) {
+                        float p[PIECE];
+#pragma unroll
+                        for (int i = 0; i < PIECE; i++)
+                                p[i] = v[j + i];
+                        if (k < KC)
+                                store<PIECE>(x + m * KC + x_at<UNIT, KC>(k + j), p);
+                }
+        }
+}
+
+/* Layer norm of longer rows that x_fill brought whole.  Every thread works on any
+ * element: barriers before and after are the caller's. */
+template <int M, int K, int KC, int UNIT, int THREADS, class Gain>
+TGC_DEV void x_standardise(float *x, int row0, float eps, float *red, const Gain &gain)
+{
+#pragma unroll 1
+        for (int m = 0; m < M; m++) {
+                float s = 0.f, q = 0.f;
+                for (int k = threadIdx.x; k < K; k += THREADS)
+                        s += x[m * KC + x_at<UNIT, KC>(k)];
+                const float mean = block_sum<THREADS>(s, red) * (1.f / K);
+                for (int k = threadIdx.x; k < K; k += THREADS) {
+                        const float d = x[m * KC + x_at<UNIT, KC>(k)] - mean;
+                        q += d * d;
+                }
+                const float r = rsqrtf(block_sum<THREADS>(q, red) * (1.f / K) + eps);
+#pragma unroll 4
+                for (int k = threadIdx.x; k < K; k += THREADS) {
+                        float *p = x + m * KC + x_at<UNIT, KC>(k), v[1] = { (*p - mean) * r };
+                        gain(row0 + m, k, v);
+                        *p = v[0];
+                }
+        }
+}
+
+/* Layer norm's mean and 1/sqrt(variance + eps) where a row does not fit: the prologue is read twice
+ * more. */
+template <int M, int K, int THREADS, class Prologue>
+TGC_DEV void x_moments(int row0, float eps, float (&mean)[M], float (&scale)[M],
+                       const Prologue &prologue, float *red)
+{
+        constexpr int V = Prologue::MAXV < 8 ? Prologue::MAXV : 8;
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+#pragma unroll 1
+                for (int pass = 0; pass < 2; pass++) {
+                        float s = 0.f;
+                        for (int k = threadIdx.x * V; k < K; k += THREADS * V) {
+                                float v[V];
+                                prologue(row0 + m, k, v);
+#pragma unroll
+                                for (int j = 0; j < V; j++)
+                                        s += pass ? (v[j] - mean[m]) * (v[j] - mean[m]) : v[j];
+                        }
+                        s = block_sum<THREADS>(s, red) * (1.f / K);
+                        if (pass)
+                                scale[m] = rsqrtf(s + eps);
+                        else
+                                mean[m] = s;
+                }
+        }
+}
+
+/* One block hands the standardised row to keep.  smem: 32 floats. */
+template <int K, int THREADS, int NORM, class Prologue, class Gain, class Keep>
+TGC_DEV void gemv_keep(float eps, char *smem, const Prologue &prologue, const Gain &gain,
+                       const Keep &keep)
+{
+        constexpr int V = prologue_width<Prologue, Gain, Keep::MAXV>();
+        float *red = (float *)smem, mean[1] = { 0.f }, scale[1];
+        __syncthreads();
+        if (NORM == NORM_LAYER) {
+                x_moments<1, K, THREADS>(0, eps, mean, scale, prologue, red);
+        } else {
+                float s = 0.f;
+                for (int k = threadIdx.x * V; k < K; k += THREADS * V) {
+                        float v[V];
+                        prologue(0, k, v);
+#pragma unroll
+                        for (int j = 0; j < V; j++)
+                                s += v[j] * v[j];
+                }
+                scale[0] = rsqrtf(block_sum<THREADS>(s, red) * (1.f / K) + eps);
+        }
+        for (int k = threadIdx.x * V; k < K; k += THREADS * V) {
+                float v[V];
+                prologue(0, k, v);
+                standardise(v, mean[0], scale[0]);
+                gain(0, k, v);
+                keep(0, k, v);
+        }
+}
+
+/* The prologue with those and the gain applied. */
+template <int M, class Prologue, class Gain>
+struct Standardised {
+        static constexpr int MAXV = prologue_width<Prologue, Gain>(), MINV = Prologue::MINV;
+        const Prologue &prologue;
+        const Gain &gain;
+        const float (&mean)[M], (&scale)[M];
+        int row0;
+        template <int V>
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
+        {
+                float a = 0.f, b = 0.f;
+                prologue(row, col, v);
+#pragma unroll
+                for (int m = 0; m < M; m++)
+                        if (row - row0 == m) {
+                                a = mean[m];
+                                b = scale[m];
+                        }
+                standardise(v, a, b);
+                gain(row, col, v);
+        }
+};
+
+/* ALIGN bytes of W, and the floats in them. */
+template <class T, int ALIGN>
+struct Bytes {
+        static constexpr int UNIT = ALIGN / (int)sizeof(T);
+        typename Chunk<ALIGN>::T c;
+
+        __device__ __forceinline__ void get(const T *p)
+        {
+                if constexpr (ALIGN == 16)
+                        c = load_streaming((const uint4 *)p);
+                else
+                        c = *(const typename Chunk<ALIGN>::T *)p;
+        }
+        __device__ __forceinline__ void zero()
+        {
+                const typename Chunk<ALIGN>::T z = {};
+                c = z;
+        }
+        __device__ __forceinline__ void floats(float (&v)[UNIT]) const
+        {
+                if constexpr (sizeof(T) == 2 && UNIT >= 2) {
+                        union {
+                                typename Chunk<ALIGN>::T c;
+                                unsigned w[UNIT / 2];
+                        } u = { c };
+#pragma unroll
+                        for (int j = 0; j < UNIT / 2; j++)
+                                unpack2<T>(u.w[j], v[2 * j], v[2 * j + 1]);
+                } else {
+                        union U {
+                                typename Chunk<ALIGN>::T c;
+                                T t[UNIT];
+                                __device__ U() {}
+                        } u;
+                        u.c = c;
+#pragma unroll
+                        for (int j = 0; j < UNIT; j++)
+                                v[j] = to_float(u.t[j]);
+                }
+        }
+};
+
+/* Where a warp's ROWS rows of W lie.  A column beyond N reads the last row. */
+template <class T, int ROWS>
+struct PlainRows {
+        const T *row[ROWS];
+        __device__ __forceinline__ PlainRows(const T *w, long ldw, int col0, int N)
+        {
+#pragma unroll
+                for (int r = 0; r < ROWS; r++)
+                        row[r] = w + (col0 + r < N ? col0 + r : N - 1) * ldw;
+        }
+        __device__ __forceinline__ const T *at(int r, int k) const { return row[r] + k; }
+};
+
+/* One batch of W: FLIGHT steps of ROWS columns; k is this lane's first element. */
+template <int FLIGHT, int ROWS, int STEP, int K, bool WHOLE, class T, int ALIGN, class Rows>
+TGC_DEV void batch_get(Bytes<T, ALIGN> (&w)[FLIGHT][ROWS], const Rows &row, int k)
+{
+#pragma unroll
+        for (int f = 0; f < FLIGHT; f++)
+#pragma unroll
+                for (int r = 0; r < ROWS; r++)
+                        if (WHOLE || k + f * STEP < K)
+                                w[f][r].get(row.at(r, k + f * STEP));
+                        else
+                                w[f][r].zero();
+}
+
+/* The first column of this warp in a tile. */
+template <int THREADS, int ROWS, int SPLIT>
+TGC_DEV int gemv_column(int tile)
+{
+        return (tile * (THREADS / 32 / SPLIT) + (int)(threadIdx.x >> 5) / SPLIT) * ROWS;
+}
+
+#endif

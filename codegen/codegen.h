@@ -9,6 +9,8 @@
 
 #include "../ir/ir.h"
 
+enum { CACHE_PAGE = 64 }; /* tokens of a page of the cache: TGC_PAGE */
+
 /* ---- access.c: where a value lies ---- */
 
 /* A value as strides over somebody's storage. */
@@ -103,7 +105,7 @@ int64_t gemv_m(const Graph *g, Ref matmul);
 /* Whether its kernel may store the row that it standardises for itself: that costs one block a
  * little, where a launch would cost more. */
 bool gemv_keeps(const Graph *g, Ref matmul);
-Functor store_of(Graph *g, Ref r);               /* an epilogue that stores r as it comes */
+Functor store_of(Graph *g, Ref r); /* an epilogue that stores r as it comes */
 
 /* ---- group_order.c ---- */
 
@@ -331,7 +333,11 @@ typedef struct Emit {
         int n_work, cap_work;
         TensorMap *map;
         int n_map, cap_map;
-        int most_b, most_t;      /* largest sizes of the program */
+        int most_b, most_t; /* largest sizes of the program */
+        /* The cache is one of pages; and a call takes several tokens of each of several sequences,
+         * which lie one after the other: the graph's B is 1, its T all tokens (rt.h). */
+        bool paged, ragged;
+        int64_t cache_rows;      /* tokens that its pages hold */
         int64_t weights;         /* bytes, once they are asked for */
         int *buffer_of;          /* program.c's: node, or number of nodes + work -> buffer */
         struct Scratch *scratch; /* functor.c's: one entry per node, empty between functors */

@@ -166,9 +166,10 @@ typedef struct CompileOptions {
         DType dtype;
         int opt; /* 0..3 */
         bool infer, train;
-        int batch;         /* sequences: inference and training */
-        int ctx;           /* cache size; 0: the model's */
-        bool ctx_at_least; /* a larger one will do */
+        int batch;            /* sequences: inference and training */
+        int ctx;              /* cache size; 0: the model's */
+        int64_t cache_tokens; /* that the cache of several sequences holds; 0: batch * ctx */
+        bool ctx_at_least;    /* a larger one will do */
         /* tokens of a prefill call; 0: chosen, and for GPUs more in a second program */
         int chunk;
         int block;       /* training window T; 0: the model's ctx */

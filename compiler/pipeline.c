@@ -381,6 +381,8 @@ static void manifest(const Model *m, const CompileOptions *o, Shared *sh, int ct
                  (long long)m->vocab, ctx, o->batch, chunk);
         if (o->tf32)
                 text_add(t, "tf32 1\n");
+        if (sh->cache_rows)
+                text_add(t, "pages %lld\n", (long long)(sh->cache_rows / CACHE_PAGE));
         if (m->documents >= 0)
                 text_add(t, "documents %lld\n", (long long)m->documents);
         if (m->positions)
@@ -430,6 +432,28 @@ static void arenas(const Shared *sh, DType dt, bool train, int target, Text *t)
                 text_add(t, "map %d %s\n", i, sh->map[i]);
 }
 
+/* Numbers of sequences that have a decode program of their own, and one CUDA graph; a call of fewer
+ * takes the next. */
+static const struct {
+        int b;
+        const char *name;
+} buckets[] = {
+        { 1, "decode1" },   { 2, "decode2" },   { 4, "decode4" },     { 8, "decode8" },
+        { 16, "decode16" }, { 24, "decode24" }, { 32, "decode32" },   { 48, "decode48" },
+        { 64, "decode64" }, { 96, "decode96" }, { 128, "decode128" }, { 192, "decode192" }
+};
+
+/* Tokens that a cache of pages has room for.  Page 0 is nobody's: rows of a call that stand for no
+ * sequence write there.  0: one sequence's cache has no pages. */
+static int64_t cache_rows(const CompileOptions *o, int ctx)
+{
+        const int64_t each = (ctx + CACHE_PAGE - 1) / CACHE_PAGE,
+                      wanted = (o->cache_tokens + CACHE_PAGE - 1) / CACHE_PAGE;
+        if (!o->infer || o->train || o->batch < 2)
+                return 0;
+        return (1 + (wanted ? wanted : o->batch * each)) * CACHE_PAGE;
+}
+
 static int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk, int block, Spec *s)
 {
         Graph *g = m->graph;
@@ -452,26 +476,23 @@ static int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk,
                         error_at(
                                 (Loc) { m->name, 0, 0 },
                                 "the model returns no logits, so it cannot be run; compile with --mode train");
-                int more = ctx < LONG / batch ? ctx : LONG / batch;
-                s[n++] = (Spec) { "prefill",   PREFILL, batch, chunk, { { batch == 1, 0, ctx } },
-                                  { "logits" } };
+                /* of several sequences T is all their tokens (a ragged call, rt.h) */
+                int more = batch > 1 || ctx > LONG ? LONG : ctx;
+                s[n++] = (Spec) {
+                        "prefill", PREFILL, batch, chunk, { { 1, 0, ctx } }, { "logits" }
+                };
                 if (more > chunk && !o->chunk && !o->train)
-                        s[n++] = (Spec) { "prefill_long",
-                                          PREFILL | GPU,
-                                          batch,
-                                          more,
-                                          { { batch == 1, 0, ctx } },
-                                          { "logits" } };
-                s[n++] = (Spec) { "score", SCORE, 1, chunk, { { 1, 0, ctx } }, { "logits" } };
-                for (int b = 1; b < batch; b *= 2) {
-                        static const char *const name[] = { "decode1",  "decode2",  "decode4",
-                                                            "decode8",  "decode16", "decode32",
-                                                            "decode64", "decode128" };
-                        int k = 0;
-                        while (1 << k < b)
-                                k++;
-                        s[n++] = (Spec) { name[k], DECODE, b, 1, { { b, 1, ctx } }, { "logits" } };
-                }
+                        s[n++] = (Spec) { "prefill_long", PREFILL | GPU,     batch,
+                                          more,           { { 1, 0, ctx } }, { "logits" } };
+                s[n++] = (Spec) { "score", SCORE, batch, chunk, { { 1, 0, ctx } }, { "logits" } };
+                for (size_t k = 0; k < sizeof buckets / sizeof *buckets; k++)
+                        if (buckets[k].b < batch)
+                                s[n++] = (Spec) { buckets[k].name,
+                                                  DECODE,
+                                                  buckets[k].b,
+                                                  1,
+                                                  { { buckets[k].b, 1, ctx } },
+                                                  { "logits" } };
                 s[n++] = (Spec) { "decode", DECODE, batch, 1, { { batch, 1, ctx } }, { "logits" } };
         }
         return n;
@@ -554,9 +575,9 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
         Arena *tmp;
         Clock clock = { { 0 }, 0 };
         int ctx = context_of(m, o),
-            chunk = o->chunk      ? o->chunk
-                    : ctx < CHUNK ? ctx
-                                  : CHUNK,
+            chunk = o->chunk                             ? o->chunk
+                    : ctx < CHUNK && !cache_rows(o, ctx) ? ctx
+                                                         : CHUNK,
             block = o->block        ? o->block
                     : o->ctx        ? o->ctx
                     : m->ctx < 1024 ? (int)m->ctx
@@ -594,6 +615,7 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
                 Shared *const sh = &h->sh;
                 *sh = (Shared) { .arena = arena_new(),
                                  .batch = o->batch,
+                                 .cache_rows = cache_rows(o, ctx),
                                  .consts = out->consts }; /* one table for both targets */
                 Module *mod = module_new(sh->arena, target);
                 mod->launches = &out->launches;

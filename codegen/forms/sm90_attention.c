@@ -85,7 +85,9 @@ static bool map_of(Emit *e, Ref r, TensorMap *m, int64_t *col, int64_t *head)
         if (!access_of(e->g, e->place, r, &a) || a.t.rank != 4)
                 return false;
         const Type *all = &NODE(e->g, a.base)->type;
-        int64_t B = dim_most(e, a.t.dim[0]), T = dim_most(e, a.t.dim[1]), H = a.t.dim[2].n,
+        const bool pool = e->paged && NODE(e->g, a.base)->op == OP_STATE;
+        int64_t B = pool ? 1 : dim_most(e, a.t.dim[0]),
+                T = pool ? e->cache_rows : dim_most(e, a.t.dim[1]), H = a.t.dim[2].n,
                 D = a.t.dim[3].n;
         if (dt_size[all->dt] != 2 || (D != 64 && D != 128))
                 return false;
@@ -100,7 +102,8 @@ static bool map_of(Emit *e, Ref r, TensorMap *m, int64_t *col, int64_t *head)
                            .cols = ld,
                            .ld = ld };
         return (B == 1 || dim_most(e, a.stride[0]) == T * ld) && ld % 8 == 0 &&
-               a.off + (H - 1) * *head + D <= ld && dim_most(e, type_elems(all)) >= B * T * ld;
+               a.off + (H - 1) * *head + D <= ld &&
+               (pool || dim_most(e, type_elems(all)) >= B * T * ld);
 }
 
 bool sm90_attention_maps_fit(Emit *e, Ref r)
@@ -222,7 +225,9 @@ bool sm90_attention(Build *b, const void *problem)
         f->smem = !e->g->sizes.v[SYM_T] && blocks <= SM90A_SMS && t->smem < ALONE_SMEM ? ALONE_SMEM
                                                                                        : t->smem;
         f->persistent = true;
-        f->grid = dim_is_const(B) && dim_is_const(q->dim[1])
+        f->grid = e->ragged ? arena_fmt(e->tmp, "%lld*(ceil(%s/%d)+B)", (long long)q->dim[2].n,
+                                        dim_grid(e, q->dim[1]), 64 * t->groups)
+                  : dim_is_const(B) && dim_is_const(q->dim[1])
                           ? arena_fmt(e->tmp, "%lld", (long long)blocks)
                           : arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", dim_grid(e, B),
                                       (long long)q->dim[2].n, dim_grid(e, q->dim[1]),

@@ -1,7 +1,8 @@
 /* sm90_qkv_attention.c: one token's q, k and v and its attention as one launch on sm_90a
  * (kernels/attention/qkv_attention_sm90.cuh).
  *
- * Elsewhere they are two.  The product's kernel gets the second body and the attention's arguments;
+ * A paged cache keeps two: there a sequence has company, and its bits are not to tell.  Elsewhere
+ * they are two as well.  The product's kernel gets the second body and the attention's arguments;
  * the attention's kernel, where sm_90a has nothing left to do, a grid of none. */
 #include "../codegen.h"
 #include "gemv_shape.h"
@@ -162,7 +163,8 @@ bool sm90_qkv_attention(Build *b, const void *problem)
                         return false;
         if (elems[0] != dim_most(e, type_elems(q)) && read_elsewhere(e, at[0], b->gr->id, att->id))
                 return false;
-        if (!one_token(e, q) || n->a.att.mask || n->a.att.p || e->g->sizes.v[SYM_S] > MOST_KEYS ||
+        if (e->paged || !one_token(e, q) || n->a.att.mask || n->a.att.p ||
+            e->g->sizes.v[SYM_S] > MOST_KEYS ||
             !tile_of(w, heads, q->dim[2].n / heads, D, elems[0] * dt_size[w->dt], few->split,
                      work->minv, &t))
                 return false;

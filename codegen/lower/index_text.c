@@ -7,6 +7,7 @@
  *      ids[row] * 768                    (long)(a.ids[row]) * 768
  *      position of row * 768             (long)(a.rt->pos[...] + ...) * 768
  *      place of row in a cache * 256     ((long)(sequence) * 2048 + position) * 256
+ *                      of pages          (long)a.rt->place[row] * 256
  *
  * Terms are printed in the order in which they were added. */
 #include "index.h"
@@ -28,6 +29,25 @@ const char *index_field(const IndexPrinter *p, const char *field)
 static bool one_sequence(const IndexPrinter *p) { return p->e->g->sizes.v[SYM_B] == 1; }
 static bool one_token_each(const IndexPrinter *p) { return p->e->g->sizes.v[SYM_T] == 1; }
 
+/* Of a ragged call every token says where it is. */
+static const char *token_text(IndexPrinter *p, const char *token, const char *field)
+{
+        return arena_fmt(p->e->tmp, p->cuda ? "fixed(&%s[%s].%s)" : "%s[%s].%s",
+                         index_field(p, "rt->token"), token, field);
+}
+
+/* In the cache, which has `slots` for each sequence, or pages. */
+static const char *place_text(IndexPrinter *p, const char *token, Dim slots)
+{
+        Arena *a = p->e->tmp;
+        if (p->e->ragged)
+                return token_text(p, token, "place");
+        if (p->e->paged)
+                return arena_fmt(a, "%s[%s]", index_field(p, "rt->place"), token);
+        return arena_fmt(a, "(long)(%s) * %s + %s", index_sequence_text(p, token),
+                         index_dim(p, slots), index_position_text(p, token));
+}
+
 const char *index_sequence_text(IndexPrinter *p, const char *token)
 {
         Arena *a = p->e->tmp;
@@ -45,6 +65,8 @@ const char *index_position_text(IndexPrinter *p, const char *token)
                 return p->position;
         if (one_token_each(p))
                 return arena_fmt(a, "%s[%s]", all, token);
+        if (p->e->ragged)
+                return token_text(p, token, "position");
         /* otherwise positions are the host's */
         const char *first = arena_fmt(a, p->cuda ? "fixed(&%s[%s])" : "%s[%s]", all,
                                       index_sequence_text(p, token));
@@ -92,8 +114,8 @@ static void print_term(IndexPrinter *p, Text *out, const Term *t, const char *co
                 return;
         case IX_PLACE:
                 coef = index_dim(p, t->coef);
-                text_add(out, "((long)(%s) * %s + %s) * %s", index_sequence_text(p, x),
-                         index_dim(p, t->slots), index_position_text(p, x), coef);
+                text_add(out, p->e->paged ? "(long)%s * %s" : "(%s) * %s",
+                         place_text(p, x, t->slots), coef);
                 return;
         }
 }

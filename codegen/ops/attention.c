@@ -81,6 +81,7 @@ typedef struct Att {
         const Node *n;
         int64_t H, K, D;
         bool cached, grad, mma;
+        bool paged, ragged; /* as Emit says, of cached keys and values */
         int vec;
         DType dt;
         const char *cls; /* of attention_tiles.def, as AttPath says */
@@ -97,6 +98,8 @@ static Att att_of(Emit *e, const Group *gr)
                         "internal error: %%%s has values of %lld beside keys of %lld after pad_heads",
                         n->name, (long long)NODE(e->g, n->in[2])->type.dim[3].n, (long long)t.D);
         t.cached = NODE(e->g, n->in[1])->op == OP_APPEND;
+        t.paged = t.cached && e->paged;
+        t.ragged = t.cached && e->ragged;
         t.grad = n->op == OP_ATTENTION_GRAD;
         Build scratch = build_start(e, gr, "attention", "");
         t.vec = 8;
@@ -164,6 +167,11 @@ static void describe(Att *t, Build *b, const char *lse)
                 if (a->att.softcap)
                         text_add(build_decl(b), "        static constexpr float SOFTCAP = %s;\n",
                                  real(e, a->att.softcap));
+                if (t->paged)
+                        text_add(build_decl(b), "        static constexpr int PAGE = %d;\n",
+                                 CACHE_PAGE);
+                if (t->ragged)
+                        text_add(build_decl(b), "        static constexpr bool RAGGED = true;\n");
                 if (!t->grad && !(e->g->sizes.v[SYM_B] && e->g->sizes.v[SYM_T]))
                         text_add(build_decl(b), "        static constexpr bool COUNTED = true;\n");
                 if (a->att.mask)
@@ -198,9 +206,10 @@ static void describe(Att *t, Build *b, const char *lse)
                 text_add(
                         build_decl(b),
                         "                .v = { %s, %s, %s, %s, %s }, .scale = %s, .softcap = %s, .causal = %lld, "
-                        ".cached = %d, .window = %lld,\n",
+                        ".cached = %d, .page = %d, .ragged = %d, .window = %lld,\n",
                         v.arg, y, v.b, v.t, v.h, real(e, a->att.scale), real(e, a->att.softcap),
-                        (long long)a->att.causal, t->cached, (long long)a->att.window);
+                        (long long)a->att.causal, t->cached, t->paged ? CACHE_PAGE : 0, t->ragged,
+                        (long long)a->att.window);
                 text_add(
                         build_decl(b),
                         "                .slopes = %s, .mask = %s, .mask_b = %s, .mask_t = %s, .drop = %s, .drop_id "
@@ -407,7 +416,10 @@ static void forward(Emit *e, const Group *gr)
                 forms_add(&b, FAMILY_attention, &(AttentionWork) { gr->anchor, l });
         build_line(&b, "attention_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue);",
                    type, tile_text(e, r), l);
-        build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", Bg, (long long)t.H, Tg, rows[r].bm));
+        build_end(&b, t.ragged ? arena_fmt(e->tmp, "%lld*(ceil(%s/%d)+B)", (long long)t.H, Tg,
+                                           rows[r].bm)
+                               : arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", Bg, (long long)t.H, Tg,
+                                           rows[r].bm));
 }
 
 /* Rows of the delta kernel per block of 128: the mirror of att_delta_rows. */

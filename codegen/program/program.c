@@ -266,8 +266,11 @@ static int64_t state_offset(Emit *e, Shared *sh, Ref r)
                         t.dim[i].e[SYM_B]--;
                 }
         }
+        if (sh->cache_rows) /* one pool for all sequences */
+                t.dim[0] = DIM(1), t.dim[1] = DIM(sh->cache_rows);
         int64_t per = dim_most(e, type_elems(&t)) * dt_size[t.dt],
-                b = dim_is_const(n->type.dim[0])
+                b = sh->cache_rows ? 1
+                    : dim_is_const(n->type.dim[0])
                             ? sh->batch / (n->type.dim[0].n ? n->type.dim[0].n : 1)
                             : 1;
         if (b > 1)
@@ -534,6 +537,10 @@ void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int 
                    .most_b = B };
         Buffer *b;
         int n;
+        for (Ref r = 1; r < g->n_nodes && sh->cache_rows; r++)
+                e.paged |= NODE(g, r)->op == OP_STATE;
+        e.ragged = e.paged && g->sizes.v[SYM_T] != 1;
+        e.cache_rows = sh->cache_rows;
         e.stored = arena_alloc(a, (size_t)g->n_nodes);
         e.done_sm90 = arena_alloc(a, (size_t)g->n_nodes);
         e.n_groups = group_list(g, a, &e.groups);

@@ -18,7 +18,8 @@ typedef struct Shared {
         int64_t n_train, n_decay, n_all;
         int64_t n_low; /* of them, the first: gradients in bf16 */
         int64_t batch;
-        bool merge; /* small launches of a training step, see schedule.c */
+        int64_t cache_rows; /* tokens that a paged cache has room for; 0: it has no pages */
+        bool merge;         /* small launches of a training step, see schedule.c */
         int64_t act_bytes, kv_bytes, keep_bytes; /* arena sizes so far */
         struct {
                 const char *name;

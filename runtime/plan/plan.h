@@ -76,8 +76,8 @@
  *                                      such a form
  *      end
  *
- * EXPR is a product of factors, each an integer, B, T, or ceil(PRODUCT/INT):
- * `ceil(B*T/64)*12`.  Grid 0 means nothing to do.  On `cpu` grid is absent from
+ * EXPR is a product of factors, each an integer, B, T, ceil(PRODUCT/INT), or a sum of products in
+ * parentheses: `ceil(B*T/64)*12`, `12*(ceil(T/64)+B)`.  Grid 0 means nothing to do.  On `cpu` grid is absent from
  * meaning: the entry point loops over its own tiles.
  *
  * Program names: prefill (logits of the last token), prefill_long (the same for more tokens than

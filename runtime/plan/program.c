@@ -30,8 +30,28 @@ static int64_t scan_int(Scan *s)
         return x;
 }
 
+/* (PRODUCT+PRODUCT...) */
+static int64_t scan_sum(Scan *s)
+{
+        int64_t x = 0, y;
+        if (++s->depth > MAX_DEPTH)
+                return -1;
+        do {
+                s->p++;
+                if ((y = scan_product(s)) < 0 || (x += y) > MAX_VALUE)
+                        return -1;
+        } while (*s->p == '+');
+        s->depth--;
+        if (*s->p != ')')
+                return -1;
+        s->p++;
+        return x;
+}
+
 static int64_t scan_factor(Scan *s)
 {
+        if (*s->p == '(')
+                return scan_sum(s);
         if (*s->p == 'B')
                 return s->p++, s->B;
         if (*s->p == 'T')

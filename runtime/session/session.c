@@ -85,6 +85,11 @@ void *ref_mem(const Session *s, Ref r)
 
 bool is_update(const Prog *g) { return !strcmp(g->name, "update"); }
 
+bool is_ragged(const Session *s, const Prog *g)
+{
+        return s->m.pages && (!strncmp(g->name, "prefill", 7) || !strcmp(g->name, "score"));
+}
+
 /* Zeros where nothing reads them. */
 static int make_maps(Session *s, Err *e)
 {
@@ -169,7 +174,7 @@ static int kind_of(const char *prog)
 }
 
 /* A program that reads what nothing writes would answer from whatever lies there. */
-static int check_io(const Prog *g, const Io *x, const char *text, Err *e)
+static int check_io(const Session *s, const Prog *g, const Io *x, const char *text, Err *e)
 {
         static const struct {
                 const char *name;
@@ -181,7 +186,7 @@ static int check_io(const Prog *g, const Io *x, const char *text, Err *e)
                 if (!strcmp(x->name, out[i]))
                         return TGC_OK;
         for (size_t i = 0; i < sizeof in / sizeof *in; i++) {
-                int64_t want = (int64_t)g->B * g->T * in[i].each;
+                int64_t want = (is_ragged(s, g) ? 1 : (int64_t)g->B) * g->T * in[i].each;
                 if (strcmp(x->name, in[i].name) || kind_of(g->name) < in[i].least)
                         continue;
                 if (!strcmp(x->dtype, "i32") && expr_eval(x->shape, g->B, g->T) == want)
@@ -196,13 +201,14 @@ static int check_io(const Prog *g, const Io *x, const char *text, Err *e)
                        kind_of(g->name) == LEARNS ? ", targets and documents" : "");
 }
 
-static int check_inputs(const Program *p, const char *text, Err *e)
+static int check_inputs(const Session *s, const char *text, Err *e)
 {
+        const Program *p = &s->p;
         int code = TGC_OK;
         for (int i = 0; i < p->n_progs; i++)
                 for (int k = 0; k < p->prog[i].n_io && !code && kind_of(p->prog[i].name) != OTHER;
                      k++)
-                        code = check_io(&p->prog[i], &p->prog[i].io[k], text, e);
+                        code = check_io(s, &p->prog[i], &p->prog[i].io[k], text, e);
         return code;
 }
 
@@ -225,7 +231,7 @@ static int parse_texts(Session *s, Err *e)
                 return code;
         if ((code = program_parse(&s->p, p->data, p->size, name, e)))
                 return code;
-        return check_inputs(&s->p, name, e);
+        return check_inputs(s, name, e);
 }
 
 /* ---- kernels ---- */
@@ -292,7 +298,8 @@ static int open_session(Session *s, const SessionOptions *o, Err *e)
                 return err_set(e, TGC_NO_MEMORY, "no memory for a session");
         memset(s->map, 0, ((size_t)s->p.n_maps + 1) * MAP_BYTES);
         if ((code = alloc_arenas(s, e)) || (code = load_first(s, o, e)) ||
-            (code = session_resolve(s, e)) || (code = fill_arenas(s, e)))
+            (code = session_resolve(s, e)) || (code = fill_arenas(s, e)) ||
+            (code = session_pages_open(s, e)))
                 return code;
         return dev_sync(s->d, e);
 }
@@ -330,6 +337,7 @@ void session_close(Session *s)
                         dev_free(s->d, s->arena[i].mem, s->p.arena[i].size);
         for (int i = 0; i < 2 && s->d; i++)
                 dev_free(s->d, s->rt_mem[i], sizeof(Rt));
+        session_pages_close(s);
         dev_close(s->d);
         manifest_free(&s->m);
         program_free(&s->p);
@@ -483,14 +491,16 @@ static int record(Session *s, const Prog *g, ProgState *ps, int B, int T, Err *e
 }
 
 /* Programs that write the cache begin at the host's positions. */
-static bool past_context(const Session *s, const char *name, int B, int T)
+static bool past_context(const Session *s, const char *name, bool ragged, int B, int T)
 {
         static const char *const cached[] = { "prefill", "decode", "score" };
         bool is = false, past = false;
         for (int i = 0; i < 3; i++)
                 is |= !strncmp(name, cached[i], strlen(cached[i]));
-        for (int b = 0; b < B && is; b++)
-                past |= s->rt.pos[b] < 0 || s->rt.pos[b] > s->m.ctx - T;
+        for (int b = 0; b < B && is; b++) {
+                const int n = ragged ? s->rt.start[b + 1] - s->rt.start[b] : T;
+                past |= s->rt.pos[b] < 0 || s->rt.pos[b] > s->m.ctx - n;
+        }
         return past;
 }
 
@@ -504,7 +514,11 @@ static int begin_run(Session *s, const char *name, int B, int T, const Prog **ou
                 return err_set(e, TGC_USAGE,
                                "program %.60s takes B=1..%d and T=1..%d, not B=%d and T=%d", name,
                                g->B, g->T, B, T);
-        if (past_context(s, name, B, T))
+        const bool ragged = is_ragged(s, g), laid = s->laid;
+        s->laid = false;
+        if (ragged && !laid && (code = session_even_call(s, B, T, e)))
+                return code;
+        if (past_context(s, name, ragged, B, T))
                 return err_set(
                         e, TGC_USAGE,
                         "program %.60s: %d tokens from position %d are beyond the context of "

@@ -48,6 +48,15 @@ struct Session {
         bool has_pending;
         int pending[TGC_MAX_BATCH];
         int *hist; /* (batch, ctx): token at each position */
+        /* a paged cache (session_pages.c): the table (batch + 1, slot_pages) here and on the device;
+         * tokens of a ragged call */
+        int slot_pages;
+        int *table, *call_ids;
+        RtToken *token;
+        void *table_mem, *token_mem;
+        size_t table_bytes, token_bytes;
+        bool plain_pages; /* sequence b has slot b, whose pages follow each other */
+        bool laid;        /* rt.start and the tokens are those of the ragged call that comes */
         /* training */
         /* the last step had several micro-steps: its gradients lie in gsum */
         bool grads_summed;
@@ -65,6 +74,27 @@ int find_io(Session *s, const char *prog, const char *io, const Io **out, void *
 /* checks bytes */
 int io_at(Session *s, const char *prog, const char *io, size_t bytes, void **mem, Err *e);
 void *ref_mem(const Session *s, Ref r);
+
+/* ---- session_pages.c ---- */
+
+/* It takes several tokens of each of several sequences, which lie one after the other (rt.h). */
+bool is_ragged(const Session *s, const Prog *g);
+int session_pages_open(Session *s, Err *e);
+void session_pages_close(Session *s);
+int session_plain_pages(Session *s, Err *e);                 /* for sequences of equal length */
+int session_place(const Session *s, int slot, int position); /* in the cache */
+/* The B rows of a decoding call have slot and pos; the others are nobody's. */
+void session_rows(Session *s, int B);
+/* T tokens, dealt out evenly to sequences at rt.pos. */
+int session_even_call(Session *s, int B, int T, Err *e);
+/* Tokens [pos, pos + n) of the sequence in a slot, whose table has pages for them. */
+typedef struct SeqPart {
+        int slot, pos, n;
+        const int *ids;
+} SeqPart;
+int session_ragged(Session *s, const Prog *g, const SeqPart *part, int B, Err *e);
+/* Entries [first, first + n) of a slot's row of the table. */
+int session_set_pages(Session *s, int slot, int first, const int *page, int n, Err *e);
 bool is_update(const Prog *g);
 int session_resolve(Session *s, Err *e);   /* addresses, and tensor maps, once an arena has moved */
 int session_sum_grads(Session *s, Err *e); /* the first time: memory for sums over micro-steps */

@@ -21,9 +21,12 @@ Sampling sampling_default(void)
 
 static void set_pos(Session *s)
 {
-        for (int b = 0; b < TGC_MAX_BATCH; b++)
+        for (int b = 0; b < TGC_MAX_BATCH; b++) {
                 s->rt.pos[b] = b < s->B ? s->pos : 0;
+                s->rt.slot[b] = b;
+        }
         session_rt_changed(s);
+        session_rows(s, s->B);
 }
 
 int session_reset(Session *s, Err *e)
@@ -66,7 +69,7 @@ static int begin_batch(Session *s, int B, int n, Err *e)
         if (!s->hist && !(s->hist = calloc((size_t)s->m.batch * (size_t)s->m.ctx, sizeof *s->hist)))
                 return err_set(e, TGC_NO_MEMORY, "no memory for the tokens");
         s->B = B;
-        return TGC_OK;
+        return session_plain_pages(s, e);
 }
 
 /* The program for n tokens or as many of them as it takes. */
@@ -79,6 +82,34 @@ static int prefill_prog(Session *s, int n, const Prog **g, Err *e)
         return code;
 }
 
+/* The same by ragged calls: each takes what fits of one sequence after the other. */
+static int digest_pages(Session *s, int end, Err *e)
+{
+        const Prog *g = 0;
+        int code = TGC_OK, at = s->pos;
+        for (int b = 0; b < s->B && !code;) {
+                SeqPart part[TGC_MAX_BATCH];
+                int n = 0, left;
+                if ((code = prefill_prog(s, (s->B - b) * (end - s->pos) + s->pos - at, &g, e)))
+                        break;
+                for (left = g->T; b < s->B && left > 0; n++) {
+                        const int take = end - at < left ? end - at : left;
+                        part[n] = (SeqPart) { b, at, take, s->hist + (size_t)b * s->m.ctx + at };
+                        left -= take;
+                        at += take;
+                        if (at == end) {
+                                at = s->pos;
+                                b++;
+                        }
+                }
+                s->rt.share = 1;
+                code = session_ragged(s, g, part, n, e);
+        }
+        if (!code)
+                s->pos = end;
+        return code;
+}
+
 /* Digest positions [pos, end) of the history, in chunks. */
 static int digest(Session *s, int end, Err *e)
 {
@@ -86,6 +117,8 @@ static int digest(Session *s, int end, Err *e)
         int code = TGC_OK, *chunk;
         if (end <= s->pos)
                 return TGC_OK;
+        if (s->m.pages)
+                return digest_pages(s, end, e);
         if (!(chunk = malloc((size_t)s->B * (size_t)(end - s->pos) * sizeof *chunk)))
                 return err_set(e, TGC_NO_MEMORY, "no memory for %d tokens", end - s->pos);
         while (s->pos < end && !(code = prefill_prog(s, end - s->pos, &g, e))) {
@@ -338,12 +371,15 @@ static int score_chunk(Score *x, const int *ids, int total, int at, int n, float
         set_pos(s);
         s->rt.share = 1;
         s->rt.inv_tokens = counted ? 1.f / (float)counted : 0.f;
-        if ((code = session_write(s, x->prog, "ids", ids + at, (size_t)n * sizeof *ids, e)))
+        const SeqPart part = { 0, at, n, ids + at };
+        if (!s->m.pages &&
+            (code = session_write(s, x->prog, "ids", ids + at, (size_t)n * sizeof *ids, e)))
                 return code;
         if (prog_io(program_find(&s->p, x->prog), "targets") &&
             (code = session_write(s, x->prog, "targets", x->target, (size_t)n * sizeof(int), e)))
                 return code;
-        if ((code = session_run(s, x->prog, 1, n, e)))
+        if ((code = s->m.pages ? session_ragged(s, program_find(&s->p, x->prog), &part, 1, e)
+                               : session_run(s, x->prog, 1, n, e)))
                 return code;
         if ((logits || !x->nll_io) && (code = read_logits(x, n, e)))
                 return code;
@@ -367,7 +403,7 @@ static int score_all(Score *x, const int *ids, int n, float *logits, double *nll
         int code;
 
         x->prog = session_has(s, "score") ? "score" : "eval";
-        if ((code = find_prog(s, x->prog, &g, e)))
+        if ((code = find_prog(s, x->prog, &g, e)) || (code = session_plain_pages(s, e)))
                 return code;
         x->chunk = g->T;
         if (!strcmp(x->prog, "eval") && n > g->T)

@@ -5,6 +5,9 @@
  *      CAUSAL  s <= p        WINDOW > 0  s > p - WINDOW        MASK  mask(b,t,s) != 0
  *      DOCUMENTS  begin(b,t) <= s < end(b,t): a row of tokens holds several texts, one after the
  *      other
+ * A cache may be one of pages (Att::PAGE); with Att::RAGGED the queries are those of rt->B sequences,
+ * rt->start[b] .. rt->start[b + 1] - 1, the graph's B is 1 and T is all of them: B*H*ceil(T/BM) tiles
+ * become H * (ceil(T/BM) + rt->B) at most.
  * with score
  *      x = SCALE q.k;   SOFTCAP > 0: x = SOFTCAP tanh(x / SOFTCAP);   ALIBI: x += slopes[h] (s - p)
  * A query with no key gives 0 and lse = -inf.  Kv head of query head h is h / (H/K).
@@ -66,9 +69,8 @@ struct AttForwardMma {
         {
                 E *sq = (E *)smem, *skv = sq + BM * LD;
                 const int hk = h / (Att::H / Att::K);
-                const E *q = in.q + b * in.sq.b + h * in.sq.h;
-                const E *k = in.k + b * in.sk.b + hk * in.sk.h;
-                const E *v = in.v + b * in.sv.b + hk * in.sv.h;
+                const E *q = hd.queries(in, b, h);
+                const AttKeys<E, Att> k(in.k, in.sk, hd.rt, b, hk), v(in.v, in.sv, hd.rt, b, hk);
                 const int lane = threadIdx.x & 31, w0 = m0 + (threadIdx.x >> 5) * MT * 16;
                 const int lo = hd.first_key(m0) / BN * BN, hi = hd.end_key(m0 + BM);
                 const int row = w0 + (lane >> 2); /* of fragment half 0 */
@@ -80,8 +82,8 @@ struct AttForwardMma {
                 att_fill(sum, 0.f);
 
                 att_copy<BM, THREADS, Path, Att::D>(sq, q, in.sq.t, m0, hd.T);
-                att_copy<BN, THREADS, Path, Att::D>(skv, k, in.sk.t, lo, hd.S);
-                att_copy<BN, THREADS, Path, Att::D>(skv + BN * LD, v, in.sv.t, lo, hd.S);
+                att_copy_keys<BN, THREADS, Path, Att::D>(skv, k, lo, hd.S);
+                att_copy_keys<BN, THREADS, Path, Att::D>(skv + BN * LD, v, lo, hd.S);
                 cp_async_commit();
                 cp_async_wait<0>();
                 __syncthreads();
@@ -93,10 +95,9 @@ struct AttForwardMma {
                         __syncthreads(); /* this stage is here, the other is free */
                         if (n0 + BN < hi) {
                                 E *next = skv + (stage ^ 1) * 2 * BN * LD;
-                                att_copy<BN, THREADS, Path, Att::D>(next, k, in.sk.t, n0 + BN,
-                                                                    hd.S);
-                                att_copy<BN, THREADS, Path, Att::D>(next + BN * LD, v, in.sv.t,
-                                                                    n0 + BN, hd.S);
+                                att_copy_keys<BN, THREADS, Path, Att::D>(next, k, n0 + BN, hd.S);
+                                att_copy_keys<BN, THREADS, Path, Att::D>(next + BN * LD, v, n0 + BN,
+                                                                         hd.S);
                                 cp_async_commit();
                         }
                         if (hd.empty(w0, w0 + MT * 16, n0, n0 + BN))
@@ -126,7 +127,7 @@ struct AttForwardMma {
                                                                   ATT_LN2
                                                         : -INFINITY;
                         }
-                att_store<Att::D>(o, inv, row, hd.T, b * hd.T, 0, h * Att::D, epilogue, E());
+                att_store<Att::D>(o, inv, row, hd.T, hd.row0, 0, h * Att::D, epilogue, E());
                 __syncthreads();
         }
 
@@ -242,11 +243,24 @@ TGC_DEV void attention_task(const AttIn<E, Att> &in, float *lse, int B, int T, c
 {
         static_assert(Att::H % Att::K == 0, "query heads are a multiple of kv heads");
         int bh, m;
-        att_order<E, Att>(tile, B * Att::H, Att::H / Att::K, (T + Tile::BM - 1) / Tile::BM, T,
-                          Att::CAUSAL, bh, m);
-        const int b = bh / Att::H, h = bh % Att::H;
-        const AttHead<E, Att> hd(in, rt, b, h, T);
-        AttForward<E, Att, Tile>::Impl::run(in, lse, hd, b, h, m * Tile::BM, smem, epilogue);
+        if constexpr (Att::RAGGED) {
+                const AttSequence q = att_sequence<Tile::BM>(rt, Att::H, tile);
+                if (q.b == rt->B)
+                        return;
+                att_order<E, Att>(q.tile, Att::H, Att::H / Att::K, (q.T + Tile::BM - 1) / Tile::BM,
+                                  q.T, Att::CAUSAL, bh, m);
+                const AttHead<E, Att> hd(in, rt, q, bh);
+                float *own = lse ? lse + (long)bh * T + q.start - (long)hd.bh * q.T : nullptr;
+                AttForward<E, Att, Tile>::Impl::run(in, own, hd, q.b, bh, m * Tile::BM, smem,
+                                                    epilogue);
+        } else {
+                att_order<E, Att>(tile, B * Att::H, Att::H / Att::K, (T + Tile::BM - 1) / Tile::BM,
+                                  T, Att::CAUSAL, bh, m);
+                const int b = bh / Att::H, h = bh % Att::H;
+                const AttHead<E, Att> hd(in, rt, b, h, T);
+                AttForward<E, Att, Tile>::Impl::run(in, lse, hd, b, h, m * Tile::BM, smem,
+                                                    epilogue);
+        }
 }
 
 #endif

@@ -26,6 +26,11 @@ struct AttBase {
         static constexpr bool DOCUMENTS = false;
         /* k, v begin rt->pos[b] tokens before the queries */
         static constexpr bool CACHED = false;
+        /* CACHED: k and v are pages of so many tokens, (pages, PAGE, K, D); those of a sequence are
+         * named by its row of rt->pages.  0: they are one piece */
+        static constexpr int PAGE = 0;
+        /* CACHED: q holds the tokens of rt->B sequences, one after the other (rt->start) */
+        static constexpr bool RAGGED = false;
         /* of T tokens a run has fewer, and what lies behind them is anything */
         static constexpr bool COUNTED = false;
         static constexpr float DROPOUT = 0.f; /* of probabilities; element ((b*H+h)*T+t)*S + s   */
@@ -56,6 +61,56 @@ struct AttTile {
 
 #define ATT_LOG2E 1.4426950408889634f
 #define ATT_LN2 0.6931471805599453f
+
+/* Keys or values of one head of one sequence: key s is at(s). */
+template <class E, class Att>
+struct AttKeys {
+        const E *base;
+        long step;
+        const int *pages; /* of the sequence; Att::PAGE only */
+
+        __device__ __forceinline__ AttKeys(const E *p, const Strides &s, const Rt *rt, int b,
+                                           int hk)
+            : base(p + (Att::PAGE ? 0 : b * s.b) + hk * s.h), step(s.t),
+              pages(Att::PAGE ? rt->pages + (long)rt->slot[b] * rt->slot_pages : nullptr)
+        {
+        }
+        /* Its row; with paged caches one of the pool. */
+        __device__ __forceinline__ long row(int s) const
+        {
+                if (!Att::PAGE)
+                        return s;
+                constexpr int PAGE = Att::PAGE ? Att::PAGE : 1;
+                return (long)pages[s / PAGE] * PAGE + s % PAGE;
+        }
+        __device__ __forceinline__ const E *at(int s) const { return base + row(s) * step; }
+        /* near(s0) + s * step is at(s), for keys s of the same page */
+        __device__ __forceinline__ const E *near(int s0) const
+        {
+                return Att::PAGE ? base + (row(s0) - s0) * step : base;
+        }
+};
+
+/* The sequence of a ragged call that has a tile, and which of its own that is, where the sequences'
+ * tiles lie one after the other: `each` for every BM tokens.  b is rt->B where there is none. */
+struct AttSequence {
+        int b, start, T, tile;
+};
+template <int BM>
+TGC_DEV AttSequence att_sequence(const Rt *rt, int each, int tile)
+{
+        const int B = rt->B;
+        int start = 0;
+#pragma unroll 4
+        for (int b = 0; b < B; b++) {
+                const int end = rt->start[b + 1], n = (end - start + BM - 1) / BM * each;
+                if (tile < n)
+                        return { b, start, end - start, tile };
+                tile -= n;
+                start = end;
+        }
+        return { B, 0, 0, 0 };
+}
 
 /* Which of the implementations a problem gets, and how a row lies in shared memory. */
 template <class E, class Att>
@@ -92,6 +147,7 @@ struct AttHead {
         long mt, ms;
         const Rt *rt;
         int T, pos, S, bh;
+        int row0; /* of the results: that of query 0 */
         float slope;
         unsigned drop_id;
         const int *documents;
@@ -106,11 +162,23 @@ struct AttHead {
         }
         __device__ AttHead(const AttIn<E, Att> &in, const Rt *rt_, int b, int h, int T_, int pos_)
             : mask(Att::MASK ? in.mask + b * in.mb : 0), mt(in.mt), ms(in.ms), rt(rt_), T(T_),
-              pos(pos_), S(pos + T_), bh(b * Att::H + h), slope(Att::ALIBI ? in.slopes[h] : 0.f),
-              drop_id(in.drop_id), documents(Att::DOCUMENTS ? in.documents + (long)b * T_ * 2 : 0)
+              pos(pos_), S(pos + T_), bh(b * Att::H + h), row0(b * T_),
+              slope(Att::ALIBI ? in.slopes[h] : 0.f), drop_id(in.drop_id),
+              documents(Att::DOCUMENTS ? in.documents + (long)b * T_ * 2 : 0)
         {
         }
 
+        /* Of a ragged call. */
+        __device__ AttHead(const AttIn<E, Att> &in, const Rt *rt_, const AttSequence &q, int h)
+            : AttHead(in, rt_, q.b, h, q.T)
+        {
+                row0 = q.start;
+        }
+
+        __device__ const E *queries(const AttIn<E, Att> &in, int b, int h) const
+        {
+                return in.q + (Att::RAGGED ? row0 * in.sq.t : b * in.sq.b) + h * in.sq.h;
+        }
         __device__ int begin(int t) const { return att_begin(documents, t, T); }
         __device__ int end(int t) const { return att_end(documents, t, T); }
 

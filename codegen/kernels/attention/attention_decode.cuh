@@ -61,8 +61,9 @@ template <class E, class Att, class Tile>
 TGC_DEV AttPart att_part(int pos, int T, int split)
 {
         constexpr int STEP = AttDecodeShape<E, Att, Tile>::STEP;
-        const int lo = Att::WINDOW > 0 && pos + 1 > Att::WINDOW ? pos + 1 - Att::WINDOW : 0,
-                  hi = pos + T;
+        /* A warp's keys of a step lie in one page where they fit. */
+        const int first = Att::WINDOW > 0 && pos + 1 > Att::WINDOW ? pos + 1 - Att::WINDOW : 0,
+                  lo = Att::PAGE ? first & ~(Att::PAGE - 1) : first, hi = pos + T;
         const int chunk = ((hi - lo + Tile::SPLITS - 1) / Tile::SPLITS + STEP - 1) / STEP * STEP;
         const int s0 = lo + split * chunk, s1 = s0 + chunk < hi ? s0 + chunk : hi;
         return { s0, s1, hi > lo ? (hi - lo + chunk - 1) / chunk : 1 };
@@ -73,16 +74,31 @@ TGC_DEV AttPart att_part(int pos, int T, int split)
  * the last one is still being written, and if even the position is not yet this step's, other lines
  * of the cache come. */
 template <class E, class Att, class Tile>
-TGC_DEV void att_fetch(const AttPart &at, const E *k, long k_step, const E *v, long v_step)
+TGC_DEV void att_fetch(const AttPart &at, const AttKeys<E, Att> &k, const AttKeys<E, Att> &v)
 {
         typedef AttDecodeShape<E, Att, Tile> Sh;
         const int first = at.s0 + Sh::STEP, s1 = Sh::Step::FETCHES && first < at.s1 ? first : at.s1;
         for (int s = at.s0 + (int)threadIdx.x; s < s1; s += Tile::THREADS)
 #pragma unroll
                 for (int d = 0; d < Att::D; d += 128 / (int)sizeof(E)) {
-                        prefetch_l2(k + s * k_step + d);
-                        prefetch_l2(v + s * v_step + d);
+                        prefetch_l2(k.at(s) + d);
+                        prefetch_l2(v.at(s) + d);
                 }
+}
+
+/* A warp's keys and values from n0 on that lie in [lo, hi). */
+template <bool PAST_L1, class Step, class E, class Att>
+TGC_DEV void att_read(Step &step, const AttKeys<E, Att> &k, const AttKeys<E, Att> &v, int n0,
+                      int lo, int hi)
+{
+        constexpr bool WHOLE = !Att::PAGE || (Att::PAGE ? Att::PAGE : 1) % Step::WARP_KEYS == 0;
+        if constexpr (WHOLE) {
+                if (!Att::PAGE || (n0 < hi && n0 + Step::WARP_KEYS > lo))
+                        step.template read<PAST_L1>(k.near(n0), k.step, v.near(n0), v.step, n0, lo,
+                                                    hi);
+        } else {
+                step.template read_pages<PAST_L1>(k, v, n0, lo, hi);
+        }
 }
 
 /* A warp merges the first n parts of one row of (B*T, H); lane i holds the weight of split i. */
@@ -143,16 +159,15 @@ TGC_DEV AttPart att_sums(const AttIn<E, Att> &in, const AttQueries<Att, Tile> &r
         constexpr int GROUP = Att::H / Att::K;
         const int b = rows.b, hk = rows.hk, warp = threadIdx.x >> 5,
                   own = warp * Sh::Step::WARP_KEYS;
-        const E *k = in.k + b * in.sk.b + hk * in.sk.h, *v = in.v + b * in.sv.b + hk * in.sv.h;
+        const AttKeys<E, Att> k(in.k, in.sk, rt, b, hk), v(in.v, in.sv, rt, b, hk);
         /* Before the wait: the first step's keys and values that lie in the cache already.  If this
          * position is not yet this step's, they are read again. */
         typename Sh::Step step;
         const int early = Att::CACHED ? load_acquire(rt->pos + b) : 0;
         const AttPart guess = att_part<E, Att, Tile>(early, T, split);
-        att_fetch<E, Att, Tile>(guess, k, in.sk.t, v, in.sv.t);
+        att_fetch<E, Att, Tile>(guess, k, v);
         step.clear();
-        step.template read<true>(k, in.sk.t, v, in.sv.t, guess.s0 + own, 0,
-                                 guess.s1 < early ? guess.s1 : early);
+        att_read<true>(step, k, v, guess.s0 + own, 0, guess.s1 < early ? guess.s1 : early);
         const AttHead<E, Att> hd(in, rt, b, hk * GROUP, T, ready());
         typename Sh::Sums sums(in, rows, T);
         const AttPart at = att_part<E, Att, Tile>(hd.pos, T, split);
@@ -166,9 +181,11 @@ TGC_DEV AttPart att_sums(const AttIn<E, Att> &in, const AttQueries<Att, Tile> &r
                 if (!have)
                         step.clear();
                 if (have < cached)
-                        step.template read<false>(k, in.sk.t, v, in.sv.t, n0, have, cached);
+                        att_read<false>(step, k, v, n0, have, cached);
                 if constexpr (Sh::Step::FETCHES)
-                        step.fetch(k, in.sk.t, v, in.sv.t, n0 + Sh::STEP, s1);
+                        if (!Att::PAGE || n0 + Sh::STEP < s1)
+                                step.fetch(k.near(n0 + Sh::STEP), k.step, v.near(n0 + Sh::STEP),
+                                           v.step, n0 + Sh::STEP, s1);
                 if (new_k)
                         step.template read<false>(new_k - hd.pos * in.sk.t, in.sk.t,
                                                   new_v - hd.pos * in.sv.t, in.sv.t, n0, hd.pos,

@@ -47,6 +47,22 @@ struct AttLanesStep {
                         }
                 }
         }
+        /* A step's keys may lie in several pages. */
+        template <bool PAST_L1>
+        __device__ __forceinline__ void read_pages(const AttKeys<E, Att> &kp,
+                                                   const AttKeys<E, Att> &vp, int n0, int lo,
+                                                   int hi)
+        {
+#pragma unroll
+                for (int u = 0; u < UNROLL; u++) {
+                        const int s = n0 + key() + u * KEYS;
+                        if (s >= lo && s < hi) {
+                                const long row = kp.row(s);
+                                L::template get<PAST_L1>(k[u], kp.base + row * kp.step, lane());
+                                L::template get<PAST_L1>(v[u], vp.base + row * vp.step, lane());
+                        }
+                }
+        }
 };
 
 /* The softmax sums of this warp's keys for ROWS query rows. */

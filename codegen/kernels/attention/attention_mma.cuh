@@ -32,6 +32,26 @@ TGC_DEV void att_copy(E *s, const E *g, long stride, int row0, int rows)
         }
 }
 
+/* The same of keys or values. */
+template <int N, int THREADS, class Path, int D, class E, class Att>
+TGC_DEV void att_copy_keys(E *s, const AttKeys<E, Att> &g, int row0, int rows)
+{
+        if constexpr (!Att::PAGE) {
+                att_copy<N, THREADS, Path, D>(s, g.base, g.step, row0, rows);
+        } else {
+                constexpr int C = Path::DP / Path::CHUNK;
+#pragma unroll
+                for (int i = 0; i < (N * C + THREADS - 1) / THREADS; i++) {
+                        const int at = (int)threadIdx.x + i * THREADS, r = at / C,
+                                  c = at % C * Path::CHUNK;
+                        if (N * C % THREADS && at >= N * C)
+                                break;
+                        const bool have = row0 + r < rows && (Path::DP == D || c < D);
+                        cp_async16(s + r * Path::LD + c, have ? g.at(row0 + r) + c : g.base, have);
+                }
+        }
+}
+
 /* A lane's place in ldmatrix_x4, whose matrices are 8 rows of CHUNK elements: two and two of them
  * as A operand (or transposed B operand), and as two blocks of rows that are columns of B. */
 template <class E>

@@ -20,10 +20,16 @@ struct AttSimt {
         static __device__ __forceinline__ int tx() { return threadIdx.x & 15; }
         static __device__ __forceinline__ int ty() { return threadIdx.x >> 4; }
 
-        /* Rows [row0, row0 + N) of a (rows, D) matrix as floats, zeros outside of it. */
-        template <int N, class E>
-        static __device__ __forceinline__ void copy(float *s, const E *g, long stride, int row0,
-                                                    int rows)
+        /* Rows [row0, row0 + N) of a (rows, D) matrix as floats, zeros outside of it; g.at(r) is
+         * row r. */
+        template <class E>
+        struct Matrix {
+                const E *base;
+                long step;
+                __device__ const E *at(int r) const { return base + r * step; }
+        };
+        template <int N, class Rows>
+        static __device__ __forceinline__ void copy(float *s, const Rows &g, int row0, int rows)
         {
                 constexpr int C = (D + 3) / 4;
                 constexpr int V = Att::VEC >= 4 && D % 4 == 0   ? 4
@@ -36,13 +42,21 @@ struct AttSimt {
                         for (int j = 0; j < 4; j += V)
                                 if (row0 + r < rows && c + j < D) {
                                         float u[V];
-                                        load(u, g + (row0 + r) * stride + c + j);
+                                        load(u, g.at(row0 + r) + c + j);
 #pragma unroll
                                         for (int l = 0; l < V; l++)
                                                 v[j + l] = u[l];
                                 }
                         store(s + r * LD + c, v);
                 }
+        }
+
+        template <int N, class E>
+        static __device__ __forceinline__ void copy(float *s, const E *g, long stride, int row0,
+                                                    int rows)
+        {
+                const Matrix<E> m = { g, stride };
+                copy<N>(s, m, row0, rows);
         }
 
         /* x[i][j] = sum_d a[row i][d] b[column j][d] */
@@ -163,14 +177,13 @@ struct AttForwardSimt {
                         top[i] = -INFINITY;
                         sum[i] = 0.f;
                 }
-                G::template copy<BM>(sq, in.q + b * in.sq.b + h * in.sq.h, in.sq.t, m0, hd.T);
+                const AttKeys<E, Att> k(in.k, in.sk, hd.rt, b, hk), v(in.v, in.sv, hd.rt, b, hk);
+                G::template copy<BM>(sq, hd.queries(in, b, h), in.sq.t, m0, hd.T);
                 for (int n0 = lo; n0 < hi; n0 += BN) {
                         float x[RM][RN];
                         __syncthreads();
-                        G::template copy<BN>(sk, in.k + b * in.sk.b + hk * in.sk.h, in.sk.t, n0,
-                                             hd.S);
-                        G::template copy<BN>(sv, in.v + b * in.sv.b + hk * in.sv.h, in.sv.t, n0,
-                                             hd.S);
+                        G::template copy<BN>(sk, k, n0, hd.S);
+                        G::template copy<BN>(sv, v, n0, hd.S);
                         __syncthreads();
                         G::dot(x, sq, sk);
 #pragma unroll
@@ -223,7 +236,7 @@ struct AttForwardSimt {
                                 lse[(long)hd.bh * hd.T + t] = sum[i] > 0.f ? top[i] + logf(sum[i])
                                                                            : -INFINITY;
                 }
-                G::out(o, inv, m0, hd.T, b * hd.T, h * Att::D, epilogue);
+                G::out(o, inv, m0, hd.T, hd.row0, h * Att::D, epilogue);
                 __syncthreads();
         }
 };

@@ -49,6 +49,21 @@ struct AttPanel {
                                 tma_load_2d(panel + (c * (ROWS / 64) + r) * 8192, m.map, bar,
                                             col + c * 64, row + r * 64);
         }
+        /* Of pages, the first of which is *page; from the n-th on there are none, and page 0, which
+         * is nobody's, comes instead. */
+        static __device__ __forceinline__ void load_pages(char *panel, const AttMap &m, int head,
+                                                          const int *page, int n, Mbar *bar)
+        {
+                const int col = m.col + head * m.head;
+#pragma unroll
+                for (int r = 0; r < ROWS / 64; r++) {
+                        const int row = (r < n ? page[r] : 0) * 64;
+#pragma unroll
+                        for (int c = 0; c < D / 64; c++)
+                                tma_load_2d(panel + (c * (ROWS / 64) + r) * 8192, m.map, bar,
+                                            col + c * 64, row);
+                }
+        }
 
         /* As an operand whose k is D (TA or TB 0); added to it: 16 of D, number ks; 64 rows. */
         static __device__ __forceinline__ unsigned long long wide(const char *panel)
@@ -90,6 +105,7 @@ struct AttTileSm90 {
 /* A block of queries: sequence, head, first query; blocks of keys that some of them attend. */
 struct AttBlock {
         int b, h, m0, n0, n;
+        int row0, T; /* of a ragged call: the sequence's first row, and its tokens */
 };
 
 template <class E, class Att, class Tile>
@@ -100,6 +116,8 @@ struct AttWork {
 
         __device__ __forceinline__ AttHead<E, Att> head(const AttBlock &w) const
         {
+                if (Att::RAGGED)
+                        return AttHead<E, Att>(in, rt, AttSequence { w.b, w.row0, w.T, 0 }, w.h);
                 return AttHead<E, Att>(in, rt, w.b, w.h, T);
         }
         /* Which block is this one's i-th.  Heads go in sets, as many as there are blocks at a time
@@ -110,8 +128,16 @@ struct AttWork {
          * fewest keys. */
         __device__ __forceinline__ bool get(int i, AttBlock &w) const
         {
-                const int heads = B * Att::H, blocks = (T + Tile::BM - 1) / Tile::BM;
-                const int t = i * step + (i & 1 ? step - 1 - first : first);
+                int t = i * step + (i & 1 ? step - 1 - first : first), T = this->T,
+                    heads = B * Att::H;
+                if constexpr (Att::RAGGED) {
+                        const AttSequence q = att_sequence<Tile::BM>(rt, Att::H, t);
+                        if (q.b == rt->B)
+                                return false;
+                        t = q.tile, T = q.T, heads = Att::H;
+                        w.b = q.b, w.row0 = q.start, w.T = q.T;
+                }
+                const int blocks = (T + Tile::BM - 1) / Tile::BM;
                 if (t >= heads * blocks)
                         return false;
                 /* of `step` heads */
@@ -120,8 +146,9 @@ struct AttWork {
                           set = parts < step ? step / parts : 1;
                 const int s = t / (set * blocks), j = t - s * set * blocks, left = heads - s * set;
                 const int n = left < set ? left : set, bh = s * set + j % n;
-                w.b = bh / Att::H, w.h = bh % Att::H,
-                w.m0 = (T + 63) / 64 * 64 - (j / n + 1) * Tile::BM;
+                if (!Att::RAGGED)
+                        w.b = bh / Att::H;
+                w.h = bh % Att::H, w.m0 = (T + 63) / 64 * 64 - (j / n + 1) * Tile::BM;
                 const AttHead<E, Att> hd = head(w);
                 w.n0 = hd.first_key(w.m0 < 0 ? 0 : w.m0) / Tile::BN;
                 w.n = (hd.end_key(w.m0 + Tile::BM) + Tile::BN - 1) / Tile::BN - w.n0;
@@ -174,6 +201,15 @@ struct AttForwardSm90 {
                 Keys::load(pipe.a(), m, head, row, bar);
                 pipe.next();
         }
+        static __device__ __forceinline__ void put_pages(Pipeline<Tile> &pipe, const AttMap &m,
+                                                         int head, const int *page, int n)
+        {
+                Mbar *bar = pipe.full(pipe.stage);
+                pipe.wait_empty();
+                mbarrier_expect_tx(bar, Tile::STAGE);
+                Keys::load_pages(pipe.a(), m, head, page, n, bar);
+                pipe.next();
+        }
 
         static __device__ __forceinline__ void load_keys(const AttMap &k, const AttMap &v,
                                                          const Work &work, char *smem)
@@ -183,6 +219,23 @@ struct AttForwardSm90 {
                 for (int i = 0; work.get(i, w); i++) {
                         const int each = Att::CACHED ? (int)(work.in.sk.b / work.in.sk.t) : work.T;
                         const int hk = w.h / (Att::H / Att::K), row = w.b * each + w.n0 * BN;
+                        if constexpr (Att::PAGE) {
+                                constexpr int PAGES = BN / (Att::PAGE ? Att::PAGE : 1);
+                                static_assert(!Att::PAGE || Att::PAGE == 64, "a box is a page");
+                                const int *page = work.rt->pages +
+                                                  (long)work.rt->slot[w.b] * work.rt->slot_pages +
+                                                  w.n0 * PAGES;
+                                const int have = (work.head(w).S + 63) / 64 - w.n0 * PAGES;
+                                for (int j = 0; j <= w.n; j++) {
+                                        if (j < w.n)
+                                                put_pages(pipe, k, hk, page + j * PAGES,
+                                                          have - j * PAGES);
+                                        if (j > 0)
+                                                put_pages(pipe, v, hk, page + (j - 1) * PAGES,
+                                                          have - (j - 1) * PAGES);
+                                }
+                                continue;
+                        }
                         for (int j = 0; j <= w.n; j++) {
                                 if (j < w.n)
                                         put(pipe, k, hk, row + j * BN);
@@ -202,7 +255,8 @@ struct AttForwardSm90 {
                                 pipeline_wait(was_read(smem, at), ~(i / 2) & 1);
                                 mbarrier_expect_tx(landed(smem, at), Tile::Q);
                                 Queries::load(queries(smem, at), q, w.h,
-                                              w.b * work.T + w.m0 + g * 64, landed(smem, at));
+                                              (Att::RAGGED ? w.row0 : w.b * work.T) + w.m0 + g * 64,
+                                              landed(smem, at));
                         }
         }
 
@@ -507,13 +561,12 @@ struct AttForwardSm90 {
                 for (int i = 0; i < 2; i++) {
                         const float s = quad_sum(sum[i]), inv = s > 0.f ? fast_rcp(s) : 0.f;
                         const int t = w0 + lane / 4 + i * 8;
-                        if (lse && lane % 4 == 0 && t < T)
-                                lse[(long)hd.bh * T + t] = s > 0.f ? (top[i] + fast_log2(s)) *
-                                                                             ATT_LN2
-                                                                   : -INFINITY;
+                        if (lse && lane % 4 == 0 && t < hd.T)
+                                lse[(Att::RAGGED ? (long)w.h * T + w.row0 : (long)hd.bh * T) + t] =
+                                        s > 0.f ? (top[i] + fast_log2(s)) * ATT_LN2 : -INFINITY;
                         att_scale_row(att_flat(acc[0]), i, inv);
                 }
-                mma_epilogue<WarpRows>(acc, w.b * T + w0, w.h * D, w.b * T + T, Att::H * D,
+                mma_epilogue<WarpRows>(acc, hd.row0 + w0, w.h * D, hd.row0 + hd.T, Att::H * D,
                                        epilogue);
         }
 };

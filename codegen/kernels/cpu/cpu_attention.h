@@ -34,6 +34,7 @@ typedef struct Attention {
         Heads q, k, v;
         float scale, softcap; /* softcap 0: none */
         int causal, cached;
+        int page, ragged;            /* as in attention_common.cuh; 0: no */
         int window;                  /* 0: none */
         const float *slopes;         /* ALiBi, (H), or NULL */
         const float *mask;           /* 0: not allowed; or NULL */
@@ -60,10 +61,11 @@ _Static_assert(4 * ATTENTION_KB * ATTENTION_D_MAX +
                        TGC_SCRATCH,
                "scratch");
 
-/* One tile: which rows, and which keys any of them may see. */
+/* One tile: which rows, and which keys any of them may see.  Of a ragged call the queries of sequence
+ * b are rows start .. start + T - 1. */
 typedef struct AttTile {
-        int b, kh, G, rows, t0, pos, S;
-        long lo, hi;
+        int b, kh, G, rows, t0, pos, S, T;
+        long start, lo, hi;
 } AttTile;
 
 TGC_INLINE int att_dv(const Attention *a) { return a->DV ? a->DV : a->D; }
@@ -89,16 +91,25 @@ TGC_INLINE const int *att_document(const Attention *a, const Rt *rt, int b, long
 
 TGC_INLINE AttTile att_tile(const Attention *a, const Rt *rt, long tile)
 {
-        int step = att_queries(a), G = a->H / a->K;
-        long blocks = tgc_ceil_div(rt->T, step);
-        AttTile t = {
-                (int)(tile / blocks / a->K), (int)(tile / blocks % a->K), G, 0, 0, 0, 0, 0, 0
-        };
+        int step = att_queries(a);
+        AttTile t = { .G = a->H / a->K, .T = rt->T };
+        long blocks = tgc_ceil_div(t.T, step);
+        for (; a->ragged; t.b++) {
+                t.start = rt->start[t.b];
+                t.T = rt->start[t.b + 1] - rt->start[t.b];
+                blocks = tgc_ceil_div(t.T, step);
+                if (tile < blocks * a->K)
+                        break;
+                tile -= blocks * a->K;
+        }
+        if (!a->ragged)
+                t.b = (int)(tile / blocks / a->K);
+        t.kh = (int)(tile / blocks % a->K);
         t.t0 = (int)(blocks - 1 - tile % blocks) * step; /* long causal rows first */
-        t.rows = G * (int)tgc_min(step, rt->T - t.t0);
+        t.rows = t.G * (int)tgc_min(step, t.T - t.t0);
         t.pos = a->cached ? rt->pos[t.b] : 0;
-        t.S = t.pos + rt->T;
-        long first = t.pos + t.t0, last = first + t.rows / G - 1;
+        t.S = t.pos + t.T;
+        long first = t.pos + t.t0, last = first + t.rows / t.G - 1;
         t.lo = a->window > 0 ? tgc_max(0, first - a->window + 1) : 0;
         t.hi = a->causal ? last + 1 : t.S;
         if (a->documents) {
@@ -163,7 +174,10 @@ TGC_INLINE uint64_t att_drop_index(const Attention *a, const Rt *rt, AttTile t, 
 TGC_INLINE void att_fetch(const Attention *a, Heads x, AttTile t, int n, float *to, long ld)
 {
         for (int r = 0; r < t.rows; r++, to += ld) {
-                ty_load(x.ty, to, x.p, heads_at(x, t.b, att_query(t, r), att_head(a, t, r)), n);
+                ty_load(x.ty, to, x.p,
+                        heads_at(x, a->ragged ? 0 : t.b, t.start + att_query(t, r),
+                                 att_head(a, t, r)),
+                        n);
                 for (long i = n; i < ld; i++)
                         to[i] = 0.f;
         }
@@ -193,10 +207,27 @@ TGC_UNROLLED TGC_NOINLINE void att_dots(int m, int ty, const void *k, long at, l
                 gemv_rows(m, ty, 1, k, at, ld, n, TGC_VEC, q, ldq, s, ATTENTION_KB, 0);
 }
 
-/* epilogue(row = b*T + t, col = h*DV + d, ...). */
+/* epilogue(row = b*T + t, col = h*DV + d, ...); of a ragged call the row of the query. */
 TGC_INLINE long attention_tiles(const Attention *a, const Rt *rt)
 {
-        return (long)rt->B * a->K * tgc_ceil_div(rt->T, att_queries(a));
+        long n = 0;
+        for (int b = 0; b < rt->B && a->ragged; b++)
+                n += tgc_ceil_div(rt->start[b + 1] - rt->start[b], att_queries(a));
+        return a->ragged ? n * a->K : (long)rt->B * a->K * tgc_ceil_div(rt->T, att_queries(a));
+}
+
+/* Key s of sequence b: its row, and how many of [s, hi) follow each other there. */
+TGC_INLINE long att_key_row(const Attention *a, const Rt *rt, int b, long s)
+{
+        return !a->page ? s
+                        : (long)rt->pages[(long)rt->slot[b] * rt->slot_pages + s / a->page] *
+                                          a->page +
+                                  s % a->page;
+}
+TGC_INLINE int att_key_run(const Attention *a, long s, long hi)
+{
+        long n = tgc_min(ATTENTION_KB, hi - s);
+        return (int)(a->page ? tgc_min(n, a->page - s % a->page) : n);
 }
 
 TGC_INLINE void attention_task(const Attention *a, const Rt *rt, long tile, const void *args,
@@ -220,9 +251,11 @@ TGC_INLINE void attention_task(const Attention *a, const Rt *rt, long tile, cons
                 sum[r] = 0.f;
         }
         memset(o, 0, sizeof(float) * (size_t)(t.rows * ldo));
-        for (long s0 = t.lo; s0 < t.hi; s0 += ATTENTION_KB) {
-                int n = (int)tgc_min(ATTENTION_KB, t.hi - s0);
-                long ka = heads_at(a->k, t.b, s0, t.kh), va = heads_at(a->v, t.b, s0, t.kh);
+        for (long s0 = t.lo, n = 0; s0 < t.hi; s0 += n) {
+                const long row = att_key_row(a, rt, t.b, s0);
+                n = att_key_run(a, s0, t.hi);
+                long ka = heads_at(a->k, a->page ? 0 : t.b, row, t.kh),
+                     va = heads_at(a->v, a->page ? 0 : t.b, row, t.kh);
                 if (one) {
                         att_dots(t.rows, a->k.ty, a->k.p, ka, a->k.t, n, q, ldq, s);
                 } else if (!pack_k) {
@@ -252,16 +285,18 @@ TGC_INLINE void attention_task(const Attention *a, const Rt *rt, long tile, cons
                         gemm_block(t.rows, DV, n, s, ATTENTION_KB, 1, vp, o, ldo, 1);
                 }
         }
+        const long row0 = a->ragged ? t.start : (long)t.b * rt->T;
         for (int r = 0; r < t.rows; r++) {
                 int h = att_head(a, t, r), query = att_query(t, r);
                 float inv = sum[r] == 0.f ? 0.f : 1.f / sum[r];
                 if (a->lse)
-                        a->lse[((long)t.b * a->H + h) * rt->T + query] =
-                                sum[r] == 0.f ? -INFINITY : max[r] + fast_logf(sum[r]);
+                        a->lse[(a->ragged ? (long)h * rt->T + t.start
+                                          : ((long)t.b * a->H + h) * rt->T) +
+                               query] = sum[r] == 0.f ? -INFINITY : max[r] + fast_logf(sum[r]);
                 for (int d = 0; d < DV; d++)
                         o[r * ldo + d] *= inv;
                 for (int d = 0; d < DV; d += TGC_SEG)
-                        epilogue(args, (long)t.b * rt->T + query, h * DV + d,
+                        epilogue(args, row0 + query, h * DV + d,
                                  DV - d < TGC_SEG ? DV - d : TGC_SEG, o + r * ldo + d);
         }
 }

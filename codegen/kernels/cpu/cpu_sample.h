@@ -164,6 +164,10 @@ TGC_INLINE void sample_task(Rt *rt, int ty, void *logits, int V, long ld, int *h
         next[tile] = finite ? token : 0;
         hist[S % cap * rows] = finite ? token : -1;
         rt->pos[tile] = S;
+        if (rt->pages && S / TGC_PAGE < rt->slot_pages)
+                rt->place[tile] = rt->pages[(long)rt->slot[tile] * rt->slot_pages + S / TGC_PAGE] *
+                                          TGC_PAGE +
+                                  S % TGC_PAGE;
         if (tile == 0)
                 rt->n_out++;
 }

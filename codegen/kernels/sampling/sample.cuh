@@ -336,6 +336,11 @@ TGC_DEV void sample_task(Rt *rt, T *logits, int ld, int *hist, int cap, int rows
                 next[tile] = token;
                 hist[S % cap * rows] = finite ? token : -1;
                 rt->pos[tile] = S;
+                if (rt->pages && S / TGC_PAGE < rt->slot_pages)
+                        rt->place[tile] =
+                                rt->pages[(long)rt->slot[tile] * rt->slot_pages + S / TGC_PAGE] *
+                                        TGC_PAGE +
+                                S % TGC_PAGE;
                 if (tile == 0)
                         rt->n_out = n_out + 1;
         }

@@ -1,0 +1,148 @@
+/* session_pages.c: a paged cache's table, and calls of several tokens of several sequences.
+ *
+ * The cache is a pool of pages of TGC_PAGE tokens.  Page 0 is nobody's: a row of a call that stands
+ * for no sequence reads and writes there.  A slot is a row of the table, which names the pages of
+ * one sequence in order; the last slot (m.batch) is that of no sequence, and all its pages are 0.
+ * Who owns which page is not decided here. */
+#include <stdlib.h>
+#include <string.h>
+#include "session_impl.h"
+
+int session_pages_open(Session *s, Err *e)
+{
+        const int T = TGC_MAX_BATCH;
+        int code, most = T;
+        if (!s->m.pages)
+                return TGC_OK;
+        for (int i = 0; i < s->p.n_progs; i++)
+                if (is_ragged(s, &s->p.prog[i]) && s->p.prog[i].T > most)
+                        most = s->p.prog[i].T;
+        s->slot_pages = (s->m.ctx + TGC_PAGE - 1) / TGC_PAGE;
+        s->table_bytes = (size_t)(s->m.batch + 1) * (size_t)s->slot_pages * sizeof *s->table;
+        s->token_bytes = (size_t)most * sizeof *s->token;
+        s->table = calloc(1, s->table_bytes);
+        s->token = calloc(1, s->token_bytes);
+        s->call_ids = calloc((size_t)most, sizeof *s->call_ids);
+        if (!s->table || !s->token || !s->call_ids)
+                return err_set(e, TGC_NO_MEMORY, "no memory for a table of %d pages",
+                               (s->m.batch + 1) * s->slot_pages);
+        if ((code = dev_alloc(s->d, s->table_bytes, &s->table_mem, e)) ||
+            (code = dev_alloc(s->d, s->token_bytes, &s->token_mem, e)))
+                return code;
+        s->rt.pages = s->table_mem;
+        s->rt.slot_pages = s->slot_pages;
+        s->rt.token = s->token_mem;
+        return TGC_OK;
+}
+
+void session_pages_close(Session *s)
+{
+        if (s->d) {
+                dev_free(s->d, s->table_mem, s->table_bytes);
+                dev_free(s->d, s->token_mem, s->token_bytes);
+        }
+        free(s->table);
+        free(s->token);
+        free(s->call_ids);
+}
+
+int session_set_pages(Session *s, int slot, int first, const int *page, int n, Err *e)
+{
+        int *row = s->table + (size_t)slot * (size_t)s->slot_pages + first;
+        if (slot < 0 || slot > s->m.batch || first < 0 || n < 0 || n > s->slot_pages - first)
+                return err_set(e, TGC_USAGE, "pages %d to %d of slot %d; there are %d slots of %d",
+                               first, first + n, slot, s->m.batch, s->slot_pages);
+        memcpy(row, page, (size_t)n * sizeof *row);
+        return dev_upload(s->d, (int *)s->table_mem + (row - s->table), row,
+                          (size_t)n * sizeof *row, e);
+}
+
+/* Sequence b's pages follow each other in slot b. */
+int session_plain_pages(Session *s, Err *e)
+{
+        const int64_t all = (int64_t)s->m.batch * s->slot_pages;
+        if (!s->m.pages || s->plain_pages)
+                return TGC_OK;
+        if (all > s->m.pages - 1)
+                return err_set(
+                        e, TGC_USAGE,
+                        "the cache has room for %lld tokens, and %d sequences of equal length "
+                        "want %lld; compile with a larger --cache-tokens",
+                        (long long)(s->m.pages - 1) * TGC_PAGE, s->m.batch,
+                        (long long)all * TGC_PAGE);
+        for (int i = 0; i < all; i++)
+                s->table[i] = i + 1;
+        s->plain_pages = true;
+        return dev_upload(s->d, s->table_mem, s->table, s->table_bytes, e);
+}
+
+int session_place(const Session *s, int slot, int position)
+{
+        if (position / TGC_PAGE >= s->slot_pages)
+                return 0;
+        return s->table[(size_t)slot * (size_t)s->slot_pages + (size_t)(position / TGC_PAGE)] *
+                       TGC_PAGE +
+               position % TGC_PAGE;
+}
+
+/* Rows from `B` on stand for no sequence. */
+void session_rows(Session *s, int B)
+{
+        for (int b = 0; s->m.pages && b < TGC_MAX_BATCH; b++) {
+                if (b >= B) {
+                        s->rt.pos[b] = 0;
+                        s->rt.slot[b] = s->m.batch;
+                }
+                s->rt.place[b] = b < B ? session_place(s, s->rt.slot[b], s->rt.pos[b])
+                                       : b % TGC_PAGE;
+        }
+        session_rt_changed(s);
+}
+
+/* The tokens of a ragged call whose sequences stand at rt.pos and have rt.start. */
+static int upload_tokens(Session *s, int B, Err *e)
+{
+        for (int b = 0; b < B; b++)
+                for (int i = s->rt.start[b]; i < s->rt.start[b + 1]; i++) {
+                        const int position = s->rt.pos[b] + i - s->rt.start[b];
+                        s->token[i] = (RtToken) { position,
+                                                  session_place(s, s->rt.slot[b], position) };
+                }
+        session_rt_changed(s);
+        return dev_upload(s->d, s->token_mem, s->token, (size_t)s->rt.start[B] * sizeof *s->token,
+                          e);
+}
+
+int session_even_call(Session *s, int B, int T, Err *e)
+{
+        for (int b = 0; b <= B; b++)
+                s->rt.start[b] = (int)((int64_t)T * b / B);
+        for (int b = 0; b < B; b++)
+                s->rt.slot[b] = b;
+        int code = session_plain_pages(s, e);
+        return code ? code : upload_tokens(s, B, e);
+}
+
+int session_ragged(Session *s, const Prog *g, const SeqPart *part, int B, Err *e)
+{
+        int T = 0, code;
+        for (int b = 0; b < B; b++) {
+                s->rt.start[b] = T;
+                s->rt.pos[b] = part[b].pos;
+                s->rt.slot[b] = part[b].slot;
+                if (part[b].n < 1 || part[b].n > g->T - T || part[b].pos < 0 ||
+                    part[b].pos > s->m.ctx - part[b].n)
+                        return err_set(e, TGC_USAGE,
+                                       "program %s: %d tokens of sequence %d from position %d; a "
+                                       "call takes %d, the context %d",
+                                       g->name, part[b].n, b, part[b].pos, g->T, s->m.ctx);
+                memcpy(s->call_ids + T, part[b].ids, (size_t)part[b].n * sizeof *s->call_ids);
+                T += part[b].n;
+        }
+        s->rt.start[B] = T;
+        if ((code = upload_tokens(s, B, e)) ||
+            (code = session_write(s, g->name, "ids", s->call_ids, (size_t)T * sizeof(int), e)))
+                return code;
+        s->laid = true;
+        return session_run(s, g->name, B, T, e);
+}

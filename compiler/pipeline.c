@@ -4,7 +4,7 @@
  * program gets a copy of it and goes down the table of passes below.  After each
  * entry the scratch arena is emptied and the graph verified. */
 #include "compiler.h"
-#include "../codegen/program/program.h"
+#include "../codegen/forms/forms.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

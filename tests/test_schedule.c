@@ -9,7 +9,7 @@
  * scratch I; # fills sm_90a's multiprocessors, 0 does not run there. */
 #include "test.h"
 #include <stdlib.h>
-#include "codegen/codegen.h"
+#include "codegen/forms/forms.h"
 
 enum { MOST = 32 };
 

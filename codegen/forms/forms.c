@@ -1,5 +1,5 @@
 /* forms.c: which forms a kernel gets beside ARCH_ANY's: the rows of forms.def. */
-#include "../codegen.h"
+#include "forms.h"
 
 typedef struct Row {
         Family family;

@@ -1,7 +1,7 @@
 /* sm80_gemm.c: the tiles of portable products (kernels/gemm/gemm.cuh), and what each takes.
  *
  * All architectures' tiles are in one list; those of sm_90a are for sm90_gemm.c. */
-#include "../codegen.h"
+#include "forms.h"
 #include <string.h>
 
 static const Tile tiles[] = {

@@ -4,7 +4,7 @@
  * that a token's row holds: q, k and v that are parts of one row share a map, and heads are boxes of
  * its columns.  (Sequences that shared memory holds whole have no maps:
  * kernels/attention/attention_short_sm90.cuh.) */
-#include "../codegen.h"
+#include "forms.h"
 #include <string.h>
 
 /* LEAST_T: shorter sequences have no use for blocks of 128 queries and more.  LEAST_GRAD_BLOCKS:

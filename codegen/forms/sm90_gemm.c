@@ -8,7 +8,7 @@
  * Float32, where tf32 will do (--tf32), has the long ones' tiles.  The second factor must have K
  * contiguous: dx = dy W and dW = dy^T x read a copy of W and of x that a launch before makes
  * (sm90_gemm_transpose). */
-#include "../codegen.h"
+#include "forms.h"
 #include <string.h>
 
 /* TRANSPOSE_*: of kernels/common/transpose.cuh.

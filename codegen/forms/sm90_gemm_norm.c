@@ -4,7 +4,7 @@
  * Elsewhere they are two.  The product's kernel gets a second body, the norm's arguments and a
  * launch in clusters, one for the tiles of the same rows; the norm's kernel, where sm_90a has
  * nothing left to do, a grid of none. */
-#include "../codegen.h"
+#include "forms.h"
 #include <string.h>
 
 /* Blocks of a cluster, as many as every GPU of the kind forms; shared memory of a multiprocessor,

@@ -2,7 +2,7 @@
  *
  * How many tiles there are is known when the slots are sorted: every expert may have a last one that
  * is cut, and blocks find theirs by themselves. */
-#include "../codegen.h"
+#include "forms.h"
 
 /* LEAST_US: shorter ones stay as they are. */
 enum { LEAST_US = 15 };

@@ -4,7 +4,7 @@
  * A paged cache keeps two: there a sequence has company, and its bits are not to tell.  Elsewhere
  * they are two as well.  The product's kernel gets the second body and the attention's arguments;
  * the attention's kernel, where sm_90a has nothing left to do, a grid of none. */
-#include "../codegen.h"
+#include "../ops/ops.h"
 #include "gemv_shape.h"
 #include <string.h>
 

@@ -16,7 +16,7 @@
  *
  * A tile of gemm_tiles.def is then the kernel's only one; one of sm90_gemm_tiles.def is its branch
  * for sm_90a. */
-#include "../codegen.h"
+#include "forms.h"
 #include <stdlib.h>
 #include <string.h>
 

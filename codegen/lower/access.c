@@ -10,7 +10,7 @@
  *
  * place_concats finds all of a graph at once, each value from the one below it, so that a
  * chain of views costs its length and nothing here recurses. */
-#include "../codegen.h"
+#include "lower.h"
 #include <string.h>
 
 bool owns_storage(const Graph *g, Ref r)

@@ -2,7 +2,7 @@
 #ifndef TGC_GROUP_H
 #define TGC_GROUP_H
 
-#include "../codegen.h"
+#include "lower.h"
 
 /* Prologues and epilogues of a group whose nodes and anchor are known.  side: of each node, 1+k
  * prologue k, -(1+o) epilogue o; in: false.  Both are for all groups, who leave them empty. */

@@ -19,7 +19,7 @@
 #ifndef TGC_INDEX_H
 #define TGC_INDEX_H
 
-#include "../codegen.h"
+#include "../program/program.h"
 
 typedef enum IndexVar {
         IX_ONE,      /* a constant: its coefficient */

@@ -7,7 +7,7 @@
  * sum(o * do), then dq by query tiles, then dk and dv by key tiles; on Hopper dq's kernel
  * makes delta as well, of few blocks and of many heads dk and dv too, and the other launches are
  * left out.  Short float32 problems have their own kernels, where backward is one launch. */
-#include "../codegen.h"
+#include "ops.h"
 #include <string.h>
 
 typedef struct AttRow {

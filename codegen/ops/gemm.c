@@ -3,18 +3,9 @@
  * A tile, and into how many parts K is split, are chosen by an estimate of the time
  * from gemm_tiles.def.  Parts (weight gradients: C is small and K long) are added
  * in order by a second launch, which runs the epilogue. */
-#include "../codegen.h"
+#include "ops.h"
 #include "../forms/gemv_shape.h"
 #include <string.h>
-
-int64_t dim_most(Emit *e, Dim d)
-{
-        Sizes s = e->g->sizes;
-        for (int i = 0; i < N_SYM; i++)
-                if (!s.v[i])
-                        s.v[i] = i == SYM_B ? e->most_b : i == SYM_T ? e->most_t : 1;
-        return dim_value(d, &s);
-}
 
 /* An operand as a matrix of rows, possibly one of a batch. */
 bool mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m)
@@ -53,8 +44,6 @@ void mat_need(Emit *e, Build *b, Ref r, int lead, Mat *m)
                 error_internal(NODE(e->g, r)->loc, "%%%s cannot be addressed as rows of a matrix",
                                NODE(e->g, r)->name);
 }
-
-const char *ty(DType dt) { return dt == DT_F32 ? "TY_F32" : dt == DT_BF16 ? "TY_BF16" : "TY_F16"; }
 
 int64_t pow2_of(Dim d)
 {
@@ -474,15 +463,6 @@ static void matmul(Emit *e, const Group *gr)
         if (sums.columns)
                 column_sums(e, sums.columns, sums.work, sums.n);
         product_end(e, &pick);
-}
-
-const char *plain_arg(Emit *e, Build *b, Ref r)
-{
-        Access a;
-        access_need(e->g, e->place, r, &a);
-        const char *name = arg_of(e, &b->args, a.base, false);
-        return a.off ? arena_fmt(e->tmp, "(a.%s + %lld)", name, (long long)a.off)
-                     : arena_fmt(e->tmp, "a.%s", name);
 }
 
 void gen_gemm(Emit *e, const Group *gr)

@@ -1,7 +1,7 @@
 /* grouped_gemm.c: products over experts: each slot's row by its expert's matrix (expert), their
  * gradients (expert_grad), and a few rows' without sorting (expert_rows). 
  * kernels/moe/grouped_gemm.cuh, cpu_grouped_gemm.h; Hopper's form: sm90_grouped_gemm.c. */
-#include "../codegen.h"
+#include "ops.h"
 #include "../forms/gemv_shape.h"
 #include <string.h>
 

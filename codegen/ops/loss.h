@@ -2,7 +2,7 @@
 #ifndef TGC_LOSS_H
 #define TGC_LOSS_H
 
-#include "../codegen.h"
+#include "ops.h"
 
 typedef struct Loss {
         Emit *e;

@@ -1,5 +1,5 @@
 /* map.c: a group without an anchor: one pass over its elements. */
-#include "../codegen.h"
+#include "ops.h"
 #include <string.h>
 
 /* Nothing of it is a function, whose kind others of a launch might want otherwise. */

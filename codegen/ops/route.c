@@ -1,5 +1,5 @@
 /* route.c: top-k, bucket sort, scatter, combine; sampling; the optimiser. */
-#include "../codegen.h"
+#include "ops.h"
 
 static void topk(Emit *e, const Group *gr)
 {
@@ -206,7 +206,7 @@ static void combine(Emit *e, const Group *gr)
         }
 }
 
-void gen_route(Emit *e, const Group *gr)
+static void gen_route(Emit *e, const Group *gr)
 {
         switch (NODE(e->g, gr->anchor)->op) {
         case OP_TOPK: topk(e, gr); break;
@@ -218,7 +218,7 @@ void gen_route(Emit *e, const Group *gr)
         }
 }
 
-void gen_sample(Emit *e, const Group *gr)
+static void gen_sample(Emit *e, const Group *gr)
 {
         const Node *n = NODE(e->g, gr->anchor);
         const Type *t = &NODE(e->g, n->in[0])->type;

@@ -3,7 +3,7 @@
  * A row op is one launch, but for the norms' backward with the gradients of gain and
  * bias (rmsnorm_back, layernorm_back): there each block keeps sums over its rows,
  * and a second launch adds the blocks' sums in order. */
-#include "../codegen.h"
+#include "ops.h"
 #include <string.h>
 
 /* Threads of a block for rows of n; 0: known at run time. As rows.cuh advises. */
@@ -348,29 +348,6 @@ static const char *matrix_arg(Emit *e, Build *b, Ref r, bool write, const char *
 }
 
 /* By node: the first of its results that is a node, and after such a one the next. */
-struct Items {
-        Ref *first, *next;
-};
-
-Ref item_of(Emit *e, Ref r, int index)
-{
-        if (!e->items) {
-                const size_t n = (size_t)e->g->n_nodes;
-                e->items = arena_alloc(e->m->arena, sizeof *e->items);
-                e->items->first = arena_alloc(e->m->arena, n * sizeof(Ref));
-                e->items->next = arena_alloc(e->m->arena, n * sizeof(Ref));
-                for (Ref i = e->g->n_nodes - 1; i > 0; i--)
-                        if (NODE(e->g, i)->op == OP_ITEM) {
-                                e->items->next[i] = e->items->first[NODE(e->g, i)->in[0]];
-                                e->items->first[NODE(e->g, i)->in[0]] = i;
-                        }
-        }
-        for (Ref i = e->items->first[r]; i; i = e->items->next[i])
-                if (NODE(e->g, i)->a.item.index == index)
-                        return i;
-        return 0;
-}
-
 static void ce(Emit *e, const Group *gr)
 {
         const Node *n = NODE(e->g, gr->anchor);

@@ -1,7 +1,7 @@
 /* build.c: kernels under construction: their arguments and their text.
  *
  * The text does not contain the kernel's name but \1; entry.c gives names. */
-#include "../codegen.h"
+#include "program.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -455,4 +455,48 @@ void build_end(Build *b, const char *grid)
         l->piece[0] = piece_of(b, grid);
         memcpy(l->form, l->piece[0]->form, sizeof l->form);
         build_drop(b);
+}
+
+int64_t dim_most(Emit *e, Dim d)
+{
+        Sizes s = e->g->sizes;
+        for (int i = 0; i < N_SYM; i++)
+                if (!s.v[i])
+                        s.v[i] = i == SYM_B ? e->most_b : i == SYM_T ? e->most_t : 1;
+        return dim_value(d, &s);
+}
+
+const char *ty(DType dt) { return dt == DT_F32 ? "TY_F32" : dt == DT_BF16 ? "TY_BF16" : "TY_F16"; }
+
+const char *plain_arg(Emit *e, Build *b, Ref r)
+{
+        Access a;
+        access_need(e->g, e->place, r, &a);
+        const char *name = arg_of(e, &b->args, a.base, false);
+        return a.off ? arena_fmt(e->tmp, "(a.%s + %lld)", name, (long long)a.off)
+                     : arena_fmt(e->tmp, "a.%s", name);
+}
+
+/* By node: the first of its results that is a node, and after such a one the next. */
+struct Items {
+        Ref *first, *next;
+};
+
+Ref item_of(Emit *e, Ref r, int index)
+{
+        if (!e->items) {
+                const size_t n = (size_t)e->g->n_nodes;
+                e->items = arena_alloc(e->m->arena, sizeof *e->items);
+                e->items->first = arena_alloc(e->m->arena, n * sizeof(Ref));
+                e->items->next = arena_alloc(e->m->arena, n * sizeof(Ref));
+                for (Ref i = e->g->n_nodes - 1; i > 0; i--)
+                        if (NODE(e->g, i)->op == OP_ITEM) {
+                                e->items->next[i] = e->items->first[NODE(e->g, i)->in[0]];
+                                e->items->first[NODE(e->g, i)->in[0]] = i;
+                        }
+        }
+        for (Ref i = e->items->first[r]; i; i = e->items->next[i])
+                if (NODE(e->g, i)->a.item.index == index)
+                        return i;
+        return 0;
 }

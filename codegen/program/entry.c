@@ -16,7 +16,7 @@
  *
  * Nothing here knows a kernel's name: texts hold \1 in its place, so that the kernels of equal
  * layers are equal texts. */
-#include "../codegen.h"
+#include "program.h"
 #include <stdlib.h>
 #include <string.h>
 

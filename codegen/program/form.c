@@ -12,7 +12,7 @@
  *      #endif
  *
  * A new architecture is a row of forms/arch.def, and forms. */
-#include "../codegen.h"
+#include "program.h"
 #include <string.h>
 
 const Arch archs[N_ARCHS] = {

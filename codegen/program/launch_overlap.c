@@ -13,7 +13,7 @@
  * there.  Some wait first: where the next one wants to know by then which weights, or by
  * measurement.) needs: launches in their order, pieces in their launches.  keeps: what each
  * computes, bit by bit. */
-#include "../codegen.h"
+#include "program.h"
 #include <string.h>
 
 /* A multiprocessor's shared memory, and what a block takes beside its own; a share that is still

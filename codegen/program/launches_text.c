@@ -3,7 +3,6 @@
  * Kernels of equal layers are one kernel, so what a kernel is made of is known per launch alone.
  * The plan's section `launches` (runtime/plan/plan.h has its grammar) joins the launches of
  * program.* with the groups of `ir`, for `tgc dump --html`. */
-#include "../codegen.h"
 #include "program.h"
 #include <string.h>
 

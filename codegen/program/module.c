@@ -1,5 +1,5 @@
 /* module.c: all kernels of one target, as texts: for people, and for the plan. */
-#include "../codegen.h"
+#include "program.h"
 #include <string.h>
 
 Module *module_new(Arena *a, int target)

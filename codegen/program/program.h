@@ -1,8 +1,353 @@
-/* program.h: what all programs of one target share, and the writer of one. */
+/* program.h: kernels while they are built, their launches, and the programs made of them.
+ *
+ * A Build becomes a Piece, pieces become a Launch, equal launches share a Kernel of the Module.
+ * Functions are grouped by the file that defines them. */
 #ifndef TGC_CODEGEN_PROGRAM_H
 #define TGC_CODEGEN_PROGRAM_H
 
-#include "../codegen.h"
+#include "../lower/lower.h"
+
+/* ---- form.c: what a kernel is on each architecture ---- */
+
+typedef enum ArchId {
+#define ARCH(id, ...) ARCH_##id,
+#include "../forms/arch.def"
+#undef ARCH
+        N_ARCHS
+} ArchId;
+
+/* Sizes as constants: ANY_SMS, SM90A_SMS, SM90A_SMEM ... */
+enum {
+#define ARCH(id, name, macro, sms, smem_sm, smem) \
+        id##_SMS = sms, id##_SM_SMEM = smem_sm, id##_SMEM = smem,
+#include "../forms/arch.def"
+#undef ARCH
+};
+
+typedef struct Arch {
+        const char *name, *macro;
+} Arch;
+extern const Arch archs[N_ARCHS];
+
+/* How a kernel's problem is done on one architecture.  ARCH_ANY's always is; threads 0: there is no
+ * other, that one serves.  A form may have a launch of its own and the general one's text. */
+typedef struct Form {
+        const char *include;     /* header without its ending: "rows" is rows.cuh or cpu_rows.h */
+        const char *decl, *body; /* what this form alone declares and does, or NULL */
+        const char *grid;        /* text of the manifest's EXPR; "0": nothing is left to do */
+        int threads, smem, min_blocks;
+        int cluster;     /* blocks of a cluster; 0: none */
+        bool persistent; /* blocks stay: one a multiprocessor, `grid` of them at most */
+        bool pairs;      /* persistent ones, in clusters of two */
+        bool waits;      /* its body calls pdl_wait */
+} Form;
+
+static inline bool form_is(const Form *form, ArchId arch) { return form[arch].threads > 0; }
+
+struct Build;
+/* Nothing is left to do there. */
+bool form_none(const Form *f);
+struct Piece;
+bool form_waits(const struct Piece *p); /* the body of some form calls pdl_wait */
+/* The one place where forms become text, with branches between them. */
+void form_decl(const struct Piece *p, Text *out);
+void form_body(const struct Piece *p, Text *out);
+void form_includes(const struct Piece *p, const char *include[N_ARCHS + 1]);
+
+/* The form that is being written from here on; its launch is to be filled in.  include NULL: as it
+ * is.  ARCH_ANY ends the others. */
+Form *form_begin(struct Build *b, ArchId arch, const char *include);
+/* There is nothing to do on arch; what follows is for the others. */
+void form_leave_out(struct Build *b, ArchId arch);
+Text *build_body(struct Build *b); /* of what is being written */
+Text *build_decl(struct Build *b);
+/* A constant that differs between forms; its name, in what all forms have. */
+const char *form_constant(struct Build *b, const char *name, const char *any, ArchId arch,
+                          int64_t value);
+
+/* ---- build.c: what the emitters produce ---- */
+
+enum { TARGET_CUDA, TARGET_CPU, N_TARGETS };
+
+/* A matrix as Hopper's copy engine sees it: rows of `cols` elements, `ld` apart; of float32 tf32
+ * come.  It moves boxes of 128 bytes by as many rows as these are elements; or of box_bytes (128,
+ * 64, 32) by box_rows. */
+typedef struct TensorMap {
+        Slot of;
+        DType dt;
+        int64_t rows, cols, ld;
+        int box_rows, box_bytes;
+} TensorMap;
+
+/* Scratch between launches of one group.  keep: its name; it lives on, and starts as zeros. */
+typedef struct Work {
+        Dim elems;
+        int size;
+        const char *keep;
+} Work;
+
+/* What a launch does with an argument.  Of a concat's storage a launch may write some parts
+ * alone: columns lo to hi; hi 0: any of it. */
+typedef struct Use {
+        bool written;
+        int64_t lo, hi;
+} Use;
+
+/* What may be loaded while the launch before runs, unless that writes it: each slot by itself
+ * (PREFETCH_A, PREFETCH_B); or everything but the first (true or false); or both, by which is known
+ * what else to load: the piece waits by itself then. */
+typedef enum PrefetchKind { PREFETCH_EACH, PREFETCH_REST, PREFETCH_BOTH } PrefetchKind;
+typedef struct Prefetch {
+        Slot slot[2];
+        PrefetchKind kind;
+} Prefetch;
+
+/* A kernel as it was built, or one of those that schedule.c merged; \1 stands for its name. */
+typedef struct Piece {
+        const char *title;
+        const char *decl, *body; /* struct of arguments and functors; what every form begins with */
+        union {
+                Form form[N_ARCHS];
+                Form any;
+        };
+        int n_args;
+        /* It can load before it waits: what it may is decided by launch_overlap.c, and stands as
+         * PREFETCH at the beginning of prefetch_in, or of body (N_ARCHS). */
+        const struct Prefetch *prefetch;
+        ArchId prefetch_in;
+        const char *prefetches;
+        bool alone;      /* fills the GPU: not to be joined with others */
+        bool fast;       /* 16-bit arguments: fast functions will do */
+        int product;     /* it is work of product - 1 of the module's; 0: of none */
+        bool plain;      /* calls no functions: does not care who is beside it */
+        bool streams;    /* a GEMV: reads weights once */
+        bool after_wait; /* the next launch is better started when this one has waited */
+        bool beside;     /* sums beside a product: short, whatever its tile */
+        /* on sm_90a a GEMM whose tiles all run at once, or NULL; schedule.c gives it `tile`, which
+         * its form calls Tile */
+        const struct SingleWave *single_wave;
+        const char *tile;
+        double us;                  /* of a block, where that is long: schedule.c; 0: it is not */
+        int compile_ms;             /* estimate, for NVRTC's turns */
+        double flops, bytes;        /* of one launch at the program's largest sizes */
+        const char *where;          /* the ops fused into it, and their lines */
+        int group;                  /* Group.id of these; 0: none */
+        const char *reads, *writes; /* names, for people */
+        /* [n_args] of the parameters after rt, as C: what stands before the name */
+        const char **type, **name;
+} Piece;
+
+/* the type of those that are tensor maps, given by value; no others are */
+extern const char map_param[];
+
+typedef struct Launch {
+        const char *kernel; /* its name, once kernels_name gave it one */
+        Slot *arg;          /* those of all pieces, in order */
+        Use *use;
+        int n_args;
+        /* launches alone, no texts; of several pieces another than ARCH_ANY's only where all have
+         * single_wave */
+        union {
+                Form form[N_ARCHS];
+                Form any;
+        };
+        Piece **piece; /* equal ones stand together */
+        int n_pieces;
+        /* one block does all pieces, one after the other; not: side by side */
+        bool in_turn;
+        bool overlaps;            /* on sm_90a it starts before the launch before has ended */
+        bool triggers_after_wait; /* triggers_first, but not before it has waited itself */
+        /* its shared memory there, where it has no form for it; 0: as everywhere */
+        int spread;
+} Launch;
+
+typedef struct Kernel {
+        const char *name, *title;
+        const char *text; /* source; \1 stands for the name; */
+        unsigned hash;    /* of it */
+        int n_args;
+        union {
+                Form form[N_ARCHS];
+                Form any;
+        };
+        int spread;          /* of Launch */
+        bool pdl;            /* waits for the launch before it by itself */
+        double flops, bytes; /* of one launch at the program's largest sizes */
+        Piece **piece;
+        int n_pieces;
+        const char *used; /* "step 12, decode 24": launches by program */
+        int n_now;        /* launches of the program being written */
+} Kernel;
+
+/* All programs of one target share its kernels. */
+typedef struct Module {
+        Arena *arena;
+        int target;
+        Kernel *kernel;
+        int n_kernels, cap;
+        struct Choices *choices; /* or NULL */
+        bool tf32;               /* products of float32 have tf32's factors */
+        Text *launches;          /* of the plan's section, or NULL (launches_text.c) */
+        struct Product *product;
+        int n_products, cap_products;
+} Module;
+
+typedef struct Emit {
+        Module *m;
+        Graph *g;
+        Place *place;
+        Group *groups;
+        int n_groups;
+        Arena *tmp;
+        bool *stored;    /* node values that lie in memory */
+        bool *done_sm90; /* anchors whose work a product's kernel does on sm_90a */
+        Launch *launch;
+        int n_launch, cap_launch;
+        Work *work;
+        int n_work, cap_work;
+        TensorMap *map;
+        int n_map, cap_map;
+        int most_b, most_t; /* largest sizes of the program */
+        /* The cache is one of pages; and a call takes several tokens of each of several sequences,
+         * which lie one after the other: the graph's B is 1, its T all tokens (rt.h). */
+        bool paged, ragged;
+        int64_t cache_rows;      /* tokens that its pages hold */
+        int64_t weights;         /* bytes, once they are asked for */
+        int *buffer_of;          /* memory.c's: node, or number of nodes + work -> buffer */
+        struct Scratch *scratch; /* functor.c's: one entry per node, empty between functors */
+        struct Items *items;     /* row.c's: results by number */
+        struct Norms *norms;     /* sm90_gemm_norm.c's: norms by what makes their input */
+        struct Columns *columns; /* row.c's: which sums of columns are beside which product */
+} Emit;
+
+/* A kernel being written: arguments are collected as they are mentioned. */
+typedef struct Args {
+        Slot slot[64];
+        const char *name[64], *type[64];
+        Use use[64];
+        int n;
+} Args;
+
+/* name of the storage of base in the struct */
+const char *arg_of(Emit *e, Args *a, Ref base, bool write);
+/* base is written where part lies, no more */
+const char *arg_part(Emit *e, Args *a, Ref part, Ref base);
+const char *arg_grad(Emit *e, Args *a, Ref param, DType dt);
+/* read and written */
+const char *arg_work(Emit *e, Args *a, int work, const char *type, const char *name);
+/* read only */
+const char *arg_done(Emit *e, Args *a, int work, const char *type, const char *name);
+const char *arg_map(Emit *e, Args *a, const TensorMap *m, const char *name);
+int work_new(Emit *e, Dim elems, int size);
+int work_keep(Emit *e, Dim elems, int size, const char *name);
+/* A constant integer that differs between layers: read from memory, so that their kernels are
+ * equal. */
+const char *arg_int(Emit *e, Args *a, int value, const char *name);
+const char *arg_arena(Emit *e, Args *a, const char *arena, const char *type, const char *name);
+
+/* One kernel under construction, for either target.  Text goes to all forms until form_begin; then
+ * to that form. */
+typedef struct Build {
+        Emit *e;
+        const Group *gr;
+        Args args;
+        const char *title;
+        union {
+                Form form[N_ARCHS];
+                Form any;
+        };
+        struct {
+                Text decl, body;         /* functors; of the entry point */
+        } text[N_ARCHS + 1];             /* of a form; the last: of all */
+        ArchId at;                       /* which is being written */
+        const struct Prefetch *prefetch; /* of Piece */
+        ArchId prefetch_in;
+        bool alone, plain, streams, after_wait, beside; /* of Piece */
+        const struct SingleWave *single_wave;
+        const char *tile;
+        int compile_ms;          /* beyond its headers' */
+        double us, flops, bytes; /* us: of Piece */
+} Build;
+
+Build build_start(Emit *e, const Group *gr, const char *include, const char *title);
+void build_line(Build *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* adds its text to decl */
+FunctorText build_functor(Build *b, const Functor *f, const char *name);
+/* PREFETCH, in the text, is what may be loaded before the wait.  PREFETCH_REST: the second is
+ * NULL */
+void build_prefetch(Build *b, PrefetchKind kind, const Slot *first, const Slot *second);
+/* this launch passes the argument's address plus bytes */
+void build_shift(Build *b, const char *arg, int64_t bytes);
+void build_end(Build *b, const char *grid); /* adds the launch; grid: of ARCH_ANY */
+void build_drop(Build *b);                  /* or forgets it */
+/* C: the loop over tiles; work: operations of one tile, decides about threads. */
+void build_cpu_loop(Build *b, const char *tiles, double total_work, const char *call);
+bool is_cuda(const Emit *e);
+const char *short_name(Emit *e, Ref r);
+const char *c_type(DType dt);
+bool dim_known(const Emit *e, Dim d);            /* a constant, in this program */
+const char *dim_c(Emit *e, Dim d);               /* C text: constants, B and T */
+const char *dim_grid(Emit *e, Dim d);            /* manifest text */
+int64_t dim_most(Emit *e, Dim d);                /* value at the program's largest sizes */
+const char *ty(DType dt);                        /* TY_F32 ... of tgc.h */
+const char *plain_arg(Emit *e, Build *b, Ref r); /* address of a value that lies whole */
+Ref item_of(Emit *e, Ref r, int index);          /* the node that names output index, or 0 */
+
+/* ---- entry.c: pieces to entry points ---- */
+
+int64_t grid_count(const char *expr); /* blocks; -1: they depend on B or T */
+bool piece_equal(const Piece *a, const Piece *b);
+/* kernels announce the next before they wait themselves, but for triggers_after_wait */
+bool triggers_first(const Emit *e);
+void kernels_name(Emit *e); /* every launch gets a kernel, equal texts the same one */
+/* \1 as `to`, lines indented but empty ones */
+void text_as(Text *out, const char *text, const char *to, const char *indent);
+
+/* ---- module.c: all kernels of one target, as texts ---- */
+
+Module *module_new(Arena *a, int target);
+void module_text(const Module *m, Text *kernels, Text *source);
+/* every kernel for people: ops, lines, launch, buffers, work */
+void module_fused(const Module *m, Text *out);
+/* ends a program: adds its launches to Kernel.used */
+void module_count(Module *m, const char *program);
+
+/* ---- launches_text.c: what every launch is made of, reads and writes ---- */
+
+void launches_text(Emit *e, const char *program); /* once kernels have names */
+
+/* ---- schedule.c: small launches that do not wait for each other become one ---- */
+
+enum { LIGHT_SMEM = 16 << 10 }; /* a kernel with no more of it keeps no tiles in registers */
+void schedule_launches(Emit *e, Arena *a);
+bool same_storage(const Emit *e, const Slot *a, const Slot *b);
+
+/* ---- launch_overlap.c: what of a launch runs before the launch before has ended, on sm_90a
+ * ---- */
+
+void launches_overlap(Emit *e);                            /* once launches are in order */
+const Launch *launch_next(const Emit *e, const Launch *l); /* that sm_90a has, or NULL */
+
+/* ---- memory.c: which values lie in memory, and where ---- */
+
+typedef struct Buffer {
+        Slot slot;
+        const char *name;
+        int64_t bytes, offset;
+        int first, last; /* launches between which it is alive */
+} Buffer;
+void stored_find(Emit *e); /* Emit.stored: some reader needs the value in memory */
+/* The node whose storage r has: parts of a concat lie in the whole, a token that was chosen lies
+ * where the next step reads it. */
+Ref storage_of(Emit *e, Ref r);
+int64_t buffer_bytes(Emit *e, const Slot *s);
+/* Which buffer a node or a work has, counted from 1; 0: none. */
+int *buffer_of(Emit *e, const Slot *s);
+/* Offsets in the arena of activations: the largest buffer first, each at the lowest offset that no
+ * buffer alive at the same time covers.  Returns the bytes of all. */
+int64_t plan_memory(Emit *e, Arena *a, Buffer **out, int *n);
+
+/* ---- program.c: a graph to one program of a module ---- */
 
 enum { MAX_KEEP = 64, MAX_STATE = 2048 };
 

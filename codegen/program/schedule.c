@@ -20,7 +20,7 @@
  * It pays where launches are the time: a small model's step, or its next token.  A launch that
  * fills the GPU by itself stays alone, and so does one whose blocks B or T decide.
  * needs: launches in an order that works.  keeps: what each computes, bit by bit. */
-#include "../codegen.h"
+#include "../forms/forms.h"
 #include <string.h>
 
 /* Blocks of a team: tiles, as many as fit twice on the largest GPUs where two fit on a

@@ -8,7 +8,7 @@
 #define TGC_FUSE_H
 
 #include "../compiler.h"
-#include "../../codegen/codegen.h"
+#include "../../codegen/lower/lower.h"
 #include "fuse_bytes.h"
 #include "kernel_order.h"
 

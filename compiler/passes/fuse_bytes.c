@@ -7,7 +7,7 @@
  *
  * Sizes that are known at run time alone count as 1: all values of a prompt have the same factor. */
 #include "fuse_bytes.h"
-#include "../../codegen/codegen.h"
+#include "../../codegen/lower/lower.h"
 
 struct FuseBytes {
         KernelOrder *o;

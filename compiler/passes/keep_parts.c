@@ -11,7 +11,7 @@
  * lies in the product, all of that would be stored for it.  Only parts beside rotated ones are
  * copied: others may have readers further on, in the backward pass, that want them as they are. */
 #include "../compiler.h"
-#include "../../codegen/codegen.h"
+#include "../../codegen/lower/lower.h"
 
 typedef enum { UNREAD, ROTATED, READ, OTHER } PartUse; /* of a part; the larger one counts */
 

@@ -6,7 +6,7 @@
  * storage of its own: there a cast to the same type is put in, an elementwise op that
  * fusion treats like any other. */
 #include "../compiler.h"
-#include "../../codegen/codegen.h"
+#include "../../codegen/lower/lower.h"
 #include <string.h>
 
 /* May a concat's part, seen through reshapes all of which can be followed, be made inside of it? */

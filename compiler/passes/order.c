@@ -5,7 +5,7 @@
  * kernels that are ready takes the one after which the fewest bytes stay alive, often
  * needs less memory at its peak: it is taken where it does. */
 #include "../compiler.h"
-#include "../../codegen/codegen.h"
+#include "../../codegen/lower/lower.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* choices.c: tiles that were chosen, `tgc tune`'s text */
 #include "../../runtime/util/line_reader.h"
 #include "file.h"
-#include "../../codegen/codegen.h"
+#include "../../codegen/forms/forms.h"
 
 FUZZ(choices)
 {

@@ -1,0 +1,60 @@
+/* ops.h: one group of nodes to kernels, by the class of its anchor: the problem alone, and its
+ * portable form.  Functions are grouped by the file that defines them. */
+#ifndef TGC_OPS_H
+#define TGC_OPS_H
+
+#include "../forms/forms.h"
+
+/* ---- route.c: the switch over all classes; experts' routes, samplers, updates ---- */
+
+void gen_group(Emit *e, const Group *gr);
+/* Gradient norm and AdamW over the arenas; the sums over micro-steps of the first n_low
+ * gradients. */
+void gen_update(Emit *e, int64_t n, int64_t n_decay, int64_t n_low, DType dt);
+void gen_add_grads(Emit *e, int64_t n, int64_t n_low);
+
+/* ---- map.c ---- */
+
+void gen_map(Emit *e, const Group *gr);
+
+/* ---- row.c: norms, softmax, reductions ---- */
+
+void gen_row(Emit *e, const Group *gr);
+void gen_column(Emit *e, const Group *gr);
+/* A product dW = dy^T x can sum dy's columns by the way on sm_90a (row.c).  gen_column leaves the
+ * group to gen_gemm, which calls column_sums after the product; parts_sm90: how many parts it put into
+ * `work`, or 0. */
+void columns_find(Emit *e);                       /* before the first kernel */
+const Group *column_beside(Emit *e, Ref product); /* the sums' group, or NULL */
+int column_work(Emit *e, const Group *gr, int64_t parts_sm90);
+void column_sums(Emit *e, const Group *gr, int work, int64_t parts_sm90);
+
+/* ---- gemm.c: products; their operands, also for the loss ---- */
+
+void gen_gemm(Emit *e, const Group *gr);
+/* C text; align in elements; stride: ld where it is a constant, else 0 */
+typedef struct Mat {
+        const char *arg, *ld, *step;
+        int64_t align, stride;
+        DType dt;
+} Mat;
+bool mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m) MUST_USE; /* lead: batch axes */
+void mat_need(Emit *e, Build *b, Ref r, int lead, Mat *m);        /* or it is our mistake */
+int64_t pow2_of(Dim d); /* largest power of two that divides it, 8 at most */
+/* read at a time where these divide: 16 at most */
+int align_bytes(DType dt, int64_t x, int64_t y);
+
+/* ---- grouped_gemm.c ---- */
+
+void gen_grouped_gemm(Emit *e, const Group *gr);
+
+/* ---- loss.c ---- */
+
+void gen_loss(Emit *e, const Group *gr);
+
+/* ---- attention.c ---- */
+
+void gen_attention(Emit *e, const Group *gr);
+void att_operands(Build *b, const Group *attention); /* \1_att, and `in`, for CUDA */
+
+#endif

@@ -59,6 +59,19 @@ timeout 300 sh -e run.sh > out 2> err < /dev/null || p="exit code $?: $(tail -3 
 [ "$p" ] || ! command -v python3 > /dev/null || [ "$(tail -1 out | wc -w)" -ge 5 ] || p="Python says: $(tail -1 out) $(tail -3 err)"
 say the_programs_of_the_document "$p"
 
+# The README's ten lines of C and five of Python.
+cd "$top" || exit 1
+sh scripts/blocks.sh README.md "$dir/readme"
+ln -s "$top/examples" "$dir/readme/examples"
+cd "$dir/readme" || exit 1
+sed -i "s/^cc /cc $CFLAGS /" run.sh
+command -v python3 > /dev/null || sed -i '/python3/d' run.sh
+p=
+timeout 300 sh -e run.sh > out 2> err < /dev/null || p="exit code $?: $(tail -3 err)"
+[ "$p" ] || [ "$(wc -c < out)" -ge $(($(grep -c '^./story\|^python3' run.sh) * 60)) ] || p="no text: $(head -c 300 out)"
+say the_programs_of_the_readme "$p"
+cd "$dir/doc" || exit 1
+
 # The static library: its other names do not meet the program's.
 cat story.c > own.c
 echo 'int plan_open(void); int plan_open(void) { return 1; } int json_parse; int session_open;' >> own.c

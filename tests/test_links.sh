@@ -35,9 +35,9 @@ links() {
         done
 }
 
-# The commands of a document: lines of blocks indented by four, a backslash joins two.
+# The commands of a document: lines of blocks indented by four, or that begin with `$ `; a backslash joins two.
 commands() {
-        sed -e ':a' -e '/\\$/{N;s/\\\n//;ba' -e '}' "$1" | grep -E '^    [^ ]' | sed 's/ # .*//'
+        sed -e ':a' -e '/\\$/{N;s/\\\n//;ba' -e '}' "$1" | sed 's/^[$] /    /' | grep -E '^    [^ ]' | sed 's/ # .*//'
 }
 
 # wrong COMMAND...: what is wrong with one

@@ -5,21 +5,12 @@
 # a call that was only interrupted or came back short is made again.  Never a signal, never half an output, never files
 # left beside.  Here a few of each command; TGC_LONG=1: one of each place in the code; TGC_LONG=all: every one.
 # test_faults.sh alloc|call COMMAND...: these only; KEEP=1 keeps what went wrong in bad.*
-set -u
-TGC=$(readlink -f "${TGC:-build/tgc}")
+. "$(dirname "$0")/shell.sh"
 src=$(readlink -f tests/fault.c)
 family=$(readlink -f tests/data/families/llama)
-dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-faults-XXXXXX")
-[ "${KEEP:-}" ] || trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+start faults
 mkdir tmp out in
-export TGC_CACHE_DIR=$dir/cache OMP_NUM_THREADS=1 LC_ALL=C TMPDIR=$dir/tmp
-unset TGC_DEVICE TGC_LOG
-failed=0
-
-say() {         # say NAME PROBLEM: an empty problem is a pass
-        if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
-}
+export TGC_CACHE_DIR=$dir/cache TMPDIR=$dir/tmp
 
 if ! ${CC:-cc} -std=gnu11 -shared -fPIC -O1 "$src" -o fault.so -ldl 2> err || ldd "$TGC" | grep -q libasan; then
         echo "skip no_memory: no C compiler, or sanitizers"
@@ -28,18 +19,7 @@ fi
 
 # ---- what the commands work on ----
 
-cat > in/tiny.lua <<'LUA'
-local b = require "blocks"
-return {
-        name = "tiny", params = { vocab = 11, ctx = 8, n_embd = 8 },
-        graph = function(p)
-                local ids, targets = b.inputs()
-                local x = b.embedding(ids, "tok", p.vocab, p.n_embd, { std = 0.02, from = "tok" })
-                local a = b.attend(x, x, x, { n_head = 2, head_dim = p.n_embd // 2 })
-                return b.outputs(b.linear(x + a, "logits", p.vocab, { std = 0.02, from = "head" }), targets)
-        end,
-}
-LUA
+tiny_model in/tiny.lua
 seq 1 300 > in/text.txt
 "$TGC" dump in/tiny.lua --graph --json > in/tiny.json &&
 "$TGC" compile in/tiny.lua -b 2 --tokenizer char:in/text.txt --target cpu -q -o in/tiny.plan &&

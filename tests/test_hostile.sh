@@ -2,22 +2,13 @@
 # test_hostile.sh: what a person or a broken disk may hand to tgc.  Each case gives
 # the exit code of its kind and a message with the file's name, writes nothing,
 # and ends within seconds in bounded memory; tests/test_cli.c has the well-meant ones.
-set -u
-TGC=$(readlink -f "${TGC:-build/tgc}")
+. "$(dirname "$0")/shell.sh"
 model=$(readlink -f tests/data/models/story)
 lua=$(readlink -f tests/read)
-dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-hostile-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-export TGC_CACHE_DIR=$dir/cache OMP_NUM_THREADS=1 LC_ALL=C
-unset TGC_DEVICE TGC_LOG
-failed=0
+start hostile
+export TGC_CACHE_DIR=$dir/cache
 limit=4000000                           # KiB; sanitizers want terabytes of addresses
 (ulimit -v $limit; "$TGC" version) > /dev/null 2>&1 || limit=unlimited
-
-say() {         # say NAME PROBLEM: an empty problem is a pass
-        if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
-}
 
 # try CODE WORDS COMMAND...: "" or what is wrong.  WORDS is a regular expression
 # for the message; x.plan must not appear.  4 GB of address space, 20 seconds.

@@ -1,29 +1,9 @@
 #!/bin/bash
 # test_html.sh: `tgc dump --html` and `tgc plot`: what stands in them, hostile texts, the same bytes twice; and, where chromium
 # is, what a click lights up.
-set -u
-TGC=$(readlink -f "${TGC:-build/tgc}")
-top=$PWD
-dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-html-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-export LC_ALL=C
-unset TGC_DEVICE TGC_LOG
-failed=0
-
-say() {         # say NAME PROBLEM: an empty problem is a pass
-        if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
-}
-
-# try CODE WORDS COMMAND...: "" or what is wrong; WORDS is a regular expression for the message
-try() {
-        local want=$1 words=$2 rc
-        shift 2
-        timeout -k 2 100 "$@" > out 2> err < /dev/null
-        rc=$?
-        if [ $rc -ne "$want" ]; then echo "'$*' exits with $rc, not $want: $(head -c 300 err)"
-        elif [ "$words" ] && ! grep -Eq -- "$words" err; then echo "'$*' does not say '$words': $(head -c 300 err)"; fi
-}
+. "$(dirname "$0")/shell.sh"
+LIMIT=100
+start html
 
 small="-D n_layer=2 -D n_embd=16 -D n_head=2 -D vocab=32 -D ctx=16 -b 2"
 

@@ -2,34 +2,13 @@
 # test_kill.sh: training that is killed before each of its calls that change a file.  Whenever that was, what is resumed
 # and what is exported are of one step, and the resumed run ends with the bytes of one that nobody killed.  Then: what
 # signals and killed processes leave beside the files that commands write.
-set -u
-TGC=$(readlink -f "${TGC:-build/tgc}")
+. "$(dirname "$0")/shell.sh"
 src=$(readlink -f tests/fault.c)
-dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-kill-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-export TGC_CACHE_DIR=${TGC_CACHE_DIR:-$dir/cache} OMP_NUM_THREADS=1 LC_ALL=C
-unset TGC_DEVICE TGC_LOG
-failed=0
-
-say() {         # say NAME PROBLEM: an empty problem is a pass
-        if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
-}
+start kill
 
 temps() { find . -name '.*.tgc-*' -o -name '.*.tmp-*' -o -name '*.next-*'; }
 
-cat > tiny.lua <<'LUA'
-local b = require "blocks"
-return {
-        name = "tiny", params = { vocab = 11, ctx = 8, n_embd = 8 },
-        graph = function(p)
-                local ids, targets = b.inputs()
-                local x = b.embedding(ids, "tok", p.vocab, p.n_embd, { std = 0.02, from = "tok" })
-                local a = b.attend(x, x, x, { n_head = 2, head_dim = p.n_embd // 2 })
-                return b.outputs(b.linear(x + a, "logits", p.vocab, { std = 0.02, from = "head" }), targets)
-        end,
-}
-LUA
+tiny_model tiny.lua
 seq 1 300 > text.txt
 "$TGC" compile tiny.lua -b 2 --tokenizer char:text.txt -q -o tiny.plan || { echo "not ok set_up"; exit 1; }
 if ! ${CC:-cc} -shared -fPIC -O1 "$src" -o fault.so -ldl 2> err || ldd "$TGC" | grep -q libasan; then

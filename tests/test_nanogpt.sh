@@ -1,31 +1,8 @@
 #!/bin/bash
 # test_nanogpt.sh: training as users of nanoGPT type it: its names, its count of steps, val.bin, --eval_only, samples, and
 # a run that goes on by its folder alone.
-set -u
-TGC=$(readlink -f "${TGC:-build/tgc}")
-dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-nanogpt-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-export TGC_CACHE_DIR=${TGC_CACHE_DIR:-$dir/cache} OMP_NUM_THREADS=1 LC_ALL=C
-unset TGC_DEVICE TGC_LOG
-failed=0
-
-say() {         # say NAME PROBLEM: an empty problem is a pass
-        if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
-}
-
-# tgc CODE WORDS ARGUMENTS...: "" or what is wrong; WORDS is a regular expression for the message
-tgc() {
-        local want=$1 words=$2 rc
-        shift 2
-        timeout -k 2 60 "$TGC" "$@" > out 2> err < /dev/null
-        rc=$?
-        if [ $rc -ne "$want" ]; then
-                echo "'${*: -5}' exits with $rc, not $want: $(head -c 400 err)"
-        elif [ "$words" ] && ! grep -Eq -- "$words" err; then
-                echo "'${*: -5}' does not say '$words': $(head -c 400 err)"
-        fi
-}
+. "$(dirname "$0")/shell.sh"
+start nanogpt
 
 seq 1 600 > text.txt
 small=(--n_layer=1 --n_head=2 --n_embd=16 --dropout=0.2 --batch_size=2 --block_size=16 --device=cpu -t 1)

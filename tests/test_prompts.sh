@@ -1,31 +1,9 @@
 #!/bin/bash
 # test_prompts.sh: where `tgc run` takes its prompts from, several of them, and what it says and does about compiling.
-set -u
-TGC=$(readlink -f "${TGC:-build/tgc}")
+. "$(dirname "$0")/shell.sh"
 story=$(readlink -f tests/data/models/story)
-dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-prompts-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-export OMP_NUM_THREADS=1 LC_ALL=C TGC_CACHE_DIR=$dir/cache
-unset TGC_DEVICE TGC_LOG
-failed=0
-
-say() {         # say NAME PROBLEM: an empty problem is a pass
-        if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
-}
-
-# try CODE WORDS COMMAND...: "" or what is wrong; standard input is the caller's
-try() {
-        local want=$1 words=$2 rc
-        shift 2
-        timeout -k 2 60 "$@" > out 2> err
-        rc=$?
-        if [ $rc -ne "$want" ]; then
-                echo "'${*: -5}' exits with $rc, not $want: $(head -c 300 err)"
-        elif [ "$words" ] && ! grep -Fq -- "$words" err; then
-                echo "'${*: -5}' does not say '$words': $(head -c 300 err)"
-        fi
-}
+start prompts
+export TGC_CACHE_DIR=$dir/cache       # what is compiled is counted
 
 "$TGC" compile "$story" -q --ctx-size 32 -o s.plan || { echo "not ok compile"; exit 1; }
 run=("$TGC" run s.plan --device cpu -n 6 -s 1)

@@ -1,44 +1,10 @@
 #!/bin/bash
 # test_resume.sh: --resume takes the settings of the run from its state; what is given again and differs is said where it
 # may change, and refused by name, with both values, where the run would be another one.
-set -u
-TGC=$(readlink -f "${TGC:-build/tgc}")
-dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-resume-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-export TGC_CACHE_DIR=${TGC_CACHE_DIR:-$dir/cache} OMP_NUM_THREADS=1 LC_ALL=C
-unset TGC_DEVICE TGC_LOG
-failed=0
+. "$(dirname "$0")/shell.sh"
+start resume
 
-say() {         # say NAME PROBLEM: an empty problem is a pass
-        if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
-}
-
-# tgc CODE WORDS ARGUMENTS...: "" or what is wrong; WORDS is a fixed string of the message
-tgc() {
-        local want=$1 words=$2 rc
-        shift 2
-        timeout -k 2 60 "$TGC" "$@" > out 2> err < /dev/null
-        rc=$?
-        if [ $rc -ne "$want" ]; then
-                echo "'${*: -5}' exits with $rc, not $want: $(head -c 300 err)"
-        elif [ "$words" ] && ! grep -Fq -- "$words" err; then
-                echo "'${*: -5}' does not say '$words': $(head -c 300 err)"
-        fi
-}
-
-cat > tiny.lua <<'LUA'
-local b = require "blocks"
-return {
-        name = "tiny", params = { vocab = 11, ctx = 8, n_embd = 8 },
-        graph = function(p)
-                local ids, targets = b.inputs()
-                local x = b.embedding(ids, "tok", p.vocab, p.n_embd, { std = 0.02, from = "tok" })
-                local a = b.attend(x, x, x, { n_head = 2, head_dim = p.n_embd // 2 })
-                return b.outputs(b.linear(x + a, "logits", p.vocab, { std = 0.02, from = "head" }), targets)
-        end,
-}
-LUA
+tiny_model tiny.lua
 seq 1 300 > text.txt
 "$TGC" compile tiny.lua --target cpu -q -o x.plan 2> /dev/null || { echo "skip resume: no C compiler"; exit 0; }
 

@@ -1,31 +1,8 @@
 #!/bin/bash
 # test_silent.sh: what must not pass without a word: logits that are not finite, a context that is full, weights that
 # are missing or that nothing uses.
-set -u
-TGC=$(readlink -f "${TGC:-build/tgc}")
-dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-silent-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-export TGC_CACHE_DIR=${TGC_CACHE_DIR:-$dir/cache} OMP_NUM_THREADS=1 LC_ALL=C
-unset TGC_DEVICE TGC_LOG
-failed=0
-
-say() {         # say NAME PROBLEM: an empty problem is a pass
-        if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
-}
-
-# try CODE WORDS COMMAND...: "" or what is wrong; WORDS is a regular expression for the message
-try() {
-        local want=$1 words=$2 rc
-        shift 2
-        timeout -k 2 60 "$@" > out 2> err < /dev/null
-        rc=$?
-        if [ $rc -ne "$want" ]; then
-                echo "'${*: -5}' exits with $rc, not $want: $(head -c 300 err)"
-        elif [ "$words" ] && ! grep -Eq -- "$words" err; then
-                echo "'${*: -5}' does not say '$words': $(head -c 300 err)"
-        fi
-}
+. "$(dirname "$0")/shell.sh"
+start silent
 
 # tensors FILE NAME:ROWS[:COLS]...: a safetensors file of float32 zeros
 tensors() {

@@ -1,31 +1,7 @@
 #!/bin/bash
 # test_user_models.sh: models of the user's own: print, and --model FILE.lua for a folder whose family tgc does not know.
-set -u
-TGC=$(readlink -f "${TGC:-build/tgc}")
-top=$PWD
-dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-user-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-export LC_ALL=C
-unset TGC_DEVICE TGC_LOG
-failed=0
-
-say() {         # say NAME PROBLEM: an empty problem is a pass
-        if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
-}
-
-# try CODE WORDS COMMAND...: "" or what is wrong; WORDS is a regular expression for the message
-try() {
-        local want=$1 words=$2 rc
-        shift 2
-        timeout -k 2 60 "$@" > out 2> err < /dev/null
-        rc=$?
-        if [ $rc -ne "$want" ]; then
-                echo "'${*: -5}' exits with $rc, not $want: $(head -c 300 err)"
-        elif [ "$words" ] && ! grep -Eq -- "$words" err; then
-                echo "'${*: -5}' does not say '$words': $(head -c 300 err)"
-        fi
-}
+. "$(dirname "$0")/shell.sh"
+start user
 
 model() {       # model FILE PARAM: a small model; PARAM is what its `graph` begins with
         cat > "$1" <<END

@@ -11,13 +11,13 @@
  *              gemm_task<...>(...);
  *      #endif
  *
- * A new architecture is a row of forms/arch.def, and forms. */
+ * A new architecture is a row of runtime/plan/arch.def, and forms. */
 #include "program.h"
 #include <string.h>
 
 const Arch archs[N_ARCHS] = {
 #define ARCH(id, name, macro, sms, smem_sm, smem) { name, macro },
-#include "../forms/arch.def"
+#include "../../runtime/plan/arch.def"
 #undef ARCH
 };
 

@@ -11,7 +11,7 @@
 
 typedef enum ArchId {
 #define ARCH(id, ...) ARCH_##id,
-#include "../forms/arch.def"
+#include "../../runtime/plan/arch.def"
 #undef ARCH
         N_ARCHS
 } ArchId;
@@ -20,7 +20,7 @@ typedef enum ArchId {
 enum {
 #define ARCH(id, name, macro, sms, smem_sm, smem) \
         id##_SMS = sms, id##_SM_SMEM = smem_sm, id##_SMEM = smem,
-#include "../forms/arch.def"
+#include "../../runtime/plan/arch.def"
 #undef ARCH
 };
 

@@ -3,8 +3,8 @@
  * with its own tgc_emulate_launch: the headers cost more time than the kernels, so
  * there are no more groups than processors, and none that are small.
  *
- * TGC_EMULATE_ARCH=sm_90a plays kernels in the form that they have there, on a GPU of SMS
- * multiprocessors. */
+ * TGC_EMULATE_ARCH=sm_90a plays kernels in the form that they have there, on a GPU of as many
+ * multiprocessors as arch.def says. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -36,7 +36,7 @@ typedef struct EmulateDevice {
         void (*set_threads)(int); /* as in dev_cpu.c */
 } EmulateDevice;
 
-enum { MAX_FLAGS = 40, SMS = 132 };
+enum { MAX_FLAGS = 40 };
 
 /* TGC_CXXFLAGS adds flags, for sanitizers. */
 static void make_flags(const char **flag, char *own, size_t cap, int arch)
@@ -50,9 +50,11 @@ static void make_flags(const char **flag, char *own, size_t cap, int arch)
         int n = 0;
         for (size_t i = 0; i < sizeof base / sizeof *base; i++)
                 flag[n++] = base[i];
-        if (program_archs[arch].flag)
-                flag[n++] = program_archs[arch].flag;
-        snprintf(own, cap, "%s", env ? env : "");
+        const char *macro = program_archs[arch].macro;
+        if (macro)
+                snprintf(own, cap, "-D%s=1 %s", macro, env ? env : "");
+        else
+                snprintf(own, cap, "%s", env ? env : "");
         for (char *s = strtok_r(own, " ", &rest); s && n < MAX_FLAGS - 1;
              s = strtok_r(0, " ", &rest))
                 flag[n++] = s;
@@ -229,12 +231,13 @@ static int emulate_launch(Device *dev, int k, unsigned grid, void *const *arg, E
         if (d->set_threads)
                 d->set_threads(dev->opt.threads);
         if (form != &def->form[FORM_ANY]) {
-                if (form->persistent && grid > SMS)
-                        grid = SMS;
+                const unsigned sms = (unsigned)dev->sms;
+                if (form->persistent && grid > sms)
+                        grid = sms;
                 /* pairs, where there are any, are clusters of two; what the GPU holds at once may
                  * wait for each other */
                 cluster = cluster ? cluster : grid % 2 ? 1 : 2;
-                u->clusters(cluster, grid <= SMS ? grid : cluster);
+                u->clusters(cluster, grid <= sms ? grid : cluster);
         }
         if (u->launch(def->name, grid, (unsigned)form->threads, form->smem, (void **)arg,
                       def->n_args, why, sizeof why))
@@ -286,7 +289,7 @@ int dev_open_emulate(Device **out, const DevOptions *o, Err *e)
                         arch);
         }
         d->host.d.arch = arch ? arch_of(arch) : FORM_ANY;
-        d->host.d.sms = arch ? SMS : 0;
+        d->host.d.sms = arch ? program_archs[d->host.d.arch].sms : 0;
         snprintf(d->host.d.name, sizeof d->host.d.name,
                  arch ? "emulated GPU, sm_90a" : "emulated GPU");
         *out = &d->host.d;

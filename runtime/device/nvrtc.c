@@ -261,7 +261,8 @@ int cuda_compile_units(const Nvrtc *n, const Pack *units, const char *want, cons
                        const char *arch, const DevOptions *o, PackFile *cubin, int *n_cached,
                        Err *e)
 {
-        char arch_option[64], include[640];
+        const char *macro = program_archs[arch_of(arch)].macro;
+        char arch_option[64], define[64], include[640];
         Job j = { .n = n,
                   .units = units,
                   .want = want,
@@ -279,8 +280,10 @@ int cuda_compile_units(const Nvrtc *n, const Pack *units, const char *want, cons
         j.option[j.n_options++] = "-w";
         if (n->major >= 13) /* without textures and launches from kernels: 6 of 60 ms a unit */
                 j.option[j.n_options++] = "--minimal";
-        if (program_archs[arch_of(arch)].flag)
-                j.option[j.n_options++] = program_archs[arch_of(arch)].flag;
+        if (macro) {
+                snprintf(define, sizeof define, "-D%s=1", macro);
+                j.option[j.n_options++] = define;
+        }
         if (*n->include)
                 j.option[j.n_options++] = include;
         j.header_text = calloc((size_t)headers->n + 1, sizeof *j.header_text);

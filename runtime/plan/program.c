@@ -235,7 +235,11 @@ static void parse_pdl(Parse *s)
                 k->pdl = 1;
 }
 
-const ArchDef program_archs[N_FORMS] = { { "any", NULL }, { "sm_90a", "-DTGC_SM90A=1" } };
+const ArchDef program_archs[N_FORMS] = {
+#define ARCH(id, name, macro, sms, ...) { name, macro, sms },
+#include "arch.def"
+#undef ARCH
+};
 
 static int arch_find(const char *name)
 {

@@ -34,9 +34,15 @@ typedef struct ArenaDef {
 } ArenaDef;
 
 /* Architectures that kernels have forms for (program_archs); the first is everybody's. */
-enum { FORM_ANY, FORM_SM90A, N_FORMS };
+enum {
+#define ARCH(id, ...) FORM_##id,
+#include "arch.def"
+#undef ARCH
+        N_FORMS
+};
 typedef struct ArchDef {
-        const char *name, *flag; /* as plans have it; what its code is compiled with, or NULL */
+        const char *name, *macro; /* as plans have it; defined for its code, or NULL */
+        int sms;                  /* multiprocessors of the GPU that is emulated */
 } ArchDef;
 extern const ArchDef program_archs[N_FORMS];
 int arch_of(const char *name); /* which has forms for the GPU "sm_XX": FORM_ANY, if none */

@@ -12,6 +12,7 @@ static const char *const model_file[] = { "config.json", "generation_config.json
                          *const tokenizer_file[] = { "tokenizer.json",
                                                      "tokenizer.model",
                                                      "vocab.json",
+                                                     "vocab.txt",
                                                      "merges.txt",
                                                      "encoder.json",
                                                      "vocab.bpe",

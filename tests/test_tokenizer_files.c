@@ -340,8 +340,16 @@ TEST (hf_refused_by_name) {
                 const char *why;
         } row[] = {
                 { { .norm = "{'type':'Precompiled'}" },
-                  "normalizer of type 'Precompiled' is not supported" },
-                { { .norm = SEQUENCE("normalizers", "{'type':'NFC'},{'type':'Nmt'}") }, "'Nmt'" },
+                  "Precompiled: 'precompiled_charsmap' should be a string" },
+                { { .norm = "{'type':'Precompiled','precompiled_charsmap':'abc'}" }, "not base64" },
+                { { .norm = "{'type':'Precompiled','precompiled_charsmap':'BAAAAA=='}" },
+                  "its trie has 4 bytes, of 0" },
+                { { .norm = "{'type':'Precompiled','precompiled_charsmap':'AAAAAP8='}" },
+                  "replacements of the character map are not UTF-8" },
+                { { .norm = SEQUENCE("normalizers", "{'type':'NFC'},{'type':'Nothing'}") },
+                  "normalizer of type 'Nothing' is not supported" },
+                { { .norm = "{'type':'BertNormalizer','lowercase':true}" },
+                  "BertNormalizer: 'clean_text' should be true or false" },
                 { { .norm = "{'type':'Replace','pattern':'x','content':'y'}" },
                   "'pattern' should be" },
                 { { .norm = "{'type':'Strip','strip_left':1,'strip_right':true}" },
@@ -365,8 +373,12 @@ TEST (hf_refused_by_name) {
                   "'replacement' should be one character" },
                 { { .pre = "{'type':'Metaspace','replacement':'_','prepend_scheme':'last'}" },
                   "prepend_scheme 'last'" },
-                { { .post = "{'type':'BertProcessing'}" },
-                  "post_processor of type 'BertProcessing'" },
+                { { .post = "{'type':'BertProcessing','sep':['a',1]}" }, "the ids of 'cls'" },
+                { { .post = "{'type':'RobertaProcessing','cls':['a',1],'sep':['b']}" },
+                  "the ids of 'sep'" },
+                { { .post = "{'type':'TemplateProcessing','single':[{'Sequence':{'id':'B'}}]}" },
+                  "should have the text A once" },
+                { { .post = "{'type':'Other'}" }, "post_processor of type 'Other'" },
                 { { .post = "{'type':'TemplateProcessing','single':[{'SpecialToken':{'id':'<s>'}}]}" },
                   "without ids" },
                 { { .post = "{'type':'TemplateProcessing','single':[{'SpecialToken':{'id':'s'}}],"
@@ -375,7 +387,9 @@ TEST (hf_refused_by_name) {
                 { { .post = "{'type':'TemplateProcessing','single':[{'SpecialToken':{'id':'s'}}],"
                             "'special_tokens':{'s':{'ids':[1e300,-1]}}}" },
                   "whole numbers" },
-                { { .dec = "{'type':'WordPiece'}" }, "decoder of type 'WordPiece'" },
+                { { .dec = "{'type':'WordPiece'}" }, "WordPiece: 'prefix' should be a string" },
+                { { .dec = "{'type':'CTC'}" }, "decoder of type 'CTC' is not supported" },
+                { { .dec = "{'type':'BPEDecoder'}" }, "decoder of type 'BPEDecoder'" },
                 { { .dec = SEQUENCE("decoders", FUSE ",{'type':'ByteFallback'}") },
                   "ByteFallback after Fuse" },
                 { { .dec = SEQUENCE("decoders", FUSE
@@ -423,6 +437,72 @@ TEST (hf_refused_by_name) {
                 int rc = hf_new(&t, row[i].p, &e);
 
                 CHECK_MSG(rc == TGC_BAD_FILE && !t, "'%s' was accepted", row[i].why);
+                CHECK_MSG(strstr(e.msg, row[i].why), "'%s', expected '%s'", e.msg, row[i].why);
+        }
+}
+
+/* Other models than BPE. */
+TEST (models_refused) {
+        static const char *const row[][2] = {
+                { "'type':'WordPiece','vocab':{'a':0}", "WordPiece: 'unk_token' is not a token" },
+                { "'type':'WordPiece','unk_token':'b','vocab':{'a':0}",
+                  "WordPiece: 'unk_token' is not a token" },
+                { "'type':'WordPiece','unk_token':'a','vocab':['a']", "not an object" },
+                { "'type':'WordPiece','unk_token':'a','vocab':{'a':0},"
+                  "'max_input_chars_per_word':-1",
+                  "'max_input_chars_per_word' should be a whole number" },
+                { "'type':'WordPiece','unk_token':'a','vocab':{'a':0},'continuing_subword_prefix':'"
+                  "0123456789012345678901234567890123456789012345678901234567890123'",
+                  "longer than 63 bytes" },
+                { "'type':'WordLevel','vocab':{'a':0}", "WordLevel: 'unk_token' is not a token" },
+                { "'type':'Unigram','vocab':[['a',0]]", "'unk_id' should be a whole number" },
+                { "'type':'Unigram','unk_id':null,'vocab':[['a',0]]", "'unk_id' should be" },
+                { "'type':'Unigram','unk_id':1,'vocab':[['a',0]]",
+                  "'unk_id' is 1, but 'vocab' has 1 pieces" },
+                { "'type':'Unigram','unk_id':0,'vocab':{'a':0}", "'vocab' should be a list" },
+                { "'type':'Unigram','unk_id':0,'vocab':[['a']]", "piece 0 should be" },
+                { "'type':'Unigram','unk_id':0,'vocab':[['a','1']]", "piece 0 should be" },
+                { "'type':'Unigram','unk_id':0,'vocab':[['a',1,2]]", "piece 0 should be" },
+                { "'type':'Unigram','unk_id':0,'vocab':[['a',1],['a',1]]",
+                  "token 'a' is there twice" },
+                { "'type':'Other','vocab':{}", "model of type 'Other' is not supported" },
+        };
+
+        for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+                char text[512];
+                int n = snprintf(text, sizeof text, "{'model':{%s}}", row[i][0]);
+                Tokenizer *t;
+                Err e = { 0 };
+
+                for (char *c = text; *c; c++)
+                        *c = *c == '\'' ? '"' : *c;
+                CHECK_MSG(tokenizer_new(&t, TOK_HF, text, (size_t)n, &e) == TGC_BAD_FILE && !t,
+                          "%s was accepted", text);
+                for (char *c = e.msg; *c; c++)
+                        *c = *c == '"' ? '\'' : *c;
+                CHECK_MSG(strstr(e.msg, row[i][1]), "'%s', expected '%s'", e.msg, row[i][1]);
+        }
+}
+
+TEST (bert_refused) {
+        static const struct {
+                const char *settings, *vocab, *why;
+        } row[] = { { "", "a\nb\n", "vocab.txt: no token [UNK]" },
+                    { "", "[UNK]\na\na\n", "token 'a' is there twice" },
+                    { "{", "[UNK]\n", "tokenizer_config.json" },
+                    { "{\"do_lower_case\":1}", "[UNK]\n",
+                      "'do_lower_case' should be true or false" },
+                    { NULL, "[UNK]\n", "settings without vocab.txt" } };
+
+        for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+                char text[256];
+                int n = row[i].settings ? snprintf(text, sizeof text, "%s%c%s", row[i].settings, 0,
+                                                   row[i].vocab)
+                                        : snprintf(text, sizeof text, "%s", row[i].vocab);
+                Tokenizer *t;
+                Err e = { 0 };
+
+                CHECK(tokenizer_new(&t, TOK_BERT, text, (size_t)n, &e) == TGC_BAD_FILE && !t);
                 CHECK_MSG(strstr(e.msg, row[i].why), "'%s', expected '%s'", e.msg, row[i].why);
         }
 }

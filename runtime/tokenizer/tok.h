@@ -51,8 +51,9 @@ size_t utf8_put(char *s, uint32_t cp);              /* s has room for 4 */
 size_t utf8_valid(const char *s, size_t n);         /* length of the valid start */
 void utf8_lossy(const char *s, size_t n, Buf *out); /* with U+FFFD for what is not UTF-8 */
 
-uint32_t byte_level_cp(unsigned char b); /* GPT-2's printable stand-in for a byte */
-int byte_level_byte(uint32_t cp);        /* its inverse, or -1 */
+uint32_t byte_level_cp(unsigned char b);            /* GPT-2's printable stand-in for a byte */
+int byte_level_byte(uint32_t cp);                   /* its inverse, or -1 */
+bool base64_put(const char *s, size_t n, Buf *out); /* the bytes; false: not base64 */
 
 /* ---- tok_class.c: characters as the reference sees them --------------------- */
 
@@ -63,10 +64,13 @@ bool cp_in(const Range *r, size_t n, uint32_t cp); /* n sorted ranges */
 extern const Range *const cp_punctuation, *const cp_digit, cp_space[];
 extern const size_t n_cp_punctuation, n_cp_digit, n_cp_space;
 
-bool cp_is_space(uint32_t cp);  /* Unicode White_Space       */
-bool cp_is_word(uint32_t cp);   /* \w of the Rust regex crate */
-bool cp_is_accent(uint32_t cp); /* what StripAccents removes */
-bool cp_is_young(uint32_t cp);  /* libraries may not know it yet, or know it only now */
+bool cp_is_space(uint32_t cp);      /* Unicode White_Space       */
+bool cp_is_word(uint32_t cp);       /* \w of the Rust regex crate */
+bool cp_is_accent(uint32_t cp);     /* what StripAccents removes */
+bool cp_is_nonspacing(uint32_t cp); /* what BertNormalizer's strip_accents removes */
+bool cp_is_unclean(uint32_t cp);    /* what its clean_text removes */
+bool cp_is_han(uint32_t cp);        /* what it puts spaces around */
+bool cp_is_young(uint32_t cp);      /* libraries may not know it yet, or know it only now */
 /* normalisers neither change nor reorder it, nor what is around it */
 bool cp_is_inert(uint32_t cp);
 /* what a regular expression sees: of the same class and length */
@@ -149,6 +153,58 @@ void work_put(MergeWork *w, int id, uint32_t at, uint32_t len); /* append a symb
 void work_merge(MergeWork *w, const Merges *m, const Vocab *v, const char *text, Ints *ids);
 void work_free(MergeWork *w);
 
+/* ---- tok_wordpiece.c, tok_unigram.c: other models than BPE ----------------------- */
+
+enum { MODEL_BPE, MODEL_WORDPIECE, MODEL_WORDS, MODEL_UNIGRAM };
+
+typedef struct TrieEdge {
+        uint32_t key, node; /* node 0: empty */
+} TrieEdge;
+typedef struct Trie {
+        TrieEdge *edge;
+        size_t n_slot, n_node;
+        uint64_t seed;
+        Ints id_of;
+} Trie;
+typedef struct Unigram {
+        Trie trie;
+        double *score; /* (n) by id */
+        int n;
+        double worst; /* of the scores */
+        bool any;     /* there is a piece */
+        bool single;  /* adds up as sentencepiece does, in float */
+} Unigram;
+/* A piece of one of tokenizer.h's kinds, TOK_NORMAL in Hugging Face's files. */
+int unigram_put(Unigram *u, int id, const char *s, size_t n, double score, int kind, Err *e);
+void unigram_free(Unigram *u);
+
+/* The best way to a place: its score, where its last piece starts, and that piece. */
+typedef struct Best {
+        double score;
+        uint32_t from;
+        int id;
+} Best;
+enum { UNKNOWN_PIECE = -1, NO_PIECE = -2 };
+typedef struct BestWork {
+        Best *best;
+        size_t cap;
+        Ints ends;
+} BestWork;
+
+/* ---- tok_charsmap.c: sentencepiece's character map -------------------------------- */
+
+/* uint32 size of a double-array trie, the trie, then replacements with a NUL behind each. */
+typedef struct Charsmap {
+        const char *unit, *text; /* n_unit x uint32, n_text bytes */
+        size_t n_unit, n_text;
+} Charsmap;
+int charsmap_open(Charsmap *m, const char *p, size_t n, Err *e); /* p must last */
+/* How much of s the longest entry (else the shortest) takes; 0: none.  Then *with replaces it. */
+size_t charsmap_find(const Charsmap *m, const char *s, size_t n, bool longest, const char **with,
+                     size_t *n_with);
+/* Hugging Face's Precompiled: by graphemes, which an entry for their beginning replaces whole. */
+void charsmap_graphemes(const Charsmap *m, const char *s, size_t n, Buf *out);
+
 /* ---- tok_scan.c: well-known patterns by hand ------------------------------------- */
 
 typedef struct Known Known;
@@ -193,16 +249,35 @@ int pattern_replace(const Pattern *p, const char *text, size_t n, const char *wi
 
 /* ---- tok_norm.c ---------------------------------------------------------------- */
 
-enum { NORM_UNICODE, NORM_LOWER, NORM_NO_MARKS, NORM_STRIP, NORM_PREPEND, NORM_REPLACE };
+enum {
+        NORM_UNICODE,
+        NORM_LOWER,
+        NORM_NO_MARKS,      /* StripAccents           */
+        NORM_NO_NONSPACING, /* Bert's strip_accents   */
+        NORM_CLEAN,         /* Bert's clean_text      */
+        NORM_HAN,           /* Bert's spaces around Chinese characters */
+        NORM_NMT,
+        NORM_BYTES,
+        NORM_STRIP,
+        NORM_PREPEND,
+        NORM_REPLACE,
+        NORM_CHARSMAP, /* Precompiled            */
+        NORM_SENTENCE  /* sentencepiece's own    */
+};
 typedef struct Norm {
         int op;
         int form;         /* UNICODE: utf8proc options                      */
         bool left, right; /* STRIP                                          */
         char *with;       /* PREPEND, REPLACE                               */
         size_t n_with;
-        Pattern pattern; /* REPLACE                                        */
+        Pattern pattern;             /* REPLACE                                        */
+        Charsmap map;                /* CHARSMAP (in `with`), SENTENCE (in the blob)   */
+        bool prefix, squeeze;        /* SENTENCE: a space in front; none twice, none at the ends */
+        const struct AddedSet *user; /* SENTENCE: stay as they are              */
 } Norm;
-int normalize(const Norm *step, int n_step, const char *text, size_t n, Buf *out, Err *e);
+/* *at_start (NULL: not asked) becomes false where the text loses its first character. */
+int normalize(const Norm *step, int n_step, const char *text, size_t n, Buf *out, bool *at_start,
+              Err *e);
 void norm_free(Norm *s);
 
 /* ---- tok_split.c --------------------------------------------------------------- */
@@ -224,6 +299,7 @@ typedef struct Pieces {
         const char *s; /* the text given, or text.p */
         Buf text;      /* what steps made of it     */
         Ints at;
+        bool from_start; /* the first one begins where the user's text begins */
 } Pieces;
 /* at_start: text begins where the user's text begins.  text must outlive the pieces, which are
  * emptied first. */
@@ -253,12 +329,16 @@ int added_put(AddedSet *s, const char *text, size_t n, int which, Err *e);
  * included) and which.  *pos moves behind it. */
 bool added_next(const AddedSet *s, const Added *added, const char *text, size_t n, size_t *pos,
                 size_t *from, size_t *to, int *which);
+/* The length of the longest token at the start of text; 0: none. */
+size_t added_at(const AddedSet *s, const char *text, size_t n);
 void added_free(AddedSet *s);
 
 /* ---- tok_decode.c --------------------------------------------------------------- */
 
 enum {
         DECODE_BYTES,
+        DECODE_WORDPIECE, /* with: the prefix of pieces that go on */
+        DECODE_CLEAN_UP,
         DECODE_FALLBACK,
         DECODE_METASPACE,
         DECODE_REPLACE,
@@ -293,6 +373,7 @@ struct Tokenizer {
         Added *added; /* (n_added) */
         int n_added;
         AddedSet raw, normal;   /* found before and after normalising */
+        AddedSet user;          /* sentencepiece's normaliser leaves these alone */
         unsigned char *special; /* (vocab.n) 1: prints nothing                  */
         int n_control;          /* ids below this are special too               */
 
@@ -302,8 +383,14 @@ struct Tokenizer {
         int n_norm, n_split, n_decode;
         bool to_bytes; /* the last split, SPLIT_BYTES, was taken off: pieces become bytes one by one */
 
+        int model; /* MODEL_...                                      */
         Merges merges;
-        int unk; /* for a character outside; -1: it is left out  */
+        Unigram unigram;
+        const char *word_start, *word_next; /* WORDPIECE: prefixes, of 63 bytes at most */
+        char prefix_text[64];               /* what word_next may point to */
+        int max_chars;
+        int suffix[TOK_MAX_PREFIX], n_suffix; /* what a template puts behind a text */
+        int unk;                              /* for a character outside; -1: it is left out  */
         bool fuse_unk, byte_fallback, ignore_merges;
         int byte_id[256]; /* byte_fallback: -1 where there is none        */
 
@@ -326,13 +413,27 @@ int read_gpt2(Tokenizer *t, Err *e);     /* tok_ranks.c   */
 int read_tiktoken(Tokenizer *t, Err *e); /* tok_ranks.c   */
 int read_spm(Tokenizer *t, Err *e);      /* tok_spm.c     */
 int read_parts(Tokenizer *t, Err *e);    /* tok_parts.c   */
+int read_bert(Tokenizer *t, Err *e);     /* tok_bert.c    */
 
 int tok_pre(Tokenizer *t, const char *name, Err *e); /* tok_pre.c: cut as GGUF's `pre` says */
-/* tok_spm.c: spaces become U+2581, one is put in front if `prefix`; and back again. */
-int tok_sentence_steps(Tokenizer *t, bool prefix, Err *e);
+/* tok_sentence.c: model, normaliser and decoder of a vocabulary of sentencepiece's, whose pieces
+ * are in t->vocab. */
+typedef struct Sentence {
+        bool unigram; /* else BPE */
+        bool prefix, squeeze;
+        const float *score;        /* (vocab.n) */
+        const unsigned char *kind; /* (vocab.n) or NULL: all TOK_NORMAL */
+        Charsmap map;
+        bool find_control; /* control pieces are found in the text, as Hugging Face does */
+} Sentence;
+int tok_sentence(Tokenizer *t, const Sentence *s, Err *e);
 
 /* tok_char.c */
 int encode_chars(const Tokenizer *t, const char *text, size_t n, Ints *ids, Err *e);
+/* tok_wordpiece.c, tok_unigram.c: one piece; memory that is out sets ids->bad */
+void encode_wordpiece(const Tokenizer *t, const char *s, size_t n, Buf *b, Ints *ids);
+void encode_word(const Tokenizer *t, const char *s, size_t n, Ints *ids);
+void encode_unigram(const Tokenizer *t, const char *s, size_t n, BestWork *w, Ints *ids);
 /* tok_encode.c */
 int encode_text(const Tokenizer *t, const char *text, size_t n, Ints *ids, Err *e);
 
@@ -344,6 +445,10 @@ int tok_note(Tokenizer *t, Added a, Err *e);
 int tok_add(Tokenizer *t, const char *s, size_t n, Added a, Err *e);
 int tok_merge(Tokenizer *t, const char *a, size_t n_a, const char *b, size_t n_b, int rank, Err *e);
 
+int tok_bert_decode(Tokenizer *t, int op, const char *with, Err *e); /* tok_bert.c */
+/* Append to t->norm: a step, which is taken over; BertNormalizer's steps. */
+int tok_norm(Tokenizer *t, Norm n, Err *e);
+int tok_bert_norm(Tokenizer *t, bool clean, bool han, bool strip_accents, bool lower, Err *e);
 /* Append NFC, NFD, NFKC or NFKD to t->norm. */
 int tok_norm_form(Tokenizer *t, const char *form, Err *e);
 
@@ -354,6 +459,7 @@ int tok_split_set(Tokenizer *t, const Range *set, size_t n, int cut, Err *e);
 int tok_split_prefix(Tokenizer *t, const char *with, int when, Err *e);
 int tok_split_replace(Tokenizer *t, const char *what, const char *with, Err *e);
 int tok_split_bytes(Tokenizer *t, Err *e);
+int tok_bert_split(Tokenizer *t, Err *e); /* BertPreTokenizer */
 
 /* The vocabulary is an object of token: id. */
 int tok_json_vocab(Tokenizer *t, Json vocab, Err *e);

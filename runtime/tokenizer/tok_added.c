@@ -115,6 +115,19 @@ bool added_next(const AddedSet *s, const Added *added, const char *text, size_t 
         return false;
 }
 
+size_t added_at(const AddedSet *s, const char *text, size_t n)
+{
+        size_t end = 0;
+
+        for (size_t node = 0, i = 0; s->n && i < n;) {
+                if (!(node = (size_t)child_of(s, (int)node, (unsigned char)text[i++])))
+                        break;
+                if (s->node[node].added)
+                        end = i;
+        }
+        return end;
+}
+
 void added_free(AddedSet *s)
 {
         free(s->node);

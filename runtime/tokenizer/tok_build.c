@@ -85,11 +85,22 @@ int tok_add(Tokenizer *t, const char *s, size_t n, Added a, Err *e)
                 return added_put(&t->raw, s, n, t->n_added - 1, e);
 
         Buf b = { 0 };
-        rc = normalize(t->norm, t->n_norm, s, n, &b, e);
+        rc = normalize(t->norm, t->n_norm, s, n, &b, NULL, e);
         if (rc == TGC_OK)
                 rc = added_put(&t->normal, b.p, b.n, t->n_added - 1, e);
         buf_free(&b);
         return rc;
+}
+
+int tok_norm(Tokenizer *t, Norm n, Err *e)
+{
+        if (t->n_norm == TOK_MAX_STEPS) {
+                norm_free(&n);
+                return err_set(e, TGC_BAD_FILE, "tokenizer: more than %d normalizers",
+                               TOK_MAX_STEPS);
+        }
+        t->norm[t->n_norm++] = n;
+        return TGC_OK;
 }
 
 int tok_norm_form(Tokenizer *t, const char *form, Err *e)
@@ -97,11 +108,29 @@ int tok_norm_form(Tokenizer *t, const char *form, Err *e)
         int options = UTF8PROC_STABLE | (form[2] == 'K' ? UTF8PROC_COMPAT : 0) |
                       (strchr(form, 'D') ? UTF8PROC_DECOMPOSE : UTF8PROC_COMPOSE);
 
-        if (t->n_norm == TOK_MAX_STEPS)
-                return err_set(e, TGC_BAD_FILE, "tokenizer: more than %d normalizers",
-                               TOK_MAX_STEPS);
-        t->norm[t->n_norm++] = (Norm) { .op = NORM_UNICODE, .form = options };
-        return TGC_OK;
+        return tok_norm(t, (Norm) { .op = NORM_UNICODE, .form = options }, e);
+}
+
+int tok_bert_norm(Tokenizer *t, bool clean, bool han, bool strip_accents, bool lower, Err *e)
+{
+        int rc = clean ? tok_norm(t, (Norm) { .op = NORM_CLEAN }, e) : TGC_OK;
+
+        if (rc == TGC_OK && han)
+                rc = tok_norm(t, (Norm) { .op = NORM_HAN }, e);
+        if (rc == TGC_OK && strip_accents) {
+                rc = tok_norm_form(t, "NFD", e);
+                if (rc == TGC_OK)
+                        rc = tok_norm(t, (Norm) { .op = NORM_NO_NONSPACING }, e);
+        }
+        return rc == TGC_OK && lower ? tok_norm(t, (Norm) { .op = NORM_LOWER }, e) : rc;
+}
+
+int tok_bert_split(Tokenizer *t, Err *e)
+{
+        int rc = tok_split_set(t, cp_space, n_cp_space, CUT_REMOVED, e);
+
+        return rc == TGC_OK ? tok_split_set(t, cp_punctuation, n_cp_punctuation, CUT_ISOLATED, e)
+                            : rc;
 }
 
 /* Room for one more step, or NULL. */

@@ -69,6 +69,19 @@ bool cp_is_inert(uint32_t cp)
 
 bool cp_is_accent(uint32_t cp) { return cp >= 0x300 && FIND(accent, cp); }
 
+bool cp_is_nonspacing(uint32_t cp) { return cp >= 0x300 && FIND(nonspacing, cp); }
+
+bool cp_is_unclean(uint32_t cp) { return FIND(unclean, cp); }
+
+bool cp_is_han(uint32_t cp)
+{
+        static const Range han[] = { { 0x3400, 0x4dbf },   { 0x4e00, 0x9fff },
+                                     { 0xf900, 0xfaff },   { 0x20000, 0x2a6df },
+                                     { 0x2a700, 0x2b81f }, { 0x2b920, 0x2ceaf },
+                                     { 0x2f800, 0x2fa1f } };
+        return cp >= 0x3400 && FIND(han, cp);
+}
+
 bool cp_in(const Range *r, size_t n, uint32_t cp) { return find(r, n, sizeof *r, cp); }
 
 const Range *const cp_punctuation = punctuation, *const cp_digit = digit;

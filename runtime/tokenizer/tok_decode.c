@@ -67,6 +67,44 @@ static void metaspace(const Decode *d, bool first, const char *s, size_t n, Buf 
         }
 }
 
+/* English as it is written: no space before marks and endings. */
+static int clean_up(const char *s, size_t n, Buf *out, Err *e)
+{
+        static const char *const row[][2] = {
+                { " .", "." },   { " ?", "?" },     { " !", "!" },    { " ,", "," },
+                { " ' ", "'" },  { " n't", "n't" }, { " 'm", "'m" },  { " do not", " don't" },
+                { " 's", "'s" }, { " 've", "'ve" }, { " 're", "'re" }
+        };
+        Buf other = { 0 };
+        int rc = TGC_OK;
+
+        buf_put(out, s, n);
+        for (size_t i = 0; i < sizeof row / sizeof *row && rc == TGC_OK; i++) {
+                Pattern p = { .literal = (char *)(uintptr_t)row[i][0], .n = strlen(row[i][0]) };
+                Buf swap = other;
+
+                if (!memmem(out->p, out->n, p.literal, p.n))
+                        continue;
+                other = *out;
+                *out = swap;
+                out->n = 0;
+                rc = pattern_replace(&p, other.p, other.n, row[i][1], strlen(row[i][1]), out, e);
+        }
+        buf_free(&other);
+        return rc;
+}
+
+static void wordpiece(const Decode *d, bool first, const char *s, size_t n, Buf *out)
+{
+        if (!first && starts(d, s, n)) {
+                s += d->n_with;
+                n -= d->n_with;
+        } else if (!first) {
+                buf_put(out, " ", 1);
+        }
+        buf_put(out, s, n);
+}
+
 /* One token through every step up to where the list becomes one text. */
 static int decode_token(const Tokenizer *t, int id, bool first, const char *s, size_t n, Buf *out,
                         Err *e)
@@ -94,6 +132,8 @@ static int decode_token(const Tokenizer *t, int id, bool first, const char *s, s
                                 buf_put(out, s, n);
                         t->is_byte[id] = byte >= 0;
                         break;
+                case DECODE_WORDPIECE: wordpiece(d, first, s, n, out); break;
+                case DECODE_CLEAN_UP: rc = n ? clean_up(s, n, out, e) : TGC_OK; break;
                 case DECODE_METASPACE: metaspace(d, first, s, n, out); break;
                 case DECODE_REPLACE:
                         rc = pattern_replace(&d->pattern, s, n, d->with, d->n_with, out, e);
@@ -167,7 +207,7 @@ int decode_table(Tokenizer *t, Err *e)
 
                 if (!a->normalized || t->special[a->id] || !t->n_norm)
                         continue;
-                if ((rc = normalize(t->norm, t->n_norm, text, n, &normal, e)) == TGC_OK)
+                if ((rc = normalize(t->norm, t->n_norm, text, n, &normal, NULL, e)) == TGC_OK)
                         rc = decode_id(t, a->id, normal.p ? normal.p : "", normal.n, &one, e);
                 buf_free(&normal);
         }

@@ -12,9 +12,10 @@ typedef struct Cached {
 
 /* Scratch that lasts for one text. */
 typedef struct Work {
-        Buf normal, bytes;
+        Buf normal, bytes, piece;
         Pieces pieces;
         MergeWork merge;
+        BestWork best;
         Cached *cache; /* (n_cache), a power of 2; 0: the text is too short for one */
         size_t n_cache;
 } Work;
@@ -94,8 +95,14 @@ static void encode_new_piece(const Tokenizer *t, const char *s, size_t n, Work *
                 ints_put(ids, id);
                 return;
         }
-        put_symbols(t, s, n, &w->merge);
-        work_merge(&w->merge, &t->merges, &t->vocab, s, ids);
+        switch (t->model) {
+        case MODEL_WORDPIECE: encode_wordpiece(t, s, n, &w->piece, ids); break;
+        case MODEL_WORDS: encode_word(t, s, n, ids); break;
+        case MODEL_UNIGRAM: encode_unigram(t, s, n, &w->best, ids); break;
+        default:
+                put_symbols(t, s, n, &w->merge);
+                work_merge(&w->merge, &t->merges, &t->vocab, s, ids);
+        }
 }
 
 /* The word in two numbers: its first 8 and last 8 bytes, which overlap or leave a gap. */
@@ -161,7 +168,7 @@ static int encode_stretch(const Tokenizer *t, const char *s, size_t n, bool at_s
         int which, rc = TGC_OK;
 
         if (t->n_norm) {
-                if ((rc = normalize(t->norm, t->n_norm, s, n, &w->normal, e)) != TGC_OK)
+                if ((rc = normalize(t->norm, t->n_norm, s, n, &w->normal, &at_start, e)) != TGC_OK)
                         return rc;
                 s = w->normal.p ? w->normal.p : "";
                 n = w->normal.n;
@@ -196,6 +203,9 @@ int encode_text(const Tokenizer *t, const char *text, size_t n, Ints *ids, Err *
                 rc = encode_stretch(t, text + done, n - done, !done, &w, ids, e);
         buf_free(&w.normal);
         buf_free(&w.bytes);
+        buf_free(&w.piece);
+        free(w.best.best);
+        ints_free(&w.best.ends);
         free(w.cache);
         pieces_free(&w.pieces);
         work_free(&w.merge);

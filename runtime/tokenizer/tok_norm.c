@@ -47,25 +47,129 @@ static int unicode_form(int form, const char *text, size_t n, Buf *out, Err *e)
         return TGC_OK;
 }
 
-/* Put each code point, as `op` changes it. */
-static void each_cp(int op, const char *text, size_t n, Buf *out)
+static void put_cp(uint32_t cp, Buf *out)
 {
         char s[4];
-        uint32_t cp;
+        buf_put(out, s, utf8_put(s, cp));
+}
 
-        for (size_t i = 0, len; i < n; i += len) {
-                if (!(len = utf8_get(text + i, n - i, &cp))) {
-                        buf_put(out, text + i, len = 1);
-                } else if (op == NORM_LOWER) {
-                        if (cp == 0x130) /* the one letter whose small form is two code points */
-                                buf_put(out, "i\xcc\x87", 3);
-                        else
-                                buf_put(out, s, utf8_put(s, cp_lower(cp)));
-                } else if (!cp_is_accent(cp)) {
-                        buf_put(out, text + i, len);
-                }
+static void put_lower(uint32_t cp, Buf *out)
+{
+        if (cp == 0x130) /* the one letter whose small form is two code points */
+                buf_put(out, "i\xcc\x87", 3);
+        else
+                put_cp(cp_lower(cp), out);
+}
+
+static void put_nmt(uint32_t cp, Buf *out)
+{
+        static const Range gone[] = { { 0x1, 0x8 },   { 0xb, 0xb },   { 0xe, 0x1f },
+                                      { 0x7f, 0x7f }, { 0x8f, 0x8f }, { 0x9f, 0x9f } },
+                           space[] = { { 0x9, 0xa },       { 0xc, 0xd },       { 0x1680, 0x1680 },
+                                       { 0x200b, 0x200f }, { 0x2028, 0x2029 }, { 0x2581, 0x2581 },
+                                       { 0xfeff, 0xfeff }, { 0xfffd, 0xfffd } };
+
+        if (cp_in(space, sizeof space / sizeof *space, cp))
+                put_cp(' ', out);
+        else if (!cp_in(gone, sizeof gone / sizeof *gone, cp))
+                put_cp(cp, out);
+}
+
+/* One character, changed. */
+static void put_changed(int op, uint32_t cp, Buf *out)
+{
+        switch (op) {
+        case NORM_LOWER: put_lower(cp, out); break;
+        case NORM_NMT: put_nmt(cp, out); break;
+        case NORM_NO_MARKS:
+                if (!cp_is_accent(cp))
+                        put_cp(cp, out);
+                break;
+        case NORM_NO_NONSPACING:
+                if (!cp_is_nonspacing(cp))
+                        put_cp(cp, out);
+                break;
+        case NORM_CLEAN:
+                if (!cp_is_unclean(cp)) /* among these are the other controls that are space */
+                        put_cp(cp_is_space(cp) ? ' ' : cp, out);
+                break;
+        default: /* NORM_HAN */
+                if (cp_is_han(cp))
+                        put_cp(' ', out);
+                put_cp(cp, out);
+                if (cp_is_han(cp))
+                        put_cp(' ', out);
         }
 }
+
+static void each_cp(int op, const char *text, size_t n, Buf *out)
+{
+        uint32_t cp;
+
+        for (size_t i = 0, len; i < n; i += len)
+                if ((len = utf8_get(text + i, n - i, &cp)))
+                        put_changed(op, cp, out);
+                else
+                        buf_put(out, text + i, len = 1);
+}
+
+/* ---- sentencepiece ------------------------------------------------------------------ */
+
+#define MARK "\xe2\x96\x81" /* a space in a piece */
+
+/* What stands for the beginning of s: a user-defined piece itself, an entry of the map, or one
+ * character.  Returns how much of s that is. */
+static size_t next_chunk(const Norm *s, const char *text, size_t n, const char **with,
+                         size_t *n_with)
+{
+        size_t len;
+        uint32_t cp;
+
+        *with = text;
+        if (s->user && (len = added_at(s->user, text, n)))
+                return *n_with = len;
+        if (s->map.n_unit && (len = charsmap_find(&s->map, text, n, true, with, n_with)))
+                return len;
+        *with = text;
+        len = utf8_get(text, n, &cp);
+        return *n_with = len ? len : 1;
+}
+
+/* Spaces become MARK.  With squeeze none is at the start, none follows another, and none is at the
+ * end; whether a space follows one is looked at between chunks, as sentencepiece does. */
+static void sentence(const Norm *s, const char *text, size_t n, Buf *out)
+{
+        bool after_space = s->squeeze;
+        const char *with;
+        size_t i = 0, len, n_with, begun = out->n;
+
+        while (s->squeeze && i < n) {
+                len = next_chunk(s, text + i, n - i, &with, &n_with);
+                if (n_with != 1 || *with != ' ')
+                        break;
+                i += len;
+        }
+        if (i == n)
+                return;
+        if (s->prefix)
+                buf_put(out, MARK, 3);
+        for (; i < n; i += len) {
+                len = next_chunk(s, text + i, n - i, &with, &n_with);
+                while (after_space && n_with && *with == ' ') {
+                        with++;
+                        n_with--;
+                }
+                for (size_t k = 0; k < n_with; k++)
+                        buf_put(out, with[k] == ' ' ? MARK : with + k, with[k] == ' ' ? 3 : 1);
+                if (n_with)
+                        after_space = s->squeeze && with[n_with - 1] == ' ';
+        }
+        while (s->squeeze && !out->bad && out->n - begun >= 3 &&
+               !memcmp(out->p + out->n - 3, MARK, 3))
+                out->n -= 3;
+}
+
+/* ---- all of them -------------------------------------------------------------------- */
 
 static void strip(const Norm *s, const char *text, size_t n, Buf *out)
 {
@@ -91,7 +195,14 @@ static int apply(const Norm *s, const char *text, size_t n, Buf *out, Err *e)
         switch (s->op) {
         case NORM_UNICODE: return unicode_form(s->form, text, n, out, e);
         case NORM_LOWER:
-        case NORM_NO_MARKS: each_cp(s->op, text, n, out); return TGC_OK;
+        case NORM_NO_MARKS:
+        case NORM_NO_NONSPACING:
+        case NORM_CLEAN:
+        case NORM_HAN:
+        case NORM_NMT: each_cp(s->op, text, n, out); return TGC_OK;
+        case NORM_BYTES: put_byte_level(text, n, out); return TGC_OK;
+        case NORM_CHARSMAP: charsmap_graphemes(&s->map, text, n, out); return TGC_OK;
+        case NORM_SENTENCE: sentence(s, text, n, out); return TGC_OK;
         case NORM_STRIP: strip(s, text, n, out); return TGC_OK;
         case NORM_PREPEND: /* nothing goes before nothing */
                 if (n)
@@ -102,7 +213,43 @@ static int apply(const Norm *s, const char *text, size_t n, Buf *out, Err *e)
         }
 }
 
-int normalize(const Norm *step, int n_step, const char *text, size_t n, Buf *out, Err *e)
+/* Whether a step drops the first character and puts nothing in its place. */
+static int drops_start(const Norm *s, const char *text, size_t n, bool *drops, Err *e)
+{
+        uint32_t cp;
+        char room[16];
+        Buf b = { .p = room, .cap = sizeof room };
+        size_t len = utf8_get(text, n, &cp), from, to;
+        int more, rc;
+        Scan scan;
+
+        *drops = false;
+        switch (s->op) {
+        case NORM_NO_MARKS:
+        case NORM_NO_NONSPACING:
+        case NORM_CLEAN:
+        case NORM_NMT:
+                if (len)
+                        put_changed(s->op, cp, &b);
+                *drops = len && !b.n;
+                return TGC_OK;
+        case NORM_STRIP: *drops = s->left && len && cp_is_space(cp); return TGC_OK;
+        case NORM_REPLACE:
+                if (s->n_with)
+                        return TGC_OK;
+                if ((rc = scan_open(&scan, &s->pattern, e)) != TGC_OK)
+                        return rc;
+                scan_text(&scan, text, n);
+                more = scan_next(&scan, &from, &to, e);
+                scan_close(&scan);
+                *drops = more > 0 && !from && to;
+                return more < 0 ? e ? e->code : TGC_FAIL : TGC_OK;
+        default: return TGC_OK;
+        }
+}
+
+int normalize(const Norm *step, int n_step, const char *text, size_t n, Buf *out, bool *at_start,
+              Err *e)
 {
         Buf other = { 0 };
         int rc = TGC_OK;
@@ -114,7 +261,13 @@ int normalize(const Norm *step, int n_step, const char *text, size_t n, Buf *out
                 other = *out;
                 *out = swap;
                 out->n = 0;
-                rc = apply(&step[i], other.p ? other.p : "", other.n, out, e);
+                if (at_start && *at_start) {
+                        bool drops;
+                        rc = drops_start(&step[i], other.p ? other.p : "", other.n, &drops, e);
+                        *at_start = !drops;
+                }
+                if (rc == TGC_OK)
+                        rc = apply(&step[i], other.p ? other.p : "", other.n, out, e);
                 if (other.bad)
                         out->bad = true;
         }

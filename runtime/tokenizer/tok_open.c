@@ -155,6 +155,17 @@ static int apply_configs(Tokenizer *t, const char *folder, size_t n, Err *e)
 
 /* ---- opening ------------------------------------------------------------------------ */
 
+/* tokenizer_config.json, if it is there, and a NUL. */
+static int read_settings(const char *path, size_t n_folder, Buf *b, Err *e)
+{
+        char *name = join(path, n_folder, "tokenizer_config.json");
+        int rc = !name ? tok_no_memory(e) : access(name, F_OK) ? TGC_OK : read_file(name, b, e);
+
+        free(name);
+        buf_put(b, "", 1);
+        return rc;
+}
+
 /* second (NULL: none) follows the first file behind a NUL. */
 static int open_files(Tokenizer **out, const char *path, const char *second, int kind, int limit,
                       Err *e)
@@ -162,8 +173,11 @@ static int open_files(Tokenizer **out, const char *path, const char *second, int
         const char *slash = strrchr(path, '/');
         Err why = { 0 };
         Buf b = { 0 };
-        int rc = read_file(path, &b, &why);
+        size_t n_folder = slash ? (size_t)(slash - path) + 1 : 0;
+        int rc = kind == TOK_BERT ? read_settings(path, n_folder, &b, &why) : TGC_OK;
 
+        if (rc == TGC_OK)
+                rc = read_file(path, &b, &why);
         if (rc == TGC_OK && second) {
                 buf_put(&b, "", 1);
                 rc = read_file(second, &b, &why);
@@ -172,8 +186,8 @@ static int open_files(Tokenizer **out, const char *path, const char *second, int
                 kind = TOK_SPM;
         if (rc == TGC_OK)
                 rc = tok_take(out, kind, limit, &b, &why);
-        if (rc == TGC_OK && (kind == TOK_HF || kind == TOK_GPT2))
-                rc = apply_configs(*out, path, slash ? (size_t)(slash - path) + 1 : 0, &why);
+        if (rc == TGC_OK && (kind == TOK_HF || kind == TOK_GPT2 || kind == TOK_BERT))
+                rc = apply_configs(*out, path, n_folder, &why);
         buf_free(&b);
         if (rc == TGC_OK)
                 return TGC_OK;
@@ -192,6 +206,7 @@ static int open_folder(Tokenizer **out, const char *folder, int limit, Err *e)
         } known[] = { { "tokenizer.json", NULL, TOK_HF },
                       { "encoder.json", "vocab.bpe", TOK_GPT2 },
                       { "vocab.json", "merges.txt", TOK_GPT2 },
+                      { "vocab.txt", NULL, TOK_BERT },
                       { "tokenizer.model", NULL, TOK_TIKTOKEN },
                       { "tokenizer.bin", NULL, TOK_LLAMA2C } };
 
@@ -212,7 +227,7 @@ static int open_folder(Tokenizer **out, const char *folder, int limit, Err *e)
         }
         return err_set(e, TGC_BAD_FILE,
                        "%s: no tokenizer.json, encoder.json + vocab.bpe, vocab.json + merges.txt, "
-                       "tokenizer.model or tokenizer.bin in this folder",
+                       "vocab.txt, tokenizer.model or tokenizer.bin in this folder",
                        folder);
 }
 
@@ -224,7 +239,8 @@ int tokenizer_open(Tokenizer **out, const char *path, int vocab_hint, Err *e)
         } known[] = { { ".json", TOK_HF },
                       { ".bin", TOK_LLAMA2C },
                       { ".tiktoken", TOK_TIKTOKEN },
-                      { ".model", TOK_TIKTOKEN } };
+                      { ".model", TOK_TIKTOKEN },
+                      { ".txt", TOK_BERT } };
         struct stat st;
 
         *out = NULL;
@@ -240,6 +256,6 @@ int tokenizer_open(Tokenizer **out, const char *path, int vocab_hint, Err *e)
                         return open_files(out, path, NULL, known[i].kind, vocab_hint, e);
         return err_set(
                 e, TGC_BAD_FILE,
-                "%s: not a tokenizer; .json, .bin, .tiktoken, .model or a folder is expected",
+                "%s: not a tokenizer; .json, .bin, .tiktoken, .model, .txt or a folder is expected",
                 path);
 }

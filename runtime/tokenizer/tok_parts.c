@@ -24,6 +24,7 @@ enum {
         ADD_EOS,
         ADD_PREFIX,
         SQUEEZE,
+        LOWERCASE,
         N_EOS,
         EOS,
         N_HEAD = EOS + TOK_MAX_EOS
@@ -84,6 +85,7 @@ int tok_from_parts(Tokenizer **out, const TokParts *p, Err *e)
                                  [ADD_EOS] = p->add_eos,
                                  [ADD_PREFIX] = p->add_space_prefix,
                                  [SQUEEZE] = p->remove_extra_whitespaces,
+                                 [LOWERCASE] = p->lowercase,
                                  [N_EOS] = p->n_eos };
         Buf b = { 0 };
         int rc;
@@ -237,51 +239,61 @@ static int put_added(Reader *r)
         return rc;
 }
 
-static int find_bytes(Reader *r)
+/* "llama" and "t5": sentencepiece's BPE and Unigram.  What add_space_prefix and
+ * remove_extra_whitespaces are without being said is sentencepiece's habit there. */
+static int model_sentence(Reader *r)
 {
         Tokenizer *t = r->t;
-
-        for (int id = 0; id < t->vocab.n; id++) {
-                size_t n;
-                const char *s = vocab_text(&t->vocab, id, &n);
-                int byte;
-
-                if (kind_of(r, id) != TOK_BYTE)
-                        continue;
-                if ((byte = fallback_byte(s, n)) < 0)
-                        return err_set(r->e, TGC_BAD_FILE,
-                                       "tokenizer: token %d '%.*s' is said to be a byte", id,
-                                       n > 60 ? 60 : (int)n, s);
-                t->byte_id[byte] = id;
-                t->byte_fallback = true;
-        }
-        return TGC_OK;
-}
-
-/* "llama": sentencepiece's BPE. */
-static int model_llama(Reader *r)
-{
-        Tokenizer *t = r->t;
-        int n = t->vocab.n, rc;
-        Scored *score;
+        bool unigram = !strcmp(r->model, "t5");
+        int32_t *h = r->head;
+        Sentence s = { .unigram = unigram,
+                       .prefix = h[ADD_PREFIX] != 0,
+                       .squeeze = h[SQUEEZE] < 0 ? unigram : h[SQUEEZE],
+                       .kind = (const unsigned char *)r->kind,
+                       .find_control = true };
+        float *score;
+        int rc = TGC_OK;
 
         if (!r->score)
-                return err_set(r->e, TGC_BAD_FILE, "tokenizer: model 'llama' without scores");
-        if (!(score = malloc((size_t)n * sizeof *score)))
-                return tok_no_memory(r->e);
-        for (int id = 0; id < n; id++) {
-                score[id].id = id;
-                memcpy(&score[id].score, r->score + 4 * (size_t)id, 4);
-                if (kind_of(r, id) != TOK_NORMAL)
-                        score[id].score = NO_MERGE;
-        }
-        rc = merges_by_score(&t->merges, score, n, r->e);
-        free(score);
-        if (rc != TGC_OK || (rc = find_bytes(r)) != TGC_OK)
+                return err_set(r->e, TGC_BAD_FILE, "tokenizer: model '%s' without scores",
+                               r->model);
+        if (t->n_charsmap && (rc = charsmap_open(&s.map, t->charsmap, t->n_charsmap, r->e)) != 0)
                 return rc;
-        t->merges.by_text = t->fuse_unk = true;
+        if (!(score = malloc((size_t)t->vocab.n * sizeof *score)))
+                return tok_no_memory(r->e);
+        memcpy(score, r->score, (size_t)t->vocab.n * sizeof *score);
+        s.score = score;
+        rc = tok_sentence(t, &s, r->e);
+        free(score);
+        for (int b = 0; b < 256; b++)
+                t->byte_fallback |= t->byte_id[b] >= 0;
+        t->adds_bos = !unigram;
+        t->unk = h[UNK];
+        if (rc == TGC_OK && unigram && (t->unk < 0 || t->unk >= t->vocab.n))
+                return err_set(r->e, TGC_BAD_FILE, "tokenizer: model 't5' without an unknown id");
+        return rc;
+}
+
+/* "bert": WordPiece.  A piece that begins a word begins with U+2581 here, and ## is gone. */
+static int model_bert(Reader *r)
+{
+        Tokenizer *t = r->t;
+        bool lower = r->head[LOWERCASE] != 0;
+        int rc;
+
+        t->model = MODEL_WORDPIECE;
+        t->word_start = "\xe2\x96\x81";
+        t->word_next = "";
+        t->max_chars = 100;
         t->adds_bos = 1;
-        return tok_sentence_steps(t, r->head[ADD_PREFIX] != 0, r->e);
+        t->unk = r->head[UNK];
+        if (t->unk < 0 || t->unk >= t->vocab.n)
+                return err_set(r->e, TGC_BAD_FILE, "tokenizer: model 'bert' without an unknown id");
+        if ((rc = put_added(r)) != TGC_OK ||
+            (rc = tok_bert_norm(t, true, true, lower, lower, r->e)) != TGC_OK ||
+            (rc = tok_bert_split(t, r->e)) != TGC_OK)
+                return rc;
+        return tok_bert_decode(t, DECODE_METASPACE, t->word_start, r->e);
 }
 
 /* "gpt2": byte-level BPE.  A merge is "left right"; a blank that comes first is left's own. */
@@ -308,13 +320,16 @@ static int model_gpt2(Reader *r)
                 rc = tok_pre(t, r->pre, r->e);
         t->decode[t->n_decode++] = (Decode) { .op = DECODE_BYTES };
         t->decode[t->n_decode++] = (Decode) { .op = DECODE_FUSE };
-        return rc;
+        return rc == TGC_OK ? put_added(r) : rc;
 }
 
 static const struct {
         const char *name;
         int (*read)(Reader *r);
-} model[] = { { "llama", model_llama }, { "gpt2", model_gpt2 } };
+} model[] = { { "llama", model_sentence },
+              { "t5", model_sentence },
+              { "gpt2", model_gpt2 },
+              { "bert", model_bert } };
 
 /* An id of the head, or -1. */
 static int get_id(Reader *r, int which, const char *name, int *id)
@@ -329,10 +344,11 @@ static int get_id(Reader *r, int which, const char *name, int *id)
 static int put_ids(Reader *r)
 {
         Tokenizer *t = r->t;
-        int bos, unk, rc;
+        int bos, unk, sep, last, rc;
 
         if ((rc = get_id(r, BOS, "BOS", &bos)) != TGC_OK ||
-            (rc = get_id(r, UNK, "unknown", &unk)) != TGC_OK)
+            (rc = get_id(r, UNK, "unknown", &unk)) != TGC_OK ||
+            (rc = get_id(r, SEP, "separator", &sep)) != TGC_OK)
                 return rc;
         for (int i = 0; i < r->head[N_EOS]; i++) {
                 if ((rc = get_id(r, EOS + i, "EOS", &t->eos[i])) != TGC_OK)
@@ -341,8 +357,13 @@ static int put_ids(Reader *r)
                         return err_set(r->e, TGC_BAD_FILE, "tokenizer: EOS id -1");
         }
         t->n_eos = r->head[N_EOS];
-        if (unk >= 0)
-                t->unk = unk;
+        t->unk = unk;
+        /* behind a text: BERT's [SEP], T5's </s>, and what asks for an EOS */
+        last = !strcmp(r->model, "bert") ? sep : t->n_eos ? t->eos[0] : -1;
+        if (r->head[ADD_EOS] < 0 ? t->model != MODEL_BPE : r->head[ADD_EOS] != 0) {
+                t->suffix[0] = last;
+                t->n_suffix = last >= 0;
+        }
         if (r->head[ADD_BOS] >= 0)
                 t->adds_bos = r->head[ADD_BOS] != 0;
         if (bos < 0 && t->adds_bos && r->head[ADD_BOS] > 0)
@@ -364,9 +385,8 @@ int read_parts(Tokenizer *t, Err *e)
         for (size_t i = 0; i < sizeof model / sizeof *model; i++) {
                 if (strcmp(r.model, model[i].name))
                         continue;
-                if ((rc = model[i].read(&r)) != TGC_OK || (rc = put_added(&r)) != TGC_OK)
-                        return rc;
-                return put_ids(&r);
+                rc = model[i].read(&r);
+                return rc == TGC_OK ? put_ids(&r) : rc;
         }
         return err_set(e, TGC_BAD_FILE, "tokenizer: model '%s' is not supported", r.model);
 }

@@ -152,29 +152,13 @@ int read_gpt2(Tokenizer *t, Err *e)
 /* ---- tiktoken ---------------------------------------------------------------------- */
 
 /* n characters of base64 appended to out as byte-level text; false if they are none. */
-static bool put_base64(const char *s, size_t n, Buf *out)
+static bool put_base64(const char *s, size_t n, Buf *bytes, Buf *out)
 {
-        static const char digits[] =
-                "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-        unsigned bits = 0, have = 0;
-        char cp[4];
-
-        if (!n || n % 4)
+        bytes->n = 0;
+        if (!base64_put(s, n, bytes))
                 return false;
-        for (size_t i = 0; i < n; i++) {
-                const char *d = s[i] ? strchr(digits, s[i]) : NULL;
-
-                if (s[i] == '=' && i + 2 >= n && (i + 1 == n || s[i + 1] == '='))
-                        break;
-                if (!d)
-                        return false;
-                bits = (bits << 6 | (unsigned)(d - digits)) & 0xffff;
-                if ((have += 6) >= 8) {
-                        have -= 8;
-                        buf_put(out, cp,
-                                utf8_put(cp, byte_level_cp((unsigned char)(bits >> have))));
-                }
-        }
+        put_byte_level(bytes->p, bytes->n, out);
+        out->bad |= bytes->bad;
         return true;
 }
 
@@ -182,7 +166,7 @@ static int read_ranks(Tokenizer *t, Err *e)
 {
         const char *end = t->blob + t->n_blob;
         int line = 1, rc = TGC_OK;
-        Buf b = { 0 };
+        Buf b = { 0 }, bytes = { 0 };
 
         for (const char *p = t->blob, *eol; p < end && rc == TGC_OK; p = eol + 1, line++) {
                 const char *gap;
@@ -197,7 +181,7 @@ static int read_ranks(Tokenizer *t, Err *e)
                 gap = memchr(p, ' ', (size_t)(eol - p));
                 id = gap ? strtol(gap, &stop, 10) : -1; /* the blob ends with a NUL */
                 if (id < 0 || id >= TOK_MAX_VOCAB || stop == gap ||
-                    (stop != eol && *stop != '\r') || !put_base64(p, (size_t)(gap - p), &b))
+                    (stop != eol && *stop != '\r') || !put_base64(p, (size_t)(gap - p), &bytes, &b))
                         rc = err_set(e, TGC_BAD_FILE, "tiktoken file, line %d: not `base64 rank`",
                                      line);
                 else if (b.bad)
@@ -207,6 +191,7 @@ static int read_ranks(Tokenizer *t, Err *e)
                                          (int)id, b.p, b.n, e);
         }
         buf_free(&b);
+        buf_free(&bytes);
         return rc;
 }
 

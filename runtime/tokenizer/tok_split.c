@@ -91,11 +91,12 @@ static int cut(const Split *step, Pieces *in, Pieces *out, Err *e)
         out->text = in->text;
         in->text = swap;
         out->s = in->s;
+        out->from_start = in->from_start && out->at.n && out->at.p[0] == in->at.p[0];
         return rc;
 }
 
 /* Write in's pieces, changed. */
-static int rewrite(const Split *step, const Pieces *in, bool at_start, Pieces *out, Err *e)
+static int rewrite(const Split *step, const Pieces *in, Pieces *out, Err *e)
 {
         int rc = TGC_OK;
 
@@ -107,7 +108,7 @@ static int rewrite(const Split *step, const Pieces *in, bool at_start, Pieces *o
                 switch (step->op) {
                 case SPLIT_PREFIX:
                         put_prefixed(step, text, n,
-                                     step->when == PREFIX_ALWAYS || (at_start && i == 0),
+                                     step->when == PREFIX_ALWAYS || (in->from_start && i == 0),
                                      &out->text);
                         break;
                 case SPLIT_REPLACE:
@@ -122,6 +123,7 @@ static int rewrite(const Split *step, const Pieces *in, bool at_start, Pieces *o
                 put_piece(out, begun, out->text.n);
         }
         out->s = out->text.p;
+        out->from_start = in->from_start;
         return rc;
 }
 
@@ -133,6 +135,7 @@ int split_text(const Split *step, int n_step, const char *text, size_t n, bool a
 
         out->at.n = 0;
         out->s = text;
+        out->from_start = at_start;
         put_piece(out, 0, n);
         for (int i = 0; i < n_step && rc == TGC_OK; i++) {
                 Pieces swap = other;
@@ -140,7 +143,7 @@ int split_text(const Split *step, int n_step, const char *text, size_t n, bool a
                 *out = swap;
                 out->at.n = 0;
                 rc = step[i].op == SPLIT_PATTERN ? cut(&step[i], &other, out, e)
-                                                 : rewrite(&step[i], &other, at_start, out, e);
+                                                 : rewrite(&step[i], &other, out, e);
                 if (other.text.bad || other.at.bad || out->text.bad || out->at.bad)
                         rc = tok_no_memory(e);
         }

@@ -1,20 +1,16 @@
-/* tok_spm.c: sentencepiece's tokenizer.model, type BPE.
+/* tok_spm.c: sentencepiece's tokenizer.model, of the types Unigram and BPE.
  *
  * The file is a protobuf message.  Of it matter
  *
  *   1 pieces            { 1 text, 2 float score, 3 kind }
- *   2 trainer_spec      { 3 model type (2 = BPE), 24 space is a suffix, 35 byte fallback,
- *                         40 unknown id, 41 BOS id, 42 EOS id }
+ *   2 trainer_spec      { 3 model type (1 = Unigram, 2 = BPE), 24 space is a suffix,
+ *                         35 byte fallback, 40 unknown id, 41 BOS id, 42 EOS id }
  *   3 normalizer_spec   { 2 character map, 3 add a space in front, 4 remove extra spaces,
- *                         5 write spaces as U+2581 }
- *
- * A text gets a space in front, spaces become U+2581, user-defined pieces are cut out
- * whole, and the neighbours whose union has the best score are joined, leftmost first. */
+ *                         5 write spaces as U+2581 } */
 #include "tok.h"
 
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
-enum { BPE = 2 };
-#define MARK "\xe2\x96\x81"
+enum { UNIGRAM = 1, BPE };
 
 typedef struct Field {
         int id, wire;
@@ -66,6 +62,7 @@ static bool next_field(const char **p, const char *end, Field *f)
 /* What is not written has sentencepiece's defaults. */
 typedef struct Spec {
         uint64_t type, suffix, bytes, unk, bos, eos, prefix, squeeze, escape;
+        const char *map;
         size_t n_map;
 } Spec;
 
@@ -84,7 +81,10 @@ static bool read_spec(const Field *message, Spec *s)
                 case 2 << 8 | 40: s->unk = f.value; break;
                 case 2 << 8 | 41: s->bos = f.value; break;
                 case 2 << 8 | 42: s->eos = f.value; break;
-                case 3 << 8 | 2: s->n_map = f.n; break;
+                case 3 << 8 | 2:
+                        s->map = f.p;
+                        s->n_map = f.p ? f.n : 0;
+                        break;
                 case 3 << 8 | 3: s->prefix = f.value; break;
                 case 3 << 8 | 4: s->squeeze = f.value; break;
                 case 3 << 8 | 5: s->escape = f.value; break;
@@ -93,31 +93,20 @@ static bool read_spec(const Field *message, Spec *s)
         return true;
 }
 
-/* A piece of a kind of its own: special ones print nothing, user-defined ones are looked for in the
- * text. */
-static int put_added(Tokenizer *t, int id, uint64_t kind, const char *text, size_t n, Err *e)
-{
-        int rc = tok_note(t, (Added) { .id = id, .special = kind != TOK_USER_DEFINED }, e);
-
-        return rc == TGC_OK && kind == TOK_USER_DEFINED
-                       ? added_put(&t->normal, text, n, t->n_added - 1, e)
-                       : rc;
-}
-
 static int broken(const Tokenizer *t, const char *at, Err *e)
 {
         return err_set(e, TGC_BAD_FILE, "sentencepiece model: broken at byte %td", at - t->blob);
 }
 
-static int put_piece(Tokenizer *t, const Field *message, Scored *score, Err *e)
+static int put_piece(Tokenizer *t, const Field *message, float *score, unsigned char *kind, Err *e)
 {
         const char *p = message->p, *end = p + message->n, *text = "";
-        uint64_t kind = TOK_NORMAL;
-        int id = t->vocab.n, rc;
+        uint64_t what = TOK_NORMAL;
+        int id = t->vocab.n;
         size_t n = 0;
         Field f;
 
-        *score = (Scored) { 0, id };
+        *score = 0;
         while (p < end) {
                 if (!next_field(&p, end, &f))
                         return broken(t, message->p, e);
@@ -125,31 +114,18 @@ static int put_piece(Tokenizer *t, const Field *message, Scored *score, Err *e)
                         text = f.p;
                         n = f.n;
                 } else if (f.id == 2 && f.wire == FIXED32) {
-                        memcpy(&score->score, f.p, 4);
+                        memcpy(score, f.p, 4);
                 } else if (f.id == 3 && f.wire == VARINT) {
-                        kind = f.value;
+                        what = f.value;
                 }
         }
-        if ((rc = vocab_error(vocab_put(&t->vocab, id, text, n), "sentencepiece model", id, text, n,
-                              e)) != TGC_OK)
-                return rc;
-        if (kind != TOK_NORMAL)
-                score->score = NO_MERGE;
-        if (kind == TOK_BYTE && n == 6) {
-                int byte = fallback_byte(text, n);
-                if (byte >= 0)
-                        t->byte_id[byte] = id;
-        }
-        if (kind == TOK_UNUSED || kind > TOK_BYTE || !kind)
-                return err_set(
-                        e, TGC_BAD_FILE,
-                        "sentencepiece model: piece %d '%.*s' is of kind %d (unused), which is not "
-                        "supported; use its tokenizer.json",
-                        id, n > 60 ? 60 : (int)n, text, kind < 100 ? (int)kind : 100);
-        return kind == TOK_NORMAL || kind == TOK_BYTE ? TGC_OK : put_added(t, id, kind, text, n, e);
+        *kind = what > 255 ? 255 : (unsigned char)what;
+        return vocab_error(vocab_put(&t->vocab, id, text, n), "sentencepiece model", id, text, n,
+                           e);
 }
 
-static int read_message(Tokenizer *t, Spec *s, Scored *score, Err *e)
+/* score and kind have room for every piece that n_blob bytes can hold. */
+static int read_message(Tokenizer *t, Spec *s, float *score, unsigned char *kind, Err *e)
 {
         const char *p = t->blob, *end = p + t->n_blob;
         Field f;
@@ -161,7 +137,8 @@ static int read_message(Tokenizer *t, Spec *s, Scored *score, Err *e)
                         return broken(t, at, e);
                 if (f.wire != BYTES)
                         continue;
-                if (f.id == 1 && (rc = put_piece(t, &f, &score[t->vocab.n], e)) != TGC_OK)
+                if (f.id == 1 &&
+                    (rc = put_piece(t, &f, &score[t->vocab.n], &kind[t->vocab.n], e)) != TGC_OK)
                         return rc;
                 if ((f.id == 2 || f.id == 3) && !read_spec(&f, s))
                         return broken(t, at, e);
@@ -169,47 +146,41 @@ static int read_message(Tokenizer *t, Spec *s, Scored *score, Err *e)
         return TGC_OK;
 }
 
-static int check_spec(const Spec *s, Err *e)
+static int check_spec(const Tokenizer *t, const Spec *s, const unsigned char *kind, Err *e)
 {
-        const char *why = s->type != BPE ? "a model of another type than BPE"
-                          : s->n_map     ? "a character map"
-                          : s->squeeze   ? "removing extra spaces"
-                          : s->suffix    ? "spaces as suffixes"
-                          : !s->escape   ? "spaces that are not escaped"
-                                         : NULL;
+        const char *why = s->type != BPE && s->type != UNIGRAM
+                                  ? "a model of another type than Unigram and BPE"
+                          : s->suffix  ? "spaces as suffixes"
+                          : !s->escape ? "spaces that are not escaped"
+                                       : NULL;
 
+        for (int id = 0; id < t->vocab.n && !why; id++)
+                if (kind[id] == TOK_UNUSED && s->type == BPE)
+                        why = "an unused piece in a BPE";
         return why ? err_set(e, TGC_BAD_FILE,
                              "sentencepiece model: %s is not supported; use its tokenizer.json",
                              why)
                    : TGC_OK;
 }
 
-int tok_sentence_steps(Tokenizer *t, bool prefix, Err *e)
+static int build(Tokenizer *t, const Spec *s, const float *score, const unsigned char *kind, Err *e)
 {
-        int rc;
+        Sentence how = { .unigram = s->type == UNIGRAM,
+                         .prefix = s->prefix,
+                         .squeeze = s->squeeze,
+                         .score = score,
+                         .kind = kind };
+        int rc = check_spec(t, s, kind, e);
 
-        if (prefix)
-                t->norm[t->n_norm++] = (Norm) { .op = NORM_PREPEND,
-                                                .with = strdup(MARK),
-                                                .n_with = 3 };
-        t->norm[t->n_norm] = (Norm) { .op = NORM_REPLACE, .with = strdup(MARK), .n_with = 3 };
-        if ((rc = pattern_literal(&t->norm[t->n_norm++].pattern, " ", 1, e)) != TGC_OK)
-                return rc;
-        t->decode[t->n_decode] = (Decode) { .op = DECODE_REPLACE,
-                                            .with = strdup(" "),
-                                            .n_with = 1 };
-        if ((rc = pattern_literal(&t->decode[t->n_decode++].pattern, MARK, 3, e)) != TGC_OK)
-                return rc;
-        t->decode[t->n_decode++] = (Decode) { .op = DECODE_FALLBACK };
-        t->decode[t->n_decode++] = (Decode) { .op = DECODE_FUSE };
-        if (prefix)
-                t->decode[t->n_decode++] = (Decode) {
-                        .op = DECODE_STRIP, .with = strdup(" "), .n_with = 1, .start = 1
-                };
-        for (int i = 0; i < t->n_norm; i++)
-                if (!t->norm[i].with)
-                        return tok_no_memory(e);
-        return t->decode[0].with && (!prefix || t->decode[3].with) ? TGC_OK : tok_no_memory(e);
+        if (rc == TGC_OK && s->n_map)
+                rc = charsmap_open(&how.map, s->map, s->n_map, e);
+        if (rc == TGC_OK)
+                rc = tok_sentence(t, &how, e);
+        t->byte_fallback = s->bytes;
+        t->unk = s->unk < (uint64_t)t->vocab.n ? (int)s->unk : -1;
+        if (rc == TGC_OK && how.unigram && t->unk < 0)
+                rc = err_set(e, TGC_BAD_FILE, "sentencepiece model: there is no unknown piece");
+        return rc;
 }
 
 int read_spm(Tokenizer *t, Err *e)
@@ -217,25 +188,18 @@ int read_spm(Tokenizer *t, Err *e)
         Spec s = { .type = 1, .bos = 1, .eos = 2, .prefix = 1, .squeeze = 1, .escape = 1 };
         /* a piece has two bytes at least */
         size_t most = t->n_blob / 2 < TOK_MAX_VOCAB ? t->n_blob / 2 : TOK_MAX_VOCAB;
-        Scored *score = malloc((most + 1) * sizeof *score);
+        float *score = malloc((most + 1) * (sizeof *score + 1));
+        unsigned char *kind = (unsigned char *)(score + most + 1);
         int rc;
 
         if (!score)
                 return tok_no_memory(e);
-        rc = read_message(t, &s, score, e);
-        if (rc == TGC_OK)
-                rc = check_spec(&s, e);
+        rc = read_message(t, &s, score, kind, e);
         if (rc == TGC_OK && t->vocab.n)
-                rc = merges_by_score(&t->merges, score, t->vocab.n, e);
+                rc = build(t, &s, score, kind, e);
         free(score);
-        if (rc == TGC_OK)
-                rc = tok_sentence_steps(t, s.prefix, e);
         if (rc != TGC_OK)
                 return rc;
-
-        t->merges.by_text = t->fuse_unk = true;
-        t->byte_fallback = s.bytes;
-        t->unk = s.unk < (uint64_t)t->vocab.n ? (int)s.unk : -1;
         if (s.bos < (uint64_t)t->vocab.n) {
                 /* some models end a text with BOS */
                 t->bos = t->prefix[0] = t->eos[t->n_eos++] = (int)s.bos;

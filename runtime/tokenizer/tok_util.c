@@ -160,3 +160,27 @@ int byte_level_byte(uint32_t cp)
                 return (int)cp - 256 - 33 + 127;
         return cp == 256 + 33 + 34 ? 173 : -1;
 }
+
+bool base64_put(const char *s, size_t n, Buf *out)
+{
+        static const char digits[] =
+                "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        unsigned bits = 0, have = 0;
+
+        if (!n || n % 4)
+                return false;
+        for (size_t i = 0; i < n; i++) {
+                const char *d = s[i] ? strchr(digits, s[i]) : NULL;
+
+                if (s[i] == '=' && i + 2 >= n && (i + 1 == n || s[i + 1] == '='))
+                        break;
+                if (!d)
+                        return false;
+                bits = (bits << 6 | (unsigned)(d - digits)) & 0xffff;
+                if ((have += 6) >= 8) {
+                        have -= 8;
+                        buf_put(out, (char[]) { (char)(bits >> have) }, 1);
+                }
+        }
+        return true;
+}

@@ -8,7 +8,7 @@ int tok_take(Tokenizer **out, int kind, int limit, Buf *blob, Err *e)
                 [TOK_CHAR] = read_char,         [TOK_HF] = read_hf,
                 [TOK_LLAMA2C] = read_llama2c,   [TOK_GPT2] = read_gpt2,
                 [TOK_TIKTOKEN] = read_tiktoken, [TOK_SPM] = read_spm,
-                [TOK_PARTS] = read_parts
+                [TOK_PARTS] = read_parts,       [TOK_BERT] = read_bert
         };
         size_t n = blob->n;
         Tokenizer *t;
@@ -16,7 +16,7 @@ int tok_take(Tokenizer **out, int kind, int limit, Buf *blob, Err *e)
 
         *out = NULL;
         buf_put(blob, "", 1);
-        if (kind < TOK_CHAR || kind > TOK_PARTS)
+        if (kind < TOK_CHAR || kind > TOK_BERT)
                 rc = err_set(e, TGC_BAD_FILE, "tokenizer: kind %d is not known", kind);
         else if (!blob->bad && (!n || n > TOK_MAX_FILE))
                 rc = err_set(e, TGC_BAD_FILE, "tokenizer: %zu bytes; 1 to %d are possible", n,
@@ -84,6 +84,8 @@ void tokenizer_free(Tokenizer *t)
         merges_free(&t->merges);
         added_free(&t->raw);
         added_free(&t->normal);
+        added_free(&t->user);
+        unigram_free(&t->unigram);
         for (int i = 0; i < t->n_norm; i++)
                 norm_free(&t->norm[i]);
         for (int i = 0; i < t->n_split; i++)
@@ -183,6 +185,12 @@ const char *tokenizer_piece(const Tokenizer *t, int id, size_t *n)
 int tokenizer_bos(const Tokenizer *t) { return t->bos; }
 
 int tokenizer_adds_bos(const Tokenizer *t) { return t->adds_bos; }
+
+int tokenizer_suffix(const Tokenizer *t, const int **ids)
+{
+        *ids = t->suffix;
+        return t->n_suffix;
+}
 
 int tokenizer_eos(const Tokenizer *t, const int **ids)
 {

@@ -5,10 +5,11 @@
  * may be hostile; what it does not understand it refuses by name.
  *
  * What ids a text gets:
- *   HF          ids equal those of Hugging Face tokenizers
+ *   HF          ids equal those of Hugging Face tokenizers: BPE, Unigram, WordPiece, WordLevel
  *   LLAMA2C     ids equal those of llama2.c's run.c (for text that is UTF-8)
  *   GPT2        encoder.json + vocab.bpe (or vocab.json + merges.txt), byte level
  *   TIKTOKEN    `base64 rank` lines; the split pattern is known by the count
+ *   BERT        vocab.txt: WordPiece, as Hugging Face's BertTokenizer cuts and cleans text
  *   SPM         ids equal those of sentencepiece (for text that is UTF-8)
  *   CHAR        one id per code point; a code point outside is an error
  *   PARTS       pieces in memory, as GGUF files have them (tok_from_parts) */
@@ -27,7 +28,8 @@ enum {               /* kind, and what the blob holds                     */
        TOK_GPT2,     /* encoder.json, a NUL byte, vocab.bpe               */
        TOK_TIKTOKEN, /* lines of `base64(token) rank`                     */
        TOK_SPM,      /* sentencepiece's tokenizer.model                   */
-       TOK_PARTS     /* what tok_from_parts writes                        */
+       TOK_PARTS,    /* what tok_from_parts writes                        */
+       TOK_BERT      /* tokenizer_config.json (may be empty), a NUL byte, vocab.txt */
 };
 
 #define TOK_MAX_EOS 8           /* ids that end a text                               */
@@ -55,8 +57,10 @@ typedef struct TokText {
 } TokText;
 enum { TOK_NORMAL = 1, TOK_UNKNOWN, TOK_CONTROL, TOK_USER_DEFINED, TOK_UNUSED, TOK_BYTE };
 typedef struct TokParts {
-        const char *model; /* llama (sentencepiece's BPE), gpt2 (byte-level BPE) */
-        const char *pre;   /* gpt2: how text is cut, by llama.cpp's name (tok_pre.c) */
+        /* llama (sentencepiece's BPE), gpt2 (byte-level BPE), bert (WordPiece; a piece that begins a
+         * word begins with U+2581), t5 (sentencepiece's Unigram) */
+        const char *model;
+        const char *pre; /* gpt2: how text is cut, by llama.cpp's name (tok_pre.c) */
         int n_piece, n_merge;
         const TokText *piece; /* (n_piece) by id                                  */
         const float *score;   /* (n_piece) or NULL                                */
@@ -67,11 +71,12 @@ typedef struct TokParts {
         int bos, unk, sep;           /* ids                                       */
         int eos[TOK_MAX_EOS], n_eos; /* every id that ends a text                 */
         int add_bos, add_eos, add_space_prefix, remove_extra_whitespaces; /* 0, 1, -1 */
+        int lowercase; /* bert: small letters, without accents (-1: yes) */
 } TokParts;
-#define TOK_PARTS_NONE                                                         \
-        {                                                                      \
-                .bos = -1, .unk = -1, .sep = -1, .add_bos = -1, .add_eos = -1, \
-                .add_space_prefix = -1, .remove_extra_whitespaces = -1         \
+#define TOK_PARTS_NONE                                                                  \
+        {                                                                               \
+                .bos = -1, .unk = -1, .sep = -1, .add_bos = -1, .add_eos = -1,          \
+                .add_space_prefix = -1, .remove_extra_whitespaces = -1, .lowercase = -1 \
         }
 int tok_from_parts(Tokenizer **out, const TokParts *parts, Err *e);
 
@@ -93,6 +98,9 @@ const char *tokenizer_piece(const Tokenizer *t, int id, size_t *n);  /* as store
 
 int tokenizer_bos(const Tokenizer *t);      /* -1: none                    */
 int tokenizer_adds_bos(const Tokenizer *t); /* 1: its files ask for a BOS before a text */
+/* What the tokenizer's template puts behind a text ([SEP], </s>); encode does not.  How many; *ids
+ * stay t's. */
+int tokenizer_suffix(const Tokenizer *t, const int **ids);
 int tokenizer_eos(const Tokenizer *t, const int **ids); /* how many; *ids stay t's     */
 int tokenizer_is_eos(const Tokenizer *t, int id);
 int tokenizer_is_special(const Tokenizer *t, int id);

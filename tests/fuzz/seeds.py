@@ -23,7 +23,7 @@ def put(target, name, data):
 def few(model, keep):
     """The vocabulary and merges with only a few tokens, which keep their order."""
     tokens = sorted(model["vocab"], key=model["vocab"].get)
-    merges = [m for m in model["merges"]]
+    merges = [m for m in model.get("merges", [])]
     some = [t for t in tokens if t in keep] + [t for t in tokens if len(t) == 1 and t not in keep][:FEW]
     for a, b in merges:
         if a in some and b in some and len(some) < 2 * FEW:
@@ -31,11 +31,11 @@ def few(model, keep):
     return {t: i for i, t in enumerate(dict.fromkeys(some))}, [m for m in merges if m[0] in some and m[1] in some and m[0] + m[1] in some]
 
 
-def parts(model, pre, pieces, kinds, scores=None, merges=(), charsmap=b"", ids=(1, 0, -1), flags=(-1, -1, -1, -1), eos=(2,)):
+def parts(model, pre, pieces, kinds, scores=None, merges=(), charsmap=b"", ids=(1, 0, -1), flags=(-1, -1, -1, -1, -1), eos=(2,)):
     """The blob of runtime/tokenizer/tok_parts.c."""
     text = lambda list: b"".join(s.encode() for s in list)
     head = [len(model), len(pre), len(pieces), len(merges), len(charsmap), scores is not None, 1, *ids, *flags, len(eos), *eos]
-    data = b"tgcparts" + struct.pack("<23i", *head, *[0] * (23 - len(head)))
+    data = b"tgcparts" + struct.pack("<24i", *head, *[0] * (24 - len(head)))
     data += b"".join(struct.pack("<I", len(s.encode())) for s in [*pieces, *merges])
     data += struct.pack("<%df" % len(pieces), *scores) if scores is not None else b""
     return data + bytes(kinds) + charsmap + (model + pre).encode() + text(pieces) + text(merges)
@@ -50,9 +50,13 @@ def main():
         put("tok_parts", name, parts("gpt2", name, pieces, [1] * 12 + [3], None, ["a b", "\u0120 a", "1 2"], ids=(12, -1, -1), eos=(12,)))
     for path in sorted(glob.glob(DATA + "/*.json")):
         t = json.load(open(path, encoding="utf-8"))
-        keep = {"<unk>", "<s>", "</s>", "<0x41>", "<0xE4>"}
-        vocab, merges = few(t["model"], keep)
-        t["model"].update(vocab=vocab, merges=merges)
+        keep = {"<unk>", "<s>", "</s>", "<0x41>", "<0xE4>", "[UNK]", "[CLS]", "[SEP]"}
+        if t["model"]["type"] == "Unigram":
+            t["model"]["vocab"] = t["model"]["vocab"][:2 * FEW] + [[s, -9] for s in ("<0x41>", "<0xE4>")]
+            vocab = {p: i for i, (p, _) in enumerate(t["model"]["vocab"])}
+        else:
+            vocab, merges = few(t["model"], keep)
+            t["model"].update(vocab=vocab, **({"merges": merges} if "merges" in t["model"] else {}))
         n = len(vocab)
         for a in t["added_tokens"]:
             a["id"] = vocab.get(a["content"], n)
@@ -62,7 +66,13 @@ def main():
             s["ids"] = [next(a["id"] for a in t["added_tokens"] if a["content"] == s["id"])]
         put("tok_json", os.path.basename(path)[:-5], json.dumps(t, ensure_ascii=False, separators=(",", ":")))
         put("json", os.path.basename(path)[:-5], json.dumps(t["model"], ensure_ascii=len(path) % 2 == 0))
-    for name in ("pieces", "pieces_user", "pieces_unk"):
+    put("tok_bert", "few", '{"do_lower_case":true}\0[UNK]\n[CLS]\n[SEP]\na\n##b\n##c\nab\r\n\u4e2d\n!\n')
+    put("tok_bert", "bare", "\0[UNK]\nab\n##1\n")
+    put("tok_parts", "bert", parts("bert", "", ["[UNK]", "[CLS]", "[SEP]", "\u2581ab", "b", "\u2581a", "12", "\u2581\u4e2d"], [2, 3, 3, 1, 1, 1, 1, 1],
+                                   ids=(1, 0, 2)))
+    put("tok_parts", "t5", parts("t5", "", ["<pad>", "</s>", "<unk>", "\u2581", "a", "b", "\u2581ab", "<x>"], [3, 3, 2, 1, 1, 1, 1, 4],
+                                 [0., 0., 0., -2., -3., -4., -5., 0.], charsmap=struct.pack("<IIII", 12, 1 << 10, 0x161, 0) + b"b\0", ids=(-1, 2, -1), eos=(1,)))
+    for name in ("pieces", "pieces_user", "pieces_unk", "spm_unigram", "spm_bytes", "spm_plain", "spm_bpe"):
         put("tok_spm", name, open(DATA + "/%s.model" % name, "rb").read())
     data, at, rows = open(DATA + "/pieces.bin", "rb").read(), 4, 0
     while rows < 300:

@@ -3,8 +3,8 @@
 
     tests/tokenizers/compare.py [--n 20000] [--seed 1] PATH...
 
-PATH is a tokenizer.json, a tokenizer.model of sentencepiece, a .tiktoken file (or Llama 3's tokenizer.model), or a
-folder with encoder.json + vocab.bpe.  Prints every difference (at most --show of a tokenizer) and a line of sums for
+PATH is a tokenizer.json, a tokenizer.model of sentencepiece, a .tiktoken file (or Llama 3's tokenizer.model), BERT's
+vocab.txt, or a folder with encoder.json + vocab.bpe.  Prints every difference (at most --show of a tokenizer) and a line of sums for
 each; exit status 1 when anything differs.  tgc's side is runtime/*.c, built here as a shared library with $CC.
 """
 import argparse
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 
@@ -144,6 +144,17 @@ def from_gpt2(folder):
     return byte_level(vocab, [tuple(s.split(" ")) for s in lines if s], GPT2, {50256: "<|endoftext|>"}, False)
 
 
+def from_bert(path):
+    vocab = [s.rstrip("\r\n") for s in open(path, encoding="utf-8", newline="\n")]
+    settings = json.load(open(os.path.join(os.path.dirname(path), "tokenizer_config.json")))
+    lower = settings.get("do_lower_case", True)
+    t = Tokenizer(models.WordPiece({p: i for i, p in enumerate(vocab)}, unk_token="[UNK]", max_input_chars_per_word=100))
+    t.normalizer = normalizers.BertNormalizer(True, settings.get("tokenize_chinese_chars", True), settings.get("strip_accents"), lower)
+    t.pre_tokenizer, t.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
+    t.add_special_tokens([AddedToken(s, normalized=False, special=True) for s in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")])
+    return t
+
+
 class Pieces:
     """sentencepiece with the face of a Tokenizer."""
     def __init__(self, path):
@@ -190,6 +201,8 @@ def reference(path):
         return Whole(from_gpt2(path))
     if path.endswith(".json"):
         return Whole(Tokenizer.from_file(path))
+    if path.endswith(".txt"):
+        return Whole(from_bert(path))
     if open(path, "rb").read(1) == b"\n":
         return Pieces(path)
     return Whole(from_ranks(path))

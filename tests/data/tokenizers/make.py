@@ -2,6 +2,7 @@
 """Make the vocabularies in this folder and vectors.txt, with the packages `tokenizers` and `sentencepiece`.
 
     tests/data/tokenizers/make.py           (in any directory; some seconds)
+    tests/data/tokenizers/make.py --large DIR    only vocabularies, with sentencepiece's own character maps, for compare.py
 
 Every vocabulary is trained here, on text that this script makes up.  vectors.txt has what the packages say:
 
@@ -178,16 +179,122 @@ def jsons():
         t.pre_tokenizer = P.Sequence([P.Split(Regex(x), "isolated") for x in CLASSES[i:i + 6]])
         t.decoder = D.Fuse()
         yield "classes%d" % (i // 6), t
+    t = of_bytes(compare.GPT2)
+    t.pre_tokenizer = P.ByteLevel(add_prefix_space=True)
+    t.post_processor = processors.RobertaProcessing(("<|im_start|>", t.token_to_id("<|im_start|>")),
+                                                    ("<|endoftext|>", t.token_to_id("<|endoftext|>")))
+    yield "roberta", t
+    t = of_bytes(compare.GPT2)
+    t.normalizer, t.pre_tokenizer = N.ByteLevel(), P.Split(Regex("\u0120?[^\u0120]+"), "isolated")
+    yield "bytes_norm", t
+    yield from other_models(charsmap(RULES))
     t = bpe(["a", "\0", "a\0", "\0\0", "b", " "], [("a", "\0"), ("\0", "\0")])
     t.decoder = D.Fuse()
     t.add_tokens([AddedToken("\0b", normalized=False)])
     yield "nul", t
 
 
+def trained(model, trainer, norm, pre):
+    t = Tokenizer(model)
+    t.normalizer, t.pre_tokenizer = norm, pre
+    t.train_from_iterator(TEXT, trainer)
+    return t
+
+
+def other_models(maps):
+    """WordPiece, WordLevel, Unigram."""
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    for name, lower, norm, limit in (("wordpiece", True, N.BertNormalizer(), 100),
+                                     ("wordpiece_cased", False, N.BertNormalizer(lowercase=False, handle_chinese_chars=False), 7)):
+        t = trained(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=limit),
+                    trainers.WordPieceTrainer(vocab_size=340, special_tokens=names, show_progress=False), norm, P.BertPreTokenizer())
+        t.decoder = D.WordPiece(cleanup=lower)
+        cls, sep = (("[CLS]", t.token_to_id("[CLS]")), ("[SEP]", t.token_to_id("[SEP]")))
+        t.post_processor = processors.BertProcessing(sep, cls) if lower else processors.TemplateProcessing(
+            single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[cls, sep])
+        yield name, t
+    t = trained(models.WordLevel(unk_token="[UNK]"), trainers.WordLevelTrainer(vocab_size=200, special_tokens=["[UNK]"], show_progress=False),
+                N.Lowercase(), P.Sequence([P.WhitespaceSplit(), P.Punctuation()]))
+    yield "wordlevel", t
+    mark = P.Metaspace()
+    for name, norm, pre, bytes, front in (
+            ("unigram", N.Precompiled(maps), P.Sequence([P.WhitespaceSplit(), mark]), False, []),
+            ("unigram_bytes", N.Sequence([N.Replace(Regex(" {2,}"), " "), N.Replace("``", '"'), N.NFKD(), N.StripAccents(), N.Lowercase(),
+                                          N.Precompiled(maps)]), P.Metaspace(prepend_scheme="first", split=False), True, BYTES),
+            ("unigram_nmt", N.Sequence([N.Nmt(), N.NFKC()]), mark, False, [])):
+        t = trained(models.Unigram(), trainers.UnigramTrainer(vocab_size=260, special_tokens=["<pad>", "</s>", "<unk>"], unk_token="<unk>",
+                                                              show_progress=False), norm, mark)
+        vocab = json.loads(t.to_str())["model"]["vocab"]
+        vocab = [(p, s) for p, s in vocab if p not in front]
+        t = Tokenizer(models.Unigram([*vocab, *((b, -20.) for b in front)], unk_id=2, byte_fallback=bytes))
+        t.normalizer, t.pre_tokenizer = norm, pre
+        t.decoder = llama_decoder() if bytes else D.Metaspace()
+        special(t, "<pad>", "</s>", "<unk>")
+        t.post_processor = processors.TemplateProcessing(single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 1)])
+        yield name, t
+
+
+# Entries of a character map: what is replaced, and what by.
+RULES = {"\u00c4": "A", "A": "a", "A\u0301": "\u00e1", "e\u0301": "\u00e9", "e\u0301\u0323": "E", "\ufb01": "fi", "\u2460": "1", "\t": " ",
+         "\u3000": " ", "\u00a0": " ", "\u200b": "", "\u00bd": "1 2", "\uff21": "A", "\ufdfa": " x y ", "\u0301": "", "\uac01\u11a8": "\uac02",
+         "\u2126": "\u03c9", "ba": "b a", "bab": "q", "\U0001f600": ":)", "\n": " ", "\ufeff": ""}
+
+
+def charsmap(rules):
+    """The map of a sentencepiece model: the second field of its third message."""
+    with tempfile.TemporaryDirectory() as tmp:
+        spm_train(tmp, "map", rules, model_type="unigram", vocab_size=120)
+        return field(field(open(os.path.join(tmp, "map.model"), "rb").read(), 3), 2)
+
+
+def field(data, want):
+    """A field of bytes in a protobuf message."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        x = shift = 0
+        while True:
+            b = data[at]
+            at += 1
+            x |= (b & 127) << shift
+            shift += 7
+            if b < 128:
+                return x
+    while at < len(data):
+        tag = varint()
+        n = varint() if tag & 7 in (0, 2) else 4 if tag & 7 == 5 else 8
+        if tag & 7 == 0:
+            continue
+        if tag >> 3 == want and tag & 7 == 2:
+            return data[at:at + n]
+        at += n
+    return b""
+
+
+def spm_train(tmp, name, rules, **options):
+    """rules: the name of sentencepiece's own, or a dict."""
+    text = os.path.join(tmp, "text")
+    open(text, "w", encoding="utf-8").write("\n".join(s.replace("\n", "") for s in TEXT))
+    if isinstance(rules, dict):
+        path = os.path.join(tmp, "rules.tsv")
+        hexes = lambda s: " ".join("%x" % ord(c) for c in s)
+        open(path, "w").write("".join("%s\t%s\n" % (hexes(a), hexes(b)) for a, b in rules.items()))
+        options["normalization_rule_tsv"] = path
+    else:
+        options["normalization_rule_name"] = rules
+    sentencepiece.SentencePieceTrainer.train(input=text, model_prefix=os.path.join(tmp, name), minloglevel=2, num_threads=1,
+                                             character_coverage=0.999, hard_vocab_limit=False, **options)
+
+
 def pieces():
     """sentencepiece models: name, options."""
-    common = dict(model_type="bpe", normalization_rule_name="identity", remove_extra_whitespaces=False, minloglevel=2, num_threads=1,
-                  character_coverage=0.999, hard_vocab_limit=False)
+    user = ["<|a|>", "<|a|>b", MARK * 2, "ab", "1", "\u4e2d", "\uff21", " ba"]
+    yield "spm_unigram", dict(rules=RULES, model_type="unigram", vocab_size=250)
+    yield "spm_bytes", dict(rules=RULES, model_type="unigram", vocab_size=500, byte_fallback=True, user_defined_symbols=user, bos_id=-1)
+    yield "spm_plain", dict(rules="identity", model_type="unigram", vocab_size=250, remove_extra_whitespaces=False, add_dummy_prefix=False)
+    yield "spm_bpe", dict(rules=RULES, model_type="bpe", vocab_size=450, byte_fallback=True, user_defined_symbols=user)
+    common = dict(model_type="bpe", rules="identity", remove_extra_whitespaces=False)
     yield "pieces", dict(common, vocab_size=400, byte_fallback=True)
     yield "pieces_user", dict(common, vocab_size=420, byte_fallback=True, add_dummy_prefix=False, bos_id=2, eos_id=1, pad_id=3,
                               user_defined_symbols=["<|a|>", "<|a|>b", MARK * 2, MARK * 4, "ab", "\n", "1", "\u4e2d"])
@@ -259,7 +366,31 @@ def write_llama2c(sp, path):
     open(path, "wb").write(data)
 
 
+def bert_files(t):
+    """vocab.txt and its settings, of a BERT tokenizer.json."""
+    folder = os.path.join(HERE, "bert_txt")
+    os.makedirs(folder, exist_ok=True)
+    vocab = sorted(t.get_vocab().items(), key=lambda kv: kv[1])
+    open(folder + "/vocab.txt", "w", encoding="utf-8", newline="\n").write("".join(p + "\n" for p, _ in vocab))
+    open(folder + "/tokenizer_config.json", "w").write('{"do_lower_case": true, "strip_accents": false, "tokenizer_class": "BertTokenizer"}\n')
+    return folder + "/vocab.txt"
+
+
+def large(folder):
+    """sentencepiece's own maps; larger vocabularies of the project's text."""
+    global TEXT
+    TEXT = TEXT + open(os.path.join(HERE, "../text/stories.txt"), encoding="utf-8").read().split("\n")
+    os.makedirs(folder, exist_ok=True)
+    for rules in ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf"):
+        for kind in ("unigram", "bpe"):
+            spm_train(folder, "%s_%s" % (kind, rules), rules, model_type=kind, vocab_size=600, byte_fallback=kind == "bpe")
+        for name, t in other_models(charsmap(rules)):
+            t.save(os.path.join(folder, "%s_%s.json" % (name, rules)))
+
+
 def main():
+    if sys.argv[1:2] == ["--large"]:
+        return large(sys.argv[2])
     with open(os.path.join(HERE, "vectors.txt"), "w", newline="\n") as out:
         for name, t in jsons():
             if name.endswith("/"):                      # a folder with vocab.json and merges.txt
@@ -272,11 +403,12 @@ def main():
             open(path, "w", encoding="utf-8", newline="\n").write(text + "\n")
             t = Tokenizer.from_file(path)
             write_vectors(out, name + ".json", compare.Whole(t), t.get_vocab_size())
+            if name == "wordpiece":
+                path = bert_files(t)
+                write_vectors(out, "bert_txt", compare.reference(path), t.get_vocab_size())
         with tempfile.TemporaryDirectory() as tmp:
-            text = os.path.join(tmp, "text")
-            open(text, "w", encoding="utf-8").write("\n".join(s.replace("\n", "") for s in TEXT))
             for name, options in pieces():
-                sentencepiece.SentencePieceTrainer.train(input=text, model_prefix=os.path.join(tmp, name), **options)
+                spm_train(tmp, name, **options)
                 path = os.path.join(HERE, name + ".model")
                 open(path, "wb").write(open(os.path.join(tmp, name + ".model"), "rb").read().replace(tmp.encode(), b"." * len(tmp)))
                 ref = compare.Pieces(path)

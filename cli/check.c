@@ -319,7 +319,7 @@ static int keep_tokens(void *user, int i, const int *token, int B)
         return 0;
 }
 
-static const Sampling greedy = { .temp = 0, .top_p = 1, .repeat_penalty = 1 };
+static const Sampling greedy = { .top_p = 1, .typical_p = 1, .repeat_penalty = 1 };
 
 /* The logits of the last token, by way of the cache. */
 static int check_decode(Check *c, Asked *a, const int *ids, int n, float *logits, Err *e)

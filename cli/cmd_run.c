@@ -245,17 +245,24 @@ static int run_one(Gen *r, const Prompt *p, Session *s, const Sampling *how, Clo
         return code;
 }
 
+static Sampling sampling_of(const Args *a, uint64_t seed)
+{
+        Sampling s = sampling_default();
+        s.temp = (float)opt_num(a, O_TEMP);
+        s.top_k = opt_int(a, O_TOP_K);
+        s.top_p = (float)opt_num(a, O_TOP_P);
+        s.min_p = (float)opt_num(a, O_MIN_P);
+        s.repeat_penalty = (float)opt_num(a, O_REPEAT_PENALTY);
+        s.repeat_last_n = opt_int(a, O_REPEAT_LAST_N);
+        s.seed = seed;
+        return s;
+}
+
 static int run(Gen *r, const Loaded *l, double start, Prompts *p, Err *e)
 {
         const Args *a = r->a;
         uint64_t seed = pick_seed(a);
-        Sampling how = { (float)opt_num(a, O_TEMP),
-                         opt_int(a, O_TOP_K),
-                         (float)opt_num(a, O_TOP_P),
-                         (float)opt_num(a, O_MIN_P),
-                         (float)opt_num(a, O_REPEAT_PENALTY),
-                         opt_int(a, O_REPEAT_LAST_N),
-                         seed };
+        Sampling how = sampling_of(a, seed);
         uint64_t weights = a->v[O_SEED].i >= 0 ? seed : WEIGHTS_SEED; /* not by the clock */
         Session *s;
         Clock c = { 0 };

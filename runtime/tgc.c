@@ -119,12 +119,7 @@ int tgc_is_end(const Tgc *t, int id) { return t->tokenizer && tokenizer_is_eos(t
 
 /* ---- generation ---- */
 
-TgcSampling tgc_sampling(void)
-{
-        Sampling s = sampling_default();
-        return (TgcSampling) { s.temp,           s.top_k,         s.top_p, s.min_p,
-                               s.repeat_penalty, s.repeat_last_n, s.seed };
-}
+TgcSampling tgc_sampling(void) { return sampling_default(); }
 
 int tgc_reset(Tgc *t, TgcError *error)
 {
@@ -155,11 +150,7 @@ int tgc_generate(Tgc *t, const TgcSampling *h, int n, TgcTokenFn *fn, void *user
 {
         Err e = { 0, "" };
         Forward f = { fn, user };
-        TgcSampling d = tgc_sampling();
-        h = h ? h : &d;
-        Sampling how = { h->temp,           h->top_k,         h->top_p, h->min_p,
-                         h->repeat_penalty, h->repeat_last_n, h->seed };
-        return result(session_decode(t->session, &how, n, forward, &f, &e), &e, error);
+        return result(session_decode(t->session, h, n, forward, &f, &e), &e, error);
 }
 
 int tgc_score(Tgc *t, const int *ids, int n, float *logits, double *nll, TgcError *error)

@@ -77,14 +77,55 @@ void tgc_free(void *p);
 
 /* ---- generation ---- */
 
+/* llama.cpp's samplers under its names.  Zero is off, but where 1 is, or another number stands
+ * beside it. */
 typedef struct TgcSampling {
-        float temp;           /* 0: always the likeliest token */
-        int top_k;            /* 0: off */
-        float top_p, min_p;   /* 1 and 0: off */
-        float repeat_penalty; /* 1: off */
-        int repeat_last_n;
+        float temp;                              /* 0: always the likeliest token */
+        float dynatemp_range, dynatemp_exponent; /* temp +- range, by the entropy */
+        int top_k;
+        float top_p, min_p, typical_p; /* 1, 0, 1: off */
+        float top_n_sigma;
+        float xtc_probability, xtc_threshold; /* a threshold above 0.5: off */
+        float repeat_penalty;                 /* 1: off */
+        float presence_penalty, frequency_penalty;
+        int repeat_last_n; /* tokens that these three look back, at most 8192 */
+        float dry_multiplier, dry_base;
+        int dry_allowed_length, dry_last_n;
+        int mirostat; /* 2: mirostat 2, in place of all but temp */
+        float mirostat_tau, mirostat_eta;
         uint64_t seed;
+        /* Order of the samplers: enum TgcSampler, 0 ends; one that is not named is off.  All 0: the
+         * default order, as the enum has them */
+        unsigned char order[16];
+        /* Added to the logits of tokens; -INFINITY bans one.  At most 512. */
+        const struct TgcBias *bias;
+        int n_bias;
+        /* DRY's repetitions end at these: bits, one a token of the vocabulary, and sequences of
+         * tokens, each as its first token, the number of the others, and those.  NULL: none */
+        const uint32_t *dry_breaker_bits;
+        const int *dry_breakers;
+        int n_dry_breakers; /* ints, at most 1024 */
+        /* Log-probabilities of the tokens, and of the n_logprobs likeliest (at most 20), of the
+         * softmax of the model's own logits: before any of the above */
+        int logprobs, n_logprobs;
 } TgcSampling;
+
+enum TgcSampler {
+        TGC_PENALTIES = 1,
+        TGC_DRY,
+        TGC_TOP_N_SIGMA,
+        TGC_TOP_K,
+        TGC_TYP_P,
+        TGC_TOP_P,
+        TGC_MIN_P,
+        TGC_XTC,
+        TGC_TEMPERATURE
+};
+
+typedef struct TgcBias {
+        int token;
+        float bias;
+} TgcBias;
 
 TgcSampling tgc_sampling(void); /* the defaults */
 

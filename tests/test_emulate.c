@@ -119,6 +119,11 @@ TEST (attention_in_clusters) {
         play("tests/emulate/attend_test.cu");
 }
 
+TEST (sampler) {
+        build("-w", "tests/emulate/sample_test.cu", "sampler");
+        run("sampler", "1");
+}
+
 /* Every kernel family's own program, tests/emulate/NAME_test.cu: most of a minute
  * of compiling.  A random order shows what the forward one hides. */
 TEST (families) {

@@ -5,13 +5,17 @@
 
 #include "../forms/forms.h"
 
-/* ---- route.c: the switch over all classes; experts' routes, samplers, updates ---- */
+/* ---- route.c: the switch over all classes; experts' routes, updates ---- */
 
 void gen_group(Emit *e, const Group *gr);
 /* Gradient norm and AdamW over the arenas; the sums over micro-steps of the first n_low
  * gradients. */
 void gen_update(Emit *e, int64_t n, int64_t n_decay, int64_t n_low, DType dt);
 void gen_add_grads(Emit *e, int64_t n, int64_t n_low);
+
+/* ---- sample.c ---- */
+
+void gen_sample(Emit *e, const Group *gr);
 
 /* ---- map.c ---- */
 

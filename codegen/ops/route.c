@@ -1,4 +1,4 @@
-/* route.c: top-k, bucket sort, scatter, combine; sampling; the optimiser. */
+/* route.c: top-k, bucket sort, scatter, combine; the optimiser. */
 #include "ops.h"
 
 static void topk(Emit *e, const Group *gr)
@@ -215,39 +215,6 @@ static void gen_route(Emit *e, const Group *gr)
         case OP_BUCKET: bucket(e, gr); break;
         case OP_SCATTER: scatter(e, gr); break;
         default: combine(e, gr);
-        }
-}
-
-static void gen_sample(Emit *e, const Group *gr)
-{
-        const Node *n = NODE(e->g, gr->anchor);
-        const Type *t = &NODE(e->g, n->in[0])->type;
-        Access a;
-        long long V = t->dim[t->rank - 1].n, cap = e->g->sizes.v[SYM_S],
-                  batch = dim_most(e, DIM_SYM(SYM_B));
-        access_need(e->g, e->place, n->in[0], &a);
-        DType dt = NODE(e->g, a.base)->type.dt;
-        Build b = build_start(e, gr, "sample", "sample");
-        const char *logits = arg_of(e, &b.args, a.base, true),
-                   *next = arg_of(e, &b.args, gr->anchor, true);
-        const char *hist = arg_work(e, &b.args, work_keep(e, DIM(batch * cap), 4, "history"), "int",
-                                    "history");
-        b.bytes = (double)V * dt_size[dt];
-        if (is_cuda(e)) {
-                b.any.threads = 1024;
-                b.any.smem = 1024 + 8 * 4096;
-                build_line(
-                        &b,
-                        "sample_task<%s, %lld, 1024>((Rt *)rt, a.%s, %lld, a.%s, %lld, %lld, a.%s, tile, smem);",
-                        c_type(dt), V, logits, V, hist, cap, batch, next);
-                build_end(&b, dim_grid(e, DIM_SYM(SYM_B)));
-        } else {
-                build_line(&b, "for (long tile = 0; tile < B; tile++)");
-                build_line(
-                        &b,
-                        "        sample_task((Rt *)rt, %s, a.%s, %lld, %lld, a.%s, %lld, %lld, a.%s, tile);",
-                        ty(dt), logits, V, V, hist, cap, batch, next);
-                build_end(&b, "1");
         }
 }
 

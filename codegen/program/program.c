@@ -229,7 +229,8 @@ static void keep_lines(Emit *e, Shared *sh, Text *out)
                 if (!k)
                         continue;
                 int64_t bytes = buffer_bytes(e, &s);
-                if (!strcmp(k, "history") || !strcmp(k, "grad_norm") || !strcmp(k, "bad"))
+                if (!strcmp(k, "slots") || !strcmp(k, "drawn") || !strcmp(k, "grad_norm") ||
+                    !strcmp(k, "bad"))
                         text_add(out, "io %s %s keep+%lld %lld\n", k,
                                  strcmp(k, "grad_norm") ? "i32" : "f32",
                                  (long long)keep_offset(sh, k, bytes), (long long)bytes / 4);
@@ -308,7 +309,8 @@ void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int 
                    .tmp = arena_new(),
                    .place = place_concats(g, a),
                    .most_t = T,
-                   .most_b = B };
+                   .most_b = B,
+                   .slots = (int)sh->batch };
         Buffer *b;
         int n;
         for (Ref r = 1; r < g->n_nodes && sh->cache_rows; r++)

@@ -208,6 +208,7 @@ typedef struct Emit {
         TensorMap *map;
         int n_map, cap_map;
         int most_b, most_t; /* largest sizes of the program */
+        int slots;          /* most sequences of the plan */
         /* The cache is one of pages; and a call takes several tokens of each of several sequences,
          * which lie one after the other: the graph's B is 1, its T all tokens (rt.h). */
         bool paged, ragged;

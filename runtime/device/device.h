@@ -19,7 +19,7 @@ typedef enum { DEV_AUTO, DEV_CPU, DEV_CUDA, DEV_EMULATE } DevKind;
 
 enum {
         DEV_FETCH_SLOTS = 16,   /* reads under way at once */
-        DEV_FETCH_BYTES = 1024, /* largest of them */
+        DEV_FETCH_BYTES = 44 << 10, /* largest of them */
         DEV_PLACES = 2,         /* in the queue, for uploads ahead */
         DEV_MARKS = 8192        /* time stamps */
 };

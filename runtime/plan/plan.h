@@ -91,14 +91,13 @@
  * micro-steps (else kernels get a null address for gsum), add_grads runs after each of them and
  * adds these gradients up in gsum, in float32, where update then reads them. io names: ids targets
  * (i32 B*T), documents (i32 B*T*2: where that of each token of its row begins and ends, 0 <= begin
- * <= t < end <= T), logits (f32 B*V or B*T*V), next (i32 B), out (i32 ring of sampled tokens,
- * B*ctx), history, loss aux_loss (f32 1), nll (f32 B*T), grad_norm (f32 1), bad (i32 1: was the
+ * <= t < end <= T), logits (f32 B*V or B*T*V), next (i32 B), slots and drawn (i32: rt.h's slots of
+ * all sequences of the plan, and RtDrawn's, RT_DRAWN of each), loss aux_loss (f32 1), nll (f32 B*T), grad_norm (f32 1), bad (i32 1: was the
  * update skipped?).  A session refuses a program that names others, or an input of another size.
  * ids and next may be one buffer; else the runtime copies next to ids between
  * decode steps.  The decode program moves pos on the device; prefill and score
  * leave it to the host.  loss, aux_loss and ce are means over the call's own counted
- * targets, not yet weighted by rt->share, gradients are.  history has cap rows
- * of B elements, position p in row p % cap.
+ * targets, not yet weighted by rt->share, gradients are.
  *
  * PRODUCTS, of program.cuda:
  *

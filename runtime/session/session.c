@@ -180,8 +180,8 @@ static int check_io(const Session *s, const Prog *g, const Io *x, const char *te
                 const char *name;
                 int each, least;
         } in[] = { { "ids", 1, PREDICTS }, { "targets", 1, LEARNS }, { "documents", 2, LEARNS } };
-        static const char *const out[] = { "logits",   "next", "history", "out",       "loss",
-                                           "aux_loss", "ce",   "nll",     "grad_norm", "bad" };
+        static const char *const out[] = { "logits",   "next", "slots", "drawn",     "loss",
+                                           "aux_loss", "ce",   "nll",   "grad_norm", "bad" };
         for (size_t i = 0; i < sizeof out / sizeof *out; i++)
                 if (!strcmp(x->name, out[i]))
                         return TGC_OK;
@@ -314,8 +314,8 @@ int session_open(Session **out, const Plan *plan, const SessionOptions *o, Err *
         s->plan = plan;
         session_rt_changed(s);
         s->rt.n_micro = 1;
-        s->rt.top_p = 1;
-        s->rt.repeat_penalty = 1;
+        for (int b = 0; b < TGC_MAX_BATCH; b++)
+                s->rt.slot[b] = b;
         int code = open_session(s, o ? o : &none, e);
         if (code)
                 session_close(s);
@@ -345,6 +345,7 @@ void session_close(Session *s)
         free(s->prog);
         free(s->map);
         free(s->hist);
+        free(s->drawn);
         free(s);
 }
 

@@ -15,6 +15,7 @@
 #include "../plan/plan.h"
 #include "../plan/program.h"
 #include "../rt.h"
+#include "../tgc.h"
 
 typedef struct Session Session;
 
@@ -74,26 +75,22 @@ int session_time_kernels(Session *s, const char *prog, int B, int T, double *ms,
 
 /* ---- inference (session_infer.c) ---- */
 
-typedef struct Sampling {
-        float temp;           /* 0: greedy */
-        int top_k;            /* 0: off */
-        float top_p, min_p;   /* 1 and 0: off */
-        float repeat_penalty; /* 1: off */
-        int repeat_last_n;
-        uint64_t seed;
-} Sampling;
+typedef TgcSampling Sampling;
 
-Sampling sampling_default(void); /* llama.cpp's: 0.8, 40, 0.95, 0.05, 1.0, 64 */
+Sampling sampling_default(void); /* llama.cpp's */
 
 /* Called with tokens (B) of step i, one step behind the device; nonzero ends. */
 typedef int TokenFn(void *user, int i, const int *token, int B);
+/* What was drawn for sequence b; in a TokenFn alone. */
+const RtDrawn *session_drawn(const Session *s, int b);
 
 int session_reset(Session *s, Err *e); /* forget the cache */
 int session_pos(const Session *s);     /* tokens given so far, the undigested last one included */
 /* Append n tokens to each of B sequences, ids (B,n) row-major.  The last one is
  * kept back as the first input of session_decode. */
 int session_prefill(Session *s, const int *ids, int B, int n, Err *e);
-/* Sample n tokens for each sequence.  Stops at the context's end with TGC_USAGE
+/* Sample n tokens for each sequence; the seed of sequence b is how->seed + b, and its random numbers
+ * depend on that and on how many tokens it has drawn since session_reset alone.  Stops at the context's end with TGC_USAGE
  * and a message, all tokens until then delivered. */
 int session_decode(Session *s, const Sampling *how, int n, TokenFn *fn, void *user, Err *e);
 

@@ -57,6 +57,9 @@ struct Session {
         size_t table_bytes, token_bytes;
         bool plain_pages; /* sequence b has slot b, whose pages follow each other */
         bool laid;        /* rt.start and the tokens are those of the ragged call that comes */
+        RtDrawn *drawn;   /* (batch): of the step that is delivered */
+        int n_drawn;      /* tokens sampled since the reset */
+        float mu[TGC_MAX_BATCH]; /* of mirostat; 0: it has not begun */
         /* training */
         /* the last step had several micro-steps: its gradients lie in gsum */
         bool grads_summed;
@@ -100,5 +103,18 @@ int session_resolve(Session *s, Err *e);   /* addresses, and tensor maps, once a
 int session_sum_grads(Session *s, Err *e); /* the first time: memory for sums over micro-steps */
 int session_load_weights(Session *s, Err *e); /* session_param.c: fill w, and p if there is one */
 int store_ck(Store t);                        /* ck_tensor.h's number of a storage type */
+
+/* ---- session_sample.c ---- */
+
+/* Where a decode program's slots and the ring of what was drawn lie; NULL: it has none. */
+typedef struct SampleMemory {
+        int *slots;
+        RtDrawn *drawn;
+        int n, cap; /* slots, tokens of a history */
+} SampleMemory;
+
+int sample_memory(const Session *s, const Prog *g, SampleMemory *m, Err *e);
+/* Check `how` and write the slots of sequences 0..B-1: their parameters, counters and histories. */
+int sample_begin(Session *s, const SampleMemory *m, const Sampling *how, Err *e);
 
 #endif

@@ -9,16 +9,6 @@
 #include "../weights/ck_tensor.h"
 #include "session_impl.h"
 
-Sampling sampling_default(void)
-{
-        return (Sampling) { .temp = 0.8f,
-                            .top_k = 40,
-                            .top_p = 0.95f,
-                            .min_p = 0.05f,
-                            .repeat_penalty = 1.f,
-                            .repeat_last_n = 64 };
-}
-
 static void set_pos(Session *s)
 {
         for (int b = 0; b < TGC_MAX_BATCH; b++) {
@@ -32,7 +22,8 @@ static void set_pos(Session *s)
 int session_reset(Session *s, Err *e)
 {
         (void)e;
-        s->B = s->pos = 0;
+        s->B = s->pos = s->n_drawn = 0;
+        memset(s->mu, 0, sizeof s->mu);
         s->has_pending = false;
         set_pos(s);
         return TGC_OK;
@@ -164,35 +155,11 @@ static const Prog *decode_prog(const Session *s, int B)
         return g && s->prog[g - s->p.prog].lacks < 0 ? g : 0;
 }
 
-/* The sampler finds position p of sequence b at [p % cap][b] and appends to it. */
-static int write_history(Session *s, const Prog *g, Err *e)
-{
-        const Io *io = prog_io(g, "history");
-        if (!io || s->rt.repeat_penalty == 1.f)
-                return TGC_OK;
-        int cap = (int)(expr_eval(io->shape, g->B, g->T) / g->B), n = session_pos(s);
-        if (cap < 1)
-                return TGC_OK;
-        size_t all = (size_t)cap * (size_t)g->B;
-        int *x = calloc(all, sizeof *x);
-        if (!x)
-                return err_set(e, TGC_NO_MEMORY, "no memory for the tokens");
-        for (int p = n > cap ? n - cap : 0; p < n; p++)
-                for (int b = 0; b < s->B; b++)
-                        x[(size_t)(p % cap) * (size_t)g->B + (size_t)b] =
-                                s->hist[(size_t)b * s->m.ctx + p];
-        int code = dev_upload(s->d, ref_mem(s, io->at), x, all * sizeof *x, e);
-        free(x);
-        return code;
-}
-
 typedef struct Decode {
         Session *s;
         const Prog *g;
         void *ids, *next;
-        int *history; /* (cap, g->B) on the device, or NULL */
-        int cap;
-        bool aside; /* the history has room for every step under way */
+        SampleMemory m;
         TokenFn *fn;
         void *user;
         int first; /* position of the first sampled token */
@@ -205,14 +172,19 @@ static int deliver(Decode *x, int i, Err *e)
 {
         Session *s = x->s;
         int token[TGC_MAX_BATCH];
-        int code = dev_fetched(s->d, i % DEV_FETCH_SLOTS, token, (size_t)s->B * sizeof *token, e);
-        for (int b = 0; b < s->B && !code; b++)
-                if (token[b] < 0 && x->history) /* how the sampler says it */
+        void *to = x->m.drawn ? (void *)s->drawn : token;
+        size_t each = x->m.drawn ? sizeof *s->drawn : sizeof *token;
+        int code = dev_fetched(s->d, i % DEV_FETCH_SLOTS, to, (size_t)s->B * each, e);
+        for (int b = 0; b < s->B && !code && x->m.drawn; b++) {
+                token[b] = s->drawn[b].token;
+                s->mu[b] = s->drawn[b].mirostat_mu;
+                if (token[b] < 0) /* how the sampler says it */
                         code = err_set(
                                 e, TGC_NON_FINITE,
                                 "the logits after %d tokens are not finite, so there is no next "
                                 "token; `tgc check` tells whether the weights or the kernels are to blame",
                                 x->first + i);
+        }
         if (!code)
                 code = check_ids(s, token, (size_t)s->B, 0)
                                ? err_set(e, TGC_FAIL,
@@ -230,18 +202,18 @@ static int deliver(Decode *x, int i, Err *e)
         return TGC_OK;
 }
 
-/* Each step's tokens have a place of their own in the history for cap steps: no later
- * step need wait until it is read. */
+/* What each step drew has a place of its own for RT_DRAWN steps: no later step need wait until it is
+ * read. */
 static int queue_step(Decode *x, int i, Err *e)
 {
         Session *s = x->s;
         size_t bytes = (size_t)s->B * sizeof(int);
-        const void *token = x->history ? x->history +
-                                                 (size_t)((x->first + i) % x->cap) * (size_t)x->g->B
-                                       : x->next;
+        const RtDrawn *drawn = x->m.drawn ? x->m.drawn + (size_t)(i % RT_DRAWN) * x->m.n : 0;
         int code = session_run(s, x->g->name, s->B, 1, e);
         if (!code)
-                code = dev_fetch(s->d, i % DEV_FETCH_SLOTS, token, bytes, x->aside, e);
+                code = drawn ? dev_fetch(s->d, i % DEV_FETCH_SLOTS, drawn,
+                                         (size_t)s->B * sizeof *drawn, true, e)
+                             : dev_fetch(s->d, i % DEV_FETCH_SLOTS, x->next, bytes, false, e);
         if (!code && x->ids != x->next)
                 code = dev_copy(s->d, x->ids, x->next, bytes, e);
         return code;
@@ -254,7 +226,7 @@ enum { AHEAD = 3 };
  * host; the steps too many after a stop only write where the next tokens will. */
 static int decode_steps(Decode *x, int n, Err *e)
 {
-        int lag = dev_host_memory(x->s->d) ? 0 : x->aside ? AHEAD : 1, queued = 0, code = TGC_OK;
+        int lag = dev_host_memory(x->s->d) ? 0 : x->m.drawn ? AHEAD : 1, queued = 0, code = TGC_OK;
         while (x->delivered < n && !x->stop && !code) {
                 if (queued < n)
                         code = queue_step(x, queued++, e);
@@ -286,29 +258,19 @@ int session_decode(Session *s, const Sampling *how, int n, TokenFn *fn, void *us
         if ((code = find_io(s, g->name, "ids", &ids, &x.ids, &bytes, e)) ||
             (code = find_io(s, g->name, "next", &next, &x.next, &bytes, e)))
                 return code;
-        const Io *history = prog_io(g, "history");
-        if (history && (x.cap = (int)(expr_eval(history->shape, g->B, g->T) / g->B)) > 0)
-                x.history = (int *)ref_mem(s, history->at);
-        x.aside = x.history && x.cap > DEV_FETCH_SLOTS;
         if (bytes < (size_t)s->B * sizeof(int) || strcmp(ids->dtype, "i32") ||
             strcmp(next->dtype, "i32"))
                 return err_set(e, TGC_BAD_FILE,
                                "program %s: ids and next must hold an i32 per sequence", g->name);
-        s->rt.temp = how->temp;
-        s->rt.top_k = how->top_k;
-        s->rt.top_p = how->top_p;
-        s->rt.min_p = how->min_p;
-        s->rt.repeat_penalty = how->repeat_penalty;
-        s->rt.repeat_last_n = how->repeat_last_n;
-        s->rt.n_out = 0;
+        memset(s->rt.n_out, 0, sizeof s->rt.n_out);
         s->rt.share = 1;
-        set_seed(s, how->seed);
         set_pos(s);
         if ((code = dev_upload(s->d, x.ids, s->pending, (size_t)s->B * sizeof(int), e)) ||
-            (code = write_history(s, g, e)))
+            (code = sample_memory(s, g, &x.m, e)) || (code = sample_begin(s, &x.m, how, e)))
                 return code;
         int room = s->m.ctx - s->pos, most = n < room ? n : room;
         code = decode_steps(&x, most, e);
+        s->n_drawn += x.delivered;
         s->pos += x.delivered; /* every token sampled stands for one digested */
         s->has_pending = s->pos < s->m.ctx;
         if (!code && x.delivered == most && most < n && !x.stop)

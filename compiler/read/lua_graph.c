@@ -16,25 +16,14 @@
  *
  * Attributes come from the op's table, so a new op needs nothing here.  No error
  * of the graph crosses a Lua frame as a longjmp: guarded() turns it into a Lua error. */
-#include "read.h"
+#include "lua_graph.h"
 #include <lauxlib.h>
 #include <math.h>
 #include <string.h>
 
 #define TENSOR "tensor"
-#define DIMENSION "dimension"
 
 /* Errors ----------------------------------------------------------------- */
-
-/* All that creating a node needs. */
-typedef struct Call {
-        Op op;
-        bool typed;
-        Type type;
-        Ref in[MAX_IN];
-        int n_in;
-        Attr attr;
-} Call;
 
 static _Noreturn void raise(lua_State *L, const Diag *d)
 {
@@ -146,89 +135,6 @@ static int scope_pop(lua_State *L)
         return 0;
 }
 
-/* Dimensions -------------------------------------------------------------- */
-
-static void push_dim(lua_State *L, Dim d)
-{
-        if (dim_is_const(d)) {
-                lua_pushinteger(L, d.n);
-                return;
-        }
-        *(Dim *)lua_newuserdatauv(L, sizeof d, 0) = d;
-        luaL_setmetatable(L, DIMENSION);
-}
-
-static Dim dim_at(lua_State *L, int i)
-{
-        Dim *d = luaL_testudata(L, i, DIMENSION);
-        lua_Integer n;
-        int ok;
-        if (d)
-                return *d;
-        n = lua_tointegerx(L, i, &ok);
-        if (!ok || lua_type(L, i) != LUA_TNUMBER)
-                luaL_error(L,
-                           "a dimension is a whole number, B or T, or a product of these, not %s",
-                           lua_type(L, i) == LUA_TNUMBER ? "a fraction" : luaL_typename(L, i));
-        if (n < 1 || n > (lua_Integer)1 << 44)
-                luaL_error(L, "a dimension is at least 1 and at most 2^44, not %I", n);
-        return DIM(n);
-}
-
-static int dim_mul_lua(lua_State *L)
-{
-        Type t = type_of(DT_F32, 2, dim_at(L, 1), dim_at(L, 2));
-        if (!type_is_sane(&t))
-                return luaL_error(L, "the product of dimensions is out of range");
-        push_dim(L, dim_mul(t.dim[0], t.dim[1]));
-        return 1;
-}
-
-static int dim_div_lua(lua_State *L)
-{
-        Dim a = dim_at(L, 1), b = dim_at(L, 2), q;
-        char x[64], y[64];
-        if (!dim_div(a, b, &q))
-                return luaL_error(L, "the dimension %s cannot be divided by %s", dim_text(a, x),
-                                  dim_text(b, y));
-        push_dim(L, q);
-        return 1;
-}
-
-static int dim_eq_lua(lua_State *L)
-{
-        lua_pushboolean(L, dim_eq(dim_at(L, 1), dim_at(L, 2)));
-        return 1;
-}
-
-static int dim_text_lua(lua_State *L)
-{
-        char t[64];
-        lua_pushstring(L, dim_text(dim_at(L, 1), t));
-        return 1;
-}
-
-static Type shape_at(lua_State *L, int i, DType dt)
-{
-        Type t = { .dt = dt };
-        luaL_checktype(L, i, LUA_TTABLE);
-        lua_Integer n = (lua_Integer)lua_rawlen(L, i);
-        if (n > MAX_RANK)
-                luaL_error(L, "a shape has at most %d dimensions, here are %I", MAX_RANK, n);
-        for (lua_Integer k = 1; k <= n; k++) {
-                lua_rawgeti(L, i, k);
-                t.dim[t.rank++] = dim_at(L, -1);
-                lua_pop(L, 1);
-        }
-        return t;
-}
-
-static DType dtype_at(lua_State *L, int i)
-{
-        return (DType)luaL_checkoption(L, i, NULL,
-                                       (const char *const[]) { "f32", "bf16", "f16", "i32", NULL });
-}
-
 /* Tensors ------------------------------------------------------------------ */
 
 Ref tensor_at(lua_State *L, int i)
@@ -252,7 +158,7 @@ static int push_tensor(lua_State *L, Ref r)
 }
 
 /* Make the node under a name of its own: scope.op, scope.op.2 ... */
-static int make(lua_State *L, const Call *c)
+int lua_make(lua_State *L, const Call *c)
 {
         const char *name = free_name(L, full_name(L, op_info[c->op].text));
         Ref r = guarded(L, c, name);
@@ -261,7 +167,7 @@ static int make(lua_State *L, const Call *c)
 }
 
 /* A leaf whose name is the user's and final. */
-static int make_leaf(lua_State *L, const Call *c, const char *name)
+int lua_make_leaf(lua_State *L, const Call *c, const char *name)
 {
         const char *full = full_name(L, name);
         int *used = names_at(&reader_of(L)->used, full);
@@ -273,7 +179,7 @@ static int make_leaf(lua_State *L, const Call *c, const char *name)
         return push_tensor(L, r);
 }
 
-static Call call_of(Op op)
+Call lua_call_of(Op op)
 {
         Call c = { .op = op };
         attr_default(op, &c.attr);
@@ -282,7 +188,7 @@ static Call call_of(Op op)
 
 /* Attributes ---------------------------------------------------------------- */
 
-static double real_at(lua_State *L, int i, Op op, const char *field)
+double lua_real_at(lua_State *L, int i, Op op, const char *field)
 {
         double x = lua_isboolean(L, i) ? lua_toboolean(L, i) : lua_tonumber(L, i);
         if ((lua_type(L, i) != LUA_TNUMBER && !lua_isboolean(L, i)) || !isfinite(x))
@@ -293,7 +199,7 @@ static double real_at(lua_State *L, int i, Op op, const char *field)
 static void set_field(lua_State *L, int i, Op op, const AttrField *f, int k, Attr *a)
 {
         char *p = (char *)a + f->offset;
-        double x = real_at(L, i, op, f->name);
+        double x = lua_real_at(L, i, op, f->name);
         if (f->real)
                 ((double *)(void *)p)[k] = x;
         else if (x == floor(x) && fabs(x) <= 0x1p44)
@@ -327,7 +233,7 @@ static void attr_table(lua_State *L, int i, Call *c)
         const AttrField *list = attr_fields[op_info[c->op].attr];
         lua_Integer n = (lua_Integer)lua_rawlen(L, i);
         if (op_info[c->op].cls == CLASS_VIEW && op_is(c->op, FACT_STATED)) {
-                c->type = shape_at(L, i, DT_F32);
+                c->type = lua_shape_at(L, i, DT_F32);
                 c->typed = true;
         } else if (list->count > 1 && n <= list->count) {
                 for (lua_Integer k = 1; k <= n; k++) {
@@ -346,11 +252,11 @@ static void attr_table(lua_State *L, int i, Call *c)
 
 static Ref scalar(lua_State *L, double x)
 {
-        Call c = call_of(OP_FILL);
+        Call c = lua_call_of(OP_FILL);
         c.typed = true;
         c.type = type_of(DT_F32, 0);
         c.attr.num.x = x;
-        make(L, &c);
+        lua_make(L, &c);
         Ref r = tensor_at(L, -1);
         lua_pop(L, 1);
         return r;
@@ -369,7 +275,7 @@ static void number_dropout(lua_State *L, Call *c)
 /* op.NAME and x:NAME: the op is the upvalue. */
 static int op_call(lua_State *L)
 {
-        Call c = call_of((Op)lua_tointeger(L, lua_upvalueindex(1)));
+        Call c = lua_call_of((Op)lua_tointeger(L, lua_upvalueindex(1)));
         const AttrField *first = attr_fields[op_info[c.op].attr];
         int n = lua_gettop(L);
         bool elementwise = op_info[c.op].shape == op_info[OP_ADD].shape, attr_done = false;
@@ -389,7 +295,7 @@ static int op_call(lua_State *L)
                         attr_done = true;
                 } else if (lua_type(L, i) == LUA_TSTRING && c.op == OP_CAST) {
                         c.type = c.n_in ? NODE(reader_of(L)->m->graph, c.in[0])->type : c.type;
-                        c.type.dt = dtype_at(L, i);
+                        c.type.dt = lua_dtype_at(L, i);
                         c.typed = true;
                 } else {
                         return luaL_error(L, "%s: argument %d is a %s, but must be a tensor%s",
@@ -403,24 +309,24 @@ static int op_call(lua_State *L)
                                                   : "%s: the new shape is missing",
                                   op_info[c.op].text);
         number_dropout(L, &c);
-        return make(L, &c);
+        return lua_make(L, &c);
 }
 
 /* Operators ------------------------------------------------------------------ */
 
 static int unary(lua_State *L, Op op, Ref x)
 {
-        Call c = call_of(op);
+        Call c = lua_call_of(op);
         c.in[c.n_in++] = x;
-        return make(L, &c);
+        return lua_make(L, &c);
 }
 
 static int with_number(lua_State *L, Op op, Ref x, double v)
 {
-        Call c = call_of(op);
+        Call c = lua_call_of(op);
         c.in[c.n_in++] = x;
         c.attr.num.x = v;
-        return make(L, &c);
+        return lua_make(L, &c);
 }
 
 /* Two tensors: the op itself.  One number: an op with that number. */
@@ -428,16 +334,16 @@ static int arith(lua_State *L, Op op)
 {
         Ref a = tensor_at(L, 1), b = tensor_at(L, 2);
         if (a && b) {
-                Call c = call_of(op);
+                Call c = lua_call_of(op);
                 c.in[c.n_in++] = a;
                 c.in[c.n_in++] = b;
-                return make(L, &c);
+                return lua_make(L, &c);
         }
         int other = a ? 2 : 1;
         if (lua_type(L, other) != LUA_TNUMBER)
                 return luaL_error(L, "%s: one side is a tensor, the other a %s", op_info[op].text,
                                   luaL_typename(L, other));
-        double v = real_at(L, other, op, "the number");
+        double v = lua_real_at(L, other, op, "the number");
         Ref x = a ? a : b;
         switch (op) {
         case OP_ADD: return with_number(L, OP_OFFSET, x, v);
@@ -549,7 +455,7 @@ static int tensor_index(lua_State *L)
         if (!strcmp(key, "shape")) {
                 lua_createtable(L, n->type.rank, 0);
                 for (int i = 0; i < n->type.rank; i++) {
-                        push_dim(L, n->type.dim[i]);
+                        lua_push_dim(L, n->type.dim[i]);
                         lua_rawseti(L, -2, i + 1);
                 }
         } else if (!strcmp(key, "rank")) {
@@ -574,184 +480,8 @@ static int tensor_text(lua_State *L)
 
 static int unknown_op(lua_State *L) { return no_such_op(L, luaL_tolstring(L, 2, NULL)); }
 
-/* Leaves ------------------------------------------------------------------------ */
-
-static int input(lua_State *L)
-{
-        Call c = call_of(OP_INPUT);
-        const char *name = luaL_checkstring(L, 1);
-        c.typed = true;
-        c.type = shape_at(L, 2, lua_isnoneornil(L, 3) ? DT_I32 : dtype_at(L, 3));
-        return make_leaf(L, &c, name);
-}
-
-/* The field of the options at index 3; pushes it. */
-static bool option(lua_State *L, const char *key) { return lua_getfield(L, 3, key) != LUA_TNIL; }
-
-static double number_option(lua_State *L, const char *key)
-{
-        return real_at(L, lua_gettop(L), OP_PARAM, key);
-}
-
-static const char *const param_options[] = {
-#define PARAM_OPTION(name, text) #name,
-#include "language.def"
-        NULL
-};
-
-static const char *const init_kinds[] = {
-#define INIT(name, text) #name,
-#include "language.def"
-        NULL
-};
-
-/* Where the word at the top of the stack stands in the list; an error names the nearest, and all of
- * them. */
-static int word_of(lua_State *L, const char *const *list, const char *what)
-{
-        const char *word = luaL_tolstring(L, -1, NULL), *near;
-        luaL_Buffer b;
-        int n = 0;
-        for (; list[n]; n++)
-                if (!strcmp(list[n], word)) {
-                        lua_pop(L, 1);
-                        return n;
-                }
-        near = nearest(word, list, n);
-        luaL_buffinit(L, &b);
-        for (int i = 0; i < n; i++) {
-                luaL_addstring(&b, i ? ", " : "");
-                luaL_addstring(&b, list[i]);
-        }
-        luaL_pushresult(&b);
-        return luaL_error(L, "param: no %s '%s'%s%s%s there are %s", what, word,
-                          near ? ", did you mean '" : ";", near ? near : "", near ? "'?" : "",
-                          lua_tostring(L, -1));
-}
-
-static int param(lua_State *L)
-{
-        Call c = call_of(OP_PARAM);
-        const char *name = luaL_checkstring(L, 1);
-        if (++reader_of(L)->n_params > READ_MAX_PARAMS)
-                return luaL_error(L, "param: the model has more than %d parameters",
-                                  READ_MAX_PARAMS);
-        c.typed = true;
-        c.type = shape_at(L, 2, DT_F32);
-        for (int i = 0; i < c.type.rank; i++)
-                if (!dim_is_const(c.type.dim[i]))
-                        return luaL_error(L, "param: '%s' cannot depend on B or T", name);
-        c.attr.param.decay = c.type.rank >= 2;
-        if (c.type.rank >= 2) {
-                c.attr.param.init = INIT_NORMAL;
-                c.attr.param.a = 0.02;
-        }
-        if (!lua_isnoneornil(L, 3)) {
-                luaL_checktype(L, 3, LUA_TTABLE);
-                for (lua_pushnil(L); lua_next(L, 3); lua_pop(L, 1)) {
-                        lua_pushvalue(L, -2);
-                        word_of(L, param_options, "option");
-                        lua_pop(L, 1);
-                }
-                if (option(L, "init"))
-                        c.attr.param.init = word_of(L, init_kinds, "way to begin");
-                if (c.attr.param.init == INIT_ZEROS || c.attr.param.init == INIT_ONES)
-                        c.attr.param.a = 0;
-                if (option(L, "std")) {
-                        c.attr.param.init = INIT_NORMAL;
-                        c.attr.param.a = number_option(L, "std");
-                }
-                if (option(L, "value")) {
-                        c.attr.param.init = INIT_VALUE;
-                        c.attr.param.a = number_option(L, "value");
-                }
-                if (option(L, "uniform")) {
-                        luaL_checktype(L, -1, LUA_TTABLE);
-                        int t = lua_gettop(L);
-                        c.attr.param.init = INIT_UNIFORM;
-                        lua_rawgeti(L, t, 1);
-                        c.attr.param.a = number_option(L, "uniform");
-                        lua_rawgeti(L, t, 2);
-                        c.attr.param.b = number_option(L, "uniform");
-                }
-                if (option(L, "trainable"))
-                        c.attr.param.trainable = lua_toboolean(L, -1);
-                if (option(L, "decay"))
-                        c.attr.param.decay = lua_toboolean(L, -1);
-        }
-        return make_leaf(L, &c, name);
-}
-
-static int constant(lua_State *L)
-{
-        Reader *r = reader_of(L);
-        Call c = call_of(OP_CONST);
-        const char *name = luaL_checkstring(L, 1);
-        luaL_checktype(L, 2, LUA_TTABLE);
-        size_t n = lua_rawlen(L, 2);
-        if (!n || n > READ_MAX_CONST - r->n_const)
-                return luaL_error(L, "const: %s",
-                                  n ? "the constants are too large" : "no numbers given");
-        c.typed = true;
-        c.type = lua_isnoneornil(L, 3) ? type_of(DT_F32, 1, DIM((int64_t)n))
-                                       : shape_at(L, 3, DT_F32);
-        if (!type_is_sane(&c.type) || !dim_eq(type_elems(&c.type), DIM((int64_t)n)))
-                return luaL_error(L, "const: %d numbers do not fill the shape", (int)n);
-        double *v = arena_alloc(r->m->arena, n * sizeof *v);
-        r->n_const += n;
-        for (size_t i = 0; i < n; i++) {
-                lua_rawgeti(L, 2, (lua_Integer)i + 1);
-                v[i] = real_at(L, -1, OP_CONST, "every element");
-                lua_pop(L, 1);
-        }
-        c.attr.data.data = v;
-        c.attr.data.n = (int64_t)n;
-        return make_leaf(L, &c, name);
-}
-
-static int fill(lua_State *L)
-{
-        Call c = call_of(OP_FILL);
-        c.attr.num.x = real_at(L, 1, OP_FILL, "the value");
-        c.typed = true;
-        c.type = lua_isnoneornil(L, 2) ? type_of(DT_F32, 0) : shape_at(L, 2, DT_F32);
-        return make(L, &c);
-}
-
-static int position(lua_State *L)
-{
-        Call c = call_of(OP_POSITION);
-        c.typed = true;
-        c.type = type_of(DT_I32, 2, DIM_SYM(SYM_B), DIM_SYM(SYM_T));
-        return make(L, &c);
-}
-
-static int ignore(lua_State *L)
-{
-        Reader *r = reader_of(L);
-        const char *glob = luaL_checkstring(L, 1);
-        if (!map_text_is_plain(glob) || strchr(glob, ' '))
-                return luaL_error(L, "ignore: '%s' is no pattern", glob);
-        if (r->m->n_ignore >= 4096)
-                return luaL_error(L, "ignore: too many patterns");
-        model_ignore(r->m, glob);
-        return 0;
-}
-
 /* Registration ------------------------------------------------------------------- */
 
-static const luaL_Reg globals[] = { { "input", input },
-                                    { "param", param },
-                                    { "const", constant },
-                                    { "fill", fill },
-                                    { "position", position },
-                                    { "ignore", ignore },
-                                    { "scope_push", scope_push },
-                                    { "scope_pop", scope_pop },
-                                    { NULL, NULL } };
-static const luaL_Reg dim_meta[] = { { "__mul", dim_mul_lua },       { "__div", dim_div_lua },
-                                     { "__idiv", dim_div_lua },      { "__eq", dim_eq_lua },
-                                     { "__tostring", dim_text_lua }, { NULL, NULL } };
 static const luaL_Reg tensor_meta[] = { { "__add", meta_add },         { "__sub", meta_sub },
                                         { "__mul", meta_mul },         { "__div", meta_div },
                                         { "__unm", meta_neg },         { "__pow", meta_pow },
@@ -759,8 +489,7 @@ static const luaL_Reg tensor_meta[] = { { "__add", meta_add },         { "__sub"
 
 void graph_open(lua_State *L)
 {
-        luaL_newmetatable(L, DIMENSION);
-        luaL_setfuncs(L, dim_meta, 0);
+        lua_dim_open(L);
         luaL_newmetatable(L, TENSOR);
         luaL_setfuncs(L, tensor_meta, 0);
 
@@ -797,12 +526,9 @@ void graph_open(lua_State *L)
         lua_setfield(L, -3, "__index");
         lua_settop(L, 0);
 
-        for (const luaL_Reg *f = globals; f->name; f++)
-                lua_register(L, f->name, f->func);
-        push_dim(L, DIM_SYM(SYM_B));
-        lua_setglobal(L, "B");
-        push_dim(L, DIM_SYM(SYM_T));
-        lua_setglobal(L, "T");
+        lua_leaf_open(L);
+        lua_register(L, "scope_push", scope_push);
+        lua_register(L, "scope_pop", scope_pop);
         lua_pushliteral(L, "");
         lua_rawsetp(L, LUA_REGISTRYINDEX, &scope_key);
 }

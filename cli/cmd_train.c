@@ -292,8 +292,11 @@ static int look(Train *t, Err *e)
         say_losses(t, train, val);
         if (isfinite(val) && val < t->state.best)
                 t->state.best = val;
-        if (!opt_flag(t->a, O_EVAL_ONLY))
-                return TGC_OK;
+        if (!opt_flag(t->a, O_EVAL_ONLY)) { /* a row's losses are of the weights behind its step */
+                char line[64];
+                const int n = snprintf(line, sizeof line, "-1,,,,,%.8f\n", val);
+                return t->csv >= 0 ? train_csv(t, line, (size_t)n, e) : TGC_OK;
+        }
         if (opt_flag(t->a, O_JSON)) {
                 cJSON *o = cJSON_CreateObject();
                 cJSON_AddNumberToObject(o, "steps", (double)t->state.step);

@@ -38,7 +38,13 @@ p=$(tgc 0 '' "${run[@]}" --out_dir=whole --log_csv whole.csv)
 's/^step 4: train loss \([0-9.]*\),.*/\1/p' err)"', val loss;iter 4: loss;iter 6: loss;iter 7: loss;step 8: train loss '"$(sed -n \
 's/^step 8: train loss \([0-9.]*\),.*/\1/p' err)"', val loss;' ] || p="counted otherwise: $(cat err)"
 [ "$p" ] || [ "$(grep -c '^[0-7],' whole.csv)" = 8 ] || p="$(cat whole.csv)"
+# the log has both validations: of the weights before the first step, and after the last one
+for w in '0 -1' '8 7'; do
+        want=$(sed -n "s/^step ${w% *}: .*val loss //p" err)
+        [ "$p" ] || awk -F, -v at="${w#* }" -v want="$want" '$1 == at && sprintf("%.4f", $6) == want { ok = 1 } END { exit !ok }' whole.csv || p="no row ${w#* } with $want: $(cat whole.csv)"
+done
 cp err whole.err
+[ "$p" ] || p=$(tgc 0 '' plot whole.csv -o whole.svg)
 say steps_are_counted_as_nanogpt_counts "$p"
 
 # What --eval_only says of the weights before and after is what training said.

@@ -426,7 +426,8 @@ TEST (a_killed_run_leaves_a_whole_state) {
                                    "-t 1 --max_iters 100000 --eval_interval 1 --eval_iters 1"));
                 snprintf(path, sizeof path, "%s/log.csv", in_scratch("killed"));
                 remove(path);
-                for (int k = 0; k < 20000 && lines_of(path) < 3; k++)
+                /* the header, the validation before, two steps: the first one is saved */
+                for (int k = 0; k < 20000 && lines_of(path) < 4; k++)
                         wait_ms(1);
                 wait_ms(i * 3);
                 kill(pid, SIGKILL);

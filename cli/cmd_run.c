@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 #include "prompts.h"
+#include "sampling.h"
 #include "work.h"
 
 typedef struct Gen {
@@ -19,6 +20,9 @@ typedef struct Gen {
         TokStream at;
         char *hold;
         size_t n_hold, cap_hold; /* text not written yet */
+        const Session *session;
+        RtDrawn *drawn; /* with --logprobs: of each token that was sampled */
+        int n_drawn;
         Err *e;
         int code;
 } Gen;
@@ -69,6 +73,21 @@ static int add_id(Gen *r, int id)
         return TGC_OK;
 }
 
+static int keep_logprobs(Gen *r)
+{
+        if (!opt_set(r->a, O_LOGPROBS))
+                return TGC_OK;
+        if (!(r->n_drawn & (r->n_drawn - 1))) { /* doubles */
+                size_t n = r->n_drawn ? 2 * (size_t)r->n_drawn : 1;
+                RtDrawn *d = realloc(r->drawn, n * sizeof *d);
+                if (!d)
+                        return err_set(r->e, TGC_NO_MEMORY, "no memory for log-probabilities");
+                r->drawn = d;
+        }
+        r->drawn[r->n_drawn++] = *session_drawn(r->session, 0);
+        return TGC_OK;
+}
+
 static int on_token(void *user, int i, const int *token, int B)
 {
         Gen *r = user;
@@ -77,7 +96,7 @@ static int on_token(void *user, int i, const int *token, int B)
                 r->stop = "eos";
                 return 1;
         }
-        if ((r->code = add_id(r, *token)))
+        if ((r->code = add_id(r, *token)) || (r->code = keep_logprobs(r)))
                 return 1;
         put_id(r, r->n - 1);
         if (signal_seen())
@@ -187,6 +206,8 @@ static int report_json(const Gen *r, const Clock *c, const Session *s, uint64_t 
                 free(text);
         }
         cJSON_AddItemToObject(o, "ids", cJSON_CreateIntArray(r->ids, r->n));
+        if (opt_set(r->a, O_LOGPROBS))
+                cJSON_AddItemToObject(o, "logprobs", logprobs_json(r->tok, r->drawn, r->n_drawn));
         cJSON_AddNumberToObject(o, "prompt_tokens", r->n_prompt);
         cJSON_AddNumberToObject(o, "generated_tokens", n);
         cJSON_AddStringToObject(o, "stopped_by", r->stop);
@@ -230,6 +251,7 @@ static int run_one(Gen *r, const Prompt *p, Session *s, const Sampling *how, Clo
 {
         r->n = 0;
         r->n_hold = 0;
+        r->n_drawn = 0;
         r->stop = NULL;
         r->at = (TokStream) { 0 };
         for (int i = 0; i < p->n; i++) {
@@ -245,24 +267,11 @@ static int run_one(Gen *r, const Prompt *p, Session *s, const Sampling *how, Clo
         return code;
 }
 
-static Sampling sampling_of(const Args *a, uint64_t seed)
-{
-        Sampling s = sampling_default();
-        s.temp = (float)opt_num(a, O_TEMP);
-        s.top_k = opt_int(a, O_TOP_K);
-        s.top_p = (float)opt_num(a, O_TOP_P);
-        s.min_p = (float)opt_num(a, O_MIN_P);
-        s.repeat_penalty = (float)opt_num(a, O_REPEAT_PENALTY);
-        s.repeat_last_n = opt_int(a, O_REPEAT_LAST_N);
-        s.seed = seed;
-        return s;
-}
-
 static int run(Gen *r, const Loaded *l, double start, Prompts *p, Err *e)
 {
         const Args *a = r->a;
         uint64_t seed = pick_seed(a);
-        Sampling how = sampling_of(a, seed);
+        SamplingOptions how = { 0 };
         uint64_t weights = a->v[O_SEED].i >= 0 ? seed : WEIGHTS_SEED; /* not by the clock */
         Session *s;
         Clock c = { 0 };
@@ -286,9 +295,13 @@ static int run(Gen *r, const Loaded *l, double start, Prompts *p, Err *e)
         signals_defer();
         r->of = p->n;
         code = check_lengths(r, s, p, e);
+        if (!code)
+                code = sampling_read(&how, a, r->tok, session_manifest(s)->vocab, seed, e);
+        r->session = s;
         for (; r->which < p->n && !code && !signal_seen(); r->which++)
-                code = run_one(r, &p->prompt[r->which], s, &how, &c, e);
+                code = run_one(r, &p->prompt[r->which], s, &how.s, &c, e);
         session_close(s);
+        sampling_free(&how);
         return code ? code : signal_seen() ? 128 + signal_seen() : TGC_OK;
 }
 
@@ -309,6 +322,7 @@ int cmd_run(const Args *a, Err *e)
         prompts_free(&p);
         free(r.ids);
         free(r.hold);
+        free(r.drawn);
         loaded_free(&l);
         return code;
 }

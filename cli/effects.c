@@ -62,9 +62,8 @@ static bool for_gpu(const Given *g)
         return gpu && (!g->device || strcmp(g->device, "cpu"));
 }
 
-static bool samples(const Given *g) { return opt_num(g->a, O_TEMP) > 0; }
-static bool penalises(const Given *g) { return opt_num(g->a, O_REPEAT_PENALTY) != 1; }
 static bool plain(const Given *g) { return !flag(g, O_JSON); }
+static bool as_object(const Given *g) { return flag(g, O_JSON); }
 static bool talks(const Given *g) { return !flag(g, O_QUIET); }
 static bool begins(const Given *g) { return !flag(g, O_RESUME); }
 static bool random_windows(const Given *g) { return !has(g, O_BATCH_OFFSETS); }

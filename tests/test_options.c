@@ -190,11 +190,7 @@ static const struct {
         ON_PLAN(LUA_TIMEOUT, "--lua-timeout 3", "info"),
         { O_LUA_TIMEOUT, "info @/graph.json --lua-timeout 3", "has no Lua", NULL },
         { O_IGNORE_EOS, "run @/both.plan --prompt-ids 1 --ignore-eos", "no tokenizer", NULL },
-        { O_TOP_K, "run @/both.plan --prompt-ids 1 --temp 0 --top-k 5", "likeliest", NULL },
-        { O_TOP_P, "run @/both.plan --prompt-ids 1 --temp 0 --top-p 0.5", "likeliest", NULL },
-        { O_MIN_P, "run @/both.plan --prompt-ids 1 --temp 0 --min-p 0.5", "likeliest", NULL },
-        { O_REPEAT_LAST_N, "run @/both.plan --prompt-ids 1 --repeat-last-n 5", "which is off",
-          NULL },
+        { O_LOGPROBS, "run @/both.plan --prompt-ids 1 --logprobs 3", "object of --json", NULL },
         { O_PRINT_IDS, "run @/both.plan --prompt-ids 1 --print-ids --json", "has the ids", NULL },
 
         { O_VAL_FRACTION,

@@ -74,15 +74,15 @@ function b.rmsnorm(x, name, o)
         return (unit * gain):as(name)
 end
 
--- o: eps (1e-5), from; bias = false leaves the bias out.
+-- o: eps (1e-5), from, steps; bias = false leaves the bias out.
 function b.layernorm(x, name, o)
         o = o or {}
         local gain = param(name .. ".weight", { x.shape[x.rank] }, { init = "ones" })
-        b.map(gain, o.from, ".weight")
+        b.map(gain, o.from, ".weight", o.steps)
         local y = (x:layernorm(o.eps or 1e-5):as(name .. ".unit") * gain):as(name .. ".scaled")
         if o.bias == false then return y:as(name) end
         local bias = param(name .. ".bias", { x.shape[x.rank] })
-        b.map(bias, o.from, ".bias")
+        b.map(bias, o.from, ".bias", o.steps)
         return (y + bias):as(name)
 end
 
@@ -137,13 +137,31 @@ local function yarn_range(dims, theta, s)
         return first, first == last and last + 0.001 or last
 end
 
+-- The numbers of a text, with spaces between them.
+local function numbers(text)
+        local out, at = {}, 1
+        for i = 1, #text + 1 do
+                if i == #text + 1 or text:sub(i, i) == " " then
+                        out[#out + 1] = tonumber(text:sub(at, i - 1))
+                        at = i + 1
+                end
+        end
+        return out
+end
+
 -- Frequencies of rotary positions, one for a pair.  scaling.kind: "none"; "linear": all slower by factor; "llama3":
 -- only the slow ones, with a smooth passage between wavelengths original/high and original/low; "yarn": the same
--- between `fast` and `slow` turns in the original context.  dims = 0: nil.
-function b.rope(dims, theta, scaling)
+-- between `fast` and `slow` turns in the original context; "longrope": each by its own factor, of the text `factors`.
+-- dims = 0: nil.  name: of the constant, "rope.freq" if absent.
+function b.rope(dims, theta, scaling, name)
         local freq, s = {}, scaling or { kind = "none" }
         if dims == 0 then return nil end
         local first, last
+        local own = s.kind == "longrope" and numbers(s.factors)
+        if own and #own ~= (dims + 1) // 2 then
+                error(string.format("rope_scaling / rope_parameters: short_factor and long_factor should have a number for "
+                                    .. "each of %d rotary pairs, not %d", (dims + 1) // 2, #own))
+        end
         if s.kind == "yarn" then first, last = yarn_range(dims, theta, s) end
         for i = 0, (dims + 1) // 2 - 1 do
                 local f = theta ^ (-2 * i / dims)
@@ -160,30 +178,46 @@ function b.rope(dims, theta, scaling)
                 elseif s.kind == "yarn" then
                         local slow = math.min(math.max((i - first) / (last - first), 0), 1)
                         f = slow * f / s.factor + (1 - slow) * f
+                elseif own then
+                        f = f / own[i + 1]
                 elseif s.kind ~= "none" and s.kind ~= "default" then
-                        error("unknown rope scaling '" .. s.kind .. "'; known are none, linear, llama3, yarn")
+                        error("unknown rope scaling '" .. s.kind .. "'; known are none, linear, llama3, yarn, longrope, dynamic")
                 end
                 freq[#freq + 1] = f
         end
-        return { freq = const("rope.freq", freq), dims = 2 * #freq, gain = s.gain or 1.0 }
+        return { freq = const(name or "rope.freq", freq), dims = 2 * #freq, gain = s.gain or 1.0 }
 end
 
 -- Parameters of a model with rotary positions, and what they say of heads of width D.
 b.rope_params = {
         rope_theta = 10000.0,
         rotary = 1.0,           -- part of each head that turns
-        rope_scaling = "none",  -- none, linear, llama3, yarn
+        rope_scaling = "none",  -- none, linear, llama3, yarn, longrope, dynamic
         rope_factor = 1.0, rope_low = 1.0, rope_high = 4.0, rope_original = 8192,
         rope_fast = 32.0, rope_slow = 1.0, rope_truncate = true,
         rope_gain = 1.0,        -- of cosines and sines
+        rope_short = "", rope_long = "",        -- longrope's factors, one for a pair, with spaces between them
+        rope_use = "short",     -- which of them: short, long
 }
+
+-- longrope and dynamic positions turn by factors that depend on the length at run time: up to the original context
+-- by one set, beyond it by another, keys that are cached before that included.  A graph has one set.
+local function check_length(p)
+        if p.ctx <= p.rope_original or p.rope_scaling == "longrope" and p.rope_use == "long" then return end
+        error(string.format('rope_scaling / rope_parameters: "%s" turns positions by other factors in texts of more than %d '
+                            .. "tokens, by the length at run time, which is not supported; set -D ctx=%d or less%s",
+                            p.rope_scaling, p.rope_original, p.rope_original,
+                            p.rope_scaling == "longrope" and ", or -D rope_use=long for its long factors at every length" or ""))
+end
 
 -- b.rope of a model's parameters p, which have those of rope_params.
 function b.rope_of(p, D)
+        local kind = p.rope_scaling
+        if kind == "longrope" or kind == "dynamic" then check_length(p) end
         return b.rope(math.tointeger(D * p.rotary // 1), p.rope_theta, {
-                kind = p.rope_scaling, factor = p.rope_factor, low = p.rope_low, high = p.rope_high,
+                kind = kind == "dynamic" and "none" or kind, factor = p.rope_factor, low = p.rope_low, high = p.rope_high,
                 original = p.rope_original, fast = p.rope_fast, slow = p.rope_slow, truncate = p.rope_truncate,
-                gain = p.rope_gain,
+                gain = p.rope_gain, factors = p.rope_use == "long" and p.rope_long or p.rope_short,
         })
 end
 
@@ -195,11 +229,14 @@ function b.with_defaults(t, more)
         return t
 end
 
--- Does layer i see only the window?  pattern: s, the window, or f, everything, a letter a layer, repeated.
-function b.slides(pattern, i)
+-- The letter of layer i in a pattern that has a letter a layer, repeated.
+function b.letter(pattern, i)
         local at = i % #pattern + 1
-        return pattern:sub(at, at) == "s"
+        return pattern:sub(at, at)
 end
+
+-- Does layer i see only the window?  pattern: s, the window, or f, everything, a letter a layer, repeated.
+function b.slides(pattern, i) return b.letter(pattern, i) == "s" end
 
 -- One slope a head, powers of 2^(-bias_max/n); where n is no power of two, those
 -- of the next one, every second from the first first.
@@ -230,21 +267,35 @@ function b.heads(x, name, n, width)
         return x:reshape { B, T, n, width }:as(name)
 end
 
+-- Turns the heads of q and k.  A gain of all dimensions of both is one of their scores; else they are multiplied.
+-- Returns the gain of the scores.
+local function turn(q, k, rope, D, multiply)
+        local dims, gain = { dims = rope.dims < D and rope.dims or 0 }, rope.gain
+        q, k = q:rope(rope.freq, dims):as "q_rope", k:rope(rope.freq, dims):as "k_rope"
+        if gain == 1 or rope.dims >= D and not multiply then return q, k, gain ^ 2 end
+        local each = {}
+        for i = 1, D do each[i] = i <= rope.dims and gain or 1.0 end
+        local gains = const("rope.gain", each)
+        return (q * gains):as "q_gain", (k * gains):as "k_gain", 1
+end
+
 -- q (B,T,H*D), k and v (B,T,K*D) -> (B,T,H*D), causal.
--- o: n_head, n_kv_head, head_dim, rope, qk_norm(x, name), scale, window, softcap, slopes, dropout.
+-- o: n_head, n_kv_head, head_dim, rope, qk_norm(x, name), norm_last (it comes behind rope), scale, window, softcap,
+-- slopes, dropout; bidirectional = true: every token sees every other.
 -- Several documents in a row of training tokens are --documents' matter; a model need not know of them.
 function b.attend(q, k, v, o)
         local H, K, D = o.n_head, o.n_kv_head or o.n_head, o.head_dim
         q, k, v = b.heads(q, "q_heads", H, D), b.heads(k, "k_heads", K, D), b.heads(v, "v_heads", K, D)
-        if o.qk_norm then q, k = o.qk_norm(q, "q_norm"), o.qk_norm(k, "k_norm") end
+        if o.qk_norm and not o.norm_last then q, k = o.qk_norm(q, "q_norm"), o.qk_norm(k, "k_norm") end
         local scale = o.scale or D ^ -0.5
         if o.rope then
-                if o.rope.gain ~= 1 then scale = scale * o.rope.gain ^ 2 end
-                local dims = { dims = o.rope.dims < D and o.rope.dims or 0 }
-                q = q:rope(o.rope.freq, dims):as "q_rope"
-                k = k:rope(o.rope.freq, dims):as "k_rope"
+                local gain
+                q, k, gain = turn(q, k, o.rope, D, o.norm_last)
+                if gain ~= 1 then scale = scale * gain end
         end
-        local how = { causal = 1, scale = scale, window = o.window, softcap = o.softcap, p = o.dropout }
+        if o.qk_norm and o.norm_last then q, k = o.qk_norm(q, "q_norm"), o.qk_norm(k, "k_norm") end
+        local how = { causal = o.bidirectional and 0 or 1, scale = scale, window = o.window, softcap = o.softcap,
+                      p = o.dropout }
         local y
         if o.slopes then
                 how.alibi = 1
@@ -255,14 +306,15 @@ function b.attend(q, k, v, o)
         return y:as "att":reshape { B, T, H * D }:as "att_rows"
 end
 
--- Attention with its linears.  o: as attend, and bias (of q, k, v), out_bias, std,
--- from = { q, k, v, o }, suffix, steps = { q, k, v } (of weights), bias_steps.
+-- Attention with its linears.  o: as attend, and bias (of q, k, v), out_bias, std, each(y, name) (what is done to
+-- q, k and v), from = { q, k, v, o }, suffix, steps = { q, k, v } (of weights), bias_steps.
 function b.self_attention(x, o)
         local H, K, D = o.n_head, o.n_kv_head or o.n_head, o.head_dim
         local from, steps, bias_steps = o.from or {}, o.steps or {}, o.bias_steps or {}
         local function part(name, heads)
-                return b.linear(x, name, heads * D, { bias = o.bias, std = o.std, from = from[name], suffix = o.suffix,
-                                                      steps = steps[name], bias_steps = bias_steps[name] })
+                local y = b.linear(x, name, heads * D, { bias = o.bias, std = o.std, from = from[name], suffix = o.suffix,
+                                                         steps = steps[name], bias_steps = bias_steps[name] })
+                return o.each and o.each(y, name) or y
         end
         local y = b.attend(part("q", H), part("k", K), part("v", K), o)
         return b.linear(y, "out", x.shape[3], { bias = o.out_bias, std = o.out_std or o.std, from = from.o,
@@ -293,6 +345,23 @@ function b.gated_mlp(x, o)
 end
 
 -- Mixture of experts ---------------------------------------------------------------
+
+-- For b.moe: ties each expert's weights (E,N,K) to the checkpoint.  s: names below prefix: expert, a pattern of expert's
+-- number and linear, and gate, up, down; or, where all experts are in one tensor (E,...), gate and up too, gate_up and down.
+function b.expert_map(s, prefix, E, F, C)
+        return function(which, w, e)
+                local n, k = w.shape[2], w.shape[3]
+                if not s.gate_up then
+                        local text = prefix .. string.format(s.expert, e, s[which])
+                        w:from(string.format("%s: %dx%d | reshape 1 %d %d", text, n, k, n, k), { rows = { e, e + 1 } })
+                elseif e == 0 and which == "down" then
+                        w:from(prefix .. s.down)
+                elseif e == 0 then
+                        local at = which == "up" and F or 0
+                        w:from(string.format("%s: %dx%dx%d | cols %d %d", prefix .. s.gate_up, E, 2 * F, C, at, at + F))
+                end
+        end
+end
 
 -- Each token goes to its k best of E experts.  The (token, choice) slots are sorted by
 -- expert, each expert multiplies its own rows, and the results come back in the order

@@ -11,7 +11,7 @@
 --      key = free              changes no logit
 --      key = only(v, ...)      refused unless it is v (which it is where absent) or another of these
 --
--- KIND: count (a whole number from 1), whole (from 0), positive, number, boolean, string, list.
+-- KIND: count (a whole number from 1), whole (from 0), positive, number, boolean, string, scalar, list.
 local config = {}
 
 local null = {}
@@ -32,6 +32,7 @@ local kinds = {
         number = { "a number", function(v) return type(v) == "number" end },
         boolean = { "true or false", function(v) return type(v) == "boolean" end },
         string = { "a string", function(v) return type(v) == "string" end },
+        scalar = { "a number or a string", function(v) return type(v) == "number" or type(v) == "string" end },
         list = { "a list", function(v) return type(v) == "table" end },
 }
 
@@ -149,7 +150,12 @@ local nested = {
         beta_fast = config.maybe "positive", beta_slow = config.maybe "positive", mscale = config.maybe "number",
         mscale_all_dim = config.maybe "number", truncate = config.opt "boolean",
         low_freq_factor = config.opt "positive", high_freq_factor = config.opt "positive",
-        short_factor = config.free, long_factor = config.free, mrope_section = config.free, finetuned = config.free,
+        short_factor = config.opt "list", long_factor = config.opt "list", mrope_section = config.free, finetuned = config.free,
+}
+-- Where layers differ: one for each type of layer; what transformers 4 wrote concerns the full ones.
+config.layer_rope_keys = {
+        rope_scaling = config.object(nested),
+        rope_parameters = config.object { full_attention = config.object(nested), sliding_attention = config.object(nested) },
 }
 -- Transformers 4 writes rope_theta and rope_scaling, 5 writes rope_parameters.
 config.rope_keys = {
@@ -158,10 +164,18 @@ config.rope_keys = {
         original_max_position_embeddings = config.opt "count", partial_rotary_factor = config.opt "number",
 }
 
+-- Those with more keys for rotary positions.
+function config.rope_keys_with(more)
+        for key, rule in pairs(nested) do
+                if more[key] == nil then more[key] = rule end
+        end
+        return { rope_scaling = config.object(more), rope_parameters = config.object(more) }
+end
+
 -- What a kind of scaling must be given.
 local needs = {
         default = {}, linear = { "factor" }, llama3 = { "factor", "low_freq_factor", "high_freq_factor" },
-        yarn = { "factor" },
+        yarn = { "factor" }, dynamic = { "factor" }, longrope = { "short_factor", "long_factor" },
 }
 
 -- How much larger YaRN makes cosines and sines.
@@ -172,37 +186,64 @@ local function yarn_gain(r)
         return m ~= 0 and all ~= 0 and gain(m) / gain(all) or gain(1)
 end
 
--- Parameters of b.rope.  o: theta and partial, where a family has other names for them, and partial_name; partial_ok: a part of each
--- head may turn; scaled = false: only the default kind is known.
+-- How much larger longrope does.
+local function longrope_gain(r, ctx, original)
+        if r.attention_factor then return r.attention_factor end
+        local factor = r.factor or ctx / original
+        return factor > 1 and (1 + math.log(factor) / math.log(original)) ^ 0.5 or 1.0
+end
+
+-- A list of numbers as a text.
+local function numbers(list, key, within)
+        local words = {}
+        for i, v in ipairs(list) do
+                if type(v) ~= "number" or v <= 0 then config.refuse(key, v, "should be a list of numbers above 0", within) end
+                words[i] = string.format("%.17g", v)
+        end
+        return table.concat(words, " ")
+end
+
+-- Parameters of b.rope.  o: theta and partial, where a family has other names for them, and partial_name; partial_ok:
+-- a part of each head may turn; kinds: the only ones that are known; alias: other names of kinds; part: the entry of
+-- rope_parameters that has them, where layers differ.
 function config.rope(c, o)
         o = o or {}
         local key = is_empty(c.rope_scaling) and "rope_parameters" or "rope_scaling"
         local r = c[key]
+        if o.part then                          -- rope_scaling changes what is there
+                local own = c.rope_parameters[o.part]
+                r = config.with(config.with({}, is_empty(own) and { rope_type = "default" } or own), c.rope_scaling)
+                key = key == "rope_parameters" and key .. "." .. o.part or key
+        end
+        local within = key .. "."
         local kind = r.rope_type or r.type or "default"
-        if not needs[kind] or o.scaled == false and kind ~= "default" then
-                config.refuse("rope_type", kind, "is a kind of rotary positions that is not supported", key .. ".")
+        kind = o.alias and o.alias[kind] or kind
+        if not needs[kind] or o.kinds and not o.kinds[kind] then
+                config.refuse("rope_type", kind, "is a kind of rotary positions that is not supported", within)
         end
         for _, name in ipairs(needs[kind]) do
-                if not r[name] then config.refuse(name, nil, 'is needed for "' .. kind .. '"', key .. ".") end
+                if not r[name] then config.refuse(name, nil, 'is needed for "' .. kind .. '"', within) end
         end
         local partial = r.partial_rotary_factor or o.partial or c.partial_rotary_factor or 1.0
-        if partial ~= 1 and kind == "yarn" then
-                config.refuse("rope_type", kind, "is not supported where partial_rotary_factor or rotary_pct is not 1",
-                              key .. ".")
-        end
         if partial < 0 or partial > 1 or partial ~= 1 and not o.partial_ok then
                 local own = r.partial_rotary_factor
                 config.refuse(own and "partial_rotary_factor" or o.partial_name or "partial_rotary_factor", partial,
-                              "is not supported here", own and key .. ".")
+                              "is not supported here", own and within)
         end
+        local original = not o.part and c.original_max_position_embeddings or r.original_max_position_embeddings
+                         or c.max_position_embeddings
+        local gain = 1.0
+        if kind == "yarn" then gain = yarn_gain(r) end
+        if kind == "longrope" then gain = longrope_gain(r, c.max_position_embeddings, original) end
         return {
                 rope_theta = r.rope_theta or o.theta or c.rope_theta, rotary = partial,
                 rope_scaling = kind == "default" and "none" or kind, rope_factor = r.factor or 1.0,
                 rope_low = r.low_freq_factor or 1.0, rope_high = r.high_freq_factor or 4.0,
-                rope_original = c.original_max_position_embeddings or r.original_max_position_embeddings
-                                or c.max_position_embeddings,
-                rope_fast = r.beta_fast or 32.0, rope_slow = r.beta_slow or 1.0,
-                rope_gain = kind == "yarn" and yarn_gain(r) or 1.0, rope_truncate = r.truncate ~= false,
+                rope_original = kind == "dynamic" and c.max_position_embeddings or original,
+                rope_fast = r.beta_fast or 32.0, rope_slow = r.beta_slow or 1.0, rope_gain = gain,
+                rope_truncate = r.truncate ~= false, rope_use = "short",
+                rope_short = kind == "longrope" and numbers(r.short_factor, "short_factor", within) or "",
+                rope_long = kind == "longrope" and numbers(r.long_factor, "long_factor", within) or "",
         }
 end
 
@@ -210,7 +251,7 @@ end
 
 -- "sf...": which layers see the window and which everything, of layer_types.
 function config.pattern(types, n_layer, window)
-        if #types ~= n_layer then config.refuse("layer_types", types, "should name " .. n_layer .. " layers") end
+        if #types ~= n_layer then config.refuse("layer_types", types, "should name num_hidden_layers, " .. n_layer) end
         local out = {}
         for i, kind in ipairs(types) do
                 if kind ~= "full_attention" and kind ~= "attention" and kind ~= "sliding_attention" then
@@ -224,12 +265,40 @@ function config.pattern(types, n_layer, window)
         return table.concat(out)
 end
 
+-- layer_types, or what stands for them: each nth layer is full.
+function config.layer_types(c, n)
+        local types = c.layer_types or {}
+        if not c.layer_types then
+                for i = 1, c.num_hidden_layers do types[i] = i % n == 0 and "full_attention" or "sliding_attention" end
+        end
+        return types
+end
+
+-- A pattern in other letters.
+function config.letters(pattern, other)
+        local out = {}
+        for i = 1, #pattern do out[i] = other[pattern:sub(i, i)] end
+        return table.concat(out)
+end
+
+-- Theta of layers with a window, whose rotary positions are not scaled; `theta` where the file has none.
+function config.near_theta(c, theta)
+        local r = c.rope_parameters.sliding_attention or {}
+        local kind = r.rope_type or r.type or "default"
+        local within = "rope_parameters.sliding_attention."
+        if kind ~= "default" then config.refuse("rope_type", kind, "is not supported there", within) end
+        if r.partial_rotary_factor and r.partial_rotary_factor ~= 1 then
+                config.refuse("partial_rotary_factor", r.partial_rotary_factor, "is not supported there", within)
+        end
+        return r.rope_theta or theta
+end
+
 -- The second of `heads` divides the first, and heads are even where all of them turns.
 function config.heads(H, K, D, rotary)
         if H % K ~= 0 then
                 config.refuse("num_key_value_heads", K, "does not divide num_attention_heads, which is " .. H)
         end
-        if D % 2 == 1 and rotary == 1 then config.refuse("head_dim", D, "is odd") end
+        if D % 2 == 1 and rotary == 1 then config.refuse("head_dim", D, "is odd (hidden_size over num_attention_heads where the file has none)") end
 end
 
 -- Heads of the same width.

@@ -45,6 +45,8 @@ local common = set(none(
 })
 
 local rope = config.rope_keys
+local factor = config.of("number", 1.0)
+local function theta(v) return config.of("positive", v) end
 
 -- What Llama and its relatives share; the numbers are Llama's.
 local llama = set(rope, {
@@ -59,6 +61,20 @@ local windows = {
         use_sliding_window = false, sliding_window = maybe("count", 4096), max_window_layers = config.of("whole", 28),
         layer_types = maybe "list",
 }
+
+-- Cohere's two families, and GLM-4's.
+local cohere = set(rope, {
+        vocab_size = 256000, hidden_size = 8192, intermediate_size = 22528, num_hidden_layers = 40, num_attention_heads = 64,
+        num_key_value_heads = maybe "count", hidden_act = act "silu", max_position_embeddings = 8192,
+        initializer_range = 0.02, layer_norm_eps = 1e-5, tie_word_embeddings = true, attention_bias = false,
+        logit_scale = config.of("number", 0.0625), attention_dropout = free,
+})
+local glm = set(rope, {
+        vocab_size = 151552, hidden_size = 4096, intermediate_size = 13696, num_hidden_layers = 40, num_attention_heads = 32,
+        num_key_value_heads = 2, head_dim = 128, hidden_act = act "silu", max_position_embeddings = 131072,
+        initializer_range = 0.02, rms_norm_eps = 0.00000015625, tie_word_embeddings = false, attention_bias = true,
+        attention_dropout = free, partial_rotary_factor = config.of("number", 0.5),
+})
 
 return { read = config.reader(common, {
         llama2c = { keys = {
@@ -93,7 +109,8 @@ return { read = config.reader(common, {
                 vocab_size = 32064, hidden_size = 3072, intermediate_size = 8192, head_dim = opt "count",
                 max_position_embeddings = 4096, rms_norm_eps = 1e-5, sliding_window = maybe "count",
                 attention_bias = only(false), mlp_bias = only(false), full_attn_mod = only(1), interpolate_factor = only(1),
-        }, none("resid_pdrop", "embd_pdrop", "original_max_position_embeddings")) },
+                original_max_position_embeddings = 4096,
+        }, none("resid_pdrop", "embd_pdrop")) },
         gemma2 = { architecture = "Gemma2ForCausalLM", keys = set(llama, {
                 vocab_size = 256000, hidden_size = 2304, intermediate_size = 9216, num_hidden_layers = 26,
                 num_attention_heads = 8, num_key_value_heads = 4, head_dim = 256, max_position_embeddings = 8192,
@@ -102,6 +119,131 @@ return { read = config.reader(common, {
                 layer_types = maybe "list", attn_logit_softcapping = maybe("positive", 50.0),
                 final_logit_softcapping = maybe("positive", 30.0),
         }) },
+        smollm3 = { architecture = "SmolLM3ForCausalLM", keys = set(llama, {
+                vocab_size = 128256, hidden_size = 2048, num_hidden_layers = 36, num_attention_heads = 16,
+                num_key_value_heads = maybe("count", 4), head_dim = opt "count", max_position_embeddings = 32768,
+                tie_word_embeddings = true, attention_bias = false, mlp_bias = false, use_sliding_window = false,
+                rope_theta = theta(2e6),
+                sliding_window = maybe "count", layer_types = maybe "list", no_rope_layers = maybe "list",
+                no_rope_layer_interval = 4,
+        }, none("max_window_layers", "pretraining_tp")) },
+        olmo = { architecture = "OlmoForCausalLM", keys = set(llama, {
+                vocab_size = 50304, attention_bias = false, clip_qkv = maybe "positive", head_dim = opt "count",
+                mlp_bias = only(false), rms_norm_eps = free,
+        }, none("pretraining_tp")) },
+        olmo2 = { architecture = "Olmo2ForCausalLM", keys = set(llama, {
+                vocab_size = 50304, attention_bias = false, rms_norm_eps = 1e-5, head_dim = opt "count", mlp_bias = only(false),
+                clip_qkv = only(null),
+        }) },
+        olmo3 = { architecture = "Olmo3ForCausalLM", keys = set(llama, config.layer_rope_keys, {
+                vocab_size = 50304, attention_bias = false, rms_norm_eps = 1e-5, head_dim = opt "count", mlp_bias = only(false),
+                clip_qkv = only(null), sliding_window = maybe("count", 4096), layer_types = maybe "list", rope_theta = theta(5e5),
+        }) },
+        stablelm = { architecture = "StableLmForCausalLM", keys = set(rope, {
+                vocab_size = 50304, hidden_size = 2560, intermediate_size = 6912, num_hidden_layers = 32,
+                num_attention_heads = 32, num_key_value_heads = 32, hidden_act = act "silu", max_position_embeddings = 4096,
+                initializer_range = 0.02, layer_norm_eps = 1e-5, tie_word_embeddings = false, use_qkv_bias = false,
+                qk_layernorm = false, use_parallel_residual = false, partial_rotary_factor = config.of("number", 0.25),
+        }, none("hidden_dropout", "attention_dropout")) },
+        granite = { architecture = "GraniteForCausalLM", keys = set(llama, {
+                attention_bias = false, mlp_bias = false, embedding_multiplier = config.of("positive", 1.0), logits_scaling = config.of("positive", 1.0),
+                residual_multiplier = factor, attention_multiplier = config.of("positive", 1.0), head_dim = opt "count",
+        }) },
+        phi = { architecture = "PhiForCausalLM", keys = set(rope, {
+                vocab_size = 51200, hidden_size = 2048, intermediate_size = 8192, num_hidden_layers = 24,
+                num_attention_heads = 32, num_key_value_heads = maybe "count", hidden_act = act "gelu_new",
+                max_position_embeddings = 2048, initializer_range = 0.02, layer_norm_eps = 1e-5,
+                tie_word_embeddings = false, qk_layernorm = false, partial_rotary_factor = config.of("number", 0.5),
+        }, none("resid_pdrop", "embd_pdrop", "attention_dropout")) },
+        starcoder2 = { architecture = "Starcoder2ForCausalLM", keys = set(rope, {
+                vocab_size = 49152, hidden_size = 3072, intermediate_size = 12288, num_hidden_layers = 30,
+                num_attention_heads = 24, num_key_value_heads = 2, hidden_act = act "gelu_pytorch_tanh",
+                max_position_embeddings = 4096, initializer_range = 0.018042, norm_epsilon = 1e-5,
+                sliding_window = maybe "count", use_bias = true, tie_word_embeddings = true, mlp_type = only("default"),
+                norm_type = only("layer_norm"), layer_types = only(null),
+        }, none("attention_dropout", "residual_dropout", "embedding_dropout")) },
+        gemma = { architecture = "GemmaForCausalLM", keys = set(llama, {
+                vocab_size = 256000, hidden_size = 3072, intermediate_size = 24576, num_hidden_layers = 28,
+                num_attention_heads = 16, num_key_value_heads = 16, head_dim = 256, hidden_act = act "gelu_pytorch_tanh",
+                max_position_embeddings = 8192, tie_word_embeddings = true, attention_bias = false,
+        }, none("hidden_activation")) },
+        gemma3_text = { architecture = "Gemma3ForCausalLM", keys = set(llama, config.layer_rope_keys, {
+                vocab_size = 262208, hidden_size = 2304, intermediate_size = 9216, num_hidden_layers = 26,
+                num_attention_heads = 8, num_key_value_heads = 4, head_dim = 256, max_position_embeddings = 131072,
+                hidden_act = free, hidden_activation = act "gelu_pytorch_tanh", tie_word_embeddings = true,
+                attention_bias = false, query_pre_attn_scalar = 256, sliding_window = maybe("count", 4096),
+                sliding_window_pattern = 6, layer_types = maybe "list", attn_logit_softcapping = only(null),
+                final_logit_softcapping = maybe "positive", rope_theta = theta(1e6),
+                rope_local_base_freq = theta(1e4), use_bidirectional_attention = only(false, null),
+        }, none("_sliding_window_pattern")) },
+        cohere = { architecture = "CohereForCausalLM", keys = set(cohere, {
+                use_qk_norm = maybe("boolean", false), rope_theta = theta(5e5),
+        }, none("model_max_length", "pretraining_tp")) },
+        cohere2 = { architecture = "Cohere2ForCausalLM", keys = set(cohere, {
+                use_qk_norm = only(false), sliding_window = maybe("count", 4096), sliding_window_pattern = 4,
+                layer_types = maybe "list", layer_switch = same "sliding_window_pattern",
+                order_of_interleaved_layers = only("local_attn_first"), position_embedding_type = only("rope_gptj"),
+                rotary_pct = only(1), use_embedding_sharing = only(true), use_gated_activation = only(true),
+                use_parallel_block = only(true), head_dim = opt "count",
+        }, none("use_parallel_embedding", "_sliding_window_pattern")) },
+        opt = { architecture = "OPTForCausalLM", keys = set({
+                vocab_size = 50272, hidden_size = 768, num_hidden_layers = 12, ffn_dim = 3072, max_position_embeddings = 2048,
+                do_layer_norm_before = true, _remove_final_layer_norm = false, word_embed_proj_dim = maybe "count",
+                dropout = config.of("number", 0.1), num_attention_heads = 12, activation_function = act "relu",
+                init_std = 0.02, enable_bias = true, layer_norm_elementwise_affine = true, tie_word_embeddings = true,
+        }, none("attention_dropout", "layerdrop", "activation_dropout")) },
+        bloom = { architecture = "BloomForCausalLM", keys = set({
+                vocab_size = 250880, hidden_size = 64, n_embed = same "hidden_size", n_layer = 2, n_head = 8,
+                num_hidden_layers = same "n_layer", num_attention_heads = same "n_head", layer_norm_epsilon = 1e-5,
+                initializer_range = 0.02, apply_residual_connection_post_layernorm = only(false), seq_length = 2048,
+                tie_word_embeddings = true,
+        }, none("hidden_dropout", "attention_dropout", "pretraining_tp", "slow_but_exact", "n_inner", "offset_alibi",
+                "attention_softmax_in_fp32", "bias_dropout_fusion", "masked_softmax_fusion", "skip_bias_add",
+                "skip_bias_add_qkv", "unk_token_id")) },
+        gptj = { architecture = "GPTJForCausalLM", keys = set({
+                vocab_size = 50400, n_positions = 2048, n_embd = 4096, n_layer = 28, n_head = 16, rotary_dim = 64,
+                n_inner = maybe "count", activation_function = act "gelu_new", layer_norm_epsilon = 1e-5,
+                initializer_range = 0.02, tie_word_embeddings = false, hidden_size = same "n_embd",
+                max_position_embeddings = same "n_positions", num_attention_heads = same "n_head",
+                num_hidden_layers = same "n_layer", rotary = only(true), scale_attn_weights = only(true),
+        }, none("resid_pdrop", "embd_pdrop", "attn_pdrop", "n_ctx", "summary_type", "summary_use_proj",
+                "summary_activation", "summary_proj_to_labels", "summary_first_dropout")) },
+        exaone4 = { architecture = "Exaone4ForCausalLM", keys = set(llama, {
+                vocab_size = 102400, intermediate_size = 16384, num_key_value_heads = 32, rms_norm_eps = 1e-5,
+                sliding_window = maybe("count", 4096), sliding_window_pattern = maybe("scalar", 4),
+                layer_types = maybe "list", head_dim = opt "count", attention_bias = only(false), mlp_bias = only(false),
+        }) },
+        glm = { architecture = "GlmForCausalLM", keys = set(glm, {
+                num_key_value_heads = maybe("count", 2), head_dim = maybe("count", 128),
+        }) },
+        glm4 = { architecture = "Glm4ForCausalLM", keys = glm },
+        ernie4_5 = { architecture = "Ernie4_5ForCausalLM", keys = set(llama, {
+                vocab_size = 103424, hidden_size = 1024, intermediate_size = 3072, num_hidden_layers = 18,
+                num_attention_heads = 16, num_key_value_heads = maybe("count", 2), head_dim = maybe("count", 128),
+                max_position_embeddings = 131072, rms_norm_eps = 1e-5, tie_word_embeddings = true,
+                use_bias = maybe("boolean", false), rope_theta = theta(5e5),
+        }) },
+        hunyuan_v1_dense = { architecture = "HunYuanDenseV1ForCausalLM", keys = set(llama, config.rope_keys_with {
+                alpha = maybe "positive",
+        }, {
+                vocab_size = 290943, rms_norm_eps = 1e-5, attention_bias = false, mlp_bias = only(false),
+        }, none("pretraining_tp", "eod_token_id")) },
+        olmoe = { architecture = "OlmoeForCausalLM", keys = set(llama, {
+                vocab_size = 50304, hidden_size = 2048, intermediate_size = 2048, num_hidden_layers = 16,
+                num_attention_heads = 16, max_position_embeddings = 4096, rms_norm_eps = 1e-5, attention_bias = false,
+                head_dim = only(null), mlp_bias = only(false), clip_qkv = maybe "positive", num_experts_per_tok = 8,
+                num_experts = 64, num_local_experts = same "num_experts", router_aux_loss_coef = 0.01,
+                norm_topk_prob = false,
+        }, none("output_router_logits")) },
+        qwen2_moe = { architecture = "Qwen2MoeForCausalLM", keys = set(llama, {
+                vocab_size = 151936, hidden_size = 2048, intermediate_size = 5632, num_hidden_layers = 24,
+                num_attention_heads = 16, num_key_value_heads = maybe("count", 16), head_dim = opt "count",
+                max_position_embeddings = 32768, attention_bias = only(false), mlp_bias = only(false),
+                use_sliding_window = false, sliding_window = maybe("count", 4096), max_window_layers = config.of("whole", 28),
+                layer_types = maybe "list", decoder_sparse_step = 1, mlp_only_layers = maybe "list",
+                moe_intermediate_size = 1408, shared_expert_intermediate_size = 5632, num_experts_per_tok = 4,
+                num_experts = 60, norm_topk_prob = false, router_aux_loss_coef = 0.001, qkv_bias = true,
+        }, none("output_router_logits")) },
         gpt_neox = { architecture = "GPTNeoXForCausalLM", keys = set(rope, {
                 vocab_size = 50432, hidden_size = 6144, num_hidden_layers = 44, num_attention_heads = 64,
                 intermediate_size = 24576, hidden_act = act "gelu", max_position_embeddings = 2048,

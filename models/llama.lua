@@ -93,6 +93,9 @@ local function windows(c)
         return window or 0, pattern
 end
 
+-- Phi-3 knows two kinds; its first files called one of them "su".
+local phi3_rope = { partial_ok = true, kinds = { default = true, longrope = true }, alias = { su = "longrope", yarn = "longrope" } }
+
 -- Parameters of a configuration that was read.
 function llama.from_hf(c, family)
         local window, pattern = windows(c)
@@ -106,7 +109,7 @@ function llama.from_hf(c, family)
                 qkv_bias = c.attention_bias or family == "qwen2", out_bias = c.attention_bias or false,
                 mlp_bias = c.mlp_bias or false, qk_norm = family == "qwen3" or family == "qwen3_moe",
                 fused = family == "phi3", source = "hf", window = window, pattern = pattern,
-        }, config.rope(c, { partial_ok = family == "phi3", scaled = family ~= "phi3" }))
+        }, config.rope(c, family == "phi3" and phi3_rope or nil))
         config.heads(p.n_head, p.n_kv_head, p.head_dim, p.rotary)
         return p
 end

@@ -19,24 +19,6 @@ local spelling = {
         stacked = { router = "mlp.gate", gate_up = "mlp.experts.gate_up_proj", down = "mlp.experts.down_proj" },
 }
 
--- Tie expert e's rows of a stacked weight (E,N,K) to the checkpoint.
-local function expert_map(layer, p)
-        local s, E, F, C = spelling[p.spelling], p.n_expert, p.n_ff, p.n_embd
-        return function(which, w, e)
-                local rows = { rows = { e, e + 1 } }
-                local n, k = w.shape[2], w.shape[3]
-                if not s.gate_up then
-                        local text = layer .. string.format(s.expert, e, s[which])
-                        w:from(string.format("%s: %dx%d | reshape 1 %d %d", text, n, k, n, k), rows)
-                elseif e == 0 and which == "down" then
-                        w:from(layer .. s.down)
-                elseif e == 0 then
-                        local at = which == "up" and F or 0
-                        w:from(string.format("%s: %dx%dx%d | cols %d %d", layer .. s.gate_up, E, 2 * F, C, at, at + F))
-                end
-        end
-end
-
 local params = {
         n_layer = 32, vocab = 32000, ctx = 32768, n_embd = 4096, n_head = 32, n_kv_head = 8, head_dim = 128,
         n_ff = 14336,
@@ -79,7 +61,7 @@ return {
                                 n_expert = p.n_expert, top_k = p.top_k, n_ff = p.n_ff, act = p.act, gated = p.gated,
                                 renorm = p.renorm, router_bias = p.router_bias, std = p.std,
                                 from = { router = layer .. spelling[p.spelling].router },
-                                expert_map = expert_map(layer, p),
+                                expert_map = b.expert_map(spelling[p.spelling], layer, p.n_expert, p.n_ff, p.n_embd),
                         })
                         return y
                 end

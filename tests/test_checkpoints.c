@@ -294,20 +294,8 @@ TEST (alias_circle) {
 
 TEST_DATA (real_files) {
         static const char *const folder[] = {
-                "falcon",
-                "gemma2",
-                "gpt2",
-                "gpt_neox",
-                "llama",
-                "llama31",
-                "llama_tied_bias",
-                "mistral",
-                "mixtral",
-                "mpt",
-                "phi3",
-                "qwen2",
-                "qwen3",
-                "qwen3_moe",
+#define FAMILY(name) #name,
+#include "families.def"
                 "../training/gpt2/init",
                 "../training/llama_accum2/final",
                 "../training/mixtral_aux/init",

@@ -42,11 +42,51 @@ FAMILIES = {
 }
 del FAMILIES["gemma2"]["hidden_act"]
 
+# Smaller ones.
+SMALL = dict(vocab_size=96, hidden_size=32, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4,
+             num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2)
+SLIDING = dict(sliding_window=8, layer_types=["sliding_attention", "full_attention", "sliding_attention"])
+BEFORE = set(FAMILIES)
+FAMILIES.update({
+    "smollm3": dict(SMALL, pad_token_id=0, no_rope_layers=[1, 0, 1]),
+    "olmo": dict(SMALL, clip_qkv=1.5),
+    "olmo2": SMALL,
+    "olmo3": dict(SMALL, **SLIDING),
+    "stablelm": dict(SMALL, hidden_size=64, use_qkv_bias=True, qk_layernorm=True, num_hidden_layers=2),
+    "granite": dict(SMALL, embedding_multiplier=3.0, attention_multiplier=0.2, residual_multiplier=0.6,
+                    logits_scaling=2.0, attention_bias=True, mlp_bias=True),
+    "phi": dict(SMALL, qk_layernorm=True),
+    "starcoder2": dict(SMALL, sliding_window=8),
+    "gemma": dict(SMALL, head_dim=16, tie_word_embeddings=True),
+    "gemma3_text": dict(SMALL, head_dim=16, tie_word_embeddings=True, query_pre_attn_scalar=16, **SLIDING),
+    "cohere": dict(SMALL, tie_word_embeddings=True, use_qk_norm=True, logit_scale=0.5),
+    "cohere2": dict(SMALL, tie_word_embeddings=True, logit_scale=0.5, **SLIDING),
+    "opt": dict(vocab_size=96, hidden_size=32, num_hidden_layers=3, ffn_dim=40, max_position_embeddings=64,
+                num_attention_heads=4, word_embed_proj_dim=24, dropout=0.0, bos_token_id=1, eos_token_id=2),
+    "bloom": dict(vocab_size=96, hidden_size=36, n_layer=2, n_head=3, seq_length=64),
+    "gptj": dict(vocab_size=96, n_positions=64, n_embd=32, n_layer=3, n_head=2, rotary_dim=8, n_inner=40, bos_token_id=1,
+                 eos_token_id=2),
+    "exaone4": dict(SMALL, **SLIDING),
+    "olmoe": dict(SMALL, num_hidden_layers=2, intermediate_size=16, num_experts=4, num_experts_per_tok=2, clip_qkv=1.5,
+                  pad_token_id=0),
+    "qwen2_moe": dict(SMALL, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
+                      shared_expert_intermediate_size=24, mlp_only_layers=[1]),
+    "glm": dict(SMALL, head_dim=16, pad_token_id=0, eos_token_id=2),
+    "glm4": dict(SMALL, head_dim=16, pad_token_id=0, eos_token_id=2),
+    "ernie4_5": dict(SMALL, head_dim=16, use_bias=True, pad_token_id=0),
+    "hunyuan_v1_dense": dict(SMALL, head_dim=16, pad_token_id=0),
+})
+for name in ("olmo", "olmo2", "olmo3", "cohere", "cohere2", "gemma", "gemma3_text"):
+    FAMILIES[name] = dict(FAMILIES[name], pad_token_id=0)
+BRIEF = set(FAMILIES) - BEFORE                  # with less of each in tests/data
+
 S, F = "sliding_attention", "full_attention"
 LINEAR = dict(rope_type="linear", factor=2.0)
 LLAMA3 = dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=16)
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16)
+LONG = dict(rope_type="longrope", factor=4.0, short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[2.0] * 4,
+            original_max_position_embeddings=64)
 
 
 def old(r, **more):                             # transformers 4 called it "type"
@@ -71,7 +111,15 @@ ROPES = [
     dict(rope_theta=50.0), dict(rope_theta=None), dict(rope_type=None), dict(rope_type="mrope", mrope_section=[1, 1, 2]),
     dict(rope_type="default", partial_rotary_factor=0.5), dict(LINEAR, partial_rotary_factor=0.5),
     dict(YARN, partial_rotary_factor=0.5), dict(partial_rotary_factor=0.3), {F: dict(LINEAR), S: dict(LINEAR)},
-    dict(LINEAR, frobnicate=1), "linear",
+    dict(LINEAR, frobnicate=1), "linear", dict(rope_type="dynamic", factor=2.0, alpha=1000.0), dict(rope_type="dynamic"),
+    LONG, old(LONG), dict(LONG, attention_factor=1.2), dict(LONG, factor=None), without(LONG, "factor"),
+    without(LONG, "long_factor"), dict(LONG, short_factor=[1.0] * 5), dict(LONG, short_factor=[1.0, "x", 1.0, 1.0]),
+    dict(LONG, original_max_position_embeddings=16), old(LONG, type="su"),
+    dict(LONG, short_factor=[1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7], long_factor=[2.0] * 8),
+    dict(LINEAR, partial_rotary_factor=0.5), dict(LLAMA3, partial_rotary_factor=0.5),
+    {F: dict(LINEAR, rope_theta=50.0)}, {F: YARN}, {F: dict(YARN, attention_factor=1.5), S: dict(rope_type="default")},
+    {F: LONG}, {F: dict(rope_type="default", rope_theta=50.0), S: dict(rope_type="default", rope_theta=70.0)},
+    {F: dict(rope_type="default")}, {S: dict(rope_theta=70.0)}, {F: None}, {S: YARN}, {F: dict(YARN, truncate=False)},
 ]
 PARTS = [0.5, 0.25, 0.3, 1.0, 0.0, 1.5]
 SPECIAL = {                                     # key: values; more for what needs several keys
@@ -85,12 +133,17 @@ SPECIAL = {                                     # key: values; more for what nee
                     dict(prefix_lm=True), dict(attn_type="multiquery_attention"), dict(attn_impl="flash"),
                     dict(attn_uses_sequence_id=True), dict(attn_pdrop=0), dict(dtype="float32", model_type=""),
                     dict(rope=True), dict(kv_n_heads=2)],
-    "mlp_only_layers": [[], [1], None], "decoder_sparse_step": [2], "pruned_heads": [{}, {"0": [1]}],
+    "mlp_only_layers": [[], [1], [0, 2], None, [7], ["x"]], "decoder_sparse_step": [2, 3], "pruned_heads": [{}, {"0": [1]}],
     "dtype": ["float32", "bfloat16"], "torch_dtype": ["float32", "float16"], "per_layer_config": [None, {"0": {}}],
     "architectures": [["X"], None], "norm_type": ["layernorm", "low_precision_rmsnorm"],
     "logit_scale": [0.5, "inv_sqrt_d_model"], "quantization_config": [{"quant_method": "gptq", "bits": 4}],
     "id2label": [{"0": "a", "1": "b"}], "label2id": [{"a": 0}], "problem_type": ["regression"],
     "num_ln_in_parallel_attn": [0, 1, 2, 3], "num_kv_heads": [1, 2, 4], "transformers_version": ["4.40.0"],
+    "no_rope_layers": [[1, 1, 1], [0, 0, 0], [0, 1, 0], [1, 0], [1, 2, 0], None], "no_rope_layer_interval": [1, 2, 0],
+    "clip_qkv": [None, 0.5, 0.0, -1.0], "sliding_window_pattern": [1, 2, 3, 0, None, "LLLG"], "rotary_dim": [4, 16, 7, 0, 20],
+    "layer_switch": [2], "word_embed_proj_dim": [32, 24, 40], "embedding_multiplier": [2, 0.0, -1.0], "seq_length": [64, 32],
+    "attention_multiplier": [1, 0.5, 0.0, -1.0], "residual_multiplier": [1, 0.0], "logits_scaling": [4, 0.0, -2.0],
+    "rope_local_base_freq": [50.0, 1e6], "use_bidirectional_attention": [True, False], "order_of_interleaved_layers": ["x"],
     "task_specific_params": [{"text-generation": {}}], "eos_token_id": [3, [2, 3]], "summary_type": ["mean"],
 }
 EXTRA = [                                       # keys of older and other classes, that occur in files
@@ -105,6 +158,8 @@ EXTRA = [                                       # keys of older and other classe
     "task_specific_params", "apply_residual_connection_post_layernorm", "frobnicate", "norm_eps", "layer_norm_eps",
     "layer_norm_epsilon", "rms_norm_eps", "embd_pdrop", "rope_interleaved", "full_attn_mod", "hidden_size", "n_embd",
     "num_hidden_layers", "num_attention_heads", "max_position_embeddings", "n_positions", "n_layer", "clip_qkv",
+    "rope_local_base_freq", "sliding_window_pattern", "use_qk_norm", "layer_switch", "order_of_interleaved_layers",
+    "position_embedding_type", "use_parallel_block", "seq_length", "n_head", "model_max_length", "rotary", "mlp_type",
     "is_llama_config", "quantization", "sliding_window_size", "_num_labels", "max_sequence_length",
 ]
 GUESS = {                                       # what such keys may be
@@ -116,7 +171,8 @@ GUESS = {                                       # what such keys may be
     "norm_eps": 1e-3, "layer_norm_eps": 1e-3, "layer_norm_epsilon": 1e-3, "rms_norm_eps": 1e-3, "rope_interleaved": True,
     "frobnicate": 7, "cross_attention_hidden_size": 8, "max_window_layers": 1, "partial_rotary_factor": 0.5,
     "is_causal": False, "full_attn_mod": 2, "is_llama_config": True, "quantization": {"bits": 4}, "sliding_window_size": 4, "_num_labels": 1,
-    "max_sequence_length": 16,
+    "max_sequence_length": 16, "use_qk_norm": True, "position_embedding_type": "x", "use_parallel_block": False,
+    "model_max_length": 9, "rotary": False, "mlp_type": "gated",
 }
 COMBOS = {                                      # several keys at once
     "rope_theta absent, both spellings": [dict(rope_scaling=LINEAR, rope_parameters=dict(rope_theta=50.0)),
@@ -145,6 +201,29 @@ COMBOS = {                                      # several keys at once
     "mpt heads": [dict(n_heads=h) for h in (1, 2, 3, 5, 8)] + [dict(tie_word_embeddings=False)],
     "gpt_neox parts": [dict(rotary_pct=p, rope_scaling=r) for p in (0.25, 0.5, 1.0, 0.3)
                        for r in (LINEAR, LLAMA3, YARN)],
+    "phi3 longrope": [dict(head_dim=ABSENT, rope_scaling=dict(LONG, **m), original_max_position_embeddings=o)
+                      for m in ({}, dict(attention_factor=1.2), dict(factor=None), dict(rope_type="su")) for o in (64, 16, ABSENT)],
+    "smollm3 windows": [dict(use_sliding_window=u, sliding_window=8, layer_types=t, no_rope_layers=n) for u in (True, False)
+                        for t in (ABSENT, [S, F, S], [F, F, F]) for n in ([1, 0, 1], ABSENT)],
+    "exaone4 windows": [dict(sliding_window=w, sliding_window_pattern=n, layer_types=t) for w in (8, None)
+                        for n in (2, None, "LLLG", ABSENT) for t in (ABSENT, [F, F, F], [S, S, F])],
+    "cohere2 windows": [dict(sliding_window=w, sliding_window_pattern=n, layer_types=t) for w in (8, None)
+                        for n in (2, ABSENT) for t in (ABSENT, [F, F, F], [S, S, F])],
+    "gemma3_text windows": [dict(sliding_window=w, sliding_window_pattern=n, layer_types=t) for w in (8, None)
+                            for n in (2, ABSENT) for t in (ABSENT, [F, F, F], [S, S, F])],
+    "gemma3_text ropes": [dict(rope_theta=50.0, rope_local_base_freq=70.0, rope_scaling=r, rope_parameters=q)
+                          for r in (ABSENT, LINEAR) for q in (ABSENT, {F: dict(rope_type="default", rope_theta=90.0)})],
+    "olmo3 ropes": [dict(rope_theta=50.0, rope_scaling=r, rope_parameters=q)
+                    for r in (ABSENT, LINEAR) for q in (ABSENT, {F: dict(rope_type="default", rope_theta=90.0)})],
+    "stablelm shapes": [dict(use_parallel_residual=a, qk_layernorm=b, use_qkv_bias=c, partial_rotary_factor=p)
+                        for a in (True, False) for b in (True, False) for c in (True, False) for p in (0.5, 1.0)],
+    "phi shapes": [dict(qk_layernorm=b, partial_rotary_factor=p, num_key_value_heads=k) for b in (True, False)
+                   for p in (0.25, 1.0) for k in (1, 4)],
+    "cohere shapes": [dict(use_qk_norm=b, num_key_value_heads=k, attention_bias=a) for b in (True, False) for k in (1, 4)
+                      for a in (True, False)],
+    "opt shapes": [dict(do_layer_norm_before=a, word_embed_proj_dim=w, _remove_final_layer_norm=r,
+                        layer_norm_elementwise_affine=f, enable_bias=e) for a in (True, False) for w in (24, None)
+                   for r in (True, False) for f in (True, False) for e in (True, False)],
     "heads": [dict(num_attention_heads=h, num_key_value_heads=k, head_dim=d) for h, k in ((4, 4), (4, 1), (2, 2))
               for d in (8, 16, None, ABSENT)],
 }
@@ -161,7 +240,7 @@ def seeded(model):
             elif name.endswith("bias"):
                 x *= 0.3
             else:
-                x = 0.2 * x + (0.0 if model.config.model_type == "gemma2" else 1.0)
+                x = 0.2 * x + (0.0 if model.config.model_type.startswith("gemma") else 1.0)
             p.copy_(torch.from_numpy(x.astype(np.float16).astype(np.float32)))     # as half, too
 
 
@@ -183,7 +262,8 @@ class Reference:
             meta = AutoModelForCausalLM.from_config(self.config, attn_implementation=how)
         self.size = sum(p.numel() for p in meta.parameters())
         self.shapes = {n: tuple(p.shape) for n, p in meta.named_parameters()}
-        self.ctx = getattr(self.config, "max_position_embeddings", None) or self.config.max_seq_len
+        self.ctx = next(getattr(self.config, k) for k in ("max_position_embeddings", "max_seq_len", "seq_length")
+                        if hasattr(self.config, k))
         self.model = None
         if self.size <= HUGE:
             fresh = AutoConfig.from_pretrained(folder)
@@ -241,8 +321,8 @@ def variants(family, base):
                     yield key, {key: v}
     for name, group in COMBOS.items():
         for change in group:
-            if own >= set(change) and (name.split()[0] not in FAMILIES or name.startswith(family)
-                          or name == "qwen2 windows" and family in ("qwen2", "qwen3", "qwen3_moe")):
+            if own >= set(change) and (name.split()[0] not in FAMILIES or name.split()[0] == family
+                          or name == "qwen2 windows" and family in ("qwen2", "qwen3", "qwen3_moe", "qwen2_moe")):
                 yield tuple(change), change
 
 

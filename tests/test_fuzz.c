@@ -55,6 +55,8 @@ static void replay(const char *name, void (*target)(const uint8_t *, size_t))
         }
 
 TARGET(args)
+TARGET(chat)
+TARGET(chat_section)
 TARGET(choices)
 TARGET(config)
 TARGET(graph_json)

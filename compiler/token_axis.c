@@ -345,40 +345,15 @@ static Lie attention(const Ctx *c, const Node *n)
         return natural(n, &n->type);
 }
 
-/* ---- all ---- */
+/* ---- elementwise ---- */
 
-static Lie lie_of(const Ctx *c, const Node *n)
+static Lie each(const Ctx *c, const Node *n, Lie l)
 {
         const Lie *x = n->n_in ? &c->lie[n->in[0]] : NULL;
-        const int rank = n->n_in ? NODE(c->g, n->in[0])->type.rank : 0, last = rank - 1;
-        Lie l = x ? *x : natural(n, &n->type);
-        for (int i = 0; i < n->n_in; i++)
-                if (c->lie[n->in[i]].kind != VALUE && n->op != OP_ITEM &&
-                    n->op != OP_EXPERT_MATMUL && n->op != OP_GATHER)
-                        refuse(n, "reads how many tokens each bucket has, or their order");
+        const int last = n->n_in ? NODE(c->g, n->in[0])->type.rank - 1 : 0;
         switch (n->op) {
-        case OP_INPUT:
-        case OP_PARAM:
-        case OP_CONST:
         case OP_POSITION: return l;
         case OP_FILL: l.uniform = true; return l;
-        case OP_RESHAPE: return reshape(n, x, rank);
-        case OP_EXPAND: return expand(n, x, &NODE(c->g, n->in[0])->type);
-        case OP_TRANSPOSE: return transpose(n, x);
-        case OP_MATMUL: return matmul(c, n);
-        case OP_GATHER: return gather(c, n);
-        case OP_ITEM: return item(c, n);
-        case OP_ATTENTION: return attention(c, n);
-        case OP_EXPERT_MATMUL: return expert(c, n);
-        case OP_CONCAT:
-                l = broadcast(c, n, 1);
-                l.uniform = false;
-                return l;
-        case OP_SLICE:
-                if (x->bucket && !n->a.slice.axis)
-                        refuse(n, "takes some of the rows that lie in the order of experts");
-                l.axis[n->a.slice.axis] = natural_axis(n, DIM(n->a.slice.len));
-                return l;
         case OP_ROPE:
                 if (!x->uniform &&
                     (x->bucket || !is_only(&x->axis[0], AXIS_B) || !is_only(&x->axis[1], AXIS_T)))
@@ -394,28 +369,59 @@ static Lie lie_of(const Ctx *c, const Node *n)
                 put(n, &l.axis[last], 2);
                 l.uniform = false;
                 return l;
-        case OP_SUM:
-        case OP_ROWMAX:
-        case OP_LOGSUMEXP:
-        case OP_ARGMAX:
-        case OP_SOFTMAX:
-        case OP_RMSNORM:
-        case OP_LAYERNORM:
-        case OP_TOPK:
-        case OP_ROUTE:
+        default:
+                if (!n->n_in)
+                        refuse(n, n->op == OP_INV_TOKENS ? "knows how many targets there are"
+                                                         : "is not known to leave tokens alone");
+                return broadcast(c, n, 0);
+        }
+}
+
+/* ---- all ---- */
+
+static Lie lie_of(const Ctx *c, const Node *n)
+{
+        const Lie *x = n->n_in ? &c->lie[n->in[0]] : NULL;
+        const int rank = n->n_in ? NODE(c->g, n->in[0])->type.rank : 0, last = rank - 1;
+        Lie l = x ? *x : natural(n, &n->type);
+        for (int i = 0; i < n->n_in; i++)
+                if (c->lie[n->in[i]].kind != VALUE && n->op != OP_ITEM &&
+                    n->op != OP_EXPERT_MATMUL && n->op != OP_GATHER)
+                        refuse(n, "reads how many tokens each bucket has, or their order");
+        switch (op_info[n->op].tokens) {
+        case TOKENS_LEAF: return l;
+        case TOKENS_EACH: return each(c, n, l);
+        case TOKENS_RESHAPE: return reshape(n, x, rank);
+        case TOKENS_EXPAND: return expand(n, x, &NODE(c->g, n->in[0])->type);
+        case TOKENS_TRANSPOSE: return transpose(n, x);
+        case TOKENS_MATMUL: return matmul(c, n);
+        case TOKENS_GATHER: return gather(c, n);
+        case TOKENS_ITEM: return item(c, n);
+        case TOKENS_ATTENTION: return attention(c, n);
+        case TOKENS_EXPERT: return expert(c, n);
+        case TOKENS_CONCAT:
+                l = broadcast(c, n, 1);
+                l.uniform = false;
+                return l;
+        case TOKENS_SLICE:
+                if (x->bucket && !n->a.slice.axis)
+                        refuse(n, "takes some of the rows that lie in the order of experts");
+                l.axis[n->a.slice.axis] = natural_axis(n, DIM(n->a.slice.len));
+                return l;
+        case TOKENS_LAST:
                 need_alone(n, &x->axis[last], "works along the axis of tokens");
                 if (n->type.rank == rank)
                         l.axis[last] = natural_axis(n, n->type.dim[last]);
                 l.uniform = false;
                 return l;
-        case OP_COLSUM:
+        case TOKENS_COLSUM:
                 for (int i = 0; i < n->a.k.k; i++)
                         need_alone(n, &x->axis[i], "sums over tokens");
                 for (int i = 0; i < n->type.rank; i++)
                         l.axis[i] = x->axis[i + n->a.k.k];
                 l.uniform = false;
                 return l;
-        case OP_COMBINE:
+        case TOKENS_COMBINE:
                 if (n->n_in == 2)
                         join_order(n, &l, &c->lie[n->in[1]], last, &(bool) { has_tokens(x, rank) });
                 for (int i = 0; n->n_in == 2 && i < last; i++)
@@ -426,18 +432,15 @@ static Lie lie_of(const Ctx *c, const Node *n)
                 l.axis[last - 1] = x->axis[last];
                 l.uniform = false;
                 return l;
-        case OP_BUCKET:
+        case TOKENS_BUCKET:
                 if (x->bucket || x->uniform)
                         refuse(n, "sorts rows that lie in the order of experts, or all alike");
                 l = (Lie) { .kind = PERM, .bucket = (Ref)(n - c->g->node) };
                 l.axis[0] = flat(n, x, rank);
                 return l;
-        default:
-                if (op_info[n->op].cls == CLASS_MAP && n->n_in)
-                        return broadcast(c, n, 0);
-                refuse(n, n->op == OP_INV_TOKENS ? "knows how many targets there are"
-                                                 : "is not known to leave tokens alone");
+        case TOKENS_NEVER: break;
         }
+        refuse(n, "is not known to leave tokens alone");
 }
 
 void check_token_axis(const Model *m)

@@ -57,7 +57,7 @@ static double gelu_tanh(double x) { return 0.5 * x * (1 + tanh(gelu_tanh_arg(x))
 static double scalar(Op op, double a, double b, double c, double x)
 {
         switch (op) {
-#define OP(e, text, inputs, cls, attr, shape, grad, stored, facts)
+#define OP(e, text, inputs, cls, attr, shape, grad, stored, facts, tokens)
 #define VALUE(e, value) \
         case OP_##e:    \
                 return value;

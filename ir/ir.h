@@ -135,7 +135,7 @@ typedef enum {
 
 typedef enum {
         OP_NONE,
-#define OP(e, text, inputs, cls, attr, shape, grad, stored, facts) OP_##e,
+#define OP(e, text, inputs, cls, attr, shape, grad, stored, facts, tokens) OP_##e,
 #include "ops.def"
         N_OPS
 } Op;
@@ -260,6 +260,26 @@ typedef enum {
         STORED_OWN
 } StoredAs;
 
+typedef enum {
+        TOKENS_NEVER,
+        TOKENS_LEAF,
+        TOKENS_EACH,
+        TOKENS_LAST,
+        TOKENS_COLSUM,
+        TOKENS_RESHAPE,
+        TOKENS_EXPAND,
+        TOKENS_TRANSPOSE,
+        TOKENS_SLICE,
+        TOKENS_CONCAT,
+        TOKENS_ITEM,
+        TOKENS_MATMUL,
+        TOKENS_GATHER,
+        TOKENS_ATTENTION,
+        TOKENS_BUCKET,
+        TOKENS_EXPERT,
+        TOKENS_COMBINE
+} TokenRule;
+
 enum {
         FACT_NONE,
         FACT_INNER = 1 << 0,
@@ -289,6 +309,7 @@ typedef struct OpInfo {
         void (*grad)(Graph *g, Ref n, const Ref *dout, Ref *din);
         StoredAs stored;
         unsigned facts;
+        TokenRule tokens;
         const char *scalar; /* C text of a MAP: $0 $1 inputs, $x attribute; or NULL */
 } OpInfo;
 extern const OpInfo op_info[N_OPS];

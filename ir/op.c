@@ -2,18 +2,19 @@
 #include "ir.h"
 #include <string.h>
 
-#define OP(e, text, inputs, cls, attr, shape, grad, stored, facts) \
-        int shape_##shape(Graph *g, Node *n, Type *out);           \
+#define OP(e, text, inputs, cls, attr, shape, grad, stored, facts, tokens) \
+        int shape_##shape(Graph *g, Node *n, Type *out);                   \
         void grad_##grad(Graph *g, Ref n, const Ref *dout, Ref *din);
 #include "ops.def"
 
-#define ROW(e, text, inputs, cls, attr, shape, grad, stored, facts, scalar)                  \
-        [OP_##e] = { OP_##e,        text,        inputs,          CLASS_##cls,  ATTR_##attr, \
-                     shape_##shape, grad_##grad, STORED_##stored, FACT_##facts, scalar },
-#define OP(e, text, inputs, cls, attr, shape, grad, stored, facts) \
-        ROW(e, text, inputs, cls, attr, shape, grad, stored, facts, NULL)
+#define ROW(e, text, inputs, cls, attr, shape, grad, stored, facts, tokens, scalar)              \
+        [OP_##e] = { OP_##e,        text,        inputs,          CLASS_##cls,  ATTR_##attr,     \
+                     shape_##shape, grad_##grad, STORED_##stored, FACT_##facts, TOKENS_##tokens, \
+                     scalar },
+#define OP(e, text, inputs, cls, attr, shape, grad, stored, facts, tokens) \
+        ROW(e, text, inputs, cls, attr, shape, grad, stored, facts, tokens, NULL)
 #define MAP(e, text, inputs, attr, shape, grad, stored, facts, scalar, value) \
-        ROW(e, text, inputs, MAP, attr, shape, grad, stored, facts, scalar)
+        ROW(e, text, inputs, MAP, attr, shape, grad, stored, facts, EACH, scalar)
 const OpInfo op_info[N_OPS] = {
 #include "ops.def"
 };

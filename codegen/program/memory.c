@@ -37,6 +37,9 @@ static bool same_part(const Group *gr, Ref r, Ref reader)
         return false;
 }
 
+/* It has no storage of its own: its readers read what lies below. */
+static bool is_plain_view(Op op) { return op_info[op].cls == CLASS_VIEW && !op_is(op, FACT_OWNS); }
+
 void stored_find(Emit *e)
 {
         Graph *g = e->g;
@@ -46,16 +49,14 @@ void stored_find(Emit *e)
                         of[e->groups[i].node[j]] = &e->groups[i];
         for (Ref r = 1; r < g->n_nodes; r++) {
                 const Node *n = NODE(g, r);
-                if (op_info[n->op].cls == CLASS_VIEW && n->op != OP_CONCAT && n->op != OP_ITEM)
-                        continue; /* its readers read what lies below */
+                if (is_plain_view(n->op))
+                        continue;
                 for (int i = 0; i < n->n_in; i++) {
                         Ref in = n->in[i], b = in;
                         bool direct = true;
                         /* through every view, the functors' own included */
-                        while (op_info[NODE(g, b)->op].cls == CLASS_VIEW &&
-                               NODE(g, b)->op != OP_ITEM && NODE(g, b)->op != OP_CONCAT) {
-                                direct &= NODE(g, b)->op == OP_RESHAPE ||
-                                          NODE(g, b)->op == OP_SLICE;
+                        while (is_plain_view(NODE(g, b)->op)) {
+                                direct &= op_is(NODE(g, b)->op, FACT_FOLLOWED);
                                 b = NODE(g, b)->in[0];
                         }
                         if (n->op == OP_ITEM || (n->op == OP_APPEND && i == 0) ||
@@ -81,8 +82,7 @@ void stored_find(Emit *e)
         }
         for (int i = 0; i < g->n_out; i++) {
                 Ref b = g->out[i].ref;
-                while (op_info[NODE(g, b)->op].cls == CLASS_VIEW && NODE(g, b)->op != OP_ITEM &&
-                       NODE(g, b)->op != OP_CONCAT)
+                while (is_plain_view(NODE(g, b)->op))
                         b = NODE(g, b)->in[0];
                 e->stored[b] = true;
         }

@@ -293,6 +293,40 @@ TEST (exit_codes) {
         EXPECT(line, TGC_USAGE, "give the folder it lies in");
 }
 
+TEST (tokenizer_train) {
+        char line[2048], path[512], text[512];
+
+        snprintf(text, sizeof text, "%s", scratch("text"));
+        snprintf(path, sizeof path, "%s", scratch("learned.json"));
+        snprintf(line, sizeof line,
+                 "tokenizer train tests/data/text/stories.txt --vocab-size 300 --special <|end|> "
+                 "--special <|x|> -o %s --json",
+                 path);
+        CHECK_MSG(tgc(line) == 0, "%s", r.err);
+        CHECK(strstr(r.out, "\"vocab_size\":\t300") && strstr(r.out, "\"merges\":\t42") &&
+              strstr(r.out, "\"text_bytes\":\t98380"));
+        write_file(text, "<|x|>!");
+        input = text;
+        snprintf(line, sizeof line, "tokenize %s", path);
+        CHECK(tgc(line) == 0 && !strcmp(r.out, "1 2\n"));
+        write_file(text, "ab");
+        snprintf(line, sizeof line, "tokenizer train - --vocab-size 1000 -o %s", scratch(""));
+        CHECK_MSG(tgc(line) == 0 && strstr(r.err, "tokenizer.json: 257 tokens, 1 merges") &&
+                          strstr(r.err, "1000 tokens were asked for, but"),
+                  "%s", r.err);
+        input = "/dev/null";
+        EXPECT("tokenizer train a.txt", TGC_USAGE, "where to? -o tokenizer.json");
+        EXPECT("tokenizer train -o x", TGC_USAGE, "from which text?");
+        EXPECT("tokenizer learn a.txt -o x", TGC_USAGE, "'learn' is not known");
+        EXPECT("tokenizer train no/such -o x", TGC_IO, "no/such");
+        EXPECT("tokenizer train a --vocab-size 255 -o x", TGC_USAGE, "--vocab-size");
+        EXPECT("tokenizer train a --vocab-size 256 --special <s> -o x", TGC_USAGE,
+               "257 to 4194304 are possible");
+        EXPECT("tokenizer train a --special a -o x", TGC_USAGE, "'a' is the name of a byte");
+        snprintf(line, sizeof line, "tokenizer train %s -o %s", path, path);
+        EXPECT(line, TGC_USAGE, "is the file that tokenizer reads");
+}
+
 /* An output must not take the place of what is read, under whatever name. */
 TEST (outputs_that_are_inputs) {
         static const struct {

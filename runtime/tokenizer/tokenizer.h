@@ -17,6 +17,7 @@
 #define TGC_TOKENIZER_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include "../util/err.h"
 
 typedef struct Tokenizer Tokenizer;
@@ -79,6 +80,23 @@ typedef struct TokParts {
                 .add_space_prefix = -1, .remove_extra_whitespaces = -1, .lowercase = -1 \
         }
 int tok_from_parts(Tokenizer **out, const TokParts *parts, Err *e);
+
+/* ---- tok_train.c: a byte-level BPE learned from text --------------------------------
+ *
+ * Special tokens get the first ids and are never merged.  add may be called again and again; run
+ * once, at the end: *json, malloc'ed, is a tokenizer.json that cuts as GPT-2 does.  Fewer tokens
+ * than asked for mean that no pair is left. */
+typedef struct TokTrainer TokTrainer;
+typedef struct TokTrained {
+        uint64_t bytes; /* of text */
+        size_t words;   /* different ones */
+        int vocab, merges;
+} TokTrained;
+int tok_trainer_new(TokTrainer **out, int vocab_size, const char *const *special, int n_special,
+                    Err *e);
+int tok_trainer_add(TokTrainer *t, const char *text, size_t n, Err *e);
+int tok_trainer_run(TokTrainer *t, char **json, size_t *n, TokTrained *what, Err *e);
+void tok_trainer_free(TokTrainer *t);
 
 /* One self-contained blob (kind, settings, original bytes); *blob is malloc'ed.
  * Packing the same tokenizer twice gives the same bytes. */

@@ -233,7 +233,7 @@ TEST (bash_completes) {
         CHECK(tgc("help --completion bash") == 0);
         snprintf(line, sizeof line,
                  "bash -c '. %s; t() { COMP_WORDS=(tgc $1 $2); COMP_CWORD=2; _tgc; "
-                 "echo \"${COMPREPLY[*]}\"; }; [ \"$(t run --pre)\" = --predict ] && "
+                 "echo \"${COMPREPLY[*]}\"; }; [ \"$(t run --pred)\" = --predict ] && "
                  "[ \"$(t help mod)\" = models ] && [ \"$(t train --max_i)\" = --max_iters ]'",
                  scratch("out"));
         CHECK(system(line) == 0);

@@ -4,6 +4,7 @@
 #include <time.h>
 #include "prompts.h"
 #include "sampling.h"
+#include "stop_text.h"
 #include "work.h"
 
 typedef struct Gen {
@@ -14,7 +15,7 @@ typedef struct Gen {
         int n, n_prompt, cap;
         int which, of; /* this prompt, from 0, and how many there are */
         bool text;     /* stream it */
-        /* why it ended, as --json says it: eos, signal, context, length, non_finite */
+        /* why it ended, as --json says it: eos, stop, signal, context, length, non_finite */
         const char *stop;
         int ctx; /* most tokens that the model can look at here */
         TokStream at;
@@ -23,11 +24,28 @@ typedef struct Gen {
         const Session *session;
         RtDrawn *drawn; /* with --logprobs: of each token that was sampled */
         int n_drawn;
+        size_t own;              /* where in it the model's own text begins */
         Err *e;
         int code;
 } Gen;
 
-static void put_text(Gen *r, const char *s, size_t n)
+/* How much may be shown of what would be ready, with --stop. */
+static size_t cut_at_stop(Gen *r, size_t ready)
+{
+        const OptionValue *stop = &r->a->v[O_STOP];
+        const char *own = r->hold + r->own;
+        const size_t n = r->n_hold - r->own, at = stop_find(stop->list, stop->n, own, n);
+        if (at != STOP_NONE) {
+                r->n_hold = r->own + at;
+                r->stop = "stop";
+                return r->n_hold;
+        }
+        const size_t most = r->n_hold - stop_begun(stop->list, stop->n, own, n);
+        return ready < most ? ready : most;
+}
+
+/* own: the model said it, not the prompt. */
+static void put_text(Gen *r, const char *s, size_t n, bool own)
 {
         if (r->n_hold + n > r->cap_hold) {
                 size_t cap = (r->n_hold + n) * 2 + 64;
@@ -45,19 +63,23 @@ static void put_text(Gen *r, const char *s, size_t n)
         if (!r->n_hold)
                 return;
         size_t ready = utf8_ready(r->hold, r->n_hold);
-        put_generated(r->hold, ready);
+        if (own)
+                ready = cut_at_stop(r, ready);
+        if (r->text)
+                put_generated(r->hold, ready);
         if (fflush(stdout) || ferror(stdout))
                 r->code = out_done(r->e);
         memmove(r->hold, r->hold + ready, r->n_hold -= ready);
+        r->own -= r->own < ready ? r->own : ready;
 }
 
-static void put_id(Gen *r, int i)
+static void put_id(Gen *r, int i, bool own)
 {
         size_t n;
-        if (!r->text || r->code)
+        if (!(r->text || r->a->v[O_STOP].n) || r->code)
                 return;
         const char *s = tokenizer_next(r->tok, &r->at, r->ids[i], &n);
-        put_text(r, s, n);
+        put_text(r, s, n, own);
 }
 
 static int add_id(Gen *r, int id)
@@ -98,10 +120,10 @@ static int on_token(void *user, int i, const int *token, int B)
         }
         if ((r->code = add_id(r, *token)) || (r->code = keep_logprobs(r)))
                 return 1;
-        put_id(r, r->n - 1);
+        put_id(r, r->n - 1, true);
         if (signal_seen())
                 r->stop = "signal";
-        return r->code || signal_seen();
+        return r->code || r->stop;
 }
 
 /* ---- the work ---- */
@@ -169,7 +191,8 @@ static int generate(Gen *r, Session *s, const Sampling *how, Clock *c, Err *e)
         if (r->text && r->of > 1)
                 printf("%s==> prompt %d of %d <==\n", r->which ? "\n" : "", r->which + 1, r->of);
         for (int i = 0; i < r->n; i++)
-                put_id(r, i);
+                put_id(r, i, false);
+        r->own = r->n_hold;
         t = clock_s();
         int room = ctx - r->n + 1;
         bool fills = most < 0 || most > room;
@@ -188,6 +211,26 @@ static int generate(Gen *r, Session *s, const Sampling *how, Clock *c, Err *e)
 /* Prefill leaves the prompt's last token to decoding: it is not counted there. */
 static double rate(int n, double s) { return s > 0 ? n / s : 0; }
 
+/* All of it, but for what --stop cuts off. */
+static int text_of(const Gen *r, char **text, size_t *n, Err *e)
+{
+        const OptionValue *stop = &r->a->v[O_STOP];
+        char *prompt;
+        size_t k;
+        int code = tokenizer_text(r->tok, r->ids, r->n, text, n, e);
+        if (code || strcmp(r->stop, "stop"))
+                return code;
+        if ((code = tokenizer_text(r->tok, r->ids, r->n_prompt, &prompt, &k, e))) {
+                free(*text);
+                return code;
+        }
+        k = k < *n ? k : *n;
+        const size_t at = stop_find(stop->list, stop->n, *text + k, *n - k);
+        *n = at == STOP_NONE ? *n : k + at;
+        free(prompt);
+        return TGC_OK;
+}
+
 static int report_json(const Gen *r, const Clock *c, const Session *s, uint64_t seed, Err *e)
 {
         int n = r->n - r->n_prompt;
@@ -197,7 +240,7 @@ static int report_json(const Gen *r, const Clock *c, const Session *s, uint64_t 
         if (r->tok) {
                 char *text;
                 size_t bytes;
-                int code = tokenizer_text(r->tok, r->ids, r->n, &text, &bytes, e);
+                int code = text_of(r, &text, &bytes, e);
                 if (code) {
                         cJSON_Delete(o);
                         return code;
@@ -250,7 +293,7 @@ static int report(Gen *r, const Clock *c, const Session *s, uint64_t seed, Err *
 static int run_one(Gen *r, const Prompt *p, Session *s, const Sampling *how, Clock *c, Err *e)
 {
         r->n = 0;
-        r->n_hold = 0;
+        r->n_hold = r->own = 0;
         r->n_drawn = 0;
         r->stop = NULL;
         r->at = (TokStream) { 0 };
@@ -278,6 +321,11 @@ static int run(Gen *r, const Loaded *l, double start, Prompts *p, Err *e)
         char vocab[32] = "0";
         int code;
         manifest_word(&l->plan, "vocab", vocab, sizeof vocab);
+        for (int i = 0; i < a->v[O_STOP].n; i++)
+                if (!*a->v[O_STOP].list[i] || !r->tok)
+                        return err_set(e, TGC_USAGE, "run: --stop: %s",
+                                       r->tok ? "the text is empty"
+                                              : "the model has no tokenizer, so it says no text");
         if (opt_flag(a, O_IGNORE_EOS) && !r->tok)
                 return err_set(
                         e, TGC_USAGE,

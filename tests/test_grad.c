@@ -330,8 +330,8 @@ TEST (moves) {
                   -1, 1 });
 }
 
-/* Slices of one value: side by side, with a gap, overlapping, twice the same, every second, along
- * the first axis. */
+/* Slices of one value: side by side, with a gap, overlapping, twice the same, every second or
+ * fourth, along each axis. */
 #define SLICED(rest)                                                             \
         {                                                                        \
                 "%p = param : f32[4,6]\n%a = square %p : f32[4,6]\n" rest, -1, 1 \
@@ -359,7 +359,17 @@ TEST (slices) {
                        "%a4 = slice %a {axis=1, start=3, len=1} : f32[4,1]\n"
                        "%a5 = slice %a {axis=1, start=4, len=1} : f32[4,1]\n"
                        "%a6 = slice %a {axis=1, start=5, len=1} : f32[4,1]\n"
-                       "return a=%a1, b=%a2, c=%a3, d=%a4, e=%a5, f=%a6"));
+                       "return a=%a1, b=%a2, c=%a3, d=%a4, e=%a5, f=%a6"),
+                SLICED("%x = slice %a {axis=0, start=1, len=2, step=2} : f32[2,6]\nreturn x=%x"),
+                SLICED("%x = slice %a {axis=1, start=1, len=2, step=4} : f32[4,2]\n"
+                       "%y = slice %a {axis=1, len=3, step=2} : f32[4,3]\n"
+                       "%z = slice %a {axis=1, start=1, len=5} : f32[4,5]\nreturn x=%x, y=%y, z=%z"),
+                { "%p = param : f32[B,T,5,2]\n%a = square %p : f32[B,T,5,2]\n"
+                  "%x = slice %a {axis=2, start=1, len=2, step=3} : f32[B,T,2,2]\nreturn x=%x",
+                  -1, 1 },
+                { "%p = param : f32[2,2,2,7]\n%a = square %p : f32[2,2,2,7]\n"
+                  "%x = slice %a {axis=3, len=3, step=3} : f32[2,2,2,3]\nreturn x=%x",
+                  -1, 1 });
 }
 
 TEST (routing) {

@@ -17,6 +17,8 @@
 
 typedef struct Piece {
         Ref slice, grad;
+        int64_t start, len; /* of grad, with zeros between a slice's elements */
+        bool done;
         struct Piece *next;
 } Piece;
 
@@ -93,81 +95,109 @@ static Ref zeros(Graph *g, Type t, Loc loc)
         return graph_leaf(g, OP_FILL, t, &z, loc, NULL);
 }
 
+/* All of them take every second of an even number of last elements. */
+static bool halves(const Graph *g, Ref r, const Piece *p)
+{
+        const Type *t = &NODE(g, r)->type;
+        for (; p; p = p->next) {
+                const Attr *a = &NODE(g, p->slice)->a;
+                if (a->slice.axis != t->rank - 1 || a->slice.step != 2 ||
+                    a->slice.len * 2 != t->dim[t->rank - 1].n)
+                        return false;
+        }
+        return true;
+}
+
+static Ref interleave_halves(Ctx *c, Type t, Piece *p, Loc loc)
+{
+        Graph *g = c->g;
+        Ref half[2] = { 0, 0 };
+        for (; p; p = p->next) {
+                Ref *h = &half[NODE(g, p->slice)->a.slice.start];
+                *h = *h ? op2(g, OP_ADD, *h, p->grad) : p->grad;
+        }
+        t.dim[t.rank - 1].n /= 2;
+        for (int i = 0; i < 2; i++)
+                if (!half[i])
+                        half[i] = zeros(g, t, loc);
+        return op2(g, OP_INTERLEAVE, half[0], half[1]);
+}
+
+/* A gradient (rows, len, inner) of every step-th element: the same with zeros between them, from the
+ * first element to the last (rows, (len - 1) step + 1, inner), flattened but for the rows. */
+static Ref spread(Graph *g, Ref d, Dim rows, int64_t len, int64_t step, int64_t inner, Loc loc)
+{
+        const DType dt = NODE(g, d)->type.dt;
+        const Type all = type_of(dt, 2, rows, DIM(len * inner));
+        d = graph_reshape(g, d, all);
+        if (step == 1 || len == 1)
+                return d;
+        Attr head = { .slice = { 1, 0, (len - 1) * inner, 1 } },
+             last = { .slice = { 1, (len - 1) * inner, inner, 1 } };
+        Ref in[2] = { graph_add(g, OP_SLICE, &d, 1, &head, loc, NULL),
+                      graph_add(g, OP_SLICE, &d, 1, &last, loc, NULL) };
+        const Type each = type_of(dt, 3, rows, DIM(len - 1), DIM(inner)),
+                   gap = type_of(dt, 3, rows, DIM(len - 1), DIM((step - 1) * inner)),
+                   flat = type_of(dt, 2, rows, DIM((len - 1) * step * inner));
+        Ref wide[2] = { graph_reshape(g, in[0], each), zeros(g, gap, loc) };
+        in[0] = graph_reshape(g, graph_add(g, OP_CONCAT, wide, 2, NULL, loc, NULL), flat);
+        return graph_add(g, OP_CONCAT, in, 2, NULL, loc, NULL);
+}
+
 /* Gradients that arrived through slices of r along one axis, put side by side. */
 static Ref assemble_axis(Ctx *c, Ref r, Piece *list)
 {
         Graph *g = c->g;
-        Piece *p = list;
         Type t = NODE(g, r)->type;
-        int ax = (int)NODE(g, p->slice)->a.slice.axis;
-        int64_t step = NODE(g, p->slice)->a.slice.step, len = NODE(g, p->slice)->a.slice.len;
-        Loc loc = NODE(g, r)->loc;
-        t.dt = NODE(g, p->grad)->type.dt;
-
-        if (step == 2 && ax == t.rank - 1 && len * 2 == t.dim[ax].n) {
-                Ref half[2] = { 0, 0 };
-                for (; p; p = p->next) {
-                        const Attr *a = &NODE(g, p->slice)->a;
-                        if (a->slice.axis != ax || a->slice.step != 2 || a->slice.len != len)
-                                error_at(NODE(g, p->slice)->loc,
-                                         "%%%s is sliced in ways that have no common gradient",
-                                         NODE(g, r)->name);
-                        Ref *h = &half[a->slice.start];
-                        *h = *h ? op2(g, OP_ADD, *h, p->grad) : p->grad;
-                }
-                t.dim[ax].n = len;
-                for (int i = 0; i < 2; i++)
-                        if (!half[i])
-                                half[i] = zeros(g, t, loc);
-                return op2(g, OP_INTERLEAVE, half[0], half[1]);
-        }
+        const int ax = (int)NODE(g, list->slice)->a.slice.axis;
+        const Loc loc = NODE(g, r)->loc;
+        t.dt = NODE(g, list->grad)->type.dt;
+        if (halves(g, r, list))
+                return interleave_halves(c, t, list, loc);
 
         /* Work on the last axis: everything from ax on folded into one. */
         int64_t inner = 1;
         Type flat = t;
+        Dim rows = DIM(1);
         for (int i = ax + 1; i < t.rank; i++)
                 inner *= t.dim[i].n;
+        for (int i = 0; i < ax; i++)
+                rows = dim_mul(rows, t.dim[i]);
         flat.rank = ax + 1;
         flat.dim[ax].n = t.dim[ax].n * inner;
+        for (Piece *p = list; p; p = p->next) {
+                const Attr a = NODE(g, p->slice)->a;
+                p->start = a.slice.start;
+                p->len = (a.slice.len - 1) * a.slice.step + 1;
+                if (a.slice.step > 1)
+                        p->grad = spread(g, p->grad, rows, a.slice.len, a.slice.step, inner, loc);
+        }
         Ref part[MAX_IN], sum = 0;
         int n = 0;
         int64_t at = 0;
-        bool *done = arena_alloc(c->tmp, 4096);
         for (;;) {
                 /* the piece that starts lowest at or after `at` */
                 Piece *best = NULL;
-                int k = 0, best_k = 0;
-                for (p = list; p && k < 4096; p = p->next, k++) {
-                        const Attr *a = &NODE(g, p->slice)->a;
-                        if (a->slice.step != 1 || a->slice.axis != ax)
-                                error_at(NODE(g, p->slice)->loc,
-                                         "%%%s is sliced in ways that have no common gradient",
-                                         NODE(g, r)->name);
-                        if (!done[k] && a->slice.start >= at &&
-                            (!best || a->slice.start < NODE(g, best->slice)->a.slice.start))
-                                best = p, best_k = k;
-                }
+                for (Piece *p = list; p; p = p->next)
+                        if (!p->done && p->start >= at && (!best || p->start < best->start))
+                                best = p;
                 if (best && n < MAX_IN - 2) {
-                        const Attr *a = &NODE(g, best->slice)->a;
                         Type pt = flat;
                         Ref d = best->grad;
-                        done[best_k] = true;
-                        k = 0;
-                        for (p = list; p && k < 4096;
-                             p = p->next, k++) /* the same slice taken twice */
-                                if (!done[k] &&
-                                    NODE(g, p->slice)->a.slice.start == a->slice.start &&
-                                    NODE(g, p->slice)->a.slice.len == a->slice.len) {
+                        best->done = true;
+                        for (Piece *p = list; p; p = p->next) /* the same slice taken twice */
+                                if (!p->done && p->start == best->start && p->len == best->len &&
+                                    type_eq(&NODE(g, p->grad)->type, &NODE(g, d)->type)) {
                                         d = op2(g, OP_ADD, d, p->grad);
-                                        done[k] = true;
+                                        p->done = true;
                                 }
-                        if (a->slice.start > at) {
-                                pt.dim[ax].n = (a->slice.start - at) * inner;
+                        if (best->start > at) {
+                                pt.dim[ax].n = (best->start - at) * inner;
                                 part[n++] = zeros(g, pt, loc);
                         }
-                        pt.dim[ax].n = a->slice.len * inner;
+                        pt.dim[ax].n = best->len * inner;
                         part[n++] = graph_reshape(g, d, pt);
-                        at = a->slice.start + a->slice.len;
+                        at = best->start + best->len;
                         continue;
                 }
                 if (at < t.dim[ax].n) {
@@ -180,9 +210,8 @@ static Ref assemble_axis(Ctx *c, Ref r, Piece *list)
                                                graph_name(g, NODE(g, r)->name));
                 sum = sum ? op2(g, OP_ADD, sum, whole) : whole;
                 bool left = false;
-                k = 0;
-                for (p = list; p && k < 4096; p = p->next, k++)
-                        left |= !done[k];
+                for (Piece *p = list; p; p = p->next)
+                        left |= !p->done;
                 if (!left)
                         return graph_reshape(g, sum, t);
                 n = 0; /* overlapping slices, or many: another round */
@@ -254,7 +283,7 @@ void differentiate(Graph *g, Arena *tmp)
                 if (NODE(g, r)->op == OP_SLICE) {
                         Piece *p = arena_alloc(tmp, sizeof *p);
                         Ref whole = NODE(g, r)->in[0];
-                        *p = (Piece) { r, c.grad[r][0], NULL };
+                        *p = (Piece) { .slice = r, .grad = c.grad[r][0] };
                         p->next = c.cut[whole];
                         c.cut[whole] = p;
                         continue;

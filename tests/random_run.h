@@ -22,7 +22,7 @@
 #include "../cli/cli.h"
 #include "../cli/quick_check.h"
 #include "../runtime/util/file.h"
-#include "random_graph.h"
+#include "random_stack.h"
 
 typedef enum { LEG_CPU0, LEG_CPU3, LEG_CUDA0, LEG_CUDA3, LEG_HOPPER0, LEG_HOPPER3, N_LEGS } Leg;
 
@@ -43,7 +43,8 @@ static const LegInfo leg_info[N_LEGS] = {
 };
 
 typedef struct Knobs {
-        int dtype, tf32, mode, batch, block, chunk, tokens, greedy, seed;
+        int dtype, tf32, mode, batch, block, chunk, tokens, greedy, seed, recompute;
+        int documents; /* the token, or -1 */
 } Knobs;
 
 /* From good to bad. */
@@ -96,8 +97,10 @@ static Outcome worst_of(const Case *c)
 
 /* ---- knobs ---- */
 
-static Knobs draw_knobs(Draw *d, bool trains)
+/* wide: sizes of several tiles, documents, decoding of more sequences. */
+static Knobs draw_knobs(Draw *d, const Model *m, bool wide)
 {
+        const bool trains = graph_out(m->graph, "loss") != 0;
         static const int types[] = { DT_F32, DT_F32, DT_F32, DT_BF16, DT_BF16, DT_F16 };
         Knobs k = { .dtype = types[draw(d, 6)],
                     .batch = 1 + draw(d, 3),
@@ -112,6 +115,17 @@ static Knobs draw_knobs(Draw *d, bool trains)
         k.chunk = chance(d, 50) ? 0 : 1 + draw(d, 6);
         k.tokens = 1 + draw(d, 8);
         k.greedy = chance(d, 20) ? 3 : 0;
+        k.documents = -1;
+        if (wide) {
+                const int ctx = (int)m->ctx;
+                k.batch = 1 + draw(d, 6);
+                k.block = 1 + draw(d, chance(d, 50) ? 12 : ctx < 80 ? ctx : 80);
+                k.chunk = chance(d, 50) ? 0 : 1 + draw(d, 40);
+                k.tokens = 1 + draw(d, ctx - 3);
+                k.recompute = chance(d, 15);
+                if (k.mode & BUILD_TRAIN && chance(d, 30))
+                        k.documents = draw(d, (int)m->vocab);
+        }
         return k;
 }
 
@@ -123,6 +137,10 @@ static const char *knobs_text(const Knobs *k, char out[160])
                  : k->mode == BUILD_TRAIN ? "train"
                                           : "both",
                  k->batch, k->block, k->chunk, k->tokens, k->greedy, k->seed);
+        if (k->documents >= 0)
+                snprintf(out + strlen(out), 160 - strlen(out), " documents %d", k->documents);
+        if (k->recompute)
+                snprintf(out + strlen(out), 160 - strlen(out), " recompute");
         return out;
 }
 
@@ -143,6 +161,9 @@ static bool knobs_parse(Knobs *k, const char *s)
                    &k->batch, &k->block, &k->chunk, &k->tokens, &k->greedy, &k->seed) != 7 ||
             k->dtype < 0)
                 return false;
+        const char *documents = strstr(s, " documents ");
+        k->documents = documents ? atoi(documents + 11) : -1;
+        k->recompute = strstr(s, " recompute") != NULL;
         k->mode = !strcmp(mode, "infer")   ? BUILD_INFER
                   : !strcmp(mode, "train") ? BUILD_TRAIN
                                            : BUILD_INFER | BUILD_TRAIN;
@@ -249,6 +270,10 @@ static int build(Plan *plan, const Case *c, const char *path, int opt, Err *e)
                            .cuda = true,
                            .cpu = true,
                            .tf32 = c->k.tf32,
+                           .recompute = c->k.recompute,
+                           .documents = c->k.documents >= 0 && c->k.mode & BUILD_TRAIN
+                                                ? &c->k.documents
+                                                : NULL,
                            .check = says };
         return build_plan(plan, &o, e);
 }

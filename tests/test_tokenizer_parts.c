@@ -214,9 +214,9 @@ TEST (gpt2_parts) {
 TEST (pre_tokenizers) {
         static const struct {
                 const char *pre, *file;
-        } row[] = { { "llama-bpe", OWN "llama3.json" },
-                    { "gpt-4o", OWN "o200k.json" },
-                    { "gpt-2", OWN "gpt2.json" } };
+        } row[] = { { "llama-bpe", OWN "llama3.json" },    { "gpt-4o", OWN "o200k.json" },
+                    { "starcoder", OWN "starcoder.json" }, { "falcon", OWN "falcon.json" },
+                    { "bloom", OWN "bloom.json" },         { "gpt-2", OWN "gpt2.json" } };
 
         for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
                 Tokenizer *file = open_own(row[i].file), *t;

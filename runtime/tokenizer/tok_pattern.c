@@ -97,7 +97,7 @@ static int refuse(const char *regex, const char *what, Err *e)
 /* Ruby's dialect in PCRE2's words. */
 static int translate(const char *regex, Buf *out, Err *e)
 {
-        bool inside = false;
+        int inside = 0; /* how many classes deep */
         size_t n;
 
         for (const char *s = regex; *s; s++) {
@@ -117,8 +117,12 @@ static int translate(const char *regex, Buf *out, Err *e)
                                 s += n;
                         }
                 } else if (inside) {
-                        if (*s == '[' && s[1] != ':')
-                                return refuse(regex, "a class within a class", e);
+                        if (*s == '[' && s[1] != ':') { /* a class within a class adds to it */
+                                if (strchr("^]&", s[1]) || s[-1] == '-')
+                                        return refuse(regex, "this class within a class", e);
+                                inside++;
+                                continue;
+                        }
                         if (*s == '&' && s[1] == '&')
                                 return refuse(regex, "&& within a class", e);
                         if (*s == '[') { /* [:space:] */
@@ -127,10 +131,11 @@ static int translate(const char *regex, Buf *out, Err *e)
                                 s += n - 1;
                                 continue;
                         }
-                        inside = *s != ']';
+                        if (*s == ']' && --inside)
+                                continue;
                         buf_put(out, s, 1);
                 } else if (*s == '[') {
-                        inside = true;
+                        inside = 1;
                         n = s[1] == '^' ? 2 : 1;
                         n += s[n] == ']'; /* a ] that comes first is itself */
                         buf_put(out, s, n);

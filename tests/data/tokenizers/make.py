@@ -88,7 +88,8 @@ DEEPSEEK = [r"\p{N}{1,3}", HAN.encode().decode("unicode_escape"),
             r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|"""
             r"""\s*[\r\n]+|\s+(?!\S)|\s+"""]
 CLASSES = [r"\w+", r"\W", r"\s", r"[^\s\w]", r"\d+", r"\D", r"[[:space:][:punct:]]", r"\h", r"\bth", r"e\B", r"\p{Lu}\p{Ll}*",
-           r"\p{M}", r"(?i)[^\d\s]e", r"\p{Han}|\p{Hiragana}", r"[\p{Lt}\p{Lm}\p{Lo}]+", r"\p{S}|\p{Cf}|\p{Cn}"]
+           r"\p{M}", r"(?i)[^\d\s]e", r"\p{Han}|\p{Hiragana}", r"[\p{Lt}\p{Lm}\p{Lo}]+", r"\p{S}|\p{Cf}|\p{Cn}", r"[a[bc]d]+", r"[^k[lm\d][o]]+"]
+BLOOM = " ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+"
 
 
 def byte_level():
@@ -184,6 +185,12 @@ def jsons():
     t.post_processor = processors.RobertaProcessing(("<|im_start|>", t.token_to_id("<|im_start|>")),
                                                     ("<|endoftext|>", t.token_to_id("<|endoftext|>")))
     yield "roberta", t
+    for name, parts in (("starcoder", [P.Digits(True), P.ByteLevel(False)]),
+                        ("falcon", [P.Punctuation("contiguous"), P.ByteLevel(False), P.Split(Regex("[0-9][0-9][0-9]"), "isolated")]),
+                        ("bloom", [P.Split(Regex(BLOOM), "isolated"), P.ByteLevel(False, use_regex=False)])):
+        t = of_bytes(compare.GPT2)
+        t.pre_tokenizer = P.Sequence(parts)
+        yield name, t
     t = of_bytes(compare.GPT2)
     t.normalizer, t.pre_tokenizer = N.ByteLevel(), P.Split(Regex("\u0120?[^\u0120]+"), "isolated")
     yield "bytes_norm", t
@@ -399,6 +406,8 @@ def main():
                 write_vectors(out, name[:-1], compare.Whole(t), t.get_vocab_size())
                 continue
             path = os.path.join(HERE, name + ".json")
+            if name.startswith(("wordpiece", "unigram")) and os.path.exists(path):      # their trainers give another one each time
+                t = Tokenizer.from_file(path)
             text = json.dumps(json.loads(t.to_str()), ensure_ascii=False, separators=(",", ":"))
             open(path, "w", encoding="utf-8", newline="\n").write(text + "\n")
             t = Tokenizer.from_file(path)

@@ -236,6 +236,124 @@ TEST (pre_tokenizers) {
         }
 }
 
+/* WordPiece: GGUF marks where words begin, Hugging Face where they go on. */
+TEST (bert_parts) {
+        Tokenizer *file = open_own(OWN "wordpiece.json"), *t;
+        Pieces p = { .n = tokenizer_vocab(file) };
+        const int *ids;
+        TokParts q;
+        char *text;
+
+        p.piece = calloc((size_t)p.n, sizeof *p.piece);
+        p.kind = calloc((size_t)p.n, sizeof *p.kind);
+        text = calloc((size_t)p.n, 64);
+        for (int i = 0; i < p.n; i++) {
+                size_t n;
+                const char *s = tokenizer_piece(file, i, &n);
+                bool special = tokenizer_is_special(file, i), on = n > 2 && !memcmp(s, "##", 2);
+                char *to = text + 64 * i;
+                int len = sprintf(to, "%s%.*s", special || on ? "" : "\xe2\x96\x81",
+                                  (int)(on ? n - 2 : n), on ? s + 2 : s);
+                p.piece[i] = (TokText) { to, (size_t)len };
+                p.kind[i] = special ? TOK_CONTROL : TOK_NORMAL;
+        }
+        q = parts_of(&p, "bert", NULL);
+        q.unk = tokenizer_find(file, "[UNK]", 5);
+        q.bos = tokenizer_find(file, "[CLS]", 5);
+        q.sep = tokenizer_find(file, "[SEP]", 5);
+        t = build(&q);
+        check_same(file, t);
+        CHECK(tokenizer_bos(t) == tokenizer_bos(file) && tokenizer_adds_bos(t));
+        CHECK(tokenizer_suffix(t, &ids) == 1 && ids[0] == q.sep);
+        check_ids(t, "[CLS]", 5, 1, (int[]) { q.bos, q.bos }, 2);
+        tokenizer_free(t);
+        tokenizer_free(file);
+        pieces_free(&p);
+        free(text);
+}
+
+/* ---- sentencepiece's file, taken apart (tests only: nothing is checked) ---------------------- */
+
+static uint64_t varint(const char **p)
+{
+        uint64_t x = 0;
+        for (int shift = 0;; shift += 7) {
+                unsigned char c = (unsigned char)*(*p)++;
+                x |= (uint64_t)(c & 127) << shift;
+                if (c < 128)
+                        return x;
+        }
+}
+
+/* The next field; its bytes, or its value, are *s. */
+static int field(const char **p, TokText *s, uint64_t *value)
+{
+        uint64_t tag = varint(p);
+
+        s->n = (tag & 7) == 5 ? 4 : (tag & 7) == 1 ? 8 : 0;
+        *value = (tag & 7) == 0 || (tag & 7) == 2 ? varint(p) : 0;
+        if ((tag & 7) == 2)
+                s->n = (size_t)*value;
+        s->p = *p;
+        *p += s->n;
+        return (int)(tag >> 3);
+}
+
+static void take_apart(const char *file, size_t n, Pieces *out, TokText *map)
+{
+        const char *p = file, *q;
+        TokText message, s;
+        uint64_t value;
+
+        out->piece = calloc(n, sizeof *out->piece);
+        out->score = calloc(n, sizeof *out->score);
+        out->kind = calloc(n, sizeof *out->kind);
+        while (p < file + n) {
+                int id = field(&p, &message, &value), i = out->n;
+                for (q = message.p; q < message.p + message.n && (id == 1 || id == 3);) {
+                        int f = field(&q, &s, &value);
+                        if (id == 3 && f == 2)
+                                *map = s;
+                        else if (id == 1 && f == 1)
+                                out->piece[i] = s;
+                        else if (id == 1 && f == 2)
+                                memcpy(&out->score[i], s.p, 4);
+                        else if (id == 1 && f == 3)
+                                out->kind[i] = (int)value;
+                }
+                if (id == 1 && !out->kind[i])
+                        out->kind[i] = TOK_NORMAL;
+                out->n += id == 1;
+        }
+}
+
+TEST (t5_parts) {
+        Tokenizer *file = open_own(OWN "spm_unigram.model"), *t;
+        size_t n;
+        char *model = slurp(OWN "spm_unigram.model", &n);
+        Pieces p = { 0 };
+        TokText map = { 0 };
+        const int *ids;
+        TokParts q;
+
+        take_apart(model, n, &p, &map);
+        CHECK(p.n == tokenizer_vocab(file) && map.n);
+        for (int i = 0; i < 3; i++)
+                p.kind[i] = TOK_UNUSED; /* sentencepiece does not find these in a text */
+        q = parts_of(&p, "t5", NULL);
+        q.unk = 0;
+        q.eos[q.n_eos++] = 2;
+        q.charsmap = map.p;
+        q.n_charsmap = map.n;
+        t = build(&q);
+        check_same(file, t);
+        CHECK(!tokenizer_adds_bos(t) && tokenizer_suffix(t, &ids) == 1 && ids[0] == 2);
+        tokenizer_free(t);
+        tokenizer_free(file);
+        pieces_free(&p);
+        free(model);
+}
+
 TEST (every_name) {
         static const char *const name[] = { "llama-bpe", "llama3",       "qwen2",
                                             "gpt-2",     "deepseek-llm", "deepseek-coder",
@@ -312,6 +430,17 @@ TEST (wrong_parts) {
                     .n_piece = 4,
                     .score = score,
                     .kind = kind } },
+                { "model 'bert' without an unknown id",
+                  { .model = "bert", .piece = piece, .n_piece = 4, .unk = -1 } },
+                { "model 't5' without an unknown id",
+                  { .model = "t5", .piece = piece, .n_piece = 4, .score = score, .unk = -1 } },
+                { "the character map says its trie has",
+                  { .model = "t5",
+                    .piece = piece,
+                    .n_piece = 4,
+                    .score = score,
+                    .charsmap = "\xff\0\0\0",
+                    .n_charsmap = 4 } },
                 { "the BOS id is 4, but the vocabulary has 4",
                   { .model = "llama", .piece = piece, .n_piece = 4, .score = score, .bos = 4 } },
                 { "the EOS id is 9",

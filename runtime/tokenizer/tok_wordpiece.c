@@ -37,7 +37,7 @@ static size_t count_chars(const char *s, size_t n)
 
 void encode_wordpiece(const Tokenizer *t, const char *s, size_t n, Buf *b, Ints *ids)
 {
-        size_t was = ids->n, len;
+        size_t was = ids->n, len, mark = strlen(t->word_start);
         int id;
 
         if (n > (size_t)t->max_chars && count_chars(s, n) > (size_t)t->max_chars) {
@@ -45,8 +45,10 @@ void encode_wordpiece(const Tokenizer *t, const char *s, size_t n, Buf *b, Ints 
                 return;
         }
         for (size_t i = 0; i < n; i += len) {
-                if ((id = longest(t, i ? t->word_next : t->word_start, s + i, n - i, b, &len)) <
-                    0) {
+                /* a word that holds the mark itself: what would match begins another word */
+                bool marked = mark && i && n - i >= mark && !memcmp(s + i, t->word_start, mark);
+                if (marked || (id = longest(t, i ? t->word_next : t->word_start, s + i, n - i, b,
+                                            &len)) < 0) {
                         ids->n = was;
                         ints_put(ids, t->unk);
                         break;

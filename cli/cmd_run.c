@@ -24,7 +24,7 @@ typedef struct Gen {
         const Session *session;
         RtDrawn *drawn; /* with --logprobs: of each token that was sampled */
         int n_drawn;
-        size_t own;              /* where in it the model's own text begins */
+        size_t own; /* where in it the model's own text begins */
         Err *e;
         int code;
 } Gen;
@@ -278,10 +278,13 @@ static int report(Gen *r, const Clock *c, const Session *s, uint64_t seed, Err *
                 printf("\n");
         }
         fflush(stdout);
-        say(&talk,
-            "%s: load %.2f s, prompt %d tokens at %.1f tok/s, decode %d tokens at %.1f tok/s%s\n",
-            dev_name(session_device(s)), c->load, r->n_prompt, rate(r->n_prompt - 1, c->prompt), n,
-            rate(n, c->decode), !strcmp(r->stop, "eos") ? ", end of text" : "");
+        char prefill[64] = "1 token"; /* the first one that decoding reads: it has no rate */
+        if (r->n_prompt > 1)
+                snprintf(prefill, sizeof prefill, "%d tokens at %.1f tok/s", r->n_prompt,
+                         rate(r->n_prompt - 1, c->prompt));
+        say(&talk, "%s: load %.2f s, prompt %s, decode %d token%s at %.1f tok/s%s\n",
+            dev_name(session_device(s)), c->load, prefill, n, n == 1 ? "" : "s", rate(n, c->decode),
+            !strcmp(r->stop, "eos") ? ", end of text" : "");
         if (!strcmp(r->stop, "context"))
                 say(&talk, "context full (%d tokens)\n", r->ctx);
         if (opt_num(r->a, O_TEMP) > 0 && opt_int(r->a, O_SEED) < 0)

@@ -41,6 +41,9 @@ p=$(python3 cut.py "${run[@]}" > said 2> err || tail -3 err)
 [ "$p" ] || [ "$(cat said)" -ge 20 ] || p="$(cat said) texts"
 say stops_where_the_text_begins "$p"
 
+p=$(try 0 'prompt 1 token, decode 1 token at [1-9]' "$TGC" run r.plan --device cpu -t 1 -s 3 --temp 0 -n 1 --prompt-ids 5 --ignore-eos)
+say a_rate_of_one_token "$p"
+
 p=$(try 2 '--stop: the text is empty' "${run[@]}" --stop '')
 [ "$p" ] || p=$(try 2 'it is --stop TEXT' "${run[@]}" -r x)
 [ "$p" ] || p=$(try 2 'has no tokenizer|no tokenizer' "$TGC" run gpt -D n_layer=1 -D n_head=1 -D n_embd=8 -D vocab=9 --prompt-ids 1 --stop a --device cpu)

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "chat.h"
 #include "prompts.h"
 #include "sampling.h"
 #include "stop_text.h"
@@ -13,8 +14,10 @@ typedef struct Gen {
         Tokenizer *tok; /* NULL: ids only */
         int *ids;
         int n, n_prompt, cap;
-        int which, of; /* this prompt, from 0, and how many there are */
-        bool text;     /* stream it */
+        int which, of;   /* this prompt, from 0, and how many there are */
+        bool text;       /* stream it */
+        bool answers;    /* --messages: the prompt is not shown */
+        int end_of_turn; /* it ends an answer, as end-of-text does; -1: none */
         /* why it ended, as --json says it: eos, stop, signal, context, length, non_finite */
         const char *stop;
         int ctx; /* most tokens that the model can look at here */
@@ -114,7 +117,8 @@ static int on_token(void *user, int i, const int *token, int B)
 {
         Gen *r = user;
         (void)i, (void)B;
-        if (r->tok && !opt_flag(r->a, O_IGNORE_EOS) && tokenizer_is_eos(r->tok, *token)) {
+        if (r->tok && !opt_flag(r->a, O_IGNORE_EOS) &&
+            (tokenizer_is_eos(r->tok, *token) || *token == r->end_of_turn)) {
                 r->stop = "eos";
                 return 1;
         }
@@ -190,7 +194,7 @@ static int generate(Gen *r, Session *s, const Sampling *how, Clock *c, Err *e)
         c->prompt = clock_s() - t;
         if (r->text && r->of > 1)
                 printf("%s==> prompt %d of %d <==\n", r->which ? "\n" : "", r->which + 1, r->of);
-        for (int i = 0; i < r->n; i++)
+        for (int i = 0; i < r->n && !r->answers; i++)
                 put_id(r, i, false);
         r->own = r->n_hold;
         t = clock_s();
@@ -217,10 +221,11 @@ static int text_of(const Gen *r, char **text, size_t *n, Err *e)
         const OptionValue *stop = &r->a->v[O_STOP];
         char *prompt;
         size_t k;
-        int code = tokenizer_text(r->tok, r->ids, r->n, text, n, e);
+        const int from = r->answers ? r->n_prompt : 0;
+        int code = tokenizer_text(r->tok, r->ids + from, r->n - from, text, n, e);
         if (code || strcmp(r->stop, "stop"))
                 return code;
-        if ((code = tokenizer_text(r->tok, r->ids, r->n_prompt, &prompt, &k, e))) {
+        if ((code = tokenizer_text(r->tok, r->ids + from, r->n_prompt - from, &prompt, &k, e))) {
                 free(*text);
                 return code;
         }
@@ -335,7 +340,9 @@ static int run(Gen *r, const Loaded *l, double start, Prompts *p, Err *e)
                         "run: --ignore-eos has no effect: %s has no tokenizer, so no token ends a text",
                         a->pos[0]);
         const double before = clock_s();
-        if ((code = prompts_read(p, a, r->tok, atoi(vocab), e)))
+        code = r->answers ? messages_prompt(a, &l->plan, r->tok, atoi(vocab), p, &r->end_of_turn, e)
+                          : prompts_read(p, a, r->tok, atoi(vocab), e);
+        if (code)
                 return code;
         start += clock_s() - before; /* who types it may take his time */
         if ((code = open_session(&s, &l->plan, a, SESSION_INFER, weights,
@@ -368,6 +375,8 @@ int cmd_run(const Args *a, Err *e)
                   .plan = &l.plan,
                   .tok = l.tok,
                   .e = e,
+                  .answers = opt_str(a, O_MESSAGES) != NULL,
+                  .end_of_turn = -1,
                   .text = l.tok && !opt_flag(a, O_JSON) && !opt_flag(a, O_PRINT_IDS) };
         code = run(&r, &l, start, &p, e);
         prompts_free(&p);

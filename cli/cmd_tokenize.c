@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/util/file.h"
-#include "work.h"
+#include "chat.h"
 
 /* A plan's own tokenizer, a model's, or a tokenizer file or folder. */
 static int open_tokenizer(Tokenizer **tok, const char *path, Err *e)
@@ -71,24 +71,98 @@ static int to_text(const Args *a, const Tokenizer *tok, const char *in, size_t n
         return code;
 }
 
+/* text_bytes -1: not said */
+static int print_ids(const Args *a, const int *ids, int k, double text_bytes, Err *e)
+{
+        if (opt_flag(a, O_JSON)) {
+                cJSON *o = cJSON_CreateObject();
+                cJSON_AddItemToObject(o, "ids", cJSON_CreateIntArray(ids, k));
+                cJSON_AddNumberToObject(o, "tokens", k);
+                if (text_bytes >= 0)
+                        cJSON_AddNumberToObject(o, "text_bytes", text_bytes);
+                return json_print(o, e);
+        }
+        for (int i = 0; i < k; i++)
+                printf("%s%d", i ? " " : "", ids[i]);
+        printf("\n");
+        return TGC_OK;
+}
+
 static int to_ids(const Args *a, const Tokenizer *tok, const char *in, size_t n, Err *e)
 {
         int *ids, k, bos = opt_set(a, O_ADD_BOS) ? opt_flag(a, O_ADD_BOS) : -1;
         int code = tokenizer_encode(tok, in, n, bos, &ids, &k, e);
         if (code)
                 return code == TGC_USAGE ? TGC_BAD_FILE : code;
+        code = print_ids(a, ids, k, (double)n, e);
+        free(ids);
+        return code;
+}
+
+/* ---- --messages ---- */
+
+/* A plan's section, or the folder that the tokenizer is in. */
+static int open_chat(Chat *c, const Args *a, Plan *p, Err *e)
+{
+        char real[4400], dir[4400];
+        ModelKind kind;
+        int code;
+        const char *path = a->pos[0];
+        if (!model_kind(path, &kind, real, sizeof real, NULL) && kind == MODEL_PLAN) {
+                if ((code = plan_open(p, real, e)))
+                        return code;
+                return chat_open(c, a, plan_find(p, "chat"), NULL, path, e);
+        }
+        snprintf(dir, sizeof dir, "%s", path);
+        if (!file_is_dir(dir)) {
+                char *slash = strrchr(dir, '/');
+                strcpy(slash ? slash : dir, slash ? "" : ".");
+        }
+        return chat_open(c, a, NULL, dir, path, e);
+}
+
+static int print_conversation(const Args *a, Chat *c, const Tokenizer *tok, Json talk, Err *e)
+{
+        ChatRendered r;
+        int *ids, k, code;
+        if (opt_flag(a, O_TO_TEXT)) {
+                if ((code = chat_ids(c, a, talk, tok, 0, &ids, &k, e)))
+                        return code;
+                code = print_ids(a, ids, k, -1, e);
+                free(ids);
+                return code;
+        }
+        if ((code = chat_text(c, talk, true, &r, e)))
+                return code;
         if (opt_flag(a, O_JSON)) {
                 cJSON *o = cJSON_CreateObject();
-                cJSON_AddItemToObject(o, "ids", cJSON_CreateIntArray(ids, k));
-                cJSON_AddNumberToObject(o, "tokens", k);
-                cJSON_AddNumberToObject(o, "text_bytes", (double)n);
+                json_add_text(o, "text", r.text, r.n);
                 code = json_print(o, e);
         } else {
-                for (int i = 0; i < k; i++)
-                        printf("%s%d", i ? " " : "", ids[i]);
-                printf("\n");
+                put_generated(r.text, r.n);
         }
-        free(ids);
+        chat_rendered_free(&r);
+        return code;
+}
+
+static int conversation(const Args *a, const Tokenizer *tok, Err *e)
+{
+        Chat c = { 0 };
+        Plan p = { 0 };
+        JsonText in;
+        Json talk;
+        char *text;
+        size_t n;
+        int code = open_chat(&c, a, &p, e);
+        if (!code && !(code = messages_read(a, &text, &n, e))) {
+                if (!(code = json_open(&in, &talk, text, n, opt_str(a, O_MESSAGES), true, e))) {
+                        code = print_conversation(a, &c, tok, talk, e);
+                        json_close(&in);
+                }
+                free(text);
+        }
+        chat_close(&c);
+        plan_close(&p);
         return code;
 }
 
@@ -100,7 +174,9 @@ int cmd_tokenize(const Args *a, Err *e)
         int code = open_tokenizer(&tok, a->pos[0], e);
         if (code)
                 return code;
-        if (!(code = read_stdin(&in, &n, e))) {
+        if (opt_str(a, O_MESSAGES)) {
+                code = conversation(a, tok, e);
+        } else if (!(code = read_stdin(&in, &n, e))) {
                 code = opt_flag(a, O_TO_TEXT) ? to_text(a, tok, in, n, e)
                                               : to_ids(a, tok, in, n, e);
                 free(in);

@@ -97,6 +97,8 @@ static bool describes(const Given *g)
 {
         return g->a->n_pos && (!strcmp(g->a->pos[0], "lua") || !strcmp(g->a->pos[0], "models"));
 }
+static bool no_conversation(const Given *g) { return !has(g, O_MESSAGES); }
+static bool converses(const Given *g) { return has(g, O_MESSAGES); }
 static bool encodes(const Given *g) { return !flag(g, O_TO_TEXT); }
 
 /* ---- the table ---- */

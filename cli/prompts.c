@@ -36,7 +36,7 @@ static void drop_newline(const char *text, size_t *n)
                 *n -= 1 + (*n > 2 && text[*n - 2] == '\r');
 }
 
-static int add(Prompts *p, int *ids, int n, Err *e)
+int prompts_add(Prompts *p, int *ids, int n, Err *e)
 {
         Prompt *list = realloc(p->prompt, (size_t)(p->n + 1) * sizeof *list);
         if (!list) {
@@ -58,7 +58,7 @@ static int add_text(Prompts *p, const Tokenizer *tok, const char *text, size_t n
                 return err_set(e, code == TGC_BAD_FILE && !from ? TGC_USAGE : code, "%s: %s",
                                from ? from : "--prompt", why.msg);
         if (k)
-                return add(p, ids, k, e);
+                return prompts_add(p, ids, k, e);
         free(ids);
         return err_set(
                 e, TGC_USAGE,
@@ -75,7 +75,7 @@ static int add_none(Prompts *p, const Tokenizer *tok, Err *e)
         if (code)
                 return code;
         if (k)
-                return add(p, ids, k, e);
+                return prompts_add(p, ids, k, e);
         free(ids);
         if (!add_text(p, tok, "\n", 1, NULL, NULL))
                 return TGC_OK;
@@ -112,7 +112,7 @@ int prompts_read(Prompts *p, const Args *a, const Tokenizer *tok, int vocab, Err
                 code = ids_parse(ids, strlen(ids), vocab, "--prompt-ids", &list, &n, e);
                 if (code)
                         return code == TGC_BAD_FILE ? TGC_USAGE : code;
-                return add(p, list, n, e);
+                return prompts_add(p, list, n, e);
         }
         if (!tok)
                 return err_set(

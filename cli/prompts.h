@@ -17,6 +17,7 @@ typedef struct Prompts {
 int prompts_read(Prompts *p, const Args *a, const Tokenizer *tok, int vocab, Err *e);
 /* The texts of a list; of an empty one, what begins anywhere. */
 int prompts_of(Prompts *p, const OptionValue *texts, const Tokenizer *tok, Err *e);
+int prompts_add(Prompts *p, int *ids, int n, Err *e); /* takes ids over */
 void prompts_free(Prompts *p);
 
 #endif

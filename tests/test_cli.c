@@ -225,7 +225,7 @@ TEST (man_page_and_completion) {
         EXPECT("help --completion ksh", TGC_USAGE, "none of bash|zsh|fish");
 }
 
-/* The shells' own machinery: what may follow `tgc run --pre`, `tgc help mod`. */
+/* The shells' own machinery: what may follow `tgc run --pred`, `tgc help mod`. */
 TEST (bash_completes) {
         char line[1200];
         if (system("command -v bash >/dev/null 2>&1"))

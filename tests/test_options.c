@@ -244,6 +244,13 @@ static const struct {
         { O_GREEDY, "check @/train.plan --greedy 3", "for training alone", NULL },
         { O_PROMPT_TOKENS, "bench @/both.plan --train --prompt-tokens 3", "has no prompt", NULL },
         { O_ADD_BOS, "tokenize @/both.plan --ids --bos", "ids already", NULL },
+        { O_ADD_BOS, "tokenize @/both.plan --messages @/text --bos", "in front itself", NULL },
+        { O_SYSTEM, "run @/both.plan --prompt-ids 1 --system x", "goes with --messages", NULL },
+        { O_SYSTEM, "tokenize @/both.plan --system x", "goes with --messages", NULL },
+        { O_TEMPLATE, "run @/both.plan --prompt-ids 1 --template @/text", "goes with --messages",
+          NULL },
+        { O_CHAT_KWARGS, "tokenize @/both.plan --chat-template-kwargs {}", "goes with --messages",
+          NULL },
         { O_GPU, "run @/both.plan --prompt-ids 1 --device cpu --gpu 1", "no GPU", NULL },
         { O_THREADS, "run @/both.plan --prompt-ids 1 --device cuda -t 2", "on the GPU", NULL },
 };

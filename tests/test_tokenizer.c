@@ -233,10 +233,31 @@ TEST (folders) {
                    "{\"eos_token\":{\"content\":\"A\"},\"add_bos_token\":true,\"bos_token\":null}");
         CHECK_MSG(tokenizer_open(&t, folder, 25, &e) == TGC_OK, "%s", e.msg);
         CHECK(tokenizer_bos(t) == 5 && tokenizer_adds_bos(t));
-        CHECK(tokenizer_eos(t, &eos) == 3 && eos[0] == 15 && eos[1] == 7 && eos[2] == 3);
+        CHECK(tokenizer_eos(t, &eos) == 2 && eos[0] == 7 && eos[1] == 3);
         check_ids(t, "ab", 2, -1, (int[]) { 5, 5 }, 2);
         check_ids(t, "ab", 2, 0, (int[]) { 5 }, 1);
         tokenizer_free(t);
+
+        /* EOS as transformers' generate has it: config.json counts without generation_config.json
+         * alone, and the tokenizer where neither names one */
+        static const struct {
+                const char *generation, *config;
+                int n, eos;
+        } ends[] = { { "{\"eos_token_id\":[7]}", "{\"eos_token_id\":[3,4]}", 1, 7 },
+                     { "{\"eos_token_id\":null}", "{\"eos_token_id\":3}", 1, 15 },
+                     { NULL, "{\"eos_token_id\":[3,4]}", 2, 3 },
+                     { NULL, "{}", 1, 15 } };
+        for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+                remove_file("generation_config.json");
+                if (ends[i].generation)
+                        write_text("generation_config.json", ends[i].generation);
+                write_text("config.json", ends[i].config);
+                CHECK(tokenizer_open(&t, folder, 25, &e) == TGC_OK);
+                CHECK_MSG(tokenizer_eos(t, &eos) == ends[i].n && eos[0] == ends[i].eos, "case %zu",
+                          i);
+                tokenizer_free(t);
+        }
+        write_text("generation_config.json", "{\"bos_token_id\":5}");
 
         /* by file, and without its BOS */
         snprintf(path, sizeof path, "%s/tokenizer.json", folder);

@@ -61,9 +61,12 @@ static bool ends_with(const char *s, const char *end)
 
 /* ---- tokenizer_config.json, generation_config.json, config.json -------------------- */
 
-/* What the files say.  An earlier file wins for BOS; EOS ids add up. */
+/* What the files say.  An earlier file wins for BOS.  EOS is what transformers' generate takes: the
+ * ids of generation_config.json where there is that file, else those of config.json.  Only where
+ * these name none, a text ends as the tokenizer says, which transformers does not ask. */
 typedef struct Config {
         int bos, adds_bos, eos[TOK_MAX_EOS], n_eos;
+        bool generation; /* there is a generation_config.json */
 } Config;
 
 /* An id, a token's text, or an added token's object with the text as "content"; -1: none of
@@ -113,6 +116,9 @@ static int read_config(const Tokenizer *t, const char *folder, size_t n, const c
         if (rc == TGC_OK)
                 rc = json_open(&text, &o, b.n ? b.p : "", b.n, path, true, e);
         if (rc == TGC_OK) {
+                const bool generation = !strcmp(name, "generation_config.json");
+                Config found = { 0 };
+                c->generation |= generation;
                 static const char *const bos[] = { "bos_token", "bos_token_id" };
                 static const char *const eos[] = { "eos_token", "eos_token_id" };
                 for (int i = 0; i < 2; i++) {
@@ -120,10 +126,14 @@ static int read_config(const Tokenizer *t, const char *folder, size_t n, const c
                                 c->bos = token_id(t, json_get(o, bos[i]), &name_of);
                         x = json_get(o, eos[i]);
                         if (json_type(x) != '[')
-                                add_eos(t, c, x, &name_of);
+                                add_eos(t, &found, x, &name_of);
                         else
                                 for (JsonEach k = json_each(x); json_next(&k);)
-                                        add_eos(t, c, k.value, &name_of);
+                                        add_eos(t, &found, k.value, &name_of);
+                }
+                if (found.n_eos && (generation || !c->generation)) {
+                        memcpy(c->eos, found.eos, sizeof c->eos);
+                        c->n_eos = found.n_eos;
                 }
                 x = json_get(o, "add_bos_token");
                 if (json_type(x) == 't' || json_type(x) == 'f')

@@ -44,7 +44,8 @@ int tokenizer_new(Tokenizer **out, int kind, const void *blob, size_t n, Err *e)
 /* path: tokenizer.json, tokenizer.bin, *.tiktoken, tokenizer.model (tiktoken's, or a
  * sentencepiece BPE), or a folder with one of them, with
  * encoder.json + vocab.bpe, or with vocab.json + merges.txt.  Beside a JSON tokenizer,
- * tokenizer_config.json, generation_config.json and config.json give BOS, EOS and
+ * tokenizer_config.json, generation_config.json and config.json give BOS, EOS (the ids of
+ * generation_config.json, or without that file of config.json, as transformers' generate) and
  * whether BOS is added.  vocab_hint (0: unknown) is the model's
  * vocabulary: tokenizer.bin is cut to it, and encode refuses text that needs an id
  * from there on (tokenizers may know more tokens than their model). */

@@ -33,7 +33,7 @@ static bool more_pairs(Merges *m)
 {
         Merges old = *m;
 
-        if (m->n_pair + 1 <= m->n_slot / 2)
+        if (m->n_pair + 1 <= m->n_slot / 4 * 3)
                 return true;
         m->n_slot = old.n_slot ? 2 * old.n_slot : 1024;
         if (!(m->pair = calloc(m->n_slot, sizeof *m->pair))) {

@@ -29,7 +29,7 @@ static bool more_edges(Trie *t)
 {
         Trie old = *t;
 
-        if (t->n_node + 1 <= t->n_slot / 2)
+        if (t->n_node + 1 <= t->n_slot / 4 * 3)
                 return true;
         t->n_slot = old.n_slot ? 2 * old.n_slot : 1024;
         if (!(t->edge = calloc(t->n_slot, sizeof *t->edge))) {

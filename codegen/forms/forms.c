@@ -15,7 +15,9 @@ static const Row rows[] = {
 
 bool forms_add(Build *b, Family family, const void *problem)
 {
-        bool any = false, has[N_ARCHS] = { false };
+        bool any = false, has[N_ARCHS];
+        for (int i = 0; i < N_ARCHS; i++)
+                has[i] = form_is(b->form, (ArchId)i); /* or is left out there */
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
                 if (rows[i].family == family && !has[rows[i].arch])
                         any |= has[rows[i].arch] = rows[i].adds(b, problem);

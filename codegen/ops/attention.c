@@ -390,7 +390,7 @@ static void forward(Emit *e, const Group *gr)
                 const char *grid = arena_fmt(e->tmp, "%s*%lld", Bg, (long long)(groups * splits));
                 if (e->done_sm90[gr->anchor])
                         form_leave_out(&b, ARCH_SM90A);
-                else if (r == 1 || mma)
+                if (r == 1 || mma)
                         forms_add(&b, FAMILY_attention_decode,
                                   &(DecodeWork) { gr->anchor, r, splits, grid, parts, done });
                 build_line(

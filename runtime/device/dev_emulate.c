@@ -283,15 +283,15 @@ int dev_open_emulate(Device **out, const DevOptions *o, Err *e)
         const char *arch = getenv("TGC_EMULATE_ARCH");
         if (arch && !arch_of(arch)) {
                 free(d);
-                return err_set(
-                        e, TGC_USAGE,
-                        "TGC_EMULATE_ARCH=%.40s: the emulator plays sm_90a, and without it what every GPU has",
-                        arch);
+                return err_set(e, TGC_USAGE,
+                               "TGC_EMULATE_ARCH=%.40s: the emulator plays %s, and without it what "
+                               "every GPU has",
+                               arch, program_archs[N_FORMS - 1].name);
         }
         d->host.d.arch = arch ? arch_of(arch) : FORM_ANY;
         d->host.d.sms = arch ? program_archs[d->host.d.arch].sms : 0;
-        snprintf(d->host.d.name, sizeof d->host.d.name,
-                 arch ? "emulated GPU, sm_90a" : "emulated GPU");
+        snprintf(d->host.d.name, sizeof d->host.d.name, "emulated GPU%s%.20s", arch ? ", " : "",
+                 arch ? program_archs[d->host.d.arch].name : "");
         *out = &d->host.d;
         return TGC_OK;
 }

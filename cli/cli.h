@@ -81,8 +81,9 @@ typedef struct BuildOptions {
         const char **define;
         int n_define;
         int mode; /* BUILD_* */
-        Err *no_infer; /* of both modes training alone is left where text cannot be generated, and this says why;
-                                         * NULL: an error */
+        /* Where both modes are asked for and the model cannot generate text, it is compiled for
+         * training alone and this says why.  NULL: that is an error. */
+        Err *no_infer;
         int opt, batch, ctx, chunk, block;
         bool ctx_at_least; /* ctx may be rounded up, so that kernels are compiled once for many */
         bool cuda, cpu, recompute, tf32, time_passes;

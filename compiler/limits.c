@@ -1,5 +1,5 @@
-/* limits.c: what a model asks and kernels have no room for is refused, by name and line, when it is
- * compiled.  The numbers are the kernels' own: codegen/kernels/cpu/cpu_limits.h. */
+/* limits.c: refuse, by name and line, models that are larger than the kernels have room for.  The
+ * numbers are the kernels' own: codegen/kernels/cpu/cpu_limits.h. */
 #include "compiler.h"
 #include "../codegen/kernels/cpu/cpu_limits.h"
 

@@ -1,5 +1,4 @@
-/* model.c: a forward graph with what belongs to it: the checkpoint map, the
- * vocabulary, the context. */
+/* model.c: a model: its forward graph, checkpoint map, vocabulary and context. */
 #include "compiler.h"
 #include <stdlib.h>
 #include <string.h>

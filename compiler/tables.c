@@ -1,11 +1,16 @@
-/* tables.c: what picks rows of a table stays within it.
+/* tables.c: every index stays within its table.
  *
- * Kernels do not look: the row after the last is somebody else's memory.  ir/indices.c says which
- * inputs are indices, ranges.c what they lie between.  Positions run to the end of the context or
- * of the training window, ids to that of the vocabulary; where such an index will leave its table
- * that is the user's mistake.  Where it is not known whether it does (what comes of parameters,
- * other inputs or floats) the index gets a clamp, an elementwise op like any other.  What products
- * of experts sort by comes from one bucket, and documents are the runtime's. */
+ * Kernels do not check indices.  ir/indices.c says which inputs are indices, ranges.c bounds them.
+ * Three cases:
+ *
+ *      it stays inside    proved by its bounds: nothing to do
+ *      it will leave      a position beyond the context or window, an id beyond the vocabulary: the
+ *                         user's mistake, refused with its line
+ *      not known          it comes from parameters, floats or other inputs: the index gets a clamp,
+ *                         an elementwise op like any other
+ *
+ * The order that expert GEMMs sort by comes from one bucket, and the runtime fills `documents`:
+ * neither needs a check. */
 #include "compiler.h"
 #include <math.h>
 #include <string.h>

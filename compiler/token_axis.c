@@ -1,14 +1,15 @@
 /* token_axis.c: may the model's text be generated token by token?
  *
- * A program with a cache sees a few tokens at a time; of those before it there are keys and values,
- * nothing else.  It is right where a token's values depend on its own alone, but for causal
- * attention.  So this follows where B and T lie in each value that logits are made of: an axis is a
- * list of factors, outermost first (B*T*4 is B, T, 4), and reshapes regroup the list,
- * transpositions permute it.  What adds, sorts or compares along a factor B or T is refused with
- * its line, and so is whatever is not known here to leave tokens alone.
+ * A program with a cache sees a few tokens at a time.  Of the tokens before them it has keys and
+ * values, nothing else.  So generation is right only if tokens meet in causal attention alone.
  *
- * Experts permute tokens and put them back: rows in the order of a bucket carry its name until a
- * product scatters them. */
+ * This file follows the axes B and T through every value that the logits depend on.  An axis is a
+ * list of factors, outermost first: B*T*4 is (B, T, 4).  Reshapes regroup the list, transpositions
+ * permute it.  An op that adds, sorts or compares along B or T is refused with its line.  So is an
+ * op that is not known to keep tokens apart (column `tokens` of ops.def).
+ *
+ * Experts permute tokens and put them back.  Rows in the order of a bucket carry the bucket's name
+ * until a GEMM scatters them. */
 #include "compiler.h"
 #include <string.h>
 

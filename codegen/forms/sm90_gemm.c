@@ -1,13 +1,13 @@
 /* sm90_gemm.c: products on sm_90a (kernels/gemm/gemm_sm90.cuh).
  *
- * Operands come through tensor maps, and blocks stay and take tile after tile.  Of a prompt the
- * tensor map has the rows of the longest; the run counts those that there are.  A product short
- * enough for a single wave has one tile a block; which, is left to schedule.c, that knows what else
- * is in the launch.
+ * Operands come through tensor maps.  Blocks are persistent: each takes tile after tile.  For a
+ * prompt, the tensor map has the rows of the longest prompt, and the launch counts the rows that
+ * exist.  A GEMM that fits in a single wave has one tile a block.  schedule.c chooses that tile, since
+ * it knows what else is in the launch.
  *
- * Float32, where tf32 will do (--tf32), has the long ones' tiles.  The second factor must have K
- * contiguous: dx = dy W and dW = dy^T x read a copy of W and of x that a launch before makes
- * (sm90_gemm_transpose). */
+ * With --tf32, float32 uses the tiles of persistent blocks.  The second operand must be contiguous
+ * along K, so dx = dy W and dW = dy^T x read transposed copies of W and x, which a launch before
+ * makes (sm90_gemm_transpose). */
 #include "forms.h"
 #include <string.h>
 

@@ -1,9 +1,8 @@
-/* sm90_gemm_norm.c: the norm of what a product's epilogue makes, in the product's launch on sm_90a
+/* sm90_gemm_norm.c: on sm_90a, a GEMM and the norm of its result are one launch
  * (kernels/gemm/gemm_norm.cuh).
  *
- * Elsewhere they are two.  The product's kernel gets a second body, the norm's arguments and a
- * launch in clusters, one for the tiles of the same rows; the norm's kernel, where sm_90a has
- * nothing left to do, a grid of none. */
+ * Other architectures run two kernels.  On sm_90a the GEMM's kernel also has the norm's arguments and
+ * body, and the tiles of the same rows form a cluster.  The norm's own kernel is skipped there. */
 #include "forms.h"
 #include <string.h>
 

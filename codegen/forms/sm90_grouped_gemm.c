@@ -1,7 +1,7 @@
 /* sm90_grouped_gemm.c: products over experts on sm_90a (kernels/moe/grouped_gemm_sm90.cuh).
  *
- * How many tiles there are is known when the slots are sorted: every expert may have a last one that
- * is cut, and blocks find theirs by themselves. */
+ * The number of tiles is known only when the slots are sorted, since every expert may end with a
+ * partial tile.  So each block finds its tiles by itself. */
 #include "forms.h"
 
 /* LEAST_US: shorter ones stay as they are. */

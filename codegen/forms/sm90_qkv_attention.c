@@ -1,9 +1,9 @@
-/* sm90_qkv_attention.c: one token's q, k and v and its attention as one launch on sm_90a
- * (kernels/attention/qkv_attention_sm90.cuh).
+/* sm90_qkv_attention.c: on sm_90a, single-token decode fuses the QKV projection and attention into one
+ * cluster launch (kernels/attention/qkv_attention_sm90.cuh).
  *
- * A paged cache keeps two: there a sequence has company, and its bits are not to tell.  Elsewhere
- * they are two as well.  The product's kernel gets the second body and the attention's arguments;
- * the attention's kernel, where sm_90a has nothing left to do, a grid of none. */
+ * Other architectures run two kernels.  So does a paged cache, where the bits of a sequence must not
+ * depend on which others run beside it.  On sm_90a the projection's kernel also has attention's
+ * arguments and body, and attention's own kernel is skipped. */
 #include "../ops/ops.h"
 #include "gemv_shape.h"
 #include <string.h>

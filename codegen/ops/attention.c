@@ -2,11 +2,11 @@
  *
  * q, k and v have one head width here: passes/pad_heads.c sees to that.
  *
- * Forward is one launch; with few queries against a long cache it is split over
- * the cache and a second launch merges the parts.  Backward is three: delta =
- * sum(o * do), then dq by query tiles, then dk and dv by key tiles; on Hopper dq's kernel
- * makes delta as well, of few blocks and of many heads dk and dv too, and the other launches are
- * left out.  Short float32 problems have their own kernels, where backward is one launch. */
+ * Forward is one launch.  Decode (few queries, a long cache) splits the cache, and a second launch
+ * merges the parts.  Backward is three launches: delta = sum(o * do), then dq by tiles of queries,
+ * then dk and dv by tiles of keys.  On Hopper the dq kernel also makes delta.  With few blocks it
+ * makes dk and dv too, and the other launches are skipped.  Short float32 sequences have kernels of
+ * their own, where backward is one launch. */
 #include "ops.h"
 #include <string.h>
 

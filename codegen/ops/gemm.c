@@ -1,8 +1,8 @@
-/* gemm.c: matmul, matrix-vector for decoding.  (Over experts: grouped_gemm.c.)
+/* gemm.c: GEMM, and GEMV for decoding.  (Over experts: grouped_gemm.c.)
  *
- * A tile, and into how many parts K is split, are chosen by an estimate of the time
- * from gemm_tiles.def.  Parts (weight gradients: C is small and K long) are added
- * in order by a second launch, which runs the epilogue. */
+ * The tile and the number of splits of K are chosen by the cost model of gemm_tiles.def.  Weight
+ * gradients are split: C is small and K is long.  A second launch adds the splits in order and runs
+ * the epilogue. */
 #include "ops.h"
 #include "../forms/gemv_shape.h"
 #include <string.h>

@@ -8,12 +8,11 @@
  *      for each chunk:  s = x w^T (+ bias);  loss, s = ce(s);  dx = s w;  dw += s^T x;  dbias +=
  *      columns of s
  *
- * loss_exp.c has a way without the step in the middle, loss_small_vocab.c one that is a single
- * launch but for dw.
+ * loss_exp.c needs no pass over s between the GEMMs.  loss_small_vocab.c does all but dw in one
+ * launch.
  *
- * Rows of the scratch are padded to 8 elements, large ones to 64, and the padding stays zero, so
- * that every product may read 16 bytes at a time although the vocabulary is odd, and
- * Hopper's copy engine whole lines of memory. */
+ * Rows of the scratch are padded with zeros to a multiple of 8 elements, large ones of 64.  So GEMMs
+ * can read 16 bytes at a time although the vocabulary is odd, and TMA reads whole lines. */
 #include "loss.h"
 #include <stdlib.h>
 #include <string.h>

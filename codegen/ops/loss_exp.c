@@ -6,9 +6,9 @@
  *                          finish: loss; factor; s at the targets; xs = x * factor
  *                          dx = factor * s w;  dw += s^T xs
  *
- * On a GPU, in bf16, whose exponents are float32's, and for vocabularies whose pass costs more than
- * a launch.  A bias of the linear would want its own gradient from s.  Rows are summed in the
- * product's epilogue on Hopper, elsewhere by finish, from s. */
+ * Used on a GPU, in bf16 (which has float32's exponent), for vocabularies whose pass costs more than a
+ * launch, and for linears without a bias (its gradient would need s itself).  Row sums come from the
+ * GEMM's epilogue on Hopper, from `finish` elsewhere. */
 #include "loss.h"
 #include <stdlib.h>
 

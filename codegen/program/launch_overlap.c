@@ -1,18 +1,20 @@
-/* launch_overlap.c: what of a launch may run before the launch before has ended, on sm_90a.
+/* launch_overlap.c: programmatic dependent launch (PDL) on sm_90a.
+ * needs: launches in their order, pieces in their launches.  keeps: what each computes, bit by bit.
  *
- * Between two small launches two microseconds pass, of which the next one's blocks need half to
- * start and to get their first bytes.  They may start as soon as blocks of the launch before leave
- * room, if that announces them, and wait where they need what it makes (pdl_wait); all launches
- * before that one have ended then.  So a block may have, without waiting, what the launch before
- * does not write: weights, values kept for the backward pass, one factor of a weight's gradient.
+ * About two microseconds pass between two small launches.  Half of that is the next launch's blocks
+ * starting and loading their first bytes.  With PDL those blocks start as soon as the previous
+ * launch triggers them and leaves room.  pdl_wait then waits for the previous launch; all launches
+ * before that one have ended by then.  So a block may prefetch, before it waits, operands that the
+ * previous launch does not write: weights, values kept for the backward pass, one operand of a
+ * weight's gradient.
  *
- * Blocks that wait beside running ones are spread unevenly: those that start first fill whatever
- * multiprocessor is idle.  So only launches are announced whose blocks have so much shared memory
- * that a multiprocessor never takes more than its share. (Of one token, and of short prompts,
- * kernels announce the next before they wait themselves: there nothing but weights is sure to be
- * there.  Some wait first: where the next one wants to know by then which weights, or by
- * measurement.) needs: launches in their order, pieces in their launches.  keeps: what each
- * computes, bit by bit. */
+ * Waiting blocks would be spread unevenly: the first to start fill whichever multiprocessor is idle.
+ * So a launch is overlapped only if its blocks take so much shared memory that no multiprocessor
+ * holds more than its share.
+ *
+ * In decode and short prompts kernels trigger the next launch before they wait themselves; only
+ * weights are prefetched there.  A few trigger after the wait: where the next launch must know
+ * which weights to load, or where measurement says so. */
 #include "program.h"
 #include <string.h>
 

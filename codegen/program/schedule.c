@@ -1,24 +1,23 @@
 /* schedule.c: small launches that do not wait for each other become one.
  *
- * The launches of a training step on the GPU are a graph: one waits for those before it that
- * write what it touches, or touch what it writes.  A level is the longest way to a launch.
- * Launches that must be where they are, on the longest way through, make the teams; every other
- * one (gradients of weights and biases, sums of parts: nothing waits for them but the update)
- * joins the first team that it may join and has room, one whose blocks take long (Piece.us) the
- * first that takes as long, else the longest; or it waits till the end for others of its kind.
- * A team is one launch: entry.c lets the block's number choose what it does.
+ * The launches of a training step form a graph.  A launch waits for earlier ones that write what it
+ * touches, or touch what it writes.  Its level is the longest path to it.  The launches on the
+ * critical path cannot move; each starts a team.  Every other launch (gradients of weights and
+ * biases, sums of splits: only the update waits for them) joins the first team that it may join and
+ * that has room.  A launch with slow blocks (Piece.us) joins the first team that takes as long, else
+ * the longest; or it waits until the end for others of its kind.  A team is one launch: entry.c lets
+ * the block's number choose the piece.
  *
  *      dx = dy W; dW = dy^T x                one launch
  *      norm's gradient; sum of dW's parts    one launch
  *
- * Short products, which have tiles of their own on sm_90a (sm90_gemm.c), team up with their like
- * where that makes the launch the least longer; their tiles are chosen for all of it.
+ * Single-wave GEMMs of sm_90a (sm90_gemm.c) join each other where that lengthens the launch least.
+ * Their tiles are chosen for the whole launch.
  *
- * And of two launches of one block each, the second of which waits for the first, the block does
- * both.
+ * If two launches have one block each and the second waits for the first, one block does both.
  *
- * It pays where launches are the time: a small model's step, or its next token.  A launch that
- * fills the GPU by itself stays alone, and so does one whose blocks B or T decide.
+ * This pays where launch latency is the time: a step of a small model, or its next token.  A launch
+ * that fills the GPU stays alone.  So does one whose grid depends on B or T.
  * needs: launches in an order that works.  keeps: what each computes, bit by bit. */
 #include "../forms/forms.h"
 #include <string.h>

@@ -7,11 +7,11 @@
  * micro-batches add up to the batch.  Each contribution to a trainable parameter
  * becomes `accum`; the first of a step overwrites.
  *
- * What a rule makes stands at the line of the op whose gradient it is, and is named for the value
- * that it is the gradient of: x.grad.
+ * The nodes of a gradient carry the line of the op that they belong to.  The gradient of x is named
+ * x.grad.
  *
- * The readers of a value that only take slices of it (q, k, v of one linear)
- * give one gradient by concat or interleave, written in place by its parts. */
+ * Where all readers of a value only slice it (q, k, v of one linear), its gradient is their concat
+ * or interleave, which the parts write in place. */
 #include "../compiler.h"
 #include <string.h>
 

@@ -15,10 +15,10 @@
  *      %r = reshape %x                                 %m = matmul %x, %router
  *      %l = matmul %r, %router                 ->      %l = reshape %m
  *
- * Rows in the order of experts become rows in the order of slots: an order as good as any
- * while all that reads it came through the same perm.  The softmax and top-k become one for any
- * number of tokens, where nothing else reads them.  A product of rows seen through a reshape reads
- * what was reshaped, so that a norm can join it. */
+ * Rows in the order of experts become rows in the order of slots.  That is allowed while all their
+ * readers use the same permutation.  Softmax and top-k become one op for any number of tokens, if
+ * nothing else reads them.  A GEMM that reads rows through a reshape reads the reshaped value
+ * itself, so that a norm can join it. */
 #include "../compiler.h"
 #include <string.h>
 

@@ -1,22 +1,20 @@
 /* fuse.c: decide which nodes share a kernel.  Writes Node.group; moves nothing.
  * needs: types.   keeps: everything else.
  *
- * Every op with structure of its own (matmul, norm, attention, sum ...) anchors a
- * kernel.  Elementwise ops join the kernel that makes their input (its epilogue), as
- * long as no kernel would then wait for itself; those that join nothing start a
- * map, which later ones join.  At last a map all of whose work feeds a row op
- * becomes that op's prologue.
+ * Every op with structure of its own (matmul, norm, attention, sum ...) anchors a kernel.  An
+ * elementwise op joins the kernel that makes its input, as its epilogue, unless that kernel would
+ * then wait for itself.  An op that joins nothing starts a map, which later ops may join.  In the
+ * end, a map that feeds nothing but one row op becomes that op's prologue.
  *
- * Of several kernels that an elementwise op may join it joins the one where that saves most bytes
- * (fuse_bytes.h).  It stays out of an epilogue when a row op is its only reader and saves more by
- * making it itself, or as much while its input is stored anyway.
+ * If an elementwise op may join several kernels, it joins the one where it saves the most bytes
+ * (fuse_bytes.h).  It stays out of an epilogue if its only reader is a row op and that op saves more
+ * by computing it; or saves as much, when the input is stored anyway.
  *
- * What multiplies the results of two products by experts becomes the prologue of the third, so that
- * the first two wait for nothing of each other; whether they become one launch is schedule.c's to
- * say.
+ * In an expert MLP, gate * up becomes the prologue of `down`.  Then gate and up do not wait for each
+ * other, and schedule.c may make them one launch.
  *
- * From level 2 on, a norm joins the matrix-vector product that reads it.  Where others read it
- * too, a small product of one row also stores it.
+ * From level 2 on, a norm joins the GEMV that reads it.  If others read it too, one block of a small
+ * GEMV of one row also stores it.
  *
  * At level 0 nothing joins anything. */
 #include "fuse.h"

@@ -1,11 +1,11 @@
 /* fuse_bytes.c: the bytes of global memory that a kernel moves (fuse_bytes.h).
  *
- * A kernel loads every value from outside once, however many of its nodes read it, and stores those
- * of its values that somebody outside reads.  A slice costs its own elements, a value that is
- * stretched those that it has; rows picked by an index cost as many as are picked.  A value without
- * storage (a fill, a position) costs nothing.  What is updated in place counts as one store.
+ * A kernel loads each outside value once, however many of its nodes read it.  It stores those of its
+ * values that are read outside.  A slice counts its own elements; an expanded value counts the
+ * elements before expansion; a gather counts the rows that it picks.  A value without storage (a
+ * fill, a position) costs nothing.  An update in place counts as one store.
  *
- * Sizes that are known at run time alone count as 1: all values of a prompt have the same factor. */
+ * B and T count as 1 where they are unknown: they are the same factor in every value of a prompt. */
 #include "fuse_bytes.h"
 #include "../../codegen/lower/lower.h"
 

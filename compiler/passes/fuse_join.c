@@ -1,7 +1,7 @@
-/* fuse_join.c: what may share a kernel (fuse.h).
+/* fuse_join.c: which node may share a kernel with which (fuse.h).
  *
- * Structure alone: no kernel waits for itself, an epilogue sees the columns it needs, a value comes
- * from the kernel or from memory.  Whether it pays is fuse.c's to say. */
+ * Three rules, of structure alone: no kernel waits for itself; an epilogue sees the columns that it
+ * needs; a value comes either from the kernel or from memory.  fuse.c decides whether it pays. */
 #include "fuse.h"
 
 static bool takes_epilogue(const Graph *g, Ref anchor, Ref root)

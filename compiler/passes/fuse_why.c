@@ -1,8 +1,8 @@
-/* fuse_why.c: what fusion did and refused, as text (fuse.h).
+/* fuse_why.c: what fusion did and what it refused, as text (fuse.h).
  *
- * A line each: what stays out of which kernel, the reason, and the bytes that are moved for that;
- * what a kernel of several nodes moves, and what it saves against one kernel a node.  Programs of
- * one model say the same things: a line that is there already is not added. */
+ * One line for each node that stays out of a kernel: the reason, and the bytes that this costs.  One
+ * line for each kernel of several nodes: the bytes that it moves, and what it saves over a kernel
+ * for each node.  The programs of a model repeat each other; a line is written once. */
 #include "fuse.h"
 #include <string.h>
 

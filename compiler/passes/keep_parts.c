@@ -1,5 +1,4 @@
-/* keep_parts.c: of a product that is cut into parts, the parts that are read are kept, not the
- * whole.
+/* keep_parts.c: store the slices of a GEMM that are read, not the whole.
  * needs: types.   keeps: types.   Runs after differentiate, before fusion.
  *
  *      %qkv = matmul %x, %w                              %qkv = matmul %x, %w
@@ -7,9 +6,9 @@
  *      %v = slice %qkv                           ->      %v = cast (slice %qkv)
  *      %y = attention %q, %k, %v                         %y = attention %q, %k, %v
  *
- * Attention reads q and k rotated, and the product's epilogue rotates them; were v read where it
- * lies in the product, all of that would be stored for it.  Only parts beside rotated ones are
- * copied: others may have readers further on, in the backward pass, that want them as they are. */
+ * The GEMM's epilogue rotates q and k, and stores them rotated.  If attention read v inside the GEMM's
+ * result, that whole result would be stored for v alone.  So v gets a copy of its own.  Only slices
+ * beside rotated ones are copied: others may have readers in the backward pass that need the whole. */
 #include "../compiler.h"
 #include "../../codegen/lower/lower.h"
 

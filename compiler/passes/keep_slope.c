@@ -3,10 +3,10 @@
  *
  *      gelu(x) ... gelu_grad(x, dy)    ->      gelu(x), s = gelu_slope(x) ... mul(s, dy)
  *
- * where nothing else reads x and a product makes it.  The kernel that makes x computes s beside
- * gelu(x), from the same exponential, and stores s where it stored x; the backward pass, whose
- * products have no time to spare, has one multiplication left.  A gated one, whose gate and factor
- * are every other column of one product, keeps both slopes there:
+ * if nothing else reads x and a GEMM makes it.  That GEMM's epilogue computes s beside gelu(x), from
+ * the same exponential, and stores s in the place of x.  The backward pass then needs one
+ * multiplication, which matters since its GEMMs have no time to spare.  A gated activation, whose
+ * gate and factor are interleaved columns of one GEMM, keeps both slopes there:
  *
  *      %x = slice %m {step=2}   %u = slice %m {start=1, step=2}
  *      %a = silu %x             %h = mul %a, %u
@@ -15,8 +15,8 @@
  *      %t = mul %dh, %u                        ->      %du = mul %dh, (slice %k.a {start=1, step=2})
  *      %dx = silu_grad %x, %t                          %dx = mul %dh, (slice %k.a {step=2})
  *
- * Then h is kept as well, for its weight's gradient (recompute.c would have it made of x and u
- * again). */
+ * h is then stored as well, for the gradient of the next weight, since recompute.c can no longer make
+ * it from x and u. */
 #include "../compiler.h"
 
 static const struct {

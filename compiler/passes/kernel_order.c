@@ -1,11 +1,10 @@
 /* kernel_order.c: which kernel waits for which (kernel_order.h).
  *
- * A unit is a kernel, or a node in none.  Units stand in an order in which nobody waits for a later
- * one (Pearce and Kelly, A dynamic topological sort algorithm, 2006): at first that of the nodes. 
- * When two become one, the earlier one moves behind what the later one waits for, and with it those
- * between that wait for it.  To ask whether a unit waits for a kernel only units behind that one
- * are looked at; and of those that are far apart a path that runs through all of the graph
- * knows. */
+ * A unit is a kernel, or a node in none.  Units are kept in a topological order (Pearce and Kelly, A
+ * dynamic topological sort algorithm, 2006); at first it is the order of the nodes.  When two units
+ * become one, the earlier one moves behind everything that the later one waits for, together with
+ * the units between them that wait for it.  "Does a unit wait for a kernel?" looks only at the units
+ * between the two.  Where these are far apart, a path that covers the whole graph answers first. */
 #include "kernel_order.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* materialize.c: copies where a view cannot be addressed.
- * needs: types.   keeps: types.   Runs last before fusion.   Afterwards every input of every node can be.
+ * needs: types.   keeps: types.   Runs last before fusion.
  *
- * Views are free as long as strides describe them.  A reshape of a transposed value,
- * a matmul operand whose rows are not evenly spaced, a part of a concat that has no
- * storage of its own: there a cast to the same type is put in, an elementwise op that
- * fusion treats like any other. */
+ * A view is free as long as strides describe it.  They do not for a reshape of a transposed value,
+ * for a matmul operand whose rows are not evenly spaced, and for a part of a concat without storage
+ * of its own.  There a cast to the same type is inserted: an elementwise op that fusion treats like
+ * any other.  Afterwards every input of every node can be addressed. */
 #include "../compiler.h"
 #include "../../codegen/lower/lower.h"
 #include <string.h>

@@ -1,9 +1,9 @@
 /* order.c: in which order kernels run.
  * needs: groups.   keeps: everything; only renumbers groups, and launches follow the numbers.
  *
- * The written order keeps related kernels together.  A greedy one, that among the
- * kernels that are ready takes the one after which the fewest bytes stay alive, often
- * needs less memory at its peak: it is taken where it does. */
+ * There are two candidates.  The written order keeps related kernels together.  The greedy order
+ * takes, among the kernels that are ready, the one after which the fewest bytes stay alive.  The one
+ * with the lower peak of memory is used. */
 #include "../compiler.h"
 #include "../../codegen/lower/lower.h"
 #include <stdlib.h>

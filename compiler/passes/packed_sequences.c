@@ -1,15 +1,14 @@
-/* packed_sequences.c: a row of training tokens holds several documents, and a token sees its own
- * alone.
+/* packed_sequences.c: a row of training tokens holds several documents; a token sees only its own.
  *
  *      %at = position                          %documents = input                      i32[B,T,2]: begin, end
  *                                              %at = position
  *                                       ->     %own = sub %at, %documents's begins            cast to i32
  *      %y = attention %q, %k, %v               %y = attention %q, %k, %v, %documents
  *
- * Positions are counted from the document's begin.  What knows only the distance of two tokens
- * (rope, slopes, windows) stays as it is.  The runtime fills the input: a document begins with each
- * token `token` and with the row (plan.h). A text that is generated is one document:
- * forget_documents takes all this back for programs with a cache. */
+ * Positions count from the beginning of the document.  Rope, slopes and windows depend only on the
+ * distance of two tokens and stay as they are.  The runtime fills the input `documents`: a document
+ * begins with the row, and with each separator token (plan.h).  Generated text is one document, so
+ * forget_documents undoes all this for programs with a cache. */
 #include "../compiler.h"
 #include <string.h>
 

@@ -5,10 +5,9 @@
  *                               ->     %o = attention %q, %k, %wide
  *                                      %y = slice %o                            its first 16
  *
- * The graph allows values of another width than queries and keys; the kernels do not, and codegen
- * says so. The narrower side gets zero columns: those of q and k add nothing to a score, those of v
- * are results that nobody reads.  The scale is an attribute, so it stays that of the model's own
- * width. */
+ * In a graph, values may have another width than queries and keys; in the kernels they may not.  The
+ * narrower side gets columns of zeros.  Zeros in q and k add nothing to a score; zeros in v become
+ * results that are sliced off.  The scale is an attribute and stays that of the model's width. */
 #include "../compiler.h"
 
 static Ref padded(Graph *g, Ref x, int64_t width)

@@ -1,11 +1,10 @@
 /* precision.c: choose the storage type of every value; arithmetic is float32.
  * keeps: shapes, structure but for the casts that matmuls need.
  *
- * With policy bf16 or f16, parameters, caches and what is computed from them are
- * stored in 16 bits.  Float32 stay: losses, statistics, sums, gradients of
- * parameters, but for those of GRADS below, gate probabilities, tables, logits that leave the
- * graph, and maps all of whose float inputs are float32.  A matmul takes operands of one type: the
- * wider one is cast. */
+ * With policy bf16 or f16, parameters, caches and what is computed from them are stored in 16 bits.
+ * These stay float32: losses, statistics, sums, gradients of parameters (but for those of GRADS
+ * below), gate probabilities, tables, logits that leave the graph, and maps whose float inputs are
+ * all float32.  The operands of a matmul have one type: the wider one is cast. */
 #include "../compiler.h"
 #include <stdlib.h>
 

@@ -5,14 +5,15 @@
  *      %dw = matmul %dd, %a (backward)       ->      %a.9 = gelu %u            just before its first backward reader
  *                                                    %dw = matmul %dd, %a.9
  *
- * Free is a function of one value that only elementwise gradients read, when that value is
- * read by them as well (SwiGLU's silu): always done.  Nearly free is the product of two such
- * values, when it is large and only a weight's gradient reads it (SwiGLU's other factor times
- * silu): the kernel of those gradients stores it on its way, which costs a write and saves an
- * activation per layer.  (Where keep_slope.c came first neither is left.) Cheap are elementwise ops
- * and norms: they run at the speed of memory, and what they read is kept anyway, or cheap itself. 
- * Chosen by --recompute: it trades a few percent of time for the memory of one activation per op
- * and layer. */
+ *      always         a function of one value, if only elementwise gradients read it and they read
+ *                     that value too (SwiGLU's silu): it is free
+ *      always         the product of two such values, if it is large and only a weight's gradient
+ *                     reads it (SwiGLU's up * silu).  The kernel of the elementwise gradients stores
+ *                     it: one write more, one activation a layer less
+ *      --recompute    elementwise ops and norms whose inputs are kept anyway, or are cheap
+ *                     themselves.  A few percent of time for one activation per op and layer
+ *
+ * Where keep_slope.c came first, the first two do not occur. */
 #include "../compiler.h"
 #include <string.h>
 

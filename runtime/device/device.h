@@ -18,10 +18,10 @@
 typedef enum { DEV_AUTO, DEV_CPU, DEV_CUDA, DEV_EMULATE } DevKind;
 
 enum {
-        DEV_FETCH_SLOTS = 16,   /* reads under way at once */
+        DEV_FETCH_SLOTS = 16,       /* reads under way at once */
         DEV_FETCH_BYTES = 44 << 10, /* largest of them */
-        DEV_PLACES = 2,         /* in the queue, for uploads ahead */
-        DEV_MARKS = 8192        /* time stamps */
+        DEV_PLACES = 2,             /* in the queue, for uploads ahead */
+        DEV_MARKS = 8192            /* time stamps */
 };
 
 typedef struct Device Device;
@@ -32,9 +32,10 @@ typedef struct DevOptions {
         int threads;     /* cpu: OpenMP threads; 0: OpenMP's own choice */
         int from_source; /* ignore compiled code in the plan */
         int no_cache;    /* neither read nor write the disk cache */
-        int sync;        /* wait after each launch, so that a fault names its kernel; no graphs.
-                                         * TGC_SYNC=1 in the environment does the same */
-        Stop *stop;      /* dev_load may be asked to end; NULL: it is not */
+        /* wait after each launch, so that a fault names its kernel; no graphs.  TGC_SYNC=1 in the
+         * environment does the same */
+        int sync;
+        Stop *stop; /* dev_load may be asked to end; NULL: it is not */
         /* told what is about to be compiled, once a dev_load at most, and not of what a cache has:
          * n "kernels" or "units" for "cpu", "sm_90a" ...; from any thread; NULL: nobody is */
         void (*compiling)(void *to, int n, const char *what, const char *target);

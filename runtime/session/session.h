@@ -26,10 +26,10 @@ typedef struct SessionOptions {
         DevOptions dev;
         int mode;      /* SESSION_*; 0: all that the plan has */
         uint64_t seed; /* initial weights of a plan without any; dropout, sampling */
-        const char *
-                ready; /* programs, a space between, whose kernels a GPU has when the session opens; the
-                                         * others' it gets when they first run.  NULL: all */
-        /* "decode" of these is that for so many sequences; 0: for the plan's most */
+        /* Programs whose kernels are loaded when the session opens, separated by spaces; those of
+         * other programs are loaded when they first run.  NULL: all. */
+        const char *ready;
+        /* The name "decode" means the program that decodes so many sequences; 0: the plan's largest. */
         int batch;
 } SessionOptions;
 
@@ -41,10 +41,10 @@ void session_close(Session *s); /* NULL is fine */
 const Manifest *session_manifest(const Session *s);
 const Program *session_program(const Session *s);
 Device *session_device(const Session *s);
-/* its weights are the plan's own bytes, which must stay */
+/* Are the weights the plan's own bytes?  Then these must stay. */
 bool session_borrows(const Session *s);
 int session_mode(const Session *s);
-/* present, and its arenas allocated */
+/* Is the program there, with its arenas allocated? */
 bool session_has(const Session *s, const char *prog);
 
 typedef struct ArenaUse {

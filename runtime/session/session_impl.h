@@ -11,7 +11,7 @@ typedef struct ArenaState {
 
 typedef struct ProgState {
         void **addr; /* arguments of all runs, one after the other */
-        int lacks;   /* arena it needs and has not, or -1 */
+        int lacks;   /* an arena that it needs and that is missing, or -1 */
         bool ready;  /* its kernels are there */
         DevGraph *graph;
         int B, T; /* of the graph, or of the last run */
@@ -65,22 +65,22 @@ struct Session {
         bool grads_summed;
         Flight flight[N_FLIGHTS];
         int first_flight, n_flights;
-        /* device.h's place: since then nobody has touched what "step" reads of the */
+        /* Has the device passed this place (device.h)?  Since then nobody has touched what "step"
+         * [0] reads of the host, or the Rt of "update" [1]. */
         bool passed[2];
-        /* host; or the Rt of "update" */
 };
 
 void set_seed(Session *s, uint64_t seed);
 int find_prog(Session *s, const char *name, const Prog **g, Err *e);
 int find_io(Session *s, const char *prog, const char *io, const Io **out, void **mem, size_t *bytes,
             Err *e);
-/* checks bytes */
+/* As find_io, and the input or output must have so many bytes. */
 int io_at(Session *s, const char *prog, const char *io, size_t bytes, void **mem, Err *e);
 void *ref_mem(const Session *s, Ref r);
 
 /* ---- session_pages.c ---- */
 
-/* It takes several tokens of each of several sequences, which lie one after the other (rt.h). */
+/* Does the program take several tokens of each of several sequences, one after the other (rt.h)? */
 bool is_ragged(const Session *s, const Prog *g);
 int session_pages_open(Session *s, Err *e);
 void session_pages_close(Session *s);

@@ -209,9 +209,9 @@ struct AttPlaceSm90 {
         Pipeline<Tile> pipe;
         int here, before;
         unsigned step; /* descriptor of the pipeline's first panel */
-        int reach[2],
-                edge; /* documents: of this lane's own rows; up to where all of the warp's meet
-                                                   all (keys: its first one's end, queries: its last one's begin) */
+        /* documents: how far each of this lane's two rows reaches; up to where every row of the warp
+         * meets everything (keys: the first row's end; queries: the last row's begin) */
+        int reach[2], edge;
 
         __device__ __forceinline__ AttPlaceSm90(char *smem)
             : pipe(smem + Tile::RING), here(0), before(-1),

@@ -18,11 +18,11 @@ struct Strides {
 /* What the generator derives from; it must add D, H, K and SCALE (> 0). */
 struct AttBase {
         static constexpr bool CAUSAL = true;
-        static constexpr int WINDOW = 0;      /* 0: none                                         */
-        static constexpr float SOFTCAP = 0.f; /* 0: none                                         */
+        static constexpr int WINDOW = 0;      /* 0: none */
+        static constexpr float SOFTCAP = 0.f; /* 0: none */
         static constexpr bool ALIBI = false;
-        static constexpr bool MASK = false; /* in.mask is read                                 */
-        /* in.documents is read; CACHED is false           */
+        static constexpr bool MASK = false; /* in.mask is read */
+        /* in.documents is read; CACHED is false */
         static constexpr bool DOCUMENTS = false;
         /* k, v begin rt->pos[b] tokens before the queries */
         static constexpr bool CACHED = false;
@@ -31,15 +31,15 @@ struct AttBase {
         static constexpr int PAGE = 0;
         /* CACHED: q holds the tokens of rt->B sequences, one after the other (rt->start) */
         static constexpr bool RAGGED = false;
-        /* of T tokens a run has fewer, and what lies behind them is anything */
+        /* a run may have fewer than T tokens; the memory behind them holds anything */
         static constexpr bool COUNTED = false;
-        static constexpr float DROPOUT = 0.f; /* of probabilities; element ((b*H+h)*T+t)*S + s   */
-        /* in.drop_id is added                             */
-        static constexpr unsigned DROP_ID = 0;
-        static constexpr int VEC = 8; /* every pointer and stride is a multiple of VEC
-                                                     elements (8, 4, 2 or 1), pointers 16-byte aligned
-                                                     where VEC is 8 or E float and VEC 4             */
-        typedef float Mask;           /* or int                                          */
+        /* of probabilities; the random number's index is ((b*H+h)*T+t)*S + s */
+        static constexpr float DROPOUT = 0.f;
+        static constexpr unsigned DROP_ID = 0; /* in.drop_id is added */
+        /* every pointer and stride is a multiple of VEC elements (8, 4, 2 or 1); pointers are
+         * 16-byte aligned where VEC is 8, or E is float and VEC is 4 */
+        static constexpr int VEC = 8;
+        typedef float Mask; /* or int */
 };
 
 template <class E, class Att>
@@ -48,10 +48,11 @@ struct AttIn {
         Strides sq, sk, sv;
         const typename Att::Mask *mask; /* element b*mb + t*mt + s*ms; strides 0 broadcast */
         long mb, mt, ms;
-        const float *slopes;  /* (H) ALiBi */
-        unsigned drop_id;     /* of dropout: layers differ in it, not in their kernels */
-        const int *documents; /* (B,T,2): where the document of a token begins, and where it ends:
-                                                     0 <= begin <= t < end <= T, the same of all its tokens */
+        const float *slopes; /* (H) ALiBi */
+        unsigned drop_id;    /* of dropout: layers differ in it, not in their kernels */
+        /* (B,T,2): where a token's document begins and ends; 0 <= begin <= t < end <= T, the same
+         * for all tokens of a document */
+        const int *documents;
 };
 
 template <int BM_, int BN_, int SUB_, int COLS_, int THREADS_>
@@ -122,10 +123,9 @@ struct AttPath {
         static constexpr int KT = (Att::D + 2 * CHUNK - 1) / (2 * CHUNK); /* products' steps    */
         static constexpr int PAD = TF32 ? 32 : 16;
         static constexpr int DP = (Att::D + PAD - 1) / PAD * PAD; /* D, padded          */
-        static constexpr int KEEP = TF32 && !TGC_TF32 ? 0
-                                                      : 160; /* registers for accumulators and rows
-                                                                                   that stay; else these are read again */
-        static constexpr int LD = MMA ? DP + CHUNK           /* elements of a row  */
+        /* registers for accumulators and for rows that stay; with fewer, rows are read again */
+        static constexpr int KEEP = TF32 && !TGC_TF32 ? 0 : 160;
+        static constexpr int LD = MMA ? DP + CHUNK                  /* elements of a row  */
                                       : ((Att::D + 3) / 4 | 1) * 4; /* floats             */
 };
 

@@ -8,6 +8,11 @@
 #include "../runtime/util/file.h"
 #include "train.h"
 
+char *train_path(const Train *t, const char *name)
+{
+        return file_join(opt_str(t->a, O_OUT_DIR), name);
+}
+
 static const char NAME[] = "run.txt", MODEL[] = "tgc-train";
 enum { MOST_TEXT = 1 << 20 };
 

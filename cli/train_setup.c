@@ -10,11 +10,6 @@
 #include "../runtime/util/file.h"
 #include "train.h"
 
-char *train_path(const Train *t, const char *name)
-{
-        return file_join(opt_str(t->a, O_OUT_DIR), name);
-}
-
 static bool is_bin(const char *path)
 {
         size_t n = strlen(path);

@@ -233,7 +233,7 @@ done
         /^#define TGC_PDL_AFTER_WAIT 1/ { late = 1 }
         /^ *pdl_launch\(\);/ { both += late }
         /^ *pdl_wait\(\);/ { waits = 1 }
-        /^ *expert_rows_task<.*a.gates/ { n++; bad += waits || !late_before }
+        /^ *grouped_rows_task<.*a.gates/ { n++; bad += waits || !late_before }
         END { print n + 0, "kernels that know their experts early,", bad + 0, "too early or late,", both + 0, "that announce twice"
               exit !n || bad || both }' > "$out/log"
 say $? "experts' weights come early" "$out/log"

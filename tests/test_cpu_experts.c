@@ -119,9 +119,9 @@ TEST (experts) {
                         continue;
                 }
                 int gdiv = scatter;
-                RUN(expert_grad_tiles(E, N, K), dw, (long)E * N * K,
-                    expert_grad_task(g, TY_F32, N, gdiv, x, TY_F32, K, adiv, N, K, perm, offs, tile,
-                                     &iow, epilogue0));
+                RUN(grouped_gemm_grad_tiles(E, N, K), dw, (long)E * N * K,
+                    grouped_gemm_grad_task(g, TY_F32, N, gdiv, x, TY_F32, K, adiv, N, K, perm, offs,
+                                           tile, &iow, epilogue0));
                 for (int t = 0; t < 600; t++) {
                         int e = below(E), n = below(N), k = below(K);
                         double s = 0.;

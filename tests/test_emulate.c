@@ -109,7 +109,7 @@ static void play(const char *source)
 TEST (what_is_late) {
         play("tests/emulate/late_test.cu");
 }
-TEST (short_products) {
+TEST (single_wave_gemms) {
         play("tests/emulate/short_test.cu");
 }
 TEST (results_by_the_copy_engine) {

@@ -239,7 +239,7 @@ TEST (cross_entropy) {
                         -1, 1                                          \
         }
 
-TEST (products) {
+TEST (matmuls) {
         CHECK_ALL(MM("", "3,4", "4,5", "3,5"), MM("{tb=1}", "3,4", "5,4", "3,5"),
                   MM("{ta=1}", "4,3", "4,5", "3,5"), MM("{ta=1, tb=1}", "4,3", "5,4", "3,5"),
                   MM("", "B,T,4", "4,5", "B,T,5"), MM("{tb=1}", "B,T,4", "5,4", "B,T,5"),
@@ -253,7 +253,7 @@ TEST (products) {
 /* Five slots of three experts; expert 1 has none.  The last case reads tokens two slots each. */
 #define PERM "%p = const {data=3:0:1:4:2} : i32[5]\n%o = const {data=0:2:2:5} : i32[4]\n"
 
-TEST (products_by_expert) {
+TEST (grouped_gemm) {
         CHECK_ALL({ PERM "%a = param : f32[5,4]\n%w = param : f32[3,4,2]\n"
                          "%y = expert_matmul %a, %w, %p, %o : f32[5,2]\nreturn %y",
                     -1, 1 },

@@ -240,7 +240,7 @@ TEST (what_fills_the_gpu_stays_alone) {
 
 /* Alone in small tiles; with others in larger ones, which all fit at once; one that need not be
  * there where it costs the launch least. */
-TEST (short_products_share_the_gpu) {
+TEST (single_wave_gemms_share_the_gpu) {
         expect("dx:1536x384x1536 128 98304 72 0!\n", "dx 72 sm90 72\n");
         expect("dx:1536x384x1536 128 98304 72 0!\ndw:384x1536x1536 128 98304 72 d1\ndv:1536x384x1536 128 98304 72 d2\n",
                "dx+dw+dv 216 sm90 108\n");
@@ -249,7 +249,7 @@ TEST (short_products_share_the_gpu) {
 }
 
 /* Neither other launches nor more than fit. */
-TEST (short_products_are_by_themselves) {
+TEST (single_wave_gemms_stay_alone) {
         expect("dx:1536x384x1536 128 98304 72 0!\nsum 128 98304 4 d1\n", "dx 72 sm90 72\nsum 4\n");
         expect("a:1536x1536x384 128 98304 72 0!\nb:1536x1536x384 128 98304 72 1!\n",
                "a 72 sm90 96\nb 72 sm90 96\n");

@@ -236,7 +236,7 @@ static void expert_rows(Emit *e, const Group *gr)
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 build_line(
                         &b,
-                        "expert_rows_task<%s, %lld, %lld, %d, 2, %d, %lld, %lld, %d>(%s, %s, %s, %s, tile, smem, "
+                        "grouped_rows_task<%s, %lld, %lld, %d, 2, %d, %lld, %lld, %d>(%s, %s, %s, %s, tile, smem, "
                         "prologue, epilogue);",
                         c_type(dt), N, K, r.threads, r.split, adiv, mix, align, w, ids, bias,
                         gates);
@@ -244,12 +244,12 @@ static void expert_rows(Emit *e, const Group *gr)
         } else {
                 build_cpu_loop(
                         &b,
-                        arena_fmt(e->tmp, "expert_rows_tiles(%s, %lld, %lld)", dim_c(e, rows), N,
+                        arena_fmt(e->tmp, "grouped_rows_tiles(%s, %lld, %lld)", dim_c(e, rows), N,
                                   K),
                         products,
                         arena_fmt(
                                 e->tmp,
-                                "expert_rows_task((Mat){ %s, %s, 1, %lld, %lld }, %lld, %lld, %lld, %lld, "
+                                "grouped_rows_task((Mat){ %s, %s, 1, %lld, %lld }, %lld, %lld, %lld, %lld, "
                                 "%s, %s, %s, tile, &a, \1_prologue, \1_epilogue);",
                                 w, ty(dt), K, N * K, N, K, adiv, mix, ids, bias, gates));
                 build_end(&b, "1");
@@ -317,7 +317,7 @@ static void expert_grad(Emit *e, const Group *gr)
                 build_line(&b, "\1_slot slot = { epilogue };");
                 build_line(
                         &b,
-                        "expert_grad_task<%s, %s, %lld, %lld, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, slot);",
+                        "grouped_gemm_grad_task<%s, %s, %lld, %lld, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, slot);",
                         c_type(a.dt), t->name, (long long)rdiv, (long long)cdiv, align, x.rows_a,
                         x.rows_w, perm, offs, (long long)E, (long long)R, (long long)C);
                 build_end(&b, arena_fmt(e->tmp, "%lld",
@@ -326,12 +326,12 @@ static void expert_grad(Emit *e, const Group *gr)
         } else {
                 build_cpu_loop(
                         &b,
-                        arena_fmt(e->tmp, "expert_grad_tiles(%lld, %lld, %lld)", (long long)E,
+                        arena_fmt(e->tmp, "grouped_gemm_grad_tiles(%lld, %lld, %lld)", (long long)E,
                                   (long long)R, (long long)C),
                         b.flops,
                         arena_fmt(
                                 e->tmp,
-                                "expert_grad_task(%s, %s, %s, %lld, %s, %s, %s, %lld, %lld, %lld, %s, %s, "
+                                "grouped_gemm_grad_task(%s, %s, %s, %lld, %s, %s, %s, %lld, %lld, %lld, %s, %s, "
                                 "tile, &a, \1_epilogue);",
                                 y.arg, ty(y.dt), y.ld, (long long)rdiv, a.arg, ty(a.dt), a.ld,
                                 (long long)cdiv, (long long)R, (long long)C, perm, offs));

@@ -46,8 +46,8 @@ __global__ void fill_normal(T *p, long n, unsigned seed, float scale)
 
 /* One place of C per block: |c - sum| / sqrt(sum of squares of the products). */
 template <class T>
-__global__ void check_places(const T *a, long ams, long aks, const T *b, long bks, long bns, const T *c,
-                             int M, int N, int K, unsigned seed, float *err)
+__global__ void check_places(const T *a, long ams, long aks, const T *b, long bks, long bns,
+                             const T *c, int M, int N, int K, unsigned seed, float *err)
 {
         uint4 r = philox(make_uint4(blockIdx.x, 0, 0, 1), seed, 1);
         const long m = blockIdx.x & 1 ? M - 1 - r.x % (M < 9 ? M : 9) : r.x % M;
@@ -76,24 +76,24 @@ struct Store {
         T *c;
         int N;
         template <int V>
-        __device__ __forceinline__ void operator()(int row, int col, float(&v)[V]) const
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
         {
                 store<V>(c + (long)row * N + col, v);
         }
         template <int V>
-        __device__ __forceinline__ void operator()(int row, int col, float(&v)[V], int) const
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V], int) const
         {
                 store<V>(c + (long)row * N + col, v);
         }
 };
 
 template <class T>
-struct StoreExpert {            /* gradients: (E,M,N) */
+struct StoreExpert { /* gradients: (E,M,N) */
         static constexpr int MAXV = 8, MINV = 1;
         T *c;
         int M, N;
         template <int V>
-        __device__ __forceinline__ void operator()(int row, int col, float(&v)[V], int e) const
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V], int e) const
         {
                 store<V>(c + ((long)e * M + row) * N + col, v);
         }
@@ -105,7 +105,7 @@ struct Load {
         const T *x;
         int K;
         template <int V>
-        __device__ __forceinline__ void operator()(int row, int col, float(&v)[V]) const
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
         {
                 load<V>(v, x + (long)row * K + col);
         }
@@ -117,7 +117,8 @@ struct Args {
         const void *a, *b;
         void *c;
         float *ws;
-        const int *perm, *offs; };
+        const int *perm, *offs;
+};
 
 template <class T, class Tile, bool TA, bool TB, int M, int N, int K>
 __global__ void __launch_bounds__(Tile::THREADS, Tile::MINB) k_matmul(Args g)
@@ -180,8 +181,8 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::MINB) k_expert_grad(Args 
 {
         extern __shared__ __align__(1024) char smem[];
         const StoreExpert<T> epilogue = { (T *)g.c, N, K };
-        expert_grad_task<T, Tile, 0, 1, 16>((const T *)g.a, N, (const T *)g.b, K, g.perm, g.offs, E,
-                                            N, K, blockIdx.x, smem, epilogue);
+        grouped_gemm_grad_task<T, Tile, 0, 1, 16>((const T *)g.a, N, (const T *)g.b, K, g.perm,
+                                                  g.offs, E, N, K, blockIdx.x, smem, epilogue);
 }
 
 /* ---- cases ------------------------------------------------------------------ */
@@ -379,16 +380,16 @@ void run_expert_grad(Args g, cudaStream_t s)
           (const void *)k_matmul<T, tile, false, true, M, N, K>, \
           tile::SMEM,                                            \
           0 },
-#define COLUMNS(N, K)                                                                    \
-        KN(bf16, 1, N, K, 256, 64)                                                       \
-        KN(bf16, 1, N, K, 256, 32)                                                       \
-        KN(bf16, 1, N, K, 256, 16) KN(bf16, 1, N, K, 128, 16) KN(bf16, 1, N, K, 128, 32) \
-                KN(bf16, 1, N, K, 512, 32)
-#define FEW(M, N, K)                                                                           \
-        MV(bf16, M, N, K, 256, 1, 1)                                                           \
-        MV(bf16, M, N, K, 256, 2, 1)                                                           \
-        MV(bf16, M, N, K, 256, 4, 1) MV(bf16, M, N, K, 256, 2, 2) MS(bf16, H16x64x64, M, N, K) \
-                MS(bf16, H16x128x64, M, N, K)
+#define COLUMNS(N, K)              \
+        KN(bf16, 1, N, K, 256, 64) \
+        KN(bf16, 1, N, K, 256, 32) \
+        KN(bf16, 1, N, K, 256, 16) \
+        KN(bf16, 1, N, K, 128, 16) KN(bf16, 1, N, K, 128, 32) KN(bf16, 1, N, K, 512, 32)
+#define FEW(M, N, K)                 \
+        MV(bf16, M, N, K, 256, 1, 1) \
+        MV(bf16, M, N, K, 256, 2, 1) \
+        MV(bf16, M, N, K, 256, 4, 1) \
+        MV(bf16, M, N, K, 256, 2, 2) MS(bf16, H16x64x64, M, N, K) MS(bf16, H16x128x64, M, N, K)
 
 #ifndef BENCH_PART
 #define PART(n) 1
@@ -396,196 +397,151 @@ void run_expert_grad(Args g, cudaStream_t s)
 #define PART(n) (BENCH_PART == (n))
 #endif
 
-typedef WTile<128, 192, 64, 2, 4, 2, 2, 0> W128x192x64;         /* a candidate, not in the table */
+typedef WTile<128, 192, 64, 2, 4, 2, 2, 0> W128x192x64; /* a candidate, not in the table */
 
 static const Case cases[] = {
 /* transposes are printed as TA TB: 01 is x Wt, 00 is dy W, 10 is dyt x */
 #if PART(1)
-        BIG(0, 1, 32768, 2304, 768)
-        BIG(0, 1, 32768, 768, 768)
-        BIG(0, 1, 32768, 3072, 768) BIG(0, 1, 32768, 768, 3072) BIG(0, 1, 8192, 50304, 768) BIG(
-                0, 1, 8192, 3072, 2048) BIG(0, 1, 8192, 2048,
-                                            2048) BIG(0, 1, 8192, 16384,
-                                                      2048) BIG(0, 1, 8192, 2048,
-                                                                8192) BIG(0, 1, 4096, 4096, 4096)
+        BIG(0, 1, 32768, 2304, 768) BIG(0, 1, 32768, 768, 768) BIG(0, 1, 32768, 3072, 768) BIG(
+                0, 1, 32768, 768, 3072) BIG(0, 1, 8192, 50304, 768) BIG(0, 1, 8192, 3072, 2048)
+                BIG(0, 1, 8192, 2048, 2048) BIG(0, 1, 8192, 16384, 2048) BIG(0, 1, 8192, 2048,
+                                                                             8192) BIG(0, 1, 4096,
+                                                                                       4096, 4096)
 #endif
 #if PART(2)
-                BIG(0, 0, 32768, 768, 2304) BIG(
-                        0, 0,
-                        32768, 768,
-                        3072) BIG(0, 0, 8192, 768,
-                                  50304) BIG(0, 0, 8192, 2048, 16384)
-                        BIG(1, 0, 3072, 768, 32768) BIG(1, 0, 16384, 2048, 8192) BIG(1, 0, 50304, 768, 8192) BIG(1, 0, 2304, 768, 32768) BIG(
-                                1, 0, 768,
-                                768,
-                                32768) BIG(1, 0, 2048, 2048,
-                                           8192) BIG(1, 0, 3072, 2048, 8192)
+                        BIG(0, 0, 32768, 768, 2304) BIG(
+                                0, 0,
+                                32768, 768,
+                                3072) BIG(0, 0, 8192, 768,
+                                          50304) BIG(0, 0, 8192, 2048, 16384)
+                                BIG(1, 0, 3072, 768, 32768) BIG(1, 0, 16384, 2048, 8192) BIG(1, 0, 50304, 768, 8192) BIG(1, 0, 2304, 768, 32768) BIG(
+                                        1, 0, 768,
+                                        768,
+                                        32768) BIG(1, 0, 2048, 2048,
+                                                   8192) BIG(1, 0, 3072, 2048, 8192)
 #endif
 #if PART(3)
-                                SPLIT(2304, 768, 32768, 2) SPLIT(3072, 768, 32768, 3) SPLIT(3072, 768, 32768, 5) SPLIT(
-                                        768, 768, 32768,
-                                        7) SPLIT(3072, 2048, 8192,
-                                                 2) MM(bf16, W128x128x64, 0, 1, 512, 2048,
-                                                       2048) MM(bf16, H128x128x64, 0, 1, 512, 2048, 2048)
-                                        MM(bf16, H128x64x64, 0, 1, 512, 2048, 2048) MM(
-                                                bf16, H64x64x64,
-                                                0,
-                                                1,
-                                                512,
-                                                2048, 2048) MM(bf16, H64x64x64, 0, 1, 64, 2048,
-                                                               2048) MM(bf16, H32x64x64, 0, 1, 64, 2048, 2048)
-                                                MM(bf16, H16x64x64, 0, 1, 64, 2048, 2048) MM(
-                                                        bf16, H32x64x64,
+                                        SPLIT(2304, 768, 32768, 2) SPLIT(3072, 768, 32768, 3) SPLIT(3072, 768, 32768, 5) SPLIT(
+                                                768, 768, 32768,
+                                                7) SPLIT(3072, 2048, 8192,
+                                                         2) MM(bf16, W128x128x64, 0, 1, 512, 2048,
+                                                               2048) MM(bf16, H128x128x64, 0, 1, 512, 2048, 2048)
+                                                MM(bf16, H128x64x64, 0, 1, 512, 2048, 2048) MM(
+                                                        bf16, H64x64x64,
                                                         0,
                                                         1,
-                                                        32,
-                                                        8192,
-                                                        2048) MM(bf16, H16x64x64, 0, 1, 16,
-                                                                 8192, 2048) MM(bf16, H16x128x64, 0, 1, 16, 8192, 2048)
+                                                        512, 2048,
+                                                        2048) MM(bf16, H64x64x64, 0, 1, 64,
+                                                                 2048, 2048) MM(bf16, H32x64x64, 0, 1, 64, 2048, 2048)
+                                                        MM(bf16, H16x64x64, 0, 1, 64, 2048, 2048) MM(
+                                                                bf16, H32x64x64,
+                                                                0,
+                                                                1,
+                                                                32,
+                                                                8192,
+                                                                2048) MM(bf16, H16x64x64, 0, 1, 16,
+                                                                         8192, 2048) MM(bf16, H16x128x64, 0, 1, 16, 8192, 2048)
 #endif
 #if PART(4)
-                                                        VEC(bf16, 1, 3072, 2048) VEC(bf16, 1, 2048, 2048) VEC(bf16, 1, 16384, 2048) VEC(
-                                                                bf16, 1, 2048,
-                                                                8192) VEC(bf16, 1, 128256,
-                                                                          2048) VEC(bf16, 1, 2304, 768)
-                                                                VEC(bf16, 1, 768, 768) VEC(bf16, 1, 3072, 768) VEC(
-                                                                        bf16, 1,
-                                                                        768,
-                                                                        3072) VEC(bf16, 1, 50304,
-                                                                                  768) FEW(2, 8192, 2048)
-                                                                        FEW(4, 8192, 2048) FEW(8, 8192, 2048) MV(
-                                                                                float, 1, 8192,
-                                                                                2048, 256,
-                                                                                2,
-                                                                                1) COLUMNS(8192,
-                                                                                           2048) COLUMNS(2304,
-                                                                                                         768)
-                                                                                COLUMNS(768, 3072) EX(
+                                                                VEC(bf16, 1, 3072, 2048) VEC(
+                                                                        bf16,
+                                                                        1, 2048,
+                                                                        2048) VEC(bf16, 1, 16384,
+                                                                                  2048)
+                                                                        VEC(bf16, 1, 2048, 8192) VEC(bf16, 1, 128256, 2048) VEC(bf16, 1, 2304, 768) VEC(bf16, 1, 768, 768) VEC(bf16, 1, 3072, 768) VEC(bf16, 1, 768, 3072) VEC(bf16, 1, 50304, 768) FEW(2, 8192, 2048) FEW(4, 8192, 2048) FEW(8, 8192, 2048) MV(float, 1, 8192, 2048, 256, 2, 1) COLUMNS(8192, 2048) COLUMNS(2304, 768) COLUMNS(768, 3072) EX(
+                                                                                bf16, W128x256x32,
+                                                                                8,
+                                                                                16384,
+                                                                                3072, 768) EX(bf16, W128x128x64, 8, 16384,
+                                                                                              3072, 768)
+                                                                                EX(bf16, H128x128x64, 8, 16384, 3072, 768) EG(
                                                                                         bf16,
                                                                                         W128x256x32,
                                                                                         8,
                                                                                         16384, 3072,
-                                                                                        768) EX(bf16,
-                                                                                                W128x128x64,
+                                                                                        768) EG(bf16, W128x128x64,
                                                                                                 8,
                                                                                                 16384,
-                                                                                                3072,
-                                                                                                768)
-                                                                                        EX(bf16,
-                                                                                           H128x128x64,
-                                                                                           8, 16384,
-                                                                                           3072,
-                                                                                           768) EG(bf16,
-                                                                                                   W128x256x32,
-                                                                                                   8,
-                                                                                                   16384,
-                                                                                                   3072,
-                                                                                                   768)
-                                                                                                EG(bf16,
-                                                                                                   W128x128x64,
-                                                                                                   8,
-                                                                                                   16384,
-                                                                                                   3072,
-                                                                                                   768)
-                                                                                                        EG(
-                                                                                                                bf16,
-                                                                                                                H128x128x64,
-                                                                                                                8,
-                                                                                                                16384,
-                                                                                                                3072, 768)
+                                                                                                3072, 768) EG(bf16, H128x128x64, 8, 16384,
+                                                                                                              3072, 768)
 #endif
 #if PART(5)
-                                                                                                                WIDE(0,
-                                                                                                                     1,
-                                                                                                                     32768, 2304, 768) WIDE(0,
-                                                                                                                                            1,
-                                                                                                                                            32768, 768, 768) WIDE(0,
-                                                                                                                                                                  1, 32768, 3072, 768) WIDE(0, 1, 32768, 768, 3072) WIDE(0,
-                                                                                                                                                                                                                         1,
-                                                                                                                                                                                                                         8192, 50304, 768) WIDE(0,
-                                                                                                                                                                                                                                                1, 8192, 3072, 2048) WIDE(0,
-                                                                                                                                                                                                                                                                          1,
-                                                                                                                                                                                                                                                                          8192,
-                                                                                                                                                                                                                                                                          2048,
-                                                                                                                                                                                                                                                                          2048) WIDE(0,
-                                                                                                                                                                                                                                                                                     1, 8192, 16384, 2048) WIDE(0,
-                                                                                                                                                                                                                                                                                                                1,
-                                                                                                                                                                                                                                                                                                                8192, 2048, 8192) WIDE(0,
-                                                                                                                                                                                                                                                                                                                                       1,
-                                                                                                                                                                                                                                                                                                                                       4096, 4096, 4096) WIDE(0, 0, 32768, 768, 2304) WIDE(0,
+                                                                                        WIDE(0, 1,
+                                                                                             32768,
+                                                                                             2304,
+                                                                                             768) WIDE(0,
+                                                                                                       1,
+                                                                                                       32768,
+                                                                                                       768,
+                                                                                                       768)
+                                                                                                WIDE(0,
+                                                                                                     1,
+                                                                                                     32768, 3072, 768) WIDE(0, 1, 32768, 768, 3072) WIDE(0, 1, 8192, 50304, 768) WIDE(0, 1, 8192, 3072, 2048) WIDE(0,
+                                                                                                                                                                                                                   1,
+                                                                                                                                                                                                                   8192, 2048, 2048) WIDE(0,
+                                                                                                                                                                                                                                          1, 8192, 16384, 2048) WIDE(0,
+                                                                                                                                                                                                                                                                     1, 8192, 2048, 8192) WIDE(0,
+                                                                                                                                                                                                                                                                                               1,
+                                                                                                                                                                                                                                                                                               4096, 4096, 4096) WIDE(0, 0, 32768, 768, 2304) WIDE(0,
+                                                                                                                                                                                                                                                                                                                                                   0,
+                                                                                                                                                                                                                                                                                                                                                   32768, 768, 3072) WIDE(0,
+                                                                                                                                                                                                                                                                                                                                                                          0,
+                                                                                                                                                                                                                                                                                                                                                                          8192,
+                                                                                                                                                                                                                                                                                                                                                                          768, 50304) WIDE(0,
                                                                                                                                                                                                                                                                                                                                                                                            0,
-                                                                                                                                                                                                                                                                                                                                                                                           32768,
-                                                                                                                                                                                                                                                                                                                                                                                           768,
-                                                                                                                                                                                                                                                                                                                                                                                           3072) WIDE(0,
-                                                                                                                                                                                                                                                                                                                                                                                                      0,
-                                                                                                                                                                                                                                                                                                                                                                                                      8192,
-                                                                                                                                                                                                                                                                                                                                                                                                      768, 50304) WIDE(0,
-                                                                                                                                                                                                                                                                                                                                                                                                                       0,
-                                                                                                                                                                                                                                                                                                                                                                                                                       8192,
-                                                                                                                                                                                                                                                                                                                                                                                                                       2048, 16384) WIDE(1, 0, 3072, 768, 32768) WIDE(1, 0, 16384, 2048, 8192) WIDE(1,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                    0, 50304,
+                                                                                                                                                                                                                                                                                                                                                                                           8192,
+                                                                                                                                                                                                                                                                                                                                                                                           2048,
+                                                                                                                                                                                                                                                                                                                                                                                           16384) WIDE(1,
+                                                                                                                                                                                                                                                                                                                                                                                                       0,
+                                                                                                                                                                                                                                                                                                                                                                                                       3072,
+                                                                                                                                                                                                                                                                                                                                                                                                       768, 32768) WIDE(1,
+                                                                                                                                                                                                                                                                                                                                                                                                                        0,
+                                                                                                                                                                                                                                                                                                                                                                                                                        16384, 2048, 8192) WIDE(1,
+                                                                                                                                                                                                                                                                                                                                                                                                                                                0,
+                                                                                                                                                                                                                                                                                                                                                                                                                                                50304, 768, 8192) WIDE(1, 0, 2304, 768, 32768) WIDE(1,
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                    0, 768,
                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                     768,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                    8192) WIDE(1, 0, 2304, 768, 32768) WIDE(1,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                            0,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                            768, 768, 32768) WIDE(1, 0, 2048, 2048, 8192) WIDE(1,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                               0,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                               3072,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                               2048,
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                               8192)
-                                                                                                                        SK(bf16,
-                                                                                                                           W128x192x32,
-                                                                                                                           1,
-                                                                                                                           0,
-                                                                                                                           2304,
-                                                                                                                           768,
-                                                                                                                           32768,
-                                                                                                                           3)
-                                                                                                                                SK(bf16,
-                                                                                                                                   W128x192x32,
-                                                                                                                                   1,
-                                                                                                                                   0,
-                                                                                                                                   3072,
-                                                                                                                                   768,
-                                                                                                                                   32768,
-                                                                                                                                   5)
-                                                                                                                                        SK(bf16,
-                                                                                                                                           W128x192x32,
-                                                                                                                                           1, 0, 768, 768,
-                                                                                                                                           32768,
-                                                                                                                                           11)
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                    32768) WIDE(1, 0, 2048, 2048, 8192) WIDE(1,
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                             0,
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                             3072, 2048, 8192) SK(bf16, W128x192x32, 1, 0, 2304, 768, 32768, 3) SK(bf16, W128x192x32, 1, 0, 3072, 768, 32768, 5) SK(bf16,
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                    W128x192x32,
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                    1,
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                    0,
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                    768,
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                    768,
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                    32768,
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                    11)
 #endif
 #if PART(6)
-                                                                                                                                                MM(
-                                                                                                                                                        float,
-                                                                                                                                                        F128x128x8, 0, 1, 4096, 4096, 4096) MM(float, F64x64x16, 0, 1, 4096, 4096, 4096) MM(float,
-                                                                                                                                                                                                                                            T64x64x32, 0, 1, 4096, 4096, 4096) FLOAT(0,
-                                                                                                                                                                                                                                                                                     1, 1024, 384, 128) FLOAT(0, 1, 1024, 128, 128) FLOAT(0,
-                                                                                                                                                                                                                                                                                                                                          1,
-                                                                                                                                                                                                                                                                                                                                          1024,
-                                                                                                                                                                                                                                                                                                                                          512,
-                                                                                                                                                                                                                                                                                                                                          128) FLOAT(0, 1, 1024, 128, 512) FLOAT(0,
-                                                                                                                                                                                                                                                                                                                                                                                 0,
-                                                                                                                                                                                                                                                                                                                                                                                 1024,
-                                                                                                                                                                                                                                                                                                                                                                                 512,
-                                                                                                                                                                                                                                                                                                                                                                                 128)
-                                                                                                                                                        FLOAT(0,
-                                                                                                                                                              0,
-                                                                                                                                                              1024,
-                                                                                                                                                              128,
-                                                                                                                                                              512) FLOAT(0,
-                                                                                                                                                                         0, 1024, 128,
-                                                                                                                                                                         384) PARTS(512,
-                                                                                                                                                                                    128,
-                                                                                                                                                                                    1024,
-                                                                                                                                                                                    4)
-                                                                                                                                                                PARTS(512,
-                                                                                                                                                                      128,
-                                                                                                                                                                      1024,
-                                                                                                                                                                      8)
-                                                                                                                                                                        PARTS(128,
-                                                                                                                                                                              128,
-                                                                                                                                                                              1024,
-                                                                                                                                                                              8)
+                                                                                                        MM(float,
+                                                                                                           F128x128x8,
+                                                                                                           0,
+                                                                                                           1,
+                                                                                                           4096,
+                                                                                                           4096,
+                                                                                                           4096)
+                                                                                                                MM(float,
+                                                                                                                   F64x64x16, 0, 1, 4096, 4096, 4096) MM(float, T64x64x32, 0, 1, 4096, 4096, 4096) FLOAT(0, 1, 1024, 384, 128) FLOAT(0, 1, 1024,
+                                                                                                                                                                                                                                     128, 128) FLOAT(0, 1, 1024, 512, 128) FLOAT(0,
+                                                                                                                                                                                                                                                                                 1, 1024, 128,
+                                                                                                                                                                                                                                                                                 512) FLOAT(0,
+                                                                                                                                                                                                                                                                                            0,
+                                                                                                                                                                                                                                                                                            1024, 512, 128) FLOAT(0,
+                                                                                                                                                                                                                                                                                                                  0, 1024,
+                                                                                                                                                                                                                                                                                                                  128,
+                                                                                                                                                                                                                                                                                                                  512)
+                                                                                                                        FLOAT(0, 0, 1024, 128, 384) PARTS(
+                                                                                                                                512,
+                                                                                                                                128,
+                                                                                                                                1024,
+                                                                                                                                4) PARTS(512,
+                                                                                                                                         128,
+                                                                                                                                         1024,
+                                                                                                                                         8)
+                                                                                                                                PARTS(128,
+                                                                                                                                      128,
+                                                                                                                                      1024,
+                                                                                                                                      8)
 #endif
 };
 enum { N_CASES = sizeof cases / sizeof *cases, PLACES = 512 };

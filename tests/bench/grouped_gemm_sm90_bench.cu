@@ -17,14 +17,7 @@
 #include "grouped_gemm_sm90.cuh"
 
         /* The six products of a mixture's two linears; k choices a token. */
-        enum Kind {
-                UP,
-                DOWN,
-                DOWN_DX,
-                UP_DX,
-                DOWN_DW,
-                UP_DW
-        };
+enum Kind { UP, DOWN, DOWN_DX, UP_DX, DOWN_DW, UP_DW };
 static const char *const kind_name[] = { "up", "down", "down-dx", "up-dx", "down-dw", "up-dw" };
 static __host__ __device__ constexpr bool grads(Kind k) { return k >= DOWN_DW; }
 /* x (a of a product, dy of a gradient) is read by slot, by token or as sorted; y is a gradient's
@@ -151,9 +144,9 @@ __global__ void __launch_bounds__(Tile::THREADS, Tile::MINB) k_portable(Args g)
                 { (T *)g.c, (const T *)g.add, grads(KIND) ? p.K : p.N }, p.N
         };
         if constexpr (grads(KIND))
-                expert_grad_task<T, Tile, XDIV, YDIV, 16>((const T *)g.x, p.N, (const T *)g.y, p.K,
-                                                          g.perm, g.offs, p.E, p.N, p.K, blockIdx.x,
-                                                          smem, epilogue);
+                grouped_gemm_grad_task<T, Tile, XDIV, YDIV, 16>((const T *)g.x, p.N, (const T *)g.y,
+                                                                p.K, g.perm, g.offs, p.E, p.N, p.K,
+                                                                blockIdx.x, smem, epilogue);
         else
                 grouped_gemm_task<T, Tile, KIND == UP || KIND == DOWN, XDIV, SCATTER, 16>(
                         (const T *)g.x, p.K, (const T *)g.y, g.perm, g.offs, p.E, p.N, p.K,

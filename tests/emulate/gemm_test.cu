@@ -52,8 +52,10 @@ struct ReduceRun {
 };
 
 template <class Tile>
-static int tiles_of(int M, int N) {
-        return (M + Tile::BM - 1) / Tile::BM * ((N + Tile::BN - 1) / Tile::BN); }
+static int tiles_of(int M, int N)
+{
+        return (M + Tile::BM - 1) / Tile::BM * ((N + Tile::BN - 1) / Tile::BN);
+}
 
 /* splits 0: gemm_task */
 template <class T, class Tile, bool TA, bool TB, int ALIGN, int V>
@@ -344,8 +346,8 @@ struct GradRun {
         Keep<V> epilogue;
         __device__ void operator()(int tile, char *smem) const
         {
-                expert_grad_task<T, Tile, YDIV, ADIV, ALIGN>(dy, ldy, a, lda, perm, offs, E, N, K,
-                                                             tile, smem, epilogue);
+                grouped_gemm_grad_task<T, Tile, YDIV, ADIV, ALIGN>(dy, ldy, a, lda, perm, offs, E,
+                                                                   N, K, tile, smem, epilogue);
         }
 };
 
@@ -506,7 +508,7 @@ static void expert_cases()
 
 /* ---- the table, and main ----------------------------------------------------------- */
 
-#define TILE(name, math, rounds, bm, bn, bk, wm, wn, stages, threads, minb, smem, ps)              \
+#define TILE(name, math, rounds, bm, bn, bk, wm, wn, stages, threads, minb, smem, ps)       \
         static_assert(name::BM == bm && name::BN == bn && name::BK == bk, #name);           \
         static_assert(name::WGMMA || (name::WARPS_M == wm && name::WARPS_N == wn), #name);  \
         static_assert(name::STAGES == stages, #name);                                       \

@@ -58,14 +58,15 @@ TGC_INLINE void grouped_gemm_task(const void *a, int a_ty, long lda, int adiv, M
 
 /* dW_e (M,N) = sum over positions i of e of a_i (M) times g_i' (N); zeros where e has none.
  * epilogue(row = e*M + m, col).  For weights stored (E,N,K): a is dy with M = N, g is x. */
-TGC_INLINE long expert_grad_tiles(int E, long M, long N)
+TGC_INLINE long grouped_gemm_grad_tiles(int E, long M, long N)
 {
         return E * tgc_ceil_div(M, EXPERT_MT) * tgc_ceil_div(N, EXPERT_NT);
 }
 
-TGC_INLINE void expert_grad_task(const void *a, int a_ty, long lda, int adiv, const void *g,
-                                 int g_ty, long ldg, int gdiv, long M, long N, const int *perm,
-                                 const int *offs, long tile, const void *args, EpilogueFn *epilogue)
+TGC_INLINE void grouped_gemm_grad_task(const void *a, int a_ty, long lda, int adiv, const void *g,
+                                       int g_ty, long ldg, int gdiv, long M, long N,
+                                       const int *perm, const int *offs, long tile,
+                                       const void *args, EpilogueFn *epilogue)
 {
         long n_tiles = tgc_ceil_div(N, EXPERT_NT), m_tiles = tgc_ceil_div(M, EXPERT_MT);
         long n0 = tile % n_tiles * EXPERT_NT, m0 = tile / n_tiles % m_tiles * EXPERT_MT,
@@ -117,11 +118,11 @@ TGC_INLINE void grouped_gemv_task(int norm, float eps, Mat w, int E, long N, lon
 /* A few pairs unsorted: pair p has expert ids[p] and row p / adiv of a.  mix k: row t of the result
  * is the sum of pairs t*k .. by their gates.  w: (E,N,K).  bias (E,N) or NULL.  An ordinary
  * epilogue. */
-TGC_INLINE long expert_rows_tiles(long rows, long N, long K) { return rows * gemv_tiles(N, K); }
+TGC_INLINE long grouped_rows_tiles(long rows, long N, long K) { return rows * gemv_tiles(N, K); }
 
-TGC_INLINE void expert_rows_task(Mat w, long N, long K, int adiv, int mix, const int *ids,
-                                 const void *bias, const float *gates, long tile, const void *args,
-                                 PrologueFn *prologue, EpilogueFn *epilogue)
+TGC_INLINE void grouped_rows_task(Mat w, long N, long K, int adiv, int mix, const int *ids,
+                                  const void *bias, const float *gates, long tile, const void *args,
+                                  PrologueFn *prologue, EpilogueFn *epilogue)
 {
         long parts = gemv_tiles(N, K), row = tile / parts, nt = parts == 1 ? N : gemv_nt(K);
         long n0 = tile % parts * nt, n = tgc_min(nt, N - n0);

@@ -17,7 +17,7 @@
  *              y_p = W_e a_p.  w (E,N,K) when TRANS_W, else (E,K,N).
  *              (ceil(P/BM) + E) * ceil(N/BN) tiles are enough for every routing; those left over
  *              return.
- *      expert_grad_task<T, Tile, YDIV, ADIV, ALIGN>(dy, ldy, a, lda, perm, offs, E, N, K, tile,
+ *      grouped_gemm_grad_task<T, Tile, YDIV, ADIV, ALIGN>(dy, ldy, a, lda, perm, offs, E, N, K, tile,
  *              smem, epilogue)
  *              dW_e (N,K) = sum over p of e of dy_p a_pt; zeros for an expert without slots.
  *              E * ceil(N/BM) * ceil(K/BN) tiles; epilogue rows are N, columns K.
@@ -26,7 +26,7 @@
  *                                                                             prologue, epilogue)
  *              the same product for a few slots (decoding); w (E,N,K); the prologue's row is the
  *              row of a. P * ceil(N/cols) tiles, cols and shared memory as gemv_task's with M = 1.
- *      expert_rows_task<T, N, K, THREADS, ROWS, SPLIT, ADIV, MIX, ALIGN>(w, ids, bias, gates, tile,
+ *      grouped_rows_task<T, N, K, THREADS, ROWS, SPLIT, ADIV, MIX, ALIGN>(w, ids, bias, gates, tile,
  *              smem, prologue, epilogue)
  *              the same for a few slots that need no sorting: ids[s] is the expert of slot s, bias
  *              (E,N) or null. MIX 0: row s of y from row s/ADIV of a; P * ceil(N/cols) tiles.  MIX
@@ -142,9 +142,9 @@ TGC_DEV void grouped_gemm_task(const T *a, long lda, const T *w, const int *perm
 }
 
 template <class T, class Tile, int YDIV, int ADIV, int ALIGN, class Epilogue>
-TGC_DEV void expert_grad_task(const T *dy, long ldy, const T *a, long lda, const int *perm,
-                              const int *offs, int E, int N, int K, int tile, char *smem,
-                              const Epilogue &epilogue)
+TGC_DEV void grouped_gemm_grad_task(const T *dy, long ldy, const T *a, long lda, const int *perm,
+                                    const int *offs, int E, int N, int K, int tile, char *smem,
+                                    const Epilogue &epilogue)
 {
         const int tiles = gemm_tiles<Tile>(N, K), e = tile / tiles;
         const int first = offs[e], count = offs[e + 1] - first;
@@ -237,9 +237,9 @@ struct BiasEpilogue {
 
 template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int ADIV, int MIX, int ALIGN,
           class Prologue, class Epilogue>
-TGC_DEV void expert_rows_task(const T *w, const int *ids, const T *bias, const float *gates,
-                              int tile, char *smem, const Prologue &prologue,
-                              const Epilogue &epilogue)
+TGC_DEV void grouped_rows_task(const T *w, const int *ids, const T *bias, const float *gates,
+                               int tile, char *smem, const Prologue &prologue,
+                               const Epilogue &epilogue)
 {
         constexpr int COLS = THREADS / 32 / SPLIT * ROWS, ACROSS = (N + COLS - 1) / COLS,
                       PARTS = MIX ? MIX : 1;

@@ -81,6 +81,8 @@ typedef struct SingleWave {
         const Tile *t;
 } SingleWave;
 enum { MOST_SINGLE_WAVES = 4 };
+/* The same tiles are best for both, in the same time. */
+bool single_wave_same(const SingleWave *a, const SingleWave *b);
 /* The fastest tiles for n of them in one launch, and its microseconds; 0: they do not fit. */
 double single_waves_pick(const SingleWave *const *s, int n, const Tile **best);
 Form single_wave_form(Arena *a, const Tile *t, const SingleWave *s);

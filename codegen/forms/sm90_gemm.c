@@ -147,6 +147,12 @@ static double single_wave_us(const Tile *t, const Gemm *p, int64_t blocks)
         return main + 1.4e-5 * t->bm * t->bn * p->epilogue_bytes;
 }
 
+bool single_wave_same(const SingleWave *a, const SingleWave *b)
+{
+        return a->t == b->t && a->p.M == b->p.M && a->p.N == b->p.N && a->p.K == b->p.K &&
+               a->p.single_wave == b->p.single_wave && a->p.epilogue_bytes == b->p.epilogue_bytes;
+}
+
 /* Tiles for s[k] and those behind it, beside `blocks` others. */
 static void single_waves_try(const SingleWave *const *s, int n, int k, int64_t blocks,
                              const Tile **t, double *least, const Tile **best)

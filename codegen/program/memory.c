@@ -150,6 +150,68 @@ static int by_size(const void *x, const void *y)
         return a->slot.id < b->slot.id ? -1 : a->slot.id > b->slot.id;
 }
 
+/* Buffers that have an offset, lowest first, in blocks: of each the launches that any of it is alive
+ * between, so that most are passed over. */
+enum { BLOCK = 256 };
+typedef struct Placed {
+        int64_t offset, end;
+        int first, last;
+} Placed;
+typedef struct Block {
+        Placed at[BLOCK];
+        int n, first, last;
+        struct Block *next;
+} Block;
+
+/* The lowest place for x among those that are alive with it. */
+static int64_t lowest_place(const Block *k, const Buffer *x)
+{
+        int64_t at = 0;
+        for (; k && k->at[0].offset < at + x->bytes; k = k->next) {
+                if (x->first > k->last || k->first > x->last)
+                        continue;
+                for (int j = 0; j < k->n && k->at[j].offset < at + x->bytes; j++) {
+                        const Placed *y = &k->at[j];
+                        if (x->first <= y->last && y->first <= x->last && at < y->end)
+                                at = y->end;
+                }
+        }
+        return at;
+}
+
+static void span(Block *k)
+{
+        k->first = k->at[0].first, k->last = k->at[0].last;
+        for (int j = 1; j < k->n; j++) {
+                k->first = k->at[j].first < k->first ? k->at[j].first : k->first;
+                k->last = k->at[j].last > k->last ? k->at[j].last : k->last;
+        }
+}
+
+/* The list begins with a block, which may be empty. */
+static void put_placed(Arena *a, Block *k, const Buffer *x)
+{
+        const Placed p = { x->offset, x->offset + x->bytes, x->first, x->last };
+        while (k->next && k->next->at[0].offset <= p.offset)
+                k = k->next;
+        if (k->n == BLOCK) { /* in two */
+                Block *half = arena_alloc(a, sizeof *half);
+                half->n = BLOCK / 2;
+                k->n -= half->n;
+                memcpy(half->at, k->at + k->n, (size_t)half->n * sizeof *half->at);
+                half->next = k->next;
+                k->next = half;
+                span(k), span(half);
+                k = half->at[0].offset <= p.offset ? half : k;
+        }
+        int j = k->n++;
+        for (; j && k->at[j - 1].offset > p.offset; j--)
+                k->at[j] = k->at[j - 1];
+        k->at[j] = p;
+        k->first = k->n == 1 || p.first < k->first ? p.first : k->first;
+        k->last = k->n == 1 || p.last > k->last ? p.last : k->last;
+}
+
 int64_t plan_memory(Emit *e, Arena *a, Buffer **out, int *count)
 {
         Graph *g = e->g;
@@ -194,27 +256,13 @@ int64_t plan_memory(Emit *e, Arena *a, Buffer **out, int *count)
                 order[i] = &b[i];
         }
         qsort(order, (size_t)n, sizeof *order, by_size);
-        /* placed: those that have an offset, lowest first */
-        Buffer **placed = arena_alloc(a, (size_t)(n + 1) * sizeof *placed);
+        Block *placed = arena_alloc(a, sizeof *placed);
         for (int i = 0; i < n; i++) {
                 Buffer *x = order[i];
-                int64_t at = 0;
-                for (int j = 0; j < i && placed[j]->offset < at + x->bytes; j++) {
-                        const Buffer *y = placed[j];
-                        if (x->first <= y->last && y->first <= x->last && at < y->offset + y->bytes)
-                                at = y->offset + y->bytes;
-                }
-                x->offset = at;
-                if (at + x->bytes > total)
-                        total = at + x->bytes;
-                int low = 0, high = i;
-                while (low < high)
-                        if (placed[(low + high) / 2]->offset <= at)
-                                low = (low + high) / 2 + 1;
-                        else
-                                high = (low + high) / 2;
-                memmove(placed + low + 1, placed + low, (size_t)(i - low) * sizeof *placed);
-                placed[low] = x;
+                x->offset = placed->n ? lowest_place(placed, x) : 0;
+                if (x->offset + x->bytes > total)
+                        total = x->offset + x->bytes;
+                put_placed(a, placed, x);
         }
         *out = b;
         *count = n;

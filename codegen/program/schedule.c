@@ -43,6 +43,13 @@ typedef struct Team {
         double us;
 } Team;
 
+/* What single_waves_pick said of products of these kinds. */
+typedef struct Picked {
+        int n, kind[MOST_SINGLE_WAVES]; /* n 0: nothing here yet */
+        double us;
+        const Tile *tile[MOST_SINGLE_WAVES];
+} Picked;
+
 typedef struct Steps {
         Emit *e;
         Arena *a;
@@ -57,6 +64,11 @@ typedef struct Steps {
         int *room, *words; /* room_of, words_of */
         int *n_open[2];    /* of a level: teams that might take another; of short products [1]; */
         uint64_t *open[2]; /* a bit for each level that has any */
+        /* short products: of each launch 1 + its kind (0: not known yet), the first of each kind,
+         * and a table of what was picked for them together */
+        int *kind, n_kinds, cap_kinds, n_picked, cap_picked;
+        const SingleWave **of_kind;
+        Picked *picked;
 } Steps;
 
 /* ---- who waits for whom --------------------------------------------------- */
@@ -245,20 +257,70 @@ static bool agree(const Piece *a, const Piece *b)
                ((is_light(a) && is_light(b)) || a->any.threads == b->any.threads);
 }
 
+static int kind_of(Steps *s, int launch)
+{
+        const SingleWave *x = s->e->launch[launch].piece[0]->single_wave;
+        if (s->kind[launch])
+                return s->kind[launch] - 1;
+        int k = 0;
+        while (k < s->n_kinds && !single_wave_same(x, s->of_kind[k]))
+                k++;
+        if (k == s->n_kinds) {
+                s->of_kind = arena_grow(s->a, s->of_kind, k, &s->cap_kinds, sizeof *s->of_kind);
+                s->of_kind[s->n_kinds++] = x;
+        }
+        s->kind[launch] = k + 1;
+        return k;
+}
+
+/* Where the table has these kinds, or room for them. */
+static Picked *picked(Steps *s, const Picked *want)
+{
+        uint64_t h = (uint64_t)want->n;
+        for (int i = 0; i < want->n; i++)
+                h = (h ^ (uint64_t)want->kind[i]) * 0x9E3779B97F4A7C15u;
+        for (uint64_t at = h >> 32;; at++) {
+                Picked *p = &s->picked[at & (uint64_t)(s->cap_picked - 1)];
+                if (!p->n || (p->n == want->n && !memcmp(p->kind, want->kind, sizeof p->kind)))
+                        return p;
+        }
+}
+
+static void grow_picked(Steps *s)
+{
+        const Picked *old = s->picked;
+        const int n = s->cap_picked;
+        s->cap_picked = n ? n * 2 : 64;
+        s->picked = arena_alloc(s->a, (size_t)s->cap_picked * sizeof *s->picked);
+        for (int i = 0; i < n; i++)
+                if (old[i].n)
+                        *picked(s, &old[i]) = old[i];
+}
+
 /* Microseconds and tiles of a team of short products, with launch `more` unless that is -1; 0: it
  * cannot be. */
-static double team_us(const Steps *s, const Team *t, int more, const Tile **tile)
+static double team_us(Steps *s, const Team *t, int more, const Tile **tile)
 {
         const SingleWave *all[MOST_SINGLE_WAVES];
-        int n = 0;
+        Picked want = { 0 };
         for (int k = 0; k < t->n + (more >= 0); k++) {
-                const SingleWave *x =
-                        s->e->launch[k < t->n ? t->member[k] : more].piece[0]->single_wave;
-                if (!x || n == MOST_SINGLE_WAVES)
+                const int launch = k < t->n ? t->member[k] : more;
+                if (!s->e->launch[launch].piece[0]->single_wave || want.n == MOST_SINGLE_WAVES)
                         return 0;
-                all[n++] = x;
+                want.kind[want.n] = kind_of(s, launch);
+                all[want.n] = s->of_kind[want.kind[want.n]];
+                want.n++;
         }
-        return single_waves_pick(all, n, tile);
+        if (s->n_picked * 2 >= s->cap_picked)
+                grow_picked(s);
+        Picked *p = picked(s, &want);
+        if (!p->n) {
+                *p = want;
+                p->us = single_waves_pick(all, want.n, p->tile);
+                s->n_picked++;
+        }
+        memcpy(tile, p->tile, sizeof p->tile);
+        return p->us;
 }
 
 /* Words that the arguments of a launch take at most. */
@@ -393,7 +455,7 @@ static void add(Launch *to, const Launch *l)
 }
 
 /* Short products of the team get their tiles; the launch on sm_90a. */
-static Form choose_tiles(const Steps *s, const Team *t)
+static Form choose_tiles(Steps *s, const Team *t)
 {
         Arena *m = s->e->m->arena;
         const Tile *tile[MOST_SINGLE_WAVES];
@@ -418,7 +480,7 @@ static Form choose_tiles(const Steps *s, const Team *t)
         return all;
 }
 
-static Launch merged(const Steps *s, const Team *t)
+static Launch merged(Steps *s, const Team *t)
 {
         const Launch *all = s->e->launch;
         Arena *m = s->e->m->arena;
@@ -502,6 +564,7 @@ void schedule_launches(Emit *e, Arena *a)
         s.mark = arena_alloc(a, n * sizeof *s.mark);
         s.joins = arena_alloc(a, n);
         s.room = arena_alloc(a, n * sizeof *s.room);
+        s.kind = arena_alloc(a, n * sizeof *s.kind);
         s.words = arena_alloc(a, n * sizeof *s.words);
         for (int i = 0; i < s.n; i++) {
                 s.joins[i] = may_join(e, &e->launch[i]);

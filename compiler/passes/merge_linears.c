@@ -24,35 +24,50 @@ typedef struct Merge {
         Ref y; /* new node, once built */
 } Merge;
 
+/* which[r]: 1 + index into of.  Lines of the map, by the parameter that they fill: 1 + an index into
+ * it; 0 ends the list. */
 typedef struct Ctx {
         Merge *of;
         int *which;
         Model *m;
-} Ctx; /* which[r]: 1 + index into of */
+        int *first_line, *next_line;
+} Ctx;
 
 /* The axis of a linear's weight that has its results: (N,K), or of experts (E,N,K). */
 static int rows_axis(const Type *w) { return w->rank - 2; }
 static int64_t rows_of(const Node *w) { return w->type.dim[rows_axis(&w->type)].n; }
 
 /* A line of the map has only one bracket: of experts, so that another can follow. */
-static bool has_plain_map(const Model *m, const char *param)
+static bool has_plain_map(const Ctx *c, Ref param)
 {
-        for (int i = 0; i < m->n_map; i++)
-                if (!strcmp(m->map[i].param, param) && *m->map[i].deeper)
+        for (int i = c->first_line[param]; i; i = c->next_line[i - 1])
+                if (*c->m->map[i - 1].deeper)
                         return false;
         return true;
 }
 
-static bool candidate(const Model *m, Ref r)
+static void find_lines(Ctx *c, Arena *tmp)
 {
-        Graph *g = m->graph;
+        const Model *m = c->m;
+        c->first_line = arena_alloc(tmp, (size_t)m->graph->n_nodes * sizeof *c->first_line);
+        c->next_line = arena_alloc(tmp, (size_t)(m->n_map + 1) * sizeof *c->next_line);
+        for (int i = m->n_map; i > 0; i--) {
+                const Ref r = graph_find(m->graph, m->map[i - 1].param);
+                c->next_line[i - 1] = c->first_line[r];
+                c->first_line[r] = i;
+        }
+}
+
+static bool candidate(const Ctx *c, Ref r)
+{
+        Graph *g = c->m->graph;
         const Node *n = NODE(g, r), *w;
         const bool expert = n->op == OP_EXPERT_MATMUL;
         if (expert ? !n->a.expert.tb : n->op != OP_MATMUL || n->a.mm.ta || !n->a.mm.tb)
                 return false;
         w = NODE(g, n->in[1]);
         return w->op == OP_PARAM && w->type.rank == 2 + expert && w->uses == 1 &&
-               NODE(g, n->in[0])->op != OP_PARAM && (!expert || has_plain_map(m, w->name));
+               NODE(g, n->in[0])->op != OP_PARAM && (!expert || has_plain_map(c, n->in[1]));
 }
 
 static bool alike(Graph *g, Ref a, Ref b)
@@ -110,13 +125,14 @@ static const char *short_name(const char *s)
 
 /* Rows of `from` become those of `to` from `start` on, every `step`-th.  Experts' are of the second
  * axis. */
-static void move_map(Model *m, const Node *from, const char *to, int64_t start, int64_t step)
+static void move_map(const Ctx *c, Graph *old, Ref param, const char *to, int64_t start,
+                     int64_t step)
 {
+        Model *m = c->m;
+        const Node *from = NODE(old, param);
         const int64_t rows = rows_of(from);
-        for (int i = 0; i < m->n_map; i++) {
-                MapLine *l = &m->map[i];
-                if (strcmp(l->param, from->name))
-                        continue;
+        for (int i = c->first_line[param]; i; i = c->next_line[i - 1]) {
+                MapLine *l = &m->map[i - 1];
                 l->param = to;
                 if (rows_axis(&from->type) == 1) {
                         l->deeper = arena_fmt(m->arena, "[%lld:%lld:%lld]", (long long)start,
@@ -132,7 +148,7 @@ static void move_map(Model *m, const Node *from, const char *to, int64_t start, 
         }
 }
 
-static Ref build(Graph *old, Merge *mg, Graph *g, Ref *map, Model *m)
+static Ref build(Graph *old, Merge *mg, Graph *g, Ref *map, const Ctx *c)
 {
         const Node *a = NODE(old, mg->part[0]), *w = NODE(old, a->in[1]);
         Text name = { 0 };
@@ -149,10 +165,10 @@ static Ref build(Graph *old, Merge *mg, Graph *g, Ref *map, Model *m)
         Ref merged = graph_leaf(g, OP_PARAM, t, &w->a, w->loc, name.s);
         text_free(&name);
         for (int i = 0; i < mg->n; i++) {
-                const Node *p = NODE(old, NODE(old, mg->part[i])->in[1]);
-                move_map(m, p, NODE(g, merged)->name, mg->interleave ? i : at,
+                const Ref p = NODE(old, mg->part[i])->in[1];
+                move_map(c, old, p, NODE(g, merged)->name, mg->interleave ? i : at,
                          mg->interleave ? mg->n : 1);
-                at += rows_of(p);
+                at += rows_of(NODE(old, p));
         }
         Ref in[4] = { map[a->in[0]], merged };
         for (int i = 2; i < a->n_in; i++)
@@ -169,7 +185,7 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         if (!mg)
                 return graph_copy_node(old, r, g, map);
         if (!mg->y)
-                mg->y = build(old, mg, g, map, c->m);
+                mg->y = build(old, mg, g, map, c);
         for (; mg->part[i] != r; i++)
                 at += rows_of(NODE(old, NODE(old, mg->part[i])->in[1]));
         const Node *n = NODE(old, r);
@@ -183,7 +199,9 @@ void merge_linears(Model *m, Arena *tmp)
 {
         Graph *g = m->graph;
         size_t n = (size_t)g->n_nodes;
-        Ctx c = { arena_alloc(tmp, n * sizeof(Merge)), arena_alloc(tmp, n * sizeof(int)), m };
+        Ctx c = { arena_alloc(tmp, n * sizeof(Merge)), arena_alloc(tmp, n * sizeof(int)), m, NULL,
+                  NULL };
+        find_lines(&c, tmp);
         Ref *reader = arena_alloc(tmp, n * sizeof *reader);
         const Readers all = graph_readers(g, NULL, tmp);
         int n_merge = 0;
@@ -193,14 +211,14 @@ void merge_linears(Model *m, Arena *tmp)
                         reader[NODE(g, r)->in[i]] = r;
         for (Ref r = 1; r < g->n_nodes; r++) {
                 Merge mg = { .first = r };
-                if (c.which[r] || !candidate(m, r))
+                if (c.which[r] || !candidate(&c, r))
                         continue;
                 mg.part = arena_alloc(tmp, MOST * sizeof *mg.part);
                 const Ref x = NODE(g, r)->in[0]; /* alike ones read it, too */
                 for (int i = all.start[x]; i < all.start[x + 1] && mg.n < MOST; i++) {
                         const Ref s = all.reader[i];
                         if (s >= r && (i == all.start[x] || s != all.reader[i - 1]) &&
-                            !c.which[s] && candidate(m, s) && alike(g, r, s))
+                            !c.which[s] && candidate(&c, s) && alike(g, r, s))
                                 mg.part[mg.n++] = s;
                 }
                 if (mg.n < 2)

@@ -149,7 +149,7 @@ static void tok_beside(const char *model, char *out, size_t cap)
 static bool holds_tokenizer(const char *dir)
 {
         static const char *const name[] = { "tokenizer.json", "tokenizer.model", "tokenizer.bin",
-                                            "encoder.json", "vocab.json", "vocab.txt" };
+                                            "encoder.json",   "vocab.json",      "vocab.txt" };
         for (size_t i = 0; i < sizeof name / sizeof *name; i++)
                 if (has(dir, name[i]))
                         return true;

@@ -45,5 +45,4 @@ TEST (values_stand_in_their_brackets) {
         js_free(&j);
 }
 
-
 TEST_MAIN

@@ -44,13 +44,13 @@ static void add(Emit *e, const char *line)
                 long long M, N, K;
                 CHECK(sscanf(shape, ":%lldx%lldx%lld", &M, &N, &K) == 3);
                 s->p = (Gemm) { .dt = DT_BF16,
-                                     .M = M,
-                                     .N = N,
-                                     .K = K,
-                                     .align = 16,
-                                     .epilogue_bytes = 2,
-                                     .fixed = true,
-                                     .single_wave = true };
+                                .M = M,
+                                .N = N,
+                                .K = K,
+                                .align = 16,
+                                .epilogue_bytes = 2,
+                                .fixed = true,
+                                .single_wave = true };
                 b.single_wave = s;
                 b.form[ARCH_SM90A] = (Form) { .threads = 160, .grid = "1", .cluster = 1 };
                 b.tile = "S64x64s";

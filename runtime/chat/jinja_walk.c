@@ -271,4 +271,5 @@ void jinja_walk(J *j, const Node *root)
         j->buf = &j->text;
         enter_scope(j, &root->scope);
         walk_all(j, &root->body);
+        j->act = NULL;
 }

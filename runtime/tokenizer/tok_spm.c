@@ -189,11 +189,11 @@ int read_spm(Tokenizer *t, Err *e)
         /* a piece has two bytes at least */
         size_t most = t->n_blob / 2 < TOK_MAX_VOCAB ? t->n_blob / 2 : TOK_MAX_VOCAB;
         float *score = malloc((most + 1) * (sizeof *score + 1));
-        unsigned char *kind = (unsigned char *)(score + most + 1);
         int rc;
 
         if (!score)
                 return tok_no_memory(e);
+        unsigned char *kind = (unsigned char *)(score + most + 1);
         rc = read_message(t, &s, score, kind, e);
         if (rc == TGC_OK && t->vocab.n)
                 rc = build(t, &s, score, kind, e);

@@ -203,9 +203,10 @@ bool wm_boxes_meet(const Box *a, const Box *b)
 
 bool wm_box_in_blocks(const Box *b, int values)
 {
+        if (!b->rank)
+                return false;
         const Axis *last = &b->axis[b->rank - 1];
-
-        return b->rank && last->step == 1 && last->len % values == 0;
+        return last->step == 1 && last->len % values == 0;
 }
 
 /* Copy between a box within a parameter and consecutive elements, as few and

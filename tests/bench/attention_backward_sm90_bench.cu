@@ -58,7 +58,7 @@ struct Out {
         int C;
         static constexpr int MAXV = 8, MINV = 1;
         template <int N>
-        __device__ void operator()(int row, int col, float(&v)[N]) const
+        __device__ void operator()(int row, int col, float (&v)[N]) const
         {
                 store(p + (long)row * C + col, v);
         }
@@ -73,7 +73,7 @@ struct RopeOut {
         const float *freq;
         static constexpr int MAXV = 8, MINV = 2;
         template <int N>
-        __device__ void operator()(int row, int col, float(&v)[N]) const
+        __device__ void operator()(int row, int col, float (&v)[N]) const
         {
                 float w[N];
 #pragma unroll
@@ -221,50 +221,56 @@ __global__ void __launch_bounds__(Tile::THREADS, 1) k_whole_sm90(Mem<E> m)
 
 static int sms;
 
-static int ceil_div(int a, int b) {
-        return (a + b - 1) / b; }
+static int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
-template <class E, class A> static void fwd(const Mem<E> &m)
+template <class E, class A>
+static void fwd(const Mem<E> &m)
 {
         typedef typename Tiles<E, A>::Fwd R;
         launch(k_fwd<E, A, typename R::Tile, R::MINB>, m.B * A::H * ceil_div(m.T, R::Tile::BM),
                R::Tile::THREADS, R::SMEM, m);
 }
-template <class E, class A> static void delta(const Mem<E> &m)
+template <class E, class A>
+static void delta(const Mem<E> &m)
 {
         launch(k_delta<E, A>, ceil_div(m.B * m.T * A::H, att_delta_rows<E, A, 128>()), 128, 0, m);
 }
-template <class E, class A> static void dkv(const Mem<E> &m)
+template <class E, class A>
+static void dkv(const Mem<E> &m)
 {
         typedef typename Tiles<E, A>::Dkv R;
         launch(k_dkv<E, A, typename R::Tile, R::MINB>, m.B * A::K * ceil_div(m.T, R::Tile::BM),
                R::Tile::THREADS, R::SMEM, m);
 }
-template <class E, class A> static void dq(const Mem<E> &m)
+template <class E, class A>
+static void dq(const Mem<E> &m)
 {
         typedef typename Tiles<E, A>::Dq R;
         launch(k_dq<E, A, typename R::Tile, R::MINB>, m.B * A::H * ceil_div(m.T, R::Tile::BM),
                R::Tile::THREADS, R::SMEM, m);
 }
-template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> static void dkv_sm90(const Mem<E> &m)
+template <class E, class A, class Tile, int CB, int CT, bool ROPE = false>
+static void dkv_sm90(const Mem<E> &m)
 {
         launch(k_dkv_sm90<E, A, Tile, CB, CT, ROPE>,
                std::min(sms, m.B * A::K * ceil_div(m.T, Tile::BM)), Tile::THREADS, Tile::SMEM, m);
 }
-template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> static void dq_sm90(const Mem<E> &m)
+template <class E, class A, class Tile, int CB, int CT, bool ROPE = false>
+static void dq_sm90(const Mem<E> &m)
 {
         launch(k_dq_sm90<E, A, Tile, CB, CT, ROPE>,
                std::min(sms, m.B * A::H * ceil_div(m.T, Tile::BM)), Tile::THREADS, Tile::SMEM, m);
 }
 
-template <class E, class A, class Tile, int CB, int CT> static void both_sm90(const Mem<E> &m)
+template <class E, class A, class Tile, int CB, int CT>
+static void both_sm90(const Mem<E> &m)
 {
         launch(k_both_sm90<E, A, Tile, CB, CT>, 2 * m.B * A::H * ceil_div(m.T, Tile::BM),
                Tile::THREADS, att_both_sm90_smem<Tile>(m.T), m);
 }
 
-
-template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> static void whole_sm90(const Mem<E> &m)
+template <class E, class A, class Tile, int CB, int CT, bool ROPE = false>
+static void whole_sm90(const Mem<E> &m)
 {
         launch(k_whole_sm90<E, A, Tile, CB, CT, ROPE>, m.B * A::H * Tile::PARTS, Tile::THREADS,
                Tile::SMEM, m);
@@ -272,7 +278,8 @@ template <class E, class A, class Tile, int CB, int CT, bool ROPE = false> stati
 
 /* ---- plain sums in double ------------------------------------------------------------ */
 
-template <class A> __device__ bool attends(int t, int s)
+template <class A>
+__device__ bool attends(int t, int s)
 {
         return (!A::CAUSAL || s <= t) && (A::WINDOW == 0 || s > t - A::WINDOW);
 }
@@ -373,12 +380,11 @@ __global__ void plain_keys(Mem<E> m, int b, int hk, const double2 *stat, double 
 
 /* ---- a problem ------------------------------------------------------------------------- */
 
-static double elem(bf16 x) {
-        return __bfloat162float(x); }
-static double elem(f16 x) {
-        return __half2float(x); }
+static double elem(bf16 x) { return __bfloat162float(x); }
+static double elem(f16 x) { return __half2float(x); }
 
-template <class E> static std::vector<E> fetch(const E *p, size_t n)
+template <class E>
+static std::vector<E> fetch(const E *p, size_t n)
 {
         std::vector<E> h(n);
         CUDA(cudaMemcpy(h.data(), p, n * sizeof(E), cudaMemcpyDeviceToHost));
@@ -386,11 +392,13 @@ template <class E> static std::vector<E> fetch(const E *p, size_t n)
 }
 
 struct Error {
-        double all, worst; };
+        double all, worst;
+};
 
 /* rows x D of got, row r at off + r * ld, against want. */
 template <class E>
-static Error compare(const std::vector<E> &got, size_t off, size_t ld, const double *want, int rows, int D)
+static Error compare(const std::vector<E> &got, size_t off, size_t ld, const double *want, int rows,
+                     int D)
 {
         double ee = 0, ww = 0, most = 0;
         for (int i = 0; i < rows * D; i++)
@@ -443,8 +451,7 @@ struct Problem {
         }
         ~Problem()
         {
-                void *p[] = { m.qkv, m.g,     m.o,    m.dq,    m.dk, m.dv,
-                              m.lse, m.delta, m.rt };
+                void *p[] = { m.qkv, m.g, m.o, m.dq, m.dk, m.dv, m.lse, m.delta, m.rt };
                 for (void *x : p)
                         cudaFree(x);
         }
@@ -549,12 +556,16 @@ struct Problem {
 };
 
 /* The rows of ../../codegen/forms/sm90_attention_backward_tiles.def. */
-template <int D> struct Best;
-template <> struct Best<64> {
+template <int D>
+struct Best;
+template <>
+struct Best<64> {
         typedef AttBackwardTileSm90<64, 6, 2, true> DKV, DQ;
 };
-template <> struct Best<128> {
-        typedef AttBackwardTileSm90<128, 4, 1, false> DKV, DQ; };
+template <>
+struct Best<128> {
+        typedef AttBackwardTileSm90<128, 4, 1, false> DKV, DQ;
+};
 #define ATT_BACKWARD(kind, d, stages, owns, keep, smem)                                           \
         static_assert(                                                                            \
                 std::is_same<Best<d>::kind, AttBackwardTileSm90<d, stages, owns, keep>>::value && \
@@ -566,14 +577,18 @@ template <> struct Best<128> {
                 typedef AttShortBackwardTile<nb, causal, parts, keep_k, keep_v, many, some> Tile; \
                 static_assert(Tile::SMEM == smem, "whole");                                       \
         };
-template <class A, int NB, int PARTS, bool CAUSAL = A::CAUSAL> struct BestWhole;
+template <class A, int NB, int PARTS, bool CAUSAL = A::CAUSAL>
+struct BestWhole;
 #include "../../codegen/forms/sm90_attention_backward_tiles.def"
 #undef ATT_BACKWARD
 #undef ATT_SHORT_BACKWARD
 
 /* Most blocks of 64 tokens of those that are in shared memory whole. */
-template <class A> constexpr int most_whole() {
-        return A::D != 64 || A::H != A::K || A::WINDOW ? 0 : A::CAUSAL ? 4 : 3; }
+template <class A>
+constexpr int most_whole()
+{
+        return A::D != 64 || A::H != A::K || A::WINDOW ? 0 : A::CAUSAL ? 4 : 3;
+}
 
 template <int NB, class E, class A>
 static bool test_whole(Problem<E, A> &p)

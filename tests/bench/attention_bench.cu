@@ -19,11 +19,11 @@
 #include <vector>
 
 #ifdef BENCH_FLOAT
-                      typedef float Elem;
+typedef float Elem;
 static double host(float x) { return x; }
 static const double allowed = TGC_TF32 ? 1e-2 : 3e-5;
 #else
-                      typedef bf16 Elem;
+typedef bf16 Elem;
 static double host(bf16 x) { return __bfloat162float(x); }
 static const double allowed = 4e-2;
 #endif

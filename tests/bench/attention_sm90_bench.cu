@@ -20,7 +20,8 @@
 #include "attention_short_sm90.cuh"
 #include "../emulate/attention_tiles.h"
 
-template <int D, int GROUPS> struct Table;
+template <int D, int GROUPS>
+struct Table;
 #define ATT_SM90(D, GROUPS, BN, STAGES, TURNS, threads, smem)                 \
         template <>                                                           \
         struct Table<D, GROUPS> {                                             \
@@ -42,12 +43,18 @@ struct Plain : AttBase {
         static constexpr bool CAUSAL = CAUSAL_;
         static constexpr float SCALE = D_ == 64 ? 0.125f : 0.08838834764831845f;
 };
-template <class A, int WINDOW_> struct Windowed : A {
-        static constexpr int WINDOW = WINDOW_; };
-template <class A> struct Capped : A {
-        static constexpr float SOFTCAP = 2.f; };
-template <class A> struct Sloped : A {
-        static constexpr bool ALIBI = true; };
+template <class A, int WINDOW_>
+struct Windowed : A {
+        static constexpr int WINDOW = WINDOW_;
+};
+template <class A>
+struct Capped : A {
+        static constexpr float SOFTCAP = 2.f;
+};
+template <class A>
+struct Sloped : A {
+        static constexpr bool ALIBI = true;
+};
 
 /* Rows of W of each of the T tokens of a sequence; those of the last are 1 + grow times as
  * large. */
@@ -87,7 +94,7 @@ struct Out {
         E *p;
         int C;
         template <int N>
-        __device__ __forceinline__ void operator()(int row, int col, float(&v)[N]) const
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[N]) const
         {
                 store(p + (long)row * C + col, v);
         }
@@ -154,10 +161,14 @@ static void portable(const Mem &m)
                m.B * A::H * ((m.T + Tile::BM - 1) / Tile::BM), Tile::THREADS, P::SMEM, m);
 }
 
-template <class T> struct IsHalf {
-        static constexpr bool is = false; };
-template <> struct IsHalf<f16> {
-        static constexpr bool is = true; };
+template <class T>
+struct IsHalf {
+        static constexpr bool is = false;
+};
+template <>
+struct IsHalf<f16> {
+        static constexpr bool is = true;
+};
 
 template <class E, class A>
 static Mem mem_new(int B, int T, unsigned seed, float grow)
@@ -270,7 +281,8 @@ static unsigned long long sum_of(const void *p, size_t n)
 }
 
 template <class E, class A>
-static bool test_of(void (*run)(const Mem &), const char *name, const char *tile, int B, int T, float grow)
+static bool test_of(void (*run)(const Mem &), const char *name, const char *tile, int B, int T,
+                    float grow)
 {
         static unsigned seed = 100;
         const Mem m = mem_new<E, A>(B, T, seed++, grow);
@@ -360,7 +372,7 @@ static bool tests()
 
 /* ---- speed ------------------------------------------------------------------- */
 
-static const char *part = "";           /* of the names of problems to time */
+static const char *part = ""; /* of the names of problems to time */
 
 template <class A, int B, int T>
 struct Speed {

@@ -37,16 +37,18 @@ struct Ways {
 #define WAYS(TA, TB, MODE, n)                                                   \
         WAY(S128x256, TA, TB, MODE, n)                                          \
         WAY(S128x192, TA, TB, MODE, n)                                          \
-        WAY(S256x128, TA, TB, MODE, n) WAY(S128x128, TA, TB, MODE, n)           \
-                WAY(S128x128t, TA, TB, MODE, n) WAY(S128x192t, TA, TB, MODE, n) \
-                        WAY(S128x128p, TA, TB, MODE, n) WAY(S128x192p, TA, TB, MODE, n)
+        WAY(S256x128, TA, TB, MODE, n)                                          \
+        WAY(S128x128, TA, TB, MODE, n) WAY(S128x128t, TA, TB, MODE, n)          \
+                WAY(S128x192t, TA, TB, MODE, n) WAY(S128x128p, TA, TB, MODE, n) \
+                        WAY(S128x192p, TA, TB, MODE, n)
 
 /* As programs have them in training: results by the copy engine. */
-#define BOXES(TA, TB, MODE)                                                                   \
-        WAY(Boxes<S128x256>, TA, TB, MODE, 0)                                                 \
-        WAY(Boxes<S128x192>, TA, TB, MODE, 0)                                                 \
-        WAY(Boxes<S256x128>, TA, TB, MODE, 0) WAY(Boxes<S128x128>, TA, TB, MODE, 0)           \
-                WAY(Boxes<S128x128p>, TA, TB, MODE, 0) WAY(Boxes<S128x192p>, TA, TB, MODE, 0) \
+#define BOXES(TA, TB, MODE)                                                          \
+        WAY(Boxes<S128x256>, TA, TB, MODE, 0)                                        \
+        WAY(Boxes<S128x192>, TA, TB, MODE, 0)                                        \
+        WAY(Boxes<S256x128>, TA, TB, MODE, 0)                                        \
+        WAY(Boxes<S128x128>, TA, TB, MODE, 0) WAY(Boxes<S128x128p>, TA, TB, MODE, 0) \
+                WAY(Boxes<S128x192p>, TA, TB, MODE, 0)                               \
                         WAY(Boxes<Pairs<S128x256>>, TA, TB, MODE, 0)
 /* And fetches what epilogues read. */
 #define FETCHES(TA, TB, MODE) \

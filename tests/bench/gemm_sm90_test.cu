@@ -12,13 +12,13 @@ each is a process of its own,
         4 without a GPU that fits.*/
 #include "gemm_sm90.h"
 
-                /* One product of 64x256x64 with given strides in the descriptor of the operand
+/* One product of 64x256x64 with given strides in the descriptor of the operand
                  * whose C side is contiguous,
  * no pipeline, no asynchronous copy: A (64,64), B (64,256) [or At (64,64), Bt (256,64)], C
  * float32. */
-                template <bool TA, bool TB>
-                __global__ void __launch_bounds__(128)
-                        k_probe(const bf16 *a, const bf16 *b, float *c, unsigned lbo, unsigned sbo)
+template <bool TA, bool TB>
+__global__ void __launch_bounds__(128)
+        k_probe(const bf16 *a, const bf16 *b, float *c, unsigned lbo, unsigned sbo)
 {
         TGC_SMEM(smem);
         float d[1][32][4];

@@ -34,7 +34,7 @@ struct Out {
         int C;
         static constexpr int MAXV = V, MINV = 1;
         template <int N>
-        __device__ void operator()(int row, int col, float(&v)[N]) const
+        __device__ void operator()(int row, int col, float (&v)[N]) const
         {
                 store(p + (long)row * C + col, v);
         }
@@ -68,19 +68,22 @@ TGC_DEV AttIn<typename C::E, typename C::Att> inputs(const Args *a)
         return in;
 }
 
-template <class C> TGC_DEV Out<typename C::E, C::OUT> out(void *p, int heads)
+template <class C>
+TGC_DEV Out<typename C::E, C::OUT> out(void *p, int heads)
 {
         return { (typename C::E *)p, heads * C::Att::D };
 }
 
-template <class C> TGC_DEV void run_fwd(const Args *a, int tile, char *smem)
+template <class C>
+TGC_DEV void run_fwd(const Args *a, int tile, char *smem)
 {
         typedef typename C::Att A;
         attention_task<typename C::E, A, typename Tiles<typename C::E, A>::Fwd::Tile>(
                 inputs<C>(a), a->lse, a->B, a->T, a->rt, tile, smem, out<C>(a->o, A::H));
 }
 
-template <class C> TGC_DEV void run_decode(const Args *a, int tile, char *smem)
+template <class C>
+TGC_DEV void run_decode(const Args *a, int tile, char *smem)
 {
         typedef typename C::Att A;
         attention_decode_task<typename C::E, A, AttDecode<C::ROWS, C::SPLITS, 128>>(
@@ -88,7 +91,8 @@ template <class C> TGC_DEV void run_decode(const Args *a, int tile, char *smem)
                 out<C>(a->o_decode, A::H));
 }
 
-template <class C> TGC_DEV void run_delta(const Args *a, int tile, char *)
+template <class C>
+TGC_DEV void run_delta(const Args *a, int tile, char *)
 {
         typedef typename C::Att A;
         const Strides s = { (long)a->T * A::H * A::D, A::H * A::D, A::D };
@@ -97,7 +101,8 @@ template <class C> TGC_DEV void run_delta(const Args *a, int tile, char *)
                                                     a->T, tile);
 }
 
-template <class C> TGC_DEV void run_dkv(const Args *a, int tile, char *smem)
+template <class C>
+TGC_DEV void run_dkv(const Args *a, int tile, char *smem)
 {
         typedef typename C::Att A;
         const Strides s = { (long)a->T * A::H * A::D, A::H * A::D, A::D };
@@ -106,7 +111,8 @@ template <class C> TGC_DEV void run_dkv(const Args *a, int tile, char *smem)
                 tile, smem, out<C>(a->dk, A::K), out<C>(a->dv, A::K));
 }
 
-template <class C> TGC_DEV void run_dq(const Args *a, int tile, char *smem)
+template <class C>
+TGC_DEV void run_dq(const Args *a, int tile, char *smem)
 {
         typedef typename C::Att A;
         const Strides s = { (long)a->T * A::H * A::D, A::H * A::D, A::D };
@@ -115,14 +121,16 @@ template <class C> TGC_DEV void run_dq(const Args *a, int tile, char *smem)
                 tile, smem, out<C>(a->dq, A::H));
 }
 
-template <class C> TGC_DEV void run_short(const Args *a, int tile, char *smem)
+template <class C>
+TGC_DEV void run_short(const Args *a, int tile, char *smem)
 {
         typedef typename C::Att A;
         attention_short_task<A>(inputs<C>(a), a->lse, a->B, a->T, a->rt, tile, smem,
                                 out<C>(a->o, A::H));
 }
 
-template <class C> TGC_DEV void run_short_grad(const Args *a, int tile, char *smem)
+template <class C>
+TGC_DEV void run_short_grad(const Args *a, int tile, char *smem)
 {
         typedef typename C::Att A;
         const Strides s = { (long)a->T * A::H * A::D, A::H * A::D, A::D };
@@ -142,8 +150,7 @@ static void *memory(size_t n)
         allocated.push_back(aligned_alloc(256, (n + 255) / 256 * 256 + 256));
         return allocated.back();
 }
-static void memory_release(void *p) {
-        free(p); }
+static void memory_release(void *p) { free(p); }
 #define LAUNCH(kernel, grid, threads, smem, a)                                                    \
         do {                                                                                      \
                 char err[512];                                                                    \
@@ -164,8 +171,7 @@ static void *memory(size_t n)
         allocated.push_back(p);
         return p;
 }
-static void memory_release(void *p) {
-        cudaFree(p); }
+static void memory_release(void *p) { cudaFree(p); }
 
 #define LAUNCH(kernel, grid, threads, smem, a)                                                   \
         do {                                                                                     \
@@ -181,21 +187,15 @@ static void memory_release(void *p) {
 
 /* ---- the reference --------------------------------------------------------- */
 
-static double host(float x) {
-        return x; }
-static double host(bf16 x) {
-        return __bfloat162float(x); }
-static double host(f16 x) {
-        return __half2float(x); }
-static void host_set(float &y, double x) {
-        y = (float)x; }
-static void host_set(bf16 &y, double x) {
-        y = __float2bfloat16_rn((float)x); }
-static void host_set(f16 &y, double x) {
-        y = __float2half_rn((float)x); }
+static double host(float x) { return x; }
+static double host(bf16 x) { return __bfloat162float(x); }
+static double host(f16 x) { return __half2float(x); }
+static void host_set(float &y, double x) { y = (float)x; }
+static void host_set(bf16 &y, double x) { y = __float2bfloat16_rn((float)x); }
+static void host_set(f16 &y, double x) { y = __float2half_rn((float)x); }
 
 static unsigned rng = 1;
-static double uniform()                  /* (-1, 1) */
+static double uniform() /* (-1, 1) */
 {
         rng = rng * 1664525u + 1013904223u;
         return ((double)(rng >> 8) / 8388608.0) - 1.0;
@@ -221,7 +221,8 @@ static double keep(const Rt *rt, float p, unsigned id, unsigned long long i)
 /* Largest |got - want| over (|want| + rms of want), against tol; inputs are about 1, so what
  * cancels leaves 1e-7. */
 template <class E>
-static int differ(const char *name, const char *what, const E *got, const std::vector<double> &want, double tol)
+static int differ(const char *name, const char *what, const E *got, const std::vector<double> &want,
+                  double tol)
 {
         double ss = 0, worst = 0;
         size_t at = 0;
@@ -244,16 +245,28 @@ static int differ(const char *name, const char *what, const E *got, const std::v
         return 1;
 }
 
-template <class E> static double tolerance() {
-        return 0; }
+template <class E>
+static double tolerance()
+{
+        return 0;
+}
 /* float32: sums of some hundred terms; of factors rounded to 11 bits.  16 bits: probabilities and
  * outputs are rounded to 11 or 8 bits, gradients also dS, and delta comes from the rounded o. */
-template <> double tolerance<float>() {
-        return TGC_TF32 ? 1e-2 : 3e-5; }
-template <> double tolerance<f16>()   {
-        return 6e-3; }
-template <> double tolerance<bf16>()  {
-        return 4e-2; }
+template <>
+double tolerance<float>()
+{
+        return TGC_TF32 ? 1e-2 : 3e-5;
+}
+template <>
+double tolerance<f16>()
+{
+        return 6e-3;
+}
+template <>
+double tolerance<bf16>()
+{
+        return 4e-2;
+}
 
 template <class C>
 static int check(const char *name, int B, int T, const int *pos, int (*run)(Args *))
@@ -522,13 +535,12 @@ static int check(const char *name, int B, int T, const int *pos, int (*run)(Args
         }
 
 /* Gradients of the cases without a cache; the tasks refuse the others. */
-template <class C, bool CACHED> struct Grad {
-        static __device__ void delta(const Args *a, int tile, char *s) { run_delta<C>(a, tile, s);
-}
-static __device__ void dkv(const Args *a, int tile, char *s) { run_dkv<C>(a, tile, s); }
-static __device__ void dq(const Args *a, int tile, char *s) { run_dq<C>(a, tile, s); }
-}
-;
+template <class C, bool CACHED>
+struct Grad {
+        static __device__ void delta(const Args *a, int tile, char *s) { run_delta<C>(a, tile, s); }
+        static __device__ void dkv(const Args *a, int tile, char *s) { run_dkv<C>(a, tile, s); }
+        static __device__ void dq(const Args *a, int tile, char *s) { run_dq<C>(a, tile, s); }
+};
 template <class C>
 struct Grad<C, true> {
         static __device__ void delta(const Args *, int, char *) {}

@@ -17,17 +17,18 @@
 #include "gemv_short.cuh"
 
 /* A gain by column, and with layer norm a bias. */
-__host__ __device__ static float gain_at(int col) {
-        return 0.5f + (float)(col % 7) * 0.25f; }
-__host__ __device__ static float bias_at(int norm, int col) {
-        return norm == NORM_LAYER ? (float)(col % 5) * 0.5f - 1.f : 0.f; }
+__host__ __device__ static float gain_at(int col) { return 0.5f + (float)(col % 7) * 0.25f; }
+__host__ __device__ static float bias_at(int norm, int col)
+{
+        return norm == NORM_LAYER ? (float)(col % 5) * 0.5f - 1.f : 0.f;
+}
 
 template <int NORM>
 struct Weigh {
         static constexpr int MAXV = 4, MINV = 1;
         int rows;
         template <int V>
-        __device__ void operator()(int row, int col, float(&v)[V]) const
+        __device__ void operator()(int row, int col, float (&v)[V]) const
         {
                 for (int i = 0; i < V; i++)
                         v[i] = row < rows && col % V == 0
@@ -36,7 +37,8 @@ struct Weigh {
         }
 };
 
-template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, int HV, int V, int MINV>
+template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, int HV,
+          int V, int MINV>
 struct ShortRun {
         static constexpr int MOST = THREADS;
         const T *w;
@@ -59,7 +61,8 @@ struct ShortRun {
         }
 };
 
-template <class T, int M, int N, int K, int WARPS, int TILES, int ROUNDS, int NORM, int HV, int V, int MINV>
+template <class T, int M, int N, int K, int WARPS, int TILES, int ROUNDS, int NORM, int HV, int V,
+          int MINV>
 struct MmaRun {
         static constexpr int MOST = WARPS * 32;
         const T *w;
@@ -98,7 +101,8 @@ struct NarrowRun {
         }
 };
 
-template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, int HV, int V, int MINV>
+template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN,
+          int HV, int V, int MINV>
 struct GemvRun {
         static constexpr int MOST = THREADS;
         const T *w;
@@ -126,7 +130,8 @@ struct GemvRun {
 };
 
 template <class T, int M, int K, int NORM, bool ROWS_OF_W>
-static bool gemv_is(const Result &r, const Matrix<float> &x, const Matrix<T> &w, const char *name, double rounded = 0)
+static bool gemv_is(const Result &r, const Matrix<float> &x, const Matrix<T> &w, const char *name,
+                    double rounded = 0)
 {
         double mean[M], scale[M];
         for (int m = 0; m < M; m++) {
@@ -154,8 +159,8 @@ static bool gemv_is(const Result &r, const Matrix<float> &x, const Matrix<T> &w,
 }
 
 /* SPLIT 0: gemv_kn_task with ROWS columns per block */
-template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, int HV, int V,
-          int MINV = 1>
+template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN,
+          int HV, int V, int MINV = 1>
 static void gemv_case()
 {
         constexpr int PAD = 2 * ALIGN / (int)sizeof(T);
@@ -181,7 +186,8 @@ static void gemv_case()
 }
 
 /* gemv_short_task with the shape the compiler would choose, for SMS multiprocessors */
-template <class T, int N, int K, int SMS, int NORM, int ALIGN, int HV, int V, int MINV, int THREADS, int ROWS, int SPLIT>
+template <class T, int N, int K, int SMS, int NORM, int ALIGN, int HV, int V, int MINV, int THREADS,
+          int ROWS, int SPLIT>
 static void short_case()
 {
         char name[128];
@@ -202,7 +208,8 @@ static void short_case()
 
 /* gemv_mma_task, whose x is of T and is rounded to T again after the norm: of values up to 4 by
  * 2^-9, for bf16. */
-template <class T, int M, int N, int K, int SMS, int NORM, int HV, int V, int MINV, int WARPS, int TILES, int ROUNDS>
+template <class T, int M, int N, int K, int SMS, int NORM, int HV, int V, int MINV, int WARPS,
+          int TILES, int ROUNDS>
 static void mma_case()
 {
         char name[128];

@@ -92,8 +92,8 @@ struct ScatterRun {
 };
 
 template <int N, int COLS, int BUCKETS>
-static void scatter_run(int buckets, const Buf<int> &perm, const Buf<int> &offs, bool adds, const Buf<bf16> &x,
-                        Buf<float> &sum)
+static void scatter_run(int buckets, const Buf<int> &perm, const Buf<int> &offs, bool adds,
+                        const Buf<bf16> &x, Buf<float> &sum)
 {
         shell_run<256>(ceil_div(buckets, BUCKETS) * ceil_div(N, COLS), COLUMNS_SMEM(256),
                        ScatterRun<N, COLS, BUCKETS> {

@@ -22,7 +22,7 @@ struct InGained {
         const float *gain;
         int ld;
         template <int V>
-        __device__ void operator()(int row, int col, float(&dy)[V], float(&g)[V]) const
+        __device__ void operator()(int row, int col, float (&dy)[V], float (&g)[V]) const
         {
                 float w[V];
                 load<V>(g, p + (long long)row * ld + col);
@@ -39,7 +39,7 @@ struct CountBody {
         float *p;
         int ld;
         template <int V>
-        __device__ void operator()(int row, int col, float(&v)[V]) const
+        __device__ void operator()(int row, int col, float (&v)[V]) const
         {
                 float *at = p + (long long)row * ld + col;
                 load<V>(v, at);

@@ -259,7 +259,8 @@ TGC_INLINE void gemv_rows(int m, int ty, int trans, const void *w, long at, long
                 switch (now) {
                         GEMV_CASE(1)
                         GEMV_CASE(2)
-                        GEMV_CASE(3) GEMV_CASE(4)
+                        GEMV_CASE(3)
+                        GEMV_CASE(4)
 #if TGC_VEC >= 8
                                 GEMV_CASE(5) GEMV_CASE(6) GEMV_CASE(7) GEMV_CASE(8)
 #endif

@@ -52,9 +52,14 @@ static int read_failed(const BuildOptions *o, const Diag *d, Err *e)
         const char *msg = strncmp(d->msg, word, sizeof word - 1) ? d->msg
                                                                  : d->msg + sizeof word - 1;
         int code = d->code ? d->code : TGC_BAD_FILE;
-        if ((o->kind != MODEL_HF && o->kind != MODEL_LLAMA2C) ||
+        if ((o->kind != MODEL_HF && o->kind != MODEL_LLAMA2C && o->kind != MODEL_GGUF) ||
             (o->own && strncmp(msg, "config.json:", 12)))
                 return err_set(e, code, "%s", d->msg);
+        if (!strncmp(msg, "config.json:", 12) && o->kind == MODEL_GGUF) { /* made of metadata */
+                const char *at = strstr(msg, ": ");
+                return err_set(e, code, "%s: its metadata, as a config.json%s", o->model,
+                               at ? at : msg);
+        }
         if (!strncmp(msg, "config.json:", 12)) /* and perhaps the line there */
                 return err_set(e, code, "%s%s%s", o->model, o->kind == MODEL_HF ? "/" : ": ", msg);
         return err_set(e, code, "%s%s: %s", o->model, o->kind == MODEL_HF ? "/config.json" : "",
@@ -150,6 +155,8 @@ static int read_model(Build *b, const BuildOptions *o, Err *e)
                 code = hf_config_read(o->model, &b->config, e);
         else if (o->kind == MODEL_LLAMA2C)
                 code = llama2c_json(o->model, &b->config, e);
+        else if (o->kind == MODEL_GGUF && !(b->config = strdup(o->config)))
+                code = err_set(e, TGC_NO_MEMORY, "%s: no memory", o->model);
         if (code || (code = read_once(b, o, NULL, e)))
                 return code;
         if ((o->kind == MODEL_JSON || is_json(o->own)) && o->n_define)

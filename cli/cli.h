@@ -76,6 +76,7 @@ typedef struct BuildOptions {
         ModelKind kind;
         const char *model;
         const char *own;   /* the user's Lua file for a folder, or NULL */
+        const char *config; /* of a GGUF file: its configuration (gguf_model.h) */
         bool quiet;        /* what the model prints is not shown */
         const char *dtype; /* f32 bf16 f16 */
         const char **define;
@@ -207,6 +208,12 @@ int weights_export(const Plan *p, const char *path, const char *dtype, uint64_t 
                    Err *e);
 /* The text of the map inside a manifest; caller frees. */
 char *manifest_map(const Plan *p);
+/* The manifest's map, of a checkpoint's tensors under that checkpoint's own names (GGUF); NULL:
+ * none.  The caller frees both, names last. */
+struct WeightMap;
+struct Checkpoint;
+int plan_weight_map(const Plan *p, const struct Checkpoint *from, struct WeightMap **map,
+                    struct WeightMap **names, Err *e);
 
 /* ---- targets.c: machine code and headers ---- */
 

@@ -2,6 +2,7 @@
 #include <string.h>
 #include "../runtime/plan/manifest.h"
 #include "../runtime/util/line_reader.h"
+#include "gguf_model.h"
 #include "work.h"
 
 static const char *const program_section[] = { "program.cuda", "program.cpu" };
@@ -43,9 +44,9 @@ static size_t tuned(const Plan *p, char gpu[128])
         return text_count(s->data, s->size, "choose");
 }
 
-static int print_json(const Plan *p, const Manifest *m, Err *e)
+static int print_json(const Plan *p, const Manifest *m, cJSON *o, Err *e)
 {
-        cJSON *o = cJSON_CreateObject(), *s = cJSON_AddObjectToObject(o, "section_bytes");
+        cJSON *s = cJSON_AddObjectToObject(o, "section_bytes");
         char gpu[128];
         cJSON_AddStringToObject(o, "model", m->model);
         cJSON_AddStringToObject(o, "dtype", store_name(m->dtype));
@@ -62,11 +63,7 @@ static int print_json(const Plan *p, const Manifest *m, Err *e)
         cJSON_AddStringToObject(o, "tuned_on", gpu);
         for (int i = 0; i < p->n_sections; i++)
                 cJSON_AddNumberToObject(s, p->section[i].name, (double)p->section[i].size);
-        int code = json_programs(o, p, e);
-        if (!code)
-                return json_print(o, e);
-        cJSON_Delete(o);
-        return code;
+        return json_programs(o, p, e);
 }
 
 static int print_program(const Plan *p, const char *name, Err *e)
@@ -116,23 +113,44 @@ static int print_text(const Plan *p, const Manifest *m, Err *e)
         return TGC_OK;
 }
 
-int cmd_info(const Args *a, Err *e)
+/* The plan, or what the model becomes; o: as JSON. */
+static int print_model(const Args *a, const LoadHow *how, cJSON *o, Err *e)
 {
         Loaded l;
         Manifest m;
-        int code = load(&l, a, &(LoadHow) { .any_weights = true }, e);
+        int code = load(&l, a, how, e);
         if (code)
                 return code;
         const Section *s = plan_find(&l.plan, "manifest");
         code = s ? manifest_parse(&m, s->data, s->size, e)
                  : err_set(e, TGC_BAD_FILE, "%s: the plan has no manifest", a->pos[0]);
         if (!code) {
-                if (opt_flag(a, O_JSON))
-                        code = print_json(&l.plan, &m, e);
-                else
-                        code = print_text(&l.plan, &m, e);
+                code = o ? print_json(&l.plan, &m, o, e) : print_text(&l.plan, &m, e);
                 manifest_free(&m);
         }
         loaded_free(&l);
+        return code;
+}
+
+/* Of a GGUF file first what is in it, which can be said of models that tgc does not know too. */
+int cmd_info(const Args *a, Err *e)
+{
+        char path[4400];
+        ModelKind kind;
+        cJSON *o = opt_flag(a, O_JSON) ? cJSON_CreateObject() : NULL;
+        int code = model_kind(a->pos[0], &kind, path, sizeof path, e);
+        const bool gguf = !code && kind == MODEL_GGUF;
+        if (gguf && !(code = gguf_print(path, o, e)) && !o)
+                print("\nas a model:\n");
+        if (!code &&
+            !(code = print_model(a,
+                                 &(LoadHow) { .any_weights = true,
+                                              .no_weights = gguf && !opt_str(a, O_WEIGHTS) },
+                                 o, e)) &&
+            o) {
+                code = json_print(o, e);
+                o = NULL;
+        }
+        cJSON_Delete(o);
         return code;
 }

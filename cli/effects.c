@@ -25,7 +25,10 @@ static bool always(const Given *g)
 static bool model(const Given *g) { return g->kind != MODEL_PLAN; }
 static bool compiled(const Given *g) { return g->kind == MODEL_PLAN; }
 static bool runs_lua(const Given *g) { return g->kind != MODEL_JSON; }
-static bool has_config(const Given *g) { return g->kind == MODEL_HF || g->kind == MODEL_LLAMA2C; }
+static bool has_config(const Given *g)
+{
+        return g->kind == MODEL_HF || g->kind == MODEL_LLAMA2C || g->kind == MODEL_GGUF;
+}
 static bool trains(const Given *g) { return g->mode & BUILD_TRAIN; }
 static bool infers(const Given *g) { return g->mode & BUILD_INFER; }
 static bool infers_or_model(const Given *g) { return infers(g) || model(g); }

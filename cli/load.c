@@ -6,6 +6,7 @@
 #include "../runtime/util/file.h"
 #include "../runtime/plan/manifest.h"
 #include "../runtime/util/line_reader.h"
+#include "gguf_model.h"
 #include "work.h"
 
 static bool ends(const char *s, const char *tail)
@@ -83,20 +84,20 @@ int model_kind(const char *path, ModelKind *kind, char *real, size_t cap, Err *e
                 *kind = MODEL_PLAN;
                 return TGC_OK;
         }
+        if (is_gguf(path)) { /* whatever its name: some programs keep models under a hash */
+                *kind = MODEL_GGUF;
+                return TGC_OK;
+        }
         if (ends(path, "config.json") && strlen(path) > 12)
                 return err_set(e, TGC_USAGE, "%s: give the folder it lies in", path);
         for (size_t i = 0; i < sizeof by_name / sizeof *by_name; i++)
                 if (ends(path, by_name[i].tail)) {
                         *kind = by_name[i].kind;
-                        return *kind != MODEL_GGUF
-                                       ? TGC_OK
-                                       : err_set(e, TGC_BAD_FILE,
-                                                 "%s: GGUF files cannot be read "
-                                                 "yet; give the Hugging Face folder that it was made of",
-                                                 path);
+                        return TGC_OK;
                 }
         return err_set(e, TGC_BAD_FILE,
-                       "%s: neither a plan nor a .lua, .json, .bin or Hugging Face folder", path);
+                       "%s: neither a plan nor a .lua, .json, .bin, .gguf or Hugging Face folder",
+                       path);
 }
 
 /* ---- tokenizers ---- */
@@ -172,6 +173,8 @@ int tokenizer_for(Tokenizer **tok, const char *spec, const char *model, ModelKin
                 return tokenizer_open(tok, spec, vocab, e);
         if (kind == MODEL_HF && holds_tokenizer(model))
                 return tokenizer_open(tok, model, vocab, e);
+        if (kind == MODEL_GGUF)
+                return gguf_tokenizer(tok, model, vocab, e);
         if (kind != MODEL_LLAMA2C)
                 return TGC_OK;
         tok_beside(model, beside, sizeof beside);
@@ -208,7 +211,9 @@ static int add_chat(Plan *p, const char *spec, const char *model, ModelKind kind
         ChatSource s = { 0 };
         char dir[4400];
         chat_folder(spec, model, kind, dir, sizeof dir);
-        int code = *dir ? chat_source_folder(&s, dir, e) : TGC_OK;
+        int code = !spec && kind == MODEL_GGUF ? gguf_chat(&s, model, e)
+                   : *dir                      ? chat_source_folder(&s, dir, e)
+                                               : TGC_OK;
         if (!code)
                 code = plan_add_chat(p, &s, e);
         chat_source_free(&s);
@@ -375,7 +380,7 @@ static int find_weights(const Loaded *l, const Args *a, const char *path, const 
                 *from = NULL;
                 return TGC_OK;
         }
-        if (!*from && l->kind == MODEL_LLAMA2C)
+        if (!*from && (l->kind == MODEL_LLAMA2C || l->kind == MODEL_GGUF))
                 *from = path;
         if (*from || l->kind != MODEL_HF)
                 return TGC_OK;
@@ -474,7 +479,8 @@ static void say_no_infer(const Args *a, const char *msg)
                 say(&talk, "no programs to generate text: training alone\n");
 }
 
-static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow *how, Err *e)
+static int compile_model(Loaded *l, const Args *a, const char *path, const LoadHow *how,
+                         const GgufModel *gguf, Err *e)
 {
         char vocab[32] = "0", *choices, says[CHECK_SAYS] = "";
         const bool check = a->cmd == CMD_COMPILE || a->cmd == CMD_TRAIN || a->cmd == CMD_RUN ||
@@ -494,8 +500,13 @@ static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow 
                 .kind = l->kind,
                 .model = path,
                 .own = own,
+                .config = gguf->config ? gguf->config : gguf->meta,
                 .quiet = talk.quiet,
-                .dtype = opt_str(a, O_DTYPE),
+                /* blocks hold less than bf16 does; float32 would say the same in twice the memory */
+                .dtype = gguf->blocks && !opt_set(a, O_DTYPE) &&
+                                         !(mode_of(a, how, l->kind) & BUILD_TRAIN)
+                                 ? "bf16"
+                                 : opt_str(a, O_DTYPE),
                 .define = a->v[O_DEFINE].list,
                 .n_define = a->v[O_DEFINE].n,
                 .mode = mode_of(a, how, l->kind),
@@ -544,7 +555,22 @@ static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow 
             (code = model_files_keep(&l->plan, path, !a->v[O_DEFINE].n && !own,
                                      !opt_str(a, O_TOKENIZER) && holds_tokenizer(path), e)))
                 return code;
+        /* `tgc export` writes a folder with it */
+        if (gguf->config && !a->v[O_DEFINE].n && !own &&
+            (code = plan_add(&l->plan, "file.config.json", gguf->config, strlen(gguf->config), e)))
+                return code;
         return add_weights(l, a, path, how, e);
+}
+
+static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow *how, Err *e)
+{
+        GgufModel g = { 0 };
+        int code = l->kind == MODEL_GGUF ? gguf_model(&g, path, opt_str(a, O_MODEL_FILE), e)
+                                         : TGC_OK;
+        if (!code)
+                code = compile_model(l, a, path, how, &g, e);
+        gguf_model_free(&g);
+        return code;
 }
 
 int load(Loaded *l, const Args *a, const LoadHow *how, Err *e)

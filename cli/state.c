@@ -341,12 +341,11 @@ static int run_pass(Pass *pass, const Plan *plan, const char *path, const Checkp
 {
         const Manifest *m = session_manifest(pass->s);
         WeightParam *p = calloc((size_t)m->n_params + 1, sizeof *p);
-        WeightMap *map = NULL;
+        WeightMap *map = NULL, *names = NULL;
         Place *place = NULL;
-        char *text = manifest_map(plan);
         pass->x = malloc(largest(m) * sizeof *pass->x);
-        int code = p && text && pass->x ? weight_map_parse(&map, text, "manifest", e)
-                                        : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
+        int code = p && pass->x ? plan_weight_map(plan, from, &map, &names, e)
+                                : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
         for (int i = 0; i < m->n_params && p; i++) {
                 p[i] = (WeightParam) { .name = m->param[i].name,
                                        .dtype = CK_F32,
@@ -361,8 +360,8 @@ static int run_pass(Pass *pass, const Plan *plan, const char *path, const Checkp
                 code = from ? weight_map_import(map, from, &set, NULL, e)
                             : weight_map_export(map, &set, dtype, path, meta, 1, e);
         weight_map_free(map);
+        weight_map_free(names);
         free(place);
-        free(text);
         free(pass->x);
         free(p);
         return code;

@@ -66,7 +66,7 @@ static int check_offsets(const Train *t, Err *e)
 static int data_tokenizer(const Train *t, ModelKind kind, const char *path, Tokenizer **tok, Err *e)
 {
         const char *spec = opt_str(t->a, O_TOKENIZER), *data = opt_str(t->a, O_DATA);
-        bool own = kind == MODEL_HF || kind == MODEL_LLAMA2C;
+        bool own = kind == MODEL_HF || kind == MODEL_LLAMA2C || kind == MODEL_GGUF;
         char *text;
         size_t n;
         *tok = NULL;
@@ -132,7 +132,7 @@ static int open_plan(Train *t, Err *e)
                 return code;
         if ((code = load(&t->l, &a, &how, e)) || (code = settings_same(t, e)))
                 return code;
-        if (!init && (there || kind == MODEL_LLAMA2C))
+        if (!init && (there || kind == MODEL_LLAMA2C || kind == MODEL_GGUF))
                 init = path;
         if (!init && kind == MODEL_HF)
                 say(&t->talk, "%s: no weights here, so training begins with random ones\n", path);

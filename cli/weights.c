@@ -6,6 +6,7 @@
 #include "../runtime/plan/program.h"
 #include "../runtime/weights/weight_map.h"
 #include "cli.h"
+#include "gguf_model.h"
 
 char *manifest_map(const Plan *p)
 {
@@ -26,6 +27,24 @@ char *manifest_map(const Plan *p)
         }
         *to = 0;
         return out;
+}
+
+int plan_weight_map(const Plan *p, const Checkpoint *from, WeightMap **map, WeightMap **names,
+                    Err *e)
+{
+        GgufModel g = { 0 };
+        const char *path = from ? checkpoint_path(from) : "";
+        char *text = manifest_map(p);
+        *map = *names = NULL;
+        int code = text ? weight_map_parse(map, text, "manifest", e)
+                        : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
+        if (!code && from && is_gguf(path))
+                code = gguf_model(&g, path, true, e);
+        if (!code && g.names && !(code = weight_map_parse(names, g.names, path, e)))
+                code = weight_map_compose(*map, *names, from, e);
+        gguf_model_free(&g);
+        free(text);
+        return code;
 }
 
 /* Size of arena w: what the section must have so that it can be used in place. */
@@ -94,14 +113,12 @@ static int import_from(Plan *p, Manifest *m, const char *path, void **mem, const
                        Err *e)
 {
         Checkpoint *ck = NULL;
-        WeightMap *map = NULL;
-        char *text = manifest_map(p);
+        WeightMap *map = NULL, *names = NULL;
         size_t size = 0;
-        int code = text ? arena_size(p, m, &size, e)
-                        : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
+        int code = arena_size(p, m, &size, e);
         if (!code)
                 code = checkpoint_open(&ck, path, e);
-        if (!code && !(code = weight_map_parse(&map, text, "manifest", e))) {
+        if (!code && !(code = plan_weight_map(p, ck, &map, &names, e))) {
                 *mem = aligned_alloc(4096, (size + 4095) / 4096 * 4096);
                 if (!*mem)
                         code = err_set(e, TGC_NO_MEMORY, "%s: no memory for %.3f GB of weights",
@@ -118,8 +135,8 @@ static int import_from(Plan *p, Manifest *m, const char *path, void **mem, const
                 *mem = NULL;
         }
         weight_map_free(map);
+        weight_map_free(names);
         checkpoint_close(ck);
-        free(text);
         return code;
 }
 

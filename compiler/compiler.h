@@ -97,6 +97,10 @@ Model *read_lua_family(const char *family, const char *config_json, const ReadOp
 /* The same with a model of the user's own: its function `config` gets the configuration. */
 Model *read_lua_config(const char *path, const char *family, const char *config_json,
                        const ReadOptions *o);
+/* What gguf_json (runtime/weights/gguf.h) says of a file, by models/gguf.lua: a config.json for the
+ * above, and the map from its tensors to those of a folder (weight_map_compose).  own: the model is
+ * the user's, so an architecture that is not known leaves both empty. */
+void read_gguf(const char *meta_json, bool own, Text *config, Text *names);
 Model *read_json(const char *path);
 /* text[n] is 0; name: for messages */
 Model *read_json_text(const char *text, size_t n, const char *name);

@@ -13,11 +13,12 @@ typedef struct Loaded {
         int n;
 } Loaded;
 
-/* All parameters of m from a checkpoint, which must hold nothing else. */
-static inline Loaded load(Model *m, const char *path)
+/* All parameters of m from a checkpoint, which must hold nothing else.  names: how its tensors make
+ * those that m's map names (weight_map_compose); NULL: they are called so. */
+static inline Loaded load_named(Model *m, const char *path, const char *names)
 {
         Loaded l = { .m = m };
-        WeightMap *map;
+        WeightMap *map, *more = NULL;
         WeightReport report = { 0 };
         Checkpoint *ck;
         Text text = { 0 };
@@ -36,15 +37,21 @@ static inline Loaded load(Model *m, const char *path)
         }
         CHECK_MSG(!weight_map_parse(&map, text.s, path, &err), "%s", err.msg);
         CHECK_MSG(!checkpoint_open(&ck, path, &err), "%s", err.msg);
+        CHECK_MSG(!names || (!weight_map_parse(&more, names, path, &err) &&
+                             !weight_map_compose(map, more, ck, &err)),
+                  "%s", err.msg);
         WeightSet set = { .n = l.n, .param = l.p };
         CHECK_MSG(!weight_map_import(map, ck, &set, &report, &err), "%s: %s", path, err.msg);
         CHECK_MSG(!report.n_absent, "%s: parameter %s was not filled", path, report.absent[0]);
         weight_report_free(&report);
         weight_map_free(map);
+        weight_map_free(more);
         checkpoint_close(ck);
         text_free(&text);
         return l;
 }
+
+static inline Loaded load(Model *m, const char *path) { return load_named(m, path, NULL); }
 
 static inline void unload(Loaded *l)
 {

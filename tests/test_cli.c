@@ -272,7 +272,7 @@ TEST (exit_codes) {
 
         write_file(scratch("model.gguf"), "GGUF");
         snprintf(line, sizeof line, "run %s -p x", scratch("model.gguf"));
-        EXPECT(line, TGC_BAD_FILE, "GGUF files cannot be read");
+        EXPECT(line, TGC_BAD_FILE, "model.gguf: the version: the file ends there");
         write_file(scratch("broken.plan"), "tgcplan\n");
         snprintf(line, sizeof line, "info %s", scratch("broken.plan"));
         EXPECT(line, TGC_BAD_FILE, "broken.plan");

@@ -29,8 +29,7 @@ static int by_text(const void *a, const void *b)
         return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* All keys of the table at i, sorted; lives in the model's arena. */
-static const char **keys_of(lua_State *L, int i, int *n)
+const char **keys_of(lua_State *L, int i, int *n)
 {
         const char **key;
         int cap = 0;
@@ -140,7 +139,7 @@ static void push_defaults(lua_State *L, int module)
         lua_setmetatable(L, p);
 }
 
-static void push_json(lua_State *L, const cJSON *j)
+void push_json(lua_State *L, const cJSON *j)
 {
         const cJSON *c;
         lua_Integer i = 0;

@@ -90,6 +90,12 @@ void sandbox_load_path(lua_State *L, const char *path);
 bool sandbox_has(const Reader *r, const char *module);
 void sandbox_require(lua_State *L, const char *module); /* pushes its value */
 
+/* ---- lua.c, for gguf.c too ---- */
+
+/* All keys of the table at i, sorted; lives in the model's arena. */
+const char **keys_of(lua_State *L, int i, int *n);
+void push_json(lua_State *L, const struct cJSON *j); /* null as a light userdata */
+
 /* ---- lua_graph.c ---- */
 
 void graph_open(lua_State *L);      /* tensors, dimensions, ops */

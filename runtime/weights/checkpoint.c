@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../util/file.h"
+#include "gguf.h"
 #include "safetensors.h"
 
 typedef struct Owner {
@@ -204,9 +205,11 @@ static int add_file(Checkpoint *ck, const char *path, Err *e)
         file_unmap(&map);
         if (st)
                 return checkpoint_add_safetensors(ck, path, e);
-        if (!memcmp(head, "GGUF", 4))
-                return err_set(e, TGC_BAD_FILE, "%s: a GGUF file, not read as a plain checkpoint",
-                               path);
+        if (!memcmp(head, "GGUF", 4)) {
+                Gguf *g;
+                rc = gguf_open(&g, path, e);
+                return rc ? rc : checkpoint_add_gguf(ck, g, e);
+        }
         if (!memcmp(head, "PK\3\4", 4) || !memcmp(head, "\x80\2\x8a", 3))
                 return err_set(e, TGC_BAD_FILE, "%s: a PyTorch pickle; convert it to safetensors",
                                path);
@@ -214,7 +217,7 @@ static int add_file(Checkpoint *ck, const char *path, Err *e)
                 return checkpoint_add_llama2c(ck, path, e);
         return err_set(e, TGC_BAD_FILE,
                        "%s: not a checkpoint: a .safetensors file, its .safetensors.index.json, "
-                       "a Hugging Face folder or a llama2.c .bin is wanted",
+                       "a Hugging Face folder, a .gguf or a llama2.c .bin is wanted",
                        path);
 }
 

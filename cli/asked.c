@@ -2,7 +2,8 @@
  *
  * Monte Carlo arithmetic: each sample rounds every value as the plan stores it, with some chance
  * (EvalCtx.sample).  A device's result is one more sample: other orders of sums, values that stay
- * in registers, approximate functions.  So what many samples do not do, the device should not. */
+ * in registers, approximate functions.  A difference that none of many samples shows is an error of
+ * the device. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

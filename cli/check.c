@@ -5,9 +5,9 @@
  * reference; gradients that are nearly nothing beside the others count against a
  * hundredth of the largest gradient (a key's bias has no gradient at all).
  *
- * With `shake` the reference is asked again where the device differs, with arithmetic that is only
- * as exact as the device's (asked.h).  By how much its own results move then is no error of the
- * device: a sum that cancels, an expert or a maximum chosen by a hair. */
+ * With `shake`, where the device differs, the reference runs again with arithmetic that is only as
+ * exact as the device's (asked.h).  The amount by which its own results move is no error of the
+ * device: a sum cancels, or an expert or a maximum is chosen by a hair. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,14 @@
 /* cmd_tune.c: tgc tune: the tiles of a plan's products, measured.
  *
- * In every round each product has one of its candidates, so there are as many compilations as
- * candidates and not as many as pairs; kernels are timed in place.  Kernels share one limit of
- * power: among slow ones all clocks are higher (an H100 did some products 10% faster then).  So
- * products take their candidates in different orders, and what is left of a round's clock is taken
- * out by the kernels that are no products, but as busy computing.  Then the winners together, the
- * model's choices, and the winners again, until all of them win: what wins by chance does not do so
- * twice, and a faster kernel may slow the others down. */
+ * In each round every GEMM uses one of its candidates, so there are as many compilations as
+ * candidates, not as many as pairs.  Kernels are timed in place.
+ *
+ * Kernels share one limit of power: among slow kernels all clocks are higher (10% for some GEMMs on
+ * an H100).  So GEMMs take their candidates in different orders.  What is left of a round's clock is
+ * divided out by the busy kernels that are not GEMMs.
+ *
+ * Then the winners run together, against the model's choices, again and again until all of them win.
+ * A winner by chance does not win twice, and a faster kernel may slow the others down. */
 #include <stdlib.h>
 #include <string.h>
 #include "tune.h"

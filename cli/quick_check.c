@@ -5,9 +5,9 @@
  *      step      the graph that trains                             = loss and gradients of the plain one
  *      gradient  of the plain one                                  = differences of the loss in a random direction
  *
- * A few tokens, weights that are no checkpoint's: what is wrong here is a rule of this compiler's. 
- * The kernels themselves are `tgc check`'s, which needs a compiler for them.  A model too large for
- * a second or two is said to be, and is not checked. */
+ * It uses a few tokens and weights of its own, not a checkpoint's.  A difference is a mistake of this
+ * compiler.  Kernels are not run: `tgc check` does that, which needs a compiler for them.  A model
+ * that would take more than a second or two is not checked, and tgc says so. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,7 @@
-/* train_settings.c: the settings of a run, which lie in its state and are taken from there by
- * --resume.
+/* train_settings.c: the settings of a run.  They lie in its state, where --resume finds them.
  *
- * What is given again on the command line counts, and is said when it differs; what would change
- * the bits of the steps in a way that no run could have had from its beginning is refused. */
+ * A setting that is given again on the command line counts, and a difference is reported.  A change
+ * after which the steps could not have come from any single run is refused. */
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>

@@ -1,9 +1,8 @@
 /* bind.c: compiled code and the sources it was made of.
  *
- * A pack of compiled code ends with a file "sources": the key of source.TARGET, headers.TARGET and
- * what else decides the bits.  Code whose key is another is not run.  That finds a source that was
- * changed, not somebody who forges code and key: whether code is what its source says only building
- * it again can tell. */
+ * A pack of compiled code ends with a file "sources": a key of source.TARGET, headers.TARGET and
+ * whatever else decides the bits.  Code with another key is not run.  That finds sources that were
+ * changed.  It does not find forged code with a forged key: only building again can tell. */
 #include <stdlib.h>
 #include <string.h>
 #include "../device/cache.h"

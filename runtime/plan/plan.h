@@ -27,9 +27,8 @@
  *      consts          raw bytes of arena `const`
  *      weights         raw bytes of arena `w` (all parameters, element offsets as in the manifest)
  *
- * source.* holds units, each opened by a line `//@ unit NAME [compile MS]` (MS: an estimate, by
- * which units take their turns); kernels of one
- * unit are compiled together, units in parallel.
+ * source.* holds units, each opened by a line `//@ unit NAME [compile MS]`.  MS is an estimate; the
+ * longest units are compiled first.  Kernels of one unit are compiled together, units in parallel.
  *
  * MANIFEST, line by line (words separated by one space; strings without spaces):
  *
@@ -55,12 +54,12 @@
  *      arena NAME BYTES                w weights, p float32 master weights, lo gsum (below), g gradients, m v moments,
  *                                      const tables, kv cache, act activations and io
  *      kernel NAME unit UNIT threads N smem BYTES args N flops F bytes Y title TEXT-TO-END-OF-LINE
- *      map N bf16|f16|tf32 ARENA+OFFSET ROWS COLS LD [box ROWS BYTES]  tensor map number N, from 0
- *      on in order, of that
- *                                      matrix: 128 bytes by which sm_90a's copy engine moves boxes
- *                                      of it, of ROWS rows of BYTES bytes (32, 64, 128), without
- *                                      that as many of 128 as these are elements; elsewhere zeros. 
- *                                      tf32: of float32, rounded to tf32 on the way
+ *      map N bf16|f16|tf32 ARENA+OFFSET ROWS COLS LD [box ROWS BYTES]  tensor map N of that matrix;
+ *                                      maps are numbered from 0, in order.  sm_90a's copy engine
+ *                                      moves boxes of it: ROWS rows of BYTES bytes (32, 64, 128);
+ *                                      without `box`, rows of 128 bytes, as many as these are
+ *                                      elements.  Other GPUs get zeros.  tf32: float32 in memory,
+ *                                      rounded to tf32 on the way
  *      form ARCH KERNEL threads N smem N persistent | cluster N        its launch on ARCH (sm_90a),
  *                                      whose text has a branch for it: blocks that stay, at most
  *                                      one a multiprocessor; or clusters of N, which divides their

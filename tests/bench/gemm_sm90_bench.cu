@@ -34,25 +34,31 @@ struct Ways {
         { #MODE " " #Tile " " #n, MODE, n, Tile::PAIR ? Tile::BM : 0, \
           launch<T, Tile, TA, TB, MODE> },
 #define WAY(Tile, TA, TB, MODE, n) WAY_OF(bf16, Tile, TA, TB, MODE, n)
-#define WAYS(TA, TB, MODE, n)                                                   \
-        WAY(S128x256, TA, TB, MODE, n)                                          \
-        WAY(S128x192, TA, TB, MODE, n)                                          \
-        WAY(S256x128, TA, TB, MODE, n)                                          \
-        WAY(S128x128, TA, TB, MODE, n) WAY(S128x128t, TA, TB, MODE, n)          \
-                WAY(S128x192t, TA, TB, MODE, n) WAY(S128x128p, TA, TB, MODE, n) \
-                        WAY(S128x192p, TA, TB, MODE, n)
+/* clang-format off: it finds no rest in lists of macros */
+#define WAYS(TA, TB, MODE, n)           \
+        WAY(S128x256, TA, TB, MODE, n)  \
+        WAY(S128x192, TA, TB, MODE, n)  \
+        WAY(S256x128, TA, TB, MODE, n)  \
+        WAY(S128x128, TA, TB, MODE, n)  \
+        WAY(S128x128t, TA, TB, MODE, n) \
+        WAY(S128x192t, TA, TB, MODE, n) \
+        WAY(S128x128p, TA, TB, MODE, n) \
+        WAY(S128x192p, TA, TB, MODE, n)
 
 /* As programs have them in training: results by the copy engine. */
-#define BOXES(TA, TB, MODE)                                                          \
-        WAY(Boxes<S128x256>, TA, TB, MODE, 0)                                        \
-        WAY(Boxes<S128x192>, TA, TB, MODE, 0)                                        \
-        WAY(Boxes<S256x128>, TA, TB, MODE, 0)                                        \
-        WAY(Boxes<S128x128>, TA, TB, MODE, 0) WAY(Boxes<S128x128p>, TA, TB, MODE, 0) \
-                WAY(Boxes<S128x192p>, TA, TB, MODE, 0)                               \
-                        WAY(Boxes<Pairs<S128x256>>, TA, TB, MODE, 0)
+#define BOXES(TA, TB, MODE)                    \
+        WAY(Boxes<S128x256>, TA, TB, MODE, 0)  \
+        WAY(Boxes<S128x192>, TA, TB, MODE, 0)  \
+        WAY(Boxes<S256x128>, TA, TB, MODE, 0)  \
+        WAY(Boxes<S128x128>, TA, TB, MODE, 0)  \
+        WAY(Boxes<S128x128p>, TA, TB, MODE, 0) \
+        WAY(Boxes<S128x192p>, TA, TB, MODE, 0) \
+        WAY(Boxes<Pairs<S128x256>>, TA, TB, MODE, 0)
 /* And fetches what epilogues read. */
-#define FETCHES(TA, TB, MODE) \
-        WAY(Fetches<S128x128p>, TA, TB, MODE, 0) WAY(Fetches<S128x192p>, TA, TB, MODE, 0)
+#define FETCHES(TA, TB, MODE)                    \
+        WAY(Fetches<S128x128p>, TA, TB, MODE, 0) \
+        WAY(Fetches<S128x192p>, TA, TB, MODE, 0)
+/* clang-format on */
 
 static const Way ways_01[] = { BOXES(0, 1, PERSISTENT) BOXES(0, 1, ADDED) FETCHES(0, 1, ADDED)
                                        BOXES(0, 1, GELU) BOXES(0, 1, HALVES) };

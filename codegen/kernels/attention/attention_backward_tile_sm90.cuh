@@ -1,10 +1,9 @@
-/* attention_backward_tile_sm90.cuh: what attention's kernels of gradients on Hopper share
- * (attention_dq_sm90.cuh, attention_dkv_sm90.cuh): shared memory, jobs, operands in registers, a
- * warpgroup's way along the pipeline.
+/* attention_backward_tile_sm90.cuh: what Hopper's backward kernels share (attention_dq_sm90.cuh,
+ * attention_dkv_sm90.cuh): shared memory, jobs, operands in registers, the pipeline of a warpgroup.
  *
- * A job is 128 own rows of one head (keys and values of a kv head, or queries and gradients of the
- * output), which stay, and all rows that they meet, 64 at a step, which stream through a pipeline. 
- * Warpgroup 0 loads; 1 and 2 have 64 own rows each, and nothing to tell each other. */
+ * A job has 128 own rows of one head, which stay: keys and values of a kv head, or queries and the
+ * gradients of the output.  All rows that they meet stream through a pipeline, 64 a step.  Warpgroup
+ * 0 loads.  Warpgroups 1 and 2 have 64 own rows each and exchange nothing. */
 #ifndef TGC_ATTENTION_GRAD_TILE_SM90_CUH
 #define TGC_ATTENTION_GRAD_TILE_SM90_CUH
 

@@ -1,5 +1,5 @@
-/* attention_decode_rows.cuh: of a few queries over a long cache: how the work is cut, whose rows a
- * block has, and what is known of a row's softmax when some of its keys have been seen. */
+/* attention_decode_rows.cuh: for a few queries over a long cache: how the work is split, which rows a
+ * block has, and how the online softmax of two parts of the keys is merged. */
 #ifndef TGC_ATTENTION_DECODE_ROWS_CUH
 #define TGC_ATTENTION_DECODE_ROWS_CUH
 

@@ -213,46 +213,68 @@ static int apply(const Norm *s, const char *text, size_t n, Buf *out, Err *e)
         }
 }
 
-/* Whether a step drops the first character and puts nothing in its place. */
-static int drops_start(const Norm *s, const char *text, size_t n, bool *drops, Err *e)
+/* How many characters one becomes. */
+static int decomposed(int form, uint32_t cp)
 {
-        uint32_t cp;
+        utf8proc_int32_t to[32];
+        utf8proc_ssize_t n;
+        int class = 0;
+
+        if (cp_is_inert(cp) || !(form & UTF8PROC_DECOMPOSE))
+                return 1;
+        n = utf8proc_decompose_char((utf8proc_int32_t)cp, to, 32, (utf8proc_option_t)form, &class);
+        return n < 1 ? 1 : n > 32 ? 32 : (int)n;
+}
+
+/* Of the first `lead` characters of a text, how many are there after a step; a decomposition makes
+ * more of them. */
+static int lead_after(const Norm *s, const char *text, size_t n, int lead, Err *e, int *rc)
+{
         char room[16];
         Buf b = { .p = room, .cap = sizeof room };
-        size_t len = utf8_get(text, n, &cp), from, to;
-        int more, rc;
+        int after = 0;
+        size_t from, to, len;
+        uint32_t cp;
         Scan scan;
 
-        *drops = false;
-        switch (s->op) {
-        case NORM_NO_MARKS:
-        case NORM_NO_NONSPACING:
-        case NORM_CLEAN:
-        case NORM_NMT:
-                if (len)
-                        put_changed(s->op, cp, &b);
-                *drops = len && !b.n;
-                return TGC_OK;
-        case NORM_STRIP: *drops = s->left && len && cp_is_space(cp); return TGC_OK;
-        case NORM_REPLACE:
-                if (s->n_with)
-                        return TGC_OK;
-                if ((rc = scan_open(&scan, &s->pattern, e)) != TGC_OK)
-                        return rc;
+        if (s->op == NORM_REPLACE) { /* what is put there stands for the last one it replaces */
+                if ((*rc = scan_open(&scan, &s->pattern, e)) != TGC_OK)
+                        return lead;
                 scan_text(&scan, text, n);
-                more = scan_next(&scan, &from, &to, e);
+                int more = scan_next(&scan, &from, &to, e);
                 scan_close(&scan);
-                *drops = more > 0 && !from && to;
-                return more < 0 ? e ? e->code : TGC_FAIL : TGC_OK;
-        default: return TGC_OK;
+                if (more < 0)
+                        *rc = e ? e->code : TGC_FAIL;
+                if (more <= 0 || from)
+                        return lead;
+                for (size_t i = 0; i < to; i++)
+                        lead -= ((unsigned char)text[i] & 0xc0) != 0x80;
+                return lead < 0 ? 0 : lead + (s->n_with > 0);
         }
+        for (size_t i = 0; lead && i < n && (len = utf8_get(text + i, n - i, &cp)); i += len) {
+                lead--;
+                switch (s->op) {
+                case NORM_NO_MARKS:
+                case NORM_NO_NONSPACING:
+                case NORM_CLEAN:
+                case NORM_NMT:
+                        b.n = 0;
+                        put_changed(s->op, cp, &b);
+                        after += b.n > 0;
+                        break;
+                case NORM_STRIP: after += after || !s->left || !cp_is_space(cp); break;
+                case NORM_UNICODE: after += decomposed(s->form, cp); break;
+                default: after++;
+                }
+        }
+        return s->op == NORM_UNICODE && !(s->form & UTF8PROC_DECOMPOSE) && after ? 1 : after;
 }
 
 int normalize(const Norm *step, int n_step, const char *text, size_t n, Buf *out, bool *at_start,
               Err *e)
 {
         Buf other = { 0 };
-        int rc = TGC_OK;
+        int rc = TGC_OK, lead = 1; /* characters that stand for the text's first one */
 
         out->n = 0;
         buf_put(out, text, n);
@@ -261,17 +283,16 @@ int normalize(const Norm *step, int n_step, const char *text, size_t n, Buf *out
                 other = *out;
                 *out = swap;
                 out->n = 0;
-                if (at_start && *at_start) {
-                        bool drops;
-                        rc = drops_start(&step[i], other.p ? other.p : "", other.n, &drops, e);
-                        *at_start = !drops;
-                }
+                if (at_start && lead)
+                        lead = lead_after(&step[i], other.p ? other.p : "", other.n, lead, e, &rc);
                 if (rc == TGC_OK)
                         rc = apply(&step[i], other.p ? other.p : "", other.n, out, e);
                 if (other.bad)
                         out->bad = true;
         }
         buf_free(&other);
+        if (at_start)
+                *at_start &= lead > 0;
         return rc != TGC_OK ? rc : out->bad ? tok_no_memory(e) : TGC_OK;
 }
 

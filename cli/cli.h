@@ -75,10 +75,10 @@ enum { CHECK_SAYS = 400 };
 typedef struct BuildOptions {
         ModelKind kind;
         const char *model;
-        const char *own;   /* the user's Lua file for a folder, or NULL */
+        const char *own;    /* the user's Lua file for a folder, or NULL */
         const char *config; /* of a GGUF file: its configuration (gguf_model.h) */
-        bool quiet;        /* what the model prints is not shown */
-        const char *dtype; /* f32 bf16 f16 */
+        bool quiet;         /* what the model prints is not shown */
+        const char *dtype;  /* f32 bf16 f16 */
         const char **define;
         int n_define;
         int mode; /* BUILD_* */

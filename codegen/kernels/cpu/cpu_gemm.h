@@ -79,7 +79,8 @@ TGC_NOINLINE void gemm_panel(int mr, int k, const float *a, long ar, long ac, co
                 GEMM_CASE(1)
                 GEMM_CASE(2)
                 GEMM_CASE(3)
-                GEMM_CASE(4) GEMM_CASE(5) GEMM_CASE(6)
+                GEMM_CASE(4)
+                GEMM_CASE(5) GEMM_CASE(6)
 #if GEMM_MR == 8
                         GEMM_CASE(7) GEMM_CASE(8)
 #endif

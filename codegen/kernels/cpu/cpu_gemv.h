@@ -262,7 +262,7 @@ TGC_INLINE void gemv_rows(int m, int ty, int trans, const void *w, long at, long
                         GEMV_CASE(3)
                         GEMV_CASE(4)
 #if TGC_VEC >= 8
-                                GEMV_CASE(5) GEMV_CASE(6) GEMV_CASE(7) GEMV_CASE(8)
+                        GEMV_CASE(5) GEMV_CASE(6) GEMV_CASE(7) GEMV_CASE(8)
 #endif
                 }
 #undef GEMV_CASE

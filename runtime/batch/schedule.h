@@ -1,0 +1,62 @@
+/* schedule.h: what the next call of a batch does.
+ *
+ * A pure function of the sequences' states and of a budget: no device, no clock, no memory.  Rules:
+ *
+ *   - Sequences take rows, tokens and pages in the order in which they came.
+ *   - Every sequence that decodes gets a row; prompts share the call's tokens, in chunks.
+ *   - Where pages run out, whoever came last is set aside: its pages are kept elsewhere (SCHED_AWAY)
+ *     and brought back when there is room, before anybody new begins.
+ *
+ * The sequence that came first is never set aside, and one sequence's pages always fit in the pool
+ * (who adds a sequence sees to that): so the first one ends, then the next, and nobody starves. */
+#ifndef TGC_SCHEDULE_H
+#define TGC_SCHEDULE_H
+
+#include <stdbool.h>
+
+typedef enum SchedState {
+        SCHED_WAITS,   /* it has no pages yet, or some; tokens of its prompt are to be digested */
+        SCHED_DECODES, /* one token is pending */
+        SCHED_AWAY     /* set aside; comes back as what it was */
+} SchedState;
+
+typedef struct SchedSeq {
+        SchedState state;
+        int pos;      /* tokens in the cache */
+        int prompt;   /* tokens that prefill digests before it decodes */
+        int held;     /* pages it owns (of SCHED_AWAY: owned, before it was set aside) */
+        int gone;     /* pages before those, which no query looks at any more */
+        bool started; /* it has been in a call */
+} SchedSeq;
+
+typedef struct SchedBudget {
+        int rows;   /* most sequences of a call */
+        int tokens; /* most tokens of a prefill call; 0: none */
+        int pages;  /* free */
+        int each;   /* tokens of a page */
+        int ahead;  /* tokens beyond the next for which a decoding sequence's pages must be there */
+} SchedBudget;
+
+typedef enum SchedAct {
+        SCHED_NOTHING,
+        SCHED_DECODE,
+        SCHED_PREFILL,
+        SCHED_LEAVE,
+        SCHED_RETURN
+} SchedAct;
+
+/* Of sequence i: what happens to it.  Done in this order: all that leave, all that return, prefill,
+ * decode.  A sequence that returns does nothing else in this call. */
+typedef struct SchedDo {
+        SchedAct act;
+        int tokens; /* of SCHED_PREFILL; 0: it has none, and just begins */
+        int take;   /* new pages it needs first */
+} SchedDo;
+
+/* seq: n of them in order of arrival; out: one each. */
+void schedule(const SchedSeq *seq, int n, const SchedBudget *budget, SchedDo *out);
+
+/* Pages for positions 0 .. pos - 1. */
+static inline int sched_pages(int pos, int each) { return (pos + each - 1) / each; }
+
+#endif

@@ -248,6 +248,7 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                              .batch = o->batch,
                              .ctx = o->ctx,
                              .ctx_at_least = o->ctx_at_least,
+                             .cache_tokens = o->cache_tokens,
                              .chunk = o->chunk,
                              .block = o->block,
                              .cuda = o->cuda,

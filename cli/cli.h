@@ -86,6 +86,7 @@ typedef struct BuildOptions {
          * training alone and this says why.  NULL: that is an error. */
         Err *no_infer;
         int opt, batch, ctx, chunk, block;
+        int64_t cache_tokens; /* that several sequences have together; 0: batch * ctx */
         bool ctx_at_least; /* ctx may be rounded up, so that kernels are compiled once for many */
         bool cuda, cpu, recompute, tf32, time_passes;
         const char *print_after;

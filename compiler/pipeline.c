@@ -369,6 +369,20 @@ static void init_text(const Node *n, Text *t)
         }
 }
 
+/* The widest window, if every layer has one; else 0. */
+static int64_t window_of(const Graph *g)
+{
+        int64_t most = 0;
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                const Node *n = NODE(g, r);
+                if (n->op == OP_ATTENTION && !n->a.att.window)
+                        return 0;
+                if (n->op == OP_ATTENTION && n->a.att.window > most)
+                        most = n->a.att.window;
+        }
+        return most;
+}
+
 static void manifest(const Model *m, const CompileOptions *o, Shared *sh, int ctx, int chunk,
                      Text *t)
 {
@@ -383,6 +397,8 @@ static void manifest(const Model *m, const CompileOptions *o, Shared *sh, int ct
                 text_add(t, "tf32 1\n");
         if (sh->cache_rows)
                 text_add(t, "pages %lld\n", (long long)(sh->cache_rows / CACHE_PAGE));
+        if (sh->cache_rows && window_of(g))
+                text_add(t, "window %lld\n", (long long)window_of(g));
         if (m->documents >= 0)
                 text_add(t, "documents %lld\n", (long long)m->documents);
         if (m->positions)
@@ -428,6 +444,10 @@ static void arenas(const Shared *sh, DType dt, bool train, int target, Text *t)
         text_add(t, "arena const %lld\narena kv %lld\narena keep %lld\narena act %lld\n",
                  (long long)sh->consts.n, (long long)sh->kv_bytes, (long long)sh->keep_bytes,
                  (long long)sh->act_bytes);
+        for (int i = 0; i < sh->n_state && sh->cache_rows; i++)
+                text_add(t, "cache kv+%lld %lld %lld\n", (long long)sh->state[i].offset,
+                         (long long)(sh->state[i].bytes / (sh->cache_rows / CACHE_PAGE)),
+                         (long long)(sh->cache_rows / CACHE_PAGE));
         for (int i = 0; i < sh->n_map; i++)
                 text_add(t, "map %d %s\n", i, sh->map[i]);
 }

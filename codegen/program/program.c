@@ -52,6 +52,7 @@ static int64_t state_offset(Emit *e, Shared *sh, Ref r)
                 error_internal((Loc) { 0 }, "too many caches");
         sh->state[sh->n_state].name = arena_str(sh->arena, n->name);
         sh->state[sh->n_state].offset = sh->kv_bytes;
+        sh->state[sh->n_state].bytes = per;
         sh->kv_bytes += (per + 255) & ~(int64_t)255;
         return sh->state[sh->n_state++].offset;
 }

@@ -374,7 +374,7 @@ typedef struct Shared {
         int n_keep;
         struct {
                 const char *name;
-                int64_t offset;
+                int64_t offset, bytes;
         } state[MAX_STATE];
         int n_state;
         Text consts;      /* bytes of arena const */

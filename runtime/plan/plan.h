@@ -69,6 +69,7 @@
  *      program NAME B b T t            most sequences and tokens; shapes beyond are refused
  *      io NAME DTYPE ARENA+OFFSET SHAPE        a buffer the host reads or writes: SHAPE like B*T or B*320
  *      zero ARENA+OFFSET BYTES         cleared once, when the program is loaded
+ *      cache ARENA+OFFSET BYTES PAGES  a layer's keys or values as pages of so many bytes
  *      run KERNEL grid EXPR [ARCH EXPR] args REF...    REF: rt | ARENA+OFFSET | map:N; every argument is an
  *                                      address, but a tensor map is given by value, in all runs of
  *                                      KERNEL or in none. ARCH: the grid there, for kernels with

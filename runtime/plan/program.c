@@ -336,6 +336,16 @@ static void parse_zero(Parse *s)
         s->p->zero[s->p->n_zeros++] = z;
 }
 
+static void parse_cache(Parse *s)
+{
+        CacheDef c = { .at = parse_arena_ref(s, "place of a cache") };
+        c.page_bytes = line_int(&s->w, "bytes of a page", MAX_BYTES >> 24);
+        c.pages = (int)line_int(&s->w, "pages", 1 << 24);
+        line_end(&s->w);
+        check_extent(s, c.at, c.page_bytes * (uint64_t)c.pages);
+        s->p->cache[s->p->n_caches++] = c;
+}
+
 static void parse_io(Parse *s, Prog *g)
 {
         static const struct {
@@ -483,10 +493,13 @@ static void parse_text(Parse *s)
                         parse_map(s);
                 else if (!strcmp(word, "zero"))
                         parse_zero(s);
+                else if (!strcmp(word, "cache"))
+                        parse_cache(s);
                 else if (!strcmp(word, "program"))
                         parse_prog(s);
                 else
-                        line_fail(w, "'%.60s' is not arena, kernel, map, zero or program", word);
+                        line_fail(w, "'%.60s' is not arena, kernel, map, zero, cache or program",
+                                  word);
         }
 }
 
@@ -517,6 +530,7 @@ static size_t lay_out(Parse *s, char *mem, const char *text, size_t size)
         s->p->kernel = carve(mem, &at, kernels + 1, sizeof *s->p->kernel);
         s->p->prog = carve(mem, &at, text_count(text, size, "program") + 1, sizeof *s->p->prog);
         s->p->zero = carve(mem, &at, text_count(text, size, "zero") + 1, sizeof *s->p->zero);
+        s->p->cache = carve(mem, &at, text_count(text, size, "cache") + 1, sizeof *s->p->cache);
         s->p->map = carve(mem, &at, text_count(text, size, "map") + 1, sizeof *s->p->map);
         return at;
 }

@@ -92,6 +92,13 @@ typedef struct Zero {
         uint64_t size;
 } Zero;
 
+/* Keys or values of one layer: page i is page_bytes at at + i * page_bytes. */
+typedef struct CacheDef {
+        Ref at;
+        uint64_t page_bytes;
+        int pages;
+} CacheDef;
+
 /* A tensor map of a matrix at `of`. */
 enum { MAP_BYTES = 128 };
 /* tf32: float32, rounded on the way */
@@ -115,6 +122,8 @@ typedef struct Program {
         int n_progs;
         Zero *zero;
         int n_zeros;
+        CacheDef *cache; /* of paged ones */
+        int n_caches;
         MapDef *map;
         int n_maps;
         void *mem;

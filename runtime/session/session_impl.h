@@ -114,6 +114,17 @@ typedef struct SampleMemory {
 } SampleMemory;
 
 int sample_memory(const Session *s, const Prog *g, SampleMemory *m, Err *e);
+int sample_check(const Session *s, const SampleMemory *m, const Sampling *how, Err *e);
+/* What a sequence has said so far: its tokens, how many of them its random numbers drew, mirostat's mu
+ * (0: it has not begun), its seed. */
+typedef struct SampleState {
+        const int *ids;
+        int n_ids, drawn;
+        float mu;
+        uint64_t seed;
+} SampleState;
+int sample_slot(Session *s, const SampleMemory *m, const Sampling *how, const SampleState *q,
+                int slot, Err *e);
 /* Check `how` and write the slots of sequences 0..B-1: their parameters, counters and histories. */
 int sample_begin(Session *s, const SampleMemory *m, const Sampling *how, Err *e);
 

@@ -258,14 +258,15 @@ int session_decode(Session *s, const Sampling *how, int n, TokenFn *fn, void *us
         if ((code = find_io(s, g->name, "ids", &ids, &x.ids, &bytes, e)) ||
             (code = find_io(s, g->name, "next", &next, &x.next, &bytes, e)))
                 return code;
-        if (bytes < (size_t)s->B * sizeof(int) || strcmp(ids->dtype, "i32") ||
-            strcmp(next->dtype, "i32"))
+        if (bytes < (size_t)s->B * sizeof(int) || bytes > sizeof s->pending ||
+            strcmp(ids->dtype, "i32") || strcmp(next->dtype, "i32"))
                 return err_set(e, TGC_BAD_FILE,
                                "program %s: ids and next must hold an i32 per sequence", g->name);
         memset(s->rt.n_out, 0, sizeof s->rt.n_out);
         s->rt.share = 1;
         set_pos(s);
-        if ((code = dev_upload(s->d, x.ids, s->pending, (size_t)s->B * sizeof(int), e)) ||
+        /* rows of no sequence get some token, too: they pick rows of tables */
+        if ((code = dev_upload(s->d, x.ids, s->pending, bytes, e)) ||
             (code = sample_memory(s, g, &x.m, e)) || (code = sample_begin(s, &x.m, how, e)))
                 return code;
         int room = s->m.ctx - s->pos, most = n < room ? n : room;

@@ -17,6 +17,15 @@ int session_pages_open(Session *s, Err *e)
         for (int i = 0; i < s->p.n_progs; i++)
                 if (is_ragged(s, &s->p.prog[i]) && s->p.prog[i].T > most)
                         most = s->p.prog[i].T;
+        for (int i = 0; i < s->p.n_caches; i++)
+                if (s->p.cache[i].pages != s->m.pages)
+                        return err_set(e, TGC_BAD_FILE,
+                                       "a cache of %d pages, where the manifest says %d",
+                                       s->p.cache[i].pages, s->m.pages);
+        if (s->m.pages < 2 || !s->p.n_caches)
+                return err_set(e, TGC_BAD_FILE,
+                               "the manifest says %d pages, and there are %d caches", s->m.pages,
+                               s->p.n_caches);
         s->slot_pages = (s->m.ctx + TGC_PAGE - 1) / TGC_PAGE;
         s->table_bytes = (size_t)(s->m.batch + 1) * (size_t)s->slot_pages * sizeof *s->table;
         s->token_bytes = (size_t)most * sizeof *s->token;

@@ -143,12 +143,12 @@ static bool is_fast(const Sampling *h, const unsigned char *order, int n)
         return h->dynatemp_range <= 0 && !h->mirostat;
 }
 
-static RtSample sample_of(const Session *s, const Sampling *h, int b)
+static RtSample sample_of(const Session *s, const Sampling *h, const SampleState *q)
 {
-        const uint64_t seed = h->seed + (uint64_t)b;
+        const uint64_t seed = q->seed;
         RtSample r = { .seed = { (unsigned)seed, (unsigned)(seed >> 32) },
-                       .drawn = s->n_drawn,
-                       .n_hist = session_pos(s),
+                       .drawn = q->drawn,
+                       .n_hist = q->n_ids,
                        .top_k = h->top_k,
                        .temp = h->temp,
                        .top_p = h->top_p,
@@ -173,7 +173,7 @@ static RtSample sample_of(const Session *s, const Sampling *h, int b)
                        .mirostat = h->mirostat,
                        .mirostat_tau = h->mirostat_tau,
                        .mirostat_eta = h->mirostat_eta,
-                       .mirostat_mu = s->mu[b] != 0 ? s->mu[b] : 2 * h->mirostat_tau };
+                       .mirostat_mu = q->mu != 0 ? q->mu : 2 * h->mirostat_tau };
         int n = chain_of(h, s->m.vocab, r.order);
         bool has[N_SAMPLERS] = { false };
         for (int i = 0; i < n; i++)
@@ -215,13 +215,16 @@ int sample_memory(const Session *s, const Prog *g, SampleMemory *m, Err *e)
         return TGC_OK;
 }
 
-static int write_slot(Session *s, const SampleMemory *m, const Sampling *h, int b, int *slot,
-                      Err *e)
+int sample_slot(Session *s, const SampleMemory *m, const Sampling *h, const SampleState *q, int b,
+                Err *e)
 {
-        const int V = s->m.vocab, cap = m->cap, n = session_pos(s);
-        const int *hist = s->hist + (size_t)b * (size_t)s->m.ctx;
-        const RtSample r = sample_of(s, h, b);
+        const int V = s->m.vocab, cap = m->cap, n = q->n_ids;
+        const int *hist = q->ids;
+        const RtSample r = sample_of(s, h, q);
         size_t words = RT_SAMPLE_WORDS;
+        int *slot = calloc((size_t)RT_SLOT_WORDS(V, cap), sizeof *slot);
+        if (!slot)
+                return err_set(e, TGC_NO_MEMORY, "no memory for how a sequence is sampled");
         memcpy(slot, &r, sizeof r);
         for (int p = n > cap ? n - cap : 0; p < n; p++)
                 slot[RT_SLOT_HISTORY + p % cap] = hist[p];
@@ -238,23 +241,32 @@ static int write_slot(Session *s, const SampleMemory *m, const Sampling *h, int 
                 words = (size_t)RT_SLOT_BREAKER(cap);
         if (r.what & SAMPLE_CHAIN)
                 words = (size_t)RT_SLOT_MASK(V, cap);
-        return dev_upload(s->d, m->slots + (size_t)b * RT_SLOT_WORDS(V, cap), slot, words * 4, e);
+        const int code = dev_upload(s->d, m->slots + (size_t)b * RT_SLOT_WORDS(V, cap), slot,
+                                    words * 4, e);
+        free(slot);
+        return code;
+}
+
+int sample_check(const Session *s, const SampleMemory *m, const Sampling *h, Err *e)
+{
+        int code = check_numbers(h, e);
+        if (code || (code = check_lists(h, s->m.vocab, e)) ||
+            (code = check_look_back("repeat_last_n", h->repeat_last_n, m->cap, s->m.ctx, e)))
+                return code;
+        return check_look_back("dry_last_n", h->dry_last_n, m->cap, s->m.ctx, e);
 }
 
 int sample_begin(Session *s, const SampleMemory *m, const Sampling *h, Err *e)
 {
-        int code = check_numbers(h, e);
-        if (code || (code = check_lists(h, s->m.vocab, e)) ||
-            (code = check_look_back("repeat_last_n", h->repeat_last_n, m->cap, s->m.ctx, e)) ||
-            (code = check_look_back("dry_last_n", h->dry_last_n, m->cap, s->m.ctx, e)) || !m->slots)
+        int code = sample_check(s, m, h, e);
+        if (code || !m->slots)
                 return code;
-        int *slot = calloc((size_t)RT_SLOT_WORDS(s->m.vocab, m->cap), sizeof *slot);
-        if (!s->drawn)
-                s->drawn = calloc((size_t)s->m.batch, sizeof *s->drawn);
-        if (!slot || !s->drawn)
-                code = err_set(e, TGC_NO_MEMORY, "no memory to sample %d sequences", s->B);
-        for (int b = 0; b < s->B && !code; b++)
-                code = write_slot(s, m, h, b, slot, e);
-        free(slot);
+        if (!s->drawn && !(s->drawn = calloc((size_t)s->m.batch, sizeof *s->drawn)))
+                return err_set(e, TGC_NO_MEMORY, "no memory to sample %d sequences", s->B);
+        for (int b = 0; b < s->B && !code; b++) {
+                const SampleState q = { s->hist + (size_t)b * (size_t)s->m.ctx, session_pos(s),
+                                        s->n_drawn, s->mu[b], h->seed + (uint64_t)b };
+                code = sample_slot(s, m, h, &q, b, e);
+        }
         return code;
 }

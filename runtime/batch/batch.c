@@ -1,0 +1,577 @@
+/* batch.c: sequences, and the steps that serve them (see batch.h).
+ *
+ * A step: schedule; set aside and bring back; one call of prefill; one call of decode; read the
+ * results of the oldest decode call that is due.  All is queued in one order on the device, so a page
+ * or a slot may be given to another sequence as soon as the last call that uses it is queued.
+ *
+ * A decode call's rows are sequences.  Their next tokens stay on the device: in the program's ids,
+ * where its sampler puts them, or in `next` while another program runs or the rows change. */
+#include "batch_impl.h"
+#include <stdlib.h>
+#include <string.h>
+
+static const Prog *prefill_for(const Batch *b, int tokens)
+{
+        const Prog *g = program_find(&b->s->p, "prefill"),
+                   *more = program_find(&b->s->p, "prefill_long");
+        return more && tokens > g->T && b->s->prog[more - b->s->p.prog].lacks < 0 ? more : g;
+}
+
+int batch_open(Batch **out, Session *s, const BatchOptions *o, Err *e)
+{
+        static const BatchOptions none;
+        const Prog *g = 0;
+        int code;
+        *out = NULL;
+        if (!s->m.pages)
+                return err_set(
+                        e, TGC_USAGE,
+                        "the plan decodes one sequence; compile with --batch-size 2 or more");
+        if ((code = find_prog(s, "prefill", &g, e)) || (code = find_prog(s, "decode", &g, e)))
+                return code;
+        Batch *b = calloc(1, sizeof *b);
+        if (!b)
+                return err_set(e, TGC_NO_MEMORY, "no memory for a batch");
+        b->s = s;
+        b->o = o ? *o : none;
+        b->rows = b->o.rows > 0 && b->o.rows < s->m.batch ? b->o.rows : s->m.batch;
+        b->ahead = dev_host_memory(s->d) ? 0 : BATCH_MOST_AHEAD;
+        b->next_id = 1;
+        b->stats.pages = s->m.pages - 1;
+        for (int i = 0; i < s->p.n_caches; i++)
+                b->page_bytes += s->p.cache[i].page_bytes;
+        b->cap_ready = (BATCH_CALLS + 1) * TGC_MAX_BATCH;
+        b->ready = malloc((size_t)b->cap_ready * sizeof *b->ready);
+        b->slot_used = calloc((size_t)b->rows, 1);
+        if (!b->slot_used || !b->ready)
+                code = err_set(e, TGC_NO_MEMORY, "no memory for a batch of %d", b->rows);
+        if (!code)
+                code = pages_new(&b->pages, s->m.pages, TGC_PAGE, e);
+        void *next = NULL;
+        if (!code && !(code = dev_alloc(s->d, TGC_MAX_BATCH * sizeof(int), &next, e)))
+                b->next = next;
+        if (!code)
+                code = sample_memory(s, g, &b->memory, e);
+        s->plain_pages = false; /* the table is this batch's now */
+        if (code)
+                batch_close(b);
+        else
+                *out = b;
+        return code;
+}
+
+static void seq_free(Seq *q)
+{
+        free(q->ids);
+        free(q->page);
+        free(q->aside);
+        free(q);
+}
+
+void batch_close(Batch *b)
+{
+        if (!b)
+                return;
+        dev_sync(b->s->d, NULL);
+        for (int i = 0; i < b->n_seq; i++)
+                seq_free(b->seq[i]);
+        dev_free(b->s->d, b->next, TGC_MAX_BATCH * sizeof(int));
+        pages_delete(b->pages);
+        free(b->seq);
+        free(b->in);
+        free(b->out);
+        free(b->who);
+        free(b->slot_used);
+        free(b->ready);
+        session_reset(b->s, NULL);
+        free(b);
+}
+
+int batch_left(const Batch *b) { return b->n_seq; }
+
+BatchStats batch_stats(const Batch *b)
+{
+        BatchStats s = b->stats;
+        s.pages_free = pages_free_count(b->pages);
+        return s;
+}
+
+static Seq *seq_of(const Batch *b, int id)
+{
+        for (int i = 0; i < b->n_seq; i++)
+                if (b->seq[i]->id == id)
+                        return b->seq[i];
+        return NULL;
+}
+
+/* ---- sequences come and go ---- */
+
+static int room_for_one_more(Batch *b, Err *e)
+{
+        if (b->n_seq < b->cap_seq)
+                return TGC_OK;
+        const int cap = b->cap_seq ? b->cap_seq * 2 : 64;
+        void *seq = realloc(b->seq, (size_t)cap * sizeof *b->seq),
+             *in = realloc(b->in, (size_t)cap * sizeof *b->in),
+             *out = realloc(b->out, (size_t)cap * sizeof *b->out),
+             *who = realloc(b->who, (size_t)cap * sizeof *b->who);
+        b->seq = seq ? seq : b->seq;
+        b->in = in ? in : b->in;
+        b->out = out ? out : b->out;
+        b->who = who ? who : b->who;
+        if (!seq || !in || !out || !who)
+                return err_set(e, TGC_NO_MEMORY, "no memory for %d sequences", cap);
+        b->cap_seq = cap;
+        return TGC_OK;
+}
+
+/* Most tokens it may have in the cache, and those that queued calls write beyond. */
+static int most_tokens(const Batch *b, int n, const BatchHow *how)
+{
+        const int ctx = b->s->m.ctx;
+        const int64_t all = how->predict < 0 ? ctx : (int64_t)n + how->predict;
+        return all < ctx ? (int)all : ctx;
+}
+
+static int check_new(const Batch *b, const int *ids, int n, const BatchHow *how, Err *e)
+{
+        const Manifest *m = &b->s->m;
+        for (int i = 0; i < n; i++)
+                if (ids[i] < 0 || ids[i] >= m->vocab)
+                        return err_set(e, TGC_USAGE, "token %d is outside the vocabulary of %d",
+                                       ids[i], m->vocab);
+        if (n < 1 || n > m->ctx)
+                return err_set(e, TGC_USAGE,
+                               "a sequence of %d tokens; the context takes 1 to %d; compile with a "
+                               "larger --ctx-size",
+                               n, m->ctx);
+        if (how->n_stop < 0 || how->n_stop > BATCH_STOPS)
+                return err_set(e, TGC_USAGE, "%d tokens that stop a sequence; the most is %d",
+                               how->n_stop, BATCH_STOPS);
+        if (how->predict == 0)
+                return err_set(e, TGC_USAGE, "a sequence that is to say no token");
+        const int most = most_tokens(b, n, how), kept = m->window + 8 * TGC_PAGE,
+                  need = sched_pages((m->window && kept < most ? kept : most) + 1 + b->ahead,
+                                     TGC_PAGE);
+        if (need > m->pages - 1)
+                return err_set(
+                        e, TGC_USAGE,
+                        "a sequence of up to %d tokens wants %d pages of the cache, which has "
+                        "%d; compile with a larger --cache-tokens",
+                        most, need, m->pages - 1);
+        return sample_check(b->s, &b->memory, &how->sampling, e);
+}
+
+static int seq_new(Batch *b, const int *ids, int n, const BatchHow *how, Seq **out, Err *e)
+{
+        Seq *q = calloc(1, sizeof *q);
+        int code = room_for_one_more(b, e);
+        *out = q;
+        if (!code && q) {
+                q->cap_ids = b->s->m.ctx + 1;
+                q->ids = malloc((size_t)q->cap_ids * sizeof *q->ids);
+                q->page = calloc((size_t)b->s->slot_pages + 1, sizeof *q->page);
+        }
+        if (!code && (!q || !q->ids || !q->page))
+                code = err_set(e, TGC_NO_MEMORY, "no memory for a sequence of %d tokens",
+                               b->s->m.ctx);
+        if (code) {
+                if (q)
+                        seq_free(q);
+                return code;
+        }
+        memcpy(q->ids, ids, (size_t)n * sizeof *ids);
+        q->n_ids = q->n_prompt = n;
+        q->how = *how;
+        q->slot = q->row = -1;
+        q->id = b->next_id++;
+        b->seq[b->n_seq++] = q;
+        return TGC_OK;
+}
+
+int batch_add(Batch *b, const int *ids, int n, const BatchHow *how, int *seq, Err *e)
+{
+        Seq *q;
+        int code = check_new(b, ids, n, how, e);
+        if (!code && !(code = seq_new(b, ids, n, how, &q, e)))
+                *seq = q->id;
+        return code;
+}
+
+/* A row leaves: the last one takes its place. */
+static int leave_row(Batch *b, Seq *q, Err *e);
+
+static int end_seq(Batch *b, Seq *q, Err *e)
+{
+        int code = q->row >= 0 ? leave_row(b, q, e) : TGC_OK, i = 0;
+        seq_release(b, q);
+        while (b->seq[i] != q)
+                i++;
+        memmove(b->seq + i, b->seq + i + 1, (size_t)(--b->n_seq - i) * sizeof *b->seq);
+        seq_free(q);
+        return code;
+}
+
+int batch_drop(Batch *b, int id, Err *e)
+{
+        Seq *q = seq_of(b, id);
+        return q ? end_seq(b, q, e)
+                 : err_set(e, TGC_USAGE, "there is no sequence %d, or it has ended", id);
+}
+
+/* ---- rows of decode calls ---- */
+
+/* The tokens come next in `next`, whatever runs now. */
+static int settle(Batch *b, Err *e)
+{
+        const Prog *g = b->live;
+        b->live = NULL;
+        if (!g || !b->n_row)
+                return TGC_OK;
+        return dev_copy(b->s->d, b->next, ref_mem(b->s, prog_io(g, "next")->at),
+                        (size_t)b->n_row * sizeof(int), e);
+}
+
+static int leave_row(Batch *b, Seq *q, Err *e)
+{
+        const int at = q->row, last = b->n_row - 1;
+        int code = settle(b, e);
+        if (!code && at != last)
+                code = dev_copy(b->s->d, b->next + at, b->next + last, sizeof(int), e);
+        b->row[at] = b->row[last];
+        b->row[at]->row = at;
+        b->n_row--;
+        q->row = -1;
+        b->rt_stale = true;
+        return code;
+}
+
+/* Its last token is the host's: of the prompt, or because nothing is under way. */
+static int join_row(Batch *b, Seq *q, Err *e)
+{
+        int code = settle(b, e);
+        q->row = b->n_row++;
+        b->row[q->row] = q;
+        b->rt_stale = true;
+        return code ? code
+                    : dev_upload(b->s->d, b->next + q->row, &q->ids[q->n_ids - 1], sizeof(int), e);
+}
+
+/* ---- results ---- */
+
+static BatchEnd end_of(const Batch *b, const Seq *q)
+{
+        for (int i = 0; i < q->how.n_stop; i++)
+                if (q->how.stop[i] == q->ids[q->n_ids - 1])
+                        return BATCH_STOPPED;
+        return q->how.predict >= 0 && q->drawn >= q->how.predict ? BATCH_ENOUGH
+               : q->n_ids > b->s->m.ctx                          ? BATCH_FULL
+                                                                 : BATCH_GOES_ON;
+}
+
+/* What the oldest call said. */
+static int read_call(Batch *b, Err *e)
+{
+        Call *c = &b->call[b->first_call];
+        RtDrawn drawn[TGC_MAX_BATCH];
+        const int slot = b->first_call;
+        int code = dev_fetched(b->s->d, slot, drawn, (size_t)c->n * sizeof *drawn, e);
+        b->first_call = (b->first_call + 1) % BATCH_CALLS;
+        b->n_call--;
+        for (int r = 0; r < c->n && !code; r++) {
+                Seq *q = seq_of(b, c->id[r]);
+                if (!q)
+                        continue; /* it has ended: nobody asked for this token */
+                if (drawn[r].token < 0)
+                        return err_set(
+                                e, TGC_NON_FINITE,
+                                "the logits after %d tokens of sequence %d are not finite, so "
+                                "there is no next token; `tgc check` tells whether the "
+                                "weights or the kernels are to blame",
+                                q->n_ids, q->id);
+                if (drawn[r].token >= b->s->m.vocab)
+                        return err_set(e, TGC_FAIL,
+                                       "the sampler returned a token outside the vocabulary");
+                q->under_way--;
+                q->drawn++;
+                q->ids[q->n_ids++] = drawn[r].token;
+                q->mu = drawn[r].mirostat_mu;
+                BatchToken *t = &b->ready[b->n_ready++];
+                *t = (BatchToken) { q->id, drawn[r].token, end_of(b, q), drawn[r] };
+                if (t->end)
+                        code = end_seq(b, q, e);
+        }
+        return code;
+}
+
+static int drain(Batch *b, Err *e)
+{
+        int code = TGC_OK;
+        while (b->n_call && !code)
+                code = read_call(b, e);
+        return code;
+}
+
+int batch_fork(Batch *b, int id, const BatchHow *how, int *child, Err *e)
+{
+        Seq *q = seq_of(b, id), *c;
+        int code = q ? check_new(b, q->ids, q->n_ids, how, e)
+                     : err_set(e, TGC_USAGE, "there is no sequence %d, or it has ended", id);
+        if (code || (code = drain(b, e)))
+                return code;
+        if (!(q = seq_of(b, id)))
+                return err_set(e, TGC_USAGE, "sequence %d has ended", id);
+        if ((code = seq_new(b, q->ids, q->n_ids, how, &c, e)))
+                return code;
+        *child = c->id;
+        if (!q->started) /* equal beginnings are found when it begins */
+                return TGC_OK;
+        c->n_prompt = q->n_prompt;
+        c->started = true;
+        return seq_fork_pages(b, q, c, e);
+}
+
+/* ---- steps ---- */
+
+static int take_slot(Batch *b, Seq *q)
+{
+        for (int i = 0; i < b->rows; i++)
+                if (!b->slot_used[i]) {
+                        b->slot_used[i] = 1;
+                        q->slot = i;
+                        return i;
+                }
+        return -1;
+}
+
+static SchedState state_of(const Seq *q)
+{
+        return q->away                                   ? SCHED_AWAY
+               : !q->started || q->pos < q->n_prompt - 1 ? SCHED_WAITS
+                                                         : SCHED_DECODES;
+}
+
+/* Nothing is to be queued for it: what is under way is all that it may say, or all that fits. */
+static bool waits_for_results(const Batch *b, const Seq *q)
+{
+        const int said = q->drawn + q->under_way;
+        return (q->row < 0 && q->under_way) || (q->how.predict >= 0 && said >= q->how.predict) ||
+               q->pos >= b->s->m.ctx;
+}
+
+static int ask_schedule(Batch *b)
+{
+        const Prog *g = prefill_for(b, INT32_MAX);
+        const SchedBudget budget = { .rows = b->rows,
+                                     .tokens = b->o.chunk && b->o.chunk < g->T ? b->o.chunk : g->T,
+                                     .pages = pages_free_count(b->pages),
+                                     .each = TGC_PAGE,
+                                     .ahead = b->ahead };
+        int n = 0;
+        for (int i = 0; i < b->n_seq; i++) {
+                const Seq *q = b->seq[i];
+                if (q->started && !q->away && waits_for_results(b, q))
+                        continue;
+                b->in[n] = (SchedSeq) { .state = state_of(q),
+                                        .pos = q->pos,
+                                        .prompt = q->n_prompt - 1,
+                                        .held = q->n_page - q->gone,
+                                        .gone = q->gone,
+                                        .started = q->started };
+                b->who[n++] = b->seq[i];
+        }
+        schedule(b->in, n, &budget, b->out);
+        return n;
+}
+
+static int leave_and_return(Batch *b, int n, Err *e)
+{
+        int code = TGC_OK;
+        for (int i = 0; i < n && !code; i++) {
+                Seq *q = b->who[i];
+                if (b->out[i].act != SCHED_LEAVE)
+                        continue;
+                if (q->row >= 0)
+                        code = leave_row(b, q, e);
+                if (!code)
+                        code = seq_leave(b, q, e);
+        }
+        for (int i = 0; i < n && !code; i++) {
+                Seq *q = b->who[i];
+                if (b->out[i].act != SCHED_RETURN)
+                        continue;
+                const int held = q->n_page;
+                q->n_page = q->gone;
+                if (seq_grow(b, q, held * TGC_PAGE)) {
+                        code = seq_return(b, q, e);
+                        continue;
+                }
+                while (q->n_page > q->gone)
+                        pages_drop(b->pages, q->page[--q->n_page]);
+                q->n_page = held;
+        }
+        return code;
+}
+
+/* A slot, unless it has one: its row of the table, and how it is sampled.  q->slot stays -1 where all
+ * are taken. */
+static int need_slot(Batch *b, Seq *q, Err *e)
+{
+        int code;
+        if (q->slot >= 0 || take_slot(b, q) < 0)
+                return TGC_OK;
+        if ((code = seq_upload(b, q, e)))
+                return code;
+        const SampleState state = { q->ids, q->n_ids, q->drawn, q->mu, q->how.sampling.seed };
+        return sample_slot(b->s, &b->memory, &q->how.sampling, &state, q->slot, e);
+}
+
+static int prefill(Batch *b, int n, Err *e)
+{
+        SeqPart part[TGC_MAX_BATCH];
+        int parts = 0, tokens = 0, code = TGC_OK;
+        for (int i = 0; i < n && !code; i++) {
+                Seq *q = b->who[i];
+                if (b->out[i].act != SCHED_PREFILL)
+                        continue;
+                if ((code = need_slot(b, q, e)) || q->slot < 0)
+                        continue;
+                if (!q->started)
+                        seq_find_prefix(b, q);
+                q->started = true;
+                const int left = q->n_prompt - 1 - q->pos,
+                          take = left < b->out[i].tokens ? left : b->out[i].tokens;
+                if (!seq_grow(b, q, q->pos + take))
+                        continue;
+                if (!(code = seq_upload(b, q, e)) && take > 0) {
+                        part[parts++] = (SeqPart) { q->slot, q->pos, take, q->ids + q->pos };
+                        tokens += take;
+                        q->pos += take;
+                        seq_name_pages(b, q);
+                        seq_trim(b, q);
+                }
+        }
+        if (code || !parts || (code = settle(b, e)))
+                return code;
+        b->s->rt.share = 1;
+        b->rt_stale = true; /* its rows were this call's */
+        b->stats.prefilled += (uint64_t)tokens;
+        return session_ragged(b->s, prefill_for(b, tokens), part, parts, e);
+}
+
+/* The rows of this call; who was a row and is not served leaves. */
+static int choose_rows(Batch *b, int n, Err *e)
+{
+        bool serve[TGC_MAX_BATCH] = { false };
+        int code = TGC_OK;
+        for (int i = 0; i < n && !code; i++) {
+                Seq *q = b->who[i];
+                if (b->out[i].act != SCHED_DECODE)
+                        continue;
+                const int had = q->n_page;
+                if ((code = need_slot(b, q, e)) || q->slot < 0 ||
+                    !seq_grow(b, q, q->pos + 1 + b->ahead))
+                        continue;
+                if (q->n_page != had || q->row < 0)
+                        code = seq_upload(b, q, e);
+                if (!code && q->row < 0)
+                        code = join_row(b, q, e);
+                if (!code)
+                        serve[q->row] = true;
+        }
+        for (int r = b->n_row - 1; r >= 0 && !code; r--)
+                if (!serve[r]) {
+                        serve[r] = serve[b->n_row - 1];
+                        code = leave_row(b, b->row[r], e);
+                }
+        return code;
+}
+
+static int decode(Batch *b, Err *e)
+{
+        Session *s = b->s;
+        const Prog *g = program_decode(&s->p, b->n_row);
+        const size_t bytes = (size_t)g->B *
+                             sizeof(int); /* rows of no sequence have some token, too */
+        int code = TGC_OK;
+        if (b->live != g) {
+                if ((code = settle(b, e)) ||
+                    (code = dev_copy(s->d, ref_mem(s, prog_io(g, "ids")->at), b->next, bytes, e)))
+                        return code;
+                b->rt_stale = true;
+        }
+        if (b->rt_stale) {
+                for (int r = 0; r < b->n_row; r++) {
+                        s->rt.pos[r] = b->row[r]->pos;
+                        s->rt.slot[r] = b->row[r]->slot;
+                        s->rt.n_out[r] = b->n_drawn;
+                }
+                session_rows(s, b->n_row);
+                b->rt_stale = false;
+        }
+        if ((code = session_run(s, g->name, b->n_row, 1, e)))
+                return code;
+        b->live = g;
+        Call *c = &b->call[(b->first_call + b->n_call) % BATCH_CALLS];
+        c->n = b->n_row;
+        for (int r = 0; r < b->n_row; r++) {
+                Seq *q = b->row[r];
+                c->id[r] = q->id;
+                q->pos++;
+                q->under_way++;
+                s->rt.pos[r] = q->pos;
+                seq_trim(b, q);
+        }
+        b->n_drawn = (b->n_drawn + 1) % RT_DRAWN;
+        b->n_call++;
+        b->stats.decoded += (uint64_t)b->n_row;
+        return dev_fetch(s->d, (int)(c - b->call),
+                         b->memory.drawn + (size_t)((b->n_drawn + RT_DRAWN - 1) % RT_DRAWN) *
+                                                   (size_t)b->memory.n,
+                         (size_t)c->n * sizeof(RtDrawn), false, e);
+}
+
+static int hand_out(Batch *b, BatchToken *out, int *n)
+{
+        *n = b->n_ready < TGC_MAX_BATCH ? b->n_ready : TGC_MAX_BATCH;
+        memcpy(out, b->ready, (size_t)*n * sizeof *out);
+        memmove(b->ready, b->ready + *n, (size_t)(b->n_ready - *n) * sizeof *b->ready);
+        b->n_ready -= *n;
+        return TGC_OK;
+}
+
+static bool acts(const Batch *b, int n)
+{
+        for (int i = 0; i < n; i++)
+                if (b->out[i].act != SCHED_NOTHING)
+                        return true;
+        return false;
+}
+
+int batch_step(Batch *b, BatchToken *out, int *n, Err *e)
+{
+        int code = TGC_OK;
+        *n = 0;
+        if (b->n_ready || !b->n_seq)
+                return hand_out(b, out, n);
+        const int m = ask_schedule(b);
+        for (int i = 0; i < m; i++)
+                if (b->out[i].act == SCHED_LEAVE && b->n_call) {
+                        /* what was said last is wanted here before pages go: look again then */
+                        code = drain(b, e);
+                        return code ? code : hand_out(b, out, n);
+                }
+        if ((code = leave_and_return(b, m, e)) || (code = prefill(b, m, e)) ||
+            (code = choose_rows(b, m, e)))
+                return code;
+        const bool decodes = b->n_row > 0;
+        if (!decodes && !b->n_call && b->n_seq && !acts(b, m))
+                return err_set(e, TGC_FAIL, "internal error: %d sequences, and nothing to do",
+                               b->n_seq);
+        if (decodes && (code = decode(b, e)))
+                return code;
+        b->stats.steps++;
+        if (b->n_call > b->ahead || (b->n_call && !decodes))
+                code = read_call(b, e);
+        return code ? code : hand_out(b, out, n);
+}

@@ -1,0 +1,269 @@
+/* test_batch.c: sequences of unequal length, decoded together: each says what it says alone. */
+#include <math.h>
+#include "test.h"
+#include "cli/cli.h"
+#include "runtime/batch/batch.h"
+
+enum { CTX = 300, MOST_SEQ = 24 };
+
+static const char *const gpt[] = { "n_layer=2", "n_embd=48", "n_head=3", "vocab=65", "ctx=300" };
+static const char *const llama[] = { "n_layer=2",   "n_embd=64",   "n_head=4",
+                                     "n_kv_head=2", "head_dim=16", "n_ff=44",
+                                     "vocab=65",    "ctx=300",     "window=40" };
+
+typedef struct Bench {
+        Plan p;
+        Session *s;
+} Bench;
+
+static Err e;
+#define NOTE(...) (getenv("NOTES") ? printf("  " __VA_ARGS__), printf("\n") : 0)
+#define MUST(call) CHECK_MSG(!(call), "%s: %s", #call, e.msg)
+
+static void open_model(Bench *x, const char *model, const char *const *define, int n_define,
+                       const char *dtype, int batch, int64_t cache_tokens, const char *device)
+{
+        const char *copy[16];
+        memcpy(copy, define, (size_t)n_define * sizeof *copy);
+        BuildOptions o = { .kind = MODEL_LUA,
+                           .model = model,
+                           .dtype = dtype,
+                           .define = copy,
+                           .n_define = n_define,
+                           .mode = BUILD_INFER,
+                           .opt = 3,
+                           .batch = batch,
+                           .cache_tokens = cache_tokens,
+                           .cuda = !strcmp(device, "emulate"),
+                           .cpu = !strcmp(device, "cpu") };
+        memset(x, 0, sizeof *x);
+        MUST(build_plan(&x->p, &o, &e));
+        MUST(plan_add_headers(&x->p, &e));
+        SessionOptions so = { .device = o.cuda ? DEV_EMULATE : DEV_CPU, .seed = 7 };
+        MUST(session_open(&x->s, &x->p, &so, &e));
+}
+
+static void close_model(Bench *x)
+{
+        session_close(x->s);
+        plan_close(&x->p);
+}
+
+static unsigned rng = 12345;
+static int below(int n)
+{
+        rng = rng * 1664525u + 1013904223u;
+        return (int)((rng >> 8) % (unsigned)n);
+}
+
+typedef struct Text {
+        int ids[CTX + 2], n, prompt, predict;
+        BatchEnd end;
+        float logprob[CTX + 2];
+} Text;
+
+static BatchHow how_of(const Text *t, int i, bool sampled)
+{
+        BatchHow h = { .sampling = sampling_default(), .predict = t->predict };
+        h.sampling.temp = sampled ? 0.9f : 0.f;
+        h.sampling.seed = 100u + (unsigned)i;
+        h.sampling.logprobs = true;
+        if (sampled && i % 3 == 0)
+                h.sampling.repeat_penalty = 1.3f;
+        return h;
+}
+
+/* Runs until all have ended; t[i] is sequence first + i. */
+static void run_all(Batch *b, Text *t, const int *id, int n)
+{
+        static BatchToken out[TGC_MAX_BATCH];
+        for (int steps = 0; batch_left(b); steps++) {
+                int got;
+                CHECK(steps < 100000);
+                MUST(batch_step(b, out, &got, &e));
+                for (int k = 0; k < got; k++)
+                        for (int i = 0; i < n; i++)
+                                if (id[i] == out[k].seq) {
+                                        CHECK(t[i].n <= CTX && !t[i].end);
+                                        t[i].logprob[t[i].n] = out[k].drawn.logprob;
+                                        t[i].ids[t[i].n++] = out[k].token;
+                                        t[i].end = out[k].end;
+                                }
+        }
+}
+
+static void make_texts(Text *t, int n, int longest, int most)
+{
+        for (int i = 0; i < n; i++) {
+                t[i] = (Text) { .n = 1 + below(longest), .predict = 1 + below(most) };
+                for (int k = 0; k < t[i].n; k++)
+                        t[i].ids[k] = i && below(2) && k < t[i - 1].prompt ? t[i - 1].ids[k]
+                                                                           : below(65);
+                if (i && below(3) == 0) { /* begins as the one before */
+                        const int same = t[i].n < t[i - 1].n ? t[i].n : t[i - 1].n;
+                        memcpy(t[i].ids, t[i - 1].ids, (size_t)same * sizeof(int));
+                }
+                t[i].prompt = t[i].n;
+        }
+}
+
+static void check_same(const Text *a, const Text *b, int i, const char *what)
+{
+        CHECK_MSG(a->n == b->n && a->end == b->end,
+                  "%s, sequence %d: %d tokens (end %d), alone %d (%d)", what, i, a->n, a->end, b->n,
+                  b->end);
+        for (int k = a->prompt; k < a->n; k++) {
+                CHECK_MSG(a->ids[k] == b->ids[k],
+                          "%s, sequence %d of prompt %d: token %d is %d, alone %d", what, i,
+                          a->prompt, k, a->ids[k], b->ids[k]);
+                CHECK_MSG(fabsf(a->logprob[k] - b->logprob[k]) < 1e-3f,
+                          "%s, sequence %d: token %d: %g, alone %g", what, i, k,
+                          (double)a->logprob[k], (double)b->logprob[k]);
+        }
+}
+
+/* n sequences in one batch, some of them added late; and each alone. */
+static void check_company(Bench *x, int n, int longest, int most, const BatchOptions *o,
+                          bool sampled, const char *what)
+{
+        static Text together[MOST_SEQ], alone[MOST_SEQ];
+        static BatchToken out[TGC_MAX_BATCH];
+        int id[MOST_SEQ];
+        Batch *b;
+        make_texts(together, n, longest, most);
+        memcpy(alone, together, sizeof alone);
+        MUST(batch_open(&b, x->s, o, &e));
+        for (int i = 0; i < n; i++) {
+                const BatchHow h = how_of(&together[i], i, sampled);
+                MUST(batch_add(b, together[i].ids, together[i].n, &h, &id[i], &e));
+                for (int steps = i % 4; steps && i % 2; steps--) {
+                        int got;
+                        MUST(batch_step(b, out, &got, &e));
+                        for (int k = 0; k < got; k++)
+                                for (int j = 0; j <= i; j++)
+                                        if (id[j] == out[k].seq) {
+                                                Text *t = &together[j];
+                                                t->logprob[t->n] = out[k].drawn.logprob;
+                                                t->ids[t->n++] = out[k].token;
+                                                t->end = out[k].end;
+                                        }
+                }
+        }
+        run_all(b, together, id, n);
+        BatchStats st = batch_stats(b);
+        CHECK_MSG(st.pages_free == st.pages, "%s: %d of %d pages are free", what, st.pages_free,
+                  st.pages);
+        NOTE("%s: %d calls, %d prefilled, %d from prefixes, %d pages at most, %d set aside", what,
+             (int)st.steps, (int)st.prefilled, (int)st.from_prefix, st.most_used, st.set_aside);
+        batch_close(b);
+        for (int i = 0; i < n; i++) {
+                const BatchOptions plain = { .no_prefix = true };
+                const BatchHow h = how_of(&alone[i], i, sampled);
+                MUST(batch_open(&b, x->s, &plain, &e));
+                MUST(batch_add(b, alone[i].ids, alone[i].n, &h, &id[i], &e));
+                run_all(b, &alone[i], &id[i], 1);
+                batch_close(b);
+                check_same(&together[i], &alone[i], i, what);
+        }
+}
+
+TEST (company_on_the_cpu) {
+        Bench x;
+        open_model(&x, "gpt", gpt, 5, "f32", 8, 0, "cpu");
+        check_company(&x, 12, 150, 60, NULL, false, "gpt");
+        check_company(&x, 12, 150, 60, &(BatchOptions) { .chunk = 7 }, true, "gpt in chunks");
+        check_company(&x, 6, 299, 400, &(BatchOptions) { .rows = 3 }, true, "gpt to the end");
+        close_model(&x);
+}
+
+TEST (windows_give_pages_back) {
+        Bench x;
+        open_model(&x, "llama", llama, 9, "f32", 6, 0, "cpu");
+        check_company(&x, 9, 200, 90, NULL, true, "llama");
+        close_model(&x);
+}
+
+TEST (few_pages) {
+        Bench x;
+        open_model(&x, "gpt", gpt, 5, "f32", 8, 6 * 64, "cpu");
+        check_company(&x, 14, 120, 120, NULL, true, "six pages");
+        CHECK(session_pos(x.s) == 0);
+        close_model(&x);
+}
+
+TEST (company_in_the_emulator) {
+        Bench x;
+        open_model(&x, "llama", llama, 9, "bf16", 4, 5 * 64, "emulate");
+        check_company(&x, 4, 90, 8, &(BatchOptions) { .chunk = 50 }, false, "llama, bf16");
+        close_model(&x);
+}
+
+/* Forks say what a sequence with the same text and the same random numbers says. */
+TEST (forks) {
+        Bench x;
+        Batch *b;
+        static Text t[4], alone;
+        static BatchToken out[TGC_MAX_BATCH];
+        int id[4], got;
+        open_model(&x, "gpt", gpt, 5, "f32", 8, 0, "cpu");
+        make_texts(t, 1, 150, 30);
+        t[0].predict = 30;
+        alone = t[0];
+        BatchHow h = how_of(&t[0], 0, false);
+        MUST(batch_open(&b, x.s, NULL, &e));
+        MUST(batch_add(b, t[0].ids, t[0].n, &h, &id[0], &e));
+        for (int i = 0; i < 9; i++) {
+                MUST(batch_step(b, out, &got, &e));
+                for (int k = 0; k < got; k++)
+                        t[0].ids[t[0].n++] = out[k].token;
+        }
+        CHECK(t[0].n > t[0].prompt);
+        const int shared = batch_stats(b).pages_free;
+        for (int i = 1; i < 4; i++) {
+                h.predict = alone.prompt + 30 - t[0].n;
+                MUST(batch_fork(b, id[0], &h, &id[i], &e));
+                t[i] = t[0];
+        }
+        CHECK_MSG(shared - batch_stats(b).pages_free == 3, "a page each: %d to %d", shared,
+                  batch_stats(b).pages_free);
+        run_all(b, t, id, 4);
+        for (int i = 1; i < 4; i++)
+                for (int k = 0; k < t[0].n; k++)
+                        CHECK_MSG(t[i].ids[k] == t[0].ids[k], "fork %d, token %d", i, k);
+        batch_close(b);
+        close_model(&x);
+}
+
+TEST (wrong_calls) {
+        Bench x;
+        Batch *b;
+        int id, other, got, ids[CTX + 1] = { 1, 2, 3 };
+        static BatchToken out[TGC_MAX_BATCH];
+        BatchHow h = { .sampling = sampling_default(), .predict = 2 };
+        open_model(&x, "gpt", gpt, 5, "f32", 2, 128, "cpu");
+        MUST(batch_open(&b, x.s, NULL, &e));
+        MUST(batch_step(b, out, &got, &e));
+        CHECK(!got);
+        CHECK(batch_add(b, ids, 0, &h, &id, &e) == TGC_USAGE && strstr(e.msg, "0 tokens"));
+        CHECK(batch_add(b, ids, CTX + 1, &h, &id, &e) == TGC_USAGE && strstr(e.msg, "--ctx-size"));
+        ids[1] = 65;
+        CHECK(batch_add(b, ids, 3, &h, &id, &e) == TGC_USAGE && strstr(e.msg, "vocabulary of 65"));
+        ids[1] = 2;
+        h.predict = 200;
+        CHECK(batch_add(b, ids, 3, &h, &id, &e) == TGC_USAGE && strstr(e.msg, "which has 2"));
+        h.predict = 0;
+        CHECK(batch_add(b, ids, 3, &h, &id, &e) == TGC_USAGE);
+        h.predict = 2;
+        MUST(batch_add(b, ids, 3, &h, &id, &e));
+        CHECK(batch_drop(b, id + 1, &e) == TGC_USAGE);
+        MUST(batch_drop(b, id, &e));
+        CHECK(batch_drop(b, id, &e) == TGC_USAGE && batch_fork(b, id, &h, &other, &e) == TGC_USAGE);
+        CHECK(batch_left(b) == 0 && batch_stats(b).pages_free == 2);
+        batch_close(b);
+        close_model(&x);
+        open_model(&x, "gpt", gpt, 5, "f32", 1, 0, "cpu");
+        CHECK(batch_open(&b, x.s, NULL, &e) == TGC_USAGE && strstr(e.msg, "--batch-size"));
+        close_model(&x);
+}
+
+TEST_MAIN

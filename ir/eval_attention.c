@@ -116,6 +116,12 @@ static void backward(const Att *t, int64_t b, int64_t h, int64_t q)
                 }
                 delta += t->p[s] * dp[s];
         }
+        if (t->j->e->c.round) { /* of the output as it was stored: what kernels have */
+                const double *o = t->j->x[3]->v + at * t->DV;
+                delta = 0;
+                for (int64_t d = 0; d < t->DV; d++)
+                        delta += o[d] * g[d];
+        }
         for (int64_t s = 0; s < n; s++) {
                 int64_t row = (b * t->S + s) * t->K + kh;
                 const double *k = t->j->x[1]->v + row * t->D;

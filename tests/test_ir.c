@@ -525,6 +525,19 @@ TEST (evaluator_gives_known_values) {
                   "%y = attention %q, %q, %v, %s, %d {scale=1, alibi=1, documents=1} : f32[1,3,1,1]",
                   { 5, 8, 8 },
                   3 },
+                /* the values' gradient: the first query attends nothing, the second two, the third one */
+                { "%q = fill : f32[1,3,1,1]\n%l = fill : f32[1,1,3]\n%g = fill {x=1} : f32[1,3,1,1]\n"
+                  "%m = const {data=0:0:0:1:0:1:0:0:1} : f32[3,3]\n"
+                  "%a = attention_grad %q, %q, %q, %q, %l, %g, %m {scale=1, mask=1} : f32[1,3,1,1]\n"
+                  "%y = item %a {index=2} : f32[1,3,1,1]",
+                  { 0.5, 0, 1.5 },
+                  3 },
+                { "%q = const {data=1:2:3} : f32[1,3,1,1]\n%l = fill : f32[1,1,3]\n%g = fill {x=1} : f32[1,3,1,1]\n"
+                  "%d = const {data=0:0:0:1:2:3} : i32[1,3,2]\n"
+                  "%a = attention_grad %q, %q, %q, %q, %l, %g, %d {scale=1, window=1, documents=1} : f32[1,3,1,1]\n"
+                  "%y = item %a {index=2} : f32[1,3,1,1]",
+                  { 0, 0, 1 },
+                  3 },
                 /* append at rows 0.. and 4.. of 8 */
                 { "%s = state : f32[B,S,1,1]\n%x = const {data=1:2:3:4:5:6} : f32[B,T,1,1]\n"
                   "%y = append %s, %x : f32[B,S,1,1]",

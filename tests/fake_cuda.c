@@ -29,6 +29,7 @@ typedef struct Graph {
 int fake_live, fake_launches, fake_replays, fake_calls, fake_fail_at;
 static int current, primary;
 static size_t used; /* device memory */
+size_t fake_room = 1ull << 34;
 static Graph *capture;
 
 extern int fake_n_args(const char *name);
@@ -125,13 +126,15 @@ int cuCtxSetCurrent(void *c)
 int cuMemGetInfo_v2(size_t *a, size_t *t)
 {
         READY;
-        *t = 1ull << 34;
-        *a = *t - used;
+        *t = fake_room;
+        *a = *t > used ? *t - used : 0;
         return 0;
 }
 int cuMemAlloc_v2(Ptr *p, size_t n)
 {
         READY;
+        if (n > fake_room || used > fake_room - n)
+                return 2;
         void *m = made(n + 4096);
         memset(m, 0xa5, n); /* not zero */
         *p = (Ptr)m + SHIFT;

@@ -175,6 +175,32 @@ TEST (played_driver_loads_what_runs) {
         CHECK_MSG(*live == 0, "%d things were not given back", *live);
 }
 
+/* Memory that is not there: exit 5 with how much was wanted and how much there is, from a device
+ * and from a session, and nothing is kept. */
+TEST (played_driver_out_of_memory) {
+        void *lib = load_fake_driver();
+        int *live = dlsym(lib, "fake_live");
+        size_t *room = dlsym(lib, "fake_room"), whole = *room;
+        Device *d;
+        void *mem;
+        Session *s;
+        Err e;
+        CHECK(!dev_open(&d, DEV_CUDA, &(DevOptions) { 0 }, &e));
+        CHECK(dev_alloc(d, (size_t)40 << 30, &mem, &e) == TGC_NO_MEMORY && TGC_NO_MEMORY == 5);
+        CHECK_MSG(strstr(e.msg, "Fake GPU") && strstr(e.msg, "42.95 GB wanted, ") &&
+                          strstr(e.msg, " of 17.18 GB free"),
+                  "%s", e.msg);
+        dev_close(d);
+        CHECK_MSG(*live == 0, "%d things were not given back", *live);
+        Plan p = make_plan(manifest, PROGRAM("", "w+0"));
+        *room = 64;
+        CHECK(session_open(&s, &p, &(SessionOptions) { .device = DEV_CUDA }, &e) == TGC_NO_MEMORY);
+        CHECK_MSG(strstr(e.msg, " GB needed, ") && strstr(e.msg, "smaller batch"), "%s", e.msg);
+        *room = whole;
+        plan_close(&p);
+        CHECK_MSG(*live == 0, "%d things were not given back", *live);
+}
+
 /* *used: driver calls until the session is closed, which may not fail. */
 static int use_everything(const Plan *p, const int *calls, int *used, Err *e)
 {

@@ -59,6 +59,21 @@ LIST
 }
 say another_run_is_refused_by_name "$(refused)"
 
+# Tiles that were measured are the run's: a plan with others, or with none, would give other bits.
+tuned() {
+        local p of=(-D n_embd=16 --dtype bf16 -b 3 --block-size 6 --tokenizer char:text.txt -q)
+        printf 'tgc-choices 1\ngpu Some GPU\nchoose bf16:<=8x11x16:nt:store:4 W64x64x64/1\n' > choices.txt
+        "$TGC" compile tiny.lua "${of[@]}" -o untuned.plan
+        "$TGC" compile tiny.lua "${of[@]}" --tuned choices.txt -o tuned.plan
+        p=$(tgc 0 '' train tuned.plan "${here[@]}" --max_iters 2 --out_dir tuned)
+        [ -z "$p" ] && p=$(tgc 2 '--tuned: the run before had other ones' train untuned.plan "${here[@]}" --resume --max_iters 3 --out_dir tuned)
+        [ -z "$p" ] && p=$(tgc 0 '' train tuned.plan "${here[@]}" --resume --max_iters 3 --out_dir tuned)
+        [ -z "$p" ] && p=$(tgc 0 '' train untuned.plan "${here[@]}" --max_iters 2 --out_dir untuned)
+        [ -z "$p" ] && p=$(tgc 2 '--tuned: the run before had none' train tuned.plan "${here[@]}" --resume --max_iters 3 --out_dir untuned)
+        echo "$p"
+}
+say tuned_tiles_are_the_run_s "$(tuned)"
+
 overridden() {
         local p
         cp -r four over

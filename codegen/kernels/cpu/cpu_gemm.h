@@ -76,13 +76,19 @@ TGC_NOINLINE void gemm_panel(int mr, int k, const float *a, long ar, long ac, co
                         gemm_micro(n, k, a, 1, GEMM_MR, b, ldb, c, ldc, add); \
                 break;
         switch (mr) {
+                /* clang-format off: it finds no rest here */
                 GEMM_CASE(1)
                 GEMM_CASE(2)
                 GEMM_CASE(3)
                 GEMM_CASE(4)
-                GEMM_CASE(5) GEMM_CASE(6)
+                GEMM_CASE(5)
+                GEMM_CASE(6)
+                /* clang-format on */
 #if GEMM_MR == 8
-                        GEMM_CASE(7) GEMM_CASE(8)
+                /* clang-format off: it finds no rest here */
+                GEMM_CASE(7)
+                GEMM_CASE(8)
+                /* clang-format on */
 #endif
         }
 #undef GEMM_CASE

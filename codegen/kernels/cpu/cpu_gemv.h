@@ -257,12 +257,19 @@ TGC_INLINE void gemv_rows(int m, int ty, int trans, const void *w, long at, long
                                    m == 1 ? 2 : 1, ty, w, at, ld, N, K, x, ldx, y, ldy, add); \
                 break;
                 switch (now) {
+                        /* clang-format off: it finds no rest here */
                         GEMV_CASE(1)
                         GEMV_CASE(2)
                         GEMV_CASE(3)
                         GEMV_CASE(4)
+                        /* clang-format on */
 #if TGC_VEC >= 8
-                        GEMV_CASE(5) GEMV_CASE(6) GEMV_CASE(7) GEMV_CASE(8)
+                        /* clang-format off: it finds no rest here */
+                        GEMV_CASE(5)
+                        GEMV_CASE(6)
+                        GEMV_CASE(7)
+                        GEMV_CASE(8)
+                        /* clang-format on */
 #endif
                 }
 #undef GEMV_CASE

@@ -168,6 +168,43 @@ TEST_DATA (hf_model_goes_on) {
         run_end(&r);
 }
 
+/* A prefix that is kept is as good as one computed again. */
+TEST_DATA (hf_model_keeps_a_prefix) {
+        enum { P = 8, N = 12, MORE = 7 };
+        static const int keep[] = { P + N, P + 3, P, P - 1, 1, 0 };
+        int ids[MOST], other[MOST], all[MOST], got[MOST], want[MOST];
+        Err e = { 0 };
+        Trial r;
+        ids_file(ts()->ids, ids);
+        ids_file(ts()->nll_ids, other);
+        open_model(&r, ts(), 1);
+        for (size_t k = 0; k < sizeof keep / sizeof *keep; k++) {
+                run_prefill(&r, ids, 1, P);
+                run_greedy(&r, N, all);
+                must(session_truncate(r.s, keep[k], &e), &e);
+                CHECK(session_pos(r.s) == keep[k]);
+                if (keep[k] > P) { /* it says the same again */
+                        run_greedy(&r, 4, got);
+                        for (int i = 0; i < 4 && keep[k] - P + i < N; i++)
+                                CHECK(got[i] == all[keep[k] - P + i]);
+                        must(session_truncate(r.s, keep[k], &e), &e);
+                }
+                must(session_prefill(r.s, other + 30, 1, MORE, &e), &e);
+                run_greedy(&r, N, got);
+                memmove(all + P, all, N * sizeof *all);
+                memcpy(all, ids, P * sizeof *all);
+                memcpy(all + keep[k], other + 30, MORE * sizeof *all);
+                run_prefill(&r, all, 1, keep[k] + MORE);
+                run_greedy(&r, N, want);
+                for (int i = 0; i < N; i++)
+                        CHECK_MSG(got[i] == want[i], "%d kept, step %d: %d, computed again %d",
+                                  keep[k], i, got[i], want[i]);
+        }
+        CHECK(session_truncate(r.s, session_pos(r.s) + 1, &e) == TGC_USAGE);
+        CHECK(session_truncate(r.s, -1, &e) == TGC_USAGE);
+        run_end(&r);
+}
+
 /* ---- the command line ---- */
 
 /* Standard output of the tool; caller frees.  args are ours: no quoting is needed but what they

@@ -85,7 +85,10 @@ typedef int TokenFn(void *user, int i, const int *token, int B);
 const RtDrawn *session_drawn(const Session *s, int b);
 
 int session_reset(Session *s, Err *e); /* forget the cache */
-int session_pos(const Session *s);     /* tokens given so far, the undigested last one included */
+/* Keep the first n of the tokens given so far, as if the others had not been: their place in the
+ * cache is written again.  The last one kept is pending, so decoding may follow at once. */
+int session_truncate(Session *s, int n, Err *e);
+int session_pos(const Session *s); /* tokens given so far, the undigested last one included */
 /* Append n tokens to each of B sequences, ids (B,n) row-major.  The last one is
  * kept back as the first input of session_decode. */
 int session_prefill(Session *s, const int *ids, int B, int n, Err *e);

@@ -29,6 +29,20 @@ int session_reset(Session *s, Err *e)
         return TGC_OK;
 }
 
+int session_truncate(Session *s, int n, Err *e)
+{
+        if (n < 0 || n > session_pos(s))
+                return err_set(e, TGC_USAGE, "%d tokens to keep of %d", n, session_pos(s));
+        if (n == session_pos(s))
+                return TGC_OK;
+        s->pos = n ? n - 1 : 0;
+        s->has_pending = n > 0;
+        for (int b = 0; b < s->B && n; b++)
+                s->pending[b] = s->hist[(size_t)b * s->m.ctx + n - 1];
+        set_pos(s);
+        return TGC_OK;
+}
+
 int session_pos(const Session *s) { return s->pos + s->has_pending; }
 
 static int check_ids(const Session *s, const int *ids, size_t n, Err *e)

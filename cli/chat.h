@@ -4,6 +4,7 @@
 
 #include "../runtime/chat/chat.h"
 #include "prompts.h"
+#include "sampling.h"
 #include "work.h"
 
 /* ---- chat_ask.c: a conversation to text and ids ---- */
@@ -34,5 +35,60 @@ int messages_read(const Args *a, char **text, size_t *n, Err *e);
 /* The prompt of `run --messages`, and what ends its answer (chat_end_of_turn). */
 int messages_prompt(const Args *a, const Plan *p, const Tokenizer *tok, int vocab, Prompts *out,
                     int *end_of_turn, Err *e);
+
+/* ---- chat_model.c: a model that answers ---- */
+
+typedef struct ChatModel {
+        const Args *a;
+        Args own; /* a, with this model as its first argument */
+        const char *name;
+        Loaded l;
+        Session *s;
+        Chat chat;
+        SamplingOptions how;
+        int ctx, vocab, end_of_turn;
+        int *ids, n; /* in the cache, the last one pending */
+        int cap;
+        /* of the last answer */
+        char *answer; /* its text, a NUL behind it */
+        size_t n_answer, cap_answer;
+        const char *stop; /* eos, signal, context, length */
+        int n_prompt, n_kept, n_said;
+        double prompt_s, answer_s;
+        /* of all of them */
+        double all_prompt_s, all_answer_s;
+        int all_prompt, all_said;
+} ChatModel;
+
+int chat_model_open(ChatModel *m, const Args *a, int which, uint64_t seed, Err *e);
+void chat_model_close(ChatModel *m);
+/* Answers a JSON list of messages: text goes to put (may be NULL) as it is made, whole characters at
+ * a time.  Ctrl-C ends the answer, not the session. */
+typedef void ChatPut(void *to, const char *text, size_t n);
+int chat_answer(ChatModel *m, const char *messages, size_t n, ChatPut *put, void *to, Err *e);
+
+/* ---- chat_lines.c: what a person types ---- */
+
+typedef struct Lines {
+        bool tty;
+        void *lib; /* libedit, or NULL */
+        char *(*readline)(const char *prompt);
+        int (*add_history)(const char *line);
+        int (*write_history)(const char *path);
+        char history[4400]; /* its file; "": none */
+} Lines;
+
+void lines_open(Lines *l);
+void lines_close(Lines *l);
+/* A message: a line, or several (""" around them, or a \ at the end of each but the last).  malloc'ed;
+ * NULL at the end of the input. */
+char *lines_read(Lines *l, const char *prompt);
+
+/* ---- chat_columns.c ---- */
+
+/* Two texts side by side on a terminal of `width` columns. */
+void put_columns(const char *const title[2], const char *const text[2], int width);
+/* Of the terminal on standard output; 0: there is none. */
+int terminal_width(void);
 
 #endif

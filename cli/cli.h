@@ -55,8 +55,11 @@ void print(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
  * stops that, so that no temporary folder stays. */
 void signals_install(void);
 void signals_defer(void);
-int signal_seen(void);    /* 0, SIGINT, SIGTERM or SIGHUP */
-Stop *signals_stop(void); /* for what compiles; its TGC_STOPPED means 128 + signal_seen() */
+/* While on, Ctrl-C interrupts who reads the terminal, and is seen, and no more. */
+void signals_prompt(bool on);
+void signals_forget(void); /* as before signals_defer: what was seen is dealt with */
+int signal_seen(void);     /* 0, SIGINT, SIGTERM or SIGHUP */
+Stop *signals_stop(void);  /* for what compiles; its TGC_STOPPED means 128 + signal_seen() */
 
 /* ---- utf8.c ---- */
 

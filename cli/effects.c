@@ -146,6 +146,7 @@ static int mode_of_command(const Args *a, ModelKind kind, const char *path)
         static const int by_word[] = { BUILD_INFER, BUILD_TRAIN, BUILD_INFER | BUILD_TRAIN };
         switch (a->cmd) {
         case CMD_RUN:
+        case CMD_CHAT:
         case CMD_EVAL:
         case CMD_EXPORT: return BUILD_INFER;
         case CMD_BENCH: return opt_flag(a, O_B_TRAIN) ? BUILD_TRAIN : BUILD_INFER;

@@ -484,7 +484,7 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
 {
         char vocab[32] = "0", *choices, says[CHECK_SAYS] = "";
         const bool check = a->cmd == CMD_COMPILE || a->cmd == CMD_TRAIN || a->cmd == CMD_RUN ||
-                           a->cmd == CMD_EVAL;
+                           a->cmd == CMD_CHAT || a->cmd == CMD_EVAL;
         const char *own = opt_str(a, O_MODEL_FILE) ? opt_str(a, O_MODEL_FILE) : l->own;
         Progress talk = progress_new(a);
         Err no_infer = { 0 };
@@ -514,7 +514,7 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
                 .no_infer = opt_set(a, O_MODE) ? NULL : &no_infer,
                 .batch = opt_int(a, O_BATCH),
                 .ctx = opt_int(a, O_CTX),
-                .ctx_at_least = a->cmd == CMD_RUN ||
+                .ctx_at_least = a->cmd == CMD_RUN || a->cmd == CMD_CHAT ||
                                 a->cmd == CMD_EVAL, /* they keep to it themselves */
                 .chunk = opt_int(a, O_CHUNK),
                 .block = opt_int(a, O_BLOCK),

@@ -19,9 +19,10 @@ enum {
 #define COMMAND(id, ...) ON_##id = 1 << CMD_##id,
 #include "commands.def"
 #undef COMMAND
-        ON_MODEL = ON_COMPILE | ON_RUN | ON_TRAIN | ON_EVAL | ON_DUMP | ON_CHECK | ON_BENCH |
+        ON_SAY = ON_RUN | ON_CHAT,
+        ON_MODEL = ON_COMPILE | ON_SAY | ON_TRAIN | ON_EVAL | ON_DUMP | ON_CHECK | ON_BENCH |
                    ON_TUNE | ON_INFO,
-        ON_DEVICE = ON_RUN | ON_TRAIN | ON_EVAL | ON_CHECK | ON_BENCH | ON_TUNE,
+        ON_DEVICE = ON_SAY | ON_TRAIN | ON_EVAL | ON_CHECK | ON_BENCH | ON_TUNE,
         ON_ALL = (1 << N_COMMANDS) - 1
 };
 

@@ -7,7 +7,7 @@
 #include "../runtime/util/temp.h"
 #include "cli.h"
 
-static volatile sig_atomic_t deferred, seen;
+static volatile sig_atomic_t deferred, seen, prompting;
 static Stop stop;
 
 static void end(int code)
@@ -18,6 +18,10 @@ static void end(int code)
 
 static void on_signal(int number)
 {
+        if (prompting && number == SIGINT) {
+                seen = number;
+                return;
+        }
         if ((!deferred && !atomic_load(&stop.working)) || seen)
                 end(128 + number);
         seen = number;
@@ -105,5 +109,20 @@ void signals_defer(void)
 }
 
 int signal_seen(void) { return seen; }
+
+void signals_prompt(bool on)
+{
+        struct sigaction a = { .sa_handler = on_signal, .sa_flags = on ? 0 : SA_RESTART };
+        sigemptyset(&a.sa_mask);
+        sigaction(SIGINT, &a, NULL);
+        prompting = on;
+}
+
+void signals_forget(void)
+{
+        seen = 0;
+        atomic_store(&stop.asked, 0);
+        deferred = 0;
+}
 
 Stop *signals_stop(void) { return &stop; }

@@ -246,6 +246,7 @@ static const struct {
         { O_PROMPT_TOKENS, "bench @/both.plan --train --prompt-tokens 3", "has no prompt", NULL },
         { O_ADD_BOS, "tokenize @/both.plan --ids --bos", "ids already", NULL },
         { O_ADD_BOS, "tokenize @/both.plan --messages @/text --bos", "in front itself", NULL },
+        { O_VERBOSE, "chat @/both.plan -q --verbose", "says nothing of them", NULL },
         { O_SYSTEM, "run @/both.plan --prompt-ids 1 --system x", "goes with --messages", NULL },
         { O_SYSTEM, "tokenize @/both.plan --system x", "goes with --messages", NULL },
         { O_TEMPLATE, "run @/both.plan --prompt-ids 1 --template @/text", "goes with --messages",

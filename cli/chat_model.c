@@ -1,0 +1,184 @@
+/* chat_model.c: a model that answers a conversation.
+ *
+ * Each answer begins with the whole conversation, rendered anew.  What its ids and those in the cache
+ * have in common is not computed again. */
+#include <stdlib.h>
+#include <string.h>
+#include "chat.h"
+
+int chat_model_open(ChatModel *m, const Args *a, int which, uint64_t seed, Err *e)
+{
+        *m = (ChatModel) { .a = a, .own = *a, .name = a->pos[which], .end_of_turn = -1 };
+        m->own.pos = a->pos + which;
+        m->own.n_pos = 1;
+        uint64_t weights = a->v[O_SEED].i >= 0 ? seed : WEIGHTS_SEED;
+        int code = load(&m->l, &m->own, &(LoadHow) { .mode = BUILD_INFER }, e);
+        if (code)
+                return code;
+        if (!m->l.tok)
+                return err_set(e, TGC_USAGE,
+                               "chat: %s has no tokenizer; --tokenizer FILE gives one", m->name);
+        code = chat_open(&m->chat, a, plan_find(&m->l.plan, "chat"), NULL, m->name, e);
+        if (!code)
+                code = open_session(&m->s, &m->l.plan, &m->own, SESSION_INFER, weights,
+                                    "prefill prefill_long decode", 1, e);
+        if (code)
+                return code;
+        const int asked = opt_int(a, O_CTX);
+        m->ctx = session_manifest(m->s)->ctx;
+        m->vocab = session_manifest(m->s)->vocab;
+        if (asked > m->ctx)
+                return err_set(e, TGC_USAGE, "--ctx-size %d: %s was compiled for %d", asked,
+                               m->name, m->ctx);
+        m->ctx = asked ? asked : m->ctx;
+        m->end_of_turn = chat_end_of_turn(&m->chat, m->l.tok);
+        say_random(&m->own, &m->l);
+        return sampling_read(&m->how, a, m->l.tok, m->vocab, seed, e);
+}
+
+void chat_model_close(ChatModel *m)
+{
+        session_close(m->s);
+        chat_close(&m->chat);
+        sampling_free(&m->how);
+        loaded_free(&m->l);
+        free(m->ids);
+        free(m->answer);
+        *m = (ChatModel) { 0 };
+}
+
+/* ---- an answer ---- */
+
+typedef struct Answer {
+        ChatModel *m;
+        ChatPut *put;
+        void *to;
+        TokStream at;
+        size_t shown;
+        Err *e;
+        int code;
+} Answer;
+
+static int add_text(ChatModel *m, const char *s, size_t n, Err *e)
+{
+        if (m->n_answer + n + 1 > m->cap_answer) {
+                size_t cap = (m->n_answer + n) * 2 + 256;
+                char *p = realloc(m->answer, cap);
+                if (!p)
+                        return err_set(e, TGC_NO_MEMORY, "no memory for the answer");
+                m->answer = p;
+                m->cap_answer = cap;
+        }
+        if (n)
+                memcpy(m->answer + m->n_answer, s, n);
+        m->answer[m->n_answer += n] = 0;
+        return TGC_OK;
+}
+
+static void show(Answer *x, size_t upto)
+{
+        ChatModel *m = x->m;
+        if (x->put && upto > x->shown)
+                x->put(x->to, m->answer + x->shown, upto - x->shown);
+        x->shown = upto;
+}
+
+static int on_token(void *user, int i, const int *token, int B)
+{
+        Answer *x = user;
+        ChatModel *m = x->m;
+        size_t n;
+        (void)i, (void)B;
+        if (m->n < m->cap)
+                m->ids[m->n++] = *token;
+        if (!opt_flag(m->a, O_IGNORE_EOS) &&
+            (tokenizer_is_eos(m->l.tok, *token) || *token == m->end_of_turn)) {
+                m->stop = "eos";
+                return 1;
+        }
+        m->n_said++;
+        const char *s = tokenizer_next(m->l.tok, &x->at, *token, &n);
+        if ((x->code = add_text(m, s, n, x->e)))
+                return 1;
+        show(x, x->shown + utf8_ready(m->answer + x->shown, m->n_answer - x->shown));
+        if (signal_seen())
+                m->stop = "signal";
+        return signal_seen() != 0;
+}
+
+/* The ids as the next prompt: what the cache has of them stays. */
+static int feed(ChatModel *m, int *ids, int n, Err *e)
+{
+        int k = 0, code;
+        while (k < n && k < m->n && ids[k] == m->ids[k])
+                k++;
+        if (k > session_pos(m->s))
+                k = session_pos(m->s);
+        m->n_kept = k;
+        m->n_prompt = n;
+        double t = clock_s();
+        if (!(code = session_truncate(m->s, k, e)) && k < n)
+                code = session_prefill(m->s, ids + k, 1, n - k, e);
+        if (!code)
+                code = session_sync(m->s, e);
+        m->prompt_s = clock_s() - t;
+        free(m->ids);
+        m->ids = ids;
+        m->n = n;
+        m->cap = n;
+        int *more = code ? NULL : realloc(ids, ((size_t)m->ctx + 1) * sizeof *ids);
+        if (more) {
+                m->ids = more;
+                m->cap = m->ctx + 1;
+        }
+        return code || more ? code : err_set(e, TGC_NO_MEMORY, "no memory for ids");
+}
+
+static int say_answer(ChatModel *m, Answer *x, Err *e)
+{
+        int room = m->ctx - m->n + 1, most = opt_int(m->a, O_CHAT_PREDICT);
+        bool fills = most < 0 || most > room;
+        double t = clock_s();
+        int code = session_decode(m->s, &m->how.s, fills ? room : most, on_token, x, e);
+        m->answer_s = clock_s() - t;
+        if (!m->stop)
+                m->stop = fills ? "context" : "length";
+        show(x, m->n_answer);
+        return code ? code : x->code;
+}
+
+int chat_answer(ChatModel *m, const char *messages, size_t n, ChatPut *put, void *to, Err *e)
+{
+        JsonText in;
+        Json talk;
+        int *ids, k, code = json_open(&in, &talk, messages, n, "the conversation", true, e);
+        if (code)
+                return code;
+        code = chat_ids(&m->chat, &m->own, talk, m->l.tok, m->vocab, &ids, &k, e);
+        json_close(&in);
+        if (code)
+                return code;
+        if (k > m->ctx) {
+                free(ids);
+                return err_set(e, TGC_USAGE,
+                               "the conversation has %d tokens, the context of %s is %d: /undo and "
+                               "/reset make room, a larger --ctx-size at compilation makes more",
+                               k, m->name, m->ctx);
+        }
+        m->n_answer = 0;
+        m->n_said = 0;
+        m->stop = NULL;
+        Answer x = { .m = m, .put = put, .to = to, .e = e };
+        if ((code = add_text(m, "", 0, e))) {
+                free(ids);
+                return code;
+        }
+        signals_defer();
+        if (!(code = feed(m, ids, k, e)))
+                code = say_answer(m, &x, e);
+        m->all_prompt += m->n_prompt - m->n_kept;
+        m->all_prompt_s += m->prompt_s;
+        m->all_said += m->n_said;
+        m->all_answer_s += m->answer_s;
+        return code;
+}

@@ -17,9 +17,11 @@ typedef struct Chat {
         bool warned;                      /* of two BOS */
 } Chat;
 
-/* The template of --template, else of a section `chat` (s, or NULL) or of a tokenizer's folder (dir,
- * or NULL).  There being none is an error.  chat_close also after a failure. */
-int chat_open(Chat *c, const Args *a, const Section *s, const char *dir, const char *of, Err *e);
+/* The template of --template, else of a section `chat` (NULL: there is none).  There being no template
+ * is an error.  chat_close also after a failure. */
+int chat_open(Chat *c, const Args *a, const Section *s, const char *of, Err *e);
+/* The same of a folder or a .gguf. */
+int chat_open_file(Chat *c, const Args *a, const char *path, ModelKind kind, Err *e);
 void chat_close(Chat *c);
 
 /* answer: the text ends where the model's answer begins. */

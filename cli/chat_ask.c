@@ -4,6 +4,7 @@
 #include <time.h>
 #include "../runtime/util/file.h"
 #include "chat.h"
+#include "gguf_model.h"
 
 enum { MOST_TEMPLATE_FILE = 4 << 20, MOST_MESSAGES = 256 << 20 };
 
@@ -49,16 +50,12 @@ static int check_vars(Chat *c, const char *text, Err *e)
         return code;
 }
 
-int chat_open(Chat *c, const Args *a, const Section *s, const char *dir, const char *of, Err *e)
+/* The source is there. */
+static int open_templates(Chat *c, const Args *a, Err *e)
 {
         int code = TGC_OK;
-        *c = (Chat) { .of = of };
         if (opt_str(a, O_CHAT_KWARGS))
                 code = check_vars(c, opt_str(a, O_CHAT_KWARGS), e);
-        if (!code && s)
-                code = chat_source_unpack(&c->source, s->data, s->size, "section chat", e);
-        if (!code && !s && dir)
-                code = chat_source_folder(&c->source, dir, e);
         if (!code && opt_str(a, O_TEMPLATE))
                 return template_of_file(c, opt_str(a, O_TEMPLATE), e);
         if (!code)
@@ -71,8 +68,23 @@ int chat_open(Chat *c, const Args *a, const Section *s, const char *dir, const c
                         "%s has no chat template, so nobody knows how it was trained to see a "
                         "conversation; --template FILE gives one (Jinja), tgc run -p TEXT goes on "
                         "with a text as it is",
-                        of);
+                        c->of);
         return code;
+}
+
+int chat_open(Chat *c, const Args *a, const Section *s, const char *of, Err *e)
+{
+        *c = (Chat) { .of = of };
+        int code = s ? chat_source_unpack(&c->source, s->data, s->size, "section chat", e) : TGC_OK;
+        return code ? code : open_templates(c, a, e);
+}
+
+int chat_open_file(Chat *c, const Args *a, const char *path, ModelKind kind, Err *e)
+{
+        *c = (Chat) { .of = path };
+        int code = kind == MODEL_GGUF ? gguf_chat(&c->source, path, e)
+                                      : chat_source_folder(&c->source, path, e);
+        return code ? code : open_templates(c, a, e);
 }
 
 void chat_close(Chat *c)
@@ -252,7 +264,7 @@ int messages_prompt(const Args *a, const Plan *p, const Tokenizer *tok, int voca
                         "run: --messages needs a tokenizer, and %s has none; --tokenizer FILE "
                         "gives one",
                         a->pos[0]);
-        code = chat_open(&c, a, plan_find(p, "chat"), NULL, a->pos[0], e);
+        code = chat_open(&c, a, plan_find(p, "chat"), a->pos[0], e);
         if (!code && !(code = messages_read(a, &text, &n, e))) {
                 if (!(code = json_open(&in, &talk, text, n, opt_str(a, O_MESSAGES), true, e))) {
                         code = chat_ids(&c, a, talk, tok, vocab, &ids, &k, e);

@@ -18,7 +18,7 @@ int chat_model_open(ChatModel *m, const Args *a, int which, uint64_t seed, Err *
         if (!m->l.tok)
                 return err_set(e, TGC_USAGE,
                                "chat: %s has no tokenizer; --tokenizer FILE gives one", m->name);
-        code = chat_open(&m->chat, a, plan_find(&m->l.plan, "chat"), NULL, m->name, e);
+        code = chat_open(&m->chat, a, plan_find(&m->l.plan, "chat"), m->name, e);
         if (!code)
                 code = open_session(&m->s, &m->l.plan, &m->own, SESSION_INFER, weights,
                                     "prefill prefill_long decode", 1, e);

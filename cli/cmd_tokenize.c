@@ -16,7 +16,10 @@ static int open_tokenizer(Tokenizer **tok, const char *path, Err *e)
                 return tokenizer_for(tok, path, "", MODEL_LUA, 0, e);
         if (!file_exists(path) && !file_is_dir(path))
                 return err_set(e, TGC_IO, "%s: no such file or folder", path);
-        if (model_kind(path, &kind, real, sizeof real, &unused) || kind != MODEL_PLAN)
+        bool model = !model_kind(path, &kind, real, sizeof real, &unused);
+        if (model && kind == MODEL_GGUF)
+                return tokenizer_for(tok, NULL, real, kind, 0, e);
+        if (!model || kind != MODEL_PLAN)
                 return tokenizer_open(tok, path, 0, e);
         int code = plan_open(&p, real, e);
         const Section *s = code ? NULL : plan_find(&p, "tokenizer");
@@ -101,24 +104,25 @@ static int to_ids(const Args *a, const Tokenizer *tok, const char *in, size_t n,
 
 /* ---- --messages ---- */
 
-/* A plan's section, or the folder that the tokenizer is in. */
+/* A plan's section, a .gguf, or the folder that the tokenizer is in. */
 static int open_chat(Chat *c, const Args *a, Plan *p, Err *e)
 {
         char real[4400], dir[4400];
-        ModelKind kind;
-        int code;
+        ModelKind kind = MODEL_HF;
         const char *path = a->pos[0];
-        if (!model_kind(path, &kind, real, sizeof real, NULL) && kind == MODEL_PLAN) {
-                if ((code = plan_open(p, real, e)))
-                        return code;
-                return chat_open(c, a, plan_find(p, "chat"), NULL, path, e);
+        bool model = !model_kind(path, &kind, real, sizeof real, NULL);
+        if (model && kind == MODEL_PLAN) {
+                int code = plan_open(p, real, e);
+                return code ? code : chat_open(c, a, plan_find(p, "chat"), path, e);
         }
+        if (file_is_dir(path) || (model && kind == MODEL_GGUF))
+                return chat_open_file(c, a, path, kind, e);
         snprintf(dir, sizeof dir, "%s", path);
-        if (!file_is_dir(dir)) {
-                char *slash = strrchr(dir, '/');
-                strcpy(slash ? slash : dir, slash ? "" : ".");
-        }
-        return chat_open(c, a, NULL, dir, path, e);
+        char *slash = strrchr(dir, '/');
+        strcpy(slash ? slash : dir, slash ? "" : ".");
+        int code = chat_open_file(c, a, dir, MODEL_HF, e);
+        c->of = path;
+        return code;
 }
 
 static int print_conversation(const Args *a, Chat *c, const Tokenizer *tok, Json talk, Err *e)

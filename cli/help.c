@@ -78,7 +78,10 @@ static void print_group(CommandId cmd, const char *group)
 
 /* What a MODEL may be given besides is for those who compile it: these commands mostly get a PLAN. */
 static const char MODEL_GROUP[] = "Model";
-static bool runs_plans(CommandId cmd) { return cmd == CMD_RUN || cmd == CMD_EVAL; }
+static bool runs_plans(CommandId cmd)
+{
+        return cmd == CMD_RUN || cmd == CMD_CHAT || cmd == CMD_EVAL;
+}
 
 static bool matters_to_run(int o)
 {

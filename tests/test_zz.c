@@ -16,8 +16,7 @@ static int random_below(int n)
 
 /* ---- pages ---- */
 
-TEST(pages_are_taken_shared_and_found)
-{
+TEST (pages_are_taken_shared_and_found) {
         Err e;
         Pages *p;
         int a[4] = { 1, 2, 3, 4 }, b[4] = { 1, 2, 3, 5 };
@@ -33,7 +32,7 @@ TEST(pages_are_taken_shared_and_found)
         pages_drop(p, first);
         pages_drop(p, second);
         CHECK(pages_free_count(p) == 4 && pages_find(p, 0, a) == first); /* still there */
-        CHECK(pages_take(p) != first && pages_take(p) != first);         /* nameless ones go first */
+        CHECK(pages_take(p) != first && pages_take(p) != first); /* nameless ones go first */
         CHECK(pages_take(p) == first);
         CHECK(!pages_find(p, 0, a));
         CHECK(!pages_find(p, first, a)); /* what followed the old `first` */
@@ -75,7 +74,8 @@ static void unused(void)
                                         for (int i = 0; i < n[a] && i < n[b]; i++)
                                                 CHECK((held[a][i] == held[b][i]) ==
                                                       !memcmp(text[a], text[b],
-                                                              sizeof(int) * EACH * (size_t)(i + 1)));
+                                                              sizeof(int) * EACH *
+                                                                      (size_t)(i + 1)));
                         int owned = 0;
                         for (int a = 0; a < SEQS; a++)
                                 owned += n[a];
@@ -100,8 +100,8 @@ typedef struct Seq {
 static int trace(int *why)
 {
         enum { MOST = 8 };
-        const int n = 1 + random_below(MOST), each = 1 + random_below(4), longest = 1 + random_below(24),
-                  ahead = random_below(3);
+        const int n = 1 + random_below(MOST), each = 1 + random_below(4),
+                  longest = 1 + random_below(24), ahead = random_below(3);
         const int pages = sched_pages(longest + 1 + ahead, each) + random_below(12);
         SchedBudget b = { .rows = 1 + random_below(5),
                           .tokens = 1 + random_below(9),
@@ -128,7 +128,16 @@ static int trace(int *why)
                         }
                 b.pages = pages - used;
                 schedule(in, m, &b, out);
-                if (getenv("DBG") && calls < 60) { printf("call %d free %d rows %d tok %d each %d:", calls, b.pages, b.rows, b.tokens, each); for (int k = 0; k < m; k++) printf(" [%d st%d pos%d/%d/%d held%d %s act%d tk%d take%d]", who[k], in[k].state, in[k].pos, in[k].prompt, seq[who[k]].total, in[k].held, in[k].started?"S":"-", out[k].act, out[k].tokens, out[k].take); printf("\n"); }
+                if (getenv("DBG") && calls < 60) {
+                        printf("call %d free %d rows %d tok %d each %d:", calls, b.pages, b.rows,
+                               b.tokens, each);
+                        for (int k = 0; k < m; k++)
+                                printf(" [%d st%d pos%d/%d/%d held%d %s act%d tk%d take%d]", who[k],
+                                       in[k].state, in[k].pos, in[k].prompt, seq[who[k]].total,
+                                       in[k].held, in[k].started ? "S" : "-", out[k].act,
+                                       out[k].tokens, out[k].take);
+                        printf("\n");
+                }
                 for (int k = 0; k < m; k++)
                         if (out[k].act == SCHED_LEAVE) {
                                 Seq *q = &seq[who[k]];
@@ -171,7 +180,8 @@ static int trace(int *why)
                 }
                 for (int i = 0; i < n; i++)
                         started += !seq[i].done && seq[i].s.started;
-                if (rows > b.rows || tokens > b.tokens || started > b.rows || used > pages || used < 0)
+                if (rows > b.rows || tokens > b.tokens || started > b.rows || used > pages ||
+                    used < 0)
                         return *why = 5, 0;
                 if (calls > most)
                         return *why = 6, 0; /* somebody starves */
@@ -181,8 +191,7 @@ static int trace(int *why)
         return calls;
 }
 
-TEST(schedule_random_traces)
-{
+TEST (schedule_random_traces) {
         const int n = getenv("TGC_LONG") ? 1000000 : 1;
         for (int i = 0; i < n; i++) {
                 int why = 0;

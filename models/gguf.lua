@@ -159,6 +159,10 @@ local function llama_like(t)
                      needs = { "attention.layer_norm_rms_epsilon" } }, t)
 end
 
+-- Rotary pairs are neighbours here, and half a head apart in the folder.
+local turned = { attn_q = function(m) return "unrope " .. m.heads end,
+                 attn_k = function(m) return "unrope " .. m.kv_heads end }
+
 -- Linears of gpt2's folder are (K,N).
 local function transposed(_, suffix) return suffix == ".weight" and "t" end
 
@@ -192,9 +196,7 @@ local architectures = {
                 layer = set(llama_layer, { ffn_gate_inp = "block_sparse_moe.gate" },
                             experts("block_sparse_moe.experts.%d.w1", "block_sparse_moe.experts.%d.w3",
                                     "block_sparse_moe.experts.%d.w2")),
-                -- pairs are neighbours here, and half a head apart in the folder
-                steps = { attn_q = function(m) return "unrope " .. m.heads end,
-                          attn_k = function(m) return "unrope " .. m.kv_heads end },
+                steps = turned,
                 ignore = { "rope_freqs.weight" },
         },
         qwen2 = llama_like { type = "qwen2" },
@@ -231,6 +233,47 @@ local architectures = {
                 -- gains are stored plus 1
                 steps = { attn_norm = "add -1", post_attention_norm = "add -1", ffn_norm = "add -1",
                           post_ffw_norm = "add -1", output_norm = "add -1" },
+        },
+        gemma = llama_like {
+                type = "gemma",
+                steps = { attn_norm = "add -1", ffn_norm = "add -1", output_norm = "add -1" },
+        },
+        gemma3 = llama_like {
+                type = "gemma3_text",
+                keys = { ["attention.sliding_window"] = "sliding_window", final_logit_softcapping = "final_logit_softcapping" },
+                needs = { "attention.layer_norm_rms_epsilon", "attention.sliding_window", "rope.freq_base" },
+                config = function(m, config)
+                        -- as for gemma2; here the model of 27B has 62 layers
+                        config.query_pre_attn_scalar = config.num_hidden_layers == 62
+                                and config.hidden_size // config.num_attention_heads or m.head_dim
+                end,
+                layer = set(llama_layer, qk_norms, {
+                        post_attention_norm = "post_attention_layernorm", ffn_norm = "pre_feedforward_layernorm",
+                        post_ffw_norm = "post_feedforward_layernorm",
+                }),
+                steps = { attn_norm = "add -1", post_attention_norm = "add -1", ffn_norm = "add -1", post_ffw_norm = "add -1",
+                          output_norm = "add -1", attn_q_norm = "add -1", attn_k_norm = "add -1" },
+        },
+        olmo2 = llama_like {
+                type = "olmo2", config = biases,
+                layer = set(llama_layer, qk_norms, {
+                        post_attention_norm = "post_attention_layernorm", post_ffw_norm = "post_feedforward_layernorm",
+                }),
+        },
+        smollm3 = llama_like {                                  -- every fourth layer has no rotary positions, in both
+                type = "smollm3", config = biases, steps = turned,
+        },
+        granite = llama_like {
+                type = "granite",
+                keys = { ["attention.scale"] = "attention_multiplier", embedding_scale = "embedding_multiplier",
+                         residual_scale = "residual_multiplier", logit_scale = "logits_scaling" },
+                needs = { "attention.layer_norm_rms_epsilon", "attention.scale", "embedding_scale", "residual_scale",
+                          "logit_scale" },
+                config = function(m, config)
+                        biases(m, config)
+                        config.mlp_bias = has(m, "ffn_up.bias")
+                end,
+                steps = turned,
         },
         phi3 = llama_like {
                 type = "phi3",

@@ -244,6 +244,36 @@ TEST_DATA (hf_and_llama2c) {
         }
 }
 
+/* The loss of llama2.c's version 2, whose weights are decoded: near that of the float32 weights, and
+ * near runq's, which rounds activations too. */
+TEST_SHARED(llama2c_q80_loss)
+{
+        static const struct {
+                const char *path, *ids;
+                double whole, runq;
+        } m[] = { { "models/stories260K/stories260K_q80_gs4.bin",
+                    "expected/stories260K_nll_sample_ids.txt", 1.238555, 1.240722 },
+                  { "models/tinystories656k/ts656k_llama2c_q80_gs64.bin",
+                    "expected/ts656k_nll_sample_ids.txt", 2.781337, 2.777114 } };
+        for (int i = 0; i < 2; i++) {
+                double ids[512];
+                char *text = slurp(data_at("%s", m[i].ids)), *at = text, *end;
+                int n = 0;
+                int64_t count;
+                for (double x; n < 512 && (x = strtod(at, &end), end != at); at = end)
+                        ids[n++] = x;
+                free(text);
+                Loaded l = load(llama2c_model(data_at("%s", m[i].path)), data_at("%s", m[i].path));
+                Eval *e = evaluate(&l, 1, n - 1, ids, ids + 1);
+                const double loss = *eval_output(e, "loss", &count);
+                CHECK_MSG(fabs(loss - m[i].whole) < 3e-3 && fabs(loss - m[i].runq) < 4e-3,
+                          "%s: loss %.6f, float32 weights %.6f, runq %.6f", m[i].path, loss,
+                          m[i].whole, m[i].runq);
+                eval_free(e);
+                unload(&l);
+        }
+}
+
 /* lhk_gpt against another forward pass of that model. */
 TEST_DATA (lhk_gpt_vectors) {
         static const Defines d = { { "vocab=10", "ctx=5", "n_layer=2", "n_embd=4", "n_head=2",

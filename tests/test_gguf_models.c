@@ -52,10 +52,12 @@ static void check_logits(const char *name)
                 CHECK(count == (int64_t)n * n_want);
         } else {
                 snprintf(folder, sizeof folder, "tests/data/families/%s/expected_logits.npy", name);
-                CHECK_MSG(!npy_open(&all, folder, &err) && all.count == count, "%s", err.msg);
+                CHECK_MSG(!npy_open(&all, folder, &err), "%s", err.msg);
+                first = count - all.count; /* of some families the last tokens alone */
+                CHECK(first >= 0 && all.count >= 96);
         }
         for (int64_t i = first; i < count; i++) {
-                const double x = n_want ? want[i - first] : all.u.f32[i];
+                const double x = n_want ? want[i - first] : all.u.f32[i - first];
                 worst = fmax(worst, fabs(got[i] - x) / (1 + fabs(x)));
         }
         npy_close(&all);
@@ -78,6 +80,8 @@ MODEL(qwen3)
 MODEL(qwen3_moe)
 MODEL(gemma2)
 MODEL(phi3)
+MODEL(olmo2)
+MODEL(smollm3)
 MODEL(gpt2)
 MODEL(gpt_neox)
 MODEL(falcon)
@@ -86,8 +90,7 @@ MODEL(kinds)
 
 /* The same parameters as the folder gives, bit for bit, where the file has the folder's weights. */
 TEST (same_parameters) {
-        static const char *const name[] = { "llama31", "llama_tied_bias", "phi3",
-                                            "gpt2",    "gpt_neox",        "mpt" };
+        static const char *const name[] = { "llama31", "olmo2", "phi3", "gpt2", "gpt_neox", "mpt" };
         for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
                 char path[200], folder[200];
                 snprintf(path, sizeof path, "tests/data/gguf/%s.gguf", name[i]);
@@ -207,7 +210,7 @@ TEST (metadata_refused) {
         } bad[] = {
                 { "{\"tensors\":{}}", "general.architecture: is missing" },
                 { "{\"general.architecture\":\"frob\",\"tensors\":{}}",
-                  "no model is known for 'frob'; known are falcon, gemma2" },
+                  "no model is known for 'frob'; known are falcon, gemma, gemma2" },
                 { "{\"general.architecture\":\"llama\",\"tensors\":{}}",
                   "llama.context_length: is missing" },
                 { "{" LLAMA ",\"tensors\":{}}", "tensor token_embd.weight: is missing" },

@@ -108,7 +108,13 @@ NAMES = {
     "gemma2": [x for x in LLAMA if x[0] != "ffn_norm"] + [
         ("post_attention_norm", "post_attention_layernorm"), ("ffn_norm", "pre_feedforward_layernorm"),
         ("post_ffw_norm", "post_feedforward_layernorm")],
+    "gemma3": [x for x in LLAMA if x[0] != "ffn_norm"] + QK_NORM + [
+        ("post_attention_norm", "post_attention_layernorm"), ("ffn_norm", "pre_feedforward_layernorm"),
+        ("post_ffw_norm", "post_feedforward_layernorm")],
     "phi3": [x for x in LLAMA if x[0] != "ffn_up"] + [("attn_qkv", "self_attn.qkv_proj"), ("ffn_up", "mlp.gate_up_proj")],
+    "olmo2": [x for x in LLAMA if x[0] not in ("attn_norm", "ffn_norm")] + QK_NORM + [
+        ("post_attention_norm", "post_attention_layernorm"), ("post_ffw_norm", "post_feedforward_layernorm")],
+    "smollm3": LLAMA, "granite": LLAMA, "gemma": LLAMA,
     "gpt2": [("token_embd", "transformer.wte"), ("position_embd", "transformer.wpe"), ("output_norm", "transformer.ln_f"),
              ("attn_norm", "ln_1"), ("attn_qkv", "attn.c_attn"), ("attn_output", "attn.c_proj"), ("ffn_norm", "ln_2"),
              ("ffn_up", "mlp.c_fc"), ("ffn_down", "mlp.c_proj")],
@@ -122,8 +128,11 @@ NAMES = {
             ("attn_qkv", "attn.Wqkv"), ("attn_output", "attn.out_proj"), ("ffn_norm", "norm_2"), ("ffn_up", "ffn.up_proj"),
             ("ffn_down", "ffn.down_proj")],
 }
+PERMUTED = {"attn_q": permute("H"), "attn_k": permute("K")}
 CHANGES = {
-    "llama": {"attn_q": permute("H"), "attn_k": permute("K")},
+    "llama": PERMUTED, "smollm3": PERMUTED, "granite": PERMUTED,
+    "gemma": {x: plus_one for x in ("attn_norm", "ffn_norm", "output_norm")},
+    "gemma3": {x: plus_one for x in ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm", "output_norm", "attn_q_norm", "attn_k_norm")},
     "gemma2": {x: plus_one for x in ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm", "output_norm")},
     "gpt2": {x: transpose for x in ("attn_qkv", "attn_output", "ffn_up", "ffn_down")},
     "gptneox": {"attn_qkv": split_groups}, "falcon": {"attn_qkv": split_groups},
@@ -200,6 +209,13 @@ def put_config(w, arch, c):
     if arch == "gemma2":
         w.add_attn_logit_softcapping(50.0)
         w.add_final_logit_softcapping(30.0)
+    if arch == "gemma3" and c.get("final_logit_softcapping"):
+        w.add_final_logit_softcapping(c["final_logit_softcapping"])
+    if arch == "granite":
+        w.add_attention_scale(c["attention_multiplier"])
+        w.add_embedding_scale(c["embedding_multiplier"])
+        w.add_residual_scale(c["residual_multiplier"])
+        w.add_logit_scale(c["logits_scaling"])
     if arch == "gptneox":
         w.add_parallel_residual(True)
     if arch == "mpt":
@@ -310,10 +326,11 @@ def write_blocks():
 # ---- the models ----
 
 MODELS = {                                      # name: architecture, change of the configuration, of Q8_0
-    "llama31": ("llama", {}, False), "llama_tied_bias": ("llama", {}, False), "mixtral": ("llama", {}, True),
+    "llama31": ("llama", {}, False), "llama_tied_bias": ("llama", {}, True), "mixtral": ("llama", {}, True),
     "qwen2": ("qwen2", dict(use_sliding_window=False), True),
     "qwen3": ("qwen3", dict(use_sliding_window=False, layer_types=None), True),
     "qwen3_moe": ("qwen3moe", dict(norm_topk_prob=True), True), "gemma2": ("gemma2", {}, False), "phi3": ("phi3", {}, False),
+    "olmo2": ("olmo2", {}, False), "smollm3": ("smollm3", dict(no_rope_layers=[1, 1, 1]), True),
     "gpt2": ("gpt2", {}, False), "gpt_neox": ("gptneox", {}, False), "falcon": ("falcon", {}, True), "mpt": ("mpt", {}, False),
 }
 

@@ -84,6 +84,7 @@ TARGET(tok_llama2c)
 TARGET(tok_parts)
 TARGET(tok_ranks)
 TARGET(tok_spm)
+TARGET(tok_train)
 TARGET(weight_map)
 
 TEST_MAIN

@@ -82,6 +82,8 @@ def main():
     put("tok_gpt2", "gpt2", open(DATA + "/gpt2/vocab.json", "rb").read() + b"\0" + open(DATA + "/gpt2/merges.txt", "rb").read())
     put("tok_gpt2", "few", '{"a":0,"b":1,"ab":2,"<|endoftext|>":3,"\\u0120":4}\0#version: 0.2\na b\r\n')
     put("tok_ranks", "few", "YQ== 0\nYg== 1\r\nYWI= 2\n\n/////w== 3\n")
+    put("tok_train", "few", "ab aab <|x|>aaaa aaaa, don't 12 12\n\n  \u4e2d\u6587 \u00e9<|x|>")
+    put("tok_train", "bytes", bytes(range(256)) + b"\xff\xfe\xe4\xb8 the the then")
     put("tok_char", "few", "\n aAb\u00e9\u4e2d\U0001f600")
     put("json", "few", '[{"a":-0.5e-3,"\\ud83d\\ude00":"\\u0000\\n","b":[[],{},null,true,false]},1e300,12345678901234567890]')
 

@@ -424,7 +424,7 @@ int plan_again(Plan *to, const Plan *from, const char *choices, Err *e)
 
 int plan_rebuild(Plan *to, const Plan *from, Err *e)
 {
-        static const char *const data[] = { "tokenizer", "weights", "model" };
+        static const char *const data[] = { "tokenizer", "chat", "weights", "model" };
         const Section *s = plan_find(from, "choices");
         Build b = { 0 };
         char dtype[8], *choices = s ? strndup(s->data, s->size) : NULL;

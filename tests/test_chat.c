@@ -257,6 +257,49 @@ TEST (conversations_that_are_none) {
                       "{'n': 100.0}"));
 }
 
+/* A real model's chats, through a template of the same kind. */
+TEST_SHARED(smollm2)
+{
+        static const char template[] =
+                "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
+                "{{ '<|im_start|>system\\nYou are a helpful AI assistant named SmolLM, trained by Hugging "
+                "Face<|im_end|>\\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\\n' + "
+                "message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}"
+                "{{ '<|im_start|>assistant\\n' }}{% endif %}";
+        char path[600], *text;
+        size_t n;
+        JsonText in;
+        Json root;
+        ChatTemplate *t;
+        Err e;
+        int chats = 0;
+        snprintf(path, sizeof path, "%sreal/smollm2-135m-instruct-q4_1.json", data_root());
+        if (access(path, R_OK))
+                SKIP("not there");
+        CHECK_MSG(!file_read_text(path, 64 << 20, &text, &n, &e), "%s", e.msg);
+        CHECK_MSG(!json_open(&in, &root, text, n, path, true, &e), "%s", e.msg);
+        CHECK_MSG(!chat_template_new(&t, template, sizeof template - 1, "t", &e), "%s", e.msg);
+        for (JsonEach i = json_each(json_get(root, "runs")); json_next(&i);) {
+                Json talk = json_get(i.value, "messages");
+                ChatRendered r;
+                if (!talk.at)
+                        continue;
+                CHECK_MSG(!chat_render(t,
+                                       &(ChatAsk) { .conversation = talk,
+                                                    .generation_prompt = true },
+                                       &r, &e),
+                          "%s", e.msg);
+                CHECK_MSG(json_is(json_get(i.value, "rendered"), r.text), "another text:\n%s",
+                          r.text);
+                chat_rendered_free(&r);
+                chats++;
+        }
+        CHECK(chats == 2);
+        chat_template_free(t);
+        json_close(&in);
+        free(text);
+}
+
 /* ---- where templates come from ---- */
 
 static void put(const char *dir, const char *name, const char *text)

@@ -24,6 +24,8 @@ ids=$(tr ' ' , < a)
 "$TGC" run m.plan "${run[@]}" -q --messages talk.json -n 20 --print-ids > a
 "$TGC" run m.plan "${run[@]}" -q --prompt-ids "$ids" -n 20 --print-ids > b
 say answers_what_is_rendered "$(cmp a b)"
+"$TGC" run m.plan "${run[@]}" -q --rebuild --messages talk.json -n 20 --print-ids > a
+say rebuilt_too "$(cmp a b)"
 "$TGC" tokenize m.plan --messages - --system Be. < talk.json > a
 say system_is_in_front "$(printf 'Be.Once there was a cat. ' | cmp a -)"
 "$TGC" tokenize m.plan --messages talk.json --chat-template-kwargs '{"shout": true}' > a

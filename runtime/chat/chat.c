@@ -217,8 +217,9 @@ static int take(J *j, ChatRendered *out, Err *e)
         }
         memcpy(out->text, j->text.p ? j->text.p : "", j->text.n);
         out->text[out->n = j->text.n] = 0;
-        if (j->n_spans)
-                memcpy(out->span, j->span, spans);
+        for (int i = 0; i < 2 * j->n_spans;
+             i++) /* one that was captured may reach beyond the end */
+                out->span[i] = j->span[i] < out->n ? j->span[i] : out->n;
         out->n_spans = j->n_spans;
         return TGC_OK;
 }

@@ -337,7 +337,8 @@ static int mode_of(const Args *a, const LoadHow *how, ModelKind kind)
         return kind == MODEL_LUA || kind == MODEL_JSON ? BUILD_INFER | BUILD_TRAIN : BUILD_INFER;
 }
 
-/* Weights by the names that other programs give them; tgc reads none of these. */
+/* Weights by the names that other programs give them; tgc reads none of these but a .gguf, which is
+ * a model by itself. */
 static bool is_foreign_weights(const char *name)
 {
         static const char *const tail[] = { ".safetensors", ".pth",     ".pt",
@@ -360,6 +361,11 @@ int folder_weights(const char *dir, const char *way_out, bool *there, Err *e)
                         snprintf(first, sizeof first, "%s", x->d_name);
         if (d)
                 closedir(d);
+        if (ends(first, ".gguf"))
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: neither model.safetensors nor model.safetensors.index.json is "
+                               "here; a GGUF file is: give its name, %s/%s, or say %s",
+                               dir, dir, first, way_out);
         if (*first)
                 return err_set(
                         e, TGC_BAD_FILE,

@@ -64,18 +64,24 @@ say short "$(tgc 3 'short.gguf: the version: the file ends there' run short.gguf
 head -c 150000 "$kinds" > cut.gguf
 say cut "$(tgc 3 'cut.gguf: tensor .*: is it cut' compile cut.gguf -o x.plan)"
 say adapter "$(sed 's/general.name/general.type/;s/\x05\x00\x00\x00\x00\x00\x00\x00kinds/\x05\x00\x00\x00\x00\x00\x00\x00lorax/' "$kinds" > lora.gguf; tgc 3 "general.type is 'lorax'; a model is wanted" compile lora.gguf -o x.plan)"
+mkdir both && cp "$data/families/phi3/config.json" "$data/gguf/phi3.gguf" both
+say folder_with_a_file "$(tgc 3 'give its name, both/phi3.gguf, or say --weights random' run both -p x)"
 cat > own.lua <<'LUA'
 local b = require "blocks"
-return { params = { vocab = 1, width = 1 },
-         config = function(c) return { vocab = c.tensors.Q8_0.shape[2], width = c.tensors["Q4_0.f32"].shape[1] } end,
+return { params = { vocab = 1, width = 1, strict = false },
+         config = function(c)
+                if c["general.architecture"] ~= "blocks" then error "another file" end
+                return { vocab = c.tensors.Q8_0.shape[1], width = c.tensors["Q4_0.f32"].shape[2], strict = false }
+         end,
          graph = function(p)
                 local ids, targets = b.inputs()
-                local x = b.embedding(ids, "e", p.vocab, p.width, {})
-                return b.outputs(b.linear(x, "l", p.vocab), targets)
+                local e, l = param("e", { p.vocab, p.width }):from "Q8_0", param("l", { p.vocab, p.width }):from "Q4_0.f32"
+                if not p.strict then ignore "*" end
+                return b.outputs(e:gather(ids):matmul(l, { tb = 1 }):as "logits", targets)
          end }
 LUA
-say own_model "$(tgc 0 '1.02k parameters' compile "$data/gguf/blocks.gguf" --model own.lua -o x.plan --weights random)"
-say own_weights "$(tgc 3 'parameters get no weights|tensors that the model does not use|missing' compile "$data/gguf/blocks.gguf" --model own.lua -o x.plan)"
+say own_model "$(tgc 0 '1.02k parameters .bf16, with weights' compile "$data/gguf/blocks.gguf" --model own.lua -o x.plan)"
+say own_model_unused "$(tgc 3 'tensors that the model does not use: IQ4_NL' compile "$data/gguf/blocks.gguf" --model own.lua -o x.plan -D strict=true)"
 
 # ---- a real model ----
 

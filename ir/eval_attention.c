@@ -99,13 +99,16 @@ static void forward(const Att *t, int64_t b, int64_t h, int64_t q)
 }
 
 /* With P the probabilities and M the dropout factors: dv = (P M)^T do, dp = M (do v^T),
- * ds = P (dp - sum P dp), and through softcap and scale to q and k. */
+ * ds = P (dp - sum do o), and through softcap and scale to q and k. */
 static void backward(const Att *t, int64_t b, int64_t h, int64_t q)
 {
         int64_t at = (b * t->T + q) * t->H + h, n = keys(t, b), kh = h / (t->H / t->K);
         const double *g = t->j->x[5]->v + at * t->DV, *x = t->j->x[0]->v + at * t->D;
+        const double *o = t->j->x[3]->v + at * t->DV;
         double *dq = t->j->y[0].v + at * t->D, *dp = eval_scratch(n), delta = 0;
         row(t, b, h, q);
+        for (int64_t d = 0; d < t->DV; d++)
+                delta += g[d] * o[d];
         for (int64_t s = 0; s < n; s++) {
                 int64_t row = (b * t->S + s) * t->K + kh;
                 const double *v = t->j->x[2]->v + row * t->DV;
@@ -114,7 +117,6 @@ static void backward(const Att *t, int64_t b, int64_t h, int64_t q)
                         dp[s] += t->keep[s] * g[d] * v[d];
                         dv[d] += t->p[s] * t->keep[s] * g[d];
                 }
-                delta += t->p[s] * dp[s];
         }
         if (t->j->e->c.round) { /* of the output as it was stored: what kernels have */
                 const double *o = t->j->x[3]->v + at * t->DV;

@@ -370,21 +370,60 @@ void grad_linear_ce(Graph *g, Ref n, const Ref *dout, Ref *din)
                 din[3] = graph_item(g, d, 2, NULL);
 }
 
+/* x (...,D) with n columns of value behind it. */
+static Ref columns(Graph *g, Ref x, int64_t n, double value)
+{
+        Type t = TYPE(x);
+        Loc loc = NODE(g, x)->loc;
+        t.dim[3] = DIM(n);
+        Ref more = graph_leaf(g, OP_FILL, t, &(Attr) { .num = { value } }, loc,
+                              graph_name(g, "columns"));
+        return graph_add(g, OP_CONCAT, (Ref[]) { x, more }, 2, NULL, loc,
+                         graph_name(g, NODE(g, x)->name));
+}
+
+/* A gradient of lse takes part as a column: scores get ds = P (dP - sum(do o) + dlse), and with
+ * 1 behind o, -dlse behind do and 0 behind v the sum is sum(do o) - dlse, while dP is what it was.
+ * q and k get zeros, since kernels have one head width, a multiple of 16. */
+static void widen_attention(Graph *g, Ref n, Ref dlse, Ref in[6], int64_t D)
+{
+        int64_t pad = 16 - D % 16;
+        Loc loc = NODE(g, n)->loc;
+        Type t = TYPE(n);
+        if (!in[5])
+                in[5] = graph_leaf(g, OP_FILL, t, &(Attr) { .num = { 0 } }, loc,
+                                   graph_name(g, "no_gradient"));
+        Ref turned = graph_add(g, OP_TRANSPOSE, (Ref[]) { dlse }, 1,
+                               &(Attr) { .perm = { { 0, 2, 1 } } }, loc, graph_name(g, "dlse"));
+        t.dim[3] = DIM(1);
+        Ref less = graph_reshape(
+                g, graph_add(g, OP_NEG, &turned, 1, NULL, loc, graph_name(g, "dlse.less")), t);
+        in[5] = graph_add(g, OP_CONCAT, (Ref[]) { in[5], less }, 2, NULL, loc,
+                          graph_name(g, "do.dlse"));
+        in[3] = columns(g, in[3], 1, 1);
+        for (int i = 0; i < 6; i++)
+                if (i != 4 && (i < 3 || pad > 1))
+                        in[i] = columns(g, in[i], i < 3 ? pad : pad - 1, 0);
+}
+
 void grad_attention(Graph *g, Ref n, const Ref *dout, Ref *din)
 {
         Attr a = NODE(g, n)->a;
         int more = NODE(g, n)->n_in - 3;
-        need_first(g, n, dout);
         Ref in[MAX_IN] = { IN(0), IN(1), IN(2), n, graph_item(g, n, 1, NULL), dout[0] };
-        if (!dout[0])
+        if (!dout[0] && !dout[1])
                 return;
+        if (dout[1])
+                widen_attention(g, n, dout[1], in, TYPE(IN(0)).dim[3].n);
         for (int i = 0; i < more; i++)
                 in[6 + i] = IN(3 + i);
         Ref d = graph_add(g, OP_ATTENTION_GRAD, in, 6 + more, &a, NODE(g, n)->loc,
                           graph_name(g, NODE(g, n)->name));
-        din[0] = d;
-        din[1] = graph_item(g, d, 1, NULL);
-        din[2] = graph_item(g, d, 2, NULL);
+        for (int i = 0; i < 3; i++) {
+                din[i] = i ? graph_item(g, d, i, NULL) : d;
+                if (dout[1])
+                        din[i] = op_slice(g, din[i], 3, 0, TYPE(IN(i)).dim[3].n, 1);
+        }
 }
 
 /* The rows of dy that read one table row are summed in order: sort, then add. */

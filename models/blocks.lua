@@ -281,7 +281,7 @@ end
 
 -- q (B,T,H*D), k and v (B,T,K*D) -> (B,T,H*D), causal.
 -- o: n_head, n_kv_head, head_dim, rope, qk_norm(x, name), norm_last (it comes behind rope), scale, window, softcap,
--- slopes, dropout; bidirectional = true: every token sees every other.
+-- slopes, sinks (one logit a head), dropout; bidirectional = true: every token sees every other.
 -- Several documents in a row of training tokens are --documents' matter; a model need not know of them.
 function b.attend(q, k, v, o)
         local H, K, D = o.n_head, o.n_kv_head or o.n_head, o.head_dim
@@ -302,6 +302,11 @@ function b.attend(q, k, v, o)
                 y = q:attention(k, v, o.slopes, how)
         else
                 y = q:attention(k, v, how)
+        end
+        if o.sinks then                         -- of all that is attended to, the part that no sink has
+                local lse = y:item(1):as "lse":transpose { 0, 2, 1 }:as "lse.heads"             -- (B,T,H)
+                local open = (lse - o.sinks):as "lse.over":sigmoid():as "open"
+                y = (y:as "att.all" * open:reshape { B, T, H, 1 }:as "open.heads")
         end
         return y:as "att":reshape { B, T, H * D }:as "att_rows"
 end
@@ -368,16 +373,23 @@ end
 -- of the slots, weighted by the router.
 --
 -- o: n_expert, top_k, n_ff, act, gated, renorm, bias (of experts), router_bias, std,
---    from = { router }, expert_map(which, param, e, suffix) for each expert's tensors.
+--    from = { router }, expert_map(which, param, e, suffix) for each expert's tensors,
+--    route(scores) -> gates and chosen (B*T,k), where these are not the best of softmax; glu(gate, up), where it is not
+--    act(gate) * up.
 -- Returns y (B,T,C) and what the balance loss needs.
 function b.moe(x, o)
         local E, k, F, C = o.n_expert, o.top_k, o.n_ff, x.shape[3]
         local rows = x:reshape { B * T, C }:as "rows"
         local scores = b.linear(rows, "router", E, { bias = o.router_bias, std = o.std,
                                                      from = o.from and o.from.router })
-        local probs = scores:softmax():as "probs"
-        local gates = probs:topk(k):as "gates"
-        local chosen = gates:item(1):as "chosen"                -- (B*T,k)
+        local probs, gates, chosen                              -- chosen (B*T,k)
+        if o.route then
+                gates, chosen = o.route(scores)
+        else
+                probs = scores:softmax():as "probs"
+                gates = probs:topk(k):as "gates"
+                chosen = gates:item(1):as "chosen"
+        end
         if o.renorm then gates = (gates / gates:sum():as "gates.sum"):as "gates.weight" end
         local slots = chosen:reshape { B * T * k }:as "slots"
         local perm = slots:bucket(E):as "perm"                  -- slots in order of expert
@@ -403,7 +415,7 @@ function b.moe(x, o)
         if o.gated then
                 local gate = expert(rows, "gate", F, { tb = 1, adiv = k })
                 local up = expert(rows, "up", F, { tb = 1, adiv = k })
-                h = (b.activation(gate, o.act):as "act" * up):as "h"
+                h = o.glu and o.glu(gate, up) or (b.activation(gate, o.act):as "act" * up):as "h"
         else
                 h = b.activation(expert(rows, "up", F, { tb = 1, adiv = k }), o.act):as "h"
         end

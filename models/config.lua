@@ -50,6 +50,7 @@ local function is_empty(v)
         for _ in pairs(v) do return false end
         return true
 end
+config.is_empty = is_empty
 
 local function equal(v, want)
         if want == null or is_null(v) then return want == null and is_null(v) end
@@ -203,12 +204,15 @@ local function numbers(list, key, within)
         return table.concat(words, " ")
 end
 
+-- Which key says what rotary positions are.
+function config.rope_key(c) return is_empty(c.rope_scaling) and "rope_parameters" or "rope_scaling" end
+
 -- Parameters of b.rope.  o: theta and partial, where a family has other names for them, and partial_name; partial_ok:
 -- a part of each head may turn; kinds: the only ones that are known; alias: other names of kinds; part: the entry of
 -- rope_parameters that has them, where layers differ.
 function config.rope(c, o)
         o = o or {}
-        local key = is_empty(c.rope_scaling) and "rope_parameters" or "rope_scaling"
+        local key = config.rope_key(c)
         local r = c[key]
         if o.part then                          -- rope_scaling changes what is there
                 local own = c.rope_parameters[o.part]

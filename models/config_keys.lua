@@ -76,6 +76,13 @@ local glm = set(rope, {
         attention_dropout = free, partial_rotary_factor = config.of("number", 0.5),
 })
 
+-- DeepSeek's two.
+local deepseek = set(llama, {
+        num_key_value_heads = maybe "count", head_dim = free, qk_head_dim = free, attention_bias = false, mlp_bias = only(false),
+        kv_lora_rank = 512, q_lora_rank = maybe("count", 1536), qk_nope_head_dim = 128, qk_rope_head_dim = 64,
+        v_head_dim = 128, moe_layer_freq = only(1),
+}, none("pretraining_tp", "output_router_logits", "aux_loss_alpha", "seq_aux", "ep_size"))
+
 return { read = config.reader(common, {
         llama2c = { keys = {
                 vocab_size = opt "count", seq_len = opt "count", n_layers = opt "count", n_heads = opt "count",
@@ -137,7 +144,7 @@ return { read = config.reader(common, {
         }) },
         olmo3 = { architecture = "Olmo3ForCausalLM", keys = set(llama, config.layer_rope_keys, {
                 vocab_size = 50304, attention_bias = false, rms_norm_eps = 1e-5, head_dim = opt "count", mlp_bias = only(false),
-                clip_qkv = only(null), sliding_window = maybe("count", 4096), layer_types = maybe "list", rope_theta = theta(5e5),
+                clip_qkv = only(null), sliding_window = 4096, layer_types = maybe "list", rope_theta = theta(5e5),
         }) },
         stablelm = { architecture = "StableLmForCausalLM", keys = set(rope, {
                 vocab_size = 50304, hidden_size = 2560, intermediate_size = 6912, num_hidden_layers = 32,
@@ -171,7 +178,7 @@ return { read = config.reader(common, {
                 vocab_size = 262208, hidden_size = 2304, intermediate_size = 9216, num_hidden_layers = 26,
                 num_attention_heads = 8, num_key_value_heads = 4, head_dim = 256, max_position_embeddings = 131072,
                 hidden_act = free, hidden_activation = act "gelu_pytorch_tanh", tie_word_embeddings = true,
-                attention_bias = false, query_pre_attn_scalar = 256, sliding_window = maybe("count", 4096),
+                attention_bias = false, query_pre_attn_scalar = 256, sliding_window = 4096,
                 sliding_window_pattern = 6, layer_types = maybe "list", attn_logit_softcapping = only(null),
                 final_logit_softcapping = maybe "positive", rope_theta = theta(1e6),
                 rope_local_base_freq = theta(1e4), use_bidirectional_attention = only(false, null),
@@ -180,7 +187,7 @@ return { read = config.reader(common, {
                 use_qk_norm = maybe("boolean", false), rope_theta = theta(5e5),
         }, none("model_max_length", "pretraining_tp")) },
         cohere2 = { architecture = "Cohere2ForCausalLM", keys = set(cohere, {
-                use_qk_norm = only(false), sliding_window = maybe("count", 4096), sliding_window_pattern = 4,
+                use_qk_norm = only(false), sliding_window = 4096, sliding_window_pattern = 4,
                 layer_types = maybe "list", layer_switch = same "sliding_window_pattern",
                 order_of_interleaved_layers = only("local_attn_first"), position_embedding_type = only("rope_gptj"),
                 rotary_pct = only(1), use_embedding_sharing = only(true), use_gated_activation = only(true),
@@ -239,11 +246,36 @@ return { read = config.reader(common, {
                 vocab_size = 151936, hidden_size = 2048, intermediate_size = 5632, num_hidden_layers = 24,
                 num_attention_heads = 16, num_key_value_heads = maybe("count", 16), head_dim = opt "count",
                 max_position_embeddings = 32768, attention_bias = only(false), mlp_bias = only(false),
-                use_sliding_window = false, sliding_window = maybe("count", 4096), max_window_layers = config.of("whole", 28),
+                use_sliding_window = false, sliding_window = maybe("whole", 4096), max_window_layers = config.of("whole", 28),
                 layer_types = maybe "list", decoder_sparse_step = 1, mlp_only_layers = maybe "list",
                 moe_intermediate_size = 1408, shared_expert_intermediate_size = 5632, num_experts_per_tok = 4,
                 num_experts = 60, norm_topk_prob = false, router_aux_loss_coef = 0.001, qkv_bias = true,
         }, none("output_router_logits")) },
+        deepseek_v2 = { architecture = "DeepseekV2ForCausalLM", keys = set(deepseek, {
+                vocab_size = 102400, n_routed_experts = 64, n_shared_experts = 2, num_experts_per_tok = maybe "count",
+                num_experts = same "n_routed_experts",
+                moe_intermediate_size = 1407, first_k_dense_replace = config.of("whole", 0), n_group = maybe "count",
+                topk_group = maybe "count", routed_scaling_factor = factor, norm_topk_prob = free,
+                topk_method = config.word("greedy", function(v) return v == "greedy" or v == "group_limited_greedy" end),
+                scoring_func = only("softmax"),
+        }) },
+        deepseek_v3 = { architecture = "DeepseekV3ForCausalLM", keys = set(deepseek, {
+                vocab_size = 129280, hidden_size = 7168, intermediate_size = 18432, num_hidden_layers = 61,
+                num_attention_heads = 128, num_key_value_heads = maybe("count", 128), max_position_embeddings = 4096,
+                n_routed_experts = 256, num_local_experts = same "n_routed_experts", n_shared_experts = 1,
+                num_experts_per_tok = maybe("count", 8), moe_intermediate_size = 2048,
+                first_k_dense_replace = config.of("whole", 3), n_group = config.of("count", 8), topk_group = 4,
+                routed_scaling_factor = config.of("number", 2.5), norm_topk_prob = maybe("boolean", true),
+                rope_interleave = maybe("boolean", true), topk_method = only("noaux_tc"), scoring_func = only("sigmoid"),
+        }, none("num_mtp_layers", "num_nextn_predict_layers")) },
+        gpt_oss = { architecture = "GptOssForCausalLM", keys = set(llama, {
+                num_hidden_layers = 36, num_local_experts = 128, num_experts = same "num_local_experts", vocab_size = 201088,
+                hidden_size = 2880, intermediate_size = 2880, head_dim = 64, num_attention_heads = 64,
+                num_key_value_heads = 8, sliding_window = maybe("count", 128), hidden_act = free,
+                max_position_embeddings = 131072, rms_norm_eps = 1e-5, num_experts_per_tok = 4,
+                swiglu_alpha = config.of("number", 1.702), swiglu_limit = theta(7.0), layer_types = maybe "list",
+                attention_bias = true, mlp_bias = only(false), rope_theta = theta(150000.0),
+        }, none("router_aux_loss_coef", "output_router_logits", "experts_per_token", "initial_context_length")) },
         gpt_neox = { architecture = "GPTNeoXForCausalLM", keys = set(rope, {
                 vocab_size = 50432, hidden_size = 6144, num_hidden_layers = 44, num_attention_heads = 64,
                 intermediate_size = 24576, hidden_act = act "gelu", max_position_embeddings = 2048,

@@ -20,6 +20,7 @@ decoder.params = {
                                 -- tensor for each; all: over all heads at once
         qk_norm_bias = false, qk_norm_last = false,     -- last: behind rotary positions
         clip = 0.0,             -- of q, k and v; 0: none
+        sinks = false,          -- each head's softmax has a learned logit more, which nothing is taken from
         score_scale = 0.0,      -- of scores; 0: one over the root of head_dim
         score_cap = 0.0, logit_cap = 0.0,               -- capped softly with tanh; 0: not
         embed_scale = 1.0,      -- 0: the root of n_embd
@@ -111,8 +112,13 @@ local function attention(x, p, from, layer)
                 bias_steps = {}
                 for _, name in ipairs { "q", "k", "v" } do bias_steps[name] = from.cut_bias(name) .. turn[name] end
         end
+        local sinks
+        if p.sinks then
+                sinks = param("sinks", { H })
+                sinks:from(from.layer .. "self_attn.sinks")
+        end
         return b.self_attention(x, {
-                n_head = H, n_kv_head = K, head_dim = D, rope = rope, slopes = layer.slopes,
+                n_head = H, n_kv_head = K, head_dim = D, rope = rope, slopes = layer.slopes, sinks = sinks,
                 each = before_heads(p, from, turn), norm_last = p.qk_norm_last,
                 qk_norm = p.qk_norm ~= "none" and p.qk_norm ~= "all" and qk_norm or nil,
                 scale = p.score_scale > 0 and p.score_scale or nil, softcap = p.score_cap, window = layer.window,
@@ -157,7 +163,7 @@ local function block(x, p, from, layer, mlp, i)
                 out = joined(x, h, name)
                 return order == "after" and decoder.norm(out, "after", p, before) or out
         end
-        local function att(h) return attention(h, p, from, layer) end
+        local function att(h) return (layer.attention or attention)(h, p, from, layer) end
         local function second(h) return mlp(h, p, from, i) end
         if order ~= "parallel" then
                 x = scope("attn", part, att, from.att_norm, from.att_after, "att")
@@ -170,7 +176,7 @@ end
 
 local orders = { pre = true, post = true, both = true, after = true, parallel = true }
 
--- All layers.  o: names(i, p), mlp, slopes.
+-- All layers.  o: names(i, p), mlp, slopes; attention(h, p, from, layer), where it is none of this file's.
 function decoder.layers(x, p, o)
         if not orders[p.order] then error("order is pre, post, both, after or parallel, not '" .. p.order .. "'") end
         local names, rope, near = o.names or decoder.names, b.rope_of(p, p.head_dim), nil
@@ -181,6 +187,7 @@ function decoder.layers(x, p, o)
                 end
                 local layer = {
                         rope = turns == "r" and rope or turns == "l" and near or nil, slopes = o.slopes,
+                        attention = o.attention,
                         window = b.slides(p.pattern, i) and p.window or 0,
                 }
                 x = scope("blk" .. i, block, x, p, names(i, p), layer, o.mlp or decoder.mlp, i)
@@ -233,7 +240,7 @@ function decoder.from_hf(c, more)
                 std = c.initializer_range, tied = c.tie_word_embeddings,
                 qkv_bias = c.attention_bias or false, out_bias = c.attention_bias or false, mlp_bias = c.mlp_bias or false,
         }, more)
-        config.heads(p.n_head, p.n_kv_head, p.head_dim, p.rotary or 1)
+        config.heads(p.n_head, p.n_kv_head, p.head_dim, p.rotary == 0 and 0 or 1)
         return b.with_defaults(p, decoder.params)
 end
 

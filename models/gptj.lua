@@ -15,14 +15,14 @@ return decoder.file {
                 config.divides(c, "n_head", "n_embd")
                 local D, turning = c.n_embd // c.n_head, c.rotary_dim
                 if turning > D or turning % 2 == 1 then
-                        config.refuse("rotary_dim", turning, "should be even and at most the width of a head, " .. D)
+                        config.refuse("rotary_dim", turning, "should be even and at most the width of a head, n_embd / n_head = " .. D)
                 end
                 return b.with_defaults({
                         vocab = c.vocab_size, ctx = c.n_positions, n_layer = c.n_layer, n_embd = c.n_embd, n_head = c.n_head,
                         n_kv_head = c.n_head, head_dim = D, n_ff = c.n_inner or 4 * c.n_embd, act = c.activation_function,
                         eps = c.layer_norm_epsilon, std = c.initializer_range, tied = c.tie_word_embeddings, norm = "layer",
                         order = "parallel", gated = false, mlp_bias = true, head_bias = true, interleaved = true,
-                        -- of D, so that nothing is lost in rounding
+                        -- half a number more, so that nothing is lost in rounding
                         rotary = turning == D and 1.0 or (turning + 0.5) / D,
                 }, decoder.params)
         end,

@@ -20,7 +20,8 @@ local params = b.with_defaults({
 
 -- Which layers of Qwen2-MoE have a window, where the file does not say.
 local function windows(c)
-        local window = c.use_sliding_window and c.sliding_window or nil
+        local window = c.use_sliding_window and c.sliding_window or nil         -- 0 where it is not used
+        if window == 0 then config.refuse("sliding_window", 0, "should be at least 1 with use_sliding_window") end
         local types = c.layer_types or {}
         if not c.layer_types then
                 for i = 1, c.num_hidden_layers do

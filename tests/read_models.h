@@ -12,7 +12,7 @@
 static Err err;
 
 typedef struct Defines {
-        const char *d[16];
+        const char *d[20];
 } Defines;
 
 static inline ReadOptions options(const Defines *d)

@@ -152,10 +152,11 @@ TEST (every_block_is_described) {
 /* What is listed for a model can be given to -D, the default that stands there changes nothing, and all are listed. */
 TEST (models_are_described_as_they_are) {
         static const char *const names[] = {
-                "bloom", "cohere",  "ernie",    "exaone4",   "falcon",     "gemma",   "gemma2",
-                "glm4",  "gpt",     "gpt_neox", "gptj",      "granite",    "hunyuan", "lhk_gpt",
-                "llama", "moe",     "mpt",      "naive_gpt", "naive_moe",  "olmo",    "opt",
-                "phi",   "smollm3", "sparse",   "stablelm",  "starcoder2", "tinylm"
+                "bloom",   "cohere",    "deepseek",  "ernie",      "exaone4",  "falcon",
+                "gemma",   "gemma2",    "glm4",      "gpt",        "gpt_neox", "gptj",
+                "gptoss",  "granite",   "hunyuan",   "lhk_gpt",    "llama",    "moe",
+                "mpt",     "naive_gpt", "naive_moe", "olmo",       "opt",      "phi",
+                "smollm3", "sparse",    "stablelm",  "starcoder2", "tinylm"
         };
         Text all = { 0 };
         CHECK(describe_models(NULL, &all, false));

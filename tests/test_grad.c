@@ -287,6 +287,20 @@ TEST (grouped_gemm) {
                         -1, 1                                                                 \
         }
 
+/* The same, with a sink a head, so that the log-sum-exp has a gradient too. */
+#define SINK(H, K, D, attr)                                                                       \
+        {                                                                                         \
+                "%q = param : f32[B,T," H "," D "]\n%k = param : f32[B,T," K "," D "]\n"          \
+                "%v = param : f32[B,T," K "," D "]\n%sink = param : f32[" H "]\n"                 \
+                "%o = attention %q, %k, %v {" attr "} : f32[B,T," H "," D "]\n"                   \
+                "%lse = item %o {index=1} : f32[B," H ",T]\n"                                     \
+                "%turned = transpose %lse {perm=0:2:1} : f32[B,T," H "]\n"                        \
+                "%over = sub %turned, %sink : f32[B,T," H "]\n%open = sigmoid %over : f32[B,T," H \
+                "]\n%gate = reshape %open : f32[B,T," H ",1]\n"                                   \
+                "%y = mul %o, %gate : f32[B,T," H "," D "]\nreturn %y",                           \
+                        -1, 1                                                                     \
+        }
+
 /* Of 3 and 2 tokens; of 1, 3 and 1. */
 #define DOCUMENTS "%d = const {data=0:3:0:3:0:3:3:5:3:5:0:1:1:4:1:4:1:4:4:5} : i32[B,T,2]\n"
 
@@ -305,7 +319,14 @@ TEST (attentions) {
                     "scale=1, mask=1"),
                 ATT("2", "1", "2", ", %d", DOCUMENTS, "scale=1, causal=1, documents=1"),
                 ATT("2", "1", "2", ", %s, %d", "%s = const {data=0.5:0.25} : f32[2]\n" DOCUMENTS,
-                    "scale=1, alibi=1, documents=1"));
+                    "scale=1, alibi=1, documents=1"),
+                SINK("2", "2", "3", "scale=0.5, causal=1"),
+                SINK("4", "2", "2", "scale=0.7, causal=1, window=2"),
+                SINK("2", "1", "2", "scale=2, causal=1, softcap=1.5"),
+                { "%q = param : f32[B,T,2,2]\n%k = param : f32[B,T,2,2]\n%v = param : f32[B,T,2,2]\n"
+                  "%o = attention %q, %k, %v {scale=0.5, causal=1} : f32[B,T,2,2]\n"
+                  "%lse = item %o {index=1} : f32[B,2,T]\n%y = square %lse : f32[B,2,T]\nreturn %y",
+                  -1, 1 });
 }
 
 TEST (moves) {

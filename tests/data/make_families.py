@@ -5,9 +5,9 @@ and changed configurations of it with theirs.
     make build/tgc build/tests/e2e/families/logits
     python3 tests/data/make_families.py [NAME ...]                 needs torch and transformers
 
-Of each folder: config.json, model.safetensors (float16, 3 layers), expected.json (40 prompt ids; a prompt of 16 and the 32
+Of each folder: config.json, model.safetensors (float16, 2 or 3 layers), expected.json (40 prompt ids; a prompt of 16 and the 32
 greedy tokens after it, each from a whole pass, with the margin of the best logit), expected_logits.npy (the prompt's last
-16 or all 40 tokens x vocabulary, float32) and changes.json: a line per change of config.json, with every 12th logit of the
+8 or all 40 tokens x vocabulary, float32) and changes.json: a line per change of config.json, with every 12th logit of the
 last token, or the key that tgc refuses.  tests/e2e/families/variants.py says what a change is and checks tgc before its
 answer is written.
 """
@@ -20,7 +20,7 @@ from reference import ABSENT, BRIEF, FAMILIES, IDS, LLAMA3, Reference, apply, ol
 from variants import Ours, judge
 
 WRONG = []
-PROMPT, START, LENGTH, STEP, LAST = 40, 16, 48, 12, 16
+PROMPT, START, LENGTH, STEP, LAST = 40, 16, 48, 12, 8
 # name: family, change of its configuration, as transformers 5 writes it (or as most published files are)
 MODELS = {f: (f, {}, f not in ("qwen2", "gemma2", "mixtral")) for f in FAMILIES}
 MODELS["llama31"] = ("llama", dict(rope_theta=5000.0, rope_scaling=old(LLAMA3, rope_type="llama3")), False)

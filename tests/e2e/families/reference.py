@@ -46,35 +46,45 @@ del FAMILIES["gemma2"]["hidden_act"]
 SMALL = dict(vocab_size=96, hidden_size=32, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2)
 SLIDING = dict(sliding_window=8, layer_types=["sliding_attention", "full_attention", "sliding_attention"])
+MLA = dict(kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=8, v_head_dim=12, n_routed_experts=8, n_group=4,
+           topk_group=2, num_experts_per_tok=3, moe_intermediate_size=8)
 BEFORE = set(FAMILIES)
 FAMILIES.update({
     "smollm3": dict(SMALL, pad_token_id=0, no_rope_layers=[1, 0, 1]),
-    "olmo": dict(SMALL, clip_qkv=1.5),
-    "olmo2": SMALL,
+    "olmo": dict(SMALL, num_hidden_layers=2, clip_qkv=1.5),
+    "olmo2": dict(SMALL, num_hidden_layers=2),
     "olmo3": dict(SMALL, **SLIDING),
-    "stablelm": dict(SMALL, hidden_size=64, use_qkv_bias=True, qk_layernorm=True, num_hidden_layers=2),
-    "granite": dict(SMALL, embedding_multiplier=3.0, attention_multiplier=0.2, residual_multiplier=0.6,
+    "stablelm": dict(SMALL, use_qkv_bias=True, qk_layernorm=True, num_hidden_layers=2, partial_rotary_factor=0.5),
+    "granite": dict(SMALL, num_hidden_layers=2, embedding_multiplier=3.0, attention_multiplier=0.2, residual_multiplier=0.6,
                     logits_scaling=2.0, attention_bias=True, mlp_bias=True),
-    "phi": dict(SMALL, qk_layernorm=True),
-    "starcoder2": dict(SMALL, sliding_window=8),
-    "gemma": dict(SMALL, head_dim=16, tie_word_embeddings=True),
+    "phi": dict(SMALL, num_hidden_layers=2, qk_layernorm=True),
+    "starcoder2": dict(SMALL, num_hidden_layers=2, sliding_window=8),
+    "gemma": dict(SMALL, num_hidden_layers=2, head_dim=16, tie_word_embeddings=True),
     "gemma3_text": dict(SMALL, head_dim=16, tie_word_embeddings=True, query_pre_attn_scalar=16, **SLIDING),
-    "cohere": dict(SMALL, tie_word_embeddings=True, use_qk_norm=True, logit_scale=0.5),
+    "cohere": dict(SMALL, num_hidden_layers=2, tie_word_embeddings=True, use_qk_norm=True, logit_scale=0.5),
     "cohere2": dict(SMALL, tie_word_embeddings=True, logit_scale=0.5, **SLIDING),
-    "opt": dict(vocab_size=96, hidden_size=32, num_hidden_layers=3, ffn_dim=40, max_position_embeddings=64,
+    "opt": dict(vocab_size=96, hidden_size=32, num_hidden_layers=2, ffn_dim=40, max_position_embeddings=64,
                 num_attention_heads=4, word_embed_proj_dim=24, dropout=0.0, bos_token_id=1, eos_token_id=2),
     "bloom": dict(vocab_size=96, hidden_size=36, n_layer=2, n_head=3, seq_length=64),
-    "gptj": dict(vocab_size=96, n_positions=64, n_embd=32, n_layer=3, n_head=2, rotary_dim=8, n_inner=40, bos_token_id=1,
+    "gptj": dict(vocab_size=96, n_positions=64, n_embd=32, n_layer=2, n_head=2, rotary_dim=8, n_inner=40, bos_token_id=1,
                  eos_token_id=2),
     "exaone4": dict(SMALL, **SLIDING),
+    "gpt_oss": dict(SMALL, head_dim=16, intermediate_size=16, num_local_experts=4, num_experts_per_tok=2, swiglu_limit=1.5,
+                    num_hidden_layers=2, sliding_window=8, layer_types=["sliding_attention", "full_attention"],
+                    rope_parameters=dict(rope_type="yarn", factor=4.0, truncate=False, rope_theta=150000.0,
+                                         original_max_position_embeddings=16)),
+    "deepseek_v2": dict(SMALL, num_hidden_layers=2, num_key_value_heads=4, **MLA, topk_method="group_limited_greedy",
+                        q_lora_rank=None, first_k_dense_replace=1),
+    "deepseek_v3": dict(SMALL, num_hidden_layers=2, num_key_value_heads=4, **MLA, q_lora_rank=12, n_shared_experts=1,
+                        first_k_dense_replace=0),
     "olmoe": dict(SMALL, num_hidden_layers=2, intermediate_size=16, num_experts=4, num_experts_per_tok=2, clip_qkv=1.5,
                   pad_token_id=0),
     "qwen2_moe": dict(SMALL, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
                       shared_expert_intermediate_size=24, mlp_only_layers=[1]),
-    "glm": dict(SMALL, head_dim=16, pad_token_id=0, eos_token_id=2),
-    "glm4": dict(SMALL, head_dim=16, pad_token_id=0, eos_token_id=2),
-    "ernie4_5": dict(SMALL, head_dim=16, use_bias=True, pad_token_id=0),
-    "hunyuan_v1_dense": dict(SMALL, head_dim=16, pad_token_id=0),
+    "glm": dict(SMALL, num_hidden_layers=2, head_dim=16, pad_token_id=0, eos_token_id=2),
+    "glm4": dict(SMALL, num_hidden_layers=2, head_dim=16, pad_token_id=0, eos_token_id=2),
+    "ernie4_5": dict(SMALL, num_hidden_layers=2, head_dim=16, use_bias=True, pad_token_id=0),
+    "hunyuan_v1_dense": dict(SMALL, num_hidden_layers=2, head_dim=16, pad_token_id=0),
 })
 for name in ("olmo", "olmo2", "olmo3", "cohere", "cohere2", "gemma", "gemma3_text"):
     FAMILIES[name] = dict(FAMILIES[name], pad_token_id=0)
@@ -143,7 +153,10 @@ SPECIAL = {                                     # key: values; more for what nee
     "clip_qkv": [None, 0.5, 0.0, -1.0], "sliding_window_pattern": [1, 2, 3, 0, None, "LLLG"], "rotary_dim": [4, 16, 7, 0, 20],
     "layer_switch": [2], "word_embed_proj_dim": [32, 24, 40], "embedding_multiplier": [2, 0.0, -1.0], "seq_length": [64, 32],
     "attention_multiplier": [1, 0.5, 0.0, -1.0], "residual_multiplier": [1, 0.0], "logits_scaling": [4, 0.0, -2.0],
-    "rope_local_base_freq": [50.0, 1e6], "use_bidirectional_attention": [True, False], "order_of_interleaved_layers": ["x"],
+    "rope_local_base_freq": [50.0, 1e6], "swiglu_limit": [0.5, 7.0, 0.0, -1.0], "swiglu_alpha": [1.0, 0.0],
+    "topk_method": ["greedy", "x", "noaux_tc"], "n_group": [1, 2, 4, 8, 3, None], "topk_group": [1, 3, 4, 5, None],
+    "first_k_dense_replace": [0, 1, 2, 3], "q_lora_rank": [None, 12], "routed_scaling_factor": [2.5, 1.0, 0.0],
+    "scoring_func": ["softmax", "sigmoid"], "moe_layer_freq": [1, 2], "experts_per_token": [2], "use_bidirectional_attention": [True, False], "order_of_interleaved_layers": ["x"],
     "task_specific_params": [{"text-generation": {}}], "eos_token_id": [3, [2, 3]], "summary_type": ["mean"],
 }
 EXTRA = [                                       # keys of older and other classes, that occur in files
@@ -159,7 +172,7 @@ EXTRA = [                                       # keys of older and other classe
     "layer_norm_epsilon", "rms_norm_eps", "embd_pdrop", "rope_interleaved", "full_attn_mod", "hidden_size", "n_embd",
     "num_hidden_layers", "num_attention_heads", "max_position_embeddings", "n_positions", "n_layer", "clip_qkv",
     "rope_local_base_freq", "sliding_window_pattern", "use_qk_norm", "layer_switch", "order_of_interleaved_layers",
-    "position_embedding_type", "use_parallel_block", "seq_length", "n_head", "model_max_length", "rotary", "mlp_type",
+    "position_embedding_type", "use_parallel_block", "scoring_func", "moe_layer_freq", "topk_method", "experts_per_token", "seq_length", "n_head", "model_max_length", "rotary", "mlp_type",
     "is_llama_config", "quantization", "sliding_window_size", "_num_labels", "max_sequence_length",
 ]
 GUESS = {                                       # what such keys may be
@@ -242,6 +255,10 @@ def seeded(model):
             else:
                 x = 0.2 * x + (0.0 if model.config.model_type.startswith("gemma") else 1.0)
             p.copy_(torch.from_numpy(x.astype(np.float16).astype(np.float32)))     # as half, too
+        for name, p in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                r = np.random.default_rng(zlib.crc32(name.encode()))
+                p.copy_(torch.from_numpy((0.3 * r.standard_normal(tuple(p.shape))).astype(np.float16).astype(np.float32)))
 
 
 def write(folder, config):

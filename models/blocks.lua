@@ -213,8 +213,10 @@ end
 -- b.rope of a model's parameters p, which have those of rope_params.
 function b.rope_of(p, D)
         local kind = p.rope_scaling
+        local dims = math.tointeger(D * p.rotary // 1)
         if kind == "longrope" or kind == "dynamic" then check_length(p) end
-        return b.rope(math.tointeger(D * p.rotary // 1), p.rope_theta, {
+        if kind == "dynamic" and dims == 2 then error "rope_scaling / rope_parameters: dynamic positions need two pairs" end
+        return b.rope(dims, p.rope_theta, {
                 kind = kind == "dynamic" and "none" or kind, factor = p.rope_factor, low = p.rope_low, high = p.rope_high,
                 original = p.rope_original, fast = p.rope_fast, slow = p.rope_slow, truncate = p.rope_truncate,
                 gain = p.rope_gain, factors = p.rope_use == "long" and p.rope_long or p.rope_short,

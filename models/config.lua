@@ -50,7 +50,6 @@ local function is_empty(v)
         for _ in pairs(v) do return false end
         return true
 end
-config.is_empty = is_empty
 
 local function equal(v, want)
         if want == null or is_null(v) then return want == null and is_null(v) end

@@ -220,9 +220,7 @@ return { read = config.reader(common, {
                 sliding_window = maybe("count", 4096), sliding_window_pattern = maybe("scalar", 4),
                 layer_types = maybe "list", head_dim = opt "count", attention_bias = only(false), mlp_bias = only(false),
         }) },
-        glm = { architecture = "GlmForCausalLM", keys = set(glm, {
-                num_key_value_heads = maybe("count", 2), head_dim = maybe("count", 128),
-        }) },
+        glm = { architecture = "GlmForCausalLM", keys = glm },
         glm4 = { architecture = "Glm4ForCausalLM", keys = glm },
         ernie4_5 = { architecture = "Ernie4_5ForCausalLM", keys = set(llama, {
                 vocab_size = 103424, hidden_size = 1024, intermediate_size = 3072, num_hidden_layers = 18,
@@ -238,13 +236,13 @@ return { read = config.reader(common, {
         olmoe = { architecture = "OlmoeForCausalLM", keys = set(llama, {
                 vocab_size = 50304, hidden_size = 2048, intermediate_size = 2048, num_hidden_layers = 16,
                 num_attention_heads = 16, max_position_embeddings = 4096, rms_norm_eps = 1e-5, attention_bias = false,
-                head_dim = only(null), mlp_bias = only(false), clip_qkv = maybe "positive", num_experts_per_tok = 8,
+                head_dim = opt "count", mlp_bias = only(false), clip_qkv = maybe "positive", num_experts_per_tok = 8,
                 num_experts = 64, num_local_experts = same "num_experts", router_aux_loss_coef = 0.01,
                 norm_topk_prob = false,
         }, none("output_router_logits")) },
         qwen2_moe = { architecture = "Qwen2MoeForCausalLM", keys = set(llama, {
                 vocab_size = 151936, hidden_size = 2048, intermediate_size = 5632, num_hidden_layers = 24,
-                num_attention_heads = 16, num_key_value_heads = maybe("count", 16), head_dim = opt "count",
+                num_attention_heads = 16, num_key_value_heads = 16, head_dim = opt "count",
                 max_position_embeddings = 32768, attention_bias = only(false), mlp_bias = only(false),
                 use_sliding_window = false, sliding_window = maybe("whole", 4096), max_window_layers = config.of("whole", 28),
                 layer_types = maybe "list", decoder_sparse_step = 1, mlp_only_layers = maybe "list",
@@ -266,7 +264,7 @@ return { read = config.reader(common, {
                 num_experts_per_tok = maybe("count", 8), moe_intermediate_size = 2048,
                 first_k_dense_replace = config.of("whole", 3), n_group = config.of("count", 8), topk_group = 4,
                 routed_scaling_factor = config.of("number", 2.5), norm_topk_prob = maybe("boolean", true),
-                rope_interleave = maybe("boolean", true), topk_method = only("noaux_tc"), scoring_func = only("sigmoid"),
+                rope_interleave = maybe("boolean", true), head_dim = opt "count", topk_method = only("noaux_tc"), scoring_func = only("sigmoid"),
         }, none("num_mtp_layers", "num_nextn_predict_layers")) },
         gpt_oss = { architecture = "GptOssForCausalLM", keys = set(llama, {
                 num_hidden_layers = 36, num_local_experts = 128, num_experts = same "num_local_experts", vocab_size = 201088,

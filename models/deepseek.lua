@@ -140,6 +140,12 @@ local function from_hf(raw, family)
                 config.refuse("num_key_value_heads", c.num_key_value_heads, "should be num_attention_heads, " .. H)
         end
         if c.qk_rope_head_dim % 2 == 1 then config.refuse("qk_rope_head_dim", c.qk_rope_head_dim, "is odd") end
+        if three and c.head_dim and c.head_dim ~= c.qk_rope_head_dim then
+                config.refuse("head_dim", c.head_dim, "should be qk_rope_head_dim, " .. c.qk_rope_head_dim)
+        end
+        for _, key in ipairs { "kv_lora_rank", "qk_nope_head_dim" } do          -- transformers turns pairs in place
+                if not three and c[key] % 2 == 1 then config.refuse(key, c[key], "is odd") end
+        end
         local rope = config.rope(c)
         local r = c[config.rope_key(c)]
         local scale = (c.qk_nope_head_dim + c.qk_rope_head_dim) ^ -0.5

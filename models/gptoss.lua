@@ -57,7 +57,8 @@ return {
         name = "gptoss", params = params,
         config = function(raw, family)
                 local c = keys.read(raw, family)
-                if config.rope_key(c) == "rope_parameters" and config.is_empty(c.rope_parameters) then c.rope_parameters = unsaid end
+                local said = type(raw.rope_parameters) == "table"
+                if not said and config.rope_key(c) == "rope_parameters" then c.rope_parameters = unsaid end
                 if c.num_experts_per_tok > c.num_local_experts then
                         config.refuse("num_experts_per_tok", c.num_experts_per_tok, "is more than num_local_experts, "
                                       .. c.num_local_experts)

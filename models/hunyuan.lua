@@ -10,10 +10,11 @@ return decoder.file {
                 n_ff = 14336, tied = true, qk_norm = "head", qk_norm_last = true,
         },
         config = function(c)
+                if not c.head_dim then config.refuse("head_dim", nil, "is needed") end
                 local rope = config.rope(c)
                 local alpha = c.rope_scaling.alpha or c.rope_parameters.alpha
                 if alpha and rope.rope_scaling == "dynamic" then        -- of any length: a larger theta
-                        local D = c.head_dim or config.refuse("head_dim", nil, "is needed beside alpha")
+                        local D = c.head_dim
                         if D < 4 then config.refuse("head_dim", D, "is too small for alpha") end
                         rope.rope_theta, rope.rope_scaling = rope.rope_theta * alpha ^ (D / (D - 2)), "none"
                 end

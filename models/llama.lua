@@ -111,6 +111,9 @@ function llama.from_hf(c, family)
                 fused = family == "phi3", source = "hf", window = window, pattern = pattern,
         }, config.rope(c, family == "phi3" and phi3_rope or nil))
         config.heads(p.n_head, p.n_kv_head, p.head_dim, p.rotary)
+        if p.rope_scaling == "longrope" and family == "phi3" and p.head_dim * p.n_head ~= p.n_embd then
+                config.refuse(config.rope_key(c), nil, "is not supported with a head_dim of its own")
+        end
         return p
 end
 

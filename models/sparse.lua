@@ -50,6 +50,9 @@ local function from_hf(raw, family)
         if c.num_experts_per_tok > c.num_experts then
                 config.refuse("num_experts_per_tok", c.num_experts_per_tok, "is more than num_experts, " .. c.num_experts)
         end
+        if olmoe and c.head_dim and c.head_dim * c.num_attention_heads ~= c.hidden_size then
+                config.refuse("head_dim", c.head_dim, "should be hidden_size / num_attention_heads")
+        end
         local p = config.with({
                 n_expert = c.num_experts, top_k = c.num_experts_per_tok, renorm = c.norm_topk_prob,
                 aux_coef = c.router_aux_loss_coef, n_ff_expert = c.moe_intermediate_size or c.intermediate_size,

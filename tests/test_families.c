@@ -136,7 +136,7 @@ static void check_changes(const char *dir)
                 *(keys ? &refused : &used) += 1;
                 free(text);
         }
-        CHECK_MSG(used > 10 && refused > 20, "%s: %d computed, %d refused", dir, used, refused);
+        CHECK_MSG(used > 3 && refused > 20, "%s: %d computed, %d refused", dir, used, refused);
         cJSON_Delete(changes);
         cJSON_Delete(config);
 }

@@ -160,22 +160,36 @@ static void check_family(const char *name)
  * confirmed for fewer. */
 static bool take_all_experts(Family *f, BuildOptions *o, const char *name)
 {
-        static const char *const four[] = { "top_k=4" };
-        Trial r;
-        if ((strcmp(name, "mixtral") && strcmp(name, "qwen3_moe")) || !strcmp(o->dtype, "f32"))
-                return false;
-        BuildOptions wide = options(f, "f32", 3);
-        wide.define = o->define = (const char **)four;
-        wide.n_define = o->n_define = 1;
-        run_open(&r, wide, f->dir);
-        f->want.u.f32 = run_score(&r, f->prompt, N_PROMPT, NULL);
-        run_end(&r);
-        return true;
+        static const struct {
+                const char *name, *define[2];
+        } all[] = { { "mixtral", { "top_k=4" } },
+                    { "qwen3_moe", { "top_k=4" } },
+                    { "olmoe", { "top_k=4" } },
+                    { "qwen2_moe", { "top_k=4" } },
+                    { "gpt_oss", { "top_k=4" } },
+                    { "deepseek_v2", { "top_k=8", "top_group=4" } },
+                    { "deepseek_v3", { "top_k=8", "top_group=4" } } };
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+                Trial r;
+                if (strcmp(name, all[i].name) || !strcmp(o->dtype, "f32"))
+                        continue;
+                BuildOptions wide = options(f, "f32", 3);
+                wide.define = o->define = (const char **)all[i].define;
+                wide.n_define = o->n_define = all[i].define[1] ? 2 : 1;
+                run_open(&r, wide, f->dir);
+                float *whole = run_score(&r, f->prompt, N_PROMPT, NULL);
+                memmove(whole, whole + (size_t)first_row(f) * f->vocab,
+                        (size_t)f->want.count * sizeof *whole);
+                f->want.u.f32 = whole;
+                run_end(&r);
+                return true;
+        }
+        return false;
 }
 
+/* Built as for users, or quickly where the caller has said so. */
 static void check_variant(const char *name, const char *dtype, int opt, double tolerance)
 {
-        unsetenv("TGC_CFLAGS");
         Family f = family_read(data_at("families/%s", name));
         BuildOptions o = options(&f, dtype, opt);
         char what[32];
@@ -199,19 +213,39 @@ static void check_variant(const char *name, const char *dtype, int opt, double t
 
 /* Storage of 8 or 11 bits of precision moves logits by a few hundredths of the largest. */
 TEST (gpt2_O0) {
+        unsetenv("TGC_CFLAGS");
         check_variant("gpt2", "f32", 0, 1e-4);
 }
 TEST (gpt2_f16) {
+        unsetenv("TGC_CFLAGS");
         check_variant("gpt2", "f16", 3, 5e-2);
 }
 TEST (llama_bf16) {
+        unsetenv("TGC_CFLAGS");
         check_variant("llama", "bf16", 3, 5e-2);
 }
 TEST (mixtral_O0) {
+        unsetenv("TGC_CFLAGS");
         check_variant("mixtral", "f32", 0, 1e-4);
 }
 TEST (mixtral_bf16) {
+        unsetenv("TGC_CFLAGS");
         check_variant("mixtral", "bf16", 3, 5e-2);
+}
+
+/* For the table of docs/families.md: every family in bfloat16, or one. */
+TEST (families_bf16) {
+        static const char *const name[] = {
+#define FAMILY(n) #n,
+#include "families.def"
+        };
+        const char *which = getenv("TGC_TEST_BF16");
+        if (!which)
+                SKIP("takes a minute; TGC_TEST_BF16=all runs it, or the name of a family");
+        setenv("TGC_CFLAGS", "-O0 -DTGC_CALLS", 1);
+        for (size_t i = 0; i < sizeof name / sizeof *name; i++)
+                if (!strcmp(which, "all") || !strcmp(which, name[i]))
+                        check_variant(name[i], "bf16", 3, 5e-2);
 }
 
 /* Every family in every variant takes minutes of compiling. */
@@ -222,6 +256,7 @@ TEST (all_variants) {
         };
         if (!getenv("TGC_TEST_ALL"))
                 SKIP("takes minutes; TGC_TEST_ALL=1 runs it");
+        unsetenv("TGC_CFLAGS");
         for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
                 for (int opt = 0; opt < 3; opt++)
                         check_variant(name[i], "f32", opt, 1e-4);

@@ -278,6 +278,7 @@ class Reference:
         with torch.device("meta"):
             meta = AutoModelForCausalLM.from_config(self.config, attn_implementation=how)
         self.size = sum(p.numel() for p in meta.parameters())
+        self.size += sum(p.numel() for n, p in meta.named_buffers() if n.endswith("e_score_correction_bias"))
         self.shapes = {n: tuple(p.shape) for n, p in meta.named_parameters()}
         self.ctx = next(getattr(self.config, k) for k in ("max_position_embeddings", "max_seq_len", "seq_length")
                         if hasattr(self.config, k))

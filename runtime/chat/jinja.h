@@ -356,7 +356,6 @@ Val v_dict(J *j);
 Val *dict_find(J *j, const Dict *d, Val key); /* fails where key has no hash */
 Val *dict_at(J *j, const Dict *d, const char *key);
 void dict_set(J *j, Dict *d, Val key, Val value);
-uint64_t v_hash(J *j, Val v);
 const char *v_type(Val v); /* as Python calls it */
 
 /* Buffers of the pool. */
@@ -409,7 +408,6 @@ bool v_has_len(Val v);
 int64_t v_len(J *j, Val v);
 Val v_slice(J *j, Val v, Val start, Val stop, Val step);
 Val v_index(J *j, Val v, int64_t i, bool *found);
-Val str_join(J *j, Val sep, Val list);
 double number_of(Val v);
 bool is_number(Val v); /* int, float, bool */
 bool is_integer(Val v, int64_t *i);

@@ -231,7 +231,11 @@ static Node *dict(Parser *p)
                         want(p, T_COMMA);
                 if (p->tok->t == T_RBRACE)
                         break;
-                nodes_add(p, &n->list, parse_expression(p, true));
+                const Token *at = p->tok;
+                Node *key = parse_expression(p, true);
+                if (key->t == N_LIST || key->t == N_DICT) /* jinja2 folds constants, and fails */
+                        parse_fail(p, at, "unhashable type: a list or a dict as a key");
+                nodes_add(p, &n->list, key);
                 want(p, T_COLON);
                 nodes_add(p, &n->body, parse_expression(p, true));
         }

@@ -344,7 +344,7 @@ static Val m_replace(J *j, Val self, const Args *a)
         return v_markup(out_str(j, &b), markup(self));
 }
 
-Val str_join(J *j, Val sep, Val list)
+static Val str_join(J *j, Val sep, Val list)
 {
         Buf b = { 0 };
         Val x;

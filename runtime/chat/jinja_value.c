@@ -85,7 +85,7 @@ static uint64_t hash_bytes(const char *p, size_t n)
 }
 
 /* Equal values have equal hashes: 1, 1.0 and True too. */
-uint64_t v_hash(J *j, Val v)
+static uint64_t v_hash(J *j, Val v)
 {
         uint64_t h = 7;
         double d;

@@ -20,7 +20,7 @@ endif
 
 DIRS     = ir compiler compiler/read compiler/passes \
            codegen/lower codegen/ops codegen/forms codegen/program \
-           runtime runtime/util runtime/plan runtime/weights runtime/tokenizer runtime/chat runtime/device runtime/session runtime/batch cli
+           runtime runtime/util runtime/plan runtime/weights runtime/tokenizer runtime/grammar runtime/chat runtime/device runtime/session runtime/batch cli
 SRC     := $(foreach d,$(DIRS),$(sort $(wildcard $(d)/*.c)))
 MAIN     = cli/main.c
 OBJ     := $(patsubst %.c,$(BUILD)/%.o,$(SRC)) $(BUILD)/embedded.o $(BUILD)/version.o

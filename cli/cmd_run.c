@@ -323,6 +323,7 @@ static int run(Gen *r, const Loaded *l, double start, Prompts *p, Err *e)
         const Args *a = r->a;
         uint64_t seed = pick_seed(a);
         SamplingOptions how = { 0 };
+        GrammarUse grammar = { 0 };
         uint64_t weights = a->v[O_SEED].i >= 0 ? seed : WEIGHTS_SEED; /* not by the clock */
         Session *s;
         Clock c = { 0 };
@@ -355,11 +356,18 @@ static int run(Gen *r, const Loaded *l, double start, Prompts *p, Err *e)
         code = check_lengths(r, s, p, e);
         if (!code)
                 code = sampling_read(&how, a, r->tok, session_manifest(s)->vocab, seed, e);
+        if (!code)
+                code = grammar_begin(&grammar, a, r->tok, session_manifest(s)->vocab, e);
+        if (grammar.matcher) {
+                how.s.mask = grammar_mask;
+                how.s.mask_user = &grammar;
+        }
         r->session = s;
         for (; r->which < p->n && !code && !signal_seen(); r->which++)
                 code = run_one(r, &p->prompt[r->which], s, &how.s, &c, e);
         session_close(s);
         sampling_free(&how);
+        grammar_end(&grammar);
         return code ? code : signal_seen() ? 128 + signal_seen() : TGC_OK;
 }
 

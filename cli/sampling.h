@@ -2,6 +2,7 @@
 #ifndef TGC_CLI_SAMPLING_H
 #define TGC_CLI_SAMPLING_H
 
+#include "../runtime/grammar/grammar.h"
 #include "work.h"
 
 /* s, and what it points to. */
@@ -16,6 +17,20 @@ typedef struct SamplingOptions {
 int sampling_read(SamplingOptions *o, const Args *a, const Tokenizer *tok, int vocab, uint64_t seed,
                   Err *e);
 void sampling_free(SamplingOptions *o);
+
+/* ---- grammar.c ---- */
+
+typedef struct GrammarUse {
+        Grammar *grammar; /* NULL: none */
+        TokenTrie *trie;
+        Matcher *matcher;
+} GrammarUse;
+
+/* grammar_end also after a failure */
+int grammar_begin(GrammarUse *u, const Args *a, const Tokenizer *tok, int vocab, Err *e);
+void grammar_end(GrammarUse *u);
+/* Sampling.mask */
+const uint32_t *grammar_mask(void *user, int sequence, int token);
 
 /* {"content": [...]} of n tokens; tok may be NULL */
 cJSON *logprobs_json(const Tokenizer *tok, const RtDrawn *d, int n);

@@ -63,4 +63,12 @@ for c in content:
 PY
 )
 say log_probabilities "$p"
+
+printf 'root ::= " " ("she" | "he") (" " [a-z]+){2} "."\n' > g.gbnf
+p=$(try 0 '' "$TGC" run s.plan --device cpu -q -n 60 -s 3 -p "Then" --grammar g.gbnf)
+[ "$p" ] || grep -Eq '^Then (she|he)( [a-z]+)*\.?$' out || p="not of the grammar: $(cat out)"
+printf 'root ::= x' > g2.gbnf
+[ "$p" ] || p=$(try 3 'g2.gbnf:1:10: there is no rule x' "$TGC" run s.plan --device cpu -q -p a --grammar g2.gbnf)
+[ "$p" ] || p=$(try 2 'the text must end' "$TGC" run s.plan --device cpu -q -p a --grammar g.gbnf --ignore-eos)
+say grammars "$p"
 exit $failed

@@ -459,18 +459,20 @@ int session_read(Session *s, const char *prog, const char *io, void *data, size_
 /* ---- running ---- */
 
 /* Queue the launches of a program; with marks, time stamp i precedes run i. */
-static int launch_all(Session *s, const Prog *g, int B, int T, bool marks, Err *e)
+static int launch_all(Session *s, const Prog *g, int B, int T, RunPart part, bool marks, Err *e)
 {
+        const int from = part == RUN_LAST ? g->n_run - 1 : 0,
+                  to = part == RUN_BUT_LAST ? g->n_run - 1 : g->n_run;
         void **arg = s->prog[g - s->p.prog].addr;
         bool cpu = dev_which(s->d) == DEV_CPU; /* its kernels loop over their own tiles */
         int code = TGC_OK;
-        for (int r = 0; r < g->n_run && !code; r++) {
+        for (int r = 0; r < to && !code; r++) {
                 const Run *run = &g->run[r];
                 const char *own = run->grid[dev_arch(s->d)];
                 int64_t grid = cpu ? 1 : expr_eval(own ? own : run->grid[FORM_ANY], B, T);
                 if (marks)
                         code = dev_mark(s->d, r, e);
-                if (!code)
+                if (!code && r >= from)
                         code = dev_launch(s->d, run->kernel, (unsigned)grid, arg, e);
                 arg += s->p.kernel[run->kernel].n_args;
         }
@@ -482,7 +484,7 @@ static int record(Session *s, const Prog *g, ProgState *ps, int B, int T, Err *e
         int code = dev_capture_begin(s->d, e);
         if (code)
                 return code;
-        code = launch_all(s, g, B, T, false, e);
+        code = launch_all(s, g, B, T, ps->part, false, e);
         int end = dev_capture_end(s->d, &ps->graph, code ? 0 : e);
         if (code && !end) {
                 dev_graph_free(s->d, ps->graph);
@@ -549,19 +551,28 @@ static int begin_run(Session *s, const char *name, int B, int T, const Prog **ou
 
 int session_run(Session *s, const char *name, int B, int T, Err *e)
 {
+        return session_run_part(s, name, B, T, RUN_ALL, e);
+}
+
+int session_run_part(Session *s, const char *name, int B, int T, RunPart part, Err *e)
+{
         const Prog *g = 0;
         int code = begin_run(s, name, B, T, &g, e);
         if (code)
                 return code;
         ProgState *ps = &s->prog[g - s->p.prog];
-        if (ps->B != B || ps->T != T) {
+        if (part == RUN_LAST) /* one launch: no graph */
+                return launch_all(s, g, B, T, part, false, e);
+        if (ps->B != B || ps->T != T || ps->part != part) {
                 dev_graph_free(s->d, ps->graph);
-                *ps = (ProgState) { .addr = ps->addr, .lacks = -1, .ready = true, .B = B, .T = T };
+                *ps = (ProgState) {
+                        .addr = ps->addr, .lacks = -1, .ready = true, .B = B, .T = T, .part = part
+                };
         }
         if (!ps->graph && dev_can_capture(s->d) && ps->seen++ >= RUNS_BEFORE_GRAPH)
                 if ((code = record(s, g, ps, B, T, e)))
                         return code;
-        return ps->graph ? dev_replay(s->d, ps->graph, e) : launch_all(s, g, B, T, false, e);
+        return ps->graph ? dev_replay(s->d, ps->graph, e) : launch_all(s, g, B, T, part, false, e);
 }
 
 int session_time_kernels(Session *s, const char *name, int B, int T, double *ms, int cap, int *n_ms,
@@ -575,7 +586,7 @@ int session_time_kernels(Session *s, const char *name, int B, int T, double *ms,
         if (g->n_run >= DEV_MARKS)
                 return err_set(e, TGC_FAIL, "program %.60s has %d runs, more than %d can be timed",
                                name, g->n_run, DEV_MARKS - 1);
-        code = launch_all(s, g, B, T, true, e);
+        code = launch_all(s, g, B, T, RUN_ALL, true, e);
         for (int i = 0; i < g->n_run && i < cap && !code; i++)
                 if (!(code = dev_elapsed(s->d, i, i + 1, &ms[i], e)))
                         *n_ms = i + 1;

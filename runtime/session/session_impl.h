@@ -9,12 +9,16 @@ typedef struct ArenaState {
         bool borrowed; /* it is the plan's own mapping: read only */
 } ArenaState;
 
+/* All launches of a program, or these parts of them: the last is the sampler. */
+typedef enum { RUN_ALL, RUN_BUT_LAST, RUN_LAST } RunPart;
+
 typedef struct ProgState {
         void **addr; /* arguments of all runs, one after the other */
         int lacks;   /* an arena that it needs and that is missing, or -1 */
         bool ready;  /* its kernels are there */
         DevGraph *graph;
         int B, T; /* of the graph, or of the last run */
+        RunPart part;
         int seen; /* runs in a row at this shape */
 } ProgState;
 
@@ -70,6 +74,7 @@ struct Session {
         bool passed[2];
 };
 
+int session_run_part(Session *s, const char *name, int B, int T, RunPart part, Err *e);
 void set_seed(Session *s, uint64_t seed);
 int find_prog(Session *s, const char *name, const Prog **g, Err *e);
 int find_io(Session *s, const char *prog, const char *io, const Io **out, void **mem, size_t *bytes,
@@ -127,5 +132,8 @@ int sample_slot(Session *s, const SampleMemory *m, const Sampling *how, const Sa
                 int slot, Err *e);
 /* Check `how` and write the slots of sequences 0..B-1: their parameters, counters and histories. */
 int sample_begin(Session *s, const SampleMemory *m, const Sampling *how, Err *e);
+/* Ask for the masks of the next tokens, token (B) being the last ones (NULL: none yet), and write
+ * them. */
+int sample_masks(Session *s, const SampleMemory *m, const Sampling *how, const int *token, Err *e);
 
 #endif

@@ -174,6 +174,7 @@ typedef struct Decode {
         const Prog *g;
         void *ids, *next;
         SampleMemory m;
+        const Sampling *how;
         TokenFn *fn;
         void *user;
         int first; /* position of the first sampled token */
@@ -223,7 +224,16 @@ static int queue_step(Decode *x, int i, Err *e)
         Session *s = x->s;
         size_t bytes = (size_t)s->B * sizeof(int);
         const RtDrawn *drawn = x->m.drawn ? x->m.drawn + (size_t)(i % RT_DRAWN) * x->m.n : 0;
-        int code = session_run(s, x->g->name, s->B, 1, e);
+        int code = TGC_OK;
+        if (x->how->mask && x->m.slots) {
+                code = session_run_part(s, x->g->name, s->B, 1, RUN_BUT_LAST, e);
+                if (!code)
+                        code = sample_masks(s, &x->m, x->how, i ? s->pending : NULL, e);
+                if (!code)
+                        code = session_run_part(s, x->g->name, s->B, 1, RUN_LAST, e);
+        } else {
+                code = session_run(s, x->g->name, s->B, 1, e);
+        }
         if (!code)
                 code = drawn ? dev_fetch(s->d, i % DEV_FETCH_SLOTS, drawn,
                                          (size_t)s->B * sizeof *drawn, true, e)
@@ -240,7 +250,10 @@ enum { AHEAD = 3 };
  * host; the steps too many after a stop only write where the next tokens will. */
 static int decode_steps(Decode *x, int n, Err *e)
 {
-        int lag = dev_host_memory(x->s->d) ? 0 : x->m.drawn ? AHEAD : 1, queued = 0, code = TGC_OK;
+        int lag = dev_host_memory(x->s->d) || x->how->mask ? 0
+                  : x->m.drawn                             ? AHEAD
+                                                           : 1,
+            queued = 0, code = TGC_OK;
         while (x->delivered < n && !x->stop && !code) {
                 if (queued < n)
                         code = queue_step(x, queued++, e);
@@ -259,7 +272,7 @@ int session_decode(Session *s, const Sampling *how, int n, TokenFn *fn, void *us
         size_t bytes;
         int code;
 
-        how = how ? how : &d;
+        x.how = how = how ? how : &d;
         if (s->pos >= s->m.ctx)
                 return err_set(e, TGC_USAGE,
                                "the context of %d tokens is full; compile with a larger --ctx-size",

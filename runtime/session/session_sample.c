@@ -180,6 +180,8 @@ static RtSample sample_of(const Session *s, const Sampling *h, const SampleState
                 has[r.order[i]] = true;
         if (h->n_bias)
                 r.what |= SAMPLE_BIAS;
+        if (h->mask)
+                r.what |= SAMPLE_MASK;
         if (h->logprobs)
                 r.what |= SAMPLE_LOGPROBS;
         if (!is_fast(h, r.order, n)) {
@@ -267,6 +269,21 @@ int sample_begin(Session *s, const SampleMemory *m, const Sampling *h, Err *e)
                 const SampleState q = { s->hist + (size_t)b * (size_t)s->m.ctx, session_pos(s),
                                         s->n_drawn, s->mu[b], h->seed + (uint64_t)b };
                 code = sample_slot(s, m, h, &q, b, e);
+        }
+        return code;
+}
+
+int sample_masks(Session *s, const SampleMemory *m, const Sampling *h, const int *token, Err *e)
+{
+        const int V = s->m.vocab;
+        int code = TGC_OK;
+        for (int b = 0; b < s->B && !code; b++) {
+                const uint32_t *bits = h->mask(h->mask_user, b, token ? token[b] : -1);
+                int *to = m->slots + (size_t)b * RT_SLOT_WORDS(V, m->cap) + RT_SLOT_MASK(V, m->cap);
+                code = bits ? dev_upload(s->d, to, bits, (size_t)RT_MASK_WORDS(V) * 4, e)
+                            : err_set(e, TGC_FAIL,
+                                      "no token may come next in sequence %d: the grammar needs a text that no token begins, or is too ambiguous",
+                                      b);
         }
         return code;
 }

@@ -1,0 +1,70 @@
+/* rules.h: rules as grammars hold them, and the builder that makes them.
+ *
+ * A rule is alternatives of elements, ended by ELEM_END: ranges of bytes, and references. */
+#ifndef TGC_GRAMMAR_RULES_H
+#define TGC_GRAMMAR_RULES_H
+
+#include "grammar.h"
+
+enum { ELEM_END, ELEM_ALT, ELEM_BYTES, ELEM_REF };
+
+typedef struct Elem {
+        unsigned char kind, lo, hi;
+        int ref; /* ELEM_REF: a rule; in a Grammar: its first element */
+} Elem;
+
+struct Grammar {
+        Elem *elem;
+        int n, root; /* root: the first element of the first rule */
+};
+
+typedef struct Rule {
+        Elem *elem;
+        int n, cap;
+} Rule;
+
+/* The first failure stays in code; then nothing more is built. */
+typedef struct Build {
+        Rule *rule;
+        int n, cap, n_elem;
+        int code;
+        Err *e;
+        int any_char, digit; /* rules that are often wanted; 0: not made yet */
+} Build;
+
+typedef struct CharRange {
+        uint32_t lo, hi; /* code points */
+} CharRange;
+
+void gr_begin(Build *b, Err *e); /* rule 0 is the root, to be filled */
+/* A failure of the user's text is set through this, or b->code is set where it happened. */
+int gr_rule(Build *b);
+void gr_alt(Build *b, int rule);
+void gr_bytes(Build *b, int rule, int lo, int hi);
+void gr_ref(Build *b, int rule, int ref);
+void gr_text(Build *b, int rule, const char *text, size_t n);
+/* Any of these code points, in UTF-8; not: any other. */
+int gr_class(Build *b, const CharRange *r, int n, bool not );
+/* what, from min to max times; max -1: any */
+int gr_repeat(Build *b, int what, int min, int max);
+/* Frees b in any case.  Left recursion and rules that never end are refused; name_of says the user's
+ * name of a rule, or NULL. */
+int gr_end(Build *b, Grammar **g, const char *file, const char *(*name_of)(void *, int),
+           void *user);
+void gr_free(Build *b);
+
+/* regex.c: a rule for the strings that an ECMA 262 pattern finds something in, as they stand between
+ * the quotes of JSON.  NULL in *wrong, or what of the pattern is not supported. */
+typedef struct Lengths {
+        int min, max; /* characters; max -1: any number */
+} Lengths;
+int gr_regex(Build *b, const char *pattern, Lengths *len, const char **wrong);
+/* chars.c: rules for characters as JSON strings hold them: themselves, or escaped. */
+int gr_json_class(Build *b, const CharRange *r, int n, bool not );
+void gr_json_text(Build *b, int rule, const char *text, size_t n);
+
+/* UTF-8 */
+int char_read(const char *p, size_t n, uint32_t *c); /* bytes, 0: it is none */
+int char_write(uint32_t c, char *to);
+
+#endif

@@ -1,0 +1,66 @@
+/* schema.h: inside of the compiler of JSON schemas. */
+#ifndef TGC_GRAMMAR_SCHEMA_H
+#define TGC_GRAMMAR_SCHEMA_H
+
+#include "../util/json.h"
+#include "rules.h"
+
+enum { NONE = -1 }; /* in place of a rule: no value satisfies it */
+
+enum {
+        T_NULL = 1,
+        T_BOOL = 2,
+        T_INT = 4,
+        T_NUMBER = 8,
+        T_STRING = 16,
+        T_ARRAY = 32,
+        T_OBJECT = 64,
+        T_ALL = 127
+};
+
+/* Schemas that a value must satisfy all. */
+typedef struct All {
+        const cJSON **of;
+        char *done; /* 1: anyOf, 2: oneOf of it is chosen */
+        int n, cap;
+} All;
+
+typedef struct Memo {
+        All all;
+        int rule;
+} Memo;
+
+typedef struct Schema {
+        Build b;
+        const cJSON *root;
+        const char *file;
+        Memo *memo;
+        int n_memo, cap_memo, depth;
+        int ws, any_value; /* rules; 0: not made yet */
+} Schema;
+
+/* schema.c.  A refusal names the keyword with its path. */
+void schema_refuse(Schema *s, const cJSON *at, const char *fmt, ...);
+void all_add(Schema *s, All *a, const cJSON *schema, int done);
+void all_free(All *a);
+int schema_rule(Schema *s, const All *all); /* or NONE */
+int schema_blank(Schema *s);
+int schema_any(Schema *s);
+/* The first of them that has the keyword, from *i on; NULL: none. */
+const cJSON *all_next(const All *a, const char *key, int *i);
+bool all_has(const All *a, const char *key);
+bool in_list_of(const cJSON *list, const cJSON *value);
+/* Does a string match a pattern, anywhere? -1: refused, at `at` */
+int pattern_finds(Schema *s, const cJSON *at, const char *pattern, const char *text);
+
+/* schema_values.c */
+int string_rule(Schema *s, const All *all);
+int number_rule(Schema *s, const All *all, bool integer);
+int enum_rule(Schema *s, const All *all, int types);
+bool number_bounds(Schema *s, const All *all, double *lo, double *hi, bool *open_lo, bool *open_hi);
+
+/* schema_groups.c */
+int array_rule(Schema *s, const All *all);
+int object_rule(Schema *s, const All *all);
+
+#endif

@@ -1,0 +1,24 @@
+/* token_trie.h: the trie as match.c walks it. */
+#ifndef TGC_TOKEN_TRIE_H
+#define TGC_TOKEN_TRIE_H
+
+#include "grammar.h"
+
+/* Nodes in order of a depth-first walk; the root is not among them. */
+typedef struct TrieNode {
+        int end;    /* the first node that is not below this one */
+        int tokens; /* its first in `order`; the next node's is their end */
+        int depth;  /* bytes, from 1 */
+        unsigned char byte;
+} TrieNode;
+
+struct TokenTrie {
+        TrieNode *node; /* (n_node + 1) */
+        int n_node, vocab, deepest;
+        int *order; /* tokens by their bytes */
+        char *bytes;
+        size_t *at; /* (vocab + 1): of each token, in bytes */
+        int eos[TOK_MAX_EOS], n_eos;
+};
+
+#endif

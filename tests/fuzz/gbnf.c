@@ -1,0 +1,18 @@
+/* gbnf.c: a grammar, and its first bytes as a text. */
+#include "../../runtime/grammar/grammar.h"
+#include "fuzz.h"
+
+FUZZ(gbnf)
+{
+        Grammar *g = NULL;
+        Matcher *m = NULL;
+        Err e;
+        if (n > 4096 || grammar_gbnf(&g, (const char *)data, n, "fuzz", &e))
+                return;
+        if (!matcher_new(&m, g, NULL, &e))
+                for (size_t i = 0; i < n && i < 64 && matcher_bytes(m, (const char *)data + i, 1);
+                     i++)
+                        ;
+        matcher_free(m);
+        grammar_free(g);
+}

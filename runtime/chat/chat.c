@@ -23,7 +23,7 @@ static int parse(J *j, ChatTemplate *t, const char *text, size_t n)
 
 int chat_template_new(ChatTemplate **out, const char *text, size_t n, const char *name, Err *e)
 {
-        Err unused;
+        Err unused = { 0 };
         ChatTemplate *t = calloc(1, sizeof *t);
         *out = NULL;
         if (!t)
@@ -236,7 +236,7 @@ static int render(J *j, const ChatTemplate *t, const ChatAsk *ask, JsonBuf *b, C
 
 int chat_render(const ChatTemplate *t, const ChatAsk *ask, ChatRendered *out, Err *e)
 {
-        Err unused;
+        Err unused = { 0 };
         Pool pool = { .most = MOST_POOL };
         JsonBuf b = { 0 };
         J j = { .e = e ? e : &unused,

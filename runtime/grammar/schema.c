@@ -356,8 +356,9 @@ static int known_rule(const Schema *s, const All *a)
 {
         for (int i = 0; i < s->n_memo; i++) {
                 const All *m = &s->memo[i].all;
-                if (m->n == a->n && !memcmp(m->of, a->of, (size_t)a->n * sizeof *a->of) &&
-                    !memcmp(m->done, a->done, (size_t)a->n))
+                if (m->n == a->n &&
+                    (!m->n || (!memcmp(m->of, a->of, (size_t)a->n * sizeof *a->of) &&
+                               !memcmp(m->done, a->done, (size_t)a->n))))
                         return s->memo[i].rule;
         }
         return -2;

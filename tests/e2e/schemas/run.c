@@ -1,7 +1,8 @@
 /* run.c: JSON schemas with instances that are valid and instances that are not, as the folder
  * maskbench/data of guidance-ai/jsonschemabench has them, against runtime/grammar.
  *
- *      schemas FILE...        a line for each file that does not pass, and the counts
+ *      schemas FILE...                    a line for each file that does not pass, and the counts
+ *      schemas --tokens LIST FILE...      and the time of masks over the tokens of LIST, one a line
  *
  * A file passes when its schema is compiled, its valid instances are texts of the grammar and the others
  * are not. */
@@ -12,6 +13,39 @@
 #include "../../../runtime/grammar/grammar.h"
 #include "../../../runtime/util/json.h"
 
+/* ---- masks ---- */
+
+enum { MAX_VOCAB = 1 << 18, MAX_TIMES = 1 << 22 };
+static char *piece[MAX_VOCAB];
+static size_t length[MAX_VOCAB];
+static int vocab;
+static TokenTrie *trie;
+static double *times;
+static int n_times;
+
+static int by_time(const void *x, const void *y)
+{
+        const double *a = x, *b = y;
+        return (*a > *b) - (*a < *b);
+}
+
+static int read_tokens(const char *path)
+{
+        char line[4096];
+        FILE *f = fopen(path, "r");
+        Err e;
+        int eos = 0;
+        piece[vocab++] = strdup("");
+        while (f && vocab < MAX_VOCAB && fgets(line, sizeof line, f)) {
+                line[strcspn(line, "\n")] = 0;
+                length[vocab] = strlen(line);
+                piece[vocab++] = strdup(line);
+        }
+        times = malloc(MAX_TIMES * sizeof *times);
+        return !f || !times ||
+               token_trie_of(&trie, (const char *const *)piece, length, vocab, &eos, 1, &e);
+}
+
 static double now(void)
 {
         struct timespec t;
@@ -19,11 +53,39 @@ static double now(void)
         return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* The longest token that the text goes on with, each time. */
+static void time_masks(Matcher *m, const char *text)
+{
+        for (size_t n = strlen(text); n && n_times < MAX_TIMES;) {
+                double t = now();
+                const uint32_t *mask = matcher_mask(m);
+                t = now() - t;
+                int best = -1;
+                for (int i = 1; i < vocab && mask; i++)
+                        if (length[i] <= n && length[i] > (best < 0 ? 0 : length[best]) &&
+                            mask[i / 32] >> i % 32 & 1 && !memcmp(piece[i], text, length[i]))
+                                best = i;
+                if (best < 0)
+                        return;
+                double u = now();
+                matcher_token(m, best);
+                times[n_times++] = t + now() - u;
+                text += length[best];
+                n -= length[best];
+        }
+}
+
 int main(int argc, char **argv)
 {
         int passed = 0, refused = 0, wrong_yes = 0, wrong_no = 0, unread = 0;
         double slowest = 0;
-        for (int i = 1; i < argc; i++) {
+        int first = 1;
+        if (argc > 2 && !strcmp(argv[1], "--tokens")) {
+                if (read_tokens(argv[2]))
+                        return 1;
+                first = 3;
+        }
+        for (int i = first; i < argc; i++) {
                 Err e = { 0, "" };
                 cJSON *o = NULL;
                 Grammar *g = NULL;
@@ -38,7 +100,7 @@ int main(int argc, char **argv)
                       *tests = cJSON_GetObjectItem(o, "tests");
                 char *text = cJSON_PrintUnformatted(schema);
                 if (grammar_schema(&g, text, strlen(text), "schema", &e) ||
-                    matcher_new(&m, g, NULL, &e)) {
+                    matcher_new(&m, g, trie, &e)) {
                         printf("refused %s: %s\n", argv[i], e.msg);
                         refused++;
                 } else {
@@ -49,6 +111,10 @@ int main(int argc, char **argv)
                                 bool in = matcher_bytes(m, data, strlen(data)) &&
                                           matcher_complete(m);
                                 bool valid = cJSON_IsTrue(cJSON_GetObjectItem(c, "valid"));
+                                if (trie && in) {
+                                        matcher_reset(m);
+                                        time_masks(m, data);
+                                }
                                 if (in != valid)
                                         printf("%s %s: test %d: %.300s\n",
                                                in ? "accepted" : "rejected", argv[i], n, data);
@@ -71,5 +137,15 @@ int main(int argc, char **argv)
         }
         printf("%d passed, %d refused, %d accept what is not valid, %d reject what is, %d unread; slowest %.2f s\n",
                passed, refused, wrong_yes, wrong_no, unread, slowest);
+        if (n_times) {
+                double sum = 0;
+                qsort(times, (size_t)n_times, sizeof *times, by_time);
+                for (int i = 0; i < n_times; i++)
+                        sum += times[i];
+                printf("%d masks over %d tokens: median %.1f us, mean %.1f, 90%% %.1f, 99%% %.1f, most %.0f\n",
+                       n_times, vocab, 1e6 * times[n_times / 2], 1e6 * sum / n_times,
+                       1e6 * times[n_times * 9 / 10], 1e6 * times[n_times / 100 * 99],
+                       1e6 * times[n_times - 1]);
+        }
         return wrong_yes || wrong_no;
 }

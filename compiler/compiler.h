@@ -139,7 +139,7 @@ void materialize(Graph *g, Arena *tmp); /* copies where a view cannot be address
 /* all: everything cheap, else what costs nothing */
 void recompute(Graph *g, Arena *tmp, bool all);
 /* why: what was refused and what kernels save, a line each; may be NULL */
-void fuse(Graph *g, Arena *tmp, int level, Text *why);
+void fuse(Graph *g, Arena *tmp, int level, bool same_bits, Text *why);
 void order(Graph *g, Arena *tmp);
 
 /* ---- ranges.c: bounds of what a graph computes ---- */

@@ -15,6 +15,7 @@ enum { TRAINS = STEP | EVAL, CACHED = PREFILL | DECODE | SCORE };
 
 typedef struct Ctx {
         const CompileOptions *o;
+        bool same_bits; /* a row's do not depend on how many rows there are: a paged cache */
         Text *why;
 } Ctx;
 
@@ -47,7 +48,7 @@ static void run_precision(Graph *g, Arena *t, Ctx *c)
 RUN(few_experts)
 RUN(keep_parts)
 RUN(materialize)
-static void run_fuse(Graph *g, Arena *t, Ctx *c) { fuse(g, t, c->o->opt, c->why); }
+static void run_fuse(Graph *g, Arena *t, Ctx *c) { fuse(g, t, c->o->opt, c->same_bits, c->why); }
 RUN(order)
 
 static void run_recompute(Graph *g, Arena *t, Ctx *c)
@@ -285,13 +286,24 @@ typedef struct Clock {
         double codegen;
 } Clock;
 
+/* Tokens that a cache of pages has room for.  Page 0 is nobody's: rows of a call that stand for no
+ * sequence write there.  0: one sequence's cache has no pages. */
+static int64_t cache_rows(const CompileOptions *o, int ctx)
+{
+        const int64_t each = (ctx + CACHE_PAGE - 1) / CACHE_PAGE,
+                      wanted = (o->cache_tokens + CACHE_PAGE - 1) / CACHE_PAGE;
+        if (!o->infer || o->train || o->batch < 2)
+                return 0;
+        return (1 + (wanted ? wanted : o->batch * each)) * CACHE_PAGE;
+}
+
 /* ctx, block: most tokens of a sequence, of a window. */
 static Graph *run_passes(const Model *m, const Spec *s, const CompileOptions *o, int ctx, int block,
                          Compiled *out, Clock *clock, Held *h)
 {
         Arena *tmp = h->tmp = arena_new();
         Graph *g = specialise(m, s, h);
-        Ctx c = { o, &out->why };
+        Ctx c = { o, cache_rows(o, ctx) > 0, &out->why };
         for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
                 const Pass *p = &passes[i];
                 double t0 = now();
@@ -462,17 +474,6 @@ static const struct {
         { 16, "decode16" }, { 24, "decode24" }, { 32, "decode32" },   { 48, "decode48" },
         { 64, "decode64" }, { 96, "decode96" }, { 128, "decode128" }, { 192, "decode192" }
 };
-
-/* Tokens that a cache of pages has room for.  Page 0 is nobody's: rows of a call that stand for no
- * sequence write there.  0: one sequence's cache has no pages. */
-static int64_t cache_rows(const CompileOptions *o, int ctx)
-{
-        const int64_t each = (ctx + CACHE_PAGE - 1) / CACHE_PAGE,
-                      wanted = (o->cache_tokens + CACHE_PAGE - 1) / CACHE_PAGE;
-        if (!o->infer || o->train || o->batch < 2)
-                return 0;
-        return (1 + (wanted ? wanted : o->batch * each)) * CACHE_PAGE;
-}
 
 static int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk, int block, Spec *s)
 {

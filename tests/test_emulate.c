@@ -112,6 +112,9 @@ TEST (what_is_late) {
 TEST (single_wave_gemms) {
         play("tests/emulate/short_test.cu");
 }
+TEST (products_of_few_rows) {
+        play("tests/emulate/rows_gemm_test.cu");
+}
 TEST (results_by_the_copy_engine) {
         play("tests/emulate/boxes_test.cu");
 }

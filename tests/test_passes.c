@@ -83,7 +83,7 @@ static void run_cache_kv(Model *m, Arena *tmp, const char *arg)
 }
 static void run_fuse(Model *m, Arena *tmp, const char *arg)
 {
-        fuse(m->graph, tmp, atoi(arg), NULL);
+        fuse(m->graph, tmp, atoi(arg), false, NULL);
 }
 
 static void run_recompute(Model *m, Arena *tmp, const char *arg)
@@ -103,7 +103,7 @@ static void run_materialize(Model *m, Arena *tmp, const char *arg)
 
 static void run_order(Model *m, Arena *tmp, const char *arg)
 {
-        fuse(m->graph, tmp, atoi(arg), NULL);
+        fuse(m->graph, tmp, atoi(arg), false, NULL);
         order(m->graph, tmp);
 }
 
@@ -513,7 +513,7 @@ TEST (fusion_says_why) {
         Graph *g = graph_parse(text, "why.tg");
         Arena *tmp = arena_new();
         Text why = { 0 };
-        fuse(g, tmp, 3, &why);
+        fuse(g, tmp, 3, false, &why);
         const size_t once = why.n;
         CHECK_MSG(
                 strstr(why.s, "%y = add (why.tg:4) stays out of the kernel of %n = rmsnorm: the "
@@ -521,7 +521,7 @@ TEST (fusion_says_why) {
                         strstr(why.s,
                                "the kernel of %n = rmsnorm (why.tg:3): 2 ops, moves 384 bytes, saves 128\n"),
                 "%s", why.s);
-        fuse(g, tmp, 3, &why);
+        fuse(g, tmp, 3, false, &why);
         CHECK_MSG(why.n == once, "said twice: %s", why.s);
         text_free(&why);
         arena_free(tmp);

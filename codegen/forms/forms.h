@@ -87,6 +87,11 @@ bool single_wave_same(const SingleWave *a, const SingleWave *b);
 double single_waves_pick(const SingleWave *const *s, int n, const Tile **best);
 Form single_wave_form(Arena *a, const Tile *t, const SingleWave *s);
 
+/* ---- sm90_gemm_rows.c: linears of a decode step over a paged cache ---- */
+
+/* The problem of such a linear, y = x w^T of M rows; false: it has no such form.  w: the node. */
+bool gemm_rows_problem(Emit *e, const Node *matmul, int align, Gemm *p) MUST_USE;
+
 /* ---- products over experts ---- */
 
 /* Of E experts: y (M slots, N) = a W_e^T (tb) or a W_e; grad: dW_e (M,N), the sum over K slots of
@@ -159,6 +164,7 @@ void products_text(const Module *m, Text *out); /* after the last products_run *
 typedef enum Family {
         FAMILY_gemm,
         FAMILY_gemm_norm,
+        FAMILY_gemm_rows,
         FAMILY_gemv,
         FAMILY_grouped_gemm,
         FAMILY_attention,

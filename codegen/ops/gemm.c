@@ -96,7 +96,7 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
         NormPrologue nh;
         Functor prologue = gr->prologue[0];
         Ref row = prologue.root;
-        bool gain = false, keep = false;
+        bool gain = false, keep = false, plain = !prologue.n_nodes;
         if (norm_prologue(e->g, &prologue, e->tmp, &nh)) {
                 const Node *n = NODE(e->g, nh.norm);
                 char s[32];
@@ -139,6 +139,9 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
         }
         build_line(b, "\1_prologue prologue = { a };");
         build_line(b, "\1_epilogue epilogue = { a };");
+        Gemm several;
+        if (plain && gemm_rows_problem(e, NODE(e->g, gr->anchor), align, &several))
+                forms_add(b, FAMILY_gemm_rows, &several);
         b->any.waits = true;
         b->any.threads = 256;
         const char *finish = gain ? ", \1_gain{ a }" : keep ? ", NoGain()" : "";
@@ -263,9 +266,10 @@ static const char *sums_arg(Emit *e, Build *b, const Sums *sums)
 }
 
 /* Parts of K, each a product of its own, and a second launch that adds them up; where Hopper's form
- * has K whole one does it all.  b: the product begun, whose epilogue is thrown away. */
+ * has K whole one does it all.  rows: its form for few rows, or NULL.  b: the product begun, whose
+ * epilogue is thrown away. */
 static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, const Shape *s,
-                       Gemm *p, const Pick *pick, const Sums *sums)
+                       Gemm *p, const Pick *pick, const Gemm *rows, const Sums *sums)
 {
         const Node *n = NODE(e->g, gr->anchor);
         const Tile *t = pick->tile[ARCH_ANY];
@@ -285,11 +289,14 @@ static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, 
         part.flops = 2.0 * (double)s->b_most * (double)s->m_most * (double)N * (double)s->k_most;
         part.bytes = b->bytes;
         const char *ws = arg_work(e, &part.args, work, "float", "parts");
-        if (sm90 && splits_sm90 == 1) {
+        const bool whole = rows || (sm90 && splits_sm90 == 1);
+        if (whole) {
                 build_functor(&part, puts, "epilogue");
                 build_line(&part, "\1_epilogue epilogue = { a };");
         }
-        if (sm90) {
+        if (rows) {
+                forms_add(&part, FAMILY_gemm_rows, rows);
+        } else if (sm90) {
                 sm90_gemm_transpose(&part, p);
                 forms_add(&part, FAMILY_gemm,
                           &(GemmWork) { .p = p,
@@ -315,7 +322,7 @@ static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, 
                 parts = form_constant(&sum, "PARTS", parts, ARCH_SM90A, splits_sm90);
         build_line(&sum, "splitk_reduce_task<256>(a.%s, %s, %s, %s, tile, epilogue);", ws, parts,
                    s->Mc, s->Nc);
-        if (sm90 && splits_sm90 == 1)
+        if (whole)
                 form_leave_out(&sum, ARCH_SM90A);
         build_end(&sum, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, dim_mul(s->M, s->N)),
                                   256 * (epilogue.maxv < 8 ? epilogue.maxv : 8)));
@@ -389,14 +396,19 @@ static void matmul(Emit *e, const Group *gr)
         int64_t ea = a.align, ew = w.align, pa = pow2_of(s.ta ? s.M : s.K),
                 pw = pow2_of(s.tb ? s.K : s.N);
         int align = align_bytes(a.dt, ea < pa ? ea : pa, ew < pw ? ew : pw);
+        Gemm rows;
+        const bool several = gemm_rows_problem(e, n, align, &rows);
         if (s.tb && !s.ta && !s.lead && e->most_t == 1 && a.dt != DT_F32 && a.dt == w.dt &&
             align == 16 && fixed_m && dim_known(e, s.K)) {
                 GemvMma mma = gemv_mma((int)s.m_most, N, (int)s.k_most, false, ANY_SMS);
                 if (mma.warps) {
                         b.any.waits = true;
+                        b.streams = true;
                         build_line(&b, "const PlainPrologue<%s> prologue = { %s, %s };",
                                    c_type(a.dt), a.arg, a.ld);
                         build_line(&b, "\1_epilogue epilogue = { a };");
+                        if (several)
+                                forms_add(&b, FAMILY_gemm_rows, &rows);
                         build_mma(&b, &mma, c_type(a.dt), (int)s.m_most, N, s.k_most, "NORM_NONE",
                                   arena_fmt(e->tmp, "%s, %s, 0.f", w.arg, w.ld), "");
                         return;
@@ -426,6 +438,8 @@ static void matmul(Emit *e, const Group *gr)
         ways.maps = !s.lead && fixed && (p.fixed || !s.ta) && sm90_gemm_takes(e, a.dt) &&
                     slot_of(e, n->in[0], &p.a, &p.lda) && slot_of(e, n->in[1], &p.w, &p.ldw);
         Pick pick = product_pick(e, &p, &ways);
+        if (several)
+                pick.tile[ARCH_SM90A] = NULL, pick.splits[ARCH_SM90A] = 1;
         const Tile *t = pick.tile[ARCH_ANY];
         const Tile *sm90 = pick.tile[ARCH_SM90A];
         b.any.threads = t->threads;
@@ -437,7 +451,7 @@ static void matmul(Emit *e, const Group *gr)
                 sums.work = column_work(e, sums.columns, sums.n);
         }
         if (pick.splits[ARCH_ANY] > 1) {
-                split_gemm(e, gr, &b, &puts, &s, &p, &pick, &sums);
+                split_gemm(e, gr, &b, &puts, &s, &p, &pick, several ? &rows : NULL, &sums);
         } else {
                 const char *types = arena_fmt(e->tmp, "%s, %s, %s, %s, %d", c_type(a.dt), t->name,
                                               s.ta ? "true" : "false", s.tb ? "true" : "false",
@@ -446,7 +460,9 @@ static void matmul(Emit *e, const Group *gr)
                                                  w.arg, w.ld, s.Mc, s.Nc, s.Kc);
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 const GemmNormWork with_norm = { norm, &pick, &p, types, operands };
-                if (!(norm && fixed && forms_add(&b, FAMILY_gemm_norm, &with_norm)) && sm90) {
+                if (several)
+                        forms_add(&b, FAMILY_gemm_rows, &rows);
+                else if (!(norm && fixed && forms_add(&b, FAMILY_gemm_norm, &with_norm)) && sm90) {
                         sm90_gemm_transpose(&b, &p);
                         forms_add(&b, FAMILY_gemm,
                                   &(GemmWork) { .p = &p,

@@ -444,7 +444,7 @@ static void check_stored(const Graph *g)
                 }
 }
 
-void fuse(Graph *g, Arena *tmp, int level, Text *why)
+void fuse(Graph *g, Arena *tmp, int level, bool same_bits, Text *why)
 {
         size_t n = (size_t)g->n_nodes;
         Fuse f = { .g = g, .why = why, .tmp = tmp };
@@ -486,7 +486,8 @@ void fuse(Graph *g, Arena *tmp, int level, Text *why)
                     !(level && f.original[r] && follow(&f, r)))
                         place_member(&f, r, level);
         for (Ref r = 1; r < g->n_nodes && level >= 2; r++)
-                if (NODE(g, r)->op == OP_MATMUL && gemv_norms(g, r))
+                if (NODE(g, r)->op == OP_MATMUL && gemv_norms(g, r) &&
+                    !(same_bits && dt_size[NODE(g, NODE(g, r)->in[1])->type.dt] == 2))
                         take_norm(&f, r);
         /* what is computed wherever it is read still needs a place if an anchor or the outside
          * reads it whole */

@@ -292,6 +292,31 @@ TGC_DEV int ld_cluster(const int *p, unsigned rank)
         return x;
 }
 
+/* V floats, aligned as one access, from the place of p in block `rank` of the cluster. */
+template <int V>
+TGC_DEV void load_cluster(float (&v)[V], const float *p, unsigned rank)
+{
+        unsigned at;
+        asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                     : "=r"(at)
+                     : "r"(smem_addr(p)), "r"(rank));
+        if constexpr (V % 4 == 0) {
+#pragma unroll
+                for (int i = 0; i < V; i += 4)
+                        asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                                     : "=f"(v[i]), "=f"(v[i + 1]), "=f"(v[i + 2]), "=f"(v[i + 3])
+                                     : "r"(at + i * 4)
+                                     : "memory");
+        } else {
+#pragma unroll
+                for (int i = 0; i < V; i++)
+                        asm volatile("ld.shared::cluster.f32 %0, [%1];"
+                                     : "=f"(v[i])
+                                     : "r"(at + i * 4)
+                                     : "memory");
+        }
+}
+
 /* True in exactly one lane of the warp. */
 TGC_DEV bool elect_one()
 {

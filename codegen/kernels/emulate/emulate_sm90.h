@@ -477,6 +477,11 @@ TGC_DEV void send_cluster(void *p, Mbar *bar, unsigned rank, unsigned x)
 }
 TGC_DEV void st_cluster(float *p, unsigned rank, float x) { *emu::in_cluster(p, rank) = x; }
 TGC_DEV int ld_cluster(const int *p, unsigned rank) { return *emu::in_cluster(p, rank); }
+template <int V>
+TGC_DEV void load_cluster(float (&v)[V], const float *p, unsigned rank)
+{
+        memcpy(v, emu::in_cluster(p, rank), sizeof v);
+}
 
 TGC_DEV bool elect_one() { return emu::self()->lane == 0; }
 TGC_DEV bool bar_any(int id, int n, bool x, EMU_SITE)

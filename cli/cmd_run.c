@@ -3,34 +3,10 @@
 #include <string.h>
 #include <time.h>
 #include "chat.h"
-#include "prompts.h"
+#include "run.h"
 #include "sampling.h"
 #include "stop_text.h"
 #include "work.h"
-
-typedef struct Gen {
-        const Args *a;
-        const Plan *plan;
-        Tokenizer *tok; /* NULL: ids only */
-        int *ids;
-        int n, n_prompt, cap;
-        int which, of;   /* this prompt, from 0, and how many there are */
-        bool text;       /* stream it */
-        bool answers;    /* --messages: the prompt is not shown */
-        int end_of_turn; /* it ends an answer, as end-of-text does; -1: none */
-        /* why it ended, as --json says it: eos, stop, signal, context, length, non_finite */
-        const char *stop;
-        int ctx; /* most tokens that the model can look at here */
-        TokStream at;
-        char *hold;
-        size_t n_hold, cap_hold; /* text not written yet */
-        const Session *session;
-        RtDrawn *drawn; /* with --logprobs: of each token that was sampled */
-        int n_drawn;
-        size_t own; /* where in it the model's own text begins */
-        Err *e;
-        int code;
-} Gen;
 
 /* How much may be shown of what would be ready, with --stop. */
 static size_t cut_at_stop(Gen *r, size_t ready)
@@ -98,7 +74,7 @@ static int add_id(Gen *r, int id)
         return TGC_OK;
 }
 
-static int keep_logprobs(Gen *r)
+static int keep_logprobs(Gen *r, const RtDrawn *drawn)
 {
         if (!opt_set(r->a, O_LOGPROBS))
                 return TGC_OK;
@@ -109,20 +85,18 @@ static int keep_logprobs(Gen *r)
                         return err_set(r->e, TGC_NO_MEMORY, "no memory for log-probabilities");
                 r->drawn = d;
         }
-        r->drawn[r->n_drawn++] = *session_drawn(r->session, 0);
+        r->drawn[r->n_drawn++] = *drawn;
         return TGC_OK;
 }
 
-static int on_token(void *user, int i, const int *token, int B)
+int gen_take(Gen *r, int token, const RtDrawn *drawn)
 {
-        Gen *r = user;
-        (void)i, (void)B;
         if (r->tok && !opt_flag(r->a, O_IGNORE_EOS) &&
-            (tokenizer_is_eos(r->tok, *token) || *token == r->end_of_turn)) {
+            (tokenizer_is_eos(r->tok, token) || token == r->end_of_turn)) {
                 r->stop = "eos";
                 return 1;
         }
-        if ((r->code = add_id(r, *token)) || (r->code = keep_logprobs(r)))
+        if ((r->code = add_id(r, token)) || (r->code = keep_logprobs(r, drawn)))
                 return 1;
         put_id(r, r->n - 1, true);
         if (signal_seen())
@@ -130,11 +104,14 @@ static int on_token(void *user, int i, const int *token, int B)
         return r->code || r->stop;
 }
 
-/* ---- the work ---- */
+static int on_token(void *user, int i, const int *token, int B)
+{
+        Gen *r = user;
+        (void)i, (void)B;
+        return gen_take(r, *token, session_drawn(r->session, 0));
+}
 
-typedef struct Clock {
-        double load, prompt, decode;
-} Clock;
+/* ---- the work ---- */
 
 static uint64_t pick_seed(const Args *a)
 {
@@ -263,12 +240,14 @@ static int report_json(const Gen *r, const Clock *c, const Session *s, uint64_t 
         cJSON_AddNumberToObject(o, "seed", (double)seed);
         cJSON_AddStringToObject(o, "device", dev_name(session_device(s)));
         cJSON_AddNumberToObject(o, "load_s", c->load);
-        cJSON_AddNumberToObject(o, "prompt_tokens_per_s", rate(r->n_prompt - 1, c->prompt));
-        cJSON_AddNumberToObject(o, "decode_tokens_per_s", rate(n, c->decode));
+        if (!r->whole) { /* of several together there is one rate (run_together.c) */
+                cJSON_AddNumberToObject(o, "prompt_tokens_per_s", rate(r->n_prompt - 1, c->prompt));
+                cJSON_AddNumberToObject(o, "decode_tokens_per_s", rate(n, c->decode));
+        }
         return r->of > 1 ? json_print_line(o, e) : json_print(o, e);
 }
 
-static int report(Gen *r, const Clock *c, const Session *s, uint64_t seed, Err *e)
+int gen_report(Gen *r, const Clock *c, const Session *s, uint64_t seed, Err *e)
 {
         Progress talk = progress_new(r->a);
         int n = r->n - r->n_prompt;
@@ -278,11 +257,24 @@ static int report(Gen *r, const Clock *c, const Session *s, uint64_t seed, Err *
                 for (int i = 0; i < r->n; i++)
                         printf("%s%d", i ? " " : "", r->ids[i]);
                 printf("\n");
+        } else if (r->whole) {
+                char *text;
+                size_t bytes;
+                int code = text_of(r, &text, &bytes, e);
+                if (code)
+                        return code;
+                if (r->of > 1)
+                        printf("==> prompt %d of %d <==\n", r->which + 1, r->of);
+                put_generated(text, bytes);
+                printf("\n\n");
+                free(text);
         } else {
                 put_generated(r->hold, r->n_hold); /* a sequence that never ended */
                 printf("\n");
         }
         fflush(stdout);
+        if (r->whole)
+                return out_done(e);
         char prefill[64] = "1 token"; /* the first one that decoding reads: it has no rate */
         if (r->n_prompt > 1)
                 snprintf(prefill, sizeof prefill, "%d tokens at %.1f tok/s", r->n_prompt,
@@ -298,7 +290,7 @@ static int report(Gen *r, const Clock *c, const Session *s, uint64_t seed, Err *
 }
 
 /* Each prompt is what it would be alone: with the cache empty and the same seed. */
-static int run_one(Gen *r, const Prompt *p, Session *s, const Sampling *how, Clock *c, Err *e)
+int gen_begin(Gen *r, const Prompt *p)
 {
         r->n = 0;
         r->n_hold = r->own = 0;
@@ -310,11 +302,26 @@ static int run_one(Gen *r, const Prompt *p, Session *s, const Sampling *how, Clo
                 if (code)
                         return code;
         }
-        int code = generate(r, s, how, c, e);
+        r->n_prompt = r->n;
+        return TGC_OK;
+}
+
+void gen_free(Gen *r)
+{
+        free(r->ids);
+        free(r->hold);
+        free(r->drawn);
+}
+
+static int run_one(Gen *r, const Prompt *p, Session *s, const Sampling *how, Clock *c, Err *e)
+{
+        int code = gen_begin(r, p);
         if (!code)
-                return report(r, c, s, how->seed, e);
+                code = generate(r, s, how, c, e);
+        if (!code)
+                return gen_report(r, c, s, how->seed, e);
         if (code == TGC_NON_FINITE) /* what was said before it stands */
-                report(r, c, s, how->seed, NULL);
+                gen_report(r, c, s, how->seed, NULL);
         return code;
 }
 
@@ -363,8 +370,18 @@ static int run(Gen *r, const Loaded *l, double start, Prompts *p, Err *e)
                 how.s.mask_user = &grammar;
         }
         r->session = s;
-        for (; r->which < p->n && !code && !signal_seen(); r->which++)
-                code = run_one(r, &p->prompt[r->which], s, &how.s, &c, e);
+        const int parallel = opt_int(a, O_PARALLEL);
+        if (!code && session_manifest(s)->pages && p->n * parallel > 1) {
+                code = run_together(r, s, p, parallel, &how.s, &c, e);
+        } else if (!code && parallel > 1) {
+                code = err_set(e, TGC_USAGE,
+                               "--parallel %d: %s was compiled for one sequence; compile it with "
+                               "--batch-size %d",
+                               parallel, a->pos[0], parallel * p->n);
+        } else {
+                for (; r->which < p->n && !code && !signal_seen(); r->which++)
+                        code = run_one(r, &p->prompt[r->which], s, &how.s, &c, e);
+        }
         session_close(s);
         sampling_free(&how);
         grammar_end(&grammar);
@@ -388,9 +405,7 @@ int cmd_run(const Args *a, Err *e)
                   .text = l.tok && !opt_flag(a, O_JSON) && !opt_flag(a, O_PRINT_IDS) };
         code = run(&r, &l, start, &p, e);
         prompts_free(&p);
-        free(r.ids);
-        free(r.hold);
-        free(r.drawn);
+        gen_free(&r);
         loaded_free(&l);
         return code;
 }

@@ -264,9 +264,10 @@ int gen_report(Gen *r, const Clock *c, const Session *s, uint64_t seed, Err *e)
                 if (code)
                         return code;
                 if (r->of > 1)
-                        printf("==> prompt %d of %d <==\n", r->which + 1, r->of);
+                        printf("%s==> prompt %d of %d <==\n", r->follows ? "\n" : "", r->which + 1,
+                               r->of);
                 put_generated(text, bytes);
-                printf("\n\n");
+                printf("\n");
                 free(text);
         } else {
                 put_generated(r->hold, r->n_hold); /* a sequence that never ended */
@@ -371,7 +372,11 @@ static int run(Gen *r, const Loaded *l, double start, Prompts *p, Err *e)
         }
         r->session = s;
         const int parallel = opt_int(a, O_PARALLEL);
-        if (!code && session_manifest(s)->pages && p->n * parallel > 1) {
+        if (!code && grammar.matcher && parallel > 1) {
+                code = err_set(e, TGC_USAGE,
+                               "--parallel does not go with --grammar or --json-schema: "
+                               "run them one after the other, with --seed");
+        } else if (!code && session_manifest(s)->pages && p->n * parallel > 1 && !grammar.matcher) {
                 code = run_together(r, s, p, parallel, &how.s, &c, e);
         } else if (!code && parallel > 1) {
                 code = err_set(e, TGC_USAGE,

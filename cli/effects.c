@@ -33,6 +33,15 @@ static bool trains(const Given *g) { return g->mode & BUILD_TRAIN; }
 static bool infers(const Given *g) { return g->mode & BUILD_INFER; }
 static bool infers_or_model(const Given *g) { return infers(g) || model(g); }
 
+static bool several(const Given *g)
+{
+        return infers(g) && !trains(g) && opt_int(g->a, O_BATCH) > 1;
+}
+static bool together(const Given *g)
+{
+        return opt_int(g->a, O_PARALLEL) > 1 || g->a->v[O_PROMPT].n > 1 || has(g, O_PROMPTS);
+}
+
 /* Training alone has one length, and --block-size is the better name for it. */
 static bool infers_or_sets_window(const Given *g)
 {

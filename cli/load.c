@@ -485,6 +485,18 @@ static void say_no_infer(const Args *a, const char *msg)
                 say(&talk, "no programs to generate text: training alone\n");
 }
 
+/* Sequences at once: of `run` as many as it will have, up to MOST, and of a file of prompts FEW. */
+static int batch_of(const Args *a)
+{
+        enum { MOST = 64, FEW = 16 };
+        int n;
+        if (a->cmd != CMD_RUN)
+                return opt_int(a, O_BATCH);
+        n = opt_str(a, O_PROMPTS) ? FEW : a->v[O_PROMPT].n;
+        n = (n > 1 ? n : 1) * opt_int(a, O_PARALLEL);
+        return opt_str(a, O_GRAMMAR) || opt_str(a, O_JSON_SCHEMA) ? 1 : n < MOST ? n : MOST;
+}
+
 static int compile_model(Loaded *l, const Args *a, const char *path, const LoadHow *how,
                          const GgufModel *gguf, Err *e)
 {
@@ -518,7 +530,10 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
                 .mode = mode_of(a, how, l->kind),
                 .opt = opt_int(a, O_OPT),
                 .no_infer = opt_set(a, O_MODE) ? NULL : &no_infer,
-                .batch = opt_int(a, O_BATCH),
+                .batch = batch_of(a),
+                .cache_tokens = a->cmd == CMD_RUN && !opt_int(a, O_CACHE_TOKENS)
+                                        ? -1
+                                        : opt_int(a, O_CACHE_TOKENS),
                 .ctx = opt_int(a, O_CTX),
                 .ctx_at_least = a->cmd == CMD_RUN || a->cmd == CMD_CHAT ||
                                 a->cmd == CMD_EVAL, /* they keep to it themselves */

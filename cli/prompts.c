@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "../runtime/util/file.h"
+#include "../runtime/util/json.h"
 #include "prompts.h"
 
 enum { PATIENCE_MS = 1000 }; /* until a person is told what is waited for */
@@ -100,14 +101,94 @@ static int read_file(Prompts *p, const Args *a, const Tokenizer *tok, const char
         return code;
 }
 
+/* prompt_ids of an object. */
+static int add_ids(Prompts *p, Json ids, int vocab, const char *from, Err *e)
+{
+        const int n = (int)json_count(ids);
+        int k = 0, *list = malloc((size_t)n * sizeof *list + 1);
+        if (!list)
+                return err_set(e, TGC_NO_MEMORY, "no memory for %d ids", n);
+        for (JsonEach x = json_each(ids); json_next(&x); k++) {
+                const double v = json_number(x.value);
+                if (!(v >= 0 && v < vocab && v == (int)v)) {
+                        free(list);
+                        return err_set(e, TGC_BAD_FILE,
+                                       "%s: prompt_ids[%d] is no token of a vocabulary of %d", from,
+                                       k, vocab);
+                }
+                list[k] = (int)v;
+        }
+        return prompts_add(p, list, n, e);
+}
+
+/* A line: a text, or an object with `prompt` (a text) or `prompt_ids`. */
+static int add_line(Prompts *p, const Tokenizer *tok, int vocab, const char *file, int line,
+                    const char *text, size_t n, Err *e)
+{
+        char from[300];
+        JsonText in;
+        JsonBuf b = { 0 };
+        Json o;
+        int code;
+        snprintf(from, sizeof from, "%.200s:%d", file, line);
+        if (text[0] != '{')
+                return tok ? add_text(p, tok, text, n, from, e)
+                           : err_set(e, TGC_USAGE, "%s: a text, and the model has no tokenizer",
+                                     from);
+        if ((code = json_open(&in, &o, text, n, from, false, e)))
+                return code;
+        const Json prompt = json_get(o, "prompt"), ids = json_get(o, "prompt_ids");
+        if (json_type(prompt) == '"' && tok) {
+                size_t k;
+                const char *said = json_string(prompt, &b, &k);
+                code = said ? add_text(p, tok, said, k, from, e)
+                            : err_set(e, TGC_NO_MEMORY, "no memory for a prompt");
+        } else if (json_type(ids) == '[' && json_count(ids)) {
+                code = add_ids(p, ids, vocab, from, e);
+        } else {
+                code = err_set(e, TGC_BAD_FILE,
+                               "%s: the object has no `prompt` (a text%s) and no `prompt_ids` "
+                               "(numbers)",
+                               from, tok ? "" : ", for which the model has no tokenizer");
+        }
+        json_buf_free(&b);
+        json_close(&in);
+        return code;
+}
+
+/* A prompt each line; empty lines count for nothing. */
+static int read_lines(Prompts *p, const Args *a, const Tokenizer *tok, int vocab, Err *e)
+{
+        const char *file = opt_str(a, O_PROMPTS);
+        char *text;
+        size_t n, k;
+        int code = file_read_text(file, TOK_MAX_TEXT, &text, &n, e), line = 1;
+        if (code)
+                return code;
+        for (size_t at = 0; at < n && !code; at += k + 1, line++) {
+                k = strcspn(text + at, "\n");
+                const size_t own = k && text[at + k - 1] == '\r' ? k - 1 : k;
+                text[at + own] = 0;
+                if (own)
+                        code = add_line(p, tok, vocab, file, line, text + at, own, e);
+        }
+        free(text);
+        if (!code && !p->n)
+                code = err_set(e, TGC_BAD_FILE, "%s: no prompts", file);
+        return code;
+}
+
 int prompts_read(Prompts *p, const Args *a, const Tokenizer *tok, int vocab, Err *e)
 {
         const OptionValue *text = &a->v[O_PROMPT];
         const char *ids = opt_str(a, O_PROMPT_IDS), *file = opt_str(a, O_FILE);
         int code = TGC_OK, *list, n;
         *p = (Prompts) { 0 };
-        if ((ids != NULL) + (text->n > 0) + (file != NULL) > 1)
-                return err_set(e, TGC_USAGE, "run: give one of --prompt, --file and --prompt-ids");
+        if ((ids != NULL) + (text->n > 0) + (file != NULL) + (opt_str(a, O_PROMPTS) != NULL) > 1)
+                return err_set(e, TGC_USAGE,
+                               "run: give one of --prompt, --file, --prompts and --prompt-ids");
+        if (opt_str(a, O_PROMPTS))
+                return read_lines(p, a, tok, vocab, e);
         if (ids) {
                 code = ids_parse(ids, strlen(ids), vocab, "--prompt-ids", &list, &n, e);
                 if (code)

@@ -27,7 +27,8 @@ typedef struct Gen {
         size_t own; /* where in it the model's own text begins */
         Err *e;
         int code;
-        bool whole; /* its text is printed when it has ended, not as it comes */
+        bool follows; /* something was printed before it */
+        bool whole;   /* its text is printed when it has ended, not as it comes */
 } Gen;
 
 typedef struct Clock {

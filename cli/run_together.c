@@ -7,9 +7,9 @@
 typedef struct Together {
         Batch *b;
         Gen *gen;
-        int *id; /* of each in the batch; 0: it has ended */
-        int n, printed;
-        bool in_order; /* ids are printed in the order of the prompts */
+        int *id;        /* of each in the batch; 0: it has ended */
+        int n, printed; /* printed: texts; with in_order those before it, too */
+        bool in_order;  /* ids are printed in the order of the prompts */
         const Sampling *how;
         Clock *c;
         Session *s;
@@ -37,6 +37,9 @@ static int add_all(Together *t, const Prompts *p, int parallel, int predict, int
                 r->stop = how.predict == room && predict != room ? "context" : "length";
                 if (how.predict > 0)
                         code = batch_add(t->b, r->ids, r->n, &how, &t->id[i], e);
+                else if (!t->in_order)
+                        r->follows = t->printed > 0, t->printed++,
+                        code = gen_report(r, t->c, t->s, how.sampling.seed, e);
         }
         return code;
 }
@@ -45,8 +48,8 @@ static int print_ended(Together *t, int parallel, Err *e)
 {
         int code = TGC_OK;
         for (; t->printed < t->n && !t->id[t->printed] && !code; t->printed++)
-                code = gen_report(&t->gen[t->printed], t->c, t->s,
-                                  seed_of(t, t->printed, parallel), e);
+                code = gen_report(&t->gen[t->printed], t->c, t->s, seed_of(t, t->printed, parallel),
+                                  e);
         return code;
 }
 
@@ -67,8 +70,9 @@ static int take(Together *t, const BatchToken *x, int parallel, Err *e)
                 return r->stop = otherwise, r->code;
         r->stop = r->stop ? r->stop : otherwise;
         t->id[i] = 0;
+        r->follows = t->printed > 0;
         if (!code && !r->code && !t->in_order)
-                code = gen_report(r, t->c, t->s, seed_of(t, i, parallel), e);
+                t->printed++, code = gen_report(r, t->c, t->s, seed_of(t, i, parallel), e);
         return code ? code : r->code;
 }
 
@@ -76,7 +80,8 @@ int run_together(const Gen *like, Session *s, const Prompts *p, int parallel, co
                  Clock *c, Err *e)
 {
         BatchToken *out = malloc(TGC_MAX_BATCH * sizeof *out);
-        const int ctx = opt_int(like->a, O_CTX) ? opt_int(like->a, O_CTX) : session_manifest(s)->ctx;
+        const int ctx = opt_int(like->a, O_CTX) ? opt_int(like->a, O_CTX)
+                                                : session_manifest(s)->ctx;
         Together t = { .n = p->n * parallel, .how = how, .c = c, .s = s };
         uint64_t said = 0;
         int code = TGC_OK;
@@ -93,6 +98,8 @@ int run_together(const Gen *like, Session *s, const Prompts *p, int parallel, co
         const double before = clock_s();
         if (!code && !(code = batch_open(&t.b, s, NULL, e)))
                 code = add_all(&t, p, parallel, opt_int(like->a, O_PREDICT), ctx, e);
+        if (!code && t.in_order)
+                code = print_ended(&t, parallel, e);
         while (!code && batch_left(t.b) && !signal_seen()) {
                 int n;
                 code = batch_step(t.b, out, &n, e);
@@ -101,10 +108,6 @@ int run_together(const Gen *like, Session *s, const Prompts *p, int parallel, co
                 if (!code && t.in_order)
                         code = print_ended(&t, parallel, e);
         }
-        for (int i = 0; i < t.n && !code && !t.in_order; i++)
-                if (!t.gen[i].n_drawn && t.gen[i].n == t.gen[i].n_prompt && !t.id[i] && t.gen[i].ids &&
-                    !said)
-                        code = gen_report(&t.gen[i], c, s, seed_of(&t, i, parallel), e);
         if (!code && !opt_flag(like->a, O_JSON)) {
                 Progress talk = progress_new(like->a);
                 const BatchStats st = batch_stats(t.b);

@@ -172,8 +172,9 @@ typedef struct CompileOptions {
         bool infer, train;
         int batch;            /* sequences: inference and training */
         int ctx;              /* cache size; 0: the model's */
-        int64_t cache_tokens; /* that the cache of several sequences holds; 0: batch * ctx */
-        bool ctx_at_least;    /* a larger one will do */
+        int64_t cache_tokens; /* that the cache of several sequences holds; 0: batch * ctx; below 0: that,
+                               * but not more than a context and 32768 */
+        bool ctx_at_least; /* a larger one will do */
         /* tokens of a prefill call; 0: chosen, and for GPUs more in a second program */
         int chunk;
         int block;       /* training window T; 0: the model's ctx */

@@ -292,9 +292,13 @@ static int64_t cache_rows(const CompileOptions *o, int ctx)
 {
         const int64_t each = (ctx + CACHE_PAGE - 1) / CACHE_PAGE,
                       wanted = (o->cache_tokens + CACHE_PAGE - 1) / CACHE_PAGE;
+        const int64_t some = each + 32768 / CACHE_PAGE, all = o->batch * each;
         if (!o->infer || o->train || o->batch < 2)
                 return 0;
-        return (1 + (wanted ? wanted : o->batch * each)) * CACHE_PAGE;
+        return (1 + (o->cache_tokens > 0                 ? wanted
+                     : o->cache_tokens < 0 && some < all ? some
+                                                         : all)) *
+               CACHE_PAGE;
 }
 
 /* ctx, block: most tokens of a sequence, of a window. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "util/c_locale.h"
+#include "batch/batch.h"
 #include "session/session.h"
 #include "tokenizer/tokenizer.h"
 
@@ -151,6 +152,83 @@ int tgc_generate(Tgc *t, const TgcSampling *h, int n, TgcTokenFn *fn, void *user
         Err e = { 0, "" };
         Forward f = { fn, user };
         return result(session_decode(t->session, h, n, forward, &f, &e), &e, error);
+}
+
+/* ---- batches ---- */
+
+struct TgcBatch {
+        Batch *b;
+        BatchToken token[TGC_MAX_BATCH];
+};
+
+_Static_assert((int)TGC_MOST_TOKENS == TGC_MAX_BATCH && (int)TGC_END_CONTEXT == (int)BATCH_FULL,
+               "a step's tokens");
+
+int tgc_batch_open(TgcBatch **out, Tgc *t, TgcError *error)
+{
+        Err e = { 0, "" };
+        TgcBatch *b = calloc(1, sizeof *b);
+        int code = b ? batch_open(&b->b, t->session, NULL, &e)
+                     : err_set(&e, TGC_NO_MEMORY, "no memory for a batch");
+        *out = code ? NULL : b;
+        if (code)
+                free(b);
+        return result(code, &e, error);
+}
+
+void tgc_batch_close(TgcBatch *b)
+{
+        if (b)
+                batch_close(b->b);
+        free(b);
+}
+
+static int how_of(const TgcSequence *q, BatchHow *how, Err *e)
+{
+        *how = (BatchHow) { .sampling = q->sampling ? *q->sampling : sampling_default(),
+                            .predict = q->predict,
+                            .n_stop = q->n_stop };
+        if (q->n_stop < 0 || q->n_stop > BATCH_STOPS)
+                return err_set(e, TGC_USAGE, "%d tokens that stop a sequence; the most is %d",
+                               q->n_stop, BATCH_STOPS);
+        if (q->n_stop)
+                memcpy(how->stop, q->stop, (size_t)q->n_stop * sizeof *q->stop);
+        return TGC_OK;
+}
+
+int tgc_batch_add(TgcBatch *b, const int *ids, int n, const TgcSequence *q, int *sequence,
+                  TgcError *error)
+{
+        Err e = { 0, "" };
+        BatchHow how;
+        int code = how_of(q, &how, &e);
+        return result(code ? code : batch_add(b->b, ids, n, &how, sequence, &e), &e, error);
+}
+
+int tgc_batch_fork(TgcBatch *b, int sequence, const TgcSequence *q, int *child, TgcError *error)
+{
+        Err e = { 0, "" };
+        BatchHow how;
+        int code = how_of(q, &how, &e);
+        return result(code ? code : batch_fork(b->b, sequence, &how, child, &e), &e, error);
+}
+
+int tgc_batch_drop(TgcBatch *b, int sequence, TgcError *error)
+{
+        Err e = { 0, "" };
+        return result(batch_drop(b->b, sequence, &e), &e, error);
+}
+
+int tgc_batch_left(const TgcBatch *b) { return batch_left(b->b); }
+
+int tgc_batch_step(TgcBatch *b, TgcToken *out, int *n, TgcError *error)
+{
+        Err e = { 0, "" };
+        int code = batch_step(b->b, b->token, n, &e);
+        for (int i = 0; i < *n && !code; i++)
+                out[i] = (TgcToken) { b->token[i].seq, b->token[i].token, (int)b->token[i].end,
+                                      b->token[i].drawn.logprob };
+        return result(code, &e, error);
 }
 
 int tgc_score(Tgc *t, const int *ids, int n, float *logits, double *nll, TgcError *error)

@@ -143,6 +143,42 @@ int tgc_prompt(Tgc *t, const int *ids, int n, TgcError *error);
 int tgc_generate(Tgc *t, const TgcSampling *how, int n, TgcTokenFn *fn, void *user,
                  TgcError *error);
 
+/* ---- several sequences at once; the plan was compiled with --batch-size 2 or more ---- */
+
+/* Sequences of any length come and go; each step serves all of them, and each says what it would say
+ * alone.  Between tgc_batch_open and tgc_batch_close the Tgc serves nothing else. */
+typedef struct TgcBatch TgcBatch;
+
+typedef struct TgcSequence {
+        const TgcSampling *sampling; /* NULL: the defaults */
+        int predict;                 /* most tokens; below 0: until the context is full */
+        const int *stop;             /* tokens that end it, at most 16; they are told, too */
+        int n_stop;
+} TgcSequence;
+
+enum TgcEnd { TGC_END_NONE, TGC_END_STOP, TGC_END_LENGTH, TGC_END_CONTEXT };
+
+typedef struct TgcToken {
+        int sequence, token;
+        int end;       /* TgcEnd: why it is the sequence's last one */
+        float logprob; /* of the softmax of the logits, where sampling asks for it (logprobs) */
+} TgcToken;
+
+enum { TGC_MOST_TOKENS = 256 }; /* of one step */
+
+int tgc_batch_open(TgcBatch **b, Tgc *t, TgcError *error);
+void tgc_batch_close(TgcBatch *b); /* NULL is fine */
+/* A sequence of n tokens, which are copied; its number, from 1, to *sequence.  A refusal says the
+ * numbers: too long for the context, or for all pages of the cache. */
+int tgc_batch_add(TgcBatch *b, const int *ids, int n, const TgcSequence *how, int *sequence,
+                  TgcError *error);
+/* Another one that goes on from where `sequence` is. */
+int tgc_batch_fork(TgcBatch *b, int sequence, const TgcSequence *how, int *child, TgcError *error);
+int tgc_batch_drop(TgcBatch *b, int sequence, TgcError *error);
+int tgc_batch_left(const TgcBatch *b); /* sequences that have not ended */
+/* Up to TGC_MOST_TOKENS tokens to out, their number to *n; on a GPU they come a step or two late. */
+int tgc_batch_step(TgcBatch *b, TgcToken *out, int *n, TgcError *error);
+
 /* Log-probabilities: nll[i] is -log p(ids[i+1] | ids[0..i]), n-1 of them; logits
  * (n, vocab).  Either may be NULL.  Forgets the conversation. */
 int tgc_score(Tgc *t, const int *ids, int n, float *logits, double *nll, TgcError *error);

@@ -43,7 +43,7 @@ say who_waits_is_told "$p"
 
 p=$(try 2 'given twice; several prompts are -p TEXT -p TEXT' "${run[@]}" -f prompt.txt -f - < /dev/null)
 [ "$p" ] || p=$(try 2 'given twice' "${run[@]}" --prompt-ids 1 --prompt-ids 2 < /dev/null)
-[ "$p" ] || p=$(try 2 'give one of --prompt, --file and --prompt-ids' "${run[@]}" -p x -f prompt.txt < /dev/null)
+[ "$p" ] || p=$(try 2 'give one of --prompt, --file, --prompts and --prompt-ids' "${run[@]}" -p x -f prompt.txt < /dev/null)
 say no_prompt_replaces_another "$p"
 
 # ---- several ----
@@ -67,6 +67,52 @@ say objects_are_a_line_each "$p"
 p=$(try 2 'the plan'\''s context is 32' "${run[@]}" -p 'Once upon' -p "$(seq -s ' ' 40)" < /dev/null)
 [ "$p" ] || [ ! -s out ] || p="one ran before: $(cat out)"
 say all_are_looked_at_before_one_runs "$p"
+
+# ---- together: a plan for several sequences ----
+
+"$TGC" compile "$story" -q --ctx-size 64 -b 3 --cache-tokens 192 --target cpu -o b.plan || echo "not ok compile -b 3"
+batch=("$TGC" run b.plan --device cpu -n 6 -s 1)
+p=
+for t in 0 0.8; do
+        for i in 0 1; do [ "$p" ] || "${run[@]}" -q --temp $t --print-ids -p "${two[2 * i + 1]}" < /dev/null; done > want
+        [ "$p" ] || p=$(try 0 '2 sequences, 12 tokens' "${batch[@]}" --temp $t "${two[@]}" --print-ids < /dev/null)
+        [ "$p" ] || cmp -s out want || p="--temp $t: $(diff out want | head -5)"
+done
+say together_each_says_what_it_says_alone "$p"
+
+for s in 1 2 3; do "${run[@]}" -q --print-ids -s $s -p 'Once upon' < /dev/null; done > want
+p=$(try 0 '3 sequences' "${batch[@]}" --parallel 3 -p 'Once upon' --print-ids < /dev/null)
+[ "$p" ] || cmp -s out want || p="$(diff out want | head -5)"
+say parallel_is_one_prompt_with_other_seeds "$p"
+
+p=$(try 2 'compiled for one sequence; compile it with --batch-size 3' "${run[@]}" --parallel 3 -p x < /dev/null)
+say parallel_wants_a_plan_for_several "$p"
+
+printf 'Once upon\r\n\n{"prompt": "Then she"}\n{"prompt_ids": [5, 6]}\n' > lines
+{ for i in 0 1; do "${run[@]}" -q --print-ids -p "${two[2 * i + 1]}" < /dev/null; done; "${run[@]}" -q --print-ids --prompt-ids 5,6; } > want
+p=$(try 0 '3 sequences' "${batch[@]}" --prompts lines --print-ids < /dev/null)
+[ "$p" ] || cmp -s out want || p="$(diff out want | head -5)"
+[ "$p" ] || p=$(try 0 '' "${batch[@]}" --prompts lines --json < /dev/null)
+[ "$p" ] || [ "$(grep -c '^{"prompt":[123],.*"stopped_by":"length"' out)" = 3 ] || p="$(head -c 300 out)"
+say a_file_has_a_prompt_a_line "$p"
+
+p=
+while IFS='|' read -r line want; do
+        printf 'x\n%s\n' "$line" > bad
+        [ "$p" ] || p=$(try 3 "$want" "${batch[@]}" --prompts bad < /dev/null)
+done <<'END'
+{"prompt": 3}|bad:2: the object has no `prompt`
+{"prompt_ids": [1, 99999]}|bad:2: prompt_ids.1. is no token
+{"prompt"|bad:2
+END
+: > bad
+[ "$p" ] || p=$(try 3 'bad: no prompts' "${batch[@]}" --prompts bad < /dev/null)
+say bad_lines_are_named "$p"
+
+"$TGC" compile "$story" -q --ctx-size 128 -b 2 --cache-tokens 64 --target cpu -o few.plan || echo "not ok compile few"
+p=$(try 2 'wants 2 pages of the cache, which has 1; compile with a larger --cache-tokens' "$TGC" run few.plan --device cpu -n 100 "${two[@]}" < /dev/null)
+[ "$p" ] || [ ! -s out ] || p="some ran: $(cat out)"
+say too_few_pages_are_said_before_anything_runs "$p"
 
 # ---- compiling ----
 

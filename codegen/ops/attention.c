@@ -361,8 +361,16 @@ static void forward(Emit *e, const Group *gr)
                 int64_t groups = t.K * ((per + r - 1) / r), most = once  ? ANY_SMS * 3 / 4
                                                                    : mma ? ANY_SMS
                                                                          : 2 * ANY_SMS;
-                while (splits < 32 && B * groups * splits < most && S / (splits * 2) >= 64)
-                        splits *= 2;
+                /* Of a paged cache how keys are parted must not depend on B: the same bits alone and
+                 * in company. */
+                enum { LEAST_PAGED = 4, MOST_PAGED = 16, PAGED_KEYS = 512 };
+                if (t.paged)
+                        while (splits < MOST_PAGED && S / (splits * 2) >= 64 &&
+                               (splits < LEAST_PAGED || S / splits > PAGED_KEYS))
+                                splits *= 2;
+                else
+                        while (splits < 32 && B * groups * splits < most && S / (splits * 2) >= 64)
+                                splits *= 2;
                 int record = (int)(t.D + 1) / 2 * 2 + 2;
                 b.any.waits = true;
                 /* more threads reach further into the cache in one step, and parts to merge come

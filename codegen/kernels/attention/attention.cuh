@@ -166,7 +166,8 @@ struct AttForwardMma {
         /* One step of the online softmax: x becomes probabilities relative to `top`.  The usual
          * top is the largest score so far, and every step rescales o.  Any top near it gives
          * the same quotient, so it is raised only when some row of the warp exceeds it
-         * by 2^8, which float32 sums and 16-bit probabilities hold easily. */
+         * by 2^8, which float32 sums and 16-bit probabilities hold easily.  Of several sequences a
+         * row's top is raised where that row exceeds it: its bits are its own. */
         static __device__ __forceinline__ void softmax(float (&x)[MT][NT][4], float (&o)[MT][DT][4],
                                                        float (&top)[MT][2], float (&sum)[MT][2],
                                                        const AttHead<E, Att> &hd, int row, int n0)
@@ -186,6 +187,9 @@ struct AttForwardMma {
                         for (int m = 0; m < MT; m++)
 #pragma unroll
                                 for (int i = 0; i < 2; i++) {
+                                        if (Att::RAGGED &&
+                                            !(most[m][i] * hd.BASE2 > top[m][i] * hd.BASE2 + 8.f))
+                                                continue;
                                         const float scale = fast_exp2(top[m][i] * hd.BASE2 -
                                                                       zero(most[m][i]));
                                         top[m][i] = most[m][i];

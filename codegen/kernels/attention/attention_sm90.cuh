@@ -385,9 +385,10 @@ struct AttForwardSm90 {
         }
 
         /* Raise top, in units of the exponent, where some row of the warp exceeds it by 2^8
-         * (AttForwardMma::softmax); true: what was summed so far is to be multiplied by scale. */
+         * (AttForwardMma::softmax); true: what was summed so far is to be multiplied by scale.
+         * Of several sequences those rows are raised that exceed it and ask, no others. */
         static __device__ __forceinline__ bool raise(const float (&x)[BN / 2], float (&top)[2],
-                                                     float (&scale)[2])
+                                                     float (&scale)[2], const bool (&asks)[2])
         {
                 const float most[2] = { att_row_max(x, 0), att_row_max(x, 1) };
                 const bool any = most[0] * Head::BASE2 > top[0] + 8.f ||
@@ -396,7 +397,9 @@ struct AttForwardSm90 {
                         return false;
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
-                        const float to = fmaxf(top[i], quad_max(most[i]) * Head::BASE2);
+                        float to = fmaxf(top[i], quad_max(most[i]) * Head::BASE2);
+                        if (Att::RAGGED && !(asks[i] && to > top[i] + 8.f))
+                                to = top[i];
                         scale[i] = fast_exp2(top[i] - zero(to));
                         top[i] = to;
                 }
@@ -423,6 +426,19 @@ struct AttForwardSm90 {
                        (RAGGED && (top[0] == -INFINITY || top[1] == -INFINITY));
         }
 
+        /* Rows, the same in a quad, of which too_large says so. */
+        static __device__ __forceinline__ void ask(const float (&top)[2], const float (&part)[2],
+                                                   bool (&asks)[2])
+        {
+                if constexpr (Att::RAGGED) {
+#pragma unroll
+                        for (int i = 0; i < 2; i++) {
+                                const float own[2] = { top[i], top[i] }, of[2] = { part[i], 0.f };
+                                asks[i] = quad_max(too_large(own, of) ? 1.f : 0.f) > 0.f;
+                        }
+                }
+        }
+
         template <class Epilogue>
         static __device__ __forceinline__ void compute(const Work &work, float *lse, char *smem,
                                                        const Epilogue &epilogue)
@@ -447,6 +463,7 @@ struct AttForwardSm90 {
                         float(&o)[D / 2] = reinterpret_cast<float(&)[D / 2]>(acc);
                         unsigned p[BN / 16][4];
                         float scale[2];
+                        bool asks[2] = { true, true };
                         int j = 0;
 
                         att_fill(acc, 0.f);
@@ -471,7 +488,7 @@ struct AttForwardSm90 {
                                 wgmma_hold(x);
                                 read(pipe.empty(at));
                                 mask(x, hd, begins, row, (w.n0 + a) * BN);
-                                raise(x, top, scale);
+                                raise(x, top, scale, asks);
                                 exponents(x, top, sum);
                                 att_pack<E>(p, x);
                                 pipe.wait_full();
@@ -496,13 +513,14 @@ struct AttForwardSm90 {
                                         const bool here = pipe.is_full();
                                         bool raised = false;
                                         if (bar_any(8 + g, 128, too_large(top, part))) {
+                                                ask(top, part, asks);
                                                 wgmma_fence();
                                                 scores(x, q, panel);
                                                 wgmma_wait<0>();
                                                 wgmma_hold(x);
                                                 wgmma_hold(o);
                                                 mask(x, hd, begins, row, (w.n0 + j) * BN);
-                                                raised = raise(x, top, scale);
+                                                raised = raise(x, top, scale, asks);
                                                 exponents(x, top, part);
                                         }
                                         read(pipe.empty(at));

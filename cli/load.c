@@ -502,7 +502,7 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
 {
         char vocab[32] = "0", *choices, says[CHECK_SAYS] = "";
         const bool check = a->cmd == CMD_COMPILE || a->cmd == CMD_TRAIN || a->cmd == CMD_RUN ||
-                           a->cmd == CMD_CHAT || a->cmd == CMD_CHAT || a->cmd == CMD_EVAL;
+                           a->cmd == CMD_CHAT || a->cmd == CMD_EVAL;
         const char *own = opt_str(a, O_MODEL_FILE) ? opt_str(a, O_MODEL_FILE) : l->own;
         Progress talk = progress_new(a);
         Err no_infer = { 0 };

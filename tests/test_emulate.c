@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "test.h"
+#include "runtime/rt.h"
 
 #define FLAGS                                                                                    \
         "-std=c++17 -O1 -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-unknown-warning-option " \
@@ -146,9 +147,9 @@ TEST (families) {
 /* Two units in one object share the launcher and see each other's kernels. */
 TEST (two_units_in_one_object) {
         typedef int Launch(const char *, unsigned, unsigned, unsigned, void **, int, char *, int);
-        static char rt[4096];
+        static Rt rt;
         static unsigned y[16] __attribute__((aligned(16)));
-        void *args[2] = { rt, y };
+        void *args[2] = { &rt, y };
         char path[400], err[600] = "";
         Launch *launch;
         build("-fPIC -shared", "tests/emulate/kernels.cuh tests/emulate/wrong.cuh", "units.so");

@@ -5,12 +5,12 @@
 
 static const char escaped[] = "\"\\\b\f\n\r\t/", letter[] = "\"\\bfnrt/";
 
-static bool has(const CharRange *r, int n, bool not, uint32_t c)
+static bool has(const CharRange *r, int n, bool negated, uint32_t c)
 {
         bool in = false;
         for (int i = 0; i < n; i++)
                 in |= r[i].lo <= c && c <= r[i].hi;
-        return in != not ;
+        return in != negated;
 }
 
 /* \u00XX of a control character, in either case of its letters */
@@ -32,7 +32,7 @@ static void add_control(Build *b, int rule, int c)
         }
 }
 
-int gr_json_class(Build *b, const CharRange *r, int n, bool not )
+int gr_json_class(Build *b, const CharRange *r, int n, bool negated)
 {
         CharRange *plain = malloc(((size_t)n + 4) * sizeof *plain);
         int rule = gr_rule(b), k = 0;
@@ -41,7 +41,7 @@ int gr_json_class(Build *b, const CharRange *r, int n, bool not )
                 return rule;
         }
         /* what stands for itself */
-        if (not ) {
+        if (negated) {
                 if (n)
                         memcpy(plain, r, (size_t)n * sizeof *plain);
                 k = n;
@@ -69,12 +69,12 @@ int gr_json_class(Build *b, const CharRange *r, int n, bool not )
         }
         free(plain);
         for (int i = 0; letter[i]; i++)
-                if (has(r, n, not, (unsigned char)escaped[i])) {
+                if (has(r, n, negated, (unsigned char)escaped[i])) {
                         gr_alt(b, rule);
                         gr_text(b, rule, (char[]) { '\\', letter[i] }, 2);
                 }
         for (int c = 0; c < 0x20; c++)
-                if (has(r, n, not, (uint32_t)c))
+                if (has(r, n, negated, (uint32_t)c))
                         add_control(b, rule, c);
         return rule;
 }

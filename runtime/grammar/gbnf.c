@@ -157,8 +157,8 @@ static int class(Gbnf *g)
         const char *start = g->p++;
         CharRange *r = NULL;
         int n = 0, cap = 0, rule = 0;
-        bool not = at(g, '^');
-        g->p += not ;
+        bool negated = at(g, '^');
+        g->p += negated;
         while (!at(g, ']') && !g->b.code) {
                 if (!more(g) || *g->p == '\n') {
                         fail(g, start, "this class does not end in its line");
@@ -187,7 +187,7 @@ static int class(Gbnf *g)
         }
         if (!g->b.code) {
                 g->p++;
-                rule = gr_class(&g->b, r, n, not );
+                rule = gr_class(&g->b, r, n, negated);
         }
         free(r);
         return rule;

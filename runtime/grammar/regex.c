@@ -51,9 +51,9 @@ static int any_char(Build *b)
 }
 
 /* The class of \d and the like; 0: it is none. */
-static int known_class(char c, const CharRange **r, bool * not )
+static int known_class(char c, const CharRange **r, bool *negated)
 {
-        *not = c == 'D' || c == 'W' || c == 'S';
+        *negated = c == 'D' || c == 'W' || c == 'S';
         switch (c) {
         case 'd':
         case 'D': *r = digits; return 1;
@@ -120,8 +120,8 @@ static int bracket(Regex *x)
 {
         CharRange r[MAX_CLASS + 16];
         int n = 0;
-        bool not = at(x, '^');
-        x->p += not ;
+        bool negated = at(x, '^');
+        x->p += negated;
         while (!at(x, ']') && !x->wrong) {
                 const CharRange *known;
                 bool other;
@@ -173,7 +173,7 @@ static int bracket(Regex *x)
                 r[n++] = (CharRange) { c[0], c[1] };
         }
         x->p++;
-        return x->wrong ? 0 : gr_json_class(x->b, r, n, not );
+        return x->wrong ? 0 : gr_json_class(x->b, r, n, negated);
 }
 
 static Part alternatives(Regex *x, bool whole);

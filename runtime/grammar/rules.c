@@ -163,7 +163,7 @@ static int by_low(const void *x, const void *y)
         return a->lo < b->lo ? -1 : a->lo > b->lo;
 }
 
-int gr_class(Build *b, const CharRange *r, int n, bool not )
+int gr_class(Build *b, const CharRange *r, int n, bool negated)
 {
         int rule = gr_rule(b);
         bool first = true;
@@ -178,13 +178,13 @@ int gr_class(Build *b, const CharRange *r, int n, bool not )
         qsort(s, (size_t)n, sizeof *s, by_low);
         for (int i = 0; i < n && !b->code; i++) {
                 uint32_t lo = s[i].lo > next ? s[i].lo : next;
-                if (not &&s[i].lo > next)
+                if (negated && s[i].lo > next)
                         add_code_points(b, rule, next, s[i].lo - 1, &first);
-                else if (!not &&lo <= s[i].hi)
+                else if (!negated && lo <= s[i].hi)
                         add_code_points(b, rule, lo, s[i].hi, &first);
                 next = s[i].hi + 1 > next ? s[i].hi + 1 : next;
         }
-        if (not &&next <= 0x10ffff)
+        if (negated && next <= 0x10ffff)
                 add_code_points(b, rule, next, 0x10ffff, &first);
         free(s);
         if (first) /* nothing: bytes that no text has */

@@ -44,7 +44,7 @@ void gr_bytes(Build *b, int rule, int lo, int hi);
 void gr_ref(Build *b, int rule, int ref);
 void gr_text(Build *b, int rule, const char *text, size_t n);
 /* Any of these code points, in UTF-8; not: any other. */
-int gr_class(Build *b, const CharRange *r, int n, bool not );
+int gr_class(Build *b, const CharRange *r, int n, bool negated);
 /* what, from min to max times; max -1: any */
 int gr_repeat(Build *b, int what, int min, int max);
 /* Frees b in any case.  Left recursion and rules that never end are refused; name_of says the user's
@@ -60,7 +60,7 @@ typedef struct Lengths {
 } Lengths;
 int gr_regex(Build *b, const char *pattern, Lengths *len, const char **wrong);
 /* chars.c: rules for characters as JSON strings hold them: themselves, or escaped. */
-int gr_json_class(Build *b, const CharRange *r, int n, bool not );
+int gr_json_class(Build *b, const CharRange *r, int n, bool negated);
 void gr_json_text(Build *b, int rule, const char *text, size_t n);
 
 /* UTF-8 */

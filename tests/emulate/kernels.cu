@@ -356,7 +356,7 @@ struct Problem {
                         B[i] = T(random_float());
                 rt->B = M;
                 rt->T = N;
-                rt->top_k = K;
+                rt->step = K;
         }
         unsigned tiles() const { return (M + 63) / 64 * ((N + 63) / 64); }
 };

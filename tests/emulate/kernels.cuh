@@ -361,12 +361,12 @@ TGC_DEV void tile_gemm(float *Y, const T *A, const T *B, int M, int N, int K, in
                 }
 }
 
-/* rt->B, rt->T, rt->top_k: M, N, K. */
+/* rt->B, rt->T, rt->step are M, N, K here. */
 extern "C" __global__ void __launch_bounds__(256)
         k_gemm_bf16(const Rt *rt, float *Y, const bf16 *A, const bf16 *B)
 {
         TGC_SMEM(smem);
-        tile_gemm<bf16, true>(Y, A, B, rt->B, rt->T, rt->top_k, blockIdx.x, smem);
+        tile_gemm<bf16, true>(Y, A, B, rt->B, rt->T, rt->step, blockIdx.x, smem);
 }
 TGC_KERNEL(k_gemm_bf16, 4)
 
@@ -374,7 +374,7 @@ extern "C" __global__ void __launch_bounds__(256)
         k_gemm_f16(const Rt *rt, float *Y, const f16 *A, const f16 *B)
 {
         TGC_SMEM(smem);
-        tile_gemm<f16, true>(Y, A, B, rt->B, rt->T, rt->top_k, blockIdx.x, smem);
+        tile_gemm<f16, true>(Y, A, B, rt->B, rt->T, rt->step, blockIdx.x, smem);
 }
 TGC_KERNEL(k_gemm_f16, 4)
 
@@ -382,7 +382,7 @@ extern "C" __global__ void __launch_bounds__(256)
         k_gemm_stale(const Rt *rt, float *Y, const bf16 *A, const bf16 *B)
 {
         TGC_SMEM(smem);
-        tile_gemm<bf16, false>(Y, A, B, rt->B, rt->T, rt->top_k, blockIdx.x, smem);
+        tile_gemm<bf16, false>(Y, A, B, rt->B, rt->T, rt->step, blockIdx.x, smem);
 }
 TGC_KERNEL(k_gemm_stale, 4)
 

@@ -233,6 +233,16 @@ TEST (mixtral_bf16) {
         check_variant("mixtral", "bf16", 3, 5e-2);
 }
 
+/* Gates that are computed of what top-k gives and of a parameter. */
+TEST (deepseek_v3_bf16) {
+        setenv("TGC_CFLAGS", "-O0 -DTGC_CALLS", 1);
+        check_variant("deepseek_v3", "bf16", 3, 5e-2);
+}
+TEST (deepseek_v3_f16) {
+        setenv("TGC_CFLAGS", "-O0 -DTGC_CALLS", 1);
+        check_variant("deepseek_v3", "f16", 3, 5e-2);
+}
+
 /* For the table of docs/families.md: every family in bfloat16, or one. */
 TEST (families_bf16) {
         static const char *const name[] = {

@@ -20,7 +20,8 @@ static void mark_grads(Graph *g, bool *grad)
         }
 }
 
-/* Values that softmax, top-k or the outside read, through views and maps by parameters. */
+/* Values that softmax, top-k or the outside read, or an input that is float32 always (gates), through
+ * views and maps by parameters. */
 static void mark_wide(Graph *g, bool *wide)
 {
         for (int i = 0; i < g->n_out; i++)
@@ -29,6 +30,9 @@ static void mark_wide(Graph *g, bool *wide)
                 const Node *n = NODE(g, r);
                 if (op_is(n->op, FACT_WIDE))
                         wide[n->in[0]] = true;
+                for (int i = 0; i < n->n_in; i++)
+                        if (op_input_is(n->op, i, '!'))
+                                wide[n->in[i]] = true;
                 bool map = op_info[n->op].cls == CLASS_MAP && n->n_in &&
                            shape_eq(&n->type, &NODE(g, n->in[0])->type);
                 if (wide[r] && ((op_info[n->op].cls == CLASS_VIEW && n->op != OP_ITEM) || map) &&

@@ -31,7 +31,9 @@ numbers are the largest differences of logits.
   logit leads by 1e-3.
 - bf16: a pass in bfloat16, relative to the largest logit; allowed 5e-2. Experts: all are taken, in float32 too.
 
-**DeepSeek V3 in bfloat16 is not right yet** (its row): use `--dtype f32`.
+DeepSeek V3 adds a correction to its scores to choose experts (`e_score_correction_bias`). It is stored as other parameters
+are, in 16 bits with `--dtype bf16` or `f16`, where transformers keeps float32: of experts that lie within its rounding
+another may be chosen. Scores and gates stay float32.
 
 Of config.json 73 to 140 changes of each are in its `changes.json`, which `test_families` compares. Measured on two cores of
 an AMD EPYC with `tests/e2e/families/table.py`.

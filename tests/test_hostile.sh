@@ -268,7 +268,7 @@ prompts() {
         infer 2 'did you mean --top-k'                  --prompt-ids 1 --topk 3
         infer 0 'decode 0 tokens'                       --prompt-ids 1,2 -n 0
         infer 0 'decode 15 tokens'                      --prompt-ids 1,2 -n -1
-        infer 0 'decode 1 tokens'                       --prompt-ids "$(seq -s, 16)" -n 5
+        infer 0 'decode 1 token'                       --prompt-ids "$(seq -s, 16)" -n 5
         try 2 'none of auto' "$TGC" run both.plan --prompt-ids 1 --device tpu
         TGC_DEVICE=tpu try 2 'TGC_DEVICE' "$TGC" run both.plan --prompt-ids 1
 }

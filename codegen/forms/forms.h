@@ -54,6 +54,7 @@ typedef struct Gemm {
         bool reads, fixed;
         Dim rows;
         bool single_wave; /* it may have a short tile */
+        bool one_order;   /* K is summed in one order, whatever M: prefill over a paged cache */
         bool slabs;       /* w is sm90_gemm_transpose's copy */
         int n_stored;     /* of FunctorText */
         Stored stored[MOST_STORED], from;

@@ -234,6 +234,14 @@ const Tile *sm90_tile_pick(const Gemm *p, const Tile *other, int other_splits, i
         bool single_wave = us < LEAST_US && p->fixed;
         int n = single_wave && other_splits > 1 ? 0 : sm90_tile_list(p, other_splits > 1, c);
         *splits = 1;
+        if (p->one_order) { /* a tile of its own in any case: the portable one sums otherwise */
+                us = 1e30;
+                for (int i = 0; i < n; i++)
+                        if (c[i].us < us && c[i].t->parts == 1 && c[i].splits == 1 &&
+                            c[i].t->schedule != SINGLE_WAVE)
+                                best = c[i].t, us = c[i].us;
+                return best;
+        }
         for (int i = 0; i < n; i++)
                 if (c[i].us < us && (c[i].t->schedule == SINGLE_WAVE) == single_wave)
                         best = c[i].t, us = c[i].us, *splits = c[i].splits;

@@ -202,14 +202,17 @@ static int product_new(Module *m, Product x)
         return m->n_products++;
 }
 
-Pick product_pick(Emit *e, const Gemm *p, const Ways *w)
+Pick product_pick(Emit *e, const Gemm *asked, const Ways *w)
 {
+        Gemm own = *asked;
+        const Gemm *p = &own;
+        own.one_order = e->ragged;
         Candidate *c = arena_alloc(e->tmp, MOST_CANDIDATES * sizeof *c);
         Pick k = { .splits = { 1, 1 } };
         Choices *all = e->m->choices;
         const char *key = key_of(e, p, w);
         k.tile[ARCH_ANY] = tile_pick(p->dt, p->M, p->N, p->K, w->batch,
-                                     w->cut ? &k.splits[ARCH_ANY] : NULL);
+                                     w->cut && !p->one_order ? &k.splits[ARCH_ANY] : NULL);
         if (w->maps)
                 k.tile[ARCH_SM90A] = sm90_tile_pick(p, k.tile[ARCH_ANY], k.splits[ARCH_ANY],
                                                     &k.splits[ARCH_SM90A]);

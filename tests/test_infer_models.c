@@ -1,9 +1,9 @@
 /* test_infer_models.c: trained models against a reference, tests/data/make_story.py's or llama2.c's
  * run.c, through the library and through the command line; on the CPU, or where TGC_TEST_DEVICE
  * says. */
-#include "plan_file.h"
 #include <math.h>
 #include "e2e/infer/run.h"
+#include "plan_file.h"
 
 enum { MOST = 512, PROMPT = 5 };
 #define NLL 0.540414102 /* expected/sample_nll.txt */

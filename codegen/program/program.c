@@ -314,8 +314,7 @@ void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int 
                    .slots = (int)sh->batch };
         Buffer *b;
         int n;
-        for (Ref r = 1; r < g->n_nodes && sh->cache_rows; r++)
-                e.paged |= NODE(g, r)->op == OP_STATE;
+        e.paged = sh->cache_rows > 0;
         e.ragged = e.paged && g->sizes.v[SYM_T] != 1;
         e.cache_rows = sh->cache_rows;
         e.stored = arena_alloc(a, (size_t)g->n_nodes);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "sampling.h"
+#include "../runtime/util/c_locale.h"
 
 static const char *const names[] = { "",      "penalties", "dry",   "top_n_sigma", "top_k",
                                      "typ_p", "top_p",     "min_p", "xtc",         "temperature" };
@@ -65,7 +66,7 @@ static int read_bias(TgcBias *b, const char *text, int vocab, Err *e)
         double bias = 0;
         bool good = end > text && (*end == '+' || *end == '-') && end[1] != '+' && end[1] != '-';
         if (good) {
-                bias = strtod(end, &rest);
+                bias = c_strtod(end, &rest);
                 good = rest > end + 1 && !*rest && bias < INFINITY;
         }
         if (!good)

@@ -74,6 +74,7 @@ static uint64_t text_hash(const char *s)
 }
 
 /* Whether some #include "..." of the text has a name with this part. */
+#include "model_files.h"
 static bool includes(const char *text, const char *part)
 {
         for (const char *p = text; (p = strstr(p, "#include \"")); p++) {
@@ -188,8 +189,7 @@ int main(int argc, char **argv)
         glob("models/*.lua", 0, NULL, &models);
         for (size_t i = 0; i < models.gl_pathc; i++) {
                 const char *path = models.gl_pathv[i];
-                if (strstr(path, "/blocks.lua") || strstr(path, "/families.lua") ||
-                    strstr(path, "/config") || (argc > 1 && !strstr(path, argv[1])))
+                if (!is_model_file(path) || (argc > 1 && !strstr(path, argv[1])))
                         continue;
                 for (size_t c = 0; c < sizeof config / sizeof *config; c++) {
                         char ctx[24];

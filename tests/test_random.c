@@ -1,7 +1,7 @@
 /* test_random.c: random graphs through compile, JSON and back, and every back end, against the
  * evaluator.
  *
- *      test_random                                     what `make check` runs: tests/random/, then 100 graphs
+ *      test_random                                     what `make check` runs: tests/random/, then 75 graphs
  *      test_random --seed S --count N [--first K]      graphs K .. K+N-1 of seed S
  *                  [--legs NAMES]                      cpu, emulate, sm_90a, and 0 or 3 for a level; default: all
  *                  [--batch N] [--keep DIR]            graphs compiled together; where those that fail go
@@ -443,7 +443,7 @@ static unsigned legs_named(const char *s)
 static int quick(void)
 {
         const char *count = getenv("TGC_GRAPHS");
-        Options o = { .seed = 1, .count = count ? atoi(count) : 100, .batch = 50, .quick = true };
+        Options o = { .seed = 1, .count = count ? atoi(count) : 75, .batch = 50, .quick = true };
         int bad = replay(1u << LEG_CPU0 | 1u << LEG_CPU3 | 1u << LEG_CUDA3);
         Sum s = run_many(&o);
         printf("%s random_graphs %d\n", bad_of(&s) ? "not ok" : "ok", o.count);

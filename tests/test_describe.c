@@ -163,11 +163,11 @@ TEST (models_are_described_as_they_are) {
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
                 Text t = { 0 }, plain = { 0 }, set = { 0 };
                 Defines d = { { 0 } };
-                char path[80], text[64][80], msg[2048] = "";
-                const char *define[65];
+                char path[80], text[256][80], msg[2048] = "";
+                const char *define[257];
                 int n = 0;
                 CHECK(describe_models(names[i], &t, false));
-                for (const char *s = t.s; (s = strstr(s, "    -D ")) && n < 64; s += 7, n++) {
+                for (const char *s = t.s; (s = strstr(s, "    -D ")) && n < 256; s += 7, n++) {
                         snprintf(text[n], sizeof *text, "%.*s", (int)strcspn(s + 7, " \n"), s + 7);
                         define[n] = text[n];
                         CHECK_MSG(strstr(all.s, text[n]), "%s: %s is not in the list of all",

@@ -7,7 +7,7 @@
 #include <string.h>
 #include "read.h"
 
-enum { WIDTH = 100, TEXT_COLUMN = 36, MOST_PARAMS = 64 };
+enum { WIDTH = 100, TEXT_COLUMN = 36, MOST_PARAMS = 256 };
 
 typedef struct Out {
         Text *t;
@@ -373,7 +373,9 @@ static int params_of(lua_State *L, const ModelFile *f, Param *p)
 {
         const char *text = strstr(f->text, "params = {");
         int n = 0;
-        for (lua_pushnil(L); lua_next(L, -2) && n < MOST_PARAMS; lua_pop(L, 1)) {
+        for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+                if (n == MOST_PARAMS)
+                        luaL_error(L, "%s has more than %d parameters", f->name, MOST_PARAMS);
                 const char *name = lua_tostring(L, -2);
                 p[n].name = name;
                 p[n].value = luaL_tolstring(L, -1, NULL);

@@ -314,6 +314,17 @@ void gen_free(Gen *r)
         free(r->drawn);
 }
 
+/* A cache without pages holds one text: several wait for each other. */
+static void say_in_turn(const Gen *r)
+{
+        Progress talk = progress_new(r->a);
+        if (r->of > 1)
+                say(&talk,
+                    "%s was compiled for one sequence, so these %d go one after the other; compile "
+                    "with --mode infer --batch-size %d, and they decode together\n",
+                    r->a->pos[0], r->of, r->of < TGC_MAX_BATCH ? r->of : TGC_MAX_BATCH);
+}
+
 static int run_one(Gen *r, const Prompt *p, Session *s, const Sampling *how, Clock *c, Err *e)
 {
         int code = gen_begin(r, p);
@@ -324,6 +335,14 @@ static int run_one(Gen *r, const Prompt *p, Session *s, const Sampling *how, Clo
         if (code == TGC_NON_FINITE) /* what was said before it stands */
                 gen_report(r, c, s, how->seed, NULL);
         return code;
+}
+
+/* Sequences that the first calls decode, of n: their kernels are wanted at once. */
+static int rows_of(const Plan *p, int n)
+{
+        char most[32] = "1";
+        manifest_word(p, "batch", most, sizeof most);
+        return n < atoi(most) ? n : atoi(most);
 }
 
 static int run(Gen *r, const Loaded *l, double start, Prompts *p, Err *e)
@@ -349,18 +368,19 @@ static int run(Gen *r, const Loaded *l, double start, Prompts *p, Err *e)
                         "run: --ignore-eos has no effect: %s has no tokenizer, so no token ends a text",
                         a->pos[0]);
         const double before = clock_s();
+        const int parallel = opt_int(a, O_PARALLEL);
         code = r->answers ? messages_prompt(a, &l->plan, r->tok, atoi(vocab), p, &r->end_of_turn, e)
                           : prompts_read(p, a, r->tok, atoi(vocab), e);
         if (code)
                 return code;
         start += clock_s() - before; /* who types it may take his time */
+        r->of = p->n * parallel;
         if ((code = open_session(&s, &l->plan, a, SESSION_INFER, weights,
-                                 "prefill prefill_long decode", 1, e)))
+                                 "prefill prefill_long decode", rows_of(&l->plan, r->of), e)))
                 return code;
         say_random(a, l);
         c.load = clock_s() - start;
         signals_defer();
-        r->of = p->n;
         code = check_lengths(r, s, p, e);
         if (!code)
                 code = sampling_read(&how, a, r->tok, session_manifest(s)->vocab, seed, e);
@@ -371,21 +391,19 @@ static int run(Gen *r, const Loaded *l, double start, Prompts *p, Err *e)
                 how.s.mask_user = &grammar;
         }
         r->session = s;
-        const int parallel = opt_int(a, O_PARALLEL);
         if (!code && grammar.matcher && parallel > 1) {
                 code = err_set(e, TGC_USAGE,
                                "--parallel does not go with --grammar or --json-schema: "
                                "run them one after the other, with --seed");
         } else if (!code && session_manifest(s)->pages && p->n * parallel > 1 && !grammar.matcher) {
                 code = run_together(r, s, p, parallel, &how.s, &c, e);
-        } else if (!code && parallel > 1) {
-                code = err_set(e, TGC_USAGE,
-                               "--parallel %d: %s was compiled for one sequence; compile it with "
-                               "--batch-size %d",
-                               parallel, a->pos[0], parallel * p->n);
-        } else {
-                for (; r->which < p->n && !code && !signal_seen(); r->which++)
-                        code = run_one(r, &p->prompt[r->which], s, &how.s, &c, e);
+        } else if (!code) {
+                if (!session_manifest(s)->pages)
+                        say_in_turn(r);
+                for (; r->which < r->of && !code && !signal_seen(); r->which++) {
+                        how.s.seed = seed + (uint64_t)(r->which % parallel);
+                        code = run_one(r, &p->prompt[r->which / parallel], s, &how.s, &c, e);
+                }
         }
         session_close(s);
         sampling_free(&how);

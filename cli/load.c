@@ -485,16 +485,32 @@ static void say_no_infer(const Args *a, const char *msg)
                 say(&talk, "no programs to generate text: training alone\n");
 }
 
-/* Sequences at once: of `run` as many as it will have, up to MOST, and of a file of prompts FEW. */
+/* Lines of a file that hold something; 0: it cannot be read, which others say. */
+static int count_lines(const char *path)
+{
+        char *text;
+        size_t n, lines = 0;
+        if (file_read_text(path, TOK_MAX_TEXT, &text, &n, NULL))
+                return 0;
+        for (const char *s = text; *s && lines < TGC_MAX_BATCH; s += strcspn(s, "\n"))
+                lines += *(s += strspn(s, "\r\n")) != 0;
+        free(text);
+        return (int)lines;
+}
+
+/* Sequences at once: of `run` as many as it will have, up to MOST, rounded up so that other numbers of
+ * them need no other kernels. */
 static int batch_of(const Args *a)
 {
-        enum { MOST = 64, FEW = 16 };
-        int n;
+        enum { MOST = 64 };
+        int n, bucket = 1;
         if (a->cmd != CMD_RUN)
                 return opt_int(a, O_BATCH);
-        n = opt_str(a, O_PROMPTS) ? FEW : a->v[O_PROMPT].n;
+        n = opt_str(a, O_PROMPTS) ? count_lines(opt_str(a, O_PROMPTS)) : a->v[O_PROMPT].n;
         n = (n > 1 ? n : 1) * opt_int(a, O_PARALLEL);
-        return opt_str(a, O_GRAMMAR) || opt_str(a, O_JSON_SCHEMA) ? 1 : n < MOST ? n : MOST;
+        while (bucket < n && bucket < MOST)
+                bucket *= 2;
+        return opt_str(a, O_GRAMMAR) || opt_str(a, O_JSON_SCHEMA) ? 1 : bucket;
 }
 
 static int compile_model(Loaded *l, const Args *a, const char *path, const LoadHow *how,

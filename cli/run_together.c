@@ -76,6 +76,11 @@ static int take(Together *t, const BatchToken *x, int parallel, Err *e)
         return code ? code : r->code;
 }
 
+static double mib(int pages, const BatchStats *st)
+{
+        return (double)pages * (double)st->page_bytes / (1 << 20);
+}
+
 int run_together(const Gen *like, Session *s, const Prompts *p, int parallel, const Sampling *how,
                  Clock *c, Err *e)
 {
@@ -112,12 +117,16 @@ int run_together(const Gen *like, Session *s, const Prompts *p, int parallel, co
                 Progress talk = progress_new(like->a);
                 const BatchStats st = batch_stats(t.b);
                 const double seconds = clock_s() - before;
-                say(&talk,
-                    "%s: load %.2f s, %d sequences, %llu tokens in %.2f s, %.1f tok/s; %llu tokens of "
-                    "prompts, %llu more were there already; %d of %d pages\n",
+                say(&talk, "%s: load %.2f s, %d sequences, %llu tokens in %.2f s, %.1f tok/s\n",
                     dev_name(session_device(s)), c->load, t.n, (unsigned long long)said, seconds,
-                    seconds > 0 ? (double)said / seconds : 0, (unsigned long long)st.prefilled,
-                    (unsigned long long)st.from_prefix, st.most_used, st.pages);
+                    seconds > 0 ? (double)said / seconds : 0);
+                say(&talk,
+                    "cache: %llu tokens of prompts digested, %llu more were there already; %d of %d "
+                    "pages of %d tokens at most (%.1f of %.1f MiB), where %d would be without "
+                    "sharing\n",
+                    (unsigned long long)st.prefilled, (unsigned long long)st.from_prefix,
+                    st.most_used, st.pages, TGC_PAGE, mib(st.most_used, &st), mib(st.pages, &st),
+                    st.most_used + st.most_shared);
         }
         batch_close(t.b);
         for (int i = 0; i < t.n && t.gen; i++)

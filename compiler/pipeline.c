@@ -468,6 +468,19 @@ static void arenas(const Shared *sh, DType dt, bool train, int target, Text *t)
                 text_add(t, "map %d %s\n", i, sh->map[i]);
 }
 
+/* For people: of what `tgc run` says it used so much. */
+static void cache_text(const Shared *sh, Text *t)
+{
+        const long long pages = sh->cache_rows / CACHE_PAGE, all = sh->kv_bytes;
+        text_add(t, "cache of keys and values: %lld bytes", all);
+        if (pages)
+                text_add(t,
+                         ", %lld pages of %d tokens, %lld bytes each; sequences share pages "
+                         "of equal beginnings",
+                         pages, CACHE_PAGE, all / pages);
+        text_add(t, "\n");
+}
+
 /* Numbers of sequences that have a decode program of their own, and one CUDA graph; a call of fewer
  * takes the next. */
 static const struct {
@@ -670,6 +683,8 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
                                              first_target ? &out->memory : NULL);
                 if (o->train)
                         program_update(mod, sh, o->dtype, &h->programs);
+                if (first_target && sh->kv_bytes)
+                        cache_text(sh, &out->memory);
                 Text *t = &out->program[target];
                 text_add(t, "tgc-program 2\n");
                 arenas(sh, o->dtype, o->train, target, t);

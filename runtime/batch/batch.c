@@ -93,6 +93,7 @@ BatchStats batch_stats(const Batch *b)
 {
         BatchStats s = b->stats;
         s.pages_free = pages_free_count(b->pages);
+        s.page_bytes = b->page_bytes;
         return s;
 }
 
@@ -540,6 +541,16 @@ static int hand_out(Batch *b, BatchToken *out, int *n)
         return TGC_OK;
 }
 
+static void count_shared(Batch *b)
+{
+        int named = 0;
+        for (int i = 0; i < b->n_seq; i++)
+                named += b->seq[i]->away ? 0 : b->seq[i]->n_page - b->seq[i]->gone;
+        const int shared = named - (b->stats.pages - pages_free_count(b->pages));
+        if (shared > b->stats.most_shared)
+                b->stats.most_shared = shared;
+}
+
 static bool acts(const Batch *b, int n)
 {
         for (int i = 0; i < n; i++)
@@ -564,6 +575,7 @@ int batch_step(Batch *b, BatchToken *out, int *n, Err *e)
         if ((code = leave_and_return(b, m, e)) || (code = prefill(b, m, e)) ||
             (code = choose_rows(b, m, e)))
                 return code;
+        count_shared(b);
         const bool decodes = b->n_row > 0;
         if (!decodes && !b->n_call && b->n_seq && !acts(b, m))
                 return err_set(e, TGC_FAIL, "internal error: %d sequences, and nothing to do",

@@ -7,6 +7,7 @@
 #include "../runtime/util/file.h"
 #include "cli.h"
 #include "quick_check.h"
+#include "select_params.h"
 
 /* What must be freed however the work ends. */
 typedef struct Build {
@@ -264,6 +265,8 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                 return code;
         if (!c.batch)
                 c.batch = c.train ? 8 : 1;
+        if ((code = select_params(b->model, o, e)))
+                return code;
         if (!DIAG_CATCH(&d))
                 return err_set(e, d.code ? d.code : TGC_BAD_FILE, "%s", d.msg);
         if (o->documents)

@@ -98,7 +98,9 @@ typedef struct BuildOptions {
         /* NULL: no quick check; else room for CHECK_SAYS, what it has to say (quick_check.c) */
         char *check;
         const int *documents; /* token that begins one; NULL: a row of training tokens is one */
-        double lua_seconds;   /* ReadOptions.seconds */
+        const char **train, **group; /* patterns of what is trained (select_params.c) */
+        int n_train, n_group;
+        double lua_seconds; /* ReadOptions.seconds */
         /* of a char tokenizer: the model's, unless -D says otherwise; 0: its own */
         int vocab;
 } BuildOptions;

@@ -77,7 +77,11 @@ static bool for_gpu(const Given *g)
 static bool plain(const Given *g) { return !flag(g, O_JSON); }
 static bool as_object(const Given *g) { return flag(g, O_JSON); }
 static bool talks(const Given *g) { return !flag(g, O_QUIET); }
-static bool begins(const Given *g) { return !flag(g, O_RESUME); }
+/* A state has no frozen weights. */
+static bool begins_or_freezes(const Given *g)
+{
+        return !flag(g, O_RESUME) || g->a->v[O_TRAIN_ONLY].n || g->a->v[O_GROUP].n;
+}
 static bool random_windows(const Given *g) { return !has(g, O_BATCH_OFFSETS); }
 /* Of a run that is resumed the state says the rest. */
 static bool decays(const Given *g)

@@ -565,6 +565,10 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
                 .choices = choices,
                 .choices_name = opt_str(a, O_TUNED),
                 .documents = documents >= 0 ? &documents : NULL,
+                .train = a->v[O_TRAIN_ONLY].list,
+                .n_train = a->v[O_TRAIN_ONLY].n,
+                .group = a->v[O_GROUP].list,
+                .n_group = a->v[O_GROUP].n,
                 .check = check && opt_flag(a, O_QUICK_CHECK) &&
                                          (own || !model_is_ours(l->kind, path))
                                  ? says

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 #include "../runtime/util/c_locale.h"
 #include "../runtime/util/file.h"
 #include "../runtime/weights/weight_map.h"
@@ -42,13 +43,12 @@ static uint64_t largest(const Manifest *m)
 }
 
 /* ---- state.safetensors: tensor 3*i is p of parameter i, then m, then v ---- */
+/* Frozen weights are not there: they come from where the run began, and `frozen` is their hash. */
 
 static const struct {
         const char *prefix;
         Part part;
 } kind[] = { { "p", PART_MASTER }, { "m", PART_M }, { "v", PART_V } };
-
-static bool stored(const Param *p, int k) { return k == 0 || p->trainable; }
 
 static int read_part(Session *s, int k, int param, float *x, Err *e)
 {
@@ -65,7 +65,7 @@ static int list_tensors(const Manifest *m, CkTensor *t, int *which, int *n, Err 
                         const Param *p = &m->param[i];
                         size_t len = strlen(p->name) + 3;
                         char *name;
-                        if (!stored(p, k))
+                        if (!p->trainable)
                                 continue;
                         if (!(name = malloc(len)))
                                 return err_set(e, TGC_NO_MEMORY,
@@ -98,9 +98,10 @@ static const struct {
         size_t at;
 } number[] = {
         { "accumulation", offsetof(TrainState, accum) }, { "batch", offsetof(TrainState, batch) },
-        { "block", offsetof(TrainState, block) },        { "graph", offsetof(TrainState, graph) },
-        { "seed", offsetof(TrainState, seed) },          { "step", offsetof(TrainState, step) },
-        { "text", offsetof(TrainState, text) },          { "tokens", offsetof(TrainState, tokens) }
+        { "block", offsetof(TrainState, block) },        { "frozen", offsetof(TrainState, frozen) },
+        { "graph", offsetof(TrainState, graph) },        { "seed", offsetof(TrainState, seed) },
+        { "step", offsetof(TrainState, step) },          { "text", offsetof(TrainState, text) },
+        { "tokens", offsetof(TrainState, tokens) }
 };
 enum { N_NUMBERS = sizeof number / sizeof *number };
 
@@ -159,6 +160,8 @@ static int restore(Session *s, const Checkpoint *ck, int k, int param, float *x,
         char name[512];
         snprintf(name, sizeof name, "%s.%s", kind[k].prefix, p->name);
         const CkTensor *t = checkpoint_find(ck, name);
+        if (!t && !p->trainable) /* but an older tgc's states have them */
+                return TGC_OK;
         if (!t)
                 return err_set(e, TGC_BAD_FILE,
                                "%s: has no tensor %.200s; was it made with another model?",
@@ -228,11 +231,26 @@ int state_load(Session *s, const char *path, TrainState *st, Err *e)
         float *x = malloc(largest(m) * sizeof *x);
         code = x ? load_meta(ck, st, e) : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
         for (int i = 0; i < m->n_params && !code; i++)
-                for (int k = 0; k < 3 && !code; k++)
-                        if (stored(&m->param[i], k))
-                                code = restore(s, ck, k, i, x, e);
+                for (int k = 0; k < (m->param[i].trainable ? 3 : 1) && !code; k++)
+                        code = restore(s, ck, k, i, x, e);
         free(x);
         checkpoint_close(ck);
+        return code;
+}
+
+int state_frozen(Session *s, uint64_t *hash, Err *e)
+{
+        const Manifest *m = session_manifest(s);
+        float *x = malloc(largest(m) * sizeof *x);
+        int code = x ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory for a parameter");
+        *hash = 0;
+        for (int i = 0; i < m->n_params && !code; i++) {
+                const Param *p = &m->param[i];
+                if (p->trainable || (code = session_param_get(s, i, x, e)))
+                        continue;
+                *hash = XXH3_64bits_withSeed(x, p->count * sizeof *x, *hash + (uint64_t)i + 1);
+        }
+        free(x);
         return code;
 }
 

@@ -7,14 +7,16 @@
 #include "prompts.h"
 #include "work.h"
 
+enum { N_LISTS = 3 }; /* -D, --train, --group */
+
 typedef struct Train {
         const Args *a; /* &args */
         const Args *given;
         Args args; /* the command line's; with --resume what it leaves open is the run's */
         /* settings of the run that is resumed, as its state has them */
         char *was[MOST_SETTINGS];
-        const char **define;
-        char *define_text;
+        const char **list[N_LISTS]; /* of them: options that were given again and again */
+        char *list_text[N_LISTS];
         bool plan; /* a PLAN was given, not a MODEL */
         int lock;  /* of OUT_DIR; -1: none */
         Progress talk;

@@ -16,10 +16,11 @@ char *train_path(const Train *t, const char *name)
 static const char NAME[] = "run.txt", MODEL[] = "tgc-train";
 enum { MOST_TEXT = 1 << 20 };
 
-static const OptionId kept[] = { O_DATA,    O_TOKENIZER,     O_MODEL_FILE,      O_DOCUMENTS,
-                                 O_TUNED,   O_BATCH_OFFSETS, O_LUA_TIMEOUT,     O_QUICK_CHECK,
-                                 O_DEVICE,  O_GPU,           O_THREADS,         O_LOG_INTERVAL,
-                                 O_LOG_CSV, O_SAMPLE_PROMPT, O_SAMPLE_INTERVAL, O_SAMPLE_TOKENS };
+static const OptionId kept[] = { O_INIT_FROM,    O_DATA,    O_TOKENIZER,     O_MODEL_FILE,
+                                 O_DOCUMENTS,    O_TUNED,   O_BATCH_OFFSETS, O_LUA_TIMEOUT,
+                                 O_QUICK_CHECK,  O_DEVICE,  O_GPU,           O_THREADS,
+                                 O_LOG_INTERVAL, O_LOG_CSV, O_SAMPLE_PROMPT, O_SAMPLE_INTERVAL,
+                                 O_SAMPLE_TOKENS };
 enum { N_KEPT = sizeof kept / sizeof *kept };
 
 /* ---- writing ---- */
@@ -66,8 +67,9 @@ int again_keep(const Train *t, Err *e)
                         const OptionValue *v = &a->v[kept[i]];
                         if (!v->set)
                                 continue;
-                        if (x->kind == OPT_FILE)
-                                put_path(f, x->name, v->s, true);
+                        if (x->kind == OPT_FILE) /* `scratch` is none */
+                                put_path(f, x->name, v->s,
+                                         kept[i] != O_INIT_FROM || strcmp(v->s, "scratch"));
                         else if (x->kind == OPT_LIST)
                                 for (int k = 0; k < v->n; k++)
                                         put_line(f, x->name, "", v->list[k]);

@@ -45,18 +45,28 @@ static const struct {
         { O_CHUNK, FREE, true, NULL },
         { O_RECOMPUTE, FREE, true, NULL },
 };
-enum { N_SAVED = sizeof saved / sizeof *saved, N_MORE = 3, TUNED = N_SAVED, OFFSETS, DEFINES };
+enum {
+        N_SAVED = sizeof saved / sizeof *saved,
+        TUNED = N_SAVED,
+        OFFSETS,
+        LISTS,
+        N_MORE = LISTS - N_SAVED + N_LISTS
+};
+
+static const OptionId list[N_LISTS] = { O_DEFINE, O_TRAIN_ONLY, O_GROUP };
 
 _Static_assert((int)N_SAVED + N_MORE <= MOST_SETTINGS, "settings");
 
 static const char *key_of(int i, char buf[64])
 {
-        static const char *const more[N_MORE] = { "run.tuned", "run.batch_offsets", "run.define" };
-        if (i >= N_SAVED)
-                return more[i - N_SAVED];
-        if (saved[i].key)
+        if (i < N_SAVED && saved[i].key)
                 return saved[i].key;
-        snprintf(buf, 64, "run.%s", option_info[saved[i].o].name);
+        snprintf(buf, 64, "run.%s",
+                 option_info[i == TUNED     ? O_TUNED
+                             : i == OFFSETS ? O_BATCH_OFFSETS
+                             : i >= LISTS   ? list[i - LISTS]
+                                            : saved[i].o]
+                         .name);
         return buf;
 }
 
@@ -87,19 +97,20 @@ static int differs(OptionId o, const char *was, const char *now, Err *e)
 
 /* ---- from the state ---- */
 
-/* -D values, a line each; the graph is compared as a whole. */
-static int take_defines(Train *t, const char *text, Err *e)
+/* Values of list k, a line each; the graph is compared as a whole. */
+static int take_list(Train *t, int k, const char *text, Err *e)
 {
-        OptionValue *v = &t->args.v[O_DEFINE];
+        OptionValue *v = &t->args.v[list[k]];
         int n = 1;
         if (v->n || !text || !*text)
                 return TGC_OK;
         for (const char *s = text; *s; s++)
                 n += *s == '\n';
-        if (!(t->define_text = strdup(text)) || !(t->define = calloc((size_t)n, sizeof *t->define)))
+        if (!(t->list_text[k] = strdup(text)) ||
+            !(t->list[k] = calloc((size_t)n, sizeof *t->list[k])))
                 return err_set(e, TGC_NO_MEMORY, "no memory for the run's settings");
-        v->list = t->define;
-        for (char *s = strtok(t->define_text, "\n"); s; s = strtok(NULL, "\n"))
+        v->list = t->list[k];
+        for (char *s = strtok(t->list_text[k], "\n"); s; s = strtok(NULL, "\n"))
                 v->list[v->n++] = s;
         return TGC_OK;
 }
@@ -152,8 +163,8 @@ int settings_take(Train *t, const char *path, bool plan, Err *e)
                         code = err_set(e, TGC_NO_MEMORY, "no memory for the run's settings");
                 else if (i < N_SAVED)
                         code = take_one(t, i, t->was[i], plan, e);
-                else if (i == DEFINES && !plan)
-                        code = take_defines(t, was, e);
+                else if (i >= LISTS && !plan)
+                        code = take_list(t, i - LISTS, was, e);
         }
         checkpoint_close(ck);
         if (code)
@@ -245,15 +256,15 @@ int settings_keep(Train *t, bool plan, Err *e)
         for (int i = 0; i < N_SAVED + N_MORE; i++) {
                 const bool of_plan = i < N_SAVED && (saved[i].o == O_DTYPE ||
                                                      saved[i].o == O_TF32 || saved[i].o == O_OPT);
-                const bool model = i == DEFINES || (i < N_SAVED && saved[i].of_model && !of_plan);
+                const bool model = i >= LISTS || (i < N_SAVED && saved[i].of_model && !of_plan);
                 if (i < N_SAVED && saved[i].key) /* a number of the state's own */
                         continue;
                 if (model && plan && !t->was[i])
                         continue;
                 if (model && plan) {
                         value = strdup(t->was[i]);
-                } else if (i == DEFINES) {
-                        const OptionValue *v = &t->a->v[O_DEFINE];
+                } else if (i >= LISTS) {
+                        const OptionValue *v = &t->a->v[list[i - LISTS]];
                         size_t n = 1;
                         for (int k = 0; k < v->n; k++)
                                 n += strlen(v->list[k]) + 1;
@@ -280,6 +291,8 @@ void settings_free(Train *t)
                 free((char *)t->state.setting[i].key);
                 free((char *)t->state.setting[i].value);
         }
-        free(t->define);
-        free(t->define_text);
+        for (int i = 0; i < N_LISTS; i++) {
+                free(t->list[i]);
+                free(t->list_text[i]);
+        }
 }

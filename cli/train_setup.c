@@ -110,6 +110,12 @@ static bool is_own_plan(const Train *t, const char *path)
         return same;
 }
 
+static bool has_frozen(const Session *s)
+{
+        const Manifest *m = session_manifest(s);
+        return m->n_train < m->n_all;
+}
+
 /* Weights go into the session in float32, past the plan's rounding. */
 static int open_plan(Train *t, Err *e)
 {
@@ -146,6 +152,9 @@ static int open_plan(Train *t, Err *e)
                                          : "step add_grads update eval",
                                  samples, e)))
                 return code;
+        /* of a run that goes on only what is frozen comes from there */
+        if (opt_flag(t->a, O_RESUME) && !has_frozen(t->s))
+                init = NULL;
         return init ? import_params(t->s, &t->l.plan, init, e) : TGC_OK;
 }
 
@@ -269,7 +278,7 @@ static int settings(Train *t, Err *e)
 }
 
 /* What makes a step but for the optimiser's settings, which may change. */
-static void describe(Train *t)
+static int describe(Train *t, Err *e)
 {
         const Section *graph = plan_find(&t->l.plan, "graph"),
                       *vocab = plan_find(&t->l.plan, "tokenizer");
@@ -287,6 +296,7 @@ static void describe(Train *t)
                                                 st->text);
         if (vocab)
                 st->text = XXH3_64bits_withSeed(vocab->data, vocab->size, st->text);
+        return has_frozen(t->s) ? state_frozen(t->s, &st->frozen, e) : TGC_OK;
 }
 
 /* A resumed run equals an uninterrupted one, so it must be the same. */
@@ -314,6 +324,12 @@ static int same_run(const TrainState *was, const TrainState *now, const char *pa
                                "%s: the run before trained another model than %s with these -D; "
                                "--init_from takes its weights alone",
                                path, a->pos[0]);
+        if (was->frozen && was->frozen != now->frozen)
+                return err_set(
+                        e, TGC_USAGE,
+                        "%s: the weights that are not trained are not those of the run before; "
+                        "--init_from says where they are now",
+                        path);
         for (size_t i = 0; i < sizeof size / sizeof *size; i++)
                 if (size[i].was != size[i].now)
                         return err_set(e, TGC_USAGE, "--%s %llu: the run before had --%s %llu",
@@ -471,8 +487,7 @@ int train_open(Train *t, const Args *a, Err *e)
         if ((code = open_offsets(t, e)) || (code = open_plan(t, e)) || (code = settings(t, e)) ||
             (code = read_data(t, e)) || (code = check_offsets(t, e)))
                 return code;
-        describe(t);
-        if (opt_flag(a, O_RESUME) && (code = resume(t, e)))
+        if ((code = describe(t, e)) || (opt_flag(a, O_RESUME) && (code = resume(t, e))))
                 return code;
         if (opt_flag(a, O_EVAL_ONLY))
                 return eval_only(t, e);

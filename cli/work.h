@@ -64,13 +64,14 @@ typedef struct TrainState {
         int64_t tokens;              /* of the data */
         int64_t batch, block, accum; /* a step's sizes */
         uint64_t graph, text;        /* hashes of the model as read, and of ids and vocabulary */
+        uint64_t frozen;             /* of the weights that are not trained; 0: there are none */
         /* of the run (train_settings.c); written, not read */
         StMeta setting[MOST_SETTINGS];
         int n_settings;
 } TrainState;
 
-/* state.safetensors: p. m. v. of every parameter as float32, the rest as metadata, and a
- * checksum. */
+/* state.safetensors: p. m. v. of every parameter that is trained as float32, the rest as metadata,
+ * and a checksum. */
 int state_save(Session *s, const char *path, const TrainState *t, Err *e);
 int state_check(const char *path, Err *e);               /* the checksum; TGC_BAD_FILE */
 int state_peek(const char *path, TrainState *t, Err *e); /* the metadata alone */
@@ -82,6 +83,7 @@ int run_file_next(const char *dir, const char *name, int64_t step, char **path, 
 int run_settle(const char *dir, Err *e);
 /* What the file does not say stays in *t: one of an older tgc has no sizes and hashes. */
 int state_load(Session *s, const char *path, TrainState *t, Err *e);
+int state_frozen(Session *s, uint64_t *hash, Err *e); /* TrainState.frozen of what it holds */
 typedef enum { EXPORT_WEIGHTS, EXPORT_GRADS } ExportWhat;
 /* By checkpoint names, through the plan's map.  Values are multiplied by scale. */
 int export_params(Session *s, const Plan *p, const char *path, ExportWhat what, int ck_dtype,

@@ -1,23 +1,21 @@
-/* cmd_eval.c: tgc eval.  A long text is scored in windows of the context's size,
- * one after another; each begins anew, and the next one repeats the last token so
- * that every token but the first is predicted once. */
+/* cmd_eval.c: tgc eval.  A long text is scored in windows, one a stride after the other, as many of
+ * them together as the plan has room for.  Each begins anew, and a token counts in the first window
+ * that has something before it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/weights/npy.h"
-#include "work.h"
+#include "continuations.h"
 
 typedef struct Score {
         double sum;
         int64_t counted;
-        int windows;
+        int windows, size, stride;
 } Score;
 
 static int read_ids(const Args *a, const Loaded *l, int vocab, int **ids, int *n, Err *e)
 {
         const char *text = opt_str(a, O_DATA), *list = opt_str(a, O_IDS);
-        if (!text == !list)
-                return err_set(e, TGC_USAGE, "eval: give one of --data FILE and --ids FILE");
         if (list)
                 return ids_of_id_file(list, vocab, ids, n, e);
         if (!l->tok)
@@ -37,68 +35,109 @@ static int read_ids(const Args *a, const Loaded *l, int vocab, int **ids, int *n
         return TGC_OK;
 }
 
-/* The size of a window; texts may be shorter. */
-static int window_size(const Args *a, const Plan *p, int *size, Err *e)
+/* Windows; texts may be shorter. */
+static int window_size(const Args *a, const Plan *p, Score *w, Err *e)
 {
         char ctx[32] = "0";
         manifest_word(p, "ctx", ctx, sizeof ctx);
-        *size = opt_int(a, O_CTX) ? opt_int(a, O_CTX) : atoi(ctx);
-        if (*size > atoi(ctx))
-                return err_set(e, TGC_USAGE, "--ctx-size %d: the plan was compiled for %s", *size,
+        const int most = opt_int(a, O_CTX) ? opt_int(a, O_CTX) : atoi(ctx);
+        if (most > atoi(ctx))
+                return err_set(e, TGC_USAGE, "--ctx-size %d: the plan was compiled for %s", most,
                                ctx);
-        if (*size < 2)
-                return err_set(e, TGC_USAGE, "eval: windows of %d token; a loss needs two", *size);
+        w->size = opt_int(a, O_WINDOW) ? opt_int(a, O_WINDOW) : most;
+        w->stride = opt_int(a, O_STRIDE) ? opt_int(a, O_STRIDE) : w->size - 1;
+        if (w->size > most)
+                return err_set(e, TGC_USAGE, "--window %d: the context is %d", w->size, most);
+        if (w->size < 2)
+                return err_set(e, TGC_USAGE, "eval: windows of %d token; a loss needs two",
+                               w->size);
+        if (w->stride >= w->size)
+                return err_set(e, TGC_USAGE,
+                               "--stride %d: the most is one less than the window, %d, or tokens "
+                               "between two windows would count in none",
+                               w->stride, w->size - 1);
         return TGC_OK;
 }
 
-/* One window; its logits but for the row that the next window repeats. */
-static int score_window(Session *s, const int *ids, int n, bool last, float *logits, double *nll,
-                        NpyOut *out, Score *sum, Err *e)
+typedef struct Work {
+        Session *s;
+        const int *ids;
+        int n, at, done; /* tokens; where the next window begins; tokens that count already */
+        int most, rows;  /* windows of a group; of them in the cache at once */
+        ScoreText *text; /* (most) */
+        double *nll;     /* (most, size) */
+        float *logits;   /* (most, size, V), or NULL */
+        NpyOut *out;
+} Work;
+
+/* A group of windows: log-probabilities, and logits of the tokens that count and of the last. */
+static int score_group(Work *w, Score *sum, Err *e)
 {
-        int code = session_score(s, ids, n, logits, nll, e);
-        if (code)
+        const size_t V = (size_t)session_manifest(w->s)->vocab, size = (size_t)sum->size;
+        int k = 0, done = w->done, code;
+        for (; k < w->most && done < w->n; k++, w->at += sum->stride) {
+                const int end = w->n - w->at < sum->size ? w->n : w->at + sum->size;
+                w->text[k] = (ScoreText) { .ids = w->ids + w->at,
+                                           .n = end - w->at,
+                                           .from = done - w->at,
+                                           .nll = w->nll + (size_t)k * size,
+                                           .logits = w->logits ? w->logits + (size_t)k * size * V
+                                                               : NULL };
+                done = end;
+        }
+        if ((code = session_score_texts(w->s, w->text, k, w->rows, e)))
                 return code;
-        for (int i = 0; i < n - 1; i++)
-                sum->sum += nll[i];
-        sum->counted += n - 1;
-        sum->windows++;
-        size_t rows = (size_t)(last ? n : n - 1);
-        return out ? npy_out_write(out, logits, rows * (size_t)session_manifest(s)->vocab, e)
-                   : TGC_OK;
+        w->done = done;
+        for (int i = 0; i < k && !code; i++) {
+                const ScoreText *t = &w->text[i];
+                for (int j = t->from; j < t->n; j++)
+                        sum->sum += t->nll[j];
+                sum->counted += t->n - t->from;
+                sum->windows++;
+                if (w->out) {
+                        const int last = i + 1 == k && done == w->n;
+                        code = npy_out_write(w->out, t->logits + (size_t)(t->from - 1) * V,
+                                             (size_t)(t->n - t->from + last) * V, e);
+                }
+        }
+        return code;
 }
 
-static int score(Session *s, const Args *a, const int *ids, int n, int size, Score *sum, Err *e)
+static int score(Session *s, const Args *a, const int *ids, int n, Score *sum, Err *e)
 {
+        enum { GROUP = 4 }; /* so that calls are full, and progress is seen */
         const Manifest *m = session_manifest(s);
+        const char *file = opt_str(a, O_LOGITS);
         Progress talk = progress_new(a);
         int code = TGC_OK;
-        if (size > n)
-                size = n;
-        NpyOut *out = NULL;
-        double *nll = calloc((size_t)size + 1, sizeof *nll);
-        float *logits = opt_str(a, O_LOGITS)
-                                ? malloc((size_t)size * (size_t)m->vocab * sizeof *logits)
-                                : NULL;
-        if (!nll || (opt_str(a, O_LOGITS) && !logits))
-                code = err_set(e, TGC_NO_MEMORY, "no memory for the logits of %d tokens", size);
-        if (!code && logits)
-                code = npy_out_open(&out, opt_str(a, O_LOGITS), 2, (int64_t[]) { n, m->vocab }, e);
-        for (int at = 0; at + 1 < n && !code; at += size - 1) {
-                int k = n - at < size ? n - at : size;
-                progress_bar(&talk, (double)at / n, "%d of %d tokens", at, n);
-                code = score_window(s, ids + at, k, at + k == n, logits, nll, out, sum, e);
-                if (signal_seen())
-                        break;
+        if (sum->size > n)
+                sum->size = n;
+        Work w = { .s = s, .ids = ids, .n = n, .done = 1 };
+        w.rows = session_score_rows(s, opt_int(a, O_TOGETHER), sum->size);
+        w.rows = w.rows > 0 ? w.rows : 1; /* who scores says what is missing */
+        w.most = file ? w.rows : w.rows * GROUP;
+        const size_t tokens = (size_t)w.most * (size_t)sum->size;
+        w.text = calloc((size_t)w.most, sizeof *w.text);
+        w.nll = calloc(tokens, sizeof *w.nll);
+        w.logits = file ? malloc(tokens * (size_t)m->vocab * sizeof *w.logits) : NULL;
+        if (!w.text || !w.nll || (file && !w.logits))
+                code = err_set(e, TGC_NO_MEMORY, "no memory for the logits of %zu tokens", tokens);
+        if (!code && file)
+                code = npy_out_open(&w.out, file, 2, (int64_t[]) { n, m->vocab }, e);
+        while (w.done < n && !code && !signal_seen()) {
+                progress_bar(&talk, (double)w.done / n, "%d of %d tokens", w.done, n);
+                code = score_group(&w, sum, e);
         }
         progress_bar_end(&talk);
         if (!code && signal_seen())
                 code = 128 + signal_seen();
-        if (!code && out)
-                code = npy_out_commit(out, e);
+        if (!code && w.out)
+                code = npy_out_commit(w.out, e);
         else
-                npy_out_abort(out);
-        free(nll);
-        free(logits);
+                npy_out_abort(w.out);
+        free(w.text);
+        free(w.nll);
+        free(w.logits);
         return code;
 }
 
@@ -121,33 +160,53 @@ static int report(const Args *a, const Score *r, double seconds, Err *e)
         return code || isfinite(mean) ? code : err_set(e, TGC_NON_FINITE, "the loss is not finite");
 }
 
-int cmd_eval(const Args *a, Err *e)
+static int eval_text(const Args *a, const Loaded *l, int vocab, Err *e)
 {
-        Loaded l;
         Session *s = NULL;
         Score sum = { 0 };
-        char vocab[32] = "0";
-        int *ids = NULL, n = 0, size, code = load(&l, a, &(LoadHow) { .mode = BUILD_INFER }, e);
-        if (code)
-                return code;
-        manifest_word(&l.plan, "vocab", vocab, sizeof vocab);
-        if (!(code = window_size(a, &l.plan, &size, e)))
-                code = read_ids(a, &l, atoi(vocab), &ids, &n, e);
+        int *ids = NULL, n = 0, code = window_size(a, &l->plan, &sum, e);
+        if (!code)
+                code = read_ids(a, l, vocab, &ids, &n, e);
         if (!code && n < 2)
                 code = err_set(e, TGC_BAD_FILE, "%s: %d token; a loss needs two",
                                opt_str(a, O_DATA) ? opt_str(a, O_DATA) : opt_str(a, O_IDS), n);
         if (!code)
-                code = open_session(&s, &l.plan, a, SESSION_INFER, WEIGHTS_SEED, "score", 0, e);
+                code = open_session(&s, &l->plan, a, SESSION_INFER, WEIGHTS_SEED, "score", 0, e);
         double start = clock_s();
         if (!code) {
-                say_random(a, &l);
+                say_random(a, l);
                 signals_defer();
-                code = score(s, a, ids, n, size, &sum, e);
+                code = score(s, a, ids, n, &sum, e);
         }
         if (!code)
                 code = report(a, &sum, clock_s() - start, e);
         session_close(s);
         free(ids);
+        return code;
+}
+
+int cmd_eval(const Args *a, Err *e)
+{
+        const char *requests = opt_str(a, O_REQUESTS);
+        Loaded l;
+        char vocab[32] = "0", batch[32] = "1";
+        if ((opt_str(a, O_DATA) != NULL) + (opt_str(a, O_IDS) != NULL) + (requests != NULL) != 1)
+                return err_set(
+                        e, TGC_USAGE,
+                        "eval: give one of --data FILE, --ids FILE and --continuations FILE");
+        int code = load(&l, a, &(LoadHow) { .mode = BUILD_INFER }, e);
+        if (code)
+                return code;
+        manifest_word(&l.plan, "vocab", vocab, sizeof vocab);
+        manifest_word(&l.plan, "batch", batch, sizeof batch);
+        if (opt_int(a, O_TOGETHER) > atoi(batch))
+                code = err_set(e, TGC_USAGE,
+                               "--batch %d: %s was compiled for %s; compile with --mode infer "
+                               "--batch-size %d",
+                               opt_int(a, O_TOGETHER), a->pos[0], batch, opt_int(a, O_TOGETHER));
+        if (!code)
+                code = requests ? eval_continuations(a, &l, atoi(vocab), e)
+                                : eval_text(a, &l, atoi(vocab), e);
         loaded_free(&l);
         return code;
 }

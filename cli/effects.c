@@ -59,6 +59,8 @@ static bool reads_text(const Given *g)
         return !has(g, O_IDS) || (model(g) && starts(opt_str(g->a, O_TOKENIZER), "char"));
 }
 
+static bool scores_text(const Given *g) { return !has(g, O_REQUESTS); }
+
 static bool on_cpu(const Given *g) { return !g->device || strcmp(g->device, "cuda"); }
 static bool on_gpu(const Given *g)
 {

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "cli.h"
+#include "prompts.h"
 
 enum { MAX_INPUT = 1 << 30 };
 
@@ -56,6 +56,26 @@ int ids_parse(const char *text, size_t n, int vocab, const char *name, int **ids
                 *n_ids = 0;
         }
         return code;
+}
+
+int ids_of_list(Json ids, const char *key, int vocab, const char *from, int **out, int *n, Err *e)
+{
+        int k = 0, *list = malloc(json_count(ids) * sizeof *list + 1);
+        if (!list)
+                return err_set(e, TGC_NO_MEMORY, "no memory for %zu ids", json_count(ids));
+        for (JsonEach x = json_each(ids); json_next(&x); k++) {
+                const double v = json_number(x.value);
+                if (!(v >= 0 && v < vocab && v == (int)v)) {
+                        free(list);
+                        return err_set(e, TGC_BAD_FILE,
+                                       "%s: %s[%d] is no token of a vocabulary of %d", from, key, k,
+                                       vocab);
+                }
+                list[k] = (int)v;
+        }
+        *out = list;
+        *n = k;
+        return TGC_OK;
 }
 
 int read_stdin(char **text, size_t *n, Err *e)

@@ -498,12 +498,16 @@ static int count_lines(const char *path)
         return (int)lines;
 }
 
-/* Sequences at once: of `run` as many as it will have, up to MOST, rounded up so that other numbers of
+/* Sequences at once: of `eval` what it says; of `run` as many as it will have, up to MOST, rounded up so that other numbers of
  * them need no other kernels. */
 static int batch_of(const Args *a)
 {
-        enum { MOST = 64 };
+        enum { MOST = 64, CONTINUATIONS = 16 };
         int n, bucket = 1;
+        if (a->cmd == CMD_EVAL)
+                return opt_int(a, O_TOGETHER)   ? opt_int(a, O_TOGETHER)
+                       : opt_str(a, O_REQUESTS) ? CONTINUATIONS
+                                                : 1;
         if (a->cmd != CMD_RUN)
                 return opt_int(a, O_BATCH);
         n = opt_str(a, O_PROMPTS) ? count_lines(opt_str(a, O_PROMPTS)) : a->v[O_PROMPT].n;
@@ -547,7 +551,8 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
                 .opt = opt_int(a, O_OPT),
                 .no_infer = opt_set(a, O_MODE) ? NULL : &no_infer,
                 .batch = batch_of(a),
-                .cache_tokens = a->cmd == CMD_RUN && !opt_int(a, O_CACHE_TOKENS)
+                .cache_tokens = a->cmd == CMD_EVAL ||
+                                                (a->cmd == CMD_RUN && !opt_int(a, O_CACHE_TOKENS))
                                         ? -1
                                         : opt_int(a, O_CACHE_TOKENS),
                 .ctx = opt_int(a, O_CTX),

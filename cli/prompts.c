@@ -101,26 +101,6 @@ static int read_file(Prompts *p, const Args *a, const Tokenizer *tok, const char
         return code;
 }
 
-/* prompt_ids of an object. */
-static int add_ids(Prompts *p, Json ids, int vocab, const char *from, Err *e)
-{
-        const int n = (int)json_count(ids);
-        int k = 0, *list = malloc((size_t)n * sizeof *list + 1);
-        if (!list)
-                return err_set(e, TGC_NO_MEMORY, "no memory for %d ids", n);
-        for (JsonEach x = json_each(ids); json_next(&x); k++) {
-                const double v = json_number(x.value);
-                if (!(v >= 0 && v < vocab && v == (int)v)) {
-                        free(list);
-                        return err_set(e, TGC_BAD_FILE,
-                                       "%s: prompt_ids[%d] is no token of a vocabulary of %d", from,
-                                       k, vocab);
-                }
-                list[k] = (int)v;
-        }
-        return prompts_add(p, list, n, e);
-}
-
 /* A line: a text, or an object with `prompt` (a text) or `prompt_ids`. */
 static int add_line(Prompts *p, const Tokenizer *tok, int vocab, const char *file, int line,
                     const char *text, size_t n, Err *e)
@@ -144,7 +124,9 @@ static int add_line(Prompts *p, const Tokenizer *tok, int vocab, const char *fil
                 code = said ? add_text(p, tok, said, k, from, e)
                             : err_set(e, TGC_NO_MEMORY, "no memory for a prompt");
         } else if (json_type(ids) == '[' && json_count(ids)) {
-                code = add_ids(p, ids, vocab, from, e);
+                int *list, k;
+                if (!(code = ids_of_list(ids, "prompt_ids", vocab, from, &list, &k, e)))
+                        code = prompts_add(p, list, k, e);
         } else {
                 code = err_set(e, TGC_BAD_FILE,
                                "%s: the object has no `prompt` (a text%s) and no `prompt_ids` "

@@ -2,6 +2,7 @@
 #ifndef TGC_PROMPTS_H
 #define TGC_PROMPTS_H
 
+#include "../runtime/util/json.h"
 #include "cli.h"
 
 typedef struct Prompt {
@@ -19,5 +20,10 @@ int prompts_read(Prompts *p, const Args *a, const Tokenizer *tok, int vocab, Err
 int prompts_of(Prompts *p, const OptionValue *texts, const Tokenizer *tok, Err *e);
 int prompts_add(Prompts *p, int *ids, int n, Err *e); /* takes ids over */
 void prompts_free(Prompts *p);
+
+/* ---- ids.c ---- */
+
+/* Ids of a list that `from` (file and line) has under `key`; *out is malloc'd. */
+int ids_of_list(Json ids, const char *key, int vocab, const char *from, int **out, int *n, Err *e);
 
 #endif

@@ -203,6 +203,12 @@ static const struct {
         ON_PLAN(LUA_TIMEOUT, "--lua-timeout 3", "info"),
         { O_LUA_TIMEOUT, "info @/graph.json --lua-timeout 3", "has no Lua", NULL },
         { O_IGNORE_EOS, "run @/both.plan --prompt-ids 1 --ignore-eos", "no tokenizer", NULL },
+        { O_WINDOW, "eval @/both.plan --continuations @/text --window 4", "not cut into windows",
+          NULL },
+        { O_STRIDE, "eval @/both.plan --continuations @/text --stride 4", "not cut into windows",
+          NULL },
+        { O_LOGITS, "eval @/both.plan --continuations @/text --logits @/l", "are written", NULL },
+        { O_JSON, "eval @/both.plan --continuations @/text --json", "objects as it is", NULL },
         { O_LOGPROBS, "run @/both.plan --prompt-ids 1 --logprobs 3", "object of --json", NULL },
         { O_PRINT_IDS, "run @/both.plan --prompt-ids 1 --print-ids --json", "has the ids", NULL },
 

@@ -73,7 +73,7 @@ int session_sync(Session *s, Err *e);
 int session_time_kernels(Session *s, const char *prog, int B, int T, double *ms, int cap, int *n_ms,
                          Err *e);
 
-/* ---- inference (session_infer.c) ---- */
+/* ---- inference (session_infer.c, session_score.c) ---- */
 
 typedef TgcSampling Sampling;
 
@@ -100,6 +100,20 @@ int session_decode(Session *s, const Sampling *how, int n, TokenFn *fn, void *us
 /* Teacher-forced pass over ids[0..n), n <= ctx; forgets the cache.  logits
  * (n,V) and nll (n-1: of ids[i+1] after ids[0..i]) may each be NULL. */
 int session_score(Session *s, const int *ids, int n, float *logits, double *nll, Err *e);
+
+/* The same of several texts, in calls that hold tokens of many of them where the plan is for several
+ * sequences; a text's numbers do not depend on the others.  NULL: not wanted. */
+typedef struct ScoreText {
+        const int *ids;
+        int n;           /* 1 to the context's size; without logits one more */
+        int from;        /* nll and likeliest are of ids[from..n), from >= 1 */
+        float *logits;   /* (n,V) */
+        double *nll;     /* (n): [i] of ids[i]; what lies before `from` stays as it is */
+        bool *likeliest; /* (n): was ids[i] the likeliest token?  Of equal ones the first is. */
+} ScoreText;
+/* most: sequences in the cache at once; 0: as many as there is room for. */
+int session_score_texts(Session *s, const ScoreText *text, int n, int most, Err *e);
+int session_score_rows(const Session *s, int most, int longest); /* how many that are */
 
 /* ---- training (session_train.c) ---- */
 

@@ -83,6 +83,8 @@ int find_io(Session *s, const char *prog, const char *io, const Io **out, void *
 int io_at(Session *s, const char *prog, const char *io, size_t bytes, void **mem, Err *e);
 void *ref_mem(const Session *s, Ref r);
 
+void session_set_pos(Session *s); /* B sequences at s->pos, in slots 0 .. B - 1 */
+
 /* ---- session_pages.c ---- */
 
 /* Does the program take several tokens of each of several sequences, one after the other (rt.h)? */
@@ -103,6 +105,7 @@ typedef struct SeqPart {
 int session_ragged(Session *s, const Prog *g, const SeqPart *part, int B, Err *e);
 /* Entries [first, first + n) of a slot's row of the table. */
 int session_set_pages(Session *s, int slot, int first, const int *page, int n, Err *e);
+int session_check_ids(const Session *s, const int *ids, size_t n, Err *e);
 bool is_update(const Prog *g);
 int session_resolve(Session *s, Err *e);   /* addresses, and tensor maps, once an arena has moved */
 int session_sum_grads(Session *s, Err *e); /* the first time: memory for sums over micro-steps */

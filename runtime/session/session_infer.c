@@ -1,4 +1,4 @@
-/* session_infer.c: prefill, decode and score.
+/* session_infer.c: prefill and decode.
  *
  * The cache holds positions 0..pos-1; one more token per sequence is pending: the
  * prompt's last, or the one sampled last.  So decoding always starts with a token
@@ -6,10 +6,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../weights/ck_tensor.h"
 #include "session_impl.h"
 
-static void set_pos(Session *s)
+void session_set_pos(Session *s)
 {
         for (int b = 0; b < TGC_MAX_BATCH; b++) {
                 s->rt.pos[b] = b < s->B ? s->pos : 0;
@@ -25,7 +24,7 @@ int session_reset(Session *s, Err *e)
         s->B = s->pos = s->n_drawn = 0;
         memset(s->mu, 0, sizeof s->mu);
         s->has_pending = false;
-        set_pos(s);
+        session_set_pos(s);
         return TGC_OK;
 }
 
@@ -39,13 +38,13 @@ int session_truncate(Session *s, int n, Err *e)
         s->has_pending = n > 0;
         for (int b = 0; b < s->B && n; b++)
                 s->pending[b] = s->hist[(size_t)b * s->m.ctx + n - 1];
-        set_pos(s);
+        session_set_pos(s);
         return TGC_OK;
 }
 
 int session_pos(const Session *s) { return s->pos + s->has_pending; }
 
-static int check_ids(const Session *s, const int *ids, size_t n, Err *e)
+int session_check_ids(const Session *s, const int *ids, size_t n, Err *e)
 {
         for (size_t i = 0; i < n; i++)
                 if (ids[i] < 0 || ids[i] >= s->m.vocab)
@@ -131,7 +130,7 @@ static int digest(Session *s, int end, Err *e)
                 for (int b = 0; b < s->B; b++)
                         memcpy(chunk + (size_t)b * n, s->hist + (size_t)b * s->m.ctx + s->pos,
                                (size_t)n * sizeof *chunk);
-                set_pos(s);
+                session_set_pos(s);
                 s->rt.share = 1;
                 if ((code = session_write(s, g->name, "ids", chunk,
                                           (size_t)s->B * n * sizeof *chunk, e)) ||
@@ -146,7 +145,7 @@ static int digest(Session *s, int end, Err *e)
 int session_prefill(Session *s, const int *ids, int B, int n, Err *e)
 {
         int code = begin_batch(s, B, n, e), first = session_pos(s);
-        if (code || (code = check_ids(s, ids, (size_t)B * n, e)))
+        if (code || (code = session_check_ids(s, ids, (size_t)B * n, e)))
                 return code;
         for (int b = 0; b < B; b++)
                 memcpy(s->hist + (size_t)b * s->m.ctx + first, ids + (size_t)b * n,
@@ -201,7 +200,7 @@ static int deliver(Decode *x, int i, Err *e)
                                 x->first + i);
         }
         if (!code)
-                code = check_ids(s, token, (size_t)s->B, 0)
+                code = session_check_ids(s, token, (size_t)s->B, 0)
                                ? err_set(e, TGC_FAIL,
                                          "the sampler returned a token outside the vocabulary")
                                : TGC_OK;
@@ -291,7 +290,7 @@ int session_decode(Session *s, const Sampling *how, int n, TokenFn *fn, void *us
                                "program %s: ids and next must hold an i32 per sequence", g->name);
         memset(s->rt.n_out, 0, sizeof s->rt.n_out);
         s->rt.share = 1;
-        set_pos(s);
+        session_set_pos(s);
         /* rows of no sequence get some token, too: they pick rows of tables */
         if ((code = dev_upload(s->d, x.ids, s->pending, bytes, e)) ||
             (code = sample_memory(s, g, &x.m, e)) || (code = sample_begin(s, &x.m, how, e)))
@@ -305,136 +304,5 @@ int session_decode(Session *s, const Sampling *how, int n, TokenFn *fn, void *us
                 code = err_set(e, TGC_USAGE,
                                "the context of %d tokens is full; compile with a larger --ctx-size",
                                s->m.ctx);
-        return code;
-}
-
-/* ---- scoring ---- */
-
-/* -log softmax(row)[target], in double. */
-static double row_nll(const float *row, int V, int target)
-{
-        double max = -INFINITY, sum = 0;
-        for (int i = 0; i < V; i++)
-                max = row[i] > max ? row[i] : max;
-        for (int i = 0; i < V; i++)
-                sum += exp(row[i] - max);
-        return max + log(sum) - row[target];
-}
-
-typedef struct Score {
-        Session *s;
-        const char *prog;
-        int chunk;
-        const Io *logits_io, *nll_io;
-        void *logits_mem, *nll_mem;
-        int *target;      /* (chunk) */
-        float *row, *nll; /* (chunk,V), (chunk) */
-        uint16_t *raw;    /* (chunk,V) as stored, when not float32 */
-} Score;
-
-static int read_logits(Score *x, int n, Err *e)
-{
-        size_t count = (size_t)n * x->s->m.vocab;
-        int type = ck_dtype_find(x->logits_io->dtype);
-        if (type == CK_F32)
-                return dev_download(x->s->d, x->row, x->logits_mem, count * sizeof *x->row, e);
-        if (!x->raw && !(x->raw = malloc((size_t)x->chunk * x->s->m.vocab * sizeof *x->raw)))
-                return err_set(e, TGC_NO_MEMORY, "no memory for logits");
-        int code = dev_download(x->s->d, x->raw, x->logits_mem, count * sizeof *x->raw, e);
-        if (!code && !ck_convert(x->row, CK_F32, x->raw, type, count, 1))
-                code = err_set(e, TGC_BAD_FILE, "logits of type %s", x->logits_io->dtype);
-        return code;
-}
-
-/* Tokens [at, at+n) of ids[0..total). */
-static int score_chunk(Score *x, const int *ids, int total, int at, int n, float *logits,
-                       double *nll, Err *e)
-{
-        Session *s = x->s;
-        int counted = 0, V = s->m.vocab, code;
-        for (int i = 0; i < n; i++) {
-                x->target[i] = at + i + 1 < total ? ids[at + i + 1] : -1;
-                counted += x->target[i] >= 0;
-        }
-        s->B = 1;
-        s->pos = at;
-        set_pos(s);
-        s->rt.share = 1;
-        s->rt.inv_tokens = counted ? 1.f / (float)counted : 0.f;
-        const SeqPart part = { 0, at, n, ids + at };
-        if (!s->m.pages &&
-            (code = session_write(s, x->prog, "ids", ids + at, (size_t)n * sizeof *ids, e)))
-                return code;
-        if (prog_io(program_find(&s->p, x->prog), "targets") &&
-            (code = session_write(s, x->prog, "targets", x->target, (size_t)n * sizeof(int), e)))
-                return code;
-        if ((code = s->m.pages ? session_ragged(s, program_find(&s->p, x->prog), &part, 1, e)
-                               : session_run(s, x->prog, 1, n, e)))
-                return code;
-        if ((logits || !x->nll_io) && (code = read_logits(x, n, e)))
-                return code;
-        if (logits)
-                memcpy(logits + (size_t)at * V, x->row, (size_t)n * V * sizeof *logits);
-        if (x->nll_io && nll &&
-            (code = dev_download(s->d, x->nll, x->nll_mem, (size_t)n * sizeof *x->nll, e)))
-                return code;
-        for (int i = 0; i < n && nll; i++)
-                if (x->target[i] >= 0)
-                        nll[at + i] = x->nll_io ? x->nll[i]
-                                                : row_nll(x->row + (size_t)i * V, V, x->target[i]);
-        return TGC_OK;
-}
-
-static int score_all(Score *x, const int *ids, int n, float *logits, double *nll, Err *e)
-{
-        Session *s = x->s;
-        size_t most, V = (size_t)s->m.vocab;
-        const Prog *g = 0;
-        int code;
-
-        x->prog = session_has(s, "score") ? "score" : "eval";
-        if ((code = find_prog(s, x->prog, &g, e)) || (code = session_plain_pages(s, e)))
-                return code;
-        x->chunk = g->T;
-        if (!strcmp(x->prog, "eval") && n > g->T)
-                return err_set(e, TGC_USAGE,
-                               "%d tokens; a plan for training scores at most its window of %d", n,
-                               g->T);
-        if (prog_io(g, "nll") &&
-            (code = find_io(s, x->prog, "nll", &x->nll_io, &x->nll_mem, &most, e)))
-                return code;
-        if ((logits || !x->nll_io) &&
-            (code = find_io(s, x->prog, "logits", &x->logits_io, &x->logits_mem, &most, e)))
-                return code;
-        if (x->logits_io && most < (size_t)g->T * V * x->logits_io->elem)
-                return err_set(e, TGC_BAD_FILE, "program %s: logits are not of every token",
-                               x->prog);
-        x->target = malloc((size_t)x->chunk * sizeof *x->target);
-        x->nll = malloc((size_t)x->chunk * sizeof *x->nll);
-        x->row = x->logits_io ? malloc((size_t)x->chunk * V * sizeof *x->row) : 0;
-        if (!x->target || !x->nll || (x->logits_io && !x->row))
-                return err_set(e, TGC_NO_MEMORY, "no memory to score %d tokens", n);
-        for (int at = 0; at < n && !code; at += x->chunk)
-                code = score_chunk(x, ids, n, at, n - at < x->chunk ? n - at : x->chunk, logits,
-                                   nll, e);
-        return code;
-}
-
-int session_score(Session *s, const int *ids, int n, float *logits, double *nll, Err *e)
-{
-        Score x = { .s = s };
-        int code;
-        if (n < 1 || n > s->m.ctx)
-                return err_set(e, TGC_USAGE,
-                               "%d tokens to score; the plan takes 1 to %d, its context", n,
-                               s->m.ctx);
-        if ((code = check_ids(s, ids, (size_t)n, e)))
-                return code;
-        code = score_all(&x, ids, n, logits, nll, e);
-        free(x.target);
-        free(x.nll);
-        free(x.row);
-        free(x.raw);
-        session_reset(s, 0);
         return code;
 }

@@ -23,8 +23,8 @@ int session_pages_open(Session *s, Err *e)
                                        "a cache of %d pages, where the manifest says %d",
                                        s->p.cache[i].pages, s->m.pages);
         if (s->m.pages < 2)
-                return err_set(e, TGC_BAD_FILE, "the manifest says %d pages, and page 0 is nobody's",
-                               s->m.pages);
+                return err_set(e, TGC_BAD_FILE,
+                               "the manifest says %d pages, and page 0 is nobody's", s->m.pages);
         s->slot_pages = (s->m.ctx + TGC_PAGE - 1) / TGC_PAGE;
         s->table_bytes = (size_t)(s->m.batch + 1) * (size_t)s->slot_pages * sizeof *s->table;
         s->token_bytes = (size_t)most * sizeof *s->token;

@@ -166,6 +166,10 @@ def gguf_seeds():
 
 def readers():
     gguf_seeds()
+    put("continuations", "ids", '{"prompt_ids":[1,2,3],"continuation_ids":[4,5],"doc":{"a":[1]}}\n\n'
+        '{"prompt_ids":[1,2,3,4,5,6,7],"continuation_ids":[8,9,499]}\r\n')
+    put("continuations", "texts", '{"prompt":"a \\u00e9","continuation":" b"}\n{"prompt":"","continuation":"x"}')
+    put("continuations", "numbers", '{"prompt_ids":[1.5,-2],"continuation_ids":[]}')
     """Those of models, weights, plans and the command line."""
     for name in ("ok_no_ids", "ok_order", "unfed_input", "many_nodes", "map_rows", "concat_bomb", "no_metatables", "slice_range"):
         put("lua", name, one("read", name + ".lua"))

@@ -1,7 +1,7 @@
 /* cmd_bench.c: tgc bench */
 #include <stdlib.h>
 #include <string.h>
-#include "work.h"
+#include "bench.h"
 
 enum { WARM_UP = 3 };
 
@@ -330,6 +330,8 @@ static int bench(Bench *b, Err *e)
                 describe(b);
         if (train)
                 return bench_train(b, e);
+        if (opt_str(b->a, O_SEQUENCES))
+                return bench_sequences(b->s, b->a, b->json, e);
         if (all || opt_flag(b->a, O_B_PREFILL))
                 code = bench_prefill(b, e);
         if (!code && (all || opt_flag(b->a, O_B_DECODE)))
@@ -344,11 +346,16 @@ int cmd_bench(const Args *a, Err *e)
         Loaded l;
         if (train && (opt_flag(a, O_B_PREFILL) || opt_flag(a, O_B_DECODE)))
                 return err_set(e, TGC_USAGE, "bench: --train goes alone");
+        if (opt_str(a, O_SEQUENCES) &&
+            (train || opt_flag(a, O_B_PREFILL) || opt_flag(a, O_B_DECODE)))
+                return err_set(e, TGC_USAGE, "bench: --sequences goes alone");
+        int counts[MOST_COUNTS], n_counts, code = sequences_read(a, counts, &n_counts, e);
+        if (code)
+                return code;
         double t0 = clock_s();
-        int code = load(&l, a,
-                        &(LoadHow) { .mode = train ? BUILD_TRAIN : BUILD_INFER,
-                                     .any_weights = true },
-                        e);
+        code = load(&l, a,
+                    &(LoadHow) { .mode = train ? BUILD_TRAIN : BUILD_INFER, .any_weights = true },
+                    e);
         if (code)
                 return code;
         b.compile_s = clock_s() - t0;
@@ -359,7 +366,10 @@ int cmd_bench(const Args *a, Err *e)
         code = open_session(&b.s, &l.plan, a, train ? SESSION_TRAIN : SESSION_INFER,
                             (uint64_t)a->v[O_TRAIN_SEED].i,
                             train ? "step update" : "prefill prefill_long decode",
-                            opt_int(a, O_BATCH) ? opt_int(a, O_BATCH) : 1, e);
+                            opt_int(a, O_BATCH) ? opt_int(a, O_BATCH)
+                            : n_counts          ? counts[0]
+                                                : 1,
+                            e);
         b.open_s = clock_s() - t0;
         if (!code)
                 code = bench(&b, e);

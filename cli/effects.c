@@ -35,7 +35,7 @@ static bool infers_or_model(const Given *g) { return infers(g) || model(g); }
 
 static bool several(const Given *g)
 {
-        return infers(g) && !trains(g) && opt_int(g->a, O_BATCH) > 1;
+        return infers(g) && !trains(g) && (opt_int(g->a, O_BATCH) > 1 || has(g, O_SEQUENCES));
 }
 static bool together(const Given *g)
 {
@@ -59,6 +59,7 @@ static bool reads_text(const Given *g)
         return !has(g, O_IDS) || (model(g) && starts(opt_str(g->a, O_TOKENIZER), "char"));
 }
 
+static bool one_program(const Given *g) { return !has(g, O_SEQUENCES); }
 static bool scores_text(const Given *g) { return !has(g, O_REQUESTS); }
 
 static bool on_cpu(const Given *g) { return !g->device || strcmp(g->device, "cuda"); }

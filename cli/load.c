@@ -7,7 +7,7 @@
 #include "../runtime/plan/manifest.h"
 #include "../runtime/util/line_reader.h"
 #include "gguf_model.h"
-#include "work.h"
+#include "bench.h"
 
 static bool ends(const char *s, const char *tail)
 {
@@ -508,6 +508,8 @@ static int batch_of(const Args *a)
                 return opt_int(a, O_TOGETHER)   ? opt_int(a, O_TOGETHER)
                        : opt_str(a, O_REQUESTS) ? CONTINUATIONS
                                                 : 1;
+        if (a->cmd == CMD_BENCH && (n = sequences_most(a)))
+                return n > 1 ? n : 2; /* one of several, as the table compares */
         if (a->cmd != CMD_RUN)
                 return opt_int(a, O_BATCH);
         n = opt_str(a, O_PROMPTS) ? count_lines(opt_str(a, O_PROMPTS)) : a->v[O_PROMPT].n;
@@ -515,6 +517,18 @@ static int batch_of(const Args *a)
         while (bucket < n && bucket < MOST)
                 bucket *= 2;
         return opt_str(a, O_GRAMMAR) || opt_str(a, O_JSON_SCHEMA) ? 1 : bucket;
+}
+
+/* -1: the compiler's choice for texts whose lengths nobody knows. */
+static int64_t cache_tokens_of(const Args *a)
+{
+        if (a->cmd == CMD_EVAL)
+                return -1;
+        if (opt_int(a, O_CACHE_TOKENS) || (a->cmd != CMD_RUN && a->cmd != CMD_BENCH))
+                return opt_int(a, O_CACHE_TOKENS);
+        return a->cmd == CMD_RUN ? -1
+                                 : sequences_most(a) * ((sequences_tokens(a) + TGC_PAGE - 1) /
+                                                        TGC_PAGE * TGC_PAGE);
 }
 
 static int compile_model(Loaded *l, const Args *a, const char *path, const LoadHow *how,
@@ -551,10 +565,7 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
                 .opt = opt_int(a, O_OPT),
                 .no_infer = opt_set(a, O_MODE) ? NULL : &no_infer,
                 .batch = batch_of(a),
-                .cache_tokens = a->cmd == CMD_EVAL ||
-                                                (a->cmd == CMD_RUN && !opt_int(a, O_CACHE_TOKENS))
-                                        ? -1
-                                        : opt_int(a, O_CACHE_TOKENS),
+                .cache_tokens = cache_tokens_of(a),
                 .ctx = opt_int(a, O_CTX),
                 .ctx_at_least = a->cmd == CMD_RUN || a->cmd == CMD_CHAT ||
                                 a->cmd == CMD_EVAL, /* they keep to it themselves */

@@ -1,5 +1,5 @@
 #!/bin/bash
-# test_eval.sh: `tgc eval`: windows and continuations, together and one by one.
+# test_eval.sh: `tgc eval`: windows and continuations, together and one by one; `tgc bench --sequences`.
 . "$(dirname "$0")/shell.sh"
 story=$(readlink -f tests/data/models/story)
 start eval
@@ -96,5 +96,30 @@ say bad_lines_are_named_before_anything_runs "$p"
 p=$(tgc 0 '' eval "$story" -c 64 --continuations in --device cpu -q)
 [ "$p" ] || paste -d' ' together out | sed 's/"tokens[^}]*}//g' | tr -d '{}",a-z:' | awk '{ d = $1 - $2; if (d > 1e-4 || d < -1e-4) exit 1 }' || p="$(diff together out)"
 say a_model_is_compiled_for_several "$p"
+
+# ---- bench --sequences ----
+
+p=$(tgc 0 '' bench many.plan --sequences 1,4,3 --prompt-tokens 20 --reps 5 --device cpu)
+[ "$p" ] || [ "$(awk '$2 == 20 && $3 > 0 && $6 > 0 && $7 > 0 { printf "%s ", $1 }' out)" = "1 4 3 " ] || p="$(cat out)"
+[ "$p" ] || p=$(tgc 0 '' bench many.plan --sequences 2 --prompt-tokens 9 --reps 4 --device cpu --json)
+[ "$p" ] || tr -d '\t\n' < out | grep -q '"sequences":\[{"sequences":2,"prompt_tokens":9,.*"repetitions":4,"tokens_per_s":' || p="$(cat out)"
+[ "$p" ] || p=$(tgc 0 '' bench "$story" -c 64 --sequences 1,2 --reps 3 --device cpu)
+[ "$p" ] || [ "$(grep -Ec '^ +[12] +32 ' out)" = 2 ] || p="of a model: $(cat out)"
+say bench_times_steps_by_sequences "$p"
+
+p=
+while IFS='|' read -r code words line; do
+        [ "$p" ] || p=$(tgc "$code" "$words" bench many.plan --device cpu $line)
+done <<'END'
+2|--sequences 0: up to 32 numbers from 1 to 256|--sequences 0
+2|--sequences 1,: up to|--sequences 1,
+2|--sequences 1;2: up to|--sequences 1;2
+2|--sequences 257: up to|--sequences 257
+2|--sequences goes alone|--sequences 1 --decode
+2|--sequences 5: the plan was compiled for 4; compile with --mode infer --batch-size 5|--sequences 2,5 --reps 2
+2|50 tokens of prompt and 27 steps: the plan's context is 64|--sequences 2 --prompt-tokens 50
+END
+[ "$p" ] || p=$(tgc 2 'decodes one sequence; compile with --batch-size' bench one.plan --device cpu --sequences 1 --reps 2)
+say wrong_sequences_are_refused "$p"
 
 exit $failed

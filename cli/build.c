@@ -255,6 +255,7 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                              .cuda = o->cuda,
                              .cpu = o->cpu,
                              .recompute = o->recompute,
+                             .optimizer = o->optimizer,
                              .tf32 = o->tf32,
                              .print_after = o->print_after,
                              .time_passes = o->time_passes,
@@ -380,6 +381,16 @@ static int how_compiled(const Plan *p, BuildOptions *o, char dtype[8], Err *e)
         o->recompute = recompute;
         o->tf32 = tf32;
         o->dtype = dtype;
+        o->optimizer = OPTIMIZER_ADAMW;
+        const char *line_end = strchr(head, '\n'), *name = strstr(head, " optimizer ");
+        if (name && name < line_end) {
+                char word[16] = "";
+                sscanf(name, " optimizer %15s", word);
+                o->optimizer = optimizer_find(word);
+        }
+        if (o->optimizer == N_OPTIMIZERS)
+                return err_set(e, TGC_BAD_FILE,
+                               "the plan was compiled for an optimiser that this program has not");
         return TGC_OK;
 }
 

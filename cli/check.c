@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "../ir/optimizer.h"
 #include "asked.h"
 #include "check.h"
 
@@ -219,11 +220,14 @@ static int remember(Check *c, Err *e)
         return code;
 }
 
-/* AdamW's first step and the norm, from the device's own gradients; the step's error is in learning
+/* The optimiser's first step and the norm, from the device's own gradients; the step's error is in learning
  * rates. */
 static int check_update(Check *c, const TrainStep *in, double norm, Err *e)
 {
         double scale = in->clip < norm ? in->clip / norm : 1, worst = 0, squares = 0;
+        const Optimizer rule = optimizer_find(c->m->optimizer);
+        const OptimizerStep step = { in->lr,           in->beta1,     in->beta2,    in->eps,
+                                     in->weight_decay, 1 - in->beta1, 1 - in->beta2 };
         int code = TGC_OK;
         for (int i = 0; i < c->m->n_params && !code; i++) {
                 const Param *p = &c->m->param[i];
@@ -233,12 +237,11 @@ static int check_update(Check *c, const TrainStep *in, double norm, Err *e)
                     (code = session_part_read(c->s, master(c), i, c->f, e)))
                         continue;
                 for (uint64_t k = 0; k < p->count; k++) {
-                        double d = scale * g[k], keep = p->offset + k < c->m->n_decay
-                                                                ? 1 - in->lr * in->weight_decay
-                                                                : 1;
+                        double want = old[k], states[MAX_OPTIMIZER_STATES] = { 0 };
                         squares += (double)g[k] * g[k];
-                        double want = keep * old[k] - in->lr * d / (fabs(d) + in->eps),
-                               err = fabs(c->f[k] - want) / in->lr;
+                        optimizer_step(rule, &step, &want, scale * g[k], states,
+                                       p->offset + k < c->m->n_decay);
+                        double err = fabs(c->f[k] - want) / in->lr;
                         if (!(err <= worst))
                                 worst = err;
                 }

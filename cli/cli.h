@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include "option.h"
+#include "../ir/optimizer.h"
 #include "../runtime/util/err.h"
 #include "../runtime/plan/plan.h"
 #include "../runtime/util/stop.h"
@@ -92,6 +93,7 @@ typedef struct BuildOptions {
         int64_t cache_tokens; /* that several sequences have together; 0: batch * ctx */
         bool ctx_at_least; /* ctx may be rounded up, so that kernels are compiled once for many */
         bool cuda, cpu, recompute, tf32, time_passes;
+        Optimizer optimizer;
         const char *print_after;
         const char *choices; /* text of tiles (codegen/forms/tile_choice.c), or NULL */
         const char *choices_name;

@@ -151,9 +151,9 @@ static int begin_step(Train *t, int64_t step, Err *e)
                          .ids = t->x,
                          .targets = t->y,
                          .lr = schedule_lr(&t->schedule, step),
-                         .beta1 = opt_num(a, O_BETA1),
-                         .beta2 = opt_num(a, O_BETA2),
-                         .eps = opt_num(a, O_EPS),
+                         .beta1 = t->beta1,
+                         .beta2 = t->beta2,
+                         .eps = t->eps,
                          .weight_decay = opt_num(a, O_WEIGHT_DECAY),
                          .clip = opt_num(a, O_CLIP),
                          .step = (int)step };

@@ -1,17 +1,24 @@
-/* schedule.c: the learning rate.  Linear rise over warmup steps, then constant, or
- * a cosine that reaches min_lr at decay_steps and stays there. */
+/* schedule.c: the learning rate.  Linear rise over warmup steps; then it is constant, or reaches min_lr
+ * at decay_steps and stays there: by half a cosine, by a line, or (WSD: warm-up, stable, decay) by a line
+ * over the last `cooldown` steps. */
 #include <math.h>
 #include "work.h"
 
 double schedule_lr(const Schedule *s, int64_t step)
 {
         static const double PI = 3.14159265358979323846;
+        int64_t begin = s->warmup; /* of the fall */
         if (step < s->warmup)
                 return s->lr * (double)(step + 1) / (double)s->warmup;
-        if (!s->decay)
+        if (!s->decay || s->kind == SCHEDULE_CONSTANT)
                 return s->lr;
         if (step >= s->decay_steps)
                 return s->min_lr;
-        double part = (double)(step - s->warmup) / (double)(s->decay_steps - s->warmup);
-        return s->min_lr + 0.5 * (1 + cos(PI * part)) * (s->lr - s->min_lr);
+        if (s->kind == SCHEDULE_WSD && s->decay_steps - s->cooldown > begin)
+                begin = s->decay_steps - s->cooldown;
+        if (step < begin)
+                return s->lr;
+        double part = (double)(step - begin) / (double)(s->decay_steps - begin);
+        double left = s->kind == SCHEDULE_COSINE ? 0.5 * (1 + cos(PI * part)) : 1 - part;
+        return s->min_lr + left * (s->lr - s->min_lr);
 }

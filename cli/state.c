@@ -42,13 +42,19 @@ static uint64_t largest(const Manifest *m)
         return n;
 }
 
-/* ---- state.safetensors: tensor 3*i is p of parameter i, then m, then v ---- */
+/* ---- state.safetensors: tensor 3*i is p of parameter i, then m, then v, where the optimiser has
+ * them ---- */
 /* Frozen weights are not there: they come from where the run began, and `frozen` is their hash. */
 
 static const struct {
         const char *prefix;
         Part part;
 } kind[] = { { "p", PART_MASTER }, { "m", PART_M }, { "v", PART_V } };
+
+static bool stored(const Session *s, const Param *p, int k)
+{
+        return p->trainable && (k == 0 || session_has_part(s, kind[k].part));
+}
 
 static int read_part(Session *s, int k, int param, float *x, Err *e)
 {
@@ -57,15 +63,16 @@ static int read_part(Session *s, int k, int param, float *x, Err *e)
 }
 
 /* The list of tensors; names are malloc'd.  which[i] = 3 * parameter + kind. */
-static int list_tensors(const Manifest *m, CkTensor *t, int *which, int *n, Err *e)
+static int list_tensors(const Session *s, CkTensor *t, int *which, int *n, Err *e)
 {
+        const Manifest *m = session_manifest(s);
         *n = 0;
         for (int i = 0; i < m->n_params; i++)
                 for (int k = 0; k < 3; k++) {
                         const Param *p = &m->param[i];
                         size_t len = strlen(p->name) + 3;
                         char *name;
-                        if (!p->trainable)
+                        if (!stored(s, p, k))
                                 continue;
                         if (!(name = malloc(len)))
                                 return err_set(e, TGC_NO_MEMORY,
@@ -137,7 +144,7 @@ int state_save(Session *s, const char *path, const TrainState *st, Err *e)
         SafetensorsOut *out = NULL;
         MetaText meta;
         write_meta(st, &meta);
-        int code = t && which && x ? list_tensors(m, t, which, &n, e)
+        int code = t && which && x ? list_tensors(s, t, which, &n, e)
                                    : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
         if (!code && !(code = safetensors_out_open(&out, path, t, n, meta.meta, meta.n, e))) {
                 code = write_tensors(s, out, t, which, n, x, e);
@@ -231,8 +238,9 @@ int state_load(Session *s, const char *path, TrainState *st, Err *e)
         float *x = malloc(largest(m) * sizeof *x);
         code = x ? load_meta(ck, st, e) : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
         for (int i = 0; i < m->n_params && !code; i++)
-                for (int k = 0; k < (m->param[i].trainable ? 3 : 1) && !code; k++)
-                        code = restore(s, ck, k, i, x, e);
+                for (int k = 0; k < 3 && !code; k++)
+                        if (k == 0 || stored(s, &m->param[i], k))
+                                code = restore(s, ck, k, i, x, e);
         free(x);
         checkpoint_close(ck);
         return code;

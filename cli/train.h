@@ -32,6 +32,8 @@ typedef struct Train {
         char *again_text;    /* of run.txt */
         const char *again_model;
         Schedule schedule;
+        Optimizer optimizer;
+        double beta1, beta2, eps; /* its own, or those asked for */
         int B, T, n_micro, max_steps;
         int *x, *y;       /* (n_micro, B, T) */
         TrainState state; /* state.step: steps done */

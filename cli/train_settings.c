@@ -25,6 +25,8 @@ static const struct {
         { O_DECAY_LR, FREE, false, NULL },
         { O_MAX_ITERS, FREE, false, NULL },
         { O_WEIGHT_DECAY, FREE, false, NULL },
+        { O_LR_SCHEDULE, FREE, false, NULL },
+        { O_COOLDOWN, FREE, false, NULL },
         { O_BETA1, FREE, false, NULL },
         { O_BETA2, FREE, false, NULL },
         { O_EPS, FREE, false, NULL },
@@ -39,6 +41,7 @@ static const struct {
         { O_BATCH, FIXED, true, "batch" },
         { O_BLOCK, FIXED, true, "block" },
         { O_DTYPE, FIXED, true, NULL },
+        { O_OPTIMIZER, FIXED, true, NULL },
         { O_TF32, FIXED, true, NULL },
         { O_OPT, FIXED, true, NULL },
         { O_CTX, FIXED, true, NULL },
@@ -68,6 +71,12 @@ static const char *key_of(int i, char buf[64])
                                             : saved[i].o]
                          .name);
         return buf;
+}
+
+/* The plan says it, whatever was typed. */
+static bool of_plan_itself(OptionId o)
+{
+        return o == O_DTYPE || o == O_OPTIMIZER || o == O_TF32 || o == O_OPT;
 }
 
 static bool is_string(OptionId o)
@@ -215,6 +224,14 @@ static void effective(const Train *t, int i, char buf[64])
         }
         switch (saved[i].o) {
         case O_MIN_LR: v.d = t->schedule.min_lr; break;
+        case O_COOLDOWN: v.i = t->schedule.cooldown; break;
+        case O_BETA1: v.d = t->beta1; break;
+        case O_BETA2: v.d = t->beta2; break;
+        case O_EPS: v.d = t->eps; break;
+        case O_OPTIMIZER:
+                snprintf(buf, 64, "adamw");
+                manifest_word(&t->l.plan, "optimizer", buf, 64);
+                return;
         case O_DECAY_ITERS: v.i = t->schedule.decay_steps; break;
         case O_DECAY_LR: v.i = t->schedule.decay; break;
         case O_MAX_ITERS: v.i = t->max_steps; break;
@@ -233,8 +250,7 @@ int settings_same(const Train *t, Err *e)
 {
         char now[64];
         for (int i = 0; i < N_SAVED + N_MORE; i++) {
-                const bool of_plan = i < N_SAVED && (saved[i].o == O_DTYPE ||
-                                                     saved[i].o == O_TF32 || saved[i].o == O_OPT);
+                const bool of_plan = i < N_SAVED && of_plan_itself(saved[i].o);
                 if (!t->was[i] || !(of_plan || i == TUNED || i == OFFSETS))
                         continue;
                 effective(t, i, now);
@@ -254,8 +270,7 @@ int settings_keep(Train *t, bool plan, Err *e)
         char buf[64], *value;
         t->state.n_settings = 0;
         for (int i = 0; i < N_SAVED + N_MORE; i++) {
-                const bool of_plan = i < N_SAVED && (saved[i].o == O_DTYPE ||
-                                                     saved[i].o == O_TF32 || saved[i].o == O_OPT);
+                const bool of_plan = i < N_SAVED && of_plan_itself(saved[i].o);
                 const bool model = i >= LISTS || (i < N_SAVED && saved[i].of_model && !of_plan);
                 if (i < N_SAVED && saved[i].key) /* a number of the state's own */
                         continue;

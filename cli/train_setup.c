@@ -242,6 +242,32 @@ static void split(Train *t)
 
 /* ---- settings ---- */
 
+/* What the plan's optimiser has: asked for, or its own default.  What it has not cannot be asked for. */
+static int set_optimizer(Train *t, Err *e)
+{
+        const char *name = session_manifest(t->s)->optimizer;
+        t->optimizer = optimizer_find(name);
+        if (t->optimizer == N_OPTIMIZERS)
+                return err_set(e, TGC_BAD_FILE, "the plan trains with '%.40s', which is not known",
+                               name);
+        const OptimizerInfo *o = &optimizer_info[t->optimizer];
+        const struct {
+                OptionId option;
+                double own, *to;
+        } number[] = { { O_BETA1, o->beta1, &t->beta1 },
+                       { O_BETA2, o->beta2, &t->beta2 },
+                       { O_EPS, o->eps, &t->eps } };
+        for (size_t i = 0; i < sizeof number / sizeof *number; i++) {
+                if (number[i].own < 0 && opt_set(t->given, number[i].option))
+                        return err_set(e, TGC_USAGE, "--%s has no effect: %s has none",
+                                       option_info[number[i].option].name, o->text);
+                *number[i].to = opt_set(t->a, number[i].option) ? opt_num(t->a, number[i].option)
+                                : number[i].own < 0             ? 0
+                                                                : number[i].own;
+        }
+        return TGC_OK;
+}
+
 static int settings(Train *t, Err *e)
 {
         const Prog *step = program_find(session_program(t->s), "step");
@@ -268,8 +294,14 @@ static int settings(Train *t, Err *e)
                 .min_lr = opt_set(a, O_MIN_LR) ? opt_num(a, O_MIN_LR) : opt_num(a, O_LR) / 10,
                 .warmup = opt_int(a, O_WARMUP),
                 .decay_steps = opt_set(a, O_DECAY_ITERS) ? opt_int(a, O_DECAY_ITERS) : t->max_steps,
-                .decay = opt_set(a, O_DECAY_LR) ? opt_flag(a, O_DECAY_LR) : !o->rank
+                .decay = opt_set(a, O_DECAY_LR) ? opt_flag(a, O_DECAY_LR) : !o->rank,
+                .kind = (ScheduleKind)opt_int(a, O_LR_SCHEDULE)
         };
+        t->schedule.cooldown = opt_set(a, O_COOLDOWN) ? opt_int(a, O_COOLDOWN)
+                                                      : (t->schedule.decay_steps + 4) / 5;
+        int code = set_optimizer(t, e);
+        if (code)
+                return code;
         size_t n = (size_t)t->n_micro * (size_t)t->B * (size_t)t->T;
         t->x = malloc(n * sizeof *t->x);
         t->y = malloc(n * sizeof *t->y);

@@ -33,10 +33,14 @@ double times_median(Times *t); /* sorts */
 
 /* ---- schedule.c ---- */
 
+/* in the order of --lr_schedule */
+typedef enum { SCHEDULE_COSINE, SCHEDULE_LINEAR, SCHEDULE_WSD, SCHEDULE_CONSTANT } ScheduleKind;
+
 typedef struct Schedule {
         double lr, min_lr;
-        int64_t warmup, decay_steps;
+        int64_t warmup, decay_steps, cooldown; /* of SCHEDULE_WSD */
         bool decay;
+        ScheduleKind kind; /* where it decays */
 } Schedule;
 double schedule_lr(const Schedule *s, int64_t step);
 

@@ -415,6 +415,8 @@ static void manifest(const Model *m, const CompileOptions *o, Shared *sh, int ct
                 text_add(t, "pages %lld\n", (long long)(sh->cache_rows / CACHE_PAGE));
         if (sh->cache_rows && window_of(g))
                 text_add(t, "window %lld\n", (long long)window_of(g));
+        if (o->train && o->optimizer != OPTIMIZER_ADAMW)
+                text_add(t, "optimizer %s\n", optimizer_info[o->optimizer].name);
         if (m->documents >= 0)
                 text_add(t, "documents %lld\n", (long long)m->documents);
         if (m->positions)
@@ -454,7 +456,7 @@ static void arenas(const Shared *sh, DType dt, bool train, int target, Text *t)
                 text_add(t, "arena g %lld\n", (long long)(sh->n_train * 4 - sh->n_low * 2));
                 if (sh->n_low)
                         text_add(t, "arena gsum %lld\n", (long long)sh->n_low * 4);
-                for (int i = 0; i < 2; i++)
+                for (int i = 0; i < optimizer_info[sh->optimizer].states; i++)
                         text_add(t, "arena %c %lld\n", "mv"[i], (long long)sh -> n_train * 4);
         }
         text_add(t, "arena const %lld\narena kv %lld\narena keep %lld\narena act %lld\n",
@@ -544,9 +546,10 @@ static void products(const CompileOptions *o, Module *m, int ctx, int block, con
         text_add(
                 t,
                 "tgc-products 1\ncompiled dtype %s opt %d infer %d train %d batch %d ctx %d chunk %d block %d "
-                "recompute %d%s\n",
+                "recompute %d%s%s%s\n",
                 dt_name[o->dtype], o->opt, o->infer, o->train, o->batch, ctx, o->chunk, block,
-                o->recompute, o->tf32 ? " tf32 1" : "");
+                o->recompute, o->tf32 ? " tf32 1" : "", o->optimizer ? " optimizer " : "",
+                o->optimizer ? optimizer_info[o->optimizer].name : "");
         products_text(m, t);
         text_put(t, launched->s ? launched->s : "", launched->n);
         if (m->choices) {
@@ -654,6 +657,7 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
                 *sh = (Shared) { .arena = arena_new(),
                                  .batch = o->batch,
                                  .cache_rows = cache_rows(o, ctx),
+                                 .optimizer = o->optimizer,
                                  .consts = out->consts }; /* one table for both targets */
                 Module *mod = module_new(sh->arena, target);
                 mod->launches = &out->launches;

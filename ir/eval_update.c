@@ -57,7 +57,7 @@ static void append(Job *j)
         j->y[0] = (Val) { state->v, state->n, true };
 }
 
-/* p, g, m, v, norm^2 (codegen/kernels/optimizer/adamw.cuh states the order of operations).
+/* p, g, m, v, norm^2.
  * A norm that is not finite changes nothing. */
 static void adamw(Job *j)
 {
@@ -66,14 +66,14 @@ static void adamw(Job *j)
         Val *p = stored(j, 0, "a leaf"), *m = stored(j, 2, "a leaf"), *v = stored(j, 3, "a leaf");
         double size = sqrt(j->x[4]->v[0]),
                scale = c->clip > 0 ? fmin(1, c->clip / (size + 1e-6)) : 1;
+        const OptimizerStep step = { c->lr,           c->beta1, c->beta2, c->eps,
+                                     c->weight_decay, c->bias1, c->bias2 };
         for (int64_t i = 0; isfinite(size) && i < p->n; i++) {
-                double g = j->x[1]->v[i] * scale;
-                bool decay = param->op == OP_PARAM ? param->a.param.decay != 0 : i < c->n_decay;
-                if (decay)
-                        p->v[i] *= 1 - c->lr * c->weight_decay;
-                m->v[i] += (1 - c->beta1) * (g - m->v[i]);
-                v->v[i] = c->beta2 * v->v[i] + (1 - c->beta2) * g * g;
-                p->v[i] -= c->lr / c->bias1 * m->v[i] / (sqrt(v->v[i]) / sqrt(c->bias2) + c->eps);
+                double s[] = { m->v[i], v->v[i] };
+                optimizer_step(OPTIMIZER_ADAMW, &step, &p->v[i], j->x[1]->v[i] * scale, s,
+                               param->op == OP_PARAM ? param->a.param.decay != 0 : i < c->n_decay);
+                m->v[i] = s[0];
+                v->v[i] = s[1];
         }
         memcpy(j->y[0].v, p->v, (size_t)p->n * sizeof(double));
 }

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include "optimizer.h"
 
 /* ---- arena.c: memory freed all at once; allocation never returns NULL ---- */
 

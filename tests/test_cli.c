@@ -448,6 +448,22 @@ TEST (learning_rate) {
         CHECK(schedule_lr(&s, 0) == 1e-3);
         s.warmup = 200; /* longer than the decay */
         CHECK(schedule_lr(&s, 200) == 1e-4);
+        s = (Schedule) { .lr = 1e-3,
+                         .min_lr = 1e-4,
+                         .warmup = 5,
+                         .decay_steps = 105,
+                         .cooldown = 20,
+                         .decay = true,
+                         .kind = SCHEDULE_LINEAR };
+        CHECK(fabs(schedule_lr(&s, 55) - 5.5e-4) < 1e-15 &&
+              fabs(schedule_lr(&s, 30) - 7.75e-4) < 1e-15);
+        s.kind = SCHEDULE_WSD;
+        CHECK(schedule_lr(&s, 5) == 1e-3 && schedule_lr(&s, 85) == 1e-3);
+        CHECK(fabs(schedule_lr(&s, 95) - 5.5e-4) < 1e-15 && schedule_lr(&s, 105) == 1e-4);
+        s.cooldown = 1000; /* all of it */
+        CHECK(fabs(schedule_lr(&s, 55) - 5.5e-4) < 1e-15);
+        s.kind = SCHEDULE_CONSTANT;
+        CHECK(schedule_lr(&s, 5) == 1e-3 && schedule_lr(&s, 1000) == 1e-3);
 }
 
 TEST (window_sampling) {

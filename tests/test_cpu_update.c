@@ -1,6 +1,9 @@
 /* test_cpu_update.c: the update in C, against plain loops in double. */
 #include "cpu_kernels.h"
 #include "cpu_adamw.h"
+#include "cpu_lion.h"
+#include "cpu_sgd.h"
+#include "ir/optimizer.h"
 
 /* ---- update ------------------------------------------------------------ */
 
@@ -49,6 +52,73 @@ TEST (gradient_norm_and_adamw) {
                 adamw_task(&rt, p, m, v, g, low, TY_BF16, n, n_decay, &norm, tile);
         CHECK(!memcmp(p, p0, 4 * (size_t)n));
         free(p), free(g), free(m), free(v), free(p0), free(low), free(m0), free(v0);
+}
+
+typedef void RuleTask(const Rt *rt, float *param, float *m, float *v, const float *grad, void *low,
+                      int low_ty, long n, long n_decay, const float *norm, long tile);
+
+static void lion(const Rt *rt, float *p, float *m, float *v, const float *g, void *low, int ty,
+                 long n, long n_decay, const float *norm, long tile)
+{
+        (void)v;
+        lion_task(rt, p, m, g, low, ty, n, n_decay, norm, tile);
+}
+static void sgd(const Rt *rt, float *p, float *m, float *v, const float *g, void *low, int ty,
+                long n, long n_decay, const float *norm, long tile)
+{
+        (void)v;
+        sgd_task(rt, p, m, g, low, ty, n, n_decay, norm, tile);
+}
+
+/* Steps of every rule, next to its definition in double (ir/optimizer.c), from states that are zero. */
+TEST (every_rule_is_its_definition) {
+        static RuleTask *const task[N_OPTIMIZERS] = { adamw_task, lion, sgd };
+        enum { N = UPDATE_TILE + 333, DECAY = UPDATE_TILE - 101, STEPS = 5 };
+        for (int o = 0; o < N_OPTIMIZERS; o++) {
+                const OptimizerInfo *info = &optimizer_info[o];
+                float *p = floats(N), *m = calloc(N, 4), *v = calloc(N, 4);
+                bf16 *low = calloc(N, sizeof *low);
+                double *want = malloc(N * sizeof *want), (*s)[2] = calloc(N, sizeof *s);
+                CHECK(optimizer_find(info->name) == (Optimizer)o);
+                for (long i = 0; i < N; i++)
+                        want[i] = p[i];
+                for (int t = 0; t < STEPS; t++) {
+                        float *g = floats(N), norm = 3.f, was = p[7];
+                        OptimizerStep c = { 1e-2,
+                                            info->beta1,
+                                            fmax(info->beta2, 0),
+                                            1e-8,
+                                            .1,
+                                            1 - pow(info->beta1, t + 1.),
+                                            1 - pow(fmax(info->beta2, 0), t + 1.) };
+                        static Rt rt;
+                        rt = (Rt) { .lr = 1e-2f,
+                                    .beta1 = (float)c.beta1,
+                                    .beta2 = (float)c.beta2,
+                                    .eps = 1e-8f,
+                                    .weight_decay = .1f,
+                                    .clip = 1.f,
+                                    .bias1 = (float)c.bias1,
+                                    .bias2 = (float)c.bias2 };
+                        float bad = NAN; /* changes nothing */
+                        task[o](&rt, p, m, v, g, low, TY_BF16, N, DECAY, &bad, 0);
+                        CHECK(p[7] == was);
+                        for (long tile = 0; tile < update_tiles(N); tile++)
+                                task[o](&rt, p, m, v, g, low, TY_BF16, N, DECAY, &norm, tile);
+                        for (long i = 0; i < N; i++) {
+                                optimizer_step((Optimizer)o, &c, &want[i],
+                                               (double)g[i] / (3. + 1e-6), s[i], i < DECAY);
+                                NEAR(p[i], want[i], 2e-6 * (1 + t), "%s step %d, parameter %ld",
+                                     info->name, t, i);
+                                NEAR(m[i], s[i][0], 2e-6 * (1 + t), "%s step %d, m %ld", info->name,
+                                     t, i);
+                        }
+                        free(g);
+                }
+                for (long i = 0; i < N; i++)
+                        CHECK(low[i] == bf16_from_float(p[i]));
+                free(p), free(m), free(v), free(low), free(want), free(s);
+        }
 }
 
 TEST_MAIN

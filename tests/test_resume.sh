@@ -30,6 +30,22 @@ same_run() {
 }
 say settings_come_from_the_state "$(same_run)"
 
+# The states of every optimiser are saved; what a plan trains with is its own.
+optimisers() {
+        local p o rule=(--max_iters 6 --lr_decay_iters 6 --eval_iters 1 --eval_interval 3 --lr_schedule wsd --lr_cooldown_iters 2)
+        for o in lion sgd; do
+                [ -z "$p" ] && p=$(tgc 0 '' train tiny.lua "${here[@]}" "${rule[@]}" --optimizer $o --out_dir $o)
+                [ -z "$p" ] && p=$(tgc 0 '' train tiny.lua "${here[@]}" "${rule[@]}" --optimizer $o --max_iters 3 --out_dir cut-$o)
+                [ -z "$p" ] && p=$(tgc 2 "--optimizer adamw: the run before had --optimizer $o" train tiny.lua "${here[@]}" --resume --max_iters 6 \
+                        --out_dir cut-$o --optimizer adamw)
+                [ -z "$p" ] && p=$(tgc 0 '' train tiny.lua "${here[@]}" --resume --max_iters 6 --out_dir cut-$o)
+                [ -n "$p" ] || cmp -s $o/state.safetensors cut-$o/state.safetensors || p="$o: another state"
+        done
+        [ -z "$p" ] && p=$(tgc 2 '--beta2 has no effect: SGD has none' train tiny.lua "${here[@]}" --optimizer sgd --beta2 0.9 --out_dir no)
+        echo "$p"
+}
+say every_optimiser_goes_on "$(optimisers)"
+
 refused() {
         local o p
         while read -r o; do

@@ -51,7 +51,7 @@ const plural = (n, word) => n + ' ' + word + (n === 1 ? '' : 's');
 /* ---- what a kernel is ---- */
 
 const KINDS = [
-    ['update', 'optimizer', /adamw|grad_norm|add_grads|muon|sgd/],
+    ['update', 'optimizer', /adamw|lion|sgd|grad_norm|add_grads/],
     ['loss', 'loss', /ce_|_ce|loss|^ce$/], ['attention', 'attention', /attention|qkv_att/],
     ['gemm', 'GEMM', /matmul|gemm|gemv|transpose/], ['norm', 'norm', /norm/],
     ['reduce', 'sums, index, sample', /colsum|sum|scatter|bucket|route|sample|gather|max/],

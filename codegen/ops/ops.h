@@ -5,13 +5,14 @@
 
 #include "../forms/forms.h"
 
-/* ---- route.c: the switch over all classes; experts' routes, updates ---- */
+/* ---- route.c: the switch over all classes; experts' routes ---- */
 
 void gen_group(Emit *e, const Group *gr);
-/* Gradient norm and AdamW over the arenas; the sums over micro-steps of the first n_low
- * gradients. */
-void gen_update(Emit *e, int64_t n, int64_t n_decay, int64_t n_low, DType dt);
-void gen_add_grads(Emit *e, int64_t n, int64_t n_low);
+
+/* ---- update.c: gradient norm and optimiser over the arenas; sums over micro-steps ---- */
+
+void gen_update(Emit *e, const Shared *sh, DType dt);
+void gen_add_grads(Emit *e, const Shared *sh);
 
 /* ---- sample.c ---- */
 

@@ -363,9 +363,9 @@ static void arena_program(Module *m, Shared *sh, const char *name, DType dt, Tex
         int n;
         g->sizes = (Sizes) { { 1, 1, 1 } };
         if (!strcmp(name, "add_grads"))
-                gen_add_grads(&e, sh->n_train, sh->n_low);
+                gen_add_grads(&e, sh);
         else
-                gen_update(&e, sh->n_train, sh->n_decay, sh->n_low, dt);
+                gen_update(&e, sh, dt);
         int64_t total = plan_memory(&e, a, &b, &n);
         kernels_name(&e);
         module_count(m, name);

@@ -156,6 +156,8 @@ static void parse_line(LineReader *w, Manifest *m)
                 parse_dtype(w, m);
         else if (!strcmp(word, "mode"))
                 parse_mode(w, m);
+        else if (!strcmp(word, "optimizer"))
+                m->optimizer = line_rest(w);
         else if (strcmp(word, "map") && strcmp(word, "meta"))
                 line_fail(w, "unknown statement '%.60s'; the plan needs a newer program", word);
 }
@@ -163,7 +165,7 @@ static void parse_line(LineReader *w, Manifest *m)
 int manifest_parse(Manifest *m, const char *text, size_t size, Err *e)
 {
         LineReader w = { .what = "manifest", .e = e };
-        *m = (Manifest) { .model = "", .documents = -1 };
+        *m = (Manifest) { .model = "", .optimizer = "adamw", .documents = -1 };
         if (size > MANIFEST_MAX_TEXT || memchr(text, 0, size))
                 return err_set(e, TGC_BAD_FILE, "manifest: %s",
                                size > MANIFEST_MAX_TEXT ? "longer than 256 MiB"

@@ -37,16 +37,16 @@ static void bench_update(long long n, long long n_low = 0)
                             1056, UPDATE_SMEM);
         };
         auto step = [&] {
-                const int tiles = ceil_div(n, 256 * ADAMW_PER_THREAD);
+                const int tiles = ceil_div(n, 256 * UPDATE_PER_THREAD);
                 if (n_low)
                         launch<256>(
-                                AdamwRun<SplitParams> {
-                                        rt.p, { low.p, lo.p }, m.p, v.p, grads, n / 2, norm.p },
+                                UpdateRun<AdamW, SplitParams> {
+                                        rt.p, { low.p, lo.p }, { m.p, v.p }, grads, n / 2, norm.p },
                                 tiles, 0);
                 else
                         launch<256>(
-                                AdamwRun<Params<bf16>> {
-                                        rt.p, { p.p, low.p }, m.p, v.p, grads, n / 2, norm.p },
+                                UpdateRun<AdamW, Params<bf16>> {
+                                        rt.p, { p.p, low.p }, { m.p, v.p }, grads, n / 2, norm.p },
                                 tiles, 0);
         };
         auto value = [&] {

@@ -1,8 +1,10 @@
-/* update_runs.h: a tile of the gradients' norm and of AdamW, as tests and benches launch them. */
+/* update_runs.h: a tile of the gradients' norm and of a rule of the optimiser, as tests and benches launch them. */
 #ifndef TGC_UPDATE_RUNS_H
 #define TGC_UPDATE_RUNS_H
 
 #include "adamw.cuh"
+#include "lion.cuh"
+#include "sgd.cuh"
 
 struct GradNormRun {
         const Rt *rt;
@@ -18,17 +20,17 @@ struct GradNormRun {
         }
 };
 
-template <class Param>
-struct AdamwRun {
+template <class Rule, class Param>
+struct UpdateRun {
         const Rt *rt;
         Param param;
-        float *m, *v;
+        States<Rule::STATES> states;
         Grads g;
         long long n_decay;
         const float *norm;
         __device__ void operator()(int tile, char *) const
         {
-                adamw_task<256>(rt, param, m, v, g, n_decay, norm, tile);
+                update_task<256, Rule>(rt, param, states, g, n_decay, norm, tile);
         }
 };
 

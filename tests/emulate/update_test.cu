@@ -1,10 +1,11 @@
-/* update_test.cu: the gradients' norm and AdamW, against plain loops in double.
+/* update_test.cu: the gradients' norm, and the rules of the optimiser against ir/optimizer.c.
  *
  *      g++ -std=c++17 -O1 -fno-strict-aliasing -x c++ -Icodegen/forms $(make -s kernel-includes) -Iruntime -include codegen/kernels/emulate/emulate.h update_test.cu nvcc
  *      -std=c++17 -arch=sm_80 -Icodegen/forms $(make -s kernel-includes) -Iruntime
  *      update_test.cu
  *
  * Sizes are odd on purpose: one element, parts of a vector, a last tile that is not full. */
+#include "../../ir/optimizer.c"
 #include "near.h"
 #include "update_runs.h"
 
@@ -39,7 +40,9 @@ struct SplitRun {
 
 /* The first n_low gradients are bf16, and of n_micro micro-steps; then parameters are split,
  * too. */
-static void update_test(int n, int n_decay, float clip, bool bad, int n_low = 0, int n_micro = 1)
+template <class Rule>
+static void update_test(Optimizer rule, States<Rule::STATES> (*states)(float *m, float *v), int n,
+                        int n_decay, float clip, bool bad, int n_low = 0, int n_micro = 1)
 {
         Buf<Rt> rts(1);
         Rt *rt = rts.p;
@@ -78,17 +81,18 @@ static void update_test(int n, int n_decay, float clip, bool bad, int n_low = 0,
         shell_run<256>(7, UPDATE_SMEM,
                        GradNormRun { rt, grads, 7, partial.p, done.p, norm.p, flag.p });
         CHECK_NEAR(done[0], 0, 0, "counter, n %d", n);
-        const int tiles = ceil_div(n, 256 * ADAMW_PER_THREAD);
+        const int tiles = ceil_div(n, 256 * UPDATE_PER_THREAD);
         if (n_low)
                 shell_run<256>(ceil_div(n, 256), 0, SplitRun { split, p.p, n, true });
+        const States<Rule::STATES> st = states(m.p, v.p);
         if (n_low)
                 shell_run<256>(tiles, UPDATE_SMEM,
-                               AdamwRun<SplitParams> { rt, split, m.p, v.p, grads, n_decay,
-                                                       norm.p });
+                               UpdateRun<Rule, SplitParams> { rt, split, st, grads, n_decay,
+                                                              norm.p });
         else
                 shell_run<256>(tiles, UPDATE_SMEM,
-                               AdamwRun<Params<bf16>> {
-                                       rt, { p.p, low.p }, m.p, v.p, grads, n_decay, norm.p });
+                               UpdateRun<Rule, Params<bf16>> {
+                                       rt, { p.p, low.p }, st, grads, n_decay, norm.p });
         if (n_low)
                 shell_run<256>(ceil_div(n, 256), 0, SplitRun { split, p.p, n, false });
         double total = 0;
@@ -97,27 +101,41 @@ static void update_test(int n, int n_decay, float clip, bool bad, int n_low = 0,
         CHECK_NEAR(norm[0], sqrt(total), 1e-5, "gradient norm, n %d", n);
         CHECK_NEAR(flag[0], bad, 0, "flag, n %d", n);
         double scale = clip > 0 ? std::min(1., clip / (sqrt(total) + 1e-6)) : 1;
+        const OptimizerStep c = { rt->lr,           rt->beta1, rt->beta2, rt->eps,
+                                  rt->weight_decay, rt->bias1, rt->bias2 };
         for (int i = 0; i < n; i++) {
-                double gi = g[i] * scale, wm = m0[i] + (1 - (double)rt->beta1) * (gi - m0[i]);
-                double wv = rt->beta2 * v0[i] + (1 - (double)rt->beta2) * gi * gi;
-                double wp = p0[i] * (i < n_decay ? 1 - (double)rt->lr * rt->weight_decay : 1);
-                wp -= rt->lr / (double)rt->bias1 * wm /
-                      (sqrt(wv) / sqrt((double)rt->bias2) + rt->eps);
-                CHECK_NEAR(p[i], bad ? p0[i] : wp, bad ? 0 : 2e-6, "p[%d] of %d", i, n);
-                CHECK_NEAR(m[i], bad ? m0[i] : wm, bad ? 0 : 2e-6, "m[%d] of %d", i, n);
-                CHECK_NEAR(v[i], bad ? v0[i] : wv, bad ? 0 : 2e-6, "v[%d] of %d", i, n);
+                double wp = p0[i], s[] = { m0[i], v0[i] };
+                if (!bad)
+                        optimizer_step(rule, &c, &wp, g[i] * scale, s, i < n_decay);
+                CHECK_NEAR(p[i], wp, bad ? 0 : 2e-6, "p[%d] of %d", i, n);
+                CHECK_NEAR(m[i], s[0], bad ? 0 : 2e-6, "m[%d] of %d", i, n);
+                CHECK_NEAR(v[i], s[1], bad ? 0 : 2e-6, "v[%d] of %d", i, n);
                 if (!bad)
                         CHECK_NEAR(low.get(i), p[i], 4e-3, "low[%d] of %d", i, n);
         }
 }
 
+template <class Rule>
+static void all_updates(Optimizer rule, States<Rule::STATES> (*states)(float *m, float *v))
+{
+        static const struct {
+                int n, n_decay;
+                float clip;
+                bool bad;
+                int n_low, n_micro;
+        } c[] = { { 1, 0, 0.f, false, 0, 1 },          { 3, 3, 1.f, false, 0, 1 },
+                  { 1030, 515, 1.f, false, 0, 1 },     { 20001, 7, 1e9f, false, 0, 1 },
+                  { 4099, 100, 1.f, true, 0, 1 },      { 1030, 515, 1.f, false, 512, 1 },
+                  { 4099, 4000, 1.f, false, 2056, 3 }, { 1024, 1024, 0.f, false, 1024, 1 } };
+        for (const auto &x : c)
+                update_test<Rule>(rule, states, x.n, x.n_decay, x.clip, x.bad, x.n_low, x.n_micro);
+}
+
 static void all_update()
 {
-        update_test(1, 0, 0.f, false), update_test(3, 3, 1.f, false),
-                update_test(1030, 515, 1.f, false);
-        update_test(20001, 7, 1e9f, false), update_test(4099, 100, 1.f, true);
-        update_test(1030, 515, 1.f, false, 512), update_test(4099, 4000, 1.f, false, 2056, 3),
-                update_test(1024, 1024, 0.f, false, 1024);
+        all_updates<AdamW>(OPTIMIZER_ADAMW, [](float *m, float *v) { return States<2> { m, v }; });
+        all_updates<Lion>(OPTIMIZER_LION, [](float *m, float *) { return States<1> { m }; });
+        all_updates<Sgd>(OPTIMIZER_SGD, [](float *m, float *) { return States<1> { m }; });
 }
 int main(int argc, char **argv)
 {

@@ -1,246 +1,37 @@
-/* adamw.cuh: the optimiser over flat arenas: gradient norm, then AdamW.
+/* adamw.cuh: AdamW (Loshchilov and Hutter, ICLR 2019) in PyTorch's order of operations.
  *
- * Grads: the gradients of n parameters.  Those of the first n_low, a multiple of 8, are stored in
- * bf16 (low), and their sum over several micro-steps in float32 (sum, which may be null else);
- * those of the others are float32 (rest).
- *
- *      grad_add_task<THREADS>(rt, g, sum, tile)
- *              sum = low in the first micro-step, sum += low in the others.  tiles: ceil(n_low /
- *              (THREADS * 8)).
- *      grad_norm_task<THREADS>(rt, g, tile, tiles, partial, done, norm, flag, smem)
- *              partial[tile] = sum of squares of its share of g; the block that is done last,
- *              counted by *done (0 before and after), makes *norm = sqrt(sum of partial), in order
- *              whichever it is, and *flag = 1 if that is not finite, else 0.  tiles: fixed, 1056 at
- *              most.
- *      adamw_task<THREADS>(rt, param, m, v, g, n_decay, norm, tile)
- *              one step of AdamW (Loshchilov and Hutter, ICLR 2019) in PyTorch's order of
- *              operations:
- *                      g = grad * min(1, clip / (norm + 1e-6))         if clip > 0
- *                      p = p * (1 - lr * weight_decay)                 for elements below n_decay
- *                      m = m + (1 - beta1) * (g - m)
- *                      v = beta2 * v + (1 - beta2) * g * g
- *                      p = p - lr / bias1 * m / (sqrt(v) / sqrt(bias2) + eps)
- *              param: Params or SplitParams.  If *norm is not finite nothing is changed, so that a
- *              bad step cannot spoil the weights.  norm may be null: no clipping, no test.
- *              tiles: ceil(n / (THREADS * ADAMW_PER_THREAD)).  It calls pdl_wait once it has asked
- *              for all that no launch of a step but this one writes.
- *
- * Arenas are aligned to 16 bytes; n is arbitrary.  THREADS: 256.  shared memory: UPDATE_SMEM. */
-#ifndef TGC_UPDATE_CUH
-#define TGC_UPDATE_CUH
+ *      g = grad * min(1, clip / (norm + 1e-6))         if clip > 0
+ *      p = p * (1 - lr * weight_decay)                 where weights decay
+ *      m = m + (1 - beta1) * (g - m)
+ *      v = beta2 * v + (1 - beta2) * g * g
+ *      p = p - lr / bias1 * m / (sqrt(v) / sqrt(bias2) + eps) */
+#ifndef TGC_ADAMW_CUH
+#define TGC_ADAMW_CUH
 
-#include "tgc.cuh"
-#include "ptx.cuh"
+#include "update.cuh"
 
-#define UPDATE_SMEM 256
-#define ADAMW_PER_THREAD 4
-
-struct Grads {
-        const bf16 *low;
-        const float *sum, *rest;
-        long long n_low, n;
-};
-
-template <int THREADS>
-TGC_DEV void grad_add_task(const Rt *rt, const Grads &g, float *sum, int tile)
-{
-        long long i = ((long long)tile * THREADS + threadIdx.x) * 8;
-        if (i >= g.n_low)
-                return;
-        float v[8], w[8];
-        load<8>(v, g.low + i);
-        if (rt->micro > 0) {
-                load<8>(w, sum + i);
-#pragma unroll
-                for (int j = 0; j < 8; j++)
-                        v[j] += w[j];
-        }
-        store<8>(sum + i, v);
-}
-
-/* Squares of n elements, 16 bytes at a time; what is left over is the first block's. */
-template <int THREADS, class T>
-TGC_DEV void add_squares(float (&sum)[16 / sizeof(T)], const T *g, long long n, int tile, int tiles)
-{
-        constexpr int V = 16 / (int)sizeof(T);
-        long long vectors = n / V, step = (long long)tiles * THREADS;
-#pragma unroll 4
-        for (long long i = (long long)tile * THREADS + threadIdx.x; i < vectors; i += step) {
-                float v[V];
-                load<V>(v, g + V * i);
-#pragma unroll
-                for (int j = 0; j < V; j++)
-                        sum[j] += v[j] * v[j];
-        }
-        if (tile == 0 && (int)threadIdx.x < (int)(n % V)) {
-                float x = to_float(g[V * vectors + threadIdx.x]);
-                sum[0] += x * x;
-        }
-}
-
-template <int THREADS>
-TGC_DEV void grad_norm_task(const Rt *rt, const Grads &g, int tile, int tiles, float *partial,
-                            int *done, float *norm, int *flag, char *smem)
-{
-        int *last = (int *)smem + 32; /* beyond block_sum's */
-        float sum[4] = {}, low[8] = {};
-        if (g.n_low && rt->n_micro > 1)
-                add_squares<THREADS>(sum, g.sum, g.n_low, tile, tiles);
-        else if (g.n_low)
-                add_squares<THREADS>(low, g.low, g.n_low, tile, tiles);
-        add_squares<THREADS>(sum, g.rest, g.n - g.n_low, tile, tiles);
-#pragma unroll
-        for (int j = 0; j < 8; j++)
-                sum[j % 4] += low[j];
-        float s = block_sum<THREADS>(sum[0] + sum[1] + (sum[2] + sum[3]), (float *)smem);
-        if (threadIdx.x == 0) {
-                partial[tile] = s;
-                __threadfence();
-                *last = atomicAdd(done, 1) == tiles - 1;
-                __threadfence();
-        }
-        __syncthreads();
-        if (*last) {
-                s = 0.f;
-                for (int i = (int)threadIdx.x; i < tiles; i += THREADS)
-                        s += partial[i];
-                s = block_sum<THREADS>(s, (float *)smem);
-                if (threadIdx.x == 0) {
-                        *norm = s = sqrtf(s);
-                        *flag = !(s < INFINITY);
-                        *done = 0;
-                }
-        }
-        __syncthreads();
-}
-
-/* Parameters in float32; low (bf16 or f16; may be null) gets them rounded to nearest even. */
-template <class Low>
-struct Params {
-        float *p;
-        Low *low;
-        template <int V>
-        __device__ void get(float (&v)[V], long long i) const
-        {
-                load<V>(v, p + i);
-        }
-        template <int V>
-        __device__ void put(long long i, const float (&v)[V]) const
-        {
-                store<V>(p + i, v);
-                if (low)
-                        store<V>(low + i, v);
-        }
-};
-
-/* Float32 in two halves: w, a bf16, is the nearest one (ties away from zero), and lo what its bits
- * lack. */
-struct SplitParams {
-        bf16 *w;
-        unsigned short *lo;
-        template <int V>
-        union Half {
-                typename Chunk<2 * V>::T c;
-                unsigned short t[V];
-                __device__ Half() {}
-        };
-        template <int V>
-        __device__ void get(float (&v)[V], long long i) const
-        {
-                typedef typename Chunk<2 * V>::T C;
-                Half<V> hi, rest;
-                hi.c = *(const C *)(w + i);
-                rest.c = *(const C *)(lo + i);
-#pragma unroll
-                for (int j = 0; j < V; j++)
-                        v[j] = __uint_as_float(((unsigned)hi.t[j] << 16) +
-                                               (unsigned)(int)(short)rest.t[j]);
-        }
-        template <int V>
-        __device__ void put(long long i, const float (&v)[V]) const
-        {
-                typedef typename Chunk<2 * V>::T C;
-                Half<V> hi, rest;
-#pragma unroll
-                for (int j = 0; j < V; j++) {
-                        hi.t[j] = (unsigned short)((__float_as_uint(v[j]) + 0x8000u) >> 16);
-                        rest.t[j] = (unsigned short)__float_as_uint(v[j]);
-                }
-                *(C *)(w + i) = hi.c;
-                *(C *)(lo + i) = rest.c;
-        }
-};
-
-/* Factors that are the same for every element. */
 struct AdamW {
+        enum { STATES = 2 }; /* m, v */
         float grad, keep, beta1, beta2, rate, inv_root2, eps;
+
+        __device__ AdamW(const Rt *rt)
+        {
+                keep = 1.f - rt->lr * rt->weight_decay;
+                beta1 = rt->beta1;
+                beta2 = rt->beta2;
+                rate = rt->lr / rt->bias1;
+                inv_root2 = 1.f / sqrtf(rt->bias2);
+                eps = rt->eps;
+        }
+        __device__ void element(float &p, float (&s)[STATES], float g, bool decay) const
+        {
+                g *= grad;
+                if (decay)
+                        p *= keep;
+                s[0] += (1.f - beta1) * (g - s[0]);
+                s[1] = beta2 * s[1] + (1.f - beta2) * g * g;
+                p -= rate * __fdividef(s[0], sqrtf(s[1]) * inv_root2 + eps);
+        }
 };
-
-TGC_DEV void adamw_element(const AdamW &a, float &p, float &m, float &v, float g, bool decay)
-{
-        g *= a.grad;
-        if (decay)
-                p *= a.keep;
-        m += (1.f - a.beta1) * (g - m);
-        v = a.beta2 * v + (1.f - a.beta2) * g * g;
-        p -= a.rate * __fdividef(m, sqrtf(v) * a.inv_root2 + a.eps);
-}
-
-/* What all elements share; false: the step is bad. */
-TGC_DEV bool adamw_of(const Rt *rt, const float *norm, AdamW &a)
-{
-        a = { 1.f,
-              1.f - rt->lr * rt->weight_decay,
-              rt->beta1,
-              rt->beta2,
-              rt->lr / rt->bias1,
-              1.f / sqrtf(rt->bias2),
-              rt->eps };
-        if (norm && !(*norm < INFINITY))
-                return false;
-        if (norm && rt->clip > 0.f)
-                a.grad = fminf(1.f, rt->clip / (*norm + 1e-6f));
-        return true;
-}
-
-template <int THREADS, class Param>
-TGC_DEV void adamw_task(const Rt *rt, const Param &param, float *m, float *v, const Grads &g,
-                        long long n_decay, const float *norm, int tile)
-{
-        constexpr int V = ADAMW_PER_THREAD;
-        AdamW a;
-        long long i = ((long long)tile * THREADS + threadIdx.x) * V;
-        if (i + V <= g.n) {
-                float vp[V], vm[V], vv[V], vg[V];
-                param.get(vp, i);
-                load<V>(vm, m + i);
-                load<V>(vv, v + i);
-                pdl_wait();
-                if (!adamw_of(rt, norm, a))
-                        return;
-                if (i >= g.n_low)
-                        load<V>(vg, g.rest + (i - g.n_low));
-                else if (rt->n_micro > 1)
-                        load<V>(vg, g.sum + i);
-                else
-                        load<V>(vg, g.low + i);
-#pragma unroll
-                for (int j = 0; j < V; j++)
-                        adamw_element(a, vp[j], vm[j], vv[j], vg[j], i + j < n_decay);
-                param.put(i, vp);
-                store<V>(m + i, vm);
-                store<V>(v + i, vv);
-                return;
-        }
-        pdl_wait();
-        if (!adamw_of(rt, norm, a))
-                return;
-        for (; i < g.n; i++) {
-                float p[1];
-                param.get(p, i);
-                adamw_element(a, p[0], m[i], v[i], g.rest[i - g.n_low], i < n_decay);
-                param.put(i, p);
-        }
-}
 
 #endif

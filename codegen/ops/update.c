@@ -1,0 +1,108 @@
+/* update.c: the end of a training step: sums of gradients over micro-steps, their norm, and one step
+ * of the optimiser (ir/optimizers.def) over the arenas. */
+#include "ops.h"
+
+enum { NORM_TILES = 528 };
+
+/* The text of update.cuh's Grads. */
+static const char *grads(Build *b, int64_t n, int64_t n_low)
+{
+        Emit *e = b->e;
+        const char *g = arg_arena(e, &b->args, "g", n_low ? "bf16" : "float", "g");
+        if (!n_low)
+                return arena_fmt(e->tmp, "{ 0, 0, a.%s, 0, %lldll }", g, (long long)n);
+        return arena_fmt(e->tmp, "{ a.%s, a.%s, (const float *)(a.%s + %lldll), %lldll, %lldll }",
+                         g, arg_arena(e, &b->args, "gsum", "float", "sum"), g, (long long)n_low,
+                         (long long)n_low, (long long)n);
+}
+
+/* CUDA alone: elsewhere all gradients are float32. */
+void gen_add_grads(Emit *e, const Shared *sh)
+{
+        const int64_t n = sh->n_train, n_low = sh->n_low;
+        Build b = build_start(e, NULL, "update", "grad_add");
+        const char *g = grads(&b, n, n_low);
+        b.any.threads = 256;
+        b.bytes = 10.0 * (double)n_low;
+        build_line(&b, "const Grads grads = %s;", g);
+        build_line(&b, "grad_add_task<256>(rt, grads, a.sum, tile);");
+        build_end(&b, arena_fmt(e->tmp, "ceil(%lld/2048)", (long long)n_low));
+}
+
+/* Over the arenas g, p (or w where weights are float32) and the optimiser's states. */
+void gen_update(Emit *e, const Shared *sh, DType dt)
+{
+        const OptimizerInfo *o = &optimizer_info[sh->optimizer];
+        const int64_t n = sh->n_train, n_low = sh->n_low;
+        bool cuda = is_cuda(e), low = dt != DT_F32;
+        /* nothing of it in the activations: a step's losses may lie there still */
+        int parts = work_keep(e, DIM(cuda ? NORM_TILES : (n + 16383) / 16384), cuda ? 4 : 8,
+                              "grad_parts");
+        int norm = work_keep(e, DIM(1), 4, "grad_norm"), bad = work_keep(e, DIM(1), 4, "bad");
+        Build b = build_start(e, NULL, "update", cuda ? "grad_norm" : "grad_sumsq");
+        const char *g = cuda ? grads(&b, n, n_low) : arg_arena(e, &b.args, "g", "float", "g"),
+                   *w = arg_work(e, &b.args, parts, cuda ? "float" : "double", "parts"), *nm;
+        b.bytes = 4.0 * (double)n - 2.0 * (double)n_low;
+        b.flops = 2.0 * (double)n;
+        if (cuda) {
+                const char *done = arg_work(e, &b.args, work_keep(e, DIM(1), 4, "grad_done"), "int",
+                                            "done");
+                nm = arg_work(e, &b.args, norm, "float", "norm");
+                const char *bd = arg_work(e, &b.args, bad, "int", "bad");
+                b.any.threads = 256;
+                b.any.smem = 256;
+                build_line(&b, "const Grads grads = %s;", g);
+                build_line(
+                        &b,
+                        "grad_norm_task<256>(rt, grads, tile, %d, a.%s, a.%s, a.%s, a.%s, smem);",
+                        NORM_TILES, w, done, nm, bd);
+                build_end(&b, arena_fmt(e->tmp, "%d", NORM_TILES));
+        } else {
+                build_cpu_loop(&b, arena_fmt(e->tmp, "update_tiles(%lld)", (long long)n), 1e9,
+                               arena_fmt(e->tmp, "sumsq_task(a.%s, %lld, a.%s, tile);", g,
+                                         (long long)n, w));
+                build_end(&b, "1");
+                b = build_start(e, NULL, "update", "grad_norm");
+                w = arg_work(e, &b.args, parts, "double", "parts");
+                nm = arg_work(e, &b.args, norm, "float", "norm");
+                build_line(&b, "norm_finish_task(a.%s, update_tiles(%lld), a.%s, a.%s);", w,
+                           (long long)n, nm, arg_work(e, &b.args, bad, "int", "bad"));
+                build_end(&b, "1");
+        }
+
+        b = build_start(e, NULL, o->kernel, o->name);
+        bool split = cuda && dt == DT_BF16;
+        const char *p = split ? arg_arena(e, &b.args, "lo", "unsigned short", "lo")
+                              : arg_arena(e, &b.args, low ? "p" : "w", "float", "param");
+        const char *m = arg_arena(e, &b.args, "m", "float", "m"),
+                   *v = o->states > 1 ? arg_arena(e, &b.args, "v", "float", "v_") : NULL;
+        const char *states = v ? arena_fmt(e->tmp, "a.%s, a.%s", m, v)
+                               : arena_fmt(e->tmp, "a.%s", m);
+        g = cuda ? grads(&b, n, n_low) : arg_arena(e, &b.args, "g", "float", "g");
+        const char *l = low ? arg_arena(e, &b.args, "w", c_type(dt), "low") : NULL;
+        nm = arg_work(e, &b.args, norm, "float", "norm");
+        b.any.threads = 256;
+        b.bytes = (double)n * (12 + 8 * o->states + (low && !split ? 2 : 0)) - 2.0 * (double)n_low;
+        b.flops = (4.0 + 4.0 * o->states) * (double)n;
+        if (cuda) {
+                b.any.waits = true;
+                build_line(&b, "const Grads grads = %s;", g);
+                build_line(&b,
+                           split ? "const SplitParams params = { a.%s, a.%s };"
+                                 : "const Params<%s> params = { a.%s, %s };",
+                           split ? l : c_type(dt), p, low ? arena_fmt(e->tmp, "a.%s", l) : "0");
+                build_line(&b,
+                           "update_task<256, %s>(rt, params, { %s }, grads, %lldll, a.%s, tile);",
+                           o->rule, states, (long long)sh->n_decay, nm);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%lld/1024)", (long long)n));
+        } else {
+                build_cpu_loop(
+                        &b, arena_fmt(e->tmp, "update_tiles(%lld)", (long long)n), 1e9,
+                        arena_fmt(e->tmp,
+                                  "%s_task(rt, a.%s, %s, a.%s, %s, %s, %lld, %lld, a.%s, tile);",
+                                  o->kernel, p, states, g,
+                                  low ? arena_fmt(e->tmp, "a.%s", l) : "NULL",
+                                  ty(low ? dt : DT_F32), (long long)n, (long long)sh->n_decay, nm));
+                build_end(&b, "1");
+        }
+}

@@ -1,0 +1,37 @@
+/* optimizer.h: the rules of optimizers.def, and what each computes, in double. */
+#ifndef TGC_OPTIMIZER_H
+#define TGC_OPTIMIZER_H
+
+#include <stdbool.h>
+
+typedef enum {
+#define OPTIMIZER(id, name, states, kernel, rule, beta1, beta2, eps, text) OPTIMIZER_##id,
+#include "optimizers.def"
+#undef OPTIMIZER
+        N_OPTIMIZERS
+} Optimizer;
+
+enum { MAX_OPTIMIZER_STATES = 2 };
+
+typedef struct OptimizerInfo {
+        const char *name;
+        int states;
+        const char *kernel, *rule;
+        double beta1, beta2, eps; /* defaults; below 0: none */
+        const char *text;
+} OptimizerInfo;
+
+extern const OptimizerInfo optimizer_info[N_OPTIMIZERS];
+
+Optimizer optimizer_find(const char *name); /* N_OPTIMIZERS: there is none of that name */
+
+/* What one step's elements share.  bias1, bias2: 1 - beta^(step + 1). */
+typedef struct OptimizerStep {
+        double lr, beta1, beta2, eps, weight_decay, bias1, bias2;
+} OptimizerStep;
+
+/* One element: parameter p, clipped gradient g, states s; decays: it has weight decay. */
+void optimizer_step(Optimizer o, const OptimizerStep *c, double *p, double g, double *s,
+                    bool decays);
+
+#endif

@@ -59,7 +59,7 @@ void windows_fill(const Windows *w, int64_t step, int micro, int n_micro, int B,
 
 /* ---- state.c: training on disk ---- */
 
-enum { MOST_SETTINGS = 32 };
+enum { MOST_SETTINGS = 64 };
 
 typedef struct TrainState {
         int64_t step; /* steps done */

@@ -386,16 +386,13 @@ static int run(Gen *r, const Loaded *l, double start, Prompts *p, Err *e)
                 code = sampling_read(&how, a, r->tok, session_manifest(s)->vocab, seed, e);
         if (!code)
                 code = grammar_begin(&grammar, a, r->tok, session_manifest(s)->vocab, e);
-        if (grammar.matcher) {
+        r->grammar.use = &grammar;
+        if (grammar.grammar) {
                 how.s.mask = grammar_mask;
-                how.s.mask_user = &grammar;
+                how.s.mask_user = &r->grammar;
         }
         r->session = s;
-        if (!code && grammar.matcher && parallel > 1) {
-                code = err_set(e, TGC_USAGE,
-                               "--parallel does not go with --grammar or --json-schema: "
-                               "run them one after the other, with --seed");
-        } else if (!code && session_manifest(s)->pages && p->n * parallel > 1 && !grammar.matcher) {
+        if (!code && session_manifest(s)->pages && r->of > 1) {
                 code = run_together(r, s, p, parallel, &how.s, &c, e);
         } else if (!code) {
                 if (!session_manifest(s)->pages)
@@ -407,6 +404,7 @@ static int run(Gen *r, const Loaded *l, double start, Prompts *p, Err *e)
         }
         session_close(s);
         sampling_free(&how);
+        grammar_text_end(&r->grammar);
         grammar_end(&grammar);
         return code ? code : signal_seen() ? 128 + signal_seen() : TGC_OK;
 }

@@ -27,26 +27,51 @@ int grammar_begin(GrammarUse *u, const Args *a, const Tokenizer *tok, int vocab,
         code = gbnf ? grammar_gbnf(&u->grammar, text, n, path, e)
                     : grammar_schema(&u->grammar, text, n, path, e);
         free(text);
-        if (!code)
-                code = token_trie_new(&u->trie, tok, vocab, e);
-        return code ? code : matcher_new(&u->matcher, u->grammar, u->trie, e);
+        return code ? code : token_trie_new(&u->trie, tok, vocab, e);
 }
 
 void grammar_end(GrammarUse *u)
 {
-        matcher_free(u->matcher);
+        while (u->n_spare)
+                matcher_free(u->spare[--u->n_spare]);
+        free(u->spare);
         token_trie_free(u->trie);
         grammar_free(u->grammar);
 }
 
+void grammar_text_end(GrammarText *t)
+{
+        GrammarUse *u = t->use;
+        if (!t->matcher)
+                return;
+        if (u->n_spare == u->cap_spare) {
+                const int cap = u->cap_spare ? 2 * u->cap_spare : 8;
+                Matcher **p = realloc(u->spare, (size_t)cap * sizeof *p);
+                if (p) {
+                        u->spare = p;
+                        u->cap_spare = cap;
+                }
+        }
+        if (u->n_spare < u->cap_spare)
+                u->spare[u->n_spare++] = t->matcher;
+        else
+                matcher_free(t->matcher);
+        t->matcher = NULL;
+}
+
 const uint32_t *grammar_mask(void *user, int sequence, int token)
 {
-        GrammarUse *u = user;
+        GrammarText *t = user;
+        GrammarUse *u = t->use;
         (void)sequence;
-        if (token < 0)
-                matcher_reset(u->matcher);
-        else if (!matcher_token(u->matcher, token))
+        if (!t->matcher && u->n_spare)
+                t->matcher = u->spare[--u->n_spare];
+        else if (!t->matcher && matcher_new(&t->matcher, u->grammar, u->trie, NULL))
                 return NULL;
-        const uint32_t *bits = matcher_mask(u->matcher);
-        return bits && matcher_some(u->matcher) ? bits : NULL;
+        if (token < 0)
+                matcher_reset(t->matcher);
+        else if (!matcher_token(t->matcher, token))
+                return NULL;
+        const uint32_t *bits = matcher_mask(t->matcher);
+        return bits && matcher_some(t->matcher) ? bits : NULL;
 }

@@ -516,7 +516,7 @@ static int batch_of(const Args *a)
         n = (n > 1 ? n : 1) * opt_int(a, O_PARALLEL);
         while (bucket < n && bucket < MOST)
                 bucket *= 2;
-        return opt_str(a, O_GRAMMAR) || opt_str(a, O_JSON_SCHEMA) ? 1 : bucket;
+        return bucket;
 }
 
 /* -1: the compiler's choice for texts whose lengths nobody knows. */

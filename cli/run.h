@@ -3,6 +3,7 @@
 #define TGC_RUN_H
 
 #include "prompts.h"
+#include "sampling.h"
 #include "work.h"
 
 typedef struct Gen {
@@ -24,7 +25,8 @@ typedef struct Gen {
         const Session *session;
         RtDrawn *drawn; /* with --logprobs: of each token that was sampled */
         int n_drawn;
-        size_t own; /* where in it the model's own text begins */
+        size_t own;          /* where in it the model's own text begins */
+        GrammarText grammar; /* where there is one */
         Err *e;
         int code;
         bool follows; /* something was printed before it */

@@ -28,6 +28,7 @@ static int add_all(Together *t, const Prompts *p, int parallel, int predict, int
                 const int room = ctx - p->prompt[i / parallel].n + 1;
                 BatchHow how = { .sampling = *t->how };
                 how.sampling.seed = seed_of(t, i, parallel);
+                how.sampling.mask_user = &r->grammar;
                 how.predict = predict < 0 || predict > room ? room : predict;
                 r->which = i;
                 r->of = t->n;
@@ -70,6 +71,7 @@ static int take(Together *t, const BatchToken *x, int parallel, Err *e)
                 return r->stop = otherwise, r->code;
         r->stop = r->stop ? r->stop : otherwise;
         t->id[i] = 0;
+        grammar_text_end(&r->grammar);
         r->follows = t->printed > 0;
         if (!code && !r->code && !t->in_order)
                 t->printed++, code = gen_report(r, t->c, t->s, seed_of(t, i, parallel), e);
@@ -129,8 +131,10 @@ int run_together(const Gen *like, Session *s, const Prompts *p, int parallel, co
                     st.most_used + st.most_shared);
         }
         batch_close(t.b);
-        for (int i = 0; i < t.n && t.gen; i++)
+        for (int i = 0; i < t.n && t.gen; i++) {
+                grammar_text_end(&t.gen[i].grammar);
                 gen_free(&t.gen[i]);
+        }
         free(t.gen);
         free(t.id);
         free(out);

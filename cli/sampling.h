@@ -23,13 +23,21 @@ void sampling_free(SamplingOptions *o);
 typedef struct GrammarUse {
         Grammar *grammar; /* NULL: none */
         TokenTrie *trie;
-        Matcher *matcher;
+        Matcher **spare; /* of texts that have ended: they keep what they have learned */
+        int n_spare, cap_spare;
 } GrammarUse;
+
+/* A text in the making; zeroed but for `use`. */
+typedef struct GrammarText {
+        GrammarUse *use;
+        Matcher *matcher;
+} GrammarText;
 
 /* grammar_end also after a failure */
 int grammar_begin(GrammarUse *u, const Args *a, const Tokenizer *tok, int vocab, Err *e);
 void grammar_end(GrammarUse *u);
-/* Sampling.mask */
+void grammar_text_end(GrammarText *t);
+/* Sampling.mask of a GrammarText */
 const uint32_t *grammar_mask(void *user, int sequence, int token);
 
 /* {"content": [...]} of n tokens; tok may be NULL */

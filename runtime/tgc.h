@@ -109,9 +109,9 @@ typedef struct TgcSampling {
          * softmax of the model's own logits: before any of the above */
         int logprobs, n_logprobs;
         /* Which tokens may come next: bits, one a token of the vocabulary, that stay until the next
-         * call.  Called once for every token of a sequence, with the token before it, which was
-         * sampled, or -1 for the first, while the device computes the logits.  NULL ends with an
-         * error.  NULL here: all tokens. */
+         * call.  Called once for every token of a sequence (its number, in a TgcBatch), with the token
+         * before it, which was sampled, or -1 for the first, while the device computes the logits.
+         * NULL ends with an error.  NULL here: all tokens. */
         const uint32_t *(*mask)(void *user, int sequence, int token);
         void *mask_user;
 } TgcSampling;

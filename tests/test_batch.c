@@ -236,6 +236,92 @@ TEST (company_on_the_gpu) {
         exact = false;
 }
 
+/* ---- masks ---- */
+
+/* Tokens of sequence i: those that follow its last one in steps of i + 2, to 9 of them. */
+typedef struct Masked {
+        int step, calls, last;
+        uint32_t bits[(65 + 31) / 32];
+} Masked;
+
+static const uint32_t *next_mask(void *user, int sequence, int token)
+{
+        Masked *m = user;
+        CHECK(sequence > 0 && (token < 0) == (m->calls == 0));
+        m->calls++;
+        m->last = token;
+        memset(m->bits, 0, sizeof m->bits);
+        for (int k = 1; k < 10; k++) {
+                const int v = (token + k * m->step + 65) % 65;
+                m->bits[v / 32] |= 1u << v % 32;
+        }
+        return m->bits;
+}
+
+/* Every second sequence has a mask. */
+static void check_masks(Bench *x, int n, int longest, int most, const BatchOptions *o,
+                        const char *what)
+{
+        static Text together[MOST_SEQ], alone[MOST_SEQ];
+        static Masked mask[MOST_SEQ], own[MOST_SEQ];
+        int id[MOST_SEQ], others = 0;
+        Batch *b;
+        make_texts(together, n, longest, most);
+        memcpy(alone, together, sizeof alone);
+        MUST(batch_open(&b, x->s, o, &e));
+        for (int i = 0; i < n; i++) {
+                BatchHow h = how_of(&together[i], i, true);
+                mask[i] = own[i] = (Masked) { .step = i + 2 };
+                h.sampling.mask = i % 2 ? next_mask : NULL;
+                h.sampling.mask_user = &mask[i];
+                MUST(batch_add(b, together[i].ids, together[i].n, &h, &id[i], &e));
+        }
+        run_all(b, together, id, n);
+        batch_close(b);
+        for (int i = 0; i < n; i++) {
+                BatchHow h = how_of(&alone[i], i, true);
+                h.sampling.mask = i % 2 ? next_mask : NULL;
+                h.sampling.mask_user = &own[i];
+                MUST(batch_open(&b, x->s, NULL, &e));
+                MUST(batch_add(b, alone[i].ids, alone[i].n, &h, &id[i], &e));
+                run_all(b, &alone[i], &id[i], 1);
+                batch_close(b);
+                others += !same(&together[i], &alone[i], i, what);
+                CHECK_MSG(i % 2 == 0 || mask[i].calls == together[i].n - together[i].prompt,
+                          "%s: a mask for every token, %d for %d", what, mask[i].calls,
+                          together[i].n - together[i].prompt);
+                for (int k = together[i].prompt, was = -1; k < together[i].n && i % 2; k++) {
+                        const int d = (together[i].ids[k] - was + 65 * 2) % 65;
+                        bool may = false;
+                        for (int j = 1; j < 10; j++)
+                                may |= j * mask[i].step % 65 == d;
+                        CHECK_MSG(may, "%s, sequence %d: %d after %d", what, i, together[i].ids[k],
+                                  was);
+                        was = together[i].ids[k];
+                }
+        }
+        CHECK_MSG(!others, "%s: %d of %d say something else alone", what, others, n);
+}
+
+TEST (masks_are_of_a_sequence) {
+        Bench x;
+        open_model(&x, "gpt", gpt, 5, "f32", 8, 0, "cpu");
+        check_masks(&x, 12, 100, 40, NULL, "masks");
+        close_model(&x);
+        open_model(&x, "gpt", gpt, 5, "f32", 8, 6 * 64, "cpu");
+        check_masks(&x, 10, 120, 100, NULL, "masks, six pages");
+        close_model(&x);
+        open_model(&x, "llama", llama, 9, "bf16", 4, 5 * 64, "emulate");
+        check_masks(&x, 4, 20, 6, NULL, "masks, emulated");
+        close_model(&x);
+}
+
+static const uint32_t *no_mask(void *user, int sequence, int token)
+{
+        (void)user, (void)sequence, (void)token;
+        return NULL;
+}
+
 /* Forks say what a sequence with the same text and the same random numbers says. */
 TEST (forks) {
         Bench x;
@@ -291,6 +377,13 @@ TEST (wrong_calls) {
         CHECK(batch_add(b, ids, 3, &h, &id, &e) == TGC_USAGE && strstr(e.msg, "which has 2"));
         h.predict = 0;
         CHECK(batch_add(b, ids, 3, &h, &id, &e) == TGC_USAGE);
+        h.predict = 2;
+        h.sampling.mask = no_mask;
+        MUST(batch_add(b, ids, 3, &h, &id, &e));
+        CHECK(batch_step(b, out, &got, &e) == TGC_OK || strstr(e.msg, "no token may come next"));
+        batch_close(b);
+        h.sampling.mask = NULL;
+        MUST(batch_open(&b, x.s, NULL, &e));
         h.predict = 2;
         MUST(batch_add(b, ids, 3, &h, &id, &e));
         CHECK(batch_drop(b, id + 1, &e) == TGC_USAGE);

@@ -71,4 +71,24 @@ printf 'root ::= x' > g2.gbnf
 [ "$p" ] || p=$(try 3 'g2.gbnf:1:10: there is no rule x' "$TGC" run s.plan --device cpu -q -p a --grammar g2.gbnf)
 [ "$p" ] || p=$(try 2 'the text must end' "$TGC" run s.plan --device cpu -q -p a --grammar g.gbnf --ignore-eos)
 say grammars "$p"
+
+# of several texts each has its own place in the grammar
+"$TGC" compile "$story" -q -b 3 --ctx-size 128 --target cpu -o m.plan
+several=("$TGC" run m.plan --device cpu -q -n 60 --grammar g.gbnf --print-ids)
+for s in 3 4 5 6; do "$TGC" run s.plan --device cpu -q -n 60 -s $s -p "Then" --grammar g.gbnf --print-ids; done > want
+p=$(try 0 '' "${several[@]}" -s 3 --parallel 4 -p "Then")
+[ "$p" ] || cmp -s out want || p="$(diff out want | head -5)"
+[ "$p" ] || [ "$(sort -u want | wc -l)" -gt 1 ] || p="all say the same"
+for t in Then Once Then; do "$TGC" run s.plan --device cpu -q -n 60 -s 3 -p $t --grammar g.gbnf --print-ids; done > want
+[ "$p" ] || p=$(try 0 '' "${several[@]}" -s 3 -p Then -p Once -p Then)
+[ "$p" ] || cmp -s out want || p="$(diff out want | head -5)"
+echo '{"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "boolean"}}, "required": ["a", "b"]}' > schema.json
+[ "$p" ] || p=$(try 0 '' "$TGC" run m.plan --device cpu -q -n 100 -s 1 --parallel 3 -p "Then" --json-schema schema.json --json)
+[ "$p" ] || python3 -c 'import json
+for line in open("out"):
+        o = json.loads(line)
+        if o["stopped_by"] == "eos":
+                v = json.loads(o["text"][len("Then"):])
+                assert isinstance(v["a"], int) and isinstance(v["b"], bool), v' 2> why || p="$(tail -1 why)"
+say grammars_of_several_texts "$p"
 exit $failed

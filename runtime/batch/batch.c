@@ -488,6 +488,29 @@ static int choose_rows(Batch *b, int n, Err *e)
         return code;
 }
 
+static bool has_mask(const Seq *q) { return q->how.sampling.mask != NULL; }
+
+static bool any_mask(const Batch *b)
+{
+        for (int r = 0; r < b->n_row; r++)
+                if (has_mask(b->row[r]))
+                        return true;
+        return false;
+}
+
+/* All but the sampler; the masks, which the host makes while the device computes; the sampler. */
+static int run_masked(Batch *b, const Prog *g, Err *e)
+{
+        int code = session_run_part(b->s, g->name, b->n_row, 1, RUN_BUT_LAST, e);
+        for (int r = 0; r < b->n_row && !code; r++) {
+                const Seq *q = b->row[r];
+                if (has_mask(q))
+                        code = sample_mask(b->s, &b->memory, &q->how.sampling, q->id, q->slot,
+                                           q->drawn ? q->ids[q->n_ids - 1] : -1, e);
+        }
+        return code ? code : session_run_part(b->s, g->name, b->n_row, 1, RUN_LAST, e);
+}
+
 static int decode(Batch *b, Err *e)
 {
         Session *s = b->s;
@@ -510,7 +533,7 @@ static int decode(Batch *b, Err *e)
                 session_rows(s, b->n_row);
                 b->rt_stale = false;
         }
-        if ((code = session_run(s, g->name, b->n_row, 1, e)))
+        if ((code = any_mask(b) ? run_masked(b, g, e) : session_run(s, g->name, b->n_row, 1, e)))
                 return code;
         b->live = g;
         Call *c = &b->call[(b->first_call + b->n_call) % BATCH_CALLS];
@@ -551,6 +574,15 @@ static void count_shared(Batch *b)
                 b->stats.most_shared = shared;
 }
 
+/* Is what was said last wanted before this step: since pages go, or since a mask depends on it? */
+static bool must_know(const Batch *b, int n)
+{
+        for (int i = 0; i < n; i++)
+                if (b->out[i].act == SCHED_LEAVE || (b->who[i]->under_way && has_mask(b->who[i])))
+                        return b->n_call > 0;
+        return false;
+}
+
 static bool acts(const Batch *b, int n)
 {
         for (int i = 0; i < n; i++)
@@ -566,12 +598,10 @@ int batch_step(Batch *b, BatchToken *out, int *n, Err *e)
         if (b->n_ready || !b->n_seq)
                 return hand_out(b, out, n);
         const int m = ask_schedule(b);
-        for (int i = 0; i < m; i++)
-                if (b->out[i].act == SCHED_LEAVE && b->n_call) {
-                        /* what was said last is wanted here before pages go: look again then */
-                        code = drain(b, e);
-                        return code ? code : hand_out(b, out, n);
-                }
+        if (must_know(b, m)) { /* and look again then */
+                code = drain(b, e);
+                return code ? code : hand_out(b, out, n);
+        }
         if ((code = leave_and_return(b, m, e)) || (code = prefill(b, m, e)) ||
             (code = choose_rows(b, m, e)))
                 return code;
@@ -583,7 +613,9 @@ int batch_step(Batch *b, BatchToken *out, int *n, Err *e)
         if (decodes && (code = decode(b, e)))
                 return code;
         b->stats.steps++;
-        if (b->n_call > b->ahead || (b->n_call && !decodes))
+        if (any_mask(b))
+                code = drain(b, e);
+        else if (b->n_call > b->ahead || (b->n_call && !decodes))
                 code = read_call(b, e);
         return code ? code : hand_out(b, out, n);
 }

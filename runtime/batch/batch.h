@@ -11,7 +11,8 @@
  *              for (i < n) ... out[i].seq says out[i].token
  *      batch_close(b);
  *
- * On a GPU a step's tokens come one or two steps later, so that it never waits for the host.  One
+ * On a GPU a step's tokens come one or two steps later, so that it never waits for the host; where a
+ * sequence has a mask (Sampling.mask, told the sequence's number) they come at once.  One
  * thread at a time.  After a failed step the batch is good only for batch_close. */
 #ifndef TGC_BATCH_H
 #define TGC_BATCH_H

@@ -137,6 +137,8 @@ int sample_slot(Session *s, const SampleMemory *m, const Sampling *how, const Sa
 int sample_begin(Session *s, const SampleMemory *m, const Sampling *how, Err *e);
 /* Ask for the masks of the next tokens, token (B) being the last ones (NULL: none yet), and write
  * them. */
+int sample_mask(Session *s, const SampleMemory *m, const Sampling *how, int sequence, int slot,
+                int token, Err *e); /* of one: its last token, or -1 */
 int sample_masks(Session *s, const SampleMemory *m, const Sampling *how, const int *token, Err *e);
 
 #endif

@@ -273,17 +273,22 @@ int sample_begin(Session *s, const SampleMemory *m, const Sampling *h, Err *e)
         return code;
 }
 
-int sample_masks(Session *s, const SampleMemory *m, const Sampling *h, const int *token, Err *e)
+int sample_mask(Session *s, const SampleMemory *m, const Sampling *h, int sequence, int slot,
+                int token, Err *e)
 {
         const int V = s->m.vocab;
+        const uint32_t *bits = h->mask(h->mask_user, sequence, token);
+        int *to = m->slots + (size_t)slot * RT_SLOT_WORDS(V, m->cap) + RT_SLOT_MASK(V, m->cap);
+        return bits ? dev_upload(s->d, to, bits, (size_t)RT_MASK_WORDS(V) * 4, e)
+                    : err_set(e, TGC_FAIL,
+                              "no token may come next in sequence %d: the grammar needs a text that no token begins, or is too ambiguous",
+                              sequence);
+}
+
+int sample_masks(Session *s, const SampleMemory *m, const Sampling *h, const int *token, Err *e)
+{
         int code = TGC_OK;
-        for (int b = 0; b < s->B && !code; b++) {
-                const uint32_t *bits = h->mask(h->mask_user, b, token ? token[b] : -1);
-                int *to = m->slots + (size_t)b * RT_SLOT_WORDS(V, m->cap) + RT_SLOT_MASK(V, m->cap);
-                code = bits ? dev_upload(s->d, to, bits, (size_t)RT_MASK_WORDS(V) * 4, e)
-                            : err_set(e, TGC_FAIL,
-                                      "no token may come next in sequence %d: the grammar needs a text that no token begins, or is too ambiguous",
-                                      b);
-        }
+        for (int b = 0; b < s->B && !code; b++)
+                code = sample_mask(s, m, h, b, b, token ? token[b] : -1, e);
         return code;
 }

@@ -83,6 +83,7 @@ static int save_grads(Train *t, Err *e)
 {
         double clip = opt_num(t->a, O_CLIP), norm = t->last.grad_norm;
         double scale = clip > 0 && norm > clip ? clip / (norm + 1e-6) : 1;
+        scale /= t->scaling ? t->grads_scale : 1;
         return export_params(t->s, &t->l.plan, opt_str(t->a, O_GRADS_OUT), EXPORT_GRADS, CK_F32,
                              scale, e);
 }
@@ -156,7 +157,9 @@ static int begin_step(Train *t, int64_t step, Err *e)
                          .eps = t->eps,
                          .weight_decay = opt_num(a, O_WEIGHT_DECAY),
                          .clip = opt_num(a, O_CLIP),
-                         .step = (int)step };
+                         .step = (int)step,
+                         .skipped = t->scaling ? (int)t->state.scale.skipped : 0,
+                         .scale = t->scaling ? t->state.scale.scale : 1 };
         return session_train_begin(t->s, &in, e);
 }
 
@@ -176,12 +179,28 @@ static int not_finite(const Train *t, Err *e)
                 opt_int(t->a, O_MAX_SKIPS), where);
 }
 
+/* The scale of the loss follows the step.  true: it was too large, which is no fault of the run. */
+static bool scaled_step(Train *t)
+{
+        LossScale *s = &t->state.scale;
+        t->grads_scale = s->scale;
+        loss_scale_step(s, t->last.bad, t->scale_window);
+        if (!t->last.bad || !t->scale_window || s->scale < 1 || !isfinite(t->last.loss))
+                return false;
+        say(&t->talk, "iter %lld: gradients beyond f16, step skipped; the loss's scale is %g now\n",
+            (long long)t->state.step, s->scale);
+        t->state.step++;
+        return true;
+}
+
 /* A step whose gradient is not finite changed nothing; too many of them end the run. */
 static int end_step(Train *t, Err *e)
 {
         int code = session_train_end(t->s, &t->last, e);
         if (code)
                 return code;
+        if (t->scaling && scaled_step(t))
+                return TGC_OK;
         t->skipped = t->last.bad ? t->skipped + 1 : 0;
         if (t->last.bad)
                 say(&t->talk, "iter %lld: loss %g, gradient norm %g: not finite, step skipped\n",
@@ -247,7 +266,8 @@ static int loop(Train *t, Err *e)
                 if ((code = begin_step(t, step, e)))
                         return code;
                 step++;
-                code = drain(t, step, boundary ? 0 : 1, boundary, e);
+                /* a scale follows the step before */
+                code = drain(t, step, boundary || t->scaling ? 0 : 1, boundary, e);
         }
         return code ? code : drain(t, step, 0, false, e);
 }

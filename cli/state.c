@@ -99,36 +99,50 @@ static int write_tensors(Session *s, SafetensorsOut *out, const CkTensor *t, con
         return code;
 }
 
-/* The metadata but for best; signed or not, a number of 64 bits. */
+/* The metadata: signed or not, numbers of 64 bits. */
 static const struct {
         const char *key;
         size_t at;
-} number[] = {
-        { "accumulation", offsetof(TrainState, accum) }, { "batch", offsetof(TrainState, batch) },
-        { "block", offsetof(TrainState, block) },        { "frozen", offsetof(TrainState, frozen) },
-        { "graph", offsetof(TrainState, graph) },        { "seed", offsetof(TrainState, seed) },
-        { "step", offsetof(TrainState, step) },          { "text", offsetof(TrainState, text) },
-        { "tokens", offsetof(TrainState, tokens) }
-};
-enum { N_NUMBERS = sizeof number / sizeof *number };
+} number[] = { { "accumulation", offsetof(TrainState, accum) },
+               { "batch", offsetof(TrainState, batch) },
+               { "block", offsetof(TrainState, block) },
+               { "frozen", offsetof(TrainState, frozen) },
+               { "graph", offsetof(TrainState, graph) },
+               { "seed", offsetof(TrainState, seed) },
+               { "scale_good", offsetof(TrainState, scale.good) },
+               { "scale_skipped", offsetof(TrainState, scale.skipped) },
+               { "step", offsetof(TrainState, step) },
+               { "text", offsetof(TrainState, text) },
+               { "tokens", offsetof(TrainState, tokens) } };
+/* and doubles */
+static const struct {
+        const char *key;
+        size_t at;
+} real[] = { { "best", offsetof(TrainState, best) },
+             { "scale", offsetof(TrainState, scale.scale) } };
+enum { N_NUMBERS = sizeof number / sizeof *number, N_REALS = sizeof real / sizeof *real };
 
 typedef struct MetaText {
-        StMeta meta[N_NUMBERS + 2 + MOST_SETTINGS];
-        char text[N_NUMBERS + 1][40];
+        StMeta meta[N_NUMBERS + N_REALS + 1 + MOST_SETTINGS];
+        char text[N_NUMBERS + N_REALS][40];
         int n;
 } MetaText;
 
 static void write_meta(const TrainState *st, MetaText *m)
 {
-        c_format(m->text[N_NUMBERS], sizeof *m->text, "%.17g", st->best);
-        m->meta[N_NUMBERS] = (StMeta) { "best", m->text[N_NUMBERS] };
+        for (int i = 0; i < N_REALS; i++) {
+                double x;
+                memcpy(&x, (const char *)st + real[i].at, sizeof x);
+                c_format(m->text[N_NUMBERS + i], sizeof *m->text, "%.17g", x);
+                m->meta[N_NUMBERS + i] = (StMeta) { real[i].key, m->text[N_NUMBERS + i] };
+        }
         for (int i = 0; i < N_NUMBERS; i++) {
                 uint64_t x;
                 memcpy(&x, (const char *)st + number[i].at, sizeof x);
                 snprintf(m->text[i], sizeof *m->text, "%llu", (unsigned long long)x);
                 m->meta[i] = (StMeta) { number[i].key, m->text[i] };
         }
-        m->n = N_NUMBERS + 1;
+        m->n = N_NUMBERS + N_REALS;
         for (int i = 0; i < st->n_settings; i++)
                 m->meta[m->n++] = st->setting[i];
         m->meta[m->n++] = (StMeta) { SAFETENSORS_HASH, SAFETENSORS_NO_HASH };
@@ -185,7 +199,7 @@ static int restore(Session *s, const Checkpoint *ck, int k, int param, float *x,
 
 static int load_meta(const Checkpoint *ck, TrainState *st, Err *e)
 {
-        const char *best = checkpoint_meta(ck, "best"), *step = checkpoint_meta(ck, "step");
+        const char *step = checkpoint_meta(ck, "step");
         char *end = "";
         long long n = step ? strtoll(step, &end, 10) : -1;
         if (*end || end == step || n < 0 || n > INT32_MAX)
@@ -198,7 +212,12 @@ static int load_meta(const Checkpoint *ck, TrainState *st, Err *e)
                 if (v)
                         memcpy((char *)st + number[i].at, &x, sizeof x);
         }
-        st->best = best ? c_strtod(best, NULL) : st->best;
+        for (int i = 0; i < N_REALS; i++) {
+                const char *v = checkpoint_meta(ck, real[i].key);
+                double x = v ? c_strtod(v, NULL) : 0;
+                if (v)
+                        memcpy((char *)st + real[i].at, &x, sizeof x);
+        }
         return TGC_OK;
 }
 

@@ -35,11 +35,14 @@ typedef struct Train {
         Optimizer optimizer;
         double beta1, beta2, eps; /* its own, or those asked for */
         int B, T, n_micro, max_steps;
-        int *x, *y;       /* (n_micro, B, T) */
-        TrainState state; /* state.step: steps done */
-        int csv;          /* -1: none */
-        int skipped;      /* steps in a row that were not finite */
-        int64_t saved;    /* steps done in what this run saved, or goes on from; 0: none */
+        int *x, *y;         /* (n_micro, B, T) */
+        TrainState state;   /* state.step: steps done */
+        int csv;            /* -1: none */
+        bool scaling;       /* gradients are f16: the loss has a scale */
+        double grads_scale; /* that of the last step */
+        int scale_window;   /* of loss_scale_step */
+        int skipped;        /* steps in a row that were not finite */
+        int64_t saved;      /* steps done in what this run saved, or goes on from; 0: none */
         TrainResult last;
         double last_val; /* NAN: none yet */
         double began;

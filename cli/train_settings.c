@@ -30,6 +30,8 @@ static const struct {
         { O_BETA1, FREE, false, NULL },
         { O_BETA2, FREE, false, NULL },
         { O_EPS, FREE, false, NULL },
+        { O_LOSS_SCALE, FREE, false, NULL },
+        { O_LOSS_SCALE_WINDOW, FREE, false, NULL },
         { O_CLIP, FREE, false, NULL },
         { O_MAX_SKIPS, FREE, false, NULL },
         { O_EVAL_INTERVAL, FREE, false, NULL },

@@ -242,6 +242,24 @@ static void split(Train *t)
 
 /* ---- settings ---- */
 
+/* Of f16 alone: bf16 has float32's range. */
+static int set_loss_scale(Train *t, Err *e)
+{
+        static const OptionId option[] = { O_LOSS_SCALE, O_LOSS_SCALE_WINDOW };
+        const double fixed = opt_num(t->a, O_LOSS_SCALE);
+        t->scaling = session_manifest(t->s)->dtype == STORE_F16;
+        for (int i = 0; i < 2 && !t->scaling; i++)
+                if (opt_set(t->given, option[i]))
+                        return err_set(
+                                e, TGC_USAGE,
+                                "--%s has no effect: it is for --dtype f16, and this plan is %s",
+                                option_info[option[i]].name,
+                                session_manifest(t->s)->dtype == STORE_BF16 ? "bf16" : "f32");
+        t->state.scale = (LossScale) { .scale = fixed > 0 ? fixed : LOSS_SCALE_FIRST };
+        t->scale_window = fixed > 0 ? 0 : opt_int(t->a, O_LOSS_SCALE_WINDOW);
+        return TGC_OK;
+}
+
 /* What the plan's optimiser has: asked for, or its own default.  What it has not cannot be asked for. */
 static int set_optimizer(Train *t, Err *e)
 {
@@ -300,7 +318,7 @@ static int settings(Train *t, Err *e)
         t->schedule.cooldown = opt_set(a, O_COOLDOWN) ? opt_int(a, O_COOLDOWN)
                                                       : (t->schedule.decay_steps + 4) / 5;
         int code = set_optimizer(t, e);
-        if (code)
+        if (code || (code = set_loss_scale(t, e)))
                 return code;
         size_t n = (size_t)t->n_micro * (size_t)t->B * (size_t)t->T;
         t->x = malloc(n * sizeof *t->x);
@@ -381,8 +399,11 @@ static int resume(Train *t, Err *e)
                 return err_set(e, TGC_NO_MEMORY, "no memory");
         if (!(code = state_peek(path, &was, e)) &&
             !(code = same_run(&was, &t->state, path, t->a, e)) &&
-            !(code = state_load(t->s, path, &was, e)))
+            !(code = state_load(t->s, path, &was, e))) {
+                if (!t->scale_window) /* what is asked for, or of a plan that has none */
+                        was.scale.scale = t->state.scale.scale;
                 t->state = was;
+        }
         free(path);
         return code;
 }

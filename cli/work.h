@@ -44,6 +44,20 @@ typedef struct Schedule {
 } Schedule;
 double schedule_lr(const Schedule *s, int64_t step);
 
+/* ---- loss_scale.c: f16 gradients are those of the loss times this ---- */
+
+typedef struct LossScale {
+        double scale;
+        int64_t good;    /* steps since it last changed */
+        int64_t skipped; /* steps of the run that changed nothing */
+} LossScale;
+
+enum { LOSS_SCALE_FIRST = 1 << 16 };
+
+/* After a step, as torch.amp.GradScaler does: halved by one that was not finite, doubled after
+ * `window` that were.  window 0: it stays. */
+void loss_scale_step(LossScale *s, bool bad, int64_t window);
+
 /* ---- windows.c: which part of the stream each sequence is ---- */
 
 typedef struct Windows {
@@ -64,6 +78,7 @@ enum { MOST_SETTINGS = 64 };
 typedef struct TrainState {
         int64_t step; /* steps done */
         double best;  /* validation loss */
+        LossScale scale;
         uint64_t seed;
         int64_t tokens;              /* of the data */
         int64_t batch, block, accum; /* a step's sizes */

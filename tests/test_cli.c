@@ -432,6 +432,36 @@ TEST (utf8_stream) {
         CHECK(utf8_ready("\xc0", 1) == 1); /* begins nothing */
 }
 
+/* The path of torch.amp.GradScaler, as exponents of two: tests/e2e/train/loss_scale.py wrote it. */
+TEST (the_loss_scale_is_gradscalers) {
+        static const int want[200] = {
+                16, 16, 16, 16, 16, 16, 17, 17, 17, 16, 16, 16, 16, 15, 15, 15, 15, 15, 14, 14,
+                14, 14, 14, 14, 13, 13, 13, 13, 13, 13, 13, 14, 14, 14, 14, 14, 14, 14, 13, 13,
+                13, 13, 12, 12, 12, 12, 11, 11, 11, 11, 11, 11, 11, 12, 12, 12, 11, 11, 11, 11,
+                11, 11, 11, 12, 12, 12, 12, 12, 12, 12, 13, 13, 13, 13, 13, 13, 13, 14, 14, 14,
+                14, 14, 14, 14, 15, 15, 15, 15, 15, 15, 15, 16, 16, 16, 16, 16, 16, 15, 15, 15,
+                14, 13, 13, 13, 13, 13, 13, 13, 14, 14, 14, 14, 14, 14, 14, 15, 15, 15, 15, 14,
+                14, 14, 14, 14, 14, 13, 13, 13, 13, 13, 13, 13, 14, 14, 14, 14, 14, 14, 14, 15,
+                15, 15, 15, 15, 15, 15, 14, 14, 14, 14, 14, 14, 13, 13, 13, 13, 13, 13, 13, 14,
+                14, 14, 14, 14, 14, 14, 15, 15, 15, 15, 15, 14, 14, 14, 14, 14, 14, 14, 15, 15,
+                15, 15, 15, 15, 15, 16, 16, 16, 16, 16, 16, 16, 17, 17, 17, 17, 17, 16, 16, 16
+        };
+        LossScale s = { .scale = LOSS_SCALE_FIRST };
+        uint32_t x = 1;
+        int bad = 0;
+        for (int i = 0; i < 200; i++) {
+                x = (1103515245u * x + 12345u) & 0x7fffffff;
+                const bool is_bad = (x >> 16) % 9 == 0;
+                loss_scale_step(&s, is_bad, 7);
+                bad += is_bad;
+                CHECK_MSG(s.scale == ldexp(1, want[i]), "step %d: %g", i, s.scale);
+        }
+        CHECK(s.skipped == bad && bad > 15);
+        s = (LossScale) { .scale = 8 }; /* fixed */
+        loss_scale_step(&s, true, 0);
+        CHECK(s.scale == 8 && s.skipped == 1);
+}
+
 TEST (learning_rate) {
         Schedule s = {
                 .lr = 1e-3, .min_lr = 1e-4, .warmup = 5, .decay_steps = 105, .decay = false

@@ -18,6 +18,7 @@ TEST (gradient_norm_and_adamw) {
                     .beta2 = .95f,
                     .eps = 1e-8f,
                     .weight_decay = .1f,
+                    .unscale = 1.f,
                     .clip = 1.f,
                     .bias1 = .1f,
                     .bias2 = .05f };
@@ -83,7 +84,8 @@ TEST (every_rule_is_its_definition) {
                 for (long i = 0; i < N; i++)
                         want[i] = p[i];
                 for (int t = 0; t < STEPS; t++) {
-                        float *g = floats(N), norm = 3.f, was = p[7];
+                        float *g = floats(N), norm = 3.f * 64,
+                              /* of gradients with a scale */ was = p[7];
                         OptimizerStep c = { 1e-2,
                                             info->beta1,
                                             fmax(info->beta2, 0),
@@ -97,6 +99,7 @@ TEST (every_rule_is_its_definition) {
                                     .beta2 = (float)c.beta2,
                                     .eps = 1e-8f,
                                     .weight_decay = .1f,
+                                    .unscale = 1.f / 64,
                                     .clip = 1.f,
                                     .bias1 = (float)c.bias1,
                                     .bias2 = (float)c.bias2 };
@@ -107,7 +110,7 @@ TEST (every_rule_is_its_definition) {
                                 task[o](&rt, p, m, v, g, low, TY_BF16, N, DECAY, &norm, tile);
                         for (long i = 0; i < N; i++) {
                                 optimizer_step((Optimizer)o, &c, &want[i],
-                                               (double)g[i] / (3. + 1e-6), s[i], i < DECAY);
+                                               (double)g[i] / 64 / (3. + 1e-6), s[i], i < DECAY);
                                 NEAR(p[i], want[i], 2e-6 * (1 + t), "%s step %d, parameter %ld",
                                      info->name, t, i);
                                 NEAR(m[i], s[i][0], 2e-6 * (1 + t), "%s step %d, m %ld", info->name,

@@ -46,6 +46,20 @@ optimisers() {
 }
 say every_optimiser_goes_on "$(optimisers)"
 
+# The scale of the loss in f16: it doubles each step here, so that gradients overflow and steps are left out.
+loss_scale() {
+        local p rule=(--dtype f16 --max_iters 24 --lr_decay_iters 24 --eval_iters 1 --eval_interval 12 --loss_scale_window 1)
+        p=$(tgc 0 'gradients beyond f16, step skipped' train tiny.lua "${loud[@]}" "${rule[@]}" --out_dir f16)
+        [ -z "$p" ] && p=$(tgc 0 '' train tiny.lua "${here[@]}" "${rule[@]}" --max_iters 17 --out_dir cut-f16)
+        [ -z "$p" ] && p=$(tgc 0 '' train tiny.lua "${here[@]}" --resume --max_iters 24 --out_dir cut-f16)
+        [ -n "$p" ] || cmp -s f16/state.safetensors cut-f16/state.safetensors || p="another state"
+        [ -z "$p" ] && p=$(tgc 6 'not finite' train tiny.lua "${here[@]}" "${rule[@]:0:8}" --loss_scale 1e30 --max_iters 24 --out_dir no)
+        [ -z "$p" ] && p=$(tgc 2 '--loss_scale has no effect: it is for --dtype f16, and this plan is bf16' train tiny.lua "${here[@]}" \
+                --dtype bf16 --loss_scale 8 --out_dir no)
+        echo "$p"
+}
+say the_scale_of_f16_goes_on "$(loss_scale)"
+
 refused() {
         local o p
         while read -r o; do

@@ -92,8 +92,9 @@ void gen_update(Emit *e, const Shared *sh, DType dt)
                                  : "const Params<%s> params = { a.%s, %s };",
                            split ? l : c_type(dt), p, low ? arena_fmt(e->tmp, "a.%s", l) : "0");
                 build_line(&b,
-                           "update_task<256, %s>(rt, params, { %s }, grads, %lldll, a.%s, tile);",
-                           o->rule, states, (long long)sh->n_decay, nm);
+                           "update_task<256, %s%s>(rt, params, { %s }, grads, %lldll, a.%s, tile);",
+                           o->rule, dt == DT_F16 ? ", true" : "", states, (long long)sh->n_decay,
+                           nm);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/1024)", (long long)n));
         } else {
                 build_cpu_loop(

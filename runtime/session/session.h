@@ -121,7 +121,9 @@ typedef struct TrainStep {
         int B, T, n_micro;
         const int *ids, *targets; /* (n_micro, B, T); targets < 0 do not count */
         double lr, beta1, beta2, eps, weight_decay, clip;
-        int step; /* from 0: bias correction, dropout's counter */
+        int step;     /* from 0: bias correction, dropout's counter */
+        int skipped;  /* steps before this one that changed nothing: bias correction leaves them out */
+        double scale; /* of the loss, for gradients that 16 bits would lose; 0: 1 */
 } TrainStep;
 
 typedef struct TrainResult {

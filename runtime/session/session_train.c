@@ -154,7 +154,8 @@ static int queue_micro(Session *s, Flight *f, const TrainStep *in, int m, Err *e
         s->rt.B = in->B;
         s->rt.T = in->T;
         s->rt.micro = m;
-        s->rt.share = f->share[m % RING] = (float)((double)counted / (double)f->tokens);
+        f->share[m % RING] = (float)((double)counted / (double)f->tokens);
+        s->rt.share = (float)(f->share[m % RING] * f->scale);
         s->rt.inv_tokens = counted ? (float)(1.0 / (double)counted) : 0.f;
         session_rt_changed(s);
         if ((code = give_batch(s, "step", in->ids + m * n, in->targets + m * n, in->B, in->T,
@@ -223,8 +224,9 @@ static void set_optimiser(Session *s, const TrainStep *in)
         rt->eps = (float)in->eps;
         rt->weight_decay = (float)in->weight_decay;
         rt->clip = (float)in->clip;
-        rt->bias1 = (float)(1 - pow(in->beta1, in->step + 1.0));
-        rt->bias2 = (float)(1 - pow(in->beta2, in->step + 1.0));
+        rt->unscale = in->scale > 0 ? (float)(1 / in->scale) : 1;
+        rt->bias1 = (float)(1 - pow(in->beta1, in->step - in->skipped + 1.0));
+        rt->bias2 = (float)(1 - pow(in->beta2, in->step - in->skipped + 1.0));
         set_seed(s, s->seed);
 }
 
@@ -236,8 +238,8 @@ int session_train_begin(Session *s, const TrainStep *in, Err *e)
 
         if (!(s->mode & SESSION_TRAIN) || !step)
                 return err_set(e, TGC_USAGE, "this session was opened for inference only");
-        if (in->B < 1 || in->T < 1 || in->n_micro < 1 || in->step < 0 || in->B > step->B ||
-            in->T > step->T)
+        if (in->B < 1 || in->T < 1 || in->n_micro < 1 || in->step < 0 || in->skipped < 0 ||
+            in->skipped > in->step || in->B > step->B || in->T > step->T)
                 return err_set(e, TGC_USAGE,
                                "a batch of %d x %d tokens, %d times: the plan takes up to %d x %d",
                                in->B, in->T, in->n_micro, step->B, step->T);
@@ -247,7 +249,9 @@ int session_train_begin(Session *s, const TrainStep *in, Err *e)
         if ((code = check_batch(s, in->ids, in->targets, n, e)))
                 return code;
         Flight *f = &s->flight[(s->first_flight + s->n_flights) % N_FLIGHTS];
-        *f = (Flight) { .n_micro = in->n_micro, .tokens = count_targets(in->targets, n) };
+        *f = (Flight) { .n_micro = in->n_micro,
+                        .tokens = count_targets(in->targets, n),
+                        .scale = in->scale > 0 ? in->scale : 1 };
         if (!f->tokens)
                 return err_set(e, TGC_USAGE, "no target of this step counts");
         if (in->n_micro > 1 && (code = session_sum_grads(s, e)))
@@ -285,6 +289,7 @@ int session_train_end(Session *s, TrainResult *out, Err *e)
                 return code;
         if (f->has_bad && (code = dev_fetched(s->d, slot_of(s, f, SLOT_BAD), &bad, sizeof bad, e)))
                 return code;
+        norm = (float)(norm / f->scale);
         *out = (TrainResult) { f->loss, f->aux_loss, norm,
                                bad || !isfinite(norm) || !isfinite(f->loss), f->tokens };
         return TGC_OK;

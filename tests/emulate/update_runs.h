@@ -20,7 +20,7 @@ struct GradNormRun {
         }
 };
 
-template <class Rule, class Param>
+template <class Rule, class Param, bool SCALED = false>
 struct UpdateRun {
         const Rt *rt;
         Param param;
@@ -30,7 +30,7 @@ struct UpdateRun {
         const float *norm;
         __device__ void operator()(int tile, char *) const
         {
-                update_task<256, Rule>(rt, param, states, g, n_decay, norm, tile);
+                update_task<256, Rule, SCALED>(rt, param, states, g, n_decay, norm, tile);
         }
 };
 

@@ -40,7 +40,8 @@ struct SplitRun {
 
 /* The first n_low gradients are bf16, and of n_micro micro-steps; then parameters are split,
  * too. */
-template <class Rule>
+/* SCALED: gradients of the loss times 64. */
+template <class Rule, bool SCALED>
 static void update_test(Optimizer rule, States<Rule::STATES> (*states)(float *m, float *v), int n,
                         int n_decay, float clip, bool bad, int n_low = 0, int n_micro = 1)
 {
@@ -56,14 +57,15 @@ static void update_test(Optimizer rule, States<Rule::STATES> (*states)(float *m,
         p.fill(1);
         m.fill(2, 0.1f);
         v.fill(3, 0.1f, 0.5f);
-        g.fill(4, 3.f);
+        const float loss_scale = SCALED ? 64.f : 1.f;
+        g.fill(4, 3.f * loss_scale);
         flag[0] = 7;
         if (bad)
                 g[n - 1] = NAN;
         memset((void *)rt, 0, sizeof *rt);
         rt->n_micro = n_micro;
         for (rt->micro = 0; rt->micro < n_micro; rt->micro++) {
-                part.fill(40 + rt->micro, 3.f);
+                part.fill(40 + rt->micro, 3.f * loss_scale);
                 for (int i = 0; i < n_low; i++)
                         g[i] = (float)((rt->micro ? g[i] : 0) + part.get(i));
                 if (n_micro > 1)
@@ -72,6 +74,7 @@ static void update_test(Optimizer rule, States<Rule::STATES> (*states)(float *m,
         }
         for (int i = n_low; i < n; i++)
                 rest[i - n_low] = g[i];
+        rt->unscale = 1.f / loss_scale;
         rt->lr = 1e-2f, rt->beta1 = 0.9f, rt->beta2 = 0.95f, rt->eps = 1e-8f,
         rt->weight_decay = 0.1f;
         rt->clip = clip, rt->bias1 = 0.19f, rt->bias2 = 0.0975f;
@@ -87,11 +90,11 @@ static void update_test(Optimizer rule, States<Rule::STATES> (*states)(float *m,
         const States<Rule::STATES> st = states(m.p, v.p);
         if (n_low)
                 shell_run<256>(tiles, UPDATE_SMEM,
-                               UpdateRun<Rule, SplitParams> { rt, split, st, grads, n_decay,
-                                                              norm.p });
+                               UpdateRun<Rule, SplitParams, SCALED> { rt, split, st, grads, n_decay,
+                                                                      norm.p });
         else
                 shell_run<256>(tiles, UPDATE_SMEM,
-                               UpdateRun<Rule, Params<bf16>> {
+                               UpdateRun<Rule, Params<bf16>, SCALED> {
                                        rt, { p.p, low.p }, st, grads, n_decay, norm.p });
         if (n_low)
                 shell_run<256>(ceil_div(n, 256), 0, SplitRun { split, p.p, n, false });
@@ -100,13 +103,13 @@ static void update_test(Optimizer rule, States<Rule::STATES> (*states)(float *m,
                 total += (double)g[i] * g[i];
         CHECK_NEAR(norm[0], sqrt(total), 1e-5, "gradient norm, n %d", n);
         CHECK_NEAR(flag[0], bad, 0, "flag, n %d", n);
-        double scale = clip > 0 ? std::min(1., clip / (sqrt(total) + 1e-6)) : 1;
+        double scale = clip > 0 ? std::min(1., clip / (sqrt(total) / loss_scale + 1e-6)) : 1;
         const OptimizerStep c = { rt->lr,           rt->beta1, rt->beta2, rt->eps,
                                   rt->weight_decay, rt->bias1, rt->bias2 };
         for (int i = 0; i < n; i++) {
                 double wp = p0[i], s[] = { m0[i], v0[i] };
                 if (!bad)
-                        optimizer_step(rule, &c, &wp, g[i] * scale, s, i < n_decay);
+                        optimizer_step(rule, &c, &wp, g[i] / loss_scale * scale, s, i < n_decay);
                 CHECK_NEAR(p[i], wp, bad ? 0 : 2e-6, "p[%d] of %d", i, n);
                 CHECK_NEAR(m[i], s[0], bad ? 0 : 2e-6, "m[%d] of %d", i, n);
                 CHECK_NEAR(v[i], s[1], bad ? 0 : 2e-6, "v[%d] of %d", i, n);
@@ -115,7 +118,7 @@ static void update_test(Optimizer rule, States<Rule::STATES> (*states)(float *m,
         }
 }
 
-template <class Rule>
+template <class Rule, bool SCALED = false>
 static void all_updates(Optimizer rule, States<Rule::STATES> (*states)(float *m, float *v))
 {
         static const struct {
@@ -128,12 +131,16 @@ static void all_updates(Optimizer rule, States<Rule::STATES> (*states)(float *m,
                   { 4099, 100, 1.f, true, 0, 1 },      { 1030, 515, 1.f, false, 512, 1 },
                   { 4099, 4000, 1.f, false, 2056, 3 }, { 1024, 1024, 0.f, false, 1024, 1 } };
         for (const auto &x : c)
-                update_test<Rule>(rule, states, x.n, x.n_decay, x.clip, x.bad, x.n_low, x.n_micro);
+                update_test<Rule, SCALED>(rule, states, x.n, x.n_decay, x.clip, x.bad, x.n_low,
+                                          x.n_micro);
 }
 
 static void all_update()
 {
         all_updates<AdamW>(OPTIMIZER_ADAMW, [](float *m, float *v) { return States<2> { m, v }; });
+        all_updates<AdamW, true>(OPTIMIZER_ADAMW, [](float *m, float *v) {
+                return States<2> { m, v };
+        });
         all_updates<Lion>(OPTIMIZER_LION, [](float *m, float *) { return States<1> { m }; });
         all_updates<Sgd>(OPTIMIZER_SGD, [](float *m, float *) { return States<1> { m }; });
 }

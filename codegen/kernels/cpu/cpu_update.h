@@ -38,15 +38,15 @@ TGC_INLINE void norm_finish_task(const double *partial, long tiles, float *norm,
         *flag = !(*norm < INFINITY);
 }
 
-/* The factor that clips the gradient; below 0: the step is bad. */
+/* The factor that clips the gradient and takes the loss's scale out of it; below 0: the step is bad. */
 TGC_INLINE float clip_factor(const Rt *rt, const float *norm)
 {
         if (!norm)
-                return 1.f;
+                return rt->unscale;
         if (!(*norm < INFINITY))
                 return -1.f;
-        float scale = rt->clip > 0.f ? rt->clip / (*norm + 1e-6f) : 1.f;
-        return scale < 1.f ? scale : 1.f;
+        float clip = rt->clip > 0.f ? rt->clip / (*norm * rt->unscale + 1e-6f) : 1.f;
+        return rt->unscale * (clip < 1.f ? clip : 1.f);
 }
 
 /* Of a tile: where it begins, where weight decay ends, and where it ends. */

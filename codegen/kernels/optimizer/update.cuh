@@ -12,11 +12,12 @@
  *              counted by *done (0 before and after), makes *norm = sqrt(sum of partial), in order
  *              whichever it is, and *flag = 1 if that is not finite, else 0.  tiles: fixed, 1056 at
  *              most.
- *      update_task<THREADS, Rule>(rt, param, states, g, n_decay, norm, tile)
+ *      update_task<THREADS, Rule, SCALED>(rt, param, states, g, n_decay, norm, tile)
  *              one step of Rule (adamw.cuh, lion.cuh, sgd.cuh); elements below n_decay have weight
  *              decay.  param: Params or SplitParams.  states: arrays of n floats, as many as the
  *              rule has.  If *norm is not finite nothing is changed, so that a bad step cannot spoil
  *              the weights.  norm may be null: no clipping, no test.
+ *              SCALED: gradients and norm are of the loss times a scale, 1 / rt->unscale.
  *              tiles: ceil(n / (THREADS * UPDATE_PER_THREAD)).  It calls pdl_wait once it has asked
  *              for all that no launch of a step but this one writes.
  *
@@ -175,18 +176,21 @@ struct States {
         float *s[N];
 };
 
-/* The factor that clips the gradient; false: the step is bad. */
+/* The factor that clips the gradient, and takes the loss's scale out of it; false: the step is bad. */
+template <bool SCALED>
 TGC_DEV bool clip_factor(const Rt *rt, const float *norm, float &grad)
 {
+        const float unscale = SCALED ? rt->unscale : 1.f;
         grad = 1.f;
         if (norm && !(*norm < INFINITY))
                 return false;
         if (norm && rt->clip > 0.f)
-                grad = fminf(1.f, rt->clip / (*norm + 1e-6f));
+                grad = fminf(1.f, rt->clip / (*norm * unscale + 1e-6f));
+        grad *= unscale;
         return true;
 }
 
-template <int THREADS, class Rule, class Param>
+template <int THREADS, class Rule, bool SCALED = false, class Param>
 TGC_DEV void update_task(const Rt *rt, const Param &param, const States<Rule::STATES> &state,
                          const Grads &g, long long n_decay, const float *norm, int tile)
 {
@@ -200,7 +204,7 @@ TGC_DEV void update_task(const Rt *rt, const Param &param, const States<Rule::ST
                         load<V>(vs[s], state.s[s] + i);
                 pdl_wait();
                 Rule rule(rt);
-                if (!clip_factor(rt, norm, rule.grad))
+                if (!clip_factor<SCALED>(rt, norm, rule.grad))
                         return;
                 if (i >= g.n_low)
                         load<V>(vg, g.rest + (i - g.n_low));
@@ -227,7 +231,7 @@ TGC_DEV void update_task(const Rt *rt, const Param &param, const States<Rule::ST
         }
         pdl_wait();
         Rule rule(rt);
-        if (!clip_factor(rt, norm, rule.grad))
+        if (!clip_factor<SCALED>(rt, norm, rule.grad))
                 return;
         for (; i < g.n; i++) {
                 float p[1], x[S];

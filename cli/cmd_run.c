@@ -180,7 +180,8 @@ static int generate(Gen *r, Session *s, const Sampling *how, Clock *c, Err *e)
         if (fills)
                 most = room;
         if (most > 0 && !r->code)
-                code = session_decode(s, how, most, on_token, r, e);
+                code = session_decode_drafted(s, how, most, r->draft.most ? &r->draft : NULL,
+                                              on_token, r, e);
         if (code == TGC_NON_FINITE)
                 r->stop = "non_finite";
         if (!r->stop)
@@ -244,6 +245,10 @@ static int report_json(const Gen *r, const Clock *c, const Session *s, uint64_t 
                 cJSON_AddNumberToObject(o, "prompt_tokens_per_s", rate(r->n_prompt - 1, c->prompt));
                 cJSON_AddNumberToObject(o, "decode_tokens_per_s", rate(n, c->decode));
         }
+        if (r->draft.most) {
+                cJSON_AddNumberToObject(o, "draft_proposed", r->draft.proposed);
+                cJSON_AddNumberToObject(o, "draft_accepted", r->draft.accepted);
+        }
         return r->of > 1 ? json_print_line(o, e) : json_print(o, e);
 }
 
@@ -283,6 +288,9 @@ int gen_report(Gen *r, const Clock *c, const Session *s, uint64_t seed, Err *e)
         say(&talk, "%s: load %.2f s, prompt %s, decode %d token%s at %.1f tok/s%s\n",
             dev_name(session_device(s)), c->load, prefill, n, n == 1 ? "" : "s", rate(n, c->decode),
             !strcmp(r->stop, "eos") ? ", end of text" : "");
+        if (r->draft.most)
+                say(&talk, "draft: %d of %d proposed tokens accepted\n", r->draft.accepted,
+                    r->draft.proposed);
         if (!strcmp(r->stop, "context"))
                 say(&talk, "context full (%d tokens)\n", r->ctx);
         if (opt_num(r->a, O_TEMP) > 0 && opt_int(r->a, O_SEED) < 0)
@@ -376,7 +384,9 @@ static int run(Gen *r, const Loaded *l, double start, Prompts *p, Err *e)
         start += clock_s() - before; /* who types it may take his time */
         r->of = p->n * parallel;
         if ((code = open_session(&s, &l->plan, a, SESSION_INFER, weights,
-                                 "prefill prefill_long decode", rows_of(&l->plan, r->of), e)))
+                                 opt_set(a, O_DRAFT) ? "prefill prefill_long decode score"
+                                                     : "prefill prefill_long decode",
+                                 rows_of(&l->plan, r->of), e)))
                 return code;
         say_random(a, l);
         c.load = clock_s() - start;
@@ -392,6 +402,7 @@ static int run(Gen *r, const Loaded *l, double start, Prompts *p, Err *e)
                 how.s.mask_user = &r->grammar;
         }
         r->session = s;
+        r->draft.most = opt_set(a, O_DRAFT) ? opt_int(a, O_DRAFT_MAX) : 0;
         if (!code && session_manifest(s)->pages && r->of > 1) {
                 code = run_together(r, s, p, parallel, &how.s, &c, e);
         } else if (!code) {

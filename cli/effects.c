@@ -42,6 +42,9 @@ static bool together(const Given *g)
         return opt_int(g->a, O_PARALLEL) > 1 || g->a->v[O_PROMPT].n > 1 || has(g, O_PROMPTS);
 }
 
+static bool one_text(const Given *g) { return !together(g); }
+static bool drafts(const Given *g) { return opt_set(g->a, O_DRAFT); }
+
 /* Training alone has one length, and --block-size is the better name for it. */
 static bool infers_or_sets_window(const Given *g)
 {

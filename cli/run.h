@@ -27,6 +27,7 @@ typedef struct Gen {
         int n_drawn;
         size_t own;          /* where in it the model's own text begins */
         GrammarText grammar; /* where there is one */
+        Draft draft;         /* most 0: none */
         Err *e;
         int code;
         bool follows; /* something was printed before it */

@@ -214,6 +214,9 @@ static const struct {
           NULL },
         { O_LOGITS, "eval @/both.plan --continuations @/text --logits @/l", "are written", NULL },
         { O_JSON, "eval @/both.plan --continuations @/text --json", "objects as it is", NULL },
+        { O_DRAFT, "run @/both.plan --prompt-ids 1 --parallel 2 --draft ngram", "it is for one",
+          NULL },
+        { O_DRAFT_MAX, "run @/both.plan --prompt-ids 1 --draft-max 3", "goes with --draft", NULL },
         { O_LOGPROBS, "run @/both.plan --prompt-ids 1 --logprobs 3", "object of --json", NULL },
         { O_PRINT_IDS, "run @/both.plan --prompt-ids 1 --print-ids --json", "has the ids", NULL },
 

@@ -68,6 +68,19 @@ p=$(try 2 'the plan'\''s context is 32' "${run[@]}" -p 'Once upon' -p "$(seq -s 
 [ "$p" ] || [ ! -s out ] || p="one ran before: $(cat out)"
 say all_are_looked_at_before_one_runs "$p"
 
+# ---- drafts ----
+
+p=
+for t in 0 0.8; do
+        "$TGC" run s.plan --device cpu -q -s 4 --temp $t -n 26 -p 'Once upon a time' --print-ids > want < /dev/null
+        [ "$p" ] || p=$(try 0 'draft: [0-9]+ of [1-9][0-9]* proposed tokens accepted' "$TGC" run s.plan --device cpu -s 4 --temp $t -n 26 -p 'Once upon a time' --print-ids --draft ngram --draft-max 5 < /dev/null)
+        [ "$p" ] || cmp -s out want || p="--temp $t: $(diff out want | head -5)"
+done
+[ "$p" ] || p=$(try 0 '' "${run[@]}" -p 'Once upon' --draft ngram --json < /dev/null)
+[ "$p" ] || grep -q '"draft_accepted"' out || p="$(cat out)"
+[ "$p" ] || p=$(try 2 '--draft has no effect' "${run[@]}" "${two[@]}" --draft ngram < /dev/null)
+say drafts_change_nothing "$p"
+
 # ---- together: a plan for several sequences ----
 
 "$TGC" compile "$story" -q --ctx-size 64 -b 3 --cache-tokens 192 --target cpu -o b.plan || echo "not ok compile -b 3"

@@ -73,7 +73,7 @@ int session_sync(Session *s, Err *e);
 int session_time_kernels(Session *s, const char *prog, int B, int T, double *ms, int cap, int *n_ms,
                          Err *e);
 
-/* ---- inference (session_infer.c, session_score.c) ---- */
+/* ---- inference (session_infer.c, session_draft.c, session_score.c) ---- */
 
 typedef TgcSampling Sampling;
 
@@ -96,6 +96,18 @@ int session_prefill(Session *s, const int *ids, int B, int n, Err *e);
  * depend on that and on how many tokens it has drawn since session_reset alone.  Stops at the context's end with TGC_USAGE
  * and a message, all tokens until then delivered. */
 int session_decode(Session *s, const Sampling *how, int n, TokenFn *fn, void *user, Err *e);
+
+/* The same for one sequence, with drafts: what followed the last tokens when they stood in the text
+ * before is taken for the next ones, and looked at in one call.  The tokens are those of
+ * session_decode, drawn by the same random numbers; where two are equally likely but for rounding,
+ * they may be others. */
+enum { DRAFT_MOST = 64 };
+typedef struct Draft {
+        int most;               /* tokens of a draft, 1 to DRAFT_MOST */
+        int proposed, accepted; /* are added to */
+} Draft;
+int session_decode_drafted(Session *s, const Sampling *how, int n, Draft *draft, TokenFn *fn,
+                           void *user, Err *e);
 
 /* Teacher-forced pass over ids[0..n), n <= ctx; forgets the cache.  logits
  * (n,V) and nll (n-1: of ids[i+1] after ids[0..i]) may each be NULL. */

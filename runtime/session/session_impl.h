@@ -142,4 +142,27 @@ int sample_mask(Session *s, const SampleMemory *m, const Sampling *how, int sequ
                 int token, Err *e); /* of one: its last token, or -1 */
 int sample_masks(Session *s, const SampleMemory *m, const Sampling *how, const int *token, Err *e);
 
+/* ---- session_infer.c, session_draft.c ---- */
+
+typedef struct Decode {
+        Session *s;
+        const Prog *g;
+        void *ids, *next;
+        SampleMemory m;
+        const Sampling *how;
+        TokenFn *fn;
+        void *user;
+        int first; /* position of the first sampled token */
+        int delivered;
+        int stop;
+} Decode;
+
+int decode_queue(Decode *x, int i, Err *e);   /* step i */
+int decode_deliver(Decode *x, int i, Err *e); /* its tokens, to fn */
+/* At most n tokens of one sequence, several of them by one call where a draft is right. */
+int decode_drafted(Decode *x, int n, Draft *d, Err *e);
+/* What may follow ids[0..n), by what followed the last few of them before: at most `most` tokens to
+ * out; how many. */
+int ngram_draft(const int *ids, int n, int most, int *out);
+
 #endif

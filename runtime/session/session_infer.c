@@ -168,21 +168,8 @@ static const Prog *decode_prog(const Session *s, int B)
         return g && s->prog[g - s->p.prog].lacks < 0 ? g : 0;
 }
 
-typedef struct Decode {
-        Session *s;
-        const Prog *g;
-        void *ids, *next;
-        SampleMemory m;
-        const Sampling *how;
-        TokenFn *fn;
-        void *user;
-        int first; /* position of the first sampled token */
-        int delivered;
-        int stop;
-} Decode;
-
 /* Take the tokens of step i from its slot and hand them on. */
-static int deliver(Decode *x, int i, Err *e)
+int decode_deliver(Decode *x, int i, Err *e)
 {
         Session *s = x->s;
         int token[TGC_MAX_BATCH];
@@ -218,7 +205,7 @@ static int deliver(Decode *x, int i, Err *e)
 
 /* What each step drew has a place of its own for RT_DRAWN steps: no later step need wait until it is
  * read. */
-static int queue_step(Decode *x, int i, Err *e)
+int decode_queue(Decode *x, int i, Err *e)
 {
         Session *s = x->s;
         size_t bytes = (size_t)s->B * sizeof(int);
@@ -255,14 +242,20 @@ static int decode_steps(Decode *x, int n, Err *e)
             queued = 0, code = TGC_OK;
         while (x->delivered < n && !x->stop && !code) {
                 if (queued < n)
-                        code = queue_step(x, queued++, e);
+                        code = decode_queue(x, queued++, e);
                 if (!code && (queued - x->delivered > lag || queued == n))
-                        code = deliver(x, x->delivered, e);
+                        code = decode_deliver(x, x->delivered, e);
         }
         return code;
 }
 
 int session_decode(Session *s, const Sampling *how, int n, TokenFn *fn, void *user, Err *e)
+{
+        return session_decode_drafted(s, how, n, NULL, fn, user, e);
+}
+
+int session_decode_drafted(Session *s, const Sampling *how, int n, Draft *draft, TokenFn *fn,
+                           void *user, Err *e)
 {
         const Prog *g = s->has_pending ? decode_prog(s, s->B) : 0;
         const Io *ids, *next;
@@ -296,7 +289,9 @@ int session_decode(Session *s, const Sampling *how, int n, TokenFn *fn, void *us
             (code = sample_memory(s, g, &x.m, e)) || (code = sample_begin(s, &x.m, how, e)))
                 return code;
         int room = s->m.ctx - s->pos, most = n < room ? n : room;
-        code = decode_steps(&x, most, e);
+        const int first = s->pos;
+        code = draft ? decode_drafted(&x, most, draft, e) : decode_steps(&x, most, e);
+        s->pos = first;
         s->n_drawn += x.delivered;
         s->pos += x.delivered; /* every token sampled stands for one digested */
         s->has_pending = s->pos < s->m.ctx;

@@ -102,6 +102,8 @@ typedef struct BuildOptions {
         const int *documents; /* token that begins one; NULL: a row of training tokens is one */
         const char **train, **group; /* patterns of what is trained (select_params.c) */
         int n_train, n_group;
+        const char **lora; /* adapters (lora.h) */
+        int n_lora;
         double lua_seconds; /* ReadOptions.seconds */
         /* of a char tokenizer: the model's, unless -D says otherwise; 0: its own */
         int vocab;

@@ -4,7 +4,23 @@
 #include <strings.h>
 #include "../runtime/util/c_locale.h"
 #include "../runtime/util/file.h"
+#include "lora.h"
 #include "work.h"
+
+static int copy(const char *dir, const char *name, const char *folder, Err *e)
+{
+        char *from = file_join(dir, name), *to = file_join(folder, name);
+        FileMap m;
+        int code = from && to ? file_map(&m, from, e)
+                              : err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
+        if (!code) {
+                code = file_write_atomic(to, m.data, m.size, e);
+                file_unmap(&m);
+        }
+        free(from);
+        free(to);
+        return code;
+}
 
 static int copy_config(const char *from, const char *folder, Err *e)
 {
@@ -93,6 +109,25 @@ static int write_folder(const Loaded *l, const Args *a, const char *folder, cons
         return TGC_OK;
 }
 
+/* Of a folder that training left: its own files, in float32; else what the plan has. */
+static int write_adapter(const Loaded *l, const Args *a, const char *folder, const Progress *talk,
+                         Err *e)
+{
+        static const char *const name[] = { "adapter_config.json", "README.md",
+                                            "adapter_model.safetensors" };
+        char *from = file_join(a->pos[0], "adapter");
+        int code = from ? make_folder(folder, e) : err_set(e, TGC_NO_MEMORY, "no memory");
+        if (!code && (!file_is_dir(a->pos[0]) || !file_is_dir(from)))
+                code = adapter_export(NULL, &l->plan, folder, NULL, NULL, e);
+        else
+                for (int i = 0; i < 3 && !code; i++)
+                        code = copy(from, name[i], folder, e);
+        free(from);
+        if (!code)
+                say(talk, "%s/adapter_model.safetensors: written\n", folder);
+        return code;
+}
+
 int cmd_export(const Args *a, Err *e)
 {
         const char *out = opt_str(a, O_OUT),
@@ -115,7 +150,13 @@ int cmd_export(const Args *a, Err *e)
         int code = load(&l, &plain, &(LoadHow) { 0 }, e);
         if (code)
                 return code;
-        if (!file)
+        if (plan_has_lora(&l.plan))
+                code = file ? err_set(e, TGC_USAGE,
+                                      "export: %s has an adapter: -o FOLDER gets it as PEFT has "
+                                      "them, --merge makes it one with the model",
+                                      a->pos[0])
+                            : write_adapter(&l, a, out, &talk, e);
+        else if (!file)
                 code = write_folder(&l, a, out, dtype, shard, e);
         else if (!(code = weights_export(&l.plan, out, dtype, 0, NULL, e)))
                 say(&talk, "%s: written\n", out);

@@ -8,9 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 #include "../runtime/weights/ck_tensor.h"
+#include "lora.h"
 #include "train.h"
 
 /* ---- saving ---- */
+
+#define ADAPTER "adapter" /* a PEFT folder in OUT_DIR */
 
 /* The plan with what was learnt, so that `tgc run OUT_DIR` works. */
 static int save_plan(Train *t, const char *path, Err *e)
@@ -54,17 +57,42 @@ static int renew_plan(Train *t, Err *e)
         return code;
 }
 
+/* The adapter alone, or all weights by their checkpoint names; what the folder has of another kind of
+ * run goes. */
+static int save_weights(Train *t, Err *e)
+{
+        const char *dir = opt_str(t->a, O_OUT_DIR), *old = ADAPTER "/adapter_model.safetensors";
+        const bool lora = plan_has_lora(&t->l.plan);
+        char *path = NULL, *folder = lora ? train_path(t, ADAPTER) : NULL,
+             *gone = train_path(t, lora ? "ckpt.safetensors" : old);
+        int code = (lora && !folder) || !gone ? err_set(e, TGC_NO_MEMORY, "no memory") : TGC_OK;
+        if (!code && lora)
+                code = make_folder(folder, e);
+        if (!code)
+                code = run_file_next(dir, lora ? old : "ckpt.safetensors", t->state.step, &path, e);
+        if (!code)
+                code = lora ? adapter_export(t->s, &t->l.plan, NULL, path, NULL, e)
+                            : export_params(t->s, &t->l.plan, path, EXPORT_WEIGHTS, CK_F32, 1, e);
+        if (!code && lora)
+                code = adapter_words(&t->l.plan, folder, t->a->pos[0], e);
+        if (!code && unlink(gone) && errno != ENOENT && errno != ENOTDIR)
+                code = err_set(e, TGC_IO, "%s: %s", gone, strerror(errno));
+        free(path);
+        free(folder);
+        free(gone);
+        return code;
+}
+
 /* One generation: the files of this step are written beside the old ones, the state makes them
  * true, then they get their names.  Whoever is killed in between leaves what run_settle, or a
  * reader by run_file, finds of one step. */
 static int save(Train *t, bool improved, Err *e)
 {
         const char *dir = opt_str(t->a, O_OUT_DIR);
-        char *state = train_path(t, "state.safetensors"), *ckpt = NULL;
+        char *state = train_path(t, "state.safetensors");
         int code = state ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory");
-        if (!code && (improved || opt_flag(t->a, O_ALWAYS_SAVE)) &&
-            !(code = run_file_next(dir, "ckpt.safetensors", t->state.step, &ckpt, e)))
-                code = export_params(t->s, &t->l.plan, ckpt, EXPORT_WEIGHTS, CK_F32, 1, e);
+        if (!code && (improved || opt_flag(t->a, O_ALWAYS_SAVE)))
+                code = save_weights(t, e);
         if (!code)
                 code = renew_plan(t, e);
         if (!code && t->csv >= 0)
@@ -74,7 +102,6 @@ static int save(Train *t, bool improved, Err *e)
         if (!code)
                 t->saved = t->state.step;
         free(state);
-        free(ckpt);
         return code;
 }
 

@@ -86,7 +86,8 @@ static bool talks(const Given *g) { return !flag(g, O_QUIET); }
 /* A state has no frozen weights. */
 static bool begins_or_freezes(const Given *g)
 {
-        return !flag(g, O_RESUME) || g->a->v[O_TRAIN_ONLY].n || g->a->v[O_GROUP].n;
+        return !flag(g, O_RESUME) || g->a->v[O_TRAIN_ONLY].n || g->a->v[O_GROUP].n ||
+               g->a->v[O_LORA].n;
 }
 static bool random_windows(const Given *g) { return !has(g, O_BATCH_OFFSETS); }
 /* Of a run that is resumed the state says the rest. */

@@ -8,6 +8,7 @@
 #include "../runtime/util/line_reader.h"
 #include "gguf_model.h"
 #include "bench.h"
+#include "lora.h"
 
 static bool ends(const char *s, const char *tail)
 {
@@ -403,12 +404,34 @@ static int find_weights(const Loaded *l, const Args *a, const char *path, const 
                 path);
 }
 
+/* --lora; training puts them into its session, and what does not run needs none. */
+static int add_adapters(Loaded *l, const Args *a, Err *e)
+{
+        const OptionValue *v = &a->v[O_LORA];
+        Adapters s;
+        int code = v->n && a->cmd != CMD_TRAIN ? adapters_open(&s, v->list, v->n, e) : TGC_OK;
+        if (code || !v->n || a->cmd == CMD_TRAIN)
+                return code;
+        const bool needs = a->cmd == CMD_RUN || a->cmd == CMD_CHAT || a->cmd == CMD_EVAL ||
+                           a->cmd == CMD_COMPILE;
+        if (l->weights)
+                code = adapters_import(&l->plan, l->weights, &s, e);
+        else if (needs && s.a[0].dir)
+                code = err_set(e, TGC_USAGE,
+                               "--lora %.200s: the model beneath it has no weights (--weights)",
+                               s.a[0].dir);
+        adapters_free(&s);
+        return code;
+}
+
 static int add_weights(Loaded *l, const Args *a, const char *path, const LoadHow *how, Err *e)
 {
         const char *from;
         Progress talk = progress_new(a);
         int code = find_weights(l, a, path, how, &from, e);
-        return code || !from ? code : weights_import(&l->plan, from, &l->weights, &talk, e);
+        if (!code && from)
+                code = weights_import(&l->plan, from, &l->weights, &talk, e);
+        return code ? code : add_adapters(l, a, e);
 }
 
 /* --tuned: a text, or the one in a plan; NULL: there is no such option.  Caller frees. */
@@ -586,6 +609,8 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
                 .n_train = a->v[O_TRAIN_ONLY].n,
                 .group = a->v[O_GROUP].list,
                 .n_group = a->v[O_GROUP].n,
+                .lora = a->v[O_LORA].list,
+                .n_lora = a->v[O_LORA].n,
                 .check = check && opt_flag(a, O_QUICK_CHECK) &&
                                          (own || !model_is_ours(l->kind, path))
                                  ? says

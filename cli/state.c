@@ -318,31 +318,44 @@ int run_file(const char *dir, const char *name, char **path, Err *e)
                                               : err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
 }
 
-int run_settle(const char *dir, Err *e)
+/* Files of dir whose names begin with NAME.next-: that of the step gets its name, others go. */
+static int settle(const char *dir, const char *name, int64_t step, Err *e)
 {
-        static const char *const name[] = { "ckpt.safetensors", "model.plan" };
-        int64_t step;
-        int code = step_of(dir, &step, e);
-        DIR *d = code ? NULL : opendir(dir);
-        if (!code && !d && errno != ENOENT)
+        const size_t n = strlen(name);
+        int code = TGC_OK;
+        DIR *d = opendir(dir);
+        if (!d && errno != ENOENT)
                 return err_set(e, errno == ENOMEM ? TGC_NO_MEMORY : TGC_IO, "%s: %s", dir,
                                strerror(errno));
-        for (struct dirent *x; d && !code && (x = readdir(d));)
-                for (int i = 0; i < 2 && !code; i++) {
-                        size_t n = strlen(name[i]);
-                        if (strncmp(x->d_name, name[i], n) || strncmp(x->d_name + n, ".next-", 6))
-                                continue;
-                        char *from = file_join(dir, x->d_name), *to = file_join(dir, name[i]);
-                        bool now = step >= 0 && strtoll(x->d_name + n + 6, NULL, 10) == step;
-                        if (!from || !to)
-                                code = err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
-                        else if (now ? rename(from, to) : unlink(from))
-                                code = err_set(e, TGC_IO, "%s: %s", from, strerror(errno));
-                        free(from);
-                        free(to);
-                }
+        for (struct dirent *x; d && !code && (x = readdir(d));) {
+                if (strncmp(x->d_name, name, n) || strncmp(x->d_name + n, ".next-", 6))
+                        continue;
+                char *from = file_join(dir, x->d_name), *to = file_join(dir, name);
+                bool now = step >= 0 && strtoll(x->d_name + n + 6, NULL, 10) == step;
+                if (!from || !to)
+                        code = err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
+                else if (now ? rename(from, to) : unlink(from))
+                        code = err_set(e, TGC_IO, "%s: %s", from, strerror(errno));
+                free(from);
+                free(to);
+        }
         if (d)
                 closedir(d);
+        return code;
+}
+
+int run_settle(const char *dir, Err *e)
+{
+        static const char *const name[] = { "ckpt.safetensors", "model.plan",
+                                            "adapter_model.safetensors" };
+        int64_t step;
+        int code = step_of(dir, &step, e);
+        char *adapter = file_join(dir, "adapter");
+        if (!code && !adapter)
+                code = err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
+        for (int i = 0; i < 3 && !code; i++)
+                code = settle(i == 2 ? adapter : dir, name[i], step, e);
+        free(adapter);
         return code;
 }
 

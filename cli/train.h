@@ -7,7 +7,7 @@
 #include "prompts.h"
 #include "work.h"
 
-enum { N_LISTS = 3 }; /* -D, --train, --group */
+enum { N_LISTS = 4 }; /* -D, --train, --group, --lora */
 
 typedef struct Train {
         const Args *a; /* &args */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 #include "../runtime/util/file.h"
+#include "lora.h"
 #include "train.h"
 
 static bool is_bin(const char *path)
@@ -116,6 +117,28 @@ static bool has_frozen(const Session *s)
         return m->n_train < m->n_all;
 }
 
+/* --lora DIR goes on with that adapter. */
+static int load_adapter(Train *t, Err *e)
+{
+        const OptionValue *v = &t->a->v[O_LORA];
+        Adapters s;
+        if (v->n > 1)
+                return err_set(e, TGC_USAGE,
+                               "train: one adapter is trained, and here are %d --lora", v->n);
+        int code = v->n ? adapters_open(&s, v->list, v->n, e) : TGC_OK;
+        if (code || !v->n)
+                return code;
+        if (s.a[0].scale != 1)
+                code = err_set(e, TGC_USAGE,
+                               "train: --lora %.200s: an adapter is trained as it is, "
+                               "without a scale",
+                               v->list[0]);
+        else
+                code = adapters_into_session(t->s, &t->l.plan, &s, e);
+        adapters_free(&s);
+        return code;
+}
+
 /* Weights go into the session in float32, past the plan's rounding. */
 static int open_plan(Train *t, Err *e)
 {
@@ -155,7 +178,9 @@ static int open_plan(Train *t, Err *e)
         /* of a run that goes on only what is frozen comes from there */
         if (opt_flag(t->a, O_RESUME) && !has_frozen(t->s))
                 init = NULL;
-        return init ? import_params(t->s, &t->l.plan, init, e) : TGC_OK;
+        if (init && (code = import_params(t->s, &t->l.plan, init, e)))
+                return code;
+        return load_adapter(t, e);
 }
 
 /* ---- data ---- */

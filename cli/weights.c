@@ -70,8 +70,10 @@ static int arena_size(const Plan *p, const Manifest *m, size_t *size, Err *e)
 
 static void say_absent(const Progress *s, const char *path, const WeightReport *r)
 {
-        for (int i = 0; i < r->n_absent && i < 5; i++)
-                say(s, "%s: has nothing for the parameter %s\n", path, r->absent[i]);
+        for (int i = 0, said = 0; i < r->n_absent && said < 5; i++)
+                if (!strstr(r->absent[i], ".lora_")) /* adapters lie elsewhere */
+                        said++, say(s, "%s: has nothing for the parameter %s\n", path,
+                                    r->absent[i]);
 }
 
 /* The parameters as they lie in the section; malloc'd. */

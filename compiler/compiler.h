@@ -142,6 +142,24 @@ void recompute(Graph *g, Arena *tmp, bool all);
 void fuse(Graph *g, Arena *tmp, int level, bool same_bits, Text *why);
 void order(Graph *g, Arena *tmp);
 
+/* ---- passes/lora.c ---- */
+
+/* An adapter: low-rank products beside linears. */
+typedef struct Lora {
+        const char *tag; /* behind its parameters' names: "", ".1" of a second one ... */
+        double dropout;
+        /* The rank at a module, 0: none; *scale: of its result.  output: it makes the logits. */
+        int (*rank)(void *ctx, const char *module, bool output, double *scale);
+        void *ctx;
+} Lora;
+
+typedef struct LoraFound {
+        int n;       /* linears that got one */
+        Loc experts; /* of linears of experts, which never do; file NULL: there are none */
+} LoraFound;
+
+void lora(Model *m, const Lora *l, LoraFound *found, Arena *tmp);
+
 /* ---- ranges.c: bounds of what a graph computes ---- */
 
 typedef struct Range {

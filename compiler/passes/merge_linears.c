@@ -81,7 +81,14 @@ static bool alike(Graph *g, Ref a, Ref b)
         return v->type.dt == w->type.dt && !memcmp(&v->a, &w->a, sizeof v->a);
 }
 
-/* The value of matmul r after a bias, reshapes and one activation, if it has one reader each. */
+/* A bias, or what an adapter adds (lora.c). */
+static bool is_addend(Graph *g, Ref r)
+{
+        return NODE(g, r)->op == OP_PARAM ||
+               (NODE(g, r)->op == OP_MATMUL && NODE(g, NODE(g, r)->in[1])->op == OP_PARAM);
+}
+
+/* The value of matmul r after addends, reshapes and one activation, if it has one reader each. */
 static Ref follow(Graph *g, Ref r, const Ref *reader, bool *activated)
 {
         *activated = false;
@@ -92,8 +99,8 @@ static Ref follow(Graph *g, Ref r, const Ref *reader, bool *activated)
                 Op op = NODE(g, u)->op;
                 if (op_is(op, FACT_ACTIVATION))
                         *activated = true;
-                else if (op != OP_RESHAPE &&
-                         !(op == OP_ADD && NODE(g, NODE(g, u)->in[1])->op == OP_PARAM))
+                else if (op != OP_RESHAPE && !(op == OP_ADD && NODE(g, u)->in[0] == r &&
+                                               is_addend(g, NODE(g, u)->in[1])))
                         return r;
                 r = u;
         }
@@ -115,7 +122,7 @@ static bool gated(Graph *g, const Merge *m, const Ref *reader)
 static const char *short_name(const char *s)
 {
         const char *dot = strrchr(s, '.');
-        if (dot && !strcmp(dot, ".weight")) {
+        if (dot && (!strcmp(dot, ".weight") || !strncmp(dot, ".lora_", 6))) {
                 while (dot > s && dot[-1] != '.')
                         dot--;
                 return dot;

@@ -1,0 +1,176 @@
+/* lora.c: --lora: adapters into the model's graph. */
+#include "lora.h"
+#include <stdlib.h>
+#include <string.h>
+#include "../compiler/compiler.h"
+#include "../runtime/util/c_locale.h"
+#include "../runtime/util/file.h"
+
+/* ---- what was typed ---- */
+
+/* DIR or DIR:scale */
+static int open_dir(Adapter *a, const char *typed, Err *e)
+{
+        const char *colon = strrchr(typed, ':');
+        char *end = NULL;
+        a->scale = 1;
+        if (!(a->dir = strdup(typed)))
+                return err_set(e, TGC_NO_MEMORY, "no memory");
+        if (!file_is_dir(typed) && colon) {
+                a->scale = c_strtod(colon + 1, &end);
+                if (end == colon + 1 || *end || !(a->scale >= -1e6 && a->scale <= 1e6) ||
+                    a->scale == 0)
+                        return err_set(e, TGC_USAGE,
+                                       "--lora %.200s: '%.40s' is no scale: a number but 0", typed,
+                                       colon + 1);
+                a->dir[colon - typed] = 0;
+        }
+        if (!file_is_dir(a->dir))
+                return file_exists(a->dir)
+                               ? err_set(e, TGC_USAGE,
+                                         "--lora %.200s: a file; the folder of a PEFT adapter is "
+                                         "wanted (adapter_config.json and adapter_model.safetensors)",
+                                         a->dir)
+                               : err_set(e, TGC_IO, "--lora %.200s: no such folder", a->dir);
+        return peft_config_read(&a->config, a->dir, e);
+}
+
+int adapters_open(Adapters *s, const char *const *typed, int n, Err *e)
+{
+        int code = TGC_OK;
+        *s = (Adapters) { 0 };
+        if (n > MOST_ADAPTERS)
+                return err_set(e, TGC_USAGE, "--lora: %d adapters; the most is %d", n,
+                               MOST_ADAPTERS);
+        for (int i = 0; i < n && !code; i++) {
+                Adapter *a = &s->a[s->n++];
+                a->scale = 1;
+                code = strchr(typed[i], '=') && !file_is_dir(typed[i])
+                               ? peft_config_line(&a->config, typed[i], e)
+                               : open_dir(a, typed[i], e);
+                if (!code && !a->dir && n > 1)
+                        code = err_set(e, TGC_USAGE,
+                                       "--lora %.100s: a new adapter stands alone, and here are %d",
+                                       typed[i], n);
+        }
+        if (code)
+                adapters_free(s);
+        return code;
+}
+
+void adapters_free(Adapters *s)
+{
+        for (int i = 0; i < s->n; i++) {
+                peft_config_free(s->a[i].config);
+                free(s->a[i].dir);
+        }
+        *s = (Adapters) { 0 };
+}
+
+/* ---- into the graph ---- */
+
+typedef struct Asking {
+        const Adapter *a;
+        char near[128]; /* a part of a module's path that is like `name` */
+        const char *name;
+        int distance;
+} Asking;
+
+static int rank(void *ctx, const char *module, bool output, double *scale)
+{
+        Asking *s = ctx;
+        const char *dot = strrchr(module, '.'), *last = dot ? dot + 1 : module;
+        const int d = s->name ? edit_distance(s->name, last) : 0;
+        if (s->name && d < s->distance) {
+                s->distance = d;
+                snprintf(s->near, sizeof s->near, "%s", last);
+        }
+        const int r = s->name ? 0 : peft_config_rank(s->a->config, module, output, scale);
+        *scale *= s->a->scale;
+        return r;
+}
+
+static int said_by_compiler(const Diag *d, Err *e)
+{
+        return err_set(e, d->code ? d->code : TGC_BAD_FILE, "%s", d->msg);
+}
+
+/* Once through the graph.  s->name: only for what is near to it. */
+static int pass(Model *m, Asking *s, const char *tag, LoraFound *found, Err *e)
+{
+        Lora l = { tag, peft_config_dropout(s->a->config), rank, s };
+        Arena *volatile tmp = NULL;
+        Diag d = { 0 };
+        if (!DIAG_CATCH(&d)) {
+                if (tmp)
+                        arena_free(tmp);
+                return said_by_compiler(&d, e);
+        }
+        tmp = arena_new();
+        lora(m, &l, found, tmp);
+        diag_end(&d);
+        arena_free(tmp);
+        return peft_config_failed(s->a->config, e);
+}
+
+static int no_such(Model *m, const Adapter *a, const char *name, Err *e)
+{
+        LoraFound none;
+        Asking s = { .a = a, .name = name, .distance = 1 << 20 };
+        int code = pass(m, &s, "", &none, e);
+        return code ? code
+                    : err_set(e, TGC_USAGE,
+                              "--lora: no linear of %.100s is called %.100s; nearest is %.100s "
+                              "(targets are the ends of checkpoint names, see `tgc dump --manifest`)",
+                              m->name, name, *s.near ? s.near : "none");
+}
+
+static int add(Model *m, const Adapter *a, int i, Err *e)
+{
+        char tag[16] = "", x[32];
+        LoraFound found;
+        Asking s = { .a = a };
+        if (i)
+                snprintf(tag, sizeof tag, ".%d", i);
+        int code = pass(m, &s, tag, &found, e);
+        if (code)
+                return code;
+        const char *unmet = a->dir ? NULL : peft_config_unmet(a->config);
+        if (found.experts.file && peft_config_all_linear(a->config))
+                return err_set(e, TGC_USAGE,
+                               "--lora: all-linear would be the experts' linears, too (%s:%d), and "
+                               "they cannot have adapters; name others with targets=",
+                               found.experts.file, found.experts.line);
+        if (unmet || !found.n)
+                return unmet ? no_such(m, a, unmet, e)
+                             : err_set(e, a->dir ? TGC_BAD_FILE : TGC_USAGE,
+                                       "--lora %.200s: none of its target modules is a linear of "
+                                       "%.100s; is it of this model?",
+                                       a->dir ? a->dir : "", m->name);
+        char *text = peft_config_text(a->config, NULL, false);
+        if (!text)
+                return err_set(e, TGC_NO_MEMORY, "no memory");
+        num_text(a->scale, x);
+        m->meta = arena_fmt(m->arena, "%smeta lora %d %s %s\n", m->meta, i, x, text);
+        free(text);
+        return TGC_OK;
+}
+
+int adapters_add(Model *m, const BuildOptions *o, Err *e)
+{
+        Adapters s;
+        if (!o->n_lora)
+                return TGC_OK;
+        if (o->n_train || o->n_group)
+                return err_set(e, TGC_USAGE,
+                               "--%s: with --lora adapters are trained, and nothing else",
+                               o->n_train ? "train" : "group");
+        int code = adapters_open(&s, o->lora, o->n_lora, e);
+        for (Ref r = 1; r < m->graph->n_nodes && !code; r++)
+                if (NODE(m->graph, r)->op == OP_PARAM)
+                        NODE(m->graph, r)->a.param.trainable = 0;
+        for (int i = 0; i < s.n && !code; i++)
+                code = add(m, &s.a[i], i, e);
+        adapters_free(&s);
+        return code;
+}

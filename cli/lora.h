@@ -1,0 +1,47 @@
+/* lora.h: adapters on the command line: --lora r=16,... or --lora DIR[:scale]. */
+#ifndef TGC_LORA_H
+#define TGC_LORA_H
+
+#include "../runtime/weights/peft_config.h"
+#include "cli.h"
+
+enum { MOST_ADAPTERS = 16 };
+
+/* ---- lora.c: what was asked for; sees the compiler ---- */
+
+typedef struct Adapter {
+        PeftConfig *config;
+        char *dir;    /* of one that is there; NULL: it begins anew */
+        double scale; /* of the whole: DIR:scale */
+} Adapter;
+
+typedef struct Adapters {
+        Adapter a[MOST_ADAPTERS];
+        int n;
+} Adapters;
+
+int adapters_open(Adapters *s, const char *const *typed, int n, Err *e);
+void adapters_free(Adapters *s);
+
+struct Model;
+/* Beside the linears of the model, which is frozen then; a line `meta lora` each. */
+int adapters_add(struct Model *m, const BuildOptions *o, Err *e);
+
+/* ---- adapter.c: their tensors ---- */
+
+struct Session;
+/* Has the plan adapters? */
+bool plan_has_lora(const Plan *p);
+/* --lora DIR into the plan's weights, those that begin anew as training begins. */
+int adapters_import(Plan *p, void *weights, const Adapters *s, Err *e);
+/* --lora DIR into a session. */
+int adapters_into_session(struct Session *s, const Plan *p, const Adapters *from, Err *e);
+/* A folder as PEFT writes it, of the plan's one adapter, from a session or, s NULL, the plan's
+ * weights.  base: the model's name, or NULL.  file: only the tensors, there. */
+int adapter_export(struct Session *s, const Plan *p, const char *dir, const char *file,
+                   const char *base, Err *e);
+/* Of that folder what is no tensor: adapter_config.json, README.md. */
+int adapter_words(const Plan *p, const char *dir, const char *base, Err *e);
+bool map_line_is_adapters(const char *line);
+
+#endif

@@ -1,0 +1,337 @@
+/* test_lora.c: adapters against PEFT's own numbers (e2e/lora, by reference.py there): logits of one,
+ * of another shape, of two together; losses of 100 steps; what is written; what is refused. */
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "cli/work.h"
+#include "runtime/util/file.h"
+#include "runtime/weights/npy.h"
+#include "test.h"
+
+#define FROM "tests/e2e/lora/"
+#define HERE " --device cpu -q "
+#define TRAIN                                                                             \
+        "train " FROM "base --data " FROM "text.bin --batch_offsets " FROM "windows.npy " \
+        "--learning_rate 1e-2 --warmup_iters 0 --weight_decay 0.1 --block_size 16" HERE
+
+static char dir[256], err[1 << 14];
+
+static int run(char **argv, int argc)
+{
+        char path[300];
+        fflush(stdout);
+        pid_t pid = fork();
+        if (!pid) {
+                int null = open("/dev/null", O_RDWR), f;
+                snprintf(path, sizeof path, "%s/err", dir);
+                f = open(path, O_CREAT | O_WRONLY | O_TRUNC, 0666);
+                dup2(null, 0);
+                dup2(null, 1);
+                dup2(f, 2);
+                int code = tgc_main(argc, argv);
+                fflush(stdout);
+                _exit(code);
+        }
+        int status = 0;
+        waitpid(pid, &status, 0);
+        snprintf(path, sizeof path, "%s/err", dir);
+        FILE *f = fopen(path, "rb");
+        size_t n = f ? fread(err, 1, sizeof err - 1, f) : 0;
+        err[n] = 0;
+        if (f)
+                fclose(f);
+        return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+/* '@' stands for the scratch folder; words are separated by blanks. */
+static int tgc(const char *line)
+{
+        static char words[4096];
+        char *argv[64] = { "tgc" };
+        size_t n = 0;
+        int argc = 1;
+        if (!*dir) {
+                snprintf(dir, sizeof dir, "%s/tgc-lora-XXXXXX",
+                         getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+                CHECK(mkdtemp(dir));
+        }
+        for (; *line && n + 1 < sizeof words; line++)
+                n += (size_t)snprintf(words + n, sizeof words - n, "%.*s", *line == '@' ? 255 : 1,
+                                      *line == '@' ? dir : line);
+        words[n] = 0;
+        for (char *w = strtok(words, " "); w; w = strtok(NULL, " "))
+                argv[argc++] = w;
+        return run(argv, argc);
+}
+
+#define OK(...)                                                               \
+        do {                                                                  \
+                char line_[1024];                                             \
+                snprintf(line_, sizeof line_, __VA_ARGS__);                   \
+                int code_ = tgc(line_);                                       \
+                CHECK_MSG(!code_, "%s exits with %d: %s", line_, code_, err); \
+        } while (0)
+
+static const char *in_dir(const char *name)
+{
+        static char path[4][400];
+        static int i;
+        char *p = path[i++ % 4];
+        snprintf(p, 400, "%s/%s", dir, name);
+        return p;
+}
+
+/* ---- logits ---- */
+
+/* The largest difference of two files of logits; k: PEFT's, or -1: another file of ours. */
+static double distance(const char *a, const char *b, int k)
+{
+        Npy x, y;
+        Err e;
+        CHECK_MSG(!npy_open(&x, a, &e), "%s", e.msg);
+        CHECK_MSG(!npy_open(&y, b, &e), "%s", e.msg);
+        CHECK(k < 0 ? x.count == y.count : x.count * y.dim[0] == y.count);
+        double most = 0;
+        for (int64_t i = 0; i < x.count; i++)
+                most = fmax(most,
+                            fabs((double)x.u.f32[i] - y.u.f32[i + (k < 0 ? 0 : k * x.count)]));
+        npy_close(&x);
+        npy_close(&y);
+        return most;
+}
+
+static void write_ids(void)
+{
+        unsigned short id[24];
+        FILE *f = fopen(FROM "text.bin", "rb");
+        CHECK(f && fread(id, sizeof id, 1, f) == 1);
+        fclose(f);
+        f = fopen(in_dir("ids"), "w");
+        CHECK(f);
+        for (int i = 0; i < 24; i++)
+                fprintf(f, "%d ", id[i]);
+        fclose(f);
+}
+
+static void logits_of(const char *model, const char *device)
+{
+        write_ids();
+        OK("eval %s --ids @/ids --logits @/x.npy -q --device %s", model, device);
+}
+
+/* f32 on both sides; sums are in another order. */
+static const double NEAR = 5e-5;
+
+static void same_as_peft(const char *model, int k, const char *device)
+{
+        logits_of(model, device);
+        const double d = distance(in_dir("x.npy"), FROM "logits.npy", k);
+        CHECK_MSG(d < NEAR, "%s on %s: logits differ by %g from PEFT's", model, device, d);
+}
+
+TEST (logits_are_pefts) {
+        tgc("version");
+        same_as_peft(FROM "base", 0, "cpu");
+        same_as_peft(FROM "base --lora " FROM "tuned", 1, "cpu");
+        same_as_peft(FROM "base --lora " FROM "mixed", 2, "cpu");
+        same_as_peft(FROM "base --lora " FROM "tuned --lora " FROM "mixed", 3, "cpu");
+}
+
+TEST (logits_are_pefts_emulated) {
+        same_as_peft(FROM "base --lora " FROM "tuned --lora " FROM "mixed", 3, "emulate");
+}
+
+TEST (scales_are_of_the_whole) {
+        same_as_peft(FROM "base --lora " FROM "tuned:2 --lora " FROM "tuned:-1", 1, "cpu");
+        same_as_peft(FROM "base --lora " FROM "tuned:0.25 --lora " FROM "tuned:0.75", 1, "cpu");
+}
+
+/* ---- training ---- */
+
+TEST (losses_are_pefts) {
+        double want, got, most = 0;
+        char line[400];
+        int n = 0;
+        OK(TRAIN "--lora " FROM "begin --out_dir @/out --log_csv @/l.csv");
+        FILE *f = fopen(in_dir("l.csv"), "r"), *g = fopen(FROM "losses.txt", "r");
+        CHECK(f && g && fgets(line, sizeof line, f));
+        for (; fgets(line, sizeof line, f); n++) {
+                CHECK(sscanf(line, "%*d,%*f,%lf", &got) == 1 && fscanf(g, "%lf", &want) == 1);
+                most = fmax(most, fabs(got - want));
+        }
+        fclose(f);
+        fclose(g);
+        CHECK_MSG(n == 100, "%d steps", n);
+        CHECK_MSG(most < 1e-3, "losses differ by %g", most);
+}
+
+static bool same_file(const char *a, const char *b)
+{
+        FileMap x, y;
+        Err e;
+        CHECK_MSG(!file_map(&x, a, &e), "%s", e.msg);
+        CHECK_MSG(!file_map(&y, b, &e), "%s", e.msg);
+        const bool same = x.size == y.size && !memcmp(x.data, y.data, x.size);
+        file_unmap(&x);
+        file_unmap(&y);
+        return same;
+}
+
+/* With dropout, and moments of a few parameters. */
+TEST (a_resumed_run_is_exact) {
+        const char *lora = "--lora r=3,alpha=6,dropout=0.2,targets=q_proj,v_proj,down_proj";
+        OK(TRAIN
+           "%s --max_iters 20 --lr_decay_iters 20 --decay_lr --eval_interval 10 --out_dir @/whole",
+           lora);
+        OK(TRAIN
+           "%s --max_iters 10 --lr_decay_iters 20 --decay_lr --eval_interval 10 --out_dir @/cut",
+           lora);
+        OK("train @/cut --resume --max_iters 20 -q");
+        CHECK(same_file(in_dir("whole/adapter/adapter_model.safetensors"),
+                        in_dir("cut/adapter/adapter_model.safetensors")));
+        CHECK(same_file(in_dir("whole/state.safetensors"), in_dir("cut/state.safetensors")));
+        CHECK(same_file(in_dir("whole/model.plan"), in_dir("cut/model.plan")));
+        CHECK(access(in_dir("whole/ckpt.safetensors"), F_OK));
+        FileMap m; /* the state has adapters alone */
+        Err e;
+        CHECK_MSG(!file_map(&m, in_dir("whole/state.safetensors"), &e), "%s", e.msg);
+        const bool base = memmem(m.data, m.size, "p.embed", 7) != NULL;
+        file_unmap(&m);
+        CHECK(!base);
+}
+
+/* The plan holds base and adapter, the folder beside it the adapter, an export the same. */
+TEST (what_was_trained_runs) {
+        if (access(in_dir("whole/model.plan"), F_OK))
+                SKIP("no run");
+        logits_of("@/whole", "cpu");
+        CHECK(!rename(in_dir("x.npy"), in_dir("y.npy")));
+        logits_of(FROM "base --lora @/whole/adapter", "cpu");
+        CHECK(distance(in_dir("x.npy"), in_dir("y.npy"), -1) == 0);
+        OK("export @/whole -o @/exported -q");
+        CHECK(same_file(in_dir("whole/adapter/adapter_model.safetensors"),
+                        in_dir("exported/adapter_model.safetensors")));
+        OK("export @/whole/model.plan -o @/again -q");
+        CHECK(same_file(in_dir("exported/adapter_model.safetensors"),
+                        in_dir("again/adapter_model.safetensors")));
+        OK("compile " FROM "base --lora @/again -o @/x.plan -q");
+        logits_of("@/x.plan", "cpu");
+        CHECK(distance(in_dir("x.npy"), in_dir("y.npy"), -1) == 0);
+}
+
+TEST (gradients_agree_with_the_evaluator) {
+        static const char *const spec[] = { "r=4,alpha=8", "r=3,alpha=3,dropout=0.3",
+                                            "r=5,rslora=1,targets=.*(q|v|down)_proj" };
+        static const char *const device[] = { "cpu", "emulate" };
+        for (int i = 0; i < 3; i++)
+                for (int k = 0; k < 2; k++)
+                        /* weights of 0.3 make sharp attention: bf16 is off by 0.08 in q's */
+                        OK("check " FROM "base --lora %s -q --device %s --dtype %s", spec[i],
+                           device[k], i == 1 ? "bf16 --tolerance 0.15" : "f32");
+        OK("check gpt -D n_layer=1 -D n_head=2 -D n_embd=32 -D vocab=50 -D ctx=32 --lora "
+           "r=4,targets=c_attn,c_proj,c_fc -q --device cpu");
+        OK("check models/moe.lua -D n_layer=1 -D n_embd=32 -D n_head=2 -D n_kv_head=1 -D head_dim=16 -D n_ff=32 -D "
+           "vocab=50 -D ctx=32 --lora r=4,targets=q_proj,o_proj -q --device cpu");
+}
+
+/* ---- what is refused ---- */
+
+static void write_text(const char *path, const char *text)
+{
+        Err e;
+        CHECK_MSG(!file_write_atomic(path, text, strlen(text), &e), "%s", e.msg);
+}
+
+/* A copy of an adapter with `was` replaced in its configuration. */
+static void copy_with(const char *was, const char *now)
+{
+        char *text;
+        size_t n;
+        Err e;
+        FileMap m;
+        mkdir(in_dir("bad"), 0777);
+        CHECK(!file_read_text(FROM "tuned/adapter_config.json", 1 << 20, &text, &n, &e));
+        char *at = strstr(text, was), all[8192];
+        CHECK_MSG(at, "no %s", was);
+        snprintf(all, sizeof all, "%.*s%s%s", (int)(at - text), text, now, at + strlen(was));
+        write_text(in_dir("bad/adapter_config.json"), all);
+        free(text);
+        CHECK(!file_map(&m, FROM "tuned/adapter_model.safetensors", &e));
+        CHECK(!file_write_atomic(in_dir("bad/adapter_model.safetensors"), m.data, m.size, &e));
+        file_unmap(&m);
+}
+
+static void refused(int code, const char *line, const char *says)
+{
+        const int got = tgc(line);
+        CHECK_MSG(got == code && strstr(err, says), "%s exits with %d, %s; not %d, %s", line, got,
+                  err, code, says);
+}
+
+TEST (hostile_adapters_are_refused_by_name) {
+        static const struct {
+                const char *was, *now, *says;
+        } row[] = {
+                { "\"r\": 4", "\"r\": 5", "[4,32], the map wants [5,32]" },
+                { "\"r\": 4", "\"r\": 0", "r 0: a number from 1 to" },
+                { "\"r\": 4", "\"r\": 1.5", "r 1.5: a whole number is wanted" },
+                { "\"bias\": \"none\"", "\"bias\": \"all\"", "bias \"all\"" },
+                { "\"use_dora\": false", "\"use_dora\": true", "use_dora true: DoRA" },
+                { "\"lora_bias\": false", "\"lora_bias\": true", "lora_bias true" },
+                { "\"peft_type\": \"LORA\"", "\"peft_type\": \"IA3\"",
+                  "peft_type \"IA3\": only LORA" },
+                { "\"revision\": null", "\"new_thing\": 3",
+                  "new_thing 3: what the key means is not known" },
+                { "\"task_type\": \"CAUSAL_LM\"", "\"task_type\": \"SEQ_CLS\"",
+                  "task_type \"SEQ_CLS\"" },
+                { "\"layer_replication\": null", "\"layer_replication\": [[0,2]]",
+                  "layer_replication [[0,2]]" },
+                { "\"init_lora_weights\": true", "\"init_lora_weights\": \"pissa\"",
+                  "init_lora_weights \"pissa\"" },
+                { "\"modules_to_save\": null", "\"modules_to_save\": [\"lm_head\"]",
+                  "modules_to_save [\"lm_head\"]" },
+                { "\"q_proj\"", "\"x_proj\"",
+                  "tensors that the model does not use: base_model.model" },
+                { "\"layers_to_transform\": null", "\"layers_to_transform\": [7]",
+                  "none of its target modules" },
+                { "\"target_modules\": [", "\"target_modules\": \"(\", \"x\": [", "x [" },
+                { "{", "{{", "adapter_config.json:" },
+        };
+        for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+                copy_with(row[i].was, row[i].now);
+                refused(3, "run " FROM "base --lora @/bad --prompt-ids 1" HERE, row[i].says);
+        }
+        copy_with("\"r\": 4", "\"r\": 4");
+        unlink(in_dir("bad/adapter_model.safetensors"));
+        refused(8, "run " FROM "base --lora @/bad --prompt-ids 1" HERE,
+                "adapter_model.safetensors: ");
+        refused(8, "run " FROM "base --lora @/none --prompt-ids 1" HERE, "no such folder");
+        /* of another model */
+        refused(3, "run examples/shakespeare --lora " FROM "tuned -p x" HERE,
+                "none of its target modules is a linear of gpt");
+}
+
+TEST (lines_are_refused_by_name) {
+        refused(2, "dump " FROM "base --ir --lora r=4,targets=q_porj", "nearest is q_proj");
+        refused(2, "dump " FROM "base --ir --lora rank=4", "there are r, alpha, dropout, targets");
+        refused(2, "dump " FROM "base --ir --lora r=4,targets=(", "regular expression '('");
+        refused(2, "dump " FROM "base --ir --lora r=4,targets=(a+)+$b*",
+                "none of its target modules");
+        refused(2, "dump " FROM "base --ir --lora r=x", "a number is wanted");
+        refused(2, "dump moe --ir --lora r=4", "experts' linears");
+        refused(3, "dump gpt --ir --lora r=4,targets=wte", "its weight is used elsewhere, too");
+        refused(2, TRAIN "--lora r=4 --train q_proj --out_dir @/no",
+                "with --lora adapters are trained");
+        refused(2, TRAIN "--lora " FROM "begin --lora " FROM "begin --out_dir @/no",
+                "one adapter is trained");
+        refused(2, TRAIN "--lora " FROM "begin:2 --out_dir @/no", "without a scale");
+        refused(2, "run " FROM "base --prompt-ids 1 --lora " FROM "begin:0" HERE, "a number but 0");
+        refused(2, "run @/x.plan --lora " FROM "begin --prompt-ids 1" HERE,
+                "is compiled already; give --lora");
+        CHECK(access(in_dir("no"), F_OK));
+}
+
+TEST_MAIN

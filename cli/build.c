@@ -257,6 +257,7 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                              .cpu = o->cpu,
                              .recompute = o->recompute,
                              .optimizer = o->optimizer,
+                             .masters = o->masters,
                              .tf32 = o->tf32,
                              .print_after = o->print_after,
                              .time_passes = o->time_passes,
@@ -389,6 +390,9 @@ static int how_compiled(const Plan *p, BuildOptions *o, char dtype[8], Err *e)
                 sscanf(name, " optimizer %15s", word);
                 o->optimizer = optimizer_find(word);
         }
+        const char *masters = strstr(head, " masters ");
+        if (masters && masters < line_end)
+                o->masters = masters[9] == 's' ? MASTERS_STOCHASTIC : MASTERS_NONE;
         if (o->optimizer == N_OPTIMIZERS)
                 return err_set(e, TGC_BAD_FILE,
                                "the plan was compiled for an optimiser that this program has not");

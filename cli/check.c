@@ -200,10 +200,12 @@ static int check_loss(Check *c, Asked *a, const char *program, const char *name,
                               e);
 }
 
-/* What the optimiser works on. */
-static Part master(const Check *c)
+/* A step of the 16 bits that parameters are rounded to, where they have no master copy, of their size. */
+static double rounding(const Check *c)
 {
-        return session_has_part(c->s, PART_MASTER) ? PART_MASTER : PART_WEIGHT;
+        if (c->m->dtype == STORE_F32 || session_has_part(c->s, PART_MASTER))
+                return 0;
+        return c->m->dtype == STORE_BF16 ? 1. / 128 : 1. / 1024;
 }
 
 static int remember(Check *c, Err *e)
@@ -215,8 +217,7 @@ static int remember(Check *c, Err *e)
                                (unsigned long long)c->m->n_all);
         for (int i = 0; i < c->m->n_params && !code; i++)
                 if (c->m->param[i].trainable)
-                        code = session_part_read(c->s, master(c), i,
-                                                 c->before + c->m->param[i].offset, e);
+                        code = session_param_get(c->s, i, c->before + c->m->param[i].offset, e);
         return code;
 }
 
@@ -226,6 +227,7 @@ static int check_update(Check *c, const TrainStep *in, double norm, Err *e)
 {
         double scale = in->clip < norm ? in->clip / norm : 1, worst = 0, squares = 0;
         const Optimizer rule = optimizer_find(c->m->optimizer);
+        const double grain = rounding(c);
         const OptimizerStep step = { in->lr,           in->beta1,     in->beta2,    in->eps,
                                      in->weight_decay, 1 - in->beta1, 1 - in->beta2 };
         int code = TGC_OK;
@@ -234,14 +236,14 @@ static int check_update(Check *c, const TrainStep *in, double norm, Err *e)
                 const float *old = c->before + p->offset;
                 float *g = (float *)c->x; /* a double's room each */
                 if (!p->trainable || (code = session_part_read(c->s, PART_GRAD, i, g, e)) ||
-                    (code = session_part_read(c->s, master(c), i, c->f, e)))
+                    (code = session_param_get(c->s, i, c->f, e)))
                         continue;
                 for (uint64_t k = 0; k < p->count; k++) {
                         double want = old[k], states[MAX_OPTIMIZER_STATES] = { 0 };
                         squares += (double)g[k] * g[k];
                         optimizer_step(rule, &step, &want, scale * g[k], states,
                                        p->offset + k < c->m->n_decay);
-                        double err = fabs(c->f[k] - want) / in->lr;
+                        double err = fmax(fabs(c->f[k] - want) - grain * fabs(want), 0) / in->lr;
                         if (!(err <= worst))
                                 worst = err;
                 }

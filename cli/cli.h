@@ -94,6 +94,7 @@ typedef struct BuildOptions {
         bool ctx_at_least; /* ctx may be rounded up, so that kernels are compiled once for many */
         bool cuda, cpu, recompute, tf32, time_passes;
         Optimizer optimizer;
+        Masters masters;
         const char *print_after;
         const char *choices; /* text of tiles (codegen/forms/tile_choice.c), or NULL */
         const char *choices_name;

@@ -96,6 +96,10 @@ static bool decays(const Given *g)
         return opt_set(g->a, O_DECAY_LR) ? flag(g, O_DECAY_LR)
                                          : random_windows(g) || flag(g, O_RESUME);
 }
+static bool sixteen_bits(const Given *g)
+{
+        return strcmp(opt_str(g->a, O_DTYPE), "f32") != 0 || flag(g, O_RESUME);
+}
 static bool cools_down(const Given *g)
 {
         return !strcmp(opt_str(g->a, O_LR_SCHEDULE), "wsd") || flag(g, O_RESUME);

@@ -598,6 +598,7 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
                 .cpu = true,
                 .recompute = opt_flag(a, O_RECOMPUTE),
                 .optimizer = optimizer_find(opt_str(a, O_OPTIMIZER)),
+                .masters = (Masters)opt_int(a, O_MASTERS),
                 .tf32 = opt_flag(a, O_TF32),
                 .lua_seconds = opt_num(a, O_LUA_TIMEOUT) > 0 ? opt_num(a, O_LUA_TIMEOUT) : -1,
                 .print_after = opt_str(a, O_PRINT_AFTER),

@@ -44,6 +44,7 @@ static const struct {
         { O_BLOCK, FIXED, true, "block" },
         { O_DTYPE, FIXED, true, NULL },
         { O_OPTIMIZER, FIXED, true, NULL },
+        { O_MASTERS, FIXED, true, NULL },
         { O_TF32, FIXED, true, NULL },
         { O_OPT, FIXED, true, NULL },
         { O_CTX, FIXED, true, NULL },
@@ -78,7 +79,7 @@ static const char *key_of(int i, char buf[64])
 /* The plan says it, whatever was typed. */
 static bool of_plan_itself(OptionId o)
 {
-        return o == O_DTYPE || o == O_OPTIMIZER || o == O_TF32 || o == O_OPT;
+        return o == O_DTYPE || o == O_OPTIMIZER || o == O_MASTERS || o == O_TF32 || o == O_OPT;
 }
 
 static bool is_string(OptionId o)
@@ -230,6 +231,10 @@ static void effective(const Train *t, int i, char buf[64])
         case O_BETA1: v.d = t->beta1; break;
         case O_BETA2: v.d = t->beta2; break;
         case O_EPS: v.d = t->eps; break;
+        case O_MASTERS:
+                snprintf(buf, 64, "f32");
+                manifest_word(&t->l.plan, "meta masters", buf, 64);
+                return;
         case O_OPTIMIZER:
                 snprintf(buf, 64, "adamw");
                 manifest_word(&t->l.plan, "optimizer", buf, 64);

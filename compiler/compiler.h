@@ -200,6 +200,7 @@ typedef struct CompileOptions {
         bool cuda, cpu;  /* targets to write programs for */
         bool recompute;
         Optimizer optimizer; /* of the training programs */
+        Masters masters;
         bool tf32; /* CUDA, dtype f32: products of tf32 */
         /* text of tiles that were measured (codegen/forms/tile_choice.c), or NULL */
         const char *choices;

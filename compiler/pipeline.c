@@ -417,6 +417,9 @@ static void manifest(const Model *m, const CompileOptions *o, Shared *sh, int ct
                 text_add(t, "window %lld\n", (long long)window_of(g));
         if (o->train && o->optimizer != OPTIMIZER_ADAMW)
                 text_add(t, "optimizer %s\n", optimizer_info[o->optimizer].name);
+        if (o->train && o->masters)
+                text_add(t, "meta masters %s\n",
+                         o->masters == MASTERS_NONE ? "none" : "stochastic");
         if (m->documents >= 0)
                 text_add(t, "documents %lld\n", (long long)m->documents);
         if (m->positions)
@@ -449,9 +452,9 @@ static void arenas(const Shared *sh, DType dt, bool train, int target, Text *t)
 {
         text_add(t, "arena w %lld\n", (long long)(sh->n_all * dt_size[dt]));
         if (train) {
-                if (dt == DT_BF16 && target == TARGET_CUDA)
+                if (sh->masters == MASTERS_F32 && dt == DT_BF16 && target == TARGET_CUDA)
                         text_add(t, "arena lo %lld\n", (long long)sh->n_train * 2);
-                else if (dt != DT_F32)
+                else if (sh->masters == MASTERS_F32 && dt != DT_F32)
                         text_add(t, "arena p %lld\n", (long long)sh->n_train * 4);
                 text_add(t, "arena g %lld\n", (long long)(sh->n_train * 4 - sh->n_low * 2));
                 if (sh->n_low)
@@ -546,10 +549,13 @@ static void products(const CompileOptions *o, Module *m, int ctx, int block, con
         text_add(
                 t,
                 "tgc-products 1\ncompiled dtype %s opt %d infer %d train %d batch %d ctx %d chunk %d block %d "
-                "recompute %d%s%s%s\n",
+                "recompute %d%s%s%s%s\n",
                 dt_name[o->dtype], o->opt, o->infer, o->train, o->batch, ctx, o->chunk, block,
                 o->recompute, o->tf32 ? " tf32 1" : "", o->optimizer ? " optimizer " : "",
-                o->optimizer ? optimizer_info[o->optimizer].name : "");
+                o->optimizer ? optimizer_info[o->optimizer].name : "",
+                o->masters == MASTERS_NONE ? " masters none"
+                : o->masters               ? " masters stochastic"
+                                           : "");
         products_text(m, t);
         text_put(t, launched->s ? launched->s : "", launched->n);
         if (m->choices) {
@@ -579,6 +585,11 @@ static void check_pass(const char *name)
 /* Positions are 32-bit in kernels, and launches of the loss grow with the tokens. */
 static void check_sizes(const Model *m, const CompileOptions *o, int block)
 {
+        if (o->masters == MASTERS_STOCHASTIC && o->dtype != DT_BF16)
+                error_code(2, (Loc) { 0 },
+                           "stochastic rounding is for bf16, and this is %s: take --dtype bf16, or "
+                           "--masters none",
+                           dt_name[o->dtype]);
         if (o->train && (int64_t)o->batch * block > 1 << 26)
                 error_code(2, (Loc) { m->name, 0, 0 },
                            "a batch of %d x %d tokens; the most is %d tokens", o->batch, block,
@@ -658,6 +669,7 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
                                  .batch = o->batch,
                                  .cache_rows = cache_rows(o, ctx),
                                  .optimizer = o->optimizer,
+                                 .masters = o->masters,
                                  .consts = out->consts }; /* one table for both targets */
                 Module *mod = module_new(sh->arena, target);
                 mod->launches = &out->launches;

@@ -11,6 +11,10 @@ typedef enum {
         N_OPTIMIZERS
 } Optimizer;
 
+/* What training keeps of parameters of 16 bits: float32 beside them, or nothing, so that each step
+ * rounds them, to nearest or by chance. */
+typedef enum { MASTERS_F32, MASTERS_NONE, MASTERS_STOCHASTIC } Masters;
+
 enum { MAX_OPTIMIZER_STATES = 2 };
 
 typedef struct OptimizerInfo {

@@ -58,6 +58,21 @@ loss_scale() {
                 --dtype bf16 --loss_scale 8 --out_dir no)
         echo "$p"
 }
+# Weights of 16 bits alone: the same bits after a resume, rounding by chance included.
+masters() {
+        local p m rule=(--dtype bf16 --max_iters 8 --lr_decay_iters 8 --eval_iters 1 --eval_interval 4 --learning_rate 0.01)
+        for m in none stochastic; do
+                [ -z "$p" ] && p=$(tgc 0 '' train tiny.lua "${here[@]}" "${rule[@]}" --masters $m --out_dir $m)
+                [ -z "$p" ] && p=$(tgc 0 '' train tiny.lua "${here[@]}" "${rule[@]}" --masters $m --max_iters 4 --out_dir cut-$m)
+                [ -z "$p" ] && p=$(tgc 2 "--masters f32: the run before had --masters $m" train tiny.lua "${here[@]}" --resume --max_iters 8 \
+                        --out_dir cut-$m --masters f32)
+                [ -z "$p" ] && p=$(tgc 0 '' train tiny.lua "${here[@]}" --resume --max_iters 8 --out_dir cut-$m)
+                [ -n "$p" ] || cmp -s $m/state.safetensors cut-$m/state.safetensors || p="$m: another state"
+        done
+        [ -z "$p" ] && cmp -s none/ckpt.safetensors stochastic/ckpt.safetensors && p="both round alike"
+        echo "$p"
+}
+say weights_without_masters_go_on "$(masters)"
 say the_scale_of_f16_goes_on "$(loss_scale)"
 
 refused() {

@@ -71,39 +71,55 @@ void gen_update(Emit *e, const Shared *sh, DType dt)
         }
 
         b = build_start(e, NULL, o->kernel, o->name);
-        bool split = cuda && dt == DT_BF16;
-        const char *p = split ? arg_arena(e, &b.args, "lo", "unsigned short", "lo")
-                              : arg_arena(e, &b.args, low ? "p" : "w", "float", "param");
+        const bool own = low && sh->masters == MASTERS_F32, split = cuda && own && dt == DT_BF16;
+        const char *p = !low   ? arg_arena(e, &b.args, "w", "float", "param")
+                        : !own ? NULL
+                               : arg_arena(e, &b.args, split ? "lo" : "p",
+                                           split ? "unsigned short" : "float",
+                                           split ? "lo" : "param");
         const char *m = arg_arena(e, &b.args, "m", "float", "m"),
                    *v = o->states > 1 ? arg_arena(e, &b.args, "v", "float", "v_") : NULL;
-        const char *states = v ? arena_fmt(e->tmp, "a.%s, a.%s", m, v)
-                               : arena_fmt(e->tmp, "a.%s", m);
         g = cuda ? grads(&b, n, n_low) : arg_arena(e, &b.args, "g", "float", "g");
         const char *l = low ? arg_arena(e, &b.args, "w", c_type(dt), "low") : NULL;
         nm = arg_work(e, &b.args, norm, "float", "norm");
         b.any.threads = 256;
-        b.bytes = (double)n * (12 + 8 * o->states + (low && !split ? 2 : 0)) - 2.0 * (double)n_low;
+        b.bytes = (double)n * (8 + 8 * o->states +
+                               (low && !own     ? 0
+                                : low && !split ? 6
+                                                : 4)) -
+                  2.0 * (double)n_low;
         b.flops = (4.0 + 4.0 * o->states) * (double)n;
         if (cuda) {
+                const char *params =
+                        split ? arena_fmt(e->tmp, "SplitParams params = { a.%s, a.%s }", l, p)
+                        : own || !low
+                                ? arena_fmt(e->tmp, "Params<%s> params = { a.%s, %s }", c_type(dt),
+                                            p, low ? arena_fmt(e->tmp, "a.%s", l) : "0")
+                        : sh->masters == MASTERS_STOCHASTIC
+                                ? arena_fmt(e->tmp, "StochasticParams params = { a.%s, rt }", l)
+                                : arena_fmt(e->tmp, "LowParams<%s> params = { a.%s }", c_type(dt),
+                                            l);
                 b.any.waits = true;
                 build_line(&b, "const Grads grads = %s;", g);
-                build_line(&b,
-                           split ? "const SplitParams params = { a.%s, a.%s };"
-                                 : "const Params<%s> params = { a.%s, %s };",
-                           split ? l : c_type(dt), p, low ? arena_fmt(e->tmp, "a.%s", l) : "0");
-                build_line(&b,
-                           "update_task<256, %s%s>(rt, params, { %s }, grads, %lldll, a.%s, tile);",
-                           o->rule, dt == DT_F16 ? ", true" : "", states, (long long)sh->n_decay,
-                           nm);
+                build_line(&b, "const %s;", params);
+                build_line(
+                        &b,
+                        "update_task<256, %s%s>(rt, params, { a.%s%s }, grads, %lldll, a.%s, tile);",
+                        o->rule, dt == DT_F16 ? ", true" : "", m,
+                        v ? arena_fmt(e->tmp, ", a.%s", v) : "", (long long)sh->n_decay, nm);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/1024)", (long long)n));
         } else {
+                const char *params = arena_fmt(e->tmp, "(UpdateParams) { %s, %s, %s, %d }",
+                                               p ? arena_fmt(e->tmp, "a.%s", p) : "NULL",
+                                               l ? arena_fmt(e->tmp, "a.%s", l) : "NULL", ty(dt),
+                                               sh->masters == MASTERS_STOCHASTIC);
                 build_cpu_loop(
                         &b, arena_fmt(e->tmp, "update_tiles(%lld)", (long long)n), 1e9,
                         arena_fmt(e->tmp,
-                                  "%s_task(rt, a.%s, %s, a.%s, %s, %s, %lld, %lld, a.%s, tile);",
-                                  o->kernel, p, states, g,
-                                  low ? arena_fmt(e->tmp, "a.%s", l) : "NULL",
-                                  ty(low ? dt : DT_F32), (long long)n, (long long)sh->n_decay, nm));
+                                  "update_task(rt, %s, (float *const[2]) { a.%s, %s }, a.%s, %lld, "
+                                  "%lld, a.%s, tile, %s_rule);",
+                                  params, m, v ? arena_fmt(e->tmp, "a.%s", v) : "NULL", g,
+                                  (long long)n, (long long)sh->n_decay, nm, o->kernel));
                 build_end(&b, "1");
         }
 }

@@ -363,6 +363,7 @@ typedef struct Shared {
         int n_params, *by_name; /* by_name: see param_place */
         int64_t n_train, n_decay, n_all;
         Optimizer optimizer;
+        Masters masters;
         int64_t n_low; /* of them, the first: gradients in bf16 */
         int64_t batch;
         int64_t cache_rows; /* tokens that a paged cache has room for; 0: it has no pages */

@@ -135,8 +135,34 @@ static void all_updates(Optimizer rule, States<Rule::STATES> (*states)(float *m,
                                           x.n_micro);
 }
 
+/* bf16 alone, by chance: each is a neighbour of the exact value, and the mean is right; the words are
+ * those of cpu_update.h: four elements share a call. */
+static void stochastic_test(int n)
+{
+        Buf<Rt> rts(1);
+        Rt *rt = rts.p;
+        Buf<float> m(n), g(n);
+        Buf<bf16> w(n);
+        memset((void *)rt, 0, sizeof *rt);
+        rt->lr = 1e-3f, rt->n_micro = 1, rt->seed[0] = 5, rt->step = 3;
+        double sum = 0;
+        const double want = 1 - 1e-3;
+        for (int i = 0; i < n; i++)
+                from_float(w.p + i, 1.f), m[i] = 0, g[i] = 1.f;
+        const Grads grads = { 0, 0, g.p, 0, n };
+        shell_run<256>(ceil_div(n, 256 * UPDATE_PER_THREAD), UPDATE_SMEM,
+                       UpdateRun<Sgd, StochasticParams> { rt, { w.p, rt }, { m.p }, grads, 0, 0 });
+        for (int i = 0; i < n; i++) {
+                CHECK_NEAR(w.get(i) == 1 || w.get(i) == 1 - 1.f / 256, true, 0, "w[%d] of %d", i,
+                           n);
+                sum += w.get(i);
+        }
+        CHECK_NEAR(sum / n, want, 2e-4, "mean of %d", n);
+}
+
 static void all_update()
 {
+        stochastic_test(4099);
         all_updates<AdamW>(OPTIMIZER_ADAMW, [](float *m, float *v) { return States<2> { m, v }; });
         all_updates<AdamW, true>(OPTIMIZER_ADAMW, [](float *m, float *v) {
                 return States<2> { m, v };

@@ -10,30 +10,21 @@
 
 #include "cpu_update.h"
 
-TGC_INLINE void adamw_task(const Rt *rt, float *param, float *m, float *v, const float *grad,
-                           void *low, int low_ty, long n, long n_decay, const float *norm,
-                           long tile)
+TGC_INLINE void adamw_rule(const Rt *rt, float *restrict p, float *const s[2],
+                           const float *restrict g, long n, float scale, int decay)
 {
-        const float scale = clip_factor(rt, norm);
-        if (scale < 0.f)
-                return;
-        const UpdateSpan t = update_span(n, n_decay, tile);
-        float a1 = 1.f - rt->beta1, b2 = rt->beta2, a2 = 1.f - rt->beta2, eps = rt->eps;
-        float step = rt->lr / rt->bias1, root = sqrtf(rt->bias2),
-              keep = 1.f - rt->lr * rt->weight_decay;
-        for (int part = 0; part < 2; part++) { /* first what decays */
-                long b = part ? t.decay : t.begin, e = part ? t.end : t.decay;
-                float k = part ? 1.f : keep;
-                for (long i = b; i < e; i++) {
-                        float g = grad[i] * scale;
-                        float mi = m[i] + a1 * (g - m[i]);
-                        float vi = b2 * v[i] + a2 * g * g;
-                        m[i] = mi;
-                        v[i] = vi;
-                        param[i] = param[i] * k - step * mi / (sqrtf(vi) / root + eps);
-                }
+        float *restrict m = s[0], *restrict v = s[1];
+        const float a1 = 1.f - rt->beta1, b2 = rt->beta2, a2 = 1.f - rt->beta2, eps = rt->eps;
+        const float step = rt->lr / rt->bias1, root = sqrtf(rt->bias2),
+                    keep = decay ? 1.f - rt->lr * rt->weight_decay : 1.f;
+        for (long i = 0; i < n; i++) {
+                float x = g[i] * scale;
+                float mi = m[i] + a1 * (x - m[i]);
+                float vi = b2 * v[i] + a2 * x * x;
+                m[i] = mi;
+                v[i] = vi;
+                p[i] = p[i] * keep - step * mi / (sqrtf(vi) / root + eps);
         }
-        round_tile(t, param, low, low_ty);
 }
 
 #endif

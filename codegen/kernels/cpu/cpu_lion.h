@@ -9,25 +9,17 @@
 
 #include "cpu_update.h"
 
-TGC_INLINE void lion_task(const Rt *rt, float *param, float *m, const float *grad, void *low,
-                          int low_ty, long n, long n_decay, const float *norm, long tile)
+TGC_INLINE void lion_rule(const Rt *rt, float *restrict p, float *const s[2],
+                          const float *restrict g, long n, float scale, int decay)
 {
-        const float scale = clip_factor(rt, norm);
-        if (scale < 0.f)
-                return;
-        const UpdateSpan t = update_span(n, n_decay, tile);
-        float b1 = rt->beta1, a1 = 1.f - b1, b2 = rt->beta2, a2 = 1.f - b2, lr = rt->lr,
-              keep = 1.f - rt->lr * rt->weight_decay;
-        for (int part = 0; part < 2; part++) { /* first what decays */
-                long b = part ? t.decay : t.begin, e = part ? t.end : t.decay;
-                float k = part ? 1.f : keep;
-                for (long i = b; i < e; i++) {
-                        float g = grad[i] * scale, u = b1 * m[i] + a1 * g;
-                        param[i] = param[i] * k - (u > 0.f ? lr : u < 0.f ? -lr : 0.f);
-                        m[i] = b2 * m[i] + a2 * g;
-                }
+        float *restrict m = s[0];
+        const float b1 = rt->beta1, a1 = 1.f - b1, b2 = rt->beta2, a2 = 1.f - b2, lr = rt->lr,
+                    keep = decay ? 1.f - rt->lr * rt->weight_decay : 1.f;
+        for (long i = 0; i < n; i++) {
+                float x = g[i] * scale, u = b1 * m[i] + a1 * x;
+                p[i] = p[i] * keep - (u > 0.f ? lr : u < 0.f ? -lr : 0.f);
+                m[i] = b2 * m[i] + a2 * x;
         }
-        round_tile(t, param, low, low_ty);
 }
 
 #endif

@@ -9,23 +9,15 @@
 
 #include "cpu_update.h"
 
-TGC_INLINE void sgd_task(const Rt *rt, float *param, float *m, const float *grad, void *low,
-                         int low_ty, long n, long n_decay, const float *norm, long tile)
+TGC_INLINE void sgd_rule(const Rt *rt, float *restrict p, float *const s[2],
+                         const float *restrict g, long n, float scale, int decay)
 {
-        const float scale = clip_factor(rt, norm);
-        if (scale < 0.f)
-                return;
-        const UpdateSpan t = update_span(n, n_decay, tile);
-        float momentum = rt->beta1, lr = rt->lr;
-        for (int part = 0; part < 2; part++) { /* first what decays */
-                long b = part ? t.decay : t.begin, e = part ? t.end : t.decay;
-                float wd = part ? 0.f : rt->weight_decay;
-                for (long i = b; i < e; i++) {
-                        m[i] = momentum * m[i] + (grad[i] * scale + wd * param[i]);
-                        param[i] -= lr * m[i];
-                }
+        float *restrict m = s[0];
+        const float momentum = rt->beta1, lr = rt->lr, wd = decay ? rt->weight_decay : 0.f;
+        for (long i = 0; i < n; i++) {
+                m[i] = momentum * m[i] + (g[i] * scale + wd * p[i]);
+                p[i] -= lr * m[i];
         }
-        round_tile(t, param, low, low_ty);
 }
 
 #endif

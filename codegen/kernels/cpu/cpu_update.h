@@ -1,13 +1,15 @@
-/* cpu_update.h: the gradient norm over a flat arena, and what all rules of the update share.  A
- * tile is UPDATE_TILE elements.
+/* cpu_update.h: the end of a training step over flat arenas: the gradient norm, then one step of a
+ * rule (cpu_adamw.h, cpu_lion.h, cpu_sgd.h).  A tile is UPDATE_TILE elements.
  *
- * RULE_task(rt, param, states ..., grad, low, low_ty, n, n_decay, norm, tile), of cpu_adamw.h,
- * cpu_lion.h and cpu_sgd.h, does one step over a tile: the first n_decay elements have weight decay.
- * If *norm is not finite nothing is changed.  norm may be NULL: no clipping, no test.  low: param
- * rounded to low_ty, or NULL. */
+ * A rule changes n parameters p and their states s by gradients g; `decay`: they have weight decay;
+ * scale: the factor that clips the gradient and takes the loss's scale out of it.
+ *
+ * Parameters are float32, with a rounded copy or without; or they are 16 bits alone, in which case
+ * each step rounds them: to nearest, or up or down by chance, so that small steps count on average. */
 #ifndef TGC_CPU_UPDATE_H
 #define TGC_CPU_UPDATE_H
 
+#include "cpu_math.h"
 #include "cpu_tgc.h"
 
 enum { UPDATE_TILE = 16384 };
@@ -49,22 +51,59 @@ TGC_INLINE float clip_factor(const Rt *rt, const float *norm)
         return rt->unscale * (clip < 1.f ? clip : 1.f);
 }
 
-/* Of a tile: where it begins, where weight decay ends, and where it ends. */
-typedef struct UpdateSpan {
-        long begin, decay, end;
-} UpdateSpan;
+typedef void UpdateRule(const Rt *rt, float *restrict p, float *const s[2], const float *restrict g,
+                        long n, float scale, int decay);
 
-TGC_INLINE UpdateSpan update_span(long n, long n_decay, long tile)
+typedef struct UpdateParams {
+        float *f32;     /* or NULL: low is all there is */
+        void *low;      /* or NULL */
+        int low_ty;     /* TY_BF16 or TY_F16 */
+        int stochastic; /* how low is rounded where f32 is NULL; bf16 alone */
+} UpdateParams;
+
+#define ROUND_ID 0x726f756eu
+
+/* bf16 elements low[i..i+n) of v: up or down with the chance that makes the mean v. */
+TGC_INLINE void store_stochastic(const Rt *rt, bf16 *low, long i, const float *v, long n)
 {
-        long begin = tile * UPDATE_TILE, end = tgc_min(n, begin + UPDATE_TILE);
-        return (UpdateSpan) { begin, tgc_max(begin, tgc_min(end, n_decay)), end };
+        uint32_t c[4] = { 0 };
+        for (long j = 0; j < n; j++) {
+                uint64_t at = (uint64_t)(i + j);
+                if (j == 0 || (at & 3) == 0) {
+                        c[0] = (uint32_t)(at >> 2), c[1] = (uint32_t)(at >> 34);
+                        c[2] = ROUND_ID, c[3] = (uint32_t)rt->step;
+                        philox(c, rt->seed[0], rt->seed[1]);
+                }
+                uint32_t bits;
+                memcpy(&bits, v + j, 4);
+                bits += c[at & 3] >> 16;
+                uint16_t high = (uint16_t)(bits >> 16);
+                memcpy(low + i + j, &high, 2);
+        }
 }
 
-TGC_INLINE void round_tile(UpdateSpan t, const float *param, void *low, int low_ty)
+/* One step over a tile; the first n_decay elements have weight decay.  If *norm is not finite
+ * nothing is changed.  norm may be NULL: no clipping, no test. */
+TGC_INLINE void update_task(const Rt *rt, UpdateParams to, float *const state[2], const float *grad,
+                            long n, long n_decay, const float *norm, long tile, UpdateRule *rule)
 {
-        if (low)
-                for (long i = t.begin; i < t.end; i += TGC_SEG)
-                        ty_store(low_ty, low, i, param + i, (int)tgc_min(t.end - i, TGC_SEG));
+        const float scale = clip_factor(rt, norm);
+        const long begin = tile * UPDATE_TILE, end = tgc_min(n, begin + UPDATE_TILE);
+        if (scale < 0.f)
+                return;
+        for (long i = begin, k; i < end; i += k) {
+                float low[TGC_SEG], *p = to.f32 ? to.f32 + i : low;
+                const int decay = i < n_decay;
+                k = tgc_min(decay ? tgc_min(end, n_decay) - i : end - i, TGC_SEG);
+                if (!to.f32)
+                        ty_load(to.low_ty, p, to.low, i, (int)k);
+                rule(rt, p, (float *const[2]) { state[0] + i, state[1] ? state[1] + i : NULL },
+                     grad + i, k, scale, decay);
+                if (to.low && !to.f32 && to.stochastic)
+                        store_stochastic(rt, to.low, i, p, k);
+                else if (to.low)
+                        ty_store(to.low_ty, to.low, i, p, (int)k);
+        }
 }
 
 #endif

@@ -14,7 +14,7 @@
  *              most.
  *      update_task<THREADS, Rule, SCALED>(rt, param, states, g, n_decay, norm, tile)
  *              one step of Rule (adamw.cuh, lion.cuh, sgd.cuh); elements below n_decay have weight
- *              decay.  param: Params or SplitParams.  states: arrays of n floats, as many as the
+ *              decay.  param: Params, SplitParams, LowParams or StochasticParams.  states: arrays of n floats, as many as the
  *              rule has.  If *norm is not finite nothing is changed, so that a bad step cannot spoil
  *              the weights.  norm may be null: no clipping, no test.
  *              SCALED: gradients and norm are of the loss times a scale, 1 / rt->unscale.
@@ -168,6 +168,51 @@ struct SplitParams {
                 }
                 *(C *)(w + i) = hi.c;
                 *(C *)(lo + i) = rest.c;
+        }
+};
+
+/* 16 bits alone, rounded to nearest in each step. */
+template <class Low>
+struct LowParams {
+        Low *w;
+        template <int V>
+        __device__ void get(float (&v)[V], long long i) const
+        {
+                load<V>(v, w + i);
+        }
+        template <int V>
+        __device__ void put(long long i, const float (&v)[V]) const
+        {
+                store<V>(w + i, v);
+        }
+};
+
+#define ROUND_ID 0x726f756eu
+
+/* bf16 alone, rounded up or down with the chance that makes the mean right: small steps count on
+ * average.  Four elements share a call of Philox, as in cpu_update.h; i is a multiple of V. */
+struct StochasticParams {
+        bf16 *w;
+        const Rt *rt;
+        template <int V>
+        __device__ void get(float (&v)[V], long long i) const
+        {
+                load<V>(v, w + i);
+        }
+        template <int V>
+        __device__ void put(long long i, const float (&v)[V]) const
+        {
+                static_assert(V == 1 || V == 4, "words of one call");
+                const uint4 r = philox(make_uint4((unsigned)(i >> 2), (unsigned)(i >> 34), ROUND_ID,
+                                                  (unsigned)rt->step),
+                                       rt->seed[0], rt->seed[1]);
+                const unsigned word[4] = { r.x, r.y, r.z, r.w };
+#pragma unroll
+                for (int j = 0; j < V; j++) {
+                        const unsigned w16 = V == 4 ? word[j] : word[i & 3];
+                        ((unsigned short *)w)[i + j] =
+                                (unsigned short)((__float_as_uint(v[j]) + (w16 >> 16)) >> 16);
+                }
         }
 };
 

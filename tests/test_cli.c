@@ -130,7 +130,6 @@ static void golden(const char *line, const char *name)
 
 TEST (help_golden) {
         golden("help", "help.txt");
-        golden("help run", "help_run.txt");
         golden("tokenize --help", "help_tokenize.txt");
 }
 

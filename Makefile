@@ -29,6 +29,7 @@ TESTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/test_*.
 TESTH   := $(sort $(wildcard tests/*.h))
 CUH     := $(sort $(wildcard codegen/kernels/*/*.cuh codegen/kernels/emulate/*.h))
 CPUH    := $(sort $(wildcard codegen/kernels/cpu/*.h))
+SHARED  := runtime/rt.h runtime/weights/block_decode.h
 KERNELS := $(patsubst %/,-I%,$(sort $(wildcard codegen/kernels/*/)))
 MODELS  := $(sort $(wildcard models/*.lua))
 PAGE    := $(sort $(wildcard cli/html/*))
@@ -52,9 +53,9 @@ $(BUILD)/%.o: %.c
 	$(Q)$(CC) $(STD) $(OPT) $(WARN) $(CFLAGS) $(LUA_INC) -MMD -MP -c -o $@ $<
 
 # Kernel headers and models travel inside the binary.
-$(BUILD)/embedded.c: scripts/embed.sh $(CUH) $(CPUH) $(MODELS) $(PAGE) runtime/rt.h
+$(BUILD)/embedded.c: scripts/embed.sh $(CUH) $(CPUH) $(MODELS) $(PAGE) $(SHARED)
 	@mkdir -p $(@D)
-	@sh scripts/embed.sh "$(CUH) runtime/rt.h" "$(CPUH) runtime/rt.h" "$(MODELS)" "$(PAGE)" > $@.tmp && mv $@.tmp $@
+	@sh scripts/embed.sh "$(CUH) $(SHARED)" "$(CPUH) $(SHARED)" "$(MODELS)" "$(PAGE)" > $@.tmp && mv $@.tmp $@
 
 $(BUILD)/embedded.o: $(BUILD)/embedded.c
 	@$(CC) $(STD) -O0 -c -o $@ $<
@@ -98,7 +99,7 @@ build/fuzz/target/%: tests/fuzz/%.c $(wildcard tests/fuzz/*.h) $(LIB)
 
 # The C kernels are built as generated code is.
 $(BUILD)/tests/test_emulate: TEST_FLAGS = -DKERNEL_INCLUDES='"$(KERNELS)"'
-$(BUILD)/tests/test_cpu_%: TEST_FLAGS = -std=gnu11 -O2 -march=native -fno-math-errno -fno-trapping-math $(KERNELS) -Iruntime
+$(BUILD)/tests/test_cpu_%: TEST_FLAGS = -std=gnu11 -O2 -march=native -fno-math-errno -fno-trapping-math $(KERNELS) -Iruntime -Iruntime/weights
 
 # clang-format 14; tables of instructions and generated files are left alone.
 FORMATTED = $(filter-out runtime/tokenizer/tok_unicode.h,$(shell git ls-files '*.c' '*.h' '*.cu' '*.cuh' | grep -v '^examples/'))

@@ -10,13 +10,12 @@
 #include "../runtime/weights/ck_tensor.h"
 #include "asked.h"
 
-/* What the device computes with: the stored weight, rounded to the plan's dtype. */
+/* What the device computes with: the stored weight, rounded to the plan's dtype, or the value of its
+ * block. */
 static int give_weights(Asked *a, Err *e)
 {
-        static const int dtype[] = {
-                [STORE_F32] = CK_F32, [STORE_BF16] = CK_BF16, [STORE_F16] = CK_F16
-        };
         const Manifest *m = session_manifest(a->s);
+        double *keep = a->weights; /* one parameter after the other */
         uint64_t most = 1;
         for (int i = 0; i < m->n_params; i++)
                 most = m->param[i].count > most ? m->param[i].count : most;
@@ -29,11 +28,13 @@ static int give_weights(Asked *a, Err *e)
                 uint64_t n = m->param[i].count;
                 if ((code = session_part_read(a->s, PART_WEIGHT, i, x, e)))
                         break;
-                ck_convert(f, CK_F32, x, dtype[m->dtype], n, 1);
+                ck_convert(f, CK_F32, x, param_ck(m, i), n, 1);
                 for (uint64_t k = 0; k < n; k++)
                         x[k] = f[k];
-                if (a->weights)
-                        memcpy(a->weights + m->param[i].offset, x, n * sizeof *x);
+                if (keep) {
+                        memcpy(keep, x, n * sizeof *x);
+                        keep += n;
+                }
                 code = oracle_set(a->o, m->param[i].name, x, (int64_t)n, e);
         }
         free(x);
@@ -93,9 +94,10 @@ int asked_new(Asked *a, Session *s, const Section *ir, Ask what, int B, int T, c
                        .T = T,
                        .tf32 = tf32,
                        .seed = { seed[0], seed[1] } };
-        if (sampled && !(a->weights = malloc((m->n_all + 1) * sizeof *a->weights)))
+        const uint64_t n_all = manifest_elements(m);
+        if (sampled && !(a->weights = malloc((n_all + 1) * sizeof *a->weights)))
                 return err_set(e, TGC_NO_MEMORY, "no memory for %llu parameters",
-                               (unsigned long long)m->n_all);
+                               (unsigned long long)n_all);
         int code = keep_leaves(a, ids, targets, e);
         if (code || (code = asked_oracle(a, &a->o, NULL, e)) || (code = give_weights(a, e)) ||
             (code = give_leaves(a, a->o, e)))
@@ -126,9 +128,9 @@ static int one_more(Asked *a, Err *e)
         if (code)
                 return code;
         a->n_samples++;
-        for (int i = 0; i < m->n_params && !code; i++)
-                code = oracle_set(*o, m->param[i].name, a->weights + m->param[i].offset,
-                                  (int64_t)m->param[i].count, e);
+        const double *x = a->weights; /* one parameter after the other */
+        for (int i = 0; i < m->n_params && !code; x += m->param[i++].count)
+                code = oracle_set(*o, m->param[i].name, x, (int64_t)m->param[i].count, e);
         if (!code && !(code = give_leaves(a, *o, e)))
                 code = oracle_run(*o, e);
         return code;

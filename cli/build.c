@@ -6,6 +6,7 @@
 #include "../runtime/weights/checkpoint.h"
 #include "../runtime/util/file.h"
 #include "cli.h"
+#include "keep_blocks.h"
 #include "lora.h"
 #include "quick_check.h"
 #include "select_params.h"
@@ -268,7 +269,9 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                 return code;
         if (!c.batch)
                 c.batch = c.train ? 8 : 1;
-        if ((code = select_params(b->model, o, e)) || (code = adapters_add(b->model, o, e)))
+        if ((code = select_params(b->model, o, e)) ||
+            (o->keep && (code = keep_blocks(b->model, o->keep, e))) ||
+            (code = adapters_add(b->model, o, e)))
                 return code;
         if (!DIAG_CATCH(&d))
                 return err_set(e, d.code ? d.code : TGC_BAD_FILE, "%s", d.msg);

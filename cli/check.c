@@ -129,6 +129,8 @@ static int disturb(Check *c, uint64_t seed, Err *e)
         int code = TGC_OK;
         for (int i = 0; i < c->m->n_params && !code; i++) {
                 uint64_t n = c->m->param[i].count;
+                if (c->m->param[i].blocks) /* they stay as the file has them */
+                        continue;
                 if ((code = session_param_get(c->s, i, c->f, e)))
                         break;
                 for (uint64_t k = 0; k < n; k++)

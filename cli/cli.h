@@ -105,6 +105,7 @@ typedef struct BuildOptions {
         int n_train, n_group;
         const char **lora; /* adapters (lora.h) */
         int n_lora;
+        const char *keep;   /* weights whose blocks stay as they are; NULL: all are decoded */
         double lua_seconds; /* ReadOptions.seconds */
         /* of a char tokenizer: the model's, unless -D says otherwise; 0: its own */
         int vocab;
@@ -219,10 +220,12 @@ int weights_export(const Plan *p, const char *path, const char *dtype, uint64_t 
                    Err *e);
 /* The text of the map inside a manifest; caller frees. */
 char *manifest_map(const Plan *p);
-/* The manifest's map, of a checkpoint's tensors under that checkpoint's own names (GGUF); NULL:
+/* The manifest's map, or `text`, of a checkpoint's tensors under that checkpoint's own names (GGUF); NULL:
  * none.  The caller frees both, names last. */
 struct WeightMap;
 struct Checkpoint;
+int weight_map_for(const char *text, const struct Checkpoint *from, struct WeightMap **map,
+                   struct WeightMap **names, Err *e);
 int plan_weight_map(const Plan *p, const struct Checkpoint *from, struct WeightMap **map,
                     struct WeightMap **names, Err *e);
 

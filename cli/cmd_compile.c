@@ -111,7 +111,7 @@ static int summary(const Args *a, const Loaded *l, const char *path, double seco
                 cJSON *o = cJSON_CreateObject();
                 cJSON_AddStringToObject(o, "plan", path);
                 cJSON_AddStringToObject(o, "model", m.model);
-                cJSON_AddNumberToObject(o, "parameters", (double)m.n_all);
+                cJSON_AddNumberToObject(o, "parameters", (double)manifest_elements(&m));
                 cJSON_AddNumberToObject(o, "kernels", kernels);
                 cJSON_AddNumberToObject(o, "plan_bytes", (double)bytes);
                 cJSON_AddBoolToObject(o, "weights", plan_find(&l->plan, "weights") != NULL);
@@ -120,9 +120,9 @@ static int summary(const Args *a, const Loaded *l, const char *path, double seco
                 code = json_print(o, e);
         } else {
                 say(&talk, "%s: %s, %s parameters (%s%s), %d kernels, %s in %.2f s\n", path,
-                    m.model, text_count_si(n, sizeof n, (double)m.n_all), store_name(m.dtype),
-                    plan_find(&l->plan, "weights") ? ", with weights" : "", kernels,
-                    text_bytes(size, sizeof size, (double)bytes), seconds);
+                    m.model, text_count_si(n, sizeof n, (double)manifest_elements(&m)),
+                    store_name(m.dtype), plan_find(&l->plan, "weights") ? ", with weights" : "",
+                    kernels, text_bytes(size, sizeof size, (double)bytes), seconds);
         }
         manifest_free(&m);
         return code;

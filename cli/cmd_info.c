@@ -2,6 +2,7 @@
 #include <string.h>
 #include "../runtime/plan/manifest.h"
 #include "../runtime/util/line_reader.h"
+#include "../runtime/weights/ck_tensor.h"
 #include "gguf_model.h"
 #include "work.h"
 
@@ -57,7 +58,7 @@ static int print_json(const Plan *p, const Manifest *m, cJSON *o, Err *e)
         cJSON_AddNumberToObject(o, "vocab", m->vocab);
         cJSON_AddNumberToObject(o, "context", m->ctx);
         cJSON_AddNumberToObject(o, "batch", m->batch);
-        cJSON_AddNumberToObject(o, "parameters", (double)m->n_all);
+        cJSON_AddNumberToObject(o, "parameters", (double)manifest_elements(m));
         cJSON_AddNumberToObject(o, "trainable_parameters", (double)m->n_train);
         cJSON_AddNumberToObject(o, "tuned_products", (double)tuned(p, gpu));
         cJSON_AddStringToObject(o, "tuned_on", gpu);
@@ -85,6 +86,22 @@ static int print_program(const Plan *p, const char *name, Err *e)
         return TGC_OK;
 }
 
+/* in blocks  168 of Q4_1, 43 of Q6_K */
+static void print_blocks(const Manifest *m)
+{
+        const char *head = "in blocks ";
+        for (int type = 0; type < CK_N_DTYPES; type++) {
+                int n = 0;
+                for (int i = 0; i < m->n_params; i++)
+                        n += m->param[i].blocks && m->param[i].blocks == type;
+                if (n)
+                        print("%s %d of %s", head, n, ck_dtype_name(type));
+                head = n ? "," : head;
+        }
+        if (*head == ',')
+                print("\n");
+}
+
 static int print_text(const Plan *p, const Manifest *m, Err *e)
 {
         char n[32], t[32], gpu[128];
@@ -95,8 +112,9 @@ static int print_text(const Plan *p, const Manifest *m, Err *e)
                                  : m->train           ? "training"
                                                       : "inference");
         print("parameters %s in %d tensors, %s trainable\n",
-              text_count_si(n, sizeof n, (double)m->n_all), m->n_params,
+              text_count_si(n, sizeof n, (double)manifest_elements(m)), m->n_params,
               text_count_si(t, sizeof t, (double)m->n_train));
+        print_blocks(m);
         print("vocabulary %d\ncontext    %d\nbatch      %d\n", m->vocab, m->ctx, m->batch);
         if (n_tuned)
                 print("tuned      %zu product%s, on %s\n", n_tuned, n_tuned == 1 ? "" : "s",

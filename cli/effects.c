@@ -52,6 +52,9 @@ static bool infers_or_sets_window(const Given *g)
                opt_int(g->a, O_BLOCK) == opt_int(g->a, O_CTX);
 }
 
+static bool from_gguf(const Given *g) { return g->kind == MODEL_GGUF || has(g, O_WEIGHTS); }
+static bool generates_alone(const Given *g) { return !trains(g); }
+
 static bool sets_vocab(const Given *g)
 {
         return starts(opt_str(g->a, O_TOKENIZER), "char") || (has(g, O_DOCUMENTS) && trains(g));

@@ -277,7 +277,7 @@ static int same_layout(const Plan *a, const Plan *b, Err *e)
                 for (int i = 0; same && i < m.n_params; i++) {
                         const Param *p = &m.param[i], *q = &n.param[i];
                         same = !strcmp(p->name, q->name) && p->offset == q->offset &&
-                               p->n_dims == q->n_dims &&
+                               p->blocks == q->blocks && p->n_dims == q->n_dims &&
                                !memcmp(p->dim, q->dim, (size_t)p->n_dims * sizeof *p->dim);
                 }
                 if (!same)
@@ -571,7 +571,13 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
         if ((code = documents_token(l, a, path, &documents, e)) ||
             (code = read_choices(a, &choices, e)))
                 return code;
+        const char *blocks = opt_str(a, O_WEIGHTS)   ? opt_str(a, O_WEIGHTS)
+                             : l->kind == MODEL_GGUF ? path
+                                                     : NULL;
+        const bool keeps = blocks && is_gguf(blocks) && opt_int(a, O_WEIGHT_TYPE) == 0 &&
+                           !(mode_of(a, how, l->kind) & BUILD_TRAIN);
         BuildOptions o = {
+                .keep = keeps ? blocks : NULL,
                 .kind = l->kind,
                 .model = path,
                 .own = own,
@@ -594,7 +600,7 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
                                 a->cmd == CMD_EVAL, /* they keep to it themselves */
                 .chunk = opt_int(a, O_CHUNK),
                 .block = opt_int(a, O_BLOCK),
-                .cuda = true,
+                .cuda = !keeps, /* no kernel reads blocks there yet */
                 .cpu = true,
                 .recompute = opt_flag(a, O_RECOMPUTE),
                 .optimizer = optimizer_find(opt_str(a, O_OPTIMIZER)),

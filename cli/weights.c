@@ -29,20 +29,29 @@ char *manifest_map(const Plan *p)
         return out;
 }
 
-int plan_weight_map(const Plan *p, const Checkpoint *from, WeightMap **map, WeightMap **names,
-                    Err *e)
+int weight_map_for(const char *text, const Checkpoint *from, WeightMap **map, WeightMap **names,
+                   Err *e)
 {
         GgufModel g = { 0 };
         const char *path = from ? checkpoint_path(from) : "";
-        char *text = manifest_map(p);
         *map = *names = NULL;
-        int code = text ? weight_map_parse(map, text, "manifest", e)
-                        : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
+        int code = weight_map_parse(map, text, "manifest", e);
         if (!code && from && is_gguf(path))
                 code = gguf_model(&g, path, true, e);
         if (!code && g.names && !(code = weight_map_parse(names, g.names, path, e)))
                 code = weight_map_compose(*map, *names, from, e);
         gguf_model_free(&g);
+        return code;
+}
+
+int plan_weight_map(const Plan *p, const Checkpoint *from, WeightMap **map, WeightMap **names,
+                    Err *e)
+{
+        char *text = manifest_map(p);
+        *map = *names = NULL;
+        int code = text ? weight_map_for(text, from, map, names, e)
+                        : err_set(e, TGC_NO_MEMORY, "%s: no memory",
+                                  from ? checkpoint_path(from) : "a plan's map");
         free(text);
         return code;
 }
@@ -79,14 +88,11 @@ static void say_absent(const Progress *s, const char *path, const WeightReport *
 /* The parameters as they lie in the section; malloc'd. */
 static WeightParam *in_section(const Manifest *m, char *mem)
 {
-        static const int dtype[] = {
-                [STORE_F32] = CK_F32, [STORE_BF16] = CK_BF16, [STORE_F16] = CK_F16
-        };
         WeightParam *p = calloc((size_t)m->n_params + 1, sizeof *p);
         for (int i = 0; i < m->n_params && p; i++) {
                 const Param *from = &m->param[i];
                 p[i] = (WeightParam) { .name = from->name,
-                                       .dtype = dtype[m->dtype],
+                                       .dtype = param_ck(m, i),
                                        .rank = from->n_dims,
                                        .data = mem + from->offset * store_size(m->dtype) };
                 memcpy(p[i].dim, from->dim, sizeof from->dim);

@@ -119,6 +119,15 @@ void describe_language(Text *out, bool markdown); /* what a Lua model may say */
 bool describe_models(const char *name, Text *out, bool markdown);
 bool describe_knows(Op op); /* language.def has a row for it */
 
+/* ---- storage.c: parameters in blocks ---- */
+
+/* may[r]: r is a parameter, and all that read it take rows of it, which may be in blocks */
+void storage_mark(const Graph *g, bool *may);
+/* why parameter n (may: of storage_mark) cannot be stored so; NULL: it can */
+const char *storage_fault(const Node *n, Storage s, bool may);
+/* error_at for one that is stored as it cannot be; nor is it where a plan trains */
+void check_storage(const Graph *g, bool trains);
+
 /* ---- passes/: one each, see the head of each file ---- */
 
 void simplify(Graph *g, Arena *tmp);

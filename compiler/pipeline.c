@@ -333,6 +333,14 @@ static Graph *run_passes(const Model *m, const Spec *s, const CompileOptions *o,
 
 /* ---- parameters ---------------------------------------------------------- */
 
+/* Elements of the arena that it takes. */
+static int64_t param_slots(const Node *n, DType dt)
+{
+        const int64_t elems = type_elems(&n->type).n;
+        const int size = dt_size[dt];
+        return node_storage(n) ? (storage_bytes(node_storage(n), elems) + size - 1) / size : elems;
+}
+
 /* low: the step stores its gradient in 16 bits (precision.c). */
 static int rank_of(const Node *n, bool low)
 {
@@ -340,8 +348,9 @@ static int rank_of(const Node *n, bool low)
 }
 
 /* Trainable ones with weight decay first, of them those whose gradients are 16 bits; then
- * trainable, then frozen; in order of the graph within each.  step may be NULL. */
-static void lay_out(const Graph *g, const Graph *step, Shared *sh)
+ * trainable, then frozen; in order of the graph within each.  step may be NULL.  dt: of the
+ * arena's elements; blocks take as many of them as hold their bytes. */
+static void lay_out(const Graph *g, const Graph *step, DType dt, Shared *sh)
 {
         int n = 0;
         for (Ref r = 1; r < g->n_nodes; r++)
@@ -358,8 +367,9 @@ static void lay_out(const Graph *g, const Graph *step, Shared *sh)
                         const Node *x = &g->node[r];
                         if (x->op != OP_PARAM || rank_of(x, low[r]) != k)
                                 continue;
-                        p[sh->n_params++] = (ParamPlace) { x->name, at, type_elems(&x->type).n };
-                        at += (type_elems(&x->type).n + 127) / 128 * 128;
+                        const int64_t n = param_slots(x, dt);
+                        p[sh->n_params++] = (ParamPlace) { x->name, at, n };
+                        at += (n + 127) / 128 * 128;
                 }
                 if (k == 0)
                         sh->n_low = at;
@@ -439,6 +449,8 @@ static void manifest(const Model *m, const CompileOptions *o, Shared *sh, int ct
                         text_add(t, "1");
                 text_add(t, " %lld %s ", (long long)at,
                          n->a.param.trainable ? "trainable" : "frozen");
+                if (node_storage(n))
+                        text_add(t, "%s ", storage_name[node_storage(n)]);
                 init_text(n, t);
                 text_add(t, "\n");
         }
@@ -639,6 +651,7 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
                 check_pass(o->print_after);
         check_sizes(m, o, block);
         check_limits(m->graph);
+        check_storage(m->graph, o->train);
         check_tables(m, o, ctx, block);
         if (o->infer)
                 check_token_axis(m);
@@ -684,7 +697,7 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
                         sh->arena = NULL;
                         continue;
                 }
-                lay_out(m->graph, step, sh);
+                lay_out(m->graph, step, o->dtype, sh);
                 if (target == TARGET_CPU) /* its gradients are float32 */
                         sh->n_low = 0;
                 sh->merge = o->opt >= 1 && target == TARGET_CUDA;

@@ -265,6 +265,8 @@ static void run_node(Eval *e, Ref r)
                 for (int i = 0; i < j.n_out; i++)
                         j.y[i] = hold(e, count(e, &j.yt[i], j.n), j.n->loc);
         (by_op[j.n->op] ? by_op[j.n->op] : by_class[op_info[j.n->op].cls])(&j);
+        if (node_storage(j.n)) /* decoded, and not rounded */
+                j.yt[0].dt = DT_F32;
         for (int i = 0; e->c.round && i < j.n_out; i++)
                 if (!j.y[i].alias) {
                         if (e->c.sample && dt_is_float(j.yt[i].dt))

@@ -118,6 +118,19 @@ const char *dim_text(Dim d, char *buf);          /* buf of 64 */
 const char *type_text(const Type *t, char *buf); /* buf of 256: f32[B,T,768] */
 const char *shape_text(const Type *t, char *buf);
 
+/* How a parameter's values lie in memory where that is not as elements of its type: a row of
+ * storage.def.  Its node still has float values of its shape; blocks run along the last axis. */
+typedef enum {
+        STORAGE_PLAIN,
+#define STORAGE(e, name, gguf, values, bytes, is_float, decode) STORAGE_##e,
+#include "storage.def"
+        N_STORAGE
+} Storage;
+extern const char *const storage_name[N_STORAGE + 1]; /* "", "Q4_0" ...; ends with NULL */
+bool storage_is_blocks(int64_t s);                    /* of floats, with a decoder */
+int storage_values(int64_t s);                        /* of a block */
+int64_t storage_bytes(int64_t s, int64_t elems);      /* of whole blocks */
+
 /* ---- ops: one row each in ops.def ---- */
 
 typedef enum {
@@ -210,7 +223,7 @@ typedef struct Attr {
                 struct {
                         int64_t init;
                         double a, b;
-                        int64_t trainable, decay;
+                        int64_t trainable, decay, storage;
                 } param;
                 /* table of a constant, n elements */
                 struct {
@@ -246,6 +259,7 @@ typedef struct AttrField {
         bool real;
         double dflt;
         int count;
+        const char *const *word; /* its values as words, ends with NULL; NULL: they are numbers */
 } AttrField;
 extern const AttrField *const attr_fields[N_ATTR]; /* ends with name NULL */
 
@@ -318,6 +332,7 @@ Op op_find(const char *text);
 char op_reads(Op op, int input);               /* the letter of ops.def; 0: no such input */
 bool op_input_is(Op op, int input, char mark); /* a mark behind that letter */
 int op_least_inputs(Op op), op_most_inputs(Op op);
+int64_t attr_word(const AttrField *f, const char *word); /* -1: none of its values */
 bool op_is(Op op, unsigned facts);     /* has one of these facts, of its own or by its class */
 bool op_takes_rows(Op op, int input);  /* whole rows, which a prologue may make */
 bool op_from_memory(Op op, int input); /* this input lies in memory before the kernel begins */
@@ -409,6 +424,9 @@ Ref op3(Graph *g, Op op, Ref a, Ref b, Ref c);
 Ref op1x(Graph *g, Op op, Ref a, double x); /* ATTR_NUM */
 Ref op_slice(Graph *g, Ref a, int axis, int64_t start, int64_t len, int64_t step);
 Ref op_matmul(Graph *g, Ref a, Ref b, bool ta, bool tb);
+
+/* Of a parameter: as which row of storage.def it lies; STORAGE_PLAIN for all other nodes. */
+Storage node_storage(const Node *n);
 
 /* Rebuild g node by node: visit(old graph, ref, new graph, map, ctx) appends what
  * replaces node r (inputs through map) and returns its new Ref, 0 to drop it. */

@@ -87,22 +87,58 @@ int op_most_inputs(Op op)
         return n;
 }
 
-#define INT(kind, f)                                    \
-        {                                               \
-#f, offsetof(Attr, kind.f), false, 0, 1 \
+#define INT(kind, f)                                          \
+        {                                                     \
+#f, offsetof(Attr, kind.f), false, 0, 1, NULL \
         }
-#define REAL(kind, f)                                  \
-        {                                              \
-#f, offsetof(Attr, kind.f), true, 0, 1 \
+#define REAL(kind, f)                                        \
+        {                                                    \
+#f, offsetof(Attr, kind.f), true, 0, 1, NULL \
         }
-#define INT_OR(kind, f, d)                              \
-        {                                               \
-#f, offsetof(Attr, kind.f), false, d, 1 \
+#define INT_OR(kind, f, d)                                    \
+        {                                                     \
+#f, offsetof(Attr, kind.f), false, d, 1, NULL \
         }
 #define END       \
         {         \
                 0 \
         }
+
+const char *const storage_name[N_STORAGE + 1] = {
+        "",
+#define STORAGE(e, name, gguf, values, bytes, is_float, decode) name,
+#include "storage.def"
+};
+
+static const struct {
+        int values, bytes;
+        bool is_float;
+} storages[N_STORAGE] = {
+        { 1, 0, false },
+#define STORAGE(e, name, gguf, values, bytes, is_float, decode) { values, bytes, is_float },
+#include "storage.def"
+};
+
+bool storage_is_blocks(int64_t s)
+{
+        return s > 0 && s < N_STORAGE && storages[s].values > 1 && storages[s].is_float;
+}
+
+int storage_values(int64_t s) { return storages[s].values; }
+int64_t storage_bytes(int64_t s, int64_t n) { return n / storages[s].values * storages[s].bytes; }
+
+Storage node_storage(const Node *n)
+{
+        return n->op == OP_PARAM ? (Storage)n->a.param.storage : STORAGE_PLAIN;
+}
+
+int64_t attr_word(const AttrField *f, const char *word)
+{
+        int i = 0;
+        while (f->word[i] && strcmp(f->word[i], word))
+                i++;
+        return f->word[i] ? i : -1;
+}
 
 /* A field that has its default value is not printed. */
 static const AttrField none_f[] = { END };
@@ -118,14 +154,19 @@ static const AttrField att_f[] = {
 };
 static const AttrField slice_f[] = { INT(slice, axis), INT(slice, start), INT(slice, len),
                                      INT_OR(slice, step, 1), END };
-static const AttrField perm_f[] = { { "perm", offsetof(Attr, perm.perm), false, 0, MAX_RANK },
+static const AttrField perm_f[] = { { "perm", offsetof(Attr, perm.perm), false, 0, MAX_RANK, NULL },
                                     END };
 static const AttrField item_f[] = { INT(item, index), END };
 static const AttrField k_f[] = { INT(k, k), END };
-static const AttrField param_f[] = { INT(param, init),  REAL(param, a),
-                                     REAL(param, b),    INT_OR(param, trainable, 1),
-                                     INT(param, decay), END };
-static const AttrField data_f[] = { { "data", offsetof(Attr, data), true, 0, 0 }, END };
+static const AttrField param_f[] = { INT(param, init),
+                                     REAL(param, a),
+                                     REAL(param, b),
+                                     INT_OR(param, trainable, 1),
+                                     INT(param, decay),
+                                     { "storage", offsetof(Attr, param.storage), false, 0, 1,
+                                       storage_name },
+                                     END };
+static const AttrField data_f[] = { { "data", offsetof(Attr, data), true, 0, 0, NULL }, END };
 static const AttrField accum_f[] = { INT(accum, more), END };
 static const AttrField cache_f[] = { INT(cache, layer), END };
 static const AttrField ce_f[] = { INT(ce, both), END };

@@ -220,6 +220,13 @@ static void attrs(Parser *p, Op op, Attr *a)
                         } while (accept(p, ":"));
                         a->data.data = d;
                         a->data.n = n;
+                } else if (f->word) {
+                        Loc at = (skip(p), here(p));
+                        const char *value = word(p, "a word");
+                        const int64_t k = attr_word(f, value);
+                        if (k < 0)
+                                error_at(at, "'%s' is no value of '%s'", value, name);
+                        *(int64_t *)(void *)((char *)a + f->offset) = k;
                 } else {
                         char *q = (char *)a + f->offset;
                         int i = 0;

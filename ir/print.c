@@ -72,6 +72,8 @@ static void print_attr(const Node *n, Text *out)
                                    : *(const int64_t *)p != (int64_t)f->dflt) {
                         if (f->real)
                                 num_text(*(const double *)p, num);
+                        else if (f->word)
+                                snprintf(num, sizeof num, "%s", f->word[*(const int64_t *)p]);
                         else
                                 snprintf(num, sizeof num, "%lld", (long long)*(const int64_t *)p);
                         text_add(out, "%s%s=%s", sep, f->name, num);

@@ -51,6 +51,29 @@ for name in phi3 llama31 gpt_neox mpt; do
         say "logits_$name" "$(cmp a.npy b.npy 2>&1 && cmp a b 2>&1 || head -c 300 err)"
 done
 
+# Weights that stay in their blocks: the same values, so nearly the same numbers, and the same export.
+say keep "$(tgc 0 '329k parameters' compile "$kinds" -o keep.plan --dtype f32 --weight-type keep)"
+say keep_info "$(tgc 0 'in blocks +1 of Q4_0, .*1 of NVFP4' info keep.plan)"
+say keep_is_small "$([ $(wc -c < keep.plan) -lt $(($(wc -c < f32.plan) * 2 / 3)) ] || wc -c keep.plan f32.plan)"
+say keep_check "$(tgc 0 '2 of 2 agree within' check keep.plan --device cpu)"
+say keep_check_bf16 "$(tgc 0 '' compile "$kinds" -o keep16.plan --weight-type keep; tgc 0 '2 of 2 agree within' check keep16.plan --device cpu)"
+for p in f32 keep; do
+        "$TGC" run $p.plan --prompt-ids 1,5,9,33,100,7 -n 20 --temp 0 --device cpu --print-ids --ignore-eos > $p.ids 2> err
+done
+say keep_run "$(cmp f32.ids keep.ids 2>&1)"
+say keep_export "$(tgc 0 '' export keep.plan -o keep.folder --dtype f32; tgc 0 '' export f32.plan -o f32.folder; cmp keep.folder/model.safetensors f32.folder/model.safetensors 2>&1)"
+say keep_where_there_are_none "$(tgc 0 '' compile "$data/gguf/phi3.gguf" --weight-type keep -o x.plan)"
+say keep_is_of_gguf "$(tgc 2 'only a GGUF file has blocks' compile "$data/families/phi3" --weight-type keep -o x.plan)"
+say keep_or_train "$(tgc 2 'weights in blocks are frozen' compile "$kinds" --mode train --weight-type keep -o x.plan)"
+"$TGC" dump keep.plan --graph --json > keep.json 2> err
+say keep_is_in_json "$(grep -q '"storage": "Q4_1"' keep.json || echo 'no storage in it'; tgc 3 'parameter embed.weight cannot be stored as IQ4_NL: training has' compile keep.json --mode both -o x.plan)"
+sed 's/"storage": "IQ4_NL"/"storage": "Q9_9"/' keep.json > bad.json
+say json_unknown_type "$(tgc 3 "bad.json:[0-9]+: error: attribute 'storage' has no such value" compile bad.json --mode infer -o x.plan)"
+sed 's/"storage": "NVFP4"/"storage": "Q4_K"/' keep.json > bad.json
+say json_cut_rows "$(tgc 3 'mlp.down.weight cannot be stored as Q4_K: a row of it is no whole number of blocks' compile bad.json --mode infer -o x.plan)"
+sed 's/"storage": "IQ4_NL"/"storage": "I32"/' keep.json > bad.json
+say json_no_blocks "$(tgc 3 'cannot be stored as I32: that is no type of blocks' compile bad.json --mode infer -o x.plan)"
+
 # A folder again, and a plan trained from a file.
 say export "$(tgc 0 '' export f32.plan -o folder)"
 "$TGC" eval f32.plan --ids twelve > a 2> err && "$TGC" eval folder --ids twelve > b 2>> err

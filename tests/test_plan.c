@@ -2,6 +2,7 @@
  * refusal of everything that was damaged or made to harm. */
 #include <stdlib.h>
 #include <unistd.h>
+#include "../runtime/weights/ck_tensor.h"
 #include "../runtime/util/file.h"
 #include "../runtime/plan/manifest.h"
 #include "../runtime/plan/plan.h"
@@ -367,6 +368,11 @@ TEST (manifest_text) {
                 MANIFEST "param a 2 0 trainable normal inf\n",
                 MANIFEST "param a 2 0 trainable normal\n",
                 MANIFEST "param a 1x1x1x1x1x1x1x1x1 0 trainable zeros\n",
+                MANIFEST "param a 1x32 20 trainable Q8_0 zeros\n",
+                MANIFEST "param a 1x33 20 frozen Q8_0 zeros\n",
+                MANIFEST "param a 1x64 20 frozen Q8_0 zeros\n",
+                MANIFEST "param a 1x32 20 frozen Q8_1 zeros\n",
+                MANIFEST "param a 1x32 20 frozen F32 zeros\n",
                 MANIFEST "quantise 4\n",
                 MANIFEST "params 20 22 24\n",
                 MANIFEST "batch 257\n"
@@ -374,6 +380,22 @@ TEST (manifest_text) {
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
                 CHECK_MSG(manifest_parse(&m, bad[i], strlen(bad[i]), &e) == TGC_BAD_FILE,
                           "accepted:\n%s", bad[i]);
+}
+
+/* Blocks take as many of the arena's elements as hold their bytes. */
+TEST (manifest_of_blocks) {
+        static const char text[] =
+                "tgc 1\nmodel tiny\ndtype bf16\nmode infer\nvocab 16\nctx 32\nbatch 1\nchunk 8\n"
+                "params 0 0 55\nparam a 2x32 0 frozen Q8_0 zeros\nparam b 1x32 34 frozen MXFP4 zeros\n"
+                "param c 12 43 frozen zeros\n";
+        Manifest m;
+        Err e;
+        CHECK_MSG(!manifest_parse(&m, text, strlen(text), &e), "%s", e.msg);
+        CHECK(m.param[0].slots == 34 && param_bytes(&m, 0) == 68 && param_ck(&m, 0) == CK_Q8_0);
+        CHECK(m.param[1].slots == 9 && param_bytes(&m, 1) == 17);
+        CHECK(m.param[2].slots == 12 && param_bytes(&m, 2) == 24 && param_ck(&m, 2) == CK_BF16);
+        CHECK(manifest_elements(&m) == 64 + 32 + 12);
+        manifest_free(&m);
 }
 
 /* Any change of one byte of the texts is either refused or still in bounds. */

@@ -25,6 +25,7 @@ typedef struct Address {
         Ref base;        /* the node whose storage that is */
         Index at;
         DType dt;
+        Storage blocks;
         bool vector; /* V neighbours are neighbours in memory, and aligned */
 } Address;
 
@@ -113,6 +114,7 @@ Load *f_load_of(F *f, Ref r, Ref in);
 void f_emit_loads(F *f, int loop, int depth);
 void f_emit_plain_prologue(F *f, int depth);
 void f_emit_in(F *f); /* CUDA: In, and the functions that read it */
+bool f_blocks_at_once(const F *f, const Load *l);
 /* reads of this loop are known before the functor's values are */
 bool f_early(const F *f, int loop);
 

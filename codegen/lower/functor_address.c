@@ -99,7 +99,9 @@ void f_read_position(F *f)
 
 Address f_load_address(F *f, const Access *a, const Type *shape, int64_t off, int64_t n)
 {
-        Address at = { .base = a->base, .dt = NODE(f->g, a->base)->type.dt };
+        Address at = { .base = a->base,
+                       .dt = NODE(f->g, a->base)->type.dt,
+                       .blocks = node_storage(NODE(f->g, a->base)) };
         Dim stride[MAX_RANK];
         f_stretch(a, shape, stride);
         f_index(&at.at, shape, stride, off, n, NULL);

@@ -108,7 +108,9 @@ static Address gather_address(F *f, const Node *n, const Type *shape, int64_t co
         const int k = NODE(f->g, n->in[1])->type.rank;
         access_need(f->g, f->e->place, n->in[0], &acc);
         const Term id = gathered(f, n->in[1], shape, cols, acc.stride[0]);
-        Address a = { .base = acc.base, .dt = NODE(f->g, acc.base)->type.dt };
+        Address a = { .base = acc.base,
+                      .dt = NODE(f->g, acc.base)->type.dt,
+                      .blocks = node_storage(NODE(f->g, acc.base)) };
         for (int i = 0; i < shape->rank; i++)
                 stride[i] = i < k ? DIM(0) : acc.stride[i - k + 1];
         f_index(&a.at, shape, stride, acc.off, cols, NULL);
@@ -232,6 +234,28 @@ static void emit_prefetch_load(F *f, int depth, const Load *l, const char *at)
              l->half ? 2 : 1, l->name);
 }
 
+/* Columns of rows in blocks: neighbours are decoded together where the loop is over all columns, else
+ * each by itself (f_operand). */
+bool f_blocks_at_once(const F *f, const Load *l)
+{
+        const Dom *d = &f->dom[l->dom];
+        return d->num == d->den && index_contiguous(&l->from.at) && (f->cuda || !d->loop);
+}
+
+static void emit_blocks(F *f, int depth, const Load *l)
+{
+        const char *type = storage_name[l->from.blocks], *first = f_first_col(f, l->dom);
+        const char *at = index_whole_text(&f->print, &l->from.at, first);
+        f->mixed = true;
+        if (f->cuda) {
+                LINE(depth, "float %s[%s];", l->name, f_width(f, l->dom));
+                LINE(depth, "load_stored<Stored_%s>(%s, %s, %s);", type, l->name, l->from.arg, at);
+        } else if (f_blocks_at_once(f, l)) {
+                LINE(depth, "float %s[TGC_SEG];", l->ptr);
+                LINE(depth, "stored_load(TY_%s, %s, %s, %s, n);", type, l->ptr, l->from.arg, at);
+        }
+}
+
 /* What the loop reads, before it. */
 void f_emit_loads(F *f, int loop, int depth)
 {
@@ -242,7 +266,9 @@ void f_emit_loads(F *f, int loop, int depth)
                 const char *at = index_pointer(&f->print, l->from.arg, &l->from.at),
                            *first = f_first_col(f, l->dom);
                 f->mixed |= l->scalar;
-                if (l->scalar) {
+                if (l->from.blocks) {
+                        emit_blocks(f, depth, l);
+                } else if (l->scalar) {
                         if (f->cuda)
                                 LINE(depth, "const float %s = to_float(*(%s));", l->name, at);
                         else

@@ -177,10 +177,16 @@ static const char *operand(F *f, Ref r, int j, int k)
         }
         Load *l = f_load_of(f, r, in);
         int ld = l->dom, lk = n->op == OP_INTERLEAVE ? k / 2 : k;
-        if (l->scalar)
+        if (l->scalar && !l->from.blocks)
                 return l->name;
         if (f->cuda)
                 return f_fmt(f, "%s[%s]", l->name, f_lane(f, ld, lk));
+        if (l->from.blocks && f_blocks_at_once(f, l))
+                return f_fmt(f, "%s[%s]", l->ptr, f_lane(f, ld, lk));
+        if (l->from.blocks)
+                return f_fmt(f, "stored_get(TY_%s, %s, %s)", storage_name[l->from.blocks],
+                             l->from.arg,
+                             index_whole_text(&f->print, &l->from.at, f_col_at(f, ld, lk)));
         const char *col = index_column_text(&f->print, &l->from.at, f_col_at(f, ld, lk));
         return f_to_float(l->from.dt, f_fmt(f, "%s[%s]", l->ptr, col), f);
 }

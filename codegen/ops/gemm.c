@@ -16,6 +16,8 @@ bool mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m)
         access_need(e->g, e->place, r, &a);
         m->align = access_align(&a);
         m->dt = NODE(e->g, a.base)->type.dt;
+        m->ty = ty_of(e, a.base);
+        m->blocks = node_storage(NODE(e->g, a.base));
         m->step = "0";
         if (lead) {
                 Dim batch = DIM(1);
@@ -132,7 +134,7 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                                 e->tmp,
                                 "gemv_gain_task(%s, %s, (Mat){ %s, %s, %d, %s, 0 }, %d, %lld, %lld, tile, "
                                 "&a, \1_prologue, %s, %s, \1_epilogue);",
-                                norm, eps, w.arg, ty(w.dt), tb, w.ld, M, (long long)N, (long long)K,
+                                norm, eps, w.arg, w.ty, tb, w.ld, M, (long long)N, (long long)K,
                                 gain ? "\1_gain" : "NULL", keep ? "\1_keep" : "NULL"));
                 build_end(b, "1");
                 return;
@@ -388,8 +390,8 @@ static void matmul(Emit *e, const Group *gr)
                                 e->tmp,
                                 "gemm_task((Mat){ %s, %s, %d, %s, %s }, (Mat){ %s, %s, %d, %s, %s }, %s, "
                                 "%s, %s, %s, tile, &a, \1_epilogue);",
-                                a.arg, ty(a.dt), s.ta, a.ld, a.step, w.arg, ty(w.dt), s.tb, w.ld,
-                                w.step, s.Bc, s.Mc, s.Nc, s.Kc));
+                                a.arg, a.ty, s.ta, a.ld, a.step, w.arg, w.ty, s.tb, w.ld, w.step,
+                                s.Bc, s.Mc, s.Nc, s.Kc));
                 build_end(&b, "1");
                 return;
         }

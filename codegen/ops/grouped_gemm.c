@@ -29,6 +29,7 @@ typedef struct Slots {
         int64_t E, K, N, adiv, most; /* most: slots, of which there are P */
         Dim P;
         DType dt;
+        const char *ty; /* of w: TY_F32 ... */
         const char *w, *perm, *offs;
         double products;
 } Slots;
@@ -49,6 +50,7 @@ static Slots slots_of(Emit *e, const Group *gr, Build *b)
         Access wa;
         access_need(e->g, e->place, n->in[1], &wa);
         s.dt = NODE(e->g, wa.base)->type.dt;
+        s.ty = ty_of(e, wa.base);
         s.w = plain_arg(e, b, n->in[1]);
         s.perm = plain_arg(e, b, n->in[2]);
         s.offs = plain_arg(e, b, n->in[3]);
@@ -93,8 +95,8 @@ static void few_slots(Emit *e, const Group *gr, Build *b, const Slots *s)
                                 e->tmp,
                                 "grouped_gemv_task(NORM_NONE, 0.f, (Mat){ %s, %s, %d, %lld, %lld }, %lld, %lld, "
                                 "%lld, %lld, %s, %s, %lld, tile, &a, \1_prologue, \1_slot);",
-                                w, ty(s->dt), s->tb, s->tb ? K : N, N * K, E, N, K, adiv, perm,
-                                offs, (long long)s->scatter));
+                                w, s->ty, s->tb, s->tb ? K : N, N * K, E, N, K, adiv, perm, offs,
+                                (long long)s->scatter));
                 build_end(b, "1");
         }
 }
@@ -162,8 +164,8 @@ static void expert(Emit *e, const Group *gr)
                                 e->tmp,
                                 "grouped_gemm_task(%s, %s, %s, %lld, (Mat){ %s, %s, %d, %lld, %lld }, %lld, %lld, "
                                 "%lld, %s, %s, %lld, tile, &a, \1_slot);",
-                                a.arg, ty(a.dt), a.ld, adiv, s.w, ty(s.dt), s.tb, s.tb ? K : N,
-                                N * K, E, N, K, s.perm, s.offs, (long long)s.scatter));
+                                a.arg, ty(a.dt), a.ld, adiv, s.w, s.ty, s.tb, s.tb ? K : N, N * K,
+                                E, N, K, s.perm, s.offs, (long long)s.scatter));
                 build_end(&b, "1");
         }
 }
@@ -250,8 +252,9 @@ static void expert_rows(Emit *e, const Group *gr)
                         arena_fmt(
                                 e->tmp,
                                 "grouped_rows_task((Mat){ %s, %s, 1, %lld, %lld }, %lld, %lld, %lld, %lld, "
-                                "%s, %s, %s, tile, &a, \1_prologue, \1_epilogue);",
-                                w, ty(dt), K, N * K, N, K, adiv, mix, ids, bias, gates));
+                                "%s, %s, %s, %s, tile, &a, \1_prologue, \1_epilogue);",
+                                w, ty_of(e, wa.base), K, N * K, N, K, adiv, mix, ids, ty(dt), bias,
+                                gates));
                 build_end(&b, "1");
         }
 }

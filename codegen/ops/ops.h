@@ -42,6 +42,8 @@ typedef struct Mat {
         const char *arg, *ld, *step;
         int64_t align, stride;
         DType dt;
+        const char *ty; /* C: TY_F32 ..., of blocks too */
+        Storage blocks;
 } Mat;
 bool mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m) MUST_USE; /* lead: batch axes */
 void mat_need(Emit *e, Build *b, Ref r, int lead, Mat *m);        /* or it is our mistake */

@@ -141,9 +141,11 @@ static const Use reads = { 0 }, writes = { .written = true };
 
 const char *arg_of(Emit *e, Args *a, Ref base, bool write)
 {
+        const Storage blocks = node_storage(NODE(e->g, base));
+        e->m->stored |= (uint64_t)(blocks != 0) << blocks;
         return arg_add(e, a, (Slot) { .kind = SLOT_NODE, .id = base },
-                       c_type(NODE(e->g, base)->type.dt), short_name(e, base),
-                       write ? writes : reads);
+                       blocks ? "unsigned char" : c_type(NODE(e->g, base)->type.dt),
+                       short_name(e, base), write ? writes : reads);
 }
 
 const char *arg_part(Emit *e, Args *a, Ref part, Ref base)
@@ -464,6 +466,25 @@ int64_t dim_most(Emit *e, Dim d)
                 if (!s.v[i])
                         s.v[i] = i == SYM_B ? e->most_b : i == SYM_T ? e->most_t : 1;
         return dim_value(d, &s);
+}
+
+const char *ty_of(Emit *e, Ref base)
+{
+        const Storage s = node_storage(NODE(e->g, base));
+        return s ? arena_fmt(e->tmp, "TY_%s", storage_name[s]) : ty(NODE(e->g, base)->type.dt);
+}
+
+void stored_rows_text(uint64_t bits, Text *t)
+{
+        if (!bits)
+                return;
+        text_add(t, "#define TGC_STORED(X)");
+#define STORAGE(e, name, gguf, values, bytes, is_float, decode)
+#define BLOCKS(e, name, gguf, values, bytes, decode) \
+        if (bits >> STORAGE_##e & 1)                 \
+                text_add(t, " X(%s, %d, %d, %s)", name, values, bytes, #decode);
+#include "../../ir/storage.def"
+        text_add(t, "\n");
 }
 
 const char *ty(DType dt) { return dt == DT_F32 ? "TY_F32" : dt == DT_BF16 ? "TY_BF16" : "TY_F16"; }

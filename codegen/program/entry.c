@@ -131,9 +131,8 @@ static bool weights_stay(Emit *e)
         if (!has_pdl(e) || !one_token(e) || e->g->sizes.v[SYM_B] != 1)
                 return false;
         for (Ref r = e->weights ? e->g->n_nodes : 1; r < e->g->n_nodes; r++) {
-                const Type *t = &e->g->node[r].type;
                 if (e->g->node[r].op == OP_PARAM)
-                        e->weights += dim_value(type_elems(t), &e->g->sizes) * dt_size[t->dt];
+                        e->weights += buffer_bytes(e, &(Slot) { .kind = SLOT_NODE, .id = r });
         }
         return e->weights <= 40 << 20;
 }
@@ -161,6 +160,19 @@ static bool included(const Launch *l, int n, const char *name)
         return false;
 }
 
+/* The types of blocks that a launch reads. */
+static uint64_t stored_by(const Emit *e, const Launch *l)
+{
+        uint64_t bits = 0;
+        for (int i = 0; i < l->n_args; i++) {
+                const Storage s = l->arg[i].kind == SLOT_NODE
+                                          ? node_storage(NODE(e->g, l->arg[i].id))
+                                          : STORAGE_PLAIN;
+                bits |= (uint64_t)(s != 0) << s;
+        }
+        return bits;
+}
+
 static void put_includes(Emit *e, const Launch *l, Text *t)
 {
         bool cuda = is_cuda(e), fast = false, weights = false;
@@ -172,6 +184,8 @@ static void put_includes(Emit *e, const Launch *l, Text *t)
                 text_add(t, "#define TGC_FAST_MATH 1\n");
         if (e->m->tf32)
                 text_add(t, "#define TGC_TF32 1\n");
+        if (cuda)
+                stored_rows_text(stored_by(e, l), t);
         const Launch *next = launch_next(e, l);
         if (l->triggers_after_wait)
                 text_add(t, "#define TGC_PDL_AFTER_WAIT 1\n");

@@ -37,7 +37,9 @@ static Seen slot_seen(Emit *e, Slot s, const char *type)
                         : n->op == OP_STATE ? "cache"
                         : n->op == OP_CONST ? "constant"
                                             : "value",
-                        n->name, elems * dt_size[n->type.dt] };
+                        n->name,
+                        node_storage(n) ? storage_bytes(node_storage(n), elems)
+                                        : elems * dt_size[n->type.dt] };
 }
 
 /* Arguments from `first` on are the piece's. */

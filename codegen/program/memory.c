@@ -111,6 +111,9 @@ int64_t buffer_bytes(Emit *e, const Slot *s)
         if (s->kind == SLOT_WORK)
                 return dim_most(e, e->work[s->id].elems) * e->work[s->id].size;
         const Type *t = &NODE(e->g, s->id)->type;
+        const Storage blocks = node_storage(NODE(e->g, s->id));
+        if (blocks)
+                return storage_bytes(blocks, type_elems(t).n);
         return dim_most(e, type_elems(t)) * dt_size[t->dt];
 }
 

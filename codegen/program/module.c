@@ -145,8 +145,10 @@ void module_text(const Module *m, Text *kernels, Text *source)
                         if (!open && m->target == TARGET_CUDA)
                                 text_add(source, "//@ unit %s compile %d\n", k->name,
                                          compile_ms(k));
-                        else if (!open)
+                        else if (!open) {
                                 text_add(source, "//@ unit cpu%d\n", u);
+                                stored_rows_text(m->stored, source);
+                        }
                         open = true;
                         put_comments(k, source);
                         text_as(source, k->text, k->name, "");

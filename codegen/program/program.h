@@ -187,6 +187,7 @@ typedef struct Module {
         int n_kernels, cap;
         struct Choices *choices; /* or NULL */
         bool tf32;               /* products of float32 have tf32's factors */
+        uint64_t stored;         /* bit s: a kernel reads blocks of Storage s */
         Text *launches;          /* of the plan's section, or NULL (launches_text.c) */
         struct Product *product;
         int n_products, cap_products;
@@ -286,11 +287,14 @@ void build_cpu_loop(Build *b, const char *tiles, double total_work, const char *
 bool is_cuda(const Emit *e);
 const char *short_name(Emit *e, Ref r);
 const char *c_type(DType dt);
-bool dim_known(const Emit *e, Dim d);            /* a constant, in this program */
-const char *dim_c(Emit *e, Dim d);               /* C text: constants, B and T */
-const char *dim_grid(Emit *e, Dim d);            /* manifest text */
-int64_t dim_most(Emit *e, Dim d);                /* value at the program's largest sizes */
-const char *ty(DType dt);                        /* TY_F32 ... of tgc.h */
+bool dim_known(const Emit *e, Dim d); /* a constant, in this program */
+const char *dim_c(Emit *e, Dim d);    /* C text: constants, B and T */
+const char *dim_grid(Emit *e, Dim d); /* manifest text */
+int64_t dim_most(Emit *e, Dim d);     /* value at the program's largest sizes */
+const char *ty(DType dt);             /* TY_F32 ... of tgc.h */
+const char *ty_of(Emit *e, Ref base); /* of what lies there: TY_Q4_0, too */
+/* storage.def's rows as kernels know them: X(Q4_0, 32, 18, q4_0) ...; those of the bits */
+void stored_rows_text(uint64_t bits, Text *t);
 const char *plain_arg(Emit *e, Build *b, Ref r); /* address of a value that lies whole */
 Ref item_of(Emit *e, Ref r, int index);          /* the node that names output index, or 0 */
 

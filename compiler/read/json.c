@@ -171,6 +171,13 @@ static void read_attr(File *f, int line, Op op, Json o, Attr *a)
                         continue;
                 }
                 const char *what = arena_fmt(f->m->arena, "attribute '%s'", q->name);
+                if (q->word) {
+                        const int64_t k = json_type(v) == '"' ? attr_word(q, text_of(f, v)) : -1;
+                        if (k < 0)
+                                error_at(place(f, line), "%s has no such value", what);
+                        *(int64_t *)(void *)((char *)a + q->offset) = k;
+                        continue;
+                }
                 if (q->count > 1 && (json_type(v) != '[' || json_count(v) > (size_t)q->count))
                         error_at(place(f, line), "%s is a list of at most %d numbers", what,
                                  q->count);
@@ -465,6 +472,8 @@ static void put_attr(const Node *n, Text *out)
                 if (f->count == 1) {
                         if (f->real)
                                 num_text(*real, num);
+                        else if (f->word)
+                                snprintf(num, sizeof num, "\"%s\"", f->word[*whole]);
                         else
                                 snprintf(num, sizeof num, "%lld", (long long)*whole);
                         text_add(out, "%s", num);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "../rt.h"
 #include "../util/line_reader.h"
+#include "../weights/ck_tensor.h"
 
 #define MAX_ELEMENTS ((uint64_t)1 << 56)
 
@@ -29,6 +30,19 @@ size_t store_size(Store t) { return store[t].size; }
 
 const char *store_name(Store t) { return store[t].name; }
 
+int store_ck(Store t) { return t == STORE_F32 ? CK_F32 : t == STORE_BF16 ? CK_BF16 : CK_F16; }
+
+int param_ck(const Manifest *m, int i)
+{
+        return m->param[i].blocks ? m->param[i].blocks : store_ck(m->dtype);
+}
+
+size_t param_bytes(const Manifest *m, int i)
+{
+        const int type = param_ck(m, i);
+        return m->param[i].count / (size_t)ck_block_values(type) * ck_block_bytes(type);
+}
+
 /* "768x3072", or "1" for a scalar. */
 static void parse_shape(LineReader *w, Param *p, char *text)
 {
@@ -48,6 +62,20 @@ static void parse_shape(LineReader *w, Param *p, char *text)
         }
 }
 
+/* Blocks of them, in elements of the arena: dtype comes first in the manifest. */
+static void parse_blocks(LineReader *w, const Manifest *m, Param *p, int type)
+{
+        const uint64_t values = (uint64_t)ck_block_values(type), size = store_size(m->dtype);
+        p->blocks = type;
+        if (p->trainable)
+                line_fail(w, "parameter %.60s is in blocks and trainable", p->name);
+        if (!p->n_dims || (uint64_t)p->dim[p->n_dims - 1] % values)
+                line_fail(w, "parameter %.60s: a row of %lld is no whole number of blocks of %llu",
+                          p->name, p->n_dims ? (long long)p->dim[p->n_dims - 1] : 1LL,
+                          (unsigned long long)values);
+        p->slots = (p->count / values * ck_block_bytes(type) + size - 1) / size;
+}
+
 static void parse_param(LineReader *w, Manifest *m)
 {
         Param p = { .name = line_need(w, "parameter name"), .init = INIT_ZEROS };
@@ -58,6 +86,12 @@ static void parse_param(LineReader *w, Manifest *m)
         if (!p.trainable && strcmp(kind, "frozen"))
                 line_fail(w, "'%.40s' is neither trainable nor frozen", kind);
         const char *name = line_need(w, "initialiser");
+        const int blocks = ck_blocks_find(name);
+        p.slots = p.count;
+        if (blocks >= 0) {
+                parse_blocks(w, m, &p, blocks);
+                name = line_need(w, "initialiser");
+        }
         int k = 0;
         while (k < COUNT(init) && strcmp(init[k].name, name))
                 k++;
@@ -87,7 +121,7 @@ static void check_params(LineReader *w, Manifest *m, Param **sorted)
 {
         for (int i = 0; i < m->n_params; i++) {
                 Param *p = sorted[i] = &m->param[i];
-                uint64_t end = p->offset + p->count; /* both below 2^56 */
+                uint64_t end = p->offset + p->slots; /* both below 2^58 */
                 if (end > (p->trainable ? m->n_train : m->n_all) ||
                     (!p->trainable && p->offset < m->n_train))
                         line_fail(w, "parameter %.60s lies outside the %s elements", p->name,
@@ -95,7 +129,7 @@ static void check_params(LineReader *w, Manifest *m, Param **sorted)
         }
         qsort(sorted, (size_t)m->n_params, sizeof *sorted, by_offset);
         for (int i = 1; i < m->n_params; i++)
-                if (sorted[i - 1]->offset + sorted[i - 1]->count > sorted[i]->offset)
+                if (sorted[i - 1]->offset + sorted[i - 1]->slots > sorted[i]->offset)
                         line_fail(w, "parameters %.60s and %.60s overlap", sorted[i - 1]->name,
                                   sorted[i]->name);
         qsort(sorted, (size_t)m->n_params, sizeof *sorted, by_name);
@@ -196,6 +230,14 @@ void manifest_free(Manifest *m)
 {
         free(m->mem);
         *m = (Manifest) { 0 };
+}
+
+uint64_t manifest_elements(const Manifest *m)
+{
+        uint64_t n = m->n_all;
+        for (int i = 0; i < m->n_params; i++)
+                n += m->param[i].count - m->param[i].slots;
+        return n;
 }
 
 int manifest_param(const Manifest *m, const char *name)

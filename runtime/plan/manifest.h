@@ -17,6 +17,8 @@ typedef struct Param {
         int64_t dim[MANIFEST_MAX_DIMS];
         int n_dims;             /* 0: a scalar */
         uint64_t offset, count; /* elements */
+        int blocks;             /* CK_Q4_0 ...: its values lie in blocks; 0: in elements */
+        uint64_t slots;         /* elements of the arena that it takes */
         int trainable;
         InitKind init;
         double init_arg[2];
@@ -43,7 +45,11 @@ typedef struct Manifest {
 int manifest_parse(Manifest *m, const char *text, size_t size, Err *e);
 void manifest_free(Manifest *m);
 int manifest_param(const Manifest *m, const char *name); /* index or -1 */
+uint64_t manifest_elements(const Manifest *m);           /* n_all, with values of blocks counted */
 size_t store_size(Store t);                              /* bytes of one element */
+int store_ck(Store t);                                   /* CK_F32 ... */
+int param_ck(const Manifest *m, int param);              /* as what its values lie */
+size_t param_bytes(const Manifest *m, int param);
 const char *store_name(Store t);
 
 #endif

@@ -43,7 +43,9 @@
  *      tf32 1                          f32: a GPU multiplies tf32; absent: float32
  *      documents ID                    token that begins a document (io documents); absent: none does
  *      params N_TRAIN N_DECAY N_ALL    elements: trainable ones first, of them those with weight decay first
- *      param NAME DxDxD OFFSET trainable|frozen INIT [ARG...]     offset in elements
+ *      param NAME DxDxD OFFSET trainable|frozen [BLOCKS] INIT [ARG...]     offset in elements
+ *                BLOCKS: a type of ir/storage.def, of which whole blocks lie there, row by row (a frozen
+ *                one of two axes or more; dtype stands before it)
  *                                      INIT: normal STD | uniform LO HI | zeros | ones | value X
  *      map ...                         checkpoint names, see weight_map.h
  *      meta KEY VALUE                  for people and exporters; ignored here

@@ -111,7 +111,6 @@ bool is_update(const Prog *g);
 int session_resolve(Session *s, Err *e);   /* addresses, and tensor maps, once an arena has moved */
 int session_sum_grads(Session *s, Err *e); /* the first time: memory for sums over micro-steps */
 int session_load_weights(Session *s, Err *e); /* session_param.c: fill w, and p if there is one */
-int store_ck(Store t);                        /* ck_tensor.h's number of a storage type */
 
 /* ---- session_sample.c ---- */
 

@@ -10,8 +10,6 @@ enum { CHUNK = 4 << 20, SLICE = 1 << 16 }; /* elements */
 
 static const char *const part_arena[N_PARTS] = { "w", "p", "g", "m", "v" };
 
-int store_ck(Store t) { return t == STORE_F32 ? CK_F32 : t == STORE_BF16 ? CK_BF16 : CK_F16; }
-
 /* As session_part_read gives it. */
 static size_t part_elem(const Session *s, Part part)
 {
@@ -101,7 +99,10 @@ bool session_has_part(const Session *s, Part part)
 
 size_t session_part_size(const Session *s, Part part, int param)
 {
-        return part_mem(s, part, param) ? s->m.param[param].count * part_elem(s, part) : 0;
+        if (!part_mem(s, part, param))
+                return 0;
+        return part == PART_WEIGHT ? param_bytes(&s->m, param)
+                                   : s->m.param[param].count * part_elem(s, part);
 }
 
 static void join(float *x, const uint16_t *w, const uint16_t *lo, size_t n)
@@ -179,16 +180,18 @@ int session_param_get(Session *s, int param, float *data, Err *e)
         const Param *p = &s->m.param[param];
         if (part_mem(s, PART_MASTER, param))
                 return session_part_read(s, PART_MASTER, param, data, e);
-        if (s->m.dtype == STORE_F32)
+        const int type = param_ck(&s->m, param);
+        if (type == CK_F32)
                 return session_part_read(s, PART_WEIGHT, param, data, e);
-        char *mem = part_mem(s, PART_WEIGHT, param);
-        uint16_t *raw = malloc(CHUNK * sizeof *raw);
+        const size_t values = (size_t)ck_block_values(type), bytes = ck_block_bytes(type);
+        char *mem = part_mem(s, PART_WEIGHT, param), *raw = malloc(CHUNK / values * bytes);
         int code = mem && raw ? TGC_OK
                               : err_set(e, TGC_NO_MEMORY, "no memory to read %.60s", p->name);
         for (uint64_t at = 0; at < p->count && !code; at += CHUNK) {
                 size_t n = p->count - at < CHUNK ? (size_t)(p->count - at) : CHUNK;
-                if (!(code = dev_download(s->d, raw, mem + at * 2, n * 2, e)))
-                        ck_convert(data + at, CK_F32, raw, store_ck(s->m.dtype), n, 1);
+                if (!(code = dev_download(s->d, raw, mem + at / values * bytes, n / values * bytes,
+                                          e)))
+                        ck_convert(data + at, CK_F32, raw, type, n, 1);
         }
         free(raw);
         return code;
@@ -222,6 +225,10 @@ static int put(Session *s, int param, uint64_t at, size_t n, const float *x, con
 int session_param_set(Session *s, int param, const float *data, Err *e)
 {
         const Param *p = &s->m.param[param];
+        if (p->blocks)
+                return err_set(e, TGC_USAGE,
+                               "parameter %.60s lies in blocks of %s; it cannot be set", p->name,
+                               ck_dtype_name(p->blocks));
         uint16_t *raw = malloc(2 * CHUNK * sizeof *raw);
         int code = raw ? own_weights(s, e)
                        : err_set(e, TGC_NO_MEMORY, "no memory to write %.60s", p->name);
@@ -262,6 +269,11 @@ static int initialise(Session *s, Err *e)
                             : err_set(e, TGC_NO_MEMORY, "no memory to initialise the parameters");
         for (int i = 0; i < s->m.n_params && !code; i++) {
                 const Param *p = &s->m.param[i];
+                if (p->blocks)
+                        code = err_set(e, TGC_USAGE,
+                                       "parameter %.60s lies in blocks of %s, which come from a "
+                                       "file alone; the plan has no weights",
+                                       p->name, ck_dtype_name(p->blocks));
                 for (uint64_t at = 0; at < p->count && !code; at += CHUNK) {
                         size_t n = p->count - at < CHUNK ? (size_t)(p->count - at) : CHUNK;
                         Fill f = { s, i, at, n, x, raw, raw + CHUNK };

@@ -1,115 +1,136 @@
 /* block_decode.h: the values of one block, for every type of storage.def that has a decoder.
  *
- *      decode_TYPE(y, b)       y: float32, as many as a block has; b: its bytes, anywhere
+ *      chunk_TYPE(y, b, c)     y: 32 values, float32: number c of those of the block whose bytes are at
+ *                              b, anywhere; of a block of 32 c is 0.  Of F32, F16 and BF16: the element
  *
  * The bits are those of the package gguf (gguf-py, quants.py): same products, same order, each
  * rounded to float32, so a multiplication and an addition must not become one (STDC FP_CONTRACT).
  * tests/e2e/gguf/decode.py compares them.  Sub-blocks have a loop of constant length each, which
- * compilers vectorise.
+ * compilers vectorise.  (Kernels are compiled with contraction: theirs may differ by a rounding.)
  *
- * Depends on nothing of ours, so that kernels of a CPU may include it. */
+ * Depends on nothing of ours, so that kernels may include it; CUDA C++ too. */
 #ifndef TGC_BLOCK_DECODE_H
 #define TGC_BLOCK_DECODE_H
 
-#include <stdint.h>
-#include <string.h>
-
-#if defined(__clang__)
+#if defined(__clang__) && !defined(__CUDA__)
 #pragma STDC FP_CONTRACT OFF
 #endif
 
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define DECODE static __device__ __forceinline__
+#define DECODE_TABLE static __device__ const
+#else
+#define DECODE static inline __attribute__((unused))
+#define DECODE_TABLE static const
+#endif
+
+enum { DECODE_CHUNK = 32 };
+
+DECODE float bits_float(unsigned u)
+{
+        union {
+                unsigned u;
+                float f;
+        } c;
+        c.u = u;
+        return c.f;
+}
+
 /* IEEE half to float32, exact; NaN payloads stay.  Without branches, so that loops vectorise. */
-static inline float half_to_float(uint16_t x)
+DECODE float half_to_float(unsigned short x)
 {
-        const uint32_t exp = x >> 10 & 31, man = x & 0x3ff;
-        const uint32_t is_small = -(uint32_t)(exp == 0), is_inf = -(uint32_t)(exp == 31);
-        const float small = (float)(int)man * 0x1p-24f; /* zero, subnormal */
-        uint32_t u;
-        float f;
-        memcpy(&u, &small, 4);
-        u = (u & is_small) | ((man << 13 | (exp + 112) << 23) & ~is_small);
-        u |= (uint32_t)(x & 0x8000) << 16 | (0x7f800000u & is_inf);
-        memcpy(&f, &u, 4);
-        return f;
+        const unsigned exp = x >> 10 & 31, man = x & 0x3ff;
+        const unsigned is_small = 0u - (unsigned)(exp == 0), is_inf = 0u - (unsigned)(exp == 31);
+        union {
+                float f;
+                unsigned u;
+        } small;
+        small.f = (float)(int)man * 0x1p-24f; /* zero, subnormal */
+        const unsigned u = (small.u & is_small) | ((man << 13 | (exp + 112) << 23) & ~is_small);
+        return bits_float(u | (unsigned)(x & 0x8000) << 16 | (0x7f800000u & is_inf));
 }
 
-static inline float half_at(const uint8_t *b)
+DECODE float half_at(const unsigned char *b)
 {
-        return half_to_float((uint16_t)(b[0] | b[1] << 8));
+        return half_to_float((unsigned short)(b[0] | b[1] << 8));
 }
 
-static inline uint32_t u32_at(const uint8_t *b)
+DECODE unsigned u32_at(const unsigned char *b)
 {
-        return b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+        return b[0] | (unsigned)b[1] << 8 | (unsigned)b[2] << 16 | (unsigned)b[3] << 24;
 }
 
 /* ---- elements by themselves ---- */
 
-static inline void decode_f32(float *y, const uint8_t *b) { memcpy(y, b, 4); }
-
-static inline void decode_f16(float *y, const uint8_t *b)
+DECODE void chunk_f32(float *y, const unsigned char *b, int c)
 {
-        uint16_t x;
-        memcpy(&x, b, 2);
-        *y = half_to_float(x);
+        (void)c;
+        *y = bits_float(u32_at(b));
 }
-
-static inline void decode_bf16(float *y, const uint8_t *b)
+DECODE void chunk_f16(float *y, const unsigned char *b, int c)
 {
-        uint16_t x;
-        memcpy(&x, b, 2);
-        const uint32_t u = (uint32_t)x << 16;
-        memcpy(y, &u, 4);
+        (void)c;
+        *y = half_at(b);
+}
+DECODE void chunk_bf16(float *y, const unsigned char *b, int c)
+{
+        (void)c;
+        *y = bits_float((unsigned)(b[0] | b[1] << 8) << 16);
 }
 
 /* ---- blocks of 32: low nibbles are the first 16 values, high ones the others ---- */
 
-static inline void decode_q4_0(float *y, const uint8_t *b)
+DECODE void chunk_q4_0(float *y, const unsigned char *b, int c)
 {
         const float d = half_at(b);
-        const uint8_t *q = b + 2;
+        const unsigned char *q = b + 2;
+        (void)c;
         for (int j = 0; j < 16; j++)
                 y[j] = d * (float)((q[j] & 15) - 8);
         for (int j = 0; j < 16; j++)
                 y[j + 16] = d * (float)((q[j] >> 4) - 8);
 }
 
-static inline void decode_q4_1(float *y, const uint8_t *b)
+DECODE void chunk_q4_1(float *y, const unsigned char *b, int c)
 {
         const float d = half_at(b), m = half_at(b + 2);
-        const uint8_t *q = b + 4;
+        const unsigned char *q = b + 4;
+        (void)c;
         for (int j = 0; j < 16; j++)
                 y[j] = d * (float)(q[j] & 15) + m;
         for (int j = 0; j < 16; j++)
                 y[j + 16] = d * (float)(q[j] >> 4) + m;
 }
 
-static inline void decode_q5_0(float *y, const uint8_t *b)
+DECODE void chunk_q5_0(float *y, const unsigned char *b, int c)
 {
         const float d = half_at(b);
-        const uint32_t h = u32_at(b + 2);
-        const uint8_t *q = b + 6;
+        const unsigned h = u32_at(b + 2);
+        const unsigned char *q = b + 6;
+        (void)c;
         for (int j = 0; j < 16; j++)
                 y[j] = d * (float)((int)((q[j] & 15) | (h >> j & 1) << 4) - 16);
         for (int j = 0; j < 16; j++)
                 y[j + 16] = d * (float)((int)((q[j] >> 4) | (h >> (j + 16) & 1) << 4) - 16);
 }
 
-static inline void decode_q5_1(float *y, const uint8_t *b)
+DECODE void chunk_q5_1(float *y, const unsigned char *b, int c)
 {
         const float d = half_at(b), m = half_at(b + 2);
-        const uint32_t h = u32_at(b + 4);
-        const uint8_t *q = b + 8;
+        const unsigned h = u32_at(b + 4);
+        const unsigned char *q = b + 8;
+        (void)c;
         for (int j = 0; j < 16; j++)
                 y[j] = d * (float)(int)((q[j] & 15) | (h >> j & 1) << 4) + m;
         for (int j = 0; j < 16; j++)
                 y[j + 16] = d * (float)(int)((q[j] >> 4) | (h >> (j + 16) & 1) << 4) + m;
 }
 
-static inline void decode_q8_0(float *y, const uint8_t *b)
+DECODE void chunk_q8_0(float *y, const unsigned char *b, int c)
 {
         const float d = half_at(b);
-        const int8_t *q = (const int8_t *)b + 2;
+        const signed char *q = (const signed char *)b + 2;
+        (void)c;
         for (int j = 0; j < 32; j++)
                 y[j] = d * (float)q[j];
 }
@@ -117,38 +138,37 @@ static inline void decode_q8_0(float *y, const uint8_t *b)
 /* ---- blocks of 256 with scales of their own for 16 or 32 values ---- */
 
 /* Values come 32 at a time: bits 0-1 of 32 bytes, then bits 2-3, 4-5, 6-7; then the next bytes. */
-static inline void decode_q2_k(float *y, const uint8_t *b)
+DECODE void chunk_q2_k(float *y, const unsigned char *b, int c)
 {
-        const uint8_t *scale = b, *q = b + 16;
         const float d = half_at(b + 80), dmin = half_at(b + 82);
-        for (int s = 0; s < 16; s++) {
-                const float dl = d * (float)(scale[s] & 15), ml = dmin * (float)(scale[s] >> 4);
-                const uint8_t *at = q + s / 8 * 32 + s % 2 * 16;
-                const int shift = s % 8 / 2 * 2;
+        const int shift = c % 4 * 2;
+        for (int s = 0; s < 2; s++) {
+                const unsigned char scale = b[2 * c + s], *q = b + 16 + c / 4 * 32 + s * 16;
+                const float dl = d * (float)(scale & 15), ml = dmin * (float)(scale >> 4);
                 for (int l = 0; l < 16; l++)
-                        y[16 * s + l] = dl * (float)(at[l] >> shift & 3) - ml;
+                        y[16 * s + l] = dl * (float)(q[l] >> shift & 3) - ml;
         }
 }
 
 /* The same order; a value's third bit is in hmask, and 4 goes where it is not set. */
-static inline void decode_q3_k(float *y, const uint8_t *b)
+DECODE void chunk_q3_k(float *y, const unsigned char *b, int c)
 {
-        const uint8_t *hmask = b, *q = b + 32, *packed = b + 96;
+        const unsigned char *hmask = b, *packed = b + 96;
         const float d = half_at(b + 108);
-        for (int s = 0; s < 16; s++) {
-                const int low = packed[s % 8] >> (s < 8 ? 0 : 4) & 15,
+        const int shift = c % 4 * 2;
+        for (int k = 0; k < 2; k++) {
+                const int s = 2 * c + k, low = packed[s % 8] >> (s < 8 ? 0 : 4) & 15,
                           high = packed[8 + s % 4] >> s / 4 * 2 & 3;
                 const float dl = d * (float)((low | high << 4) - 32);
-                const uint8_t *at = q + s / 8 * 32 + s % 2 * 16, *h = hmask + s % 2 * 16;
-                const int shift = s % 8 / 2 * 2, bit = s / 2;
+                const unsigned char *q = b + 32 + c / 4 * 32 + k * 16, *h = hmask + k * 16;
                 for (int l = 0; l < 16; l++)
-                        y[16 * s + l] = dl *
-                                        (float)((at[l] >> shift & 3) - ((h[l] >> bit & 1) ? 0 : 4));
+                        y[16 * k + l] = dl *
+                                        (float)((q[l] >> shift & 3) - ((h[l] >> c & 1) ? 0 : 4));
         }
 }
 
 /* The eight 6-bit scales and minima of Q4_K and Q5_K. */
-static inline void k_scale(const uint8_t *q, int j, int *scale, int *min)
+DECODE void k_scale(const unsigned char *q, int j, int *scale, int *min)
 {
         if (j < 4) {
                 *scale = q[j] & 63;
@@ -160,47 +180,41 @@ static inline void k_scale(const uint8_t *q, int j, int *scale, int *min)
 }
 
 /* 64 at a time: low nibbles of 32 bytes, then their high ones. */
-static inline void decode_q4_k(float *y, const uint8_t *b)
+DECODE void chunk_q4_k(float *y, const unsigned char *b, int c)
 {
         const float d = half_at(b), dmin = half_at(b + 2);
-        for (int s = 0; s < 8; s++) {
-                const uint8_t *q = b + 16 + s / 2 * 32;
-                const int shift = s % 2 * 4;
-                int scale, min;
-                k_scale(b + 4, s, &scale, &min);
-                const float dl = d * (float)scale, ml = dmin * (float)min;
-                for (int l = 0; l < 32; l++)
-                        y[32 * s + l] = dl * (float)(q[l] >> shift & 15) - ml;
-        }
+        const unsigned char *q = b + 16 + c / 2 * 32;
+        const int shift = c % 2 * 4;
+        int scale, min;
+        k_scale(b + 4, c, &scale, &min);
+        const float dl = d * (float)scale, ml = dmin * (float)min;
+        for (int l = 0; l < 32; l++)
+                y[l] = dl * (float)(q[l] >> shift & 15) - ml;
 }
 
-static inline void decode_q5_k(float *y, const uint8_t *b)
+DECODE void chunk_q5_k(float *y, const unsigned char *b, int c)
 {
         const float d = half_at(b), dmin = half_at(b + 2);
-        const uint8_t *h = b + 16;
-        for (int s = 0; s < 8; s++) {
-                const uint8_t *q = b + 48 + s / 2 * 32;
-                const int shift = s % 2 * 4;
-                int scale, min;
-                k_scale(b + 4, s, &scale, &min);
-                const float dl = d * (float)scale, ml = dmin * (float)min;
-                for (int l = 0; l < 32; l++)
-                        y[32 * s + l] = dl * (float)((q[l] >> shift & 15) | (h[l] >> s & 1) << 4) -
-                                        ml;
-        }
+        const unsigned char *h = b + 16, *q = b + 48 + c / 2 * 32;
+        const int shift = c % 2 * 4;
+        int scale, min;
+        k_scale(b + 4, c, &scale, &min);
+        const float dl = d * (float)scale, ml = dmin * (float)min;
+        for (int l = 0; l < 32; l++)
+                y[l] = dl * (float)((q[l] >> shift & 15) | (h[l] >> c & 1) << 4) - ml;
 }
 
 /* 128 at a time: of 64 bytes ql the low nibbles, then the high ones, with 2 bits each of 32 bytes
  * qh above them. */
-static inline void decode_q6_k(float *y, const uint8_t *b)
+DECODE void chunk_q6_k(float *y, const unsigned char *b, int c)
 {
-        const int8_t *scale = (const int8_t *)b + 192;
+        const signed char *scale = (const signed char *)b + 192 + 2 * c;
         const float d = half_at(b + 208);
-        for (int s = 0; s < 16; s++) {
-                const int part = s % 8 / 2; /* of 32 values, in their half of the block */
-                const uint8_t *l = b + s / 8 * 64 + part % 2 * 32 + s % 2 * 16,
-                              *h = b + 128 + s / 8 * 32 + s % 2 * 16;
-                const int low = part / 2 * 4, high = part * 2;
+        const int part = c % 4; /* of 32 values, in their half of the block */
+        const int low = part / 2 * 4, high = part * 2;
+        for (int s = 0; s < 2; s++) {
+                const unsigned char *l = b + c / 4 * 64 + part % 2 * 32 + s * 16,
+                                    *h = b + 128 + c / 4 * 32 + s * 16;
                 const float dl = d * (float)scale[s];
                 for (int i = 0; i < 16; i++)
                         y[16 * s + i] = dl *
@@ -211,13 +225,16 @@ static inline void decode_q6_k(float *y, const uint8_t *b)
 
 /* ---- 4 bits that choose a value of a table ---- */
 
-static const int8_t iq4_values[16] = { -127, -104, -83, -65, -49, -35, -22, -10,
-                                       1,    13,   25,  38,  53,  69,  89,  113 };
+DECODE_TABLE signed char iq4_values[16] = { -127, -104, -83, -65, -49, -35, -22, -10,
+                                            1,    13,   25,  38,  53,  69,  89,  113 };
 /* Twice the values of E2M1; the scales are halves for it. */
-static const int8_t e2m1_values[16] = { 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12 };
+DECODE_TABLE signed char e2m1_values[16] = {
+        0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
+};
 
 /* n bytes: n low nibbles, then n high ones. */
-static inline void decode_nibbles(float *y, const uint8_t *q, int n, const int8_t *value, float d)
+DECODE void decode_nibbles(float *y, const unsigned char *q, int n, const signed char *value,
+                           float d)
 {
         for (int j = 0; j < n; j++) {
                 y[j] = d * (float)value[q[j] & 15];
@@ -225,41 +242,36 @@ static inline void decode_nibbles(float *y, const uint8_t *q, int n, const int8_
         }
 }
 
-static inline void decode_iq4_nl(float *y, const uint8_t *b)
+DECODE void chunk_iq4_nl(float *y, const unsigned char *b, int c)
 {
+        (void)c;
         decode_nibbles(y, b + 2, 16, iq4_values, half_at(b));
 }
 
-static inline void decode_iq4_xs(float *y, const uint8_t *b)
+DECODE void chunk_iq4_xs(float *y, const unsigned char *b, int c)
 {
-        const float d = half_at(b);
         const unsigned high = (unsigned)(b[2] | b[3] << 8);
-        for (int s = 0; s < 8; s++) {
-                const int low = b[4 + s / 2] >> s % 2 * 4 & 15,
-                          scale = (low | (int)(high >> 2 * s & 3) << 4) - 32;
-                decode_nibbles(y + 32 * s, b + 8 + 16 * s, 16, iq4_values, d * (float)scale);
-        }
+        const int low = b[4 + c / 2] >> c % 2 * 4 & 15,
+                  scale = (low | (int)(high >> 2 * c & 3) << 4) - 32;
+        decode_nibbles(y, b + 8 + 16 * c, 16, iq4_values, half_at(b) * (float)scale);
 }
 
 /* The scale is E8M0: 2^(e-127), of which the half is 2^(e-128). */
-static inline void decode_mxfp4(float *y, const uint8_t *b)
+DECODE void chunk_mxfp4(float *y, const unsigned char *b, int c)
 {
-        const uint32_t u = b[0] < 2 ? 0x00200000u << b[0] : (uint32_t)(b[0] - 1) << 23;
-        float half;
-        memcpy(&half, &u, 4);
-        decode_nibbles(y, b + 1, 16, e2m1_values, half);
+        (void)c;
+        decode_nibbles(y, b + 1, 16, e2m1_values,
+                       bits_float(b[0] < 2 ? 0x00200000u << b[0] : (unsigned)(b[0] - 1) << 23));
 }
 
 /* Four scales, E4M3 without a sign (bit 7 is not looked at); 0x7f is 0. */
-static inline void decode_nvfp4(float *y, const uint8_t *b)
+DECODE void chunk_nvfp4(float *y, const unsigned char *b, int c)
 {
-        for (int s = 0; s < 4; s++) {
-                const uint32_t e = b[s] >> 3 & 15, m = b[s] & 7, u = (e + 119) << 23 | m << 20;
-                float half;
-                memcpy(&half, &u, 4);
-                if (!e)
-                        half = (float)m * 0x1p-10f;
-                decode_nibbles(y + 16 * s, b + 4 + 8 * s, 8, e2m1_values, b[s] == 0x7f ? 0 : half);
+        for (int k = 0; k < 2; k++) {
+                const int s = 2 * c + k;
+                const unsigned e = b[s] >> 3 & 15, m = b[s] & 7;
+                const float half = e ? bits_float((e + 119) << 23 | m << 20) : (float)m * 0x1p-10f;
+                decode_nibbles(y + 16 * k, b + 4 + 8 * s, 8, e2m1_values, b[s] == 0x7f ? 0 : half);
         }
 }
 

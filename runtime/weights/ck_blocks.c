@@ -3,15 +3,17 @@
  * On x86-64 each is compiled twice, and the processor chooses: with AVX2 it is about twice as fast
  * as with SSE2, which every such processor has. */
 #include <stddef.h>
+#include <string.h>
 #include "block_decode.h"
 #include "ck_tensor.h"
 
 typedef void Decoder(float *y, const uint8_t *b, size_t n);
 
-static inline void decode_none(float *y, const uint8_t *b)
+static inline void chunk_none(float *y, const uint8_t *b, int c)
 {
         (void)y;
         (void)b;
+        (void)c;
 }
 
 /* To the nearest, ties to even; a NaN stays one, which a carry could make infinite. */
@@ -32,11 +34,14 @@ static inline void round_bf16(uint8_t *to, const float *v, size_t n)
         {                                                                        \
                 round_bf16(to, v, n);                                            \
         }
-#define DECODER(set, attribute, e, values, bytes, decode)                     \
-        static attribute void set##_##e(float *y, const uint8_t *b, size_t n) \
-        {                                                                     \
-                for (size_t i = 0; i < n; i++)                                \
-                        decode_##decode(y + i * (values), b + i * (bytes));   \
+#define DECODER(set, attribute, e, values, bytes, decode)                           \
+        static attribute void set##_##e(float *y, const uint8_t *b, size_t n)       \
+        {                                                                           \
+                const int chunks = (values) > 1 ? (values) / DECODE_CHUNK : 1;      \
+                for (size_t i = 0; i < n; i++)                                      \
+                        for (int c = 0; c < chunks; c++)                            \
+                                chunk_##decode(y + i * (values) + c * DECODE_CHUNK, \
+                                               b + i * (bytes), c);                 \
         }
 
 #if defined(__clang__)
@@ -50,24 +55,20 @@ static inline void round_bf16(uint8_t *to, const float *v, size_t n)
 FOR(any, ANY)
 #define STORAGE(e, name, gguf, values, bytes, is_float, decode) \
         DECODER(any, ANY, e, values, bytes, decode)
-#include "storage.def"
-#undef STORAGE
+#include "../../ir/storage.def"
 static Decoder *const any[CK_N_DTYPES] = {
 #define STORAGE(e, name, gguf, values, bytes, is_float, decode) any_##e,
-#include "storage.def"
-#undef STORAGE
+#include "../../ir/storage.def"
 };
 
 #if defined(__x86_64__) && defined(__GNUC__)
 FOR(avx2, AVX2)
 #define STORAGE(e, name, gguf, values, bytes, is_float, decode) \
         DECODER(avx2, AVX2, e, values, bytes, decode)
-#include "storage.def"
-#undef STORAGE
+#include "../../ir/storage.def"
 static Decoder *const avx2[CK_N_DTYPES] = {
 #define STORAGE(e, name, gguf, values, bytes, is_float, decode) avx2_##e,
-#include "storage.def"
-#undef STORAGE
+#include "../../ir/storage.def"
 };
 static bool is_avx2(void) { return __builtin_cpu_supports("avx2"); }
 #else

@@ -15,8 +15,7 @@ static const struct {
 } dtypes[CK_N_DTYPES] = {
 #define STORAGE(e, name, gguf, values, bytes, is_float, decode) \
         { name, gguf, values, bytes, is_float },
-#include "storage.def"
-#undef STORAGE
+#include "../../ir/storage.def"
 };
 
 static bool known(int dtype) { return dtype >= 0 && dtype < CK_N_DTYPES; }
@@ -36,6 +35,14 @@ int ck_dtype_find(const char *name)
 {
         for (int i = 0; i < CK_N_DTYPES; i++)
                 if (!in_blocks(i) && !strcasecmp(name, dtypes[i].name))
+                        return i;
+        return -1;
+}
+
+int ck_blocks_find(const char *name)
+{
+        for (int i = 0; i < CK_N_DTYPES; i++)
+                if (in_blocks(i) && dtypes[i].is_float && !strcmp(name, dtypes[i].name))
                         return i;
         return -1;
 }

@@ -14,8 +14,7 @@
 
 enum {
 #define STORAGE(e, name, gguf, values, bytes, is_float, decode) CK_##e,
-#include "storage.def"
-#undef STORAGE
+#include "../../ir/storage.def"
         CK_N_DTYPES
 };
 
@@ -35,6 +34,7 @@ int ck_block_values(int dtype);  /* 1, 32, 256 */
 size_t ck_block_bytes(int dtype);
 const char *ck_dtype_name(int dtype); /* "BF16" */
 int ck_dtype_find(const char *name);  /* of elements; also "bf16"; -1: no such type */
+int ck_blocks_find(const char *name); /* of blocks that can be decoded: "Q4_0"; -1: no such type */
 int ck_dtype_of_gguf(uint32_t ggml);  /* ggml's number of a type; -1: none of ours */
 bool ck_dtype_is_float(int dtype);
 

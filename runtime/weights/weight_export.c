@@ -84,6 +84,12 @@ static int plan_export(Export *to, const Name *index, int dtype, Err *e)
                                 "%s:%d: error: parameter %.200s is %s, which cannot become %s",
                                 m->name, x->line, p->name, ck_dtype_name(p->dtype),
                                 ck_dtype_name(t.dtype));
+                if (ck_block_values(p->dtype) > 1 &&
+                    !wm_box_in_blocks(&piece[i].box, ck_block_values(p->dtype)))
+                        return err_set(e, TGC_FAIL,
+                                       "%s:%d: error: parameter %.200s is in blocks of %s, which "
+                                       "this line would cut",
+                                       m->name, x->line, p->name, ck_dtype_name(p->dtype));
                 t.rank = s.rank;
                 memcpy(t.dim, s.dim, sizeof t.dim);
                 t.bytes = (size_t)wm_count(&s) * ck_dtype_size(t.dtype);

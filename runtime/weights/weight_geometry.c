@@ -214,7 +214,8 @@ bool wm_box_in_blocks(const Box *b, int values)
 void wm_box_move(const Box *b, unsigned char *param, int param_dtype, unsigned char *flat,
                  int flat_dtype, bool into_param, Affine by)
 {
-        size_t ps = ck_dtype_size(param_dtype), values = (size_t)ck_block_values(flat_dtype);
+        const size_t ps = ck_block_bytes(param_dtype), pv = (size_t)ck_block_values(param_dtype),
+                     fs = ck_block_bytes(flat_dtype), fv = (size_t)ck_block_values(flat_dtype);
         int64_t stride[CK_MAX_RANK], at[CK_MAX_RANK] = { 0 }, run = 1, first = 0;
         int outer = b->rank;
 
@@ -235,13 +236,12 @@ void wm_box_move(const Box *b, unsigned char *param, int param_dtype, unsigned c
 
                 for (i = 0; i < outer; i++)
                         off += at[i] * b->axis[i].step * stride[i];
+                unsigned char *at_param = param + (size_t)off / pv * ps;
                 if (into_param)
-                        ck_convert_affine(param + (size_t)off * ps, param_dtype, flat, flat_dtype,
-                                          (size_t)run, by);
+                        ck_convert_affine(at_param, param_dtype, flat, flat_dtype, (size_t)run, by);
                 else
-                        ck_convert_affine(flat, flat_dtype, param + (size_t)off * ps, param_dtype,
-                                          (size_t)run, by);
-                flat += (size_t)run / values * ck_block_bytes(flat_dtype);
+                        ck_convert_affine(flat, flat_dtype, at_param, param_dtype, (size_t)run, by);
+                flat += (size_t)run / fv * fs;
                 for (i = outer - 1; i >= 0 && ++at[i] == b->axis[i].len; i--)
                         at[i] = 0;
                 if (i < 0)

@@ -118,6 +118,16 @@ static int by_param(const void *a, const void *b)
         return (x->entry > y->entry) - (x->entry < y->entry);
 }
 
+/* Do whole blocks of the tensor become whole blocks of the parameter, as they are? */
+static bool stay_blocks(const Entry *x, const CkTensor *t, const Box *b)
+{
+        const int values = ck_block_values(t->dtype);
+        const Affine by = wm_entry_affine(x);
+        Entry in_blocks;
+        return values > 1 && by.scale == 1 && by.shift == 0 && wm_box_in_blocks(b, values) &&
+               wm_entry_in_blocks(x, wm_shape(t->rank, t->dim), values, &in_blocks);
+}
+
 /* Fill job[] with the entries that have a parameter, sorted by parameter. */
 static int plan_import(const WeightMap *m, const Checkpoint *ck, const WeightSet *set,
                        const Name *index, Job *job, int *n_jobs, Err *e)
@@ -172,6 +182,11 @@ static int plan_import(const WeightMap *m, const Checkpoint *ck, const WeightSet
                                        "no conversion",
                                        m->name, x->line, p->name, ck_dtype_name(p->dtype),
                                        j->t->name, ck_dtype_name(j->t->dtype));
+                if (ck_block_values(p->dtype) > 1 && !stay_blocks(x, j->t, &j->box))
+                        return err_set(e, TGC_BAD_FILE,
+                                       "%s:%d: error: parameter %.200s is in blocks of %s, which "
+                                       "this line would cut or change",
+                                       m->name, x->line, p->name, ck_dtype_name(p->dtype));
         }
         if (missing.n)
                 return err_set(e, TGC_BAD_FILE, "%s: %d tensors of the map are missing: %s",
@@ -432,6 +447,32 @@ int weight_map_import(const WeightMap *m, const Checkpoint *ck, const WeightSet 
         free(index);
         free(first);
         free(job);
+        return rc;
+}
+
+int weight_map_blocks(const WeightMap *m, const Checkpoint *ck, const WeightSet *set, int *type,
+                      Err *e)
+{
+        Name *index = 0;
+        int rc = wm_index_params(m, set, &index, e);
+
+        for (int i = 0; i < set->n; i++)
+                type[i] = -1;
+        for (const Entry *x = m->entry; !rc && x < m->entry + m->n; x++) {
+                const int i = wm_find_param(index, set->n, x->param);
+                const CkTensor *t = 0;
+                Box b;
+
+                for (int k = 0; k < x->n_names && !t; k++)
+                        t = checkpoint_find(ck, x->name[k]);
+                if (i < 0)
+                        continue;
+                const bool ok = t && ck_dtype_is_float(t->dtype) &&
+                                !wm_box(x, &set->param[i], &b) && stay_blocks(x, t, &b) &&
+                                (type[i] == -1 || type[i] == t->dtype);
+                type[i] = ok ? t->dtype : -2;
+        }
+        free(index);
         return rc;
 }
 

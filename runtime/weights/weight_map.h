@@ -92,6 +92,11 @@ void weight_report_free(WeightReport *r);
 int weight_map_import(const WeightMap *m, const Checkpoint *ck, const WeightSet *params,
                       WeightReport *report, Err *e);
 
+/* type[i]: the type of blocks in which all of parameter i lies in the file, if all of them could be
+ * copied as they are; else below 0.  For set's names and shapes. */
+int weight_map_blocks(const WeightMap *m, const Checkpoint *ck, const WeightSet *set, int *type,
+                      Err *e);
+
 /* A safetensors file with the checkpoint's names and shapes; floating parameters
  * become `dtype` (CK_F32, CK_BF16, CK_F16), others stay.  Every element of every
  * tensor must come from some parameter; from two only if they agree. */

@@ -97,7 +97,7 @@ typedef struct Box {
 const char *wm_box(const Entry *n, const WeightParam *p, Box *b);
 bool wm_boxes_meet(const Box *a, const Box *b);  /* an element in common? */
 bool wm_box_in_blocks(const Box *b, int values); /* consecutive elements are whole blocks */
-/* flat may be of blocks where it goes into the parameter. */
+/* Either may be of blocks where the box is (wm_box_in_blocks); blocks are copied, never made. */
 void wm_box_move(const Box *b, unsigned char *param, int param_dtype, unsigned char *flat,
                  int flat_dtype, bool into_param, Affine by);
 

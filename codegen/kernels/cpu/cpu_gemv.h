@@ -18,6 +18,10 @@
 #define TGC_UNROLLED
 #endif
 
+#ifdef TGC_STORED
+#include "cpu_stored.h"
+#endif
+
 /* Standardise each row of X first: RMS x*rstd, LAYER (x-mean)*rstd. */
 enum { NORM_NONE, NORM_RMS, NORM_LAYER };
 
@@ -234,8 +238,8 @@ TGC_INLINE void gemv_axpys(int m, int C, int P, int ty, const void *w, long at, 
 }
 
 /* y (m,N) = x (m,K) op(W), any m; W's first element at `at`.  add (only with trans 0): y += . */
-TGC_INLINE void gemv_rows(int m, int ty, int trans, const void *w, long at, long ld, long N, long K,
-                          const float *x, long ldx, float *y, long ldy, int add)
+TGC_INLINE void gemv_plain_rows(int m, int ty, int trans, const void *w, long at, long ld, long N,
+                                long K, const float *x, long ldx, float *y, long ldy, int add)
 {
         enum { MOST = TGC_VEC < 8 ? TGC_VEC : 8 };
         for (int now; m > 0; m -= now, x += now * ldx, y += now * ldy) {
@@ -276,6 +280,41 @@ TGC_INLINE void gemv_rows(int m, int ty, int trans, const void *w, long at, long
 #undef GEMV_DOTS
 #undef GEMV_R
         }
+}
+
+/* The same; W may be in blocks, as rows of K.  One row of x meets them as they are decoded; for more,
+ * as many rows of W as the scratch beside x and y has room for are decoded first. */
+#ifdef TGC_STORED
+TGC_NOINLINE TGC_UNROLLED void gemv_decoded_rows(int m, int ty, const void *w, long at, long ld,
+                                                 long N, long K, const float *x, long ldx, float *y,
+                                                 long ldy)
+{
+        enum { TAKEN = GEMV_K_MAX + GEMV_M_MAX * GEMV_NT, MOST = 32 };
+        float *rows = tgc_scratch + TAKEN;
+        const long fit = (TGC_SCRATCH - TAKEN) / K, most = fit < MOST ? fit : MOST;
+        for (long j = 0; j < N; j += most) {
+                const long n = tgc_min(most, N - j);
+                for (long r = 0; r < n; r++)
+                        stored_load(ty, rows + r * K, w, at + (j + r) * ld, (int)K);
+                gemv_plain_rows(m, TY_F32, 1, rows, 0, K, n, K, x, ldx, y + j, ldy, 0);
+        }
+}
+#endif
+
+TGC_INLINE void gemv_rows(int m, int ty, int trans, const void *w, long at, long ld, long N, long K,
+                          const float *x, long ldx, float *y, long ldy, int add)
+{
+#ifdef TGC_STORED
+        if (TY_IS_STORED(ty) && m == 1) {
+                stored_dots(ty, w, at, ld, N, K, x, y);
+                return;
+        }
+        if (TY_IS_STORED(ty)) {
+                gemv_decoded_rows(m, ty, w, at, ld, N, K, x, ldx, y, ldy);
+                return;
+        }
+#endif
+        gemv_plain_rows(m, ty, trans, w, at, ld, N, K, x, ldx, y, ldy, add);
 }
 
 /* Standardise x[0..K) in place; returns rstd, and the mean through *mean. */

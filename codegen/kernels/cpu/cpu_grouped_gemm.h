@@ -121,8 +121,8 @@ TGC_INLINE void grouped_gemv_task(int norm, float eps, Mat w, int E, long N, lon
 TGC_INLINE long grouped_rows_tiles(long rows, long N, long K) { return rows * gemv_tiles(N, K); }
 
 TGC_INLINE void grouped_rows_task(Mat w, long N, long K, int adiv, int mix, const int *ids,
-                                  const void *bias, const float *gates, long tile, const void *args,
-                                  PrologueFn *prologue, EpilogueFn *epilogue)
+                                  int bias_ty, const void *bias, const float *gates, long tile,
+                                  const void *args, PrologueFn *prologue, EpilogueFn *epilogue)
 {
         long parts = gemv_tiles(N, K), row = tile / parts, nt = parts == 1 ? N : gemv_nt(K);
         long n0 = tile % parts * nt, n = tgc_min(nt, N - n0);
@@ -133,8 +133,8 @@ TGC_INLINE void grouped_rows_task(Mat w, long N, long K, int adiv, int mix, cons
                 gemv_fill(NORM_NONE, 0.f, 1, p / adiv, K, x, K + TGC_VEC, args, prologue, NULL);
                 gemv_rows(1, w.ty, 1, w.p, ids[p] * w.batch + n0 * w.ld, w.ld, n, K, x, 0, y, 0, 0);
                 for (long j = 0; j < n; j++)
-                        sum[j] += gate *
-                                  (y[j] + (bias ? ty_get(w.ty, bias, ids[p] * N + n0 + j) : 0.f));
+                        sum[j] += gate * (y[j] + (bias ? ty_get(bias_ty, bias, ids[p] * N + n0 + j)
+                                                       : 0.f));
         }
         for (long j = 0; j < n; j += TGC_SEG)
                 epilogue(args, row, (int)(n0 + j), (int)tgc_min(n - j, TGC_SEG), sum + j);

@@ -78,6 +78,75 @@ typedef struct f16 {
 /* The same as constants, in the order of the compiler's DType. */
 enum { TY_F32, TY_BF16, TY_F16, TY_I32 };
 
+/* Blocks of several values (../../ir/storage.def): TGC_STORED(X), which the source defines before its
+ * kernels where they read any, is X(NAME, values, bytes, decoder) for each type of them.  An index
+ * counts values. */
+#ifdef TGC_STORED
+#include "block_decode.h"
+enum {
+        TY_BEFORE_STORED = TY_I32,
+#define X(name, values, bytes, decode) TY_##name,
+        TGC_STORED(X)
+#undef X
+};
+
+#define X(name, values, bytes, decode)                                                             \
+        static const void *at_##name(const void *p, long i)                                        \
+        {                                                                                          \
+                return (const unsigned char *)p + i / (values) * (bytes);                          \
+        }                                                                                          \
+        static __attribute__((noinline, unused)) void load_##name(float *v, const void *p, long i, \
+                                                                  int n)                           \
+        {                                                                                          \
+                for (; n > 0; n -= DECODE_CHUNK, v += DECODE_CHUNK, i += DECODE_CHUNK)             \
+                        chunk_##decode(v, (const unsigned char *)at_##name(p, i),                  \
+                                       (int)(i % (values)) / DECODE_CHUNK);                        \
+        }
+TGC_STORED(X)
+#undef X
+
+/* Whole chunks of 32. */
+static inline void stored_chunks(int ty, float *v, const void *p, long i, int n)
+{
+        switch (ty) {
+#define X(name, values, bytes, decode) \
+        case TY_##name: load_##name(v, p, i, n); break;
+                TGC_STORED(X)
+#undef X
+        }
+}
+
+/* Elements i..i+n, wherever they begin. */
+static __attribute__((noinline, unused)) void stored_load(int ty, float *v, const void *p, long i,
+                                                          int n)
+{
+        float part[DECODE_CHUNK];
+        while (n > 0) {
+                const int from = (int)(i % DECODE_CHUNK);
+                int k = n / DECODE_CHUNK * DECODE_CHUNK;
+                if (!from && k) {
+                        stored_chunks(ty, v, p, i, k);
+                } else {
+                        k = DECODE_CHUNK - from < n ? DECODE_CHUNK - from : n;
+                        stored_chunks(ty, part, p, i - from, DECODE_CHUNK);
+                        memcpy(v, part + from, sizeof(float) * (size_t)k);
+                }
+                v += k, i += k, n -= k;
+        }
+}
+
+static inline __attribute__((unused)) float stored_get(int ty, const void *p, long i)
+{
+        float v;
+        stored_load(ty, &v, p, i, 1);
+        return v;
+}
+#define TY_IS_STORED(ty) ((ty) > TY_BEFORE_STORED)
+#else
+#define TY_IS_STORED(ty) 0
+#define stored_load(ty, v, p, i, n) ((void)0)
+#endif
+
 TGC_INLINE long ty_size(int ty) { return ty == TY_F32 || ty == TY_I32 ? 4 : 2; }
 TGC_INLINE const void *ty_at(int ty, const void *p, long i)
 {
@@ -327,7 +396,8 @@ TGC_INLINE void ty_load(int ty, float *restrict v, const void *p, long i, int n)
         case TY_F32: load_float(v, (const float *)p + i, n); break;
         case TY_BF16: load_bf16(v, (const bf16 *)p + i, n); break;
         case TY_F16: load_f16(v, (const f16 *)p + i, n); break;
-        default: load_int(v, (const int *)p + i, n);
+        case TY_I32: load_int(v, (const int *)p + i, n); break;
+        default: stored_load(ty, v, p, i, n);
         }
 }
 

@@ -1,0 +1,71 @@
+/* keep_blocks.c: a parameter that lies in blocks in the file of weights stays in them (attribute
+ * `storage`), where all that read it take rows of it.  Knows the compiler. */
+#include <stdlib.h>
+#include <string.h>
+#include "../runtime/weights/weight_map.h"
+#include "keep_blocks.h"
+
+/* The graph's parameters, by the names and shapes that the map knows them by. */
+static int params_of(const Graph *g, WeightParam *p, Ref *ref)
+{
+        int n = 0;
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                const Node *x = &g->node[r];
+                if (x->op != OP_PARAM || x->type.rank > CK_MAX_RANK)
+                        continue;
+                p[n] = (WeightParam) { .name = x->name, .dtype = CK_F32, .rank = x->type.rank };
+                for (int i = 0; i < x->type.rank; i++)
+                        p[n].dim[i] = x->type.dim[i].n;
+                ref[n++] = r;
+        }
+        return n;
+}
+
+static void mark(Graph *g, const Ref *ref, const int *type, int n, const bool *may)
+{
+        for (int i = 0; i < n; i++) {
+                Node *x = NODE(g, ref[i]);
+                Node frozen = *x;
+                frozen.a.param.trainable = 0;
+                /* both enums have the table's rows, one of them after STORAGE_PLAIN */
+                const Storage s = (Storage)(type[i] + STORAGE_F64 - CK_F64);
+                if (type[i] < 0 || storage_fault(&frozen, s, may[ref[i]]))
+                        continue;
+                x->a.param.storage = s;
+                x->a.param.trainable = 0;
+        }
+}
+
+int keep_blocks(Model *m, const char *weights, Err *e)
+{
+        Graph *g = m->graph;
+        const size_t most = (size_t)g->n_nodes;
+        WeightParam *p = calloc(most, sizeof *p);
+        Ref *ref = calloc(most, sizeof *ref);
+        int *type = calloc(most, sizeof *type), code = TGC_OK;
+        bool *may = calloc(most, sizeof *may);
+        WeightMap *map = NULL, *names = NULL;
+        Checkpoint *ck = NULL;
+        Text text = { 0 };
+        if (!p || !ref || !type || !may)
+                code = err_set(e, TGC_NO_MEMORY, "%s: no memory", weights);
+        if (!code && !(code = checkpoint_open(&ck, weights, e))) {
+                model_map_text(m, &text);
+                code = weight_map_for(text.s ? text.s : "", ck, &map, &names, e);
+        }
+        if (!code) {
+                WeightSet set = { .n = params_of(g, p, ref), .param = p };
+                storage_mark(g, may);
+                if (!(code = weight_map_blocks(map, ck, &set, type, e)))
+                        mark(g, ref, type, set.n, may);
+        }
+        weight_map_free(map);
+        weight_map_free(names);
+        checkpoint_close(ck);
+        text_free(&text);
+        free(may);
+        free(type);
+        free(ref);
+        free(p);
+        return code;
+}

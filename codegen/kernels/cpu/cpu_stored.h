@@ -1,0 +1,63 @@
+/* cpu_stored.h: rows of weights in blocks (TGC_STORED, cpu_tgc.h) by one row of x: a chunk of 32
+ * weights is decoded into registers, or at worst L1, and meets its 32 values of x there.  Products
+ * and sums are float32, in an order that depends on K and the vector width alone.
+ *
+ * Included by cpu_gemv.h, where the source has such weights. */
+#ifndef TGC_CPU_STORED_H
+#define TGC_CPU_STORED_H
+
+#include "cpu_gemm.h"
+
+enum { STORED_VECS = DECODE_CHUNK / TGC_VEC };
+
+TGC_INLINE void stored_step(Vec *s, const float *w, const float *x)
+{
+#pragma GCC unroll 8
+        for (int v = 0; v < STORED_VECS; v++)
+                s[v] = vec_load(w + v * TGC_VEC) * vec_load(x + v * TGC_VEC) + s[v];
+}
+
+TGC_INLINE float stored_sum(Vec *s)
+{
+#pragma GCC unroll 8
+        for (int v = 1; v < STORED_VECS; v++)
+                s[0] += s[v];
+        return vec_sum(s[0]);
+}
+
+/* dots_TYPE: y[j] = sum_k x[k] w[at + j*ld + k], j < N. */
+#define X(name, values, bytes, decode)                                                         \
+        TGC_NOINLINE TGC_UNROLLED void dots_##name(const void *w, long at, long ld, long N,    \
+                                                   long K, const float *x, float *y)           \
+        {                                                                                      \
+                for (long j = 0; j < N; j++) {                                                 \
+                        const unsigned char *row = at_##name(w, at + j * ld);                  \
+                        Vec s[STORED_VECS];                                                    \
+                        for (int v = 0; v < STORED_VECS; v++)                                  \
+                                s[v] = vec_all(0.f);                                           \
+                        for (long k = 0; k < K; k += (values), row += (bytes))                 \
+                                _Pragma("GCC unroll 8") for (int c = 0;                        \
+                                                             c < (values) / DECODE_CHUNK; c++) \
+                                {                                                              \
+                                        float chunk[DECODE_CHUNK];                             \
+                                        chunk_##decode(chunk, row, c);                         \
+                                        stored_step(s, chunk, x + k + c * DECODE_CHUNK);       \
+                                }                                                              \
+                        y[j] = stored_sum(s);                                                  \
+                }                                                                              \
+        }
+TGC_STORED(X)
+#undef X
+
+TGC_INLINE void stored_dots(int ty, const void *w, long at, long ld, long N, long K, const float *x,
+                            float *y)
+{
+        switch (ty) {
+#define X(name, values, bytes, decode) \
+        case TY_##name: dots_##name(w, at, ld, N, K, x, y); break;
+                TGC_STORED(X)
+#undef X
+        }
+}
+
+#endif

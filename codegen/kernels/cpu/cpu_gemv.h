@@ -29,7 +29,8 @@ enum {
         GEMV_M_MAX = 16,
         GEMV_K_MAX = 131072, /* largest M * (K + 32): beyond it use gemm_task */
         GEMV_NT = 512,       /* most columns of a tile */
-        GEMV_WORK = 65536    /* weights of a tile, about */
+        GEMV_WORK = 65536,   /* weights of a tile, about */
+        GEMV_TILES = 128     /* where there is work for so many */
 };
 
 /* Lane i of the result: the sum of s[i]; every sum by halves, as vec_sum does it. */
@@ -74,14 +75,16 @@ TGC_INLINE Vec vec_sums(Vec *s)
 }
 
 /* s[i*n + r] += x[i*ldx + k ...] * w[row[r] + k ...], one vector of k, r < n; `part` of it only
- * where K < TGC_VEC. */
+ * where K < TGC_VEC.  ahead: elements from here to those that are asked for early, 0: none. */
 TGC_INLINE void gemv_step(int m, int n, int part, int ty, const void *w, const long *row, long k,
-                          const float *x, long ldx, Vec *s)
+                          const float *x, long ldx, long ahead, Vec *s)
 {
 #pragma GCC unroll 16
         for (int r = 0; r < n; r++) {
                 Vec v = part ? vec_load_part(ty, w, row[r] + k, part)
                              : vec_load_ty(ty, w, row[r] + k);
+                if (ahead)
+                        TGC_PREFETCH((const char *)w + (row[r] + k + ahead) * ty_size(ty));
 #pragma GCC unroll 16
                 for (int i = 0; i < m; i++)
                         s[i * n + r] = v * vec_load(x + i * ldx) + s[i * n + r];
@@ -91,7 +94,7 @@ TGC_INLINE void gemv_step(int m, int n, int part, int ty, const void *w, const l
 /* s[i*R + r] = sum_k x[i*ldx + k] w[row[r] + k], by lanes, r < n: sums of so few rows stay in
  * registers. */
 TGC_INLINE void gemv_few(int m, int R, int n, int ty, const void *w, const long *row, long K,
-                         const float *x, long ldx, Vec *s)
+                         const float *x, long ldx, long ahead, Vec *s)
 {
         long part = K % TGC_VEC, whole = K - part;
         Vec t[TGC_VEC];
@@ -99,11 +102,11 @@ TGC_INLINE void gemv_few(int m, int R, int n, int ty, const void *w, const long 
         for (int i = 0; i < m * n; i++)
                 t[i] = vec_all(0.f);
         for (long k = 0; k < whole; k += TGC_VEC)
-                gemv_step(m, n, 0, ty, w, row, k, x + k, ldx, t);
+                gemv_step(m, n, 0, ty, w, row, k, x + k, ldx, ahead, t);
         if (part && whole)
-                gemv_step(m, n, 0, ty, w, row, K - TGC_VEC, x + K, ldx, t);
+                gemv_step(m, n, 0, ty, w, row, K - TGC_VEC, x + K, ldx, 0, t);
         else if (part)
-                gemv_step(m, n, (int)part, ty, w, row, 0, x + K, ldx, t);
+                gemv_step(m, n, (int)part, ty, w, row, 0, x + K, ldx, 0, t);
 #pragma GCC unroll 16
         for (int i = 0; i < m; i++)
 #pragma GCC unroll 16
@@ -113,43 +116,81 @@ TGC_INLINE void gemv_few(int m, int R, int n, int ty, const void *w, const long 
 
 /* Rows of W that are read at a time.  With one row of x, long rows of W are read one by one: the
  * hardware prefetcher feeds one stream at two to three times the rate of four.  With more rows of x
- * that does not pay, since each of them would be read again for every row of W.  Nor does it for
- * short rows of W: most of their time is the end of a sum. */
+ * that does not pay, since each of them would be read again for every row of W; there the next rows
+ * of W are prefetched.  Nor does it for short rows of W: most of their time is the end of a sum. */
 TGC_INLINE int gemv_streams(int m, long K) { return m == 1 && K >= 8 * TGC_VEC ? 1 : 4; }
 
-/* y[i*ldy + j] = sum_k x[i*ldx + k] w[at + j*ld + k], j < N, i < m: R rows of W make one vector of
- * sums, m*R <= TGC_VEC. `streams` of them are read at a time, which does not change the order of a
- * sum.  x has TGC_VEC more elements a row than K (gemv_pad); they hold its last vector, with zeros
- * for what the whole vectors have had already: so the last load of a row of W may begin early
- * instead of ending late. */
-TGC_INLINE void gemv_dots(int m, int R, int streams, int ty, const void *w, long at, long ld,
-                          long N, long K, const float *x, long ldx, float *y, long ldy)
+/* y[i*ldy + j + r] = sum_k x[i*ldx + k] w[at + (j + r)*ld + k], i < m, r < R, j + r < N: R rows of W
+ * make one vector of sums, m*R <= TGC_VEC.  `streams` of them are read at a time, which does not
+ * change the order of a sum. */
+TGC_INLINE void gemv_group(int m, int R, int streams, int ty, const void *w, long at, long ld,
+                           long j, long N, long K, const float *x, long ldx, long ahead, float *y,
+                           long ldy)
 {
-        for (long j = 0; j < N; j += R) {
-                Vec s[TGC_VEC];
-                long row[TGC_VEC];
+        Vec s[TGC_VEC];
+        long row[TGC_VEC];
 #pragma GCC unroll 16
-                for (int r = 0; r < R; r++)
-                        row[r] = at + (j + r < N ? j + r : N - 1) * ld;
+        for (int r = 0; r < R; r++)
+                row[r] = at + (j + r < N ? j + r : N - 1) * ld;
 #pragma GCC unroll 16
-                for (int i = m * R; i < TGC_VEC; i++)
-                        s[i] = vec_all(0.f);
+        for (int i = m * R; i < TGC_VEC; i++)
+                s[i] = vec_all(0.f);
 #pragma GCC unroll 16
-                for (int r = 0; r < R; r += streams)
-                        gemv_few(m, R, R - r < streams ? R - r : streams, ty, w, row + r, K, x, ldx,
-                                 s + r);
-                if (m * R == 1) {
-                        y[j] = vec_sum(s[0]);
-                        continue;
-                }
-                float out[TGC_VEC];
-                vec_store(out, vec_sums(s));
-                for (int i = 0; i < m; i++)
-                        if (j + R <= N)
-                                memcpy(y + i * ldy + j, out + i * R, sizeof(float) * (size_t)R);
+        for (int r = 0; r < R; r += streams)
+                gemv_few(m, R, R - r < streams ? R - r : streams, ty, w, row + r, K, x, ldx, ahead,
+                         s + r);
+        if (m * R == 1) {
+                y[j] = vec_sum(s[0]);
+                return;
+        }
+        float out[TGC_VEC];
+        vec_store(out, vec_sums(s));
+        for (int i = 0; i < m; i++)
+                if (j + R <= N)
+                        memcpy(y + i * ldy + j, out + i * R, sizeof(float) * (size_t)R);
+                else
+                        for (int r = 0; j + r < N; r++)
+                                y[i * ldy + j + r] = out[i * R + r];
+}
+
+/* y[i*ldy + j] = sum_k x[i*ldx + k] w[at + j*ld + k], j < N, i < m.  x has TGC_VEC more elements a row
+ * than K (gemv_pad); they hold its last vector, with zeros for what the whole vectors have had
+ * already: so the last load of a row of W may begin early instead of ending late.
+ * A group of rows of W meets four rows of x after the other, in the cache after the first. */
+TGC_INLINE void gemv_dots(int m, int ty, const void *w, long at, long ld, long N, long K,
+                          const float *x, long ldx, float *y, long ldy)
+{
+        enum { MANY_R = TGC_VEC / 4 };
+        const long ahead = MANY_R * ld;
+        if (m == 1) {
+                const int one = gemv_streams(1, K) == 1;
+                for (long j = 0; j < N; j += TGC_VEC)
+                        if (one)
+                                gemv_group(1, TGC_VEC, 1, ty, w, at, ld, j, N, K, x, ldx, 0, y,
+                                           ldy);
                         else
-                                for (int r = 0; j + r < N; r++)
-                                        y[i * ldy + j + r] = out[i * R + r];
+                                gemv_group(1, TGC_VEC, 4, ty, w, at, ld, j, N, K, x, ldx, 0, y,
+                                           ldy);
+        } else if (m == 2) {
+                for (long j = 0; j < N; j += TGC_VEC / 2)
+                        gemv_group(2, TGC_VEC / 2, 4, ty, w, at, ld, j, N, K, x, ldx,
+                                   TGC_VEC / 2 * ld, y, ldy);
+        } else {
+                for (long j = 0; j < N; j += MANY_R)
+                        for (int i = 0; i < m; i += 4) {
+                                const float *xi = x + i * ldx;
+                                float *yi = y + i * ldy;
+#define GEMV_GROUP(n, ahead)                                                       \
+        gemv_group(n, MANY_R, 4, ty, w, at, ld, j, N, K, xi, ldx, ahead, yi, ldy); \
+        break
+                                switch (m - i) {
+                                case 1: GEMV_GROUP(1, 0);
+                                case 2: GEMV_GROUP(2, 0);
+                                case 3: GEMV_GROUP(3, ahead);
+                                default: GEMV_GROUP(4, ahead);
+                                }
+#undef GEMV_GROUP
+                        }
         }
 }
 
@@ -242,23 +283,19 @@ TGC_INLINE void gemv_plain_rows(int m, int ty, int trans, const void *w, long at
                                 long K, const float *x, long ldx, float *y, long ldy, int add)
 {
         enum { MOST = TGC_VEC < 8 ? TGC_VEC : 8 };
+        if (trans) {
+                gemv_dots(m, ty, w, at, ld, N, K, x, ldx, y, ldy);
+                return;
+        }
         for (int now; m > 0; m -= now, x += now * ldx, y += now * ldy) {
                 now = m < MOST ? m : MOST;
-#define GEMV_R(m) \
-        (m == 1 ? TGC_VEC : m == 2 ? TGC_VEC / 2 : m <= 4 ? TGC_VEC / 4 : TGC_VEC < 16 ? 1 : 2)
-#define GEMV_DOTS(m, streams) gemv_dots(m, GEMV_R(m), streams, ty, w, at, ld, N, K, x, ldx, y, ldy)
-#define GEMV_CASE(m)                                                                          \
-        case m:                                                                               \
-                if (trans && gemv_streams(m, K) == 1)                                         \
-                        GEMV_DOTS(m, 1);                                                      \
-                else if (trans)                                                               \
-                        GEMV_DOTS(m, 4);                                                      \
-                else                                                                          \
-                        gemv_axpys(m,                                                         \
-                                   m <= 2   ? 4                                               \
-                                   : m <= 4 ? 2                                               \
-                                            : 1,                                              \
-                                   m == 1 ? 2 : 1, ty, w, at, ld, N, K, x, ldx, y, ldy, add); \
+#define GEMV_CASE(m)                                                                  \
+        case m:                                                                       \
+                gemv_axpys(m,                                                         \
+                           m <= 2   ? 4                                               \
+                           : m <= 4 ? 2                                               \
+                                    : 1,                                              \
+                           m == 1 ? 2 : 1, ty, w, at, ld, N, K, x, ldx, y, ldy, add); \
                 break;
                 switch (now) {
                         /* clang-format off: it finds no rest here */
@@ -277,8 +314,6 @@ TGC_INLINE void gemv_plain_rows(int m, int ty, int trans, const void *w, long at
 #endif
                 }
 #undef GEMV_CASE
-#undef GEMV_DOTS
-#undef GEMV_R
         }
 }
 
@@ -364,9 +399,11 @@ TGC_INLINE void gemv_fill(int norm, float eps, int m, long row, long K, float *x
 
 /* ---- the task ---------------------------------------------------------- */
 
-TGC_INLINE long gemv_nt(long K)
+/* Columns of a tile.  Each tile makes all of X, so of many columns it takes more: as many as leave
+ * GEMV_TILES tiles. */
+TGC_INLINE long gemv_nt(long N, long K)
 {
-        long n = GEMV_WORK / tgc_max(K, 1) / 64 * 64;
+        long n = tgc_max(GEMV_WORK / tgc_max(K, 1), N / GEMV_TILES) / 64 * 64;
         return n < 64 ? 64 : n > GEMV_NT ? GEMV_NT : n;
 }
 
@@ -374,14 +411,15 @@ TGC_INLINE long gemv_nt(long K)
  * tile: then the prologue is asked once. */
 TGC_INLINE long gemv_tiles(long N, long K)
 {
-        return N <= GEMV_NT && N * K <= 2 * GEMV_WORK ? 1 : tgc_ceil_div(N, gemv_nt(K));
+        return N <= GEMV_NT && N * K <= 2 * GEMV_WORK ? 1 : tgc_ceil_div(N, gemv_nt(N, K));
 }
 
 TGC_INLINE void gemv_gain_task(int norm, float eps, Mat w, int M, long N, long K, long tile,
                                const void *args, PrologueFn *prologue, EpilogueFn *gain,
                                EpilogueFn *keep, EpilogueFn *epilogue)
 {
-        long nt = gemv_tiles(N, K) == 1 ? N : gemv_nt(K), n0 = tile * nt, n = tgc_min(nt, N - n0);
+        long nt = gemv_tiles(N, K) == 1 ? N : gemv_nt(N, K), n0 = tile * nt,
+             n = tgc_min(nt, N - n0);
         long ldx = (tgc_ceil_div(K, TGC_VEC) + 1) * TGC_VEC;
         float *x = tgc_scratch, *y;
         TGC_HIDE(x); /* else the thread's scratch is looked up again and again */

@@ -99,7 +99,7 @@ TGC_INLINE void grouped_gemv_task(int norm, float eps, Mat w, int E, long N, lon
                                   const void *args, PrologueFn *prologue,
                                   ExpertEpilogueFn *epilogue)
 {
-        long parts = gemv_tiles(N, K), i = tile / parts, nt = parts == 1 ? N : gemv_nt(K);
+        long parts = gemv_tiles(N, K), i = tile / parts, nt = parts == 1 ? N : gemv_nt(N, K);
         long n0 = tile % parts * nt, n = tgc_min(nt, N - n0);
         float *x = tgc_scratch, *y = tgc_scratch + GEMV_K_MAX;
         int e = 0;
@@ -124,7 +124,7 @@ TGC_INLINE void grouped_rows_task(Mat w, long N, long K, int adiv, int mix, cons
                                   int bias_ty, const void *bias, const float *gates, long tile,
                                   const void *args, PrologueFn *prologue, EpilogueFn *epilogue)
 {
-        long parts = gemv_tiles(N, K), row = tile / parts, nt = parts == 1 ? N : gemv_nt(K);
+        long parts = gemv_tiles(N, K), row = tile / parts, nt = parts == 1 ? N : gemv_nt(N, K);
         long n0 = tile % parts * nt, n = tgc_min(nt, N - n0);
         float *x = tgc_scratch, *y = tgc_scratch + GEMV_K_MAX, sum[GEMV_NT];
         memset(sum, 0, sizeof sum);

@@ -15,6 +15,7 @@ typedef struct Chat {
         const char *of;                   /* the model, for messages */
         char *vars;                       /* --chat-template-kwargs, checked; or NULL */
         bool warned;                      /* of two BOS */
+        int64_t now;                      /* strftime_now's, seconds since 1970; 0: the clock's */
 } Chat;
 
 /* The template of --template, else of a section `chat` (NULL: there is none).  There being no template

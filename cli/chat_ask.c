@@ -107,7 +107,7 @@ int chat_text(const Chat *c, Json conversation, bool answer, ChatRendered *r, Er
         ChatAsk ask = { .conversation = conversation,
                         .source = &c->source,
                         .generation_prompt = answer,
-                        .now = (int64_t)time(NULL) };
+                        .now = c->now ? c->now : (int64_t)time(NULL) };
         if (!c->vars)
                 return chat_render(t, &ask, r, e);
         int code = json_open(&in, &ask.vars, c->vars, strlen(c->vars), "--chat-template-kwargs",

@@ -100,7 +100,9 @@ typedef struct BuildOptions {
         const char *choices_name;
         /* NULL: no quick check; else room for CHECK_SAYS, what it has to say (quick_check.c) */
         char *check;
-        const int *documents; /* token that begins one; NULL: a row of training tokens is one */
+        /* token that begins one, -1: the runtime is told where they lie; NULL: a row of training
+         * tokens is one */
+        const int *documents;
         const char **train, **group; /* patterns of what is trained (select_params.c) */
         int n_train, n_group;
         const char **lora; /* adapters (lora.h) */
@@ -165,6 +167,7 @@ typedef struct LoadHow {
         bool no_weights;
         /* what is asked does not depend on them: a folder without is fine */
         bool any_weights;
+        bool bounds; /* of training rows: BuildOptions.documents of -1 */
 } LoadHow;
 
 /* A folder's weights: TGC_OK with *there set, or not set where it has none at all; TGC_BAD_FILE

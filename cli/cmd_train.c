@@ -172,12 +172,13 @@ static int begin_step(Train *t, int64_t step, Err *e)
         size_t n = (size_t)t->B * (size_t)t->T;
         for (int m = 0; m < t->n_micro; m++)
                 windows_fill(&t->train, step, m, t->n_micro, t->B, t->x + n * (size_t)m,
-                             t->y + n * (size_t)m);
+                             t->y + n * (size_t)m, t->d ? t->d + 2 * n * (size_t)m : NULL);
         TrainStep in = { .B = t->B,
                          .T = t->T,
                          .n_micro = t->n_micro,
                          .ids = t->x,
                          .targets = t->y,
+                         .documents = t->d,
                          .lr = schedule_lr(&t->schedule, step),
                          .beta1 = t->beta1,
                          .beta2 = t->beta2,
@@ -360,10 +361,10 @@ static int train(Train *t, Err *e)
 {
         char n[32];
         say(&t->talk,
-            "%s: %s parameters, %d tokens of data, batches of %d x %d x %d, steps %d to %d\n",
+            "%s: %s parameters, %lld tokens of data, batches of %d x %d x %d, steps %d to %d\n",
             dev_name(session_device(t->s)),
-            text_count_si(n, sizeof n, (double)session_manifest(t->s)->n_all), t->n_ids, t->n_micro,
-            t->B, t->T, t->first, t->max_steps);
+            text_count_si(n, sizeof n, (double)session_manifest(t->s)->n_all),
+            (long long)t->state.tokens, t->n_micro, t->B, t->T, t->first, t->max_steps);
         signals_defer();
         if (opt_flag(t->a, O_EVAL_ONLY))
                 return look(t, e);
@@ -396,7 +397,7 @@ int cmd_train(const Args *a, Err *e)
         Train t;
         int code = train_open(&t, a, e);
         if (!code)
-                code = train(&t, e);
+                code = opt_int(a, O_SHOW_DATA) ? data_show(&t, e) : train(&t, e);
         train_close(&t);
         return code;
 }

@@ -93,6 +93,20 @@ static bool begins_or_freezes(const Given *g)
                g->a->v[O_LORA].n;
 }
 static bool random_windows(const Given *g) { return !has(g, O_BATCH_OFFSETS); }
+static bool no_val_data(const Given *g) { return !g->a->v[O_VAL_DATA].n; }
+/* As data_sources.c knows them; a weight may stand behind the name. */
+static bool names_records(const OptionValue *v)
+{
+        for (int i = 0; i < v->n; i++)
+                if (strstr(v->list[i], ".json"))
+                        return true;
+        return false;
+}
+static bool learns_records(const Given *g)
+{
+        return names_records(&g->a->v[O_TRAIN_DATA]) || names_records(&g->a->v[O_VAL_DATA]) ||
+               flag(g, O_RESUME);
+}
 /* Of a run that is resumed the state says the rest. */
 static bool decays(const Given *g)
 {
@@ -110,7 +124,8 @@ static bool cools_down(const Given *g)
 static bool scale_moves(const Given *g) { return !(opt_num(g->a, O_LOSS_SCALE) > 0); }
 static bool splits(const Given *g)
 {
-        return random_windows(g) && (opt_num(g->a, O_VAL_FRACTION) > 0 || flag(g, O_RESUME));
+        return !no_val_data(g) ||
+               (random_windows(g) && (opt_num(g->a, O_VAL_FRACTION) > 0 || flag(g, O_RESUME)));
 }
 static bool validates(const Given *g)
 {

@@ -611,7 +611,7 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
                 .time_passes = opt_flag(a, O_TIME_PASSES),
                 .choices = choices,
                 .choices_name = opt_str(a, O_TUNED),
-                .documents = documents >= 0 ? &documents : NULL,
+                .documents = documents >= 0 || how->bounds ? &documents : NULL,
                 .train = a->v[O_TRAIN_ONLY].list,
                 .n_train = a->v[O_TRAIN_ONLY].n,
                 .group = a->v[O_GROUP].list,

@@ -38,6 +38,11 @@ int outputs_check(const Args *a, Err *e)
                         if (option_info[o].kind == OPT_FILE && !is_output((OptionId)o) &&
                             same_file(&out, opt_str(a, (OptionId)o)))
                                 input = option_info[o].name;
+                static const OptionId lists[] = { O_TRAIN_DATA, O_VAL_DATA };
+                for (int l = 0; l < 2; l++)
+                        for (int k = 0; k < a->v[lists[l]].n && !input; k++)
+                                if (same_file(&out, a->v[lists[l]].list[k]))
+                                        input = option_info[lists[l]].name;
                 if (input)
                         return err_set(e, TGC_USAGE,
                                        "--%s %s is the file that --%s reads: write to another one",

@@ -5,7 +5,7 @@
 
 #include "../runtime/weights/npy.h"
 #include "prompts.h"
-#include "work.h"
+#include "windows.h"
 
 enum { N_LISTS = 4 }; /* -D, --train, --group, --lora */
 
@@ -23,18 +23,19 @@ typedef struct Train {
         Loaded l;
         Session *s;
         bool in_place; /* what is trained is OUT_DIR/model.plan itself */
-        int *ids;
-        int n_ids;           /* the stream */
-        Npy offsets;         /* --batch_offsets, or zeroed */
-        int *val_ids, n_val; /* of val.bin beside train.bin; NULL: the end of the stream */
-        Windows train, val;  /* val.T 0: no validation */
-        Prompts samples;     /* --sample_prompt */
-        char *again_text;    /* of run.txt */
+        Sources data, val_data;
+        bool records;       /* some of them are */
+        Chat chat;          /* that renders them */
+        Npy offsets;        /* --batch_offsets, or zeroed */
+        Windows train, val; /* val.T 0: no validation */
+        Prompts samples;    /* --sample_prompt */
+        char *again_text;   /* of run.txt */
         const char *again_model;
         Schedule schedule;
         Optimizer optimizer;
         double beta1, beta2, eps; /* its own, or those asked for */
         int B, T, n_micro, max_steps;
+        int *d; /* (n_micro, B, T, 2), where documents lie; NULL: the ids say it, or nobody asks */
         int *x, *y;         /* (n_micro, B, T) */
         TrainState state;   /* state.step: steps done */
         int csv;            /* -1: none */
@@ -62,6 +63,16 @@ int again_keep(const Train *t, Err *e); /* OUT_DIR/run.txt */
 /* `train OUT_DIR --resume`: model, data and the rest from there; else nothing */
 int again_take(Train *t, Err *e);
 void again_free(Train *t, const Args *given);
+/* train_data.c */
+int data_find(Train *t, Err *e); /* the files */
+/* The vocabulary of the text, unless the model comes with a tokenizer or one is named. */
+int data_tokenizer(const Train *t, ModelKind kind, const char *path, Tokenizer **tok, Err *e);
+bool data_packs(const Train *t); /* rows hold several records */
+int data_read(Train *t, Err *e);
+uint64_t data_hash(const Train *t);
+int data_split(Train *t, Err *e); /* t->train, t->val */
+int data_show(Train *t, Err *e);  /* show_data.c: --show_data, to stdout */
+void data_close(Train *t);
 /* train_watch.c */
 int train_validate(Train *t, double *train, double *val, Err *e);
 int train_samples(Train *t, Err *e); /* what --sample_interval needs is there */

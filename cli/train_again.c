@@ -16,10 +16,11 @@ char *train_path(const Train *t, const char *name)
 static const char NAME[] = "run.txt", MODEL[] = "tgc-train";
 enum { MOST_TEXT = 1 << 20 };
 
-static const OptionId kept[] = { O_INIT_FROM,    O_DATA,    O_TOKENIZER,     O_MODEL_FILE,
-                                 O_DOCUMENTS,    O_TUNED,   O_BATCH_OFFSETS, O_LUA_TIMEOUT,
-                                 O_QUICK_CHECK,  O_DEVICE,  O_GPU,           O_THREADS,
-                                 O_LOG_INTERVAL, O_LOG_CSV, O_SAMPLE_PROMPT, O_SAMPLE_INTERVAL,
+static const OptionId kept[] = { O_INIT_FROM,    O_TRAIN_DATA,  O_VAL_DATA,      O_FIELDS,
+                                 O_TEMPLATE,     O_CHAT_KWARGS, O_TOKENIZER,     O_MODEL_FILE,
+                                 O_DOCUMENTS,    O_TUNED,       O_BATCH_OFFSETS, O_LUA_TIMEOUT,
+                                 O_QUICK_CHECK,  O_DEVICE,      O_GPU,           O_THREADS,
+                                 O_LOG_INTERVAL, O_LOG_CSV,     O_SAMPLE_PROMPT, O_SAMPLE_INTERVAL,
                                  O_SAMPLE_TOKENS };
 enum { N_KEPT = sizeof kept / sizeof *kept };
 
@@ -69,10 +70,13 @@ int again_keep(const Train *t, Err *e)
                                 continue;
                         if (x->kind == OPT_FILE) /* `scratch` is none */
                                 put_path(f, x->name, v->s,
-                                         kept[i] != O_INIT_FROM || strcmp(v->s, "scratch"));
+                                         strcmp(v->s, kept[i] == O_INIT_FROM  ? "scratch"
+                                                      : kept[i] == O_TEMPLATE ? "none"
+                                                                              : ""));
                         else if (x->kind == OPT_LIST)
                                 for (int k = 0; k < v->n; k++)
-                                        put_line(f, x->name, "", v->list[k]);
+                                        put_path(f, x->name, v->list[k],
+                                                 kept[i] == O_TRAIN_DATA || kept[i] == O_VAL_DATA);
                         else if (x->kind == OPT_FLAG)
                                 put_line(f, x->name, "", v->i ? "1" : "0");
                         else if (x->kind == OPT_INT)
@@ -136,7 +140,7 @@ int again_take(Train *t, Err *e)
         bool typed[N_KEPT];
         char *path;
         int code = TGC_OK;
-        if (!opt_flag(a, O_RESUME) || opt_set(a, O_DATA) || !file_is_dir(dir))
+        if (!opt_flag(a, O_RESUME) || opt_set(a, O_TRAIN_DATA) || !file_is_dir(dir))
                 return TGC_OK;
         if (!(path = file_join(dir, NAME)))
                 return err_set(e, TGC_NO_MEMORY, "no memory");
@@ -174,7 +178,8 @@ int again_take(Train *t, Err *e)
 
 void again_free(Train *t, const Args *given)
 {
-        if (t->args.v[O_SAMPLE_PROMPT].list != given->v[O_SAMPLE_PROMPT].list)
-                free(t->args.v[O_SAMPLE_PROMPT].list);
+        for (int i = 0; i < N_KEPT; i++)
+                if (t->args.v[kept[i]].list != given->v[kept[i]].list)
+                        free(t->args.v[kept[i]].list);
         free(t->again_text);
 }

@@ -11,12 +11,6 @@
 #include "lora.h"
 #include "train.h"
 
-static bool is_bin(const char *path)
-{
-        size_t n = strlen(path);
-        return n > 4 && !strcmp(path + n - 4, ".bin");
-}
-
 /* ---- offsets ---- */
 
 static int open_offsets(Train *t, Err *e)
@@ -50,56 +44,22 @@ static int open_offsets(Train *t, Err *e)
 static int check_offsets(const Train *t, Err *e)
 {
         const Npy *o = &t->offsets;
+        const int64_t n = t->data.source[0].tokens.n;
+        if (o->rank && (t->data.n > 1 || t->records))
+                return err_set(e, TGC_USAGE,
+                               "--batch_offsets: they are of one text, or of one stream of ids");
         for (int64_t i = 0; i < o->count; i++)
-                if (o->u.i64[i] < 0 || o->u.i64[i] > (int64_t)t->n_ids - t->T - 1)
+                if (o->u.i64[i] < 0 || o->u.i64[i] > n - t->T - 1)
                         return err_set(
                                 e, TGC_BAD_FILE,
-                                "%s: offset %lld at %lld; a window of %d in %d tokens begins "
+                                "%s: offset %lld at %lld; a window of %d in %lld tokens begins "
                                 "at 0 to %lld",
                                 opt_str(t->a, O_BATCH_OFFSETS), (long long)o->u.i64[i],
-                                (long long)i, t->T, t->n_ids, (long long)t->n_ids - t->T - 1);
+                                (long long)i, t->T, (long long)n, (long long)n - t->T - 1);
         return TGC_OK;
 }
 
 /* ---- the plan ---- */
-
-/* The vocabulary of the data, unless the model comes with a tokenizer or one is named. */
-static int data_tokenizer(const Train *t, ModelKind kind, const char *path, Tokenizer **tok, Err *e)
-{
-        const char *spec = opt_str(t->a, O_TOKENIZER), *data = opt_str(t->a, O_DATA);
-        bool own = kind == MODEL_HF || kind == MODEL_LLAMA2C || kind == MODEL_GGUF;
-        char *text;
-        size_t n;
-        *tok = NULL;
-        if (is_bin(data) || (spec && strcmp(spec, "char")))
-                return TGC_OK;
-        if (!spec && own) {
-                int code = tokenizer_for(tok, NULL, path, kind, 0, e);
-                if (code || *tok)
-                        return code;
-        }
-        if (!spec && kind == MODEL_PLAN) {
-                Plan p;
-                int code = plan_open(&p, path, e);
-                if (code)
-                        return code;
-                bool has = plan_find(&p, "tokenizer");
-                plan_close(&p);
-                if (has)
-                        return TGC_OK;
-        }
-        int code = file_read_text(data, TOK_MAX_TEXT, &text, &n, e);
-        if (code)
-                return code;
-        Err inner;
-        if ((code = tokenizer_from_text(tok, text, n, &inner)))
-                err_set(e, code, "%s: %s", data, inner.msg);
-        else
-                say(&t->talk, "%s: %d different characters are the vocabulary\n", data,
-                    tokenizer_vocab(*tok));
-        free(text);
-        return code;
-}
 
 static bool is_own_plan(const Train *t, const char *path)
 {
@@ -150,10 +110,13 @@ static int open_plan(Train *t, Err *e)
         Args a = *t->a;
         LoadHow how = { .mode = BUILD_INFER | BUILD_TRAIN, .no_weights = true };
         int code = model_kind(a.pos[0], &kind, path, sizeof path, e);
+        how.bounds = data_packs(t);
         if (code || (code = data_tokenizer(t, kind, path, &how.tok, e)))
                 return code;
         t->in_place = is_own_plan(t, path);
         t->plan = kind == MODEL_PLAN;
+        if (opt_int(&a, O_PAD_TO) && !opt_int(&a, O_BLOCK))
+                a.v[O_BLOCK].i = opt_int(&a, O_PAD_TO);
         if (t->offsets.rank)
                 a.v[O_BATCH].i = t->offsets.dim[2];
         if (!init && kind == MODEL_HF &&
@@ -181,88 +144,6 @@ static int open_plan(Train *t, Err *e)
         if (init && (code = import_params(t->s, &t->l.plan, init, e)))
                 return code;
         return load_adapter(t, e);
-}
-
-/* ---- data ---- */
-
-static int read_bin(int **ids, int *n, const char *path, int vocab, Err *e)
-{
-        FileMap m;
-        int code = file_map(&m, path, e);
-        if (code)
-                return code;
-        if (m.size % 2 || m.size / 2 > INT32_MAX) {
-                code = err_set(e, TGC_BAD_FILE, "%s: %zu bytes are no list of uint16", path,
-                               m.size);
-        } else if (!(*ids = malloc(m.size * 2 + 1))) {
-                code = err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
-        } else {
-                const unsigned char *b = m.data;
-                *n = (int)(m.size / 2);
-                for (int i = 0; i < *n && !code; i++)
-                        if (((*ids)[i] = b[2 * i] | b[2 * i + 1] << 8) >= vocab)
-                                code = err_set(e, TGC_BAD_FILE,
-                                               "%s: id %d at %d, the vocabulary is %d", path,
-                                               (*ids)[i], i, vocab);
-        }
-        file_unmap(&m);
-        return code;
-}
-
-/* nanoGPT's val.bin beside train.bin, or NULL. */
-static char *val_beside(const char *path)
-{
-        const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-        char *dir = strndup(path, (size_t)(name - path)),
-             *val = dir && !strcmp(name, "train.bin") ? file_join(*dir ? dir : ".", "val.bin")
-                                                      : NULL;
-        free(dir);
-        if (val && file_exists(val))
-                return val;
-        free(val);
-        return NULL;
-}
-
-static int read_data(Train *t, Err *e)
-{
-        const char *path = opt_str(t->a, O_DATA);
-        int vocab = session_manifest(t->s)->vocab, code;
-        code = is_bin(path) ? read_bin(&t->ids, &t->n_ids, path, vocab, e)
-                            : ids_of_text_file(t->l.tok, path, vocab, &t->ids, &t->n_ids, e);
-        if (!code && t->n_ids < t->T + 1)
-                code = err_set(e, TGC_BAD_FILE,
-                               "%s: %d tokens; a window of %d and its targets need %d", path,
-                               t->n_ids, t->T, t->T + 1);
-        char *val = code ? NULL : val_beside(path);
-        if (val && !t->offsets.rank) {
-                code = read_bin(&t->val_ids, &t->n_val, val, vocab, e);
-                say(&t->talk, "%s: %d tokens to validate on\n", val, t->n_val);
-        }
-        free(val);
-        return code;
-}
-
-/* The end of the stream is kept for validation, unless offsets say what is read. */
-static void split(Train *t)
-{
-        int64_t n = t->n_ids, val = t->offsets.rank || t->val_ids
-                                            ? 0
-                                            : (int64_t)((double)n * opt_num(t->a, O_VAL_FRACTION));
-        if (n - val < t->T + 1)
-                val = 0;
-        t->train = (Windows) { t->ids,        0,
-                               n - val,       t->T,
-                               t->state.seed, t->offsets.rank ? t->offsets.u.i64 : NULL };
-        t->val = (Windows) { t->ids, n - val, n, t->T, 0x76616c, NULL };
-        if (t->val_ids)
-                t->val = (Windows) { t->val_ids, 0, val = t->n_val, t->T, 0x76616c, NULL };
-        if (val < t->T + 1 || !opt_int(t->a, O_EVAL_ITERS) || !session_has(t->s, "eval")) {
-                if (val && opt_int(t->a, O_EVAL_ITERS))
-                        say(&t->talk,
-                            "no validation: %lld tokens are kept for it, a window needs %d\n",
-                            (long long)val, t->T + 1);
-                t->val.T = 0;
-        }
 }
 
 /* ---- settings ---- */
@@ -345,7 +226,19 @@ static int settings(Train *t, Err *e)
         int code = set_optimizer(t, e);
         if (code || (code = set_loss_scale(t, e)))
                 return code;
+        const bool bounds = prog_io(step, "documents");
+        if (data_packs(t) && !bounds)
+                return err_set(
+                        e, TGC_USAGE,
+                        "%s: records share rows, and the plan knows no documents: compile it "
+                        "with --documents TOKEN, or give --no-packing",
+                        a->pos[0]);
+        if (opt_int(a, O_PAD_TO) > t->T)
+                return err_set(e, TGC_USAGE, "--pad_to %d: a row has %d tokens (--block-size)",
+                               opt_int(a, O_PAD_TO), t->T);
         size_t n = (size_t)t->n_micro * (size_t)t->B * (size_t)t->T;
+        if (t->records && bounds && !(t->d = malloc(2 * n * sizeof *t->d)))
+                return err_set(e, TGC_NO_MEMORY, "no memory for batches of %zu tokens", n);
         t->x = malloc(n * sizeof *t->x);
         t->y = malloc(n * sizeof *t->y);
         return t->x && t->y ? TGC_OK
@@ -358,17 +251,14 @@ static int describe(Train *t, Err *e)
         const Section *graph = plan_find(&t->l.plan, "graph"),
                       *vocab = plan_find(&t->l.plan, "tokenizer");
         TrainState *st = &t->state;
-        if (is_bin(opt_str(t->a, O_DATA)))
+        if (is_bin(t->data.source[0].file[0]))
                 vocab = NULL;
-        st->tokens = t->n_ids;
+        st->tokens = sources_tokens(&t->data);
         st->batch = t->B;
         st->block = t->T;
         st->accum = t->n_micro;
         st->graph = graph ? XXH3_64bits(graph->data, graph->size) : 0;
-        st->text = XXH3_64bits(t->ids, (size_t)t->n_ids * sizeof *t->ids);
-        if (t->val_ids)
-                st->text = XXH3_64bits_withSeed(t->val_ids, (size_t)t->n_val * sizeof *t->val_ids,
-                                                st->text);
+        st->text = data_hash(t);
         if (vocab)
                 st->text = XXH3_64bits_withSeed(vocab->data, vocab->size, st->text);
         return has_frozen(t->s) ? state_frozen(t->s, &st->frozen, e) : TGC_OK;
@@ -385,7 +275,7 @@ static int same_run(const TrainState *was, const TrainState *now, const char *pa
                      { O_BATCH, (uint64_t)was->batch, (uint64_t)now->batch },
                      { O_BLOCK, (uint64_t)was->block, (uint64_t)now->block },
                      { O_ACCUM, (uint64_t)was->accum, (uint64_t)now->accum } };
-        const char *data = opt_str(a, O_DATA);
+        const char *data = a->v[O_TRAIN_DATA].list[0];
         if (was->tokens != now->tokens)
                 return err_set(e, TGC_BAD_FILE,
                                "%s: the run before had %lld tokens of data, %s has %lld", path,
@@ -533,7 +423,9 @@ static const char *init_word(const Args *a)
 
 static int eval_only(Train *t, Err *e)
 {
-        split(t);
+        int code = data_split(t, e);
+        if (code)
+                return code;
         return t->val.T
                        ? TGC_OK
                        : err_set(e, TGC_USAGE,
@@ -555,18 +447,20 @@ int train_open(Train *t, const Args *a, Err *e)
         if (init_word(a))
                 return err_set(e, TGC_USAGE, "--init_from %s: %s", opt_str(a, O_INIT_FROM),
                                init_word(a));
-        if (!opt_str(a, O_DATA))
+        if (!opt_set(a, O_TRAIN_DATA))
                 return err_set(e, TGC_USAGE, "train: on what? tgc train %s --data FILE", a->pos[0]);
-        if (!file_exists(opt_str(a, O_DATA)))
-                return err_set(e, TGC_IO, "%s: no such file", opt_str(a, O_DATA));
+        if ((code = data_find(t, e)))
+                return code;
         if (opt_flag(a, O_RESUME) && (code = go_on(t, e)))
                 return code;
         t->state.seed = (uint64_t)t->a->v[O_TRAIN_SEED].i;
         if ((code = open_offsets(t, e)) || (code = open_plan(t, e)) || (code = settings(t, e)) ||
-            (code = read_data(t, e)) || (code = check_offsets(t, e)))
+            (code = data_read(t, e)) || (code = check_offsets(t, e)))
                 return code;
         if ((code = describe(t, e)) || (opt_flag(a, O_RESUME) && (code = resume(t, e))))
                 return code;
+        if (opt_int(a, O_SHOW_DATA))
+                return data_split(t, e);
         if (opt_flag(a, O_EVAL_ONLY))
                 return eval_only(t, e);
         if ((code = train_samples(t, e)) || (code = make_folder(opt_str(a, O_OUT_DIR), e)) ||
@@ -578,8 +472,7 @@ int train_open(Train *t, const Args *a, Err *e)
                 return code;
         t->first = (int)t->state.step;
         t->saved = t->state.step;
-        split(t);
-        return open_csv(t, e);
+        return (code = data_split(t, e)) ? code : open_csv(t, e);
 }
 
 void train_close(Train *t)
@@ -589,12 +482,12 @@ void train_close(Train *t)
         settings_free(t);
         prompts_free(&t->samples);
         again_free(t, t->given);
-        free(t->val_ids);
         file_unlock(t->lock);
         session_close(t->s);
         loaded_free(&t->l);
         npy_close(&t->offsets);
-        free(t->ids);
+        data_close(t);
+        free(t->d);
         free(t->x);
         free(t->y);
         *t = (Train) { 0 };

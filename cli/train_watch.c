@@ -6,6 +6,15 @@
 
 /* ---- losses ---- */
 
+static bool any_target(const Train *t)
+{
+        const size_t n = (size_t)t->B * (size_t)t->T;
+        size_t i = 0;
+        while (i < n && t->y[i] < 0)
+                i++;
+        return i < n;
+}
+
 /* Always the same windows, so that they compare. */
 static int mean_loss(Train *t, const Windows *w, double *mean, Err *e)
 {
@@ -13,8 +22,11 @@ static int mean_loss(Train *t, const Windows *w, double *mean, Err *e)
         uint64_t n, counted = 0;
         int code = TGC_OK;
         for (int i = 0; i < opt_int(t->a, O_EVAL_ITERS) && !code; i++) {
-                windows_fill(w, i, 0, 1, t->B, t->x, t->y);
-                if (!(code = session_eval(t->s, t->x, t->y, t->B, t->T, &loss, &n, e))) {
+                windows_fill(w, i, 0, 1, t->B, t->x, t->y, t->d);
+                if (w->once && !any_target(t)) /* each record was there */
+                        break;
+                if (!(code = session_eval_packed(t->s, t->x, t->y, t->d, t->B, t->T, &loss, &n,
+                                                 e))) {
                         sum += loss * (double)n;
                         counted += n;
                 }

@@ -58,19 +58,6 @@ enum { LOSS_SCALE_FIRST = 1 << 16 };
  * `window` that were.  window 0: it stays. */
 void loss_scale_step(LossScale *s, bool bad, int64_t window);
 
-/* ---- windows.c: which part of the stream each sequence is ---- */
-
-typedef struct Windows {
-        const int *ids;     /* the stream */
-        int64_t begin, end; /* windows lie in here, the target after the last token too */
-        int T;
-        uint64_t seed;
-        const int64_t *offset; /* [steps, n_micro, B], or NULL: at random */
-} Windows;
-/* Ids and targets (B,T) of one micro-step; depends on the arguments only. */
-void windows_fill(const Windows *w, int64_t step, int micro, int n_micro, int B, int *ids,
-                  int *targets);
-
 /* ---- state.c: training on disk ---- */
 
 enum { MOST_SETTINGS = 64 };

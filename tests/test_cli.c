@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include "cli_test.h"
+#include "cli/windows.h"
 #include "runtime/tgc.h"
 #include "plan_file.h"
 
@@ -71,7 +72,7 @@ TEST (option_mistakes) {
                 { CMD_RUN, "", "PLAN is missing" },
                 { CMD_RUN, "p q", "one argument too many" },
                 { CMD_RUN, "p --no-temp", "unknown option" },
-                { CMD_TRAIN, "p --data=", "the name is empty" },
+                { CMD_EVAL, "p --data=", "the name is empty" },
         };
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
                 CHECK_MSG(parse(bad[i].cmd, bad[i].line) == TGC_USAGE, "%s was taken", bad[i].line);
@@ -500,10 +501,13 @@ TEST (window_sampling) {
         int ids[N], x[B * T], y[B * T], x2[B * T], y2[B * T], seen[N] = { 0 }, different = 0;
         for (int i = 0; i < N; i++)
                 ids[i] = i;
-        Windows w = { ids, 100, 200, T, 42, NULL };
+        TokenPart part = { .data = ids, .width = 4, .n = N };
+        Source text = { .tokens = { &part, 1, N } };
+        View view = { .source = &text, .begin = 100, .end = 200 };
+        Windows w = { .view = &view, .n = 1, .T = T, .seed = 42, .separator = -1 };
         for (int step = 0; step < 400; step++) {
-                windows_fill(&w, step, step % 3, 3, B, x, y);
-                windows_fill(&w, step, step % 3, 3, B, x2, y2);
+                windows_fill(&w, step, step % 3, 3, B, x, y, NULL);
+                windows_fill(&w, step, step % 3, 3, B, x2, y2, NULL);
                 CHECK(!memcmp(x, x2, sizeof x) && !memcmp(y, y2, sizeof y));
                 for (int i = 0; i < B * T; i++)
                         CHECK_MSG(x[i] >= 100 && y[i] < 200 && y[i] == x[i] + 1, "%d then %d", x[i],
@@ -514,15 +518,17 @@ TEST (window_sampling) {
         for (int i = 100; i <= 200 - T - 1; i++)
                 CHECK_MSG(seen[i], "no window of 2000 begins at %d", i);
         w.seed = 43;
-        windows_fill(&w, 0, 0, 3, B, x, y);
+        windows_fill(&w, 0, 0, 3, B, x, y, NULL);
         w.seed = 42;
-        windows_fill(&w, 0, 0, 3, B, x2, y2);
+        windows_fill(&w, 0, 0, 3, B, x2, y2, NULL);
         for (int i = 0; i < B; i++)
                 different += x[i * T] != x2[i * T];
         CHECK(different > 0);
         const int64_t offset[] = { 0, 10, 20, 30, 40, 50, 60, 992 };
-        w = (Windows) { ids, 0, N, T, 0, offset };
-        windows_fill(&w, 1, 1, 2, 2, x, y);
+        view.begin = 0;
+        view.end = N;
+        w.offset = offset;
+        windows_fill(&w, 1, 1, 2, 2, x, y, NULL);
         CHECK(x[0] == 60 && x[T] == 992 && y[2 * T - 1] == 999);
 }
 

@@ -132,9 +132,12 @@ int session_score_rows(const Session *s, int most, int longest); /* how many tha
 typedef struct TrainStep {
         int B, T, n_micro;
         const int *ids, *targets; /* (n_micro, B, T); targets < 0 do not count */
+        /* (n_micro, B, T, 2) as session_documents writes it, for programs with that input; NULL: by
+         * the ids */
+        const int *documents;
         double lr, beta1, beta2, eps, weight_decay, clip;
-        int step;     /* from 0: bias correction, dropout's counter */
-        int skipped;  /* steps before this one that changed nothing: bias correction leaves them out */
+        int step;    /* from 0: bias correction, dropout's counter */
+        int skipped; /* steps before this one that changed nothing: bias correction leaves them out */
         double scale; /* of the loss, for gradients that 16 bits would lose; 0: 1 */
 } TrainStep;
 
@@ -157,7 +160,9 @@ int session_train_end(Session *s, TrainResult *out, Err *e);
 void session_documents(const Session *s, const int *ids, int B, int T, int *out);
 /* The same to a program's input `documents`, if it has one. */
 int session_write_documents(Session *s, const char *prog, const int *ids, int B, int T, Err *e);
-/* Mean loss over one batch (B,T), dropout off. */
+/* Mean loss over one batch (B,T), dropout off; documents as TrainStep's. */
+int session_eval_packed(Session *s, const int *ids, const int *targets, const int *documents, int B,
+                        int T, double *loss, uint64_t *tokens, Err *e);
 int session_eval(Session *s, const int *ids, const int *targets, int B, int T, double *loss,
                  uint64_t *tokens, Err *e);
 

@@ -25,6 +25,18 @@ static uint64_t count_targets(const int *t, size_t n)
         return counted;
 }
 
+/* Kernels read keys from where documents say. */
+static int check_documents(const int *d, size_t n, int T, Err *e)
+{
+        for (size_t i = 0; d && i < n; i++) {
+                const int t = (int)(i % (size_t)T);
+                if (d[2 * i] < 0 || d[2 * i] > t || d[2 * i + 1] <= t || d[2 * i + 1] > T)
+                        return err_set(e, TGC_USAGE, "token %d of a row: its document is %d to %d",
+                                       t, d[2 * i], d[2 * i + 1]);
+        }
+        return TGC_OK;
+}
+
 static int check_batch(const Session *s, const int *ids, const int *targets, size_t n, Err *e)
 {
         for (size_t i = 0; i < n; i++)
@@ -90,13 +102,16 @@ void session_documents(const Session *s, const int *ids, int B, int T, int *out)
 typedef int Write(Session *s, const char *prog, const char *io, const void *data, size_t bytes,
                   Err *e);
 
-static int give_documents(Session *s, const char *prog, const int *ids, int B, int T, Write *give,
-                          Err *e)
+/* given: what the caller says of them; NULL: by the ids */
+static int give_documents(Session *s, const char *prog, const int *ids, const int *given, int B,
+                          int T, Write *give, Err *e)
 {
         size_t n = (size_t)B * (size_t)T * 2;
         int *d, code;
         if (!prog_io(program_find(&s->p, prog), "documents"))
                 return TGC_OK;
+        if (given)
+                return give(s, prog, "documents", given, n * sizeof *given, e);
         if (!(d = malloc(n * sizeof *d)))
                 return err_set(e, TGC_NO_MEMORY, "no memory for the documents of %d x %d tokens", B,
                                T);
@@ -108,7 +123,7 @@ static int give_documents(Session *s, const char *prog, const int *ids, int B, i
 
 int session_write_documents(Session *s, const char *prog, const int *ids, int B, int T, Err *e)
 {
-        return give_documents(s, prog, ids, B, T, session_write, e);
+        return give_documents(s, prog, ids, NULL, B, T, session_write, e);
 }
 
 static int write_ahead(Session *s, const char *prog, const char *io, const void *data, size_t bytes,
@@ -119,14 +134,14 @@ static int write_ahead(Session *s, const char *prog, const char *io, const void 
         return code ? code : upload_ahead(s, 0, mem, data, bytes, e);
 }
 
-static int give_batch(Session *s, const char *prog, const int *ids, const int *targets, int B,
-                      int T, Write *give, Err *e)
+static int give_batch(Session *s, const char *prog, const int *ids, const int *targets,
+                      const int *documents, int B, int T, Write *give, Err *e)
 {
         size_t bytes = (size_t)B * (size_t)T * sizeof *ids;
         int code = give(s, prog, "ids", ids, bytes, e);
         if (!code)
                 code = give(s, prog, "targets", targets, bytes, e);
-        return code ? code : give_documents(s, prog, ids, B, T, give, e);
+        return code ? code : give_documents(s, prog, ids, documents, B, T, give, e);
 }
 
 static int slot_of(const Session *s, const Flight *f, int k)
@@ -158,7 +173,8 @@ static int queue_micro(Session *s, Flight *f, const TrainStep *in, int m, Err *e
         s->rt.share = (float)(f->share[m % RING] * f->scale);
         s->rt.inv_tokens = counted ? (float)(1.0 / (double)counted) : 0.f;
         session_rt_changed(s);
-        if ((code = give_batch(s, "step", in->ids + m * n, in->targets + m * n, in->B, in->T,
+        if ((code = give_batch(s, "step", in->ids + m * n, in->targets + m * n,
+                               in->documents ? in->documents + m * n * 2 : NULL, in->B, in->T,
                                write_ahead, e)) ||
             (code = upload_rt(s, 0, e)) || (code = dev_join(s->d, e)) ||
             (code = session_run(s, "step", in->B, in->T, e)) ||
@@ -246,7 +262,8 @@ int session_train_begin(Session *s, const TrainStep *in, Err *e)
         if (s->n_flights == N_FLIGHTS)
                 return err_set(e, TGC_USAGE, "%d steps are under way already", N_FLIGHTS);
         size_t n = (size_t)in->n_micro * in->B * in->T;
-        if ((code = check_batch(s, in->ids, in->targets, n, e)))
+        if ((code = check_batch(s, in->ids, in->targets, n, e)) ||
+            (code = check_documents(in->documents, n, in->T, e)))
                 return code;
         Flight *f = &s->flight[(s->first_flight + s->n_flights) % N_FLIGHTS];
         *f = (Flight) { .n_micro = in->n_micro,
@@ -307,10 +324,16 @@ int session_train_step(Session *s, const TrainStep *in, TrainResult *out, Err *e
 int session_eval(Session *s, const int *ids, const int *targets, int B, int T, double *loss,
                  uint64_t *tokens, Err *e)
 {
+        return session_eval_packed(s, ids, targets, NULL, B, T, loss, tokens, e);
+}
+
+int session_eval_packed(Session *s, const int *ids, const int *targets, const int *documents, int B,
+                        int T, double *loss, uint64_t *tokens, Err *e)
+{
         size_t n = (size_t)(B > 0 ? B : 0) * (size_t)(T > 0 ? T : 0);
         float x = 0;
         int code = check_batch(s, ids, targets, n, e);
-        if (code)
+        if (code || (code = check_documents(documents, n, T, e)))
                 return code;
         *tokens = count_targets(targets, n);
         *loss = 0;
@@ -323,7 +346,7 @@ int session_eval(Session *s, const int *ids, const int *targets, int B, int T, d
         s->rt.share = 1;
         s->rt.inv_tokens = (float)(1.0 / (double)*tokens);
         session_rt_changed(s);
-        if ((code = give_batch(s, "eval", ids, targets, B, T, session_write, e)) ||
+        if ((code = give_batch(s, "eval", ids, targets, documents, B, T, session_write, e)) ||
             (code = session_run(s, "eval", B, T, e)) ||
             (code = session_read(s, "eval", loss_io(s, "eval"), &x, sizeof x, e)))
                 return code;

@@ -170,6 +170,14 @@ def readers():
         '{"prompt_ids":[1,2,3,4,5,6,7],"continuation_ids":[8,9,499]}\r\n')
     put("continuations", "texts", '{"prompt":"a \\u00e9","continuation":" b"}\n{"prompt":"","continuation":"x"}')
     put("continuations", "numbers", '{"prompt_ids":[1.5,-2],"continuation_ids":[]}')
+    put("records", "kinds", '{"prompt": "a b", "completion": "c"}\n{"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y z"}], "tools": []}\n\n'
+        '{"text": "plain"}\r\n')
+    put("records", "list", '[{"q": "a\\"b", "a": "c"},\n {"q": "d", "a": "e"}]\0prompt=q,completion=a')
+    put("records", "wrong", '{"messages": [{"role": "assistant", "content": ""}]}')
+    put("token_bin", "nanogpt", struct.pack("<5H", 1, 2, 3, 4, 50256))
+    put("token_bin", "llmc", struct.pack("<256i3H", 20240520, 1, 3, *[0] * 253, 7, 8, 9))
+    put("token_bin", "llama3", struct.pack("<256i2I", 20240801, 7, 2, *[0] * 253, 7, 128000))
+    put("token_bin", "short", struct.pack("<256i3H", 20240520, 1, 4, *[0] * 253, 7, 8, 9))
     """Those of models, weights, plans and the command line."""
     for name in ("ok_no_ids", "ok_order", "unfed_input", "many_nodes", "map_rows", "concat_bomb", "no_metatables", "slice_range"):
         put("lua", name, one("read", name + ".lua"))

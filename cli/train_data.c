@@ -166,7 +166,13 @@ int data_read(Train *t, Err *e)
         t->chat.now = TEMPLATE_DAY;
         if ((code = identity(t, hex, e)) || (code = sources_read(&t->data, &how, e)))
                 return code;
-        return sources_read(&t->val_data, &how, e);
+        if ((code = sources_read(&t->val_data, &how, e)))
+                return code;
+        for (int i = 0; i < t->val_data.n; i++)
+                if (!t->val_data.source[i].records)
+                        say(&t->talk, "%s: %lld tokens to validate on\n",
+                            t->val_data.source[i].name, (long long)t->val_data.source[i].tokens.n);
+        return TGC_OK;
 }
 
 uint64_t data_hash(const Train *t)

@@ -88,7 +88,7 @@ bin() { awk 'BEGIN { for (i = 0; i < '"$1"'; i++) printf "%c%c", 1 + (i * '"$2"'
 val() {
         local p a b
         mkdir data && bin 300 7 > data/train.bin && bin 99 11 > data/val.bin
-        local here=("${run[@]}" --vocab=64 --data data/train.bin)
+        local here=("${run[@]/#text.txt/data/train.bin}" --vocab=64)
         # awk writes no zeros everywhere: the size says whether it did
         [ "$(wc -c < data/val.bin)" = 198 ] || { perl -e 'print pack("v*", map { 1 + $_ * 7 % 60 } 0..299)' > data/train.bin
                 perl -e 'print pack("v*", map { 1 + $_ * 11 % 60 } 0..98)' > data/val.bin; }
@@ -116,7 +116,7 @@ samples() {
                 [ "$p" ] || cmp -s $f ${f/said/whole} || p="$f is another with samples"
         done
         [ "$p" ] || p=$(tgc 0 '^step 12: sample: 3$' train said --resume --max_iters 12)
-        [ "$p" ] || p=$(tgc 2 'has no tokenizer' "${run[@]}" --vocab=64 --data data/train.bin --sample_interval=4)
+        [ "$p" ] || p=$(tgc 2 'has no tokenizer' "${run[@]/#text.txt/data/train.bin}" --vocab=64 --sample_interval=4)
         echo "$p"
 }
 say samples_change_nothing "$(samples)"

@@ -123,8 +123,9 @@ static bool is_named(const char *map, const char *param)
         return false;
 }
 
-/* mem: of section weights; s: or of a session. */
-static int through_open(Through *t, const Plan *p, char *mem, Session *s, int i, Err *e)
+/* mem: of section weights; s: or of a session; into: or float32 by the manifest's numbers. */
+static int through_open(Through *t, const Plan *p, char *mem, Session *s, float *const *into, int i,
+                        Err *e)
 {
         static const int dtype[] = {
                 [STORE_F32] = CK_F32, [STORE_BF16] = CK_BF16, [STORE_F16] = CK_F16
@@ -147,9 +148,11 @@ static int through_open(Through *t, const Plan *p, char *mem, Session *s, int i,
                         continue;
                 WeightParam *w = &t->p[t->n];
                 *w = (WeightParam) { .name = q->name,
-                                     .dtype = s ? CK_F32 : dtype[t->m.dtype],
+                                     .dtype = s || into ? CK_F32 : dtype[t->m.dtype],
                                      .rank = q->n_dims,
-                                     .data = s ? NULL : mem + q->offset * store_size(t->m.dtype) };
+                                     .data = s      ? NULL
+                                             : into ? (void *)into[k]
+                                                    : mem + q->offset * store_size(t->m.dtype) };
                 memcpy(w->dim, q->dim, sizeof w->dim);
                 t->param[t->n++] = k;
                 most = q->count > most ? q->count : most;
@@ -208,9 +211,22 @@ int adapters_import(Plan *p, void *weights, const Adapters *s, Err *e)
         int code = TGC_OK;
         for (int i = 0; i < s->n && !code; i++) {
                 Through t;
-                if ((code = through_open(&t, p, weights, NULL, i, e)))
+                if ((code = through_open(&t, p, weights, NULL, NULL, i, e)))
                         break;
                 code = s->a[i].dir ? import_one(&t, s->a[i].dir, e) : begin_anew(&t, e);
+                through_close(&t);
+        }
+        return code;
+}
+
+int adapters_read(const Plan *p, const Adapters *s, float *const *into, Err *e)
+{
+        int code = TGC_OK;
+        for (int i = 0; i < s->n && !code; i++) {
+                Through t;
+                if ((code = through_open(&t, p, NULL, NULL, into, i, e)))
+                        break;
+                code = import_one(&t, s->a[i].dir, e);
                 through_close(&t);
         }
         return code;
@@ -221,7 +237,7 @@ int adapters_into_session(Session *session, const Plan *p, const Adapters *from,
         int code = TGC_OK;
         for (int i = 0; i < from->n && !code; i++) {
                 Through t;
-                if (!from->a[i].dir || (code = through_open(&t, p, NULL, session, i, e)))
+                if (!from->a[i].dir || (code = through_open(&t, p, NULL, session, NULL, i, e)))
                         continue;
                 code = import_one(&t, from->a[i].dir, e);
                 through_close(&t);
@@ -293,7 +309,7 @@ int adapter_export(Session *s, const Plan *p, const char *dir, const char *file,
                                "the plan has several adapters: each is in its own folder already");
         if (!s && !w)
                 return err_set(e, TGC_USAGE, "the plan has no weights");
-        int code = through_open(&t, p, w ? (char *)w->data : NULL, s, 0, e);
+        int code = through_open(&t, p, w ? (char *)w->data : NULL, s, NULL, 0, e);
         if (code)
                 return code;
         char *path = file ? strdup(file) : file_join(dir, FILE_NAME);

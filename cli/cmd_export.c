@@ -80,8 +80,14 @@ static void say_files(const Progress *talk, const Loaded *l, const char *folder,
                     folder);
 }
 
+/* merged: with the adapters, from the checkpoint `base`. */
+typedef struct Merged {
+        const Adapters *adapters;
+        const char *base, *dtype; /* that it was written in */
+} Merged;
+
 static int write_folder(const Loaded *l, const Args *a, const char *folder, const char *dtype,
-                        uint64_t shard, Err *e)
+                        uint64_t shard, Merged *merged, Err *e)
 {
         const bool all = !opt_flag(a, O_WEIGHTS_ONLY);
         const char *own = opt_str(a, O_CONFIG);
@@ -91,7 +97,11 @@ static int write_folder(const Loaded *l, const Args *a, const char *folder, cons
         int code = make_folder(folder, e), n = 0;
         manifest_word(&l->plan, "dtype", stored, sizeof stored);
         if (!code)
-                code = weights_export(&l->plan, folder, dtype, shard, &n, e);
+                code = merged ? merge_export(&l->plan, merged->base, merged->adapters, folder,
+                                             &dtype, shard, &n, e)
+                              : weights_export(&l->plan, folder, dtype, shard, &n, e);
+        if (merged)
+                merged->dtype = dtype;
         if (!code && all)
                 code = model_files_write(l, folder, dtype ? dtype : stored, own, model, &tokenizer,
                                          e);
@@ -128,6 +138,60 @@ static int write_adapter(const Loaded *l, const Args *a, const char *folder, con
         return code;
 }
 
+static void say_change(const Args *a, const char *folder, const char *dtype, const Progress *talk)
+{
+        double change, largest;
+        Err why;
+        if (merge_compare(a, folder, dtype, &change, &largest, &why))
+                say(talk, "%s: logits were not compared: %s\n", folder, why.msg);
+        else
+                say(talk,
+                    "%s: merged, in %s: of 16 tokens no logit is off by more than %.2g (the largest is %.3g)\n",
+                    folder, dtype, change, largest);
+}
+
+/* --merge */
+static int merge(const Args *a, const char *out, const char *dtype, uint64_t shard,
+                 const Progress *talk, Err *e)
+{
+        Args plain = *a;
+        Adapters s;
+        Loaded l;
+        Merged how = { &s, a->pos[0], NULL };
+        bool there = true;
+        int code;
+        if (!a->v[O_LORA].n)
+                return err_set(e, TGC_USAGE,
+                               "export: --merge what? tgc export MODEL --merge --lora "
+                               "DIR -o FOLDER");
+        if (is_file(out) && !file_is_dir(out))
+                return err_set(e, TGC_USAGE, "export: --merge writes a folder, and %s is none",
+                               out);
+        if ((code = adapters_open(&s, a->v[O_LORA].list, a->v[O_LORA].n, e)))
+                return code;
+        if (!s.a[0].dir)
+                code = err_set(e, TGC_USAGE,
+                               "--lora %.100s: --merge wants the folder of an adapter",
+                               a->v[O_LORA].list[0]);
+        plain.v[O_DTYPE].set = false;
+        plain.v[O_OPT].i = 0;
+        plain.v[O_QUICK_CHECK].i = 0;
+        if (!code && !(code = load(&l, &plain, &(LoadHow) { .no_weights = true }, e))) {
+                if (l.kind == MODEL_HF)
+                        code = folder_weights(a->pos[0], "give another folder", &there, e);
+                if (!code && (!there || l.kind == MODEL_LUA || l.kind == MODEL_JSON))
+                        code = err_set(e, TGC_USAGE, "%s: there are no weights to merge with",
+                                       a->pos[0]);
+                if (!code)
+                        code = write_folder(&l, a, out, dtype, shard, &how, e);
+                loaded_free(&l);
+        }
+        adapters_free(&s);
+        if (!code)
+                say_change(a, out, how.dtype, talk);
+        return code;
+}
+
 int cmd_export(const Args *a, Err *e)
 {
         const char *out = opt_str(a, O_OUT),
@@ -145,6 +209,8 @@ int cmd_export(const Args *a, Err *e)
         if (!shard)
                 return err_set(e, TGC_USAGE, "--max-shard-size %.60s: a size is wanted, as 5GB",
                                opt_str(a, O_MAX_SHARD));
+        if (opt_flag(a, O_MERGE))
+                return merge(a, out, dtype, shard, &talk, e);
         Args plain = *a; /* here --dtype is the file's, not the plan's */
         plain.v[O_DTYPE].set = false;
         int code = load(&l, &plain, &(LoadHow) { 0 }, e);
@@ -157,7 +223,7 @@ int cmd_export(const Args *a, Err *e)
                                       a->pos[0])
                             : write_adapter(&l, a, out, &talk, e);
         else if (!file)
-                code = write_folder(&l, a, out, dtype, shard, e);
+                code = write_folder(&l, a, out, dtype, shard, NULL, e);
         else if (!(code = weights_export(&l.plan, out, dtype, 0, NULL, e)))
                 say(&talk, "%s: written\n", out);
         loaded_free(&l);

@@ -85,6 +85,7 @@ static bool for_gpu(const Given *g)
 
 static bool plain(const Given *g) { return !flag(g, O_JSON); }
 static bool as_object(const Given *g) { return flag(g, O_JSON); }
+static bool merges(const Given *g) { return flag(g, O_MERGE); }
 static bool talks(const Given *g) { return !flag(g, O_QUIET); }
 /* A state has no frozen weights. */
 static bool begins_or_freezes(const Given *g)

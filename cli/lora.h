@@ -34,6 +34,8 @@ struct Session;
 bool plan_has_lora(const Plan *p);
 /* --lora DIR into the plan's weights, those that begin anew as training begins. */
 int adapters_import(Plan *p, void *weights, const Adapters *s, Err *e);
+/* Into float32 of the plan's parameters, by their numbers. */
+int adapters_read(const Plan *p, const Adapters *s, float *const *into, Err *e);
 /* --lora DIR into a session. */
 int adapters_into_session(struct Session *s, const Plan *p, const Adapters *from, Err *e);
 /* A folder as PEFT writes it, of the plan's one adapter, from a session or, s NULL, the plan's
@@ -43,5 +45,16 @@ int adapter_export(struct Session *s, const Plan *p, const char *dir, const char
 /* Of that folder what is no tensor: adapter_config.json, README.md. */
 int adapter_words(const Plan *p, const char *dir, const char *base, Err *e);
 bool map_line_is_adapters(const char *line);
+
+/* ---- merge.c ---- */
+
+/* The model of the plan, unmerged at -O0, with the weights of `base`, into a folder as one with its
+ * adapters.  *dtype: NULL becomes the base's. */
+int merge_export(const Plan *p, const char *base, const Adapters *s, const char *folder,
+                 const char **dtype, uint64_t shard, int *n_files, Err *e);
+/* The largest difference of a logit, on a few tokens, between MODEL with its adapters and the
+ * folder; and the largest logit. */
+int merge_compare(const Args *a, const char *folder, const char *dtype, double *change,
+                  double *largest, Err *e);
 
 #endif

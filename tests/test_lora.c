@@ -222,6 +222,18 @@ TEST (what_was_trained_runs) {
         CHECK(distance(in_dir("x.npy"), in_dir("y.npy"), -1) == 0);
 }
 
+/* One model of both adapters, and what the sample of it says. */
+TEST (merged_is_unmerged) {
+        setenv("TGC_DEVICE", "cpu", 1);
+        OK("export " FROM "base --merge --lora " FROM "tuned --lora " FROM "mixed -o @/merged");
+        unsetenv("TGC_DEVICE");
+        CHECK_MSG(strstr(err, "merged, in f32: of 16 tokens no logit is off by more than"), "%s",
+                  err);
+        logits_of("@/merged", "cpu");
+        CHECK(distance(in_dir("x.npy"), FROM "logits.npy", 3) < NEAR);
+        CHECK(same_file(in_dir("merged/config.json"), FROM "base/config.json"));
+}
+
 TEST (gradients_agree_with_the_evaluator) {
         static const char *const spec[] = { "r=4,alpha=8", "r=3,alpha=3,dropout=0.3",
                                             "r=5,rslora=1,targets=.*(q|v|down)_proj" };
@@ -331,6 +343,11 @@ TEST (lines_are_refused_by_name) {
         refused(2, "run " FROM "base --prompt-ids 1 --lora " FROM "begin:0" HERE, "a number but 0");
         refused(2, "run @/x.plan --lora " FROM "begin --prompt-ids 1" HERE,
                 "is compiled already; give --lora");
+        refused(2, "export " FROM "base --merge -o @/no", "--merge what?");
+        refused(2, "export " FROM "base --merge --lora r=4 -o @/no",
+                "wants the folder of an adapter");
+        refused(2, "export " FROM "base --lora " FROM "begin -o @/no", "it goes with --merge");
+        refused(3, "export gpt --merge --lora " FROM "begin -o @/no", "none of its target modules");
         CHECK(access(in_dir("no"), F_OK));
 }
 

@@ -114,11 +114,11 @@ static bool rows_steps(const char *steps, int64_t N, int64_t K, int64_t r, Text 
                 steps = args + len;
                 if (!strcmp(op, "t") && first)
                         continue;
-                if (!strcmp(op, "reshape") && n >= 2 && v[n - 1] == K) {
+                if (!strcmp(op, "reshape") && n >= 2 && v[n - 1] % K == 0) {
                         text_add(out, " | reshape");
                         for (int i = 0; i < n - 1; i++)
                                 text_add(out, " %lld", v[i]);
-                        text_add(out, " %lld", (long long)r);
+                        text_add(out, " %lld", v[n - 1] / K * r);
                         rank = n;
                         continue;
                 }

@@ -105,30 +105,81 @@ static const char *type_word(const char *dtype)
         return !strcmp(dtype, "f32") ? "float32" : !strcmp(dtype, "bf16") ? "bfloat16" : "float16";
 }
 
-/* The file's type of weights is what config.json says they have: who loads them goes by it. */
+/* Behind the value that begins at s[i]. */
+static size_t value_end(const char *s, size_t n, size_t i)
+{
+        for (int depth = 0; i < n; i++) {
+                if (s[i] == '"')
+                        for (i++; i < n && s[i] != '"'; i++)
+                                i += s[i] == '\\';
+                else if (s[i] == '{' || s[i] == '[')
+                        depth++;
+                else if (s[i] == '}' || s[i] == ']')
+                        if (!depth--)
+                                return i;
+                if (!depth && i + 1 < n && strchr(",}]", s[i + 1]))
+                        return i + 1;
+        }
+        return n;
+}
+
+/* Takes a member out of the outermost object, with the comma that parts it from another; the
+ * length that is left. */
+static size_t without(char *s, size_t n, const char *key)
+{
+        size_t end, at = member(s, n, key, &end);
+        if (!at)
+                return n;
+        end = value_end(s, n, at);
+        for (at--; s[at] != ':';)
+                at--;
+        while (s[at] != '"')
+                at--;
+        at -= strlen(key) + 1;
+        while (end < n && strchr(" \t\r\n", s[end]))
+                end++;
+        if (end < n && s[end] == ',')
+                end++;
+        else
+                while (at && s[at] != ',' && s[at] != '{')
+                        at--;
+        if (s[at] == '{')
+                at++;
+        memmove(s + at, s + end, n - end);
+        return n - (end - at);
+}
+
+/* The file's type of weights is what config.json says they have: who loads them goes by it.  They
+ * are not quantised any more. */
 static int put_config(const char *dir, const Section *s, const char *word, Err *e)
 {
-        const char *text = s->data, *brace = memchr(text, '{', s->size);
-        size_t end = 0, at = member(text, s->size, "dtype", &end), n = 0;
+        char *text = malloc(s->size + 1);
+        if (!text)
+                return err_set(e, TGC_NO_MEMORY, "%s: no memory for config.json", dir);
+        memcpy(text, s->data, s->size);
+        const size_t size = without(text, s->size, "quantization_config");
+        const char *brace = memchr(text, '{', size);
+        size_t end = 0, at = member(text, size, "dtype", &end), n = 0;
         char *out = NULL;
         FILE *f = brace ? open_memstream(&out, &n) : NULL;
         if (!at)
-                at = member(text, s->size, "torch_dtype", &end);
+                at = member(text, size, "torch_dtype", &end);
         if (f && at) {
                 fwrite(text, 1, at, f);
                 fprintf(f, "\"%s\"", word);
-                fwrite(text + end, 1, s->size - end, f);
+                fwrite(text + end, 1, size - end, f);
         } else if (f) {
                 size_t head = (size_t)(brace - text) + 1;
                 fwrite(text, 1, head, f);
                 fprintf(f, "\n  \"torch_dtype\": \"%s\",", word);
-                fwrite(brace + 1, 1, s->size - head, f);
+                fwrite(brace + 1, 1, size - head, f);
         }
         const bool whole = f && !ferror(f);
         int code = f && !fclose(f) && whole && out
                            ? put(dir, "config.json", out, n, e)
                            : err_set(e, TGC_NO_MEMORY, "%s: no memory for config.json", dir);
         free(out);
+        free(text);
         return code;
 }
 

@@ -8,6 +8,8 @@
 --      key = word(v, known)    used: a string that known(v) accepts
 --      key = same "other"      used: another name of that key, which wins
 --      key = object{ ... }     used: keys of its own; {} where it is absent or null
+--      key = each{ ... }       used: names of any kind, each with such keys
+--      key = kinds("k", { })   an object whose k says which of the tables of keys it has; nil where it is absent or null
 --      key = free              changes no logit
 --      key = only(v, ...)      refused unless it is v (which it is where absent) or another of these
 --
@@ -23,6 +25,8 @@ function config.maybe(kind, default) return { rule = "used", kind = kind, defaul
 function config.word(default, known) return { rule = "used", kind = "string", default = default, known = known } end
 function config.same(key) return { rule = "same", key = key } end
 function config.object(keys) return { rule = "object", keys = keys } end
+function config.each(keys) return { rule = "each", keys = keys } end
+function config.kinds(by, tables) return { rule = "kinds", by = by, tables = tables } end
 function config.only(...) return { rule = "only", values = { ... } } end
 
 local kinds = {
@@ -95,7 +99,32 @@ function take.used(key, v, r, _, within)
         return v
 end
 
-local function walk(raw, keys, common, name, within)
+local walk
+
+function take.each(key, v, r, name, within)
+        if type(v) ~= "table" then config.refuse(key, v, "should be an object", within) end
+        for each, x in pairs(v) do
+                local inside = (within or "") .. key .. "."
+                if type(x) ~= "table" then config.refuse(tostring(each), x, "should be an object", inside) end
+                walk(x, r.keys, {}, name, inside .. tostring(each) .. ".")
+        end
+        return v
+end
+
+function take.kinds(key, v, r, name, within)
+        if v == nil or is_null(v) then return nil end
+        if type(v) ~= "table" then config.refuse(key, v, "should be an object or null", within) end
+        local names, keys = {}, r.tables[v[r.by]]
+        for kind in pairs(r.tables) do names[#names + 1] = show(kind) end
+        table.sort(names)
+        within = (within or "") .. key .. "."
+        if not keys then
+                config.refuse(r.by, v[r.by], "is not supported; known are " .. table.concat(names, ", "), within)
+        end
+        return walk(v, keys, { [r.by] = config.free }, name, within)
+end
+
+function walk(raw, keys, common, name, within)
         local out = {}
         for key, v in pairs(raw) do
                 if keys[key] == nil and common[key] == nil then
@@ -113,7 +142,7 @@ local function walk(raw, keys, common, name, within)
                         elseif raw[key] == nil or is_null(raw[key]) then
                                 out[key] = walk({}, r.keys, common, name, key .. ".")
                         elseif type(raw[key]) == "table" then
-                                out[key] = walk(raw[key], r.keys, common, name, key .. ".")
+                                out[key] = walk(raw[key], r.keys, common, name, (within or "") .. key .. ".")
                         else
                                 config.refuse(key, raw[key], "should be an object or null")
                         end

@@ -41,7 +41,7 @@ local common = set(none(
 ), {
         is_encoder_decoder = only(false), add_cross_attention = only(false), cross_attention_hidden_size = only(null),
         is_causal = only(true), use_bidirectional_attention = only(null, false), per_layer_config = only(null),
-        pruned_heads = only({}, null), quantization_config = only(null), quantization = only(null), attention_chunk_size = only(null),
+        pruned_heads = only({}, null), quantization_config = require "quant_keys", quantization = only(null), attention_chunk_size = only(null),
 })
 
 local rope = config.rope_keys
@@ -94,6 +94,7 @@ return { read = config.reader(common, {
                 initializer_range = 0.02, scale_attn_weights = true, scale_attn_by_inverse_layer_idx = false,
                 tie_word_embeddings = true, hidden_size = same "n_embd", max_position_embeddings = same "n_positions",
                 num_attention_heads = same "n_head", num_hidden_layers = same "n_layer",
+                quantization_config = only(null),       -- its weights are transposed, and quantised ones are not
         }, none("n_ctx", "embd_pdrop", "attn_pdrop", "summary_type", "summary_use_proj", "summary_activation",
                 "summary_proj_to_labels", "summary_first_dropout", "reorder_and_upcast_attn")) },
         llama = { architecture = "LlamaForCausalLM", keys = set(llama, {

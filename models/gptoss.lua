@@ -1,6 +1,6 @@
 -- gptoss.lua: gpt-oss.  Each head's softmax has a learned logit that nothing is taken from (a sink);
--- every other layer has a window; experts with biases and a clamped SwiGLU.  Its folders in bf16
--- are read, not those in MXFP4.  The defaults are gpt-oss-20b.
+-- every other layer has a window; experts with biases and a clamped SwiGLU.  The defaults are
+-- gpt-oss-20b.
 local b = require "blocks"
 local config = require "config"
 local decoder = require "decoder"

@@ -78,6 +78,24 @@ DECODE void chunk_bf16(float *y, const unsigned char *b, int c)
         *y = bits_float((unsigned)(b[0] | b[1] << 8) << 16);
 }
 
+/* Without infinities; 0x7f and 0xff are NaN. */
+DECODE void chunk_f8_e4m3(float *y, const unsigned char *b, int c)
+{
+        const unsigned e = *b >> 3 & 15, m = *b & 7;
+        const float v = e == 15 && m == 7 ? bits_float(0x7fc00000u)
+                        : e               ? bits_float((e + 120) << 23 | m << 20)
+                                          : (float)(int)m * 0x1p-9f;
+        (void)c;
+        *y = *b & 0x80 ? -v : v;
+}
+
+/* 2^(e-127); 0xff is NaN. */
+DECODE void chunk_f8_e8m0(float *y, const unsigned char *b, int c)
+{
+        (void)c;
+        *y = bits_float(*b == 0xff ? 0x7fc00000u : *b ? (unsigned)*b << 23 : 0x00400000u);
+}
+
 /* ---- blocks of 32: low nibbles are the first 16 values, high ones the others ---- */
 
 DECODE void chunk_q4_0(float *y, const unsigned char *b, int c)

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "../util/file.h"
 #include "gguf.h"
+#include "quant_folder.h"
 #include "safetensors.h"
 
 typedef struct Owner {
@@ -100,6 +101,16 @@ int checkpoint_add_meta(Checkpoint *ck, const char *key, const char *value, Err 
         ck->meta = p;
         ck->meta[ck->n_meta++] = (StMeta) { key, value };
         return TGC_OK;
+}
+
+void checkpoint_drop(Checkpoint *ck, const bool *which)
+{
+        int n = 0;
+
+        for (int i = 0; i < ck->n_tensors; i++)
+                if (!which[i])
+                        ck->tensor[n++] = ck->tensor[i];
+        ck->n_tensors = n;
 }
 
 static int by_name(const void *a, const void *b)
@@ -232,6 +243,8 @@ int checkpoint_open(Checkpoint **out, const char *path, Err *e)
         rc = file_is_dir(path) ? checkpoint_add_hf_folder(ck, path, e) : add_file(ck, path, e);
         if (!rc)
                 rc = checkpoint_seal(ck, e);
+        if (!rc && file_is_dir(path))
+                rc = checkpoint_unpack_folder(ck, path, e);
         if (rc) {
                 checkpoint_close(ck);
                 return rc;

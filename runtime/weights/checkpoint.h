@@ -2,7 +2,8 @@
  *
  *      FILE.safetensors                one file
  *      FILE.safetensors.index.json     its shards, which must hold what the index says, and no more
- *      FOLDER                          Hugging Face: model.safetensors, or model.safetensors.index.json
+ *      FOLDER                          Hugging Face: model.safetensors, or model.safetensors.index.json;
+ *                                      quantised weights as those they stand for (quant_folder.h)
  *      FILE.gguf                       GGUF, tensors in blocks among them (gguf.h)
  *      FILE.bin                        llama2.c, version 0, 1 (float32) or 2 (Q8_0, dequantised to float32)
  *
@@ -37,6 +38,7 @@ int checkpoint_new(Checkpoint **out, const char *path, Err *e);
 int checkpoint_own(Checkpoint *ck, void (*release)(void *), void *owner, Err *e);
 int checkpoint_add(Checkpoint *ck, const CkTensor *t, Err *e);
 int checkpoint_add_meta(Checkpoint *ck, const char *key, const char *value, Err *e);
+void checkpoint_drop(Checkpoint *ck, const bool *which); /* of checkpoint_at(ck, i) */
 int checkpoint_seal(Checkpoint *ck, Err *e); /* sorts; TGC_BAD_FILE on a name given twice */
 
 /* Sources; checkpoint_open chooses among them. */

@@ -18,7 +18,8 @@ enum {
         CK_N_DTYPES
 };
 
-/* data need not be aligned to its element: read it with memcpy or ck_convert. */
+/* data need not be aligned to its element: read it with memcpy or ck_convert.  Where packed is not
+ * NULL other tensors make it (packed.h): it has no data, ck_unpack makes its bytes. */
 typedef struct CkTensor {
         const char *name; /* UTF-8, no control characters */
         int dtype;        /* CK_F32, ... */
@@ -26,6 +27,8 @@ typedef struct CkTensor {
         int64_t dim[CK_MAX_RANK];
         const void *data;
         size_t bytes; /* == product(dim) / values of a block * its bytes */
+        const struct Packed *packed;
+        bool may_go; /* a model that has no place for it loses nothing: a bias of zeros */
 } CkTensor;
 
 /* A type has elements, each by itself, or blocks of elements: Q4_K. */

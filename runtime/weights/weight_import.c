@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "packed.h"
 
 enum { MAX_PER_PARAM = 4096 }; /* entries of one parameter: they are compared in pairs */
 
@@ -228,12 +229,12 @@ static int check_cover(const WeightMap *m, const WeightParam *p, const Job *job,
         return TGC_OK;
 }
 
-/* The tensor's elements through the entry's transforms into the box of the parameter at `data`.
+/* The elements of t through the entry's transforms into the box of the parameter at `data`.
  * Blocks are moved as they are, and become elements on the way into the parameter; where that would
- * cut them, all of the tensor becomes float32 first.  False: no memory. */
-static bool import_tensor(const Job *job, void *data, int dtype)
+ * cut them, all of the tensor becomes float32 first. */
+static int import_tensor(const WeightMap *m, const Job *job, const CkTensor *t, void *data,
+                         int dtype, Err *e)
 {
-        const CkTensor *t = job->t;
         const int values = ck_block_values(t->dtype);
         const Entry *entry = job->entry;
         Entry in_blocks;
@@ -260,7 +261,24 @@ static bool import_tensor(const Job *job, void *data, int dtype)
                 wm_box_move(&job->box, data, dtype, (unsigned char *)(uintptr_t)a.p, from, true,
                             wm_entry_affine(entry));
         free(a.own);
-        return ok;
+        return ok ? TGC_OK
+                  : err_set(e, TGC_NO_MEMORY, "%s: no memory to transform tensor %.200s", m->name,
+                            t->name);
+}
+
+/* A tensor that others make is decoded first. */
+static int import_packed(const WeightMap *m, const Job *job, void *data, int dtype, Err *e)
+{
+        CkTensor plain = *job->t;
+        void *mem = malloc(plain.bytes + 1);
+        int rc = mem ? ck_unpack(job->t, mem, e)
+                     : err_set(e, TGC_NO_MEMORY, "%s: no memory to decode tensor %.200s", m->name,
+                               plain.name);
+        plain.data = mem;
+        if (!rc)
+                rc = import_tensor(m, job, &plain, data, dtype, e);
+        free(mem);
+        return rc;
 }
 
 static int import_param(const WeightMap *m, const WeightSet *set, int i, const Job *job, int n,
@@ -275,11 +293,10 @@ static int import_param(const WeightMap *m, const WeightSet *set, int i, const J
         if (!data)
                 rc = err_set(e, TGC_FAIL, "%s: parameter %.200s has no memory to go to", m->name,
                              p->name);
-        for (; n && !rc; n--, job++) {
-                if (job->t && !import_tensor(job, data, p->dtype))
-                        rc = err_set(e, TGC_NO_MEMORY, "%s: no memory to transform tensor %.200s",
-                                     m->name, job->t->name);
-        }
+        for (; n && !rc; n--, job++)
+                if (job->t)
+                        rc = job->t->packed ? import_packed(m, job, data, p->dtype, e)
+                                            : import_tensor(m, job, job->t, data, p->dtype, e);
         if (set->end) {
                 int rc2 = set->end(set->ctx, i, !rc, rc ? 0 : e);
                 rc = rc ? rc : rc2;
@@ -321,7 +338,8 @@ static const char *twin_of(const char *line, const char *name)
 
 static bool same_bytes(const CkTensor *a, const CkTensor *b)
 {
-        return a->dtype == b->dtype && a->bytes == b->bytes && !memcmp(a->data, b->data, a->bytes);
+        return a->data && b->data && a->dtype == b->dtype && a->bytes == b->bytes &&
+               !memcmp(a->data, b->data, a->bytes);
 }
 
 /* *twin: the tensor that it would have to equal, and does not; else NULL. */
@@ -358,7 +376,8 @@ static int refuse_unused(const WeightMap *m, const Checkpoint *ck, const Job *jo
                 if (job[i].t)
                         used[job[i].t - checkpoint_at(ck, 0)] = true;
         for (int i = 0; i < n; i++)
-                if (!used[i] && !is_ignored(m, ck, checkpoint_at(ck, i), &other)) {
+                if (!used[i] && !checkpoint_at(ck, i)->may_go &&
+                    !is_ignored(m, ck, checkpoint_at(ck, i), &other)) {
                         names_add(&unused, checkpoint_at(ck, i)->name);
                         if (other) {
                                 name = checkpoint_at(ck, i)->name;

@@ -106,6 +106,42 @@ def safetensors(head, data=b"", hash=False):
     return json.dumps(head, separators=(",", ":")).encode() + b"\0" + data
 
 
+def quant_seeds():
+    """A layer of each kind of quantised folder, all bytes 1."""
+    size = {"U8": 1, "I8": 1, "F8_E4M3": 1, "F16": 2, "BF16": 2, "F32": 4, "I32": 4, "I64": 8}
+    ct = lambda **kw: {"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": kw}}}
+    state = json.dumps({"quant_type": "nf4", "blocksize": 64, "shape": [8, 16], "nested_blocksize": 256, "nested_offset": 0.5}).encode()
+    nf4 = {"weight": ("U8", 64, 1), "weight.absmax": ("F32", 2), "weight.quant_map": ("F32", 16),
+           "weight.quant_state.bitsandbytes__nf4": ("U8", len(state))}
+    nested = {**nf4, "weight.absmax": ("U8", 2), "weight.nested_absmax": ("F32", 1), "weight.nested_quant_map": ("F32", 256)}
+    gptq = {"qweight": ("I32", 4, 8), "qzeros": ("I32", 2, 1), "scales": ("F16", 2, 8), "g_idx": ("I32", 32), "bias": ("F16", 8)}
+    kinds = {
+        "nf4": ({"quant_method": "bitsandbytes"}, nf4), "nf4_nested": ({"quant_method": "bitsandbytes"}, nested),
+        "int8": ({"quant_method": "bitsandbytes"}, {"weight": ("I8", 8, 8), "SCB": ("F32", 8)}),
+        "gptq": ({"quant_method": "gptq", "bits": 4}, gptq), "gptq_v2": ({"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq_v2"}, gptq),
+        "gptq_3": ({"quant_method": "gptq", "bits": 3}, {**gptq, "qweight": ("I32", 3, 32), "qzeros": ("I32", 2, 3), "scales": ("F16", 2, 32)}),
+        "awq": ({"quant_method": "awq", "version": "gemm"}, {"qweight": ("I32", 16, 1), "qzeros": ("I32", 2, 1), "scales": ("F16", 2, 8)}),
+        "ct_int4": (ct(num_bits=4), {"weight_packed": ("I32", 8, 2), "weight_scale": ("BF16", 8, 2), "weight_zero_point": ("I32", 1, 2),
+                                     "weight_g_idx": ("I32", 16), "weight_shape": ("I64", 2)}),
+        "ct_int8": (ct(num_bits=8), {"weight": ("I8", 8, 8), "weight_scale": ("F32", 8, 1), "weight_zero_point": ("I8", 8, 1)}),
+        "ct_block": (ct(num_bits=8, block_structure=[4, 4]), {"weight": ("F8_E4M3", 6, 8), "weight_scale": ("F32", 2, 2)}),
+        "ct_nvfp4": (ct(num_bits=4), {"weight_packed": ("U8", 4, 16), "weight_scale": ("F8_E4M3", 4, 2), "weight_global_scale": ("F32", 1)}),
+        "fp8": ({"quant_method": "fp8", "weight_block_size": [4, 4]}, {"weight": ("F8_E4M3", 6, 8), "weight_scale_inv": ("F32", 2, 2)}),
+        "mxfp4": ({"quant_method": "mxfp4"}, {"_blocks": ("U8", 2, 3, 1, 16), "_scales": ("U8", 2, 3, 1)}),
+    }
+    for name, (config, parts) in kinds.items():
+        head, at, data = {}, 0, b""
+        for part, (dtype, *shape) in parts.items():
+            n = size[dtype]
+            for d in shape:
+                n *= d
+            key = "a" + part if part[0] == "_" else "a." + part
+            head[key] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + n]}
+            at += n
+            data += state if "quant_state" in part else struct.pack("<2q", 8, 16) if dtype == "I64" else bytes([1]) * n if dtype != "I32" or "g_idx" not in part else bytes(n)
+        put("quant_folder", name, json.dumps({"quantization_config": config}, separators=(",", ":")).encode() + b"\0" + json.dumps(head, separators=(",", ":")).encode() + b"\0" + data)
+
+
 def gguf(keys, tensors, version=3, alignment=32):
     """A GGUF file: keys {name: (type, value)}, tensors [(name, type, dims, bytes)]; dims begin with the contiguous one."""
     text = lambda s: struct.pack("<Q", len(s)) + s
@@ -166,6 +202,7 @@ def gguf_seeds():
 
 def readers():
     gguf_seeds()
+    quant_seeds()
     put("continuations", "ids", '{"prompt_ids":[1,2,3],"continuation_ids":[4,5],"doc":{"a":[1]}}\n\n'
         '{"prompt_ids":[1,2,3,4,5,6,7],"continuation_ids":[8,9,499]}\r\n')
     put("continuations", "texts", '{"prompt":"a \\u00e9","continuation":" b"}\n{"prompt":"","continuation":"x"}')

@@ -146,7 +146,7 @@ SPECIAL = {                                     # key: values; more for what nee
     "mlp_only_layers": [[], [1], [0, 2], None, [7], ["x"]], "decoder_sparse_step": [2, 3], "pruned_heads": [{}, {"0": [1]}],
     "dtype": ["float32", "bfloat16"], "torch_dtype": ["float32", "float16"], "per_layer_config": [None, {"0": {}}],
     "architectures": [["X"], None], "norm_type": ["layernorm", "low_precision_rmsnorm"],
-    "logit_scale": [0.5, "inv_sqrt_d_model"], "quantization_config": [{"quant_method": "gptq", "bits": 4}],
+    "logit_scale": [0.5, "inv_sqrt_d_model"], "quantization_config": [{"quant_method": "hqq", "bits": 4}],
     "id2label": [{"0": "a", "1": "b"}], "label2id": [{"a": 0}], "problem_type": ["regression"],
     "num_ln_in_parallel_attn": [0, 1, 2, 3], "num_kv_heads": [1, 2, 4], "transformers_version": ["4.40.0"],
     "no_rope_layers": [[1, 1, 1], [0, 0, 0], [0, 1, 0], [1, 0], [1, 2, 0], None], "no_rope_layer_interval": [1, 2, 0],

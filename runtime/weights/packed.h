@@ -1,0 +1,57 @@
+/* packed.h: a tensor that other tensors make: codes of some bits, their scales, their zero points.
+ *
+ *      value(r,c) = (code(r,c) - zero(r,g)) * scale(r,g),      g the group of column c
+ *
+ * in float32, as the packages that define the formats compute it, but for rounding to 16 bits.
+ * quant_folder.c makes them of a Hugging Face folder; they are decoded when they are imported, one
+ * at a time.  The parts lie in mapped files, which must outlive it. */
+#ifndef TGC_PACKED_H
+#define TGC_PACKED_H
+
+#include "ck_tensor.h"
+#include "../util/err.h"
+
+/* A matrix of small numbers. */
+typedef struct Codes {
+        enum {
+                CODES_NONE,
+                CODES_ROWS,    /* i32 (rows, words): value c of a row in its bits from c*bits on */
+                CODES_COLUMNS, /* i32 (words, rows): the same, word w of row r at [w][r] */
+                CODES_AWQ,     /* i32 (cols, rows/8): row 8j + k in bits 4*order[k] of [c][j] */
+                CODES_I8,      /* i8 (rows, cols) */
+                CODES_F8,      /* E4M3 (rows, cols) */
+                CODES_LOW,     /* a value of `table` by 4 bits; the low half of a byte is first */
+                CODES_HIGH     /* the same; the high half is first */
+        } kind;
+        int bits, less; /* `less` is subtracted from what ROWS and COLUMNS have */
+        const uint8_t *data;
+        int64_t rows, cols;
+        float table[16];
+} Codes;
+
+typedef struct Packed {
+        const char *file; /* for messages */
+        Codes code;
+        int64_t count; /* of values; the last row of a flat tensor may be short */
+        Codes zero;    /* as scale */
+        bool zero_across;
+        CkTensor scale;             /* (scale_rows, groups), or (groups, scale_rows) */
+        bool scale_across;          /* it is (groups, scale_rows) */
+        int64_t scale_rows, groups; /* of a scale: block_rows rows, `group` columns */
+        int64_t block_rows, group;
+        const uint8_t *group_of; /* i32 (cols): the group of each column; NULL: c / group */
+        float times;             /* every value once more; 0: no */
+        float divide;            /* every scale by it; 0: no */
+        /* scale is u8, and a scale is map[u8] * nested[i / nested_block] + offset */
+        const uint8_t *map, *nested;
+        int64_t nested_block;
+        float offset;
+        int64_t batch; /* rows are batch times rows / batch; 0: 1 */
+        bool swap;     /* each of the batch is wanted transposed */
+} Packed;
+
+/* All t->bytes of it, t->dtype: F32, or BF16 where that is exact.  TGC_BAD_FILE: a scale is not
+ * finite, a group is none. */
+int ck_unpack(const CkTensor *t, void *to, Err *e);
+
+#endif

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "../runtime/weights/npy.h"
 #include "continuations.h"
+#include "eval_kl.h"
 
 typedef struct Score {
         double sum;
@@ -162,14 +163,21 @@ static int report(const Args *a, const Score *r, double seconds, Err *e)
 
 static int eval_text(const Args *a, const Loaded *l, int vocab, Err *e)
 {
+        const bool base = opt_str(a, O_KL) || opt_str(a, O_SAVE_BASE);
         Session *s = NULL;
         Score sum = { 0 };
-        int *ids = NULL, n = 0, code = window_size(a, &l->plan, &sum, e);
+        int *ids = NULL, n = 0, code = base ? TGC_OK : window_size(a, &l->plan, &sum, e);
         if (!code)
                 code = read_ids(a, l, vocab, &ids, &n, e);
         if (!code && n < 2)
                 code = err_set(e, TGC_BAD_FILE, "%s: %d token; a loss needs two",
                                opt_str(a, O_DATA) ? opt_str(a, O_DATA) : opt_str(a, O_IDS), n);
+        if (!code && base) {
+                say_random(a, l);
+                code = eval_kl(a, l, ids, n, vocab, e);
+                free(ids);
+                return code;
+        }
         if (!code)
                 code = open_session(&s, &l->plan, a, SESSION_INFER, WEIGHTS_SEED, "score", 0, e);
         double start = clock_s();

@@ -68,6 +68,9 @@ static bool reads_text(const Given *g)
 static bool one_program(const Given *g) { return !has(g, O_SEQUENCES); }
 static bool scores_text(const Given *g) { return !has(g, O_REQUESTS); }
 
+static bool no_base(const Given *g) { return !has(g, O_KL) && !has(g, O_SAVE_BASE); }
+static bool no_saving(const Given *g) { return !has(g, O_SAVE_BASE); }
+
 static bool on_cpu(const Given *g) { return !g->device || strcmp(g->device, "cuda"); }
 static bool on_gpu(const Given *g)
 {

@@ -30,6 +30,24 @@ p=$(tgc 0 '' eval many.plan --data text --device cpu --json --stride 20)
 [ "$p" ] || without_seconds < out | cmp -s - want || p="$(cat out want)"
 say the_sum_does_not_depend_on_how_many_are_together "$p"
 
+# ---- beside a base (tests/e2e/quant/kl.py compares the numbers with numpy's) ----
+
+"$TGC" compile "$story" -q --dtype bf16 --ctx-size 64 --target cpu -o half.plan
+number() { sed -n "s/.*\"$1\":[ \t]*\([-0-9.e]*\).*/\1/p" out; }
+p=$(tgc 0 '' eval one.plan --data text --device cpu --window 64 --kl one.plan --json)
+[ "$p" ] || [ "$(number kl_max) $(number same_top) $(number perplexity_ratio)" = "0 1 1" ] || p="itself: $(cat out)"
+[ "$p" ] || p=$(tgc 0 '' eval half.plan --data text --device cpu --window 64 --kl one.plan --json)
+[ "$p" ] || cp out want
+[ "$p" ] || awk "BEGIN { exit !($(number kl_mean) > 1e-6 && $(number kl_mean) < 1e-2 && $(number kl_99) >= $(number kl_mean)) }" || p="$(cat out)"
+[ "$p" ] || p=$(tgc 0 '' eval one.plan --data text --device cpu --window 64 --save-base base.npy)
+[ "$p" ] || p=$(tgc 0 '' eval half.plan --data text --device cpu --window 64 --kl base.npy --json)
+[ "$p" ] || cmp -s out want || p="the file says otherwise: $(diff out want)"
+[ "$p" ] || p=$(tgc 3 'base file of' eval half.plan --data text --device cpu --window 50 --kl base.npy)
+tac text | sed 's/Bob/Ann/g' > other
+[ "$p" ] || p=$(tgc 3 'base file of|another text' eval half.plan --data other --device cpu --window 64 --kl base.npy)
+[ "$p" ] || p=$(tgc 3 'tokens of text, and a window is' eval half.plan --ids <(echo 1 2 3) --device cpu --window 64 --kl one.plan)
+say how_far_from_a_base "$p"
+
 # every token but the first counts once, whatever the stride
 p=
 for s in 1 7 47; do

@@ -3,9 +3,12 @@
  * Two steps are under way at a time.  Before anything that looks at the weights (a
  * validation, a checkpoint, the end) both are waited for. */
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include "../runtime/weights/ck_tensor.h"
 #include "lora.h"
@@ -95,8 +98,8 @@ static int save(Train *t, bool improved, Err *e)
                 code = save_weights(t, e);
         if (!code)
                 code = renew_plan(t, e);
-        if (!code && t->csv >= 0)
-                fsync(t->csv); /* a pipe has none */
+        if (!code)
+                log_sync(&t->log);
         if (!code && !(code = state_save(t->s, state, &t->state, e)))
                 code = run_settle(dir, e);
         if (!code)
@@ -123,6 +126,13 @@ static double tokens_per_second(const Train *t, int64_t done)
         return s > 0 ? (double)(done - t->first) * t->B * t->T * t->n_micro / s : 0;
 }
 
+/* By the rate of this process: what an earlier one did took no time of it. */
+static double seconds_left(const Train *t, int64_t done)
+{
+        const double rate = tokens_per_second(t, done);
+        return rate > 0 ? (double)(t->max_steps - done) * t->B * t->T * t->n_micro / rate : 0;
+}
+
 /* As nanoGPT counts: losses at step N are of the weights after N updates; iteration N is the update
  * that follows, and its loss is of the batch that it learns from. */
 static void say_losses(Train *t, double train, double val)
@@ -136,24 +146,29 @@ static int log_step(Train *t, int64_t step, double train, double val, Err *e)
 {
         const TrainResult *r = &t->last;
         double lr = schedule_lr(&t->schedule, step), rate = tokens_per_second(t, step + 1);
-        char n[32], line[512];
-        if (t->csv >= 0) {
-                int k = snprintf(line, sizeof line, "%lld,%.9g,%.8f,%.8f,%.8f,", (long long)step,
-                                 lr, r->loss, r->aux_loss, r->grad_norm);
-                k += snprintf(line + k, sizeof line - (size_t)k, isnan(val) ? "\n" : "%.8f\n", val);
-                int code = train_csv(t, line, (size_t)k, e);
-                if (code)
-                        return code;
-        }
+        const LogRow row = { .step = step,
+                             .lr = lr,
+                             .loss = r->loss,
+                             .aux_loss = r->aux_loss,
+                             .grad_norm = r->grad_norm,
+                             .val_loss = val,
+                             .tokens = (double)(step + 1) * t->B * t->T * t->n_micro,
+                             .seconds = clock_s() - t->began,
+                             .tokens_per_s = rate,
+                             .score = NAN };
+        char n[32];
+        int code = log_step_row(&t->log, &row, e);
+        if (code)
+                return code;
         text_count_si(n, sizeof n, rate);
         if (t->talk.tty) {
-                double left = rate > 0 ? (double)(t->max_steps - step - 1) * t->B * t->T *
-                                                 t->n_micro / rate
-                                       : 0;
+                const int left = (int)seconds_left(t, step + 1);
+                char memory[32];
                 progress_bar(&t->talk, (double)(step + 1) / t->max_steps,
-                             "%lld/%d loss %.4f %s tok/s, %d:%02d:%02d left", (long long)step + 1,
-                             t->max_steps, r->loss, n, (int)left / 3600, (int)left / 60 % 60,
-                             (int)left % 60);
+                             "%lld/%d loss %.4f %s tok/s, %s, %d:%02d:%02d left",
+                             (long long)step + 1, t->max_steps, r->loss, n,
+                             text_bytes(memory, sizeof memory, t->memory), left / 3600,
+                             left / 60 % 60, left % 60);
         } else if (step % opt_int(t->a, O_LOG_INTERVAL) == 0 || step == t->first ||
                    step + 1 == t->max_steps) {
                 say(&t->talk, "iter %lld: loss %.4f, lr %.3g, norm %.3f, %s tok/s\n",
@@ -300,6 +315,33 @@ static int loop(Train *t, Err *e)
         return code ? code : drain(t, step, 0, false, e);
 }
 
+/* A row of --summary_csv, with the columns of the benchmark that it is compared with. */
+static int summary(const Train *t, double seconds, Err *e)
+{
+        static const char head[] =
+                "Timestamp,Mode,Wall_Time_s,Total_Tokens,Tokens_Sec,Tokens_Min\n";
+        const double tokens = (double)(t->state.step - t->first) * t->B * t->T * t->n_micro,
+                     rate = seconds > 0 ? tokens / seconds : 0;
+        LogFile f = { .path = (char *)opt_str(t->a, O_SUMMARY_CSV) };
+        char when[32], line[256], dtype[16] = "";
+        const time_t now = time(NULL);
+        struct stat st;
+        struct tm tm;
+        if (!f.path)
+                return TGC_OK;
+        f.fd = open(f.path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666);
+        if (f.fd < 0)
+                return err_set(e, TGC_IO, "%s: %s", f.path, strerror(errno));
+        strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", localtime_r(&now, &tm));
+        manifest_word(&t->l.plan, "dtype", dtype, sizeof dtype);
+        const int n = snprintf(line, sizeof line, "%s%s,tgc %s,%.4f,%.0f,%.2f,%.2f\n",
+                               fstat(f.fd, &st) || !st.st_size ? head : "", when, dtype, seconds,
+                               tokens, rate, rate * 60);
+        int code = log_write(&f, line, (size_t)n, e);
+        close(f.fd);
+        return code;
+}
+
 static int report(const Train *t, double seconds, Err *e)
 {
         char n[32];
@@ -341,9 +383,10 @@ static int look(Train *t, Err *e)
         if (isfinite(val) && val < t->state.best)
                 t->state.best = val;
         if (!opt_flag(t->a, O_EVAL_ONLY)) { /* a row's losses are of the weights behind its step */
-                char line[64];
-                const int n = snprintf(line, sizeof line, "-1,,,,,%.8f\n", val);
-                return t->csv >= 0 ? train_csv(t, line, (size_t)n, e) : TGC_OK;
+                LogRow row = LOG_ROW_NONE;
+                row.step = -1;
+                row.val_loss = val;
+                return log_step_row(&t->log, &row, e);
         }
         if (opt_flag(t->a, O_JSON)) {
                 cJSON *o = cJSON_CreateObject();
@@ -389,7 +432,9 @@ static int train(Train *t, Err *e)
         }
         if (t->skipped) /* the weights gave it: no model is made of them */
                 return not_finite(t, e);
-        return (code = save_last(t, e)) ? code : report(t, seconds, e);
+        if ((code = save_last(t, e)) || (code = summary(t, seconds, e)))
+                return code;
+        return report(t, seconds, e);
 }
 
 int cmd_train(const Args *a, Err *e)

@@ -142,6 +142,7 @@ static bool samples_text(const Given *g)
 {
         return opt_int(g->a, O_SAMPLE_INTERVAL) > 0 || flag(g, O_RESUME);
 }
+static bool has_eval_prompts(const Given *g) { return has(g, O_EVAL_PROMPT) || flag(g, O_RESUME); }
 static bool fused(const Given *g) { return flag(g, O_D_FUSED); }
 static bool graph(const Given *g) { return flag(g, O_D_GRAPH); }
 static bool page(const Given *g) { return has(g, O_D_HTML); }

@@ -5,6 +5,8 @@
 
 #include "../runtime/weights/npy.h"
 #include "prompts.h"
+#include "eval_score.h"
+#include "train_log.h"
 #include "windows.h"
 
 enum { N_LISTS = 4 }; /* -D, --train, --group, --lora */
@@ -36,9 +38,12 @@ typedef struct Train {
         double beta1, beta2, eps; /* its own, or those asked for */
         int B, T, n_micro, max_steps;
         int *d; /* (n_micro, B, T, 2), where documents lie; NULL: the ids say it, or nobody asks */
-        int *x, *y;         /* (n_micro, B, T) */
-        TrainState state;   /* state.step: steps done */
-        int csv;            /* -1: none */
+        int *x, *y;       /* (n_micro, B, T) */
+        TrainState state; /* state.step: steps done */
+        TrainLog log;
+        EvalScore score;    /* --eval_score */
+        int n_fixed;        /* of samples: --sample_prompt, those behind it --eval_prompt */
+        int end_of_turn;    /* token that ends an answer to those; -1: none */
         bool scaling;       /* gradients are f16: the loss has a scale */
         double grads_scale; /* that of the last step */
         int scale_window;   /* of loss_scale_step */
@@ -47,7 +52,8 @@ typedef struct Train {
         TrainResult last;
         double last_val; /* NAN: none yet */
         double began;
-        int first; /* step this process began with */
+        double memory; /* bytes on the device */
+        int first;     /* step this process began with */
 } Train;
 
 int train_open(Train *t, const Args *a, Err *e); /* everything before the first step */
@@ -75,9 +81,8 @@ int data_show(Train *t, Err *e);  /* show_data.c: --show_data, to stdout */
 void data_close(Train *t);
 /* train_watch.c */
 int train_validate(Train *t, double *train, double *val, Err *e);
-int train_samples(Train *t, Err *e); /* what --sample_interval needs is there */
-int train_sample(Train *t, Err *e);  /* say them */
-int train_csv(Train *t, const char *line, size_t n, Err *e); /* append to --log_csv */
-char *train_path(const Train *t, const char *name);          /* in out_dir; caller frees */
+int train_samples(Train *t, Err *e);                /* what --sample_interval needs is there */
+int train_sample(Train *t, Err *e);                 /* say them */
+char *train_path(const Train *t, const char *name); /* in out_dir; caller frees */
 
 #endif

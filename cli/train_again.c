@@ -16,12 +16,12 @@ char *train_path(const Train *t, const char *name)
 static const char NAME[] = "run.txt", MODEL[] = "tgc-train";
 enum { MOST_TEXT = 1 << 20 };
 
-static const OptionId kept[] = { O_INIT_FROM,    O_TRAIN_DATA,  O_VAL_DATA,      O_FIELDS,
-                                 O_TEMPLATE,     O_CHAT_KWARGS, O_TOKENIZER,     O_MODEL_FILE,
-                                 O_DOCUMENTS,    O_TUNED,       O_BATCH_OFFSETS, O_LUA_TIMEOUT,
-                                 O_QUICK_CHECK,  O_DEVICE,      O_GPU,           O_THREADS,
-                                 O_LOG_INTERVAL, O_LOG_CSV,     O_SAMPLE_PROMPT, O_SAMPLE_INTERVAL,
-                                 O_SAMPLE_TOKENS };
+static const OptionId kept[] = { O_INIT_FROM,     O_TRAIN_DATA,  O_VAL_DATA,      O_FIELDS,
+                                 O_TEMPLATE,      O_CHAT_KWARGS, O_TOKENIZER,     O_MODEL_FILE,
+                                 O_DOCUMENTS,     O_TUNED,       O_BATCH_OFFSETS, O_LUA_TIMEOUT,
+                                 O_QUICK_CHECK,   O_DEVICE,      O_GPU,           O_THREADS,
+                                 O_LOG_INTERVAL,  O_LOG_CSV,     O_SAMPLE_PROMPT, O_SAMPLE_INTERVAL,
+                                 O_SAMPLE_TOKENS, O_EVAL_PROMPT, O_EVAL_SCORE,    O_TENSORBOARD };
 enum { N_KEPT = sizeof kept / sizeof *kept };
 
 /* ---- writing ---- */

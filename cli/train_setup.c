@@ -336,52 +336,6 @@ static void say_replaced(const Train *t)
         free(path);
 }
 
-/* Lines of steps that will be done again go, in one system call: those before them are in the file
- * at any moment. */
-static int open_csv(Train *t, Err *e)
-{
-        static const char head[] = "step,lr,loss,aux_loss,grad_norm,val_loss\n";
-        const char *path = opt_str(t->a, O_LOG_CSV);
-        struct stat st;
-        char *old = NULL;
-        size_t n = 0, keep = 0;
-        int code = TGC_OK;
-        if (!path)
-                return TGC_OK;
-        bool file = stat(path, &st) || S_ISREG(st.st_mode);
-        if (t->state.step && file && file_exists(path) &&
-            (code = file_read_text(path, 1 << 30, &old, &n, e)))
-                return code;
-        while (keep < n) {
-                const char *line = old + keep;
-                const char *eol = memchr(line, '\n', n - keep);
-                if (!eol ||
-                    (*line >= '0' && *line <= '9' && strtoll(line, NULL, 10) >= t->state.step))
-                        break;
-                keep += (size_t)(eol - line) + 1;
-        }
-        free(old);
-        t->csv = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666);
-        if (t->csv < 0 || (file && ftruncate(t->csv, (off_t)keep)))
-                return err_set(e, TGC_IO, "%s: %s", path, strerror(errno));
-        return keep ? TGC_OK : train_csv(t, head, sizeof head - 1, e);
-}
-
-int train_csv(Train *t, const char *line, size_t n, Err *e)
-{
-        while (n) {
-                ssize_t k = write(t->csv, line, n);
-                if (k < 0 && errno == EINTR)
-                        continue;
-                if (k <= 0)
-                        return err_set(e, TGC_IO, "%s: %s", opt_str(t->a, O_LOG_CSV),
-                                       strerror(k < 0 ? errno : ENOSPC));
-                line += k;
-                n -= (size_t)k;
-        }
-        return TGC_OK;
-}
-
 /* One run at a time.  The file stays: who removes a lock takes it from whoever waits. */
 static int lock_folder(Train *t, Err *e)
 {
@@ -435,9 +389,11 @@ static int eval_only(Train *t, Err *e)
 int train_open(Train *t, const Args *a, Err *e)
 {
         int code;
-        *t = (Train) {
-                .args = *a, .talk = progress_new(a), .last_val = NAN, .csv = -1, .lock = -1
-        };
+        *t = (Train) { .args = *a,
+                       .talk = progress_new(a),
+                       .last_val = NAN,
+                       .log = { { .fd = -1 }, { .fd = -1 }, { .fd = -1 } },
+                       .lock = -1 };
         t->a = &t->args;
         t->state.best = INFINITY;
         t->given = a;
@@ -470,15 +426,21 @@ int train_open(Train *t, const Args *a, Err *e)
                 say_replaced(t);
         if ((code = settings_keep(t, t->plan, e)) || (code = again_keep(t, e)))
                 return code;
+        ArenaUse use[16];
+        for (int i = 0, n = session_arenas(t->s, use, 16); i < n && i < 16; i++)
+                t->memory += use[i].allocated ? (double)use[i].size : 0;
         t->first = (int)t->state.step;
         t->saved = t->state.step;
-        return (code = data_split(t, e)) ? code : open_csv(t, e);
+        if ((code = data_split(t, e)))
+                return code;
+        return log_open(&t->log, opt_str(a, O_OUT_DIR), opt_str(a, O_LOG_CSV),
+                        opt_flag(a, O_TENSORBOARD), t->state.step, e);
 }
 
 void train_close(Train *t)
 {
-        if (t->csv >= 0)
-                close(t->csv);
+        log_close(&t->log);
+        eval_score_free(&t->score);
         settings_free(t);
         prompts_free(&t->samples);
         again_free(t, t->given);

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "../runtime/util/file.h"
 #include "train.h"
 
 /* ---- losses ---- */
@@ -47,24 +48,27 @@ int train_validate(Train *t, double *train, double *val, Err *e)
 
 typedef struct Sample {
         Train *t;
-        int *ids, n, cap;
+        int *ids, n, cap, end; /* end: this token ends it too */
 } Sample;
 
 static int on_token(void *user, int i, const int *token, int B)
 {
         Sample *x = user;
         (void)i, (void)B;
-        if (tokenizer_is_eos(x->t->l.tok, *token) || x->n == x->cap)
+        if (tokenizer_is_eos(x->t->l.tok, *token) || *token == x->end || x->n == x->cap)
                 return 1;
         x->ids[x->n++] = *token;
         return signal_seen() != 0;
 }
 
 /* The seed is the run's: dropout goes on with it.  Equal noise each time, so that samples compare. */
-static int sample(Train *t, const Prompt *p, Err *e)
+static int sample(Train *t, const Prompt *p, bool fixed, double *score, Err *e)
 {
         const int ctx = session_manifest(t->s)->ctx, more = opt_int(t->a, O_SAMPLE_TOKENS);
-        Sample x = { .t = t, .n = p->n, .cap = p->n + more < ctx ? p->n + more : ctx };
+        Sample x = { .t = t,
+                     .n = p->n,
+                     .cap = p->n + more < ctx ? p->n + more : ctx,
+                     .end = fixed ? -1 : t->end_of_turn };
         Sampling how = sampling_default();
         char *text = NULL;
         size_t n = 0;
@@ -87,16 +91,83 @@ static int sample(Train *t, const Prompt *p, Err *e)
                 }
         }
         free(text);
+        text = NULL;
+        if (!code && !fixed &&
+            !(code = tokenizer_text(t->l.tok, x.ids + p->n, x.n - p->n, &text, &n, e)))
+                *score += eval_score(&t->score, text, n);
+        free(text);
         free(x.ids);
         return code;
 }
 
 int train_sample(Train *t, Err *e)
 {
+        const int asked = t->samples.n - t->n_fixed;
+        double score = 0;
         int code = TGC_OK;
         progress_bar_end(&t->talk);
         for (int i = 0; i < t->samples.n && !code; i++)
-                code = sample(t, &t->samples.prompt[i], e);
+                code = sample(t, &t->samples.prompt[i], i < t->n_fixed, &score, e);
+        if (code || !t->score.n || !asked)
+                return code;
+        LogRow row = LOG_ROW_NONE;
+        row.step = t->state.step - 1;
+        row.score = score / asked;
+        say(&t->talk, "step %lld: score %.4g, of %d answers\n", (long long)t->state.step, row.score,
+            asked);
+        return log_score_row(&t->log, &row, e);
+}
+
+static int add_question(Train *t, Chat *chat, const char *line, size_t n, Err *e)
+{
+        JsonText in;
+        Json root;
+        char *text = NULL;
+        int *ids = NULL, k = 0, code;
+        if (!chat) {
+                code = tokenizer_encode(t->l.tok, line, n, -1, &ids, &k, e);
+                return code ? code : prompts_add(&t->samples, ids, k, e);
+        }
+        cJSON *list = cJSON_CreateArray(), *message = cJSON_CreateObject();
+        json_add_text(message, "role", "user", 4);
+        json_add_text(message, "content", line, n);
+        cJSON_AddItemToArray(list, message);
+        text = cJSON_PrintUnformatted(list);
+        cJSON_Delete(list);
+        if (!text)
+                return err_set(e, TGC_NO_MEMORY, "no memory for --eval_prompt");
+        if (!(code = json_open(&in, &root, text, strlen(text), "--eval_prompt", true, e))) {
+                code = chat_ids(chat, t->a, root, t->l.tok, session_manifest(t->s)->vocab, &ids, &k,
+                                e);
+                json_close(&in);
+        }
+        free(text);
+        return code ? code : prompts_add(&t->samples, ids, k, e);
+}
+
+/* Each line of --eval_prompt is a user's message; a model without a template goes on with the line. */
+static int add_questions(Train *t, Err *e)
+{
+        const char *path = opt_str(t->a, O_EVAL_PROMPT);
+        char *text;
+        Chat chat = { 0 };
+        int code = file_read_text(path, 1 << 20, &text, NULL, e);
+        if (code)
+                return code;
+        const bool has = !chat_open(&chat, t->a, plan_find(&t->l.plan, "chat"), path, NULL);
+        chat.now = t->chat.now;
+        t->end_of_turn = has ? chat_end_of_turn(&chat, t->l.tok) : -1;
+        for (char *s = text; *s && !code; s += strcspn(s, "\n")) {
+                s += strspn(s, "\r\n");
+                size_t n = strcspn(s, "\n");
+                n -= n && s[n - 1] == '\r';
+                if (n)
+                        code = add_question(t, has ? &chat : NULL, s, n, e);
+        }
+        if (!code && t->samples.n == t->n_fixed)
+                code = err_set(e, TGC_BAD_FILE, "%s: no prompts", path);
+        chat_close(&chat);
+        free(text);
         return code;
 }
 
@@ -116,11 +187,19 @@ int train_samples(Train *t, Err *e)
                         "--sample_interval: %s has no programs to generate text: compile it with "
                         "--mode both",
                         t->a->pos[0]);
-        int code = prompts_of(&t->samples, &t->a->v[O_SAMPLE_PROMPT], t->l.tok, e);
+        const bool asks = opt_str(t->a, O_EVAL_PROMPT);
+        int code = TGC_OK;
+        if (!asks || t->a->v[O_SAMPLE_PROMPT].n)
+                code = prompts_of(&t->samples, &t->a->v[O_SAMPLE_PROMPT], t->l.tok, e);
+        t->n_fixed = t->samples.n;
+        if (!code && opt_str(t->a, O_EVAL_SCORE))
+                code = eval_score_parse(&t->score, opt_str(t->a, O_EVAL_SCORE), e);
+        if (!code && asks)
+                code = add_questions(t, e);
         for (int i = 0; i < t->samples.n && !code; i++)
                 if (t->samples.prompt[i].n > ctx)
-                        code = err_set(e, TGC_USAGE,
-                                       "--sample_prompt has %d tokens, the context is %d",
+                        code = err_set(e, TGC_USAGE, "%s has %d tokens, the context is %d",
+                                       i < t->n_fixed ? "--sample_prompt" : "--eval_prompt",
                                        t->samples.prompt[i].n, ctx);
         return code;
 }

@@ -180,15 +180,23 @@ static int end_import(void *ctx, int i, bool ok, Err *e)
         return ok ? session_param_set(t->s, t->param[i], t->x, e) : TGC_OK;
 }
 
-static int import_one(Through *t, const char *dir, Err *e)
+static int import_one(Through *t, const Adapter *a, Err *e)
 {
-        char *path = file_join(dir, FILE_NAME);
+        char *path = a->names ? strdup(a->dir) : file_join(a->dir, FILE_NAME);
         Checkpoint *ck = NULL;
+        WeightMap *names = NULL;
         WeightSet set = { t->n, t->p, t, t->s ? begin : NULL, t->s ? end_import : NULL };
         int code = path ? checkpoint_open(&ck, path, e)
-                        : err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
+                        : err_set(e, TGC_NO_MEMORY, "%s: no memory", a->dir);
+        if (!code && a->names && !(code = weight_map_parse(&names, a->names, path, e)))
+                code = weight_map_compose(t->map, names, ck, e);
         if (!code)
                 code = weight_map_import(t->map, ck, &set, NULL, e);
+        if (names) { /* t->map has strings of it */
+                weight_map_free(t->map);
+                t->map = NULL;
+        }
+        weight_map_free(names);
         checkpoint_close(ck);
         free(path);
         return code;
@@ -213,7 +221,7 @@ int adapters_import(Plan *p, void *weights, const Adapters *s, Err *e)
                 Through t;
                 if ((code = through_open(&t, p, weights, NULL, NULL, i, e)))
                         break;
-                code = s->a[i].dir ? import_one(&t, s->a[i].dir, e) : begin_anew(&t, e);
+                code = s->a[i].dir ? import_one(&t, &s->a[i], e) : begin_anew(&t, e);
                 through_close(&t);
         }
         return code;
@@ -226,7 +234,7 @@ int adapters_read(const Plan *p, const Adapters *s, float *const *into, Err *e)
                 Through t;
                 if ((code = through_open(&t, p, NULL, NULL, into, i, e)))
                         break;
-                code = import_one(&t, s->a[i].dir, e);
+                code = import_one(&t, &s->a[i], e);
                 through_close(&t);
         }
         return code;
@@ -239,7 +247,7 @@ int adapters_into_session(Session *session, const Plan *p, const Adapters *from,
                 Through t;
                 if (!from->a[i].dir || (code = through_open(&t, p, NULL, session, NULL, i, e)))
                         continue;
-                code = import_one(&t, from->a[i].dir, e);
+                code = import_one(&t, &from->a[i], e);
                 through_close(&t);
         }
         return code;

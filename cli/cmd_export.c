@@ -167,7 +167,7 @@ static int merge(const Args *a, const char *out, const char *dtype, uint64_t sha
         if (is_file(out) && !file_is_dir(out))
                 return err_set(e, TGC_USAGE, "export: --merge writes a folder, and %s is none",
                                out);
-        if ((code = adapters_open(&s, a->v[O_LORA].list, a->v[O_LORA].n, e)))
+        if ((code = adapters_open(&s, a->v[O_LORA].list, a->v[O_LORA].n, a->pos[0], e)))
                 return code;
         if (!s.a[0].dir)
                 code = err_set(e, TGC_USAGE,

@@ -409,7 +409,8 @@ static int add_adapters(Loaded *l, const Args *a, Err *e)
 {
         const OptionValue *v = &a->v[O_LORA];
         Adapters s;
-        int code = v->n && a->cmd != CMD_TRAIN ? adapters_open(&s, v->list, v->n, e) : TGC_OK;
+        int code = v->n && a->cmd != CMD_TRAIN ? adapters_open(&s, v->list, v->n, a->pos[0], e)
+                                               : TGC_OK;
         if (code || !v->n || a->cmd == CMD_TRAIN)
                 return code;
         const bool needs = a->cmd == CMD_RUN || a->cmd == CMD_CHAT || a->cmd == CMD_EVAL ||

@@ -5,18 +5,19 @@
 #include "../compiler/compiler.h"
 #include "../runtime/util/c_locale.h"
 #include "../runtime/util/file.h"
+#include "gguf_model.h"
 
 /* ---- what was typed ---- */
 
 /* DIR or DIR:scale */
-static int open_dir(Adapter *a, const char *typed, Err *e)
+static int open_dir(Adapter *a, const char *typed, const char *base, Err *e)
 {
         const char *colon = strrchr(typed, ':');
         char *end = NULL;
         a->scale = 1;
         if (!(a->dir = strdup(typed)))
                 return err_set(e, TGC_NO_MEMORY, "no memory");
-        if (!file_is_dir(typed) && colon) {
+        if (!file_is_dir(typed) && !file_exists(typed) && colon) {
                 a->scale = c_strtod(colon + 1, &end);
                 if (end == colon + 1 || *end || !(a->scale >= -1e6 && a->scale <= 1e6) ||
                     a->scale == 0)
@@ -25,17 +26,19 @@ static int open_dir(Adapter *a, const char *typed, Err *e)
                                        colon + 1);
                 a->dir[colon - typed] = 0;
         }
+        if (is_gguf(a->dir))
+                return gguf_adapter(&a->config, &a->names, a->dir, base, e);
         if (!file_is_dir(a->dir))
                 return file_exists(a->dir)
                                ? err_set(e, TGC_USAGE,
-                                         "--lora %.200s: a file; the folder of a PEFT adapter is "
-                                         "wanted (adapter_config.json and adapter_model.safetensors)",
+                                         "--lora %.200s: neither a folder nor a GGUF file; a PEFT adapter "
+                                         "is adapter_config.json and adapter_model.safetensors",
                                          a->dir)
                                : err_set(e, TGC_IO, "--lora %.200s: no such folder", a->dir);
         return peft_config_read(&a->config, a->dir, e);
 }
 
-int adapters_open(Adapters *s, const char *const *typed, int n, Err *e)
+int adapters_open(Adapters *s, const char *const *typed, int n, const char *base, Err *e)
 {
         int code = TGC_OK;
         *s = (Adapters) { 0 };
@@ -47,7 +50,7 @@ int adapters_open(Adapters *s, const char *const *typed, int n, Err *e)
                 a->scale = 1;
                 code = strchr(typed[i], '=') && !file_is_dir(typed[i])
                                ? peft_config_line(&a->config, typed[i], e)
-                               : open_dir(a, typed[i], e);
+                               : open_dir(a, typed[i], base, e);
                 if (!code && !a->dir && n > 1)
                         code = err_set(e, TGC_USAGE,
                                        "--lora %.100s: a new adapter stands alone, and here are %d",
@@ -63,6 +66,7 @@ void adapters_free(Adapters *s)
         for (int i = 0; i < s->n; i++) {
                 peft_config_free(s->a[i].config);
                 free(s->a[i].dir);
+                free(s->a[i].names);
         }
         *s = (Adapters) { 0 };
 }
@@ -165,7 +169,7 @@ int adapters_add(Model *m, const BuildOptions *o, Err *e)
                 return err_set(e, TGC_USAGE,
                                "--%s: with --lora adapters are trained, and nothing else",
                                o->n_train ? "train" : "group");
-        int code = adapters_open(&s, o->lora, o->n_lora, e);
+        int code = adapters_open(&s, o->lora, o->n_lora, o->model, e);
         for (Ref r = 1; r < m->graph->n_nodes && !code; r++)
                 if (NODE(m->graph, r)->op == OP_PARAM)
                         NODE(m->graph, r)->a.param.trainable = 0;

@@ -11,7 +11,8 @@ enum { MOST_ADAPTERS = 16 };
 
 typedef struct Adapter {
         PeftConfig *config;
-        char *dir;    /* of one that is there; NULL: it begins anew */
+        char *dir;    /* of one that is there, or a GGUF file; NULL: it begins anew */
+        char *names;  /* of a GGUF file: how its tensors make those of a folder (weight_map.h) */
         double scale; /* of the whole: DIR:scale */
 } Adapter;
 
@@ -20,7 +21,8 @@ typedef struct Adapters {
         int n;
 } Adapters;
 
-int adapters_open(Adapters *s, const char *const *typed, int n, Err *e);
+/* base: the model that they are for, whose names a GGUF file has */
+int adapters_open(Adapters *s, const char *const *typed, int n, const char *base, Err *e);
 void adapters_free(Adapters *s);
 
 struct Model;
@@ -45,6 +47,10 @@ int adapter_export(struct Session *s, const Plan *p, const char *dir, const char
 /* Of that folder what is no tensor: adapter_config.json, README.md. */
 int adapter_words(const Plan *p, const char *dir, const char *base, Err *e);
 bool map_line_is_adapters(const char *line);
+
+/* ---- gguf_adapter.c ---- */
+
+int gguf_adapter(PeftConfig **config, char **names, const char *path, const char *base, Err *e);
 
 /* ---- merge.c ---- */
 

@@ -85,7 +85,7 @@ static int load_adapter(Train *t, Err *e)
         if (v->n > 1)
                 return err_set(e, TGC_USAGE,
                                "train: one adapter is trained, and here are %d --lora", v->n);
-        int code = v->n ? adapters_open(&s, v->list, v->n, e) : TGC_OK;
+        int code = v->n ? adapters_open(&s, v->list, v->n, t->a->pos[0], e) : TGC_OK;
         if (code || !v->n)
                 return code;
         if (s.a[0].scale != 1)

@@ -144,6 +144,12 @@ TEST (logits_are_pefts_emulated) {
         same_as_peft(FROM "base --lora " FROM "tuned --lora " FROM "mixed", 3, "emulate");
 }
 
+TEST (adapters_in_gguf_files) {
+        same_as_peft(FROM "base.gguf --dtype f32 --lora " FROM "tuned.gguf", 1, "cpu");
+        same_as_peft(FROM "base.gguf --dtype f32 --lora " FROM "tuned.gguf --lora " FROM "mixed", 3,
+                     "cpu");
+}
+
 TEST (scales_are_of_the_whole) {
         same_as_peft(FROM "base --lora " FROM "tuned:2 --lora " FROM "tuned:-1", 1, "cpu");
         same_as_peft(FROM "base --lora " FROM "tuned:0.25 --lora " FROM "tuned:0.75", 1, "cpu");
@@ -321,6 +327,12 @@ TEST (hostile_adapters_are_refused_by_name) {
         refused(8, "run " FROM "base --lora @/bad --prompt-ids 1" HERE,
                 "adapter_model.safetensors: ");
         refused(8, "run " FROM "base --lora @/none --prompt-ids 1" HERE, "no such folder");
+        refused(2, "run " FROM "base --lora " FROM "tuned.gguf --prompt-ids 1" HERE,
+                "goes with a model that is a GGUF file");
+        refused(3, "run " FROM "base.gguf --lora " FROM "base.gguf --prompt-ids 1" HERE,
+                "general.type is not adapter");
+        refused(3, "run tests/data/gguf/gpt2.gguf --lora " FROM "tuned.gguf --prompt-ids 1" HERE,
+                "shapes differ: tensor blk.0.attn_output.weight.lora_a");
         /* of another model */
         refused(3, "run examples/shakespeare --lora " FROM "tuned -p x" HERE,
                 "none of its target modules is a linear of gpt");

@@ -158,6 +158,7 @@ static const struct {
         ON_PLAN(TRAIN_ONLY, "--train mlp", "check"),
         ON_PLAN(LORA, "--lora r=2", "train"),
         { O_LORA, "export @/both.plan --lora @ -o @/x", "it goes with --merge", NULL },
+        { O_MERGE, "export @/both.plan --merge --lora @ -o @/x", "OUT_DIR/adapter", NULL },
         ON_PLAN(LORA, "--lora @", "run"),
         ON_PLAN(LORA, "--lora r=2", "info"),
         ON_PLAN(GROUP, "--group mlp:freeze", "train"),

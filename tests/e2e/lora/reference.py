@@ -1,11 +1,12 @@
 """reference.py: what transformers and PEFT make of a small Llama with adapters; writes the files beside it.
 
-    python3 reference.py            in an environment with torch, transformers, peft, safetensors, numpy
+    PYTHONHASHSEED=0 python3 reference.py       in an environment with torch, transformers, peft, safetensors, numpy, gguf
 
 base/           a Llama of 2 layers, random weights, f32
 NAME/           adapters as PEFT saves them: begin (r 4, all linears, B 0), tuned (begin after 100 steps),
                 mixed (rank_pattern, alpha_pattern, layers_to_transform, rsLoRA; random B)
 text.bin        uint16 ids; windows.npy: which windows each of 100 steps has
+base.gguf, tuned.gguf   the base and that adapter as llama.cpp's converters write them (needs gguf)
 losses.txt      of the 100 steps, a line each
 logits.npy      float32 [adapters + 1, tokens, vocab] of the first 24 ids: base, tuned, mixed, and the sum of both
 """
@@ -82,4 +83,43 @@ both.load_adapter("mixed", adapter_name="b")
 both.base_model.set_adapter(["a", "b"])
 out.append(logits(both.eval()))
 np.save("logits.npy", np.stack(out).astype(np.float32))
+
+# ---- GGUF: rows of q and k become neighbouring pairs, those of their B as well ----
+
+from gguf import GGUFWriter
+from safetensors.numpy import load_file
+
+NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+         "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm",
+         "post_attention_layernorm": "ffn_norm"}
+
+
+def named(module):
+    if not module.startswith("model.layers."):
+        return {"model.embed_tokens": "token_embd", "model.norm": "output_norm"}[module]
+    _, _, layer, rest = module.split(".", 3)
+    return "blk.%s.%s" % (layer, NAMES[rest])
+
+
+def turned(module, w):
+    heads = {"q_proj": 4, "k_proj": 2}.get(module.split(".")[-1])
+    return w if not heads else np.ascontiguousarray(w.reshape(heads, 2, -1, w.shape[1]).swapaxes(1, 2).reshape(w.shape))
+
+
+g = GGUFWriter("base.gguf", "llama")
+g.add_context_length(64), g.add_embedding_length(32), g.add_block_count(2), g.add_feed_forward_length(40)
+g.add_head_count(4), g.add_head_count_kv(2), g.add_layer_norm_rms_eps(1e-6), g.add_rope_dimension_count(8)
+g.add_rope_freq_base(10000.0), g.add_vocab_size(48), g.add_type("model")
+for name, w in load_file("base/model.safetensors").items():
+    module = name[:-len(".weight")]
+    g.add_tensor(named(module) + ".weight", turned(module, w))
+g.write_header_to_file(), g.write_kv_data_to_file(), g.write_tensors_to_file(), g.close()
+
+g = GGUFWriter("tuned.gguf", "llama")
+g.add_type("adapter"), g.add_string("adapter.type", "lora"), g.add_float32("adapter.lora.alpha", 8.0)
+for name, w in load_file("tuned/adapter_model.safetensors").items():
+    module, part = name[len("base_model.model."):-len(".weight")].rsplit(".", 1)
+    g.add_tensor(named(module) + ".weight" + "." + part.lower(),
+                 turned(module, w) if part == "lora_B" else w)
+g.write_header_to_file(), g.write_kv_data_to_file(), g.write_tensors_to_file(), g.close()
 print("losses", open("losses.txt").read().split()[::20], "sizes", [o.shape for o in out])

@@ -601,7 +601,7 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
                                 a->cmd == CMD_EVAL, /* they keep to it themselves */
                 .chunk = opt_int(a, O_CHUNK),
                 .block = opt_int(a, O_BLOCK),
-                .cuda = !keeps, /* no kernel reads blocks there yet */
+                .cuda = true,
                 .cpu = true,
                 .recompute = opt_flag(a, O_RECOMPUTE),
                 .optimizer = optimizer_find(opt_str(a, O_OPTIMIZER)),

@@ -43,6 +43,17 @@ static inline int gemv_kn_smem(int M, int K, int threads, int cols)
         return (M * kc + 32 + threads / 32 * cols * M) * 4;
 }
 
+/* kernels/gemv/gemv_stored.cuh (StoredShape): W in blocks, K a multiple of 32. */
+typedef struct GemvStored {
+        int cols, smem;
+} GemvStored;
+
+static inline GemvStored gemv_stored_shape(int M, int K, int threads, int rows)
+{
+        const int fit = 12288 / M / 32 * 32, kc = fit < K ? fit : K;
+        return (GemvStored) { threads / 32 * rows, (M * (kc / 32 * 36) + 32) * 4 };
+}
+
 /* kernels/gemv/gemv_short.cuh: all of W under way at once. */
 typedef struct GemvShort {
         int rows, split; /* template arguments; rows 0: not for this product */

@@ -258,7 +258,11 @@ bool slot_of(Emit *e, Ref r, Slot *s, int64_t *ld)
                       .id = a.base,
                       .off = a.off * dt_size[NODE(e->g, a.base)->type.dt] };
         *ld = dim_most(e, d);
-        return true;
+        if (e->decoded && e->decoded[a.base]) {
+                s->kind = SLOT_WORK;
+                s->id = e->decoded[a.base] - 1;
+        }
+        return !blocks_of(e, a.base);
 }
 
 void slot_need(Emit *e, Ref r, Slot *s, int64_t *ld)

@@ -263,7 +263,8 @@ int64_t gemv_m(const Graph *g, Ref r)
         if (n->op != OP_MATMUL || n->a.mm.ta || w->rank != 2 || !dim_is_const(m) ||
             !dim_is_const(k))
                 return 0;
-        bool half = dt_size[w->dt] == 2 && n->a.mm.tb && m.n > 1 && k.n % 8 == 0;
+        bool half = dt_size[w->dt] == 2 && n->a.mm.tb && m.n > 1 && k.n % 8 == 0 &&
+                    !node_storage(&g->node[n->in[1]]);
         return m.n <= (half ? GEMV_MOST_M16 : GEMV_MOST_M) && k.n >= 1 &&
                                m.n * k.n <= (half ? GEMV_MOST_X16 : GEMV_MOST_X)
                        ? m.n

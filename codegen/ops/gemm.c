@@ -17,7 +17,7 @@ bool mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m)
         m->align = access_align(&a);
         m->dt = NODE(e->g, a.base)->type.dt;
         m->ty = ty_of(e, a.base);
-        m->blocks = node_storage(NODE(e->g, a.base));
+        m->blocks = blocks_of(e, a.base);
         m->step = "0";
         if (lead) {
                 Dim batch = DIM(1);
@@ -60,15 +60,22 @@ int align_bytes(DType dt, int64_t x, int64_t y)
         return m > 16 ? 16 : (int)m;
 }
 
-/* The first block stores the standardised row, where the task does not do it by the way. */
+/* The first block of `threads` stores the standardised row, where the task does not do it by the
+ * way. */
+static const char *keep_line(const Build *b, int threads, const char *norm, const char *eps,
+                             int64_t K, const char *gain)
+{
+        return arena_fmt(
+                b->e->tmp,
+                "if (tile == 0)\n                gemv_keep<%lld, %d, %s>(%s, smem, prologue%s, \1_keep{ a });",
+                (long long)K, threads, norm, eps, gain);
+}
+
 static void keep_row(Build *b, bool keep, const char *norm, const char *eps, int64_t K,
                      const char *gain)
 {
         if (keep)
-                build_line(
-                        b,
-                        "if (tile == 0)\n                gemv_keep<%lld, %d, %s>(%s, smem, prologue%s, \1_keep{ a });",
-                        (long long)K, b->any.threads, norm, eps, gain);
+                build_line(b, "%s", keep_line(b, b->any.threads, norm, eps, K, gain));
 }
 
 /* prologue and epilogue are there; ends the kernel. */
@@ -125,7 +132,8 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
         narrow = narrow > minv ? narrow : minv;
         minv = build_functor(b, &gr->epilogue[0], "epilogue").minv;
         b->flops = 2.0 * M * (double)N * (double)K;
-        b->bytes += (double)N * (double)K * dt_size[w.dt];
+        b->bytes += w.blocks ? (double)storage_bytes(w.blocks, N * K)
+                             : (double)N * (double)K * dt_size[w.dt];
         if (!is_cuda(e)) {
                 build_cpu_loop(
                         b, arena_fmt(e->tmp, "gemv_tiles(%lld, %lld)", (long long)N, (long long)K),
@@ -141,6 +149,12 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
         }
         build_line(b, "\1_prologue prologue = { a };");
         build_line(b, "\1_epilogue epilogue = { a };");
+        if (w.blocks) {
+                const char *finish = gain ? ", \1_gain{ a }" : keep ? ", NoGain()" : "";
+                gemv_stored(b, &w, M, N, K, norm, eps, finish,
+                            keep ? keep_line(b, GEMV_STORED_THREADS, norm, eps, K, finish) : NULL);
+                return;
+        }
         Gemm several;
         if (plain && gemm_rows_problem(e, NODE(e->g, gr->anchor), align, &several))
                 forms_add(b, FAMILY_gemm_rows, &several);
@@ -367,12 +381,15 @@ static void matmul(Emit *e, const Group *gr)
                        align_bytes(w.dt, w.align, s.tb ? pow2_of(s.K) : pow2_of(DIM(N))));
                 return;
         }
+        const bool decoded = is_cuda(e) && node_storage(NODE(g, n->in[1]));
+        if (decoded)
+                blocks_decode(e, gr, n->in[1]);
         mat_need(e, &b, n->in[0], s.lead, &a);
         mat_need(e, &b, n->in[1], s.lead, &w);
         Functor puts = gr->epilogue[0];
         puts.puts = true;
         Ref normed = 0;
-        const Group *norm = is_cuda(e) && !s.lead && fixed_m && e->most_t > 1
+        const Group *norm = is_cuda(e) && !s.lead && fixed_m && e->most_t > 1 && !decoded
                                     ? gemm_norm_find(e, gr, N, &normed)
                                     : NULL;
         puts.result = norm && normed != gr->anchor ? normed : 0;
@@ -399,9 +416,10 @@ static void matmul(Emit *e, const Group *gr)
                 pw = pow2_of(s.tb ? s.K : s.N);
         int align = align_bytes(a.dt, ea < pa ? ea : pa, ew < pw ? ew : pw);
         Gemm rows;
-        const bool several = gemm_rows_problem(e, n, align, &rows);
-        if (s.tb && !s.ta && !s.lead && e->most_t == 1 && a.dt != DT_F32 && a.dt == w.dt &&
-            align == 16 && fixed_m && dim_known(e, s.K)) {
+        const bool several = !decoded && gemm_rows_problem(e, n, align, &rows);
+        /* (a kernel that reads its weight before it waits must not get one that was just decoded) */
+        if (!decoded && s.tb && !s.ta && !s.lead && e->most_t == 1 && a.dt != DT_F32 &&
+            a.dt == w.dt && align == 16 && fixed_m && dim_known(e, s.K)) {
                 GemvMma mma = gemv_mma((int)s.m_most, N, (int)s.k_most, false, ANY_SMS);
                 if (mma.warps) {
                         b.any.waits = true;
@@ -481,6 +499,8 @@ static void matmul(Emit *e, const Group *gr)
         if (sums.columns)
                 column_sums(e, sums.columns, sums.work, sums.n);
         product_end(e, &pick);
+        if (decoded)
+                blocks_done(e, n->in[1]);
 }
 
 void gen_gemm(Emit *e, const Group *gr)

@@ -144,7 +144,7 @@ static void expert(Emit *e, const Group *gr)
                                   .rows_a = arena_fmt(e->tmp, "%s, %s", a.arg, a.ld),
                                   .order = arena_fmt(e->tmp, "%s, %s", s.perm, s.offs) };
                 build_line(&b, "\1_epilogue epilogue = { a };");
-                if (a.dt == s.dt)
+                if (a.dt == s.dt && !node_storage(NODE(e->g, n->in[1])))
                         forms_add(&b, FAMILY_grouped_gemm, &x);
                 build_line(&b, "\1_slot slot = { epilogue };");
                 build_line(
@@ -229,7 +229,10 @@ static void expert_rows(Emit *e, const Group *gr)
                 b.any.threads = r.threads;
                 b.any.min_blocks = r.min_blocks;
                 b.any.smem = s.smem;
-                if (mix) /* which experts, and their gates: then their weights may come */
+                if (mix &&
+                    !node_storage(NODE(
+                            g,
+                            n->in[1]))) /* which experts, and their gates: then their weights may come */
                         build_prefetch(&b, PREFETCH_BOTH,
                                        &(Slot) { .kind = SLOT_NODE, .id = value_base(g, n->in[2]) },
                                        &(Slot) { .kind = SLOT_NODE,
@@ -344,9 +347,15 @@ static void expert_grad(Emit *e, const Group *gr)
 
 void gen_grouped_gemm(Emit *e, const Group *gr)
 {
+        const Ref w = NODE(e->g, gr->anchor)->in[1];
+        const bool decoded = is_cuda(e) && node_storage(NODE(e->g, w));
+        if (decoded)
+                blocks_decode(e, gr, w);
         switch (NODE(e->g, gr->anchor)->op) {
         case OP_EXPERT_MATMUL: expert(e, gr); break;
         case OP_EXPERT_GRAD: expert_grad(e, gr); break;
         default: expert_rows(e, gr);
         }
+        if (decoded)
+                blocks_done(e, w);
 }

@@ -4,6 +4,7 @@
 #define TGC_OPS_H
 
 #include "../forms/forms.h"
+#include "../forms/gemv_shape.h"
 
 /* ---- route.c: the switch over all classes; experts' routes ---- */
 
@@ -50,6 +51,16 @@ void mat_need(Emit *e, Build *b, Ref r, int lead, Mat *m);        /* or it is ou
 int64_t pow2_of(Dim d); /* largest power of two that divides it, 8 at most */
 /* read at a time where these divide: 16 at most */
 int align_bytes(DType dt, int64_t x, int64_t y);
+
+/* ---- stored.c: CUDA's products with weights in blocks ---- */
+
+/* From here to blocks_done whoever mentions the parameter gets it decoded. */
+void blocks_decode(Emit *e, const Group *gr, Ref param);
+void blocks_done(Emit *e, Ref param);
+enum { GEMV_STORED_THREADS = 256 };
+/* gemv_stored.cuh; finish: ", gain" or "", keep: a line or NULL */
+void gemv_stored(Build *b, const Mat *w, int M, int64_t N, int64_t K, const char *norm,
+                 const char *eps, const char *finish, const char *keep);
 
 /* ---- grouped_gemm.c ---- */
 

@@ -141,7 +141,10 @@ static const Use reads = { 0 }, writes = { .written = true };
 
 const char *arg_of(Emit *e, Args *a, Ref base, bool write)
 {
-        const Storage blocks = node_storage(NODE(e->g, base));
+        const Storage blocks = blocks_of(e, base);
+        if (e->decoded && e->decoded[base])
+                return arg_done(e, a, e->decoded[base] - 1, c_type(NODE(e->g, base)->type.dt),
+                                short_name(e, base));
         e->m->stored |= (uint64_t)(blocks != 0) << blocks;
         return arg_add(e, a, (Slot) { .kind = SLOT_NODE, .id = base },
                        blocks ? "unsigned char" : c_type(NODE(e->g, base)->type.dt),
@@ -470,11 +473,11 @@ int64_t dim_most(Emit *e, Dim d)
 
 const char *ty_of(Emit *e, Ref base)
 {
-        const Storage s = node_storage(NODE(e->g, base));
+        const Storage s = blocks_of(e, base);
         return s ? arena_fmt(e->tmp, "TY_%s", storage_name[s]) : ty(NODE(e->g, base)->type.dt);
 }
 
-void stored_rows_text(uint64_t bits, Text *t)
+void stored_list_text(uint64_t bits, Text *t)
 {
         if (!bits)
                 return;
@@ -485,6 +488,18 @@ void stored_rows_text(uint64_t bits, Text *t)
                 text_add(t, " X(%s, %d, %d, %s)", name, values, bytes, #decode);
 #include "../../ir/storage.def"
         text_add(t, "\n");
+}
+
+void stored_types_text(uint64_t bits, Text *t)
+{
+#define STORAGE(e, name, gguf, values, bytes, is_float, decode)
+#define BLOCKS(e, name, gguf, values, bytes, decode)                      \
+        if (bits >> STORAGE_##e & 1)                                      \
+                text_add(t,                                               \
+                         "#ifndef TGC_STORED_%s\n#define TGC_STORED_%s\n" \
+                         "TGC_STORED_TYPE(%s, %d, %d, %s)\n#endif\n",     \
+                         name, name, name, values, bytes, #decode);
+#include "../../ir/storage.def"
 }
 
 const char *ty(DType dt) { return dt == DT_F32 ? "TY_F32" : dt == DT_BF16 ? "TY_BF16" : "TY_F16"; }

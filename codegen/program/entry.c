@@ -184,8 +184,7 @@ static void put_includes(Emit *e, const Launch *l, Text *t)
                 text_add(t, "#define TGC_FAST_MATH 1\n");
         if (e->m->tf32)
                 text_add(t, "#define TGC_TF32 1\n");
-        if (cuda)
-                stored_rows_text(stored_by(e, l), t);
+        const uint64_t blocks = cuda ? stored_by(e, l) : 0;
         const Launch *next = launch_next(e, l);
         if (l->triggers_after_wait)
                 text_add(t, "#define TGC_PDL_AFTER_WAIT 1\n");
@@ -202,6 +201,9 @@ static void put_includes(Emit *e, const Launch *l, Text *t)
                                          cuda ? "#include \"%s.cuh\"\n" : "#include \"cpu_%s.h\"\n",
                                          include[k]);
         }
+        if (blocks)
+                text_add(t, "#include \"stored.cuh\"\n");
+        stored_types_text(blocks, t);
         text_add(t, cuda ? "#include \"functor.cuh\"\n\n" : "#include \"cpu_functor.h\"\n\n");
         if (has_pdl(e))
                 text_add(t, "#include \"ptx.cuh\"\n\n");

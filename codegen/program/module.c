@@ -147,7 +147,7 @@ void module_text(const Module *m, Text *kernels, Text *source)
                                          compile_ms(k));
                         else if (!open) {
                                 text_add(source, "//@ unit cpu%d\n", u);
-                                stored_rows_text(m->stored, source);
+                                stored_list_text(m->stored, source);
                         }
                         open = true;
                         put_comments(k, source);

@@ -321,6 +321,7 @@ void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int 
         e.done_sm90 = arena_alloc(a, (size_t)g->n_nodes);
         e.n_groups = group_list(g, a, &e.groups);
         stored_find(&e);
+        e.decoded = arena_alloc(a, (size_t)g->n_nodes * sizeof *e.decoded);
         if (m->target == TARGET_CUDA)
                 columns_find(&e), norms_find(&e);
         for (int i = 0; i < e.n_groups; i++) {

@@ -219,6 +219,7 @@ typedef struct Emit {
         struct Scratch *scratch; /* functor.c's: one entry per node, empty between functors */
         struct Items *items;     /* row.c's: results by number */
         struct Norms *norms;     /* sm90_gemm_norm.c's: norms by what makes their input */
+        int *decoded; /* stored.c's: by parameter, 1 + the work where its values lie decoded; or NULL */
         struct Columns *columns; /* row.c's: which sums of columns are beside which product */
 } Emit;
 
@@ -287,14 +288,17 @@ void build_cpu_loop(Build *b, const char *tiles, double total_work, const char *
 bool is_cuda(const Emit *e);
 const char *short_name(Emit *e, Ref r);
 const char *c_type(DType dt);
-bool dim_known(const Emit *e, Dim d); /* a constant, in this program */
-const char *dim_c(Emit *e, Dim d);    /* C text: constants, B and T */
-const char *dim_grid(Emit *e, Dim d); /* manifest text */
-int64_t dim_most(Emit *e, Dim d);     /* value at the program's largest sizes */
-const char *ty(DType dt);             /* TY_F32 ... of tgc.h */
-const char *ty_of(Emit *e, Ref base); /* of what lies there: TY_Q4_0, too */
-/* storage.def's rows as kernels know them: X(Q4_0, 32, 18, q4_0) ...; those of the bits */
-void stored_rows_text(uint64_t bits, Text *t);
+bool dim_known(const Emit *e, Dim d);       /* a constant, in this program */
+const char *dim_c(Emit *e, Dim d);          /* C text: constants, B and T */
+const char *dim_grid(Emit *e, Dim d);       /* manifest text */
+int64_t dim_most(Emit *e, Dim d);           /* value at the program's largest sizes */
+const char *ty(DType dt);                   /* TY_F32 ... of tgc.h */
+Storage blocks_of(const Emit *e, Ref base); /* of ops/stored.c: as they lie now */
+const char *ty_of(Emit *e, Ref base);       /* of what lies there: TY_Q4_0, too */
+/* Rows of storage.def, those of the bits, as kernels know them.  C: a list, X(Q4_0, 32, 18, q4_0) ...
+ * (cpu_tgc.h); CUDA: a class each, once (stored.cuh). */
+void stored_list_text(uint64_t bits, Text *t);
+void stored_types_text(uint64_t bits, Text *t);
 const char *plain_arg(Emit *e, Build *b, Ref r); /* address of a value that lies whole */
 Ref item_of(Emit *e, Ref r, int index);          /* the node that names output index, or 0 */
 

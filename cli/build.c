@@ -264,6 +264,8 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                              .time_passes = o->time_passes,
                              .choices = o->choices,
                              .choices_name = o->choices_name };
+        if (o->no_infer && b->model->width) /* no mode was asked for */
+                c.infer = true, c.train = false;
         if (o->no_infer && c.infer && c.train &&
             (code = generates(b->model, &c.infer, o->no_infer, e)))
                 return code;
@@ -283,8 +285,9 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
         write_source(b->model, &b->source);
         compile(b->model, &c, &b->made);
         diag_end(&d);
-        if (o->check && (code = quick_check(b->model, &c, &b->made.ir, c.infer, c.train, o->check,
-                                            CHECK_SAYS, e)))
+        if (o->check && !b->model->width &&
+            (code = quick_check(b->model, &c, &b->made.ir, c.infer, c.train, o->check, CHECK_SAYS,
+                                e)))
                 return code;
         if (b->made.n_choices && !b->made.n_chosen)
                 return err_set(
@@ -446,7 +449,7 @@ int plan_again(Plan *to, const Plan *from, const char *choices, Err *e)
 
 int plan_rebuild(Plan *to, const Plan *from, Err *e)
 {
-        static const char *const data[] = { "tokenizer", "chat", "weights", "model" };
+        static const char *const data[] = { "tokenizer", "chat", "weights", "model", "embedding" };
         const Section *s = plan_find(from, "choices");
         Build b = { 0 };
         char dtype[8], *choices = s ? strndup(s->data, s->size) : NULL;

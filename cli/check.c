@@ -492,6 +492,43 @@ static int check_infer(Check *c, uint64_t seed, Err *e)
         return code;
 }
 
+/* ---- embedding ---- */
+
+/* Texts of several lengths in one call, each against the reference that sees it alone. */
+static int check_embed(Check *c, uint64_t seed, Err *e)
+{
+        enum { TEXTS = 4 };
+        const int n = c->a->tokens < c->m->ctx ? c->a->tokens : c->m->ctx, C = c->m->hidden;
+        const int more = 2 * n + 3 < c->m->ctx ? 2 * n + 3 : c->m->ctx;
+        EmbedText text[TEXTS] = { { NULL, n }, { NULL, 1 }, { NULL, more }, { NULL, (n + 1) / 2 } };
+        int *ids = NULL, all = 0, code;
+        Distance worst = { .ok = true };
+        for (int i = 0; i < TEXTS; i++)
+                all += text[i].n;
+        float *got = malloc((size_t)all * (size_t)C * sizeof *got), *row = got;
+        if (!(code = got ? random_ids(c, all, seed, &ids, e)
+                         : err_set(e, TGC_NO_MEMORY, "no memory for %d vectors", all))) {
+                for (int i = 0, at = 0; i < TEXTS; at += text[i++].n)
+                        text[i].ids = ids + at;
+                code = session_embed_tokens(c->s, text, TEXTS, got, e);
+        }
+        for (int i = 0; i < TEXTS && !code; row += (size_t)text[i++].n * (size_t)C) {
+                const Piece whole = { oracle_output, "hidden", 0, (int64_t)text[i].n * C, 0 };
+                Asked o = { 0 };
+                Distance d;
+                if (!(code = consult(c, &o, ASK_TEXT, 1, text[i].n, text[i].ids, text[i].ids, e)) &&
+                    !(code = compare(c, &o, &whole, row, &d, e)) &&
+                    (d.ok < worst.ok || (d.ok == worst.ok && !(d.err <= worst.err))))
+                        worst = d;
+                asked_free(&o);
+        }
+        if (!code)
+                result(c, "embed", "hidden", worst);
+        free(got);
+        free(ids);
+        return code;
+}
+
 /* ---- all ---- */
 
 static int check_all(Check *c, Err *e)
@@ -519,6 +556,8 @@ static int check_all(Check *c, Err *e)
                 code = check_step(c, seed, e);
         if (!code && session_mode(c->s) & SESSION_INFER && session_has(c->s, "decode"))
                 code = check_infer(c, seed, e);
+        if (!code && session_mode(c->s) & SESSION_INFER && session_has(c->s, "embed"))
+                code = check_embed(c, seed, e);
         return code;
 }
 

@@ -200,6 +200,7 @@ static int mode_of_command(const Args *a, ModelKind kind, const char *path)
         case CMD_RUN:
         case CMD_CHAT:
         case CMD_EVAL:
+        case CMD_EMBED:
         case CMD_EXPORT: return BUILD_INFER;
         case CMD_BENCH: return opt_flag(a, O_B_TRAIN) ? BUILD_TRAIN : BUILD_INFER;
         case CMD_TRAIN: return BUILD_INFER | BUILD_TRAIN;

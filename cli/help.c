@@ -80,7 +80,7 @@ static void print_group(CommandId cmd, const char *group)
 static const char MODEL_GROUP[] = "Model";
 static bool runs_plans(CommandId cmd)
 {
-        return cmd == CMD_RUN || cmd == CMD_CHAT || cmd == CMD_EVAL;
+        return cmd == CMD_RUN || cmd == CMD_CHAT || cmd == CMD_EVAL || cmd == CMD_EMBED;
 }
 
 static bool matters_to_run(int o)

@@ -6,6 +6,7 @@
 #include "../runtime/util/file.h"
 #include "../runtime/plan/manifest.h"
 #include "../runtime/util/line_reader.h"
+#include "../runtime/weights/sentence.h"
 #include "gguf_model.h"
 #include "bench.h"
 #include "lora.h"
@@ -218,6 +219,25 @@ static int add_chat(Plan *p, const char *spec, const char *model, ModelKind kind
         if (!code)
                 code = plan_add_chat(p, &s, e);
         chat_source_free(&s);
+        return code;
+}
+
+/* The section `embedding` of an encoder, of what lies in its folder. */
+static int add_embedding(Plan *p, const char *path, Err *e)
+{
+        Sentence s;
+        char *text, word[32];
+        size_t n;
+        int code;
+        if (!manifest_word(p, "hidden", word, sizeof word))
+                return TGC_OK;
+        if ((code = sentence_folder(&s, path, e)))
+                return code;
+        if (!(code = sentence_pack(&s, &text, &n, e))) {
+                code = plan_add(p, "embedding", text, n, e);
+                free(text);
+        }
+        sentence_free(&s);
         return code;
 }
 
@@ -528,6 +548,8 @@ static int batch_of(const Args *a)
 {
         enum { MOST = 64, CONTINUATIONS = 16 };
         int n, bucket = 1;
+        if (a->cmd == CMD_EMBED)
+                return 1;
         if (a->cmd == CMD_EVAL)
                 return opt_int(a, O_TOGETHER)   ? opt_int(a, O_TOGETHER)
                        : opt_str(a, O_REQUESTS) ? CONTINUATIONS
@@ -546,7 +568,7 @@ static int batch_of(const Args *a)
 /* -1: the compiler's choice for texts whose lengths nobody knows. */
 static int64_t cache_tokens_of(const Args *a)
 {
-        if (a->cmd == CMD_EVAL)
+        if (a->cmd == CMD_EVAL || a->cmd == CMD_EMBED)
                 return -1;
         if (opt_int(a, O_CACHE_TOKENS) || (a->cmd != CMD_RUN && a->cmd != CMD_BENCH))
                 return opt_int(a, O_CACHE_TOKENS);
@@ -597,8 +619,8 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
                 .batch = batch_of(a),
                 .cache_tokens = cache_tokens_of(a),
                 .ctx = opt_int(a, O_CTX),
-                .ctx_at_least = a->cmd == CMD_RUN || a->cmd == CMD_CHAT ||
-                                a->cmd == CMD_EVAL, /* they keep to it themselves */
+                .ctx_at_least = a->cmd == CMD_RUN || a->cmd == CMD_CHAT || a->cmd == CMD_EVAL ||
+                                a->cmd == CMD_EMBED, /* they keep to it themselves */
                 .chunk = opt_int(a, O_CHUNK),
                 .block = opt_int(a, O_BLOCK),
                 .cuda = true,
@@ -646,6 +668,8 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
             (code = model_files_keep(&l->plan, path, !a->v[O_DEFINE].n && !own,
                                      !opt_str(a, O_TOKENIZER) && holds_tokenizer(path), e)))
                 return code;
+        if (l->kind == MODEL_HF && (code = add_embedding(&l->plan, path, e)))
+                return code;
         /* `tgc export` writes a folder with it */
         if (gguf->config && !a->v[O_DEFINE].n && !own &&
             (code = plan_add(&l->plan, "file.config.json", gguf->config, strlen(gguf->config), e)))
@@ -664,6 +688,25 @@ static int load_model(Loaded *l, const Args *a, const char *path, const LoadHow 
         return code;
 }
 
+/* Encoders embed, the others do everything else. */
+static int check_kind(const Loaded *l, const Args *a, Err *e)
+{
+        enum { SAYS = ON_SAY | ON_EVAL | ON_TRAIN | ON_BENCH | ON_TUNE };
+        char word[32];
+        const bool encoder = manifest_word(&l->plan, "hidden", word, sizeof word);
+        if (encoder && SAYS >> a->cmd & 1)
+                return err_set(e, TGC_USAGE,
+                               "%s: %s is an encoder, whose tokens see those behind them, so it "
+                               "makes no text; `tgc embed %s -p TEXT` makes vectors",
+                               command_info[a->cmd].name, a->pos[0], a->pos[0]);
+        if (!encoder && a->cmd == CMD_EMBED)
+                return err_set(e, TGC_USAGE,
+                               "embed: %s generates text, and only encoders (BERT, MiniLM, "
+                               "RoBERTa) make vectors; `tgc run %s -p TEXT` goes on with a text",
+                               a->pos[0], a->pos[0]);
+        return TGC_OK;
+}
+
 int load(Loaded *l, const Args *a, const LoadHow *how, Err *e)
 {
         char path[4400];
@@ -676,6 +719,8 @@ int load(Loaded *l, const Args *a, const LoadHow *how, Err *e)
                 code = l->kind == MODEL_PLAN ? load_plan(l, a, path, how, e)
                                              : load_model(l, a, path, how, e);
         l->seconds = clock_s() - start;
+        if (!code)
+                code = check_kind(l, a, e);
         if (code)
                 loaded_free(l);
         return code;

@@ -20,9 +20,9 @@ enum {
 #include "commands.def"
 #undef COMMAND
         ON_SAY = ON_RUN | ON_CHAT,
-        ON_MODEL = ON_COMPILE | ON_SAY | ON_TRAIN | ON_EVAL | ON_DUMP | ON_CHECK | ON_BENCH |
-                   ON_TUNE | ON_INFO,
-        ON_DEVICE = ON_SAY | ON_TRAIN | ON_EVAL | ON_CHECK | ON_BENCH | ON_TUNE,
+        ON_MODEL = ON_COMPILE | ON_SAY | ON_TRAIN | ON_EVAL | ON_EMBED | ON_DUMP | ON_CHECK |
+                   ON_BENCH | ON_TUNE | ON_INFO,
+        ON_DEVICE = ON_SAY | ON_TRAIN | ON_EVAL | ON_EMBED | ON_CHECK | ON_BENCH | ON_TUNE,
         ON_ALL = (1 << N_COMMANDS) - 1
 };
 

@@ -37,7 +37,7 @@ typedef struct ModelSource {
 
 typedef struct Model {
         Arena *arena;
-        /* forward: inputs ids, targets; outputs logits, loss [, aux_loss, ce] */
+        /* forward: inputs ids, targets; outputs logits, loss [, aux_loss, ce], or of an encoder hidden */
         Graph *graph;
         const char *name;
         MapLine *map;
@@ -45,6 +45,7 @@ typedef struct Model {
         const char **ignore; /* globs of checkpoint tensors that may go unused */
         int n_ignore;
         int64_t vocab, ctx;
+        int64_t width;     /* of an encoder's output hidden; 0: it is none */
         int64_t positions; /* that its tables have rows for; 0: any number (check_tables) */
         int64_t documents; /* the token that begins one, or -1: a row of tokens is one */
         const char *meta;  /* lines "meta KEY VALUE\n" */
@@ -133,6 +134,7 @@ void check_storage(const Graph *g, bool trains);
 void simplify(Graph *g, Arena *tmp);
 void split_documents(Model *m, int64_t token); /* a token attends its own document alone ... */
 void forget_documents(Graph *g, Arena *tmp);   /* ... but there is one where texts are generated */
+void bound_texts(Graph *g); /* the same of texts side by side that are embedded */
 void merge_linears(Model *m, Arena *tmp);
 void fuse_loss(Graph *g, Arena *tmp); /* last linear + cross-entropy */
 void differentiate(Graph *g, Arena *tmp);

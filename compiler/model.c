@@ -111,14 +111,42 @@ static void check_reads(const Graph *g, Ref out, const char *what, const char *l
         free(reads);
         if (!ok)
                 error_at(g->node[out].loc, "the %s, %%%s, do%s not depend on %%%s", what,
-                         g->node[out].name, what[4] ? "" : "es", leaf);
+                         g->node[out].name, !strcmp(what, "logits") ? "" : "es", leaf);
+}
+
+/* Ids are rows of the tables that they pick from. */
+static void finish_encoder(Model *m, Ref hidden)
+{
+        const Graph *g = m->graph;
+        const Type *h = &NODE(g, hidden)->type;
+        char t[256];
+        if (h->rank != 3 || !dim_eq(h->dim[0], DIM_SYM(SYM_B)) ||
+            !dim_eq(h->dim[1], DIM_SYM(SYM_T)) || !dim_is_const(h->dim[2]))
+                error_at(NODE(g, hidden)->loc, "hidden must be [B,T,C], not %s", shape_text(h, t));
+        check_reads(g, hidden, "hidden", "ids");
+        m->width = h->dim[2].n;
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                const Node *n = NODE(g, r);
+                if (n->op != OP_GATHER || n->in[1] != graph_find(g, "ids"))
+                        continue;
+                const Dim rows = NODE(g, n->in[0])->type.dim[0];
+                if (dim_is_const(rows) && (!m->vocab || rows.n < m->vocab))
+                        m->vocab = rows.n;
+        }
+        if (!m->vocab)
+                error_at(NODE(g, hidden)->loc,
+                         "no table is looked up by %%ids, so the vocabulary is not known");
+        if (m->vocab > 1 << 28)
+                error_at(NODE(g, hidden)->loc, "a vocabulary of %lld; the most is %d",
+                         (long long)m->vocab, 1 << 28);
 }
 
 void model_finish(Model *m, const char *file)
 {
         Graph *g = m->graph;
         Loc where = { file ? file : g->n_nodes > 1 ? NODE(g, 1)->loc.file : m->name, 0, 0 };
-        Ref logits = graph_out(g, "logits"), loss = graph_out(g, "loss");
+        Ref logits = graph_out(g, "logits"), loss = graph_out(g, "loss"),
+            hidden = graph_out(g, "hidden");
         char t[256];
         bool *mapped = arena_alloc(m->arena, (size_t)g->n_nodes);
         for (int i = 0; i < m->n_map; i++)
@@ -139,8 +167,14 @@ void model_finish(Model *m, const char *file)
                 model_map(m, (MapLine) { .param = n->name, .rest = s.s });
                 text_free(&s);
         }
-        if (!logits && !loss)
-                error_at(where, "the model returns neither logits nor loss");
+        if (!logits && !loss && !hidden)
+                error_at(where,
+                         "the model returns neither logits nor loss, nor hidden (an encoder's)");
+        if (hidden && (logits || loss))
+                error_at(NODE(g, hidden)->loc,
+                         "the model returns hidden, as an encoder does, and %s as well; a model is "
+                         "for one of them",
+                         logits ? "logits" : "a loss");
         if (!input(g, "ids"))
                 error_at(where, "the model has no input `ids: i32[B,T]`");
         if (logits) {
@@ -156,6 +190,8 @@ void model_finish(Model *m, const char *file)
         if (loss && !dim_eq(type_elems(&NODE(g, loss)->type), DIM(1)))
                 error_at(NODE(g, loss)->loc, "the loss must be one number, not %s",
                          shape_text(&NODE(g, loss)->type, t));
+        if (hidden)
+                finish_encoder(m, hidden);
         if (logits)
                 check_reads(g, logits, "logits", "ids");
         if (loss)

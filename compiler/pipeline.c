@@ -9,8 +9,15 @@
 #include <string.h>
 #include <time.h>
 
-enum { STEP = 1, EVAL = 2, PREFILL = 4, DECODE = 8, SCORE = 16 }; /* kinds of programs; */
-enum { GPU = 32 };                                                /* with it: for GPUs alone */
+enum {
+        STEP = 1,
+        EVAL = 2,
+        PREFILL = 4,
+        DECODE = 8,
+        SCORE = 16,
+        EMBED = 64
+};                 /* kinds of programs; */
+enum { GPU = 32 }; /* with it: for GPUs alone */
 enum { TRAINS = STEP | EVAL, CACHED = PREFILL | DECODE | SCORE };
 
 typedef struct Ctx {
@@ -239,6 +246,8 @@ static Graph *specialise(const Model *m, const Spec *s, Held *h)
         g->sizes = s->fixed;
         if (s->kind & CACHED)
                 forget_documents(g, tmp);
+        if (s->kind & EMBED)
+                bound_texts(g);
         graph_sweep(g);
         graph_count_uses(g);
         graph_rebuild(g, visit_used, NULL);
@@ -421,6 +430,8 @@ static void manifest(const Model *m, const CompileOptions *o, Shared *sh, int ct
                  (long long)m->vocab, ctx, o->batch, chunk);
         if (o->tf32)
                 text_add(t, "tf32 1\n");
+        if (m->width)
+                text_add(t, "hidden %lld\n", (long long)m->width);
         if (sh->cache_rows)
                 text_add(t, "pages %lld\n", (long long)(sh->cache_rows / CACHE_PAGE));
         if (sh->cache_rows && window_of(g))
@@ -514,6 +525,14 @@ static int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk,
         Graph *g = m->graph;
         int n = 0;
         bool logits = graph_out(g, "logits") != 0, loss = graph_out(g, "loss") != 0;
+        if (m->width && o->train)
+                error_at((Loc) { m->name, 0, 0 },
+                         "an encoder (it returns hidden, no loss) cannot be trained; compile with "
+                         "--mode infer");
+        if (m->width) { /* texts one after the other: T is all their tokens */
+                s[0] = (Spec) { "embed", EMBED, 1, chunk, { { 1, 0, 0 } }, { "hidden" } };
+                return 1;
+        }
         if (o->train) {
                 if (!loss || !has_input(g, "targets"))
                         error_at((Loc) { m->name, 0, 0 },
@@ -632,6 +651,17 @@ static int context_of(const Model *m, const CompileOptions *o)
         return ctx < m->ctx ? ctx : (int)m->ctx;
 }
 
+/* Tokens of a call that embeds: texts that lie in it whole. */
+static int embed_tokens(const Model *m, const CompileOptions *o, int ctx)
+{
+        if (o->chunk && o->chunk < ctx)
+                error_code(2, (Loc) { m->name, 0, 0 },
+                           "--chunk-size %d: an encoder reads a text whole, and one may have %d "
+                           "tokens; give that, or a smaller --ctx-size",
+                           o->chunk, ctx);
+        return o->chunk ? o->chunk : ctx > LONG ? ctx : LONG;
+}
+
 static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held *h)
 {
         Spec spec[24];
@@ -639,7 +669,8 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
         Arena *tmp;
         Clock clock = { { 0 }, 0 };
         int ctx = context_of(m, o),
-            chunk = o->chunk                             ? o->chunk
+            chunk = m->width                             ? embed_tokens(m, o, ctx)
+                    : o->chunk                           ? o->chunk
                     : ctx < CHUNK && !cache_rows(o, ctx) ? ctx
                                                          : CHUNK,
             block = o->block        ? o->block
@@ -653,7 +684,7 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
         check_limits(m->graph);
         check_storage(m->graph, o->train);
         check_tables(m, o, ctx, block);
-        if (o->infer)
+        if (o->infer && !m->width)
                 check_token_axis(m);
         tmp = h->tmp = arena_new();
         simplify(m->graph, tmp);
@@ -746,10 +777,14 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
                 choices_done(choices);
 }
 
-void compile(Model *m, const CompileOptions *o, Compiled *out)
+void compile(Model *m, const CompileOptions *given, Compiled *out)
 {
         Held *volatile h;
         Diag d = { 0 };
+        CompileOptions own = *given;
+        const CompileOptions *const o = &own;
+        if (m->width) /* its texts have no slots */
+                own.batch = 1;
         memset(out, 0, sizeof *out);
         h = held_new();
         if (!DIAG_CATCH(&d)) {

@@ -83,7 +83,22 @@ local deepseek = set(llama, {
         v_head_dim = 128, moe_layer_freq = only(1),
 }, none("pretraining_tp", "output_router_logits", "aux_loss_alpha", "seq_aux", "ep_size"))
 
+-- BERT and what is built like it.
+local bert = set({
+        vocab_size = 30522, hidden_size = 768, num_hidden_layers = 12, num_attention_heads = 12, intermediate_size = 3072,
+        hidden_act = act "gelu", max_position_embeddings = 512, type_vocab_size = 2, initializer_range = 0.02,
+        layer_norm_eps = 1e-12, position_embedding_type = only("absolute"), is_decoder = only(false),
+        is_causal = only(false), tie_word_embeddings = free,
+}, none("hidden_dropout_prob", "attention_probs_dropout_prob", "directionality", "pooler_fc_size",
+        "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type", "gradient_checkpointing"))
+local roberta = set(bert, {
+        vocab_size = 50265, pad_token_id = config.of("whole", 1),
+}, none("output_past"))
+
 return { read = config.reader(common, {
+        bert = { architecture = "BertModel", older = "BertForMaskedLM", keys = bert },
+        roberta = { architecture = "RobertaModel", keys = roberta },
+        ["xlm-roberta"] = { architecture = "XLMRobertaModel", keys = set(roberta, { vocab_size = 250002 }) },
         llama2c = { keys = {
                 vocab_size = opt "count", seq_len = opt "count", n_layers = opt "count", n_heads = opt "count",
                 n_kv_heads = opt "count", dim = opt "count", hidden_dim = opt "count", shared = false,

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "util/c_locale.h"
 #include "batch/batch.h"
+#include "session/embed_text.h"
 #include "session/session.h"
 #include "tokenizer/tokenizer.h"
 
@@ -235,6 +236,72 @@ int tgc_score(Tgc *t, const int *ids, int n, float *logits, double *nll, TgcErro
 {
         Err e = { 0, "" };
         return result(session_score(t->session, ids, n, logits, nll, &e), &e, error);
+}
+
+/* ---- embedding ---- */
+
+int tgc_width(const Tgc *t) { return session_manifest(t->session)->hidden; }
+
+static int embed_ids(Tgc *t, const Sentence *how, const int *const *ids, const int *n, int n_texts,
+                     float *out, Err *e)
+{
+        EmbedText *x = n_texts > 0 ? calloc((size_t)n_texts, sizeof *x) : NULL;
+        if (!x)
+                return n_texts > 0 ? err_set(e, TGC_NO_MEMORY, "no memory for %d texts", n_texts)
+                                   : TGC_OK;
+        for (int i = 0; i < n_texts; i++)
+                x[i] = (EmbedText) { ids[i], n[i] };
+        int code = session_embed(t->session, x, n_texts, how->pooling, how->unit, out, e);
+        free(x);
+        return code;
+}
+
+int tgc_embed_ids(Tgc *t, const int *const *ids, const int *n, int n_texts, float *out,
+                  TgcError *error)
+{
+        Err e = { 0, "" };
+        Sentence how;
+        int code = embed_settings(&how, &t->plan, &e);
+        if (!code)
+                code = embed_ids(t, &how, ids, n, n_texts, out, &e);
+        sentence_free(&how);
+        return result(code, &e, error);
+}
+
+static int embed_texts(Tgc *t, const Sentence *how, const char *const *text, const size_t *n,
+                       int n_texts, float *out, Err *e)
+{
+        int code = TGC_OK, cut, most = tgc_context(t);
+        int **ids = n_texts > 0 ? calloc((size_t)n_texts, sizeof *ids) : NULL,
+            *k = n_texts > 0 ? calloc((size_t)n_texts, sizeof *k) : NULL;
+        if (n_texts > 0 && (!ids || !k))
+                code = err_set(e, TGC_NO_MEMORY, "no memory for %d texts", n_texts);
+        for (int i = 0; i < n_texts && !code; i++)
+                code = embed_encode(t->tokenizer, how, most, text[i], n[i], &ids[i], &k[i], &cut,
+                                    e);
+        if (!code)
+                code = embed_ids(t, how, (const int *const *)ids, k, n_texts, out, e);
+        for (int i = 0; i < n_texts && ids; i++)
+                free(ids[i]);
+        free(ids);
+        free(k);
+        return code;
+}
+
+int tgc_embed(Tgc *t, const char *const *text, const size_t *n, int n_texts, float *out,
+              TgcError *error)
+{
+        Err e = { 0, "" };
+        Sentence how = { 0 };
+        int code = !tgc_width(t)   ? err_set(&e, TGC_USAGE,
+                                             "the plan is of a model that generates text; only "
+                                               "encoders (BERT) embed")
+                   : !t->tokenizer ? err_set(&e, TGC_USAGE, "the plan has no tokenizer")
+                                   : embed_settings(&how, &t->plan, &e);
+        if (!code)
+                code = embed_texts(t, &how, text, n, n_texts, out, &e);
+        sentence_free(&how);
+        return result(code, &e, error);
 }
 
 /* ---- training ---- */

@@ -183,6 +183,18 @@ int tgc_batch_step(TgcBatch *b, TgcToken *out, int *n, TgcError *error);
  * (n, vocab).  Either may be NULL.  Forgets the conversation. */
 int tgc_score(Tgc *t, const int *ids, int n, float *logits, double *nll, TgcError *error);
 
+/* ---- embedding; the plan is of an encoder (BERT, MiniLM ...) ---- */
+
+int tgc_width(const Tgc *t); /* of a vector; 0: the plan is of no encoder */
+/* The vectors of n_texts texts, text[i] of n[i] bytes, to out (n_texts, tgc_width), pooled and
+ * normalised as the model's folder said.  A text that is too long loses its end.  They go through the
+ * model many at a time; each gets the vector that it would get alone. */
+int tgc_embed(Tgc *t, const char *const *text, const size_t *n, int n_texts, float *out,
+              TgcError *error);
+/* The same of tokens, ids[i] n[i] of them, the model's special ones included. */
+int tgc_embed_ids(Tgc *t, const int *const *ids, const int *n, int n_texts, float *out,
+                  TgcError *error);
+
 /* ---- training ---- */
 
 typedef struct TgcStep {

@@ -1,4 +1,5 @@
-/* packed_sequences.c: a row of training tokens holds several documents; a token sees only its own.
+/* packed_sequences.c: a row of tokens holds several documents; a token sees only its own.  So do a
+ * row of training tokens, and the texts of a call that embeds.
  *
  *      %at = position                          %documents = input                      i32[B,T,2]: begin, end
  *                                              %at = position
@@ -51,12 +52,17 @@ static Ref visit_split(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         return to;
 }
 
-void split_documents(Model *m, int64_t token)
+void bound_texts(Graph *g)
 {
         Ctx c = { 0 };
+        if (!graph_find(g, input_name))
+                graph_rebuild(g, visit_split, &c);
+}
+
+void split_documents(Model *m, int64_t token)
+{
         m->documents = token;
-        if (!graph_find(m->graph, input_name))
-                graph_rebuild(m->graph, visit_split, &c);
+        bound_texts(m->graph);
 }
 
 static bool is_begin(const Graph *g, Ref r)

@@ -33,6 +33,7 @@ typedef struct Manifest {
         int window;    /* most tokens that any layer of a paged cache looks back; 0: all */
         int tf32;      /* products of float32 have tf32's factors on a GPU */
         const char *optimizer; /* its name in ir/optimizers.def */
+        int hidden;    /* width of what an encoder makes of a token (program embed); 0: it is none */
         int documents; /* token that begins one in a row of training tokens; -1: none does */
         uint64_t n_train, n_decay, n_all;
         Param *param;

@@ -41,6 +41,7 @@
  *      batch B                         most sequences
  *      chunk T                         most tokens of one prefill call
  *      tf32 1                          f32: a GPU multiplies tf32; absent: float32
+ *      hidden C                        an encoder: it has program embed alone, whose vectors are so wide
  *      documents ID                    token that begins a document (io documents); absent: none does
  *      params N_TRAIN N_DECAY N_ALL    elements: trainable ones first, of them those with weight decay first
  *      param NAME DxDxD OFFSET trainable|frozen [BLOCKS] INIT [ARG...]     offset in elements
@@ -85,7 +86,8 @@
  * Program names: prefill (logits of the last token), prefill_long (the same for more tokens than
  * that takes, may be absent), decode (T=1), decode4...
  * (other batch sizes), score (logits of every token), step (forward, backward:
- * gradients into g), update (clip, AdamW), eval (loss only), add_grads.
+ * gradients into g), update (clip, AdamW), eval (loss only), add_grads.  Of an encoder: embed, B = 1,
+ * whose T tokens are texts one after the other, each a document.
  * Instead of p there may be lo, 2 bytes for each trainable parameter: the bits of its float32
  * master weight are those of the bf16 in w, times 65536, plus lo as a signed number; w is the
  * nearest bf16, ties away from zero. Gradients are float32, but where there is an arena gsum, which
@@ -93,7 +95,7 @@
  * micro-steps (else kernels get a null address for gsum), add_grads runs after each of them and
  * adds these gradients up in gsum, in float32, where update then reads them. io names: ids targets
  * (i32 B*T), documents (i32 B*T*2: where that of each token of its row begins and ends, 0 <= begin
- * <= t < end <= T), logits (f32 B*V or B*T*V), next (i32 B), slots and drawn (i32: rt.h's slots of
+ * <= t < end <= T), hidden (B*T*C, of embed), logits (f32 B*V or B*T*V), next (i32 B), slots and drawn (i32: rt.h's slots of
  * all sequences of the plan, and RtDrawn's, RT_DRAWN of each), loss aux_loss (f32 1), nll (f32 B*T), grad_norm (f32 1), bad (i32 1: was the
  * update skipped?).  A session refuses a program that names others, or an input of another size.
  * ids and next may be one buffer; else the runtime copies next to ids between

@@ -162,13 +162,16 @@ static int fill_arenas(Session *s, Err *e)
         return code;
 }
 
-/* Is it a program that the runtime gives tokens to?  PREDICTS: it has no targets. */
-enum { OTHER, PREDICTS, LEARNS };
+/* Is it a program that the runtime gives tokens to?  PREDICTS: tokens alone; EMBEDS: and where texts
+ * begin and end; LEARNS: targets, too. */
+enum { OTHER, PREDICTS, EMBEDS, LEARNS };
 
 static int kind_of(const char *prog)
 {
         if (!strncmp(prog, "prefill", 7) || !strncmp(prog, "decode", 6))
                 return PREDICTS;
+        if (!strcmp(prog, "embed"))
+                return EMBEDS;
         return !strcmp(prog, "step") || !strcmp(prog, "eval") || !strcmp(prog, "score") ? LEARNS
                                                                                         : OTHER;
 }
@@ -179,9 +182,10 @@ static int check_io(const Session *s, const Prog *g, const Io *x, const char *te
         static const struct {
                 const char *name;
                 int each, least;
-        } in[] = { { "ids", 1, PREDICTS }, { "targets", 1, LEARNS }, { "documents", 2, LEARNS } };
-        static const char *const out[] = { "logits",   "next", "slots", "drawn",     "loss",
-                                           "aux_loss", "ce",   "nll",   "grad_norm", "bad" };
+        } in[] = { { "ids", 1, PREDICTS }, { "targets", 1, LEARNS }, { "documents", 2, EMBEDS } };
+        static const char *const out[] = { "logits",    "next",     "slots", "drawn",
+                                           "loss",      "aux_loss", "ce",    "nll",
+                                           "grad_norm", "bad",      "hidden" };
         for (size_t i = 0; i < sizeof out / sizeof *out; i++)
                 if (!strcmp(x->name, out[i]))
                         return TGC_OK;
@@ -198,7 +202,9 @@ static int check_io(const Session *s, const Prog *g, const Io *x, const char *te
         return err_set(e, TGC_BAD_FILE,
                        "%s: nothing feeds or reads %.60s of program %.60s; its inputs are ids%s",
                        text, x->name, g->name,
-                       kind_of(g->name) == LEARNS ? ", targets and documents" : "");
+                       kind_of(g->name) == LEARNS   ? ", targets and documents"
+                       : kind_of(g->name) == EMBEDS ? " and documents"
+                                                    : "");
 }
 
 static int check_inputs(const Session *s, const char *text, Err *e)

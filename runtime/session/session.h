@@ -15,6 +15,7 @@
 #include "../plan/plan.h"
 #include "../plan/program.h"
 #include "../rt.h"
+#include "../weights/sentence.h"
 #include "../tgc.h"
 
 typedef struct Session Session;
@@ -126,6 +127,19 @@ typedef struct ScoreText {
 /* most: sequences in the cache at once; 0: as many as there is room for. */
 int session_score_texts(Session *s, const ScoreText *text, int n, int most, Err *e);
 int session_score_rows(const Session *s, int most, int longest); /* how many that are */
+
+/* ---- embedding (session_embed.c): a plan of an encoder ---- */
+
+typedef struct EmbedText {
+        const int *ids;
+        int n; /* 1 to the context's size */
+} EmbedText;
+/* out (n, width), width the manifest's `hidden`: in calls that hold as many texts as there is room
+ * for; a text's numbers depend on it alone.  unit: of length 1. */
+int session_embed(Session *s, const EmbedText *text, int n, Pooling how, bool unit, float *out,
+                  Err *e);
+/* The vectors of all their tokens, text by text, before any pooling. */
+int session_embed_tokens(Session *s, const EmbedText *text, int n, float *out, Err *e);
 
 /* ---- training (session_train.c) ---- */
 

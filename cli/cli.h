@@ -59,8 +59,11 @@ void signals_defer(void);
 /* While on, Ctrl-C interrupts who reads the terminal, and is seen, and no more. */
 void signals_prompt(bool on);
 void signals_forget(void); /* as before signals_defer: what was seen is dealt with */
-int signal_seen(void);     /* 0, SIGINT, SIGTERM or SIGHUP */
-Stop *signals_stop(void);  /* for what compiles; its TGC_STOPPED means 128 + signal_seen() */
+/* From signals_save on SIGUSR1 is kept: was there one since the last look? */
+void signals_save(void);
+bool signal_save_seen(void);
+int signal_seen(void);    /* 0, SIGINT, SIGTERM or SIGHUP */
+Stop *signals_stop(void); /* for what compiles; its TGC_STOPPED means 128 + signal_seen() */
 
 /* ---- utf8.c ---- */
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include "../runtime/weights/ck_tensor.h"
 #include "lora.h"
+#include "find_nan.h"
 #include "train.h"
 
 /* ---- saving ---- */
@@ -104,6 +105,8 @@ static int save(Train *t, bool improved, Err *e)
                 code = run_settle(dir, e);
         if (!code)
                 t->saved = t->state.step;
+        if (!code && (improved || opt_flag(t->a, O_ALWAYS_SAVE)))
+                code = keep_checkpoint(t, plan_has_lora(&t->l.plan), improved, e);
         free(state);
         return code;
 }
@@ -236,6 +239,31 @@ static bool scaled_step(Train *t)
         return true;
 }
 
+/* --find_nan: the step changed nothing, so its weights are still there; the run ends. */
+static int trace(Train *t, Err *e)
+{
+        const size_t n = (size_t)t->B * (size_t)t->T;
+        const Section *ir = plan_find(&t->l.plan, "ir");
+        char says[NAN_SAYS] = "";
+        int code = TGC_OK;
+        if (!ir)
+                return err_set(e, TGC_BAD_FILE, "%s: the plan has no graph to look in",
+                               t->a->pos[0]);
+        for (int m = 0; m < t->n_micro && !code && !*says; m++) {
+                const NanBatch b = { t->B, t->T, t->x + n * (size_t)m, t->y + n * (size_t)m,
+                                     t->d ? t->d + 2 * n * (size_t)m : NULL };
+                code = find_nan(t->s, ir, &b, says, e);
+        }
+        if (code)
+                return code;
+        return err_set(
+                e, TGC_NON_FINITE,
+                "iter %lld: the loss or the gradient was not finite; --find_nan: %s",
+                (long long)t->state.step,
+                *says ? says
+                      : "the evaluator finds every value of it finite, so it is the device's");
+}
+
 /* A step whose gradient is not finite changed nothing; too many of them end the run. */
 static int end_step(Train *t, Err *e)
 {
@@ -248,6 +276,8 @@ static int end_step(Train *t, Err *e)
         if (t->last.bad)
                 say(&t->talk, "iter %lld: loss %g, gradient norm %g: not finite, step skipped\n",
                     (long long)t->state.step, t->last.loss, t->last.grad_norm);
+        if (t->last.bad && opt_flag(t->a, O_FIND_NAN))
+                return trace(t, e);
         t->state.step++;
         return t->skipped > opt_int(t->a, O_MAX_SKIPS) ? not_finite(t, e) : TGC_OK;
 }
@@ -282,8 +312,13 @@ static int at_boundary(Train *t, int64_t step, Err *e)
                 t->state.best = improved ? val : t->state.best;
         }
         if ((code = log_step(t, step, train, val, e)) ||
-            (due && !t->skipped && (code = save(t, improved, e))))
+            ((due || t->save_now) && !t->skipped && (code = save(t, improved, e))))
                 return code;
+        if (t->save_now && t->saved == t->state.step) {
+                progress_bar_end(&t->talk);
+                say(&t->talk, "step %lld: saved, as SIGUSR1 asked\n", (long long)t->state.step);
+                t->save_now = false;
+        }
         return every(step + 1, opt_int(t->a, O_SAMPLE_INTERVAL)) ? train_sample(t, e) : TGC_OK;
 }
 
@@ -300,17 +335,24 @@ static int drain(Train *t, int64_t begun, int keep, bool boundary, Err *e)
         return code;
 }
 
+static bool out_of_time(const Train *t)
+{
+        return t->max_seconds > 0 && clock_s() - t->opened >= t->max_seconds;
+}
+
 static int loop(Train *t, Err *e)
 {
         int64_t step = t->state.step;
         int code = TGC_OK;
-        while (step < t->max_steps && !signal_seen() && !code) {
-                bool boundary = is_boundary(t, step);
+        while (step < t->max_steps && !signal_seen() && !out_of_time(t) && !code) {
+                t->save_now |= signal_save_seen();
+                bool boundary = is_boundary(t, step) || t->save_now;
                 if ((code = begin_step(t, step, e)))
                         return code;
                 step++;
                 /* a scale follows the step before */
-                code = drain(t, step, boundary || t->scaling ? 0 : 1, boundary, e);
+                code = drain(t, step, boundary || t->scaling || opt_flag(t->a, O_FIND_NAN) ? 0 : 1,
+                             boundary, e);
         }
         return code ? code : drain(t, step, 0, false, e);
 }
@@ -409,6 +451,7 @@ static int train(Train *t, Err *e)
             text_count_si(n, sizeof n, (double)session_manifest(t->s)->n_all),
             (long long)t->state.tokens, t->n_micro, t->B, t->T, t->first, t->max_steps);
         signals_defer();
+        signals_save();
         if (opt_flag(t->a, O_EVAL_ONLY))
                 return look(t, e);
         int code = !t->state.step && t->val.T ? look(t, e) : TGC_OK;
@@ -432,6 +475,13 @@ static int train(Train *t, Err *e)
         }
         if (t->skipped) /* the weights gave it: no model is made of them */
                 return not_finite(t, e);
+        if (t->state.step < t->max_steps) {
+                if ((code = save(t, false, e)))
+                        return code;
+                say(&t->talk,
+                    "--max_time %s: stopped after step %lld; go on with `tgc train %s --resume`\n",
+                    opt_str(t->a, O_MAX_TIME), (long long)t->state.step, opt_str(t->a, O_OUT_DIR));
+        }
         if ((code = save_last(t, e)) || (code = summary(t, seconds, e)))
                 return code;
         return report(t, seconds, e);

@@ -1,5 +1,7 @@
 /* oracle.c: the evaluator behind oracle.h; knows the compiler, not the runtime. */
 #include "oracle.h"
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "../compiler/compiler.h"
@@ -157,6 +159,53 @@ const double *oracle_value(Oracle *o, const char *name, int op, int64_t *n)
 {
         Ref r = graph_find(o->g, name);
         return r && (int)NODE(o->g, r)->op == op ? eval_get(o->eval, r, 0, n) : NULL;
+}
+
+static double largest_of(DType t)
+{
+        return t == DT_F16 ? 65504 : t == DT_BF16 ? 0x1.fep127 : FLT_MAX;
+}
+
+static void say_node(const Graph *g, Ref r, int64_t at, double v, const double *in_most, char *says,
+                     size_t n)
+{
+        const Node *x = NODE(g, r);
+        size_t k = (size_t)snprintf(says, n, "%%%.80s = %s(", x->name ? x->name : "?",
+                                    op_info[x->op].text);
+        for (int i = 0; i < x->n_in && k < n; i++)
+                k += (size_t)snprintf(says + k, n - k, "%s%%%.40s", i ? ", " : "",
+                                      NODE(g, x->in[i])->name ? NODE(g, x->in[i])->name : "?");
+        if (k < n)
+                k += (size_t)snprintf(says + k, n - k, ")");
+        if (k < n && x->loc.file && x->loc.line)
+                k += (size_t)snprintf(says + k, n - k, "  %.60s:%d", x->loc.file, x->loc.line);
+        if (k < n)
+                snprintf(says + k, n - k, ": element %lld is %g, its inputs are %.3g at most",
+                         (long long)at, v, *in_most);
+}
+
+bool oracle_first_bad(Oracle *o, char *says, size_t n)
+{
+        for (Ref r = 1; r < o->g->n_nodes; r++) {
+                const Node *x = NODE(o->g, r);
+                int64_t k = 0;
+                const double *v = eval_get(o->eval, r, 0, &k);
+                const double most = largest_of((DType)x->type.dt);
+                double in_most = 0;
+                for (int64_t i = 0; v && i < k; i++) {
+                        if (fabs(v[i]) <= most)
+                                continue;
+                        for (int a = 0; a < x->n_in; a++) {
+                                int64_t m = 0;
+                                const double *u = eval_get(o->eval, x->in[a], 0, &m);
+                                for (int64_t j = 0; u && j < m; j++)
+                                        in_most = fabs(u[j]) > in_most ? fabs(u[j]) : in_most;
+                        }
+                        say_node(o->g, r, i, v[i], &in_most, says, n);
+                        return true;
+                }
+        }
+        return false;
 }
 
 const double *oracle_grad(Oracle *o, const char *param, int64_t *n)

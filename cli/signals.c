@@ -108,6 +108,28 @@ void signals_defer(void)
         deferred = 1;
 }
 
+static volatile sig_atomic_t save_asked;
+
+static void on_save(int number)
+{
+        (void)number;
+        save_asked = 1;
+}
+
+void signals_save(void)
+{
+        struct sigaction a = { .sa_handler = on_save, .sa_flags = SA_RESTART };
+        sigemptyset(&a.sa_mask);
+        sigaction(SIGUSR1, &a, NULL);
+}
+
+bool signal_save_seen(void)
+{
+        const bool was = save_asked;
+        save_asked = 0;
+        return was;
+}
+
 int signal_seen(void) { return seen; }
 
 void signals_prompt(bool on)

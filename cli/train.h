@@ -52,8 +52,10 @@ typedef struct Train {
         TrainResult last;
         double last_val; /* NAN: none yet */
         double began;
-        double memory; /* bytes on the device */
-        int first;     /* step this process began with */
+        double opened, max_seconds; /* of --max_time, since it was opened; 0: any */
+        bool save_now;              /* SIGUSR1 asked */
+        double memory;              /* bytes on the device */
+        int first;                  /* step this process began with */
 } Train;
 
 int train_open(Train *t, const Args *a, Err *e); /* everything before the first step */
@@ -79,6 +81,9 @@ uint64_t data_hash(const Train *t);
 int data_split(Train *t, Err *e); /* t->train, t->val */
 int data_show(Train *t, Err *e);  /* show_data.c: --show_data, to stdout */
 void data_close(Train *t);
+/* train_keep.c */
+int keep_checkpoint(const Train *t, bool lora, bool improved, Err *e); /* --keep */
+int read_max_time(const Args *a, double *seconds, Err *e);
 /* train_watch.c */
 int train_validate(Train *t, double *train, double *val, Err *e);
 int train_samples(Train *t, Err *e);                /* what --sample_interval needs is there */

@@ -390,6 +390,7 @@ int train_open(Train *t, const Args *a, Err *e)
 {
         int code;
         *t = (Train) { .args = *a,
+                       .opened = clock_s(),
                        .talk = progress_new(a),
                        .last_val = NAN,
                        .log = { { .fd = -1 }, { .fd = -1 }, { .fd = -1 } },
@@ -405,7 +406,7 @@ int train_open(Train *t, const Args *a, Err *e)
                                init_word(a));
         if (!opt_set(a, O_TRAIN_DATA))
                 return err_set(e, TGC_USAGE, "train: on what? tgc train %s --data FILE", a->pos[0]);
-        if ((code = data_find(t, e)))
+        if ((code = read_max_time(a, &t->max_seconds, e)) || (code = data_find(t, e)))
                 return code;
         if (opt_flag(a, O_RESUME) && (code = go_on(t, e)))
                 return code;

@@ -1,0 +1,101 @@
+#!/bin/bash
+# test_survive.sh: --keep, --max_time, SIGUSR1, --find_nan.
+. "$(dirname "$0")/shell.sh"
+start survive
+tiny_model tiny.lua
+seq 1 300 > text.txt
+"$TGC" compile tiny.lua --target cpu -q -o x.plan 2> /dev/null || { echo "skip survive: no C compiler"; exit 0; }
+here=(--data text.txt --device cpu -t 1 -b 2 --block-size 6 --warmup_iters 0)
+
+kept() {
+        local p
+        p=$(tgc 0 '' train tiny.lua "${here[@]}" -q --max_iters 10 --eval_interval 2 --keep 3 --out_dir k --learning_rate 0.01 --lr_decay_iters 10)
+        [ "$(echo k/ckpt-*)" = "k/ckpt-10.safetensors k/ckpt-6.safetensors k/ckpt-8.safetensors" ] || p="$p$(echo k/ckpt-*)"
+        cmp -s k/ckpt-10.safetensors k/ckpt.safetensors || p="$p the last is not ckpt.safetensors"
+        p=$p$(tgc 0 '' train tiny.lua "${here[@]}" -q --max_iters 8 --eval_interval 2 --out_dir eight --learning_rate 0.01 --lr_decay_iters 10)
+        cmp -s k/ckpt-8.safetensors eight/ckpt.safetensors || p="$p ckpt-8 is not of step 8"
+        p=$p$(tgc 0 '' train k --resume --max_iters 12 -q)
+        [ "$(echo k/ckpt-*)" = "k/ckpt-10.safetensors k/ckpt-12.safetensors k/ckpt-8.safetensors" ] || p="$p$(echo k/ckpt-*)"
+        # those of a longer run that was there go
+        p=$p$(tgc 0 '' train tiny.lua "${here[@]}" -q --max_iters 4 --eval_interval 2 --keep 3 --out_dir k)
+        [ "$(echo k/ckpt-*)" = "k/ckpt-2.safetensors k/ckpt-4.safetensors" ] || p="$p$(echo k/ckpt-*)"
+        echo "$p"
+}
+say keeps_the_last "$(kept)"
+best() { # a rate that is far too high: the first steps are the best
+        local p
+        p=$(tgc 0 '' train tiny.lua "${here[@]}" --max_iters 8 --eval_interval 2 --keep 1 --out_dir b --learning_rate 3 --grad_clip 0)
+        python3 - << 'END' || p="$p $(grep step err)"
+import os, re
+losses = {int(s): float(x) for s, x in re.findall(r"step (\d+): train loss \S+, val loss (\S+)", open("err").read()) if int(s)}
+best = min(losses, key=losses.get)
+first = float(re.search(r"step 0: .*val loss (\S+)", open("err").read())[1])
+there = os.path.exists("b/best.safetensors")
+assert there == (losses[best] < first), (losses, first)
+END
+        p=$p$(tgc 0 '' train tiny.lua "${here[@]}" -q --max_iters 8 --eval_interval 2 --keep 1 --out_dir c --learning_rate 0.05)
+        [ -f c/best.safetensors ] || p="$p no best.safetensors"
+        echo "$p"
+}
+say keeps_the_best "$(best)"
+adapters() {
+        local p
+        p=$(tgc 0 '' train tiny.lua "${here[@]}" -q --max_iters 6 --eval_interval 2 --keep 2 --out_dir a --lora r=2,targets=head)
+        [ "$(echo a/adapter-[0-9]*/*)" = "a/adapter-4/adapter_config.json a/adapter-4/adapter_model.safetensors a/adapter-6/adapter_config.json a/adapter-6/adapter_model.safetensors" ] || p="$p$(echo a/adapter*/*)"
+        cmp -s a/adapter-6/adapter_model.safetensors a/adapter/adapter_model.safetensors || p="$p the last is not adapter/"
+        echo "$p"
+}
+say keeps_adapters "$(adapters)"
+
+timed() {
+        local p s
+        p=$(tgc 0 '--max_time 2s: stopped after step [0-9]+; go on with' train tiny.lua "${here[@]}" --max_iters 100000000 --eval_interval 100000000 --lr_decay_iters 100 --max_time 2s --out_dir t)
+        [ -f t/state.safetensors ] && [ -f t/model.plan ] || p="$p nothing was saved"
+        s=$(tail -1 t/log.csv | cut -d, -f1)
+        p=$p$(tgc 0 '' train t --resume --max_iters $((s + 3)) -q)
+        [ "$(tail -1 t/log.csv | cut -d, -f1)" = $((s + 2)) ] || p="$p it went on wrongly"
+        for x in 0 -3 5x 1d nan; do p=$p$(tgc 2 '--max_time .*: a time is wanted' train tiny.lua "${here[@]}" --max_time=$x --out_dir no); done
+        echo "$p"
+}
+say ends_in_time "$(timed)"
+
+asked() {
+        local i pid
+        "$TGC" train tiny.lua "${here[@]}" --max_iters 100000000 --eval_interval 100000000 --lr_decay_iters 100 --out_dir u 2> err &
+        pid=$!
+        for ((i = 0; i < 300; i++)); do [ "$({ wc -l < u/log.csv; } 2> /dev/null || echo 0)" -gt 3 ] && break; sleep 0.1; done
+        [ ! -f u/state.safetensors ] || echo "saved before it was asked"
+        kill -USR1 $pid
+        for ((i = 0; i < 300; i++)); do grep -q 'saved, as SIGUSR1 asked' err && break; sleep 0.1; done
+        [ -f u/state.safetensors ] && [ -f u/ckpt.safetensors ] || { echo "nothing was saved"; cat err; }
+        kill -0 $pid || echo "it ended"
+        kill -INT $pid
+        wait $pid
+        [ $? = 130 ] || echo "exit code"
+}
+say saves_when_asked "$(asked)"
+
+cat > nan.lua << 'LUA'
+local b = require "blocks"
+return {
+        name = "nan", params = { vocab = 11, ctx = 8, n_embd = 8, how = "mul" },
+        graph = function(p)
+                local ids, targets = b.inputs()
+                local x = b.embedding(ids, "tok", p.vocab, p.n_embd, { std = 0.5, from = "tok" })
+                local big = x:exp() * 1e30
+                local y = p.how == "mul" and big * big
+                        or p.how == "log" and (x - x):log()
+                        or (x - x):sqrt()
+                return b.outputs(b.linear(x + y, "logits", p.vocab, { std = 0.02, from = "head" }), targets)
+        end,
+}
+LUA
+found() {
+        local t=(train nan.lua "${here[@]}" -q --no-check --max_iters 3 --out_dir n --find_nan)
+        tgc 6 'iter 0: .* --find_nan: row 0: %[a-z0-9._]+ = mul\(.*nan.lua:8: element [0-9]+ is inf, its inputs are [0-9.e+]+ at most' "${t[@]}"
+        tgc 6 'log\(.*\)  nan.lua:9: element 0 is -inf' "${t[@]}" -D how=log
+        tgc 6 'nan.lua:10: element [0-9]+ is -?(inf|nan)' "${t[@]}" -D how=sqrt # its gradient
+        tgc 6 'in a row' "${t[@]:0:${#t[@]}-1}"
+}
+say finds_the_first_nan "$(found)"
+exit $failed

@@ -243,7 +243,9 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                         e, TGC_USAGE,
                         "--tf32 is about float32, and --dtype says %s: leave one of them out",
                         o->dtype);
+        const DType cache = o->cache ? dtype_of(o->cache) : DT_F32;
         CompileOptions c = { .dtype = dtype_of(o->dtype),
+                             .cache = o->cache ? &cache : NULL,
                              .opt = o->opt,
                              .infer = o->mode & BUILD_INFER,
                              .train = o->mode & BUILD_TRAIN,
@@ -390,11 +392,19 @@ static int how_compiled(const Plan *p, BuildOptions *o, char dtype[8], Err *e)
         o->tf32 = tf32;
         o->dtype = dtype;
         o->optimizer = OPTIMIZER_ADAMW;
-        const char *line_end = strchr(head, '\n'), *name = strstr(head, " optimizer ");
+        const char *line_end = strchr(strchr(head, '\n') + 1, '\n'),
+                   *name = strstr(head, " optimizer ");
+        line_end = line_end ? line_end : head + strlen(head);
         if (name && name < line_end) {
                 char word[16] = "";
                 sscanf(name, " optimizer %15s", word);
                 o->optimizer = optimizer_find(word);
+        }
+        const char *cache = strstr(head, " cache ");
+        if (cache && cache < line_end) {
+                char word[8] = "";
+                sscanf(cache, " cache %7s", word);
+                o->cache = dt_name[dtype_of(word)];
         }
         const char *masters = strstr(head, " masters ");
         if (masters && masters < line_end)

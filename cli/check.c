@@ -541,6 +541,8 @@ static int check_all(Check *c, Err *e)
         c->tolerance = c->a->tolerance >= 0 ? c->a->tolerance
                        : c->rounds          ? tf32
                                             : by_dtype[c->m->dtype];
+        if (c->a->tolerance < 0 && by_dtype[c->m->cache] > c->tolerance)
+                c->tolerance = by_dtype[c->m->cache];
         c->sum->tolerance = c->tolerance;
         for (int i = 0; i < c->m->n_params; i++)
                 most = c->m->param[i].count > most ? c->m->param[i].count : most;

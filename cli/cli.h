@@ -86,6 +86,7 @@ typedef struct BuildOptions {
         const char *config; /* of a GGUF file: its configuration (gguf_model.h) */
         bool quiet;         /* what the model prints is not shown */
         const char *dtype;  /* f32 bf16 f16 */
+        const char *cache;  /* the same, of keys and values; NULL: dtype */
         const char **define;
         int n_define;
         int mode; /* BUILD_* */

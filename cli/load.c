@@ -611,6 +611,7 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
                                          !(mode_of(a, how, l->kind) & BUILD_TRAIN)
                                  ? "bf16"
                                  : opt_str(a, O_DTYPE),
+                .cache = opt_str(a, O_CACHE_TYPE),
                 .define = a->v[O_DEFINE].list,
                 .n_define = a->v[O_DEFINE].n,
                 .mode = mode_of(a, how, l->kind),

@@ -145,6 +145,7 @@ void few_experts(Graph *g, Arena *tmp);
 void pad_heads(Graph *g, Arena *tmp); /* attention has one head width */
 void cache_kv(Graph *g, Arena *tmp);
 void precision(Graph *g, DType dt);
+void cache_type(Graph *g, DType dt); /* of what is cached */
 void keep_parts(Graph *g, Arena *tmp);  /* parts of products instead of the whole */
 void materialize(Graph *g, Arena *tmp); /* copies where a view cannot be addressed */
 /* all: everything cheap, else what costs nothing */
@@ -197,6 +198,7 @@ bool range_below(const Range *r, Dim rows, double rows_least);
 
 typedef struct CompileOptions {
         DType dtype;
+        const DType *cache; /* of keys and values that are cached; NULL: dtype */
         int opt; /* 0..3 */
         bool infer, train;
         int batch;            /* sequences: inference and training */

@@ -52,6 +52,12 @@ static void run_precision(Graph *g, Arena *t, Ctx *c)
         (void)t;
         precision(g, c->o->dtype);
 }
+static void run_cache_type(Graph *g, Arena *t, Ctx *c)
+{
+        (void)t;
+        if (c->o->cache && *c->o->cache != c->o->dtype)
+                cache_type(g, *c->o->cache);
+}
 RUN(few_experts)
 RUN(keep_parts)
 RUN(materialize)
@@ -91,6 +97,7 @@ static const Pass passes[] = {
         { "keep_slope", STEP, 1, run_keep_slope }, /* before recompute: it counts readers */
         { "recompute", STEP, 0, run_recompute },   /* precision types the clones */
         { "precision", ~0u, 0, run_precision },
+        { "cache_type", CACHED, 0, run_cache_type },
         { "few_experts", CACHED, 1, run_few_experts }, /* after precision: types are final */
         { "keep_parts", ~0u, 1, run_keep_parts },
         /* after precision: casts decide where parts lie */
@@ -432,6 +439,8 @@ static void manifest(const Model *m, const CompileOptions *o, Shared *sh, int ct
                 text_add(t, "tf32 1\n");
         if (m->width)
                 text_add(t, "hidden %lld\n", (long long)m->width);
+        if (o->infer && o->cache && *o->cache != o->dtype)
+                text_add(t, "cache %s\n", dt_name[*o->cache]);
         if (sh->cache_rows)
                 text_add(t, "pages %lld\n", (long long)(sh->cache_rows / CACHE_PAGE));
         if (sh->cache_rows && window_of(g))
@@ -580,13 +589,14 @@ static void products(const CompileOptions *o, Module *m, int ctx, int block, con
         text_add(
                 t,
                 "tgc-products 1\ncompiled dtype %s opt %d infer %d train %d batch %d ctx %d chunk %d block %d "
-                "recompute %d%s%s%s%s\n",
+                "recompute %d%s%s%s%s%s%s\n",
                 dt_name[o->dtype], o->opt, o->infer, o->train, o->batch, ctx, o->chunk, block,
                 o->recompute, o->tf32 ? " tf32 1" : "", o->optimizer ? " optimizer " : "",
                 o->optimizer ? optimizer_info[o->optimizer].name : "",
                 o->masters == MASTERS_NONE ? " masters none"
                 : o->masters               ? " masters stochastic"
-                                           : "");
+                                           : "",
+                o->cache ? " cache " : "", o->cache ? dt_name[*o->cache] : "");
         products_text(m, t);
         text_put(t, launched->s ? launched->s : "", launched->n);
         if (m->choices) {

@@ -107,14 +107,23 @@ static void run_order(Model *m, Arena *tmp, const char *arg)
         order(m->graph, tmp);
 }
 
-static void run_precision(Model *m, Arena *tmp, const char *arg)
+static DType type_named(const char *arg)
 {
         int dt = 0;
-        (void)tmp;
         while (dt < N_DT && strcmp(dt_name[dt], arg))
                 dt++;
         CHECK_MSG(dt < N_DT, "no element type %s", arg);
-        precision(m->graph, (DType)dt);
+        return (DType)dt;
+}
+static void run_precision(Model *m, Arena *tmp, const char *arg)
+{
+        (void)tmp;
+        precision(m->graph, type_named(arg));
+}
+static void run_cache_type(Model *m, Arena *tmp, const char *arg)
+{
+        (void)tmp;
+        cache_type(m->graph, type_named(arg));
 }
 
 static const Pass passes[] = {
@@ -131,6 +140,7 @@ static const Pass passes[] = {
         { "pad_heads", false, 0, run_pad_heads },
         { "cache_kv", false, 0, run_cache_kv },
         { "precision", true, 0, run_precision },
+        { "cache_type", false, 0, run_cache_type },
         { "recompute", true, 0, run_recompute },
         { "keep_parts", true, 0, run_keep_parts },
         { "materialize", true, 0, run_materialize },
@@ -546,6 +556,7 @@ PASS(forget_documents)
 PASS(pad_heads)
 PASS(cache_kv)
 PASS(precision)
+PASS(cache_type)
 PASS(recompute)
 PASS(keep_parts)
 PASS(materialize)

@@ -140,6 +140,21 @@ p=$(try 2 'wants 2 pages of the cache, which has 1; compile with a larger --cach
 [ "$p" ] || [ ! -s out ] || p="some ran: $(cat out)"
 say too_few_pages_are_said_before_anything_runs "$p"
 
+# ---- the cache's type ----
+
+p=
+for t in f32 bf16 f16; do
+        [ "$p" ] || p=$("$TGC" compile "$story" -q --ctx-size 128 -b 3 --target cpu --cache-type $t -o c.$t.plan 2>&1)
+        [ "$p" ] || "$TGC" dump c.$t.plan --memory | sed -n 's/.*values: \([0-9]*\) bytes.*/\1/p' > bytes.$t
+        [ "$p" ] || p=$(try 0 'MiB' "$TGC" run c.$t.plan --device cpu -n 20 --temp 0 -s 1 --parallel 3 -p 'Once upon a time' < /dev/null)
+        cp out said.$t
+done
+[ "$p" ] || [ "$(cat bytes.f32)" = $((2 * $(cat bytes.bf16))) ] || p="bytes: $(cat bytes.f32 bytes.bf16)"
+[ "$p" ] || cmp -s bytes.f16 bytes.bf16 || p="bytes: $(cat bytes.f16 bytes.bf16)"
+[ "$p" ] || [ "$("$TGC" check c.bf16.plan --device cpu --rebuild | grep -c 'within 0.05')" = 1 ] || p="a plan made again forgets it"
+[ "$p" ] || p=$(try 2 'none of|f32.bf16.f16' "$TGC" run "$story" --cache-type q4 -p x < /dev/null)
+say the_cache_has_a_type "$p"
+
 # ---- compiling ----
 
 model=("$TGC" run "$story" --device cpu -n 3 --temp 0 -p 'Once upon')

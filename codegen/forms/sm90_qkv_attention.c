@@ -163,7 +163,7 @@ bool sm90_qkv_attention(Build *b, const void *problem)
                         return false;
         if (elems[0] != dim_most(e, type_elems(q)) && read_elsewhere(e, at[0], b->gr->id, att->id))
                 return false;
-        if (e->paged || !one_token(e, q) || n->a.att.mask || n->a.att.p ||
+        if (e->paged || q->dt != w->dt || !one_token(e, q) || n->a.att.mask || n->a.att.p ||
             e->g->sizes.v[SYM_S] > MOST_KEYS ||
             !tile_of(w, heads, q->dim[2].n / heads, D, elems[0] * dt_size[w->dt], few->split,
                      work->minv, &t))

@@ -149,16 +149,16 @@ static void parse_mode(LineReader *w, Manifest *m)
                 line_fail(w, "mode '%.20s' is not infer, train or both", s);
 }
 
-static void parse_dtype(LineReader *w, Manifest *m)
+static void parse_type(LineReader *w, const char *word, Store *to)
 {
-        const char *s = line_need(w, "dtype");
+        const char *s = line_need(w, word);
         int i = 0;
         while (i < COUNT(store) && strcmp(store[i].name, s))
                 i++;
         if (i == COUNT(store))
-                line_fail(w, "dtype '%.20s' is not f32, bf16 or f16", s);
+                line_fail(w, "%s '%.20s' is not f32, bf16 or f16", word, s);
         else
-                m->dtype = (Store)i;
+                *to = (Store)i;
 }
 
 static void parse_line(LineReader *w, Manifest *m)
@@ -187,8 +187,11 @@ static void parse_line(LineReader *w, Manifest *m)
                 line_end(w);
         } else if (!strcmp(word, "model"))
                 m->model = line_rest(w);
-        else if (!strcmp(word, "dtype"))
-                parse_dtype(w, m);
+        else if (!strcmp(word, "dtype")) {
+                parse_type(w, word, &m->dtype);
+                m->cache = m->dtype; /* unless a later line says otherwise */
+        } else if (!strcmp(word, "cache"))
+                parse_type(w, word, &m->cache);
         else if (!strcmp(word, "mode"))
                 parse_mode(w, m);
         else if (!strcmp(word, "optimizer"))

@@ -26,7 +26,7 @@ typedef struct Param {
 
 typedef struct Manifest {
         const char *model;
-        Store dtype;
+        Store dtype, cache; /* cache: of keys and values; as dtype, unless the plan says so */
         int infer, train; /* mode */
         int vocab, ctx, batch, chunk;
         int pages;     /* of the cache, one of them nobody's; 0: it has none */

@@ -37,6 +37,7 @@
  *      dtype f32|bf16|f16              storage of weights and activations
  *      mode infer|train|both
  *      vocab V
+ *      cache f32|bf16|f16              storage of cached keys and values; absent: as dtype
  *      ctx S                           most tokens the cache holds / the longest training window
  *      batch B                         most sequences
  *      chunk T                         most tokens of one prefill call
@@ -106,7 +107,7 @@
  * PRODUCTS, of program.cuda:
  *
  *      tgc-products 1
- *      compiled dtype D opt L infer 0|1 train 0|1 batch B ctx S chunk T block T recompute 0|1 [tf32 1]      chunk 0: chosen
+ *      compiled dtype D opt L infer 0|1 train 0|1 batch B ctx S chunk T block T recompute 0|1 [tf32 1] [cache D]      chunk 0: chosen
  *      product KEY has TILE/PARTS [TILE/PARTS] or TILE/PARTS...        the kernels' tile and parts of K, elsewhere
  *                                      [and on sm_90a]; what may be as fast, best first.  Tiles
  *                                      that sm_90a has alone begin with S

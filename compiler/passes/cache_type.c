@@ -1,0 +1,38 @@
+/* cache_type.c: keys and values are kept in a type of their own.
+ * needs: final types.   keeps: shapes, what is computed but for the rounding of q, k and v.
+ *
+ *      attention(%q, append(%kcache, %k), append(%vcache, %v)) : bf16
+ *  ->  cast(attention(cast(%q), append(%kcache, cast(%k)), append(%vcache, cast(%v)))) : bf16
+ *
+ * Attention has one type, so q becomes the cache's, too: its kernels are those of a plan of that type.
+ * Sums are float32 in all of them. */
+#include "../compiler.h"
+
+static Ref cast_of(Graph *g, Ref r, DType dt)
+{
+        Type t = NODE(g, r)->type;
+        if (t.dt == dt)
+                return r;
+        t.dt = dt;
+        return graph_typed(g, OP_CAST, &t, &r, 1, NULL, NODE(g, r)->loc,
+                           graph_name(g, NODE(g, r)->name));
+}
+
+static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
+{
+        const DType dt = *(const DType *)ctx;
+        const Node *o = NODE(old, r);
+        const bool append = o->op == OP_APPEND,
+                   attention = o->op == OP_ATTENTION && NODE(old, o->in[1])->op == OP_APPEND;
+        /* casts come before who reads them */
+        const int i = append ? 1 : 0;
+        const Ref in = append || attention ? cast_of(g, map[o->in[i]], dt) : 0;
+        const Ref n = graph_copy_node(old, r, g, map);
+        if (in)
+                NODE(g, n)->in[i] = in;
+        if (o->op == OP_STATE || append || attention)
+                NODE(g, n)->type.dt = dt;
+        return attention ? cast_of(g, n, o->type.dt) : n;
+}
+
+void cache_type(Graph *g, DType dt) { graph_rebuild(g, visit, &dt); }

@@ -53,9 +53,13 @@ typedef struct ChatModel {
         int *ids, n; /* in the cache, the last one pending */
         int cap;
         /* of the last answer */
-        char *answer; /* its text, a NUL behind it */
+        GrammarUse grammar;
+        GrammarText text;    /* its place in the grammar */
+        char *answer;        /* its text, a NUL behind it */
+        int *said, cap_said; /* its tokens (n_said) */
         size_t n_answer, cap_answer;
-        const char *stop; /* eos, signal, context, length */
+        const char *stop; /* eos, stop, signal, context, length */
+        int shifts;       /* how often --context-shift made room */
         int n_prompt, n_kept, n_said;
         double prompt_s, answer_s;
         /* of all of them */

@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include "../runtime/util/file.h"
 #include "chat.h"
+#include "stop_text.h"
 
 enum { MOST_MODELS = 2, NARROW = 100 };
 
@@ -118,6 +119,9 @@ static void say_rates(const Talk *t, const ChatModel *m)
         if (!strcmp(m->stop, "context"))
                 say(&talk, "%s: context full (%d tokens): /undo and /reset make room\n", m->name,
                     m->ctx);
+        if (m->shifts)
+                say(&talk, "%s: context of %d tokens shifted %d time%s\n", m->name, m->ctx,
+                    m->shifts, m->shifts == 1 ? "" : "s");
         if (opt_flag(t->a, O_VERBOSE))
                 say(&talk,
                     "%s: prompt %d tokens, %d of them kept, %.1f tok/s; answer %d tokens, %.1f tok/s\n",
@@ -138,12 +142,15 @@ static int answer_one(Talk *t, int i, bool stream, Err *e)
                 return code;
         char *clean = NULL;
         size_t n;
-        int *answer = m->ids + m->n_prompt, k = m->n - m->n_prompt;
-        if (m->stop && !strcmp(m->stop, "eos"))
-                k--;
         /* as text that a message can hold: UTF-8, without NUL */
-        if ((code = tokenizer_text(m->l.tok, answer, k, &clean, &n, e)))
+        if ((code = tokenizer_text(m->l.tok, m->said, m->n_said, &clean, &n, e)))
                 return code;
+        if (!strcmp(m->stop, "stop")) { /* what ended it is no part of it */
+                const OptionValue *stop = &t->a->v[O_STOP];
+                const size_t at = stop_find(stop->list, stop->n, clean, n);
+                n = at < n ? at : n;
+                clean[n] = 0;
+        }
         for (size_t j = 0; j < n; j++)
                 if (!clean[j])
                         clean[j] = ' ';

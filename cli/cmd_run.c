@@ -155,16 +155,60 @@ static int check_lengths(const Gen *r, const Session *s, const Prompts *p, Err *
         return TGC_OK;
 }
 
+int shift_keeps(const Args *a, const Tokenizer *tok, const int *ids, int n, int ctx, int *keep,
+                Err *e)
+{
+        enum { ROOM = 4 }; /* llama.cpp's: so that half of the rest is something */
+        const int bos = tok && n && tokenizer_adds_bos(tok) && ids[0] == tokenizer_bos(tok);
+        *keep = opt_int(a, O_KEEP);
+        *keep = *keep < 0 || *keep > n ? n : *keep + bos < n ? *keep + bos : n;
+        if (*keep <= ctx - ROOM || !opt_flag(a, O_CONTEXT_SHIFT))
+                return TGC_OK;
+        return err_set(e, TGC_USAGE,
+                       "--keep %d: of a context of %d at most %d tokens can stay, and that is %d",
+                       opt_int(a, O_KEEP), ctx, ctx - ROOM, *keep);
+}
+
+/* Until `most` tokens are said (below 0: no limit), something ends it, or the context is full. */
+static int decode(Gen *r, Session *s, const Sampling *how, int most, int keep, Err *e)
+{
+        int code = TGC_OK, held = r->n, gone; /* tokens of the context */
+        bool fills = false;
+        for (const int first = r->n; !code && !r->code && !r->stop;) {
+                const int room = r->ctx - held + 1,
+                          left = most < 0 ? room + 1 : most - (r->n - first);
+                if (!left)
+                        break;
+                fills = left > room;
+                code = session_decode_drafted(s, how, fills ? room : left,
+                                              r->draft.most ? &r->draft : NULL, on_token, r, e);
+                if (!fills || code || r->code || r->stop || !opt_flag(r->a, O_CONTEXT_SHIFT))
+                        break;
+                if ((code = session_shift(s, keep, &gone, e)))
+                        break;
+                held = session_pos(s);
+                r->shifts++;
+                r->grammar.goes_on = true;
+                r->grammar.last = r->ids[r->n - 1];
+        }
+        if (code == TGC_NON_FINITE)
+                r->stop = "non_finite";
+        if (!r->stop)
+                r->stop = fills ? "context" : "length";
+        return code;
+}
+
 static int generate(Gen *r, Session *s, const Sampling *how, Clock *c, Err *e)
 {
         int ctx = session_manifest(s)->ctx, asked = opt_int(r->a, O_CTX),
-            most = opt_int(r->a, O_PREDICT), code;
+            most = opt_int(r->a, O_PREDICT), keep, code;
         if (asked)
                 ctx = asked;
         r->n_prompt = r->n;
         r->ctx = ctx;
         double t = clock_s();
-        if (r->which && (code = session_reset(s, e)))
+        if ((code = shift_keeps(r->a, r->tok, r->ids, r->n, ctx, &keep, e)) ||
+            (r->which && (code = session_reset(s, e))))
                 return code;
         if ((code = session_prefill(s, r->ids, 1, r->n, e)) || (code = session_sync(s, e)))
                 return code;
@@ -175,17 +219,7 @@ static int generate(Gen *r, Session *s, const Sampling *how, Clock *c, Err *e)
                 put_id(r, i, false);
         r->own = r->n_hold;
         t = clock_s();
-        int room = ctx - r->n + 1;
-        bool fills = most < 0 || most > room;
-        if (fills)
-                most = room;
-        if (most > 0 && !r->code)
-                code = session_decode_drafted(s, how, most, r->draft.most ? &r->draft : NULL,
-                                              on_token, r, e);
-        if (code == TGC_NON_FINITE)
-                r->stop = "non_finite";
-        if (!r->stop)
-                r->stop = fills ? "context" : "length";
+        code = decode(r, s, how, most, keep, e);
         c->decode = clock_s() - t;
         return code ? code : r->code;
 }
@@ -238,6 +272,8 @@ static int report_json(const Gen *r, const Clock *c, const Session *s, uint64_t 
         cJSON_AddNumberToObject(o, "generated_tokens", n);
         cJSON_AddStringToObject(o, "stopped_by", r->stop);
         cJSON_AddNumberToObject(o, "context_tokens", r->ctx);
+        if (opt_flag(r->a, O_CONTEXT_SHIFT))
+                cJSON_AddNumberToObject(o, "context_shifts", r->shifts);
         cJSON_AddNumberToObject(o, "seed", (double)seed);
         cJSON_AddStringToObject(o, "device", dev_name(session_device(s)));
         cJSON_AddNumberToObject(o, "load_s", c->load);
@@ -292,7 +328,11 @@ int gen_report(Gen *r, const Clock *c, const Session *s, uint64_t seed, Err *e)
                 say(&talk, "draft: %d of %d proposed tokens accepted\n", r->draft.accepted,
                     r->draft.proposed);
         if (!strcmp(r->stop, "context"))
-                say(&talk, "context full (%d tokens)\n", r->ctx);
+                say(&talk, "context full (%d tokens); --context-shift goes on with half of them\n",
+                    r->ctx);
+        if (r->shifts)
+                say(&talk, "context of %d tokens shifted %d time%s\n", r->ctx, r->shifts,
+                    r->shifts == 1 ? "" : "s");
         if (opt_num(r->a, O_TEMP) > 0 && opt_int(r->a, O_SEED) < 0)
                 say(&talk, "seed %llu\n", (unsigned long long)seed);
         return out_done(e);
@@ -304,6 +344,7 @@ int gen_begin(Gen *r, const Prompt *p)
         r->n = 0;
         r->n_hold = r->own = 0;
         r->n_drawn = 0;
+        r->shifts = 0;
         r->stop = NULL;
         r->at = (TokStream) { 0 };
         for (int i = 0; i < p->n; i++) {

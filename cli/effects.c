@@ -86,6 +86,7 @@ static bool for_gpu(const Given *g)
         return gpu && (!g->device || strcmp(g->device, "cpu"));
 }
 
+static bool shifts(const Given *g) { return flag(g, O_CONTEXT_SHIFT); }
 static bool plain(const Given *g) { return !flag(g, O_JSON); }
 static bool as_object(const Given *g) { return flag(g, O_JSON); }
 static bool merges(const Given *g) { return flag(g, O_MERGE); }

@@ -15,12 +15,14 @@ int grammar_begin(GrammarUse *u, const Args *a, const Tokenizer *tok, int vocab,
         if (!path)
                 return TGC_OK;
         if (gbnf && schema)
-                return err_set(e, TGC_USAGE, "run: --grammar and --json-schema: one of them");
+                return err_set(e, TGC_USAGE, "%s: --grammar and --json-schema: one of them",
+                               command_info[a->cmd].name);
         if (!tok)
-                return err_set(e, TGC_USAGE, "run: %s is of text, and the model has no tokenizer",
-                               option);
+                return err_set(e, TGC_USAGE, "%s: %s is of text, and the model has no tokenizer",
+                               command_info[a->cmd].name, option);
         if (opt_flag(a, O_IGNORE_EOS))
-                return err_set(e, TGC_USAGE, "run: --ignore-eos and %s: the text must end", option);
+                return err_set(e, TGC_USAGE, "%s: --ignore-eos and %s: the text must end",
+                               command_info[a->cmd].name, option);
         int code = file_read_text(path, GR_MAX_TEXT, &text, &n, e);
         if (code)
                 return code;
@@ -64,6 +66,9 @@ const uint32_t *grammar_mask(void *user, int sequence, int token)
         GrammarText *t = user;
         GrammarUse *u = t->use;
         (void)sequence;
+        if (token < 0 && t->goes_on)
+                token = t->last;
+        t->goes_on = false;
         if (!t->matcher && u->n_spare)
                 t->matcher = u->spare[--u->n_spare];
         else if (!t->matcher && matcher_new(&t->matcher, u->grammar, u->trie, NULL))

@@ -18,7 +18,8 @@ typedef struct Gen {
         int end_of_turn; /* it ends an answer, as end-of-text does; -1: none */
         /* why it ended, as --json says it: eos, stop, signal, context, length, non_finite */
         const char *stop;
-        int ctx; /* most tokens that the model can look at here */
+        int ctx;    /* most tokens that the model can look at here */
+        int shifts; /* how often --context-shift made room */
         TokStream at;
         char *hold;
         size_t n_hold, cap_hold; /* text not written yet */
@@ -46,6 +47,10 @@ int gen_begin(Gen *r, const Prompt *p);
 int gen_take(Gen *r, int token, const RtDrawn *drawn);
 int gen_report(Gen *r, const Clock *c, const Session *s, uint64_t seed, Err *e);
 void gen_free(Gen *r);
+
+/* Tokens that --context-shift keeps of n of a prompt: --keep, and what stands before a text. */
+int shift_keeps(const Args *a, const Tokenizer *tok, const int *ids, int n, int ctx, int *keep,
+                Err *e);
 
 /* ---- run_together.c ---- */
 

@@ -31,6 +31,8 @@ typedef struct GrammarUse {
 typedef struct GrammarText {
         GrammarUse *use;
         Matcher *matcher;
+        bool goes_on; /* the next call of session_decode goes on behind the token `last` */
+        int last;
 } GrammarText;
 
 /* grammar_end also after a failure */

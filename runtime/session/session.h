@@ -89,6 +89,11 @@ int session_reset(Session *s, Err *e); /* forget the cache */
 /* Keep the first n of the tokens given so far, as if the others had not been: their place in the
  * cache is written again.  The last one kept is pending, so decoding may follow at once. */
 int session_truncate(Session *s, int n, Err *e);
+/* Make room in a full context, as llama.cpp does: of the tokens given and sampled so far the first
+ * `keep` stay, of the others the older half goes (*gone of them; at least one).  The rest is digested
+ * again at its new positions, so what follows is what would follow these tokens alone; random numbers
+ * go on.  keep: at most 2 less than there are. */
+int session_shift(Session *s, int keep, int *gone, Err *e);
 int session_pos(const Session *s); /* tokens given so far, the undigested last one included */
 /* Append n tokens to each of B sequences, ids (B,n) row-major.  The last one is
  * kept back as the first input of session_decode. */

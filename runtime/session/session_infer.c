@@ -159,6 +159,30 @@ int session_prefill(Session *s, const int *ids, int B, int n, Err *e)
         return TGC_OK;
 }
 
+int session_shift(Session *s, int keep, int *gone, Err *e)
+{
+        /* the token that fills the context is sampled, but has no place in the history */
+        const int last = s->pos == s->m.ctx, n = session_pos(s) + last;
+        if (keep < 0 || n - keep < 2)
+                return err_set(e, TGC_USAGE, "%d tokens to keep of %d", keep, n);
+        *gone = (n - keep) / 2;
+        const int rest = n - keep - *gone;
+        int *ids = malloc((size_t)s->B * (size_t)rest * sizeof *ids), code;
+        if (!ids)
+                return err_set(e, TGC_NO_MEMORY, "no memory for %d tokens", rest);
+        for (int b = 0; b < s->B; b++) {
+                int *to = ids + (size_t)b * (size_t)rest;
+                memcpy(to, s->hist + (size_t)b * s->m.ctx + keep + *gone,
+                       (size_t)(rest - last) * sizeof *ids);
+                if (last)
+                        to[rest - 1] = s->pending[b];
+        }
+        if (!(code = session_truncate(s, keep, e)))
+                code = session_prefill(s, ids, s->B, rest, e);
+        free(ids);
+        return code;
+}
+
 /* ---- decoding ---- */
 
 /* All of them need the same arenas. */

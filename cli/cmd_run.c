@@ -160,13 +160,13 @@ int shift_keeps(const Args *a, const Tokenizer *tok, const int *ids, int n, int 
 {
         enum { ROOM = 4 }; /* llama.cpp's: so that half of the rest is something */
         const int bos = tok && n && tokenizer_adds_bos(tok) && ids[0] == tokenizer_bos(tok);
-        *keep = opt_int(a, O_KEEP);
+        *keep = opt_int(a, O_SHIFT_KEEP);
         *keep = *keep < 0 || *keep > n ? n : *keep + bos < n ? *keep + bos : n;
         if (*keep <= ctx - ROOM || !opt_flag(a, O_CONTEXT_SHIFT))
                 return TGC_OK;
         return err_set(e, TGC_USAGE,
                        "--keep %d: of a context of %d at most %d tokens can stay, and that is %d",
-                       opt_int(a, O_KEEP), ctx, ctx - ROOM, *keep);
+                       opt_int(a, O_SHIFT_KEEP), ctx, ctx - ROOM, *keep);
 }
 
 /* Until `most` tokens are said (below 0: no limit), something ends it, or the context is full. */

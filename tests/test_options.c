@@ -251,8 +251,8 @@ static const struct {
         { O_DRAFT_MAX, "run @/both.plan --prompt-ids 1 --draft-max 3", "goes with --draft", NULL },
         { O_CONTEXT_SHIFT, "run @/both.plan -p a -p b --context-shift", "it is for one",
           "run @/both.plan --prompt-ids 1 -n 1 --temp 0 --context-shift" },
-        { O_KEEP, "run @/both.plan --prompt-ids 1 --keep 3", "goes with --context-shift", NULL },
-        { O_KEEP, "chat @/both.plan --keep 3", "goes with --context-shift", NULL },
+        { O_SHIFT_KEEP, "run @/both.plan --prompt-ids 1 --keep 3", "goes with --context-shift", NULL },
+        { O_SHIFT_KEEP, "chat @/both.plan --keep 3", "goes with --context-shift", NULL },
         { O_LOGPROBS, "run @/both.plan --prompt-ids 1 --logprobs 3", "object of --json", NULL },
         { O_PRINT_IDS, "run @/both.plan --prompt-ids 1 --print-ids --json", "has the ids", NULL },
 

@@ -245,8 +245,8 @@ static int check_update(Check *c, const TrainStep *in, double norm, Err *e)
                         squares += (double)g[k] * g[k];
                         optimizer_step(rule, &step, &want, scale * g[k], states,
                                        p->offset + k < c->m->n_decay);
-                        double err = fmax(fabs(c->f[k] - want) - grain * fabs(want), 0) / in->lr;
-                        if (!(err <= worst))
+                        double err = (fabs(c->f[k] - want) - grain * fabs(want)) / in->lr;
+                        if (!isnan(worst) && !(err <= worst)) /* once it is NaN it stays */
                                 worst = err;
                 }
         }

@@ -42,18 +42,38 @@ static uint64_t largest(const Manifest *m)
         return n;
 }
 
-/* ---- state.safetensors: tensor 3*i is p of parameter i, then m, then v, where the optimiser has
- * them ---- */
+/* ---- state.safetensors: p of every parameter that is trained, and its states ---- */
 /* Frozen weights are not there: they come from where the run began, and `frozen` is their hash. */
 
 static const struct {
         const char *prefix;
         Part part;
-} kind[] = { { "p", PART_MASTER }, { "m", PART_M }, { "v", PART_V } };
+} kind[] = { { "p", PART_MASTER }, { "m", PART_M },       { "v", PART_V },      { "m8", PART_M8 },
+             { "v8", PART_V8 },    { "mmax", PART_MMAX }, { "vmax", PART_VMAX } };
+enum { N_KINDS = sizeof kind / sizeof *kind };
 
 static bool stored(const Session *s, const Param *p, int k)
 {
-        return p->trainable && (k == 0 || session_has_part(s, kind[k].part));
+        const int i = (int)(p - session_manifest(s)->param);
+        return p->trainable && (k == 0 || session_part_size(s, kind[k].part, i));
+}
+
+/* How a kind of a parameter is stored: p as float32, states as they are. */
+static CkTensor tensor_of(const Session *s, const Param *p, int k)
+{
+        const int i = (int)(p - session_manifest(s)->param);
+        CkTensor t = { .dtype = CK_F32, .rank = p->n_dims, .bytes = p->count * 4 };
+        memcpy(t.dim, p->dim, sizeof p->dim);
+        if (!k)
+                return t;
+        t.bytes = session_part_size(s, kind[k].part, i);
+        if (kind[k].part == PART_M8 || kind[k].part == PART_V8)
+                t.dtype = CK_U8;
+        if (kind[k].part == PART_MMAX || kind[k].part == PART_VMAX) {
+                t.rank = 1;
+                t.dim[0] = t.bytes / 4;
+        }
+        return t;
 }
 
 static int read_part(Session *s, int k, int param, float *x, Err *e)
@@ -62,15 +82,15 @@ static int read_part(Session *s, int k, int param, float *x, Err *e)
                  : session_param_get(s, param, x, e);
 }
 
-/* The list of tensors; names are malloc'd.  which[i] = 3 * parameter + kind. */
+/* The list of tensors; names are malloc'd.  which[i] = N_KINDS * parameter + kind. */
 static int list_tensors(const Session *s, CkTensor *t, int *which, int *n, Err *e)
 {
         const Manifest *m = session_manifest(s);
         *n = 0;
         for (int i = 0; i < m->n_params; i++)
-                for (int k = 0; k < 3; k++) {
+                for (int k = 0; k < N_KINDS; k++) {
                         const Param *p = &m->param[i];
-                        size_t len = strlen(p->name) + 3;
+                        size_t len = strlen(p->name) + strlen(kind[k].prefix) + 2;
                         char *name;
                         if (!stored(s, p, k))
                                 continue;
@@ -78,12 +98,9 @@ static int list_tensors(const Session *s, CkTensor *t, int *which, int *n, Err *
                                 return err_set(e, TGC_NO_MEMORY,
                                                "no memory for the names of parameters");
                         snprintf(name, len, "%s.%s", kind[k].prefix, p->name);
-                        t[*n] = (CkTensor) { .name = name,
-                                             .dtype = CK_F32,
-                                             .rank = p->n_dims,
-                                             .bytes = p->count * 4 };
-                        memcpy(t[*n].dim, p->dim, sizeof p->dim);
-                        which[(*n)++] = 3 * i + k;
+                        t[*n] = tensor_of(s, p, k);
+                        t[*n].name = name;
+                        which[(*n)++] = N_KINDS * i + k;
                 }
         return TGC_OK;
 }
@@ -94,7 +111,8 @@ static int write_tensors(Session *s, SafetensorsOut *out, const CkTensor *t, con
         const int *order = safetensors_out_order(out);
         int code = TGC_OK;
         for (int i = 0; i < n && !code; i++)
-                if (!(code = read_part(s, which[order[i]] % 3, which[order[i]] / 3, x, e)))
+                if (!(code = read_part(s, which[order[i]] % N_KINDS, which[order[i]] / N_KINDS, x,
+                                       e)))
                         code = safetensors_out_write(out, x, t[order[i]].bytes, e);
         return code;
 }
@@ -151,7 +169,7 @@ static void write_meta(const TrainState *st, MetaText *m)
 int state_save(Session *s, const char *path, const TrainState *st, Err *e)
 {
         const Manifest *m = session_manifest(s);
-        size_t room = (size_t)m->n_params * 3 + 1;
+        size_t room = (size_t)m->n_params * N_KINDS + 1;
         CkTensor *t = calloc(room, sizeof *t);
         int *which = calloc(room, sizeof *which), n = 0;
         float *x = malloc(largest(m) * sizeof *x);
@@ -187,11 +205,12 @@ static int restore(Session *s, const Checkpoint *ck, int k, int param, float *x,
                 return err_set(e, TGC_BAD_FILE,
                                "%s: has no tensor %.200s; was it made with another model?",
                                checkpoint_path(ck), name);
-        if (t->dtype != CK_F32 || t->bytes != p->count * 4)
+        const CkTensor want = tensor_of(s, p, k);
+        if (t->dtype != want.dtype || t->bytes != want.bytes)
                 return err_set(e, TGC_BAD_FILE,
-                               "%s: %.200s has %zu bytes of %s, the model %llu of F32",
+                               "%s: %.200s has %zu bytes of %s, the model %zu of %s",
                                checkpoint_path(ck), name, t->bytes, ck_dtype_name(t->dtype),
-                               (unsigned long long)p->count * 4);
+                               want.bytes, ck_dtype_name(want.dtype));
         memcpy(x, t->data, t->bytes); /* the file's data need not be aligned */
         return k ? session_part_write(s, kind[k].part, param, x, e)
                  : session_param_set(s, param, x, e);
@@ -257,7 +276,7 @@ int state_load(Session *s, const char *path, TrainState *st, Err *e)
         float *x = malloc(largest(m) * sizeof *x);
         code = x ? load_meta(ck, st, e) : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
         for (int i = 0; i < m->n_params && !code; i++)
-                for (int k = 0; k < 3 && !code; k++)
+                for (int k = 0; k < N_KINDS && !code; k++)
                         if (k == 0 || stored(s, &m->param[i], k))
                                 code = restore(s, ck, k, i, x, e);
         free(x);

@@ -373,6 +373,7 @@ static void lay_out(const Graph *g, const Graph *step, DType dt, Shared *sh)
                 n += g->node[r].op == OP_PARAM;
         ParamPlace *p = arena_alloc(sh->arena, (size_t)(n + 1) * sizeof *p);
         int64_t at = 0;
+        const int64_t align = sh->optimizer == OPTIMIZER_ADAMW8BIT ? OPTIMIZER_BLOCK : 128;
         bool *low = arena_alloc(sh->arena, (size_t)g->n_nodes);
         for (Ref r = 1; step && r < step->n_nodes; r++)
                 if (NODE(step, r)->op == OP_ACCUM && NODE(step, r)->type.dt != DT_F32)
@@ -385,7 +386,7 @@ static void lay_out(const Graph *g, const Graph *step, DType dt, Shared *sh)
                                 continue;
                         const int64_t n = param_slots(x, dt);
                         p[sh->n_params++] = (ParamPlace) { x->name, at, n };
-                        at += (n + 127) / 128 * 128;
+                        at += (n + align - 1) / align * align;
                 }
                 if (k == 0)
                         sh->n_low = at;
@@ -480,6 +481,19 @@ static void manifest(const Model *m, const CompileOptions *o, Shared *sh, int ct
 
 /* ---- programs ------------------------------------------------------------ */
 
+/* Float32 states: of all parameters, or of the small. */
+static int64_t n_states(const Shared *sh)
+{
+        int64_t n = 0;
+        if (sh->optimizer != OPTIMIZER_ADAMW8BIT)
+                return sh->n_train;
+        for (int i = 0; i < sh->n_params; i++)
+                if (sh->param[i].offset < sh->n_train && sh->param[i].count < OPTIMIZER_SMALL)
+                        n += (sh->param[i].count + OPTIMIZER_BLOCK - 1) / OPTIMIZER_BLOCK *
+                             OPTIMIZER_BLOCK;
+        return n;
+}
+
 static void arenas(const Shared *sh, DType dt, bool train, int target, Text *t)
 {
         text_add(t, "arena w %lld\n", (long long)(sh->n_all * dt_size[dt]));
@@ -491,8 +505,14 @@ static void arenas(const Shared *sh, DType dt, bool train, int target, Text *t)
                 text_add(t, "arena g %lld\n", (long long)(sh->n_train * 4 - sh->n_low * 2));
                 if (sh->n_low)
                         text_add(t, "arena gsum %lld\n", (long long)sh->n_low * 4);
+                if (sh->optimizer == OPTIMIZER_ADAMW8BIT)
+                        text_add(t,
+                                 "arena m8 %lld\narena v8 %lld\narena mmax %lld\narena vmax %lld\n",
+                                 (long long)sh->n_train, (long long)sh->n_train,
+                                 (long long)sh->n_train / OPTIMIZER_BLOCK * 4,
+                                 (long long)sh->n_train / OPTIMIZER_BLOCK * 4);
                 for (int i = 0; i < optimizer_info[sh->optimizer].states; i++)
-                        text_add(t, "arena %c %lld\n", "mv"[i], (long long)sh -> n_train * 4);
+                        text_add(t, "arena %c %lld\n", "mv"[i], (long long)n_states(sh) * 4);
         }
         text_add(t, "arena const %lld\narena kv %lld\narena keep %lld\narena act %lld\n",
                  (long long)sh->consts.n, (long long)sh->kv_bytes, (long long)sh->keep_bytes,

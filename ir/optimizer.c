@@ -24,6 +24,7 @@ void optimizer_step(Optimizer o, const OptimizerStep *c, double *p, double g, do
         const double keep = decays ? 1 - c->lr * c->weight_decay : 1;
         double u;
         switch (o) {
+        case OPTIMIZER_ADAMW8BIT: /* before its states are rounded */
         case OPTIMIZER_ADAMW:
                 s[0] += (1 - c->beta1) * (g - s[0]);
                 s[1] = c->beta2 * s[1] + (1 - c->beta2) * g * g;

@@ -29,6 +29,10 @@ extern const OptimizerInfo optimizer_info[N_OPTIMIZERS];
 
 Optimizer optimizer_find(const char *name); /* N_OPTIMIZERS: there is none of that name */
 
+/* States of 8 bits are of blocks of so many elements, which no two parameters share; those of
+ * parameters of fewer than OPTIMIZER_SMALL elements are float32, block after block. */
+enum { OPTIMIZER_BLOCK = 256, OPTIMIZER_SMALL = 4096 };
+
 /* What one step's elements share.  bias1, bias2: 1 - beta^(step + 1). */
 typedef struct OptimizerStep {
         double lr, beta1, beta2, eps, weight_decay, bias1, bias2;

@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "worse.h"
 #include "../cli/check.h"
 #include "../cli/cli.h"
 #include "../cli/quick_check.h"
@@ -466,7 +467,7 @@ static bool same_when_merged(const Case *c, char *msg, size_t cap)
                 double most = 1e-3, worst = 0;
                 for (int64_t i = 0; b && i < n; i++) {
                         most = fabs(a[i]) > most ? fabs(a[i]) : most;
-                        worst = fabs(a[i] - b[i]) > worst ? fabs(a[i] - b[i]) : worst;
+                        worst = worse(worst, fabs(a[i] - b[i]));
                 }
                 if (n != k || !(worst <= 1e-6 * most)) {
                         same = false;

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include "worse.h"
 
 enum { ON_NO_DATA, ON_OWN = 1, ON_SHARED = 2 };
 

@@ -1,6 +1,6 @@
 /* test_cpu_update.c: the update in C, against plain loops in double. */
 #include "cpu_kernels.h"
-#include "cpu_adamw.h"
+#include "cpu_adamw8bit.h"
 #include "cpu_lion.h"
 #include "cpu_sgd.h"
 #include "ir/optimizer.h"
@@ -59,9 +59,13 @@ TEST (gradient_norm_and_adamw) {
 
 /* Steps of every rule, next to its definition in double (ir/optimizer.c), from states that are zero. */
 TEST (every_rule_is_its_definition) {
-        static UpdateRule *const rule[N_OPTIMIZERS] = { adamw_rule, lion_rule, sgd_rule };
+        static UpdateRule *const rule[N_OPTIMIZERS] = { [OPTIMIZER_ADAMW] = adamw_rule,
+                                                        [OPTIMIZER_LION] = lion_rule,
+                                                        [OPTIMIZER_SGD] = sgd_rule };
         enum { N = UPDATE_TILE + 333, DECAY = UPDATE_TILE - 101, STEPS = 5 };
         for (int o = 0; o < N_OPTIMIZERS; o++) {
+                if (!rule[o]) /* of 8 bits */
+                        continue;
                 const OptimizerInfo *info = &optimizer_info[o];
                 float *p = floats(N), *m = calloc(N, 4), *v = calloc(N, 4);
                 bf16 *low = calloc(N, sizeof *low);
@@ -139,6 +143,66 @@ TEST (weights_without_masters) {
                         CHECK(sum == N);
         }
         free(w), free(m), free(g);
+}
+
+/* tests/e2e/train/adamw8bit.py's numbers. */
+static uint32_t word;
+static void numbers(float *x, long n)
+{
+        for (long i = 0; i < n; i++) {
+                word = 1664525u * word + 1013904223u;
+                float f = (float)(word >> 8) * (1.f / 8388608) - 1.f;
+                x[i] = f * f * f;
+        }
+}
+
+/* 100 steps of bitsandbytes' AdamW8bit; of a small parameter the states are AdamW's. */
+TEST (states_of_8_bits) {
+        enum { N = 4096 + 512, STEPS = 100, SMALL = 300, ALL = N + 512 };
+        uint8_t *m8 = calloc(ALL, 1), *v8 = calloc(ALL, 1),
+                *file = malloc(2 * N + 8 * N / 256 + 4 * N);
+        float *p = calloc(ALL, 4), *g = calloc(ALL, 4), *max = calloc(2 * ALL / 256, 4),
+              *states = calloc(1024, 4), want;
+        float q[SMALL], qm[SMALL] = { 0 }, qv[SMALL] = { 0 };
+        const SmallState small[] = { { N / 256, N / 256 + 2, 0 } };
+        const States8 s = { m8, v8, max, max + ALL / 256, states, states + 512 };
+        FILE *f = fopen("tests/data/train/adamw8bit.bin", "rb");
+        static Rt rt;
+        int same = 0, near = 0; /* a byte that differs can move its parameter: v may be 0 or not */
+        CHECK(f && fread(file, 1, 6 * N + 8 * N / 256, f) == 6 * N + 8 * N / 256);
+        fclose(f);
+        word = 1;
+        numbers(p, N);
+        for (int i = 0; i < SMALL; i++)
+                q[i] = p[N + i] = p[i];
+        for (int t = 0; t < STEPS; t++) {
+                numbers(g, N);
+                memcpy(g + N, g, 4 * SMALL);
+                rt = (Rt) { .lr = 1e-3f,
+                            .beta1 = .9f,
+                            .beta2 = .95f,
+                            .eps = 1e-8f,
+                            .weight_decay = .1f,
+                            .unscale = 1.f,
+                            .bias1 = (float)(1 - pow(.9, t + 1)),
+                            .bias2 = (float)(1 - pow(.95, t + 1)) };
+                adamw8bit_task(&rt, (UpdateParams) { .f32 = p }, s, small, 1, g, ALL, N, NULL, 0);
+                adamw_rule(&rt, q, (float *const[2]) { qm, qv }, g, SMALL, 1, 0);
+        }
+        for (int i = 0; i < N; i++) {
+                same += (m8[i] == file[i]) + (v8[i] == file[N + i]);
+                memcpy(&want, file + 2 * N + 8 * N / 256 + 4 * i, 4);
+                near += fabsf(p[i] - want) < 2e-4f;
+        }
+        CHECK_MSG(same >= 2 * N - 2 * N / 1000, "%d of %d bytes of states are the same", same,
+                  2 * N);
+        for (int i = 0; i < N / 256; i++) {
+                memcpy(&want, file + 2 * N + 4 * i, 4);
+                NEAR(s.m_max[i], want, 1e-5, "largest m of block %d", i);
+        }
+        for (int i = 0; i < SMALL; i++)
+                CHECK(p[N + i] == q[i] && s.m[i] == qm[i] && s.v[i] == qv[i]);
+        free(m8), free(v8), free(file), free(p), free(g), free(max), free(states);
 }
 
 TEST_MAIN

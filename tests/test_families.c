@@ -43,7 +43,7 @@ static void check_folder(const char *dir, const char *name)
         CHECK(count >= want.count && count % want.dim[1] == 0 && want.dtype == CK_F32);
         got += count - want.count; /* of some families the last tokens are kept */
         for (int64_t i = 0; i < want.count; i++)
-                worst = fmax(worst, fabs(got[i] - want.u.f32[i]) / (1 + fabs(want.u.f32[i])));
+                worst = worse(worst, fabs(got[i] - want.u.f32[i]) / (1 + fabs(want.u.f32[i])));
         eval_free(e);
         npy_close(&want);
         unload(&l);
@@ -192,7 +192,7 @@ static double worst_logit(Loaded *l, const char *ids_path, const char *logits_pa
         for (int64_t i = 0; i < count; i++) {
                 float want;
                 memcpy(&want, raw + 4 * i, 4);
-                worst = fmax(worst, fabs(got[i] - want));
+                worst = worse(worst, fabs(got[i] - want));
         }
         eval_free(e);
         free(raw);
@@ -448,7 +448,7 @@ static void check_step(Model *m, Model *spelled, const char *weights, const char
         for (int i = 0; i < l.n; i++) {
                 const double *d = eval_grad(e, l.p[i].name, &count);
                 for (int64_t k = 0; k < count; k++)
-                        worst = fmax(worst, fabs(d[k] / fmax(norm, 1) - g.data[i][k]));
+                        worst = worse(worst, fabs(d[k] / fmax(norm, 1) - g.data[i][k]));
         }
         /* single gradients are around 1e-3; float32 sums over the batch leave 1e-6 */
         CHECK_MSG(worst < 2e-6, "%s: a gradient differs by %g", run, worst);

@@ -58,7 +58,7 @@ static void check_logits(const char *name)
         }
         for (int64_t i = first; i < count; i++) {
                 const double x = n_want ? want[i - first] : all.u.f32[i - first];
-                worst = fmax(worst, fabs(got[i] - x) / (1 + fabs(x)));
+                worst = worse(worst, fabs(got[i] - x) / (1 + fabs(x)));
         }
         npy_close(&all);
         eval_free(e);

@@ -42,7 +42,7 @@ static void compare_gradients(Graph *g, Eval *e, const char *what)
                                 y[k] = *eval_output(e, "loss", NULL);
                         }
                         v[i] = keep;
-                        worst = fmax(worst, fabs((y[1] - y[0]) / (2 * h) - d[i]));
+                        worst = worse(worst, fabs((y[1] - y[0]) / (2 * h) - d[i]));
                         size = fmax(size, fabs(d[i]));
                 }
                 eval_set(e, name, v, n);

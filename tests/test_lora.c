@@ -96,8 +96,8 @@ static double distance(const char *a, const char *b, int k)
         CHECK(k < 0 ? x.count == y.count : x.count * y.dim[0] == y.count);
         double most = 0;
         for (int64_t i = 0; i < x.count; i++)
-                most = fmax(most,
-                            fabs((double)x.u.f32[i] - y.u.f32[i + (k < 0 ? 0 : k * x.count)]));
+                most = worse(most,
+                             fabs((double)x.u.f32[i] - y.u.f32[i + (k < 0 ? 0 : k * x.count)]));
         npy_close(&x);
         npy_close(&y);
         return most;
@@ -166,7 +166,7 @@ TEST (losses_are_pefts) {
         CHECK(f && g && fgets(line, sizeof line, f));
         for (; fgets(line, sizeof line, f); n++) {
                 CHECK(sscanf(line, "%*d,%*f,%lf", &got) == 1 && fscanf(g, "%lf", &want) == 1);
-                most = fmax(most, fabs(got - want));
+                most = worse(most, fabs(got - want));
         }
         fclose(f);
         fclose(g);

@@ -29,6 +29,27 @@ void gen_add_grads(Emit *e, const Shared *sh)
         build_end(&b, arena_fmt(e->tmp, "ceil(%lld/2048)", (long long)n_low));
 }
 
+/* A table of the small parameters (SmallState), by the name `small`; their number. */
+static int small_states(const Shared *sh, Build *b, bool cuda)
+{
+        int n = 0, at = 0;
+        text_add(build_decl(b), "static %sconst SmallState small_states[] = {",
+                 cuda ? "__device__ " : "");
+        for (int i = 0; i < sh->n_params; i++) { /* in order of their offsets */
+                const ParamPlace *p = &sh->param[i];
+                const int blocks = (int)((p->count + OPTIMIZER_BLOCK - 1) / OPTIMIZER_BLOCK),
+                          begin = (int)(p->offset / OPTIMIZER_BLOCK);
+                if (p->offset >= sh->n_train || p->count >= OPTIMIZER_SMALL)
+                        continue;
+                text_add(build_decl(b), "%s{ %d, %d, %d },", n % 4 ? " " : "\n        ", begin,
+                         begin + blocks, at);
+                at += blocks;
+                n++;
+        }
+        text_add(build_decl(b), n ? "\n};\n" : " { 0, 0, 0 } };\n");
+        return n;
+}
+
 /* Over the arenas g, p (or w where weights are float32) and the optimiser's states. */
 void gen_update(Emit *e, const Shared *sh, DType dt)
 {
@@ -77,13 +98,24 @@ void gen_update(Emit *e, const Shared *sh, DType dt)
                                : arg_arena(e, &b.args, split ? "lo" : "p",
                                            split ? "unsigned short" : "float",
                                            split ? "lo" : "param");
+        const bool eight = sh->optimizer == OPTIMIZER_ADAMW8BIT;
+        const char *s8[4] = { "" };
+        for (int i = 0; i < 4 && eight; i++) {
+                static const char *const arena[] = { "m8", "v8", "mmax", "vmax" };
+                s8[i] = arg_arena(e, &b.args, arena[i], i < 2 ? "unsigned char" : "float",
+                                  arena[i]);
+        }
         const char *m = arg_arena(e, &b.args, "m", "float", "m"),
                    *v = o->states > 1 ? arg_arena(e, &b.args, "v", "float", "v_") : NULL;
+        const char *states8 = !eight ? NULL
+                                     : arena_fmt(e->tmp, "{ a.%s, a.%s, a.%s, a.%s, a.%s, a.%s }",
+                                                 s8[0], s8[1], s8[2], s8[3], m, v);
+        const int n_small = eight ? small_states(sh, &b, cuda) : 0;
         g = cuda ? grads(&b, n, n_low) : arg_arena(e, &b.args, "g", "float", "g");
         const char *l = low ? arg_arena(e, &b.args, "w", c_type(dt), "low") : NULL;
         nm = arg_work(e, &b.args, norm, "float", "norm");
         b.any.threads = 256;
-        b.bytes = (double)n * (8 + 8 * o->states +
+        b.bytes = (double)n * (8 + (eight ? 2 : 8) * o->states +
                                (low && !own     ? 0
                                 : low && !split ? 6
                                                 : 4)) -
@@ -102,6 +134,16 @@ void gen_update(Emit *e, const Shared *sh, DType dt)
                 b.any.waits = true;
                 build_line(&b, "const Grads grads = %s;", g);
                 build_line(&b, "const %s;", params);
+                if (eight) {
+                        b.any.smem = 2048;
+                        build_line(&b,
+                                   "adamw8bit_task<256, %s>(rt, params, %s, small_states, %d, grads, "
+                                   "%lldll, a.%s, tile, smem);",
+                                   dt == DT_F16 ? "true" : "false", states8, n_small,
+                                   (long long)sh->n_decay, nm);
+                        build_end(&b, arena_fmt(e->tmp, "ceil(%lld/2048)", (long long)n));
+                        return;
+                }
                 build_line(
                         &b,
                         "update_task<256, %s%s>(rt, params, { a.%s%s }, grads, %lldll, a.%s, tile);",
@@ -113,13 +155,21 @@ void gen_update(Emit *e, const Shared *sh, DType dt)
                                                p ? arena_fmt(e->tmp, "a.%s", p) : "NULL",
                                                l ? arena_fmt(e->tmp, "a.%s", l) : "NULL", ty(dt),
                                                sh->masters == MASTERS_STOCHASTIC);
-                build_cpu_loop(
-                        &b, arena_fmt(e->tmp, "update_tiles(%lld)", (long long)n), 1e9,
-                        arena_fmt(e->tmp,
-                                  "update_task(rt, %s, (float *const[2]) { a.%s, %s }, a.%s, %lld, "
-                                  "%lld, a.%s, tile, %s_rule);",
-                                  params, m, v ? arena_fmt(e->tmp, "a.%s", v) : "NULL", g,
-                                  (long long)n, (long long)sh->n_decay, nm, o->kernel));
+                const char *call =
+                        eight ? arena_fmt(
+                                        e->tmp,
+                                        "adamw8bit_task(rt, %s, (States8) %s, small_states, %d, a.%s, "
+                                        "%lld, %lld, a.%s, tile);",
+                                        params, states8, n_small, g, (long long)n,
+                                        (long long)sh->n_decay, nm)
+                              : arena_fmt(
+                                        e->tmp,
+                                        "update_task(rt, %s, (float *const[2]) { a.%s, %s }, a.%s, "
+                                        "%lld, %lld, a.%s, tile, %s_rule);",
+                                        params, m, v ? arena_fmt(e->tmp, "a.%s", v) : "NULL", g,
+                                        (long long)n, (long long)sh->n_decay, nm, o->kernel);
+                build_cpu_loop(&b, arena_fmt(e->tmp, "update_tiles(%lld)", (long long)n), 1e9,
+                               call);
                 build_end(&b, "1");
         }
 }

@@ -14,8 +14,12 @@ static bool wants_arena(const Session *s, const char *name)
                 return s->mode & SESSION_INFER;
         if (!strcmp(name, "gsum"))
                 return false; /* session_sum_grads */
-        if ((strchr("pgmv", *name) && !name[1]) || !strcmp(name, "lo"))
-                return s->mode & SESSION_TRAIN;
+        static const char *const training[] = {
+                "p", "lo", "g", "m", "v", "m8", "v8", "mmax", "vmax"
+        };
+        for (size_t i = 0; i < sizeof training / sizeof *training; i++)
+                if (!strcmp(name, training[i]))
+                        return s->mode & SESSION_TRAIN;
         return true;
 }
 

@@ -187,11 +187,24 @@ int session_eval(Session *s, const int *ids, const int *targets, int B, int T, d
 
 /* ---- parameters (session_param.c) ---- */
 
-typedef enum { PART_WEIGHT, PART_MASTER, PART_GRAD, PART_M, PART_V, N_PARTS } Part;
+/* M8 .. VMAX: moments of 8 bits and the largest of each 256 elements, where a plan has them; then M and
+ * V are those of small parameters alone (ir/optimizer.h). */
+typedef enum {
+        PART_WEIGHT,
+        PART_MASTER,
+        PART_GRAD,
+        PART_M,
+        PART_V,
+        PART_M8,
+        PART_V8,
+        PART_MMAX,
+        PART_VMAX,
+        N_PARTS
+} Part;
 
 bool session_has_part(const Session *s, Part part);
 size_t session_part_size(const Session *s, Part part, int param); /* bytes; 0: it has none */
-/* Raw storage of one parameter: weights in the plan's dtype, the rest float32. */
+/* Raw storage of one parameter: weights in the plan's dtype, M8 and V8 bytes, the rest float32. */
 int session_part_read(Session *s, Part part, int param, void *data, Err *e);
 int session_part_write(Session *s, Part part, int param, const void *data, Err *e);
 /* As float32: reads the master copy if there is one; writes master and weight. */

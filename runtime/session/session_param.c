@@ -8,12 +8,18 @@
 
 enum { CHUNK = 4 << 20, SLICE = 1 << 16 }; /* elements */
 
-static const char *const part_arena[N_PARTS] = { "w", "p", "g", "m", "v" };
+static const char *const part_arena[N_PARTS] = {
+        "w", "p", "g", "m", "v", "m8", "v8", "mmax", "vmax"
+};
+/* ir/optimizer.h has these, too: it is of the compiler. */
+enum { STATE_BLOCK = 256, STATE_SMALL = 4096 };
 
 /* As session_part_read gives it. */
 static size_t part_elem(const Session *s, Part part)
 {
-        return part == PART_WEIGHT ? store_size(s->m.dtype) : 4;
+        return part == PART_WEIGHT                  ? store_size(s->m.dtype)
+               : part == PART_M8 || part == PART_V8 ? 1
+                                                    : 4;
 }
 
 /* Are master weights what is in w and 16 bits more? */
@@ -32,20 +38,60 @@ static uint64_t low_grads(const Session *s)
         return a < 0 ? 0 : s->p.arena[a].size / 4;
 }
 
+static uint64_t blocks(uint64_t n) { return (n + STATE_BLOCK - 1) / STATE_BLOCK; }
+
+static bool has_states8(const Session *s) { return program_arena(&s->p, "m8") >= 0; }
+
+/* Is the part one of those that the parameter's states are kept in? */
+static bool keeps_part(const Session *s, Part part, const Param *p)
+{
+        if (part < PART_M || !has_states8(s))
+                return true;
+        return (p->count < STATE_SMALL) == (part == PART_M || part == PART_V);
+}
+
+/* The first element of a parameter in the arena of a part. */
+static uint64_t part_offset(const Session *s, Part part, const Param *p)
+{
+        uint64_t at = 0;
+        if (part == PART_MMAX || part == PART_VMAX)
+                return p->offset / STATE_BLOCK;
+        if (part < PART_M || !has_states8(s) || part > PART_V)
+                return p->offset;
+        for (int i = 0; i < s->m.n_params; i++) { /* of the small ones before it */
+                const Param *q = &s->m.param[i];
+                if (q->trainable && q->count < STATE_SMALL && q->offset < p->offset)
+                        at += blocks(q->count) * STATE_BLOCK;
+        }
+        return at;
+}
+
+static uint64_t part_count(Part part, const Param *p)
+{
+        return part == PART_MMAX || part == PART_VMAX ? blocks(p->count) : p->count;
+}
+
 /* Where a parameter's part lies on the device; NULL: there is none. */
 static char *part_mem(const Session *s, Part part, int param)
 {
         const Param *p = &s->m.param[param];
         bool low = part == PART_GRAD && p->offset < low_grads(s);
         int a = low && s->grads_summed ? program_arena(&s->p, "gsum") : part_place(s, part);
-        if (a < 0 || !s->arena[a].mem || (part != PART_WEIGHT && !p->trainable))
+        if (a < 0 || !s->arena[a].mem || (part != PART_WEIGHT && !p->trainable) ||
+            !keeps_part(s, part, p))
                 return 0;
-        uint64_t at = p->offset * part_elem(s, part);
+        uint64_t at = part_offset(s, part, p) * part_elem(s, part);
         if (part == PART_GRAD && !(low && s->grads_summed))
                 at -= 2 * (low ? p->offset : low_grads(s));
         if (part == PART_MASTER && is_split(s))
                 at /= 2;
         return (char *)s->arena[a].mem + at;
+}
+
+static uint64_t small_states(const Session *s)
+{
+        const Param end = { .offset = UINT64_MAX };
+        return part_offset(s, PART_M, &end);
 }
 
 /* The arenas must hold what the manifest lays out in them. */
@@ -55,6 +101,10 @@ static int check_arenas(const Session *s, Err *e)
                 int a = part_place(s, part);
                 uint64_t need = (part == PART_WEIGHT ? s->m.n_all : s->m.n_train) *
                                 part_elem(s, part);
+                if (part == PART_MMAX || part == PART_VMAX)
+                        need = s->m.n_train / STATE_BLOCK * 4;
+                if (has_states8(s) && (part == PART_M || part == PART_V))
+                        need = small_states(s) * 4;
                 if (part == PART_GRAD)
                         need -= low_grads(s) * 2;
                 if (part == PART_MASTER && is_split(s))
@@ -65,6 +115,13 @@ static int check_arenas(const Session *s, Err *e)
                                        part_arena[part], (unsigned long long)s->p.arena[a].size,
                                        (unsigned long long)need);
         }
+        for (int i = 0; i < s->m.n_params && has_states8(s); i++)
+                if (s->m.param[i].trainable && s->m.param[i].offset % STATE_BLOCK)
+                        return err_set(
+                                e, TGC_BAD_FILE,
+                                "parameter %.60s is not aligned to %d elements, as states of 8 "
+                                "bits want it",
+                                s->m.param[i].name, STATE_BLOCK);
         if (is_split(s) && s->m.dtype != STORE_BF16)
                 return err_set(e, TGC_BAD_FILE, "arena lo, but the weights are not bf16");
         if (low_grads(s) > s->m.n_train)
@@ -102,7 +159,7 @@ size_t session_part_size(const Session *s, Part part, int param)
         if (!part_mem(s, part, param))
                 return 0;
         return part == PART_WEIGHT ? param_bytes(&s->m, param)
-                                   : s->m.param[param].count * part_elem(s, part);
+                                   : part_count(part, &s->m.param[param]) * part_elem(s, part);
 }
 
 static void join(float *x, const uint16_t *w, const uint16_t *lo, size_t n)

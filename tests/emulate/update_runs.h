@@ -2,7 +2,7 @@
 #ifndef TGC_UPDATE_RUNS_H
 #define TGC_UPDATE_RUNS_H
 
-#include "adamw.cuh"
+#include "adamw8bit.cuh"
 #include "lion.cuh"
 #include "sgd.cuh"
 
@@ -31,6 +31,22 @@ struct UpdateRun {
         __device__ void operator()(int tile, char *) const
         {
                 update_task<256, Rule, SCALED>(rt, param, states, g, n_decay, norm, tile);
+        }
+};
+
+struct Adamw8Run {
+        const Rt *rt;
+        Params<bf16> param;
+        States8 states;
+        const SmallState *small;
+        int n_small;
+        Grads g;
+        long long n_decay;
+        const float *norm;
+        __device__ void operator()(int tile, char *smem) const
+        {
+                adamw8bit_task<256, false>(rt, param, states, small, n_small, g, n_decay, norm,
+                                           tile, smem);
         }
 };
 

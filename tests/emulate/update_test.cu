@@ -160,9 +160,65 @@ static void stochastic_test(int n)
         CHECK_NEAR(sum / n, want, 2e-4, "mean of %d", n);
 }
 
+/* Two steps of states of 8 bits: the first is AdamW's, then each stored state is the nearest entry of
+ * the map; block 2 is of a small parameter, whose states are float32 and go on as AdamW's. */
+static void states8_test()
+{
+        const int n = 5 * 256, n_decay = 512;
+        Buf<Rt> rts(1);
+        Rt *rt = rts.p;
+        Buf<float> p(n), g(n), m_max(5), v_max(5), m(256), v(256);
+        Buf<unsigned char> m8(n), v8(n);
+        Buf<SmallState> small(1);
+        small[0] = { 2, 3, 0 };
+        p.fill(1), g.fill(2, 3.f);
+        memset(m8.p, 0, n), memset(v8.p, 0, n);
+        for (int i = 0; i < 5; i++)
+                m_max[i] = v_max[i] = 0;
+        for (int i = 0; i < 256; i++)
+                m[i] = v[i] = 0;
+        g[700] = 0.f, g[701] = -1e-12f;
+        Vec wp(n), wm(n), wv(n);
+        for (int i = 0; i < n; i++)
+                wp[i] = p[i];
+        memset((void *)rt, 0, sizeof *rt);
+        rt->n_micro = 1, rt->lr = 1e-2f, rt->beta1 = 0.9f, rt->beta2 = 0.95f, rt->eps = 1e-8f;
+        rt->weight_decay = 0.1f;
+        const Grads grads = { 0, 0, g.p, 0, n };
+        const States8 s = { m8.p, v8.p, m_max.p, v_max.p, m.p, v.p };
+        for (int t = 0; t < 2; t++) {
+                rt->bias1 = (float)(1 - pow(0.9, t + 1)), rt->bias2 = (float)(1 - pow(0.95, t + 1));
+                const OptimizerStep c = { rt->lr,           rt->beta1, rt->beta2, rt->eps,
+                                          rt->weight_decay, rt->bias1, rt->bias2 };
+                shell_run<256>(ceil_div(n, 2048), ADAMW8BIT_SMEM,
+                               Adamw8Run { rt, { p.p, 0 }, s, small.p, 1, grads, n_decay, 0 });
+                for (int i = 0; i < n; i++) {
+                        double x[] = { wm[i], wv[i] };
+                        optimizer_step(OPTIMIZER_ADAMW8BIT, &c, &wp[i], g[i], x, i < n_decay);
+                        CHECK_NEAR(p[i], wp[i], 1e-5, "p[%d], step %d", i, t);
+                        if (i / 256 == 2) {
+                                CHECK_NEAR(m[i % 256], x[0], 1e-6, "m[%d], step %d", i, t);
+                                wm[i] = x[0], wv[i] = x[1];
+                                continue;
+                        }
+                        const double got[] = { dynamic_map[m8[i]] * m_max[i / 256],
+                                               dynamic_map[256 + v8[i]] * v_max[i / 256] };
+                        for (int k = 0; k < 2; k++) { /* within half a step of the map */
+                                const double most = k ? v_max[i / 256] : m_max[i / 256];
+                                CHECK_NEAR(fabs(got[k] - x[k]) <= 0.008 * most + 1e-9, true, 0,
+                                           "state %d of %d, step %d", k, i, t);
+                        }
+                        CHECK_NEAR(x[0] == 0 || (got[0] < 0) == (x[0] < 0), true, 0, "sign of %d",
+                                   i);
+                        wm[i] = got[0], wv[i] = got[1];
+                }
+        }
+}
+
 static void all_update()
 {
         stochastic_test(4099);
+        states8_test();
         all_updates<AdamW>(OPTIMIZER_ADAMW, [](float *m, float *v) { return States<2> { m, v }; });
         all_updates<AdamW, true>(OPTIMIZER_ADAMW, [](float *m, float *v) {
                 return States<2> { m, v };

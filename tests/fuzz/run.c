@@ -102,7 +102,7 @@ static void run_same(const double *got, const double *want, int64_t n, const cha
                 most = fabs(want[i]) > most ? fabs(want[i]) : most;
         }
         for (int64_t i = 0; i < n; i++)
-                if (!(fabs(got[i] - want[i]) <= worst))
+                if (!isnan(worst) && !(fabs(got[i] - want[i]) <= worst))
                         worst = fabs(got[i] - want[i]);
         if (!(worst <= 1e-6 * most)) {
                 fprintf(stderr, "%s: %g of %g\n", what, worst, most);

@@ -82,28 +82,37 @@ TGC_INLINE void store_stochastic(const Rt *rt, bf16 *low, long i, const float *v
         }
 }
 
-/* One step over a tile; the first n_decay elements have weight decay.  If *norm is not finite
- * nothing is changed.  norm may be NULL: no clipping, no test. */
+/* One step of elements [i, i + n), with their states and gradients; the first n_decay elements of all
+ * have weight decay. */
+TGC_INLINE void update_span(const Rt *rt, UpdateParams to, float *const state[2], const float *grad,
+                            long i, long n, long n_decay, float scale, UpdateRule *rule)
+{
+        for (long j = 0, k; j < n; j += k) {
+                float low[TGC_SEG], *p = to.f32 ? to.f32 + i + j : low;
+                const int decay = i + j < n_decay;
+                k = tgc_min(decay ? tgc_min(n, n_decay - i) - j : n - j, TGC_SEG);
+                if (!to.f32)
+                        ty_load(to.low_ty, p, to.low, i + j, (int)k);
+                rule(rt, p, (float *const[2]) { state[0] + j, state[1] ? state[1] + j : NULL },
+                     grad + j, k, scale, decay);
+                if (to.low && !to.f32 && to.stochastic)
+                        store_stochastic(rt, to.low, i + j, p, k);
+                else if (to.low)
+                        ty_store(to.low_ty, to.low, i + j, p, (int)k);
+        }
+}
+
+/* One step over a tile.  If *norm is not finite nothing is changed.  norm may be NULL: no clipping,
+ * no test. */
 TGC_INLINE void update_task(const Rt *rt, UpdateParams to, float *const state[2], const float *grad,
                             long n, long n_decay, const float *norm, long tile, UpdateRule *rule)
 {
         const float scale = clip_factor(rt, norm);
-        const long begin = tile * UPDATE_TILE, end = tgc_min(n, begin + UPDATE_TILE);
-        if (scale < 0.f)
-                return;
-        for (long i = begin, k; i < end; i += k) {
-                float low[TGC_SEG], *p = to.f32 ? to.f32 + i : low;
-                const int decay = i < n_decay;
-                k = tgc_min(decay ? tgc_min(end, n_decay) - i : end - i, TGC_SEG);
-                if (!to.f32)
-                        ty_load(to.low_ty, p, to.low, i, (int)k);
-                rule(rt, p, (float *const[2]) { state[0] + i, state[1] ? state[1] + i : NULL },
-                     grad + i, k, scale, decay);
-                if (to.low && !to.f32 && to.stochastic)
-                        store_stochastic(rt, to.low, i, p, k);
-                else if (to.low)
-                        ty_store(to.low_ty, to.low, i, p, (int)k);
-        }
+        const long i = tile * UPDATE_TILE;
+        if (scale >= 0.f)
+                update_span(rt, to,
+                            (float *const[2]) { state[0] + i, state[1] ? state[1] + i : NULL },
+                            grad + i, i, tgc_min(n - i, UPDATE_TILE), n_decay, scale, rule);
 }
 
 #endif

@@ -12,7 +12,7 @@
 
 typedef struct Result {
         int code;
-        char out[1 << 16], err[1 << 14];
+        char out[1 << 18], err[1 << 14];
 } Result;
 static Result r;
 static char dir[256];                   /* scratch, for all tests of the process */

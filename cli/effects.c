@@ -1,6 +1,7 @@
 /* effects.c: an option that would change nothing is a usage error (effects.def). */
 #include <stdlib.h>
 #include <string.h>
+#include "../runtime/util/file.h"
 #include "cli.h"
 
 /* What the command line says of the work, before any of it. */
@@ -53,6 +54,7 @@ static bool infers_or_sets_window(const Given *g)
 }
 
 static bool from_gguf(const Given *g) { return g->kind == MODEL_GGUF || has(g, O_WEIGHTS); }
+static bool of_gguf(const Given *g) { return !file_is_dir(g->a->pos[0]); }
 static bool generates_alone(const Given *g) { return !trains(g); }
 
 static bool sets_vocab(const Given *g)

@@ -229,6 +229,7 @@ static const struct {
           NULL },
         { O_STRIDE, "eval @/both.plan --continuations @/text --stride 4", "not cut into windows",
           NULL },
+        { O_IMATRIX, "quantize tests/data/quant/awq --type nf4 --imatrix @/text -o @/q", "GGUF", NULL },
         { O_KL, "eval @/both.plan --continuations @/text --kl @/both.plan", "not compared", NULL },
         { O_KL, "eval @/both.plan --data @/text --kl @/both.plan --save-base @/x",
           "compares nothing", NULL },

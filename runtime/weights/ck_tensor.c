@@ -55,6 +55,8 @@ int ck_dtype_of_gguf(uint32_t ggml)
         return -1;
 }
 
+int ck_gguf_of_dtype(int dtype) { return known(dtype) ? dtypes[dtype].gguf : -1; }
+
 bool ck_count(int rank, const int64_t *dim, int64_t *count)
 {
         int64_t n = 1;

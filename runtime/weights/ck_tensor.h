@@ -39,6 +39,7 @@ const char *ck_dtype_name(int dtype); /* "BF16" */
 int ck_dtype_find(const char *name);  /* of elements; also "bf16"; -1: no such type */
 int ck_blocks_find(const char *name); /* of blocks that can be decoded: "Q4_0"; -1: no such type */
 int ck_dtype_of_gguf(uint32_t ggml);  /* ggml's number of a type; -1: none of ours */
+int ck_gguf_of_dtype(int dtype);      /* -1: GGUF has none */
 bool ck_dtype_is_float(int dtype);
 
 /* Product of dim[0..rank); false when a dimension is negative or the product

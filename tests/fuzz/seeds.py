@@ -106,6 +106,11 @@ def safetensors(head, data=b"", hash=False):
     return json.dumps(head, separators=(",", ":")).encode() + b"\0" + data
 
 
+def imatrix_seeds():
+    put("imatrix", "dat", struct.pack("<ii3sii4f", 1, 3, b"a.w", 2, 4, 2, 4, 6, 8) + struct.pack("<ii", 1, 1) + b"t")
+    put("imatrix", "gguf", gguf({"general.type": (8, "imatrix")}, [("a.w.in_sum2", 0, [4, 1], struct.pack("<4f", 1, 2, 3, 4)), ("a.w.counts", 0, [1, 1], struct.pack("<f", 2))]))
+
+
 def quant_seeds():
     """A layer of each kind of quantised folder, all bytes 1."""
     size = {"U8": 1, "I8": 1, "F8_E4M3": 1, "F16": 2, "BF16": 2, "F32": 4, "I32": 4, "I64": 8}
@@ -203,6 +208,7 @@ def gguf_seeds():
 def readers():
     gguf_seeds()
     quant_seeds()
+    imatrix_seeds()
     put("continuations", "ids", '{"prompt_ids":[1,2,3],"continuation_ids":[4,5],"doc":{"a":[1]}}\n\n'
         '{"prompt_ids":[1,2,3,4,5,6,7],"continuation_ids":[8,9,499]}\r\n')
     put("continuations", "texts", '{"prompt":"a \\u00e9","continuation":" b"}\n{"prompt":"","continuation":"x"}')

@@ -1,0 +1,260 @@
+/* cmd_quantize.c: tgc quantize: a GGUF file's tensors in other types, one after the other. */
+#include <fnmatch.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include "../runtime/util/file.h"
+#include "../runtime/weights/block_encode.h"
+#include "../runtime/weights/gguf_out.h"
+#include "gguf_model.h"
+#include "imatrix.h"
+#include "mixtures.h"
+#include "quantize.h"
+
+typedef struct Job {
+        const Args *a;
+        Gguf *g;
+        Imatrix *imatrix; /* or NULL */
+        int mixture;
+        CkTensor *out; /* as they are written; data is the source's */
+        int without;   /* tensors that the importance matrix lacks */
+} Job;
+
+/* A type by its name: of elements, or of blocks that can be written. */
+static int named_type(const char *name)
+{
+        for (int t = 0; t < CK_N_DTYPES; t++)
+                if (!strcasecmp(name, ck_dtype_name(t)) &&
+                    (ck_can_encode(t) || t == CK_F32 || t == CK_F16 || t == CK_BF16))
+                        return t;
+        return -1;
+}
+
+/* --keep's type of a tensor; -1: none, -2: an error. */
+static int kept_type(const Args *a, const CkTensor *t, Err *e)
+{
+        const OptionValue *v = &a->v[O_KEEP_TYPE];
+        for (int i = 0; i < v->n; i++) {
+                const char *at = strrchr(v->list[i], '=');
+                char pattern[200];
+                const int type = at ? named_type(at + 1) : -1;
+                if (!at || type < 0 || at - v->list[i] >= (int)sizeof pattern) {
+                        err_set(e, TGC_USAGE,
+                                "--keep %.100s: PATTERN=TYPE is wanted, as 'output.weight=f16' or "
+                                "'blk.0.*=q8_0'",
+                                v->list[i]);
+                        return -2;
+                }
+                snprintf(pattern, sizeof pattern, "%.*s", (int)(at - v->list[i]), v->list[i]);
+                if (fnmatch(pattern, t->name, 0))
+                        continue;
+                if (t->rank < 1 || t->dim[t->rank - 1] % ck_block_values(type)) {
+                        err_set(e, TGC_USAGE,
+                                "--keep %.100s: rows of %.200s have %lld values, a block of %s %d",
+                                v->list[i], t->name, t->rank ? (long long)t->dim[t->rank - 1] : 1,
+                                ck_dtype_name(type), ck_block_values(type));
+                        return -2;
+                }
+                return type;
+        }
+        return -1;
+}
+
+/* A pattern that fits no tensor is a mistake. */
+static int check_patterns(const Args *a, const Gguf *g, Err *e)
+{
+        const OptionValue *v = &a->v[O_KEEP_TYPE];
+        for (int i = 0; i < v->n; i++) {
+                char pattern[200];
+                const char *at = strrchr(v->list[i], '=');
+                bool any = false;
+                snprintf(pattern, sizeof pattern, "%.*s", at ? (int)(at - v->list[i]) : 0,
+                         v->list[i]);
+                for (int k = 0; k < gguf_n_tensors(g); k++)
+                        any |= !fnmatch(pattern, gguf_tensor(g, k)->name, 0);
+                if (at && !any)
+                        return err_set(e, TGC_USAGE, "--keep %.100s: no tensor is called so",
+                                       v->list[i]);
+        }
+        return TGC_OK;
+}
+
+static int plan(Job *j, Err *e)
+{
+        int code = check_patterns(j->a, j->g, e);
+        for (int i = 0; i < gguf_n_tensors(j->g) && !code; i++) {
+                CkTensor *t = &j->out[i];
+                int64_t n;
+                *t = *gguf_tensor(j->g, i);
+                const int kept = kept_type(j->a, t, e),
+                          type = kept == -1 ? mixture_type(j->mixture, j->g, t) : kept;
+                if (kept == -2)
+                        return TGC_USAGE;
+                if (type != t->dtype && !ck_dtype_is_float(t->dtype))
+                        return err_set(e, TGC_BAD_FILE,
+                                       "%s: tensor %.200s is of type %s, which cannot be read",
+                                       j->a->pos[0], t->name, ck_dtype_name(t->dtype));
+                ck_count(t->rank, t->dim, &n);
+                t->dtype = type;
+                t->bytes = (size_t)(n / ck_block_values(type)) * ck_block_bytes(type);
+        }
+        return code;
+}
+
+int finite_values(const char *file, const char *name, const float *v, int64_t n, Err *e)
+{
+        for (int64_t i = 0; i < n; i++)
+                if (!isfinite(v[i]))
+                        return err_set(e, TGC_BAD_FILE,
+                                       "%s: tensor %.200s: value %lld of %lld is %g, which blocks "
+                                       "cannot hold",
+                                       file, name, (long long)i, (long long)n, (double)v[i]);
+        return TGC_OK;
+}
+
+static int encode(Job *j, const CkTensor *to, void *mem, const float *v, int64_t n, Err *e)
+{
+        const int64_t cols = to->dim[to->rank - 1];
+        const float *means = NULL;
+        int64_t matrices = 1;
+        int code = finite_values(j->a->pos[0], to->name, v, n, e);
+        if (!code && j->imatrix)
+                code = imatrix_find(j->imatrix, to->name, cols, &means, &matrices, e);
+        if (code)
+                return code;
+        j->without += j->imatrix && !means;
+        const int64_t rows = n / cols, each = rows / matrices;
+        if (rows % matrices)
+                return err_set(e, TGC_BAD_FILE, "%s: %lld rows, and means of %lld matrices",
+                               to->name, (long long)rows, (long long)matrices);
+        for (int64_t m = 0; m < matrices; m++)
+                if (!ck_encode((char *)mem +
+                                       (size_t)(m * each * cols / ck_block_values(to->dtype)) *
+                                               ck_block_bytes(to->dtype),
+                               to->dtype, v + m * each * cols, each, cols,
+                               means ? means + m * cols : NULL))
+                        return err_set(e, TGC_BAD_FILE,
+                                       "%s: tensor %.200s: its values are beyond what the halves "
+                                       "of %s can scale; --keep '%.60s=f32'",
+                                       j->a->pos[0], to->name, ck_dtype_name(to->dtype), to->name);
+        return TGC_OK;
+}
+
+static int write_tensor(Job *j, GgufOut *o, const CkTensor *from, const CkTensor *to, Err *e)
+{
+        int64_t n;
+        if (from->dtype == to->dtype)
+                return gguf_out_write(o, from->data, from->bytes, e);
+        ck_count(from->rank, from->dim, &n);
+        float *v = malloc((size_t)n * sizeof *v + 1);
+        void *mem = malloc(to->bytes + 1);
+        int code = v && mem ? TGC_OK
+                            : err_set(e, TGC_NO_MEMORY, "%s: no memory for %.200s", j->a->pos[0],
+                                      to->name);
+        if (!code) {
+                ck_convert(v, CK_F32, from->data, from->dtype, (size_t)n, 1);
+                if (ck_can_encode(to->dtype))
+                        code = encode(j, to, mem, v, n, e);
+                else
+                        ck_convert(mem, to->dtype, v, CK_F32, (size_t)n, 1);
+        }
+        if (!code)
+                code = gguf_out_write(o, mem, to->bytes, e);
+        free(v);
+        free(mem);
+        return code;
+}
+
+static int write_all(Job *j, const char *path, Err *e)
+{
+        const GgufSet set[] = { { "general.file_type", (uint32_t)mixture_file_type(j->mixture) },
+                                { "general.quantization_version", 2 } };
+        Progress talk = progress_new(j->a);
+        const int n = gguf_n_tensors(j->g);
+        GgufOut *o;
+        int code = gguf_out_open(&o, path, j->g, set, 2, j->out, n, e);
+        if (code)
+                return code;
+        for (int i = 0; i < n && !code; i++) {
+                progress_bar(&talk, (double)i / n, "%d of %d tensors", i, n);
+                code = write_tensor(j, o, gguf_tensor(j->g, i), &j->out[i], e);
+        }
+        progress_bar_end(&talk);
+        if (code) {
+                gguf_out_abort(o);
+                return code;
+        }
+        return gguf_out_commit(o, e);
+}
+
+static void say_what(const Job *j, const char *path)
+{
+        Progress talk = progress_new(j->a);
+        char line[400] = "";
+        size_t at = 0;
+        uint64_t bytes = 0, values = 0;
+        for (int t = 0; t < CK_N_DTYPES; t++) {
+                int n = 0;
+                for (int i = 0; i < gguf_n_tensors(j->g); i++)
+                        n += j->out[i].dtype == t;
+                if (n && at < sizeof line)
+                        at += (size_t)snprintf(line + at, sizeof line - at, "%s%d %s",
+                                               at ? ", " : "", n, ck_dtype_name(t));
+        }
+        for (int i = 0; i < gguf_n_tensors(j->g); i++) {
+                int64_t n;
+                ck_count(j->out[i].rank, j->out[i].dim, &n);
+                values += (uint64_t)n;
+                bytes += j->out[i].bytes;
+        }
+        char size[32];
+        say(&talk, "%s: %s, %.2f bits a value: %s\n", path,
+            text_bytes(size, sizeof size, (double)bytes),
+            values ? 8.0 * (double)bytes / (double)values : 0.0, line);
+        if (j->without)
+                say(&talk, "%s: has no means for %d of the tensors\n", opt_str(j->a, O_IMATRIX),
+                    j->without);
+}
+
+static int quantize_gguf(const Args *a, Err *e)
+{
+        Job j = { .a = a, .mixture = mixture_find(opt_str(a, O_TYPE)) };
+        const char *imatrix = opt_str(a, O_IMATRIX);
+        if (j.mixture < 0)
+                return err_set(e, TGC_USAGE, "--type %.40s: of a GGUF file can be made %s",
+                               opt_str(a, O_TYPE), mixture_names());
+        int code = gguf_open(&j.g, a->pos[0], e);
+        if (!code && imatrix)
+                code = imatrix_open(&j.imatrix, imatrix, e);
+        if (!code && !(j.out = calloc((size_t)gguf_n_tensors(j.g) + 1, sizeof *j.out)))
+                code = err_set(e, TGC_NO_MEMORY, "%s: no memory", a->pos[0]);
+        if (!code)
+                code = plan(&j, e);
+        if (!code)
+                code = write_all(&j, opt_str(a, O_OUT), e);
+        if (!code)
+                say_what(&j, opt_str(a, O_OUT));
+        free(j.out);
+        imatrix_close(j.imatrix);
+        if (j.g)
+                gguf_free(j.g);
+        return code;
+}
+
+int cmd_quantize(const Args *a, Err *e)
+{
+        if (!opt_str(a, O_OUT))
+                return err_set(e, TGC_USAGE, "quantize: give -o OUT");
+        if (!opt_str(a, O_TYPE))
+                return err_set(e, TGC_USAGE,
+                               "quantize: give --type: %s of a GGUF file; nf4, int4 or "
+                               "fp8 of a folder",
+                               mixture_names());
+        if (file_is_dir(a->pos[0]))
+                return quantize_folder(a, e);
+        if (is_gguf(a->pos[0]))
+                return quantize_gguf(a, e);
+        return err_set(e, TGC_USAGE, "%s: a GGUF file or a Hugging Face folder is quantised",
+                       a->pos[0]);
+}

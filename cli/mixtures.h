@@ -1,0 +1,16 @@
+/* mixtures.h: which tensor of a GGUF file gets which type (mixtures.def). */
+#ifndef TGC_MIXTURES_H
+#define TGC_MIXTURES_H
+
+#include "../runtime/weights/gguf.h"
+
+/* "q4_k_m", in any case; also q3_k, q4_k, q5_k: the M ones.  -1: none. */
+int mixture_find(const char *name);
+const char *mixture_names(void); /* for messages */
+int mixture_file_type(int mixture);
+/* CK_* for tensor t of g, which may be what it has. */
+int mixture_type(int mixture, const Gguf *g, const CkTensor *t);
+/* A type that rows of so many values can have: itself, another of its kind, F16. */
+int type_that_fits(int dtype, int64_t cols);
+
+#endif

@@ -1,0 +1,40 @@
+#!/bin/bash
+# test_quantize.sh: `tgc quantize`: a GGUF file to another one that runs; what is refused.
+. "$(dirname "$0")/shell.sh"
+top=$PWD
+g=$top/tests/data/gguf
+start quantize
+
+# kinds.gguf has rows of 256, so every type fits
+p=
+for t in q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k_s q3_k_m q3_k_l q4_k_s q4_k q5_k_m q6_k iq4_nl iq4_xs; do
+        [ "$p" ] || p=$(tgc 0 'bits a value' quantize "$g/kinds.gguf" --type $t -o $t.gguf)
+        [ "$p" ] || p=$(tgc 0 '' info $t.gguf)
+        [ "$p" ] || grep -qi "file_type" out || p="no file type: $(cat out)"
+done
+say every_type "$p"
+
+p=$(tgc 0 '' run q8_0.gguf --prompt-ids 1,5,9 --temp 0 -n 4 --print-ids --device cpu)
+grep -q 'no C compiler' err && p=
+[ "$p" ] || [ "$(wc -w < out)" -ge 4 ] || p="$(cat out)"
+[ "$p" ] || p=$(tgc 0 '' quantize q8_0.gguf --type q8_0 -o again.gguf -q)
+[ "$p" ] || cmp -s q8_0.gguf again.gguf || p="what is in blocks changes"
+say a_file_that_runs "$p"
+
+p=$(tgc 0 '' quantize "$g/kinds.gguf" --type q4_k_m --keep 'blk.0.attn_q.weight=q8_0' --keep 'blk.*.attn_q.weight=f16' -o keep.gguf)
+[ "$p" ] || p=$(tgc 0 '' info keep.gguf)
+[ "$p" ] || grep -q 'blk.0.attn_q.weight.*Q8_0' out || p="$(grep attn_q out)"
+[ "$p" ] || p=$(tgc 2 'PATTERN=TYPE' quantize "$g/kinds.gguf" --type q4_k_m --keep 'output.weight' -o x.gguf)
+[ "$p" ] || p=$(tgc 2 'PATTERN=TYPE' quantize "$g/kinds.gguf" --type q4_k_m --keep 'blk.0.attn_q.weight=iq1_s' -o x.gguf)
+[ "$p" ] || p=$(tgc 2 'no tensor is called so' quantize "$g/kinds.gguf" --type q4_k_m --keep 'nothing=f16' -o x.gguf)
+say kept "$p"
+
+p=$(tgc 2 'Q4_K_M' quantize "$g/kinds.gguf" --type q9_9 -o x.gguf)
+[ "$p" ] || p=$(tgc 2 'give -o' quantize "$g/kinds.gguf" --type q4_0)
+[ "$p" ] || p=$(tgc 2 'give --type' quantize "$g/kinds.gguf" -o x.gguf)
+[ "$p" ] || p=$(tgc 2 'is quantised' quantize "$top/models/gpt.lua" --type q4_0 -o x.gguf)
+printf 'not an imatrix' > bad.dat
+[ "$p" ] || p=$(tgc 3 'no importance matrix' quantize "$g/kinds.gguf" --type q4_0 --imatrix bad.dat -o x.gguf)
+[ "$p" ] || [ ! -e x.gguf ] || p="something was written"
+say refused "$p"
+exit $failed

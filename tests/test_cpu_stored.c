@@ -1,12 +1,13 @@
 /* test_cpu_stored.c: products with weights in blocks, every type of ir/storage.def: against the
  * values that the importer's decoders give, summed in double. */
-#define TGC_STORED(X)                                                                              \
-        X(Q4_0, 32, 18, q4_0)                                                                      \
-        X(Q4_1, 32, 20, q4_1)                                                                      \
-        X(Q5_0, 32, 22, q5_0)                                                                      \
-        X(Q5_1, 32, 24, q5_1) X(Q8_0, 32, 34, q8_0) X(Q2_K, 256, 84, q2_k) X(Q3_K, 256, 110, q3_k) \
-                X(Q4_K, 256, 144, q4_k) X(Q5_K, 256, 176, q5_k) X(Q6_K, 256, 210, q6_k)            \
-                        X(IQ4_NL, 32, 18, iq4_nl) X(IQ4_XS, 256, 136, iq4_xs)                      \
+#define TGC_STORED(X)                                                                   \
+        X(Q4_0, 32, 18, q4_0)                                                           \
+        X(Q4_1, 32, 20, q4_1)                                                           \
+        X(Q5_0, 32, 22, q5_0)                                                           \
+        X(Q5_1, 32, 24, q5_1)                                                           \
+        X(Q8_0, 32, 34, q8_0) X(Q2_K, 256, 84, q2_k) X(Q3_K, 256, 110, q3_k)            \
+                X(Q4_K, 256, 144, q4_k) X(Q5_K, 256, 176, q5_k) X(Q6_K, 256, 210, q6_k) \
+                        X(IQ4_NL, 32, 18, iq4_nl) X(IQ4_XS, 256, 136, iq4_xs)           \
                                 X(MXFP4, 32, 17, mxfp4) X(NVFP4, 64, 36, nvfp4)
 #include "cpu_kernels.h"
 #include "cpu_gemv.h"
@@ -120,6 +121,10 @@ static void compare(int t, const float *y, const float *x, const float *w, long 
                                 s += (double)x[i * K + k] * w[j * K + k];
                                 size += fabs((double)x[i * K + k] * w[j * K + k]);
                         }
+#ifdef TGC_ACT_INT8 /* x is at most 1, and off by half a step of 127 */
+                        for (long k = 0; k < K; k++)
+                                size += fabs((double)w[j * K + k]) / 254 * 1e6;
+#endif
                         NEAR(y[i * N + j], s, 1e-6 * (size + 1e-3), "%s, %ldx%ldx%ld: (%ld,%ld)",
                              types[t].name, M, N, K, i, j);
                 }

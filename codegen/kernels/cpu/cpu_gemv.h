@@ -30,7 +30,8 @@ enum {
         GEMV_K_MAX = 131072, /* largest M * (K + 32): beyond it use gemm_task */
         GEMV_NT = 512,       /* most columns of a tile */
         GEMV_WORK = 65536,   /* weights of a tile, about */
-        GEMV_TILES = 128     /* where there is work for so many */
+        GEMV_TAKEN = GEMV_K_MAX + GEMV_M_MAX * GEMV_NT, /* of the scratch: x and y */
+        GEMV_TILES = 128                                /* where there is work for so many */
 };
 
 /* Lane i of the result: the sum of s[i]; every sum by halves, as vec_sum does it. */
@@ -324,9 +325,9 @@ TGC_NOINLINE TGC_UNROLLED void gemv_decoded_rows(int m, int ty, const void *w, l
                                                  long N, long K, const float *x, long ldx, float *y,
                                                  long ldy)
 {
-        enum { TAKEN = GEMV_K_MAX + GEMV_M_MAX * GEMV_NT, MOST = 32 };
-        float *rows = tgc_scratch + TAKEN;
-        const long fit = (TGC_SCRATCH - TAKEN) / K, most = fit < MOST ? fit : MOST;
+        enum { MOST = 32 };
+        float *rows = tgc_scratch + GEMV_TAKEN;
+        const long fit = (TGC_SCRATCH - GEMV_TAKEN) / K, most = fit < MOST ? fit : MOST;
         for (long j = 0; j < N; j += most) {
                 const long n = tgc_min(most, N - j);
                 for (long r = 0; r < n; r++)
@@ -341,7 +342,7 @@ TGC_INLINE void gemv_rows(int m, int ty, int trans, const void *w, long at, long
 {
 #ifdef TGC_STORED
         if (TY_IS_STORED(ty) && m == 1) {
-                stored_dots(ty, w, at, ld, N, K, x, y);
+                stored_dots(ty, w, at, ld, N, K, x, tgc_scratch + GEMV_TAKEN, y);
                 return;
         }
         if (TY_IS_STORED(ty)) {

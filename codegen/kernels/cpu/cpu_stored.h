@@ -8,6 +8,13 @@
 
 #include "cpu_gemm.h"
 
+#if defined __AVX2__ && defined __FMA__
+#include "cpu_stored_x86.h"
+#else
+#define QUANT_HAS(decode) 0
+#define QUANT_DOTS_OF(decode) quant_dots_none
+#endif
+
 enum { STORED_VECS = DECODE_CHUNK / TGC_VEC };
 
 TGC_INLINE void stored_step(Vec *s, const float *w, const float *x)
@@ -23,6 +30,13 @@ TGC_INLINE float stored_sum(Vec *s)
         for (int v = 1; v < STORED_VECS; v++)
                 s[0] += s[v];
         return vec_sum(s[0]);
+}
+
+/* Stands for a product that is not there. */
+TGC_INLINE void quant_dots_none(const unsigned char *first, long stride, long N, long K,
+                                const float *x, float *room, float *y)
+{
+        (void)first, (void)stride, (void)N, (void)K, (void)x, (void)room, (void)y;
 }
 
 /* dots_TYPE: y[j] = sum_k x[k] w[at + j*ld + k], j < N. */
@@ -49,12 +63,19 @@ TGC_INLINE float stored_sum(Vec *s)
 TGC_STORED(X)
 #undef X
 
+/* room: 3 K / 32 + K / 4 floats. */
 TGC_INLINE void stored_dots(int ty, const void *w, long at, long ld, long N, long K, const float *x,
-                            float *y)
+                            float *room, float *y)
 {
         switch (ty) {
-#define X(name, values, bytes, decode) \
-        case TY_##name: dots_##name(w, at, ld, N, K, x, y); break;
+#define X(name, values, bytes, decode)                                                            \
+        case TY_##name:                                                                           \
+                if (QUANT_HAS(decode))                                                            \
+                        QUANT_DOTS_OF(decode)                                                     \
+                ((const unsigned char *)at_##name(w, at), ld / (values) * (bytes), N, K, x, room, \
+                 y);                                                                              \
+                else dots_##name(w, at, ld, N, K, x, y);                                          \
+                break;
                 TGC_STORED(X)
 #undef X
         }

@@ -1,0 +1,314 @@
+/* cpu_stored_x86.h: dot products of weights in blocks by AVX2, AVX-512 and VNNI, for the types that
+ * most files have; the others go by cpu_stored.h's decoders.
+ *
+ * A chunk of 32 weights is 32 bytes q, two scales and an addend: value j is q[j] d0 + m (j < 16) or
+ * q[j] d1 + m.  So its product with x is d0 sum(q x) + d1 sum(q x) + m sum(x): weights are scaled
+ * once a chunk, and m meets sums of x that were made before.
+ *
+ *      float32 (as a rule)     q is converted; values are the decoder's but for how sums are rounded
+ *      TGC_ACT_INT8            x is rounded to 8 bits in groups of 32 as well (largest magnitude 127),
+ *                              and sums of 32 are of integers: what llama.cpp does */
+#ifndef TGC_CPU_STORED_X86_H
+#define TGC_CPU_STORED_X86_H
+
+#include "cpu_gemm.h"
+
+typedef struct Quants {
+        __m256i q;
+        float d0, d1, m;
+} Quants;
+
+/* half_at in one instruction, as it comes for every 32 weights. */
+TGC_INLINE float half_of(const unsigned char *b)
+{
+#if defined __F16C__
+        uint16_t h;
+        memcpy(&h, b, 2);
+        return _cvtsh_ss(h);
+#else
+        return half_at(b);
+#endif
+}
+
+TGC_INLINE __m256i low_nibbles(__m256i x) { return _mm256_and_si256(x, _mm256_set1_epi8(15)); }
+
+/* 16 bytes: their low nibbles, then their high ones. */
+TGC_INLINE __m256i both_nibbles(const unsigned char *b)
+{
+        const __m128i raw = _mm_loadu_si128((const __m128i *)(const void *)b);
+        return low_nibbles(_mm256_set_m128i(_mm_srli_epi16(raw, 4), raw));
+}
+
+TGC_INLINE __m256i bytes32(const unsigned char *b)
+{
+        return _mm256_loadu_si256((const __m256i *)(const void *)b);
+}
+
+TGC_INLINE Quants quants_q4_0(const unsigned char *b, int c)
+{
+        const float d = half_of(b);
+        (void)c;
+        return (Quants) { _mm256_sub_epi8(both_nibbles(b + 2), _mm256_set1_epi8(8)), d, d, 0.f };
+}
+
+TGC_INLINE Quants quants_q4_1(const unsigned char *b, int c)
+{
+        const float d = half_of(b);
+        (void)c;
+        return (Quants) { both_nibbles(b + 4), d, d, half_of(b + 2) };
+}
+
+TGC_INLINE Quants quants_q8_0(const unsigned char *b, int c)
+{
+        const float d = half_of(b);
+        (void)c;
+        return (Quants) { bytes32(b + 2), d, d, 0.f };
+}
+
+TGC_INLINE Quants quants_iq4_nl(const unsigned char *b, int c)
+{
+        const float d = half_of(b);
+        const __m256i table = _mm256_broadcastsi128_si256(
+                _mm_loadu_si128((const __m128i *)(const void *)iq4_values));
+        (void)c;
+        return (Quants) { _mm256_shuffle_epi8(table, both_nibbles(b + 2)), d, d, 0.f };
+}
+
+TGC_INLINE Quants quants_iq4_xs(const unsigned char *b, int c)
+{
+        const unsigned high = (unsigned)(b[2] | b[3] << 8);
+        const int low = b[4 + c / 2] >> c % 2 * 4 & 15,
+                  scale = (low | (int)(high >> 2 * c & 3) << 4) - 32;
+        const float d = half_of(b) * (float)scale;
+        const __m256i table = _mm256_broadcastsi128_si256(
+                _mm_loadu_si128((const __m128i *)(const void *)iq4_values));
+        return (Quants) { _mm256_shuffle_epi8(table, both_nibbles(b + 8 + 16 * c)), d, d, 0.f };
+}
+
+TGC_INLINE Quants quants_mxfp4(const unsigned char *b, int c)
+{
+        const float d = bits_float(b[0] < 2 ? 0x00200000u << b[0] : (unsigned)(b[0] - 1) << 23);
+        const __m256i table = _mm256_broadcastsi128_si256(
+                _mm_loadu_si128((const __m128i *)(const void *)e2m1_values));
+        (void)c;
+        return (Quants) { _mm256_shuffle_epi8(table, both_nibbles(b + 1)), d, d, 0.f };
+}
+
+/* 16 where bit j of h is set. */
+TGC_INLINE __m256i fifth_bits(unsigned h)
+{
+        const __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32((int)h),
+                                                  _mm256_setr_epi64x(0, 0x0101010101010101,
+                                                                     0x0202020202020202,
+                                                                     0x0303030303030303)),
+                      bit = _mm256_set1_epi64x((long long)0x8040201008040201u);
+        return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit),
+                                _mm256_set1_epi8(16));
+}
+
+TGC_INLINE Quants quants_q5_0(const unsigned char *b, int c)
+{
+        const float d = half_of(b);
+        (void)c;
+        return (Quants) { _mm256_sub_epi8(_mm256_or_si256(both_nibbles(b + 6),
+                                                          fifth_bits(u32_at(b + 2))),
+                                          _mm256_set1_epi8(16)),
+                          d, d, 0.f };
+}
+
+TGC_INLINE Quants quants_q5_1(const unsigned char *b, int c)
+{
+        const float d = half_of(b);
+        (void)c;
+        return (Quants) { _mm256_or_si256(both_nibbles(b + 8), fifth_bits(u32_at(b + 4))), d, d,
+                          half_of(b + 2) };
+}
+
+TGC_INLINE Quants quants_q4_k(const unsigned char *b, int c)
+{
+        int scale, min;
+        k_scale(b + 4, c, &scale, &min);
+        const float d = half_of(b) * (float)scale, m = half_of(b + 2) * (float)min;
+        const __m256i raw = bytes32(b + 16 + c / 2 * 32);
+        return (Quants) { low_nibbles(c % 2 ? _mm256_srli_epi16(raw, 4) : raw), d, d, -m };
+}
+
+TGC_INLINE Quants quants_q5_k(const unsigned char *b, int c)
+{
+        int scale, min;
+        k_scale(b + 4, c, &scale, &min);
+        const float d = half_of(b) * (float)scale, m = half_of(b + 2) * (float)min;
+        const __m256i raw = bytes32(b + 48 + c / 2 * 32), bit = _mm256_set1_epi8((char)(1 << c)),
+                      high = _mm256_cmpeq_epi8(_mm256_and_si256(bytes32(b + 16), bit), bit);
+        return (Quants) { _mm256_or_si256(low_nibbles(c % 2 ? _mm256_srli_epi16(raw, 4) : raw),
+                                          _mm256_and_si256(high, _mm256_set1_epi8(16))),
+                          d, d, -m };
+}
+
+TGC_INLINE Quants quants_q6_k(const unsigned char *b, int c)
+{
+        const signed char *scale = (const signed char *)b + 192 + 2 * c;
+        const float d = half_of(b + 208);
+        const int part = c % 4;
+        const __m256i l = bytes32(b + c / 4 * 64 + part % 2 * 32),
+                      h = bytes32(b + 128 + c / 4 * 32),
+                      two = _mm256_and_si256(_mm256_srl_epi16(h, _mm_cvtsi32_si128(part * 2)),
+                                             _mm256_set1_epi8(3)),
+                      q = _mm256_or_si256(low_nibbles(part / 2 ? _mm256_srli_epi16(l, 4) : l),
+                                          _mm256_slli_epi16(two, 4));
+        return (Quants) { _mm256_sub_epi8(q, _mm256_set1_epi8(32)), d * (float)scale[0],
+                          d * (float)scale[1], 0.f };
+}
+
+/* x as the products want it, in scratch: sums of 32, and with TGC_ACT_INT8 bytes and their scales. */
+typedef struct QuantX {
+        const float *x;
+        float *sum, *scale;
+        int8_t *q;
+} QuantX;
+
+TGC_INLINE QuantX quant_x(const float *x, long K, float *room)
+{
+        QuantX to = { x, room, room + K / DECODE_CHUNK, (int8_t *)(room + 2 * (K / DECODE_CHUNK)) };
+        for (long c = 0; c < K / DECODE_CHUNK; c++) {
+                const float *v = x + c * DECODE_CHUNK;
+                Vec s = vec_all(0.f);
+#ifdef TGC_ACT_INT8
+                float most = 0.f;
+                int sum = 0;
+                for (int j = 0; j < DECODE_CHUNK; j++)
+                        most = fabsf(v[j]) > most ? fabsf(v[j]) : most;
+                const float up = most > 0.f ? 127.f / most : 0.f, down = most / 127.f;
+                for (int j = 0; j < DECODE_CHUNK; j++) {
+                        const int k = (int)rintf(v[j] * up);
+                        to.q[c * DECODE_CHUNK + j] = (int8_t)k;
+                        sum += k;
+                }
+                (void)s;
+                to.scale[c] = most < INFINITY ? down : most - most; /* no number: NaN */
+                to.sum[c] = to.scale[c] * (float)sum;
+#else
+                for (int j = 0; j < DECODE_CHUNK; j += TGC_VEC)
+                        s += vec_load(v + j);
+                to.sum[c] = vec_sum(s);
+#endif
+        }
+        return to;
+}
+
+#ifdef TGC_ACT_INT8
+typedef __m256 QuantSum;
+TGC_INLINE QuantSum quant_zero(void) { return _mm256_setzero_ps(); }
+TGC_INLINE float quant_total(QuantSum s)
+{
+        const __m128 a = _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1)),
+                     b = _mm_add_ps(a, _mm_movehl_ps(a, a));
+        return _mm_cvtss_f32(_mm_add_ss(b, _mm_shuffle_ps(b, b, 1)));
+}
+
+/* Sums of 4 products of bytes; x takes w's sign, so that w is unsigned. */
+TGC_INLINE __m256i dots_of_4(__m256i w, __m256i x)
+{
+        const __m256i size = _mm256_abs_epi8(w), by = _mm256_sign_epi8(x, w);
+#if defined __AVX512VNNI__ && defined __AVX512VL__
+        return _mm256_dpbusd_epi32(_mm256_setzero_si256(), size, by);
+#else
+        return _mm256_madd_epi16(_mm256_maddubs_epi16(size, by), _mm256_set1_epi16(1));
+#endif
+}
+
+TGC_INLINE QuantSum quant_step(QuantSum s, Quants w, const QuantX *x, long c)
+{
+        const float d = x->scale[c];
+        const __m256i xq = _mm256_loadu_si256(
+                (const __m256i *)(const void *)(x->q + c * DECODE_CHUNK));
+        const __m256 by = _mm256_set_m128(_mm_set1_ps(w.d1 * d), _mm_set1_ps(w.d0 * d));
+        return _mm256_fmadd_ps(by, _mm256_cvtepi32_ps(dots_of_4(w.q, xq)), s);
+}
+#else
+typedef Vec QuantSum;
+TGC_INLINE QuantSum quant_zero(void) { return vec_all(0.f); }
+TGC_INLINE float quant_total(QuantSum s) { return vec_sum(s); }
+
+#if TGC_VEC == 16
+TGC_INLINE QuantSum quant_step(QuantSum s, Quants w, const QuantX *x, long c)
+{
+        const float *v = x->x + c * DECODE_CHUNK;
+        const Vec q0 = (Vec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(w.q))),
+                  q1 = (Vec)_mm512_cvtepi32_ps(
+                          _mm512_cvtepi8_epi32(_mm256_extracti128_si256(w.q, 1)));
+        return q1 * vec_load(v + 16) * w.d1 + (q0 * vec_load(v) * w.d0 + s);
+}
+#else
+TGC_INLINE Vec quant_vec(__m128i q) { return (Vec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q)); }
+
+TGC_INLINE QuantSum quant_step(QuantSum s, Quants w, const QuantX *x, long c)
+{
+        const float *v = x->x + c * DECODE_CHUNK;
+        const __m128i a = _mm256_castsi256_si128(w.q), b = _mm256_extracti128_si256(w.q, 1);
+        const Vec t = quant_vec(_mm_srli_si128(a, 8)) * vec_load(v + 8) +
+                      quant_vec(a) * vec_load(v),
+                  u = quant_vec(_mm_srli_si128(b, 8)) * vec_load(v + 24) +
+                      quant_vec(b) * vec_load(v + 16);
+        return u * w.d1 + (t * w.d0 + s);
+}
+#endif
+#endif
+
+/* y[j] = sum_k x[k] w[j*ld ...], rows of K values whose bytes are `stride` apart from `row` on. */
+#define QUANT_DOTS(decode, values, bytes)                                                      \
+        TGC_NOINLINE void quant_dots_##decode(const unsigned char *first, long stride, long N, \
+                                              long K, const float *x, float *room, float *y)   \
+        {                                                                                      \
+                const QuantX to = quant_x(x, K, room);                                         \
+                for (long j = 0; j < N; j++) {                                                 \
+                        const unsigned char *b = first + j * stride;                           \
+                        QuantSum s = quant_zero();                                             \
+                        float m = 0.f;                                                         \
+                        for (long c = 0; c < K / DECODE_CHUNK; b += (bytes))                   \
+                                _Pragma("GCC unroll 8") for (int i = 0;                        \
+                                                             i < (values) / DECODE_CHUNK;      \
+                                                             i++, c++)                         \
+                                {                                                              \
+                                        const Quants w = quants_##decode(b, i);                \
+                                        s = quant_step(s, w, &to, c);                          \
+                                        m += w.m * to.sum[c];                                  \
+                                }                                                              \
+                        y[j] = quant_total(s) + m;                                             \
+                }                                                                              \
+        }
+/* QUANT_q4_0 ...: there is one for the type. */
+QUANT_DOTS(q4_0, 32, 18)
+QUANT_DOTS(q4_1, 32, 20)
+QUANT_DOTS(q5_0, 32, 22)
+QUANT_DOTS(q5_1, 32, 24)
+QUANT_DOTS(q8_0, 32, 34)
+QUANT_DOTS(iq4_nl, 32, 18)
+QUANT_DOTS(mxfp4, 32, 17)
+QUANT_DOTS(q4_k, 256, 144)
+QUANT_DOTS(q5_k, 256, 176)
+QUANT_DOTS(q6_k, 256, 210)
+QUANT_DOTS(iq4_xs, 256, 136)
+#define quant_dots_q2_k quant_dots_none
+#define quant_dots_q3_k quant_dots_none
+#define quant_dots_nvfp4 quant_dots_none
+enum {
+        QUANT_q4_0 = 1,
+        QUANT_q4_1 = 1,
+        QUANT_q5_0 = 1,
+        QUANT_q5_1 = 1,
+        QUANT_q8_0 = 1,
+        QUANT_iq4_nl = 1,
+        QUANT_mxfp4 = 1,
+        QUANT_q4_k = 1,
+        QUANT_q5_k = 1,
+        QUANT_q6_k = 1,
+        QUANT_iq4_xs = 1,
+        QUANT_q2_k = 0,
+        QUANT_q3_k = 0,
+        QUANT_nvfp4 = 0
+};
+#define QUANT_HAS(decode) QUANT_##decode
+#define QUANT_DOTS_OF(decode) quant_dots_##decode
+
+#endif

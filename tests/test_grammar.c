@@ -147,14 +147,35 @@ TEST (schema_errors) {
 TEST (masks_are_what_may_come) {
         static const char *const source[] = {
                 "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"n\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}},\"required\":[\"name\"]}",
-                "{}", "{\"enum\":[\"alpha\",\"alps\",[1,{\"b\":2}],null,3,4,5,6,7,8]}"
+                "{\"type\":\"string\"}",
+                "{\"type\":\"string\",\"minLength\":2,\"maxLength\":9}",
+                "{\"type\":\"string\",\"pattern\":\"^[^ab]{1,6}l*$\"}",
+                "{\"type\":\"object\",\"properties\":{\"aa\":{\"type\":\"null\"}},"
+                "\"additionalProperties\":{\"type\":\"string\",\"maxLength\":4}}",
+                "{}",
+                "{\"enum\":[\"alpha\",\"alps\",[1,{\"b\":2}],null,3,4,5,6,7,8]}"
         };
         static const char *const piece[] = {
-                "\"",   "{",    "}",      "[",        "]",     ":",     ",",   " ",   "\n",
-                "a",    "n",    "name",   "\"name",   "\"n\"", "\": ",  "\",", "\"}", "], ",
-                "1",    "2",    "12",     "-",        ".",     "e",     "tr",  "ue",  "true",
-                "null", "l",    "u",      "al",       "p",     "alpha", "\\",  "\\u", "00",
-                "\xc3", "\xa9", "\u00e9", "\"alps\"", "{}",    "[]",    "s",   "h",   ""
+                "\"", "{", "}", "[", "]", ":", ",", " ", "\n", "a", "n", "name", "\"name", "\"n\"",
+                "\": ", "\",", "\"}", "], ", "1", "2", "12", "-", ".", "e", "tr", "ue", "true",
+                "null", "l", "u", "al", "p", "alpha", "\\", "\\u", "00", "\xc3", "\xa9", "\u00e9",
+                "\"alps\"", "{}", "[]", "s", "h", "",
+                /* whole characters, pieces of them, and bytes that are none */
+                "aa", "aaaaaaa", "aa\"", "a\xc3\xa9", "\xc3\xa9\xe5\x8c\x97", "\xe5", "\xe5\x8c",
+                "\x97",
+                "\xe5\x8c\x97"
+                "a",
+                "\xf0\x9f", "\x98\x80", "\xf0\x9f\x98\x80",
+                "\xf0\x9f\x98\x80"
+                "aa",
+                "aaaa\xc3", "\x7f", "\x1f",
+                "a\x1f"
+                "a",
+                "\xed\xa0\x80", "\xe0\x80\x80", "\xf4\x90\x80\x80", "\xf4\x8f\xbf\xbf", "aa\\",
+                "\xc0\x80", "\x80", "ll",
+                "\xed\x9f\xbf"
+                "l",
+                "\xf1\x80\x80\x80"
         };
         enum { V = sizeof piece / sizeof *piece + 1 };
         const char *bytes[V];

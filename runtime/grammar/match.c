@@ -40,6 +40,7 @@ typedef struct State {
         int n;
         bool complete;
         int *next; /* (256): a state, -1: none, -2: not known yet; NULL: no transition is known */
+        int plain; /* as of next: where every plain character leads (plain_next) */
         uint32_t *mask;
 } State;
 
@@ -266,7 +267,9 @@ static int make_state(Matcher *m)
         }
         if (bytes)
                 memcpy(p, m->place, bytes);
-        m->state[m->n_state] = (State) { p, m->n_place, m->complete, NULL, NULL };
+        m->state[m->n_state] = (State) {
+                .place = p, .n = m->n_place, .complete = m->complete, .plain = -2
+        };
         m->states.slot[h] = ++m->n_state;
         m->states.n++;
         return m->n_state - 1;
@@ -297,6 +300,63 @@ static int step(Matcher *m, int from, unsigned char byte)
 
 /* ---- masks ---- */
 
+/* Where all bytes of [lo, hi] lead, or -1.  The places' ranges say which bytes are alike. */
+static int uniform(Matcher *m, int from, int lo, int hi)
+{
+        int to = -2;
+        for (int byte = lo, next; byte <= hi; byte = next) {
+                const int s = step(m, from, (unsigned char)byte);
+                if (s < 0 || (to != -2 && s != to))
+                        return -1;
+                to = s;
+                next = hi + 1;
+                for (int i = 0; i < m->state[from].n; i++) {
+                        const Elem *e = &m->g->elem[m->state[from].place[i].elem];
+                        if (e->lo > byte && e->lo < next)
+                                next = e->lo;
+                        if (e->hi >= byte && e->hi + 1 < next)
+                                next = e->hi + 1;
+                }
+        }
+        return to;
+}
+
+/* The state to which every plain character (token_trie.h) leads, or -1.  Within a JSON string of any
+ * length it is the state itself; where the length has a bound, there is a chain of them. */
+static int plain_next(Matcher *m, int state)
+{
+        int to = m->state[state].plain;
+        if (to != -2)
+                return to;
+        for (int i = 0; i < N_PLAIN_FORMS && to != -1; i++) {
+                const struct PlainForm *f = &plain_form[i];
+                int s = state;
+                for (int k = 0; k < f->n && s >= 0; k++)
+                        s = uniform(m, s, f->lo[k], f->hi[k]);
+                to = to == -2 || to == s ? s : -1;
+        }
+        return m->state[state].plain = to;
+}
+
+/* Does it take any n plain characters?  inside: and its rule ends nowhere on the way. */
+static bool takes_plain(Matcher *m, int state, int n, bool inside)
+{
+        for (int to; n > 0; n--, state = to) {
+                if ((to = plain_next(m, state)) < 0 || (inside && m->state[to].complete))
+                        return false;
+                if (to == state)
+                        return true;
+        }
+        return true;
+}
+
+/* Tokens [from, to) of the order. */
+static void take_tokens(const TokenTrie *t, int from, int to, uint32_t *bits)
+{
+        for (int k = from; k < to; k++)
+                bits[t->order[k] / 32] |= 1u << t->order[k] % 32;
+}
+
 /* Tokens at and below nodes [from, to) that `state` takes, of which the nodes at `depth` + 1 read the
  * first byte.  leave: where to note nodes at which the state is complete, or NULL. */
 static void walk(Matcher *m, int state, int from, int to, int depth, uint32_t *bits, Base *leave,
@@ -312,8 +372,13 @@ static void walk(Matcher *m, int state, int from, int to, int depth, uint32_t *b
                         continue;
                 }
                 m->path[n->depth] = s;
-                for (int k = n->tokens; k < t->node[i + 1].tokens; k++)
-                        bits[t->order[k] / 32] |= 1u << t->order[k] % 32;
+                if (n->plain > 0 && !(leave && m->state[s].complete) &&
+                    takes_plain(m, s, n->plain, leave)) {
+                        take_tokens(t, n->tokens, t->node[n->end].tokens, bits);
+                        i = n->end;
+                        continue;
+                }
+                take_tokens(t, n->tokens, t->node[i + 1].tokens, bits);
                 if (leave && m->state[s].complete && n->end > i + 1 &&
                     grow(m, &leave->leave, cap, leave->n_leave + 1, sizeof *leave->leave))
                         leave->leave[leave->n_leave++] = i;
@@ -356,8 +421,13 @@ static void mask_of_place(Matcher *m, Place p, uint32_t *bits)
         int rest = make_state(m);
         for (int i = 0; i < b->n_leave && rest >= 0; i++) {
                 const int node = b->leave[i];
-                walk(m, rest, node + 1, m->t->node[node].end, m->t->node[node].depth, bits, NULL,
-                     NULL);
+                const TrieNode *n = &m->t->node[node];
+                if (n->plain > 0 && takes_plain(m, rest, n->plain, false))
+                        take_tokens(m->t, m->t->node[node + 1].tokens, m->t->node[n->end].tokens,
+                                    bits);
+                else
+                        walk(m, rest, node + 1, m->t->node[node].end, m->t->node[node].depth, bits,
+                             NULL, NULL);
         }
 }
 

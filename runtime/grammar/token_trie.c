@@ -41,6 +41,57 @@ static void add_nodes(TokenTrie *t, const Sorted *s, int n)
         t->node[t->n_node].tokens = n;
 }
 
+const struct PlainForm plain_form[N_PLAIN_FORMS] = {
+        { 1, { 0x20 }, { 0x21 } },
+        { 1, { 0x23 }, { 0x5b } },
+        { 1, { 0x5d }, { 0x7f } },
+        { 2, { 0xc2, 0x80 }, { 0xdf, 0xbf } },
+        { 3, { 0xe0, 0xa0, 0x80 }, { 0xe0, 0xbf, 0xbf } },
+        { 3, { 0xe1, 0x80, 0x80 }, { 0xec, 0xbf, 0xbf } },
+        { 3, { 0xed, 0x80, 0x80 }, { 0xed, 0x9f, 0xbf } }, /* no surrogates */
+        { 3, { 0xee, 0x80, 0x80 }, { 0xef, 0xbf, 0xbf } },
+        { 4, { 0xf0, 0x90, 0x80, 0x80 }, { 0xf0, 0xbf, 0xbf, 0xbf } },
+        { 4, { 0xf1, 0x80, 0x80, 0x80 }, { 0xf3, 0xbf, 0xbf, 0xbf } },
+        { 4, { 0xf4, 0x80, 0x80, 0x80 }, { 0xf4, 0x8f, 0xbf, 0xbf } },
+};
+
+/* The most plain characters of a token at or below node i, whose byte is byte k of a character of that
+ * form. */
+static int plain_at(const TokenTrie *t, int i, const struct PlainForm *f, int k)
+{
+        const TrieNode *n = &t->node[i];
+        int most = 0;
+        if (n->byte < f->lo[k] || n->byte > f->hi[k])
+                return NOT_PLAIN;
+        if (k == f->n - 1)
+                return n->plain == NOT_PLAIN ? NOT_PLAIN : n->plain + 1;
+        if (n->tokens != t->node[i + 1].tokens) /* one ends within the character */
+                return NOT_PLAIN;
+        for (int c = i + 1; c < n->end; c = t->node[c].end) {
+                const int of = plain_at(t, c, f, k + 1);
+                if (of == NOT_PLAIN)
+                        return NOT_PLAIN;
+                most = of > most ? of : most;
+        }
+        return most;
+}
+
+/* Nodes below a node come behind it. */
+static void mark_plain(TokenTrie *t)
+{
+        for (int i = t->n_node - 1; i >= 0; i--) {
+                int most = 0;
+                for (int c = i + 1; c < t->node[i].end && most != NOT_PLAIN; c = t->node[c].end) {
+                        int k = 0;
+                        while (k + 1 < N_PLAIN_FORMS && t->node[c].byte > plain_form[k].hi[0])
+                                k++;
+                        const int of = plain_at(t, c, &plain_form[k], 0);
+                        most = of == NOT_PLAIN ? NOT_PLAIN : of > most ? of : most;
+                }
+                t->node[i].plain = (short)most;
+        }
+}
+
 /* A node's own tokens are those up to the next node's first. */
 static int build(TokenTrie *t, Err *e)
 {
@@ -60,6 +111,7 @@ static int build(TokenTrie *t, Err *e)
         }
         qsort(s, (size_t)n, sizeof *s, by_bytes);
         add_nodes(t, s, n);
+        mark_plain(t);
         free(s);
         TrieNode *less = realloc(t->node, ((size_t)t->n_node + 1) * sizeof *less);
         t->node = less ? less : t->node;

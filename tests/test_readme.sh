@@ -1,6 +1,7 @@
 #!/bin/bash
 # test_readme.sh: the session of README.md as typed, in a scratch folder: every command ends well, and what the README shows
-# of it is what tgc says, but for numbers, the machine and the texts that models make.
+# of it is what tgc says, but for numbers, the machine and the texts that models make.  What trains is compiled as for a user;
+# the kernels of the other commands run for a moment, so they are compiled without optimisation (run.sh says how).
 set -u
 top=$PWD
 build=$(dirname "$(readlink -f "${TGC:-build/tgc}")")
@@ -20,16 +21,19 @@ mkdir "$dir/here" && cd "$dir/here" || exit 1
 ln -s "$build" build
 for f in examples models tests docs; do ln -s "$top/$f" $f; done
 
+own=${TGC_CFLAGS-}
+flags() { case $1 in *"tgc train"*) echo "$own" ;; *) echo "-O0 -DTGC_CALLS $own" ;; esac; }
+
 # Numbers and the machine are others elsewhere.
 plain() { sed -E 's/ on [A-Z].*$/ on MACHINE/; s/[0-9]+(\.[0-9]+)?(e-?[0-9]+)?[kMG]?/N/g'; }
 
-build/tgc compile gpt -D n_layer=1 -D n_head=2 -D n_embd=16 --target cpu -q -o x.plan 2> /dev/null || { echo "skip readme: no C compiler"; exit 0; }
+TGC_CFLAGS=$(flags compile) build/tgc compile gpt -D n_layer=1 -D n_head=2 -D n_embd=16 --target cpu -q -o x.plan 2> /dev/null || { echo "skip readme: no C compiler"; exit 0; }
 n=0 p='' command=
 run() {
         local line prompt
         [ "$command" ] || return
         n=$((n + 1))
-        [ "$p" ] || timeout 300 bash -c "$command" > ../out 2> ../err < /dev/null || p="'$command' exits with $?: $(tail -2 ../err)"
+        [ "$p" ] || TGC_CFLAGS=$(flags "$command") timeout 300 bash -c "$command" > ../out 2> ../err < /dev/null || p="'$command' exits with $?: $(tail -2 ../err)"
         cat ../out ../err 2> /dev/null | plain > ../said
         [ "$p" ] || case $command in
         *"tgc run"*)    # the prompt, then what the model makes of it
@@ -55,6 +59,6 @@ run
 say the_session_as_typed "$p"
 
 [ -s my.html ] && [ -s folder/config.json ] && p= || p="$(ls)"
-[ "$p" ] || build/tgc run folder -p Once -n 5 > ../out 2> ../err || p="$(tail -1 ../err)"
+[ "$p" ] || TGC_CFLAGS=$(flags run) build/tgc run folder -p Once -n 5 > ../out 2> ../err || p="$(tail -1 ../err)"
 say what_the_session_leaves "$p"
 exit $failed

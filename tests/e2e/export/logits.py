@@ -1,4 +1,4 @@
-"""logits.py TGC FOLDER...: transformers gives a folder and what `tgc export` makes of it equal logits.
+"""logits.py TGC FOLDER...: transformers gives a folder and what `tgc export` makes of it equal logits, whole and in shards.
 
 By hand: needs torch and transformers.  Without folders: all of tests/data/families."""
 import pathlib
@@ -24,12 +24,14 @@ def main(tgc, *folders):
     wrong = 0
     for folder in folders or sorted(families.iterdir()):
         with tempfile.TemporaryDirectory() as tmp:
-            plan, out = tmp + "/m.plan", tmp + "/hf"
+            plan, want, same = tmp + "/m.plan", logits(folder), True
             subprocess.run([tgc, "compile", folder, "-q", "-o", plan], check=True)
-            subprocess.run([tgc, "export", plan, "-q", "-o", out], check=True)
-            same = torch.equal(logits(folder), logits(out))
-        print("ok" if same else "not ok", pathlib.Path(folder).name)
-        wrong += not same
+            for out, how in ("/hf", []), ("/shards", ["--max-shard-size", "30KB"]):
+                subprocess.run([tgc, "export", plan, "-q", "-o", tmp + out, *how], check=True)
+                same = same and torch.equal(want, logits(tmp + out))
+            shards = len(list(pathlib.Path(tmp + "/shards").glob("model-*.safetensors")))
+        print("ok" if same and shards > 1 else "not ok", pathlib.Path(folder).name, f"({shards} shards)", flush=True)
+        wrong += not same or shards < 2
     return wrong > 0
 
 

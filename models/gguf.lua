@@ -295,6 +295,51 @@ local architectures = {
                 end,
                 layer = set(llama_layer, { attn_qkv = "self_attn.qkv_proj", ffn_up = "mlp.gate_up_proj" }),
         },
+        olmoe = llama_like {
+                type = "olmoe",
+                keys = { expert_count = "num_experts", expert_used_count = "num_experts_per_tok" },
+                needs = { "attention.layer_norm_rms_epsilon", "expert_count", "expert_used_count" },
+                config = function(m, config)
+                        biases(m, config)
+                        config.norm_topk_prob, config.head_dim = false, nil     -- as all published models
+                end,
+                layer = set(llama_layer, qk_norms, { ffn_gate_inp = "mlp.gate" },
+                            experts("mlp.experts.%d.gate_proj", "mlp.experts.%d.up_proj", "mlp.experts.%d.down_proj")),
+        },
+        starcoder2 = llama_like {
+                type = "starcoder2",
+                keys = { ["attention.layer_norm_epsilon"] = "norm_epsilon" },
+                needs = { "attention.layer_norm_epsilon" },
+                config = function(m, config)
+                        config.use_bias = has(m, "attn_q.bias")
+                        -- the converter leaves the window out, and llama.cpp attends to everything
+                        config.sliding_window, config.head_dim = nil, nil
+                end,
+                layer = set(llama_layer, { ffn_up = "mlp.c_fc", ffn_down = "mlp.c_proj" }),
+        },
+        stablelm = llama_like {
+                type = "stablelm",
+                keys = { use_parallel_residual = "use_parallel_residual",
+                         ["rope.dimension_count"] = function(v, m, config) config.partial_rotary_factor = v / m.head_dim end },
+                needs = { "attention.layer_norm_epsilon", "use_parallel_residual", "rope.dimension_count" },
+                config = function(m, config)
+                        config.use_qkv_bias, config.qk_layernorm = has(m, "attn_q.bias"), has(m, "attn_q_norm.weight")
+                        config.head_dim = nil
+                end,
+                -- a gain for each head, one behind the other
+                layer = set(llama_layer, { attn_q_norm = { expert = "self_attn.q_layernorm.norms.%d" },
+                                           attn_k_norm = { expert = "self_attn.k_layernorm.norms.%d" } }),
+        },
+        phi2 = llama_like {
+                type = "phi",
+                keys = { ["rope.dimension_count"] = function(v, m, config) config.partial_rotary_factor = v / m.head_dim end },
+                needs = { "attention.layer_norm_epsilon", "rope.dimension_count" },
+                config = function(_, config) config.head_dim = nil end,
+                outer = { token_embd = "model.embed_tokens", output_norm = "model.final_layernorm", output = "lm_head" },
+                layer = { attn_norm = "input_layernorm", attn_q = "self_attn.q_proj", attn_k = "self_attn.k_proj",
+                          attn_v = "self_attn.v_proj", attn_output = "self_attn.dense", ffn_up = "mlp.fc1",
+                          ffn_down = "mlp.fc2" },
+        },
         gpt2 = {
                 type = "gpt2",
                 keys = { context_length = "n_positions", embedding_length = "n_embd", block_count = "n_layer",

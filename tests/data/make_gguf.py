@@ -115,6 +115,14 @@ NAMES = {
     "olmo2": [x for x in LLAMA if x[0] not in ("attn_norm", "ffn_norm")] + QK_NORM + [
         ("post_attention_norm", "post_attention_layernorm"), ("post_ffw_norm", "post_feedforward_layernorm")],
     "smollm3": LLAMA, "granite": LLAMA, "gemma": LLAMA,
+    "olmoe": LLAMA + QK_NORM + [("ffn_gate_inp", "mlp.gate"), ("ffn_gate_exps", "mlp.experts.*.gate_proj"),
+                                ("ffn_up_exps", "mlp.experts.*.up_proj"), ("ffn_down_exps", "mlp.experts.*.down_proj")],
+    "starcoder2": [x for x in LLAMA if not x[0].startswith("ffn_") or x[0] == "ffn_norm"] + [
+        ("ffn_up", "mlp.c_fc"), ("ffn_down", "mlp.c_proj")],
+    "stablelm": LLAMA + [("attn_q_norm", "self_attn.q_layernorm.norms.*"), ("attn_k_norm", "self_attn.k_layernorm.norms.*")],
+    "phi2": [("token_embd", "model.embed_tokens"), ("output_norm", "model.final_layernorm"), ("output", "lm_head"),
+             ("attn_norm", "input_layernorm"), ("attn_q", "self_attn.q_proj"), ("attn_k", "self_attn.k_proj"),
+             ("attn_v", "self_attn.v_proj"), ("attn_output", "self_attn.dense"), ("ffn_up", "mlp.fc1"), ("ffn_down", "mlp.fc2")],
     "gpt2": [("token_embd", "transformer.wte"), ("position_embd", "transformer.wpe"), ("output_norm", "transformer.ln_f"),
              ("attn_norm", "ln_1"), ("attn_qkv", "attn.c_attn"), ("attn_output", "attn.c_proj"), ("ffn_norm", "ln_2"),
              ("ffn_up", "mlp.c_fc"), ("ffn_down", "mlp.c_proj")],
@@ -216,8 +224,8 @@ def put_config(w, arch, c):
         w.add_embedding_scale(c["embedding_multiplier"])
         w.add_residual_scale(c["residual_multiplier"])
         w.add_logit_scale(c["logits_scaling"])
-    if arch == "gptneox":
-        w.add_parallel_residual(True)
+    if arch in ("gptneox", "stablelm"):
+        w.add_parallel_residual(c.get("use_parallel_residual", True))
     if arch == "mpt":
         w.add_max_alibi_bias(8.0)
     if arch == "falcon":
@@ -232,15 +240,15 @@ def common_words(arch, c):
                num_attention_heads=c.get("num_attention_heads") or c.get("n_head") or c["n_heads"],
                max_position_embeddings=c.get("max_position_embeddings") or c.get("n_positions") or c["max_seq_len"],
                rope_theta=c.get("rope_theta") or rope.get("rope_theta") or (1e6 if c["model_type"] == "mixtral" else 10000.0),
-               layer_norm_eps=c.get("layer_norm_eps") or c.get("layer_norm_epsilon"))
+               layer_norm_eps=c.get("layer_norm_eps") or c.get("layer_norm_epsilon") or c.get("norm_epsilon"))
     out["num_key_value_heads"] = 1 if arch == "falcon" else c.get("num_key_value_heads") or out["num_attention_heads"]
     out["intermediate_size"] = c.get("intermediate_size") or c.get("ffn_hidden_size") or 4 * out["hidden_size"]
     out["head_dim"] = c.get("head_dim") or out["hidden_size"] // out["num_attention_heads"]
     out["rotary"] = int(out["head_dim"] * rope.get("partial_rotary_factor", 1.0))
     if arch in ("qwen2", "qwen3", "qwen3moe") or out.get("sliding_window") is None:
         out.pop("sliding_window", None)
-    if "num_local_experts" in c:
-        out["experts"] = c["num_local_experts"], c["num_experts_per_tok"]
+    if "num_local_experts" in c or arch == "olmoe":
+        out["experts"] = c.get("num_local_experts") or c["num_experts"], c["num_experts_per_tok"]
     return out
 
 
@@ -331,6 +339,8 @@ MODELS = {                                      # name: architecture, change of 
     "qwen3": ("qwen3", dict(use_sliding_window=False, layer_types=None), True),
     "qwen3_moe": ("qwen3moe", dict(norm_topk_prob=True), True), "gemma2": ("gemma2", {}, False), "phi3": ("phi3", {}, False),
     "olmo2": ("olmo2", {}, False), "smollm3": ("smollm3", dict(no_rope_layers=[1, 1, 1]), True),
+    "olmoe": ("olmoe", dict(clip_qkv=None), True), "starcoder2": ("starcoder2", dict(sliding_window=None), True),
+    "stablelm": ("stablelm", {}, False), "phi": ("phi2", dict(qk_layernorm=False), True),
     "gpt2": ("gpt2", {}, False), "gpt_neox": ("gptneox", {}, False), "falcon": ("falcon", {}, True), "mpt": ("mpt", {}, False),
 }
 
@@ -390,6 +400,8 @@ def main():
     expected = {}
     for name, (arch, change, small) in MODELS.items():
         config, tensors = read_folder(f"{HERE}/families/{name}")
+        if change.get("qk_layernorm") is False:
+            tensors = {k: x for k, x in tensors.items() if "_layernorm" not in k.split("self_attn")[-1] or "self_attn" not in k}
         words = common_words(arch, dict(config, **change))
         H, K = words["num_attention_heads"], words["num_key_value_heads"]
         g, where = converted(arch, tensors, H, K)

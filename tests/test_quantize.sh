@@ -29,6 +29,26 @@ p=$(tgc 0 '' quantize "$g/kinds.gguf" --type q4_k_m --keep 'blk.0.attn_q.weight=
 [ "$p" ] || p=$(tgc 2 'no tensor is called so' quantize "$g/kinds.gguf" --type q4_k_m --keep 'nothing=f16' -o x.gguf)
 say kept "$p"
 
+# folders: kl of a random small model, whose logits are large
+f=$top/tests/data/families/llama
+p=
+seq 1 64 > ids
+for t in nf4:0.5 int4:32:0.5 fp8:0.05; do
+        [ "$p" ] || p=$(tgc 0 '21 of 30 tensors' quantize "$f" --type ${t%:*} -o folder)
+        [ "$p" ] || p=$(tgc 0 '' eval folder --ids ids --window 64 --kl "$f" --device cpu --json -q)
+        grep -q 'no C compiler' err && p= && break
+        kl=$(sed -n 's/.*"kl_mean":[ \t]*\([-0-9.e]*\).*/\1/p' out)
+        [ "$p" ] || awk "BEGIN { exit !($kl > 0 && $kl < ${t##*:}) }" || p="$t: KL is $kl"
+        rm -rf folder
+done
+[ "$p" ] || p=$(tgc 0 '18 of 30 tensors' quantize "$f" --type nf4 --keep '*.q_proj.weight' -o folder)
+[ "$p" ] || p=$(tgc 2 'quantised already' quantize folder --type fp8 -o folder2)
+[ "$p" ] || p=$(tgc 2 'groups do not divide' quantize "$f" --type int4:128 -o folder3)
+[ "$p" ] || p=$(tgc 2 'int4:128 and fp8' quantize "$f" --type q4_k_m -o folder3)
+[ "$p" ] || p=$(tgc 2 'no linears' quantize "$top/tests/data/families/gpt2" --type nf4 -o folder3)
+[ "$p" ] || [ ! -e folder3 ] || p="something was written"
+say folders "$p"
+
 p=$(tgc 2 'Q4_K_M' quantize "$g/kinds.gguf" --type q9_9 -o x.gguf)
 [ "$p" ] || p=$(tgc 2 'give -o' quantize "$g/kinds.gguf" --type q4_0)
 [ "$p" ] || p=$(tgc 2 'give --type' quantize "$g/kinds.gguf" -o x.gguf)

@@ -305,6 +305,9 @@ static void say_records(const Train *t, const Fit *f)
                     "%lld records in %lld rows of %d tokens, %.0f%% full, %lld to validate on\n",
                     (long long)n, (long long)rows, t->T,
                     100. * (double)used / ((double)rows * t->T), (long long)val);
+        if (n && t->train.n == 1)
+                say(&t->talk, "an epoch is %.4g steps\n",
+                    (double)rows / ((double)t->B * t->n_micro));
         if (f->dropped)
                 say(&t->talk,
                     "%lld records are left out: they, or their answers, do not fit %d tokens (the "

@@ -273,9 +273,8 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                 return code;
         if (!c.batch)
                 c.batch = c.train ? 8 : 1;
-        if ((code = select_params(b->model, o, e)) ||
-            (o->keep && (code = keep_blocks(b->model, o->keep, e))) ||
-            (code = adapters_add(b->model, o, e)))
+        if ((o->keep && (code = keep_blocks(b->model, o->keep, e))) ||
+            (code = adapters_add(b->model, o, e)) || (code = select_params(b->model, o, e)))
                 return code;
         if (!DIAG_CATCH(&d))
                 return err_set(e, d.code ? d.code : TGC_BAD_FILE, "%s", d.msg);

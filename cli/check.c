@@ -230,8 +230,8 @@ static int check_update(Check *c, const TrainStep *in, double norm, Err *e)
         double scale = in->clip < norm ? in->clip / norm : 1, worst = 0, squares = 0;
         const Optimizer rule = optimizer_find(c->m->optimizer);
         const double grain = rounding(c);
-        const OptimizerStep step = { in->lr,           in->beta1,     in->beta2,    in->eps,
-                                     in->weight_decay, 1 - in->beta1, 1 - in->beta2 };
+        const OptimizerStep all = { in->lr,           in->beta1,     in->beta2,    in->eps,
+                                    in->weight_decay, 1 - in->beta1, 1 - in->beta2 };
         int code = TGC_OK;
         for (int i = 0; i < c->m->n_params && !code; i++) {
                 const Param *p = &c->m->param[i];
@@ -240,6 +240,9 @@ static int check_update(Check *c, const TrainStep *in, double norm, Err *e)
                 if (!p->trainable || (code = session_part_read(c->s, PART_GRAD, i, g, e)) ||
                     (code = session_param_get(c->s, i, c->f, e)))
                         continue;
+                OptimizerStep step = all;
+                step.lr *= p->rate > 0 ? p->rate : 1;
+                step.weight_decay = p->decay > 0 ? p->decay : step.weight_decay;
                 for (uint64_t k = 0; k < p->count; k++) {
                         double want = old[k], states[MAX_OPTIMIZER_STATES] = { 0 };
                         squares += (double)g[k] * g[k];

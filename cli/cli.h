@@ -109,6 +109,7 @@ typedef struct BuildOptions {
         const int *documents;
         const char **train, **group; /* patterns of what is trained (select_params.c) */
         int n_train, n_group;
+        double lr; /* the run's, which rates of groups are relative to; 0: there is no run */
         const char **lora; /* adapters (lora.h) */
         int n_lora;
         const char *keep;   /* weights whose blocks stay as they are; NULL: all are decoded */

@@ -640,6 +640,7 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
                 .n_train = a->v[O_TRAIN_ONLY].n,
                 .group = a->v[O_GROUP].list,
                 .n_group = a->v[O_GROUP].n,
+                .lr = a->cmd == CMD_TRAIN ? opt_num(a, O_LR) : 0,
                 .lora = a->v[O_LORA].list,
                 .n_lora = a->v[O_LORA].n,
                 .check = check && opt_flag(a, O_QUICK_CHECK) &&

@@ -165,10 +165,9 @@ int adapters_add(Model *m, const BuildOptions *o, Err *e)
         Adapters s;
         if (!o->n_lora)
                 return TGC_OK;
-        if (o->n_train || o->n_group)
+        if (o->n_train)
                 return err_set(e, TGC_USAGE,
-                               "--%s: with --lora adapters are trained, and nothing else",
-                               o->n_train ? "train" : "group");
+                               "--train: with --lora adapters are trained, and nothing else");
         int code = adapters_open(&s, o->lora, o->n_lora, o->model, e);
         for (Ref r = 1; r < m->graph->n_nodes && !code; r++)
                 if (NODE(m->graph, r)->op == OP_PARAM)

@@ -1,12 +1,13 @@
-/* select_params.c: which parameters are trained: --train PATTERN, --group 'PATTERN: freeze'.
+/* select_params.c: which parameters are trained, and how: --train PATTERN, --group 'PATTERN: lr=X, wd=X'.
  *
  * A pattern (* and ? as in file names) stands for a parameter's name in the graph, for a name of its
  * tensor in checkpoints, or for parts of such a name between dots: q_proj, layers.3, *mlp*.  A
- * parameter that no pattern of --train matches is frozen; the first group that matches decides more.
+ * parameter that no pattern of --train matches is frozen; of groups that match the later one counts.
  * Frozen is an attribute of the graph: differentiate makes no gradient, no moments are laid out. */
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
+#include "../runtime/util/c_locale.h"
 #include "select_params.h"
 
 /* ---- names ---- */
@@ -185,24 +186,72 @@ static int train_only(Model *m, const char **pattern, int n, Err *e)
         return TGC_OK;
 }
 
-static void freeze(Node *n, void *unused)
+/* What a group is about; below 0: not. */
+typedef struct Group {
+        bool freeze, any;
+        double rate, decay;
+} Group;
+
+static void apply(Node *n, void *ctx)
 {
-        (void)unused;
-        n->a.param.trainable = 0;
+        Group *g = ctx;
+        g->any |= n->a.param.trainable != 0;
+        if (g->freeze)
+                n->a.param.trainable = 0;
+        if (g->rate > 0)
+                n->a.param.rate = g->rate;
+        if (g->decay >= 0) { /* none is no decay, of matrices too */
+                n->a.param.decay = g->decay > 0;
+                n->a.param.own_decay = g->decay;
+        }
 }
 
-static int group(Model *m, const char *text, Err *e)
+/* "lr=1e-4, wd=0" */
+static int parse_group(Group *g, char *what, const char *text, double lr, Err *e)
 {
-        const char *colon = strrchr(text, ':');
-        const char *what = colon ? colon + 1 + strspn(colon + 1, " ") : "";
-        if (!colon || colon == text || strcmp(what, "freeze"))
+        *g = (Group) { .rate = -1, .decay = -1 };
+        for (char *s = strtok(what, ", "); s; s = strtok(NULL, ", ")) {
+                char *end = "";
+                const double x = strchr(s, '=') ? c_strtod(strchr(s, '=') + 1, &end) : 0;
+                if (!strcmp(s, "freeze"))
+                        g->freeze = true;
+                else if (!strncmp(s, "lr=", 3) && !*end && x > 0 && x < 1e6)
+                        g->rate = x / lr;
+                else if (!strncmp(s, "wd=", 3) && s[3] && !*end && x >= 0 && x < 1e6)
+                        g->decay = x;
+                else
+                        return err_set(
+                                e, TGC_USAGE,
+                                "--group '%.100s': '%.40s' is none of freeze, lr=X above 0 and "
+                                "wd=X from 0 on",
+                                text, s);
+        }
+        if (g->rate > 0 && !(lr > 0))
                 return err_set(e, TGC_USAGE,
-                               "--group '%.100s': 'PATTERN: freeze' is wanted; rates of its own "
-                               "(lr=, wd=) are not there yet",
+                               "--group '%.100s': lr= is for `tgc train`, which has a "
+                               "--learning_rate above 0",
                                text);
-        char *pattern = strndup(text, (size_t)(colon - text));
-        int code = pattern ? each(m, "group", pattern, freeze, NULL, e)
-                           : err_set(e, TGC_NO_MEMORY, "no memory");
+        return TGC_OK;
+}
+
+static int group(Model *m, const char *text, double lr, Err *e)
+{
+        char *pattern = strdup(text), *colon = pattern ? strrchr(pattern, ':') : NULL;
+        Group g;
+        int code = TGC_OK;
+        if (!pattern)
+                return err_set(e, TGC_NO_MEMORY, "no memory");
+        if (!colon || colon == pattern || !colon[1 + strspn(colon + 1, ", ")])
+                code = err_set(e, TGC_USAGE,
+                               "--group '%.100s': 'PATTERN: lr=1e-4, wd=0' or 'PATTERN: freeze' is "
+                               "wanted",
+                               text);
+        if (!code) {
+                *colon = 0;
+                code = parse_group(&g, colon + 1, text, lr, e);
+        }
+        if (!code && !(code = each(m, "group", pattern, apply, &g, e)) && !g.any && !g.freeze)
+                code = err_set(e, TGC_USAGE, "--group '%.100s': these are frozen already", text);
         free(pattern);
         return code;
 }
@@ -211,7 +260,7 @@ int select_params(Model *m, const BuildOptions *o, Err *e)
 {
         int code = train_only(m, o->train, o->n_train, e);
         for (int i = 0; i < o->n_group && !code; i++)
-                code = group(m, o->group[i], e);
+                code = group(m, o->group[i], o->lr, e);
         for (Ref r = 1; r < m->graph->n_nodes && !code; r++)
                 if (m->graph->node[r].op == OP_PARAM && m->graph->node[r].a.param.trainable)
                         return TGC_OK;

@@ -363,6 +363,27 @@ static int rank_of(const Node *n, bool low)
         return !n->a.param.trainable ? 3 : !n->a.param.decay ? 2 : low ? 0 : 1;
 }
 
+static bool same_group(const Node *a, const Node *b)
+{
+        return a->a.param.rate == b->a.param.rate && a->a.param.own_decay == b->a.param.own_decay;
+}
+
+/* Those from `first` on, in order, that are trained alike; *at: of the arena. */
+static void place_group(const Graph *g, Ref first, int k, const bool *low, bool *placed, DType dt,
+                        int64_t align, Shared *sh, ParamPlace *p, int64_t *at)
+{
+        for (Ref r = first; r < g->n_nodes; r++) {
+                const Node *x = &g->node[r];
+                if (x->op != OP_PARAM || placed[r] || rank_of(x, low[r]) != k ||
+                    (k < 3 && !same_group(x, &g->node[first])))
+                        continue;
+                const int64_t n = param_slots(x, dt);
+                placed[r] = true;
+                p[sh->n_params++] = (ParamPlace) { x->name, *at, n };
+                *at += (n + align - 1) / align * align;
+        }
+}
+
 /* Trainable ones with weight decay first, of them those whose gradients are 16 bits; then
  * trainable, then frozen; in order of the graph within each.  step may be NULL.  dt: of the
  * arena's elements; blocks take as many of them as hold their bytes. */
@@ -379,14 +400,30 @@ static void lay_out(const Graph *g, const Graph *step, DType dt, Shared *sh)
                 if (NODE(step, r)->op == OP_ACCUM && NODE(step, r)->type.dt != DT_F32)
                         low[graph_find(g, NODE(step, NODE(step, r)->in[0])->name)] = true;
         sh->param = p;
+        bool *placed = arena_alloc(sh->arena, (size_t)g->n_nodes), groups = false;
+        for (Ref r = 1; r < g->n_nodes; r++)
+                groups |= g->node[r].op == OP_PARAM && g->node[r].a.param.trainable &&
+                          !same_group(&g->node[r], &g->node[0]);
+        if (groups && sh->optimizer == OPTIMIZER_ADAMW8BIT)
+                error_code(
+                        2, (Loc) { 0 },
+                        "%s has one learning rate and weight decay for all: lr= and wd= of --group "
+                        "go with another --optimizer",
+                        optimizer_info[sh->optimizer].name);
+        sh->range = groups ? arena_alloc(sh->arena, (size_t)(n + 1) * sizeof *sh->range) : NULL;
         for (int k = 0; k < 4; k++) {
                 for (Ref r = 1; r < g->n_nodes; r++) {
                         const Node *x = &g->node[r];
-                        if (x->op != OP_PARAM || rank_of(x, low[r]) != k)
+                        if (x->op != OP_PARAM || placed[r] || rank_of(x, low[r]) != k)
                                 continue;
-                        const int64_t n = param_slots(x, dt);
-                        p[sh->n_params++] = (ParamPlace) { x->name, at, n };
-                        at += (n + align - 1) / align * align;
+                        if (groups && k < 3)
+                                at = (at + UPDATE_ALIGN - 1) / UPDATE_ALIGN * UPDATE_ALIGN;
+                        const int64_t begin = at;
+                        place_group(g, r, k, low, placed, dt, align, sh, p, &at);
+                        if (groups && k < 3)
+                                sh->range[sh->n_ranges++] = (UpdateRange) { begin, at,
+                                                                            x->a.param.rate,
+                                                                            x->a.param.own_decay };
                 }
                 if (k == 0)
                         sh->n_low = at;
@@ -474,6 +511,15 @@ static void manifest(const Model *m, const CompileOptions *o, Shared *sh, int ct
                         text_add(t, "%s ", storage_name[node_storage(n)]);
                 init_text(n, t);
                 text_add(t, "\n");
+        }
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                const Node *n = &g->node[r];
+                char rate[32], decay[32];
+                if (n->op != OP_PARAM || same_group(n, &g->node[0]))
+                        continue;
+                num_text(n->a.param.rate, rate);
+                num_text(n->a.param.own_decay, decay);
+                text_add(t, "rates %s %s %s\n", n->name, rate, decay);
         }
         model_map_text(m, t);
         text_add(t, "%s", m->meta);

@@ -66,8 +66,12 @@ static void adamw(Job *j)
         Val *p = stored(j, 0, "a leaf"), *m = stored(j, 2, "a leaf"), *v = stored(j, 3, "a leaf");
         double size = sqrt(j->x[4]->v[0]),
                scale = c->clip > 0 ? fmin(1, c->clip / (size + 1e-6)) : 1;
-        const OptimizerStep step = { c->lr,           c->beta1, c->beta2, c->eps,
-                                     c->weight_decay, c->bias1, c->bias2 };
+        OptimizerStep step = { c->lr,           c->beta1, c->beta2, c->eps,
+                               c->weight_decay, c->bias1, c->bias2 };
+        if (param->op == OP_PARAM && param->a.param.rate != 0)
+                step.lr *= param->a.param.rate;
+        if (param->op == OP_PARAM && param->a.param.own_decay != 0)
+                step.weight_decay = param->a.param.own_decay;
         for (int64_t i = 0; isfinite(size) && i < p->n; i++) {
                 double s[] = { m->v[i], v->v[i] };
                 optimizer_step(OPTIMIZER_ADAMW, &step, &p->v[i], j->x[1]->v[i] * scale, s,

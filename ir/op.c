@@ -165,6 +165,8 @@ static const AttrField param_f[] = { INT(param, init),
                                      INT(param, decay),
                                      { "storage", offsetof(Attr, param.storage), false, 0, 1,
                                        storage_name },
+                                     REAL(param, rate),
+                                     REAL(param, own_decay),
                                      END };
 static const AttrField data_f[] = { { "data", offsetof(Attr, data), true, 0, 0, NULL }, END };
 static const AttrField accum_f[] = { INT(accum, more), END };

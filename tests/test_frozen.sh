@@ -18,7 +18,7 @@ return {
 LUA
 seq 1 300 > text.txt
 "$TGC" compile tiny.lua --target cpu -q -o x.plan 2> /dev/null || { echo "skip frozen: no C compiler"; exit 0; }
-here=(--data text.txt --device cpu -t 1 -q -b 2 --block-size 6 --warmup_iters 0 --lr_decay_iters 4 --eval_interval 2)
+here=(--data text.txt --device cpu -t 1 -q -b 2 --block-size 6 --warmup_iters 0 --eval_interval 2)
 
 # keys FILE PREFIX: tensors of a state or checkpoint
 keys() { head -c 100000 "$1" | tr -c '[:print:]' '\n' | grep -o "\"$2[A-Za-z0-9_.]*\":{" | tr -d '":{' | sort; }
@@ -46,8 +46,8 @@ say state_has_what_is_trained "$(state)"
 
 resumes() { # with weights of another run below
         local p= f
-        p=$(tgc 0 '' train tiny.lua "${here[@]}" --init_from plain --group up:\ freeze --max_iters 4 --out_dir one)
-        [ -z "$p" ] && p=$(tgc 0 '' train tiny.lua "${here[@]}" --init_from plain --group up:\ freeze --max_iters 2 --out_dir two)
+        p=$(tgc 0 '' train tiny.lua "${here[@]}" --init_from plain --group up:\ freeze --lr_decay_iters 4 --max_iters 4 --out_dir one)
+        [ -z "$p" ] && p=$(tgc 0 '' train tiny.lua "${here[@]}" --init_from plain --group up:\ freeze --lr_decay_iters 4 --max_iters 2 --out_dir two)
         [ -z "$p" ] && p=$(tgc 0 '' train two --resume --max_iters 4 -q)
         for f in state.safetensors ckpt.safetensors model.plan; do
                 [ -n "$p" ] || cmp -s one/$f two/$f || p="$f is another"
@@ -68,10 +68,29 @@ checks() {
 }
 say gradients_agree_with_the_evaluator "$(checks)"
 
+# A group of all, at twice the rate, is a run at twice the rate; of some, their decay is checked next to the evaluator.
+groups() {
+        local p= d
+        p=$p$(tgc 0 '' train tiny.lua "${here[@]}" --no-decay_lr --learning_rate 0.02 --max_iters 4 --out_dir two_x)
+        p=$p$(tgc 0 '' train tiny.lua "${here[@]}" --no-decay_lr --learning_rate 0.01 --group '*: lr=0.02' --max_iters 4 --out_dir two_g)
+        p=$p$(tgc 0 '' train tiny.lua "${here[@]}" --no-decay_lr --learning_rate 0.01 --max_iters 4 --out_dir one_x)
+        cmp -s two_x/ckpt.safetensors two_g/ckpt.safetensors || p="${p}a group of all is another run"
+        cmp -s two_x/ckpt.safetensors one_x/ckpt.safetensors && p="${p}the rate changes nothing"
+        for d in 'cpu --dtype f32' 'emulate --dtype bf16'; do
+                p=$p$(tgc 0 '' check tiny.lua --device $d --group 'up: wd=0.5' --group 'norm: wd=0.3' --group 'emb: wd=0')
+        done
+        echo "$p"
+}
+say groups_have_rates_of_their_own "$(groups)"
+
 refused() {
         local p=
         p=$(tgc 2 "--train uq: no parameter of .* has such a name; nearest are up," train tiny.lua "${here[@]}" --train uq --out_dir no)
-        p=$p$(tgc 2 "'PATTERN: freeze' is wanted" train tiny.lua "${here[@]}" --group up --out_dir no)
+        p=$p$(tgc 2 "'PATTERN: lr=1e-4, wd=0' or" train tiny.lua "${here[@]}" --group up --out_dir no)
+        p=$p$(tgc 2 "'lr=0' is none of freeze, lr=X" train tiny.lua "${here[@]}" --group 'up: wd=1, lr=0' --out_dir no)
+        p=$p$(tgc 2 "'wd=' is none of" train tiny.lua "${here[@]}" --group 'up: wd=' --out_dir no)
+        p=$p$(tgc 2 "lr= is for .tgc train" check tiny.lua --group 'up: lr=1' --device cpu)
+        p=$p$(tgc 2 "these are frozen already" train tiny.lua "${here[@]}" --train emb --group 'up: wd=1' --out_dir no)
         p=$p$(tgc 2 "nothing is left to train" train tiny.lua "${here[@]}" --train up --group 'up: freeze' --out_dir no)
         p=$p$(tgc 2 "x.plan is compiled already; give --train" train x.plan "${here[@]}" --train up --out_dir no)
         [ -e no ] && p="${p}a folder was made"

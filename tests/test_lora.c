@@ -253,6 +253,7 @@ TEST (gradients_agree_with_the_evaluator) {
            "r=4,targets=c_attn,c_proj,c_fc -q --device cpu");
         OK("check models/moe.lua -D n_layer=1 -D n_embd=32 -D n_head=2 -D n_kv_head=1 -D head_dim=16 -D n_ff=32 -D "
            "vocab=50 -D ctx=32 --lora r=4,targets=q_proj,o_proj -q --device cpu");
+        OK("check " FROM "base --lora r=4 --group lora_B:wd=0.7 -q --device cpu");
 }
 
 /* ---- what is refused ---- */

@@ -50,12 +50,128 @@ static int small_states(const Shared *sh, Build *b, bool cuda)
         return n;
 }
 
+/* What a group's rates make of rt, for the text of a kernel; in C a statement begins there. */
+static const char *rates(Emit *e, const UpdateRange *r)
+{
+        char rate[32], decay[32];
+        num_text(r->rate, rate);
+        num_text(r->decay, decay);
+        return arena_fmt(e->tmp, "%sRt own = *rt; %s%s%s%s%s%s", is_cuda(e) ? "" : "{ ",
+                         r->rate != 0 ? "own.lr *= (float)" : "", r->rate != 0 ? rate : "",
+                         r->rate != 0 ? "; " : "",
+                         r->decay != 0 ? "own.weight_decay = (float)" : "",
+                         r->decay != 0 ? decay : "", r->decay != 0 ? "; " : "");
+}
+
+static const char *shifted(Emit *e, int64_t from, int elements)
+{
+        return arena_fmt(e->tmp, "tile + %lld", (long long)(from / elements));
+}
+
+/* One step of all parameters, or of those of a group (pipeline.c has none with 8-bit states); norm:
+ * of the gradient. */
+static void gen_rule(Emit *e, const Shared *sh, DType dt, int norm, const UpdateRange *range)
+{
+        const OptimizerInfo *o = &optimizer_info[sh->optimizer];
+        const bool cuda = is_cuda(e), low = dt != DT_F32;
+        const int64_t n = range ? range->end : sh->n_train, n_low = sh->n_low,
+                      from = range ? range->begin : 0;
+        const bool own_rates = range && (range->rate != 0 || range->decay != 0);
+        const char *rt = own_rates ? rates(e, range) : "",
+                   *tile = range ? shifted(e, from, cuda ? 1024 : UPDATE_ALIGN) : "tile";
+        Build b = build_start(e, NULL, o->kernel, o->name);
+        const bool own = low && sh->masters == MASTERS_F32, split = cuda && own && dt == DT_BF16;
+        const char *p = !low   ? arg_arena(e, &b.args, "w", "float", "param")
+                        : !own ? NULL
+                               : arg_arena(e, &b.args, split ? "lo" : "p",
+                                           split ? "unsigned short" : "float",
+                                           split ? "lo" : "param");
+        const bool eight = sh->optimizer == OPTIMIZER_ADAMW8BIT;
+        const char *s8[4] = { "" };
+        for (int i = 0; i < 4 && eight; i++) {
+                static const char *const arena[] = { "m8", "v8", "mmax", "vmax" };
+                s8[i] = arg_arena(e, &b.args, arena[i], i < 2 ? "unsigned char" : "float",
+                                  arena[i]);
+        }
+        const char *m = arg_arena(e, &b.args, "m", "float", "m"),
+                   *v = o->states > 1 ? arg_arena(e, &b.args, "v", "float", "v_") : NULL;
+        const char *states8 = !eight ? NULL
+                                     : arena_fmt(e->tmp, "{ a.%s, a.%s, a.%s, a.%s, a.%s, a.%s }",
+                                                 s8[0], s8[1], s8[2], s8[3], m, v);
+        const int n_small = eight ? small_states(sh, &b, cuda) : 0;
+        const char *g = cuda ? grads(&b, n, n_low) : arg_arena(e, &b.args, "g", "float", "g");
+        const char *l = low ? arg_arena(e, &b.args, "w", c_type(dt), "low") : NULL;
+        const char *nm = arg_work(e, &b.args, norm, "float", "norm");
+        b.any.threads = 256;
+        b.bytes = (double)(n - from) * (8 + (eight ? 2 : 8) * o->states +
+                                        (low && !own     ? 0
+                                         : low && !split ? 6
+                                                         : 4)) -
+                  (from < n_low ? 2.0 * (double)((n < n_low ? n : n_low) - from) : 0);
+        b.flops = (4.0 + 4.0 * o->states) * (double)(n - from);
+        if (cuda) {
+                const char *params =
+                        split ? arena_fmt(e->tmp, "SplitParams params = { a.%s, a.%s }", l, p)
+                        : own || !low
+                                ? arena_fmt(e->tmp, "Params<%s> params = { a.%s, %s }", c_type(dt),
+                                            p, low ? arena_fmt(e->tmp, "a.%s", l) : "0")
+                        : sh->masters == MASTERS_STOCHASTIC
+                                ? arena_fmt(e->tmp, "StochasticParams params = { a.%s, rt }", l)
+                                : arena_fmt(e->tmp, "LowParams<%s> params = { a.%s }", c_type(dt),
+                                            l);
+                b.any.waits = true;
+                build_line(&b, "const Grads grads = %s;", g);
+                build_line(&b, "const %s;", params);
+                if (eight) {
+                        b.any.smem = 2048;
+                        build_line(
+                                &b,
+                                "adamw8bit_task<256, %s>(rt, params, %s, small_states, %d, grads, "
+                                "%lldll, a.%s, tile, smem);",
+                                dt == DT_F16 ? "true" : "false", states8, n_small,
+                                (long long)sh->n_decay, nm);
+                        build_end(&b, arena_fmt(e->tmp, "ceil(%lld/2048)", (long long)n));
+                        return;
+                }
+                if (own_rates)
+                        build_line(&b, "%s", rt);
+                build_line(
+                        &b,
+                        "update_task<256, %s%s>(%s, params, { a.%s%s }, grads, %lldll, a.%s, %s);",
+                        o->rule, dt == DT_F16 ? ", true" : "", own_rates ? "&own" : "rt", m,
+                        v ? arena_fmt(e->tmp, ", a.%s", v) : "", (long long)sh->n_decay, nm, tile);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%lld/1024)", (long long)(n - from)));
+        } else {
+                const char *params = arena_fmt(e->tmp, "(UpdateParams) { %s, %s, %s, %d }",
+                                               p ? arena_fmt(e->tmp, "a.%s", p) : "NULL",
+                                               l ? arena_fmt(e->tmp, "a.%s", l) : "NULL", ty(dt),
+                                               sh->masters == MASTERS_STOCHASTIC);
+                const char *call =
+                        eight ? arena_fmt(
+                                        e->tmp,
+                                        "adamw8bit_task(rt, %s, (States8) %s, small_states, %d, a.%s, "
+                                        "%lld, %lld, a.%s, tile);",
+                                        params, states8, n_small, g, (long long)n,
+                                        (long long)sh->n_decay, nm)
+                              : arena_fmt(
+                                        e->tmp,
+                                        "%supdate_task(%s, %s, (float *const[2]) { a.%s, %s }, a.%s, "
+                                        "%lld, %lld, a.%s, %s, %s_rule);%s",
+                                        rt, own_rates ? "&own" : "rt", params, m,
+                                        v ? arena_fmt(e->tmp, "a.%s", v) : "NULL", g, (long long)n,
+                                        (long long)sh->n_decay, nm, tile, o->kernel,
+                                        own_rates ? " }" : "");
+                build_cpu_loop(&b, arena_fmt(e->tmp, "update_tiles(%lld)", (long long)(n - from)),
+                               1e9, call);
+                build_end(&b, "1");
+        }
+}
+
 /* Over the arenas g, p (or w where weights are float32) and the optimiser's states. */
 void gen_update(Emit *e, const Shared *sh, DType dt)
 {
-        const OptimizerInfo *o = &optimizer_info[sh->optimizer];
         const int64_t n = sh->n_train, n_low = sh->n_low;
-        bool cuda = is_cuda(e), low = dt != DT_F32;
+        const bool cuda = is_cuda(e);
         /* nothing of it in the activations: a step's losses may lie there still */
         int parts = work_keep(e, DIM(cuda ? NORM_TILES : (n + 16383) / 16384), cuda ? 4 : 8,
                               "grad_parts");
@@ -91,85 +207,8 @@ void gen_update(Emit *e, const Shared *sh, DType dt)
                 build_end(&b, "1");
         }
 
-        b = build_start(e, NULL, o->kernel, o->name);
-        const bool own = low && sh->masters == MASTERS_F32, split = cuda && own && dt == DT_BF16;
-        const char *p = !low   ? arg_arena(e, &b.args, "w", "float", "param")
-                        : !own ? NULL
-                               : arg_arena(e, &b.args, split ? "lo" : "p",
-                                           split ? "unsigned short" : "float",
-                                           split ? "lo" : "param");
-        const bool eight = sh->optimizer == OPTIMIZER_ADAMW8BIT;
-        const char *s8[4] = { "" };
-        for (int i = 0; i < 4 && eight; i++) {
-                static const char *const arena[] = { "m8", "v8", "mmax", "vmax" };
-                s8[i] = arg_arena(e, &b.args, arena[i], i < 2 ? "unsigned char" : "float",
-                                  arena[i]);
-        }
-        const char *m = arg_arena(e, &b.args, "m", "float", "m"),
-                   *v = o->states > 1 ? arg_arena(e, &b.args, "v", "float", "v_") : NULL;
-        const char *states8 = !eight ? NULL
-                                     : arena_fmt(e->tmp, "{ a.%s, a.%s, a.%s, a.%s, a.%s, a.%s }",
-                                                 s8[0], s8[1], s8[2], s8[3], m, v);
-        const int n_small = eight ? small_states(sh, &b, cuda) : 0;
-        g = cuda ? grads(&b, n, n_low) : arg_arena(e, &b.args, "g", "float", "g");
-        const char *l = low ? arg_arena(e, &b.args, "w", c_type(dt), "low") : NULL;
-        nm = arg_work(e, &b.args, norm, "float", "norm");
-        b.any.threads = 256;
-        b.bytes = (double)n * (8 + (eight ? 2 : 8) * o->states +
-                               (low && !own     ? 0
-                                : low && !split ? 6
-                                                : 4)) -
-                  2.0 * (double)n_low;
-        b.flops = (4.0 + 4.0 * o->states) * (double)n;
-        if (cuda) {
-                const char *params =
-                        split ? arena_fmt(e->tmp, "SplitParams params = { a.%s, a.%s }", l, p)
-                        : own || !low
-                                ? arena_fmt(e->tmp, "Params<%s> params = { a.%s, %s }", c_type(dt),
-                                            p, low ? arena_fmt(e->tmp, "a.%s", l) : "0")
-                        : sh->masters == MASTERS_STOCHASTIC
-                                ? arena_fmt(e->tmp, "StochasticParams params = { a.%s, rt }", l)
-                                : arena_fmt(e->tmp, "LowParams<%s> params = { a.%s }", c_type(dt),
-                                            l);
-                b.any.waits = true;
-                build_line(&b, "const Grads grads = %s;", g);
-                build_line(&b, "const %s;", params);
-                if (eight) {
-                        b.any.smem = 2048;
-                        build_line(&b,
-                                   "adamw8bit_task<256, %s>(rt, params, %s, small_states, %d, grads, "
-                                   "%lldll, a.%s, tile, smem);",
-                                   dt == DT_F16 ? "true" : "false", states8, n_small,
-                                   (long long)sh->n_decay, nm);
-                        build_end(&b, arena_fmt(e->tmp, "ceil(%lld/2048)", (long long)n));
-                        return;
-                }
-                build_line(
-                        &b,
-                        "update_task<256, %s%s>(rt, params, { a.%s%s }, grads, %lldll, a.%s, tile);",
-                        o->rule, dt == DT_F16 ? ", true" : "", m,
-                        v ? arena_fmt(e->tmp, ", a.%s", v) : "", (long long)sh->n_decay, nm);
-                build_end(&b, arena_fmt(e->tmp, "ceil(%lld/1024)", (long long)n));
-        } else {
-                const char *params = arena_fmt(e->tmp, "(UpdateParams) { %s, %s, %s, %d }",
-                                               p ? arena_fmt(e->tmp, "a.%s", p) : "NULL",
-                                               l ? arena_fmt(e->tmp, "a.%s", l) : "NULL", ty(dt),
-                                               sh->masters == MASTERS_STOCHASTIC);
-                const char *call =
-                        eight ? arena_fmt(
-                                        e->tmp,
-                                        "adamw8bit_task(rt, %s, (States8) %s, small_states, %d, a.%s, "
-                                        "%lld, %lld, a.%s, tile);",
-                                        params, states8, n_small, g, (long long)n,
-                                        (long long)sh->n_decay, nm)
-                              : arena_fmt(
-                                        e->tmp,
-                                        "update_task(rt, %s, (float *const[2]) { a.%s, %s }, a.%s, "
-                                        "%lld, %lld, a.%s, tile, %s_rule);",
-                                        params, m, v ? arena_fmt(e->tmp, "a.%s", v) : "NULL", g,
-                                        (long long)n, (long long)sh->n_decay, nm, o->kernel);
-                build_cpu_loop(&b, arena_fmt(e->tmp, "update_tiles(%lld)", (long long)n), 1e9,
-                               call);
-                build_end(&b, "1");
-        }
+        if (!sh->n_ranges)
+                gen_rule(e, sh, dt, norm, NULL);
+        for (int i = 0; i < sh->n_ranges; i++)
+                gen_rule(e, sh, dt, norm, &sh->range[i]);
 }

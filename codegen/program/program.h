@@ -365,11 +365,21 @@ typedef struct ParamPlace {
         int64_t offset, count;
 } ParamPlace; /* elements */
 
+/* Trainable elements of one group of parameters, from a multiple of UPDATE_ALIGN on: learning rate by
+ * the run's, weight decay; 0: the run's. */
+enum { UPDATE_ALIGN = 16384 };
+typedef struct UpdateRange {
+        int64_t begin, end;
+        double rate, decay;
+} UpdateRange;
+
 typedef struct Shared {
         Arena *arena;
         const ParamPlace *param;
         int n_params, *by_name; /* by_name: see param_place */
         int64_t n_train, n_decay, n_all;
+        UpdateRange *range; /* where parameters are in groups */
+        int n_ranges;
         Optimizer optimizer;
         Masters masters;
         int64_t n_low; /* of them, the first: gradients in bf16 */

@@ -106,6 +106,21 @@ static void parse_param(LineReader *w, Manifest *m)
         m->param[m->n_params++] = p;
 }
 
+static void parse_rates(LineReader *w, Manifest *m)
+{
+        const char *name = line_need(w, "parameter name");
+        const double rate = line_real(w, "rate"), decay = line_real(w, "weight decay");
+        int i = m->n_params;
+        while (i > 0 && strcmp(m->param[i - 1].name, name))
+                i--;
+        if (!i || !(rate >= 0) || !(decay >= 0))
+                line_fail(w, "rates of %.60s: %s", name,
+                          i ? "numbers from 0 on are wanted" : "there is no such parameter");
+        else
+                m->param[i - 1].rate = rate, m->param[i - 1].decay = decay;
+        line_end(w);
+}
+
 static int by_offset(const void *a, const void *b)
 {
         const Param *p = *(Param *const *)a, *q = *(Param *const *)b;
@@ -180,6 +195,8 @@ static void parse_line(LineReader *w, Manifest *m)
                 }
         if (!strcmp(word, "param"))
                 parse_param(w, m);
+        else if (!strcmp(word, "rates"))
+                parse_rates(w, m);
         else if (!strcmp(word, "params")) {
                 m->n_train = line_int(w, "trainable elements", MAX_ELEMENTS);
                 m->n_decay = line_int(w, "decayed elements", MAX_ELEMENTS);

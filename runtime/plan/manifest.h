@@ -20,6 +20,7 @@ typedef struct Param {
         int blocks;             /* CK_Q4_0 ...: its values lie in blocks; 0: in elements */
         uint64_t slots;         /* elements of the arena that it takes */
         int trainable;
+        double rate, decay; /* its learning rate by the run's, its weight decay; 0: the run's */
         InitKind init;
         double init_arg[2];
 } Param;

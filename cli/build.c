@@ -261,6 +261,7 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                              .recompute = o->recompute,
                              .optimizer = o->optimizer,
                              .masters = o->masters,
+                             .act_int8 = o->act_int8,
                              .tf32 = o->tf32,
                              .print_after = o->print_after,
                              .time_passes = o->time_passes,
@@ -389,6 +390,7 @@ static int how_compiled(const Plan *p, BuildOptions *o, char dtype[8], Err *e)
         o->mode = (infer ? BUILD_INFER : 0) | (train ? BUILD_TRAIN : 0);
         o->recompute = recompute;
         o->tf32 = tf32;
+        o->act_int8 = strstr(head, " act8 1") != NULL;
         o->dtype = dtype;
         o->optimizer = OPTIMIZER_ADAMW;
         const char *line_end = strchr(strchr(head, '\n') + 1, '\n'),

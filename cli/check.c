@@ -544,6 +544,8 @@ static int check_all(Check *c, Err *e)
         c->tolerance = c->a->tolerance >= 0 ? c->a->tolerance
                        : c->rounds          ? tf32
                                             : by_dtype[c->m->dtype];
+        if (c->a->tolerance < 0 && c->m->act8 && dev_which(session_device(c->s)) == DEV_CPU)
+                c->tolerance = by_dtype[STORE_BF16]; /* 127 steps are as many as bf16's 128 */
         if (c->a->tolerance < 0 && by_dtype[c->m->cache] > c->tolerance)
                 c->tolerance = by_dtype[c->m->cache];
         c->sum->tolerance = c->tolerance;

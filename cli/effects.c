@@ -55,6 +55,10 @@ static bool infers_or_sets_window(const Given *g)
 
 static bool from_gguf(const Given *g) { return g->kind == MODEL_GGUF || has(g, O_WEIGHTS); }
 static bool of_gguf(const Given *g) { return !file_is_dir(g->a->pos[0]); }
+static bool keeps_blocks(const Given *g)
+{
+        return from_gguf(g) && opt_int(g->a, O_WEIGHT_TYPE) == 0;
+}
 static bool generates_alone(const Given *g) { return !trains(g); }
 
 static bool sets_vocab(const Given *g)

@@ -630,6 +630,7 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
                 .optimizer = optimizer_find(opt_str(a, O_OPTIMIZER)),
                 .masters = (Masters)opt_int(a, O_MASTERS),
                 .tf32 = opt_flag(a, O_TF32),
+                .act_int8 = keeps && opt_int(a, O_ACT) == 1,
                 .lua_seconds = opt_num(a, O_LUA_TIMEOUT) > 0 ? opt_num(a, O_LUA_TIMEOUT) : -1,
                 .print_after = opt_str(a, O_PRINT_AFTER),
                 .time_passes = opt_flag(a, O_TIME_PASSES),

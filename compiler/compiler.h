@@ -145,7 +145,7 @@ void few_experts(Graph *g, Arena *tmp);
 void pad_heads(Graph *g, Arena *tmp); /* attention has one head width */
 void cache_kv(Graph *g, Arena *tmp);
 void precision(Graph *g, DType dt);
-void cache_type(Graph *g, DType dt); /* of what is cached */
+void cache_type(Graph *g, DType dt);    /* of what is cached */
 void keep_parts(Graph *g, Arena *tmp);  /* parts of products instead of the whole */
 void materialize(Graph *g, Arena *tmp); /* copies where a view cannot be addressed */
 /* all: everything cheap, else what costs nothing */
@@ -199,7 +199,7 @@ bool range_below(const Range *r, Dim rows, double rows_least);
 typedef struct CompileOptions {
         DType dtype;
         const DType *cache; /* of keys and values that are cached; NULL: dtype */
-        int opt; /* 0..3 */
+        int opt;            /* 0..3 */
         bool infer, train;
         int batch;            /* sequences: inference and training */
         int ctx;              /* cache size; 0: the model's */
@@ -214,7 +214,8 @@ typedef struct CompileOptions {
         bool recompute;
         Optimizer optimizer; /* of the training programs */
         Masters masters;
-        bool tf32; /* CUDA, dtype f32: products of tf32 */
+        bool act_int8; /* CPU: values that meet weights in blocks are rounded to 8 bits */
+        bool tf32;     /* CUDA, dtype f32: products of tf32 */
         /* text of tiles that were measured (codegen/forms/tile_choice.c), or NULL */
         const char *choices;
         const char *choices_name; /* what messages call it */

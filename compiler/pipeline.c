@@ -473,6 +473,8 @@ static void manifest(const Model *m, const CompileOptions *o, Shared *sh, int ct
                  : o->train           ? "train"
                                       : "infer",
                  (long long)m->vocab, ctx, o->batch, chunk);
+        if (o->act_int8)
+                text_add(t, "act8 1\n");
         if (o->tf32)
                 text_add(t, "tf32 1\n");
         if (m->width)
@@ -655,14 +657,15 @@ static void products(const CompileOptions *o, Module *m, int ctx, int block, con
         text_add(
                 t,
                 "tgc-products 1\ncompiled dtype %s opt %d infer %d train %d batch %d ctx %d chunk %d block %d "
-                "recompute %d%s%s%s%s%s%s\n",
+                "recompute %d%s%s%s%s%s%s%s\n",
                 dt_name[o->dtype], o->opt, o->infer, o->train, o->batch, ctx, o->chunk, block,
                 o->recompute, o->tf32 ? " tf32 1" : "", o->optimizer ? " optimizer " : "",
                 o->optimizer ? optimizer_info[o->optimizer].name : "",
                 o->masters == MASTERS_NONE ? " masters none"
                 : o->masters               ? " masters stochastic"
                                            : "",
-                o->cache ? " cache " : "", o->cache ? dt_name[*o->cache] : "");
+                o->cache ? " cache " : "", o->cache ? dt_name[*o->cache] : "",
+                o->act_int8 ? " act8 1" : "");
         products_text(m, t);
         text_put(t, launched->s ? launched->s : "", launched->n);
         if (m->choices) {
@@ -793,6 +796,7 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
                                  .consts = out->consts }; /* one table for both targets */
                 Module *mod = module_new(sh->arena, target);
                 mod->launches = &out->launches;
+                mod->act_int8 = o->act_int8;
                 if (target == TARGET_CUDA) {
                         mod->choices = choices;
                         mod->tf32 = o->tf32;

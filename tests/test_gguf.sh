@@ -60,6 +60,7 @@ say keep_check_bf16 "$(tgc 0 '' compile "$kinds" -o keep16.plan --weight-type ke
 say keep_rebuild "$(tgc 0 '2 of 2 agree within' check keep.plan --rebuild --device cpu)"
 say keep_emulate "$(tgc 0 '2 of 2 agree within' check keep.plan --device emulate)"
 say keep_emulate_sm90a "$(TGC_EMULATE_ARCH=sm_90a tgc 0 '2 of 2 agree within' check keep16.plan --device emulate)"
+say keep_int8 "$(tgc 0 '' compile "$kinds" -o act8.plan --dtype f32 --weight-type keep --act int8; tgc 0 '2 of 2 agree within 0.05' check act8.plan --device cpu; tgc 0 '2 of 2 agree within 0.05' check act8.plan --rebuild --device cpu)"
 say keep_experts "$(tgc 0 '' compile "$data/gguf/mixtral.gguf" -o experts.plan --dtype f32 --weight-type keep; tgc 0 'in blocks +17 of Q8_0' info experts.plan; tgc 0 '2 of 2 agree' check experts.plan --device cpu; tgc 0 '2 of 2 agree' check experts.plan --device emulate)"
 for p in f32 keep; do
         "$TGC" run $p.plan --prompt-ids 1,5,9,33,100,7 -n 20 --temp 0 --device cpu --print-ids --ignore-eos > $p.ids 2> err

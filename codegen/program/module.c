@@ -148,6 +148,8 @@ void module_text(const Module *m, Text *kernels, Text *source)
                         else if (!open) {
                                 text_add(source, "//@ unit cpu%d\n", u);
                                 stored_list_text(m->stored, source);
+                                if (m->act_int8)
+                                        text_add(source, "#define TGC_ACT_INT8 1\n");
                         }
                         open = true;
                         put_comments(k, source);

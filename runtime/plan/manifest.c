@@ -181,10 +181,15 @@ static void parse_line(LineReader *w, Manifest *m)
         const struct {
                 const char *name;
                 int *to, max;
-        } number[] = { { "vocab", &m->vocab, 1 << 28 },         { "ctx", &m->ctx, 1 << 28 },
-                       { "batch", &m->batch, TGC_MAX_BATCH },   { "chunk", &m->chunk, 1 << 28 },
-                       { "documents", &m->documents, 1 << 28 }, { "tf32", &m->tf32, 1 },
-                       { "pages", &m->pages, 1 << 24 },         { "window", &m->window, 1 << 28 },
+        } number[] = { { "vocab", &m->vocab, 1 << 28 },
+                       { "ctx", &m->ctx, 1 << 28 },
+                       { "batch", &m->batch, TGC_MAX_BATCH },
+                       { "chunk", &m->chunk, 1 << 28 },
+                       { "documents", &m->documents, 1 << 28 },
+                       { "tf32", &m->tf32, 1 },
+                       { "act8", &m->act8, 1 },
+                       { "pages", &m->pages, 1 << 24 },
+                       { "window", &m->window, 1 << 28 },
                        { "hidden", &m->hidden, 1 << 28 } };
         char *word = line_need(w, "statement");
         for (int i = 0; i < COUNT(number); i++)

@@ -28,13 +28,14 @@ typedef struct Param {
 typedef struct Manifest {
         const char *model;
         Store dtype, cache; /* cache: of keys and values; as dtype, unless the plan says so */
-        int infer, train; /* mode */
+        int infer, train;   /* mode */
         int vocab, ctx, batch, chunk;
-        int pages;     /* of the cache, one of them nobody's; 0: it has none */
-        int window;    /* most tokens that any layer of a paged cache looks back; 0: all */
-        int tf32;      /* products of float32 have tf32's factors on a GPU */
+        int pages;  /* of the cache, one of them nobody's; 0: it has none */
+        int window; /* most tokens that any layer of a paged cache looks back; 0: all */
+        int act8;   /* on a CPU values that meet weights in blocks are rounded to 8 bits */
+        int tf32;   /* products of float32 have tf32's factors on a GPU */
         const char *optimizer; /* its name in ir/optimizers.def */
-        int hidden;    /* width of what an encoder makes of a token (program embed); 0: it is none */
+        int hidden; /* width of what an encoder makes of a token (program embed); 0: it is none */
         int documents; /* token that begins one in a row of training tokens; -1: none does */
         uint64_t n_train, n_decay, n_all;
         Param *param;

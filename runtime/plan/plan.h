@@ -41,6 +41,7 @@
  *      ctx S                           most tokens the cache holds / the longest training window
  *      batch B                         most sequences
  *      chunk T                         most tokens of one prefill call
+ *      act8 1                          a CPU rounds what meets weights in blocks to 8 bits
  *      tf32 1                          f32: a GPU multiplies tf32; absent: float32
  *      hidden C                        an encoder: it has program embed alone, whose vectors are so wide
  *      documents ID                    token that begins a document (io documents); absent: none does
@@ -107,7 +108,7 @@
  * PRODUCTS, of program.cuda:
  *
  *      tgc-products 1
- *      compiled dtype D opt L infer 0|1 train 0|1 batch B ctx S chunk T block T recompute 0|1 [tf32 1] [cache D]      chunk 0: chosen
+ *      compiled dtype D opt L infer 0|1 train 0|1 batch B ctx S chunk T block T recompute 0|1 [tf32 1] [cache D] [act8 1]      chunk 0: chosen
  *      product KEY has TILE/PARTS [TILE/PARTS] or TILE/PARTS...        the kernels' tile and parts of K, elsewhere
  *                                      [and on sm_90a]; what may be as fast, best first.  Tiles
  *                                      that sm_90a has alone begin with S

@@ -21,6 +21,7 @@ fi
 
 tiny_model in/tiny.lua
 seq 1 300 > in/text.txt
+printf '{"prompt": "%s", "completion": "4"}\n{"text": "1%s"}\n' 12 23 34 45 56 67 > in/records.jsonl
 "$TGC" dump in/tiny.lua --graph --json > in/tiny.json &&
 "$TGC" compile in/tiny.lua -b 2 --tokenizer char:in/text.txt --target cpu -q -o in/tiny.plan &&
 "$TGC" train in/tiny.plan --data in/text.txt --device cpu -t 1 -q --max_iters 1 --eval_interval 1 --eval_iters 1 --out_dir in/run || {
@@ -38,6 +39,7 @@ declare -A command=(
         [run]="run in/tiny.plan ${on[*]} -p 12 -n 4 --temp 0 -q"
         [run_json]="run in/tiny.plan ${on[*]} --prompt-ids 1,2 -n 3 --temp 0 --json"
         [train]="train in/tiny.plan --data in/text.txt ${on[*]} --max_iters 2 --eval_interval 2 --eval_iters 1 --out_dir out/r --log_csv out/l.csv -q"
+        [train_records]="train in/tiny.plan --data in/records.jsonl:2 --data in/text.txt --template none --no-packing ${on[*]} --max_iters 2 --eval_interval 2 --keep 1 --tensorboard --out_dir out/r -q"
         [eval]="eval in/tiny.plan --data in/text.txt ${on[*]} --logits out/l.npy -q"
         [dump_graph]="dump in/tiny.lua --graph --json"
         [dump_fused]="dump in/tiny.plan --fused --why"
@@ -55,7 +57,7 @@ declare -A command=(
         [man]="help --man"
         [version]="version"
 )
-timed=" bench check doctor run_json train "            # what they print is another each time, or tells of what failed
+timed=" bench check doctor run_json train train_records "            # what they print is another each time, or tells of what failed
 
 run() { timeout -k 2 60 "$TGC" ${command[$1]} > out/stdout 2> err < in/text.txt; }
 shopt -s nullglob dotglob globstar
@@ -70,7 +72,7 @@ temps() { local x=(out/**/.*.tgc-* in/**/.*.tgc-* {out,in}/**/*.tmp-* tmp/*); ec
 outputs() {
         local x=()
         [[ $timed == *" $1 "* ]] && x=(! -name stdout)
-        (cd out && find . -type f ! -name '*.csv' ! -name .lock "${x[@]}" -print0 | sort -z | xargs -0 -r sha256sum)
+        (cd out && find . -type f ! -name '*.csv' ! -name log.jsonl ! -name 'events.*' ! -name .lock "${x[@]}" -print0 | sort -z | xargs -0 -r sha256sum)
 }
 
 # judge COMMAND KIND RC: "" or what is wrong

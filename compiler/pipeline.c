@@ -161,29 +161,6 @@ static Ref visit_bind(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         return n;
 }
 
-static Ref visit_copy(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
-{
-        (void)ctx;
-        return graph_copy_node(old, r, g, map);
-}
-
-static Graph *copy_graph(const Graph *from, const char *name)
-{
-        Graph *g = graph_new(name);
-        Arena *a = g->arena;
-        const char *n = g->name;
-        *g = *from;
-        g->arena = a;
-        g->name = n;
-        g->out = NULL;
-        g->n_out = g->cap_out = 0;
-        for (int i = 0; i < from->n_out; i++)
-                graph_output(g, from->out[i].name, from->out[i].ref);
-        /* nodes now lie in the new arena; strings stay with the model */
-        graph_rebuild(g, visit_copy, NULL);
-        return g;
-}
-
 static bool wanted(const Spec *s, const char *output)
 {
         for (int i = 0; i < 4 && s->outputs[i]; i++)
@@ -241,7 +218,7 @@ static void held_free(Held *h)
 
 static Graph *specialise(const Model *m, const Spec *s, Held *h)
 {
-        Graph *g = h->g[h->n_g++] = copy_graph(m->graph, s->name);
+        Graph *g = h->g[h->n_g++] = graph_copy(m->graph, s->name);
         Arena *tmp = h->tmp;
         Bind b = { &s->fixed, s->kind == STEP };
         int k = 0;

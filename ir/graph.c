@@ -28,7 +28,7 @@ static Node *grow(Graph *g)
         return &g->node[g->n_nodes];
 }
 
-static unsigned hash(const char *name)
+unsigned hash_name(const char *name)
 {
         unsigned h = 2166136261u;
         for (const char *c = name; *c; c++)
@@ -40,7 +40,7 @@ static unsigned hash(const char *name)
 
 static NodeName *find_slot(const Graph *g, const char *name)
 {
-        unsigned h = hash(name);
+        unsigned h = hash_name(name);
         while (g->index[h &= g->cap_index - 1].name && strcmp(g->index[h].name, name))
                 h++;
         return &g->index[h];
@@ -91,31 +91,54 @@ void graph_rename(Graph *g, Ref r, const char *name)
                 index_node(g, r);
 }
 
-/* ---- names in use ---- */
+/* ---- names in use: a table, made when it is asked for ---- */
 
-/* The slot of a name in the table of names in use. */
-static const char **slot_of(const Graph *g, const char *name)
+/* The place of a name in the table. */
+static TakenName *taken_at(const Graph *g, const char *name, unsigned h)
 {
-        unsigned h = hash(name);
-        while (g->taken[h &= g->cap_taken - 1] && strcmp(g->taken[h], name))
-                h++;
-        return &g->taken[h];
+        unsigned at = h & (g->cap_taken - 1);
+        while (g->taken[at].name &&
+               (g->taken[at].hash != h || strcmp(g->taken[at].name, name) != 0))
+                at = (at + 1) & (g->cap_taken - 1);
+        return &g->taken[at];
 }
 
-static void take_name(Graph *g, const char *name)
+static void put_name(Graph *g, const char *name)
 {
         if (g->n_taken * 2 >= g->cap_taken) {
-                const char **old = g->taken;
+                const TakenName *old = g->taken;
                 unsigned cap = g->cap_taken;
                 g->cap_taken = cap ? cap * 2 : 512;
                 g->taken = arena_alloc(g->arena, g->cap_taken * sizeof *g->taken);
                 for (unsigned i = 0; i < cap; i++)
-                        if (old[i])
-                                *slot_of(g, old[i]) = old[i];
+                        if (old[i].name)
+                                *taken_at(g, old[i].name, old[i].hash) = old[i];
         }
-        const char **slot = slot_of(g, name);
-        g->n_taken += !*slot;
-        *slot = name;
+        const unsigned h = hash_name(name);
+        TakenName *t = taken_at(g, name, h);
+        g->n_taken += !t->name;
+        *t = (TakenName) { name, h };
+}
+
+/* Those of the nodes that the last rebuild began with: most rebuilds make no name. */
+static void take_names_before(Graph *g)
+{
+        const int n = g->n_before;
+        g->n_before = 0;
+        for (Ref r = 1; r < n; r++)
+                put_name(g, g->before[r].name);
+}
+
+static bool is_taken(Graph *g, const char *name)
+{
+        take_names_before(g);
+        return g->cap_taken && taken_at(g, name, hash_name(name))->name;
+}
+
+static void take_name(Graph *g, const char *name)
+{
+        take_names_before(g);
+        put_name(g, name);
 }
 
 /* The table anew, from the nodes there are: what is generated next depends on
@@ -124,10 +147,11 @@ static void retake_names(Graph *g)
 {
         g->runs = NULL;
         g->n_runs = g->cap_runs = 0;
-        g->taken = NULL;
-        g->n_taken = g->cap_taken = 0;
-        for (Ref r = 1; r < g->n_nodes; r++)
-                take_name(g, g->node[r].name);
+        if (g->n_taken)
+                memset(g->taken, 0, g->cap_taken * sizeof *g->taken);
+        g->n_taken = 0;
+        g->before = g->node;
+        g->n_before = g->n_nodes;
 }
 
 /* Of names base.N those from `from` on, before `end`, are taken: many of one base are made in a
@@ -173,7 +197,7 @@ const char *graph_name(Graph *g, const char *base)
                 if (n + 13 < sizeof buf)
                         snprintf(buf, sizeof buf, "%.*s.%d", (int)n, base, i);
                 name = n + 13 < sizeof buf ? buf : arena_fmt(g->arena, "%.*s.%d", (int)n, base, i);
-        } while (g->cap_taken && *slot_of(g, name));
+        } while (is_taken(g, name));
         name = arena_str(g->arena, name);
         take_name(g, name);
         return name;
@@ -211,7 +235,7 @@ Ref graph_typed(Graph *g, Op op, const Type *t, const Ref *in, int n_in, const A
         memset(n, 0, sizeof *n);
         n->op = op;
         n->loc = loc;
-        if (name && g->cap_taken && *slot_of(g, name) && graph_find(g, name))
+        if (name && is_taken(g, name) && graph_find(g, name))
                 name = graph_name(
                         g, name); /* a pass's own name for something, which the user had too */
         n->name = name ? arena_str(g->arena, name) : graph_name(g, op_info[op].text);
@@ -359,8 +383,8 @@ Ref graph_copy_node(Graph *old, Ref r, Graph *g, const Ref *map)
         return g->n_nodes++;
 }
 
-/* The new nodes go into a fresh array of the same arena; old nodes stay
- * readable through a copy of the Graph until the end. */
+/* The new nodes go into another array of the same arena, that of the rebuild before where it has
+ * room; the old ones stay readable until the next rebuild. */
 void graph_rebuild(Graph *g, Visit *visit, void *ctx)
 {
         retake_names(g);
@@ -370,13 +394,49 @@ void graph_rebuild(Graph *g, Visit *visit, void *ctx)
         g->n_indexed = 0;
         Ref *map = mem_new((size_t)old.n_nodes * sizeof *map);
         g->cap = old.n_nodes + old.n_nodes / 4 + 64;
-        g->node = arena_alloc(g->arena, (size_t)g->cap * sizeof *g->node);
+        if (g->cap <= g->cap_spare) {
+                g->node = g->spare;
+                g->cap = g->cap_spare;
+        } else {
+                g->node = arena_alloc(g->arena, (size_t)g->cap * sizeof *g->node);
+        }
+        g->spare = old.node;
+        g->cap_spare = old.cap;
         g->n_nodes = 1;
         for (Ref r = 1; r < old.n_nodes; r++)
                 map[r] = visit(&old, r, g, map, ctx);
         for (int i = 0; i < g->n_out; i++)
                 g->out[i].ref = map[g->out[i].ref];
         free(map);
+}
+
+static Ref visit_copy(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
+{
+        (void)ctx;
+        return graph_copy_node(old, r, g, map);
+}
+
+Graph *graph_copy(const Graph *from, const char *name)
+{
+        Graph *g = graph_new(name);
+        Arena *a = g->arena;
+        const char *n = g->name;
+        *g = *from;
+        g->arena = a;
+        g->name = n;
+        g->out = NULL;
+        g->n_out = g->cap_out = 0;
+        g->taken = NULL;
+        g->n_taken = g->cap_taken = 0;
+        g->spare = NULL;
+        g->cap_spare = 0;
+        for (int i = 0; i < from->n_out; i++)
+                graph_output(g, from->out[i].name, from->out[i].ref);
+        graph_rebuild(g, visit_copy, NULL);
+        take_names_before(g);
+        g->spare = NULL; /* these are the other graph's */
+        g->cap_spare = 0;
+        return g;
 }
 
 static Ref keep_live(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)

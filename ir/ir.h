@@ -353,6 +353,7 @@ struct Node {
 };
 
 typedef struct NodeName NodeName;
+typedef struct TakenName TakenName;
 typedef struct NameRun NameRun;
 typedef struct Output {
         const char *name;
@@ -364,6 +365,8 @@ struct Graph {
         const char *name;
         Node *node;
         int n_nodes, cap;
+        Node *spare; /* nodes of the rebuild before, to be overwritten */
+        int cap_spare;
         Output *out;
         int n_out, cap_out;
         Sizes sizes; /* known values of the symbols; 0: run time */
@@ -374,8 +377,13 @@ struct Graph {
         } * index; /* see graph_find */
         unsigned n_index, cap_index;
         int n_indexed;
-        const char **taken; /* names in use, an open-addressing table; see graph_name */
+        struct TakenName {
+                const char *name;
+                unsigned hash;
+        } * taken; /* names in use, an open-addressing table; see graph_name */
         unsigned n_taken, cap_taken;
+        const Node *before; /* and those of these nodes, which are not in it yet */
+        int n_before;
         struct NameRun {
                 const char *base;
                 size_t n;
@@ -388,6 +396,8 @@ struct Graph {
 
 Graph *graph_new(const char *name);
 void graph_free(Graph *g);
+/* Another of that name, with nodes of its own; strings stay with the first. */
+Graph *graph_copy(const Graph *from, const char *name);
 #define NODE(g, r) (&(g)->node[r])
 
 /* Append a node; its type comes from the shape rule (error_at on mismatch).
@@ -400,7 +410,8 @@ Ref graph_typed(Graph *g, Op op, const Type *t, const Ref *in, int n_in, const A
 Ref graph_item(Graph *g, Ref r, int index, const char *name); /* output `index` of a node */
 Ref graph_reshape(Graph *g, Ref r, Type shape);               /* dtype of r is kept */
 void graph_output(Graph *g, const char *name, Ref r);
-Ref graph_find(const Graph *g, const char *name);     /* 0 if absent */
+Ref graph_find(const Graph *g, const char *name); /* 0 if absent */
+unsigned hash_name(const char *name);
 void graph_pop(Graph *g);                             /* the last node goes again */
 void graph_rename(Graph *g, Ref r, const char *name); /* name: of the graph's arena */
 Ref graph_out(const Graph *g, const char *name);

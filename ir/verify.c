@@ -14,22 +14,27 @@ static _Noreturn void broken(Graph *g, const char *after, Ref r, const char *why
         abort();
 }
 
-static int by_name(const void *a, const void *b)
-{
-        return strcmp((*(const Node *const *)a)->name, (*(const Node *const *)b)->name);
-}
-
 /* Names tell nodes apart in the text. */
 static void check_names(Graph *g, const char *after)
 {
-        const Node **n = mem_new((size_t)g->n_nodes * sizeof *n);
-        for (Ref r = 1; r < g->n_nodes; r++)
-                n[r] = NODE(g, r);
-        qsort(n + 1, (size_t)g->n_nodes - 1, sizeof *n, by_name);
-        for (Ref r = 2; r < g->n_nodes; r++)
-                if (!by_name(&n[r - 1], &n[r]))
-                        broken(g, after, (Ref)(n[r] - g->node), "two nodes have this name");
-        free(n);
+        unsigned cap = 64;
+        while (cap < 2 * (unsigned)g->n_nodes)
+                cap *= 2;
+        struct {
+                Ref r;
+                unsigned hash;
+        } *seen = mem_new(cap * sizeof *seen);
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                const char *name = NODE(g, r)->name;
+                const unsigned h = hash_name(name);
+                unsigned at = h & (cap - 1);
+                for (; seen[at].r; at = (at + 1) & (cap - 1))
+                        if (seen[at].hash == h && !strcmp(NODE(g, seen[at].r)->name, name))
+                                broken(g, after, r, "two nodes have this name");
+                seen[at].r = r;
+                seen[at].hash = h;
+        }
+        free(seen);
 }
 
 void verify(Graph *g, const char *after)

@@ -16,9 +16,66 @@ struct Arena {
         size_t size;
 };
 
+/* Has it no directives but %s, %d, %lld and %%? */
+static bool is_plain(const char *fmt)
+{
+        while ((fmt = strchr(fmt, '%')))
+                if (fmt[1] == 's' || fmt[1] == 'd' || fmt[1] == '%')
+                        fmt += 2;
+                else if (!strncmp(fmt + 1, "lld", 3))
+                        fmt += 4;
+                else
+                        return false;
+        return true;
+}
+
+/* The digits of v, which end at `end`. */
+static char *digits(char *end, long long v)
+{
+        unsigned long long u = v < 0 ? 0ull - (unsigned long long)v : (unsigned long long)v;
+        do
+                *--end = (char)('0' + u % 10);
+        while (u /= 10);
+        if (v < 0)
+                *--end = '-';
+        return end;
+}
+
+/* vsnprintf of such a format.  A fifth of the time to compile goes into text. */
+static int format_plain(char *to, size_t cap, const char *fmt, va_list ap)
+{
+        size_t at = 0;
+        while (*fmt) {
+                char number[24], *end = number + sizeof number;
+                const char *s = fmt;
+                size_t n = *fmt == '%' ? 1 : strcspn(fmt, "%");
+                if (*fmt != '%') {
+                        fmt += n;
+                } else if (fmt[1] == '%') {
+                        fmt += 2;
+                } else if (fmt[1] == 's') {
+                        s = va_arg(ap, const char *);
+                        n = strlen(s);
+                        fmt += 2;
+                } else {
+                        s = digits(end, fmt[1] == 'd' ? va_arg(ap, int) : va_arg(ap, long long));
+                        n = (size_t)(end - s);
+                        fmt += fmt[1] == 'd' ? 2 : 4;
+                }
+                if (at < cap)
+                        memcpy(to + at, s, n < cap - at ? n : cap - at);
+                at += n;
+        }
+        if (cap)
+                to[at < cap ? at : cap - 1] = 0;
+        return (int)at;
+}
+
 /* vsnprintf with a point in numbers, whatever the program's locale has. */
 static int format(char *to, size_t cap, const char *fmt, va_list ap)
 {
+        if (is_plain(fmt))
+                return format_plain(to, cap, fmt, ap);
         locale_t was = uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
         int n = vsnprintf(to, cap, fmt, ap);
         uselocale(was);
@@ -116,14 +173,16 @@ char *arena_str(Arena *a, const char *s)
 
 char *arena_fmt(Arena *a, const char *fmt, ...)
 {
+        char buf[512], *s;
         va_list ap, aq;
-        int n;
-        char *s;
         va_start(ap, fmt);
         va_copy(aq, ap);
-        n = format(NULL, 0, fmt, ap);
-        s = arena_alloc(a, (size_t)n + 1);
-        format(s, (size_t)n + 1, fmt, aq);
+        const size_t n = (size_t)format(buf, sizeof buf, fmt, ap) + 1;
+        s = arena_alloc(a, n);
+        if (n <= sizeof buf)
+                memcpy(s, buf, n);
+        else
+                format(s, n, fmt, aq);
         va_end(aq);
         va_end(ap);
         return s;

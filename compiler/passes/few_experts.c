@@ -25,6 +25,8 @@
 enum { MOST_SLOTS = 16 };
 
 typedef struct Ctx {
+        Readers by;
+        bool *renorm; /* topk -> a div takes it for its gates */
         Ref *softmax; /* topk -> what its softmax reads; 0: stays */
         Ref *gates;   /* div -> its topk */
         Ref *slots;   /* expert_matmul, gather by perm -> the ids that the bucket sorts; 0: stays */
@@ -43,54 +45,60 @@ static void find_route(Graph *g, Ref r, Ctx *c)
         int others = 0;
         if (p->op != OP_SOFTMAX || p->uses != 1 || n->a.k.k > 32)
                 return;
-        for (Ref u = r + 1; u < g->n_nodes; u++) {
-                const Node *x = NODE(g, u);
-                for (int i = 0; i < x->n_in; i++)
-                        if (x->in[i] == r && !is_item(g, u, r)) {
-                                others++;
-                                sum = x->op == OP_SUM ? u : sum;
-                                div = x->op == OP_DIV && i == 0 ? u : div;
-                        }
+        for (int k = c->by.start[r]; k < c->by.start[r + 1]; k++) {
+                const Ref u = c->by.reader[k];
+                if (!is_item(g, u, r)) {
+                        others++;
+                        sum = NODE(g, u)->op == OP_SUM ? u : sum;
+                        div = NODE(g, u)->op == OP_DIV && NODE(g, u)->in[0] == r ? u : div;
+                }
         }
         if (sum && div && others == 2 && n->uses <= 3 && NODE(g, div)->in[1] == sum &&
             NODE(g, sum)->uses == 1)
-                c->gates[div] = r;
+                c->gates[div] = r, c->renorm[r] = true;
         c->softmax[r] = p->in[0];
 }
 
-/* Whether everything that reads the bucket's results can do without. */
-static bool only_experts(const Graph *g, Ref perm)
+/* Is r read nowhere but as input `at` of products by experts, and, if ids are given, as the indices
+ * of a gather from them? */
+static bool by_experts(const Graph *g, const Readers *by, Ref r, int at, Ref ids)
 {
-        Ref ids = NODE(g, perm)->in[0], offs = 0;
+        for (int k = by->start[r]; k < by->start[r + 1]; k++) {
+                const Node *x = NODE(g, by->reader[k]);
+                const bool expert = x->op == OP_EXPERT_MATMUL && x->a.expert.tb;
+                for (int i = 0; i < x->n_in; i++)
+                        if (x->in[i] == r && !(i == at && expert) &&
+                            !is_item(g, by->reader[k], r) &&
+                            !(ids && i == 1 && x->op == OP_GATHER && x->in[0] == ids))
+                                return false;
+        }
+        return true;
+}
+
+/* Whether everything that reads the bucket's results can do without. */
+static bool only_experts(const Graph *g, const Readers *by, Ref perm)
+{
         for (int i = 0; i < g->n_out; i++)
                 if (g->out[i].ref == perm)
                         return false;
-        for (Ref u = perm + 1; u < g->n_nodes; u++) {
-                const Node *x = NODE(g, u);
-                for (int i = 0; i < x->n_in; i++) {
-                        bool expert = x->op == OP_EXPERT_MATMUL && x->a.expert.tb;
-                        if (x->in[i] == perm && is_item(g, u, perm))
-                                offs = u;
-                        else if (x->in[i] == perm && !(i == 2 && expert) &&
-                                 !(i == 1 && x->op == OP_GATHER && x->in[0] == ids))
-                                return false;
-                        else if (offs && x->in[i] == offs && !(i == 3 && expert))
-                                return false;
-                }
-        }
-        return true;
+        for (int k = by->start[perm]; k < by->start[perm + 1]; k++)
+                if (is_item(g, by->reader[k], perm) && !by_experts(g, by, by->reader[k], 3, 0))
+                        return false;
+        return by_experts(g, by, perm, 2, NODE(g, perm)->in[0]);
 }
 
 static void find_slots(Graph *g, Ref perm, Ctx *c)
 {
         const Type *t = &NODE(g, NODE(g, perm)->in[0])->type;
         if (t->rank != 1 || !dim_is_const(t->dim[0]) || t->dim[0].n > MOST_SLOTS ||
-            !only_experts(g, perm))
+            !only_experts(g, &c->by, perm))
                 return;
-        for (Ref u = perm + 1; u < g->n_nodes; u++)
+        for (int k = c->by.start[perm]; k < c->by.start[perm + 1]; k++) {
+                const Ref u = c->by.reader[k];
                 if ((NODE(g, u)->op == OP_EXPERT_MATMUL && NODE(g, u)->in[2] == perm) ||
                     (NODE(g, u)->op == OP_GATHER && NODE(g, u)->in[1] == perm))
                         c->slots[u] = NODE(g, perm)->in[0];
+        }
 }
 
 /* A product by experts with or without its bias. */
@@ -162,9 +170,7 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         const Node *n = NODE(old, r);
         Product p;
         if (n->op == OP_TOPK && c->softmax[r]) {
-                Attr a = { .route = { n->a.k.k, 0 } };
-                for (Ref u = r + 1; u < old->n_nodes; u++)
-                        a.route.renorm |= c->gates[u] == r;
+                Attr a = { .route = { n->a.k.k, c->renorm[r] } };
                 return graph_add(g, OP_ROUTE, &map[c->softmax[r]], 1, &a, n->loc, n->name);
         }
         if (c->gates[r])
@@ -190,7 +196,8 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
 void few_experts(Graph *g, Arena *tmp)
 {
         size_t n = (size_t)g->n_nodes;
-        Ctx c = { arena_alloc(tmp, n * sizeof(Ref)), arena_alloc(tmp, n * sizeof(Ref)),
+        Ctx c = { graph_readers(g, NULL, tmp), arena_alloc(tmp, n),
+                  arena_alloc(tmp, n * sizeof(Ref)), arena_alloc(tmp, n * sizeof(Ref)),
                   arena_alloc(tmp, n * sizeof(Ref)) };
         graph_count_uses(g);
         for (Ref r = 1; r < g->n_nodes; r++) {

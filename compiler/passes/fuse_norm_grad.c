@@ -35,6 +35,12 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
 /* Blocks keep sums of gain and bias in shared memory, of which small GPUs have 99 KB. */
 enum { MOST_COLUMNS = 12288 };
 
+/* A gradient of a vector that no norm has taken yet. */
+static bool is_sum(const Graph *g, const Ctx *c, Ref r)
+{
+        return NODE(g, r)->op == OP_COLSUM && NODE(g, r)->type.rank == 1 && !c->role[r];
+}
+
 static Ref *refs(Arena *tmp, int n) { return arena_alloc(tmp, (size_t)n * sizeof(Ref)); }
 
 void fuse_norm_grad(Graph *g, Arena *tmp)
@@ -43,12 +49,8 @@ void fuse_norm_grad(Graph *g, Arena *tmp)
         Ctx c = {
                 refs(tmp, n), refs(tmp, n), refs(tmp, n), refs(tmp, n), refs(tmp, n), refs(tmp, n)
         };
-        Ref *sum = refs(tmp, n);
-        int n_sums = 0;
+        const Readers by = graph_readers(g, NULL, tmp);
         graph_count_uses(g);
-        for (Ref r = 1; r < n; r++)
-                if (NODE(g, r)->op == OP_COLSUM)
-                        sum[n_sums++] = r;
         for (Ref r = 1; r < n; r++) {
                 const Node *d = NODE(g, r), *m;
                 if (d->op != OP_RMSNORM_GRAD && d->op != OP_LAYERNORM_GRAD)
@@ -61,20 +63,16 @@ void fuse_norm_grad(Graph *g, Arena *tmp)
                         continue;
                 Ref dy = m->in[0], gain = m->in[1], dgain = 0, dbias = 0, first;
                 Op fwd = d->op == OP_RMSNORM_GRAD ? OP_RMSNORM : OP_LAYERNORM;
-                for (int i = 0; i < n_sums; i++) {
-                        const Ref s = sum[i];
-                        const Node *q = NODE(g, s), *p;
-                        if (q->type.rank != 1 || c.role[s])
-                                continue;
-                        if (q->in[0] == dy) {
-                                dbias = s;
-                                continue;
-                        }
-                        p = NODE(g, q->in[0]);
-                        if (p->op == OP_MUL && p->uses == 1 && p->in[0] == dy &&
-                            NODE(g, p->in[1])->op == fwd && NODE(g, p->in[1])->in[0] == d->in[0] &&
-                            NODE(g, p->in[1])->a.num.x == d->a.num.x)
-                                dgain = s;
+                for (int i = by.start[dy]; i < by.start[dy + 1]; i++) {
+                        const Ref u = by.reader[i];
+                        const Node *p = NODE(g, u), *f = NODE(g, p->in[1]);
+                        if (is_sum(g, &c, u))
+                                dbias = u;
+                        if (p->op == OP_MUL && p->uses == 1 && p->in[0] == dy && f->op == fwd &&
+                            f->in[0] == d->in[0] && f->a.num.x == d->a.num.x &&
+                            by.start[u] < by.start[u + 1] &&
+                            is_sum(g, &c, by.reader[by.start[u]]) && by.reader[by.start[u]] > dgain)
+                                dgain = by.reader[by.start[u]];
                 }
                 if (!dgain || (fwd == OP_LAYERNORM && !dbias))
                         continue;

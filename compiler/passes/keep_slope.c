@@ -40,6 +40,7 @@ typedef struct Gated {
 
 /* of: node -> 1 + the place in gated of what happens there */
 typedef struct Ctx {
+        Readers by;
         Gated *gated;
         int *of;
 } Ctx;
@@ -67,20 +68,20 @@ static int rule_of(const Graph *g, Ref r)
 }
 
 /* The activation of x that rule k is about, before r; 0: there is none. */
-static Ref activation(const Graph *g, int k, Ref x, Ref r)
+static Ref activation(const Graph *g, const Readers *by, int k, Ref x, Ref r)
 {
-        for (Ref s = x + 1; s < r; s++)
-                if (g->node[s].op == rules[k].of && g->node[s].in[0] == x)
-                        return s;
+        for (int i = by->start[x]; i < by->start[x + 1] && by->reader[i] < r; i++)
+                if (g->node[by->reader[i]].op == rules[k].of)
+                        return by->reader[i];
         return 0;
 }
 
-static bool plain(const Graph *g, Ref r, int k)
+static bool plain(const Graph *g, const Readers *by, Ref r, int k)
 {
         const Node *n = &g->node[r];
         const Ref x = n->in[0];
         return g->node[x].uses == 2 && by_product(g, x) && shape_eq(&g->node[x].type, &n->type) &&
-               activation(g, k, x, r);
+               activation(g, by, k, x, r);
 }
 
 /* Of product r's last axis every other column, from `start` on, which two nodes read. */
@@ -99,11 +100,11 @@ static Ref factor(const Graph *g, Ref r, Ref x)
 }
 
 /* Is r, under rule k, the gradient of a gated activation's gate? */
-static bool gated(const Graph *g, Ref r, int k, Gated *s)
+static bool gated(const Graph *g, const Readers *by, Ref r, int k, Gated *s)
 {
         const Ref x = g->node[r].in[0], t = g->node[r].in[1];
         const Node *n = &g->node[t];
-        const Ref act = activation(g, k, x, r), m = g->node[x].in[0];
+        const Ref act = activation(g, by, k, x, r), m = g->node[x].in[0];
         if (!act || !every_other(g, x, 0) || n->op != OP_MUL || n->uses != 1 ||
             g->node[act].uses != 2 || !by_product(g, m) || g->node[m].uses != 2)
                 return false;
@@ -118,10 +119,10 @@ static bool gated(const Graph *g, Ref r, int k, Gated *s)
             !shape_eq(&g->node[s->dh].type, &g->node[act].type))
                 return false;
         bool h = false;
-        for (Ref u = act + 1; u < g->n_nodes; u++) {
-                const Ref by = factor(g, u, act);
-                h |= by == s->up;
-                if (by == s->dh)
+        for (int i = by->start[act]; i < by->start[act + 1]; i++) {
+                const Ref u = by->reader[i], other = factor(g, u, act);
+                h |= other == s->up;
+                if (other == s->dh)
                         s->du = u;
         }
         return h && s->du;
@@ -151,7 +152,7 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
                 return graph_add(g, OP_MUL,
                                  (Ref[]) { map[s->dh], r == s->dx ? s->kept_x : s->kept_up }, 2,
                                  NULL, n->loc, n->name);
-        if (k >= 0 && plain(old, r, k)) {
+        if (k >= 0 && plain(old, &c->by, r, k)) {
                 const char *name = arena_fmt(g->arena, "%s.slope", NODE(old, n->in[0])->name);
                 Ref slope = graph_add(g, rules[k].slope, (Ref[]) { map[n->in[0]] }, 1, &n->a,
                                       n->loc, name);
@@ -167,13 +168,13 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
 
 void keep_slope(Graph *g, Arena *tmp)
 {
-        Ctx c = { arena_alloc(tmp, (size_t)g->n_nodes * sizeof(Gated)),
+        Ctx c = { graph_readers(g, NULL, tmp), arena_alloc(tmp, (size_t)g->n_nodes * sizeof(Gated)),
                   arena_alloc(tmp, (size_t)g->n_nodes * sizeof(int)) };
         int n = 0;
         graph_count_uses(g);
         for (Ref r = 1; r < g->n_nodes; r++) {
                 const int k = rule_of(g, r);
-                if (k >= 0 && gated(g, r, k, &c.gated[n])) {
+                if (k >= 0 && gated(g, &c.by, r, k, &c.gated[n])) {
                         const Gated *s = &c.gated[n++];
                         c.of[s->dx] = c.of[s->du] = c.of[s->act > s->up ? s->act : s->up] = n;
                 }

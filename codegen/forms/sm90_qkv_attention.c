@@ -49,23 +49,53 @@ static bool one_token(const Emit *e, const Type *q)
         return e->g->sizes.v[SYM_T] && dim_eq(type_elems(q), dim_mul(q->dim[2], q->dim[3]));
 }
 
+/* What the products of a program ask for, found once: groups whose anchor is attention of a cache,
+ * and who reads each storage. */
+typedef struct Attentions {
+        const Group **group;
+        int n;
+        Readers by;
+} Attentions;
+
+static const Attentions *attentions(Emit *e)
+{
+        const Graph *g = e->g;
+        Arena *a = e->m->arena;
+        if (e->attentions)
+                return e->attentions;
+        Attentions *s = e->attentions = arena_alloc(a, sizeof *s);
+        s->group = arena_alloc(a, (size_t)e->n_groups * sizeof *s->group);
+        for (int i = 0; i < e->n_groups; i++) {
+                const Node *n = NODE(g, e->groups[i].anchor);
+                if (e->groups[i].anchor && n->op == OP_ATTENTION &&
+                    NODE(g, n->in[1])->op == OP_APPEND && NODE(g, n->in[2])->op == OP_APPEND)
+                        s->group[s->n++] = &e->groups[i];
+        }
+        Ref *base = arena_alloc(a, (size_t)g->n_nodes * sizeof *base);
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                Access in;
+                base[r] = access_of(g, e->place, r, &in) ? in.base : 0;
+        }
+        s->by = graph_readers(g, base, a);
+        return s;
+}
+
 /* The attention of the cache whose q, k and v the product's kernel makes, and their columns. */
 static const Group *attention_of(Emit *e, int product_group, Ref product, int64_t column[3])
 {
         Graph *g = e->g;
-        for (int i = 0; i < e->n_groups; i++) {
-                const Node *n = NODE(g, e->groups[i].anchor);
-                if (!e->groups[i].anchor || n->op != OP_ATTENTION ||
-                    NODE(g, n->in[1])->op != OP_APPEND || NODE(g, n->in[2])->op != OP_APPEND ||
-                    NODE(g, value_base(g, n->in[0]))->group != product_group ||
-                    NODE(g, n->in[1])->group != product_group ||
-                    NODE(g, n->in[2])->group != product_group)
+        const Attentions *s = attentions(e);
+        for (int i = 0; i < s->n; i++) {
+                const Node *n = NODE(g, s->group[i]->anchor);
+                if (NODE(g, n->in[1])->group != product_group ||
+                    NODE(g, n->in[2])->group != product_group ||
+                    NODE(g, value_base(g, n->in[0]))->group != product_group)
                         continue;
                 column[0] = column_of(g, n->in[0], product);
                 column[1] = column_of(g, NODE(g, n->in[1])->in[1], product);
                 column[2] = column_of(g, NODE(g, n->in[2])->in[1], product);
                 if (column[0] >= 0 && column[1] >= 0 && column[2] >= 0)
-                        return &e->groups[i];
+                        return s->group[i];
         }
         return NULL;
 }
@@ -101,12 +131,12 @@ static bool read_elsewhere(Emit *e, Ref storage, int product, int attention)
 {
         const Graph *g = e->g;
         Access a;
-        for (Ref r = 1; r < g->n_nodes; r++) {
-                const Node *n = &g->node[r];
-                for (int i = 0; i < n->n_in && op_info[n->op].cls != CLASS_VIEW; i++)
-                        if (n->group != product && n->group != attention &&
-                            access_of(e->g, e->place, n->in[i], &a) && a.base == storage)
-                                return true;
+        const Readers *by = &attentions(e)->by;
+        for (int i = by->start[storage]; i < by->start[storage + 1]; i++) {
+                const Node *n = &g->node[by->reader[i]];
+                if (op_info[n->op].cls != CLASS_VIEW && n->group != product &&
+                    n->group != attention)
+                        return true;
         }
         for (int i = 0; i < g->n_out; i++)
                 if (access_of(e->g, e->place, g->out[i].ref, &a) && a.base == storage)

@@ -154,7 +154,7 @@ static int by_size(const void *x, const void *y)
 }
 
 /* Buffers that have an offset, lowest first, in blocks: of each the launches that any of it is alive
- * between, so that most are passed over. */
+ * between, and the highest end, so that most are passed over. */
 enum { BLOCK = 256 };
 typedef struct Placed {
         int64_t offset, end;
@@ -163,15 +163,34 @@ typedef struct Placed {
 typedef struct Block {
         Placed at[BLOCK];
         int n, first, last;
+        int64_t end;
         struct Block *next;
 } Block;
 
-/* The lowest place for x among those that are alive with it. */
-static int64_t lowest_place(const Block *k, const Buffer *x)
+/* full: of each RUN launches, from the one before the first on, bytes at the bottom that buffers
+ * alive in all of them fill without a gap: nothing fits there any more. */
+enum { RUN = 16 };
+
+static int64_t bottom_of(const int64_t *full, const Buffer *x)
 {
         int64_t at = 0;
+        for (int k = (x->first + 1) / RUN; k <= (x->last + 1) / RUN; k++)
+                at = full[k] > at ? full[k] : at;
+        return at;
+}
+
+static void fill_bottom(int64_t *full, const Buffer *x)
+{
+        for (int k = (x->first + RUN) / RUN; (k + 1) * RUN <= x->last + 2; k++)
+                if (x->offset <= full[k] && full[k] < x->offset + x->bytes)
+                        full[k] = x->offset + x->bytes;
+}
+
+/* The lowest place for x, not below `at`, among those that are alive with it. */
+static int64_t lowest_place(const Block *k, const Buffer *x, int64_t at)
+{
         for (; k && k->at[0].offset < at + x->bytes; k = k->next) {
-                if (x->first > k->last || k->first > x->last)
+                if (x->first > k->last || k->first > x->last || k->end <= at)
                         continue;
                 for (int j = 0; j < k->n && k->at[j].offset < at + x->bytes; j++) {
                         const Placed *y = &k->at[j];
@@ -184,10 +203,11 @@ static int64_t lowest_place(const Block *k, const Buffer *x)
 
 static void span(Block *k)
 {
-        k->first = k->at[0].first, k->last = k->at[0].last;
+        k->first = k->at[0].first, k->last = k->at[0].last, k->end = k->at[0].end;
         for (int j = 1; j < k->n; j++) {
                 k->first = k->at[j].first < k->first ? k->at[j].first : k->first;
                 k->last = k->at[j].last > k->last ? k->at[j].last : k->last;
+                k->end = k->at[j].end > k->end ? k->at[j].end : k->end;
         }
 }
 
@@ -213,6 +233,7 @@ static void put_placed(Arena *a, Block *k, const Buffer *x)
         k->at[j] = p;
         k->first = k->n == 1 || p.first < k->first ? p.first : k->first;
         k->last = k->n == 1 || p.last > k->last ? p.last : k->last;
+        k->end = p.end > k->end ? p.end : k->end;
 }
 
 int64_t plan_memory(Emit *e, Arena *a, Buffer **out, int *count)
@@ -260,12 +281,14 @@ int64_t plan_memory(Emit *e, Arena *a, Buffer **out, int *count)
         }
         qsort(order, (size_t)n, sizeof *order, by_size);
         Block *placed = arena_alloc(a, sizeof *placed);
+        int64_t *full = arena_alloc(a, ((size_t)e->n_launch / RUN + 2) * sizeof *full);
         for (int i = 0; i < n; i++) {
                 Buffer *x = order[i];
-                x->offset = placed->n ? lowest_place(placed, x) : 0;
+                x->offset = placed->n ? lowest_place(placed, x, bottom_of(full, x)) : 0;
                 if (x->offset + x->bytes > total)
                         total = x->offset + x->bytes;
                 put_placed(a, placed, x);
+                fill_bottom(full, x);
         }
         *out = b;
         *count = n;

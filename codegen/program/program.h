@@ -221,7 +221,8 @@ typedef struct Emit {
         struct Items *items;     /* row.c's: results by number */
         struct Norms *norms;     /* sm90_gemm_norm.c's: norms by what makes their input */
         int *decoded; /* stored.c's: by parameter, 1 + the work where its values lie decoded; or NULL */
-        struct Columns *columns; /* row.c's: which sums of columns are beside which product */
+        struct Attentions *attentions; /* sm90_qkv_attention.c's: those of a cache */
+        struct Columns *columns;       /* row.c's: which sums of columns are beside which product */
 } Emit;
 
 /* A kernel being written: arguments are collected as they are mentioned. */

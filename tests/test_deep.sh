@@ -31,7 +31,11 @@ within $((15 * more)) "concatenated and sliced 2,000 times" $deep -D kind=slices
 within $((15 * more)) "60,000 slices of slices" $deep -D kind=chain -D n=60000 --mode train
 within $((15 * more)) "wider 2,000 times" $deep -D kind=wider -D n=2000 --mode infer
 small="-D n_embd=64 -D n_head=2 -D vocab=256 -D ctx=64"
+# 1,000 layers under 5 s of an idle core; a loaded machine takes up to twice that
+wide="-D n_kv_head=1 -D head_dim=32 -D n_ff=96"
 # shellcheck disable=SC2086
-within $((15 * more)) "GPT-2 of 200 layers" models/gpt.lua $small -D n_layer=200 --mode train --dtype bf16
+within $((15 * more)) "GPT-2 of 1,000 layers" models/gpt.lua $small -D n_layer=1000 --mode train --dtype bf16
 # shellcheck disable=SC2086
-within $((15 * more)) "Llama of 200 layers" models/llama.lua $small -D n_kv_head=1 -D head_dim=32 -D n_ff=96 -D n_layer=200 --mode infer
+within $((15 * more)) "Llama of 1,000 layers" models/llama.lua $small $wide -D n_layer=1000 --mode infer
+# shellcheck disable=SC2086
+within $((15 * more)) "experts of 1,000 layers" models/moe.lua $small $wide -D n_layer=1000 --mode train

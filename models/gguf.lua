@@ -340,6 +340,35 @@ local architectures = {
                           attn_v = "self_attn.v_proj", attn_output = "self_attn.dense", ffn_up = "mlp.fc1",
                           ffn_down = "mlp.fc2" },
         },
+        ["command-r"] = llama_like {                            -- rotary pairs are neighbours, in both
+                type = "cohere",
+                keys = { logit_scale = "logit_scale" },
+                needs = { "attention.layer_norm_epsilon", "logit_scale" },
+                config = function(m, config)
+                        biases(m, config)
+                        config.use_qk_norm, config.head_dim = has(m, "attn_q_norm.weight"), nil
+                end,
+                layer = set(llama_layer, qk_norms),
+        },
+        bloom = {
+                type = "bloom",
+                keys = { context_length = "seq_length", block_count = "n_layer", ["attention.head_count"] = "n_head",
+                         ["attention.layer_norm_epsilon"] = "layer_norm_epsilon",
+                         ["attention.head_count_kv"] = function(v, m, _, key)
+                                if v ~= m.heads then refuse(key, show(v) .. " is not supported for bloom") end
+                         end,
+                         feed_forward_length = function(v, m, _, key)
+                                if v ~= 4 * m.meta["bloom.embedding_length"] then refuse(key, show(v) .. " is not supported") end
+                         end },
+                needs = { "attention.layer_norm_epsilon" },
+                outer = { token_embd = "transformer.word_embeddings", token_embd_norm = "transformer.word_embeddings_layernorm",
+                          output_norm = "transformer.ln_f", output = "lm_head" },
+                prefix = "transformer.h.%d.",
+                layer = { attn_norm = "input_layernorm", attn_qkv = "self_attention.query_key_value",
+                          attn_output = "self_attention.dense", ffn_norm = "post_attention_layernorm",
+                          ffn_up = "mlp.dense_h_to_4h", ffn_down = "mlp.dense_4h_to_h" },
+                steps = { attn_qkv = grouped },
+        },
         gpt2 = {
                 type = "gpt2",
                 keys = { context_length = "n_positions", embedding_length = "n_embd", block_count = "n_layer",

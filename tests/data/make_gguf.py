@@ -120,6 +120,11 @@ NAMES = {
     "starcoder2": [x for x in LLAMA if not x[0].startswith("ffn_") or x[0] == "ffn_norm"] + [
         ("ffn_up", "mlp.c_fc"), ("ffn_down", "mlp.c_proj")],
     "stablelm": LLAMA + [("attn_q_norm", "self_attn.q_layernorm.norms.*"), ("attn_k_norm", "self_attn.k_layernorm.norms.*")],
+    "command-r": [x for x in LLAMA if x[0] != "ffn_norm"] + QK_NORM,
+    "bloom": [("token_embd", "transformer.word_embeddings"), ("token_embd_norm", "transformer.word_embeddings_layernorm"),
+              ("output_norm", "transformer.ln_f"), ("attn_norm", "input_layernorm"),
+              ("attn_qkv", "self_attention.query_key_value"), ("attn_output", "self_attention.dense"),
+              ("ffn_norm", "post_attention_layernorm"), ("ffn_up", "mlp.dense_h_to_4h"), ("ffn_down", "mlp.dense_4h_to_h")],
     "phi2": [("token_embd", "model.embed_tokens"), ("output_norm", "model.final_layernorm"), ("output", "lm_head"),
              ("attn_norm", "input_layernorm"), ("attn_q", "self_attn.q_proj"), ("attn_k", "self_attn.k_proj"),
              ("attn_v", "self_attn.v_proj"), ("attn_output", "self_attn.dense"), ("ffn_up", "mlp.fc1"), ("ffn_down", "mlp.fc2")],
@@ -143,7 +148,7 @@ CHANGES = {
     "gemma3": {x: plus_one for x in ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm", "output_norm", "attn_q_norm", "attn_k_norm")},
     "gemma2": {x: plus_one for x in ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm", "output_norm")},
     "gpt2": {x: transpose for x in ("attn_qkv", "attn_output", "ffn_up", "ffn_down")},
-    "gptneox": {"attn_qkv": split_groups}, "falcon": {"attn_qkv": split_groups},
+    "bloom": {"attn_qkv": split_groups}, "gptneox": {"attn_qkv": split_groups}, "falcon": {"attn_qkv": split_groups},
 }
 HEADS = ("model.layers.", "transformer.h.", "gpt_neox.layers.", "transformer.blocks.")
 
@@ -204,7 +209,10 @@ def put_config(w, arch, c):
         w.add_value_length(c["head_dim"])
     else:
         w.add_layer_norm_eps(c["layer_norm_eps"])
-    if arch not in ("gpt2", "mpt"):
+    if arch == "command-r":
+        w.add_logit_scale(c["logit_scale"])
+        w.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+    if arch not in ("gpt2", "mpt", "bloom"):
         w.add_rope_freq_base(c["rope_theta"])
         w.add_rope_dimension_count(c["rotary"])
     if "sliding_window" in c:
@@ -238,7 +246,7 @@ def common_words(arch, c):
     out = dict(c, num_hidden_layers=c.get("num_hidden_layers") or c.get("n_layer") or c["n_layers"],
                hidden_size=c.get("hidden_size") or c.get("n_embd") or c["d_model"],
                num_attention_heads=c.get("num_attention_heads") or c.get("n_head") or c["n_heads"],
-               max_position_embeddings=c.get("max_position_embeddings") or c.get("n_positions") or c["max_seq_len"],
+               max_position_embeddings=c.get("max_position_embeddings") or c.get("n_positions") or c.get("seq_length") or c["max_seq_len"],
                rope_theta=c.get("rope_theta") or rope.get("rope_theta") or (1e6 if c["model_type"] == "mixtral" else 10000.0),
                layer_norm_eps=c.get("layer_norm_eps") or c.get("layer_norm_epsilon") or c.get("norm_epsilon"))
     out["num_key_value_heads"] = 1 if arch == "falcon" else c.get("num_key_value_heads") or out["num_attention_heads"]
@@ -341,6 +349,7 @@ MODELS = {                                      # name: architecture, change of 
     "olmo2": ("olmo2", {}, False), "smollm3": ("smollm3", dict(no_rope_layers=[1, 1, 1]), True),
     "olmoe": ("olmoe", dict(clip_qkv=None), True), "starcoder2": ("starcoder2", dict(sliding_window=None), True),
     "stablelm": ("stablelm", {}, False), "phi": ("phi2", dict(qk_layernorm=False), True),
+    "cohere": ("command-r", {}, False), "bloom": ("bloom", {}, False),
     "gpt2": ("gpt2", {}, False), "gpt_neox": ("gptneox", {}, False), "falcon": ("falcon", {}, True), "mpt": ("mpt", {}, False),
 }
 

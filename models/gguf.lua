@@ -340,6 +340,45 @@ local architectures = {
                           attn_v = "self_attn.v_proj", attn_output = "self_attn.dense", ffn_up = "mlp.fc1",
                           ffn_down = "mlp.fc2" },
         },
+        olmo = llama_like {
+                type = "olmo",
+                keys = {
+                        ["attention.clamp_kqv"] = "clip_qkv",
+                        ["attention.layer_norm_epsilon"] = function(v, _, _, key)
+                                if math.abs(v - 1e-5) > 1e-10 then refuse(key, show(v) .. " is not supported for olmo, only 1e-5 is") end
+                        end,
+                },
+                needs = { "attention.layer_norm_epsilon" },
+                config = function(m, config)
+                        biases(m, config)
+                        config.head_dim = nil
+                end,
+                steps = turned,
+        },
+        exaone4 = llama_like {
+                type = "exaone4",
+                -- the model without windows, of 1.2B (the key that tells windows is refused): every layer turns, and sees
+                -- a window that nothing lies outside of
+                config = function(m, config)
+                        rope_freqs(m, config)
+                        config.sliding_window, config.layer_types = config.max_position_embeddings, {}
+                        for i = 1, config.num_hidden_layers do config.layer_types[i] = "sliding_attention" end
+                end,
+                layer = set(llama_layer, qk_norms, {
+                        post_attention_norm = "post_attention_layernorm", post_ffw_norm = "post_feedforward_layernorm",
+                }),
+                ignore = { "rope_freqs.weight" },
+        },
+        glm4 = llama_like {                                     -- rotary pairs are neighbours, in both
+                type = "glm4",
+                keys = { ["rope.dimension_count"] = function(v, m, config) config.partial_rotary_factor = v / m.head_dim end },
+                needs = { "attention.layer_norm_rms_epsilon", "rope.dimension_count" },
+                config = biases,
+                layer = set(llama_layer, {
+                        post_attention_norm = "post_self_attn_layernorm", post_ffw_norm = "post_mlp_layernorm",
+                        ffn_up = "mlp.gate_up_proj",
+                }),
+        },
         ["command-r"] = llama_like {                            -- rotary pairs are neighbours, in both
                 type = "cohere",
                 keys = { logit_scale = "logit_scale" },

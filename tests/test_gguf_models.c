@@ -86,6 +86,9 @@ MODEL(olmoe)
 MODEL(starcoder2)
 MODEL(stablelm)
 MODEL(phi)
+MODEL(olmo)
+MODEL(glm4)
+MODEL(exaone4)
 MODEL(cohere)
 MODEL(bloom)
 MODEL(gpt2)
@@ -216,7 +219,7 @@ TEST (metadata_refused) {
         } bad[] = {
                 { "{\"tensors\":{}}", "general.architecture: is missing" },
                 { "{\"general.architecture\":\"frob\",\"tensors\":{}}",
-                  "no model is known for 'frob'; known are falcon, gemma, gemma2" },
+                  "no model is known for 'frob'; known are bloom, command-r, exaone4" },
                 { "{\"general.architecture\":\"llama\",\"tensors\":{}}",
                   "llama.context_length: is missing" },
                 { "{" LLAMA ",\"tensors\":{}}", "tensor token_embd.weight: is missing" },

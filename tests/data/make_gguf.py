@@ -120,6 +120,12 @@ NAMES = {
     "starcoder2": [x for x in LLAMA if not x[0].startswith("ffn_") or x[0] == "ffn_norm"] + [
         ("ffn_up", "mlp.c_fc"), ("ffn_down", "mlp.c_proj")],
     "stablelm": LLAMA + [("attn_q_norm", "self_attn.q_layernorm.norms.*"), ("attn_k_norm", "self_attn.k_layernorm.norms.*")],
+    "olmo": [x for x in LLAMA if not x[0].endswith("norm")],
+    "exaone4": [x for x in LLAMA if x[0] not in ("attn_norm", "ffn_norm")] + QK_NORM + [
+        ("post_attention_norm", "post_attention_layernorm"), ("post_ffw_norm", "post_feedforward_layernorm")],
+    "glm4": [x for x in LLAMA if x[0] != "ffn_up"] + [
+        ("post_attention_norm", "post_self_attn_layernorm"), ("post_ffw_norm", "post_mlp_layernorm"),
+        ("ffn_up", "mlp.gate_up_proj")],
     "command-r": [x for x in LLAMA if x[0] != "ffn_norm"] + QK_NORM,
     "bloom": [("token_embd", "transformer.word_embeddings"), ("token_embd_norm", "transformer.word_embeddings_layernorm"),
               ("output_norm", "transformer.ln_f"), ("attn_norm", "input_layernorm"),
@@ -143,7 +149,7 @@ NAMES = {
 }
 PERMUTED = {"attn_q": permute("H"), "attn_k": permute("K")}
 CHANGES = {
-    "llama": PERMUTED, "smollm3": PERMUTED, "granite": PERMUTED,
+    "llama": PERMUTED, "olmo": PERMUTED, "smollm3": PERMUTED, "granite": PERMUTED,
     "gemma": {x: plus_one for x in ("attn_norm", "ffn_norm", "output_norm")},
     "gemma3": {x: plus_one for x in ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm", "output_norm", "attn_q_norm", "attn_k_norm")},
     "gemma2": {x: plus_one for x in ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm", "output_norm")},
@@ -209,6 +215,8 @@ def put_config(w, arch, c):
         w.add_value_length(c["head_dim"])
     else:
         w.add_layer_norm_eps(c["layer_norm_eps"])
+    if arch == "olmo":
+        w.add_clamp_kqv(c["clip_qkv"])
     if arch == "command-r":
         w.add_logit_scale(c["logit_scale"])
         w.add_rope_scaling_type(gguf.RopeScalingType.NONE)
@@ -248,7 +256,7 @@ def common_words(arch, c):
                num_attention_heads=c.get("num_attention_heads") or c.get("n_head") or c["n_heads"],
                max_position_embeddings=c.get("max_position_embeddings") or c.get("n_positions") or c.get("seq_length") or c["max_seq_len"],
                rope_theta=c.get("rope_theta") or rope.get("rope_theta") or (1e6 if c["model_type"] == "mixtral" else 10000.0),
-               layer_norm_eps=c.get("layer_norm_eps") or c.get("layer_norm_epsilon") or c.get("norm_epsilon"))
+               layer_norm_eps=c.get("layer_norm_eps") or c.get("layer_norm_epsilon") or c.get("norm_epsilon") or 1e-5)
     out["num_key_value_heads"] = 1 if arch == "falcon" else c.get("num_key_value_heads") or out["num_attention_heads"]
     out["intermediate_size"] = c.get("intermediate_size") or c.get("ffn_hidden_size") or 4 * out["hidden_size"]
     out["head_dim"] = c.get("head_dim") or out["hidden_size"] // out["num_attention_heads"]
@@ -349,7 +357,8 @@ MODELS = {                                      # name: architecture, change of 
     "olmo2": ("olmo2", {}, False), "smollm3": ("smollm3", dict(no_rope_layers=[1, 1, 1]), True),
     "olmoe": ("olmoe", dict(clip_qkv=None), True), "starcoder2": ("starcoder2", dict(sliding_window=None), True),
     "stablelm": ("stablelm", {}, False), "phi": ("phi2", dict(qk_layernorm=False), True),
-    "cohere": ("command-r", {}, False), "bloom": ("bloom", {}, False),
+    "olmo": ("olmo", {}, False), "glm4": ("glm4", {}, False),
+    "exaone4": ("exaone4", dict(sliding_window=None, layer_types=["full_attention"] * 3), True), "cohere": ("command-r", {}, False), "bloom": ("bloom", {}, False),
     "gpt2": ("gpt2", {}, False), "gpt_neox": ("gptneox", {}, False), "falcon": ("falcon", {}, True), "mpt": ("mpt", {}, False),
 }
 

@@ -5,7 +5,7 @@
 LLAMA2C is a clone of karpathy/llama2.c; its run.c is built with `gcc -Ofast -march=native`, changed in
 one line so that it does not end at BOS.  Weights are random, in its format.  All take turns.  A figure
 is tokens a second of processor time between two lengths, which leaves out loading: the machine may be
-shared.  Medians and, in brackets, the best."""
+shared.  Too few tokens drown in how much loading varies.  Medians and, in brackets, the best."""
 import argparse, os, resource, statistics, struct, subprocess, tempfile
 import numpy as np
 

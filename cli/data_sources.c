@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#define XXH_STATIC_LINKING_ONLY /* a state on the stack */
 #include <xxhash.h>
 #include "../runtime/device/cache.h"
 #include "../runtime/util/c_locale.h"
@@ -294,9 +295,7 @@ uint64_t sources_hash(const Sources *s, uint64_t seed)
 {
         enum { CHUNK = 1 << 14 };
         int ids[CHUNK];
-        XXH3_state_t *x = XXH3_createState();
-        if (!x)
-                return 0;
+        XXH3_state_t state, *x = &state;
         XXH3_64bits_reset_withSeed(x, seed);
         for (int i = 0; i < s->n; i++) {
                 const Source *y = &s->source[i];
@@ -314,9 +313,7 @@ uint64_t sources_hash(const Sources *s, uint64_t seed)
                 if (s->n > 1)
                         XXH3_64bits_update(x, &y->weight, sizeof y->weight);
         }
-        const uint64_t h = XXH3_64bits_digest(x);
-        XXH3_freeState(x);
-        return h;
+        return XXH3_64bits_digest(x);
 }
 
 int64_t sources_tokens(const Sources *s)

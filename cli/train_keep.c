@@ -103,7 +103,8 @@ static int drop_old(const Train *t, bool lora, Err *e)
                 int64_t first = INT64_MAX;
                 int n = 0;
                 if (!d)
-                        return err_set(e, TGC_IO, "%s: %s", dir, strerror(errno));
+                        return err_set(e, errno == ENOMEM ? TGC_NO_MEMORY : TGC_IO, "%s: %s", dir,
+                                       strerror(errno));
                 for (struct dirent *x; (x = readdir(d));) {
                         const int64_t step = step_of(x->d_name, lora);
                         const bool later = step > t->state.step;

@@ -4,11 +4,12 @@
  * Every op with structure of its own (matmul, norm, attention, sum ...) anchors a kernel.  An
  * elementwise op joins the kernel that makes its input, as its epilogue, unless that kernel would
  * then wait for itself.  An op that joins nothing starts a map, which later ops may join.  In the
- * end, a map that feeds nothing but one row op becomes that op's prologue.
+ * end, a map becomes the prologue of a row op that reads it.
  *
- * If an elementwise op may join several kernels, it joins the one where it saves the most bytes
- * (fuse_bytes.h).  It stays out of an epilogue if its only reader is a row op and that op saves more
- * by computing it; or saves as much, when the input is stored anyway.
+ * Bytes decide between several kernels (fuse_bytes.h).  An elementwise op joins the one where it
+ * saves most.  It stays out of an epilogue if its only reader is a row op that saves more by
+ * computing it; or as much, when the input is stored anyway.  A map that several row ops read
+ * becomes the prologue of the one that saves most; of the first, if they are equal.
  *
  * In an expert MLP, gate * up becomes the prologue of `down`.  Then gate and up do not wait for each
  * other, and schedule.c may make them one launch.
@@ -275,63 +276,105 @@ static void adopt(Fuse *f, Ref r, int level)
         }
 }
 
-/* A map whose every member lies in the domain of the anchor's input becomes its prologue. */
-static void take_heads(Fuse *f, Ref r)
+/* May the map that makes input k of node r be the prologue of r's kernel id?  0: r is in none. */
+static bool fits_prologue(Fuse *f, Ref r, int k, int id)
 {
         Graph *g = f->g;
-        const Node *n = NODE(g, r);
         const KernelOrder *o = f->order;
-        int id = n->group;
-        for (int k = 0; k < n->n_in; k++) {
-                Ref b = n->in[k];
-                int m = NODE(g, b)->group;
-                const Type *t = &NODE(g, b)->type;
-                if (!m || m == id || f->gr[m].anchor || !is_member(g, b) || t->rank == 0)
-                        continue;
-                if (!op_takes_rows(n->op, k) ||
-                    (op_info[n->op].cls == CLASS_MATMUL && !joins_experts(f, b)))
-                        continue;
-                const bool again = op_reads(n->op, k) == 'W';
-                bool ok = true;
-                int64_t cols = t->dim[t->rank - 1].n;
-                if (op_info[n->op].cls == CLASS_COL) {
-                        cols = 1;
-                        for (int i = (int)n->a.k.k; i < t->rank; i++)
-                                cols *= t->dim[i].n;
-                }
-                if (!dim_is_const(t->dim[t->rank - 1]))
-                        ok = false;
-                for (Ref s = o->first[m]; s && ok; s = o->next[s]) {
-                        /* one domain: a row op's prologue sees rows of the last axis */
-                        ok = shape_eq(&NODE(g, s)->type, t) && fits(&NODE(g, s)->type, cols) &&
-                             !op_is(NODE(g, s)->op, FACT_PAIRS) && !op_updates(NODE(g, s)->op, 0);
-                        for (int i = 0; i < NODE(g, s)->n_in && ok; i++) {
-                                Ref in = NODE(g, s)->in[i], base = base_of(f, in);
-                                if (NODE(g, base)->group == m)
-                                        ok = in == base;
-                                else
-                                        ok = !depends(f, in, id);
-                        }
+        const Node *n = NODE(g, r);
+        const Ref b = n->in[k];
+        const int m = NODE(g, b)->group;
+        const Type *t = &NODE(g, b)->type;
+        const bool again = op_reads(n->op, k) == 'W';
+        int64_t cols = t->dim[t->rank - 1].n;
+        if (op_info[n->op].cls == CLASS_COL) {
+                cols = 1;
+                for (int i = (int)n->a.k.k; i < t->rank; i++)
+                        cols *= t->dim[i].n;
+        }
+        if (!dim_is_const(t->dim[t->rank - 1]) || (again && NODE(g, b)->uses > 1))
+                return false;
+        for (Ref s = o->first[m]; s; s = o->next[s]) {
+                /* one domain: a row op's prologue sees rows of the last axis */
+                if (!shape_eq(&NODE(g, s)->type, t) || !fits(&NODE(g, s)->type, cols) ||
+                    op_is(NODE(g, s)->op, FACT_PAIRS) || op_updates(NODE(g, s)->op, 0))
+                        return false;
+                for (int i = 0; i < NODE(g, s)->n_in; i++) {
+                        const Ref in = NODE(g, s)->in[i], base = base_of(f, in);
+                        if (NODE(g, base)->group == m ? in != base : id && depends(f, in, id))
+                                return false;
                 }
                 /* prologues that store read nothing they store, and are asked for a row once */
-                for (Ref s = again ? o->first[m] : 0; s && ok; s = o->next[s])
-                        for (int i = o->base_readers.start[s];
-                             i < o->base_readers.start[s + 1] && s != b; i++)
-                                ok &= NODE(g, o->base_readers.reader[i])->group == m;
-                if (again && NODE(g, b)->uses > 1)
-                        ok = false;
-                /* the other inputs of the anchor must not wait for the prologue's other readers */
-                if (!ok) {
+                for (int i = o->base_readers.start[s];
+                     again && s != b && i < o->base_readers.start[s + 1]; i++)
+                        if (NODE(g, o->base_readers.reader[i])->group != m)
+                                return false;
+        }
+        return true;
+}
+
+/* Do the other inputs of r wait for another reader of map m? */
+static bool inputs_wait(Fuse *f, Ref r, int m)
+{
+        const Node *n = NODE(f->g, r);
+        for (int i = 0; i < n->n_in; i++)
+                if (NODE(f->g, base_of(f, n->in[i]))->group != m && depends(f, n->in[i], m))
+                        return true;
+        return false;
+}
+
+/* May op r take a map that makes its input k as a prologue? */
+static bool takes_prologue(const Fuse *f, Ref r, int k)
+{
+        const Node *n = &f->g->node[r];
+        const Ref b = n->in[k];
+        const int m = f->g->node[b].group;
+        return m && m != n->group && !f->gr[m].anchor && is_member(f->g, b) &&
+               f->g->node[b].type.rank > 0 && op_takes_rows(n->op, k) &&
+               (op_info[n->op].cls != CLASS_MATMUL || joins_experts(f, b));
+}
+
+/* A row op behind r that reads b and saves more bytes by making it, or 0. */
+static Ref better_reader(Fuse *f, Ref b, Ref r, int64_t saved)
+{
+        const KernelOrder *o = f->order;
+        const Together map = { .kernel = { NODE(f->g, b)->group } };
+        for (int i = o->readers.start[b]; i < o->readers.start[b + 1]; i++) {
+                const Ref u = o->readers.reader[i];
+                const Node *n = NODE(f->g, u);
+                for (int k = 0; u > r && !n->group && k < n->n_in; k++)
+                        if (n->in[k] == b && takes_prologue(f, u, k) &&
+                            more_bytes(saved_bytes(f->bytes, &map, &(Together) { .node = { u } }),
+                                       saved) > 0 &&
+                            fits_prologue(f, u, k, 0) && !inputs_wait(f, u, map.kernel[0]))
+                                return u;
+        }
+        return 0;
+}
+
+/* A map whose every member lies in the domain of the anchor's input becomes its prologue, unless
+ * another op saves more bytes by it. */
+static void take_prologues(Fuse *f, Ref r)
+{
+        const Node *n = NODE(f->g, r);
+        const int id = n->group;
+        for (int k = 0; k < n->n_in; k++) {
+                const Ref b = n->in[k];
+                const int m = NODE(f->g, b)->group;
+                if (!takes_prologue(f, r, k))
+                        continue;
+                if (!fits_prologue(f, r, k, id)) {
                         refuse(f, b, id, "it does not fit the rows of the op that reads it");
                         continue;
                 }
-                for (int i = 0; i < n->n_in && ok; i++) {
-                        if (NODE(g, base_of(f, n->in[i]))->group == m)
-                                continue;
-                        ok = !depends(f, n->in[i], m);
-                }
-                if (!ok)
+                if (inputs_wait(f, r, m))
                         continue;
+                const int64_t saved = saved_bytes(f->bytes, &(Together) { .kernel = { id } },
+                                                  &(Together) { .kernel = { m } });
+                if (better_reader(f, b, r, saved)) {
+                        refuse(f, b, id, "another op that reads it saves more as its kernel");
+                        continue;
+                }
                 absorb(f, m, id);
         }
 }
@@ -478,7 +521,7 @@ void fuse(Graph *g, Arena *tmp, int level, bool same_bits, Text *why)
                 } else if (c != CLASS_LEAF && c != CLASS_VIEW && !is_virtual(g, r)) {
                         enter(&f, r, new_group(&f, r, r));
                         if (level)
-                                take_heads(&f, r);
+                                take_prologues(&f, r);
                 }
         }
         for (Ref r = 1; r < g->n_nodes; r++)

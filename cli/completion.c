@@ -174,6 +174,7 @@ static void fish(void)
         printf("complete -c tgc -n '__fish_seen_subcommand_from help' -f -a 'lua models ");
         print_commands();
         printf("'\n");
+        printf("complete -c tgc -l help -d 'help'\n");
         for (int c = 0; c < N_COMMANDS; c++)
                 for (int o = 0; o < N_OPTIONS; o++)
                         if (has(c, o))

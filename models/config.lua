@@ -1,6 +1,6 @@
--- config.lua: reads a config.json by a table of its keys.  A family states every key
--- that its configuration class in transformers has; what it does not state is refused,
--- for the logits may depend on it.
+-- config.lua: reads a config.json by a table of its keys.  A family lists every key
+-- of its configuration class in transformers.  A key that is not listed is refused, because the
+-- logits may depend on it.
 --
 --      key = 1e-6              used: the class's default, which also gives the type; an integer is at least 1
 --      key = opt(KIND)         used: nil where absent; of(KIND, v): v there
@@ -9,9 +9,9 @@
 --      key = same "other"      used: another name of that key, which wins
 --      key = object{ ... }     used: keys of its own; {} where it is absent or null
 --      key = each{ ... }       used: names of any kind, each with such keys
---      key = kinds("k", { })   an object whose k says which of the tables of keys it has; nil where it is absent or null
+--      key = kinds("k", { })   an object; its k names the table of its keys; nil where it is absent or null
 --      key = free              changes no logit
---      key = only(v, ...)      refused unless it is v (which it is where absent) or another of these
+--      key = only(v, ...)      refused unless it is one of these; absent means v
 --
 -- KIND: count (a whole number from 1), whole (from 0), positive, number, boolean, string, scalar, list.
 local config = {}
@@ -40,9 +40,9 @@ local kinds = {
         list = { "a list", function(v) return type(v) == "table" end },
 }
 
-local function is_null(v) return type(v) == "userdata" end      -- as the reader hands JSON's null over
+local function is_null(v) return type(v) == "userdata" end      -- the reader passes JSON's null as userdata
 
--- A value as JSON has it, short.
+-- A value as JSON text, shortened.
 local function show(v)
         if v == null or is_null(v) then return "null" end
         if type(v) == "string" then return '"' .. v:sub(1, 60) .. '"' end
@@ -157,7 +157,7 @@ function walk(raw, keys, common, name, within)
         return out
 end
 
--- What reads a configuration of `family`: all used keys, with their defaults, and the model_type.  tables[model_type]
+-- A function that reads a configuration of `family`.  It returns all used keys, with defaults, and the model_type.  tables[model_type]
 -- are its keys and architecture, perhaps with an older spelling; common keys are every family's.
 function config.reader(common, tables)
         return function(raw, family)
@@ -181,7 +181,7 @@ local nested = {
         low_freq_factor = config.opt "positive", high_freq_factor = config.opt "positive",
         short_factor = config.opt "list", long_factor = config.opt "list", mrope_section = config.free, finetuned = config.free,
 }
--- Where layers differ: one for each type of layer; what transformers 4 wrote concerns the full ones.
+-- Rotary positions by type of layer.  What transformers 4 wrote is for layers without a window.
 config.layer_rope_keys = {
         rope_scaling = config.object(nested),
         rope_parameters = config.object { full_attention = config.object(nested), sliding_attention = config.object(nested) },
@@ -193,7 +193,7 @@ config.rope_keys = {
         original_max_position_embeddings = config.opt "count", partial_rotary_factor = config.opt "number",
 }
 
--- Those with more keys for rotary positions.
+-- Families with more keys for rotary positions.
 function config.rope_keys_with(more)
         for key, rule in pairs(nested) do
                 if more[key] == nil then more[key] = rule end
@@ -201,13 +201,13 @@ function config.rope_keys_with(more)
         return { rope_scaling = config.object(more), rope_parameters = config.object(more) }
 end
 
--- What a kind of scaling must be given.
+-- Keys that each kind of scaling requires.
 local needs = {
         default = {}, linear = { "factor" }, llama3 = { "factor", "low_freq_factor", "high_freq_factor" },
         yarn = { "factor" }, dynamic = { "factor" }, longrope = { "short_factor", "long_factor" },
 }
 
--- How much larger YaRN makes cosines and sines.
+-- YaRN's factor of cosines and sines.
 local function yarn_gain(r)
         local function gain(by) return r.factor > 1 and 0.1 * by * math.log(r.factor) + 1 or 1.0 end
         if r.attention_factor then return r.attention_factor end
@@ -215,7 +215,7 @@ local function yarn_gain(r)
         return m ~= 0 and all ~= 0 and gain(m) / gain(all) or gain(1)
 end
 
--- How much larger longrope does.
+-- longrope's factor.
 local function longrope_gain(r, ctx, original)
         if r.attention_factor then return r.attention_factor end
         local factor = r.factor or ctx / original
@@ -232,7 +232,7 @@ local function numbers(list, key, within)
         return table.concat(words, " ")
 end
 
--- Which key says what rotary positions are.
+-- The key that describes rotary positions.
 function config.rope_key(c) return is_empty(c.rope_scaling) and "rope_parameters" or "rope_scaling" end
 
 -- Parameters of b.rope.  o: theta and partial, where a family has other names for them, and partial_name; partial_ok:
@@ -281,7 +281,7 @@ end
 
 -- Windows -----------------------------------------------------------------------------
 
--- "sf...": which layers see the window and which everything, of layer_types.
+-- layer_types as letters, "sf...": s for a layer with the window, f for one without.
 function config.pattern(types, n_layer, window)
         if #types ~= n_layer then config.refuse("layer_types", types, "should name num_hidden_layers, " .. n_layer) end
         local out = {}
@@ -297,7 +297,7 @@ function config.pattern(types, n_layer, window)
         return table.concat(out)
 end
 
--- layer_types, or what stands for them: each nth layer is full.
+-- layer_types, or its replacement: every nth layer is full.
 function config.layer_types(c, n)
         local types = c.layer_types or {}
         if not c.layer_types then
@@ -306,14 +306,14 @@ function config.layer_types(c, n)
         return types
 end
 
--- A pattern in other letters.
+-- A pattern, with its letters replaced.
 function config.letters(pattern, other)
         local out = {}
         for i = 1, #pattern do out[i] = other[pattern:sub(i, i)] end
         return table.concat(out)
 end
 
--- Theta of layers with a window, whose rotary positions are not scaled; `theta` where the file has none.
+-- Theta of layers with a window; their rotary positions are not scaled.  Default: `theta`.
 function config.near_theta(c, theta)
         local r = c.rope_parameters.sliding_attention or {}
         local kind = r.rope_type or r.type or "default"
@@ -325,7 +325,7 @@ function config.near_theta(c, theta)
         return r.rope_theta or theta
 end
 
--- The second of `heads` divides the first, and heads are even where all of them turns.
+-- Checks that the second of `heads` divides the first, and that the head width is even if all of it has rotary positions.
 function config.heads(H, K, D, rotary)
         if H % K ~= 0 then
                 config.refuse("num_key_value_heads", K, "does not divide num_attention_heads, which is " .. H)

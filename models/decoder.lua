@@ -1,5 +1,5 @@
--- decoder.lua: what families of decoders share, and a parameter for each thing in which they
--- differ.  A family's file gives the checkpoint's names and makes parameters of config.json:
+-- decoder.lua: one decoder for many families.  A parameter stands for each thing that differs between
+-- them.  A family's file gives the names in the checkpoint, and turns config.json into parameters:
 -- decoder.file { name, params, names(i, p), outer, config(c, family) }.
 local b = require "blocks"
 local config = require "config"
@@ -7,35 +7,35 @@ local keys = require "config_keys"
 
 local decoder = {}
 
--- With these a model is Llama's.
+-- These defaults are Llama's.
 decoder.params = {
         act = "silu", eps = 1e-5, std = 0.02, dropout = 0.0,
-        norm = "rms",           -- rms; rms1: its gain is stored less 1; layer: layernorm; gain: without bias; plain: alone
-        order = "pre",          -- f the part, n its norm.  pre: x + f(n(x)); post: x + n(f(x)); both: x + n2(f(n(x)));
+        norm = "rms",           -- rms; rms1: RMSNorm whose stored gain is 1 less; layer: layernorm; gain: layernorm without bias; plain: without both
+        order = "pre",          -- where norms n of a part f are.  pre: x + f(n(x)); post: x + n(f(x)); both: x + n2(f(n(x)));
                                 -- after: n(x + f(x)); parallel: both parts read one n(x)
-        last_norm = true,       -- before the head
+        last_norm = true,       -- a norm before the head
         qkv_bias = false, out_bias = false, mlp_bias = false, head_bias = false,
-        tied = false,           -- the head is the embedding
-        qk_norm = "none",       -- of queries and keys.  head: one gain for every head; heads: a gain for each; each: a
-                                -- tensor for each; all: over all heads at once
-        qk_norm_bias = false, qk_norm_last = false,     -- last: behind rotary positions
-        clip = 0.0,             -- of q, k and v; 0: none
-        sinks = false,          -- each head's softmax has a learned logit more, which nothing is taken from
-        score_scale = 0.0,      -- of scores; 0: one over the root of head_dim
-        score_cap = 0.0, logit_cap = 0.0,               -- capped softly with tanh; 0: not
-        embed_scale = 1.0,      -- 0: the root of n_embd
+        tied = false,           -- the head uses the embedding's weights
+        qk_norm = "none",       -- norm of queries and keys.  head: all heads share a gain; heads: a gain for each head; each: the same, a
+                                -- tensor for each head; all: one norm over all heads
+        qk_norm_bias = false, qk_norm_last = false,     -- last: the norm comes after rotary positions
+        clip = 0.0,             -- clamp q, k and v to this size; 0: no
+        sinks = false,          -- each head's softmax has one more learned logit, without a value
+        score_scale = 0.0,      -- factor of the scores; 0: 1/sqrt(head_dim)
+        score_cap = 0.0, logit_cap = 0.0,               -- soft caps c: x becomes c tanh(x / c); 0: no cap
+        embed_scale = 1.0,      -- factor of embeddings; 0: sqrt(n_embd)
         residual_scale = 1.0, logit_scale = 1.0,
         gated = true,           -- down(act(gate(x)) * up(x)), or down(act(up(x)))
-        fused = false,          -- the checkpoint has gate and up in one tensor
-        window = 0,             -- tokens that attention sees; 0: all
-        pattern = "s",          -- of layers: s sees the window, f everything; repeated
-        turns = "r",            -- of layers: r rotary positions, l those with local_theta, n none; repeated
-        interleaved = false,    -- rotary pairs are neighbours in the checkpoint, not half a head apart
+        fused = false,          -- the checkpoint stores gate and up as one tensor
+        window = 0,             -- length of the attention window in tokens; 0: no window
+        pattern = "s",          -- a letter for each layer, repeated: s with the window, f without
+        turns = "r",            -- a letter for each layer, repeated: r rotary positions, l rotary with local_theta, n none
+        interleaved = false,    -- in the checkpoint the elements of a rotary pair are neighbours, not half a head apart
         local_theta = 10000.0,
 }
 b.with_defaults(decoder.params, b.rope_params)
 
--- Llama's names in layer i, and outside of layers.
+-- Llama's names: in layer i, and outside of the layers.
 function decoder.names(i)
         local l = "model.layers." .. i .. "."
         local a, m = l .. "self_attn.", l .. "mlp."
@@ -64,7 +64,7 @@ function decoder.norm(x, name, p, from, steps)
         return f(x, name, { eps = p.eps, from = from, steps = steps })
 end
 
--- Of heads x (B,T,n,D), with a gain for each: one tensor (n,D) or a tensor a head.
+-- The norm of heads x (B,T,n,D), each head with its gain: one tensor (n,D), or a tensor for each head.
 local function norm_heads(x, name, p, from, turn)
         local n, D = x.shape[3], x.shape[4]
         local gain = param(name .. ".weight", { n, D }, { init = "ones" })
@@ -81,7 +81,7 @@ end
 
 -- Attention -----------------------------------------------------------------------------
 
--- What is done to q, k and v before they are heads.
+-- Norm and clamp of q, k and v before they are split into heads.
 local function before_heads(p, from, turn)
         return function(y, name)
                 if p.qk_norm == "all" and name ~= "v" then y = b.rmsnorm(y, name .. "_norm", { eps = p.eps, from = from[name .. "_norm"], steps = turn[name] }) end
@@ -132,7 +132,7 @@ end
 -- Rows at..at+n of a tensor (rows,C) that holds two linears.
 local function rows(all, width, at, n) return string.format(": %dx%d | rows %d %d", all, width, at, at + n) end
 
--- width: p.n_ff if absent.
+-- width: default p.n_ff.
 function decoder.mlp(x, p, from, _, width)
         local F, C = width or p.n_ff, p.n_embd
         if not p.gated then return b.mlp(x, { n_ff = F, act = p.act, bias = p.mlp_bias, std = p.std, from = from }) end
@@ -146,7 +146,7 @@ end
 
 -- Layers --------------------------------------------------------------------------------
 
--- A layer; the letter of its order says where norms are.  mlp(x, p, from, i) is its second part.
+-- One layer.  p.order says where its norms are.  mlp(x, p, from, i) makes its second part.
 local function block(x, p, from, layer, mlp, i)
         local order = p.order
         local function joined(a, y, name)
@@ -154,7 +154,7 @@ local function block(x, p, from, layer, mlp, i)
                 if p.residual_scale ~= 1 then y = (y * p.residual_scale):as(name .. "_scaled") end
                 return (a + y):as "sum"
         end
-        -- part f of x with its norms
+        -- part f of x, with its norms
         local function part(f, before, after, name)
                 local h, out = x, nil
                 if order == "pre" or order == "both" then h = decoder.norm(x, "norm", p, before) end
@@ -176,7 +176,7 @@ end
 
 local orders = { pre = true, post = true, both = true, after = true, parallel = true }
 
--- All layers.  o: names(i, p), mlp, slopes; attention(h, p, from, layer), where it is none of this file's.
+-- All layers.  o: names(i, p), mlp, slopes, and attention(h, p, from, layer) for a family with its own.
 function decoder.layers(x, p, o)
         if not orders[p.order] then error("order is pre, post, both, after or parallel, not '" .. p.order .. "'") end
         local names, rope, near = o.names or decoder.names, b.rope_of(p, p.head_dim), nil
@@ -216,7 +216,7 @@ function decoder.head(x, p, embed, outer)
         return p.logit_cap > 0 and ((y * (1 / p.logit_cap)):tanh() * p.logit_cap):as "logits" or y
 end
 
--- Everything up to the logits.  o: as layers, and outer.
+-- The model up to the logits.  o: as in layers, and outer.
 function decoder.logits(ids, p, o)
         local outer = o.outer or decoder.outer
         local x, embed = b.embedding(ids, "embed", p.vocab, p.n_embd, { std = p.std, from = outer.embed })
@@ -229,7 +229,7 @@ end
 
 -- Files -----------------------------------------------------------------------------------
 
--- Parameters of a configuration that was read, with what the family says otherwise.
+-- Parameters from a config.json that was read.  The family's own come on top.
 function decoder.from_hf(c, more)
         local H, K = c.num_attention_heads, c.num_key_value_heads or c.num_attention_heads
         if not c.head_dim then config.divides(c, "num_attention_heads", "hidden_size") end

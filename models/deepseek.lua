@@ -1,5 +1,6 @@
--- deepseek.lua: DeepSeek V2 and V3.  Keys and values come of one short vector a token (MLA), a part of
--- each key turns and is every head's; experts are chosen in the best groups, beside shared ones.
+-- deepseek.lua: DeepSeek V2 and V3.  Each token's keys and values are made from one short vector (MLA).
+-- Part of each key has rotary positions; all heads share it.  A token uses the best experts of the best
+-- groups, and shared experts.
 -- The defaults are DeepSeek-V2-Lite.
 local b = require "blocks"
 local config = require "config"
@@ -10,22 +11,22 @@ local spelling = { expert = "mlp.experts.%d.%s.weight", gate = "gate_proj", up =
 
 local params = b.with_defaults({
         vocab = 102400, ctx = 163840, n_layer = 27, n_embd = 2048, n_head = 16, n_kv_head = 16, eps = 1e-6, interleaved = true,
-        head_dim = 64,          -- the part of queries and keys that turns
-        nope_dim = 128,         -- the part that does not
+        head_dim = 64,          -- width of the part of queries and keys with rotary positions
+        nope_dim = 128,         -- width of the part without
         v_dim = 128,
-        q_rank = 0,             -- width of what queries are made of; 0: the layer's input
-        kv_rank = 512,          -- and keys and values
+        q_rank = 0,             -- width of the vector that queries are made from; 0: the layer's input
+        kv_rank = 512,          -- width of the vector that keys and values are made from
         n_ff = 10944,           -- of dense layers
         n_expert = 64, top_k = 6, n_ff_expert = 1408,
         n_shared = 2,           -- shared experts
-        n_dense = 1,            -- layers that are dense, the first
-        n_group = 1, top_group = 1,     -- groups of experts, and how many of them a token sees
-        sigmoid = false,        -- scores of experts are sigmoids, and are chosen with a correction; else softmax
-        renorm = false,         -- the chosen scores are made to sum to 1
+        n_dense = 1,            -- the first layers are dense: so many
+        n_group = 1, top_group = 1,     -- groups of experts, and groups that a token uses
+        sigmoid = false,        -- scores are sigmoids, and a correction is added for the choice; false: softmax
+        renorm = false,         -- scale the chosen scores to sum to 1
         routed_scale = 1.0,
 }, decoder.params)
 
--- MLA.  Of a head the rotary part comes first here, in queries and keys alike.
+-- MLA.  The rotary part comes first in each head, in queries and in keys.
 local function attention(x, p, from, layer)
         local H, C, R, N, V = p.n_head, p.n_embd, p.head_dim, p.nope_dim, p.v_dim
         local a, rope, halves = from.layer .. "self_attn.", layer.rope, " | rope %d " .. R
@@ -113,7 +114,7 @@ local function mlp(x, p, from, i)
         return (y + shared):as "both"
 end
 
--- What experts are chosen by.
+-- The scores by which experts are chosen.
 local function routing(c, three)
         local E, k = c.n_routed_experts, c.num_experts_per_tok
         local grouped = three or c.topk_method == "group_limited_greedy"

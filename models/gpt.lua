@@ -34,8 +34,8 @@ return {
                 vocab = 50257, ctx = 1024, n_layer = 12, n_head = 12, n_embd = 768,
                 n_ff = 0,               -- 0: 4 * n_embd
                 act = "gelu_tanh", eps = 1e-5, std = 0.02, dropout = 0.0, tied = true,
-                scale_scores = true,    -- by one over the root of the head's width
-                scale_layers = false,   -- and by one over the layer's number
+                scale_scores = true,    -- scores times 1/sqrt(head width)
+                scale_layers = false,   -- scores also divided by the layer's number
         },
         config = function(raw, family)
                 local c = keys.read(raw, family)
@@ -57,7 +57,7 @@ return {
                         x = scope("blk" .. i, block, x, p, i)
                 end
                 x = b.layernorm(x, "norm", { eps = p.eps, from = { "transformer.ln_f", "ln_f" } })
-                ignore "*.attn.bias"            -- causal masks that old checkpoints carry
+                ignore "*.attn.bias"            -- causal masks, stored in old checkpoints
                 ignore "*.attn.masked_bias"
                 local logits
                 if p.tied then

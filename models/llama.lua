@@ -1,9 +1,9 @@
--- llama.lua: Llama 1 to 3, and what differs from it by a switch: Mistral, Qwen2,
--- Qwen3, Phi-3.  Pre-norm RMSNorm, rotary positions, grouped queries, SwiGLU.
+-- llama.lua: Llama 1 to 3, and Mistral, Qwen2, Qwen3 and Phi-3, which differ by a parameter.
+-- Pre-norm RMSNorm, rotary positions, grouped queries, SwiGLU.
 -- The defaults are Llama-3.2-1B.
 --
--- Rotary pairs are neighbours here.  Hugging Face keeps them half a head apart, so
--- its q and k go through `rope`; llama2.c's files are as ours.
+-- The two elements of a rotary pair are neighbours here, as in llama2.c.  Hugging Face keeps them
+-- half a head apart, so the rows of its q and k are reordered by `rope` when they are read.
 local b = require "blocks"
 local config = require "config"
 local keys = require "config_keys"
@@ -38,7 +38,7 @@ local outer = {
 
 local llama = { name = "llama" }
 
--- Rows of one tensor that holds several linears, in the order of asking.
+-- One checkpoint tensor holds several linears.  Each call takes the next rows of it.
 local function cutter(rows, width)
         local at = 0
         return function(n)
@@ -80,7 +80,7 @@ function llama.mlp(x, p, from)
                                 from = names, suffix = from.suffix, steps = steps })
 end
 
--- Which layers see a window: all of them, or those that layer_types names, or those from max_window_layers on.
+-- Which layers use the window: all, those in layer_types, or those from max_window_layers on.
 local function windows(c)
         local window, pattern = c.sliding_window, "s"
         if c.use_sliding_window == false then window = nil end
@@ -93,10 +93,10 @@ local function windows(c)
         return window or 0, pattern
 end
 
--- Phi-3 knows two kinds; its first files called one of them "su".
+-- Phi-3 has two kinds of scaling.  Its first files call one of them "su".
 local phi3_rope = { partial_ok = true, kinds = { default = true, longrope = true }, alias = { su = "longrope", yarn = "longrope" } }
 
--- Parameters of a configuration that was read.
+-- Parameters from a config.json that was read.
 function llama.from_hf(c, family)
         local window, pattern = windows(c)
         if not c.head_dim or family == "llama" then config.divides(c, "num_attention_heads", "hidden_size") end
@@ -135,10 +135,10 @@ llama.params = {
         vocab = 128256, ctx = 131072, n_layer = 16, n_embd = 2048, n_head = 32, n_kv_head = 8, head_dim = 64,
         n_ff = 8192, act = "silu", eps = 1e-5, std = 0.02, tied = true, dropout = 0.0,
         qkv_bias = false, out_bias = false, mlp_bias = false, qk_norm = false,
-        window = 0,             -- tokens that attention sees; 0: all
-        pattern = "s",          -- of layers: s sees the window, f everything; repeated
+        window = 0,             -- length of the attention window in tokens; 0: no window
+        pattern = "s",          -- a letter for each layer, repeated: s with the window, f without
         rope_theta = 500000.0,
-        fused = false,          -- the checkpoint has q, k, v in one tensor, and gate, up
+        fused = false,          -- the checkpoint stores q, k, v as one tensor, and gate, up as another
         source = "hf",          -- names and rotary order of the checkpoint: hf, llama2c
 }
 b.with_defaults(llama.params, b.rope_params)
@@ -154,7 +154,7 @@ local function block(x, p, rope, from, mlp)
         end)
 end
 
--- Everything up to the logits; mlp(x, p, from) is each layer's.
+-- The model up to the logits.  mlp(x, p, from) makes a layer's MLP.
 function llama.logits(ids, p, mlp)
         local names = outer[p.source] or error("source is hf or llama2c, not '" .. p.source .. "'")
         local rope = b.rope_of(p, p.head_dim)

@@ -1,11 +1,11 @@
--- moe.lua: Mixtral, Qwen3-MoE and others of their kind: Llama with experts for its
--- MLPs.  Parameters are llama.lua's and those below; the defaults are Mixtral-8x7B.
+-- moe.lua: Mixtral, Qwen3-MoE and similar models: Llama with experts instead of MLPs.
+-- It has llama.lua's parameters and those below.  The defaults are Mixtral-8x7B.
 local b = require "blocks"
 local llama = require "llama"
 local config = require "config"
 local keys = require "config_keys"
 
--- Names below model.layers.N.: of the router, and of one expert's tensors.
+-- Names below model.layers.N.: the router's, and those of one expert's tensors.
 local spelling = {
         mixtral = {
                 router = "block_sparse_moe.gate", expert = "block_sparse_moe.experts.%d.%s.weight",
@@ -15,7 +15,7 @@ local spelling = {
                 router = "mlp.gate", expert = "mlp.experts.%d.%s.weight",
                 gate = "gate_proj", up = "up_proj", down = "down_proj",
         },
-        -- all experts in one tensor (E,...), gate and up in one
+        -- one tensor (E,...) holds all experts; gate and up share one
         stacked = { router = "mlp.gate", gate_up = "mlp.experts.gate_up_proj", down = "mlp.experts.down_proj" },
 }
 
@@ -24,7 +24,7 @@ local params = {
         n_ff = 14336,
         rope_theta = 1e6, tied = false,
         n_expert = 8, top_k = 2,
-        renorm = true,          -- the chosen probabilities are made to sum to 1
+        renorm = true,          -- scale the chosen probabilities to sum to 1
         gated = true,           -- SwiGLU experts; false: two linears
         router_bias = false,
         aux_coef = 0.02,        -- weight of the balance loss; 0: none

@@ -1,5 +1,5 @@
--- sparse.lua: decoders with experts in the place of MLPs: OLMoE, and Qwen2-MoE, whose tokens all go
--- through a shared expert too and whose layers may be dense.  The defaults are Qwen1.5-MoE-A2.7B.
+-- sparse.lua: decoders with experts instead of MLPs: OLMoE and Qwen2-MoE.  In Qwen2-MoE every token also
+-- uses a shared expert, and some layers may be dense.  The defaults are Qwen1.5-MoE-A2.7B.
 local b = require "blocks"
 local config = require "config"
 local decoder = require "decoder"
@@ -13,12 +13,12 @@ local params = b.with_defaults({
         n_ff = 5632,            -- of dense layers
         n_expert = 60, top_k = 4, n_ff_expert = 1408,
         n_ff_shared = 5632,     -- of the shared expert; 0: none
-        renorm = false,         -- the chosen probabilities are made to sum to 1
-        experts = "e",          -- of layers: e experts, d a dense MLP; repeated
+        renorm = false,         -- scale the chosen probabilities to sum to 1
+        experts = "e",          -- a letter for each layer, repeated: e experts, d a dense MLP
         aux_coef = 0.001,       -- weight of the balance loss; 0: none
 }, decoder.params)
 
--- Which layers of Qwen2-MoE have a window, where the file does not say.
+-- Which layers of Qwen2-MoE have a window, if the file does not say.
 local function windows(c)
         local window = c.use_sliding_window and c.sliding_window or nil         -- 0 where it is not used
         if window == 0 then config.refuse("sliding_window", 0, "should be at least 1 with use_sliding_window") end

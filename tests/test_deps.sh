@@ -1,14 +1,9 @@
 #!/bin/bash
 # test_deps.sh: scripts/deps.sh with each package manager, all of them played, and with none.
-set -u
+. "$(dirname "$0")/shell.sh"
 dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-deps-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
-failed=0
 unset CC
-
-say() {         # say NAME PROBLEM: an empty problem is a pass
-        if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
-}
 
 # A machine with nothing but a shell and these commands; a manager says what it was asked for, and installs if it WORKS.
 machine() {     # machine NAME WORKS [MANAGER...]

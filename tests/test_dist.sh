@@ -1,15 +1,10 @@
 #!/bin/bash
 # test_dist.sh: the archive of `make dist` runs by itself: every library but the C library's comes from it, and so do the
 # models, the documents and an example.
-set -u
+. "$(dirname "$0")/shell.sh"
 build=$(readlink -f "$(dirname "${TGC:-build/tgc}")")
 dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-dist-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
-failed=0
-
-say() {         # say NAME PROBLEM: an empty problem is a pass
-        if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
-}
 
 ldd "$build/tgc" | grep -q libasan && { echo "skip dist: sanitizers"; exit 0; }
 make -s dist BUILD="$build" > "$dir/log" 2>&1 || { echo "not ok make_dist: $(tail -3 "$dir/log")"; exit 1; }

@@ -1,17 +1,12 @@
 #!/bin/bash
 # test_docs.sh: docs/graph-language.md is what tgc says of itself, and its examples are right, as they stand there.
-set -u
+. "$(dirname "$0")/shell.sh"
 TGC=$(readlink -f "${TGC:-build/tgc}")
 top=$PWD
 dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-docs-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 export TGC_CACHE_DIR=${TGC_CACHE_DIR:-$dir/cache} OMP_NUM_THREADS=1 LC_ALL=C PATH=$(dirname "$TGC"):$PATH
 unset TGC_DEVICE TGC_LOG
-failed=0
-
-say() {         # say NAME PROBLEM: an empty problem is a pass
-        if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
-}
 
 p=$(sh scripts/docs.sh "$TGC" - | diff - docs/graph-language.md | head -5)
 say the_reference_is_what_tgc_says "${p:+make docs writes it anew: $p}"

@@ -1,16 +1,11 @@
 #!/bin/bash
 # test_examples.sh: every example runs as it stands, and says what its README promises.
-set -u
+. "$(dirname "$0")/shell.sh"
 export TGC=$(readlink -f "${TGC:-build/tgc}")
 dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-examples-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 export TGC_CACHE_DIR=${TGC_CACHE_DIR:-$dir/cache} OMP_NUM_THREADS=1 LC_ALL=C TGC_DEVICE=cpu
 unset TGC_LOG
-failed=0
-
-say() {         # say NAME PROBLEM: an empty problem is a pass
-        if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
-}
 
 # run NAME PATTERN...: its standard output, or the error, has a line for each
 run() {

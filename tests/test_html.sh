@@ -110,6 +110,21 @@ p=$p$(try 2 "where to" "$TGC" plot run.csv)$(try 2 "is the file that plot reads"
 [ -e x.svg ] && p="$p; x.svg was written"
 say "errors of plot" "$p"
 
+# A time of every launch, measured on the CPU.
+p=
+if "$TGC" compile gpt.lua $small --target cpu -q -o x.plan 2> err; then
+        export TGC_CFLAGS=${TGC_CFLAGS--O0 -DTGC_CALLS}
+        p=$(try 0 "" "$TGC" dump gpt.lua $small --html m.html --measured --device cpu)
+        [ "$p" ] || ! command -v python3 > /dev/null || python3 - > said 2>&1 << 'END' || p=$(tail -1 said)
+import re, json
+page = open('m.html', encoding='utf-8').read()
+m = json.loads(re.search(r'<script[^>]*id="?data"?[^>]*>(.*?)</script>', page, re.S)[1])[0]['measured']
+assert {'decode', 'prefill'} <= {q['program'] for q in m['programs']}, m
+assert all(t > 0 for q in m['programs'] for t in q['ms']), m
+END
+        say "every launch has a time" "$p"
+fi
+
 # ---- in a browser
 
 chrome=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
@@ -151,6 +166,11 @@ got=$(browse a.html "$key key('/'); const s = document.getElementById('search');
         const rows = [...document.querySelectorAll('.kernel')]; tell(rows.length > 0 && rows.every(x => haystack(target(), program(),
         +x.dataset.kernel).includes('gelu')));")
 want "search" "true " "$got"
+for page in a c m; do
+        [ ! -e $page.html ] || want "$page.html opens at line 1" "gpt.lua:1 0 0 true " "$(browse $page.html "
+                const l = document.querySelector('.line'), r = l.getBoundingClientRect(); tell(l.dataset.at); tell(scrollY);
+                tell(document.getElementById('source').scrollTop); tell(r.top > 0 && r.bottom < 900);")"
+done
 if [ -e c.html ]; then
         got=$(browse c.html "tell(document.querySelectorAll('.change').length > 0); const s = document.querySelector('.change.changed summary');
         s && s.click(); setTimeout(() => tell(document.querySelectorAll('.change .ins').length > 0), 300);")

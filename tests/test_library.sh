@@ -1,6 +1,6 @@
 #!/bin/bash
 # test_library.sh: make install to a DESTDIR; the programs of docs/library.md built against it with pkg-config, and run.
-set -u
+. "$(dirname "$0")/shell.sh"
 top=$PWD
 TGC=$(readlink -f "${TGC:-build/tgc}")
 build=$(dirname "$TGC")
@@ -9,11 +9,6 @@ dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-library-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 export TGC_CACHE_DIR=${TGC_CACHE_DIR:-$dir/cache} OMP_NUM_THREADS=1 LC_ALL=C
 unset TGC_DEVICE TGC_LOG MAKEFLAGS MAKELEVEL MFLAGS
-failed=0
-
-say() {         # say NAME PROBLEM: an empty problem is a pass
-        if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
-}
 
 make_it() {     # COMMIT as it was built, so that the binary under test stays
         make --no-print-directory BUILD="$build" COMMIT="$(cat "$build/commit")" PREFIX=/opt/tgc DESTDIR="$dir/root" "$@" > "$dir/log" 2>&1 ||

@@ -2,15 +2,10 @@
 # test_links.sh: every relative link of a document resolves, anchors too, and every `tgc ...` and
 # `make ...` command of README.md and CONTRIBUTING.md names what exists: the subcommand, its
 # options, the make target, the file.
-set -u
+. "$(dirname "$0")/shell.sh"
 TGC=$(readlink -f "${TGC:-build/tgc}")
-failed=0
 docs=$(ls ./*.md docs/*.md docs/notebook/*.md tests/README.md tests/data/README.md examples/*.md \
         examples/*/README.md codegen/kernels/README.md 2> /dev/null)
-
-say() { # say NAME PROBLEM: an empty problem is a pass
-        if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
-}
 
 # The anchors of a document, as GitHub makes them of headings.
 anchors() {

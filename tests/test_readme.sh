@@ -2,18 +2,13 @@
 # test_readme.sh: the session of README.md as typed, in a scratch folder: every command ends well, and what the README shows
 # of it is what tgc says, but for numbers, the machine and the texts that models make.  What trains is compiled as for a user;
 # the kernels of the other commands run for a moment, so they are compiled without optimisation (run.sh says how).
-set -u
+. "$(dirname "$0")/shell.sh"
 top=$PWD
 build=$(dirname "$(readlink -f "${TGC:-build/tgc}")")
 dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-readme-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 export TGC_CACHE_DIR=${TGC_CACHE_DIR:-$dir/cache} OMP_NUM_THREADS=2 LC_ALL=C TGC_DEVICE=cpu
 unset TGC_LOG
-failed=0
-
-say() {         # say NAME PROBLEM: an empty problem is a pass
-        if [ -z "$2" ]; then echo "ok $1"; else echo "not ok $1: $2"; failed=1; fi
-}
 
 # The block ```console: a line `$ COMMAND` that a backslash continues, then what is shown of its output.
 awk '/^```console$/ { on = 1; next } /^```/ { on = 0 } on' README.md > "$dir/session"

@@ -1,0 +1,85 @@
+/* program_text.c: lines of a program's text that belong to no kernel: arenas, the cache's size, and
+ * what `tgc tune` needs. */
+#include "pipeline.h"
+
+/* Float32 states: of all parameters, or of the small. */
+static int64_t n_states(const Shared *sh)
+{
+        int64_t n = 0;
+        if (sh->optimizer != OPTIMIZER_ADAMW8BIT)
+                return sh->n_train;
+        for (int i = 0; i < sh->n_params; i++)
+                if (sh->param[i].offset < sh->n_train && sh->param[i].count < OPTIMIZER_SMALL)
+                        n += (sh->param[i].count + OPTIMIZER_BLOCK - 1) / OPTIMIZER_BLOCK *
+                             OPTIMIZER_BLOCK;
+        return n;
+}
+
+void arenas_text(const Shared *sh, DType dt, bool train, int target, Text *t)
+{
+        text_add(t, "arena w %lld\n", (long long)(sh->n_all * dt_size[dt]));
+        if (train) {
+                if (sh->masters == MASTERS_F32 && dt == DT_BF16 && target == TARGET_CUDA)
+                        text_add(t, "arena lo %lld\n", (long long)sh->n_train * 2);
+                else if (sh->masters == MASTERS_F32 && dt != DT_F32)
+                        text_add(t, "arena p %lld\n", (long long)sh->n_train * 4);
+                text_add(t, "arena g %lld\n", (long long)(sh->n_train * 4 - sh->n_low * 2));
+                if (sh->n_low)
+                        text_add(t, "arena gsum %lld\n", (long long)sh->n_low * 4);
+                if (sh->optimizer == OPTIMIZER_ADAMW8BIT)
+                        text_add(t,
+                                 "arena m8 %lld\narena v8 %lld\narena mmax %lld\narena vmax %lld\n",
+                                 (long long)sh->n_train, (long long)sh->n_train,
+                                 (long long)sh->n_train / OPTIMIZER_BLOCK * 4,
+                                 (long long)sh->n_train / OPTIMIZER_BLOCK * 4);
+                for (int i = 0; i < optimizer_info[sh->optimizer].states; i++)
+                        text_add(t, "arena %c %lld\n", "mv"[i], (long long)n_states(sh) * 4);
+        }
+        text_add(t, "arena const %lld\narena kv %lld\narena keep %lld\narena act %lld\n",
+                 (long long)sh->consts.n, (long long)sh->kv_bytes, (long long)sh->keep_bytes,
+                 (long long)sh->act_bytes);
+        for (int i = 0; i < sh->n_state && sh->cache_rows; i++)
+                text_add(t, "cache kv+%lld %lld %lld\n", (long long)sh->state[i].offset,
+                         (long long)(sh->state[i].bytes / (sh->cache_rows / CACHE_PAGE)),
+                         (long long)(sh->cache_rows / CACHE_PAGE));
+        for (int i = 0; i < sh->n_map; i++)
+                text_add(t, "map %d %s\n", i, sh->map[i]);
+}
+
+/* For people: of what `tgc run` says it used so much. */
+void cache_text(const Shared *sh, Text *t)
+{
+        const long long pages = sh->cache_rows / CACHE_PAGE, all = sh->kv_bytes;
+        text_add(t, "cache of keys and values: %lld bytes", all);
+        if (pages)
+                text_add(t,
+                         ", %lld pages of %d tokens, %lld bytes each; sequences share pages "
+                         "of equal beginnings",
+                         pages, CACHE_PAGE, all / pages);
+        text_add(t, "\n");
+}
+
+/* What `tgc tune` needs: how this was compiled, products with their tiles, and their launches. */
+void tune_text(const CompileOptions *o, Module *m, int ctx, int block, const Text *launched,
+               Compiled *out)
+{
+        Text *t = &out->products;
+        text_add(
+                t,
+                "tgc-products 1\ncompiled dtype %s opt %d infer %d train %d batch %d ctx %d chunk %d block %d "
+                "recompute %d%s%s%s%s%s%s%s\n",
+                dt_name[o->dtype], o->opt, o->infer, o->train, o->batch, ctx, o->chunk, block,
+                o->recompute, o->tf32 ? " tf32 1" : "", o->optimizer ? " optimizer " : "",
+                o->optimizer ? optimizer_info[o->optimizer].name : "",
+                o->masters == MASTERS_NONE ? " masters none"
+                : o->masters               ? " masters stochastic"
+                                           : "",
+                o->cache ? " cache " : "", o->cache ? dt_name[*o->cache] : "",
+                o->act_int8 ? " act8 1" : "");
+        products_text(m, t);
+        text_put(t, launched->s ? launched->s : "", launched->n);
+        if (m->choices) {
+                out->n_choices = m->choices->n;
+                out->n_chosen = choices_used(m->choices, &out->choices);
+        }
+}

@@ -1,0 +1,123 @@
+/* specs.c: which programs a plan has, and for which sizes.
+ *
+ * Training has `step` and `eval`.  Generating text has `prefill`, `score`, and a `decode` for each
+ * number of sequences in `buckets`.  An encoder has `embed` alone. */
+#include "pipeline.h"
+
+/* Tokens of a prefill call: CHUNK fill a GPU badly and LONG well, but their tiles are too large for
+ * a short prompt. */
+enum { CHUNK = 512, LONG = 2048, CONTEXT_STEP = 256 };
+
+/* Tokens that a cache of pages has room for.  Page 0 is nobody's: rows of a call that stand for no
+ * sequence write there.  0: one sequence's cache has no pages. */
+int64_t cache_rows(const CompileOptions *o, int ctx)
+{
+        const int64_t each = (ctx + CACHE_PAGE - 1) / CACHE_PAGE,
+                      wanted = (o->cache_tokens + CACHE_PAGE - 1) / CACHE_PAGE;
+        const int64_t some = each + 32768 / CACHE_PAGE, all = o->batch * each;
+        if (!o->infer || o->train || o->batch < 2)
+                return 0;
+        return (1 + (o->cache_tokens > 0                 ? wanted
+                     : o->cache_tokens < 0 && some < all ? some
+                                                         : all)) *
+               CACHE_PAGE;
+}
+
+/* Numbers of sequences that have a decode program of their own, and one CUDA graph; a call of fewer
+ * takes the next. */
+static const struct {
+        int b;
+        const char *name;
+} buckets[] = {
+        { 1, "decode1" },   { 2, "decode2" },   { 4, "decode4" },     { 8, "decode8" },
+        { 16, "decode16" }, { 24, "decode24" }, { 32, "decode32" },   { 48, "decode48" },
+        { 64, "decode64" }, { 96, "decode96" }, { 128, "decode128" }, { 192, "decode192" }
+};
+
+int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk, int block, Spec *s)
+{
+        Graph *g = m->graph;
+        int n = 0;
+        bool logits = graph_out(g, "logits") != 0, loss = graph_out(g, "loss") != 0;
+        if (m->width && o->train)
+                error_at((Loc) { m->name, 0, 0 },
+                         "an encoder (it returns hidden, no loss) cannot be trained; compile with "
+                         "--mode infer");
+        if (m->width) { /* texts one after the other: T is all their tokens */
+                s[0] = (Spec) { "embed", EMBED, 1, chunk, { { 1, 0, 0 } }, { "hidden" } };
+                return 1;
+        }
+        if (o->train) {
+                if (!loss || !has_input(g, "targets"))
+                        error_at((Loc) { m->name, 0, 0 },
+                                 "the model returns no loss (or has no input `targets`), so "
+                                 "it cannot be trained; compile with --mode infer");
+                Sizes z = { { o->batch, block, 0 } };
+                s[n++] = (Spec) { "step", STEP, o->batch, block, z, { "loss", "aux_loss", "ce" } };
+                s[n++] = (Spec) { "eval", EVAL, o->batch, block, z, { "loss", "aux_loss", "ce" } };
+        }
+        if (o->infer) {
+                /* a plan that trains as well samples one sequence at a time: fewer kernels to
+                 * build */
+                int batch = o->train ? 1 : o->batch;
+                if (!logits)
+                        error_at(
+                                (Loc) { m->name, 0, 0 },
+                                "the model returns no logits, so it cannot be run; compile with --mode train");
+                /* of several sequences T is all their tokens (a ragged call, rt.h) */
+                int more = batch > 1 || ctx > LONG ? LONG : ctx;
+                s[n++] = (Spec) {
+                        "prefill", PREFILL, batch, chunk, { { 1, 0, ctx } }, { "logits" }
+                };
+                if (more > chunk && !o->chunk && !o->train)
+                        s[n++] = (Spec) { "prefill_long", PREFILL | GPU,     batch,
+                                          more,           { { 1, 0, ctx } }, { "logits" } };
+                s[n++] = (Spec) { "score", SCORE, batch, chunk, { { 1, 0, ctx } }, { "logits" } };
+                for (size_t k = 0; k < sizeof buckets / sizeof *buckets; k++)
+                        if (buckets[k].b < batch)
+                                s[n++] = (Spec) { buckets[k].name,
+                                                  DECODE,
+                                                  buckets[k].b,
+                                                  1,
+                                                  { { buckets[k].b, 1, ctx } },
+                                                  { "logits" } };
+                s[n++] = (Spec) { "decode", DECODE, batch, 1, { { batch, 1, ctx } }, { "logits" } };
+        }
+        return n;
+}
+
+/* Kernels know the context's size.  Rounded up, many sizes share one compilation: to a power of two,
+ * at most to the model's own. */
+int context_of(const Model *m, const CompileOptions *o)
+{
+        int ctx = CONTEXT_STEP;
+        if (!o->ctx || !o->ctx_at_least || o->ctx > m->ctx)
+                return o->ctx ? o->ctx : (int)m->ctx;
+        while (ctx < o->ctx)
+                ctx *= 2;
+        return ctx < m->ctx ? ctx : (int)m->ctx;
+}
+
+/* Tokens of a call that embeds: texts that lie in it whole. */
+static int embed_tokens(const Model *m, const CompileOptions *o, int ctx)
+{
+        if (o->chunk && o->chunk < ctx)
+                error_code(2, (Loc) { m->name, 0, 0 },
+                           "--chunk-size %d: an encoder reads a text whole, and one may have %d "
+                           "tokens; give that, or a smaller --ctx-size",
+                           o->chunk, ctx);
+        return o->chunk ? o->chunk : ctx > LONG ? ctx : LONG;
+}
+
+int prefill_tokens(const Model *m, const CompileOptions *o, int ctx)
+{
+        return m->width                             ? embed_tokens(m, o, ctx)
+               : o->chunk                           ? o->chunk
+               : ctx < CHUNK && !cache_rows(o, ctx) ? ctx
+                                                    : CHUNK;
+}
+
+int window_tokens(const Model *m, const CompileOptions *o)
+{
+        return o->block ? o->block : o->ctx ? o->ctx : m->ctx < 1024 ? (int)m->ctx : 1024;
+}

@@ -128,7 +128,7 @@ typedef struct Rt {
         float clip;         /* largest gradient norm; 0: no clipping                 */
         float bias1, bias2; /* 1 - beta^(step+1), computed in double by the host     */
         int sms;            /* the GPU's multiprocessors; 0: there are none, or it is not known */
-        float unscale; /* gradients times this are those of the loss: 1 / its scale */
+        float unscale;      /* gradients times this are those of the loss: 1 / its scale */
         int reserved[9];
 } Rt;
 

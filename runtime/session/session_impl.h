@@ -28,7 +28,7 @@ enum { N_FLIGHTS = 2, TRAIN_RING = 3 };
 typedef struct Flight {
         int n_micro;
         uint64_t tokens;
-        double scale; /* of the loss */
+        double scale;            /* of the loss */
         double loss, aux_loss;   /* of the micro-steps read so far */
         float share[TRAIN_RING]; /* of the others */
         bool has_loss, has_aux, has_norm, has_bad;

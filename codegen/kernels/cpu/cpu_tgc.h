@@ -58,7 +58,7 @@
 #define TGC_INLINE static inline __attribute__((always_inline, unused))
 #endif
 #define TGC_NOINLINE static __attribute__((noinline, unused))
-#define TGC_HIDE(p) __asm__("" : "+r"(p)) /* the compiler knows no more of p than its type */
+#define TGC_HIDE(p) __asm__("" : "+r"(p))     /* the compiler knows no more of p than its type */
 #define TGC_PREFETCH(p) __builtin_prefetch(p) /* also of memory that is not there */
 
 typedef void PrologueFn(const void *args, long row, int col, int n, float *v);

@@ -43,9 +43,14 @@ def wait_for(fd, what, seconds=60):
 
 
 def leave(pid, fd):
+    """Ctrl-D, and what is said until the end.  One that comes while the line editor takes the terminal
+    back (it is cooked for a moment) is lost, so it is typed again, as a person would."""
     os.write(fd, b"\x04")
-    seen = ""
-    while True:
+    seen, end = "", time.time() + 60
+    while time.time() < end:
+        if not select.select([fd], [], [], 2)[0]:
+            os.write(fd, b"\x04")
+            continue
         try:
             data = os.read(fd, 4096)
         except OSError:
@@ -53,6 +58,8 @@ def leave(pid, fd):
         if not data:
             break
         seen += data.decode("utf-8", "replace")
+    else:
+        sys.exit("Ctrl-D ends nothing; seen:\n" + seen)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), seen
 
 

@@ -75,6 +75,10 @@ say too_long "$(tgc 2 'tokens, the context of m.plan is' chat m.plan "${run[@]}"
 printf '{%% for m in messages %%}Once {{ m.content }}. {%% endfor %%}' > once.jinja
 if command -v python3 > /dev/null; then
         "$TGC" compile m -q -c 60000 -o long.plan && mkdir home
-        say terminal "$(LIMIT=120 try 0 '' python3 "$top/tests/chat/terminal.py" "$TGC" long.plan once.jinja home; tail -c 300 out | grep -v '^ok$')"
+        said=$(LIMIT=120 try 0 '' python3 "$top/tests/chat/terminal.py" "$TGC" long.plan once.jinja home; tail -c 300 out | grep -v '^ok$')
+        case $said in
+        *"exits with 77,"*) echo "skip terminal: the line editor did not come back from a Ctrl-C; tests/chat/terminal.py tells more" ;;
+        *) say terminal "$said" ;;
+        esac
 fi
 exit $failed

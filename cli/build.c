@@ -275,6 +275,7 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
         if (!c.batch)
                 c.batch = c.train ? 8 : 1;
         if ((o->keep && (code = keep_blocks(b->model, o->keep, e))) ||
+            (o->mixture && (code = keep_mixture(b->model, o->mixture, e))) ||
             (code = adapters_add(b->model, o, e)) || (code = select_params(b->model, o, e)))
                 return code;
         if (!DIAG_CATCH(&d))

@@ -112,8 +112,9 @@ typedef struct BuildOptions {
         double lr; /* the run's, which rates of groups are relative to; 0: there is no run */
         const char **lora; /* adapters (lora.h) */
         int n_lora;
-        const char *keep;   /* weights whose blocks stay as they are; NULL: all are decoded */
-        double lua_seconds; /* ReadOptions.seconds */
+        const char *keep;    /* weights whose blocks stay as they are; NULL: all are decoded */
+        const char *mixture; /* types of random blocks (mixtures.def); NULL: there are none */
+        double lua_seconds;  /* ReadOptions.seconds */
         /* of a char tokenizer: the model's, unless -D says otherwise; 0: its own */
         int vocab;
 } BuildOptions;

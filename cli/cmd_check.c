@@ -76,8 +76,9 @@ int cmd_check(const Args *a, Err *e)
                 if (!opt_set(a, O_BLOCK))
                         small.v[O_BLOCK].i = opt_int(a, O_TOKENS);
         }
-        if ((code = load(&l, &small,
-                         &(LoadHow) { .no_weights = true, .mode = BUILD_INFER | BUILD_TRAIN }, e)))
+        /* blocks are frozen */
+        const int mode = opt_int(a, O_WEIGHT_TYPE) > 1 ? BUILD_INFER : BUILD_INFER | BUILD_TRAIN;
+        if ((code = load(&l, &small, &(LoadHow) { .no_weights = true, .mode = mode }, e)))
                 return code;
         const CheckOptions o = { .tolerance = opt_set(a, O_TOLERANCE) ? opt_num(a, O_TOLERANCE)
                                                                       : -1,

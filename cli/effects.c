@@ -53,11 +53,25 @@ static bool infers_or_sets_window(const Given *g)
                opt_int(g->a, O_BLOCK) == opt_int(g->a, O_CTX);
 }
 
-static bool from_gguf(const Given *g) { return g->kind == MODEL_GGUF || has(g, O_WEIGHTS); }
+static bool random_weights(const Given *g)
+{
+        return has(g, O_WEIGHTS) ? !strcmp(opt_str(g->a, O_WEIGHTS), "random")
+                                 : g->kind == MODEL_LUA || g->kind == MODEL_JSON ||
+                                           g->a->cmd == CMD_CHECK || g->a->cmd == CMD_DUMP;
+}
+static bool from_gguf(const Given *g)
+{
+        return g->a->cmd != CMD_CHECK && !random_weights(g) &&
+               (g->kind == MODEL_GGUF || has(g, O_WEIGHTS));
+}
+static bool has_blocks(const Given *g)
+{
+        return opt_int(g->a, O_WEIGHT_TYPE) > 1 ? random_weights(g) : from_gguf(g);
+}
 static bool of_gguf(const Given *g) { return !file_is_dir(g->a->pos[0]); }
 static bool keeps_blocks(const Given *g)
 {
-        return from_gguf(g) && opt_int(g->a, O_WEIGHT_TYPE) == 0;
+        return has_blocks(g) && opt_int(g->a, O_WEIGHT_TYPE) != 1;
 }
 static bool generates_alone(const Given *g) { return !trains(g); }
 
@@ -214,6 +228,8 @@ static int mode_of_command(const Args *a, ModelKind kind, const char *path)
         case CMD_CHECK:
                 if (kind == MODEL_PLAN && (opt_set(a, O_GREEDY) || opt_set(a, O_TOKENS)))
                         return plan_mode(path);
+                if (opt_int(a, O_WEIGHT_TYPE) > 1)
+                        return BUILD_INFER;
                 return BUILD_INFER | BUILD_TRAIN;
         default:
                 if (opt_set(a, O_MODE))

@@ -1,9 +1,11 @@
 /* keep_blocks.c: a parameter that lies in blocks in the file of weights stays in them (attribute
- * `storage`), where all that read it take rows of it.  Knows the compiler. */
+ * `storage`), where all that read it take rows of it.  Without a file it lies in those that a mixture
+ * would give it.  Knows the compiler. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/weights/weight_map.h"
 #include "keep_blocks.h"
+#include "mixtures.h"
 
 /* The graph's parameters, by the names and shapes that the map knows them by. */
 static int params_of(const Graph *g, WeightParam *p, Ref *ref)
@@ -63,6 +65,56 @@ int keep_blocks(Model *m, const char *weights, Err *e)
         weight_map_free(names);
         checkpoint_close(ck);
         text_free(&text);
+        free(may);
+        free(type);
+        free(ref);
+        free(p);
+        return code;
+}
+
+/* What rules of mixtures ask, of a graph. */
+static MixtureModel model_of(const Graph *g)
+{
+        MixtureModel m = { .tied = true };
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                const Node *x = &g->node[r];
+                int layer;
+                if (x->op == OP_ATTENTION) {
+                        const int64_t kv = NODE(g, x->in[1])->type.dim[2].n;
+                        m.grouped |= kv && NODE(g, x->in[0])->type.dim[2].n / kv >= 4;
+                }
+                if (x->op != OP_PARAM)
+                        continue;
+                m.tied &= strcmp(x->name, "logits.weight") != 0;
+                if (sscanf(x->name, "blk%d.", &layer) == 1 && layer >= m.n_layers)
+                        m.n_layers = layer + 1;
+                if (x->type.rank == 3)
+                        m.experts = x->type.dim[0].n;
+        }
+        return m;
+}
+
+int keep_mixture(Model *m, const char *mixture, Err *e)
+{
+        Graph *g = m->graph;
+        const size_t most = (size_t)g->n_nodes;
+        WeightParam *p = calloc(most, sizeof *p);
+        Ref *ref = calloc(most, sizeof *ref);
+        int *type = calloc(most, sizeof *type), code = TGC_OK;
+        bool *may = calloc(most, sizeof *may);
+        const int number = mixture_find(mixture);
+        if (!p || !ref || !type || !may) {
+                code = err_set(e, TGC_NO_MEMORY, "--weight-type %s: no memory", mixture);
+        } else {
+                const MixtureModel facts = model_of(g);
+                const int n = params_of(g, p, ref);
+                for (int i = 0; i < n; i++) {
+                        const int64_t cols = p[i].rank ? p[i].dim[p[i].rank - 1] : 0;
+                        type[i] = mixture_type_of(number, &facts, p[i].name, p[i].rank, cols);
+                }
+                storage_mark(g, may);
+                mark(g, ref, type, n, may);
+        }
         free(may);
         free(type);
         free(ref);

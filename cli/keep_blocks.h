@@ -1,4 +1,4 @@
-/* keep_blocks.h: weights stay in a file's own blocks; sees the compiler. */
+/* keep_blocks.h: which weights lie in blocks, a file's own or random ones; sees the compiler. */
 #ifndef TGC_KEEP_BLOCKS_H
 #define TGC_KEEP_BLOCKS_H
 
@@ -7,5 +7,7 @@
 
 /* Sets `storage` of what can stay as it lies in the file `weights`; before programs are made. */
 int keep_blocks(Model *m, const char *weights, Err *e);
+/* The same as if a file had the types of this mixture (mixtures.def). */
+int keep_mixture(Model *m, const char *mixture, Err *e);
 
 #endif

@@ -597,10 +597,12 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
         const char *blocks = opt_str(a, O_WEIGHTS)   ? opt_str(a, O_WEIGHTS)
                              : l->kind == MODEL_GGUF ? path
                                                      : NULL;
-        const bool keeps = blocks && is_gguf(blocks) && opt_int(a, O_WEIGHT_TYPE) == 0 &&
-                           !(mode_of(a, how, l->kind) & BUILD_TRAIN);
+        const bool frozen = !(mode_of(a, how, l->kind) & BUILD_TRAIN),
+                   keeps = blocks && is_gguf(blocks) && opt_int(a, O_WEIGHT_TYPE) == 0 && frozen,
+                   random_blocks = opt_int(a, O_WEIGHT_TYPE) > 1 && frozen;
         BuildOptions o = {
                 .keep = keeps ? blocks : NULL,
+                .mixture = random_blocks ? opt_str(a, O_WEIGHT_TYPE) : NULL,
                 .kind = l->kind,
                 .model = path,
                 .own = own,
@@ -630,7 +632,7 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
                 .optimizer = optimizer_find(opt_str(a, O_OPTIMIZER)),
                 .masters = (Masters)opt_int(a, O_MASTERS),
                 .tf32 = opt_flag(a, O_TF32),
-                .act_int8 = keeps && opt_int(a, O_ACT) == 1,
+                .act_int8 = (keeps || random_blocks) && opt_int(a, O_ACT) == 1,
                 .lua_seconds = opt_num(a, O_LUA_TIMEOUT) > 0 ? opt_num(a, O_LUA_TIMEOUT) : -1,
                 .print_after = opt_str(a, O_PRINT_AFTER),
                 .time_passes = opt_flag(a, O_TIME_PASSES),

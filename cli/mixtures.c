@@ -50,6 +50,16 @@ static const struct {
 #undef FALLBACK
 };
 
+/* Parameters of our models by GGUF's words. */
+static const struct {
+        const char *role, *name;
+} roles[] = {
+        { "output", "output" },     { "output", "logits" },        { "token_embd", "token_embd" },
+        { "token_embd", "embed" },  { "token_embd", "wte" },       { "attn_k", "attn.k" },
+        { "attn_v", "attn.v" },     { "attn_output", "attn.out" }, { "attn_qkv", "attn.qkv" },
+        { "ffn_down", "mlp.down" },
+};
+
 int mixture_find(const char *name)
 {
         char m[16];
@@ -99,34 +109,28 @@ static int64_t number(const Gguf *g, const char *name, int64_t absent)
         return v;
 }
 
-static bool is_grouped(const Gguf *g)
+static MixtureModel model_of(const Gguf *g)
 {
         const int64_t heads = number(g, "attention.head_count", 0),
                       kv = number(g, "attention.head_count_kv", heads);
-        return kv > 0 && heads / kv >= 4;
+        return (MixtureModel) { .n_layers = number(g, "block_count", 0),
+                                .experts = number(g, "expert_count", 0),
+                                .grouped = kv > 0 && heads / kv >= 4,
+                                .tied = !gguf_find_tensor(g, "output.weight") };
 }
 
-static bool is_layer(int layers, int64_t i, int64_t n, const Gguf *g)
+static bool is_layer(int layers, int64_t i, const MixtureModel *m)
 {
+        const int64_t n = m->n_layers;
         switch (layers) {
         case EIGHTH: return i < n / 8;
         case SIXTEENTH: return i < n / 16;
         case TWO: return i < 2;
         case FOUR: return i < 4;
         case MORE: return i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2;
-        case GROUPED: return is_grouped(g);
+        case GROUPED: return m->grouped;
         default: return true;
         }
-}
-
-/* Is it blk.N.ROLE.weight, or of experts? */
-static bool has_role(const char *name, const char *role, int *layer)
-{
-        char part[64], of_experts[80];
-        if (sscanf(name, "blk.%d.%63[^.].weight", layer, part) != 2)
-                return false;
-        snprintf(of_experts, sizeof of_experts, "%s_exps", role);
-        return !strcmp(part, role) || !strcmp(part, of_experts);
 }
 
 static bool ends_with(const char *s, const char *tail)
@@ -136,39 +140,61 @@ static bool ends_with(const char *s, const char *tail)
 }
 
 /* Linears and embeddings; not norms, routers, positions and biases. */
-static bool is_quantised(const CkTensor *t)
+static bool is_quantised(const char *name, int rank)
 {
-        static const char *const not [] = { "_norm.weight", "ffn_gate_inp.weight",
-                                            "position_embd.weight", "token_types.weight" };
-        bool yes = t->rank >= 2 && ck_dtype_is_float(t->dtype) && ends_with(t->name, ".weight");
+        static const char *const not [] = { "norm.weight",        "ffn_gate_inp.weight",
+                                            "router.weight",      "position_embd.weight",
+                                            "positions.weight",   "wpe.weight",
+                                            "token_types.weight", "types.weight" };
+        bool yes = rank >= 2 && ends_with(name, ".weight");
         for (size_t i = 0; i < sizeof not / sizeof *not ; i++)
-                yes = yes && !ends_with(t->name, not [i]);
-        return yes && strncmp(t->name, "rope_", 5);
+                yes = yes && !ends_with(name, not [i]);
+        return yes && strncmp(name, "rope_", 5);
+}
+
+/* What a tensor is, in GGUF's words, and its layer: of blk.N.ROLE.weight, which may be of experts, or
+ * of a parameter of ours; "" is neither. */
+static void role_of(const char *name, char role[64], int *layer)
+{
+        const char *own = name;
+        int n = 0;
+        *role = 0;
+        *layer = 0;
+        if (sscanf(name, "blk.%d.%63[^.].weight", layer, role) == 2) {
+                if (ends_with(role, "_exps"))
+                        role[strlen(role) - 5] = 0;
+                return;
+        }
+        if (sscanf(name, "blk%d.%n", layer, &n) == 1 && n)
+                own = name + n;
+        for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+                const size_t k = strlen(roles[i].name);
+                if (!strncmp(own, roles[i].name, k) && !strcmp(own + k, ".weight"))
+                        strcpy(role, roles[i].role);
+        }
 }
 
 /* Eight experts share the tensors of attention, which cost little beside them. */
-static int of_eight_experts(int mixture, const char *name, int type)
+static int of_eight_experts(int mixture, const char *role, int type)
 {
         static const int fives[] = { MIX_Q2_K,   MIX_Q3_K_S, MIX_Q3_K_M, MIX_Q4_K_S,
                                      MIX_Q4_K_M, MIX_IQ4_NL, MIX_IQ4_XS };
-        int layer;
-        if (has_role(name, "attn_v", &layer) || has_role(name, "attn_k", &layer))
+        if (!strcmp(role, "attn_v") || !strcmp(role, "attn_k"))
                 return CK_Q8_0;
         for (size_t i = 0; i < sizeof fives / sizeof *fives; i++)
-                if (mixture == fives[i] && has_role(name, "attn_output", &layer))
+                if (mixture == fives[i] && !strcmp(role, "attn_output"))
                         return CK_Q5_K;
         return type;
 }
 
-int mixture_type(int mixture, const Gguf *g, const CkTensor *t)
+int mixture_type_of(int mixture, const MixtureModel *m, const char *name, int rank, int64_t cols)
 {
-        const int64_t n_layers = number(g, "block_count", 0),
-                      cols = t->rank ? t->dim[t->rank - 1] : 0;
-        const bool tied = !gguf_find_tensor(g, "output.weight");
-        int type = mixtures[mixture].base, layer = 0;
-        if (!is_quantised(t))
-                return t->dtype;
-        if (!strcmp(t->name, "output.weight") || (tied && !strcmp(t->name, "token_embd.weight"))) {
+        int type = mixtures[mixture].base, layer;
+        char role[64];
+        if (!is_quantised(name, rank))
+                return -1;
+        role_of(name, role, &layer);
+        if (!strcmp(role, "output") || (m->tied && !strcmp(role, "token_embd"))) {
                 if (mixture == MIX_MXFP4 || cols % ck_block_values(type))
                         type = CK_Q8_0;
                 else if (type != CK_Q8_0)
@@ -176,14 +202,24 @@ int mixture_type(int mixture, const Gguf *g, const CkTensor *t)
                 return type_that_fits(type, cols);
         }
         if (mixture == MIX_MXFP4) /* experts alone */
-                return type_that_fits(t->rank > 2 ? CK_MXFP4 : CK_Q8_0, cols);
+                return type_that_fits(rank > 2 ? CK_MXFP4 : CK_Q8_0, cols);
         for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-                if (rules[i].mixture == mixture && has_role(t->name, rules[i].role, &layer) &&
-                    is_layer(rules[i].layers, layer, n_layers, g)) {
+                if (rules[i].mixture == mixture && !strcmp(role, rules[i].role) &&
+                    is_layer(rules[i].layers, layer, m)) {
                         type = rules[i].type;
                         break;
                 }
-        if (number(g, "expert_count", 0) == 8)
-                type = of_eight_experts(mixture, t->name, type);
+        if (m->experts == 8)
+                type = of_eight_experts(mixture, role, type);
         return type_that_fits(type, cols);
+}
+
+int mixture_type(int mixture, const Gguf *g, const CkTensor *t)
+{
+        const MixtureModel m = model_of(g);
+        const int64_t cols = t->rank ? t->dim[t->rank - 1] : 0;
+        const int type = ck_dtype_is_float(t->dtype)
+                                 ? mixture_type_of(mixture, &m, t->name, t->rank, cols)
+                                 : -1;
+        return type < 0 ? t->dtype : type;
 }

@@ -67,6 +67,9 @@ for p in f32 keep; do
 done
 say keep_run "$(cmp f32.ids keep.ids 2>&1)"
 say keep_export "$(tgc 0 '' export keep.plan -o keep.folder --dtype f32; tgc 0 '' export f32.plan -o f32.folder; cmp keep.folder/model.safetensors f32.folder/model.safetensors 2>&1)"
+small="-D n_layer=4 -D n_embd=256 -D n_head=8 -D n_kv_head=2 -D head_dim=32 -D n_ff=512 -D vocab=300 -D ctx=32"
+say random_blocks "$(tgc 0 '' compile llama $small --mode infer --weights random --weight-type q4_k_m -o random.plan; tgc 0 'in blocks +14 of Q4_K, 5 of Q6_K' info random.plan; tgc 0 '2 of 2 agree' check random.plan --device cpu; tgc 0 '2 of 2 agree' check random.plan --device emulate)"
+say random_blocks_bench "$(tgc 0 'decode +1 x 1' bench llama $small --weights random --weight-type q8_0 --device cpu --reps 2)"
 say keep_where_there_are_none "$(tgc 0 '' compile "$data/gguf/phi3.gguf" --weight-type keep -o x.plan)"
 say keep_is_of_gguf "$(tgc 2 'only a GGUF file has blocks' compile "$data/families/phi3" --weight-type keep -o x.plan)"
 say keep_or_train "$(tgc 2 'weights in blocks are frozen' compile "$kinds" --mode train --weight-type keep -o x.plan)"

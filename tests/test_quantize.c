@@ -2,6 +2,7 @@
  * importance; GGUF files written; importance matrices read. */
 #include <math.h>
 #include "../cli/imatrix.h"
+#include "../cli/mixtures.h"
 #include "../runtime/weights/block_encode.h"
 #include "../runtime/weights/gguf_out.h"
 #include "files_test.h"
@@ -43,6 +44,65 @@ TEST (bytes_are_those_of_gguf) {
                 CHECK_MSG(fnv(out, bytes) == want[i].hash, "%s: other bytes",
                           ck_dtype_name(want[i].type));
         }
+}
+
+/* Finite, centred, as wide as asked for, and the same whoever makes a part of them. */
+TEST (random_blocks) {
+        for (int t = 0; t < CK_N_DTYPES; t++) {
+                enum { BLOCKS = 512, HALF = 200 };
+                static uint8_t all[BLOCKS * 512], part[BLOCKS * 512];
+                static float y[BLOCKS * 256];
+                const int values = ck_block_values(t);
+                const size_t bytes = ck_block_bytes(t);
+                if (values == 1 || !ck_dtype_is_float(t))
+                        continue;
+                for (int k = 0; k < 2; k++) {
+                        const float std = k ? 0.02f : 0.5f;
+                        double sum = 0, squares = 0;
+                        ck_random_blocks(all, t, 7, BLOCKS, std, 42);
+                        ck_random_blocks(part, t, 7, HALF, std, 42);
+                        ck_random_blocks(part + HALF * bytes, t, 7 + HALF, BLOCKS - HALF, std, 42);
+                        CHECK(!memcmp(all, part, BLOCKS * bytes));
+                        ck_decode(y, all, t, BLOCKS);
+                        for (int i = 0; i < BLOCKS * values; i++) {
+                                sum += y[i];
+                                squares += (double)y[i] * y[i];
+                        }
+                        const double n = BLOCKS * values, width = sqrt(squares / n) / std;
+                        CHECK_MSG(width > 0.7 && width < 1.5, "%s: %g times as wide as asked for",
+                                  ck_dtype_name(t), width);
+                        CHECK_MSG(fabs(sum / n) < 0.15 * std, "%s: mean %g", ck_dtype_name(t),
+                                  sum / n);
+                }
+        }
+}
+
+/* A parameter of ours gets what the tensor of a file with that role does. */
+TEST (mixtures_of_our_names) {
+        static const char *const names[][2] = {
+                { "output.weight", "logits.weight" },
+                { "token_embd.weight", "embed.weight" },
+                { "token_embd.weight", "wte.weight" },
+                { "blk.7.attn_v.weight", "blk7.attn.v.weight" },
+                { "blk.6.attn_output.weight", "blk6.attn.out.weight" },
+                { "blk.1.ffn_down.weight", "blk1.mlp.down.weight" },
+                { "blk.5.attn_q.weight", "blk5.attn.q.weight" },
+                { "blk.5.attn_norm.weight", "blk5.attn.norm.weight" },
+        };
+        const MixtureModel m = { .n_layers = 8, .grouped = true };
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+                for (int k = 0; k < 2; k++) {
+                        const int mixture = mixture_find(k ? "q4_k_m" : "iq4_xs");
+                        CHECK(mixture_type_of(mixture, &m, names[i][0], 2, 512) ==
+                              mixture_type_of(mixture, &m, names[i][1], 2, 512));
+                }
+        const int q4_k_m = mixture_find("q4_k_m");
+        CHECK(mixture_type_of(q4_k_m, &m, "blk7.attn.v.weight", 2, 512) == CK_Q6_K);
+        CHECK(mixture_type_of(q4_k_m, &m, "blk5.attn.v.weight", 2, 512) == CK_Q4_K);
+        CHECK(mixture_type_of(q4_k_m, &m, "blk5.attn.q.weight", 2, 96) == CK_Q5_0);
+        CHECK(mixture_type_of(q4_k_m, &m, "logits.weight", 2, 512) == CK_Q6_K);
+        CHECK(mixture_type_of(q4_k_m, &m, "blk5.mlp.router.weight", 2, 512) == -1);
+        CHECK(mixture_type_of(q4_k_m, &m, "positions.weight", 2, 512) == -1);
 }
 
 /* Sums of four uniform numbers, which are nearly normal. */

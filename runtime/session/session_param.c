@@ -1,5 +1,6 @@
 /* session_param.c: parameters in and out, in pieces, so that no copy of a whole
  * model is made. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "../weights/ck_tensor.h"
@@ -318,26 +319,57 @@ static void fill_slice(void *ctx, int i)
         narrow(f->s, f->index, f->out + first, f->raw + first, f->lo + first, n);
 }
 
+static int fill_elements(Session *s, int i, float *x, uint16_t *raw, Err *e)
+{
+        const uint64_t count = s->m.param[i].count;
+        int code = TGC_OK;
+        for (uint64_t at = 0; at < count && !code; at += CHUNK) {
+                size_t n = count - at < CHUNK ? (size_t)(count - at) : CHUNK;
+                Fill f = { s, i, at, n, x, raw, raw + CHUNK };
+                parallel_for((int)((n + SLICE - 1) / SLICE), 16, fill_slice, &f);
+                code = put(s, i, at, n, x, raw, raw + CHUNK, e);
+        }
+        return code;
+}
+
+static void fill_slice_blocks(void *ctx, int i)
+{
+        Fill *f = ctx;
+        const Param *p = &f->s->m.param[f->index];
+        const size_t values = (size_t)ck_block_values(p->blocks), first = (size_t)i * SLICE,
+                     n = f->n - first < SLICE ? f->n - first : SLICE;
+        const double std = p->init == INIT_NORMAL    ? p->init_arg[0]
+                           : p->init == INIT_UNIFORM ? (p->init_arg[1] - p->init_arg[0]) / sqrt(12)
+                                                     : 0.02;
+        ck_random_blocks((char *)f->raw + first / values * ck_block_bytes(p->blocks), p->blocks,
+                         (f->at + first) / values, n / values, (float)std,
+                         f->s->seed * 0x9e3779b1u + (uint64_t)f->index);
+}
+
+static int fill_blocks(Session *s, int i, uint16_t *raw, Err *e)
+{
+        const Param *p = &s->m.param[i];
+        const size_t values = (size_t)ck_block_values(p->blocks), bytes = ck_block_bytes(p->blocks);
+        int code = TGC_OK;
+        for (uint64_t at = 0; at < p->count && !code; at += CHUNK) {
+                size_t n = p->count - at < CHUNK ? (size_t)(p->count - at) : CHUNK;
+                Fill f = { s, i, at, n, NULL, raw, NULL };
+                parallel_for((int)((n + SLICE - 1) / SLICE), 16, fill_slice_blocks, &f);
+                code = dev_upload(s->d, part_mem(s, PART_WEIGHT, i) + at / values * bytes, raw,
+                                  n / values * bytes, e);
+        }
+        return code;
+}
+
 static int initialise(Session *s, Err *e)
 {
         float *x = malloc(CHUNK * sizeof *x);
-        uint16_t *raw = malloc(2 * CHUNK * sizeof *raw);
+        uint16_t *raw = malloc(2 * CHUNK * sizeof *raw); /* or blocks, which take less */
         int code = x && raw ? TGC_OK
                             : err_set(e, TGC_NO_MEMORY, "no memory to initialise the parameters");
-        for (int i = 0; i < s->m.n_params && !code; i++) {
-                const Param *p = &s->m.param[i];
-                if (p->blocks)
-                        code = err_set(e, TGC_USAGE,
-                                       "parameter %.60s lies in blocks of %s, which come from a "
-                                       "file alone; the plan has no weights",
-                                       p->name, ck_dtype_name(p->blocks));
-                for (uint64_t at = 0; at < p->count && !code; at += CHUNK) {
-                        size_t n = p->count - at < CHUNK ? (size_t)(p->count - at) : CHUNK;
-                        Fill f = { s, i, at, n, x, raw, raw + CHUNK };
-                        parallel_for((int)((n + SLICE - 1) / SLICE), 16, fill_slice, &f);
-                        code = put(s, i, at, n, x, raw, raw + CHUNK, e);
-                }
-        }
+        for (int i = 0; i < s->m.n_params && !code; i++)
+                code = s->m.param[i].blocks ? fill_blocks(s, i, raw, e)
+                                            : fill_elements(s, i, x, raw, e);
         free(x);
         free(raw);
         return code;

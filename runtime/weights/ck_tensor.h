@@ -67,6 +67,9 @@ bool ck_can_convert(int dst_dtype, int src_dtype, Affine by);
 
 /* ck_blocks.c: n blocks of `dtype` to float32. */
 void ck_decode(float *y, const void *blocks, int dtype, size_t n);
+/* block_random.c: n blocks, the first of them number `first`, whose values have mean 0 and about this
+ * standard deviation. */
+void ck_random_blocks(void *out, int dtype, uint64_t first, size_t n, float std, uint64_t seed);
 void ck_round_bf16(void *dst, const float *v, size_t n);
 
 uint16_t ck_bf16_from_f32(float x);

@@ -394,8 +394,9 @@ static int pass_begin(void *ctx, int i, void **data, Err *e)
         const Param *q = &session_manifest(p->s)->param[i];
         int code = TGC_OK;
         *data = p->x;
+        /* what the checkpoint lacks (a new adapter) stays as it is */
         if (p->import)
-                return TGC_OK;
+                return session_param_get(p->s, i, p->x, e);
         if (p->what == EXPORT_WEIGHTS)
                 code = session_param_get(p->s, i, p->x, e);
         else if (session_part_size(p->s, PART_GRAD, i))

@@ -3,6 +3,7 @@
 #
 #   kernels   every kernel family by itself, compiled by nvcc, against plain loops in double
 #   check     every model file, f32, bf16 and f16: logits, loss and gradients against the evaluator
+#   same      optimisers, adapters, samples, drafts, grammars and embeddings: what the CPU says
 #   data      reference ids, logits and training runs (tests/data, and ../shared/data where that is)
 #   memory    a session leaves device memory as it was, to the byte, and the sessions' other tests on the GPU
 #   sanitize  compute-sanitizer over a training step and a decode step of a small Llama and a small MoE
@@ -11,7 +12,7 @@
 # also by program (data_test_infer).
 build=$1
 shift
-parts=${*:-memory kernels check data sanitize}
+parts=${*:-memory kernels check same data sanitize}
 tgc=${TGC:-$build/tgc}
 out=$build/cuda
 mkdir -p "$out" build              # some tests write to build/
@@ -184,6 +185,21 @@ check() {
                                 [ $o = 0 ] && [ $dt = f16 ] && continue
                                 try "check $m $dt -O$o" $tgc check $m --dtype $dt -O$o --greedy 20 --device cuda
                         done
+                done
+        done
+}
+
+same() {
+        local n b dt plan
+        for n in $(bash tests/e2e/devices/same.sh "$tgc" "$out/same" cuda list); do
+                try "same $n" bash tests/e2e/devices/same.sh "$tgc" "$out/same" cuda "$n"
+        done
+        # weights in blocks of every type: one row of x, several, a tile of them
+        for b in 1 4 12; do
+                for dt in f32 bf16; do
+                        plan=$out/kinds$b$dt.plan
+                        try "check kinds.gguf, blocks kept, $b x $dt" $tgc compile tests/data/gguf/kinds.gguf --weight-type keep --dtype $dt -b $b \
+                                --mode infer -o "$plan" '&&' $tgc check "$plan" --device cuda
                 done
         done
 }

@@ -174,6 +174,25 @@ TEST (losses_are_pefts) {
         CHECK_MSG(most < 1e-3, "losses differ by %g", most);
 }
 
+/* The first batch's loss, before any step. */
+static double first_loss(const char *more)
+{
+        char line[400];
+        double loss;
+        OK(TRAIN "--out_dir @/first --log_csv @/f.csv --max_iters 1 %s", more);
+        FILE *f = fopen(in_dir("f.csv"), "r");
+        CHECK(f && fgets(line, sizeof line, f) && fgets(line, sizeof line, f));
+        CHECK(sscanf(line, "%*d,%*f,%lf", &loss) == 1);
+        fclose(f);
+        return loss;
+}
+
+/* The folder's tensors do not reach an adapter that it lacks. */
+TEST (a_new_adapter_changes_nothing) {
+        const double base = first_loss("--train mlp"), with = first_loss("--lora r=4");
+        CHECK_MSG(fabs(base - with) < 1e-5, "%g without an adapter, %g with a new one", base, with);
+}
+
 static bool same_file(const char *a, const char *b)
 {
         FileMap x, y;

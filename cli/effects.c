@@ -3,6 +3,7 @@
 #include <string.h>
 #include "../runtime/util/file.h"
 #include "cli.h"
+#include "gguf_model.h"
 
 /* What the command line says of the work, before any of it. */
 typedef struct Given {
@@ -64,9 +65,14 @@ static bool from_gguf(const Given *g)
         return g->a->cmd != CMD_CHECK && !random_weights(g) &&
                (g->kind == MODEL_GGUF || has(g, O_WEIGHTS));
 }
+static bool from_blocks(const Given *g)
+{
+        return g->a->cmd != CMD_CHECK && !random_weights(g) &&
+               (from_gguf(g) || path_has_blocks(g->a->pos[0]));
+}
 static bool has_blocks(const Given *g)
 {
-        return opt_int(g->a, O_WEIGHT_TYPE) > 1 ? random_weights(g) : from_gguf(g);
+        return opt_int(g->a, O_WEIGHT_TYPE) > 1 ? random_weights(g) : from_blocks(g);
 }
 static bool of_gguf(const Given *g) { return !file_is_dir(g->a->pos[0]); }
 static bool keeps_blocks(const Given *g)

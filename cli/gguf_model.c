@@ -6,12 +6,18 @@
 #include "../runtime/util/file.h"
 #include "../runtime/util/json.h"
 #include "../runtime/weights/gguf.h"
+#include "../runtime/weights/quant_folder.h"
 #include "gguf_model.h"
 
 bool is_gguf(const char *path)
 {
         char magic[4];
         return file_head(path, magic, sizeof magic) == sizeof magic && !memcmp(magic, "GGUF", 4);
+}
+
+bool path_has_blocks(const char *path)
+{
+        return is_gguf(path) || (file_is_dir(path) && folder_is_quantised(path));
 }
 
 /* ---- the model ---- */

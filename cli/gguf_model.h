@@ -17,6 +17,8 @@ typedef struct GgufModel {
 } GgufModel;
 
 bool is_gguf(const char *path); /* by its first bytes */
+/* May weights of it lie in blocks?  A GGUF file, a quantised folder. */
+bool path_has_blocks(const char *path);
 int gguf_model(GgufModel *m, const char *path, bool own, Err *e);
 void gguf_model_free(GgufModel *m);
 

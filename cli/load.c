@@ -594,11 +594,9 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
         if ((code = documents_token(l, a, path, &documents, e)) ||
             (code = read_choices(a, &choices, e)))
                 return code;
-        const char *blocks = opt_str(a, O_WEIGHTS)   ? opt_str(a, O_WEIGHTS)
-                             : l->kind == MODEL_GGUF ? path
-                                                     : NULL;
+        const char *blocks = opt_str(a, O_WEIGHTS) ? opt_str(a, O_WEIGHTS) : path;
         const bool frozen = !(mode_of(a, how, l->kind) & BUILD_TRAIN),
-                   keeps = blocks && is_gguf(blocks) && opt_int(a, O_WEIGHT_TYPE) == 0 && frozen,
+                   keeps = path_has_blocks(blocks) && opt_int(a, O_WEIGHT_TYPE) == 0 && frozen,
                    random_blocks = opt_int(a, O_WEIGHT_TYPE) > 1 && frozen;
         BuildOptions o = {
                 .keep = keeps ? blocks : NULL,

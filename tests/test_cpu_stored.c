@@ -1,15 +1,21 @@
 /* test_cpu_stored.c: products with weights in blocks, every type of ir/storage.def: against the
  * values that the importer's decoders give, summed in double. */
-#define TGC_STORED(X)                                                                     \
-        X(Q4_0, 32, 18, q4_0)                                                             \
-        X(Q4_1, 32, 20, q4_1)                                                             \
-        X(Q5_0, 32, 22, q5_0)                                                             \
-        X(Q5_1, 32, 24, q5_1)                                                             \
-        X(Q8_0, 32, 34, q8_0)                                                             \
-        X(Q2_K, 256, 84, q2_k) X(Q3_K, 256, 110, q3_k) X(Q4_K, 256, 144, q4_k)            \
-                X(Q5_K, 256, 176, q5_k) X(Q6_K, 256, 210, q6_k) X(IQ4_NL, 32, 18, iq4_nl) \
-                        X(IQ4_XS, 256, 136, iq4_xs) X(MXFP4, 32, 17, mxfp4)               \
-                                X(NVFP4, 64, 36, nvfp4)
+#define TGC_STORED(X)                                                                             \
+        X(Q4_0, 32, 18, q4_0)                                                                     \
+        X(Q4_1, 32, 20, q4_1)                                                                     \
+        X(Q5_0, 32, 22, q5_0)                                                                     \
+        X(Q5_1, 32, 24, q5_1)                                                                     \
+        X(Q8_0, 32, 34, q8_0)                                                                     \
+        X(Q2_K, 256, 84, q2_k)                                                                    \
+        X(Q3_K, 256, 110, q3_k) X(Q4_K, 256, 144, q4_k) X(Q5_K, 256, 176, q5_k)                   \
+                X(Q6_K, 256, 210, q6_k) X(IQ4_NL, 32, 18, iq4_nl) X(IQ4_XS, 256, 136, iq4_xs)     \
+                        X(MXFP4, 32, 17, mxfp4) X(NVFP4, 64, 36, nvfp4) X(NF4, 64, 36, nf4) X(    \
+                                FP4, 64, 36, fp4) X(I4_32, 32, 20, i4) X(I4_64, 64, 36, i4)       \
+                                X(I4_128, 128, 68, i4) X(I8_32, 32, 36, i8) X(I8_64, 64, 68, i8)  \
+                                        X(I8_128, 128, 132, i8) X(SCB_32, 32, 36, scb)            \
+                                                X(SCB_64, 64, 68, scb) X(SCB_128, 128, 132, scb)  \
+                                                        X(F8_32, 32, 36, f8) X(F8_64, 64, 68, f8) \
+                                                                X(F8_128, 128, 132, f8)
 #include "cpu_kernels.h"
 #include "cpu_gemv.h"
 #include "cpu_grouped_gemm.h"
@@ -37,6 +43,8 @@ static void put_half(unsigned char *p, float x)
         memcpy(p, &h, 2);
 }
 
+static void put_float(unsigned char *p, float x) { memcpy(p, &x, 4); }
+
 static void random_block(int ck, unsigned char *b, int bytes)
 {
         for (int i = 0; i < bytes; i++)
@@ -54,6 +62,27 @@ static void random_block(int ck, unsigned char *b, int bytes)
         case CK_Q2_K: put_half(b + 82, 0.01f * noise()); /* fall through */
         case CK_Q3_K:
         case CK_Q6_K: put_half(b + bytes - (ck == CK_Q2_K ? 4 : 2), 0.01f * noise()); break;
+        case CK_NF4:
+        case CK_FP4:
+        case CK_I8_32:
+        case CK_I8_64:
+        case CK_I8_128:
+        case CK_SCB_32:
+        case CK_SCB_64:
+        case CK_SCB_128: put_float(b, 0.01f * noise()); break;
+        case CK_I4_32:
+        case CK_I4_64:
+        case CK_I4_128:
+                put_float(b, ck_f32_from_bf16(ck_bf16_from_f32(0.01f * noise())));
+                b[0] = (unsigned char)below(17);
+                break;
+        case CK_F8_32:
+        case CK_F8_64:
+        case CK_F8_128:
+                put_float(b, 0.01f * noise());
+                for (int i = 4; i < bytes; i++) /* no NaN */
+                        b[i] = (b[i] & 0x7f) == 0x7f ? 0x38 : b[i];
+                break;
         case CK_MXFP4: b[0] = (unsigned char)(120 + below(6)); break;
         default:
                 for (int i = 0; i < 4; i++)

@@ -71,7 +71,7 @@ small="-D n_layer=4 -D n_embd=256 -D n_head=8 -D n_kv_head=2 -D head_dim=32 -D n
 say random_blocks "$(tgc 0 '' compile llama $small --mode infer --weights random --weight-type q4_k_m -o random.plan; tgc 0 'in blocks +14 of Q4_K, 5 of Q6_K' info random.plan; tgc 0 '2 of 2 agree' check random.plan --device cpu; tgc 0 '2 of 2 agree' check random.plan --device emulate)"
 say random_blocks_bench "$(tgc 0 'decode +1 x 1' bench llama $small --weights random --weight-type q8_0 --device cpu --reps 2)"
 say keep_where_there_are_none "$(tgc 0 '' compile "$data/gguf/phi3.gguf" --weight-type keep -o x.plan)"
-say keep_is_of_gguf "$(tgc 2 'only a GGUF file has blocks' compile "$data/families/phi3" --weight-type keep -o x.plan)"
+say keep_is_of_gguf "$(tgc 2 'only GGUF files and quantised folders' compile "$data/families/phi3" --weight-type keep -o x.plan)"
 say keep_or_train "$(tgc 2 'weights in blocks are frozen' compile "$kinds" --mode train --weight-type keep -o x.plan)"
 "$TGC" dump keep.plan --graph --json > keep.json 2> err
 say keep_is_in_json "$(grep -q '"storage": "Q4_1"' keep.json || echo 'no storage in it'; tgc 3 'parameter embed.weight cannot be stored as IQ4_NL: training has' compile keep.json --mode both -o x.plan)"

@@ -4,6 +4,7 @@
  * data/quant is made by data/make_quant.py, with hashes of what the packages decode. */
 #include <math.h>
 #include "../runtime/util/json.h"
+#include "../runtime/weights/block_decode.h"
 #include "../runtime/weights/packed.h"
 #include "../runtime/weights/safetensors.h"
 #include "eval_models.h"
@@ -98,6 +99,155 @@ TEST (whole_models) {
                 eval_free(e);
                 unload(&l);
         }
+}
+
+/* ---- the same values in blocks ---- */
+
+static uint64_t seed = 1;
+static uint32_t bits32(void)
+{
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        return (uint32_t)(seed >> 32);
+}
+
+static uint8_t *random_bytes(int64_t n)
+{
+        uint8_t *b = malloc((size_t)n + 4);
+        for (int64_t i = 0; i < n; i++)
+                b[i] = (uint8_t)bits32();
+        return b;
+}
+
+/* Finite scales of all sizes, subnormal and 0 and negative ones too. */
+static CkTensor random_scales(int dtype, int64_t n)
+{
+        static const uint32_t nan_of[CK_N_DTYPES] = {
+                [CK_F32] = 0x7f800000, [CK_F16] = 0x7c00, [CK_BF16] = 0x7f80, [CK_F8_E8M0] = 0xff
+        };
+        const size_t size = ck_dtype_size(dtype);
+        uint8_t *b = malloc((size_t)n * size + 4);
+        for (int64_t i = 0; i < n; i++) {
+                uint32_t u = bits32() >> (32 - 8 * (int)size);
+                if (!(bits32() % 50))
+                        u &= 0xff;
+                if ((u & nan_of[dtype]) == nan_of[dtype])
+                        u ^= dtype == CK_F8_E8M0 ? 1 : nan_of[dtype] & (0u - nan_of[dtype]);
+                memcpy(b + (size_t)i * size, &u, size);
+        }
+        return (CkTensor) { .name = "scale", .dtype = dtype, .data = b };
+}
+
+typedef struct InBlocks {
+        const char *name;
+        int kind, bits, less, zero_bits, zero_less, scale;
+        int64_t rows, cols, group, block_rows;
+        bool across, scb;
+        int want; /* the blocks; 0: none hold it */
+} InBlocks;
+
+static const InBlocks in_blocks[] = {
+        { "nf4 64", CODES_HIGH, 1, 0, 0, 0, CK_F32, 7, 192, 64, 1, 0, 0, CK_NF4 },
+        { "nf4 of 128", CODES_HIGH, 1, 0, 0, 0, CK_F32, 5, 192, 128, 1, 0, 0, CK_NF4 },
+        { "nf4 of 4096", CODES_HIGH, 1, 0, 0, 0, CK_F32, 67, 64, 4096, 1, 0, 0, CK_NF4 },
+        { "nf4 of 32", CODES_HIGH, 1, 0, 0, 0, CK_F32, 7, 192, 32, 1, 0, 0, 0 },
+        { "nf4 of 100", CODES_HIGH, 1, 0, 0, 0, CK_F32, 25, 64, 100, 1, 0, 0, 0 },
+        { "nf4, cut by rows", CODES_HIGH, 1, 0, 0, 0, CK_F32, 4, 96, 64, 1, 0, 0, 0 },
+        { "fp4 64", CODES_HIGH, 2, 0, 0, 0, CK_F32, 3, 128, 64, 1, 0, 0, CK_FP4 },
+        { "mxfp4", CODES_LOW, 3, 0, 0, 0, CK_F8_E8M0, 9, 96, 32, 1, 0, 0, CK_MXFP4 },
+        { "int4 128", CODES_ROWS, 4, 8, 0, 0, CK_BF16, 9, 256, 128, 1, 0, 0, CK_I4_128 },
+        { "int4 64", CODES_ROWS, 4, 8, 0, 0, CK_F16, 9, 192, 64, 1, 0, 0, CK_I4_64 },
+        { "int4 of a row", CODES_ROWS, 4, 8, 0, 0, CK_F16, 9, 160, 160, 1, 0, 0, CK_I4_32 },
+        { "int4 of 256", CODES_ROWS, 4, 8, 0, 0, CK_F16, 9, 512, 256, 1, 0, 0, CK_I4_128 },
+        { "int4 in f32", CODES_ROWS, 4, 8, 0, 0, CK_F32, 9, 256, 128, 1, 0, 0, 0 },
+        { "int4 of 16", CODES_ROWS, 4, 8, 0, 0, CK_F16, 9, 256, 16, 1, 0, 0, 0 },
+        { "int4 zero", CODES_ROWS, 4, 8, 4, 8, CK_BF16, 16, 256, 128, 1, 0, 0, CK_I4_128 },
+        { "int3", CODES_ROWS, 3, 4, 0, 0, CK_BF16, 9, 64, 32, 1, 0, 0, CK_I4_32 },
+        { "gptq", CODES_COLUMNS, 4, 0, 4, -1, CK_F16, 16, 256, 128, 1, 1, 0, CK_I4_128 },
+        { "gptq 8", CODES_COLUMNS, 8, 0, 8, -1, CK_F16, 16, 256, 128, 1, 1, 0, 0 },
+        { "awq", CODES_AWQ, 4, 0, 4, 0, CK_F16, 16, 96, 32, 1, 1, 0, CK_I4_32 },
+        { "int8", CODES_I8, 8, 0, 0, 0, CK_F32, 9, 192, 192, 1, 0, 0, CK_I8_64 },
+        { "int8 128", CODES_I8, 8, 0, 0, 0, CK_BF16, 9, 256, 256, 1, 0, 0, CK_I8_128 },
+        { "SCB", CODES_I8, 8, 0, 0, 0, CK_F32, 9, 256, 256, 1, 0, 1, CK_SCB_128 },
+        { "SCB 32", CODES_I8, 8, 0, 0, 0, CK_F32, 9, 96, 96, 1, 0, 1, CK_SCB_32 },
+        { "fp8 of all", CODES_F8, 8, 0, 0, 0, CK_F32, 9, 192, 192, 9, 0, 0, CK_F8_64 },
+        { "fp8 of rows", CODES_F8, 8, 0, 0, 0, CK_BF16, 9, 96, 96, 1, 0, 0, CK_F8_32 },
+        { "fp8 of blocks", CODES_F8, 8, 0, 0, 0, CK_F32, 150, 256, 128, 128, 0, 0, CK_F8_128 },
+        { "fp8, short", CODES_F8, 8, 0, 0, 0, CK_F32, 150, 192, 128, 128, 0, 0, CK_F8_64 },
+        { "fp8 of 48", CODES_F8, 8, 0, 0, 0, CK_F32, 9, 144, 48, 1, 0, 0, 0 },
+};
+
+/* A Packed of random codes and scales; its parts lie in p. */
+static Packed packed_of(const InBlocks *c)
+{
+        const int64_t N = c->rows, K = c->cols,
+                      flat = c->kind == CODES_HIGH ? (N * K + c->group - 1) / c->group : 0,
+                      G = flat ? 1 : (K + c->group - 1) / c->group,
+                      R = flat ? flat : (N + c->block_rows - 1) / c->block_rows;
+        Packed p = { .file = "x",
+                     .code = { .kind = c->kind,
+                               .bits = c->bits,
+                               .less = c->less,
+                               .data = random_bytes(N * K + 4096),
+                               .rows = flat ? flat : N,
+                               .cols = flat ? c->group : K },
+                     .count = N * K,
+                     .scale = random_scales(c->scale, R * G),
+                     .scale_rows = R,
+                     .groups = G,
+                     .block_rows = c->block_rows,
+                     .group = c->group,
+                     .scale_across = c->across,
+                     .times = c->scb ? 1 / 127.f : 0 };
+        const float *table = c->bits == 1 ? nf4_values : fp4_values;
+        for (int i = 0; i < 16; i++)
+                p.code.table[i] = c->bits == 3 ? (float)e2m1_values[i] / 2 : table[i];
+        if (c->zero_bits)
+                p.zero = (Codes) { .kind = c->kind == CODES_AWQ ? CODES_AWQ : CODES_ROWS,
+                                   .bits = c->zero_bits,
+                                   .less = c->zero_less,
+                                   .data = random_bytes(R * G + 4096),
+                                   .rows = c->across && c->kind != CODES_AWQ ? G : R,
+                                   .cols = c->across && c->kind != CODES_AWQ ? R : G };
+        p.zero_across = c->across && c->kind != CODES_AWQ;
+        return p;
+}
+
+TEST (blocks_hold_the_same_values) {
+        for (size_t i = 0; i < sizeof in_blocks / sizeof *in_blocks; i++)
+                for (int round = 0; round < 20; round++) {
+                        const InBlocks *c = &in_blocks[i];
+                        const int64_t n = c->rows * c->cols;
+                        Packed p = packed_of(c);
+                        CkTensor t = { .name = "w",
+                                       .dtype = CK_F32,
+                                       .rank = 2,
+                                       .dim = { c->rows, c->cols },
+                                       .bytes = (size_t)n * 4,
+                                       .packed = &p };
+                        t.blocks = packed_blocks(&p, c->cols);
+                        CHECK_MSG(t.blocks == c->want, "%s: blocks of %s, not %s", c->name,
+                                  ck_dtype_name(t.blocks), ck_dtype_name(c->want));
+                        const CkTensor b = ck_as_blocks(&t, c->want);
+                        if (c->want) {
+                                float *plain = malloc(t.bytes), *got = malloc(t.bytes);
+                                uint8_t *mem = malloc(b.bytes);
+                                CHECK(b.dtype == c->want);
+                                CHECK_MSG(!ck_unpack(&t, plain, &err), "%s: %s", c->name, err.msg);
+                                CHECK_MSG(!ck_unpack(&b, mem, &err), "%s: %s", c->name, err.msg);
+                                CHECK(ck_convert(got, CK_F32, mem, b.dtype, (size_t)n, 1));
+                                for (int64_t k = 0; k < n; k++)
+                                        CHECK_MSG(!memcmp(got + k, plain + k, 4) ||
+                                                          (isnan(got[k]) && isnan(plain[k])),
+                                                  "%s: value %lld is %a, not %a", c->name,
+                                                  (long long)k, (double)got[k], (double)plain[k]);
+                                free(plain);
+                                free(got);
+                                free(mem);
+                        }
+                        free((void *)(uintptr_t)p.code.data);
+                        free((void *)(uintptr_t)p.zero.data);
+                        free((void *)(uintptr_t)p.scale.data);
+                }
 }
 
 /* ---- folders that are wrong ---- */

@@ -49,6 +49,20 @@ done
 [ "$p" ] || [ ! -e folder3 ] || p="something was written"
 say folders "$p"
 
+# in blocks, as quantised
+p=
+for t in nf4:NF4 int4:32:I4_32 fp8:F8_64; do
+        rm -rf folder
+        [ "$p" ] || p=$(tgc 0 '' quantize "$f" --type ${t%:*} -o folder -q)
+        [ "$p" ] || p=$(tgc 0 '' compile folder --weight-type keep --dtype f32 -o keep.plan -q)
+        [ "$p" ] || p=$(tgc 0 '' info keep.plan)
+        [ "$p" ] || grep -q "in blocks .* of ${t##*:}" out || p="no ${t##*:}: $(cat out)"
+        [ "$p" ] || p=$(tgc 0 '' check keep.plan --device cpu)
+        grep -q 'no C compiler' err && p= && break
+        [ "$p" ] || p=$(tgc 0 '' check keep.plan --device emulate)
+done
+say folders_in_blocks "$p"
+
 p=$(tgc 2 'Q4_K_M' quantize "$g/kinds.gguf" --type q9_9 -o x.gguf)
 [ "$p" ] || p=$(tgc 2 'give -o' quantize "$g/kinds.gguf" --type q4_0)
 [ "$p" ] || p=$(tgc 2 'give --type' quantize "$g/kinds.gguf" -o x.gguf)

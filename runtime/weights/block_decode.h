@@ -293,4 +293,87 @@ DECODE void chunk_nvfp4(float *y, const unsigned char *b, int c)
         }
 }
 
+/* ---- blocks of quantised folders: a scale in float32, then codes ---- */
+
+/* The values of bitsandbytes' 4 bits. */
+DECODE_TABLE float nf4_values[16] = { -1.0f,
+                                      -0.6961928009986877f,
+                                      -0.5250730514526367f,
+                                      -0.39491748809814453f,
+                                      -0.28444138169288635f,
+                                      -0.18477343022823334f,
+                                      -0.09105003625154495f,
+                                      0.0f,
+                                      0.07958029955625534f,
+                                      0.16093020141124725f,
+                                      0.24611230194568634f,
+                                      0.33791524171829224f,
+                                      0.44070982933044434f,
+                                      0.5626170039176941f,
+                                      0.7229568362236023f,
+                                      1.0f };
+DECODE_TABLE float fp4_values[16] = {
+        0, 1 / 192.f,  2 / 3.f,  1,  1 / 3.f,  .5f,  1 / 6.f,  .25f,
+        0, -1 / 192.f, -2 / 3.f, -1, -1 / 3.f, -.5f, -1 / 6.f, -.25f
+};
+
+/* 16 bytes: 16 low nibbles, then their high ones. */
+DECODE void decode_floats(float *y, const unsigned char *q, const float *value, float d)
+{
+        for (int j = 0; j < 16; j++) {
+                y[j] = d * value[q[j] & 15];
+                y[j + 16] = d * value[q[j] >> 4];
+        }
+}
+
+DECODE void chunk_nf4(float *y, const unsigned char *b, int c)
+{
+        decode_floats(y, b + 4 + 16 * c, nf4_values, bits_float(u32_at(b)));
+}
+
+DECODE void chunk_fp4(float *y, const unsigned char *b, int c)
+{
+        decode_floats(y, b + 4 + 16 * c, fp4_values, bits_float(u32_at(b)));
+}
+
+/* Nibbles as in Q4_0; the zero point, 0 to 255, is the scale's last byte. */
+DECODE void chunk_i4(float *y, const unsigned char *b, int c)
+{
+        const unsigned u = u32_at(b);
+        const float d = bits_float(u & ~255u);
+        const int zero = (int)(u & 255);
+        const unsigned char *q = b + 4 + 16 * c;
+        for (int j = 0; j < 16; j++) {
+                y[j] = (float)((q[j] & 15) - zero) * d;
+                y[j + 16] = (float)((q[j] >> 4) - zero) * d;
+        }
+}
+
+DECODE void chunk_i8(float *y, const unsigned char *b, int c)
+{
+        const float d = bits_float(u32_at(b));
+        const signed char *q = (const signed char *)b + 4 + 32 * c;
+        for (int j = 0; j < 32; j++)
+                y[j] = d * (float)q[j];
+}
+
+/* Of bitsandbytes, whose scale is of 127 steps: two roundings. */
+DECODE void chunk_scb(float *y, const unsigned char *b, int c)
+{
+        const float d = bits_float(u32_at(b));
+        const signed char *q = (const signed char *)b + 4 + 32 * c;
+        for (int j = 0; j < 32; j++)
+                y[j] = d * (float)q[j] * (1 / 127.f);
+}
+
+DECODE void chunk_f8(float *y, const unsigned char *b, int c)
+{
+        const float d = bits_float(u32_at(b));
+        for (int j = 0; j < 32; j++) {
+                float v;
+                chunk_f8_e4m3(&v, b + 4 + 32 * c + j, 0);
+                y[j] = d * v;
+        }
+}
+
 #endif

@@ -57,6 +57,17 @@ int ck_dtype_of_gguf(uint32_t ggml)
 
 int ck_gguf_of_dtype(int dtype) { return known(dtype) ? dtypes[dtype].gguf : -1; }
 
+CkTensor ck_as_blocks(const CkTensor *t, int dtype)
+{
+        CkTensor b = *t;
+        if (t->packed && t->blocks && t->blocks == dtype) {
+                b.dtype = dtype;
+                b.bytes = t->bytes / ck_dtype_size(t->dtype) / dtypes[dtype].values *
+                          dtypes[dtype].bytes;
+        }
+        return b;
+}
+
 bool ck_count(int rank, const int64_t *dim, int64_t *count)
 {
         int64_t n = 1;

@@ -19,7 +19,8 @@ enum {
 };
 
 /* data need not be aligned to its element: read it with memcpy or ck_convert.  Where packed is not
- * NULL other tensors make it (packed.h): it has no data, ck_unpack makes its bytes. */
+ * NULL other tensors make it (packed.h): it has no data, ck_unpack makes its bytes; those of `blocks`
+ * as well, where that is not 0 (ck_as_blocks). */
 typedef struct CkTensor {
         const char *name; /* UTF-8, no control characters */
         int dtype;        /* CK_F32, ... */
@@ -28,6 +29,7 @@ typedef struct CkTensor {
         const void *data;
         size_t bytes; /* == product(dim) / values of a block * its bytes */
         const struct Packed *packed;
+        int blocks; /* the type of blocks that could hold the same values */
         bool may_go; /* a model that has no place for it loses nothing: a bias of zeros */
 } CkTensor;
 
@@ -41,6 +43,9 @@ int ck_blocks_find(const char *name); /* of blocks that can be decoded: "Q4_0"; 
 int ck_dtype_of_gguf(uint32_t ggml);  /* ggml's number of a type; -1: none of ours */
 int ck_gguf_of_dtype(int dtype);      /* -1: GGUF has none */
 bool ck_dtype_is_float(int dtype);
+
+/* t, or what it is in blocks of `dtype`, where it can be in those. */
+CkTensor ck_as_blocks(const CkTensor *t, int dtype);
 
 /* Product of dim[0..rank); false when a dimension is negative or the product
  * exceeds INT64_MAX / 8, so that count * size never overflows. */

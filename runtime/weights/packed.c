@@ -14,6 +14,7 @@ enum { TILE = 16 }; /* rows at a time: COLUMNS has them next to each other, a ca
 
 typedef struct Job {
         const Packed *p;
+        Codes code;                /* p's, as elements or as blocks want them */
         const float *scale, *zero; /* (scale_rows, groups) */
         uint8_t *to;
         int dtype;
@@ -224,8 +225,9 @@ static void store_swapped(const Job *j, int64_t row, int64_t n, const float *v)
 static void unpack_tile(void *ctx, int i)
 {
         const Job *j = ctx;
-        const Codes *c = &j->p->code;
+        const Codes *c = &j->code;
         const int64_t row = (int64_t)i * TILE, n = c->rows - row < TILE ? c->rows - row : TILE;
+        const size_t values = (size_t)ck_block_values(j->dtype), size = ck_block_bytes(j->dtype);
         float *y = malloc((size_t)(n * c->cols) * sizeof *y);
         j->failed[i] = !y;
         if (!y)
@@ -233,7 +235,14 @@ static void unpack_tile(void *ctx, int i)
         read_codes(c, row, n, j->p->count, y);
         for (int64_t r = 0; r < n; r++) {
                 const int64_t left = j->p->count - (row + r) * c->cols,
-                              k = left < c->cols ? left : c->cols;
+                              k = left < c->cols ? left : c->cols,
+                              first = (row + r) / j->p->block_rows * j->p->groups;
+                if (values > 1) {
+                        packed_block_row(j->p, j->dtype, j->scale + first,
+                                         j->zero ? j->zero + first : NULL, y + r * c->cols, k,
+                                         j->to + (size_t)((row + r) * c->cols) / values * size);
+                        continue;
+                }
                 scale_row(j, row + r, k, y + r * c->cols);
                 if (!j->p->swap)
                         store(j, (row + r) * c->cols, y + r * c->cols, k);
@@ -257,7 +266,11 @@ int ck_unpack(const CkTensor *t, void *to, Err *e)
         if (!rc && p->zero.kind)
                 rc = read_zeros(t, &zero, e);
         if (!rc) {
-                Job j = { p, scale, zero, to, t->dtype, failed };
+                const bool blocks = ck_block_values(t->dtype) > 1;
+                Job j = { p,     blocks ? packed_block_codes(p) : p->code,
+                          scale, zero,
+                          to,    t->dtype,
+                          failed };
                 parallel_for((int)tiles, 64, unpack_tile, &j);
                 for (int64_t i = 0; i < tiles && !rc; i++)
                         if (failed[i])

@@ -4,7 +4,7 @@
  *
  * in float32, as the packages that define the formats compute it, but for rounding to 16 bits.
  * quant_folder.c makes them of a Hugging Face folder; they are decoded when they are imported, one
- * at a time.  The parts lie in mapped files, which must outlive it. */
+ * at a time, or become blocks of storage.def.  The parts lie in mapped files, which must outlive it. */
 #ifndef TGC_PACKED_H
 #define TGC_PACKED_H
 
@@ -50,8 +50,18 @@ typedef struct Packed {
         bool swap;     /* each of the batch is wanted transposed */
 } Packed;
 
-/* All t->bytes of it, t->dtype: F32, or BF16 where that is exact.  TGC_BAD_FILE: a scale is not
- * finite, a group is none. */
+/* All t->bytes of it, t->dtype: F32, BF16 where that is exact, or the blocks of packed_blocks.
+ * TGC_BAD_FILE: a scale is not finite, a group is none. */
 int ck_unpack(const CkTensor *t, void *to, Err *e);
+
+/* ---- packed_blocks.c ---- */
+
+/* The type of blocks that holds the same values in rows of `cols`; 0: none does. */
+int packed_blocks(const Packed *p, int64_t cols);
+/* p->code, read as what blocks have: indices of 4 bits, or bytes as they are. */
+Codes packed_block_codes(const Packed *p);
+/* n codes of one row, as packed_block_codes has them, with the row's scales and zero points. */
+void packed_block_row(const Packed *p, int dtype, const float *scale, const float *zero,
+                      const float *code, int64_t n, uint8_t *to);
 
 #endif

@@ -203,6 +203,7 @@ static int add_made(Made *m, const Layer *l, const char *tail, Err *e)
         if (!ck_count(t->rank, t->dim, &count) || count < 1)
                 return err_set(e, TGC_BAD_FILE, "%s: tensor %.200s has no elements", l->file, name);
         t->bytes = (size_t)count * ck_dtype_size(t->dtype);
+        t->blocks = packed_blocks(t->packed, t->dim[t->rank - 1]);
         const Codes *z = &l->p.zero;
         if (z->kind && ((l->p.zero_across ? z->cols : z->rows) != l->p.scale_rows ||
                         (l->p.zero_across ? z->rows : z->cols) != l->p.groups))
@@ -333,22 +334,48 @@ static int beside_config(const char *dir, const char **method, cJSON **config, E
         return rc;
 }
 
+/* The folder's quantization_config and its method, "?" where it has none; *config NULL: it is not
+ * quantised.  *all owns it. */
+static int read_config(const char *dir, cJSON **all, const cJSON **config, const char **method,
+                       Err *e)
+{
+        int rc = read_object(dir, "config.json", all, e);
+        const cJSON *own = cJSON_GetObjectItemCaseSensitive(*all, "quantization_config"), *v;
+        *config = NULL;
+        *method = NULL;
+        if (rc)
+                return rc;
+        if (cJSON_IsObject(own)) {
+                *config = own;
+                v = cJSON_GetObjectItemCaseSensitive(own, "quant_method");
+                *method = v && !cJSON_IsString(v) ? "?" : cJSON_GetStringValue(v);
+                return TGC_OK;
+        }
+        cJSON_Delete(*all);
+        *all = NULL;
+        rc = beside_config(dir, method, all, e);
+        *config = cJSON_IsObject(*all) ? *all : NULL;
+        return rc;
+}
+
+bool folder_is_quantised(const char *dir)
+{
+        cJSON *all;
+        const cJSON *config;
+        const char *method;
+        Err ignored;
+        const bool is = !read_config(dir, &all, &config, &method, &ignored) && config;
+        cJSON_Delete(all);
+        return is;
+}
+
 int checkpoint_unpack_folder(Checkpoint *ck, const char *dir, Err *e)
 {
-        const char *method = NULL;
-        cJSON *all = NULL, *other = NULL;
-        int rc = read_object(dir, "config.json", &all, e);
-        const cJSON *config = cJSON_GetObjectItemCaseSensitive(all, "quantization_config");
-        if (!rc && cJSON_IsObject(config)) {
-                const cJSON *v = cJSON_GetObjectItemCaseSensitive(config, "quant_method");
-                method = cJSON_GetStringValue(v);
-                if (!method && v)
-                        method = "?";
-        } else if (!rc) {
-                rc = beside_config(dir, &method, &other, e);
-                config = other;
-        }
-        if (!rc && config && cJSON_IsObject(config)) {
+        const char *method;
+        cJSON *all;
+        const cJSON *config;
+        int rc = read_config(dir, &all, &config, &method, e);
+        if (!rc && config) {
                 bool known = false;
                 for (int k = 0; method && k < N_LAYOUTS; k++)
                         known |= !strcmp(layouts[k].method, method);
@@ -360,6 +387,5 @@ int checkpoint_unpack_folder(Checkpoint *ck, const char *dir, Err *e)
                                      checkpoint_path(ck), method ? method : "(absent)");
         }
         cJSON_Delete(all);
-        cJSON_Delete(other);
         return rc;
 }

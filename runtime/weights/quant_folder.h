@@ -12,6 +12,9 @@
 /* Of a folder whose tensors have been added and sealed: nothing where it is not quantised. */
 int checkpoint_unpack_folder(Checkpoint *ck, const char *dir, Err *e);
 
+/* Does its config.json say so, or a file beside it? */
+bool folder_is_quantised(const char *dir);
+
 /* ---- for quant_*.c ---- */
 
 /* One layer at a time: the tensors of `base`. */

@@ -177,13 +177,14 @@ static int plan_import(const WeightMap *m, const Checkpoint *ck, const WeightSet
                 rc = wm_check_entry(checkpoint_path(ck), x, p, j->t->name, from, &j->box, e);
                 if (rc)
                         return rc;
-                if (!ck_can_convert(p->dtype, j->t->dtype, wm_entry_affine(x)))
+                const CkTensor t = ck_as_blocks(j->t, p->dtype);
+                if (!ck_can_convert(p->dtype, t.dtype, wm_entry_affine(x)))
                         return err_set(e, TGC_BAD_FILE,
                                        "%s:%d: error: parameter %.200s is %s, tensor %.200s is %s: "
                                        "no conversion",
-                                       m->name, x->line, p->name, ck_dtype_name(p->dtype),
-                                       j->t->name, ck_dtype_name(j->t->dtype));
-                if (ck_block_values(p->dtype) > 1 && !stay_blocks(x, j->t, &j->box))
+                                       m->name, x->line, p->name, ck_dtype_name(p->dtype), t.name,
+                                       ck_dtype_name(t.dtype));
+                if (ck_block_values(p->dtype) > 1 && !stay_blocks(x, &t, &j->box))
                         return err_set(e, TGC_BAD_FILE,
                                        "%s:%d: error: parameter %.200s is in blocks of %s, which "
                                        "this line would cut or change",
@@ -266,12 +267,12 @@ static int import_tensor(const WeightMap *m, const Job *job, const CkTensor *t, 
                             t->name);
 }
 
-/* A tensor that others make is decoded first. */
+/* A tensor that others make is decoded first, or becomes blocks. */
 static int import_packed(const WeightMap *m, const Job *job, void *data, int dtype, Err *e)
 {
-        CkTensor plain = *job->t;
+        CkTensor plain = ck_as_blocks(job->t, dtype);
         void *mem = malloc(plain.bytes + 1);
-        int rc = mem ? ck_unpack(job->t, mem, e)
+        int rc = mem ? ck_unpack(&plain, mem, e)
                      : err_set(e, TGC_NO_MEMORY, "%s: no memory to decode tensor %.200s", m->name,
                                plain.name);
         plain.data = mem;
@@ -479,17 +480,18 @@ int weight_map_blocks(const WeightMap *m, const Checkpoint *ck, const WeightSet 
                 type[i] = -1;
         for (const Entry *x = m->entry; !rc && x < m->entry + m->n; x++) {
                 const int i = wm_find_param(index, set->n, x->param);
-                const CkTensor *t = 0;
+                const CkTensor *found = 0;
                 Box b;
 
-                for (int k = 0; k < x->n_names && !t; k++)
-                        t = checkpoint_find(ck, x->name[k]);
+                for (int k = 0; k < x->n_names && !found; k++)
+                        found = checkpoint_find(ck, x->name[k]);
                 if (i < 0)
                         continue;
-                const bool ok = t && ck_dtype_is_float(t->dtype) &&
-                                !wm_box(x, &set->param[i], &b) && stay_blocks(x, t, &b) &&
-                                (type[i] == -1 || type[i] == t->dtype);
-                type[i] = ok ? t->dtype : -2;
+                const CkTensor t = found ? ck_as_blocks(found, found->blocks) : (CkTensor) { 0 };
+                const bool ok = found && ck_dtype_is_float(t.dtype) &&
+                                !wm_box(x, &set->param[i], &b) && stay_blocks(x, &t, &b) &&
+                                (type[i] == -1 || type[i] == t.dtype);
+                type[i] = ok ? t.dtype : -2;
         }
         free(index);
         return rc;

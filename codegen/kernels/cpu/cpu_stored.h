@@ -11,8 +11,7 @@
 #if defined __AVX2__ && defined __FMA__
 #include "cpu_stored_x86.h"
 #else
-#define QUANT_HAS(decode) 0
-#define QUANT_DOTS_OF(decode) quant_dots_none
+#define QUANT_OR(name, decode, arguments)
 #endif
 
 enum { STORED_VECS = DECODE_CHUNK / TGC_VEC };
@@ -30,13 +29,6 @@ TGC_INLINE float stored_sum(Vec *s)
         for (int v = 1; v < STORED_VECS; v++)
                 s[0] += s[v];
         return vec_sum(s[0]);
-}
-
-/* Stands for a product that is not there. */
-TGC_INLINE void quant_dots_none(const unsigned char *first, long stride, long N, long K,
-                                const float *x, float *room, float *y)
-{
-        (void)first, (void)stride, (void)N, (void)K, (void)x, (void)room, (void)y;
 }
 
 /* dots_TYPE: y[j] = sum_k x[k] w[at + j*ld + k], j < N. */
@@ -70,15 +62,15 @@ TGC_INLINE void stored_dots(int ty, const void *w, long at, long ld, long N, lon
         switch (ty) {
 #define X(name, values, bytes, decode)                                                            \
         case TY_##name:                                                                           \
-                if (QUANT_HAS(decode))                                                            \
-                        QUANT_DOTS_OF(decode)                                                     \
-                ((const unsigned char *)at_##name(w, at), ld / (values) * (bytes), N, K, x, room, \
-                 y);                                                                              \
-                else dots_##name(w, at, ld, N, K, x, y);                                          \
+                QUANT_OR(name, decode,                                                            \
+                         ((const unsigned char *)at_##name(w, at), ld / (values) * (bytes), N, K, \
+                          x, room, y))                                                            \
+                dots_##name(w, at, ld, N, K, x, y);                                               \
                 break;
                 TGC_STORED(X)
 #undef X
         }
+        (void)room;
 }
 
 #endif

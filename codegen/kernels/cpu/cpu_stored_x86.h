@@ -160,6 +160,40 @@ TGC_INLINE Quants quants_q6_k(const unsigned char *b, int c)
                           d * (float)scale[1], 0.f };
 }
 
+TGC_INLINE Quants quants_i4(const unsigned char *b, int c)
+{
+        const unsigned u = u32_at(b);
+        const float d = bits_float(u & ~255u);
+        return (Quants) { _mm256_sub_epi8(both_nibbles(b + 4 + 16 * c),
+                                          _mm256_set1_epi8((char)(u & 255))),
+                          d, d, 0.f };
+}
+
+TGC_INLINE Quants quants_i8(const unsigned char *b, int c)
+{
+        const float d = bits_float(u32_at(b));
+        return (Quants) { bytes32(b + 4 + 32 * c), d, d, 0.f };
+}
+
+TGC_INLINE Quants quants_scb(const unsigned char *b, int c)
+{
+        const float d = bits_float(u32_at(b)) * (1 / 127.f);
+        return (Quants) { bytes32(b + 4 + 32 * c), d, d, 0.f };
+}
+
+/* Their values are no integers, or have scales of 16: decoders do these. */
+TGC_INLINE Quants quants_none(const unsigned char *b, int c)
+{
+        (void)b, (void)c;
+        return (Quants) { _mm256_setzero_si256(), 0.f, 0.f, 0.f };
+}
+#define quants_q2_k quants_none
+#define quants_q3_k quants_none
+#define quants_nvfp4 quants_none
+#define quants_nf4 quants_none
+#define quants_fp4 quants_none
+#define quants_f8 quants_none
+
 /* x as the products want it, in scratch: sums of 32, and with TGC_ACT_INT8 bytes and their scales. */
 typedef struct QuantX {
         const float *x;
@@ -255,43 +289,33 @@ TGC_INLINE QuantSum quant_step(QuantSum s, Quants w, const QuantX *x, long c)
 #endif
 #endif
 
-/* y[j] = sum_k x[k] w[j*ld ...], rows of K values whose bytes are `stride` apart from `row` on. */
-#define QUANT_DOTS(decode, values, bytes)                                                      \
-        TGC_NOINLINE void quant_dots_##decode(const unsigned char *first, long stride, long N, \
-                                              long K, const float *x, float *room, float *y)   \
-        {                                                                                      \
-                const QuantX to = quant_x(x, K, room);                                         \
-                for (long j = 0; j < N; j++) {                                                 \
-                        const unsigned char *b = first + j * stride;                           \
-                        QuantSum s = quant_zero();                                             \
-                        float m = 0.f;                                                         \
-                        for (long c = 0; c < K / DECODE_CHUNK; b += (bytes))                   \
-                                _Pragma("GCC unroll 8") for (int i = 0;                        \
-                                                             i < (values) / DECODE_CHUNK;      \
-                                                             i++, c++)                         \
-                                {                                                              \
-                                        const Quants w = quants_##decode(b, i);                \
-                                        s = quant_step(s, w, &to, c);                          \
-                                        m += w.m * to.sum[c];                                  \
-                                }                                                              \
-                        y[j] = quant_total(s) + m;                                             \
-                }                                                                              \
+/* quant_dots_TYPE: y[j] = sum_k x[k] w[j*ld ...], rows of K values whose bytes are `stride` apart from
+ * `first` on; of types that have QUANT_. */
+#define X(name, values, bytes, decode)                                                       \
+        TGC_NOINLINE void quant_dots_##name(const unsigned char *first, long stride, long N, \
+                                            long K, const float *x, float *room, float *y)   \
+        {                                                                                    \
+                const QuantX to = quant_x(x, K, room);                                       \
+                for (long j = 0; j < N; j++) {                                               \
+                        const unsigned char *b = first + j * stride;                         \
+                        QuantSum s = quant_zero();                                           \
+                        float m = 0.f;                                                       \
+                        for (long c = 0; c < K / DECODE_CHUNK; b += (bytes))                 \
+                                _Pragma("GCC unroll 8") for (int i = 0;                      \
+                                                             i < (values) / DECODE_CHUNK;    \
+                                                             i++, c++)                       \
+                                {                                                            \
+                                        const Quants w = quants_##decode(b, i);              \
+                                        s = quant_step(s, w, &to, c);                        \
+                                        m += w.m * to.sum[c];                                \
+                                }                                                            \
+                        y[j] = quant_total(s) + m;                                           \
+                }                                                                            \
         }
-/* QUANT_q4_0 ...: there is one for the type. */
-QUANT_DOTS(q4_0, 32, 18)
-QUANT_DOTS(q4_1, 32, 20)
-QUANT_DOTS(q5_0, 32, 22)
-QUANT_DOTS(q5_1, 32, 24)
-QUANT_DOTS(q8_0, 32, 34)
-QUANT_DOTS(iq4_nl, 32, 18)
-QUANT_DOTS(mxfp4, 32, 17)
-QUANT_DOTS(q4_k, 256, 144)
-QUANT_DOTS(q5_k, 256, 176)
-QUANT_DOTS(q6_k, 256, 210)
-QUANT_DOTS(iq4_xs, 256, 136)
-#define quant_dots_q2_k quant_dots_none
-#define quant_dots_q3_k quant_dots_none
-#define quant_dots_nvfp4 quant_dots_none
+TGC_STORED(X)
+#undef X
+
+/* Is there a quants_ of the decoder? */
 enum {
         QUANT_q4_0 = 1,
         QUANT_q4_1 = 1,
@@ -304,11 +328,19 @@ enum {
         QUANT_q5_k = 1,
         QUANT_q6_k = 1,
         QUANT_iq4_xs = 1,
+        QUANT_i4 = 1,
+        QUANT_i8 = 1,
+        QUANT_scb = 1,
         QUANT_q2_k = 0,
         QUANT_q3_k = 0,
-        QUANT_nvfp4 = 0
+        QUANT_nvfp4 = 0,
+        QUANT_nf4 = 0,
+        QUANT_fp4 = 0,
+        QUANT_f8 = 0
 };
-#define QUANT_HAS(decode) QUANT_##decode
-#define QUANT_DOTS_OF(decode) quant_dots_##decode
+#define QUANT_OR(name, decode, arguments)    \
+        if (QUANT_##decode)                  \
+                quant_dots_##name arguments; \
+        else
 
 #endif

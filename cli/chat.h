@@ -77,12 +77,8 @@ int chat_answer(ChatModel *m, const char *messages, size_t n, ChatPut *put, void
 /* ---- chat_lines.c: what a person types ---- */
 
 typedef struct Lines {
-        bool tty;
-        void *lib; /* libedit, or NULL */
-        char *(*readline)(const char *prompt);
-        int (*add_history)(const char *line);
-        int (*write_history)(const char *path);
-        char history[4400]; /* its file; "": none */
+        bool tty, editor;
+        bool interrupted; /* the line that is read, by Ctrl-C */
 } Lines;
 
 void lines_open(Lines *l);
@@ -90,6 +86,14 @@ void lines_close(Lines *l);
 /* A message: a line, or several (""" around them, or a \ at the end of each but the last).  malloc'ed;
  * NULL at the end of the input. */
 char *lines_read(Lines *l, const char *prompt);
+
+/* ---- line_editor.c: of the terminal ---- */
+
+bool editor_open(void); /* false: there is none */
+void editor_close(void);
+/* A line without its newline, malloc'ed; NULL: the end, or Ctrl-C. */
+char *editor_line(const char *prompt, bool *interrupted);
+void editor_remember(const char *line); /* in the history and its file */
 
 /* ---- chat_columns.c ---- */
 

@@ -1,81 +1,47 @@
-/* chat_lines.c: what a person types, with line editing and a history.
- *
- * The editing is libedit's (BSD licence), opened at run time where it is there; else the terminal's
- * own.  What is no terminal is read line by line. */
-#include <dlfcn.h>
-#include <signal.h>
+/* chat_lines.c: what a person types: with an editor and a history where there is a terminal
+ * (line_editor.c), else line by line. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include "chat.h"
 
-enum { MOST_HISTORY = 1000 };
-
-static void find_history(Lines *l)
-{
-        const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-        char dir[4096];
-        if (state && *state == '/')
-                snprintf(dir, sizeof dir, "%s", state);
-        else if (home && *home == '/')
-                snprintf(dir, sizeof dir, "%s/.local/state", home);
-        else
-                return;
-        if (make_folder(dir, NULL))
-                return;
-        strncat(dir, "/tgc", sizeof dir - strlen(dir) - 1);
-        if (!make_folder(dir, NULL))
-                snprintf(l->history, sizeof l->history, "%s/chat_history", dir);
-}
-
 void lines_open(Lines *l)
 {
-        static const char *const name[] = { "libedit.so.2", "libedit.so.0", "libedit.so" };
         *l = (Lines) { .tty = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) };
-        for (int i = 0; i < 3 && l->tty && !l->lib; i++)
-                l->lib = dlopen(name[i], RTLD_NOW | RTLD_LOCAL);
-        if (!l->lib)
+        if (!l->tty)
                 return;
-        *(void **)&l->readline = dlsym(l->lib, "readline");
-        *(void **)&l->add_history = dlsym(l->lib, "add_history");
-        *(void **)&l->write_history = dlsym(l->lib, "write_history");
-        void (*begin)(void), (*most)(int);
-        int (*read)(const char *);
-        *(void **)&begin = dlsym(l->lib, "using_history");
-        *(void **)&most = dlsym(l->lib, "stifle_history");
-        *(void **)&read = dlsym(l->lib, "read_history");
-        if (!l->readline || !l->add_history || !l->write_history || !begin || !most || !read) {
-                dlclose(l->lib);
-                l->lib = NULL;
-                return;
-        }
-        find_history(l);
-        begin();
-        most(MOST_HISTORY);
-        if (*l->history)
-                read(l->history);
+        l->editor = editor_open();
+        signals_prompt(true);
 }
 
 void lines_close(Lines *l)
 {
-        if (l->lib)
-                dlclose(l->lib);
+        if (l->editor)
+                editor_close();
+        if (l->tty)
+                signals_prompt(false);
         *l = (Lines) { 0 };
 }
 
-/* Without the newline; NULL: the end. */
+/* Without the newline; NULL: the end, or Ctrl-C. */
 static char *one_line(Lines *l, const char *prompt)
 {
         char *line = NULL;
         size_t cap = 0;
-        if (l->lib)
-                return l->readline(prompt);
+        if (l->editor)
+                return editor_line(prompt, &l->interrupted);
         if (l->tty) {
                 fputs(prompt, stdout);
                 fflush(stdout);
+                signals_interrupt(true);
         }
         ssize_t n = getline(&line, &cap, stdin);
+        if (l->tty) {
+                /* A Ctrl-C before the read is seen on the terminal, and changes nothing here. */
+                l->interrupted = n < 0 && !feof(stdin) && errno == EINTR;
+                signals_interrupt(false);
+        }
         if (n < 0) {
                 free(line);
                 return NULL;
@@ -138,17 +104,15 @@ static char *whole_message(Lines *l, const char *prompt)
         return all;
 }
 
-/* Ctrl-C is no end of the input.  (With libedit it leaves the line as it is.) */
+/* Ctrl-C is no end of the input: what was typed is forgotten. */
 static char *typed(Lines *l, const char *prompt)
 {
         for (;;) {
-                signals_prompt(true);
                 char *all = whole_message(l, prompt);
-                signals_prompt(false);
-                const bool again = !all && signal_seen() == SIGINT;
-                signals_forget();
-                if (!again)
+                if (!l->interrupted)
                         return all;
+                l->interrupted = false;
+                free(all);
                 clearerr(stdin);
                 fputs("\n", stdout);
         }
@@ -157,12 +121,7 @@ static char *typed(Lines *l, const char *prompt)
 char *lines_read(Lines *l, const char *prompt)
 {
         char *all = l->tty ? typed(l, prompt) : whole_message(l, prompt);
-        if (all && *all && l->lib && !strchr(all, '\n')) {
-                l->add_history(all);
-                mode_t was = umask(077);
-                if (*l->history)
-                        l->write_history(l->history);
-                umask(was);
-        }
+        if (all && *all && l->editor && !strchr(all, '\n'))
+                editor_remember(all);
         return all;
 }

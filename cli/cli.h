@@ -56,14 +56,19 @@ void print(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
  * stops that, so that no temporary folder stays. */
 void signals_install(void);
 void signals_defer(void);
-/* While on, Ctrl-C interrupts who reads the terminal, and is seen, and no more. */
+/* While on, Ctrl-C without signals_defer does nothing. */
 void signals_prompt(bool on);
+void signals_interrupt(bool on); /* Ctrl-C ends a system call that waits (EINTR) */
 void signals_forget(void); /* as before signals_defer: what was seen is dealt with */
 /* From signals_save on SIGUSR1 is kept: was there one since the last look? */
 void signals_save(void);
 bool signal_save_seen(void);
 int signal_seen(void);    /* 0, SIGINT, SIGTERM or SIGHUP */
 Stop *signals_stop(void); /* for what compiles; its TGC_STOPPED means 128 + signal_seen() */
+
+/* How the terminal was is kept; what ends the process gives it back so. */
+void terminal_keep(void);
+void terminal_give_back(void);
 
 /* ---- utf8.c ---- */
 

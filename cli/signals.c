@@ -2,7 +2,9 @@
  * global. */
 #include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 #include "../runtime/util/temp.h"
 #include "cli.h"
@@ -10,18 +12,38 @@
 static volatile sig_atomic_t deferred, seen, prompting;
 static Stop stop;
 
+/* ---- the terminal ---- */
+
+static struct termios before;
+static volatile sig_atomic_t kept;
+
+void terminal_give_back(void)
+{
+        if (kept && tcgetpgrp(STDIN_FILENO) == getpgrp()) /* else it is another's, and SIGTTOU */
+                tcsetattr(STDIN_FILENO, TCSANOW, &before);
+}
+
+void terminal_keep(void)
+{
+        if (!kept && !tcgetattr(STDIN_FILENO, &before)) {
+                kept = 1;
+                atexit(terminal_give_back);
+        }
+}
+
+/* ---- signals that end, or ask for an end ---- */
+
 static void end(int code)
 {
+        terminal_give_back();
         temps_unlink();
         _exit(code);
 }
 
 static void on_signal(int number)
 {
-        if (prompting && number == SIGINT) {
-                seen = number;
+        if (prompting && number == SIGINT && !deferred && !atomic_load(&stop.working))
                 return;
-        }
         if ((!deferred && !atomic_load(&stop.working)) || seen)
                 end(128 + number);
         seen = number;
@@ -84,6 +106,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
         put(before, sizeof before - 1);
         put(path ? path : unknown, path ? strlen(path) : sizeof unknown - 1);
         put(after, sizeof after - 1);
+        terminal_give_back();
         _exit(TGC_IO);
 }
 
@@ -132,19 +155,21 @@ bool signal_save_seen(void)
 
 int signal_seen(void) { return seen; }
 
-void signals_prompt(bool on)
+void signals_prompt(bool on) { prompting = on; }
+
+void signals_interrupt(bool on)
 {
         struct sigaction a = { .sa_handler = on_signal, .sa_flags = on ? 0 : SA_RESTART };
         sigemptyset(&a.sa_mask);
         sigaction(SIGINT, &a, NULL);
-        prompting = on;
 }
 
+/* In this order: a signal in between is of no answer. */
 void signals_forget(void)
 {
+        deferred = 0;
         seen = 0;
         atomic_store(&stop.asked, 0);
-        deferred = 0;
 }
 
 Stop *signals_stop(void) { return &stop; }

@@ -234,6 +234,21 @@ static int generates(const Model *m, bool *can, Err *why, Err *e)
         return TGC_OK;
 }
 
+static int apply_objective(Build *b, const BuildOptions *o, Err *e)
+{
+        Diag d = { 0 };
+        const ReadOptions how = { .seconds = o->lua_seconds,
+                                  .said = o->reference ? NULL : keep_said,
+                                  .said_to = b };
+        if (!DIAG_CATCH(&d))
+                return err_set(e, d.code ? d.code : TGC_BAD_FILE, "%s", d.msg);
+        objective_apply(b->model, o->objective, &how);
+        diag_end(&d);
+        if (b->said.n && !o->quiet)
+                show_said(b);
+        return TGC_OK;
+}
+
 static int run_compiler(Build *b, const BuildOptions *o, Err *e)
 {
         Diag d = { 0 };
@@ -256,6 +271,8 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                              .cache_tokens = o->cache_tokens,
                              .chunk = o->chunk,
                              .block = o->block,
+                             .sequences = o->sequences,
+                             .reference = o->reference,
                              .cuda = o->cuda,
                              .cpu = o->cpu,
                              .recompute = o->recompute,
@@ -274,6 +291,8 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                 return code;
         if (!c.batch)
                 c.batch = c.train ? 8 : 1;
+        if (o->objective && (code = apply_objective(b, o, e)))
+                return code;
         if ((o->keep && (code = keep_blocks(b->model, o->keep, e))) ||
             (o->mixture && (code = keep_mixture(b->model, o->mixture, e))) ||
             (code = adapters_add(b->model, o, e)) || (code = select_params(b->model, o, e)))
@@ -351,6 +370,7 @@ int build_plan(Plan *p, const BuildOptions *o, Err *e)
         int code = read_model(&b, o, e);
         if (b.said.n && !o->quiet)
                 show_said(&b);
+        text_free(&b.said);
         if (!code)
                 code = run_compiler(&b, o, e);
         if (b.made.passes.n)

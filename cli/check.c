@@ -261,6 +261,27 @@ static int check_update(Check *c, const TrainStep *in, double norm, Err *e)
         return code;
 }
 
+/* Numbers for the inputs of an objective, as the reference has them. */
+static int make_feeds(const Prog *p, Feed *feed, int *n, Err *e)
+{
+        const size_t tokens = (size_t)p->B * (size_t)p->T;
+        for (int i = 0; i < p->n_io; i++) {
+                const Io *x = &p->io[i];
+                if (strncmp(x->name, "objective.", 10))
+                        continue;
+                if (*n == MOST_FEEDS)
+                        return err_set(e, TGC_BAD_FILE, "more than %d inputs of an objective", *n);
+                const size_t all = (size_t)expr_eval(x->shape, p->B, p->T);
+                float *v = malloc((all + 1) * sizeof *v);
+                if (!v)
+                        return err_set(e, TGC_NO_MEMORY, "no memory for %zu numbers", all);
+                for (size_t k = 0; k < all; k++)
+                        v[k] = (float)feed_trial(x->name, (int64_t)k);
+                feed[(*n)++] = (Feed) { x->name, v, all / tokens };
+        }
+        return TGC_OK;
+}
+
 static int check_step(Check *c, uint64_t seed, Err *e)
 {
         const Prog *p = program_find(session_program(c->s), "step");
@@ -276,14 +297,19 @@ static int check_step(Check *c, uint64_t seed, Err *e)
                         "the model, "
                         "which is then compiled small, or compile with --batch-size 2 --block-size 16",
                         B, T);
-        int code = random_ids(c, B * T, seed, &ids, e);
+        Feed feed[MOST_FEEDS];
+        int n_feeds = 0, code = random_ids(c, B * T, seed, &ids, e);
         if (!code)
                 code = random_ids(c, B * T, seed + 1, &targets, e);
+        if (!code)
+                code = make_feeds(p, feed, &n_feeds, e);
         TrainStep in = { .B = B,
                          .T = T,
                          .n_micro = 1,
                          .ids = ids,
                          .targets = targets,
+                         .feed = feed,
+                         .n_feeds = n_feeds,
                          .beta1 = 0.9,
                          .beta2 = 0.95,
                          .eps = 1e-8,
@@ -299,10 +325,12 @@ static int check_step(Check *c, uint64_t seed, Err *e)
                 code = check_update(c, &in, r.grad_norm, e);
         asked_free(&o);
         if (!code && session_has(c->s, "eval") &&
-            !(code = session_eval(c->s, ids, targets, B, T, &loss, &counted, e)) &&
+            !(code = session_eval_fed(c->s, &in, &loss, &counted, e)) &&
             !(code = consult(c, &o, ASK_LOSS, B, T, ids, targets, e)))
                 code = check_loss(c, &o, "eval", "loss", loss, e);
         asked_free(&o);
+        for (int i = 0; i < n_feeds; i++)
+                free((float *)feed[i].v);
         free(ids);
         free(targets);
         return code;

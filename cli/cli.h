@@ -59,7 +59,7 @@ void signals_defer(void);
 /* While on, Ctrl-C without signals_defer does nothing. */
 void signals_prompt(bool on);
 void signals_interrupt(bool on); /* Ctrl-C ends a system call that waits (EINTR) */
-void signals_forget(void); /* as before signals_defer: what was seen is dealt with */
+void signals_forget(void);       /* as before signals_defer: what was seen is dealt with */
 /* From signals_save on SIGUSR1 is kept: was there one since the last look? */
 void signals_save(void);
 bool signal_save_seen(void);
@@ -117,9 +117,12 @@ typedef struct BuildOptions {
         double lr; /* the run's, which rates of groups are relative to; 0: there is no run */
         const char **lora; /* adapters (lora.h) */
         int n_lora;
-        const char *keep;    /* weights whose blocks stay as they are; NULL: all are decoded */
-        const char *mixture; /* types of random blocks (mixtures.def); NULL: there are none */
-        double lua_seconds;  /* ReadOptions.seconds */
+        const char *keep;      /* weights whose blocks stay as they are; NULL: all are decoded */
+        const char *mixture;   /* types of random blocks (mixtures.def); NULL: there are none */
+        double lua_seconds;    /* ReadOptions.seconds */
+        const char *objective; /* --objective; NULL: the model's own loss */
+        int sequences;         /* CompileOptions.sequences */
+        const char *reference; /* CompileOptions.reference */
         /* of a char tokenizer: the model's, unless -D says otherwise; 0: its own */
         int vocab;
 } BuildOptions;
@@ -178,7 +181,9 @@ typedef struct LoadHow {
         bool no_weights;
         /* what is asked does not depend on them: a folder without is fine */
         bool any_weights;
-        bool bounds; /* of training rows: BuildOptions.documents of -1 */
+        bool bounds;           /* of training rows: BuildOptions.documents of -1 */
+        int sequences;         /* BuildOptions' */
+        const char *reference; /* BuildOptions' */
 } LoadHow;
 
 /* A folder's weights: TGC_OK with *there set, or not set where it has none at all; TGC_BAD_FILE

@@ -645,12 +645,19 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
                 .lora = a->v[O_LORA].list,
                 .n_lora = a->v[O_LORA].n,
                 .check = check && opt_flag(a, O_QUICK_CHECK) &&
-                                         (own || !model_is_ours(l->kind, path))
+                                         (own || !model_is_ours(l->kind, path) ||
+                                          a->v[O_OBJECTIVE].n)
                                  ? says
                                  : NULL,
                 .vocab = l->tok && tokenizer_kind(l->tok) == TOK_CHAR ? tokenizer_vocab(l->tok) : 0
         };
-        code = build_plan(&l->plan, &o, e);
+        o.objective = a->v[O_OBJECTIVE].n ? a->v[O_OBJECTIVE].list[0] : NULL;
+        o.sequences = how->sequences;
+        o.reference = how->reference;
+        code = a->v[O_OBJECTIVE].n > 1
+                       ? err_set(e, TGC_USAGE, "--objective: one is wanted, and here are %d",
+                                 a->v[O_OBJECTIVE].n)
+                       : build_plan(&l->plan, &o, e);
         if (!code)
                 say_no_infer(a, no_infer.msg);
         if (!code && *says)

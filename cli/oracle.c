@@ -24,6 +24,34 @@ char *oracle_text(const char *ir, size_t n)
         return s;
 }
 
+/* What a check feeds to an objective: log-probabilities are below 0, the rest are small whole
+ * numbers, so that signs, masks and places are met. */
+double feed_trial(const char *name, int64_t i)
+{
+        uint64_t x = (uint64_t)i * 0x9e3779b97f4a7c15u + (unsigned char)name[strlen(name) - 1];
+        x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+        x ^= x >> 27;
+        const char *dot = strrchr(name, '.');
+        if (dot && (!strcmp(dot, ".old") || !strcmp(dot, ".reference")))
+                return -2.5 - 0.5 * (double)(x % 8);
+        return (double)(x % 5) - 1;
+}
+
+void feed_eval(const Graph *g, Eval *e)
+{
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                const Node *n = NODE(g, r);
+                if (n->op != OP_INPUT || strncmp(n->name, "objective.", 10))
+                        continue;
+                const int64_t count = type_elems(&n->type).n;
+                double *v = mem_new((size_t)count * sizeof *v);
+                for (int64_t i = 0; i < count; i++)
+                        v[i] = feed_trial(n->name, i);
+                eval_set(e, n->name, v, count);
+                free(v);
+        }
+}
+
 static int fail(const Diag *d, Err *e)
 {
         return err_set(e, d->code ? d->code : TGC_FAIL, "%s", d->msg);
@@ -108,6 +136,7 @@ int oracle_new(Oracle **out, const char *ir, size_t n, bool grads, int B, int T,
         if (stored && strcmp(stored, dt_name[DT_F32]))
                 precision(o->g, strcmp(stored, dt_name[DT_BF16]) ? DT_F16 : DT_BF16);
         o->eval = eval_new(o->g, &c);
+        feed_eval(o->g, o->eval);
         diag_end(&d);
         if (tmp)
                 arena_free(tmp);

@@ -26,6 +26,8 @@ char *oracle_text(const char *ir, size_t n); /* that graph's; caller frees, NULL
 void oracle_free(Oracle *o);                 /* NULL is fine */
 /* A leaf by name; what the graph does not have is passed over. */
 int oracle_set(Oracle *o, const char *leaf, const double *v, int64_t n, Err *e);
+/* Inputs objective.NAME have numbers of their own until then: element i of that of this name. */
+double feed_trial(const char *name, int64_t i);
 int oracle_run(Oracle *o, Err *e);
 /* eval_nearest of its graph. */
 double oracle_nearest(const Oracle *o);

@@ -273,6 +273,7 @@ static int check_step(const Quick *q, Oracle *o)
                 set_leaf(g, e, "ids", q->ids, n);
                 set_leaf(g, e, "targets", q->targets, n);
                 set_leaf(g, e, "documents", q->documents, 2 * n);
+                feed_eval(g, e);
                 eval_run(e);
                 code = compare_step(q, g, e, o);
                 diag_end(&d);

@@ -10,4 +10,7 @@
 int quick_check(const Model *m, const CompileOptions *o, const Text *ir, bool logits, bool loss,
                 char *said, size_t cap, Err *e);
 
+/* oracle.c: inputs objective.NAME as feed_trial has them */
+void feed_eval(const Graph *g, Eval *e);
+
 #endif

@@ -9,7 +9,7 @@
 #include "train_log.h"
 #include "windows.h"
 
-enum { N_LISTS = 4 }; /* -D, --train, --group, --lora */
+enum { N_LISTS = 5 }; /* -D, --train, --group, --lora, --objective */
 
 typedef struct Train {
         const Args *a; /* &args */

@@ -63,7 +63,7 @@ enum {
         N_MORE = LISTS - N_SAVED + N_LISTS
 };
 
-static const OptionId list[N_LISTS] = { O_DEFINE, O_TRAIN_ONLY, O_GROUP, O_LORA };
+static const OptionId list[N_LISTS] = { O_DEFINE, O_TRAIN_ONLY, O_GROUP, O_LORA, O_OBJECTIVE };
 
 _Static_assert((int)N_SAVED + N_MORE <= MOST_SETTINGS, "settings");
 

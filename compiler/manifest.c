@@ -123,10 +123,10 @@ void manifest_text(const Model *m, const CompileOptions *o, Shared *sh, int ctx,
         const Graph *g = m->graph;
         text_add(t, "tgc 1\nmodel %s\ndtype %s\nmode %s\nvocab %lld\nctx %d\nbatch %d\nchunk %d\n",
                  m->name, dt_name[o->dtype],
-                 o->infer && o->train ? "both"
-                 : o->train           ? "train"
-                                      : "infer",
-                 (long long)m->vocab, ctx, o->batch, chunk);
+                 o->infer && o->train       ? "both"
+                 : o->train || o->reference ? "train"
+                                            : "infer",
+                 (long long)m->vocab, ctx, (int)sh->batch, chunk);
         if (o->act_int8)
                 text_add(t, "act8 1\n");
         if (o->tf32)

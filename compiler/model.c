@@ -66,9 +66,13 @@ static Node *input(Graph *g, const char *name)
         return r && NODE(g, r)->op == OP_INPUT ? NODE(g, r) : NULL;
 }
 
-/* The inputs that the runtime fills (runtime/session/session.c); nothing feeds any other. */
+/* The inputs that the runtime fills (runtime/session/session.c); nothing feeds any other.  Those of an
+ * objective (read/objective.c) come by its name. */
 static void check_input(const Node *n)
 {
+        if (!strncmp(n->name, "objective.", 10) && n->type.dt == DT_F32 && n->type.rank >= 2 &&
+            dim_eq(n->type.dim[0], DIM_SYM(SYM_B)) && dim_eq(n->type.dim[1], DIM_SYM(SYM_T)))
+                return;
         const Dim b = DIM_SYM(SYM_B), t = DIM_SYM(SYM_T);
         const struct {
                 const char *name;

@@ -145,7 +145,7 @@ static Graph *run_passes(const Model *m, const Spec *s, const CompileOptions *o,
         Arena *tmp = h->tmp = arena_new();
         Graph *g = h->g[h->n_g++] = graph_copy(m->graph, s->name);
         specialise(g, s, tmp);
-        Ctx c = { o, cache_rows(o, ctx) > 0, &out->why };
+        Ctx c = { o, s->kind & CACHED && cache_rows(o, ctx) > 0, &out->why };
         for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
                 const Pass *p = &passes[i];
                 double t0 = now();
@@ -253,7 +253,7 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
         for (int target = 0; target < N_TARGETS; target++) {
                 Shared *const sh = &h->sh;
                 *sh = (Shared) { .arena = arena_new(),
-                                 .batch = o->batch,
+                                 .batch = o->train && o->sequences > 1 ? o->sequences : o->batch,
                                  .cache_rows = cache_rows(o, ctx),
                                  .optimizer = o->optimizer,
                                  .masters = o->masters,

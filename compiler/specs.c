@@ -14,8 +14,9 @@ int64_t cache_rows(const CompileOptions *o, int ctx)
 {
         const int64_t each = (ctx + CACHE_PAGE - 1) / CACHE_PAGE,
                       wanted = (o->cache_tokens + CACHE_PAGE - 1) / CACHE_PAGE;
-        const int64_t some = each + 32768 / CACHE_PAGE, all = o->batch * each;
-        if (!o->infer || o->train || o->batch < 2)
+        const int batch = o->train ? o->sequences : o->batch;
+        const int64_t some = each + 32768 / CACHE_PAGE, all = batch * each;
+        if (!o->infer || batch < 2)
                 return 0;
         return (1 + (o->cache_tokens > 0                 ? wanted
                      : o->cache_tokens < 0 && some < all ? some
@@ -47,6 +48,11 @@ int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk, int bl
                 s[0] = (Spec) { "embed", EMBED, 1, chunk, { { 1, 0, 0 } }, { "hidden" } };
                 return 1;
         }
+        if (o->reference) {
+                s[0] = (Spec) { "reference",     EVAL, o->batch, block, { { o->batch, block, 0 } },
+                                { o->reference } };
+                return 1;
+        }
         if (o->train) {
                 if (!loss || !has_input(g, "targets"))
                         error_at((Loc) { m->name, 0, 0 },
@@ -55,11 +61,13 @@ int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk, int bl
                 Sizes z = { { o->batch, block, 0 } };
                 s[n++] = (Spec) { "step", STEP, o->batch, block, z, { "loss", "aux_loss", "ce" } };
                 s[n++] = (Spec) { "eval", EVAL, o->batch, block, z, { "loss", "aux_loss", "ce" } };
+                if (graph_out(g, "logp")) /* an objective's */
+                        s[n++] = (Spec) { "logp", EVAL, o->batch, block, z, { "logp" } };
         }
         if (o->infer) {
                 /* a plan that trains as well samples one sequence at a time: fewer kernels to
                  * build */
-                int batch = o->train ? 1 : o->batch;
+                int batch = !o->train ? o->batch : o->sequences > 1 ? o->sequences : 1;
                 if (!logits)
                         error_at(
                                 (Loc) { m->name, 0, 0 },

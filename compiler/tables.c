@@ -34,7 +34,7 @@ static Limits limits(const Model *m, const CompileOptions *o, int ctx, int block
         l.least = (Sizes) { { 1, 1, 1 } };
         if (!o->infer)
                 l.least = (Sizes) { { o->batch, block, 1 } };
-        l.most = (Sizes) { { o->batch, T, T } };
+        l.most = (Sizes) { { o->sequences > o->batch ? o->sequences : o->batch, T, T } };
         return l;
 }
 

@@ -250,7 +250,7 @@ static void push_family(lua_State *L)
 }
 
 /* Pushes what the user's file returns, or the embedded model of that name. */
-static void push_file(lua_State *L)
+void push_file(lua_State *L)
 {
         Reader *r = reader_of(L);
         if (!file_exists(r->path) && !strchr(r->path, '/')) {
@@ -324,7 +324,7 @@ static void push_configured(lua_State *L, int module)
 }
 
 /* Defaults, then config.json, then -D.  Pushes the parameters. */
-static void push_params(lua_State *L, int module)
+void push_params(lua_State *L, int module)
 {
         Reader *r = reader_of(L);
         push_defaults(L, module);
@@ -367,7 +367,6 @@ static void push_params(lua_State *L, int module)
                              lua_tostring(L, -1));
                 lua_settop(L, p);
         }
-        keep_params(L, p);
 }
 
 /* The model ------------------------------------------------------------------ */
@@ -417,6 +416,7 @@ static int build(lua_State *L)
         r->m->name = arena_str(r->m->arena, name);
         lua_pop(L, 1);
         push_params(L, module);
+        keep_params(L, lua_gettop(L));
         lua_pushstring(L, "ctx");
         if (lua_rawget(L, -2) == LUA_TNUMBER) {
                 r->m->ctx = (int64_t)lua_tonumber(L, -1);

@@ -157,6 +157,8 @@ static int push_tensor(lua_State *L, Ref r)
         return 1;
 }
 
+void graph_push(lua_State *L, Ref r) { push_tensor(L, r); }
+
 /* Make the node under a name of its own: scope.op, scope.op.2 ... */
 int lua_make(lua_State *L, const Call *c)
 {

@@ -80,6 +80,7 @@ typedef struct Reader {
 Reader *reader_of(lua_State *L);
 void sandbox_open(Reader *r); /* a Lua state with the globals a model may use */
 void sandbox_close(Reader *r);
+void sandbox_again(Reader *r); /* its time begins anew */
 /* innermost line of the user's; of the blocks if there is none */
 Loc sandbox_here(lua_State *L);
 /* Call what lies under n_args arguments.  False: r->msg and r->code say why. */
@@ -95,10 +96,15 @@ void sandbox_require(lua_State *L, const char *module); /* pushes its value */
 /* All keys of the table at i, sorted; lives in the model's arena. */
 const char **keys_of(lua_State *L, int i, int *n);
 void push_json(lua_State *L, const struct cJSON *j); /* null as a light userdata */
+/* ---- lua.c, for objective.c too ---- */
+
+void push_file(lua_State *L);               /* what the user's file returns, or the embedded one */
+void push_params(lua_State *L, int module); /* defaults, then config.json, then -D */
 
 /* ---- lua_graph.c ---- */
 
-void graph_open(lua_State *L);      /* tensors, dimensions, ops */
-Ref tensor_at(lua_State *L, int i); /* 0 if it is none */
+void graph_open(lua_State *L);        /* tensors, dimensions, ops */
+Ref tensor_at(lua_State *L, int i);   /* 0 if it is none */
+void graph_push(lua_State *L, Ref r); /* as a tensor */
 
 #endif

@@ -176,8 +176,10 @@ static int kind_of(const char *prog)
                 return PREDICTS;
         if (!strcmp(prog, "embed"))
                 return EMBEDS;
-        return !strcmp(prog, "step") || !strcmp(prog, "eval") || !strcmp(prog, "score") ? LEARNS
-                                                                                        : OTHER;
+        return !strcmp(prog, "step") || !strcmp(prog, "eval") || !strcmp(prog, "score") ||
+                               !strcmp(prog, "logp") || !strcmp(prog, "reference")
+                       ? LEARNS
+                       : OTHER;
 }
 
 /* A program that reads what nothing writes would answer from whatever lies there. */
@@ -187,12 +189,17 @@ static int check_io(const Session *s, const Prog *g, const Io *x, const char *te
                 const char *name;
                 int each, least;
         } in[] = { { "ids", 1, PREDICTS }, { "targets", 1, LEARNS }, { "documents", 2, EMBEDS } };
-        static const char *const out[] = { "logits",    "next",     "slots", "drawn",
-                                           "loss",      "aux_loss", "ce",    "nll",
-                                           "grad_norm", "bad",      "hidden" };
+        static const char *const out[] = { "logits",    "next",     "slots",  "drawn",
+                                           "loss",      "aux_loss", "ce",     "nll",
+                                           "grad_norm", "bad",      "hidden", "logp" };
         for (size_t i = 0; i < sizeof out / sizeof *out; i++)
                 if (!strcmp(x->name, out[i]))
                         return TGC_OK;
+        const int64_t tokens = (int64_t)g->B * g->T;
+        if (!strncmp(x->name, "objective.", 10) && kind_of(g->name) == LEARNS &&
+            !strcmp(x->dtype, "f32") && tokens > 0 && expr_eval(x->shape, g->B, g->T) > 0 &&
+            expr_eval(x->shape, g->B, g->T) % tokens == 0)
+                return TGC_OK;
         for (size_t i = 0; i < sizeof in / sizeof *in; i++) {
                 int64_t want = (is_ragged(s, g) ? 1 : (int64_t)g->B) * g->T * in[i].each;
                 if (strcmp(x->name, in[i].name) || kind_of(g->name) < in[i].least)

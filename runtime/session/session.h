@@ -148,12 +148,22 @@ int session_embed_tokens(Session *s, const EmbedText *text, int n, float *out, E
 
 /* ---- training (session_train.c) ---- */
 
+/* Numbers beside the tokens, for the input objective.NAME of programs that have it. */
+enum { MOST_FEEDS = 16 };
+typedef struct Feed {
+        const char *name; /* of the input, objective.NAME */
+        const float *v;   /* (n_micro, B, T, each) */
+        size_t each;
+} Feed;
+
 typedef struct TrainStep {
         int B, T, n_micro;
         const int *ids, *targets; /* (n_micro, B, T); targets < 0 do not count */
         /* (n_micro, B, T, 2) as session_documents writes it, for programs with that input; NULL: by
          * the ids */
         const int *documents;
+        const Feed *feed; /* every input of the program that is called so needs one */
+        int n_feeds;
         double lr, beta1, beta2, eps, weight_decay, clip;
         int step;    /* from 0: bias correction, dropout's counter */
         int skipped; /* steps before this one that changed nothing: bias correction leaves them out */
@@ -184,6 +194,11 @@ int session_eval_packed(Session *s, const int *ids, const int *targets, const in
                         int T, double *loss, uint64_t *tokens, Err *e);
 int session_eval(Session *s, const int *ids, const int *targets, int B, int T, double *loss,
                  uint64_t *tokens, Err *e);
+/* The same with feeds; and any program of training windows: its output out (n floats).  Of a batch
+ * TrainStep's sizes, tokens, documents and feeds are read, n_micro is 1. */
+int session_eval_fed(Session *s, const TrainStep *batch, double *loss, uint64_t *tokens, Err *e);
+int session_eval_output(Session *s, const char *prog, const char *out, const TrainStep *batch,
+                        float *v, size_t n, Err *e);
 
 /* ---- parameters (session_param.c) ---- */
 

@@ -134,14 +134,42 @@ static int write_ahead(Session *s, const char *prog, const char *io, const void 
         return code ? code : upload_ahead(s, 0, mem, data, bytes, e);
 }
 
-static int give_batch(Session *s, const char *prog, const int *ids, const int *targets,
-                      const int *documents, int B, int T, Write *give, Err *e)
+/* Micro-step m of what the program reads beside ids. */
+static int give_feeds(Session *s, const char *prog, const TrainStep *in, int m, Write *give, Err *e)
 {
-        size_t bytes = (size_t)B * (size_t)T * sizeof *ids;
-        int code = give(s, prog, "ids", ids, bytes, e);
+        const Prog *g = program_find(&s->p, prog);
+        const size_t n = (size_t)in->B * (size_t)in->T;
+        int code = TGC_OK;
+        for (int k = 0; g && k < g->n_io && !code; k++) {
+                const Feed *f = NULL;
+                if (strncmp(g->io[k].name, "objective.", 10))
+                        continue;
+                for (int i = 0; i < in->n_feeds && !f; i++)
+                        f = strcmp(in->feed[i].name, g->io[k].name) ? NULL : &in->feed[i];
+                const size_t most = (size_t)expr_eval(g->io[k].shape, g->B, g->T);
+                if (!f || n * f->each > most || most != (size_t)g->B * (size_t)g->T * f->each)
+                        return err_set(e, TGC_USAGE,
+                                       "program %s reads %.60s, and nothing of its size was given: "
+                                       "it was compiled for an objective (tgc train --objective)",
+                                       prog, g->io[k].name);
+                code = give(s, prog, f->name, f->v + (size_t)m * n * f->each,
+                            n * f->each * sizeof *f->v, e);
+        }
+        return code;
+}
+
+static int give_batch(Session *s, const char *prog, const TrainStep *in, int m, Write *give, Err *e)
+{
+        const Prog *g = program_find(&s->p, prog);
+        const size_t n = (size_t)in->B * (size_t)in->T, at = (size_t)m * n;
+        int code = give(s, prog, "ids", in->ids + at, n * sizeof *in->ids, e);
+        if (!code && (!g || prog_io(g, "targets") || !strcmp(prog, "step")))
+                code = give(s, prog, "targets", in->targets + at, n * sizeof *in->targets, e);
         if (!code)
-                code = give(s, prog, "targets", targets, bytes, e);
-        return code ? code : give_documents(s, prog, ids, documents, B, T, give, e);
+                code = give_documents(s, prog, in->ids + at,
+                                      in->documents ? in->documents + 2 * at : NULL, in->B, in->T,
+                                      give, e);
+        return code ? code : give_feeds(s, prog, in, m, give, e);
 }
 
 static int slot_of(const Session *s, const Flight *f, int k)
@@ -173,11 +201,8 @@ static int queue_micro(Session *s, Flight *f, const TrainStep *in, int m, Err *e
         s->rt.share = (float)(f->share[m % RING] * f->scale);
         s->rt.inv_tokens = counted ? (float)(1.0 / (double)counted) : 0.f;
         session_rt_changed(s);
-        if ((code = give_batch(s, "step", in->ids + m * n, in->targets + m * n,
-                               in->documents ? in->documents + m * n * 2 : NULL, in->B, in->T,
-                               write_ahead, e)) ||
-            (code = upload_rt(s, 0, e)) || (code = dev_join(s->d, e)) ||
-            (code = session_run(s, "step", in->B, in->T, e)) ||
+        if ((code = give_batch(s, "step", in, m, write_ahead, e)) || (code = upload_rt(s, 0, e)) ||
+            (code = dev_join(s->d, e)) || (code = session_run(s, "step", in->B, in->T, e)) ||
             (in->n_micro > 1 && program_find(&s->p, "add_grads") &&
              (code = session_run(s, "add_grads", 1, 1, e))) ||
             (code = dev_passed(s->d, 0, e)) ||
@@ -330,26 +355,52 @@ int session_eval(Session *s, const int *ids, const int *targets, int B, int T, d
 int session_eval_packed(Session *s, const int *ids, const int *targets, const int *documents, int B,
                         int T, double *loss, uint64_t *tokens, Err *e)
 {
-        size_t n = (size_t)(B > 0 ? B : 0) * (size_t)(T > 0 ? T : 0);
-        float x = 0;
-        int code = check_batch(s, ids, targets, n, e);
-        if (code || (code = check_documents(documents, n, T, e)))
+        return session_eval_fed(s,
+                                &(TrainStep) { .B = B,
+                                               .T = T,
+                                               .n_micro = 1,
+                                               .ids = ids,
+                                               .targets = targets,
+                                               .documents = documents },
+                                loss, tokens, e);
+}
+
+static int eval_run(Session *s, const char *prog, const TrainStep *in, uint64_t *tokens, Err *e)
+{
+        const size_t n = (size_t)(in->B > 0 ? in->B : 0) * (size_t)(in->T > 0 ? in->T : 0);
+        int code = check_batch(s, in->ids, in->targets, n, e);
+        if (code || (code = check_documents(in->documents, n, in->T, e)))
                 return code;
-        *tokens = count_targets(targets, n);
-        *loss = 0;
-        if (!*tokens)
-                return err_set(e, TGC_USAGE, "no target of this batch counts");
+        *tokens = count_targets(in->targets, n);
         session_reset(s, 0);
         memset(s->rt.pos, 0, sizeof s->rt.pos);
         s->rt.micro = 0;
         s->rt.n_micro = 1;
         s->rt.share = 1;
-        s->rt.inv_tokens = (float)(1.0 / (double)*tokens);
+        s->rt.inv_tokens = *tokens ? (float)(1.0 / (double)*tokens) : 0;
         session_rt_changed(s);
-        if ((code = give_batch(s, "eval", ids, targets, documents, B, T, session_write, e)) ||
-            (code = session_run(s, "eval", B, T, e)) ||
-            (code = session_read(s, "eval", loss_io(s, "eval"), &x, sizeof x, e)))
-                return code;
-        *loss = x;
-        return TGC_OK;
+        code = give_batch(s, prog, in, 0, session_write, e);
+        return code ? code : session_run(s, prog, in->B, in->T, e);
+}
+
+int session_eval_fed(Session *s, const TrainStep *in, double *loss, uint64_t *tokens, Err *e)
+{
+        float x = 0;
+        *loss = 0;
+        *tokens = count_targets(in->targets,
+                                (size_t)(in->B > 0 ? in->B : 0) * (size_t)(in->T > 0 ? in->T : 0));
+        if (!*tokens)
+                return err_set(e, TGC_USAGE, "no target of this batch counts");
+        int code = eval_run(s, "eval", in, tokens, e);
+        if (!code && !(code = session_read(s, "eval", loss_io(s, "eval"), &x, sizeof x, e)))
+                *loss = x;
+        return code;
+}
+
+int session_eval_output(Session *s, const char *prog, const char *out, const TrainStep *in,
+                        float *v, size_t n, Err *e)
+{
+        uint64_t tokens;
+        int code = eval_run(s, prog, in, &tokens, e);
+        return code ? code : session_read(s, prog, out, v, n * sizeof *v, e);
 }

@@ -17,7 +17,7 @@ typedef struct Build {
         Compiled made;
         char *config; /* JSON text */
         const char **define;
-        Text graph, json, dot, source;
+        Text graph, json, dot, source, sums;
         Text said; /* by the model as it was read last */
         bool said_more;
 } Build;
@@ -279,6 +279,7 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                              .optimizer = o->optimizer,
                              .masters = o->masters,
                              .act_int8 = o->act_int8,
+                             .sums = o->sums,
                              .tf32 = o->tf32,
                              .print_after = o->print_after,
                              .time_passes = o->time_passes,
@@ -301,6 +302,10 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                 return err_set(e, d.code ? d.code : TGC_BAD_FILE, "%s", d.msg);
         if (o->documents)
                 split_documents(b->model, *o->documents);
+        if (o->sums) {
+                input_sums(b->model, &b->sums);
+                model_map_text(b->model, &b->sums);
+        }
         graph_print(b->model->graph, &b->graph, 0);
         write_json(b->model, &b->json);
         write_dot(b->model->graph, &b->dot);
@@ -340,6 +345,7 @@ static int add_sections(Plan *p, const Build *b, Err *e)
                   { "model", b->source.s, b->source.n },
                   { "graph", b->graph.s, b->graph.n },
                   { "graph.json", b->json.s, b->json.n },
+                  { "sums", b->sums.s, b->sums.n },
                   { "consts", c->consts.s, c->consts.n },
                   { "products", c->products.s, c->products.n },
                   { "launches", c->launches.s, c->launches.n },
@@ -359,6 +365,7 @@ static void build_free(Build *b)
         text_free(&b->json);
         text_free(&b->dot);
         text_free(&b->source);
+        text_free(&b->sums);
         text_free(&b->said);
         free(b->define);
         free(b->config);

@@ -118,6 +118,7 @@ typedef struct BuildOptions {
         const char **lora; /* adapters (lora.h) */
         int n_lora;
         const char *keep;      /* weights whose blocks stay as they are; NULL: all are decoded */
+        bool sums;             /* a plan that measures what linears are given (calibrate.c) */
         const char *mixture;   /* types of random blocks (mixtures.def); NULL: there are none */
         double lua_seconds;    /* ReadOptions.seconds */
         const char *objective; /* --objective; NULL: the model's own loss */
@@ -181,6 +182,7 @@ typedef struct LoadHow {
         bool no_weights;
         /* what is asked does not depend on them: a folder without is fine */
         bool any_weights;
+        bool sums;             /* BuildOptions.sums */
         bool bounds;           /* of training rows: BuildOptions.documents of -1 */
         int sequences;         /* BuildOptions' */
         const char *reference; /* BuildOptions' */

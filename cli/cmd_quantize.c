@@ -168,12 +168,16 @@ static int write_tensor(Job *j, GgufOut *o, const CkTensor *from, const CkTensor
 
 static int write_all(Job *j, const char *path, Err *e)
 {
-        const GgufSet set[] = { { "general.file_type", (uint32_t)mixture_file_type(j->mixture) },
-                                { "general.quantization_version", 2 } };
+        GgufKeys *set = gguf_keys_new();
         Progress talk = progress_new(j->a);
         const int n = gguf_n_tensors(j->g);
         GgufOut *o;
-        int code = gguf_out_open(&o, path, j->g, set, 2, j->out, n, e);
+        if (set) {
+                gguf_put_u32(set, "general.file_type", (uint32_t)mixture_file_type(j->mixture));
+                gguf_put_u32(set, "general.quantization_version", 2);
+        }
+        int code = gguf_out_open(&o, path, j->g, set, j->out, n, e);
+        gguf_keys_free(set);
         if (code)
                 return code;
         for (int i = 0; i < n && !code; i++) {
@@ -213,7 +217,9 @@ static void say_what(const Job *j, const char *path)
             text_bytes(size, sizeof size, (double)bytes),
             values ? 8.0 * (double)bytes / (double)values : 0.0, line);
         if (j->without)
-                say(&talk, "%s: has no means for %d of the tensors\n", opt_str(j->a, O_IMATRIX),
+                say(&talk, "%s: has no means for %d of the tensors\n",
+                    opt_str(j->a, O_IMATRIX) ? opt_str(j->a, O_IMATRIX)
+                                             : opt_str(j->a, O_CALIBRATE),
                     j->without);
 }
 
@@ -227,6 +233,8 @@ static int quantize_gguf(const Args *a, Err *e)
         int code = gguf_open(&j.g, a->pos[0], e);
         if (!code && imatrix)
                 code = imatrix_open(&j.imatrix, imatrix, e);
+        if (!code && opt_str(a, O_CALIBRATE))
+                code = imatrix_calibrate(&j.imatrix, a, e);
         if (!code && !(j.out = calloc((size_t)gguf_n_tensors(j.g) + 1, sizeof *j.out)))
                 code = err_set(e, TGC_NO_MEMORY, "%s: no memory", a->pos[0]);
         if (!code)

@@ -74,6 +74,12 @@ static bool has_blocks(const Given *g)
 {
         return opt_int(g->a, O_WEIGHT_TYPE) > 1 ? random_weights(g) : from_blocks(g);
 }
+/* Of GGUF files and int4 errors are weighed. */
+static bool chooses_scales(const Given *g)
+{
+        return !file_is_dir(g->a->pos[0]) || starts(opt_str(g->a, O_TYPE), "int4");
+}
+static bool no_imatrix(const Given *g) { return !has(g, O_IMATRIX); }
 static bool of_gguf(const Given *g) { return !file_is_dir(g->a->pos[0]); }
 static bool keeps_blocks(const Given *g)
 {

@@ -7,18 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/util/file.h"
-#include "../runtime/weights/gguf.h"
+#include "../runtime/weights/gguf_out.h"
 
 typedef struct Means {
         char *name;
         float *v;
         int64_t n, matrices; /* matrices 0: not known */
+        double *sum, *count; /* what was measured: (n), (matrices); else NULL */
 } Means;
 
 struct Imatrix {
-        char *path;
+        char *path; /* or the text that was measured */
         Means *means;
-        int n;
+        int n, windows, window;
 };
 
 void imatrix_close(Imatrix *m)
@@ -28,6 +29,8 @@ void imatrix_close(Imatrix *m)
         for (int i = 0; i < m->n; i++) {
                 free(m->means[i].name);
                 free(m->means[i].v);
+                free(m->means[i].sum);
+                free(m->means[i].count);
         }
         free(m->means);
         free(m->path);
@@ -196,4 +199,117 @@ int imatrix_find(const Imatrix *m, const char *tensor, int64_t cols, const float
                 *matrices = x->n / cols;
         }
         return TGC_OK;
+}
+
+/* ---- measured ---- */
+
+int imatrix_new(Imatrix **out, const char *text, int windows, int window, Err *e)
+{
+        Imatrix *m = *out = calloc(1, sizeof *m);
+        if (!m || !(m->path = strdup(text)))
+                return err_set(e, TGC_NO_MEMORY, "%s: no memory", text);
+        m->windows = windows;
+        m->window = window;
+        return TGC_OK;
+}
+
+/* The means of a tensor, all of whose matrices may not be here yet. */
+static int room_for(Imatrix *m, const char *tensor, int64_t matrices, int64_t cols, Means **out,
+                    Err *e)
+{
+        for (int i = 0; i < m->n; i++)
+                if (!strcmp(m->means[i].name, tensor)) {
+                        *out = &m->means[i];
+                        return TGC_OK;
+                }
+        Means *x = *out = add(m, tensor, strlen(tensor), matrices * cols, e);
+        if (!x)
+                return TGC_NO_MEMORY;
+        x->matrices = matrices;
+        x->sum = calloc((size_t)x->n + 1, sizeof *x->sum);
+        x->count = calloc((size_t)matrices + 1, sizeof *x->count);
+        for (int64_t i = 0; i < x->n; i++)
+                x->v[i] = 1; /* as what nothing went to */
+        return x->sum && x->count ? TGC_OK : err_set(e, TGC_NO_MEMORY, "%s: no memory", m->path);
+}
+
+int imatrix_put(Imatrix *m, const char *tensor, int64_t matrices, int64_t at, const double *sum,
+                int64_t cols, double count, Err *e)
+{
+        Means *x;
+        const int code = room_for(m, tensor, matrices, cols, &x, e);
+        if (code)
+                return code;
+        if (at >= x->matrices || x->n != x->matrices * cols)
+                return err_set(e, TGC_FAIL, "%s: sums of another shape", tensor);
+        memcpy(x->sum + at * cols, sum, (size_t)cols * sizeof *sum);
+        x->count[at] = count;
+        for (int64_t c = 0; c < cols && count > 0; c++)
+                x->v[at * cols + c] = (float)(sum[c] / count);
+        return check(m, x, e);
+}
+
+static int by_name(const void *a, const void *b)
+{
+        return strcmp(((const Means *)a)->name, ((const Means *)b)->name);
+}
+
+static int write_floats(GgufOut *o, const double *v, int64_t n, Err *e)
+{
+        float *f = malloc((size_t)n * sizeof *f + 1);
+        if (!f)
+                return err_set(e, TGC_NO_MEMORY, "no memory for sums");
+        for (int64_t i = 0; i < n; i++)
+                f[i] = (float)v[i];
+        const int code = gguf_out_write(o, f, (size_t)n * sizeof *f, e);
+        free(f);
+        return code;
+}
+
+/* name.in_sum2 (matrices, cols) and name.counts (matrices, 1). */
+static int tensors_of(const Imatrix *m, CkTensor *t, Err *e)
+{
+        for (int i = 0; i < 2 * m->n; i++) {
+                const Means *x = &m->means[i / 2];
+                const int64_t cols = i % 2 ? 1 : x->n / x->matrices;
+                char *name = malloc(strlen(x->name) + 16);
+                if (!name)
+                        return err_set(e, TGC_NO_MEMORY, "%s: no memory", m->path);
+                sprintf(name, "%s.%s", x->name, i % 2 ? "counts" : "in_sum2");
+                t[i] = (CkTensor) { .name = name,
+                                    .dtype = CK_F32,
+                                    .rank = 2,
+                                    .dim = { x->matrices, cols },
+                                    .bytes = (size_t)(x->matrices * cols) * sizeof(float) };
+        }
+        return TGC_OK;
+}
+
+int imatrix_write(const Imatrix *m, const char *path, Err *e)
+{
+        GgufKeys *k = gguf_keys_new();
+        CkTensor *t = calloc(2 * (size_t)m->n + 1, sizeof *t);
+        GgufOut *o = NULL;
+        int code = k && t ? TGC_OK : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
+        qsort(m->means, (size_t)m->n, sizeof *m->means, by_name);
+        if (!code && !(code = tensors_of(m, t, e))) {
+                gguf_put_text(k, "general.type", "imatrix", 7);
+                gguf_put_array(k, "imatrix.datasets", GGUF_STRING, 1);
+                gguf_put_text_item(k, m->path, strlen(m->path));
+                gguf_put_u32(k, "imatrix.chunk_count", (uint32_t)m->windows);
+                gguf_put_u32(k, "imatrix.chunk_size", (uint32_t)m->window);
+                code = gguf_out_open(&o, path, NULL, k, t, 2 * m->n, e);
+        }
+        for (int i = 0; i < m->n && !code; i++)
+                if (!(code = write_floats(o, m->means[i].sum, m->means[i].n, e)))
+                        code = write_floats(o, m->means[i].count, m->means[i].matrices, e);
+        if (!code)
+                code = gguf_out_commit(o, e);
+        else
+                gguf_out_abort(o);
+        for (int i = 0; t && i < 2 * m->n; i++)
+                free((char *)(uintptr_t)t[i].name);
+        free(t);
+        gguf_keys_free(k);
+        return code;
 }

@@ -3,6 +3,8 @@
 #define TGC_IMATRIX_H
 
 #include "../runtime/util/err.h"
+#include "option.h"
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct Imatrix Imatrix;
@@ -15,5 +17,26 @@ void imatrix_close(Imatrix *m); /* NULL is allowed */
 int imatrix_find(const Imatrix *m, const char *tensor, int64_t cols, const float **means,
                  int64_t *matrices, Err *e);
 int imatrix_count(const Imatrix *m);
+
+/* ---- calibrate.c: measured here ---- */
+
+typedef struct Calibration {
+        const char *model, *text, *ids;                   /* a text, or a file of ids */
+        const char *dtype, *device, *threads, *tokenizer; /* as typed, or NULL */
+        int window;                                       /* tokens at once; 0: 512 */
+        bool quiet;
+} Calibration;
+
+/* Runs the text through the model, window by window, and sums the squares of what each of its linears
+ * is given.  Tensors are called as in the model's file or folder. */
+int imatrix_measure(Imatrix **out, const Calibration *c, Err *e);
+/* As `tgc quantize --calibrate` says. */
+int imatrix_calibrate(Imatrix **out, const Args *a, Err *e);
+/* For that: an empty one; matrix `at` of the tensor's. */
+int imatrix_new(Imatrix **out, const char *text, int windows, int window, Err *e);
+int imatrix_put(Imatrix *m, const char *tensor, int64_t matrices, int64_t at, const double *sum,
+                int64_t cols, double count, Err *e);
+/* llama.cpp's file, in its GGUF form: of what was measured. */
+int imatrix_write(const Imatrix *m, const char *path, Err *e);
 
 #endif

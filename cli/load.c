@@ -600,6 +600,7 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
                    random_blocks = opt_int(a, O_WEIGHT_TYPE) > 1 && frozen;
         BuildOptions o = {
                 .keep = keeps ? blocks : NULL,
+                .sums = how->sums,
                 .mixture = random_blocks ? opt_str(a, O_WEIGHT_TYPE) : NULL,
                 .kind = l->kind,
                 .model = path,

@@ -14,37 +14,21 @@
 #include <sys/stat.h>
 #include "../runtime/util/file.h"
 #include "../runtime/util/json.h"
+#include "../runtime/weights/block_decode.h"
 #include "../runtime/weights/checkpoint.h"
 #include "../runtime/weights/safetensors.h"
+#include "imatrix.h"
 #include "quantize.h"
 
 enum { NF4, INT4, FP8, PARTS = 4, BLOCK = 64, MOST_CONFIG = 1 << 20, MOST_FILE = 256 << 20 };
-
-static const float nf4[16] = {
-        -1.0f,
-        -0.6961928009986877f,
-        -0.5250730514526367f,
-        -0.39491748809814453f,
-        -0.28444138169288635f,
-        -0.18477343022823334f,
-        -0.09105003625154495f,
-        0.0f,
-        0.07958029955625534f,
-        0.16093020141124725f,
-        0.24611230194568634f,
-        0.33791524171829224f,
-        0.44070982933044434f,
-        0.5626170039176941f,
-        0.7229568362236023f,
-        1.0f,
-};
 
 typedef struct Job {
         const Args *a;
         Checkpoint *from;
         int type, group;
-        CkTensor *out; /* what is written */
-        int *source;   /* of each: the tensor of `from` */
+        Imatrix *imatrix; /* or NULL */
+        CkTensor *out;    /* what is written */
+        int *source;      /* of each: the tensor of `from` */
         int n, n_quantised;
         char **owned; /* names and quant_states */
         int n_owned;
@@ -154,7 +138,7 @@ static void nf4_block(uint8_t *code, float *absmax, const float *x, int n, bool 
                 const float v = whole ? x[i] * by : x[i] / least;
                 int q = 0;
                 for (int k = 0; k < 15; k++)
-                        q += v > (nf4[k] + nf4[k + 1]) / 2;
+                        q += v > (nf4_values[k] + nf4_values[k + 1]) / 2;
                 code[i] = (uint8_t)q;
         }
 }
@@ -170,8 +154,9 @@ static void put_nf4(uint8_t *code, float *absmax, const float *x, int64_t n)
         }
 }
 
-/* The scale of a group with the least squared error among some below the largest value's. */
-static float int4_scale(const float *x, int n)
+/* The scale of a group with the least squared error, weighed by `means` where there are any, among
+ * some below the largest value's. */
+static float int4_scale(const float *x, const float *means, int n)
 {
         float most = 0, best = INFINITY, scale = 0;
         for (int i = 0; i < n; i++)
@@ -182,7 +167,7 @@ static float int4_scale(const float *x, int n)
                 for (int i = 0; i < n && s > 0; i++) {
                         float q = roundf(x[i] / s);
                         q = q < -8 ? -8 : q > 7 ? 7 : q;
-                        sum += (q * s - x[i]) * (q * s - x[i]);
+                        sum += (means ? means[i] : 1) * (q * s - x[i]) * (q * s - x[i]);
                 }
                 if (s > 0 && sum < best) {
                         best = sum;
@@ -192,14 +177,15 @@ static float int4_scale(const float *x, int n)
         return scale > 0 ? scale : bf16(1e-30f);
 }
 
-static void put_int4(uint32_t *word, uint16_t *scale, const float *x, int64_t N, int64_t K,
-                     int group)
+static void put_int4(uint32_t *word, uint16_t *scale, const float *x, const float *means, int64_t N,
+                     int64_t K, int group)
 {
         const int64_t words = (K + 7) / 8;
         memset(word, 0, (size_t)(N * words) * 4);
         for (int64_t r = 0; r < N; r++)
                 for (int64_t g = 0; g < K / group; g++) {
-                        const float *at = x + r * K + g * group, s = int4_scale(at, group);
+                        const float *at = x + r * K + g * group,
+                                    s = int4_scale(at, means ? means + g * group : NULL, group);
                         scale[r * (K / group) + g] = ck_bf16_from_f32(s);
                         for (int i = 0; i < group; i++) {
                                 const int64_t c = g * group + i;
@@ -248,10 +234,14 @@ static int encode(const Job *j, const CkTensor *t, void *const part[PARTS], Err 
         if (!code && j->type == NF4) {
                 char state[200];
                 put_nf4(part[0], part[1], x, n);
-                memcpy(part[2], nf4, sizeof nf4);
+                memcpy(part[2], nf4_values, sizeof nf4_values);
                 memcpy(part[3], state, (size_t)quant_state(state, sizeof state, t));
         } else if (!code && j->type == INT4) {
-                put_int4(part[0], part[1], x, N, K, j->group);
+                const float *means = NULL;
+                int64_t matrices = 1;
+                if (j->imatrix)
+                        code = imatrix_find(j->imatrix, t->name, K, &means, &matrices, e);
+                put_int4(part[0], part[1], x, matrices == 1 ? means : NULL, N, K, j->group);
                 memcpy(part[2], (int64_t[]) { N, K }, 16);
         } else if (!code) {
                 put_fp8(part[0], part[1], x, N, K);
@@ -471,6 +461,8 @@ int quantize_folder(const Args *a, Err *e)
                 code = err_set(e, TGC_NO_MEMORY, "%s: no memory", a->pos[0]);
         if (!code)
                 code = plan(&j, e);
+        if (!code && opt_str(a, O_CALIBRATE))
+                code = imatrix_calibrate(&j.imatrix, a, e);
         if (!code && !file_is_dir(dir) && mkdir(dir, 0777))
                 code = err_set(e, TGC_IO, "%s: cannot be made", dir);
         if (!code && !(code = write_weights(&j, path, e)) &&
@@ -484,6 +476,7 @@ int quantize_folder(const Args *a, Err *e)
         free(j.out);
         free(j.source);
         checkpoint_close(j.from);
+        imatrix_close(j.imatrix);
         free(text);
         free(path);
         return code;

@@ -207,6 +207,11 @@ void recompute(Graph *g, Arena *tmp, bool all);
 void fuse(Graph *g, Arena *tmp, int level, bool same_bits, Text *why);
 void order(Graph *g, Arena *tmp);
 
+/* ---- passes/input_sums.c ---- */
+
+/* Outputs sum.N of the model, for a plan whose only program is `sums`. */
+void input_sums(Model *m, Text *lines);
+
 /* ---- passes/lora.c ---- */
 
 /* An adapter: low-rank products beside linears. */
@@ -272,6 +277,7 @@ typedef struct CompileOptions {
         bool recompute;
         Optimizer optimizer; /* of the training programs */
         Masters masters;
+        bool sums;     /* one program, `sums`, with the outputs of input_sums */
         bool act_int8; /* CPU: values that meet weights in blocks are rounded to 8 bits */
         bool tf32;     /* CUDA, dtype f32: products of tf32 */
         /* text of tiles that were measured (codegen/forms/tile_choice.c), or NULL */

@@ -227,7 +227,7 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
         check_limits(m->graph);
         check_storage(m->graph, o->train);
         check_tables(m, o, ctx, block);
-        if (o->infer && !m->width)
+        if (o->infer && !m->width && !o->sums)
                 check_token_axis(m);
         tmp = h->tmp = arena_new();
         simplify(m->graph, tmp);

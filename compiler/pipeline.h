@@ -17,9 +17,11 @@ enum {
         PREFILL = 4,
         DECODE = 8,
         SCORE = 16,
-        EMBED = 64
+        EMBED = 64,
+        SUMS = 128
 };                 /* kinds of programs; */
 enum { GPU = 32 }; /* with it: for GPUs alone */
+/* SUMS has the outputs sum.N alone. */
 enum { TRAINS = STEP | EVAL, CACHED = PREFILL | DECODE | SCORE };
 
 typedef struct Spec {

@@ -48,6 +48,8 @@ static Ref visit_bind(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
 
 static bool wanted(const Spec *s, const char *output)
 {
+        if (s->kind == SUMS)
+                return !strncmp(output, "sum.", 4);
         for (int i = 0; i < 4 && s->outputs[i]; i++)
                 if (!strcmp(s->outputs[i], output))
                         return true;
@@ -79,7 +81,7 @@ void specialise(Graph *g, const Spec *s, Arena *tmp)
         g->n_out = k;
         graph_rebuild(g, visit_bind, &b);
         g->sizes = s->fixed;
-        if (s->kind & CACHED)
+        if (s->kind & (CACHED | SUMS))
                 forget_documents(g, tmp);
         if (s->kind & EMBED)
                 bound_texts(g);

@@ -1,7 +1,7 @@
 /* specs.c: which programs a plan has, and for which sizes.
  *
  * Training has `step` and `eval`.  Generating text has `prefill`, `score`, and a `decode` for each
- * number of sequences in `buckets`.  An encoder has `embed` alone. */
+ * number of sequences in `buckets`.  An encoder has `embed` alone, what measures inputs `sums`. */
 #include "pipeline.h"
 
 /* Tokens of a prefill call: CHUNK fill a GPU badly and LONG well, but their tiles are too large for
@@ -51,6 +51,10 @@ int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk, int bl
         if (o->reference) {
                 s[0] = (Spec) { "reference",     EVAL, o->batch, block, { { o->batch, block, 0 } },
                                 { o->reference } };
+                return 1;
+        }
+        if (o->sums) { /* one text, its first token at position 0 */
+                s[0] = (Spec) { "sums", SUMS, 1, chunk, { { 1, 0, 0 } }, { NULL } };
                 return 1;
         }
         if (o->train) {

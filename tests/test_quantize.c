@@ -197,13 +197,15 @@ TEST (values_beyond_a_half) {
 TEST (a_file_written_is_the_file_read) {
         Gguf *a, *b;
         GgufOut *o;
-        const GgufSet set[] = { { "general.file_type", 7 } };
+        GgufKeys *set = gguf_keys_new();
+        gguf_put_u32(set, "general.file_type", 7);
         CHECK_MSG(!gguf_open(&a, "tests/data/gguf/kinds.gguf", &err), "%s", err.msg);
         const int n = gguf_n_tensors(a);
         CkTensor *t = calloc((size_t)n, sizeof *t);
         for (int i = 0; i < n; i++)
                 t[i] = *gguf_tensor(a, i);
-        CHECK_MSG(!gguf_out_open(&o, tmp("x.gguf"), a, set, 1, t, n, &err), "%s", err.msg);
+        CHECK_MSG(!gguf_out_open(&o, tmp("x.gguf"), a, set, t, n, &err), "%s", err.msg);
+        gguf_keys_free(set);
         for (int i = 0; i < n; i++)
                 CHECK(!gguf_out_write(o, t[i].data, t[i].bytes, &err));
         CHECK_MSG(!gguf_out_commit(o, &err), "%s", err.msg);

@@ -63,6 +63,26 @@ for t in nf4:NF4 int4:32:I4_32 fp8:F8_64; do
 done
 say folders_in_blocks "$p"
 
+# importance measured here: the file and --calibrate give the same bytes; errors are weighed by it
+p=
+cp -r "$f" speaks && cp "$top/examples/shakespeare/tokenizer.json" speaks
+for i in 1 2 3 4; do echo "Before we proceed any further, hear me speak."; done > text
+p=$(tgc 0 'means of' imatrix "$g/kinds.gguf" --ids ids --window 16 -o im.gguf --device cpu)
+if grep -q 'no C compiler' err; then p=; else
+        [ "$p" ] || p=$(tgc 0 '' quantize "$g/kinds.gguf" --type q3_k_m --imatrix im.gguf -o a.gguf)
+        [ "$p" ] || p=$(tgc 0 '' quantize "$g/kinds.gguf" --type q3_k_m -o b.gguf)
+        [ "$p" ] || ! cmp -s a.gguf b.gguf || p="importance changes nothing"
+        [ "$p" ] || p=$(tgc 0 '' quantize speaks --type int4:32 --calibrate text -o c.folder -q)
+        [ "$p" ] || p=$(tgc 0 '' quantize "$f" --type int4:32 -o d.folder -q)
+        [ "$p" ] || ! cmp -s c.folder/model.safetensors d.folder/model.safetensors || p="calibration changes nothing"
+fi
+[ "$p" ] || p=$(tgc 2 'leave nothing to choose' quantize "$f" --type nf4 --calibrate text -o x.folder)
+[ "$p" ] || p=$(tgc 2 'has what it would measure' quantize "$g/kinds.gguf" --type q4_0 --imatrix im.gguf --calibrate text -o x.gguf)
+[ "$p" ] || p=$(tgc 2 'give -o' imatrix "$f" --ids ids)
+[ "$p" ] || p=$(tgc 2 'one of --data' imatrix "$f" -o x.gguf)
+[ "$p" ] || p=$(tgc 2 'has no tokenizer' imatrix "$g/kinds.gguf" --data text -o x.gguf)
+say importance "$p"
+
 p=$(tgc 2 'Q4_K_M' quantize "$g/kinds.gguf" --type q9_9 -o x.gguf)
 [ "$p" ] || p=$(tgc 2 'give -o' quantize "$g/kinds.gguf" --type q4_0)
 [ "$p" ] || p=$(tgc 2 'give --type' quantize "$g/kinds.gguf" -o x.gguf)

@@ -47,39 +47,37 @@ static void put_value(FILE *f, const GgufValue *v)
         }
 }
 
-static bool is_left_out(const char *name, const GgufSet *set, int n)
+static bool is_left_out(const char *name, const GgufKeys *more)
 {
-        for (int i = 0; i < n; i++)
-                if (!strcmp(name, set[i].name))
-                        return true;
-        return !strncmp(name, "split.", 6) || !strcmp(name, "general.alignment");
+        return gguf_keys_have(more, name) || !strncmp(name, "split.", 6) ||
+               !strcmp(name, "general.alignment");
 }
 
 static uint64_t aligned(uint64_t n) { return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
-static void put_head(FILE *f, const Gguf *keys, const GgufSet *set, int n_set,
-                     const CkTensor *tensor, int n)
+/* False: no memory for the keys. */
+static bool put_head(FILE *f, const Gguf *keys, GgufKeys *more, const CkTensor *tensor, int n)
 {
-        uint64_t n_keys = (uint64_t)n_set, at = 0;
-        for (int i = 0; i < gguf_n_keys(keys); i++)
-                n_keys += !is_left_out(gguf_key(keys, i)->name, set, n_set);
+        uint64_t n_keys = (uint64_t)gguf_keys_count(more), at = 0;
+        const int n_old = keys ? gguf_n_keys(keys) : 0;
+        size_t size = 0;
+        const void *bytes = gguf_keys_bytes(more, &size);
+        for (int i = 0; i < n_old; i++)
+                n_keys += !is_left_out(gguf_key(keys, i)->name, more);
         put(f, "GGUF", 4);
         put_u32(f, 3);
         put_u64(f, (uint64_t)n);
         put_u64(f, n_keys);
-        for (int i = 0; i < gguf_n_keys(keys); i++) {
+        for (int i = 0; i < n_old; i++) {
                 const GgufKey *k = gguf_key(keys, i);
-                if (is_left_out(k->name, set, n_set))
+                if (is_left_out(k->name, more))
                         continue;
                 put_string(f, k->name, strlen(k->name));
                 put_u32(f, (uint32_t)k->value.type);
                 put_value(f, &k->value);
         }
-        for (int i = 0; i < n_set; i++) {
-                put_string(f, set[i].name, strlen(set[i].name));
-                put_u32(f, GGUF_U32);
-                put_u32(f, set[i].value);
-        }
+        if (bytes)
+                put(f, bytes, size);
         for (int i = 0; i < n; i++) {
                 const CkTensor *t = &tensor[i];
                 put_string(f, t->name, strlen(t->name));
@@ -90,6 +88,7 @@ static void put_head(FILE *f, const Gguf *keys, const GgufSet *set, int n_set,
                 put_u64(f, at);
                 at += aligned(t->bytes);
         }
+        return bytes != NULL;
 }
 
 static int pad(GgufOut *o, Err *e)
@@ -99,7 +98,7 @@ static int pad(GgufOut *o, Err *e)
         return file_out_write(o->file, zeros, (size_t)(aligned(n) - n), e);
 }
 
-int gguf_out_open(GgufOut **out, const char *path, const Gguf *keys, const GgufSet *set, int n_set,
+int gguf_out_open(GgufOut **out, const char *path, const Gguf *keys, GgufKeys *more,
                   const CkTensor *tensor, int n, Err *e)
 {
         GgufOut *o = calloc(1, sizeof *o);
@@ -107,9 +106,7 @@ int gguf_out_open(GgufOut **out, const char *path, const Gguf *keys, const GgufS
         size_t size = 0;
         FILE *f = o && (o->path = strdup(path)) ? open_memstream(&head, &size) : NULL;
         *out = NULL;
-        if (f)
-                put_head(f, keys, set, n_set, tensor, n);
-        const bool whole = f && !ferror(f);
+        const bool whole = f && more && put_head(f, keys, more, tensor, n) && !ferror(f);
         int code = f && !fclose(f) && whole ? file_out_open(&o->file, path, e)
                                             : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
         if (!code && !(code = file_out_write(o->file, head, size, e)))

@@ -313,6 +313,22 @@ void weight_map_free(WeightMap *m)
         free(m);
 }
 
+bool weight_map_line(const WeightMap *m, const Checkpoint *ck, int i, WeightLine *line)
+{
+        if (i >= m->n)
+                return false;
+        const Entry *x = &m->entry[i];
+        *line = (WeightLine) { .param = x->param, .to = -1, .from = -1 };
+        for (int k = 0; k < x->n_names && !line->tensor; k++)
+                line->tensor = checkpoint_find(ck, x->name[k]);
+        if (x->n_ranges && x->range[0].kind != RANGE_ALL && x->range[0].end == x->range[0].begin + 1)
+                line->to = x->range[0].begin;
+        for (int k = 0; k < x->n_steps; k++)
+                if (x->step[k].op == STEP_INDEX)
+                        line->from = x->step[k].u.arg[0];
+        return true;
+}
+
 /* Printer -------------------------------------------------------------- */
 
 /* The shortest form that reads back. */

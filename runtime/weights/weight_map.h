@@ -97,6 +97,14 @@ int weight_map_import(const WeightMap *m, const Checkpoint *ck, const WeightSet 
 int weight_map_blocks(const WeightMap *m, const Checkpoint *ck, const WeightSet *set, int *type,
                       Err *e);
 
+/* Line i of the map: which tensor makes what of which parameter; false: there are no more lines. */
+typedef struct WeightLine {
+        const char *param;
+        const CkTensor *tensor; /* NULL: it is not there */
+        int64_t to, from;       /* the one of the first axis that it makes, that it is made of; -1: all */
+} WeightLine;
+bool weight_map_line(const WeightMap *m, const Checkpoint *ck, int i, WeightLine *line);
+
 /* A safetensors file with the checkpoint's names and shapes; floating parameters
  * become `dtype` (CK_F32, CK_BF16, CK_F16), others stay.  Every element of every
  * tensor must come from some parameter; from two only if they agree. */

@@ -6,9 +6,10 @@
 #include "ck_tensor.h"
 
 /* How a type scales its codes, and where: halves at d and, less a minimum or plus one, at m, which
- * is `centre` times d so that the mean is 0; or E8M0 or four E4M3 at the block's beginning. */
+ * is `centre` times d so that the mean is 0; or E8M0 or four E4M3 at the block's beginning; or float32
+ * there, of WIDE_I4 with a zero point of 8 in its last byte, of WIDE_F8 before codes that may be NaN. */
 typedef struct Scales {
-        enum { HALVES, POWER, FOUR_SMALL } kind;
+        enum { HALVES, POWER, FOUR_SMALL, WIDE, WIDE_I4, WIDE_F8 } kind;
         int d, m; /* m -1: none */
         float centre;
 } Scales;
@@ -21,6 +22,13 @@ static const Scales scales[CK_N_DTYPES] = {
         [CK_Q5_K] = { HALVES, 0, 2, 15.5f }, [CK_Q6_K] = { HALVES, 208, -1, 0 },
         [CK_IQ4_NL] = { HALVES, 0, -1, 0 },  [CK_IQ4_XS] = { HALVES, 0, -1, 0 },
         [CK_MXFP4] = { POWER, 0, -1, 0 },    [CK_NVFP4] = { FOUR_SMALL, 0, -1, 0 },
+        [CK_NF4] = { WIDE, 0, -1, 0 },       [CK_FP4] = { WIDE, 0, -1, 0 },
+        [CK_I4_32] = { WIDE_I4, 0, -1, 0 },  [CK_I4_64] = { WIDE_I4, 0, -1, 0 },
+        [CK_I4_128] = { WIDE_I4, 0, -1, 0 }, [CK_I8_32] = { WIDE, 0, -1, 0 },
+        [CK_I8_64] = { WIDE, 0, -1, 0 },     [CK_I8_128] = { WIDE, 0, -1, 0 },
+        [CK_SCB_32] = { WIDE, 0, -1, 0 },    [CK_SCB_64] = { WIDE, 0, -1, 0 },
+        [CK_SCB_128] = { WIDE, 0, -1, 0 },   [CK_F8_32] = { WIDE_F8, 0, -1, 0 },
+        [CK_F8_64] = { WIDE_F8, 0, -1, 0 },  [CK_F8_128] = { WIDE_F8, 0, -1, 0 },
 };
 
 static uint64_t mix(uint64_t x)
@@ -46,7 +54,9 @@ static uint8_t small_float(float v)
         return (uint8_t)(up < 1 ? lrintf(v * 512) : (up << 3) + lrintf((f - 0.5f) * 16));
 }
 
-static void set_scale(uint8_t *b, const Scales *s, float d)
+static void put_float(uint8_t *b, float v) { memcpy(b, &v, sizeof v); }
+
+static void set_scale(uint8_t *b, size_t bytes, const Scales *s, float d)
 {
         int e;
         switch (s->kind) {
@@ -58,6 +68,16 @@ static void set_scale(uint8_t *b, const Scales *s, float d)
         case POWER:
                 (void)frexpf(d, &e);
                 b[0] = (uint8_t)(e + 126);
+                break;
+        case WIDE: put_float(b, d); break;
+        case WIDE_I4:
+                put_float(b, ck_f32_from_bf16(ck_bf16_from_f32(d)));
+                b[0] = 8;
+                break;
+        case WIDE_F8:
+                put_float(b, d);
+                for (size_t i = 4; i < bytes; i++)
+                        b[i] ^= (b[i] & 0x7f) == 0x7f;
                 break;
         default:
                 for (int i = 0; i < 4; i++)
@@ -83,7 +103,7 @@ static float spread_of(int dtype)
         const int values = ck_block_values(dtype);
         for (int i = 0; i < N; i++) {
                 random_codes(b, ck_block_bytes(dtype), mix((uint64_t)i));
-                set_scale(b, &scales[dtype], 1);
+                set_scale(b, ck_block_bytes(dtype), &scales[dtype], 1);
                 ck_decode(y, b, dtype, 1);
                 for (int k = 0; k < values; k++)
                         sum += (double)y[k] * y[k];
@@ -101,6 +121,6 @@ void ck_random_blocks(void *out, int dtype, uint64_t first, size_t n, float std,
                 const uint64_t key = mix(mix(seed) + first + i);
                 const float u = 0.5f + (float)(mix(key + 1) >> 40) * 0x1p-24f;
                 random_codes(b, bytes, key);
-                set_scale(b, s, d * u * (s->kind == HALVES && key & 1 ? -1 : 1));
+                set_scale(b, bytes, s, d * u * (s->kind == HALVES && key & 1 ? -1 : 1));
         }
 }

@@ -263,7 +263,7 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                              .cache = o->cache ? &cache : NULL,
                              .opt = o->opt,
                              .infer = o->mode & BUILD_INFER,
-                             .train = o->mode & BUILD_TRAIN,
+                             .train = o->mode & BUILD_TRAIN && !o->reference,
                              .has_params = o->kind == MODEL_LUA,
                              .batch = o->batch,
                              .ctx = o->ctx,

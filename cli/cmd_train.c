@@ -13,7 +13,7 @@
 #include "../runtime/weights/ck_tensor.h"
 #include "lora.h"
 #include "find_nan.h"
-#include "train.h"
+#include "objective.h"
 
 /* ---- saving ---- */
 
@@ -158,8 +158,8 @@ static int log_step(Train *t, int64_t step, double train, double val, Err *e)
                              .tokens = (double)(step + 1) * t->B * t->T * t->n_micro,
                              .seconds = clock_s() - t->began,
                              .tokens_per_s = rate,
-                             .score = NAN };
-        char n[32];
+                             .score = t->aim.n_scores ? t->aim.scores / t->aim.n_scores : NAN };
+        char n[32], score[40] = "";
         int code = log_step_row(&t->log, &row, e);
         if (code)
                 return code;
@@ -174,8 +174,10 @@ static int log_step(Train *t, int64_t step, double train, double val, Err *e)
                              left / 60 % 60, left % 60);
         } else if (step % opt_int(t->a, O_LOG_INTERVAL) == 0 || step == t->first ||
                    step + 1 == t->max_steps) {
-                say(&t->talk, "iter %lld: loss %.4f, lr %.3g, norm %.3f, %s tok/s\n",
-                    (long long)step, r->loss, lr, r->grad_norm, n);
+                if (!isnan(row.score))
+                        snprintf(score, sizeof score, "score %.4g, ", row.score);
+                say(&t->talk, "iter %lld: loss %.4f, %slr %.3g, norm %.3f, %s tok/s\n",
+                    (long long)step, r->loss, score, lr, r->grad_norm, n);
         }
         if (!isnan(val))
                 say_losses(t, train, val);
@@ -188,7 +190,7 @@ static int begin_step(Train *t, int64_t step, Err *e)
 {
         const Args *a = t->a;
         size_t n = (size_t)t->B * (size_t)t->T;
-        for (int m = 0; m < t->n_micro; m++)
+        for (int m = 0; m < t->n_micro && !aim_drives(t); m++)
                 windows_fill(&t->train, step, m, t->n_micro, t->B, t->x + n * (size_t)m,
                              t->y + n * (size_t)m, t->d ? t->d + 2 * n * (size_t)m : NULL);
         TrainStep in = { .B = t->B,
@@ -206,7 +208,8 @@ static int begin_step(Train *t, int64_t step, Err *e)
                          .step = (int)step,
                          .skipped = t->scaling ? (int)t->state.scale.skipped : 0,
                          .scale = t->scaling ? t->state.scale.scale : 1 };
-        return session_train_begin(t->s, &in, e);
+        int code = aim_drives(t) ? aim_fill(t, &t->train, step, t->n_micro, &in, e) : TGC_OK;
+        return code ? code : session_train_begin(t->s, &in, e);
 }
 
 /* The run ends for a loss or a gradient that is not finite; what is in the folder stays. */
@@ -250,8 +253,14 @@ static int trace(Train *t, Err *e)
                 return err_set(e, TGC_BAD_FILE, "%s: the plan has no graph to look in",
                                t->a->pos[0]);
         for (int m = 0; m < t->n_micro && !code && !*says; m++) {
-                const NanBatch b = { t->B, t->T, t->x + n * (size_t)m, t->y + n * (size_t)m,
-                                     t->d ? t->d + 2 * n * (size_t)m : NULL };
+                Feed feed[OBJECTIVE_FEEDS];
+                const NanBatch b = { .B = t->B,
+                                     .T = t->T,
+                                     .ids = t->x + n * (size_t)m,
+                                     .targets = t->y + n * (size_t)m,
+                                     .documents = t->d ? t->d + 2 * n * (size_t)m : NULL,
+                                     .feed = feed,
+                                     .n_feeds = aim_feeds(t, m, feed) };
                 code = find_nan(t->s, ir, &b, says, e);
         }
         if (code)
@@ -344,15 +353,17 @@ static int loop(Train *t, Err *e)
 {
         int64_t step = t->state.step;
         int code = TGC_OK;
-        while (step < t->max_steps && !signal_seen() && !out_of_time(t) && !code) {
+        while (step < t->max_steps && !code &&
+               !(aim_between(t, step) && (signal_seen() || out_of_time(t)))) {
                 t->save_now |= signal_save_seen();
-                bool boundary = is_boundary(t, step) || t->save_now;
+                bool boundary = is_boundary(t, step) || (t->save_now && aim_between(t, step + 1));
                 if ((code = begin_step(t, step, e)))
                         return code;
                 step++;
                 /* a scale follows the step before */
-                code = drain(t, step, boundary || t->scaling || opt_flag(t->a, O_FIND_NAN) ? 0 : 1,
-                             boundary, e);
+                const bool waits = boundary || t->scaling || opt_flag(t->a, O_FIND_NAN) ||
+                                   aim_drives(t);
+                code = drain(t, step, waits ? 0 : 1, boundary, e);
         }
         return code ? code : drain(t, step, 0, false, e);
 }

@@ -49,7 +49,12 @@ typedef struct Records {
 
 typedef enum { LOSS_ANSWER, LOSS_LAST, LOSS_MARKED, LOSS_ALL, LOSS_PADDING } LossOn; /* --loss */
 
+/* What a record is.  Of pairs each makes two: chosen, rejected.  Of prompts one may end where the answer
+ * would begin. */
+typedef enum { RECORDS_TEXTS, RECORDS_PAIRS, RECORDS_PROMPTS } RecordsKind;
+
 typedef struct RecordsHow {
+        RecordsKind kind;
         const Tokenizer *tok;
         int vocab;
         const Chat *chat; /* NULL: there is no template, and no_chat says what to do */

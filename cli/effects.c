@@ -129,6 +129,7 @@ static bool begins_or_freezes(const Given *g)
         return !flag(g, O_RESUME) || g->a->v[O_TRAIN_ONLY].n || g->a->v[O_GROUP].n ||
                g->a->v[O_LORA].n;
 }
+static bool has_objective(const Given *g) { return g->a->v[O_OBJECTIVE].n || flag(g, O_RESUME); }
 static bool random_windows(const Given *g) { return !has(g, O_BATCH_OFFSETS); }
 static bool no_val_data(const Given *g) { return !g->a->v[O_VAL_DATA].n; }
 /* As data_sources.c knows them; a weight may stand behind the name. */

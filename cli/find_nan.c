@@ -53,6 +53,22 @@ static int give_ints(Oracle *o, const char *name, const int *v, int n, Err *e)
         return code;
 }
 
+static int give_feeds(Oracle *o, const NanBatch *b, int row, Err *e)
+{
+        int code = TGC_OK;
+        for (int i = 0; i < b->n_feeds && !code; i++) {
+                const size_t n = (size_t)b->T * b->feed[i].each;
+                double *x = malloc((n + 1) * sizeof *x);
+                if (!x)
+                        return err_set(e, TGC_NO_MEMORY, "no memory for a row");
+                for (size_t k = 0; k < n; k++)
+                        x[k] = b->feed[i].v[(size_t)row * n + k];
+                code = oracle_set(o, b->feed[i].name, x, (int64_t)n, e);
+                free(x);
+        }
+        return code;
+}
+
 static int one_row(Session *s, const Section *ir, const NanBatch *b, int row, char says[NAN_SAYS],
                    Err *e)
 {
@@ -72,7 +88,8 @@ static int one_row(Session *s, const Section *ir, const NanBatch *b, int row, ch
         if (!code && !(code = give_weights(s, o, says, e)) && !*says &&
             !(code = give_ints(o, "ids", b->ids + at, b->T, e)) &&
             !(code = give_ints(o, "targets", b->targets + at, b->T, e)) &&
-            !(code = give_ints(o, "documents", d, 2 * b->T, e)) && !(code = oracle_run(o, e)) &&
+            !(code = give_ints(o, "documents", d, 2 * b->T, e)) &&
+            !(code = give_feeds(o, b, row, e)) && !(code = oracle_run(o, e)) &&
             oracle_first_bad(o, what, sizeof what))
                 snprintf(says, NAN_SAYS, "row %d: %s", row, what);
         oracle_free(o);
@@ -98,8 +115,16 @@ static int bad_row(Session *s, const NanBatch *b, int *row, Err *e)
                 }
                 if (!counted)
                         continue;
-                code = session_eval_packed(s, b->ids, y, b->documents, b->B, b->T, &loss, &counted,
-                                           e);
+                code = session_eval_fed(s,
+                                        &(TrainStep) { .B = b->B,
+                                                       .T = b->T,
+                                                       .n_micro = 1,
+                                                       .ids = b->ids,
+                                                       .targets = y,
+                                                       .documents = b->documents,
+                                                       .feed = b->feed,
+                                                       .n_feeds = b->n_feeds },
+                                        &loss, &counted, e);
                 if (!code && !isfinite(loss))
                         *row = r;
         }

@@ -8,6 +8,8 @@
 typedef struct NanBatch {
         int B, T;
         const int *ids, *targets, *documents; /* (B,T), (B,T), (B,T,2) or NULL */
+        const Feed *feed;                     /* of this batch alone */
+        int n_feeds;
 } NanBatch;
 
 enum { NAN_SAYS = 600 };

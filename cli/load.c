@@ -655,6 +655,12 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
         o.objective = a->v[O_OBJECTIVE].n ? a->v[O_OBJECTIVE].list[0] : NULL;
         o.sequences = how->sequences;
         o.reference = how->reference;
+        if (o.reference) {
+                o.check = NULL;
+                o.objective = strcmp(o.reference, "logp") ? NULL : o.objective;
+        }
+        if (o.sequences > 1) /* each has room for a row */
+                o.cache_tokens = o.block ? (int64_t)o.sequences * ((o.block + 63) / 64 * 64) : -1;
         code = a->v[O_OBJECTIVE].n > 1
                        ? err_set(e, TGC_USAGE, "--objective: one is wanted, and here are %d",
                                  a->v[O_OBJECTIVE].n)

@@ -4,6 +4,12 @@
  *      {"messages": [{"role": ..., "content": ...}]}   a conversation, perhaps with "tools"
  *      {"text": "..."}                                 a text as it is; all of it counts
  *
+ * Where pairs are wanted (--objective):
+ *
+ *      {"prompt": "2 + 2?", "chosen": "4", "rejected": "5"}     or two conversations that end with an answer
+ *
+ * and where prompts are, {"prompt": "2 + 2?"} does, too.
+ *
  * An object a line, or one JSON list of objects.  Conversations go through the chat template.  An
  * answer is what {% generation %} marks there; in a template without marks it begins where the
  * messages before it end with the generation prompt, and ends where the text with it ends.  These
@@ -15,8 +21,9 @@
 
 enum { MOST_ANSWERS = 4096 };
 
-enum { PROMPT, COMPLETION, MESSAGES, TEXT, N_FIELDS };
-static const char *const field_name[N_FIELDS] = { "prompt", "completion", "messages", "text" };
+enum { PROMPT, COMPLETION, MESSAGES, TEXT, CHOSEN, REJECTED, N_FIELDS };
+static const char *const field_name[N_FIELDS] = { "prompt", "completion", "messages",
+                                                  "text",   "chosen",     "rejected" };
 
 typedef struct Reader {
         const RecordsHow *how;
@@ -119,7 +126,7 @@ static int add(Reader *x, const char *s, size_t n, int bos, int end, Err *e)
                 to[k++] = (uint32_t)end | RECORD_COUNTS;
         for (int i = 1; i < k; i++)
                 counted += (to[i] & RECORD_COUNTS) != 0;
-        if (!code && !counted)
+        if (!code && !counted && !(x->how->kind == RECORDS_PROMPTS && !x->n_spans))
                 code = err_set(e, TGC_BAD_FILE,
                                "%s: no token to learn: the answer has none (%d tokens in all)",
                                x->where, k);
@@ -245,7 +252,8 @@ static int prefix(Reader *x, const Talk *t, int messages, bool answer, const Cha
 
 static int answers(Reader *x, const Talk *t, const ChatRendered *whole, Err *e)
 {
-        const LossOn loss = x->how->loss;
+        /* of a pair or a prompt the last answer is the one that is meant */
+        const LossOn loss = x->how->kind ? LOSS_LAST : x->how->loss;
         const int n = (int)json_count(t->list);
         int k = 0, last = -1, code = TGC_OK;
         if (loss == LOSS_ALL || loss == LOSS_PADDING)
@@ -331,7 +339,7 @@ static int add_joined(Reader *x, Json prompt, Json answer, Err *e)
                 memcpy(all + n, s, k);
                 both = all;
                 x->n_spans = 1;
-                x->span[0] = x->how->loss < LOSS_ALL ? n : 0;
+                x->span[0] = x->how->kind || x->how->loss < LOSS_ALL ? n : 0;
                 x->span[1] = n + k;
                 if (!k)
                         code = err_set(e, TGC_BAD_FILE,
@@ -389,6 +397,60 @@ static int add_text(Reader *x, Json text, Err *e)
         return code;
 }
 
+/* A prompt whose answer is to be made. */
+static int add_prompt(Reader *x, Json prompt, Err *e)
+{
+        JsonBuf b = { 0 };
+        JsonText in;
+        Json list;
+        ChatRendered r = { 0 };
+        char *s = NULL;
+        size_t n = 0;
+        int code;
+        if (x->how->join) {
+                const char *text = json_string(prompt, &b, &n);
+                code = text ? add(x, text, n, -1, -1, e)
+                            : err_set(e, TGC_NO_MEMORY, "%s: no memory", x->where);
+                json_buf_free(&b);
+                return code;
+        }
+        if (!x->how->chat)
+                return err_set(e, TGC_USAGE, "%s: %s", x->where, x->how->no_chat);
+        FILE *f = open_memstream(&s, &n);
+        if (f)
+                fprintf(f, "[{\"role\": \"user\", \"content\": %.*s}]",
+                        (int)(behind(prompt.at) - prompt.at), prompt.at);
+        code = !f || fclose(f) || !s ? err_set(e, TGC_NO_MEMORY, "%s: no memory", x->where)
+                                     : json_open(&in, &list, s, n, x->where, true, e);
+        if (!code) {
+                if (!(code = render_first(x, &(Talk) { .list = list }, 1, true, &r, e)))
+                        code = add(x, r.text, r.n, 0, -1, e);
+                chat_rendered_free(&r);
+                json_close(&in);
+        }
+        free(s);
+        return code;
+}
+
+/* Both answers of a pair, each behind the prompt. */
+static int add_preference(Reader *x, const Json *v, Err *e)
+{
+        const bool talks = json_type(v[CHOSEN]) == '[' && json_type(v[REJECTED]) == '[';
+        if (!talks && (json_type(v[PROMPT]) != '"' || json_type(v[CHOSEN]) != '"' ||
+                       json_type(v[REJECTED]) != '"'))
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: a record has the texts \"%s\", \"%s\" and \"%s\", or the last "
+                               "two as lists of messages (--fields gives other names)",
+                               x->where, x->key[PROMPT], x->key[CHOSEN], x->key[REJECTED]);
+        int code = TGC_OK;
+        for (int k = CHOSEN; k <= REJECTED && !code; k++) {
+                x->n_spans = 0;
+                code = talks ? add_messages(x, v[k], (Json) { 0 }, e)
+                             : add_pair(x, v[PROMPT], v[k], e);
+        }
+        return code;
+}
+
 /* ---- records ---- */
 
 static int add_record(Reader *x, Json o, Err *e)
@@ -399,6 +461,11 @@ static int add_record(Reader *x, Json o, Err *e)
         x->n_spans = 0;
         if (json_type(o) != '{')
                 return err_set(e, TGC_BAD_FILE, "%s: a record is an object", x->where);
+        if (x->how->kind == RECORDS_PAIRS)
+                return add_preference(x, v, e);
+        if (x->how->kind == RECORDS_PROMPTS && json_type(v[PROMPT]) == '"' &&
+            json_type(v[COMPLETION]) != '"' && !v[MESSAGES].at && !v[TEXT].at)
+                return add_prompt(x, v[PROMPT], e);
         const bool pair = json_type(v[PROMPT]) == '"' && json_type(v[COMPLETION]) == '"';
         if (pair + (json_type(v[MESSAGES]) == '[') + (json_type(v[TEXT]) == '"') != 1)
                 return err_set(
@@ -427,7 +494,7 @@ static int read_fields(Reader *x, const char *s, Err *e)
                 if (which < 0 || k + 1 >= n || n - k - 1 >= sizeof *x->key)
                         return err_set(e, TGC_USAGE,
                                        "--fields %.60s: NAME=KEY,... is wanted, where NAME is "
-                                       "prompt, completion, messages or text",
+                                       "prompt, completion, messages, text, chosen or rejected",
                                        x->how->fields);
                 snprintf(x->key[which], sizeof *x->key, "%.*s", (int)(n - k - 1), s + k + 1);
                 s += n;

@@ -3,6 +3,7 @@
 #ifndef TGC_TRAIN_H
 #define TGC_TRAIN_H
 
+#include "../compiler/read/objective.h"
 #include "../runtime/weights/npy.h"
 #include "prompts.h"
 #include "eval_score.h"
@@ -10,6 +11,24 @@
 #include "windows.h"
 
 enum { N_LISTS = 5 }; /* -D, --train, --group, --lora, --objective */
+
+/* Of --objective (objective.h). */
+typedef struct Aim {
+        Objective *objective; /* NULL: the model's own loss */
+        Loaded second;        /* --reference */
+        Session *other;
+        Loaded embed; /* --embedder */
+        Session *embedder;
+        Sentence how;
+        float *feed[OBJECTIVE_FEEDS]; /* (n_micro, B, T) each, of a teacher (n_micro, B, T, V) */
+        Feed feeds[OBJECTIVE_FEEDS];
+        char name[OBJECTIVE_FEEDS][80];
+        int *unit;       /* (n_micro, B, T): which answer or pair a target is of, or -1 */
+        int64_t rows_of; /* the step whose groups the rows have, or -1 */
+        int end_of_turn; /* token that ends an answer; -1: none */
+        double scores;   /* of the groups of this step */
+        int n_scores;
+} Aim;
 
 typedef struct Train {
         const Args *a; /* &args */
@@ -30,8 +49,9 @@ typedef struct Train {
         Chat chat;          /* that renders them */
         Npy offsets;        /* --batch_offsets, or zeroed */
         Windows train, val; /* val.T 0: no validation */
-        Prompts samples;    /* --sample_prompt */
-        char *again_text;   /* of run.txt */
+        Aim aim;
+        Prompts samples;  /* --sample_prompt */
+        char *again_text; /* of run.txt */
         const char *again_model;
         Schedule schedule;
         Optimizer optimizer;

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/device/cache.h"
-#include "train.h"
+#include "objective.h"
 
 /* The day that Llama's templates take where there is no clock: a run that is resumed tomorrow has
  * the same text. */
@@ -19,8 +19,15 @@ int data_find(Train *t, Err *e)
         return code;
 }
 
+static ObjectiveData kind_of(const Train *t)
+{
+        return t->aim.objective ? objective_facts(t->aim.objective)->data : OBJECTIVE_PLAIN;
+}
+
 bool data_packs(const Train *t)
 {
+        if (kind_of(t))
+                return true;
         return t->records && opt_flag(t->a, O_PACKING) && !opt_int(t->a, O_PAD_TO);
 }
 
@@ -102,8 +109,8 @@ static int identity(const Train *t, char hex[33], Err *e)
         if (!code) {
                 CacheKey key;
                 cache_key_begin(&key);
-                snprintf(n_vocab, sizeof n_vocab, "%d %d", session_manifest(t->s)->vocab,
-                         (int)t->a->v[O_LOSS].i);
+                snprintf(n_vocab, sizeof n_vocab, "%d %d %d", session_manifest(t->s)->vocab,
+                         (int)t->a->v[O_LOSS].i, (int)kind_of(t));
                 cache_key_text(&key, n_vocab);
                 cache_key_add(&key, blob, k);
                 cache_key_add(&key, chat, n);
@@ -144,7 +151,8 @@ int data_read(Train *t, Err *e)
         Err no_chat = { 0 };
         bool warned = false;
         int code = val_beside(t, e);
-        RecordsHow how = { .tok = t->l.tok,
+        RecordsHow how = { .kind = (RecordsKind)kind_of(t),
+                           .tok = t->l.tok,
                            .vocab = session_manifest(t->s)->vocab,
                            .join = template && !strcmp(template, "none"),
                            .loss = (LossOn)t->a->v[O_LOSS].i,
@@ -200,6 +208,16 @@ static int pack_view(Train *t, View *v, const int *which, int n, Fit *f, Err *e)
                 return err_set(e, TGC_NO_MEMORY, "no memory for %d records", n);
         }
         for (int i = 0; i < n; i++) {
+                if (kind_of(t)) { /* whole, in a row of its own */
+                        const int places = aim_places(t, r, which[i]);
+                        f->longest = places > f->longest ? places : f->longest;
+                        f->dropped += places < 1 || places > t->T;
+                        if (places < 1 || places > t->T)
+                                continue;
+                        length[v->n] = places;
+                        v->which[v->n++] = which[i];
+                        continue;
+                }
                 const uint64_t start = r->start[which[i]];
                 const int64_t size = (int64_t)(r->start[which[i] + 1] - start);
                 const int keep = size < most ? (int)size : most;
@@ -215,7 +233,8 @@ static int pack_view(Train *t, View *v, const int *which, int n, Fit *f, Err *e)
                 length[v->n] = keep - 1;
                 v->which[v->n++] = which[i];
         }
-        int code = v->n ? packing_new(&v->pack, length, v->n, t->T, !data_packs(t), e) : TGC_OK;
+        int code = v->n ? packing_new(&v->pack, length, v->n, t->T, kind_of(t) || !data_packs(t), e)
+                        : TGC_OK;
         free(length);
         return code;
 }
@@ -237,7 +256,9 @@ static Windows windows_of(const Train *t, uint64_t seed)
 static int add_view(Train *t, Windows *w, const Source *s, double kept, bool val, Fit *f, Err *e)
 {
         View *v = &w->view[w->n];
-        const int64_t n = s->records ? s->r.n : s->tokens.n,
+        const int64_t n = !s->records                     ? s->tokens.n
+                          : kind_of(t) == OBJECTIVE_PAIRS ? s->r.n / 2
+                                                          : s->r.n,
                       first = n - (int64_t)((double)n * kept), a = val ? first : 0,
                       b = val ? n : first;
         *v = (View) { .source = s, .begin = a, .end = b };
@@ -283,9 +304,16 @@ static int no_window(const Train *t, const Fit *f, Err *e)
                                "%s: %lld tokens; a window of %d and its targets need %d", s->name,
                                (long long)s->tokens.n, t->T, t->T + 1);
         return err_set(e, TGC_BAD_FILE,
-                       "%s: no record fits: the longest has %lld tokens, the window %d; a larger "
-                       "--block-size, or --long cut",
-                       s->name, (long long)f->longest, t->T);
+                       "%s: no record fits: the longest has %lld tokens%s, the window %d; a larger "
+                       "--block-size, or %s",
+                       s->name, (long long)f->longest,
+                       kind_of(t) == OBJECTIVE_PROMPTS ? " with its continuations"
+                       : kind_of(t)                    ? " in both its answers"
+                                                       : "",
+                       t->T,
+                       kind_of(t) == OBJECTIVE_PROMPTS ? "smaller samples= or max_tokens="
+                       : kind_of(t)                    ? "shorter ones"
+                                                       : "--long cut");
 }
 
 static void say_records(const Train *t, const Fit *f)
@@ -311,8 +339,9 @@ static void say_records(const Train *t, const Fit *f)
         if (f->dropped)
                 say(&t->talk,
                     "%lld records are left out: they, or their answers, do not fit %d tokens (the "
-                    "longest has %lld); --long cut keeps their beginnings\n",
-                    (long long)f->dropped, t->T, (long long)f->longest);
+                    "longest has %lld)%s\n",
+                    (long long)f->dropped, t->T, (long long)f->longest,
+                    kind_of(t) ? "" : "; --long cut keeps their beginnings");
         if (f->cut)
                 say(&t->talk, "%lld records are cut to the window (the longest has %lld tokens)\n",
                     (long long)f->cut, (long long)f->longest);
@@ -324,7 +353,9 @@ int data_split(Train *t, Err *e)
 {
         enum { SEED = 0x76616c };
         const bool own = t->val_data.n > 0;
-        double kept = t->offsets.rank || own ? 0 : opt_num(t->a, O_VAL_FRACTION);
+        double kept = t->offsets.rank || own || kind_of(t) == OBJECTIVE_PROMPTS
+                              ? 0
+                              : opt_num(t->a, O_VAL_FRACTION);
         Fit f = { 0 };
         const Source *only = t->data.n == 1 ? &t->data.source[0] : NULL;
         /* of a stream that holds no window beside what is kept, nothing is */
@@ -350,7 +381,7 @@ int data_split(Train *t, Err *e)
                 say(&t->talk,
                     "no validation: too little is kept for it, a window needs %d tokens\n",
                     t->T + 1);
-        if (!t->val.n || !wanted || !session_has(t->s, "eval"))
+        if (!t->val.n || !wanted || !session_has(t->s, "eval") || kind_of(t) == OBJECTIVE_PROMPTS)
                 t->val.T = 0;
         return TGC_OK;
 }

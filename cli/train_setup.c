@@ -9,7 +9,7 @@
 #include <xxhash.h>
 #include "../runtime/util/file.h"
 #include "lora.h"
-#include "train.h"
+#include "objective.h"
 
 /* ---- offsets ---- */
 
@@ -105,12 +105,13 @@ static int open_plan(Train *t, Err *e)
         const char *init = opt_str(t->a, O_INIT_FROM);
         char path[4400];
         ModelKind kind;
-        const int samples = opt_int(t->a, O_SAMPLE_INTERVAL) > 0;
+        const int samples = opt_int(t->a, O_SAMPLE_INTERVAL) > 0 || aim_sequences(t);
         bool there = false;
         Args a = *t->a;
         LoadHow how = { .mode = BUILD_INFER | BUILD_TRAIN, .no_weights = true };
         int code = model_kind(a.pos[0], &kind, path, sizeof path, e);
         how.bounds = data_packs(t);
+        how.sequences = aim_sequences(t);
         if (code || (code = data_tokenizer(t, kind, path, &how.tok, e)))
                 return code;
         t->in_place = is_own_plan(t, path);
@@ -134,9 +135,9 @@ static int open_plan(Train *t, Err *e)
         }
         if ((code = open_session(&t->s, &t->l.plan, t->a,
                                  SESSION_TRAIN | (samples ? SESSION_INFER : 0), t->state.seed,
-                                 samples ? "step add_grads update eval prefill decode"
-                                         : "step add_grads update eval",
-                                 samples, e)))
+                                 samples ? "step add_grads update eval logp prefill decode"
+                                         : "step add_grads update eval logp",
+                                 aim_sequences(t) ? aim_sequences(t) : samples, e)))
                 return code;
         /* of a run that goes on only what is frozen comes from there */
         if (opt_flag(t->a, O_RESUME) && !has_frozen(t->s))
@@ -411,8 +412,9 @@ int train_open(Train *t, const Args *a, Err *e)
         if (opt_flag(a, O_RESUME) && (code = go_on(t, e)))
                 return code;
         t->state.seed = (uint64_t)t->a->v[O_TRAIN_SEED].i;
-        if ((code = open_offsets(t, e)) || (code = open_plan(t, e)) || (code = settings(t, e)) ||
-            (code = data_read(t, e)) || (code = check_offsets(t, e)))
+        if ((code = open_offsets(t, e)) || (code = aim_open(t, e)) || (code = open_plan(t, e)) ||
+            (code = settings(t, e)) || (code = data_read(t, e)) || (code = check_offsets(t, e)) ||
+            (code = aim_ready(t, e)))
                 return code;
         if ((code = describe(t, e)) || (opt_flag(a, O_RESUME) && (code = resume(t, e))))
                 return code;
@@ -446,6 +448,7 @@ void train_close(Train *t)
         prompts_free(&t->samples);
         again_free(t, t->given);
         file_unlock(t->lock);
+        aim_close(t);
         session_close(t->s);
         loaded_free(&t->l);
         npy_close(&t->offsets);

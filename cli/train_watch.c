@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/util/file.h"
-#include "train.h"
+#include "objective.h"
 
 /* ---- losses ---- */
 
@@ -23,11 +23,19 @@ static int mean_loss(Train *t, const Windows *w, double *mean, Err *e)
         uint64_t n, counted = 0;
         int code = TGC_OK;
         for (int i = 0; i < opt_int(t->a, O_EVAL_ITERS) && !code; i++) {
-                windows_fill(w, i, 0, 1, t->B, t->x, t->y, t->d);
-                if (w->once && !any_target(t)) /* each record was there */
+                TrainStep in = { .B = t->B,
+                                 .T = t->T,
+                                 .n_micro = 1,
+                                 .ids = t->x,
+                                 .targets = t->y,
+                                 .documents = t->d };
+                if (aim_drives(t))
+                        code = aim_fill(t, w, i, 1, &in, e);
+                else
+                        windows_fill(w, i, 0, 1, t->B, t->x, t->y, t->d);
+                if (code || (w->once && !any_target(t))) /* each record was there */
                         break;
-                if (!(code = session_eval_packed(t->s, t->x, t->y, t->d, t->B, t->T, &loss, &n,
-                                                 e))) {
+                if (!(code = session_eval_fed(t->s, &in, &loss, &n, e))) {
                         sum += loss * (double)n;
                         counted += n;
                 }

@@ -143,3 +143,16 @@ void windows_fill(const Windows *w, int64_t step, int micro, int n_micro, int B,
                                     &row);
         }
 }
+
+const Source *windows_unit(const Windows *w, int64_t r, int *unit)
+{
+        int64_t k;
+        View *v = &w->view[view_of(w, r, &k)];
+        Packing *p = &v->pack;
+        const int64_t epoch = k / p->n_rows;
+        if (w->once && epoch)
+                return NULL;
+        packing_epoch(p, w->seed, epoch);
+        *unit = v->which[p->record[p->slot[p->row[p->order[k % p->n_rows]]]]];
+        return v->source;
+}

@@ -253,7 +253,7 @@ static void push_family(lua_State *L)
 void push_file(lua_State *L)
 {
         Reader *r = reader_of(L);
-        if (!file_exists(r->path) && !strchr(r->path, '/')) {
+        if ((!file_exists(r->path) || file_is_dir(r->path)) && !strchr(r->path, '/')) {
                 size_t n = strlen(r->path);
                 if (n > 4 && !strcmp(r->path + n - 4, ".lua"))
                         n -= 4;

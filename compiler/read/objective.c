@@ -374,6 +374,7 @@ static int embed_texts(lua_State *L)
 {
         Objective *x = objective_at(L);
         const char *text[OBJECTIVE_MOST];
+        size_t bytes[OBJECTIVE_MOST];
         char why[300] = "";
         float *v;
         int width;
@@ -386,10 +387,10 @@ static int embed_texts(lua_State *L)
         for (int i = 0; i < n; i++) {
                 if (lua_rawgeti(L, 1, i + 1) != LUA_TSTRING)
                         return luaL_error(L, "embed: a list of texts is wanted");
-                text[i] = lua_tostring(L, -1); /* the table keeps it */
+                text[i] = lua_tolstring(L, -1, &bytes[i]); /* the table keeps it */
                 lua_pop(L, 1);
         }
-        if (x->embed(x->embed_user, text, n, &v, &width, why, sizeof why))
+        if (x->embed(x->embed_user, text, bytes, n, &v, &width, why, sizeof why))
                 return luaL_error(L, "embed: %s", why);
         lua_createtable(L, n, 0);
         for (int i = 0; i < n; i++) {

@@ -189,13 +189,11 @@ int session_train_end(Session *s, TrainResult *out, Err *e);
 void session_documents(const Session *s, const int *ids, int B, int T, int *out);
 /* The same to a program's input `documents`, if it has one. */
 int session_write_documents(Session *s, const char *prog, const int *ids, int B, int T, Err *e);
-/* Mean loss over one batch (B,T), dropout off; documents as TrainStep's. */
-int session_eval_packed(Session *s, const int *ids, const int *targets, const int *documents, int B,
-                        int T, double *loss, uint64_t *tokens, Err *e);
+/* Mean loss over one batch (B,T), dropout off. */
 int session_eval(Session *s, const int *ids, const int *targets, int B, int T, double *loss,
                  uint64_t *tokens, Err *e);
-/* The same with feeds; and any program of training windows: its output out (n floats).  Of a batch
- * TrainStep's sizes, tokens, documents and feeds are read, n_micro is 1. */
+/* The same with documents and feeds; and any program of training windows: its output out (n floats).  Of
+ * `batch` sizes, tokens, documents and feeds are read, n_micro is 1. */
 int session_eval_fed(Session *s, const TrainStep *batch, double *loss, uint64_t *tokens, Err *e);
 int session_eval_output(Session *s, const char *prog, const char *out, const TrainStep *batch,
                         float *v, size_t n, Err *e);

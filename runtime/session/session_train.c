@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "../weights/ck_tensor.h"
 #include "session_impl.h"
 
 /* Each step under way has its own slots of device.h: a ring of pairs for the
@@ -349,20 +350,8 @@ int session_train_step(Session *s, const TrainStep *in, TrainResult *out, Err *e
 int session_eval(Session *s, const int *ids, const int *targets, int B, int T, double *loss,
                  uint64_t *tokens, Err *e)
 {
-        return session_eval_packed(s, ids, targets, NULL, B, T, loss, tokens, e);
-}
-
-int session_eval_packed(Session *s, const int *ids, const int *targets, const int *documents, int B,
-                        int T, double *loss, uint64_t *tokens, Err *e)
-{
-        return session_eval_fed(s,
-                                &(TrainStep) { .B = B,
-                                               .T = T,
-                                               .n_micro = 1,
-                                               .ids = ids,
-                                               .targets = targets,
-                                               .documents = documents },
-                                loss, tokens, e);
+        const TrainStep in = { .B = B, .T = T, .n_micro = 1, .ids = ids, .targets = targets };
+        return session_eval_fed(s, &in, loss, tokens, e);
 }
 
 static int eval_run(Session *s, const char *prog, const TrainStep *in, uint64_t *tokens, Err *e)
@@ -400,7 +389,23 @@ int session_eval_fed(Session *s, const TrainStep *in, double *loss, uint64_t *to
 int session_eval_output(Session *s, const char *prog, const char *out, const TrainStep *in,
                         float *v, size_t n, Err *e)
 {
+        const Io *x;
+        void *mem, *raw;
+        size_t bytes;
         uint64_t tokens;
         int code = eval_run(s, prog, in, &tokens, e);
-        return code ? code : session_read(s, prog, out, v, n * sizeof *v, e);
+        if (code || (code = find_io(s, prog, out, &x, &mem, &bytes, e)))
+                return code;
+        const int dtype = ck_dtype_find(x->dtype);
+        if (dtype < 0 || bytes < n * x->elem)
+                return err_set(e, TGC_BAD_FILE, "program %s: %s is not of every token", prog, out);
+        if (dtype == CK_F32)
+                return session_read(s, prog, out, v, n * sizeof *v, e);
+        if (!(raw = malloc(n * x->elem)))
+                return err_set(e, TGC_NO_MEMORY, "no memory for %zu numbers", n);
+        if (!(code = session_read(s, prog, out, raw, n * x->elem, e)) &&
+            !ck_convert(v, CK_F32, raw, dtype, n, 1))
+                code = err_set(e, TGC_BAD_FILE, "program %s: %s of type %s", prog, out, x->dtype);
+        free(raw);
+        return code;
 }

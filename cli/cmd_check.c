@@ -76,9 +76,13 @@ int cmd_check(const Args *a, Err *e)
                 if (!opt_set(a, O_BLOCK))
                         small.v[O_BLOCK].i = opt_int(a, O_TOKENS);
         }
-        /* blocks are frozen */
-        const int mode = opt_int(a, O_WEIGHT_TYPE) > 1 ? BUILD_INFER : BUILD_INFER | BUILD_TRAIN;
-        if ((code = load(&l, &small, &(LoadHow) { .no_weights = true, .mode = mode }, e)))
+        /* blocks are frozen, and a file's unless they are random */
+        const int type = opt_int(a, O_WEIGHT_TYPE);
+        const bool frozen = type != 1 && !a->v[O_LORA].n;
+        if ((code = load(&l, &small,
+                         &(LoadHow) { .no_weights = type != 0,
+                                      .mode = frozen ? BUILD_INFER : BUILD_INFER | BUILD_TRAIN },
+                         e)))
                 return code;
         const CheckOptions o = { .tolerance = opt_set(a, O_TOLERANCE) ? opt_num(a, O_TOLERANCE)
                                                                       : -1,

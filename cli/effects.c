@@ -62,13 +62,12 @@ static bool random_weights(const Given *g)
 }
 static bool from_gguf(const Given *g)
 {
-        return g->a->cmd != CMD_CHECK && !random_weights(g) &&
-               (g->kind == MODEL_GGUF || has(g, O_WEIGHTS));
+        return has(g, O_WEIGHTS) ? strcmp(opt_str(g->a, O_WEIGHTS), "random") != 0
+                                 : g->kind == MODEL_GGUF;
 }
 static bool from_blocks(const Given *g)
 {
-        return g->a->cmd != CMD_CHECK && !random_weights(g) &&
-               (from_gguf(g) || path_has_blocks(g->a->pos[0]));
+        return from_gguf(g) || (!has(g, O_WEIGHTS) && path_has_blocks(g->a->pos[0]));
 }
 static bool has_blocks(const Given *g)
 {
@@ -85,7 +84,11 @@ static bool keeps_blocks(const Given *g)
 {
         return has_blocks(g) && opt_int(g->a, O_WEIGHT_TYPE) != 1;
 }
-static bool generates_alone(const Given *g) { return !trains(g); }
+static bool trains_adapters(const Given *g)
+{
+        return !trains(g) || g->a->v[O_LORA].n || flag(g, O_RESUME) ||
+               opt_int(g->a, O_WEIGHT_TYPE) == 1;
+}
 
 static bool sets_vocab(const Given *g)
 {

@@ -595,9 +595,8 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
             (code = read_choices(a, &choices, e)))
                 return code;
         const char *blocks = opt_str(a, O_WEIGHTS) ? opt_str(a, O_WEIGHTS) : path;
-        const bool frozen = !(mode_of(a, how, l->kind) & BUILD_TRAIN),
-                   keeps = path_has_blocks(blocks) && opt_int(a, O_WEIGHT_TYPE) == 0 && frozen,
-                   random_blocks = opt_int(a, O_WEIGHT_TYPE) > 1 && frozen;
+        const bool keeps = path_has_blocks(blocks) && opt_int(a, O_WEIGHT_TYPE) == 0,
+                   random_blocks = opt_int(a, O_WEIGHT_TYPE) > 1;
         BuildOptions o = {
                 .keep = keeps ? blocks : NULL,
                 .sums = how->sums,

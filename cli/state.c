@@ -411,7 +411,11 @@ static int pass_begin(void *ctx, int i, void **data, Err *e)
 static int pass_end(void *ctx, int i, bool ok, Err *e)
 {
         Pass *p = ctx;
-        return p->import && ok ? session_param_set(p->s, i, p->x, e) : TGC_OK;
+        if (!p->import || !ok)
+                return TGC_OK;
+        return session_manifest(p->s)->param[i].blocks
+                       ? session_part_write(p->s, PART_WEIGHT, i, p->x, e)
+                       : session_param_set(p->s, i, p->x, e);
 }
 
 static int run_pass(Pass *pass, const Plan *plan, const char *path, const Checkpoint *from,
@@ -425,8 +429,9 @@ static int run_pass(Pass *pass, const Plan *plan, const char *path, const Checkp
         int code = p && pass->x ? plan_weight_map(plan, from, &map, &names, e)
                                 : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
         for (int i = 0; i < m->n_params && p; i++) {
+                const int blocks = from ? m->param[i].blocks : 0;
                 p[i] = (WeightParam) { .name = m->param[i].name,
-                                       .dtype = CK_F32,
+                                       .dtype = blocks ? blocks : CK_F32,
                                        .rank = m->param[i].n_dims };
                 memcpy(p[i].dim, m->param[i].dim, sizeof p[i].dim);
         }

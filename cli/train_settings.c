@@ -54,6 +54,7 @@ static const struct {
         { O_CTX, FIXED, true, NULL },
         { O_CHUNK, FREE, true, NULL },
         { O_RECOMPUTE, FREE, true, NULL },
+        { O_WEIGHT_TYPE, FIXED, true, NULL },
 };
 enum {
         N_SAVED = sizeof saved / sizeof *saved,

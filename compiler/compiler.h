@@ -133,8 +133,8 @@ bool describe_knows(Op op); /* language.def has a row for it */
 void storage_mark(const Graph *g, bool *may);
 /* why parameter n (may: of storage_mark) cannot be stored so; NULL: it can */
 const char *storage_fault(const Node *n, Storage s, bool may);
-/* error_at for one that is stored as it cannot be; nor is it where a plan trains */
-void check_storage(const Graph *g, bool trains);
+/* error_at for one that is stored as it cannot be */
+void check_storage(const Graph *g);
 
 /* ---- passes/: one each, see the head of each file ---- */
 

@@ -225,7 +225,7 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
                 check_pass(o->print_after);
         check_sizes(m, o, block);
         check_limits(m->graph);
-        check_storage(m->graph, o->train);
+        check_storage(m->graph);
         check_tables(m, o, ctx, block);
         if (o->infer && !m->width && !o->sums)
                 check_token_axis(m);

@@ -2,7 +2,8 @@
  *
  * Blocks run along a row, so whoever reads the parameter must take whole rows of it: a linear's
  * weight (N,K), an embedding's table (V,C), experts' weights (E,N,K).  Everything else has its
- * parameters in elements. */
+ * parameters in elements.  A parameter in blocks is frozen: training reads it, also in the products
+ * that take the gradient of a linear's input through it, and has no gradient of it. */
 #include "compiler.h"
 #include <stdlib.h>
 
@@ -43,7 +44,7 @@ const char *storage_fault(const Node *n, Storage s, bool may)
         return n->a.param.trainable ? "a parameter in blocks is frozen" : NULL;
 }
 
-void check_storage(const Graph *g, bool trains)
+void check_storage(const Graph *g)
 {
         bool *may = NULL;
         for (Ref r = 1; r < g->n_nodes; r++) {
@@ -54,10 +55,7 @@ void check_storage(const Graph *g, bool trains)
                         may = mem_new((size_t)g->n_nodes * sizeof *may);
                         storage_mark(g, may);
                 }
-                const char *why =
-                        trains ? "training has no gradient through blocks; compile it with --mode "
-                                 "infer"
-                               : storage_fault(n, (Storage)n->a.param.storage, may[r]);
+                const char *why = storage_fault(n, (Storage)n->a.param.storage, may[r]);
                 if (why) {
                         free(may);
                         error_at(n->loc, "parameter %s cannot be stored as %s: %s", n->name,

@@ -383,4 +383,132 @@ TEST (lines_are_refused_by_name) {
         CHECK(access(in_dir("no"), F_OK));
 }
 
+/* ---- QLoRA: the base stays in blocks ---- */
+
+#define KINDS "tests/data/gguf/kinds.gguf" /* every type of blocks */
+#define KINDS_TRAIN                                                                       \
+        "train " KINDS " --data @/ids.bin --batch_offsets @/at.npy --learning_rate 1e-3 " \
+        "--warmup_iters 0 --block_size 24 --eval_interval 25" HERE
+
+/* The gradient of an input goes through the blocks that the product forward reads. */
+TEST (gradients_through_blocks_agree_with_the_evaluator) {
+        static const char *const device[] = { "cpu", "emulate" };
+        OK("quantize " FROM "base.gguf --type q8_0 -o @/q8.gguf -q");
+        for (int k = 0; k < 2; k++) {
+                OK("check " KINDS " --weight-type keep --lora r=4,alpha=8 -q --device %s",
+                   device[k]);
+                OK("check @/q8.gguf --weight-type keep --lora r=4 -q --device %s --dtype bf16 "
+                   "--tolerance 0.15",
+                   device[k]);
+        }
+        OK("check " KINDS " --weight-type keep -O0 --lora r=3,dropout=0.2 -q --device cpu");
+        OK("check tests/data/quant/bnb_nf4_double --weight-type keep --lora r=4 -q --device emulate");
+        OK("check tests/data/gguf/mixtral.gguf --weight-type keep --lora r=2,targets=q_proj,v_proj "
+           "-q --device cpu");
+        OK("check llama -D n_layer=1 -D n_embd=256 -D n_head=4 -D n_kv_head=2 -D n_ff=512 -D ctx=64 -D vocab=72 "
+           "--weight-type q3_k_m --lora r=4 -q --device cpu -b 2 --block-size 33 --dtype bf16");
+}
+
+TEST (gradients_through_blocks_on_hopper) {
+        setenv("TGC_EMULATE_ARCH", "sm_90a", 1);
+        OK("check llama -D n_layer=1 -D n_embd=256 -D n_head=4 -D n_kv_head=2 -D n_ff=512 -D ctx=64 -D vocab=8200 "
+           "--weight-type q4_k_m --lora r=4 -q --device emulate -b 2 --block-size 64 --dtype bf16");
+        unsetenv("TGC_EMULATE_ARCH");
+}
+
+/* Ids below 2^bits without a pattern, and where 50 steps begin. */
+static void write_stream(int bits)
+{
+        enum { TOKENS = 4000, STEPS = 50 };
+        static unsigned short id[TOKENS];
+        static int64_t at[STEPS];
+        FILE *f = fopen(in_dir("ids.bin"), "wb");
+        unsigned x = 12345;
+        for (int i = 0; i < TOKENS; i++)
+                id[i] = (unsigned short)((x = x * 1664525 + 1013904223) >> (32 - bits));
+        CHECK(f && fwrite(id, sizeof id, 1, f) == 1);
+        fclose(f);
+        for (int i = 0; i < STEPS; i++)
+                at[i] = (x = x * 1664525 + 1013904223) % (TOKENS - 25);
+        f = fopen(in_dir("at.npy"), "wb");
+        CHECK(f && fwrite("\x93NUMPY\1\0v\0", 10, 1, f) == 1 &&
+              fprintf(f, "%-117s\n",
+                      "{'descr': '<i8', 'fortran_order': False, 'shape': (50, 1, 1), }") == 118 &&
+              fwrite(at, sizeof at, 1, f) == 1);
+        fclose(f);
+}
+
+/* Losses of a log, by the column. */
+static int losses(const char *name, double *loss, int most)
+{
+        char line[400];
+        int n = 0;
+        FILE *f = fopen(in_dir(name), "r");
+        CHECK(f && fgets(line, sizeof line, f));
+        while (n < most && fgets(line, sizeof line, f))
+                n += sscanf(line, "%*d,%*f,%lf", &loss[n]) == 1;
+        fclose(f);
+        return n;
+}
+
+/* The same adapter on the same values, decoded when the model is read or when they are used. */
+TEST (losses_over_blocks_are_those_of_decoded_weights) {
+        double a[50], b[50], most = 0;
+        write_stream(8);
+        OK(KINDS_TRAIN "--lora r=4,alpha=8 --max_iters 1 --eval_iters 0 --out_dir @/first");
+        OK(KINDS_TRAIN
+           "--lora @/first/adapter --eval_iters 0 --out_dir @/decoded --log_csv @/decoded.csv");
+        OK(KINDS_TRAIN "--lora @/first/adapter --eval_iters 0 --weight-type keep --out_dir @/kept "
+                       "--log_csv @/kept.csv");
+        CHECK(losses("decoded.csv", a, 50) == 50 && losses("kept.csv", b, 50) == 50);
+        for (int i = 0; i < 50; i++)
+                most = worse(most, fabs(a[i] - b[i]));
+        /* f32; sums are in another order, and random weights of 1 enlarge what differs */
+        CHECK_MSG(most < 2e-3, "losses differ by %g", most);
+        CHECK_MSG(a[49] < a[0] - 0.1, "nothing was learnt: %g to %g", a[0], a[49]);
+}
+
+TEST (an_adapter_over_blocks_runs_and_resumes) {
+        static const char *const lora = "--lora r=4,alpha=8,dropout=0.1 --weight-type keep "
+                                        "--decay_lr --lr_decay_iters 50";
+        logits_of("@/kept", "cpu");
+        CHECK(!rename(in_dir("x.npy"), in_dir("y.npy")));
+        logits_of(KINDS " --dtype f32 --weight-type keep --lora @/kept/adapter", "cpu");
+        CHECK(distance(in_dir("x.npy"), in_dir("y.npy"), -1) == 0);
+        logits_of(KINDS " --dtype f32 --lora @/kept/adapter", "cpu");
+        CHECK(distance(in_dir("x.npy"), in_dir("y.npy"), -1) < 1e-3);
+        OK(KINDS_TRAIN "%s --eval_iters 0 --out_dir @/qwhole", lora);
+        OK(KINDS_TRAIN "%s --eval_iters 0 --max_iters 25 --out_dir @/qcut", lora);
+        OK("train @/qcut --resume --max_iters 50 -q");
+        CHECK(same_file(in_dir("qwhole/state.safetensors"), in_dir("qcut/state.safetensors")));
+        CHECK(same_file(in_dir("qwhole/model.plan"), in_dir("qcut/model.plan")));
+}
+
+/* A base of bitsandbytes, NF4 with scales of 8 bits. */
+TEST (an_adapter_over_nf4_trains) {
+        static const char *const base = "tests/data/quant/bnb_nf4_double";
+        double a[20], b[20], most = 0;
+        write_stream(4);
+        for (int i = 0; i < 2; i++)
+                OK("train %s --data @/ids.bin --batch_offsets @/at.npy --block_size 16 --max_iters 20 "
+                   "--eval_iters 0 --lora r=4 --weight-type %s --out_dir @/nf4 --log_csv @/nf4.%d" HERE,
+                   base, i ? "keep" : "decode", i);
+        CHECK(losses("nf4.0", a, 20) == 20 && losses("nf4.1", b, 20) == 20);
+        for (int i = 0; i < 20; i++)
+                most = worse(most, fabs(a[i] - b[i]));
+        CHECK_MSG(most < 1e-4, "losses differ by %g", most);
+}
+
+TEST (what_cannot_be_over_blocks_is_refused) {
+        refused(2, KINDS_TRAIN "--weight-type keep --out_dir @/no", "weights in blocks are frozen");
+        refused(2, TRAIN "--weight-type keep --lora r=4 --out_dir @/no", "only GGUF files");
+        refused(2, "train @/qcut --resume --weight-type decode --max_iters 60 -q",
+                "is compiled already");
+        refused(3,
+                "train " KINDS " --weight-type keep --lora r=4 --data @/ids.bin --init_from "
+                "@/q8.gguf --out_dir @/no" HERE,
+                "");
+        CHECK(access(in_dir("no"), F_OK));
+}
+
 TEST_MAIN

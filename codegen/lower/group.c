@@ -260,11 +260,11 @@ int64_t gemv_m(const Graph *g, Ref r)
         const Node *n = &g->node[r];
         const Type *a = &g->node[n->in[0]].type, *w = &g->node[n->in[1]].type;
         Dim m = type_rows(a), k = a->dim[a->rank - 1];
+        const bool blocks = node_storage(&g->node[n->in[1]]) != STORAGE_PLAIN;
         if (n->op != OP_MATMUL || n->a.mm.ta || w->rank != 2 || !dim_is_const(m) ||
-            !dim_is_const(k))
+            !dim_is_const(k) || (blocks && !n->a.mm.tb)) /* blocks are read along a row */
                 return 0;
-        bool half = dt_size[w->dt] == 2 && n->a.mm.tb && m.n > 1 && k.n % 8 == 0 &&
-                    !node_storage(&g->node[n->in[1]]);
+        bool half = dt_size[w->dt] == 2 && n->a.mm.tb && m.n > 1 && k.n % 8 == 0 && !blocks;
         return m.n <= (half ? GEMV_MOST_M16 : GEMV_MOST_M) && k.n >= 1 &&
                                m.n * k.n <= (half ? GEMV_MOST_X16 : GEMV_MOST_X)
                        ? m.n

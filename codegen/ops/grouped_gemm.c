@@ -110,7 +110,8 @@ static void expert(Emit *e, const Group *gr)
         const char *P = dim_c(e, s.P);
         long long E = s.E, N = s.N, K = s.K, adiv = s.adiv;
         bool counted = dim_known(e, s.P);
-        if (counted && s.most <= 16 && (s.tb || !is_cuda(e)) && K <= 32768) {
+        const bool along = s.tb || (!is_cuda(e) && !node_storage(NODE(e->g, n->in[1])));
+        if (counted && s.most <= 16 && along && K <= 32768) {
                 few_slots(e, gr, &b, &s);
                 return;
         }

@@ -140,8 +140,8 @@ int product(Loss *l, Build *b, const Mat *a, bool ta, const Mat *w, bool tb, int
                                 e->tmp,
                                 "gemm_task((Mat){ %s, %s, %d, %s, 0 }, (Mat){ %s, %s, %d, %s, 0 }, 1, "
                                 "%lld, %lld, %lld, tile, &a, \1_epilogue);",
-                                a->arg, ty(l->dt), ta, a->ld, w->arg, ty(l->dt), tb, w->ld,
-                                (long long)M, (long long)N, (long long)K));
+                                a->arg, ty(l->dt), ta, a->ld, w->arg, w->ty ? w->ty : ty(l->dt), tb,
+                                w->ld, (long long)M, (long long)N, (long long)K));
                 build_end(b, "1");
         }
         return across;
@@ -166,7 +166,8 @@ Slot place_of(Loss *l, Ref r)
 {
         Slot s = { 0 };
         int64_t ld;
-        slot_need(l->e, r, &s, &ld);
+        if (is_cuda(l->e)) /* C asks for no place, and reads weights in blocks */
+                slot_need(l->e, r, &s, &ld);
         return s;
 }
 
@@ -561,6 +562,9 @@ void gen_loss(Emit *e, const Group *gr)
                 }
         l.scratch = work_keep(e, DIM(chunk * l.ld), dt_size[l.dt], "linear_ce_scratch");
         l.lse = work_new(e, DIM(l.rows), 4);
+        const bool decoded = is_cuda(e) && node_storage(NODE(e->g, l.w));
+        if (decoded)
+                blocks_decode(e, gr, l.w);
         const bool single_wave = short_fits(&l);
         if (exp_fits(&l))
                 exp_start(&l, chunk);
@@ -583,4 +587,6 @@ void gen_loss(Emit *e, const Group *gr)
                 if (l.db)
                         grad_bias(&l, at + 2);
         }
+        if (decoded)
+                blocks_done(e, l.w);
 }

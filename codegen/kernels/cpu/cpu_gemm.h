@@ -194,9 +194,29 @@ TGC_INLINE void pack_width(float *to, int nr, const void *p, int ty, long at, lo
         }
 }
 
+#ifdef TGC_STORED
+/* The same of a weight in blocks: each row's columns are decoded once, and not for each panel. */
+TGC_NOINLINE void pack_stored(float *to, const void *p, int ty, long at, long ld, int n, int k)
+{
+        float row[MATMUL_NT + GEMM_NR];
+        for (int c = 0; c < k; c++) {
+                stored_load(ty, row, p, at + c * ld, n);
+                memset(row + n, 0, sizeof(float) * GEMM_NR);
+                for (int j = 0; j < n; j += GEMM_NR)
+                        memcpy(to + (long)j * k + c * GEMM_NR, row + j, sizeof(float) * GEMM_NR);
+        }
+}
+#endif
+
 TGC_NOINLINE void pack_b(float *to, const void *p, int ty, long at, long ld, int n, int k,
                          const int *row)
 {
+#ifdef TGC_STORED
+        if (TY_IS_STORED(ty) && !row) {
+                pack_stored(to, p, ty, at, ld, n, k);
+                return;
+        }
+#endif
         pack_width(to, GEMM_NR, p, ty, at, ld, n, k, row);
 }
 

@@ -11,7 +11,7 @@
 #define FLAGS                                                                                    \
         "-std=c++17 -O1 -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-unknown-warning-option " \
         "-Wno-format-overflow -Wno-psabi -fno-strict-aliasing -Icodegen/forms " KERNEL_INCLUDES  \
-        " -Iruntime -Itests "                                                                    \
+        " -Iruntime -Iruntime/weights -Itests "                                                  \
         "-x c++ -include codegen/kernels/emulate/emulate.h"
 
 static const char *cxx(void)
@@ -115,6 +115,9 @@ TEST (single_wave_gemms) {
 }
 TEST (products_of_few_rows) {
         play("tests/emulate/rows_gemm_test.cu");
+}
+TEST (products_with_weights_in_blocks) {
+        play("tests/emulate/stored_gemm_test.cu");
 }
 TEST (results_by_the_copy_engine) {
         play("tests/emulate/boxes_test.cu");

@@ -122,6 +122,14 @@ TGC_DEV void cp_async16(void *smem, const void *gmem, bool valid = true)
                      : "memory");
 }
 
+/* The first n of 16 bytes (0..16), then zeros. */
+TGC_DEV void cp_async16_part(void *smem, const void *gmem, int n)
+{
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_addr(smem)),
+                     "l"(__cvta_generic_to_global(gmem)), "r"(n)
+                     : "memory");
+}
+
 TGC_DEV void cp_async8(void *smem, const void *gmem, bool valid = true)
 {
         asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(smem_addr(smem)),
@@ -174,6 +182,21 @@ TGC_DEV void unpack2_as(unsigned w, float &lo, float &hi, f16)
         asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
             : "=f"(lo), "=f"(hi)
             : "r"(w));
+}
+
+/* a b + c of two T in a word each, rounded once. */
+TGC_DEV unsigned fma2_as(unsigned a, unsigned b, unsigned c, bf16)
+{
+        unsigned r;
+        asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+        return r;
+}
+
+TGC_DEV unsigned fma2_as(unsigned a, unsigned b, unsigned c, f16)
+{
+        unsigned r;
+        asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+        return r;
 }
 
 /* ---- arithmetic -------------------------------------------------------- */
@@ -351,6 +374,11 @@ template <class T>
 TGC_DEV unsigned pack2(float lo, float hi)
 {
         return pack2_as(lo, hi, T());
+}
+template <class T>
+TGC_DEV unsigned fma2(unsigned a, unsigned b, unsigned c)
+{
+        return fma2_as(a, b, c, T());
 }
 template <class T>
 TGC_DEV void unpack2(unsigned w, float &lo, float &hi)

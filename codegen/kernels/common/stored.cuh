@@ -15,6 +15,8 @@
 
 #define TGC_STORED_TYPE(name, values, bytes, decode)                                         \
         struct Stored_##name {                                                               \
+                static constexpr int VALUES = values, BYTES = bytes;                         \
+                typedef struct Decoder_##decode Decoder;                                     \
                 static __device__ __forceinline__ void chunk(float (&v)[DECODE_CHUNK],       \
                                                              const unsigned char *p, long i) \
                 {                                                                            \

@@ -131,6 +131,20 @@ EMU_NAMESPACE
                 t->copies.push_back({ (char *)smem, (const char *)gmem, bytes, valid, t->group });
         }
 
+        inline void cp_async_part(void *smem, const void *gmem, int n)
+        {
+                Thread *t = self();
+                check_smem("cp_async16_part", smem, 16);
+                if ((uintptr_t)gmem % 16)
+                        fail("thread %d: cp_async16_part of the misaligned address %p", t->number,
+                             gmem);
+                for (int i = 0; i < n; i += n - 1 > i ? n - 1 : 1)
+                        check_access("cp_async16_part", (const char *)gmem + i, 1);
+                memset(smem, 0xff, 16);
+                t->copies.push_back({ (char *)smem, (const char *)gmem, n, true, t->group });
+                t->copies.push_back({ (char *)smem + n, (const char *)gmem, 16 - n, false, t->group });
+        }
+
         inline float flush(float x) { return fabsf(x) < 1.17549435e-38f ? copysignf(0.f, x) : x; }
 
 }  // namespace emu
@@ -184,6 +198,10 @@ TGC_DEV void cp_async16(void *smem, const void *gmem, bool valid = true)
 {
         emu::cp_async(smem, gmem, 16, valid);
 }
+TGC_DEV void cp_async16_part(void *smem, const void *gmem, int n)
+{
+        emu::cp_async_part(smem, gmem, n);
+}
 TGC_DEV void cp_async8(void *smem, const void *gmem, bool valid = true)
 {
         emu::cp_async(smem, gmem, 8, valid);
@@ -218,6 +236,16 @@ TGC_DEV void unpack2_as(unsigned w, float &lo, float &hi, f16)
 {
         lo = emu::half_of(w, 0, f16());
         hi = emu::half_of(w, 1, f16());
+}
+
+template <class T>
+inline unsigned fma2_as(unsigned a, unsigned b, unsigned c, T tag)
+{
+        float r[2];
+        for (int e = 0; e < 2; e++)
+                r[e] = (float)((double)emu::half_of(a, e, tag) * (double)emu::half_of(b, e, tag) +
+                               (double)emu::half_of(c, e, tag));
+        return pack2_as(r[0], r[1], tag);
 }
 
 /* ---- arithmetic -------------------------------------------------------- */

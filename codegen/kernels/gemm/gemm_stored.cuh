@@ -1,0 +1,348 @@
+/* gemm_stored.cuh: y = x Wt with W in blocks (../common/stored_codes.cuh): x (M,K), W (N,K).
+ *
+ *      stored_gemm_task<T, S, Tile, N, K, ALIGN>(x, ldx, w, M, down, splits, ws, joined, tile, smem,
+ *              epilogue)
+ *              T: bf16 or f16, of x and of what products have; S: Stored_NAME; ALIGN: of x, as in gemm.cuh.
+ *              w is 16-byte aligned.  down: ceil(M/BM); down * ceil(N/BN) * splits tiles.  Where K is split, ws has
+ *              BM * BN floats for each tile and joined an int for each tile's splits: 0 before the first
+ *              launch, and after each.  The last of a tile's splits to finish adds them in order.
+ *
+ * The roles are exchanged: W's rows are the 16 rows of an mma, x's the 8 columns.  A lane decodes the
+ * weights of its own fragments, in registers: nothing decoded is ever stored.  Blocks and x come
+ * STAGES-1 slices of 256 of K ahead by cp.async; weights before pdl_wait.
+ *
+ * Of a slice a lane's k are 8t .. 8t+7 of each 32 (CODES_RUN): any order does, if both operands have
+ * it, and x's fragments of two products are then 16 bytes that are neighbours. */
+#ifndef TGC_GEMM_STORED_CUH
+#define TGC_GEMM_STORED_CUH
+
+#include "gemm_operand.cuh"
+#include "stored_codes.cuh"
+
+/* Slices of a row of W in memory and in shared memory, where rows are an odd number of 16 bytes
+ * apart: eight rows' words lie in banks of their own.  A slice that may start anywhere brings its
+ * neighbours' bytes to the next multiple of 16. */
+template <class S, int K>
+struct StoredSlice {
+        static constexpr int BYTES = 256 / S::VALUES * S::BYTES;
+        static constexpr long ROW = (long)(K / S::VALUES) * S::BYTES;
+        static constexpr bool WHOLE = BYTES % 16 == 0 && ROW % 16 == 0 && K % 256 == 0;
+        static constexpr int PIECES = WHOLE ? BYTES / 16 : (BYTES + 30) / 16,
+                             STRIDE = (PIECES | 1) * 16;
+        static_assert(K % S::VALUES == 0, "rows are whole blocks");
+
+        /* Bytes from the last multiple of 16 to byte `at` of the matrix. */
+        static __device__ __forceinline__ int shift(const unsigned char *w, int at)
+        {
+                return WHOLE ? 0 : (int)((unsigned)(unsigned long long)w + (unsigned)at) & 15;
+        }
+};
+
+/* MI times 16 rows of W for each warp, MJ times 8 rows of x. */
+template <int MJ_, int MI_, int WARPS_, int STAGES_, int MINB_, bool EXACT_ = true>
+struct StoredTile {
+        static constexpr bool EXACT = EXACT_;
+        static constexpr int MJ = MJ_, MI = MI_, WARPS = WARPS_, STAGES = STAGES_, MINB = MINB_;
+        static constexpr int BM = 8 * MJ, WN = 16 * MI, BN = WN * WARPS, BK = 256,
+                             THREADS = 32 * WARPS;
+        static constexpr int X_BYTES = BM * BK * 2, LDC = BN + 4;
+
+        template <class S, int K>
+        static __host__ __device__ constexpr int smem()
+        {
+                constexpr int ALL = STAGES * (X_BYTES + BN * StoredSlice<S, K>::STRIDE),
+                              SUMS = BM * LDC * 4 + 16;
+                return ALL > SUMS ? ALL : SUMS;
+        }
+};
+
+/* Slice kt of rows n0 .. n0+BN-1 of W, the last row in place of those beyond N. */
+template <class S, class Tile, int N, int K>
+TGC_DEV void stored_copy(char *to, const unsigned char *w, int n0, int kt)
+{
+        typedef StoredSlice<S, K> Slice;
+        constexpr int COPIES = Tile::BN * Slice::PIECES;
+#pragma unroll
+        for (int i = 0; i < (COPIES + Tile::THREADS - 1) / Tile::THREADS; i++) {
+                const int p = (int)threadIdx.x + i * Tile::THREADS, r = p / Slice::PIECES,
+                          j = p % Slice::PIECES;
+                if (COPIES % Tile::THREADS && p >= COPIES)
+                        break;
+                const int n = N % Tile::BN == 0 || n0 + r < N ? n0 + r : N - 1;
+                if constexpr (Slice::WHOLE) {
+                        cp_async16(to + r * Slice::STRIDE + j * 16,
+                                   w + (n * Slice::ROW + (long)kt * Slice::BYTES + j * 16));
+                } else {
+                        const int at = n * (int)Slice::ROW + kt * Slice::BYTES,
+                                  from = at - Slice::shift(w, at) + j * 16,
+                                  left = N * (int)Slice::ROW - from;
+                        cp_async16_part(to + r * Slice::STRIDE + j * 16, w + (left > 0 ? from : 0),
+                                        left > 16  ? 16
+                                        : left > 0 ? left
+                                                   : 0);
+                }
+        }
+}
+
+/* The place of 16 bytes of x: those of neighbouring rows lie in different halves of 128. */
+TGC_DEV int stored_x_place(int r, int c) { return (r * 32 + (c ^ (r & 1) << 2)) * 16; }
+
+template <class P>
+TGC_DEV void stored_x_copy(const P &p, char *to, int k0)
+{
+        typedef decltype(p.src) Ptr;
+#pragma unroll
+        for (int i = 0; i < P::COPIES; i++) {
+                Ptr from;
+                const bool valid = p.source(i, k0, from);
+                char *at = to + stored_x_place(P::row(i), P::col(i) / 8) + P::col(i) % 8 * 2;
+                if constexpr (P::UNIT == 8)
+                        cp_async16(at, from, valid);
+                else if constexpr (P::UNIT == 4)
+                        cp_async8(at, from, valid);
+                else if constexpr (P::UNIT == 2)
+                        cp_async4(at, from, valid);
+                else
+                        *(unsigned short *)at = valid ? *(const unsigned short *)from
+                                                      : (unsigned short)0;
+        }
+}
+
+template <class T, class U>
+struct SameType {
+        static constexpr bool value = false;
+};
+template <class T>
+struct SameType<T, T> {
+        static constexpr bool value = true;
+};
+
+/* A lane's eight values of one row, as words of two products' fragments.  EXACT: scaled in float32,
+ * then rounded; else in bf16 from the start: scale and minimum are rounded, too.  (f16 would lose
+ * small scales.) */
+template <class T, class C, bool EXACT>
+TGC_DEV void stored_words(unsigned (&w)[2][2], const Codes &y)
+{
+        if constexpr (EXACT || C::WIDE || !SameType<T, bf16>::value) {
+#pragma unroll
+                for (int s = 0; s < 2; s++) {
+                        const float offset = fmaf(-(C::BASE + C::ZERO), y.scale[s], y.minus[s]);
+#pragma unroll
+                        for (int h = 0; h < 2; h++)
+                                w[s][h] = pack2<T>(fmaf(code_float<C>(y.code[s], 2 * h), y.scale[s],
+                                                        offset),
+                                                   fmaf(code_float<C>(y.code[s], 2 * h + 1),
+                                                        y.scale[s], offset));
+                }
+        } else {
+                const unsigned one = pack2<T>(1.f, 1.f),
+                               base = pack2<T>(-(C::BASE + C::ZERO), -(C::BASE + C::ZERO));
+#pragma unroll
+                for (int s = 0; s < 2; s++) {
+                        const unsigned scale = pack2<T>(y.scale[s], y.scale[s]),
+                                       minus = pack2<T>(y.minus[s], y.minus[s]);
+#pragma unroll
+                        for (int h = 0; h < 2; h++)
+                                w[s][h] = fma2<T>(fma2<T>(__byte_perm(y.code[s], 0x43,
+                                                                      h ? 0x4342 : 0x4140),
+                                                          one, base),
+                                                  scale, minus);
+                }
+        }
+}
+
+/* acc += W's slice by x's; left: of K, from the slice on.  rows: this lane's 2*MI of W. */
+template <class T, class S, class Tile, bool WHOLE>
+TGC_DEV void stored_multiply(float (&acc)[Tile::MI][Tile::MJ][4],
+                             const unsigned char *const (&rows)[Tile::MI][2], const char *x,
+                             int left)
+{
+        typedef typename CodesOf<S>::Type C;
+        constexpr int MI = Tile::MI, MJ = Tile::MJ;
+        const int g = (int)(threadIdx.x & 31) >> 2, t = threadIdx.x & 3;
+        typename C::Head head[MI][2];
+        typename C::Raw raw[MI][2];
+#pragma unroll
+        for (int i = 0; i < MI * 2; i++)
+                head[i / 2][i % 2] = C::head(rows[i / 2][i % 2]);
+#pragma unroll
+        for (int c = 0; c < 8; c++) {
+                if (!WHOLE && c * 32 >= left)
+                        break;
+                uint4 b[MJ];
+#pragma unroll
+                for (int j = 0; j < MJ; j++)
+                        b[j] = *(const uint4 *)(x + stored_x_place(8 * j + g, 4 * c + t));
+#pragma unroll
+                for (int i = 0; i < MI; i++) {
+                        unsigned a[2][4];
+#pragma unroll
+                        for (int h = 0; h < 2; h++) {
+                                const unsigned char *p = rows[i][h];
+                                unsigned w[2][2];
+                                Codes y;
+                                if (c % C::SHARE == 0)
+                                        raw[i][h] = C::template fetch<CODES_RUN>(p, c, t);
+                                C::template codes<CODES_RUN>(y, head[i][h], raw[i][h], p, c, t);
+                                stored_words<T, C, Tile::EXACT>(w, y);
+#pragma unroll
+                                for (int s = 0; s < 2; s++)
+                                        a[s][h] = w[s][0], a[s][2 + h] = w[s][1];
+                        }
+#pragma unroll
+                        for (int j = 0; j < MJ; j++) {
+                                mma_16816<T>(acc[i][j], a[0], b[j].x, b[j].y);
+                                mma_16816<T>(acc[i][j], a[1], b[j].z, b[j].w);
+                        }
+                }
+        }
+}
+
+/* A warp's sums, W's rows down, to BM rows of y in shared memory. */
+template <class Tile>
+TGC_DEV void stored_sums(float *c, const float (&acc)[Tile::MI][Tile::MJ][4])
+{
+        const int warp = threadIdx.x >> 5, g = (int)(threadIdx.x & 31) >> 2, t = threadIdx.x & 3;
+#pragma unroll
+        for (int i = 0; i < Tile::MI; i++)
+#pragma unroll
+                for (int j = 0; j < Tile::MJ; j++)
+#pragma unroll
+                        for (int k = 0; k < 4; k++)
+                                c[(8 * j + 2 * t + (k & 1)) * Tile::LDC + warp * Tile::WN + 16 * i +
+                                  g + (k >> 1) * 8] = acc[i][j][k];
+}
+
+/* y's tile to the epilogue, V neighbours at a time. */
+template <class Tile, class Epilogue>
+TGC_DEV void stored_epilogue(const float *c, TileAt at, int M, int N, const Epilogue &epilogue)
+{
+        constexpr int V = Epilogue::MAXV < 8 ? Epilogue::MAXV : 8, ACROSS = Tile::BN / V;
+#pragma unroll 2
+        for (int p = threadIdx.x; p < Tile::BM * ACROSS; p += Tile::THREADS) {
+                const int r = p / ACROSS, col = p % ACROSS * V;
+                float v[V];
+                if (at.m + r >= M || at.n + col >= N)
+                        continue;
+#pragma unroll
+                for (int k = 0; k < V; k++)
+                        v[k] = c[r * Tile::LDC + col + k];
+                epilogue(at.m + r, at.n + col, v);
+        }
+}
+
+/* This split's sums to ws, and where all are there the sum of all, in order, to c: true. */
+template <class Tile>
+TGC_DEV bool stored_join(float *c, float *ws, int *joined, int split, int splits)
+{
+        constexpr int SIZE = Tile::BM * Tile::BN;
+        int *last = (int *)(c + Tile::BM * Tile::LDC);
+        for (int p = threadIdx.x * 4; p < SIZE; p += Tile::THREADS * 4)
+                *(float4 *)(ws + (long)split * SIZE +
+                            p) = *(const float4 *)(c + p / Tile::BN * Tile::LDC + p % Tile::BN);
+        __threadfence();
+        __syncthreads();
+        if (threadIdx.x == 0) {
+                *last = atomicAdd(joined, 1) == splits - 1;
+                if (*last)
+                        *joined = 0;
+                __threadfence();
+        }
+        __syncthreads();
+        if (!*last)
+                return false;
+        for (int p = threadIdx.x * 4; p < SIZE; p += Tile::THREADS * 4) {
+                float4 sum = __ldcg((const float4 *)(ws + p));
+                for (int s = 1; s < splits; s++) {
+                        const float4 v = __ldcg((const float4 *)(ws + (long)s * SIZE + p));
+                        sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
+                }
+                *(float4 *)(c + p / Tile::BN * Tile::LDC + p % Tile::BN) = sum;
+        }
+        __syncthreads();
+        return true;
+}
+
+/* The tile at `at`, over the slices [kt0, kt1). */
+template <class T, class S, class Tile, int N, int K, int ALIGN, class Rows>
+TGC_DEV void stored_block(float (&acc)[Tile::MI][Tile::MJ][4], const T *x, long ldx,
+                          const Rows &rows_x, const unsigned char *w, int M, TileAt at, int kt0,
+                          int kt1, char *smem)
+{
+        typedef StoredSlice<S, K> Slice;
+        constexpr int STAGES = Tile::STAGES, STAGE = Tile::X_BYTES + Tile::BN * Slice::STRIDE;
+        const int warp = threadIdx.x >> 5, g = (int)(threadIdx.x & 31) >> 2;
+        int row[Tile::MI][2];
+#pragma unroll
+        for (int s = 0; s < STAGES - 1; s++)
+                if (kt0 + s < kt1)
+                        stored_copy<S, Tile, N, K>(smem + s * STAGE + Tile::X_BYTES, w, at.n,
+                                                   kt0 + s);
+        pdl_wait();
+        const Panel<T, true, Tile::BM, Tile::BK, Tile::THREADS, ALIGN, Rows> px(x, ldx, at.m, M, K,
+                                                                                rows_x);
+#pragma unroll
+        for (int s = 0; s < STAGES - 1; s++) {
+                if (kt0 + s < kt1)
+                        stored_x_copy(px, smem + s * STAGE, (kt0 + s) * Tile::BK);
+                cp_async_commit();
+        }
+#pragma unroll
+        for (int i = 0; i < Tile::MI; i++) {
+                row[i][0] = warp * Tile::WN + 16 * i + g;
+                row[i][1] = row[i][0] + 8;
+#pragma unroll
+                for (int j = 0; j < Tile::MJ; j++)
+                        acc[i][j][0] = acc[i][j][1] = acc[i][j][2] = acc[i][j][3] = 0.f;
+        }
+        int now = 0, into = STAGES - 1;
+#pragma unroll 1
+        for (int kt = kt0; kt < kt1; kt++) {
+                cp_async_wait<STAGES - 2>();
+                __syncthreads();
+                if (kt + STAGES - 1 < kt1) {
+                        char *to = smem + into * STAGE;
+                        stored_copy<S, Tile, N, K>(to + Tile::X_BYTES, w, at.n, kt + STAGES - 1);
+                        stored_x_copy(px, to, (kt + STAGES - 1) * Tile::BK);
+                }
+                cp_async_commit();
+                const char *stage = smem + now * STAGE;
+                const unsigned char *rows[Tile::MI][2];
+#pragma unroll
+                for (int i = 0; i < Tile::MI * 2; i++) {
+                        const int r = row[i / 2][i % 2], n = at.n + r < N ? at.n + r : N - 1;
+                        rows[i / 2][i % 2] = (const unsigned char *)stage + Tile::X_BYTES +
+                                             r * Slice::STRIDE +
+                                             Slice::shift(w,
+                                                          n * (int)Slice::ROW + kt * Slice::BYTES);
+                }
+                stored_multiply<T, S, Tile, K % 256 == 0>(acc, rows, stage, K - kt * 256);
+                now = now == STAGES - 1 ? 0 : now + 1;
+                into = into == STAGES - 1 ? 0 : into + 1;
+        }
+        cp_async_wait<0>();
+        __syncthreads();
+}
+
+/* Tiles are numbered by splits, then by rows of x, then by rows of W. */
+template <class T, class S, class Tile, int N, int K, int ALIGN, class Epilogue>
+TGC_DEV void stored_gemm_task(const T *x, long ldx, const unsigned char *w, int M, int down,
+                              int splits, float *ws, int *joined, int tile, char *smem,
+                              const Epilogue &epilogue)
+{
+        constexpr int STEPS = (K + Tile::BK - 1) / Tile::BK;
+        const int split = tile % splits, place = tile / splits;
+        const TileAt at = { place % down * Tile::BM, place / down * Tile::BN };
+        float acc[Tile::MI][Tile::MJ][4], *c = (float *)smem;
+        stored_block<T, S, Tile, N, K, ALIGN>(acc, x, ldx, SameRows(), w, M, at,
+                                              STEPS * split / splits, STEPS * (split + 1) / splits,
+                                              smem);
+        stored_sums<Tile>(c, acc);
+        __syncthreads();
+        if (splits == 1 || stored_join<Tile>(c, ws + (long)place * splits * (Tile::BM * Tile::BN),
+                                             joined + place, split, splits))
+                stored_epilogue<Tile>(c, at, M, N, epilogue);
+        __syncthreads();
+}
+
+#endif

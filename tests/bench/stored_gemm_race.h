@@ -1,0 +1,22 @@
+/* stored_gemm_race.h: the tiles that stored_gemm_bench.cu times. */
+MMA("m8a", 1, 1, 4, 4, 4);
+MMA("m8b", 1, 2, 4, 4, 2);
+MMA("m16a", 2, 1, 4, 4, 4);
+MMA("m16b", 2, 2, 4, 4, 2);
+MMA("m16c", 2, 1, 8, 4, 2);
+MMA("m16a-", 2, 1, 4, 4, 4, false);
+MMA("m16b-", 2, 2, 4, 4, 2, false);
+MMA("m32a", 4, 1, 4, 3, 3);
+MMA("m32b", 4, 2, 4, 3, 2);
+MMA("m32c", 4, 1, 8, 3, 2);
+MMA("m32b-", 4, 2, 4, 3, 2, false);
+MMA("m64a", 8, 1, 4, 2, 2);
+MMA("m64b", 8, 2, 4, 2, 2);
+MMA("m64b-", 8, 2, 4, 2, 2, false);
+MMA("m64c", 8, 2, 8, 2, 1);
+WGMMA("w64", 64, 2, 5, 2);
+WGMMA("w128", 128, 2, 4, 2);
+WGMMA("w128b", 128, 2, 6, 1);
+WGMMA("w128c", 128, 4, 5, 1);
+WGMMA("w256", 256, 2, 5, 1);
+WGMMA("w256-", 256, 2, 5, 1, false);

@@ -93,6 +93,40 @@ Form single_wave_form(Arena *a, const Tile *t, const SingleWave *s);
 /* The problem of such a linear, y = x w^T of M rows; false: it has no such form.  w: the node. */
 bool gemm_rows_problem(Emit *e, const Node *matmul, int align, Gemm *p) MUST_USE;
 
+/* ---- stored_gemm.c: products with weights in blocks, of more than a few rows ---- */
+
+/* A row of stored_gemm_tiles.def, where each column is explained. */
+typedef struct StoredTile {
+        ArchId arch;
+        TileMath math;
+        int bm, mi, warps, blocks, stages, ps;
+} StoredTile;
+int stored_tile_columns(const StoredTile *t); /* of y, that is rows of W */
+/* y (M,N) = x W^T of at most M rows; `rows` of them there are.  splits: K may be cut.  operands: C text,
+ * x, its row stride and W; M_text: M.  Bodies name `epilogue`. */
+typedef struct StoredGemm {
+        DType dt;
+        Storage blocks;
+        int64_t M, N, K;
+        Dim rows;
+        bool splits;
+        int align;
+        const char *operands, *M_text;
+} StoredGemm;
+/* t NULL: there is none. */
+typedef struct StoredPick {
+        const StoredTile *t;
+        int stages, splits, smem;
+        double us;
+} StoredPick;
+/* Tiles of a product whose K is cut, at most. */
+enum { STORED_PLACES = 1024 };
+bool stored_gemm_takes(Storage s, DType dt);      /* kernels know its codes */
+StoredPick stored_gemm_pick(const StoredGemm *p); /* of ARCH_ANY */
+const char *stored_gemm_tile_text(Arena *a, const StoredPick *k);
+/* fills the form, which is being written, and writes it */
+void stored_gemm_body(Build *b, const StoredGemm *p, const StoredPick *k, Form *f);
+
 /* ---- products over experts ---- */
 
 /* Of E experts: y (M slots, N) = a W_e^T (tb) or a W_e; grad: dW_e (M,N), the sum over K slots of
@@ -167,6 +201,7 @@ typedef enum Family {
         FAMILY_gemm_norm,
         FAMILY_gemm_rows,
         FAMILY_gemv,
+        FAMILY_stored_gemm,
         FAMILY_grouped_gemm,
         FAMILY_attention,
         FAMILY_attention_decode,

@@ -382,6 +382,8 @@ static void matmul(Emit *e, const Group *gr)
                 return;
         }
         const bool decoded = is_cuda(e) && node_storage(NODE(g, n->in[1]));
+        if (decoded && s.tb && !s.ta && !s.lead && gemm_stored(&b, n->in[0], n->in[1], s.M))
+                return;
         if (decoded)
                 blocks_decode(e, gr, n->in[1]);
         mat_need(e, &b, n->in[0], s.lead, &a);

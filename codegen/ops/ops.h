@@ -57,6 +57,9 @@ int align_bytes(DType dt, int64_t x, int64_t y);
 /* From here to blocks_done whoever mentions the parameter gets it decoded. */
 void blocks_decode(Emit *e, const Group *gr, Ref param);
 void blocks_done(Emit *e, Ref param);
+/* A product of more rows by its blocks, y = x w^T: the kernel is begun, ends here; false: blocks are to
+ * be decoded first. */
+bool gemm_stored(Build *b, Ref x, Ref w, Dim M) MUST_USE;
 enum { GEMV_STORED_THREADS = 256 };
 /* gemv_stored.cuh; finish: ", gain" or "", keep: a line or NULL */
 void gemv_stored(Build *b, const Mat *w, int M, int64_t N, int64_t K, const char *norm,

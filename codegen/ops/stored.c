@@ -1,7 +1,7 @@
 /* stored.c: on CUDA, products whose weights lie in blocks (Node storage; kernels/common/stored.cuh).
  *
- * A few rows of x: gemv_stored.cuh decodes as it reads.  More rows, or another kernel that knows no
- * blocks: a launch of its own decodes the weight, once for the product, into memory of the
+ * A few rows of x: gemv_stored.cuh decodes as it reads.  More rows of 16 bits: gemm_stored.cuh does.
+ * Another kernel that knows no blocks: a launch of its own decodes the weight, once for the product, into memory of the
  * activations' arena, which the next product uses again.  The kernel that follows waits for it
  * before it reads. */
 #include "ops.h"
@@ -50,4 +50,41 @@ void gemv_stored(Build *b, const Mat *w, int M, int64_t N, int64_t K, const char
         if (keep)
                 build_line(b, "%s", keep);
         build_end(b, arena_fmt(b->e->tmp, "ceil(%lld/%d)", (long long)N, s.cols));
+}
+
+bool gemm_stored(Build *b, Ref x, Ref w, Dim M)
+{
+        Emit *e = b->e;
+        const Node *n = NODE(e->g, w);
+        StoredGemm p = { .dt = n->type.dt,
+                         .blocks = blocks_of(e, w),
+                         .M = dim_most(e, M),
+                         .N = n->type.dim[0].n,
+                         .K = n->type.dim[1].n,
+                         .rows = M,
+                         .splits = !e->ragged && dim_known(e, M) };
+        Mat a, blocks;
+        StoredPick k;
+        if (n->type.rank != 2 || NODE(e->g, value_base(e->g, x))->type.dt != p.dt ||
+            !stored_gemm_takes(p.blocks, p.dt) ||
+            storage_bytes(p.blocks, p.N * p.K) > INT32_MAX || !(k = stored_gemm_pick(&p)).t)
+                return false;
+        mat_need(e, b, x, 0, &a);
+        mat_need(e, b, w, 0, &blocks);
+        p.align = align_bytes(p.dt, a.align, pow2_of(DIM(p.K)));
+        p.operands = arena_fmt(e->tmp, "%s, %s, %s", a.arg, a.ld, blocks.arg);
+        /* programs of different numbers of sequences share kernels */
+        p.M_text = e->paged && dim_known(e, M)
+                           ? arena_fmt(e->tmp, "*a.%s", arg_int(e, &b->args, (int)p.M, "rows"))
+                           : dim_c(e, M);
+        build_functor(b, &b->gr->epilogue[0], "epilogue");
+        build_line(b, "\1_epilogue epilogue = { a };");
+        b->flops = 2.0 * (double)p.M * (double)p.N * (double)p.K;
+        b->bytes += (double)storage_bytes(p.blocks, p.N * p.K) +
+                    (double)p.M * (double)p.K * dt_size[p.dt];
+        b->alone = true;
+        forms_add(b, FAMILY_stored_gemm, &p);
+        stored_gemm_body(b, &p, &k, &b->any);
+        build_end(b, b->any.grid);
+        return true;
 }

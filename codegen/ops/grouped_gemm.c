@@ -30,6 +30,7 @@ typedef struct Slots {
         Dim P;
         DType dt;
         const char *ty; /* of w: TY_F32 ... */
+        Storage blocks; /* as w lies now */
         const char *w, *perm, *offs;
         double products;
 } Slots;
@@ -51,6 +52,7 @@ static Slots slots_of(Emit *e, const Group *gr, Build *b)
         access_need(e->g, e->place, n->in[1], &wa);
         s.dt = NODE(e->g, wa.base)->type.dt;
         s.ty = ty_of(e, wa.base);
+        s.blocks = blocks_of(e, wa.base);
         s.w = plain_arg(e, b, n->in[1]);
         s.perm = plain_arg(e, b, n->in[2]);
         s.offs = plain_arg(e, b, n->in[3]);
@@ -69,7 +71,22 @@ static void few_slots(Emit *e, const Group *gr, Build *b, const Slots *s)
         b->title = "grouped_gemv";
         b->flops += s->products;
         b->bytes += s->products / 2 * dt_size[s->dt];
-        if (is_cuda(e)) {
+        if (is_cuda(e) && s->blocks) {
+                const GemvStored m = gemv_stored_shape(1, (int)K, GEMV_STORED_THREADS, 2);
+                b->any.include = "grouped_stored";
+                b->any.threads = GEMV_STORED_THREADS;
+                b->any.smem = m.smem;
+                build_line(b, "\1_prologue prologue = { a };");
+                build_line(b, "\1_epilogue epilogue = { a };");
+                build_line(b, "\1_slot slot = { epilogue };");
+                build_line(
+                        b,
+                        "grouped_stored_gemv_task<Stored_%s, %lld, %lld, %d, 2, %lld, %s>(%s, %s, "
+                        "%s, %lld, tile, smem, prologue, slot);",
+                        storage_name[s->blocks], N, K, GEMV_STORED_THREADS, adiv,
+                        s->scatter ? "true" : "false", w, perm, offs, E);
+                build_end(b, arena_fmt(e->tmp, "%s*ceil(%lld/%d)", dim_grid(e, s->P), N, m.cols));
+        } else if (is_cuda(e)) {
                 int align = align_bytes(s->dt, 8, pow2_of(DIM(K))), split = 1;
                 GemvShape m = gemv_shape(dt_size[s->dt], 1, (int)K, 256, 2, 1, align);
                 while ((N + m.cols - 1) / m.cols * s->most < 2 * ANY_SMS && split < 4 &&
@@ -101,6 +118,44 @@ static void few_slots(Emit *e, const Group *gr, Build *b, const Slots *s)
         }
 }
 
+/* In tiles of an expert's slots.  The estimate is of slots that are spread evenly. */
+static StoredPick many_slots_pick(const Slots *s)
+{
+        return stored_gemm_pick(&(StoredGemm) { .dt = s->dt,
+                                                .blocks = s->blocks,
+                                                .M = s->most / s->E + 1,
+                                                .N = s->N * s->E,
+                                                .K = s->K });
+}
+
+static void many_slots(Emit *e, const Group *gr, Build *b, const Slots *s, const Mat *a)
+{
+        const StoredPick k = many_slots_pick(s);
+        const int bn = stored_tile_columns(k.t),
+                  align = align_bytes(s->dt, a->align, pow2_of(DIM(s->K)));
+        const int64_t tiles = ((s->most + k.t->bm - 1) / k.t->bm + s->E) * ((s->N + bn - 1) / bn);
+        build_functor(b, &gr->epilogue[0], "epilogue");
+        expert_epilogue(e, b);
+        b->flops += s->products;
+        b->bytes += (double)s->most * (double)s->K * dt_size[s->dt] +
+                    (double)storage_bytes(s->blocks, s->E * s->N * s->K);
+        b->any.include = "grouped_gemm_stored";
+        b->any.threads = 32 * k.t->warps;
+        b->any.smem = k.smem;
+        b->any.min_blocks = k.t->blocks;
+        b->any.waits = true;
+        build_line(b, "\1_epilogue epilogue = { a };");
+        build_line(b, "\1_slot slot = { epilogue };");
+        build_line(
+                b,
+                "grouped_gemm_stored_task<%s, Stored_%s, %s, %lld, %lld, %lld, %s, %d>(%s, %s, %s, "
+                "%s, %s, %lld, tile, smem, slot);",
+                c_type(s->dt), storage_name[s->blocks], stored_gemm_tile_text(e->tmp, &k),
+                (long long)s->N, (long long)s->K, (long long)s->adiv, s->scatter ? "true" : "false",
+                align, a->arg, a->ld, s->w, s->perm, s->offs, (long long)s->E);
+        build_end(b, arena_fmt(e->tmp, "%lld", (long long)tiles));
+}
+
 static void expert(Emit *e, const Group *gr)
 {
         const Node *n = NODE(e->g, gr->anchor);
@@ -116,6 +171,10 @@ static void expert(Emit *e, const Group *gr)
                 return;
         }
         mat_need(e, &b, n->in[0], 0, &a);
+        if (is_cuda(e) && s.blocks) {
+                many_slots(e, gr, &b, &s, &a);
+                return;
+        }
         Functor puts = gr->epilogue[0];
         puts.puts = true;
         FunctorText epilogue = build_functor(&b, &puts, "epilogue");
@@ -223,17 +282,30 @@ static void expert_rows(Emit *e, const Group *gr)
         build_functor(&b, &gr->epilogue[0], "epilogue");
         b.flops += products;
         b.bytes += products / 2 * dt_size[dt];
-        if (is_cuda(e)) {
+        const Storage blocks = blocks_of(e, wa.base);
+        if (is_cuda(e) && blocks) {
+                const GemvStored s = gemv_stored_shape(1, parts * (int)K, GEMV_STORED_THREADS, 2);
+                b.any.include = "grouped_stored";
+                b.any.threads = GEMV_STORED_THREADS;
+                b.any.smem = s.smem;
+                build_line(&b, "\1_prologue prologue = { a };");
+                build_line(&b, "\1_epilogue epilogue = { a };");
+                build_line(
+                        &b,
+                        "grouped_stored_rows_task<%s, Stored_%s, %lld, %lld, %d, 2, %lld, %lld>(%s, "
+                        "%s, %s, %s, tile, smem, prologue, epilogue);",
+                        c_type(dt), storage_name[blocks], N, K, GEMV_STORED_THREADS, adiv, mix, w,
+                        ids, bias, gates);
+                build_end(&b, arena_fmt(e->tmp, "%s*ceil(%lld/%d)", dim_grid(e, rows), N, s.cols));
+        } else if (is_cuda(e)) {
                 int align = align_bytes(dt, 8, pow2_of(DIM(K))), all = parts * (int)K;
                 RowsShape r = rows_shape(dt_size[dt], dim_most(e, rows), N, all, align);
                 GemvShape s = gemv_shape(dt_size[dt], 1, all, r.threads, 2, r.split, align);
                 b.any.threads = r.threads;
                 b.any.min_blocks = r.min_blocks;
                 b.any.smem = s.smem;
-                if (mix &&
-                    !node_storage(NODE(
-                            g,
-                            n->in[1]))) /* which experts, and their gates: then their weights may come */
+                /* which experts, and their gates: then their weights may come */
+                if (mix && !node_storage(NODE(g, n->in[1])))
                         build_prefetch(&b, PREFETCH_BOTH,
                                        &(Slot) { .kind = SLOT_NODE, .id = value_base(g, n->in[2]) },
                                        &(Slot) { .kind = SLOT_NODE,
@@ -346,13 +418,35 @@ static void expert_grad(Emit *e, const Group *gr)
         }
 }
 
+/* Kernels read the blocks of experts' weights, or they are decoded first. */
+static bool reads_blocks(Emit *e, const Node *n, Ref w)
+{
+        const Storage blocks = node_storage(NODE(e->g, w));
+        const int64_t slots = dim_most(e, n->type.dim[0]), K = NODE(e->g, w)->type.dim[2].n;
+        if (n->op == OP_EXPERT_ROWS)
+                return true;
+        if (n->op != OP_EXPERT_MATMUL || !n->a.expert.tb)
+                return false;
+        if (dim_known(e, n->type.dim[0]) && slots <= 16 && K <= 32768)
+                return true;
+        const Slots s = { .E = NODE(e->g, w)->type.dim[0].n,
+                          .N = NODE(e->g, w)->type.dim[1].n,
+                          .K = K,
+                          .most = slots,
+                          .dt = NODE(e->g, w)->type.dt,
+                          .blocks = blocks };
+        return NODE(e->g, value_base(e->g, n->in[0]))->type.dt == s.dt &&
+               stored_gemm_takes(blocks, s.dt) && many_slots_pick(&s).t;
+}
+
 void gen_grouped_gemm(Emit *e, const Group *gr)
 {
-        const Ref w = NODE(e->g, gr->anchor)->in[1];
-        const bool decoded = is_cuda(e) && node_storage(NODE(e->g, w));
+        const Node *n = NODE(e->g, gr->anchor);
+        const Ref w = n->in[1];
+        const bool decoded = is_cuda(e) && node_storage(NODE(e->g, w)) && !reads_blocks(e, n, w);
         if (decoded)
                 blocks_decode(e, gr, w);
-        switch (NODE(e->g, gr->anchor)->op) {
+        switch (n->op) {
         case OP_EXPERT_MATMUL: expert(e, gr); break;
         case OP_EXPERT_GRAD: expert_grad(e, gr); break;
         default: expert_rows(e, gr);

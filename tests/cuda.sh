@@ -63,9 +63,9 @@ models=(
 
 kernels() {
         if ! command -v nvcc > /dev/null; then skip kernels "no nvcc"; return; fi
-        for t in kernels rows_test route_test update_test loss_test gemm_test gemv_test attention_test attention_tf32_test; do
+        for t in kernels rows_test route_test update_test loss_test gemm_test gemv_test stored_gemv_test attention_test attention_tf32_test; do
                 LIMIT=500 try "kernels $t" nvcc -O1 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 \
-                        $(printf -- '-I%s ' codegen/forms codegen/kernels/*/) -Iruntime -Itests -Itests/emulate "tests/emulate/$t.cu" -o "$out/$t" '&&' "$out/$t"
+                        $(printf -- '-I%s ' codegen/forms codegen/kernels/*/) -Iruntime -Iruntime/weights -Itests -Itests/emulate "tests/emulate/$t.cu" -o "$out/$t" '&&' "$out/$t"
         done
 }
 

@@ -119,6 +119,9 @@ TEST (products_of_few_rows) {
 TEST (products_with_weights_in_blocks) {
         play("tests/emulate/stored_gemm_test.cu");
 }
+TEST (gemvs_with_weights_in_blocks) {
+        play("tests/emulate/stored_gemv_test.cu");
+}
 TEST (results_by_the_copy_engine) {
         play("tests/emulate/boxes_test.cu");
 }

@@ -43,15 +43,58 @@ static inline int gemv_kn_smem(int M, int K, int threads, int cols)
         return (M * kc + 32 + threads / 32 * cols * M) * 4;
 }
 
-/* kernels/gemv/gemv_stored.cuh (StoredShape): W in blocks, K a multiple of 32. */
+/* kernels/gemv/gemv_chunks.cuh (ChunksShape): W in blocks, K a multiple of 32. */
+typedef struct GemvChunks {
+        int cols, smem;
+} GemvChunks;
+
+static inline GemvChunks gemv_chunks_shape(int M, int K, int threads, int rows)
+{
+        const int fit = 12288 / M / 32 * 32, kc = fit < K ? fit : K;
+        return (GemvChunks) { threads / 32 * rows, (M * (kc / 32 * 36) + 32) * 4 };
+}
+
+/* kernels/gemv/gemv_stored.cuh: W in blocks, template arguments of DotTile; a call has
+ * ceil(N / cols) blocks. */
 typedef struct GemvStored {
+        int warps, rows, split, rounds, stages;
         int cols, smem;
 } GemvStored;
 
-static inline GemvStored gemv_stored_shape(int M, int K, int threads, int rows)
+/* values, bytes: of a block; units of 16 that a lane reads, in runs; digits: of x.  One block on each
+ * multiprocessor, so that the blocks of the next launch find room beside them, with about 64 KB of W
+ * under way; each warp has about as much to do. */
+static inline GemvStored gemv_stored_shape(int values, int bytes, int units, int runs, int digits,
+                                           int M, long N, int K, int sms)
 {
-        const int fit = 12288 / M / 32 * 32, kc = fit < K ? fit : K;
-        return (GemvStored) { threads / 32 * rows, (M * (kc / 32 * 36) + 32) * 4 };
+        enum { MOST_X = 49152, RING = 65536 };
+        GemvStored s = { 8, 2, 1, 1, 0, 0, 0 };
+        const int step = 512 * units, steps = (K + step - 1) / step, row = K / values * bytes,
+                  of_step = step * digits + 256 * runs, fit = MOST_X / M / of_step,
+                  slot = row % 16 ? (step / values * bytes + 31) / 16 * 16 : step / values * bytes,
+                  chunk = fit < 1       ? 1
+                          : fit < steps ? fit
+                                        : steps;
+        long least = 0;
+
+        for (int split = 1; split <= 4 && split <= steps; split *= 2) {
+                const long across = (long)s.warps / split * s.rows,
+                           rounds = (N + across * sms - 1) / (across * sms),
+                           time = rounds * ((steps + split - 1) / split);
+                if (chunk < steps && (split > 1 || rounds > 1) && least)
+                        break;
+                if (least && time >= least)
+                        continue;
+                least = time;
+                s.split = split;
+                s.rounds = chunk < steps ? 1 : (int)rounds;
+        }
+        s.stages = RING / (s.warps * s.rows * slot);
+        s.stages = s.stages < 3 ? 3 : s.stages > 8 ? 8 : s.stages;
+        s.cols = s.warps / s.split * s.rows * s.rounds;
+        s.smem = M * chunk * of_step + 128 + (s.split > 1 ? s.warps * s.rows * M * 4 : 0) +
+                 s.warps * s.stages * s.rows * slot + 16;
+        return s;
 }
 
 /* kernels/gemv/gemv_short.cuh: all of W under way at once. */

@@ -72,7 +72,7 @@ static void few_slots(Emit *e, const Group *gr, Build *b, const Slots *s)
         b->flops += s->products;
         b->bytes += s->products / 2 * dt_size[s->dt];
         if (is_cuda(e) && s->blocks) {
-                const GemvStored m = gemv_stored_shape(1, (int)K, GEMV_STORED_THREADS, 2);
+                const GemvChunks m = gemv_chunks_shape(1, (int)K, GEMV_STORED_THREADS, 2);
                 b->any.include = "grouped_stored";
                 b->any.threads = GEMV_STORED_THREADS;
                 b->any.smem = m.smem;
@@ -284,7 +284,7 @@ static void expert_rows(Emit *e, const Group *gr)
         b.bytes += products / 2 * dt_size[dt];
         const Storage blocks = blocks_of(e, wa.base);
         if (is_cuda(e) && blocks) {
-                const GemvStored s = gemv_stored_shape(1, parts * (int)K, GEMV_STORED_THREADS, 2);
+                const GemvChunks s = gemv_chunks_shape(1, parts * (int)K, GEMV_STORED_THREADS, 2);
                 b.any.include = "grouped_stored";
                 b.any.threads = GEMV_STORED_THREADS;
                 b.any.smem = s.smem;

@@ -1,6 +1,6 @@
 /* stored.c: on CUDA, products whose weights lie in blocks (Node storage; kernels/common/stored.cuh).
  *
- * A few rows of x: gemv_stored.cuh decodes as it reads.  More rows of 16 bits: gemm_stored.cuh does.
+ * A few rows of x: gemv_stored.cuh, or gemv_chunks.cuh, reads blocks.  More rows of 16 bits: gemm_stored.cuh does.
  * Another kernel that knows no blocks: a launch of its own decodes the weight, once for the product, into memory of the
  * activations' arena, which the next product uses again.  The kernel that follows waits for it
  * before it reads. */
@@ -32,24 +32,70 @@ void blocks_decode(Emit *e, const Group *gr, Ref param)
 
 void blocks_done(Emit *e, Ref param) { e->decoded[param] = 0; }
 
+/* What a lane reads at once, in units of 16 values, and how many scales they have
+ * (kernels/common/stored_dot.cuh); units 0: the codes are no bytes. */
+typedef struct Lane {
+        int units, runs;
+} Lane;
+
+static Lane lane_of(Storage s)
+{
+        switch (s) {
+        case STORAGE_NF4:
+        case STORAGE_FP4:
+        case STORAGE_F8_32:
+        case STORAGE_F8_64:
+        case STORAGE_F8_128: return (Lane) { 0, 0 };
+        case STORAGE_NVFP4: return (Lane) { 2, 2 };
+        case STORAGE_Q4_K:
+        case STORAGE_Q5_K: return (Lane) { 4, 2 };
+        case STORAGE_Q2_K:
+        case STORAGE_Q3_K:
+        case STORAGE_Q6_K: return (Lane) { 4, 4 };
+        default: return (Lane) { 2, 1 };
+        }
+}
+
 /* prologue, gain, keep and epilogue are there; ends the kernel. */
 void gemv_stored(Build *b, const Mat *w, int M, int64_t N, int64_t K, const char *norm,
                  const char *eps, const char *finish, const char *keep)
 {
         enum { THREADS = GEMV_STORED_THREADS, ROWS = 2 };
-        const GemvStored s = gemv_stored_shape(M, (int)K, THREADS, ROWS);
-        b->any.include = "gemv_stored";
+        Emit *e = b->e;
+        const Storage type = w->blocks;
+        const Lane lane = lane_of(type);
+        const int digits = w->dt == DT_F32 ? 3 : 2;
+        const char *problem = arena_fmt(e->tmp, "Stored_%s, %d, %lld, %lld", storage_name[type], M,
+                                        (long long)N, (long long)K);
+        int cols;
         b->any.threads = THREADS;
-        b->any.smem = s.smem;
-        build_line(
-                b,
-                "gemv_stored_task<Stored_%s, %d, %lld, %lld, %d, %d, %s>(%s, %s, %s, tile, smem, "
-                "prologue, epilogue%s);",
-                storage_name[w->blocks], M, (long long)N, (long long)K, THREADS, ROWS, norm, w->arg,
-                w->ld, eps, finish);
+        if (lane.units) {
+                const GemvStored s = gemv_stored_shape(
+                        storage_values(type), (int)storage_bytes(type, storage_values(type)),
+                        lane.units, lane.runs, digits, M, N, (int)K, ANY_SMS);
+                b->any.include = "gemv_stored";
+                b->any.smem = s.smem;
+                b->any.min_blocks = 2; /* of two launches */
+                b->any.waits = b->after_wait = true;
+                cols = s.cols;
+                build_line(b,
+                           "gemv_stored_task<%s, %d, DotTile<%d, %d, %d, %d, %d>, %s>(%s, %s, "
+                           "%s, tile, smem, prologue, epilogue%s);",
+                           problem, digits, s.warps, s.rows, s.split, s.rounds, s.stages, norm,
+                           w->arg, w->ld, eps, finish);
+        } else {
+                const GemvChunks s = gemv_chunks_shape(M, (int)K, THREADS, ROWS);
+                b->any.include = "gemv_chunks";
+                b->any.smem = s.smem;
+                cols = s.cols;
+                build_line(b,
+                           "gemv_chunks_task<%s, %d, %d, %s>(%s, %s, %s, tile, smem, prologue, "
+                           "epilogue%s);",
+                           problem, THREADS, ROWS, norm, w->arg, w->ld, eps, finish);
+        }
         if (keep)
                 build_line(b, "%s", keep);
-        build_end(b, arena_fmt(b->e->tmp, "ceil(%lld/%d)", (long long)N, s.cols));
+        build_end(b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)N, cols));
 }
 
 bool gemm_stored(Build *b, Ref x, Ref w, Dim M)
@@ -66,8 +112,8 @@ bool gemm_stored(Build *b, Ref x, Ref w, Dim M)
         Mat a, blocks;
         StoredPick k;
         if (n->type.rank != 2 || NODE(e->g, value_base(e->g, x))->type.dt != p.dt ||
-            !stored_gemm_takes(p.blocks, p.dt) ||
-            storage_bytes(p.blocks, p.N * p.K) > INT32_MAX || !(k = stored_gemm_pick(&p)).t)
+            !stored_gemm_takes(p.blocks, p.dt) || storage_bytes(p.blocks, p.N * p.K) > INT32_MAX ||
+            !(k = stored_gemm_pick(&p)).t)
                 return false;
         mat_need(e, b, x, 0, &a);
         mat_need(e, b, w, 0, &blocks);

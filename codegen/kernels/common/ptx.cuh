@@ -234,6 +234,21 @@ TGC_DEV float fast_tanh(float x)
         return y;
 }
 
+/* c and the products of four bytes of a with those of b; which of them are signed. */
+template <bool A_SIGNED, bool B_SIGNED>
+TGC_DEV int dot4(unsigned a, unsigned b, int c)
+{
+        if constexpr (A_SIGNED && B_SIGNED)
+                asm("dp4a.s32.s32 %0, %1, %2, %0;" : "+r"(c) : "r"(a), "r"(b));
+        else if constexpr (A_SIGNED)
+                asm("dp4a.s32.u32 %0, %1, %2, %0;" : "+r"(c) : "r"(a), "r"(b));
+        else if constexpr (B_SIGNED)
+                asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(c) : "r"(a), "r"(b));
+        else
+                asm("dp4a.u32.u32 %0, %1, %2, %0;" : "+r"(c) : "r"(a), "r"(b));
+        return c;
+}
+
 /* The smaller; NaN if one is. */
 TGC_DEV float min_nan(float x, float y)
 {

@@ -255,6 +255,15 @@ TGC_DEV float fast_rcp(float x) { return emu::flush(1.f / emu::flush(x)); }
 TGC_DEV float fast_rsqrt(float x) { return 1.f / sqrtf(emu::flush(x)); }
 TGC_DEV float fast_log2(float x) { return log2f(emu::flush(x)); }
 TGC_DEV float fast_tanh(float x) { return tanhf(x); }
+template <bool A_SIGNED, bool B_SIGNED>
+TGC_DEV int dot4(unsigned a, unsigned b, int c)
+{
+        for (int i = 0; i < 32; i += 8) {
+                const int x = a >> i & 255, y = b >> i & 255;
+                c += (A_SIGNED ? (signed char)x : x) * (B_SIGNED ? (signed char)y : y);
+        }
+        return c;
+}
 TGC_DEV float min_nan(float x, float y) { return x != x || x < y ? x : y; }
 
 /* ---- global memory ----------------------------------------------------- */

@@ -142,38 +142,10 @@ TGC_DEV void gemv_rows(const Rows &row, float eps, int row0, int tile, char *sme
 #pragma unroll
                 for (int r = 0; r < ROWS; r++)
                         acc[r][m] = warp_sum(acc[r][m]);
-        if (SPLIT > 1) {
-                /* in the order of the parts */
-#pragma unroll
-                for (int i = 0; i < ROWS * M; i++)
-                        if (lane == i % 32)
-                                partial[warp * (ROWS * M) + i] = acc[i / M][i % M];
-                __syncthreads();
-                parts_sum<SPLIT>(reinterpret_cast<float(&)[ROWS * M]>(acc), partial,
-                                 (warp - part) * (ROWS * M), ROWS * M);
-        }
-        if (part == 0 && lane < M) {
-                /* lane m finishes row m */
-                constexpr int V = epilogue_width<Epilogue, ROWS>();
-                float mine[ROWS];
-#pragma unroll
-                for (int m = 0; m < M; m++)
-                        if (m == lane) {
-#pragma unroll
-                                for (int r = 0; r < ROWS; r++)
-                                        mine[r] = NORM == NORM_RMS ? acc[r][m] * scale[m]
-                                                                   : acc[r][m];
-                        }
-#pragma unroll
-                for (int r = 0; r < ROWS; r += V)
-                        if (col0 + r < N) {
-                                float v[V];
-#pragma unroll
-                                for (int j = 0; j < V; j++)
-                                        v[j] = mine[r + j];
-                                epilogue(row0 + lane, col0 + r, v);
-                        }
-        }
+        if (SPLIT > 1)
+                parts_join<SPLIT, ROWS, M>(acc, partial, warp, part, lane);
+        if (part == 0)
+                rows_finish<NORM == NORM_RMS, N, ROWS, M>(acc, scale, row0, col0, lane, epilogue);
         __syncthreads();
 }
 

@@ -2,7 +2,9 @@
  * the order of the parts, and hand neighbouring results to the epilogue.
  *
  *      epilogue_width       neighbours that one call of the epilogue takes, of N
- *      parts_sum            partial sums that lie `stride` floats apart */
+ *      parts_sum            partial sums that lie `stride` floats apart
+ *      parts_join           those of the warps that share rows of W, in the first of them
+ *      rows_finish          a warp's results to the epilogue, lane m those of row m */
 #ifndef TGC_GEMV_EPILOGUE_CUH
 #define TGC_GEMV_EPILOGUE_CUH
 
@@ -25,6 +27,47 @@ TGC_DEV void parts_sum(float (&v)[V], const float *parts, int first, int stride)
                 for (int p = 0; p < PARTS; p++)
                         v[j] += parts[first + p * stride + j];
         }
+}
+
+/* acc of SPLIT warps, of which this is number `part`, in the order of the parts; partial: room for all
+ * warps' acc. */
+template <int SPLIT, int ROWS, int M>
+TGC_DEV void parts_join(float (&acc)[ROWS][M], float *partial, int warp, int part, int lane)
+{
+#pragma unroll
+        for (int i = 0; i < ROWS * M; i++)
+                if (lane == i % 32)
+                        partial[warp * (ROWS * M) + i] = acc[i / M][i % M];
+        __syncthreads();
+        parts_sum<SPLIT>(reinterpret_cast<float(&)[ROWS * M]>(acc), partial,
+                         (warp - part) * (ROWS * M), ROWS * M);
+}
+
+/* SCALED: row m's results times scale[m]. */
+template <bool SCALED, int N, int ROWS, int M, class Epilogue>
+TGC_DEV void rows_finish(const float (&acc)[ROWS][M], const float (&scale)[M], int row0, int col0,
+                         int lane, const Epilogue &epilogue)
+{
+        constexpr int V = epilogue_width<Epilogue, ROWS>();
+        float mine[ROWS];
+        if (lane >= M)
+                return;
+#pragma unroll
+        for (int m = 0; m < M; m++)
+                if (m == lane) {
+#pragma unroll
+                        for (int r = 0; r < ROWS; r++)
+                                mine[r] = SCALED ? acc[r][m] * scale[m] : acc[r][m];
+                }
+#pragma unroll
+        for (int r = 0; r < ROWS; r += V)
+                if (col0 + r < N) {
+                        float v[V];
+#pragma unroll
+                        for (int j = 0; j < V; j++)
+                                v[j] = mine[r + j];
+                        epilogue(row0 + lane, col0 + r, v);
+                }
 }
 
 #endif

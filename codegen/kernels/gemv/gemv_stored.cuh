@@ -1,51 +1,176 @@
-/* gemv_stored.cuh: y = norm(x) Wt for 1..8 rows of x, W in blocks (../common/stored.cuh).
+/* gemv_stored.cuh: y = norm(x) Wt for 1..8 rows of x, W in blocks (../common/stored_dot.cuh).
  *
- *      gemv_stored_task<S, M, N, K, THREADS, ROWS, NORM>(w, ldw, eps, tile, smem, prologue, epilogue
+ *      gemv_stored_task<S, M, N, K, DIGITS, Tile, NORM>(w, ldw, eps, tile, smem, prologue, epilogue
  *              [, gain])
  *              as gemv_task (gemv.cuh), rows of W ldw values apart.
- *      gemv_stored_rows      the same over rows that a functor names (experts')
  *
- * A lane owns whole chunks of 32 weights: it decodes one of each of ROWS rows in registers, and both
- * meet the same 32 values of every row of x in shared memory, where 4 floats of padding behind each
- * 32 keep the lanes of a quarter warp on banks of their own.  Decoding hides under the loads of
- * other warps: nothing is prefetched.
+ * The time is that of reading W.  Each warp streams its rows, ROWS at a time, as the bytes that they
+ * are, through STAGES slots of shared memory of its own (cp.async): no barrier but its own lanes', and
+ * all slots are under way before x is looked at, and before the kernel that makes x is waited for.
  *
- * Shared memory: StoredShape (../../forms/gemv_shape.h: gemv_stored_smem). */
+ * x comes once per block, through the prologue, as whole numbers: of each 32 neighbours the largest
+ * decides about a power of two, 2^14 of which are as much (2^22 with three digits), and the others are
+ * rounded to it.  A number is DIGITS bytes, the first of them signed.  Products with W's codes are then
+ * integers (dp4a: four at once), exact, and become float32 for every 16, where W's scale and x's meet
+ * them.  Two digits are finer than bf16 and f16 are; three as fine as float32 is beside the largest
+ * of 32.
+ *
+ * Tile: warps, which SPLIT at a time share the rows, each with its part of K; a tile has ROUNDS times
+ * all warps' rows.  Where x does not fit (DotX::KC < K) SPLIT and ROUNDS are 1.
+ * Shared memory: DotTile::smem, ../../forms/gemv_shape.h. */
 #ifndef TGC_GEMV_STORED_CUH
 #define TGC_GEMV_STORED_CUH
 
 #include "gemv_epilogue.cuh"
 #include "gemv_prologue.cuh"
-#include "stored.cuh"
+#include "stored_dot.cuh"
 
-template <int M, int K>
-struct StoredShape {
-        static constexpr int FIT = 12288 / M / 32 * 32, KC = FIT < K ? FIT : K;
-        static constexpr int ROW = KC / 32 * 36; /* floats of a row of x, with its padding */
-        static_assert(K % 32 == 0, "rows are whole chunks");
+template <int WARPS_, int ROWS_, int SPLIT_, int ROUNDS_, int STAGES_, int LUMP_ = 1,
+          bool BULK_ = false>
+struct DotTile {
+        static constexpr int WARPS = WARPS_, ROWS = ROWS_, SPLIT = SPLIT_, ROUNDS = ROUNDS_,
+                             STAGES = STAGES_, LUMP = LUMP_, THREADS = WARPS * 32;
+        static constexpr bool BULK = BULK_;
+        static constexpr int ACROSS = WARPS / SPLIT * ROWS, COLS = ACROSS * ROUNDS;
 };
 
-TGC_DEV int stored_x_at(int k) { return k + (k >> 5) * 4; }
+/* A step: what a warp's 32 lanes read of a row at once. */
+template <class S, int K>
+struct DotStep {
+        typedef DotOf<S> D;
+        static constexpr int VALUES = 512 * D::UNITS, STEPS = (K + VALUES - 1) / VALUES;
+        static constexpr int BYTES = VALUES / S::VALUES * S::BYTES, ROW = K / S::VALUES * S::BYTES;
+        static constexpr bool WHOLE = ROW % 16 == 0; /* rows begin at multiples of 16 bytes */
+        static_assert(K % S::VALUES == 0, "rows are whole blocks");
+};
 
-/* x[m][k0 .. k0+KC) through the prologue; sums of squares with NORM_RMS, where gain only multiplies. */
-template <int M, int K, int THREADS, int NORM, class Prologue, class Gain>
-TGC_DEV void stored_x_fill(float *x, int row0, int k0, float (&square)[M], const Prologue &prologue,
+/* x in shared memory, KC of K at a time: of each row DIGITS planes of units' bytes, and for each run of
+ * a lane two floats: its scale, and its sum.  Units e of all lanes lie side by side, so that lanes read
+ * neighbours; so do runs, in pairs. */
+template <class S, int M, int K, int DIGITS>
+struct DotX {
+        typedef DotOf<S> D;
+        typedef DotStep<S, K> Step;
+        static constexpr int ALL = Step::STEPS * Step::VALUES, MOST = 49152 / M;
+        static constexpr int PAIRED = D::RUNS > 1 ? 2 : 1; /* runs side by side */
+        static constexpr int BYTES_OF_STEP = Step::VALUES * DIGITS + 32 * D::RUNS * 8;
+        static constexpr int FIT = MOST / BYTES_OF_STEP < 1 ? 1 : MOST / BYTES_OF_STEP;
+        static constexpr int KC = FIT < Step::STEPS ? FIT * Step::VALUES : ALL;
+        static constexpr int LANES = KC / 16 / D::UNITS, PLANE = KC;
+        static constexpr int ROW = KC * DIGITS + LANES * D::RUNS * 8;
+        static_assert(DIGITS == 2 || DIGITS == 3, "digits of x");
+
+        static __device__ __forceinline__ char *digits(char *x, int m, int digit, int e, int lane)
+        {
+                return x + m * ROW + digit * PLANE + (e * LANES + lane) * 16;
+        }
+        static __device__ __forceinline__ float *scales(char *x, int m, int run, int lane)
+        {
+                return (float *)(x + m * ROW + DIGITS * PLANE +
+                                 (run / PAIRED * LANES + lane) * (8 * PAIRED)) +
+                       run % PAIRED * 2;
+        }
+};
+
+/* ---- x ------------------------------------------------------------------------ */
+
+/* Eight neighbours of row m, element k on (behind k0), of which four lanes have 32; to smem. */
+template <class X, int DIGITS>
+TGC_DEV void dot_x_put(char *x, int m, int k, const float (&v)[8], bool there)
+{
+        typedef typename X::D D;
+        float most = 0.f;
+        int n[8], sum = 0;
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+                most = fmaxf(most, fabsf(v[j]));
+        most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
+        most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
+        /* 2^p: the least power of two with most < 2^p 2^(8 DIGITS - 1) */
+        constexpr int FINE = 8 * DIGITS - 2;
+        int power = (int)(__float_as_uint(most) >> 23) - FINE;
+        power = power < 1 ? 1 : power;
+        const float inverse = __uint_as_float((unsigned)(254 - power) << 23);
+        /* of what is not finite: NaN */
+        float bad = 0.f;
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+                /* 1.5 * 2^23 more is the number itself in the last bits */
+                if constexpr (DIGITS == 2)
+                        n[j] = (int)(__float_as_uint(fmaf(v[j], inverse, 12582912.f)) -
+                                     0x4b400000u);
+                else
+                        n[j] = __float2int_rn(v[j] * inverse);
+                n[j] = n[j] > (2 << FINE) - 1 ? (2 << FINE) - 1 : n[j];
+                n[j] = n[j] < -(2 << FINE) ? -(2 << FINE) : n[j];
+                sum += n[j];
+                bad += v[j] - v[j];
+        }
+        bad += __shfl_xor_sync(0xffffffffu, bad, 1);
+        bad += __shfl_xor_sync(0xffffffffu, bad, 2);
+        constexpr int PER = D::UNITS / D::RUNS; /* units of a run */
+        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+        if (PER == 2)
+                sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+        if (!there)
+                return;
+        const int unit = k / 16, e = D::part_of(unit), lane = D::lane_of(unit);
+        const float scale = __uint_as_float((unsigned)power << 23) + bad;
+#pragma unroll
+        for (int digit = 0; digit < DIGITS; digit++) {
+                unsigned w[2];
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                        const unsigned at = (unsigned)(DIGITS - 1 - digit), take = at | (at + 4) << 4;
+                        const unsigned a = __byte_perm((unsigned)n[4 * i], (unsigned)n[4 * i + 1],
+                                                       take),
+                                       b = __byte_perm((unsigned)n[4 * i + 2],
+                                                       (unsigned)n[4 * i + 3], take);
+                        w[i] = __byte_perm(a, b, 0x5410);
+                }
+                *(uint2 *)(X::digits(x, m, digit, e, lane) + k % 16) = { w[0], w[1] };
+        }
+        if (k % (16 * PER) == 0) {
+                float *to = X::scales(x, m, e / PER, lane);
+                to[0] = scale;
+                to[1] = scale * (float)sum;
+        }
+}
+
+/* x[m][k0 .. k0+KC) through the prologue; sums of squares with NORM_RMS, where gain only multiplies.
+ * Units behind K are not written: their lanes read nothing. */
+template <class X, int M, int K, int DIGITS, int THREADS, int NORM, class Prologue, class Gain>
+TGC_DEV void dot_x_fill(char *x, int row0, int k0, float (&square)[M], const Prologue &prologue,
                            const Gain &gain)
 {
-        typedef StoredShape<M, K> S;
         constexpr int V = prologue_width<Prologue, Gain>();
 #pragma unroll 1
         for (int m = 0; m < M; m++) {
                 float q = 0.f;
-                for (int k = threadIdx.x * V; k < S::KC && k0 + k < K; k += THREADS * V) {
-                        float v[V];
-                        prologue(row0 + m, k0 + k, v);
+#pragma unroll 1
+                for (int from = 0; from < X::KC && k0 + from < K; from += THREADS * 8) {
+                        const int k = from + (int)threadIdx.x * 8;
+                        const bool there = k < X::KC && k0 + k < K;
+                        float v[8];
 #pragma unroll
-                        for (int j = 0; j < V; j++)
-                                q += v[j] * v[j];
-                        if (NORM == NORM_RMS)
-                                gain(row0 + m, k0 + k, v);
-                        store<V>(x + m * S::ROW + stored_x_at(k), v);
+                        for (int j = 0; j < 8; j += V) {
+                                float part[V];
+#pragma unroll
+                                for (int i = 0; i < V; i++)
+                                        part[i] = 0.f;
+                                if (there) {
+                                        prologue(row0 + m, k0 + k + j, part);
+#pragma unroll
+                                        for (int i = 0; i < V; i++)
+                                                q += part[i] * part[i];
+                                        if (NORM == NORM_RMS)
+                                                gain(row0 + m, k0 + k + j, part);
+                                }
+#pragma unroll
+                                for (int i = 0; i < V; i++)
+                                        v[j + i] = part[i];
+                        }
+                        dot_x_put<X, DIGITS>(x, m, k, v, there);
                 }
 #pragma unroll
                 for (int i = 0; i < M; i++)
@@ -54,115 +179,339 @@ TGC_DEV void stored_x_fill(float *x, int row0, int k0, float (&square)[M], const
         }
 }
 
-/* Rows row0 .. row0+M-1 of x by ROWS columns of each warp; row.at(r, k): the index of column r's
- * value k in w. */
-template <class S, int M, int N, int K, int THREADS, int ROWS, int NORM, class Rows, class Prologue,
-          class Epilogue, class Gain = NoGain>
-TGC_DEV void gemv_stored_rows(const unsigned char *w, const Rows &row, float eps, int row0,
-                              int tile, char *smem, const Prologue &prologue,
-                              const Epilogue &epilogue, const Gain &gain = Gain())
+/* ---- W ------------------------------------------------------------------------ */
+
+/* A warp's slots, each of LUMP steps of ROWS rows. */
+template <class S, int N, int K, class Tile>
+struct DotRing {
+        typedef DotStep<S, K> Step;
+        static constexpr int ROWS = Tile::ROWS, LUMP = Tile::LUMP * Step::BYTES,
+                             SLOT = Step::WHOLE ? LUMP : (LUMP + 31) / 16 * 16,
+                             SIZE = ROWS * SLOT;
+        static constexpr int BYTES = Tile::WARPS * Tile::STAGES * (SIZE + (Tile::BULK ? 16 : 0));
+        const unsigned char *w;
+        long row_bytes;
+        int lane, first, lumps; /* of K: the warp's part */
+        char *slots;
+
+        /* Where row n's bytes of lump l are. */
+        __device__ __forceinline__ const unsigned char *source(int n, int l) const
+        {
+                return w + (n < N ? n : N - 1) * row_bytes + (long)l * LUMP;
+        }
+        __device__ __forceinline__ int shift(const unsigned char *p) const
+        {
+                return Step::WHOLE ? 0 : (int)((unsigned long long)p & 15);
+        }
+#ifdef TGC_SM90A
+        __device__ __forceinline__ Mbar *bar(int i) const
+        {
+                return (Mbar *)(slots + Tile::STAGES * SIZE) + i;
+        }
+#endif
+        __device__ __forceinline__ void begin() const
+        {
+#ifdef TGC_SM90A
+                if constexpr (Tile::BULK) {
+                        if (lane == 0) {
+                                for (int i = 0; i < Tile::STAGES; i++)
+                                        mbarrier_init(bar(i), 1);
+                                fence_barrier_init();
+                        }
+                        __syncwarp();
+                }
+#endif
+        }
+        __device__ __forceinline__ void wait(int i, unsigned turn) const
+        {
+#ifdef TGC_SM90A
+                if constexpr (Tile::BULK) {
+                        mbarrier_wait(bar(i), turn);
+                        __syncwarp();
+                        return;
+                }
+#endif
+                cp_async_wait<Tile::STAGES - 2>();
+                __syncwarp();
+        }
+        /* Rows n .. n + ROWS - 1, lump l of them, to slot number i. */
+        __device__ __forceinline__ void fetch(int n, int l, int i) const
+        {
+                constexpr int PIECES = SLOT / 16;
+                const int bytes = Step::ROW - l * LUMP;
+#ifdef TGC_SM90A
+                if constexpr (Tile::BULK) {
+                        const int each = Step::ROW % LUMP && bytes < LUMP ? bytes : LUMP;
+                        if (lane)
+                                return;
+                        mbarrier_expect_tx(bar(i), each * ROWS);
+                        if constexpr (Step::ROW == LUMP && N % ROWS == 0) {
+                                bulk_load(slots + i * SIZE, source(n, l), each * ROWS, bar(i));
+                        } else {
+#pragma unroll
+                                for (int r = 0; r < ROWS; r++)
+                                        bulk_load(slots + i * SIZE + r * SLOT, source(n + r, l),
+                                                  each, bar(i));
+                        }
+                        return;
+                }
+#endif
+#pragma unroll
+                for (int r = 0; r < ROWS; r++) {
+                        const unsigned char *from = source(n + r, l);
+                        const int by = shift(from), all = bytes + by;
+                        char *const to = slots + i * SIZE + r * SLOT;
+                        from -= by;
+#pragma unroll
+                        for (int p = 0; p < PIECES; p += 32) {
+                                const int at = (p + lane) * 16;
+                                if ((PIECES - p < 32 && p + lane >= PIECES) ||
+                                    ((Step::ROW % LUMP || !Step::WHOLE) && at >= all))
+                                        continue;
+                                if constexpr (Step::WHOLE)
+                                        cp_async16(to + at, from + at);
+                                else
+                                        cp_async16_part(to + at, from + at, left(from + at));
+                        }
+                }
+        }
+        /* Bytes of W from p on, as far as 16. */
+        __device__ __forceinline__ int left(const unsigned char *p) const
+        {
+                const long n = w + (N - 1) * row_bytes + Step::ROW - p;
+                return n < 16 ? (int)n : 16;
+        }
+        /* The lane's block of step j of lump l of row n + r, from slot number i. */
+        __device__ __forceinline__ const unsigned char *block(int r, int n, int l, int j,
+                                                              int i) const
+        {
+                return (const unsigned char *)slots + i * SIZE + r * SLOT +
+                       shift(source(n + r, l)) + j * Step::BYTES + lane / DotOf<S>::LANES * S::BYTES;
+        }
+};
+
+template <class S, int M, int N, int K, int DIGITS, class Tile>
+__host__ __device__ constexpr int dot_smem()
 {
-        typedef StoredShape<M, K> Shape;
-        constexpr int KC = Shape::KC, ROW = Shape::ROW;
-        const int lane = threadIdx.x & 31, col0 = gemv_column<THREADS, ROWS, 1>(tile);
-        float *x = (float *)smem, *red = x + M * ROW;
+        /* 16: words behind the last slot are read and not looked at */
+        return M * DotX<S, M, K, DIGITS>::ROW + 128 +
+               (Tile::SPLIT > 1 ? Tile::WARPS * Tile::ROWS * M * 4 : 0) +
+               DotRing<S, N, K, Tile>::BYTES + 16;
+}
+
+/* sum += a unit's 16 products, for each digit of x. */
+template <bool SIGNED, int DIGITS>
+TGC_DEV void dot_unit(int (&sum)[DIGITS], const unsigned (&code)[4], const uint4 (&x)[DIGITS])
+{
+#pragma unroll
+        for (int d = 0; d < DIGITS; d++) {
+                const unsigned v[4] = { x[d].x, x[d].y, x[d].z, x[d].w };
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                        sum[d] = d ? dot4<SIGNED, false>(code[j], v[j], sum[d])
+                                   : dot4<SIGNED, true>(code[j], v[j], sum[d]);
+        }
+}
+
+/* The digits' sums as one number. */
+template <int DIGITS>
+TGC_DEV float dot_number(const int (&sum)[DIGITS])
+{
+        const float head = (float)(sum[0] * 256 + sum[1]);
+        if constexpr (DIGITS == 3)
+                return fmaf(head, 256.f, (float)sum[2]);
+        else
+                return head;
+}
+
+/* acc += the lane's units of ROWS rows by those of x. */
+template <class S, class X, int M, int DIGITS, int ROWS>
+TGC_DEV void dot_multiply(float (&acc)[ROWS][M], const unsigned char *const (&block)[ROWS],
+                             int sub, char *x, int xlane)
+{
+        typedef DotOf<S> D;
+        constexpr int PER = D::UNITS / D::RUNS;
+        typename D::Units u[ROWS];
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+                D::read(u[r], block[r], sub);
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+                float by[D::RUNS][2];
+#pragma unroll
+                for (int i = 0; i < D::RUNS; i += X::PAIRED)
+                        load<2 * X::PAIRED>(reinterpret_cast<float(&)[2 * X::PAIRED]>(by[i]),
+                                            X::scales(x, m, i, xlane));
+#pragma unroll
+                for (int i = 0; i < D::RUNS; i++) {
+                        int sum[ROWS][DIGITS];
+#pragma unroll
+                        for (int e = 0; e < PER; e++) {
+                                uint4 v[DIGITS];
+#pragma unroll
+                                for (int d = 0; d < DIGITS; d++)
+                                        v[d] = *(const uint4 *)X::digits(x, m, d, i * PER + e,
+                                                                         xlane);
+#pragma unroll
+                                for (int r = 0; r < ROWS; r++) {
+#pragma unroll
+                                        for (int d = 0; d < DIGITS; d++)
+                                                sum[r][d] = e == 0         ? 0
+                                                            : !D::SIXTEEN ? sum[r][d]
+                                                                           : sum[r][d] * 16;
+                                        dot_unit<D::SIGNED, DIGITS>(sum[r],
+                                                                      u[r].code[i * PER + e], v);
+                                }
+                        }
+#pragma unroll
+                        for (int r = 0; r < ROWS; r++) {
+                                acc[r][m] = fmaf(u[r].scale[i] * by[i][0],
+                                                 dot_number<DIGITS>(sum[r]), acc[r][m]);
+                                if (D::OFFSETS)
+                                        acc[r][m] = fmaf(u[r].offset[i], by[i][1], acc[r][m]);
+                        }
+                }
+        }
+}
+
+template <class S, int M, int N, int K, int DIGITS, class Tile, int NORM, class Prologue,
+          class Epilogue, class Gain = NoGain>
+TGC_DEV void gemv_stored_task(const unsigned char *w, long ldw, float eps, int tile, char *smem,
+                              const Prologue &prologue, const Epilogue &epilogue,
+                              const Gain &gain = Gain())
+{
+        typedef DotStep<S, K> Step;
+        typedef DotX<S, M, K, DIGITS> X;
+        typedef DotRing<S, N, K, Tile> Ring;
+        constexpr int ROWS = Tile::ROWS, SPLIT = Tile::SPLIT, ROUNDS = Tile::ROUNDS,
+                      STAGES = Tile::STAGES, THREADS = Tile::THREADS, KC = X::KC;
+        constexpr int LUMP = Tile::LUMP, LUMPS = (Step::STEPS + LUMP - 1) / LUMP,
+                      PART = (LUMPS + SPLIT - 1) / SPLIT, CHUNK = KC / Step::VALUES;
+        static_assert(KC >= K || (SPLIT == 1 && ROUNDS == 1 && LUMP == 1),
+                      "sums stay while x changes");
+        const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, part = warp % SPLIT;
+        const int sub = lane % DotOf<S>::LANES;
+        int col0 = tile * Tile::COLS + warp / SPLIT * ROWS;
+        char *const x = smem;
+        float *const red = (float *)(x + M * X::ROW), *const partial = red + 32;
+        const Ring ring = { w,
+                            ldw / S::VALUES * S::BYTES,
+                            lane,
+                            part * PART,
+                            LUMPS - part * PART < PART ? LUMPS - part * PART : PART,
+                            (char *)(partial + (SPLIT > 1 ? Tile::WARPS * ROWS * M : 0)) +
+                                    warp * (Ring::BYTES / Tile::WARPS) };
+
+        /* what is fetched next: rows from next_col on, a lump of the warp's part, into a slot */
+        int next_col = col0, next_lump = 0, into = 0;
+        ring.begin();
+        const int end = N < (tile + 1) * Tile::COLS ? N : (tile + 1) * Tile::COLS;
+#pragma unroll 1
+        for (int i = 0; i < STAGES - 1; i++) {
+                if (next_col < end && ring.lumps > 0) {
+                        ring.fetch(next_col, ring.first + next_lump, into);
+                        if (++next_lump == ring.lumps)
+                                next_lump = 0, next_col += Tile::ACROSS;
+                }
+                cp_async_commit();
+                into++;
+        }
+        pdl_wait();
+
         float acc[ROWS][M], square[M], mean[M], scale[M];
 #pragma unroll
         for (int m = 0; m < M; m++) {
                 square[m] = 0.f;
                 mean[m] = 0.f;
                 scale[m] = 1.f;
-#pragma unroll
-                for (int r = 0; r < ROWS; r++)
-                        acc[r][m] = 0.f;
         }
         if (NORM == NORM_LAYER)
-                x_moments<M, K, THREADS>(row0, eps, mean, scale, prologue, red);
-        for (int k0 = 0; k0 < K; k0 += KC) {
-                if constexpr (NORM == NORM_LAYER) {
-                        const Standardised<M, Prologue, Gain> h = { prologue, gain, mean, scale,
-                                                                    row0 };
-                        stored_x_fill<M, K, THREADS, NORM_NONE>(x, row0, k0, square, h, NoGain());
-                } else {
-                        stored_x_fill<M, K, THREADS, NORM>(x, row0, k0, square, prologue, gain);
-                }
-                __syncthreads();
-                for (int k = lane * 32; k < KC && k0 + k < K; k += 32 * 32) {
-                        float wv[ROWS][32];
+                x_moments<M, K, THREADS>(0, eps, mean, scale, prologue, red);
+
+        int now = 0;
+        unsigned turn = 0;
+#pragma unroll 1
+        for (int round = 0; round < ROUNDS; round++, col0 += Tile::ACROSS) {
+#pragma unroll
+                for (int m = 0; m < M; m++)
 #pragma unroll
                         for (int r = 0; r < ROWS; r++)
-                                S::chunk(wv[r], w, row.at(r, k0 + k));
-#pragma unroll
-                        for (int m = 0; m < M; m++)
-#pragma unroll
-                                for (int j = 0; j < 32; j += 4) {
-                                        float xv[4];
-                                        load<4>(xv, x + m * ROW + stored_x_at(k) + j);
-#pragma unroll
-                                        for (int i = 0; i < 4; i++)
-#pragma unroll
-                                                for (int r = 0; r < ROWS; r++)
-                                                        acc[r][m] = fmaf(xv[i], wv[r][j + i],
-                                                                         acc[r][m]);
+                                acc[r][m] = 0.f;
+#pragma unroll 1
+                for (int k0 = 0; k0 < K; k0 += KC) {
+                        if (round == 0) {
+                                if (k0)
+                                        __syncthreads();
+                                if constexpr (NORM == NORM_LAYER) {
+                                        const Standardised<M, Prologue, Gain> h = { prologue, gain,
+                                                                                    mean, scale,
+                                                                                    0 };
+                                        dot_x_fill<X, M, K, DIGITS, THREADS, NORM_NONE>(
+                                                x, 0, k0, square, h, NoGain());
+                                } else {
+                                        dot_x_fill<X, M, K, DIGITS, THREADS, NORM>(
+                                                x, 0, k0, square, prologue, gain);
                                 }
+                                __syncthreads();
+                                if (NORM == NORM_RMS && k0 + KC >= K) {
+#pragma unroll
+                                        for (int m = 0; m < M; m++)
+                                                scale[m] = rsqrtf(block_sum<THREADS>(square[m],
+                                                                                     red) *
+                                                                          (1.f / K) +
+                                                                  eps);
+                                }
+                        }
+                        if (col0 >= end)
+                                continue;
+                        const int chunk0 = k0 / Step::VALUES,
+                                  lumps = KC < K && Step::STEPS - chunk0 > CHUNK
+                                                  ? CHUNK
+                                                  : ring.lumps - chunk0;
+#pragma unroll 1
+                        for (int i = 0; i < lumps; i++) {
+                                const int l = ring.first + chunk0 + i;
+                                ring.wait(now, turn);
+                                if (next_col < end) {
+                                        ring.fetch(next_col, ring.first + next_lump, into);
+                                        if (++next_lump == ring.lumps)
+                                                next_lump = 0, next_col += Tile::ACROSS;
+                                }
+                                if (!Tile::BULK)
+                                        cp_async_commit();
+                                into = into == STAGES - 1 ? 0 : into + 1;
+#pragma unroll 1
+                                for (int j = 0; j < LUMP; j++) {
+                                        const int s = l * LUMP + j, own = s * 32 + lane;
+                                        const unsigned char *block[ROWS];
+                                        if (K % (Step::VALUES * LUMP) &&
+                                            own / DotOf<S>::LANES >= K / S::VALUES)
+                                                break;
+#pragma unroll
+                                        for (int r = 0; r < ROWS; r++)
+                                                block[r] = ring.block(r, col0, l, j, now);
+                                        dot_multiply<S, X, M, DIGITS, ROWS>(
+                                                acc, block, sub, x, own - chunk0 * 32);
+                                }
+                                if (++now == STAGES)
+                                        now = 0, turn ^= 1;
+                        }
                 }
-                __syncthreads();
-        }
-        if (NORM == NORM_RMS) {
 #pragma unroll
                 for (int m = 0; m < M; m++)
-                        scale[m] = rsqrtf(block_sum<THREADS>(square[m], red) * (1.f / K) + eps);
+#pragma unroll
+                        for (int r = 0; r < ROWS; r++)
+                                acc[r][m] = warp_sum(acc[r][m]);
+                if (SPLIT > 1)
+                        parts_join<SPLIT, ROWS, M>(acc, partial, warp, part, lane);
+                if (part == 0)
+                        rows_finish<NORM == NORM_RMS, N, ROWS, M>(acc, scale, 0, col0, lane,
+                                                                  epilogue);
+                if (SPLIT > 1)
+                        __syncthreads();
         }
-#pragma unroll
-        for (int m = 0; m < M; m++)
-#pragma unroll
-                for (int r = 0; r < ROWS; r++)
-                        acc[r][m] = warp_sum(acc[r][m]);
-        if (lane < M) {
-                /* lane m finishes row m */
-                constexpr int V = epilogue_width<Epilogue, ROWS>();
-                float mine[ROWS];
-#pragma unroll
-                for (int m = 0; m < M; m++)
-                        if (m == lane) {
-#pragma unroll
-                                for (int r = 0; r < ROWS; r++)
-                                        mine[r] = NORM == NORM_RMS ? acc[r][m] * scale[m]
-                                                                   : acc[r][m];
-                        }
-#pragma unroll
-                for (int r = 0; r < ROWS; r += V)
-                        if (col0 + r < N) {
-                                float v[V];
-#pragma unroll
-                                for (int j = 0; j < V; j++)
-                                        v[j] = mine[r + j];
-                                epilogue(row0 + lane, col0 + r, v);
-                        }
-        }
+        cp_async_wait<0>();
         __syncthreads();
-}
-
-/* Columns beyond N read the last row. */
-template <int ROWS>
-struct StoredRows {
-        int col0, last;
-        long ldw, first;
-        __device__ __forceinline__ long at(int r, int k) const
-        {
-                return first + (col0 + r < last ? col0 + r : last) * ldw + k;
-        }
-};
-
-template <class S, int M, int N, int K, int THREADS, int ROWS, int NORM, class Prologue,
-          class Epilogue, class Gain = NoGain>
-TGC_DEV void gemv_stored_task(const unsigned char *w, long ldw, float eps, int tile, char *smem,
-                              const Prologue &prologue, const Epilogue &epilogue,
-                              const Gain &gain = Gain())
-{
-        const StoredRows<ROWS> row = { gemv_column<THREADS, ROWS, 1>(tile), N - 1, ldw, 0 };
-        gemv_stored_rows<S, M, N, K, THREADS, ROWS, NORM>(w, row, eps, 0, tile, smem, prologue,
-                                                          epilogue, gain);
 }
 
 #endif

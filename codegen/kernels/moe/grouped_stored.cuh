@@ -1,5 +1,5 @@
 /* grouped_stored.cuh: grouped_gemm.cuh's products of few slots with experts' weights in blocks
- * (../gemv/gemv_stored.cuh): only blocks of experts that were chosen are read.
+ * (../gemv/gemv_chunks.cuh): only blocks of experts that were chosen are read.
  *
  *      grouped_stored_gemv_task<S, N, K, THREADS, ROWS, ADIV, SCATTER>(w, perm, offs, E, tile, smem,
  *              prologue, epilogue)
@@ -8,12 +8,12 @@
  *              prologue, epilogue)
  *              as grouped_rows_task; T: of biases.
  *
- * Tiles and shared memory: one row of x, of K or MIX * K (GemvStored of ../../forms/gemv_shape.h). */
+ * Tiles and shared memory: one row of x, of K or MIX * K (GemvChunks of ../../forms/gemv_shape.h). */
 #ifndef TGC_GROUPED_STORED_CUH
 #define TGC_GROUPED_STORED_CUH
 
 #include "grouped_gemm.cuh"
-#include "gemv_stored.cuh"
+#include "gemv_chunks.cuh"
 
 template <class S, int N, int K, int THREADS, int ROWS, int ADIV, bool SCATTER, class Prologue,
           class Epilogue>
@@ -25,16 +25,16 @@ TGC_DEV void grouped_stored_gemv_task(const unsigned char *w, const int *perm, c
         const int p = tile / ACROSS, e = expert_of_slot(offs, E, p);
         const int row = ADIV ? perm[p] / (ADIV ? ADIV : 1) : p;
         const SlotEpilogue<SCATTER, Epilogue> slot_epilogue = { epilogue, perm, p - row, e };
-        const StoredRows<ROWS> at = { gemv_column<THREADS, ROWS, 1>(tile % ACROSS), N - 1, K,
+        const ChunksRows<ROWS> at = { gemv_column<THREADS, ROWS, 1>(tile % ACROSS), N - 1, K,
                                       (long)e * N * K };
-        gemv_stored_rows<S, 1, N, K, THREADS, ROWS, NORM_NONE>(w, at, 0.f, row, tile % ACROSS, smem,
+        gemv_chunks_rows<S, 1, N, K, THREADS, ROWS, NORM_NONE>(w, at, 0.f, row, tile % ACROSS, smem,
                                                                prologue, slot_epilogue);
 }
 
 /* Rows of PARTS experts one after the other, as if each had PARTS * K columns. */
 template <int ROWS, int K, int PARTS>
 struct StoredPartRows {
-        StoredRows<ROWS> row;
+        ChunksRows<ROWS> row;
         long skip[PARTS]; /* from k of the whole to k of the part's row */
         __device__ __forceinline__ long at(int r, int k) const
         {
@@ -65,7 +65,7 @@ TGC_DEV void grouped_stored_rows_task(const unsigned char *w, const int *ids, co
                 at.skip[p] = (long)ids[p] * N * K - p * K;
         const SlotPrologue<K, ADIV, MIX, Prologue> slot_prologue = { prologue, gates };
         const BiasEpilogue<T, N, PARTS, Epilogue> bias_epilogue = { epilogue, bias, gates, ids };
-        gemv_stored_rows<S, 1, N, PARTS * K, THREADS, ROWS, NORM_NONE>(w, at, 0.f, y, across, smem,
+        gemv_chunks_rows<S, 1, N, PARTS * K, THREADS, ROWS, NORM_NONE>(w, at, 0.f, y, across, smem,
                                                                        slot_prologue,
                                                                        bias_epilogue);
 }

@@ -1,0 +1,193 @@
+/* stored_gemv_test.cu: gemv_stored.cuh and gemv_chunks.cuh against a plain loop over decoded weights,
+ * every type of blocks, in the emulator or on a GPU:
+ *
+ *      g++ -std=c++17 -O1 -fno-strict-aliasing -fopenmp -x c++ -include
+ *      codegen/kernels/emulate/emulate.h -Icodegen/forms $(make -s kernel-includes) -Iruntime
+ *      -Iruntime/weights tests/emulate/stored_gemv_test.cu
+ *
+ * x is random, of all sizes.  Differences are counted against the sum of the products' sizes: three
+ * digits of x are as good as float32, two leave 2^-16 of the largest of 32, which is up to 200 times
+ * the others here. */
+#include "task.h"
+#include "gemv_chunks.cuh"
+#include "gemv_shape.h"
+#include "gemv_stored.cuh"
+#include "stored_blocks.h"
+
+template <class S, int M, int N, int K, int DIGITS, class Tile, int NORM, int HV, int V>
+struct StoredRun {
+        static constexpr int MOST = Tile::THREADS;
+        const unsigned char *w;
+        Give<HV> prologue;
+        Keep<V> epilogue;
+        __device__ void operator()(int tile, char *smem) const
+        {
+                gemv_stored_task<S, M, N, K, DIGITS, Tile, NORM>(w, K, 1e-5f, tile, smem, prologue,
+                                                                 epilogue);
+        }
+};
+
+template <class S, int M, int N, int K, int NORM, int HV, int V>
+struct ChunksRun {
+        const unsigned char *w;
+        Give<HV> prologue;
+        Keep<V> epilogue;
+        __device__ void operator()(int tile, char *smem) const
+        {
+                gemv_chunks_task<S, M, N, K, 256, 2, NORM>(w, K, 1e-5f, tile, smem, prologue,
+                                                           epilogue);
+        }
+};
+
+template <class S>
+struct DecodeRun {
+        const unsigned char *w;
+        float *to;
+        long n;
+        __device__ void operator()(int tile, char *) const
+        {
+                stored_decode_task<S, float, 256>(to, w, n, tile);
+        }
+};
+
+/* Mostly near 1, a few a thousand times as large or as small. */
+static float some_x()
+{
+        const unsigned r = next_random();
+        const float u = (float)(next_random() % 4096) / 2048.f - 1.f;
+        return r % 64 == 0 ? u * 100.f : r % 64 == 1 ? u * 1e-3f : u;
+}
+
+template <class S, int M, int N, int K>
+struct Case {
+        unsigned char *w;
+        float *decoded, *x;
+        double scale[M], mean[M];
+
+        explicit Case(const char *type, int norm)
+        {
+                w = (unsigned char *)mem((size_t)N * K / S::VALUES * S::BYTES);
+                decoded = (float *)mem((size_t)N * K * 4);
+                x = (float *)mem((size_t)M * K * 4);
+                random_blocks<S>(type, w, (long)N * K / S::VALUES);
+                for (int i = 0; i < M * K; i++)
+                        x[i] = i / 32 % 5 == 4 ? 0.f : some_x();
+                const DecodeRun<S> decode = { w, decoded, (long)N * K };
+                report(task_run(decode, (N * K / 32 + 255) / 256, 256, 0, "decode"), type);
+                for (int m = 0; m < M; m++) {
+                        double sum = 0, squares = 0;
+                        for (int k = 0; k < K; k++)
+                                sum += x[m * K + k];
+                        mean[m] = norm == NORM_LAYER ? sum / K : 0;
+                        for (int k = 0; k < K; k++)
+                                squares += (x[m * K + k] - mean[m]) * (x[m * K + k] - mean[m]);
+                        scale[m] = norm == NORM_NONE ? 1 : 1 / sqrt(squares / K + 1e-5);
+                }
+        }
+        ~Case() { mem_free(w), mem_free(decoded), mem_free(x); }
+        Case(const Case &) = delete;
+
+        void compare(const Result &r, double tolerance, const char *name) const
+        {
+                for (int m = 0; m < M; m++)
+                        for (int n = 0; n < N; n++) {
+                                double want = 0, size = 0;
+                                for (int k = 0; k < K; k++) {
+                                        const double p = (x[m * K + k] - mean[m]) * scale[m] *
+                                                         decoded[(size_t)n * K + k];
+                                        want += p;
+                                        size += fabs(p);
+                                }
+                                const double c = r.c[(size_t)m * N + n];
+                                const int count = r.count[(size_t)m * N + n];
+                                if (!(fabs(c - want) <= tolerance * size + 1e-6) || count != 1 ||
+                                    *r.wrong) {
+                                        printf("  %s: C[%d][%d] is %g, delivered %d times; want %g "
+                                               "of %g\n",
+                                               name, m, n, c, count, want, size);
+                                        report(false, name);
+                                        return;
+                                }
+                        }
+                report(true, name);
+        }
+};
+
+template <class S, int M, int N, int K, int DIGITS, class Tile, int NORM, int HV = 8, int V = 2>
+static void stored_case(const char *type)
+{
+        char name[200];
+        snprintf(name, sizeof name, "%s M %d N %d K %d digits %d rows %d split %d rounds %d norm %d",
+                 type, M, N, K, DIGITS, Tile::ROWS, Tile::SPLIT, Tile::ROUNDS, NORM);
+        const Case<S, M, N, K> c(type, NORM);
+        const Result r(M, N);
+        const StoredRun<S, M, N, K, DIGITS, Tile, NORM, HV, V> f = { c.w, { c.x, K, M }, r };
+        if (task_run(f, (N + Tile::COLS - 1) / Tile::COLS, Tile::THREADS,
+                     dot_smem<S, M, N, K, DIGITS, Tile>(), name))
+                c.compare(r, DIGITS == 3 ? 1e-6 : 3e-4, name);
+        else
+                report(false, name);
+}
+
+template <class S, int M, int N, int K, int NORM>
+static void chunks_case(const char *type)
+{
+        char name[200];
+        snprintf(name, sizeof name, "%s by chunks, M %d N %d K %d norm %d", type, M, N, K, NORM);
+        const Case<S, M, N, K> c(type, NORM);
+        const Result r(M, N);
+        const ChunksRun<S, M, N, K, NORM, 4, 1> f = { c.w, { c.x, K, M }, r };
+        const GemvChunks s = gemv_chunks_shape(M, K, 256, 2);
+        if (task_run(f, (N + s.cols - 1) / s.cols, 256, s.smem, name))
+                c.compare(r, 1e-6, name);
+        else
+                report(false, name);
+}
+
+/* What codegen chooses has the shared memory that the kernel takes. */
+template <class S, int M, int N, int K, int DIGITS, int WARPS, int ROWS, int SPLIT, int ROUNDS,
+          int STAGES>
+static void shape_case(const char *type)
+{
+        const GemvStored s = gemv_stored_shape(S::VALUES, S::BYTES, DotOf<S>::UNITS, DotOf<S>::RUNS, DIGITS, M,
+                                           N, K,
+                                               132);
+        typedef DotTile<WARPS, ROWS, SPLIT, ROUNDS, STAGES> Tile;
+        const bool ok = s.warps == WARPS && s.rows == ROWS && s.split == SPLIT &&
+                        s.rounds == ROUNDS && s.stages == STAGES && s.cols == Tile::COLS &&
+                        s.smem == dot_smem<S, M, N, K, DIGITS, Tile>();
+        if (!ok)
+                printf("  %s M %d N %d K %d: %d, %d, %d, %d, %d, %d bytes; kernel %d\n", type, M, N,
+                       K, s.warps, s.rows, s.split, s.rounds, s.stages, s.smem,
+                       dot_smem<S, M, N, K, DIGITS, Tile>());
+        report(ok, type);
+}
+
+template <class S>
+static void stored_type(const char *type)
+{
+        constexpr int B = S::VALUES;
+        typedef DotTile<4, 2, 1, 1, 3> Plain;
+        stored_case<S, 1, 19, 3 * B, 2, Plain, NORM_NONE, 8, 1>(type);
+        stored_case<S, 1, 37, 2048 + B, 2, DotTile<4, 2, 1, 3, 4>, NORM_RMS, 8, 1>(type);
+        stored_case<S, 3, 22, 4096, 3, DotTile<4, 2, 2, 2, 3>, NORM_NONE, 2>(type);
+        stored_case<S, 2, 7, 2048, 3, DotTile<2, 1, 1, 2, 5>, NORM_LAYER, 4, 1>(type);
+        stored_case<S, 8, 6, 8192 + 2 * B, 2, Plain, NORM_RMS>(type);
+}
+
+int main()
+{
+#define TYPE(t) stored_type<Stored_##t>(#t);
+        TYPE(Q4_0) TYPE(Q4_1) TYPE(Q5_0) TYPE(Q5_1) TYPE(Q8_0) TYPE(Q2_K) TYPE(Q3_K) TYPE(Q4_K)
+        TYPE(Q5_K) TYPE(Q6_K) TYPE(IQ4_NL) TYPE(IQ4_XS) TYPE(MXFP4) TYPE(NVFP4) TYPE(I4_32)
+        TYPE(I4_64) TYPE(I4_128) TYPE(I8_32) TYPE(I8_64) TYPE(I8_128) TYPE(SCB_32) TYPE(SCB_128)
+        chunks_case<Stored_NF4, 1, 19, 192, NORM_RMS>("NF4");
+        chunks_case<Stored_FP4, 3, 8, 128, NORM_NONE>("FP4");
+        chunks_case<Stored_F8_128, 2, 5, 512, NORM_LAYER>("F8_128");
+        chunks_case<Stored_Q4_K, 8, 6, 4096, NORM_NONE>("Q4_K");
+        shape_case<Stored_Q4_K, 1, 4096, 4096, 2, 8, 2, 1, 2, 3>("Q4_K");
+        shape_case<Stored_Q6_K, 1, 1024, 4096, 2, 8, 2, 2, 1, 3>("Q6_K");
+        shape_case<Stored_Q8_0, 8, 576, 576, 3, 8, 2, 1, 1, 3>("Q8_0");
+        printf("%d of %d failed\n", failures, runs);
+        return failures != 0;
+}

@@ -19,14 +19,14 @@ void blocks_decode(Emit *e, const Group *gr, Ref param)
         const long long n = type_elems(&p->type).n;
         const int size = dt_size[p->type.dt], work = work_new(e, DIM(n), size);
         const char *type = c_type(p->type.dt);
-        Build b = build_start(e, gr, "stored", "decode");
+        Build b = build_start(e, gr, "stored_decode", "decode");
         const char *from = arg_of(e, &b.args, param, false),
                    *to = arg_work(e, &b.args, work, type, "decoded");
         b.any.threads = THREADS;
         b.bytes = (double)storage_bytes(s, n) + (double)n * size;
         build_line(&b, "stored_decode_task<Stored_%s, %s, %d>(a.%s, a.%s, %lldl, tile);",
                    storage_name[s], type, THREADS, to, from, n);
-        build_end(&b, arena_fmt(e->tmp, "%lld", (n / 32 + THREADS - 1) / THREADS));
+        build_end(&b, arena_fmt(e->tmp, "%lld", ((n + 255) / 256 * 4 + THREADS - 1) / THREADS));
         e->decoded[param] = work + 1;
 }
 

@@ -13,6 +13,7 @@
 #include "hopper.h"
 #include <math.h>
 #include "gemm_stored_sm90.cuh"
+#include "stored_decode.cuh"
 #include "product_epilogues.h"
 
 TGC_STORED_TYPE(Q4_0, 32, 18, q4_0)
@@ -90,7 +91,7 @@ static void run_decode(const Product &p)
         const unsigned char *w = p.w + launches++ % p.copies * p.copy_bytes;
         bf16 *to = (bf16 *)p.ws;
         void *args[] = { &to, &w, &n };
-        start((void *)decode<S>, (int)((n / 32 + 127) / 128), 128, 0, args);
+        start((void *)decode<S>, (int)((n / 64 + 127) / 128), 128, 0, args);
 }
 
 static unsigned random_state = 1;

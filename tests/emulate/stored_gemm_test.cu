@@ -6,6 +6,7 @@
 #define TGC_SM90A 1
 #include "task.h"
 #include "gemm_stored_sm90.cuh"
+#include "stored_decode.cuh"
 
 #define STORAGE(e, name, gguf, values, bytes, is_float, decode)
 #define BLOCKS(e, name, gguf, values, bytes, decode) TGC_STORED_TYPE(e, values, bytes, decode)
@@ -36,7 +37,11 @@ HALVES(NVFP4, -1, -1);
 /* Blocks that begin with a scale in float32, of whose type the name begins so. */
 static bool is_float(const char *type)
 {
-        return !strncmp(type, "I4_", 3) || !strncmp(type, "I8_", 3) || !strncmp(type, "SCB", 3);
+        static const char *const begins[] = { "NF4", "FP4", "I4_", "I8_", "SCB", "F8_" };
+        for (const char *b : begins)
+                if (!strncmp(type, b, 3))
+                        return true;
+        return false;
 }
 
 template <class S>
@@ -55,8 +60,10 @@ static void random_blocks(const char *type, unsigned char *p, long blocks)
                         const float d = (float)(1 + next_random() % 64) / 512.f;
                         const unsigned char zero = p[0] % 16;
                         memcpy(p, &d, 4);
-                        if (type[1] == '4')
+                        if (type[0] == 'I' && type[1] == '4')
                                 p[0] = zero;
+                        for (int i = 4; *type == 'F' && i < S::BYTES; i++)
+                                p[i] -= (p[i] & 0x7f) == 0x7f; /* NaN */
                 }
                 if (S::BYTES == 17)
                         p[0] = (unsigned char)(118 + next_random() % 6);
@@ -107,6 +114,40 @@ struct DecodeRun {
         }
 };
 
+template <class T, class S>
+struct DecodeTask {
+        const unsigned char *w;
+        T *to;
+        long n;
+        __device__ void operator()(int tile, char *) const
+        {
+                stored_decode_task<S, T, 64>(to, w, n, tile);
+        }
+};
+
+/* What is decoded into memory is float32 to the last bits. */
+template <class S>
+static void decode_case(const char *type, long n)
+{
+        unsigned char *w = (unsigned char *)mem((size_t)(n / S::VALUES * S::BYTES));
+        float *is = (float *)mem((size_t)n * 4), *want = (float *)mem((size_t)n * 4);
+        char name[64];
+        snprintf(name, sizeof name, "%s decoded, %ld", type, n);
+        random_blocks<S>(type, w, n / S::VALUES);
+        DecodeTask<float, S> f = { w, is, n };
+        DecodeRun<float, S> g = { w, want, n };
+        bool ok = task_run(f, (int)((n + 255) / 256 * 4 + 63) / 64, 64, 0, name) &&
+                  task_run(g, (int)((n + 2047) / 2048), 64, 0, name);
+        for (long i = 0; ok && i < n; i++)
+                if (!(fabs(is[i] - want[i]) <=
+                      1e-4 * fabs(want[i]) + 1e-4 * fabs(want[i / 32 * 32]))) {
+                        printf("  %s: value %ld is %g, want %g\n", name, i, is[i], want[i]);
+                        ok = false;
+                }
+        report(ok, name);
+        mem_free(w), mem_free(is), mem_free(want);
+}
+
 template <class T, class S, class Tile, int N, int K, int ALIGN = 16, int V = 4>
 static void stored_case(const char *type, int M, int splits)
 {
@@ -155,13 +196,12 @@ template <class S>
 static void type_cases(const char *type)
 {
         constexpr int B = S::VALUES == 32 ? 160 : S::VALUES == 64 ? 192 : S::VALUES;
-        if constexpr (!std::is_void_v<typename CodesOf<S>::Type>) {
-                stored_case<bf16, S, StoredTile<2, 1, 4, 3, 2>, 72, 512>(type, 11, 1);
-                stored_case<bf16, S, StoredTile<2, 2, 2, 3, 2>, 100, 512 + B>(type, 16, 2);
-                stored_case<f16, S, StoredTile<4, 2, 2, 2, 2>, 64, B, 2, 1>(type, 37, 1);
-                stored_case<bf16, S, StoredGroups<32, 1, 4, 1>, 72, 512 + B>(type, 41, 2);
-                stored_case<f16, S, StoredGroups<64, 2, 3, 1>, 100, B>(type, 5, 1);
-        }
+        stored_case<bf16, S, StoredTile<2, 1, 4, 3, 2>, 72, 512>(type, 11, 1);
+        stored_case<bf16, S, StoredTile<2, 2, 2, 3, 2>, 100, 512 + B>(type, 16, 2);
+        stored_case<f16, S, StoredTile<4, 2, 2, 2, 2>, 64, B, 2, 1>(type, 37, 1);
+        stored_case<bf16, S, StoredGroups<32, 1, 4, 1>, 72, 512 + B>(type, 41, 2);
+        stored_case<f16, S, StoredGroups<64, 2, 3, 1>, 100, B>(type, 5, 1);
+        decode_case<S>(type, 4096 + B);
 }
 
 int main()

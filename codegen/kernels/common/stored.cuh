@@ -3,10 +3,7 @@
  * The source has TGC_STORED_TYPE(NAME, values, bytes, decoder) for each type that it reads: a class
  *
  *      Stored_NAME::chunk(v, p, i)     v: values i .. i+31 of the blocks at p, i a multiple of 32
- *      load_stored<Stored_NAME>(v, p, i)     V neighbours that lie in one chunk; V 1: any
- *
- *      stored_decode_task<S, T, THREADS>(to, p, n, tile)     the first n values, n a multiple of 32, as
- *              elements of T: for kernels that read no blocks.  A tile is THREADS chunks. */
+ *      load_stored<Stored_NAME>(v, p, i)     V neighbours that lie in one chunk; V 1: any */
 #ifndef TGC_STORED_CUH
 #define TGC_STORED_CUH
 
@@ -41,24 +38,6 @@ TGC_DEV void load_stored(float (&v)[V], const unsigned char *p, long i)
                         for (int j = 0; j < V; j++)
                                 v[j] = all[g * V + j];
                 }
-}
-
-template <class S, class T, int THREADS>
-TGC_DEV void stored_decode_task(T *to, const unsigned char *p, long n, int tile)
-{
-        const long i = ((long)tile * THREADS + threadIdx.x) * DECODE_CHUNK;
-        float v[DECODE_CHUNK];
-        if (i >= n)
-                return;
-        S::chunk(v, p, i);
-#pragma unroll
-        for (int j = 0; j < DECODE_CHUNK; j += 8) {
-                float part[8];
-#pragma unroll
-                for (int k = 0; k < 8; k++)
-                        part[k] = v[j + k];
-                store<8>(to + i + j, part);
-        }
 }
 
 #endif

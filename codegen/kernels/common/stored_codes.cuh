@@ -4,13 +4,14 @@
  * decode_chunk (block_decode.h) makes all 32 of one row; here a lane makes its own 8 alone, four codes
  * a word.
  *
- *      typedef CodesOf<Stored_NAME>::Type C    of the types that codes.def names
+ *      typedef CodesOf<Stored_NAME>::Type C
  *      C::Head h = C::head(b)          what 256 values, or a block of fewer, have in common; b: their bytes
  *      C::Raw r = C::fetch<O>(b, c, t) words of chunk c (0..7) of the 256 values at b for lane t of
  *                                      four; the same for C::SHARE chunks, from a multiple of it on
  *      C::codes<O>(y, h, r, b, c, t)   8 codes, and for each four of them what makes them values:
  *                                      value = scale * (code - C::ZERO) + minus
  *      code_float<C>(word, j)          code j of a word, plus C::BASE
+ *      codes_values<C>(v, y, i)        the four values of word i
  *
  * Which 8 values, by the order O:
  *      CODES_RUN       8t .. 8t+7: words 0 and 1 are four neighbours each
@@ -123,10 +124,11 @@ struct RawWords {
         unsigned w[2];
 };
 
-/* Codes below 128; a Wide type's reach 255. */
+/* Codes below 128; a WIDE type's reach 255.  VALUE: a word's values are made by value().  LONG: scales
+ * have so many bits that BASE is to go before codes are scaled. */
 template <bool WIDE_, int SHARE_, int ZERO_>
 struct CodesBase {
-        static constexpr bool WIDE = WIDE_;
+        static constexpr bool WIDE = WIDE_, VALUE = false, LONG = false;
         static constexpr int SHARE = SHARE_, ZERO = ZERO_;
         static constexpr float BASE = WIDE ? 32768.f : 128.f;
 };
@@ -465,6 +467,7 @@ struct Codes_iq4_nl : CodesTable<18, 2> {
 };
 
 struct Codes_iq4_xs : CodesTable<16, 8> {
+        static constexpr bool LONG = true;
         struct Head {
                 float d;
                 unsigned high, low;
@@ -597,6 +600,7 @@ struct Codes_i4 : CodesBase<false, 1, 0> {
 /* Bytes; of bitsandbytes a scale is of 127 steps. */
 template <int VALUES, int BYTES, bool SCB>
 struct Codes_i8 : CodesBase<true, 1, 128> {
+        static constexpr bool LONG = true;
         typedef NoHead Head;
         typedef RawWords Raw;
         static __device__ __forceinline__ Head head(const unsigned char *) { return Head(); }
@@ -619,12 +623,85 @@ struct Codes_i8 : CodesBase<true, 1, 128> {
         }
 };
 
+/* ---- values of a table of float32, rounded to 24 bits, and of 8 bits -------------- */
+
+template <int VALUES, int BYTES, bool NF4>
+struct Codes_floats : CodesBase<false, 1, 0> {
+        static constexpr bool VALUE = true;
+        typedef NoHead Head;
+        typedef RawWords Raw;
+        static __device__ __forceinline__ Head head(const unsigned char *) { return Head(); }
+        template <CodesOrder O>
+        static __device__ __forceinline__ Raw fetch(const unsigned char *b, int c, int t)
+        {
+                return Codes_i4<VALUES, BYTES>::template fetch<O>(b, c, t);
+        }
+        template <CodesOrder O>
+        static __device__ __forceinline__ void codes(Codes &y, const Head &, const Raw &r,
+                                                     const unsigned char *b, int c, int)
+        {
+                y.code[0] = r.w[0], y.code[1] = r.w[1];
+                codes_scale(y, __uint_as_float(u32_aligned(block_of_chunk<VALUES, BYTES>(b, c))));
+        }
+        static __device__ __forceinline__ void value(float (&v)[4], unsigned word)
+        {
+                /* bytes 3, 2 and 1 of nf4_values and fp4_values (block_decode.h) */
+                constexpr unsigned NF[3][4] = {
+                        { 0xbebfbfbfu, 0x00bdbebeu, 0x3e3e3e3du, 0x3f3f3f3eu },
+                        { 0xca063280u, 0x00ba3d91u, 0xad7c24a2u, 0x803910e1u },
+                        { 0x336b3a00u, 0x007835a2u, 0x0305cbfbu, 0x001408a5u }
+                };
+                constexpr unsigned FP[3][4] = {
+                        { 0x3f3f3b00u, 0x3e3e3f3eu, 0xbfbfbb00u, 0xbebebfbeu },
+                        { 0x802aaa00u, 0x802a00aau, 0x802aaa00u, 0x802a00aau },
+                        { 0x00abab00u, 0x00ab00abu, 0x00abab00u, 0x00ab00abu }
+                };
+                unsigned b[3];
+#pragma unroll
+                for (int i = 0; i < 3; i++) {
+                        const unsigned table[4] = { NF4 ? NF[i][0] : FP[i][0],
+                                                    NF4 ? NF[i][1] : FP[i][1],
+                                                    NF4 ? NF[i][2] : FP[i][2],
+                                                    NF4 ? NF[i][3] : FP[i][3] };
+                        b[i] = table_bytes(word, table);
+                }
+#pragma unroll
+                for (int j = 0; j < 4; j++) {
+                        const unsigned low = __byte_perm(b[2], b[1], 0x0400u + 0x0110u * j);
+                        v[j] = __uint_as_float(
+                                __byte_perm(low & 0x00ffff00u, b[0], 0x4210u + 0x1000u * j));
+                }
+        }
+};
+
+/* E4M3; 0x7f and 0xff are NaN. */
+template <int VALUES, int BYTES>
+struct Codes_f8 : Codes_i8<VALUES, BYTES, false> {
+        static constexpr bool VALUE = true;
+        template <CodesOrder O>
+        static __device__ __forceinline__ void codes(Codes &y, const NoHead &, const RawWords &r,
+                                                     const unsigned char *b, int c, int)
+        {
+                y.code[0] = r.w[0], y.code[1] = r.w[1];
+                codes_scale(y, __uint_as_float(u32_aligned(block_of_chunk<VALUES, BYTES>(b, c))));
+        }
+        static __device__ __forceinline__ void value(float (&v)[4], unsigned word)
+        {
+#pragma unroll
+                for (int j = 0; j < 4; j++) {
+                        const unsigned u = word >> 8 * j & 0x7f;
+                        /* a half of 5 bits of exponent is 2^8 too small; subnormal ones too */
+                        const float x = u == 0x7f ? __uint_as_float(0x7fc00000u)
+                                                  : f16_bits(u << 7) * 256.f;
+                        v[j] = word >> 8 * j & 0x80 ? -x : x;
+                }
+        }
+};
+
 /* ---- which serves a type ---------------------------------------------------------- */
 
 template <class Decoder, int VALUES, int BYTES>
-struct CodesOfDecoder {
-        typedef void Type;
-};
+struct CodesOfDecoder;
 #define CODES(decode)                                                   \
         template <int VALUES, int BYTES>                                \
         struct CodesOfDecoder<struct Decoder_##decode, VALUES, BYTES> { \
@@ -652,6 +729,9 @@ CODES(nvfp4)
 CODES_SIZED(i4, Codes_i4<VALUES, BYTES>)
 CODES_SIZED(i8, Codes_i8<VALUES, BYTES, false>)
 CODES_SIZED(scb, Codes_i8<VALUES, BYTES, true>)
+CODES_SIZED(nf4, Codes_floats<VALUES, BYTES, true>)
+CODES_SIZED(fp4, Codes_floats<VALUES, BYTES, false>)
+CODES_SIZED(f8, Codes_f8<VALUES, BYTES>)
 #undef CODES
 #undef CODES_SIZED
 
@@ -659,5 +739,27 @@ template <class S>
 struct CodesOf {
         typedef typename CodesOfDecoder<typename S::Decoder, S::VALUES, S::BYTES>::Type Type;
 };
+
+/* The four values of word s. */
+template <class C>
+TGC_DEV void codes_values(float (&v)[4], const Codes &y, int s)
+{
+        if constexpr (C::VALUE) {
+                C::value(v, y.code[s]);
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                        v[j] *= y.scale[s];
+        } else if constexpr (C::LONG) {
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                        v[j] = fmaf(code_float<C>(y.code[s], j) - (C::BASE + C::ZERO), y.scale[s],
+                                    y.minus[s]);
+        } else {
+                const float offset = fmaf(-(C::BASE + C::ZERO), y.scale[s], y.minus[s]);
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                        v[j] = fmaf(code_float<C>(y.code[s], j), y.scale[s], offset);
+        }
+}
 
 #endif

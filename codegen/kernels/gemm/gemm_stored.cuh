@@ -123,16 +123,13 @@ struct SameType<T, T> {
 template <class T, class C, bool EXACT>
 TGC_DEV void stored_words(unsigned (&w)[2][2], const Codes &y)
 {
-        if constexpr (EXACT || C::WIDE || !SameType<T, bf16>::value) {
+        if constexpr (EXACT || C::WIDE || C::VALUE || !SameType<T, bf16>::value) {
 #pragma unroll
                 for (int s = 0; s < 2; s++) {
-                        const float offset = fmaf(-(C::BASE + C::ZERO), y.scale[s], y.minus[s]);
-#pragma unroll
-                        for (int h = 0; h < 2; h++)
-                                w[s][h] = pack2<T>(fmaf(code_float<C>(y.code[s], 2 * h), y.scale[s],
-                                                        offset),
-                                                   fmaf(code_float<C>(y.code[s], 2 * h + 1),
-                                                        y.scale[s], offset));
+                        float v[4];
+                        codes_values<C>(v, y, s);
+                        w[s][0] = pack2<T>(v[0], v[1]);
+                        w[s][1] = pack2<T>(v[2], v[3]);
                 }
         } else {
                 const unsigned one = pack2<T>(1.f, 1.f),

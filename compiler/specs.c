@@ -86,7 +86,7 @@ int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk, int bl
                                           more,           { { 1, 0, ctx } }, { "logits" } };
                 s[n++] = (Spec) { "score", SCORE, batch, chunk, { { 1, 0, ctx } }, { "logits" } };
                 for (size_t k = 0; k < sizeof buckets / sizeof *buckets; k++)
-                        if (buckets[k].b < batch && !o->train)
+                        if (buckets[k].b < (o->train ? 2 : batch) && buckets[k].b < batch)
                                 s[n++] = (Spec) { buckets[k].name,
                                                   DECODE,
                                                   buckets[k].b,

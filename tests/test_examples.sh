@@ -26,6 +26,15 @@ after=$(grep -o 'perplexity[ :]*[0-9.]*' "$dir/out" | tail -1 | grep -o '[0-9.]*
 p=$(awk -v a="${before:-0}" -v b="${after:-0}" 'BEGIN { if (!(b > 0 && b < a / 2)) print "perplexity " a " before, " b " after" }')
 [ "$p" ] || [ -s "$dir/finetune/weights/model.safetensors" ] || p="no weights were exported"
 say finetuning_helps "$p"
+run dpo '^and after'
+p=$(grep -o '"logprob":[^,]*' "$dir/out" | cut -d: -f2 | paste -sd' ' | awk '{ if (!($3 - $4 > $1 - $2 + 1)) print "happy less sad: " $1 - $2 " before, " $3 - $4 " after" }')
+say preferences_are_learned "$p"
+run grpo '^Once upon a time'
+p=$(grep -o 'score [0-9.]*' "$dir/err" | cut -d' ' -f2 | paste -sd' ' | awk '{ if (!($NF > 1.5 * $1)) print "scores " $0 }')
+say the_reward_rises "$p"
+run distill '^KL of'
+p=$(tail -2 "$dir/out" | paste -sd' ' | awk '{ if (!($2 < 0.8 * $1)) print "KL " $0 }')
+say the_student_learns "$p"
 N=40 run shakespeare '^ROMEO:'
 if command -v python3 > /dev/null; then run json '^([0-9]+) of \1 agree' '^Once'; else echo "skip example_json: no python3"; fi
 

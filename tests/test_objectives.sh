@@ -135,6 +135,13 @@ published() { # the metric has no gradient: the weights are those of cross-entro
 }
 say as_published_is_cross_entropy "$(published 2>&1)"
 
+document() { # the two files of docs/objectives.md
+        awk '/^```lua/ { n++; in_it = 1; next } /^```/ { in_it = 0 } in_it { print > ("doc" n ".lua") }' "$top/docs/objectives.md"
+        train doc "${group[@]}" --objective doc1.lua,samples=2,max_tokens=4 --max_iters 1
+        tgc 0 '' check tiny.lua --objective doc2.lua,gamma=1.5 --device cpu
+}
+say files_of_the_document "$(document 2>&1)"
+
 # ---- what is refused
 refused() {
         tgc 8 'no such file, and no model of that name' check gpt --objective nothing

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/weights/weight_map.h"
-#include "imatrix.h"
+#include "../runtime/util/file.h"
+#include "gguf_write.h"
 #include "work.h"
 
 enum { WINDOW = 512 };
@@ -30,7 +31,8 @@ typedef struct Work {
         int n;
         Total *total;
         int n_totals;
-        char *map; /* text */
+        char *map;        /* text */
+        WeightMap *names; /* of a GGUF file made of the folder, or NULL */
         int *ids, n_ids, windows, window;
 } Work;
 
@@ -45,6 +47,7 @@ static void work_free(Work *w)
         free(w->linear);
         free(w->total);
         free(w->map);
+        weight_map_free(w->names);
         free(w->ids);
 }
 
@@ -205,6 +208,20 @@ static const Linear *linear_of(const Work *w, const char *param)
         return NULL;
 }
 
+/* Matrix `at` of a tensor, by the name that it has in a GGUF file where that is wanted. */
+static int put_sums(const Work *w, Imatrix *m, const char *tensor, int64_t matrices, int64_t at,
+                    const double *sum, int64_t cols, double count, Err *e)
+{
+        WeightLine line;
+        for (int i = 0; w->names && weight_map_line(w->names, NULL, i, &line); i++)
+                if (!strcmp(line.param, tensor)) {
+                        const bool stacked = line.from >= 0;
+                        return imatrix_put(m, line.name, stacked ? line.of : matrices,
+                                           stacked ? line.from : at, sum, cols, count, e);
+                }
+        return imatrix_put(m, tensor, matrices, at, sum, cols, count, e);
+}
+
 /* What a line of the map says of a tensor's columns. */
 static int put_line(const Work *w, Imatrix *m, const WeightLine *line, Err *e)
 {
@@ -226,12 +243,29 @@ static int put_line(const Work *w, Imatrix *m, const WeightLine *line, Err *e)
                                                      : 0;
                 if (expert >= x->experts && x->experts)
                         break;
-                code = imatrix_put(m, t->name, matrices, at, sum->v + expert * x->cols, x->cols,
-                                   x->experts ? w->total[x->count].v[expert]
-                                              : (double)w->windows * w->window,
-                                   e);
+                code = put_sums(w, m, t->name, matrices, at, sum->v + expert * x->cols, x->cols,
+                                x->experts ? w->total[x->count].v[expert]
+                                           : (double)w->windows * w->window,
+                                e);
         }
         return code;
+}
+
+/* Of a folder that no GGUF file can be made of, tensors keep their names. */
+static int find_names(Work *w, const Args *a, Err *e)
+{
+        Progress talk = progress_new(a);
+        char *text = NULL;
+        Err why;
+        int code = gguf_names_of_folder(w->how->model, &text, &why);
+        if (!code)
+                code = weight_map_parse(&w->names, text, "names", e);
+        else if (code == TGC_NO_MEMORY)
+                *e = why;
+        else
+                say(&talk, "%s; its tensors are called as in the folder\n", why.msg);
+        free(text);
+        return code == TGC_BAD_FILE ? TGC_OK : code;
 }
 
 static int result(const Work *w, Imatrix **out, Err *e)
@@ -266,6 +300,8 @@ int imatrix_measure(Imatrix **out, const Calibration *c, Err *e)
                 signals_defer();
                 code = run(&w, &a, e);
         }
+        if (!code && c->gguf_names && file_is_dir(c->model))
+                code = find_names(&w, &a, e);
         if (!code)
                 code = result(&w, out, e);
         if (code) {
@@ -281,6 +317,7 @@ int imatrix_calibrate(Imatrix **out, const Args *a, Err *e)
 {
         const Calibration c = { .model = a->pos[0],
                                 .text = opt_str(a, O_CALIBRATE),
+                                .gguf_names = is_gguf_type(opt_str(a, O_TYPE)),
                                 .quiet = opt_flag(a, O_QUIET) };
         return imatrix_measure(out, &c, e);
 }

@@ -12,6 +12,7 @@ int cmd_imatrix(const Args *a, Err *e)
                                 .threads = opt_set(a, O_THREADS) ? opt_str(a, O_THREADS) : NULL,
                                 .tokenizer = opt_str(a, O_TOKENIZER),
                                 .window = opt_int(a, O_WINDOW),
+                                .gguf_names = true,
                                 .quiet = opt_flag(a, O_QUIET) };
         const char *path = opt_str(a, O_OUT);
         Progress talk = progress_new(a);

@@ -8,6 +8,7 @@
 #include "../runtime/weights/block_encode.h"
 #include "../runtime/weights/gguf_out.h"
 #include "gguf_model.h"
+#include "gguf_write.h"
 #include "imatrix.h"
 #include "mixtures.h"
 #include "quantize.h"
@@ -31,8 +32,7 @@ static int named_type(const char *name)
         return -1;
 }
 
-/* --keep's type of a tensor; -1: none, -2: an error. */
-static int kept_type(const Args *a, const CkTensor *t, Err *e)
+int kept_type(const Args *a, const CkTensor *t, Err *e)
 {
         const OptionValue *v = &a->v[O_KEEP_TYPE];
         for (int i = 0; i < v->n; i++) {
@@ -61,8 +61,7 @@ static int kept_type(const Args *a, const CkTensor *t, Err *e)
         return -1;
 }
 
-/* A pattern that fits no tensor is a mistake. */
-static int check_patterns(const Args *a, const Gguf *g, Err *e)
+int check_patterns(const Args *a, const CkTensor *tensor, int n, Err *e)
 {
         const OptionValue *v = &a->v[O_KEEP_TYPE];
         for (int i = 0; i < v->n; i++) {
@@ -71,8 +70,8 @@ static int check_patterns(const Args *a, const Gguf *g, Err *e)
                 bool any = false;
                 snprintf(pattern, sizeof pattern, "%.*s", at ? (int)(at - v->list[i]) : 0,
                          v->list[i]);
-                for (int k = 0; k < gguf_n_tensors(g); k++)
-                        any |= !fnmatch(pattern, gguf_tensor(g, k)->name, 0);
+                for (int k = 0; k < n; k++)
+                        any |= !fnmatch(pattern, tensor[k].name, 0);
                 if (at && !any)
                         return err_set(e, TGC_USAGE, "--keep %.100s: no tensor is called so",
                                        v->list[i]);
@@ -82,11 +81,13 @@ static int check_patterns(const Args *a, const Gguf *g, Err *e)
 
 static int plan(Job *j, Err *e)
 {
-        int code = check_patterns(j->a, j->g, e);
-        for (int i = 0; i < gguf_n_tensors(j->g) && !code; i++) {
+        const int n_tensors = gguf_n_tensors(j->g);
+        for (int i = 0; i < n_tensors; i++)
+                j->out[i] = *gguf_tensor(j->g, i);
+        int code = check_patterns(j->a, j->out, n_tensors, e);
+        for (int i = 0; i < n_tensors && !code; i++) {
                 CkTensor *t = &j->out[i];
                 int64_t n;
-                *t = *gguf_tensor(j->g, i);
                 const int kept = kept_type(j->a, t, e),
                           type = kept == -1 ? mixture_type(j->mixture, j->g, t) : kept;
                 if (kept == -2)
@@ -113,17 +114,18 @@ int finite_values(const char *file, const char *name, const float *v, int64_t n,
         return TGC_OK;
 }
 
-static int encode(Job *j, const CkTensor *to, void *mem, const float *v, int64_t n, Err *e)
+int encode_tensor(const char *file, Imatrix *imatrix, const CkTensor *to, void *mem, const float *v,
+                  int64_t n, int *without, Err *e)
 {
         const int64_t cols = to->dim[to->rank - 1];
         const float *means = NULL;
         int64_t matrices = 1;
-        int code = finite_values(j->a->pos[0], to->name, v, n, e);
-        if (!code && j->imatrix)
-                code = imatrix_find(j->imatrix, to->name, cols, &means, &matrices, e);
+        int code = finite_values(file, to->name, v, n, e);
+        if (!code && imatrix)
+                code = imatrix_find(imatrix, to->name, cols, &means, &matrices, e);
         if (code)
                 return code;
-        j->without += j->imatrix && !means;
+        *without += imatrix && !means;
         const int64_t rows = n / cols, each = rows / matrices;
         if (rows % matrices)
                 return err_set(e, TGC_BAD_FILE, "%s: %lld rows, and means of %lld matrices",
@@ -137,7 +139,7 @@ static int encode(Job *j, const CkTensor *to, void *mem, const float *v, int64_t
                         return err_set(e, TGC_BAD_FILE,
                                        "%s: tensor %.200s: its values are beyond what the halves "
                                        "of %s can scale; --keep '%.60s=f32'",
-                                       j->a->pos[0], to->name, ck_dtype_name(to->dtype), to->name);
+                                       file, to->name, ck_dtype_name(to->dtype), to->name);
         return TGC_OK;
 }
 
@@ -155,7 +157,8 @@ static int write_tensor(Job *j, GgufOut *o, const CkTensor *from, const CkTensor
         if (!code) {
                 ck_convert(v, CK_F32, from->data, from->dtype, (size_t)n, 1);
                 if (ck_can_encode(to->dtype))
-                        code = encode(j, to, mem, v, n, e);
+                        code = encode_tensor(j->a->pos[0], j->imatrix, to, mem, v, n, &j->without,
+                                             e);
                 else
                         ck_convert(mem, to->dtype, v, CK_F32, (size_t)n, 1);
         }
@@ -192,35 +195,34 @@ static int write_all(Job *j, const char *path, Err *e)
         return gguf_out_commit(o, e);
 }
 
-static void say_what(const Job *j, const char *path)
+void say_tensors(const Args *a, const char *path, const CkTensor *tensor, int n, int without)
 {
-        Progress talk = progress_new(j->a);
+        Progress talk = progress_new(a);
         char line[400] = "";
         size_t at = 0;
         uint64_t bytes = 0, values = 0;
         for (int t = 0; t < CK_N_DTYPES; t++) {
-                int n = 0;
-                for (int i = 0; i < gguf_n_tensors(j->g); i++)
-                        n += j->out[i].dtype == t;
-                if (n && at < sizeof line)
+                int k = 0;
+                for (int i = 0; i < n; i++)
+                        k += tensor[i].dtype == t;
+                if (k && at < sizeof line)
                         at += (size_t)snprintf(line + at, sizeof line - at, "%s%d %s",
-                                               at ? ", " : "", n, ck_dtype_name(t));
+                                               at ? ", " : "", k, ck_dtype_name(t));
         }
-        for (int i = 0; i < gguf_n_tensors(j->g); i++) {
-                int64_t n;
-                ck_count(j->out[i].rank, j->out[i].dim, &n);
-                values += (uint64_t)n;
-                bytes += j->out[i].bytes;
+        for (int i = 0; i < n; i++) {
+                int64_t count;
+                ck_count(tensor[i].rank, tensor[i].dim, &count);
+                values += (uint64_t)count;
+                bytes += tensor[i].bytes;
         }
         char size[32];
         say(&talk, "%s: %s, %.2f bits a value: %s\n", path,
             text_bytes(size, sizeof size, (double)bytes),
             values ? 8.0 * (double)bytes / (double)values : 0.0, line);
-        if (j->without)
+        if (without)
                 say(&talk, "%s: has no means for %d of the tensors\n",
-                    opt_str(j->a, O_IMATRIX) ? opt_str(j->a, O_IMATRIX)
-                                             : opt_str(j->a, O_CALIBRATE),
-                    j->without);
+                    opt_str(a, O_IMATRIX) ? opt_str(a, O_IMATRIX) : opt_str(a, O_CALIBRATE),
+                    without);
 }
 
 static int quantize_gguf(const Args *a, Err *e)
@@ -242,11 +244,23 @@ static int quantize_gguf(const Args *a, Err *e)
         if (!code)
                 code = write_all(&j, opt_str(a, O_OUT), e);
         if (!code)
-                say_what(&j, opt_str(a, O_OUT));
+                say_tensors(a, opt_str(a, O_OUT), j.out, gguf_n_tensors(j.g), j.without);
         free(j.out);
         imatrix_close(j.imatrix);
         if (j.g)
                 gguf_free(j.g);
+        return code;
+}
+
+static int folder_to_gguf(const Args *a, Err *e)
+{
+        Imatrix *m = NULL;
+        int code = opt_str(a, O_IMATRIX)     ? imatrix_open(&m, opt_str(a, O_IMATRIX), e)
+                   : opt_str(a, O_CALIBRATE) ? imatrix_calibrate(&m, a, e)
+                                             : TGC_OK;
+        if (!code)
+                code = gguf_of_folder(a, a->pos[0], opt_str(a, O_OUT), opt_str(a, O_TYPE), m, e);
+        imatrix_close(m);
         return code;
 }
 
@@ -256,11 +270,12 @@ int cmd_quantize(const Args *a, Err *e)
                 return err_set(e, TGC_USAGE, "quantize: give -o OUT");
         if (!opt_str(a, O_TYPE))
                 return err_set(e, TGC_USAGE,
-                               "quantize: give --type: %s of a GGUF file; nf4, int4 or "
-                               "fp8 of a folder",
+                               "quantize: give --type: %s of a GGUF file or a folder; nf4, int4 "
+                               "or fp8 of a folder",
                                mixture_names());
         if (file_is_dir(a->pos[0]))
-                return quantize_folder(a, e);
+                return is_gguf_type(opt_str(a, O_TYPE)) ? folder_to_gguf(a, e)
+                                                        : quantize_folder(a, e);
         if (is_gguf(a->pos[0]))
                 return quantize_gguf(a, e);
         return err_set(e, TGC_USAGE, "%s: a GGUF file or a Hugging Face folder is quantised",

@@ -4,6 +4,7 @@
 #include "../runtime/util/file.h"
 #include "cli.h"
 #include "gguf_model.h"
+#include "mixtures.h"
 
 /* What the command line says of the work, before any of it. */
 typedef struct Given {
@@ -74,12 +75,16 @@ static bool has_blocks(const Given *g)
         return opt_int(g->a, O_WEIGHT_TYPE) > 1 ? random_weights(g) : from_blocks(g);
 }
 /* Of GGUF files and int4 errors are weighed. */
+static bool makes_mixture(const Given *g)
+{
+        return !file_is_dir(g->a->pos[0]) || !opt_str(g->a, O_TYPE) ||
+               mixture_find(opt_str(g->a, O_TYPE)) >= 0;
+}
 static bool chooses_scales(const Given *g)
 {
-        return !file_is_dir(g->a->pos[0]) || starts(opt_str(g->a, O_TYPE), "int4");
+        return makes_mixture(g) || starts(opt_str(g->a, O_TYPE), "int4");
 }
 static bool no_imatrix(const Given *g) { return !has(g, O_IMATRIX); }
-static bool of_gguf(const Given *g) { return !file_is_dir(g->a->pos[0]); }
 static bool keeps_blocks(const Given *g)
 {
         return has_blocks(g) && opt_int(g->a, O_WEIGHT_TYPE) != 1;

@@ -24,11 +24,12 @@ typedef struct Calibration {
         const char *model, *text, *ids;                   /* a text, or a file of ids */
         const char *dtype, *device, *threads, *tokenizer; /* as typed, or NULL */
         int window;                                       /* tokens at once; 0: 512 */
+        bool gguf_names; /* a folder's tensors are called as in a GGUF file of it */
         bool quiet;
 } Calibration;
 
 /* Runs the text through the model, window by window, and sums the squares of what each of its linears
- * is given.  Tensors are called as in the model's file or folder. */
+ * is given.  Tensors are called as in the model's file or folder, or as gguf_names says. */
 int imatrix_measure(Imatrix **out, const Calibration *c, Err *e);
 /* As `tgc quantize --calibrate` says. */
 int imatrix_calibrate(Imatrix **out, const Args *a, Err *e);

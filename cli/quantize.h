@@ -2,9 +2,20 @@
 #ifndef TGC_QUANTIZE_H
 #define TGC_QUANTIZE_H
 
+#include "../runtime/weights/ck_tensor.h"
 #include "cli.h"
+#include "imatrix.h"
 
 int finite_values(const char *file, const char *name, const float *v, int64_t n, Err *e);
+/* n values to blocks: to's; without counts tensors that the importance matrix lacks. */
+int encode_tensor(const char *file, Imatrix *imatrix, const CkTensor *to, void *mem, const float *v,
+                  int64_t n, int *without, Err *e);
+/* --keep's type of a tensor of a GGUF file; -1: none, -2: an error. */
+int kept_type(const Args *a, const CkTensor *t, Err *e);
+/* A pattern of --keep that fits no tensor is a mistake. */
+int check_patterns(const Args *a, const CkTensor *tensor, int n, Err *e);
+/* How large the file is, and of which types. */
+void say_tensors(const Args *a, const char *path, const CkTensor *tensor, int n, int without);
 int quantize_folder(const Args *a, Err *e);
 
 #endif

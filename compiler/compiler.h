@@ -103,6 +103,10 @@ Model *read_lua_config(const char *path, const char *family, const char *config_
  * above, and the map from its tensors to those of a folder (weight_map_compose).  own: the model is
  * the user's, so an architecture that is not known leaves both empty. */
 void read_gguf(const char *meta_json, bool own, Text *config, Text *names);
+/* The other way: of {"config": config.json, "tensors": {NAME: {"shape": [N,K]}}} what a GGUF file says,
+ * {"keys": [[NAME, "u32", VALUE] ...], "extra": {NAME: [NUMBER ...]}, "sizes": {...}}, and the map that
+ * read_gguf would make of that file's tensors. */
+void write_gguf(const char *folder_json, Text *keys, Text *names);
 Model *read_json(const char *path);
 /* text[n] is 0; name: for messages */
 Model *read_json_text(const char *text, size_t n, const char *name);

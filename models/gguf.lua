@@ -11,7 +11,13 @@
 --      layer     the same in blocks, below `prefix`; {expert = "experts.%d.w1"}: (E,N,K) is a tensor for each expert
 --      steps     transforms by GGUF's name: a text, or a function(m, suffix)
 --      words     the folder's configuration has Llama's words: num_key_value_heads, head_dim, rope_theta
+--      types     model_types that become this architecture, where that is not `type` alone
+--      say       what a file gets under a key, where `keys` has a function: function(c, m, p), of config.json's
+--                keys with their defaults, sizes, and the model's parameters
 --      ignore    tensors that the configuration has taken in
+--
+-- The table is read in both directions: gguf.read makes a folder's words of a file's, gguf.write a file's of a
+-- folder's, which gguf.read must then understand as the folder was meant.
 --
 -- A key without a rule is refused, for the logits may depend on it; a tensor without a row, when weights are read.
 local gguf = {}
@@ -119,10 +125,11 @@ end
 
 -- Rows --------------------------------------------------------------------------------
 
+-- One table of several; what is false is not there.
 local function set(...)
         local out = {}
         for _, part in ipairs { ... } do
-                for key, v in pairs(part) do out[key] = v end
+                for key, v in pairs(part) do out[key] = v or nil end
         end
         return out
 end
@@ -149,6 +156,10 @@ local llama_layer = {
         ffn_gate = "mlp.gate_proj", ffn_up = "mlp.up_proj", ffn_down = "mlp.down_proj",
 }
 local qk_norms = { attn_q_norm = "self_attn.q_norm", attn_k_norm = "self_attn.k_norm" }
+
+-- Norms behind attention and MLP, none before them.
+local behind = { attn_norm = false, ffn_norm = false, post_attention_norm = "post_attention_layernorm",
+                 post_ffw_norm = "post_feedforward_layernorm" }
 
 local function experts(gate, up, down)
         return { ffn_gate_exps = { expert = gate }, ffn_up_exps = { expert = up }, ffn_down_exps = { expert = down } }
@@ -178,6 +189,9 @@ end
 local architectures = {
         llama = llama_like {
                 type = function(m) return (m.meta["llama.expert_count"] or 0) > 0 and "mixtral" or "llama" end,
+                types = { "llama", "mistral", "mixtral" },
+                say = { expert_count = function(c) return c.num_local_experts end,
+                        expert_used_count = function(c) return c.num_local_experts and c.num_experts_per_tok end },
                 keys = {
                         expert_count = function(v, _, config)
                                 if v > 0 then config.num_local_experts = v end
@@ -256,9 +270,7 @@ local architectures = {
         },
         olmo2 = llama_like {
                 type = "olmo2", config = biases,
-                layer = set(llama_layer, qk_norms, {
-                        post_attention_norm = "post_attention_layernorm", post_ffw_norm = "post_feedforward_layernorm",
-                }),
+                layer = set(llama_layer, qk_norms, behind),
         },
         smollm3 = llama_like {                                  -- every fourth layer has no rotary positions, in both
                 type = "smollm3", config = biases, steps = turned,
@@ -277,6 +289,8 @@ local architectures = {
         },
         phi3 = llama_like {
                 type = "phi3",
+                say = { ["attention.sliding_window"] = function(c) return c.sliding_window or 0 end,
+                        ["rope.scaling.original_context_length"] = function(c) return c.original_max_position_embeddings end },
                 keys = {
                         ["attention.sliding_window"] = function(v, _, config)
                                 if v > 0 then config.sliding_window = v end
@@ -342,6 +356,7 @@ local architectures = {
         },
         olmo = llama_like {
                 type = "olmo",
+                say = { ["attention.layer_norm_epsilon"] = function() return 1e-5 end },
                 keys = {
                         ["attention.clamp_kqv"] = "clip_qkv",
                         ["attention.layer_norm_epsilon"] = function(v, _, _, key)
@@ -364,9 +379,7 @@ local architectures = {
                         config.sliding_window, config.layer_types = config.max_position_embeddings, {}
                         for i = 1, config.num_hidden_layers do config.layer_types[i] = "sliding_attention" end
                 end,
-                layer = set(llama_layer, qk_norms, {
-                        post_attention_norm = "post_attention_layernorm", post_ffw_norm = "post_feedforward_layernorm",
-                }),
+                layer = set(llama_layer, qk_norms, behind),
                 ignore = { "rope_freqs.weight" },
         },
         glm4 = llama_like {                                     -- rotary pairs are neighbours, in both
@@ -381,6 +394,7 @@ local architectures = {
         },
         ["command-r"] = llama_like {                            -- rotary pairs are neighbours, in both
                 type = "cohere",
+                say = { ["rope.scaling.type"] = function() return "none" end },
                 keys = { logit_scale = "logit_scale" },
                 needs = { "attention.layer_norm_epsilon", "logit_scale" },
                 config = function(m, config)
@@ -443,6 +457,8 @@ local architectures = {
         },
         falcon = {
                 type = "falcon",
+                say = { ["attention.head_count_kv"] = function(_, m) return m.kv_heads end,
+                        tensor_data_layout = function() return "jploski" end },
                 keys = { feed_forward_length = "ffn_hidden_size", ["attention.layer_norm_epsilon"] = "layer_norm_epsilon",
                          ["attention.head_count_kv"] = "num_kv_heads" },
                 needs = { "attention.layer_norm_epsilon" },
@@ -468,6 +484,7 @@ local architectures = {
         },
         mpt = {
                 type = "mpt",
+                say = { ["attention.max_alibi_bias"] = function() return 8.0 end },
                 keys = { context_length = "max_seq_len", embedding_length = "d_model", block_count = "n_layers",
                          ["attention.head_count"] = "n_heads", ["attention.layer_norm_epsilon"] = "layer_norm_epsilon",
                          feed_forward_length = function(v, m, _, key)
@@ -498,8 +515,8 @@ local function map_of(m, row, base, entry, head, step, lines)
                         lines[#lines + 1] = "map " .. head .. entry .. suffix .. " = " .. name .. steps
                 elseif t then
                         for e = 0, t.shape[1] - 1 do
-                                lines[#lines + 1] = string.format("map %s%s%s = %s | index %d%s", head, entry.expert:format(e),
-                                                                  suffix, name, e, steps)
+                                lines[#lines + 1] = string.format("map %s%s%s = %s: %s | index %d%s", head, entry.expert:format(e),
+                                                                  suffix, name, table.concat(t.shape, "x"), e, steps)
                         end
                 end
         end
@@ -594,6 +611,206 @@ function gguf.read(meta, own)
         if row.config then row.config(m, config) end
         ids(meta, config)
         return config, names_of(m, row, number "block_count")
+end
+
+-- The other direction -------------------------------------------------------------------
+
+-- Where a rule does not say it, or config.json may leave it out.
+local common_say = {
+        vocab_size = function(c, m) return m.words and c.vocab_size end,
+        feed_forward_length = function(c, m, p)
+                return c.intermediate_size or p.n_ff and p.n_ff > 0 and p.n_ff or 4 * m.width
+        end,
+        ["attention.head_count_kv"] = function(_, m) return m.arch ~= "gpt2" and m.kv_heads end,
+        ["attention.key_length"] = function(_, m) return m.own_width and m.head_dim end,
+        ["attention.value_length"] = function(_, m) return m.own_width and m.head_dim end,
+        ["rope.freq_base"] = function(_, _, p) return p.rotary ~= 0 and p.rope_theta end,
+        ["rope.dimension_count"] = function(_, m, p)
+                return p.rope_theta and p.rotary ~= 0 and math.floor(m.head_dim * (p.rotary or 1))
+        end,
+        ["rope.scaling.type"] = function(_, _, p)
+                return (p.rope_scaling == "linear" or p.rope_scaling == "yarn") and p.rope_scaling
+        end,
+        ["rope.scaling.factor"] = function(_, _, p)
+                return (p.rope_scaling == "linear" or p.rope_scaling == "yarn") and p.rope_factor
+        end,
+        ["rope.scaling.original_context_length"] = function(_, _, p)
+                return p.rope_scaling == "yarn" and p.rope_original
+        end,
+}
+
+-- Keys that are float32, however the number is written in config.json.
+local floats = {}
+for _, key in ipairs { "attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon", "rope.freq_base", "rope.scaling.factor",
+                       "attn_logit_softcapping", "final_logit_softcapping", "attention.scale", "embedding_scale",
+                       "residual_scale", "logit_scale", "attention.clamp_kqv", "attention.max_alibi_bias" } do
+        floats[key] = true
+end
+
+-- Tensors of folders that are no weights.
+local buffers = { "rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias" }
+
+local function row_for(model_type)
+        local names = {}
+        for arch in pairs(architectures) do names[#names + 1] = arch end
+        table.sort(names)
+        local all = {}
+        for _, arch in ipairs(names) do
+                local row = architectures[arch]
+                for _, name in ipairs(row.types or { row.type }) do
+                        if name == model_type then return arch, row end
+                        all[#all + 1] = name
+                end
+        end
+        table.sort(all)
+        refuse("config.json: model_type", show(model_type) .. " has no architecture in GGUF files that tgc writes; these have: "
+               .. table.concat(all, ", "))
+end
+
+-- The file's tensors as far as their names and shapes go, of the folder's; used[NAME] of those.
+local function tensors_for(m, row, folder, tied, used)
+        local out = {}
+        local function put(base, entry, head, step)
+                for _, suffix in ipairs { ".weight", ".bias" } do
+                        local steps = type(step) == "function" and step(m, suffix) or step
+                        if type(entry) == "string" then
+                                local t = folder[head .. entry .. suffix]
+                                if t then
+                                        used[head .. entry .. suffix] = true
+                                        out[base .. suffix] = { shape = steps == "t" and { t.shape[2], t.shape[1] } or t.shape }
+                                end
+                        else
+                                local e, shape = 0, nil
+                                while folder[head .. entry.expert:format(e) .. suffix] do
+                                        local name = head .. entry.expert:format(e) .. suffix
+                                        used[name], shape, e = true, folder[name].shape, e + 1
+                                end
+                                if shape then out[base .. suffix] = { shape = { e, table.unpack(shape) } } end
+                        end
+                end
+        end
+        local steps = row.steps or {}
+        for base, entry in pairs(row.outer) do
+                if not (tied and base == "output") then put(base, entry, "", steps[base]) end
+        end
+        m.tensors = out
+        for _ = 1, type(row.layer) == "function" and 2 or 1 do  -- names may depend on what there is
+                local layer = type(row.layer) == "function" and row.layer(m) or row.layer
+                for i = 0, m.layers - 1 do
+                        for base, entry in pairs(layer) do
+                                local name = "blk." .. i .. "." .. base
+                                out[name .. ".weight"], out[name .. ".bias"] = nil, nil
+                                put(name, entry, row.prefix:format(i), steps[base])
+                        end
+                end
+        end
+        return out
+end
+
+local function rest_of(row, folder, used, tied)
+        local out = {}
+        for name in pairs(folder) do
+                local free = used[name] or tied and name == row.outer.output .. ".weight"
+                for _, pattern in ipairs(buffers) do free = free or name:sub(-#pattern) == pattern end
+                if not free then out[#out + 1] = name end
+        end
+        table.sort(out)
+        return out
+end
+
+-- Llama 3's factors, as the file has them: what each frequency is divided by.
+local function llama3_factors(p, dims)
+        local out = {}
+        for i = 0, dims // 2 - 1 do
+                local turns = p.rope_original * p.rope_theta ^ (-2 * i / dims) / (2 * math.pi)
+                local keep = math.min(math.max((turns - p.rope_low) / (p.rope_high - p.rope_low), 0), 1)
+                out[#out + 1] = 1 / ((1 - keep) / p.rope_factor + keep)
+        end
+        return out
+end
+
+-- Parameters that change logits, and differ.
+local function differs(a, b)
+        local names, out = {}, {}
+        for _, p in ipairs { a, b } do
+                for key in pairs(p) do names[key] = true end
+        end
+        local plain = a.rope_scaling == "none" and b.rope_scaling == "none"
+        for key in pairs(names) do
+                local x, y = a[key], b[key]
+                if key == "n_ff" then x, y = x == 0 and 4 * a.n_embd or x, y == 0 and 4 * b.n_embd or y end
+                local same = x == y or type(x) == "number" and type(y) == "number" and math.abs(x - y) <= 1e-6 * math.abs(x)
+                local free = key == "std" or key == "dropout" or key:sub(1, 3) == "aux"
+                             or plain and key:sub(1, 5) == "rope_" and key ~= "rope_theta" and key ~= "rope_scaling"
+                if not same and not free then out[#out + 1] = key end
+        end
+        table.sort(out)
+        return out[1]
+end
+
+local function model_of(config)
+        local name = require "families"[config.model_type]
+        return require(name).config(config, config.model_type)
+end
+
+-- folder: { config = config.json, tensors = { NAME = { shape = {...} } } }.  Returns the keys, a list of
+-- { NAME, "u32" | "f32" | "bool" | "string", VALUE }, tensors of float32 that the folder has not, by name, the lines of the
+-- map, as gguf.read makes them, and the sizes that mixtures ask for.
+function gguf.write(folder)
+        local raw = folder.config
+        local family = require "families"[raw.model_type]
+        if not family then refuse("config.json: model_type", show(raw.model_type) .. " is not known") end
+        local arch, row = row_for(raw.model_type)
+        local c, p = require("config_keys").read(raw, raw.model_type), model_of(raw)
+        local function word(key) return c[row.keys and row.keys[key] or common[key]] end
+        local m = { arch = arch, words = row.words, heads = word "attention.head_count", layers = word "block_count" }
+        m.kv_heads = p.n_kv_head or m.heads
+        m.width = word "embedding_length"
+        m.head_dim = p.head_dim or m.width // m.heads
+        m.own_width = m.words and (c.head_dim ~= nil or m.head_dim * m.heads ~= m.width)
+        m.meta = {}                             -- a row's functions may ask, and nothing is there yet
+        local tied, used = c.tie_word_embeddings, {}
+        local tensors = tensors_for(m, row, folder.tensors, tied, used)
+        local rest = rest_of(row, folder.tensors, used, tied)
+        if rest[1] then
+                refuse("tensor " .. rest[1], "has no name in GGUF files of " .. arch
+                       .. (rest[2] and " (nor have " .. #rest - 1 .. " others)" or ""))
+        end
+        local keys, meta, extra, names = {}, { ["general.architecture"] = arch, tensors = tensors }, {}, {}
+        for _, part in ipairs { common, row.keys or {} } do
+                for key in pairs(part) do names[key] = true end
+        end
+        local sorted = {}
+        for key in pairs(names) do sorted[#sorted + 1] = key end
+        table.sort(sorted)
+        for _, key in ipairs(sorted) do
+                local say = row.say and row.say[key]
+                local rule = row.keys and row.keys[key] or common[key]
+                local v
+                if say then v = say(c, m, p)
+                elseif row.keys and type(row.keys[key]) == "string" and c[rule] ~= nil then v = c[rule]
+                elseif common_say[key] then v = common_say[key](c, m, p)
+                elseif type(rule) == "string" then v = c[rule] end
+                if v ~= nil and v ~= false or type(v) == "boolean" and type(rule) == "string" and c[rule] == false then
+                        local kind = floats[key] and "f32" or type(v) == "boolean" and "bool" or type(v) == "string" and "string" or "u32"
+                        if kind == "u32" and math.type(v) ~= "integer" then v = math.tointeger(v) or refuse(key, show(v)) end
+                        keys[#keys + 1] = { arch .. "." .. key, kind, v }
+                        meta[arch .. "." .. key] = v
+                end
+        end
+        if p.rope_scaling == "llama3" then
+                extra["rope_freqs.weight"] = llama3_factors(p, m.head_dim)
+                tensors["rope_freqs.weight"] = { shape = { m.head_dim // 2 }, values = extra["rope_freqs.weight"] }
+        end
+        meta["tokenizer.ggml.bos_token_id"], meta["tokenizer.ggml.eos_token_id"] = nil, nil
+        local config, lines = gguf.read(meta, false)
+        local key = differs(p, model_of(config))
+        if key then
+                refuse("config.json", "a GGUF file of " .. arch .. " cannot say what the folder does: " .. key .. " is "
+                       .. show(p[key]) .. ", and would be " .. show(model_of(config)[key]))
+        end
+        return keys, extra, lines, { n_layers = m.layers, heads = m.heads, kv_heads = m.kv_heads, tied = tied,
+                                     experts = meta[arch .. ".expert_count"] or 0 }
 end
 
 return gguf

@@ -255,7 +255,7 @@ static const struct {
           NULL },
         { O_STRIDE, "eval @/both.plan --continuations @/text --stride 4", "not cut into windows",
           NULL },
-        { O_IMATRIX, "quantize tests/data/quant/awq --type nf4 --imatrix @/text -o @/q", "GGUF",
+        { O_IMATRIX, "quantize tests/data/quant/awq --type nf4 --imatrix @/text -o @/q", "mixtures",
           NULL },
         { O_CALIBRATE, "quantize tests/data/families/llama --type nf4 --calibrate @/text -o @/q",
           "nothing to choose", NULL },

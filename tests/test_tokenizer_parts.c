@@ -1,6 +1,7 @@
 /* test_tokenizer_parts.c: tokenizers built from pieces in memory, as a GGUF reader builds them,
  * against the same vocabularies read from files. */
 #include <stdint.h>
+#include "../runtime/util/file.h"
 #include "tokenizer_test.h"
 
 /* Room for a vocabulary. */
@@ -380,6 +381,62 @@ TEST (every_name) {
         tokenizer_free(file);
         pieces_free(&p);
         free(merges);
+}
+
+/* The other way: vocabularies of files as parts, which cut a text as the file does. */
+TEST (parts_of_files) {
+        static const struct {
+                const char *file, *model, *pre; /* model NULL: it has no parts */
+        } want[] = {
+                { "gpt2.json", "gpt2", "gpt-2" },
+                { "llama3.json", "gpt2", "llama-bpe" },
+                { "o200k.json", "gpt2", "gpt-4o" },
+                { "starcoder.json", "gpt2", "starcoder" },
+                { "falcon.json", "gpt2", "falcon" },
+                { "bloom.json", "gpt2", "bloom" },
+                /* its vocabulary here is too small to tell this from deepseek-v3 */
+                { "deepseek.json", "gpt2", "llama-bpe" },
+                { "llama2.json", "llama", "default" },
+                { "phi3.json", "llama", "default" },
+                { "wordpiece.json", NULL, "BPE" },
+                { "unigram.json", NULL, "BPE" },
+                { "digits.json", NULL, "no way to cut" },
+                { "qwen.json", NULL, "no way to cut" }, /* a token is looked for after NFC */
+        };
+        size_t n;
+        char *text;
+        Err err;
+        CHECK(!file_read_text("tests/data/text/stories.txt", 1 << 20, &text, &n, &err));
+        for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+                char path[200];
+                Tokenizer *t, *made;
+                TokParts p;
+                void *owned;
+                int *a, *b, na, nb;
+                snprintf(path, sizeof path, "tests/data/tokenizers/%s", want[i].file);
+                CHECK_MSG(!tokenizer_open(&t, path, 0, &err), "%s", err.msg);
+                const int code = tok_to_parts(t, tokenizer_vocab(t) + 2, &p, &owned, &err);
+                if (!want[i].model) {
+                        CHECK_MSG(code == TGC_USAGE && strstr(err.msg, want[i].pre) && !owned,
+                                  "%s: %s", path, code ? err.msg : "has parts");
+                        tokenizer_free(t);
+                        continue;
+                }
+                CHECK_MSG(!code, "%s: %s", path, err.msg);
+                CHECK_MSG(!strcmp(p.model, want[i].model) && !strcmp(p.pre, want[i].pre),
+                          "%s: %s, %s", path, p.model, p.pre);
+                CHECK(p.n_piece == tokenizer_vocab(t) + 2 && p.kind[p.n_piece - 1] == TOK_UNUSED);
+                CHECK_MSG(!tok_from_parts(&made, &p, &err), "%s: %s", path, err.msg);
+                CHECK(!tokenizer_encode(t, text, n, -1, &a, &na, &err) &&
+                      !tokenizer_encode(made, text, n, -1, &b, &nb, &err));
+                CHECK_MSG(na == nb && !memcmp(a, b, (size_t)na * sizeof *a), "%s: other ids", path);
+                free(a);
+                free(b);
+                free(owned);
+                tokenizer_free(made);
+                tokenizer_free(t);
+        }
+        free(text);
 }
 
 TEST (wrong_parts) {

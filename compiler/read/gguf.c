@@ -1,5 +1,6 @@
 /* gguf.c: a GGUF file's metadata through models/gguf.lua: the configuration that a Hugging Face
- * folder would have, and the map from its tensors to that folder's. */
+ * folder would have, and the map from its tensors to that folder's; and the other way round, a
+ * folder's configuration to a file's keys. */
 #include <cjson/cJSON.h>
 #include <lauxlib.h>
 #include <math.h>
@@ -94,6 +95,34 @@ static void put_value(lua_State *L, Text *t, int depth)
         }
 }
 
+static void put_lines(lua_State *L, int lines, Text *to)
+{
+        for (lua_Integer i = 1; lua_rawgeti(L, lines, i) == LUA_TSTRING; i++, lua_pop(L, 1))
+                text_add(to, "%s\n", lua_tostring(L, -1));
+}
+
+/* Runs under sandbox_call; the upvalue is a Work: gguf.write's four results. */
+static int run_write(lua_State *L)
+{
+        static const char *const part[] = { "keys", "extra", NULL, "sizes" };
+        const Work *w = lua_touserdata(L, lua_upvalueindex(1));
+        lua_register(L, "config_error", config_error);
+        sandbox_require(L, "gguf");
+        lua_getfield(L, -1, "write");
+        push_json(L, w->meta);
+        lua_call(L, 1, 4);
+        const int first = lua_gettop(L) - 3;
+        put_lines(L, first + 2, w->names);
+        lua_newtable(L);
+        for (int i = 0; i < 4; i++)
+                if (part[i]) {
+                        lua_pushvalue(L, first + i);
+                        lua_setfield(L, -2, part[i]);
+                }
+        put_value(L, w->config, 0);
+        return 0;
+}
+
 /* Runs under sandbox_call; the upvalue is a Work. */
 static int run(lua_State *L)
 {
@@ -107,21 +136,19 @@ static int run(lua_State *L)
         if (lua_isnil(L, -2))
                 return 0;
         const int lines = lua_gettop(L);
-        for (lua_Integer i = 1; lua_rawgeti(L, lines, i) == LUA_TSTRING; i++, lua_pop(L, 1))
-                text_add(w->names, "%s\n", lua_tostring(L, -1));
+        put_lines(L, lines, w->names);
         lua_pushvalue(L, lines - 1);
         put_value(L, w->config, 0);
         text_add(w->config, "\n");
         return 0;
 }
 
-void read_gguf(const char *meta_json, bool own, Text *config, Text *names)
+static void with_gguf(const char *meta_json, lua_CFunction run_it, Work w)
 {
         ReadOptions o = { 0 };
         Reader r = { .o = &o, .m = model_new("gguf") };
         cJSON *meta = NULL;
         Err e = { 0 };
-        Work w = { .own = own, .config = config, .names = names };
         r.used.a = r.m->arena;
         locale_t was = c_locale_begin();
         if (json_parse(&meta, meta_json, strlen(meta_json), "the metadata", &e)) {
@@ -132,7 +159,7 @@ void read_gguf(const char *meta_json, bool own, Text *config, Text *names)
                 sandbox_open(&r);
                 if (!r.msg[0]) {
                         lua_pushlightuserdata(r.L, &w);
-                        lua_pushcclosure(r.L, run, 1);
+                        lua_pushcclosure(r.L, run_it, 1);
                         sandbox_call(&r, 0, 0);
                 }
                 sandbox_close(&r);
@@ -142,4 +169,14 @@ void read_gguf(const char *meta_json, bool own, Text *config, Text *names)
         model_free(r.m);
         if (r.msg[0])
                 error_code(r.code, (Loc) { 0 }, "%s", r.msg);
+}
+
+void read_gguf(const char *meta_json, bool own, Text *config, Text *names)
+{
+        with_gguf(meta_json, run, (Work) { .own = own, .config = config, .names = names });
+}
+
+void write_gguf(const char *folder_json, Text *keys, Text *names)
+{
+        with_gguf(folder_json, run_write, (Work) { .config = keys, .names = names });
 }

@@ -3,6 +3,7 @@
  * `tokenizer.ggml.pre` is a name of llama.cpp's (src/llama-vocab.cpp).  A row has the patterns of
  * the Hugging Face file that the name stands for, applied one after the other, each match a
  * piece.  What has no row is refused: a near miss would be silently wrong. */
+#include <stdio.h>
 #include "tok.h"
 #include "tok_regex.h"
 
@@ -132,4 +133,13 @@ int tok_pre(Tokenizer *t, const char *name, Err *e)
                              : "tokenizer: the file names no pre-tokenizer%.60s, so how it cuts "
                                "text is not known; use the model's tokenizer.json",
                        name);
+}
+
+const char *tok_pre_name(int i)
+{
+        static char name[64];
+        if (i < 0 || (size_t)i >= sizeof row / sizeof *row)
+                return NULL;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(row[i].names, " "), row[i].names);
+        return name;
 }

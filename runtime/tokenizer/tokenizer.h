@@ -82,6 +82,13 @@ typedef struct TokParts {
         }
 int tok_from_parts(Tokenizer **out, const TokParts *parts, Err *e);
 
+/* ---- tok_to_parts.c: the other way ---------------------------------------------------
+ *
+ * Parts that cut text as t does, which texts that are hard to cut must show; refused where none do.
+ * n: how many pieces there shall be; ids that t has not are [PADn].  free() what *owned is. */
+int tok_to_parts(const Tokenizer *t, int n, TokParts *out, void **owned, Err *e);
+const char *tok_pre_name(int i); /* tok_pre.c: the first name of each row; NULL behind the last */
+
 /* ---- tok_train.c: a byte-level BPE learned from text --------------------------------
  *
  * Special tokens get the first ids and are never merged.  add may be called again and again; run

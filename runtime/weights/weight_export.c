@@ -175,14 +175,15 @@ done:
         return rc;
 }
 
-static int export_tensor(const WeightMap *m, const WeightSet *set, const Piece *piece, int n,
-                         const CkTensor *t, SafetensorsOut *o, Err *e)
+/* out: the tensor's bytes */
+static int make_tensor(const WeightMap *m, const WeightSet *set, const Piece *piece, int n,
+                       const CkTensor *t, unsigned char *out, Err *e)
 {
         size_t total = t->bytes / ck_dtype_size(t->dtype);
-        unsigned char *out = malloc(t->bytes), *cover = calloc(total, 1), *hole;
+        unsigned char *cover = calloc(total, 1), *hole;
         int rc = TGC_OK;
 
-        if (!out || !cover)
+        if (!cover)
                 rc = err_set(e, TGC_NO_MEMORY, "%s: no memory for tensor %.200s", m->name, t->name);
         for (; n && !rc; n--, piece++) {
                 const WeightParam *p = &set->param[piece->param];
@@ -202,10 +203,27 @@ static int export_tensor(const WeightMap *m, const WeightSet *set, const Piece *
                 rc = err_set(e, TGC_FAIL,
                              "%s: element %zu of tensor %.200s comes from no parameter", m->name,
                              (size_t)(hole - cover), t->name);
+        free(cover);
+        return rc;
+}
+
+int wm_export_make(const Export *x, int i, void *out, Err *e)
+{
+        return make_tensor(x->map, x->set, x->piece + x->first[i], x->first[i + 1] - x->first[i],
+                           &x->tensor[i], out, e);
+}
+
+static int export_tensor(const Export *x, int i, SafetensorsOut *o, Err *e)
+{
+        const CkTensor *t = &x->tensor[i];
+        void *out = malloc(t->bytes);
+        int rc = out ? wm_export_make(x, i, out, e)
+                     : err_set(e, TGC_NO_MEMORY, "%s: no memory for tensor %.200s", x->map->name,
+                               t->name);
+
         if (!rc)
                 rc = safetensors_out_write(o, out, t->bytes, e);
         free(out);
-        free(cover);
         return rc;
 }
 
@@ -255,8 +273,7 @@ int wm_export_file(const Export *x, const int *which, int n, const char *path, c
         for (int i = 0; i < n && !rc; i++) {
                 int k = safetensors_out_order(o)[i];
                 k = which ? which[k] : k;
-                rc = export_tensor(x->map, x->set, x->piece + x->first[k],
-                                   x->first[k + 1] - x->first[k], &x->tensor[k], o, e);
+                rc = export_tensor(x, k, o, e);
         }
         if (!rc) {
                 rc = safetensors_out_commit(o, e);
@@ -278,4 +295,38 @@ int weight_map_export(const WeightMap *m, const WeightSet *set, int dtype, const
         rc = wm_export_file(&x, NULL, x.n, path, meta, n_meta, e);
         wm_export_close(&x);
         return rc;
+}
+
+struct WeightExport {
+        Export x;
+};
+
+int weight_export_open(WeightExport **out, const WeightMap *m, const WeightSet *set, int dtype,
+                       Err *e)
+{
+        WeightExport *w = calloc(1, sizeof *w);
+        int rc = w ? wm_export_open(&w->x, m, set, dtype, e)
+                   : err_set(e, TGC_NO_MEMORY, "%s: no memory", m->name);
+
+        if (rc) {
+                free(w);
+                w = 0;
+        }
+        *out = w;
+        return rc;
+}
+
+int weight_export_count(const WeightExport *w) { return w->x.n; }
+const CkTensor *weight_export_tensor(const WeightExport *w, int i) { return &w->x.tensor[i]; }
+
+int weight_export_make(const WeightExport *w, int i, void *out, Err *e)
+{
+        return wm_export_make(&w->x, i, out, e);
+}
+
+void weight_export_close(WeightExport *w)
+{
+        if (w)
+                wm_export_close(&w->x);
+        free(w);
 }

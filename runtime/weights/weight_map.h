@@ -100,8 +100,10 @@ int weight_map_blocks(const WeightMap *m, const Checkpoint *ck, const WeightSet 
 /* Line i of the map: which tensor makes what of which parameter; false: there are no more lines. */
 typedef struct WeightLine {
         const char *param;
-        const CkTensor *tensor; /* NULL: it is not there */
+        const char *name;       /* the tensor's */
+        const CkTensor *tensor; /* NULL: it is not there, or ck is NULL */
         int64_t to, from;       /* the one of the first axis that it makes, that it is made of; -1: all */
+        int64_t of;             /* how many there are, where its shape is stated; else 1 */
 } WeightLine;
 bool weight_map_line(const WeightMap *m, const Checkpoint *ck, int i, WeightLine *line);
 
@@ -110,6 +112,15 @@ bool weight_map_line(const WeightMap *m, const Checkpoint *ck, int i, WeightLine
  * tensor must come from some parameter; from two only if they agree. */
 int weight_map_export(const WeightMap *m, const WeightSet *params, int dtype, const char *path,
                       const StMeta *meta, int n_meta, Err *e);
+
+/* The same tensors one at a time, sorted by name, for files of other kinds; m and params must last. */
+typedef struct WeightExport WeightExport;
+int weight_export_open(WeightExport **out, const WeightMap *m, const WeightSet *params, int dtype,
+                       Err *e);
+void weight_export_close(WeightExport *x); /* NULL is allowed */
+int weight_export_count(const WeightExport *x);
+const CkTensor *weight_export_tensor(const WeightExport *x, int i);
+int weight_export_make(const WeightExport *x, int i, void *out, Err *e); /* all its bytes */
 
 /* Into a Hugging Face folder: model.safetensors, or, where that would have more than `most` bytes
  * of data, shards and their index.  Weights of that folder before are gone then.

@@ -132,6 +132,7 @@ void stored_gemm_body(Build *b, const StoredGemm *p, const StoredPick *k, Form *
         f->smem = k->smem;
         f->min_blocks = t->blocks;
         f->waits = true;
+        f->cluster = t->arch != ARCH_ANY; /* a block each, none stays */
         f->include = t->math == MATH_MMA ? "gemm_stored" : "gemm_stored_sm90";
         f->grid = arena_fmt(e->tmp, "%lld*ceil(%s/%d)",
                             (long long)((p->N + bn - 1) / bn * k->splits), dim_grid(e, p->rows),

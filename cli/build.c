@@ -275,7 +275,7 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                              .reference = o->reference,
                              .cuda = o->cuda,
                              .cpu = o->cpu,
-                             .recompute = o->recompute,
+                             .recompute = (Recompute)o->recompute,
                              .optimizer = o->optimizer,
                              .masters = o->masters,
                              .act_int8 = o->act_int8,
@@ -411,8 +411,8 @@ static int how_compiled(const Plan *p, BuildOptions *o, char dtype[8], Err *e)
                         "the plan does not say how it was compiled: compile the model again");
         const int most = 1 << 24;
         if (o->opt < 0 || o->opt > 3 || o->batch < 0 || o->batch > 256 || o->ctx < 0 ||
-            o->ctx > most || o->chunk < 0 || o->chunk > most || o->block < 0 || o->block > most ||
-            !(infer || train))
+            recompute < 0 || recompute > RECOMPUTE_BLOCK || o->ctx > most || o->chunk < 0 ||
+            o->chunk > most || o->block < 0 || o->block > most || !(infer || train))
                 return err_set(e, TGC_BAD_FILE,
                                "what the plan says of how it was compiled is out of range");
         o->mode = (infer ? BUILD_INFER : 0) | (train ? BUILD_TRAIN : 0);

@@ -453,6 +453,35 @@ static int look(Train *t, Err *e)
         return isfinite(val) ? TGC_OK : err_set(e, TGC_NON_FINITE, "the loss is not finite");
 }
 
+/* All that the device holds for the run, in arenas; their sizes are known before the first step. */
+static void say_memory(const Train *t)
+{
+        static const struct {
+                const char *arenas, *what;
+        } kind[] = { { " w ", "weights" },
+                     { " p lo ", "float32 masters" },
+                     { " g gsum ", "gradients" },
+                     { " m v m8 v8 mmax vmax ", "optimiser states" },
+                     { " act keep kv const ", "activations" } };
+        ArenaUse use[24];
+        char n[32], word[40], parts[300] = "";
+        size_t at = 0;
+        const int have = session_arenas(t->s, use, 24);
+        for (size_t k = 0; k < sizeof kind / sizeof *kind; k++) {
+                double bytes = 0;
+                for (int i = 0; i < have && i < 24; i++) {
+                        snprintf(word, sizeof word, " %.30s ", use[i].name);
+                        if (use[i].allocated && strstr(kind[k].arenas, word))
+                                bytes += (double)use[i].size;
+                }
+                if (bytes > 0)
+                        at += (size_t)snprintf(parts + at, sizeof parts - at, "%s%s %s",
+                                               at ? ", " : "", text_bytes(n, sizeof n, bytes),
+                                               kind[k].what);
+        }
+        say(&t->talk, "memory: %s: %s\n", text_bytes(n, sizeof n, t->memory), parts);
+}
+
 static int train(Train *t, Err *e)
 {
         char n[32];
@@ -461,6 +490,7 @@ static int train(Train *t, Err *e)
             dev_name(session_device(t->s)),
             text_count_si(n, sizeof n, (double)session_manifest(t->s)->n_all),
             (long long)t->state.tokens, t->n_micro, t->B, t->T, t->first, t->max_steps);
+        say_memory(t);
         signals_defer();
         signals_save();
         if (opt_flag(t->a, O_EVAL_ONLY))

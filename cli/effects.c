@@ -33,6 +33,7 @@ static bool has_config(const Given *g)
         return g->kind == MODEL_HF || g->kind == MODEL_LLAMA2C || g->kind == MODEL_GGUF;
 }
 static bool trains(const Given *g) { return g->mode & BUILD_TRAIN; }
+static bool trains_or_keeps(const Given *g) { return trains(g) || !opt_int(g->a, O_RECOMPUTE); }
 static bool infers(const Given *g) { return g->mode & BUILD_INFER; }
 static bool infers_or_model(const Given *g) { return infers(g) || model(g); }
 

@@ -626,7 +626,7 @@ static int compile_model(Loaded *l, const Args *a, const char *path, const LoadH
                 .block = opt_int(a, O_BLOCK),
                 .cuda = true,
                 .cpu = true,
-                .recompute = opt_flag(a, O_RECOMPUTE),
+                .recompute = opt_int(a, O_RECOMPUTE),
                 .optimizer = optimizer_find(opt_str(a, O_OPTIMIZER)),
                 .masters = (Masters)opt_int(a, O_MASTERS),
                 .tf32 = opt_flag(a, O_TF32),

@@ -140,6 +140,9 @@ const char *storage_fault(const Node *n, Storage s, bool may);
 /* error_at for one that is stored as it cannot be */
 void check_storage(const Graph *g);
 
+/* What the backward pass computes again (recompute.c); numbers of --recompute's words. */
+typedef enum Recompute { RECOMPUTE_FREE, RECOMPUTE_CHEAP, RECOMPUTE_BLOCK } Recompute;
+
 /* ---- passes/: one each, see the head of each file ---- */
 
 void simplify(Graph *g, Arena *tmp);
@@ -159,8 +162,9 @@ void precision(Graph *g, DType dt);
 void cache_type(Graph *g, DType dt);    /* of what is cached */
 void keep_parts(Graph *g, Arena *tmp);  /* parts of products instead of the whole */
 void materialize(Graph *g, Arena *tmp); /* copies where a view cannot be addressed */
-/* all: everything cheap, else what costs nothing */
-void recompute(Graph *g, Arena *tmp, bool all);
+void recompute(Graph *g, Arena *tmp, Recompute how);
+/* again[r]: the backward pass computes r again; seed: its first node */
+void checkpoints(const Graph *g, Ref seed, Arena *tmp, bool *again);
 /* why: what was refused and what kernels save, a line each; may be NULL */
 void fuse(Graph *g, Arena *tmp, int level, bool same_bits, Text *why);
 void order(Graph *g, Arena *tmp);
@@ -232,7 +236,7 @@ typedef struct CompileOptions {
         const char *reference;
         bool has_params; /* -D sets the model's sizes: messages may say so */
         bool cuda, cpu;  /* targets to write programs for */
-        bool recompute;
+        Recompute recompute;
         Optimizer optimizer; /* of the training programs */
         Masters masters;
         bool sums;     /* one program, `sums`, with the outputs of input_sums */

@@ -289,6 +289,8 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
                         program_update(mod, sh, o->dtype, &h->programs);
                 if (first_target && sh->kv_bytes)
                         cache_text(sh, &out->memory);
+                if (first_target)
+                        blocks_text(m->graph, sh, o->dtype, &out->memory);
                 Text *t = &out->program[target];
                 text_add(t, "tgc-program 2\n");
                 arenas_text(sh, o->dtype, o->train, target, t);

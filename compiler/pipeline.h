@@ -63,6 +63,7 @@ void manifest_text(const Model *m, const CompileOptions *o, Shared *sh, int ctx,
 
 void arenas_text(const Shared *sh, DType dt, bool train, int target, Text *t);
 /* For people: what the cache of keys and values takes. */
+void blocks_text(const Graph *g, const Shared *sh, DType dt, Text *t); /* of weights */
 void cache_text(const Shared *sh, Text *t);
 /* What `tgc tune` needs: how this was compiled, products with their tiles, and their launches. */
 void tune_text(const CompileOptions *o, Module *m, int ctx, int block, const Text *launched,

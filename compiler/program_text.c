@@ -59,6 +59,25 @@ void cache_text(const Shared *sh, Text *t)
         text_add(t, "\n");
 }
 
+void blocks_text(const Graph *g, const Shared *sh, DType dt, Text *t)
+{
+        int64_t in_blocks = 0, elems = 0;
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                const Node *n = &g->node[r];
+                const int64_t count = type_count(&n->type, &g->sizes);
+                if (!node_storage(n))
+                        continue;
+                in_blocks += storage_bytes(node_storage(n), count);
+                elems += count;
+        }
+        if (elems)
+                text_add(t,
+                         "weights: %lld bytes, %lld of them in blocks, which would be %lld as "
+                         "elements of %s\n",
+                         (long long)(sh->n_all * dt_size[dt]), (long long)in_blocks,
+                         (long long)(elems * dt_size[dt]), dt_name[dt]);
+}
+
 /* What `tgc tune` needs: how this was compiled, products with their tiles, and their launches. */
 void tune_text(const CompileOptions *o, Module *m, int ctx, int block, const Text *launched,
                Compiled *out)

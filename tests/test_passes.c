@@ -88,7 +88,10 @@ static void run_fuse(Model *m, Arena *tmp, const char *arg)
 
 static void run_recompute(Model *m, Arena *tmp, const char *arg)
 {
-        recompute(m->graph, tmp, !arg || strcmp(arg, "free"));
+        recompute(m->graph, tmp,
+                  !arg || !*arg          ? RECOMPUTE_CHEAP
+                  : !strcmp(arg, "free") ? RECOMPUTE_FREE
+                                         : RECOMPUTE_BLOCK);
 }
 static void run_keep_parts(Model *m, Arena *tmp, const char *arg)
 {

@@ -10,8 +10,10 @@
  *      always         the product of two such values, if it is large and only a weight's gradient
  *                     reads it (SwiGLU's up * silu).  The kernel of the elementwise gradients stores
  *                     it: one write more, one activation a layer less
- *      --recompute    elementwise ops and norms whose inputs are kept anyway, or are cheap
+ *      cheap          elementwise ops and norms whose inputs are kept anyway, or are cheap
  *                     themselves.  A few percent of time for one activation per op and layer
+ *      block          everything but the first value of each block (checkpoints.c): a forward
+ *                     pass more, for one activation a layer
  *
  * Where keep_slope.c came first, the first two do not occur. */
 #include "../compiler.h"
@@ -92,7 +94,7 @@ static bool is_gated(const Graph *g, Ref r, const bool *by_map, const bool *by_o
         return cheap[n->in[0]] || cheap[n->in[1]];
 }
 
-void recompute(Graph *g, Arena *tmp, bool all)
+void recompute(Graph *g, Arena *tmp, Recompute how)
 {
         bool *by_map = arena_alloc(tmp, (size_t)g->n_nodes),
              *by_other = arena_alloc(tmp, (size_t)g->n_nodes);
@@ -104,7 +106,9 @@ void recompute(Graph *g, Arena *tmp, bool all)
         if (!c.seed)
                 return;
         readers(g, c.seed, by_map, by_other);
-        for (Ref r = 1; r < c.seed; r++) {
+        if (how == RECOMPUTE_BLOCK)
+                checkpoints(g, c.seed, tmp, c.cheap);
+        for (Ref r = 1; r < c.seed && how != RECOMPUTE_BLOCK; r++) {
                 /* a sum that joins the residual stream is kept: all later layers hang on it */
                 const Node *n = NODE(g, r);
                 c.cheap[r] = is_cheap(g, r);
@@ -113,7 +117,7 @@ void recompute(Graph *g, Arena *tmp, bool all)
                         c.cheap[r] = false;
                 if (op_info[n->op].cls == CLASS_VIEW && n->n_in && !c.cheap[n->in[0]])
                         c.cheap[r] = false;
-                if (!all)
+                if (how == RECOMPUTE_FREE)
                         c.cheap[r] &= op_info[n->op].cls == CLASS_MAP &&
                                       ((n->n_in == 1 && by_map[r] && !by_other[r] &&
                                         by_map[n->in[0]]) ||

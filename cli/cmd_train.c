@@ -410,6 +410,7 @@ static int report(const Train *t, double seconds, Err *e)
                 say(&t->talk, "%s: %lld steps, loss %.4f, %.1f s, %s tok/s on %s\n",
                     opt_str(t->a, O_OUT_DIR), (long long)t->state.step, t->last.loss, seconds,
                     text_count_si(n, sizeof n, rate), dev_name(session_device(t->s)));
+                aim_report(t, seconds);
                 return TGC_OK;
         }
         cJSON *o = cJSON_CreateObject();

@@ -53,6 +53,8 @@ int aim_places(const Train *t, const Records *r, int which);
 bool aim_drives(const Train *t);
 /* Those of the step that is under way, of one micro-batch; feed has room for OBJECTIVE_FEEDS. */
 int aim_feeds(const Train *t, int micro, Feed *feed);
+/* Where the time of the run's seconds went; nothing where no texts are sampled. */
+void aim_report(const Train *t, double seconds);
 bool aim_members(const Train *t); /* are continuations in the rows? */
 /* May the run be saved or ended before this step?  Samples that several steps learn from are not kept. */
 bool aim_between(const Train *t, int64_t step);

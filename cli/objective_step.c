@@ -9,6 +9,8 @@
 #include "../runtime/session/embed_text.h"
 #include "objective.h"
 
+enum { SAMPLING, JUDGING, LOG_P }; /* of Aim.seconds */
+
 static const ObjectiveFacts *facts(const Train *t) { return objective_facts(t->aim.objective); }
 
 static int feed_of(const Train *t, const char *name)
@@ -322,12 +324,16 @@ static int fill_groups(Train *t, const Windows *w, int64_t step, int n_micro, Er
                 ask[i] = (Ask) { g[i].prompt, g[i].n_prompt,
                                  mix64(mix64(t->state.seed ^ (uint64_t)step) + (uint64_t)i) };
         }
+        const double began = clock_s();
         if (!code && samples)
                 code = sample_groups(t, f, ask, n, said, e);
+        const double sampled = clock_s();
         for (int i = 0; i < n && samples && !code; i++) {
                 g[i].said = said + i * f->samples;
                 code = judge(t, &g[i], e);
         }
+        t->aim.seconds[SAMPLING] += sampled - began;
+        t->aim.seconds[JUDGING] += clock_s() - sampled;
         if (!code)
                 code = lay_groups(t, g, n_micro, w->pad, e);
         for (int i = 0; i < n && g; i++)
@@ -376,6 +382,16 @@ bool aim_members(const Train *t)
                prog_io(program_find(session_program(t->s), "step"), "objective.member");
 }
 
+void aim_report(const Train *t, double seconds)
+{
+        const double *s = t->aim.seconds, rest = seconds - s[SAMPLING] - s[JUDGING] - s[LOG_P];
+        if (t->aim.objective && facts(t)->data == OBJECTIVE_PROMPTS && seconds > 0)
+                say(&t->talk,
+                    "time: sampling %.0f%%, judging %.0f%%, log-probabilities %.0f%%, steps %.0f%%\n",
+                    100 * s[SAMPLING] / seconds, 100 * s[JUDGING] / seconds,
+                    100 * s[LOG_P] / seconds, 100 * rest / seconds);
+}
+
 bool aim_between(const Train *t, int64_t step)
 {
         return !t->aim.objective || facts(t)->data != OBJECTIVE_PROMPTS ||
@@ -414,5 +430,8 @@ int aim_fill(Train *t, const Windows *w, int64_t step, int n_micro, TrainStep *i
         rows.B = t->B;
         rows.T = t->T;
         rows.n_micro = n_micro;
-        return code ? code : run_rows(t, &rows, e);
+        const double began = clock_s();
+        code = code ? code : run_rows(t, &rows, e);
+        t->aim.seconds[LOG_P] += clock_s() - began;
+        return code;
 }

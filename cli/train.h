@@ -28,6 +28,7 @@ typedef struct Aim {
         int end_of_turn; /* token that ends an answer; -1: none */
         double scores;   /* of the groups of this step */
         int n_scores;
+        double seconds[3]; /* of the run: sampling, judging, log-probabilities */
 } Aim;
 
 typedef struct Train {

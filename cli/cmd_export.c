@@ -2,9 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include "../runtime/device/host_cc.h"
 #include "../runtime/util/c_locale.h"
 #include "../runtime/util/file.h"
+#include "gguf_write.h"
 #include "lora.h"
+#include "mixtures.h"
 #include "work.h"
 
 static int copy(const char *dir, const char *name, const char *folder, Err *e)
@@ -192,15 +195,59 @@ static int merge(const Args *a, const char *out, const char *dtype, uint64_t sha
         return code;
 }
 
+/* ---- --gguf ---- */
+
+/* By way of a temporary folder. */
+static int write_gguf_file(const Loaded *l, const Args *a, const char *path, uint64_t shard, Err *e)
+{
+        const char *type = opt_set(a, O_TYPE) ? opt_str(a, O_TYPE) : "f16";
+        char name[200] = "model", dir[512];
+        Args quiet = *a;
+        ChatSource chat = { 0 };
+        const Section *s = plan_find(&l->plan, "chat");
+        if (!is_gguf_type(type))
+                return err_set(e, TGC_USAGE, "--type %.40s: a GGUF file has %s, F32, F16, BF16",
+                               type, mixture_names());
+        if (!plan_find(&l->plan, "file.config.json") && !opt_str(a, O_CONFIG))
+                return err_set(
+                        e, TGC_USAGE,
+                        "%s: a model of Lua, and GGUF files are of architectures that other "
+                        "programs know: give --config FILE, the config.json that its weights "
+                        "have in Hugging Face's words",
+                        a->pos[0]);
+        quiet.v[O_QUIET].i = 1;
+        manifest_word(&l->plan, "model", name, sizeof name);
+        int code = tmpdir_make(dir, e);
+        if (!code)
+                code = write_folder(l, &quiet, dir, NULL, shard, NULL, e);
+        if (!code && s)
+                code = chat_source_unpack(&chat, s->data, s->size, path, e);
+        if (!code)
+                code = gguf_of_folder(&(GgufOf) { .a = a,
+                                                  .folder = dir,
+                                                  .name = name,
+                                                  .type = type,
+                                                  .tok = l->tok,
+                                                  .chat = &chat },
+                                      path, e);
+        chat_source_free(&chat);
+        if (*dir)
+                tmpdir_remove(dir);
+        return code;
+}
+
 int cmd_export(const Args *a, Err *e)
 {
-        const char *out = opt_str(a, O_OUT),
+        const char *gguf = opt_str(a, O_GGUF), *out = gguf ? gguf : opt_str(a, O_OUT),
                    *dtype = opt_set(a, O_DTYPE) ? opt_str(a, O_DTYPE) : NULL;
         Progress talk = progress_new(a);
         Loaded l;
         if (!out)
                 return err_set(e, TGC_USAGE, "export: where to? tgc export %s -o FOLDER",
                                a->pos[0]);
+        if (gguf && (opt_str(a, O_OUT) || opt_flag(a, O_MERGE)))
+                return err_set(e, TGC_USAGE, "export: --gguf and %s: one at a time",
+                               opt_str(a, O_OUT) ? "-o" : "--merge");
         const bool file = is_file(out) && !file_is_dir(out);
         if (file && (opt_str(a, O_CONFIG) || opt_set(a, O_MAX_SHARD)))
                 return err_set(e, TGC_USAGE, "export: --%s has no effect: %s is no folder",
@@ -217,11 +264,14 @@ int cmd_export(const Args *a, Err *e)
         if (code)
                 return code;
         if (plan_has_lora(&l.plan))
-                code = file ? err_set(e, TGC_USAGE,
-                                      "export: %s has an adapter: -o FOLDER gets it as PEFT has "
-                                      "them, --merge makes it one with the model",
-                                      a->pos[0])
-                            : write_adapter(&l, a, out, &talk, e);
+                code = file || gguf
+                               ? err_set(e, TGC_USAGE,
+                                         "export: %s has an adapter: -o FOLDER gets it as PEFT has "
+                                         "them, --merge makes it one with the model",
+                                         a->pos[0])
+                               : write_adapter(&l, a, out, &talk, e);
+        else if (gguf)
+                code = write_gguf_file(&l, a, gguf, shard, e);
         else if (!file)
                 code = write_folder(&l, a, out, dtype, shard, NULL, e);
         else if (!(code = weights_export(&l.plan, out, dtype, 0, NULL, e)))

@@ -259,7 +259,11 @@ static int folder_to_gguf(const Args *a, Err *e)
                    : opt_str(a, O_CALIBRATE) ? imatrix_calibrate(&m, a, e)
                                              : TGC_OK;
         if (!code)
-                code = gguf_of_folder(a, a->pos[0], opt_str(a, O_OUT), opt_str(a, O_TYPE), m, e);
+                code = gguf_of_folder(&(GgufOf) { .a = a,
+                                                  .folder = a->pos[0],
+                                                  .type = opt_str(a, O_TYPE),
+                                                  .imatrix = m },
+                                      opt_str(a, O_OUT), e);
         imatrix_close(m);
         return code;
 }

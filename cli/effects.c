@@ -85,6 +85,8 @@ static bool chooses_scales(const Given *g)
 {
         return makes_mixture(g) || starts(opt_str(g->a, O_TYPE), "int4");
 }
+static bool writes_gguf(const Given *g) { return has(g, O_GGUF); }
+static bool writes_folder(const Given *g) { return !writes_gguf(g); }
 static bool no_imatrix(const Given *g) { return !has(g, O_IMATRIX); }
 static bool keeps_blocks(const Given *g)
 {

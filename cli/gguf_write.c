@@ -18,6 +18,7 @@
 #define KEY "tokenizer.ggml."
 
 typedef struct Work {
+        const GgufOf *of;
         const Args *a;
         const char *folder;
         int mixture, plain; /* of one of them: CK_*, or -1 */
@@ -29,7 +30,7 @@ typedef struct Work {
         void *decoded; /* of a quantised tensor, while it is used */
         WeightExport *x;
         MixtureModel model;
-        Tokenizer *tok;
+        Tokenizer *own; /* the folder's */
         GgufKeys *out;
         CkTensor *tensor; /* those of x, then the extra ones */
         int n, n_extra, without;
@@ -41,7 +42,7 @@ static void work_free(Work *w)
         weight_map_free(w->map);
         checkpoint_close(w->ck);
         cJSON_Delete(w->keys);
-        tokenizer_free(w->tok);
+        tokenizer_free(w->own);
         gguf_keys_free(w->out);
         free(w->param);
         free(w->decoded);
@@ -289,6 +290,10 @@ static void put_text(GgufKeys *k, const char *name, const char *s)
 /* The last part of a path. */
 static void put_name(Work *w)
 {
+        if (w->of->name) {
+                put_text(w->out, "general.name", w->of->name);
+                return;
+        }
         const char *end = w->folder + strlen(w->folder), *at;
         while (end > w->folder && end[-1] == '/')
                 end--;
@@ -338,7 +343,7 @@ static void put_id(GgufKeys *k, const char *name, int id)
                 gguf_put_u32(k, name, (uint32_t)id);
 }
 
-static int put_tokenizer(Work *w, int vocab, Err *e)
+static int put_tokenizer(Work *w, const Tokenizer *tok, int vocab, Err *e)
 {
         static const char *const ends[] = { KEY "eos_token_id", KEY "eot_token_id",
                                             KEY "eom_token_id" };
@@ -346,7 +351,7 @@ static int put_tokenizer(Work *w, int vocab, Err *e)
         TokParts p;
         void *owned;
         Err why;
-        int code = tok_to_parts(w->tok, vocab, &p, &owned, &why);
+        int code = tok_to_parts(tok, vocab, &p, &owned, &why);
         if (code)
                 return err_set(e, code, "%s: %s", w->folder, why.msg);
         put_text(k, KEY "model", p.model);
@@ -373,27 +378,33 @@ static int put_tokenizer(Work *w, int vocab, Err *e)
         return TGC_OK;
 }
 
-static int put_chat(Work *w, Err *e)
+static void put_templates(Work *w, const ChatSource *s)
 {
         static const char head[] = "tokenizer.chat_template";
-        ChatSource s = { 0 };
-        const int code = chat_source_folder(&s, w->folder, e);
         int named = 0;
-        for (int i = 0; !code && i < s.n_templates; i++) {
+        for (int i = 0; i < s->n_templates; i++) {
                 char key[200];
-                const bool plain = !strcmp(s.template[i].name, "default");
+                const bool plain = !strcmp(s->template[i].name, "default");
                 snprintf(key, sizeof key, "%s%s%.100s", head, plain ? "" : ".",
-                         plain ? "" : s.template[i].name);
-                put_text(w->out, key, s.template[i].text);
+                         plain ? "" : s->template[i].name);
+                put_text(w->out, key, s->template[i].text);
                 named += !plain;
         }
-        if (!code && named) {
-                gguf_put_array(w->out, "tokenizer.chat_templates", GGUF_STRING, (uint64_t)named);
-                for (int i = 0; i < s.n_templates; i++)
-                        if (strcmp(s.template[i].name, "default"))
-                                gguf_put_text_item(w->out, s.template[i].name,
-                                                   strlen(s.template[i].name));
-        }
+        if (!named)
+                return;
+        gguf_put_array(w->out, "tokenizer.chat_templates", GGUF_STRING, (uint64_t)named);
+        for (int i = 0; i < s->n_templates; i++)
+                if (strcmp(s->template[i].name, "default"))
+                        gguf_put_text_item(w->out, s->template[i].name,
+                                           strlen(s->template[i].name));
+}
+
+static int put_chat(Work *w, Err *e)
+{
+        ChatSource s = { 0 };
+        const int code = w->of->chat ? TGC_OK : chat_source_folder(&s, w->folder, e);
+        if (!code)
+                put_templates(w, w->of->chat ? w->of->chat : &s);
         chat_source_free(&s);
         return code;
 }
@@ -407,10 +418,12 @@ static int put_keys(Work *w, Err *e)
         if (!(w->out = gguf_keys_new()))
                 return err_set(e, TGC_NO_MEMORY, "%s: no memory", w->folder);
         put_model(w);
-        int code = tokenizer_for(&w->tok, NULL, w->folder, MODEL_HF, (int)vocab, e);
-        if (!code && w->tok)
-                code = put_tokenizer(w, (int)vocab, e);
-        return code || !w->tok ? code : put_chat(w, e);
+        int code = w->of->tok ? TGC_OK
+                              : tokenizer_for(&w->own, NULL, w->folder, MODEL_HF, (int)vocab, e);
+        const Tokenizer *tok = w->of->tok ? w->of->tok : w->own;
+        if (!code && tok)
+                code = put_tokenizer(w, tok, (int)vocab, e);
+        return code || !tok ? code : put_chat(w, e);
 }
 
 /* ---- all of it ---- */
@@ -436,20 +449,20 @@ static int write_all(Work *w, const char *path, Err *e)
         return gguf_out_commit(o, e);
 }
 
-int gguf_of_folder(const Args *a, const char *folder, const char *path, const char *type,
-                   Imatrix *imatrix, Err *e)
+int gguf_of_folder(const GgufOf *of, const char *path, Err *e)
 {
-        Work w = { .a = a,
-                   .folder = folder,
-                   .mixture = mixture_find(type),
-                   .plain = plain_type(type),
-                   .imatrix = imatrix };
+        Work w = { .of = of,
+                   .a = of->a,
+                   .folder = of->folder,
+                   .mixture = mixture_find(of->type),
+                   .plain = plain_type(of->type),
+                   .imatrix = of->imatrix };
         WeightSet set;
         int code = read_folder(&w, e);
         if (!code && !(code = plan_tensors(&w, &set, e)) && !(code = put_keys(&w, e)))
                 code = write_all(&w, path, e);
         if (!code)
-                say_tensors(a, path, w.tensor, w.n + w.n_extra, w.without);
+                say_tensors(of->a, path, w.tensor, w.n + w.n_extra, w.without);
         work_free(&w);
         return code;
 }

@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include "cli.h"
 
-static const OptionId outputs[] = { O_OUT,         O_LOGITS,    O_SAVE_BASE, O_LOG_CSV,
-                                    O_SUMMARY_CSV, O_GRADS_OUT, O_D_HTML,    O_CHAT_LOG };
+static const OptionId outputs[] = { O_OUT,       O_LOGITS, O_SAVE_BASE, O_LOG_CSV, O_SUMMARY_CSV,
+                                    O_GRADS_OUT, O_D_HTML, O_CHAT_LOG,  O_GGUF };
 enum { N_OUTPUTS = sizeof outputs / sizeof *outputs };
 
 static bool is_output(OptionId o)

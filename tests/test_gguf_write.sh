@@ -61,6 +61,21 @@ if grep -q 'no C compiler' err; then p=; else
 fi
 say types "$p"
 
+# of a plan: its vocabulary and template go along
+p=$(tgc 0 'bits a value' export a.plan --gguf e.gguf)
+[ "$p" ] || p=$(tgc 0 '' quantize speaks --type f16 -o s.gguf -q)
+[ "$p" ] || p=$(tgc 0 '' compile e.gguf -o b.plan -q)
+[ "$p" ] || [ "$(say_ids a.plan)" = "$(say_ids b.plan)" ] || p='ids differ'
+tensors s.gguf > want
+tensors e.gguf > got
+[ "$p" ] || p=$(diff want got)
+[ "$p" ] || "$TGC" info e.gguf 2> /dev/null | grep -q 'tokenizer.chat_template .*m.content' || p='no template'
+[ "$p" ] || p=$(tgc 0 'Q8_0' export a.plan --gguf e8.gguf --type q8_0)
+[ "$p" ] || p=$(tgc 2 'a GGUF file has Q4_0' export a.plan --gguf x.gguf --type nf4)
+[ "$p" ] || p=$(tgc 0 '' compile "$top/models/llama.lua" -D n_layer=1 -D n_embd=32 -D n_ff=32 -D n_head=2 -D n_kv_head=1 -D head_dim=16 -D vocab=64 --weights random -o l.plan -q)
+[ "$p" ] || p=$(tgc 2 'weights' export l.plan --gguf x.gguf)
+say export "$p"
+
 p=$(tgc 3 'window is 8, and would be 0' quantize "$d/families/mistral" --type f16 -o x.gguf)
 [ "$p" ] || p=$(tgc 3 'no architecture in GGUF files that tgc writes' quantize "$d/families/opt" --type f16 -o x.gguf)
 [ "$p" ] || p=$(tgc 3 'k_layernorm.bias: has no name in GGUF files of phi2' quantize "$d/families/phi" --type f16 -o x.gguf)

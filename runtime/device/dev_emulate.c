@@ -20,9 +20,13 @@ typedef int LaunchFn(const char *kernel, unsigned grid, unsigned block, unsigned
 
 typedef void ClustersFn(unsigned cluster, unsigned together);
 
+typedef void KeepFn(int keep);
+
 typedef struct Unit {
         SharedObject so;
         LaunchFn *launch;
+        KeepFn *keep; /* NULL: the plan's emulate.h has none */
+        int kept;     /* stacks that it keeps, at most */
         ClustersFn *clusters;
         Err err;
         int code, cached;
@@ -32,6 +36,7 @@ typedef struct EmulateDevice {
         HostDevice host;
         Unit *unit;
         int n_units;
+        int kept;                 /* stacks of all units */
         int *unit_of;             /* by kernel */
         void (*set_threads)(int); /* as in dev_cpu.c */
 } EmulateDevice;
@@ -123,6 +128,8 @@ static void load_unit(void *ctx, int i)
         memcpy(&u->launch, &sym, sizeof sym);
         if (!sym)
                 u->code = err_set(&u->err, TGC_BAD_FILE, "emulate.h defines no tgc_emulate_launch");
+        sym = so_symbol(&u->so, "tgc_emulate_keep");
+        memcpy(&u->keep, &sym, sizeof sym);
         sym = so_symbol(&u->so, "tgc_emulate_clusters");
         memcpy(&u->clusters, &sym, sizeof sym);
         if (!sym && x->d->host.d.arch)
@@ -220,11 +227,40 @@ static int emulate_load(Device *dev, const Plan *plan, const char *need, Err *e)
         return code;
 }
 
+/* A guarded stack is two mappings, of which a process may have 65530. */
+enum { MOST_STACKS = 8192 };
+
+static void give_back_stacks(EmulateDevice *d)
+{
+        for (int i = 0; i < d->n_units; i++)
+                if (d->unit[i].kept) {
+                        d->unit[i].keep(0);
+                        d->unit[i].kept = 0;
+                }
+        d->kept = 0;
+}
+
+/* The next launch of u, of blocks of so many threads, may keep its stacks. */
+static void keep_stacks(EmulateDevice *d, Unit *u, int threads)
+{
+        const int host = d->host.d.opt.threads > 0 ? d->host.d.opt.threads : host_cores();
+        const int stacks = threads * host;
+        if (!u->keep || stacks <= u->kept)
+                return;
+        if (d->kept + stacks > MOST_STACKS)
+                give_back_stacks(d);
+        if (stacks > MOST_STACKS)
+                return;
+        u->keep(1);
+        d->kept += stacks - u->kept;
+        u->kept = stacks;
+}
+
 static int emulate_launch(Device *dev, int k, unsigned grid, void *const *arg, Err *e)
 {
         EmulateDevice *d = (EmulateDevice *)dev;
         const KernelDef *def = &dev->prog->kernel[k];
-        const Unit *u = &d->unit[d->unit_of[k]];
+        Unit *u = &d->unit[d->unit_of[k]];
         const FormDef *form = dev_form(dev, def);
         unsigned cluster = form->cluster;
         char why[900] = "";
@@ -239,6 +275,7 @@ static int emulate_launch(Device *dev, int k, unsigned grid, void *const *arg, E
                 cluster = cluster ? cluster : grid % 2 ? 1 : 2;
                 u->clusters(cluster, grid <= sms ? grid : cluster);
         }
+        keep_stacks(d, u, form->threads);
         if (u->launch(def->name, grid, (unsigned)form->threads, form->smem, (void **)arg,
                       def->n_args, why, sizeof why))
                 return err_set(e, TGC_CHECK_FAILED, "%.60s: %.900s", def->name, why);
@@ -262,6 +299,7 @@ static void emulate_close(Device *dev)
 {
         EmulateDevice *d = (EmulateDevice *)dev;
         so_pin_openmp();
+        give_back_stacks(d);
         for (int i = 0; i < d->n_units; i++)
                 so_close(&d->unit[i].so);
         free(d->unit);

@@ -71,8 +71,9 @@ EMU_NAMESPACE
 
         enum { MAX_THREADS = 1024, MAX_SMEM = 227 * 1024, GUARD = 256, MOST_TOGETHER = 132 };
 
-        /* What one host thread needs to run blocks.  Given back after each launch: a guarded
- * stack is two mappings, of which a process may have 65530, and a plan has many objects. */
+        /* What one host thread needs to run blocks.  A guarded stack is two mappings, of which a process
+ * may have 65530, and a plan has many objects: one object at a time keeps its own after a launch
+ * (tgc_emulate_keep).  Touching new pages costs more than most launches of a test. */
         struct Worker {
                 Block block;
                 std::vector<Thread> thread;
@@ -82,6 +83,7 @@ EMU_NAMESPACE
 
         inline Worker *idle_workers;
         inline int workers_lock;
+        inline bool keep_workers;
 
         struct WorkersLock {
                 WorkersLock()
@@ -92,13 +94,22 @@ EMU_NAMESPACE
         };
 
         /* Guarded: many blocks that wait for each other would take more mappings than there are. */
+        inline void worker_free(Worker * w)
+        {
+                stacks_unmap(w->stacks, (int)w->thread.size());
+                free(w->smem);
+                delete w;
+        }
+
         inline Worker *worker_get(int n_threads, bool guarded)
         {
                 {
                         WorkersLock lock;
-                        if (Worker *w = idle_workers) {
+                        while (Worker *w = idle_workers) {
                                 idle_workers = w->next;
-                                return w;
+                                if ((int)w->thread.size() >= n_threads)
+                                        return w;
+                                worker_free(w); /* of a launch of smaller blocks */
                         }
                 }
                 char *stacks = stacks_map(n_threads, guarded);
@@ -122,9 +133,7 @@ EMU_NAMESPACE
         {
                 while (Worker *w = idle_workers) {
                         idle_workers = w->next;
-                        stacks_unmap(w->stacks, (int)w->thread.size());
-                        free(w->smem);
-                        delete w;
+                        worker_free(w);
                 }
         }
 
@@ -258,10 +267,15 @@ extern "C" __attribute__((weak, visibility("default"))) void tgc_emulate_sizes(c
         memcpy(emu::sizes, size, emu::n_sizes * sizeof *size);
 }
 
-/* Run kernel `kernel` on `grid` blocks of `block` threads with `smem` bytes of
- * dynamic shared memory.  args[i] is the i-th pointer the kernel gets, or the
- * address of a tensor map.  Returns 0, or 1 with a message in err.  After a failure memory holds
- * whatever the blocks wrote until then.  One launch at a time per object. */
+/* Optional: from now on a launch keeps its stacks for the next one; 0: not, and those kept are given
+ * back. */
+extern "C" __attribute__((weak, visibility("default"))) void tgc_emulate_keep(int keep)
+{
+        emu::keep_workers = keep != 0;
+        if (!keep)
+                emu::workers_free();
+}
+
 /* Optional: the next launch's blocks are clusters of `cluster`, and `together` of them, a multiple
  * of that, may wait for each other. */
 extern "C" __attribute__((weak, visibility("default"))) void tgc_emulate_clusters(unsigned cluster,
@@ -271,6 +285,10 @@ extern "C" __attribute__((weak, visibility("default"))) void tgc_emulate_cluster
         emu::next_together = together;
 }
 
+/* Run kernel `kernel` on `grid` blocks of `block` threads with `smem` bytes of
+ * dynamic shared memory.  args[i] is the i-th pointer the kernel gets, or the
+ * address of a tensor map.  Returns 0, or 1 with a message in err.  After a failure memory holds
+ * whatever the blocks wrote until then.  One launch at a time per object. */
 extern "C" __attribute__((weak, visibility("default"))) int tgc_emulate_launch(
         const char *kernel, unsigned grid, unsigned block, unsigned smem, void **args, int n_args,
         char *err, int err_cap)
@@ -325,7 +343,9 @@ extern "C" __attribute__((weak, visibility("default"))) int tgc_emulate_launch(
                         }
                 }
         }
-        emu::workers_free();
+        /* After a failure threads lie about where they stopped; together blocks have many stacks. */
+        if (!emu::keep_workers || together > 1 || failed != UINT_MAX)
+                emu::workers_free();
         return failed != UINT_MAX;
 }
 

@@ -8,7 +8,7 @@
 
 #include "cpu_gemm.h"
 
-#if defined __AVX2__ && defined __FMA__
+#if defined TGC_X86 && defined __FMA__
 #include "cpu_stored_x86.h"
 #else
 #define QUANT_OR(name, decode, arguments)

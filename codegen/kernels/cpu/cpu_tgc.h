@@ -45,7 +45,10 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
-#if defined __AVX2__
+/* Tests that compile quickly take the portable forms: to read this header is a third of such a
+ * compilation.  Weights in blocks keep theirs. */
+#if defined __AVX2__ && (!defined TGC_CALLS || defined TGC_STORED)
+#define TGC_X86 1
 #include <immintrin.h>
 #endif
 #include "rt.h"
@@ -233,9 +236,9 @@ TGC_INLINE Vec vec_all(float x) { return x - (Vec) { 0 }; }
 /* The larger of each pair; b where a is NaN. */
 TGC_INLINE Vec vec_max(Vec a, Vec b)
 {
-#if defined __AVX512F__
+#if defined TGC_X86 && defined __AVX512F__
         return (Vec)_mm512_max_ps((__m512)a, (__m512)b);
-#elif defined __AVX2__
+#elif defined TGC_X86
         return (Vec)_mm256_max_ps((__m256)a, (__m256)b);
 #else
         for (int i = 0; i < TGC_VEC; i++)
@@ -281,7 +284,7 @@ TGC_INLINE float vec_top(Vec v)
         return v[0];
 }
 
-#if defined __AVX512F__
+#if defined TGC_X86 && defined __AVX512F__
 TGC_INLINE Vec vec_load_bf16(const bf16 *p)
 {
         return (Vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(
@@ -297,7 +300,7 @@ TGC_INLINE void vec_store_f16(f16 *p, Vec v)
         _mm256_storeu_si256((__m256i *)(void *)p,
                             _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
 }
-#elif defined __AVX2__ && defined __F16C__
+#elif defined TGC_X86 && defined __F16C__
 TGC_INLINE Vec vec_load_bf16(const bf16 *p)
 {
         return (Vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(
@@ -437,7 +440,7 @@ TGC_INLINE Vec vec_load_ty(int ty, const void *p, long i)
 /* Elements p[i..i+n), n < TGC_VEC, the rest 0; nothing beyond is read. */
 TGC_INLINE Vec vec_load_part(int ty, const void *p, long i, int n)
 {
-#if defined __AVX512F__
+#if defined TGC_X86 && defined __AVX512F__
         if (ty == TY_F32)
                 return (Vec)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), (const float *)p + i);
 #endif

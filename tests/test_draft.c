@@ -1,46 +1,8 @@
 /* test_draft.c: drafts do not change what is said: the same tokens, of the same random numbers, and the
  * same log-probabilities to rounding. */
 #include <math.h>
-#include "test.h"
-#include "cli/cli.h"
+#include "small_gpt.h"
 #include "runtime/session/session_impl.h"
-
-enum { CTX = 220, V = 65 };
-
-static const char *const gpt[] = { "n_layer=2", "n_embd=48", "n_head=3", "vocab=65", "ctx=220" };
-static Err e;
-#define MUST(call) CHECK_MSG(!(call), "%s: %s", #call, e.msg)
-
-typedef struct Bench {
-        Plan p;
-        Session *s;
-} Bench;
-
-static void open_model(Bench *x, const char *dtype, int batch, DevKind kind)
-{
-        const char *define[5];
-        memcpy(define, gpt, sizeof define);
-        BuildOptions o = { .kind = MODEL_LUA,
-                           .model = "gpt",
-                           .dtype = dtype,
-                           .define = define,
-                           .n_define = 5,
-                           .mode = BUILD_INFER,
-                           .opt = 3,
-                           .batch = batch,
-                           .cuda = kind != DEV_CPU,
-                           .cpu = kind == DEV_CPU };
-        memset(x, 0, sizeof *x);
-        MUST(build_plan(&x->p, &o, &e));
-        MUST(plan_add_headers(&x->p, &e));
-        MUST(session_open(&x->s, &x->p, &(SessionOptions) { .device = kind, .seed = 7 }, &e));
-}
-
-static void close_model(Bench *x)
-{
-        session_close(x->s);
-        plan_close(&x->p);
-}
 
 /* ---- what is said ---- */
 
@@ -141,8 +103,8 @@ TEST (on_the_cpu) {
         Bench x;
         Sampling greedy = sampling_default();
         greedy.temp = 0;
-        for (int batch = 1; batch < 4; batch += 2) {
-                open_model(&x, "f32", batch, DEV_CPU);
+        for (int batch = 1; batch < 7; batch += 5) {
+                open_model(&x, "f32", batch, 0, DEV_CPU);
                 compare_all(&x, 60, batch > 1 ? "pages" : "no pages");
                 compare(&x, &greedy, 40, 60, 7, 8, "stopped");
                 compare(&x, &greedy, 40, 1, 1, 8, "one token");
@@ -154,11 +116,11 @@ TEST (on_the_cpu) {
 
 TEST (in_the_emulator) {
         Bench x;
-        open_model(&x, "f32", 1, DEV_EMULATE);
+        open_model(&x, "f32", 1, 0, DEV_EMULATE);
         compare_all(&x, 10, "emulated");
         close_model(&x);
         CHECK(!setenv("TGC_EMULATE_ARCH", "sm_90a", 1));
-        open_model(&x, "bf16", 2, DEV_EMULATE);
+        open_model(&x, "bf16", 2, 0, DEV_EMULATE);
         compare_all(&x, 8, "sm_90a, pages");
         close_model(&x);
         unsetenv("TGC_EMULATE_ARCH");
@@ -171,7 +133,7 @@ TEST (goes_on) {
         Draft d = { .most = 8 };
         Sampling greedy = sampling_default();
         greedy.temp = 0;
-        open_model(&x, "f32", 1, DEV_CPU);
+        open_model(&x, "f32", 1, 0, DEV_CPU);
         speak(&x, &greedy, 30, 9, 9, &d, &a);
         a.most = 30;
         MUST(session_decode(x.s, &greedy, 5, on_token, &a, &e));
@@ -185,7 +147,7 @@ TEST (wrong_drafts) {
         Bench x;
         int ids[4] = { 1, 2, 3, 4 };
         Draft d = { .most = DRAFT_MOST + 1 };
-        open_model(&x, "f32", 3, DEV_CPU);
+        open_model(&x, "f32", 6, 0, DEV_CPU);
         MUST(session_prefill(x.s, ids, 1, 4, &e));
         CHECK(session_decode_drafted(x.s, NULL, 4, &d, NULL, NULL, &e) == TGC_USAGE);
         d.most = 0;

@@ -1,49 +1,10 @@
 /* test_score.c: many texts scored together: each as it is alone.  C kernels take rows in blocks, and
  * those at the end of a call may differ in their last bits. */
 #include <math.h>
-#include "test.h"
-#include "cli/cli.h"
+#include "small_gpt.h"
 #include "cli/continuations.h"
-#include "runtime/session/session.h"
 
-enum { CTX = 150, V = 65, TEXTS = 23 };
-
-static const char *const gpt[] = { "n_layer=2", "n_embd=48", "n_head=3", "vocab=65", "ctx=150" };
-static Err e;
-#define MUST(call) CHECK_MSG(!(call), "%s: %s", #call, e.msg)
-
-typedef struct Bench {
-        Plan p;
-        Session *s;
-} Bench;
-
-static void open_model(Bench *x, const char *dtype, int batch, int64_t cache_tokens, DevKind kind)
-{
-        const char *define[5];
-        memcpy(define, gpt, sizeof define);
-        BuildOptions o = { .kind = MODEL_LUA,
-                           .model = "gpt",
-                           .dtype = dtype,
-                           .define = define,
-                           .n_define = 5,
-                           .mode = BUILD_INFER,
-                           .opt = 3,
-                           .batch = batch,
-                           .chunk = 40, /* so that most texts go on in another call */
-                           .cache_tokens = cache_tokens,
-                           .cuda = kind != DEV_CPU,
-                           .cpu = kind == DEV_CPU };
-        memset(x, 0, sizeof *x);
-        MUST(build_plan(&x->p, &o, &e));
-        MUST(plan_add_headers(&x->p, &e));
-        MUST(session_open(&x->s, &x->p, &(SessionOptions) { .device = kind, .seed = 7 }, &e));
-}
-
-static void close_model(Bench *x)
-{
-        session_close(x->s);
-        plan_close(&x->p);
-}
+enum { TEXTS = 23 };
 
 static int ids[TEXTS][CTX + 1];
 static double nll[TEXTS][CTX + 1];

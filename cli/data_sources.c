@@ -13,19 +13,17 @@
 #include <xxhash.h>
 #include "../runtime/device/cache.h"
 #include "../runtime/util/c_locale.h"
+#include "../runtime/util/line_reader.h"
 #include "data.h"
 
 enum { WORTH_KEEPING = 1 << 17 }; /* bytes; less is read again as quickly */
 
 /* ---- which files ---- */
 
-static bool ends(const char *s, const char *with)
+static bool is_records(const char *path)
 {
-        const size_t n = strlen(s), k = strlen(with);
-        return n > k && !strcmp(s + n - k, with);
+        return text_ends(path, ".jsonl") || text_ends(path, ".json");
 }
-
-static bool is_records(const char *path) { return ends(path, ".jsonl") || ends(path, ".json"); }
 
 /* FILE:WEIGHT, unless a file has that name. */
 static int read_weight(Source *s, const char *option, Err *e)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include "../runtime/util/line_reader.h"
 
 enum { ALL, EIGHTH, SIXTEENTH, TWO, FOUR, MORE, GROUPED };
 
@@ -133,12 +134,6 @@ static bool is_layer(int layers, int64_t i, const MixtureModel *m)
         }
 }
 
-static bool ends_with(const char *s, const char *tail)
-{
-        const size_t n = strlen(s), k = strlen(tail);
-        return n >= k && !strcmp(s + n - k, tail);
-}
-
 /* Linears and embeddings; not norms, routers, positions and biases. */
 static bool is_quantised(const char *name, int rank)
 {
@@ -146,9 +141,9 @@ static bool is_quantised(const char *name, int rank)
                                             "router.weight",      "position_embd.weight",
                                             "positions.weight",   "wpe.weight",
                                             "token_types.weight", "types.weight" };
-        bool yes = rank >= 2 && ends_with(name, ".weight");
+        bool yes = rank >= 2 && text_ends(name, ".weight");
         for (size_t i = 0; i < sizeof not / sizeof *not ; i++)
-                yes = yes && !ends_with(name, not [i]);
+                yes = yes && !text_ends(name, not [i]);
         return yes && strncmp(name, "rope_", 5);
 }
 
@@ -161,7 +156,7 @@ static void role_of(const char *name, char role[64], int *layer)
         *role = 0;
         *layer = 0;
         if (sscanf(name, "blk.%d.%63[^.].weight", layer, role) == 2) {
-                if (ends_with(role, "_exps"))
+                if (text_ends(role, "_exps"))
                         role[strlen(role) - 5] = 0;
                 return;
         }

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "tok.h"
+#include "../util/line_reader.h"
 
 /* ---- files ----------------------------------------------------------------------- */
 
@@ -51,12 +52,6 @@ static bool is_there(const char *folder, const char *name)
         char path[4400]; /* the system opens none that is longer */
         return (size_t)snprintf(path, sizeof path, "%s/%s", folder, name) < sizeof path &&
                !stat(path, &st) && S_ISREG(st.st_mode);
-}
-
-static bool ends_with(const char *s, const char *end)
-{
-        size_t n = strlen(s), k = strlen(end);
-        return n >= k && !strcmp(s + n - k, end);
 }
 
 /* ---- tokenizer_config.json, generation_config.json, config.json -------------------- */
@@ -262,7 +257,7 @@ int tokenizer_open(Tokenizer **out, const char *path, int vocab_hint, Err *e)
         if (S_ISDIR(st.st_mode))
                 return open_folder(out, path, vocab_hint, e);
         for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-                if (ends_with(path, known[i].end))
+                if (text_ends(path, known[i].end))
                         return open_files(out, path, NULL, known[i].kind, vocab_hint, e);
         return err_set(
                 e, TGC_BAD_FILE,

@@ -141,3 +141,9 @@ size_t text_count(const char *text, size_t size, const char *word)
         }
         return n;
 }
+
+bool text_ends(const char *s, const char *tail)
+{
+        const size_t n = strlen(s), m = strlen(tail);
+        return n >= m && !strcmp(s + n - m, tail);
+}

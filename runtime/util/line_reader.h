@@ -33,6 +33,7 @@ void line_end(LineReader *w);                      /* nothing may be left on the
 
 /* the whole of s is a decimal number up to max */
 bool text_int(const char *s, uint64_t max, uint64_t *value);
+bool text_ends(const char *s, const char *tail);
 /* lines whose first word it is */
 size_t text_count(const char *text, size_t size, const char *word);
 

@@ -320,13 +320,13 @@ int adapter_export(Session *s, const Plan *p, const char *dir, const char *file,
         int code = through_open(&t, p, w ? (char *)w->data : NULL, s, NULL, 0, e);
         if (code)
                 return code;
-        char *path = file ? strdup(file) : file_join(dir, FILE_NAME);
+        char *path = dir ? file_join(dir, FILE_NAME) : strdup(file);
         if (!s && w->size < t.m.n_all * store_size(t.m.dtype))
                 code = err_set(e, TGC_BAD_FILE, "the plan's weights are cut off");
         WeightSet set = { t.n, t.p, &t, s ? begin : NULL, NULL };
         if (!code)
                 code = path ? weight_map_export(t.map, &set, CK_F32, path, meta, 1, e)
-                            : err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
+                            : err_set(e, TGC_NO_MEMORY, "%s: no memory", dir ? dir : file);
         free(path);
         through_close(&t);
         return code || file ? code : adapter_words(p, dir, base, e);

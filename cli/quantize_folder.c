@@ -235,7 +235,8 @@ static int encode(const Job *j, const CkTensor *t, void *const part[PARTS], Err 
                 char state[200];
                 put_nf4(part[0], part[1], x, n);
                 memcpy(part[2], nf4_values, sizeof nf4_values);
-                memcpy(part[3], state, (size_t)quant_state(state, sizeof state, t));
+                const size_t length = (size_t)quant_state(state, sizeof state, t);
+                memcpy(part[3], state, length);
         } else if (!code && j->type == INT4) {
                 const float *means = NULL;
                 int64_t matrices = 1;

@@ -1,21 +1,17 @@
 /* test_cpu_stored.c: products with weights in blocks, every type of ir/storage.def: against the
  * values that the importer's decoders give, summed in double. */
-#define TGC_STORED(X)                                                                             \
-        X(Q4_0, 32, 18, q4_0)                                                                     \
-        X(Q4_1, 32, 20, q4_1)                                                                     \
-        X(Q5_0, 32, 22, q5_0)                                                                     \
-        X(Q5_1, 32, 24, q5_1)                                                                     \
-        X(Q8_0, 32, 34, q8_0)                                                                     \
-        X(Q2_K, 256, 84, q2_k)                                                                    \
-        X(Q3_K, 256, 110, q3_k) X(Q4_K, 256, 144, q4_k) X(Q5_K, 256, 176, q5_k)                   \
-                X(Q6_K, 256, 210, q6_k) X(IQ4_NL, 32, 18, iq4_nl) X(IQ4_XS, 256, 136, iq4_xs)     \
-                        X(MXFP4, 32, 17, mxfp4) X(NVFP4, 64, 36, nvfp4) X(NF4, 64, 36, nf4) X(    \
-                                FP4, 64, 36, fp4) X(I4_32, 32, 20, i4) X(I4_64, 64, 36, i4)       \
-                                X(I4_128, 128, 68, i4) X(I8_32, 32, 36, i8) X(I8_64, 64, 68, i8)  \
-                                        X(I8_128, 128, 132, i8) X(SCB_32, 32, 36, scb)            \
-                                                X(SCB_64, 64, 68, scb) X(SCB_128, 128, 132, scb)  \
-                                                        X(F8_32, 32, 36, f8) X(F8_64, 64, 68, f8) \
-                                                                X(F8_128, 128, 132, f8)
+// clang-format off
+#define TGC_STORED(X) \
+        X(Q4_0, 32, 18, q4_0) X(Q4_1, 32, 20, q4_1) X(Q5_0, 32, 22, q5_0) X(Q5_1, 32, 24, q5_1) \
+        X(Q8_0, 32, 34, q8_0) X(Q2_K, 256, 84, q2_k) X(Q3_K, 256, 110, q3_k) \
+        X(Q4_K, 256, 144, q4_k) X(Q5_K, 256, 176, q5_k) X(Q6_K, 256, 210, q6_k) \
+        X(IQ4_NL, 32, 18, iq4_nl) X(IQ4_XS, 256, 136, iq4_xs) X(MXFP4, 32, 17, mxfp4) \
+        X(NVFP4, 64, 36, nvfp4) X(NF4, 64, 36, nf4) X(FP4, 64, 36, fp4) \
+        X(I4_32, 32, 20, i4) X(I4_64, 64, 36, i4) X(I4_128, 128, 68, i4) \
+        X(I8_32, 32, 36, i8) X(I8_64, 64, 68, i8) X(I8_128, 128, 132, i8) \
+        X(SCB_32, 32, 36, scb) X(SCB_64, 64, 68, scb) X(SCB_128, 128, 132, scb) \
+        X(F8_32, 32, 36, f8) X(F8_64, 64, 68, f8) X(F8_128, 128, 132, f8)
+// clang-format on
 #include "cpu_kernels.h"
 #include "cpu_gemv.h"
 #include "cpu_grouped_gemm.h"

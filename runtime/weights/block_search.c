@@ -151,7 +151,7 @@ static void refit_min(MinBlock *b, const float *x, const float *w)
 
 void search_min(MinBlock *b, const float *x, const float *w)
 {
-        float d[16], m[16], most_d = 0, most_m = 0;
+        float d[16] = { 0 }, m[16] = { 0 }, most_d = 0, most_m = 0;
         for (int s = 0; s < b->subs; s++) {
                 fit_min(x + s * b->len, w + s * b->len, b->len, b->most, &d[s], &m[s]);
                 most_d = d[s] > most_d ? d[s] : most_d;
@@ -272,7 +272,7 @@ static void refit_values(ValueBlock *b, const float *x, const float *w)
 
 void search_values(ValueBlock *b, const float *x, const float *w)
 {
-        float d[16], most = 0;
+        float d[16] = { 0 }, most = 0;
         for (int s = 0; s < b->subs; s++) {
                 d[s] = fit_values(b, x + s * b->len, w + s * b->len);
                 most = fabsf(d[s]) > fabsf(most) ? d[s] : most;

@@ -29,7 +29,7 @@ typedef struct CkTensor {
         const void *data;
         size_t bytes; /* == product(dim) / values of a block * its bytes */
         const struct Packed *packed;
-        int blocks; /* the type of blocks that could hold the same values */
+        int blocks;  /* the type of blocks that could hold the same values */
         bool may_go; /* a model that has no place for it loses nothing: a bias of zeros */
 } CkTensor;
 

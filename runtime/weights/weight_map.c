@@ -318,12 +318,15 @@ bool weight_map_line(const WeightMap *m, const Checkpoint *ck, int i, WeightLine
         if (i >= m->n)
                 return false;
         const Entry *x = &m->entry[i];
-        *line = (WeightLine) { .param = x->param, .name = x->name[0], .to = -1, .from = -1, .of = 1 };
+        *line = (WeightLine) {
+                .param = x->param, .name = x->name[0], .to = -1, .from = -1, .of = 1
+        };
         if (x->rank > 0)
                 line->of = x->dim[0];
         for (int k = 0; ck && k < x->n_names && !line->tensor; k++)
                 line->tensor = checkpoint_find(ck, x->name[k]);
-        if (x->n_ranges && x->range[0].kind != RANGE_ALL && x->range[0].end == x->range[0].begin + 1)
+        if (x->n_ranges && x->range[0].kind != RANGE_ALL &&
+            x->range[0].end == x->range[0].begin + 1)
                 line->to = x->range[0].begin;
         for (int k = 0; k < x->n_steps; k++)
                 if (x->step[k].op == STEP_INDEX)

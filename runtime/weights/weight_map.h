@@ -102,8 +102,8 @@ typedef struct WeightLine {
         const char *param;
         const char *name;       /* the tensor's */
         const CkTensor *tensor; /* NULL: it is not there, or ck is NULL */
-        int64_t to, from;       /* the one of the first axis that it makes, that it is made of; -1: all */
-        int64_t of;             /* how many there are, where its shape is stated; else 1 */
+        int64_t to, from; /* the one of the first axis that it makes, that it is made of; -1: all */
+        int64_t of;       /* how many there are, where its shape is stated; else 1 */
 } WeightLine;
 bool weight_map_line(const WeightMap *m, const Checkpoint *ck, int i, WeightLine *line);
 

@@ -138,11 +138,12 @@ EMU_NAMESPACE
                 if ((uintptr_t)gmem % 16)
                         fail("thread %d: cp_async16_part of the misaligned address %p", t->number,
                              gmem);
-                for (int i = 0; i < n; i += n - 1 > i ? n - 1 : 1)
+                for (int i = 0; i<n; i += n - 1> i ? n - 1 : 1)
                         check_access("cp_async16_part", (const char *)gmem + i, 1);
                 memset(smem, 0xff, 16);
                 t->copies.push_back({ (char *)smem, (const char *)gmem, n, true, t->group });
-                t->copies.push_back({ (char *)smem + n, (const char *)gmem, 16 - n, false, t->group });
+                t->copies.push_back(
+                        { (char *)smem + n, (const char *)gmem, 16 - n, false, t->group });
         }
 
         inline float flush(float x) { return fabsf(x) < 1.17549435e-38f ? copysignf(0.f, x) : x; }

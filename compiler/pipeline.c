@@ -279,12 +279,17 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
                 if (!out->manifest.s)
                         manifest_text(m, o, sh, ctx > block || o->infer ? ctx : block, chunk,
                                       &out->manifest);
-                for (int i = 0; i < n; i++)
+                const int64_t rows = sh->cache_rows;
+                for (int i = 0; i < n; i++) {
+                        /* windows of training have no cache, nor calls of several sequences */
+                        sh->cache_rows = spec[i].kind & CACHED ? rows : 0;
                         if (target == TARGET_CUDA || !(spec[i].kind & GPU))
                                 program_emit(mod, g[i], sh, spec[i].name, spec[i].B, spec[i].T,
                                              &h->programs,
                                              target == TARGET_CUDA ? &h->launched : NULL,
                                              first_target ? &out->memory : NULL);
+                }
+                sh->cache_rows = rows;
                 if (o->train)
                         program_update(mod, sh, o->dtype, &h->programs);
                 if (first_target && sh->kv_bytes)

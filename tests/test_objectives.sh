@@ -126,6 +126,12 @@ differ() { # the same samples' hidden states move apart, where the loss asks for
         echo "$(column mono 4 | means 4) $(column poly 4 | means 4)" | awk '{ if ($4 < $2 + 0.1 || $4 < $3) print "without " $1 " " $2 ", with " $3 " " $4 }'
 }
 say diversity_rises "$(differ 2>&1)"
+alike() { # a plan that samples has a cache of pages, which a step knows nothing of: its loss is that of any other plan
+        train paged --data sft.jsonl -b 4 --block-size 128 --objective polychromic,weight=0,samples=2,max_tokens=4 --max_iters 1 || return
+        train plain --data sft.jsonl -b 4 --block-size 128 --no-packing --max_iters 1 || return
+        echo "$(column paged 3) $(column plain 3)" | awk '{ d = $1 - $2; if (d > 1e-5 || d < -1e-5) print }'
+}
+say a_step_of_a_plan_that_samples "$(alike 2>&1)"
 published() { # the metric has no gradient: the weights are those of cross-entropy
         for w in 0 0.3; do
                 train published$w "${many[@]}" --objective polychromic,published=true,metric=bleu,weight=$w,samples=3,max_tokens=8 --max_iters 4 || return

@@ -42,6 +42,7 @@ sh scripts/blocks.sh docs/library.md "$dir/doc"
 cmp -s "$dir/doc/story.c" examples/library/story.c || p="docs/library.md and examples/library/story.c differ"
 say the_example_is_the_documents "$p"
 cp -r tests/data/models/story "$dir/doc/my-model"
+cp -r tests/data/encoders/minilm "$dir/doc/my-encoder"
 cd "$dir/doc" || exit 1
 export PKG_CONFIG_PATH=$root/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$dir/root LD_LIBRARY_PATH=$root/lib PATH=$root/bin:$PATH
 CFLAGS="-Wall -Wextra -Werror -std=c11"
@@ -50,6 +51,7 @@ command -v python3 > /dev/null || sed -i '/python3/d' run.sh
 p=
 timeout 300 sh -e run.sh > out 2> err < /dev/null || p="exit code $?: $(tail -3 err)"
 [ "$p" ] || grep -q '^Once upon a time.* .* ' out || p="no story: $(head -c 300 out)"
+[ "$p" ] || { grep -q '^1\.000 a cat$' out && grep -q '^-\?0\.[0-9]* the rain$' out; } || p="no similarities: $(grep -E 'cat|rain' out)"
 [ "$p" ] || grep -q '^step 39: loss 0' out || p="nothing learnt: $(grep loss out)"
 [ "$p" ] || ! command -v python3 > /dev/null || [ "$(tail -1 out | wc -w)" -ge 5 ] || p="Python says: $(tail -1 out) $(tail -3 err)"
 say the_programs_of_the_document "$p"

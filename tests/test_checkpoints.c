@@ -327,8 +327,52 @@ TEST_DATA (real_files) {
 /* ---- llama2.c ---- */
 
 /* The same model in another version of the format. */
+/* Version 1 of a file of version 0: norms first, behind a header of 256 bytes. */
+static const char *write_version_1(const char *of)
+{
+        static char path[512];
+        FileMap m;
+        int c[7]; /* dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len */
+        unsigned char head[256] = { '2', '4', 'k', 'a', 1 };
+        CHECK(!file_map(&m, of, &err));
+        memcpy(c, m.data, sizeof c);
+        const size_t C = (size_t)c[0], L = (size_t)c[2], KD = C / (size_t)c[3] * (size_t)c[4],
+                     F = L * C * (size_t)c[1];
+        enum { TABLE, NORM_1, Q, K, V, O, NORM_2, W1, W2, W3, NORM, N_TENSORS };
+        static const int first[] = { NORM_1, NORM_2, NORM },
+                         rest[] = { TABLE, Q, K, V, O, W1, W2, W3 };
+        const size_t n[N_TENSORS] = { (size_t)c[5] * C,
+                                      L * C,
+                                      L * C * C,
+                                      L * C * KD,
+                                      L * C * KD,
+                                      L * C * C,
+                                      L * C,
+                                      F,
+                                      F,
+                                      F,
+                                      C };
+        const float *at[N_TENSORS] = { (const float *)(const void *)((const char *)m.data + 28) };
+        for (int i = 1; i < N_TENSORS; i++)
+                at[i] = at[i - 1] + n[i - 1];
+        memcpy(head + 8, c, sizeof c);
+        head[36] = 1; /* one table for both ends */
+        snprintf(path, sizeof path, "%s", tmp("v1.bin"));
+        FILE *f = fopen(path, "wb");
+        CHECK(f && fwrite(head, 1, sizeof head, f) == sizeof head);
+        for (int i = 0; i < 3; i++)
+                CHECK(fwrite(at[first[i]], 4, n[first[i]], f) == n[first[i]]);
+        for (int i = 0; i < 8; i++)
+                CHECK(fwrite(at[rest[i]], 4, n[rest[i]], f) == n[rest[i]]);
+        CHECK(!fclose(f));
+        file_unmap(&m);
+        return path;
+}
+
 static const char *llama2c_file(const char *version)
 {
+        if (data_is_own() && !strcmp(version, "_v1"))
+                return write_version_1(llama2c_file(""));
         const char *name = data_is_own() ? "story" : "stories260K";
         return data_at("models/%s/%s%s.bin", name, name, version);
 }

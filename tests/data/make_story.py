@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes tests/data/models/story: a model that tgc itself trains on text/stories.txt, as a Hugging Face folder and in the
-three versions of llama2.c's format, and tests/data/expected: what the reference below gives.
+two versions of llama2.c's format, and tests/data/expected: what the reference below gives.
 
     make build/tgc
     python3 tests/data/make_story.py                    needs torch, numpy, safetensors and tokenizers
@@ -117,8 +117,6 @@ def write_llama2c(t):
         with open(f"{DIR}/story.bin", "wb") as f:
                 f.write(sizes + flat(["tok_emb", "rms_att", "wq", "wk", "wv", "wo", "rms_ffn", "w1", "w2", "w3", "rms_final"])
                         + bytes(CTX * D * 4))
-        with open(f"{DIR}/story_v1.bin", "wb") as f:
-                f.write((struct.pack("<Ii", 0x616b3432, 1) + sizes + b"\1").ljust(256, b"\0") + flat(norms + matrices))
         with open(f"{DIR}/story_q80_gs4.bin", "wb") as f:
                 f.write((struct.pack("<Ii", 0x616b3432, 2) + sizes + b"\1" + struct.pack("<i", GROUP)).ljust(256, b"\0")
                         + flat(norms) + flat(matrices, q80))

@@ -6,10 +6,10 @@
  *
  * One line per problem and tile: microseconds and TFLOP/s of useful work, forward 4 B H T^2 D
  * (half of it if causal), backward 2.5 times that however many products the kernels compute;
-*decode : GB / s of keys and values read.Inputs are random(zeros run faster)
-                        .  `table`: the tile *is attention_tiles.def's choice; other lines, with -DBENCH_CANDIDATES, are candidates for it.  -DBENCH_FLOAT: of float32,
-                                            *with
-        - DTGC_TF32 = 1 by one product of tf32.*/
+ * decode: GB/s of keys and values read.  Inputs are random (zeros run faster).
+ *
+ * `table`: the tile is attention_tiles.def's choice; other lines, with -DBENCH_CANDIDATES, are candidates
+ * for it.  -DBENCH_FLOAT: of float32, with -DTGC_TF32=1 by one product of tf32. */
 #include "../emulate/attention_tiles.h"
 #include <algorithm>
 #include <cmath>

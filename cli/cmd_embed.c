@@ -6,6 +6,7 @@
 #include "../runtime/util/file.h"
 #include "../runtime/util/json.h"
 #include "../runtime/weights/npy.h"
+#include "prompts.h"
 #include "work.h"
 
 typedef struct Embedded {
@@ -53,14 +54,13 @@ static int add(Texts *t, const char *text, size_t n, const char *from, Err *e)
 }
 
 /* A line: a text, or an object with `prompt`, as `tgc run --prompts` reads them. */
-static int add_line(Texts *t, const char *file, int line, const char *text, size_t n, Err *e)
+static int add_line(void *to, const char *from, const char *text, size_t n, Err *e)
 {
-        char from[300];
+        Texts *t = to;
         JsonText in;
         JsonBuf b = { 0 };
         Json o;
         size_t k;
-        snprintf(from, sizeof from, "%.200s:%d", file, line);
         if (text[0] != '{')
                 return add(t, text, n, from, e);
         int code = json_open(&in, &o, text, n, from, false, e);
@@ -78,19 +78,7 @@ static int add_line(Texts *t, const char *file, int line, const char *text, size
 
 static int add_lines(Texts *t, const char *file, Err *e)
 {
-        char *text;
-        size_t n, k;
-        int code = file_read_text(file, TOK_MAX_TEXT, &text, &n, e), line = 1;
-        if (code)
-                return code;
-        for (size_t at = 0; at < n && !code; at += k + 1, line++) {
-                k = strcspn(text + at, "\n");
-                const size_t own = k && text[at + k - 1] == '\r' ? k - 1 : k;
-                text[at + own] = 0;
-                if (own)
-                        code = add_line(t, file, line, text + at, own, e);
-        }
-        free(text);
+        int code = lines_each(file, add_line, t, e);
         return code || t->n ? code : err_set(e, TGC_BAD_FILE, "%s: no texts", file);
 }
 

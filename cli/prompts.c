@@ -101,16 +101,41 @@ static int read_file(Prompts *p, const Args *a, const Tokenizer *tok, const char
         return code;
 }
 
-/* A line: a text, or an object with `prompt` (a text) or `prompt_ids`. */
-static int add_line(Prompts *p, const Tokenizer *tok, int vocab, const char *file, int line,
-                    const char *text, size_t n, Err *e)
+int lines_each(const char *file, OnLine *f, void *to, Err *e)
 {
-        char from[300];
+        char *text, from[300];
+        size_t n, k;
+        int code = file_read_text(file, TOK_MAX_TEXT, &text, &n, e), line = 1;
+        if (code)
+                return code;
+        for (size_t at = 0; at < n && !code; at += k + 1, line++) {
+                k = strcspn(text + at, "\n");
+                const size_t own = k && text[at + k - 1] == '\r' ? k - 1 : k;
+                text[at + own] = 0;
+                snprintf(from, sizeof from, "%.200s:%d", file, line);
+                if (own)
+                        code = f(to, from, text + at, own, e);
+        }
+        free(text);
+        return code;
+}
+
+typedef struct Lines {
+        Prompts *p;
+        const Tokenizer *tok;
+        int vocab;
+} Lines;
+
+/* A line: a text, or an object with `prompt` (a text) or `prompt_ids`. */
+static int add_line(void *to, const char *from, const char *text, size_t n, Err *e)
+{
+        const Lines *l = to;
+        Prompts *p = l->p;
+        const Tokenizer *tok = l->tok;
         JsonText in;
         JsonBuf b = { 0 };
         Json o;
         int code;
-        snprintf(from, sizeof from, "%.200s:%d", file, line);
         if (text[0] != '{')
                 return tok ? add_text(p, tok, text, n, from, e)
                            : err_set(e, TGC_USAGE, "%s: a text, and the model has no tokenizer",
@@ -125,7 +150,7 @@ static int add_line(Prompts *p, const Tokenizer *tok, int vocab, const char *fil
                             : err_set(e, TGC_NO_MEMORY, "no memory for a prompt");
         } else if (json_type(ids) == '[' && json_count(ids)) {
                 int *list, k;
-                if (!(code = ids_of_list(ids, "prompt_ids", vocab, from, &list, &k, e)))
+                if (!(code = ids_of_list(ids, "prompt_ids", l->vocab, from, &list, &k, e)))
                         code = prompts_add(p, list, k, e);
         } else {
                 code = err_set(e, TGC_BAD_FILE,
@@ -138,23 +163,12 @@ static int add_line(Prompts *p, const Tokenizer *tok, int vocab, const char *fil
         return code;
 }
 
-/* A prompt each line; empty lines count for nothing. */
+/* A prompt each line. */
 static int read_lines(Prompts *p, const Args *a, const Tokenizer *tok, int vocab, Err *e)
 {
         const char *file = opt_str(a, O_PROMPTS);
-        char *text;
-        size_t n, k;
-        int code = file_read_text(file, TOK_MAX_TEXT, &text, &n, e), line = 1;
-        if (code)
-                return code;
-        for (size_t at = 0; at < n && !code; at += k + 1, line++) {
-                k = strcspn(text + at, "\n");
-                const size_t own = k && text[at + k - 1] == '\r' ? k - 1 : k;
-                text[at + own] = 0;
-                if (own)
-                        code = add_line(p, tok, vocab, file, line, text + at, own, e);
-        }
-        free(text);
+        Lines l = { p, tok, vocab };
+        int code = lines_each(file, add_line, &l, e);
         if (!code && !p->n)
                 code = err_set(e, TGC_BAD_FILE, "%s: no prompts", file);
         return code;

@@ -98,13 +98,15 @@ TEST (kernels_under_sanitizers) {
 }
 
 /* A program in orders that differ the most. */
-static void play(const char *source)
+static void play_as(const char *flags, const char *source)
 {
         static const char *order[] = { "forward", "backward", "1" };
-        build("-w", source, "played");
+        build(flags, source, "played");
         for (int i = 0; i < 3; i++)
                 run("played", order[i]);
 }
+
+static void play(const char *source) { play_as("-w", source); }
 
 /* Hopper's instructions, and mistakes with them. */
 TEST (what_is_late) {
@@ -121,6 +123,7 @@ TEST (products_with_weights_in_blocks) {
 }
 TEST (gemvs_with_weights_in_blocks) {
         play("tests/emulate/stored_gemv_test.cu");
+        play_as("-w -DTGC_SM90A=1 -DSOME_TYPES", "tests/emulate/stored_gemv_test.cu");
 }
 TEST (results_by_the_copy_engine) {
         play("tests/emulate/boxes_test.cu");

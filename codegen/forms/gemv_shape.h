@@ -57,43 +57,47 @@ static inline GemvChunks gemv_chunks_shape(int M, int K, int threads, int rows)
 /* kernels/gemv/gemv_stored.cuh: W in blocks, template arguments of DotTile; a call has
  * ceil(N / cols) blocks. */
 typedef struct GemvStored {
-        int warps, rows, split, rounds, stages;
+        int warps, rows, split, rounds, stages, lump;
         int cols, smem;
 } GemvStored;
 
 /* values, bytes: of a block; units of 16 that a lane reads, in runs; digits: of x.  One block on each
- * multiprocessor, so that the blocks of the next launch find room beside them, with about 64 KB of W
- * under way; each warp has about as much to do. */
+ * multiprocessor, and room beside it for one of the next launch, which fetches while this one ends:
+ * each has about 80 KB of W under way.  Each warp has about as much to do. */
 static inline GemvStored gemv_stored_shape(int values, int bytes, int units, int runs, int digits,
                                            int M, long N, int K, int sms)
 {
-        enum { MOST_X = 49152, RING = 65536 };
-        GemvStored s = { 8, 2, 1, 1, 0, 0, 0 };
+        enum { MOST_X = 49152, RING = 86016, BLOCK = 112 << 10, SMALL = 800 };
+        GemvStored s = { 8, 2, 1, 1, 0, 1, 0, 0 };
         const int step = 512 * units, steps = (K + step - 1) / step, row = K / values * bytes,
                   of_step = step * digits + 256 * runs, fit = MOST_X / M / of_step,
-                  slot = row % 16 ? (step / values * bytes + 31) / 16 * 16 : step / values * bytes,
                   chunk = fit < 1       ? 1
                           : fit < steps ? fit
-                                        : steps;
+                                        : steps,
+                  x = M * chunk * of_step, room = BLOCK - x < RING ? BLOCK - x : RING;
+        int slot = step / values * bytes;
         long least = 0;
 
-        for (int split = 1; split <= 4 && split <= steps; split *= 2) {
+        for (int split = 1; split <= 4 && split <= steps && (chunk == steps || split == 1);
+             split *= 2) {
                 const long across = (long)s.warps / split * s.rows,
                            rounds = (N + across * sms - 1) / (across * sms),
                            time = rounds * ((steps + split - 1) / split);
-                if (chunk < steps && (split > 1 || rounds > 1) && least)
-                        break;
                 if (least && time >= least)
                         continue;
                 least = time;
                 s.split = split;
                 s.rounds = chunk < steps ? 1 : (int)rounds;
         }
-        s.stages = RING / (s.warps * s.rows * slot);
-        s.stages = s.stages < 3 ? 3 : s.stages > 8 ? 8 : s.stages;
+        if (slot < SMALL && steps % 2 == 0 && s.split == 1 && chunk == steps)
+                slot *= s.lump = 2;
+        if (row % 16)
+                slot = (slot + 31) / 16 * 16;
+        s.stages = room / (s.warps * (s.rows * slot + 16));
+        s.stages = s.stages < 2 ? 2 : s.stages > 8 ? 8 : s.stages;
         s.cols = s.warps / s.split * s.rows * s.rounds;
-        s.smem = M * chunk * of_step + 128 + (s.split > 1 ? s.warps * s.rows * M * 4 : 0) +
-                 s.warps * s.stages * s.rows * slot + 16;
+        s.smem = x + M * s.warps * 4 + 128 + (s.split > 1 ? s.warps * s.rows * M * 4 : 0) +
+                 s.warps * s.stages * (s.rows * slot + 16) + 16;
         return s;
 }
 

@@ -76,13 +76,13 @@ void gemv_stored(Build *b, const Mat *w, int M, int64_t N, int64_t K, const char
                 b->any.include = "gemv_stored";
                 b->any.smem = s.smem;
                 b->any.min_blocks = 2; /* of two launches */
-                b->any.waits = b->after_wait = true;
+                b->any.waits = b->late = true;
                 cols = s.cols;
                 build_line(b,
-                           "gemv_stored_task<%s, %d, DotTile<%d, %d, %d, %d, %d>, %s>(%s, %s, "
+                           "gemv_stored_task<%s, %d, DotTile<%d, %d, %d, %d, %d, %d>, %s>(%s, %s, "
                            "%s, tile, smem, prologue, epilogue%s);",
-                           problem, digits, s.warps, s.rows, s.split, s.rounds, s.stages, norm,
-                           w->arg, w->ld, eps, finish);
+                           problem, digits, s.warps, s.rows, s.split, s.rounds, s.stages, s.lump,
+                           norm, w->arg, w->ld, eps, finish);
         } else {
                 const GemvChunks s = gemv_chunks_shape(M, (int)K, THREADS, ROWS);
                 b->any.include = "gemv_chunks";

@@ -408,6 +408,7 @@ static Piece *piece_of(Build *b, const char *grid)
                        .plain = b->plain,
                        .streams = b->streams,
                        .after_wait = b->after_wait,
+                       .late = b->late,
                        .beside = b->beside,
                        .single_wave = b->single_wave,
                        .tile = b->tile,

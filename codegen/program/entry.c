@@ -188,6 +188,8 @@ static void put_includes(Emit *e, const Launch *l, Text *t)
         const Launch *next = launch_next(e, l);
         if (l->triggers_after_wait)
                 text_add(t, "#define TGC_PDL_AFTER_WAIT 1\n");
+        else if (l->triggers_late)
+                text_add(t, "#define TGC_PDL_LATE 1\n");
         if (has_pdl(e) && !triggers_first(e) && next && next->overlaps)
                 text_add(t, "#ifdef TGC_SM90A\n#define TGC_PDL_AFTER_WAIT 1\n#endif\n");
         if (weights && weights_stay(e))
@@ -252,7 +254,7 @@ static void put_args(const Launch *l, int i, Text *t)
 
 static void put_waits(const Emit *e, const Launch *l, bool waits, Text *t)
 {
-        if (triggers_first(e) && !l->triggers_after_wait)
+        if (triggers_first(e) && !l->triggers_after_wait && !l->triggers_late)
                 text_add(t, "        pdl_launch();\n");
         if (has_pdl(e) && !waits)
                 text_add(t, "        pdl_wait();\n");

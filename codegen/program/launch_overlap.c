@@ -14,7 +14,8 @@
  *
  * In decode and short prompts kernels trigger the next launch before they wait themselves; only
  * weights are prefetched there.  A few trigger after the wait: where the next launch must know
- * which weights to load, or where measurement says so. */
+ * which weights to load, or where measurement says so.  Products over weights in blocks trigger when
+ * all of these are under way: then the next launch's weights are fetched while memory would idle. */
 #include "program.h"
 #include <string.h>
 
@@ -125,6 +126,7 @@ void launches_overlap(Emit *e)
                         if (l->piece[k]->prefetch)
                                 decide(e, before, l, k);
                 l->triggers_after_wait |= better_after_wait(e, l);
+                l->triggers_late = triggers_first(e) && l->n_pieces == 1 && l->piece[0]->late;
                 if (is_none(l))
                         continue;
                 if (before && !l->overlaps && before->form[ARCH_SM90A].smem > SM90A_SM_SMEM / 2 &&

@@ -122,6 +122,7 @@ typedef struct Piece {
         bool plain;      /* calls no functions: does not care who is beside it */
         bool streams;    /* a GEMV: reads weights once */
         bool after_wait; /* the next launch is better started when this one has waited */
+        bool late;       /* ... when its body says so (pdl_launch_late) */
         bool beside;     /* sums beside a product: short, whatever its tile */
         /* on sm_90a a GEMM whose tiles all run at once, or NULL; schedule.c gives it `tile`, which
          * its form calls Tile */
@@ -157,6 +158,7 @@ typedef struct Launch {
         bool in_turn;
         bool overlaps;            /* on sm_90a it starts before the launch before has ended */
         bool triggers_after_wait; /* triggers_first, but not before it has waited itself */
+        bool triggers_late;       /* not before its body says so */
         /* its shared memory there, where it has no form for it; 0: as everywhere */
         int spread;
 } Launch;
@@ -267,7 +269,7 @@ typedef struct Build {
         ArchId at;                       /* which is being written */
         const struct Prefetch *prefetch; /* of Piece */
         ArchId prefetch_in;
-        bool alone, plain, streams, after_wait, beside; /* of Piece */
+        bool alone, plain, streams, after_wait, late, beside; /* of Piece */
         const struct SingleWave *single_wave;
         const char *tile;
         int compile_ms;          /* beyond its headers' */
@@ -308,7 +310,7 @@ Ref item_of(Emit *e, Ref r, int index);          /* the node that names output i
 
 int64_t grid_count(const char *expr); /* blocks; -1: they depend on B or T */
 bool piece_equal(const Piece *a, const Piece *b);
-/* kernels announce the next before they wait themselves, but for triggers_after_wait */
+/* kernels announce the next before they wait themselves, but for triggers_after_wait and _late */
 bool triggers_first(const Emit *e);
 void kernels_name(Emit *e); /* every launch gets a kernel, equal texts the same one */
 /* \1 as `to`, lines indented but empty ones */

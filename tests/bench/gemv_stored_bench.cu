@@ -10,6 +10,7 @@
  * graphs of launches, each of the next weights of a pool that exceeds L2, each starting while the one
  * before runs (programmatic dependent launch), as in decoding.  GB/s: bytes of W; share: of the rate at
  * which a kernel reads that pool.  Exit status 1 when something is wrong. */
+#define TGC_PDL_LATE 1
 #include <stdio.h>
 #include <stdlib.h>
 #include <algorithm>
@@ -72,7 +73,8 @@ __global__ void __launch_bounds__(Tile::THREADS, MINB)
         kernel(const unsigned char *w, const bf16 *x, const bf16 *g, bf16 *y)
 {
         TGC_SMEM(smem);
-        pdl_launch();
+        if (Tile::EARLY < 0)
+                pdl_launch();
         const LoadX prologue = { x };
         const StoreY epilogue = { y };
         gemv_stored_task<S, 1, N, K, DIGITS, Tile, NORM_RMS>(w, K, 1e-5f, (int)blockIdx.x, smem,
@@ -177,9 +179,9 @@ static void run(const char *type, const char *only)
         const size_t bytes = (size_t)N * K / S::VALUES * S::BYTES,
                      each = (bytes + 255) / 256 * 256;
         const int copies = (int)(POOL / each);
-        snprintf(name, sizeof name, "%s %dx%d w%d r%d s%d n%d st%d l%d%s", type, N, K, Tile::WARPS,
+        snprintf(name, sizeof name, "%s %dx%d w%d r%d s%d n%d st%d l%d e%d%s", type, N, K, Tile::WARPS,
                  Tile::ROWS, Tile::SPLIT, Tile::ROUNDS, Tile::STAGES, Tile::LUMP,
-                 Tile::BULK ? " bulk" : "");
+                 Tile::EARLY, Tile::BULK ? " bulk" : "");
         if (only && !strstr(name, only))
                 return;
         ok(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, smem), name);

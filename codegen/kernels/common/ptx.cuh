@@ -359,6 +359,14 @@ TGC_DEV void pdl_launch()
 #endif
 }
 
+/* TGC_PDL_LATE: kernels that know a better moment than their beginning let the next one start then. */
+TGC_DEV void pdl_launch_late()
+{
+#ifdef TGC_PDL_LATE
+        pdl_launch();
+#endif
+}
+
 #if defined TGC_SM90A && TGC_SM90A
 #include "ptx_sm90.cuh"
 #endif

@@ -55,6 +55,8 @@ EMU_NAMESPACE
                 Map map;
                 const void *mbar;
                 int x, y;
+                const char *flat; /* not a box: so many bytes from here */
+                unsigned bytes;
         };
         /* One that it is to store. */
         struct Send {

@@ -314,5 +314,6 @@ TGC_DEV void bar_arrive(int id, int n, EMU_SITE)
 }
 TGC_DEV void pdl_wait() {}
 TGC_DEV void pdl_launch() {}
+TGC_DEV void pdl_launch_late() {}
 
 #endif

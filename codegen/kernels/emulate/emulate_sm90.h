@@ -108,6 +108,11 @@ EMU_NAMESPACE
         {
                 const Map *m = &f->map;
                 Block *b = block_of(f->to);
+                if (f->flat) {
+                        memcpy(f->to, f->flat, f->bytes);
+                        mbar_bytes((Mbar *)f->mbar, (int)f->bytes);
+                        return;
+                }
                 box_each(m, (unsigned)(f->to - b->smem), f->x, f->y,
                          [&](const char *p, unsigned at) {
                                  unsigned v = 0;
@@ -162,6 +167,16 @@ EMU_NAMESPACE
                         }
         }
 
+        /* What somebody waits for comes now. */
+        inline void fetch_awaited(Block * b, const Mbar *bar)
+        {
+                for (int i = 0; i < b->n; i++)
+                        if (b->thread[i].state == AT_MBARRIER && b->thread[i].mbar == bar) {
+                                fetches_deliver(bar);
+                                break;
+                        }
+        }
+
         inline void fetch(Block * b, char *to, const void *map, Mbar *bar, int x, int y)
         {
                 const int bytes = box_bytes((const Map *)map);
@@ -169,12 +184,22 @@ EMU_NAMESPACE
                         fail("thread %d: a tile of %d bytes at byte %lld of %zu bytes of shared memory, or not at a multiple of 1024",
                              self()->number, bytes, (long long)(to - b->smem), b->smem_size);
                 memset(to, 0xff, bytes);
-                b->fetch.push_back({ to, *(const Map *)map, bar, x, y });
-                for (int i = 0; i < b->n; i++)
-                        if (b->thread[i].state == AT_MBARRIER && b->thread[i].mbar == bar) {
-                                fetches_deliver(bar);
-                                break;
-                        }
+                b->fetch.push_back({ to, *(const Map *)map, bar, x, y, nullptr, 0 });
+                fetch_awaited(b, bar);
+        }
+
+        inline void fetch_flat(char *to, const char *from, unsigned bytes, Mbar *bar)
+        {
+                Block *b = self()->block;
+                check_smem("bulk_load", to, 16);
+                check_smem("bulk_load", to + bytes - 16, 16);
+                check_access("bulk_load", from, 16);
+                check_access("bulk_load", from + bytes - 16, 16);
+                if (bytes % 16)
+                        fail("thread %d: bulk_load of %u bytes", self()->number, bytes);
+                memset(to, 0xff, bytes);
+                b->fetch.push_back({ to, Map(), bar, 0, 0, from, bytes });
+                fetch_awaited(b, bar);
         }
 
         /* The same place in the shared memory of block `rank` of the cluster. */
@@ -423,6 +448,10 @@ TGC_DEV void tma_load_2d_multicast(void *smem, const void *map, Mbar *bar, int x
 TGC_DEV void tma_store_2d(const void *map, const void *smem, int x, int y)
 {
         emu::send((const char *)smem, map, x, y);
+}
+TGC_DEV void bulk_load(void *smem, const void *gmem, unsigned bytes, Mbar *bar)
+{
+        emu::fetch_flat((char *)smem, (const char *)gmem, bytes, bar);
 }
 TGC_DEV void bulk_commit() { emu::self()->sent++; }
 template <int N>

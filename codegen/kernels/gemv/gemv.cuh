@@ -144,7 +144,7 @@ TGC_DEV void gemv_rows(const Rows &row, float eps, int row0, int tile, char *sme
                         acc[r][m] = warp_sum(acc[r][m]);
         if (SPLIT > 1)
                 parts_join<SPLIT, ROWS, M>(acc, partial, warp, part, lane);
-        if (part == 0)
+        if (part == 0 && lane < M)
                 rows_finish<NORM == NORM_RMS, N, ROWS, M>(acc, scale, row0, col0, lane, epilogue);
         __syncthreads();
 }

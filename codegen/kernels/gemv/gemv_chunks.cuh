@@ -118,7 +118,8 @@ TGC_DEV void gemv_chunks_rows(const unsigned char *w, const Rows &row, float eps
 #pragma unroll
                 for (int r = 0; r < ROWS; r++)
                         acc[r][m] = warp_sum(acc[r][m]);
-        rows_finish<NORM == NORM_RMS, N, ROWS, M>(acc, scale, row0, col0, lane, epilogue);
+        if (lane < M)
+                rows_finish<NORM == NORM_RMS, N, ROWS, M>(acc, scale, row0, col0, lane, epilogue);
         __syncthreads();
 }
 

@@ -43,15 +43,13 @@ TGC_DEV void parts_join(float (&acc)[ROWS][M], float *partial, int warp, int par
                          (warp - part) * (ROWS * M), ROWS * M);
 }
 
-/* SCALED: row m's results times scale[m]. */
+/* lane is below M.  SCALED: row m's results times scale[m]. */
 template <bool SCALED, int N, int ROWS, int M, class Epilogue>
 TGC_DEV void rows_finish(const float (&acc)[ROWS][M], const float (&scale)[M], int row0, int col0,
                          int lane, const Epilogue &epilogue)
 {
         constexpr int V = epilogue_width<Epilogue, ROWS>();
         float mine[ROWS];
-        if (lane >= M)
-                return;
 #pragma unroll
         for (int m = 0; m < M; m++)
                 if (m == lane) {

@@ -5,8 +5,11 @@
  *              as gemv_task (gemv.cuh), rows of W ldw values apart.
  *
  * The time is that of reading W.  Each warp streams its rows, ROWS at a time, as the bytes that they
- * are, through STAGES slots of shared memory of its own (cp.async): no barrier but its own lanes', and
- * all slots are under way before x is looked at, and before the kernel that makes x is waited for.
+ * are, through STAGES slots of shared memory of its own, LUMP steps of 32 lanes each (cp.async; on
+ * sm_90a the copy engine, where rows are whole pieces of 16 bytes): no barrier but its own lanes', and
+ * all slots are under way before x is looked at, and before the kernel that makes x is waited for.  The
+ * next launch may start once all of W is under way (pdl_launch_late): its slots are fetched while this
+ * one computes its last rows, and while it waits for them.
  *
  * x comes once per block, through the prologue, as whole numbers: of each 32 neighbours the largest
  * decides about a power of two, 2^14 of which are as much (2^22 with three digits), and the others are
@@ -25,12 +28,19 @@
 #include "gemv_prologue.cuh"
 #include "stored_dot.cuh"
 
+#if defined TGC_SM90A && TGC_SM90A
+constexpr bool DOT_BULK = true; /* the copy engine brings W, where rows are whole pieces of 16 bytes */
+#else
+constexpr bool DOT_BULK = false;
+#endif
+
 template <int WARPS_, int ROWS_, int SPLIT_, int ROUNDS_, int STAGES_, int LUMP_ = 1,
-          bool BULK_ = false>
+          bool BULK_ = DOT_BULK, int EARLY_ = 0>
 struct DotTile {
         static constexpr int WARPS = WARPS_, ROWS = ROWS_, SPLIT = SPLIT_, ROUNDS = ROUNDS_,
                              STAGES = STAGES_, LUMP = LUMP_, THREADS = WARPS * 32;
         static constexpr bool BULK = BULK_;
+        static constexpr int EARLY = EARLY_;
         static constexpr int ACROSS = WARPS / SPLIT * ROWS, COLS = ACROSS * ROUNDS;
 };
 
@@ -138,39 +148,47 @@ TGC_DEV void dot_x_put(char *x, int m, int k, const float (&v)[8], bool there)
 }
 
 /* x[m][k0 .. k0+KC) through the prologue; sums of squares with NORM_RMS, where gain only multiplies.
- * Units behind K are not written: their lanes read nothing. */
+ * All that a thread reads of it is under way at once, as far as PASSES allow.  Units behind K are not
+ * written: their lanes read nothing. */
 template <class X, int M, int K, int DIGITS, int THREADS, int NORM, class Prologue, class Gain>
 TGC_DEV void dot_x_fill(char *x, int row0, int k0, float (&square)[M], const Prologue &prologue,
-                           const Gain &gain)
+                        const Gain &gain)
 {
-        constexpr int V = prologue_width<Prologue, Gain>();
+        constexpr int V = prologue_width<Prologue, Gain>(), ALL = X::KC < K ? X::KC : K;
+        constexpr int NEED = (ALL + THREADS * 8 - 1) / (THREADS * 8), PASSES = NEED < 4 ? NEED : 4;
 #pragma unroll 1
         for (int m = 0; m < M; m++) {
                 float q = 0.f;
 #pragma unroll 1
-                for (int from = 0; from < X::KC && k0 + from < K; from += THREADS * 8) {
-                        const int k = from + (int)threadIdx.x * 8;
-                        const bool there = k < X::KC && k0 + k < K;
-                        float v[8];
+                for (int from = 0; from < NEED; from += PASSES) {
+                        float v[PASSES][8];
 #pragma unroll
-                        for (int j = 0; j < 8; j += V) {
-                                float part[V];
+                        for (int p = 0; p < PASSES; p++) {
+                                const int k = ((from + p) * THREADS + (int)threadIdx.x) * 8;
 #pragma unroll
-                                for (int i = 0; i < V; i++)
-                                        part[i] = 0.f;
-                                if (there) {
-                                        prologue(row0 + m, k0 + k + j, part);
+                                for (int j = 0; j < 8; j += V) {
+                                        float part[V];
 #pragma unroll
                                         for (int i = 0; i < V; i++)
-                                                q += part[i] * part[i];
-                                        if (NORM == NORM_RMS)
-                                                gain(row0 + m, k0 + k + j, part);
-                                }
+                                                part[i] = 0.f;
+                                        if (k < X::KC && k0 + k < K) {
+                                                prologue(row0 + m, k0 + k + j, part);
 #pragma unroll
-                                for (int i = 0; i < V; i++)
-                                        v[j + i] = part[i];
+                                                for (int i = 0; i < V; i++)
+                                                        q += part[i] * part[i];
+                                                if (NORM == NORM_RMS)
+                                                        gain(row0 + m, k0 + k + j, part);
+                                        }
+#pragma unroll
+                                        for (int i = 0; i < V; i++)
+                                                v[p][j + i] = part[i];
+                                }
                         }
-                        dot_x_put<X, DIGITS>(x, m, k, v, there);
+#pragma unroll
+                        for (int p = 0; p < PASSES; p++) {
+                                const int k = ((from + p) * THREADS + (int)threadIdx.x) * 8;
+                                dot_x_put<X, DIGITS>(x, m, k, v[p], k < X::KC && k0 + k < K);
+                        }
                 }
 #pragma unroll
                 for (int i = 0; i < M; i++)
@@ -188,7 +206,8 @@ struct DotRing {
         static constexpr int ROWS = Tile::ROWS, LUMP = Tile::LUMP * Step::BYTES,
                              SLOT = Step::WHOLE ? LUMP : (LUMP + 31) / 16 * 16,
                              SIZE = ROWS * SLOT;
-        static constexpr int BYTES = Tile::WARPS * Tile::STAGES * (SIZE + (Tile::BULK ? 16 : 0));
+        static constexpr bool BULK = Tile::BULK && Step::WHOLE;
+        static constexpr int BYTES = Tile::WARPS * Tile::STAGES * (SIZE + 16); /* and a barrier */
         const unsigned char *w;
         long row_bytes;
         int lane, first, lumps; /* of K: the warp's part */
@@ -212,7 +231,7 @@ struct DotRing {
         __device__ __forceinline__ void begin() const
         {
 #ifdef TGC_SM90A
-                if constexpr (Tile::BULK) {
+                if constexpr (BULK) {
                         if (lane == 0) {
                                 for (int i = 0; i < Tile::STAGES; i++)
                                         mbarrier_init(bar(i), 1);
@@ -222,16 +241,26 @@ struct DotRing {
                 }
 #endif
         }
+        __device__ __forceinline__ void end() const
+        {
+#ifdef TGC_SM90A
+                if constexpr (BULK)
+                        if (lane < Tile::STAGES)
+                                mbarrier_inval(bar(lane));
+#endif
+                if (!BULK)
+                        cp_async_wait<0>();
+        }
         __device__ __forceinline__ void wait(int i, unsigned turn) const
         {
 #ifdef TGC_SM90A
-                if constexpr (Tile::BULK) {
+                if constexpr (BULK) {
                         mbarrier_wait(bar(i), turn);
                         __syncwarp();
                         return;
                 }
 #endif
-                cp_async_wait<Tile::STAGES - 2>();
+                cp_async_wait<Tile::STAGES - 1>();
                 __syncwarp();
         }
         /* Rows n .. n + ROWS - 1, lump l of them, to slot number i. */
@@ -240,7 +269,7 @@ struct DotRing {
                 constexpr int PIECES = SLOT / 16;
                 const int bytes = Step::ROW - l * LUMP;
 #ifdef TGC_SM90A
-                if constexpr (Tile::BULK) {
+                if constexpr (BULK) {
                         const int each = Step::ROW % LUMP && bytes < LUMP ? bytes : LUMP;
                         if (lane)
                                 return;
@@ -294,7 +323,7 @@ template <class S, int M, int N, int K, int DIGITS, class Tile>
 __host__ __device__ constexpr int dot_smem()
 {
         /* 16: words behind the last slot are read and not looked at */
-        return M * DotX<S, M, K, DIGITS>::ROW + 128 +
+        return M * DotX<S, M, K, DIGITS>::ROW + M * Tile::WARPS * 4 + 128 +
                (Tile::SPLIT > 1 ? Tile::WARPS * Tile::ROWS * M * 4 : 0) +
                DotRing<S, N, K, Tile>::BYTES + 16;
 }
@@ -393,7 +422,7 @@ TGC_DEV void gemv_stored_task(const unsigned char *w, long ldw, float eps, int t
         const int sub = lane % DotOf<S>::LANES;
         int col0 = tile * Tile::COLS + warp / SPLIT * ROWS;
         char *const x = smem;
-        float *const red = (float *)(x + M * X::ROW), *const partial = red + 32;
+        float *const red = (float *)(x + M * X::ROW), *const partial = red + M * Tile::WARPS + 32;
         const Ring ring = { w,
                             ldw / S::VALUES * S::BYTES,
                             lane,
@@ -403,19 +432,29 @@ TGC_DEV void gemv_stored_task(const unsigned char *w, long ldw, float eps, int t
                                     warp * (Ring::BYTES / Tile::WARPS) };
 
         /* what is fetched next: rows from next_col on, a lump of the warp's part, into a slot */
-        int next_col = col0, next_lump = 0, into = 0;
+        int next_col = col0, next_lump = 0;
+        /* lumps that warp 0 has to fetch before the next launch may start */
+        int until = warp ? -1
+                         : (N - col0 + Tile::ACROSS - 1) / Tile::ACROSS < ROUNDS
+                                 ? (N - col0 + Tile::ACROSS - 1) / Tile::ACROSS * ring.lumps
+                                 : ROUNDS * ring.lumps;
+        until -= Tile::EARLY;
         ring.begin();
         const int end = N < (tile + 1) * Tile::COLS ? N : (tile + 1) * Tile::COLS;
 #pragma unroll 1
-        for (int i = 0; i < STAGES - 1; i++) {
+        for (int i = 0; i < STAGES; i++) {
                 if (next_col < end && ring.lumps > 0) {
-                        ring.fetch(next_col, ring.first + next_lump, into);
+                        ring.fetch(next_col, ring.first + next_lump, i);
                         if (++next_lump == ring.lumps)
                                 next_lump = 0, next_col += Tile::ACROSS;
+                        until--;
                 }
-                cp_async_commit();
-                into++;
+                if (!Ring::BULK)
+                        cp_async_commit();
         }
+        const bool all_under_way = until <= 0;
+        if (warp == 0 && all_under_way)
+                pdl_launch_late();
         pdl_wait();
 
         float acc[ROWS][M], square[M], mean[M], scale[M];
@@ -452,14 +491,24 @@ TGC_DEV void gemv_stored_task(const unsigned char *w, long ldw, float eps, int t
                                         dot_x_fill<X, M, K, DIGITS, THREADS, NORM>(
                                                 x, 0, k0, square, prologue, gain);
                                 }
+                                if (NORM == NORM_RMS && k0 + KC >= K) {
+#pragma unroll
+                                        for (int m = 0; m < M; m++) {
+                                                square[m] = warp_sum(square[m]);
+                                                if (lane == 0)
+                                                        red[m * Tile::WARPS + warp] = square[m];
+                                        }
+                                }
                                 __syncthreads();
                                 if (NORM == NORM_RMS && k0 + KC >= K) {
 #pragma unroll
-                                        for (int m = 0; m < M; m++)
-                                                scale[m] = rsqrtf(block_sum<THREADS>(square[m],
-                                                                                     red) *
-                                                                          (1.f / K) +
-                                                                  eps);
+                                        for (int m = 0; m < M; m++) {
+                                                const float all = warp_sum(
+                                                        lane < Tile::WARPS
+                                                                ? red[m * Tile::WARPS + lane]
+                                                                : 0.f);
+                                                scale[m] = rsqrtf(all * (1.f / K) + eps);
+                                        }
                                 }
                         }
                         if (col0 >= end)
@@ -472,14 +521,6 @@ TGC_DEV void gemv_stored_task(const unsigned char *w, long ldw, float eps, int t
                         for (int i = 0; i < lumps; i++) {
                                 const int l = ring.first + chunk0 + i;
                                 ring.wait(now, turn);
-                                if (next_col < end) {
-                                        ring.fetch(next_col, ring.first + next_lump, into);
-                                        if (++next_lump == ring.lumps)
-                                                next_lump = 0, next_col += Tile::ACROSS;
-                                }
-                                if (!Tile::BULK)
-                                        cp_async_commit();
-                                into = into == STAGES - 1 ? 0 : into + 1;
 #pragma unroll 1
                                 for (int j = 0; j < LUMP; j++) {
                                         const int s = l * LUMP + j, own = s * 32 + lane;
@@ -493,6 +534,16 @@ TGC_DEV void gemv_stored_task(const unsigned char *w, long ldw, float eps, int t
                                         dot_multiply<S, X, M, DIGITS, ROWS>(
                                                 acc, block, sub, x, own - chunk0 * 32);
                                 }
+                                __syncwarp();
+                                if (next_col < end) {
+                                        ring.fetch(next_col, ring.first + next_lump, now);
+                                        if (++next_lump == ring.lumps)
+                                                next_lump = 0, next_col += Tile::ACROSS;
+                                        if (--until == 0)
+                                                pdl_launch_late();
+                                }
+                                if (!Ring::BULK)
+                                        cp_async_commit();
                                 if (++now == STAGES)
                                         now = 0, turn ^= 1;
                         }
@@ -504,13 +555,13 @@ TGC_DEV void gemv_stored_task(const unsigned char *w, long ldw, float eps, int t
                                 acc[r][m] = warp_sum(acc[r][m]);
                 if (SPLIT > 1)
                         parts_join<SPLIT, ROWS, M>(acc, partial, warp, part, lane);
-                if (part == 0)
+                if (part == 0 && lane < M)
                         rows_finish<NORM == NORM_RMS, N, ROWS, M>(acc, scale, 0, col0, lane,
                                                                   epilogue);
                 if (SPLIT > 1)
                         __syncthreads();
         }
-        cp_async_wait<0>();
+        ring.end();
         __syncthreads();
 }
 

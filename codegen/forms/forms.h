@@ -100,6 +100,7 @@ typedef struct StoredTile {
         ArchId arch;
         TileMath math;
         int bm, mi, warps, blocks, stages, ps;
+        const char *how;
 } StoredTile;
 int stored_tile_columns(const StoredTile *t); /* of y, that is rows of W */
 /* y (M,N) = x W^T of at most M rows; `rows` of them there are.  splits: K may be cut.  operands: C text,
@@ -121,8 +122,9 @@ typedef struct StoredPick {
 } StoredPick;
 /* Tiles of a product whose K is cut, at most. */
 enum { STORED_PLACES = 1024 };
-bool stored_gemm_takes(Storage s, DType dt);      /* kernels know its codes */
-StoredPick stored_gemm_pick(const StoredGemm *p); /* of ARCH_ANY */
+bool stored_gemm_takes(Storage s, DType dt); /* kernels know its codes */
+/* Of ARCH_ANY; none where so many rows share the weights that decoding them into memory costs less. */
+StoredPick stored_gemm_pick(const StoredGemm *p);
 const char *stored_gemm_tile_text(Arena *a, const StoredPick *k);
 /* fills the form, which is being written, and writes it */
 void stored_gemm_body(Build *b, const StoredGemm *p, const StoredPick *k, Form *f);

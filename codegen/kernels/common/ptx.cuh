@@ -93,6 +93,23 @@ TGC_DEV void mma_16816(float (&d)[4], const unsigned (&a)[4], const unsigned (&b
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+/* d = A B. */
+TGC_DEV void mma_16816_first(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], bf16)
+{
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
+                     : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(0.f));
+}
+
+TGC_DEV void mma_16816_first(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], f16)
+{
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
+                     : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(0.f));
+}
+
 /* Operands are floats' bits; to_tf32 rounds them, otherwise the low 13 bits are dropped. */
 TGC_DEV void mma_1688_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2])
 {
@@ -385,6 +402,13 @@ TGC_DEV void mma_16816(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsig
 {
         const unsigned b[2] = { b0, b1 };
         mma_16816(d, a, b, T());
+}
+
+template <class T>
+TGC_DEV void mma_16816_first(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
+{
+        const unsigned b[2] = { b0, b1 };
+        mma_16816_first(d, a, b, T());
 }
 
 TGC_DEV void mma_1688_tf32(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)

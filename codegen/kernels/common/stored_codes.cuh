@@ -125,10 +125,11 @@ struct RawWords {
 };
 
 /* Codes below 128; a WIDE type's reach 255.  VALUE: a word's values are made by value().  LONG: scales
- * have so many bits that BASE is to go before codes are scaled. */
+ * have so many bits that BASE is to go before codes are scaled.  HALVES: of a chunk have scales of
+ * their own. */
 template <bool WIDE_, int SHARE_, int ZERO_>
 struct CodesBase {
-        static constexpr bool WIDE = WIDE_, VALUE = false, LONG = false;
+        static constexpr bool WIDE = WIDE_, VALUE = false, LONG = false, HALVES = false;
         static constexpr int SHARE = SHARE_, ZERO = ZERO_;
         static constexpr float BASE = WIDE ? 32768.f : 128.f;
 };
@@ -239,6 +240,7 @@ struct TwoFloats {
 };
 
 struct Codes_q2_k : CodesBase<false, 4, 0> {
+        static constexpr bool HALVES = true;
         typedef TwoFloats Head;
         typedef RawWords Raw;
         static __device__ __forceinline__ Head head(const unsigned char *b)
@@ -269,6 +271,7 @@ struct Codes_q2_k : CodesBase<false, 4, 0> {
 
 /* A value's third bit is in the first 32 bytes, one for each chunk. */
 struct Codes_q3_k : CodesBase<false, 4, 4> {
+        static constexpr bool HALVES = true;
         typedef RawWords Raw;
         struct Head {
                 float d;
@@ -329,8 +332,10 @@ TGC_DEV HeadK head_k(const unsigned char *b)
 template <class C>
 TGC_DEV void codes_scale_k(Codes &y, const HeadK &h, int c)
 {
-        codes_scale(y, fmaf(code_float<C>(h.scale[c / 4], c % 4), h.d, h.d_base),
-                    fmaf(code_float<C>(h.least[c / 4], c % 4), h.min, h.min_base));
+        const unsigned scale = c < 4 ? h.scale[0] : h.scale[1],
+                       least = c < 4 ? h.least[0] : h.least[1];
+        codes_scale(y, fmaf(code_float<C>(scale, c % 4), h.d, h.d_base),
+                    fmaf(code_float<C>(least, c % 4), h.min, h.min_base));
 }
 
 struct Codes_q4_k : CodesBase<false, 2, 0> {
@@ -389,6 +394,7 @@ struct Codes_q5_k : CodesBase<false, 2, 0> {
 /* Low nibbles of 64 bytes, then the high ones: chunks c and c + 2 of a half share them; with 2 bits
  * above, which the four chunks of a half share. */
 struct Codes_q6_k : CodesBase<false, 1, 32> {
+        static constexpr bool HALVES = true;
         typedef RawWords Raw;
         struct Head {
                 float d;
@@ -524,6 +530,7 @@ struct Codes_mxfp4 : CodesBase<false, 1, 12> {
 
 /* Four parts of 16 values, each with a scale and 8 bytes: low nibbles first. */
 struct Codes_nvfp4 : CodesBase<false, 1, 12> {
+        static constexpr bool HALVES = true;
         typedef NoHead Head;
         typedef RawWords Raw;
         static __device__ __forceinline__ Head head(const unsigned char *) { return Head(); }

@@ -181,6 +181,14 @@ TGC_DEV void mma_16816(float (&d)[4], const unsigned (&a)[4], const unsigned (&b
         emu::mma("mma_16816<f16>", d, a, b, emu::mma_16816_all<f16>, file, line);
 }
 
+template <class T>
+inline void mma_16816_first(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], T tag,
+                            EMU_SITE)
+{
+        d[0] = d[1] = d[2] = d[3] = 0.f;
+        mma_16816(d, a, b, tag, file, line);
+}
+
 TGC_DEV void mma_1688_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMU_SITE)
 {
         emu::mma("mma_1688_tf32", d, a, b, emu::mma_1688_tf32_all, file, line);

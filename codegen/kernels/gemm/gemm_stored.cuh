@@ -38,10 +38,19 @@ struct StoredSlice {
         }
 };
 
+/* How codes meet x.
+ *      STORED_ROUNDED  as weights: scaled in float32, then rounded to x's type
+ *      STORED_BF16     as weights that are scaled in bf16: scales and minima are rounded, too
+ *      STORED_SUMS     as they are, and sums of 32 are scaled: nothing is rounded.  For a few rows of x,
+ *                      of which there are fewer sums than weights.
+ * Types and x that the second or third are not for have the first. */
+enum StoredHow { STORED_ROUNDED, STORED_BF16, STORED_SUMS };
+
 /* MI times 16 rows of W for each warp, MJ times 8 rows of x. */
-template <int MJ_, int MI_, int WARPS_, int STAGES_, int MINB_, bool EXACT_ = true>
+template <int MJ_, int MI_, int WARPS_, int STAGES_, int MINB_, StoredHow HOW_ = STORED_ROUNDED, int UNROLL_ = 2>
 struct StoredTile {
-        static constexpr bool EXACT = EXACT_;
+        static constexpr int UNROLL = UNROLL_;
+        static constexpr StoredHow HOW = HOW_;
         static constexpr int MJ = MJ_, MI = MI_, WARPS = WARPS_, STAGES = STAGES_, MINB = MINB_;
         static constexpr int BM = 8 * MJ, WN = 16 * MI, BN = WN * WARPS, BK = 256,
                              THREADS = 32 * WARPS;
@@ -117,13 +126,12 @@ struct SameType<T, T> {
         static constexpr bool value = true;
 };
 
-/* A lane's eight values of one row, as words of two products' fragments.  EXACT: scaled in float32,
- * then rounded; else in bf16 from the start: scale and minimum are rounded, too.  (f16 would lose
- * small scales.) */
-template <class T, class C, bool EXACT>
+/* A lane's eight values of one row, as words of two products' fragments.  (f16 would lose small
+ * scales.) */
+template <class T, class C, StoredHow HOW>
 TGC_DEV void stored_words(unsigned (&w)[2][2], const Codes &y)
 {
-        if constexpr (EXACT || C::WIDE || C::VALUE || !SameType<T, bf16>::value) {
+        if constexpr (HOW != STORED_BF16 || C::WIDE || C::VALUE || !SameType<T, bf16>::value) {
 #pragma unroll
                 for (int s = 0; s < 2; s++) {
                         float v[4];
@@ -148,6 +156,37 @@ TGC_DEV void stored_words(unsigned (&w)[2][2], const Codes &y)
         }
 }
 
+/* The same of codes plus a base, which T holds as they are. */
+template <class T>
+TGC_DEV constexpr float code_base()
+{
+        return SameType<T, bf16>::value ? 128.f : 1024.f;
+}
+template <class T>
+TGC_DEV void stored_code_words(unsigned (&w)[2][2], const Codes &y)
+{
+        constexpr unsigned HIGH = SameType<T, bf16>::value ? 0x43 : 0x64;
+#pragma unroll
+        for (int s = 0; s < 2; s++) {
+                w[s][0] = __byte_perm(y.code[s], HIGH, 0x4140);
+                w[s][1] = __byte_perm(y.code[s], HIGH, 0x4342);
+        }
+}
+
+/* acc += the sums of a chunk, scaled; ones: the sums of x's values. */
+template <int MJ>
+TGC_DEV void stored_scale_sums(float (&acc)[MJ][4], const float (&sum)[MJ][4],
+                               const float (&ones)[MJ][4], const float (&scale)[2],
+                               const float (&offset)[2])
+{
+#pragma unroll
+        for (int j = 0; j < MJ; j++)
+#pragma unroll
+                for (int k = 0; k < 4; k++)
+                        acc[j][k] = fmaf(offset[k >> 1], ones[j][k & 1],
+                                         fmaf(scale[k >> 1], sum[j][k], acc[j][k]));
+}
+
 /* acc += W's slice by x's; left: of K, from the slice on.  rows: this lane's 2*MI of W. */
 template <class T, class S, class Tile, bool WHOLE>
 TGC_DEV void stored_multiply(float (&acc)[Tile::MI][Tile::MJ][4],
@@ -156,13 +195,15 @@ TGC_DEV void stored_multiply(float (&acc)[Tile::MI][Tile::MJ][4],
 {
         typedef typename CodesOf<S>::Type C;
         constexpr int MI = Tile::MI, MJ = Tile::MJ;
+        constexpr bool SUMS = Tile::HOW == STORED_SUMS && !C::WIDE && !C::VALUE && !C::HALVES;
         const int g = (int)(threadIdx.x & 31) >> 2, t = threadIdx.x & 3;
         typename C::Head head[MI][2];
         typename C::Raw raw[MI][2];
 #pragma unroll
         for (int i = 0; i < MI * 2; i++)
                 head[i / 2][i % 2] = C::head(rows[i / 2][i % 2]);
-#pragma unroll
+                /* short enough for the instruction cache of a multiprocessor's quarter */
+#pragma unroll(Tile::UNROLL)
         for (int c = 0; c < 8; c++) {
                 if (!WHOLE && c * 32 >= left)
                         break;
@@ -170,9 +211,19 @@ TGC_DEV void stored_multiply(float (&acc)[Tile::MI][Tile::MJ][4],
 #pragma unroll
                 for (int j = 0; j < MJ; j++)
                         b[j] = *(const uint4 *)(x + stored_x_place(8 * j + g, 4 * c + t));
+                float ones[MJ][4];
+                if constexpr (SUMS) {
+                        const unsigned one = pack2<T>(1.f, 1.f), all[4] = { one, one, one, one };
+#pragma unroll
+                        for (int j = 0; j < MJ; j++) {
+                                mma_16816_first<T>(ones[j], all, b[j].x, b[j].y);
+                                mma_16816<T>(ones[j], all, b[j].z, b[j].w);
+                        }
+                }
 #pragma unroll
                 for (int i = 0; i < MI; i++) {
                         unsigned a[2][4];
+                        float scale[2], offset[2];
 #pragma unroll
                         for (int h = 0; h < 2; h++) {
                                 const unsigned char *p = rows[i][h];
@@ -181,15 +232,32 @@ TGC_DEV void stored_multiply(float (&acc)[Tile::MI][Tile::MJ][4],
                                 if (c % C::SHARE == 0)
                                         raw[i][h] = C::template fetch<CODES_RUN>(p, c, t);
                                 C::template codes<CODES_RUN>(y, head[i][h], raw[i][h], p, c, t);
-                                stored_words<T, C, Tile::EXACT>(w, y);
+                                if constexpr (SUMS) {
+                                        stored_code_words<T>(w, y);
+                                        scale[h] = y.scale[0];
+                                        offset[h] = fmaf(-(code_base<T>() + C::ZERO), y.scale[0],
+                                                         y.minus[0]);
+                                } else {
+                                        stored_words<T, C, Tile::HOW>(w, y);
+                                }
 #pragma unroll
                                 for (int s = 0; s < 2; s++)
                                         a[s][h] = w[s][0], a[s][2 + h] = w[s][1];
                         }
+                        if constexpr (SUMS) {
+                                float sum[MJ][4];
 #pragma unroll
-                        for (int j = 0; j < MJ; j++) {
-                                mma_16816<T>(acc[i][j], a[0], b[j].x, b[j].y);
-                                mma_16816<T>(acc[i][j], a[1], b[j].z, b[j].w);
+                                for (int j = 0; j < MJ; j++) {
+                                        mma_16816_first<T>(sum[j], a[0], b[j].x, b[j].y);
+                                        mma_16816<T>(sum[j], a[1], b[j].z, b[j].w);
+                                }
+                                stored_scale_sums<MJ>(acc[i], sum, ones, scale, offset);
+                        } else {
+#pragma unroll
+                                for (int j = 0; j < MJ; j++) {
+                                        mma_16816<T>(acc[i][j], a[0], b[j].x, b[j].y);
+                                        mma_16816<T>(acc[i][j], a[1], b[j].z, b[j].w);
+                                }
                         }
                 }
         }

@@ -15,9 +15,10 @@
 #ifdef TGC_SM90A
 
 /* ROWS of x (8, 32, 64, 96, 128, 192, 256) by 64 of W for each of GROUPS warpgroups. */
-template <int ROWS_, int GROUPS_, int STAGES_, int MINB_, bool EXACT_ = true>
+template <int ROWS_, int GROUPS_, int STAGES_, int MINB_, StoredHow HOW_ = STORED_ROUNDED, int UNROLL_ = 1>
 struct StoredGroups {
-        static constexpr bool EXACT = EXACT_;
+        static constexpr int UNROLL = UNROLL_;
+        static constexpr StoredHow HOW = HOW_;
         static constexpr int BM = ROWS_, GROUPS = GROUPS_, STAGES = STAGES_, MINB = MINB_;
         static constexpr int MI = 1, MJ = BM / 8, WN = 16, BN = 64 * GROUPS, BK = 64,
                              THREADS = 128 * GROUPS, LDC = BN + 4;
@@ -34,7 +35,7 @@ struct StoredGroups {
 };
 
 /* Fragments of 64 of K, chunks c and c + 1 of the slice; beyond K zeros. */
-template <class T, class C, bool WHOLE, bool EXACT>
+template <class T, class C, bool WHOLE, StoredHow HOW>
 TGC_DEV void stored_fragments(unsigned (&a)[4][4], const typename C::Head (&head)[2],
                               typename C::Raw (&raw)[2], const unsigned char *const (&rows)[2],
                               int c0, int left)
@@ -51,7 +52,7 @@ TGC_DEV void stored_fragments(unsigned (&a)[4][4], const typename C::Head (&head
                         if (c % C::SHARE == 0)
                                 raw[h] = C::template fetch<CODES_PAIRS>(rows[h], c, t);
                         C::template codes<CODES_PAIRS>(y, head[h], raw[h], rows[h], c, t);
-                        stored_words<T, C, EXACT>(w, y);
+                        stored_words<T, C, HOW>(w, y);
 #pragma unroll
                         for (int s = 0; s < 2; s++) {
                                 a[2 * e + s][h] = there ? w[s][0] : 0;
@@ -72,6 +73,7 @@ TGC_DEV void stored_groups_block(float (&acc)[1][Tile::MJ][4], const T *x, long 
                       W_BYTES = Tile::BN * Slice::STRIDE;
         constexpr bool WHOLE = K % 256 == 0;
         char *const blocks = smem + STAGES * X;
+        const unsigned long long first = panel_desc<true, 64>(smem, 0);
         const int warp = threadIdx.x >> 5, g = (int)(threadIdx.x & 31) >> 2, row = warp * 16 + g,
                   last = kt1 * 256 < K ? kt1 * 256 : K, steps = (last - kt0 * 256 + 63) / 64;
         float(&d)[Tile::BM / 2] = reinterpret_cast<float(&)[Tile::BM / 2]>(acc);
@@ -93,46 +95,53 @@ TGC_DEV void stored_groups_block(float (&acc)[1][Tile::MJ][4], const T *x, long 
                 const unsigned char *rows[2];
                 typename C::Head head[2];
                 typename C::Raw raw[2];
+#pragma unroll(Tile::UNROLL)
+                for (int pair = 0; pair < 4; pair += 2)
 #pragma unroll
-                for (int s = 0; s < 4; s++) {
-                        const int step = (kt - kt0) * 4 + s;
-                        if (!WHOLE && step >= steps)
-                                break;
-                        cp_async_wait<AHEAD - 1>();
-                        fence_proxy_async();
-                        __syncthreads();
-                        if (s == 0 && kt + 1 < kt1)
-                                stored_copy<S, Tile, N, K>(blocks + (kt + 1 - kt0) % 2 * W_BYTES, w,
-                                                           at.n, kt + 1);
-                        if (step + AHEAD < steps)
-                                panel_copy<1, true>(px, smem + into * X,
-                                                    kt0 * 256 + (step + AHEAD) * 64, 0);
-                        cp_async_commit();
-                        if (s == 0) {
+                        for (int e = 0; e < 2; e++) {
+                                const int s = pair + e, step = (kt - kt0) * 4 + s;
+                                if (!WHOLE && step >= steps)
+                                        break;
+                                cp_async_wait<AHEAD - 1>();
+                                fence_proxy_async();
+                                __syncthreads();
+                                if (e == 0 && pair == 0 && kt + 1 < kt1)
+                                        stored_copy<S, Tile, N, K>(blocks + (kt + 1 - kt0) % 2 *
+                                                                                    W_BYTES,
+                                                                   w, at.n, kt + 1);
+                                if (step + AHEAD < steps)
+                                        panel_copy<1, true>(px, smem + into * X,
+                                                            kt0 * 256 + (step + AHEAD) * 64, 0);
+                                cp_async_commit();
+                                if (e == 0 && pair == 0) {
 #pragma unroll
-                                for (int h = 0; h < 2; h++) {
-                                        const int r = row + 8 * h,
-                                                  n = at.n + r < N ? at.n + r : N - 1;
-                                        rows[h] = (const unsigned char *)blocks +
-                                                  (kt - kt0) % 2 * W_BYTES + r * Slice::STRIDE +
-                                                  Slice::shift(w, n * (int)Slice::ROW +
-                                                                          kt * Slice::BYTES);
-                                        head[h] = C::head(rows[h]);
+                                        for (int h = 0; h < 2; h++) {
+                                                const int r = row + 8 * h,
+                                                          n = at.n + r < N ? at.n + r : N - 1;
+                                                rows[h] = (const unsigned char *)blocks +
+                                                          (kt - kt0) % 2 * W_BYTES +
+                                                          r * Slice::STRIDE +
+                                                          Slice::shift(w,
+                                                                       n * (int)Slice::ROW +
+                                                                               kt * Slice::BYTES);
+                                                head[h] = C::head(rows[h]);
+                                        }
                                 }
-                        }
-                        stored_fragments<T, C, WHOLE, Tile::EXACT>(a[s & 1], head, raw, rows, 2 * s,
-                                                                   K - kt * 256);
-                        const char *panel = smem + now * X;
-                        wgmma_fence();
+                                stored_fragments<T, C, WHOLE, Tile::HOW>(a[e], head, raw, rows,
+                                                                         2 * s, K - kt * 256);
+                                const unsigned long long panel = first +
+                                                                 (unsigned long long)(now *
+                                                                                      (X / 16));
+                                wgmma_fence();
 #pragma unroll
-                        for (int ks = 0; ks < 4; ks++)
-                                wgmma<0>(d, a[s & 1][ks], panel_desc<true, 64>(panel, ks),
-                                         ks > 0 || step > 0, T());
-                        wgmma_commit();
-                        wgmma_wait<1>();
-                        now = now == STAGES - 1 ? 0 : now + 1;
-                        into = into == STAGES - 1 ? 0 : into + 1;
-                }
+                                for (int ks = 0; ks < 4; ks++)
+                                        wgmma<0>(d, a[e][ks], panel + ks * 2, ks > 0 || step > 0,
+                                                 T());
+                                wgmma_commit();
+                                wgmma_wait<1>();
+                                now = now == STAGES - 1 ? 0 : now + 1;
+                                into = into == STAGES - 1 ? 0 : into + 1;
+                        }
         }
         wgmma_wait<0>();
         wgmma_hold(d);

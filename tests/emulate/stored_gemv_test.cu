@@ -12,6 +12,7 @@
 #include "gemv_chunks.cuh"
 #include "gemv_shape.h"
 #include "gemv_stored.cuh"
+#include "stored_decode.cuh"
 #include "stored_blocks.h"
 
 template <class S, int M, int N, int K, int DIGITS, class Tile, int NORM, int HV, int V>

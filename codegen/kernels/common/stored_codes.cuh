@@ -630,7 +630,7 @@ struct Codes_i8 : CodesBase<true, 1, 128> {
         }
 };
 
-/* ---- values of a table of float32, rounded to 24 bits, and of 8 bits -------------- */
+/* ---- values of a table of float32, and of 8 bits -------------- */
 
 template <int VALUES, int BYTES, bool NF4>
 struct Codes_floats : CodesBase<false, 1, 0> {
@@ -652,20 +652,22 @@ struct Codes_floats : CodesBase<false, 1, 0> {
         }
         static __device__ __forceinline__ void value(float (&v)[4], unsigned word)
         {
-                /* bytes 3, 2 and 1 of nf4_values and fp4_values (block_decode.h) */
-                constexpr unsigned NF[3][4] = {
-                        { 0xbebfbfbfu, 0x00bdbebeu, 0x3e3e3e3du, 0x3f3f3f3eu },
+                /* the four bytes of nf4_values and fp4_values (block_decode.h) */
+                constexpr unsigned NF[4][4] = {
+                        { 0xa030b100u, 0x00713f4du, 0x3adde3ffu, 0x00b3abb8u },
+                        { 0x326b3900u, 0x007835a2u, 0x0304cafau, 0x001307a4u },
                         { 0xca063280u, 0x00ba3d91u, 0xad7c24a2u, 0x803910e1u },
-                        { 0x336b3a00u, 0x007835a2u, 0x0305cbfbu, 0x001408a5u }
+                        { 0xbebfbfbfu, 0x00bdbebeu, 0x3e3e3e3du, 0x3f3f3f3eu }
                 };
-                constexpr unsigned FP[3][4] = {
-                        { 0x3f3f3b00u, 0x3e3e3f3eu, 0xbfbfbb00u, 0xbebebfbeu },
+                constexpr unsigned FP[4][4] = {
+                        { 0x00abab00u, 0x00ab00abu, 0x00abab00u, 0x00ab00abu },
+                        { 0x00aaaa00u, 0x00aa00aau, 0x00aaaa00u, 0x00aa00aau },
                         { 0x802aaa00u, 0x802a00aau, 0x802aaa00u, 0x802a00aau },
-                        { 0x00abab00u, 0x00ab00abu, 0x00abab00u, 0x00ab00abu }
+                        { 0x3f3f3b00u, 0x3e3e3f3eu, 0xbfbfbb00u, 0xbebebfbeu }
                 };
-                unsigned b[3];
+                unsigned b[4];
 #pragma unroll
-                for (int i = 0; i < 3; i++) {
+                for (int i = 0; i < 4; i++) {
                         const unsigned table[4] = { NF4 ? NF[i][0] : FP[i][0],
                                                     NF4 ? NF[i][1] : FP[i][1],
                                                     NF4 ? NF[i][2] : FP[i][2],
@@ -674,9 +676,9 @@ struct Codes_floats : CodesBase<false, 1, 0> {
                 }
 #pragma unroll
                 for (int j = 0; j < 4; j++) {
-                        const unsigned low = __byte_perm(b[2], b[1], 0x0400u + 0x0110u * j);
-                        v[j] = __uint_as_float(
-                                __byte_perm(low & 0x00ffff00u, b[0], 0x4210u + 0x1000u * j));
+                        const unsigned both = 0x40u + 0x11u * j;
+                        v[j] = __uint_as_float(__byte_perm(__byte_perm(b[0], b[1], both),
+                                                           __byte_perm(b[2], b[3], both), 0x5410));
                 }
         }
 };

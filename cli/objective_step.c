@@ -235,11 +235,18 @@ static int judge(Train *t, Group *g, Err *e)
         for (int i = 0; i < f->samples && !code; i++) {
                 in.text[i] = g->said[i].text;
                 in.n_text[i] = g->said[i].n_text;
+                in.ids[i] = g->said[i].ids;
                 in.tokens[i] = g->said[i].n;
                 in.ended[i] = g->said[i].ended;
         }
         if (!code && (code = objective_judge(t->aim.objective, &in, &g->values, &why)))
                 err_set(e, code, "%s", why);
+        size_t n_said = 0;
+        const char *said = objective_said(t->aim.objective, &n_said);
+        if (n_said && !t->talk.quiet) {
+                progress_bar_end(&t->talk);
+                put_plain(stderr, said, n_said);
+        }
         if (!code && g->values.has_score) {
                 t->aim.scores += g->values.score;
                 t->aim.n_scores++;

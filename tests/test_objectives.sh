@@ -90,6 +90,8 @@ group=(--data prompts.jsonl -b 2 --block-size 160 --learning_rate 1e-2 --lora r=
 reward() {
         train grpo "${group[@]}" --objective letters.lua,samples=8,max_tokens=10 --max_iters 16 || return
         grep -o '"score":[^,}]*' grpo/log.jsonl | cut -d: -f2 | means 4 | rises 0.015
+        printf 'local g = require "letters"\nlocal r = g.reward\ng.reward = function(c, p) print("said", #c.ids, c.tokens) return r(c, p) end\nreturn g' > shown.lua
+        "$TGC" train st "${here[@]/-q/--no-decay_lr}" "${group[@]}" --objective shown.lua,samples=2,max_tokens=3 --max_iters 1 --out_dir shown 2>&1 | grep -c '^said.[123].[123]$' | grep -qx 4 || echo "prints are not seen"
         column grpo 3 | awk 'NR == 1 && ($1 > 1e-5 || $1 < -1e-5) { print "the first loss is " $1 ": advantages add up to 0, and no weight has moved" }'
 }
 say reward_rises "$(reward 2>&1)"

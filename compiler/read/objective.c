@@ -14,7 +14,7 @@
  * m: ids, targets, logits (B,T,V), and where these are the product of one matrix and perhaps a bias
  * hidden (B,T,C), head (V,C), head_bias (V); extra, what the model's loss has beside its cross-entropy; and
  * the feeds.  The graph's inputs are called objective.NAME.  g: prompt, completion and the
- * continuations, each with text, tokens, ended, prompt, completion, reward. */
+ * continuations, each with text, ids, tokens (how many), ended, prompt, completion, reward. */
 #include <lauxlib.h>
 #include <math.h>
 #include <stdlib.h>
@@ -512,6 +512,12 @@ static int judge(lua_State *L)
                 lua_setfield(L, -2, "tokens");
                 lua_pushboolean(L, in->ended[i]);
                 lua_setfield(L, -2, "ended");
+                lua_createtable(L, in->tokens[i], 0);
+                for (int k = 0; k < in->tokens[i]; k++) {
+                        lua_pushinteger(L, in->ids[i][k]);
+                        lua_rawseti(L, -2, k + 1);
+                }
+                lua_setfield(L, -2, "ids");
                 if (x->facts.reward) {
                         lua_getfield(L, module, "reward");
                         lua_pushvalue(L, -2);
@@ -550,6 +556,7 @@ int objective_judge(Objective *x, const ObjectiveGroup *in, ObjectiveValues *out
         x->group = in;
         x->values = out;
         *x->r.msg = 0;
+        x->r.n_said = 0;
         locale_t was = c_locale_begin();
         sandbox_again(&x->r);
         lua_settop(L, PARAMS);
@@ -559,9 +566,12 @@ int objective_judge(Objective *x, const ObjectiveGroup *in, ObjectiveValues *out
         const bool ok = sandbox_call(&x->r, 2, 0);
         lua_settop(L, PARAMS);
         c_locale_end(was);
-        free(x->r.said);
-        x->r.said = NULL;
-        x->r.n_said = 0;
         *why = x->r.msg;
         return ok ? 0 : x->r.code;
+}
+
+const char *objective_said(const Objective *x, size_t *n)
+{
+        *n = x->r.n_said;
+        return x->r.said;
 }

@@ -42,6 +42,7 @@ typedef struct ObjectiveGroup {
         int n;
         const char *text[OBJECTIVE_MOST];
         size_t n_text[OBJECTIVE_MOST];
+        const int *ids[OBJECTIVE_MOST]; /* what ended it included */
         int tokens[OBJECTIVE_MOST];
         bool ended[OBJECTIVE_MOST]; /* by a token that ends texts */
 } ObjectiveGroup;
@@ -54,5 +55,6 @@ typedef struct ObjectiveValues {
 } ObjectiveValues;
 /* Not 0: an error code, and *why says it. */
 int objective_judge(Objective *x, const ObjectiveGroup *in, ObjectiveValues *out, const char **why);
+const char *objective_said(const Objective *x, size_t *n); /* what it printed in that call */
 
 #endif

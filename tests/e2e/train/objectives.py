@@ -7,6 +7,8 @@ distill     t^2 KL(teacher || model) at temperature t, and the cross-entropy; th
 dpo         -log sigmoid of the difference of log-ratios, as trl has it; the reference is the base beneath a PEFT adapter
 grpo        min(ratio A, clip(ratio) A) and k3, as trl has them (loss_type "grpo"); the samples are greedy, so that both
             sides have the same ones, the advantages given; two steps learn from each sample
+polychromic cross-entropy less w times 1 - the mean cosine over pairs of the mean last hidden states of continuations; a step,
+            of what tgc sampled
 
 Differences are of the larger of both numbers, or of 1; beyond 1e-3 this exits with 1.
 """
@@ -198,4 +200,44 @@ def grouped(step):
 run("grpo", folder, train(params, min(STEPS, 8) // 2 * 2, grouped), *common, "--eval_interval", "2", "--data", path,
     "--objective", f"{dir.name}/greedy.lua,samples=1,max_tokens={MOST},updates=2,clip={CLIP},beta={BETA}",
     "--lora", os.path.join(dir.name, "grpo_begin"))
+
+# ---- what tgc samples is printed, and PyTorch takes it
+m, params = adapted("poly_begin")
+path = os.path.join(dir.name, "sft.jsonl")
+with open(path, "w") as f:
+    f.writelines(json.dumps({"prompt": p, "completion": c}) + "\n" for p, c, _ in pairs)
+with open(os.path.join(dir.name, "shown.lua"), "w") as f:
+    f.write('local p = require "polychromic"\np.group = function(g) for i, c in ipairs(g) do\n'
+            'print("SAID", g.prompt, table.concat(c.ids, " ")) end return { diversity = 0 } end\nreturn p\n')
+WEIGHT, N = 2.0, 4
+shown = ["--val_fraction", "0", "--template", "none", "--block-size", "160", "-b", "2", "--gradient_accumulation_steps", "2", "--data", path,
+         "--objective", f"{dir.name}/shown.lua,weight={WEIGHT},samples={N},max_tokens=8,temp=1,top_p=1", "--lora",
+         os.path.join(dir.name, "poly_begin")]
+said = subprocess.run([tgc, "train", folder, "--device", "cpu", "-t", "1", "--max_iters", "1", "--learning_rate", "0", "--warmup_iters", "0",
+                       "-o", os.path.join(dir.name, "shown"), *shown], check=True, capture_output=True, text=True).stderr
+groups = {}
+for line in said.splitlines():
+    if line.startswith("SAID"):
+        _, prompt, ids = line.split("\t")
+        groups.setdefault(prompt, []).append([int(x) for x in ids.split()])
+assert len(groups) == len(pairs) and all(len(g) == N for g in groups.values()), said
+
+
+def diverse(step):
+    nll, spread = [], 0
+    for prompt, completion, _ in pairs:
+        start = tok(prompt)["input_ids"]
+        nll.append(-logp(m, tok(prompt + completion)["input_ids"] + [EOS], len(start)))
+        e = []
+        for ids in groups[prompt]:
+            ids = ids[:-1] if ids[-1] == EOS else ids
+            h = m(torch.tensor([start + ids]), output_hidden_states=True).hidden_states[-1][0, len(start):]
+            e.append(F.normalize(h.mean(0), dim=0))
+        cos = torch.stack(e) @ torch.stack(e).T
+        spread = spread + (1 - (cos.sum() - N) / (N * (N - 1))) / len(pairs)
+    ce = torch.cat(nll).mean()
+    return ce - WEIGHT * spread, ce, spread
+
+
+run("polychromic", folder, train(params, 1, diverse), *shown)
 sys.exit(worst > 1e-3)

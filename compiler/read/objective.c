@@ -331,8 +331,22 @@ static void say(Reader *r, const ReadOptions *o)
         r->n_said = 0;
 }
 
+/* Nodes from `first` on that no line made (feeds, the loss of each token) are the file's. */
+static void place_nodes(Model *m, Ref first, const char *path)
+{
+        const size_t n = strlen(path);
+        Text name = { 0 };
+        text_add(&name, "%s%s", path, n > 4 && !strcmp(path + n - 4, ".lua") ? "" : ".lua");
+        const char *file = arena_str(m->arena, name.s);
+        text_free(&name);
+        for (Ref r = first; r < m->graph->n_nodes; r++)
+                if (!NODE(m->graph, r)->loc.line)
+                        NODE(m->graph, r)->loc = (Loc) { file, 1, 0 };
+}
+
 void objective_apply(Model *m, const char *spec, const ReadOptions *o)
 {
+        const Ref first = m->graph->n_nodes;
         /* the model's own sources and parameters stay those of its file */
         const int n_source = m->n_source, main_source = m->main_source;
         Objective *x = calloc(1, sizeof *x);
@@ -362,6 +376,8 @@ void objective_apply(Model *m, const char *spec, const ReadOptions *o)
         char msg[sizeof x->r.msg];
         const int code = *x->r.msg ? x->r.code : 0;
         snprintf(msg, sizeof msg, "%s", x->r.msg);
+        if (!code)
+                place_nodes(m, first, x->path);
         free(x);
         if (code)
                 error_code(code, (Loc) { 0 }, "%s", msg);

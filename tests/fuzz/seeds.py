@@ -216,6 +216,9 @@ def readers():
     put("records", "kinds", '{"prompt": "a b", "completion": "c"}\n{"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y z"}], "tools": []}\n\n'
         '{"text": "plain"}\r\n')
     put("records", "list", '[{"q": "a\\"b", "a": "c"},\n {"q": "d", "a": "e"}]\0prompt=q,completion=a')
+    put("records", "pairs", '{"prompt": "a b", "chosen": "c", "rejected": "d e"}\n{"chosen": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}], '
+        '"rejected": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "z"}]}')
+    put("records", "prompts", '{"prompt": "a b"}\n{"prompt": "c", "completion": "d"}\n')
     put("records", "wrong", '{"messages": [{"role": "assistant", "content": ""}]}')
     put("token_bin", "nanogpt", struct.pack("<5H", 1, 2, 3, 4, 50256))
     put("token_bin", "llmc", struct.pack("<256i3H", 20240520, 1, 3, *[0] * 253, 7, 8, 9))
@@ -225,6 +228,12 @@ def readers():
     for name in ("ok_no_ids", "ok_order", "unfed_input", "many_nodes", "map_rows", "concat_bomb", "no_metatables", "slice_range"):
         put("lua", name, one("read", name + ".lua"))
     put("lua", "small", SMALL)
+    for name in ("smoothing", "distill", "dpo", "grpo", "polychromic"):
+        put("objective", name, open(os.path.join(HERE, "../../models", name + ".lua"), "rb").read())
+    put("objective", "own", 'local t, o = require "texts", require "objective"\nreturn { params = { weight = 2.0 }, data = "prompts", feeds = { "advantage", "member" },\n'
+        'loss = function(m, p) return { loss = o.mean(m.nll * m.advantage * p.weight), ce = o.mean(m.nll) } end,\n'
+        'reward = function(c, p) print(c.ids[1]) return t.distinct({ c.text }, 1) + t.self_bleu({ c.text, "b c d" }, 2) end,\n'
+        'group = function(g) return { advantage = t.advantages(g), member = t.spread(embed(t.of(g))), score = g[1].tokens } end }')
     for name in ("heads_of_one", "loss_is_a_sum", "table_of_one"):
         put("graph_json", name, one("random", name + ".json"))
     for name in ("cache_kv", "differentiate", "few_experts", "fuse_loss_grad", "fuse", "keep_slope", "split_documents"):

@@ -15,7 +15,8 @@
 #ifdef TGC_SM90A
 
 /* ROWS of x (8, 32, 64, 96, 128, 192, 256) by 64 of W for each of GROUPS warpgroups. */
-template <int ROWS_, int GROUPS_, int STAGES_, int MINB_, StoredHow HOW_ = STORED_ROUNDED, int UNROLL_ = 1>
+template <int ROWS_, int GROUPS_, int STAGES_, int MINB_, StoredHow HOW_ = STORED_ROUNDED,
+          int UNROLL_ = 2>
 struct StoredGroups {
         static constexpr int UNROLL = UNROLL_;
         static constexpr StoredHow HOW = HOW_;

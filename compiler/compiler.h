@@ -156,6 +156,7 @@ void fuse_loss_grad(Graph *g, Arena *tmp);
 void fuse_norm_grad(Graph *g, Arena *tmp);
 void keep_slope(Graph *g, Arena *tmp);
 void few_experts(Graph *g, Arena *tmp);
+void copy_norms(Graph *g, Arena *tmp);
 void pad_heads(Graph *g, Arena *tmp); /* attention has one head width */
 void cache_kv(Graph *g, Arena *tmp);
 void precision(Graph *g, DType dt);

@@ -61,6 +61,12 @@ static void run_few_experts(Model *m, Arena *tmp, const char *arg)
         (void)arg;
         few_experts(m->graph, tmp);
 }
+
+static void run_copy_norms(Model *m, Arena *tmp, const char *arg)
+{
+        (void)arg;
+        copy_norms(m->graph, tmp);
+}
 static void run_split_documents(Model *m, Arena *tmp, const char *arg)
 {
         (void)tmp;
@@ -138,6 +144,7 @@ static const Pass passes[] = {
         { "fuse_norm_grad", true, 0, run_fuse_norm_grad },
         { "keep_slope", true, 0, run_keep_slope },
         { "few_experts", true, 0, run_few_experts },
+        { "copy_norms", true, 0, run_copy_norms },
         { "split_documents", false, 0, run_split_documents },
         { "forget_documents", false, 0, run_forget_documents },
         { "pad_heads", false, 0, run_pad_heads },
@@ -554,6 +561,7 @@ PASS(fuse_loss_grad)
 PASS(fuse_norm_grad)
 PASS(keep_slope)
 PASS(few_experts)
+PASS(copy_norms)
 PASS(split_documents)
 PASS(forget_documents)
 PASS(pad_heads)

@@ -126,7 +126,9 @@ void launches_overlap(Emit *e)
                         if (l->piece[k]->prefetch)
                                 decide(e, before, l, k);
                 l->triggers_after_wait |= better_after_wait(e, l);
-                l->triggers_late = triggers_first(e) && l->n_pieces == 1 && l->piece[0]->late;
+                l->triggers_late = triggers_first(e);
+                for (int k = 0; k < l->n_pieces; k++)
+                        l->triggers_late &= l->piece[k]->late;
                 if (is_none(l))
                         continue;
                 if (before && !l->overlaps && before->form[ARCH_SM90A].smem > SM90A_SM_SMEM / 2 &&

@@ -19,6 +19,16 @@ static void say_compiling(void *to, int n, const char *what, const char *target)
         say(&talk, "compiling %d %s for %s ...\n", n, what, target);
 }
 
+/* Integer products want instructions that kernels are compiled for where the processor has them. */
+static bool multiplies_bytes(void)
+{
+#if defined __x86_64__ && defined __GNUC__
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+        return false;
+#endif
+}
+
 int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t seed,
                  const char *ready, int batch, Err *e)
 {
@@ -62,6 +72,12 @@ int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t s
         Progress talk = progress_new(a);
         if (*warning)
                 say(&talk, "%s: %s\n", a->pos[0], warning);
+        if (session_manifest(*s)->act8 && dev_which(session_device(*s)) == DEV_CPU &&
+            !multiplies_bytes())
+                say(&talk,
+                    "%s: --act int8 changes nothing here: this processor has no AVX2, and products "
+                    "are of float32\n",
+                    a->pos[0]);
         return TGC_OK;
 }
 

@@ -234,6 +234,24 @@ TGC_NOINLINE void pack_floats(float *to, const void *p, int ty, long at, long ld
                 ty_load(ty, to + (long)i * k, p, at + (row ? row[i] : i) * ld, k);
 }
 
+#if defined TGC_STORED && defined TGC_ACT_INT8 && defined __AVX512VNNI__ && \
+        defined __AVX512BW__ && TGC_VEC == 16
+#if defined __GNUC__ && !defined __clang__
+#define TGC_QUANT_O3 __attribute__((optimize("O3", "no-tree-loop-if-convert")))
+#else
+#define TGC_QUANT_O3
+#endif
+#include "cpu_stored_gemm.h"
+#define QUANT_GEMM(a, b) ((b).trans && !(a).trans && quant_gemm_has((b).ty))
+/* Panels leave room behind them, in what floats would take. */
+enum { QG_PANELS = MATMUL_NT / QG_COLS * (MATMUL_KC / QG_CHUNK) * (int)sizeof(QuantPanel) / 4 };
+_Static_assert(QG_PANELS * 4 + MATMUL_MT * (MATMUL_KC / QG_CHUNK) * sizeof(QuantRow) <=
+                       MATMUL_KC * MATMUL_NT * sizeof(float),
+               "scratch");
+#else
+#define QUANT_GEMM(a, b) 0
+#endif
+
 /* One tile of C: rows m0.. (m of them), columns n0.. (n), all of K, into c (ldc a multiple
  * of NR).  pa and pb are room for the panels.  z: which matrix of the batch.  rows: A's
  * row m0 + i is rows[i], or NULL (only with a.trans 0). */
@@ -244,7 +262,9 @@ TGC_NOINLINE void gemm_tile(Mat a, Mat b, long z, long m0, int m, long n0, int n
                 int k = (int)tgc_min(K - k0, MATMUL_KC);
                 const float *pa_or_a = pa;
                 long ar = k, ac = 1;
-                if (b.trans)
+                if (QUANT_GEMM(a, b))
+                        ; /* quant_gemm_step does it */
+                else if (b.trans)
                         pack_rows(pb, b.p, b.ty, z * b.batch + n0 * b.ld + k0, b.ld, n, k);
                 else
                         pack_b(pb, b.p, b.ty, z * b.batch + k0 * b.ld + n0, b.ld, n, k, 0);
@@ -259,6 +279,13 @@ TGC_NOINLINE void gemm_tile(Mat a, Mat b, long z, long m0, int m, long n0, int n
                         pa_or_a = (const float *)a.p + z * a.batch + m0 * a.ld + k0;
                         ar = a.ld;
                 }
+#ifdef TGC_QUANT_O3
+                if (QUANT_GEMM(a, b)) {
+                        quant_gemm_step(b.ty, b.p, z * b.batch + n0 * b.ld + k0, b.ld, pa_or_a, ar,
+                                        m, n, k, pb + QG_PANELS, pb, c, ldc, k0 > 0);
+                        continue;
+                }
+#endif
                 gemm_block(m, n, k, pa_or_a, ar, ac, pb, c, ldc, k0 > 0);
         }
         if (K == 0)

@@ -11,7 +11,7 @@
 #ifndef TGC_CPU_STORED_X86_H
 #define TGC_CPU_STORED_X86_H
 
-#include "cpu_gemm.h"
+#include "cpu_tgc.h"
 
 typedef struct Quants {
         __m256i q;
@@ -315,28 +315,68 @@ TGC_INLINE QuantSum quant_step(QuantSum s, Quants w, const QuantX *x, long c)
 TGC_STORED(X)
 #undef X
 
-/* Is there a quants_ of the decoder? */
+/* Is there a quants_ of the decoder?  With an addend?  With two scales? */
 enum {
         QUANT_q4_0 = 1,
+        QUANT_MIN_q4_0 = 0,
+        QUANT_TWO_q4_0 = 0,
         QUANT_q4_1 = 1,
+        QUANT_MIN_q4_1 = 1,
+        QUANT_TWO_q4_1 = 0,
         QUANT_q5_0 = 1,
+        QUANT_MIN_q5_0 = 0,
+        QUANT_TWO_q5_0 = 0,
         QUANT_q5_1 = 1,
+        QUANT_MIN_q5_1 = 1,
+        QUANT_TWO_q5_1 = 0,
         QUANT_q8_0 = 1,
+        QUANT_MIN_q8_0 = 0,
+        QUANT_TWO_q8_0 = 0,
         QUANT_iq4_nl = 1,
+        QUANT_MIN_iq4_nl = 0,
+        QUANT_TWO_iq4_nl = 0,
         QUANT_mxfp4 = 1,
+        QUANT_MIN_mxfp4 = 0,
+        QUANT_TWO_mxfp4 = 0,
         QUANT_q4_k = 1,
+        QUANT_MIN_q4_k = 1,
+        QUANT_TWO_q4_k = 0,
         QUANT_q5_k = 1,
+        QUANT_MIN_q5_k = 1,
+        QUANT_TWO_q5_k = 0,
         QUANT_q6_k = 1,
+        QUANT_MIN_q6_k = 0,
+        QUANT_TWO_q6_k = 1,
         QUANT_iq4_xs = 1,
+        QUANT_MIN_iq4_xs = 0,
+        QUANT_TWO_iq4_xs = 0,
         QUANT_i4 = 1,
+        QUANT_MIN_i4 = 0,
+        QUANT_TWO_i4 = 0,
         QUANT_i8 = 1,
+        QUANT_MIN_i8 = 0,
+        QUANT_TWO_i8 = 0,
         QUANT_scb = 1,
+        QUANT_MIN_scb = 0,
+        QUANT_TWO_scb = 0,
         QUANT_q2_k = 0,
+        QUANT_MIN_q2_k = 0,
+        QUANT_TWO_q2_k = 0,
         QUANT_q3_k = 0,
+        QUANT_MIN_q3_k = 0,
+        QUANT_TWO_q3_k = 0,
         QUANT_nvfp4 = 0,
+        QUANT_MIN_nvfp4 = 0,
+        QUANT_TWO_nvfp4 = 0,
         QUANT_nf4 = 0,
+        QUANT_MIN_nf4 = 0,
+        QUANT_TWO_nf4 = 0,
         QUANT_fp4 = 0,
-        QUANT_f8 = 0
+        QUANT_MIN_fp4 = 0,
+        QUANT_TWO_fp4 = 0,
+        QUANT_f8 = 0,
+        QUANT_MIN_f8 = 0,
+        QUANT_TWO_f8 = 0
 };
 #define QUANT_OR(name, decode, arguments)    \
         if (QUANT_##decode)                  \

@@ -1,17 +1,17 @@
-/* attention_decode_mma.cuh: two to eight queries over keys in registers, on tensor cores: 16-bit
- * types, heads of 64 or 128.
+/* attention_decode_mma.cuh: two to eight queries over keys in registers, on tensor cores: 16-bit types,
+ * heads of 64 or 128.
  *
- * A warp has 16 keys and values at a time, as they come from memory, 16 bytes a lane: what mma.sync
- * wants in one register only has to be the same in both factors, so that its index within the
- * product may stand for any element.  With g = lane / 4 and t = lane % 4, as in ptx.cuh:
+ * A warp takes 16 keys and values at a time as they come from memory, 16 bytes a lane, without shuffles.
+ * A register of mma.sync's operands may hold any element, as long as both factors hold the same one there.
+ * With g = lane / 4 and t = lane % 4, as in ptx.cuh:
  *
- *      scores   Q (8 of 16 rows, D) K^t (D, 2 x 8 keys): of each 32 elements lane (g, t) has 8 t.. of query g, and of keys
- *               g and g + 8; they are two products' k.  It gets query g with keys 2t, 2t + 1, 2t +
- *               8, 2t + 9,
- *      output   which is where P (16, 16 keys) wants them.  V (16 keys, 8 columns): it has columns 8 g.. of 64, of these four
- *               keys; product j takes column j of each eight.
+ *      scores   Q (8 of 16 rows, D) K^t (D, 2 x 8 keys).  Of each 32 elements lane (g, t) has 8t .. 8t+7 of query g and
+ *               of keys g and g + 8: the k of two products.  It gets the scores of query g with keys 2t, 2t + 1,
+ *               2t + 8, 2t + 9,
+ *      output   which is where P (16, 16 keys) wants them.  V (16 keys, 8 columns): lane (g, t) has columns 8g .. 8g+7
+ *               of 64, of these four keys; product j takes column j of each eight.
  *
- * The softmax is a lane's four scores of one query and two shuffles. */
+ * The softmax works on a lane's four scores of one query, and two shuffles. */
 #ifndef TGC_ATTENTION_DECODE_MMA_CUH
 #define TGC_ATTENTION_DECODE_MMA_CUH
 

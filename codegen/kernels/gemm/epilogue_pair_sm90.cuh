@@ -1,30 +1,33 @@
-/* epilogue_pair_sm90.cuh: PairEpilogue of epilogue_sm90.cuh: a functor with STORES is called for
- * the two neighbours that a lane has of every 8 columns: 16 rows x WIDE columns at a time, whose
- * results, already 16 bits wide, go through the warp's panel.  What the epilogue reads of rows
- * comes the other way.  Nothing is traded between lanes, and nothing kept: of the sums' registers
- * none is free before the last sum is read.  From there results go to memory in one of two ways.
+/* epilogue_pair_sm90.cuh: PairEpilogue of epilogue_sm90.cuh, for functors with STORES and 16-bit results.
  *
- * The warp stores them, a lane eight neighbours and eight lanes, or four, a line.  A panel is 16
- * rows of 128 bytes, in each of which the results lie side by side, the first where the reads were;
- * chunk c of 16 bytes stands at c ^ (row % 8): no two lanes of an access meet in a bank.  Of two
- * sums a store has
+ * wgmma leaves a lane two neighbours of every 8 columns.  The functor is called for these two, so lanes
+ * exchange no values, and no sums are kept: registers are free only after the last sum was read.  The
+ * results of 16 rows x WIDE columns at a time go through the warp's panel in shared memory.  What the
+ * epilogue reads of rows takes the same way back.
+ *
+ * From the panel there are two ways to memory.
+ *
+ * 1. The warp stores.  A lane stores eight neighbours; four or eight lanes store a line.  A panel is 16
+ * rows of 128 bytes.  A row holds the results side by side, the first one where the reads were.  Chunk c
+ * of 16 bytes stands at c ^ (row % 8), so that no two lanes of an access meet in a bank.  How the words of
+ * a chunk are made depends on how many values a store has of two sums:
  *
  *      2 values        as they lie in memory
  *      1               two fragments in one: a word is the two values of columns 8 apart
  *      4               a fragment in two chunks: the first has the first words of all lanes' two, the other the second
  *
- * and the lane that stores a chunk puts its words in order.
+ * The lane that stores a chunk puts its words in order.
  *
- * Or, of a Boxed epilogue, the copy engine does, a box of 16 rows for each store, while the warp
- * goes on in its other panel, if it has PANELS 2.  Each store's results lie for themselves then,
- * one after the other and as in memory, 128, 64 or 32 bytes a row, swizzled as the engine does.  In
- * large GEMMs that takes less power, which is what limits them.
+ * 2. The copy engine stores (a Boxed epilogue): a box of 16 rows for each store.  With PANELS 2 the warp
+ * goes on in its other panel meanwhile.  Each store's results lie apart from the others, as in memory:
+ * 128, 64 or 32 bytes a row, swizzled as the engine does.  This takes less power, which is what limits
+ * large GEMMs.
  *
- * Of a Fetched epilogue it brings what is read, too, where the first store's results will lie.  Two
- * consumers that take turns share the panels, a warp of one and a warp of the other, so that a warp
- * has as many as a tile's reads need to be on their way early: the warp that is done with a panel
- * asks in the other's name for what the next tile reads.  (Panels for each alone would take a stage
- * of the pipeline, which costs more than the reads do: 15%, where the pipeline has five.) */
+ * With a Fetched epilogue the copy engine also brings what is read, to where the first store's results
+ * will lie.  Two ping-pong consumers share the panels, a warp of each, so that a warp has enough of them
+ * to fetch a tile's reads early.  The warp that is done with a panel asks, for the other one, for what the
+ * next tile reads.  Panels for each alone would cost a stage of the pipeline: 15% where it has five, more
+ * than the reads take. */
 #ifndef TGC_EPILOGUE_PAIR_SM90_CUH
 #define TGC_EPILOGUE_PAIR_SM90_CUH
 

@@ -1,8 +1,7 @@
-/* gemm_consumer_sm90.cuh: the two warpgroups of gemm_sm90.cuh that multiply: steps along K, and the
- * epilogue after them.
+/* gemm_consumer_sm90.cuh: the two consumer warpgroups of gemm_sm90.cuh: steps along K, then the epilogue.
  *
- * So that an epilogue does not wait for memory, its reads start LAST_STEPS before its products end,
- * as many as there are registers left. */
+ * The epilogue's reads start LAST_STEPS before the products end, as many as there are registers for, so
+ * that the epilogue does not wait for memory. */
 #ifndef TGC_GEMM_CONSUME_SM90_CUH
 #define TGC_GEMM_CONSUME_SM90_CUH
 

@@ -1,6 +1,5 @@
-/* gemm_split_k_sm90.cuh: N pairs of blocks have a tile's K in parts (S...pN), where tiles are too
- * few for the multiprocessors.  Each finishes some of its columns, whose sums the others leave for
- * it in L2. */
+/* gemm_split_k_sm90.cuh: split-K by N pairs of blocks (S...pN), where there are fewer tiles than
+ * multiprocessors.  Each block finishes some of the tile's columns, whose sums the others leave in L2. */
 #ifndef TGC_GEMM_JOINT_SM90_CUH
 #define TGC_GEMM_JOINT_SM90_CUH
 

@@ -1,14 +1,12 @@
-/* gemv_short.cuh: gemv.cuh's product for one row of x and a W that fits into the registers of the
- * whole GPU: small models, whose decoding is a chain of launches that wait for each other.
+/* gemv_short.cuh: gemv.cuh's product for one row of x and a W that fits into the registers of the whole GPU.
  *
- * Bytes are not the limit there but what lies between two waits: launches and barriers.  So a lane asks
- * for all its W before it waits for x, then reads just the x that belongs to it and keeps it in
- * registers: no pass through shared memory, barriers only between the SPLIT warps that share
- * columns, and the epilogue's reads start before the products.
+ * Decoding with a small model is a chain of launches that wait for each other.  Launches and barriers limit
+ * it, not bytes.  So a lane asks for all of its W before it waits for x, then reads only the x that belongs
+ * to it, into registers.  Nothing passes through shared memory; only the SPLIT warps that share columns
+ * meet at a barrier; the epilogue's reads start before the products.
  *
  *      gemv_short_task<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, eps, tile, smem,
- *              prologue, epilogue[, gain
- *                                                                    [, keep]])
+ *              prologue, epilogue[, gain[, keep]])
  *              all as gemv_task's with M = 1.  The prologue is called once a tile and column by
  *              each of the warps that hold it.  keep, called like an epilogue, gets the
  *              standardised row from tile 0.

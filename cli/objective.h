@@ -5,7 +5,7 @@
 #include "objective_lua.h"
 #include "train.h"
 
-/* ---- objective_rows.c: rows of pairs and of groups ---- */
+/* ---- objective_rows.c ---- */
 
 /* A row in the making: ids, targets and documents of the batch, and its feeds. */
 typedef struct FedRow {
@@ -18,6 +18,25 @@ typedef struct FedRow {
  * Returns where it begins; it must fit. */
 int row_document(FedRow *r, const uint32_t *id, int n, bool whole);
 void row_end(FedRow *r, int pad); /* the rest counts for nothing */
+
+const ObjectiveFacts *aim_facts(const Train *t);
+float *aim_feed(const Train *t, const char *name); /* NULL: the objective has none of that name */
+FedRow row_begin(const Train *t, int micro, int b);
+/* What counts from place `from` of a row on belongs to a unit: an answer, a pair. */
+void row_unit(const Train *t, const FedRow *r, int from, int unit);
+/* weight: the mean over units of the means over their tokens is the sum of weight x over the tokens
+ * that count. */
+int rows_weights(const Train *t, int n_micro, int units, Err *e);
+void row_value(const Train *t, float *v, const FedRow *r, int from, float x); /* v may be NULL */
+int rows_of_pairs(Train *t, const Windows *w, int64_t step, int n_micro, Err *e);
+
+/* ---- objective_groups.c ---- */
+
+enum { SAMPLING, JUDGING, LOG_P }; /* of Aim.seconds */
+int rows_of_groups(Train *t, const Windows *w, int64_t step, int n_micro, Err *e);
+/* Places of a row that a record takes; 0: it cannot be used. */
+int aim_places(const Train *t, const Records *r, int which);
+bool aim_members(const Train *t); /* are continuations in the rows? */
 
 /* ---- objective_sample.c: continuations ---- */
 
@@ -44,8 +63,6 @@ int aim_open(Train *t, Err *e);  /* before the plan is compiled */
 int aim_ready(Train *t, Err *e); /* after the plan and the records are there */
 void aim_close(Train *t);
 int aim_sequences(const Train *t); /* that are sampled together; 0: none are */
-/* Places of a row that a record takes; 0: it cannot be used. */
-int aim_places(const Train *t, const Records *r, int which);
 
 /* ---- objective_step.c ---- */
 
@@ -55,7 +72,6 @@ bool aim_drives(const Train *t);
 int aim_feeds(const Train *t, int micro, Feed *feed);
 /* Where the time of the run's seconds went; nothing where no texts are sampled. */
 void aim_report(const Train *t, double seconds);
-bool aim_members(const Train *t); /* are continuations in the rows? */
 /* May the run be saved or ended before this step?  Samples that several steps learn from are not kept. */
 bool aim_between(const Train *t, int64_t step);
 /* Rows of n_micro micro-batches of the step, into t->x, t->y, t->d and feeds, which `in` gets.  No step is

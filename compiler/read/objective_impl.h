@@ -1,0 +1,31 @@
+/* objective_impl.h: private to objective.c, objective_loss.c and objective_judge.c. */
+#ifndef TGC_OBJECTIVE_IMPL_H
+#define TGC_OBJECTIVE_IMPL_H
+
+#include "read.h"
+
+struct Objective {
+        Reader r;
+        ReadOptions o;
+        ObjectiveFacts facts;
+        char path[4096];
+        const char *define[32];
+        char *text; /* the words of the spec, which define and facts point into */
+        ObjectiveEmbed *embed;
+        void *embed_user;
+        const ObjectiveGroup *group; /* of the call under way */
+        ObjectiveValues *values;
+};
+
+enum { MODULE = 1, PARAMS = 2 }; /* on the stack of an open objective */
+
+/* ---- objective.c ---- */
+
+Objective *objective_at(lua_State *L);
+/* Under sandbox_call: leaves the module and its parameters on the stack; fills the facts. */
+int objective_module(lua_State *L);
+/* Opens the sandbox and calls f in it; r.msg says what went wrong. */
+void objective_begin(Objective *x, const char *spec, lua_CFunction f, int results);
+void objective_say(Reader *r, const ReadOptions *o); /* what was printed, which goes */
+
+#endif

@@ -8,6 +8,7 @@
 #include "gguf_write.h"
 #include "lora.h"
 #include "mixtures.h"
+#include "train.h"
 #include "work.h"
 
 static int copy(const char *dir, const char *name, const char *folder, Err *e)
@@ -153,7 +154,7 @@ static void say_change(const Args *a, const char *folder, const char *dtype, con
                     folder, dtype, change, largest);
 }
 
-/* --merge */
+/* --merge of MODEL and --lora DIR ... */
 static int merge(const Args *a, const char *out, const char *dtype, uint64_t shard,
                  const Progress *talk, Err *e)
 {
@@ -163,10 +164,6 @@ static int merge(const Args *a, const char *out, const char *dtype, uint64_t sha
         Merged how = { &s, a->pos[0], NULL };
         bool there = true;
         int code;
-        if (!a->v[O_LORA].n)
-                return err_set(e, TGC_USAGE,
-                               "export: --merge what? tgc export MODEL --merge --lora "
-                               "DIR -o FOLDER");
         if (is_file(out) && !file_is_dir(out))
                 return err_set(e, TGC_USAGE, "export: --merge writes a folder, and %s is none",
                                out);
@@ -236,6 +233,40 @@ static int write_gguf_file(const Loaded *l, const Args *a, const char *path, uin
         return code;
 }
 
+/* --merge of a folder that training left: its model and its adapter. */
+static int merge_run(const Args *a, const char *out, const char *dtype, uint64_t shard,
+                     const Progress *talk, Err *e)
+{
+        const char *dir = a->pos[0];
+        char *adapter = file_join(dir, "adapter"), *model = NULL;
+        Args of = *a;
+        int code = adapter ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory");
+        if (!code && !file_is_dir(adapter))
+                code = err_set(
+                        e, TGC_USAGE,
+                        "export: %s has no adapter, as `tgc train --lora` leaves it: --merge "
+                        "has no effect",
+                        dir);
+        if (!code && !(code = again_model(dir, &model, e)) && !file_exists(model) &&
+            !file_is_dir(model))
+                code = err_set(
+                        e, TGC_USAGE,
+                        "%s: no such file, of which %s was made; where it is now: tgc export "
+                        "MODEL --merge --lora %s -o %s",
+                        model, dir, adapter, out);
+        if (!code) {
+                const char *pos = model, *lora = adapter;
+                of.pos = &pos;
+                of.v[O_LORA].list = &lora;
+                of.v[O_LORA].n = 1;
+                of.v[O_LORA].set = true;
+                code = merge(&of, out, dtype, shard, talk, e);
+        }
+        free(model);
+        free(adapter);
+        return code;
+}
+
 int cmd_export(const Args *a, Err *e)
 {
         const char *gguf = opt_str(a, O_GGUF), *out = gguf ? gguf : opt_str(a, O_OUT),
@@ -257,7 +288,7 @@ int cmd_export(const Args *a, Err *e)
                 return err_set(e, TGC_USAGE, "--max-shard-size %.60s: a size is wanted, as 5GB",
                                opt_str(a, O_MAX_SHARD));
         if (opt_flag(a, O_MERGE))
-                return merge(a, out, dtype, shard, &talk, e);
+                return (a->v[O_LORA].n ? merge : merge_run)(a, out, dtype, shard, &talk, e);
         Args plain = *a; /* here --dtype is the file's, not the plan's */
         plain.v[O_DTYPE].set = false;
         int code = load(&l, &plain, &(LoadHow) { 0 }, e);

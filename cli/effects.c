@@ -26,6 +26,8 @@ static bool always(const Given *g)
         return true;
 }
 static bool model(const Given *g) { return g->kind != MODEL_PLAN; }
+/* A run's folder names its model. */
+static bool model_or_run(const Given *g) { return model(g) || file_is_dir(g->a->pos[0]); }
 static bool compiled(const Given *g) { return g->kind == MODEL_PLAN; }
 static bool runs_lua(const Given *g) { return g->kind != MODEL_JSON; }
 static bool has_config(const Given *g)

@@ -92,6 +92,8 @@ int again_keep(const Train *t, Err *e); /* OUT_DIR/run.txt */
 /* `train OUT_DIR --resume`: model, data and the rest from there; else nothing */
 int again_take(Train *t, Err *e);
 void again_free(Train *t, const Args *given);
+/* The model of the run in dir, to be freed. */
+int again_model(const char *dir, char **model, Err *e);
 /* train_data.c */
 int data_find(Train *t, Err *e); /* the files */
 /* The vocabulary of the text, unless the model comes with a tokenizer or one is named. */

@@ -177,6 +177,26 @@ int again_take(Train *t, Err *e)
         return code;
 }
 
+int again_model(const char *dir, char **model, Err *e)
+{
+        char *path = file_join(dir, NAME), *text = NULL;
+        const size_t n = strlen(MODEL);
+        int code = path ? file_read_text(path, MOST_TEXT, &text, NULL, e)
+                        : err_set(e, TGC_NO_MEMORY, "no memory");
+        *model = NULL;
+        for (char *s = code ? NULL : strtok(text, "\n"); s && !*model; s = strtok(NULL, "\n"))
+                if (!strncmp(s, MODEL, n) && s[n] == ' ') {
+                        unescape(s + n + 1);
+                        if (!(*model = strdup(s + n + 1)))
+                                code = err_set(e, TGC_NO_MEMORY, "no memory");
+                }
+        if (!code && !*model)
+                code = err_set(e, TGC_BAD_FILE, "%s: no line %s MODEL", path, MODEL);
+        free(text);
+        free(path);
+        return code;
+}
+
 void again_free(Train *t, const Args *given)
 {
         for (int i = 0; i < N_KEPT; i++)

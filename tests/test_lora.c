@@ -259,6 +259,16 @@ TEST (merged_is_unmerged) {
         CHECK(same_file(in_dir("merged/config.json"), FROM "base/config.json"));
 }
 
+/* A run's folder is merged with the model that it names. */
+TEST (a_run_is_merged) {
+        OK(TRAIN "--lora r=4 --max_iters 3 --out_dir @/run");
+        setenv("TGC_DEVICE", "cpu", 1);
+        OK("export @/run --merge -o @/whole");
+        OK("export " FROM "base --merge --lora @/run/adapter -o @/whole2");
+        unsetenv("TGC_DEVICE");
+        CHECK(same_file(in_dir("whole/model.safetensors"), in_dir("whole2/model.safetensors")));
+}
+
 TEST (gradients_agree_with_the_evaluator) {
         static const char *const spec[] = { "r=4,alpha=8", "r=3,alpha=3,dropout=0.3",
                                             "r=5,rslora=1,targets=.*(q|v|down)_proj" };
@@ -375,7 +385,7 @@ TEST (lines_are_refused_by_name) {
         refused(2, "run " FROM "base --prompt-ids 1 --lora " FROM "begin:0" HERE, "a number but 0");
         refused(2, "run @/x.plan --lora " FROM "begin --prompt-ids 1" HERE,
                 "is compiled already; give --lora");
-        refused(2, "export " FROM "base --merge -o @/no", "--merge what?");
+        refused(2, "export " FROM "base --merge -o @/no", "has no adapter");
         refused(2, "export " FROM "base --merge --lora r=4 -o @/no",
                 "wants the folder of an adapter");
         refused(2, "export " FROM "base --lora " FROM "begin -o @/no", "it goes with --merge");

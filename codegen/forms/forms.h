@@ -253,11 +253,13 @@ typedef struct AttentionWork {
 } AttentionWork;
 
 /* Few queries, `rows` at a time, over a cache in `splits` parts; the grid is ARCH_ANY's.  parts,
- * done: C text. */
+ * done: C text.  many: a block for the rows of each kv head of each sequence fills the device; blocks: that grid, C text. */
 typedef struct DecodeWork {
         Ref r;
         int rows, splits;
         const char *grid, *parts, *done;
+        bool many;
+        const char *blocks;
 } DecodeWork;
 
 /* What dq's kernel does of all: dq alone, or everything, and dk's and dv's is left out. */

@@ -169,34 +169,47 @@ bool sm90_attention_short(Build *b, const void *problem)
 
 /* Splits of a cache are merged in clusters.  Several queries a kv head only on tensor cores: scalar
  * code takes longer than the merge, and a cluster waits until eight multiprocessors have its
- * registers (docs/notebook/decode.md). */
+ * registers (docs/notebook/decode.md).  Of many sequences one block does what a cluster does. */
 bool sm90_attention_decode(Build *b, const void *problem)
 {
         const DecodeWork *work = problem;
         const Ref r = work->r;
         const int rows = work->rows, splits = work->splits;
-        enum { CLUSTER = 8 }; /* blocks of a cluster: as many as every GPU of the kind forms */
+        enum {
+                CLUSTER = 8, /* blocks of a cluster: as many as every GPU of the kind forms */
+                MOST_STAGES = 3,
+                SM_SMEM = 227 << 10
+        };
         Emit *e = b->e;
         const Type *q = &NODE(e->g, NODE(e->g, r)->in[0])->type;
-        int cluster = splits < CLUSTER ? splits : CLUSTER,
-            record = (int)(q->dim[3].n + 1) / 2 * 2 + 2;
-        int smem = ((b->any.threads / 32 + cluster) * rows * record * 4 + 15) / 16 * 16 + 16;
+        const int D = (int)q->dim[3].n, record = (D + 1) / 2 * 2 + 2,
+                  cluster = splits < CLUSTER ? splits : CLUSTER, warps = b->any.threads / 32,
+                  row = rows * record * 4, records = ((warps + cluster) * row + 15) / 16 * 16,
+                  stage = b->any.threads * D * 2;
         if (splits == 1)
                 return false;
+        int stages = work->many ? MOST_STAGES : 0;
+        while (stages && records + stages * stage > SM_SMEM)
+                stages--;
+        const bool streams = stages > 1;
         Form *f = form_begin(b, ARCH_SM90A, "attention_decode_sm90");
         f->threads = b->any.threads;
-        f->smem = smem;
-        f->cluster = cluster;
-        f->grid = work->grid;
+        f->smem = streams ? records + stages * stage : records + 16;
+        f->cluster = streams ? 1 : cluster;
+        f->grid = !streams           ? work->grid
+                  : splits > cluster ? arena_fmt(e->tmp, "%s*%d", work->blocks, splits / cluster)
+                                     : work->blocks;
         f->waits = true;
         const char *type = c_type(NODE(e->g, value_base(e->g, NODE(e->g, r)->in[0]))->type.dt),
-                   *shape = arena_fmt(e->tmp, "<%s, \1_att, AttDecode<%d, %d, %d>, %d>", type, rows,
-                                      splits, b->any.threads, cluster);
+                   *name = streams ? "stream" : "cluster",
+                   *shape = arena_fmt(e->tmp, "<%s, \1_att, AttDecode<%d, %d, %d>, %d%s>", type,
+                                      rows, splits, b->any.threads, cluster,
+                                      streams ? arena_fmt(e->tmp, ", %d", stages) : "");
         build_line(
                 b,
-                "static_assert(attention_decode_cluster_smem%s() == %d, \"as sm90_attention.c counts it\");",
-                shape, smem);
-        build_line(b, "attention_decode_cluster%s(in, %s, %s, B, T, rt, tile, smem, epilogue);",
+                "static_assert(attention_decode_%s_smem%s() == %d, \"as sm90_attention.c counts it\");",
+                name, shape, f->smem);
+        build_line(b, "attention_decode_%s%s(in, %s, %s, B, T, rt, tile, smem, epilogue);", name,
                    shape, work->parts, work->done);
         return true;
 }

@@ -363,7 +363,7 @@ static void forward(Emit *e, const Group *gr)
                                                                          : 2 * ANY_SMS;
                 /* Of a paged cache how keys are parted must not depend on B: the same bits alone and
                  * in company. */
-                enum { LEAST_PAGED = 4, MOST_PAGED = 16, PAGED_KEYS = 512 };
+                enum { LEAST_PAGED = 4, MOST_PAGED = 16, PAGED_KEYS = 512, MANY_BLOCKS = 96 };
                 if (t.paged)
                         while (splits < MOST_PAGED && S / (splits * 2) >= 64 &&
                                (splits < LEAST_PAGED || S / splits > PAGED_KEYS))
@@ -400,7 +400,10 @@ static void forward(Emit *e, const Group *gr)
                         form_leave_out(&b, ARCH_SM90A);
                 if (r == 1 || mma)
                         forms_add(&b, FAMILY_attention_decode,
-                                  &(DecodeWork) { gr->anchor, r, splits, grid, parts, done });
+                                  &(DecodeWork) {
+                                          gr->anchor, r, splits, grid, parts, done,
+                                          t.paged && mma && B * groups >= MANY_BLOCKS,
+                                          arena_fmt(e->tmp, "%s*%lld", Bg, (long long)groups) });
                 build_line(
                         &b,
                         "attention_decode_task<%s, \1_att, \1_tile>(in, %s, %s, B, T, rt, tile, smem, epilogue);",

@@ -230,6 +230,12 @@ struct Heads : AttBase {
         static constexpr bool CAUSAL = true, CACHED = true, ALIBI = ALIBI_;
 };
 
+/* Of 16-bit values, eight at a time: tensor cores'. */
+template <int H, int K, int D, int WINDOW = 0>
+struct Wide : Heads<H, K, D, WINDOW> {
+        static constexpr int VEC = 8;
+};
+
 template <class E_, class Att_, class Tile_, int EMBED_, int NORM_, bool SWAP_ = false>
 struct Case {
         typedef E_ E;
@@ -286,6 +292,16 @@ void in_clusters(const Queries *a)
         attention_decode_cluster<E, A, Tile, N>(cached<E, A>(*a), a->work, a->done, a->B, a->T,
                                                 a->rt, (int)blockIdx.x, smem,
                                                 PutRow<E, A> { (E *)a->o });
+}
+
+/* The same by one block for N, in a ring of STAGES steps. */
+template <class E, class A, class Tile, int N, int STAGES>
+void in_turn(const Queries *a)
+{
+        TGC_SMEM(smem);
+        attention_decode_stream<E, A, Tile, N, STAGES>(cached<E, A>(*a), a->work, a->done, a->B,
+                                                       a->T, a->rt, (int)blockIdx.x, smem,
+                                                       PutRow<E, A> { (E *)a->plain });
 }
 
 template <class E, class A, class Tile>
@@ -345,6 +361,49 @@ void merges(const char *what, int T)
         printf("ok %s\n", what);
 }
 
+/* A stream's bits are the clusters'. */
+template <class E, class A, int ROWS, int SPLITS, int N, int STAGES>
+void streams(const char *what, int T)
+{
+        enum { B = 2, CAP = 2200, THREADS = 64 };
+        typedef AttDecode<ROWS, SPLITS, THREADS> Tile;
+        const int HD = A::H * A::D, KD = A::K * A::D,
+                  groups = (T * (A::H / A::K) + ROWS - 1) / ROWS;
+        for (int pos : { 0, 31, 250, 777, 2100 }) {
+                std::vector<E> q(B * T * HD), k(B * CAP * KD), v(B * CAP * KD), o(B * T * HD),
+                        turns(B * T * HD);
+                std::vector<float> slopes(A::H),
+                        work((size_t)B * T * A::H * SPLITS * att_record<A>());
+                std::vector<int> done(B * A::K * groups);
+                Rt rt;
+                unsigned seed = pos + 1;
+                memset((void *)&rt, 0, sizeof rt);
+                rt.B = B, rt.T = T;
+                for (auto &e : q)
+                        from_float(&e, noise(&seed));
+                for (int b = 0; b < B; b++) {
+                        rt.pos[b] = b ? pos / 2 : pos;
+                        for (int i = 0; i < CAP * KD; i++) {
+                                const bool there = i < (rt.pos[b] + T) * KD;
+                                from_float(&k[b * CAP * KD + i], there ? noise(&seed) : NAN);
+                                from_float(&v[b * CAP * KD + i], there ? noise(&seed) : NAN);
+                        }
+                }
+                const Queries a = { q.data(),     k.data(),    v.data(),    o.data(),
+                                    turns.data(), work.data(), done.data(), slopes.data(),
+                                    &rt,          B,           T,           CAP };
+                run(what, in_clusters<E, A, Tile, N>, B * A::K * groups * SPLITS, N, THREADS,
+                    attention_decode_cluster_smem<E, A, Tile, N>(), &a);
+                for (int twice = 0; twice < 2; twice++)
+                        run(what, in_turn<E, A, Tile, N, STAGES>, B * A::K * groups * SPLITS / N, 1,
+                            THREADS, attention_decode_stream_smem<E, A, Tile, N, STAGES>(), &a);
+                for (size_t i = 0; i < o.size(); i++)
+                        CHECK_NEAR(to_float(turns[i]), to_float(o[i]), 0, "output %d at %d", (int)i,
+                                   pos);
+        }
+        printf("ok %s\n", what);
+}
+
 /* Tiles as sm90_qkv_attention.c chooses them: a query to a key, two, four, all; windows, slopes,
  * caps; two warps that share K. */
 int main()
@@ -374,8 +433,11 @@ int main()
         merges<float, Heads<3, 1, 16, 0, true>, 8, 16, 8>("three rows of two queries, slopes", 2);
         merges<float, Heads<2, 2, 48, 60>, 1, 4, 4>("a window, three queries", 3);
         merges<bf16, Heads<4, 2, 64>, 2, 2, 2>("two blocks in bf16", 1);
-        merges<bf16, Heads<8, 2, 64>, 4, 16, 8>("four rows on tensor cores in two clusters", 1);
-        merges<f16, Heads<8, 2, 128, 600>, 8, 32, 8>("two queries of four rows, a window", 2);
+        merges<bf16, Wide<8, 2, 64>, 4, 16, 8>("four rows on tensor cores in two clusters", 1);
+        merges<f16, Wide<8, 2, 128, 600>, 8, 32, 8>("two queries of four rows, a window", 2);
+        streams<bf16, Wide<8, 2, 64>, 4, 4, 4, 3>("a stream of four parts", 1);
+        streams<f16, Wide<6, 2, 128>, 4, 8, 8, 2>("a stream of eight parts, two stages", 1);
+        streams<bf16, Wide<8, 2, 128, 600>, 8, 16, 8, 3>("streams of a long cache, a window", 2);
         if (failures)
                 printf("%d failures\n", failures);
         return failures != 0;

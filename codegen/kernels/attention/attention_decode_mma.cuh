@@ -30,6 +30,7 @@ template <class E, class Att, class Tile>
 struct AttMmaStep {
         static constexpr int WARP_KEYS = 16, KC = Att::D / 32, VC = Att::D / 64;
         static constexpr bool FETCHES = true;
+        static constexpr int PIECES = 2 * KC + 4 * VC; /* of 16 bytes, of a lane */
         uint4 k[2][KC], v[4][VC];
 
         static __device__ __forceinline__ int g() { return (threadIdx.x & 31) / 4; }
@@ -76,6 +77,40 @@ struct AttMmaStep {
                                 if (s >= lo && s < hi)
                                         v[i][c] = get<PAST_L1>(vp + s * v_step + c * 64 + g() * 8);
                 }
+        }
+        /* What read() would read, into `to` in shared memory by cp.async, and from there: a piece of
+         * every thread, then the next. */
+        static __device__ __forceinline__ void copy(uint4 *to, const E *kp, long k_step,
+                                                    const E *vp, long v_step, int n0, int hi)
+        {
+                to += threadIdx.x;
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                        const int s = n0 + g() + 8 * i;
+                        const E *p = kp + (s < hi ? s : n0) * k_step + t() * 8;
+#pragma unroll
+                        for (int c = 0; c < KC; c++)
+                                cp_async16(to + (i * KC + c) * Tile::THREADS, p + c * 32, s < hi);
+                }
+                to += 2 * KC * Tile::THREADS;
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                        const int s = n0 + key(i);
+                        const E *p = vp + (s < hi ? s : n0) * v_step + g() * 8;
+#pragma unroll
+                        for (int c = 0; c < VC; c++)
+                                cp_async16(to + (i * VC + c) * Tile::THREADS, p + c * 64, s < hi);
+                }
+        }
+        __device__ __forceinline__ void take(const uint4 *from)
+        {
+                from += threadIdx.x;
+#pragma unroll
+                for (int i = 0; i < 2 * KC; i++)
+                        k[i / KC][i % KC] = from[i * Tile::THREADS];
+#pragma unroll
+                for (int i = 0; i < 4 * VC; i++)
+                        v[i / VC][i % VC] = from[(2 * KC + i) * Tile::THREADS];
         }
         /* Those of n0.. below hi into L2. */
         __device__ __forceinline__ void fetch(const E *kp, long k_step, const E *vp, long v_step,

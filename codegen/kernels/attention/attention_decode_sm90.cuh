@@ -5,10 +5,17 @@
  *      as attention_decode_task, in clusters of CLUSTER blocks, which divides SPLITS;
  *      attention_decode_cluster_smem<...>() bytes of shared memory.
  *
+ *   attention_decode_stream<E, Att, Tile, CLUSTER, STAGES>(...)
+ *      the same bits: one block does what the cluster does, part by part, B * K * ceil(T * H/K / ROWS) *
+ *      SPLITS / CLUSTER tiles.  For batches that fill the device so.
+ *
  * Merging by way of global memory is a fence, a counter and two reads, one after the other: half
  * of the time.  Here a block sends its rows' records to the first block of its cluster, whose barrier counts
  * the bytes.  As many keys as a cluster takes in one step concern no other; of a longer cache the
- * first blocks of clusters go on as the splits do there. */
+ * first blocks of clusters go on as the splits do there.
+ *
+ * A stream's keys and values come STAGES - 1 steps ahead into shared memory.  A lane copies what it will
+ * read itself, so that no barrier is needed; those of the next part come while one is merged. */
 #ifndef TGC_ATTENTION_DECODE_SM90_CUH
 #define TGC_ATTENTION_DECODE_SM90_CUH
 
@@ -50,6 +57,46 @@ TGC_DEV void att_merge_parts(const float *p, int next, int n, int d, float (&o)[
         }
 }
 
+/* The parts of one cluster, which lie in `all`, as one: the output, or where the cache has more of
+ * them, a record in work; the last of its clusters merges those.  Every thread sees all of `all`. */
+template <class E, class Att, class Tile, int CLUSTER, class Epilogue>
+TGC_DEV void att_finish(const float *all, float *work, int *done, int B, int T, int tile,
+                        const AttQueries<Att, Tile> &rows, int parts, int own, char *smem,
+                        const Epilogue &epilogue)
+{
+        constexpr int ROWS = Tile::ROWS, SPLITS = Tile::SPLITS, GROUP = Att::H / Att::K,
+                      RECORD = att_record<Att>(), PAIRS = (Att::D + 1) / 2;
+        const int split = tile % SPLITS, r0 = rows.r0, hk = rows.hk, b = rows.b,
+                  n_rows = T * GROUP - r0 < ROWS ? T * GROUP - r0 : ROWS;
+        for (int i = threadIdx.x; i < n_rows * PAIRS; i += Tile::THREADS) {
+                const int r = i / PAIRS, d = i % PAIRS * 2, t = rows.t(r), h = rows.h(r);
+                float o[2], ms[2];
+                att_merge_parts<E, Att>(all + r * RECORD, ROWS * RECORD, own, d, o, ms);
+                if (parts > CLUSTER) {
+                        float *w = work + (((long)b * T + t) * Att::H + h) * (SPLITS * RECORD) +
+                                   split / CLUSTER * RECORD;
+                        store(w + d, o);
+                        if (d == 0)
+                                store(w + RECORD - 2, ms);
+                } else {
+                        const float inv = ms[1] > 0.f ? 1.f / ms[1] : 0.f;
+                        o[0] *= inv;
+                        o[1] *= inv;
+                        att_put2<Att::D>(epilogue, b * T + t, h * Att::D, d, o);
+                }
+        }
+        if (SPLITS > CLUSTER && parts > CLUSTER) {
+                const int clusters = (parts + CLUSTER - 1) / CLUSTER, warp = threadIdx.x >> 5;
+                if (att_is_last(done + tile / SPLITS, clusters, (int *)smem))
+                        for (int r = r0 + warp; r < r0 + n_rows;
+                             r += AttDecodeShape<E, Att, Tile>::WARPS)
+                                att_combine<Att, SPLITS>(work, clusters,
+                                                         ((long)b * T + r / GROUP) * Att::H +
+                                                                 hk * GROUP + r % GROUP,
+                                                         epilogue);
+        }
+}
+
 template <class E, class Att, class Tile, int CLUSTER, class Epilogue>
 TGC_DEV void attention_decode_cluster(const AttIn<E, Att> &in, float *work, int *done, int B, int T,
                                       const Rt *rt, int tile, char *smem, Epilogue epilogue)
@@ -62,7 +109,7 @@ TGC_DEV void attention_decode_cluster(const AttIn<E, Att> &in, float *work, int 
         static_assert(SPLITS % CLUSTER == 0 && SPLITS <= 32,
                       "clusters of splits; att_combine keeps one split per lane");
         const int groups = (T * GROUP + ROWS - 1) / ROWS, split = tile % SPLITS,
-                  rank = split % CLUSTER, warp = threadIdx.x >> 5;
+                  rank = split % CLUSTER;
         const AttQueries<Att, Tile> rows = { tile / SPLITS % groups * ROWS,
                                              tile / SPLITS / groups % Att::K,
                                              tile / SPLITS / groups / Att::K };
@@ -99,32 +146,105 @@ TGC_DEV void attention_decode_cluster(const AttIn<E, Att> &in, float *work, int 
         if (rank)
                 return;
         mbarrier_wait(bar, 0);
-        for (int i = threadIdx.x; i < n_rows * PAIRS; i += Tile::THREADS) {
-                const int r = i / PAIRS, d = i % PAIRS * 2, t = rows.t(r), h = rows.h(r);
-                float o[2], ms[2];
-                att_merge_parts<E, Att>(all + r * RECORD, ROWS * RECORD, own, d, o, ms);
-                if (parts > CLUSTER) {
-                        float *w = work + (((long)b * T + t) * Att::H + h) * (SPLITS * RECORD) +
-                                   split / CLUSTER * RECORD;
-                        store(w + d, o);
+        att_finish<E, Att, Tile, CLUSTER>(all, work, done, B, T, tile, rows, parts, own, smem,
+                                          epilogue);
+}
+
+/* ---- the parts of a cluster one after the other, by one block ---- */
+
+/* From the start: records of the warps; those of all parts; STAGES steps of keys and values. */
+template <class E, class Att, class Tile, int CLUSTER, int STAGES>
+struct AttStreamSmem {
+        typedef AttDecodeShape<E, Att, Tile> Sh;
+        static constexpr int ALL = Sh::SMEM;
+        static constexpr int RING = (ALL + CLUSTER * Tile::ROWS * att_record<Att>() * 4 + 15) / 16 *
+                                    16,
+                             STAGE = Tile::THREADS * Sh::Step::PIECES, /* of 16 bytes */
+                SIZE = RING + STAGES * STAGE * 16;
+};
+
+template <class E, class Att, class Tile, int CLUSTER, int STAGES>
+__host__ __device__ constexpr int attention_decode_stream_smem()
+{
+        return AttStreamSmem<E, Att, Tile, CLUSTER, STAGES>::SIZE;
+}
+
+template <class E, class Att, class Tile, int CLUSTER, int STAGES, class Epilogue>
+TGC_DEV void attention_decode_stream(const AttIn<E, Att> &in, float *work, int *done, int B, int T,
+                                     const Rt *rt, int tile, char *smem, Epilogue epilogue)
+{
+        typedef AttDecodeShape<E, Att, Tile> Sh;
+        typedef AttStreamSmem<E, Att, Tile, CLUSTER, STAGES> S;
+        constexpr int ROWS = Tile::ROWS, SPLITS = Tile::SPLITS, GROUP = Att::H / Att::K,
+                      RECORD = att_record<Att>(), PAIRS = (Att::D + 1) / 2, STEP = Sh::STEP;
+        static_assert(Sh::Step::FETCHES && Att::PAGE % Sh::Step::WARP_KEYS == 0 && STAGES > 1,
+                      "a warp's keys of a step lie in one page");
+        const int groups = (T * GROUP + ROWS - 1) / ROWS, n = tile / (SPLITS / CLUSTER),
+                  split = tile % (SPLITS / CLUSTER) * CLUSTER, warp = threadIdx.x >> 5;
+        const AttQueries<Att, Tile> rows = { n % groups * ROWS, n / groups % Att::K,
+                                             n / groups / Att::K };
+        const int n_rows = T * GROUP - rows.r0 < ROWS ? T * GROUP - rows.r0 : ROWS;
+        const AttKeys<E, Att> k(in.k, in.sk, rt, rows.b, rows.hk),
+                v(in.v, in.sv, rt, rows.b, rows.hk);
+        float *const all = (float *)(smem + S::ALL);
+        uint4 *const ring = (uint4 *)(smem + S::RING);
+
+        const AttPart guess = att_part<E, Att, Tile>(Att::CACHED ? load_acquire(rt->pos + rows.b)
+                                                                 : 0,
+                                                     T, split);
+        att_fetch<E, Att, Tile>(guess, k, v);
+        const AttHead<E, Att> hd(in, rt, rows.b, rows.hk * GROUP, T,
+                                 PdlReady<Att> { rt, rows.b }());
+        const AttPart first = att_part<E, Att, Tile>(hd.pos, T, split);
+        const int left = first.parts - split, own = left < CLUSTER ? left : CLUSTER;
+        if (own <= 0)
+                return;
+        /* this block's keys [s0, s1), `each` of a part, which are whole steps in all but the last */
+        const int s0 = first.s0, each = first.s1 - s0,
+                  s1 = att_part<E, Att, Tile>(hd.pos, T, split + own - 1).s1;
+        int ahead = s0 + warp * Sh::Step::WARP_KEYS, put = 0, at = 0;
+        /* where the keys `ahead` lie, known a step before they are asked for: pages take as long to
+         * look up as keys to come */
+        long row = ahead < s1 ? k.row(ahead) - ahead : 0;
+        const auto copy = [&] {
+                if (ahead < s1)
+                        Sh::Step::copy(ring + put * S::STAGE, k.base + row * k.step, k.step,
+                                       v.base + row * v.step, v.step, ahead, s1);
+                cp_async_commit();
+                ahead += STEP;
+                row = ahead < s1 ? k.row(ahead) - ahead : 0;
+                put = put + 1 < STAGES ? put + 1 : 0;
+        };
+#pragma unroll
+        for (int i = 0; i < STAGES - 1; i++)
+                copy();
+        typename Sh::Step step;
+        for (int part = 0, p0 = s0; part < own; part++, p0 += each) {
+                const int p1 = p0 + each < s1 ? p0 + each : s1;
+                typename Sh::Sums sums(in, rows, T);
+                for (int n0 = p0 + warp * Sh::Step::WARP_KEYS; n0 < p1; n0 += STEP) {
+                        cp_async_wait<STAGES - 2>();
+                        step.take(ring + at * S::STAGE);
+                        at = at + 1 < STAGES ? at + 1 : 0;
+                        copy();
+                        sums.add(step, hd, rows, n0, p1);
+                }
+                __syncthreads(); /* the part before is merged */
+                sums.put((float *)smem + warp * ROWS * RECORD);
+                __syncthreads();
+                for (int i = threadIdx.x; i < n_rows * PAIRS; i += Tile::THREADS) {
+                        const int r = i / PAIRS, d = i % PAIRS * 2;
+                        float o[2], ms[2], *to = all + (part * ROWS + r) * RECORD;
+                        att_merge_warps<E, Att, Tile>(smem, r, d, o, ms);
+                        store(to + d, o);
                         if (d == 0)
-                                store(w + RECORD - 2, ms);
-                } else {
-                        const float inv = ms[1] > 0.f ? 1.f / ms[1] : 0.f;
-                        o[0] *= inv;
-                        o[1] *= inv;
-                        att_put2<Att::D>(epilogue, b * T + t, h * Att::D, d, o);
+                                store(to + RECORD - 2, ms);
                 }
         }
-        if (SPLITS > CLUSTER && parts > CLUSTER) {
-                const int clusters = (parts + CLUSTER - 1) / CLUSTER;
-                if (att_is_last(done + tile / SPLITS, clusters, (int *)smem))
-                        for (int r = r0 + warp; r < r0 + n_rows; r += Sh::WARPS)
-                                att_combine<Att, SPLITS>(work, clusters,
-                                                         ((long)b * T + r / GROUP) * Att::H +
-                                                                 hk * GROUP + r % GROUP,
-                                                         epilogue);
-        }
+        __syncthreads();
+        cp_async_wait<0>();
+        att_finish<E, Att, Tile, CLUSTER>(all, work, done, B, T, n * SPLITS + split, rows,
+                                          first.parts, own, smem, epilogue);
 }
 #endif
 

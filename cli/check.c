@@ -223,11 +223,58 @@ static int remember(Check *c, Err *e)
         return code;
 }
 
+static bool in_matrices(const Check *c, const Param *p)
+{
+        for (int i = 0; i < c->m->n_matrices; i++)
+                if (c->m->matrix[i].first - p->offset < p->count &&
+                    c->m->matrix[i].first >= p->offset)
+                        return true;
+        return false;
+}
+
+/* Muon's first step of p's matrices, of which c->f has what they became.  *worst: in steps of the
+ * largest element.  A gradient of few tokens has a low rank; what bf16 rounds there is enlarged
+ * some 500 times, by the definition too, so it is not looked at. */
+static int check_matrices(Check *c, const Param *p, const OptimizerStep *step, double scale,
+                          int64_t tokens, const float *old, const float *g, double *worst, Err *e)
+{
+        double *x = calloc((size_t)p->count * 3 + 1, sizeof *x), *want = x + p->count,
+               *m = want + p->count;
+        if (!x)
+                return err_set(e, TGC_NO_MEMORY, "no memory for %llu elements",
+                               (unsigned long long)p->count);
+        for (uint64_t k = 0; k < p->count; k++)
+                x[k] = scale * g[k], want[k] = old[k];
+        for (int i = 0; i < c->m->n_matrices; i++) {
+                const ParamMatrix *w = &c->m->matrix[i];
+                const uint64_t at = w->first - p->offset;
+                double most = 0, off = 0;
+                if (w->first < p->offset || at >= p->count ||
+                    2 * (int64_t)(w->rows < w->cols ? w->rows : w->cols) > tokens)
+                        continue;
+                muon_step(step, want + at, x + at, m, (int64_t)w->rows, (int64_t)w->cols,
+                          (int64_t)w->ld, p->offset < c->m->n_decay);
+                for (uint64_t k = 0; k < w->rows * w->cols; k++) {
+                        const uint64_t to = at + k / w->cols * w->ld + k % w->cols;
+                        const double d = fabs(c->f[to] - want[to]) - rounding(c) * fabs(want[to]);
+                        most = fmax(most, fabs(want[to] - old[to]));
+                        if (!isnan(off) && !(d <= off))
+                                off = d;
+                }
+                off /= most > 0 ? most : 1;
+                if (!isnan(*worst) && !(off <= *worst)) /* below 0: none yet */
+                        *worst = off;
+                memset(m, 0, p->count * sizeof *m);
+        }
+        free(x);
+        return TGC_OK;
+}
+
 /* The optimiser's first step and the norm, from the device's own gradients; the step's error is in learning
  * rates. */
 static int check_update(Check *c, const TrainStep *in, double norm, Err *e)
 {
-        double scale = in->clip < norm ? in->clip / norm : 1, worst = 0, squares = 0;
+        double scale = in->clip < norm ? in->clip / norm : 1, worst = 0, squares = 0, muon = -1;
         const Optimizer rule = optimizer_find(c->m->optimizer);
         const double grain = rounding(c);
         const OptimizerStep all = { in->lr,           in->beta1,     in->beta2,    in->eps,
@@ -243,6 +290,13 @@ static int check_update(Check *c, const TrainStep *in, double norm, Err *e)
                 OptimizerStep step = all;
                 step.lr *= p->rate > 0 ? p->rate : 1;
                 step.weight_decay = p->decay > 0 ? p->decay : step.weight_decay;
+                if (in_matrices(c, p)) {
+                        if (!(code = check_matrices(c, p, &step, scale, (int64_t)in->B * in->T, old,
+                                                    g, &muon, e)))
+                                for (uint64_t k = 0; k < p->count; k++)
+                                        squares += (double)g[k] * g[k];
+                        continue;
+                }
                 for (uint64_t k = 0; k < p->count; k++) {
                         double want = old[k], states[MAX_OPTIMIZER_STATES] = { 0 };
                         squares += (double)g[k] * g[k];
@@ -257,6 +311,8 @@ static int check_update(Check *c, const TrainStep *in, double norm, Err *e)
                 result(c, "update", "gradient norm",
                        within(squares > 0 ? fabs(norm / sqrt(squares) - 1) : norm, 1e-5));
                 result(c, "update", "parameters", within(worst, 1e-3));
+                if (muon >= 0 || isnan(muon))
+                        result(c, "update", "parameters by Muon", within(muon, 0.2));
         }
         return code;
 }

@@ -192,6 +192,7 @@ typedef struct LoraFound {
 } LoraFound;
 
 void lora(Model *m, const Lora *l, LoraFound *found, Arena *tmp);
+Ref output_linear(const Graph *g); /* the product that makes the logits; 0: there is none */
 
 /* ---- ranges.c: bounds of what a graph computes ---- */
 

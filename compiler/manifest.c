@@ -24,13 +24,14 @@ static bool same_group(const Node *a, const Node *b)
 }
 
 /* Those from `first` on, in order, that are trained alike; *at: of the arena. */
-static void place_group(const Graph *g, Ref first, int k, const bool *low, bool *placed, DType dt,
-                        int64_t align, Shared *sh, ParamPlace *p, int64_t *at)
+static void place_group(const Graph *g, Ref first, int k, const bool *low, const bool *muon,
+                        bool *placed, DType dt, int64_t align, Shared *sh, ParamPlace *p,
+                        int64_t *at)
 {
         for (Ref r = first; r < g->n_nodes; r++) {
                 const Node *x = &g->node[r];
                 if (x->op != OP_PARAM || placed[r] || rank_of(x, low[r]) != k ||
-                    (k < 3 && !same_group(x, &g->node[first])))
+                    (k < 3 && (!same_group(x, &g->node[first]) || muon[r] != muon[first])))
                         continue;
                 const int64_t n = param_slots(x, dt);
                 placed[r] = true;
@@ -55,7 +56,12 @@ void lay_out(const Graph *g, const Graph *step, DType dt, Shared *sh)
                 if (NODE(step, r)->op == OP_ACCUM && NODE(step, r)->type.dt != DT_F32)
                         low[graph_find(g, NODE(step, NODE(step, r)->in[0])->name)] = true;
         sh->param = p;
-        bool *placed = arena_alloc(sh->arena, (size_t)g->n_nodes), groups = false;
+        bool *placed = arena_alloc(sh->arena, (size_t)g->n_nodes),
+             *muon = arena_alloc(sh->arena, (size_t)g->n_nodes), groups = false;
+        if (sh->optimizer == OPTIMIZER_MUON && step) {
+                muon_mark(g, muon);
+                groups = true;
+        }
         for (Ref r = 1; r < g->n_nodes; r++)
                 groups |= g->node[r].op == OP_PARAM && g->node[r].a.param.trainable &&
                           !same_group(&g->node[r], &g->node[0]);
@@ -74,11 +80,11 @@ void lay_out(const Graph *g, const Graph *step, DType dt, Shared *sh)
                         if (groups && k < 3)
                                 at = (at + UPDATE_ALIGN - 1) / UPDATE_ALIGN * UPDATE_ALIGN;
                         const int64_t begin = at;
-                        place_group(g, r, k, low, placed, dt, align, sh, p, &at);
+                        place_group(g, r, k, low, muon, placed, dt, align, sh, p, &at);
                         if (groups && k < 3)
-                                sh->range[sh->n_ranges++] = (UpdateRange) { begin, at,
-                                                                            x->a.param.rate,
-                                                                            x->a.param.own_decay };
+                                sh->range[sh->n_ranges++] = (UpdateRange) {
+                                        begin, at, x->a.param.rate, x->a.param.own_decay, muon[r]
+                                };
                 }
                 if (k == 0)
                         sh->n_low = at;
@@ -176,6 +182,11 @@ void manifest_text(const Model *m, const CompileOptions *o, Shared *sh, int ctx,
                 num_text(n->a.param.rate, rate);
                 num_text(n->a.param.own_decay, decay);
                 text_add(t, "rates %s %s %s\n", n->name, rate, decay);
+        }
+        for (int i = 0; i < sh->n_matrices; i++) {
+                const MuonMatrix *w = &sh->matrix[i];
+                text_add(t, "matrix %lld %lld %lld %lld\n", (long long)w->first, (long long)w->rows,
+                         (long long)w->cols, (long long)w->ld);
         }
         model_map_text(m, t);
         text_add(t, "%s", m->meta);

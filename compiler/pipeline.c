@@ -275,6 +275,8 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
                         continue;
                 }
                 lay_out(m->graph, step, o->dtype, sh);
+                if (o->train && o->optimizer == OPTIMIZER_MUON)
+                        muon_matrices(m, sh);
                 if (target == TARGET_CPU) /* its gradients are float32 */
                         sh->n_low = 0;
                 sh->merge = o->opt >= 1 && target == TARGET_CUDA;

@@ -3,6 +3,7 @@
 #define TGC_OPTIMIZER_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 typedef enum {
 #define OPTIMIZER(id, name, states, kernel, rule, beta1, beta2, eps, text) OPTIMIZER_##id,
@@ -39,6 +40,11 @@ typedef struct OptimizerStep {
 } OptimizerStep;
 
 /* One element: parameter p, clipped gradient g, states s; decays: it has weight decay. */
+/* Muon's step of a matrix whose rows are ld apart, in double: p, gradients g, momentum m. */
+enum { MUON_STEPS = 5 };
+void muon_step(const OptimizerStep *c, double *p, const double *g, double *m, int64_t rows,
+               int64_t cols, int64_t ld, bool decays);
+
 void optimizer_step(Optimizer o, const OptimizerStep *c, double *p, double g, double *s,
                     bool decays);
 

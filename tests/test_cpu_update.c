@@ -2,6 +2,8 @@
 #include "cpu_kernels.h"
 #include "cpu_adamw8bit.h"
 #include "cpu_lion.h"
+#include "cpu_gemm.h"
+#include "cpu_muon.h"
 #include "cpu_sgd.h"
 #include "ir/optimizer.h"
 
@@ -203,6 +205,111 @@ TEST (states_of_8_bits) {
         for (int i = 0; i < SMALL; i++)
                 CHECK(p[N + i] == q[i] && s.m[i] == qm[i] && s.v[i] == qv[i]);
         free(m8), free(v8), free(file), free(p), free(g), free(max), free(states);
+}
+
+/* ---- Muon ---- */
+
+typedef struct MuonTo {
+        bf16 *out;
+        const bf16 *plus;
+        long ld;
+        float alpha, beta;
+} MuonTo;
+
+static void muon_epilogue(const void *args, long row, int col, int n, float *v)
+{
+        const MuonTo *a = args;
+        for (int j = 0; j < n; j++) {
+                const long at = row * a->ld + col + j;
+                const float plus = a->plus ? bf16_to_float(a->plus[at]) : 0.f;
+                a->out[at] = bf16_from_float(a->plus ? a->alpha * v[j] + a->beta * plus : v[j]);
+        }
+}
+
+static void muon_product(MuonTo to, const bf16 *x, int ta, long ldx, const bf16 *y, int tb,
+                         long ldy, long M, long N, long K)
+{
+        to.ld = N;
+        for (long t = 0; t < gemm_tiles(1, M, N, K); t++)
+                gemm_task((Mat) { x, TY_BF16, ta, ldx, 0 }, (Mat) { y, TY_BF16, tb, ldy, 0 }, 1, M,
+                          N, K, t, &to, muon_epilogue);
+}
+
+/* As codegen/ops/muon.c has it emitted. */
+static void muon_kernels(const Rt *rt, MuonMatrix w, UpdateParams to, const float *g, float *m,
+                         const float *norm, int decays)
+{
+        const long r = w.rows < w.cols ? w.rows : w.cols, most = w.rows > w.cols ? w.rows : w.cols,
+                   n = w.rows * w.cols;
+        const int wide = w.rows <= w.cols;
+        bf16 *x = malloc(2 * (size_t)n), *y = malloc(2 * (size_t)n),
+             *gram = malloc(2 * (size_t)(r * r)), *poly = malloc(2 * (size_t)(r * r));
+        double *partial = malloc(sizeof *partial * (size_t)muon_tiles(w.rows));
+        for (long t = 0; t < muon_tiles(w.rows); t++)
+                muon_momentum_task(rt, w, g, m, x, partial, norm, t);
+        for (long t = 0; t < muon_tiles(w.rows); t++)
+                muon_scale_task(w, x, partial, t);
+        for (int i = 0; i < 5; i++) {
+                muon_product((MuonTo) { .out = gram }, x, !wide, w.cols, x, wide, w.cols, r, r,
+                             most);
+                muon_product((MuonTo) { poly, gram, 0, 2.0315f, -4.775f }, gram, 0, r, gram, 0, r,
+                             r, r, r);
+                if (wide)
+                        muon_product((MuonTo) { y, x, 0, 1.f, 3.4445f }, poly, 0, r, x, 0, w.cols,
+                                     w.rows, w.cols, r);
+                else
+                        muon_product((MuonTo) { y, x, 0, 1.f, 3.4445f }, x, 0, w.cols, poly, 0, r,
+                                     w.rows, w.cols, r);
+                bf16 *swap = x;
+                x = y, y = swap;
+        }
+        for (long t = 0; t < muon_tiles(w.rows); t++)
+                muon_apply_task(rt, w, to, x, 0.2f * sqrtf((float)most), decays, norm, t);
+        free(x), free(y), free(gram), free(poly), free(partial);
+}
+
+/* Matrices that are wide, tall, square, and rows of others, over steps from no momentum, next to the
+ * definition.  Gradients have full rank, so what bf16 rounds stays small. */
+TEST (muon_is_its_definition) {
+        static const long shape[][3] = {
+                { 24, 70, 70 }, { 70, 24, 24 }, { 33, 33, 99 }, { 1, 9, 9 }
+        };
+        for (int k = 0; k < 4; k++) {
+                const MuonMatrix w = { 5, shape[k][2], shape[k][0], shape[k][1] };
+                const long n = w.first + w.rows * w.ld;
+                float *p = floats(n), *m = calloc((size_t)n, 4), norm = 2.f, *kept = floats(n);
+                double *want = malloc(sizeof *want * (size_t)n),
+                       *gd = malloc(sizeof *gd * (size_t)n), *md = calloc((size_t)n, sizeof *md),
+                       off = 0;
+                static Rt rt;
+                rt = (Rt) { .lr = 0.02f, .weight_decay = .1f, .unscale = 1.f, .clip = 1.f };
+                const OptimizerStep step = { .lr = 0.02f, .weight_decay = .1f };
+                for (long i = 0; i < n; i++)
+                        kept[i] = p[i], want[i] = p[i];
+                for (int t = 0; t < 6; t++) {
+                        float *g = floats(n);
+                        for (long i = 0; i < n; i++)
+                                gd[i] = (double)g[i] / (2 + 1e-6);
+                        muon_kernels(&rt, w, (UpdateParams) { .f32 = p }, g, m, &norm, 1);
+                        muon_step(&step, want + w.first, gd + w.first, md + w.first, w.rows, w.cols,
+                                  w.ld, true);
+                        free(g);
+                }
+                for (long i = 0; i < n; i++) {
+                        const long at = i - w.first;
+                        if (at < 0 || at % w.ld >= w.cols)
+                                CHECK_MSG(p[i] == kept[i], "element %ld beside it", i);
+                        else
+                                off = worse(off, fabs(p[i] - want[i]));
+                }
+                /* six steps of 0.02 * 0.2: a hundredth of them */
+                CHECK_MSG(off < 2.4e-4, "%ld x %ld: %g", w.rows, w.cols, off);
+                memcpy(kept, p, 4 * (size_t)n);
+                norm = INFINITY;
+                muon_kernels(&rt, w, (UpdateParams) { .f32 = p }, kept, m, &norm, 1);
+                CHECK(!memcmp(kept, p, 4 * (size_t)n));
+                free(p), free(m), free(kept), free(want), free(gd), free(md);
+        }
 }
 
 TEST_MAIN

@@ -33,7 +33,7 @@ say settings_come_from_the_state "$(same_run)"
 # The states of every optimiser are saved; what a plan trains with is its own.
 optimisers() {
         local p o rule=(--max_iters 6 --lr_decay_iters 6 --eval_iters 1 --eval_interval 3 --lr_schedule wsd --lr_cooldown_iters 2)
-        for o in lion sgd adamw8bit; do
+        for o in lion sgd adamw8bit muon; do
                 [ -z "$p" ] && p=$(tgc 0 '' train tiny.lua "${here[@]}" "${rule[@]}" --optimizer $o --out_dir $o)
                 [ -z "$p" ] && p=$(tgc 0 '' train tiny.lua "${here[@]}" "${rule[@]}" --optimizer $o --max_iters 3 --out_dir cut-$o)
                 [ -z "$p" ] && p=$(tgc 2 "--optimizer adamw: the run before had --optimizer $o" train tiny.lua "${here[@]}" --resume --max_iters 6 \

@@ -78,16 +78,16 @@ static Mat scratch_mat(const Loss *l, const char *s)
  * do not allow. */
 enum { SHORT_N = 128 };
 
-int product(Loss *l, Build *b, const Mat *a, bool ta, const Mat *w, bool tb, int64_t M, int64_t N,
-            int64_t K, int align, Slot at, Slot wt, double epilogue_bytes, const Stored *to)
+int product(Emit *e, DType dt, Build *b, const Mat *a, bool ta, const Mat *w, bool tb, int64_t M,
+            int64_t N, int64_t K, int align, Slot at, Slot wt, double epilogue_bytes,
+            const Stored *to)
 {
-        Emit *e = l->e;
         int across = 0;
         b->flops = 2.0 * (double)M * (double)N * (double)K;
         b->bytes = ((double)M * (double)K + (double)N * (double)K + (double)M * (double)N) *
-                   dt_size[l->dt];
+                   dt_size[dt];
         if (is_cuda(e)) {
-                Gemm p = { l->dt,
+                Gemm p = { dt,
                            ta,
                            tb,
                            at,
@@ -102,12 +102,12 @@ int product(Loss *l, Build *b, const Mat *a, bool ta, const Mat *w, bool tb, int
                            epilogue_bytes > 4,
                            true,
                            DIM(M),
-                           (M < N ? M : N) <= SHORT_N,
+                           b->gr && (M < N ? M : N) <= SHORT_N, /* prefetches beside a step's */
                            .n_stored = to && dt_size[to->dt] == 2 };
                 if (to)
                         p.stored[0] = *to;
                 Pick pick = product_pick(e, &p,
-                                         &(Ways) { .maps = sm90_gemm_takes(e, l->dt),
+                                         &(Ways) { .maps = sm90_gemm_takes(e, dt),
                                                    .batch = 1,
                                                    .epilogue = b->title });
                 const Tile *t = pick.tile[ARCH_ANY];
@@ -123,7 +123,7 @@ int product(Loss *l, Build *b, const Mat *a, bool ta, const Mat *w, bool tb, int
                 build_line(
                         b,
                         "gemm_task<%s, %s, %s, %s, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, epilogue);",
-                        c_type(l->dt), t->name, ta ? "true" : "false", tb ? "true" : "false", align,
+                        c_type(dt), t->name, ta ? "true" : "false", tb ? "true" : "false", align,
                         a->arg, a->ld, w->arg, w->ld, (long long)M, (long long)N, (long long)K);
                 build_end(b, arena_fmt(e->tmp, "%lld",
                                        (long long)(((M + t->bm - 1) / t->bm) *
@@ -140,7 +140,7 @@ int product(Loss *l, Build *b, const Mat *a, bool ta, const Mat *w, bool tb, int
                                 e->tmp,
                                 "gemm_task((Mat){ %s, %s, %d, %s, 0 }, (Mat){ %s, %s, %d, %s, 0 }, 1, "
                                 "%lld, %lld, %lld, tile, &a, \1_epilogue);",
-                                a->arg, ty(l->dt), ta, a->ld, w->arg, w->ty ? w->ty : ty(l->dt), tb,
+                                a->arg, ty(dt), ta, a->ld, w->arg, w->ty ? w->ty : ty(dt), tb,
                                 w->ld, (long long)M, (long long)N, (long long)K));
                 build_end(b, "1");
         }
@@ -221,7 +221,7 @@ static void logits(Loss *l)
         store_epilogue(l, &b, l->dt, maxv, s, l->ld, pre);
         int64_t k = l->C | x.align, m = l->C | w.align;
         shift(&b, x.arg, l->r0 * x.stride * dt_size[l->dt]);
-        product(l, &b, &x, false, &w, true, l->rc, l->V, l->C,
+        product(l->e, l->dt, &b, &x, false, &w, true, l->rc, l->V, l->C,
                 bytes16(l->dt, (k & -k) < (m & -m) ? k & -k : m & -m), chunk_of(l, l->x),
                 place_of(l, l->w), dt_size[l->dt], maxv == 8 ? &to : NULL);
 }
@@ -320,7 +320,7 @@ static void grad_x(Loss *l)
         build_shift(&b, dx, l->r0 * l->C * dt_size[out]);
         int64_t m = (l->C | w.align);
         const Mat d = scratch_mat(l, s);
-        product(l, &b, &d, false, &w, false, l->rc, l->C, l->V, bytes16(l->dt, m & -m),
+        product(l->e, l->dt, &b, &d, false, &w, false, l->rc, l->C, l->V, bytes16(l->dt, m & -m),
                 work_slot(l->scratch), place_of(l, l->w), dt_size[out],
                 column_v(l->C, 8) == 8 ? &(Stored) { { .kind = SLOT_NODE,
                                                        .id = l->dx,
@@ -481,7 +481,7 @@ static void grad_w(Loss *l, int index, bool whole)
         sum_epilogue(l, &b, to, flag, l->ld == l->V ? 0 : l->V, l->C);
         int64_t m = (l->C | x.align);
         const Mat d = scratch_mat(l, s);
-        product(l, &b, &d, true, &x, false, l->ld, l->C, l->rc, bytes16(l->dt, m & -m),
+        product(l->e, l->dt, &b, &d, true, &x, false, l->ld, l->C, l->rc, bytes16(l->dt, m & -m),
                 work_slot(l->scratch), place, l->first ? 4 : 8, NULL);
 }
 

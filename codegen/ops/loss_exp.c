@@ -115,7 +115,7 @@ void exp_logits(Loss *l)
                         to_exp, s, (long long)l->ld));
         int64_t k = l->C | x.align, m = l->C | w.align;
         shift(&b, x.arg, l->r0 * x.stride * dt_size[l->dt]);
-        l->exps->across = product(l, &b, &x, false, &w, true, l->rc, l->V, l->C,
+        l->exps->across = product(l->e, l->dt, &b, &x, false, &w, true, l->rc, l->V, l->C,
                                   bytes16(l->dt, (k & -k) < (m & -m) ? k & -k : m & -m),
                                   chunk_of(l, l->x), place_of(l, l->w), dt_size[l->dt], &to);
 }

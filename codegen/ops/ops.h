@@ -14,6 +14,15 @@ void gen_group(Emit *e, const Group *gr);
 
 void gen_update(Emit *e, const Shared *sh, DType dt);
 void gen_add_grads(Emit *e, const Shared *sh);
+/* Texts of update.cuh's and cpu_update.h's arguments: Grads (CUDA), parameters, and a group's rates as
+ * `own`. */
+const char *update_grads(Build *b, int64_t n, int64_t n_low);
+const char *update_params(Build *b, const Shared *sh, DType dt);
+const char *update_rates(Emit *e, const UpdateRange *r);
+
+/* ---- muon.c ---- */
+
+void gen_muon(Emit *e, const Shared *sh, DType dt, int norm); /* norm: a work */
 
 /* ---- sample.c ---- */
 

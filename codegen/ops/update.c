@@ -5,7 +5,7 @@
 enum { NORM_TILES = 528 };
 
 /* The text of update.cuh's Grads. */
-static const char *grads(Build *b, int64_t n, int64_t n_low)
+const char *update_grads(Build *b, int64_t n, int64_t n_low)
 {
         Emit *e = b->e;
         const char *g = arg_arena(e, &b->args, "g", n_low ? "bf16" : "float", "g");
@@ -21,7 +21,7 @@ void gen_add_grads(Emit *e, const Shared *sh)
 {
         const int64_t n = sh->n_train, n_low = sh->n_low;
         Build b = build_start(e, NULL, "update", "grad_add");
-        const char *g = grads(&b, n, n_low);
+        const char *g = update_grads(&b, n, n_low);
         b.any.threads = 256;
         b.bytes = 10.0 * (double)n_low;
         build_line(&b, "const Grads grads = %s;", g);
@@ -51,7 +51,7 @@ static int small_states(const Shared *sh, Build *b, bool cuda)
 }
 
 /* What a group's rates make of rt, for the text of a kernel; in C a statement begins there. */
-static const char *rates(Emit *e, const UpdateRange *r)
+const char *update_rates(Emit *e, const UpdateRange *r)
 {
         char rate[32], decay[32];
         num_text(r->rate, rate);
@@ -68,6 +68,42 @@ static const char *shifted(Emit *e, int64_t from, int elements)
         return arena_fmt(e->tmp, "tile + %lld", (long long)(from / elements));
 }
 
+/* The argument that has parameters in float32, or what a bf16 lacks of one; NULL: there is none. */
+static const char *master_arg(Build *b, const Shared *sh, DType dt)
+{
+        const bool own = dt != DT_F32 && sh->masters == MASTERS_F32,
+                   split = is_cuda(b->e) && own && dt == DT_BF16;
+        return dt == DT_F32 ? arg_arena(b->e, &b->args, "w", "float", "param")
+               : !own       ? NULL
+                            : arg_arena(b->e, &b->args, split ? "lo" : "p",
+                                  split ? "unsigned short" : "float", split ? "lo" : "param");
+}
+
+/* Parameters as update.cuh and cpu_update.h have them; p: of master_arg, l: of 16 bits, or NULL. */
+static const char *params_text(Emit *e, const Shared *sh, DType dt, const char *p, const char *l)
+{
+        if (!is_cuda(e))
+                return arena_fmt(e->tmp, "(UpdateParams) { %s, %s, %s, %d }",
+                                 p ? arena_fmt(e->tmp, "a.%s", p) : "NULL",
+                                 l ? arena_fmt(e->tmp, "a.%s", l) : "NULL", ty(dt),
+                                 sh->masters == MASTERS_STOCHASTIC);
+        if (p && l && dt == DT_BF16)
+                return arena_fmt(e->tmp, "SplitParams params = { a.%s, a.%s }", l, p);
+        if (p)
+                return arena_fmt(e->tmp, "Params<%s> params = { a.%s, %s }", c_type(dt), p,
+                                 l ? arena_fmt(e->tmp, "a.%s", l) : "0");
+        return sh->masters == MASTERS_STOCHASTIC
+                       ? arena_fmt(e->tmp, "StochasticParams params = { a.%s, rt }", l)
+                       : arena_fmt(e->tmp, "LowParams<%s> params = { a.%s }", c_type(dt), l);
+}
+
+const char *update_params(Build *b, const Shared *sh, DType dt)
+{
+        const char *p = master_arg(b, sh, dt),
+                   *l = dt != DT_F32 ? arg_arena(b->e, &b->args, "w", c_type(dt), "low") : NULL;
+        return params_text(b->e, sh, dt, p, l);
+}
+
 /* One step of all parameters, or of those of a group (pipeline.c has none with 8-bit states); norm:
  * of the gradient. */
 static void gen_rule(Emit *e, const Shared *sh, DType dt, int norm, const UpdateRange *range)
@@ -77,15 +113,11 @@ static void gen_rule(Emit *e, const Shared *sh, DType dt, int norm, const Update
         const int64_t n = range ? range->end : sh->n_train, n_low = sh->n_low,
                       from = range ? range->begin : 0;
         const bool own_rates = range && (range->rate != 0 || range->decay != 0);
-        const char *rt = own_rates ? rates(e, range) : "",
+        const char *rt = own_rates ? update_rates(e, range) : "",
                    *tile = range ? shifted(e, from, cuda ? 1024 : UPDATE_ALIGN) : "tile";
         Build b = build_start(e, NULL, o->kernel, o->name);
         const bool own = low && sh->masters == MASTERS_F32, split = cuda && own && dt == DT_BF16;
-        const char *p = !low   ? arg_arena(e, &b.args, "w", "float", "param")
-                        : !own ? NULL
-                               : arg_arena(e, &b.args, split ? "lo" : "p",
-                                           split ? "unsigned short" : "float",
-                                           split ? "lo" : "param");
+        const char *p = master_arg(&b, sh, dt);
         const bool eight = sh->optimizer == OPTIMIZER_ADAMW8BIT;
         const char *s8[4] = { "" };
         for (int i = 0; i < 4 && eight; i++) {
@@ -99,7 +131,8 @@ static void gen_rule(Emit *e, const Shared *sh, DType dt, int norm, const Update
                                      : arena_fmt(e->tmp, "{ a.%s, a.%s, a.%s, a.%s, a.%s, a.%s }",
                                                  s8[0], s8[1], s8[2], s8[3], m, v);
         const int n_small = eight ? small_states(sh, &b, cuda) : 0;
-        const char *g = cuda ? grads(&b, n, n_low) : arg_arena(e, &b.args, "g", "float", "g");
+        const char *g = cuda ? update_grads(&b, n, n_low)
+                             : arg_arena(e, &b.args, "g", "float", "g");
         const char *l = low ? arg_arena(e, &b.args, "w", c_type(dt), "low") : NULL;
         const char *nm = arg_work(e, &b.args, norm, "float", "norm");
         b.any.threads = 256;
@@ -110,15 +143,7 @@ static void gen_rule(Emit *e, const Shared *sh, DType dt, int norm, const Update
                   (from < n_low ? 2.0 * (double)((n < n_low ? n : n_low) - from) : 0);
         b.flops = (4.0 + 4.0 * o->states) * (double)(n - from);
         if (cuda) {
-                const char *params =
-                        split ? arena_fmt(e->tmp, "SplitParams params = { a.%s, a.%s }", l, p)
-                        : own || !low
-                                ? arena_fmt(e->tmp, "Params<%s> params = { a.%s, %s }", c_type(dt),
-                                            p, low ? arena_fmt(e->tmp, "a.%s", l) : "0")
-                        : sh->masters == MASTERS_STOCHASTIC
-                                ? arena_fmt(e->tmp, "StochasticParams params = { a.%s, rt }", l)
-                                : arena_fmt(e->tmp, "LowParams<%s> params = { a.%s }", c_type(dt),
-                                            l);
+                const char *params = params_text(e, sh, dt, p, l);
                 b.any.waits = true;
                 build_line(&b, "const Grads grads = %s;", g);
                 build_line(&b, "const %s;", params);
@@ -142,10 +167,7 @@ static void gen_rule(Emit *e, const Shared *sh, DType dt, int norm, const Update
                         v ? arena_fmt(e->tmp, ", a.%s", v) : "", (long long)sh->n_decay, nm, tile);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/1024)", (long long)(n - from)));
         } else {
-                const char *params = arena_fmt(e->tmp, "(UpdateParams) { %s, %s, %s, %d }",
-                                               p ? arena_fmt(e->tmp, "a.%s", p) : "NULL",
-                                               l ? arena_fmt(e->tmp, "a.%s", l) : "NULL", ty(dt),
-                                               sh->masters == MASTERS_STOCHASTIC);
+                const char *params = params_text(e, sh, dt, p, l);
                 const char *call =
                         eight ? arena_fmt(
                                         e->tmp,
@@ -177,7 +199,8 @@ void gen_update(Emit *e, const Shared *sh, DType dt)
                               "grad_parts");
         int norm = work_keep(e, DIM(1), 4, "grad_norm"), bad = work_keep(e, DIM(1), 4, "bad");
         Build b = build_start(e, NULL, "update", cuda ? "grad_norm" : "grad_sumsq");
-        const char *g = cuda ? grads(&b, n, n_low) : arg_arena(e, &b.args, "g", "float", "g"),
+        const char *g = cuda ? update_grads(&b, n, n_low)
+                             : arg_arena(e, &b.args, "g", "float", "g"),
                    *w = arg_work(e, &b.args, parts, cuda ? "float" : "double", "parts"), *nm;
         b.bytes = 4.0 * (double)n - 2.0 * (double)n_low;
         b.flops = 2.0 * (double)n;
@@ -210,5 +233,8 @@ void gen_update(Emit *e, const Shared *sh, DType dt)
         if (!sh->n_ranges)
                 gen_rule(e, sh, dt, norm, NULL);
         for (int i = 0; i < sh->n_ranges; i++)
-                gen_rule(e, sh, dt, norm, &sh->range[i]);
+                if (!sh->range[i].muon)
+                        gen_rule(e, sh, dt, norm, &sh->range[i]);
+        if (sh->n_matrices)
+                gen_muon(e, sh, dt, norm);
 }

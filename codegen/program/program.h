@@ -375,7 +375,15 @@ enum { UPDATE_ALIGN = 16384 };
 typedef struct UpdateRange {
         int64_t begin, end;
         double rate, decay;
+        bool muon; /* its matrices are sh->matrix's */
 } UpdateRange;
+
+/* A matrix that Muon trains: element (r, c) is number first + r * ld + c of the trainable ones. */
+typedef struct MuonMatrix {
+        int64_t first, ld, rows, cols;
+        double rate, decay; /* of its group, as UpdateRange has them */
+        bool decays;
+} MuonMatrix;
 
 typedef struct Shared {
         Arena *arena;
@@ -384,6 +392,8 @@ typedef struct Shared {
         int64_t n_train, n_decay, n_all;
         UpdateRange *range; /* where parameters are in groups */
         int n_ranges;
+        const MuonMatrix *matrix;
+        int n_matrices;
         Optimizer optimizer;
         Masters masters;
         int64_t n_low; /* of them, the first: gradients in bf16 */

@@ -151,7 +151,7 @@ static void add_line(Ctx *c, const char *param, const char *rest, const char *pa
 /* ---- targets ---- */
 
 /* The matmul that makes the logits, through views and maps. */
-static Ref output_linear(const Graph *g)
+Ref output_linear(const Graph *g)
 {
         Ref r = graph_out(g, "logits");
         while (r && NODE(g, r)->op != OP_MATMUL && NODE(g, r)->n_in &&

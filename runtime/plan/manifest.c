@@ -121,6 +121,22 @@ static void parse_rates(LineReader *w, Manifest *m)
         line_end(w);
 }
 
+static void parse_matrix(LineReader *w, Manifest *m)
+{
+        ParamMatrix x = { .first = line_int(w, "first element", MAX_ELEMENTS) };
+        x.rows = line_int(w, "rows", MAX_ELEMENTS);
+        x.cols = line_int(w, "columns", MAX_ELEMENTS);
+        x.ld = line_int(w, "distance of rows", MAX_ELEMENTS);
+        const uint64_t room = m->n_train > x.first ? m->n_train - x.first : 0;
+        if (!x.rows || !x.cols || x.ld < x.cols || x.cols > room ||
+            x.rows - 1 > (room - x.cols) / x.ld)
+                line_fail(w, "a matrix of %llu x %llu at %llu lies outside of what is trained",
+                          (unsigned long long)x.rows, (unsigned long long)x.cols,
+                          (unsigned long long)x.first);
+        line_end(w);
+        m->matrix[m->n_matrices++] = x;
+}
+
 static int by_offset(const void *a, const void *b)
 {
         const Param *p = *(Param *const *)a, *q = *(Param *const *)b;
@@ -202,6 +218,8 @@ static void parse_line(LineReader *w, Manifest *m)
                 parse_param(w, m);
         else if (!strcmp(word, "rates"))
                 parse_rates(w, m);
+        else if (!strcmp(word, "matrix"))
+                parse_matrix(w, m);
         else if (!strcmp(word, "params")) {
                 m->n_train = line_int(w, "trainable elements", MAX_ELEMENTS);
                 m->n_decay = line_int(w, "decayed elements", MAX_ELEMENTS);
@@ -231,12 +249,15 @@ int manifest_parse(Manifest *m, const char *text, size_t size, Err *e)
                                size > MANIFEST_MAX_TEXT ? "longer than 256 MiB"
                                                         : "a zero byte in the text");
         size_t n = text_count(text, size, "param") + 1;
-        m->mem = calloc(1, n * (sizeof *m->param + sizeof m->param) + size + 1);
+        const size_t n_matrices = text_count(text, size, "matrix") + 1;
+        m->mem = calloc(1, n * (sizeof *m->param + sizeof m->param) +
+                                   n_matrices * sizeof *m->matrix + size + 1);
         if (!m->mem)
                 return err_set(e, TGC_NO_MEMORY, "manifest: no memory");
         m->param = m->mem;
         Param **sorted = (Param **)(m->param + n);
-        w.rest = (char *)(sorted + n);
+        m->matrix = (ParamMatrix *)(sorted + n);
+        w.rest = (char *)(m->matrix + n_matrices);
         memcpy(w.rest, text, size);
 
         if (!line_next(&w) || !line_keyword(&w, "tgc") || line_int(&w, "version", 1) != 1)

@@ -25,6 +25,11 @@ typedef struct Param {
         double init_arg[2];
 } Param;
 
+/* A matrix that optimiser muon trains: rows of cols elements, ld apart, from the first on. */
+typedef struct ParamMatrix {
+        uint64_t first, rows, cols, ld;
+} ParamMatrix;
+
 typedef struct Manifest {
         const char *model;
         Store dtype, cache; /* cache: of keys and values; as dtype, unless the plan says so */
@@ -40,6 +45,8 @@ typedef struct Manifest {
         uint64_t n_train, n_decay, n_all;
         Param *param;
         int n_params;
+        ParamMatrix *matrix;
+        int n_matrices;
         void *mem;
 } Manifest;
 

@@ -50,6 +50,8 @@
  *                BLOCKS: a type of ir/storage.def, of which whole blocks lie there, row by row (a frozen
  *                one of two axes or more; dtype stands before it)
  *                                      INIT: normal STD | uniform LO HI | zeros | ones | value X
+ *      rates NAME RATE DECAY           of a parameter: its learning rate by the run's, its weight decay; 0: the run's
+ *      matrix FIRST ROWS COLS LD       optimizer muon: a matrix that it trains, of trainable elements
  *      map ...                         checkpoint names, see weight_map.h
  *      meta KEY VALUE                  for people and exporters; ignored here
  *

@@ -1,5 +1,6 @@
 /* quant_folder.c: config.json, a NUL, the header of model.safetensors, a NUL, its data: the weights
  * that quantised tensors stand for, decoded where they are small. */
+#include <math.h>
 #include "folder.h"
 #include "../../runtime/weights/checkpoint.h"
 #include "../../runtime/weights/packed.h"
@@ -16,6 +17,21 @@ static void put_tensors(const uint8_t *head, size_t n, const uint8_t *data, size
         memcpy(file + 8 + n, data, size);
         folder_put("model.safetensors", file, 8 + n + size);
         free(file);
+}
+
+/* In blocks the values are the same, to the bit. */
+static void check_blocks(const CkTensor *t, const float *plain, size_t n)
+{
+        const CkTensor b = ck_as_blocks(t, t->blocks);
+        uint8_t *mem = malloc(b.bytes);
+        float *v = malloc(n * sizeof *v);
+        Err e;
+        HOLDS(mem && v && !ck_unpack(&b, mem, &e));
+        HOLDS(ck_convert(v, CK_F32, mem, b.dtype, n, 1));
+        for (size_t i = 0; i < n; i++)
+                HOLDS(!memcmp(v + i, plain + i, sizeof *v) || (isnan(v[i]) && isnan(plain[i])));
+        free(mem);
+        free(v);
 }
 
 FUZZ(quant_folder)
@@ -44,6 +60,8 @@ FUZZ(quant_folder)
                 HOLDS(mem);
                 if (ck_unpack(t, mem, &e))
                         HOLDS(*e.msg);
+                else if (t->blocks && t->dtype == CK_F32)
+                        check_blocks(t, mem, (size_t)count);
                 free(mem);
         }
         checkpoint_close(ck);

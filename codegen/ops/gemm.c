@@ -152,7 +152,8 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
         if (w.blocks) {
                 const char *finish = gain ? ", \1_gain{ a }" : keep ? ", NoGain()" : "";
                 gemv_stored(b, &w, M, N, K, norm, eps, finish,
-                            keep ? keep_line(b, GEMV_STORED_THREADS, norm, eps, K, finish) : NULL);
+                            keep ? keep_line(b, gemv_stored_threads(w.blocks), norm, eps, K, finish)
+                                 : NULL);
                 return;
         }
         Gemm several;

@@ -56,19 +56,26 @@ static Lane lane_of(Storage s)
         }
 }
 
+int gemv_stored_threads(Storage s)
+{
+        const int values = storage_values(s), units = lane_of(s).units;
+        return 32 * (units ? gemv_stored_warps(values, (int)storage_bytes(s, values), units) : 8);
+}
+
 /* prologue, gain, keep and epilogue are there; ends the kernel. */
 void gemv_stored(Build *b, const Mat *w, int M, int64_t N, int64_t K, const char *norm,
                  const char *eps, const char *finish, const char *keep)
 {
-        enum { THREADS = GEMV_STORED_THREADS, ROWS = 2 };
+        enum { ROWS = 2 };
         Emit *e = b->e;
         const Storage type = w->blocks;
         const Lane lane = lane_of(type);
         const int digits = w->dt == DT_F32 ? 3 : 2;
         const char *problem = arena_fmt(e->tmp, "Stored_%s, %d, %lld, %lld", storage_name[type], M,
                                         (long long)N, (long long)K);
+        const int threads = gemv_stored_threads(type);
         int cols;
-        b->any.threads = THREADS;
+        b->any.threads = threads;
         if (lane.units) {
                 const GemvStored s = gemv_stored_shape(
                         storage_values(type), (int)storage_bytes(type, storage_values(type)),
@@ -84,14 +91,14 @@ void gemv_stored(Build *b, const Mat *w, int M, int64_t N, int64_t K, const char
                            problem, digits, s.warps, s.rows, s.split, s.rounds, s.stages, s.lump,
                            norm, w->arg, w->ld, eps, finish);
         } else {
-                const GemvChunks s = gemv_chunks_shape(M, (int)K, THREADS, ROWS);
+                const GemvChunks s = gemv_chunks_shape(M, (int)K, threads, ROWS);
                 b->any.include = "gemv_chunks";
                 b->any.smem = s.smem;
                 cols = s.cols;
                 build_line(b,
                            "gemv_chunks_task<%s, %d, %d, %s>(%s, %s, %s, tile, smem, prologue, "
                            "epilogue%s);",
-                           problem, THREADS, ROWS, norm, w->arg, w->ld, eps, finish);
+                           problem, threads, ROWS, norm, w->arg, w->ld, eps, finish);
         }
         if (keep)
                 build_line(b, "%s", keep);

@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(Tile::THREADS, MINB)
         const LoadX prologue = { x };
         const StoreY epilogue = { y };
         gemv_stored_task<S, 1, N, K, DIGITS, Tile, NORM_RMS>(w, K, 1e-5f, (int)blockIdx.x, smem,
-                                                             prologue, epilogue, Gain{ g });
+                                                             prologue, epilogue, Gain { g });
 }
 
 __global__ void read_all(const uint4 *p, size_t n, unsigned *to)
@@ -176,11 +176,10 @@ static void run(const char *type, const char *only)
         auto *k = kernel<S, N, K, DIGITS, Tile, MINB>;
         const int smem = dot_smem<S, 1, N, K, DIGITS, Tile>(),
                   grid = (N + Tile::COLS - 1) / Tile::COLS;
-        const size_t bytes = (size_t)N * K / S::VALUES * S::BYTES,
-                     each = (bytes + 255) / 256 * 256;
+        const size_t bytes = (size_t)N * K / S::VALUES * S::BYTES, each = (bytes + 255) / 256 * 256;
         const int copies = (int)(POOL / each);
-        snprintf(name, sizeof name, "%s %dx%d w%d r%d s%d n%d st%d l%d e%d%s", type, N, K, Tile::WARPS,
-                 Tile::ROWS, Tile::SPLIT, Tile::ROUNDS, Tile::STAGES, Tile::LUMP,
+        snprintf(name, sizeof name, "%s %dx%d w%d r%d s%d n%d st%d l%d e%d%s", type, N, K,
+                 Tile::WARPS, Tile::ROWS, Tile::SPLIT, Tile::ROUNDS, Tile::STAGES, Tile::LUMP,
                  Tile::EARLY, Tile::BULK ? " bulk" : "");
         if (only && !strstr(name, only))
                 return;
@@ -214,8 +213,6 @@ static void run(const char *type, const char *only)
                wrong ? " WRONG" : "");
         fflush(stdout);
 }
-
-static const char *const *types;
 
 __global__ void spread(unsigned char *p, size_t n, size_t from)
 {
@@ -260,8 +257,27 @@ int main(int argc, char **argv)
         cudaDeviceProp prop;
         cudaGetDeviceProperties(&prop, 0);
         printf("%s: a kernel reads %.0f GB/s\n", prop.name, read_rate / 1e9);
-#ifdef CASES
-#include CASES
-#endif
+#define CASE(S, N, K, ...) run<Stored_##S, N, K, 2, DotTile<__VA_ARGS__>, 2>(#S, only)
+        fill<Stored_Q4_K>("Q4_K");
+        CASE(Q4_K, 28672, 4096, 8, 2, 1, 14, 2, 2);
+        CASE(Q4_K, 4096, 4096, 8, 2, 1, 2, 2, 2);
+        CASE(Q4_K, 4096, 14336, 8, 2, 1, 2, 4, 1);
+        CASE(Q4_K, 16384, 2048, 8, 2, 1, 8, 4, 1);
+        CASE(Q4_K, 2048, 8192, 8, 2, 1, 1, 4, 1);
+        fill<Stored_Q8_0>("Q8_0");
+        CASE(Q8_0, 28672, 4096, 8, 2, 1, 14, 2, 2);
+        CASE(Q8_0, 4096, 14336, 8, 2, 1, 2, 2, 2);
+        fill<Stored_Q6_K>("Q6_K");
+        CASE(Q6_K, 128256, 4096, 8, 2, 1, 61, 3, 1);
+        CASE(Q6_K, 4096, 14336, 8, 2, 1, 2, 2, 1);
+        CASE(Q6_K, 1024, 4096, 8, 2, 2, 1, 3, 1);
+        fill<Stored_Q5_K>("Q5_K");
+        CASE(Q5_K, 28672, 4096, 8, 2, 1, 14, 3, 1);
+        fill<Stored_Q4_0>("Q4_0");
+        CASE(Q4_0, 28672, 4096, 16, 2, 1, 7, 2, 2);
+        fill<Stored_IQ4_XS>("IQ4_XS");
+        CASE(IQ4_XS, 28672, 4096, 16, 2, 1, 7, 2, 2);
+        fill<Stored_MXFP4>("MXFP4");
+        CASE(MXFP4, 28672, 4096, 16, 2, 1, 7, 2, 2);
         return bad != 0;
 }

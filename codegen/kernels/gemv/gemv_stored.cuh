@@ -89,20 +89,24 @@ template <class X, int DIGITS>
 TGC_DEV void dot_x_put(char *x, int m, int k, const float (&v)[8], bool there)
 {
         typedef typename X::D D;
-        float most = 0.f;
-        int n[8], sum = 0;
+        /* sizes as bits, where NaN and infinity are the largest */
+        unsigned most = 0, sum = 0;
+        int n[8];
 #pragma unroll
-        for (int j = 0; j < 8; j++)
-                most = fmaxf(most, fabsf(v[j]));
-        most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
-        most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
+        for (int j = 0; j < 8; j++) {
+                const unsigned size = __float_as_uint(v[j]) & 0x7fffffffu;
+                most = size > most ? size : most;
+        }
+#pragma unroll
+        for (int d = 1; d <= 2; d *= 2) {
+                const unsigned other = __shfl_xor_sync(0xffffffffu, most, d);
+                most = other > most ? other : most;
+        }
         /* 2^p: the least power of two with most < 2^p 2^(8 DIGITS - 1) */
         constexpr int FINE = 8 * DIGITS - 2;
-        int power = (int)(__float_as_uint(most) >> 23) - FINE;
+        int power = (int)(most >> 23) - FINE;
         power = power < 1 ? 1 : power;
         const float inverse = __uint_as_float((unsigned)(254 - power) << 23);
-        /* of what is not finite: NaN */
-        float bad = 0.f;
 #pragma unroll
         for (int j = 0; j < 8; j++) {
                 /* 1.5 * 2^23 more is the number itself in the last bits */
@@ -112,12 +116,8 @@ TGC_DEV void dot_x_put(char *x, int m, int k, const float (&v)[8], bool there)
                 else
                         n[j] = __float2int_rn(v[j] * inverse);
                 n[j] = n[j] > (2 << FINE) - 1 ? (2 << FINE) - 1 : n[j];
-                n[j] = n[j] < -(2 << FINE) ? -(2 << FINE) : n[j];
-                sum += n[j];
-                bad += v[j] - v[j];
+                sum += (unsigned)n[j];
         }
-        bad += __shfl_xor_sync(0xffffffffu, bad, 1);
-        bad += __shfl_xor_sync(0xffffffffu, bad, 2);
         constexpr int PER = D::UNITS / D::RUNS; /* units of a run */
         sum += __shfl_xor_sync(0xffffffffu, sum, 1);
         if (PER == 2)
@@ -125,7 +125,8 @@ TGC_DEV void dot_x_put(char *x, int m, int k, const float (&v)[8], bool there)
         if (!there)
                 return;
         const int unit = k / 16, e = D::part_of(unit), lane = D::lane_of(unit);
-        const float scale = __uint_as_float((unsigned)power << 23) + bad;
+        const float scale = __uint_as_float(most < 0x7f800000u ? (unsigned)power << 23
+                                                               : 0x7fc00000u);
 #pragma unroll
         for (int digit = 0; digit < DIGITS; digit++) {
                 unsigned w[2];
@@ -143,7 +144,7 @@ TGC_DEV void dot_x_put(char *x, int m, int k, const float (&v)[8], bool there)
         if (k % (16 * PER) == 0) {
                 float *to = X::scales(x, m, e / PER, lane);
                 to[0] = scale;
-                to[1] = scale * (float)sum;
+                to[1] = scale * (float)(int)sum;
         }
 }
 

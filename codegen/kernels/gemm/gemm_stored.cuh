@@ -47,10 +47,8 @@ struct StoredSlice {
 enum StoredHow { STORED_ROUNDED, STORED_BF16, STORED_SUMS };
 
 /* MI times 16 rows of W for each warp, MJ times 8 rows of x. */
-template <int MJ_, int MI_, int WARPS_, int STAGES_, int MINB_, StoredHow HOW_ = STORED_ROUNDED,
-          int UNROLL_ = 8>
+template <int MJ_, int MI_, int WARPS_, int STAGES_, int MINB_, StoredHow HOW_ = STORED_ROUNDED>
 struct StoredTile {
-        static constexpr int UNROLL = UNROLL_;
         static constexpr StoredHow HOW = HOW_;
         static constexpr int MJ = MJ_, MI = MI_, WARPS = WARPS_, STAGES = STAGES_, MINB = MINB_;
         static constexpr int BM = 8 * MJ, WN = 16 * MI, BN = WN * WARPS, BK = 256,
@@ -203,7 +201,7 @@ TGC_DEV void stored_multiply(float (&acc)[Tile::MI][Tile::MJ][4],
 #pragma unroll
         for (int i = 0; i < MI * 2; i++)
                 head[i / 2][i % 2] = C::head(rows[i / 2][i % 2]);
-#pragma unroll(Tile::UNROLL)
+#pragma unroll
         for (int c = 0; c < 8; c++) {
                 if (!WHOLE && c * 32 >= left)
                         break;

@@ -15,10 +15,8 @@
 #ifdef TGC_SM90A
 
 /* ROWS of x (8, 32, 64, 96, 128, 192, 256) by 64 of W for each of GROUPS warpgroups. */
-template <int ROWS_, int GROUPS_, int STAGES_, int MINB_, StoredHow HOW_ = STORED_ROUNDED,
-          int UNROLL_ = 2>
+template <int ROWS_, int GROUPS_, int STAGES_, int MINB_, StoredHow HOW_ = STORED_ROUNDED>
 struct StoredGroups {
-        static constexpr int UNROLL = UNROLL_;
         static constexpr StoredHow HOW = HOW_;
         static constexpr int BM = ROWS_, GROUPS = GROUPS_, STAGES = STAGES_, MINB = MINB_;
         static constexpr int MI = 1, MJ = BM / 8, WN = 16, BN = 64 * GROUPS, BK = 64,
@@ -96,53 +94,46 @@ TGC_DEV void stored_groups_block(float (&acc)[1][Tile::MJ][4], const T *x, long 
                 const unsigned char *rows[2];
                 typename C::Head head[2];
                 typename C::Raw raw[2];
-#pragma unroll(Tile::UNROLL)
-                for (int pair = 0; pair < 4; pair += 2)
 #pragma unroll
-                        for (int e = 0; e < 2; e++) {
-                                const int s = pair + e, step = (kt - kt0) * 4 + s;
-                                if (!WHOLE && step >= steps)
-                                        break;
-                                cp_async_wait<AHEAD - 1>();
-                                fence_proxy_async();
-                                __syncthreads();
-                                if (e == 0 && pair == 0 && kt + 1 < kt1)
-                                        stored_copy<S, Tile, N, K>(blocks + (kt + 1 - kt0) % 2 *
-                                                                                    W_BYTES,
-                                                                   w, at.n, kt + 1);
-                                if (step + AHEAD < steps)
-                                        panel_copy<1, true>(px, smem + into * X,
-                                                            kt0 * 256 + (step + AHEAD) * 64, 0);
-                                cp_async_commit();
-                                if (e == 0 && pair == 0) {
+                for (int s = 0; s < 4; s++) {
+                        const int step = (kt - kt0) * 4 + s;
+                        if (!WHOLE && step >= steps)
+                                break;
+                        cp_async_wait<AHEAD - 1>();
+                        fence_proxy_async();
+                        __syncthreads();
+                        if (s == 0 && kt + 1 < kt1)
+                                stored_copy<S, Tile, N, K>(blocks + (kt + 1 - kt0) % 2 * W_BYTES, w,
+                                                           at.n, kt + 1);
+                        if (step + AHEAD < steps)
+                                panel_copy<1, true>(px, smem + into * X,
+                                                    kt0 * 256 + (step + AHEAD) * 64, 0);
+                        cp_async_commit();
+                        if (s == 0) {
 #pragma unroll
-                                        for (int h = 0; h < 2; h++) {
-                                                const int r = row + 8 * h,
-                                                          n = at.n + r < N ? at.n + r : N - 1;
-                                                rows[h] = (const unsigned char *)blocks +
-                                                          (kt - kt0) % 2 * W_BYTES +
-                                                          r * Slice::STRIDE +
-                                                          Slice::shift(w,
-                                                                       n * (int)Slice::ROW +
-                                                                               kt * Slice::BYTES);
-                                                head[h] = C::head(rows[h]);
-                                        }
+                                for (int h = 0; h < 2; h++) {
+                                        const int r = row + 8 * h,
+                                                  n = at.n + r < N ? at.n + r : N - 1;
+                                        rows[h] = (const unsigned char *)blocks +
+                                                  (kt - kt0) % 2 * W_BYTES + r * Slice::STRIDE +
+                                                  Slice::shift(w, n * (int)Slice::ROW +
+                                                                          kt * Slice::BYTES);
+                                        head[h] = C::head(rows[h]);
                                 }
-                                stored_fragments<T, C, WHOLE, Tile::HOW>(a[e], head, raw, rows,
-                                                                         2 * s, K - kt * 256);
-                                const unsigned long long panel = first +
-                                                                 (unsigned long long)(now *
-                                                                                      (X / 16));
-                                wgmma_fence();
-#pragma unroll
-                                for (int ks = 0; ks < 4; ks++)
-                                        wgmma<0>(d, a[e][ks], panel + ks * 2, ks > 0 || step > 0,
-                                                 T());
-                                wgmma_commit();
-                                wgmma_wait<1>();
-                                now = now == STAGES - 1 ? 0 : now + 1;
-                                into = into == STAGES - 1 ? 0 : into + 1;
                         }
+                        stored_fragments<T, C, WHOLE, Tile::HOW>(a[s & 1], head, raw, rows, 2 * s,
+                                                                 K - kt * 256);
+                        const unsigned long long panel = first +
+                                                         (unsigned long long)(now * (X / 16));
+                        wgmma_fence();
+#pragma unroll
+                        for (int ks = 0; ks < 4; ks++)
+                                wgmma<0>(d, a[s & 1][ks], panel + ks * 2, ks > 0 || step > 0, T());
+                        wgmma_commit();
+                        wgmma_wait<1>();
+                        now = now == STAGES - 1 ? 0 : now + 1;
+                        into = into == STAGES - 1 ? 0 : into + 1;
+                }
         }
         wgmma_wait<0>();
         wgmma_hold(d);

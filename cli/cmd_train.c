@@ -186,6 +186,38 @@ static int log_step(Train *t, int64_t step, double train, double val, Err *e)
 
 /* ---- steps ---- */
 
+/* Of --skip_spikes.  The first SPIKE_FIRST norms make the mean, which moves with the last
+ * SPIKE_MEAN; a row of SPIKE_ROW is no accident, so the step behind it counts. */
+enum { SPIKE_FIRST = 20, SPIKE_MEAN = 50, SPIKE_ROW = 5 };
+
+static double most_norm(const Train *t)
+{
+        return t->state.norms.n < SPIKE_FIRST || t->state.norms.row >= SPIKE_ROW
+                       ? 0
+                       : opt_num(t->a, O_SKIP_SPIKES) * t->state.norms.mean;
+}
+
+/* true: the step was a spike, and changed nothing. */
+static bool spike_step(Train *t)
+{
+        const double x = opt_num(t->a, O_SKIP_SPIKES);
+        if (t->last.spike) {
+                say(&t->talk,
+                    "iter %lld: loss %.4f, gradient norm above %g times its mean %.4g: step skipped\n",
+                    (long long)t->state.step, t->last.loss, x, t->state.norms.mean);
+                t->state.norms.row++;
+                t->state.step++;
+                return true;
+        }
+        if (x > 0 && !t->last.bad) {
+                const int64_t n = ++t->state.norms.n;
+                t->state.norms.mean += (t->last.grad_norm - t->state.norms.mean) /
+                                       (double)(n < SPIKE_MEAN ? n : SPIKE_MEAN);
+                t->state.norms.row = 0;
+        }
+        return false;
+}
+
 static int begin_step(Train *t, int64_t step, Err *e)
 {
         const Args *a = t->a;
@@ -205,6 +237,7 @@ static int begin_step(Train *t, int64_t step, Err *e)
                          .eps = t->eps,
                          .weight_decay = opt_num(a, O_WEIGHT_DECAY),
                          .clip = opt_num(a, O_CLIP),
+                         .most_norm = most_norm(t),
                          .step = (int)step,
                          .skipped = t->scaling ? (int)t->state.scale.skipped : 0,
                          .scale = t->scaling ? t->state.scale.scale : 1 };
@@ -279,6 +312,8 @@ static int end_step(Train *t, Err *e)
         int code = session_train_end(t->s, &t->last, e);
         if (code)
                 return code;
+        if (spike_step(t))
+                return TGC_OK;
         if (t->scaling && scaled_step(t))
                 return TGC_OK;
         t->skipped = t->last.bad ? t->skipped + 1 : 0;
@@ -362,7 +397,7 @@ static int loop(Train *t, Err *e)
                 step++;
                 /* a scale follows the step before */
                 const bool waits = boundary || t->scaling || opt_flag(t->a, O_FIND_NAN) ||
-                                   aim_drives(t);
+                                   aim_drives(t) || opt_num(t->a, O_SKIP_SPIKES) > 0;
                 code = drain(t, step, waits ? 0 : 1, boundary, e);
         }
         return code ? code : drain(t, step, 0, false, e);

@@ -126,9 +126,11 @@ static const struct {
                { "block", offsetof(TrainState, block) },
                { "frozen", offsetof(TrainState, frozen) },
                { "graph", offsetof(TrainState, graph) },
+               { "norms", offsetof(TrainState, norms.n) },
                { "seed", offsetof(TrainState, seed) },
                { "scale_good", offsetof(TrainState, scale.good) },
                { "scale_skipped", offsetof(TrainState, scale.skipped) },
+               { "spikes", offsetof(TrainState, norms.row) },
                { "step", offsetof(TrainState, step) },
                { "text", offsetof(TrainState, text) },
                { "tokens", offsetof(TrainState, tokens) } };
@@ -137,6 +139,7 @@ static const struct {
         const char *key;
         size_t at;
 } real[] = { { "best", offsetof(TrainState, best) },
+             { "norm", offsetof(TrainState, norms.mean) },
              { "scale", offsetof(TrainState, scale.scale) } };
 enum { N_NUMBERS = sizeof number / sizeof *number, N_REALS = sizeof real / sizeof *real };
 

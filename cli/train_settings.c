@@ -34,6 +34,7 @@ static const struct {
         { O_LOSS_SCALE_WINDOW, FREE, false, NULL },
         { O_CLIP, FREE, false, NULL },
         { O_MAX_SKIPS, FREE, false, NULL },
+        { O_SKIP_SPIKES, FREE, false, NULL },
         { O_EVAL_INTERVAL, FREE, false, NULL },
         { O_EVAL_ITERS, FREE, false, NULL },
         { O_ALWAYS_SAVE, FREE, false, NULL },

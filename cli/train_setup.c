@@ -240,6 +240,12 @@ static int settings(Train *t, Err *e)
         size_t n = (size_t)t->n_micro * (size_t)t->B * (size_t)t->T;
         if (t->records && bounds && !(t->d = malloc(2 * n * sizeof *t->d)))
                 return err_set(e, TGC_NO_MEMORY, "no memory for batches of %zu tokens", n);
+        if (opt_num(a, O_SKIP_SPIKES) > 0 && opt_num(a, O_SKIP_SPIKES) <= 1)
+                return err_set(
+                        e, TGC_USAGE,
+                        "--skip_spikes %g: a step of the mean's norm would be one; above 1 is "
+                        "wanted, or 0 for none",
+                        opt_num(a, O_SKIP_SPIKES));
         t->x = malloc(n * sizeof *t->x);
         t->y = malloc(n * sizeof *t->y);
         return t->x && t->y ? TGC_OK

@@ -66,6 +66,10 @@ typedef struct TrainState {
         int64_t step; /* steps done */
         double best;  /* validation loss */
         LossScale scale;
+        struct { /* of the gradient's norm, for --skip_spikes: its mean, of how many steps; spikes in a row */
+                double mean;
+                int64_t n, row;
+        } norms;
         uint64_t seed;
         int64_t tokens;              /* of the data */
         int64_t batch, block, accum; /* a step's sizes */

@@ -129,7 +129,8 @@ typedef struct Rt {
         float bias1, bias2; /* 1 - beta^(step+1), computed in double by the host     */
         int sms;            /* the GPU's multiprocessors; 0: there are none, or it is not known */
         float unscale;      /* gradients times this are those of the loss: 1 / its scale */
-        int reserved[9];
+        float most_norm;    /* a step of a larger gradient norm changes nothing; 0: any may */
+        int reserved[8];
 } Rt;
 
 #endif

@@ -29,7 +29,7 @@ TEST (gradient_norm_and_adamw) {
         CHECK(update_tiles(n) == 3);
         RUN(3, partial, 3, sumsq_task(g, n, partial, tile));
         int flag = 7;
-        norm_finish_task(partial, 3, &norm, &flag);
+        norm_finish_task(&rt, partial, 3, &norm, &flag);
         for (long i = 0; i < n; i++)
                 q += (double)g[i] * (double)g[i];
         NEAR(norm, sqrt(q), 1e-5 * sqrt(q), "norm");
@@ -50,8 +50,14 @@ TEST (gradient_norm_and_adamw) {
                 CHECK(low[i] == bf16_from_float(p[i]));
         }
         memcpy(p0, p, 4 * (size_t)n);
+        rt.most_norm = norm * 1.01f;
+        norm_finish_task(&rt, partial, 3, &norm, &flag);
+        CHECK(flag == 0 && isfinite(norm));
+        rt.most_norm = norm * .99f;
+        norm_finish_task(&rt, partial, 3, &norm, &flag);
+        CHECK(flag == 2 && isinf(norm));
         partial[1] = NAN;
-        norm_finish_task(partial, 3, &norm, &flag);
+        norm_finish_task(&rt, partial, 3, &norm, &flag);
         CHECK(flag == 1);
         for (long tile = 0; tile < 3; tile++)
                 update_task(&rt, to, st, g, n, n_decay, &norm, tile, adamw_rule);

@@ -46,6 +46,18 @@ optimisers() {
 }
 say every_optimiser_goes_on "$(optimisers)"
 
+# Steps of large gradients are left out; the mean that they are compared with is in the state.
+spikes() {
+        local p rule=(--max_iters 40 --eval_iters 1 --eval_interval 20 --no-decay_lr --skip_spikes 1.1)
+        p=$(tgc 0 'gradient norm above 1.1 times its mean [0-9.]+: step skipped' train tiny.lua "${loud[@]}" "${rule[@]}" --out_dir spikes)
+        [ -z "$p" ] && p=$(tgc 0 '' train tiny.lua "${here[@]}" "${rule[@]}" --max_iters 29 --out_dir cut-spikes)
+        [ -z "$p" ] && p=$(tgc 0 '' train tiny.lua "${here[@]}" --resume --max_iters 40 --out_dir cut-spikes)
+        [ -n "$p" ] || cmp -s spikes/model.plan cut-spikes/model.plan || p="other weights"
+        [ -z "$p" ] && p=$(tgc 2 '--skip_spikes 1: .* above 1 is wanted' train tiny.lua "${here[@]}" --skip_spikes 1 --out_dir no)
+        echo "$p"
+}
+say spikes_are_skipped "$(spikes)"
+
 # The scale of the loss in f16: it doubles each step here, so that gradients overflow and steps are left out.
 loss_scale() {
         local p rule=(--dtype f16 --max_iters 24 --lr_decay_iters 24 --eval_iters 1 --eval_interval 12 --loss_scale_window 1)

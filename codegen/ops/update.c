@@ -225,7 +225,7 @@ void gen_update(Emit *e, const Shared *sh, DType dt)
                 b = build_start(e, NULL, "update", "grad_norm");
                 w = arg_work(e, &b.args, parts, "double", "parts");
                 nm = arg_work(e, &b.args, norm, "float", "norm");
-                build_line(&b, "norm_finish_task(a.%s, update_tiles(%lld), a.%s, a.%s);", w,
+                build_line(&b, "norm_finish_task(rt, a.%s, update_tiles(%lld), a.%s, a.%s);", w,
                            (long long)n, nm, arg_work(e, &b.args, bad, "int", "bad"));
                 build_end(&b, "1");
         }

@@ -165,6 +165,7 @@ typedef struct TrainStep {
         const Feed *feed; /* every input of the program that is called so needs one */
         int n_feeds;
         double lr, beta1, beta2, eps, weight_decay, clip;
+        double most_norm; /* a larger gradient norm is a spike: nothing is changed; 0: none is */
         int step;    /* from 0: bias correction, dropout's counter */
         int skipped; /* steps before this one that changed nothing: bias correction leaves them out */
         double scale; /* of the loss, for gradients that 16 bits would lose; 0: 1 */
@@ -175,6 +176,7 @@ typedef struct TrainResult {
         double aux_loss;
         double grad_norm; /* before clipping */
         bool bad;         /* non-finite gradient: the update was skipped */
+        bool spike;       /* the norm was above most_norm: so was this one */
         uint64_t tokens;  /* counted */
 } TrainResult;
 

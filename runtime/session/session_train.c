@@ -266,6 +266,7 @@ static void set_optimiser(Session *s, const TrainStep *in)
         rt->eps = (float)in->eps;
         rt->weight_decay = (float)in->weight_decay;
         rt->clip = (float)in->clip;
+        rt->most_norm = (float)in->most_norm;
         rt->unscale = in->scale > 0 ? (float)(1 / in->scale) : 1;
         rt->bias1 = (float)(1 - pow(in->beta1, in->step - in->skipped + 1.0));
         rt->bias2 = (float)(1 - pow(in->beta2, in->step - in->skipped + 1.0));
@@ -334,7 +335,8 @@ int session_train_end(Session *s, TrainResult *out, Err *e)
                 return code;
         norm = (float)(norm / f->scale);
         *out = (TrainResult) { f->loss, f->aux_loss, norm,
-                               bad || !isfinite(norm) || !isfinite(f->loss), f->tokens };
+                               bad == 1 || (bad != 2 && !isfinite(norm)) || !isfinite(f->loss),
+                               bad == 2 && isfinite(f->loss), f->tokens };
         return TGC_OK;
 }
 

@@ -30,14 +30,20 @@ TGC_INLINE void sumsq_task(const float *g, long n, double *partial, long tile)
         partial[tile] = t;
 }
 
-/* *norm = sqrt of the sum of partial; *flag = 1 if that is not finite, else 0.  One tile. */
-TGC_INLINE void norm_finish_task(const double *partial, long tiles, float *norm, int *flag)
+/* *norm = sqrt of the sum of partial; *flag = 1 if that is not finite, 2 if it is a spike (update.cuh),
+ * else 0.  One tile. */
+TGC_INLINE void norm_finish_task(const Rt *rt, const double *partial, long tiles, float *norm,
+                                 int *flag)
 {
         double s = 0.;
         for (long i = 0; i < tiles; i++)
                 s += partial[i];
         *norm = (float)sqrt(s);
         *flag = !(*norm < INFINITY);
+        if (rt->most_norm > 0.f && !*flag && *norm * rt->unscale > rt->most_norm) {
+                *norm = INFINITY;
+                *flag = 2;
+        }
 }
 
 /* The factor that clips the gradient and takes the loss's scale out of it; below 0: the step is bad. */

@@ -10,7 +10,8 @@
  *      grad_norm_task<THREADS>(rt, g, tile, tiles, partial, done, norm, flag, smem)
  *              partial[tile] = sum of squares of its share of g; the block that is done last,
  *              counted by *done (0 before and after), makes *norm = sqrt(sum of partial), in order
- *              whichever it is, and *flag = 1 if that is not finite, else 0.  tiles: fixed, 1056 at
+ *              whichever it is, and *flag = 1 if that is not finite, 2 if it is a spike
+ *              (rt->most_norm; *norm is infinite then, so that nothing is changed), else 0.  tiles: fixed, 1056 at
  *              most.
  *      update_task<THREADS, Rule, SCALED>(rt, param, states, g, n_decay, norm, tile)
  *              one step of Rule (adamw.cuh, lion.cuh, sgd.cuh); elements below n_decay have weight
@@ -106,8 +107,11 @@ TGC_DEV void grad_norm_task(const Rt *rt, const Grads &g, int tile, int tiles, f
                         s += partial[i];
                 s = block_sum<THREADS>(s, (float *)smem);
                 if (threadIdx.x == 0) {
-                        *norm = s = sqrtf(s);
-                        *flag = !(s < INFINITY);
+                        s = sqrtf(s);
+                        const bool spike = rt->most_norm > 0.f && s < INFINITY &&
+                                           s * rt->unscale > rt->most_norm;
+                        *norm = spike ? INFINITY : s;
+                        *flag = spike ? 2 : !(s < INFINITY);
                         *done = 0;
                 }
         }

@@ -40,12 +40,12 @@ typedef struct OptimizerStep {
 } OptimizerStep;
 
 /* One element: parameter p, clipped gradient g, states s; decays: it has weight decay. */
-/* Muon's step of a matrix whose rows are ld apart, in double: p, gradients g, momentum m. */
+void optimizer_step(Optimizer o, const OptimizerStep *c, double *p, double g, double *s,
+                    bool decays);
+
+/* Muon's step of a matrix whose rows are ld apart: p, gradients g, momentum m. */
 enum { MUON_STEPS = 5 };
 void muon_step(const OptimizerStep *c, double *p, const double *g, double *m, int64_t rows,
                int64_t cols, int64_t ld, bool decays);
-
-void optimizer_step(Optimizer o, const OptimizerStep *c, double *p, double g, double *s,
-                    bool decays);
 
 #endif

@@ -88,7 +88,7 @@ static const Pass passes[] = {
         { "precision", ~0u, 0, run_precision },
         { "cache_type", CACHED, 0, run_cache_type },
         { "few_experts", CACHED, 1, run_few_experts }, /* after precision: types are final */
-        { "copy_norms", CACHED, 2, run_copy_norms }, /* after simplify, which would join them */
+        { "copy_norms", CACHED, 2, run_copy_norms },   /* after simplify, which would join them */
         { "keep_parts", ~0u, 1, run_keep_parts },
         /* after precision: casts decide where parts lie */
         { "materialize", ~0u, 0, run_materialize },

@@ -57,7 +57,7 @@ void finish_outputs(Graph *g, const Spec *s);
 /* Where each parameter lies.  step: the training step's graph, or NULL.  dt: the arena's type. */
 /* ---- muon.c ---- */
 
-void muon_mark(const Graph *g, bool *muon); /* muon[r]: a parameter that Muon trains */
+void muon_mark(const Graph *g, bool *muon);     /* muon[r]: a parameter that Muon trains */
 void muon_matrices(const Model *m, Shared *sh); /* after lay_out */
 
 void lay_out(const Graph *g, const Graph *step, DType dt, Shared *sh);

@@ -36,8 +36,9 @@ Stored logits_rows(const Loss *l);
 /* One product of the chunk: M x N over K; text of both operands, their places, bytes the epilogue
  * moves per element, what it stores if it puts that (16 bits; an epilogue for eight columns) or
  * NULL. Returns how many tiles there are across N on Hopper, 0: it has no form of its own there. */
-int product(Emit *e, DType dt, Build *b, const Mat *a, bool ta, const Mat *w, bool tb, int64_t M, int64_t N,
-            int64_t K, int align, Slot at, Slot wt, double epilogue_bytes, const Stored *to);
+int product(Emit *e, DType dt, Build *b, const Mat *a, bool ta, const Mat *w, bool tb, int64_t M,
+            int64_t N, int64_t K, int align, Slot at, Slot wt, double epilogue_bytes,
+            const Stored *to);
 
 /* ---- loss_exp.c ---- */
 

@@ -166,7 +166,7 @@ typedef struct TrainStep {
         int n_feeds;
         double lr, beta1, beta2, eps, weight_decay, clip;
         double most_norm; /* a larger gradient norm is a spike: nothing is changed; 0: none is */
-        int step;    /* from 0: bias correction, dropout's counter */
+        int step;         /* from 0: bias correction, dropout's counter */
         int skipped; /* steps before this one that changed nothing: bias correction leaves them out */
         double scale; /* of the loss, for gradients that 16 bits would lose; 0: 1 */
 } TrainStep;

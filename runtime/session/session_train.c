@@ -334,9 +334,12 @@ int session_train_end(Session *s, TrainResult *out, Err *e)
         if (f->has_bad && (code = dev_fetched(s->d, slot_of(s, f, SLOT_BAD), &bad, sizeof bad, e)))
                 return code;
         norm = (float)(norm / f->scale);
-        *out = (TrainResult) { f->loss, f->aux_loss, norm,
+        *out = (TrainResult) { f->loss,
+                               f->aux_loss,
+                               norm,
                                bad == 1 || (bad != 2 && !isfinite(norm)) || !isfinite(f->loss),
-                               bad == 2 && isfinite(f->loss), f->tokens };
+                               bad == 2 && isfinite(f->loss),
+                               f->tokens };
         return TGC_OK;
 }
 

@@ -30,9 +30,9 @@ static void blocks_scale(const char *type, unsigned char *p, int bytes)
         static const struct {
                 const char *type;
                 int at[2];
-        } halves[] = { { "Q4_0", { 0, -1 } },   { "Q4_1", { 0, 2 } },   { "Q5_0", { 0, -1 } },
-                       { "Q5_1", { 0, 2 } },    { "Q8_0", { 0, -1 } },  { "Q2_K", { 80, 82 } },
-                       { "Q3_K", { 108, -1 } }, { "Q4_K", { 0, 2 } },   { "Q5_K", { 0, 2 } },
+        } halves[] = { { "Q4_0", { 0, -1 } },   { "Q4_1", { 0, 2 } },    { "Q5_0", { 0, -1 } },
+                       { "Q5_1", { 0, 2 } },    { "Q8_0", { 0, -1 } },   { "Q2_K", { 80, 82 } },
+                       { "Q3_K", { 108, -1 } }, { "Q4_K", { 0, 2 } },    { "Q5_K", { 0, 2 } },
                        { "Q6_K", { 208, -1 } }, { "IQ4_NL", { 0, -1 } }, { "IQ4_XS", { 0, -1 } } };
         for (size_t i = 0; i < sizeof halves / sizeof *halves; i++)
                 if (!strcmp(type, halves[i].type)) {

@@ -198,7 +198,8 @@ int main()
 {
 #define TYPE(t) stored_type<Stored_##t>(#t);
         TYPE(Q8_0)
-        TYPE(Q4_K) TYPE(Q6_K) TYPE(I4_128)
+        TYPE(Q4_K)
+        TYPE(Q6_K) TYPE(I4_128)
 #ifndef SOME_TYPES
                 TYPE(Q4_0) TYPE(Q4_1) TYPE(Q5_0) TYPE(Q5_1) TYPE(Q2_K) TYPE(Q3_K) TYPE(Q5_K)
                         TYPE(IQ4_NL) TYPE(IQ4_XS) TYPE(MXFP4) TYPE(NVFP4) TYPE(I4_32) TYPE(I4_64)

@@ -415,8 +415,8 @@ struct Dot<Decoder_iq4_xs, VALUES> : DotShape<2, 1, 0, 8, true, false> {
                 unsigned w[4], head[2];
                 dot_words<8>(head, p);
                 dot_words<8>(w, p + 8 + 16 * sub);
-                const int scale = (int)((head[1] >> 4 * sub & 15) |
-                                        (head[0] >> (16 + 2 * sub) & 3) << 4) -
+                const int scale = (int)((head[1] >> 4 * sub & 15) | (head[0] >> (16 + 2 * sub) & 3)
+                                                                            << 4) -
                                   32;
                 dot_iq4(u, w, dot_half(head[0]) * (float)scale);
         }

@@ -29,7 +29,8 @@
 #include "stored_dot.cuh"
 
 #if defined TGC_SM90A && TGC_SM90A
-constexpr bool DOT_BULK = true; /* the copy engine brings W, where rows are whole pieces of 16 bytes */
+constexpr bool DOT_BULK =
+        true; /* the copy engine brings W, where rows are whole pieces of 16 bytes */
 #else
 constexpr bool DOT_BULK = false;
 #endif
@@ -132,7 +133,8 @@ TGC_DEV void dot_x_put(char *x, int m, int k, const float (&v)[8], bool there)
                 unsigned w[2];
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
-                        const unsigned at = (unsigned)(DIGITS - 1 - digit), take = at | (at + 4) << 4;
+                        const unsigned at = (unsigned)(DIGITS - 1 - digit),
+                                       take = at | (at + 4) << 4;
                         const unsigned a = __byte_perm((unsigned)n[4 * i], (unsigned)n[4 * i + 1],
                                                        take),
                                        b = __byte_perm((unsigned)n[4 * i + 2],
@@ -205,8 +207,7 @@ template <class S, int N, int K, class Tile>
 struct DotRing {
         typedef DotStep<S, K> Step;
         static constexpr int ROWS = Tile::ROWS, LUMP = Tile::LUMP * Step::BYTES,
-                             SLOT = Step::WHOLE ? LUMP : (LUMP + 31) / 16 * 16,
-                             SIZE = ROWS * SLOT;
+                             SLOT = Step::WHOLE ? LUMP : (LUMP + 31) / 16 * 16, SIZE = ROWS * SLOT;
         static constexpr bool BULK = Tile::BULK && Step::WHOLE;
         static constexpr int BYTES = Tile::WARPS * Tile::STAGES * (SIZE + 16); /* and a barrier */
         const unsigned char *w;
@@ -316,7 +317,8 @@ struct DotRing {
                                                               int i) const
         {
                 return (const unsigned char *)slots + i * SIZE + r * SLOT +
-                       shift(source(n + r, l)) + j * Step::BYTES + lane / DotOf<S>::LANES * S::BYTES;
+                       shift(source(n + r, l)) + j * Step::BYTES +
+                       lane / DotOf<S>::LANES * S::BYTES;
         }
 };
 
@@ -356,8 +358,8 @@ TGC_DEV float dot_number(const int (&sum)[DIGITS])
 
 /* acc += the lane's units of ROWS rows by those of x. */
 template <class S, class X, int M, int DIGITS, int ROWS>
-TGC_DEV void dot_multiply(float (&acc)[ROWS][M], const unsigned char *const (&block)[ROWS],
-                             int sub, char *x, int xlane)
+TGC_DEV void dot_multiply(float (&acc)[ROWS][M], const unsigned char *const (&block)[ROWS], int sub,
+                          char *x, int xlane)
 {
         typedef DotOf<S> D;
         constexpr int PER = D::UNITS / D::RUNS;
@@ -386,11 +388,11 @@ TGC_DEV void dot_multiply(float (&acc)[ROWS][M], const unsigned char *const (&bl
                                 for (int r = 0; r < ROWS; r++) {
 #pragma unroll
                                         for (int d = 0; d < DIGITS; d++)
-                                                sum[r][d] = e == 0         ? 0
+                                                sum[r][d] = e == 0        ? 0
                                                             : !D::SIXTEEN ? sum[r][d]
-                                                                           : sum[r][d] * 16;
-                                        dot_unit<D::SIGNED, DIGITS>(sum[r],
-                                                                      u[r].code[i * PER + e], v);
+                                                                          : sum[r][d] * 16;
+                                        dot_unit<D::SIGNED, DIGITS>(sum[r], u[r].code[i * PER + e],
+                                                                    v);
                                 }
                         }
 #pragma unroll
@@ -436,9 +438,9 @@ TGC_DEV void gemv_stored_task(const unsigned char *w, long ldw, float eps, int t
         int next_col = col0, next_lump = 0;
         /* lumps that warp 0 has to fetch before the next launch may start */
         int until = warp ? -1
-                         : (N - col0 + Tile::ACROSS - 1) / Tile::ACROSS < ROUNDS
-                                 ? (N - col0 + Tile::ACROSS - 1) / Tile::ACROSS * ring.lumps
-                                 : ROUNDS * ring.lumps;
+                    : (N - col0 + Tile::ACROSS - 1) / Tile::ACROSS < ROUNDS
+                            ? (N - col0 + Tile::ACROSS - 1) / Tile::ACROSS * ring.lumps
+                            : ROUNDS * ring.lumps;
         until -= Tile::EARLY;
         ring.begin();
         const int end = N < (tile + 1) * Tile::COLS ? N : (tile + 1) * Tile::COLS;
@@ -486,11 +488,12 @@ TGC_DEV void gemv_stored_task(const unsigned char *w, long ldw, float eps, int t
                                         const Standardised<M, Prologue, Gain> h = { prologue, gain,
                                                                                     mean, scale,
                                                                                     0 };
-                                        dot_x_fill<X, M, K, DIGITS, THREADS, NORM_NONE>(
-                                                x, 0, k0, square, h, NoGain());
+                                        dot_x_fill<X, M, K, DIGITS, THREADS, NORM_NONE>(x, 0, k0,
+                                                                                        square, h,
+                                                                                        NoGain());
                                 } else {
-                                        dot_x_fill<X, M, K, DIGITS, THREADS, NORM>(
-                                                x, 0, k0, square, prologue, gain);
+                                        dot_x_fill<X, M, K, DIGITS, THREADS, NORM>(x, 0, k0, square,
+                                                                                   prologue, gain);
                                 }
                                 if (NORM == NORM_RMS && k0 + KC >= K) {
 #pragma unroll
@@ -532,8 +535,8 @@ TGC_DEV void gemv_stored_task(const unsigned char *w, long ldw, float eps, int t
 #pragma unroll
                                         for (int r = 0; r < ROWS; r++)
                                                 block[r] = ring.block(r, col0, l, j, now);
-                                        dot_multiply<S, X, M, DIGITS, ROWS>(
-                                                acc, block, sub, x, own - chunk0 * 32);
+                                        dot_multiply<S, X, M, DIGITS, ROWS>(acc, block, sub, x,
+                                                                            own - chunk0 * 32);
                                 }
                                 __syncwarp();
                                 if (next_col < end) {

@@ -142,8 +142,8 @@ for r in want["runs"]:
         if ids != r["ids"]: print("ids of", r["prompt"][:20])
     n = len(r["greedy"])
     out = [int(x) for x in run("run", "real.plan", "--prompt-ids", ",".join(map(str, r["ids"])), "-n", str(n), "--temp", "0",
-                               "--ignore-eos", "--print-ids").split()][len(r["ids"]):]
-    at = next((i for i in range(n) if out[i] != r["greedy"][i]), n)
+                               "--print-ids").split()][len(r["ids"]):] + [2]    # which ends the text and is not printed
+    at = next((i for i in range(min(n, len(out))) if out[i] != r["greedy"][i]), n)
     if at < n and r["margin"][at] > 0.02: print("token", at, "of", r["ids"][:4], "is", out[at])
 nll = want["nll"]
 ids = run("tokenize", "real.plan", input=open(text).read()[:nll["chars"]].encode()).split()[:nll["tokens"]]

@@ -1,6 +1,7 @@
 /* chat_lines.c: what a person types: with an editor and a history where there is a terminal
  * (line_editor.c), else line by line. */
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,6 +25,21 @@ void lines_close(Lines *l)
         *l = (Lines) { 0 };
 }
 
+/* The prompt, and until a line or the end is there; false: Ctrl-C.  The signal comes as a byte of a
+ * pipe: whenever it came, and whichever thread took it, it is not lost. */
+static bool line_comes(const char *prompt)
+{
+        struct pollfd on[2] = { { STDIN_FILENO, POLLIN, 0 }, { signals_prompt_fd(), POLLIN, 0 } };
+        char byte[64];
+        while (read(on[1].fd, byte, sizeof byte) > 0) /* those before the prompt */
+                ;
+        fputs(prompt, stdout);
+        fflush(stdout);
+        while (poll(on, 2, -1) < 0 && errno == EINTR)
+                ;
+        return !on[1].revents;
+}
+
 /* Without the newline; NULL: the end, or Ctrl-C. */
 static char *one_line(Lines *l, const char *prompt)
 {
@@ -31,17 +47,9 @@ static char *one_line(Lines *l, const char *prompt)
         size_t cap = 0;
         if (l->editor)
                 return editor_line(prompt, &l->interrupted);
-        if (l->tty) {
-                fputs(prompt, stdout);
-                fflush(stdout);
-                signals_interrupt(true);
-        }
+        if (l->tty && (l->interrupted = !line_comes(prompt)))
+                return NULL;
         ssize_t n = getline(&line, &cap, stdin);
-        if (l->tty) {
-                /* A Ctrl-C before the read is seen on the terminal, and changes nothing here. */
-                l->interrupted = n < 0 && !feof(stdin) && errno == EINTR;
-                signals_interrupt(false);
-        }
         if (n < 0) {
                 free(line);
                 return NULL;

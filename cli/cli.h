@@ -58,8 +58,8 @@ void signals_install(void);
 void signals_defer(void);
 /* While on, Ctrl-C without signals_defer does nothing. */
 void signals_prompt(bool on);
-void signals_interrupt(bool on); /* Ctrl-C ends a system call that waits (EINTR) */
-void signals_forget(void);       /* as before signals_defer: what was seen is dealt with */
+int signals_prompt_fd(void); /* readable after a Ctrl-C at the prompt */
+void signals_forget(void);   /* as before signals_defer: what was seen is dealt with */
 /* From signals_save on SIGUSR1 is kept: was there one since the last look? */
 void signals_save(void);
 bool signal_save_seen(void);

@@ -1,5 +1,6 @@
 /* signals.c: Ctrl-C, kill and a terminal that goes.  The only state of the command line that is
  * global. */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include "cli.h"
 
 static volatile sig_atomic_t deferred, seen, prompting;
+static int wake[2] = { -1, -1 }; /* a pipe: a byte for a Ctrl-C at the prompt */
 static Stop stop;
 
 /* ---- the terminal ---- */
@@ -42,8 +44,13 @@ static void end(int code)
 
 static void on_signal(int number)
 {
-        if (prompting && number == SIGINT && !deferred && !atomic_load(&stop.working))
+        if (prompting && number == SIGINT && !deferred && !atomic_load(&stop.working)) {
+                const int was = errno;
+                if (write(wake[1], "", 1) < 0) /* full: one byte is as good as many */
+                        errno = was;
+                errno = was;
                 return;
+        }
         if ((!deferred && !atomic_load(&stop.working)) || seen)
                 end(128 + number);
         seen = number;
@@ -155,14 +162,14 @@ bool signal_save_seen(void)
 
 int signal_seen(void) { return seen; }
 
-void signals_prompt(bool on) { prompting = on; }
-
-void signals_interrupt(bool on)
+void signals_prompt(bool on)
 {
-        struct sigaction a = { .sa_handler = on_signal, .sa_flags = on ? 0 : SA_RESTART };
-        sigemptyset(&a.sa_mask);
-        sigaction(SIGINT, &a, NULL);
+        if (on && wake[0] < 0 && pipe2(wake, O_CLOEXEC | O_NONBLOCK))
+                wake[0] = wake[1] = -1;
+        prompting = on && wake[0] >= 0;
 }
+
+int signals_prompt_fd(void) { return wake[0]; }
 
 /* In this order: a signal in between is of no answer. */
 void signals_forget(void)

@@ -103,7 +103,7 @@ if editor:
     assert "dog" in open(history).read()
     assert os.stat(history).st_mode & 0o077 == 0
 
-# Ctrl-C at any moment, each of them one new prompt; then one Ctrl-D
+# Ctrl-C at any moment, each of them at most one new prompt (two may meet one line); then one Ctrl-D
 for _ in range(4):
     pid, fd = start([model])
     wait_for(fd, "> $")
@@ -113,7 +113,7 @@ for _ in range(4):
         time.sleep(random.choice([0, 0.003, 0.3]) * random.random())
     code, seen = leave(pid, fd)
     assert code == 0, (code, seen)
-    assert not editor or len(re.findall("\n> ", seen)) == n, (n, seen)
+    assert not editor or len(re.findall("\n> ", seen)) <= n, (n, seen)
 
 # Ctrl-D while an answer is written ends what comes after it
 pid, fd = start([model, "-n", "200"])

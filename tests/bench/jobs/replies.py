@@ -1,6 +1,6 @@
 """replies.py: the job of Sohailm25/reply-guyd: replies to tweets by LoRA, in four phases, and how much they differ.
 
-    python3 tests/bench/jobs/replies.py [--tgc build/tgc] [--full] [--out DIR] [--device D] [--encoder FOLDER] [--peer] [--steps N]
+    python3 tests/bench/jobs/replies.py [--tgc build/tgc] [--full] [--out DIR] [--device D] [--encoder FOLDER] [--peer] [--steps N] [--only PARTS]
 
 phases      baseline (cross-entropy), polychromic as published (a metric without gradient: the weights are the baseline's),
             polychromic with a gradient, and GRPO from the baseline's adapter (4 samples, the reward is the distance
@@ -14,6 +14,7 @@ generate    8 continuations of one prompt: one after the other, together, and wi
 
 Weights are random and the tweets made up, of the project's lengths.  --full is Qwen3-8B's shape, r 16 on seven linears, windows of
 1,536 tokens (an answer with three samples of 100 tokens); else all is small, for a CPU.  --encoder: MiniLM's folder; without it a tiny one of the tests.
+--only baseline,published,differentiable,grpo,metrics,generate: these parts alone (grpo and the comparison go with baseline).
 """
 import argparse
 import csv
@@ -34,7 +35,12 @@ a.add_argument("--device", default="auto")
 a.add_argument("--encoder", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../data/encoders/minilm"))
 a.add_argument("--peer", action="store_true")
 a.add_argument("--steps", type=int)
+PARTS = ("baseline", "published", "differentiable", "grpo", "metrics", "generate")
+a.add_argument("--only", default=",".join(PARTS))
 a = a.parse_args()
+only = a.only.split(",")
+if set(only) - set(PARTS) or ("grpo" in only and "baseline" not in only):
+    sys.exit(f"--only {a.only}: of {', '.join(PARTS)}; grpo goes with baseline")
 os.makedirs(a.out, exist_ok=True)
 
 
@@ -111,18 +117,21 @@ def train(out, adapter, objective, data, *more):
 
 
 results, profile = [], [("the project's own", "70% generation, 20% diversity, 10% attention")]
-for name, (adapter, objective) in PHASES.items():
+for part, (name, (adapter, objective)) in zip(PARTS, PHASES.items()):
+    if part not in only:
+        continue
     out = "out_" + name.split()[0].lower()
     said, rows = train(out, adapter, objective, "data.jsonl")
     parts = re.search(r"time: (.*)", said)
     profile.append((name, parts.group(1) if parts else ""))
     metric = []
-    for which in ("embedding", "bleu", "distinct"):
+    for which in ("embedding", "bleu", "distinct") if "metrics" in only else ():
         _, seen = train("metrics", os.path.join(at(out), "adapter"), f"{at('metrics.lua')},published=true,weight=0,samples=3,max_tokens={MOST},which={which}",
                         "held.jsonl", "--learning_rate", "0", "--max_iters", "2", "--weight_decay", "0")
         metric.append(sum(r["score"] for r in seen) / len(seen))
-    results.append((name, rows[-1]["loss"], *metric, rows[-1].get("tokens_per_s", 0)))
-same = open(at("out_baseline/adapter/adapter_model.safetensors"), "rb").read() == open(at("out_as/adapter/adapter_model.safetensors"), "rb").read()
+    results.append((name, rows[-1]["loss"], *(metric or [float("nan")] * 3), rows[-1].get("tokens_per_s", 0)))
+both = [x for x in ("baseline", "published") if x in only] == ["baseline", "published"]
+same = both and open(at("out_baseline/adapter/adapter_model.safetensors"), "rb").read() == open(at("out_as/adapter/adapter_model.safetensors"), "rb").read()
 
 with open(at("results.csv"), "w", newline="") as f:
     csv.writer(f).writerows([("phase", "loss", "1 - cosine", "1 - Self-BLEU-2", "distinct-2", "tokens_per_s"), *results])
@@ -132,9 +141,12 @@ for r in results:
     print(f"{r[0]:16} loss {r[1]:8.4f}   1 - cosine {r[2]:.3f}   1 - Self-BLEU-2 {r[3]:.3f}   distinct-2 {r[4]:.3f}")
 for p in profile:
     print(f"{p[0]:18} {p[1]}")
-print("as published and baseline: " + ("the same weights, byte for byte" if same else "OTHER WEIGHTS"))
+if both:
+    print("as published and baseline: " + ("the same weights, byte for byte" if same else "OTHER WEIGHTS"))
 
 # ---- 8 continuations of a prompt
+if "generate" not in only:
+    sys.exit()
 N = 8
 plan = at("both.plan")
 run(a.tgc, "compile", model, "--weights", "random", "--mode", "infer", "--dtype", DTYPE, "--batch-size", str(N), "--ctx-size", "512", "-q", "-o", plan)

@@ -1,6 +1,6 @@
 """swiglu.py: the job of sdace9719/cuda-benchmark: a Llama of which the MLPs alone are trained, on answers in a tone.
 
-    python3 tests/bench/jobs/swiglu.py [--tgc build/tgc] [--full] [--out DIR] [--device D] [--peer] [--steps N]
+    python3 tests/bench/jobs/swiglu.py [--tgc build/tgc] [--full] [--out DIR] [--device D] [--peer] [--steps N] [--only PARTS]
 
 AdamW with 8-bit states, bf16 weights without master copies, batch 1 x 4 of 512 tokens, learning rate 2e-5.  Written:
 
@@ -11,7 +11,7 @@ benchmark.csv   the columns of the project's log: Timestamp, Mode, Wall_Time_s, 
 masters.svg     losses with bf16 alone, with stochastic rounding, with the low halves of the weights kept
 chat.md         base and tuned model side by side; the score of the tuned one's words by step is printed
 
-Weights are random and the records made up: 576 of the project's lengths (a mean of 1,269 characters).  Without --full all is
+--only padding,padded,packed,curves,chat,peer: these parts alone (chat goes with curves).  Weights are random and the records made up: 576 of the project's lengths (a mean of 1,269 characters).  Without --full all is
 small, for a CPU.
 """
 import argparse
@@ -34,7 +34,12 @@ a.add_argument("--device", default="auto")
 a.add_argument("--peer", action="store_true")
 a.add_argument("--no-compile", action="store_true", help="PyTorch's side without torch.compile")
 a.add_argument("--steps", type=int)
+a.add_argument("--only", default="")
 a = a.parse_args()
+PARTS = ("padding", "padded", "packed", "curves", "chat", "peer")
+only = a.only.split(",") if a.only else [x for x in PARTS if x != "peer" or a.peer]
+if set(only) - set(PARTS) or ("chat" in only and "curves" not in only):
+    raise SystemExit(f"--only {a.only}: of {', '.join(PARTS)}; chat goes with curves")
 os.makedirs(a.out, exist_ok=True)
 
 
@@ -68,10 +73,10 @@ model = folder(a.tgc, at("model"), at("text.txt"), vocab_in_use=min(4096, SHAPE[
 common = ["--data", at("data.jsonl"), "--device", a.device, "--train", "mlp", "--optimizer", "adamw8bit", "--dtype", "bf16",
           "--batch_size", "1", "--block_size", str(BLOCK), "--learning_rate", "2e-5", "--no-decay_lr", "--warmup_iters", "0", "--beta2", "0.999",
           "--weight_decay", "0.01", "--grad_clip", "0", "--long", "cut", "--val_fraction", "0", "-q", "--summary_csv", at("benchmark.csv")]
-WAYS = {"padded, padding counts": (["--pad_to", str(BLOCK), "--loss", "padding"], 1),
-        "padded": (["--pad_to", str(BLOCK), "--loss", "all"], 4),
-        "packed": (["--loss", "all"], 4)}
-results = []
+WAYS = {"padding": ("padded, padding counts", ["--pad_to", str(BLOCK), "--loss", "padding"], 1),
+        "padded": ("padded", ["--pad_to", str(BLOCK), "--loss", "all"], 4),
+        "packed": ("packed", ["--loss", "all"], 4)}
+results, useful = [], {}
 
 
 def rows_of(options):
@@ -81,15 +86,18 @@ def rows_of(options):
     return int(n), int(full) / 100
 
 
-for name, (options, accumulate) in WAYS.items():
+for part, (name, options, accumulate) in WAYS.items():
+    if part not in only:
+        continue
     rows, full = rows_of(options)
     run(a.tgc, "train", model, *common, *options, "--gradient_accumulation_steps", str(accumulate), "--max_iters", str(TIMED), "--masters", "none",
         "--out_dir", at("timed"))
     last = list(csv.DictReader(open(at("benchmark.csv"))))[-1]
-    results.append(("tgc", name, float(last["Tokens_Sec"]), float(last["Tokens_Sec"]) * full))
+    useful[part] = float(last["Tokens_Sec"]) * full
+    results.append(("tgc", name, float(last["Tokens_Sec"]), useful[part]))
 
 curves = []
-for masters in ("none", "stochastic", "f32"):
+for masters in ("none", "stochastic", "f32") if "curves" in only else ():
     out = at("out_" + masters)
     watch = ["--sample_interval", "50" if a.full else "3", "--sample_tokens", "100" if a.full else "12", "--eval_prompt", at("question.txt"),
              "--eval_score", "sigh=2,fine=1,obviously=1.5"] if masters == "f32" else []
@@ -98,16 +106,25 @@ for masters in ("none", "stochastic", "f32"):
                   "--out_dir", out, *watch)
     print(*[x for x in said.splitlines() if ": score " in x], sep="\n")
     curves.append(os.path.join(out, "log.csv"))
-run(a.tgc, "plot", *curves, "-o", at("masters.svg"))
+if curves:
+    run(a.tgc, "plot", *curves, "-o", at("masters.svg"))
+    print("last losses: " + ", ".join("%s %.4f" % (m, float(list(csv.DictReader(open(c)))[-1]["loss"]))
+                                      for m, c in zip(("none", "stochastic", "f32"), curves)))
+
 
 # ---- side by side
-run(a.tgc, "compile", model, "--weights", "random", "--dtype", "bf16", "--mode", "infer", "-q", "-o", at("base.plan"))
-if os.path.exists(at("chat.md")):
-    os.remove(at("chat.md"))
-# random weights say bytes that are no text
-subprocess.run([a.tgc, "chat", at("base.plan"), at("out_f32"), "--device", a.device, "--temp", "0.8", "--top-p", "0.9", "-n", "256" if a.full else "24",
-                "-q", "--log", at("chat.md")], input=open(at("question.txt"), "rb").read(), check=True,
-               stdout=subprocess.DEVNULL)
+def chat():
+    run(a.tgc, "compile", model, "--weights", "random", "--dtype", "bf16", "--mode", "infer", "-q", "-o", at("base.plan"))
+    if os.path.exists(at("chat.md")):
+        os.remove(at("chat.md"))
+    # random weights say bytes that are no text
+    subprocess.run([a.tgc, "chat", at("base.plan"), at("out_f32"), "--device", a.device, "--temp", "0.8", "--top-p", "0.9", "-n", "256" if a.full else "24",
+                    "-q", "--log", at("chat.md")], input=open(at("question.txt"), "rb").read(), check=True,
+                   stdout=subprocess.DEVNULL)
+
+
+if "chat" in only:
+    chat()
 
 
 # ---- PyTorch
@@ -149,13 +166,15 @@ def peer():
         torch.cuda.synchronize()
     rate = n * 4 * BLOCK / (time.perf_counter() - began)
     results.append((f"PyTorch {torch.__version__}", f"padded, {'eager' if a.no_compile else 'compiled'}, {what}", rate, rate * full))
+    useful["peer"] = rate * full
 
 
-if a.peer:
+if "peer" in only:
     peer()
 with open(at("results.csv"), "w", newline="") as f:
     csv.writer(f).writerows([("program", "rows", "tokens_per_s", "useful_tokens_per_s"), *results])
-for program, rows, all_, useful in results:
-    print(f"{program:16} {rows:34} {all_:12.1f} tokens/s {useful:12.1f} useful")
-base = results[-1][3] if a.peer else results[1][3]
-print(f"packed over {'PyTorch' if a.peer else 'padded'}, in useful tokens: {results[2][3] / base:.2f}")
+for program, rows, all_, worth in results:
+    print(f"{program:16} {rows:34} {all_:12.1f} tokens/s {worth:12.1f} useful")
+for base, name in (("padded", "padded"), ("peer", "PyTorch")):
+    if "packed" in useful and base in useful:
+        print(f"packed over {name}, in useful tokens: {useful['packed'] / useful[base]:.2f}")

@@ -1,6 +1,6 @@
 """tinylm.py: the four figures of TinyLM-RMSnorm, by one command.
 
-    python3 tests/bench/jobs/tinylm.py [--tgc build/tgc] [--full] [--out DIR] [--device D] [--dtype f16] [--data FILE]
+    python3 tests/bench/jobs/tinylm.py [--tgc build/tgc] [--full] [--out DIR] [--device D] [--dtype f16] [--data FILE] [--only PARTS]
 
 kv_cache.svg    ms of a token behind n others: from the cache, and with all n read again
 norm.svg        loss by step with RMSNorm, with LayerNorm, with no norm at all
@@ -10,6 +10,7 @@ job.csv         what the curves are made of
 
 Without --full sizes are small, for a CPU.  --full is the repository's own job: 6 layers of 384, 6 heads, 4,096 tokens,
 windows of 192 in batches of 8, f16 with loss scaling.  The data are made up, unless --data names a text.
+--only cache,loss,memory: these figures alone.
 """
 import argparse
 import csv
@@ -31,7 +32,11 @@ a.add_argument("--device", default="auto")
 a.add_argument("--dtype", default="f16")
 a.add_argument("--data")
 a.add_argument("--steps", type=int)
+a.add_argument("--only", default="cache,loss,memory")
 a = a.parse_args()
+only = a.only.split(",")
+if set(only) - {"cache", "loss", "memory"}:
+    sys.exit(f"--only {a.only}: of cache, loss and memory")
 os.makedirs(a.out, exist_ok=True)
 
 SHAPE = dict(n_layer=6, n_head=6, n_embd=384, vocab=4096) if a.full else dict(n_layer=2, n_head=2, n_embd=32, vocab=512)
@@ -79,18 +84,21 @@ tgc("tokenizer", "train", text, "-o", tokenizer, "--vocab-size", str(SHAPE["voca
 
 # ---- 1: the cache
 plan = os.path.join(a.out, "tinylm.plan")
-tgc("compile", "tinylm.lua", *shape(), "--mode", "infer", "--dtype", a.dtype, "-q", "-o", plan)
+figures = {}
+if "cache" in only:
+    tgc("compile", "tinylm.lua", *shape(), "--mode", "infer", "--dtype", a.dtype, "-q", "-o", plan)
 cached, again = [], []
-for n in LENGTHS:
+for n in LENGTHS if "cache" in only else ():
     one = json.loads(tgc("bench", plan, "--device", a.device, "--json", "--prefill", "--decode", "--prompt-tokens", str(n), "-r", "20"))
     cached.append((n, one["decode"]["median_ms"]))
     again.append((n, one["prefill"]["median_ms"]))
     rows += [("kv_cache", "cached", n, cached[-1][1]), ("kv_cache", "read again", n, again[-1][1])]
-figures = {"kv_cache.svg": svg.plot("A token behind n others, ms", "n", "ms", [("from the cache", cached), ("all read again", again)])}
+if "cache" in only:
+    figures["kv_cache.svg"] = svg.plot("A token behind n others, ms", "n", "ms", [("from the cache", cached), ("all read again", again)])
 
 # ---- 2 and 4: losses
 curves = {}
-for name in NORMS:
+for name in NORMS if "loss" in only else ():
     out = os.path.join(a.out, "run_" + name)
     said = tgc("train", os.path.join(a.out, name + ".lua"), *shape(), "--tokenizer", tokenizer, "--data", text, *common, "--batch_size",
                str(BATCH), "--block_size", str(BLOCK), "--max_iters", str(STEPS), "--learning_rate", "1e-3", "--warmup_iters",
@@ -103,18 +111,20 @@ for name in NORMS:
         rows += [("loss", "validation", *p) for p in val]
 thin = max(1, STEPS // 200)
 names = {"rmsnorm": "RMSNorm", "layernorm": "LayerNorm", "none": "no norm"}
-figures["norm.svg"] = svg.plot("Loss by step, by norm", "step", "nats per token", [(names[k], [p for p in v if p[1] == p[1]][::thin]) for k, v in curves.items()])
-figures["loss.svg"] = svg.plot(f"TinyLM in {a.dtype}", "step", "nats per token", [("training", curves["rmsnorm"][::thin]), ("validation", val)])
+if "loss" in only:
+    figures["norm.svg"] = svg.plot("Loss by step, by norm", "step", "nats per token", [(names[k], [p for p in v if p[1] == p[1]][::thin]) for k, v in curves.items()])
+    figures["loss.svg"] = svg.plot(f"TinyLM in {a.dtype}", "step", "nats per token", [("training", curves["rmsnorm"][::thin]), ("validation", val)])
 
 # ---- 3: memory
 generating, training = [], []
-for ctx in CONTEXTS:
+for ctx in CONTEXTS if "memory" in only else ():
     for what, to, more in (("generating", generating, ["--decode", "--prompt-tokens", "8"]),
                            ("training", training, ["--train", "-b", str(BATCH), "--block-size", str(ctx)])):
         m = json.loads(tgc("bench", "tinylm.lua", *shape(ctx), "--dtype", a.dtype, "--device", a.device, "--json", "-r", "1", *more))
         to.append((ctx, m["memory_bytes"] / 2**20))
         rows.append(("memory", what, ctx, m["memory_bytes"]))
-figures["memory.svg"] = svg.plot("Memory by length", "tokens", "MiB", [("generating", generating), (f"a step of {BATCH} windows", training)])
+if "memory" in only:
+    figures["memory.svg"] = svg.plot("Memory by length", "tokens", "MiB", [("generating", generating), (f"a step of {BATCH} windows", training)])
 
 for name, picture in figures.items():
     with open(os.path.join(a.out, name), "w") as f:
@@ -122,6 +132,10 @@ for name, picture in figures.items():
 with open(os.path.join(a.out, "job.csv"), "w", newline="") as f:
     csv.writer(f).writerows([("figure", "curve", "x", "y"), *rows])
 print(f"{a.out}: " + ", ".join(figures))
-n = LENGTHS[-1]
-print(f"behind {n} tokens: {cached[-1][1]:.3f} ms from the cache, {again[-1][1]:.3f} ms without")
-print("last losses: " + ", ".join(f"{names[k]} {v[-1][1]:.4f}" for k, v in curves.items()))
+if cached:
+    print(f"behind {cached[-1][0]} tokens: {cached[-1][1]:.3f} ms from the cache, {again[-1][1]:.3f} ms without")
+if curves:
+    print("last losses: " + ", ".join(f"{names[k]} {v[-1][1]:.4f}" for k, v in curves.items()))
+for what, to in (("generating", generating), ("a training step", training)):
+    if to:
+        print(f"memory of {what}: " + ", ".join(f"{mib:.0f} MiB of {n}" for n, mib in to))

@@ -9,7 +9,7 @@
 #   sanitize  compute-sanitizer over a training step and a decode step of a small Llama and a small MoE
 #
 # TGC names another binary, JOBS how many cases run side by side (memory: alone).  Parts: cuda.sh BUILD PART..., `data`
-# also by program (data_test_infer).
+# also by program (data_test_infer).  KERNEL_TESTS is a folder with the programs of `kernels`, built elsewhere.
 build=$1
 shift
 parts=${*:-memory kernels check same data sanitize}
@@ -62,10 +62,14 @@ models=(
 )
 
 kernels() {
-        if ! command -v nvcc > /dev/null; then skip kernels "no nvcc"; return; fi
+        local build_it
+        if [ -z "$KERNEL_TESTS" ] && ! command -v nvcc > /dev/null; then skip kernels "no nvcc"; return; fi
         for t in kernels rows_test route_test update_test loss_test gemm_test gemv_test stored_gemv_test attention_test attention_tf32_test; do
-                LIMIT=500 try "kernels $t" nvcc -O1 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 \
-                        $(printf -- '-I%s ' codegen/forms codegen/kernels/*/) -Iruntime -Iruntime/weights -Itests -Itests/emulate "tests/emulate/$t.cu" -o "$out/$t" '&&' "$out/$t"
+                build_it=(nvcc -O1 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1
+                        $(printf -- '-I%s ' codegen/forms codegen/kernels/*/) -Iruntime -Iruntime/weights -Itests -Itests/emulate
+                        "tests/emulate/$t.cu" -o "$out/$t" '&&')
+                [ -x "$KERNEL_TESTS/$t" ] && build_it=()
+                LIMIT=500 try "kernels $t" "${build_it[@]}" "${KERNEL_TESTS:-$out}/$t"
         done
 }
 

@@ -3,7 +3,8 @@
  *
  *      test_random                                     what `make check` runs: tests/random/, then 75 graphs
  *      test_random --seed S --count N [--first K]      graphs K .. K+N-1 of seed S
- *                  [--legs NAMES]                      cpu, emulate, sm_90a, and 0 or 3 for a level; default: all
+ *                  [--legs NAMES]                      cpu, emulate, sm_90a, and 0 or 3 for a level; default: all;
+ *                                                      mixed: what `make check` gives each graph
  *                  [--batch N] [--keep DIR]            graphs compiled together; where those that fail go
  *      test_random --shrink FILE.json [KNOBS]          the smallest graph found that fails in the same way
  *      test_random FILE.json [KNOBS]                   one graph
@@ -18,7 +19,7 @@ typedef struct Options {
         int first, count, batch;
         unsigned legs;
         const char *keep, *file, *knobs;
-        bool shrink, print, quick;
+        bool shrink, print, quick, mixed;
 } Options;
 
 static char work[256]; /* temporary folder, with a cache of its own */
@@ -75,7 +76,7 @@ static void make_case(Plans *unused, Case *c, Leg which, Verdict *v)
 /* The quick run has every graph on one leg of the CPU, and some in the emulator. */
 static unsigned legs_of(const Options *o, int i)
 {
-        if (!o->quick)
+        if (!o->quick && !o->mixed)
                 return o->legs;
         return 1u << (i % 3 ? LEG_CPU3 : LEG_CPU0) | (i % 10 == 0 ? 1u << LEG_CUDA3 : 0) |
                (i % 20 == 3 ? 1u << LEG_HOPPER3 : 0) | (i % 50 == 7 ? 1u << LEG_CUDA0 : 0);
@@ -465,7 +466,8 @@ static bool parse(Options *o, int argc, char **argv)
                 else if (!strcmp(a, "--batch"))
                         o->batch = atoi(v);
                 else if (!strcmp(a, "--legs"))
-                        o->legs = legs_named(v);
+                        o->mixed = !strcmp(v, "mixed"),
+                        o->legs = o->mixed ? (1u << N_LEGS) - 1 : legs_named(v);
                 else if (!strcmp(a, "--keep"))
                         o->keep = v;
                 else if (!strcmp(a, "--print"))

@@ -105,6 +105,7 @@ typedef struct BuildOptions {
         bool cuda, cpu, tf32, act_int8, time_passes;
         Optimizer optimizer;
         Masters masters;
+        bool ema; /* an average of the weights is kept */
         const char *print_after;
         const char *choices; /* text of tiles (codegen/forms/tile_choice.c), or NULL */
         const char *choices_name;

@@ -23,8 +23,9 @@
 static int save_plan(Train *t, const char *path, Err *e)
 {
         void *mem = NULL;
-        int code = path ? plan_take_weights(&t->l.plan, t->s, &mem, e)
-                        : err_set(e, TGC_NO_MEMORY, "no memory");
+        int code = path ? ema_swap(t, EMA_EXPORT, e) : err_set(e, TGC_NO_MEMORY, "no memory");
+        if (!code && !(code = plan_take_weights(&t->l.plan, t->s, &mem, e)))
+                code = ema_swap(t, EMA_EXPORT, e);
         if (!code)
                 code = plan_write(&t->l.plan, path, e);
         plan_remove(&t->l.plan, "weights");
@@ -75,8 +76,12 @@ static int save_weights(Train *t, Err *e)
         if (!code)
                 code = run_file_next(dir, lora ? old : "ckpt.safetensors", t->state.step, &path, e);
         if (!code)
+                code = ema_swap(t, EMA_EXPORT, e);
+        if (!code)
                 code = lora ? adapter_export(t->s, &t->l.plan, NULL, path, NULL, e)
                             : export_params(t->s, &t->l.plan, path, EXPORT_WEIGHTS, CK_F32, 1, e);
+        if (!code)
+                code = ema_swap(t, EMA_EXPORT, e);
         if (!code && lora)
                 code = adapter_words(&t->l.plan, folder, t->a->pos[0], e);
         if (!code && unlink(gone) && errno != ENOENT && errno != ENOTDIR)
@@ -141,8 +146,8 @@ static double seconds_left(const Train *t, int64_t done)
 static void say_losses(Train *t, double train, double val)
 {
         progress_bar_end(&t->talk);
-        say(&t->talk, "step %lld: train loss %.4f, val loss %.4f\n", (long long)t->state.step,
-            train, val);
+        say(&t->talk, "step %lld: train loss %.4f, val loss %.4f%s\n", (long long)t->state.step,
+            train, val, ema_for(t, EMA_EVAL) ? ", of the averaged weights" : "");
 }
 
 static int log_step(Train *t, int64_t step, double train, double val, Err *e)
@@ -240,7 +245,8 @@ static int begin_step(Train *t, int64_t step, Err *e)
                          .most_norm = most_norm(t),
                          .step = (int)step,
                          .skipped = t->scaling ? (int)t->state.scale.skipped : 0,
-                         .scale = t->scaling ? t->state.scale.scale : 1 };
+                         .scale = t->scaling ? t->state.scale.scale : 1,
+                         .ema = ema_weight(t, step) };
         int code = aim_drives(t) ? aim_fill(t, &t->train, step, t->n_micro, &in, e) : TGC_OK;
         return code ? code : session_train_begin(t->s, &in, e);
 }
@@ -498,6 +504,7 @@ static void say_memory(const Train *t)
                      { " p lo ", "float32 masters" },
                      { " g gsum ", "gradients" },
                      { " m v m8 v8 mmax vmax ", "optimiser states" },
+                     { " ema ", "averaged weights" },
                      { " act keep kv const ", "activations" } };
         ArenaUse use[24];
         char n[32], word[40], parts[300] = "";

@@ -192,6 +192,7 @@ int load_compiled(Loaded *l, const Args *a, const char *path, const LoadHow *how
                 .recompute = opt_int(a, O_RECOMPUTE),
                 .optimizer = optimizer_find(opt_str(a, O_OPTIMIZER)),
                 .masters = (Masters)opt_int(a, O_MASTERS),
+                .ema = opt_num(a, O_EMA) > 0,
                 .tf32 = opt_flag(a, O_TF32),
                 .act_int8 = (keeps || random_blocks) && opt_int(a, O_ACT) == 1,
                 .lua_seconds = opt_num(a, O_LUA_TIMEOUT) > 0 ? opt_num(a, O_LUA_TIMEOUT) : -1,

@@ -107,6 +107,13 @@ void data_close(Train *t);
 /* train_keep.c */
 int keep_checkpoint(const Train *t, bool lora, bool improved, Err *e); /* --keep */
 int read_max_time(const Args *a, double *seconds, Err *e);
+/* train_ema.c */
+typedef enum { EMA_EVAL, EMA_EXPORT } EmaUse;
+int ema_open(Train *t, Err *e);
+double ema_weight(const Train *t, int64_t step); /* of TrainStep */
+bool ema_for(const Train *t, EmaUse what);       /* is the average what validates, or what is left? */
+/* Where it is, weights and average change places; again: back. */
+int ema_swap(Train *t, EmaUse what, Err *e);
 /* train_watch.c */
 int train_validate(Train *t, double *train, double *val, Err *e);
 int train_samples(Train *t, Err *e);                /* what --sample_interval needs is there */

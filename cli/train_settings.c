@@ -35,6 +35,8 @@ static const struct {
         { O_CLIP, FREE, false, NULL },
         { O_MAX_SKIPS, FREE, false, NULL },
         { O_SKIP_SPIKES, FREE, false, NULL },
+        { O_EMA, FREE, false, NULL },
+        { O_EMA_USE, FREE, false, NULL },
         { O_EVAL_INTERVAL, FREE, false, NULL },
         { O_EVAL_ITERS, FREE, false, NULL },
         { O_ALWAYS_SAVE, FREE, false, NULL },

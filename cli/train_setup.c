@@ -135,8 +135,8 @@ static int open_plan(Train *t, Err *e)
         }
         if ((code = open_session(&t->s, &t->l.plan, t->a,
                                  SESSION_TRAIN | (samples ? SESSION_INFER : 0), t->state.seed,
-                                 samples ? "step add_grads update eval logp prefill decode"
-                                         : "step add_grads update eval logp",
+                                 samples ? "step add_grads update ema_swap eval logp prefill decode"
+                                         : "step add_grads update ema_swap eval logp",
                                  aim_sequences(t) ? aim_sequences(t) : samples, e)))
                 return code;
         /* of a run that goes on only what is frozen comes from there */
@@ -422,7 +422,7 @@ int train_open(Train *t, const Args *a, Err *e)
             (code = settings(t, e)) || (code = data_read(t, e)) || (code = check_offsets(t, e)) ||
             (code = aim_ready(t, e)))
                 return code;
-        if ((code = describe(t, e)) || (opt_flag(a, O_RESUME) && (code = resume(t, e))))
+        if ((code = ema_open(t, e)) || (code = describe(t, e)) || (opt_flag(a, O_RESUME) && (code = resume(t, e))))
                 return code;
         if (opt_int(a, O_SHOW_DATA))
                 return data_split(t, e);

@@ -48,8 +48,11 @@ int train_validate(Train *t, double *train, double *val, Err *e)
 {
         Windows w = t->train;
         w.seed = t->val.seed;
-        int code = mean_loss(t, &w, train, e);
-        return code ? code : mean_loss(t, &t->val, val, e);
+        int code = ema_swap(t, EMA_EVAL, e);
+        if (code || (code = mean_loss(t, &w, train, e)) ||
+            (code = mean_loss(t, &t->val, val, e)))
+                return code;
+        return ema_swap(t, EMA_EVAL, e);
 }
 
 /* ---- samples ---- */
@@ -114,8 +117,11 @@ int train_sample(Train *t, Err *e)
         double score = 0;
         int code = TGC_OK;
         progress_bar_end(&t->talk);
+        code = ema_swap(t, EMA_EVAL, e);
         for (int i = 0; i < t->samples.n && !code; i++)
                 code = sample(t, &t->samples.prompt[i], i < t->n_fixed, &score, e);
+        if (!code)
+                code = ema_swap(t, EMA_EVAL, e);
         if (code || !t->score.n || !asked)
                 return code;
         LogRow row = LOG_ROW_NONE;

@@ -34,6 +34,8 @@ void arenas_text(const Shared *sh, DType dt, bool train, int target, Text *t)
                                  (long long)sh->n_train / OPTIMIZER_BLOCK * 4);
                 for (int i = 0; i < optimizer_info[sh->optimizer].states; i++)
                         text_add(t, "arena %c %lld\n", "mv"[i], (long long)n_states(sh) * 4);
+                if (sh->ema)
+                        text_add(t, "arena ema %lld\n", (long long)sh->n_train * 4);
         }
         text_add(t, "arena const %lld\narena kv %lld\narena keep %lld\narena act %lld\n",
                  (long long)sh->consts.n, (long long)sh->kv_bytes, (long long)sh->keep_bytes,
@@ -86,7 +88,7 @@ void tune_text(const CompileOptions *o, Module *m, int ctx, int block, const Tex
         text_add(
                 t,
                 "tgc-products 1\ncompiled dtype %s opt %d infer %d train %d batch %d ctx %d chunk %d block %d "
-                "recompute %d%s%s%s%s%s%s%s\n",
+                "recompute %d%s%s%s%s%s%s%s%s\n",
                 dt_name[o->dtype], o->opt, o->infer, o->train, o->batch, ctx, o->chunk, block,
                 o->recompute, o->tf32 ? " tf32 1" : "", o->optimizer ? " optimizer " : "",
                 o->optimizer ? optimizer_info[o->optimizer].name : "",
@@ -94,7 +96,7 @@ void tune_text(const CompileOptions *o, Module *m, int ctx, int block, const Tex
                 : o->masters               ? " masters stochastic"
                                            : "",
                 o->cache ? " cache " : "", o->cache ? dt_name[*o->cache] : "",
-                o->act_int8 ? " act8 1" : "");
+                o->act_int8 ? " act8 1" : "", o->ema ? " ema 1" : "");
         products_text(m, t);
         text_put(t, launched->s ? launched->s : "", launched->n);
         if (m->choices) {

@@ -130,7 +130,8 @@ typedef struct Rt {
         int sms;            /* the GPU's multiprocessors; 0: there are none, or it is not known */
         float unscale;      /* gradients times this are those of the loss: 1 / its scale */
         float most_norm;    /* a step of a larger gradient norm changes nothing; 0: any may */
-        int reserved[8];
+        float ema_weight;   /* of the parameters in their average, 1 - its decay; 0: it stays */
+        int reserved[7];
 } Rt;
 
 #endif

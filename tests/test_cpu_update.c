@@ -1,6 +1,7 @@
 /* test_cpu_update.c: the update in C, against plain loops in double. */
 #include "cpu_kernels.h"
 #include "cpu_adamw8bit.h"
+#include "cpu_ema.h"
 #include "cpu_lion.h"
 #include "cpu_gemm.h"
 #include "cpu_muon.h"
@@ -122,6 +123,45 @@ TEST (every_rule_is_its_definition) {
                         CHECK(low[i] == bf16_from_float(p[i]));
                 free(p), free(m), free(v), free(low), free(want), free(s);
         }
+}
+
+/* The average next to its definition in double; swapped twice nothing has changed, swapped once low is
+ * of the average. */
+TEST (average_of_parameters) {
+        enum { N = UPDATE_TILE + 333, STEPS = 20 };
+        static const float weight[] = { 1.f, 0.001f, 0.6f };
+        bf16 *low = calloc(N, sizeof *low);
+        float *p = NULL, *ema = floats(N), *was = malloc(N * 4), norm = 1.f, bad = NAN;
+        double *want = malloc(N * sizeof *want);
+        static Rt rt;
+        for (int t = 0; t < STEPS; t++) {
+                free(p);
+                p = floats(N);
+                const UpdateParams to = { p, low, TY_BF16, false };
+                rt = (Rt) { .ema_weight = weight[t ? 1 + t % 2 : 0] };
+                memcpy(was, ema, N * 4);
+                for (long tile = 0; tile < update_tiles(N); tile++)
+                        ema_task(&rt, to, ema, N, &bad, tile);
+                CHECK(!memcmp(was, ema, N * 4));
+                for (long tile = 0; tile < update_tiles(N); tile++)
+                        ema_task(&rt, to, ema, N, &norm, tile);
+                for (long i = 0; i < N; i++) {
+                        const double w = rt.ema_weight;
+                        want[i] = t ? want[i] + w * ((double)p[i] - want[i]) : p[i];
+                        NEAR(ema[i], want[i], t ? 1e-6 : 0, "step %d, average %ld", t, i);
+                }
+        }
+        const UpdateParams to = { p, low, TY_BF16, false };
+        float *p0 = malloc(N * 4);
+        memcpy(was, ema, N * 4), memcpy(p0, p, N * 4);
+        for (int k = 0; k < 2; k++) {
+                for (long tile = 0; tile < update_tiles(N); tile++)
+                        ema_swap_task(to, ema, N, tile);
+                CHECK(!memcmp(k ? p : ema, p0, N * 4) && !memcmp(k ? ema : p, was, N * 4));
+                for (long i = 0; i < N; i++)
+                        CHECK(low[i] == bf16_from_float(p[i]));
+        }
+        free(p), free(ema), free(was), free(p0), free(low), free(want);
 }
 
 /* Weights of 16 bits alone: to nearest, small steps are lost; by chance, they count on average. */

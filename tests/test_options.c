@@ -306,6 +306,8 @@ static const struct {
         { O_LOSS_SCALE_WINDOW,
           "train @/both.plan --data @/text --loss_scale 8 --loss_scale_window 3", "sets the scale",
           NULL },
+        { O_EMA_USE, "train @/both.plan --data @/text --ema_use eval", "goes with --ema", NULL },
+        { O_EMA, "train @/both.plan --data @/text --out_dir @/o --ema 0.9", "keeps no average", NULL },
         { O_COOLDOWN, "train @/both.plan --data @/text --lr_cooldown_iters 5", "goes with", NULL },
         { O_MIN_LR, "train @/both.plan --data @/text --no-decay_lr --min_lr 1", "does not fall",
           NULL },

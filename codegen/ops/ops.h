@@ -24,6 +24,11 @@ const char *update_rates(Emit *e, const UpdateRange *r);
 
 void gen_muon(Emit *e, const Shared *sh, DType dt, int norm); /* norm: a work */
 
+/* ---- ema.c ---- */
+
+void gen_ema(Emit *e, const Shared *sh, DType dt, int norm); /* norm: a work */
+void gen_ema_swap(Emit *e, const Shared *sh, DType dt);
+
 /* ---- sample.c ---- */
 
 void gen_sample(Emit *e, const Group *gr);

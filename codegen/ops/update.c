@@ -237,4 +237,6 @@ void gen_update(Emit *e, const Shared *sh, DType dt)
                         gen_rule(e, sh, dt, norm, &sh->range[i]);
         if (sh->n_matrices)
                 gen_muon(e, sh, dt, norm);
+        if (sh->ema)
+                gen_ema(e, sh, dt, norm);
 }

@@ -365,6 +365,8 @@ static void arena_program(Module *m, Shared *sh, const char *name, DType dt, Tex
         g->sizes = (Sizes) { { 1, 1, 1 } };
         if (!strcmp(name, "add_grads"))
                 gen_add_grads(&e, sh);
+        else if (!strcmp(name, "ema_swap"))
+                gen_ema_swap(&e, sh, dt);
         else
                 gen_update(&e, sh, dt);
         int64_t total = plan_memory(&e, a, &b, &n);
@@ -386,4 +388,6 @@ void program_update(Module *m, Shared *sh, DType dt, Text *out)
         if (sh->n_low)
                 arena_program(m, sh, "add_grads", dt, out);
         arena_program(m, sh, "update", dt, out);
+        if (sh->ema)
+                arena_program(m, sh, "ema_swap", dt, out);
 }

@@ -396,6 +396,7 @@ typedef struct Shared {
         int n_matrices;
         Optimizer optimizer;
         Masters masters;
+        bool ema;      /* the average of the parameters is kept */
         int64_t n_low; /* of them, the first: gradients in bf16 */
         int64_t batch;
         int64_t cache_rows; /* tokens that a paged cache has room for; 0: it has no pages */

@@ -15,7 +15,7 @@ static bool wants_arena(const Session *s, const char *name)
         if (!strcmp(name, "gsum"))
                 return false; /* session_sum_grads */
         static const char *const training[] = {
-                "p", "lo", "g", "m", "v", "m8", "v8", "mmax", "vmax"
+                "p", "lo", "g", "m", "v", "m8", "v8", "mmax", "vmax", "ema"
         };
         for (size_t i = 0; i < sizeof training / sizeof *training; i++)
                 if (!strcmp(name, training[i]))

@@ -169,6 +169,7 @@ typedef struct TrainStep {
         int step;         /* from 0: bias correction, dropout's counter */
         int skipped; /* steps before this one that changed nothing: bias correction leaves them out */
         double scale; /* of the loss, for gradients that 16 bits would lose; 0: 1 */
+        double ema;   /* weight of this step's parameters in their average; 0: it stays */
 } TrainStep;
 
 typedef struct TrainResult {
@@ -214,6 +215,7 @@ typedef enum {
         PART_V8,
         PART_MMAX,
         PART_VMAX,
+        PART_EMA, /* the average of the parameters, float32 */
         N_PARTS
 } Part;
 

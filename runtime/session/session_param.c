@@ -10,7 +10,7 @@
 enum { CHUNK = 4 << 20, SLICE = 1 << 16 }; /* elements */
 
 static const char *const part_arena[N_PARTS] = {
-        "w", "p", "g", "m", "v", "m8", "v8", "mmax", "vmax"
+        "w", "p", "g", "m", "v", "m8", "v8", "mmax", "vmax", "ema"
 };
 /* ir/optimizer.h has these, too: it is of the compiler. */
 enum { STATE_BLOCK = 256, STATE_SMALL = 4096 };
@@ -46,7 +46,7 @@ static bool has_states8(const Session *s) { return program_arena(&s->p, "m8") >=
 /* Is the part one of those that the parameter's states are kept in? */
 static bool keeps_part(const Session *s, Part part, const Param *p)
 {
-        if (part < PART_M || !has_states8(s))
+        if (part < PART_M || part == PART_EMA || !has_states8(s))
                 return true;
         return (p->count < STATE_SMALL) == (part == PART_M || part == PART_V);
 }

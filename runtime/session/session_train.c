@@ -267,6 +267,7 @@ static void set_optimiser(Session *s, const TrainStep *in)
         rt->weight_decay = (float)in->weight_decay;
         rt->clip = (float)in->clip;
         rt->most_norm = (float)in->most_norm;
+        rt->ema_weight = (float)in->ema;
         rt->unscale = in->scale > 0 ? (float)(1 / in->scale) : 1;
         rt->bias1 = (float)(1 - pow(in->beta1, in->step - in->skipped + 1.0));
         rt->bias2 = (float)(1 - pow(in->beta2, in->step - in->skipped + 1.0));

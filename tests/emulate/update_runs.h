@@ -3,6 +3,7 @@
 #define TGC_UPDATE_RUNS_H
 
 #include "adamw8bit.cuh"
+#include "ema.cuh"
 #include "lion.cuh"
 #include "sgd.cuh"
 

@@ -218,8 +218,64 @@ static void states8_test()
         }
 }
 
+struct EmaRun {
+        const Rt *rt;
+        SplitParams param;
+        float *ema;
+        int n;
+        const float *norm; /* null: swap */
+        __device__ void operator()(int tile, char *) const
+        {
+                if (norm)
+                        ema_task<256>(rt, param, ema, n, norm, tile);
+                else
+                        ema_swap_task<256>(param, ema, n, tile);
+        }
+};
+
+/* The average of parameters in halves; swapped twice, each is what it was to the bit. */
+static void ema_test(int n)
+{
+        Buf<Rt> rts(1);
+        Rt *rt = rts.p;
+        Buf<float> p(n), ema(n), norm(1);
+        Buf<bf16> w(n);
+        Buf<unsigned short> lo(n);
+        const SplitParams split = { w.p, lo.p };
+        const int tiles = ceil_div(n, 1024);
+        Vec want(n);
+        memset((void *)rt, 0, sizeof *rt);
+        norm[0] = 1.f;
+        ema.fill(9);
+        for (int t = 0; t < 6; t++) {
+                p.fill(20 + t);
+                shell_run<256>(ceil_div(n, 256), 0, SplitRun { split, p.p, n, true });
+                rt->ema_weight = t == 0 ? 1.f : t % 2 ? 0.01f : 0.7f;
+                norm[0] = t == 3 ? INFINITY : 1.f;
+                shell_run<256>(tiles, 0, EmaRun { rt, split, ema.p, n, norm.p });
+                for (int i = 0; i < n; i++) {
+                        if (t != 3)
+                                want[i] = t ? want[i] + (double)rt->ema_weight * (p[i] - want[i])
+                                            : p[i];
+                        CHECK_NEAR(ema[i], want[i], t ? 1e-6 : 0, "average[%d] of %d", i, n);
+                        want[i] = ema[i];
+                }
+        }
+        for (int k = 0; k < 2; k++) {
+                Buf<float> now(n);
+                shell_run<256>(tiles, 0, EmaRun { rt, split, ema.p, n, 0 });
+                shell_run<256>(ceil_div(n, 256), 0, SplitRun { split, now.p, n, false });
+                for (int i = 0; i < n; i++) {
+                        CHECK_NEAR(now[i], k ? p[i] : want[i], 0, "p[%d], swap %d", i, k);
+                        CHECK_NEAR(ema[i], k ? want[i] : p[i], 0, "average[%d], swap %d", i, k);
+                }
+        }
+}
+
 static void all_update()
 {
+        for (int n : { 1, 3, 1024, 4099 })
+                ema_test(n);
         stochastic_test(4099);
         states8_test();
         all_updates<AdamW>(OPTIMIZER_ADAMW, [](float *m, float *v) { return States<2> { m, v }; });

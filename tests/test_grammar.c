@@ -153,6 +153,8 @@ TEST (masks_are_what_may_come) {
                 "{\"type\":\"object\",\"properties\":{\"aa\":{\"type\":\"null\"}},"
                 "\"additionalProperties\":{\"type\":\"string\",\"maxLength\":4}}",
                 "{}",
+                "{\"type\":\"string\",\"pattern\":\"l{2}[ab]\"}",
+                "{\"type\":\"object\",\"properties\":{\"name\":{},\"null\":{},\"al\":{},\"alpha\":{\"maxLength\":3}}}",
                 "{\"enum\":[\"alpha\",\"alps\",[1,{\"b\":2}],null,3,4,5,6,7,8]}"
         };
         static const char *const piece[] = {
@@ -175,17 +177,24 @@ TEST (masks_are_what_may_come) {
                 "\xc0\x80", "\x80", "ll",
                 "\xed\x9f\xbf"
                 "l",
-                "\xf1\x80\x80\x80"
+                "\xf1\x80\x80\x80", "aaaaaaaaaaaaaaaa", "aaaaaaaaaaaaaaaaa",
+                "llaaaaaaaaaaaaaaaaaa\""
         };
-        enum { V = sizeof piece / sizeof *piece + 1 };
-        const char *bytes[V];
-        size_t n[V];
+        /* and so many plain ones that the trie has masks of them */
+        enum { PIECES = sizeof piece / sizeof *piece, V = PIECES + 4000, MANY = 97 };
+        static const char *bytes[V];
+        static char many[V][4];
+        static size_t n[V];
         uint32_t x = 7;
         const int eos = V - 1;
         Err e;
         TokenTrie *t;
         for (int i = 0; i < V; i++)
-                bytes[i] = i == eos ? "" : piece[i], n[i] = strlen(bytes[i]);
+                if (i < PIECES || i == eos)
+                        bytes[i] = i == eos ? "" : piece[i], n[i] = strlen(bytes[i]);
+                else
+                        bytes[i] = many[i], n[i] = 3, many[i][0] = "bl"[i % 2],
+                        many[i][1] = (char)('a' + i / 2 % 26), many[i][2] = (char)('0' + i / 52);
         CHECK(!token_trie_of(&t, bytes, n, V, &eos, 1, &e));
         for (size_t s = 0; s < sizeof source / sizeof *source; s++) {
                 Grammar *g;
@@ -200,6 +209,8 @@ TEST (masks_are_what_may_come) {
                                 int may[V], k = 0;
                                 CHECK(mask);
                                 for (int i = 0; i < V; i++) {
+                                        if (i >= PIECES && i < eos && (i + step) % MANY)
+                                                continue;
                                         matcher_reset(one);
                                         CHECK(matcher_bytes(one, text, strlen(text)));
                                         bool in = matcher_token(one, i);

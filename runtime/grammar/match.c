@@ -17,7 +17,8 @@ enum {
         MAX_STATES = 1 << 14, /* then all are forgotten but the current one */
         MAX_STACKS = 1 << 20,
         MASK_BYTES = 64 << 20, /* of masks kept */
-        FEW_PLACES = 8         /* more are walked together */
+        FEW_PLACES = 2,        /* more are walked together */
+        ANY_NUMBER = 127       /* of plain characters, in State.plain */
 };
 
 typedef struct Place {
@@ -40,7 +41,9 @@ typedef struct State {
         int n;
         bool complete;
         int *next; /* (256): a state, -1: none, -2: not known yet; NULL: no transition is known */
-        int plain; /* as of next: where every plain character leads (plain_next) */
+        int *after,
+                n_after; /* states that a plain character leads to (plain_after); -1: not known */
+        signed char plain[2]; /* free_plain; -1: not known */
         uint32_t *mask;
 } State;
 
@@ -67,8 +70,9 @@ struct Matcher {
         Place *place;
         int n_place, cap_place;
         bool complete;
-        int *seen, seen_cap; /* places by hash: 1 + index */
-        int *path;           /* (deepest + 1): states along the trie */
+        int *seen, seen_cap;   /* places by hash: 1 + index */
+        int *path;             /* (deepest + 1): states along the trie */
+        const int **path_next; /* and their `next` */
 };
 
 static size_t words(const Matcher *m) { return ((size_t)m->t->vocab + 31) / 32; }
@@ -130,6 +134,7 @@ static uint32_t hash_stack(const Matcher *m, int i)
 static int push(Matcher *m, int parent, int elem)
 {
         const int depth = m->stack[parent].depth + 1;
+        elem = m->g->same[elem];
         if (depth > GR_MAX_DEPTH || m->n_stack >= 2 * MAX_STACKS ||
             !table_grow(m, &m->stacks, hash_stack))
                 return -1;
@@ -152,6 +157,7 @@ static int push(Matcher *m, int parent, int elem)
 /* A place to look at; each once.  Places that read no byte are resolved by close_places. */
 static void add_place(Matcher *m, int elem, int stack)
 {
+        elem = m->g->same[elem];
         if ((m->n_place + 1) * 2 > m->seen_cap) {
                 int cap = m->seen_cap ? m->seen_cap * 2 : 256;
                 int *seen = calloc((size_t)cap, sizeof *seen);
@@ -267,9 +273,11 @@ static int make_state(Matcher *m)
         }
         if (bytes)
                 memcpy(p, m->place, bytes);
-        m->state[m->n_state] = (State) {
-                .place = p, .n = m->n_place, .complete = m->complete, .plain = -2
-        };
+        m->state[m->n_state] = (State) { .place = p,
+                                         .n = m->n_place,
+                                         .complete = m->complete,
+                                         .n_after = -1,
+                                         .plain = { -1, -1 } };
         m->states.slot[h] = ++m->n_state;
         m->states.n++;
         return m->n_state - 1;
@@ -288,27 +296,52 @@ static int step(Matcher *m, int from, unsigned char byte)
         }
         if (s->next[byte] != -2)
                 return s->next[byte];
+        /* the bytes around it that the same places read lead to the same state */
+        int lo = 0, hi = 255;
         begin_places(m);
         for (int i = 0; i < s->n; i++) {
                 const Elem *e = &m->g->elem[s->place[i].elem];
                 if (e->lo <= byte && byte <= e->hi)
                         add_place(m, s->place[i].elem + 1, s->place[i].stack);
+                if (e->lo <= byte)
+                        lo = e->lo > lo ? e->lo : lo;
+                else
+                        hi = e->lo - 1 < hi ? e->lo - 1 : hi;
+                if (e->hi < byte)
+                        lo = e->hi + 1 > lo ? e->hi + 1 : lo;
+                else
+                        hi = e->hi < hi ? e->hi : hi;
         }
         int to = m->n_place ? make_state(m) : -1;
-        return m->state[from].next[byte] = to; /* states may have moved */
+        for (int i = lo; i <= hi; i++)
+                m->state[from].next[i] = to; /* states may have moved */
+        return to;
 }
 
 /* ---- masks ---- */
 
-/* Where all bytes of [lo, hi] lead, or -1.  The places' ranges say which bytes are alike. */
-static int uniform(Matcher *m, int from, int lo, int hi)
+/* Different states that one byte or character leads to. */
+typedef struct Few {
+        int state[16], n;
+        bool fails; /* or to none, or to more */
+} Few;
+
+static void few_add(Few *f, int state)
 {
-        int to = -2;
-        for (int byte = lo, next; byte <= hi; byte = next) {
-                const int s = step(m, from, (unsigned char)byte);
-                if (s < 0 || (to != -2 && s != to))
-                        return -1;
-                to = s;
+        for (int i = 0; i < f->n; i++)
+                if (f->state[i] == state)
+                        return;
+        if (state < 0 || f->n == (int)(sizeof f->state / sizeof *f->state))
+                f->fails = true;
+        else
+                f->state[f->n++] = state;
+}
+
+/* Where bytes of [lo, hi] lead.  The places' ranges say which bytes are alike. */
+static void few_next(Matcher *m, int from, int lo, int hi, Few *to)
+{
+        for (int byte = lo, next; byte <= hi && !to->fails; byte = next) {
+                few_add(to, step(m, from, (unsigned char)byte));
                 next = hi + 1;
                 for (int i = 0; i < m->state[from].n; i++) {
                         const Elem *e = &m->g->elem[m->state[from].place[i].elem];
@@ -318,72 +351,161 @@ static int uniform(Matcher *m, int from, int lo, int hi)
                                 next = e->hi + 1;
                 }
         }
-        return to;
 }
 
-/* The state to which every plain character (token_trie.h) leads, or -1.  Within a JSON string of any
- * length it is the state itself; where the length has a bound, there is a chain of them. */
-static int plain_next(Matcher *m, int state)
+/* The states to which a plain character (token_trie.h) leads; their number, 0: some of them may not come.
+ * Within a JSON string of any length it is the state itself; where the length has a bound, the next of a
+ * chain. */
+static int plain_after(Matcher *m, int state)
 {
-        int to = m->state[state].plain;
-        if (to != -2)
-                return to;
-        for (int i = 0; i < N_PLAIN_FORMS && to != -1; i++) {
+        Few all = { .n = 0 };
+        if (m->state[state].n_after >= 0)
+                return m->state[state].n_after;
+        for (int i = 0; i < N_PLAIN_FORMS && !all.fails; i++) {
                 const struct PlainForm *f = &plain_form[i];
-                int s = state;
-                for (int k = 0; k < f->n && s >= 0; k++)
-                        s = uniform(m, s, f->lo[k], f->hi[k]);
-                to = to == -2 || to == s ? s : -1;
+                Few at = { { state }, 1, false };
+                for (int k = 0; k < f->n && !all.fails; k++) {
+                        Few to = { .n = 0 };
+                        for (int j = 0; j < at.n; j++)
+                                few_next(m, at.state[j], f->lo[k], f->hi[k], &to);
+                        all.fails |= to.fails;
+                        for (int j = 0; j < to.n; j++) /* a rule of bytes, not of characters */
+                                all.fails |= k + 1 < f->n && m->state[to.state[j]].complete;
+                        at = to;
+                }
+                for (int j = 0; j < at.n && !all.fails; j++)
+                        few_add(&all, at.state[j]);
         }
-        return m->state[state].plain = to;
+        State *s = &m->state[state];
+        s->n_after = 0;
+        if (!all.fails && all.n && (s->after = malloc((size_t)all.n * sizeof *s->after))) {
+                memcpy(s->after, all.state, (size_t)all.n * sizeof *s->after);
+                s->n_after = all.n;
+        }
+        return s->n_after;
+}
+
+/* How many plain characters may come next, whichever they are, up to TOK_PLAIN; inside: and the rule ends
+ * nowhere on the way.  ANY_NUMBER: as many as one likes. */
+static int free_plain(Matcher *m, int state, bool inside)
+{
+        enum { MOST = 24 };
+        int met[MOST] = { state }, n = 1, level = 0;
+        if (m->state[state].plain[inside] >= 0)
+                return m->state[state].plain[inside];
+        for (int from = 0, to = 1; from < to; level++, from = to, to = n) {
+                bool good = level < TOK_PLAIN;
+                for (int i = from; i < to && good; i++) {
+                        const int k = plain_after(m, met[i]);
+                        good = k > 0;
+                        for (int j = 0; j < k && good; j++) {
+                                const int s = m->state[met[i]].after[j];
+                                int old = 0;
+                                while (old < n && met[old] != s)
+                                        old++;
+                                good = old < MOST && !(inside && m->state[s].complete);
+                                if (good && old == n)
+                                        met[n++] = s;
+                        }
+                }
+                if (!good)
+                        return m->state[state].plain[inside] = (signed char)level;
+        }
+        return m->state[state].plain[inside] = ANY_NUMBER;
 }
 
 /* Does it take any n plain characters?  inside: and its rule ends nowhere on the way. */
 static bool takes_plain(Matcher *m, int state, int n, bool inside)
 {
-        for (int to; n > 0; n--, state = to) {
-                if ((to = plain_next(m, state)) < 0 || (inside && m->state[to].complete))
-                        return false;
-                if (to == state)
-                        return true;
-        }
-        return true;
+        const int k = free_plain(m, state, inside);
+        return k >= n || k == ANY_NUMBER;
 }
 
-/* Tokens [from, to) of the order. */
-static void take_tokens(const TokenTrie *t, int from, int to, uint32_t *bits)
+static void take_tokens(const int *order, int from, int to, uint32_t *bits)
 {
         for (int k = from; k < to; k++)
-                bits[t->order[k] / 32] |= 1u << t->order[k] % 32;
+                bits[order[k] / 32] |= 1u << order[k] % 32;
 }
 
+/* Where a walk notes what it finds. */
+typedef struct Walk {
+        uint32_t *bits;
+        Base *leave; /* nodes at which the state is complete, or NULL */
+        int *cap;
+} Walk;
+
+static bool walk_plain(Matcher *m, int state, int i, int most, const Walk *w);
+
 /* Tokens at and below nodes [from, to) that `state` takes, of which the nodes at `depth` + 1 read the
- * first byte.  leave: where to note nodes at which the state is complete, or NULL. */
-static void walk(Matcher *m, int state, int from, int to, int depth, uint32_t *bits, Base *leave,
-                 int *cap)
+ * first byte.  rest: they are nodes of t->rest. */
+static void walk(Matcher *m, int state, int from, int to, int depth, const Walk *w, bool rest)
 {
         const TokenTrie *t = m->t;
+        const TrieNode *node = rest ? t->rest : t->node;
+        const int *order = rest ? t->rest_order : t->order;
         m->path[depth] = state;
+        m->path_next[depth] = m->state[state].next;
         for (int i = from; i < to;) {
-                const TrieNode *n = &t->node[i];
-                int s = step(m, m->path[n->depth - 1], n->byte);
+                const TrieNode *n = &node[i];
+                const int *next = m->path_next[n->depth - 1];
+                int s = next ? next[n->byte] : -2;
+                if (s == -2) {
+                        s = step(m, m->path[n->depth - 1], n->byte);
+                        m->path_next[n->depth - 1] = m->state[m->path[n->depth - 1]].next;
+                }
                 if (s < 0) {
                         i = n->end;
                         continue;
                 }
+                if (n->end == i + 1) {
+                        take_tokens(order, n->tokens, node[i + 1].tokens, w->bits);
+                        i++;
+                        continue;
+                }
                 m->path[n->depth] = s;
-                if (n->plain > 0 && !(leave && m->state[s].complete) &&
-                    takes_plain(m, s, n->plain, leave)) {
-                        take_tokens(t, n->tokens, t->node[n->end].tokens, bits);
+                m->path_next[n->depth] = m->state[s].next;
+                const bool leaves = w->leave && m->state[s].complete;
+                if (n->plain > 0 && !leaves && takes_plain(m, s, n->plain, w->leave)) {
+                        take_tokens(order, n->tokens, node[n->end].tokens, w->bits);
                         i = n->end;
                         continue;
                 }
-                take_tokens(t, n->tokens, t->node[i + 1].tokens, bits);
-                if (leave && m->state[s].complete && n->end > i + 1 &&
-                    grow(m, &leave->leave, cap, leave->n_leave + 1, sizeof *leave->leave))
-                        leave->leave[leave->n_leave++] = i;
+                if (!rest && n->most > 0 && !leaves && walk_plain(m, s, i, n->most, w)) {
+                        i = n->end;
+                        continue;
+                }
+                take_tokens(order, n->tokens, node[i + 1].tokens, w->bits);
+                if (leaves && grow(m, &w->leave->leave, w->cap, w->leave->n_leave + 1,
+                                   sizeof *w->leave->leave))
+                        w->leave->leave[w->leave->n_leave++] = rest ? t->rest_node[i] : i;
                 i = m->state[s].n ? i + 1 : n->end;
         }
+}
+
+/* Where `state`, at node i or before all (-1), takes any plain characters: the plain tokens at and
+ * below it, and of the rest what it takes. */
+static bool walk_plain(Matcher *m, int state, int i, int most, const Walk *w)
+{
+        const TokenTrie *t = m->t;
+        if (most <= 0 || !takes_plain(m, state, most, w->leave))
+                return false;
+        token_trie_plain(t, i, w->bits);
+        if (i < 0) {
+                walk(m, state, 0, t->n_rest, 0, w, true);
+        } else { /* i is a node of the rest, too, where the next one is another there */
+                const int from = t->rest_at[i + 1], to = t->rest_at[t->node[i].end];
+                if (to > from)
+                        walk(m, state, from, to, t->node[i].depth, w, true);
+        }
+        return true;
+}
+
+static void walk_all(Matcher *m, int state, const Walk *w)
+{
+        if (w->leave && m->state[state].complete)
+                walk(m, state, 0, m->t->n_node, 0, w, false);
+        else if (!walk_plain(m, state, -1, m->t->most, w))
+                walk(m, state, 0, m->t->n_node, 0, w, false);
 }
 
 static const Base *base_for(Matcher *m, int elem)
@@ -403,7 +525,7 @@ static const Base *base_for(Matcher *m, int elem)
                 return NULL;
         }
         m->mask_bytes += words(m) * 4;
-        walk(m, s, 0, m->t->n_node, 0, b.bits, &b, &cap);
+        walk_all(m, s, &(Walk) { b.bits, &b, &cap });
         m->base[m->n_base] = b;
         m->base_of[elem] = ++m->n_base;
         return &m->base[m->n_base - 1];
@@ -422,12 +544,11 @@ static void mask_of_place(Matcher *m, Place p, uint32_t *bits)
         for (int i = 0; i < b->n_leave && rest >= 0; i++) {
                 const int node = b->leave[i];
                 const TrieNode *n = &m->t->node[node];
+                const Walk w = { bits, NULL, NULL };
                 if (n->plain > 0 && takes_plain(m, rest, n->plain, false))
-                        take_tokens(m->t, m->t->node[node + 1].tokens, m->t->node[n->end].tokens,
-                                    bits);
-                else
-                        walk(m, rest, node + 1, m->t->node[node].end, m->t->node[node].depth, bits,
-                             NULL, NULL);
+                        take_tokens(m->t->order, n[1].tokens, m->t->node[n->end].tokens, bits);
+                else if (!walk_plain(m, rest, node, n->most, &w))
+                        walk(m, rest, node + 1, n->end, n->depth, &w, false);
         }
 }
 
@@ -451,6 +572,7 @@ static void forget(Matcher *m)
         for (int i = 0; i < m->n_state; i++) {
                 free(m->state[i].place);
                 free(m->state[i].next);
+                free(m->state[i].after);
                 free(m->state[i].mask);
         }
         for (int i = 0; i < m->n_base; i++) {
@@ -499,7 +621,7 @@ const uint32_t *matcher_mask(Matcher *m)
                 return NULL;
         const int n = m->state[m->at].n;
         if (n > FEW_PLACES)
-                walk(m, m->at, 0, m->t->n_node, 0, bits, NULL, NULL);
+                walk_all(m, m->at, &(Walk) { bits, NULL, NULL });
         for (int i = 0; i < n && n <= FEW_PLACES; i++)
                 mask_of_place(m, m->state[m->at].place[i], bits);
         for (int i = 0; i < m->t->n_eos && m->state[m->at].complete; i++)
@@ -575,10 +697,12 @@ int matcher_new(Matcher **out, const Grammar *g, const TokenTrie *t, Err *e)
                 m->t = t;
                 m->base_of = calloc((size_t)g->n + 1, sizeof *m->base_of);
                 m->path = calloc(t ? (size_t)t->deepest + 1 : 1, sizeof *m->path);
+                m->path_next = calloc(t ? (size_t)t->deepest + 1 : 1, sizeof *m->path_next);
                 if (grow(m, &m->stack, &m->cap_stack, 16, sizeof *m->stack))
                         m->stack[m->n_stack++] = (Stack) { 0, 0, 0 };
         }
-        if (!m || !m->base_of || !m->path || m->no_memory || (matcher_reset(m), m->no_memory)) {
+        if (!m || !m->base_of || !m->path || !m->path_next || m->no_memory ||
+            (matcher_reset(m), m->no_memory)) {
                 matcher_free(m);
                 return err_set(e, TGC_NO_MEMORY, "no memory for a grammar");
         }
@@ -593,6 +717,7 @@ void matcher_free(Matcher *m)
         for (int i = 0; i < m->n_state; i++) {
                 free(m->state[i].place);
                 free(m->state[i].next);
+                free(m->state[i].after);
                 free(m->state[i].mask);
         }
         for (int i = 0; i < m->n_base; i++) {
@@ -608,5 +733,6 @@ void matcher_free(Matcher *m)
         free(m->place);
         free(m->seen);
         free(m->path);
+        free(m->path_next);
         free(m);
 }

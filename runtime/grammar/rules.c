@@ -363,6 +363,10 @@ static int flatten(Build *b, Grammar **out)
                 g->elem[g->n++] = (Elem) { .kind = ELEM_END };
         }
         free(start);
+        if (gr_same(g)) {
+                grammar_free(g);
+                return err_set(b->e, TGC_NO_MEMORY, "no memory for a grammar");
+        }
         *out = g;
         return TGC_OK;
 }
@@ -387,7 +391,9 @@ void gr_free(Build *b)
 
 void grammar_free(Grammar *g)
 {
-        if (g)
+        if (g) {
                 free(g->elem);
+                free(g->same);
+        }
         free(g);
 }

@@ -16,6 +16,7 @@ typedef struct Elem {
 struct Grammar {
         Elem *elem;
         int n, root; /* root: the first element of the first rule */
+        int *same;   /* (n): of the elements that go on alike, one (same.c) */
 };
 
 typedef struct Rule {
@@ -52,6 +53,7 @@ int gr_repeat(Build *b, int what, int min, int max);
 int gr_end(Build *b, Grammar **g, const char *file, const char *(*name_of)(void *, int),
            void *user);
 void gr_free(Build *b);
+int gr_same(Grammar *g); /* fills `same`; TGC_NO_MEMORY, without a message */
 
 /* regex.c: a rule for the strings that an ECMA 262 pattern finds something in, as they stand between
  * the quotes of JSON.  NULL in *wrong, or what of the pattern is not supported. */

@@ -2,7 +2,8 @@
  * maskbench/data of guidance-ai/jsonschemabench has them, against runtime/grammar.
  *
  *      schemas FILE...                    a line for each file that does not pass, and the counts
- *      schemas --tokens LIST FILE...      and the time of masks over the tokens of LIST, one a line
+ *      schemas --tokens LIST FILE...      and the time of masks over the tokens of LIST: a line each, or
+ *                                         tiktoken's lines, base64 and a number
  *
  * A file passes when its schema is compiled, its valid instances are texts of the grammar and the others
  * are not. */
@@ -19,8 +20,10 @@ enum { MAX_VOCAB = 1 << 18, MAX_TIMES = 1 << 22 };
 static char *piece[MAX_VOCAB];
 static size_t length[MAX_VOCAB];
 static int vocab;
+static int *begins[1 << 16], n_begins[1 << 16]; /* tokens by their first two bytes */
 static TokenTrie *trie;
 static double *times;
+static uint64_t hash = 0xcbf29ce484222325; /* of all masks (FNV-1a) */
 static int n_times;
 
 static int by_time(const void *x, const void *y)
@@ -29,17 +32,55 @@ static int by_time(const void *x, const void *y)
         return (*a > *b) - (*a < *b);
 }
 
+/* Of a line "BASE64 NUMBER"; 0: it is none. */
+static size_t base64(const char *line, char *out)
+{
+        static const char digits[] =
+                "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        size_t at = strcspn(line, " ="), n = 0;
+        unsigned bits = 0;
+        const char *rest = line + at + strspn(line + at, "=");
+        if (*rest != ' ' || !rest[1] || rest[1 + strspn(rest + 1, "0123456789")])
+                return 0;
+        for (size_t i = 0; i < at; i++) {
+                const char *d = strchr(digits, line[i]);
+                if (!d)
+                        return 0;
+                bits = bits << 6 | (unsigned)(d - digits);
+                if (i % 4)
+                        out[n++] = (char)(bits >> (6 - i % 4 * 2));
+        }
+        return n;
+}
+
+/* A token of one byte has 0 for its second. */
+static int first_bytes(const char *p, size_t n)
+{
+        return n ? (unsigned char)p[0] << 8 | (n > 1 ? (unsigned char)p[1] : 0) : 0;
+}
+
 static int read_tokens(const char *path)
 {
-        char line[4096];
+        char line[4096], decoded[4096];
         FILE *f = fopen(path, "r");
         Err e;
         int eos = 0;
         piece[vocab++] = strdup("");
         while (f && vocab < MAX_VOCAB && fgets(line, sizeof line, f)) {
                 line[strcspn(line, "\n")] = 0;
-                length[vocab] = strlen(line);
-                piece[vocab++] = strdup(line);
+                const size_t n = base64(line, decoded);
+                length[vocab] = n ? n : strlen(line);
+                piece[vocab] = malloc(length[vocab] + 1);
+                if (!piece[vocab])
+                        return 1;
+                memcpy(piece[vocab], n ? decoded : line, length[vocab]);
+                vocab++;
+        }
+        for (int i = 1; i < vocab; i++) {
+                const int b = first_bytes(piece[i], length[i]);
+                if (!(n_begins[b] & (n_begins[b] - 1)))
+                        begins[b] = realloc(begins[b], (size_t)(2 * n_begins[b] + 1) * sizeof(int));
+                begins[b][n_begins[b]++] = i;
         }
         times = malloc(MAX_TIMES * sizeof *times);
         return !f || !times ||
@@ -60,11 +101,19 @@ static void time_masks(Matcher *m, const char *text)
                 double t = now();
                 const uint32_t *mask = matcher_mask(m);
                 t = now() - t;
+                for (int i = 0; i < (vocab + 31) / 32 && mask; i++)
+                        hash = (hash ^ mask[i]) * 0x100000001b3;
                 int best = -1;
-                for (int i = 1; i < vocab && mask; i++)
-                        if (length[i] <= n && length[i] > (best < 0 ? 0 : length[best]) &&
-                            mask[i / 32] >> i % 32 & 1 && !memcmp(piece[i], text, length[i]))
-                                best = i;
+                for (int two = 0; two < 2 && mask; two++) {
+                        const int b = first_bytes(text, two && n > 1 ? 2 : 1);
+                        for (int k = 0; k < n_begins[b]; k++) {
+                                const int i = begins[b][k];
+                                if (length[i] <= n && length[i] > (best < 0 ? 0 : length[best]) &&
+                                    mask[i / 32] >> i % 32 & 1 &&
+                                    !memcmp(piece[i], text, length[i]))
+                                        best = i;
+                        }
+                }
                 if (best < 0)
                         return;
                 double u = now();
@@ -142,10 +191,10 @@ int main(int argc, char **argv)
                 qsort(times, (size_t)n_times, sizeof *times, by_time);
                 for (int i = 0; i < n_times; i++)
                         sum += times[i];
-                printf("%d masks over %d tokens: median %.1f us, mean %.1f, 90%% %.1f, 99%% %.1f, most %.0f\n",
+                printf("%d masks over %d tokens: median %.1f us, mean %.1f, 90%% %.1f, 99%% %.1f, most %.0f; hash %016llx\n",
                        n_times, vocab, 1e6 * times[n_times / 2], 1e6 * sum / n_times,
                        1e6 * times[n_times * 9 / 10], 1e6 * times[(size_t)n_times * 99 / 100],
-                       1e6 * times[n_times - 1]);
+                       1e6 * times[n_times - 1], (unsigned long long)hash);
         }
         return wrong_yes || wrong_no;
 }

@@ -78,9 +78,12 @@ static int take(Together *t, const BatchToken *x, int parallel, Err *e)
         return code ? code : r->code;
 }
 
-static double mib(int pages, const BatchStats *st)
+/* Of so many pages of each pool. */
+static double mib(int pages, int narrow, const BatchStats *st)
 {
-        return (double)pages * (double)st->page_bytes / (1 << 20);
+        return ((double)pages * (double)st->page_bytes +
+                (double)narrow * (double)st->narrow_page_bytes) /
+               (1 << 20);
 }
 
 int run_together(const Gen *like, Session *s, const Prompts *p, int parallel, const Sampling *how,
@@ -127,8 +130,11 @@ int run_together(const Gen *like, Session *s, const Prompts *p, int parallel, co
                     "pages of %d tokens at most (%.1f of %.1f MiB), where %d would be without "
                     "sharing\n",
                     (unsigned long long)st.prefilled, (unsigned long long)st.from_prefix,
-                    st.most_used, st.pages, TGC_PAGE, mib(st.most_used, &st), mib(st.pages, &st),
-                    st.most_used + st.most_shared);
+                    st.most_used, st.pages, TGC_PAGE, mib(st.most_used, st.narrow_most_used, &st),
+                    mib(st.pages, st.narrow_pages, &st), st.most_used + st.most_shared);
+                if (st.narrow_pages)
+                        say(&talk, "of layers with narrower windows: %d of %d pages at most\n",
+                            st.narrow_most_used, st.narrow_pages);
         }
         batch_close(t.b);
         for (int i = 0; i < t.n && t.gen; i++) {

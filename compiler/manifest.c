@@ -110,20 +110,6 @@ static void init_text(const Node *n, Text *t)
         }
 }
 
-/* The widest window, if every layer has one; else 0. */
-static int64_t window_of(const Graph *g)
-{
-        int64_t most = 0;
-        for (Ref r = 1; r < g->n_nodes; r++) {
-                const Node *n = NODE(g, r);
-                if (n->op == OP_ATTENTION && !n->a.att.window)
-                        return 0;
-                if (n->op == OP_ATTENTION && n->a.att.window > most)
-                        most = n->a.att.window;
-        }
-        return most;
-}
-
 void manifest_text(const Model *m, const CompileOptions *o, Shared *sh, int ctx, int chunk, Text *t)
 {
         const Graph *g = m->graph;
@@ -143,8 +129,11 @@ void manifest_text(const Model *m, const CompileOptions *o, Shared *sh, int ctx,
                 text_add(t, "cache %s\n", dt_name[*o->cache]);
         if (sh->cache_rows)
                 text_add(t, "pages %lld\n", (long long)(sh->cache_rows / CACHE_PAGE));
-        if (sh->cache_rows && window_of(g))
-                text_add(t, "window %lld\n", (long long)window_of(g));
+        if (sh->cache_rows && sh->window)
+                text_add(t, "window %lld\n", (long long)sh->window);
+        if (sh->narrow_rows)
+                text_add(t, "narrow_pages %lld\nnarrow_window %lld\n",
+                         (long long)(sh->narrow_rows / CACHE_PAGE), (long long)sh->narrow);
         if (o->train && o->optimizer != OPTIMIZER_ADAMW)
                 text_add(t, "optimizer %s\n", optimizer_info[o->optimizer].name);
         if (o->train && o->masters)

@@ -273,6 +273,7 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
                         mod->choices = choices;
                         mod->tf32 = o->tf32;
                 }
+                sh->narrow_rows = narrow_rows(m, o, ctx, &sh->window, &sh->narrow);
                 double t0 = now();
                 bool first_target = !out->memory.s;
                 if (target == TARGET_CUDA ? !o->cuda : !o->cpu) {

@@ -1,6 +1,7 @@
 /* program_text.c: lines of a program's text that belong to no kernel: arenas, the cache's size, and
  * what `tgc tune` needs. */
 #include "pipeline.h"
+#include "../runtime/rt.h"
 
 /* Float32 states: of all parameters, or of the small. */
 static int64_t n_states(const Shared *sh)
@@ -13,6 +14,11 @@ static int64_t n_states(const Shared *sh)
                         n += (sh->param[i].count + OPTIMIZER_BLOCK - 1) / OPTIMIZER_BLOCK *
                              OPTIMIZER_BLOCK;
         return n;
+}
+
+static long long pages_of(const Shared *sh, int pool)
+{
+        return (long long)(pool ? sh->narrow_rows : sh->cache_rows) / CACHE_PAGE;
 }
 
 void arenas_text(const Shared *sh, DType dt, bool train, int target, Text *t)
@@ -40,10 +46,12 @@ void arenas_text(const Shared *sh, DType dt, bool train, int target, Text *t)
         text_add(t, "arena const %lld\narena kv %lld\narena keep %lld\narena act %lld\n",
                  (long long)sh->consts.n, (long long)sh->kv_bytes, (long long)sh->keep_bytes,
                  (long long)sh->act_bytes);
-        for (int i = 0; i < sh->n_state && sh->cache_rows; i++)
-                text_add(t, "cache kv+%lld %lld %lld\n", (long long)sh->state[i].offset,
-                         (long long)(sh->state[i].bytes / (sh->cache_rows / CACHE_PAGE)),
-                         (long long)(sh->cache_rows / CACHE_PAGE));
+        for (int i = 0; i < sh->n_state && sh->cache_rows; i++) {
+                const int pool = sh->state[i].pool;
+                const long long pages = pages_of(sh, pool);
+                text_add(t, "cache kv+%lld %lld %lld%s\n", (long long)sh->state[i].offset,
+                         (long long)sh->state[i].bytes / pages, pages, pool ? " narrow" : "");
+        }
         for (int i = 0; i < sh->n_map; i++)
                 text_add(t, "map %d %s\n", i, sh->map[i]);
 }
@@ -51,14 +59,27 @@ void arenas_text(const Shared *sh, DType dt, bool train, int target, Text *t)
 /* For people: of what `tgc run` says it used so much. */
 void cache_text(const Shared *sh, Text *t)
 {
-        const long long pages = sh->cache_rows / CACHE_PAGE, all = sh->kv_bytes;
+        const long long pages = pages_of(sh, 0), all = sh->kv_bytes;
+        long long bytes[TGC_POOLS] = { 0 };
+        int layers[TGC_POOLS] = { 0 };
         text_add(t, "cache of keys and values: %lld bytes", all);
+        for (int i = 0; i < sh->n_state; i++) {
+                bytes[sh->state[i].pool] += (long long)sh->state[i].bytes;
+                layers[sh->state[i].pool]++;
+        }
         if (pages)
                 text_add(t,
                          ", %lld pages of %d tokens, %lld bytes each; sequences share pages "
                          "of equal beginnings",
-                         pages, CACHE_PAGE, all / pages);
+                         pages, CACHE_PAGE, bytes[0] / pages);
         text_add(t, "\n");
+        if (sh->narrow_rows)
+                text_add(t,
+                         "of %d layers %d look back %lld tokens at most: %lld of these bytes, %lld "
+                         "pages, %lld bytes each, of which a sequence keeps %d\n",
+                         (layers[0] + layers[1]) / 2, layers[1] / 2, (long long)sh->narrow,
+                         bytes[1], pages_of(sh, 1), bytes[1] / pages_of(sh, 1),
+                         (int)TGC_KEPT(sh->narrow));
 }
 
 void blocks_text(const Graph *g, const Shared *sh, DType dt, Text *t)

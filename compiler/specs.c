@@ -3,6 +3,7 @@
  * Training has `step` and `eval`.  Generating text has `prefill`, `score`, and a `decode` for each
  * number of sequences in `buckets`.  An encoder has `embed` alone, what measures inputs `sums`. */
 #include "pipeline.h"
+#include "../runtime/rt.h"
 
 /* Tokens of a prefill call: CHUNK fill a GPU badly and LONG well, but their tiles are too large for
  * a short prompt. */
@@ -22,6 +23,38 @@ int64_t cache_rows(const CompileOptions *o, int ctx)
                      : o->cache_tokens < 0 && some < all ? some
                                                          : all)) *
                CACHE_PAGE;
+}
+
+/* How far layers look back, 0 being farthest: *wide is the most, *narrow the most of the others, or 0
+ * where there are none. */
+static void windows_of(const Graph *g, int64_t *wide, int64_t *narrow)
+{
+        *wide = *narrow = -1;
+        for (Ref r = 1; r < g->n_nodes; r++) {
+                const int64_t w = NODE(g, r)->op == OP_ATTENTION ? NODE(g, r)->a.att.window : -1;
+                if (w == 0 || (*wide != 0 && w > *wide)) {
+                        *narrow = w != *wide ? *wide : *narrow;
+                        *wide = w;
+                } else if (w != *wide && w > *narrow) {
+                        *narrow = w;
+                }
+        }
+        *wide = *wide < 0 ? 0 : *wide;
+        *narrow = *narrow < 0 ? 0 : *narrow;
+}
+
+/* A sequence keeps what TGC_KEPT says, and a call's prompts have pages beside that. */
+int64_t narrow_rows(const Model *m, const CompileOptions *o, int ctx, int64_t *window,
+                    int64_t *narrow)
+{
+        const int64_t rows = cache_rows(o, ctx), batch = o->train ? o->sequences : o->batch;
+        windows_of(m->graph, window, narrow);
+        if (!rows || !*narrow)
+                return 0;
+        const int64_t each = TGC_KEPT(*narrow),
+                      wanted = (1 + batch * each + (o->chunk ? o->chunk : LONG) / CACHE_PAGE) *
+                               CACHE_PAGE;
+        return wanted < rows ? wanted : 0;
 }
 
 /* Numbers of sequences that have a decode program of their own, and one CUDA graph; a call of fewer

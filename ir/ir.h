@@ -236,7 +236,8 @@ typedef struct Attr {
                         int64_t more;
                 } accum; /* not the first contribution of this step */
                 struct {
-                        int64_t layer;
+                        int64_t layer,
+                                window; /* of its attention: most tokens it looks back, 0: all */
                 } cache;
                 struct {
                         int64_t both;

@@ -170,7 +170,7 @@ static const AttrField param_f[] = { INT(param, init),
                                      END };
 static const AttrField data_f[] = { { "data", offsetof(Attr, data), true, 0, 0, NULL }, END };
 static const AttrField accum_f[] = { INT(accum, more), END };
-static const AttrField cache_f[] = { INT(cache, layer), END };
+static const AttrField cache_f[] = { INT(cache, layer), INT(cache, window), END };
 static const AttrField ce_f[] = { INT(ce, both), END };
 static const AttrField route_f[] = { INT(route, k), INT(route, renorm), END };
 static const AttrField rows_f[] = { INT_OR(rows, adiv, 1), INT(rows, mix), INT(rows, bias), END };

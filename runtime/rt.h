@@ -10,10 +10,17 @@
 
 #define TGC_MAX_BATCH 256
 #define TGC_PAGE 64 /* tokens of a page of a paged cache */
+/* Pools of pages: one of the layers that look back farthest, one of those with narrower windows, which
+ * keep fewer pages of a sequence.  A plan may have the first alone. */
+#define TGC_POOLS 2
+/* Tiles of keys may begin up to so many tokens before the first that a query looks at; a sequence whose
+ * layers look back `window` tokens has at least so many pages. */
+#define TGC_MARGIN 256
+#define TGC_KEPT(window) (((window) + 8 * TGC_PAGE + TGC_PAGE - 1) / TGC_PAGE)
 
 /* Of a token of a ragged call: where it stands in its sequence, and in the cache. */
 typedef struct RtToken {
-        int position, place;
+        int position, place[TGC_POOLS];
 } RtToken;
 
 /* ---- sampling ----
@@ -112,12 +119,12 @@ typedef struct Rt {
         int pos[TGC_MAX_BATCH]; /* tokens cached before this call, per sequence; S=pos+T */
         int start[TGC_MAX_BATCH + 1];
         /* The slot of each row's sequence (one from the number of slots on, or below 0: it is nobody's,
-         * and nothing is sampled).  In a paged cache a slot has a row in the table of pages; and the
-         * place in the cache (page * TGC_PAGE + offset) of its one token in this call */
-        int slot[TGC_MAX_BATCH], place[TGC_MAX_BATCH];
+         * and nothing is sampled).  In a paged cache a slot has a row in each pool's table of pages;
+         * and the place in the pool (page * TGC_PAGE + offset) of its one token in this call */
+        int slot[TGC_MAX_BATCH], place[TGC_POOLS][TGC_MAX_BATCH];
         int n_out[TGC_MAX_BATCH]; /* calls that sampled a row since the host wrote this */
-        int slot_pages;           /* entries of a row of the table */
-        const int *pages;         /* (slots, slot_pages): numbers of pages */
+        int slot_pages;           /* entries of a row of the tables */
+        const int *pages[TGC_POOLS]; /* (slots, slot_pages): numbers of pages; NULL: no such pool */
         const RtToken *token;     /* of a ragged call, T of them */
         int step;                 /* optimiser step, from 0                                */
         int micro, n_micro;       /* micro-step within the step; 0 overwrites gradients    */

@@ -11,12 +11,18 @@ static const char *const llama[] = { "n_layer=2",   "n_embd=64",   "n_head=4",
                                      "n_kv_head=2", "head_dim=16", "n_ff=44",
                                      "vocab=65",    "ctx=300",     "window=40" };
 
+/* Layers with a window and layers without: two pools of pages. */
+static const char *const mixed[] = { "n_layer=2",  "n_embd=16", "n_head=2", "n_kv_head=1",
+                                     "head_dim=8", "n_ff=44",   "vocab=65", "ctx=1600",
+                                     "window=40",  "pattern=sf" };
+
 typedef struct Bench {
         Plan p;
         Session *s;
 } Bench;
 
 static Err e;
+static int chunk_size, set_aside; /* of what is opened; times in the last company */
 #define NOTE(...) (getenv("NOTES") ? printf("  " __VA_ARGS__), printf("\n") : 0)
 #define MUST(call) CHECK_MSG(!(call), "%s: %s", #call, e.msg)
 
@@ -34,6 +40,7 @@ static void open_model(Bench *x, const char *model, const char *const *define, i
                            .opt = 3,
                            .batch = batch,
                            .cache_tokens = cache_tokens,
+                           .chunk = chunk_size,
                            .cuda = strcmp(device, "cpu") != 0,
                            .cpu = !strcmp(device, "cpu") };
         memset(x, 0, sizeof *x);
@@ -158,10 +165,13 @@ static void check_company(Bench *x, int n, int longest, int most, const BatchOpt
         }
         run_all(b, together, id, n);
         BatchStats st = batch_stats(b);
-        CHECK_MSG(st.pages_free == st.pages, "%s: %d of %d pages are free", what, st.pages_free,
-                  st.pages);
-        NOTE("%s: %d calls, %d prefilled, %d from prefixes, %d pages at most, %d set aside", what,
-             (int)st.steps, (int)st.prefilled, (int)st.from_prefix, st.most_used, st.set_aside);
+        CHECK_MSG(st.pages_free == st.pages && st.narrow_free == st.narrow_pages,
+                  "%s: %d of %d pages are free, %d of %d", what, st.pages_free, st.pages,
+                  st.narrow_free, st.narrow_pages);
+        NOTE("%s: %d calls, %d prefilled, %d from prefixes, %d and %d pages at most, %d set aside",
+             what, (int)st.steps, (int)st.prefilled, (int)st.from_prefix, st.most_used,
+             st.narrow_most_used, st.set_aside);
+        set_aside = st.set_aside;
         batch_close(b);
         for (int i = 0; i < n; i++) {
                 const BatchOptions plain = { .no_prefix = true };
@@ -191,6 +201,99 @@ TEST (windows_give_pages_back) {
         close_model(&x);
 }
 
+static int keep_token(void *user, int step, const int *token, int B)
+{
+        Text *t = user;
+        (void)step, (void)B;
+        t->ids[t->n++] = token[0];
+        return 0;
+}
+
+/* Calls of equal lengths, where pages of the second pool are rings: prefill, decode, and going back
+ * further than the ring. */
+static void check_rings(Bench *x, Bench *one)
+{
+        static Text t[2], u;
+        static int ids[2 * 1400];
+        const Sampling how = sampling_default();
+        for (int i = 0; i < 2 * 1400; i++)
+                ids[i] = below(65);
+        for (int i = 0; i < 2; i++) {
+                Bench *b = i ? one : x;
+                t[i].n = 0;
+                MUST(session_prefill(b->s, ids, 1, 1400, &e));
+                MUST(session_decode(b->s, &how, 20, keep_token, &t[i], &e));
+                MUST(session_truncate(b->s, 1390, &e));
+                MUST(session_decode(b->s, &how, 20, keep_token, &t[i], &e));
+                MUST(session_truncate(b->s, 300, &e));
+                MUST(session_decode(b->s, &how, 20, keep_token, &t[i], &e));
+                MUST(session_shift(b->s, 4, &u.n, &e));
+                MUST(session_decode(b->s, &how, 20, keep_token, &t[i], &e));
+                session_reset(b->s, &e);
+        }
+        CHECK(t[0].n == 80 && !memcmp(t[0].ids, t[1].ids, 80 * sizeof(int)));
+        /* two at once, and their scores */
+        double nll[2][1400];
+        MUST(session_prefill(x->s, ids, 2, 1400, &e));
+        t[0].n = t[1].n = 0;
+        MUST(session_decode(x->s, &how, 20, keep_token, &t[0], &e));
+        session_reset(x->s, &e);
+        MUST(session_prefill(one->s, ids, 1, 1400, &e));
+        MUST(session_decode(one->s, &how, 20, keep_token, &t[1], &e));
+        session_reset(one->s, &e);
+        CHECK(!memcmp(t[0].ids, t[1].ids, 20 * sizeof(int)));
+        MUST(session_score(x->s, ids, 1400, NULL, nll[0], &e));
+        MUST(session_score(one->s, ids, 1400, NULL, nll[1], &e));
+        for (int i = 0; i < 1399; i++)
+                CHECK_MSG(fabs(nll[0][i] - nll[1][i]) < 1e-4, "token %d: %g, in one piece %g", i,
+                          nll[0][i], nll[1][i]);
+}
+
+/* Tokens and log-probabilities of a plan for one sequence, whose cache has no pages. */
+static void check_one(Bench *x, Bench *one, int longest, int most)
+{
+        static Text t, u;
+        int id;
+        Batch *b;
+        make_texts(&t, 1, longest, most);
+        t.predict = most;
+        u = t;
+        const BatchHow h = how_of(&t, 0, false);
+        MUST(batch_open(&b, x->s, NULL, &e));
+        MUST(batch_add(b, t.ids, t.n, &h, &id, &e));
+        run_all(b, &t, &id, 1);
+        batch_close(b);
+        MUST(session_prefill(one->s, u.ids, 1, u.n, &e));
+        MUST(session_decode(one->s, &h.sampling, most, keep_token, &u, &e));
+        CHECK(t.n == u.n && !memcmp(t.ids, u.ids, (size_t)t.n * sizeof(int)));
+        session_reset(one->s, &e);
+}
+
+TEST (layers_with_windows_keep_fewer_pages) {
+        Bench x, one;
+        rng = 12345; /* sequences of which some are set aside */
+        open_model(&x, "llama", mixed, 10, "f32", 4, 0, "cpu");
+        const Manifest *m = session_manifest(x.s);
+        CHECK_MSG(m->narrow_pages && m->narrow_window == 40 && !m->window &&
+                          m->narrow_pages < m->pages,
+                  "%d pages, %d of a window of %d", m->pages, m->narrow_pages, m->narrow_window);
+        check_company(&x, 6, 1500, 60, NULL, true, "mixed");
+        check_company(&x, 4, 700, 60, &(BatchOptions) { .chunk = 37 }, false, "mixed in chunks");
+        open_model(&one, "llama", mixed, 10, "f32", 1, 0, "cpu");
+        check_one(&x, &one, 1500, 60);
+        check_rings(&x, &one);
+        close_model(&one);
+        close_model(&x);
+        chunk_size = 64; /* few pages: some leave */
+        open_model(&x, "llama", mixed, 10, "f32", 4, 40 * 64, "cpu");
+        CHECK(session_manifest(x.s)->narrow_pages);
+        set_aside = 0;
+        check_company(&x, 6, 800, 900, NULL, true, "mixed, 40 pages");
+        CHECK_MSG(set_aside > 0, "nobody was set aside");
+        chunk_size = 0;
+        close_model(&x);
+}
+
 TEST (few_pages) {
         Bench x;
         open_model(&x, "gpt", gpt, 5, "f32", 8, 6 * 64, "cpu");
@@ -204,6 +307,25 @@ TEST (company_in_the_emulator) {
         open_model(&x, "llama", llama, 9, "bf16", 4, 5 * 64, "emulate");
         check_company(&x, 4, 90, 8, &(BatchOptions) { .chunk = 50 }, false, "llama, bf16");
         close_model(&x);
+}
+
+TEST (pools_in_the_emulator) {
+        static const char *const heads64[] = { "n_layer=2",   "n_embd=32",   "n_head=2",
+                                               "n_kv_head=1", "head_dim=64", "n_ff=44",
+                                               "vocab=65",    "ctx=1600",    "window=40",
+                                               "pattern=sf" };
+        chunk_size = 256;
+        for (int hopper = 0; hopper < 2; hopper++) {
+                Bench x;
+                if (hopper)
+                        CHECK(!setenv("TGC_EMULATE_ARCH", "sm_90a", 1));
+                open_model(&x, "llama", heads64, 10, "bf16", 2, 0, "emulate");
+                CHECK(session_manifest(x.s)->narrow_pages);
+                check_company(&x, 3, 460, 6, NULL, false, hopper ? "pools, sm_90a" : "pools");
+                close_model(&x);
+        }
+        unsetenv("TGC_EMULATE_ARCH");
+        chunk_size = 0;
 }
 
 /* Hopper's linears give a row the same bits in programs of 1 to 24 rows. */

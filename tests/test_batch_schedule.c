@@ -95,19 +95,72 @@ typedef struct Seq {
         int done;  /* the call in which it ended; 0: not yet */
 } Seq;
 
+/* Pages of both pools: free ones, and what a trace's layers look back (0: all). */
+typedef struct Pool {
+        int pages[SCHED_POOLS], used[SCHED_POOLS], window[SCHED_POOLS];
+} Pool;
+
+static void pool_take(Pool *p, Seq *q, int n)
+{
+        for (int k = 0; k < SCHED_POOLS; k++) {
+                p->used[k] += n;
+                q->s.held[k] += n;
+        }
+}
+
+/* All its pages, which it holds again when it comes back. */
+static void pool_give(Pool *p, const Seq *q, int sign)
+{
+        for (int k = 0; k < SCHED_POOLS; k++)
+                p->used[k] += sign * q->s.held[k];
+}
+
+/* Pages that no query looks at any more. */
+static void pool_trim(Pool *p, Seq *q, int each)
+{
+        for (int k = 0; k < SCHED_POOLS; k++)
+                while (p->window[k] && (q->s.gone[k] + 1) * each + p->window[k] <= q->s.pos) {
+                        q->s.gone[k]++;
+                        q->s.held[k]--;
+                        p->used[k]--;
+                }
+}
+
+static bool pool_holds(const Pool *p)
+{
+        for (int k = 0; k < SCHED_POOLS; k++)
+                if (p->used[k] < 0 || p->used[k] > p->pages[k])
+                        return false;
+        return true;
+}
+
 /* One trace; the number of calls, or 0 if some rule was broken. */
 static int trace(int *why)
 {
         enum { MOST = 8 };
         const int n = 1 + random_below(MOST), each = 1 + random_below(4),
                   longest = 1 + random_below(24), ahead = random_below(3);
-        const int pages = sched_pages(longest + 1 + ahead, each) + random_below(12);
+        Pool pool = { { 0 }, { 0 }, { 0 } };
+        /* one pool counted twice; or windows in the second, or in both */
+        const int kind = random_below(3);
+        for (int k = 0; k < SCHED_POOLS; k++) {
+                const int window = k + 1 + random_below(8);
+                pool.window[k] = k + kind >= 2 ? window : 0;
+                /* a window, and a page that is begun at either end */
+                const int kept = pool.window[k] + 2 * each;
+                pool.pages[k] = sched_pages((pool.window[k] && kept < longest ? kept : longest) +
+                                                    1 + ahead,
+                                            each) +
+                                random_below(12);
+                if (kind == 0 && k)
+                        pool = (Pool) { { pool.pages[0], pool.pages[0] }, { 0 }, { 0 } };
+        }
         SchedBudget b = { .rows = 1 + random_below(5),
                           .tokens = 1 + random_below(9),
                           .each = each,
                           .ahead = ahead };
         Seq seq[MOST];
-        int used = 0, ended = 0, calls = 0, most = 0;
+        int ended = 0, calls = 0, most = 0;
         for (int i = 0; i < n; i++) {
                 const int prompt = random_below(longest);
                 seq[i] = (Seq) { .s = { .prompt = prompt },
@@ -125,43 +178,47 @@ static int trace(int *why)
                                 in[m] = seq[i].s;
                                 who[m++] = i;
                         }
-                b.pages = pages - used;
+                for (int k = 0; k < SCHED_POOLS; k++)
+                        b.pages[k] = pool.pages[k] - pool.used[k];
                 schedule(in, m, &b, out);
                 for (int k = 0; k < m; k++)
                         if (out[k].act == SCHED_LEAVE) {
                                 Seq *q = &seq[who[k]];
                                 if (k == 0 || q->s.state == SCHED_AWAY)
                                         return *why = 1, 0; /* the first one never leaves */
-                                used -= q->s.held;
+                                pool_give(&pool, q, -1);
                                 q->s.state = SCHED_AWAY;
                         }
                 for (int k = 0; k < m; k++) {
                         Seq *q = &seq[who[k]];
-                        used += out[k].act == SCHED_NOTHING || out[k].act == SCHED_LEAVE
-                                        ? 0
-                                        : out[k].take;
                         if (out[k].act == SCHED_RETURN) {
-                                if (q->s.state != SCHED_AWAY || out[k].take != q->s.held)
+                                if (q->s.state != SCHED_AWAY || out[k].take != q->s.held[0])
                                         return *why = 2, 0;
+                                pool_give(&pool, q, 1);
                                 q->s.state = q->s.pos < q->s.prompt ? SCHED_WAITS : SCHED_DECODES;
                         } else if (out[k].act == SCHED_PREFILL) {
                                 tokens += out[k].tokens;
-                                q->s.held += out[k].take;
+                                pool_take(&pool, q, out[k].take);
                                 q->s.pos += out[k].tokens;
                                 q->s.started = true;
                                 if (q->s.pos > q->s.prompt ||
-                                    sched_pages(q->s.pos, each) > q->s.held)
+                                    sched_pages(q->s.pos, each) > q->s.held[0] + q->s.gone[0] ||
+                                    !pool_holds(&pool))
                                         return *why = 3, 0;
+                                pool_trim(&pool, q, each);
                                 if (q->s.pos == q->s.prompt)
                                         q->s.state = SCHED_DECODES;
                         } else if (out[k].act == SCHED_DECODE) {
                                 rows++;
-                                q->s.held += out[k].take;
+                                pool_take(&pool, q, out[k].take);
                                 q->s.pos++;
-                                if (sched_pages(q->s.pos + ahead, each) > q->s.held)
+                                if (sched_pages(q->s.pos + ahead, each) >
+                                            q->s.held[0] + q->s.gone[0] ||
+                                    !pool_holds(&pool))
                                         return *why = 4, 0;
+                                pool_trim(&pool, q, each);
                                 if (q->s.pos == q->total) {
-                                        used -= q->s.held;
+                                        pool_give(&pool, q, -1);
                                         q->done = calls + 1;
                                         ended++;
                                 }
@@ -169,13 +226,12 @@ static int trace(int *why)
                 }
                 for (int i = 0; i < n; i++)
                         started += !seq[i].done && seq[i].s.started;
-                if (rows > b.rows || tokens > b.tokens || started > b.rows || used > pages ||
-                    used < 0)
+                if (rows > b.rows || tokens > b.tokens || started > b.rows || !pool_holds(&pool))
                         return *why = 5, 0;
                 if (calls > most)
                         return *why = 6, 0; /* somebody starves */
         }
-        if (used)
+        if (pool.used[0] || pool.used[1])
                 return *why = 7, 0; /* a page leaked */
         return calls;
 }

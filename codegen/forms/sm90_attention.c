@@ -87,8 +87,9 @@ static bool map_of(Emit *e, Ref r, TensorMap *m, int64_t *col, int64_t *head)
         const Type *all = &NODE(e->g, a.base)->type;
         const bool pool = e->paged && NODE(e->g, a.base)->op == OP_STATE;
         int64_t B = pool ? 1 : dim_most(e, a.t.dim[0]),
-                T = pool ? e->cache_rows : dim_most(e, a.t.dim[1]), H = a.t.dim[2].n,
-                D = a.t.dim[3].n;
+                T = pool ? pool_rows(e, pool_of(e, NODE(e->g, a.base)->a.cache.window))
+                         : dim_most(e, a.t.dim[1]),
+                H = a.t.dim[2].n, D = a.t.dim[3].n;
         if (dt_size[all->dt] != 2 || (D != 64 && D != 128))
                 return false;
         if (T < 2 || !dim_eq(a.stride[3], DIM(1)) || (H > 1 && !dim_is_const(a.stride[2])))

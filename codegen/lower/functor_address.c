@@ -117,8 +117,11 @@ static Address append_address(F *f, const Node *n, int64_t cols)
         Address a = { .base = n->in[0], .dt = cache->dt };
         Index *token = arena_alloc(f->e->tmp, sizeof *token);
         *token = f_token(t, cols);
-        index_add(&a.at,
-                  (Term) { .var = IX_PLACE, .coef = width, .of = token, .slots = cache->dim[1] });
+        index_add(&a.at, (Term) { .var = IX_PLACE,
+                                  .coef = width,
+                                  .of = token,
+                                  .slots = cache->dim[1],
+                                  .pool = pool_of(f->e, NODE(f->g, n->in[0])->a.cache.window) });
         f_index(&a.at, t, stride, 0, cols, NULL);
         f_read_position(f);
         a.arg = f_member(f, arg_of(f->e, f->a, n->in[0], true));

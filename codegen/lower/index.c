@@ -75,7 +75,7 @@ bool index_equal(const Index *a, const Index *b, const Sizes *s)
                 const Term *x = &a->term[i], *y = &b->term[i];
                 if (x->var != y->var || x->storage != y->storage || !same(x->coef, y->coef, s) ||
                     !same(x->div, y->div, s) || !same(x->mod, y->mod, s) ||
-                    !same(x->slots, y->slots, s) || !x->of != !y->of ||
+                    !same(x->slots, y->slots, s) || x->pool != y->pool || !x->of != !y->of ||
                     (x->of && !index_equal(x->of, y->of, s)))
                         return false;
         }

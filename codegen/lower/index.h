@@ -39,6 +39,7 @@ typedef struct Term {
         Ref storage;        /* of IX_LOADED */
         const char *arg;    /* of IX_LOADED: how the kernel names the storage */
         Dim slots;          /* of IX_PLACE: the cache's, of a sequence */
+        int pool;           /* of IX_PLACE: of a paged cache (rt.h) */
 } Term;
 
 /* Every axis gives one term at most; beside these a constant, and an id or a place in a cache. */

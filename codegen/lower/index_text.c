@@ -7,7 +7,7 @@
  *      ids[row] * 768                    (long)(a.ids[row]) * 768
  *      position of row * 768             (long)(a.rt->pos[...] + ...) * 768
  *      place of row in a cache * 256     ((long)(sequence) * 2048 + position) * 256
- *                      of pages          (long)a.rt->place[row] * 256
+ *                      of pages          (long)a.rt->place[0][row] * 256
  *
  * Terms are printed in the order in which they were added. */
 #include "index.h"
@@ -36,14 +36,14 @@ static const char *token_text(IndexPrinter *p, const char *token, const char *fi
                          index_field(p, "rt->token"), token, field);
 }
 
-/* In the cache, which has `slots` for each sequence, or pages. */
-static const char *place_text(IndexPrinter *p, const char *token, Dim slots)
+/* In the cache, which has `slots` for each sequence, or pages of a pool. */
+static const char *place_text(IndexPrinter *p, const char *token, Dim slots, int pool)
 {
         Arena *a = p->e->tmp;
         if (p->e->ragged)
-                return token_text(p, token, "place");
+                return token_text(p, token, arena_fmt(a, "place[%d]", pool));
         if (p->e->paged)
-                return arena_fmt(a, "%s[%s]", index_field(p, "rt->place"), token);
+                return arena_fmt(a, "%s[%d][%s]", index_field(p, "rt->place"), pool, token);
         return arena_fmt(a, "(long)(%s) * %s + %s", index_sequence_text(p, token),
                          index_dim(p, slots), index_position_text(p, token));
 }
@@ -115,7 +115,7 @@ static void print_term(IndexPrinter *p, Text *out, const Term *t, const char *co
         case IX_PLACE:
                 coef = index_dim(p, t->coef);
                 text_add(out, p->e->paged ? "(long)%s * %s" : "(%s) * %s",
-                         place_text(p, x, t->slots), coef);
+                         place_text(p, x, t->slots, t->pool), coef);
                 return;
         }
 }

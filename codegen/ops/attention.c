@@ -82,6 +82,7 @@ typedef struct Att {
         int64_t H, K, D;
         bool cached, grad, mma;
         bool paged, ragged; /* as Emit says, of cached keys and values */
+        int pool;           /* of their pages */
         int vec;
         DType dt;
         const char *cls; /* of attention_tiles.def, as AttPath says */
@@ -100,6 +101,7 @@ static Att att_of(Emit *e, const Group *gr)
         t.cached = NODE(e->g, n->in[1])->op == OP_APPEND;
         t.paged = t.cached && e->paged;
         t.ragged = t.cached && e->ragged;
+        t.pool = t.paged ? pool_of(e, n->a.att.window) : 0;
         t.grad = n->op == OP_ATTENTION_GRAD;
         Build scratch = build_start(e, gr, "attention", "");
         t.vec = 8;
@@ -170,6 +172,9 @@ static void describe(Att *t, Build *b, const char *lse)
                 if (t->paged)
                         text_add(build_decl(b), "        static constexpr int PAGE = %d;\n",
                                  CACHE_PAGE);
+                if (t->pool)
+                        text_add(build_decl(b), "        static constexpr int POOL = %d;\n",
+                                 t->pool);
                 if (t->ragged)
                         text_add(build_decl(b), "        static constexpr bool RAGGED = true;\n");
                 if (!t->grad && !(e->g->sizes.v[SYM_B] && e->g->sizes.v[SYM_T]))
@@ -206,10 +211,10 @@ static void describe(Att *t, Build *b, const char *lse)
                 text_add(
                         build_decl(b),
                         "                .v = { %s, %s, %s, %s, %s }, .scale = %s, .softcap = %s, .causal = %lld, "
-                        ".cached = %d, .page = %d, .ragged = %d, .window = %lld,\n",
+                        ".cached = %d, .page = %d, .pool = %d, .ragged = %d, .window = %lld,\n",
                         v.arg, y, v.b, v.t, v.h, real(e, a->att.scale), real(e, a->att.softcap),
-                        (long long)a->att.causal, t->cached, t->paged ? CACHE_PAGE : 0, t->ragged,
-                        (long long)a->att.window);
+                        (long long)a->att.causal, t->cached, t->paged ? CACHE_PAGE : 0, t->pool,
+                        t->ragged, (long long)a->att.window);
                 text_add(
                         build_decl(b),
                         "                .slopes = %s, .mask = %s, .mask_b = %s, .mask_t = %s, .drop = %s, .drop_id "

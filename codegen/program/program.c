@@ -26,6 +26,9 @@ static int64_t keep_offset(Shared *sh, const char *name, int64_t bytes)
         return at;
 }
 
+int pool_of(const Emit *e, int64_t window) { return e->narrow_rows && window != e->window; }
+int64_t pool_rows(const Emit *e, int pool) { return pool ? e->narrow_rows : e->cache_rows; }
+
 static int64_t state_offset(Emit *e, Shared *sh, Ref r)
 {
         const Node *n = NODE(e->g, r);
@@ -40,7 +43,7 @@ static int64_t state_offset(Emit *e, Shared *sh, Ref r)
                 }
         }
         if (sh->cache_rows) /* one pool for all sequences */
-                t.dim[0] = DIM(1), t.dim[1] = DIM(sh->cache_rows);
+                t.dim[0] = DIM(1), t.dim[1] = DIM(pool_rows(e, pool_of(e, n->a.cache.window)));
         int64_t per = dim_most(e, type_elems(&t)) * dt_size[t.dt],
                 b = sh->cache_rows ? 1
                     : dim_is_const(n->type.dim[0])
@@ -53,6 +56,7 @@ static int64_t state_offset(Emit *e, Shared *sh, Ref r)
         sh->state[sh->n_state].name = arena_str(sh->arena, n->name);
         sh->state[sh->n_state].offset = sh->kv_bytes;
         sh->state[sh->n_state].bytes = per;
+        sh->state[sh->n_state].pool = pool_of(e, n->a.cache.window);
         sh->kv_bytes += (per + 255) & ~(int64_t)255;
         return sh->state[sh->n_state++].offset;
 }
@@ -317,6 +321,8 @@ void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int 
         e.paged = sh->cache_rows > 0;
         e.ragged = e.paged && g->sizes.v[SYM_T] != 1;
         e.cache_rows = sh->cache_rows;
+        e.narrow_rows = e.paged ? sh->narrow_rows : 0;
+        e.window = sh->window;
         e.stored = arena_alloc(a, (size_t)g->n_nodes);
         e.done_sm90 = arena_alloc(a, (size_t)g->n_nodes);
         e.n_groups = group_list(g, a, &e.groups);

@@ -216,7 +216,9 @@ typedef struct Emit {
         /* The cache is one of pages; and a call takes several tokens of each of several sequences,
          * which lie one after the other: the graph's B is 1, its T all tokens (rt.h). */
         bool paged, ragged;
-        int64_t cache_rows;      /* tokens that its pages hold */
+        int64_t cache_rows;      /* tokens that its pages hold, */
+        int64_t narrow_rows;     /* those of its second pool, or 0: there is none; */
+        int64_t window;          /* and how far layers of the first one look back */
         int64_t weights;         /* bytes, once they are asked for */
         int *buffer_of;          /* memory.c's: node, or number of nodes + work -> buffer */
         struct Scratch *scratch; /* functor.c's: one entry per node, empty between functors */
@@ -400,6 +402,10 @@ typedef struct Shared {
         int64_t n_low; /* of them, the first: gradients in bf16 */
         int64_t batch;
         int64_t cache_rows; /* tokens that a paged cache has room for; 0: it has no pages */
+        /* Layers that look back less than `window`, the most of all layers (0: all tokens), have a
+         * pool of their own with room for so many; 0: there is none. */
+        int64_t narrow_rows, window;
+        int64_t narrow;     /* the most that one of them looks back */
         bool merge;         /* small launches of a training step, see schedule.c */
         int64_t act_bytes, kv_bytes, keep_bytes; /* arena sizes so far */
         struct {
@@ -410,6 +416,7 @@ typedef struct Shared {
         struct {
                 const char *name;
                 int64_t offset, bytes;
+                int pool;
         } state[MAX_STATE];
         int n_state;
         Text consts;      /* bytes of arena const */
@@ -417,6 +424,10 @@ typedef struct Shared {
         int n_map, cap_map, *by_line;
         unsigned cap_by_line;
 } Shared;
+
+/* The pool of a paged cache's layers that look back so far, and the tokens that it has room for. */
+int pool_of(const Emit *e, int64_t window);
+int64_t pool_rows(const Emit *e, int pool);
 
 /* after the last one is there; NULL: none */
 const ParamPlace *param_place(Shared *sh, const char *name);

@@ -12,11 +12,11 @@ typedef struct Ctx {
         int layer;
 } Ctx;
 
-static Ref cached(Graph *g, Ref x, const char *what, int layer, Loc loc)
+static Ref cached(Graph *g, Ref x, const char *what, int layer, int64_t window, Loc loc)
 {
         const Type *t = &NODE(g, x)->type;
         Type s = type_of(t->dt, 4, t->dim[0], DIM_SYM(SYM_S), t->dim[2], t->dim[3]);
-        Attr a = { .cache = { layer } };
+        Attr a = { .cache = { layer, window } };
         Ref state = graph_leaf(g, OP_STATE, s, &a, loc,
                                arena_fmt(g->arena, "cache.%s%d", what, layer));
         return graph_add(g, OP_APPEND, (Ref[]) { state, x }, 2, NULL, loc,
@@ -32,8 +32,8 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
                  * it */
                 Node att = *NODE(g, n);
                 graph_pop(g);
-                Ref k = cached(g, att.in[1], "k", *layer, att.loc);
-                Ref v = cached(g, att.in[2], "v", *layer, att.loc);
+                Ref k = cached(g, att.in[1], "k", *layer, att.a.att.window, att.loc);
+                Ref v = cached(g, att.in[2], "v", *layer, att.a.att.window, att.loc);
                 Ref in[4] = { att.in[0], k, v, att.in[3] };
                 (*layer)++;
                 return graph_add(g, OP_ATTENTION, in, att.n_in, &att.a, att.loc, att.name);

@@ -38,15 +38,19 @@ int batch_open(Batch **out, Session *s, const BatchOptions *o, Err *e)
         b->ahead = dev_host_memory(s->d) ? 0 : BATCH_MOST_AHEAD;
         b->next_id = 1;
         b->stats.pages = s->m.pages - 1;
+        b->stats.narrow_pages = s->m.narrow_pages ? s->m.narrow_pages - 1 : 0;
+        b->n_pools = s->n_pools;
         for (int i = 0; i < s->p.n_caches; i++)
-                b->page_bytes += s->p.cache[i].page_bytes;
+                b->page_bytes[s->p.cache[i].pool] += s->p.cache[i].page_bytes;
         b->cap_ready = (BATCH_CALLS + 1) * TGC_MAX_BATCH;
         b->ready = malloc((size_t)b->cap_ready * sizeof *b->ready);
         b->slot_used = calloc((size_t)b->rows, 1);
         if (!b->slot_used || !b->ready)
                 code = err_set(e, TGC_NO_MEMORY, "no memory for a batch of %d", b->rows);
         if (!code)
-                code = pages_new(&b->pages, s->m.pages, TGC_PAGE, e);
+                code = pages_new(&b->pages[0], s->m.pages, TGC_PAGE, e);
+        if (!code && b->n_pools > 1)
+                code = pages_new(&b->pages[1], s->m.narrow_pages, 2, e);
         void *next = NULL;
         if (!code && !(code = dev_alloc(s->d, TGC_MAX_BATCH * sizeof(int), &next, e)))
                 b->next = next;
@@ -63,7 +67,8 @@ int batch_open(Batch **out, Session *s, const BatchOptions *o, Err *e)
 static void seq_free(Seq *q)
 {
         free(q->ids);
-        free(q->page);
+        for (int k = 0; k < TGC_POOLS; k++)
+                free(q->page[k]);
         free(q->aside);
         free(q);
 }
@@ -76,7 +81,8 @@ void batch_close(Batch *b)
         for (int i = 0; i < b->n_seq; i++)
                 seq_free(b->seq[i]);
         dev_free(b->s->d, b->next, TGC_MAX_BATCH * sizeof(int));
-        pages_delete(b->pages);
+        for (int k = 0; k < TGC_POOLS; k++)
+                pages_delete(b->pages[k]);
         free(b->seq);
         free(b->in);
         free(b->out);
@@ -92,8 +98,11 @@ int batch_left(const Batch *b) { return b->n_seq; }
 BatchStats batch_stats(const Batch *b)
 {
         BatchStats s = b->stats;
-        s.pages_free = pages_free_count(b->pages);
-        s.page_bytes = b->page_bytes;
+        s.pages_free = pages_free_count(b->pages[0]);
+        s.page_bytes = b->page_bytes[0];
+        if (b->n_pools > 1)
+                s.narrow_free = pages_free_count(b->pages[1]);
+        s.narrow_page_bytes = b->page_bytes[1];
         return s;
 }
 
@@ -151,7 +160,8 @@ static int check_new(const Batch *b, const int *ids, int n, const BatchHow *how,
                                how->n_stop, BATCH_STOPS);
         if (how->predict == 0)
                 return err_set(e, TGC_USAGE, "a sequence that is to say no token");
-        const int most = most_tokens(b, n, how), kept = m->window + 8 * TGC_PAGE,
+        /* the second pool has what windows want of every sequence */
+        const int most = most_tokens(b, n, how), kept = TGC_KEPT(m->window) * TGC_PAGE,
                   need = sched_pages((m->window && kept < most ? kept : most) + 1 + b->ahead,
                                      TGC_PAGE);
         if (need > m->pages - 1)
@@ -171,9 +181,10 @@ static int seq_new(Batch *b, const int *ids, int n, const BatchHow *how, Seq **o
         if (!code && q) {
                 q->cap_ids = b->s->m.ctx + 1;
                 q->ids = malloc((size_t)q->cap_ids * sizeof *q->ids);
-                q->page = calloc((size_t)b->s->slot_pages + 1, sizeof *q->page);
+                for (int k = 0; k < b->n_pools; k++)
+                        q->page[k] = calloc((size_t)b->s->slot_pages + 1, sizeof *q->page[k]);
         }
-        if (!code && (!q || !q->ids || !q->page))
+        if (!code && (!q || !q->ids || !q->page[0] || !q->page[b->n_pools - 1]))
                 code = err_set(e, TGC_NO_MEMORY, "no memory for a sequence of %d tokens",
                                b->s->m.ctx);
         if (code) {
@@ -363,11 +374,12 @@ static bool waits_for_results(const Batch *b, const Seq *q)
 static int ask_schedule(Batch *b)
 {
         const Prog *g = prefill_for(b, INT32_MAX);
-        const SchedBudget budget = { .rows = b->rows,
-                                     .tokens = b->o.chunk && b->o.chunk < g->T ? b->o.chunk : g->T,
-                                     .pages = pages_free_count(b->pages),
-                                     .each = TGC_PAGE,
-                                     .ahead = b->ahead };
+        SchedBudget budget = { .rows = b->rows,
+                               .tokens = b->o.chunk && b->o.chunk < g->T ? b->o.chunk : g->T,
+                               .each = TGC_PAGE,
+                               .ahead = b->ahead };
+        for (int k = 0; k < SCHED_POOLS; k++) /* one pool counts as two equal ones */
+                budget.pages[k] = pages_free_count(b->pages[k < b->n_pools ? k : 0]);
         int n = 0;
         for (int i = 0; i < b->n_seq; i++) {
                 const Seq *q = b->seq[i];
@@ -376,9 +388,11 @@ static int ask_schedule(Batch *b)
                 b->in[n] = (SchedSeq) { .state = state_of(q),
                                         .pos = q->pos,
                                         .prompt = q->n_prompt - 1,
-                                        .held = q->n_page - q->gone,
-                                        .gone = q->gone,
                                         .started = q->started };
+                for (int k = 0; k < SCHED_POOLS; k++) {
+                        b->in[n].gone[k] = q->gone[k < b->n_pools ? k : 0];
+                        b->in[n].held[k] = q->n_page - b->in[n].gone[k];
+                }
                 b->who[n++] = b->seq[i];
         }
         schedule(b->in, n, &budget, b->out);
@@ -401,15 +415,8 @@ static int leave_and_return(Batch *b, int n, Err *e)
                 Seq *q = b->who[i];
                 if (b->out[i].act != SCHED_RETURN)
                         continue;
-                const int held = q->n_page;
-                q->n_page = q->gone;
-                if (seq_grow(b, q, held * TGC_PAGE)) {
+                if (seq_regrow(b, q))
                         code = seq_return(b, q, e);
-                        continue;
-                }
-                while (q->n_page > q->gone)
-                        pages_drop(b->pages, q->page[--q->n_page]);
-                q->n_page = held;
         }
         return code;
 }
@@ -568,8 +575,8 @@ static void count_shared(Batch *b)
 {
         int named = 0;
         for (int i = 0; i < b->n_seq; i++)
-                named += b->seq[i]->away ? 0 : b->seq[i]->n_page - b->seq[i]->gone;
-        const int shared = named - (b->stats.pages - pages_free_count(b->pages));
+                named += b->seq[i]->away ? 0 : b->seq[i]->n_page - b->seq[i]->gone[0];
+        const int shared = named - (b->stats.pages - pages_free_count(b->pages[0]));
         if (shared > b->stats.most_shared)
                 b->stats.most_shared = shared;
 }

@@ -65,7 +65,10 @@ typedef struct BatchStats {
         uint64_t steps, decoded, prefilled, from_prefix; /* tokens, but steps */
         int pages, pages_free, most_used, set_aside;     /* set_aside: times */
         int most_shared;   /* pages that there would have been more, were none shared */
-        size_t page_bytes; /* of all layers together */
+        size_t page_bytes; /* of all layers together, or of those that look back farthest */
+        /* the others' pool, where there is one (rt.h) */
+        int narrow_pages, narrow_free, narrow_most_used;
+        size_t narrow_page_bytes;
 } BatchStats;
 BatchStats batch_stats(const Batch *b);
 

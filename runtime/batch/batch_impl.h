@@ -7,6 +7,8 @@
 #include "pages.h"
 #include "schedule.h"
 
+_Static_assert(SCHED_POOLS == TGC_POOLS, "as many pools");
+
 typedef struct Seq {
         int id;
         BatchHow how;
@@ -16,7 +18,8 @@ typedef struct Seq {
         bool away;               /* its pages are in `aside`, in the order of move() */
         int pos;                 /* tokens in the cache once the calls that are queued have run */
         int under_way;           /* tokens that queued calls say for it */
-        int *page, gone, n_page; /* pages [gone, n_page) of its positions, in order */
+        /* of each pool: pages [gone, n_page) of its positions, in order */
+        int *page[TGC_POOLS], gone[TGC_POOLS], n_page;
         int slot, row;           /* -1: none */
         int drawn;               /* tokens that its own random numbers have drawn */
         float mu;                /* of mirostat, once something was said */
@@ -33,7 +36,9 @@ typedef struct Call {
 struct Batch {
         Session *s;
         BatchOptions o;
-        Pages *pages;
+        /* In the second pool a page is named by that of the first one which holds the same tokens. */
+        Pages *pages[TGC_POOLS];
+        int n_pools;
         Seq **seq; /* in order of arrival */
         int n_seq, cap_seq, next_id;
         int rows, ahead;
@@ -48,7 +53,7 @@ struct Batch {
         bool rt_stale; /* rows, slots or pages are others than the device's Rt says */
         Call call[BATCH_CALLS];
         int first_call, n_call, n_drawn;
-        size_t page_bytes; /* of all caches together */
+        size_t page_bytes[TGC_POOLS]; /* of all caches of the pool together */
         BatchToken *ready; /* what was said and not handed out yet */
         int n_ready, cap_ready;
         BatchStats stats;
@@ -61,8 +66,9 @@ struct Batch {
 
 /* Pages for positions below pos; false: there are none left. */
 bool seq_grow(Batch *b, Seq *q, int pos);
+bool seq_regrow(Batch *b, Seq *q);        /* as many as it had when it was set aside */
 void seq_release(Batch *b, Seq *q);       /* all its pages, and its slot */
-void seq_trim(Batch *b, Seq *q);          /* pages before its window */
+void seq_trim(Batch *b, Seq *q);          /* pages before its windows */
 int seq_upload(Batch *b, Seq *q, Err *e); /* its row of the table */
 int seq_leave(Batch *b, Seq *q, Err *e);  /* pages to the host, and its slot is free */
 /* `to` gets what `from` has: its full pages are shared, the last is copied; without a free page it is

@@ -63,6 +63,7 @@ void pages_delete(Pages *p)
 
 int pages_free_count(const Pages *p) { return p->n_free; }
 int pages_owners(const Pages *p, int page) { return p->page[page].owners; }
+unsigned pages_generation(const Pages *p, int page) { return p->page[page].generation; }
 
 static int *bucket_of(const Pages *p, int before, unsigned generation, const int *ids)
 {

@@ -18,6 +18,7 @@ void pages_delete(Pages *p); /* NULL is fine */
 
 int pages_free_count(const Pages *p); /* without an owner: they can be taken */
 int pages_owners(const Pages *p, int page);
+unsigned pages_generation(const Pages *p, int page); /* times it was taken */
 
 /* A page with one owner; 0: all have some.  What was free longest goes first, and pages that nobody
  * can find before those that somebody may. */

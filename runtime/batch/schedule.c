@@ -8,40 +8,73 @@ typedef struct Pass {
         int n;
         const SchedBudget *b;
         SchedDo *out;
-        int pages, tokens, rows; /* left */
+        int pages[SCHED_POOLS], tokens, rows; /* left */
         int begin;               /* sequences that may still begin; 0 once somebody must wait */
 } Pass;
+
+static const int one[SCHED_POOLS] = { 1, 1 };
 
 static int least(int a, int b) { return a < b ? a : b; }
 
 /* Pages it lacks for positions below pos. */
 static int lacks(const Pass *p, const SchedSeq *s, int pos)
 {
-        const int n = sched_pages(pos, p->b->each) - s->gone - s->held;
+        const int n = sched_pages(pos, p->b->each) - s->gone[0] - s->held[0];
         return n > 0 ? n : 0;
 }
 
-/* `need` pages for sequence i, if need be of those that came last. */
-static bool get_pages(Pass *p, int i, int need)
+/* Pages that every pool has. */
+static int pages_left(const Pass *p)
 {
-        for (int k = p->n - 1; k > i && p->pages < need; k--) {
+        int n = p->pages[0];
+        for (int k = 1; k < SCHED_POOLS; k++)
+                n = least(n, p->pages[k]);
+        return n;
+}
+
+static bool enough(const Pass *p, const int *need)
+{
+        for (int k = 0; k < SCHED_POOLS; k++)
+                if (p->pages[k] < need[k])
+                        return false;
+        return true;
+}
+
+static void add_pages(Pass *p, const int *n, int times)
+{
+        for (int k = 0; k < SCHED_POOLS; k++)
+                p->pages[k] += n[k] * times;
+}
+
+/* `need` pages of each pool for sequence i, if need be of those that came last. */
+static bool get_pages(Pass *p, int i, const int *need)
+{
+        for (int k = p->n - 1; k > i && !enough(p, need); k--) {
                 const SchedSeq *s = &p->seq[k];
-                if (s->state == SCHED_AWAY || !s->held || p->out[k].act == SCHED_LEAVE)
+                if (s->state == SCHED_AWAY || !s->held[0] || p->out[k].act == SCHED_LEAVE)
                         continue;
-                p->pages += s->held;
+                add_pages(p, s->held, 1);
                 p->out[k] = (SchedDo) { SCHED_LEAVE, 0, 0 };
         }
-        if (p->pages < need)
+        if (!enough(p, need))
                 return false;
-        p->pages -= need;
+        add_pages(p, need, -1);
         return true;
+}
+
+static bool get_each(Pass *p, int i, int n)
+{
+        int need[SCHED_POOLS];
+        for (int k = 0; k < SCHED_POOLS; k++)
+                need[k] = n;
+        return get_pages(p, i, need);
 }
 
 static void decode(Pass *p, int i)
 {
         const SchedSeq *s = &p->seq[i];
         const int need = lacks(p, s, s->pos + 1 + p->b->ahead);
-        if (p->rows == 0 || !get_pages(p, i, need))
+        if (p->rows == 0 || !get_each(p, i, need))
                 return;
         p->out[i] = (SchedDo) { SCHED_DECODE, 0, need };
         p->rows--;
@@ -51,8 +84,11 @@ static void decode(Pass *p, int i)
 static void come_back(Pass *p, int i)
 {
         const SchedSeq *s = &p->seq[i];
-        if ((i == 0 || p->pages > s->held) && get_pages(p, i, s->held))
-                p->out[i] = (SchedDo) { SCHED_RETURN, 0, s->held };
+        int more[SCHED_POOLS];
+        for (int k = 0; k < SCHED_POOLS; k++)
+                more[k] = s->held[k] + 1;
+        if ((i == 0 || enough(p, more)) && get_pages(p, i, s->held))
+                p->out[i] = (SchedDo) { SCHED_RETURN, 0, s->held[0] };
         else
                 p->begin = 0;
 }
@@ -64,13 +100,13 @@ static void prefill(Pass *p, int i)
         int take = least(left, p->tokens);
         if (!s->started && p->begin == 0)
                 return;
-        if (take > 0 && lacks(p, s, s->pos + take) > p->pages) {
-                const int room = (s->gone + s->held + p->pages) * p->b->each - s->pos;
+        if (take > 0 && lacks(p, s, s->pos + take) > pages_left(p)) {
+                const int room = (s->gone[0] + s->held[0] + pages_left(p)) * p->b->each - s->pos;
                 take = least(take, room);
                 /* a prompt that is on its way takes a page of who came later, a new one waits */
-                if (take <= 0 && s->started && get_pages(p, i, 1)) {
+                if (take <= 0 && s->started && get_each(p, i, 1)) {
                         take = least(least(left, p->tokens), p->b->each);
-                        p->pages++; /* it is counted below */
+                        add_pages(p, one, 1); /* it is counted below */
                 }
         }
         if (take <= 0 && left > 0) {
@@ -79,14 +115,21 @@ static void prefill(Pass *p, int i)
         }
         const int need = lacks(p, s, s->pos + take);
         p->out[i] = (SchedDo) { SCHED_PREFILL, take, need };
-        p->pages -= need;
+        add_pages(p, one, -need);
         p->tokens -= take;
         p->begin -= !s->started;
 }
 
 void schedule(const SchedSeq *seq, int n, const SchedBudget *b, SchedDo *out)
 {
-        Pass p = { seq, n, b, out, b->pages, b->tokens, b->rows, b->rows };
+        Pass p = { .seq = seq,
+                   .n = n,
+                   .b = b,
+                   .out = out,
+                   .tokens = b->tokens,
+                   .rows = b->rows,
+                   .begin = b->rows };
+        add_pages(&p, b->pages, 1);
         for (int i = 0; i < n; i++) {
                 out[i] = (SchedDo) { SCHED_NOTHING, 0, 0 };
                 p.begin -= seq[i].started;

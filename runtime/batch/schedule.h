@@ -14,6 +14,10 @@
 
 #include <stdbool.h>
 
+enum {
+        SCHED_POOLS = 2
+}; /* of pages; what has one alone gives the second as many pages and no windows */
+
 typedef enum SchedState {
         SCHED_WAITS,   /* it has no pages yet, or some; tokens of its prompt are to be digested */
         SCHED_DECODES, /* one token is pending */
@@ -24,15 +28,16 @@ typedef struct SchedSeq {
         SchedState state;
         int pos;      /* tokens in the cache */
         int prompt;   /* tokens that prefill digests before it decodes */
-        int held;     /* pages it owns (of SCHED_AWAY: owned, before it was set aside) */
-        int gone;     /* pages before those, which no query looks at any more */
+        /* Of each pool: pages it owns (of SCHED_AWAY: owned, before it was set aside); pages before
+         * those, which no query looks at any more.  held + gone is the same in all pools. */
+        int held[SCHED_POOLS], gone[SCHED_POOLS];
         bool started; /* it has been in a call */
 } SchedSeq;
 
 typedef struct SchedBudget {
         int rows;   /* most sequences of a call */
         int tokens; /* most tokens of a prefill call; 0: none */
-        int pages;  /* free */
+        int pages[SCHED_POOLS]; /* free */
         int each;   /* tokens of a page */
         int ahead;  /* tokens beyond the next for which a decoding sequence's pages must be there */
 } SchedBudget;
@@ -50,7 +55,7 @@ typedef enum SchedAct {
 typedef struct SchedDo {
         SchedAct act;
         int tokens; /* of SCHED_PREFILL; 0: it has none, and just begins */
-        int take;   /* new pages it needs first */
+        int take;   /* new pages it needs first of each pool; of SCHED_RETURN: as many as it held */
 } SchedDo;
 
 /* seq: n of them in order of arrival; out: one each. */

@@ -206,6 +206,8 @@ static void parse_line(LineReader *w, Manifest *m)
                        { "act8", &m->act8, 1 },
                        { "pages", &m->pages, 1 << 24 },
                        { "window", &m->window, 1 << 28 },
+                       { "narrow_pages", &m->narrow_pages, 1 << 24 },
+                       { "narrow_window", &m->narrow_window, 1 << 28 },
                        { "hidden", &m->hidden, 1 << 28 } };
         char *word = line_need(w, "statement");
         for (int i = 0; i < COUNT(number); i++)

@@ -37,6 +37,8 @@ typedef struct Manifest {
         int vocab, ctx, batch, chunk;
         int pages;  /* of the cache, one of them nobody's; 0: it has none */
         int window; /* most tokens that any layer of a paged cache looks back; 0: all */
+        /* the same of the second pool, of layers that look back less; 0: there is none */
+        int narrow_pages, narrow_window;
         int act8;   /* on a CPU values that meet weights in blocks are rounded to 8 bits */
         int tf32;   /* products of float32 have tf32's factors on a GPU */
         const char *optimizer; /* its name in ir/optimizers.def */

@@ -43,6 +43,10 @@
  *      chunk T                         most tokens of one prefill call
  *      act8 1                          a CPU rounds what meets weights in blocks to 8 bits
  *      tf32 1                          f32: a GPU multiplies tf32; absent: float32
+ *      pages N                         of a paged cache, one of them nobody's; absent: it has none
+ *      window W                        most tokens that any layer of it looks back; absent: all
+ *      narrow_pages N                  the same of its second pool, whose layers look back less (rt.h)
+ *      narrow_window W
  *      hidden C                        an encoder: it has program embed alone, whose vectors are so wide
  *      documents ID                    token that begins a document (io documents); absent: none does
  *      params N_TRAIN N_DECAY N_ALL    elements: trainable ones first, of them those with weight decay first
@@ -76,7 +80,8 @@
  *      program NAME B b T t            most sequences and tokens; shapes beyond are refused
  *      io NAME DTYPE ARENA+OFFSET SHAPE        a buffer the host reads or writes: SHAPE like B*T or B*320
  *      zero ARENA+OFFSET BYTES         cleared once, when the program is loaded
- *      cache ARENA+OFFSET BYTES PAGES  a layer's keys or values as pages of so many bytes
+ *      cache ARENA+OFFSET BYTES PAGES [narrow] a layer's keys or values as pages of so many bytes;
+ *                                      narrow: of the second pool (rt.h)
  *      run KERNEL grid EXPR [ARCH EXPR] args REF...    REF: rt | ARENA+OFFSET | map:N; every argument is an
  *                                      address, but a tensor map is given by value, in all runs of
  *                                      KERNEL or in none. ARCH: the grid there, for kernels with

@@ -341,6 +341,7 @@ static void parse_cache(Parse *s)
         CacheDef c = { .at = parse_arena_ref(s, "place of a cache") };
         c.page_bytes = line_int(&s->w, "bytes of a page", MAX_BYTES >> 24);
         c.pages = (int)line_int(&s->w, "pages", 1 << 24);
+        c.pool = line_optional(&s->w, "narrow");
         line_end(&s->w);
         check_extent(s, c.at, c.page_bytes * (uint64_t)c.pages);
         s->p->cache[s->p->n_caches++] = c;

@@ -96,7 +96,7 @@ typedef struct Zero {
 typedef struct CacheDef {
         Ref at;
         uint64_t page_bytes;
-        int pages;
+        int pages, pool; /* rt.h */
 } CacheDef;
 
 /* A tensor map of a matrix at `of`. */

@@ -53,14 +53,14 @@ struct Session {
         bool has_pending;
         int pending[TGC_MAX_BATCH];
         int *hist; /* (batch, ctx): token at each position */
-        /* a paged cache (session_pages.c): the table (batch + 1, slot_pages) here and on the device;
-         * tokens of a ragged call */
-        int slot_pages;
-        int *table, *call_ids;
+        /* a paged cache (session_pages.c): each pool's table (batch + 1, slot_pages) here and, one
+         * after the other, on the device; tokens of a ragged call */
+        int slot_pages, n_pools;
+        int *table[TGC_POOLS], *call_ids;
         RtToken *token;
         void *table_mem, *token_mem;
         size_t table_bytes, token_bytes;
-        bool plain_pages; /* sequence b has slot b, whose pages follow each other */
+        bool plain_pages; /* sequence b has slot b, whose pages follow each other, in a ring */
         bool laid;        /* rt.start and the tokens are those of the ragged call that comes */
         RtDrawn *drawn;   /* (batch): of the step that is delivered */
         int n_drawn;      /* tokens sampled since the reset */
@@ -93,7 +93,14 @@ bool is_ragged(const Session *s, const Prog *g);
 int session_pages_open(Session *s, Err *e);
 void session_pages_close(Session *s);
 int session_plain_pages(Session *s, Err *e);                 /* for sequences of equal length */
-int session_place(const Session *s, int slot, int position); /* in the cache */
+int session_place(const Session *s, int pool, int slot, int position); /* in the cache */
+int session_pool_pages(const Session *s, int pool);                    /* page 0 included */
+int session_pool_window(const Session *s, int pool); /* most that its layers look back; 0: all */
+/* Where `rows` slots share the second pool, a slot's pages there are a ring.  Most tokens that a call may
+ * write for a sequence, or that may be written beyond where it goes on: queries find all keys then. */
+int session_ring_room(const Session *s, int rows);
+/* Slots 0 .. rows - 1 get pages for so many tokens, one after the other; in the second pool a ring. */
+int session_ring(Session *s, int rows, int tokens, Err *e);
 /* The B rows of a decoding call have slot and pos; the others are nobody's. */
 void session_rows(Session *s, int B);
 /* T tokens, dealt out evenly to sequences at rt.pos. */
@@ -104,8 +111,8 @@ typedef struct SeqPart {
         const int *ids;
 } SeqPart;
 int session_ragged(Session *s, const Prog *g, const SeqPart *part, int B, Err *e);
-/* Entries [first, first + n) of a slot's row of the table. */
-int session_set_pages(Session *s, int slot, int first, const int *page, int n, Err *e);
+/* Entries [first, first + n) of a slot's row of a pool's table. */
+int session_set_pages(Session *s, int pool, int slot, int first, const int *page, int n, Err *e);
 int session_check_ids(const Session *s, const int *ids, size_t n, Err *e);
 bool is_update(const Prog *g);
 int session_resolve(Session *s, Err *e);   /* addresses, and tensor maps, once an arena has moved */

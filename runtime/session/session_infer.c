@@ -28,20 +28,6 @@ int session_reset(Session *s, Err *e)
         return TGC_OK;
 }
 
-int session_truncate(Session *s, int n, Err *e)
-{
-        if (n < 0 || n > session_pos(s))
-                return err_set(e, TGC_USAGE, "%d tokens to keep of %d", n, session_pos(s));
-        if (n == session_pos(s))
-                return TGC_OK;
-        s->pos = n ? n - 1 : 0;
-        s->has_pending = n > 0;
-        for (int b = 0; b < s->B && n; b++)
-                s->pending[b] = s->hist[(size_t)b * s->m.ctx + n - 1];
-        session_set_pos(s);
-        return TGC_OK;
-}
-
 int session_pos(const Session *s) { return s->pos + s->has_pending; }
 
 int session_check_ids(const Session *s, const int *ids, size_t n, Err *e)
@@ -86,26 +72,34 @@ static int prefill_prog(Session *s, int n, const Prog **g, Err *e)
         return code;
 }
 
-/* The same by ragged calls: each takes what fits of one sequence after the other. */
+/* The same by ragged calls.  Each takes what fits of one sequence after the other, and of a sequence what
+ * its ring of pages has room for. */
 static int digest_pages(Session *s, int end, Err *e)
 {
         const Prog *g = 0;
-        int code = TGC_OK, at = s->pos;
-        for (int b = 0; b < s->B && !code;) {
+        int code = TGC_OK, at[TGC_MAX_BATCH];
+        const int room = session_ring_room(s, s->m.batch);
+        for (int b = 0; b < s->B; b++)
+                at[b] = s->pos;
+        for (int first = 0; first < s->B && !code;) {
                 SeqPart part[TGC_MAX_BATCH];
                 int n = 0, left;
-                if ((code = prefill_prog(s, (s->B - b) * (end - s->pos) + s->pos - at, &g, e)))
+                if ((code = prefill_prog(s, (s->B - first - 1) * (end - s->pos) + end - at[first],
+                                         &g, e)))
                         break;
-                for (left = g->T; b < s->B && left > 0; n++) {
-                        const int take = end - at < left ? end - at : left;
-                        part[n] = (SeqPart) { b, at, take, s->hist + (size_t)b * s->m.ctx + at };
+                left = g->T;
+                for (int b = first; b < s->B && left > 0; b++) {
+                        int take = end - at[b] < left ? end - at[b] : left;
+                        take = take < room ? take : room;
+                        if (!take)
+                                continue;
+                        part[n++] = (SeqPart) { b, at[b], take,
+                                                s->hist + (size_t)b * s->m.ctx + at[b] };
                         left -= take;
-                        at += take;
-                        if (at == end) {
-                                at = s->pos;
-                                b++;
-                        }
+                        at[b] += take;
                 }
+                while (first < s->B && at[first] == end)
+                        first++;
                 s->rt.share = 1;
                 code = session_ragged(s, g, part, n, e);
         }
@@ -140,6 +134,27 @@ static int digest(Session *s, int end, Err *e)
         }
         free(chunk);
         return code;
+}
+
+int session_truncate(Session *s, int n, Err *e)
+{
+        if (n < 0 || n > session_pos(s))
+                return err_set(e, TGC_USAGE, "%d tokens to keep of %d", n, session_pos(s));
+        if (n == session_pos(s))
+                return TGC_OK;
+        /* calls ahead and drafts wrote a few tokens more */
+        if (s->m.pages && n > 1 && s->pos + TGC_PAGE - (n - 1) > session_ring_room(s, s->m.batch)) {
+                s->pos = 0; /* keys of the window are gone: they are made again */
+                int code = digest(s, n - 1, e);
+                if (code)
+                        return code;
+        }
+        s->pos = n ? n - 1 : 0;
+        s->has_pending = n > 0;
+        for (int b = 0; b < s->B && n; b++)
+                s->pending[b] = s->hist[(size_t)b * s->m.ctx + n - 1];
+        session_set_pos(s);
+        return TGC_OK;
 }
 
 int session_prefill(Session *s, const int *ids, int B, int n, Err *e)

@@ -3,7 +3,9 @@
  * The cache is a pool of pages of TGC_PAGE tokens.  Page 0 is nobody's: a row of a call that stands
  * for no sequence reads and writes there.  A slot is a row of the table, which names the pages of
  * one sequence in order; the last slot (m.batch) is that of no sequence, and all its pages are 0.
- * Who owns which page is not decided here. */
+ * Layers with narrower windows than others may have a pool of their own, with its own table.  Who owns
+ * which page is not decided here. */
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include "session_impl.h"
@@ -17,27 +19,40 @@ int session_pages_open(Session *s, Err *e)
         for (int i = 0; i < s->p.n_progs; i++)
                 if (is_ragged(s, &s->p.prog[i]) && s->p.prog[i].T > most)
                         most = s->p.prog[i].T;
-        for (int i = 0; i < s->p.n_caches; i++)
-                if (s->p.cache[i].pages != s->m.pages)
+        s->n_pools = s->m.narrow_pages ? 2 : 1;
+        for (int i = 0; i < s->p.n_caches; i++) {
+                const CacheDef *c = &s->p.cache[i];
+                if (c->pool >= s->n_pools || c->pages != session_pool_pages(s, c->pool))
                         return err_set(e, TGC_BAD_FILE,
-                                       "a cache of %d pages, where the manifest says %d",
-                                       s->p.cache[i].pages, s->m.pages);
+                                       "a cache of %d pages, where the manifest says %d", c->pages,
+                                       session_pool_pages(s, c->pool));
+        }
         if (s->m.pages < 2)
                 return err_set(e, TGC_BAD_FILE,
                                "the manifest says %d pages, and page 0 is nobody's", s->m.pages);
+        if (s->m.narrow_pages &&
+            (s->m.narrow_window < 1 || s->m.batch < 1 ||
+             (s->m.narrow_pages - 1) / s->m.batch < TGC_KEPT(s->m.narrow_window)))
+                return err_set(
+                        e, TGC_BAD_FILE,
+                        "the manifest says %d pages for windows of %d tokens of %d sequences",
+                        s->m.narrow_pages, s->m.narrow_window, s->m.batch);
         s->slot_pages = (s->m.ctx + TGC_PAGE - 1) / TGC_PAGE;
-        s->table_bytes = (size_t)(s->m.batch + 1) * (size_t)s->slot_pages * sizeof *s->table;
+        s->table_bytes = (size_t)(s->m.batch + 1) * (size_t)s->slot_pages * sizeof **s->table;
         s->token_bytes = (size_t)most * sizeof *s->token;
-        s->table = calloc(1, s->table_bytes);
+        bool tables = true;
+        for (int i = 0; i < s->n_pools; i++)
+                tables &= (s->table[i] = calloc(1, s->table_bytes)) != NULL;
         s->token = calloc(1, s->token_bytes);
         s->call_ids = calloc((size_t)most, sizeof *s->call_ids);
-        if (!s->table || !s->token || !s->call_ids)
+        if (!tables || !s->token || !s->call_ids)
                 return err_set(e, TGC_NO_MEMORY, "no memory for a table of %d pages",
                                (s->m.batch + 1) * s->slot_pages);
-        if ((code = dev_alloc(s->d, s->table_bytes, &s->table_mem, e)) ||
+        if ((code = dev_alloc(s->d, s->table_bytes * (size_t)s->n_pools, &s->table_mem, e)) ||
             (code = dev_alloc(s->d, s->token_bytes, &s->token_mem, e)))
                 return code;
-        s->rt.pages = s->table_mem;
+        for (int i = 0; i < s->n_pools; i++)
+                s->rt.pages[i] = (int *)((char *)s->table_mem + s->table_bytes * (size_t)i);
         s->rt.slot_pages = s->slot_pages;
         s->rt.token = s->token_mem;
         return TGC_OK;
@@ -46,23 +61,66 @@ int session_pages_open(Session *s, Err *e)
 void session_pages_close(Session *s)
 {
         if (s->d) {
-                dev_free(s->d, s->table_mem, s->table_bytes);
+                dev_free(s->d, s->table_mem, s->table_bytes * (size_t)s->n_pools);
                 dev_free(s->d, s->token_mem, s->token_bytes);
         }
-        free(s->table);
+        for (int i = 0; i < TGC_POOLS; i++)
+                free(s->table[i]);
         free(s->token);
         free(s->call_ids);
 }
 
-int session_set_pages(Session *s, int slot, int first, const int *page, int n, Err *e)
+int session_pool_pages(const Session *s, int pool) { return pool ? s->m.narrow_pages : s->m.pages; }
+int session_pool_window(const Session *s, int pool)
 {
-        int *row = s->table + (size_t)slot * (size_t)s->slot_pages + first;
+        return pool ? s->m.narrow_window : s->m.window;
+}
+
+static int *table_on_device(const Session *s, int pool)
+{
+        return (int *)((char *)s->table_mem + s->table_bytes * (size_t)pool);
+}
+
+int session_set_pages(Session *s, int pool, int slot, int first, const int *page, int n, Err *e)
+{
+        const size_t at = (size_t)slot * (size_t)s->slot_pages + (size_t)first;
         if (slot < 0 || slot > s->m.batch || first < 0 || n < 0 || n > s->slot_pages - first)
                 return err_set(e, TGC_USAGE, "pages %d to %d of slot %d; there are %d slots of %d",
                                first, first + n, slot, s->m.batch, s->slot_pages);
-        memcpy(row, page, (size_t)n * sizeof *row);
-        return dev_upload(s->d, (int *)s->table_mem + (row - s->table), row,
-                          (size_t)n * sizeof *row, e);
+        memcpy(s->table[pool] + at, page, (size_t)n * sizeof *page);
+        return dev_upload(s->d, table_on_device(s, pool) + at, s->table[pool] + at,
+                          (size_t)n * sizeof *page, e);
+}
+
+/* Pages of a slot's ring. */
+static int ring_pages(const Session *s, int rows)
+{
+        const int n = (s->m.narrow_pages - 1) / rows;
+        return n < s->slot_pages ? n : s->slot_pages;
+}
+
+/* Of the pages from the first key that is read to the last token that is written two are begun. */
+int session_ring_room(const Session *s, int rows)
+{
+        const int n = s->n_pools > 1 ? ring_pages(s, rows) : s->slot_pages;
+        return n == s->slot_pages ? INT32_MAX
+                                  : n * TGC_PAGE - s->m.narrow_window - TGC_MARGIN - 2 * TGC_PAGE;
+}
+
+int session_ring(Session *s, int rows, int tokens, Err *e)
+{
+        const int each = (tokens + TGC_PAGE - 1) / TGC_PAGE;
+        int code = TGC_OK;
+        for (int pool = 0; pool < s->n_pools && !code; pool++) {
+                const int ring = pool ? ring_pages(s, rows) : each;
+                for (int slot = 0; slot < rows; slot++)
+                        for (int i = 0; i < each; i++)
+                                s->table[pool][(size_t)slot * (size_t)s->slot_pages + (size_t)i] =
+                                        1 + slot * ring + i % ring;
+                code = dev_upload(s->d, table_on_device(s, pool), s->table[pool], s->table_bytes,
+                                  e);
+        }
+        return code;
 }
 
 /* Sequence b's pages follow each other in slot b. */
@@ -78,17 +136,16 @@ int session_plain_pages(Session *s, Err *e)
                         "want %lld; compile with a larger --cache-tokens",
                         (long long)(s->m.pages - 1) * TGC_PAGE, s->m.batch,
                         (long long)all * TGC_PAGE);
-        for (int i = 0; i < all; i++)
-                s->table[i] = i + 1;
         s->plain_pages = true;
-        return dev_upload(s->d, s->table_mem, s->table, s->table_bytes, e);
+        return session_ring(s, s->m.batch, s->m.ctx, e);
 }
 
-int session_place(const Session *s, int slot, int position)
+int session_place(const Session *s, int pool, int slot, int position)
 {
-        if (position / TGC_PAGE >= s->slot_pages)
+        if (position / TGC_PAGE >= s->slot_pages || pool >= s->n_pools)
                 return 0;
-        return s->table[(size_t)slot * (size_t)s->slot_pages + (size_t)(position / TGC_PAGE)] *
+        return s->table[pool]
+                       [(size_t)slot * (size_t)s->slot_pages + (size_t)(position / TGC_PAGE)] *
                        TGC_PAGE +
                position % TGC_PAGE;
 }
@@ -101,8 +158,9 @@ void session_rows(Session *s, int B)
                         s->rt.pos[b] = 0;
                         s->rt.slot[b] = s->m.batch;
                 }
-                s->rt.place[b] = b < B ? session_place(s, s->rt.slot[b], s->rt.pos[b])
-                                       : b % TGC_PAGE;
+                for (int i = 0; i < s->n_pools; i++)
+                        s->rt.place[i][b] = b < B ? session_place(s, i, s->rt.slot[b], s->rt.pos[b])
+                                                  : b % TGC_PAGE;
         }
         session_rt_changed(s);
 }
@@ -113,8 +171,9 @@ static int upload_tokens(Session *s, int B, Err *e)
         for (int b = 0; b < B; b++)
                 for (int i = s->rt.start[b]; i < s->rt.start[b + 1]; i++) {
                         const int position = s->rt.pos[b] + i - s->rt.start[b];
-                        s->token[i] = (RtToken) { position,
-                                                  session_place(s, s->rt.slot[b], position) };
+                        s->token[i].position = position;
+                        for (int k = 0; k < s->n_pools; k++)
+                                s->token[i].place[k] = session_place(s, k, s->rt.slot[b], position);
                 }
         session_rt_changed(s);
         return dev_upload(s->d, s->token_mem, s->token, (size_t)s->rt.start[B] * sizeof *s->token,

@@ -14,6 +14,7 @@ typedef struct Score {
         const Prog *g;
         const ScoreText *text;
         int n, rows; /* texts; slots of the cache */
+        int room;    /* most tokens of a text in a call */
         bool logits; /* the host reads them */
         const Io *logits_io, *nll_io;
         void *logits_mem, *nll_mem;
@@ -138,15 +139,15 @@ static int score_call(Score *x, int *text, int *at, Err *e)
         while (*text < x->n && n < x->rows && tokens < x->g->T) {
                 const ScoreText *t = &x->text[*text];
                 const int left = fed(x, t) - *at, room = x->g->T - tokens,
-                          take = left < room ? left : room;
+                          most = room < x->room ? room : x->room, take = left < most ? left : most;
                 part[n++] = (SeqPart) { *text % x->rows, *at, take, t->ids + *at };
                 counted += targets(x, t, *at, take, tokens);
                 tokens += take;
                 *at += take;
-                if (*at == fed(x, t)) {
-                        ++*text;
-                        *at = 0;
-                }
+                if (*at < fed(x, t))
+                        break;
+                ++*text;
+                *at = 0;
         }
         if ((code = before_call(x, tokens, counted, e)) ||
             (code = session_ragged(x->s, x->g, part, n, e)) || (code = after_call(x, tokens, e)))
@@ -163,23 +164,6 @@ int session_score_rows(const Session *s, int most, int longest)
         if (s->m.pages && rows > (s->m.pages - 1) / each)
                 rows = (s->m.pages - 1) / each;
         return most && most < rows ? most : rows;
-}
-
-/* Slot i has pages for the longest text. */
-static int set_pages(Score *x, int longest, Err *e)
-{
-        const int each = (longest + TGC_PAGE - 1) / TGC_PAGE;
-        int code = TGC_OK, *page = malloc((size_t)each * sizeof *page);
-        if (!page)
-                return err_set(e, TGC_NO_MEMORY, "no memory for %d pages", each);
-        x->s->plain_pages = false;
-        for (int i = 0; i < x->rows && !code; i++) {
-                for (int k = 0; k < each; k++)
-                        page[k] = 1 + i * each + k;
-                code = session_set_pages(x->s, i, 0, page, each, e);
-        }
-        free(page);
-        return code;
 }
 
 /* Where a program's results lie, and memory to read them. */
@@ -250,7 +234,9 @@ static int score_all(Score *x, int most, Err *e)
                                "a text of %d tokens wants %d pages of the cache, which has %d; "
                                "compile with a larger --cache-tokens",
                                longest, (longest + TGC_PAGE - 1) / TGC_PAGE, x->s->m.pages - 1);
-        code = set_pages(x, longest, e);
+        x->s->plain_pages = false;
+        x->room = session_ring_room(x->s, x->rows);
+        code = session_ring(x->s, x->rows, longest, e);
         for (int text = 0, at = 0; text < x->n && !code;)
                 code = score_call(x, &text, &at, e);
         return code;

@@ -28,6 +28,7 @@ struct AttBase {
         /* CACHED: k and v are pages of so many tokens, (pages, PAGE, K, D); those of a sequence are
          * named by its row of rt->pages.  0: they are one piece */
         static constexpr int PAGE = 0;
+        static constexpr int POOL = 0; /* of rt->pages */
         /* CACHED: q holds the tokens of rt->B sequences, one after the other (rt->start) */
         static constexpr bool RAGGED = false;
         /* a run may have fewer than T tokens; the memory behind them holds anything */
@@ -72,7 +73,7 @@ struct AttKeys {
         __device__ __forceinline__ AttKeys(const E *p, const Strides &s, const Rt *rt, int b,
                                            int hk)
             : base(p + (Att::PAGE ? 0 : b * s.b) + hk * s.h), step(s.t),
-              pages(Att::PAGE ? rt->pages + (long)rt->slot[b] * rt->slot_pages : nullptr)
+              pages(Att::PAGE ? rt->pages[Att::POOL] + (long)rt->slot[b] * rt->slot_pages : nullptr)
         {
         }
         /* Its row; with paged caches one of the pool. */

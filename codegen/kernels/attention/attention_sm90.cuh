@@ -222,7 +222,7 @@ struct AttForwardSm90 {
                         if constexpr (Att::PAGE) {
                                 constexpr int PAGES = BN / (Att::PAGE ? Att::PAGE : 1);
                                 static_assert(!Att::PAGE || Att::PAGE == 64, "a box is a page");
-                                const int *page = work.rt->pages +
+                                const int *page = work.rt->pages[Att::POOL] +
                                                   (long)work.rt->slot[w.b] * work.rt->slot_pages +
                                                   w.n0 * PAGES;
                                 const int have = (work.head(w).S + 63) / 64 - w.n0 * PAGES;

@@ -34,7 +34,7 @@ typedef struct Attention {
         Heads q, k, v;
         float scale, softcap; /* softcap 0: none */
         int causal, cached;
-        int page, ragged;            /* as in attention_common.cuh; 0: no */
+        int page, pool, ragged;      /* as in attention_common.cuh; 0: no */
         int window;                  /* 0: none */
         const float *slopes;         /* ALiBi, (H), or NULL */
         const float *mask;           /* 0: not allowed; or NULL */
@@ -220,7 +220,8 @@ TGC_INLINE long attention_tiles(const Attention *a, const Rt *rt)
 TGC_INLINE long att_key_row(const Attention *a, const Rt *rt, int b, long s)
 {
         return !a->page ? s
-                        : (long)rt->pages[(long)rt->slot[b] * rt->slot_pages + s / a->page] *
+                        : (long)rt->pages[a->pool]
+                                         [(long)rt->slot[b] * rt->slot_pages + s / a->page] *
                                           a->page +
                                   s % a->page;
 }

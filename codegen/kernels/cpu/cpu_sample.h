@@ -106,9 +106,11 @@ TGC_INLINE void sample_task(Rt *rt, const float *logits, int V, long ld, float *
         const float *x = logits + tile * ld;
         int row = rt->slot[tile], turn = rt->n_out[tile]++, token, finite;
         const int S = rt->pos[tile] += rt->T;
-        if (rt->pages && row >= 0 && S / TGC_PAGE < rt->slot_pages)
-                rt->place[tile] = rt->pages[(long)row * rt->slot_pages + S / TGC_PAGE] * TGC_PAGE +
-                                  S % TGC_PAGE;
+        for (int i = 0; i < TGC_POOLS; i++)
+                if (rt->pages[i] && row >= 0 && S / TGC_PAGE < rt->slot_pages)
+                        rt->place[i][tile] =
+                                rt->pages[i][(long)row * rt->slot_pages + S / TGC_PAGE] * TGC_PAGE +
+                                S % TGC_PAGE;
         if (row < 0 || row >= n_slots) {
                 rt->n_out[tile] = turn;
                 return;

@@ -147,10 +147,12 @@ TGC_DEV void sample_task(Rt *rt, float *logits, int ld, float *scratch, int *slo
         __syncthreads();
         if (threadIdx.x == 0) {
                 rt->pos[tile] = S;
-                if (rt->pages && row >= 0 && S / TGC_PAGE < rt->slot_pages)
-                        rt->place[tile] = rt->pages[(long)row * rt->slot_pages + S / TGC_PAGE] *
-                                                  TGC_PAGE +
-                                          S % TGC_PAGE;
+                for (int i = 0; i < TGC_POOLS; i++)
+                        if (rt->pages[i] && row >= 0 && S / TGC_PAGE < rt->slot_pages)
+                                rt->place[i][tile] =
+                                        rt->pages[i][(long)row * rt->slot_pages + S / TGC_PAGE] *
+                                                TGC_PAGE +
+                                        S % TGC_PAGE;
                 if (!nobody) {
                         next[tile] = token;
                         d->token = finite ? token : -1;

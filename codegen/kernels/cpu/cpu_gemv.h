@@ -30,6 +30,7 @@ enum {
         GEMV_K_MAX = 131072, /* largest M * (K + 32): beyond it use gemm_task */
         GEMV_NT = 512,       /* most columns of a tile */
         GEMV_WORK = 65536,   /* weights of a tile, about */
+        GEMV_AHEAD = 4096,   /* bytes that a single stream is prefetched ahead */
         GEMV_TAKEN = GEMV_K_MAX + GEMV_M_MAX * GEMV_NT, /* of the scratch: x and y */
         GEMV_TILES = 128                                /* where there is work for so many */
 };
@@ -76,7 +77,8 @@ TGC_INLINE Vec vec_sums(Vec *s)
 }
 
 /* s[i*n + r] += x[i*ldx + k ...] * w[row[r] + k ...], one vector of k, r < n; `part` of it only
- * where K < TGC_VEC.  ahead: elements from here to those that are asked for early, 0: none. */
+ * where K < TGC_VEC.  ahead: elements from here to those that are asked for early, 0: none; a single
+ * stream's go to the second level, which the hardware prefetcher alone does not keep full. */
 TGC_INLINE void gemv_step(int m, int n, int part, int ty, const void *w, const long *row, long k,
                           const float *x, long ldx, long ahead, Vec *s)
 {
@@ -84,7 +86,9 @@ TGC_INLINE void gemv_step(int m, int n, int part, int ty, const void *w, const l
         for (int r = 0; r < n; r++) {
                 Vec v = part ? vec_load_part(ty, w, row[r] + k, part)
                              : vec_load_ty(ty, w, row[r] + k);
-                if (ahead)
+                if (ahead && n == 1)
+                        TGC_PREFETCH_L2((const char *)w + (row[r] + k + ahead) * ty_size(ty));
+                else if (ahead)
                         TGC_PREFETCH((const char *)w + (row[r] + k + ahead) * ty_size(ty));
 #pragma GCC unroll 16
                 for (int i = 0; i < m; i++)
@@ -167,8 +171,8 @@ TGC_INLINE void gemv_dots(int m, int ty, const void *w, long at, long ld, long N
                 const int one = gemv_streams(1, K) == 1;
                 for (long j = 0; j < N; j += TGC_VEC)
                         if (one)
-                                gemv_group(1, TGC_VEC, 1, ty, w, at, ld, j, N, K, x, ldx, 0, y,
-                                           ldy);
+                                gemv_group(1, TGC_VEC, 1, ty, w, at, ld, j, N, K, x, ldx,
+                                           GEMV_AHEAD / ty_size(ty), y, ldy);
                         else
                                 gemv_group(1, TGC_VEC, 4, ty, w, at, ld, j, N, K, x, ldx, 0, y,
                                            ldy);

@@ -63,6 +63,7 @@
 #define TGC_NOINLINE static __attribute__((noinline, unused))
 #define TGC_HIDE(p) __asm__("" : "+r"(p))     /* the compiler knows no more of p than its type */
 #define TGC_PREFETCH(p) __builtin_prefetch(p) /* also of memory that is not there */
+#define TGC_PREFETCH_L2(p) __builtin_prefetch(p, 0, 2)
 
 typedef void PrologueFn(const void *args, long row, int col, int n, float *v);
 typedef void EpilogueFn(const void *args, long row, int col, int n, float *v);

@@ -17,105 +17,6 @@
 
 /* ---- saving ---- */
 
-#define ADAPTER "adapter" /* a PEFT folder in OUT_DIR */
-
-/* The plan with what was learnt, so that `tgc run OUT_DIR` works. */
-static int save_plan(Train *t, const char *path, Err *e)
-{
-        void *mem = NULL;
-        int code = path ? ema_swap(t, EMA_EXPORT, e) : err_set(e, TGC_NO_MEMORY, "no memory");
-        if (!code && !(code = plan_take_weights(&t->l.plan, t->s, &mem, e)))
-                code = ema_swap(t, EMA_EXPORT, e);
-        if (!code)
-                code = plan_write(&t->l.plan, path, e);
-        plan_remove(&t->l.plan, "weights");
-        free(mem);
-        return code;
-}
-
-static int save_last(Train *t, Err *e)
-{
-        char *path = train_path(t, "model.plan");
-        int code = save_plan(t, path, e);
-        free(path);
-        return code;
-}
-
-/* A model.plan of another run, or of fewer steps, goes before the state is another; one that is
- * trained where it lies is the only copy of its graph, and gets the weights. */
-static int renew_plan(Train *t, Err *e)
-{
-        char *path;
-        int code = TGC_OK;
-        if (t->in_place) {
-                if (!(code = run_file_next(opt_str(t->a, O_OUT_DIR), "model.plan", t->state.step,
-                                           &path, e)))
-                        code = save_plan(t, path, e);
-                free(path);
-                return code;
-        }
-        if (!(path = train_path(t, "model.plan")))
-                return err_set(e, TGC_NO_MEMORY, "no memory");
-        if (unlink(path) && errno != ENOENT)
-                code = err_set(e, TGC_IO, "%s: %s", path, strerror(errno));
-        free(path);
-        return code;
-}
-
-/* The adapter alone, or all weights by their checkpoint names; what the folder has of another kind of
- * run goes. */
-static int save_weights(Train *t, Err *e)
-{
-        const char *dir = opt_str(t->a, O_OUT_DIR), *old = ADAPTER "/adapter_model.safetensors";
-        const bool lora = plan_has_lora(&t->l.plan);
-        char *path = NULL, *folder = lora ? train_path(t, ADAPTER) : NULL,
-             *gone = train_path(t, lora ? "ckpt.safetensors" : old);
-        int code = (lora && !folder) || !gone ? err_set(e, TGC_NO_MEMORY, "no memory") : TGC_OK;
-        if (!code && lora)
-                code = make_folder(folder, e);
-        if (!code)
-                code = run_file_next(dir, lora ? old : "ckpt.safetensors", t->state.step, &path, e);
-        if (!code)
-                code = ema_swap(t, EMA_EXPORT, e);
-        if (!code)
-                code = lora ? adapter_export(t->s, &t->l.plan, NULL, path, NULL, e)
-                            : export_params(t->s, &t->l.plan, path, EXPORT_WEIGHTS, CK_F32, 1, e);
-        if (!code)
-                code = ema_swap(t, EMA_EXPORT, e);
-        if (!code && lora)
-                code = adapter_words(&t->l.plan, folder, t->a->pos[0], e);
-        if (!code && unlink(gone) && errno != ENOENT && errno != ENOTDIR)
-                code = err_set(e, TGC_IO, "%s: %s", gone, strerror(errno));
-        free(path);
-        free(folder);
-        free(gone);
-        return code;
-}
-
-/* One generation: the files of this step are written beside the old ones, the state makes them
- * true, then they get their names.  Whoever is killed in between leaves what run_settle, or a
- * reader by run_file, finds of one step. */
-static int save(Train *t, bool improved, Err *e)
-{
-        const char *dir = opt_str(t->a, O_OUT_DIR);
-        char *state = train_path(t, "state.safetensors");
-        int code = state ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory");
-        if (!code && (improved || opt_flag(t->a, O_ALWAYS_SAVE)))
-                code = save_weights(t, e);
-        if (!code)
-                code = renew_plan(t, e);
-        if (!code)
-                log_sync(&t->log);
-        if (!code && !(code = state_save(t->s, state, &t->state, e)))
-                code = run_settle(dir, e);
-        if (!code)
-                t->saved = t->state.step;
-        if (!code && (improved || opt_flag(t->a, O_ALWAYS_SAVE)))
-                code = keep_checkpoint(t, plan_has_lora(&t->l.plan), improved, e);
-        free(state);
-        return code;
-}
-
 /* What clipping made of the gradients; the update reads them unclipped. */
 static int save_grads(Train *t, Err *e)
 {
@@ -252,9 +153,12 @@ static int begin_step(Train *t, int64_t step, Err *e)
 }
 
 /* The run ends for a loss or a gradient that is not finite; what is in the folder stays. */
-static int not_finite(const Train *t, Err *e)
+static int not_finite(Train *t, Err *e)
 {
         char where[600] = "nothing of this run was saved";
+        const int code = train_saved(t, true, e);
+        if (code)
+                return code;
         if (t->saved)
                 snprintf(where, sizeof where,
                          "what was saved at step %lld is in %.500s, for --resume",
@@ -362,7 +266,8 @@ static int at_boundary(Train *t, int64_t step, Err *e)
                 t->state.best = improved ? val : t->state.best;
         }
         if ((code = log_step(t, step, train, val, e)) ||
-            ((due || t->save_now) && !t->skipped && (code = save(t, improved, e))))
+            ((due || t->save_now) && !t->skipped && (code = train_save(t, improved, e))) ||
+            (t->save_now && (code = train_saved(t, true, e))))
                 return code;
         if (t->save_now && t->saved == t->state.step) {
                 progress_bar_end(&t->talk);
@@ -398,7 +303,7 @@ static int loop(Train *t, Err *e)
                !(aim_between(t, step) && (signal_seen() || out_of_time(t)))) {
                 t->save_now |= signal_save_seen();
                 bool boundary = is_boundary(t, step) || (t->save_now && aim_between(t, step + 1));
-                if ((code = begin_step(t, step, e)))
+                if ((code = train_saved(t, false, e)) || (code = begin_step(t, step, e)))
                         return code;
                 step++;
                 /* a scale follows the step before */
@@ -451,6 +356,9 @@ static int report(const Train *t, double seconds, Err *e)
                 say(&t->talk, "%s: %lld steps, loss %.4f, %.1f s, %s tok/s on %s\n",
                     opt_str(t->a, O_OUT_DIR), (long long)t->state.step, t->last.loss, seconds,
                     text_count_si(n, sizeof n, rate), dev_name(session_device(t->s)));
+                if (t->n_saves)
+                        say(&t->talk, "checkpoints: %d; steps waited %.2f s for them, the disk took %.2f s\n",
+                            t->n_saves, t->save_waits, t->save_writes);
                 aim_report(t, seconds);
                 return TGC_OK;
         }
@@ -551,7 +459,9 @@ static int train(Train *t, Err *e)
                 if (t->skipped)
                         say(&t->talk,
                             "interrupted; nothing saved, as the last step was not finite\n");
-                else if ((code = save(t, false, e)))
+                else if ((code = train_save(t, false, e)))
+                        return code;
+                if ((code = train_saved(t, true, e)))
                         return code;
                 say(&t->talk, "interrupted after step %lld; go on with `tgc train %s --resume`\n",
                     (long long)t->state.step, opt_str(t->a, O_OUT_DIR));
@@ -560,13 +470,13 @@ static int train(Train *t, Err *e)
         if (t->skipped) /* the weights gave it: no model is made of them */
                 return not_finite(t, e);
         if (t->state.step < t->max_steps) {
-                if ((code = save(t, false, e)))
+                if ((code = train_save(t, false, e)) || (code = train_saved(t, true, e)))
                         return code;
                 say(&t->talk,
                     "--max_time %s: stopped after step %lld; go on with `tgc train %s --resume`\n",
                     opt_str(t->a, O_MAX_TIME), (long long)t->state.step, opt_str(t->a, O_OUT_DIR));
         }
-        if ((code = save_last(t, e)) || (code = summary(t, seconds, e)))
+        if ((code = train_save_last(t, e)) || (code = summary(t, seconds, e)))
                 return code;
         return report(t, seconds, e);
 }

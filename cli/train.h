@@ -31,6 +31,8 @@ typedef struct Aim {
         double seconds[3]; /* of the run: sampling, judging, log-probabilities */
 } Aim;
 
+typedef struct Saving Saving;
+
 typedef struct Train {
         const Args *a; /* &args */
         const Args *given;
@@ -69,6 +71,10 @@ typedef struct Train {
         double grads_scale; /* that of the last step */
         int scale_window;   /* of loss_scale_step */
         int skipped;        /* steps in a row that were not finite */
+        struct Saving *saving; /* a checkpoint that is on its way to the disk, or NULL */
+        struct FileHold *hold; /* memory for the next one */
+        int n_saves;
+        double save_waits, save_writes; /* seconds: of steps, of the disk beside them */
         int64_t saved;      /* steps done in what this run saved, or goes on from; 0: none */
         TrainResult last;
         double last_val; /* NAN: none yet */
@@ -105,8 +111,15 @@ int data_split(Train *t, Err *e); /* t->train, t->val */
 int data_show(Train *t, Err *e);  /* show_data.c: --show_data, to stdout */
 void data_close(Train *t);
 /* train_keep.c */
-int keep_checkpoint(const Train *t, bool lora, bool improved, Err *e); /* --keep */
+int keep_checkpoint(const Train *t, int64_t now, bool lora, bool improved, Err *e); /* --keep */
 int read_max_time(const Args *a, double *seconds, Err *e);
+/* train_save.c */
+/* Begins to save this step; the disk is waited for by train_saved, or by the next one. */
+int train_save(Train *t, bool improved, Err *e);
+/* What became of it, where it is done, or once it is. */
+int train_saved(Train *t, bool wait, Err *e);
+void train_save_close(Train *t);
+int train_save_last(Train *t, Err *e); /* OUT_DIR/model.plan, at the end of a run */
 /* train_ema.c */
 typedef enum { EMA_EVAL, EMA_EXPORT } EmaUse;
 int ema_open(Train *t, Err *e);

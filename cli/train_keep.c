@@ -93,7 +93,7 @@ static int drop(const char *dir, const char *name, bool lora, Err *e)
 }
 
 /* All but the last K; those of later steps are of a run that was there before. */
-static int drop_old(const Train *t, bool lora, Err *e)
+static int drop_old(const Train *t, int64_t now, bool lora, Err *e)
 {
         const char *dir = opt_str(t->a, O_OUT_DIR);
         const int keep = opt_int(t->a, O_KEEP);
@@ -107,7 +107,7 @@ static int drop_old(const Train *t, bool lora, Err *e)
                                        strerror(errno));
                 for (struct dirent *x; (x = readdir(d));) {
                         const int64_t step = step_of(x->d_name, lora);
-                        const bool later = step > t->state.step;
+                        const bool later = step > now;
                         if (step < 0)
                                 continue;
                         n += later ? keep + 1 : 1;
@@ -123,16 +123,16 @@ static int drop_old(const Train *t, bool lora, Err *e)
         }
 }
 
-int keep_checkpoint(const Train *t, bool lora, bool improved, Err *e)
+int keep_checkpoint(const Train *t, int64_t now, bool lora, bool improved, Err *e)
 {
         char step[32];
         if (!opt_int(t->a, O_KEEP))
                 return TGC_OK;
-        snprintf(step, sizeof step, "%lld", (long long)t->state.step);
+        snprintf(step, sizeof step, "%lld", (long long)now);
         int code = keep_as(t, lora, step, e);
         if (!code && improved)
                 code = keep_as(t, lora, "best", e);
-        return code ? code : drop_old(t, lora, e);
+        return code ? code : drop_old(t, now, lora, e);
 }
 
 /* "90", "90s", "15m", "2.5h"; seconds, 0: none */

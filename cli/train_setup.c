@@ -448,6 +448,7 @@ int train_open(Train *t, const Args *a, Err *e)
 
 void train_close(Train *t)
 {
+        train_save_close(t);
         log_close(&t->log);
         eval_score_free(&t->score);
         settings_free(t);

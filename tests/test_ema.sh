@@ -58,7 +58,7 @@ refused() {
                 --out_dir no
         tgc 2 '--ema_use has no effect: it goes with --ema' train tiny.lua "${here[@]}" --ema_use eval --out_dir no
         "$TGC" compile tiny.lua --mode train --block-size 8 -b 8 -q -o train.plan
-        tgc 2 '--ema: train.plan keeps no average' train train.plan "${here[@]}" --device cpu --ema 0.9 --out_dir no
+        tgc 2 '--ema has no effect: train.plan keeps no average' train train.plan "${here[@]}" --device cpu --ema 0.9 --out_dir no
         tgc 2 '--ema: the run in .* kept no average' train tiny.lua "${here[@]}" --device cpu --resume --max_iters 8 --ema 0.9 --out_dir cpu-f32
         [ -e no/state.safetensors ] && echo "something was written"
 }

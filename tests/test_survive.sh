@@ -47,6 +47,52 @@ adapters() {
 }
 say keeps_adapters "$(adapters)"
 
+# Steps go on while a checkpoint goes to a slow disk; what cannot be written ends the run with its exit code.
+slow_disk() {
+        local p waited took
+        cat > slow.c << 'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int fsync(int fd)
+{
+        int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
+        char link[64], path[4096] = "";
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        if (getenv("FULL") && readlink(link, path, sizeof path - 1) > 0 && strstr(path, ".state.safetensors"))
+                return errno = ENOSPC, -1;
+        usleep(150000);
+        return real(fd);
+}
+END
+        ${CC:-cc} -shared -fPIC -O1 slow.c -o slow.so -ldl || return
+        p=$(tgc 0 '' train tiny.lua "${here[@]}" -q --max_iters 6000 --eval_interval 2000 --val_fraction 0 --out_dir plain)
+        LD_PRELOAD=$PWD/slow.so "$TGC" train tiny.lua "${here[@]}" --max_iters 6000 --eval_interval 2000 --val_fraction 0 --out_dir slow 2> err || p="$p$(tail -1 err)"
+        read -r waited took < <(sed -nE 's/^checkpoints: 3; steps waited ([0-9.]+) s for them, the disk took ([0-9.]+) s$/\1 \2/p' err)
+        awk -v w="$waited" -v t="$took" 'BEGIN { exit !(t > 2 && w < 0.75 * t) }' || p="$p waited '$waited' of '$took' s: $(tail -2 err)"
+        cmp -s plain/ckpt.safetensors slow/ckpt.safetensors && cmp -s plain/model.plan slow/model.plan || p="$p other files"
+        [ "$(ls slow)" = "$(ls plain)" ] || p="$p $(ls slow)"
+        echo "$p"
+}
+[ "$(ldd "$TGC" | grep -c libasan)" != 0 ] || say steps_do_not_wait_for_the_disk "$(slow_disk 2>&1)"
+full_disk() {
+        local p
+        p=$(tgc 0 '' train tiny.lua "${here[@]}" -q --max_iters 2 --eval_interval 2 --lr_decay_iters 4 --out_dir f)
+        cp f/state.safetensors f/ckpt.safetensors .
+        FULL=1 LD_PRELOAD=$PWD/slow.so "$TGC" train tiny.lua "${here[@]}" -q --resume --max_iters 2000000 --eval_interval 2 --out_dir f > out 2> err
+        [ $? -eq 8 ] && grep -q '^tgc: error: .*state.safetensors: fsync: No space left on device' err || p="$p exit $?: $(tail -2 err)"
+        cmp -s f/state.safetensors state.safetensors || p="$p the state is another"
+        p=$p$(tgc 0 '' train tiny.lua "${here[@]}" -q --resume --max_iters 4 --eval_interval 2 --out_dir f)
+        p=$p$(tgc 0 '' train tiny.lua "${here[@]}" -q --max_iters 4 --eval_interval 2 --lr_decay_iters 4 --out_dir g)
+        cmp -s f/ckpt.safetensors g/ckpt.safetensors || p="$p another end"
+        echo "$p$(find . -name '.*.tgc-*' -o -name '*.next-*')"
+}
+[ "$(ldd "$TGC" | grep -c libasan)" != 0 ] || say a_full_disk_ends_the_run "$(full_disk 2>&1)"
+
 timed() {
         local p s
         p=$(tgc 0 '--max_time 2s: stopped after step [0-9]+; go on with' train tiny.lua "${here[@]}" --max_iters 100000000 --eval_interval 100000000 --lr_decay_iters 100 --max_time 2s --out_dir t)

@@ -37,6 +37,13 @@ int host_memory(Device *d, uint64_t *available, uint64_t *total, Err *e)
         return TGC_OK;
 }
 
+uint64_t dev_host_free(void)
+{
+        uint64_t available = 0, total;
+        host_memory(NULL, &available, &total, NULL);
+        return available;
+}
+
 int host_alloc(Device *d, size_t size, void **mem, Err *e)
 {
         (void)d;

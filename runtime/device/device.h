@@ -57,6 +57,7 @@ const char *dev_name(const Device *d); /* "NVIDIA H100 80GB HBM3, sm_90a" */
 const char *dev_target(const Device *d);
 int dev_host_memory(const Device *d); /* 1: addresses are ordinary pointers */
 int dev_memory(Device *d, uint64_t *available, uint64_t *total, Err *e);
+uint64_t dev_host_free(void); /* bytes of the host that are free, as far as is known */
 
 /* zeroed, 4096-aligned; size 0 gives NULL */
 int dev_alloc(Device *d, size_t size, void **mem, Err *e);

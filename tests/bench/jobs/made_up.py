@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 
 SPECIAL = ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
 TEMPLATE = ("{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content }}<|eot_id|>{% endfor %}"
@@ -32,7 +33,12 @@ class Words:
         return min(most, max(8, int(self.r.lognormvariate(0, spread) * mean)))
 
 
+BEGAN = time.monotonic()
+
+
 def run(tgc, *args, quiet=True):
+    if os.environ.get("JOB_TIMES"):
+        print(f"{time.monotonic() - BEGAN:6.1f} s: tgc {args[0]}", file=sys.stderr, flush=True)
     r = subprocess.run([tgc, *args], capture_output=quiet, text=True, errors="replace")
     if r.returncode:
         sys.exit(f"tgc {' '.join(args)}: exit code {r.returncode}\n{(r.stderr or '')[-800:]}")

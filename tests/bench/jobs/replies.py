@@ -1,6 +1,6 @@
 """replies.py: the job of Sohailm25/reply-guyd: replies to tweets by LoRA, in four phases, and how much they differ.
 
-    python3 tests/bench/jobs/replies.py [--tgc build/tgc] [--full] [--out DIR] [--device D] [--encoder FOLDER] [--peer] [--steps N] [--only PARTS]
+    python3 tests/bench/jobs/replies.py [--tgc build/tgc] [--full] [--out DIR] [--device D] [--encoder FOLDER] [--peer] [--steps N] [--only PARTS] [--layers N]
 
 phases      baseline (cross-entropy), polychromic as published (a metric without gradient: the weights are the baseline's),
             polychromic with a gradient, and GRPO from the baseline's adapter (4 samples, the reward is the distance
@@ -35,6 +35,7 @@ a.add_argument("--device", default="auto")
 a.add_argument("--encoder", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../data/encoders/minilm"))
 a.add_argument("--peer", action="store_true")
 a.add_argument("--steps", type=int)
+a.add_argument("--layers", type=int, default=36, help="of --full")
 PARTS = ("baseline", "published", "differentiable", "grpo", "metrics", "generate")
 a.add_argument("--only", default=",".join(PARTS))
 a = a.parse_args()
@@ -48,7 +49,7 @@ def at(name):
     return os.path.join(a.out, name)
 
 
-SHAPE = dict(hidden_size=4096, intermediate_size=12288, num_hidden_layers=36, num_attention_heads=32, num_key_value_heads=8, head_dim=128,
+SHAPE = dict(hidden_size=4096, intermediate_size=12288, num_hidden_layers=a.layers, num_attention_heads=32, num_key_value_heads=8, head_dim=128,
              vocab_size=151936, tie_word_embeddings=False) if a.full else \
         dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8, vocab_size=1024)
 RECORDS, TWEET, REPLY, BLOCK, MOST = (4800, 180, 90, 1536, 100) if a.full else (40, 24, 20, 352, 8)

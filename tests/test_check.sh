@@ -122,7 +122,7 @@ fi
 # ---- shared memory: what sm_86, sm_89 and sm_120 give a block ----
 
 for model in models/*.lua; do
-        case $model in */blocks.lua | */config*.lua | */decoder.lua | */families.lua | */gguf.lua) continue ;; esac
+        case $model in */blocks.lua | */config*.lua | */decoder.lua | */families.lua | */gguf*.lua) continue ;; esac
         for dtype in f32 bf16; do
                 "$TGC" dump "$model" --program --dtype $dtype --mode both -b 8 -D ctx=1024 --block-size 1024 2>> "$out/err"
         done
@@ -273,7 +273,7 @@ for arch in sm_80 sm_86 sm_89 sm_90a sm_100 sm_120; do
                 done
         done
         for model in models/*.lua; do
-                case $model in */blocks.lua | */config*.lua | */decoder.lua | */families.lua | */gguf.lua) continue ;; esac
+                case $model in */blocks.lua | */config*.lua | */decoder.lua | */families.lua | */gguf*.lua) continue ;; esac
                 nvrtc "$model" $arch --dtype bf16 -D n_layer=1 -D vocab=4096
         done
         for model in gpt llama moe; do

@@ -101,14 +101,14 @@ static void put_lines(lua_State *L, int lines, Text *to)
                 text_add(to, "%s\n", lua_tostring(L, -1));
 }
 
-/* Runs under sandbox_call; the upvalue is a Work: gguf.write's four results. */
+/* Runs under sandbox_call; the upvalue is a Work: gguf_write.lua's four results. */
 static int run_write(lua_State *L)
 {
         static const char *const part[] = { "keys", "extra", NULL, "sizes" };
         const Work *w = lua_touserdata(L, lua_upvalueindex(1));
         lua_register(L, "config_error", config_error);
-        sandbox_require(L, "gguf");
-        lua_getfield(L, -1, "write");
+        sandbox_require(L, "gguf_write");
+        lua_getfield(L, -1, "folder");
         push_json(L, w->meta);
         lua_call(L, 1, 4);
         const int first = lua_gettop(L) - 3;

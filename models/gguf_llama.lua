@@ -1,0 +1,244 @@
+-- gguf_llama.lua: rows of architectures whose config.json has Llama's words (gguf.lua says what a row holds).
+local rules = require "gguf_rules"
+local refuse, show, set, has, biases, experts = rules.refuse, rules.show, rules.set, rules.has, rules.biases, rules.experts
+local rope_freqs, rotary_fraction = rules.rope_freqs, rules.rotary_fraction
+
+local llama_outer = { token_embd = "model.embed_tokens", output_norm = "model.norm", output = "lm_head" }
+local llama_layer = {
+        attn_norm = "input_layernorm", attn_q = "self_attn.q_proj", attn_k = "self_attn.k_proj",
+        attn_v = "self_attn.v_proj", attn_output = "self_attn.o_proj", ffn_norm = "post_attention_layernorm",
+        ffn_gate = "mlp.gate_proj", ffn_up = "mlp.up_proj", ffn_down = "mlp.down_proj",
+}
+local qk_norms = { attn_q_norm = "self_attn.q_norm", attn_k_norm = "self_attn.k_norm" }
+
+-- Norms behind attention and MLP, none before them.
+local behind = { attn_norm = false, ffn_norm = false, post_attention_norm = "post_attention_layernorm",
+                 post_ffw_norm = "post_feedforward_layernorm" }
+
+local function llama_like(t)
+        return set({ words = true, prefix = "model.layers.%d.", outer = llama_outer, layer = llama_layer,
+                     needs = { "attention.layer_norm_rms_epsilon" } }, t)
+end
+
+-- Rotary pairs are neighbours here, and half a head apart in the folder.
+local turned = { attn_q = function(m) return "unrope " .. m.heads end,
+                 attn_k = function(m) return "unrope " .. m.kv_heads end }
+
+return {
+        llama = llama_like {
+                type = function(m) return (m.meta["llama.expert_count"] or 0) > 0 and "mixtral" or "llama" end,
+                types = { "llama", "mistral", "mixtral" },
+                say = { expert_count = function(c) return c.num_local_experts end,
+                        expert_used_count = function(c) return c.num_local_experts and c.num_experts_per_tok end },
+                keys = {
+                        expert_count = function(v, _, config)
+                                if v > 0 then config.num_local_experts = v end
+                        end,
+                        expert_used_count = function(v, _, config)
+                                if v > 0 then config.num_experts_per_tok = v end
+                        end,
+                },
+                config = function(m, config)
+                        rope_freqs(m, config)
+                        if config.model_type == "llama" then
+                                biases(m, config)
+                                config.mlp_bias = has(m, "ffn_up.bias")
+                        end
+                end,
+                layer = set(llama_layer, { ffn_gate_inp = "block_sparse_moe.gate" },
+                            experts("block_sparse_moe.experts.%d.w1", "block_sparse_moe.experts.%d.w3",
+                                    "block_sparse_moe.experts.%d.w2")),
+                steps = turned,
+                ignore = { "rope_freqs.weight" },
+        },
+        qwen2 = llama_like { type = "qwen2" },
+        qwen3 = llama_like { type = "qwen3", config = biases, layer = set(llama_layer, qk_norms) },
+        qwen3moe = llama_like {
+                type = "qwen3_moe",
+                keys = { expert_count = "num_experts", expert_used_count = "num_experts_per_tok",
+                         expert_feed_forward_length = "moe_intermediate_size" },
+                needs = { "attention.layer_norm_rms_epsilon", "expert_count", "expert_used_count",
+                          "expert_feed_forward_length" },
+                config = function(m, config)
+                        biases(m, config)
+                        config.norm_topk_prob = true            -- GGUF has no key; all published models do
+                end,
+                layer = set(llama_layer, qk_norms, { ffn_gate_inp = "mlp.gate" },
+                            experts("mlp.experts.%d.gate_proj", "mlp.experts.%d.up_proj", "mlp.experts.%d.down_proj")),
+        },
+        gemma2 = llama_like {
+                type = "gemma2",
+                keys = {
+                        ["attention.sliding_window"] = "sliding_window", attn_logit_softcapping = "attn_logit_softcapping",
+                        final_logit_softcapping = "final_logit_softcapping",
+                },
+                config = function(m, config)
+                        -- GGUF has no key: of the published models one, of 27B, scales by the mean width of a head
+                        config.query_pre_attn_scalar = config.num_hidden_layers == 46
+                                and config.hidden_size // config.num_attention_heads or m.head_dim
+                        config.attention_bias = has(m, "attn_q.bias")
+                end,
+                layer = set(llama_layer, {
+                        post_attention_norm = "post_attention_layernorm", ffn_norm = "pre_feedforward_layernorm",
+                        post_ffw_norm = "post_feedforward_layernorm",
+                }),
+                -- gains are stored plus 1
+                steps = { attn_norm = "add -1", post_attention_norm = "add -1", ffn_norm = "add -1",
+                          post_ffw_norm = "add -1", output_norm = "add -1" },
+        },
+        gemma = llama_like {
+                type = "gemma",
+                steps = { attn_norm = "add -1", ffn_norm = "add -1", output_norm = "add -1" },
+        },
+        gemma3 = llama_like {
+                type = "gemma3_text",
+                keys = { ["attention.sliding_window"] = "sliding_window", final_logit_softcapping = "final_logit_softcapping" },
+                needs = { "attention.layer_norm_rms_epsilon", "attention.sliding_window", "rope.freq_base" },
+                config = function(m, config)
+                        -- as for gemma2; here the model of 27B has 62 layers
+                        config.query_pre_attn_scalar = config.num_hidden_layers == 62
+                                and config.hidden_size // config.num_attention_heads or m.head_dim
+                end,
+                layer = set(llama_layer, qk_norms, {
+                        post_attention_norm = "post_attention_layernorm", ffn_norm = "pre_feedforward_layernorm",
+                        post_ffw_norm = "post_feedforward_layernorm",
+                }),
+                steps = { attn_norm = "add -1", post_attention_norm = "add -1", ffn_norm = "add -1", post_ffw_norm = "add -1",
+                          output_norm = "add -1", attn_q_norm = "add -1", attn_k_norm = "add -1" },
+        },
+        olmo2 = llama_like {
+                type = "olmo2", config = biases,
+                layer = set(llama_layer, qk_norms, behind),
+        },
+        smollm3 = llama_like {                                  -- every fourth layer has no rotary positions, in both
+                type = "smollm3", config = biases, steps = turned,
+        },
+        granite = llama_like {
+                type = "granite",
+                keys = { ["attention.scale"] = "attention_multiplier", embedding_scale = "embedding_multiplier",
+                         residual_scale = "residual_multiplier", logit_scale = "logits_scaling" },
+                needs = { "attention.layer_norm_rms_epsilon", "attention.scale", "embedding_scale", "residual_scale",
+                          "logit_scale" },
+                config = function(m, config)
+                        biases(m, config)
+                        config.mlp_bias = has(m, "ffn_up.bias")
+                end,
+                steps = turned,
+        },
+        phi3 = llama_like {
+                type = "phi3",
+                say = { ["attention.sliding_window"] = function(c) return c.sliding_window or 0 end,
+                        ["rope.scaling.original_context_length"] = function(c) return c.original_max_position_embeddings end },
+                keys = {
+                        ["attention.sliding_window"] = function(v, _, config)
+                                if v > 0 then config.sliding_window = v end
+                        end,
+                        ["rope.dimension_count"] = rotary_fraction "partial_rotary_factor",
+                        ["rope.scaling.original_context_length"] = function(v, _, config)
+                                config.original_max_position_embeddings = v
+                        end,
+                },
+                config = function(m)
+                        for _, name in ipairs { "rope_factors_long.weight", "rope_factors_short.weight" } do
+                                if m.tensors[name] then
+                                        refuse("tensor " .. name, "scaling of positions by factors (longrope) is not supported")
+                                end
+                        end
+                end,
+                layer = set(llama_layer, { attn_qkv = "self_attn.qkv_proj", ffn_up = "mlp.gate_up_proj" }),
+        },
+        olmoe = llama_like {
+                type = "olmoe",
+                keys = { expert_count = "num_experts", expert_used_count = "num_experts_per_tok" },
+                needs = { "attention.layer_norm_rms_epsilon", "expert_count", "expert_used_count" },
+                config = function(m, config)
+                        biases(m, config)
+                        config.norm_topk_prob, config.head_dim = false, nil     -- as all published models
+                end,
+                layer = set(llama_layer, qk_norms, { ffn_gate_inp = "mlp.gate" },
+                            experts("mlp.experts.%d.gate_proj", "mlp.experts.%d.up_proj", "mlp.experts.%d.down_proj")),
+        },
+        starcoder2 = llama_like {
+                type = "starcoder2",
+                keys = { ["attention.layer_norm_epsilon"] = "norm_epsilon" },
+                needs = { "attention.layer_norm_epsilon" },
+                config = function(m, config)
+                        config.use_bias = has(m, "attn_q.bias")
+                        -- the converter leaves the window out, and llama.cpp attends to everything
+                        config.sliding_window, config.head_dim = nil, nil
+                end,
+                layer = set(llama_layer, { ffn_up = "mlp.c_fc", ffn_down = "mlp.c_proj" }),
+        },
+        stablelm = llama_like {
+                type = "stablelm",
+                keys = { use_parallel_residual = "use_parallel_residual",
+                         ["rope.dimension_count"] = rotary_fraction "partial_rotary_factor" },
+                needs = { "attention.layer_norm_epsilon", "use_parallel_residual", "rope.dimension_count" },
+                config = function(m, config)
+                        config.use_qkv_bias, config.qk_layernorm = has(m, "attn_q.bias"), has(m, "attn_q_norm.weight")
+                        config.head_dim = nil
+                end,
+                -- a gain for each head, one behind the other
+                layer = set(llama_layer, { attn_q_norm = { expert = "self_attn.q_layernorm.norms.%d" },
+                                           attn_k_norm = { expert = "self_attn.k_layernorm.norms.%d" } }),
+        },
+        phi2 = llama_like {
+                type = "phi",
+                keys = { ["rope.dimension_count"] = rotary_fraction "partial_rotary_factor" },
+                needs = { "attention.layer_norm_epsilon", "rope.dimension_count" },
+                config = function(_, config) config.head_dim = nil end,
+                outer = { token_embd = "model.embed_tokens", output_norm = "model.final_layernorm", output = "lm_head" },
+                layer = { attn_norm = "input_layernorm", attn_q = "self_attn.q_proj", attn_k = "self_attn.k_proj",
+                          attn_v = "self_attn.v_proj", attn_output = "self_attn.dense", ffn_up = "mlp.fc1",
+                          ffn_down = "mlp.fc2" },
+        },
+        olmo = llama_like {
+                type = "olmo",
+                say = { ["attention.layer_norm_epsilon"] = function() return 1e-5 end },
+                keys = {
+                        ["attention.clamp_kqv"] = "clip_qkv",
+                        ["attention.layer_norm_epsilon"] = function(v, _, _, key)
+                                if math.abs(v - 1e-5) > 1e-10 then refuse(key, show(v) .. " is not supported for olmo, only 1e-5 is") end
+                        end,
+                },
+                needs = { "attention.layer_norm_epsilon" },
+                config = function(m, config)
+                        biases(m, config)
+                        config.head_dim = nil
+                end,
+                steps = turned,
+        },
+        exaone4 = llama_like {
+                type = "exaone4",
+                -- the model without windows, of 1.2B (the key that tells windows is refused): every layer turns, and sees
+                -- a window that nothing lies outside of
+                config = function(m, config)
+                        rope_freqs(m, config)
+                        config.sliding_window, config.layer_types = config.max_position_embeddings, {}
+                        for i = 1, config.num_hidden_layers do config.layer_types[i] = "sliding_attention" end
+                end,
+                layer = set(llama_layer, qk_norms, behind),
+                ignore = { "rope_freqs.weight" },
+        },
+        glm4 = llama_like {                                     -- rotary pairs are neighbours, in both
+                type = "glm4",
+                keys = { ["rope.dimension_count"] = rotary_fraction "partial_rotary_factor" },
+                needs = { "attention.layer_norm_rms_epsilon", "rope.dimension_count" },
+                config = biases,
+                layer = set(llama_layer, {
+                        post_attention_norm = "post_self_attn_layernorm", post_ffw_norm = "post_mlp_layernorm",
+                        ffn_up = "mlp.gate_up_proj",
+                }),
+        },
+        ["command-r"] = llama_like {                            -- rotary pairs are neighbours, in both
+                type = "cohere",
+                say = { ["rope.scaling.type"] = function() return "none" end },
+                keys = { logit_scale = "logit_scale" },
+                needs = { "attention.layer_norm_epsilon", "logit_scale" },
+                config = function(m, config)
+                        biases(m, config)
+                        config.use_qk_norm, config.head_dim = has(m, "attn_q_norm.weight"), nil
+                end,
+                layer = set(llama_layer, qk_norms),
+        },
+}

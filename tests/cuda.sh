@@ -62,14 +62,15 @@ models=(
 )
 
 kernels() {
-        local build_it
+        local build_it at
         if [ -z "$KERNEL_TESTS" ] && ! command -v nvcc > /dev/null; then skip kernels "no nvcc"; return; fi
         for t in kernels rows_test route_test update_test loss_test gemm_test gemv_test stored_gemv_test attention_test attention_tf32_test; do
                 build_it=(nvcc -O1 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1
                         $(printf -- '-I%s ' codegen/forms codegen/kernels/*/) -Iruntime -Iruntime/weights -Itests -Itests/emulate
                         "tests/emulate/$t.cu" -o "$out/$t" '&&')
-                [ -x "$KERNEL_TESTS/$t" ] && build_it=()
-                LIMIT=500 try "kernels $t" "${build_it[@]}" "${KERNEL_TESTS:-$out}/$t"
+                at=$out
+                [ -x "$KERNEL_TESTS/$t" ] && build_it=() at=$KERNEL_TESTS
+                LIMIT=500 try "kernels $t" "${build_it[@]}" "$at/$t"
         done
 }
 

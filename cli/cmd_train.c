@@ -343,7 +343,9 @@ static int summary(const Train *t, double seconds, Err *e)
 
 static int report(const Train *t, double seconds, Err *e)
 {
-        char n[32];
+        char n[32], said[32], driver[32] = "";
+        uint64_t most, gone;
+        dev_held(session_device(t->s), &most, &gone);
         double rate = seconds > 0 ? (double)(t->state.step - t->first) * t->B * t->T * t->n_micro /
                                             seconds
                                   : 0;
@@ -359,6 +361,11 @@ static int report(const Train *t, double seconds, Err *e)
                 if (t->n_saves)
                         say(&t->talk, "checkpoints: %d; steps waited %.2f s for them, the disk took %.2f s\n",
                             t->n_saves, t->save_waits, t->save_writes);
+                if (gone)
+                        text_bytes(driver, sizeof driver, (double)gone);
+                say(&t->talk, "memory: %s as said before, %s allocated at most%s%s\n",
+                    text_bytes(said, sizeof said, t->memory), text_bytes(n, sizeof n, (double)most),
+                    *driver ? ", by the driver's count with code and graphs " : "", driver);
                 aim_report(t, seconds);
                 return TGC_OK;
         }
@@ -371,6 +378,10 @@ static int report(const Train *t, double seconds, Err *e)
                 cJSON_AddNumberToObject(o, "val_loss_nats_per_token", t->last_val);
         cJSON_AddNumberToObject(o, "tokens_per_s", rate);
         cJSON_AddNumberToObject(o, "seconds", seconds);
+        cJSON_AddNumberToObject(o, "memory_forecast_bytes", t->memory);
+        cJSON_AddNumberToObject(o, "memory_allocated_bytes", (double)most);
+        if (gone)
+                cJSON_AddNumberToObject(o, "memory_driver_bytes", (double)gone);
         cJSON_AddStringToObject(o, "device", dev_name(session_device(t->s)));
         return json_print(o, e);
 }
@@ -422,7 +433,9 @@ static void say_memory(const Train *t)
                 double bytes = 0;
                 for (int i = 0; i < have && i < 24; i++) {
                         snprintf(word, sizeof word, " %.30s ", use[i].name);
-                        if (use[i].allocated && strstr(kind[k].arenas, word))
+                        if ((use[i].allocated ||
+                             (t->n_micro > 1 && !strcmp(use[i].name, "gsum"))) &&
+                            strstr(kind[k].arenas, word))
                                 bytes += (double)use[i].size;
                 }
                 if (bytes > 0)

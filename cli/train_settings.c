@@ -135,10 +135,20 @@ static int take_list(Train *t, int k, const char *text, Err *e)
         return TGC_OK;
 }
 
+/* What a setting was called before: --recompute was a flag, for what is `cheap` now. */
+static const char *renamed(OptionId o, const char *was)
+{
+        return o != O_RECOMPUTE      ? was
+               : !strcmp(was, "0") ? "none"
+               : !strcmp(was, "1") ? "cheap"
+                                   : was;
+}
+
 static int take_one(Train *t, int i, const char *was, bool plan, Err *e)
 {
         const OptionId o = saved[i].o;
         char now[64];
+        was = renamed(o, was);
         if (!opt_set(&t->args, o))
                 return plan && saved[i].of_model ? TGC_OK : option_set(&t->args, o, was, e);
         value_text(&t->args.v[o], o, now);

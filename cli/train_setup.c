@@ -193,6 +193,17 @@ static int set_optimizer(Train *t, Err *e)
         return TGC_OK;
 }
 
+/* Do its kernels look at Rt's most_norm? */
+static bool knows_spikes(const Train *t)
+{
+        static const char word[] = "most_norm";
+        char name[32];
+        snprintf(name, sizeof name, "headers.%s",
+                 dev_which(session_device(t->s)) == DEV_CPU ? "cpu" : "cuda");
+        const Section *h = plan_find(&t->l.plan, name);
+        return h && memmem(h->data, h->size, word, sizeof word - 1);
+}
+
 static int settings(Train *t, Err *e)
 {
         const Prog *step = program_find(session_program(t->s), "step");
@@ -246,6 +257,12 @@ static int settings(Train *t, Err *e)
                         "--skip_spikes %g: a step of the mean's norm would be one; above 1 is "
                         "wanted, or 0 for none",
                         opt_num(a, O_SKIP_SPIKES));
+        if (opt_num(a, O_SKIP_SPIKES) > 0 && !knows_spikes(t))
+                return err_set(e, TGC_USAGE,
+                               "--skip_spikes has no effect: %s was compiled by a tgc that had no "
+                               "such thing; compile the model again, or make the plan's code anew "
+                               "with --rebuild",
+                               a->pos[0]);
         t->x = malloc(n * sizeof *t->x);
         t->y = malloc(n * sizeof *t->y);
         return t->x && t->y ? TGC_OK
@@ -393,6 +410,19 @@ static int eval_only(Train *t, Err *e)
                                  "--eval_only: nothing is kept for validation (--val_fraction, --eval_iters)");
 }
 
+/* What is held already, and sums of gradients, which the first step of several micro-steps makes. */
+static double forecast(const Train *t)
+{
+        ArenaUse use[24];
+        uint64_t held, driver;
+        dev_held(session_device(t->s), &held, &driver);
+        double bytes = (double)held;
+        for (int i = 0, n = session_arenas(t->s, use, 24); i < n && i < 24; i++)
+                if (t->n_micro > 1 && !use[i].allocated && !strcmp(use[i].name, "gsum"))
+                        bytes += (double)use[i].size;
+        return bytes;
+}
+
 int train_open(Train *t, const Args *a, Err *e)
 {
         int code;
@@ -435,9 +465,7 @@ int train_open(Train *t, const Args *a, Err *e)
                 say_replaced(t);
         if ((code = settings_keep(t, t->plan, e)) || (code = again_keep(t, e)))
                 return code;
-        ArenaUse use[16];
-        for (int i = 0, n = session_arenas(t->s, use, 16); i < n && i < 16; i++)
-                t->memory += use[i].allocated ? (double)use[i].size : 0;
+        t->memory = forecast(t);
         t->first = (int)t->state.step;
         t->saved = t->state.step;
         if ((code = data_split(t, e)))

@@ -8,6 +8,8 @@
 #include "cli_test.h"
 #include "runtime/tgc.h"
 #include "plan_file.h"
+#include "runtime/util/file.h"
+#include "runtime/weights/safetensors.h"
 
 /* What works here; the reason if something does not. */
 static void need_cpu(void)
@@ -53,6 +55,94 @@ static void train_line(char *line, size_t cap, const char *out, const char *more
                  "--out_dir %s --log_csv %s.csv "
                  "-q %s",
                  scratch("text.txt"), out, out, more);
+}
+
+/* A state whose metadata are another tgc's: key has that value. */
+static void rewrite_state(const char *path, const char *key, const char *value)
+{
+        FileMap m;
+        Safetensors st;
+        SafetensorsOut *out;
+        Err e;
+        bool found = false;
+        CHECK_MSG(!file_copy(&m, path, &e) && !safetensors_parse(&st, m.data, m.size, path, &e),
+                  "%s", e.msg);
+        for (int i = 0; i < st.n_meta; i++) {
+                if (!strcmp(st.meta[i].key, SAFETENSORS_HASH))
+                        st.meta[i].value = SAFETENSORS_NO_HASH;
+                if (!strcmp(st.meta[i].key, key))
+                        st.meta[i].value = value, found = true;
+        }
+        CHECK_MSG(found, "no %s", key);
+        CHECK_MSG(!safetensors_out_open(&out, path, st.tensor, st.n_tensors, st.meta, st.n_meta,
+                                        &e),
+                  "%s", e.msg);
+        for (int i = 0; i < st.n_tensors; i++) {
+                const CkTensor *t = &st.tensor[safetensors_out_order(out)[i]];
+                CHECK(!safetensors_out_write(out, t->data, t->bytes, &e));
+        }
+        CHECK_MSG(!safetensors_out_commit(out, &e), "%s", e.msg);
+        safetensors_free(&st);
+        file_unmap(&m);
+}
+
+/* --recompute was a flag once: its runs go on, and end as those with the word that it is now. */
+TEST (a_run_of_the_old_recompute_goes_on) {
+        static const char *const was[] = { "1", "0" }, *const now[] = { "cheap", "none" };
+        char line[2048], more[600], a[512], b[512];
+        need_cpu();
+        for (int k = 0; k < 2; k++) {
+                snprintf(a, sizeof a, "%s/old%d", dir, k);
+                snprintf(b, sizeof b, "%s/new%d", dir, k);
+                for (int i = 0; i < 2; i++) {
+                        snprintf(more, sizeof more,
+                                 "--recompute %s --max_iters 2 --lr_decay_iters 4", now[k]);
+                        train_line(line, sizeof line, i ? b : a, more);
+                        CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
+                }
+                snprintf(more, sizeof more, "%s/state.safetensors", a);
+                rewrite_state(more, "run.recompute", was[k]);
+                for (int i = 0; i < 2; i++) {
+                        train_line(line, sizeof line, i ? b : a, "--resume --max_iters 4");
+                        CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
+                        snprintf(i ? b + strlen(b) : a + strlen(a), 30, "/state.safetensors");
+                }
+                CHECK(same_file(a, b));
+        }
+}
+
+/* A plan whose kernels know nothing of spikes would train as if none had been asked for. */
+TEST (an_old_plan_skips_no_spikes) {
+        char line[2048];
+        Plan p;
+        Err e;
+        need_cpu();
+        snprintf(line, sizeof line,
+                 "compile " MODEL " --mode train -b 3 --block-size 16 --tokenizer char:%s -q -o %s",
+                 scratch("text.txt"), scratch("new.plan"));
+        CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
+        CHECK_MSG(!plan_open(&p, scratch("new.plan"), &e), "%s", e.msg);
+        const Section *h = plan_find(&p, "headers.cpu");
+        char *text = malloc(h->size), *at;
+        const size_t n = h->size;
+        memcpy(text, h->data, n);
+        while ((at = memmem(text, n, "most_norm", 9)))
+                memcpy(at, "any_norms", 9);
+        CHECK(!plan_add(&p, "headers.cpu", text, n, &e));
+        CHECK_MSG(!plan_write(&p, scratch("old.plan"), &e), "%s", e.msg);
+        plan_close(&p);
+        free(text);
+#define TRAIN_PLAN "train %s --data %s --max_iters 2 --device cpu -q --out_dir %s --skip_spikes 3 %s"
+        snprintf(line, sizeof line, TRAIN_PLAN, scratch("old.plan"), scratch("text.txt"),
+                 scratch("os"), "");
+        EXPECT(line, TGC_USAGE, "--skip_spikes has no effect");
+        CHECK_MSG(strstr(r.err, "--rebuild"), "%s", r.err);
+        snprintf(line, sizeof line, TRAIN_PLAN, scratch("old.plan"), scratch("text.txt"),
+                 scratch("os"), "--rebuild");
+        CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
+        snprintf(line, sizeof line, TRAIN_PLAN, scratch("new.plan"), scratch("text.txt"),
+                 scratch("os"), "");
+        CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
 }
 
 TEST (train_resume_run) {

@@ -93,6 +93,16 @@ full_disk() {
 }
 [ "$(ldd "$TGC" | grep -c libasan)" != 0 ] || say a_full_disk_ends_the_run "$(full_disk 2>&1)"
 
+# What is said before the first step is what the device's allocator gave in the end.
+memory() { # DEVICE OPTIONS...
+        "$TGC" train tiny.lua --data text.txt -t 1 -b 2 --block-size 6 --warmup_iters 0 --max_iters 3 --eval_interval 3 --device "$1" --json --out_dir mem \
+                "${@:2}" > out 2> err || tail -2 err
+        awk -F '[:,]' -v what="$*" '/memory_forecast_bytes/ { f = $2 } /memory_allocated_bytes/ { a = $2 }
+                END { if (!(f > 1000 && a >= f && a < 1.05 * f)) print what ": forecast " f ", allocated " a }' out
+}
+say memory_is_as_forecast "$(memory cpu; memory cpu --dtype bf16 --ema 0.9 --gradient_accumulation_steps 3; memory cpu --sample_interval 2 --sample_prompt 1 2> /dev/null
+        memory emulate --dtype bf16 --gradient_accumulation_steps 3 -D n_embd=64 --max_iters 2; memory emulate --dtype f16 --max_iters 2)"
+
 timed() {
         local p s
         p=$(tgc 0 '--max_time 2s: stopped after step [0-9]+; go on with' train tiny.lua "${here[@]}" --max_iters 100000000 --eval_interval 100000000 --lr_decay_iters 100 --max_time 2s --out_dir t)

@@ -93,13 +93,33 @@ int dev_ceiling(Device *d, Ceiling *c, Err *e)
 int dev_alloc(Device *d, size_t size, void **mem, Err *e)
 {
         *mem = 0;
-        return size ? d->ops->alloc(d, size, mem, e) : TGC_OK;
+        if (!size)
+                return TGC_OK;
+        uint64_t total;
+        if (!d->held && !d->free_before && d->kind == DEV_CUDA)
+                dev_memory(d, &d->free_before, &total, NULL);
+        int code = d->ops->alloc(d, size, mem, e);
+        d->held += code ? 0 : size;
+        d->most_held = d->held > d->most_held ? d->held : d->most_held;
+        return code;
+}
+
+void dev_held(Device *d, uint64_t *most, uint64_t *driver)
+{
+        uint64_t available = 0, total;
+        *most = d->most_held;
+        *driver = d->free_before && !dev_memory(d, &available, &total, NULL) &&
+                                  available < d->free_before
+                          ? d->free_before - available
+                          : 0;
 }
 
 void dev_free(Device *d, void *mem, size_t size)
 {
-        if (mem)
+        if (mem) {
                 d->ops->free(d, mem, size);
+                d->held -= size;
+        }
 }
 
 int dev_upload(Device *d, void *to, const void *from, size_t n, Err *e)

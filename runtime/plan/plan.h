@@ -97,6 +97,8 @@
  * (other batch sizes), score (logits of every token), step (forward, backward:
  * gradients into g), update (clip, AdamW), eval (loss only), add_grads.  Of an encoder: embed, B = 1,
  * whose T tokens are texts one after the other, each a document.
+ * With an arena ema (float32, of the trainable parameters) update also makes their average
+ * (rt->ema_weight), and ema_swap exchanges the two.
  * Instead of p there may be lo, 2 bytes for each trainable parameter: the bits of its float32
  * master weight are those of the bf16 in w, times 65536, plus lo as a signed number; w is the
  * nearest bf16, ties away from zero. Gradients are float32, but where there is an arena gsum, which

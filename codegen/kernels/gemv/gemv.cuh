@@ -65,15 +65,7 @@ TGC_DEV void gemv_rows(const Rows &row, float eps, int row0, int tile, char *sme
         pdl_wait();
 
         float acc[ROWS][M], square[M], mean[M], scale[M];
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-                square[m] = 0.f;
-                mean[m] = 0.f;
-                scale[m] = 1.f;
-#pragma unroll
-                for (int r = 0; r < ROWS; r++)
-                        acc[r][m] = 0.f;
-        }
+        gemv_begin(acc, square, mean, scale);
         if (NORM == NORM_LAYER && !ONE)
                 x_moments<M, K, THREADS>(row0, eps, mean, scale, prologue, red);
 
@@ -132,20 +124,10 @@ TGC_DEV void gemv_rows(const Rows &row, float eps, int row0, int tile, char *sme
                 __syncthreads();
         }
 
-        if (NORM == NORM_RMS) {
-#pragma unroll
-                for (int m = 0; m < M; m++)
-                        scale[m] = rsqrtf(block_sum<THREADS>(square[m], red) * (1.f / K) + eps);
-        }
-#pragma unroll
-        for (int m = 0; m < M; m++)
-#pragma unroll
-                for (int r = 0; r < ROWS; r++)
-                        acc[r][m] = warp_sum(acc[r][m]);
-        if (SPLIT > 1)
-                parts_join<SPLIT, ROWS, M>(acc, partial, warp, part, lane);
-        if (part == 0 && lane < M)
-                rows_finish<NORM == NORM_RMS, N, ROWS, M>(acc, scale, row0, col0, lane, epilogue);
+        if (NORM == NORM_RMS)
+                rms_scale<K, THREADS>(scale, square, eps, red);
+        lanes_finish<NORM == NORM_RMS, N, SPLIT>(acc, scale, partial, row0, col0, warp, part, lane,
+                                                 epilogue);
         __syncthreads();
 }
 
@@ -179,16 +161,7 @@ TGC_DEV void gemv_kn_task(const T *w, long ldw, float eps, int tile, char *smem,
         const T *src = w + (col0 < N ? col0 : 0);
         float *x = (float *)smem, *red = x + M * KC, *partial = red + 32;
         float acc[M][UNIT], square[M], mean[M], scale[M];
-
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-                square[m] = 0.f;
-                mean[m] = 0.f;
-                scale[m] = 1.f;
-#pragma unroll
-                for (int j = 0; j < UNIT; j++)
-                        acc[m][j] = 0.f;
-        }
+        gemv_begin(acc, square, mean, scale);
         if (NORM == NORM_LAYER && KC < K) {
                 pdl_wait();
                 x_moments<M, K, THREADS>(0, eps, mean, scale, prologue, red);
@@ -239,11 +212,8 @@ TGC_DEV void gemv_kn_task(const T *w, long ldw, float eps, int tile, char *smem,
                 __syncthreads();
         }
 
-        if (NORM == NORM_RMS) {
-#pragma unroll
-                for (int m = 0; m < M; m++)
-                        scale[m] = rsqrtf(block_sum<THREADS>(square[m], red) * (1.f / K) + eps);
-        }
+        if (NORM == NORM_RMS)
+                rms_scale<K, THREADS>(scale, square, eps, red);
 #pragma unroll
         for (int m = 0; m < M; m++)
 #pragma unroll

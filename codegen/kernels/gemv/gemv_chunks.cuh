@@ -67,15 +67,7 @@ TGC_DEV void gemv_chunks_rows(const unsigned char *w, const Rows &row, float eps
         const int lane = threadIdx.x & 31, col0 = gemv_column<THREADS, ROWS, 1>(tile);
         float *x = (float *)smem, *red = x + M * ROW;
         float acc[ROWS][M], square[M], mean[M], scale[M];
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-                square[m] = 0.f;
-                mean[m] = 0.f;
-                scale[m] = 1.f;
-#pragma unroll
-                for (int r = 0; r < ROWS; r++)
-                        acc[r][m] = 0.f;
-        }
+        gemv_begin(acc, square, mean, scale);
         if (NORM == NORM_LAYER)
                 x_moments<M, K, THREADS>(row0, eps, mean, scale, prologue, red);
         for (int k0 = 0; k0 < K; k0 += KC) {
@@ -108,18 +100,9 @@ TGC_DEV void gemv_chunks_rows(const unsigned char *w, const Rows &row, float eps
                 }
                 __syncthreads();
         }
-        if (NORM == NORM_RMS) {
-#pragma unroll
-                for (int m = 0; m < M; m++)
-                        scale[m] = rsqrtf(block_sum<THREADS>(square[m], red) * (1.f / K) + eps);
-        }
-#pragma unroll
-        for (int m = 0; m < M; m++)
-#pragma unroll
-                for (int r = 0; r < ROWS; r++)
-                        acc[r][m] = warp_sum(acc[r][m]);
-        if (lane < M)
-                rows_finish<NORM == NORM_RMS, N, ROWS, M>(acc, scale, row0, col0, lane, epilogue);
+        if (NORM == NORM_RMS)
+                rms_scale<K, THREADS>(scale, square, eps, red);
+        lanes_finish<NORM == NORM_RMS, N, 1>(acc, scale, nullptr, row0, col0, 0, 0, lane, epilogue);
         __syncthreads();
 }
 

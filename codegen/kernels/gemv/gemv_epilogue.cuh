@@ -4,7 +4,8 @@
  *      epilogue_width       neighbours that one call of the epilogue takes, of N
  *      parts_sum            partial sums that lie `stride` floats apart
  *      parts_join           those of the warps that share rows of W, in the first of them
- *      rows_finish          a warp's results to the epilogue, lane m those of row m */
+ *      rows_finish          a warp's results to the epilogue, lane m those of row m
+ *      lanes_finish         all of this for a warp whose lanes share its rows of W */
 #ifndef TGC_GEMV_EPILOGUE_CUH
 #define TGC_GEMV_EPILOGUE_CUH
 
@@ -66,6 +67,22 @@ TGC_DEV void rows_finish(const float (&acc)[ROWS][M], const float (&scale)[M], i
                                 v[j] = mine[r + j];
                         epilogue(row0 + lane, col0 + r, v);
                 }
+}
+
+/* acc[r][m]: a lane's part of row m of x by column col0 + r; partial as in parts_join. */
+template <bool SCALED, int N, int SPLIT, int ROWS, int M, class Epilogue>
+TGC_DEV void lanes_finish(float (&acc)[ROWS][M], const float (&scale)[M], float *partial, int row0,
+                          int col0, int warp, int part, int lane, const Epilogue &epilogue)
+{
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+                for (int r = 0; r < ROWS; r++)
+                        acc[r][m] = warp_sum(acc[r][m]);
+        if (SPLIT > 1)
+                parts_join<SPLIT, ROWS, M>(acc, partial, warp, part, lane);
+        if (part == 0 && lane < M)
+                rows_finish<SCALED, N, ROWS, M>(acc, scale, row0, col0, lane, epilogue);
 }
 
 #endif

@@ -6,6 +6,7 @@
  *      standardise          v = (v - mean) scale
  *      moments_count, merge_moments     mean and 1/sqrt(variance + eps) from parts of a row
  *      x_fill, x_fill_layer, x_standardise, x_moments     rows of x in shared memory (gemv.cuh)
+ *      gemv_begin, rms_scale    a block's sums and moments before the first step, RMSNorm's scale after the last
  *      gemv_keep            one block stores the standardised row
  *      Bytes, PlainRows, batch_get      pieces of W in registers */
 #ifndef TGC_GEMV_PROLOGUE_CUH
@@ -248,6 +249,31 @@ TGC_DEV void x_moments(int row0, float eps, float (&mean)[M], float (&scale)[M],
                                 mean[m] = s;
                 }
         }
+}
+
+template <int A, int B, int M>
+TGC_DEV void gemv_begin(float (&acc)[A][B], float (&square)[M], float (&mean)[M], float (&scale)[M])
+{
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+                square[m] = 0.f;
+                mean[m] = 0.f;
+                scale[m] = 1.f;
+        }
+#pragma unroll
+        for (int a = 0; a < A; a++)
+#pragma unroll
+                for (int b = 0; b < B; b++)
+                        acc[a][b] = 0.f;
+}
+
+/* scale[m] = 1/sqrt(mean square of row m + eps); square[m]: this thread's part of the squares. */
+template <int K, int THREADS, int M>
+TGC_DEV void rms_scale(float (&scale)[M], const float (&square)[M], float eps, float *red)
+{
+#pragma unroll
+        for (int m = 0; m < M; m++)
+                scale[m] = rsqrtf(block_sum<THREADS>(square[m], red) * (1.f / K) + eps);
 }
 
 /* One block hands the standardised row to keep.  smem: 32 floats. */

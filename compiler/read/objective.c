@@ -19,6 +19,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include "../../runtime/util/c_locale.h"
 #include "objective_impl.h"
 
 /* "FILE,beta=0.1,n=4" */
@@ -138,14 +139,33 @@ int objective_module(lua_State *L)
         return 2;
 }
 
-void objective_begin(Objective *x, const char *spec, lua_CFunction f, int results)
+Objective *objective_begin(const char *spec, Model *m, const ReadOptions *o, lua_CFunction f,
+                           int results)
 {
-        take_spec(x, spec);
-        sandbox_open(&x->r);
-        if (x->r.msg[0])
-                return;
-        lua_pushcfunction(x->r.L, f);
-        sandbox_call(&x->r, 0, results);
+        Objective *x = calloc(1, sizeof *x);
+        Diag d;
+        if (!x)
+                error_code(5, (Loc) { 0 }, "no memory for --objective");
+        d.source = NULL;
+        const locale_t was = c_locale_begin();
+        if (DIAG_CATCH(&d)) {
+                x->o = *o;
+                x->r.o = &x->o;
+                x->r.m = m ? m : model_new("objective");
+                x->r.used.a = x->r.m->arena;
+                take_spec(x, spec);
+                sandbox_open(&x->r);
+                if (!x->r.msg[0]) {
+                        lua_pushcfunction(x->r.L, f);
+                        sandbox_call(&x->r, 0, results);
+                }
+                diag_end(&d);
+        } else {
+                snprintf(x->r.msg, sizeof x->r.msg, "%s", d.msg);
+                x->r.code = d.code;
+        }
+        c_locale_end(was);
+        return x;
 }
 
 void objective_say(Reader *r, const ReadOptions *o)

@@ -42,28 +42,17 @@ static int embed_texts(lua_State *L)
         return 1;
 }
 
+/* Under sandbox_call: objective_module, and `embed` for judges. */
+static int open_module(lua_State *L)
+{
+        const int n = objective_module(L);
+        lua_register(L, "embed", embed_texts);
+        return n;
+}
+
 Objective *objective_open(const char *spec, const ReadOptions *o)
 {
-        Objective *x = calloc(1, sizeof *x);
-        Diag d;
-        if (!x)
-                error_code(5, (Loc) { 0 }, "no memory for --objective");
-        d.source = NULL;
-        locale_t was = c_locale_begin();
-        if (DIAG_CATCH(&d)) {
-                x->o = *o;
-                x->r.o = &x->o;
-                x->r.m = model_new("objective");
-                x->r.used.a = x->r.m->arena;
-                objective_begin(x, spec, objective_module, 2);
-                if (!*x->r.msg)
-                        lua_register(x->r.L, "embed", embed_texts);
-                diag_end(&d);
-        } else {
-                snprintf(x->r.msg, sizeof x->r.msg, "%s", d.msg);
-                x->r.code = d.code;
-        }
-        c_locale_end(was);
+        Objective *x = objective_begin(spec, NULL, o, open_module, 2);
         objective_say(&x->r, &(ReadOptions) { 0 }); /* applying it has said it */
         if (*x->r.msg) {
                 char msg[sizeof x->r.msg];

@@ -2,7 +2,6 @@
 #include <lauxlib.h>
 #include <stdlib.h>
 #include <string.h>
-#include "../../runtime/util/c_locale.h"
 #include "objective_impl.h"
 
 /* The product that makes the logits, through reshapes and a bias; 0: it is another. */
@@ -177,25 +176,8 @@ void objective_apply(Model *m, const char *spec, const ReadOptions *o)
         const Ref first = m->graph->n_nodes;
         /* the model's own sources and parameters stay those of its file */
         const int n_source = m->n_source, main_source = m->main_source;
-        Objective *x = calloc(1, sizeof *x);
-        Diag d;
-        if (!x)
-                error_code(5, (Loc) { 0 }, "no memory for --objective");
-        d.source = NULL;
-        locale_t was = c_locale_begin();
-        if (DIAG_CATCH(&d)) {
-                x->o = *o;
-                x->r.o = &x->o;
-                x->r.m = m;
-                x->r.used.a = m->arena;
-                objective_begin(x, spec, build_loss, 0);
-                diag_end(&d);
-        } else {
-                snprintf(x->r.msg, sizeof x->r.msg, "%s", d.msg);
-                x->r.code = d.code;
-        }
+        Objective *x = objective_begin(spec, m, o, build_loss, 0);
         sandbox_close(&x->r);
-        c_locale_end(was);
         m->n_source = n_source;
         m->main_source = main_source;
         objective_say(&x->r, o);

@@ -238,11 +238,11 @@ static bool in_matrices(const Check *c, const Param *p)
 static int check_matrices(Check *c, const Param *p, const OptimizerStep *step, double scale,
                           int64_t tokens, const float *old, const float *g, double *worst, Err *e)
 {
-        double *x = calloc((size_t)p->count * 3 + 1, sizeof *x), *want = x + p->count,
-               *m = want + p->count;
+        double *x = calloc((size_t)p->count * 3 + 1, sizeof *x);
         if (!x)
                 return err_set(e, TGC_NO_MEMORY, "no memory for %llu elements",
                                (unsigned long long)p->count);
+        double *want = x + p->count, *m = want + p->count;
         for (uint64_t k = 0; k < p->count; k++)
                 x[k] = scale * g[k], want[k] = old[k];
         for (int i = 0; i < c->m->n_matrices; i++) {

@@ -362,8 +362,10 @@ static int put_tokenizer(Work *w, const Tokenizer *tok, int vocab, Err *e)
                 gguf_put_item(k, p.score, (size_t)p.n_piece * sizeof *p.score);
         }
         gguf_put_array(k, KEY "token_type", GGUF_I32, (uint64_t)p.n_piece);
-        for (int i = 0; i < p.n_piece; i++)
-                gguf_put_item(k, &(int32_t) { p.kind[i] }, 4);
+        for (int i = 0; i < p.n_piece; i++) {
+                const int32_t kind = p.kind[i];
+                gguf_put_item(k, &kind, sizeof kind);
+        }
         if (p.n_merge)
                 put_texts(k, KEY "merges", p.merge, p.n_merge);
         put_id(k, KEY "bos_token_id", p.bos);

@@ -116,7 +116,8 @@ bool stored_gemm_takes(Storage s, DType dt) { return dt_size[dt] == 2 && slower_
 
 StoredPick stored_gemm_pick(const StoredGemm *p)
 {
-        return p->M >= MANY ? (StoredPick) { 0 } : pick(p, ARCH_ANY);
+        static const StoredPick none;
+        return p->M >= MANY ? none : pick(p, ARCH_ANY);
 }
 
 const char *stored_gemm_tile_text(Arena *a, const StoredPick *k)

@@ -86,12 +86,11 @@ static Held *held_new(const Tokenizer *t, int n, const Pair *pair)
         const size_t n_merge = t->merges.n_pair,
                      all = sizeof(Held) + ((size_t)n + n_merge) * sizeof(TokText) +
                            (size_t)n * (sizeof(float) + sizeof(int)) + text;
-        char *mem = malloc(all), *at = mem + sizeof(Held);
-        Held *h = (Held *)(void *)mem;
-        if (!mem)
+        Held *h = malloc(all);
+        if (!h)
                 return NULL;
         *h = (Held) { .n = n, .n_merge = (int)n_merge };
-        h->piece = (TokText *)(void *)at;
+        h->piece = (TokText *)(void *)(h + 1);
         h->merge = h->piece + n;
         h->score = (float *)(void *)(h->merge + n_merge);
         h->kind = (int *)(void *)(h->score + n);

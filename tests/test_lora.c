@@ -1,71 +1,15 @@
 /* test_lora.c: adapters against PEFT's own numbers (e2e/lora, by reference.py there): logits of one,
  * of another shape, of two together; losses of 100 steps; what is written; what is refused. */
-#include <fcntl.h>
 #include <math.h>
-#include <stdlib.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#include "cli/work.h"
-#include "runtime/util/file.h"
 #include "runtime/weights/npy.h"
-#include "test.h"
+#include "cli_quiet.h"
 
 #define FROM "tests/e2e/lora/"
 #define HERE " --device cpu -q "
 #define TRAIN                                                                             \
         "train " FROM "base --data " FROM "text.bin --batch_offsets " FROM "windows.npy " \
         "--learning_rate 1e-2 --warmup_iters 0 --weight_decay 0.1 --block_size 16" HERE
-
-static char dir[256], err[1 << 14];
-
-static int run(char **argv, int argc)
-{
-        char path[300];
-        fflush(stdout);
-        pid_t pid = fork();
-        if (!pid) {
-                int null = open("/dev/null", O_RDWR), f;
-                snprintf(path, sizeof path, "%s/err", dir);
-                f = open(path, O_CREAT | O_WRONLY | O_TRUNC, 0666);
-                dup2(null, 0);
-                dup2(null, 1);
-                dup2(f, 2);
-                int code = tgc_main(argc, argv);
-                fflush(stdout);
-                _exit(code);
-        }
-        int status = 0;
-        waitpid(pid, &status, 0);
-        snprintf(path, sizeof path, "%s/err", dir);
-        FILE *f = fopen(path, "rb");
-        size_t n = f ? fread(err, 1, sizeof err - 1, f) : 0;
-        err[n] = 0;
-        if (f)
-                fclose(f);
-        return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
-}
-
-/* '@' stands for the scratch folder; words are separated by blanks. */
-static int tgc(const char *line)
-{
-        static char words[4096];
-        char *argv[64] = { "tgc" };
-        size_t n = 0;
-        int argc = 1;
-        if (!*dir) {
-                snprintf(dir, sizeof dir, "%s/tgc-lora-XXXXXX",
-                         getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-                CHECK(mkdtemp(dir));
-        }
-        for (; *line && n + 1 < sizeof words; line++)
-                n += (size_t)snprintf(words + n, sizeof words - n, "%.*s", *line == '@' ? 255 : 1,
-                                      *line == '@' ? dir : line);
-        words[n] = 0;
-        for (char *w = strtok(words, " "); w; w = strtok(NULL, " "))
-                argv[argc++] = w;
-        return run(argv, argc);
-}
 
 #define OK(...)                                                               \
         do {                                                                  \

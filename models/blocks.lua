@@ -197,29 +197,62 @@ b.rope_params = {
         rope_fast = 32.0, rope_slow = 1.0, rope_truncate = true,
         rope_gain = 1.0,        -- of cosines and sines
         rope_short = "", rope_long = "",        -- longrope's factors, one for a pair, with spaces between them
-        rope_use = "short",     -- which of them: short, long
+        rope_use = "auto",      -- which of them: auto (by ctx), short, long
 }
 
--- longrope and dynamic positions turn by factors that depend on the length at run time: up to the original context
--- by one set, beyond it by another, keys that are cached before that included.  A graph has one set.
-local function check_length(p)
-        if p.ctx <= p.rope_original or p.rope_scaling == "longrope" and p.rope_use == "long" then return end
-        error(string.format('rope_scaling / rope_parameters: "%s" turns positions by other factors in texts of more than %d '
-                            .. "tokens, by the length at run time, which is not supported; set -D ctx=%d or less%s",
-                            p.rope_scaling, p.rope_original, p.rope_original,
-                            p.rope_scaling == "longrope" and ", or -D rope_use=long for its long factors at every length" or ""))
+-- longrope and dynamic positions turn by factors that depend on a text's length: up to the original context by one set,
+-- beyond it by another.  A graph has one set, so that keys in the cache and new ones agree; it is that of texts of ctx tokens.
+--
+-- longrope has two sets: the short one where ctx is within the original context, else the long one at every length, as vLLM
+-- does.  Those are transformers' logits of texts that are longer than the original context.  rope_use says it otherwise.
+local function longrope_use(p)
+        local use, long = p.rope_use, p.ctx > p.rope_original
+        if use ~= "auto" and use ~= "short" and use ~= "long" then
+                error("rope_use is auto, short or long, not '" .. use .. "'")
+        end
+        if use == "short" and long then
+                error(string.format('rope_use=short: "longrope" turns positions by its long factors in texts of more than %d '
+                                    .. "tokens; set -D ctx=%d or less, or rope_use=long", p.rope_original, p.rope_original))
+        end
+        return use == "auto" and (long and "long" or "short") or use
+end
+
+-- dynamic has another set for every length beyond the original context.  One at all lengths is nobody's logits but those of
+-- texts of exactly ctx tokens, so it must be asked for: rope_use=long.
+local function dynamic_theta(p, dims)
+        if dims == 2 then error "rope_scaling / rope_parameters: dynamic positions need two pairs" end
+        if p.ctx <= p.rope_original then
+                if p.rope_use == "long" then
+                        error(string.format("rope_use=long has no effect on dynamic positions with -D ctx=%d, which is within "
+                                            .. "the original context of %d", p.ctx, p.rope_original))
+                end
+                return p.rope_theta
+        end
+        if p.rope_use ~= "long" then
+                error(string.format('rope_scaling / rope_parameters: "dynamic" turns positions by other factors at every length '
+                                    .. "of more than %d tokens, by the length at run time, which is not supported; set -D ctx=%d or "
+                                    .. "less, or -D rope_use=long for the factors of texts of %d tokens at every length",
+                                    p.rope_original, p.rope_original, p.ctx))
+        end
+        return p.rope_theta * (p.rope_factor * p.ctx / p.rope_original - (p.rope_factor - 1)) ^ (dims / (dims - 2))
 end
 
 -- b.rope of a model's parameters p, which have those of rope_params.
 function b.rope_of(p, D)
-        local kind = p.rope_scaling
+        local kind, theta = p.rope_scaling, p.rope_theta
         local dims = math.tointeger(D * p.rotary // 1)
-        if kind == "longrope" or kind == "dynamic" then check_length(p) end
-        if kind == "dynamic" and dims == 2 then error "rope_scaling / rope_parameters: dynamic positions need two pairs" end
-        return b.rope(dims, p.rope_theta, {
-                kind = kind == "dynamic" and "none" or kind, factor = p.rope_factor, low = p.rope_low, high = p.rope_high,
+        local use = "short"
+        if kind == "longrope" then
+                use = longrope_use(p)
+        elseif kind == "dynamic" then
+                theta, kind = dynamic_theta(p, dims), "none"
+        elseif p.rope_use ~= "auto" then
+                error("rope_use has no effect on positions of the kind '" .. kind .. "', only on longrope and dynamic")
+        end
+        return b.rope(dims, theta, {
+                kind = kind, factor = p.rope_factor, low = p.rope_low, high = p.rope_high,
                 original = p.rope_original, fast = p.rope_fast, slow = p.rope_slow, truncate = p.rope_truncate,
-                gain = p.rope_gain, factors = p.rope_use == "long" and p.rope_long or p.rope_short,
+                gain = p.rope_gain, factors = use == "long" and p.rope_long or p.rope_short,
         })
 end
 

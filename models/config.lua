@@ -273,7 +273,7 @@ function config.rope(c, o)
                 rope_low = r.low_freq_factor or 1.0, rope_high = r.high_freq_factor or 4.0,
                 rope_original = kind == "dynamic" and c.max_position_embeddings or original,
                 rope_fast = r.beta_fast or 32.0, rope_slow = r.beta_slow or 1.0, rope_gain = gain,
-                rope_truncate = r.truncate ~= false, rope_use = "short",
+                rope_truncate = r.truncate ~= false, rope_use = "auto",
                 rope_short = kind == "longrope" and numbers(r.short_factor, "short_factor", within) or "",
                 rope_long = kind == "longrope" and numbers(r.long_factor, "long_factor", within) or "",
         }

@@ -84,11 +84,68 @@ static void check_refused(const char *what, const char *config, const cJSON *key
         CHECK_MSG(d.code == 3 && named, "%s: code %d, %s", what, d.code, d.msg);
 }
 
+static void refuse_defined(const char *config, const char *define, const char *says)
+{
+        const Defines own = { { define } };
+        ReadOptions o = options(&own);
+        Diag d;
+        d.source = NULL;
+        if (DIAG_CATCH(&d)) {
+                model_free(read_lua_family(NULL, config, &o));
+                diag_end(&d);
+                CHECK_MSG(0, "%s: not refused", define);
+        }
+        CHECK_MSG(strstr(d.msg, says), "%s: %s", define, d.msg);
+}
+
+/* Of texts of all lengths at once no set of factors is right: what is not said is refused. */
+TEST_DATA (positions_beyond_the_original_context) {
+        static const struct {
+                const char *scaling, *define, *says;
+        } refused[] = {
+                { "{\"rope_type\":\"dynamic\",\"factor\":2}", "ctx=5000", "rope_use=long" },
+                { "{\"rope_type\":\"dynamic\",\"factor\":2}", "rope_use=long", "no effect" },
+                { "{\"rope_type\":\"linear\",\"factor\":2}", "rope_use=long", "no effect" },
+                { "{\"rope_type\":\"longrope\",\"short_factor\":[1,1,1,1,1,1,1,1],\"long_factor\":[2,2,2,2,2,2,2,2],"
+                  "\"original_max_position_embeddings\":16}",
+                  "rope_use=short", "ctx=16" },
+                { "{\"rope_type\":\"longrope\",\"short_factor\":[1,1,1,1,1,1,1,1],\"long_factor\":[2,2,2,2,2,2,2,2],"
+                  "\"original_max_position_embeddings\":16}",
+                  "rope_use=both", "rope_use is auto, short or long" },
+        };
+        const char *dir = data_at("families/llama");
+        char *text;
+        data_need(dir);
+        CHECK_MSG(!hf_config_read(dir, &text, &err), "%s", err.msg);
+        for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+                cJSON *config, *scaling;
+                CHECK(!json_parse(&config, text, strlen(text), dir, &err));
+                CHECK(!json_parse(&scaling, refused[i].scaling, strlen(refused[i].scaling), "rope",
+                                  &err));
+                cJSON_DeleteItemFromObject(config, "rope_parameters");
+                cJSON_DeleteItemFromObject(config, "rope_scaling");
+                cJSON_AddItemToObject(config, "rope_scaling", scaling);
+                char *said = cJSON_Print(config);
+                cJSON_Delete(config);
+                refuse_defined(said, refused[i].define, refused[i].says);
+                free(said);
+        }
+        free(text);
+}
+
 /* Every 12th logit of the last of n tokens. */
 static void check_change(const char *dir, const char *type, const char *what, const char *config,
-                         const cJSON *want, const double *ids, int n)
+                         const cJSON *change, const double *ids, int n)
 {
-        Model *m = family(NULL, config, defines_of(type));
+        const cJSON *want = cJSON_GetObjectItemCaseSensitive(change, "logits"), *v;
+        Defines own = { { NULL } };
+        int n_own = 0;
+        cJSON_ArrayForEach(v, cJSON_GetObjectItemCaseSensitive(change, "define"))
+        {
+                CHECK(n_own < (int)(sizeof own.d / sizeof *own.d) - 1);
+                own.d[n_own++] = v->valuestring;
+        }
+        Model *m = family(NULL, config, n_own ? &own : defines_of(type));
         Loaded l = load(m, dir);
         Eval *e = evaluate(&l, 1, n, ids, ids);
         int64_t count, i = 0;
@@ -131,8 +188,7 @@ static void check_changes(const char *dir)
                 if (keys)
                         check_refused(what, text, keys);
                 else
-                        check_change(dir, type, what, text,
-                                     cJSON_GetObjectItemCaseSensitive(c, "logits"), ids, n);
+                        check_change(dir, type, what, text, c, ids, n);
                 *(keys ? &refused : &used) += 1;
                 free(text);
         }

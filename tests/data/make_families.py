@@ -67,6 +67,30 @@ def changes(ours, name, family, base, folder, ref):
     return out
 
 
+# Texts longer than the original context, with what tgc must be told: changes of config.json, -D.
+FACTORS = dict(factor=4.0, short_factor=[1.0 + i / 10 for i in range(8)], long_factor=[2.0 + i / 7 for i in range(8)])
+LONGER = {
+    "llama": [(dict(rope_scaling=dict(rope_type="dynamic", factor=f), max_position_embeddings=16), ["ctx=40", "rope_use=long"])
+              for f in (2.0, 1.0, 3.5)]
+             + [(dict(rope_scaling=dict(rope_type="longrope", original_max_position_embeddings=original, **FACTORS)), define)
+                for original, define in ((16, []), (39, []), (40, ["ctx=40"]), (64, []), (16, ["rope_use=long"]), (64, ["rope_use=short"]))],
+}
+
+
+def longer(name, config):
+    """Lines of changes.json of LONGER."""
+    out, work = [], tempfile.mkdtemp()
+    for change, define in LONGER.get(name, []):
+        change = {k: ABSENT if v is None else v for k, v in change.items()}
+        new = apply(config, change)
+        write(work, new)
+        last = Reference(work, new).logits(IDS[:PROMPT])[-1]
+        line = {"set": {k: v for k, v in change.items() if v != ABSENT}, "drop": [k for k, v in change.items() if v == ABSENT]}
+        out.append(json.dumps(dict(line, define=define, logits=[round(float(x), 5) for x in last[::STEP]])))
+    shutil.rmtree(work)
+    return out
+
+
 def make(ours, name):
     family, change, new = MODELS[name]
     folder = f"{HERE}/families/{name}"
@@ -89,7 +113,7 @@ def make(ours, name):
         f.write("\n")
     logits = ref.logits(IDS[:PROMPT])
     np.save(f"{folder}/expected_logits.npy", logits[-LAST:] if family in BRIEF else logits)
-    lines = changes(ours, name, family, config, folder, ref)
+    lines = changes(ours, name, family, config, folder, ref) + longer(name, config)
     with open(f"{folder}/changes.json", "w") as f:
         f.write("[\n" + ",\n".join(lines) + "\n]\n")
     size = sum(os.path.getsize(f"{folder}/{x}") for x in os.listdir(folder))

@@ -35,6 +35,13 @@ DeepSeek V3 adds a correction to its scores to choose experts (`e_score_correcti
 are, in 16 bits with `--dtype bf16` or `f16`, where transformers keeps float32: of experts that lie within its rounding
 another may be chosen. Scores and gates stay float32.
 
+Positions of the kinds `longrope` and `dynamic` turn by other factors in texts longer than the original context. A plan has
+one set of them, so that keys in the cache and new ones agree. `longrope` has two: the short factors where `--ctx-size` (or
+`-D ctx=N`) is within the original context, else the long ones at every length, as vLLM chooses them. So texts longer than the
+original context have transformers' logits, and shorter ones where the plan is as short. `dynamic` has other factors at every
+length: a context beyond the original is refused, and `-D rope_use=long` takes those of texts of `ctx` tokens, which are
+transformers' for texts of that length.
+
 Of config.json 73 to 140 changes of each are in its `changes.json`, which `test_families` compares. Measured on two cores of
 an AMD EPYC with `tests/e2e/families/table.py`.
 

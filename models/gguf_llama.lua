@@ -66,6 +66,32 @@ return {
                 layer = set(llama_layer, qk_norms, { ffn_gate_inp = "mlp.gate" },
                             experts("mlp.experts.%d.gate_proj", "mlp.experts.%d.up_proj", "mlp.experts.%d.down_proj")),
         },
+        qwen2moe = llama_like {                                 -- every layer has experts, and a shared one
+                type = "qwen2_moe",
+                keys = { expert_count = "num_experts", expert_used_count = "num_experts_per_tok",
+                         expert_feed_forward_length = "moe_intermediate_size",
+                         expert_shared_feed_forward_length = "shared_expert_intermediate_size" },
+                needs = { "attention.layer_norm_rms_epsilon", "expert_count", "expert_used_count",
+                          "expert_feed_forward_length" },
+                config = function(m, config)
+                        config.norm_topk_prob = false           -- GGUF has no key; llama.cpp does not scale them
+                        config.qkv_bias = has(m, "attn_q.bias")
+                        local up = m.tensors["blk.0.ffn_up_shexp.weight"]
+                                or refuse("tensor blk.0.ffn_up_shexp.weight", "is missing: qwen2moe has a shared expert")
+                        config.shared_expert_intermediate_size = config.shared_expert_intermediate_size or up.shape[1]
+                end,
+                layer = set(llama_layer, { ffn_gate = false, ffn_up = false, ffn_down = false, ffn_gate_inp = "mlp.gate",
+                                           ffn_gate_inp_shexp = "mlp.shared_expert_gate",
+                                           ffn_gate_shexp = "mlp.shared_expert.gate_proj",
+                                           ffn_up_shexp = "mlp.shared_expert.up_proj",
+                                           ffn_down_shexp = "mlp.shared_expert.down_proj" },
+                            experts("mlp.experts.%d.gate_proj", "mlp.experts.%d.up_proj", "mlp.experts.%d.down_proj")),
+                -- some files have the gate of one row as a vector
+                steps = { ffn_gate_inp_shexp = function(m)
+                        local t = m.tensors["blk.0.ffn_gate_inp_shexp.weight"]
+                        return t and #t.shape == 1 and "reshape 1 " .. t.shape[1]
+                end },
+        },
         gemma2 = llama_like {
                 type = "gemma2",
                 keys = {

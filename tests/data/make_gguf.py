@@ -2,7 +2,7 @@
 """Writes tests/data/gguf: the models of tests/data/families as GGUF files, one with every block type, and blocks of
 every type with their values.
 
-    make build/tests/e2e/families/logits && python3 tests/data/make_gguf.py         needs numpy and gguf (0.19)
+    make build/tests/e2e/families/logits && python3 tests/data/make_gguf.py [NAME ...]      needs numpy and gguf (0.19)
 
 Names, permutations and metadata are those of llama.cpp's convert_hf_to_gguf.py.  Most files hold the folder's own
 weights, in float16, and must give transformers' logits (families/NAME/expected_logits.npy).  What GGUF cannot say (windows
@@ -10,7 +10,7 @@ of qwen2, experts' weights that do not sum to 1) or what is made smaller here (Q
 expected.json: those of the last of 40 ids, from tgc's double-precision evaluator on a folder with the changed
 configuration and the weights that the file decodes to, which the package gguf decodes.
 """
-import json, os, shutil, struct, subprocess, tempfile
+import json, os, shutil, struct, subprocess, sys, tempfile
 import numpy as np
 import gguf
 from gguf import GGMLQuantizationType as T, GGUFWriter, quants
@@ -105,6 +105,11 @@ NAMES = {
     "qwen2": LLAMA, "qwen3": LLAMA + QK_NORM,
     "qwen3moe": LLAMA + QK_NORM + [("ffn_gate_inp", "mlp.gate"), ("ffn_gate_exps", "mlp.experts.*.gate_proj"),
                                    ("ffn_up_exps", "mlp.experts.*.up_proj"), ("ffn_down_exps", "mlp.experts.*.down_proj")],
+    "qwen2moe": [x for x in LLAMA if x[0] not in ("ffn_gate", "ffn_up", "ffn_down")] + [
+        ("ffn_gate_inp", "mlp.gate"), ("ffn_gate_exps", "mlp.experts.*.gate_proj"), ("ffn_up_exps", "mlp.experts.*.up_proj"),
+        ("ffn_down_exps", "mlp.experts.*.down_proj"), ("ffn_gate_inp_shexp", "mlp.shared_expert_gate"),
+        ("ffn_gate_shexp", "mlp.shared_expert.gate_proj"), ("ffn_up_shexp", "mlp.shared_expert.up_proj"),
+        ("ffn_down_shexp", "mlp.shared_expert.down_proj")],
     "gemma2": [x for x in LLAMA if x[0] != "ffn_norm"] + [
         ("post_attention_norm", "post_attention_layernorm"), ("ffn_norm", "pre_feedforward_layernorm"),
         ("post_ffw_norm", "post_feedforward_layernorm")],
@@ -228,8 +233,10 @@ def put_config(w, arch, c):
     if "experts" in c:
         w.add_expert_count(c["experts"][0])
         w.add_expert_used_count(c["experts"][1])
-    if arch == "qwen3moe":
+    if arch in ("qwen2moe", "qwen3moe"):
         w.add_expert_feed_forward_length(c["moe_intermediate_size"])
+    if arch == "qwen2moe":
+        w.add_expert_shared_feed_forward_length(c["shared_expert_intermediate_size"])
     if arch == "gemma2":
         w.add_attn_logit_softcapping(50.0)
         w.add_final_logit_softcapping(30.0)
@@ -261,9 +268,9 @@ def common_words(arch, c):
     out["intermediate_size"] = c.get("intermediate_size") or c.get("ffn_hidden_size") or 4 * out["hidden_size"]
     out["head_dim"] = c.get("head_dim") or out["hidden_size"] // out["num_attention_heads"]
     out["rotary"] = int(out["head_dim"] * rope.get("partial_rotary_factor", 1.0))
-    if arch in ("qwen2", "qwen3", "qwen3moe") or out.get("sliding_window") is None:
+    if arch in ("qwen2", "qwen3", "qwen2moe", "qwen3moe") or out.get("sliding_window") is None:
         out.pop("sliding_window", None)
-    if "num_local_experts" in c or arch == "olmoe":
+    if "num_local_experts" in c or arch in ("olmoe", "qwen2moe"):
         out["experts"] = c.get("num_local_experts") or c["num_experts"], c["num_experts_per_tok"]
     return out
 
@@ -353,6 +360,7 @@ MODELS = {                                      # name: architecture, change of 
     "llama31": ("llama", {}, False), "llama_tied_bias": ("llama", {}, True), "mixtral": ("llama", {}, True),
     "qwen2": ("qwen2", dict(use_sliding_window=False), True),
     "qwen3": ("qwen3", dict(use_sliding_window=False, layer_types=None), True),
+    "qwen2_moe": ("qwen2moe", dict(mlp_only_layers=[], use_sliding_window=False, layer_types=["full_attention"] * 3), True),
     "qwen3_moe": ("qwen3moe", dict(norm_topk_prob=True), True), "gemma2": ("gemma2", {}, False), "phi3": ("phi3", {}, False),
     "olmo2": ("olmo2", {}, False), "smollm3": ("smollm3", dict(no_rope_layers=[1, 1, 1]), True),
     "olmoe": ("olmoe", dict(clip_qkv=None), True), "starcoder2": ("starcoder2", dict(sliding_window=None), True),
@@ -413,11 +421,17 @@ def every_kind():
     return evaluated(config, folder_of(decoded, where, H, K), ids)
 
 
-def main():
+def main(names):
+    """All of them, or these; expected.json keeps the others."""
     os.makedirs(OUT, exist_ok=True)
-    expected = {}
+    expected = json.load(open(f"{OUT}/expected.json")) if names else {}
     for name, (arch, change, small) in MODELS.items():
+        if names and name not in names:
+            continue
         config, tensors = read_folder(f"{HERE}/families/{name}")
+        if name == "qwen2_moe":                 # the folder's second layer is dense: it gets the third one's
+            tensors = {k: x for k, x in tensors.items() if ".layers.1.mlp." not in k}
+            tensors.update({k.replace(".2.", ".1.", 1): x for k, x in tensors.items() if ".layers.2.mlp." in k})
         if change.get("qk_layernorm") is False:
             tensors = {k: x for k, x in tensors.items() if "_layernorm" not in k.split("self_attn")[-1] or "self_attn" not in k}
         words = common_words(arch, dict(config, **change))
@@ -431,8 +445,9 @@ def main():
                 ids = json.load(f)["prompt_ids"]
             changed = {k: v for k, v in dict(config, **change).items() if v is not None or k in config}
             expected[name] = evaluated(changed, folder_of(decoded, where, H, K), ids)
-    expected["kinds"] = every_kind()
-    write_blocks()
+    if not names:
+        expected["kinds"] = every_kind()
+        write_blocks()
     with open(f"{OUT}/expected.json", "w") as f:
         json.dump(expected, f)
         f.write("\n")
@@ -440,4 +455,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

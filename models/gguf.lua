@@ -1,6 +1,7 @@
 -- gguf.lua: what a GGUF file says of its model, in the words of a Hugging Face folder: a config.json, which
 -- families.lua and config_keys.lua then read, and for each tensor which of the folder's it makes, and how
--- (runtime/weights/weight_map.h).  gguf_llama.lua and gguf_gpt.lua have a row for each general.architecture:
+-- (runtime/weights/weight_map.h).  gguf_llama.lua, gguf_gpt.lua and
+-- gguf_deepseek.lua have a row for each general.architecture:
 --
 --      type      model_type: a word, or a function(m)
 --      keys      GGUF's keys below the architecture's name: the word in config.json, `free` (changes no logit), or
@@ -8,7 +9,8 @@
 --      needs     keys that must be there, besides those of all
 --      config    function(m, config): what else the configuration has
 --      outer     tensors outside of blocks: GGUF's name without .weight or .bias -> the folder's
---      layer     the same in blocks, below `prefix`; {expert = "experts.%d.w1"}: (E,N,K) is a tensor for each expert
+--      layer     the same in blocks, below `prefix`; {expert = "experts.%d.w1"}: (E,N,K) is a tensor for each expert;
+--                {bias = "..."}: the whole name of the tensor that is a bias here
 --      steps     transforms by GGUF's name: a text, or a function(m, suffix)
 --      words     the folder's configuration has Llama's words: num_key_value_heads, head_dim, rope_theta
 --      types     model_types that become this architecture, where that is not `type` alone
@@ -22,7 +24,7 @@
 -- A key without a rule is refused, for the logits may depend on it; a tensor without a row, when weights are read.
 local rules = require "gguf_rules"
 local refuse, show, scalar = rules.refuse, rules.show, rules.scalar
-local gguf = { architectures = rules.set(require "gguf_llama", require "gguf_gpt") }
+local gguf = { architectures = rules.set(require "gguf_llama", require "gguf_gpt", require "gguf_deepseek") }
 
 -- Names -------------------------------------------------------------------------------
 
@@ -31,11 +33,12 @@ local function map_of(m, row, base, entry, head, step, lines)
         for _, suffix in ipairs { ".weight", ".bias" } do
                 local name, steps = base .. suffix, step
                 local t = m.tensors[name]
+                local whole = rules.whole(entry, suffix)
                 if type(steps) == "function" then steps = steps(m, suffix) end
                 steps = steps and " | " .. steps or ""
-                if t and type(entry) == "string" then
-                        lines[#lines + 1] = "map " .. head .. entry .. suffix .. " = " .. name .. steps
-                elseif t then
+                if t and whole then
+                        lines[#lines + 1] = "map " .. head .. whole .. " = " .. name .. steps
+                elseif t and entry.expert then
                         for e = 0, t.shape[1] - 1 do
                                 lines[#lines + 1] = string.format("map %s%s%s = %s: %s | index %d%s", head, entry.expert:format(e),
                                                                   suffix, name, table.concat(t.shape, "x"), e, steps)

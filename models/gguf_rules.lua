@@ -156,6 +156,12 @@ end
 -- q, k and v lie one behind the other here, and in the folder those of a group of heads together.
 function rules.grouped(m) return "group " .. m.heads .. " " .. m.kv_heads end
 
+-- The folder's name, below its prefix, of an entry of `outer` or `layer` with this suffix; nil: one for each expert.
+function rules.whole(entry, suffix)
+        if type(entry) == "string" then return entry .. suffix end
+        return suffix == ".bias" and entry.bias or nil
+end
+
 -- (E,N,K) is a tensor for each expert.
 function rules.experts(gate, up, down)
         return { ffn_gate_exps = { expert = gate }, ffn_up_exps = { expert = up }, ffn_down_exps = { expert = down } }

@@ -34,7 +34,8 @@ local common_say = {
 local floats = {}
 for _, key in ipairs { "attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon", "rope.freq_base", "rope.scaling.factor",
                        "attn_logit_softcapping", "final_logit_softcapping", "attention.scale", "embedding_scale",
-                       "residual_scale", "logit_scale", "attention.clamp_kqv", "attention.max_alibi_bias" } do
+                       "residual_scale", "logit_scale", "attention.clamp_kqv", "attention.max_alibi_bias",
+                       "expert_weights_scale", "rope.scaling.yarn_log_multiplier" } do
         floats[key] = true
 end
 
@@ -64,13 +65,14 @@ local function tensors_for(m, row, folder, tied, used)
         local function put(base, entry, head, step)
                 for _, suffix in ipairs { ".weight", ".bias" } do
                         local steps = type(step) == "function" and step(m, suffix) or step
-                        if type(entry) == "string" then
-                                local t = folder[head .. entry .. suffix]
+                        local whole = rules.whole(entry, suffix)
+                        if whole then
+                                local t = folder[head .. whole]
                                 if t then
-                                        used[head .. entry .. suffix] = true
+                                        used[head .. whole] = true
                                         out[base .. suffix] = { shape = steps == "t" and { t.shape[2], t.shape[1] } or t.shape }
                                 end
-                        else
+                        elseif entry.expert then
                                 local e, shape = 0, nil
                                 while folder[head .. entry.expert:format(e) .. suffix] do
                                         local name = head .. entry.expert:format(e) .. suffix

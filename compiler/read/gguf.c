@@ -64,6 +64,7 @@ static void put_value(lua_State *L, Text *t, int depth)
                 else
                         put_number(t, lua_tonumber(L, at));
                 break;
+        case LUA_TLIGHTUSERDATA: text_add(t, "null"); break;
         case LUA_TTABLE: {
                 const lua_Unsigned n = lua_rawlen(L, at);
                 if (depth > 4)
@@ -107,6 +108,8 @@ static int run_write(lua_State *L)
         static const char *const part[] = { "keys", "extra", NULL, "sizes" };
         const Work *w = lua_touserdata(L, lua_upvalueindex(1));
         lua_register(L, "config_error", config_error);
+        lua_pushlightuserdata(L, NULL); /* as push_json has it */
+        lua_setglobal(L, "json_null");
         sandbox_require(L, "gguf_write");
         lua_getfield(L, -1, "folder");
         push_json(L, w->meta);
@@ -128,6 +131,8 @@ static int run(lua_State *L)
 {
         const Work *w = lua_touserdata(L, lua_upvalueindex(1));
         lua_register(L, "config_error", config_error);
+        lua_pushlightuserdata(L, NULL); /* as push_json has it */
+        lua_setglobal(L, "json_null");
         sandbox_require(L, "gguf");
         lua_getfield(L, -1, "read");
         push_json(L, w->meta);

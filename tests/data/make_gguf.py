@@ -110,6 +110,13 @@ NAMES = {
         ("ffn_down_exps", "mlp.experts.*.down_proj"), ("ffn_gate_inp_shexp", "mlp.shared_expert_gate"),
         ("ffn_gate_shexp", "mlp.shared_expert.gate_proj"), ("ffn_up_shexp", "mlp.shared_expert.up_proj"),
         ("ffn_down_shexp", "mlp.shared_expert.down_proj")],
+    "deepseek2": LLAMA + [
+        ("attn_q_a", "self_attn.q_a_proj"), ("attn_q_a_norm", "self_attn.q_a_layernorm"), ("attn_q_b", "self_attn.q_b_proj"),
+        ("attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"), ("attn_kv_a_norm", "self_attn.kv_a_layernorm"),
+        ("attn_kv_b", "self_attn.kv_b_proj"), ("ffn_gate_inp", "mlp.gate"), ("exp_probs_b", "mlp.gate.e_score_correction"),
+        ("ffn_gate_exps", "mlp.experts.*.gate_proj"), ("ffn_up_exps", "mlp.experts.*.up_proj"),
+        ("ffn_down_exps", "mlp.experts.*.down_proj"), ("ffn_gate_shexp", "mlp.shared_experts.gate_proj"),
+        ("ffn_up_shexp", "mlp.shared_experts.up_proj"), ("ffn_down_shexp", "mlp.shared_experts.down_proj")],
     "gemma2": [x for x in LLAMA if x[0] != "ffn_norm"] + [
         ("post_attention_norm", "post_attention_layernorm"), ("ffn_norm", "pre_feedforward_layernorm"),
         ("post_ffw_norm", "post_feedforward_layernorm")],
@@ -169,7 +176,7 @@ def converted(arch, tensors, H, K):
     names = {hf: g for g, hf in NAMES[arch]}
     out, where = {}, {}
     for name, x in tensors.items():
-        base, suffix = name.rsplit(".", 1)
+        base, suffix = name.replace("e_score_correction_bias", "e_score_correction.bias").rsplit(".", 1)
         head = next((h for h in HEADS if base.startswith(h) and base[len(h)].isdigit()), None)
         layer, inner = base[len(head):].split(".", 1) if head else (None, base)
         parts = inner.split(".")
@@ -214,7 +221,29 @@ def put_config(w, arch, c):
     w.add_head_count(c["num_attention_heads"])
     if arch != "gpt2":
         w.add_head_count_kv(c["num_key_value_heads"])
-    if "rms_norm_eps" in c:
+    if arch == "deepseek2":
+        three = c["model_type"] == "deepseek_v3"
+        w.add_layer_norm_rms_eps(c["rms_norm_eps"])
+        w.add_key_length(c["qk_nope_head_dim"] + c["qk_rope_head_dim"])
+        w.add_value_length(c["v_head_dim"])
+        if c["q_lora_rank"]:
+            w.add_q_lora_rank(c["q_lora_rank"])
+        w.add_kv_lora_rank(c["kv_lora_rank"])
+        w.add_leading_dense_block_count(c["first_k_dense_replace"])
+        w.add_expert_feed_forward_length(c["moe_intermediate_size"])
+        w.add_expert_shared_count(c["n_shared_experts"])
+        w.add_expert_weights_scale(c["routed_scaling_factor"])
+        if three:
+            w.add_expert_weights_norm(c["norm_topk_prob"])
+        w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID if three else gguf.ExpertGatingFuncType.SOFTMAX)
+        w.add_expert_group_count(c["n_group"])
+        w.add_expert_group_used_count(c["topk_group"])
+        if "rope_scaling" in c:
+            w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+            w.add_rope_scaling_factor(c["rope_scaling"]["factor"])
+            w.add_rope_scaling_orig_ctx_len(c["rope_scaling"]["original_max_position_embeddings"])
+            w.add_rope_scaling_yarn_log_mul(0.1 * c["rope_scaling"]["mscale_all_dim"])
+    elif "rms_norm_eps" in c:
         w.add_layer_norm_rms_eps(c["rms_norm_eps"])
         w.add_key_length(c["head_dim"])
         w.add_value_length(c["head_dim"])
@@ -270,6 +299,8 @@ def common_words(arch, c):
     out["rotary"] = int(out["head_dim"] * rope.get("partial_rotary_factor", 1.0))
     if arch in ("qwen2", "qwen3", "qwen2moe", "qwen3moe") or out.get("sliding_window") is None:
         out.pop("sliding_window", None)
+    if arch == "deepseek2":
+        out["rotary"], out["experts"] = c["qk_rope_head_dim"], (c["n_routed_experts"], c["num_experts_per_tok"])
     if "num_local_experts" in c or arch in ("olmoe", "qwen2moe"):
         out["experts"] = c.get("num_local_experts") or c["num_experts"], c["num_experts_per_tok"]
     return out
@@ -361,6 +392,9 @@ MODELS = {                                      # name: architecture, change of 
     "qwen2": ("qwen2", dict(use_sliding_window=False), True),
     "qwen3": ("qwen3", dict(use_sliding_window=False, layer_types=None), True),
     "qwen2_moe": ("qwen2moe", dict(mlp_only_layers=[], use_sliding_window=False, layer_types=["full_attention"] * 3), True),
+    "deepseek_v2": ("deepseek2", dict(rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16,
+                                                        mscale=0.7, mscale_all_dim=0.7)), True),
+    "deepseek_v3": ("deepseek2", {}, False),
     "qwen3_moe": ("qwen3moe", dict(norm_topk_prob=True), True), "gemma2": ("gemma2", {}, False), "phi3": ("phi3", {}, False),
     "olmo2": ("olmo2", {}, False), "smollm3": ("smollm3", dict(no_rope_layers=[1, 1, 1]), True),
     "olmoe": ("olmoe", dict(clip_qkv=None), True), "starcoder2": ("starcoder2", dict(sliding_window=None), True),

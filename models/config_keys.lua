@@ -81,6 +81,7 @@ local deepseek = set(llama, {
         num_key_value_heads = maybe "count", head_dim = free, qk_head_dim = free, attention_bias = false, mlp_bias = only(false),
         kv_lora_rank = 512, q_lora_rank = maybe("count", 1536), qk_nope_head_dim = 128, qk_rope_head_dim = 64,
         v_head_dim = 128, moe_layer_freq = only(1),
+        tgc_kv_b_split = false,         -- kv_b_proj is k_b_proj and v_b_proj, as some GGUF files have it
 }, none("pretraining_tp", "output_router_logits", "aux_loss_alpha", "seq_aux", "ep_size"))
 
 -- BERT and what is built like it.

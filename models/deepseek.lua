@@ -24,6 +24,7 @@ local params = b.with_defaults({
         sigmoid = false,        -- scores are sigmoids, and a correction is added for the choice; false: softmax
         renorm = false,         -- scale the chosen scores to sum to 1
         routed_scale = 1.0,
+        kv_split = false,       -- the checkpoint has k_b and v_b by themselves, k_b as (H,rank,nope)
 }, decoder.params)
 
 -- MLA.  The rotary part comes first in each head, in queries and in keys.
@@ -62,8 +63,14 @@ local function attention(x, p, from, layer)
         local k_turn = part("k_turn", p.kv_rank, all, p.interleaved and "" or string.format(halves, 1))
         k_turn = turned(b.heads(k_turn, "k_turn_heads", 1, R), "k"):expand { B, T, H, R }:as "k_turn_all"
         local kv_b = a .. "kv_b_proj"
-        local k_pass = b.linear(latent, "k_pass", H * N, { std = p.std, from = kv_b, steps = cut(N + V, 0, N, p.kv_rank) })
-        local v = b.linear(latent, "v", H * V, { std = p.std, from = kv_b, steps = cut(N + V, N, N + V, p.kv_rank) })
+        local of_k, k_steps, of_v, v_steps = kv_b, cut(N + V, 0, N, p.kv_rank), kv_b, cut(N + V, N, N + V, p.kv_rank)
+        if p.kv_split then
+                of_k, of_v = a .. "k_b_proj", a .. "v_b_proj"
+                k_steps = string.format(": %dx%dx%d | t | reshape %d %d", H, p.kv_rank, N, H * N, p.kv_rank)
+                v_steps = string.format(": %dx%dx%d | reshape %d %d", H, V, p.kv_rank, H * V, p.kv_rank)
+        end
+        local k_pass = b.linear(latent, "k_pass", H * N, { std = p.std, from = of_k, steps = k_steps })
+        local v = b.linear(latent, "v", H * V, { std = p.std, from = of_v, steps = v_steps })
         local k = k_turn:concat(b.heads(k_pass, "k_pass_heads", H, N)):as "k"
         local y = q:attention(k, b.heads(v, "v_heads", H, V), {
                 causal = 1, scale = p.score_scale > 0 and p.score_scale or (N + R) ^ -0.5, p = p.dropout,
@@ -157,7 +164,7 @@ local function from_hf(raw, family)
         return decoder.from_hf(c, config.with(config.with({
                 head_dim = c.qk_rope_head_dim, nope_dim = c.qk_nope_head_dim, v_dim = c.v_head_dim, q_rank = c.q_lora_rank or 0,
                 kv_rank = c.kv_lora_rank, score_scale = scale, qkv_bias = bias, out_bias = bias,
-                interleaved = not three or c.rope_interleave,
+                interleaved = not three or c.rope_interleave, kv_split = c.tgc_kv_b_split,
         }, rope), routing(c, three)))
 end
 

@@ -224,8 +224,11 @@ def put_config(w, arch, c):
     if arch == "deepseek2":
         three = c["model_type"] == "deepseek_v3"
         w.add_layer_norm_rms_eps(c["rms_norm_eps"])
-        w.add_key_length(c["qk_nope_head_dim"] + c["qk_rope_head_dim"])
-        w.add_value_length(c["v_head_dim"])
+        if c["split"]:
+            w.add_key_length(c["kv_lora_rank"] + c["qk_rope_head_dim"])
+            w.add_value_length(c["kv_lora_rank"])
+        (w.add_key_length_mla if c["split"] else w.add_key_length)(c["qk_nope_head_dim"] + c["qk_rope_head_dim"])
+        (w.add_value_length_mla if c["split"] else w.add_value_length)(c["v_head_dim"])
         if c["q_lora_rank"]:
             w.add_q_lora_rank(c["q_lora_rank"])
         w.add_kv_lora_rank(c["kv_lora_rank"])
@@ -300,6 +303,9 @@ def common_words(arch, c):
     if arch in ("qwen2", "qwen3", "qwen2moe", "qwen3moe") or out.get("sliding_window") is None:
         out.pop("sliding_window", None)
     if arch == "deepseek2":
+        out["split"] = c["model_type"] == "deepseek_v3"         # kv_b in two tensors, as newer files have it
+        if out["split"]:
+            out["num_key_value_heads"] = 1
         out["rotary"], out["experts"] = c["qk_rope_head_dim"], (c["n_routed_experts"], c["num_experts_per_tok"])
     if "num_local_experts" in c or arch in ("olmoe", "qwen2moe"):
         out["experts"] = c.get("num_local_experts") or c["num_experts"], c["num_experts_per_tok"]
@@ -471,6 +477,11 @@ def main(names):
         words = common_words(arch, dict(config, **change))
         H, K = words["num_attention_heads"], words["num_key_value_heads"]
         g, where = converted(arch, tensors, H, K)
+        if words.get("split"):
+            for k in [k for k in g if "attn_kv_b" in k]:
+                both = g.pop(k).reshape(H, -1, words["kv_lora_rank"])
+                g[k.replace("kv_b", "k_b")] = np.ascontiguousarray(both[:, :words["qk_nope_head_dim"]].swapaxes(1, 2))
+                g[k.replace("kv_b", "v_b")] = np.ascontiguousarray(both[:, words["qk_nope_head_dim"]:])
         if name == "llama31":
             g["rope_freqs.weight"] = rope_factors(config["rope_scaling"], words["rope_theta"], words["rotary"])
         decoded = write_model(name, arch, words, g, lambda g, x: T.Q8_0 if small and x.shape[-1] % 32 == 0 else T.F16)

@@ -288,6 +288,7 @@ return { read = config.reader(common, {
                 hidden_size = 2880, intermediate_size = 2880, head_dim = 64, num_attention_heads = 64,
                 num_key_value_heads = 8, sliding_window = maybe("count", 128), hidden_act = free,
                 max_position_embeddings = 131072, rms_norm_eps = 1e-5, num_experts_per_tok = 4,
+                tgc_gate_up_split = false,      -- experts as GGUF files have them
                 swiglu_alpha = config.of("number", 1.702), swiglu_limit = theta(7.0), layer_types = maybe "list",
                 attention_bias = true, mlp_bias = only(false), rope_theta = theta(150000.0),
         }, none("router_aux_loss_coef", "output_router_logits", "experts_per_token", "initial_context_length")) },

@@ -10,7 +10,7 @@
 --      config    function(m, config): what else the configuration has
 --      outer     tensors outside of blocks: GGUF's name without .weight or .bias -> the folder's
 --      layer     the same in blocks, below `prefix`; {expert = "experts.%d.w1"}: (E,N,K) is a tensor for each expert;
---                {bias = "..."}: the whole name of the tensor that is a bias here
+--                {weight = "...", bias = "..."}: whole names
 --      steps     transforms by GGUF's name: a text, or a function(m, suffix)
 --      words     the folder's configuration has Llama's words: num_key_value_heads, head_dim, rope_theta
 --      types     model_types that become this architecture, where that is not `type` alone

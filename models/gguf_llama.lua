@@ -92,6 +92,33 @@ return {
                         return t and #t.shape == 1 and "reshape 1 " .. t.shape[1]
                 end },
         },
+        -- Gate and up lie in two tensors here, and their rows in turn in the folder's one: a folder of a file says it in a key
+        -- that is tgc's own, tgc_gate_up_split.
+        ["gpt-oss"] = llama_like {
+                type = "gpt_oss",
+                keys = { expert_count = "num_local_experts", expert_used_count = "num_experts_per_tok",
+                         expert_feed_forward_length = "intermediate_size", ["attention.sliding_window"] = "sliding_window" },
+                needs = { "attention.layer_norm_rms_epsilon", "attention.key_length", "attention.sliding_window",
+                          "expert_count", "expert_used_count", "expert_feed_forward_length", "rope.freq_base",
+                          "rope.scaling.type" },
+                config = function(_, config)
+                        config.tgc_gate_up_split = true
+                        -- GGUF has no key; all published models do not round where YaRN begins and ends
+                        config.rope_scaling.truncate = false
+                        config.rope_scaling.beta_fast = config.rope_scaling.beta_fast or 32.0
+                        config.rope_scaling.beta_slow = config.rope_scaling.beta_slow or 1.0
+                        config.rope_parameters = set(config.rope_scaling, { rope_theta = config.rope_theta })
+                        config.rope_scaling, config.rope_theta = nil, nil
+                end,
+                layer = set(llama_layer, {
+                        ffn_norm = false, ffn_gate = false, ffn_up = false, ffn_down = false,
+                        attn_sinks = { weight = "self_attn.sinks" }, post_attention_norm = "post_attention_layernorm",
+                        ffn_gate_inp = "mlp.router",
+                        ffn_gate_exps = { weight = "mlp.experts.gate_proj", bias = "mlp.experts.gate_proj_bias" },
+                        ffn_up_exps = { weight = "mlp.experts.up_proj", bias = "mlp.experts.up_proj_bias" },
+                        ffn_down_exps = { weight = "mlp.experts.down_proj", bias = "mlp.experts.down_proj_bias" },
+                }),
+        },
         gemma2 = llama_like {
                 type = "gemma2",
                 keys = {

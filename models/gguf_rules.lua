@@ -159,7 +159,8 @@ function rules.grouped(m) return "group " .. m.heads .. " " .. m.kv_heads end
 -- The folder's name, below its prefix, of an entry of `outer` or `layer` with this suffix; nil: one for each expert.
 function rules.whole(entry, suffix)
         if type(entry) == "string" then return entry .. suffix end
-        return suffix == ".bias" and entry.bias or nil
+        if suffix == ".bias" then return entry.bias end
+        return entry.weight
 end
 
 -- (E,N,K) is a tensor for each expert.

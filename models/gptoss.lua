@@ -12,6 +12,7 @@ local params = b.with_defaults({
         alpha = 1.702, limit = 7.0,             -- of SwiGLU: gate * sigmoid(alpha * gate), both sides clamped to limit
         rope_theta = 150000.0, rope_scaling = "yarn", rope_factor = 32.0, rope_original = 4096, rope_truncate = false,
         rope_gain = 1.34657359028,
+        gate_up_split = false,  -- the checkpoint has gate (E,F,C), up (E,F,C) and down (E,C,F), as GGUF files do
 }, decoder.params)
 
 -- The checkpoint has (E,C,2F) with gate and up in turn, and (E,F,C).
@@ -19,6 +20,9 @@ local function expert_map(m, p)
         local E, C, F = p.n_expert, p.n_embd, p.n_ff
         return function(which, w, e, suffix)
                 if e > 0 then return end
+                if p.gate_up_split then
+                        return w:from(m .. which .. "_proj" .. (suffix == ".bias" and "_bias" or ""))
+                end
                 local tail, at = suffix == ".bias" and "_bias" or "", which == "up" and 1 or 0
                 if which == "down" then
                         w:from(m .. "down_proj" .. tail .. (tail == "" and string.format(": %dx%dx%d | t", E, F, C) or ""))
@@ -65,7 +69,7 @@ return {
                 end
                 return decoder.from_hf(c, config.with({
                         n_expert = c.num_local_experts, top_k = c.num_experts_per_tok, sinks = true, alpha = c.swiglu_alpha,
-                        limit = c.swiglu_limit, window = c.sliding_window or 0,
+                        limit = c.swiglu_limit, gate_up_split = c.tgc_gate_up_split, window = c.sliding_window or 0,
                         pattern = config.pattern(config.layer_types(c, 2), c.num_hidden_layers, c.sliding_window),
                 }, config.rope(c)))
         end,

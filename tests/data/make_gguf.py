@@ -117,6 +117,9 @@ NAMES = {
         ("ffn_gate_exps", "mlp.experts.*.gate_proj"), ("ffn_up_exps", "mlp.experts.*.up_proj"),
         ("ffn_down_exps", "mlp.experts.*.down_proj"), ("ffn_gate_shexp", "mlp.shared_experts.gate_proj"),
         ("ffn_up_shexp", "mlp.shared_experts.up_proj"), ("ffn_down_shexp", "mlp.shared_experts.down_proj")],
+    "gpt-oss": [x for x in LLAMA if not x[0].startswith("ffn_")] + [
+        ("post_attention_norm", "post_attention_layernorm"), ("attn_sinks", "self_attn.sinks"), ("ffn_gate_inp", "mlp.router"),
+        ("ffn_gate_exps", "mlp.experts.gate_proj"), ("ffn_up_exps", "mlp.experts.up_proj"), ("ffn_down_exps", "mlp.experts.down_proj")],
     "gemma2": [x for x in LLAMA if x[0] != "ffn_norm"] + [
         ("post_attention_norm", "post_attention_layernorm"), ("ffn_norm", "pre_feedforward_layernorm"),
         ("post_ffw_norm", "post_feedforward_layernorm")],
@@ -169,6 +172,23 @@ CHANGES = {
     "bloom": {"attn_qkv": split_groups}, "gptneox": {"attn_qkv": split_groups}, "falcon": {"attn_qkv": split_groups},
 }
 HEADS = ("model.layers.", "transformer.h.", "gpt_neox.layers.", "transformer.blocks.")
+
+
+def gpt_oss_names(tensors):
+    """The folder's experts (E,C,2F) and (E,F,C), gate and up in turn, by themselves and as linears lie; .weight and .bias."""
+    out = {}
+    for name, x in tensors.items():
+        if "gate_up_proj" in name:
+            for at, part in enumerate(("gate_proj", "up_proj")):
+                y = x[..., at::2]
+                out[name.replace("gate_up_proj_bias", f"{part}.bias").replace("gate_up_proj", f"{part}.weight")] = \
+                    np.ascontiguousarray(y.swapaxes(1, 2)) if y.ndim == 3 else np.ascontiguousarray(y)
+        elif "down_proj" in name:
+            out[name.replace("down_proj_bias", "down_proj.bias") if x.ndim == 2 else f"{name}.weight"] = \
+                x if x.ndim == 2 else np.ascontiguousarray(x.swapaxes(1, 2))
+        else:
+            out[f"{name}.weight" if name.endswith("sinks") else name] = x
+    return out
 
 
 def converted(arch, tensors, H, K):
@@ -265,6 +285,12 @@ def put_config(w, arch, c):
     if "experts" in c:
         w.add_expert_count(c["experts"][0])
         w.add_expert_used_count(c["experts"][1])
+    if arch == "gpt-oss":
+        r = c["rope_parameters"]
+        w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        w.add_rope_scaling_factor(r["factor"])
+        w.add_rope_scaling_orig_ctx_len(r["original_max_position_embeddings"])
+        w.add_expert_feed_forward_length(c["intermediate_size"])
     if arch in ("qwen2moe", "qwen3moe"):
         w.add_expert_feed_forward_length(c["moe_intermediate_size"])
     if arch == "qwen2moe":
@@ -401,6 +427,7 @@ MODELS = {                                      # name: architecture, change of 
     "deepseek_v2": ("deepseek2", dict(rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16,
                                                         mscale=0.7, mscale_all_dim=0.7)), True),
     "deepseek_v3": ("deepseek2", {}, False),
+    "gpt_oss": ("gpt-oss", dict(swiglu_limit=7.0), False),
     "qwen3_moe": ("qwen3moe", dict(norm_topk_prob=True), True), "gemma2": ("gemma2", {}, False), "phi3": ("phi3", {}, False),
     "olmo2": ("olmo2", {}, False), "smollm3": ("smollm3", dict(no_rope_layers=[1, 1, 1]), True),
     "olmoe": ("olmoe", dict(clip_qkv=None), True), "starcoder2": ("starcoder2", dict(sliding_window=None), True),
@@ -475,6 +502,9 @@ def main(names):
         if change.get("qk_layernorm") is False:
             tensors = {k: x for k, x in tensors.items() if "_layernorm" not in k.split("self_attn")[-1] or "self_attn" not in k}
         words = common_words(arch, dict(config, **change))
+        whole = tensors
+        if arch == "gpt-oss":
+            tensors = gpt_oss_names(tensors)
         H, K = words["num_attention_heads"], words["num_key_value_heads"]
         g, where = converted(arch, tensors, H, K)
         if words.get("split"):
@@ -485,11 +515,11 @@ def main(names):
         if name == "llama31":
             g["rope_freqs.weight"] = rope_factors(config["rope_scaling"], words["rope_theta"], words["rotary"])
         decoded = write_model(name, arch, words, g, lambda g, x: T.Q8_0 if small and x.shape[-1] % 32 == 0 else T.F16)
-        if small:
+        if small or arch == "gpt-oss":
             with open(f"{HERE}/families/{name}/expected.json") as f:
                 ids = json.load(f)["prompt_ids"]
             changed = {k: v for k, v in dict(config, **change).items() if v is not None or k in config}
-            expected[name] = evaluated(changed, folder_of(decoded, where, H, K), ids)
+            expected[name] = evaluated(changed, folder_of(decoded, where, H, K) if small else whole, ids)
     if not names:
         expected["kinds"] = every_kind()
         write_blocks()

@@ -177,6 +177,21 @@ static char *config_of(const char *meta, bool own, char msg[2048])
 #define TENSORS ",\"tensors\":{\"token_embd.weight\":{\"shape\":[96,32]}"
 #define BLOCK ",\"blk.0.attn_q.weight\":{\"shape\":[32,32]}"
 
+/* V2 or V3 by the function of its gates */
+#define DEEPSEEK(heads, key, value)                                                        \
+        "\"general.architecture\":\"deepseek2\",\"deepseek2.context_length\":64,"          \
+        "\"deepseek2.embedding_length\":32,\"deepseek2.block_count\":1,"                   \
+        "\"deepseek2.feed_forward_length\":64,\"deepseek2.attention.head_count\":4,"       \
+        "\"deepseek2.attention.head_count_kv\":" heads                                     \
+        ",\"deepseek2.attention.layer_norm_rms_epsilon\":1e-06,"                           \
+        "\"deepseek2.attention.kv_lora_rank\":16,\"deepseek2.attention.key_length\":" key  \
+        ",\"deepseek2.attention.value_length\":" value                                     \
+        ",\"deepseek2.rope.dimension_count\":8,\"deepseek2.leading_dense_block_count\":0," \
+        "\"deepseek2.expert_count\":8,\"deepseek2.expert_used_count\":2,"                  \
+        "\"deepseek2.expert_shared_count\":1,\"deepseek2.expert_feed_forward_length\":8,"  \
+        "\"deepseek2.expert_weights_scale\":1.0"
+#define K_B ",\"blk.0.attn_k_b.weight\":{\"shape\":[4,16,8]}"
+
 TEST (metadata) {
         static const struct {
                 const char *meta, *has;
@@ -203,6 +218,7 @@ TEST (metadata) {
                 { "{" LLAMA TENSORS BLOCK
                   ",\"blk.0.attn_q.bias\":{\"shape\":[32]},\"blk.0.ffn_up.bias\":{\"shape\":[64]}}}",
                   "\"attention_bias\": true" },
+                { "{" DEEPSEEK("4", "16", "12") TENSORS BLOCK "}}", "\"q_lora_rank\": null" },
                 /* factors that are all 1 scale nothing */
                 { "{" LLAMA TENSORS BLOCK
                   ",\"rope_freqs.weight\":{\"shape\":[4],\"values\":[1,1,1,1]}}}",
@@ -223,7 +239,7 @@ TEST (metadata_refused) {
         } bad[] = {
                 { "{\"tensors\":{}}", "general.architecture: is missing" },
                 { "{\"general.architecture\":\"frob\",\"tensors\":{}}",
-                  "no model is known for 'frob'; known are bloom, command-r, exaone4" },
+                  "no model is known for 'frob'; known are bloom, command-r, deepseek2" },
                 { "{\"general.architecture\":\"llama\",\"tensors\":{}}",
                   "llama.context_length: is missing" },
                 { "{" LLAMA ",\"tensors\":{}}", "tensor token_embd.weight: is missing" },
@@ -249,6 +265,26 @@ TEST (metadata_refused) {
                   "llama.attention.causal: false is not supported for llama, only true is" },
                 { "{" LLAMA TENSORS ",\"blk.1.attn_q.weight\":{\"shape\":[32,32]}}}",
                   "llama.block_count: 1, and the file has no tensor of block 0" },
+                { "{" DEEPSEEK("4", "16", "12") ",\"deepseek2.expert_gating_func\":2" TENSORS BLOCK
+                                                "}}",
+                  "deepseek2.expert_group_count: is missing" },
+                { "{" DEEPSEEK("4", "16",
+                               "12") ",\"deepseek2.expert_weights_norm\":true" TENSORS BLOCK "}}",
+                  "deepseek2.expert_weights_norm: true is not supported beside softmax" },
+                { "{" DEEPSEEK("4", "16", "12") ",\"deepseek2.expert_gating_func\":3" TENSORS BLOCK
+                                                "}}",
+                  "deepseek2.expert_gating_func: 3 is not supported" },
+                { "{" DEEPSEEK("1", "16", "12") TENSORS BLOCK "}}",
+                  "deepseek2.attention.head_count_kv: 1 is not supported for a file without attn_k_b" },
+                { "{" DEEPSEEK("4", "8", "12") TENSORS BLOCK "}}",
+                  "deepseek2.attention.key_length: 8 leaves nothing" },
+                { "{" DEEPSEEK("1", "24", "16") TENSORS K_B "}}",
+                  "deepseek2.attention.key_length_mla: is missing" },
+                { "{" DEEPSEEK(
+                          "1", "16",
+                          "16") ",\"deepseek2.attention.key_length_mla\":16,\"deepseek2.attention.value_length_mla\":12" TENSORS
+                          K_B "}}",
+                  "deepseek2.attention.key_length: 16 is not supported for a file with attn_k_b, only 24" },
                 { "{", "the metadata" },
         };
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -191,6 +191,22 @@ def gpt_oss_names(tensors):
     return out
 
 
+def gpt_oss_folder(tensors):
+    """The inverse."""
+    out = {}
+    for name, x in tensors.items():
+        x = np.ascontiguousarray(x.swapaxes(1, 2)) if x.ndim == 3 else x
+        if "gate_proj" in name or "up_proj" in name:
+            both = name.replace("gate_proj", "gate_up_proj") if "gate_proj" in name else name.replace("up_proj", "gate_up_proj")
+            both = both.replace(".weight", "").replace("proj.bias", "proj_bias")
+            out.setdefault(both, np.empty((*x.shape[:-1], 2 * x.shape[-1]), np.float32))[..., int("gate_proj" not in name)::2] = x
+        elif "down_proj" in name or "sinks" in name:
+            out[name.replace(".weight", "").replace("proj.bias", "proj_bias")] = x
+        else:
+            out[name] = x
+    return out
+
+
 def converted(arch, tensors, H, K):
     """GGUF's tensors of a folder's, and for each of them: the folder's names, the change."""
     names = {hf: g for g, hf in NAMES[arch]}
@@ -427,14 +443,14 @@ MODELS = {                                      # name: architecture, change of 
     "deepseek_v2": ("deepseek2", dict(rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16,
                                                         mscale=0.7, mscale_all_dim=0.7)), True),
     "deepseek_v3": ("deepseek2", {}, False),
-    "gpt_oss": ("gpt-oss", dict(swiglu_limit=7.0), False),
+    "gpt_oss": ("gpt-oss", dict(swiglu_limit=7.0), True),
     "qwen3_moe": ("qwen3moe", dict(norm_topk_prob=True), True), "gemma2": ("gemma2", {}, False), "phi3": ("phi3", {}, False),
     "olmo2": ("olmo2", {}, False), "smollm3": ("smollm3", dict(no_rope_layers=[1, 1, 1]), True),
     "olmoe": ("olmoe", dict(clip_qkv=None), True), "starcoder2": ("starcoder2", dict(sliding_window=None), True),
     "stablelm": ("stablelm", {}, False), "phi": ("phi2", dict(qk_layernorm=False), True),
     "olmo": ("olmo", {}, False), "glm4": ("glm4", {}, False),
     "exaone4": ("exaone4", dict(sliding_window=None, layer_types=["full_attention"] * 3), True), "cohere": ("command-r", {}, False), "bloom": ("bloom", {}, False),
-    "gpt2": ("gpt2", {}, False), "gpt_neox": ("gptneox", {}, False), "falcon": ("falcon", {}, True), "mpt": ("mpt", {}, False),
+    "gpt2": ("gpt2", {}, False), "gpt_neox": ("gptneox", {}, False), "falcon": ("falcon", {}, True), "mpt": ("mpt", dict(n_layers=1), True),
 }
 
 
@@ -502,7 +518,8 @@ def main(names):
         if change.get("qk_layernorm") is False:
             tensors = {k: x for k, x in tensors.items() if "_layernorm" not in k.split("self_attn")[-1] or "self_attn" not in k}
         words = common_words(arch, dict(config, **change))
-        whole = tensors
+        if name == "mpt":                       # one layer of three: the files should be small
+            tensors = {k: x for k, x in tensors.items() if ".blocks." not in k or ".blocks.0." in k}
         if arch == "gpt-oss":
             tensors = gpt_oss_names(tensors)
         H, K = words["num_attention_heads"], words["num_key_value_heads"]
@@ -514,12 +531,15 @@ def main(names):
                 g[k.replace("kv_b", "v_b")] = np.ascontiguousarray(both[:, words["qk_nope_head_dim"]:])
         if name == "llama31":
             g["rope_freqs.weight"] = rope_factors(config["rope_scaling"], words["rope_theta"], words["rotary"])
-        decoded = write_model(name, arch, words, g, lambda g, x: T.Q8_0 if small and x.shape[-1] % 32 == 0 else T.F16)
-        if small or arch == "gpt-oss":
+        decoded = write_model(name, arch, words, g, lambda g, x:
+                              T.F16 if not small or x.shape[-1] % 32 else T.MXFP4 if name == "gpt_oss" and "_exps" in g and x.ndim == 3
+                              else T.Q8_0)
+        if small:
             with open(f"{HERE}/families/{name}/expected.json") as f:
                 ids = json.load(f)["prompt_ids"]
+            folder = folder_of(decoded, where, H, K)
             changed = {k: v for k, v in dict(config, **change).items() if v is not None or k in config}
-            expected[name] = evaluated(changed, folder_of(decoded, where, H, K) if small else whole, ids)
+            expected[name] = evaluated(changed, gpt_oss_folder(folder) if arch == "gpt-oss" else folder, ids)
     if not names:
         expected["kinds"] = every_kind()
         write_blocks()

@@ -105,6 +105,40 @@ TEST (philox_known_answers_and_dropout) {
 
 /* ---- products ---------------------------------------------------------- */
 
+/* Types and layouts are constants, as in what is emitted, each in a function of its own: gcc takes
+ * four times as long for all of them in one. */
+#define GEMM(a_ty, b_ty, ta, tb)                                                                \
+        TGC_NOINLINE void gemm_##a_ty##_##b_ty##_##ta##tb(Mat a, Mat b, long Z, long M, long N, \
+                                                          long K, long tile, const Io *io)      \
+        {                                                                                       \
+                a.ty = a_ty, b.ty = b_ty, a.trans = ta, b.trans = tb;                           \
+                gemm_task(a, b, Z, M, N, K, tile, io, epilogue0);                               \
+        }
+#define GEMV(ty_, tb)                                                                          \
+        TGC_NOINLINE void gemv_##ty_##_##tb(int norm, Mat w, int M, long N, long K, long tile, \
+                                            const Io *io, EpilogueFn *gain)                    \
+        {                                                                                      \
+                w.ty = ty_, w.trans = tb;                                                      \
+                gemv_gain_task(norm, 1e-5f, w, M, N, K, tile, io, prologue0, gain, NULL,       \
+                               epilogue0);                                                     \
+        }
+#define LAYOUTS(a_ty, b_ty)    \
+        GEMM(a_ty, b_ty, 0, 0) \
+        GEMM(a_ty, b_ty, 0, 1) \
+        GEMM(a_ty, b_ty, 1, 0) GEMM(a_ty, b_ty, 1, 1)
+LAYOUTS(TY_F32, TY_F32)
+LAYOUTS(TY_BF16, TY_F16)
+GEMV(TY_F32, 0)
+GEMV(TY_F32, 1)
+GEMV(TY_BF16, 0)
+GEMV(TY_BF16, 1)
+GEMV(TY_F16, 0)
+GEMV(TY_F16, 1)
+
+typedef void GemmFn(Mat a, Mat b, long Z, long M, long N, long K, long tile, const Io *io);
+typedef void GemvFn(int norm, Mat w, int M, long N, long K, long tile, const Io *io,
+                    EpilogueFn *gain);
+
 static void check_product(const Io *io, const float *a, long ar, long ac, const float *b, long br,
                           long bc, long M, long N, long K, long at)
 {
@@ -136,8 +170,12 @@ TEST (gemm_in_all_layouts_types_and_odd_sizes) {
                 Mat a = { as, a_ty, ta, ta ? M : K, M * K },
                     b = { bs, b_ty, tb, tb ? K : N, N * K };
                 Io io = { .y0 = y, .n_out = N };
-                RUN(gemm_tiles(Z, M, N, K), y, Z * M * N,
-                    gemm_task(a, b, Z, M, N, K, tile, &io, epilogue0));
+                static GemmFn *const gemm[] = {
+                        gemm_TY_F32_TY_F32_00,  gemm_TY_F32_TY_F32_01,  gemm_TY_F32_TY_F32_10,
+                        gemm_TY_F32_TY_F32_11,  gemm_TY_BF16_TY_F16_00, gemm_TY_BF16_TY_F16_01,
+                        gemm_TY_BF16_TY_F16_10, gemm_TY_BF16_TY_F16_11,
+                };
+                RUN(gemm_tiles(Z, M, N, K), y, Z * M * N, gemm[c & 7](a, b, Z, M, N, K, tile, &io));
                 for (long z = 0; z < Z; z++)
                         check_product(&io, af + z * M * K, ta ? 1 : K, ta ? M : 1, bf + z * N * K,
                                       tb ? 1 : N, tb ? K : 1, M, N, K, z * M * N);
@@ -151,10 +189,10 @@ TEST (gemm_tiles_do_not_depend_on_the_bits_of_others) {
         float *a = floats(300 * K), *b = floats(700 * K), *y = floats(300 * 700), one[32];
         Io io = { .y0 = y, .n_out = 700 }, small = { .y0 = one, .n_out = 32 };
         RUN(gemm_tiles(1, 300, 700, K), y, 300 * 700,
-            gemm_task((Mat) { a, TY_F32, 0, K, 0 }, (Mat) { b, TY_F32, 1, K, 0 }, 1, 300, 700, K,
-                      tile, &io, epilogue0));
-        gemm_task((Mat) { a + 299 * K, TY_F32, 0, K, 0 }, (Mat) { b + 665 * K, TY_F32, 1, K, 0 }, 1,
-                  1, 32, K, 0, &small, epilogue0);
+            gemm_TY_F32_TY_F32_01((Mat) { a, TY_F32, 0, K, 0 }, (Mat) { b, TY_F32, 1, K, 0 }, 1,
+                                  300, 700, K, tile, &io));
+        gemm_TY_F32_TY_F32_01((Mat) { a + 299 * K, TY_F32, 0, K, 0 },
+                              (Mat) { b + 665 * K, TY_F32, 1, K, 0 }, 1, 1, 32, K, 0, &small);
         CHECK(!memcmp(one, y + 299 * 700 + 665, sizeof one));
         free(a), free(b), free(y);
 }
@@ -180,13 +218,11 @@ TEST (gemv_in_both_layouts_types_and_odd_sizes) {
                 void *ws = stored(ty, wf, N * K);
                 Mat w = { ws, ty, tb, tb ? K : N, 0 };
                 Io io = { .x0 = x, .y0 = y, .N = K, .n_out = N };
-                if (norm == NORM_NONE)
-                        RUN(gemv_tiles(N, K), y, M * N,
-                            gemv_task(norm, 1e-5f, w, M, N, K, tile, &io, prologue0, epilogue0));
-                else
-                        RUN(gemv_tiles(N, K), y, M * N,
-                            gemv_gain_task(norm, 1e-5f, w, M, N, K, tile, &io, prologue0,
-                                           double_odd, NULL, epilogue0));
+                static GemvFn *const gemv[][2] = { { gemv_TY_F32_0, gemv_TY_F32_1 },
+                                                   { gemv_TY_BF16_0, gemv_TY_BF16_1 },
+                                                   { gemv_TY_F16_0, gemv_TY_F16_1 } };
+                RUN(gemv_tiles(N, K), y, M * N,
+                    gemv[ty][tb](norm, w, M, N, K, tile, &io, norm ? double_odd : NULL));
                 for (int i = 0; i < M && norm != NORM_NONE; i++) {
                         double m = 0., q = 0.;
                         for (long k = 0; k < K && norm == NORM_LAYER; k++)

@@ -20,6 +20,7 @@ static const struct {
         { "TGC_DEVICE", "auto, cpu, cuda or emulate, where --device does not say" },
         { "TGC_CACHE_DIR", "compiled kernels (else XDG_CACHE_HOME/tgc, else ~/.cache/tgc)" },
         { "TGC_CACHE_MAX", "most bytes of them, like 500M or 4G; 0: any [2G]" },
+        { "TGC_COMPILERS", "how many C or C++ compilers run at once [one a core]" },
         { "TGC_LOG", "quiet: errors only on standard error" },
         { "TGC_EMULATE_ARCH", "sm_90a: the emulator plays the form that kernels have on Hopper" },
         { "CUDA_VISIBLE_DEVICES", "GPUs to be seen" },

@@ -9,6 +9,7 @@ tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 mkdir "$tmp/out" "$tmp/err" "$tmp/times" "$tmp/report"       # of each by its name
 export TGC=$build/tgc TGC_CACHE_DIR=${TGC_CACHE_DIR:-$PWD/$build/cache} OMP_NUM_THREADS=${OMP_NUM_THREADS:-2}
+export TGC_COMPILERS=${TGC_COMPILERS:-1}        # programs run beside each other: what units share is compiled once
 export TGC_CXXFLAGS=${TGC_CXXFLAGS--Og}         # what is emulated runs for a moment: -O2 takes three times as long in all
 
 count() { cat "${@:2}" | grep -c "^$1 "; }      # count WORD FILE...

@@ -282,6 +282,31 @@ TEST (cpu_object_is_cached_and_rebuilt) {
         plan_close(&p);
 }
 
+/* The plan has two units. */
+TEST (units_are_joined_for_few_compilers) {
+        need(DEV_CPU);
+        Plan p = make_plan(manifest, PROGRAM("", "w+0"));
+        char *old = getenv("TGC_COMPILERS") ? strdup(getenv("TGC_COMPILERS")) : NULL;
+        setenv("TGC_CACHE_DIR", "/dev/null/no", 1);
+        for (int n = 1; n <= 3; n++) {
+                char number[8];
+                Session *s;
+                Err e;
+                snprintf(number, sizeof number, "%d", n);
+                setenv("TGC_COMPILERS", number, 1);
+                CHECK_MSG(!session_open(&s, &p, &(SessionOptions) { .device = DEV_CPU }, &e), "%s",
+                          e.msg);
+                const char *note = dev_load_note(session_device(s));
+                CHECK_MSG(!strncmp(note, n == 1 ? "1 unit compiled" : "2 units compiled", 15), "%s",
+                          note);
+                session_close(s);
+        }
+        old ? setenv("TGC_COMPILERS", old, 1) : unsetenv("TGC_COMPILERS");
+        free(old);
+        setenv("TGC_CACHE_DIR", cache_path, 1);
+        plan_close(&p);
+}
+
 TEST (cpu_object_of_the_plan) {
         need(DEV_CPU);
         Plan p = make_plan(manifest, PROGRAM("", "w+0"));

@@ -157,6 +157,11 @@ TEST (units) {
         CHECK_MSG(!pack_units(&k, text, strlen(text), "source", &e), "%s", e.msg);
         CHECK(k.n == 3 && !strcmp(k.file[0].data, "int x;\n") && k.file[1].size == 0);
         CHECK(!strcmp(k.file[2].data, "int z;"));
+        pack_join(&k, 2); /* what stood between them is blank */
+        CHECK(k.n == 2 && !strcmp(k.file[0].name, "a") && !strcmp(k.file[1].name, "c"));
+        CHECK(k.file[0].size >= 7 && !memcmp(k.file[0].data, "int x;\n", 7));
+        CHECK(strspn(k.file[0].data + 7, "\n") == k.file[0].size - 7);
+        CHECK(k.file[1].size == 6 && !strcmp(k.file[1].data, "int z;"));
         pack_free(&k);
         CHECK(pack_units(&k, "int x;", 6, "source", &e) == TGC_BAD_FILE);
         CHECK(pack_units(&k, "//@ unit a/b\n", 13, "source", &e) == TGC_BAD_FILE);

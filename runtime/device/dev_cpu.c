@@ -1,6 +1,7 @@
 /* dev_cpu.c: the emitted C, compiled by the system's compiler into one shared
  * object.  It comes from the plan (object.cpu, when made for this processor), the
- * disk cache, or source.cpu. */
+ * disk cache, or source.cpu.  What kernels call is compiled in every unit that calls it, so
+ * units are joined: one for each compiler that runs at once. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,6 +90,9 @@ static int build(const Plan *plan, const DevOptions *o, int n_kernels, void **so
                 *cached = !o->no_cache && cache_get(key, so, size);
         }
         if (!code && !*cached) {
+                const int at_once = host_compilers();
+                pack_join(&units, (units.n + at_once - 1) / at_once);
+                *n_units = units.n;
                 HostBuild b = { f.flag, &units, &headers, ".c", "source.cpu", o->stop };
                 if (o->compiling)
                         o->compiling(o->compiling_to, n_kernels, "kernels", "cpu");

@@ -1,7 +1,7 @@
 /* dev_emulate.c: the emitted CUDA, compiled by the host's C++ compiler over
  * emulate.h, which plays a GPU's threads.  One shared object per group of units, each
- * with its own tgc_emulate_launch: the headers cost more time than the kernels, so
- * there are no more groups than processors, and none that are small.
+ * with its own tgc_emulate_launch: headers and what kernels share are compiled in each, so
+ * there are no more groups than compilers at once, and none that are small.
  *
  * TGC_EMULATE_ARCH=sm_90a plays kernels in the form that they have there, on a GPU of as many
  * multiprocessors as arch.def says. */
@@ -165,7 +165,7 @@ static int load_units(EmulateDevice *d, const Pack *units, const Pack *headers, 
                     { flag, units, headers, ".cu", "source.cuda", d->host.d.opt.stop },
                     ATOMIC_FLAG_INIT };
         stop_begin(x.b.stop); /* over all of them: no moment in between looks idle */
-        parallel_for(units->n, host_cores(), load_unit, &x);
+        parallel_for(units->n, host_compilers(), load_unit, &x);
         stop_end(x.b.stop);
         for (int i = 0; i < units->n; i++) {
                 if (d->unit[i].code)
@@ -178,29 +178,13 @@ static int load_units(EmulateDevice *d, const Pack *units, const Pack *headers, 
         return TGC_OK;
 }
 
-enum { SMALL_GROUP = 12, LARGE_GROUP = 40 };
+/* A compiler of LARGE_GROUP takes 300 MB. */
+enum { SMALL_GROUP = 12, LARGE_GROUP = 128 };
 
 static int group_size(int n_units)
 {
-        int each = (n_units + host_cores() - 1) / host_cores();
+        int each = (n_units + host_compilers() - 1) / host_compilers();
         return each < SMALL_GROUP ? SMALL_GROUP : each > LARGE_GROUP ? LARGE_GROUP : each;
-}
-
-/* Units in groups of so many, in place: they lie in the pack's text one after the other. */
-static void group_units(Pack *p, int in_group)
-{
-        int n = 0;
-        for (int i = 0; i < p->n; i++) {
-                PackFile *g = &p->file[n - 1], *f = &p->file[i];
-                if (i % in_group == 0) {
-                        p->file[n++] = *f;
-                        continue;
-                }
-                memset(p->text + (g->data - p->text) + g->size, '\n',
-                       (size_t)(f->data - g->data) - g->size);
-                g->size = (size_t)(f->data - g->data) + f->size;
-        }
-        p->n = n;
 }
 
 static int emulate_load(Device *dev, const Plan *plan, const char *need, Err *e)
@@ -215,7 +199,7 @@ static int emulate_load(Device *dev, const Plan *plan, const char *need, Err *e)
                 const int in_group = group_size(units.n);
                 for (int k = 0; k < dev->prog->n_kernels; k++)
                         d->unit_of[k] /= in_group;
-                group_units(&units, in_group);
+                pack_join(&units, in_group);
                 code = load_units(d, &units, &headers, e);
         }
         void *sym = !code && dev->opt.threads && d->n_units

@@ -240,6 +240,13 @@ int host_cc_describe(char *out, size_t cap, int cxx, Err *e)
         return code;
 }
 
+int host_compilers(void)
+{
+        const char *s = getenv("TGC_COMPILERS");
+        const int n = s && *s >= '1' && *s <= '9' ? atoi(s) : host_cores();
+        return n < 1 ? 1 : n;
+}
+
 /* ---- building ---- */
 
 typedef struct Job {
@@ -384,7 +391,7 @@ int host_cc_build(const HostCc *cc, const HostBuild *b, int first, int n, void *
                 goto out;
         for (int i = 0; i < n; i++)
                 snprintf(j.object[i], sizeof *j.object, "%.500s/%d.o", dir, i);
-        parallel_for(n, host_cores(), compile_unit, &j);
+        parallel_for(n, host_compilers(), compile_unit, &j);
         if (stop_asked(b->stop) || (code = report_failure(&j, n, e)))
                 goto out;
         snprintf(target, sizeof target, "%.500s/all.so", dir);

@@ -21,6 +21,9 @@ typedef struct HostCc {
  * runs. */
 int host_cc_find(HostCc *cc, int cxx, Err *e);
 
+/* How many run at once: TGC_COMPILERS, else one a core. */
+int host_compilers(void);
+
 typedef struct HostBuild {
         const char *const *flag; /* NULL-terminated */
         const Pack *units, *headers;

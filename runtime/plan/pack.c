@@ -165,6 +165,22 @@ int pack_units(Pack *k, const void *data, size_t size, const char *what, Err *e)
         return TGC_OK;
 }
 
+void pack_join(Pack *k, int together)
+{
+        int n = 0;
+        for (int i = 0; i < k->n; i++) {
+                PackFile *g = &k->file[n - 1], *f = &k->file[i];
+                if (i % together == 0) {
+                        k->file[n++] = *f;
+                        continue;
+                }
+                memset(k->text + (g->data - k->text) + g->size, '\n',
+                       (size_t)(f->data - g->data) - g->size);
+                g->size = (size_t)(f->data - g->data) + f->size;
+        }
+        k->n = n;
+}
+
 int pack_write(const PackFile *file, int n, void **blob, size_t *size, Err *e)
 {
         size_t need = 1;

@@ -206,6 +206,8 @@ int pack_read(Pack *k, const void *data, size_t size, const char *what, Err *e);
 int pack_units(Pack *k, const void *data, size_t size, const char *what, Err *e);
 /* Write a pack; *blob is malloc'd. */
 int pack_write(const PackFile *file, int n, void **blob, size_t *size, Err *e);
+/* Every `together` neighbours as one, in place: only for what pack_units has read. */
+void pack_join(Pack *k, int together);
 void pack_free(Pack *k);
 
 /* ---- bind.c: packs of compiled code ----

@@ -39,9 +39,9 @@ while read -r name device options; do
         # Hopper's forms, played
         unset TGC_EMULATE_ARCH
         played=$device TGC_CXXFLAGS=$cxxflags
-        # built as for users: one of them, some of test_infer and test_experts; the others quickly (kernels/cpu/cpu_tgc.h)
+        # built as for users: test_train, test_experts and some of test_infer; these quickly (kernels/cpu/cpu_tgc.h)
         unset TGC_CFLAGS
-        [ "$device" = cpu ] && [ "$name" != heads ] && [ -z "$FULL" ] && export TGC_CFLAGS="-O0 -DTGC_CALLS"
+        [ "$device" = cpu ] && [ -z "$FULL" ] && export TGC_CFLAGS="-O0 -DTGC_CALLS"
         # they run longer
         [ "$device" = sm_90a ] && export TGC_EMULATE_ARCH=sm_90a && played=emulate && TGC_CXXFLAGS=${cxxflags/-Og/-O1}
         # shellcheck disable=SC2086

@@ -63,12 +63,13 @@ static void build(const char *flags, const char *sources, const char *out)
         CHECK_MSG(system(cmd) == 0, "failed: %s", cmd);
 }
 
-/* Run the program in one thread order; its own failures are printed on ours. */
-static void run(const char *program, const char *order)
+/* Run the program in one thread order, by so many host threads; its own failures are printed on
+ * ours. */
+static void run_on(const char *program, const char *order, int threads)
 {
         char cmd[1000];
-        snprintf(cmd, sizeof cmd, "TGC_EMULATE_ORDER=%s '%s/%s' >'%s/out' 2>&1", order, folder,
-                 program, folder);
+        snprintf(cmd, sizeof cmd, "OMP_NUM_THREADS=%d TGC_EMULATE_ORDER=%s '%s/%s' >'%s/out' 2>&1",
+                 threads, order, folder, program, folder);
         if (system(cmd) == 0)
                 return;
         snprintf(cmd, sizeof cmd, "grep -v '^ok ' '%s/out' | head -40", folder);
@@ -76,16 +77,15 @@ static void run(const char *program, const char *order)
         CHECK_MSG(0, "%s fails in order %s", program, order);
 }
 
+static void run(const char *program, const char *order) { run_on(program, order, 1); }
+
+/* The last with blocks in parallel. */
 TEST (kernels_in_every_order) {
         static const char *order[] = { "forward", "backward", "1", "2", "3" };
-        build("", "tests/emulate/kernels.cu", "kernels");
+        build("-fopenmp", "tests/emulate/kernels.cu", "kernels");
         for (int i = 0; i < 5; i++)
                 run("kernels", order[i]);
-}
-
-TEST (kernels_with_blocks_in_parallel) {
-        build("-fopenmp", "tests/emulate/kernels.cu", "parallel");
-        run("parallel", "forward");
+        run_on("kernels", "forward", 4);
 }
 
 TEST (kernels_under_sanitizers) {
@@ -97,7 +97,7 @@ TEST (kernels_under_sanitizers) {
         run("sanitized", "4");
 }
 
-/* A program in orders that differ the most. */
+/* A program in orders that differ the most.  -Og for what is compiled longer than it runs. */
 static void play_as(const char *flags, const char *source)
 {
         static const char *order[] = { "forward", "backward", "1" };
@@ -119,11 +119,11 @@ TEST (products_of_few_rows) {
         play("tests/emulate/rows_gemm_test.cu");
 }
 TEST (products_with_weights_in_blocks) {
-        play("tests/emulate/stored_gemm_test.cu");
+        play_as("-w -Og", "tests/emulate/stored_gemm_test.cu");
 }
 TEST (gemvs_with_weights_in_blocks) {
-        play("tests/emulate/stored_gemv_test.cu");
-        play_as("-w -DTGC_SM90A=1 -DSOME_TYPES", "tests/emulate/stored_gemv_test.cu");
+        play_as("-w -Og", "tests/emulate/stored_gemv_test.cu");
+        play_as("-w -Og -DTGC_SM90A=1 -DSOME_TYPES", "tests/emulate/stored_gemv_test.cu");
 }
 TEST (results_by_the_copy_engine) {
         play("tests/emulate/boxes_test.cu");

@@ -200,6 +200,31 @@ TEST (products_of_every_type) {
                 product(t, 1, 19, 2048), product(t, 17, 19, 768 + types[t].values);
 }
 
+/* A value that is no number is in no maximum, and still in every product. */
+TEST (no_number_stays_none) {
+        static const float none[] = { NAN, INFINITY, -INFINITY };
+        for (int t = 0; t < N_TYPES; t++)
+                for (int m = 0; m < 6; m++) {
+                        const long M = m % 2 ? 17 : 1, N = 9, K = 3 * (long)types[t].values;
+                        Weights w = weights_of(t, N, K);
+                        float *x = floats(M * K), *y = floats(M * N);
+                        const Mat wm = { w.p, types[t].ty, 1, K, 0 }, xm = { x, TY_F32, 0, K, 0 };
+                        given_x = x, given_K = K, got_y = y, got_N = N;
+                        x[below((int)K)] = none[m / 2];
+                        if (M == 1)
+                                gemv_task(NORM_NONE, 0.f, wm, 1, N, K, 0, NULL, head, tail);
+                        else
+                                for (long tile = 0; tile < gemm_tiles(1, M, N, K); tile++)
+                                        gemm_task(xm, wm, 1, M, N, K, tile, NULL, tail);
+                        for (long j = 0; j < N; j++)
+                                CHECK_MSG(!isfinite(y[j]), "%s, M %ld, %g: %g", types[t].name, M,
+                                          (double)none[m / 2], (double)y[j]);
+                        free(x);
+                        free(y);
+                        weights_free(&w);
+                }
+}
+
 static void slot_tail(const void *args, long row, int col, int n, float *v, int expert)
 {
         (void)expert;

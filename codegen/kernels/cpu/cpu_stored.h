@@ -55,7 +55,7 @@ TGC_INLINE float stored_sum(Vec *s)
 TGC_STORED(X)
 #undef X
 
-/* room: 3 K / 32 + K / 4 floats. */
+/* room: 20 K / 32 floats. */
 TGC_INLINE void stored_dots(int ty, const void *w, long at, long ld, long N, long K, const float *x,
                             float *room, float *y)
 {

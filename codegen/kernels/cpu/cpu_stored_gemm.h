@@ -31,16 +31,18 @@ typedef struct QuantRow {
 TGC_NOINLINE TGC_QUANT_O3 void quant_rows_pack(QuantRow *to, const float *x, int chunks)
 {
         for (int c = 0; c < chunks; c++, to++, x += QG_CHUNK) {
-                float most = 0.f;
+                float most = 0.f, some = 0.f; /* NaN where a value is no number */
                 int s0 = 0, s1 = 0;
-                for (int j = 0; j < QG_CHUNK; j++)
+                for (int j = 0; j < QG_CHUNK; j++) {
                         most = fabsf(x[j]) > most ? fabsf(x[j]) : most;
+                        some += x[j] - x[j];
+                }
                 const float up = most > 0.f ? 127.f / most : 0.f;
                 for (int j = 0; j < QG_CHUNK; j++)
                         to->q[j] = (int8_t)(int)rintf(x[j] * up);
                 for (int j = 0; j < 16; j++)
                         s0 += to->q[j], s1 += to->q[j + 16];
-                to->scale = most < INFINITY ? most / 127.f : most - most; /* no number: NaN */
+                to->scale = most / 127.f + some;
                 to->sum = to->scale * (float)(s0 + s1);
                 to->less0 = -128 * s0;
                 to->less1 = -128 * s1;

@@ -194,39 +194,83 @@ TGC_INLINE Quants quants_none(const unsigned char *b, int c)
 #define quants_fp4 quants_none
 #define quants_f8 quants_none
 
+#if defined TGC_ACT_INT8 && defined __AVX512VNNI__ && defined __AVX512BW__ && TGC_VEC == 16
+#define TGC_VNNI_ROW 1
+#endif
+
 /* x as the products want it, in scratch: sums of 32, and with TGC_ACT_INT8 bytes and their scales. */
 typedef struct QuantX {
         const float *x;
         float *sum, *scale;
         int8_t *q;
+        float *pair;   /* TGC_VNNI_ROW: scale and sum of each 32 */
+        int32_t *less; /* TGC_VNNI_ROW: -128 times the sum of each four steps */
 } QuantX;
+
+#ifdef TGC_VNNI_ROW
+TGC_INLINE void quant_chunk(QuantX to, long c)
+{
+        const float *v = to.x + c * DECODE_CHUNK;
+        const __m512 a = _mm512_loadu_ps(v), b = _mm512_loadu_ps(v + 16);
+        const __m512 size = _mm512_max_ps(_mm512_abs_ps(a), _mm512_abs_ps(b));
+        const float some = /* NaN where a value is no number */
+                vec_sum((Vec)_mm512_add_ps(_mm512_sub_ps(a, a), _mm512_sub_ps(b, b)));
+        const float most = vec_top((Vec)size), up = most > 0.f ? 127.f / most : 0.f;
+        const __m512 by = _mm512_set1_ps(up);
+        const __m128i q0 = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(a, by))),
+                      q1 = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(b, by)));
+        const __m256i q = _mm256_set_m128i(q1, q0),
+                      four = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), q);
+        const __m128i two = _mm_add_epi32(_mm256_castsi256_si128(four),
+                                          _mm256_extracti128_si256(four, 1)),
+                      one = _mm_add_epi32(two, _mm_shuffle_epi32(two, 0x4e));
+        const int sum = _mm_cvtsi128_si32(_mm_add_epi32(one, _mm_shuffle_epi32(one, 0xb1)));
+        _mm256_storeu_si256((__m256i *)(void *)(to.q + c * DECODE_CHUNK), q);
+        _mm256_storeu_si256((__m256i *)(void *)(to.less + c * (DECODE_CHUNK / 4)),
+                            _mm256_slli_epi32(_mm256_sub_epi32(_mm256_setzero_si256(), four), 7));
+        to.pair[2 * c] = to.scale[c] = most / 127.f + some;
+        to.pair[2 * c + 1] = to.sum[c] = to.scale[c] * (float)sum;
+}
+#elif defined TGC_ACT_INT8
+TGC_INLINE void quant_chunk(QuantX to, long c)
+{
+        const float *v = to.x + c * DECODE_CHUNK;
+        float most = 0.f, some = 0.f; /* NaN where a value is no number */
+        int sum = 0;
+        for (int j = 0; j < DECODE_CHUNK; j++) {
+                most = fabsf(v[j]) > most ? fabsf(v[j]) : most;
+                some += v[j] - v[j];
+        }
+        const float up = most > 0.f ? 127.f / most : 0.f;
+        for (int j = 0; j < DECODE_CHUNK; j++) {
+                const int k = (int)rintf(v[j] * up);
+                to.q[c * DECODE_CHUNK + j] = (int8_t)k;
+                sum += k;
+        }
+        to.scale[c] = most / 127.f + some;
+        to.sum[c] = to.scale[c] * (float)sum;
+}
+#else
+TGC_INLINE void quant_chunk(QuantX to, long c)
+{
+        Vec s = vec_all(0.f);
+        for (int j = 0; j < DECODE_CHUNK; j += TGC_VEC)
+                s += vec_load(to.x + c * DECODE_CHUNK + j);
+        to.sum[c] = vec_sum(s);
+}
+#endif
 
 TGC_INLINE QuantX quant_x(const float *x, long K, float *room)
 {
-        QuantX to = { x, room, room + K / DECODE_CHUNK, (int8_t *)(room + 2 * (K / DECODE_CHUNK)) };
-        for (long c = 0; c < K / DECODE_CHUNK; c++) {
-                const float *v = x + c * DECODE_CHUNK;
-                Vec s = vec_all(0.f);
-#ifdef TGC_ACT_INT8
-                float most = 0.f;
-                int sum = 0;
-                for (int j = 0; j < DECODE_CHUNK; j++)
-                        most = fabsf(v[j]) > most ? fabsf(v[j]) : most;
-                const float up = most > 0.f ? 127.f / most : 0.f, down = most / 127.f;
-                for (int j = 0; j < DECODE_CHUNK; j++) {
-                        const int k = (int)rintf(v[j] * up);
-                        to.q[c * DECODE_CHUNK + j] = (int8_t)k;
-                        sum += k;
-                }
-                (void)s;
-                to.scale[c] = most < INFINITY ? down : most - most; /* no number: NaN */
-                to.sum[c] = to.scale[c] * (float)sum;
-#else
-                for (int j = 0; j < DECODE_CHUNK; j += TGC_VEC)
-                        s += vec_load(v + j);
-                to.sum[c] = vec_sum(s);
-#endif
-        }
+        const long n = K / DECODE_CHUNK;
+        const QuantX to = { x,
+                            room,
+                            room + n,
+                            (int8_t *)(room + 2 * n),
+                            room + 10 * n,
+                            (int32_t *)(void *)(room + 12 * n) };
+        for (long c = 0; c < n; c++)
+                quant_chunk(to, c);
         return to;
 }
 
@@ -292,7 +336,7 @@ TGC_INLINE QuantSum quant_step(QuantSum s, Quants w, const QuantX *x, long c)
 /* quant_dots_TYPE: y[j] = sum_k x[k] w[j*ld ...], rows of K values whose bytes are `stride` apart from
  * `first` on; of types that have QUANT_.  Blocks are asked for QUANT_AHEAD bytes early: the hardware
  * prefetcher alone leaves a core waiting half of the time. */
-enum { QUANT_AHEAD = 8192 };
+enum { QUANT_AHEAD = 4096 };
 TGC_INLINE void quant_ahead(const unsigned char *b, int bytes)
 {
 #pragma GCC unroll 4
@@ -389,9 +433,19 @@ enum {
         QUANT_MIN_f8 = 0,
         QUANT_TWO_f8 = 0
 };
+#ifdef TGC_VNNI_ROW
+#include "cpu_stored_vnni.h"
+#define QUANT_OR(name, decode, arguments)     \
+        if (VNNI_##decode)                    \
+                vnni_dots_##decode arguments; \
+        else if (QUANT_##decode)              \
+                quant_dots_##name arguments;  \
+        else
+#else
 #define QUANT_OR(name, decode, arguments)    \
         if (QUANT_##decode)                  \
                 quant_dots_##name arguments; \
         else
+#endif
 
 #endif

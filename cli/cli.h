@@ -106,6 +106,7 @@ typedef struct BuildOptions {
         Optimizer optimizer;
         Masters masters;
         bool ema; /* an average of the weights is kept */
+        bool switch_lora; /* each sequence says which adapter it has */
         const char *print_after;
         const char *choices; /* text of tiles (codegen/forms/tile_choice.c), or NULL */
         const char *choices_name;

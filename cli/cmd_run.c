@@ -419,7 +419,7 @@ static int run(Gen *r, const Loaded *l, double start, Prompts *p, Err *e)
         const double before = clock_s();
         const int parallel = opt_int(a, O_PARALLEL);
         code = r->answers ? messages_prompt(a, &l->plan, r->tok, atoi(vocab), p, &r->end_of_turn, e)
-                          : prompts_read(p, a, r->tok, atoi(vocab), e);
+                          : prompts_read(p, a, &l->plan, r->tok, atoi(vocab), e);
         if (code)
                 return code;
         start += clock_s() - before; /* who types it may take his time */
@@ -444,7 +444,8 @@ static int run(Gen *r, const Loaded *l, double start, Prompts *p, Err *e)
         }
         r->session = s;
         r->draft.most = opt_set(a, O_DRAFT) ? opt_int(a, O_DRAFT_MAX) : 0;
-        if (!code && session_manifest(s)->pages && r->of > 1) {
+        if (!code && session_manifest(s)->pages &&
+            (r->of > 1 || session_manifest(s)->n_adapters)) {
                 code = run_together(r, s, p, parallel, &how.s, &c, e);
         } else if (!code) {
                 if (!session_manifest(s)->pages)

@@ -172,6 +172,8 @@ static bool cools_down(const Given *g)
 {
         return !strcmp(opt_str(g->a, O_LR_SCHEDULE), "wsd") || flag(g, O_RESUME);
 }
+static bool has_lora(const Given *g) { return g->a->v[O_LORA].n > 0; }
+static bool from_lines(const Given *g) { return has(g, O_PROMPTS); }
 static bool averages(const Given *g) { return opt_num(g->a, O_EMA) > 0 || flag(g, O_RESUME); }
 static bool scale_moves(const Given *g) { return !(opt_num(g->a, O_LOSS_SCALE) > 0); }
 static bool splits(const Given *g)

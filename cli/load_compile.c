@@ -208,6 +208,7 @@ int load_compiled(Loaded *l, const Args *a, const char *path, const LoadHow *how
                 .lr = a->cmd == CMD_TRAIN ? opt_num(a, O_LR) : 0,
                 .lora = a->v[O_LORA].list,
                 .n_lora = a->v[O_LORA].n,
+                .switch_lora = opt_flag(a, O_LORA_SWITCH),
                 .check = check && opt_flag(a, O_QUICK_CHECK) &&
                                          (own || !model_is_ours(l->kind, path) ||
                                           a->v[O_OBJECTIVE].n)

@@ -78,6 +78,7 @@ typedef struct Asking {
         char near[128]; /* a part of a module's path that is like `name` */
         const char *name;
         int distance;
+        int number, of; /* where sequences choose among adapters; of 0: they do not */
 } Asking;
 
 static int rank(void *ctx, const char *module, bool output, double *scale)
@@ -102,7 +103,7 @@ static int said_by_compiler(const Diag *d, Err *e)
 /* Once through the graph.  s->name: only for what is near to it. */
 static int pass(Model *m, Asking *s, const char *tag, LoraFound *found, Err *e)
 {
-        Lora l = { tag, peft_config_dropout(s->a->config), rank, s };
+        Lora l = { tag, peft_config_dropout(s->a->config), rank, s, s->number, s->of };
         Arena *volatile tmp = NULL;
         Diag d = { 0 };
         if (!DIAG_CATCH(&d)) {
@@ -129,11 +130,36 @@ static int no_such(Model *m, const Adapter *a, const char *name, Err *e)
                               m->name, name, *s.near ? s.near : "none");
 }
 
-static int add(Model *m, const Adapter *a, int i, Err *e)
+/* What a sequence calls it: the last part of its folder's name. */
+static int name_of(const Adapters *s, int i, char name[64], Err *e)
+{
+        char other[64];
+        const char *dir = s->a[i].dir;
+        size_t n = strlen(dir);
+        while (n > 1 && dir[n - 1] == '/')
+                n--;
+        size_t from = n;
+        while (from && dir[from - 1] != '/')
+                from--;
+        if (n - from >= 64 || n == from || strcspn(dir + from, " \t\n\r") < n - from)
+                return err_set(e, TGC_USAGE,
+                               "--lora-switch: the last part of %.200s is the adapter's name: 1 to 63 "
+                               "letters without spaces",
+                               dir);
+        snprintf(name, 64, "%.*s", (int)(n - from), dir + from);
+        for (int k = 0; k < i; k++)
+                if (!name_of(s, k, other, e) && !strcmp(other, name))
+                        return err_set(e, TGC_USAGE,
+                                       "--lora-switch: two adapters are called %.63s: %.200s and %.200s",
+                                       name, s->a[k].dir, dir);
+        return TGC_OK;
+}
+
+static int add(Model *m, const Adapter *a, int i, int of, Err *e)
 {
         char tag[16] = "", x[32];
         LoraFound found;
-        Asking s = { .a = a };
+        Asking s = { .a = a, .number = i, .of = of };
         if (i)
                 snprintf(tag, sizeof tag, ".%d", i);
         int code = pass(m, &s, tag, &found, e);
@@ -163,17 +189,28 @@ static int add(Model *m, const Adapter *a, int i, Err *e)
 int adapters_add(Model *m, const BuildOptions *o, Err *e)
 {
         Adapters s;
+        char name[64];
         if (!o->n_lora)
                 return TGC_OK;
         if (o->n_train)
                 return err_set(e, TGC_USAGE,
                                "--train: with --lora adapters are trained, and nothing else");
         int code = adapters_open(&s, o->lora, o->n_lora, o->model, e);
+        if (!code && o->switch_lora && !s.a[0].dir) {
+                adapters_free(&s);
+                return err_set(e, TGC_USAGE, "--lora-switch: --lora %.100s begins a new adapter",
+                               o->lora[0]);
+        }
         for (Ref r = 1; r < m->graph->n_nodes && !code; r++)
                 if (NODE(m->graph, r)->op == OP_PARAM)
                         NODE(m->graph, r)->a.param.trainable = 0;
         for (int i = 0; i < s.n && !code; i++)
-                code = add(m, &s.a[i], i, e);
+                if (!(code = add(m, &s.a[i], i, o->switch_lora ? s.n : 0, e)) && o->switch_lora &&
+                    !(code = name_of(&s, i, name, e)))
+                        m->meta = arena_fmt(m->arena, "%smeta adapter %d %s\n", m->meta, i + 1,
+                                            name);
+        if (!code && o->switch_lora)
+                m->meta = arena_fmt(m->arena, "%sadapters %d\n", m->meta, s.n);
         adapters_free(&s);
         return code;
 }

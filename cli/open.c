@@ -29,12 +29,28 @@ static bool multiplies_bytes(void)
 #endif
 }
 
+/* Whose sequences choose an adapter serves the batch engine alone. */
+static int choosers(const Plan *p, const Args *a, Err *e)
+{
+        char n[16];
+        if (!manifest_word(p, "adapters", n, sizeof n) ||
+            (a->cmd == CMD_RUN && opt_str(a, O_PROMPTS)))
+                return TGC_OK;
+        return err_set(e, TGC_USAGE,
+                       "%s: the plan was compiled with --lora-switch; it is for tgc run --prompts "
+                       "FILE, whose lines name adapters (and for the library's batches)",
+                       a->n_pos ? a->pos[0] : "the plan");
+}
+
 int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t seed,
                  const char *ready, int batch, Err *e)
 {
         const char *name = opt_str(a, O_DEVICE) ? opt_str(a, O_DEVICE) : getenv("TGC_DEVICE");
         int kind = name && *name ? dev_kind(name) : DEV_AUTO;
         *s = NULL;
+        int code = choosers(p, a, e);
+        if (code)
+                return code;
         spin_briefly();
         if (kind < 0)
                 return err_set(e, TGC_USAGE,
@@ -50,7 +66,7 @@ int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t s
                                       .compiling = say_compiling,
                                       .compiling_to = (void *)a } };
         Err why;
-        int code = session_open(s, p, &o, &why);
+        code = session_open(s, p, &o, &why);
         if (code == TGC_STOPPED)
                 code = 128 + signal_seen();
         if (!code && opt_set(a, O_GPU) && dev_which(session_device(*s)) != DEV_CUDA) {

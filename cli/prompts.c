@@ -45,7 +45,7 @@ int prompts_add(Prompts *p, int *ids, int n, Err *e)
                 return err_set(e, TGC_NO_MEMORY, "no memory for the prompts");
         }
         p->prompt = list;
-        list[p->n++] = (Prompt) { ids, n };
+        list[p->n++] = (Prompt) { ids, n, 0 };
         return TGC_OK;
 }
 
@@ -122,9 +122,43 @@ int lines_each(const char *file, OnLine *f, void *to, Err *e)
 
 typedef struct Lines {
         Prompts *p;
+        const Plan *plan;
         const Tokenizer *tok;
         int vocab;
 } Lines;
+
+/* `lora` of an object: an adapter of the plan by its name, or null. */
+static int take_adapter(Json name, const char *from, const Plan *plan, int *adapter, Err *e)
+{
+        JsonBuf b = { 0 };
+        char key[32], one[64], all[300] = "";
+        size_t n = 0, at = 0;
+        *adapter = 0;
+        if (!json_type(name) || json_type(name) == 'n')
+                return TGC_OK;
+        const char *want = json_type(name) == '"' ? json_string(name, &b, &n) : NULL;
+        for (int i = 1; want && !*adapter; i++) {
+                snprintf(key, sizeof key, "meta adapter %d", i);
+                if (!plan || !manifest_word(plan, key, one, sizeof one))
+                        break;
+                if (strlen(one) == n && !memcmp(one, want, n))
+                        *adapter = i;
+                if (at < sizeof all)
+                        at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", at ? ", " : "",
+                                               one);
+        }
+        int code = *adapter ? TGC_OK
+                   : !want  ? err_set(e, TGC_BAD_FILE, "%s: `lora` is the name of an adapter", from)
+                   : *all   ? err_set(e, TGC_USAGE,
+                                      "%s: no adapter is called '%.*s'; there are %s", from,
+                                      (int)(n < 60 ? n : 60), want, all)
+                            : err_set(e, TGC_USAGE,
+                                      "%s: `lora` '%.*s', and here are no adapters that prompts "
+                                      "choose of: give --lora DIR --lora-switch",
+                                      from, (int)(n < 60 ? n : 60), want);
+        json_buf_free(&b);
+        return code;
+}
 
 /* A line: a text, or an object with `prompt` (a text) or `prompt_ids`. */
 static int add_line(void *to, const char *from, const char *text, size_t n, Err *e)
@@ -158,23 +192,28 @@ static int add_line(void *to, const char *from, const char *text, size_t n, Err 
                                "(numbers)",
                                from, tok ? "" : ", for which the model has no tokenizer");
         }
+        if (!code)
+                code = take_adapter(json_get(o, "lora"), from, l->plan,
+                                    &p->prompt[p->n - 1].adapter, e);
         json_buf_free(&b);
         json_close(&in);
         return code;
 }
 
 /* A prompt each line. */
-static int read_lines(Prompts *p, const Args *a, const Tokenizer *tok, int vocab, Err *e)
+static int read_lines(Prompts *p, const Args *a, const Plan *plan, const Tokenizer *tok, int vocab,
+                      Err *e)
 {
         const char *file = opt_str(a, O_PROMPTS);
-        Lines l = { p, tok, vocab };
+        Lines l = { p, plan, tok, vocab };
         int code = lines_each(file, add_line, &l, e);
         if (!code && !p->n)
                 code = err_set(e, TGC_BAD_FILE, "%s: no prompts", file);
         return code;
 }
 
-int prompts_read(Prompts *p, const Args *a, const Tokenizer *tok, int vocab, Err *e)
+int prompts_read(Prompts *p, const Args *a, const Plan *plan, const Tokenizer *tok, int vocab,
+                 Err *e)
 {
         const OptionValue *text = &a->v[O_PROMPT];
         const char *ids = opt_str(a, O_PROMPT_IDS), *file = opt_str(a, O_FILE);
@@ -184,7 +223,7 @@ int prompts_read(Prompts *p, const Args *a, const Tokenizer *tok, int vocab, Err
                 return err_set(e, TGC_USAGE,
                                "run: give one of --prompt, --file, --prompts and --prompt-ids");
         if (opt_str(a, O_PROMPTS))
-                return read_lines(p, a, tok, vocab, e);
+                return read_lines(p, a, plan, tok, vocab, e);
         if (ids) {
                 code = ids_parse(ids, strlen(ids), vocab, "--prompt-ids", &list, &n, e);
                 if (code)

@@ -7,6 +7,7 @@
 
 typedef struct Prompt {
         int *ids, n;
+        int adapter; /* of those that the plan has for sequences, from 1; 0: none */
 } Prompt;
 
 typedef struct Prompts {
@@ -15,7 +16,8 @@ typedef struct Prompts {
 } Prompts;
 
 /* tok NULL: ids alone.  At least one, none of them empty; prompts_free also after an error. */
-int prompts_read(Prompts *p, const Args *a, const Tokenizer *tok, int vocab, Err *e);
+int prompts_read(Prompts *p, const Args *a, const Plan *plan, const Tokenizer *tok, int vocab,
+                 Err *e);
 /* The texts of a list; of an empty one, what begins anywhere. */
 int prompts_of(Prompts *p, const OptionValue *texts, const Tokenizer *tok, Err *e);
 int prompts_add(Prompts *p, int *ids, int n, Err *e); /* takes ids over */

@@ -29,6 +29,7 @@ static int add_all(Together *t, const Prompts *p, int parallel, int predict, int
                 BatchHow how = { .sampling = *t->how };
                 how.sampling.seed = seed_of(t, i, parallel);
                 how.sampling.mask_user = &r->grammar;
+                how.adapter = p->prompt[i / parallel].adapter;
                 how.predict = predict < 0 || predict > room ? room : predict;
                 r->which = i;
                 r->of = t->n;

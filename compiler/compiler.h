@@ -184,6 +184,9 @@ typedef struct Lora {
         /* The rank at a module, 0: none; *scale: of its result.  output: it makes the logits. */
         int (*rank)(void *ctx, const char *module, bool output, double *scale);
         void *ctx;
+        /* of > 0: the result is multiplied by element `number` of the input `adapters` (B,T,of): each
+         * token says which of so many adapters it has */
+        int number, of;
 } Lora;
 
 typedef struct LoraFound {

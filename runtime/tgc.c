@@ -184,11 +184,26 @@ void tgc_batch_close(TgcBatch *b)
         free(b);
 }
 
+int tgc_adapter(const Tgc *t, const char *name)
+{
+        const Section *s = plan_find(&t->plan, "manifest");
+        const char *text = s ? s->data : "", *end = text + (s ? s->size : 0);
+        char line[512];
+        for (int i = 1; i <= session_manifest(t->session)->n_adapters; i++) {
+                const size_t n = (size_t)snprintf(line, sizeof line, "\nmeta adapter %d %.400s\n", i,
+                                                  name);
+                if (memmem(text, (size_t)(end - text), line, n))
+                        return i;
+        }
+        return 0;
+}
+
 static int how_of(const TgcSequence *q, BatchHow *how, Err *e)
 {
         *how = (BatchHow) { .sampling = q->sampling ? *q->sampling : sampling_default(),
                             .predict = q->predict,
-                            .n_stop = q->n_stop };
+                            .n_stop = q->n_stop,
+                            .adapter = q->adapter };
         if (q->n_stop < 0 || q->n_stop > BATCH_STOPS)
                 return err_set(e, TGC_USAGE, "%d tokens that stop a sequence; the most is %d",
                                q->n_stop, BATCH_STOPS);

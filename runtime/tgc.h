@@ -154,7 +154,11 @@ typedef struct TgcSequence {
         int predict;                 /* most tokens; below 0: until the context is full */
         const int *stop;             /* tokens that end it, at most 16; they are told, too */
         int n_stop;
+        int adapter; /* of a plan compiled with --lora-switch: what tgc_adapter says; 0: none */
 } TgcSequence;
+
+/* The adapter of that name, from 1; 0: the plan has none. */
+int tgc_adapter(const Tgc *t, const char *name);
 
 enum TgcEnd { TGC_END_NONE, TGC_END_STOP, TGC_END_LENGTH, TGC_END_CONTEXT };
 

@@ -6,6 +6,7 @@
  *                                              %y = matmul %x, %w {tb=1}
  *                                              %y.2 = add %y, (matmul %h s, %w.lora_B {tb=1})
  *
+ * Where tokens choose among adapters, %h is multiplied by 1 or 0, an element of the input `adapters`.
  * A (r,K) begins uniform within 1/sqrt(K), B (N,r) with zeros.  Linears whose weights are rows of one
  * tensor of the checkpoint (qkv_proj) share its A, each has its rows of its B.  Linears that read one
  * x share its dropout, so that all A become one product.  The map gets a line for each, optional,
@@ -31,6 +32,7 @@ typedef struct Ctx {
         LoraFound *found;
         Arena *tmp;
         Ref output; /* the matmul that makes the logits */
+        Type ids;
         Shared *shared;
         int *lines;        /* of the map, by parameter */
         const char **rest; /* of one of them */
@@ -221,6 +223,26 @@ static Ref product(Graph *g, const Node *n, Ref x, Ref w, const char *name)
                          arena_fmt(g->arena, "%s.%s", n->name, name));
 }
 
+/* Where tokens choose: 1 for those that have this adapter, 0 for the others. */
+static Ref chosen(const Ctx *c, Graph *g, const Node *n, const char *module, Ref h)
+{
+        static const char name[] = "adapters";
+        Ref in = 0;
+        for (Ref r = 1; r < g->n_nodes && !in; r++)
+                if (NODE(g, r)->op == OP_INPUT && !strcmp(NODE(g, r)->name, name))
+                        in = r;
+        if (NODE(g, h)->type.rank != 3 || !dim_eq(NODE(g, h)->type.dim[0], c->ids.dim[0]) ||
+            !dim_eq(NODE(g, h)->type.dim[1], c->ids.dim[1]))
+                refuse(n, module, "--lora-switch, and its input is not of each token");
+        if (!in) {
+                Type t = c->ids;
+                t.dt = DT_F32;
+                t.dim[t.rank++] = DIM(c->lora->of);
+                in = graph_leaf(g, OP_INPUT, t, NULL, n->loc, name);
+        }
+        return op2(g, OP_MUL, h, op_slice(g, in, 2, c->lora->number, 1, 1));
+}
+
 /* x after A, scaled: of all linears of the module that read x. */
 static Ref through_a(Ctx *c, Graph *g, const Node *n, const Node *w, Ref x, Ref old_x,
                      const char *module, const char *rest, int r, double scale)
@@ -245,6 +267,8 @@ static Ref through_a(Ctx *c, Graph *g, const Node *n, const Node *w, Ref x, Ref 
         *h = product(g, n, x, A, "low");
         if (scale != 1)
                 *h = op1x(g, OP_SCALE, *h, scale);
+        if (c->lora->of)
+                *h = chosen(c, g, n, module, *h);
         return *h;
 }
 
@@ -294,6 +318,7 @@ void lora(Model *m, const Lora *l, LoraFound *found, Arena *tmp)
         Graph *g = m->graph;
         Ctx c = { .m = m, .lora = l, .found = found, .tmp = tmp, .output = output_linear(g) };
         *found = (LoraFound) { 0 };
+        c.ids = NODE(g, graph_find(g, "ids"))->type;
         c.lines = arena_alloc(tmp, (size_t)g->n_nodes * sizeof *c.lines);
         c.rest = arena_alloc(tmp, (size_t)g->n_nodes * sizeof *c.rest);
         for (int i = 0; i < m->n_map; i++) {

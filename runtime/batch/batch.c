@@ -158,6 +158,10 @@ static int check_new(const Batch *b, const int *ids, int n, const BatchHow *how,
         if (how->n_stop < 0 || how->n_stop > BATCH_STOPS)
                 return err_set(e, TGC_USAGE, "%d tokens that stop a sequence; the most is %d",
                                how->n_stop, BATCH_STOPS);
+        if (how->adapter < 0 || how->adapter > m->n_adapters)
+                return err_set(e, TGC_USAGE,
+                               "adapter %d of a sequence; the plan has %d that sequences choose of",
+                               how->adapter, m->n_adapters);
         if (how->predict == 0)
                 return err_set(e, TGC_USAGE, "a sequence that is to say no token");
         /* the second pool has what windows want of every sequence */
@@ -335,6 +339,7 @@ int batch_fork(Batch *b, int id, const BatchHow *how, int *child, Err *e)
                 return err_set(e, TGC_USAGE, "sequence %d has ended", id);
         if ((code = seq_new(b, q->ids, q->n_ids, how, &c, e)))
                 return code;
+        c->how.adapter = q->how.adapter; /* what the cache has was made by it */
         *child = c->id;
         if (!q->started) /* equal beginnings are found when it begins */
                 return TGC_OK;
@@ -452,7 +457,8 @@ static int prefill(Batch *b, int n, Err *e)
                 if (!seq_grow(b, q, q->pos + take))
                         continue;
                 if (!(code = seq_upload(b, q, e)) && take > 0) {
-                        part[parts++] = (SeqPart) { q->slot, q->pos, take, q->ids + q->pos };
+                        part[parts++] = (SeqPart) { q->slot, q->pos, take, q->ids + q->pos,
+                                                      q->how.adapter };
                         tokens += take;
                         q->pos += take;
                         seq_name_pages(b, q);
@@ -540,7 +546,11 @@ static int decode(Batch *b, Err *e)
                 session_rows(s, b->n_row);
                 b->rt_stale = false;
         }
-        if ((code = any_mask(b) ? run_masked(b, g, e) : session_run(s, g->name, b->n_row, 1, e)))
+        int which[TGC_MAX_BATCH];
+        for (int r = 0; r < b->n_row; r++)
+                which[r] = b->row[r]->how.adapter;
+        if ((code = session_write_adapters(s, g, which, b->n_row, e)) ||
+            (code = any_mask(b) ? run_masked(b, g, e) : session_run(s, g->name, b->n_row, 1, e)))
                 return code;
         b->live = g;
         Call *c = &b->call[(b->first_call + b->n_call) % BATCH_CALLS];

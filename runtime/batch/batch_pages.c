@@ -242,14 +242,25 @@ static int narrow_prefix(const Batch *b, Seq *q, int n)
         return n;
 }
 
+/* What names a page of q's: its tokens, and what made its values. */
+static const int *name_ids(const Batch *b, const Seq *q, int page, int to[TGC_PAGE])
+{
+        const int *ids = q->ids + page * TGC_PAGE;
+        if (!q->how.adapter)
+                return ids;
+        for (int i = 0; i < TGC_PAGE; i++) /* no token has such a number */
+                to[i] = -1 - ids[i] - (q->how.adapter - 1) * b->s->m.vocab;
+        return to;
+}
+
 void seq_find_prefix(Batch *b, Seq *q)
 {
-        int n = 0;
+        int n = 0, name[TGC_PAGE];
         if (b->o.no_prefix || q->n_page)
                 return;
         for (int before = 0; n < nameable(q); n++)
                 if (!(before = q->page[0][n] = pages_find(b->pages[0], before,
-                                                          q->ids + n * TGC_PAGE)))
+                                                          name_ids(b, q, n, name))))
                         break;
                 else
                         pages_share(b->pages[0], before);
@@ -276,11 +287,11 @@ void seq_find_prefix(Batch *b, Seq *q)
 void seq_name_pages(Batch *b, Seq *q)
 {
         for (int i = q->gone[0]; i < nameable(q) && (i + 1) * TGC_PAGE <= q->pos; i++) {
-                int name[NARROW_NAME];
+                int name[NARROW_NAME], ids[TGC_PAGE];
                 if (b->o.no_prefix || (i && !q->page[0][i - 1]))
                         continue;
                 pages_name(b->pages[0], q->page[0][i], i ? q->page[0][i - 1] : 0,
-                           q->ids + i * TGC_PAGE);
+                           name_ids(b, q, i, ids));
                 if (b->n_pools < 2 || i < q->gone[1])
                         continue;
                 narrow_name(b, q->page[0][i], name);

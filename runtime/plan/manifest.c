@@ -236,7 +236,10 @@ static void parse_line(LineReader *w, Manifest *m)
                 parse_type(w, word, &m->cache);
         else if (!strcmp(word, "mode"))
                 parse_mode(w, m);
-        else if (!strcmp(word, "optimizer"))
+        else if (!strcmp(word, "adapters")) {
+                m->n_adapters = (int)line_int(w, "adapters", 256);
+                line_end(w);
+        } else if (!strcmp(word, "optimizer"))
                 m->optimizer = line_rest(w);
         else if (strcmp(word, "map") && strcmp(word, "meta"))
                 line_fail(w, "unknown statement '%.60s'; the plan needs a newer program", word);

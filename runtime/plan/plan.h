@@ -55,6 +55,9 @@
  *                one of two axes or more; dtype stands before it)
  *                                      INIT: normal STD | uniform LO HI | zeros | ones | value X
  *      rates NAME RATE DECAY           of a parameter: its learning rate by the run's, its weight decay; 0: the run's
+ *      adapters N                      each sequence has one of N adapters or none; inputs `adapters` of
+ *                                      programs (f32 B*T*N: 1 where a token has it, else 0) say which,
+ *                                      lines `meta adapter I NAME`, I from 1, what they are called
  *      matrix FIRST ROWS COLS LD       optimizer muon: a matrix that it trains, of trainable elements
  *      map ...                         checkpoint names, see weight_map.h
  *      meta KEY VALUE                  for people and exporters; ignored here

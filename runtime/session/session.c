@@ -200,6 +200,11 @@ static int check_io(const Session *s, const Prog *g, const Io *x, const char *te
             !strcmp(x->dtype, "f32") && tokens > 0 && expr_eval(x->shape, g->B, g->T) > 0 &&
             expr_eval(x->shape, g->B, g->T) % tokens == 0)
                 return TGC_OK;
+        if (!strcmp(x->name, "adapters") && kind_of(g->name) != OTHER &&
+            !strcmp(x->dtype, "f32") && s->m.n_adapters &&
+            expr_eval(x->shape, g->B, g->T) ==
+                    (is_ragged(s, g) ? 1 : (int64_t)g->B) * g->T * s->m.n_adapters)
+                return TGC_OK;
         for (size_t i = 0; i < sizeof in / sizeof *in; i++) {
                 int64_t want = (is_ragged(s, g) ? 1 : (int64_t)g->B) * g->T * in[i].each;
                 if (strcmp(x->name, in[i].name) || kind_of(g->name) < in[i].least)

@@ -76,7 +76,7 @@ static int run_draft(Verify *v, const int *draft, int k, Err *e)
         int ids[DRAFT_MOST + 1] = { s->pending[0] }, code;
         memcpy(ids + 1, draft, (size_t)k * sizeof *ids);
         s->rt.share = 1;
-        const SeqPart part = { 0, s->pos, k + 1, ids };
+        const SeqPart part = { 0, s->pos, k + 1, ids, 0 };
         if (s->m.pages)
                 code = session_ragged(s, v->g, &part, 1, e);
         else if (!(code = session_write(s, v->g->name, "ids", ids, (size_t)(k + 1) * sizeof *ids,

@@ -109,7 +109,12 @@ int session_even_call(Session *s, int B, int T, Err *e);
 typedef struct SeqPart {
         int slot, pos, n;
         const int *ids;
+        int adapter; /* 0: none */
 } SeqPart;
+/* Which adapter the tokens of a call have: n of them, which[i] of 1 .. m.n_adapters, 0: none.  To be
+ * written before each call of a plan whose sequences choose. */
+int session_no_adapters(const Session *s, Err *e); /* a refusal, where sequences choose */
+int session_write_adapters(Session *s, const Prog *g, const int *which, int n, Err *e);
 int session_ragged(Session *s, const Prog *g, const SeqPart *part, int B, Err *e);
 /* Entries [first, first + n) of a slot's row of a pool's table. */
 int session_set_pages(Session *s, int pool, int slot, int first, const int *page, int n, Err *e);

@@ -94,7 +94,7 @@ static int digest_pages(Session *s, int end, Err *e)
                         if (!take)
                                 continue;
                         part[n++] = (SeqPart) { b, at[b], take,
-                                                s->hist + (size_t)b * s->m.ctx + at[b] };
+                                                s->hist + (size_t)b * s->m.ctx + at[b], 0 };
                         left -= take;
                         at[b] += take;
                 }
@@ -157,9 +157,22 @@ int session_truncate(Session *s, int n, Err *e)
         return TGC_OK;
 }
 
+/* Which adapter a sequence has is known to a batch alone. */
+int session_no_adapters(const Session *s, Err *e)
+{
+        return s->m.n_adapters ? err_set(e, TGC_USAGE,
+                                         "sequences of this plan choose among %d adapters, which a "
+                                         "batch of sequences serves alone",
+                                         s->m.n_adapters)
+                               : TGC_OK;
+}
+
 int session_prefill(Session *s, const int *ids, int B, int n, Err *e)
 {
-        int code = begin_batch(s, B, n, e), first = session_pos(s);
+        int code = session_no_adapters(s, e);
+        if (!code)
+                code = begin_batch(s, B, n, e);
+        const int first = session_pos(s);
         if (code || (code = session_check_ids(s, ids, (size_t)B * n, e)))
                 return code;
         for (int b = 0; b < B; b++)

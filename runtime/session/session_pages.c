@@ -190,6 +190,38 @@ int session_even_call(Session *s, int B, int T, Err *e)
         return code ? code : upload_tokens(s, B, e);
 }
 
+int session_write_adapters(Session *s, const Prog *g, const int *which, int n, Err *e)
+{
+        const size_t each = (size_t)s->m.n_adapters;
+        float *x;
+        if (!each)
+                return TGC_OK;
+        if (!(x = calloc((size_t)n * each, sizeof *x)))
+                return err_set(e, TGC_NO_MEMORY, "no memory for adapters of %d tokens", n);
+        for (int i = 0; i < n; i++)
+                if (which[i])
+                        x[(size_t)i * each + (size_t)which[i] - 1] = 1;
+        int code = session_write(s, g->name, "adapters", x, (size_t)n * each * sizeof *x, e);
+        free(x);
+        return code;
+}
+
+static int ragged_adapters(Session *s, const Prog *g, const SeqPart *part, int B, Err *e)
+{
+        int code, *which = s->m.n_adapters ? malloc((size_t)s->rt.start[B] * sizeof *which) : NULL;
+        if (!s->m.n_adapters)
+                return TGC_OK;
+        if (!which)
+                return err_set(e, TGC_NO_MEMORY, "no memory for adapters of %d tokens",
+                               s->rt.start[B]);
+        for (int b = 0; b < B; b++)
+                for (int i = s->rt.start[b]; i < s->rt.start[b + 1]; i++)
+                        which[i] = part[b].adapter;
+        code = session_write_adapters(s, g, which, s->rt.start[B], e);
+        free(which);
+        return code;
+}
+
 int session_ragged(Session *s, const Prog *g, const SeqPart *part, int B, Err *e)
 {
         int T = 0, code;
@@ -208,7 +240,8 @@ int session_ragged(Session *s, const Prog *g, const SeqPart *part, int B, Err *e
         }
         s->rt.start[B] = T;
         if ((code = upload_tokens(s, B, e)) ||
-            (code = session_write(s, g->name, "ids", s->call_ids, (size_t)T * sizeof(int), e)))
+            (code = session_write(s, g->name, "ids", s->call_ids, (size_t)T * sizeof(int), e)) ||
+            (code = ragged_adapters(s, g, part, B, e)))
                 return code;
         s->laid = true;
         return session_run(s, g->name, B, T, e);

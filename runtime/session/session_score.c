@@ -140,7 +140,7 @@ static int score_call(Score *x, int *text, int *at, Err *e)
                 const ScoreText *t = &x->text[*text];
                 const int left = fed(x, t) - *at, room = x->g->T - tokens,
                           most = room < x->room ? room : x->room, take = left < most ? left : most;
-                part[n++] = (SeqPart) { *text % x->rows, *at, take, t->ids + *at };
+                part[n++] = (SeqPart) { *text % x->rows, *at, take, t->ids + *at, 0 };
                 counted += targets(x, t, *at, take, tokens);
                 tokens += take;
                 *at += take;
@@ -245,7 +245,9 @@ static int score_all(Score *x, int most, Err *e)
 int session_score_texts(Session *s, const ScoreText *text, int n, int most, Err *e)
 {
         Score x = { .s = s, .text = text, .n = n };
-        const int code = score_all(&x, most, e);
+        int code = session_no_adapters(s, e);
+        if (!code)
+                code = score_all(&x, most, e);
         free(x.target);
         free(x.nll);
         free(x.row);

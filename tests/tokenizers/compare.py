@@ -36,7 +36,7 @@ class Stream(ctypes.Structure):
 def build(folder):
     so = os.path.join(folder, "tok.so")
     src = glob.glob(ROOT + "/runtime/tokenizer/*.c")
-    src += [ROOT + "/runtime/util/%s.c" % f for f in ("c_locale", "err", "json_text", "mem")]
+    src += [ROOT + "/runtime/util/%s.c" % f for f in ("c_locale", "err", "json_text", "line_reader", "mem")]
     subprocess.check_call(os.environ.get("CC", "cc").split() + [
         "-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-o", so, *src, "-lpcre2-8", "-lutf8proc",
         "-lcjson", "-lxxhash", "-lm", "-lpthread"])

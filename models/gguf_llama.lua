@@ -24,6 +24,27 @@ end
 local turned = { attn_q = function(m) return "unrope " .. m.heads end,
                  attn_k = function(m) return "unrope " .. m.kv_heads end }
 
+-- longrope's two sets of factors are tensors, and the factor of cosines is a key.
+local function longrope(m, config)
+        local r, dims = config.rope_scaling or {}, (config.partial_rotary_factor or 1) * m.head_dim
+        for _, which in ipairs { "short", "long" } do
+                local name = "rope_factors_" .. which .. ".weight"
+                local t = m.tensors[name]
+                if t and #(t.values or {}) ~= math.floor(dims) // 2 then
+                        refuse("tensor " .. name, "is not " .. math.floor(dims) // 2 .. " float32 numbers")
+                end
+                r[which .. "_factor"] = t and t.values
+        end
+        if not r.short_factor and not r.long_factor then return end
+        if not r.short_factor or not r.long_factor or not r.attention_factor or not config.original_max_position_embeddings then
+                refuse("tensor rope_factors_" .. (r.short_factor and "short" or "long") .. ".weight",
+                       "needs the other factors, rope.scaling.attn_factor and rope.scaling.original_context_length")
+        end
+        r.rope_type = "longrope"
+        config.rope_scaling = r
+        if m.head_dim * m.heads == config.hidden_size then config.head_dim = nil end
+end
+
 return {
         llama = llama_like {
                 type = function(m) return (m.meta["llama.expert_count"] or 0) > 0 and "mixtral" or "llama" end,
@@ -191,13 +212,7 @@ return {
                                 config.original_max_position_embeddings = v
                         end,
                 },
-                config = function(m)
-                        for _, name in ipairs { "rope_factors_long.weight", "rope_factors_short.weight" } do
-                                if m.tensors[name] then
-                                        refuse("tensor " .. name, "scaling of positions by factors (longrope) is not supported")
-                                end
-                        end
-                end,
+                config = longrope, ignore = { "rope_factors_long.weight", "rope_factors_short.weight" },
                 layer = set(llama_layer, { attn_qkv = "self_attn.qkv_proj", ffn_up = "mlp.gate_up_proj" }),
         },
         olmoe = llama_like {

@@ -177,6 +177,15 @@ static char *config_of(const char *meta, bool own, char msg[2048])
 #define TENSORS ",\"tensors\":{\"token_embd.weight\":{\"shape\":[96,32]}"
 #define BLOCK ",\"blk.0.attn_q.weight\":{\"shape\":[32,32]}"
 
+#define PHI3                                                                                         \
+        "\"general.architecture\":\"phi3\",\"phi3.context_length\":64,\"phi3.embedding_length\":32," \
+        "\"phi3.block_count\":1,\"phi3.feed_forward_length\":64,\"phi3.attention.head_count\":4,"    \
+        "\"phi3.attention.layer_norm_rms_epsilon\":1e-05,\"phi3.rope.dimension_count\":8,"           \
+        "\"phi3.rope.scaling.original_context_length\":16"
+#define ATTN_FACTOR ",\"phi3.rope.scaling.attn_factor\":1.19"
+#define LONG_FACTORS ",\"rope_factors_long.weight\":{\"shape\":[4],\"values\":[2,3,4,5]}"
+#define SHORT_FACTORS ",\"rope_factors_short.weight\":{\"shape\":[4],\"values\":[1,1,1.5,1]}"
+
 /* V2 or V3 by the function of its gates */
 #define DEEPSEEK(heads, key, value)                                                        \
         "\"general.architecture\":\"deepseek2\",\"deepseek2.context_length\":64,"          \
@@ -219,6 +228,9 @@ TEST (metadata) {
                   ",\"blk.0.attn_q.bias\":{\"shape\":[32]},\"blk.0.ffn_up.bias\":{\"shape\":[64]}}}",
                   "\"attention_bias\": true" },
                 { "{" DEEPSEEK("4", "16", "12") TENSORS BLOCK "}}", "\"q_lora_rank\": null" },
+                { "{" PHI3 ATTN_FACTOR TENSORS BLOCK LONG_FACTORS SHORT_FACTORS "}}",
+                  "\"long_factor\": [2, 3, 4, 5]" },
+                { "{" PHI3 TENSORS BLOCK "}}", "\"original_max_position_embeddings\": 16" },
                 /* factors that are all 1 scale nothing */
                 { "{" LLAMA TENSORS BLOCK
                   ",\"rope_freqs.weight\":{\"shape\":[4],\"values\":[1,1,1,1]}}}",
@@ -285,6 +297,13 @@ TEST (metadata_refused) {
                           "16") ",\"deepseek2.attention.key_length_mla\":16,\"deepseek2.attention.value_length_mla\":12" TENSORS
                           K_B "}}",
                   "deepseek2.attention.key_length: 16 is not supported for a file with attn_k_b, only 24" },
+                { "{" PHI3 ATTN_FACTOR TENSORS BLOCK SHORT_FACTORS "}}",
+                  "tensor rope_factors_short.weight: needs the other factors" },
+                { "{" PHI3 TENSORS BLOCK LONG_FACTORS SHORT_FACTORS "}}",
+                  "rope.scaling.attn_factor" },
+                { "{" PHI3 ATTN_FACTOR TENSORS BLOCK LONG_FACTORS
+                  ",\"rope_factors_short.weight\":{\"shape\":[2],\"values\":[1,1]}}}",
+                  "tensor rope_factors_short.weight: is not 4 float32 numbers" },
                 { "{", "the metadata" },
         };
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

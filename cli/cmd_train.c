@@ -359,7 +359,8 @@ static int report(const Train *t, double seconds, Err *e)
                     opt_str(t->a, O_OUT_DIR), (long long)t->state.step, t->last.loss, seconds,
                     text_count_si(n, sizeof n, rate), dev_name(session_device(t->s)));
                 if (t->n_saves)
-                        say(&t->talk, "checkpoints: %d; steps waited %.2f s for them, the disk took %.2f s\n",
+                        say(&t->talk,
+                            "checkpoints: %d; steps waited %.2f s for them, the disk took %.2f s\n",
                             t->n_saves, t->save_waits, t->save_writes);
                 if (gone)
                         text_bytes(driver, sizeof driver, (double)gone);

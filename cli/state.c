@@ -48,9 +48,10 @@ static uint64_t largest(const Manifest *m)
 static const struct {
         const char *prefix;
         Part part;
-} kind[] = { { "p", PART_MASTER }, { "m", PART_M },       { "v", PART_V },      { "m8", PART_M8 },
-             { "v8", PART_V8 },    { "mmax", PART_MMAX }, { "vmax", PART_VMAX },
-             { "ema", PART_EMA } };
+} kind[] = {
+        { "p", PART_MASTER }, { "m", PART_M },       { "v", PART_V },       { "m8", PART_M8 },
+        { "v8", PART_V8 },    { "mmax", PART_MMAX }, { "vmax", PART_VMAX }, { "ema", PART_EMA }
+};
 enum { N_KINDS = sizeof kind / sizeof *kind };
 
 static bool stored(const Session *s, const Param *p, int k)
@@ -206,10 +207,11 @@ static int restore(Session *s, const Checkpoint *ck, int k, int param, float *x,
         if (!t && !p->trainable) /* but an older tgc's states have them */
                 return TGC_OK;
         if (!t && kind[k].part == PART_EMA)
-                return err_set(e, TGC_USAGE,
-                               "--ema: the run in %s kept no average of its weights; begin anew, or "
-                               "take its weights with --init_from",
-                               checkpoint_path(ck));
+                return err_set(
+                        e, TGC_USAGE,
+                        "--ema: the run in %s kept no average of its weights; begin anew, or "
+                        "take its weights with --init_from",
+                        checkpoint_path(ck));
         if (!t)
                 return err_set(e, TGC_BAD_FILE,
                                "%s: has no tensor %.200s; was it made with another model?",

@@ -64,18 +64,18 @@ typedef struct Train {
         int *x, *y;       /* (n_micro, B, T) */
         TrainState state; /* state.step: steps done */
         TrainLog log;
-        EvalScore score;    /* --eval_score */
-        int n_fixed;        /* of samples: --sample_prompt, those behind it --eval_prompt */
-        int end_of_turn;    /* token that ends an answer to those; -1: none */
-        bool scaling;       /* gradients are f16: the loss has a scale */
-        double grads_scale; /* that of the last step */
-        int scale_window;   /* of loss_scale_step */
-        int skipped;        /* steps in a row that were not finite */
+        EvalScore score;       /* --eval_score */
+        int n_fixed;           /* of samples: --sample_prompt, those behind it --eval_prompt */
+        int end_of_turn;       /* token that ends an answer to those; -1: none */
+        bool scaling;          /* gradients are f16: the loss has a scale */
+        double grads_scale;    /* that of the last step */
+        int scale_window;      /* of loss_scale_step */
+        int skipped;           /* steps in a row that were not finite */
         struct Saving *saving; /* a checkpoint that is on its way to the disk, or NULL */
         struct FileHold *hold; /* memory for the next one */
         int n_saves;
         double save_waits, save_writes; /* seconds: of steps, of the disk beside them */
-        int64_t saved;      /* steps done in what this run saved, or goes on from; 0: none */
+        int64_t saved; /* steps done in what this run saved, or goes on from; 0: none */
         TrainResult last;
         double last_val; /* NAN: none yet */
         double began;
@@ -124,7 +124,7 @@ int train_save_last(Train *t, Err *e); /* OUT_DIR/model.plan, at the end of a ru
 typedef enum { EMA_EVAL, EMA_EXPORT } EmaUse;
 int ema_open(Train *t, Err *e);
 double ema_weight(const Train *t, int64_t step); /* of TrainStep */
-bool ema_for(const Train *t, EmaUse what);       /* is the average what validates, or what is left? */
+bool ema_for(const Train *t, EmaUse what); /* is the average what validates, or what is left? */
 /* Where it is, weights and average change places; again: back. */
 int ema_swap(Train *t, EmaUse what, Err *e);
 /* train_watch.c */

@@ -131,8 +131,7 @@ static int before_state(Saving *w, Err *e)
 static int after_state(Saving *w, Err *e)
 {
         int code = run_settle(opt_str(w->t->a, O_OUT_DIR), e);
-        return code || !w->weights ? code
-                                   : keep_checkpoint(w->t, w->step, w->lora, w->improved, e);
+        return code || !w->weights ? code : keep_checkpoint(w->t, w->step, w->lora, w->improved, e);
 }
 
 static void *writer(void *arg)

@@ -138,7 +138,7 @@ static int take_list(Train *t, int k, const char *text, Err *e)
 /* What a setting was called before: --recompute was a flag, for what is `cheap` now. */
 static const char *renamed(OptionId o, const char *was)
 {
-        return o != O_RECOMPUTE      ? was
+        return o != O_RECOMPUTE    ? was
                : !strcmp(was, "0") ? "none"
                : !strcmp(was, "1") ? "cheap"
                                    : was;

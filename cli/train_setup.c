@@ -452,7 +452,8 @@ int train_open(Train *t, const Args *a, Err *e)
             (code = settings(t, e)) || (code = data_read(t, e)) || (code = check_offsets(t, e)) ||
             (code = aim_ready(t, e)))
                 return code;
-        if ((code = ema_open(t, e)) || (code = describe(t, e)) || (opt_flag(a, O_RESUME) && (code = resume(t, e))))
+        if ((code = ema_open(t, e)) || (code = describe(t, e)) ||
+            (opt_flag(a, O_RESUME) && (code = resume(t, e))))
                 return code;
         if (opt_int(a, O_SHOW_DATA))
                 return data_split(t, e);

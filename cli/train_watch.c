@@ -49,8 +49,7 @@ int train_validate(Train *t, double *train, double *val, Err *e)
         Windows w = t->train;
         w.seed = t->val.seed;
         int code = ema_swap(t, EMA_EVAL, e);
-        if (code || (code = mean_loss(t, &w, train, e)) ||
-            (code = mean_loss(t, &t->val, val, e)))
+        if (code || (code = mean_loss(t, &w, train, e)) || (code = mean_loss(t, &t->val, val, e)))
                 return code;
         return ema_swap(t, EMA_EVAL, e);
 }

@@ -132,7 +132,8 @@ TEST (an_old_plan_skips_no_spikes) {
         CHECK_MSG(!plan_write(&p, scratch("old.plan"), &e), "%s", e.msg);
         plan_close(&p);
         free(text);
-#define TRAIN_PLAN "train %s --data %s --max_iters 2 --device cpu -q --out_dir %s --skip_spikes 3 %s"
+#define TRAIN_PLAN \
+        "train %s --data %s --max_iters 2 --device cpu -q --out_dir %s --skip_spikes 3 %s"
         snprintf(line, sizeof line, TRAIN_PLAN, scratch("old.plan"), scratch("text.txt"),
                  scratch("os"), "");
         EXPECT(line, TGC_USAGE, "--skip_spikes has no effect");

@@ -15,15 +15,15 @@ typedef struct Seq {
         int *ids, n_ids, cap_ids; /* prompt and what was said; room for the context */
         int n_prompt;
         bool started;
-        bool away;               /* its pages are in `aside`, in the order of move() */
-        int pos;                 /* tokens in the cache once the calls that are queued have run */
-        int under_way;           /* tokens that queued calls say for it */
+        bool away;     /* its pages are in `aside`, in the order of move() */
+        int pos;       /* tokens in the cache once the calls that are queued have run */
+        int under_way; /* tokens that queued calls say for it */
         /* of each pool: pages [gone, n_page) of its positions, in order */
         int *page[TGC_POOLS], gone[TGC_POOLS], n_page;
-        int slot, row;           /* -1: none */
-        int drawn;               /* tokens that its own random numbers have drawn */
-        float mu;                /* of mirostat, once something was said */
-        void *aside;             /* pages of all caches, one after the other */
+        int slot, row; /* -1: none */
+        int drawn;     /* tokens that its own random numbers have drawn */
+        float mu;      /* of mirostat, once something was said */
+        void *aside;   /* pages of all caches, one after the other */
 } Seq;
 
 enum { BATCH_MOST_AHEAD = 2, BATCH_CALLS = BATCH_MOST_AHEAD + 1 };
@@ -54,7 +54,7 @@ struct Batch {
         Call call[BATCH_CALLS];
         int first_call, n_call, n_drawn;
         size_t page_bytes[TGC_POOLS]; /* of all caches of the pool together */
-        BatchToken *ready; /* what was said and not handed out yet */
+        BatchToken *ready;            /* what was said and not handed out yet */
         int n_ready, cap_ready;
         BatchStats stats;
         SchedSeq *in; /* (cap_seq): scratch of a step */

@@ -9,7 +9,7 @@ typedef struct Pass {
         const SchedBudget *b;
         SchedDo *out;
         int pages[SCHED_POOLS], tokens, rows; /* left */
-        int begin;               /* sequences that may still begin; 0 once somebody must wait */
+        int begin; /* sequences that may still begin; 0 once somebody must wait */
 } Pass;
 
 static const int one[SCHED_POOLS] = { 1, 1 };

@@ -26,8 +26,8 @@ typedef enum SchedState {
 
 typedef struct SchedSeq {
         SchedState state;
-        int pos;      /* tokens in the cache */
-        int prompt;   /* tokens that prefill digests before it decodes */
+        int pos;    /* tokens in the cache */
+        int prompt; /* tokens that prefill digests before it decodes */
         /* Of each pool: pages it owns (of SCHED_AWAY: owned, before it was set aside); pages before
          * those, which no query looks at any more.  held + gone is the same in all pools. */
         int held[SCHED_POOLS], gone[SCHED_POOLS];
@@ -35,11 +35,11 @@ typedef struct SchedSeq {
 } SchedSeq;
 
 typedef struct SchedBudget {
-        int rows;   /* most sequences of a call */
-        int tokens; /* most tokens of a prefill call; 0: none */
+        int rows;               /* most sequences of a call */
+        int tokens;             /* most tokens of a prefill call; 0: none */
         int pages[SCHED_POOLS]; /* free */
-        int each;   /* tokens of a page */
-        int ahead;  /* tokens beyond the next for which a decoding sequence's pages must be there */
+        int each;               /* tokens of a page */
+        int ahead; /* tokens beyond the next for which a decoding sequence's pages must be there */
 } SchedBudget;
 
 typedef enum SchedAct {

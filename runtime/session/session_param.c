@@ -9,9 +9,8 @@
 
 enum { CHUNK = 4 << 20, SLICE = 1 << 16 }; /* elements */
 
-static const char *const part_arena[N_PARTS] = {
-        "w", "p", "g", "m", "v", "m8", "v8", "mmax", "vmax", "ema"
-};
+static const char *const part_arena[N_PARTS] = { "w",  "p",  "g",    "m",    "v",
+                                                 "m8", "v8", "mmax", "vmax", "ema" };
 /* ir/optimizer.h has these, too: it is of the compiler. */
 enum { STATE_BLOCK = 256, STATE_SMALL = 4096 };
 

@@ -96,9 +96,12 @@ int dev_alloc(Device *d, size_t size, void **mem, Err *e)
         if (!size)
                 return TGC_OK;
         uint64_t total;
+        int code = TGC_OK;
         if (!d->held && !d->free_before && d->kind == DEV_CUDA)
-                dev_memory(d, &d->free_before, &total, NULL);
-        int code = d->ops->alloc(d, size, mem, e);
+                code = dev_memory(d, &d->free_before, &total, e);
+        if (code)
+                return code;
+        code = d->ops->alloc(d, size, mem, e);
         d->held += code ? 0 : size;
         d->most_held = d->held > d->most_held ? d->held : d->most_held;
         return code;

@@ -40,7 +40,7 @@ run() { # NAME COMMAND...
 }
 
 # The longest first, so that none of them is alone at the end.
-for t in tests/test_check.sh tests/test_targets.c tests/test_infer.c tests/test_*.c tests/test_*.sh; do
+for t in tests/test_targets.c tests/test_{check.sh,random.c,lora.c,emulate.c,train.c,infer.c,draft.c,examples.sh,objectives.sh,batch.c} tests/test_*.c tests/test_*.sh; do
         name=$(basename "$t" .c)
         [ $# -eq 0 ] || [[ " $* " = *" $name "* ]] || continue
         [ ! -e "$tmp/out/$name" ] || continue

@@ -94,6 +94,23 @@ static MixtureModel model_of(const Graph *g)
         return m;
 }
 
+/* What a quantised folder has: CK_* of the linears in its layers; -1: a mixture's name. */
+static int folder_type(const char *name)
+{
+        static const struct {
+                const char *name;
+                int type;
+        } types[] = { { "int4:32", CK_I4_32 },
+                      { "int4:64", CK_I4_64 },
+                      { "int4:128", CK_I4_128 },
+                      { "nf4", CK_NF4 },
+                      { "fp8", CK_F8_128 } };
+        for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+                if (!strcmp(name, types[i].name))
+                        return types[i].type;
+        return -1;
+}
+
 int keep_mixture(Model *m, const char *mixture, Err *e)
 {
         Graph *g = m->graph;
@@ -102,7 +119,8 @@ int keep_mixture(Model *m, const char *mixture, Err *e)
         Ref *ref = calloc(most, sizeof *ref);
         int *type = calloc(most, sizeof *type), code = TGC_OK;
         bool *may = calloc(most, sizeof *may);
-        const int number = mixture_find(mixture);
+        const int folder = folder_type(mixture),
+                  number = mixture_find(folder < 0 ? mixture : "q8_0");
         if (!p || !ref || !type || !may) {
                 code = err_set(e, TGC_NO_MEMORY, "--weight-type %s: no memory", mixture);
         } else {
@@ -111,6 +129,11 @@ int keep_mixture(Model *m, const char *mixture, Err *e)
                 for (int i = 0; i < n; i++) {
                         const int64_t cols = p[i].rank ? p[i].dim[p[i].rank - 1] : 0;
                         type[i] = mixture_type_of(number, &facts, p[i].name, p[i].rank, cols);
+                        if (folder >= 0)
+                                type[i] = type[i] < 0 || strncmp(p[i].name, "blk", 3) ||
+                                                          cols % ck_block_values(folder)
+                                                  ? -1
+                                                  : folder;
                 }
                 storage_mark(g, may);
                 mark(g, ref, type, n, may);

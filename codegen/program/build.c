@@ -411,6 +411,7 @@ static Piece *piece_of(Build *b, const char *grid)
                        .late = b->late,
                        .beside = b->beside,
                        .single_wave = b->single_wave,
+                       .joins = b->joins,
                        .tile = b->tile,
                        .compile_ms = compile_ms(b),
                        .flops = b->flops,

@@ -128,6 +128,7 @@ typedef struct Piece {
          * its form calls Tile */
         const struct SingleWave *single_wave;
         const char *tile;
+        bool joins;                 /* its form on sm_90a stands beside others that say so, too */
         double us;                  /* of a block, where that is long: schedule.c; 0: it is not */
         int compile_ms;             /* estimate, for NVRTC's turns */
         double flops, bytes;        /* of one launch at the program's largest sizes */
@@ -147,7 +148,7 @@ typedef struct Launch {
         Use *use;
         int n_args;
         /* launches alone, no texts; of several pieces another than ARCH_ANY's only where all have
-         * single_wave */
+         * single_wave, or all join */
         union {
                 Form form[N_ARCHS];
                 Form any;
@@ -273,6 +274,7 @@ typedef struct Build {
         ArchId prefetch_in;
         bool alone, plain, streams, after_wait, late, beside; /* of Piece */
         const struct SingleWave *single_wave;
+        bool joins;
         const char *tile;
         int compile_ms;          /* beyond its headers' */
         double us, flops, bytes; /* us: of Piece */

@@ -246,14 +246,15 @@ static bool may_join(const Emit *e, const Launch *l)
 {
         const Piece *p = l->piece[0];
         int room = room_of(l);
-        return !p->alone && (p->single_wave || !form_is(p->form, ARCH_SM90A)) && room > 0 &&
-               room <= (is_light(p) ? light_threads(e) / p->any.threads : TILE_BLOCKS);
+        return !p->alone && (p->single_wave || p->joins || !form_is(p->form, ARCH_SM90A)) &&
+               room > 0 && room <= (is_light(p) ? light_threads(e) / p->any.threads : TILE_BLOCKS);
 }
 
 /* fast: the one may use functions that the other may not. */
 static bool agree(const Piece *a, const Piece *b)
 {
-        return (a->fast == b->fast || a->plain || b->plain) &&
+        return (a->fast == b->fast || a->plain || b->plain) && a->joins == b->joins &&
+               (!a->joins || a->form[ARCH_SM90A].threads == b->form[ARCH_SM90A].threads) &&
                ((is_light(a) && is_light(b)) || a->any.threads == b->any.threads);
 }
 
@@ -480,6 +481,20 @@ static Form choose_tiles(Steps *s, const Team *t)
         return all;
 }
 
+/* The forms of pieces that join, side by side. */
+static Form forms_beside(Steps *s, const Team *t)
+{
+        Form all = s->e->launch[t->member[0]].piece[0]->form[ARCH_SM90A];
+        int64_t blocks = 0;
+        for (int i = 0; i < t->n; i++) {
+                const Form *f = &s->e->launch[t->member[i]].piece[0]->form[ARCH_SM90A];
+                all.smem = f->smem > all.smem ? f->smem : all.smem;
+                blocks += grid_count(f->grid);
+        }
+        all.grid = arena_fmt(s->e->m->arena, "%lld", (long long)blocks);
+        return all;
+}
+
 static Launch merged(Steps *s, const Team *t)
 {
         const Launch *all = s->e->launch;
@@ -488,6 +503,8 @@ static Launch merged(Steps *s, const Team *t)
         bool *done = arena_alloc(s->a, (size_t)t->n);
         if (all[t->member[0]].piece[0]->single_wave)
                 to.form[ARCH_SM90A] = choose_tiles(s, t);
+        else if (all[t->member[0]].piece[0]->joins)
+                to.form[ARCH_SM90A] = forms_beside(s, t);
         if (t->n == 1) {
                 Launch one = all[t->member[0]];
                 one.form[ARCH_SM90A] = one.piece[0]->form[ARCH_SM90A];

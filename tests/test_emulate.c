@@ -124,6 +124,7 @@ TEST (products_with_weights_in_blocks) {
 TEST (gemvs_with_weights_in_blocks) {
         play_as("-w -Og", "tests/emulate/stored_gemv_test.cu");
         play_as("-w -Og -DTGC_SM90A=1 -DSOME_TYPES", "tests/emulate/stored_gemv_test.cu");
+        play_as("-w -Og -DSOME_TYPES", "tests/emulate/stored_gemv_sm90_test.cu");
 }
 TEST (results_by_the_copy_engine) {
         play("tests/emulate/boxes_test.cu");

@@ -129,6 +129,18 @@ const char *stored_gemm_tile_text(Arena *a, const StoredPick *k);
 /* fills the form, which is being written, and writes it */
 void stored_gemm_body(Build *b, const StoredGemm *p, const StoredPick *k, Form *f);
 
+/* ---- sm90_gemv_stored.c: a few rows by weights in blocks ---- */
+
+/* y (M,N) = norm(x) W^T; units, runs: what a lane reads at once (kernels/common/stored_dot.cuh).  C text:
+ * norm; operands, W, its row stride and eps; finish, the arguments behind the epilogue. */
+typedef struct GemvStoredWork {
+        Storage blocks;
+        DType dt;
+        int units, runs, M;
+        int64_t N, K;
+        const char *norm, *operands, *finish;
+} GemvStoredWork;
+
 /* ---- products over experts ---- */
 
 /* Of E experts: y (M slots, N) = a W_e^T (tb) or a W_e; grad: dW_e (M,N), the sum over K slots of
@@ -203,6 +215,7 @@ typedef enum Family {
         FAMILY_gemm_norm,
         FAMILY_gemm_rows,
         FAMILY_gemv,
+        FAMILY_gemv_stored,
         FAMILY_stored_gemm,
         FAMILY_grouped_gemm,
         FAMILY_attention,

@@ -109,6 +109,59 @@ static inline GemvStored gemv_stored_shape(int values, int bytes, int units, int
         return s;
 }
 
+/* kernels/gemv/gemv_stored_sm90.cuh: W in blocks by integer tensor cores, template arguments of
+ * BlocksMmaTile; a call has `blocks` blocks.  blocks 0: not for this product. */
+typedef struct GemvBlocksMma {
+        int warps, blocks, stages, lump, group;
+        int smem;
+} GemvBlocksMma;
+
+/* values, bytes, units, runs: as gemv_stored_shape's.  Of a launch and the next one a block each lies on
+ * a multiprocessor, so that the next one's W is fetched meanwhile; two blocks of one launch had better
+ * not.  Those that a transformer runs in turns have therefore 94 KB (wide: q, k and v; gate and up) and
+ * 132 (the others), of 227.  A very wide one, and rows of x that do not fit, have all. */
+static inline GemvBlocksMma gemv_blocks_mma(int values, int bytes, int units, int runs, int M,
+                                            long N, int K, int sms)
+{
+        enum { WARPS = 8, ROWS = 16, FLUSH = 4, MOST = 8 };
+        enum { LESS = 94 << 10, MORE = 132 << 10, WHOLE = 225 << 10, VERY_WIDE = 32 };
+        const GemvBlocksMma none = { 0 };
+        GemvBlocksMma s = { WARPS, 0, 0, 1, 0, 0 };
+        const int step = 64 * units, steps = K / step;
+        const long slabs = (N + ROWS - 1) / ROWS;
+        int part = WARPS * step / values * bytes;
+
+        if (K % step || K / values * bytes % 16 || part % 16)
+                return none;
+        if (part < 1024 && steps % (2 * WARPS) == 0)
+                part *= s.lump = 2;
+        const int slot = ROWS * ((part + 31) / 32 * 32 + 16) + 16,
+                  row = K * 2 + K / 16 / units * runs * 8 + FLUSH * WARPS * ROWS * 4 + WARPS * 4,
+                  fixed = 16 + 32 * units,
+                  half = slabs > (long)VERY_WIDE * sms ? WHOLE
+                         : N > K                       ? LESS
+                                                       : MORE;
+        for (int groups = 1; !s.group && groups <= M; groups++) {
+                const int group = (M + groups - 1) / groups;
+                s.stages = (half - fixed - group * row) / slot;
+                if (s.stages < 2)
+                        s.stages = (WHOLE - fixed - group * row) / slot;
+                if (s.stages >= 2)
+                        s.group = group;
+        }
+        if (!s.group)
+                return none;
+        s.stages = s.stages > MOST ? MOST : s.stages;
+        /* as few as need no more rounds */
+        const long rounds = (slabs + sms - 1) / sms;
+        s.blocks = (int)((slabs + rounds - 1) / rounds);
+        s.smem = s.stages * slot + fixed + s.group * row;
+        /* no second one of them */
+        if (s.smem < MORE - (8 << 10) && half == MORE)
+                s.smem = MORE - (8 << 10);
+        return s;
+}
+
 /* kernels/gemv/gemv_short.cuh: all of W under way at once. */
 typedef struct GemvShort {
         int rows, split; /* template arguments; rows 0: not for this product */

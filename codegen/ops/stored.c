@@ -33,9 +33,10 @@ void blocks_decode(Emit *e, const Group *gr, Ref param)
 void blocks_done(Emit *e, Ref param) { e->decoded[param] = 0; }
 
 /* What a lane reads at once, in units of 16 values, and how many scales they have
- * (kernels/common/stored_dot.cuh); units 0: the codes are no bytes. */
+ * (kernels/common/stored_dot.cuh); are the codes bytes? */
 typedef struct Lane {
         int units, runs;
+        bool bytes;
 } Lane;
 
 static Lane lane_of(Storage s)
@@ -45,21 +46,24 @@ static Lane lane_of(Storage s)
         case STORAGE_FP4:
         case STORAGE_F8_32:
         case STORAGE_F8_64:
-        case STORAGE_F8_128: return (Lane) { 0, 0 };
-        case STORAGE_NVFP4: return (Lane) { 2, 2 };
+        case STORAGE_F8_128: return (Lane) { 2, 1, false };
+        case STORAGE_NVFP4: return (Lane) { 2, 2, true };
         case STORAGE_Q4_K:
-        case STORAGE_Q5_K: return (Lane) { 4, 2 };
+        case STORAGE_Q5_K: return (Lane) { 4, 2, true };
         case STORAGE_Q2_K:
         case STORAGE_Q3_K:
-        case STORAGE_Q6_K: return (Lane) { 4, 4 };
-        default: return (Lane) { 2, 1 };
+        case STORAGE_Q6_K: return (Lane) { 4, 4, true };
+        default: return (Lane) { 2, 1, true };
         }
 }
 
 int gemv_stored_threads(Storage s)
 {
-        const int values = storage_values(s), units = lane_of(s).units;
-        return 32 * (units ? gemv_stored_warps(values, (int)storage_bytes(s, values), units) : 8);
+        const int values = storage_values(s);
+        const Lane lane = lane_of(s);
+        return 32 * (lane.bytes
+                             ? gemv_stored_warps(values, (int)storage_bytes(s, values), lane.units)
+                             : 8);
 }
 
 /* prologue, gain, keep and epilogue are there; ends the kernel. */
@@ -76,7 +80,19 @@ void gemv_stored(Build *b, const Mat *w, int M, int64_t N, int64_t K, const char
         const int threads = gemv_stored_threads(type);
         int cols;
         b->any.threads = threads;
-        if (lane.units) {
+        const GemvStoredWork work = { .blocks = type,
+                                      .dt = w->dt,
+                                      .units = lane.units,
+                                      .runs = lane.runs,
+                                      .M = M,
+                                      .N = N,
+                                      .K = K,
+                                      .norm = norm,
+                                      .operands = arena_fmt(e->tmp, "%s, %s, %s", w->arg, w->ld,
+                                                            eps),
+                                      .finish = finish };
+        const bool form = !keep && w->stride == K && forms_add(b, FAMILY_gemv_stored, &work);
+        if (lane.bytes) {
                 const GemvStored s = gemv_stored_shape(
                         storage_values(type), (int)storage_bytes(type, storage_values(type)),
                         lane.units, lane.runs, digits, M, N, (int)K, ANY_SMS);
@@ -95,6 +111,10 @@ void gemv_stored(Build *b, const Mat *w, int M, int64_t N, int64_t K, const char
                 b->any.include = "gemv_chunks";
                 b->any.smem = s.smem;
                 cols = s.cols;
+                if (form) { /* which waits for itself */
+                        b->any.waits = b->late = true;
+                        build_line(b, "pdl_wait();");
+                }
                 build_line(b,
                            "gemv_chunks_task<%s, %d, %d, %s>(%s, %s, %s, tile, smem, prologue, "
                            "epilogue%s);",

@@ -1,4 +1,4 @@
-/* gemv_stored_bench.cu: gemv_stored.cuh on the GPU at hand: products of one row with weights in blocks,
+/* gemv_stored_bench.cu: gemv_stored.cuh and gemv_stored_sm90.cuh on the GPU at hand: products of one row with weights in blocks,
  * checked and timed.
  *
  *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/forms \
@@ -17,6 +17,7 @@
 #include <math.h>
 #include "gemv_shape.h"
 #include "gemv_stored.cuh"
+#include "gemv_stored_sm90.cuh"
 #include "stored_blocks.h"
 
 enum { SMS = 132, COLUMNS = 64, LAUNCHES = 40 };
@@ -79,6 +80,17 @@ __global__ void __launch_bounds__(Tile::THREADS, MINB)
         const StoreY epilogue = { y };
         gemv_stored_task<S, 1, N, K, DIGITS, Tile, NORM_RMS>(w, K, 1e-5f, (int)blockIdx.x, smem,
                                                              prologue, epilogue, Gain { g });
+}
+
+template <class S, int N, int K, class Tile>
+__global__ void __launch_bounds__(Tile::THREADS, 2)
+        mma_kernel(const unsigned char *w, const bf16 *x, const bf16 *g, bf16 *y)
+{
+        TGC_SMEM(smem);
+        const LoadX prologue = { x };
+        const StoreY epilogue = { y };
+        gemv_stored_sm90_task<S, 1, N, K, Tile, NORM_RMS>(w, K, 1e-5f, (int)blockIdx.x, smem,
+                                                          prologue, epilogue, Gain { g });
 }
 
 __global__ void read_all(const uint4 *p, size_t n, unsigned *to)
@@ -214,6 +226,49 @@ static void run(const char *type, const char *only)
         fflush(stdout);
 }
 
+template <class S, int N, int K, class Tile>
+static void run_mma(const char *type, const char *only)
+{
+        char name[120];
+        auto *k = mma_kernel<S, N, K, Tile>;
+        const int smem = blocks_mma_smem<S, 1, K, Tile>(), grid = Tile::BLOCKS;
+        const size_t bytes = (size_t)N * K / S::VALUES * S::BYTES, each = (bytes + 255) / 256 * 256;
+        const int copies = (int)(POOL / each);
+        snprintf(name, sizeof name, "%s %dx%d mma w%d st%d l%d", type, N, K, Tile::WARPS,
+                 Tile::STAGES, Tile::LUMP);
+        if (only && !strstr(name, only))
+                return;
+        ok(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, smem), name);
+        cudaLaunchAttribute pdl = {};
+        pdl.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        pdl.val.programmaticStreamSerializationAllowed = 1;
+        cudaLaunchConfig_t how = {};
+        how.gridDim = dim3(grid), how.blockDim = dim3(Tile::THREADS), how.dynamicSmemBytes = smem;
+        how.attrs = &pdl, how.numAttrs = 1;
+        memset(y, 0, (size_t)N * 2);
+        ok(cudaLaunchKernelEx(&how, k, (const unsigned char *)pool, (const bf16 *)x,
+                              (const bf16 *)gain_of, y),
+           name);
+        ok(cudaDeviceSynchronize(), name);
+        const int wrong = compare<S>(name, pool, N, K);
+        bad += wrong > 0;
+        const double t = time_graph([&](cudaStream_t s) {
+                how.stream = s;
+                for (int i = 0; i < LAUNCHES; i++)
+                        ok(cudaLaunchKernelEx(&how, k,
+                                              (const unsigned char *)pool + i % copies * each,
+                                              (const bf16 *)x, (const bf16 *)gain_of, y),
+                           name);
+        });
+        const double rate = (double)bytes * LAUNCHES / t;
+        cudaFuncAttributes a;
+        cudaFuncGetAttributes(&a, k);
+        printf("%-44s %4d x %6d B %3d regs %8.2f us %5.0f GB/s %5.1f%%%s\n", name, grid, smem,
+               a.numRegs, t / LAUNCHES * 1e6, rate / 1e9, 100 * rate / read_rate,
+               wrong ? " WRONG" : "");
+        fflush(stdout);
+}
+
 __global__ void spread(unsigned char *p, size_t n, size_t from)
 {
         for (size_t i = from + ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * 16; i < n;
@@ -258,18 +313,26 @@ int main(int argc, char **argv)
         cudaGetDeviceProperties(&prop, 0);
         printf("%s: a kernel reads %.0f GB/s\n", prop.name, read_rate / 1e9);
 #define CASE(S, N, K, ...) run<Stored_##S, N, K, 2, DotTile<__VA_ARGS__>, 2>(#S, only)
+#define MMA(S, N, K, ...) run_mma<Stored_##S, N, K, BlocksMmaTile<__VA_ARGS__>>(#S, only)
         fill<Stored_Q4_K>("Q4_K");
         CASE(Q4_K, 28672, 4096, 8, 2, 1, 14, 2, 2);
+        MMA(Q4_K, 28672, 4096, 8, 128, 4, 1);
         CASE(Q4_K, 4096, 4096, 8, 2, 1, 2, 2, 2);
+        MMA(Q4_K, 4096, 4096, 8, 128, 6, 1);
         CASE(Q4_K, 4096, 14336, 8, 2, 1, 2, 4, 1);
+        MMA(Q4_K, 4096, 14336, 8, 128, 5, 1);
         CASE(Q4_K, 16384, 2048, 8, 2, 1, 8, 4, 1);
         CASE(Q4_K, 2048, 8192, 8, 2, 1, 1, 4, 1);
         fill<Stored_Q8_0>("Q8_0");
         CASE(Q8_0, 28672, 4096, 8, 2, 1, 14, 2, 2);
+        MMA(Q8_0, 28672, 4096, 8, 128, 4, 1);
         CASE(Q8_0, 4096, 14336, 8, 2, 1, 2, 2, 2);
+        MMA(Q8_0, 4096, 14336, 8, 128, 5, 1);
         fill<Stored_Q6_K>("Q6_K");
         CASE(Q6_K, 128256, 4096, 8, 2, 1, 61, 3, 1);
+        MMA(Q6_K, 128256, 4096, 8, 132, 7, 1);
         CASE(Q6_K, 4096, 14336, 8, 2, 1, 2, 2, 1);
+        MMA(Q6_K, 4096, 14336, 8, 128, 3, 1);
         CASE(Q6_K, 1024, 4096, 8, 2, 2, 1, 3, 1);
         fill<Stored_Q5_K>("Q5_K");
         CASE(Q5_K, 28672, 4096, 8, 2, 1, 14, 3, 1);
@@ -279,5 +342,11 @@ int main(int argc, char **argv)
         CASE(IQ4_XS, 28672, 4096, 16, 2, 1, 7, 2, 2);
         fill<Stored_MXFP4>("MXFP4");
         CASE(MXFP4, 28672, 4096, 16, 2, 1, 7, 2, 2);
+        fill<Stored_I4_128>("I4_128");
+        MMA(I4_128, 28672, 4096, 8, 128, 4, 2);
+        fill<Stored_NF4>("NF4");
+        MMA(NF4, 28672, 4096, 8, 128, 4, 2);
+        fill<Stored_F8_128>("F8_128");
+        MMA(F8_128, 28672, 4096, 8, 128, 4, 1);
         return bad != 0;
 }

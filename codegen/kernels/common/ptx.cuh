@@ -266,11 +266,37 @@ TGC_DEV int dot4(unsigned a, unsigned b, int c)
         return c;
 }
 
+/* d += A (16,32) B (32,8) of bytes, four a word; B's are signed.  Lane (g, t) = lane / 4, lane % 4 has
+ * k = 4t .. 4t+3 of A's row g in a[0] and of row g+8 in a[1], k + 16 in a[2] and a[3]; of B's column g
+ * k in b[0] and k + 16 in b[1]; d as mma_16816's. */
+template <bool A_SIGNED>
+TGC_DEV void mma_16832(int (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2])
+{
+        if constexpr (A_SIGNED)
+                asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+                             "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                             : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+                             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+        else
+                asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 "
+                             "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                             : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+                             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
 /* The smaller; NaN if one is. */
 TGC_DEV float min_nan(float x, float y)
 {
         float z;
         asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+        return z;
+}
+
+/* The larger; NaN if one is. */
+TGC_DEV float max_nan(float x, float y)
+{
+        float z;
+        asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
         return z;
 }
 

@@ -212,6 +212,15 @@ TGC_DEV void bulk_wait_read()
  * of it (wgmma, TMA stores). */
 TGC_DEV void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+/* Four E4M3 as two pairs of f16, exact; NaN is NaN. */
+TGC_DEV void e4m3_halves(unsigned w, unsigned &low, unsigned &high)
+{
+        asm("{ .reg .b16 a, b; mov.b32 {a, b}, %2; cvt.rn.f16x2.e4m3x2 %0, a; "
+            "cvt.rn.f16x2.e4m3x2 %1, b; }"
+            : "=r"(low), "=r"(high)
+            : "r"(w));
+}
+
 /* ---- global memory ------------------------------------------------------ */
 
 TGC_DEV unsigned load_acquire(const unsigned *p)

@@ -114,6 +114,37 @@ EMU_NAMESPACE
                 product_all(w, a, b);
         }
 
+        /* Bytes of words; sums wrap as the hardware's do. */
+        template <bool A_SIGNED>
+        inline void mma_16832_all(Warp * w, unsigned)
+        {
+                int a[16][32], b[32][8];
+                check_aligned(w);
+                for (int l = 0; l < 32; l++) {
+                        const Product *p = (const Product *)w->lane[l]->operands;
+                        int g = l / 4, t = l % 4;
+                        for (int e = 0; e < 4; e++) {
+                                for (int i = 0; i < 4; i++) {
+                                        unsigned char u = (unsigned char)(p->a[i] >> 8 * e);
+                                        a[g + i % 2 * 8][4 * t + i / 2 * 16 + e] =
+                                                A_SIGNED ? (signed char)u : u;
+                                }
+                                for (int i = 0; i < 2; i++)
+                                        b[4 * t + i * 16 + e][g] =
+                                                (signed char)(p->b[i] >> 8 * e);
+                        }
+                }
+                for (int l = 0; l < 32; l++)
+                        for (int i = 0; i < 4; i++) {
+                                int *d = (int *)((Product *)w->lane[l]->operands)->d + i;
+                                unsigned sum = (unsigned)*d;
+                                for (int k = 0; k < 32; k++)
+                                        sum += (unsigned)(a[l / 4 + i / 2 * 8][k] *
+                                                          b[k][l % 4 * 2 + i % 2]);
+                                *d = (int)sum;
+                        }
+        }
+
         inline void mma(const char *what, float *d, const unsigned *a, const unsigned *b,
                         void (*all)(Warp *, unsigned), const char *file, int line)
         {
@@ -179,6 +210,12 @@ TGC_DEV void mma_16816(float (&d)[4], const unsigned (&a)[4], const unsigned (&b
 TGC_DEV void mma_16816(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], f16, EMU_SITE)
 {
         emu::mma("mma_16816<f16>", d, a, b, emu::mma_16816_all<f16>, file, line);
+}
+
+template <bool A_SIGNED>
+TGC_DEV void mma_16832(int (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMU_SITE)
+{
+        emu::mma("mma_16832", (float *)d, a, b, emu::mma_16832_all<A_SIGNED>, file, line);
 }
 
 template <class T>
@@ -274,6 +311,7 @@ TGC_DEV int dot4(unsigned a, unsigned b, int c)
         return c;
 }
 TGC_DEV float min_nan(float x, float y) { return x != x || x < y ? x : y; }
+TGC_DEV float max_nan(float x, float y) { return x != x || x > y ? x : y; }
 
 /* ---- global memory ----------------------------------------------------- */
 

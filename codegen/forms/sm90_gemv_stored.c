@@ -1,0 +1,34 @@
+/* sm90_gemv_stored.c: a few rows by weights in blocks on sm_90a (kernels/gemv/gemv_stored_sm90.cuh).
+ *
+ * Every number of rows takes this form: a row's bits are then the same alone and in company. */
+#include "forms.h"
+#include "gemv_shape.h"
+#include <string.h>
+
+bool sm90_gemv_stored(Build *b, const void *problem)
+{
+        const GemvStoredWork *p = problem;
+        Emit *e = b->e;
+        const int values = storage_values(p->blocks);
+        if (p->dt == DT_F32 || !strcmp(p->norm, "NORM_LAYER"))
+                return false;
+        const GemvBlocksMma s = gemv_blocks_mma(values, (int)storage_bytes(p->blocks, values),
+                                                p->units, p->runs, p->M, p->N, (int)p->K,
+                                                SM90A_SMS);
+        if (!s.blocks)
+                return false;
+        Form *f = form_begin(b, ARCH_SM90A, "gemv_stored_sm90");
+        f->threads = (s.warps + 1) * 32;
+        f->smem = s.smem;
+        f->min_blocks = 2; /* of two launches */
+        f->grid = arena_fmt(e->tmp, "%d", s.blocks);
+        f->waits = true;
+        b->joins = true;
+        build_line(
+                b,
+                "gemv_stored_sm90_task<Stored_%s, %d, %lld, %lld, BlocksMmaTile<%d, %d, %d, %d, %d>, "
+                "%s>(%s, tile, smem, prologue, epilogue%s);",
+                storage_name[p->blocks], p->M, (long long)p->N, (long long)p->K, s.warps, s.blocks,
+                s.stages, s.lump, s.group, p->norm, p->operands, p->finish);
+        return true;
+}

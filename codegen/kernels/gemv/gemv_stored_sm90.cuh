@@ -1,0 +1,466 @@
+/* gemv_stored_sm90.cuh: y = norm(x) Wt for a few rows of x, W in blocks (../common/stored_dot.cuh), by the
+ * tensor cores' integer products.
+ *
+ *      gemv_stored_sm90_task<S, M, N, K, Tile, NORM>(w, ldw, eps, tile, smem, prologue, epilogue
+ *              [, gain])
+ *              as gemv_stored_task (gemv_stored.cuh); NORM is none or RMS; K is a multiple of a
+ *              warp's step and rows of W are whole pieces of 16 bytes (gemv_blocks_mma).
+ *
+ * x in fixed point is two signed bytes a value, n = 256 high + low, beside a power of two for each 32.  A
+ * warp multiplies 16 rows of W at once.  Lane (g, t) = lane / 4, lane % 4 has the codes of rows g and g + 8
+ * of a run of its own, so that the four lanes of a row have four runs, each with a scale: one mma takes
+ * eight codes of each.  Columns 2t and 2t + 1 of the other operand are the high and the low bytes of run t's
+ * x, and 0 in the other runs.  Sums of column 2t and 2t + 1 come out in lane (g, t), which knows the scales
+ * of its run.  x comes once for 16 rows.
+ *
+ * Slabs of 16 rows stream through STAGES slots, each of LUMP steps of all WARPS consumers, filled by one
+ * producer warp (the copy engine, a row a copy).  Warps share K; sums of FLUSH slabs are added up in
+ * the order of the warps and go to the epilogue.  All slots are under way before x is waited for; the
+ * next launch may start when all of W is.
+ *
+ * Codes of two bytes (NF4, FP4) are two products.  F8's are f16, and x is f16 beside the same power of
+ * two, rounded to 11 bits; sums are float32 then.
+ *
+ * The order of all sums is the same for every M.
+ * Shared memory: blocks_mma_smem, ../../forms/gemv_shape.h. */
+#ifndef TGC_GEMV_STORED_SM90_CUH
+#define TGC_GEMV_STORED_SM90_CUH
+
+#include "gemv_epilogue.cuh"
+#include "gemv_prologue.cuh"
+#include "stored_dot_sm90.cuh"
+#ifdef TGC_SM90A
+
+/* BLOCKS: of the launch; block b has slabs b, b + BLOCKS and so on, so that all read side by side.
+ * GROUP: rows of x that meet W at once; others wait for W's next passing. */
+template <int WARPS_, int BLOCKS_, int STAGES_, int LUMP_, int GROUP_ = 8>
+struct BlocksMmaTile {
+        static constexpr int WARPS = WARPS_, BLOCKS = BLOCKS_, STAGES = STAGES_, LUMP = LUMP_,
+                             GROUP = GROUP_;
+        static constexpr int ROWS = 16, FLUSH = 4;
+        static constexpr int THREADS = (WARPS + 1) * 32;
+};
+
+template <class S, int M, int K, class Tile>
+struct BlocksMma {
+        typedef DotOf<S> D;
+        static constexpr int RUN_UNITS = D::UNITS / D::RUNS;
+        static constexpr int STEP = 64 * D::UNITS, STEPS = K / STEP; /* values of a warp's step */
+        static constexpr int EACH = Tile::WARPS * Tile::LUMP,        /* steps of a stage */
+                STAGES = (STEPS + EACH - 1) / EACH;                  /* of K */
+        static constexpr int ROW = K / S::VALUES * S::BYTES;
+        static constexpr int PART = EACH * STEP / S::VALUES * S::BYTES;
+        /* rows of a slot: banks of neighbours differ */
+        static constexpr int PITCH = (PART + 31) / 32 * 32 + 16;
+        static constexpr int SLOT = Tile::ROWS * PITCH;
+        /* x of a row: of each lane both bytes of its units, then each run's scale and sum */
+        static constexpr int DIGITS = K * 2, X = DIGITS + K / 16 / D::UNITS * D::RUNS * 8;
+        static constexpr int ZERO = D::UNITS * 32;
+        static constexpr int PARTIAL = Tile::FLUSH * Tile::WARPS * Tile::ROWS * M * 4;
+        static_assert(K % STEP == 0 && ROW % 16 == 0 && PART % 16 == 0, "whole steps and pieces");
+
+        static __device__ __forceinline__ char *digits(char *x, int m, int digit, int e, int lane)
+        {
+                return x + m * X + (lane * 2 + digit) * (D::UNITS * 16) + e * 16;
+        }
+        static __device__ __forceinline__ float *scales(char *x, int m, int run, int lane)
+        {
+                return (float *)(x + m * X + DIGITS + (lane * D::RUNS + run) * 8);
+        }
+};
+
+template <class Tile>
+__host__ __device__ constexpr int blocks_mma_group(int M)
+{
+        return Tile::GROUP < M ? Tile::GROUP : M;
+}
+template <class S, int M, int K, class Tile>
+__host__ __device__ constexpr int blocks_mma_smem()
+{
+        constexpr int G = blocks_mma_group<Tile>(M);
+        typedef BlocksMma<S, G, K, Tile> B;
+        return Tile::STAGES * (B::SLOT + 16) + 16 + G * B::X + B::ZERO + B::PARTIAL +
+               G * Tile::WARPS * 4;
+}
+
+/* ---- x ------------------------------------------------------------------------ */
+
+/* Eight neighbours of row m, element k on, of which four lanes have 32; to smem. */
+template <class B>
+TGC_DEV void blocks_x_put(char *x, int m, int k, const float (&v)[8], bool there)
+{
+        typedef typename B::D D;
+        float largest = fabsf(v[0]);
+        unsigned n[8];
+#pragma unroll
+        for (int j = 1; j < 8; j++)
+                largest = max_nan(largest, fabsf(v[j]));
+#pragma unroll
+        for (int d = 1; d <= 2; d *= 2)
+                largest = max_nan(largest, __shfl_xor_sync(0xffffffffu, largest, d));
+        const unsigned most = __float_as_uint(largest) & 0x7fffffffu;
+        /* The least power of two of which the largest is less than 127.49 * 256: high bytes are
+         * 127 at most. */
+        int power = (int)((most + 0x10400u) >> 23) - 14;
+        power = power < 1 ? 1 : power;
+        const float inverse = __uint_as_float((unsigned)(254 - power) << 23),
+                    scale = __uint_as_float(most < 0x7f800000u ? (unsigned)power << 23
+                                                               : 0x7fc00000u);
+        const int unit = k / 16, e = D::part_of(unit), lane = D::lane_of(unit);
+        if constexpr (D::HALVES) {
+                if (!there)
+                        return;
+                unsigned w[4];
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                        w[i] = pack2<f16>(v[2 * i] * inverse, v[2 * i + 1] * inverse);
+                *(uint4 *)(B::digits(x, m, 0, 0, lane) + e * 32 + k % 16 * 2) = { w[0], w[1], w[2],
+                                                                                  w[3] };
+                if (k % 32 == 0)
+                        *(float2 *)B::scales(x, m, 0, lane) = { scale, 0.f };
+                return;
+        }
+        /* 1.5 * 2^23 more is the number itself in the last bits; 128 more rounds the high byte, and flips
+         * the low one's sign */
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+                n[j] = __float_as_uint(fmaf(v[j], inverse, 12583040.f));
+        unsigned high[2], low[2];
+        int sums[2] = { 0, 0 };
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+                const unsigned a = __byte_perm(n[4 * i], n[4 * i + 1], 0x5140),
+                               b = __byte_perm(n[4 * i + 2], n[4 * i + 3], 0x5140);
+                low[i] = __byte_perm(a, b, 0x5410) ^ 0x80808080u;
+                high[i] = __byte_perm(a, b, 0x7632);
+                sums[0] = dot4<true, true>(high[i], 0x01010101u, sums[0]);
+                sums[1] = dot4<true, true>(low[i], 0x01010101u, sums[1]);
+        }
+        int sum = sums[0] * 256 + sums[1];
+        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+        if (B::RUN_UNITS == 2)
+                sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+        if (!there)
+                return;
+        *(uint2 *)(B::digits(x, m, 0, e, lane) + k % 16) = { high[0], high[1] };
+        *(uint2 *)(B::digits(x, m, 1, e, lane) + k % 16) = { low[0], low[1] };
+        if (k % (16 * B::RUN_UNITS) == 0)
+                *(float2 *)B::scales(x, m, e / B::RUN_UNITS, lane) = { scale, scale * (float)sum };
+}
+
+/* Rows row0 .. row0 + M - 1 of x through the prologue, by the consumers, 0 behind the last of ROWS;
+ * square: of this thread's elements, where gain only multiplies. */
+template <class B, int ROWS, int M, int K, int THREADS, int NORM, class Prologue, class Gain>
+TGC_DEV void blocks_x_fill(char *x, int row0, float (&square)[M], const Prologue &prologue,
+                           const Gain &gain)
+{
+        constexpr int V = prologue_width<Prologue, Gain>();
+        constexpr int NEED = (K + THREADS * 8 - 1) / (THREADS * 8), PASSES = NEED < 8 ? NEED : 8;
+#pragma unroll 1
+        for (int m = 0; m < M; m++) {
+                float q = 0.f;
+#pragma unroll 1
+                for (int from = 0; from < NEED; from += PASSES) {
+                        float v[PASSES][8];
+#pragma unroll
+                        for (int p = 0; p < PASSES; p++) {
+                                const int k = ((from + p) * THREADS + (int)threadIdx.x) * 8;
+#pragma unroll
+                                for (int j = 0; j < 8; j += V) {
+                                        float part[V];
+#pragma unroll
+                                        for (int i = 0; i < V; i++)
+                                                part[i] = 0.f;
+                                        if (k < K && (ROWS % M == 0 || row0 + m < ROWS)) {
+                                                prologue(row0 + m, k + j, part);
+#pragma unroll
+                                                for (int i = 0; i < V; i++)
+                                                        q += part[i] * part[i];
+                                                if (NORM == NORM_RMS)
+                                                        gain(row0 + m, k + j, part);
+                                        }
+#pragma unroll
+                                        for (int i = 0; i < V; i++)
+                                                v[p][j + i] = part[i];
+                                }
+                        }
+#pragma unroll
+                        for (int p = 0; p < PASSES; p++) {
+                                const int k = ((from + p) * THREADS + (int)threadIdx.x) * 8;
+                                blocks_x_put<B>(x, m, k, v[p], k < K);
+                        }
+                }
+#pragma unroll
+                for (int i = 0; i < M; i++)
+                        if (i == m)
+                                square[i] = q;
+        }
+}
+
+/* ---- products ----------------------------------------------------------------- */
+
+/* Sums of run i of rows g and g + 8, codes of bytes. */
+template <class B, class Units>
+TGC_DEV void run_bytes(float (&sum)[2], const Units (&u)[2], int i, const char *xb)
+{
+        typedef typename B::D D;
+        int c[D::PLANES][4];
+#pragma unroll
+        for (int e = i * B::RUN_UNITS; e < (i + 1) * B::RUN_UNITS; e++) {
+                const uint4 v = *(const uint4 *)(xb + e * 16);
+                const unsigned b[2][2] = { { v.x, v.y }, { v.z, v.w } };
+#pragma unroll
+                for (int p = 0; p < D::PLANES; p++) {
+                        const int at = p * D::UNITS + e;
+#pragma unroll
+                        for (int j = 0; j < 4; j++)
+                                c[p][j] = e == i * B::RUN_UNITS ? 0
+                                          : D::SIXTEEN          ? c[p][j] * 16
+                                                                : c[p][j];
+#pragma unroll
+                        for (int j = 0; j < 4; j += 2) {
+                                const unsigned a[4] = { u[0].code[at][j], u[1].code[at][j],
+                                                        u[0].code[at][j + 1],
+                                                        u[1].code[at][j + 1] };
+                                mma_16832<D::SIGNED>(c[p], a, b[j / 2]);
+                        }
+                }
+        }
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+                sum[r] = (float)(c[0][2 * r] * 256 + c[0][2 * r + 1]);
+                if constexpr (D::PLANES == 2)
+                        sum[r] = fmaf(sum[r], 256.f, (float)(c[1][2 * r] * 256 + c[1][2 * r + 1]));
+        }
+}
+
+/* ... and of f16, whose x is in the even columns alone. */
+template <class B, class Units>
+TGC_DEV void run_halves(float (&sum)[2], const Units (&u)[2], const char *xb)
+{
+        float c[4] = { 0.f, 0.f, 0.f, 0.f };
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+                const uint4 v = *(const uint4 *)(xb + e * 16);
+                const unsigned b[2][2] = { { v.x, v.y }, { v.z, v.w } };
+#pragma unroll
+                for (int j = 0; j < 4; j += 2) {
+                        const unsigned a[4] = { u[0].code[e][j], u[1].code[e][j],
+                                                u[0].code[e][j + 1], u[1].code[e][j + 1] };
+                        mma_16816<f16>(c, a, b[j / 2]);
+                }
+        }
+        sum[0] = c[0], sum[1] = c[2];
+}
+
+/* acc[i][m] += the lane's runs of rows g + 8i by those of x.  own: the number of the lane's units among
+ * those of K; xb: x's bytes, for lanes whose columns they are, else zeros; stride: from row to row. */
+template <class B, int M>
+TGC_DEV void blocks_multiply(float (&acc)[2][M], const unsigned char *const (&block)[2], int sub,
+                             char *x, int own, const char *xb, int stride)
+{
+        typedef typename B::D D;
+        typename D::Units u[2];
+        D::read(u[0], block[0], sub);
+        D::read(u[1], block[1], sub);
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+                float by[D::RUNS][2];
+                if constexpr (D::RUNS == 1)
+                        load<2>(by[0], B::scales(x, m, 0, own));
+                else
+#pragma unroll
+                        for (int i = 0; i < D::RUNS; i += 2)
+                                load<4>(reinterpret_cast<float(&)[4]>(by[i]),
+                                        B::scales(x, m, i, own));
+#pragma unroll
+                for (int i = 0; i < D::RUNS; i++) {
+                        float sum[2];
+                        if constexpr (D::HALVES)
+                                run_halves<B>(sum, u, xb + m * stride);
+                        else
+                                run_bytes<B>(sum, u, i, xb + m * stride);
+#pragma unroll
+                        for (int r = 0; r < 2; r++) {
+                                acc[r][m] = fmaf(u[r].scale[i] * by[i][0], sum[r], acc[r][m]);
+                                if (D::OFFSETS)
+                                        acc[r][m] = fmaf(u[r].offset[i], by[i][1], acc[r][m]);
+                        }
+                }
+        }
+}
+
+/* The warp's steps of stage s of K, from a slot. */
+template <class B, class S, int M, class Tile>
+TGC_DEV void blocks_stage(float (&acc)[2][M], char *x, const char *zero, bool mine,
+                          const char *slot, int s, int warp, int lane)
+{
+        typedef DotOf<S> D;
+        const int g = lane >> 2, t = lane & 3;
+        mine &= !D::HALVES || !(g & 1);
+        const unsigned char *const rows = (const unsigned char *)slot + g * B::PITCH;
+#pragma unroll
+        for (int l = 0; l < Tile::LUMP; l++) {
+                const int step = l * Tile::WARPS + warp, all = s * B::EACH + step, u = step * 4 + t,
+                          own = all * 4 + t;
+                if (B::STEPS % B::EACH && all >= B::STEPS)
+                        break;
+                const unsigned char *const block[2] = { rows + u / D::LANES * S::BYTES,
+                                                        rows + u / D::LANES * S::BYTES +
+                                                                8 * B::PITCH };
+                blocks_multiply<B, M>(acc, block, u % D::LANES, x, own,
+                                      mine ? B::digits(x, 0, g & 1, 0, own) : zero,
+                                      mine ? B::X : 0);
+        }
+}
+
+/* Sums of the warps' parts of `slabs` slabs, number `first` and each `each` behind the one before, to the
+ * epilogue. */
+template <int N, int K, int M, int WARPS, int THREADS, int NORM, class Epilogue>
+TGC_DEV void blocks_finish(const float *partial, const float *red, float eps, int row0, int rows,
+                           int first, int each, int slabs, const Epilogue &epilogue)
+{
+        constexpr int V = epilogue_width<Epilogue, 8>(), PARTS = 16 / V;
+#pragma unroll 1
+        for (int i = threadIdx.x; i < slabs * M * PARTS; i += THREADS) {
+                const int part = i % PARTS * V, m = i / PARTS % M, b = i / PARTS / M,
+                          n = (first + b * each) * 16 + part;
+                float v[V];
+                if (n >= N || m >= rows)
+                        continue;
+                parts_sum<WARPS>(v, partial, (b * M + m) * WARPS * 16 + part, 16);
+                if (NORM == NORM_RMS) {
+                        float q = 0.f;
+#pragma unroll
+                        for (int j = 0; j < WARPS; j++)
+                                q += red[m * WARPS + j];
+                        const float scale = rsqrtf(q * (1.f / K) + eps);
+#pragma unroll
+                        for (int j = 0; j < V; j++)
+                                v[j] *= scale;
+                }
+                epilogue(row0 + m, n, v);
+        }
+}
+
+template <class S, int M, int N, int K, class Tile, int NORM, class Prologue, class Epilogue,
+          class Gain = NoGain>
+TGC_DEV void gemv_stored_sm90_task(const unsigned char *w, long ldw, float eps, int tile,
+                                   char *smem, const Prologue &prologue, const Epilogue &epilogue,
+                                   const Gain &gain = Gain())
+{
+        constexpr int G = blocks_mma_group<Tile>(M);
+        typedef BlocksMma<S, G, K, Tile> B;
+        typedef DotOf<S> D;
+        constexpr int WARPS = Tile::WARPS, STAGES = Tile::STAGES, LUMP = Tile::LUMP,
+                      CONSUMERS = WARPS * 32, FLUSH = Tile::FLUSH, ALL = 1;
+        const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+        char *const slots = smem, *const x = slots + STAGES * B::SLOT + 16,
+                    *const zero = x + G * B::X;
+        float *const partial = (float *)(zero + B::ZERO), *const red = partial + B::PARTIAL / 4;
+        Mbar *const full = (Mbar *)(red + G * WARPS), *const empty = full + STAGES;
+        constexpr int SLABS = (N + 15) / 16, BLOCKS = Tile::BLOCKS;
+        const int slabs = (SLABS - tile + BLOCKS - 1) / BLOCKS;
+
+        if (threadIdx.x == CONSUMERS) {
+                for (int i = 0; i < STAGES; i++) {
+                        mbarrier_init(full + i, 1);
+                        mbarrier_init(empty + i, WARPS);
+                }
+                fence_barrier_init();
+        }
+        __syncthreads();
+
+        int slot = 0;
+        unsigned turn = 0;
+        if (warp == WARPS) {
+                const long row_bytes = ldw / S::VALUES * S::BYTES;
+#pragma unroll 1
+                for (int i = 0; i < (M + G - 1) / G * slabs; i++) {
+                        const int n = (tile + i % slabs * BLOCKS) * 16 + (lane & 15);
+                        const unsigned char *from = w + (n < N ? n : N - 1) * row_bytes;
+#pragma unroll 1
+                        for (int s = 0; s < B::STAGES; s++, from += B::PART) {
+                                const int left = B::ROW - s * B::PART,
+                                          bytes = left < B::PART ? left : B::PART;
+                                mbarrier_wait(empty + slot, turn ^ 1);
+                                if (lane == 0)
+                                        mbarrier_expect_tx(full + slot, bytes * 16);
+                                __syncwarp();
+                                if (lane < 16)
+                                        bulk_load(slots + slot * B::SLOT + lane * B::PITCH, from,
+                                                  bytes, full + slot);
+                                if (++slot == STAGES)
+                                        slot = 0, turn ^= 1;
+                        }
+                }
+                if (lane == 0)
+                        pdl_launch_late();
+        } else {
+                const int g = lane >> 2, t = lane & 3;
+                const bool mine = g >> 1 == t;
+                float square[G], acc[2][G];
+                if (threadIdx.x < B::ZERO / 4)
+                        ((unsigned *)zero)[threadIdx.x] = 0;
+                pdl_wait();
+#pragma unroll 1
+                for (int row0 = 0; row0 < M; row0 += G) {
+                        if (row0)
+                                bar_sync(ALL, CONSUMERS);
+                        blocks_x_fill<B, M, G, K, CONSUMERS, NORM>(x, row0, square, prologue, gain);
+                        if (NORM == NORM_RMS) {
+#pragma unroll
+                                for (int m = 0; m < G; m++) {
+                                        square[m] = warp_sum(square[m]);
+                                        if (lane == 0)
+                                                red[m * WARPS + warp] = square[m];
+                                }
+                        }
+                        bar_sync(ALL, CONSUMERS);
+#pragma unroll 1
+                        for (int slab = 0; slab < slabs; slab++) {
+#pragma unroll
+                                for (int m = 0; m < G; m++)
+                                        acc[0][m] = acc[1][m] = 0.f;
+#pragma unroll 1
+                                for (int s = 0; s < B::STAGES; s++) {
+                                        mbarrier_wait(full + slot, turn);
+                                        blocks_stage<B, S, G, Tile>(acc, x, zero, mine,
+                                                                    slots + slot * B::SLOT, s, warp,
+                                                                    lane);
+                                        __syncwarp();
+                                        if (lane == 0)
+                                                mbarrier_arrive(empty + slot);
+                                        if (++slot == STAGES)
+                                                slot = 0, turn ^= 1;
+                                }
+                                const int at = slab % FLUSH;
+#pragma unroll
+                                for (int m = 0; m < G; m++)
+#pragma unroll
+                                        for (int r = 0; r < 2; r++) {
+                                                float v = acc[r][m];
+                                                v += __shfl_xor_sync(0xffffffffu, v, 1);
+                                                v += __shfl_xor_sync(0xffffffffu, v, 2);
+                                                if (t == 0)
+                                                        partial[((at * G + m) * WARPS + warp) * 16 +
+                                                                r * 8 + g] = v;
+                                        }
+                                if (at != FLUSH - 1 && slab != slabs - 1)
+                                        continue;
+                                bar_sync(ALL, CONSUMERS);
+                                blocks_finish<N, K, G, WARPS, CONSUMERS, NORM>(
+                                        partial, red, eps, row0, M - row0 < G ? M - row0 : G,
+                                        tile + (slab - at) * BLOCKS, BLOCKS, at + 1, epilogue);
+                                if (slab != slabs - 1)
+                                        bar_sync(ALL, CONSUMERS);
+                        }
+                }
+        }
+        __syncthreads();
+        if (threadIdx.x < 2 * STAGES)
+                mbarrier_inval(full + threadIdx.x);
+}
+
+#endif
+#endif

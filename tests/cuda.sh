@@ -130,6 +130,7 @@ check() {
                 # shellcheck disable=SC2086
                 try "check widths.lua $m" $tgc check tests/e2e/check/widths.lua $m -D dropout=0.1 --greedy 8 --device cuda
         done
+        for dt in f32 bf16; do try "check pairs.lua $dt" $tgc check tests/e2e/check/pairs.lua --dtype $dt --greedy 8 --device cuda; done
         try "check widths.lua, masks" $tgc check tests/e2e/check/widths.lua -D mask=true --tokens 29 --device cuda
         # documents: the portable form, then Hopper's: forward, dq with dkv, both in one launch
         try "check documents" $tgc check tests/e2e/check/heads.lua --documents 3 --tokens 29 -D window=3 --device cuda

@@ -266,7 +266,7 @@ void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, Functor
                                     .position = one_token(f) ? "in.pos" : NULL };
         Scratch *x = e->scratch = e->scratch ? e->scratch : scratch_new(e);
         f->dom_of = x->dom_of, f->exported = x->exported, f->name = x->name, f->named = x->named;
-        *out = (FunctorText) { .minv = 1 };
+        *out = (FunctorText) { .minv = fn->least ? fn->least : 1 };
         f->elems = (double)dim_most(e, fn->rows) * (double)(fn->n ? fn->n : 1);
         f_place_members(f);
         if (fn->prologue && !fn->n_nodes)

@@ -66,6 +66,7 @@ typedef struct Functor {
         Dim rows;
         Ref *node; /* members in order */
         int n_nodes;
+        int least; /* columns it must be able to deliver at a time; 0: one */
 } Functor;
 
 typedef struct Group {

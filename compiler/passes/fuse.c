@@ -59,7 +59,9 @@ static bool merge(Fuse *f, int from, int to)
                 return false;
         for (int k = 0; k < 2; k++) { /* nothing between the two */
                 const int other = k ? from : to;
-                for (Ref r = f->order->first[k ? to : from]; r; r = f->order->next[r])
+                for (Ref r = f->order->first[k ? to : from]; r; r = f->order->next[r]) {
+                        if (cuts_pairs(f, other, r, f->dom[r]))
+                                return false;
                         for (int i = 0; i < NODE(g, r)->n_in; i++) {
                                 Ref b = f->order->base[NODE(g, r)->in[i]];
                                 int gb = NODE(g, b)->group;
@@ -69,6 +71,7 @@ static bool merge(Fuse *f, int from, int to)
                                 if (gb != from && gb != to && depends(f, b, other))
                                         return false;
                         }
+                }
         }
         order_merge(f->order, from, to);
         f->gr[to].members += f->gr[from].members;

@@ -44,6 +44,10 @@ static inline bool depends(Fuse *f, Ref r, int goal) { return order_waits(f->ord
 
 /* ---- fuse_join.c ---- */
 
+/* Would member r with columns dom, or a member of kernel id, begin or end between two columns of a
+ * pair, while some member takes them in pairs (rope, interleave, every second column)? */
+bool cuts_pairs(const Fuse *f, int id, Ref r, Span dom);
+
 /* May member r join kernel id?  Gives a reason where not; else the columns r will have. */
 const char *join(Fuse *f, Ref r, int id, Span *dom);
 bool fits(const Type *t, int64_t n); /* the trailing dimensions of t make up n columns exactly */

@@ -77,6 +77,37 @@ static Span within(const Fuse *f, Ref b, Span s)
         return d.step ? (Span) { d.start + s.start * d.step, s.len, d.step * s.step } : s;
 }
 
+typedef struct Columns {
+        bool pairs; /* some member takes two columns at a time */
+        bool odd;   /* some member's columns begin or end between two of a pair */
+} Columns;
+
+static Columns columns_of(const Node *n, Span dom)
+{
+        return (Columns) { op_is(n->op, FACT_PAIRS) || dom.step == 2,
+                           dom.step == 1 && ((dom.start | dom.len) & 1) };
+}
+
+bool cuts_pairs(const Fuse *f, int id, Ref r, Span dom)
+{
+        const Graph *g = f->g;
+        const Ref anchor = f->gr[id].anchor;
+        Columns all = columns_of(&g->node[r], dom);
+        if (!anchor)
+                all.odd |= f->gr[id].n & 1;
+        for (Ref s = f->order->first[id]; s; s = f->order->next[s]) {
+                const Type *t = &g->node[s].type;
+                const Columns c = columns_of(&g->node[s], f->dom[s]);
+                Dim n;
+                all.pairs |= c.pairs && s != anchor, all.odd |= c.odd;
+                /* a result of the kernel's own */
+                if ((s == anchor || g->node[s].op == OP_ITEM) &&
+                    dim_div(type_elems(t), rows_of(t, g->node[anchor].op), &n) && dim_is_const(n))
+                        all.odd |= n.n & 1;
+        }
+        return all.pairs && all.odd;
+}
+
 const char *join(Fuse *f, Ref r, int id, Span *dom)
 {
         Graph *g = f->g;
@@ -152,6 +183,8 @@ const char *join(Fuse *f, Ref r, int id, Span *dom)
             OP_INTERLEAVE) /* two halves become the whole again, or a whole twice as long */
                 *dom = (Span) { first.step == 2 ? first.start & ~(int64_t)1 : first.start,
                                 first.len * 2, 1 };
+        if (cuts_pairs(f, id, r, *dom))
+                return "it would part two columns that belong together";
         return NULL;
 }
 

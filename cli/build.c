@@ -282,6 +282,7 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                              .act_int8 = o->act_int8,
                              .sums = o->sums,
                              .tf32 = o->tf32,
+                             .fast = o->fast,
                              .print_after = o->print_after,
                              .time_passes = o->time_passes,
                              .choices = o->choices,
@@ -317,6 +318,11 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
             (code = quick_check(b->model, &c, &b->made.ir, c.infer, c.train, o->check, CHECK_SAYS,
                                 e)))
                 return code;
+        if (o->fast && o->cuda && !b->made.fast_differs)
+                return err_set(
+                        e, TGC_USAGE,
+                        "--fast has no effect: no kernel of this model's inference would be another; "
+                        "attention's are, over caches of 128 tokens and more");
         if (b->made.n_choices && !b->made.n_chosen)
                 return err_set(
                         e, TGC_USAGE,
@@ -421,6 +427,7 @@ static int how_compiled(const Plan *p, BuildOptions *o, char dtype[8], Err *e)
         o->tf32 = tf32;
         o->act_int8 = strstr(head, " act8 1") != NULL;
         o->ema = strstr(head, " ema 1") != NULL;
+        o->fast = strstr(head, " fast 1") != NULL;
         o->dtype = dtype;
         o->optimizer = OPTIMIZER_ADAMW;
         const char *line_end = strchr(strchr(head, '\n') + 1, '\n'),

@@ -116,6 +116,8 @@ static int print_text(const Plan *p, const Manifest *m, Err *e)
               text_count_si(t, sizeof t, (double)m->n_train));
         print_blocks(m);
         print("vocabulary %d\ncontext    %d\nbatch      %d\n", m->vocab, m->ctx, m->batch);
+        if (m->fast)
+                print("fast       on GPUs the bits of a sequence depend on how many there are\n");
         if (n_tuned)
                 print("tuned      %zu product%s, on %s\n", n_tuned, n_tuned == 1 ? "" : "s",
                       *gpu ? gpu : "?");

@@ -123,6 +123,8 @@ void manifest_text(const Model *m, const CompileOptions *o, Shared *sh, int ctx,
                 text_add(t, "act8 1\n");
         if (o->tf32)
                 text_add(t, "tf32 1\n");
+        if (o->fast)
+                text_add(t, "fast 1\n");
         if (m->width)
                 text_add(t, "hidden %lld\n", (long long)m->width);
         if (o->infer && o->cache && *o->cache != o->dtype)

@@ -272,6 +272,7 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
                 if (target == TARGET_CUDA) {
                         mod->choices = choices;
                         mod->tf32 = o->tf32;
+                        mod->fast = o->fast;
                 }
                 sh->narrow_rows = narrow_rows(m, o, ctx, &sh->window, &sh->narrow);
                 double t0 = now();
@@ -317,6 +318,7 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
                         module_fused(mod, &out->fused);
                 if (target == TARGET_CUDA)
                         tune_text(o, mod, ctx, block, &h->launched, out);
+                out->fast_differs |= mod->fast_differs;
                 out->consts = sh->consts;
                 out->n_kernels[target] = mod->n_kernels;
                 text_free(&h->programs);

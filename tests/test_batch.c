@@ -23,6 +23,7 @@ typedef struct Bench {
 
 static Err e;
 static int chunk_size, set_aside; /* of what is opened; times in the last company */
+static bool fast;                 /* what is opened is compiled with --fast */
 #define NOTE(...) (getenv("NOTES") ? printf("  " __VA_ARGS__), printf("\n") : 0)
 #define MUST(call) CHECK_MSG(!(call), "%s: %s", #call, e.msg)
 
@@ -41,6 +42,7 @@ static void open_model(Bench *x, const char *model, const char *const *define, i
                            .batch = batch,
                            .cache_tokens = cache_tokens,
                            .chunk = chunk_size,
+                           .fast = fast,
                            .cuda = strcmp(device, "cpu") != 0,
                            .cpu = !strcmp(device, "cpu") };
         memset(x, 0, sizeof *x);
@@ -338,6 +340,26 @@ TEST (company_on_hopper_emulated) {
         close_model(&x);
         exact = false;
         unsetenv("TGC_EMULATE_ARCH");
+}
+
+/* Parts of the cache by how many there are: 16 alone, 8 of 24, and 4 without --fast.  The same tokens,
+ * and log-probabilities to a thousandth. */
+TEST (fast_company_in_the_emulator) {
+        static const char *const one_head[] = { "n_layer=1",   "n_embd=32",   "n_head=2",
+                                                "n_kv_head=1", "head_dim=64", "n_ff=44",
+                                                "vocab=65",    "ctx=1600" };
+        fast = true;
+        for (int hopper = 0; hopper < 2; hopper++) {
+                Bench x;
+                if (hopper)
+                        CHECK(!setenv("TGC_EMULATE_ARCH", "sm_90a", 1));
+                open_model(&x, "llama", one_head, 8, "bf16", 24, 0, "emulate");
+                CHECK(session_manifest(x.s)->fast);
+                check_company(&x, 17, 40, 2, NULL, false, hopper ? "fast, sm_90a" : "fast");
+                close_model(&x);
+        }
+        unsetenv("TGC_EMULATE_ARCH");
+        fast = false;
 }
 
 /* 64 of 1 to 2,000 tokens, with TGC_TEST_DEVICE=cuda. */

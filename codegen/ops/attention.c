@@ -224,6 +224,30 @@ static void describe(Att *t, Build *b, const char *lse)
         }
 }
 
+/* Parts of a cache of S keys: so many that they give `most` blocks. */
+static int splits_for(int64_t S, int64_t blocks, int64_t most)
+{
+        int splits = 1;
+        while (splits < 32 && blocks * splits < most && S / (splits * 2) >= 64)
+                splits *= 2;
+        return splits;
+}
+
+/* Of a paged cache how keys are parted must not depend on B: the same bits alone and in company.
+ * Under --fast it may. */
+static int paged_splits(Emit *e, int64_t S, int64_t blocks, int64_t most)
+{
+        enum { LEAST = 4, MOST = 16, KEYS = 512 };
+        int splits = 1;
+        while (splits < MOST && S / (splits * 2) >= 64 && (splits < LEAST || S / splits > KEYS))
+                splits *= 2;
+        if (!e->m->fast)
+                return splits;
+        const int fast = splits_for(S, blocks, most);
+        e->m->fast_differs |= fast != splits;
+        return fast;
+}
+
 void att_operands(Build *b, const Group *attention)
 {
         Att t = att_of(b->e, attention);
@@ -355,7 +379,7 @@ static void forward(Emit *e, const Group *gr)
         if (few) {
                 int64_t T = dim_most(e, q->dim[1]), B = dim_most(e, q->dim[0]),
                         per = T * (t.H / t.K), S = e->g->sizes.v[SYM_S];
-                int r = 1, splits = 1;
+                int r = 1;
                 while (r < per && r < 8)
                         r *= 2;
                 bool mma = r > 1 && dt_size[t.dt] == 2 && (t.D == 64 || t.D == 128) && t.vec >= 8;
@@ -366,16 +390,9 @@ static void forward(Emit *e, const Group *gr)
                 int64_t groups = t.K * ((per + r - 1) / r), most = once  ? ANY_SMS * 3 / 4
                                                                    : mma ? ANY_SMS
                                                                          : 2 * ANY_SMS;
-                /* Of a paged cache how keys are parted must not depend on B: the same bits alone and
-                 * in company. */
-                enum { LEAST_PAGED = 4, MOST_PAGED = 16, PAGED_KEYS = 512, MANY_BLOCKS = 96 };
-                if (t.paged)
-                        while (splits < MOST_PAGED && S / (splits * 2) >= 64 &&
-                               (splits < LEAST_PAGED || S / splits > PAGED_KEYS))
-                                splits *= 2;
-                else
-                        while (splits < 32 && B * groups * splits < most && S / (splits * 2) >= 64)
-                                splits *= 2;
+                enum { MANY_BLOCKS = 96 };
+                const int splits = t.paged ? paged_splits(e, S, B * groups, most)
+                                           : splits_for(S, B * groups, most);
                 int record = (int)(t.D + 1) / 2 * 2 + 2;
                 b.any.waits = true;
                 /* more threads reach further into the cache in one step, and parts to merge come

@@ -203,6 +203,7 @@ static void parse_line(LineReader *w, Manifest *m)
                        { "chunk", &m->chunk, 1 << 28 },
                        { "documents", &m->documents, 1 << 28 },
                        { "tf32", &m->tf32, 1 },
+                       { "fast", &m->fast, 1 },
                        { "act8", &m->act8, 1 },
                        { "pages", &m->pages, 1 << 24 },
                        { "window", &m->window, 1 << 28 },

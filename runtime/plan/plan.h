@@ -43,6 +43,7 @@
  *      chunk T                         most tokens of one prefill call
  *      act8 1                          a CPU rounds what meets weights in blocks to 8 bits
  *      tf32 1                          f32: a GPU multiplies tf32; absent: float32
+ *      fast 1                          a sequence's bits on a GPU depend on how many others there are
  *      pages N                         of a paged cache, one of them nobody's; absent: it has none
  *      window W                        most tokens that any layer of it looks back; absent: all
  *      narrow_pages N                  the same of its second pool, whose layers look back less (rt.h)
@@ -120,7 +121,7 @@
  * PRODUCTS, of program.cuda:
  *
  *      tgc-products 1
- *      compiled dtype D opt L infer 0|1 train 0|1 batch B ctx S chunk T block T recompute 0|1|2 [tf32 1] [cache D] [act8 1]      chunk 0: chosen
+ *      compiled dtype D opt L infer 0|1 train 0|1 batch B ctx S chunk T block T recompute 0|1|2 [tf32 1] [cache D] [act8 1] [fast 1]      chunk 0: chosen
  *      product KEY has TILE/PARTS [TILE/PARTS] or TILE/PARTS...        the kernels' tile and parts of K, elsewhere
  *                                      [and on sm_90a]; what may be as fast, best first.  Tiles
  *                                      that sm_90a has alone begin with S

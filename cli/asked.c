@@ -53,8 +53,11 @@ static int give_leaves(const Asked *a, Oracle *o, Err *e)
 
 static int asked_oracle(const Asked *a, Oracle **o, const Rounding *r, Err *e)
 {
-        return oracle_new(o, a->ir->data, a->ir->size, a->what == ASK_STEP, a->B, a->T, a->seed, r,
-                          e);
+        int code = oracle_new(o, a->ir->data, a->ir->size, a->what == ASK_STEP, a->B, a->T, a->seed,
+                              r, e);
+        if (!code && a->what == ASK_TEXT && session_manifest(a->s)->cache == STORE_FP8)
+                oracle_fp8(*o);
+        return code;
 }
 
 static int keep_leaves(Asked *a, const int *ids, const int *targets, Err *e)

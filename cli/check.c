@@ -620,9 +620,11 @@ static int check_embed(Check *c, uint64_t seed, Err *e)
 
 static int check_all(Check *c, Err *e)
 {
-        static const double
-                by_dtype[] = { [STORE_F32] = 2e-4, [STORE_BF16] = 0.05, [STORE_F16] = 0.01 },
-                tf32 = 0.01;
+        static const double by_dtype[] = { [STORE_F32] = 2e-4,
+                                           [STORE_BF16] = 0.05,
+                                           [STORE_F16] = 0.01,
+                                           [STORE_FP8] = 0 },
+                            tf32 = 0.01;
         uint64_t most = 1, seed = c->a->seed;
         c->rounds = c->m->tf32 && dev_which(session_device(c->s)) != DEV_CPU;
         c->tolerance = c->a->tolerance >= 0 ? c->a->tolerance

@@ -144,6 +144,8 @@ int oracle_new(Oracle **out, const char *ir, size_t n, bool grads, int B, int T,
         return TGC_OK;
 }
 
+void oracle_fp8(Oracle *o) { eval_fp8(o->eval); }
+
 void oracle_free(Oracle *o)
 {
         if (!o)

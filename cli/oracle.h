@@ -22,6 +22,7 @@ typedef struct Rounding {
  * its loss are wanted.  B and T are this oracle's sizes.  rounding: NULL for double precision. */
 int oracle_new(Oracle **o, const char *ir, size_t n, bool grads, int B, int T,
                const unsigned seed[2], const Rounding *rounding, Err *e);
+void oracle_fp8(Oracle *o);                  /* as a cache of 8 bits has it (eval_fp8) */
 char *oracle_text(const char *ir, size_t n); /* that graph's; caller frees, NULL: no memory */
 void oracle_free(Oracle *o);                 /* NULL is fine */
 /* A leaf by name; what the graph does not have is passed over. */

@@ -103,7 +103,7 @@ void finish_outputs(Graph *g, const Spec *s)
         if (s->kind & PREFILL) {
                 g->n_out = 0;
                 for (Ref r = 1; r < g->n_nodes; r++)
-                        if (NODE(g, r)->op == OP_APPEND)
+                        if (op_appends(NODE(g, r)->op))
                                 graph_output(g, NODE(g, r)->name, r);
                 graph_sweep(g);
         } else if (s->kind == DECODE) {

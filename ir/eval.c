@@ -113,6 +113,8 @@ static void blur_all(const Eval *e, Ref r, int out, Val *v, DType dt)
         }
 }
 
+void eval_fp8(Eval *e) { e->fp8 = true; }
+
 static void set_ctx(Eval *e, const EvalCtx *c)
 {
         e->c = *c;
@@ -234,6 +236,7 @@ static Run *const by_op[N_OPS] = {
         [OP_LINEAR_CE_GRAD] = eval_linear_ce,
         [OP_SCATTER] = eval_scatter,
         [OP_COMBINE] = eval_combine,
+        [OP_APPEND_ROWS] = eval_update,
 };
 static Run *const by_class[N_CLASS] = {
         [CLASS_LEAF] = eval_leaf_node,
@@ -250,7 +253,7 @@ static Run *const by_class[N_CLASS] = {
 static bool aliases(const Node *n)
 {
         return op_info[n->op].cls == CLASS_LEAF || n->op == OP_RESHAPE || n->op == OP_ITEM ||
-               n->op == OP_APPEND;
+               op_appends(n->op);
 }
 
 static void run_node(Eval *e, Ref r)

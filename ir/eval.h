@@ -17,6 +17,7 @@ typedef struct Val {
 struct Eval {
         Graph *g;
         EvalCtx c;           /* defaults filled in */
+        bool fp8;            /* eval_fp8 */
         int *pos;            /* (B) */
         Val (*val)[MAX_OUT]; /* per node, of this run */
         Val *leaf, *grad;    /* per node: stored leaves; gradients of parameters */

@@ -145,7 +145,7 @@ void eval_attention(Job *j)
         int extra = att_extra(j->n);
         Att t = { .j = j,
                   .a = &j->n->a,
-                  .cached = NODE(j->g, j->n->in[1])->op == OP_APPEND,
+                  .cached = op_appends(NODE(j->g, j->n->in[1])->op),
                   .B = eval_dim(e, q->dim[0]),
                   .T = eval_dim(e, q->dim[1]),
                   .H = eval_dim(e, q->dim[2]),
@@ -172,6 +172,17 @@ void eval_attention(Job *j)
                         error_at(j->n->loc, "%%%s: one slope a head is needed", j->n->name);
                 }
         }
+        double *own[2] = { NULL, NULL };
+        Val kept[2];
+        for (int i = 0; i < 2 && e->fp8 && !grad; i++) {
+                const int64_t width = i ? t.DV : t.D, n = j->x[1 + i]->n;
+                own[i] = eval_scratch(n);
+                memcpy(own[i], j->x[1 + i]->v, (size_t)n * sizeof(double));
+                for (int64_t at = 0; at < n; at += width)
+                        fp8_round(own[i] + at, width);
+                kept[i] = (Val) { own[i], n, true };
+                j->x[1 + i] = &kept[i];
+        }
         double *mem = eval_scratch(3 * t.S);
         t.p = mem;
         t.slope = mem + t.S;
@@ -180,5 +191,7 @@ void eval_attention(Job *j)
                 for (int64_t h = 0; h < t.H; h++)
                         for (int64_t i = 0; i < t.T; i++)
                                 (grad ? backward : forward)(&t, b, h, i);
+        free(own[0]);
+        free(own[1]);
         free(mem);
 }

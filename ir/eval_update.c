@@ -47,12 +47,15 @@ static void append(Job *j)
                                 error_at(j->n->loc,
                                          "%%%s: position %lld is outside of a cache of %lld",
                                          j->n->name, (long long)at, (long long)S);
+                        const DType dt = j->xt[0]->dt;
+                        double *to = state->v + (b * S + at) * C;
+                        const int64_t D = eval_last(e, j->xt[0]);
                         for (int64_t c = 0; c < C; c++) {
                                 double x = j->x[1]->v[(b * T + t) * C + c];
-                                state->v[(b * S + at) * C + c] = e->c.round
-                                                                         ? dt_round(j->xt[0]->dt, x)
-                                                                         : x;
+                                to[c] = e->c.round && dt != DT_FP8 ? dt_round(dt, x) : x;
                         }
+                        for (int64_t c = 0; c < C && e->c.round && dt == DT_FP8; c += D)
+                                fp8_round(to + c, D);
                 }
         j->y[0] = (Val) { state->v, state->n, true };
 }
@@ -100,7 +103,8 @@ void eval_update(Job *j)
 {
         switch (j->n->op) {
         case OP_ACCUM: accum(j); break;
-        case OP_APPEND: append(j); break;
+        case OP_APPEND:
+        case OP_APPEND_ROWS: append(j); break;
         case OP_ADAMW: adamw(j); break;
         case OP_SAMPLE: sample(j); break;
         default: /* sumsq */

@@ -77,9 +77,16 @@ _Noreturn void error_internal(Loc loc, const char *fmt, ...) __attribute__((form
 
 /* ---- type.c: element types, symbolic dimensions, shapes ---- */
 
-typedef enum { DT_F32, DT_BF16, DT_F16, DT_I32, N_DT } DType;
-extern const char *const dt_name[N_DT]; /* f32 bf16 f16 i32 */
+/* DT_FP8: of caches alone, rows of 8-bit floats that share a power of two (fp8.c). */
+typedef enum { DT_F32, DT_BF16, DT_F16, DT_I32, DT_FP8, N_DT } DType;
+extern const char *const dt_name[N_DT]; /* f32 bf16 f16 i32 fp8 */
 extern const int dt_size[N_DT];
+
+/* ---- fp8.c ---- */
+
+enum { FP8_LEAST = -14 };                    /* exponent of the least power of two of a row */
+int64_t fp8_row_bytes(int64_t K, int64_t D); /* a token's, of K heads of D */
+void fp8_round(double *v, int64_t n);        /* one row; NAN throughout where it is not finite */
 
 enum { SYM_B, SYM_T, SYM_S, N_SYM }; /* batch, tokens of this call, tokens cached */
 
@@ -336,7 +343,9 @@ char op_reads(Op op, int input);               /* the letter of ops.def; 0: no s
 bool op_input_is(Op op, int input, char mark); /* a mark behind that letter */
 int op_least_inputs(Op op), op_most_inputs(Op op);
 int64_t attr_word(const AttrField *f, const char *word); /* -1: none of its values */
-bool op_is(Op op, unsigned facts);     /* has one of these facts, of its own or by its class */
+bool op_is(Op op, unsigned facts); /* has one of these facts, of its own or by its class */
+/* Writes to a cache; what it makes is the cache. */
+static inline bool op_appends(Op op) { return op == OP_APPEND || op == OP_APPEND_ROWS; }
 bool op_takes_rows(Op op, int input);  /* whole rows, which a prologue may make */
 bool op_from_memory(Op op, int input); /* this input lies in memory before the kernel begins */
 bool op_updates(Op op, int input);     /* it is changed in place */
@@ -502,6 +511,7 @@ typedef struct EvalCtx {
 } EvalCtx;
 Eval *eval_new(Graph *g, const EvalCtx *c);
 void eval_again(Eval *e, const EvalCtx *c); /* next call: leaves and states stay */
+void eval_fp8(Eval *e); /* attention sees its keys and values as an fp8 cache has them */
 void eval_set(Eval *e, const char *leaf, const double *v, int64_t n); /* copies */
 void eval_run(Eval *e);
 /* Of the last run: by how much of itself the last value that a top-k chose was above the next,

@@ -3,8 +3,8 @@
 #include "ir.h"
 #include <string.h>
 
-const char *const dt_name[N_DT] = { "f32", "bf16", "f16", "i32" };
-const int dt_size[N_DT] = { 4, 2, 2, 4 };
+const char *const dt_name[N_DT] = { "f32", "bf16", "f16", "i32", "fp8" };
+const int dt_size[N_DT] = { 4, 2, 2, 4, 1 };
 
 bool dt_is_float(DType dt) { return dt != DT_I32; }
 

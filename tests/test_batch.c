@@ -24,6 +24,7 @@ typedef struct Bench {
 static Err e;
 static int chunk_size, set_aside; /* of what is opened; times in the last company */
 static bool fast;                 /* what is opened is compiled with --fast */
+static const char *cache;         /* --cache-type of what is opened */
 #define NOTE(...) (getenv("NOTES") ? printf("  " __VA_ARGS__), printf("\n") : 0)
 #define MUST(call) CHECK_MSG(!(call), "%s: %s", #call, e.msg)
 
@@ -43,6 +44,7 @@ static void open_model(Bench *x, const char *model, const char *const *define, i
                            .cache_tokens = cache_tokens,
                            .chunk = chunk_size,
                            .fast = fast,
+                           .cache = cache,
                            .cuda = strcmp(device, "cpu") != 0,
                            .cpu = !strcmp(device, "cpu") };
         memset(x, 0, sizeof *x);
@@ -296,6 +298,46 @@ TEST (layers_with_windows_keep_fewer_pages) {
         close_model(&x);
 }
 
+TEST (caches_of_8_bits) {
+        Bench x;
+        cache = "fp8";
+        open_model(&x, "llama", llama, 9, "f32", 6, 0, "cpu");
+        check_company(&x, 9, 200, 60, NULL, true, "llama, fp8");
+        check_company(&x, 9, 200, 60, &(BatchOptions) { .chunk = 13 }, false, "fp8 in chunks");
+        close_model(&x);
+        open_model(&x, "gpt", gpt, 5, "f32", 8, 6 * 64, "cpu");
+        check_company(&x, 14, 120, 120, NULL, true, "fp8, six pages");
+        close_model(&x);
+        chunk_size = 64;
+        open_model(&x, "llama", mixed, 10, "bf16", 4, 0, "cpu");
+        CHECK(session_manifest(x.s)->narrow_pages && session_manifest(x.s)->cache == STORE_FP8);
+        check_company(&x, 5, 700, 60, NULL, true, "mixed, fp8");
+        close_model(&x);
+        chunk_size = 0;
+        cache = NULL;
+}
+
+/* Keys of heads of 64 on tensor cores; of 16, which is a chunk of each lane, without. */
+TEST (caches_of_8_bits_in_the_emulator) {
+        static const char *const heads64[] = { "n_layer=1",   "n_embd=32",   "n_head=4",
+                                               "n_kv_head=1", "head_dim=64", "n_ff=44",
+                                               "vocab=65",    "ctx=300" };
+        cache = "fp8";
+        for (int hopper = 0; hopper < 2; hopper++) {
+                Bench x;
+                exact = hopper;
+                if (hopper)
+                        CHECK(!setenv("TGC_EMULATE_ARCH", "sm_90a", 1));
+                open_model(&x, "llama", heads64, 8, "bf16", 3, 0, "emulate");
+                check_company(&x, 4, 120, 6, &(BatchOptions) { .chunk = 50 }, false,
+                              hopper ? "fp8, sm_90a" : "fp8, emulated");
+                close_model(&x);
+        }
+        unsetenv("TGC_EMULATE_ARCH");
+        exact = false;
+        cache = NULL;
+}
+
 TEST (few_pages) {
         Bench x;
         open_model(&x, "gpt", gpt, 5, "f32", 8, 6 * 64, "cpu");
@@ -363,21 +405,48 @@ TEST (fast_company_in_the_emulator) {
 }
 
 /* 64 of 1 to 2,000 tokens, with TGC_TEST_DEVICE=cuda. */
-TEST (company_on_the_gpu) {
-        static const char *const large[] = { "n_layer=2",   "n_embd=512",  "n_head=8",
+static void check_on_the_gpu(const char *dtype, const char *cache_type, bool windows,
+                             const char *what)
+{
+        static const char *const large[] = { "n_layer=3",   "n_embd=512",  "n_head=8",
                                              "n_kv_head=2", "head_dim=64", "n_ff=1024",
-                                             "vocab=999",   "ctx=2304" };
-        const char *device = getenv("TGC_TEST_DEVICE");
+                                             "vocab=999",   "ctx=2304",    "window=100",
+                                             "pattern=ssf" };
         Bench x;
-        if (!device || strcmp(device, "cuda"))
-                SKIP("TGC_TEST_DEVICE=cuda runs it");
-        for (int i = 0; i < 2; i++) {
-                exact = i; /* Hopper's linears sum in one order, whatever the rows */
-                open_model(&x, "llama", large, 8, i ? "bf16" : "f32", 64, 64 * 1024, device);
-                check_company(&x, 64, 2000, 200, NULL, i == 0, i ? "64, bf16" : "64, f32");
-                close_model(&x);
-        }
+        exact = !strcmp(dtype, "bf16"); /* Hopper's linears sum in one order, whatever the rows */
+        cache = cache_type;
+        open_model(&x, "llama", large, windows ? 10 : 8, dtype, 64, 64 * 1024, "cuda");
+        CHECK(!session_manifest(x.s)->narrow_pages == !windows);
+        check_company(&x, 64, 2000, 200, NULL, !exact, what);
+        close_model(&x);
         exact = false;
+        cache = NULL;
+}
+
+static bool on_the_gpu(void)
+{
+        const char *device = getenv("TGC_TEST_DEVICE");
+        return device && !strcmp(device, "cuda");
+}
+
+TEST (company_on_the_gpu) {
+        if (!on_the_gpu())
+                SKIP("TGC_TEST_DEVICE=cuda runs it");
+        check_on_the_gpu("f32", NULL, false, "64, f32");
+        check_on_the_gpu("bf16", NULL, false, "64, bf16");
+}
+
+TEST (pools_on_the_gpu) {
+        if (!on_the_gpu())
+                SKIP("TGC_TEST_DEVICE=cuda runs it");
+        check_on_the_gpu("bf16", NULL, true, "64, bf16, windows");
+}
+
+TEST (fp8_on_the_gpu) {
+        if (!on_the_gpu())
+                SKIP("TGC_TEST_DEVICE=cuda runs it");
+        check_on_the_gpu("bf16", "fp8", true, "64, bf16, windows, fp8");
+        check_on_the_gpu("f32", "fp8", false, "64, f32, fp8");
 }
 
 /* ---- masks ---- */

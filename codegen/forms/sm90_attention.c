@@ -131,7 +131,7 @@ static int whole_blocks(Emit *e, const Node *n)
 {
         const Type *q = &NODE(e->g, n->in[0])->type, *k = &NODE(e->g, n->in[1])->type;
         bool serves = dim_is_const(q->dim[0]) && dim_is_const(q->dim[1]) && q->dim[3].n == 64 &&
-                      q->dim[2].n == k->dim[2].n && NODE(e->g, n->in[1])->op != OP_APPEND &&
+                      q->dim[2].n == k->dim[2].n && !op_appends(NODE(e->g, n->in[1])->op) &&
                       !n->a.att.mask && !n->a.att.p && !n->a.att.alibi && !n->a.att.softcap &&
                       !n->a.att.window && !n->a.att.documents;
         return serves ? (int)(q->dim[1].n + 63) / 64 : 0;
@@ -186,7 +186,8 @@ bool sm90_attention_decode(Build *b, const void *problem)
         const int D = (int)q->dim[3].n, record = (D + 1) / 2 * 2 + 2,
                   cluster = splits < CLUSTER ? splits : CLUSTER, warps = b->any.threads / 32,
                   row = rows * record * 4, records = ((warps + cluster) * row + 15) / 16 * 16,
-                  stage = b->any.threads * D * 2;
+                  lane = NODE(e->g, NODE(e->g, r)->in[1])->type.dt == DT_FP8 ? D + 32 : D * 2,
+                  stage = b->any.threads * lane;
         if (splits == 1)
                 return false;
         int stages = work->many ? MOST_STAGES : 0;

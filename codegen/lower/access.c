@@ -74,7 +74,7 @@ bool access_reshape(Access *a, const Type *shape)
 /* Moves no data, and has no storage of its own. */
 static bool looks_through(const Node *n)
 {
-        return (op_info[n->op].cls == CLASS_VIEW && !op_is(n->op, FACT_OWNS)) || n->op == OP_APPEND;
+        return (op_info[n->op].cls == CLASS_VIEW && !op_is(n->op, FACT_OWNS)) || op_appends(n->op);
 }
 
 static bool slice(const Node *n, Access *a)

@@ -37,7 +37,7 @@ static const char *token_text(IndexPrinter *p, const char *token, const char *fi
 }
 
 /* In the cache, which has `slots` for each sequence, or pages of a pool. */
-static const char *place_text(IndexPrinter *p, const char *token, Dim slots, int pool)
+const char *index_place_text(IndexPrinter *p, const char *token, Dim slots, int pool)
 {
         Arena *a = p->e->tmp;
         if (p->e->ragged)
@@ -115,7 +115,7 @@ static void print_term(IndexPrinter *p, Text *out, const Term *t, const char *co
         case IX_PLACE:
                 coef = index_dim(p, t->coef);
                 text_add(out, p->e->paged ? "(long)%s * %s" : "(%s) * %s",
-                         place_text(p, x, t->slots, t->pool), coef);
+                         index_place_text(p, x, t->slots, t->pool), coef);
                 return;
         }
 }

@@ -60,6 +60,12 @@ static Operand operand(Emit *e, Build *bd, Ref r)
         o.t = dim_c(e, a.stride[1]);
         o.h = dim_c(e, a.stride[2]);
         o.dt = NODE(e->g, a.base)->type.dt;
+        if (o.dt == DT_FP8) { /* rows have exponents behind their codes; strides are bytes */
+                const int64_t row = fp8_row_bytes(a.t.dim[2].n, a.t.dim[3].n);
+                o.t = dim_c(e, DIM(row));
+                o.b = dim_c(e, dim_mul(a.t.dim[1], DIM(row)));
+                a.stride[0] = a.stride[1] = DIM(row);
+        }
         int64_t m = a.off | 8;
         for (int i = 0; i < 3; i++)
                 if (!dim_eq(a.t.dim[i], DIM(1)))
@@ -83,6 +89,7 @@ typedef struct Att {
         bool cached, grad, mma;
         bool paged, ragged; /* as Emit says, of cached keys and values */
         int pool;           /* of their pages */
+        bool fp8;           /* they are of 8 bits; dt: what attention computes with */
         int vec;
         DType dt;
         const char *cls; /* of attention_tiles.def, as AttPath says */
@@ -98,7 +105,7 @@ static Att att_of(Emit *e, const Group *gr)
                         n->loc,
                         "internal error: %%%s has values of %lld beside keys of %lld after pad_heads",
                         n->name, (long long)NODE(e->g, n->in[2])->type.dim[3].n, (long long)t.D);
-        t.cached = NODE(e->g, n->in[1])->op == OP_APPEND;
+        t.cached = op_appends(NODE(e->g, n->in[1])->op);
         t.paged = t.cached && e->paged;
         t.ragged = t.cached && e->ragged;
         t.pool = t.paged ? pool_of(e, n->a.att.window) : 0;
@@ -109,7 +116,8 @@ static Att att_of(Emit *e, const Group *gr)
                 Operand o = operand(e, &scratch, n->in[i]);
                 if (o.align < t.vec)
                         t.vec = (int)o.align;
-                t.dt = o.dt;
+                t.dt = o.dt == DT_FP8 ? t.dt : o.dt;
+                t.fp8 = o.dt == DT_FP8;
         }
         if (t.grad) {
                 int64_t a = operand(e, &scratch, n->in[5]).align,
@@ -175,6 +183,8 @@ static void describe(Att *t, Build *b, const char *lse)
                 if (t->pool)
                         text_add(build_decl(b), "        static constexpr int POOL = %d;\n",
                                  t->pool);
+                if (t->fp8)
+                        text_add(build_decl(b), "        static constexpr bool FP8 = true;\n");
                 if (t->ragged)
                         text_add(build_decl(b), "        static constexpr bool RAGGED = true;\n");
                 if (!t->grad && !(e->g->sizes.v[SYM_B] && e->g->sizes.v[SYM_T]))
@@ -198,7 +208,7 @@ static void describe(Att *t, Build *b, const char *lse)
                         v.h, mask, mb, mt, slopes, id, documents ? ", " : "",
                         documents ? documents : "");
         } else {
-                const char *y = ty(t->dt);
+                const char *y = ty(t->dt), *stored = t->fp8 ? "TY_FP8" : y;
                 text_add(
                         build_decl(b),
                         "TGC_INLINE Attention \1_att(\1_args a, long B, long T)\n{\n        (void)B, (void)T;\n");
@@ -207,14 +217,14 @@ static void describe(Att *t, Build *b, const char *lse)
                         "        return (Attention){ .H = %lld, .K = %lld, .D = %lld, .q = { %s, %s, %s, %s, %s }, "
                         ".k = { %s, %s, %s, %s, %s },\n",
                         (long long)t->H, (long long)t->K, (long long)t->D, q.arg, y, q.b, q.t, q.h,
-                        k.arg, y, k.b, k.t, k.h);
+                        k.arg, stored, k.b, k.t, k.h);
                 text_add(
                         build_decl(b),
                         "                .v = { %s, %s, %s, %s, %s }, .scale = %s, .softcap = %s, .causal = %lld, "
                         ".cached = %d, .page = %d, .pool = %d, .ragged = %d, .window = %lld,\n",
-                        v.arg, y, v.b, v.t, v.h, real(e, a->att.scale), real(e, a->att.softcap),
-                        (long long)a->att.causal, t->cached, t->paged ? CACHE_PAGE : 0, t->pool,
-                        t->ragged, (long long)a->att.window);
+                        v.arg, stored, v.b, v.t, v.h, real(e, a->att.scale),
+                        real(e, a->att.softcap), (long long)a->att.causal, t->cached,
+                        t->paged ? CACHE_PAGE : 0, t->pool, t->ragged, (long long)a->att.window);
                 text_add(
                         build_decl(b),
                         "                .slopes = %s, .mask = %s, .mask_b = %s, .mask_t = %s, .drop = %s, .drop_id "
@@ -269,8 +279,9 @@ static double att_bytes(Att *t, int64_t q_like, int64_t kv_like)
         const Type *q = &NODE(e->g, t->n->in[0])->type;
         double B = (double)dim_most(e, q->dim[0]), T = (double)dim_most(e, q->dim[1]),
                S = t->cached ? (double)e->g->sizes.v[SYM_S] : T;
-        return B * (double)t->D * dt_size[t->dt] *
-               ((double)q_like * (double)t->H * T + (double)kv_like * (double)t->K * S);
+        return B * (double)t->D *
+               (dt_size[t->dt] * (double)q_like * (double)t->H * T +
+                (t->fp8 ? 1 : dt_size[t->dt]) * (double)kv_like * (double)t->K * S);
 }
 
 static const char *tile_text(Emit *e, int r)

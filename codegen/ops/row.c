@@ -407,10 +407,62 @@ static void ce(Emit *e, const Group *gr)
         }
 }
 
+/* A token's row of the cache, of which n is the append: text of an expression. */
+static const char *place_text(Emit *e, const Node *n, const char *token)
+{
+        const Node *state = NODE(e->g, n->in[0]);
+        const Type *x = &NODE(e->g, n->in[1])->type;
+        const int pool = pool_of(e, state->a.cache.window);
+        Arena *a = e->tmp;
+        if (e->ragged)
+                return arena_fmt(a, "rt->token[%s].place[%d]", token, pool);
+        if (e->paged)
+                return arena_fmt(a, "rt->place[%d][%s]", pool, token);
+        const char *T = dim_c(e, x->dim[1]), *slots = dim_c(e, state->type.dim[1]);
+        return arena_fmt(a, "(long)(%s / %s) * %s + rt->pos[%s / %s] + %s %% %s", token, T, slots,
+                         token, T, token, T);
+}
+
+static void append_rows(Emit *e, const Group *gr)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        const Functor *x = &gr->prologue[1];
+        const Type *t = &NODE(e->g, n->in[0])->type;
+        const long long K = t->dim[2].n, D = t->dim[3].n, row = fp8_row_bytes(K, D);
+        const char *rows = dim_c(e, x->rows);
+        const int th = 128;
+        Build b = build_start(e, gr, is_cuda(e) ? "append_rows" : "fp8", "append_rows");
+        build_functor(&b, x, "prologue");
+        const char *cache = arg_of(e, &b.args, n->in[0], true);
+        b.bytes += (double)dim_most(e, x->rows) * (double)(D + 1);
+        if (is_cuda(e)) {
+                b.any.threads = th;
+                b.any.smem = 256;
+                build_line(&b, "\1_prologue prologue = { a };");
+                build_line(&b, "const auto place = [&](int token) { return %s; };",
+                           place_text(e, n, "token"));
+                build_line(&b,
+                           "append_rows_task<%lld, %lld, %d>(a.%s, %lld, %s, tile, smem, prologue, "
+                           "place);",
+                           K, D, th, cache, row, rows);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows),
+                                        rows_per_tile(x->n, th)));
+        } else {
+                build_cpu_loop(&b, rows, b.bytes,
+                               arena_fmt(e->tmp,
+                                         "append_rows_task(%lld, %lld, %lld, a.%s, %s, tile, &a, "
+                                         "\1_prologue);",
+                                         K, D, row, cache,
+                                         place_text(e, n, arena_fmt(e->tmp, "(tile / %lld)", K))));
+                build_end(&b, "1");
+        }
+}
+
 void gen_row(Emit *e, const Group *gr)
 {
         switch (NODE(e->g, gr->anchor)->op) {
         case OP_RMSNORM: norm(e, gr, "NORM_RMS"); break;
+        case OP_APPEND_ROWS: append_rows(e, gr); break;
         case OP_LAYERNORM: norm(e, gr, "NORM_LAYER"); break;
         case OP_RMSNORM_GRAD: norm_grad(e, gr, "NORM_RMS"); break;
         case OP_LAYERNORM_GRAD: norm_grad(e, gr, "NORM_LAYER"); break;

@@ -10,7 +10,7 @@ bool is_cuda(const Emit *e) { return e->m->target == TARGET_CUDA; }
 
 const char *c_type(DType dt)
 {
-        static const char *const name[N_DT] = { "float", "bf16", "f16", "int" };
+        static const char *const name[N_DT] = { "float", "bf16", "f16", "int", "unsigned char" };
         return name[dt];
 }
 
@@ -504,7 +504,13 @@ void stored_types_text(uint64_t bits, Text *t)
 #include "../../ir/storage.def"
 }
 
-const char *ty(DType dt) { return dt == DT_F32 ? "TY_F32" : dt == DT_BF16 ? "TY_BF16" : "TY_F16"; }
+const char *ty(DType dt)
+{
+        return dt == DT_F32    ? "TY_F32"
+               : dt == DT_BF16 ? "TY_BF16"
+               : dt == DT_FP8  ? "TY_FP8"
+                               : "TY_F16";
+}
 
 const char *plain_arg(Emit *e, Build *b, Ref r)
 {

@@ -59,7 +59,7 @@ void stored_find(Emit *e)
                                 direct &= op_is(NODE(g, b)->op, FACT_FOLLOWED);
                                 b = NODE(g, b)->in[0];
                         }
-                        if (n->op == OP_ITEM || (n->op == OP_APPEND && i == 0) ||
+                        if (n->op == OP_ITEM || (op_appends(n->op) && i == 0) ||
                             (n->op == OP_ACCUM && i == 0))
                                 continue;
                         if (is_virtual(g, b) && !of[b])
@@ -267,7 +267,7 @@ int64_t plan_memory(Emit *e, Arena *a, Buffer **out, int *count)
                 while (!owns_storage(g, r))
                         r = NODE(g, r)->in[0];
                 Slot s = { .kind = SLOT_NODE, .id = storage_of(e, r) };
-                if (NODE(g, r)->op == OP_APPEND || !in_act(e, &s))
+                if (op_appends(NODE(g, r)->op) || !in_act(e, &s))
                         continue;
                 Buffer *x = buffer_for(e, b, &n, &s);
                 x->first = x->first < 0 ? -1 : x->first > e->n_launch ? 0 : x->first;

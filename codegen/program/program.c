@@ -44,7 +44,9 @@ static int64_t state_offset(Emit *e, Shared *sh, Ref r)
         }
         if (sh->cache_rows) /* one pool for all sequences */
                 t.dim[0] = DIM(1), t.dim[1] = DIM(pool_rows(e, pool_of(e, n->a.cache.window)));
-        int64_t per = dim_most(e, type_elems(&t)) * dt_size[t.dt],
+        int64_t per = t.dt == DT_FP8 ? dim_most(e, dim_mul(t.dim[0], t.dim[1])) *
+                                               fp8_row_bytes(t.dim[2].n, t.dim[3].n)
+                                     : dim_most(e, type_elems(&t)) * dt_size[t.dt],
                 b = sh->cache_rows ? 1
                     : dim_is_const(n->type.dim[0])
                             ? sh->batch / (n->type.dim[0].n ? n->type.dim[0].n : 1)
@@ -348,7 +350,7 @@ void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int 
                 if (NODE(g, r)->op == OP_INPUT)
                         io_line(&e, sh, b, n, NODE(g, r)->name, r, out);
         for (int i = 0; i < g->n_out; i++)
-                if (NODE(g, g->out[i].ref)->op != OP_APPEND)
+                if (!op_appends(NODE(g, g->out[i].ref)->op))
                         io_line(&e, sh, b, n, g->out[i].name, g->out[i].ref, out);
         keep_lines(&e, sh, out);
         launches(&e, sh, b, n, out);

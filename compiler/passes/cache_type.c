@@ -5,7 +5,12 @@
  *  ->  cast(attention(cast(%q), append(%kcache, cast(%k)), append(%vcache, cast(%v)))) : bf16
  *
  * Attention has one type, so q becomes the cache's, too: its kernels are those of a plan of that type.
- * Sums are float32 in all of them. */
+ * Sums are float32 in all of them.
+ *
+ * fp8 is a type of caches alone: attention goes on in q's type, and what it reads becomes that.  Rows
+ * share a power of two (ir/fp8.c), which takes a kernel that sees them whole:
+ *
+ *      attention(%q, append_rows(%kcache, %k), append_rows(%vcache, %v)) : bf16 */
 #include "../compiler.h"
 
 static Ref cast_of(Graph *g, Ref r, DType dt)
@@ -35,4 +40,16 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
         return attention ? cast_of(g, n, o->type.dt) : n;
 }
 
-void cache_type(Graph *g, DType dt) { graph_rebuild(g, visit, &dt); }
+static Ref visit_fp8(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
+{
+        const Ref n = graph_copy_node(old, r, g, map);
+        Node *x = NODE(g, n);
+        (void)ctx;
+        if (x->op == OP_APPEND)
+                x->op = OP_APPEND_ROWS;
+        if (x->op == OP_STATE || x->op == OP_APPEND_ROWS)
+                x->type.dt = DT_FP8;
+        return n;
+}
+
+void cache_type(Graph *g, DType dt) { graph_rebuild(g, dt == DT_FP8 ? visit_fp8 : visit, &dt); }

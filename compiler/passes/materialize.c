@@ -155,7 +155,7 @@ static void copy_outputs(Graph *g, const Place *p)
         for (int i = 0; i < g->n_out; i++) {
                 Ref r = g->out[i].ref;
                 Op op = NODE(g, value_base(g, r))->op;
-                if (NODE(g, r)->op == OP_APPEND ||
+                if (op_appends(NODE(g, r)->op) ||
                     (plain_ok(g, p, r) && op != OP_INPUT && op != OP_PARAM && op != OP_CONST))
                         continue;
                 g->out[i].ref = copy_as(g, r, NODE(g, r)->type.dt, NODE(g, r)->loc);

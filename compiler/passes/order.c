@@ -198,7 +198,7 @@ void order(Graph *g, Arena *tmp)
                         if (before && NODE(g, before)->group != id)
                                 add(&o.k[id].deps, &o.k[id].n_deps, NODE(g, before)->group, tmp);
                         accum[n->in[0]] = r;
-                } else if (n->op != OP_APPEND) {
+                } else if (!op_appends(n->op)) {
                         if (outside[r])
                                 o.k[id].makes += bytes(g, r);
                 }

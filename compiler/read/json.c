@@ -100,9 +100,9 @@ static Type type_from(const File *f, int line, const char *s)
         const char *at = strchr(s, '['), *sym;
         int dt = 0;
         size_t n_name = at ? (size_t)(at - s) : 0;
-        while (dt < N_DT && (strlen(dt_name[dt]) != n_name || strncmp(s, dt_name[dt], n_name)))
+        while (dt < DT_FP8 && (strlen(dt_name[dt]) != n_name || strncmp(s, dt_name[dt], n_name)))
                 dt++;
-        if (dt == N_DT)
+        if (dt == DT_FP8)
                 goto bad;
         t.dt = (DType)dt;
         if (!strcmp(++at, "]"))

@@ -11,9 +11,10 @@
 static const struct {
         const char *name;
         size_t size;
-} store[] = {
-        [STORE_F32] = { "f32", 4 }, [STORE_BF16] = { "bf16", 2 }, [STORE_F16] = { "f16", 2 }
-};
+} store[] = { [STORE_F32] = { "f32", 4 },
+              [STORE_BF16] = { "bf16", 2 },
+              [STORE_F16] = { "f16", 2 },
+              [STORE_FP8] = { "fp8", 1 } };
 
 static const struct {
         const char *name;
@@ -180,14 +181,15 @@ static void parse_mode(LineReader *w, Manifest *m)
                 line_fail(w, "mode '%.20s' is not infer, train or both", s);
 }
 
-static void parse_type(LineReader *w, const char *word, Store *to)
+static void parse_type(LineReader *w, const char *word, Store most, Store *to)
 {
         const char *s = line_need(w, word);
         int i = 0;
-        while (i < COUNT(store) && strcmp(store[i].name, s))
+        while (i <= (int)most && strcmp(store[i].name, s))
                 i++;
-        if (i == COUNT(store))
-                line_fail(w, "%s '%.20s' is not f32, bf16 or f16", word, s);
+        if (i > (int)most)
+                line_fail(w, "%s '%.20s' is not f32, bf16%s", word, s,
+                          most == STORE_FP8 ? ", f16 or fp8" : " or f16");
         else
                 *to = (Store)i;
 }
@@ -231,10 +233,10 @@ static void parse_line(LineReader *w, Manifest *m)
         } else if (!strcmp(word, "model"))
                 m->model = line_rest(w);
         else if (!strcmp(word, "dtype")) {
-                parse_type(w, word, &m->dtype);
+                parse_type(w, word, STORE_F16, &m->dtype);
                 m->cache = m->dtype; /* unless a later line says otherwise */
         } else if (!strcmp(word, "cache"))
-                parse_type(w, word, &m->cache);
+                parse_type(w, word, STORE_FP8, &m->cache);
         else if (!strcmp(word, "mode"))
                 parse_mode(w, m);
         else if (!strcmp(word, "adapters")) {

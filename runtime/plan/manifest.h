@@ -8,7 +8,7 @@
 
 enum { MANIFEST_MAX_DIMS = 8, MANIFEST_MAX_TEXT = 256 << 20 };
 
-typedef enum { STORE_F32, STORE_BF16, STORE_F16 } Store;
+typedef enum { STORE_F32, STORE_BF16, STORE_F16, STORE_FP8 } Store; /* fp8: of caches alone */
 
 typedef enum { INIT_NORMAL, INIT_UNIFORM, INIT_ZEROS, INIT_ONES, INIT_VALUE } InitKind;
 

@@ -37,7 +37,7 @@
  *      dtype f32|bf16|f16              storage of weights and activations
  *      mode infer|train|both
  *      vocab V
- *      cache f32|bf16|f16              storage of cached keys and values; absent: as dtype
+ *      cache f32|bf16|f16|fp8          storage of cached keys and values; absent: as dtype
  *      ctx S                           most tokens the cache holds / the longest training window
  *      batch B                         most sequences
  *      chunk T                         most tokens of one prefill call

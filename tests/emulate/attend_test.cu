@@ -5,6 +5,7 @@
  * the same q and cache.  Cache rows that are not written yet hold NaN. */
 #define TGC_SM90A 1
 #include "ptx.cuh"
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -256,13 +257,21 @@ struct Queries {
         int B, T, cap;
 };
 
+/* Bytes of a token in a cache of 8 bits. */
+template <class A>
+constexpr int code_row()
+{
+        return (A::K * A::D + A::K + 15) / 16 * 16;
+}
+
 template <class E, class A>
 TGC_DEV AttIn<E, A> cached(const Queries &a)
 {
-        const int D = A::D, HD = A::H * D, KD = A::K * D;
+        typedef typename AttIn<E, A>::Stored Stored;
+        const int D = A::D, HD = A::H * D, KD = A::FP8 ? code_row<A>() : A::K * D;
         return { (const E *)a.q,
-                 (const E *)a.k,
-                 (const E *)a.v,
+                 (const Stored *)a.k,
+                 (const Stored *)a.v,
                  { (long)a.T * HD, HD, D },
                  { (long)a.cap * KD, KD, D },
                  { (long)a.cap * KD, KD, D },
@@ -404,6 +413,112 @@ void streams(const char *what, int T)
         printf("ok %s\n", what);
 }
 
+/* An element at a time. */
+template <int H, int K, int D>
+struct Narrow : Heads<H, K, D> {
+        static constexpr int VEC = 1;
+};
+
+template <class Base>
+struct Codes : Base {
+        static constexpr bool FP8 = true;
+};
+
+static float value_of(unsigned c, unsigned exponent)
+{
+        const int m = c & 7, e = c >> 3 & 15;
+        const float x = e ? ldexpf(8.f + m, e - 10) : ldexpf(m, -9);
+        return (c & 128 ? -x : x) * ldexpf(1, (int)exponent - 127);
+}
+
+/* Random codes, all of them, of many sizes; rows that are not written are not finite.  wide: the same
+ * as elements. */
+template <class E, class A>
+static void make_codes(std::vector<unsigned char> &c, std::vector<E> &wide, int rows, int there,
+                       unsigned *seed)
+{
+        for (int r = 0; r < rows; r++)
+                for (int h = 0; h < A::K; h++) {
+                        unsigned char *row = c.data() + (size_t)r * code_row<A>();
+                        noise(seed);
+                        const unsigned exponent = r < there ? 114 + (*seed >> 16) % 9 : 255;
+                        row[A::K * A::D + h] = (unsigned char)exponent;
+                        for (int d = 0; d < A::D; d++) {
+                                noise(seed);
+                                unsigned code = *seed >> 16 & 255;
+                                code = (code & 127) == 127 ? code - 1 : code;
+                                row[h * A::D + d] = (unsigned char)code;
+                                from_float(&wide[((size_t)r * A::K + h) * A::D + d],
+                                           r < there ? value_of(code, exponent) : NAN);
+                        }
+                }
+}
+
+/* A cache of 8 bits gives the bits of one of E that holds the same values: by one block, in clusters and
+ * (STAGES > 0) as a stream. */
+template <class E, class A, int ROWS, int SPLITS, int N, int STAGES>
+void codes(const char *what, int T)
+{
+        enum { B = 2, CAP = 700, THREADS = 64 };
+        typedef Codes<A> C;
+        typedef AttDecode<ROWS, SPLITS, THREADS> Tile;
+        typedef AttDecode<ROWS, 1, THREADS> One;
+        const int HD = A::H * A::D, KD = A::K * A::D,
+                  groups = (T * (A::H / A::K) + ROWS - 1) / ROWS;
+        for (int pos : { 0, 31, 250, 660 }) {
+                std::vector<E> q(B * T * HD), k(B * CAP * KD), v(B * CAP * KD), o(B * T * HD),
+                        o8(B * T * HD), p(B * T * HD), p8(B * T * HD);
+                std::vector<unsigned char> k8(B * CAP * code_row<A>()), v8(B * CAP * code_row<A>());
+                std::vector<float> slopes(A::H),
+                        work((size_t)B * T * A::H * SPLITS * att_record<A>());
+                std::vector<int> done(B * A::K * groups);
+                Rt rt;
+                unsigned seed = pos + 1;
+                memset((void *)&rt, 0, sizeof rt);
+                rt.B = B, rt.T = T;
+                for (auto &e : q)
+                        from_float(&e, noise(&seed));
+                for (int b = 0; b < B; b++) {
+                        rt.pos[b] = b ? pos / 2 : pos;
+                        std::vector<unsigned char> c(CAP * code_row<A>());
+                        std::vector<E> wide(CAP * KD);
+                        for (int i = 0; i < 2; i++) {
+                                make_codes<E, A>(c, wide, CAP, rt.pos[b] + T, &seed);
+                                std::copy(c.begin(), c.end(), (i ? v8 : k8).begin() + b * c.size());
+                                std::copy(wide.begin(), wide.end(),
+                                          (i ? v : k).begin() + b * wide.size());
+                        }
+                }
+                Queries a = { q.data(),    k.data(),    v.data(),      o.data(), p.data(),
+                              work.data(), done.data(), slopes.data(), &rt,      B,
+                              T,           CAP };
+                const int one = B * A::K * groups;
+                run(what, in_clusters<E, A, Tile, N>, one * SPLITS, N, THREADS,
+                    attention_decode_cluster_smem<E, A, Tile, N>(), &a);
+                run(what, by_one<E, A, One>, one, 1, THREADS, attention_decode_smem<E, A, One>(),
+                    &a);
+                a.k = k8.data(), a.v = v8.data(), a.o = o8.data(), a.plain = p8.data();
+                run(what, in_clusters<E, C, Tile, N>, one * SPLITS, N, THREADS,
+                    attention_decode_cluster_smem<E, C, Tile, N>(), &a);
+                run(what, by_one<E, C, One>, one, 1, THREADS, attention_decode_smem<E, C, One>(),
+                    &a);
+                for (size_t i = 0; i < o.size(); i++) {
+                        CHECK_NEAR(to_float(o8[i]), to_float(o[i]), 0, "output %d at %d", (int)i,
+                                   pos);
+                        CHECK_NEAR(to_float(p8[i]), to_float(p[i]), 0, "output %d at %d by one",
+                                   (int)i, pos);
+                }
+                if constexpr (STAGES > 0) {
+                        run(what, in_turn<E, C, Tile, N, STAGES>, one * SPLITS / N, 1, THREADS,
+                            attention_decode_stream_smem<E, C, Tile, N, STAGES>(), &a);
+                        for (size_t i = 0; i < o.size(); i++)
+                                CHECK_NEAR(to_float(p8[i]), to_float(o[i]), 0,
+                                           "output %d at %d, a stream", (int)i, pos);
+                }
+        }
+        printf("ok %s\n", what);
+}
+
 /* Tiles as sm90_qkv_attention.c chooses them: a query to a key, two, four, all; windows, slopes,
  * caps; two warps that share K. */
 int main()
@@ -438,6 +553,11 @@ int main()
         streams<bf16, Wide<8, 2, 64>, 4, 4, 4, 3>("a stream of four parts", 1);
         streams<f16, Wide<6, 2, 128>, 4, 8, 8, 2>("a stream of eight parts, two stages", 1);
         streams<bf16, Wide<8, 2, 128, 600>, 8, 16, 8, 3>("streams of a long cache, a window", 2);
+        codes<bf16, Wide<4, 1, 64>, 4, 8, 8, 3>("8 bits, four queries to a key", 1);
+        codes<f16, Wide<8, 2, 128>, 4, 16, 8, 2>("8 bits, heads of 128, halves", 1);
+        codes<float, Heads<2, 2, 20>, 1, 4, 4, 0>("8 bits, floats, heads of 20", 1);
+        codes<bf16, Heads<3, 3, 12, 100>, 1, 4, 4, 0>("8 bits, heads of 12, a window", 1);
+        codes<f16, Narrow<2, 1, 7>, 2, 4, 4, 0>("8 bits, heads of 7", 1);
         if (failures)
                 printf("%d failures\n", failures);
         return failures != 0;

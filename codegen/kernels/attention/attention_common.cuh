@@ -3,6 +3,7 @@
 #ifndef TGC_ATTENTION_HEAD_CUH
 #define TGC_ATTENTION_HEAD_CUH
 
+#include "attention_fp8.cuh"
 #include "ptx.cuh"
 
 #ifndef TGC_TF32
@@ -29,6 +30,8 @@ struct AttBase {
          * named by its row of rt->pages.  0: they are one piece */
         static constexpr int PAGE = 0;
         static constexpr int POOL = 0; /* of rt->pages */
+        /* CACHED: k and v are of 8 bits (attention_fp8.cuh), strides bytes */
+        static constexpr bool FP8 = false;
         /* CACHED: q holds the tokens of rt->B sequences, one after the other (rt->start) */
         static constexpr bool RAGGED = false;
         /* a run may have fewer than T tokens; the memory behind them holds anything */
@@ -42,9 +45,23 @@ struct AttBase {
         typedef float Mask; /* or int */
 };
 
+/* How keys and values lie in memory, and the row of one. */
+template <class E, bool FP8>
+struct AttStored {
+        typedef E Element;
+        typedef const E *Row;
+};
+template <class E>
+struct AttStored<E, true> {
+        typedef unsigned char Element;
+        typedef Fp8Row Row;
+};
+
 template <class E, class Att>
 struct AttIn {
-        const E *q, *k, *v; /* (B,T,H,D) (B,S,K,D) (B,S,K,D) */
+        typedef typename AttStored<E, Att::FP8>::Element Stored;
+        const E *q;          /* (B,T,H,D) */
+        const Stored *k, *v; /* (B,S,K,D) (B,S,K,D) */
         Strides sq, sk, sv;
         const typename Att::Mask *mask; /* element b*mb + t*mt + s*ms; strides 0 broadcast */
         long mb, mt, ms;
@@ -66,13 +83,22 @@ struct AttTile {
 /* Keys or values of one head of one sequence: key s is at(s). */
 template <class E, class Att>
 struct AttKeys {
-        const E *base;
+        typedef typename AttStored<E, Att::FP8>::Element Stored;
+        typedef typename AttStored<E, Att::FP8>::Row Row;
+        Row base;
         long step;
         const int *pages; /* of the sequence; Att::PAGE only */
 
-        __device__ __forceinline__ AttKeys(const E *p, const Strides &s, const Rt *rt, int b,
+        static __device__ __forceinline__ Row row_at(const Stored *p, int hk)
+        {
+                if constexpr (Att::FP8) /* exponents lie behind the codes of all heads */
+                        return { p, Att::K * Att::D - hk * (Att::D - 1) };
+                else
+                        return p;
+        }
+        __device__ __forceinline__ AttKeys(const Stored *p, const Strides &s, const Rt *rt, int b,
                                            int hk)
-            : base(p + (Att::PAGE ? 0 : b * s.b) + hk * s.h), step(s.t),
+            : base(row_at(p + (Att::PAGE ? 0 : b * s.b) + hk * s.h, hk)), step(s.t),
               pages(Att::PAGE ? rt->pages[Att::POOL] + (long)rt->slot[b] * rt->slot_pages : nullptr)
         {
         }
@@ -84,13 +110,35 @@ struct AttKeys {
                 constexpr int PAGE = Att::PAGE ? Att::PAGE : 1;
                 return (long)pages[s / PAGE] * PAGE + s % PAGE;
         }
-        __device__ __forceinline__ const E *at(int s) const { return base + row(s) * step; }
+        __device__ __forceinline__ Row at(int s) const { return base + row(s) * step; }
         /* near(s0) + s * step is at(s), for keys s of the same page */
-        __device__ __forceinline__ const E *near(int s0) const
+        __device__ __forceinline__ Row near(int s0) const
         {
                 return Att::PAGE ? base + (row(s0) - s0) * step : base;
         }
+        /* V elements of a key as floats. */
+        template <int V>
+        __device__ __forceinline__ void read(float (&u)[V], int s, int col) const
+        {
+                if constexpr (Att::FP8)
+                        fp8_read<false>(u, at(s), col);
+                else
+                        load(u, at(s) + col);
+        }
 };
+
+/* Column d of a row comes into L2. */
+template <class E>
+TGC_DEV void att_prefetch(const E *row, int d)
+{
+        prefetch_l2(row + d);
+}
+TGC_DEV void att_prefetch(Fp8Row row, int d)
+{
+        prefetch_l2(row.p + d);
+        if (d == 0)
+                prefetch_l2(row.p + row.aside);
+}
 
 /* The sequence of a ragged call that has a tile, and which of its own that is, where the sequences'
  * tiles lie one after the other: `each` for every BM tokens.  b is rt->B where there is none. */
@@ -357,6 +405,25 @@ struct AttLanes {
                                 x[c] = PAST_L1 ? load_l2((const Bytes *)from)
                                                : *(const Bytes *)from;
                         }
+        }
+        template <bool PAST_L1>
+        static __device__ __forceinline__ void get(Bytes (&x)[C], Fp8Row p, int lane)
+        {
+#pragma unroll
+                for (int c = 0; c < C; c++) {
+                        const int col = (c * LANES + lane) * V;
+                        if (col >= Att::D)
+                                continue;
+                        if constexpr (V * sizeof(E) == 16) {
+                                x[c] = fp8_get16<E, PAST_L1>(p, col);
+                        } else {
+                                float u[V];
+                                fp8_read<PAST_L1>(u, p, col);
+#pragma unroll
+                                for (int j = 0; j < V; j++)
+                                        from_float((E *)&x[c] + j, u[j]);
+                        }
+                }
         }
         static __device__ __forceinline__ float value(const Bytes (&x)[C], int i)
         {

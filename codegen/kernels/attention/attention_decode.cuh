@@ -80,9 +80,10 @@ TGC_DEV void att_fetch(const AttPart &at, const AttKeys<E, Att> &k, const AttKey
         const int first = at.s0 + Sh::STEP, s1 = Sh::Step::FETCHES && first < at.s1 ? first : at.s1;
         for (int s = at.s0 + (int)threadIdx.x; s < s1; s += Tile::THREADS)
 #pragma unroll
-                for (int d = 0; d < Att::D; d += 128 / (int)sizeof(E)) {
-                        prefetch_l2(k.at(s) + d);
-                        prefetch_l2(v.at(s) + d);
+                for (int d = 0; d < Att::D;
+                     d += 128 / (int)sizeof(typename AttIn<E, Att>::Stored)) {
+                        att_prefetch(k.at(s), d);
+                        att_prefetch(v.at(s), d);
                 }
 }
 
@@ -186,10 +187,11 @@ TGC_DEV AttPart att_sums(const AttIn<E, Att> &in, const AttQueries<Att, Tile> &r
                         if (!Att::PAGE || n0 + Sh::STEP < s1)
                                 step.fetch(k.near(n0 + Sh::STEP), k.step, v.near(n0 + Sh::STEP),
                                            v.step, n0 + Sh::STEP, s1);
-                if (new_k)
-                        step.template read<false>(new_k - hd.pos * in.sk.t, in.sk.t,
-                                                  new_v - hd.pos * in.sv.t, in.sv.t, n0, hd.pos,
-                                                  s1);
+                if constexpr (!Att::FP8)
+                        if (new_k)
+                                step.template read<false>(new_k - hd.pos * in.sk.t, in.sk.t,
+                                                          new_v - hd.pos * in.sv.t, in.sv.t, n0,
+                                                          hd.pos, s1);
                 sums.add(step, hd, rows, n0, s1);
         }
         sums.put((float *)smem + warp * Tile::ROWS * att_record<Att>());

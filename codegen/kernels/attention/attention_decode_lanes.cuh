@@ -12,6 +12,7 @@
 template <class E, class Att, class Tile>
 struct AttLanesStep {
         typedef AttLanes<E, Att> L;
+        typedef typename AttKeys<E, Att>::Row Row;
         static constexpr int KEYS = 32 / L::LANES; /* keys a warp reads at once */
         static constexpr bool FETCHES = false;
         static constexpr int CV = L::C * L::V; /* elements of a lane        */
@@ -35,8 +36,8 @@ struct AttLanesStep {
         }
         /* Those of n0.. that lie in [lo, hi). */
         template <bool PAST_L1>
-        __device__ __forceinline__ void read(const E *kp, long k_step, const E *vp, long v_step,
-                                             int n0, int lo, int hi)
+        __device__ __forceinline__ void read(Row kp, long k_step, Row vp, long v_step, int n0,
+                                             int lo, int hi)
         {
 #pragma unroll
                 for (int u = 0; u < UNROLL; u++) {

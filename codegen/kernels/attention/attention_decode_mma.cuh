@@ -28,9 +28,13 @@ constexpr bool att_decode_mma()
 /* WARP_KEYS keys and values of a warp, 0 where there is none. */
 template <class E, class Att, class Tile>
 struct AttMmaStep {
+        typedef typename AttKeys<E, Att>::Row Row;
         static constexpr int WARP_KEYS = 16, KC = Att::D / 32, VC = Att::D / 64;
         static constexpr bool FETCHES = true;
-        static constexpr int PIECES = 2 * KC + 4 * VC; /* of 16 bytes, of a lane */
+        /* of a lane: keys and values as they are stored, 8 of them each; and 16 bytes of the ring.  Of 8
+         * bits there are words with exponents, too: of two keys and four values. */
+        static constexpr int STORED = 2 * KC + 4 * VC;
+        static constexpr int PIECES = Att::FP8 ? STORED / 2 + 2 : STORED;
         uint4 k[2][KC], v[4][VC];
 
         static __device__ __forceinline__ int g() { return (threadIdx.x & 31) / 4; }
@@ -56,10 +60,18 @@ struct AttMmaStep {
                 TGC_ACCESS(p, 16);
                 return PAST_L1 ? load_l2((const uint4 *)p) : *(const uint4 *)p;
         }
+        template <bool PAST_L1>
+        static __device__ __forceinline__ uint4 get(Row p, int col)
+        {
+                if constexpr (Att::FP8)
+                        return fp8_get16<E, PAST_L1>(p, col);
+                else
+                        return get<PAST_L1>(p + col);
+        }
         /* Those of n0.. that lie in [lo, hi). */
         template <bool PAST_L1>
-        __device__ __forceinline__ void read(const E *kp, long k_step, const E *vp, long v_step,
-                                             int n0, int lo, int hi)
+        __device__ __forceinline__ void read(Row kp, long k_step, Row vp, long v_step, int n0,
+                                             int lo, int hi)
         {
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
@@ -67,7 +79,7 @@ struct AttMmaStep {
 #pragma unroll
                         for (int c = 0; c < KC; c++)
                                 if (s >= lo && s < hi)
-                                        k[i][c] = get<PAST_L1>(kp + s * k_step + c * 32 + t() * 8);
+                                        k[i][c] = get<PAST_L1>(kp + s * k_step, c * 32 + t() * 8);
                 }
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
@@ -75,13 +87,43 @@ struct AttMmaStep {
 #pragma unroll
                         for (int c = 0; c < VC; c++)
                                 if (s >= lo && s < hi)
-                                        v[i][c] = get<PAST_L1>(vp + s * v_step + c * 64 + g() * 8);
+                                        v[i][c] = get<PAST_L1>(vp + s * v_step, c * 64 + g() * 8);
                 }
         }
         /* What read() would read, into `to` in shared memory by cp.async, and from there: a piece of
          * every thread, then the next. */
-        static __device__ __forceinline__ void copy(uint4 *to, const E *kp, long k_step,
-                                                    const E *vp, long v_step, int n0, int hi)
+        static __device__ __forceinline__ void copy(uint4 *to, Row kp, long k_step, Row vp,
+                                                    long v_step, int n0, int hi)
+        {
+                if constexpr (Att::FP8) {
+                        copy_codes(to, kp, k_step, vp, v_step, n0, hi);
+                        return;
+                } else {
+                        copy_elements(to, kp, k_step, vp, v_step, n0, hi);
+                }
+        }
+        /* All codes, 8 bytes each, and behind them the words with exponents. */
+        static __device__ __forceinline__ void copy_codes(uint4 *to, Fp8Row kp, long k_step,
+                                                          Fp8Row vp, long v_step, int n0, int hi)
+        {
+                uint2 *codes = (uint2 *)to + threadIdx.x;
+                unsigned *words = (unsigned *)((uint2 *)to + STORED * Tile::THREADS) + threadIdx.x;
+#pragma unroll
+                for (int i = 0; i < 6; i++) {
+                        const int s = n0 + (i < 2 ? g() + 8 * i : key(i - 2)), n = i < 2 ? KC : VC;
+                        const Fp8Row p = i < 2 ? kp + (s < hi ? s : n0) * k_step
+                                               : vp + (s < hi ? s : n0) * v_step;
+#pragma unroll
+                        for (int c = 0; c < n; c++, codes += Tile::THREADS)
+                                cp_async8(codes,
+                                          p.p + (i < 2 ? c * 32 + t() * 8 : c * 64 + g() * 8),
+                                          s < hi);
+                        cp_async4(words + i * Tile::THREADS, p.word(), s < hi);
+                }
+        }
+        static __device__ __forceinline__ void copy_elements(uint4 *to, const E *kp, long k_step,
+                                                             const E *vp, long v_step, int n0,
+                                                             int hi)
         {
                 to += threadIdx.x;
 #pragma unroll
@@ -102,6 +144,24 @@ struct AttMmaStep {
                                 cp_async16(to + (i * VC + c) * Tile::THREADS, p + c * 64, s < hi);
                 }
         }
+        /* shift: of kp and vp, which is the same (rows are of a multiple of 16 bytes) */
+        __device__ __forceinline__ void take_codes(const uint4 *from, int shift)
+        {
+                const uint2 *codes = (const uint2 *)from + threadIdx.x;
+                const unsigned *words = (const unsigned *)((const uint2 *)from +
+                                                           STORED * Tile::THREADS) +
+                                        threadIdx.x;
+#pragma unroll
+                for (int i = 0; i < 6; i++) {
+                        const float scale = fp8_scale(words[i * Tile::THREADS] >> shift & 255);
+#pragma unroll
+                        for (int c = 0; c < (i < 2 ? KC : VC); c++, codes += Tile::THREADS)
+                                if (i < 2)
+                                        k[i & 1][c] = fp8_chunk<E>(*codes, scale);
+                                else
+                                        v[(i - 2) & 3][c] = fp8_chunk<E>(*codes, scale);
+                }
+        }
         __device__ __forceinline__ void take(const uint4 *from)
         {
                 from += threadIdx.x;
@@ -113,16 +173,15 @@ struct AttMmaStep {
                         v[i / VC][i % VC] = from[(2 * KC + i) * Tile::THREADS];
         }
         /* Those of n0.. below hi into L2. */
-        __device__ __forceinline__ void fetch(const E *kp, long k_step, const E *vp, long v_step,
-                                              int n0, int hi) const
+        __device__ __forceinline__ void fetch(Row kp, long k_step, Row vp, long v_step, int n0,
+                                              int hi) const
         {
                 const int lane = threadIdx.x & 31, s = n0 + lane % WARP_KEYS;
                 if (s >= hi)
                         return;
 #pragma unroll
                 for (int c = 0; c < VC; c++)
-                        prefetch_l2((lane < WARP_KEYS ? kp + s * k_step : vp + s * v_step) +
-                                    c * 64);
+                        att_prefetch(lane < WARP_KEYS ? kp + s * k_step : vp + s * v_step, c * 64);
         }
 };
 

@@ -224,7 +224,10 @@ TGC_DEV void attention_decode_stream(const AttIn<E, Att> &in, float *work, int *
                 typename Sh::Sums sums(in, rows, T);
                 for (int n0 = p0 + warp * Sh::Step::WARP_KEYS; n0 < p1; n0 += STEP) {
                         cp_async_wait<STAGES - 2>();
-                        step.take(ring + at * S::STAGE);
+                        if constexpr (Att::FP8)
+                                step.take_codes(ring + at * S::STAGE, k.base.shift());
+                        else
+                                step.take(ring + at * S::STAGE);
                         at = at + 1 < STAGES ? at + 1 : 0;
                         copy();
                         sums.add(step, hd, rows, n0, p1);

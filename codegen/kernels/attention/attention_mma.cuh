@@ -36,7 +36,20 @@ TGC_DEV void att_copy(E *s, const E *g, long stride, int row0, int rows)
 template <int N, int THREADS, class Path, int D, class E, class Att>
 TGC_DEV void att_copy_keys(E *s, const AttKeys<E, Att> &g, int row0, int rows)
 {
-        if constexpr (!Att::PAGE) {
+        if constexpr (Att::FP8) { /* converted on the way */
+                constexpr int C = Path::DP / Path::CHUNK;
+#pragma unroll 4
+                for (int i = 0; i < (N * C + THREADS - 1) / THREADS; i++) {
+                        const int at = (int)threadIdx.x + i * THREADS, r = at / C,
+                                  c = at % C * Path::CHUNK;
+                        if (N * C % THREADS && at >= N * C)
+                                break;
+                        uint4 x = { 0, 0, 0, 0 };
+                        if (row0 + r < rows && (Path::DP == D || c < D))
+                                x = fp8_get16<E, false>(g.at(row0 + r), c);
+                        *(uint4 *)(s + r * Path::LD + c) = x;
+                }
+        } else if constexpr (!Att::PAGE) {
                 att_copy<N, THREADS, Path, D>(s, g.base, g.step, row0, rows);
         } else {
                 constexpr int C = Path::DP / Path::CHUNK;

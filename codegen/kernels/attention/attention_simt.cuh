@@ -20,13 +20,17 @@ struct AttSimt {
         static __device__ __forceinline__ int tx() { return threadIdx.x & 15; }
         static __device__ __forceinline__ int ty() { return threadIdx.x >> 4; }
 
-        /* Rows [row0, row0 + N) of a (rows, D) matrix as floats, zeros outside of it; g.at(r) is
-         * row r. */
+        /* Rows [row0, row0 + N) of a (rows, D) matrix as floats, zeros outside of it; g.read reads
+         * of row r. */
         template <class E>
         struct Matrix {
                 const E *base;
                 long step;
-                __device__ const E *at(int r) const { return base + r * step; }
+                template <int V>
+                __device__ __forceinline__ void read(float (&u)[V], int r, int c) const
+                {
+                        load(u, base + r * step + c);
+                }
         };
         template <int N, class Rows>
         static __device__ __forceinline__ void copy(float *s, const Rows &g, int row0, int rows)
@@ -42,7 +46,7 @@ struct AttSimt {
                         for (int j = 0; j < 4; j += V)
                                 if (row0 + r < rows && c + j < D) {
                                         float u[V];
-                                        load(u, g.at(row0 + r) + c + j);
+                                        g.read(u, row0 + r, c + j);
 #pragma unroll
                                         for (int l = 0; l < V; l++)
                                                 v[j + l] = u[l];

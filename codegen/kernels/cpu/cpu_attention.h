@@ -18,6 +18,7 @@
 #ifndef TGC_CPU_ATTENTION_H
 #define TGC_CPU_ATTENTION_H
 
+#include "cpu_fp8.h"
 #include "cpu_limits.h"
 #include "cpu_rows.h"
 
@@ -243,7 +244,9 @@ TGC_INLINE void attention_task(const Attention *a, const Rt *rt, long tile, cons
         float *o = q + ATTENTION_ROWS_MAX * (ATTENTION_D_MAX + TGC_VEC);
         float *s = o + ATTENTION_ROWS_MAX * ATTENTION_D_MAX,
               *kp = s + ATTENTION_ROWS_MAX * ATTENTION_KB;
-        float *vp = kp + ATTENTION_KB * ATTENTION_D_MAX;
+        float *vp = kp + ATTENTION_KB * ATTENTION_D_MAX, *kx = vp + ATTENTION_KB * ATTENTION_D_MAX,
+              *vx = kx + ATTENTION_KB * ATTENTION_D_MAX;
+        Heads key = a->k, value = a->v;
         float max[ATTENTION_ROWS_MAX], sum[ATTENTION_ROWS_MAX];
         att_fetch(a, a->q, t, D, q, ldq);
         for (int r = 0; r < t.rows; r++) {
@@ -257,13 +260,23 @@ TGC_INLINE void attention_task(const Attention *a, const Rt *rt, long tile, cons
                 n = att_key_run(a, s0, t.hi);
                 long ka = heads_at(a->k, a->page ? 0 : t.b, row, t.kh),
                      va = heads_at(a->v, a->page ? 0 : t.b, row, t.kh);
+                if (a->k.ty == TY_FP8) { /* as floats first */
+                        const long aside = (long)a->K * D - (long)t.kh * (D - 1);
+                        fp8_rows(kx, D, (const unsigned char *)a->k.p + ka, a->k.t, aside, (int)n,
+                                 D);
+                        fp8_rows(vx, D, (const unsigned char *)a->v.p + va, a->v.t, aside, (int)n,
+                                 D);
+                        key = (Heads) { kx, TY_F32, 0, D, 0 };
+                        value = (Heads) { vx, TY_F32, 0, D, 0 };
+                        ka = va = 0;
+                }
                 if (one) {
-                        att_dots(t.rows, a->k.ty, a->k.p, ka, a->k.t, n, q, ldq, s);
+                        att_dots(t.rows, key.ty, key.p, ka, key.t, n, q, ldq, s);
                 } else if (!pack_k) {
-                        gemv_rows(t.rows, a->k.ty, 1, a->k.p, ka, a->k.t, n, D, q, ldq, s,
+                        gemv_rows(t.rows, key.ty, 1, key.p, ka, key.t, n, D, q, ldq, s,
                                   ATTENTION_KB, 0);
                 } else {
-                        pack_rows(kp, a->k.p, a->k.ty, ka, a->k.t, n, D);
+                        pack_rows(kp, key.p, key.ty, ka, key.t, n, D);
                         gemm_block(t.rows, n, D, q, ldq, 1, kp, s, ATTENTION_KB, 0);
                 }
                 for (int r = 0; r < t.rows; r++) {
@@ -279,10 +292,10 @@ TGC_INLINE void attention_task(const Attention *a, const Rt *rt, long tile, cons
                                           att_drop_index(a, rt, t, h, query, s0), rt);
                 }
                 if (few) {
-                        gemv_rows(t.rows, a->v.ty, 0, a->v.p, va, a->v.t, DV, n, s, ATTENTION_KB, o,
-                                  ldo, 1);
+                        gemv_rows(t.rows, value.ty, 0, value.p, va, value.t, DV, n, s, ATTENTION_KB,
+                                  o, ldo, 1);
                 } else {
-                        pack_b(vp, a->v.p, a->v.ty, va, a->v.t, DV, n, 0);
+                        pack_b(vp, value.p, value.ty, va, value.t, DV, n, 0);
                         gemm_block(t.rows, DV, n, s, ATTENTION_KB, 1, vp, o, ldo, 1);
                 }
         }

@@ -1,0 +1,158 @@
+/* attention_fp8.cuh: cached keys and values of 8 bits (ir/fp8.c has the format), and how they become
+ * what attention computes with.
+ *
+ *      Fp8Row                  the codes of one head of one token, and where its exponent lies
+ *      fp8_read<V, PAST_L1>    V elements from a column on as floats
+ *      fp8_pieces<E>           four codes as E, two in a word
+ *
+ * A code shifted into a half is 2^-8 of its value, into a bf16 2^-120; a product with a power of two
+ * brings it to its place and rounds nothing.  So all of sm_80 and up does the same, and needs no
+ * conversion that only sm_89 has. */
+#ifndef TGC_ATTENTION_FP8_CUH
+#define TGC_ATTENTION_FP8_CUH
+
+#include "ptx.cuh"
+
+struct Fp8Row {
+        const unsigned char *p;
+        int aside; /* p[aside] is the exponent */
+        __device__ __forceinline__ Fp8Row operator+(long n) const { return { p + n, aside }; }
+        /* the word that holds the exponent, and where in it */
+        __device__ __forceinline__ const unsigned *word() const
+        {
+                return (const unsigned *)((unsigned long long)(p + aside) & ~3ull);
+        }
+        __device__ __forceinline__ int shift() const
+        {
+                return (int)((unsigned long long)(p + aside) & 3) * 8;
+        }
+};
+
+/* 2^(exponent - 127); not a number where something was not finite. */
+TGC_DEV float fp8_scale(unsigned exponent)
+{
+        return __uint_as_float(exponent == 255 ? 0x7fc00000u : exponent << 23);
+}
+
+/* PAST_L1: neighbours in memory may still be written. */
+template <bool PAST_L1>
+TGC_DEV float fp8_scale(Fp8Row row)
+{
+        TGC_ACCESS(row.word(), 4);
+        const unsigned w = PAST_L1 ? load_l2(row.word()) : *row.word();
+        return fp8_scale(w >> row.shift() & 255);
+}
+
+/* Bytes 0 and 1, 2 and 3 of w, a sign and seven bits each, to the top of halves and right by SHIFT
+ * but for the sign. */
+template <int SHIFT>
+TGC_DEV void fp8_spread(unsigned w, unsigned &lo, unsigned &hi)
+{
+        const unsigned x = w << 8, odd = (w & 0x80008000u) | (w & 0x7f007f00u) >> SHIFT,
+                       even = (x & 0x80008000u) | (x & 0x7f007f00u) >> SHIFT;
+        lo = (even & 0xffffu) | odd << 16;
+        hi = even >> 16 | (odd & 0xffff0000u);
+}
+
+template <class E>
+struct Fp8Factors;
+template <>
+struct Fp8Factors<bf16> {
+        static constexpr int SHIFT = 4;
+        unsigned a, b;
+        __device__ __forceinline__ Fp8Factors(float scale)
+            : a(pack2<bf16>(0x1p120f, 0x1p120f)), b(pack2<bf16>(scale, scale))
+        {
+        }
+};
+template <>
+struct Fp8Factors<f16> {
+        static constexpr int SHIFT = 1;
+        unsigned a, b;
+        __device__ __forceinline__ Fp8Factors(float scale)
+            : a(pack2<f16>(256.f, 256.f)), b(pack2<f16>(scale, scale))
+        {
+        }
+};
+
+/* Four codes as four E of 16 bits. */
+template <class E>
+TGC_DEV void fp8_pieces(unsigned w, const Fp8Factors<E> &f, unsigned &lo, unsigned &hi)
+{
+        constexpr unsigned zero = 0x80008000u; /* -0: nothing changes a zero's sign */
+        fp8_spread<Fp8Factors<E>::SHIFT>(w, lo, hi);
+        lo = fma2_as(fma2_as(lo, f.a, zero, E()), f.b, zero, E());
+        hi = fma2_as(fma2_as(hi, f.a, zero, E()), f.b, zero, E());
+}
+
+/* The first V of four codes as floats. */
+template <int V>
+TGC_DEV void fp8_floats(unsigned w, float scale, float *u)
+{
+        unsigned h[2];
+        float v[4];
+        fp8_spread<1>(w, h[0], h[1]);
+        unpack2<f16>(h[0], v[0], v[1]);
+        unpack2<f16>(h[1], v[2], v[3]);
+#pragma unroll
+        for (int j = 0; j < V; j++)
+                u[j] = v[j] * 256.f * scale;
+}
+
+/* V codes, V of 1, 2, 4 or 8, as words. */
+template <int V, bool PAST_L1>
+TGC_DEV void fp8_codes(const unsigned char *p, unsigned (&w)[(V + 3) / 4])
+{
+        TGC_ACCESS(p, V);
+        if constexpr (V == 8) {
+                const uint2 x = PAST_L1 ? load_l2((const uint2 *)p) : *(const uint2 *)p;
+                w[0] = x.x;
+                w[1] = x.y;
+        } else if constexpr (V == 4) {
+                w[0] = PAST_L1 ? load_l2((const unsigned *)p) : *(const unsigned *)p;
+        } else if constexpr (V == 2) {
+                w[0] = PAST_L1 ? load_l2((const unsigned short *)p) : *(const unsigned short *)p;
+        } else {
+                w[0] = PAST_L1 ? load_l2(p) : *p;
+        }
+}
+
+template <bool PAST_L1, int V>
+TGC_DEV void fp8_read(float (&u)[V], Fp8Row row, int col)
+{
+        unsigned w[(V + 3) / 4];
+        const float scale = fp8_scale<PAST_L1>(row);
+        fp8_codes<V, PAST_L1>(row.p + col, w);
+#pragma unroll
+        for (int i = 0; i < (V + 3) / 4; i++)
+                fp8_floats<(V < 4 ? V : 4)>(w[i], scale, u + i * 4);
+}
+
+/* Eight codes as eight E of 16 bits. */
+template <class E>
+TGC_DEV uint4 fp8_chunk(uint2 codes, float scale)
+{
+        const Fp8Factors<E> f(scale);
+        uint4 x;
+        fp8_pieces<E>(codes.x, f, x.x, x.y);
+        fp8_pieces<E>(codes.y, f, x.z, x.w);
+        return x;
+}
+
+/* 16 bytes of E from a column on. */
+template <class E, bool PAST_L1>
+TGC_DEV uint4 fp8_get16(Fp8Row row, int col)
+{
+        if constexpr (sizeof(E) == 4) {
+                float u[4];
+                fp8_read<PAST_L1>(u, row, col);
+                return { __float_as_uint(u[0]), __float_as_uint(u[1]), __float_as_uint(u[2]),
+                         __float_as_uint(u[3]) };
+        } else {
+                unsigned w[2];
+                fp8_codes<8, PAST_L1>(row.p + col, w);
+                return fp8_chunk<E>({ w[0], w[1] }, fp8_scale<PAST_L1>(row));
+        }
+}
+
+#endif

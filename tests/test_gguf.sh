@@ -46,7 +46,7 @@ say weights_of_a_file "$(tgc 0 'with weights' compile "$data/families/phi3" --we
 
 # The weights of a file are those of the folder it was made of.
 seq 1 12 > twelve
-for name in phi3 llama31 gpt_neox mpt; do
+for name in phi3 llama31 gpt_neox bloom; do
         "$TGC" eval "$data/gguf/$name.gguf" --ids twelve --logits a.npy > a 2> err && "$TGC" eval "$data/families/$name" --ids twelve --logits b.npy > b 2>> err
         say "logits_$name" "$(cmp a.npy b.npy 2>&1 && cmp a b 2>&1 || head -c 300 err)"
 done

@@ -34,7 +34,7 @@ KERNELS := $(patsubst %/,-I%,$(sort $(wildcard codegen/kernels/*/)))
 MODELS  := $(sort $(wildcard models/*.lua))
 PAGE    := $(sort $(wildcard cli/html/*))
 
-.PHONY: all kernel-includes format lint fuzz demo check check-built check-shared quick check-cuda bless docs dist clean help deps
+.PHONY: all kernel-includes format formatted lint fuzz demo check check-built check-shared quick check-cuda bless docs dist clean help deps
 
 all: $(BUILD)/tgc
 
@@ -107,8 +107,11 @@ FORMATTED = $(filter-out runtime/tokenizer/tok_unicode.h,$(shell git ls-files '*
 format:
 	clang-format -i $(FORMATTED)
 
+formatted:
+	@printf '%s\n' $(FORMATTED)
+
 lint:
-	clang-format --dry-run --Werror $(FORMATTED)
+	bash tests/test_layout.sh
 	cppcheck --enable=warning,portability,performance --std=c11 --inline-suppr -q --error-exitcode=1 \
 	        --suppress=missingInclude --suppressions-list=tests/lint.suppress -D_GNU_SOURCE -I. \
 	        ir compiler codegen/lower codegen/ops codegen/forms codegen/program runtime cli

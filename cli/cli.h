@@ -105,7 +105,7 @@ typedef struct BuildOptions {
         bool cuda, cpu, tf32, fast, act_int8, time_passes;
         Optimizer optimizer;
         Masters masters;
-        bool ema; /* an average of the weights is kept */
+        bool ema;         /* an average of the weights is kept */
         bool switch_lora; /* each sequence says which adapter it has */
         const char *print_after;
         const char *choices; /* text of tiles (codegen/forms/tile_choice.c), or NULL */

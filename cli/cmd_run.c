@@ -444,8 +444,7 @@ static int run(Gen *r, const Loaded *l, double start, Prompts *p, Err *e)
         }
         r->session = s;
         r->draft.most = opt_set(a, O_DRAFT) ? opt_int(a, O_DRAFT_MAX) : 0;
-        if (!code && session_manifest(s)->pages &&
-            (r->of > 1 || session_manifest(s)->n_adapters)) {
+        if (!code && session_manifest(s)->pages && (r->of > 1 || session_manifest(s)->n_adapters)) {
                 code = run_together(r, s, p, parallel, &how.s, &c, e);
         } else if (!code) {
                 if (!session_manifest(s)->pages)

@@ -142,16 +142,18 @@ static int name_of(const Adapters *s, int i, char name[64], Err *e)
         while (from && dir[from - 1] != '/')
                 from--;
         if (n - from >= 64 || n == from || strcspn(dir + from, " \t\n\r") < n - from)
-                return err_set(e, TGC_USAGE,
-                               "--lora-switch: the last part of %.200s is the adapter's name: 1 to 63 "
-                               "letters without spaces",
-                               dir);
+                return err_set(
+                        e, TGC_USAGE,
+                        "--lora-switch: the last part of %.200s is the adapter's name: 1 to 63 "
+                        "letters without spaces",
+                        dir);
         snprintf(name, 64, "%.*s", (int)(n - from), dir + from);
         for (int k = 0; k < i; k++)
                 if (!name_of(s, k, other, e) && !strcmp(other, name))
-                        return err_set(e, TGC_USAGE,
-                                       "--lora-switch: two adapters are called %.63s: %.200s and %.200s",
-                                       name, s->a[k].dir, dir);
+                        return err_set(
+                                e, TGC_USAGE,
+                                "--lora-switch: two adapters are called %.63s: %.200s and %.200s",
+                                name, s->a[k].dir, dir);
         return TGC_OK;
 }
 

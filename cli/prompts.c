@@ -149,12 +149,11 @@ static int take_adapter(Json name, const char *from, const Plan *plan, int *adap
         }
         int code = *adapter ? TGC_OK
                    : !want  ? err_set(e, TGC_BAD_FILE, "%s: `lora` is the name of an adapter", from)
-                   : *all   ? err_set(e, TGC_USAGE,
-                                      "%s: no adapter is called '%.*s'; there are %s", from,
-                                      (int)(n < 60 ? n : 60), want, all)
+                   : *all   ? err_set(e, TGC_USAGE, "%s: no adapter is called '%.*s'; there are %s",
+                                      from, (int)(n < 60 ? n : 60), want, all)
                             : err_set(e, TGC_USAGE,
                                       "%s: `lora` '%.*s', and here are no adapters that prompts "
-                                      "choose of: give --lora DIR --lora-switch",
+                                        "choose of: give --lora DIR --lora-switch",
                                       from, (int)(n < 60 ? n : 60), want);
         json_buf_free(&b);
         return code;

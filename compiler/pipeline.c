@@ -198,10 +198,11 @@ static void check_sizes(const Model *m, const CompileOptions *o, int block)
                            "--masters none",
                            dt_name[o->dtype]);
         if (o->ema && o->dtype != DT_F32 && o->masters != MASTERS_F32)
-                error_code(2, (Loc) { 0 },
-                           "--ema averages float32 weights, and --masters %s keeps none of %s: take "
-                           "--masters f32",
-                           o->masters == MASTERS_NONE ? "none" : "stochastic", dt_name[o->dtype]);
+                error_code(
+                        2, (Loc) { 0 },
+                        "--ema averages float32 weights, and --masters %s keeps none of %s: take "
+                        "--masters f32",
+                        o->masters == MASTERS_NONE ? "none" : "stochastic", dt_name[o->dtype]);
         if (o->train && (int64_t)o->batch * block > 1 << 26)
                 error_code(2, (Loc) { m->name, 0, 0 },
                            "a batch of %d x %d tokens; the most is %d tokens", o->batch, block,

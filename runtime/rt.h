@@ -122,15 +122,15 @@ typedef struct Rt {
          * and nothing is sampled).  In a paged cache a slot has a row in each pool's table of pages;
          * and the place in the pool (page * TGC_PAGE + offset) of its one token in this call */
         int slot[TGC_MAX_BATCH], place[TGC_POOLS][TGC_MAX_BATCH];
-        int n_out[TGC_MAX_BATCH]; /* calls that sampled a row since the host wrote this */
-        int slot_pages;           /* entries of a row of the tables */
+        int n_out[TGC_MAX_BATCH];    /* calls that sampled a row since the host wrote this */
+        int slot_pages;              /* entries of a row of the tables */
         const int *pages[TGC_POOLS]; /* (slots, slot_pages): numbers of pages; NULL: no such pool */
-        const RtToken *token;     /* of a ragged call, T of them */
-        int step;                 /* optimiser step, from 0                                */
-        int micro, n_micro;       /* micro-step within the step; 0 overwrites gradients    */
-        unsigned seed[2];         /* Philox key of dropout */
-        float share;              /* weight of this micro-step's loss (its share of tokens)*/
-        float inv_tokens;         /* 1 / number of targets that count in this call         */
+        const RtToken *token;        /* of a ragged call, T of them */
+        int step;                    /* optimiser step, from 0                                */
+        int micro, n_micro;          /* micro-step within the step; 0 overwrites gradients    */
+        unsigned seed[2];            /* Philox key of dropout */
+        float share;                 /* weight of this micro-step's loss (its share of tokens)*/
+        float inv_tokens;            /* 1 / number of targets that count in this call         */
         float lr, beta1, beta2, eps, weight_decay;
         float clip;         /* largest gradient norm; 0: no clipping                 */
         float bias1, bias2; /* 1 - beta^(step+1), computed in double by the host     */

@@ -190,8 +190,8 @@ int tgc_adapter(const Tgc *t, const char *name)
         const char *text = s ? s->data : "", *end = text + (s ? s->size : 0);
         char line[512];
         for (int i = 1; i <= session_manifest(t->session)->n_adapters; i++) {
-                const size_t n = (size_t)snprintf(line, sizeof line, "\nmeta adapter %d %.400s\n", i,
-                                                  name);
+                const size_t n = (size_t)snprintf(line, sizeof line, "\nmeta adapter %d %.400s\n",
+                                                  i, name);
                 if (memmem(text, (size_t)(end - text), line, n))
                         return i;
         }

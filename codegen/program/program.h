@@ -409,8 +409,8 @@ typedef struct Shared {
         /* Layers that look back less than `window`, the most of all layers (0: all tokens), have a
          * pool of their own with room for so many; 0: there is none. */
         int64_t narrow_rows, window;
-        int64_t narrow;     /* the most that one of them looks back */
-        bool merge;         /* small launches of a training step, see schedule.c */
+        int64_t narrow; /* the most that one of them looks back */
+        bool merge;     /* small launches of a training step, see schedule.c */
         int64_t act_bytes, kv_bytes, keep_bytes; /* arena sizes so far */
         struct {
                 const char *name;

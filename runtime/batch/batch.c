@@ -458,7 +458,7 @@ static int prefill(Batch *b, int n, Err *e)
                         continue;
                 if (!(code = seq_upload(b, q, e)) && take > 0) {
                         part[parts++] = (SeqPart) { q->slot, q->pos, take, q->ids + q->pos,
-                                                      q->how.adapter };
+                                                    q->how.adapter };
                         tokens += take;
                         q->pos += take;
                         seq_name_pages(b, q);

@@ -27,7 +27,7 @@ typedef struct BatchHow {
         Sampling sampling;
         int predict;                   /* most tokens; below 0: until the context is full */
         int stop[BATCH_STOPS], n_stop; /* tokens that end it; they are delivered, too */
-        int adapter;                   /* of those that the plan has for sequences, from 1; 0: none */
+        int adapter; /* of those that the plan has for sequences, from 1; 0: none */
 } BatchHow;
 
 typedef enum BatchEnd { BATCH_GOES_ON, BATCH_STOPPED, BATCH_ENOUGH, BATCH_FULL } BatchEnd;

@@ -42,9 +42,9 @@ struct Device {
         const DevOps *ops;
         DevKind kind;
         DevOptions opt;
-        const Program *prog; /* loaded; borrowed */
-        int arch;            /* FORM_* of the code loaded */
-        int sms;             /* multiprocessors of a GPU; 0: it is none */
+        const Program *prog;      /* loaded; borrowed */
+        int arch;                 /* FORM_* of the code loaded */
+        int sms;                  /* multiprocessors of a GPU; 0: it is none */
         uint64_t held, most_held; /* bytes that dev_alloc gave */
         uint64_t free_before;     /* of a GPU's memory, before the first of them */
         char name[192], note[160], warning[160];

@@ -14,9 +14,8 @@ static bool wants_arena(const Session *s, const char *name)
                 return s->mode & SESSION_INFER;
         if (!strcmp(name, "gsum"))
                 return false; /* session_sum_grads */
-        static const char *const training[] = {
-                "p", "lo", "g", "m", "v", "m8", "v8", "mmax", "vmax", "ema"
-        };
+        static const char *const training[] = { "p",  "lo", "g",    "m",    "v",
+                                                "m8", "v8", "mmax", "vmax", "ema" };
         for (size_t i = 0; i < sizeof training / sizeof *training; i++)
                 if (!strcmp(name, training[i]))
                         return s->mode & SESSION_TRAIN;
@@ -200,8 +199,8 @@ static int check_io(const Session *s, const Prog *g, const Io *x, const char *te
             !strcmp(x->dtype, "f32") && tokens > 0 && expr_eval(x->shape, g->B, g->T) > 0 &&
             expr_eval(x->shape, g->B, g->T) % tokens == 0)
                 return TGC_OK;
-        if (!strcmp(x->name, "adapters") && kind_of(g->name) != OTHER &&
-            !strcmp(x->dtype, "f32") && s->m.n_adapters &&
+        if (!strcmp(x->name, "adapters") && kind_of(g->name) != OTHER && !strcmp(x->dtype, "f32") &&
+            s->m.n_adapters &&
             expr_eval(x->shape, g->B, g->T) ==
                     (is_ragged(s, g) ? 1 : (int64_t)g->B) * g->T * s->m.n_adapters)
                 return TGC_OK;

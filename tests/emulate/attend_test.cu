@@ -489,9 +489,8 @@ void codes(const char *what, int T)
                                           (i ? v : k).begin() + b * wide.size());
                         }
                 }
-                Queries a = { q.data(),    k.data(),    v.data(),      o.data(), p.data(),
-                              work.data(), done.data(), slopes.data(), &rt,      B,
-                              T,           CAP };
+                Queries a = { q.data(),    k.data(),      v.data(), o.data(), p.data(), work.data(),
+                              done.data(), slopes.data(), &rt,      B,        T,        CAP };
                 const int one = B * A::K * groups;
                 run(what, in_clusters<E, A, Tile, N>, one * SPLITS, N, THREADS,
                     attention_decode_cluster_smem<E, A, Tile, N>(), &a);

@@ -102,16 +102,18 @@ static void stored_type(const char *type)
 
 int main()
 {
+        // clang-format off
 #define TYPE(t) stored_type<Stored_##t>(#t);
         TYPE(Q8_0)
         TYPE(Q4_K)
-        TYPE(Q6_K) TYPE(I4_128)
+        TYPE(Q6_K) TYPE(I4_128);
 #ifndef SOME_TYPES
-                TYPE(Q4_0) TYPE(Q4_1) TYPE(Q5_0) TYPE(Q5_1) TYPE(Q2_K) TYPE(Q3_K) TYPE(Q5_K)
-                        TYPE(IQ4_NL) TYPE(IQ4_XS) TYPE(MXFP4) TYPE(NVFP4) TYPE(I4_32) TYPE(I4_64)
-                                TYPE(I8_32) TYPE(I8_64) TYPE(I8_128) TYPE(SCB_32) TYPE(SCB_128)
+        TYPE(Q4_0) TYPE(Q4_1) TYPE(Q5_0) TYPE(Q5_1) TYPE(Q2_K) TYPE(Q3_K) TYPE(Q5_K)
+        TYPE(IQ4_NL) TYPE(IQ4_XS) TYPE(MXFP4) TYPE(NVFP4) TYPE(I4_32) TYPE(I4_64)
+        TYPE(I8_32) TYPE(I8_64) TYPE(I8_128) TYPE(SCB_32) TYPE(SCB_128);
 #endif
-                                        chunks_case<Stored_NF4, 1, 19, 192, NORM_RMS>("NF4");
+        // clang-format on
+        chunks_case<Stored_NF4, 1, 19, 192, NORM_RMS>("NF4");
         chunks_case<Stored_FP4, 3, 8, 128, NORM_NONE>("FP4");
         chunks_case<Stored_F8_128, 2, 5, 512, NORM_LAYER>("F8_128");
         chunks_case<Stored_Q4_K, 8, 6, 4096, NORM_NONE>("Q4_K");

@@ -130,8 +130,7 @@ EMU_NAMESPACE
                                                 A_SIGNED ? (signed char)u : u;
                                 }
                                 for (int i = 0; i < 2; i++)
-                                        b[4 * t + i * 16 + e][g] =
-                                                (signed char)(p->b[i] >> 8 * e);
+                                        b[4 * t + i * 16 + e][g] = (signed char)(p->b[i] >> 8 * e);
                         }
                 }
                 for (int l = 0; l < 32; l++)

@@ -601,8 +601,8 @@ TGC_DEV void e4m3_halves(unsigned w, unsigned &low, unsigned &high)
         for (int i = 0; i < 4; i++) {
                 const unsigned b = w >> 8 * i & 255, e = b >> 3 & 15, m = b & 7;
                 const float v = e == 15 && m == 7 ? NAN
-                                : e ? ldexpf((float)(8 + m), (int)e - 10)
-                                    : ldexpf((float)m, -9);
+                                : e               ? ldexpf((float)(8 + m), (int)e - 10)
+                                                  : ldexpf((float)m, -9);
                 half[i] = emu_to_f16(b & 0x80 ? -v : v);
         }
         low = half[0] | half[1] << 16;

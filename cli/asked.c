@@ -10,8 +10,8 @@
 #include "../runtime/weights/ck_tensor.h"
 #include "asked.h"
 
-/* What the device computes with: the stored weight, rounded to the plan's dtype, or the value of its
- * block. */
+/* What the device computes with: the stored weight, rounded to the plan's dtype, or the value of
+ * its block. */
 static int give_weights(Asked *a, Err *e)
 {
         const Manifest *m = session_manifest(a->s);

@@ -1,6 +1,7 @@
-/* calibrate.c: see imatrix.h.  The model is compiled to one program, `sums`, that returns the sums of
- * squares of each linear's inputs (compiler/passes/input_sums.c); section `sums` of the plan says
- * which is whose, and has the map from tensors to parameters as it was before linears were merged. */
+/* calibrate.c: see imatrix.h.  The model is compiled to one program, `sums`, that returns the sums
+ * of squares of each linear's inputs (compiler/passes/input_sums.c); section `sums` of the plan
+ * says which is whose, and has the map from tensors to parameters as it was before linears were
+ * merged. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/weights/weight_map.h"
@@ -169,7 +170,8 @@ static int add_outputs(Work *w, float *room, Err *e)
         return code;
 }
 
-/* Whole windows; the first token of each is BOS where the model's texts begin so, as in llama.cpp. */
+/* Whole windows; the first token of each is BOS where the model's texts begin so, as in
+ * llama.cpp. */
 static int run(Work *w, const Args *a, Err *e)
 {
         const int bos = w->l.tok && !w->how->ids && tokenizer_adds_bos(w->l.tok)

@@ -1,4 +1,5 @@
-/* chat.h: conversations: what `tgc run --messages`, `tgc tokenize --messages` and `tgc chat` share. */
+/* chat.h: conversations: what `tgc run --messages`, `tgc tokenize --messages` and `tgc chat`
+ * share. */
 #ifndef TGC_CLI_CHAT_H
 #define TGC_CLI_CHAT_H
 
@@ -18,8 +19,8 @@ typedef struct Chat {
         int64_t now;                      /* strftime_now's, seconds since 1970; 0: the clock's */
 } Chat;
 
-/* The template of --template, else of a section `chat` (NULL: there is none).  There being no template
- * is an error.  chat_close also after a failure. */
+/* The template of --template, else of a section `chat` (NULL: there is none).  There being no
+ * template is an error.  chat_close also after a failure. */
 int chat_open(Chat *c, const Args *a, const Section *s, const char *of, Err *e);
 /* The same of a folder or a .gguf. */
 int chat_open_file(Chat *c, const Args *a, const char *path, ModelKind kind, Err *e);
@@ -69,8 +70,8 @@ typedef struct ChatModel {
 
 int chat_model_open(ChatModel *m, const Args *a, int which, uint64_t seed, Err *e);
 void chat_model_close(ChatModel *m);
-/* Answers a JSON list of messages: text goes to put (may be NULL) as it is made, whole characters at
- * a time.  Ctrl-C ends the answer, not the session. */
+/* Answers a JSON list of messages: text goes to put (may be NULL) as it is made, whole characters
+ * at a time.  Ctrl-C ends the answer, not the session. */
 typedef void ChatPut(void *to, const char *text, size_t n);
 int chat_answer(ChatModel *m, const char *messages, size_t n, ChatPut *put, void *to, Err *e);
 
@@ -83,8 +84,8 @@ typedef struct Lines {
 
 void lines_open(Lines *l);
 void lines_close(Lines *l);
-/* A message: a line, or several (""" around them, or a \ at the end of each but the last).  malloc'ed;
- * NULL at the end of the input. */
+/* A message: a line, or several (""" around them, or a \ at the end of each but the last). 
+ * malloc'ed; NULL at the end of the input. */
 char *lines_read(Lines *l, const char *prompt);
 
 /* ---- line_editor.c: of the terminal ---- */

@@ -182,7 +182,8 @@ int chat_end_of_turn(const Chat *c, const Tokenizer *tok)
 
 /* ---- --messages ---- */
 
-/* The text of a list of messages, or of an object that has one, with a system message before them. */
+/* The text of a list of messages, or of an object that has one, with a system message before
+ * them. */
 static int add_system(const char *path, Json root, const char *system, char **text, size_t *n,
                       Err *e)
 {

@@ -202,7 +202,8 @@ static int check_loss(Check *c, Asked *a, const char *program, const char *name,
                               e);
 }
 
-/* A step of the 16 bits that parameters are rounded to, where they have no master copy, of their size. */
+/* A step of the 16 bits that parameters are rounded to, where they have no master copy, of their
+ * size. */
 static double rounding(const Check *c)
 {
         if (c->m->dtype == STORE_F32 || session_has_part(c->s, PART_MASTER))
@@ -270,8 +271,8 @@ static int check_matrices(Check *c, const Param *p, const OptimizerStep *step, d
         return TGC_OK;
 }
 
-/* The optimiser's first step and the norm, from the device's own gradients; the step's error is in learning
- * rates. */
+/* The optimiser's first step and the norm, from the device's own gradients; the step's error is in
+ * learning rates. */
 static int check_update(Check *c, const TrainStep *in, double norm, Err *e)
 {
         double scale = in->clip < norm ? in->clip / norm : 1, worst = 0, squares = 0, muon = -1;

@@ -244,8 +244,8 @@ int weights_export(const Plan *p, const char *path, const char *dtype, uint64_t 
                    Err *e);
 /* The text of the map inside a manifest; caller frees. */
 char *manifest_map(const Plan *p);
-/* The manifest's map, or `text`, of a checkpoint's tensors under that checkpoint's own names (GGUF); NULL:
- * none.  The caller frees both, names last. */
+/* The manifest's map, or `text`, of a checkpoint's tensors under that checkpoint's own names
+ * (GGUF); NULL: none.  The caller frees both, names last. */
 struct WeightMap;
 struct Checkpoint;
 int weight_map_for(const char *text, const struct Checkpoint *from, struct WeightMap **map,

@@ -4,11 +4,11 @@
  * candidates, not as many as pairs.  Kernels are timed in place.
  *
  * Kernels share one limit of power: among slow kernels all clocks are higher (10% for some GEMMs on
- * an H100).  So GEMMs take their candidates in different orders.  What is left of a round's clock is
- * divided out by the busy kernels that are not GEMMs.
+ * an H100).  So GEMMs take their candidates in different orders.  What is left of a round's clock
+ * is divided out by the busy kernels that are not GEMMs.
  *
- * Then the winners run together, against the model's choices, again and again until all of them win.
- * A winner by chance does not win twice, and a faster kernel may slow the others down. */
+ * Then the winners run together, against the model's choices, again and again until all of them
+ * win.  A winner by chance does not win twice, and a faster kernel may slow the others down. */
 #include <stdlib.h>
 #include <string.h>
 #include "tune.h"

@@ -2,14 +2,15 @@
  *
  * An object a line in, an object a line out, in the same order:
  *
- *      {"prompt": "2 + 2 =", "continuation": " 4"}     {"prompt_ids": [5, 7], "continuation_ids": [2]}
+ *      {"prompt": "2 + 2 =", "continuation": " 4"}     {"prompt_ids": [5, 7], "continuation_ids":
+ *                                                      [2]}
  *      {"logprob": -0.25, "tokens": 1, "greedy": true}
  *
- * logprob is of all the continuation's tokens together, natural logarithms; greedy: each of them is the
- * likeliest.  Texts become ids as lm-evaluation-harness has it: the blanks that end a prompt go to the
- * continuation, whose tokens are those of both texts together after as many as the prompt has alone; an
- * empty prompt is the token that begins texts, or ends them.  A prompt that does not fit loses its
- * beginning ("truncated": tokens). */
+ * logprob is of all the continuation's tokens together, natural logarithms; greedy: each of them is
+ * the likeliest.  Texts become ids as lm-evaluation-harness has it: the blanks that end a prompt go
+ * to the continuation, whose tokens are those of both texts together after as many as the prompt
+ * has alone; an empty prompt is the token that begins texts, or ends them.  A prompt that does not
+ * fit loses its beginning ("truncated": tokens). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -15,7 +15,8 @@ typedef struct Continuations {
         int n, cap;
 } Continuations;
 
-/* Of n bytes of text, an object each line.  name: of the file, for messages; tok may be NULL.  continuations_free also after an error. */
+/* Of n bytes of text, an object each line.  name: of the file, for messages; tok may be NULL. 
+ * continuations_free also after an error. */
 int continuations_read(Continuations *c, const char *text, size_t n, const char *name,
                        const Tokenizer *tok, int vocab, int ctx, Err *e);
 void continuations_free(Continuations *c);

@@ -1,9 +1,10 @@
 /* data.h: what a run learns from: files as streams of tokens, or as records.
  *
  * A stream is text or a .bin of ids; rows of a batch are windows of it, at random.  A record is an
- * example (a prompt and its answer, a conversation, a text) whose tokens count as targets or do not;
- * several share a row, each with its own positions, or have a row each.  What is in a row depends on
- * the seed and the row's number alone, so that a run that is resumed sees what it would have seen. */
+ * example (a prompt and its answer, a conversation, a text) whose tokens count as targets or do
+ * not; several share a row, each with its own positions, or have a row each.  What is in a row
+ * depends on the seed and the row's number alone, so that a run that is resumed sees what it would
+ * have seen. */
 #ifndef TGC_DATA_H
 #define TGC_DATA_H
 
@@ -49,8 +50,8 @@ typedef struct Records {
 
 typedef enum { LOSS_ANSWER, LOSS_LAST, LOSS_MARKED, LOSS_ALL, LOSS_PADDING } LossOn; /* --loss */
 
-/* What a record is.  Of pairs each makes two: chosen, rejected.  Of prompts one may end where the answer
- * would begin. */
+/* What a record is.  Of pairs each makes two: chosen, rejected.  Of prompts one may end where the
+ * answer would begin. */
 typedef enum { RECORDS_TEXTS, RECORDS_PAIRS, RECORDS_PROMPTS } RecordsKind;
 
 typedef struct RecordsHow {

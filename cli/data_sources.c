@@ -2,8 +2,8 @@
  *
  * A word is a file, or a pattern (*, ?, [...]) of files that are one source, in the order of their
  * names; a number behind a colon is its weight.  What a file is its name says: .bin ids, .jsonl and
- * .json records, all others text.  Text and records become ids once: these are kept in the folder of
- * compiled code, by the file's content, the tokenizer and the template. */
+ * .json records, all others text.  Text and records become ids once: these are kept in the folder
+ * of compiled code, by the file's content, the tokenizer and the template. */
 #include <errno.h>
 #include <glob.h>
 #include <math.h>

@@ -186,7 +186,8 @@ static bool validates(const Given *g)
         return splits(g) && (opt_int(g->a, O_EVAL_ITERS) > 0 || flag(g, O_RESUME));
 }
 static bool validates_or_not(const Given *g) { return splits(g) || !opt_int(g->a, O_EVAL_ITERS); }
-/* The rest of what nanoGPT's --eval_only stands beside is obeyed: it is added to a line that trains. */
+/* The rest of what nanoGPT's --eval_only stands beside is obeyed: it is added to a line that
+ * trains. */
 static bool takes_steps(const Given *g) { return !flag(g, O_EVAL_ONLY); }
 static bool samples_text(const Given *g)
 {

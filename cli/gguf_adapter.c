@@ -1,8 +1,10 @@
-/* gguf_adapter.c: an adapter in a GGUF file (general.type adapter, adapter.type lora), for a model that
- * is one, too: the names that its tensors have in a PEFT folder, and that folder's configuration.
+/* gguf_adapter.c: an adapter in a GGUF file (general.type adapter, adapter.type lora), for a model
+ * that is one, too: the names that its tensors have in a PEFT folder, and that folder's
+ * configuration.
  *
- * NAME.lora_a is A (r, inputs) and NAME.lora_b is B (outputs, r) of the tensor NAME; rows of B are in
- * the order of NAME's, as llama.cpp turns q and k.  alpha is one for all, r is each tensor's own. */
+ * NAME.lora_a is A (r, inputs) and NAME.lora_b is B (outputs, r) of the tensor NAME; rows of B are
+ * in the order of NAME's, as llama.cpp turns q and k.  alpha is one for all, r is each tensor's
+ * own. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/util/json.h"
@@ -45,8 +47,8 @@ static void put_steps(FILE *f, const char *steps)
         }
 }
 
-/* One line of the base's names, "map MODULE.weight = NAME.weight | steps": where the adapter has such
- * tensors, its lines, and a target with its rank. */
+/* One line of the base's names, "map MODULE.weight = NAME.weight | steps": where the adapter has
+ * such tensors, its lines, and a target with its rank. */
 static bool take_line(const Gguf *g, const char *line, FILE *names, cJSON *targets, cJSON *ranks)
 {
         char module[300], base[300], name[320];

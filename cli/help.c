@@ -77,7 +77,8 @@ static void print_group(CommandId cmd, const char *group)
         }
 }
 
-/* What a MODEL may be given besides is for those who compile it: these commands mostly get a PLAN. */
+/* What a MODEL may be given besides is for those who compile it: these commands mostly get a
+ * PLAN. */
 static const char MODEL_GROUP[] = "Model";
 static bool runs_plans(CommandId cmd)
 {

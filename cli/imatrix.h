@@ -28,8 +28,8 @@ typedef struct Calibration {
         bool quiet;
 } Calibration;
 
-/* Runs the text through the model, window by window, and sums the squares of what each of its linears
- * is given.  Tensors are called as in the model's file or folder, or as gguf_names says. */
+/* Runs the text through the model, window by window, and sums the squares of what each of its
+ * linears is given.  Tensors are called as in the model's file or folder, or as gguf_names says. */
 int imatrix_measure(Imatrix **out, const Calibration *c, Err *e);
 /* As `tgc quantize --calibrate` says. */
 int imatrix_calibrate(Imatrix **out, const Args *a, Err *e);

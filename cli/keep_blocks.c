@@ -1,6 +1,6 @@
 /* keep_blocks.c: a parameter that lies in blocks in the file of weights stays in them (attribute
- * `storage`), where all that read it take rows of it.  Without a file it lies in those that a mixture
- * would give it.  Knows the compiler. */
+ * `storage`), where all that read it take rows of it.  Without a file it lies in those that a
+ * mixture would give it.  Knows the compiler. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/weights/weight_map.h"

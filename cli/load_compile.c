@@ -105,8 +105,8 @@ static int count_lines(const char *path)
         return (int)lines;
 }
 
-/* Sequences at once: of `eval` what it says; of `run` as many as it will have, up to MOST, rounded up so that other numbers of
- * them need no other kernels. */
+/* Sequences at once: of `eval` what it says; of `run` as many as it will have, up to MOST, rounded
+ * up so that other numbers of them need no other kernels. */
 static int batch_of(const Args *a)
 {
         enum { MOST = 64, CONTINUATIONS = 16 };
@@ -169,7 +169,8 @@ int load_compiled(Loaded *l, const Args *a, const char *path, const LoadHow *how
                 .own = own,
                 .config = gguf->config ? gguf->config : gguf->meta,
                 .quiet = talk.quiet,
-                /* blocks hold less than bf16 does; float32 would say the same in twice the memory */
+                /* blocks hold less than bf16 does; float32 would say the same in twice the
+                 * memory */
                 .dtype = gguf->blocks && !opt_set(a, O_DTYPE) &&
                                          !(load_mode(a, how, l->kind) & BUILD_TRAIN)
                                  ? "bf16"

@@ -1,5 +1,5 @@
-/* load_tokenizer.c: the tokenizer that goes with a model, and what a plan takes from beside it: the chat
- * template, an encoder's settings. */
+/* load_tokenizer.c: the tokenizer that goes with a model, and what a plan takes from beside it: the
+ * chat template, an encoder's settings. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>

@@ -147,8 +147,8 @@ static bool is_quantised(const char *name, int rank)
         return yes && strncmp(name, "rope_", 5);
 }
 
-/* What a tensor is, in GGUF's words, and its layer: of blk.N.ROLE.weight, which may be of experts, or
- * of a parameter of ours; "" is neither. */
+/* What a tensor is, in GGUF's words, and its layer: of blk.N.ROLE.weight, which may be of experts,
+ * or of a parameter of ours; "" is neither. */
 static void role_of(const char *name, char role[64], int *layer)
 {
         const char *own = name;

@@ -14,8 +14,8 @@ typedef struct MixtureModel {
         bool grouped; /* 4 heads or more share keys */
         bool tied;    /* its embedding is its output, too */
 } MixtureModel;
-/* CK_* for a matrix with rows of `cols` values, by GGUF's name for it or by our models' own; -1: it is
- * left as it is. */
+/* CK_* for a matrix with rows of `cols` values, by GGUF's name for it or by our models' own; -1: it
+ * is left as it is. */
 int mixture_type_of(int mixture, const MixtureModel *m, const char *name, int rank, int64_t cols);
 /* CK_* for tensor t of g, which may be what it has. */
 int mixture_type(int mixture, const Gguf *g, const CkTensor *t);

@@ -145,7 +145,8 @@ static int put_config(const char *dir, const Plan *p, cJSON *source, const char 
         return code;
 }
 
-/* Is there a config.json that is no one of tgc's?  It is the user's, who writes a family of his own. */
+/* Is there a config.json that is no one of tgc's?  It is the user's, who writes a family of his
+ * own. */
 static bool has_config(const char *dir)
 {
         char *model = NULL, *path = file_join(dir, "config.json");

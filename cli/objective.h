@@ -1,4 +1,5 @@
-/* objective.h: training for an objective (--objective): what it feeds to a step, and what it samples. */
+/* objective.h: training for an objective (--objective): what it feeds to a step, and what it
+ * samples. */
 #ifndef TGC_CLI_OBJECTIVE_H
 #define TGC_CLI_OBJECTIVE_H
 
@@ -13,9 +14,9 @@ typedef struct FedRow {
         int at, T;
 } FedRow;
 
-/* A document behind what the row has: tokens id (n) as records have them; the target of token t - 1 is
- * token t, where that has RECORD_COUNTS.  whole: the last token is an input, too, and nothing counts.
- * Returns where it begins; it must fit. */
+/* A document behind what the row has: tokens id (n) as records have them; the target of token t - 1
+ * is token t, where that has RECORD_COUNTS.  whole: the last token is an input, too, and nothing
+ * counts.  Returns where it begins; it must fit. */
 int row_document(FedRow *r, const uint32_t *id, int n, bool whole);
 void row_end(FedRow *r, int pad); /* the rest counts for nothing */
 
@@ -72,10 +73,11 @@ bool aim_drives(const Train *t);
 int aim_feeds(const Train *t, int micro, Feed *feed);
 /* Where the time of the run's seconds went; nothing where no texts are sampled. */
 void aim_report(const Train *t, double seconds);
-/* May the run be saved or ended before this step?  Samples that several steps learn from are not kept. */
+/* May the run be saved or ended before this step?  Samples that several steps learn from are not
+ * kept. */
 bool aim_between(const Train *t, int64_t step);
-/* Rows of n_micro micro-batches of the step, into t->x, t->y, t->d and feeds, which `in` gets.  No step is
- * under way. */
+/* Rows of n_micro micro-batches of the step, into t->x, t->y, t->d and feeds, which `in` gets.  No
+ * step is under way. */
 int aim_fill(Train *t, const Windows *w, int64_t step, int n_micro, TrainStep *in, Err *e);
 
 #endif

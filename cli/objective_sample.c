@@ -1,4 +1,5 @@
-/* objective_sample.c: continuations of prompts, sampled together by the weights that are trained. */
+/* objective_sample.c: continuations of prompts, sampled together by the weights that are
+ * trained. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/batch/batch.h"

@@ -1,8 +1,9 @@
-/* objective_step.c: what an objective needs of a step: its rows, log-probabilities by the weights that are
- * there and by the frozen ones, the teacher's logits.
+/* objective_step.c: what an objective needs of a step: its rows, log-probabilities by the weights
+ * that are there and by the frozen ones, the teacher's logits.
  *
  * The frozen model is the one that is trained with its adapters off: their second factors are zeros
- * for the length of a pass, and no weight is there twice.  Without adapters it is --reference MODEL. */
+ * for the length of a pass, and no weight is there twice.  Without adapters it is --reference
+ * MODEL. */
 #include <stdlib.h>
 #include <string.h>
 #include "objective.h"

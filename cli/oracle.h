@@ -36,8 +36,8 @@ double oracle_nearest(const Oracle *o);
 const double *oracle_output(Oracle *o, const char *name, int64_t *n);
 /* Of the node that has this name and op. */
 const double *oracle_value(Oracle *o, const char *name, int op, int64_t *n);
-/* After oracle_run: the first node with a value that is not finite, or beyond what its type holds, as
- * "%name = op(%a, %b)  file:line: ..."; false: there is none. */
+/* After oracle_run: the first node with a value that is not finite, or beyond what its type holds,
+ * as "%name = op(%a, %b)  file:line: ..."; false: there is none. */
 bool oracle_first_bad(Oracle *o, char *says, size_t n);
 const double *oracle_grad(Oracle *o, const char *param, int64_t *n);
 

@@ -23,8 +23,8 @@ int prompts_of(Prompts *p, const OptionValue *texts, const Tokenizer *tok, Err *
 int prompts_add(Prompts *p, int *ids, int n, Err *e); /* takes ids over */
 void prompts_free(Prompts *p);
 
-/* The lines of a file that are not empty, without their ends; from is FILE:LINE.  What f returns, if it is
- * not 0, ends it. */
+/* The lines of a file that are not empty, without their ends; from is FILE:LINE.  What f returns,
+ * if it is not 0, ends it. */
 typedef int OnLine(void *to, const char *from, const char *text, size_t n, Err *e);
 int lines_each(const char *file, OnLine *f, void *to, Err *e);
 

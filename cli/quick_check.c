@@ -2,12 +2,14 @@
  * double precision.
  *
  *      decode    the graph with caches, one token after another    = logits of the whole text
- *      step      the graph that trains                             = loss and gradients of the plain one
- *      gradient  of the plain one                                  = differences of the loss in a random direction
+ *      step      the graph that trains                             = loss and gradients of the
+ *                                                                  plain one
+ *      gradient  of the plain one                                  = differences of the loss in a
+ *                                                                  random direction
  *
- * It uses a few tokens and weights of its own, not a checkpoint's.  A difference is a mistake of this
- * compiler.  Kernels are not run: `tgc check` does that, which needs a compiler for them.  A model
- * that would take more than a second or two is not checked, and tgc says so. */
+ * It uses a few tokens and weights of its own, not a checkpoint's.  A difference is a mistake of
+ * this compiler.  Kernels are not run: `tgc check` does that, which needs a compiler for them.  A
+ * model that would take more than a second or two is not checked, and tgc says so. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

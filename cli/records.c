@@ -6,15 +6,16 @@
  *
  * Where pairs are wanted (--objective):
  *
- *      {"prompt": "2 + 2?", "chosen": "4", "rejected": "5"}     or two conversations that end with an answer
+ *      {"prompt": "2 + 2?", "chosen": "4", "rejected": "5"}     or two conversations that end with
+ *                                                               an answer
  *
  * and where prompts are, {"prompt": "2 + 2?"} does, too.
  *
  * An object a line, or one JSON list of objects.  Conversations go through the chat template.  An
  * answer is what {% generation %} marks there; in a template without marks it begins where the
  * messages before it end with the generation prompt, and ends where the text with it ends.  These
- * beginnings must be beginnings of the whole text, and their ids of its ids; a record where they are
- * not is refused, for what would be learnt is not what is asked of the model later. */
+ * beginnings must be beginnings of the whole text, and their ids of its ids; a record where they
+ * are not is refused, for what would be learnt is not what is asked of the model later. */
 #include <stdlib.h>
 #include <string.h>
 #include "data.h"

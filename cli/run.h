@@ -54,8 +54,8 @@ int shift_keeps(const Args *a, const Tokenizer *tok, const int *ids, int n, int 
 
 /* ---- run_together.c ---- */
 
-/* Every prompt `parallel` times, decoded together; each is printed as it ends, ids in order.  like: the
- * options that all have in common. */
+/* Every prompt `parallel` times, decoded together; each is printed as it ends, ids in order.  like:
+ * the options that all have in common. */
 int run_together(const Gen *like, Session *s, const Prompts *p, int parallel, const Sampling *how,
                  Clock *c, Err *e);
 

@@ -1,9 +1,11 @@
-/* select_params.c: which parameters are trained, and how: --train PATTERN, --group 'PATTERN: lr=X, wd=X'.
+/* select_params.c: which parameters are trained, and how: --train PATTERN, --group 'PATTERN: lr=X,
+ * wd=X'.
  *
- * A pattern (* and ? as in file names) stands for a parameter's name in the graph, for a name of its
- * tensor in checkpoints, or for parts of such a name between dots: q_proj, layers.3, *mlp*.  A
- * parameter that no pattern of --train matches is frozen; of groups that match the later one counts.
- * Frozen is an attribute of the graph: differentiate makes no gradient, no moments are laid out. */
+ * A pattern (* and ? as in file names) stands for a parameter's name in the graph, for a name of
+ * its tensor in checkpoints, or for parts of such a name between dots: q_proj, layers.3, *mlp*.  A
+ * parameter that no pattern of --train matches is frozen; of groups that match the later one
+ * counts.  Frozen is an attribute of the graph: differentiate makes no gradient, no moments are
+ * laid out. */
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>

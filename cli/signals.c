@@ -71,7 +71,8 @@ static void put(const char *s, size_t n)
         }
 }
 
-/* One line of /proc/self/maps, "from-to perms offset dev inode   path": does it hold the address?  Its path. */
+/* One line of /proc/self/maps, "from-to perms offset dev inode   path": does it hold the address? 
+ *                                                                Its path. */
 static const char *path_of(char *line, uintptr_t address)
 {
         uintptr_t end[2] = { 0, 0 };

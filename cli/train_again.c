@@ -1,4 +1,5 @@
-/* train_again.c: OUT_DIR/run.txt, so that `tgc train OUT_DIR --resume` goes on without other options.
+/* train_again.c: OUT_DIR/run.txt, so that `tgc train OUT_DIR --resume` goes on without other
+ * options.
  *
  * Settings that make the steps lie in the state (train_settings.c).  Here is the rest: model, data
  * and where to run, a line each: NAME VALUE, files by whole paths. */

@@ -1,4 +1,5 @@
-/* train_data.c: the data of a run: its files, its vocabulary, its records, what is kept for validation. */
+/* train_data.c: the data of a run: its files, its vocabulary, its records, what is kept for
+ * validation. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/device/cache.h"

@@ -2,8 +2,8 @@
  * (--ema_use).
  *
  * The average of step 1 is the weights behind it, as torch.optim.swa_utils.AveragedModel has it; a
- * step that changed nothing is not counted.  It lies in the arena `ema`; for as long as it is used it
- * changes place with the weights, which loses no bit of either. */
+ * step that changed nothing is not counted.  It lies in the arena `ema`; for as long as it is used
+ * it changes place with the weights, which loses no bit of either. */
 #include <stdlib.h>
 #include "train.h"
 

@@ -1,12 +1,12 @@
 /* train_save.c: what a run leaves in OUT_DIR, a generation at a time.
  *
- * The files of a step are written beside the old ones, the state makes them true, then they get their
- * names.  Whoever is killed in between leaves what run_settle, or a reader by run_file, finds of one
- * step.
+ * The files of a step are written beside the old ones, the state makes them true, then they get
+ * their names.  Whoever is killed in between leaves what run_settle, or a reader by run_file, finds
+ * of one step.
  *
- * All of it is made in memory (file_hold.h), which is what a step waits for; a thread takes it to the
- * disk, in the same order.  The next save waits for it, as do all that say that something was saved.
- * Where the host has no memory for that, the steps wait for the disk. */
+ * All of it is made in memory (file_hold.h), which is what a step waits for; a thread takes it to
+ * the disk, in the same order.  The next save waits for it, as do all that say that something was
+ * saved.  Where the host has no memory for that, the steps wait for the disk. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>

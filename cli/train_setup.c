@@ -167,7 +167,8 @@ static int set_loss_scale(Train *t, Err *e)
         return TGC_OK;
 }
 
-/* What the plan's optimiser has: asked for, or its own default.  What it has not cannot be asked for. */
+/* What the plan's optimiser has: asked for, or its own default.  What it has not cannot be asked
+ * for. */
 static int set_optimizer(Train *t, Err *e)
 {
         const char *name = session_manifest(t->s)->optimizer;
@@ -410,7 +411,8 @@ static int eval_only(Train *t, Err *e)
                                  "--eval_only: nothing is kept for validation (--val_fraction, --eval_iters)");
 }
 
-/* What is held already, and sums of gradients, which the first step of several micro-steps makes. */
+/* What is held already, and sums of gradients, which the first step of several micro-steps
+ * makes. */
 static double forecast(const Train *t)
 {
         ArenaUse use[24];

@@ -1,4 +1,5 @@
-/* train_watch.c: looking at a model in training: losses on windows that stay the same, and samples. */
+/* train_watch.c: looking at a model in training: losses on windows that stay the same, and
+ * samples. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +72,8 @@ static int on_token(void *user, int i, const int *token, int B)
         return signal_seen() != 0;
 }
 
-/* The seed is the run's: dropout goes on with it.  Equal noise each time, so that samples compare. */
+/* The seed is the run's: dropout goes on with it.  Equal noise each time, so that samples
+ * compare. */
 static int sample(Train *t, const Prompt *p, bool fixed, double *score, Err *e)
 {
         const int ctx = session_manifest(t->s)->ctx, more = opt_int(t->a, O_SAMPLE_TOKENS);
@@ -158,7 +160,8 @@ static int add_question(Train *t, Chat *chat, const char *line, size_t n, Err *e
         return code ? code : prompts_add(&t->samples, ids, k, e);
 }
 
-/* Each line of --eval_prompt is a user's message; a model without a template goes on with the line. */
+/* Each line of --eval_prompt is a user's message; a model without a template goes on with the
+ * line. */
 static int add_questions(Train *t, Err *e)
 {
         const char *path = opt_str(t->a, O_EVAL_PROMPT);

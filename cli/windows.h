@@ -37,8 +37,8 @@ void windows_free(Windows *w);
  * depend on the arguments only.  Targets of -1 do not count. */
 void windows_fill(const Windows *w, int64_t step, int micro, int n_micro, int B, int *ids,
                   int *targets, int *documents);
-/* Of records that have a row each: which record, or pair of them, global row r has, and of what source;
- * NULL: none, where w->once. */
+/* Of records that have a row each: which record, or pair of them, global row r has, and of what
+ * source; NULL: none, where w->once. */
 const Source *windows_unit(const Windows *w, int64_t r, int *unit);
 
 #endif

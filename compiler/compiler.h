@@ -38,7 +38,8 @@ typedef struct ModelSource {
 
 typedef struct Model {
         Arena *arena;
-        /* forward: inputs ids, targets; outputs logits, loss [, aux_loss, ce], or of an encoder hidden */
+        /* forward: inputs ids, targets; outputs logits, loss [, aux_loss, ce], or of an encoder
+         * hidden */
         Graph *graph;
         const char *name;
         MapLine *map;
@@ -103,9 +104,9 @@ Model *read_lua_config(const char *path, const char *family, const char *config_
  * above, and the map from its tensors to those of a folder (weight_map_compose).  own: the model is
  * the user's, so an architecture that is not known leaves both empty. */
 void read_gguf(const char *meta_json, bool own, Text *config, Text *names);
-/* The other way: of {"config": config.json, "tensors": {NAME: {"shape": [N,K]}}} what a GGUF file says,
- * {"keys": [[NAME, "u32", VALUE] ...], "extra": {NAME: [NUMBER ...]}, "sizes": {...}}, and the map that
- * read_gguf would make of that file's tensors. */
+/* The other way: of {"config": config.json, "tensors": {NAME: {"shape": [N,K]}}} what a GGUF file
+ * says, {"keys": [[NAME, "u32", VALUE] ...], "extra": {NAME: [NUMBER ...]}, "sizes": {...}}, and
+ * the map that read_gguf would make of that file's tensors. */
 void write_gguf(const char *folder_json, Text *keys, Text *names);
 Model *read_json(const char *path);
 /* text[n] is 0; name: for messages */
@@ -115,7 +116,8 @@ void write_json(const Model *m, Text *out); /* what read_json reads back */
 /* ---- read/objective.c: what a model is trained for, from a Lua file ---- */
 
 /* spec: FILE.lua or the name of one that comes with tgc, and its parameters: grpo,samples=4.  The
- * model's loss becomes the objective's; it gets an output logp (B,T) where the runtime needs one. */
+ * model's loss becomes the objective's; it gets an output logp (B,T) where the runtime needs
+ * one. */
 void objective_apply(Model *m, const char *spec, const ReadOptions *o);
 
 /* ---- read/source.c ---- */
@@ -127,7 +129,8 @@ void write_source(const Model *m, Text *out);
 /* ---- read/describe.c: for people ---- */
 
 void describe_language(Text *out, bool markdown); /* what a Lua model may say */
-/* The models inside tgc with their parameters; name NULL: all.  False: there is none of that name. */
+/* The models inside tgc with their parameters; name NULL: all.  False: there is none of that
+ * name. */
 bool describe_models(const char *name, Text *out, bool markdown);
 bool describe_knows(Op op); /* language.def has a row for it */
 
@@ -184,8 +187,8 @@ typedef struct Lora {
         /* The rank at a module, 0: none; *scale: of its result.  output: it makes the logits. */
         int (*rank)(void *ctx, const char *module, bool output, double *scale);
         void *ctx;
-        /* of > 0: the result is multiplied by element `number` of the input `adapters` (B,T,of): each
-         * token says which of so many adapters it has */
+        /* of > 0: the result is multiplied by element `number` of the input `adapters` (B,T,of):
+         * each token says which of so many adapters it has */
         int number, of;
 } Lora;
 
@@ -234,7 +237,8 @@ typedef struct CompileOptions {
         /* tokens of a prefill call; 0: chosen, and for GPUs more in a second program */
         int chunk;
         int block; /* training window T; 0: the model's ctx */
-        /* Of a plan that trains: sequences that are sampled together from a cache of pages; 0: one */
+        /* Of a plan that trains: sequences that are sampled together from a cache of pages; 0:
+         * one */
         int sequences;
         /* Nothing but the program `reference`, which gives this output (logits, logp) of training
          * windows; NULL: it is a plan like any */

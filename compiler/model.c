@@ -66,8 +66,8 @@ static Node *input(Graph *g, const char *name)
         return r && NODE(g, r)->op == OP_INPUT ? NODE(g, r) : NULL;
 }
 
-/* The inputs that the runtime fills (runtime/session/session.c); nothing feeds any other.  Those of an
- * objective (read/objective.c) come by its name. */
+/* The inputs that the runtime fills (runtime/session/session.c); nothing feeds any other.  Those of
+ * an objective (read/objective.c) come by its name. */
 static void check_input(const Node *n)
 {
         if (!strncmp(n->name, "objective.", 10) && n->type.dt == DT_F32 && n->type.rank >= 2 &&
@@ -101,7 +101,8 @@ static void check_input(const Node *n)
                 want[2], fed[2].what);
 }
 
-/* What is given at every call must be asked for: a program has no place for what it does not read. */
+/* What is given at every call must be asked for: a program has no place for what it does not
+ * read. */
 static void check_reads(const Graph *g, Ref out, const char *what, const char *leaf)
 {
         const Ref in = graph_find(g, leaf);

@@ -43,8 +43,8 @@ int prefill_tokens(const Model *m, const CompileOptions *o, int ctx); /* tokens 
 int window_tokens(const Model *m, const CompileOptions *o); /* tokens of a training window */
 /* Tokens that a cache of pages has room for; 0: one sequence's cache has no pages. */
 int64_t cache_rows(const CompileOptions *o, int ctx);
-/* Those of the second pool of layers that look back less than *window, the most of all layers (0: all
- * tokens).  0: there is none, since all layers look back as far, or it would not be smaller. */
+/* Those of the second pool of layers that look back less than *window, the most of all layers (0:
+ * all tokens).  0: there is none, since all layers look back as far, or it would not be smaller. */
 int64_t narrow_rows(const Model *m, const CompileOptions *o, int ctx, int64_t *window,
                     int64_t *narrow);
 

@@ -25,8 +25,8 @@ int64_t cache_rows(const CompileOptions *o, int ctx)
                CACHE_PAGE;
 }
 
-/* How far layers look back, 0 being farthest: *wide is the most, *narrow the most of the others, or 0
- * where there are none. */
+/* How far layers look back, 0 being farthest: *wide is the most, *narrow the most of the others, or
+ * 0 where there are none. */
 static void windows_of(const Graph *g, int64_t *wide, int64_t *narrow)
 {
         *wide = *narrow = -1;
@@ -131,8 +131,8 @@ int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk, int bl
         return n;
 }
 
-/* Kernels know the context's size.  Rounded up, many sizes share one compilation: to a power of two,
- * at most to the model's own. */
+/* Kernels know the context's size.  Rounded up, many sizes share one compilation: to a power of
+ * two, at most to the model's own. */
 int context_of(const Model *m, const CompileOptions *o)
 {
         int ctx = CONTEXT_STEP;

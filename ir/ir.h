@@ -231,7 +231,8 @@ typedef struct Attr {
                         int64_t init;
                         double a, b;
                         int64_t trainable, decay, storage;
-                        /* of a group: its learning rate by the run's, its weight decay; 0: the run's */
+                        /* of a group: its learning rate by the run's, its weight decay; 0: the
+                         * run's */
                         double rate, own_decay;
                 } param;
                 /* table of a constant, n elements */

@@ -10,11 +10,11 @@
 
 #define TGC_MAX_BATCH 256
 #define TGC_PAGE 64 /* tokens of a page of a paged cache */
-/* Pools of pages: one of the layers that look back farthest, one of those with narrower windows, which
- * keep fewer pages of a sequence.  A plan may have the first alone. */
+/* Pools of pages: one of the layers that look back farthest, one of those with narrower windows,
+ * which keep fewer pages of a sequence.  A plan may have the first alone. */
 #define TGC_POOLS 2
-/* Tiles of keys may begin up to so many tokens before the first that a query looks at; a sequence whose
- * layers look back `window` tokens has at least so many pages. */
+/* Tiles of keys may begin up to so many tokens before the first that a query looks at; a sequence
+ * whose layers look back `window` tokens has at least so many pages. */
 #define TGC_MARGIN 256
 #define TGC_KEPT(window) (((window) + 8 * TGC_PAGE + TGC_PAGE - 1) / TGC_PAGE)
 
@@ -26,10 +26,10 @@ typedef struct RtToken {
 /* ---- sampling ----
  *
  * A sequence has a slot: a block of RT_SLOT_WORDS words in device memory with all that the sampler
- * knows of it.  Row b of a call belongs to slot rt->slot[b].  A slot of zeros is greedy.  Its parts,
- * one after the other (RT_SLOT_*): RtSample; int history[cap], the token at position p in p % cap;
- * RtBias bias[RT_BIASES]; int breaker[RT_BREAKERS]; bits over the vocabulary, one a token, of DRY's
- * breakers and of the tokens that may come next.  */
+ * knows of it.  Row b of a call belongs to slot rt->slot[b].  A slot of zeros is greedy.  Its
+ * parts, one after the other (RT_SLOT_*): RtSample; int history[cap], the token at position p in p
+ * % cap; RtBias bias[RT_BIASES]; int breaker[RT_BREAKERS]; bits over the vocabulary, one a token,
+ * of DRY's breakers and of the tokens that may come next.  */
 
 /* Samplers by the names and in the order of llama.cpp's default chain. */
 enum {
@@ -118,9 +118,10 @@ typedef struct Rt {
         int B, T;
         int pos[TGC_MAX_BATCH]; /* tokens cached before this call, per sequence; S=pos+T */
         int start[TGC_MAX_BATCH + 1];
-        /* The slot of each row's sequence (one from the number of slots on, or below 0: it is nobody's,
-         * and nothing is sampled).  In a paged cache a slot has a row in each pool's table of pages;
-         * and the place in the pool (page * TGC_PAGE + offset) of its one token in this call */
+        /* The slot of each row's sequence (one from the number of slots on, or below 0: it is
+         * nobody's, and nothing is sampled).  In a paged cache a slot has a row in each pool's
+         * table of pages; and the place in the pool (page * TGC_PAGE + offset) of its one token in
+         * this call */
         int slot[TGC_MAX_BATCH], place[TGC_POOLS][TGC_MAX_BATCH];
         int n_out[TGC_MAX_BATCH];    /* calls that sampled a row since the host wrote this */
         int slot_pages;              /* entries of a row of the tables */

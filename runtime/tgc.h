@@ -69,8 +69,8 @@ int tgc_encode(Tgc *t, const char *text, size_t n, int **ids, int *n_ids, TgcErr
 /* The text of ids, UTF-8, as Hugging Face decodes them; *text is freed with tgc_free and ends with
  * a NUL. */
 int tgc_text(Tgc *t, const int *ids, int n_ids, char **text, size_t *n, TgcError *error);
-/* Bytes that id adds after previous; writes at most cap, returns how many it wrote.  previous -1, or a
- * special token: a text begins, and loses the space that some tokenizers put before it. */
+/* Bytes that id adds after previous; writes at most cap, returns how many it wrote.  previous -1,
+ * or a special token: a text begins, and loses the space that some tokenizers put before it. */
 size_t tgc_decode(Tgc *t, int previous, int id, char *out, size_t cap);
 int tgc_is_end(const Tgc *t, int id); /* does id end a text? */
 void tgc_free(void *p);
@@ -109,9 +109,9 @@ typedef struct TgcSampling {
          * softmax of the model's own logits: before any of the above */
         int logprobs, n_logprobs;
         /* Which tokens may come next: bits, one a token of the vocabulary, that stay until the next
-         * call.  Called once for every token of a sequence (its number, in a TgcBatch), with the token
-         * before it, which was sampled, or -1 for the first, while the device computes the logits.
-         * NULL ends with an error.  NULL here: all tokens. */
+         * call.  Called once for every token of a sequence (its number, in a TgcBatch), with the
+         * token before it, which was sampled, or -1 for the first, while the device computes the
+         * logits.  NULL ends with an error.  NULL here: all tokens. */
         const uint32_t *(*mask)(void *user, int sequence, int token);
         void *mask_user;
 } TgcSampling;
@@ -145,8 +145,8 @@ int tgc_generate(Tgc *t, const TgcSampling *how, int n, TgcTokenFn *fn, void *us
 
 /* ---- several sequences at once; the plan was compiled with --batch-size 2 or more ---- */
 
-/* Sequences of any length come and go; each step serves all of them, and each says what it would say
- * alone.  Between tgc_batch_open and tgc_batch_close the Tgc serves nothing else. */
+/* Sequences of any length come and go; each step serves all of them, and each says what it would
+ * say alone.  Between tgc_batch_open and tgc_batch_close the Tgc serves nothing else. */
 typedef struct TgcBatch TgcBatch;
 
 typedef struct TgcSequence {
@@ -180,7 +180,8 @@ int tgc_batch_add(TgcBatch *b, const int *ids, int n, const TgcSequence *how, in
 int tgc_batch_fork(TgcBatch *b, int sequence, const TgcSequence *how, int *child, TgcError *error);
 int tgc_batch_drop(TgcBatch *b, int sequence, TgcError *error);
 int tgc_batch_left(const TgcBatch *b); /* sequences that have not ended */
-/* Up to TGC_MOST_TOKENS tokens to out, their number to *n; on a GPU they come a step or two late. */
+/* Up to TGC_MOST_TOKENS tokens to out, their number to *n; on a GPU they come a step or two
+ * late. */
 int tgc_batch_step(TgcBatch *b, TgcToken *out, int *n, TgcError *error);
 
 /* Log-probabilities: nll[i] is -log p(ids[i+1] | ids[0..i]), n-1 of them; logits
@@ -191,8 +192,8 @@ int tgc_score(Tgc *t, const int *ids, int n, float *logits, double *nll, TgcErro
 
 int tgc_width(const Tgc *t); /* of a vector; 0: the plan is of no encoder */
 /* The vectors of n_texts texts, text[i] of n[i] bytes, to out (n_texts, tgc_width), pooled and
- * normalised as the model's folder said.  A text that is too long loses its end.  They go through the
- * model many at a time; each gets the vector that it would get alone. */
+ * normalised as the model's folder said.  A text that is too long loses its end.  They go through
+ * the model many at a time; each gets the vector that it would get alone. */
 int tgc_embed(Tgc *t, const char *const *text, const size_t *n, int n_texts, float *out,
               TgcError *error);
 /* The same of tokens, ids[i] n[i] of them, the model's special ones included. */

@@ -3,7 +3,8 @@
  *
  *      KILL_AT=N       SIGKILL, or SIG$KILL_WITH, before the N-th call that changes a file
  *      FAULT=alloc     the FAULT_AT-th allocation fails; with FAULT_ALL=1 every later one too
- *      FAULT=call      the FAULT_AT-th system call fails, for the FAULT_ROUND-th of its reasons (0: the first); short_write: half is written
+ *      FAULT=call      the FAULT_AT-th system call fails, for the FAULT_ROUND-th of its reasons (0:
+ *                      the first); short_write: half is written
  *      FAULT_LOG=FILE  gets "calls N", or what failed: "malloc 64" or "write ENOSPC", and with
  *      FAULT_TRACE=1 the stack FAULT_LIST=FILE gets a line for each call: its number and a hash of
  *      the stack, equal where the place is

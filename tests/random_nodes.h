@@ -1,5 +1,5 @@
-/* random_nodes.h: what random graphs are drawn with: choices, and nodes with the checks that readers
- * make. */
+/* random_nodes.h: what random graphs are drawn with: choices, and nodes with the checks that
+ * readers make. */
 #ifndef TGC_RANDOM_NODES_H
 #define TGC_RANDOM_NODES_H
 

@@ -176,7 +176,8 @@ static inline void embed_wide(Gen *q)
         keep(q, linear(q, mk(q, OP_GATHER, low, q->ids, 0), q->C));
 }
 
-/* Layers, and between some of them what random_graph.h makes.  What can go wrong goes to error_at. */
+/* Layers, and between some of them what random_graph.h makes.  What can go wrong goes to
+ * error_at. */
 static inline Model *wide_model(Draw d)
 {
         static const int widths[] = { 3, 8, 12, 16, 20, 24, 32, 36, 40, 48, 56, 64, 72, 96 };

@@ -1,6 +1,6 @@
-/* random_weights.h: matrices for random models: parameters, and in wide ones also what models make of
- * parameters: parts of a larger one, one of a stack of layers, two beside each other, a turned one,
- * one that is scaled, changed by a product of low rank, or used before. */
+/* random_weights.h: matrices for random models: parameters, and in wide ones also what models make
+ * of parameters: parts of a larger one, one of a stack of layers, two beside each other, a turned
+ * one, one that is scaled, changed by a product of low rank, or used before. */
 #ifndef TGC_RANDOM_WEIGHTS_H
 #define TGC_RANDOM_WEIGHTS_H
 

@@ -384,8 +384,8 @@ TEST (company_on_hopper_emulated) {
         unsetenv("TGC_EMULATE_ARCH");
 }
 
-/* Parts of the cache by how many there are: 16 alone, 8 of 24, and 4 without --fast.  The same tokens,
- * and log-probabilities to a thousandth. */
+/* Parts of the cache by how many there are: 16 alone, 8 of 24, and 4 without --fast.  The same
+ * tokens, and log-probabilities to a thousandth. */
 TEST (fast_company_in_the_emulator) {
         static const char *const one_head[] = { "n_layer=1",   "n_embd=32",   "n_head=2",
                                                 "n_kv_head=1", "head_dim=64", "n_ff=44",

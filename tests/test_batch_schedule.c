@@ -1,5 +1,5 @@
-/* test_batch_schedule.c: pages.c and schedule.c by themselves: random traces of sequences that come,
- * are served within a budget, and end. */
+/* test_batch_schedule.c: pages.c and schedule.c by themselves: random traces of sequences that
+ * come, are served within a budget, and end. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

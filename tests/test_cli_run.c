@@ -1,5 +1,5 @@
-/* test_cli_run.c: a model from end to end on the CPU: training that is interrupted and goes on, plans,
- * tokens, checks; and a signal while a compiler runs. */
+/* test_cli_run.c: a model from end to end on the CPU: training that is interrupted and goes on,
+ * plans, tokens, checks; and a signal while a compiler runs. */
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>

@@ -66,7 +66,8 @@ TEST (gradient_norm_and_adamw) {
         free(p), free(g), free(m), free(v), free(p0), free(low), free(m0), free(v0);
 }
 
-/* Steps of every rule, next to its definition in double (ir/optimizer.c), from states that are zero. */
+/* Steps of every rule, next to its definition in double (ir/optimizer.c), from states that are
+ * zero. */
 TEST (every_rule_is_its_definition) {
         static UpdateRule *const rule[N_OPTIMIZERS] = { [OPTIMIZER_ADAMW] = adamw_rule,
                                                         [OPTIMIZER_LION] = lion_rule,
@@ -125,8 +126,8 @@ TEST (every_rule_is_its_definition) {
         }
 }
 
-/* The average next to its definition in double; swapped twice nothing has changed, swapped once low is
- * of the average. */
+/* The average next to its definition in double; swapped twice nothing has changed, swapped once low
+ * is of the average. */
 TEST (average_of_parameters) {
         enum { N = UPDATE_TILE + 333, STEPS = 20 };
         static const float weight[] = { 1.f, 0.001f, 0.6f };
@@ -314,8 +315,8 @@ static void muon_kernels(const Rt *rt, MuonMatrix w, UpdateParams to, const floa
         free(x), free(y), free(gram), free(poly), free(partial);
 }
 
-/* Matrices that are wide, tall, square, and rows of others, over steps from no momentum, next to the
- * definition.  Gradients have full rank, so what bf16 rounds stays small. */
+/* Matrices that are wide, tall, square, and rows of others, over steps from no momentum, next to
+ * the definition.  Gradients have full rank, so what bf16 rounds stays small. */
 TEST (muon_is_its_definition) {
         static const long shape[][3] = {
                 { 24, 70, 70 }, { 70, 24, 24 }, { 33, 33, 99 }, { 1, 9, 9 }

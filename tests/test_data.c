@@ -1,5 +1,5 @@
-/* test_data.c: records in rows, sources in shares, rows of a batch: what depends on what, and how full
- * rows are; tests/test_records.sh has the files. */
+/* test_data.c: records in rows, sources in shares, rows of a batch: what depends on what, and how
+ * full rows are; tests/test_records.sh has the files. */
 #include <stdlib.h>
 #include <string.h>
 #include "cli/windows.h"
@@ -37,8 +37,8 @@ static void check_packing(const Packing *p, const int *length, bool alone)
                 CHECK(seen[i] == 1);
         for (int i = 0; i < p->n_rows; i++)
                 CHECK(rows[i] == 1);
-        /* all / T is a bound from below; first-fit-decreasing needs 11/9 of the fewest and one at most, and
-         * of lengths above a half each needs its own */
+        /* all / T is a bound from below; first-fit-decreasing needs 11/9 of the fewest and one at
+         * most, and of lengths above a half each needs its own */
         int large = 0;
         for (int i = 0; i < p->n; i++)
                 large += 2 * length[i] > T;

@@ -1,4 +1,5 @@
-/* test_describe.c: what `tgc help lua` and `tgc help models` say is all there is, and nothing else. */
+/* test_describe.c: what `tgc help lua` and `tgc help models` say is all there is, and nothing
+ * else. */
 #include "read_models.h"
 
 static const char *const words[] = {
@@ -149,7 +150,8 @@ TEST (every_block_is_described) {
         text_free(&t);
 }
 
-/* What is listed for a model can be given to -D, the default that stands there changes nothing, and all are listed. */
+/* What is listed for a model can be given to -D, the default that stands there changes nothing, and
+ * all are listed. */
 TEST (models_are_described_as_they_are) {
         static const char *const names[] = {
                 "bloom",   "cohere",    "deepseek",  "ernie",      "exaone4",  "falcon",

@@ -1,5 +1,5 @@
-/* test_draft.c: drafts do not change what is said: the same tokens, of the same random numbers, and the
- * same log-probabilities to rounding. */
+/* test_draft.c: drafts do not change what is said: the same tokens, of the same random numbers, and
+ * the same log-probabilities to rounding. */
 #include <math.h>
 #include "small_gpt.h"
 #include "runtime/session/session_impl.h"
@@ -121,7 +121,8 @@ TEST (in_the_emulator) {
         close_model(&x);
         CHECK(!setenv("TGC_EMULATE_ARCH", "sm_90a", 1));
         open_model(&x, "bf16", 2, 0, DEV_EMULATE);
-        /* of nearly even chances a draw between two tokens is either's after bf16's rounding (seed 5) */
+        /* of nearly even chances a draw between two tokens is either's after bf16's rounding (seed
+         * 5) */
         compare_all(&x, 8, 6, "sm_90a, pages");
         close_model(&x);
         unsetenv("TGC_EMULATE_ARCH");

@@ -1,5 +1,5 @@
-/* test_embed.c: encoders: vectors of texts, beside those of sentence-transformers (data/encoders, made by
- * data/make_encoders.py); what is refused. */
+/* test_embed.c: encoders: vectors of texts, beside those of sentence-transformers (data/encoders,
+ * made by data/make_encoders.py); what is refused. */
 #include <math.h>
 #include <sys/stat.h>
 #include "cli_test.h"

@@ -300,8 +300,8 @@ TEST_DATA (hf_and_llama2c) {
         }
 }
 
-/* The loss of llama2.c's version 2, whose weights are decoded: near that of the float32 weights, and
- * near runq's, which rounds activations too. */
+/* The loss of llama2.c's version 2, whose weights are decoded: near that of the float32 weights,
+ * and near runq's, which rounds activations too. */
 TEST_SHARED(llama2c_q80_loss)
 {
         static const struct {

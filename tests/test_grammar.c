@@ -1,5 +1,5 @@
-/* test_grammar.c: grammars and JSON schemas: texts that they take and do not, what is refused, and masks
- * against every token tried. */
+/* test_grammar.c: grammars and JSON schemas: texts that they take and do not, what is refused, and
+ * masks against every token tried. */
 #include <stdlib.h>
 #include "../runtime/grammar/grammar.h"
 #include "test.h"

@@ -138,8 +138,8 @@ static void check_folder(const char *dir)
         npy_close(&f.want);
 }
 
-/* Two are built as for users, and two variants below; the kernels of the others are theirs with other sizes, and built
- * quickly (kernels/cpu/cpu_tgc.h). */
+/* Two are built as for users, and two variants below; the kernels of the others are theirs with
+ * other sizes, and built quickly (kernels/cpu/cpu_tgc.h). */
 static void check_family(const char *name)
 {
         static const char *const built_whole[] = { "gpt2", "mixtral" };

@@ -525,7 +525,8 @@ TEST (evaluator_gives_known_values) {
                   "%y = attention %q, %q, %v, %s, %d {scale=1, alibi=1, documents=1} : f32[1,3,1,1]",
                   { 5, 8, 8 },
                   3 },
-                /* the values' gradient: the first query attends nothing, the second two, the third one */
+                /* the values' gradient: the first query attends nothing, the second two, the third
+                 * one */
                 { "%q = fill : f32[1,3,1,1]\n%l = fill : f32[1,1,3]\n%g = fill {x=1} : f32[1,3,1,1]\n"
                   "%m = const {data=0:0:0:1:0:1:0:0:1} : f32[3,3]\n"
                   "%a = attention_grad %q, %q, %q, %q, %l, %g, %m {scale=1, mask=1} : f32[1,3,1,1]\n"
@@ -675,8 +676,9 @@ TEST (rounding_as_stored) {
         guarded(check_rounded, NULL);
 }
 
-/* Samples of rounding: what a type holds is exact, as are copies and integers; what it does not hold
- * is off, otherwise in each sample and by no more than was said.  A sum that cancels shows it. */
+/* Samples of rounding: what a type holds is exact, as are copies and integers; what it does not
+ * hold is off, otherwise in each sample and by no more than was said.  A sum that cancels shows
+ * it. */
 static void check_sampled(const void *unused)
 {
         Graph *g = graph_parse(

@@ -1,5 +1,5 @@
-/* test_lora.c: adapters against PEFT's own numbers (e2e/lora, by reference.py there): logits of one,
- * of another shape, of two together; losses of 100 steps; what is written; what is refused. */
+/* test_lora.c: adapters against PEFT's own numbers (e2e/lora, by reference.py there): logits of
+ * one, of another shape, of two together; losses of 100 steps; what is written; what is refused. */
 #include <math.h>
 #include <sys/stat.h>
 #include "runtime/weights/npy.h"

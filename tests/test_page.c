@@ -1,4 +1,5 @@
-/* test_page.c: texts of strangers inside of a page: none of them ends the script that it stands in. */
+/* test_page.c: texts of strangers inside of a page: none of them ends the script that it stands
+ * in. */
 #include <math.h>
 #include <string.h>
 #include "cli/page.h"

@@ -1,12 +1,16 @@
 /* test_random.c: random graphs through compile, JSON and back, and every back end, against the
  * evaluator.
  *
- *      test_random                                     what `make check` runs: tests/random/, then 75 graphs
+ *      test_random                                     what `make check` runs: tests/random/, then
+ *                                                      75 graphs
  *      test_random --seed S --count N [--first K]      graphs K .. K+N-1 of seed S
- *                  [--legs NAMES]                      cpu, emulate, sm_90a, and 0 or 3 for a level; default: all;
- *                                                      mixed: what `make check` gives each graph
- *                  [--batch N] [--keep DIR]            graphs compiled together; where those that fail go
- *      test_random --shrink FILE.json [KNOBS]          the smallest graph found that fails in the same way
+ *                  [--legs NAMES]                      cpu, emulate, sm_90a, and 0 or 3 for a
+ *                                                      level; default: all; mixed: what `make
+ *                                                      check` gives each graph
+ *                  [--batch N] [--keep DIR]            graphs compiled together; where those that
+ *                                                      fail go
+ *      test_random --shrink FILE.json [KNOBS]          the smallest graph found that fails in the
+ *                                                      same way
  *      test_random FILE.json [KNOBS]                   one graph
  *      test_random --print K [--seed S]                a graph, to standard output
  *

@@ -1,5 +1,5 @@
-/* test_score.c: many texts scored together: each as it is alone.  C kernels take rows in blocks, and
- * those at the end of a call may differ in their last bits. */
+/* test_score.c: many texts scored together: each as it is alone.  C kernels take rows in blocks,
+ * and those at the end of a call may differ in their last bits. */
 #include <math.h>
 #include "small_gpt.h"
 #include "cli/continuations.h"
@@ -171,7 +171,8 @@ TEST (wrong_lines) {
         }
 }
 
-/* Blanks that end a prompt go to the continuation; nothing at all is the token that begins texts. */
+/* Blanks that end a prompt go to the continuation; nothing at all is the token that begins
+ * texts. */
 TEST (texts_of_continuations) {
         Tokenizer *tok;
         Continuations c;

@@ -54,8 +54,9 @@ static bool for_hopper(const char *text)
         return strstr(text, "TGC_SM90A") != NULL || strstr(text, "sm90") != NULL;
 }
 
-/* A unit's text but for its comments, its kernels' numbers (k12_) and sizes of a model: of numbers from
- * 600 on the largest power of two up to 64 that divides them is left, what they are aligned to. */
+/* A unit's text but for its comments, its kernels' numbers (k12_) and sizes of a model: of numbers
+ * from 600 on the largest power of two up to 64 that divides them is left, what they are aligned
+ * to. */
 static uint64_t kind_of(const char *text)
 {
         uint64_t h = 1469598103934665603u;

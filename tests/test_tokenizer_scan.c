@@ -1,4 +1,5 @@
-/* test_tokenizer_scan.c: patterns that are scanned by hand cut as PCRE2 cuts with the same pattern. */
+/* test_tokenizer_scan.c: patterns that are scanned by hand cut as PCRE2 cuts with the same
+ * pattern. */
 #include "../runtime/tokenizer/tok.h"
 #include "../runtime/tokenizer/tok_regex.h"
 #include "test.h"

@@ -1,5 +1,5 @@
-/* test_weight_map.c: checkpoint names to parameters with transforms.  test_weight_export.c has the way
- * back. */
+/* test_weight_map.c: checkpoint names to parameters with transforms.  test_weight_export.c has the
+ * way back. */
 #include <math.h>
 #include "weight_map_test.h"
 

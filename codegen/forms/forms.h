@@ -7,8 +7,8 @@
 
 /* ---- sm80_gemm.c: tiles of products, and what they cost ---- */
 
-/* What multiplies in a tile, and who: consumers that have the tile together, or whole ones in turns,
- * or a warpgroup for every 64 rows of a block's only tile. */
+/* What multiplies in a tile, and who: consumers that have the tile together, or whole ones in
+ * turns, or a warpgroup for every 64 rows of a block's only tile. */
 typedef enum TileMath { MATH_FMA, MATH_TF32X3, MATH_MMA, MATH_WGMMA } TileMath;
 typedef enum TileSchedule { SINGLE_WAVE, PINGPONG, COOPERATIVE } TileSchedule;
 /* A row of gemm_tiles.def or sm90_gemm_tiles.def, where each column is explained. */
@@ -103,8 +103,8 @@ typedef struct StoredTile {
         const char *how;
 } StoredTile;
 int stored_tile_columns(const StoredTile *t); /* of y, that is rows of W */
-/* y (M,N) = x W^T of at most M rows; `rows` of them there are.  splits: K may be cut.  operands: C text,
- * x, its row stride and W; M_text: M.  Bodies name `epilogue`. */
+/* y (M,N) = x W^T of at most M rows; `rows` of them there are.  splits: K may be cut.  operands: C
+ * text, x, its row stride and W; M_text: M.  Bodies name `epilogue`. */
 typedef struct StoredGemm {
         DType dt;
         Storage blocks;
@@ -123,7 +123,8 @@ typedef struct StoredPick {
 /* Tiles of a product whose K is cut, at most. */
 enum { STORED_PLACES = 1024 };
 bool stored_gemm_takes(Storage s, DType dt); /* kernels know its codes */
-/* Of ARCH_ANY; none where so many rows share the weights that decoding them into memory costs less. */
+/* Of ARCH_ANY; none where so many rows share the weights that decoding them into memory costs
+ * less. */
 StoredPick stored_gemm_pick(const StoredGemm *p);
 const char *stored_gemm_tile_text(Arena *a, const StoredPick *k);
 /* fills the form, which is being written, and writes it */
@@ -131,8 +132,8 @@ void stored_gemm_body(Build *b, const StoredGemm *p, const StoredPick *k, Form *
 
 /* ---- sm90_gemv_stored.c: a few rows by weights in blocks ---- */
 
-/* y (M,N) = norm(x) W^T; units, runs: what a lane reads at once (kernels/common/stored_dot.cuh).  C text:
- * norm; operands, W, its row stride and eps; finish, the arguments behind the epilogue. */
+/* y (M,N) = norm(x) W^T; units, runs: what a lane reads at once (kernels/common/stored_dot.cuh).  C
+ * text: norm; operands, W, its row stride and eps; finish, the arguments behind the epilogue. */
 typedef struct GemvStoredWork {
         Storage blocks;
         DType dt;
@@ -266,7 +267,8 @@ typedef struct AttentionWork {
 } AttentionWork;
 
 /* Few queries, `rows` at a time, over a cache in `splits` parts; the grid is ARCH_ANY's.  parts,
- * done: C text.  many: a block for the rows of each kv head of each sequence fills the device; blocks: that grid, C text. */
+ * done: C text.  many: a block for the rows of each kv head of each sequence fills the device;
+ * blocks: that grid, C text. */
 typedef struct DecodeWork {
         Ref r;
         int rows, splits;
@@ -277,8 +279,8 @@ typedef struct DecodeWork {
 
 /* What dq's kernel does of all: dq alone, or everything, and dk's and dv's is left out. */
 typedef enum GradKind { GRAD_Q, GRAD_KV, GRAD_BOTH, GRAD_SHORT } GradKind;
-/* sums: C text, lse and delta, for dq after the output and its strides, for both after { output, its
- * strides, its gradient, those }; of short sequences no delta.  Bodies name `epilogue`,
+/* sums: C text, lse and delta, for dq after the output and its strides, for both after { output,
+ * its strides, its gradient, those }; of short sequences no delta.  Bodies name `epilogue`,
  * `epilogue_k` and `epilogue_v`. */
 typedef struct BackwardWork {
         Ref r;

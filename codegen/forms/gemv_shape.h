@@ -62,15 +62,16 @@ typedef struct GemvStored {
 } GemvStored;
 
 /* Four and five bits in blocks of 32 take so many instructions that 16 warps hide each other's
- * latency: 28672 x 4096 of MXFP4 and Q4_0 on an H100 at 2.3 TB/s; 8 warps 1.2 and 2.3 on an H200. */
+ * latency: 28672 x 4096 of MXFP4 and Q4_0 on an H100 at 2.3 TB/s; 8 warps 1.2 and 2.3 on an
+ * H200. */
 static inline int gemv_stored_warps(int values, int bytes, int units)
 {
         return units == 2 && bytes < values ? 16 : 8;
 }
 
-/* values, bytes: of a block; units of 16 that a lane reads, in runs; digits: of x.  One block on each
- * multiprocessor, and room beside it for one of the next launch, which fetches while this one ends:
- * each has about 80 KB of W under way.  Each warp has about as much to do. */
+/* values, bytes: of a block; units of 16 that a lane reads, in runs; digits: of x.  One block on
+ * each multiprocessor, and room beside it for one of the next launch, which fetches while this one
+ * ends: each has about 80 KB of W under way.  Each warp has about as much to do. */
 static inline GemvStored gemv_stored_shape(int values, int bytes, int units, int runs, int digits,
                                            int M, long N, int K, int sms)
 {
@@ -116,10 +117,11 @@ typedef struct GemvBlocksMma {
         int smem;
 } GemvBlocksMma;
 
-/* values, bytes, units, runs: as gemv_stored_shape's.  Of a launch and the next one a block each lies on
- * a multiprocessor, so that the next one's W is fetched meanwhile; two blocks of one launch had better
- * not.  Those that a transformer runs in turns have therefore 94 KB (wide: q, k and v; gate and up) and
- * 132 (the others), of 227.  A very wide one, and rows of x that do not fit, have all. */
+/* values, bytes, units, runs: as gemv_stored_shape's.  Of a launch and the next one a block each
+ * lies on a multiprocessor, so that the next one's W is fetched meanwhile; two blocks of one launch
+ * had better not.  Those that a transformer runs in turns have therefore 94 KB (wide: q, k and v;
+ * gate and up) and 132 (the others), of 227.  A very wide one, and rows of x that do not fit, have
+ * all. */
 static inline GemvBlocksMma gemv_blocks_mma(int values, int bytes, int units, int runs, int M,
                                             long N, int K, int sms)
 {

@@ -1,8 +1,8 @@
 /* sm90_attention.c: attention on sm_90a, forward, decoding and gradients.
  *
- * Operands come through tensor maps.  The rows of a map are the tokens of all sequences.  Its columns
- * are everything in a token's row, so q, k and v that lie in one row share a map, and a head is a
- * box of columns.  Sequences that fit in shared memory whole use no maps
+ * Operands come through tensor maps.  The rows of a map are the tokens of all sequences.  Its
+ * columns are everything in a token's row, so q, k and v that lie in one row share a map, and a
+ * head is a box of columns.  Sequences that fit in shared memory whole use no maps
  * (kernels/attention/attention_short_sm90.cuh). */
 #include "forms.h"
 #include <string.h>

@@ -2,8 +2,8 @@
  *
  * Operands come through tensor maps.  Blocks are persistent: each takes tile after tile.  For a
  * prompt, the tensor map has the rows of the longest prompt, and the launch counts the rows that
- * exist.  A GEMM that fits in a single wave has one tile a block.  schedule.c chooses that tile, since
- * it knows what else is in the launch.
+ * exist.  A GEMM that fits in a single wave has one tile a block.  schedule.c chooses that tile,
+ * since it knows what else is in the launch.
  *
  * With --tf32, float32 uses the tiles of persistent blocks.  The second operand must be contiguous
  * along K, so dx = dy W and dW = dy^T x read transposed copies of W and x, which a launch before

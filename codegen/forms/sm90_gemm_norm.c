@@ -1,8 +1,9 @@
 /* sm90_gemm_norm.c: on sm_90a, a GEMM and the norm of its result are one launch
  * (kernels/gemm/gemm_norm.cuh).
  *
- * Other architectures run two kernels.  On sm_90a the GEMM's kernel also has the norm's arguments and
- * body, and the tiles of the same rows form a cluster.  The norm's own kernel is skipped there. */
+ * Other architectures run two kernels.  On sm_90a the GEMM's kernel also has the norm's arguments
+ * and body, and the tiles of the same rows form a cluster.  The norm's own kernel is skipped
+ * there. */
 #include "forms.h"
 #include <string.h>
 

@@ -9,8 +9,9 @@
 
 /* A block's shared memory: all of a multiprocessor's, or half of it.  Where parts of K are many a
  * launch is short, and its blocks had better begin beside those of the launch before.  H200, 64
- * rows or fewer, 4096 x 4096 in four parts: 13.0 to 17.2 us whole, 10.2 to 16.9 half; 6144 x 4096 in
- * two: 13.7 to 16.2 whole, 16.7 to 19.9 half, for blocks come in pairs to some multiprocessors. */
+ * rows or fewer, 4096 x 4096 in four parts: 13.0 to 17.2 us whole, 10.2 to 16.9 half; 6144 x 4096
+ * in two: 13.7 to 16.2 whole, 16.7 to 19.9 half, for blocks come in pairs to some
+ * multiprocessors. */
 enum { WHOLE = 225000, HALF = 113000, HALF_ROWS = 64, HALF_PARTS = 4, HALF_BLOCKS = 120 };
 
 static int stages_of(const Gemm *p, int rows, int parts)

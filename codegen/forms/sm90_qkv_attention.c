@@ -1,8 +1,8 @@
-/* sm90_qkv_attention.c: on sm_90a, single-token decode fuses the QKV projection and attention into one
- * cluster launch (kernels/attention/qkv_attention_sm90.cuh).
+/* sm90_qkv_attention.c: on sm_90a, single-token decode fuses the QKV projection and attention into
+ * one cluster launch (kernels/attention/qkv_attention_sm90.cuh).
  *
- * Other architectures run two kernels.  So does a paged cache, where the bits of a sequence must not
- * depend on which others run beside it.  On sm_90a the projection's kernel also has attention's
+ * Other architectures run two kernels.  So does a paged cache, where the bits of a sequence must
+ * not depend on which others run beside it.  On sm_90a the projection's kernel also has attention's
  * arguments and body, and attention's own kernel is skipped. */
 #include "../ops/ops.h"
 #include "gemv_shape.h"

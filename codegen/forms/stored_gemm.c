@@ -6,8 +6,8 @@
 #include "forms.h"
 #include <string.h>
 
-/* MANY: rows for which an H200 decodes weights into memory and multiplies then in less time: 2,048 by
- * 28672 x 4096 of Q4_K 779 us, torch's bf16 product alone 604, decoding 75 by bytes moved. */
+/* MANY: rows for which an H200 decodes weights into memory and multiplies then in less time: 2,048
+ * by 28672 x 4096 of Q4_K 779 us, torch's bf16 product alone 604, decoding 75 by bytes moved. */
 enum { SLICE = 256, MOST_SPLITS = 16, LEAST_SLICES = 2, MANY = 1024 };
 
 /* The codes of a type come in few instructions (kernels/common/stored_codes.cuh); of others not. */

@@ -1,10 +1,12 @@
 /* tile_choice.c: the tile of a product: one that was measured (`tgc tune`), else the cost model's.
  *
- * GEMMs with the same key share a choice.  A key holds what decides a tile's speed, and nothing that
- * differs between layers.
+ * GEMMs with the same key share a choice.  A key holds what decides a tile's speed, and nothing
+ * that differs between layers.
  *
- *      bf16:32768x3072x768:nt:add+gelu_tanh:4          y = gelu(x W^T + bias), 4 bytes of epilogue for an element of y
- *      bf16:3072x768x32768:tn:accum:2:sums             dW = dy^T x, and dy's columns are summed by the way
+ *      bf16:32768x3072x768:nt:add+gelu_tanh:4          y = gelu(x W^T + bias), 4 bytes of epilogue
+ *                                                      for an element of y
+ *      bf16:3072x768x32768:tn:accum:2:sums             dW = dy^T x, and dy's columns are summed by
+ *                                                      the way
  *
  * M x N x K, with <= before an M that is only an upper bound; for each operand n or t, plain or
  * transposed; the epilogue's ops and the bytes that it moves; then perhaps batch=N, align=BYTES and
@@ -12,10 +14,11 @@
  *
  *      tgc-choices 1
  *      gpu NVIDIA H100 80GB HBM3, sm_90a               where they were measured, for people
- *      choose bf16:3072x768x32768:tn:accum:2:sums S256x128/4           a tile, and into how many parts K is cut
+ *      choose bf16:3072x768x32768:tn:accum:2:sums S256x128/4           a tile, and into how many
+ *                                                                      parts K is cut
  *
- * A tile of gemm_tiles.def serves every architecture.  A tile of sm90_gemm_tiles.def is the kernel's
- * form for sm_90a. */
+ * A tile of gemm_tiles.def serves every architecture.  A tile of sm90_gemm_tiles.def is the
+ * kernel's form for sm_90a. */
 #include "forms.h"
 #include <stdlib.h>
 #include <string.h>

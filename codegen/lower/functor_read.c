@@ -234,8 +234,8 @@ static void emit_prefetch_load(F *f, int depth, const Load *l, const char *at)
              l->half ? 2 : 1, l->name);
 }
 
-/* Columns of rows in blocks: neighbours are decoded together where the loop is over all columns, else
- * each by itself (f_operand). */
+/* Columns of rows in blocks: neighbours are decoded together where the loop is over all columns,
+ * else each by itself (f_operand). */
 bool f_blocks_at_once(const F *f, const Load *l)
 {
         const Dom *d = &f->dom[l->dom];

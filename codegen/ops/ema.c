@@ -1,5 +1,5 @@
-/* ema.c: the average of the parameters (--ema): its step, behind the optimiser's, and the program that
- * puts it in the place of the parameters and back.
+/* ema.c: the average of the parameters (--ema): its step, behind the optimiser's, and the program
+ * that puts it in the place of the parameters and back.
  *
  * A launch of its own: 12 bytes a parameter, beside AdamW's 26 to 28. */
 #include "ops.h"

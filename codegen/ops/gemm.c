@@ -420,7 +420,8 @@ static void matmul(Emit *e, const Group *gr)
         int align = align_bytes(a.dt, ea < pa ? ea : pa, ew < pw ? ew : pw);
         Gemm rows;
         const bool several = !decoded && gemm_rows_problem(e, n, align, &rows);
-        /* (a kernel that reads its weight before it waits must not get one that was just decoded) */
+        /* (a kernel that reads its weight before it waits must not get one that was just
+         * decoded) */
         if (!decoded && s.tb && !s.ta && !s.lead && e->most_t == 1 && a.dt != DT_F32 &&
             a.dt == w.dt && align == 16 && fixed_m && dim_known(e, s.K)) {
                 GemvMma mma = gemv_mma((int)s.m_most, N, (int)s.k_most, false, ANY_SMS);

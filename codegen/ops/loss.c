@@ -11,8 +11,8 @@
  * loss_exp.c needs no pass over s between the GEMMs.  loss_small_vocab.c does all but dw in one
  * launch.
  *
- * Rows of the scratch are padded with zeros to a multiple of 8 elements, large ones of 64.  So GEMMs
- * can read 16 bytes at a time although the vocabulary is odd, and TMA reads whole lines. */
+ * Rows of the scratch are padded with zeros to a multiple of 8 elements, large ones of 64.  So
+ * GEMMs can read 16 bytes at a time although the vocabulary is odd, and TMA reads whole lines. */
 #include "loss.h"
 #include <stdlib.h>
 #include <string.h>

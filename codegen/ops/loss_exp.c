@@ -6,9 +6,9 @@
  *                          finish: loss; factor; s at the targets; xs = x * factor
  *                          dx = factor * s w;  dw += s^T xs
  *
- * Used on a GPU, in bf16 (which has float32's exponent), for vocabularies whose pass costs more than a
- * launch, and for linears without a bias (its gradient would need s itself).  Row sums come from the
- * GEMM's epilogue on Hopper, from `finish` elsewhere. */
+ * Used on a GPU, in bf16 (which has float32's exponent), for vocabularies whose pass costs more
+ * than a launch, and for linears without a bias (its gradient would need s itself).  Row sums come
+ * from the GEMM's epilogue on Hopper, from `finish` elsewhere. */
 #include "loss.h"
 #include <stdlib.h>
 

@@ -1,9 +1,9 @@
 /* loss_small_vocab.c: the loss of a small vocabulary and its gradients in one launch
  * (kernels/loss/cross_entropy_small_vocab.cuh).
  *
- * A step of a small model is a chain of short launches.  Here logits, loss and dx are one launch; only
- * the update waits for dw.  Used on any GPU, if a block can hold all of w and the rows are so few
- * that dw needs no split of K. */
+ * A step of a small model is a chain of short launches.  Here logits, loss and dx are one launch;
+ * only the update waits for dw.  Used on any GPU, if a block can hold all of w and the rows are so
+ * few that dw needs no split of K. */
 #include "loss.h"
 
 /* As the kernel has them; and the shared memory that every GPU has, blocks that an H100 holds,

@@ -1,5 +1,5 @@
-/* muon.c: Muon's step of the hidden matrices (kernels/optimizer/muon.cuh has the formula), one after
- * the other: momentum, scale, five times three products in bf16, the parameters.
+/* muon.c: Muon's step of the hidden matrices (kernels/optimizer/muon.cuh has the formula), one
+ * after the other: momentum, scale, five times three products in bf16, the parameters.
  *
  * Of a matrix with more rows than columns the Gram matrix is that of its columns, so nothing is
  * transposed: G = x^T x, x = A x + x (B G + C G G).  G and the polynomial of it are symmetric.  All

@@ -14,8 +14,8 @@ void gen_group(Emit *e, const Group *gr);
 
 void gen_update(Emit *e, const Shared *sh, DType dt);
 void gen_add_grads(Emit *e, const Shared *sh);
-/* Texts of update.cuh's and cpu_update.h's arguments: Grads (CUDA), parameters, and a group's rates as
- * `own`. */
+/* Texts of update.cuh's and cpu_update.h's arguments: Grads (CUDA), parameters, and a group's rates
+ * as `own`. */
 const char *update_grads(Build *b, int64_t n, int64_t n_low);
 const char *update_params(Build *b, const Shared *sh, DType dt);
 const char *update_rates(Emit *e, const UpdateRange *r);
@@ -42,8 +42,8 @@ void gen_map(Emit *e, const Group *gr);
 void gen_row(Emit *e, const Group *gr);
 void gen_column(Emit *e, const Group *gr);
 /* A product dW = dy^T x can sum dy's columns by the way on sm_90a (row.c).  gen_column leaves the
- * group to gen_gemm, which calls column_sums after the product; parts_sm90: how many parts it put into
- * `work`, or 0. */
+ * group to gen_gemm, which calls column_sums after the product; parts_sm90: how many parts it put
+ * into `work`, or 0. */
 void columns_find(Emit *e);                       /* before the first kernel */
 const Group *column_beside(Emit *e, Ref product); /* the sums' group, or NULL */
 int column_work(Emit *e, const Group *gr, int64_t parts_sm90);
@@ -71,8 +71,8 @@ int align_bytes(DType dt, int64_t x, int64_t y);
 /* From here to blocks_done whoever mentions the parameter gets it decoded. */
 void blocks_decode(Emit *e, const Group *gr, Ref param);
 void blocks_done(Emit *e, Ref param);
-/* A product of more rows by its blocks, y = x w^T: the kernel is begun, ends here; false: blocks are to
- * be decoded first. */
+/* A product of more rows by its blocks, y = x w^T: the kernel is begun, ends here; false: blocks
+ * are to be decoded first. */
 bool gemm_stored(Build *b, Ref x, Ref w, Dim M) MUST_USE;
 enum { GEMV_STORED_THREADS = 256 };
 int gemv_stored_threads(Storage s);

@@ -108,8 +108,8 @@ static void norm_grad(Emit *e, const Group *gr, const char *kind)
         }
 }
 
-/* Sum of a (parts, N) table of partial sums, to an output's epilogue; parts_sm90: how many there are
- * on sm_90a, 0: as many. */
+/* Sum of a (parts, N) table of partial sums, to an output's epilogue; parts_sm90: how many there
+ * are on sm_90a, 0: as many. */
 static void add_parts(Emit *e, const Group *gr, int work, const char *parts, int64_t parts_sm90,
                       const Functor *epilogue, const char *title)
 {

@@ -1,5 +1,5 @@
-/* update.c: the end of a training step: sums of gradients over micro-steps, their norm, and one step
- * of the optimiser (ir/optimizers.def) over the arenas. */
+/* update.c: the end of a training step: sums of gradients over micro-steps, their norm, and one
+ * step of the optimiser (ir/optimizers.def) over the arenas. */
 #include "ops.h"
 
 enum { NORM_TILES = 528 };

@@ -8,14 +8,15 @@
  * previous launch does not write: weights, values kept for the backward pass, one operand of a
  * weight's gradient.
  *
- * Waiting blocks would be spread unevenly: the first to start fill whichever multiprocessor is idle.
- * So a launch is overlapped only if its blocks take so much shared memory that no multiprocessor
- * holds more than its share.
+ * Waiting blocks would be spread unevenly: the first to start fill whichever multiprocessor is
+ * idle.  So a launch is overlapped only if its blocks take so much shared memory that no
+ * multiprocessor holds more than its share.
  *
  * In decode and short prompts kernels trigger the next launch before they wait themselves; only
  * weights are prefetched there.  A few trigger after the wait: where the next launch must know
- * which weights to load, or where measurement says so.  Products over weights in blocks trigger when
- * all of these are under way: then the next launch's weights are fetched while memory would idle. */
+ * which weights to load, or where measurement says so.  Products over weights in blocks trigger
+ * when all of these are under way: then the next launch's weights are fetched while memory would
+ * idle. */
 #include "program.h"
 #include <string.h>
 

@@ -153,8 +153,8 @@ static int by_size(const void *x, const void *y)
         return a->slot.id < b->slot.id ? -1 : a->slot.id > b->slot.id;
 }
 
-/* Buffers that have an offset, lowest first, in blocks: of each the launches that any of it is alive
- * between, and the highest end, so that most are passed over. */
+/* Buffers that have an offset, lowest first, in blocks: of each the launches that any of it is
+ * alive between, and the highest end, so that most are passed over. */
 enum { BLOCK = 256 };
 typedef struct Placed {
         int64_t offset, end;

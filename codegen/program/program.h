@@ -305,8 +305,8 @@ int64_t dim_most(Emit *e, Dim d);           /* value at the program's largest si
 const char *ty(DType dt);                   /* TY_F32 ... of tgc.h */
 Storage blocks_of(const Emit *e, Ref base); /* of ops/stored.c: as they lie now */
 const char *ty_of(Emit *e, Ref base);       /* of what lies there: TY_Q4_0, too */
-/* Rows of storage.def, those of the bits, as kernels know them.  C: a list, X(Q4_0, 32, 18, q4_0) ...
- * (cpu_tgc.h); CUDA: a class each, once (stored.cuh). */
+/* Rows of storage.def, those of the bits, as kernels know them.  C: a list, X(Q4_0, 32, 18, q4_0)
+ * ...  (cpu_tgc.h); CUDA: a class each, once (stored.cuh). */
 void stored_list_text(uint64_t bits, Text *t);
 void stored_types_text(uint64_t bits, Text *t);
 const char *plain_arg(Emit *e, Build *b, Ref r); /* address of a value that lies whole */
@@ -375,8 +375,8 @@ typedef struct ParamPlace {
         int64_t offset, count;
 } ParamPlace; /* elements */
 
-/* Trainable elements of one group of parameters, from a multiple of UPDATE_ALIGN on: learning rate by
- * the run's, weight decay; 0: the run's. */
+/* Trainable elements of one group of parameters, from a multiple of UPDATE_ALIGN on: learning rate
+ * by the run's, weight decay; 0: the run's. */
 enum { UPDATE_ALIGN = 16384 };
 typedef struct UpdateRange {
         int64_t begin, end;

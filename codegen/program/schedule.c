@@ -4,9 +4,9 @@
  * touches, or touch what it writes.  Its level is the longest path to it.  The launches on the
  * critical path cannot move; each starts a team.  Every other launch (gradients of weights and
  * biases, sums of splits: only the update waits for them) joins the first team that it may join and
- * that has room.  A launch with slow blocks (Piece.us) joins the first team that takes as long, else
- * the longest; or it waits until the end for others of its kind.  A team is one launch: entry.c lets
- * the block's number choose the piece.
+ * that has room.  A launch with slow blocks (Piece.us) joins the first team that takes as long,
+ * else the longest; or it waits until the end for others of its kind.  A team is one launch:
+ * entry.c lets the block's number choose the piece.
  *
  *      dx = dy W; dW = dy^T x                one launch
  *      norm's gradient; sum of dW's parts    one launch

@@ -4,11 +4,11 @@
  *      attention(%q, append(%kcache, %k), append(%vcache, %v)) : bf16
  *  ->  cast(attention(cast(%q), append(%kcache, cast(%k)), append(%vcache, cast(%v)))) : bf16
  *
- * Attention has one type, so q becomes the cache's, too: its kernels are those of a plan of that type.
- * Sums are float32 in all of them.
+ * Attention has one type, so q becomes the cache's, too: its kernels are those of a plan of that
+ * type.  Sums are float32 in all of them.
  *
- * fp8 is a type of caches alone: attention goes on in q's type, and what it reads becomes that.  Rows
- * share a power of two (ir/fp8.c), which takes a kernel that sees them whole:
+ * fp8 is a type of caches alone: attention goes on in q's type, and what it reads becomes that. 
+ * Rows share a power of two (ir/fp8.c), which takes a kernel that sees them whole:
  *
  *      attention(%q, append_rows(%kcache, %k), append_rows(%vcache, %v)) : bf16 */
 #include "../compiler.h"

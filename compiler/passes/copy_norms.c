@@ -4,9 +4,10 @@
  *              ->  q = matmul(n, wq); v = matmul(n.1, wv); n.1 = mul(rmsnorm.1(x), gain)
  *
  * needs: types.  keeps: both.
- * Such products are not merged where their types differ, as in llama.cpp's mixtures.  Of a norm with
- * several readers one product makes it and the others wait for that one, or it is a launch of its own.
- * A copy in each kernel costs next to nothing, and then they are one launch (codegen/program/schedule.c). */
+ * Such products are not merged where their types differ, as in llama.cpp's mixtures.  Of a norm
+ * with several readers one product makes it and the others wait for that one, or it is a launch of
+ * its own.  A copy in each kernel costs next to nothing, and then they are one launch
+ * (codegen/program/schedule.c). */
 #include "../compiler.h"
 #include "../../codegen/lower/lower.h"
 

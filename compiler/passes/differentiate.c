@@ -45,8 +45,8 @@ static void name_grad(Graph *g, Ref d, Ref of, Ref at)
         NODE(g, d)->loc = NODE(g, at)->loc;
 }
 
-/* Those of the nodes from `from` on that were made of r's gradients: what becomes the gradient of an
- * input is named for it, the rest for r.  Others are forward values in another form. */
+/* Those of the nodes from `from` on that were made of r's gradients: what becomes the gradient of
+ * an input is named for it, the rest for r.  Others are forward values in another form. */
 static void name_grads(Ctx *c, Ref from, Ref r, const Ref *din)
 {
         Graph *g = c->g;
@@ -123,8 +123,8 @@ static Ref interleave_halves(Ctx *c, Type t, Piece *p, Loc loc)
         return op2(g, OP_INTERLEAVE, half[0], half[1]);
 }
 
-/* A gradient (rows, len, inner) of every step-th element: the same with zeros between them, from the
- * first element to the last (rows, (len - 1) step + 1, inner), flattened but for the rows. */
+/* A gradient (rows, len, inner) of every step-th element: the same with zeros between them, from
+ * the first element to the last (rows, (len - 1) step + 1, inner), flattened but for the rows. */
 static Ref spread(Graph *g, Ref d, Dim rows, int64_t len, int64_t step, int64_t inner, Loc loc)
 {
         const DType dt = NODE(g, d)->type.dt;

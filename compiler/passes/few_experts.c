@@ -7,7 +7,8 @@
  *
  *      %perm = bucket %c {k=E}                         (none)
  *      %u = expert_matmul %x, %w, %perm, %offs {adiv=2}
- *      %b = gather %bias, %sorted                      %h = expert_rows %x, %w, %c, %bias {adiv=2, bias=1}
+ *      %b = gather %bias, %sorted                      %h = expert_rows %x, %w, %c, %bias {adiv=2,
+ *                                                      bias=1}
  *      %h = add %u, %b                         ->
  *      %d = expert_matmul %h, %v, %perm, %offs {scatter=1}
  *      %y = combine %d, %g                             %y = expert_rows %h, %v, %c, %g {mix=2}

@@ -11,11 +11,11 @@
  * computing it; or as much, when the input is stored anyway.  A map that several row ops read
  * becomes the prologue of the one that saves most; of the first, if they are equal.
  *
- * In an expert MLP, gate * up becomes the prologue of `down`.  Then gate and up do not wait for each
- * other, and schedule.c may make them one launch.
+ * In an expert MLP, gate * up becomes the prologue of `down`.  Then gate and up do not wait for
+ * each other, and schedule.c may make them one launch.
  *
- * From level 2 on, a norm joins the GEMV that reads it.  If others read it too, one block of a small
- * GEMV of one row also stores it.
+ * From level 2 on, a norm joins the GEMV that reads it.  If others read it too, one block of a
+ * small GEMV of one row also stores it.
  *
  * At level 0 nothing joins anything. */
 #include "fuse.h"

@@ -1,11 +1,12 @@
 /* fuse_bytes.c: the bytes of global memory that a kernel moves (fuse_bytes.h).
  *
- * A kernel loads each outside value once, however many of its nodes read it.  It stores those of its
- * values that are read outside.  A slice counts its own elements; an expanded value counts the
+ * A kernel loads each outside value once, however many of its nodes read it.  It stores those of
+ * its values that are read outside.  A slice counts its own elements; an expanded value counts the
  * elements before expansion; a gather counts the rows that it picks.  A value without storage (a
  * fill, a position) costs nothing.  An update in place counts as one store.
  *
- * B and T count as 1 where they are unknown: they are the same factor in every value of a prompt. */
+ * B and T count as 1 where they are unknown: they are the same factor in every value of a
+ * prompt. */
 #include "fuse_bytes.h"
 #include "../../codegen/lower/lower.h"
 

@@ -1,8 +1,8 @@
 /* fuse_why.c: what fusion did and what it refused, as text (fuse.h).
  *
- * One line for each node that stays out of a kernel: the reason, and the bytes that this costs.  One
- * line for each kernel of several nodes: the bytes that it moves, and what it saves over a kernel
- * for each node.  The programs of a model repeat each other; a line is written once. */
+ * One line for each node that stays out of a kernel: the reason, and the bytes that this costs. 
+ * One line for each kernel of several nodes: the bytes that it moves, and what it saves over a
+ * kernel for each node.  The programs of a model repeat each other; a line is written once. */
 #include "fuse.h"
 #include <string.h>
 

@@ -6,9 +6,10 @@
  *      %v = slice %qkv                           ->      %v = cast (slice %qkv)
  *      %y = attention %q, %k, %v                         %y = attention %q, %k, %v
  *
- * The GEMM's epilogue rotates q and k, and stores them rotated.  If attention read v inside the GEMM's
- * result, that whole result would be stored for v alone.  So v gets a copy of its own.  Only slices
- * beside rotated ones are copied: others may have readers in the backward pass that need the whole. */
+ * The GEMM's epilogue rotates q and k, and stores them rotated.  If attention read v inside the
+ * GEMM's result, that whole result would be stored for v alone.  So v gets a copy of its own.  Only
+ * slices beside rotated ones are copied: others may have readers in the backward pass that need the
+ * whole. */
 #include "../compiler.h"
 #include "../../codegen/lower/lower.h"
 

@@ -3,8 +3,8 @@
  *
  *      gelu(x) ... gelu_grad(x, dy)    ->      gelu(x), s = gelu_slope(x) ... mul(s, dy)
  *
- * if nothing else reads x and a GEMM makes it.  That GEMM's epilogue computes s beside gelu(x), from
- * the same exponential, and stores s in the place of x.  The backward pass then needs one
+ * if nothing else reads x and a GEMM makes it.  That GEMM's epilogue computes s beside gelu(x),
+ * from the same exponential, and stores s in the place of x.  The backward pass then needs one
  * multiplication, which matters since its GEMMs have no time to spare.  A gated activation, whose
  * gate and factor are interleaved columns of one GEMM, keeps both slopes there:
  *
@@ -12,11 +12,12 @@
  *      %a = silu %x             %h = mul %a, %u
  *      ...
  *      %du = mul %dh, %a                               %s = silu_slope %x   %k = mul %u, %s   %k.a = interleave %k, %a
- *      %t = mul %dh, %u                        ->      %du = mul %dh, (slice %k.a {start=1, step=2})
+ *      %t = mul %dh, %u                        ->      %du = mul %dh, (slice %k.a {start=1,
+ *                                                      step=2})
  *      %dx = silu_grad %x, %t                          %dx = mul %dh, (slice %k.a {step=2})
  *
- * h is then stored as well, for the gradient of the next weight, since recompute.c can no longer make
- * it from x and u. */
+ * h is then stored as well, for the gradient of the next weight, since recompute.c can no longer
+ * make it from x and u. */
 #include "../compiler.h"
 
 static const struct {

@@ -1,17 +1,18 @@
 /* lora.c: low-rank adapters beside linears (Hu et al., ICLR 2022), in the forward graph.
- * needs: the model's map.   Runs before merge_linears, which joins the A of linears that read one x.
+ * needs: the model's map.   Runs before merge_linears, which joins the A of linears that read one
+ *                           x.
  *
  *      %y = matmul %x, %w {tb=1}       ->      %d = dropout %x {p}
  *                                              %h = matmul %d, %w.lora_A {tb=1}       (..., r)
  *                                              %y = matmul %x, %w {tb=1}
  *                                              %y.2 = add %y, (matmul %h s, %w.lora_B {tb=1})
  *
- * Where tokens choose among adapters, %h is multiplied by 1 or 0, an element of the input `adapters`.
- * A (r,K) begins uniform within 1/sqrt(K), B (N,r) with zeros.  Linears whose weights are rows of one
- * tensor of the checkpoint (qkv_proj) share its A, each has its rows of its B.  Linears that read one
- * x share its dropout, so that all A become one product.  The map gets a line for each, optional,
- * with PEFT's names: a base model's checkpoint has no adapters.  B's rows are put in order as the
- * weight's are. */
+ * Where tokens choose among adapters, %h is multiplied by 1 or 0, an element of the input
+ * `adapters`.  A (r,K) begins uniform within 1/sqrt(K), B (N,r) with zeros.  Linears whose weights
+ * are rows of one tensor of the checkpoint (qkv_proj) share its A, each has its rows of its B. 
+ * Linears that read one x share its dropout, so that all A become one product.  The map gets a line
+ * for each, optional, with PEFT's names: a base model's checkpoint has no adapters.  B's rows are
+ * put in order as the weight's are. */
 #include "../compiler.h"
 #include <math.h>
 #include <stdlib.h>
@@ -54,8 +55,8 @@ static bool module_of(const char *rest, char *name)
         return true;
 }
 
-/* All names of a line as those of a part of the adapter, "A || B"; *end: what follows them.  tag ".1":
- * those of a second adapter begin with "1/". */
+/* All names of a line as those of a part of the adapter, "A || B"; *end: what follows them.  tag
+ * ".1": those of a second adapter begin with "1/". */
 static void put_names(const char *rest, const char *tag, const char *part, Text *out,
                       const char **end)
 {

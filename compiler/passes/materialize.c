@@ -60,7 +60,8 @@ static bool first_ok(Graph *g, const Place *p, Ref r)
         return access_of(g, p, r, &a) && access_contiguous(&a) && a.off == 0;
 }
 
-/* Must input i of node r, no concat, be copied first?  The table of ops says how kernels read it. */
+/* Must input i of node r, no concat, be copied first?  The table of ops says how kernels read
+ * it. */
 static bool copy_needed(Graph *g, const Place *p, Ref r, int i)
 {
         const Node *n = NODE(g, r);

@@ -24,8 +24,8 @@ typedef struct Merge {
         Ref y; /* new node, once built */
 } Merge;
 
-/* which[r]: 1 + index into of.  Lines of the map, by the parameter that they fill: 1 + an index into
- * it; 0 ends the list. */
+/* which[r]: 1 + index into of.  Lines of the map, by the parameter that they fill: 1 + an index
+ * into it; 0 ends the list. */
 typedef struct Ctx {
         Merge *of;
         int *which;

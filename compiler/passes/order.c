@@ -2,8 +2,8 @@
  * needs: groups.   keeps: everything; only renumbers groups, and launches follow the numbers.
  *
  * There are two candidates.  The written order keeps related kernels together.  The greedy order
- * takes, among the kernels that are ready, the one after which the fewest bytes stay alive.  The one
- * with the lower peak of memory is used. */
+ * takes, among the kernels that are ready, the one after which the fewest bytes stay alive.  The
+ * one with the lower peak of memory is used. */
 #include "../compiler.h"
 #include "../../codegen/lower/lower.h"
 #include <stdlib.h>

@@ -5,9 +5,10 @@
  *                               ->     %o = attention %q, %k, %wide
  *                                      %y = slice %o                            its first 16
  *
- * In a graph, values may have another width than queries and keys; in the kernels they may not.  The
- * narrower side gets columns of zeros.  Zeros in q and k add nothing to a score; zeros in v become
- * results that are sliced off.  The scale is an attribute and stays that of the model's width. */
+ * In a graph, values may have another width than queries and keys; in the kernels they may not. 
+ * The narrower side gets columns of zeros.  Zeros in q and k add nothing to a score; zeros in v
+ * become results that are sliced off.  The scale is an attribute and stays that of the model's
+ * width. */
 #include "../compiler.h"
 
 static Ref padded(Graph *g, Ref x, int64_t width)

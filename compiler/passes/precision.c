@@ -20,8 +20,8 @@ static void mark_grads(Graph *g, bool *grad)
         }
 }
 
-/* Values that softmax, top-k or the outside read, or an input that is float32 always (gates), through
- * views and maps by parameters. */
+/* Values that softmax, top-k or the outside read, or an input that is float32 always (gates),
+ * through views and maps by parameters. */
 static void mark_wide(Graph *g, bool *wide)
 {
         for (int i = 0; i < g->n_out; i++)

@@ -8,8 +8,8 @@
  *      always         a function of one value, if only elementwise gradients read it and they read
  *                     that value too (SwiGLU's silu): it is free
  *      always         the product of two such values, if it is large and only a weight's gradient
- *                     reads it (SwiGLU's up * silu).  The kernel of the elementwise gradients stores
- *                     it: one write more, one activation a layer less
+ *                     reads it (SwiGLU's up * silu).  The kernel of the elementwise gradients
+ *                     stores it: one write more, one activation a layer less
  *      cheap          elementwise ops and norms whose inputs are kept anyway, or are cheap
  *                     themselves.  A few percent of time for one activation per op and layer
  *      block          everything but the first value of each block (checkpoints.c): a forward

@@ -1,5 +1,5 @@
-/* lua_dim.c: dimensions, shapes and element types as Lua sees them: whole numbers, B, T, and products
- * and quotients of these. */
+/* lua_dim.c: dimensions, shapes and element types as Lua sees them: whole numbers, B, T, and
+ * products and quotients of these. */
 #include <lauxlib.h>
 #include "lua_graph.h"
 

@@ -7,7 +7,8 @@
  * catch the errors that its limits raise and nothing runs outside of them:
  *
  *      time            5 s of the thread's CPU time (ReadOptions.seconds)
- *      memory          256 MiB, Lua's and the graph's together (twice that for one allocation, then at once)
+ *      memory          256 MiB, Lua's and the graph's together (twice that for one allocation, then
+ *                      at once)
  *      instructions    200 million
  *      one string      1 MiB
  *

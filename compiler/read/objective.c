@@ -1,20 +1,23 @@
-/* objective.c: what a model is trained for, from a Lua file: a loss in place of the model's own, and
- * what is said of the texts that the model samples.
+/* objective.c: what a model is trained for, from a Lua file: a loss in place of the model's own,
+ * and what is said of the texts that the model samples.
  *
  *      return {
  *              params = { beta = 0.1 },                -- --objective NAME,beta=0.2 changes one
- *              data = "pairs",                         -- or "prompts"; nil: what any training reads
+ *              data = "pairs",                         -- or "prompts"; nil: what any training
+ *                                                      reads
  *              learn = "continuations",                -- or "completion": what counts, of prompts
- *              feeds = { "reference", "side" },        -- numbers that the runtime gives, a (B,T) each
+ *              feeds = { "reference", "side" },        -- numbers that the runtime gives, a (B,T)
+ *                                                      each
  *              loss = function(m, p) ... return l end, -- or { loss = l, aux_loss = a, ce = c }
  *              reward = function(c, p) ... end,        -- a number for a continuation
  *              group = function(g, p) ... end,         -- { NAME = number or list of numbers }
  *      }
  *
  * m: ids, targets, logits (B,T,V), and where these are the product of one matrix and perhaps a bias
- * hidden (B,T,C), head (V,C), head_bias (V); extra, what the model's loss has beside its cross-entropy; and
- * the feeds.  The graph's inputs are called objective.NAME.  g: prompt, completion and the
- * continuations, each with text, ids, tokens (how many), ended, prompt, completion, reward. */
+ * hidden (B,T,C), head (V,C), head_bias (V); extra, what the model's loss has beside its
+ * cross-entropy; and the feeds.  The graph's inputs are called objective.NAME.  g: prompt,
+ * completion and the continuations, each with text, ids, tokens (how many), ended, prompt,
+ * completion, reward. */
 #include <lauxlib.h>
 #include <stddef.h>
 #include <stdlib.h>

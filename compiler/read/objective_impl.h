@@ -24,8 +24,8 @@ enum { MODULE = 1, PARAMS = 2 }; /* on the stack of an open objective */
 Objective *objective_at(lua_State *L);
 /* Under sandbox_call: leaves the module and its parameters on the stack; fills the facts. */
 int objective_module(lua_State *L);
-/* An objective in whose sandbox f has run, for model m (NULL: a model of its own, which stays empty);
- * r.msg says what went wrong. */
+/* An objective in whose sandbox f has run, for model m (NULL: a model of its own, which stays
+ * empty); r.msg says what went wrong. */
 Objective *objective_begin(const char *spec, Model *m, const ReadOptions *o, lua_CFunction f,
                            int results);
 void objective_say(Reader *r, const ReadOptions *o); /* what was printed, which goes */

@@ -1,8 +1,8 @@
 /* batch.c: sequences, and the steps that serve them (see batch.h).
  *
  * A step: schedule; set aside and bring back; one call of prefill; one call of decode; read the
- * results of the oldest decode call that is due.  All is queued in one order on the device, so a page
- * or a slot may be given to another sequence as soon as the last call that uses it is queued.
+ * results of the oldest decode call that is due.  All is queued in one order on the device, so a
+ * page or a slot may be given to another sequence as soon as the last call that uses it is queued.
  *
  * A decode call's rows are sequences.  Their next tokens stay on the device: in the program's ids,
  * where its sampler puts them, or in `next` while another program runs or the rows change. */
@@ -426,8 +426,8 @@ static int leave_and_return(Batch *b, int n, Err *e)
         return code;
 }
 
-/* A slot, unless it has one: its row of the table, and how it is sampled.  q->slot stays -1 where all
- * are taken. */
+/* A slot, unless it has one: its row of the table, and how it is sampled.  q->slot stays -1 where
+ * all are taken. */
 static int need_slot(Batch *b, Seq *q, Err *e)
 {
         int code;

@@ -1,9 +1,9 @@
 /* batch.h: sequences that come, are decoded together, and go.
  *
- * A batch works on a session whose plan has a cache of pages (compiled with --batch-size 2 or more).
- * Sequences may be of any length, up to the context; they are added and dropped between steps.  Which
- * of them a step serves is schedule.h's matter, who owns which page pages.h's.  Sequences with the
- * same beginning share its pages.
+ * A batch works on a session whose plan has a cache of pages (compiled with --batch-size 2 or
+ * more).  Sequences may be of any length, up to the context; they are added and dropped between
+ * steps.  Which of them a step serves is schedule.h's matter, who owns which page pages.h's. 
+ * Sequences with the same beginning share its pages.
  *
  *      batch_open(&b, session, NULL, &e);
  *      batch_add(b, ids, n, &how, &seq, &e);           as often as wanted, at any time
@@ -11,8 +11,8 @@
  *              for (i < n) ... out[i].seq says out[i].token
  *      batch_close(b);
  *
- * On a GPU a step's tokens come one or two steps later, so that it never waits for the host; where a
- * sequence has a mask (Sampling.mask, told the sequence's number) they come at once.  One
+ * On a GPU a step's tokens come one or two steps later, so that it never waits for the host; where
+ * a sequence has a mask (Sampling.mask, told the sequence's number) they come at once.  One
  * thread at a time.  After a failed step the batch is good only for batch_close. */
 #ifndef TGC_BATCH_H
 #define TGC_BATCH_H

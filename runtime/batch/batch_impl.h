@@ -36,7 +36,8 @@ typedef struct Call {
 struct Batch {
         Session *s;
         BatchOptions o;
-        /* In the second pool a page is named by that of the first one which holds the same tokens. */
+        /* In the second pool a page is named by that of the first one which holds the same
+         * tokens. */
         Pages *pages[TGC_POOLS];
         int n_pools;
         Seq **seq; /* in order of arrival */
@@ -71,8 +72,8 @@ void seq_release(Batch *b, Seq *q);       /* all its pages, and its slot */
 void seq_trim(Batch *b, Seq *q);          /* pages before its windows */
 int seq_upload(Batch *b, Seq *q, Err *e); /* its row of the table */
 int seq_leave(Batch *b, Seq *q, Err *e);  /* pages to the host, and its slot is free */
-/* `to` gets what `from` has: its full pages are shared, the last is copied; without a free page it is
- * set aside. */
+/* `to` gets what `from` has: its full pages are shared, the last is copied; without a free page it
+ * is set aside. */
 int seq_fork_pages(Batch *b, const Seq *from, Seq *to, Err *e);
 int seq_return(Batch *b, Seq *q, Err *e); /* and back; it has pages and a slot */
 void seq_find_prefix(Batch *b, Seq *q);   /* pages of others that begin as it does */

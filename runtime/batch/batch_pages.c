@@ -210,9 +210,9 @@ int seq_fork_pages(Batch *b, const Seq *from, Seq *to, Err *e)
 /* Full pages that prefill made: what decoding makes differs in its last bits. */
 static int nameable(const Seq *q) { return (q->n_prompt - 1) / TGC_PAGE; }
 
-/* In the second pool a page's name is that page of the first pool which holds the same tokens, and that
- * page's generation: so it is found wherever the text before it is known, though pages before it may
- * be gone there. */
+/* In the second pool a page's name is that page of the first pool which holds the same tokens, and
+ * that page's generation: so it is found wherever the text before it is known, though pages before
+ * it may be gone there. */
 enum { NARROW_NAME = 2 };
 static void narrow_name(const Batch *b, int page, int name[NARROW_NAME])
 {
@@ -227,8 +227,8 @@ static int narrow_find(const Batch *b, int page)
         return pages_find(b->pages[1], 0, name);
 }
 
-/* Of n pages of the first pool, which q->page[0] names: the most for which the second pool has those
- * that queries after them look at.  Its pages to q->page[1]. */
+/* Of n pages of the first pool, which q->page[0] names: the most for which the second pool has
+ * those that queries after them look at.  Its pages to q->page[1]. */
 static int narrow_prefix(const Batch *b, Seq *q, int n)
 {
         for (; n > 0; n--) {

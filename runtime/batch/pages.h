@@ -2,8 +2,8 @@
  *
  * Pages are numbered from 1; page 0 is nobody's (session_pages.c).  A page has an owner for each
  * sequence whose table names it.  A full page may be named by what it holds: then a later sequence
- * with the same beginning finds it, also after its last owner has gone, until it is needed.  Nothing
- * here touches a device. */
+ * with the same beginning finds it, also after its last owner has gone, until it is needed. 
+ * Nothing here touches a device. */
 #ifndef TGC_PAGES_H
 #define TGC_PAGES_H
 

@@ -4,8 +4,8 @@
  *
  *   - Sequences take rows, tokens and pages in the order in which they came.
  *   - Every sequence that decodes gets a row; prompts share the call's tokens, in chunks.
- *   - Where pages run out, whoever came last is set aside: its pages are kept elsewhere (SCHED_AWAY)
- *     and brought back when there is room, before anybody new begins.
+ *   - Where pages run out, whoever came last is set aside: its pages are kept elsewhere
+ *     (SCHED_AWAY) and brought back when there is room, before anybody new begins.
  *
  * The sequence that came first is never set aside, and one sequence's pages always fit in the pool
  * (who adds a sequence sees to that): so the first one ends, then the next, and nobody starves. */

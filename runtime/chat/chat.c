@@ -132,7 +132,8 @@ static Val value(J *j, Json v, JsonBuf *b)
         return out;
 }
 
-/* As transformers hands messages on: without what is null, and reasoning under each of its names. */
+/* As transformers hands messages on: without what is null, and reasoning under each of its
+ * names. */
 static Val message(J *j, Json v, JsonBuf *b)
 {
         static const char *const field[] = { "reasoning_content", "thinking", "reasoning" };

@@ -25,9 +25,9 @@ typedef struct ChatSource { /* zeroed at first */
 int chat_add_template(ChatSource *s, const char *name, const char *text, Err *e);
 int chat_add_token(ChatSource *s, const char *name, const char *text, Err *e);
 
-/* What transformers finds in a folder: chat_template.jinja and additional_chat_templates/NAME.jinja,
- * else `chat_template` of tokenizer_config.json; the tokens of that file and, where it has no
- * added_tokens_decoder, of special_tokens_map.json. */
+/* What transformers finds in a folder: chat_template.jinja and
+ * additional_chat_templates/NAME.jinja, else `chat_template` of tokenizer_config.json; the tokens
+ * of that file and, where it has no added_tokens_decoder, of special_tokens_map.json. */
 int chat_source_folder(ChatSource *s, const char *dir, Err *e);
 
 /* The section.  *text is malloc'ed; NULL where there is nothing to keep. */

@@ -398,7 +398,8 @@ static void word(Lexer *x)
         j_fail(x->j, "unexpected character U+%04X", (unsigned)c);
 }
 
-/* Behind `{{` or `{%` to behind what closes it; at the text's end without it, the parser says so. */
+/* Behind `{{` or `{%` to behind what closes it; at the text's end without it, the parser says
+ * so. */
 static void tag(Lexer *x, bool block)
 {
         while (x->at < x->end) {

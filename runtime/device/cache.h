@@ -4,10 +4,10 @@
  * checksum and appear by rename; a damaged one is deleted and counts as absent.
  * Nothing here fails: a cache that cannot be read or written is no cache.
  *
- * Entries are run as code, so the folder must belong to the user and be writable by nobody else.  If
- * TGC_CACHE_DIR names another folder, loading code fails (cache_check).  If the default folder is not
- * safe, it is not used.  At most TGC_CACHE_MAX bytes (2 GiB; 500M, 4G; 0: any) are kept; the least
- * recently used entries go first. */
+ * Entries are run as code, so the folder must belong to the user and be writable by nobody else. 
+ * If TGC_CACHE_DIR names another folder, loading code fails (cache_check).  If the default folder
+ * is not safe, it is not used.  At most TGC_CACHE_MAX bytes (2 GiB; 500M, 4G; 0: any) are kept; the
+ * least recently used entries go first. */
 #ifndef TGC_CACHE_H
 #define TGC_CACHE_H
 

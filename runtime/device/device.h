@@ -56,8 +56,8 @@ const char *dev_name(const Device *d); /* "NVIDIA H100 80GB HBM3, sm_90a" */
 /* sections: program.cpu or program.cuda => "cpu" "cuda" */
 const char *dev_target(const Device *d);
 int dev_host_memory(const Device *d); /* 1: addresses are ordinary pointers */
-/* Bytes that dev_alloc had given at once; those that are gone by a GPU's driver's count since the first of
- * them (with code, graphs and what other processes took), 0: it has none. */
+/* Bytes that dev_alloc had given at once; those that are gone by a GPU's driver's count since the
+ * first of them (with code, graphs and what other processes took), 0: it has none. */
 void dev_held(Device *d, uint64_t *most, uint64_t *driver);
 int dev_memory(Device *d, uint64_t *available, uint64_t *total, Err *e);
 uint64_t dev_host_free(void); /* bytes of the host that are free, as far as is known */

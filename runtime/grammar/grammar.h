@@ -1,9 +1,10 @@
 /* grammar.h: what a text may be, and which tokens may come next.
  *
- * A Grammar is rules over bytes.  It comes from GBNF, llama.cpp's language of grammars (gbnf.c), or from
- * a JSON schema (schema.c); both use the builder.  A Matcher is one text in the making: the set of
- * places in the rules where it may be, as stacks of a pushdown automaton.  These sets are states, kept
- * with their transitions and their masks as they are met, so that most tokens cost a look-up.
+ * A Grammar is rules over bytes.  It comes from GBNF, llama.cpp's language of grammars (gbnf.c), or
+ * from a JSON schema (schema.c); both use the builder.  A Matcher is one text in the making: the
+ * set of places in the rules where it may be, as stacks of a pushdown automaton.  These sets are
+ * states, kept with their transitions and their masks as they are met, so that most tokens cost a
+ * look-up.
  *
  * Grammars and schemas may be hostile: sizes, depths and states have limits, and what is not
  * understood is refused by name. */

@@ -4,10 +4,11 @@
  * state is a set of places.  Stacks are shared: a stack is a node with its parent's number, equal
  * stacks have equal numbers, and so have equal states.
  *
- * The mask of a place does not depend on its stack but for the tokens that leave its rule (xgrammar's
- * context-independent tokens).  So it is made once for the place with an empty stack: a bit for each
- * token that stays within or ends with the rule, and the nodes of the trie at which the rule ends.  For
- * a place with a stack the tokens below these nodes are walked from where the stack goes on. */
+ * The mask of a place does not depend on its stack but for the tokens that leave its rule
+ * (xgrammar's context-independent tokens).  So it is made once for the place with an empty stack: a
+ * bit for each token that stays within or ends with the rule, and the nodes of the trie at which
+ * the rule ends.  For a place with a stack the tokens below these nodes are walked from where the
+ * stack goes on. */
 #include <stdlib.h>
 #include <string.h>
 #include "rules.h"
@@ -353,9 +354,9 @@ static void few_next(Matcher *m, int from, int lo, int hi, Few *to)
         }
 }
 
-/* The states to which a plain character (token_trie.h) leads; their number, 0: some of them may not come.
- * Within a JSON string of any length it is the state itself; where the length has a bound, the next of a
- * chain. */
+/* The states to which a plain character (token_trie.h) leads; their number, 0: some of them may not
+ * come.  Within a JSON string of any length it is the state itself; where the length has a bound,
+ * the next of a chain. */
 static int plain_after(Matcher *m, int state)
 {
         Few all = { .n = 0 };
@@ -385,8 +386,8 @@ static int plain_after(Matcher *m, int state)
         return s->n_after;
 }
 
-/* How many plain characters may come next, whichever they are, up to TOK_PLAIN; inside: and the rule ends
- * nowhere on the way.  ANY_NUMBER: as many as one likes. */
+/* How many plain characters may come next, whichever they are, up to TOK_PLAIN; inside: and the
+ * rule ends nowhere on the way.  ANY_NUMBER: as many as one likes. */
 static int free_plain(Matcher *m, int state, bool inside)
 {
         enum { MOST = 24 };
@@ -436,8 +437,8 @@ typedef struct Walk {
 
 static bool walk_plain(Matcher *m, int state, int i, int most, const Walk *w);
 
-/* Tokens at and below nodes [from, to) that `state` takes, of which the nodes at `depth` + 1 read the
- * first byte.  rest: they are nodes of t->rest. */
+/* Tokens at and below nodes [from, to) that `state` takes, of which the nodes at `depth` + 1 read
+ * the first byte.  rest: they are nodes of t->rest. */
 static void walk(Matcher *m, int state, int from, int to, int depth, const Walk *w, bool rest)
 {
         const TokenTrie *t = m->t;

@@ -48,15 +48,15 @@ void gr_text(Build *b, int rule, const char *text, size_t n);
 int gr_class(Build *b, const CharRange *r, int n, bool negated);
 /* what, from min to max times; max -1: any */
 int gr_repeat(Build *b, int what, int min, int max);
-/* Frees b in any case.  Left recursion and rules that never end are refused; name_of says the user's
- * name of a rule, or NULL. */
+/* Frees b in any case.  Left recursion and rules that never end are refused; name_of says the
+ * user's name of a rule, or NULL. */
 int gr_end(Build *b, Grammar **g, const char *file, const char *(*name_of)(void *, int),
            void *user);
 void gr_free(Build *b);
 int gr_same(Grammar *g); /* fills `same`; TGC_NO_MEMORY, without a message */
 
-/* regex.c: a rule for the strings that an ECMA 262 pattern finds something in, as they stand between
- * the quotes of JSON.  NULL in *wrong, or what of the pattern is not supported. */
+/* regex.c: a rule for the strings that an ECMA 262 pattern finds something in, as they stand
+ * between the quotes of JSON.  NULL in *wrong, or what of the pattern is not supported. */
 typedef struct Lengths {
         int min, max; /* characters; max -1: any number */
 } Lengths;

@@ -1,8 +1,9 @@
 /* same.c: which elements of a grammar go on alike.
  *
  * Two elements are the same where all that follows up to the end of their alternatives is, and two
- * rules where their alternatives are.  A matcher that keeps one of each meets fewer states: what stands
- * behind the first byte of a character, for one, is the same after every prefix of a property's name. */
+ * rules where their alternatives are.  A matcher that keeps one of each meets fewer states: what
+ * stands behind the first byte of a character, for one, is the same after every prefix of a
+ * property's name. */
 #include <stdlib.h>
 #include <string.h>
 #include "rules.h"
@@ -64,7 +65,8 @@ static bool same_rule(const Grammar *g, int a, int b)
         return a < 0 && b < 0;
 }
 
-/* References to equal rules become references to one of them.  rule: of each first element, the one. */
+/* References to equal rules become references to one of them.  rule: of each first element, the
+ * one. */
 static bool same_rules(Grammar *g, Slots t, int *rule)
 {
         bool changed = false;

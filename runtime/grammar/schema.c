@@ -1,9 +1,10 @@
 /* schema.c: a JSON schema as rules, draft 4 to 2020-12.
  *
- * What a value must satisfy is a list of schemas (All): $ref and allOf add to it, anyOf and oneOf become
- * alternatives, then keywords of all members meet in one rule for each type.  Properties come in the
- * order of the schema, others behind them.  oneOf is taken where its branches cannot both hold.  A
- * keyword that is not supported is refused with its path; names that are no keywords say nothing. */
+ * What a value must satisfy is a list of schemas (All): $ref and allOf add to it, anyOf and oneOf
+ * become alternatives, then keywords of all members meet in one rule for each type.  Properties
+ * come in the order of the schema, others behind them.  oneOf is taken where its branches cannot
+ * both hold.  A keyword that is not supported is refused with its path; names that are no keywords
+ * say nothing. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

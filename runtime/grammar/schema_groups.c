@@ -171,8 +171,8 @@ static void value_schemas(Schema *s, const All *all, const char *name, const cJS
         }
 }
 
-/* The rest of keys that are none of sorted names [from, to), which begin with the same n bytes; with
- * the closing quote. */
+/* The rest of keys that are none of sorted names [from, to), which begin with the same n bytes;
+ * with the closing quote. */
 static int by_name(const void *x, const void *y)
 {
         const char *const *a = x, *const *b = y;

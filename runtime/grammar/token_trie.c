@@ -58,8 +58,8 @@ const struct PlainForm plain_form[N_PLAIN_FORMS] = {
         { 4, { 0xf4, 0x80, 0x80, 0x80 }, { 0xf4, 0x8f, 0xbf, 0xbf } },
 };
 
-/* The most plain characters of a token at or below node i, whose byte is byte k of a character of that
- * form. */
+/* The most plain characters of a token at or below node i, whose byte is byte k of a character of
+ * that form. */
 static int plain_at(const TokenTrie *t, int i, const struct PlainForm *f, int k)
 {
         const TrieNode *n = &t->node[i];
@@ -127,8 +127,8 @@ static int plain_chars(const TokenTrie *t, int token)
         return p.form < 0 || p.k || n > TOK_PLAIN ? NOT_PLAIN : n;
 }
 
-/* node.most and whole_at.  chars: of each token of `order`, or NOT_PLAIN; most and above are scratch, of
- * each node: the characters of its longest plain token, and those up to it. */
+/* node.most and whole_at.  chars: of each token of `order`, or NOT_PLAIN; most and above are
+ * scratch, of each node: the characters of its longest plain token, and those up to it. */
 static void count_plain(TokenTrie *t, const int *chars, int *most, short *above)
 {
         Partial path[MAX_TOKEN_BYTES + 1] = { { 0, 0 } };

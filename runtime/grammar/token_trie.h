@@ -6,18 +6,18 @@
 
 enum { TOK_PLAIN = 16 };
 
-/* Nodes in order of a depth-first walk; the root is not among them.  A walk reads them one after the
- * other, so they are small. */
+/* Nodes in order of a depth-first walk; the root is not among them.  A walk reads them one after
+ * the other, so they are small. */
 typedef struct TrieNode {
         int end;     /* the first node that is not below this one */
         int tokens;  /* its first in `order`; the next node's is their end */
         short depth; /* bytes, from 1 */
         unsigned char byte;
-        /* Where all that stands below is whole plain characters, the most that a token has there, if not
-         * above TOK_PLAIN; else NOT_PLAIN */
+        /* Where all that stands below is whole plain characters, the most that a token has there,
+         * if not above TOK_PLAIN; else NOT_PLAIN */
         signed char plain;
-        /* Where the bytes up to here are whole plain characters: the most that a plain token has from
-         * here on; else, or where there is none, NOT_PLAIN */
+        /* Where the bytes up to here are whole plain characters: the most that a plain token has
+         * from here on; else, or where there is none, NOT_PLAIN */
         signed char most;
 } TrieNode;
 enum { NOT_PLAIN = -1 };
@@ -29,9 +29,9 @@ extern const struct PlainForm {
         unsigned char lo[4], hi[4];
 } plain_form[N_PLAIN_FORMS];
 
-/* Most tokens are plain: whole plain characters, at most TOK_PLAIN of them.  Where a grammar takes any
- * plain character, as within JSON's strings, they are taken by ranges and masks, and only the rest of
- * the tokens is walked, in a trie of its own. */
+/* Most tokens are plain: whole plain characters, at most TOK_PLAIN of them.  Where a grammar takes
+ * any plain character, as within JSON's strings, they are taken by ranges and masks, and only the
+ * rest of the tokens is walked, in a trie of its own. */
 struct TokenTrie {
         TrieNode *node; /* (n_node + 1) */
         int *whole_at;  /* (n_node + 1): the first in `whole` of the plain tokens at and below it */

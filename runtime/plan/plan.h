@@ -13,17 +13,20 @@
  *      headers.cuda    the kernel headers the sources include, a pack (below)
  *      headers.cpu
  *      cubin.sm_XX     compiled kernels, a pack named by unit, optional
- *      object.cpu      shared objects, a pack named by processor (host_cpu_key), optional; both end with
- *                      a file "sources", the key of what they were made of (bind.c)
+ *      object.cpu      shared objects, a pack named by processor (host_cpu_key), optional; both end
+ *                      with a file "sources", the key of what they were made of (bind.c)
  *      ir              the graphs as text, for `tgc dump`
  *      products        text, below: products of matrices and their tiles, for `tgc tune`
  *      launches        text, below: what each launch is made of, for `tgc dump --html`
- *      choices         the tiles that `tgc tune` chose (codegen/forms/tile_choice.c has the grammar), optional
- *      model           JSON: the Lua files that the graph was made by, and their parameters, for `tgc dump
- *                      --html` and `tgc export` (compiler/read/source.c), optional
+ *      choices         the tiles that `tgc tune` chose (codegen/forms/tile_choice.c has the
+ *                      grammar), optional
+ *      model           JSON: the Lua files that the graph was made by, and their parameters, for
+ *                      `tgc dump --html` and `tgc export` (compiler/read/source.c), optional
  *      tokenizer       tokenizer_pack's blob, optional
- *      chat            chat templates and special tokens as text (runtime/chat/chat_source.h), optional
- *      file.NAME       of a Hugging Face folder, as it is, for `tgc export`: config.json, tokenizer.json ...; optional
+ *      chat            chat templates and special tokens as text (runtime/chat/chat_source.h),
+ *                      optional
+ *      file.NAME       of a Hugging Face folder, as it is, for `tgc export`: config.json,
+ *                      tokenizer.json ...; optional
  *      consts          raw bytes of arena `const`
  *      weights         raw bytes of arena `w` (all parameters, element offsets as in the manifest)
  *
@@ -43,31 +46,40 @@
  *      chunk T                         most tokens of one prefill call
  *      act8 1                          a CPU rounds what meets weights in blocks to 8 bits
  *      tf32 1                          f32: a GPU multiplies tf32; absent: float32
- *      fast 1                          a sequence's bits on a GPU depend on how many others there are
+ *      fast 1                          a sequence's bits on a GPU depend on how many others there
+ *                                      are
  *      pages N                         of a paged cache, one of them nobody's; absent: it has none
  *      window W                        most tokens that any layer of it looks back; absent: all
- *      narrow_pages N                  the same of its second pool, whose layers look back less (rt.h)
+ *      narrow_pages N                  the same of its second pool, whose layers look back less
+ *                                      (rt.h)
  *      narrow_window W
- *      hidden C                        an encoder: it has program embed alone, whose vectors are so wide
- *      documents ID                    token that begins a document (io documents); absent: none does
- *      params N_TRAIN N_DECAY N_ALL    elements: trainable ones first, of them those with weight decay first
+ *      hidden C                        an encoder: it has program embed alone, whose vectors are so
+ *                                      wide
+ *      documents ID                    token that begins a document (io documents); absent: none
+ *                                      does
+ *      params N_TRAIN N_DECAY N_ALL    elements: trainable ones first, of them those with weight
+ *                                      decay first
  *      param NAME DxDxD OFFSET trainable|frozen [BLOCKS] INIT [ARG...]     offset in elements
- *                BLOCKS: a type of ir/storage.def, of which whole blocks lie there, row by row (a frozen
- *                one of two axes or more; dtype stands before it)
+ *                BLOCKS: a type of ir/storage.def, of which whole blocks lie there, row by row (a
+ *                frozen one of two axes or more; dtype stands before it)
  *                                      INIT: normal STD | uniform LO HI | zeros | ones | value X
- *      rates NAME RATE DECAY           of a parameter: its learning rate by the run's, its weight decay; 0: the run's
- *      adapters N                      each sequence has one of N adapters or none; inputs `adapters` of
- *                                      programs (f32 B*T*N: 1 where a token has it, else 0) say which,
- *                                      lines `meta adapter I NAME`, I from 1, what they are called
- *      matrix FIRST ROWS COLS LD       optimizer muon: a matrix that it trains, of trainable elements
+ *      rates NAME RATE DECAY           of a parameter: its learning rate by the run's, its weight
+ *                                      decay; 0: the run's
+ *      adapters N                      each sequence has one of N adapters or none; inputs
+ *                                      `adapters` of programs (f32 B*T*N: 1 where a token has it,
+ *                                      else 0) say which, lines `meta adapter I NAME`, I from 1,
+ *                                      what they are called
+ *      matrix FIRST ROWS COLS LD       optimizer muon: a matrix that it trains, of trainable
+ *                                      elements
  *      map ...                         checkpoint names, see weight_map.h
  *      meta KEY VALUE                  for people and exporters; ignored here
  *
  * PROGRAM, per target:
  *
  *      tgc-program 2
- *      arena NAME BYTES                w weights, p float32 master weights, lo gsum (below), g gradients, m v moments,
- *                                      const tables, kv cache, act activations and io
+ *      arena NAME BYTES                w weights, p float32 master weights, lo gsum (below), g
+ *                                      gradients, m v moments, const tables, kv cache, act
+ *                                      activations and io
  *      kernel NAME unit UNIT threads N smem BYTES args N flops F bytes Y title TEXT-TO-END-OF-LINE
  *      map N bf16|f16|tf32 ARENA+OFFSET ROWS COLS LD [box ROWS BYTES]  tensor map N of that matrix;
  *                                      maps are numbered from 0, in order.  sm_90a's copy engine
@@ -79,28 +91,31 @@
  *                                      whose text has a branch for it: blocks that stay, at most
  *                                      one a multiprocessor; or clusters of N, which divides their
  *                                      number
- *      pdl KERNEL                      it waits for the launch before it by itself (PTX's griddepcontrol.wait in
- *                                      every block) and so may start before that one has ended
+ *      pdl KERNEL                      it waits for the launch before it by itself (PTX's
+ *                                      griddepcontrol.wait in every block) and so may start before
+ *                                      that one has ended
  *      program NAME B b T t            most sequences and tokens; shapes beyond are refused
- *      io NAME DTYPE ARENA+OFFSET SHAPE        a buffer the host reads or writes: SHAPE like B*T or B*320
+ *      io NAME DTYPE ARENA+OFFSET SHAPE        a buffer the host reads or writes: SHAPE like B*T or
+ *                                              B*320
  *      zero ARENA+OFFSET BYTES         cleared once, when the program is loaded
  *      cache ARENA+OFFSET BYTES PAGES [narrow] a layer's keys or values as pages of so many bytes;
  *                                      narrow: of the second pool (rt.h)
- *      run KERNEL grid EXPR [ARCH EXPR] args REF...    REF: rt | ARENA+OFFSET | map:N; every argument is an
+ *      run KERNEL grid EXPR [ARCH EXPR] args REF...    REF: rt | ARENA+OFFSET | map:N; every
+ *                                                      argument is an
  *                                      address, but a tensor map is given by value, in all runs of
  *                                      KERNEL or in none. ARCH: the grid there, for kernels with
  *                                      such a form
  *      end
  *
  * EXPR is a product of factors, each an integer, B, T, ceil(PRODUCT/INT), or a sum of products in
- * parentheses: `ceil(B*T/64)*12`, `12*(ceil(T/64)+B)`.  Grid 0 means nothing to do.  On `cpu` grid is absent from
- * meaning: the entry point loops over its own tiles.
+ * parentheses: `ceil(B*T/64)*12`, `12*(ceil(T/64)+B)`.  Grid 0 means nothing to do.  On `cpu` grid
+ * is absent from meaning: the entry point loops over its own tiles.
  *
  * Program names: prefill (logits of the last token), prefill_long (the same for more tokens than
  * that takes, may be absent), decode (T=1), decode4...
  * (other batch sizes), score (logits of every token), step (forward, backward:
- * gradients into g), update (clip, AdamW), eval (loss only), add_grads.  Of an encoder: embed, B = 1,
- * whose T tokens are texts one after the other, each a document.
+ * gradients into g), update (clip, AdamW), eval (loss only), add_grads.  Of an encoder: embed, B =
+ * 1, whose T tokens are texts one after the other, each a document.
  * With an arena ema (float32, of the trainable parameters) update also makes their average
  * (rt->ema_weight), and ema_swap exchanges the two.
  * Instead of p there may be lo, 2 bytes for each trainable parameter: the bits of its float32
@@ -110,37 +125,40 @@
  * micro-steps (else kernels get a null address for gsum), add_grads runs after each of them and
  * adds these gradients up in gsum, in float32, where update then reads them. io names: ids targets
  * (i32 B*T), documents (i32 B*T*2: where that of each token of its row begins and ends, 0 <= begin
- * <= t < end <= T), hidden (B*T*C, of embed), logits (f32 B*V or B*T*V), next (i32 B), slots and drawn (i32: rt.h's slots of
- * all sequences of the plan, and RtDrawn's, RT_DRAWN of each), loss aux_loss (f32 1), nll (f32 B*T), grad_norm (f32 1), bad (i32 1: was the
- * update skipped?).  A session refuses a program that names others, or an input of another size.
- * ids and next may be one buffer; else the runtime copies next to ids between
- * decode steps.  The decode program moves pos on the device; prefill and score
- * leave it to the host.  loss, aux_loss and ce are means over the call's own counted
- * targets, not yet weighted by rt->share, gradients are.
+ * <= t < end <= T), hidden (B*T*C, of embed), logits (f32 B*V or B*T*V), next (i32 B), slots and
+ * drawn (i32: rt.h's slots of all sequences of the plan, and RtDrawn's, RT_DRAWN of each), loss
+ * aux_loss (f32 1), nll (f32 B*T), grad_norm (f32 1), bad (i32 1: was the update skipped?).  A
+ * session refuses a program that names others, or an input of another size.  ids and next may be
+ * one buffer; else the runtime copies next to ids between decode steps.  The decode program moves
+ * pos on the device; prefill and score leave it to the host.  loss, aux_loss and ce are means over
+ * the call's own counted targets, not yet weighted by rt->share, gradients are.
  *
  * PRODUCTS, of program.cuda:
  *
  *      tgc-products 1
  *      compiled dtype D opt L infer 0|1 train 0|1 batch B ctx S chunk T block T recompute 0|1|2 [tf32 1] [cache D] [act8 1] [fast 1]      chunk 0: chosen
- *      product KEY has TILE/PARTS [TILE/PARTS] or TILE/PARTS...        the kernels' tile and parts of K, elsewhere
+ *      product KEY has TILE/PARTS [TILE/PARTS] or TILE/PARTS...        the kernels' tile and parts
+ *                                                                      of K, elsewhere
  *                                      [and on sm_90a]; what may be as fast, best first.  Tiles
  *                                      that sm_90a has alone begin with S
- *      run PROGRAM N KEY               its launch number N, from 0, is of such a product (KEYs that have no line
- *                                      of their own share launches with others)
+ *      run PROGRAM N KEY               its launch number N, from 0, is of such a product (KEYs that
+ *                                      have no line of their own share launches with others)
  *
  * LAUNCHES, of both targets:
  *
  *      tgc-launches 1
  *      program cuda|cpu NAME
  *      launch KERNEL                   in order, one for each `run` of that program
- *      piece GROUP THREADS FLOPS BYTES GRID TITLE      a launch has several where small ones were merged; GROUP:
+ *      piece GROUP THREADS FLOPS BYTES GRID TITLE      a launch has several where small ones were
+ *                                                      merged; GROUP:
  *                                      nodes marked !GROUP in `ir`, 0: none
- *      read|write KIND BYTES NAME      a buffer of that piece; KIND: value parameter gradient cache constant
- *                                      scratch kept arena
+ *      read|write KIND BYTES NAME      a buffer of that piece; KIND: value parameter gradient cache
+ *                                      constant scratch kept arena
  *
  * Entry points:  CUDA  extern "C" __global__ void k3(const Rt *rt, T *a1, const __grid_constant__
  * TmaMap a2, ...)
- *                C     void k3(const Rt *rt, void *const *arg)       arg[0] is the first REF (rt itself)
+ *                C     void k3(const Rt *rt, void *const *arg)       arg[0] is the first REF (rt
+ *                                                                    itself)
  * In both, `args N` counts rt, which is always first.  The C unit is called
  * with one thread and forks its own OpenMP team. */
 #ifndef TGC_PLAN_H

@@ -165,8 +165,8 @@ static int fill_arenas(Session *s, Err *e)
         return code;
 }
 
-/* Is it a program that the runtime gives tokens to?  PREDICTS: tokens alone; EMBEDS: and where texts
- * begin and end; LEARNS: targets, too. */
+/* Is it a program that the runtime gives tokens to?  PREDICTS: tokens alone; EMBEDS: and where
+ * texts begin and end; LEARNS: targets, too. */
 enum { OTHER, PREDICTS, EMBEDS, LEARNS };
 
 static int kind_of(const char *prog)

@@ -30,7 +30,8 @@ typedef struct SessionOptions {
         /* Programs whose kernels are loaded when the session opens, separated by spaces; those of
          * other programs are loaded when they first run.  NULL: all. */
         const char *ready;
-        /* The name "decode" means the program that decodes so many sequences; 0: the plan's largest. */
+        /* The name "decode" means the program that decodes so many sequences; 0: the plan's
+         * largest. */
         int batch;
 } SessionOptions;
 
@@ -90,17 +91,17 @@ int session_reset(Session *s, Err *e); /* forget the cache */
  * cache is written again.  The last one kept is pending, so decoding may follow at once. */
 int session_truncate(Session *s, int n, Err *e);
 /* Make room in a full context, as llama.cpp does: of the tokens given and sampled so far the first
- * `keep` stay, of the others the older half goes (*gone of them; at least one).  The rest is digested
- * again at its new positions, so what follows is what would follow these tokens alone; random numbers
- * go on.  keep: at most 2 less than there are. */
+ * `keep` stay, of the others the older half goes (*gone of them; at least one).  The rest is
+ * digested again at its new positions, so what follows is what would follow these tokens alone;
+ * random numbers go on.  keep: at most 2 less than there are. */
 int session_shift(Session *s, int keep, int *gone, Err *e);
 int session_pos(const Session *s); /* tokens given so far, the undigested last one included */
 /* Append n tokens to each of B sequences, ids (B,n) row-major.  The last one is
  * kept back as the first input of session_decode. */
 int session_prefill(Session *s, const int *ids, int B, int n, Err *e);
-/* Sample n tokens for each sequence; the seed of sequence b is how->seed + b, and its random numbers
- * depend on that and on how many tokens it has drawn since session_reset alone.  Stops at the context's end with TGC_USAGE
- * and a message, all tokens until then delivered. */
+/* Sample n tokens for each sequence; the seed of sequence b is how->seed + b, and its random
+ * numbers depend on that and on how many tokens it has drawn since session_reset alone.  Stops at
+ * the context's end with TGC_USAGE and a message, all tokens until then delivered. */
 int session_decode(Session *s, const Sampling *how, int n, TokenFn *fn, void *user, Err *e);
 
 /* The same for one sequence, with drafts: what followed the last tokens when they stood in the text
@@ -119,8 +120,8 @@ int session_decode_drafted(Session *s, const Sampling *how, int n, Draft *draft,
  * (n,V) and nll (n-1: of ids[i+1] after ids[0..i]) may each be NULL. */
 int session_score(Session *s, const int *ids, int n, float *logits, double *nll, Err *e);
 
-/* The same of several texts, in calls that hold tokens of many of them where the plan is for several
- * sequences; a text's numbers do not depend on the others.  NULL: not wanted. */
+/* The same of several texts, in calls that hold tokens of many of them where the plan is for
+ * several sequences; a text's numbers do not depend on the others.  NULL: not wanted. */
 typedef struct ScoreText {
         const int *ids;
         int n;           /* 1 to the context's size; without logits one more */
@@ -195,16 +196,16 @@ int session_write_documents(Session *s, const char *prog, const int *ids, int B,
 /* Mean loss over one batch (B,T), dropout off. */
 int session_eval(Session *s, const int *ids, const int *targets, int B, int T, double *loss,
                  uint64_t *tokens, Err *e);
-/* The same with documents and feeds; and any program of training windows: its output out (n floats).  Of
- * `batch` sizes, tokens, documents and feeds are read, n_micro is 1. */
+/* The same with documents and feeds; and any program of training windows: its output out (n
+ * floats).  Of `batch` sizes, tokens, documents and feeds are read, n_micro is 1. */
 int session_eval_fed(Session *s, const TrainStep *batch, double *loss, uint64_t *tokens, Err *e);
 int session_eval_output(Session *s, const char *prog, const char *out, const TrainStep *batch,
                         float *v, size_t n, Err *e);
 
 /* ---- parameters (session_param.c) ---- */
 
-/* M8 .. VMAX: moments of 8 bits and the largest of each 256 elements, where a plan has them; then M and
- * V are those of small parameters alone (ir/optimizer.h). */
+/* M8 .. VMAX: moments of 8 bits and the largest of each 256 elements, where a plan has them; then M
+ * and V are those of small parameters alone (ir/optimizer.h). */
 typedef enum {
         PART_WEIGHT,
         PART_MASTER,

@@ -96,10 +96,12 @@ int session_plain_pages(Session *s, Err *e); /* for sequences of equal length */
 int session_place(const Session *s, int pool, int slot, int position); /* in the cache */
 int session_pool_pages(const Session *s, int pool);                    /* page 0 included */
 int session_pool_window(const Session *s, int pool); /* most that its layers look back; 0: all */
-/* Where `rows` slots share the second pool, a slot's pages there are a ring.  Most tokens that a call may
- * write for a sequence, or that may be written beyond where it goes on: queries find all keys then. */
+/* Where `rows` slots share the second pool, a slot's pages there are a ring.  Most tokens that a
+ * call may write for a sequence, or that may be written beyond where it goes on: queries find all
+ * keys then. */
 int session_ring_room(const Session *s, int rows);
-/* Slots 0 .. rows - 1 get pages for so many tokens, one after the other; in the second pool a ring. */
+/* Slots 0 .. rows - 1 get pages for so many tokens, one after the other; in the second pool a
+ * ring. */
 int session_ring(Session *s, int rows, int tokens, Err *e);
 /* The B rows of a decoding call have slot and pos; the others are nobody's. */
 void session_rows(Session *s, int B);
@@ -111,8 +113,8 @@ typedef struct SeqPart {
         const int *ids;
         int adapter; /* 0: none */
 } SeqPart;
-/* Which adapter the tokens of a call have: n of them, which[i] of 1 .. m.n_adapters, 0: none.  To be
- * written before each call of a plan whose sequences choose. */
+/* Which adapter the tokens of a call have: n of them, which[i] of 1 .. m.n_adapters, 0: none.  To
+ * be written before each call of a plan whose sequences choose. */
 int session_no_adapters(const Session *s, Err *e); /* a refusal, where sequences choose */
 int session_write_adapters(Session *s, const Prog *g, const int *which, int n, Err *e);
 int session_ragged(Session *s, const Prog *g, const SeqPart *part, int B, Err *e);
@@ -135,8 +137,8 @@ typedef struct SampleMemory {
 
 int sample_memory(const Session *s, const Prog *g, SampleMemory *m, Err *e);
 int sample_check(const Session *s, const SampleMemory *m, const Sampling *how, Err *e);
-/* What a sequence has said so far: its tokens, how many of them its random numbers drew, mirostat's mu
- * (0: it has not begun), its seed. */
+/* What a sequence has said so far: its tokens, how many of them its random numbers drew, mirostat's
+ * mu (0: it has not begun), its seed. */
 typedef struct SampleState {
         const int *ids;
         int n_ids, drawn;

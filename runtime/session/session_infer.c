@@ -72,8 +72,8 @@ static int prefill_prog(Session *s, int n, const Prog **g, Err *e)
         return code;
 }
 
-/* The same by ragged calls.  Each takes what fits of one sequence after the other, and of a sequence what
- * its ring of pages has room for. */
+/* The same by ragged calls.  Each takes what fits of one sequence after the other, and of a
+ * sequence what its ring of pages has room for. */
 static int digest_pages(Session *s, int end, Err *e)
 {
         const Prog *g = 0;
@@ -255,8 +255,8 @@ int decode_deliver(Decode *x, int i, Err *e)
         return TGC_OK;
 }
 
-/* What each step drew has a place of its own for RT_DRAWN steps: no later step need wait until it is
- * read. */
+/* What each step drew has a place of its own for RT_DRAWN steps: no later step need wait until it
+ * is read. */
 int decode_queue(Decode *x, int i, Err *e)
 {
         Session *s = x->s;

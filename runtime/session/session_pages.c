@@ -3,8 +3,8 @@
  * The cache is a pool of pages of TGC_PAGE tokens.  Page 0 is nobody's: a row of a call that stands
  * for no sequence reads and writes there.  A slot is a row of the table, which names the pages of
  * one sequence in order; the last slot (m.batch) is that of no sequence, and all its pages are 0.
- * Layers with narrower windows than others may have a pool of their own, with its own table.  Who owns
- * which page is not decided here. */
+ * Layers with narrower windows than others may have a pool of their own, with its own table.  Who
+ * owns which page is not decided here. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* session_sample.c: how sequences are sampled, as the sampler reads it (rt.h).
  *
- * Samplers that change nothing are left out of the chain.  The rest decides what the device does: take
- * the largest logit, draw from the top k, or run the whole chain. */
+ * Samplers that change nothing are left out of the chain.  The rest decides what the device does:
+ * take the largest logit, draw from the top k, or run the whole chain. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

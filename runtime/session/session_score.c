@@ -1,8 +1,8 @@
 /* session_score.c: how likely texts are.
  *
- * A text is run as if it were a prompt, with the logits of every token.  Where the plan is for several
- * sequences a call holds tokens of many texts, one after the other; a text that does not fit goes on in
- * the next call, and its slot of the cache serves another text once it has ended. */
+ * A text is run as if it were a prompt, with the logits of every token.  Where the plan is for
+ * several sequences a call holds tokens of many texts, one after the other; a text that does not
+ * fit goes on in the next call, and its slot of the cache serves another text once it has ended. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,8 @@ typedef struct Score {
         uint16_t *raw;    /* (g->T,V) as stored, when not float32 */
 } Score;
 
-/* Tokens that are run: the last one of a text that is one longer than the context is a target alone. */
+/* Tokens that are run: the last one of a text that is one longer than the context is a target
+ * alone. */
 static int fed(const Score *x, const ScoreText *t) { return t->n - (t->n > x->s->m.ctx); }
 
 /* -log softmax(row)[target], in double. */

@@ -5,8 +5,8 @@
  * more terms and the model also gives the cross-entropy (`ce`), that is reported, so that runs and
  * validations with and without the terms can be compared.
  *
- * Two steps may be under way: the host queues the next step before it reads the numbers of the last,
- * so that a GPU with short steps never waits for the host. */
+ * Two steps may be under way: the host queues the next step before it reads the numbers of the
+ * last, so that a GPU with short steps never waits for the host. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

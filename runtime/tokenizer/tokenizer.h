@@ -59,8 +59,8 @@ typedef struct TokText {
 } TokText;
 enum { TOK_NORMAL = 1, TOK_UNKNOWN, TOK_CONTROL, TOK_USER_DEFINED, TOK_UNUSED, TOK_BYTE };
 typedef struct TokParts {
-        /* llama (sentencepiece's BPE), gpt2 (byte-level BPE), bert (WordPiece; a piece that begins a
-         * word begins with U+2581), t5 (sentencepiece's Unigram) */
+        /* llama (sentencepiece's BPE), gpt2 (byte-level BPE), bert (WordPiece; a piece that begins
+         * a word begins with U+2581), t5 (sentencepiece's Unigram) */
         const char *model;
         const char *pre; /* gpt2: how text is cut, by llama.cpp's name (tok_pre.c) */
         int n_piece, n_merge;

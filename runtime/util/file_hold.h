@@ -1,8 +1,8 @@
 /* file_hold.h: files that are whole in memory and not on the disk yet.
  *
  * From file_hold_begin to file_hold_end what this thread writes through FileOut (file.h) is held:
- * nothing is created or renamed, and a commit succeeds.  Then any thread may write the files, one by
- * one, with all that file_out_commit promises.  Devices and pipes are held like files. */
+ * nothing is created or renamed, and a commit succeeds.  Then any thread may write the files, one
+ * by one, with all that file_out_commit promises.  Devices and pipes are held like files. */
 #ifndef TGC_FILE_HOLD_H
 #define TGC_FILE_HOLD_H
 

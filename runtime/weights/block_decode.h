@@ -1,7 +1,8 @@
 /* block_decode.h: the values of one block, for every type of storage.def that has a decoder.
  *
- *      chunk_TYPE(y, b, c)     y: 32 values, float32: number c of those of the block whose bytes are at
- *                              b, anywhere; of a block of 32 c is 0.  Of F32, F16 and BF16: the element
+ *      chunk_TYPE(y, b, c)     y: 32 values, float32: number c of those of the block whose bytes
+ *                              are at b, anywhere; of a block of 32 c is 0.  Of F32, F16 and BF16:
+ *                              the element
  *
  * The bits are those of the package gguf (gguf-py, quants.py): same products, same order, each
  * rounded to float32, so a multiplication and an addition must not become one (STDC FP_CONTRACT).

@@ -1,13 +1,14 @@
-/* block_random.c: blocks for a model that has no weights: random codes, whose values have the spread
- * that was asked for, all of them finite.  The same on every machine and for every number of
+/* block_random.c: blocks for a model that has no weights: random codes, whose values have the
+ * spread that was asked for, all of them finite.  The same on every machine and for every number of
  * threads: word k of block i is a hash of (seed, i, k). */
 #include <math.h>
 #include <string.h>
 #include "ck_tensor.h"
 
 /* How a type scales its codes, and where: halves at d and, less a minimum or plus one, at m, which
- * is `centre` times d so that the mean is 0; or E8M0 or four E4M3 at the block's beginning; or float32
- * there, of WIDE_I4 with a zero point of 8 in its last byte, of WIDE_F8 before codes that may be NaN. */
+ * is `centre` times d so that the mean is 0; or E8M0 or four E4M3 at the block's beginning; or
+ * float32 there, of WIDE_I4 with a zero point of 8 in its last byte, of WIDE_F8 before codes that
+ * may be NaN. */
 typedef struct Scales {
         enum { HALVES, POWER, FOUR_SMALL, WIDE, WIDE_I4, WIDE_F8 } kind;
         int d, m; /* m -1: none */

@@ -2,10 +2,12 @@
  *
  *      FILE.safetensors                one file
  *      FILE.safetensors.index.json     its shards, which must hold what the index says, and no more
- *      FOLDER                          Hugging Face: model.safetensors, or model.safetensors.index.json;
- *                                      quantised weights as those they stand for (quant_folder.h)
+ *      FOLDER                          Hugging Face: model.safetensors, or
+ *                                      model.safetensors.index.json; quantised weights as those
+ *                                      they stand for (quant_folder.h)
  *      FILE.gguf                       GGUF, tensors in blocks among them (gguf.h)
- *      FILE.bin                        llama2.c, version 0, 1 (float32) or 2 (Q8_0, dequantised to float32)
+ *      FILE.bin                        llama2.c, version 0, 1 (float32) or 2 (Q8_0, dequantised to
+ *                                      float32)
  *
  * llama2.c tensors are named tok_emb, layers.N.rms_att, .wq, .wk, .wv, .wo,
  * .rms_ffn, .w1, .w2, .w3, rms_final and, when the head is not tied, wcls.

@@ -19,8 +19,8 @@ enum {
 };
 
 /* data need not be aligned to its element: read it with memcpy or ck_convert.  Where packed is not
- * NULL other tensors make it (packed.h): it has no data, ck_unpack makes its bytes; those of `blocks`
- * as well, where that is not 0 (ck_as_blocks). */
+ * NULL other tensors make it (packed.h): it has no data, ck_unpack makes its bytes; those of
+ * `blocks` as well, where that is not 0 (ck_as_blocks). */
 typedef struct CkTensor {
         const char *name; /* UTF-8, no control characters */
         int dtype;        /* CK_F32, ... */
@@ -72,8 +72,8 @@ bool ck_can_convert(int dst_dtype, int src_dtype, Affine by);
 
 /* ck_blocks.c: n blocks of `dtype` to float32. */
 void ck_decode(float *y, const void *blocks, int dtype, size_t n);
-/* block_random.c: n blocks, the first of them number `first`, whose values have mean 0 and about this
- * standard deviation. */
+/* block_random.c: n blocks, the first of them number `first`, whose values have mean 0 and about
+ * this standard deviation. */
 void ck_random_blocks(void *out, int dtype, uint64_t first, size_t n, float std, uint64_t seed);
 void ck_round_bf16(void *dst, const float *v, size_t n);
 

@@ -264,7 +264,8 @@ static int by_place(const void *a, const void *b)
         return ((*x)->data > (*y)->data) - ((*x)->data < (*y)->data);
 }
 
-/* Of the tensors from `first` on, the offsets in offset[]: each in the file, and none over another. */
+/* Of the tensors from `first` on, the offsets in offset[]: each in the file, and none over
+ * another. */
 static int place_tensors(Reader *r, Gguf *g, int first, const uint64_t *offset, uint32_t alignment)
 {
         const int n = g->n_tensors - first;

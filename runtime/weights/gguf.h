@@ -77,8 +77,8 @@ GgufEach gguf_each(const GgufValue *v); /* nothing to do where v is no array */
 bool gguf_next(GgufEach *i);
 
 /* gguf_json.c: metadata as a JSON object, caller frees: numbers, strings and lists of numbers, none
- * of the tokenizer's lists; and "tensors", {NAME: {"type": "Q4_K", "shape": [N,K]}}, with "values" of
- * those float32 ones whose name begins with rope_. */
+ * of the tokenizer's lists; and "tensors", {NAME: {"type": "Q4_K", "shape": [N,K]}}, with "values"
+ * of those float32 ones whose name begins with rope_. */
 int gguf_json(const Gguf *g, char **text, Err *e);
 
 /* Its tensors under their own names; the checkpoint takes g over. */

@@ -1,9 +1,10 @@
 /* llama2c.c: checkpoints of karpathy's llama2.c.
  *
- *      version 0   7 int32 (vocab_size < 0: the head is not tied), float32 tensors, two unused rope tables
+ *      version 0   7 int32 (vocab_size < 0: the head is not tied), float32 tensors, two unused rope
+ *                  tables
  *      version 1   "24ka", 1, 7 int32, u8 shared, zeros to byte 256, float32 tensors, norms first
- *      version 2   the same with int32 group after shared; matrices are int8 values of all elements,
- *                  then one float32 scale per group: dequantised here to float32
+ *      version 2   the same with int32 group after shared; matrices are int8 values of all
+ *                  elements, then one float32 scale per group: dequantised here to float32
  *
  * The tensors of a version are a list of rows of one table; a file is right when
  * its size is exactly what its header makes of that list. */

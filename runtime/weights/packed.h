@@ -4,7 +4,8 @@
  *
  * in float32, as the packages that define the formats compute it, but for rounding to 16 bits.
  * quant_folder.c makes them of a Hugging Face folder; they are decoded when they are imported, one
- * at a time, or become blocks of storage.def.  The parts lie in mapped files, which must outlive it. */
+ * at a time, or become blocks of storage.def.  The parts lie in mapped files, which must outlive
+ * it. */
 #ifndef TGC_PACKED_H
 #define TGC_PACKED_H
 

@@ -4,8 +4,8 @@
  *      integers to 4 bits      I4_n, where scales have 16 bits
  *      8 bits                  I8_n; SCB_n, bitsandbytes'; F8_n
  *
- * n is the largest of 128, 64, 32 that divides a row and a group.  Others are decoded: codes of 8 bits
- * with zero points, scales of two levels, columns whose groups are not in order. */
+ * n is the largest of 128, 64, 32 that divides a row and a group.  Others are decoded: codes of 8
+ * bits with zero points, scales of two levels, columns whose groups are not in order. */
 #include <string.h>
 #include "block_decode.h"
 #include "packed.h"

@@ -209,7 +209,8 @@ static const Pattern *find(PeftConfig *c, const Patterns *in, const char *module
         return first;
 }
 
-/* target_modules, exclude_modules: a list of names, or one regular expression for the whole path. */
+/* target_modules, exclude_modules: a list of names, or one regular expression for the whole
+ * path. */
 static int take_names(PeftConfig *c, const char *key, Patterns *to, Err *e)
 {
         const cJSON *v = get(c, key), *x;

@@ -18,7 +18,8 @@ void peft_config_free(PeftConfig *c);
 
 double peft_config_dropout(const PeftConfig *c);
 /* The rank of a linear's adapter, 0: it has none; *scale what its result is multiplied by.  module:
- * its path (model.layers.0.mlp.up_proj); output: it makes the logits, which all-linear leaves out. */
+ * its path (model.layers.0.mlp.up_proj); output: it makes the logits, which all-linear leaves
+ * out. */
 int peft_config_rank(PeftConfig *c, const char *module, bool output, double *scale);
 /* TGC_BAD_FILE where a regular expression could not be matched with one of those modules. */
 int peft_config_failed(const PeftConfig *c, Err *e);

@@ -1,5 +1,6 @@
 /* quant_folder.h: the quantised tensors of a Hugging Face folder become the weights that they stand
- * for (packed.h).  quant_folder.c chooses by config.json's quantization_config; quant_*.c make them.
+ * for (packed.h).  quant_folder.c chooses by config.json's quantization_config; quant_*.c make
+ * them.
  *
  * A layer is quantised where the tensors say so: lists of layers that are not are not looked at. */
 #ifndef TGC_QUANT_FOLDER_H
@@ -40,8 +41,8 @@ void layer_is(Layer *l, int64_t rows, int64_t cols);
 /* TGC_BAD_FILE: what is `has` in tensor t, and should be `wants`. */
 int layer_disagrees(Layer *l, const CkTensor *t, const char *what, int64_t has, int64_t wants);
 /* t as float scales of l->p for code.rows x code.cols: of every row or of all, of every group or
- * of all, as its shape says; across: it is (groups, rows).  block_rows, block_cols: 0, or scales are
- * of blocks of that shape. */
+ * of all, as its shape says; across: it is (groups, rows).  block_rows, block_cols: 0, or scales
+ * are of blocks of that shape. */
 int layer_scales(Layer *l, const CkTensor *t, bool across, int64_t block_rows, int64_t block_cols);
 int64_t config_int(const cJSON *o, const char *key, int64_t absent);
 bool config_is(const cJSON *o, const char *key, const char *word);

@@ -7,7 +7,8 @@
  *      map  PARAM[target] = NAME || NAME2: 768x768 | transform | transform ...
  *      map  PARAM =? NAME                      optional: the tensor may be absent
  *      map  ignore GLOB                        tensors that may go unused; * and ? as in file names
- *      map  ignore NAME=OTHER                  NAME may go unused where OTHER is absent or holds the same bytes
+ *      map  ignore NAME=OTHER                  NAME may go unused where OTHER is absent or holds
+ *                                              the same bytes
  *
  * NAME2... are fallbacks, tried in order; export writes the first name.  The
  * shape after the colon is the checkpoint's ("scalar" for rank 0): checked on
@@ -47,8 +48,9 @@ int weight_map_parse(WeightMap **out, const char *text, const char *name, Err *e
 char *weight_map_print(const WeightMap *m); /* caller frees; NULL: out of memory */
 void weight_map_free(WeightMap *m);         /* NULL is allowed */
 
-/* `names` says how a file's tensors make those that m reads: `map TENSOR OF m = TENSOR OF THE FILE |
- * transform ...`.  After this m reads the file itself; names may go then, all but its strings: keep
+/* `names` says how a file's tensors make those that m reads: `map TENSOR OF m = TENSOR OF THE FILE
+ * | transform ...`.  After this m reads the file itself; names may go then, all but its strings:
+ *   keep
  * it as long as m.  Checks shapes that m states.  What m names and `names` does not stays. */
 int weight_map_compose(WeightMap *m, const WeightMap *names, const Checkpoint *ck, Err *e);
 
@@ -113,7 +115,8 @@ bool weight_map_line(const WeightMap *m, const Checkpoint *ck, int i, WeightLine
 int weight_map_export(const WeightMap *m, const WeightSet *params, int dtype, const char *path,
                       const StMeta *meta, int n_meta, Err *e);
 
-/* The same tensors one at a time, sorted by name, for files of other kinds; m and params must last. */
+/* The same tensors one at a time, sorted by name, for files of other kinds; m and params must
+ * last. */
 typedef struct WeightExport WeightExport;
 int weight_export_open(WeightExport **out, const WeightMap *m, const WeightSet *params, int dtype,
                        Err *e);

@@ -1,6 +1,7 @@
 /* attention_bench.cu: speed of the attention families on one GPU, checked first.
  *
- *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -Icodegen/forms $(make -s kernel-includes) -Iruntime \
+ *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -Icodegen/forms $(make -s
+ *      kernel-includes) -Iruntime \
  *           tests/bench/attention_bench.cu -o build/attention_bench && build/attention_bench
  *           [train|decode]
  *
@@ -8,8 +9,8 @@
  * (half of it if causal), backward 2.5 times that however many products the kernels compute;
  * decode: GB/s of keys and values read.  Inputs are random (zeros run faster).
  *
- * `table`: the tile is attention_tiles.def's choice; other lines, with -DBENCH_CANDIDATES, are candidates
- * for it.  -DBENCH_FLOAT: of float32, with -DTGC_TF32=1 by one product of tf32. */
+ * `table`: the tile is attention_tiles.def's choice; other lines, with -DBENCH_CANDIDATES, are
+ * candidates for it.  -DBENCH_FLOAT: of float32, with -DTGC_TF32=1 by one product of tf32. */
 #include "../emulate/attention_tiles.h"
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,7 @@
 /* attention_sm90_bench.cu: is attention_sm90.cuh right, and how fast, on the Hopper at hand.
  *
- *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/forms $(make -s kernel-includes) -Iruntime \
+ *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/forms
+ *      $(make -s kernel-includes) -Iruntime \
  *           -o attention_sm90_bench tests/bench/attention_sm90_bench.cu -ldl
  *      ./attention_sm90_bench [test|speed [part of a problem's name]]
  *

@@ -1,6 +1,7 @@
 /* gemm_bench.cu: speed and error of the matmul families on the GPU at hand.
  *
- *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A -Icodegen/forms $(make -s kernel-includes) -Iruntime \
+ *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A -Icodegen/forms $(make
+ *      -s kernel-includes) -Iruntime \
  *           -o gemm_bench tests/bench/gemm_bench.cu
  *      ./gemm_bench [part of a line's name]
  *

@@ -1,7 +1,8 @@
 /* gemm_sm90_bench.cu: how fast are gemm_sm90.cuh and gemm_single_wave_sm90.cuh on the Hopper at
  * hand.
  *
- *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/forms $(make -s kernel-includes) -Iruntime \
+ *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/forms
+ *      $(make -s kernel-includes) -Iruntime \
  *           -o gemm_sm90_bench tests/bench/gemm_sm90_bench.cu -lcublas -lcublasLt
  *      ./gemm_sm90_bench [part of a shape] [alone]
  *

@@ -1,6 +1,7 @@
 /* gemm_sm90_test.cu: are gemm_sm90.cuh and gemm_single_wave_sm90.cuh right on the Hopper at hand.
  *
- *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/forms $(make -s kernel-includes) -Iruntime \
+ *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/forms
+ *      $(make -s kernel-includes) -Iruntime \
  *           -o gemm_sm90_test tests/bench/gemm_sm90_test.cu
  *      ./gemm_sm90_test [part of a name]
  *

@@ -1,6 +1,7 @@
 /* grouped_gemm_sm90_bench.cu: is grouped_gemm_sm90.cuh right, and how fast, on the Hopper at hand.
  *
- *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/forms $(make -s kernel-includes) -Iruntime -Itests/bench \
+ *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/forms
+ *      $(make -s kernel-includes) -Iruntime -Itests/bench \
  *           -o grouped_gemm_sm90_bench tests/bench/grouped_gemm_sm90_bench.cu -ldl
  *      ./grouped_gemm_sm90_bench [test | speed] [part of a name]
  *
@@ -8,7 +9,8 @@
  * float64 sum, relative to the root of the sum of squares of the products.  Speed: a time is the
  * median of five runs of ten launches, 512 places are checked;
 `portable` is grouped_gemm
-                        .cuh's kernel with the tile that training had.  Exit status 1 when something *is wrong, 4 without
+                        .cuh's kernel with the tile that training had.  Exit status 1 when something
+                        *is wrong, 4 without
                                 a GPU that fits.*
         /
 #define TGC_BOUNDED 1

@@ -1,15 +1,16 @@
-/* stored_gemm_bench.cu: gemm_stored.cuh and gemm_stored_sm90.cuh on the Hopper at hand: products with
- * weights in blocks, checked and timed.
+/* stored_gemm_bench.cu: gemm_stored.cuh and gemm_stored_sm90.cuh on the Hopper at hand: products
+ * with weights in blocks, checked and timed.
  *
  *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/forms \
  *           $(make -s kernel-includes) -Iruntime -Iruntime/weights -o stored_gemm_bench \
  *           tests/bench/stored_gemm_bench.cu
  *      ./stored_gemm_bench [M ...]
  *
- * Every tile's result is compared with sums in double precision of the decoded weights, unrounded, at
- * 64 columns (worst over tiles: root of the mean square of errors over that of results).  A time is
- * the median of nine graphs of launches over weights that together exceed L2; each tile's best number of
- * splits is named behind it.  Exit status 1 when something is wrong, 4 without a GPU that fits. */
+ * Every tile's result is compared with sums in double precision of the decoded weights, unrounded,
+ * at 64 columns (worst over tiles: root of the mean square of errors over that of results).  A time
+ * is the median of nine graphs of launches over weights that together exceed L2; each tile's best
+ * number of splits is named behind it.  Exit status 1 when something is wrong, 4 without a GPU that
+ * fits. */
 #include "hopper.h"
 #include <math.h>
 #include "gemm_stored_sm90.cuh"

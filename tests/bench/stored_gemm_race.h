@@ -1,5 +1,5 @@
-/* stored_gemm_race.h: the tiles that stored_gemm_bench.cu times: rows of stored_gemm_tiles.def, and what
- * may replace them. */
+/* stored_gemm_race.h: the tiles that stored_gemm_bench.cu times: rows of stored_gemm_tiles.def, and
+ * what may replace them. */
 MMA("m8s", 1, 2, 4, 4, 2, STORED_SUMS);
 MMA("m16", 2, 2, 4, 4, 2);
 MMA("m16s", 2, 2, 4, 4, 2, STORED_SUMS);

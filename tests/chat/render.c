@@ -1,7 +1,7 @@
 /* render.c: renders templates for compare.py: a JSON object a line in, one a line out.
  *
- * In: {"template": TEXT, "conversation": MESSAGES or {"messages", "tools", "documents"}, "vars": {},
- * "tokens": {}, "prompt": bool, "now": seconds}.  Out: {"text": TEXT, "spans": [...]} or
+ * In: {"template": TEXT, "conversation": MESSAGES or {"messages", "tools", "documents"}, "vars":
+ * {}, "tokens": {}, "prompt": bool, "now": seconds}.  Out: {"text": TEXT, "spans": [...]} or
  * {"error": MESSAGE, "code": N}. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -431,8 +431,8 @@ static float value_of(unsigned c, unsigned exponent)
         return (c & 128 ? -x : x) * ldexpf(1, (int)exponent - 127);
 }
 
-/* Random codes, all of them, of many sizes; rows that are not written are not finite.  wide: the same
- * as elements. */
+/* Random codes, all of them, of many sizes; rows that are not written are not finite.  wide: the
+ * same as elements. */
 template <class E, class A>
 static void make_codes(std::vector<unsigned char> &c, std::vector<E> &wide, int rows, int there,
                        unsigned *seed)
@@ -454,8 +454,8 @@ static void make_codes(std::vector<unsigned char> &c, std::vector<E> &wide, int 
                 }
 }
 
-/* A cache of 8 bits gives the bits of one of E that holds the same values: by one block, in clusters and
- * (STAGES > 0) as a stream. */
+/* A cache of 8 bits gives the bits of one of E that holds the same values: by one block, in
+ * clusters and (STAGES > 0) as a stream. */
 template <class E, class A, int ROWS, int SPLITS, int N, int STAGES>
 void codes(const char *what, int T)
 {

@@ -1,8 +1,8 @@
-/* stored_gemm_test.cu: gemm_stored.cuh and, for Hopper, gemm_stored_sm90.cuh against a plain loop, every
- * type of blocks, played.
+/* stored_gemm_test.cu: gemm_stored.cuh and, for Hopper, gemm_stored_sm90.cuh against a plain loop,
+ * every type of blocks, played.
  *
- * Blocks are random bytes, scales of theirs small numbers.  Products may differ by what 16 bits round
- * of a weight. */
+ * Blocks are random bytes, scales of theirs small numbers.  Products may differ by what 16 bits
+ * round of a weight. */
 #define TGC_SM90A 1
 #include "task.h"
 #include "gemm_stored_sm90.cuh"

@@ -1,5 +1,5 @@
-/* stored_gemv_case.h: a product of a few random rows by random blocks, its operands and what it must
- * give. */
+/* stored_gemv_case.h: a product of a few random rows by random blocks, its operands and what it
+ * must give. */
 #ifndef TGC_TEST_STORED_GEMV_CASE_H
 #define TGC_TEST_STORED_GEMV_CASE_H
 

@@ -1,5 +1,5 @@
-/* stored_gemv_sm90_test.cu: gemv_stored_sm90.cuh against a plain loop over decoded weights, every type of
- * blocks that it takes, in the emulator or on a GPU:
+/* stored_gemv_sm90_test.cu: gemv_stored_sm90.cuh against a plain loop over decoded weights, every
+ * type of blocks that it takes, in the emulator or on a GPU:
  *
  *      g++ -std=c++17 -O1 -fno-strict-aliasing -fopenmp -x c++ -include
  *      codegen/kernels/emulate/emulate.h -Icodegen/forms $(make -s kernel-includes) -Iruntime

@@ -1,12 +1,12 @@
-/* stored_gemv_test.cu: gemv_stored.cuh and gemv_chunks.cuh against a plain loop over decoded weights,
- * every type of blocks, in the emulator or on a GPU:
+/* stored_gemv_test.cu: gemv_stored.cuh and gemv_chunks.cuh against a plain loop over decoded
+ * weights, every type of blocks, in the emulator or on a GPU:
  *
  *      g++ -std=c++17 -O1 -fno-strict-aliasing -fopenmp -x c++ -include
  *      codegen/kernels/emulate/emulate.h -Icodegen/forms $(make -s kernel-includes) -Iruntime
  *      -Iruntime/weights tests/emulate/stored_gemv_test.cu
  *
- * x is random, of all sizes.  What rounding it to two or three digits may change is allowed, and float32's
- * own rounding. */
+ * x is random, of all sizes.  What rounding it to two or three digits may change is allowed, and
+ * float32's own rounding. */
 #include "task.h"
 #include "gemv_chunks.cuh"
 #include "gemv_shape.h"

@@ -1,4 +1,5 @@
-/* update_runs.h: a tile of the gradients' norm and of a rule of the optimiser, as tests and benches launch them. */
+/* update_runs.h: a tile of the gradients' norm and of a rule of the optimiser, as tests and benches
+ * launch them. */
 #ifndef TGC_UPDATE_RUNS_H
 #define TGC_UPDATE_RUNS_H
 

@@ -1,8 +1,8 @@
 /* update_test.cu: the gradients' norm, and the rules of the optimiser against ir/optimizer.c.
  *
- *      g++ -std=c++17 -O1 -fno-strict-aliasing -x c++ -Icodegen/forms $(make -s kernel-includes) -Iruntime -include codegen/kernels/emulate/emulate.h update_test.cu nvcc
- *      -std=c++17 -arch=sm_80 -Icodegen/forms $(make -s kernel-includes) -Iruntime
- *      update_test.cu
+ *      g++ -std=c++17 -O1 -fno-strict-aliasing -x c++ -Icodegen/forms $(make -s kernel-includes)
+ *      -Iruntime -include codegen/kernels/emulate/emulate.h update_test.cu nvcc -std=c++17
+ *      -arch=sm_80 -Icodegen/forms $(make -s kernel-includes) -Iruntime update_test.cu
  *
  * Sizes are odd on purpose: one element, parts of a vector, a last tile that is not full. */
 #include "../../ir/optimizer.c"
@@ -138,8 +138,8 @@ static void all_updates(Optimizer rule, States<Rule::STATES> (*states)(float *m,
                                           x.n_micro);
 }
 
-/* bf16 alone, by chance: each is a neighbour of the exact value, and the mean is right; the words are
- * those of cpu_update.h: four elements share a call. */
+/* bf16 alone, by chance: each is a neighbour of the exact value, and the mean is right; the words
+ * are those of cpu_update.h: four elements share a call. */
 static void stochastic_test(int n)
 {
         Buf<Rt> rts(1);
@@ -163,8 +163,8 @@ static void stochastic_test(int n)
         CHECK_NEAR(sum / n, want, 2e-4, "mean of %d", n);
 }
 
-/* Two steps of states of 8 bits: the first is AdamW's, then each stored state is the nearest entry of
- * the map; block 2 is of a small parameter, whose states are float32 and go on as AdamW's. */
+/* Two steps of states of 8 bits: the first is AdamW's, then each stored state is the nearest entry
+ * of the map; block 2 is of a small parameter, whose states are float32 and go on as AdamW's. */
 static void states8_test()
 {
         const int n = 5 * 256, n_decay = 512;

@@ -4,8 +4,10 @@
  * `data` as some file and does with it what tgc would.  Whatever the bytes, nothing may happen but
  * an error.
  *
- *     make fuzz FUZZ=NAME TIME=60     libFuzzer (clang) with the sanitizers, from seeds/NAME; found files are kept in build/fuzz
- *     test_fuzz                       every target over its seeds, with any compiler; part of make check
+ *     make fuzz FUZZ=NAME TIME=60     libFuzzer (clang) with the sanitizers, from seeds/NAME; found
+ *                                     files are kept in build/fuzz
+ *     test_fuzz                       every target over its seeds, with any compiler; part of make
+ *                                     check
  *
  * What libFuzzer finds goes to seeds/NAME, small, with a name that says what it did. */
 #ifndef TGC_FUZZ_H

@@ -1,5 +1,5 @@
-/* gguf.c: a GGUF file: what is in it, what it says of its model, its vocabulary and templates; where
- * that is a small model, its weights through the names of its architecture. */
+/* gguf.c: a GGUF file: what is in it, what it says of its model, its vocabulary and templates;
+ * where that is a small model, its weights through the names of its architecture. */
 #include "../../cli/gguf_model.h"
 #include "../../runtime/weights/gguf.h"
 #include "../../runtime/weights/weight_map.h"

@@ -1,5 +1,5 @@
-/* objective.c: an objective in Lua, with little time: its loss on a small model, and what it says of two
- * continuations. */
+/* objective.c: an objective in Lua, with little time: its loss on a small model, and what it says
+ * of two continuations. */
 #include "model.h"
 
 static const char small[] =

@@ -1,6 +1,6 @@
-/* sentence.c: what says how an encoder's text gets its vector: modules.json, the pooling's config.json,
- * sentence_bert_config.json and config_sentence_transformers.json, each with a NUL behind it, then a
- * plan's section `embedding`; what is read is written the same way. */
+/* sentence.c: what says how an encoder's text gets its vector: modules.json, the pooling's
+ * config.json, sentence_bert_config.json and config_sentence_transformers.json, each with a NUL
+ * behind it, then a plan's section `embedding`; what is read is written the same way. */
 #include <sys/stat.h>
 #include "../../runtime/util/line_reader.h"
 #include "../../runtime/weights/sentence.h"

@@ -5,9 +5,9 @@
  *      CAUSAL  s <= p        WINDOW > 0  s > p - WINDOW        MASK  mask(b,t,s) != 0
  *      DOCUMENTS  begin(b,t) <= s < end(b,t): a row of tokens holds several texts, one after the
  *      other
- * A cache may be one of pages (Att::PAGE); with Att::RAGGED the queries are those of rt->B sequences,
- * rt->start[b] .. rt->start[b + 1] - 1, the graph's B is 1 and T is all of them: B*H*ceil(T/BM) tiles
- * become H * (ceil(T/BM) + rt->B) at most.
+ * A cache may be one of pages (Att::PAGE); with Att::RAGGED the queries are those of rt->B
+ * sequences, rt->start[b] .. rt->start[b + 1] - 1, the graph's B is 1 and T is all of them:
+ * B*H*ceil(T/BM) tiles become H * (ceil(T/BM) + rt->B) at most.
  * with score
  *      x = SCALE q.k;   SOFTCAP > 0: x = SOFTCAP tanh(x / SOFTCAP);   ALIBI: x += slopes[h] (s - p)
  * A query with no key gives 0 and lse = -inf.  Kv head of query head h is h / (H/K).

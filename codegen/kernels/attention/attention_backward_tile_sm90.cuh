@@ -2,8 +2,8 @@
  * attention_dkv_sm90.cuh): shared memory, jobs, operands in registers, the pipeline of a warpgroup.
  *
  * A job has 128 own rows of one head, which stay: keys and values of a kv head, or queries and the
- * gradients of the output.  All rows that they meet stream through a pipeline, 64 a step.  Warpgroup
- * 0 loads.  Warpgroups 1 and 2 have 64 own rows each and exchange nothing. */
+ * gradients of the output.  All rows that they meet stream through a pipeline, 64 a step. 
+ * Warpgroup 0 loads.  Warpgroups 1 and 2 have 64 own rows each and exchange nothing. */
 #ifndef TGC_ATTENTION_GRAD_TILE_SM90_CUH
 #define TGC_ATTENTION_GRAD_TILE_SM90_CUH
 
@@ -208,8 +208,8 @@ struct AttPlaceSm90 {
         Pipeline<Tile> pipe;
         int here, before;
         unsigned step; /* descriptor of the pipeline's first panel */
-        /* documents: how far each of this lane's two rows reaches; up to where every row of the warp
-         * meets everything (keys: the first row's end; queries: the last row's begin) */
+        /* documents: how far each of this lane's two rows reaches; up to where every row of the
+         * warp meets everything (keys: the first row's end; queries: the last row's begin) */
         int reach[2], edge;
 
         __device__ __forceinline__ AttPlaceSm90(char *smem)

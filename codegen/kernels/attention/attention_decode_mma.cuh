@@ -1,15 +1,16 @@
-/* attention_decode_mma.cuh: two to eight queries over keys in registers, on tensor cores: 16-bit types,
- * heads of 64 or 128.
+/* attention_decode_mma.cuh: two to eight queries over keys in registers, on tensor cores: 16-bit
+ * types, heads of 64 or 128.
  *
- * A warp takes 16 keys and values at a time as they come from memory, 16 bytes a lane, without shuffles.
- * A register of mma.sync's operands may hold any element, as long as both factors hold the same one there.
- * With g = lane / 4 and t = lane % 4, as in ptx.cuh:
+ * A warp takes 16 keys and values at a time as they come from memory, 16 bytes a lane, without
+ * shuffles.  A register of mma.sync's operands may hold any element, as long as both factors hold
+ * the same one there.  With g = lane / 4 and t = lane % 4, as in ptx.cuh:
  *
- *      scores   Q (8 of 16 rows, D) K^t (D, 2 x 8 keys).  Of each 32 elements lane (g, t) has 8t .. 8t+7 of query g and
- *               of keys g and g + 8: the k of two products.  It gets the scores of query g with keys 2t, 2t + 1,
- *               2t + 8, 2t + 9,
- *      output   which is where P (16, 16 keys) wants them.  V (16 keys, 8 columns): lane (g, t) has columns 8g .. 8g+7
- *               of 64, of these four keys; product j takes column j of each eight.
+ *      scores   Q (8 of 16 rows, D) K^t (D, 2 x 8 keys).  Of each 32 elements lane (g, t) has 8t ..
+ *               8t+7 of query g and of keys g and g + 8: the k of two products.  It gets the scores
+ *               of query g with keys 2t, 2t + 1, 2t + 8, 2t + 9,
+ *      output   which is where P (16, 16 keys) wants them.  V (16 keys, 8 columns): lane (g, t) has
+ *               columns 8g .. 8g+7 of 64, of these four keys; product j takes column j of each
+ *               eight.
  *
  * The softmax works on a lane's four scores of one query, and two shuffles. */
 #ifndef TGC_ATTENTION_DECODE_MMA_CUH
@@ -31,8 +32,8 @@ struct AttMmaStep {
         typedef typename AttKeys<E, Att>::Row Row;
         static constexpr int WARP_KEYS = 16, KC = Att::D / 32, VC = Att::D / 64;
         static constexpr bool FETCHES = true;
-        /* of a lane: keys and values as they are stored, 8 of them each; and 16 bytes of the ring.  Of 8
-         * bits there are words with exponents, too: of two keys and four values. */
+        /* of a lane: keys and values as they are stored, 8 of them each; and 16 bytes of the ring. 
+         * Of 8 bits there are words with exponents, too: of two keys and four values. */
         static constexpr int STORED = 2 * KC + 4 * VC;
         static constexpr int PIECES = Att::FP8 ? STORED / 2 + 2 : STORED;
         uint4 k[2][KC], v[4][VC];
@@ -90,8 +91,8 @@ struct AttMmaStep {
                                         v[i][c] = get<PAST_L1>(vp + s * v_step, c * 64 + g() * 8);
                 }
         }
-        /* What read() would read, into `to` in shared memory by cp.async, and from there: a piece of
-         * every thread, then the next. */
+        /* What read() would read, into `to` in shared memory by cp.async, and from there: a piece
+         * of every thread, then the next. */
         static __device__ __forceinline__ void copy(uint4 *to, Row kp, long k_step, Row vp,
                                                     long v_step, int n0, int hi)
         {

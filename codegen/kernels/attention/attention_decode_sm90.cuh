@@ -6,16 +6,17 @@
  *      attention_decode_cluster_smem<...>() bytes of shared memory.
  *
  *   attention_decode_stream<E, Att, Tile, CLUSTER, STAGES>(...)
- *      the same bits: one block does what the cluster does, part by part, B * K * ceil(T * H/K / ROWS) *
- *      SPLITS / CLUSTER tiles.  For batches that fill the device so.
+ *      the same bits: one block does what the cluster does, part by part, B * K * ceil(T * H/K /
+ *      ROWS) * SPLITS / CLUSTER tiles.  For batches that fill the device so.
  *
  * Merging by way of global memory is a fence, a counter and two reads, one after the other: half
- * of the time.  Here a block sends its rows' records to the first block of its cluster, whose barrier counts
- * the bytes.  As many keys as a cluster takes in one step concern no other; of a longer cache the
- * first blocks of clusters go on as the splits do there.
+ * of the time.  Here a block sends its rows' records to the first block of its cluster, whose
+ * barrier counts the bytes.  As many keys as a cluster takes in one step concern no other; of a
+ * longer cache the first blocks of clusters go on as the splits do there.
  *
- * A stream's keys and values come STAGES - 1 steps ahead into shared memory.  A lane copies what it will
- * read itself, so that no barrier is needed; those of the next part come while one is merged. */
+ * A stream's keys and values come STAGES - 1 steps ahead into shared memory.  A lane copies what it
+ * will read itself, so that no barrier is needed; those of the next part come while one is
+ * merged. */
 #ifndef TGC_ATTENTION_DECODE_SM90_CUH
 #define TGC_ATTENTION_DECODE_SM90_CUH
 
@@ -58,7 +59,8 @@ TGC_DEV void att_merge_parts(const float *p, int next, int n, int d, float (&o)[
 }
 
 /* The parts of one cluster, which lie in `all`, as one: the output, or where the cache has more of
- * them, a record in work; the last of its clusters merges those.  Every thread sees all of `all`. */
+ * them, a record in work; the last of its clusters merges those.  Every thread sees all of
+ * `all`. */
 template <class E, class Att, class Tile, int CLUSTER, class Epilogue>
 TGC_DEV void att_finish(const float *all, float *work, int *done, int B, int T, int tile,
                         const AttQueries<Att, Tile> &rows, int parts, int own, char *smem,
@@ -199,7 +201,8 @@ TGC_DEV void attention_decode_stream(const AttIn<E, Att> &in, float *work, int *
         const int left = first.parts - split, own = left < CLUSTER ? left : CLUSTER;
         if (own <= 0)
                 return;
-        /* this block's keys [s0, s1), `each` of a part, which are whole steps in all but the last */
+        /* this block's keys [s0, s1), `each` of a part, which are whole steps in all but the
+         * last */
         const int s0 = first.s0, each = first.s1 - s0,
                   s1 = att_part<E, Att, Tile>(hd.pos, T, split + own - 1).s1;
         int ahead = s0 + warp * Sh::Step::WARP_KEYS, put = 0, at = 0;

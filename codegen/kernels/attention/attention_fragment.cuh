@@ -79,8 +79,8 @@ TGC_DEV void att_scale_rows(float (&x)[N], const float (&f)[2])
 }
 
 /* A row's maximum and sum are taken in one of two orders.  PAIRS: one chain, of neighbours added
- * first (mma.sync's kernels); else two chains, even columns and odd ones, which do not wait for each
- * other.  The order decides the last bit of a sum and the code that ptxas makes. */
+ * first (mma.sync's kernels); else two chains, even columns and odd ones, which do not wait for
+ * each other.  The order decides the last bit of a sum and the code that ptxas makes. */
 template <bool PAIRS = false, int N>
 TGC_DEV float att_row_max(const float (&x)[N], int i)
 {

@@ -142,8 +142,8 @@ struct AttShortSm90 {
 #pragma unroll
                 for (int j = 0; j < N; j++)
                         wgmma_hold(x[j]);
-                /* Keys after the query, or that do not exist, are all in the last block.  The largest
-                 * score takes four chains a row here, the exponents both rows at once:
+                /* Keys after the query, or that do not exist, are all in the last block.  The
+                 * largest score takes four chains a row here, the exponents both rows at once:
                  * attention_fragment.cuh's order gives this kernel other machine code. */
                 const int row = warp * 16 + lane / 4, first = lane % 4 * 2;
 #pragma unroll

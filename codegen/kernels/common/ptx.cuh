@@ -266,9 +266,9 @@ TGC_DEV int dot4(unsigned a, unsigned b, int c)
         return c;
 }
 
-/* d += A (16,32) B (32,8) of bytes, four a word; B's are signed.  Lane (g, t) = lane / 4, lane % 4 has
- * k = 4t .. 4t+3 of A's row g in a[0] and of row g+8 in a[1], k + 16 in a[2] and a[3]; of B's column g
- * k in b[0] and k + 16 in b[1]; d as mma_16816's. */
+/* d += A (16,32) B (32,8) of bytes, four a word; B's are signed.  Lane (g, t) = lane / 4, lane % 4
+ * has k = 4t .. 4t+3 of A's row g in a[0] and of row g+8 in a[1], k + 16 in a[2] and a[3]; of B's
+ * column g k in b[0] and k + 16 in b[1]; d as mma_16816's. */
 template <bool A_SIGNED>
 TGC_DEV void mma_16832(int (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2])
 {
@@ -402,7 +402,8 @@ TGC_DEV void pdl_launch()
 #endif
 }
 
-/* TGC_PDL_LATE: kernels that know a better moment than their beginning let the next one start then. */
+/* TGC_PDL_LATE: kernels that know a better moment than their beginning let the next one start
+ * then. */
 TGC_DEV void pdl_launch_late()
 {
 #ifdef TGC_PDL_LATE

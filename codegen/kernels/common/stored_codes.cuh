@@ -1,11 +1,12 @@
 /* stored_codes.cuh: weights in blocks as their codes: small whole numbers, still to be scaled.
  *
  * A fragment of a tensor core's operand gives a lane 8 values of a chunk of 32 in each of its rows.
- * decode_chunk (block_decode.h) makes all 32 of one row; here a lane makes its own 8 alone, four codes
- * a word.
+ * decode_chunk (block_decode.h) makes all 32 of one row; here a lane makes its own 8 alone, four
+ * codes a word.
  *
  *      typedef CodesOf<Stored_NAME>::Type C
- *      C::Head h = C::head(b)          what 256 values, or a block of fewer, have in common; b: their bytes
+ *      C::Head h = C::head(b)          what 256 values, or a block of fewer, have in common; b:
+ *                                      their bytes
  *      C::Raw r = C::fetch<O>(b, c, t) words of chunk c (0..7) of the 256 values at b for lane t of
  *                                      four; the same for C::SHARE chunks, from a multiple of it on
  *      C::codes<O>(y, h, r, b, c, t)   8 codes, and for each four of them what makes them values:
@@ -15,7 +16,8 @@
  *
  * Which 8 values, by the order O:
  *      CODES_RUN       8t .. 8t+7: words 0 and 1 are four neighbours each
- *      CODES_PAIRS     2t, 2t+1, 2t+8, 2t+9, then the same + 16: as mma_16816's fragments of k ascending
+ *      CODES_PAIRS     2t, 2t+1, 2t+8, 2t+9, then the same + 16: as mma_16816's fragments of k
+ *                      ascending
  *
  * Bytes may lie in shared memory, at even addresses. */
 #ifndef TGC_STORED_CODES_CUH
@@ -124,9 +126,9 @@ struct RawWords {
         unsigned w[2];
 };
 
-/* Codes below 128; a WIDE type's reach 255.  VALUE: a word's values are made by value().  LONG: scales
- * have so many bits that BASE is to go before codes are scaled.  HALVES: of a chunk have scales of
- * their own. */
+/* Codes below 128; a WIDE type's reach 255.  VALUE: a word's values are made by value().  LONG:
+ * scales have so many bits that BASE is to go before codes are scaled.  HALVES: of a chunk have
+ * scales of their own. */
 template <bool WIDE_, int SHARE_, int ZERO_>
 struct CodesBase {
         static constexpr bool WIDE = WIDE_, VALUE = false, LONG = false, HALVES = false;

@@ -1,6 +1,7 @@
 /* stored_decode.cuh: weights in blocks, decoded into memory, for kernels that read no blocks.
  *
- *      stored_decode_task<S, T, THREADS>(to, p, n, tile)     the first n values at p, n a multiple of 32,
+ *      stored_decode_task<S, T, THREADS>(to, p, n, tile)     the first n values at p, n a multiple
+ *                                                            of 32,
  *              as elements of T.  p: 4-byte aligned.  4 * ceil(n / 256) threads in all.
  *
  * Four threads have 256 values, a quarter of each 32 each: neighbours read and write neighbours. */

@@ -1,19 +1,22 @@
 /* stored_dot.cuh: weights in blocks (../../../ir/storage.def) as factors of integer dot products.
  *
- * A unit is 16 neighbouring values of a row.  A lane reads UNITS of them, which share bytes, as RUNS runs
- * with a scale each; the units of a run are of the same 32.
+ * A unit is 16 neighbouring values of a row.  A lane reads UNITS of them, which share bytes, as
+ * RUNS runs with a scale each; the units of a run are of the same 32.
  *
  *      typedef DotOf<Stored_NAME> D    of types whose codes are bytes: not NF4, FP4 and F8
- *      D::lane_of(u), D::part_of(u)    which lane of a row has unit number u of it, and as which of its units
+ *      D::lane_of(u), D::part_of(u)    which lane of a row has unit number u of it, and as which of
+ *                                      its units
  *      D::LANES                lanes that share a block, or 1
  *      D::SIGNED               are codes signed bytes?
  *      D::OFFSETS              is there an offset?
  *      D::SIXTEEN              of a run of two units, is the second's code 16 times as large?
  *      D::PLANES, D::HALVES    of codes that are no bytes (stored_dot_sm90.cuh), else 1 and false
- *      D::read(u, p, sub)      the units of lane `sub` of the block whose bytes are at p, in shared memory:
- *                              value = scale * code + offset; with SIXTEEN: scale * 16 * code
+ *      D::read(u, p, sub)      the units of lane `sub` of the block whose bytes are at p, in shared
+ *                              memory: value = scale * code + offset; with SIXTEEN: scale * 16 *
+ *                              code
  *
- * p is as aligned as multiples of the type's bytes are; Q4_K's and Q5_K's blocks begin at multiples of
+ * p is as aligned as multiples of the type's bytes are; Q4_K's and Q5_K's blocks begin at multiples
+ * of
  * 16.  Up to three bytes before a lane's bytes and four behind them are read and not looked at. */
 #ifndef TGC_STORED_DOT_CUH
 #define TGC_STORED_DOT_CUH
@@ -108,7 +111,8 @@ TGC_DEV void dot_table(unsigned w, unsigned &low, unsigned &high, const unsigned
         high = __byte_perm(a, b, 0x7531);
 }
 
-/* Unit e of lane L is number (L >> PAIR) << PAIR times UNITS, plus e << PAIR, plus L's low PAIR bits. */
+/* Unit e of lane L is number (L >> PAIR) << PAIR times UNITS, plus e << PAIR, plus L's low PAIR
+ * bits. */
 template <int UNITS_, int RUNS_, int PAIR_, int LANES_, bool SIGNED_, bool OFFSETS_,
           bool SIXTEEN_ = false>
 struct DotShape {
@@ -383,7 +387,8 @@ struct Dot<Decoder_q3_k, VALUES> : DotShape<4, 4, 1, 4, false, true> {
         }
 };
 
-/* ---- 4 bits that choose a value of a table (block_decode.h has them as numbers) --------------- */
+/* ---- 4 bits that choose a value of a table (block_decode.h has them as numbers)
+ * --------------- */
 
 TGC_DEV void dot_table_units(DotUnits<2, 1> &u, const unsigned (&w)[4], const unsigned (&table)[4],
                              float d)

@@ -1,5 +1,5 @@
-/* stored_dot_sm90.cuh: factors of dot products (stored_dot.cuh) whose codes are no bytes, for kernels of
- * sm_90a.
+/* stored_dot_sm90.cuh: factors of dot products (stored_dot.cuh) whose codes are no bytes, for
+ * kernels of sm_90a.
  *
  *      NF4, FP4        PLANES 2: a code is 256 times a signed byte, in unit e, and another in unit
  *                      UNITS + e.  FP4's are exact; NF4's are within 1.6e-5 of the largest value.

@@ -186,7 +186,8 @@ struct Raw {
 /* Some epilogues can start their reads before their values are there:
  *
  *      template <int V> struct In;                             what was read
- *      READS, ROW_READS                                        how many times 16 bytes at V = 8; of them of rows
+ *      READS, ROW_READS                                        how many times 16 bytes at V = 8; of
+ *                                                              them of rows
  *      get_rows(int row, int col, In<V> &)                     starts the reads of rows
  *      get_cols(int col, In<V> &)                              and of what all rows share
  *      (int row, int col, float (&v)[V], const In<V> &)        the rest

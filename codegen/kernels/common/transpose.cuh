@@ -1,7 +1,8 @@
 /* transpose.cuh: a factor of float32 the other way round, for products whose instructions take
  * words with K contiguous alone (gemm_sm90.cuh).
  *
- *      transpose_task(from, ld, K, N, to, tile, smem)          to (ceil(K / 32), N, 32) = from (K, N)
+ *      transpose_task(from, ld, K, N, to, tile, smem)          to (ceil(K / 32), N, 32) = from (K,
+ *                                                              N)
  *
  * in slabs of 32 of K, as the product reads them: what a tile wants next is one piece of memory.
  * The last one ends in zeros.

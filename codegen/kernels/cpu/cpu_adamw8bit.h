@@ -1,8 +1,9 @@
-/* cpu_adamw8bit.h: AdamW with states of 8 bits (Dettmers et al., ICLR 2022; bitsandbytes' AdamW8bit).
+/* cpu_adamw8bit.h: AdamW with states of 8 bits (Dettmers et al., ICLR 2022; bitsandbytes'
+ * AdamW8bit).
  *
- * Of 256 neighbouring elements m and v are bytes, entries of dynamic_map.h, times the largest of them
- * (absmax).  Small parameters (fewer than 4096 elements) keep float32: `small` lists their blocks of
- * 256, in order.  A stored m keeps the sign of what it stands for. */
+ * Of 256 neighbouring elements m and v are bytes, entries of dynamic_map.h, times the largest of
+ * them (absmax).  Small parameters (fewer than 4096 elements) keep float32: `small` lists their
+ * blocks of 256, in order.  A stored m keeps the sign of what it stands for. */
 #ifndef TGC_CPU_ADAMW8BIT_H
 #define TGC_CPU_ADAMW8BIT_H
 

@@ -62,8 +62,8 @@ _Static_assert(4 * ATTENTION_KB * ATTENTION_D_MAX +
                        TGC_SCRATCH,
                "scratch");
 
-/* One tile: which rows, and which keys any of them may see.  Of a ragged call the queries of sequence
- * b are rows start .. start + T - 1. */
+/* One tile: which rows, and which keys any of them may see.  Of a ragged call the queries of
+ * sequence b are rows start .. start + T - 1. */
 typedef struct AttTile {
         int b, kh, G, rows, t0, pos, S, T;
         long start, lo, hi;

@@ -1,4 +1,5 @@
-/* cpu_ema.h: an exponential moving average of the parameters; kernels/optimizer/ema.cuh has the formula.
+/* cpu_ema.h: an exponential moving average of the parameters; kernels/optimizer/ema.cuh has the
+ * formula.
  *
  * Parameters have float32 (to.f32): an average of 16 bits would stand still. */
 #ifndef TGC_CPU_EMA_H

@@ -77,8 +77,9 @@ TGC_INLINE Vec vec_sums(Vec *s)
 }
 
 /* s[i*n + r] += x[i*ldx + k ...] * w[row[r] + k ...], one vector of k, r < n; `part` of it only
- * where K < TGC_VEC.  ahead: elements from here to those that are asked for early, 0: none; a single
- * stream's go to the second level, which the hardware prefetcher alone does not keep full. */
+ * where K < TGC_VEC.  ahead: elements from here to those that are asked for early, 0: none; a
+ * single stream's go to the second level, which the hardware prefetcher alone does not keep
+ * full. */
 TGC_INLINE void gemv_step(int m, int n, int part, int ty, const void *w, const long *row, long k,
                           const float *x, long ldx, long ahead, Vec *s)
 {
@@ -125,8 +126,8 @@ TGC_INLINE void gemv_few(int m, int R, int n, int ty, const void *w, const long 
  * of W are prefetched.  Nor does it for short rows of W: most of their time is the end of a sum. */
 TGC_INLINE int gemv_streams(int m, long K) { return m == 1 && K >= 8 * TGC_VEC ? 1 : 4; }
 
-/* y[i*ldy + j + r] = sum_k x[i*ldx + k] w[at + (j + r)*ld + k], i < m, r < R, j + r < N: R rows of W
- * make one vector of sums, m*R <= TGC_VEC.  `streams` of them are read at a time, which does not
+/* y[i*ldy + j + r] = sum_k x[i*ldx + k] w[at + (j + r)*ld + k], i < m, r < R, j + r < N: R rows of
+ * W make one vector of sums, m*R <= TGC_VEC.  `streams` of them are read at a time, which does not
  * change the order of a sum. */
 TGC_INLINE void gemv_group(int m, int R, int streams, int ty, const void *w, long at, long ld,
                            long j, long N, long K, const float *x, long ldx, long ahead, float *y,
@@ -158,8 +159,8 @@ TGC_INLINE void gemv_group(int m, int R, int streams, int ty, const void *w, lon
                                 y[i * ldy + j + r] = out[i * R + r];
 }
 
-/* y[i*ldy + j] = sum_k x[i*ldx + k] w[at + j*ld + k], j < N, i < m.  x has TGC_VEC more elements a row
- * than K (gemv_pad); they hold its last vector, with zeros for what the whole vectors have had
+/* y[i*ldy + j] = sum_k x[i*ldx + k] w[at + j*ld + k], j < N, i < m.  x has TGC_VEC more elements a
+ * row than K (gemv_pad); they hold its last vector, with zeros for what the whole vectors have had
  * already: so the last load of a row of W may begin early instead of ending late.
  * A group of rows of W meets four rows of x after the other, in the cache after the first. */
 TGC_INLINE void gemv_dots(int m, int ty, const void *w, long at, long ld, long N, long K,
@@ -322,8 +323,8 @@ TGC_INLINE void gemv_plain_rows(int m, int ty, int trans, const void *w, long at
         }
 }
 
-/* The same; W may be in blocks, as rows of K.  One row of x meets them as they are decoded; for more,
- * as many rows of W as the scratch beside x and y has room for are decoded first. */
+/* The same; W may be in blocks, as rows of K.  One row of x meets them as they are decoded; for
+ * more, as many rows of W as the scratch beside x and y has room for are decoded first. */
 #ifdef TGC_STORED
 TGC_NOINLINE TGC_UNROLLED void gemv_decoded_rows(int m, int ty, const void *w, long at, long ld,
                                                  long N, long K, const float *x, long ldx, float *y,

@@ -1,9 +1,9 @@
 /* cpu_stored_gemm.h: a tile of C = A W^T with W in blocks, in integers (TGC_ACT_INT8), by AVX-512
  * VNNI: rows of A are rounded to 8 bits in groups of 32, as cpu_stored_x86.h does it for one row.
  *
- * Of 32 columns of W and 32 values of k a panel has bytes, four values of k for each of 16 columns in a
- * register, and their scales.  vpdpbusd wants unsigned bytes: weights are stored plus 128, and sums
- * begin with -128 times the sum of x.
+ * Of 32 columns of W and 32 values of k a panel has bytes, four values of k for each of 16 columns
+ * in a register, and their scales.  vpdpbusd wants unsigned bytes: weights are stored plus 128, and
+ * sums begin with -128 times the sum of x.
  *
  *      C[i][j] += d[j] dx[i] sum(w x) + m[j] dx[i] sum(x)          for each 32 values of k
  *
@@ -180,8 +180,8 @@ TGC_INLINE int quant_gemm_has(int ty)
         return 0;
 }
 
-/* gemm_tile's step from k0: x (m, k) floats, ldx apart; w_at: the index of the first weight, ld values
- * to the next row.  room: for the rows, and for the panels. */
+/* gemm_tile's step from k0: x (m, k) floats, ldx apart; w_at: the index of the first weight, ld
+ * values to the next row.  room: for the rows, and for the panels. */
 TGC_NOINLINE void quant_gemm_step(int ty, const void *w, long w_at, long ld, const float *x,
                                   long ldx, int m, int n, int k, float *room_a, float *room_b,
                                   float *c, long ldc, int add)

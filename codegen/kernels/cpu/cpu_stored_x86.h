@@ -5,9 +5,10 @@
  * q[j] d1 + m.  So its product with x is d0 sum(q x) + d1 sum(q x) + m sum(x): weights are scaled
  * once a chunk, and m meets sums of x that were made before.
  *
- *      float32 (as a rule)     q is converted; values are the decoder's but for how sums are rounded
- *      TGC_ACT_INT8            x is rounded to 8 bits in groups of 32 as well (largest magnitude 127),
- *                              and sums of 32 are of integers: what llama.cpp does */
+ *      float32 (as a rule)     q is converted; values are the decoder's but for how sums are
+ *                              rounded
+ *      TGC_ACT_INT8            x is rounded to 8 bits in groups of 32 as well (largest magnitude
+ *                              127), and sums of 32 are of integers: what llama.cpp does */
 #ifndef TGC_CPU_STORED_X86_H
 #define TGC_CPU_STORED_X86_H
 
@@ -198,7 +199,8 @@ TGC_INLINE Quants quants_none(const unsigned char *b, int c)
 #define TGC_VNNI_ROW 1
 #endif
 
-/* x as the products want it, in scratch: sums of 32, and with TGC_ACT_INT8 bytes and their scales. */
+/* x as the products want it, in scratch: sums of 32, and with TGC_ACT_INT8 bytes and their
+ * scales. */
 typedef struct QuantX {
         const float *x;
         float *sum, *scale;
@@ -333,9 +335,9 @@ TGC_INLINE QuantSum quant_step(QuantSum s, Quants w, const QuantX *x, long c)
 #endif
 #endif
 
-/* quant_dots_TYPE: y[j] = sum_k x[k] w[j*ld ...], rows of K values whose bytes are `stride` apart from
- * `first` on; of types that have QUANT_.  Blocks are asked for QUANT_AHEAD bytes early: the hardware
- * prefetcher alone leaves a core waiting half of the time. */
+/* quant_dots_TYPE: y[j] = sum_k x[k] w[j*ld ...], rows of K values whose bytes are `stride` apart
+ * from `first` on; of types that have QUANT_.  Blocks are asked for QUANT_AHEAD bytes early: the
+ * hardware prefetcher alone leaves a core waiting half of the time. */
 enum { QUANT_AHEAD = 4096 };
 TGC_INLINE void quant_ahead(const unsigned char *b, int bytes)
 {

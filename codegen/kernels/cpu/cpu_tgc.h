@@ -83,9 +83,9 @@ typedef struct f16 {
 /* The same as constants, in the order of the compiler's DType. */
 enum { TY_F32, TY_BF16, TY_F16, TY_I32, TY_FP8 = -1 }; /* TY_FP8: cpu_fp8.h */
 
-/* Blocks of several values (../../ir/storage.def): TGC_STORED(X), which the source defines before its
- * kernels where they read any, is X(NAME, values, bytes, decoder) for each type of them.  An index
- * counts values. */
+/* Blocks of several values (../../ir/storage.def): TGC_STORED(X), which the source defines before
+ * its kernels where they read any, is X(NAME, values, bytes, decoder) for each type of them.  An
+ * index counts values. */
 #ifdef TGC_STORED
 #include "block_decode.h"
 enum {

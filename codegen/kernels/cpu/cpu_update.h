@@ -5,7 +5,8 @@
  * scale: the factor that clips the gradient and takes the loss's scale out of it.
  *
  * Parameters are float32, with a rounded copy or without; or they are 16 bits alone, in which case
- * each step rounds them: to nearest, or up or down by chance, so that small steps count on average. */
+ * each step rounds them: to nearest, or up or down by chance, so that small steps count on
+ * average. */
 #ifndef TGC_CPU_UPDATE_H
 #define TGC_CPU_UPDATE_H
 
@@ -30,8 +31,8 @@ TGC_INLINE void sumsq_task(const float *g, long n, double *partial, long tile)
         partial[tile] = t;
 }
 
-/* *norm = sqrt of the sum of partial; *flag = 1 if that is not finite, 2 if it is a spike (update.cuh),
- * else 0.  One tile. */
+/* *norm = sqrt of the sum of partial; *flag = 1 if that is not finite, 2 if it is a spike
+ * (update.cuh), else 0.  One tile. */
 TGC_INLINE void norm_finish_task(const Rt *rt, const double *partial, long tiles, float *norm,
                                  int *flag)
 {
@@ -46,7 +47,8 @@ TGC_INLINE void norm_finish_task(const Rt *rt, const double *partial, long tiles
         }
 }
 
-/* The factor that clips the gradient and takes the loss's scale out of it; below 0: the step is bad. */
+/* The factor that clips the gradient and takes the loss's scale out of it; below 0: the step is
+ * bad. */
 TGC_INLINE float clip_factor(const Rt *rt, const float *norm)
 {
         if (!norm)
@@ -88,8 +90,8 @@ TGC_INLINE void store_stochastic(const Rt *rt, bf16 *low, long i, const float *v
         }
 }
 
-/* One step of elements [i, i + n), with their states and gradients; the first n_decay elements of all
- * have weight decay. */
+/* One step of elements [i, i + n), with their states and gradients; the first n_decay elements of
+ * all have weight decay. */
 TGC_INLINE void update_span(const Rt *rt, UpdateParams to, float *const state[2], const float *grad,
                             long i, long n, long n_decay, float scale, UpdateRule *rule)
 {

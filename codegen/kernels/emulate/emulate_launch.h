@@ -71,7 +71,8 @@ EMU_NAMESPACE
 
         enum { MAX_THREADS = 1024, MAX_SMEM = 227 * 1024, GUARD = 256, MOST_TOGETHER = 132 };
 
-        /* What one host thread needs to run blocks.  A guarded stack is two mappings, of which a process
+        /* What one host thread needs to run blocks.  A guarded stack is two mappings, of which a
+         * process
  * may have 65530, and a plan has many objects: one object at a time keeps its own after a launch
  * (tgc_emulate_keep).  Touching new pages costs more than most launches of a test. */
         struct Worker {
@@ -267,8 +268,8 @@ extern "C" __attribute__((weak, visibility("default"))) void tgc_emulate_sizes(c
         memcpy(emu::sizes, size, emu::n_sizes * sizeof *size);
 }
 
-/* Optional: from now on a launch keeps its stacks for the next one; 0: not, and those kept are given
- * back. */
+/* Optional: from now on a launch keeps its stacks for the next one; 0: not, and those kept are
+ * given back. */
 extern "C" __attribute__((weak, visibility("default"))) void tgc_emulate_keep(int keep)
 {
         emu::keep_workers = keep != 0;
@@ -343,7 +344,8 @@ extern "C" __attribute__((weak, visibility("default"))) int tgc_emulate_launch(
                         }
                 }
         }
-        /* After a failure threads lie about where they stopped; together blocks have many stacks. */
+        /* After a failure threads lie about where they stopped; together blocks have many
+         * stacks. */
         if (!emu::keep_workers || together > 1 || failed != UINT_MAX)
                 emu::workers_free();
         return failed != UINT_MAX;

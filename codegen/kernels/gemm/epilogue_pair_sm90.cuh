@@ -1,33 +1,37 @@
-/* epilogue_pair_sm90.cuh: PairEpilogue of epilogue_sm90.cuh, for functors with STORES and 16-bit results.
+/* epilogue_pair_sm90.cuh: PairEpilogue of epilogue_sm90.cuh, for functors with STORES and 16-bit
+ * results.
  *
- * wgmma leaves a lane two neighbours of every 8 columns.  The functor is called for these two, so lanes
- * exchange no values, and no sums are kept: registers are free only after the last sum was read.  The
- * results of 16 rows x WIDE columns at a time go through the warp's panel in shared memory.  What the
- * epilogue reads of rows takes the same way back.
+ * wgmma leaves a lane two neighbours of every 8 columns.  The functor is called for these two, so
+ * lanes exchange no values, and no sums are kept: registers are free only after the last sum was
+ * read.  The results of 16 rows x WIDE columns at a time go through the warp's panel in shared
+ * memory.  What the epilogue reads of rows takes the same way back.
  *
  * From the panel there are two ways to memory.
  *
- * 1. The warp stores.  A lane stores eight neighbours; four or eight lanes store a line.  A panel is 16
- * rows of 128 bytes.  A row holds the results side by side, the first one where the reads were.  Chunk c
- * of 16 bytes stands at c ^ (row % 8), so that no two lanes of an access meet in a bank.  How the words of
- * a chunk are made depends on how many values a store has of two sums:
+ * 1. The warp stores.  A lane stores eight neighbours; four or eight lanes store a line.  A panel
+ *   is 16
+ * rows of 128 bytes.  A row holds the results side by side, the first one where the reads were. 
+ * Chunk c of 16 bytes stands at c ^ (row % 8), so that no two lanes of an access meet in a bank. 
+ * How the words of a chunk are made depends on how many values a store has of two sums:
  *
  *      2 values        as they lie in memory
  *      1               two fragments in one: a word is the two values of columns 8 apart
- *      4               a fragment in two chunks: the first has the first words of all lanes' two, the other the second
+ *      4               a fragment in two chunks: the first has the first words of all lanes' two,
+ *                      the other the second
  *
  * The lane that stores a chunk puts its words in order.
  *
- * 2. The copy engine stores (a Boxed epilogue): a box of 16 rows for each store.  With PANELS 2 the warp
- * goes on in its other panel meanwhile.  Each store's results lie apart from the others, as in memory:
- * 128, 64 or 32 bytes a row, swizzled as the engine does.  This takes less power, which is what limits
- * large GEMMs.
+ * 2. The copy engine stores (a Boxed epilogue): a box of 16 rows for each store.  With PANELS 2 the
+ *   warp
+ * goes on in its other panel meanwhile.  Each store's results lie apart from the others, as in
+ * memory: 128, 64 or 32 bytes a row, swizzled as the engine does.  This takes less power, which is
+ * what limits large GEMMs.
  *
- * With a Fetched epilogue the copy engine also brings what is read, to where the first store's results
- * will lie.  Two ping-pong consumers share the panels, a warp of each, so that a warp has enough of them
- * to fetch a tile's reads early.  The warp that is done with a panel asks, for the other one, for what the
- * next tile reads.  Panels for each alone would cost a stage of the pipeline: 15% where it has five, more
- * than the reads take. */
+ * With a Fetched epilogue the copy engine also brings what is read, to where the first store's
+ * results will lie.  Two ping-pong consumers share the panels, a warp of each, so that a warp has
+ * enough of them to fetch a tile's reads early.  The warp that is done with a panel asks, for the
+ * other one, for what the next tile reads.  Panels for each alone would cost a stage of the
+ * pipeline: 15% where it has five, more than the reads take. */
 #ifndef TGC_EPILOGUE_PAIR_SM90_CUH
 #define TGC_EPILOGUE_PAIR_SM90_CUH
 

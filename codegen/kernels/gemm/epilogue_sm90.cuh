@@ -5,7 +5,8 @@
  * lines.  Two ways go through a panel of 2 KB of shared memory a warp, and read what the functor
  * reads of rows ahead; gemm_epilogue.cuh's MmaEpilogue, in which lanes trade, is the third.
  *
- *      PanelEpilogue<ROWS, BN, SPARE, Epilogue>        float32 sums: eight neighbours to a call, for any functor
+ *      PanelEpilogue<ROWS, BN, SPARE, Epilogue>        float32 sums: eight neighbours to a call,
+ *                                                      for any functor
  *      PairEpilogue<ROWS, BN, SPARE, Epilogue, PANELS> the functor is called where the sums are:
  *              16-bit results alone (epilogue_pair_sm90.cuh)
  *

@@ -1,7 +1,8 @@
-/* gemm_consumer_sm90.cuh: the two consumer warpgroups of gemm_sm90.cuh: steps along K, then the epilogue.
+/* gemm_consumer_sm90.cuh: the two consumer warpgroups of gemm_sm90.cuh: steps along K, then the
+ * epilogue.
  *
- * The epilogue's reads start LAST_STEPS before the products end, as many as there are registers for, so
- * that the epilogue does not wait for memory. */
+ * The epilogue's reads start LAST_STEPS before the products end, as many as there are registers
+ * for, so that the epilogue does not wait for memory. */
 #ifndef TGC_GEMM_CONSUME_SM90_CUH
 #define TGC_GEMM_CONSUME_SM90_CUH
 

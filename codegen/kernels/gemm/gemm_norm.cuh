@@ -1,19 +1,20 @@
 /* gemm_norm.cuh: a GEMM and the norm of the rows that its epilogue makes, in one launch.
  *
- * Where a row is a few tiles wide, a norm in a launch of its own mostly waits.  Here the blocks whose tiles
- * share rows are a cluster.  Each block keeps what its epilogue made in registers, sends the sums of its
- * part of the rows to the others, adds up what it got in the order of the columns, and norms its part.
+ * Where a row is a few tiles wide, a norm in a launch of its own mostly waits.  Here the blocks
+ * whose tiles share rows are a cluster.  Each block keeps what its epilogue made in registers,
+ * sends the sums of its part of the rows to the others, adds up what it got in the order of the
+ * columns, and norms its part.
  *
  *      gemm_norm_task<T, Tile, TRANS_A, TRANS_B, ALIGN, RowNorm<KIND, CLUSTER>>(a, lda, b, ldb, M,
  *              N, K, eps, tile, smem, epilogue, finish)
- *      ceil(M / BM) clusters of CLUSTER = ceil(N / BN) blocks (on sm_90a; CLUSTER 1 anywhere).  A block
- *      has this task alone.  gemm_norm_smem<Tile, RowNorm>() bytes of shared memory.
+ *      ceil(M / BM) clusters of CLUSTER = ceil(N / BN) blocks (on sm_90a; CLUSTER 1 anywhere).  A
+ *      block has this task alone.  gemm_norm_smem<Tile, RowNorm>() bytes of shared memory.
  *
  * As in gemm_task, but that the epilogue leaves in v what is to be normed.  finish: the epilogue of
  * norm_task (rows.cuh).  MAXV of both divides N.  Any tile but FTiles.
  *
- * NORM_RMS needs the sum of squares.  NORM_LAYER needs the sum, and the squares q about the part's own mean:
- * those about the row's mean are q + n (mean - row's mean)^2. */
+ * NORM_RMS needs the sum of squares.  NORM_LAYER needs the sum, and the squares q about the part's
+ * own mean: those about the row's mean are q + n (mean - row's mean)^2. */
 #ifndef TGC_GEMM_NORM_CUH
 #define TGC_GEMM_NORM_CUH
 

@@ -1,24 +1,24 @@
-/* gemm_single_wave_sm90.cuh: short GEMMs on Hopper (sm_90a), bf16 and f16: a tile a block, and all blocks
- * of the launch run at once.
+/* gemm_single_wave_sm90.cuh: short GEMMs on Hopper (sm_90a), bf16 and f16: a tile a block, and all
+ * blocks of the launch run at once.
  *
  *      gemm_single_wave<T, Tile, TRANS_A, TRANS_B, PREFETCH>(map_a, map_b, M, N, K, tile, smem,
  *              epilogue)
  *
- * takes the place of gemm_task.  Operands, maps and epilogues are those of gemm_sm90.cuh; M, N, K >= 1.
- * It calls pdl_wait.  PREFETCH (PREFETCH_A, PREFETCH_B, both or 0) names the operands that the launch
- * before does not write: they are loaded without waiting.
+ * takes the place of gemm_task.  Operands, maps and epilogues are those of gemm_sm90.cuh; M, N, K
+ * >= 1.  It calls pdl_wait.  PREFETCH (PREFETCH_A, PREFETCH_B, both or 0) names the operands that
+ * the launch before does not write: they are loaded without waiting.
  *
- * A small model's GEMM takes three to ten microseconds.  Two of them pass before the first and after the
- * last step, and nothing hides them.  So a block starts while the launch before still runs, as soon as its
- * multiprocessor is free, and loads what it may.  Each operand has a thread of its own that loads all
- * stages at once; one thread for both takes a microsecond to ask for eight stages.  Every 64 rows of the
- * tile have four warps.
+ * A small model's GEMM takes three to ten microseconds.  Two of them pass before the first and
+ * after the last step, and nothing hides them.  So a block starts while the launch before still
+ * runs, as soon as its multiprocessor is free, and loads what it may.  Each operand has a thread of
+ * its own that loads all stages at once; one thread for both takes a microsecond to ask for eight
+ * stages.  Every 64 rows of the tile have four warps.
  *
- * Clusters that share loads were slower by a microsecond: a multiprocessor takes in no more data that way,
- * and waits for its partner.
+ * Clusters that share loads were slower by a microsecond: a multiprocessor takes in no more data
+ * that way, and waits for its partner.
  *
- * Such tiles of several GEMMs, of different shapes, stand side by side in a launch (schedule.c): a block
- * calls this once, after the threads that its tile does not need have left. */
+ * Such tiles of several GEMMs, of different shapes, stand side by side in a launch (schedule.c): a
+ * block calls this once, after the threads that its tile does not need have left. */
 #ifndef TGC_GEMM_SHORT_SM90_CUH
 #define TGC_GEMM_SHORT_SM90_CUH
 

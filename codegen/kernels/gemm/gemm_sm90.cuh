@@ -33,20 +33,22 @@
  * next tile too (gemm_producer_sm90.cuh), and gives most of its registers to the two consumers
  * (gemm_consumer_sm90.cuh).  An epilogue runs while the tensor cores are busy, in one of two ways:
  *
- *      cooperative     The consumers share a tile.  Consumer 0 starts LEAD steps ahead of consumer 1,
- *                      which still multiplies while 0 is in its epilogue.  What is hidden is at most
- *                      what the pipeline holds, but a 128x256 tile needs the least shared memory traffic.
- *      ping-pong       (S...t) Each consumer has whole tiles, and one's epilogue, however long, hides
- *                      under the other's products.  A named barrier hands the turn over once the last
- *                      step has begun.  A parity tells only neighbouring rounds of a stage apart, so
- *                      nobody may wait for a stage while the round before is still to come.
+ *      cooperative     The consumers share a tile.  Consumer 0 starts LEAD steps ahead of consumer
+ *                      1, which still multiplies while 0 is in its epilogue.  What is hidden is at
+ *                      most what the pipeline holds, but a 128x256 tile needs the least shared
+ *                      memory traffic.
+ *      ping-pong       (S...t) Each consumer has whole tiles, and one's epilogue, however long,
+ *                      hides under the other's products.  A named barrier hands the turn over once
+ *                      the last step has begun.  A parity tells only neighbouring rounds of a stage
+ *                      apart, so nobody may wait for a stage while the round before is still to
+ *                      come.
  *
- * In pairs (S...p) the two blocks of a cluster take tiles one above the other, which read the same part
- * of B.  Each block loads every other box of it into both.  A stage is empty when the warps of both blocks
- * are done with it.  Without pairs 128x128 tiles ask for more than the 48 bytes a clock that L2 gives a
- * multiprocessor.  The number of rows of tiles is even (in cooperative form an odd last one is multiplied
- * for nothing).  The kernel has __cluster_dims__(2, 1, 1); first is blockIdx.x and step gridDim.x, an even
- * number.
+ * In pairs (S...p) the two blocks of a cluster take tiles one above the other, which read the same
+ * part of B.  Each block loads every other box of it into both.  A stage is empty when the warps of
+ * both blocks are done with it.  Without pairs 128x128 tiles ask for more than the 48 bytes a clock
+ * that L2 gives a multiprocessor.  The number of rows of tiles is even (in cooperative form an odd
+ * last one is multiplied for nothing).  The kernel has __cluster_dims__(2, 1, 1); first is
+ * blockIdx.x and step gridDim.x, an even number.
  *
  * SplitK (S...pN) pairs of blocks have a tile's K in parts (gemm_split_k_sm90.cuh). */
 #ifndef TGC_GEMM_SM90_CUH

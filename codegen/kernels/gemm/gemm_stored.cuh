@@ -1,18 +1,20 @@
 /* gemm_stored.cuh: y = x Wt with W in blocks (../common/stored_codes.cuh): x (M,K), W (N,K).
  *
- *      stored_gemm_task<T, S, Tile, N, K, ALIGN>(x, ldx, w, M, down, splits, ws, joined, tile, smem,
+ *      stored_gemm_task<T, S, Tile, N, K, ALIGN>(x, ldx, w, M, down, splits, ws, joined, tile,
+ *      smem,
  *              epilogue)
- *              T: bf16 or f16, of x and of what products have; S: Stored_NAME; ALIGN: of x, as in gemm.cuh.
- *              w is 16-byte aligned.  down: ceil(M/BM); down * ceil(N/BN) * splits tiles.  Where K is split, ws has
- *              BM * BN floats for each tile and joined an int for each tile's splits: 0 before the first
- *              launch, and after each.  The last of a tile's splits to finish adds them in order.
+ *              T: bf16 or f16, of x and of what products have; S: Stored_NAME; ALIGN: of x, as in
+ *              gemm.cuh.  w is 16-byte aligned.  down: ceil(M/BM); down * ceil(N/BN) * splits
+ *              tiles.  Where K is split, ws has BM * BN floats for each tile and joined an int for
+ *              each tile's splits: 0 before the first launch, and after each.  The last of a tile's
+ *              splits to finish adds them in order.
  *
- * The roles are exchanged: W's rows are the 16 rows of an mma, x's the 8 columns.  A lane decodes the
- * weights of its own fragments, in registers: nothing decoded is ever stored.  Blocks and x come
- * STAGES-1 slices of 256 of K ahead by cp.async; weights before pdl_wait.
+ * The roles are exchanged: W's rows are the 16 rows of an mma, x's the 8 columns.  A lane decodes
+ * the weights of its own fragments, in registers: nothing decoded is ever stored.  Blocks and x
+ * come STAGES-1 slices of 256 of K ahead by cp.async; weights before pdl_wait.
  *
- * Of a slice a lane's k are 8t .. 8t+7 of each 32 (CODES_RUN): any order does, if both operands have
- * it, and x's fragments of two products are then 16 bytes that are neighbours. */
+ * Of a slice a lane's k are 8t .. 8t+7 of each 32 (CODES_RUN): any order does, if both operands
+ * have it, and x's fragments of two products are then 16 bytes that are neighbours. */
 #ifndef TGC_GEMM_STORED_CUH
 #define TGC_GEMM_STORED_CUH
 
@@ -41,8 +43,8 @@ struct StoredSlice {
 /* How codes meet x.
  *      STORED_ROUNDED  as weights: scaled in float32, then rounded to x's type
  *      STORED_BF16     as weights that are scaled in bf16: scales and minima are rounded, too
- *      STORED_SUMS     as they are, and sums of 32 are scaled: nothing is rounded.  For a few rows of x,
- *                      of which there are fewer sums than weights.
+ *      STORED_SUMS     as they are, and sums of 32 are scaled: nothing is rounded.  For a few rows
+ *                      of x, of which there are fewer sums than weights.
  * Types and x that the second or third are not for have the first. */
 enum StoredHow { STORED_ROUNDED, STORED_BF16, STORED_SUMS };
 

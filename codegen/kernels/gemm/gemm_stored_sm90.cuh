@@ -1,12 +1,13 @@
 /* gemm_stored_sm90.cuh: gemm_stored.cuh's product for more rows of x, on sm_90a: wgmma takes the
  * weights from registers, where a lane has decoded them, and x from shared memory.
  *
- *      stored_wgmma_task<T, S, Tile, N, K, ALIGN>(x, ldx, w, M, down, splits, ws, joined, tile, smem,
+ *      stored_wgmma_task<T, S, Tile, N, K, ALIGN>(x, ldx, w, M, down, splits, ws, joined, tile,
+ *      smem,
  *              epilogue)
  *              as stored_gemm_task.
  *
- * A warpgroup has 64 rows of W.  Slices of 256 of K of W come one ahead, x by 64 of K; while the tensor
- * cores have the products of one 64 the next is decoded. */
+ * A warpgroup has 64 rows of W.  Slices of 256 of K of W come one ahead, x by 64 of K; while the
+ * tensor cores have the products of one 64 the next is decoded. */
 #ifndef TGC_GEMM_STORED_SM90_CUH
 #define TGC_GEMM_STORED_SM90_CUH
 

@@ -1,14 +1,16 @@
-/* gemv_chunks.cuh: y = norm(x) Wt for 1..8 rows of x, W in blocks of any type (../common/stored.cuh).
+/* gemv_chunks.cuh: y = norm(x) Wt for 1..8 rows of x, W in blocks of any type
+ * (../common/stored.cuh).
  *
- *      gemv_chunks_task<S, M, N, K, THREADS, ROWS, NORM>(w, ldw, eps, tile, smem, prologue, epilogue
+ *      gemv_chunks_task<S, M, N, K, THREADS, ROWS, NORM>(w, ldw, eps, tile, smem, prologue,
+ *      epilogue
  *              [, gain])
  *              as gemv_task (gemv.cuh), rows of W ldw values apart.
  *      gemv_chunks_rows      the same over rows that a functor names (experts')
  *
- * For types that gemv_stored.cuh does not know, because their codes are no small whole numbers: NF4,
- * FP4, F8.  A lane owns whole chunks of 32 weights: it decodes one of each of ROWS rows in registers, and
- * both meet the same 32 values of every row of x in shared memory, where 4 floats of padding behind
- * each 32 keep the lanes of a quarter warp on banks of their own.
+ * For types that gemv_stored.cuh does not know, because their codes are no small whole numbers:
+ * NF4, FP4, F8.  A lane owns whole chunks of 32 weights: it decodes one of each of ROWS rows in
+ * registers, and both meet the same 32 values of every row of x in shared memory, where 4 floats of
+ * padding behind each 32 keep the lanes of a quarter warp on banks of their own.
  *
  * Shared memory: ChunksShape (../../forms/gemv_shape.h: gemv_chunks_shape). */
 #ifndef TGC_GEMV_CHUNKS_CUH
@@ -27,7 +29,8 @@ struct ChunksShape {
 
 TGC_DEV int chunks_x_at(int k) { return k + (k >> 5) * 4; }
 
-/* x[m][k0 .. k0+KC) through the prologue; sums of squares with NORM_RMS, where gain only multiplies. */
+/* x[m][k0 .. k0+KC) through the prologue; sums of squares with NORM_RMS, where gain only
+ * multiplies. */
 template <int M, int K, int THREADS, int NORM, class Prologue, class Gain>
 TGC_DEV void chunks_x_fill(float *x, int row0, int k0, float (&square)[M], const Prologue &prologue,
                            const Gain &gain)

@@ -30,8 +30,8 @@ TGC_DEV void parts_sum(float (&v)[V], const float *parts, int first, int stride)
         }
 }
 
-/* acc of SPLIT warps, of which this is number `part`, in the order of the parts; partial: room for all
- * warps' acc. */
+/* acc of SPLIT warps, of which this is number `part`, in the order of the parts; partial: room for
+ * all warps' acc. */
 template <int SPLIT, int ROWS, int M>
 TGC_DEV void parts_join(float (&acc)[ROWS][M], float *partial, int warp, int part, int lane)
 {

@@ -1,17 +1,20 @@
-/* gemv_mma.cuh: y = norm(x) Wt for 2 to 64 rows of 16-bit x, on tensor cores: the next tokens of several
- * sequences.
+/* gemv_mma.cuh: y = norm(x) Wt for 2 to 64 rows of 16-bit x, on tensor cores: the next tokens of
+ * several sequences.
  *
- * The time is that of reading W once, and of waiting for x.  With so many rows the float32 units cannot
- * multiply as fast as W comes.  So 16 rows of x are mma's rows (with up to 8 rows the others are zeros),
- * and 8 rows of W its columns.  Both come straight into mma's registers, 16 bytes a lane.  A sum over K
- * may take its terms in any order, as long as x and W agree which elements of a chunk of 32 a lane holds:
+ * The time is that of reading W once, and of waiting for x.  With so many rows the float32 units
+ * cannot multiply as fast as W comes.  So 16 rows of x are mma's rows (with up to 8 rows the others
+ * are zeros), and 8 rows of W its columns.  Both come straight into mma's registers, 16 bytes a
+ * lane.  A sum over K may take its terms in any order, as long as x and W agree which elements of a
+ * chunk of 32 a lane holds:
  *
  *      chunk c of a row:  lane 4g + t holds elements 32c + 8t .. 8t+7 of row g: of two mma's k 2t,
  *      2t+1, 2t+8, 2t+9
  *
- * All WARPS of a block share columns, each with every WARPS-th chunk.  A block does ROUNDS times 8 * TILES
- * columns; the next round's W is loaded while one is used.  Up to 16 rows of x stay in registers if all of
- * K fits; else they are read in every round.  Partial sums meet in shared memory, in the order of the warps.
+ * All WARPS of a block share columns, each with every WARPS-th chunk.  A block does ROUNDS times 8
+ * * TILES columns; the next round's W is loaded while one is used.  Up to 16 rows of x stay in
+ *   registers if all of
+ * K fits; else they are read in every round.  Partial sums meet in shared memory, in the order of
+ * the warps.
  *
  *      gemv_mma_task<T, M, N, K, WARPS, TILES, ROUNDS, NORM>(w, ldw, eps, tile, smem, prologue,
  *              epilogue[, gain])

@@ -1,10 +1,10 @@
-/* gemv_narrow.cuh: gemv.cuh's product for one short row of x and a W of many rows that lies in L2: the logits
- * of a tiny model.
+/* gemv_narrow.cuh: gemv.cuh's product for one short row of x and a W of many rows that lies in L2:
+ * the logits of a tiny model.
  *
- * A row of W is a few 16-byte pieces (K = 288 in bf16: 36).  Spread over a warp they would leave lanes idle.
- * So LANES lanes share a row, and a warp reads 32 / LANES rows at once.  A lane keeps its part of x in
- * registers for all of its rows, without shared memory or barriers.  The first rows are loaded before x is
- * waited for, the next ones while some are used.
+ * A row of W is a few 16-byte pieces (K = 288 in bf16: 36).  Spread over a warp they would leave
+ * lanes idle.  So LANES lanes share a row, and a warp reads 32 / LANES rows at once.  A lane keeps
+ * its part of x in registers for all of its rows, without shared memory or barriers.  The first
+ * rows are loaded before x is waited for, the next ones while some are used.
  *
  *      gemv_narrow_task<T, N, K, THREADS, LANES, TILES, NORM, ALIGN>(w, ldw, eps, tile, prologue,
  *              epilogue[, gain])

@@ -6,7 +6,8 @@
  *      standardise          v = (v - mean) scale
  *      moments_count, merge_moments     mean and 1/sqrt(variance + eps) from parts of a row
  *      x_fill, x_fill_layer, x_standardise, x_moments     rows of x in shared memory (gemv.cuh)
- *      gemv_begin, rms_scale    a block's sums and moments before the first step, RMSNorm's scale after the last
+ *      gemv_begin, rms_scale    a block's sums and moments before the first step, RMSNorm's scale
+ *                               after the last
  *      gemv_keep            one block stores the standardised row
  *      Bytes, PlainRows, batch_get      pieces of W in registers */
 #ifndef TGC_GEMV_PROLOGUE_CUH

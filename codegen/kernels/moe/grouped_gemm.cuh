@@ -17,7 +17,8 @@
  *              y_p = W_e a_p.  w (E,N,K) when TRANS_W, else (E,K,N).
  *              (ceil(P/BM) + E) * ceil(N/BN) tiles are enough for every routing; those left over
  *              return.
- *      grouped_gemm_grad_task<T, Tile, YDIV, ADIV, ALIGN>(dy, ldy, a, lda, perm, offs, E, N, K, tile,
+ *      grouped_gemm_grad_task<T, Tile, YDIV, ADIV, ALIGN>(dy, ldy, a, lda, perm, offs, E, N, K,
+ *      tile,
  *              smem, epilogue)
  *              dW_e (N,K) = sum over p of e of dy_p a_pt; zeros for an expert without slots.
  *              E * ceil(N/BM) * ceil(K/BN) tiles; epilogue rows are N, columns K.
@@ -26,7 +27,8 @@
  *                                                                             prologue, epilogue)
  *              the same product for a few slots (decoding); w (E,N,K); the prologue's row is the
  *              row of a. P * ceil(N/cols) tiles, cols and shared memory as gemv_task's with M = 1.
- *      grouped_rows_task<T, N, K, THREADS, ROWS, SPLIT, ADIV, MIX, ALIGN>(w, ids, bias, gates, tile,
+ *      grouped_rows_task<T, N, K, THREADS, ROWS, SPLIT, ADIV, MIX, ALIGN>(w, ids, bias, gates,
+ *      tile,
  *              smem, prologue, epilogue)
  *              the same for a few slots that need no sorting: ids[s] is the expert of slot s, bias
  *              (E,N) or null. MIX 0: row s of y from row s/ADIV of a; P * ceil(N/cols) tiles.  MIX

@@ -1,14 +1,17 @@
 /* grouped_stored.cuh: grouped_gemm.cuh's products of few slots with experts' weights in blocks
  * (../gemv/gemv_chunks.cuh): only blocks of experts that were chosen are read.
  *
- *      grouped_stored_gemv_task<S, N, K, THREADS, ROWS, ADIV, SCATTER>(w, perm, offs, E, tile, smem,
+ *      grouped_stored_gemv_task<S, N, K, THREADS, ROWS, ADIV, SCATTER>(w, perm, offs, E, tile,
+ *      smem,
  *              prologue, epilogue)
  *              as grouped_gemv_task; w (E,N,K).
- *      grouped_stored_rows_task<T, S, N, K, THREADS, ROWS, ADIV, MIX>(w, ids, bias, gates, tile, smem,
+ *      grouped_stored_rows_task<T, S, N, K, THREADS, ROWS, ADIV, MIX>(w, ids, bias, gates, tile,
+ *      smem,
  *              prologue, epilogue)
  *              as grouped_rows_task; T: of biases.
  *
- * Tiles and shared memory: one row of x, of K or MIX * K (GemvChunks of ../../forms/gemv_shape.h). */
+ * Tiles and shared memory: one row of x, of K or MIX * K (GemvChunks of
+ * ../../forms/gemv_shape.h). */
 #ifndef TGC_GROUPED_STORED_CUH
 #define TGC_GROUPED_STORED_CUH
 

@@ -2,14 +2,14 @@
  *
  *      norm_back_task<KIND, N, THREADS, ACC>(rows, tile, tiles, eps, smem, x, ldx, g, ldg, gain,
  *              epilogue, dgain, dbias)
- *              norm_grad_task (rows.cuh) with ACC.  x and g, the gradient of the output, have rows ldx
- *              and ldg elements apart, at multiples of 16 bytes; N is a multiple of 8.
+ *              norm_grad_task (rows.cuh) with ACC.  x and g, the gradient of the output, have rows
+ *              ldx and ldg elements apart, at multiples of 16 bytes; N is a multiple of 8.
  *
- * A row is read once from device memory.  Each thread copies its part of the next rows to shared memory,
- * NORM_BACK_STAGES ahead, and asks for what the epilogue reads before the sums are made.
+ * A row is read once from device memory.  Each thread copies its part of the next rows to shared
+ * memory, NORM_BACK_STAGES ahead, and asks for what the epilogue reads before the sums are made.
  *
- * Some 32 to 48 KB a multiprocessor should be under way at a time, of rows that lie side by side in memory.
- * Twice as much is slower, and so are blocks with ranges of rows of their own.  So launch
+ * Some 32 to 48 KB a multiprocessor should be under way at a time, of rows that lie side by side in
+ * memory.  Twice as much is slower, and so are blocks with ranges of rows of their own.  So launch
  *      NORM_BACK_BLOCKS(N) blocks of NORM_BACK_THREADS(N) threads a multiprocessor.
  * They are few, and so are the partial sums.  shared memory: NORM_BACK_SMEM(N, THREADS). */
 #ifndef TGC_NORM_BACK_CUH

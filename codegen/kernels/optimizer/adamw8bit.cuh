@@ -1,10 +1,11 @@
 /* adamw8bit.cuh: AdamW with states of 8 bits (Dettmers et al., ICLR 2022; bitsandbytes' AdamW8bit).
  *
- *      adamw8bit_task<THREADS, SCALED>(rt, param, states, small, n_small, g, n_decay, norm, tile, smem)
+ *      adamw8bit_task<THREADS, SCALED>(rt, param, states, small, n_small, g, n_decay, norm, tile,
+ *      smem)
  *              adamw.cuh's step.  Of 256 neighbouring elements m and v are bytes, entries of
- *              dynamic_map.h, times the largest of them (absmax).  Small parameters (fewer than 4096
- *              elements) keep float32: small lists their blocks of 256, in order.  A stored m keeps
- *              the sign of what it stands for.
+ *              dynamic_map.h, times the largest of them (absmax).  Small parameters (fewer than
+ *              4096 elements) keep float32: small lists their blocks of 256, in order.  A stored m
+ *              keeps the sign of what it stands for.
  *              tiles: ceil(n / (THREADS * 8)): a warp has a block.  n, n_low and the beginning of
  *              every parameter are multiples of 256.  shared memory: ADAMW8BIT_SMEM. */
 #ifndef TGC_ADAMW8BIT_CUH

@@ -1,6 +1,6 @@
-/* muon.cuh: Muon (Jordan et al., 2024) for a matrix of rows x cols elements that lie ld apart row by
- * row from `first` on, in PyTorch's order of operations; Newton and Schulz's iteration lies between
- * the tasks, as products (codegen/ops/muon.c).
+/* muon.cuh: Muon (Jordan et al., 2024) for a matrix of rows x cols elements that lie ld apart row
+ * by row from `first` on, in PyTorch's order of operations; Newton and Schulz's iteration lies
+ * between the tasks, as products (codegen/ops/muon.c).
  *
  *      g = grad * min(1, clip / (norm + 1e-6))         if clip > 0
  *      m = m + (1 - MU) * (g - m)
@@ -9,8 +9,9 @@
  *      x = 5 times: G = x x^T, x = A x + (B G + C G G) x, all bf16
  *      p = p * (1 - lr * weight_decay) - lr * 0.2 sqrt(max(rows, cols)) * x
  *
- * muon_momentum_task: m, x and partial[tile], sums of squares of x; muon_scale_task: x; muon_apply_task:
- * p.  tiles: as many as partial has room for, MUON_TILES.  If *norm is not finite nothing is changed. */
+ * muon_momentum_task: m, x and partial[tile], sums of squares of x; muon_scale_task: x;
+ * muon_apply_task: p.  tiles: as many as partial has room for, MUON_TILES.  If *norm is not finite
+ * nothing is changed. */
 #ifndef TGC_MUON_CUH
 #define TGC_MUON_CUH
 

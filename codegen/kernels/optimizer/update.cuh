@@ -11,20 +11,20 @@
  *              partial[tile] = sum of squares of its share of g; the block that is done last,
  *              counted by *done (0 before and after), makes *norm = sqrt(sum of partial), in order
  *              whichever it is, and *flag = 1 if that is not finite, 2 if it is a spike
- *              (rt->most_norm; *norm is infinite then, so that nothing is changed), else 0.  tiles: fixed, 1056 at
- *              most.
+ *              (rt->most_norm; *norm is infinite then, so that nothing is changed), else 0.  tiles:
+ *              fixed, 1056 at most.
  *      update_task<THREADS, Rule, SCALED>(rt, param, states, g, n_decay, norm, tile)
  *              one step of Rule (adamw.cuh, lion.cuh, sgd.cuh); elements below n_decay have weight
- *              decay.  param: Params, SplitParams, LowParams or StochasticParams.  states: arrays of n floats, as many as the
- *              rule has.  If *norm is not finite nothing is changed, so that a bad step cannot spoil
- *              the weights.  norm may be null: no clipping, no test.
+ *              decay.  param: Params, SplitParams, LowParams or StochasticParams.  states: arrays
+ *              of n floats, as many as the rule has.  If *norm is not finite nothing is changed, so
+ *              that a bad step cannot spoil the weights.  norm may be null: no clipping, no test.
  *              SCALED: gradients and norm are of the loss times a scale, 1 / rt->unscale.
  *              tiles: ceil(n / (THREADS * UPDATE_PER_THREAD)).  It calls pdl_wait once it has asked
  *              for all that no launch of a step but this one writes.
  *
- * A rule is a struct with STATES, a constructor (rt), which takes what all elements share, `grad`, the
- * factor that clips the gradient, and element(p, s, g, decay), which changes a parameter and its
- * states.
+ * A rule is a struct with STATES, a constructor (rt), which takes what all elements share, `grad`,
+ * the factor that clips the gradient, and element(p, s, g, decay), which changes a parameter and
+ * its states.
  *
  * Arenas are aligned to 16 bytes; n is arbitrary.  THREADS: 256.  shared memory: UPDATE_SMEM. */
 #ifndef TGC_UPDATE_CUH
@@ -225,7 +225,8 @@ struct States {
         float *s[N];
 };
 
-/* The factor that clips the gradient, and takes the loss's scale out of it; false: the step is bad. */
+/* The factor that clips the gradient, and takes the loss's scale out of it; false: the step is
+ * bad. */
 template <bool SCALED>
 TGC_DEV bool clip_factor(const Rt *rt, const float *norm, float &grad)
 {

@@ -1,12 +1,13 @@
 /* sample.cuh: from logits to the next token, one sequence per tile.
  *
- *      sample_task<V, CAP, THREADS>(rt, logits, ld, scratch, slots, drawn, n_slots, next, tile, smem)
+ *      sample_task<V, CAP, THREADS>(rt, logits, ld, scratch, slots, drawn, n_slots, next, tile,
+ *      smem)
  *
- * logits: float (B, ld), of the last token of each row; kept.  scratch: float (B, V).  slots: rt.h's
- * slots of n_slots sequences, with histories of CAP tokens.  drawn: RtDrawn (RT_DRAWN, n_slots).
- * next: int (B).  The token for row b goes to next[b], to drawn[n_out % RT_DRAWN][b] and to the
- * history of slot rt->slot[b]; then rt->pos[b] grows by rt->T and rt->n_out[b] by 1.  A row of no
- * slot changes nothing but pos; a tile from rt->B on does nothing.
+ * logits: float (B, ld), of the last token of each row; kept.  scratch: float (B, V).  slots:
+ * rt.h's slots of n_slots sequences, with histories of CAP tokens.  drawn: RtDrawn (RT_DRAWN,
+ * n_slots).  next: int (B).  The token for row b goes to next[b], to drawn[n_out % RT_DRAWN][b] and
+ * to the history of slot rt->slot[b]; then rt->pos[b] grows by rt->T and rt->n_out[b] by 1.  A row
+ * of no slot changes nothing but pos; a tile from rt->B on does nothing.
  *
  * Which token (RtSample.what says which steps there are; the C back end does the same):
  *  1. If an x is NaN or +infinity, or all are -infinity, there is nothing to choose: next[b] is 0,
@@ -16,8 +17,9 @@
  *  3. SAMPLE_CHAIN: sample_chain.cuh.
  *  4. SAMPLE_DRAW: top_k, top_p, min_p as there, all on the logits, then the draw by
  *     weight((x - max) / temp).  Neither: the largest x, the lowest index on a tie.
- * Random numbers: Philox at counter {tokens drawn by the sequence, 0, SAMPLE_ID, 0} under its key; the
- * first word draws, the second is XTC's.  Neither row nor slot matters, nor who else is in the call.
+ * Random numbers: Philox at counter {tokens drawn by the sequence, 0, SAMPLE_ID, 0} under its key;
+ * the first word draws, the second is XTC's.  Neither row nor slot matters, nor who else is in the
+ * call.
  *
  * tiles: B.  THREADS: 1024, __launch_bounds__(1024, 1).  shared memory: SAMPLE_SMEM. */
 #ifndef TGC_SAMPLE_CUH

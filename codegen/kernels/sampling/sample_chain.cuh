@@ -1,7 +1,7 @@
 /* sample_chain.cuh: llama.cpp's samplers in the order that a sequence asks for, then the draw.
  *
- * What they work on is a row y in global memory, later the list of what is left of it.  With d = x -
- * max over what is left, w = weight(d) and Z their sum, p = w / Z:
+ * What they work on is a row y in global memory, later the list of what is left of it.  With d = x
+ * - max over what is left, w = weight(d) and Z their sum, p = w / Z:
  *      top_n_sigma   keeps d >= -n * standard deviation of x
  *      top_k         keeps the k largest, and what equals the last of them
  *      typ_p         m = sum of p * d; |d - m| is how far -log p is from the entropy; keeps the
@@ -9,8 +9,8 @@
  *      top_p         keeps the largest whose p together are at least top_p
  *      min_p         keeps d >= log(min_p)
  *      xtc           with xtc_probability: of those with p >= xtc_threshold keeps the least
- *      temperature   x / temp; with a range: temp - range + 2 * range * (entropy / log(number left))
- *                    ^ exponent, not below 0; 0: keeps the first of the largest
+ *      temperature   x / temp; with a range: temp - range + 2 * range * (entropy / log(number
+ *                    left)) ^ exponent, not below 0; 0: keeps the first of the largest
  * All of a tie is kept or dropped.  Mirostat 2: temperature, then keeps -log2 p <= mu (at least the
  * largest), draws, and mu -= eta * (-log2 p' - tau), with p' among what was kept. */
 #ifndef TGC_SAMPLE_CHAIN_CUH
@@ -217,7 +217,8 @@ struct SampleChain {
         }
 };
 
-/* The token that s draws from row y, which is overwritten; its largest is finite.  r: random words. */
+/* The token that s draws from row y, which is overwritten; its largest is finite.  r: random
+ * words. */
 template <int V, int CAP, int THREADS>
 TGC_DEV int sample_chain(RtSample *s, float *y, const int *slot, uint4 r, const SampleSmem &m)
 {

@@ -45,8 +45,8 @@ struct SampleHistory {
         __device__ int at(int i) const { return hist[(unsigned)(all - 1 - i) % CAP]; }
 };
 
-/* Each distinct token among the last repeat_last_n, that occurs `count` times there: its logit times
- * repeat_penalty, or by it if above 0; less count * frequency_penalty + presence_penalty. */
+/* Each distinct token among the last repeat_last_n, that occurs `count` times there: its logit
+ * times repeat_penalty, or by it if above 0; less count * frequency_penalty + presence_penalty. */
 template <int V, int CAP, int THREADS>
 TGC_DEV void sample_penalties(const RtSample *s, float *y, const int *hist)
 {

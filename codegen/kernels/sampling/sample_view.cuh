@@ -153,7 +153,8 @@ TGC_DEV int sample_gather(const SampleView &view, unsigned t, const SampleSmem &
 
 /* Of a row in global memory: what may be among the largest that make up `need`, as a list if it is
  * short.  best: this thread's largest logit of those it alone looked at, NaN if it looked at none.
- * The k-th largest of these is a lower bound of the k-th largest of all, and likewise for weights. */
+ * The k-th largest of these is a lower bound of the k-th largest of all, and likewise for
+ * weights. */
 template <int THREADS, bool WEIGHT>
 TGC_DEV SampleView sample_narrow(const SampleView &all, float best, u64 need, float max,
                                  const SampleSmem &s)
@@ -169,8 +170,8 @@ TGC_DEV SampleView sample_narrow(const SampleView &all, float best, u64 need, fl
 }
 
 /* Draw from what is at or above key t and within `least` of max, by weight((x - max) / temp): the
- * first index, in rising order, at which the running sum exceeds floor(u * total / 2^32).  The token
- * for every thread; not finite values weigh nothing. */
+ * first index, in rising order, at which the running sum exceeds floor(u * total / 2^32).  The
+ * token for every thread; not finite values weigh nothing. */
 template <int THREADS>
 TGC_DEV int sample_draw(const SampleView &view, unsigned t, float least, float max, float temp,
                         unsigned u, const SampleSmem &s)

@@ -2,11 +2,11 @@
  * maskbench/data of guidance-ai/jsonschemabench has them, against runtime/grammar.
  *
  *      schemas FILE...                    a line for each file that does not pass, and the counts
- *      schemas --tokens LIST FILE...      and the time of masks over the tokens of LIST: a line each, or
- *                                         tiktoken's lines, base64 and a number
+ *      schemas --tokens LIST FILE...      and the time of masks over the tokens of LIST: a line
+ *                                         each, or tiktoken's lines, base64 and a number
  *
- * A file passes when its schema is compiled, its valid instances are texts of the grammar and the others
- * are not. */
+ * A file passes when its schema is compiled, its valid instances are texts of the grammar and the
+ * others are not. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

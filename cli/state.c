@@ -78,10 +78,13 @@ static CkTensor tensor_of(const Session *s, const Param *p, int k)
         return t;
 }
 
-static int read_part(Session *s, int k, int param, float *x, Err *e)
+/* averaged: weights and their average have changed places. */
+static int read_part(Session *s, int k, int param, bool averaged, float *x, Err *e)
 {
-        return k ? session_part_read(s, kind[k].part, param, x, e)
-                 : session_param_get(s, param, x, e);
+        const bool ema = kind[k].part == PART_EMA;
+        if (averaged ? ema : k == 0)
+                return session_param_get(s, param, x, e);
+        return session_part_read(s, averaged && k == 0 ? PART_EMA : kind[k].part, param, x, e);
 }
 
 /* The list of tensors; names are malloc'd.  which[i] = N_KINDS * parameter + kind. */
@@ -108,13 +111,13 @@ static int list_tensors(const Session *s, CkTensor *t, int *which, int *n, Err *
 }
 
 static int write_tensors(Session *s, SafetensorsOut *out, const CkTensor *t, const int *which,
-                         int n, float *x, Err *e)
+                         int n, bool averaged, float *x, Err *e)
 {
         const int *order = safetensors_out_order(out);
         int code = TGC_OK;
         for (int i = 0; i < n && !code; i++)
-                if (!(code = read_part(s, which[order[i]] % N_KINDS, which[order[i]] / N_KINDS, x,
-                                       e)))
+                if (!(code = read_part(s, which[order[i]] % N_KINDS, which[order[i]] / N_KINDS,
+                                       averaged, x, e)))
                         code = safetensors_out_write(out, x, t[order[i]].bytes, e);
         return code;
 }
@@ -171,7 +174,7 @@ static void write_meta(const TrainState *st, MetaText *m)
         m->meta[m->n++] = (StMeta) { SAFETENSORS_HASH, SAFETENSORS_NO_HASH };
 }
 
-int state_save(Session *s, const char *path, const TrainState *st, Err *e)
+int state_save(Session *s, const char *path, const TrainState *st, bool averaged, Err *e)
 {
         const Manifest *m = session_manifest(s);
         size_t room = (size_t)m->n_params * N_KINDS + 1;
@@ -184,7 +187,7 @@ int state_save(Session *s, const char *path, const TrainState *st, Err *e)
         int code = t && which && x ? list_tensors(s, t, which, &n, e)
                                    : err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
         if (!code && !(code = safetensors_out_open(&out, path, t, n, meta.meta, meta.n, e))) {
-                code = write_tensors(s, out, t, which, n, x, e);
+                code = write_tensors(s, out, t, which, n, averaged, x, e);
                 if (code)
                         safetensors_out_abort(out);
                 else

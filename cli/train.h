@@ -72,9 +72,10 @@ typedef struct Train {
         int scale_window;      /* of loss_scale_step */
         int skipped;           /* steps in a row that were not finite */
         struct Saving *saving; /* a checkpoint that is on its way to the disk, or NULL */
-        struct FileHold *hold; /* memory for the next one */
+        Session *snapshot;     /* of the last of them; its memory serves the next */
+        uint64_t snapshot_bytes;
         int n_saves;
-        double save_waits, save_writes; /* seconds: of steps, of the disk beside them */
+        double save_waits, save_writes; /* seconds: of steps, of files made beside them */
         int64_t saved; /* steps done in what this run saved, or goes on from; 0: none */
         TrainResult last;
         double last_val; /* NAN: none yet */

@@ -4,9 +4,9 @@
  * their names.  Whoever is killed in between leaves what run_settle, or a reader by run_file, finds
  * of one step.
  *
- * All of it is made in memory (file_hold.h), which is what a step waits for; a thread takes it to
- * the disk, in the same order.  The next save waits for it, as do all that say that something was
- * saved.  Where the host has no memory for that, the steps wait for the disk. */
+ * A step waits for a copy of what is saved (session_snapshot); a thread makes files of it beside the
+ * next steps.  The next save waits for the thread, as do all that say that something was saved.
+ * Where the host has no memory for the copy, the steps wait for the files. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -15,7 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 #include "../runtime/util/file.h"
-#include "../runtime/util/file_hold.h"
 #include "lora.h"
 #include "train.h"
 
@@ -24,26 +23,24 @@
 /* A generation on its way. */
 struct Saving {
         Train *t;
-        FileHold *hold; /* the run's: the last file is the state; NULL: nothing is held */
+        Session *s;       /* the snapshot of the step, or the run itself */
+        TrainState state; /* of the step */
         pthread_t thread;
         bool running, lora, weights, improved;
-        int64_t step;
         atomic_bool done;
         int code;
-        double seconds; /* on the disk */
+        double seconds; /* of making files */
         Err err;
 };
 
-/* The plan with what was learnt, so that `tgc run OUT_DIR` works. */
-static int save_plan(Train *t, const char *path, Err *e)
+/* p with the weights of s, whose average has been put in place. */
+static int write_plan(Plan *p, Session *s, const char *path, Err *e)
 {
         void *mem = NULL;
-        int code = path ? ema_swap(t, EMA_EXPORT, e) : err_set(e, TGC_NO_MEMORY, "no memory");
-        if (!code && !(code = plan_take_weights(&t->l.plan, t->s, &mem, e)))
-                code = ema_swap(t, EMA_EXPORT, e);
+        int code = plan_take_weights(p, s, &mem, e);
         if (!code)
-                code = plan_write(&t->l.plan, path, e);
-        plan_remove(&t->l.plan, "weights");
+                code = plan_write(p, path, e);
+        plan_remove(p, "weights");
         free(mem);
         return code;
 }
@@ -51,52 +48,62 @@ static int save_plan(Train *t, const char *path, Err *e)
 int train_save_last(Train *t, Err *e)
 {
         char *path = train_path(t, "model.plan");
-        int code = train_saved(t, true, e);
+        int code = path ? train_saved(t, true, e) : err_set(e, TGC_NO_MEMORY, "no memory");
         if (!code)
-                code = save_plan(t, path, e);
+                code = ema_swap(t, EMA_EXPORT, e);
+        if (!code && !(code = write_plan(&t->l.plan, t->s, path, e)))
+                code = ema_swap(t, EMA_EXPORT, e);
         free(path);
         return code;
 }
 
-/* One that is trained where it lies is the only copy of its graph, and gets the weights. */
-static int plan_in_place(Train *t, Err *e)
+/* A plan that is trained where it lies is the only copy of its graph, and gets the weights.  Its table of
+ * sections is copied, since steps read the run's. */
+static int plan_in_place(const Saving *w, Err *e)
 {
-        char *path;
-        int code = run_file_next(opt_str(t->a, O_OUT_DIR), "model.plan", t->state.step, &path, e);
+        const Plan *from = &w->t->l.plan;
+        const size_t n = (size_t)from->n_sections;
+        Plan p = { malloc((n + 1) * sizeof *p.section), from->n_sections, NULL, 0 };
+        char *path = NULL;
+        if (!p.section)
+                return err_set(e, TGC_NO_MEMORY, "no memory");
+        memcpy(p.section, from->section, n * sizeof *p.section);
+        int code = run_file_next(opt_str(w->t->a, O_OUT_DIR), "model.plan", w->state.step, &path,
+                                 e);
         if (!code)
-                code = save_plan(t, path, e);
+                code = write_plan(&p, w->s, path, e);
         free(path);
+        free(p.section);
         return code;
 }
 
 /* The adapter alone, or all weights by their checkpoint names. */
-static int save_weights(Train *t, bool lora, Err *e)
+static int save_weights(const Saving *w, Err *e)
 {
+        const Train *t = w->t;
         const char *dir = opt_str(t->a, O_OUT_DIR), *old = ADAPTER "/adapter_model.safetensors";
-        char *path = NULL, *folder = lora ? train_path(t, ADAPTER) : NULL;
-        int code = lora && !folder ? err_set(e, TGC_NO_MEMORY, "no memory") : TGC_OK;
-        if (!code && lora)
+        char *path = NULL, *folder = w->lora ? train_path(t, ADAPTER) : NULL;
+        int code = w->lora && !folder ? err_set(e, TGC_NO_MEMORY, "no memory") : TGC_OK;
+        if (!code && w->lora)
                 code = make_folder(folder, e);
         if (!code)
-                code = run_file_next(dir, lora ? old : "ckpt.safetensors", t->state.step, &path, e);
+                code = run_file_next(dir, w->lora ? old : "ckpt.safetensors", w->state.step, &path,
+                                     e);
         if (!code)
-                code = ema_swap(t, EMA_EXPORT, e);
-        if (!code)
-                code = lora ? adapter_export(t->s, &t->l.plan, NULL, path, NULL, e)
-                            : export_params(t->s, &t->l.plan, path, EXPORT_WEIGHTS, CK_F32, 1, e);
-        if (!code)
-                code = ema_swap(t, EMA_EXPORT, e);
-        if (!code && lora)
+                code = w->lora ? adapter_export(w->s, &t->l.plan, NULL, path, NULL, e)
+                               : export_params(w->s, &t->l.plan, path, EXPORT_WEIGHTS, CK_F32, 1,
+                                               e);
+        if (!code && w->lora)
                 code = adapter_words(&t->l.plan, folder, t->a->pos[0], e);
         free(path);
         free(folder);
         return code;
 }
 
-static int save_state(Train *t, Err *e)
+static int save_state(const Saving *w, Err *e)
 {
-        char *path = train_path(t, "state.safetensors");
-        int code = path ? state_save(t->s, path, &t->state, e)
+        char *path = train_path(w->t, "state.safetensors");
+        int code = path ? state_save(w->s, path, &w->state, ema_for(w->t, EMA_EXPORT), e)
                         : err_set(e, TGC_NO_MEMORY, "no memory");
         free(path);
         return code;
@@ -114,7 +121,7 @@ static int gone(const Train *t, const char *name, Err *e)
 
 /* Before the state is another: what the folder has of another kind of run goes, and so does a
  * model.plan of another run, or of fewer steps. */
-static int before_state(Saving *w, Err *e)
+static int before_state(const Saving *w, Err *e)
 {
         Train *t = w->t;
         int code = TGC_OK;
@@ -128,22 +135,21 @@ static int before_state(Saving *w, Err *e)
         return code;
 }
 
-static int after_state(Saving *w, Err *e)
+static int after_state(const Saving *w, Err *e)
 {
         int code = run_settle(opt_str(w->t->a, O_OUT_DIR), e);
-        return code || !w->weights ? code : keep_checkpoint(w->t, w->step, w->lora, w->improved, e);
+        return code || !w->weights ? code
+                                   : keep_checkpoint(w->t, w->state.step, w->lora, w->improved, e);
 }
 
 static void *writer(void *arg)
 {
         Saving *w = arg;
-        const int last = file_hold_count(w->hold) - 1;
         const double began = clock_s();
-        int code = TGC_OK;
-        for (int i = 0; i < last && !code; i++)
-                code = file_hold_write(w->hold, i, &w->err);
-        if (!code && !(code = before_state(w, &w->err)) &&
-            !(code = file_hold_write(w->hold, last, &w->err)))
+        int code = w->weights ? save_weights(w, &w->err) : TGC_OK;
+        if (!code && w->t->in_place)
+                code = plan_in_place(w, &w->err);
+        if (!code && !(code = before_state(w, &w->err)) && !(code = save_state(w, &w->err)))
                 code = after_state(w, &w->err);
         w->code = code;
         w->seconds = clock_s() - began;
@@ -160,21 +166,6 @@ static bool start(Saving *w)
         w->running = !pthread_create(&w->thread, NULL, writer, w);
         pthread_sigmask(SIG_SETMASK, &was, NULL);
         return w->running;
-}
-
-/* Bytes of state and weights, at most. */
-static double bytes_of(const Train *t, const Saving *w)
-{
-        const Manifest *m = session_manifest(t->s);
-        double n = t->in_place ? (double)m->n_all * 4 : 0;
-        for (int i = 0; i < m->n_params; i++) {
-                const Param *p = &m->param[i];
-                n += w->weights && !w->lora ? (double)p->count * 4 : 0;
-                n += p->trainable ? (double)p->count * 8 : 0;
-                for (int part = PART_M; part < N_PARTS && p->trainable; part++)
-                        n += (double)session_part_size(t->s, part, i);
-        }
-        return n;
 }
 
 static void forget(Train *t)
@@ -195,7 +186,7 @@ int train_saved(Train *t, bool wait, Err *e)
         t->save_writes += w->seconds;
         const int code = w->code ? err_set(e, w->code, "%s", w->err.msg) : TGC_OK;
         if (!code)
-                t->saved = w->step;
+                t->saved = w->state.step;
         forget(t);
         return code;
 }
@@ -205,8 +196,18 @@ void train_save_close(Train *t)
         Err e;
         if (train_saved(t, true, &e)) /* another error ends the run */
                 say(&t->talk, "%s\n", e.msg);
-        file_hold_free(t->hold);
-        t->hold = NULL;
+        session_snapshot_free(t->snapshot);
+        t->snapshot = NULL;
+}
+
+/* Is there memory for a snapshot?  What the last one had is used again. */
+static bool has_room(Train *t, SnapshotWhat what)
+{
+        const uint64_t want = session_snapshot_bytes(t->s, what), had = t->snapshot_bytes;
+        if (want > had && want - had > dev_host_free() / 2)
+                return false;
+        t->snapshot_bytes = want > had ? want : had;
+        return true;
 }
 
 int train_save(Train *t, bool improved, Err *e)
@@ -217,31 +218,27 @@ int train_save(Train *t, bool improved, Err *e)
         if (!w)
                 return code ? code : err_set(e, TGC_NO_MEMORY, "no memory to save");
         *w = (Saving) { .t = t,
+                        .s = t->s,
+                        .state = t->state,
                         .lora = plan_has_lora(&t->l.plan),
                         .improved = improved,
-                        .weights = improved || opt_flag(t->a, O_ALWAYS_SAVE),
-                        .step = t->state.step };
+                        .weights = improved || opt_flag(t->a, O_ALWAYS_SAVE) };
+        const SnapshotWhat what = t->in_place              ? SNAPSHOT_STORAGE
+                                  : w->weights && !w->lora ? SNAPSHOT_WEIGHTS
+                                                           : SNAPSHOT_STATE;
         t->saving = w;
-        if (bytes_of(t, w) < (double)dev_host_free() / 2)
-                code = file_hold_begin(&t->hold, e), w->hold = t->hold;
-        if (!code && w->weights)
-                code = save_weights(t, w->lora, e);
-        if (!code && t->in_place)
-                code = plan_in_place(t, e);
-        if (!code && !w->hold)
-                code = before_state(w, e);
+        code = ema_swap(t, EMA_EXPORT, e);
+        if (!code && has_room(t, what) && !(code = session_snapshot(t->s, what, &t->snapshot, e)))
+                w->s = t->snapshot;
+        if (!code && w->s == t->s)
+                writer(w);
         if (!code)
-                code = save_state(t, e);
-        file_hold_end();
-        if (!code && !w->hold)
-                code = after_state(w, e);
+                code = ema_swap(t, EMA_EXPORT, e);
         if (code) {
                 forget(t);
                 return code;
         }
-        if (!w->hold)
-                atomic_store(&w->done, true);
-        else if (!start(w))
+        if (w->s != t->s && !start(w))
                 writer(w); /* no thread: now */
         t->save_waits += clock_s() - began;
         t->n_saves++;

@@ -82,8 +82,8 @@ typedef struct TrainState {
 } TrainState;
 
 /* state.safetensors: p. m. v. of every parameter that is trained as float32, the rest as metadata,
- * and a checksum. */
-int state_save(Session *s, const char *path, const TrainState *t, Err *e);
+ * and a checksum.  averaged: weights and their average have changed places (ema_swap). */
+int state_save(Session *s, const char *path, const TrainState *t, bool averaged, Err *e);
 int state_check(const char *path, Err *e);               /* the checksum; TGC_BAD_FILE */
 int state_peek(const char *path, TrainState *t, Err *e); /* the metadata alone */
 /* A file of one step is first NAME.next-STEP; when the state of that step is there it gets its

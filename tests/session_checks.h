@@ -138,6 +138,37 @@ static inline void check_overlapped(const Plan *p, DevKind kind, int *ids, int *
         session_close(s);
 }
 
+/* A snapshot stays as the session was, whatever becomes of that, and its memory is used again. */
+static inline void check_snapshot(Session *s, const TrainStep *in)
+{
+        static const Part part[] = { PART_MASTER, PART_M, PART_V };
+        float x[33], was[33], states[3][33];
+        Session *copy = NULL;
+        TrainStep next = *in;
+        TrainResult r;
+        Err e;
+        for (int round = 0; round < 2; round++, next.step++) {
+                CHECK(!session_param_get(s, 0, was, &e));
+                for (int k = 0; k < 3; k++)
+                        if (session_part_size(s, part[k], 0))
+                                CHECK(!session_part_read(s, part[k], 0, states[k], &e));
+                CHECK_MSG(!session_snapshot(s, SNAPSHOT_STATE, &copy, &e), "%s", e.msg);
+                CHECK_MSG(!session_train_step(s, &next, &r, &e), "%s", e.msg);
+                CHECK(!session_param_get(copy, 0, x, &e) && !memcmp(x, was, sizeof x));
+                for (int k = 0; k < 3; k++) {
+                        const size_t n = session_part_size(s, part[k], 0);
+                        CHECK(session_part_size(copy, part[k], 0) == n);
+                        if (n)
+                                CHECK(!session_part_read(copy, part[k], 0, x, &e) &&
+                                      !memcmp(x, states[k], n));
+                }
+                CHECK(!session_param_get(s, 0, x, &e) && memcmp(x, was, sizeof x));
+        }
+        CHECK(session_snapshot_bytes(s, SNAPSHOT_STORAGE) >=
+              session_snapshot_bytes(s, SNAPSHOT_STATE));
+        session_snapshot_free(copy);
+}
+
 static inline void check_training(DevKind kind)
 {
         need(kind);
@@ -188,6 +219,7 @@ static inline void check_training(DevKind kind)
                 CHECK_MSG(!session_eval(s, ids[0], targets[0], 2, 4, &loss, &tokens, &e), "%s",
                           e.msg);
                 CHECK(tokens == 6 && loss > 0 && loss < 30);
+                check_snapshot(s, &in);
                 session_close(s);
         }
         CHECK(fabs(norms[0] - norms[1]) < 1e-5 * norms[0]);

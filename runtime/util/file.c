@@ -12,7 +12,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "file_hold.h"
 #include "parallel.h"
 
 /* Open for reading without ever hanging on a pipe; only regular files pass. */
@@ -203,7 +202,6 @@ char *file_join(const char *dir, const char *name)
 enum { OUT_BUFFER = 1 << 16 };
 
 struct FileOut {
-        HeldFile *held; /* NULL: it goes to the disk */
         int fd;
         bool failed; /* nothing more is written; commit refuses */
         char *path;  /* the target, links followed */
@@ -275,7 +273,6 @@ int file_out_open(FileOut **out, const char *path, Err *e)
                 free(f);
                 return err_set(e, TGC_IO, "cannot write to a file without a name");
         }
-        f->held = 0;
         f->fd = -1;
         f->failed = false;
         f->temp = 0;
@@ -287,13 +284,6 @@ int file_out_open(FileOut **out, const char *path, Err *e)
         if (!f->path) {
                 free(f);
                 return err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
-        }
-        if (file_holding()) {
-                if ((rc = held_open(&f->held, f->path, e)))
-                        out_free(f);
-                else
-                        *out = f;
-                return rc;
         }
         there = stat(f->path, &st) == 0;
         if (there && S_ISDIR(st.st_mode)) {
@@ -345,11 +335,6 @@ int file_out_write(FileOut *f, const void *data, size_t size, Err *e)
         if (f->failed)
                 return err_set(e, TGC_IO, "%s: an earlier write failed", f->path);
         f->size += size;
-        if (f->held) {
-                rc = held_write(f->held, data, size, e);
-                f->failed = rc;
-                return rc;
-        }
         if (size > OUT_BUFFER - f->used) {
                 rc = flush(f, e);
                 if (rc)
@@ -367,10 +352,6 @@ int file_out_write(FileOut *f, const void *data, size_t size, Err *e)
 int file_out_patch(FileOut *f, uint64_t at, const void *data, size_t size, Err *e)
 {
         const char *p = data;
-        if (f->held && !f->failed) {
-                held_patch(f->held, at, data, size);
-                return TGC_OK;
-        }
         int rc = f->failed ? err_set(e, TGC_IO, "%s: an earlier write failed", f->path)
                            : flush(f, e);
 
@@ -415,10 +396,6 @@ int file_out_commit(FileOut *f, Err *e)
                 rc = err_set(e, TGC_IO, "%s: an earlier write failed", f->path);
                 goto fail;
         }
-        if (f->held) {
-                out_free(f);
-                return TGC_OK;
-        }
         rc = flush(f, e);
         if (rc)
                 goto fail;
@@ -453,8 +430,6 @@ void file_out_abort(FileOut *f)
                 return;
         if (f->temp)
                 unlink(f->temp);
-        if (f->held)
-                held_drop(f->held);
         out_free(f);
 }
 

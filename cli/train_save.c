@@ -4,8 +4,8 @@
  * their names.  Whoever is killed in between leaves what run_settle, or a reader by run_file, finds
  * of one step.
  *
- * A step waits for a copy of what is saved (session_snapshot); a thread makes files of it beside the
- * next steps.  The next save waits for the thread, as do all that say that something was saved.
+ * A step waits for a copy of what is saved (session_snapshot); a thread makes files of it beside
+ * the next steps.  The next save waits for the thread, as do all that say that something was saved.
  * Where the host has no memory for the copy, the steps wait for the files. */
 #include <errno.h>
 #include <pthread.h>
@@ -57,8 +57,8 @@ int train_save_last(Train *t, Err *e)
         return code;
 }
 
-/* A plan that is trained where it lies is the only copy of its graph, and gets the weights.  Its table of
- * sections is copied, since steps read the run's. */
+/* A plan that is trained where it lies is the only copy of its graph, and gets the weights.  Its
+ * table of sections is copied, since steps read the run's. */
 static int plan_in_place(const Saving *w, Err *e)
 {
         const Plan *from = &w->t->l.plan;

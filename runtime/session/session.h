@@ -232,14 +232,14 @@ int session_param_set(Session *s, int param, const float *data, Err *e);
 /* ---- session_snapshot.c ---- */
 
 typedef enum {
-        SNAPSHOT_STATE, /* of what is trained: weights as session_param_get gives them, and states */
+        SNAPSHOT_STATE,   /* of what is trained: weights by session_param_get, and states */
         SNAPSHOT_WEIGHTS, /* and weights that are frozen */
         SNAPSHOT_STORAGE  /* and all weights as they are stored (PART_WEIGHT) */
 } SnapshotWhat;
 
-/* A copy of the parameters in the host's memory, of the steps that are queued; waits for them.  It is
- * read by session_param_get and session_part_read, by any one thread, while s is open and goes on.
- * *copy NULL: a new one; else its memory is used again, and what it had is gone. */
+/* A copy of the parameters in the host's memory, of the steps that are queued; waits for them.  It
+ * is read by session_param_get and session_part_read, by any one thread, while s goes on; it is
+ * freed before s.  *copy NULL: a new one; else its memory is used again, what it had is gone. */
 int session_snapshot(Session *s, SnapshotWhat what, Session **copy, Err *e);
 uint64_t session_snapshot_bytes(const Session *s, SnapshotWhat what);
 void session_snapshot_free(Session *copy);

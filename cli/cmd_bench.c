@@ -292,14 +292,16 @@ static void describe(Bench *b)
 {
         ArenaUse use[MAX_ARENAS];
         int n = session_arenas(b->s, use, MAX_ARENAS);
-        double bytes = 0;
+        double bytes = 0, host = 0;
         for (int i = 0; i < n && i < MAX_ARENAS; i++)
-                bytes += use[i].allocated ? (double)use[i].size : 0;
+                *(use[i].host ? &host : &bytes) += use[i].allocated ? (double)use[i].size : 0;
         cJSON_AddStringToObject(b->json, "device", dev_name(session_device(b->s)));
         cJSON_AddStringToObject(b->json, "load", dev_load_note(session_device(b->s)));
         cJSON_AddNumberToObject(b->json, "compile_s", b->compile_s);
         cJSON_AddNumberToObject(b->json, "open_s", b->open_s);
         cJSON_AddNumberToObject(b->json, "memory_bytes", bytes);
+        if (host > 0)
+                cJSON_AddNumberToObject(b->json, "host_memory_bytes", host);
 }
 
 static int bench(Bench *b, Err *e)
@@ -371,6 +373,8 @@ int cmd_bench(const Args *a, Err *e)
                                                 : 1,
                             e);
         b.open_s = clock_s() - t0;
+        if (!code)
+                code = offload_check(b.s, a, e);
         if (!code)
                 code = bench(&b, e);
         if (!code && b.json) {

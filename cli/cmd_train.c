@@ -427,24 +427,27 @@ static void say_memory(const Train *t)
                      { " ema ", "averaged weights" },
                      { " act keep kv const ", "activations" } };
         ArenaUse use[24];
-        char n[32], word[40], parts[300] = "";
-        size_t at = 0;
+        char n[32], word[40], parts[2][300] = { "", "" };
+        size_t at[2] = { 0, 0 };
         const int have = session_arenas(t->s, use, 24);
         for (size_t k = 0; k < sizeof kind / sizeof *kind; k++) {
-                double bytes = 0;
+                double bytes[2] = { 0, 0 };
                 for (int i = 0; i < have && i < 24; i++) {
                         snprintf(word, sizeof word, " %.30s ", use[i].name);
                         if ((use[i].allocated ||
                              (t->n_micro > 1 && !strcmp(use[i].name, "gsum"))) &&
                             strstr(kind[k].arenas, word))
-                                bytes += (double)use[i].size;
+                                bytes[use[i].host] += (double)use[i].size;
                 }
-                if (bytes > 0)
-                        at += (size_t)snprintf(parts + at, sizeof parts - at, "%s%s %s",
-                                               at ? ", " : "", text_bytes(n, sizeof n, bytes),
-                                               kind[k].what);
+                for (int h = 0; h < 2; h++)
+                        if (bytes[h] > 0)
+                                at[h] += (size_t)snprintf(parts[h] + at[h], sizeof parts[h] - at[h],
+                                                          "%s%s %s", at[h] ? ", " : "",
+                                                          text_bytes(n, sizeof n, bytes[h]),
+                                                          kind[k].what);
         }
-        say(&t->talk, "memory: %s: %s\n", text_bytes(n, sizeof n, t->memory), parts);
+        say(&t->talk, "memory: %s: %s%s%s\n", text_bytes(n, sizeof n, t->memory), parts[0],
+            at[1] ? "; of the host: " : "", parts[1]);
 }
 
 static int train(Train *t, Err *e)

@@ -42,6 +42,18 @@ static int choosers(const Plan *p, const Args *a, Err *e)
                        a->n_pos ? a->pos[0] : "the plan");
 }
 
+int offload_check(const Session *s, const Args *a, Err *e)
+{
+        ArenaUse use[64];
+        bool any = !opt_int(a, O_OFFLOAD);
+        for (int i = 0, n = session_arenas(s, use, 64); i < n && i < 64; i++)
+                any |= use[i].host;
+        return any ? TGC_OK
+                   : err_set(e, TGC_USAGE,
+                             "--offload optimizer has no effect: this plan has neither master "
+                             "weights nor optimiser states");
+}
+
 int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t seed,
                  const char *ready, int batch, Err *e)
 {
@@ -60,6 +72,7 @@ int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t s
                              .seed = seed,
                              .ready = ready,
                              .batch = batch,
+                             .offload = (mode & SESSION_TRAIN) && opt_int(a, O_OFFLOAD),
                              .dev = { .index = opt_int(a, O_GPU),
                                       .threads = opt_int(a, O_THREADS),
                                       .stop = signals_stop(),

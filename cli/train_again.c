@@ -23,7 +23,7 @@ static const OptionId kept[] = { O_INIT_FROM,     O_TRAIN_DATA,  O_VAL_DATA,    
                                  O_QUICK_CHECK,   O_DEVICE,      O_GPU,           O_THREADS,
                                  O_LOG_INTERVAL,  O_LOG_CSV,     O_SAMPLE_PROMPT, O_SAMPLE_INTERVAL,
                                  O_SAMPLE_TOKENS, O_EVAL_PROMPT, O_EVAL_SCORE,    O_TENSORBOARD,
-                                 O_KEEP,          O_REFERENCE,   O_EMBEDDER };
+                                 O_KEEP,          O_REFERENCE,   O_EMBEDDER,      O_OFFLOAD };
 enum { N_KEPT = sizeof kept / sizeof *kept };
 
 /* ---- writing ---- */

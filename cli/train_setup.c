@@ -137,7 +137,8 @@ static int open_plan(Train *t, Err *e)
                                  SESSION_TRAIN | (samples ? SESSION_INFER : 0), t->state.seed,
                                  samples ? "step add_grads update ema_swap eval logp prefill decode"
                                          : "step add_grads update ema_swap eval logp",
-                                 aim_sequences(t) ? aim_sequences(t) : samples, e)))
+                                 aim_sequences(t) ? aim_sequences(t) : samples, e)) ||
+            (code = offload_check(t->s, t->a, e)))
                 return code;
         /* of a run that goes on only what is frozen comes from there */
         if (opt_flag(t->a, O_RESUME) && !has_frozen(t->s))

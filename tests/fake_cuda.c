@@ -2,7 +2,8 @@
  * where there is none.  Built by test_played_driver.c as libcuda.so.1, together with C
  * kernels that stand for what a cubin holds.
  *
- * Device addresses are host addresses plus a shift: whoever mixes the two crashes.
+ * Device addresses are host addresses plus a shift: whoever mixes the two crashes.  Pinned memory
+ * alone is addressed by both sides alike.
  * Work is done at once; a graph is a list of launches; what a real driver refuses
  * during a capture is refused here.  fake_live counts what was not given back. */
 #include <dlfcn.h>
@@ -41,7 +42,18 @@ static struct Named {
 } named[32];
 static int n_named;
 
-static void *host(Ptr p) { return (void *)(p - SHIFT); }
+static struct Pinned {
+        void *mem;
+        size_t n;
+} pinned[64];
+
+static void *host(Ptr p)
+{
+        for (int i = 0; i < 64; i++)
+                if (p - (Ptr)pinned[i].mem < pinned[i].n)
+                        return (void *)p;
+        return (void *)(p - SHIFT);
+}
 static void *made(size_t n)
 {
         fake_live++;
@@ -149,13 +161,20 @@ int cuMemFree_v2(Ptr p)
 }
 int cuMemAllocHost_v2(void **p, size_t n)
 {
+        int i = 0;
         READY;
-        *p = made(n);
+        while (pinned[i].mem)
+                i++;
+        *p = pinned[i].mem = memset(made(n), 0xa5, n);
+        pinned[i].n = n;
         return 0;
 }
 int cuMemFreeHost(void *p)
 {
         GIVE_BACK;
+        for (int i = 0; i < 64; i++)
+                if (pinned[i].mem == p)
+                        pinned[i] = (struct Pinned) { 0 };
         return gone(p);
 }
 int cuMemcpyHtoDAsync_v2(Ptr to, const void *from, size_t n, void *s)

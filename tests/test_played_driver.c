@@ -201,6 +201,61 @@ TEST (played_driver_out_of_memory) {
         CHECK_MSG(*live == 0, "%d things were not given back", *live);
 }
 
+/* Steps with the states in the host's memory: the same bits, less memory of the GPU. */
+static void three_steps(const Plan *p, bool offload, float x[33], float m[33], uint64_t *held)
+{
+        SessionOptions o = {
+                .device = DEV_CUDA, .mode = SESSION_TRAIN, .seed = 42, .offload = offload
+        };
+        TrainStep in = { .B = 1,
+                         .T = 2,
+                         .n_micro = 1,
+                         .ids = (int[]) { 1, 2 },
+                         .targets = (int[]) { 3, 4 },
+                         .lr = 0.1,
+                         .beta1 = 0.9,
+                         .beta2 = 0.999 };
+        Session *s, *copy = NULL;
+        TrainResult r;
+        ArenaUse use[24];
+        uint64_t driver;
+        float y[33];
+        Err e;
+        CHECK_MSG(!session_open(&s, p, &o, &e), "%s", e.msg);
+        for (; in.step < 3; in.step++)
+                CHECK_MSG(!session_train_step(s, &in, &r, &e) && !r.bad, "%s", e.msg);
+        dev_held(session_device(s), held, &driver);
+        for (int i = 0, n = session_arenas(s, use, 24); i < n; i++)
+                CHECK(use[i].host == (offload && is_state_arena(use[i].name)));
+        CHECK(!session_param_get(s, 0, x, &e) && !session_part_read(s, PART_M, 0, m, &e));
+        CHECK(!session_snapshot(s, SNAPSHOT_STATE, &copy, &e) &&
+              !session_param_get(copy, 0, y, &e) && !memcmp(x, y, sizeof y));
+        session_snapshot_free(copy);
+        session_close(s);
+}
+
+TEST (played_driver_offload) {
+        void *lib = load_fake_driver();
+        int *live = dlsym(lib, "fake_live");
+        float x[2][33], m[2][33];
+        uint64_t held[2];
+        SessionOptions o = { .device = DEV_CPU, .mode = SESSION_TRAIN, .offload = true };
+        Session *s;
+        Err e;
+        Nvrtc n;
+        if (nvrtc_open(&n, 0, 0))
+                SKIP("no NVRTC");
+        Plan p = make_plan(manifest, PROGRAM("", "w+0"));
+        for (int i = 0; i < 2; i++)
+                three_steps(&p, i, x[i], m[i], &held[i]);
+        CHECK(!memcmp(x[0], x[1], sizeof *x) && !memcmp(m[0], m[1], sizeof *m));
+        CHECK_MSG(held[0] == held[1] + 2 * 132, "%llu and %llu bytes", (unsigned long long)held[0],
+                  (unsigned long long)held[1]);
+        CHECK_MSG(*live == 0, "%d things were not given back", *live);
+        CHECK(session_open(&s, &p, &o, &e) == TGC_USAGE && strstr(e.msg, "no effect"));
+        plan_close(&p);
+}
+
 /* *used: driver calls until the session is closed, which may not fail. */
 static int use_everything(const Plan *p, const int *calls, int *used, Err *e)
 {

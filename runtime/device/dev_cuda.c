@@ -84,6 +84,52 @@ static void cuda_free(Device *d, void *mem, size_t size)
         c->api.cuMemFree_v2(addr(mem));
 }
 
+/* One thread copies slower than the bus takes it. */
+typedef struct Slices {
+        char *to;
+        const char *from;
+        size_t n;
+} Slices;
+
+static void copy_slice(void *ctx, int i)
+{
+        Slices *x = ctx;
+        size_t at = (size_t)i * SLICE;
+        memcpy(x->to + at, x->from + at, x->n - at < SLICE ? x->n - at : SLICE);
+}
+
+static void clear_slice(void *ctx, int i)
+{
+        const Slices *x = ctx;
+        size_t at = (size_t)i * SLICE;
+        memset(x->to + at, 0, x->n - at < SLICE ? x->n - at : SLICE);
+}
+
+static int cuda_alloc_host(Device *d, size_t size, void **mem, Err *e)
+{
+        void *p;
+        ENTER;
+        CUresult r = c->api.cuMemAllocHost_v2(&p, size);
+        if (r == CUDA_ERROR_OUT_OF_MEMORY)
+                return err_set(e, TGC_NO_MEMORY,
+                               "%.2f GB of pinned memory wanted, %.2f GB of the host's are free",
+                               (double)size / 1e9, (double)dev_host_free() / 1e9);
+        if (r)
+                return cuda_failed(c, r, "allocating pinned memory", e);
+        Slices x = { p, NULL, size };
+        parallel_for((int)((size + SLICE - 1) / SLICE), 16, clear_slice, &x);
+        *mem = p;
+        return TGC_OK;
+}
+
+static void cuda_free_host(Device *d, void *mem)
+{
+        CudaDevice *c = (CudaDevice *)d;
+        c->api.cuCtxSetCurrent(c->ctx);
+        c->api.cuStreamSynchronize(c->stream);
+        c->api.cuMemFreeHost(mem);
+}
+
 static int cuda_passed(Device *d, int place, Err *e)
 {
         ENTER;
@@ -114,20 +160,6 @@ static int stage(CudaDevice *c, size_t n, char **to, Err *e)
         *to = c->staging + (size_t)c->half * HALF + c->half_used;
         c->half_used += (n + 255) / 256 * 256;
         return TGC_OK;
-}
-
-/* One thread copies slower than the bus takes it. */
-typedef struct Slices {
-        char *to;
-        const char *from;
-        size_t n;
-} Slices;
-
-static void copy_slice(void *ctx, int i)
-{
-        Slices *x = ctx;
-        size_t at = (size_t)i * SLICE;
-        memcpy(x->to + at, x->from + at, x->n - at < SLICE ? x->n - at : SLICE);
 }
 
 static int upload(CudaDevice *c, void *to, const void *from, size_t n, CUstream s, Err *e)
@@ -459,6 +491,8 @@ static const DevOps cuda_ops = { .close = cuda_close,
                                  .memory = cuda_memory,
                                  .alloc = cuda_alloc,
                                  .free = cuda_free,
+                                 .alloc_host = cuda_alloc_host,
+                                 .free_host = cuda_free_host,
                                  .upload = cuda_upload,
                                  .download = cuda_download,
                                  .copy = cuda_copy,

@@ -12,6 +12,8 @@ typedef struct DevOps {
         int (*memory)(Device *d, uint64_t *available, uint64_t *total, Err *e);
         int (*alloc)(Device *d, size_t size, void **mem, Err *e);
         void (*free)(Device *d, void *mem, size_t size);
+        int (*alloc_host)(Device *d, size_t size, void **mem, Err *e); /* NULL: all memory is */
+        void (*free_host)(Device *d, void *mem);
         int (*upload)(Device *d, void *to, const void *from, size_t n, Err *e);
         int (*download)(Device *d, void *to, const void *from, size_t n, Err *e);
         int (*copy)(Device *d, void *to, const void *from, size_t n, Err *e);

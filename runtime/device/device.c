@@ -125,6 +125,20 @@ void dev_free(Device *d, void *mem, size_t size)
         }
 }
 
+int dev_alloc_host(Device *d, size_t size, void **mem, Err *e)
+{
+        *mem = 0;
+        if (!d->ops->alloc_host)
+                return err_set(e, TGC_USAGE, "%s: all of its memory is the host's", d->name);
+        return size ? d->ops->alloc_host(d, size, mem, e) : TGC_OK;
+}
+
+void dev_free_host(Device *d, void *mem)
+{
+        if (mem)
+                d->ops->free_host(d, mem);
+}
+
 int dev_upload(Device *d, void *to, const void *from, size_t n, Err *e)
 {
         return n ? d->ops->upload(d, to, from, n, e) : TGC_OK;

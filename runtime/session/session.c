@@ -8,18 +8,24 @@
  * which must not happen while a graph is recorded. */
 enum { RUNS_BEFORE_GRAPH = 2 };
 
+bool is_state_arena(const char *name)
+{
+        static const char *const state[] = {
+                "p", "lo", "m", "v", "m8", "v8", "mmax", "vmax", "ema"
+        };
+        for (size_t i = 0; i < sizeof state / sizeof *state; i++)
+                if (!strcmp(name, state[i]))
+                        return true;
+        return false;
+}
+
 static bool wants_arena(const Session *s, const char *name)
 {
         if (!strcmp(name, "kv"))
                 return s->mode & SESSION_INFER;
         if (!strcmp(name, "gsum"))
                 return false; /* session_sum_grads */
-        static const char *const training[] = { "p",  "lo", "g",    "m",    "v",
-                                                "m8", "v8", "mmax", "vmax", "ema" };
-        for (size_t i = 0; i < sizeof training / sizeof *training; i++)
-                if (!strcmp(name, training[i]))
-                        return s->mode & SESSION_TRAIN;
-        return true;
+        return is_state_arena(name) || !strcmp(name, "g") ? s->mode & SESSION_TRAIN : true;
 }
 
 /* ---- opening ---- */
@@ -34,6 +40,34 @@ static const void *borrow(const Session *s, const ArenaDef *a)
                        : 0;
 }
 
+/* Bytes of arenas that SessionOptions.offload keeps in the host's memory. */
+static uint64_t offloaded(const Session *s)
+{
+        uint64_t n = 0;
+        for (int i = 0; i < s->p.n_arenas && s->offload; i++)
+                if (wants_arena(s, s->p.arena[i].name) && is_state_arena(s->p.arena[i].name))
+                        n += s->p.arena[i].size;
+        return n;
+}
+
+static int check_offload(const Session *s, Err *e)
+{
+        const uint64_t need = offloaded(s), room = dev_host_free();
+        if (!s->offload)
+                return TGC_OK;
+        if (dev_host_memory(s->d))
+                return err_set(e, TGC_USAGE,
+                               "--offload optimizer has no effect on %s: all of its memory is the "
+                               "host's",
+                               dev_name(s->d));
+        if (need > room)
+                return err_set(e, TGC_NO_MEMORY,
+                               "--offload optimizer: %.3f GB of the host's memory needed, %.3f GB "
+                               "free; try --optimizer adamw8bit",
+                               (double)need / 1e9, (double)room / 1e9);
+        return TGC_OK;
+}
+
 static int check_memory(Session *s, Err *e)
 {
         uint64_t need = 0, available, total;
@@ -42,7 +76,8 @@ static int check_memory(Session *s, Err *e)
         int code = dev_memory(s->d, &available, &total, e);
         for (int i = 0; i < s->p.n_arenas; i++) {
                 const ArenaDef *a = &s->p.arena[i];
-                if (!wants_arena(s, a->name) || borrow(s, a))
+                if (!wants_arena(s, a->name) || borrow(s, a) ||
+                    (s->offload && is_state_arena(a->name)))
                         continue;
                 need += a->size; /* at most 64 of 2^60; compared only */
                 if (need > (uint64_t)1 << 61)
@@ -63,13 +98,17 @@ static int check_memory(Session *s, Err *e)
 
 static int alloc_arenas(Session *s, Err *e)
 {
-        int code = check_memory(s, e);
+        int code = check_offload(s, e);
+        if (!code)
+                code = check_memory(s, e);
         for (int i = 0; i < s->p.n_arenas && !code; i++) {
                 const ArenaDef *a = &s->p.arena[i];
                 if (!wants_arena(s, a->name))
                         continue;
                 if (borrow(s, a))
-                        s->arena[i] = (ArenaState) { (void *)borrow(s, a), true };
+                        s->arena[i] = (ArenaState) { (void *)borrow(s, a), true, false };
+                else if ((s->arena[i].host = s->offload && is_state_arena(a->name)))
+                        code = dev_alloc_host(s->d, a->size, &s->arena[i].mem, e);
                 else
                         code = dev_alloc(s->d, a->size, &s->arena[i].mem, e);
         }
@@ -309,6 +348,7 @@ static int open_session(Session *s, const SessionOptions *o, Err *e)
                         e, TGC_USAGE,
                         "the plan was compiled for %s only: compile the model with --mode both",
                         s->m.infer ? "inference" : "training");
+        s->offload = o->offload;
         s->seed = o->seed;
         s->rt.sms = dev_sms(s->d);
         set_seed(s, o->seed);
@@ -354,7 +394,9 @@ void session_close(Session *s)
                 free(s->prog[i].addr);
         }
         for (int i = 0; s->arena && i < s->p.n_arenas; i++)
-                if (!s->arena[i].borrowed)
+                if (s->arena[i].host)
+                        dev_free_host(s->d, s->arena[i].mem);
+                else if (!s->arena[i].borrowed)
                         dev_free(s->d, s->arena[i].mem, s->p.arena[i].size);
         for (int i = 0; i < 2 && s->d; i++)
                 dev_free(s->d, s->rt_mem[i], sizeof(Rt));
@@ -395,8 +437,8 @@ bool session_has(const Session *s, const char *prog)
 int session_arenas(const Session *s, ArenaUse *use, int cap)
 {
         for (int i = 0; i < s->p.n_arenas && i < cap; i++)
-                use[i] = (ArenaUse) { s->p.arena[i].name, s->p.arena[i].size,
-                                      s->arena[i].mem != 0 };
+                use[i] = (ArenaUse) { s->p.arena[i].name, s->p.arena[i].size, s->arena[i].mem != 0,
+                                      s->arena[i].host };
         return s->p.n_arenas;
 }
 

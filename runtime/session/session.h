@@ -33,6 +33,10 @@ typedef struct SessionOptions {
         /* The name "decode" means the program that decodes so many sequences; 0: the plan's
          * largest. */
         int batch;
+        /* Master weights, optimiser states and averages lie in pinned memory of the host, and the
+         * update reads and writes them over the bus: the same bits, less memory of the GPU.
+         * TGC_USAGE where the device's memory is the host's. */
+        bool offload;
 } SessionOptions;
 
 /* o may be NULL.  DEV_AUTO is the GPU if there is one and the plan has code for
@@ -52,7 +56,7 @@ bool session_has(const Session *s, const char *prog);
 typedef struct ArenaUse {
         const char *name;
         uint64_t size;
-        bool allocated;
+        bool allocated, host; /* host: SessionOptions.offload */
 } ArenaUse;
 int session_arenas(const Session *s, ArenaUse *use, int cap); /* how many there are */
 

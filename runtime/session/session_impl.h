@@ -7,6 +7,7 @@
 typedef struct ArenaState {
         void *mem;     /* on the device; NULL: not allocated in this mode */
         bool borrowed; /* it is the plan's own mapping: read only */
+        bool host;     /* dev_alloc_host's */
 } ArenaState;
 
 /* All launches of a program, or these parts of them: the last is the sampler. */
@@ -40,6 +41,7 @@ struct Session {
         Program p;
         Device *d;
         int mode;
+        bool offload; /* of SessionOptions */
         uint64_t seed;
         ArenaState *arena;
         ProgState *prog;
@@ -83,6 +85,7 @@ int find_io(Session *s, const char *prog, const char *io, const Io **out, void *
 /* As find_io, and the input or output must have so many bytes. */
 int io_at(Session *s, const char *prog, const char *io, size_t bytes, void **mem, Err *e);
 void *ref_mem(const Session *s, Ref r);
+bool is_state_arena(const char *name); /* masters, optimiser states, averages */
 
 void session_set_pos(Session *s); /* B sequences at s->pos, in slots 0 .. B - 1 */
 

@@ -142,7 +142,7 @@ static int own_weights(Session *s, Err *e)
         if ((code = dev_alloc(s->d, s->p.arena[a].size, &mem, e)))
                 return code;
         memcpy(mem, s->arena[a].mem, s->p.arena[a].size);
-        s->arena[a] = (ArenaState) { mem, false };
+        s->arena[a] = (ArenaState) { mem, false, false };
         return session_resolve(s, e);
 }
 

@@ -12,17 +12,6 @@ typedef struct Span {
         uint64_t from, to;
 } Span;
 
-static bool is_state(const char *arena)
-{
-        static const char *const name[] = {
-                "p", "lo", "m", "v", "m8", "v8", "mmax", "vmax", "ema"
-        };
-        for (size_t i = 0; i < sizeof name / sizeof *name; i++)
-                if (!strcmp(arena, name[i]))
-                        return true;
-        return false;
-}
-
 static Span span_of(const Session *s, int a, SnapshotWhat what)
 {
         const ArenaDef *def = &s->p.arena[a];
@@ -30,7 +19,7 @@ static Span span_of(const Session *s, int a, SnapshotWhat what)
         const bool masters = program_arena(&s->p, "p") >= 0; /* which are read in place of w */
         if (!s->arena[a].mem)
                 return (Span) { 0, 0 };
-        if (is_state(def->name))
+        if (is_state_arena(def->name))
                 return (Span) { 0, def->size };
         if (strcmp(def->name, "w"))
                 return (Span) { 0, 0 };

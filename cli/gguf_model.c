@@ -235,6 +235,52 @@ static int take_ends(const Gguf *g, TokParts *p, Err *e)
         return TGC_OK;
 }
 
+/* A piece with a capital letter, which no text in small letters could become. */
+static bool has_capital(const TokParts *p)
+{
+        for (int i = 0; i < p->n_piece; i++) {
+                const TokText *t = &p->piece[i];
+                if ((p->kind && p->kind[i] != TOK_NORMAL) || (t->n && *t->p == '['))
+                        continue;
+                for (size_t k = 0; k < t->n; k++)
+                        if (t->p[k] >= 'A' && t->p[k] <= 'Z')
+                                return true;
+        }
+        return false;
+}
+
+/* The id of a piece of this text, or id where that is known already. */
+static int id_or_piece(const TokParts *p, int id, const char *text)
+{
+        const size_t n = strlen(text);
+        for (int i = 0; i < p->n_piece && id < 0; i++)
+                if (p->piece[i].n == n && !memcmp(p->piece[i].p, text, n))
+                        return i;
+        return id;
+}
+
+/* WordPiece: files of before 2025 do not say whether letters become small, nor all special ids. */
+static int take_bert(const Gguf *g, TokParts *p, Err *e)
+{
+        int code, accents = -1;
+        if ((code = take_flag(g, KEY "normalizer.lowercase", &p->lowercase, e)) ||
+            (code = take_flag(g, KEY "normalizer.strip_accents", &accents, e)) ||
+            (p->bos < 0 && (code = take_id(g, KEY "cls_token_id", p->n_piece, &p->bos, e))))
+                return code;
+        if (p->lowercase < 0)
+                p->lowercase = accents >= 0 ? accents : !has_capital(p);
+        if (accents >= 0 && accents != p->lowercase)
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: " KEY "normalizer.strip_accents is %s where letters %s small, "
+                               "which is not supported",
+                               gguf_path(g), accents ? "true" : "false",
+                               p->lowercase ? "become" : "do not become");
+        p->bos = id_or_piece(p, p->bos, "[CLS]");
+        p->sep = id_or_piece(p, p->sep, "[SEP]");
+        p->unk = id_or_piece(p, p->unk, "[UNK]");
+        return TGC_OK;
+}
+
 static int take_parts(const Gguf *g, Lists *l, TokParts *p, Err *e)
 {
         const GgufValue *map = gguf_find(g, KEY "precompiled_charsmap");
@@ -263,7 +309,7 @@ static int take_parts(const Gguf *g, Lists *l, TokParts *p, Err *e)
         p->kind = l->kind;
         p->charsmap = map ? map->at : NULL;
         p->n_charsmap = map ? (size_t)map->n : 0;
-        return TGC_OK;
+        return l->model && !strcmp(l->model, "bert") ? take_bert(g, p, e) : TGC_OK;
 }
 
 int gguf_tokenizer(Tokenizer **tok, const char *path, int vocab, Err *e)
@@ -284,6 +330,33 @@ int gguf_tokenizer(Tokenizer **tok, const char *path, int vocab, Err *e)
         if (!code && !none && (code = tok_from_parts(tok, &p, &why)))
                 err_set(e, code, "%s: %s", path, why.msg);
         lists_free(&l);
+        gguf_free(g);
+        return code;
+}
+
+/* ---- vectors of texts ---- */
+
+int gguf_sentence(Sentence *s, const char *path, Err *e)
+{
+        enum { NONE, MEAN, CLS, LAST }; /* llama.cpp's numbers */
+        char key[100];
+        size_t n = 0;
+        int64_t kind = NONE;
+        Gguf *g;
+        int code = gguf_open(&g, path, e);
+        *s = (Sentence) { .pooling = POOL_MEAN, .unit = true };
+        if (code)
+                return code;
+        const char *arch = gguf_string(gguf_find(g, "general.architecture"), &n);
+        snprintf(key, sizeof key, "%.*s.pooling_type", (int)(n < 64 ? n : 64), arch ? arch : "");
+        const GgufValue *v = gguf_find(g, key);
+        if (v && (!gguf_int(v, &kind) || kind < NONE || kind > LAST))
+                code = err_set(e, TGC_BAD_FILE,
+                               "%s: %s is %lld, which is not supported; 1 (mean), 2 (first token) "
+                               "and 3 (last token) are",
+                               path, key, (long long)kind);
+        if (!code && kind != NONE)
+                s->pooling = kind == MEAN ? POOL_MEAN : kind == CLS ? POOL_CLS : POOL_LAST;
         gguf_free(g);
         return code;
 }

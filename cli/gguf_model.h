@@ -6,6 +6,7 @@
 #include "../runtime/chat/chat_source.h"
 #include "../runtime/tokenizer/tokenizer.h"
 #include "../runtime/util/err.h"
+#include "../runtime/weights/sentence.h"
 
 /* What its metadata says, by models/gguf.lua.  Both are NULL where the architecture is not known
  * and the model is the user's own. */
@@ -25,6 +26,9 @@ void gguf_model_free(GgufModel *m);
 /* NULL: the file has none.  vocab: rows of the model's embedding; 0: not known. */
 int gguf_tokenizer(Tokenizer **tok, const char *path, int vocab, Err *e);
 int gguf_chat(ChatSource *s, const char *path, Err *e);
+/* How an encoder's text gets its vector: by pooling_type (without one: the mean), of length 1, which
+ * files do not say and what embeds with them does. */
+int gguf_sentence(Sentence *s, const char *path, Err *e);
 
 /* gguf_info.c: metadata and tensors, as a table or in `o`. */
 struct cJSON;

@@ -17,7 +17,7 @@ bool folder_has_tokenizer(const char *dir);
 /* The section `chat`, of what lies beside the tokenizer. */
 int plan_add_chat_beside(Plan *p, const char *spec, const char *model, ModelKind kind, Err *e);
 /* The section `embedding` of an encoder, of what lies in its folder. */
-int plan_add_embedding(Plan *p, const char *path, Err *e);
+int plan_add_embedding(Plan *p, const char *path, ModelKind kind, Err *e);
 
 /* ---- load_weights.c ---- */
 

@@ -252,7 +252,8 @@ int load_compiled(Loaded *l, const Args *a, const char *path, const LoadHow *how
             (code = model_files_keep(&l->plan, path, !a->v[O_DEFINE].n && !own,
                                      !opt_str(a, O_TOKENIZER) && folder_has_tokenizer(path), e)))
                 return code;
-        if (l->kind == MODEL_HF && (code = plan_add_embedding(&l->plan, path, e)))
+        if ((l->kind == MODEL_HF || l->kind == MODEL_GGUF) &&
+            (code = plan_add_embedding(&l->plan, path, l->kind, e)))
                 return code;
         /* `tgc export` writes a folder with it */
         if (gguf->config && !a->v[O_DEFINE].n && !own &&

@@ -127,8 +127,8 @@ int plan_add_chat_beside(Plan *p, const char *spec, const char *model, ModelKind
         return code;
 }
 
-/* The section `embedding` of an encoder, of what lies in its folder. */
-int plan_add_embedding(Plan *p, const char *path, Err *e)
+/* The section `embedding` of an encoder, of what lies in its folder or its file. */
+int plan_add_embedding(Plan *p, const char *path, ModelKind kind, Err *e)
 {
         Sentence s;
         char *text, word[32];
@@ -136,7 +136,8 @@ int plan_add_embedding(Plan *p, const char *path, Err *e)
         int code;
         if (!manifest_word(p, "hidden", word, sizeof word))
                 return TGC_OK;
-        if ((code = sentence_folder(&s, path, e)))
+        code = kind == MODEL_GGUF ? gguf_sentence(&s, path, e) : sentence_folder(&s, path, e);
+        if (code)
                 return code;
         if (!(code = sentence_pack(&s, &text, &n, e))) {
                 code = plan_add(p, "embedding", text, n, e);

@@ -1,7 +1,7 @@
 -- gguf.lua: what a GGUF file says of its model, in the words of a Hugging Face folder: a config.json, which
 -- families.lua and config_keys.lua then read, and for each tensor which of the folder's it makes, and how
--- (runtime/weights/weight_map.h).  gguf_llama.lua, gguf_gpt.lua and
--- gguf_deepseek.lua have a row for each general.architecture:
+-- (runtime/weights/weight_map.h).  gguf_llama.lua, gguf_gpt.lua,
+-- gguf_deepseek.lua and gguf_bert.lua have a row for each general.architecture:
 --
 --      type      model_type: a word, or a function(m)
 --      keys      GGUF's keys below the architecture's name: the word in config.json, `free` (changes no logit), or
@@ -16,7 +16,8 @@
 --      types     model_types that become this architecture, where that is not `type` alone
 --      say       what a file gets under a key, where `keys` has a function: function(c, m, p), of config.json's
 --                keys with their defaults, sizes, and the model's parameters
---      ignore    tensors that the configuration has taken in
+--      ignore    tensors that the configuration has taken in, and those that nothing reads
+--      read_only why files of this kind are read and not written
 --
 -- A row is read in both directions: gguf.read turns what a file says into a folder's words; gguf_write.lua turns a
 -- folder's words into a file's, and then asks gguf.read whether they still mean the same.
@@ -24,7 +25,7 @@
 -- A key without a rule is refused, for the logits may depend on it; a tensor without a row, when weights are read.
 local rules = require "gguf_rules"
 local refuse, show, scalar = rules.refuse, rules.show, rules.scalar
-local gguf = { architectures = rules.set(require "gguf_llama", require "gguf_gpt", require "gguf_deepseek") }
+local gguf = { architectures = rules.set(require "gguf_llama", require "gguf_gpt", require "gguf_deepseek", require "gguf_bert") }
 
 -- Names -------------------------------------------------------------------------------
 

@@ -154,6 +154,7 @@ function write.folder(folder)
         local family = require "families"[raw.model_type]
         if not family then refuse("config.json: model_type", show(raw.model_type) .. " is not known") end
         local arch, row = row_for(raw.model_type)
+        if row.read_only then refuse("config.json: model_type", show(raw.model_type) .. ": " .. row.read_only) end
         local c, p = require("config_keys").read(raw, raw.model_type), model_of(raw)
         local function word(key) return c[row.keys and row.keys[key] or common[key]] end
         local m = { arch = arch, words = row.words, heads = word "attention.head_count", layers = word "block_count" }

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include "cli_test.h"
 #include "runtime/tgc.h"
+#include "runtime/util/file.h"
 #include "runtime/util/json.h"
 #include "runtime/weights/npy.h"
 #include "runtime/weights/sentence.h"
@@ -110,6 +111,116 @@ TEST (texts_of_several_calls) {
 TEST (vectors_emulated) {
         compare("minilm", "", "emulate", 1e-5);
         compare("roberta", "--chunk-size 45 -O1", "emulate", 1e-5);
+}
+
+/* ---- GGUF files: the folders' weights, vocabulary and pooling (data/make_gguf.py) ---- */
+
+/* Texts of the folder's own vectors, made of length 1; what a file does not say, its user does. */
+static void compare_file(const char *name, const char *more, const char *prompt)
+{
+        cJSON *x = expected(name);
+        char line[700], plan[300], text[300];
+        float v[WIDE];
+        Tgc *t;
+        TgcError e;
+        snprintf(plan, sizeof plan, "%s", scratch("file.plan"));
+        snprintf(line, sizeof line, "compile tests/data/gguf/%s.gguf -q -o %s %s", name, plan,
+                 more);
+        EXPECT(line, 0, "");
+        CHECK_MSG(!tgc_open(&t, plan, &(TgcOptions) { .device = "cpu", .threads = 1 }, &e), "%s",
+                  e.message);
+        for (int i = 0; i < cJSON_GetArraySize(x); i++) {
+                const cJSON *item = cJSON_GetArrayItem(x, i);
+                cJSON *want = cJSON_Duplicate(get(get(item, "vectors"), "folder"), true), *c;
+                double square = 0;
+                const char *at = text;
+                snprintf(text, sizeof text, "%s%s", prompt, get(item, "text")->valuestring);
+                cJSON_ArrayForEach(c, want) square += c->valuedouble * c->valuedouble;
+                cJSON_ArrayForEach(c, want) c->valuedouble /= sqrt(square);
+                CHECK_MSG(!tgc_embed(t, &at, &(size_t) { strlen(text) }, 1, v, &e), "%s",
+                          e.message);
+                CHECK_MSG(apart(v, want) < 1e-5, "%s.gguf, '%s': %.2g off", name, text,
+                          apart(v, want));
+                cJSON_Delete(want);
+        }
+        tgc_close(t);
+        cJSON_Delete(x);
+}
+
+TEST (vectors_of_gguf_files) {
+        compare_file("minilm", "-c 14", "");
+        compare_file("roberta", "", "quick: ");
+}
+
+/* minilm.gguf with other bytes behind a key's name. */
+static const char *changed(const char *key, const void *value, size_t n)
+{
+        static char path[300];
+        char *data;
+        size_t size, at = 0;
+        Err e;
+        FILE *f;
+        CHECK_MSG(!file_read_text("tests/data/gguf/minilm.gguf", 1 << 20, &data, &size, &e), "%s",
+                  e.msg);
+        while (at + strlen(key) < size && memcmp(data + at, key, strlen(key)))
+                at++;
+        CHECK(at + strlen(key) + n < size);
+        memcpy(data + at + strlen(key), value, n);
+        snprintf(path, sizeof path, "%s", scratch("changed.gguf"));
+        CHECK((f = fopen(path, "wb")) && fwrite(data, 1, size, f) == size && !fclose(f));
+        free(data);
+        return path;
+}
+
+TEST (what_gguf_files_of_encoders_may_say) {
+        static const struct {
+                const char *key;
+                unsigned char value[8];
+                size_t n;
+                const char *says;
+        } cases[] = {
+                { "bert.pooling_type", { 4, 0, 0, 0, 4 }, 5, "bert.pooling_type is 4, which" },
+                { "bert.pooling_type", { 6, 0, 0, 0, 0, 0, 0, 0 }, 8, "bert.pooling_type is 0" },
+                { "bert.attention.causal",
+                  { 7, 0, 0, 0, 1 },
+                  5,
+                  "bert.attention.causal: true is not supported for bert, only false is" },
+                { "bert.attention.causa", "m", 1, "bert.attention.causal: is missing" },
+                { "tokenizer.ggml.cls_token_id",
+                  { 4, 0, 0, 0, 200, 0 },
+                  6,
+                  "cls_token_id is the id of none of the" },
+        };
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+                char line[400];
+                snprintf(line, sizeof line, "compile %s -q -o /dev/null",
+                         changed(cases[i].key, cases[i].value, cases[i].n));
+                EXPECT(line, 3, cases[i].says);
+        }
+        EXPECT("quantize tests/data/encoders/minilm --type q8_0 -o /dev/null", 3, "not written");
+}
+
+/* The ids of a text; until the next run. */
+static const char *ids_of(const char *model, const char *text)
+{
+        char line[400], from[300];
+        write_file(scratch("text"), text);
+        snprintf(from, sizeof from, "%s", scratch("text"));
+        snprintf(line, sizeof line, "tokenize %s", model);
+        input = from;
+        EXPECT(line, 0, "");
+        input = "/dev/null";
+        return r.out;
+}
+
+/* A vocabulary with capital letters is of texts with capital letters. */
+TEST (a_cased_vocabulary_of_gguf) {
+        const char *path = changed("\xe2\x96\x81happ", "Y", 1);
+        char cased[400], small[400];
+        snprintf(cased, sizeof cased, "%s", ids_of(path, "happY"));
+        snprintf(small, sizeof small, "%s", ids_of(path, "happy"));
+        const char *want = ids_of("tests/data/gguf/minilm.gguf", "happY");
+        CHECK_MSG(!strcmp(cased, want) && strcmp(small, want), "%s, %s, %s", cased, small, want);
 }
 
 TEST (vectors_of_16_bits) {

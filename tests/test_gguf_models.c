@@ -251,7 +251,7 @@ TEST (metadata_refused) {
         } bad[] = {
                 { "{\"tensors\":{}}", "general.architecture: is missing" },
                 { "{\"general.architecture\":\"frob\",\"tensors\":{}}",
-                  "no model is known for 'frob'; known are bloom, command-r, deepseek2" },
+                  "no model is known for 'frob'; known are bert, bloom, command-r" },
                 { "{\"general.architecture\":\"llama\",\"tensors\":{}}",
                   "llama.context_length: is missing" },
                 { "{" LLAMA ",\"tensors\":{}}", "tensor token_embd.weight: is missing" },

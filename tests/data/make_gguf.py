@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/data/gguf: the models of tests/data/families as GGUF files, one with every block type, and blocks of
-every type with their values.
+"""Writes tests/data/gguf: models of tests/data/families and tests/data/encoders as GGUF files, one with every block type,
+and blocks of every type with their values.
 
     make build/tests/e2e/families/logits && python3 tests/data/make_gguf.py [NAME ...]      needs numpy and gguf (0.19)
 
@@ -504,6 +504,71 @@ def every_kind():
     return evaluated(config, folder_of(decoded, where, H, K), ids)
 
 
+# ---- encoders ----
+
+BERT = [("token_embd", "embeddings.word_embeddings"), ("token_types", "embeddings.token_type_embeddings"),
+        ("position_embd", "embeddings.position_embeddings"), ("token_embd_norm", "embeddings.LayerNorm"),
+        ("attn_q", "attention.self.query"), ("attn_k", "attention.self.key"), ("attn_v", "attention.self.value"),
+        ("attn_output", "attention.output.dense"), ("attn_output_norm", "attention.output.LayerNorm"),
+        ("ffn_up", "intermediate.dense"), ("ffn_down", "output.dense"), ("layer_output_norm", "output.LayerNorm")]
+
+
+def encoder(name, pooling):
+    """A folder of tests/data/encoders: its weights in float16, its vocabulary, its pooling."""
+    folder = f"{HERE}/encoders/{name}"
+    c, tensors = read_folder(folder)
+    with open(f"{folder}/tokenizer.json") as f:
+        tok = json.load(f)
+    vocab, hf = tok["model"]["vocab"], {h: g for g, h in BERT}
+    first = c["pad_token_id"] + 1 if c["model_type"] == "roberta" else 0
+    special = {t["id"] for t in tok["added_tokens"] if t["special"]}
+    pieces = sorted(vocab, key=vocab.get) + [f"[PAD{i}]" for i in range(len(vocab), c["vocab_size"])]
+    w = GGUFWriter(f"{OUT}/{name}.gguf", "bert")
+    w.add_context_length(c["max_position_embeddings"] - first)
+    w.add_embedding_length(c["hidden_size"])
+    w.add_feed_forward_length(c["intermediate_size"])
+    w.add_block_count(c["num_hidden_layers"])
+    w.add_head_count(c["num_attention_heads"])
+    w.add_layer_norm_eps(c["layer_norm_eps"])
+    w.add_causal_attention(False)
+    w.add_pooling_type(pooling)
+    w.add_token_type_count(c["type_vocab_size"])
+    if first:
+        w.add_tokenizer_model("gpt2")
+        w.add_tokenizer_pre("roberta-bpe")
+        w.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in tok["model"]["merges"]])
+        w.add_add_bos_token(True)
+        w.add_add_eos_token(True)
+        ends = ("<s>", "</s>", "<unk>")
+    else:                                       # as files of 2024 are: no bos, no kind of normalising
+        w.add_tokenizer_model("bert")
+        w.add_tokenizer_pre("jina-v2-en")
+        pieces = [p if i in special else p[2:] if p.startswith("##") else "\u2581" + p for i, p in enumerate(pieces)]
+        ends = ("[CLS]", "[SEP]", "[UNK]")
+    w.add_token_list(pieces)
+    w.add_token_types([3 if i in special else 1 if i < len(vocab) else 5 for i in range(len(pieces))])
+    if first:
+        w.add_bos_token_id(vocab[ends[0]])
+        w.add_eos_token_id(vocab[ends[1]])
+    else:
+        w.add_uint32("tokenizer.ggml.cls_token_id", vocab[ends[0]])
+    w.add_sep_token_id(vocab[ends[1]])
+    w.add_unk_token_id(vocab[ends[2]])
+    for n, x in tensors.items():
+        base, suffix = n.rsplit(".", 1)
+        layer, inner = base[len("encoder.layer."):].split(".", 1) if base.startswith("encoder.layer.") else (None, base)
+        if inner in hf:
+            x = x[first:] if inner.endswith("position_embeddings") else x
+            w.add_tensor(f"{f'blk.{layer}.' if layer else ''}{hf[inner]}.{suffix}", x.astype(np.float16 if x.ndim > 1 else np.float32))
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+ENCODERS = {"minilm": gguf.PoolingType.MEAN, "roberta": gguf.PoolingType.CLS}
+
+
 def main(names):
     """All of them, or these; expected.json keeps the others."""
     os.makedirs(OUT, exist_ok=True)
@@ -540,6 +605,9 @@ def main(names):
             folder = folder_of(decoded, where, H, K)
             changed = {k: v for k, v in dict(config, **change).items() if v is not None or k in config}
             expected[name] = evaluated(changed, gpt_oss_folder(folder) if arch == "gpt-oss" else folder, ids)
+    for name, pooling in ENCODERS.items():
+        if not names or name in names:
+            encoder(name, pooling)
     if not names:
         expected["kinds"] = every_kind()
         write_blocks()

@@ -1,4 +1,4 @@
-/* gguf.c: a GGUF file: what is in it, what it says of its model, its vocabulary and templates;
+/* gguf.c: a GGUF file: what is in it, what it says of its model, vocabulary, templates and vectors;
  * where that is a small model, its weights through the names of its architecture. */
 #include "../../cli/gguf_model.h"
 #include "../../runtime/weights/gguf.h"
@@ -78,6 +78,7 @@ FUZZ(gguf)
         const ReadOptions o = { .seconds = 0.05 };
         const char *path = file_of_bytes(data, n);
         ChatSource chat = { 0 };
+        Sentence sentence;
         Model *volatile m = NULL;
         Tokenizer *tok;
         GgufModel g;
@@ -94,6 +95,8 @@ FUZZ(gguf)
                 tokenizer_free(tok);
         gguf_chat(&chat, path, &e);
         chat_source_free(&chat);
+        HOLDS(!gguf_sentence(&sentence, path, &e) || *e.msg);
+        sentence_free(&sentence);
         if (gguf_model(&g, path, n & 1, &e)) {
                 HOLDS(*e.msg);
                 return;

@@ -177,8 +177,8 @@ def gguf_seeds():
              "attention.head_count": (4, 2)}
     rms, eps = {"attention.layer_norm_rms_epsilon": (6, 1e-5)}, {"attention.layer_norm_epsilon": (6, 1e-5)}
 
-    def model(arch, keys, layer, tok={}):
-        outer = [("token_embd.weight", 2, [32, 6], some(6 * 18)), ("output_norm.weight", 0, [32], f32(32))]
+    def model(arch, keys, layer, tok={}, norm="output_norm"):
+        outer = [("token_embd.weight", 2, [32, 6], some(6 * 18)), (norm + ".weight", 0, [32], f32(32))]
         names = {"general.architecture": (8, arch), "general.quantization_version": (4, 2)}
         put("gguf", arch, gguf({**names, **{arch + "." + k: v for k, v in {**sizes, **keys}.items()}, **tok}, outer + layer))
 
@@ -203,6 +203,15 @@ def gguf_seeds():
     model("gpt2", eps, qkv + [norm("ffn_norm.weight"), norm("ffn_norm.bias"), bias("attn_qkv", 96), bias("attn_output"),
                               bias("ffn_up"), bias("ffn_down"), ("position_embd.weight", 1, [32, 16], some(1024))], bpe)
     put("gguf", "blocks", gguf({}, [("t%d" % t, t, [256], some(n)) for t, n in ((10, 84), (12, 144), (14, 210), (39, 136), (40, 144))]))
+    words = {"tokenizer.ggml.model": (8, "bert"), "tokenizer.ggml.cls_token_id": (4, 1), "tokenizer.ggml.seperator_token_id": (4, 2),
+             "tokenizer.ggml.tokens": (9, (8, ["[UNK]", "[CLS]", "[SEP]", "\u2581a", "a", "\u2581A"])),
+             "tokenizer.ggml.token_type": (9, (5, [3, 3, 3, 1, 1, 1])), "tokenizer.ggml.normalizer.lowercase": (7, True)}
+    both = lambda name, n=32: [(name + ".weight", 0, [n], f32(n)), (name + ".bias", 0, [n], f32(n))]
+    model("bert", {**eps, "attention.causal": (7, False), "pooling_type": (4, 2)},
+          [("token_embd_norm.bias", 0, [32], f32(32)), ("token_types.weight", 1, [32, 2], some(128)),
+           ("position_embd.weight", 1, [32, 16], some(1024)), *both("blk.0.attn_output_norm"), *both("blk.0.layer_output_norm")] +
+          [x for n in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_up", "ffn_down") for x in (q8(n + ".weight", 32), bias(n))],
+          words, "token_embd_norm")
 
 
 def readers():

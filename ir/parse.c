@@ -3,6 +3,7 @@
  * shape rules say: a reader sees both when they differ. */
 #include "ir.h"
 #include <ctype.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -288,11 +289,15 @@ static void node(Parser *p)
                 for (; *p->s && !isspace((unsigned char)*p->s); p->s++)
                         if (*p->s == ':')
                                 colon = p->s;
-                if (!colon)
-                        error_at(here(p), "expected @file:line");
+                char *end = NULL;
+                const long line = colon && isdigit((unsigned char)colon[1])
+                                          ? strtol(colon + 1, &end, 10)
+                                          : 0;
+                if (line < 1 || line > INT_MAX || end != p->s)
+                        error_at(here(p), "expected @file:line, with a line from 1");
                 char *file = arena_alloc(g->arena, (size_t)(colon - s) + 1);
                 memcpy(file, s, (size_t)(colon - s));
-                NODE(g, r)->loc = (Loc) { file, atoi(colon + 1), 0 };
+                NODE(g, r)->loc = (Loc) { file, (int)line, 0 };
         }
 }
 

@@ -131,6 +131,10 @@ static bool for_gpu(const Given *g)
         return gpu && (!g->device || strcmp(g->device, "cpu"));
 }
 
+/* --offload none is what happens anyway. */
+static bool gpu_or_none(const Given *g) { return for_gpu(g) || !opt_int(g->a, O_OFFLOAD); }
+static bool trains_or_none(const Given *g) { return trains(g) || !opt_int(g->a, O_OFFLOAD); }
+
 static bool shifts(const Given *g) { return flag(g, O_CONTEXT_SHIFT); }
 static bool plain(const Given *g) { return !flag(g, O_JSON); }
 static bool as_object(const Given *g) { return flag(g, O_JSON); }

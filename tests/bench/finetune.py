@@ -122,10 +122,8 @@ def tgc_trains(name, *more):
 if not a.no_tgc:
     if a.job in ("qlora", "lora"):
         how = ("--weight-type", "nf4", "--recompute", "block") if a.job == "qlora" else ()
-        for more in ((how, how[:2]) if a.job == "qlora" else (how,)):
-            r = tgc_step(*more)
-            result("tgc" + ("" if "block" in more or a.job == "lora" else ", nothing computed again"), r["train"]["tokens_per_s"],
-                   f"  {r['train']['median_ms']:.2f} ms, {r['memory_bytes'] / 2**30:.2f} GiB; {r['load']}")
+        r = tgc_step(*how)
+        result("tgc", r["train"]["tokens_per_s"], f"  {r['train']['median_ms']:.2f} ms, {r['memory_bytes'] / 2**30:.2f} GiB; {r['load']}")
     elif a.job == "mlp":
         mlp = ("--train", "mlp", "--optimizer", "adamw8bit", "--masters", "none", "--beta2", "0.999")
         rate, full = tgc_trains("padded", *mlp, "--pad_to", str(T), "--loss", "all")

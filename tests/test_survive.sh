@@ -47,8 +47,9 @@ adapters() {
 }
 say keeps_adapters "$(adapters)"
 
-# Steps go on while a checkpoint goes to a slow disk; what cannot be written ends the run with its exit code.
-slow_disk() {
+# Steps go on while the files of a checkpoint are made, and while they go to a slow disk; what cannot be written ends the run
+# with its exit code.  SLOW: what is slow.
+slow_disk() { # SLOW
         local p waited took
         cat > slow.c << 'END'
 #define _GNU_SOURCE
@@ -65,20 +66,29 @@ int fsync(int fd)
         snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
         if (getenv("FULL") && readlink(link, path, sizeof path - 1) > 0 && strstr(path, ".state.safetensors"))
                 return errno = ENOSPC, -1;
-        usleep(150000);
+        if (getenv("SLOW") && !strcmp(getenv("SLOW"), "disk"))
+                usleep(150000);
         return real(fd);
+}
+int XXH3_64bits_update(void *x, const void *data, size_t n) /* of the state's checksum */
+{
+        int (*real)(void *, const void *, size_t) = (int (*)(void *, const void *, size_t))dlsym(RTLD_NEXT, "XXH3_64bits_update");
+        if (getenv("SLOW") && !strcmp(getenv("SLOW"), "files"))
+                usleep(80000);
+        return real(x, data, n);
 }
 END
         ${CC:-cc} -shared -fPIC -O1 slow.c -o slow.so -ldl || return
         p=$(tgc 0 '' train tiny.lua "${here[@]}" -q --max_iters 18000 --eval_interval 6000 --val_fraction 0 --out_dir plain)
-        LD_PRELOAD=$PWD/slow.so "$TGC" train tiny.lua "${here[@]}" --max_iters 18000 --eval_interval 6000 --val_fraction 0 --out_dir slow 2> err || p="$p$(tail -1 err)"
+        SLOW=$1 LD_PRELOAD=$PWD/slow.so "$TGC" train tiny.lua "${here[@]}" --max_iters 18000 --eval_interval 6000 --val_fraction 0 --out_dir slow 2> err || p="$p$(tail -1 err)"
         read -r waited took < <(sed -nE 's/^checkpoints: 3; steps waited ([0-9.]+) s for them, their files took ([0-9.]+) s$/\1 \2/p' err)
         awk -v w="$waited" -v t="$took" 'BEGIN { exit !(t > 2 && w < 0.75 * t) }' || p="$p waited '$waited' of '$took' s: $(tail -2 err)"
         cmp -s plain/ckpt.safetensors slow/ckpt.safetensors && cmp -s plain/model.plan slow/model.plan || p="$p other files"
         [ "$(ls slow)" = "$(ls plain)" ] || p="$p $(ls slow)"
         echo "$p"
 }
-[ "$(ldd "$TGC" | grep -c libasan)" != 0 ] || say steps_do_not_wait_for_the_disk "$(slow_disk 2>&1)"
+[ "$(ldd "$TGC" | grep -c libasan)" != 0 ] || say steps_do_not_wait_for_the_disk "$(slow_disk disk 2>&1)"
+[ "$(ldd "$TGC" | grep -c libasan)" != 0 ] || say steps_do_not_wait_for_files_to_be_made "$(slow_disk files 2>&1)"
 full_disk() {
         local p
         p=$(tgc 0 '' train tiny.lua "${here[@]}" -q --max_iters 2 --eval_interval 2 --lr_decay_iters 4 --out_dir f)

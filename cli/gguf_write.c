@@ -302,6 +302,17 @@ static void put_name(Work *w)
         gguf_put_text(w->out, "general.name", at, (size_t)(end - at));
 }
 
+static void put_bools(GgufKeys *k, const char *name, const cJSON *list)
+{
+        const cJSON *c;
+        gguf_put_array(k, name, GGUF_BOOL, (uint64_t)cJSON_GetArraySize(list));
+        cJSON_ArrayForEach(c, list)
+        {
+                const uint8_t yes = cJSON_IsTrue(c);
+                gguf_put_item(k, &yes, 1);
+        }
+}
+
 static void put_model(Work *w)
 {
         const cJSON *keys = cJSON_GetObjectItemCaseSensitive(w->keys, "keys"), *c;
@@ -321,6 +332,8 @@ static void put_model(Work *w)
                         gguf_put_f32(w->out, name, (float)v->valuedouble);
                 else if (!strcmp(kind, "bool"))
                         gguf_put_bool(w->out, name, cJSON_IsTrue(v));
+                else if (!strcmp(kind, "bools"))
+                        put_bools(w->out, name, v);
                 else
                         put_text(w->out, name, v->valuestring);
         }

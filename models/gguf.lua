@@ -10,7 +10,8 @@
 --      config    function(m, config): what else the configuration has
 --      outer     tensors outside of blocks: GGUF's name without .weight or .bias -> the folder's
 --      layer     the same in blocks, below `prefix`; {expert = "experts.%d.w1"}: (E,N,K) is a tensor for each expert;
---                {weight = "...", bias = "..."}: whole names
+--                {weight = "...", bias = "..."}: whole names; {rows = {{"q", 0, n} ...}}: elements of the first axis, each
+--                with a name, which are not written
 --      steps     transforms by GGUF's name: a text, or a function(m, suffix)
 --      words     the folder's configuration has Llama's words: num_key_value_heads, head_dim, rope_theta
 --      types     model_types that become this architecture, where that is not `type` alone
@@ -39,6 +40,11 @@ local function map_of(m, row, base, entry, head, step, lines)
                 steps = steps and " | " .. steps or ""
                 if t and whole then
                         lines[#lines + 1] = "map " .. head .. whole .. " = " .. name .. steps
+                elseif t and entry.rows then
+                        for _, part in ipairs(entry.rows) do
+                                lines[#lines + 1] = string.format("map %s%s%s = %s: %s | rows %d %d", head, part[1], suffix, name,
+                                                                  table.concat(t.shape, "x"), part[2], part[3])
+                        end
                 elseif t and entry.expert then
                         for e = 0, t.shape[1] - 1 do
                                 lines[#lines + 1] = string.format("map %s%s%s = %s: %s | index %d%s", head, entry.expert:format(e),
@@ -79,7 +85,8 @@ local function apply_keys(m, row, config)
         end
         table.sort(sorted)
         for _, key in ipairs(sorted) do
-                local name, v = key:sub(#m.arch + 2), scalar(m.meta[key], key)
+                local name = key:sub(#m.arch + 2)
+                local v = rules.lists[name] and m.meta[key] or scalar(m.meta[key], key)
                 local rule = row.keys and row.keys[name] or rules.common[name]
                 if not rule then
                         refuse(key, show(v) .. " is of no key that tgc knows of " .. m.arch .. ", so the logits may depend on it")

@@ -1,7 +1,7 @@
 -- gguf_llama.lua: rows of architectures whose config.json has Llama's words (gguf.lua says what a row holds).
 local rules = require "gguf_rules"
 local refuse, show, set, has, biases, experts = rules.refuse, rules.show, rules.set, rules.has, rules.biases, rules.experts
-local rope_freqs, rotary_fraction = rules.rope_freqs, rules.rotary_fraction
+local rope_freqs, rotary_fraction, window_layers = rules.rope_freqs, rules.rotary_fraction, rules.window_layers
 
 local llama_outer = { token_embd = "model.embed_tokens", output_norm = "model.norm", output = "lm_head" }
 local llama_layer = {
@@ -180,8 +180,21 @@ return {
                 steps = { attn_norm = "add -1", post_attention_norm = "add -1", ffn_norm = "add -1", post_ffw_norm = "add -1",
                           output_norm = "add -1", attn_q_norm = "add -1", attn_k_norm = "add -1" },
         },
-        olmo2 = llama_like {
-                type = "olmo2", config = biases,
+        olmo2 = llama_like {                                    -- with windows it is OLMo 3, whose near layers do not scale theirs
+                type = function(m) return m.meta["olmo2.attention.sliding_window"] and "olmo3" or "olmo2" end,
+                types = { "olmo2", "olmo3" },
+                say = { ["attention.sliding_window_pattern"] = rules.say_windows },
+                keys = { ["attention.sliding_window"] = "sliding_window", ["attention.sliding_window_pattern"] = rules.free },
+                config = function(m, config)
+                        biases(m, config)
+                        if not config.sliding_window then return end
+                        config.layer_types = window_layers(m, config, 4)
+                        config.rope_parameters = {
+                                full_attention = set({ rope_type = "default" }, config.rope_scaling or {}, { rope_theta = config.rope_theta }),
+                                sliding_attention = { rope_type = "default", rope_theta = config.rope_theta },
+                        }
+                        config.rope_scaling, config.rope_theta = nil, nil
+                end,
                 layer = set(llama_layer, qk_norms, behind),
         },
         smollm3 = llama_like {                                  -- every fourth layer has no rotary positions, in both
@@ -278,10 +291,18 @@ return {
         },
         exaone4 = llama_like {
                 type = "exaone4",
-                -- the model without windows, of 1.2B (the key that tells windows is refused): every layer turns, and sees
-                -- a window that nothing lies outside of
+                say = { ["attention.sliding_window"] = function(_, _, p) return p.window > 0 and p.window < p.ctx and p.window end,
+                        ["attention.sliding_window_pattern"] = function(c, m, p)
+                                return p.window < p.ctx and rules.say_windows(c, m, p)
+                        end },
+                keys = { ["attention.sliding_window"] = "sliding_window", ["attention.sliding_window_pattern"] = rules.free },
                 config = function(m, config)
                         rope_freqs(m, config)
+                        if config.sliding_window then
+                                config.layer_types = window_layers(m, config, 4)
+                                return
+                        end
+                        -- the model of 1.2B: every layer turns, and sees a window that nothing lies outside of
                         config.sliding_window, config.layer_types = config.max_position_embeddings, {}
                         for i = 1, config.num_hidden_layers do config.layer_types[i] = "sliding_attention" end
                 end,
@@ -297,6 +318,37 @@ return {
                         post_attention_norm = "post_self_attn_layernorm", post_ffw_norm = "post_mlp_layernorm",
                         ffn_up = "mlp.gate_up_proj",
                 }),
+        },
+        chatglm = llama_like {                                  -- rotary pairs are neighbours, in both; q, k and v may be one tensor
+                type = "glm",
+                keys = { ["rope.dimension_count"] = rotary_fraction "partial_rotary_factor" },
+                needs = { "attention.layer_norm_rms_epsilon", "rope.dimension_count" },
+                config = function(m, config) config.attention_bias = has(m, "attn_q.bias") or has(m, "attn_qkv.bias") end,
+                layer = function(m)
+                        local q, k = m.heads * m.head_dim, m.kv_heads * m.head_dim
+                        return set(llama_layer, { ffn_up = "mlp.gate_up_proj", attn_qkv = { rows = {
+                                { "self_attn.q_proj", 0, q }, { "self_attn.k_proj", q, q + k },
+                                { "self_attn.v_proj", q + k, q + 2 * k },
+                        } } })
+                end,
+        },
+        ernie4_5 = llama_like {                                 -- rotary pairs are neighbours, in both
+                type = "ernie4_5",
+                config = function(m, config) config.use_bias = has(m, "attn_q.bias") end,
+        },
+        ["hunyuan-dense"] = llama_like {
+                type = "hunyuan_v1_dense", config = biases,
+                layer = set(llama_layer, { attn_q_norm = "self_attn.query_layernorm", attn_k_norm = "self_attn.key_layernorm" }),
+        },
+        cohere2 = llama_like {                                  -- rotary pairs are neighbours, in both
+                type = "cohere2",
+                say = { ["rope.scaling.type"] = function() return "none" end },
+                keys = { logit_scale = "logit_scale", ["attention.sliding_window"] = "sliding_window" },
+                needs = { "attention.layer_norm_epsilon", "logit_scale", "attention.sliding_window" },
+                config = function(m, config)
+                        config.layer_types, config.attention_bias = window_layers(m, config, 4), has(m, "attn_q.bias")
+                        config.head_dim = nil
+                end,
         },
         ["command-r"] = llama_like {                            -- rotary pairs are neighbours, in both
                 type = "cohere",

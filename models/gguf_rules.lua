@@ -144,6 +144,39 @@ function rules.rotary_fraction(word)
         return function(v, m, config) config[word] = v / m.head_dim end
 end
 
+-- Which layers have the window: by a list of booleans, or every nth layer has none, by the file's n or else this one.
+function rules.window_layers(m, config, every)
+        local key = m.arch .. ".attention.sliding_window_pattern"
+        local v, layers, types = m.meta[key], config.num_hidden_layers, {}
+        if v == nil then v = every end
+        if type(v) == "table" and #v ~= layers then
+                refuse(key, "has " .. #v .. " values, and block_count is " .. layers)
+        elseif type(v) ~= "table" and (math.type(v) ~= "integer" or v < 1) then
+                refuse(key, show(v) .. " should be a whole number of at least 1, or a list of booleans")
+        end
+        for i = 1, layers do
+                local near
+                if type(v) == "table" then near = v[i] else near = i % v ~= 0 end
+                if type(near) ~= "boolean" then refuse(key, show(near) .. " in the list is not true or false") end
+                types[i] = near and "sliding_attention" or "full_attention"
+        end
+        return types
+end
+
+-- The list, of a folder's model.
+function rules.say_windows(_, m, p)
+        if not p.window or p.window == 0 then return nil end
+        local list = {}
+        for i = 1, m.layers do
+                local at = (i - 1) % #p.pattern + 1
+                list[i] = p.pattern:sub(at, at) == "s"
+        end
+        return list
+end
+
+-- Keys with a value for each layer.
+rules.lists = { ["attention.sliding_window_pattern"] = true }
+
 -- Tensors -----------------------------------------------------------------------------
 
 function rules.has(m, name) return m.tensors["blk.0." .. name] ~= nil end
@@ -156,7 +189,7 @@ end
 -- q, k and v lie one behind the other here, and in the folder those of a group of heads together.
 function rules.grouped(m) return "group " .. m.heads .. " " .. m.kv_heads end
 
--- The folder's name, below its prefix, of an entry of `outer` or `layer` with this suffix; nil: one for each expert.
+-- The folder's name, below its prefix, of an entry of `outer` or `layer` with this suffix; nil: it makes several.
 function rules.whole(entry, suffix)
         if type(entry) == "string" then return entry .. suffix end
         if suffix == ".bias" then return entry.bias end

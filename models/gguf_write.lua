@@ -39,6 +39,9 @@ for _, key in ipairs { "attention.layer_norm_rms_epsilon", "attention.layer_norm
         floats[key] = true
 end
 
+-- What the others are, unless whole numbers.
+local kinds = { boolean = "bool", string = "string", table = "bools" }
+
 -- Tensors of folders that are no weights.
 local buffers = { "rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias" }
 
@@ -147,7 +150,7 @@ local function model_of(config)
 end
 
 -- folder: { config = config.json, tensors = { NAME = { shape = {...} } } }.  Returns the keys, a list of
--- { NAME, "u32" | "f32" | "bool" | "string", VALUE }, tensors of float32 that the folder has not, by name, the lines of the
+-- { NAME, "u32" | "f32" | "bool" | "bools" | "string", VALUE }, tensors of float32 that the folder has not, by name, the lines of the
 -- map, as gguf.read makes them, and the sizes that mixtures ask for.
 function write.folder(folder)
         local raw = folder.config
@@ -186,7 +189,7 @@ function write.folder(folder)
                 elseif common_say[key] then v = common_say[key](c, m, p)
                 elseif type(rule) == "string" then v = c[rule] end
                 if v ~= nil and v ~= false or type(v) == "boolean" and type(rule) == "string" and c[rule] == false then
-                        local kind = floats[key] and "f32" or type(v) == "boolean" and "bool" or type(v) == "string" and "string" or "u32"
+                        local kind = floats[key] and "f32" or kinds[type(v)] or "u32"
                         if kind == "u32" and math.type(v) ~= "integer" then v = math.tointeger(v) or refuse(key, show(v)) end
                         keys[#keys + 1] = { arch .. "." .. key, kind, v }
                         meta[arch .. "." .. key] = v

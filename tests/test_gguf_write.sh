@@ -15,7 +15,7 @@ tensors() { "$TGC" info "$1" 2> /dev/null | sed -n '/^tensors/,$p' | grep '^  .*
 
 for g in "$d"/gguf/*.gguf; do
         m=$(basename "$g" .gguf)
-        [ $m = blocks ] && continue
+        case $m in blocks | minilm | roberta) continue ;; esac # no model, and encoders, which are not written
         p=$(tgc 0 '' compile "$g" --dtype f32 -o a.plan -q)
         [ "$p" ] || p=$(tgc 0 '' export a.plan -o a.folder -q)
         [ "$p" ] || p=$(tgc 0 '' quantize a.folder --type f32 -o b.gguf -q)
@@ -24,9 +24,11 @@ for g in "$d"/gguf/*.gguf; do
         [ "$p" ] || p=$(cmp a.folder/model.safetensors b.folder/model.safetensors 2>&1)
         tensors "$g" > want
         tensors b.gguf > got
-        [ "$p" ] || p=$(diff want got)
-        # olmoe's folders have no head_dim; phi3's file of the test has not all that the converter writes
-        keys "$g" | grep -v 'olmoe.attention.[kv]' > want
+        # glm's file has q, k and v in one tensor, which is read and not written
+        [ "$p" ] || [ $m = glm ] || p=$(diff want got)
+        # olmoe's folders have no head_dim; hunyuan's file says that it does not scale; phi3's of the test has
+        # not all that the converter writes
+        keys "$g" | grep -v 'olmoe.attention.[kv]\|hunyuan-dense.rope.scaling' > want
         keys b.gguf | grep -v 'phi3.rope.scaling.original' > got
         [ "$p" ] || p=$(diff want got)
         say $m "$p"

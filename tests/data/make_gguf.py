@@ -141,6 +141,9 @@ NAMES = {
     "glm4": [x for x in LLAMA if x[0] != "ffn_up"] + [
         ("post_attention_norm", "post_self_attn_layernorm"), ("post_ffw_norm", "post_mlp_layernorm"),
         ("ffn_up", "mlp.gate_up_proj")],
+    "chatglm": [x for x in LLAMA if x[0] != "ffn_up"] + [("ffn_up", "mlp.gate_up_proj")], "ernie4_5": LLAMA,
+    "hunyuan-dense": LLAMA + [("attn_q_norm", "self_attn.query_layernorm"), ("attn_k_norm", "self_attn.key_layernorm")],
+    "cohere2": [x for x in LLAMA if x[0] != "ffn_norm"],
     "command-r": [x for x in LLAMA if x[0] != "ffn_norm"] + QK_NORM,
     "bloom": [("token_embd", "transformer.word_embeddings"), ("token_embd_norm", "transformer.word_embeddings_layernorm"),
               ("output_norm", "transformer.ln_f"), ("attn_norm", "input_layernorm"),
@@ -290,7 +293,7 @@ def put_config(w, arch, c):
         w.add_layer_norm_eps(c["layer_norm_eps"])
     if arch == "olmo":
         w.add_clamp_kqv(c["clip_qkv"])
-    if arch == "command-r":
+    if arch in ("command-r", "cohere2"):
         w.add_logit_scale(c["logit_scale"])
         w.add_rope_scaling_type(gguf.RopeScalingType.NONE)
     if arch not in ("gpt2", "mpt", "bloom"):
@@ -298,6 +301,12 @@ def put_config(w, arch, c):
         w.add_rope_dimension_count(c["rotary"])
     if "sliding_window" in c:
         w.add_sliding_window(c["sliding_window"])
+        if arch in ("olmo2", "exaone4"):
+            w.add_sliding_window_pattern([t == "sliding_attention" for t in c["layer_types"]])
+    if arch == "hunyuan-dense":
+        w.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+        w.add_rope_scaling_factor(1)
+        w.add_rope_scaling_orig_ctx_len(c["max_position_embeddings"])
     if "experts" in c:
         w.add_expert_count(c["experts"][0])
         w.add_expert_used_count(c["experts"][1])
@@ -336,7 +345,7 @@ def common_words(arch, c):
                hidden_size=c.get("hidden_size") or c.get("n_embd") or c["d_model"],
                num_attention_heads=c.get("num_attention_heads") or c.get("n_head") or c["n_heads"],
                max_position_embeddings=c.get("max_position_embeddings") or c.get("n_positions") or c.get("seq_length") or c["max_seq_len"],
-               rope_theta=c.get("rope_theta") or rope.get("rope_theta") or (1e6 if c["model_type"] == "mixtral" else 10000.0),
+               rope_theta=c.get("rope_theta") or rope.get("rope_theta", rope.get("full_attention", {}).get("rope_theta")) or (1e6 if c["model_type"] == "mixtral" else 10000.0),
                layer_norm_eps=c.get("layer_norm_eps") or c.get("layer_norm_epsilon") or c.get("norm_epsilon") or 1e-5)
     out["num_key_value_heads"] = 1 if arch == "falcon" else c.get("num_key_value_heads") or out["num_attention_heads"]
     out["intermediate_size"] = c.get("intermediate_size") or c.get("ffn_hidden_size") or 4 * out["hidden_size"]
@@ -436,6 +445,9 @@ def write_blocks():
 # ---- the models ----
 
 MODELS = {                                      # name: architecture, change of the configuration, of Q8_0
+    "olmo3": ("olmo2", {}, False), "glm": ("chatglm", {}, False), "ernie4_5": ("ernie4_5", {}, False),
+    "hunyuan_v1_dense": ("hunyuan-dense", {}, False), "exaone4_windows": ("exaone4", {}, False),
+    "cohere2": ("cohere2", dict(layer_types=["sliding_attention"] * 3), True),
     "llama31": ("llama", {}, False), "llama_tied_bias": ("llama", {}, True), "mixtral": ("llama", {}, True),
     "qwen2": ("qwen2", dict(use_sliding_window=False), True),
     "qwen3": ("qwen3", dict(use_sliding_window=False, layer_types=None), True),
@@ -452,6 +464,9 @@ MODELS = {                                      # name: architecture, change of 
     "exaone4": ("exaone4", dict(sliding_window=None, layer_types=["full_attention"] * 3), True), "cohere": ("command-r", {}, False), "bloom": ("bloom", {}, False),
     "gpt2": ("gpt2", {}, False), "gpt_neox": ("gptneox", {}, False), "falcon": ("falcon", {}, True), "mpt": ("mpt", dict(n_layers=1), True),
 }
+
+
+FOLDERS = {"exaone4_windows": "exaone4"}        # where that is not the name
 
 
 def story_tokenizer(w):
@@ -576,7 +591,7 @@ def main(names):
     for name, (arch, change, small) in MODELS.items():
         if names and name not in names:
             continue
-        config, tensors = read_folder(f"{HERE}/families/{name}")
+        config, tensors = read_folder(f"{HERE}/families/{FOLDERS.get(name, name)}")
         if name == "qwen2_moe":                 # the folder's second layer is dense: it gets the third one's
             tensors = {k: x for k, x in tensors.items() if ".layers.1.mlp." not in k}
             tensors.update({k.replace(".2.", ".1.", 1): x for k, x in tensors.items() if ".layers.2.mlp." in k})
@@ -594,6 +609,9 @@ def main(names):
                 both = g.pop(k).reshape(H, -1, words["kv_lora_rank"])
                 g[k.replace("kv_b", "k_b")] = np.ascontiguousarray(both[:, :words["qk_nope_head_dim"]].swapaxes(1, 2))
                 g[k.replace("kv_b", "v_b")] = np.ascontiguousarray(both[:, words["qk_nope_head_dim"]:])
+        if arch == "chatglm":                   # the second layer as the newer folders' files have it
+            for k in [k for k in g if "attn_q." in k and not k.startswith("blk.1.")]:
+                g[k.replace("attn_q", "attn_qkv")] = np.concatenate([g.pop(k.replace("attn_q", f"attn_{x}")) for x in "qkv"])
         if name == "llama31":
             g["rope_freqs.weight"] = rope_factors(config["rope_scaling"], words["rope_theta"], words["rotary"])
         decoded = write_model(name, arch, words, g, lambda g, x:

@@ -3,12 +3,19 @@
 
     python3 tests/bench/batching.py --tgc build/tgc [--requests 256] [--new 128] [--layers 16] [--dir DIR]
 
-A model of Llama-3.2-1B's shape with random weights in bf16 is made in DIR (2.5 GB, kept).  Every request has a prompt
-of 16 to 1000 random ids and gets --new tokens, greedy, no end token.  transformers: generate_batch with paged SDPA, CUDA
-graphs where its version has the switch, one run of the same requests first to warm up.  tgc: `run --prompts`, the time it
-prints, which is without load and compilation; a first run fills its cache of kernels.  Prints output tokens a second of both.
+A model of Llama-3.2-1B's shape with random weights in bf16 is made in DIR (2.5 GB, kept; --layers makes it smaller, for
+both).  Every request has a prompt of 16 to 1000 random ids and gets --new tokens, greedy, no end token.  transformers:
+generate_batch with paged SDPA, CUDA graphs where its version has the switch, --warm of the requests first to warm up.
+tgc: `run --prompts`, the time it prints, which is without load and compilation.  Each stage is printed when it ends, so
+that a run that is cut off leaves its figures.  Prints output tokens a second of both.
 """
 import argparse, json, os, random, re, subprocess, sys, tempfile, time
+
+BEGUN = time.time()
+
+
+def say(what):
+    print("[%5.1f s] %s" % (time.time() - BEGUN, what), flush=True)
 
 
 def make_model(folder, layers):
@@ -33,14 +40,14 @@ def by_tgc(args, prompts, folder):
     command = [args.tgc, "run", folder, "--dtype", "bf16", "--prompts", path, "-n", str(args.new), "--temp", "0",
                "--print-ids", "--device", args.device, "--cache-tokens", str(args.cache_tokens)]
     rates = []
-    for _ in range(1 + args.reps):
+    for _ in range(args.reps):
         r = subprocess.run(command, capture_output=True, text=True)
         m = re.search(r"(\d+) tokens in ([\d.]+) s", r.stderr)
         if r.returncode or not m:
             sys.exit("tgc: " + r.stderr[-600:])
         rates.append(int(m.group(1)) / float(m.group(2)))
-    print("tgc, each run:", " ".join("%.0f" % r for r in rates), r.stderr.strip().splitlines()[-1], flush=True)
-    return sorted(rates[1:])[len(rates[1:]) // 2]
+        say("tgc: %s tokens, %.0f tok/s; %s" % (m.group(1), rates[-1], r.stderr.strip().splitlines()[-1]))
+    return sorted(rates)[len(rates) // 2]
 
 
 def by_transformers(args, prompts, folder):
@@ -56,15 +63,16 @@ def by_transformers(args, prompts, folder):
     except ImportError:
         pass
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation="paged|sdpa").to(args.torch_device).eval()
+    say("transformers: model there")
     rates = []
-    for _ in range(1 + args.reps):
+    for rep in range(1 + args.reps):
         t0 = time.time()
         with torch.no_grad():
-            out = model.generate_batch(inputs=prompts, generation_config=how, **more)
+            out = model.generate_batch(inputs=prompts if rep else prompts[:args.warm], generation_config=how, **more)
         if args.torch_device == "cuda":
             torch.cuda.synchronize()
         rates.append(sum(len(o.generated_tokens) for o in out.values()) / (time.time() - t0))
-    print("transformers, each run:", " ".join("%.0f" % r for r in rates), flush=True)
+        say("transformers: %d requests, %.0f tok/s%s" % (len(out), rates[-1], "" if rep else " (warming up)"))
     return sorted(rates[1:])[len(rates[1:]) // 2]
 
 
@@ -75,6 +83,7 @@ def main():
     p.add_argument("--new", type=int, default=128)
     p.add_argument("--layers", type=int, default=16)
     p.add_argument("--reps", type=int, default=1)
+    p.add_argument("--warm", type=int, default=64)
     p.add_argument("--cache-tokens", type=int, default=300000)
     p.add_argument("--device", default="cuda")
     p.add_argument("--torch-device", default="cuda")
@@ -83,6 +92,7 @@ def main():
     rng = random.Random(3)
     prompts = [[rng.randrange(3, 128256) for _ in range(rng.randrange(16, 1001))] for _ in range(args.requests)]
     make_model(args.dir, args.layers)
+    say("model of %d layers made" % args.layers)
     ours = by_tgc(args, prompts, args.dir)
     theirs = by_transformers(args, prompts, args.dir)
     print("%d requests, %d prompt tokens, %d new each: tgc %.0f tok/s, transformers %.0f tok/s, %.2fx"

@@ -17,14 +17,17 @@ static inline int gemm_rows_tile(int M)
         return M <= 8 ? 8 : M <= 32 ? 32 : M <= 64 ? 64 : M <= 128 ? 128 : 256;
 }
 
-/* Blocks of a cluster that share a K: so many that all `sms` multiprocessors have a block.  A
- * function of N and K alone: it is part of the order in which y's sums are added. */
+/* Blocks of a cluster that share a K: so many that half of all `sms` multiprocessors have a block,
+ * or more.  A block has a multiprocessor to itself, and all clusters must run at once.  Clusters of
+ * two fill every multiprocessor; larger ones leave some of a GPC's out.  A function of N and K
+ * alone: it is part of the order in which y's sums are added. */
 static inline int gemm_rows_parts(long N, long K, int sms)
 {
         const long tiles = (N + GEMM_ROWS_COLS - 1) / GEMM_ROWS_COLS,
                    steps = (K + GEMM_ROWS_K - 1) / GEMM_ROWS_K;
         int parts = 1;
-        while (parts < 8 && tiles * parts * 2 <= sms && steps >= parts * 2L * GEMM_ROWS_LEAST_STEPS)
+        while (parts < 8 && tiles * parts * 2 <= (parts == 1 ? sms : sms * 3 / 4) &&
+               steps >= parts * 2L * GEMM_ROWS_LEAST_STEPS)
                 parts *= 2;
         return parts;
 }

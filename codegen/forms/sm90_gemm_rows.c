@@ -7,19 +7,7 @@
 #include "forms.h"
 #include "gemm_rows_shape.h"
 
-/* A block's shared memory: all of a multiprocessor's, or half of it.  Where parts of K are many a
- * launch is short, and its blocks had better begin beside those of the launch before.  H200, 64
- * rows or fewer, 4096 x 4096 in four parts: 13.0 to 17.2 us whole, 10.2 to 16.9 half; 6144 x 4096
- * in two: 13.7 to 16.2 whole, 16.7 to 19.9 half, for blocks come in pairs to some
- * multiprocessors. */
-enum { WHOLE = 225000, HALF = 113000, HALF_ROWS = 64, HALF_PARTS = 4, HALF_BLOCKS = 120 };
-
-static int stages_of(const Gemm *p, int rows, int parts)
-{
-        const int64_t blocks = (p->N + GEMM_ROWS_COLS - 1) / GEMM_ROWS_COLS * parts;
-        const bool half = rows <= HALF_ROWS && parts >= HALF_PARTS && blocks >= HALF_BLOCKS;
-        return gemm_rows_stages(rows, half ? HALF : WHOLE);
-}
+enum { BLOCK_SMEM = 225000 }; /* a multiprocessor's */
 
 static bool matrix_of(Emit *e, Ref r, DType dt, Slot *s, int64_t *ld)
 {
@@ -47,7 +35,7 @@ bool sm90_gemm_rows(Build *b, const void *problem)
         const Gemm *p = problem;
         Emit *e = b->e;
         const int rows = gemm_rows_tile((int)p->M), parts = gemm_rows_parts(p->N, p->K, SM90A_SMS),
-                  stages = stages_of(p, rows, parts);
+                  stages = gemm_rows_stages(rows, BLOCK_SMEM);
         const TensorMap x = { .of = p->a,
                               .dt = p->dt,
                               .rows = p->M,

@@ -113,7 +113,9 @@ struct PairEpilogue {
                       "panels take turns a whole number of rounds a tile");
 
         typedef EpilogueReads<Epilogue, 16 / EpilogueStores<Epilogue>::READ> Lines;
-        typedef EpilogueReads<Epilogue, 2> Pairs;
+        /* In whole words, which lanes trade: a value for each pair takes half a word. */
+        struct alignas(4) Pairs : EpilogueReads<Epilogue, 2> {
+        };
         static constexpr bool SHARES = Pairs::N > Pairs::ROWS;
         /* of rows, the first of a Pairs */
         static constexpr int WORDS_READ = Lines::ROWS > 0 ? EpilogueStores<Epilogue>::READ / 2 : 0;
@@ -235,7 +237,6 @@ struct PairEpilogue {
         /* Of the lane's columns of fragment f of the tile. */
         __device__ __forceinline__ Pairs of_cols(int f) const
         {
-                static_assert(!SHARES || sizeof(Pairs) % 4 == 0, "words");
                 Pairs p;
 #pragma unroll
                 for (int i = WORDS_READ; SHARES && i < (int)sizeof(Pairs) / 4; i++)

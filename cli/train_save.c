@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "../runtime/util/c_locale.h"
 #include "../runtime/util/file.h"
 #include "lora.h"
 #include "train.h"
@@ -145,6 +146,7 @@ static int after_state(const Saving *w, Err *e)
 static void *writer(void *arg)
 {
         Saving *w = arg;
+        const locale_t was = c_locale_begin();
         const double began = clock_s();
         int code = w->weights ? save_weights(w, &w->err) : TGC_OK;
         if (!code && w->t->in_place)
@@ -153,6 +155,7 @@ static void *writer(void *arg)
                 code = after_state(w, &w->err);
         w->code = code;
         w->seconds = clock_s() - began;
+        c_locale_end(was);
         atomic_store(&w->done, true);
         return NULL;
 }

@@ -90,12 +90,12 @@ int main()
         // clang-format off
 #define TYPE(t) mma_type<Stored_##t>(#t);
         TYPE(Q8_0)
-        TYPE(Q4_K) TYPE(Q6_K) TYPE(I4_128) TYPE(NF4) TYPE(F8_128);
+        TYPE(Q4_K) TYPE(Q6_K) TYPE(I4_128) TYPE(NF4) TYPE(FP4) TYPE(F8_128);
 #ifndef SOME_TYPES
         TYPE(Q4_0) TYPE(Q4_1) TYPE(Q5_0) TYPE(Q5_1) TYPE(Q2_K) TYPE(Q3_K) TYPE(Q5_K)
         TYPE(IQ4_NL) TYPE(IQ4_XS) TYPE(MXFP4) TYPE(NVFP4) TYPE(I4_32) TYPE(I4_64)
         TYPE(I8_32) TYPE(I8_64) TYPE(I8_128) TYPE(SCB_32) TYPE(SCB_128)
-        TYPE(FP4) TYPE(F8_32) TYPE(F8_64);
+        TYPE(F8_32) TYPE(F8_64);
 #endif
         // clang-format on
         shape_case<Stored_Q4_K, 1, 28672, 4096, BlocksMmaTile<8, 128, 4, 1, 1>>("Q4_K");

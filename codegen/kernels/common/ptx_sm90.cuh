@@ -212,6 +212,15 @@ TGC_DEV void bulk_wait_read()
  * of it (wgmma, TMA stores). */
 TGC_DEV void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+/* Byte i: that one of a, b, eight bytes below 128, that nibble i of `at` names; 0 where it is 8 or
+ * more. */
+TGC_DEV unsigned pick_below_8(unsigned a, unsigned b, unsigned at)
+{
+        unsigned d;
+        asm("prmt.b32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(at));
+        return d;
+}
+
 /* Four E4M3 as two pairs of f16, exact; NaN is NaN. */
 TGC_DEV void e4m3_halves(unsigned w, unsigned &low, unsigned &high)
 {

@@ -10,7 +10,8 @@
  *      D::SIGNED               are codes signed bytes?
  *      D::OFFSETS              is there an offset?
  *      D::SIXTEEN              of a run of two units, is the second's code 16 times as large?
- *      D::PLANES, D::HALVES    of codes that are no bytes (stored_dot_sm90.cuh), else 1 and false
+ *      D::PLANES, D::PASSES, D::HALVES
+ *                              of codes that are no bytes (stored_dot_sm90.cuh), else 1, 1, false
  *      D::read(u, p, sub)      the units of lane `sub` of the block whose bytes are at p, in shared
  *                              memory: value = scale * code + offset; with SIXTEEN: scale * 16 *
  *                              code
@@ -118,7 +119,7 @@ template <int UNITS_, int RUNS_, int PAIR_, int LANES_, bool SIGNED_, bool OFFSE
 struct DotShape {
         static constexpr int UNITS = UNITS_, RUNS = RUNS_, PAIR = PAIR_, LANES = LANES_;
         static constexpr bool SIGNED = SIGNED_, OFFSETS = OFFSETS_, SIXTEEN = SIXTEEN_;
-        static constexpr int BITS = UNITS == 4 ? 2 : 1, PLANES = 1;
+        static constexpr int BITS = UNITS == 4 ? 2 : 1, PLANES = 1, PASSES = 1;
         static constexpr bool HALVES = false;
         typedef DotUnits<UNITS, RUNS> Units;
         static __host__ __device__ constexpr int lane_of(int unit)

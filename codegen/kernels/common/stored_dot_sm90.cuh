@@ -1,8 +1,13 @@
 /* stored_dot_sm90.cuh: factors of dot products (stored_dot.cuh) whose codes are no bytes, for
  * kernels of sm_90a.
  *
- *      NF4, FP4        PLANES 2: a code is 256 times a signed byte, in unit e, and another in unit
- *                      UNITS + e.  FP4's are exact; NF4's are within 1.6e-5 of the largest value.
+ *      NF4, FP4        PASSES 2, PLANES 2: a code is 128 times a number, of pass 0, and another, of
+ *                      pass 1.  A number is a byte below 128, in unit e, less another, in unit
+ *                      UNITS + e, of which one is 0.  FP4's are exact; NF4's are within 1.6e-5 of
+ *                      the largest value.  Byte i of unit e is the lane's value 8 e + i / 2, and 16
+ *                      more where i is odd: so neighbours lie in W, and x is to lie likewise.
+ *                      D::read takes D::Table, of a zero that the compiler does not know: else it
+ *                      keeps the table elsewhere than in registers
  *      F8              HALVES: a code is an f16, exact; unit e's 16 are 8 words from word 8 e on */
 #ifndef TGC_STORED_DOT_SM90_CUH
 #define TGC_STORED_DOT_SM90_CUH
@@ -14,58 +19,64 @@ struct Decoder_nf4;
 struct Decoder_fp4;
 struct Decoder_f8;
 
-/* Nibbles of w to both bytes of numbers of a table: of the low ones, of the high ones. */
-struct DotPlanes {
-        unsigned low, high;
+/* Bytes of eight codes each: upper halves of codes from 8 on and of those below, then lower
+ * halves. */
+struct DotTable16 {
+        unsigned word[4][2];
 };
-TGC_DEV void dot_planes(DotPlanes &upper, DotPlanes &lower, unsigned w, const unsigned (&table)[8])
-{
-        const unsigned a[4] = { table[0], table[1], table[2], table[3] },
-                       b[4] = { table[4], table[5], table[6], table[7] };
-        dot_table(w, upper.low, upper.high, a);
-        dot_table(w, lower.low, lower.high, b);
-}
 
-/* 16 low nibbles, then their high ones; value = d * number / ONE. */
+/* 16 low nibbles, then their high ones, which choose a value: table / ONE, and less than 0 for
+ * codes below 8. */
 template <int VALUES, int ONE>
-struct DotTable16 : DotShape<2, 1, 0, VALUES / 32, true, false> {
-        static constexpr int PLANES = 2;
+struct DotTabled : DotShape<2, 1, 0, VALUES / 32, false, false> {
+        static constexpr int PLANES = 2, PASSES = 2;
         typedef DotUnits<4, 1> Units;
-        static __device__ __forceinline__ void units(Units &u, const unsigned char *p, int sub,
-                                                     const unsigned (&table)[8])
+        typedef DotTable16 Table;
+        static __device__ __forceinline__ void read(Units &u, const unsigned char *p, int sub,
+                                                    const Table &table, int pass)
         {
-                unsigned w[4];
+                unsigned w[4], t[2][2];
                 dot_words<4>(w, p + 4 + 16 * sub);
 #pragma unroll
-                for (int i = 0; i < 4; i++) {
-                        DotPlanes upper, lower;
-                        dot_planes(upper, lower, w[i], table);
-                        u.code[0][i] = upper.low, u.code[1][i] = upper.high;
-                        u.code[2][i] = lower.low, u.code[3][i] = lower.high;
-                }
-                u.scale[0] = *(const float *)p * (1.f / ONE);
+                for (int j = 0; j < 2; j++)
+#pragma unroll
+                        for (int i = 0; i < 2; i++)
+                                t[j][i] = pass ? table.word[2 + j][i] : table.word[j][i];
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+#pragma unroll
+                        for (int j = 0; j < 2; j++) {
+                                const unsigned at = j ? w[i] : w[i] ^ 0x88888888u;
+                                unsigned *const to = &u.code[2 * j + i / 2][i % 2 * 2];
+                                to[0] = pick_below_8(t[j][0], t[j][1], at);
+                                to[1] = pick_below_8(t[j][0], t[j][1], at >> 16);
+                        }
+                u.scale[0] = *(const float *)p * ((pass ? 1.f : 128.f) / ONE);
         }
 };
 
 template <int VALUES>
-struct Dot<Decoder_nf4, VALUES> : DotTable16<VALUES, 32512> {
-        static __device__ __forceinline__ void read(DotUnits<4, 1> &u, const unsigned char *p,
-                                                    int sub)
+struct Dot<Decoder_nf4, VALUES> : DotTabled<VALUES, 15684> {
+        static __device__ __forceinline__ DotTable16 table(unsigned zero)
         {
-                const unsigned table[8] = { 0xcebda881u, 0x00f4e9dcu, 0x2b1f140au, 0x7f5c4738u,
-                                            0xd8519500u, 0x007089e0u, 0xea42701bu, 0x00d174f8u };
-                DotTable16<VALUES, 32512>::units(u, p, sub, table);
+                return { { { zero ^ 0x291e1309u, zero ^ 0x7a584436u },
+                           { zero ^ 0x3040557au, zero ^ 0x000b1622u },
+                           { zero ^ 0x34145c60u, zero ^ 0x444b7800u },
+                           { zero ^ 0x322b2744u, zero ^ 0x0014526du } } };
         }
 };
 
+/* ... for codes from 8 on. */
 template <int VALUES>
-struct Dot<Decoder_fp4, VALUES> : DotTable16<VALUES, 32256> {
-        static __device__ __forceinline__ void read(DotUnits<4, 1> &u, const unsigned char *p,
-                                                    int sub)
+struct Dot<Decoder_fp4, VALUES> : DotTabled<VALUES, -16320> {
+        static __device__ __forceinline__ DotTable16 table(unsigned zero)
         {
-                const unsigned table[8] = { 0x7e540100u, 0x20153f2au, 0x82acff00u, 0xe1ebc1d6u,
-                                            0x0000a800u, 0x80000000u, 0x00005800u, 0x80000000u };
-                DotTable16<VALUES, 32256>::units(u, p, sub, table);
+                const unsigned upper[2] = { zero ^ 0x7f550000u, zero ^ 0x1f153f2au },
+                               lower[2] = { zero ^ 0x40005500u, zero ^ 0x70206040u };
+                return { { { upper[0], upper[1] },
+                           { upper[0], upper[1] },
+                           { lower[0], lower[1] },
+                           { lower[0], lower[1] } } };
         }
 };
 

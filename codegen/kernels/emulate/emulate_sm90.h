@@ -595,6 +595,19 @@ TGC_DEV void wgmma(float (&d)[R], const unsigned (&a)[4], unsigned long long b, 
         emu::wgmma_issue(emu::wgmma_all<R, true, 0, TB, T>, d, a, 0, b, accumulate);
 }
 
+TGC_DEV unsigned pick_below_8(unsigned a, unsigned b, unsigned at)
+{
+        const unsigned long long all = a | (unsigned long long)b << 32;
+        unsigned d = 0;
+        if (all & 0x8080808080808080ull)
+                emu::fail("thread %d: pick_below_8 of a byte above 127", emu::self()->number);
+        for (int i = 0; i < 4; i++) {
+                const unsigned n = at >> 4 * i & 15;
+                d |= n < 8 ? (unsigned)(all >> 8 * n & 255) << 8 * i : 0;
+        }
+        return d;
+}
+
 TGC_DEV void e4m3_halves(unsigned w, unsigned &low, unsigned &high)
 {
         unsigned half[4];

@@ -18,8 +18,8 @@
  * the order of the warps and go to the epilogue.  All slots are under way before x is waited for; the
  * next launch may start when all of W is.
  *
- * Codes of two bytes (NF4, FP4) are two products.  F8's are f16, and x is f16 beside the same power of
- * two, rounded to 11 bits; sums are float32 then.
+ * Codes of NF4 and FP4 are four products, of bytes that permutations look up.  F8's are f16, and
+ * x is f16 beside the same power of two, rounded to 11 bits; sums are float32 then.
  *
  * The order of all sums is the same for every M.
  * Shared memory: blocks_mma_smem, ../../forms/gemv_shape.h. */
@@ -41,9 +41,27 @@ struct BlocksMmaTile {
         static constexpr int THREADS = (WARPS + 1) * 32;
 };
 
+/* What D::read takes beside a block: a table in registers, or nothing. */
+struct NoTable {
+};
+template <class D, int PASSES = D::PASSES>
+struct BlocksTable {
+        typedef NoTable Type;
+        static __device__ __forceinline__ NoTable of(const char *) { return NoTable(); }
+};
+template <class D>
+struct BlocksTable<D, 2> {
+        typedef typename D::Table Type;
+        static __device__ __forceinline__ Type of(const char *zero)
+        {
+                return D::table(zero ? *(const volatile unsigned *)zero : 0);
+        }
+};
+
 template <class S, int M, int K, class Tile>
 struct BlocksMma {
         typedef DotOf<S> D;
+        typedef typename BlocksTable<D>::Type Table;
         static constexpr int RUN_UNITS = D::UNITS / D::RUNS;
         static constexpr int STEP = 64 * D::UNITS, STEPS = K / STEP; /* values of a warp's step */
         static constexpr int EACH = Tile::WARPS * Tile::LUMP,        /* steps of a stage */
@@ -84,6 +102,18 @@ __host__ __device__ constexpr int blocks_mma_smem()
 }
 
 /* ---- x ------------------------------------------------------------------------ */
+
+/* Eight neighbours, k on, a byte each, of a lane and of the one that has k ^ 16, to those in
+ * turns. */
+TGC_DEV void blocks_x_pair(unsigned (&w)[2], int k)
+{
+        const bool late = k & 16;
+        const unsigned own = late ? w[1] : w[0],
+                       other = __shfl_xor_sync(0xffffffffu, late ? w[0] : w[1], 2),
+                       a = late ? other : own, b = late ? own : other;
+        w[0] = __byte_perm(a, b, 0x5140);
+        w[1] = __byte_perm(a, b, 0x7362);
+}
 
 /* Eight neighbours of row m, element k on, of which four lanes have 32; to smem. */
 template <class B>
@@ -140,10 +170,14 @@ TGC_DEV void blocks_x_put(char *x, int m, int k, const float (&v)[8], bool there
         sum += __shfl_xor_sync(0xffffffffu, sum, 1);
         if (B::RUN_UNITS == 2)
                 sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+        constexpr bool PAIRED = D::PASSES == 2;
+        if (PAIRED)
+                blocks_x_pair(high, k), blocks_x_pair(low, k);
         if (!there)
                 return;
-        *(uint2 *)(B::digits(x, m, 0, e, lane) + k % 16) = { high[0], high[1] };
-        *(uint2 *)(B::digits(x, m, 1, e, lane) + k % 16) = { low[0], low[1] };
+        const int part = PAIRED ? k >> 3 & 1 : e, at = PAIRED ? k >> 1 & 8 : k % 16;
+        *(uint2 *)(B::digits(x, m, 0, part, lane) + at) = { high[0], high[1] };
+        *(uint2 *)(B::digits(x, m, 1, part, lane) + at) = { low[0], low[1] };
         if (k % (16 * B::RUN_UNITS) == 0)
                 *(float2 *)B::scales(x, m, e / B::RUN_UNITS, lane) = { scale, scale * (float)sum };
 }
@@ -228,9 +262,10 @@ TGC_DEV void run_bytes(float (&sum)[2], const Units (&u)[2], int i, const char *
         }
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-                sum[r] = (float)(c[0][2 * r] * 256 + c[0][2 * r + 1]);
+                int n[2] = { c[0][2 * r], c[0][2 * r + 1] };
                 if constexpr (D::PLANES == 2)
-                        sum[r] = fmaf(sum[r], 256.f, (float)(c[1][2 * r] * 256 + c[1][2 * r + 1]));
+                        n[0] -= c[1][2 * r], n[1] -= c[1][2 * r + 1];
+                sum[r] = (float)(n[0] * 256 + n[1]);
         }
 }
 
@@ -253,38 +288,54 @@ TGC_DEV void run_halves(float (&sum)[2], const Units (&u)[2], const char *xb)
         sum[0] = c[0], sum[1] = c[2];
 }
 
+template <class D, class Units, class Table>
+TGC_DEV void blocks_read(Units &u, const unsigned char *p, int sub, const Table &table, int pass)
+{
+        if constexpr (D::PASSES == 2)
+                D::read(u, p, sub, table, pass);
+        else
+                D::read(u, p, sub);
+}
+
 /* acc[i][m] += the lane's runs of rows g + 8i by those of x.  own: the number of the lane's units among
  * those of K; xb: x's bytes, for lanes whose columns they are, else zeros; stride: from row to row. */
 template <class B, int M>
 TGC_DEV void blocks_multiply(float (&acc)[2][M], const unsigned char *const (&block)[2], int sub,
-                             char *x, int own, const char *xb, int stride)
+                             char *x, int own, const char *xb, int stride,
+                             const typename B::Table &table)
 {
         typedef typename B::D D;
-        typename D::Units u[2];
-        D::read(u[0], block[0], sub);
-        D::read(u[1], block[1], sub);
+        /* rolled up, x of many rows is not kept from pass to pass */
+#pragma unroll(M == 1 ? D::PASSES : 1)
+        for (int pass = 0; pass < D::PASSES; pass++) {
+                typename D::Units u[2];
+                blocks_read<D>(u[0], block[0], sub, table, pass);
+                blocks_read<D>(u[1], block[1], sub, table, pass);
 #pragma unroll
-        for (int m = 0; m < M; m++) {
-                float by[D::RUNS][2];
-                if constexpr (D::RUNS == 1)
-                        load<2>(by[0], B::scales(x, m, 0, own));
-                else
-#pragma unroll
-                        for (int i = 0; i < D::RUNS; i += 2)
-                                load<4>(reinterpret_cast<float(&)[4]>(by[i]),
-                                        B::scales(x, m, i, own));
-#pragma unroll
-                for (int i = 0; i < D::RUNS; i++) {
-                        float sum[2];
-                        if constexpr (D::HALVES)
-                                run_halves<B>(sum, u, xb + m * stride);
+                for (int m = 0; m < M; m++) {
+                        float by[D::RUNS][2];
+                        if constexpr (D::RUNS == 1)
+                                load<2>(by[0], B::scales(x, m, 0, own));
                         else
-                                run_bytes<B>(sum, u, i, xb + m * stride);
 #pragma unroll
-                        for (int r = 0; r < 2; r++) {
-                                acc[r][m] = fmaf(u[r].scale[i] * by[i][0], sum[r], acc[r][m]);
-                                if (D::OFFSETS)
-                                        acc[r][m] = fmaf(u[r].offset[i], by[i][1], acc[r][m]);
+                                for (int i = 0; i < D::RUNS; i += 2)
+                                        load<4>(reinterpret_cast<float(&)[4]>(by[i]),
+                                                B::scales(x, m, i, own));
+#pragma unroll
+                        for (int i = 0; i < D::RUNS; i++) {
+                                float sum[2];
+                                if constexpr (D::HALVES)
+                                        run_halves<B>(sum, u, xb + m * stride);
+                                else
+                                        run_bytes<B>(sum, u, i, xb + m * stride);
+#pragma unroll
+                                for (int r = 0; r < 2; r++) {
+                                        acc[r][m] = fmaf(u[r].scale[i] * by[i][0], sum[r],
+                                                         acc[r][m]);
+                                        if (D::OFFSETS)
+                                                acc[r][m] = fmaf(u[r].offset[i], by[i][1],
+                                                                 acc[r][m]);
+                                }
                         }
                 }
         }
@@ -293,7 +344,8 @@ TGC_DEV void blocks_multiply(float (&acc)[2][M], const unsigned char *const (&bl
 /* The warp's steps of stage s of K, from a slot. */
 template <class B, class S, int M, class Tile>
 TGC_DEV void blocks_stage(float (&acc)[2][M], char *x, const char *zero, bool mine,
-                          const char *slot, int s, int warp, int lane)
+                          const char *slot, int s, int warp, int lane,
+                          const typename B::Table &table)
 {
         typedef DotOf<S> D;
         const int g = lane >> 2, t = lane & 3;
@@ -309,8 +361,8 @@ TGC_DEV void blocks_stage(float (&acc)[2][M], char *x, const char *zero, bool mi
                                                         rows + u / D::LANES * S::BYTES +
                                                                 8 * B::PITCH };
                 blocks_multiply<B, M>(acc, block, u % D::LANES, x, own,
-                                      mine ? B::digits(x, 0, g & 1, 0, own) : zero,
-                                      mine ? B::X : 0);
+                                      mine ? B::digits(x, 0, g & 1, 0, own) : zero, mine ? B::X : 0,
+                                      table);
         }
 }
 
@@ -417,6 +469,7 @@ TGC_DEV void gemv_stored_sm90_task(const unsigned char *w, long ldw, float eps, 
                                 }
                         }
                         bar_sync(ALL, CONSUMERS);
+                        const typename B::Table table = BlocksTable<D>::of(G == 1 ? zero : NULL);
 #pragma unroll 1
                         for (int slab = 0; slab < slabs; slab++) {
 #pragma unroll
@@ -427,7 +480,7 @@ TGC_DEV void gemv_stored_sm90_task(const unsigned char *w, long ldw, float eps, 
                                         mbarrier_wait(full + slot, turn);
                                         blocks_stage<B, S, G, Tile>(acc, x, zero, mine,
                                                                     slots + slot * B::SLOT, s, warp,
-                                                                    lane);
+                                                                    lane, table);
                                         __syncwarp();
                                         if (lane == 0)
                                                 mbarrier_arrive(empty + slot);

@@ -8,12 +8,14 @@ punctuation, and Rust's own.  PCRE2 and utf8proc have theirs.  Each table is rea
 every code point.  The yardstick is Python's own table: code points that it does not know are younger than any PCRE2
 and utf8proc we run with need be.
 """
+import os
 import sys
 import unicodedata
 
 import tokenizers
-from tokenizers import Regex, normalizers, pre_tokenizers
+from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 
+UNIGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/data/tokenizers/unigram.json")    # maps A
 CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co Cn".split()
 SCRIPTS = "Han Hiragana Katakana Hangul Latin Greek Cyrillic Arabic Hebrew Devanagari Thai".split()
 CPS = [c for c in range(0x110000) if not 0xd800 <= c < 0xe000]
@@ -84,6 +86,12 @@ def removed(norm):
     return {c for c in CPS if norm.normalize_str(chr(c)) == ""}
 
 
+def joined():
+    """Young characters that stay in one grapheme with the A before them: Precompiled gives what A alone has."""
+    norm = Tokenizer.from_file(UNIGRAM).normalizer
+    return {c for c in CPS if not old(c) and norm.normalize_str("A" + chr(c)) == norm.normalize_str("A")}
+
+
 def runs(pairs):
     """(code point, value) in order, as (from, to, value)."""
     out = []
@@ -132,6 +140,7 @@ def main():
           ranges(removed(normalizers.BertNormalizer(True, False, False, False))))
     table("Range", "punctuation", "Punctuation and BertPreTokenizer.", ranges(isolated(pre_tokenizers.Punctuation())))
     table("Range", "digit", "Digits.", ranges(isolated(pre_tokenizers.Digits(True))))
+    table("Range", "joins", "Young characters that belong to the grapheme before them, for Precompiled.", ranges(joined()))
     table("Lower", "lower", "Small letters by distance, where Unicode %s says otherwise." % unicodedata.unidata_version,
           [(a, b, v) for a, b, v in runs(moved)])
     print("\n#endif")

@@ -297,6 +297,32 @@ TEST (hf_not_utf8) {
         tokenizer_free(t);
 }
 
+/* Precompiled sees a letter with its marks as one, also marks that are younger than utf8proc. */
+TEST (young_marks) {
+        Tokenizer *t;
+        Err e = { 0 };
+
+        CHECK_MSG(tokenizer_open(&t, "tests/data/tokenizers/unigram.json", 0, &e) == TGC_OK, "%s",
+                  e.msg);
+        check_ids(t,
+                  "bA\xcc\x81"
+                  "b",
+                  5, 0, (int[]) { 41, 142 }, 2);
+        check_ids(t,
+                  "bA\xf0\x91\xad\xa6"
+                  "b",
+                  7, 0, (int[]) { 41, 142 }, 2);
+        check_ids(t,
+                  "bA\xf0\x91\xad\xa6\xf0\x91\xad\xa2"
+                  "b",
+                  11, 0, (int[]) { 41, 2, 142 }, 3);
+        check_ids(t,
+                  "b\t\xf0\x91\xad\xa6"
+                  "b",
+                  7, 0, (int[]) { 3, 142, 3, 2, 142 }, 5);
+        tokenizer_free(t);
+}
+
 /* The first token may be empty; it lies somewhere all the same (run with SAN=1). */
 TEST (empty_token) {
         Tokenizer *t;

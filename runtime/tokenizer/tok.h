@@ -66,6 +66,7 @@ extern const size_t n_cp_punctuation, n_cp_digit, n_cp_space;
 
 bool cp_is_space(uint32_t cp);      /* Unicode White_Space       */
 bool cp_is_word(uint32_t cp);       /* \w of the Rust regex crate */
+bool cp_joins(uint32_t cp);         /* a young mark: no grapheme ends before it */
 bool cp_is_accent(uint32_t cp);     /* what StripAccents removes */
 bool cp_is_nonspacing(uint32_t cp); /* what BertNormalizer's strip_accents removes */
 bool cp_is_unclean(uint32_t cp);    /* what its clean_text removes */

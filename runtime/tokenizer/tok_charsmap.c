@@ -65,6 +65,9 @@ size_t charsmap_find(const Charsmap *m, const char *s, size_t n, bool longest, c
 
 /* ---- Hugging Face's way ------------------------------------------------------------- */
 
+/* A mark that utf8proc may not know yet is like an old one. */
+static uint32_t known_mark(uint32_t cp) { return cp_joins(cp) ? 0x301 : cp; }
+
 /* The end of the grapheme at i. */
 static size_t grapheme(const char *s, size_t n, size_t i)
 {
@@ -76,8 +79,8 @@ static size_t grapheme(const char *s, size_t n, size_t i)
                 return i + 1;
         for (i += len; i < n; i += len, a = b)
                 if (!(len = utf8_get(s + i, n - i, &b)) ||
-                    utf8proc_grapheme_break_stateful((utf8proc_int32_t)a, (utf8proc_int32_t)b,
-                                                     &state))
+                    utf8proc_grapheme_break_stateful((utf8proc_int32_t)known_mark(a),
+                                                     (utf8proc_int32_t)known_mark(b), &state))
                         break;
         return i;
 }

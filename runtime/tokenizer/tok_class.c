@@ -67,6 +67,8 @@ bool cp_is_inert(uint32_t cp)
         return cp >= 0x378 && (cp_is_young(cp) || FIND(inert, cp));
 }
 
+bool cp_joins(uint32_t cp) { return cp >= 0x897 && FIND(joins, cp); }
+
 bool cp_is_accent(uint32_t cp) { return cp >= 0x300 && FIND(accent, cp); }
 
 bool cp_is_nonspacing(uint32_t cp) { return cp >= 0x300 && FIND(nonspacing, cp); }

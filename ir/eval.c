@@ -97,20 +97,24 @@ static void round_all(Val *v, DType dt)
                 v->v[i] = dt_round(dt, v->v[i]);
 }
 
+double eval_chance(const Eval *e, Ref r, int out, int64_t i)
+{
+        uint64_t seed = (((uint64_t)e->c.sample << 32 | (uint64_t)r) * MAX_OUT + (uint64_t)out) *
+                        0x9E3779B97F4A7C15u;
+        uint64_t h = (seed + (uint64_t)i) * 0xBF58476D1CE4E5B9u;
+        h = (h ^ h >> 31) * 0x94D049BB133111EBu;
+        return (double)(h >> 11) * 0x1p-52 - 1;
+}
+
 /* Monte Carlo arithmetic: a value that its type cannot hold is off by chance.  What can be held is
  * exact, so that integers stay equal and copies stay what they were; only float32 parameters are
  * off as well, instead of the sums of their products. */
 static void blur_all(const Eval *e, Ref r, int out, Val *v, DType dt)
 {
         const bool param = NODE(e->g, r)->op == OP_PARAM && dt == DT_F32;
-        uint64_t seed = (((uint64_t)e->c.sample << 32 | (uint64_t)r) * MAX_OUT + (uint64_t)out) *
-                        0x9E3779B97F4A7C15u;
-        for (int64_t i = 0; i < v->n; i++) {
-                uint64_t h = (seed + (uint64_t)i) * 0xBF58476D1CE4E5B9u;
-                h = (h ^ h >> 31) * 0x94D049BB133111EBu;
+        for (int64_t i = 0; i < v->n; i++)
                 if (param || dt_round(dt, v->v[i]) != v->v[i])
-                        v->v[i] *= 1 + e->c.blur[dt] * ((double)(h >> 11) * 0x1p-52 - 1);
-        }
+                        v->v[i] *= 1 + e->c.blur[dt] * eval_chance(e, r, out, i);
 }
 
 void eval_fp8(Eval *e) { e->fp8 = true; }

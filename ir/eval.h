@@ -44,6 +44,8 @@ double *eval_scratch(int64_t n);               /* zeroed; the caller frees */
 int eval_position(const Eval *e, int64_t row); /* of row b*T + t */
 /* does dropout keep element i */
 bool eval_keeps(const Eval *e, double p, int64_t id, int64_t i);
+/* Between -1 and 1, otherwise for each sample, node, `out` (below MAX_OUT) and i. */
+double eval_chance(const Eval *e, Ref r, int out, int64_t i);
 
 /* One function a class or family, by file. */
 void eval_map(Job *j); /* eval_map.c */

@@ -98,6 +98,14 @@ static void forward(const Att *t, int64_t b, int64_t h, int64_t q)
         }
 }
 
+/* Product `at` of dp, as exact as a device's: dp - sum do o cancels, to nothing where there is one
+ * key, and only one of the two may have tf32 factors. */
+static double sampled(const Att *t, int64_t at)
+{
+        const Eval *e = t->j->e;
+        return e->c.sample ? 1 + e->c.blur[DT_F32] * eval_chance(e, t->j->r, MAX_OUT - 1, at) : 1;
+}
+
 /* With P the probabilities and M the dropout factors: dv = (P M)^T do, dp = M (do v^T),
  * ds = P (dp - sum do o), and through softcap and scale to q and k. */
 static void backward(const Att *t, int64_t b, int64_t h, int64_t q)
@@ -114,7 +122,8 @@ static void backward(const Att *t, int64_t b, int64_t h, int64_t q)
                 const double *v = t->j->x[2]->v + row * t->DV;
                 double *dv = t->j->y[2].v + row * t->DV;
                 for (int64_t d = 0; d < t->DV; d++) {
-                        dp[s] += t->keep[s] * g[d] * v[d];
+                        dp[s] += t->keep[s] * g[d] * v[d] *
+                                 sampled(t, (((b * t->H + h) * t->T + q) * n + s) * t->DV + d);
                         dv[d] += t->p[s] * t->keep[s] * g[d];
                 }
         }

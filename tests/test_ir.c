@@ -708,8 +708,39 @@ static void check_sampled(const void *unused)
         graph_free(g);
 }
 
+/* One key: its score has no gradient, and a device that rounds factors has what these lose. */
+static void check_sampled_attention(const void *unused)
+{
+        Graph *g = graph_parse(
+                "graph @t(%q: f32[1,1,1,2], %v: f32[1,1,1,2], %g: f32[1,1,1,2]) {\n"
+                "%y = attention %q, %q, %v {scale=1, causal=1} : f32[1,1,1,2]\n"
+                "%l = item %y {index=1} : f32[1,1,1]\n"
+                "%dq = attention_grad %q, %q, %v, %y, %l, %g {scale=1, causal=1} : f32[1,1,1,2]\n"
+                "return dq=%dq\n}\n",
+                "sample.tg");
+        double dq[4], unit = 0x1p-11;
+        (void)unused;
+        for (int i = 0; i < 4; i++) {
+                EvalCtx c = { .sizes = SIZES,
+                              .round = i > 0,
+                              .sample = (unsigned)(i ? i - 1 : 0),
+                              .blur[DT_F32] = unit };
+                Eval *e = eval_new(g, &c);
+                eval_set(e, "q", (double[]) { 1, 2 }, 2);
+                eval_set(e, "v", (double[]) { 3, 5 }, 2);
+                eval_set(e, "g", (double[]) { 1, -0.5 }, 2);
+                eval_run(e);
+                dq[i] = eval_output(e, "dq", NULL)[0];
+                eval_free(e);
+        }
+        CHECK(dq[0] == 0 && dq[1] == 0 && dq[2] != 0 && dq[2] != dq[3]);
+        CHECK(fabs(dq[2]) <= 5.5 * unit && fabs(dq[3]) <= 5.5 * unit);
+        graph_free(g);
+}
+
 TEST (sampled_rounding) {
         guarded(check_sampled, NULL);
+        guarded(check_sampled_attention, NULL);
 }
 
 /* A missing leaf, one of the wrong size, a table too short, a cache overrun: errors, and nothing

@@ -276,10 +276,14 @@ static int write_card(const char *dir, const char *base, Err *e)
         if (base)
                 fprintf(f, "base_model: %s\n", base);
         fprintf(f,
-                "library_name: peft\npipeline_tag: text-generation\ntags:\n- lora\n---\n\n# Adapter\n\n"
+                "library_name: peft\n"
+                "pipeline_tag: text-generation\ntags:\n- lora\n---\n\n"
+                "# Adapter\n\n"
                 "A LoRA adapter that tgc trained%s%s. With tgc:\n\n"
-                "    tgc run %s --lora DIR -p \"...\"\n    tgc export %s --merge --lora DIR -o FOLDER\n\n"
-                "With PEFT:\n\n    PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(\"%s\"), "
+                "    tgc run %s --lora DIR -p \"...\"\n"
+                "    tgc export %s --merge --lora DIR -o FOLDER\n\n"
+                "With PEFT:\n\n"
+                "    PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(\"%s\"), "
                 "\"DIR\")\n",
                 base ? " beside " : "", base ? base : "", base ? base : "MODEL",
                 base ? base : "MODEL", base ? base : "MODEL");

@@ -39,12 +39,11 @@ static int llama2c_json(const char *path, char **json, Err *e)
         *json = malloc(512);
         if (!*json)
                 return err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
-        snprintf(
-                *json, 512,
-                "{\"model_type\":\"llama2c\",\"dim\":%d,\"hidden_dim\":%d,\"n_layers\":%d,\"n_heads\":%d,"
-                "\"n_kv_heads\":%d,\"vocab_size\":%d,\"seq_len\":%d,\"shared\":%s}",
-                c.dim, c.hidden_dim, c.n_layers, c.n_heads, c.n_kv_heads, c.vocab_size, c.seq_len,
-                c.shared ? "true" : "false");
+        snprintf(*json, 512,
+                 "{\"model_type\":\"llama2c\",\"dim\":%d,\"hidden_dim\":%d,\"n_layers\":%d,"
+                 "\"n_heads\":%d,\"n_kv_heads\":%d,\"vocab_size\":%d,\"seq_len\":%d,\"shared\":%s}",
+                 c.dim, c.hidden_dim, c.n_layers, c.n_heads, c.n_kv_heads, c.vocab_size, c.seq_len,
+                 c.shared ? "true" : "false");
         return TGC_OK;
 }
 
@@ -319,10 +318,9 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                                 e)))
                 return code;
         if (o->fast && o->cuda && !b->made.fast_differs)
-                return err_set(
-                        e, TGC_USAGE,
-                        "--fast has no effect: no kernel of this model's inference would be another; "
-                        "attention's are, over caches of 128 tokens and more");
+                return err_set(e, TGC_USAGE,
+                               "--fast has no effect: no kernel of this model's inference would be "
+                               "another; attention's are, over caches of 128 tokens and more");
         if (b->made.n_choices && !b->made.n_chosen)
                 return err_set(
                         e, TGC_USAGE,
@@ -409,8 +407,9 @@ static int how_compiled(const Plan *p, BuildOptions *o, char dtype[8], Err *e)
                 snprintf(head, sizeof head, "%.*s", (int)(s->size < 255 ? s->size : 255),
                          (const char *)s->data);
         if (sscanf(head,
-                   "tgc-products 1\ncompiled dtype %7s opt %d infer %d train %d batch %d ctx %d chunk %d "
-                   "block %d recompute %d tf32 %d\n",
+                   "tgc-products 1\n"
+                   "compiled dtype %7s opt %d infer %d train %d batch %d ctx %d chunk %d block %d "
+                   "recompute %d tf32 %d\n",
                    dtype, &o->opt, &infer, &train, &o->batch, &o->ctx, &o->chunk, &o->block,
                    &recompute, &tf32) < 9)
                 return err_set(

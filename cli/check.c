@@ -350,9 +350,9 @@ static int check_step(Check *c, uint64_t seed, Err *e)
         if (6.0 * (double)c->m->n_all * B * T > MAX_WORK)
                 return err_set(
                         e, TGC_USAGE,
-                        "check: a step of %d x %d tokens is too much for the reference; give "
-                        "the model, "
-                        "which is then compiled small, or compile with --batch-size 2 --block-size 16",
+                        "check: a step of %d x %d tokens is too much for the reference; give the "
+                        "model, which is then compiled small, or compile with --batch-size 2 "
+                        "--block-size 16",
                         B, T);
         Feed feed[MOST_FEEDS];
         int n_feeds = 0, code = random_ids(c, B * T, seed, &ids, e);

@@ -144,7 +144,9 @@ static int kernels(Bench *b, const char *prog, int B, int T, Err *e)
                 cJSON *list = b->json ? cJSON_AddArrayToObject(b->json, key) : NULL;
                 qsort(row, (size_t)g->n_kernels, sizeof *row, slower);
                 if (!b->json)
-                        print("\n%s: %d launches, %.4f ms\n       ms  share    n      GB/s  TFLOP/s   ceiling  kernel\n",
+                        print("\n"
+                              "%s: %d launches, %.4f ms\n"
+                              "       ms  share    n      GB/s  TFLOP/s   ceiling  kernel\n",
                               prog, n, total);
                 for (int i = 0; i < g->n_kernels && row[i].n; i++)
                         print_row(b, list, &row[i], total > 0 ? total : 1);

@@ -124,7 +124,8 @@ static void say_rates(const Talk *t, const ChatModel *m)
                     m->shifts, m->shifts == 1 ? "" : "s");
         if (opt_flag(t->a, O_VERBOSE))
                 say(&talk,
-                    "%s: prompt %d tokens, %d of them kept, %.1f tok/s; answer %d tokens, %.1f tok/s\n",
+                    "%s: prompt %d tokens, %d of them kept, %.1f tok/s; answer %d tokens, %.1f "
+                    "tok/s\n",
                     m->name, m->n_prompt, m->n_kept,
                     m->prompt_s > 0 ? (m->n_prompt - m->n_kept) / m->prompt_s : 0., m->n_said,
                     m->answer_s > 0 ? m->n_said / m->answer_s : 0.);
@@ -318,7 +319,8 @@ static int c_help(Talk *t, const char *text, Err *e)
                 if (command[i].what)
                         say(&talk, "%s %s\n", command[i].name, command[i].what);
         say(&talk,
-            "\"\"\" begins and ends a message of several lines; a \\ at a line's end goes on, too.\n"
+            "\"\"\" begins and ends a message of several lines; a \\ at a line's end goes on, "
+            "too.\n"
             "Ctrl-C stops an answer.\n");
         return TGC_OK;
 }

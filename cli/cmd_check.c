@@ -25,11 +25,10 @@ static void say_near(const Session *s, const CheckSum *sum, char *out, size_t ca
 {
         *out = 0;
         if (session_manifest(s)->dtype != STORE_F32 && sum->nearest < 0.02)
-                snprintf(
-                        out, cap,
-                        "; an expert was chosen by %.1e of its probability, and 16 bits may choose the next one: "
-                        "--dtype f32 shows whether it is that",
-                        sum->nearest);
+                snprintf(out, cap,
+                         "; an expert was chosen by %.1e of its probability, and 16 bits may "
+                         "choose the next one: --dtype f32 shows whether it is that",
+                         sum->nearest);
 }
 
 /* Takes the list. */

@@ -58,7 +58,8 @@ static const struct Probe {
           "--device cpu needs one, unless the plan was compiled with --target cpu" },
         { "C++ compiler", cxx, "--device emulate needs one" },
         { "cache", cache,
-          "kernels will be compiled again every time; set TGC_CACHE_DIR to a folder that can be written" },
+          "kernels will be compiled again every time; set TGC_CACHE_DIR to a folder that can be "
+          "written" },
         { "CPU", memory, "" }
 };
 

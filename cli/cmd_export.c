@@ -73,14 +73,15 @@ static void say_files(const Progress *talk, const Loaded *l, const char *folder,
 {
         if (*model)
                 say(talk,
-                    "%s: config.json names %s, the model: tgc runs the folder, other programs do not know it "
-                    "(--config FILE puts their config.json there)\n",
+                    "%s: config.json names %s, the model: tgc runs the folder, other programs do "
+                    "not know it (--config FILE puts their config.json there)\n",
                     folder, model);
         else if (!plan_find(&l->plan, "file.config.json") && !own)
                 say(talk, "%s: the config.json that was there stays\n", folder);
         if (!tokenizer && l->tok)
                 say(talk,
-                    "%s: no tokenizer: the plan's own is not kept as a file; give `tgc run` --tokenizer FILE\n",
+                    "%s: no tokenizer: the plan's own is not kept as a file; give `tgc run` "
+                    "--tokenizer FILE\n",
                     folder);
 }
 
@@ -150,7 +151,8 @@ static void say_change(const Args *a, const char *folder, const char *dtype, con
                 say(talk, "%s: logits were not compared: %s\n", folder, why.msg);
         else
                 say(talk,
-                    "%s: merged, in %s: of 16 tokens no logit is off by more than %.2g (the largest is %.3g)\n",
+                    "%s: merged, in %s: of 16 tokens no logit is off by more than %.2g (the "
+                    "largest is %.3g)\n",
                     folder, dtype, change, largest);
 }
 

@@ -133,8 +133,8 @@ static int prompt_too_long(const Gen *r, int n, int ctx, int asked, Err *e)
                 return err_set(
                         e, TGC_USAGE,
                         "the prompt has %d tokens, the plan's context is %d, and the model has no "
-                        "positions beyond; shorten the prompt, or compile a model with more of them (one in "
-                        "Lua: -D ctx=%d)",
+                        "positions beyond; shorten the prompt, or compile a model with more of "
+                        "them (one in Lua: -D ctx=%d)",
                         n, ctx, n);
         return err_set(e, TGC_USAGE,
                        "the prompt has %d tokens, the plan's context is %d; compile with a larger "
@@ -414,7 +414,8 @@ static int run(Gen *r, const Loaded *l, double start, Prompts *p, Err *e)
         if (opt_flag(a, O_IGNORE_EOS) && !r->tok)
                 return err_set(
                         e, TGC_USAGE,
-                        "run: --ignore-eos has no effect: %s has no tokenizer, so no token ends a text",
+                        "run: --ignore-eos has no effect: %s has no tokenizer, so no token ends a "
+                        "text",
                         a->pos[0]);
         const double before = clock_s();
         const int parallel = opt_int(a, O_PARALLEL);

@@ -109,7 +109,8 @@ static bool spike_step(Train *t)
         const double x = opt_num(t->a, O_SKIP_SPIKES);
         if (t->last.spike) {
                 say(&t->talk,
-                    "iter %lld: loss %.4f, gradient norm above %g times its mean %.4g: step skipped\n",
+                    "iter %lld: loss %.4f, gradient norm above %g times its mean %.4g: step "
+                    "skipped\n",
                     (long long)t->state.step, t->last.loss, x, t->state.norms.mean);
                 t->state.norms.row++;
                 t->state.step++;
@@ -163,12 +164,12 @@ static int not_finite(Train *t, Err *e)
                 snprintf(where, sizeof where,
                          "what was saved at step %lld is in %.500s, for --resume",
                          (long long)t->saved, opt_str(t->a, O_OUT_DIR));
-        return err_set(
-                e, TGC_NON_FINITE,
-                "iter %lld: the loss or the gradient was not finite, %d step%s in a row "
-                "(--max_skips %d); %s; try a lower --learning_rate, more --warmup_iters or --grad_clip 1",
-                (long long)t->state.step - 1, t->skipped, t->skipped == 1 ? "" : "s",
-                opt_int(t->a, O_MAX_SKIPS), where);
+        return err_set(e, TGC_NON_FINITE,
+                       "iter %lld: the loss or the gradient was not finite, %d step%s in a row "
+                       "(--max_skips %d); %s; try a lower --learning_rate, more --warmup_iters or "
+                       "--grad_clip 1",
+                       (long long)t->state.step - 1, t->skipped, t->skipped == 1 ? "" : "s",
+                       opt_int(t->a, O_MAX_SKIPS), where);
 }
 
 /* The scale of the loss follows the step.  true: it was too large, which is no fault of the run. */

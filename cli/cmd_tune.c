@@ -224,7 +224,8 @@ static void print_table(const Tune *t)
               before > 0 ? 100 * (1 - after / before) : 0);
         for (int k = 0; k < MOST_PROGS; k++)
                 if (t->model_ms[k] > 0)
-                        print("%s: %.3f ms with the model's tiles, %.3f with those that won before\n",
+                        print("%s: %.3f ms with the model's tiles, %.3f with those that won "
+                              "before\n",
                               tuned_progs[k], t->model_ms[k], t->won_ms[k]);
 }
 
@@ -264,8 +265,8 @@ static int find_gpu(Tune *t, bool *sm90, Err *e)
         if (code)
                 return err_set(
                         e, code,
-                        "%s; tune measures on the GPU that the plan will run on, `tgc doctor` tells "
-                        "what is missing",
+                        "%s; tune measures on the GPU that the plan will run on, `tgc doctor` "
+                        "tells what is missing",
                         why.msg);
         snprintf(t->gpu, sizeof t->gpu, "%s", dev_name(d));
         *sm90 = dev_arch(d) == FORM_SM90A;

@@ -47,7 +47,8 @@ static void bash_words(int cmd)
 static void bash(void)
 {
         printf("# bash completion of tgc %s\n_tgc()\n{\n", TGC_VERSION);
-        printf("        local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=\n"
+        printf("        local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} "
+               "words=\n"
                "        COMPREPLY=()\n"
                "        if [ \"$COMP_CWORD\" = 1 ]; then\n                words=\"");
         print_commands();
@@ -118,9 +119,14 @@ static void zsh(void)
                 print_quoted(command_info[c].brief, "\\:");
                 printf("'\n");
         }
-        printf("        )\n        if (( CURRENT == 2 )); then\n"
-               "                _describe -t commands command commands\n                return\n        fi\n"
-               "        local cmd=$words[2]\n        shift words\n        (( CURRENT-- ))\n        case $cmd in\n");
+        printf("        )\n"
+               "        if (( CURRENT == 2 )); then\n"
+               "                _describe -t commands command commands\n                return\n"
+               "        fi\n"
+               "        local cmd=$words[2]\n"
+               "        shift words\n"
+               "        (( CURRENT-- ))\n"
+               "        case $cmd in\n");
         for (int c = 0; c < N_COMMANDS; c++) {
                 printf("        %s)\n                _arguments -s '--help[help]'",
                        command_info[c].name);

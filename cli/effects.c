@@ -299,8 +299,8 @@ int effects_check(const Args *a, Err *e)
                 if (!strcmp(effect[i].why, PLAN))
                         return err_set(
                                 e, TGC_USAGE,
-                                "%s: --%s has no effect: %s is compiled already; give --%s with the model that "
-                                "it was made of",
+                                "%s: --%s has no effect: %s is compiled already; give --%s with "
+                                "the model that it was made of",
                                 name, option_info[o].name, a->pos[0], option_info[o].name);
                 return err_set(e, TGC_USAGE, "%s: --%s has no effect: %s", name,
                                option_info[o].name, effect[i].why);

@@ -7,12 +7,15 @@
 enum { HELP_COLUMN = 34 };
 
 static const char INTRO[] =
-        "tgc compiles transformers ahead of time: a graph becomes fused CUDA and C kernels in one plan file,\n"
+        "tgc compiles transformers ahead of time: a graph becomes fused CUDA and C kernels in one "
+        "plan file,\n"
         "which trains and generates text without Python.\n";
 
 static const char CODES[] =
-        "0 ok, 1 failure, 2 usage, 3 bad input file, 4 device or compiler unusable, 5 out of memory, 6 not finite,\n"
-        "7 check failed, 8 input or output, 129, 130 and 143 interrupted (training: after saving).\n";
+        "0 ok, 1 failure, 2 usage, 3 bad input file, 4 device or compiler unusable, 5 out of "
+        "memory, 6 not finite,\n"
+        "7 check failed, 8 input or output, 129, 130 and 143 interrupted (training: after "
+        "saving).\n";
 
 static const struct {
         const char *name, *what;
@@ -125,8 +128,11 @@ void help_overview(void)
         print_indented("tgc compile gpt.lua -o gpt.plan\n"
                        "tgc train gpt.plan --data input.txt --out_dir out\n"
                        "tgc run out -p \"Once upon a time\"\n");
-        printf("\n`tgc help COMMAND` tells more, `tgc help models` lists the models inside tgc, `tgc help lua` is how to write one.\n"
-               "\nEnvironment:\n");
+        printf("\n"
+               "`tgc help COMMAND` tells more, `tgc help models` lists the models inside tgc, "
+               "`tgc help lua` is how to write one.\n"
+               "\n"
+               "Environment:\n");
         for (int i = 0; i < N_VARIABLES; i++)
                 printf("  %-21s %s\n", variable[i].name, variable[i].what);
         printf("\nExit codes: %s", CODES);
@@ -189,8 +195,12 @@ static void man_option(const OptionInfo *x)
 
 void help_man(void)
 {
-        printf(".TH TGC 1 \"\" \"tgc %s\"\n.SH NAME\ntgc \\- ahead\\-of\\-time compiler for transformers\n"
-               ".SH SYNOPSIS\n.B tgc\nCOMMAND [arguments] [options]\n.SH DESCRIPTION\n",
+        printf(".TH TGC 1 \"\" \"tgc %s\"\n"
+               ".SH NAME\n"
+               "tgc \\- ahead\\-of\\-time compiler for transformers\n"
+               ".SH SYNOPSIS\n.B tgc\n"
+               "COMMAND [arguments] [options]\n"
+               ".SH DESCRIPTION\n",
                TGC_VERSION);
         roff(INTRO);
         for (int c = 0; c < N_COMMANDS; c++) {

@@ -39,8 +39,9 @@ int folder_weights(const char *dir, const char *way_out, bool *there, Err *e)
         if (*first)
                 return err_set(
                         e, TGC_BAD_FILE,
-                        "%s: neither model.safetensors nor model.safetensors.index.json is here; %s "
-                        "cannot be read in their place: save the model as safetensors, or say %s",
+                        "%s: neither model.safetensors nor model.safetensors.index.json is here; "
+                        "%s cannot be read in their place: save the model as safetensors, or say "
+                        "%s",
                         dir, first, way_out);
         return TGC_OK;
 }
@@ -68,8 +69,8 @@ static int find_weights(const Loaded *l, const Args *a, const char *path, const 
                 return TGC_OK;
         return err_set(
                 e, TGC_BAD_FILE,
-                "%s: no weights: neither model.safetensors nor model.safetensors.index.json is here; "
-                "--weights FILE names others, --weights random does without",
+                "%s: no weights: neither model.safetensors nor model.safetensors.index.json is "
+                "here; --weights FILE names others, --weights random does without",
                 path);
 }
 

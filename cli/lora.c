@@ -31,8 +31,9 @@ static int open_dir(Adapter *a, const char *typed, const char *base, Err *e)
         if (!file_is_dir(a->dir))
                 return file_exists(a->dir)
                                ? err_set(e, TGC_USAGE,
-                                         "--lora %.200s: neither a folder nor a GGUF file; a PEFT adapter "
-                                         "is adapter_config.json and adapter_model.safetensors",
+                                         "--lora %.200s: neither a folder nor a GGUF file; a PEFT "
+                                         "adapter is adapter_config.json and "
+                                         "adapter_model.safetensors",
                                          a->dir)
                                : err_set(e, TGC_IO, "--lora %.200s: no such folder", a->dir);
         return peft_config_read(&a->config, a->dir, e);
@@ -126,7 +127,8 @@ static int no_such(Model *m, const Adapter *a, const char *name, Err *e)
         return code ? code
                     : err_set(e, TGC_USAGE,
                               "--lora: no linear of %.100s is called %.100s; nearest is %.100s "
-                              "(targets are the ends of checkpoint names, see `tgc dump --manifest`)",
+                              "(targets are the ends of checkpoint names, see `tgc dump "
+                              "--manifest`)",
                               m->name, name, *s.near ? s.near : "none");
 }
 

@@ -120,7 +120,8 @@ void aim_report(const Train *t, double seconds)
         const double *s = t->aim.seconds, rest = seconds - s[SAMPLING] - s[JUDGING] - s[LOG_P];
         if (t->aim.objective && aim_facts(t)->data == OBJECTIVE_PROMPTS && seconds > 0)
                 say(&t->talk,
-                    "time: sampling %.0f%%, judging %.0f%%, log-probabilities %.0f%%, steps %.0f%%\n",
+                    "time: sampling %.0f%%, judging %.0f%%, log-probabilities %.0f%%, steps "
+                    "%.0f%%\n",
                     100 * s[SAMPLING] / seconds, 100 * s[JUDGING] / seconds,
                     100 * s[LOG_P] / seconds, 100 * rest / seconds);
 }

@@ -87,8 +87,8 @@ int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t s
                 *s = NULL;
                 return err_set(
                         e, TGC_USAGE,
-                        "%s: --gpu has no effect: there is no GPU here that can be used (`tgc doctor` tells "
-                        "why), so this would run on the CPU",
+                        "%s: --gpu has no effect: there is no GPU here that can be used (`tgc "
+                        "doctor` tells why), so this would run on the CPU",
                         command_info[a->cmd].name);
         }
         if (code == TGC_NO_DEVICE && kind == DEV_CUDA)
@@ -115,8 +115,8 @@ void say_random(const Args *a, const Loaded *l)
         Progress talk = progress_new(a);
         if (!plan_find(&l->plan, "weights") && l->kind != MODEL_HF)
                 say(&talk,
-                    "%s: compiled without weights, so they will be random; --weights gives a model some, and what "
-                    "`tgc train` learns is in its --out_dir\n",
+                    "%s: compiled without weights, so they will be random; --weights gives a "
+                    "model some, and what `tgc train` learns is in its --out_dir\n",
                     a->pos[0]);
 }
 

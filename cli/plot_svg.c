@@ -298,9 +298,9 @@ static void put_legend(FILE *f, const RunLog *run, int n)
                 fprintf(f, "%s</text>\n", both ? "  <tspan class=\"tick\">training</tspan>" : "");
                 if (both)
                         fprintf(f,
-                                "<path class=\"c%d line val\" d=\"M%d %dh26\"/><circle class=\"d%d\" "
-                                "cx=\"%d\" cy=\"%d\" r=\"3\"/><text class=\"tick\" x=\"%d\" y=\"%d\">"
-                                "validation</text>\n",
+                                "<path class=\"c%d line val\" d=\"M%d %dh26\"/><circle "
+                                "class=\"d%d\" cx=\"%d\" cy=\"%d\" r=\"3\"/><text class=\"tick\" "
+                                "x=\"%d\" y=\"%d\">validation</text>\n",
                                 r % COLOURS, WIDTH - 150, y, r % COLOURS, WIDTH - 137, y,
                                 WIDTH - 116, y + 4);
         }

@@ -303,27 +303,27 @@ static int put_config(const Job *j, const char *dir, const char *text, Err *e)
         size_t n = 0;
         FILE *f = brace && path ? open_memstream(&out, &n) : NULL;
         if (j->type == NF4)
-                snprintf(
-                        quant, sizeof quant,
-                        "{\"quant_method\": \"bitsandbytes\", \"load_in_4bit\": true, \"load_in_8bit\": false, "
-                        "\"bnb_4bit_quant_type\": \"nf4\", \"bnb_4bit_use_double_quant\": false, "
-                        "\"bnb_4bit_compute_dtype\": \"bfloat16\", \"bnb_4bit_quant_storage\": \"uint8\", "
-                        "\"llm_int8_skip_modules\": [\"lm_head\"]}");
+                snprintf(quant, sizeof quant,
+                         "{\"quant_method\": \"bitsandbytes\", \"load_in_4bit\": true, "
+                         "\"load_in_8bit\": false, \"bnb_4bit_quant_type\": \"nf4\", "
+                         "\"bnb_4bit_use_double_quant\": false, \"bnb_4bit_compute_dtype\": "
+                         "\"bfloat16\", \"bnb_4bit_quant_storage\": \"uint8\", "
+                         "\"llm_int8_skip_modules\": [\"lm_head\"]}");
         else
-                snprintf(
-                        quant, sizeof quant,
-                        "{\"quant_method\": \"compressed-tensors\", \"format\": \"%s\", "
-                        "\"quantization_status\": \"compressed\", \"ignore\": [\"lm_head\"], \"config_groups\": "
-                        "{\"group_0\": {\"targets\": [\"Linear\"], \"input_activations\": null, "
-                        "\"output_activations\": null, \"weights\": {\"num_bits\": %d, \"type\": \"%s\", "
-                        "\"symmetric\": true, \"strategy\": \"%s\", \"group_size\": %.*s, \"dynamic\": false}}}}",
-                        j->type == INT4 ? "pack-quantized" : "float-quantized",
-                        j->type == INT4 ? 4 : 8, j->type == INT4 ? "int" : "float",
-                        j->type == INT4 ? "group" : "channel", 12,
-                        j->type == INT4 ? strchr(opt_str(j->a, O_TYPE), ':')
-                                                  ? strchr(opt_str(j->a, O_TYPE), ':') + 1
-                                                  : "128"
-                                        : "null");
+                snprintf(quant, sizeof quant,
+                         "{\"quant_method\": \"compressed-tensors\", \"format\": \"%s\", "
+                         "\"quantization_status\": \"compressed\", \"ignore\": [\"lm_head\"], "
+                         "\"config_groups\": {\"group_0\": {\"targets\": [\"Linear\"], "
+                         "\"input_activations\": null, \"output_activations\": null, \"weights\": "
+                         "{\"num_bits\": %d, \"type\": \"%s\", \"symmetric\": true, \"strategy\": "
+                         "\"%s\", \"group_size\": %.*s, \"dynamic\": false}}}}",
+                         j->type == INT4 ? "pack-quantized" : "float-quantized",
+                         j->type == INT4 ? 4 : 8, j->type == INT4 ? "int" : "float",
+                         j->type == INT4 ? "group" : "channel", 12,
+                         j->type == INT4 ? strchr(opt_str(j->a, O_TYPE), ':')
+                                                   ? strchr(opt_str(j->a, O_TYPE), ':') + 1
+                                                   : "128"
+                                         : "null");
         if (f)
                 fprintf(f, "%.*s\n  \"quantization_config\": %s,%s", (int)(brace - text) + 1, text,
                         quant, brace + 1);

@@ -140,8 +140,8 @@ static int differs(const Quick *q, const Node *at, const char *what, double by)
         return err_set(
                 q->e, TGC_CHECK_FAILED,
                 "%squick check: %s by %.1e of the largest value%s.  This is a mistake of tgc's, "
-                "not of the model's: please report the graph.  -O0 may do without it, `tgc check` tells more, and "
-                "--no-check compiles it all the same",
+                "not of the model's: please report the graph.  -O0 may do without it, `tgc check` "
+                "tells more, and --no-check compiles it all the same",
                 where, what, by, value);
 }
 
@@ -198,8 +198,9 @@ static int check_decode(const Quick *q)
                                 if (by > TOLERANCE)
                                         code = differs(
                                                 q, first_wrong(q, g, e, o, t),
-                                                "the logits of the decode program, which keeps keys and "
-                                                "values of earlier tokens, differ from those of the whole text",
+                                                "the logits of the decode program, which keeps "
+                                                "keys and values of earlier tokens, differ from "
+                                                "those of the whole text",
                                                 by);
                         }
                 }
@@ -387,9 +388,9 @@ int quick_check(const Model *m, const CompileOptions *o, const Text *ir, bool lo
         }
         snprintf(said, cap, "%s", "");
         if (i == 3) {
-                snprintf(
-                        said, cap,
-                        "not checked, for it is too large for that: `tgc check` on a smaller one (-D) does it");
+                snprintf(said, cap,
+                         "not checked, for it is too large for that: `tgc check` on a smaller one "
+                         "(-D) does it");
                 return TGC_OK;
         }
         q.B = how[i].B;

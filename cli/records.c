@@ -135,8 +135,8 @@ static int add(Reader *x, const char *s, size_t n, int bos, int end, Err *e)
             ids[1] == first_bos && !*x->how->warned) {
                 *x->how->warned = true;
                 say(x->how->talk,
-                    "%s: warning: the text begins with two BOS tokens (%d); models are trained with "
-                    "one\n",
+                    "%s: warning: the text begins with two BOS tokens (%d); models are trained "
+                    "with one\n",
                     x->where, first_bos);
         }
         free(ids);

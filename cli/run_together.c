@@ -127,8 +127,8 @@ int run_together(const Gen *like, Session *s, const Prompts *p, int parallel, co
                     dev_name(session_device(s)), c->load, t.n, (unsigned long long)said, seconds,
                     seconds > 0 ? (double)said / seconds : 0);
                 say(&talk,
-                    "cache: %llu tokens of prompts digested, %llu more were there already; %d of %d "
-                    "pages of %d tokens at most (%.1f of %.1f MiB), where %d would be without "
+                    "cache: %llu tokens of prompts digested, %llu more were there already; %d of "
+                    "%d pages of %d tokens at most (%.1f of %.1f MiB), where %d would be without "
                     "sharing\n",
                     (unsigned long long)st.prefilled, (unsigned long long)st.from_prefix,
                     st.most_used, st.pages, TGC_PAGE, mib(st.most_used, st.narrow_most_used, &st),

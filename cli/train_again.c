@@ -168,8 +168,8 @@ int again_take(Train *t, Err *e)
                     !file_is_dir(t->again_model))
                         code = err_set(
                                 e, TGC_IO,
-                                "%s: no such file, of which %s was made; where it is now: tgc train "
-                                "MODEL --data FILE --out_dir %s --resume",
+                                "%s: no such file, of which %s was made; where it is now: tgc "
+                                "train MODEL --data FILE --out_dir %s --resume",
                                 t->again_model, dir, dir);
                 a->v[O_OUT_DIR].s = dir;
                 a->pos = &t->again_model;

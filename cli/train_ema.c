@@ -36,11 +36,10 @@ int ema_open(Train *t, Err *e)
         if (opt_num(t->a, O_EMA) <= 0)
                 return TGC_OK;
         if (!session_has_part(t->s, PART_EMA))
-                return err_set(
-                        e, TGC_USAGE,
-                        "--ema has no effect: %s keeps no average of its weights, as it was compiled "
-                        "without; train the model itself with --ema",
-                        t->a->pos[0]);
+                return err_set(e, TGC_USAGE,
+                               "--ema has no effect: %s keeps no average of its weights, as it was "
+                               "compiled without; train the model itself with --ema",
+                               t->a->pos[0]);
         for (int i = 0; i < m->n_params && !code && !opt_flag(t->a, O_RESUME); i++) {
                 const Param *p = &m->param[i];
                 float *x = p->trainable ? malloc(p->count * sizeof *x) : NULL;

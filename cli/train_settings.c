@@ -172,7 +172,8 @@ static void say_schedule(const Train *t, bool more_steps)
         if (more_steps && opt_flag(a, O_DECAY_LR) &&
             opt_int(a, O_MAX_ITERS) > opt_int(a, O_DECAY_ITERS))
                 say(&t->talk,
-                    "the run's schedule stays: from step %d on the learning rate is min_lr; --lr_decay_iters sets another\n",
+                    "the run's schedule stays: from step %d on the learning rate is min_lr; "
+                    "--lr_decay_iters sets another\n",
                     opt_int(a, O_DECAY_ITERS));
 }
 

@@ -356,8 +356,8 @@ static void say_replaced(const Train *t)
         TrainState was = { 0 };
         if (path && file_exists(path) && !state_peek(path, &was, NULL))
                 say(&t->talk,
-                    "%s holds a run of %lld steps, which the first checkpoint will replace; --resume goes on with "
-                    "it\n",
+                    "%s holds a run of %lld steps, which the first checkpoint will replace; "
+                    "--resume goes on with it\n",
                     opt_str(t->a, O_OUT_DIR), (long long)was.step);
         free(path);
 }
@@ -397,7 +397,8 @@ static const char *init_word(const Args *a)
                 return NULL;
         return !strcmp(s, "resume") ? "it is --resume"
                : !strncmp(s, "gpt2", 4)
-                       ? "nothing is downloaded: give the model's folder as MODEL, its weights are taken"
+                       ? "nothing is downloaded: give the model's folder as MODEL, its weights are "
+                         "taken"
                        : NULL;
 }
 
@@ -406,10 +407,10 @@ static int eval_only(Train *t, Err *e)
         int code = data_split(t, e);
         if (code)
                 return code;
-        return t->val.T
-                       ? TGC_OK
-                       : err_set(e, TGC_USAGE,
-                                 "--eval_only: nothing is kept for validation (--val_fraction, --eval_iters)");
+        return t->val.T ? TGC_OK
+                        : err_set(e, TGC_USAGE,
+                                  "--eval_only: nothing is kept for validation (--val_fraction, "
+                                  "--eval_iters)");
 }
 
 /* What is held already, and sums of gradients, which the first step of several micro-steps

@@ -229,10 +229,11 @@ typedef struct CompileOptions {
         const DType *cache; /* of keys and values that are cached; NULL: dtype */
         int opt;            /* 0..3 */
         bool infer, train;
-        int batch;            /* sequences: inference and training */
-        int ctx;              /* cache size; 0: the model's */
-        int64_t cache_tokens; /* that the cache of several sequences holds; 0: batch * ctx; below 0: that,
-                               * but not more than a context and 32768 */
+        int batch; /* sequences: inference and training */
+        int ctx;   /* cache size; 0: the model's */
+        /* that the cache of several sequences holds; 0: batch * ctx; below 0: that, but not more
+         * than a context and 32768 */
+        int64_t cache_tokens;
         bool ctx_at_least; /* a larger one will do */
         /* tokens of a prefill call; 0: chosen, and for GPUs more in a second program */
         int chunk;

@@ -93,12 +93,11 @@ static void check_input(const Node *n)
                                  type_text(&n->type, have), want[i], fed[i].what);
                 return;
         }
-        error_at(
-                n->loc,
-                "nothing feeds the input %%%s, %s; there are %%ids, %s (%s), %%targets, %s (%s), and %%documents, %s "
-                "(%s); what never changes is a const or a param",
-                n->name, type_text(&n->type, have), want[0], fed[0].what, want[1], fed[1].what,
-                want[2], fed[2].what);
+        error_at(n->loc,
+                 "nothing feeds the input %%%s, %s; there are %%ids, %s (%s), %%targets, %s (%s), "
+                 "and %%documents, %s (%s); what never changes is a const or a param",
+                 n->name, type_text(&n->type, have), want[0], fed[0].what, want[1], fed[1].what,
+                 want[2], fed[2].what);
 }
 
 /* What is given at every call must be asked for: a program has no place for what it does not

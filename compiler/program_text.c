@@ -106,18 +106,18 @@ void tune_text(const CompileOptions *o, Module *m, int ctx, int block, const Tex
                Compiled *out)
 {
         Text *t = &out->products;
-        text_add(
-                t,
-                "tgc-products 1\ncompiled dtype %s opt %d infer %d train %d batch %d ctx %d chunk %d block %d "
-                "recompute %d%s%s%s%s%s%s%s%s%s\n",
-                dt_name[o->dtype], o->opt, o->infer, o->train, o->batch, ctx, o->chunk, block,
-                o->recompute, o->tf32 ? " tf32 1" : "", o->optimizer ? " optimizer " : "",
-                o->optimizer ? optimizer_info[o->optimizer].name : "",
-                o->masters == MASTERS_NONE ? " masters none"
-                : o->masters               ? " masters stochastic"
-                                           : "",
-                o->cache ? " cache " : "", o->cache ? dt_name[*o->cache] : "",
-                o->act_int8 ? " act8 1" : "", o->ema ? " ema 1" : "", o->fast ? " fast 1" : "");
+        text_add(t,
+                 "tgc-products 1\n"
+                 "compiled dtype %s opt %d infer %d train %d batch %d ctx %d chunk %d block %d "
+                 "recompute %d%s%s%s%s%s%s%s%s%s\n",
+                 dt_name[o->dtype], o->opt, o->infer, o->train, o->batch, ctx, o->chunk, block,
+                 o->recompute, o->tf32 ? " tf32 1" : "", o->optimizer ? " optimizer " : "",
+                 o->optimizer ? optimizer_info[o->optimizer].name : "",
+                 o->masters == MASTERS_NONE ? " masters none"
+                 : o->masters               ? " masters stochastic"
+                                            : "",
+                 o->cache ? " cache " : "", o->cache ? dt_name[*o->cache] : "",
+                 o->act_int8 ? " act8 1" : "", o->ema ? " ema 1" : "", o->fast ? " fast 1" : "");
         products_text(m, t);
         text_put(t, launched->s ? launched->s : "", launched->n);
         if (m->choices) {

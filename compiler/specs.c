@@ -106,9 +106,9 @@ int specs_of(const Model *m, const CompileOptions *o, int ctx, int chunk, int bl
                  * build */
                 int batch = !o->train ? o->batch : o->sequences > 1 ? o->sequences : 1;
                 if (!logits)
-                        error_at(
-                                (Loc) { m->name, 0, 0 },
-                                "the model returns no logits, so it cannot be run; compile with --mode train");
+                        error_at((Loc) { m->name, 0, 0 },
+                                 "the model returns no logits, so it cannot be run; compile with "
+                                 "--mode train");
                 /* of several sequences T is all their tokens (a ragged call, rt.h) */
                 int more = batch > 1 || ctx > LONG ? LONG : ctx;
                 s[n++] = (Spec) {

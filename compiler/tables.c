@@ -70,11 +70,10 @@ static _Noreturn void beyond(const Graph *g, const Node *n, int i, const Range *
         if (index->least >= 0 && index->position && n->op == OP_GATHER)
                 too_short(l, n->loc, has, rows, (int64_t)index->most + 1);
         if (index->least >= 0 && index->ids && n->op == OP_GATHER)
-                error_at(
-                        n->loc,
-                        "%s, and ids need %lld: there are %lld logits, and what they choose is the next id; give it "
-                        "as many rows",
-                        has, (long long)index->most + 1, (long long)l->m->vocab);
+                error_at(n->loc,
+                         "%s, and ids need %lld: there are %lld logits, and what they choose is "
+                         "the next id; give it as many rows",
+                         has, (long long)index->most + 1, (long long)l->m->vocab);
         error_at(n->loc,
                  "%s, and the index %%%.200s runs from %.0f to %.0f; bound it by 0 and %lld", has,
                  from->name, index->least + 0., index->most + 0., (long long)rows - 1);
@@ -133,12 +132,11 @@ static bool needs_clamp(const Graph *g, const Node *n, int i, const Range *at, c
             (index->most < 0 || index->least >= most || (index->exact && dim_is_const(*rows))))
                 beyond(g, n, i, index, (int64_t)most, l);
         if (most > MOST_CLAMPED)
-                error_at(
-                        n->loc,
-                        "%s: %%%s picks of up to %.0f rows, and of the index %%%s nothing is known; an index that is "
-                        "computed is exact up to %d",
-                        op_info[n->op].text, n->name, most, NODE(g, n->in[i])->name,
-                        (int)MOST_CLAMPED);
+                error_at(n->loc,
+                         "%s: %%%s picks of up to %.0f rows, and of the index %%%s nothing is "
+                         "known; an index that is computed is exact up to %d",
+                         op_info[n->op].text, n->name, most, NODE(g, n->in[i])->name,
+                         (int)MOST_CLAMPED);
         return true;
 }
 

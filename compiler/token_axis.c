@@ -36,11 +36,11 @@ typedef struct Ctx {
 
 static _Noreturn void refuse(const Node *n, const char *why)
 {
-        error_at(
-                n->loc,
-                "%s: %%%s %s; text is generated token by token with a cache, which is right only where tokens meet in "
-                "causal attention and nowhere else: use that, or compile with --mode train",
-                op_info[n->op].text, n->name, why);
+        error_at(n->loc,
+                 "%s: %%%s %s; text is generated token by token with a cache, which is right only "
+                 "where tokens meet in causal attention and nowhere else: use that, or compile "
+                 "with --mode train",
+                 op_info[n->op].text, n->name, why);
 }
 
 static void put(const Node *n, Axis *a, int64_t f)

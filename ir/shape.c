@@ -426,12 +426,11 @@ static void need_mask(Graph *g, Node *n)
         if (m->rank < 1 || m->rank > 3 || !fits(last(m), k->dim[1], false) ||
             (m->rank > 1 && !fits(m->dim[m->rank - 2], q->dim[1], true)) ||
             (m->rank > 2 && !dim_eq(m->dim[0], q->dim[0]) && !dim_eq(m->dim[0], DIM(1))))
-                error_at(
-                        n->loc,
-                        "%s: the mask %%%s must be (T,S) or (B,T,S), with 1 for what is the same for all, and not %s "
-                        "beside q %s and k %s",
-                        TEXT, NAME(att_extra(n)), shape_text(m, a), shape_text(q, b),
-                        shape_text(k, c));
+                error_at(n->loc,
+                         "%s: the mask %%%s must be (T,S) or (B,T,S), with 1 for what is the same "
+                         "for all, and not %s beside q %s and k %s",
+                         TEXT, NAME(att_extra(n)), shape_text(m, a), shape_text(q, b),
+                         shape_text(k, c));
 }
 
 int shape_attention(Graph *g, Node *n, Type *out)
@@ -444,11 +443,10 @@ int shape_attention(Graph *g, Node *n, Type *out)
             !dim_eq(last(q), last(k)) || !dim_eq(k->dim[0], v->dim[0]) ||
             !dim_eq(k->dim[1], v->dim[1]) || !dim_eq(k->dim[2], v->dim[2]) || !k->dim[2].n ||
             q->dim[2].n % k->dim[2].n)
-                error_at(
-                        n->loc,
-                        "%s: q, k, v must be (B,T,H,D), (B,S,K,D), (B,S,K,any width) with K dividing H, "
-                        "not %s, %s, %s",
-                        TEXT, shape_text(q, x), shape_text(k, y), shape_text(v, z));
+                error_at(n->loc,
+                         "%s: q, k, v must be (B,T,H,D), (B,S,K,D), (B,S,K,any width) with K "
+                         "dividing H, not %s, %s, %s",
+                         TEXT, shape_text(q, x), shape_text(k, y), shape_text(v, z));
         Type slopes = type_of(DT_F32, 1, q->dim[2]);
         if (att_extra(n) && n->a.att.alibi)
                 need_shape(g, n, att_extra(n), &slopes);
@@ -583,10 +581,10 @@ int shape_transpose(Graph *g, Node *n, Type *out)
         for (int i = 0; i < r; i++) {
                 int64_t p = n->a.perm.perm[i];
                 if (p < 0 || p >= r || seen >> p & 1)
-                        error_at(
-                                n->loc,
-                                "transpose: the permutation of %%%s must name each of its %d axes once",
-                                NAME(0), r);
+                        error_at(n->loc,
+                                 "transpose: the permutation of %%%s must name each of its %d axes "
+                                 "once",
+                                 NAME(0), r);
                 seen |= 1 << p;
                 out[0].dim[i] = IN(0)->dim[p];
         }

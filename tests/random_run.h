@@ -471,10 +471,10 @@ static bool same_when_merged(const Case *c, char *msg, size_t cap)
                 }
                 if (n != k || !(worst <= 1e-6 * most)) {
                         same = false;
-                        snprintf(
-                                msg, cap,
-                                "%s differ by %.1e when the model was simplified and its linears merged",
-                                name[o], worst / most);
+                        snprintf(msg, cap,
+                                 "%s differ by %.1e when the model was simplified and its linears "
+                                 "merged",
+                                 name[o], worst / most);
                 }
         }
         diag_end(&d);

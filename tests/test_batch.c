@@ -132,7 +132,8 @@ static bool same(const Text *a, const Text *b, int i, const char *what)
         for (int k = a->prompt; k < a->n; k++)
                 if (a->ids[k] != b->ids[k] ||
                     !(fabsf(a->logprob[k] - b->logprob[k]) <= (exact ? 0.f : 1e-3f))) {
-                        printf("  %s, sequence %d, prompt of %d: token %d is %d (%g), alone %d (%g)\n",
+                        printf("  %s, sequence %d, prompt of %d: token %d is %d (%g), alone %d "
+                               "(%g)\n",
                                what, i, a->prompt, k, a->ids[k], (double)a->logprob[k], b->ids[k],
                                (double)b->logprob[k]);
                         return false;

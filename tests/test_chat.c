@@ -207,9 +207,11 @@ TEST (errors_name_file_line_and_column) {
                 { "{{ raise_exception('only user') }}",
                   "dir/chat.jinja:1:19: error: the template refuses this conversation: only user" },
                 { "\n\n{% include 'x' %}",
-                  "dir/chat.jinja:3:4: error: the statement {% include %} is not supported in chat templates" },
+                  "dir/chat.jinja:3:4: error: the statement {% include %} is not supported in "
+                  "chat templates" },
                 { "{% if x %}",
-                  "dir/chat.jinja:1:9: error: the template ends where this block needs its {% endif %}" },
+                  "dir/chat.jinja:1:9: error: the template ends where this block needs its "
+                  "{% endif %}" },
                 { "é {{ 1 | pprint }}",
                   "dir/chat.jinja:1:10: error: the filter pprint is not supported" },
                 { "{{ 1 | nope }}", "dir/chat.jinja:1:8: error: no filter is called nope" },
@@ -226,13 +228,15 @@ TEST (limits_hold) {
         static const char *const c[][2] = {
                 { "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
                   "steps" },
-                { "{% set ns = namespace(s='xxxxxxxx') %}{% for a in range(99999) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+                { "{% set ns = namespace(s='xxxxxxxx') %}{% for a in range(99999) %}{% set ns.s = "
+                  "ns.s + ns.s %}{% endfor %}",
                   "MB of values" },
                 { "{{ 'x' * 99999999999 }}", "MB of values" },
                 { "{% set s = 'x' * 9999999 %}{% for a in range(99999) %}{{ s }}{% endfor %}",
                   "MB of" },
                 { "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "nested deeper" },
-                { "{% set ns = namespace(l=[]) %}{% for a in range(9999) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l }}",
+                { "{% set ns = namespace(l=[]) %}{% for a in range(9999) %}{% set ns.l = [ns.l] "
+                  "%}{% endfor %}{{ ns.l }}",
                   "nested deeper" },
                 { "{{ range(100001) }}", "Range too big" },
                 { "{{ 9223372036854775807 + 1 }}", "beyond 64 bits" },
@@ -261,11 +265,11 @@ TEST (conversations_that_are_none) {
 TEST_SHARED(smollm2)
 {
         static const char template[] =
-                "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
-                "{{ '<|im_start|>system\\nYou are a helpful AI assistant named SmolLM, trained by Hugging "
-                "Face<|im_end|>\\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\\n' + "
-                "message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}"
-                "{{ '<|im_start|>assistant\\n' }}{% endif %}";
+                "{% for message in messages %}{% if loop.first and messages[0]['role'] != "
+                "'system' %}{{ '<|im_start|>system\\nYou are a helpful AI assistant named SmolLM, "
+                "trained by Hugging Face<|im_end|>\\n' }}{% endif %}{{'<|im_start|>' + "
+                "message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor "
+                "%}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
         char path[600], *text;
         size_t n;
         JsonText in;
@@ -316,9 +320,9 @@ TEST (sources_of_a_folder) {
         size_t n;
         CHECK(mkdtemp(dir));
         put(dir, "tokenizer_config.json",
-            "{\"bos_token\": {\"content\": \"<s>\"}, \"eos_token\": \"</s>\", \"pad_token\": null,"
-            " \"image_token\": \"<i>\", \"chat_template\": [{\"name\": \"default\", \"template\": \"D\"},"
-            " {\"name\": \"tool_use\", \"template\": \"T\"}]}");
+            "{\"bos_token\": {\"content\": \"<s>\"}, \"eos_token\": \"</s>\", \"pad_token\": "
+            "null, \"image_token\": \"<i>\", \"chat_template\": [{\"name\": \"default\", "
+            "\"template\": \"D\"}, {\"name\": \"tool_use\", \"template\": \"T\"}]}");
         put(dir, "special_tokens_map.json", "{\"eos_token\": \"<eos>\"}");
         CHECK(!chat_source_folder(&s, dir, NULL));
         CHECK(!strcmp(chat_template(&s, "default"), "D") &&

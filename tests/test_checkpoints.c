@@ -39,7 +39,8 @@ TEST (safetensors_good) {
                 { "{" T("e", "F32", "[0,5]", 0, 0) "," T("a", "I8", "[3]", 0,
                                                          3) "," T("z", "U8", "[7,0]", 3, 3) "}",
                   3, 3 },
-                { "{ \"a\" : { \"shape\" : [ 1 , 2 ] , \"data_offsets\" : [ 0 , 2 ] , \"dtype\" : \"BOOL\" } } ",
+                { "{ \"a\" : { \"shape\" : [ 1 , 2 ] , \"data_offsets\" : [ 0 , 2 ] , \"dtype\" : "
+                  "\"BOOL\" } } ",
                   2, 1 },
                 { "{" T("r", "U8", "[1,1,1,1,1,1,1,1]", 0, 1) "}", 1, 1 },
         };
@@ -111,7 +112,8 @@ TEST (safetensors_bad) {
                 { "{" T("a\\ud800", "F32", "[1]", 0, 4) "}", 4, "surrogate" },
                 { "{" T("a\\x", "F32", "[1]", 0, 4) "}", 4, "escape" },
                 { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "without" },
-                { "{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+                { "{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,"
+                  "4]}}",
                   4, "twice" },
                 { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4,
                   "other than" },
@@ -470,10 +472,11 @@ TEST (shards) {
         static const struct {
                 const char *index, *says;
         } bad[] = {
-                { "{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"1.safetensors\",\"c\":\"2.safetensors\"}}",
+                { "{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"1.safetensors\","
+                  "\"c\":\"2.safetensors\"}}",
                   "not in the index" },
-                { "{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"1.safetensors\",\"c\":\"2.safetensors\","
-                  "\"d\":\"1.safetensors\"}}",
+                { "{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"1.safetensors\","
+                  "\"c\":\"2.safetensors\",\"d\":\"1.safetensors\"}}",
                   "no tensor d" },
                 { "{\"weight_map\":{\"a\":\"../1.safetensors\"}}", "not the name of a file" },
                 { "{\"weight_map\":{\"a\":\"/etc/passwd\"}}", "not the name of a file" },

@@ -147,8 +147,8 @@ TEST (help_everywhere) {
         CHECK(tgc("help models") == 0 && strstr(r.out, "\ngpt_neox ") &&
               strstr(r.out, "n_layer=12"));
         CHECK(tgc("help models llama --markdown") == 0 &&
-              strstr(r.out,
-                     "\n| `-D window=0` | length of the attention window in tokens; 0: no window |\n"));
+              strstr(r.out, "\n| `-D window=0` | length of the attention window in tokens; "
+                            "0: no window |\n"));
         EXPECT("help models lama", TGC_USAGE, "no model 'lama' comes with tgc");
         EXPECT("help lua more", TGC_USAGE, "'more' is one argument too many");
         EXPECT("help run more", TGC_USAGE, "'more' is one argument too many");

@@ -28,9 +28,11 @@ static void need_cpu(void)
 }
 
 #define MODEL \
-        "llama -D n_layer=1 -D n_embd=32 -D n_head=4 -D n_kv_head=2 -D head_dim=8 -D n_ff=48 -D ctx=16"
+        "llama -D n_layer=1 -D n_embd=32 -D n_head=4 -D n_kv_head=2 -D head_dim=8 -D n_ff=48 -D "
+"ctx=16"
 
-static bool same_file(const char *a, const char *b)
+        static bool
+        same_file(const char *a, const char *b)
 {
         FileMap x, y;
         Err e;
@@ -306,10 +308,10 @@ TEST (check_command) {
                           TGC_CHECK_FAILED,
                   "%d: %s", r.code, r.err);
         CHECK(!strstr(r.err, "an expert"));
-        snprintf(
-                line, sizeof line,
-                "check moe -D vocab=37 -D ctx=16 -D n_layer=1 -D n_embd=16 -D n_head=2 -D n_kv_head=2 "
-                "-D head_dim=8 -D n_ff=16 -D n_expert=8 --dtype bf16 --device cpu --tolerance 1e-12");
+        snprintf(line, sizeof line,
+                 "check moe -D vocab=37 -D ctx=16 -D n_layer=1 -D n_embd=16 -D n_head=2 -D "
+                 "n_kv_head=2 -D head_dim=8 -D n_ff=16 -D n_expert=8 --dtype bf16 --device cpu "
+                 "--tolerance 1e-12");
         EXPECT(line, TGC_CHECK_FAILED, "of its probability, and 16 bits may choose the next one");
 }
 
@@ -329,10 +331,9 @@ TEST (windows_longer_than_the_context) {
         snprintf(line, sizeof line, "run %s -p line -n -1 --ignore-eos --device cpu --print-ids",
                  scratch("W"));
         CHECK_MSG(tgc(line) == 0, "%d: %s", r.code, r.err);
-        CHECK_MSG(
-                tgc("check gpt -D n_layer=1 -D n_embd=16 -D n_head=2 -D vocab=20 -D ctx=16 -c 2 --device cpu") ==
-                        0,
-                "%d: %s", r.code, r.err);
+        CHECK_MSG(tgc("check gpt -D n_layer=1 -D n_embd=16 -D n_head=2 -D vocab=20 -D ctx=16 -c 2 "
+                      "--device cpu") == 0,
+                  "%d: %s", r.code, r.err);
 }
 
 /* An empty prompt is what the tokenizer puts before a text; nothing at all is an error, as in

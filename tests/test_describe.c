@@ -65,7 +65,8 @@ TEST (every_op_of_a_model_is_described) {
 TEST (every_word_is_described) {
         char msg[2048], name[64];
         int bad = 0;
-        say_of("(function() local t = {} for k in pairs(_G) do t[#t + 1] = k end return table.concat(t, ' ') end)()",
+        say_of("(function() local t = {} for k in pairs(_G) do t[#t + 1] = k end return "
+               "table.concat(t, ' ') end)()",
                msg);
         const char *at = strstr(msg, "error: ");
         CHECK(at);
@@ -95,10 +96,10 @@ TEST (what_is_left_of_lua_is_described) {
         char msg[2048], code[200], name[64];
         int bad = 0;
         for (int i = 1; i < N_LIBS; i++) {
-                snprintf(
-                        code, sizeof code,
-                        "(function() local t = {} for k in pairs(%s) do t[#t + 1] = k end return table.concat(t, ' ') end)()",
-                        lua_lib[i].library);
+                snprintf(code, sizeof code,
+                         "(function() local t = {} for k in pairs(%s) do t[#t + 1] = k end return "
+                         "table.concat(t, ' ') end)()",
+                         lua_lib[i].library);
                 say_of(code, msg);
                 const char *have = strstr(msg, "error: "), *at;
                 CHECK(have);

@@ -106,11 +106,11 @@ TEST_DATA (positions_beyond_the_original_context) {
                 { "{\"rope_type\":\"dynamic\",\"factor\":2}", "ctx=5000", "rope_use=long" },
                 { "{\"rope_type\":\"dynamic\",\"factor\":2}", "rope_use=long", "no effect" },
                 { "{\"rope_type\":\"linear\",\"factor\":2}", "rope_use=long", "no effect" },
-                { "{\"rope_type\":\"longrope\",\"short_factor\":[1,1,1,1,1,1,1,1],\"long_factor\":[2,2,2,2,2,2,2,2],"
-                  "\"original_max_position_embeddings\":16}",
+                { "{\"rope_type\":\"longrope\",\"short_factor\":[1,1,1,1,1,1,1,1],"
+                  "\"long_factor\":[2,2,2,2,2,2,2,2],\"original_max_position_embeddings\":16}",
                   "rope_use=short", "ctx=16" },
-                { "{\"rope_type\":\"longrope\",\"short_factor\":[1,1,1,1,1,1,1,1],\"long_factor\":[2,2,2,2,2,2,2,2],"
-                  "\"original_max_position_embeddings\":16}",
+                { "{\"rope_type\":\"longrope\",\"short_factor\":[1,1,1,1,1,1,1,1],"
+                  "\"long_factor\":[2,2,2,2,2,2,2,2],\"original_max_position_embeddings\":16}",
                   "rope_use=both", "rope_use is auto, short or long" },
         };
         const char *dir = data_at("families/llama");
@@ -337,15 +337,24 @@ TEST_DATA (lhk_gpt_vectors) {
         static const struct {
                 const char *part, *file;
         } outer[] = {
-                { "tok.weight", "token_embedding" }, { "pos.weight", "pos_embedding" }, { "norm.weight",
-                                                                                          "final_ln_gamma" },
-                { "norm.bias", "final_ln_beta" }, { "logits.weight", "lm_head_weight" },
+                { "tok.weight", "token_embedding" },
+                { "pos.weight", "pos_embedding" },
+                { "norm.weight", "final_ln_gamma" },
+                { "norm.bias", "final_ln_beta" },
+                { "logits.weight", "lm_head_weight" },
         }, inner[] = {
-                { "attn.norm.weight", "ln1_gamma" }, { "attn.norm.bias", "ln1_beta" }, { "attn.q.weight", "mhsa_w_q" },
-                { "attn.k.weight", "mhsa_w_k" }, { "attn.v.weight", "mhsa_w_v" }, { "attn.out.weight", "mhsa_w_o" },
-                { "attn.out.bias", "mhsa_w_o_bias" }, { "mlp.norm.weight", "ln2_gamma" }, { "mlp.norm.bias",
-                                                                                            "ln2_beta" },
-                { "mlp.up.weight", "mlp_w1" }, { "mlp.up.bias", "mlp_b1" }, { "mlp.down.weight", "mlp_w2" },
+                { "attn.norm.weight", "ln1_gamma" },
+                { "attn.norm.bias", "ln1_beta" },
+                { "attn.q.weight", "mhsa_w_q" },
+                { "attn.k.weight", "mhsa_w_k" },
+                { "attn.v.weight", "mhsa_w_v" },
+                { "attn.out.weight", "mhsa_w_o" },
+                { "attn.out.bias", "mhsa_w_o_bias" },
+                { "mlp.norm.weight", "ln2_gamma" },
+                { "mlp.norm.bias", "ln2_beta" },
+                { "mlp.up.weight", "mlp_w1" },
+                { "mlp.up.bias", "mlp_b1" },
+                { "mlp.down.weight", "mlp_w2" },
                 { "mlp.down.bias", "mlp_b2" },
         };
         static const double ids[4] = { 1, 4, 2, 7 };

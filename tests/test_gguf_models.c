@@ -184,10 +184,11 @@ static char *config_of(const char *meta, bool own, char msg[2048])
 #define TENSORS ",\"tensors\":{\"token_embd.weight\":{\"shape\":[96,32]}"
 #define BLOCK ",\"blk.0.attn_q.weight\":{\"shape\":[32,32]}"
 
-#define PHI3                                                                                         \
-        "\"general.architecture\":\"phi3\",\"phi3.context_length\":64,\"phi3.embedding_length\":32," \
-        "\"phi3.block_count\":1,\"phi3.feed_forward_length\":64,\"phi3.attention.head_count\":4,"    \
-        "\"phi3.attention.layer_norm_rms_epsilon\":1e-05,\"phi3.rope.dimension_count\":8,"           \
+#define PHI3                                                                               \
+        "\"general.architecture\":\"phi3\",\"phi3.context_length\":64,"                    \
+        "\"phi3.embedding_length\":32,\"phi3.block_count\":1,"                             \
+        "\"phi3.feed_forward_length\":64,\"phi3.attention.head_count\":4,"                 \
+        "\"phi3.attention.layer_norm_rms_epsilon\":1e-05,\"phi3.rope.dimension_count\":8," \
         "\"phi3.rope.scaling.original_context_length\":16"
 #define ATTN_FACTOR ",\"phi3.rope.scaling.attn_factor\":1.19"
 #define LONG_FACTORS ",\"rope_factors_long.weight\":{\"shape\":[4],\"values\":[2,3,4,5]}"
@@ -224,9 +225,8 @@ TEST (metadata) {
                   "\"tie_word_embeddings\": false" },
                 { "{" LLAMA ",\"llama.attention.head_count_kv\":[2,2]" TENSORS BLOCK "}}",
                   "\"num_key_value_heads\": 2" },
-                { "{" LLAMA
-                  ",\"llama.rope.scaling.type\":\"linear\",\"llama.rope.scaling.factor\":2.0" TENSORS
-                          BLOCK "}}",
+                { "{" LLAMA ",\"llama.rope.scaling.type\":\"linear\","
+                  "\"llama.rope.scaling.factor\":2.0" TENSORS BLOCK "}}",
                   "\"rope_type\": \"linear\"" },
                 { "{" LLAMA ",\"llama.rope.scale_linear\":4.0" TENSORS BLOCK "}}",
                   "\"factor\": 4" },
@@ -237,8 +237,8 @@ TEST (metadata) {
                   "\"model_type\": \"mixtral\"" },
                 { "{" LLAMA ",\"tokenizer.ggml.eos_token_id\":7" TENSORS BLOCK "}}",
                   "\"eos_token_id\": 7" },
-                { "{" LLAMA TENSORS BLOCK
-                  ",\"blk.0.attn_q.bias\":{\"shape\":[32]},\"blk.0.ffn_up.bias\":{\"shape\":[64]}}}",
+                { "{" LLAMA TENSORS BLOCK ",\"blk.0.attn_q.bias\":{\"shape\":[32]},"
+                  "\"blk.0.ffn_up.bias\":{\"shape\":[64]}}}",
                   "\"attention_bias\": true" },
                 { "{" DEEPSEEK("4", "16", "12") TENSORS BLOCK "}}", "\"q_lora_rank\": null" },
                 { "{" PHI3 ATTN_FACTOR TENSORS BLOCK LONG_FACTORS SHORT_FACTORS "}}",
@@ -303,16 +303,17 @@ TEST (metadata_refused) {
                                                 "}}",
                   "deepseek2.expert_gating_func: 3 is not supported" },
                 { "{" DEEPSEEK("1", "16", "12") TENSORS BLOCK "}}",
-                  "deepseek2.attention.head_count_kv: 1 is not supported for a file without attn_k_b" },
+                  "deepseek2.attention.head_count_kv: 1 is not supported for a file without "
+                  "attn_k_b" },
                 { "{" DEEPSEEK("4", "8", "12") TENSORS BLOCK "}}",
                   "deepseek2.attention.key_length: 8 leaves nothing" },
                 { "{" DEEPSEEK("1", "24", "16") TENSORS K_B "}}",
                   "deepseek2.attention.key_length_mla: is missing" },
-                { "{" DEEPSEEK(
-                          "1", "16",
-                          "16") ",\"deepseek2.attention.key_length_mla\":16,\"deepseek2.attention.value_length_mla\":12" TENSORS
-                          K_B "}}",
-                  "deepseek2.attention.key_length: 16 is not supported for a file with attn_k_b, only 24" },
+                { "{" DEEPSEEK("1", "16",
+                               "16") ",\"deepseek2.attention.key_length_mla\":16,"
+                                     "\"deepseek2.attention.value_length_mla\":12" TENSORS K_B "}}",
+                  "deepseek2.attention.key_length: 16 is not supported for a file with attn_k_b, "
+                  "only 24" },
                 { "{" PHI3 ATTN_FACTOR TENSORS BLOCK SHORT_FACTORS "}}",
                   "tensor rope_factors_short.weight: needs the other factors" },
                 { "{" PHI3 TENSORS BLOCK LONG_FACTORS SHORT_FACTORS "}}",

@@ -165,28 +165,31 @@ TEST (maps_of_two_inputs_with_broadcasting) {
 }
 
 TEST (where_and_the_values_it_takes) {
-        CHECK_ALL(
-                { "%c = const {data=1:0:1} : f32[3]\n%a = param : f32[2,3]\n%b = param : f32[3]\n"
-                  "%y = where %c, %a, %b : f32[2,3]\nreturn %y",
-                  -1, 1 },
-                { "%a = param : f32[2,3]\n%b = param : f32[2,3]\n%c = gt %a, %b : f32[2,3]\n"
-                  "%y = where %c, %a, %b : f32[2,3]\nreturn %y",
-                  -1, 1 },
-                { "%a = param : f32[4]\n%y = mul %a, %a : f32[4]\n%z = mul %y, %a : f32[4]\nreturn %z",
-                  -1, 1 });
+        CHECK_ALL({ "%c = const {data=1:0:1} : f32[3]\n%a = param : f32[2,3]\n%b = param : f32[3]\n"
+                    "%y = where %c, %a, %b : f32[2,3]\nreturn %y",
+                    -1, 1 },
+                  { "%a = param : f32[2,3]\n%b = param : f32[2,3]\n%c = gt %a, %b : f32[2,3]\n"
+                    "%y = where %c, %a, %b : f32[2,3]\nreturn %y",
+                    -1, 1 },
+                  { "%a = param : f32[4]\n"
+                    "%y = mul %a, %a : f32[4]\n"
+                    "%z = mul %y, %a : f32[4]\n"
+                    "return %z",
+                    -1, 1 });
 }
 
 TEST (rotary) {
-        CHECK_ALL(
-                { "%f = const {data=1:0.3} : f32[2]\n%a = param : f32[B,T,3,4]\n%y = rope %a, %f : f32[B,T,3,4]\n"
-                  "return %y",
-                  -1, 1 },
-                { "%f = const {data=0.7} : f32[1]\n%a = param : f32[B,T,1,6]\n"
-                  "%y = rope %a, %f {dims=2} : f32[B,T,1,6]\nreturn %y",
-                  -1, 1 },
-                { "%f = const {data=1:0.3} : f32[2]\n%a = param : f32[B,T,3,4]\n"
-                  "%y = rope %a, %f {back=1} : f32[B,T,3,4]\nreturn %y",
-                  -1, 1 });
+        CHECK_ALL({ "%f = const {data=1:0.3} : f32[2]\n"
+                    "%a = param : f32[B,T,3,4]\n"
+                    "%y = rope %a, %f : f32[B,T,3,4]\n"
+                    "return %y",
+                    -1, 1 },
+                  { "%f = const {data=0.7} : f32[1]\n%a = param : f32[B,T,1,6]\n"
+                    "%y = rope %a, %f {dims=2} : f32[B,T,1,6]\nreturn %y",
+                    -1, 1 },
+                  { "%f = const {data=1:0.3} : f32[2]\n%a = param : f32[B,T,3,4]\n"
+                    "%y = rope %a, %f {back=1} : f32[B,T,3,4]\nreturn %y",
+                    -1, 1 });
 }
 
 #define ROW1(op, y)                                                                  \
@@ -208,28 +211,38 @@ TEST (rows) {
 }
 
 TEST (norms_with_gain_and_bias) {
-        CHECK_ALL(
-                { "%a = param : f32[B,T,6]\n%g = param : f32[6]\n%n = rmsnorm %a {x=1e-6} : f32[B,T,6]\n"
-                  "%y = mul %n, %g : f32[B,T,6]\nreturn %y",
-                  -2, 2 },
-                { "%a = param : f32[B,T,6]\n%g = param : f32[6]\n%b = param : f32[6]\n"
-                  "%n = layernorm %a {x=1e-6} : f32[B,T,6]\n"
-                  "%s = mul %n, %g : f32[B,T,6]\n%y = add %s, %b : f32[B,T,6]\nreturn %y",
-                  -2, 2 });
+        CHECK_ALL({ "%a = param : f32[B,T,6]\n"
+                    "%g = param : f32[6]\n"
+                    "%n = rmsnorm %a {x=1e-6} : f32[B,T,6]\n"
+                    "%y = mul %n, %g : f32[B,T,6]\n"
+                    "return %y",
+                    -2, 2 },
+                  { "%a = param : f32[B,T,6]\n%g = param : f32[6]\n%b = param : f32[6]\n"
+                    "%n = layernorm %a {x=1e-6} : f32[B,T,6]\n"
+                    "%s = mul %n, %g : f32[B,T,6]\n%y = add %s, %b : f32[B,T,6]\nreturn %y",
+                    -2, 2 });
 }
 
 /* -1 and 99 are no classes: ignored */
 TEST (cross_entropy) {
-        CHECK_ALL(
-                { "%t = const {data=4:0:-1:2} : i32[4]\n%a = param : f32[4,5]\n%y = ce %a, %t : f32[4]\nreturn %y",
-                  -2, 2 },
-                { "%t = const {data=4:0:99:2:1:3} : i32[2,3]\n%x = param : f32[2,3,4]\n%w = param : f32[5,4]\n"
-                  "%y = linear_ce %x, %w, %t : f32[2,3]\nreturn %y",
-                  -2, 2 },
-                { "%t = const {data=4:0:-1:2} : i32[4]\n%x = param : f32[4,3]\n%w = param : f32[5,3]\n"
-                  "%b = param : f32[5]\n"
-                  "%y = linear_ce %x, %w, %t, %b : f32[4]\nreturn %y",
-                  -2, 2 });
+        CHECK_ALL({ "%t = const {data=4:0:-1:2} : i32[4]\n"
+                    "%a = param : f32[4,5]\n"
+                    "%y = ce %a, %t : f32[4]\n"
+                    "return %y",
+                    -2, 2 },
+                  { "%t = const {data=4:0:99:2:1:3} : i32[2,3]\n"
+                    "%x = param : f32[2,3,4]\n"
+                    "%w = param : f32[5,4]\n"
+                    "%y = linear_ce %x, %w, %t : f32[2,3]\n"
+                    "return %y",
+                    -2, 2 },
+                  { "%t = const {data=4:0:-1:2} : i32[4]\n"
+                    "%x = param : f32[4,3]\n"
+                    "%w = param : f32[5,3]\n"
+                    "%b = param : f32[5]\n"
+                    "%y = linear_ce %x, %w, %t, %b : f32[4]\n"
+                    "return %y",
+                    -2, 2 });
 }
 
 #define MM(attr, a, b, y)                                              \
@@ -305,28 +318,32 @@ TEST (grouped_gemm) {
 #define DOCUMENTS "%d = const {data=0:3:0:3:0:3:3:5:3:5:0:1:1:4:1:4:1:4:4:5} : i32[B,T,2]\n"
 
 TEST (attentions) {
-        CHECK_ALL(
-                ATT("2", "2", "3", "", "", "scale=0.5, causal=1"),
-                ATT("4", "2", "2", "", "", "scale=0.7, causal=1"),
-                ATT("3", "1", "2", "", "", "scale=0.7"),
-                ATT("2", "1", "4", "", "", "scale=0.5, causal=1, window=2"),
-                ATT("2", "2", "2", "", "", "scale=2, causal=1, softcap=1.5"),
-                ATT("2", "2", "2", "", "", "scale=1, causal=1, p=0.3, id=5"),
-                ATT("2", "1", "2", ", %s", "%s = const {data=0.5:0.25} : f32[2]\n",
-                    "scale=1, causal=1, alibi=1"),
-                ATT("2", "1", "2", ", %m",
-                    "%m = const {data=1:0:1:0:1:0:0:0:0:0:1:1:1:1:1:0:1:0:0:1:1:0:0:0:0} : f32[T,T]\n",
-                    "scale=1, mask=1"),
-                ATT("2", "1", "2", ", %d", DOCUMENTS, "scale=1, causal=1, documents=1"),
-                ATT("2", "1", "2", ", %s, %d", "%s = const {data=0.5:0.25} : f32[2]\n" DOCUMENTS,
-                    "scale=1, alibi=1, documents=1"),
-                SINK("2", "2", "3", "scale=0.5, causal=1"),
-                SINK("4", "2", "2", "scale=0.7, causal=1, window=2"),
-                SINK("2", "1", "2", "scale=2, causal=1, softcap=1.5"),
-                { "%q = param : f32[B,T,2,2]\n%k = param : f32[B,T,2,2]\n%v = param : f32[B,T,2,2]\n"
-                  "%o = attention %q, %k, %v {scale=0.5, causal=1} : f32[B,T,2,2]\n"
-                  "%lse = item %o {index=1} : f32[B,2,T]\n%y = square %lse : f32[B,2,T]\nreturn %y",
-                  -1, 1 });
+        CHECK_ALL(ATT("2", "2", "3", "", "", "scale=0.5, causal=1"),
+                  ATT("4", "2", "2", "", "", "scale=0.7, causal=1"),
+                  ATT("3", "1", "2", "", "", "scale=0.7"),
+                  ATT("2", "1", "4", "", "", "scale=0.5, causal=1, window=2"),
+                  ATT("2", "2", "2", "", "", "scale=2, causal=1, softcap=1.5"),
+                  ATT("2", "2", "2", "", "", "scale=1, causal=1, p=0.3, id=5"),
+                  ATT("2", "1", "2", ", %s", "%s = const {data=0.5:0.25} : f32[2]\n",
+                      "scale=1, causal=1, alibi=1"),
+                  ATT("2", "1", "2", ", %m",
+                      "%m = const {data=1:0:1:0:1:0:0:0:0:0:1:1:1:1:1:0:1:0:0:1:1:0:0:0:0} : "
+                      "f32[T,T]\n",
+                      "scale=1, mask=1"),
+                  ATT("2", "1", "2", ", %d", DOCUMENTS, "scale=1, causal=1, documents=1"),
+                  ATT("2", "1", "2", ", %s, %d", "%s = const {data=0.5:0.25} : f32[2]\n" DOCUMENTS,
+                      "scale=1, alibi=1, documents=1"),
+                  SINK("2", "2", "3", "scale=0.5, causal=1"),
+                  SINK("4", "2", "2", "scale=0.7, causal=1, window=2"),
+                  SINK("2", "1", "2", "scale=2, causal=1, softcap=1.5"),
+                  { "%q = param : f32[B,T,2,2]\n"
+                    "%k = param : f32[B,T,2,2]\n"
+                    "%v = param : f32[B,T,2,2]\n"
+                    "%o = attention %q, %k, %v {scale=0.5, causal=1} : f32[B,T,2,2]\n"
+                    "%lse = item %o {index=1} : f32[B,2,T]\n"
+                    "%y = square %lse : f32[B,2,T]\n"
+                    "return %y",
+                    -1, 1 });
 }
 
 TEST (moves) {
@@ -334,9 +351,14 @@ TEST (moves) {
                 { "%i = const {data=2:0:2:-1:9:1} : i32[2,3]\n%a = param : f32[3,4]\n"
                   "%y = gather %a, %i : f32[2,3,4]\nreturn %y",
                   -1, 1 },
-                { "%i = const {data=2:0:2} : i32[3]\n%a = param : f32[3]\n%y = gather %a, %i : f32[3]\nreturn %y",
+                { "%i = const {data=2:0:2} : i32[3]\n"
+                  "%a = param : f32[3]\n"
+                  "%y = gather %a, %i : f32[3]\n"
+                  "return %y",
                   -1, 1 },
-                { "%i = const {data=1:0:1} : i32[3]\n%a = param : f32[2,3,2]\n%y = gather %a, %i : f32[3,3,2]\n"
+                { "%i = const {data=1:0:1} : i32[3]\n"
+                  "%a = param : f32[2,3,2]\n"
+                  "%y = gather %a, %i : f32[3,3,2]\n"
                   "return %y",
                   -1, 1 },
                 { "%a = param : f32[B,T,6]\n%y = reshape %a : f32[B,T,2,3]\nreturn %y", -1, 1 },
@@ -347,7 +369,10 @@ TEST (moves) {
                 { "%a = param : f32[2,3]\n%b = param : f32[2,1]\n%c = param : f32[2,4]\n"
                   "%y = concat %a, %b, %c : f32[2,8]\nreturn %y",
                   -1, 1 },
-                { "%a = param : f32[2,3]\n%b = param : f32[2,3]\n%y = interleave %a, %b : f32[2,6]\nreturn %y",
+                { "%a = param : f32[2,3]\n"
+                  "%b = param : f32[2,3]\n"
+                  "%y = interleave %a, %b : f32[2,6]\n"
+                  "return %y",
                   -1, 1 });
 }
 
@@ -359,47 +384,54 @@ TEST (moves) {
         }
 
 TEST (slices) {
-        CHECK_ALL(
-                SLICED("%x = slice %a {axis=1, len=2} : f32[4,2]\n"
-                       "%y = slice %a {axis=1, start=2, len=4} : f32[4,4]\nreturn x=%x, y=%y"),
-                SLICED("%x = slice %a {axis=1, start=1, len=2} : f32[4,2]\n"
-                       "%y = slice %a {axis=1, start=4, len=1} : f32[4,1]\nreturn x=%x, y=%y"),
-                SLICED("%x = slice %a {axis=1, len=4} : f32[4,4]\n"
-                       "%y = slice %a {axis=1, start=2, len=4} : f32[4,4]\nreturn x=%x, y=%y"),
-                SLICED("%x = slice %a {axis=1, len=3} : f32[4,3]\n%y = slice %a {axis=1, len=3} : f32[4,3]\n"
-                       "%z = tanh %y : f32[4,3]\nreturn x=%x, z=%z"),
-                SLICED("%x = slice %a {axis=1, len=3, step=2} : f32[4,3]\n"
-                       "%y = slice %a {axis=1, start=1, len=3, step=2} : f32[4,3]\nreturn x=%x, y=%y"),
-                SLICED("%y = slice %a {axis=1, start=1, len=3, step=2} : f32[4,3]\nreturn y=%y"),
-                SLICED("%x = slice %a {axis=0, len=1} : f32[1,6]\n"
-                       "%y = slice %a {axis=0, start=2, len=2} : f32[2,6]\nreturn x=%x, y=%y"),
-                SLICED("%x = slice %a {axis=1, len=2} : f32[4,2]\n%y = exp %a : f32[4,6]\nreturn x=%x, y=%y"),
-                SLICED("%a1 = slice %a {axis=1, len=1} : f32[4,1]\n"
-                       "%a2 = slice %a {axis=1, start=1, len=1} : f32[4,1]\n"
-                       "%a3 = slice %a {axis=1, start=2, len=1} : f32[4,1]\n"
-                       "%a4 = slice %a {axis=1, start=3, len=1} : f32[4,1]\n"
-                       "%a5 = slice %a {axis=1, start=4, len=1} : f32[4,1]\n"
-                       "%a6 = slice %a {axis=1, start=5, len=1} : f32[4,1]\n"
-                       "return a=%a1, b=%a2, c=%a3, d=%a4, e=%a5, f=%a6"),
-                SLICED("%x = slice %a {axis=0, start=1, len=2, step=2} : f32[2,6]\nreturn x=%x"),
-                SLICED("%x = slice %a {axis=1, start=1, len=2, step=4} : f32[4,2]\n"
-                       "%y = slice %a {axis=1, len=3, step=2} : f32[4,3]\n"
-                       "%z = slice %a {axis=1, start=1, len=5} : f32[4,5]\nreturn x=%x, y=%y, z=%z"),
-                { "%p = param : f32[B,T,5,2]\n%a = square %p : f32[B,T,5,2]\n"
-                  "%x = slice %a {axis=2, start=1, len=2, step=3} : f32[B,T,2,2]\nreturn x=%x",
-                  -1, 1 },
-                { "%p = param : f32[2,2,2,7]\n%a = square %p : f32[2,2,2,7]\n"
-                  "%x = slice %a {axis=3, len=3, step=3} : f32[2,2,2,3]\nreturn x=%x",
-                  -1, 1 });
+        CHECK_ALL(SLICED("%x = slice %a {axis=1, len=2} : f32[4,2]\n"
+                         "%y = slice %a {axis=1, start=2, len=4} : f32[4,4]\nreturn x=%x, y=%y"),
+                  SLICED("%x = slice %a {axis=1, start=1, len=2} : f32[4,2]\n"
+                         "%y = slice %a {axis=1, start=4, len=1} : f32[4,1]\nreturn x=%x, y=%y"),
+                  SLICED("%x = slice %a {axis=1, len=4} : f32[4,4]\n"
+                         "%y = slice %a {axis=1, start=2, len=4} : f32[4,4]\nreturn x=%x, y=%y"),
+                  SLICED("%x = slice %a {axis=1, len=3} : f32[4,3]\n"
+                         "%y = slice %a {axis=1, len=3} : f32[4,3]\n"
+                         "%z = tanh %y : f32[4,3]\n"
+                         "return x=%x, z=%z"),
+                  SLICED("%x = slice %a {axis=1, len=3, step=2} : f32[4,3]\n"
+                         "%y = slice %a {axis=1, start=1, len=3, step=2} : f32[4,3]\n"
+                         "return x=%x, y=%y"),
+                  SLICED("%y = slice %a {axis=1, start=1, len=3, step=2} : f32[4,3]\nreturn y=%y"),
+                  SLICED("%x = slice %a {axis=0, len=1} : f32[1,6]\n"
+                         "%y = slice %a {axis=0, start=2, len=2} : f32[2,6]\nreturn x=%x, y=%y"),
+                  SLICED("%x = slice %a {axis=1, len=2} : f32[4,2]\n"
+                         "%y = exp %a : f32[4,6]\n"
+                         "return x=%x, y=%y"),
+                  SLICED("%a1 = slice %a {axis=1, len=1} : f32[4,1]\n"
+                         "%a2 = slice %a {axis=1, start=1, len=1} : f32[4,1]\n"
+                         "%a3 = slice %a {axis=1, start=2, len=1} : f32[4,1]\n"
+                         "%a4 = slice %a {axis=1, start=3, len=1} : f32[4,1]\n"
+                         "%a5 = slice %a {axis=1, start=4, len=1} : f32[4,1]\n"
+                         "%a6 = slice %a {axis=1, start=5, len=1} : f32[4,1]\n"
+                         "return a=%a1, b=%a2, c=%a3, d=%a4, e=%a5, f=%a6"),
+                  SLICED("%x = slice %a {axis=0, start=1, len=2, step=2} : f32[2,6]\nreturn x=%x"),
+                  SLICED("%x = slice %a {axis=1, start=1, len=2, step=4} : f32[4,2]\n"
+                         "%y = slice %a {axis=1, len=3, step=2} : f32[4,3]\n"
+                         "%z = slice %a {axis=1, start=1, len=5} : f32[4,5]\n"
+                         "return x=%x, y=%y, z=%z"),
+                  { "%p = param : f32[B,T,5,2]\n%a = square %p : f32[B,T,5,2]\n"
+                    "%x = slice %a {axis=2, start=1, len=2, step=3} : f32[B,T,2,2]\nreturn x=%x",
+                    -1, 1 },
+                  { "%p = param : f32[2,2,2,7]\n%a = square %p : f32[2,2,2,7]\n"
+                    "%x = slice %a {axis=3, len=3, step=3} : f32[2,2,2,3]\nreturn x=%x",
+                    -1, 1 });
 }
 
 TEST (routing) {
-        CHECK_ALL(
-                { "%a = param : f32[4,5]\n%y = topk %a {k=2} : f32[4,2]\nreturn %y", -2, 2 },
-                { "%a = param : f32[1,1]\n%y = topk %a {k=1} : f32[1,1]\nreturn %y", -2, 2 },
-                { "%a = param : f32[B,T,2,3]\n%y = combine %a : f32[B,T,3]\nreturn %y", -1, 1 },
-                { "%a = param : f32[4,2,3]\n%g = param : f32[4,2]\n%y = combine %a, %g : f32[4,3]\nreturn %y",
-                  -1, 1 });
+        CHECK_ALL({ "%a = param : f32[4,5]\n%y = topk %a {k=2} : f32[4,2]\nreturn %y", -2, 2 },
+                  { "%a = param : f32[1,1]\n%y = topk %a {k=1} : f32[1,1]\nreturn %y", -2, 2 },
+                  { "%a = param : f32[B,T,2,3]\n%y = combine %a : f32[B,T,3]\nreturn %y", -1, 1 },
+                  { "%a = param : f32[4,2,3]\n"
+                    "%g = param : f32[4,2]\n"
+                    "%y = combine %a, %g : f32[4,3]\n"
+                    "return %y",
+                    -1, 1 });
 }
 
 /* ---- whole models ---- */

@@ -69,11 +69,12 @@ TEST (gbnf_errors) {
         refuse(grammar_gbnf, deep, "parentheses within");
         refuse(grammar_gbnf,
                "root ::= ((((([a-z]{60000}){60000}){60000}){60000}){60000}){60000} "
-               "[b-c]{65000}|x\nx ::= \"a\"{65536} \"b\"{65536} \"c\"{65536} \"d\"{65536} \"e\"{65536} "
-               "\"a\"{65536} \"b\"{65536} \"c\"{65536} \"d\"{65536} \"e\"{65536} \"a\"{65536} \"b\"{65536} "
-               "\"a\"{65536} \"b\"{65536} \"c\"{65536} \"d\"{65536} \"e\"{65536} \"a\"{65536} \"b\"{65536} "
-               "\"a\"{65536} \"b\"{65536} \"c\"{65536} \"d\"{65536} \"e\"{65536} \"a\"{65536} \"b\"{65536} "
-               "\"a\"{65536} \"b\"{65536} \"c\"{65536} \"d\"{65536} \"e\"{65536} \"a\"{65536} \"b\"{65536}",
+               "[b-c]{65000}|x\nx ::= \"a\"{65536} \"b\"{65536} \"c\"{65536} \"d\"{65536} "
+               "\"e\"{65536} \"a\"{65536} \"b\"{65536} \"c\"{65536} \"d\"{65536} \"e\"{65536} "
+               "\"a\"{65536} \"b\"{65536} \"a\"{65536} \"b\"{65536} \"c\"{65536} \"d\"{65536} "
+               "\"e\"{65536} \"a\"{65536} \"b\"{65536} \"a\"{65536} \"b\"{65536} \"c\"{65536} "
+               "\"d\"{65536} \"e\"{65536} \"a\"{65536} \"b\"{65536} \"a\"{65536} \"b\"{65536} "
+               "\"c\"{65536} \"d\"{65536} \"e\"{65536} \"a\"{65536} \"b\"{65536}",
                "too large");
 }
 
@@ -103,12 +104,13 @@ TEST (schemas) {
         check(grammar_schema, "{\"type\":\"string\",\"format\":\"date\"}", "\"2024-02-29\"\1",
               "\"2023-02-29\"\1\"2024-04-31\"\1");
         check(grammar_schema,
-              "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"enum\":[\"x\",null]}},"
-              "\"required\":[\"b\"],\"additionalProperties\":false}",
+              "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},"
+              "\"b\":{\"enum\":[\"x\",null]}},\"required\":[\"b\"],\"additionalProperties\":false}",
               "{\"b\": \"x\"}\1{\"a\":1,\"b\":null}\1{ \"a\": 1, \"b\": null }\1",
               "{\"a\":1}\1{\"b\":\"y\"}\1{\"b\":\"x\",\"c\":1}\1{\"b\":\"x\",}\1");
         check(grammar_schema,
-              "{\"type\":\"object\",\"properties\":{\"ab\":false},\"additionalProperties\":{\"type\":\"null\"}}",
+              "{\"type\":\"object\",\"properties\":{\"ab\":false},"
+              "\"additionalProperties\":{\"type\":\"null\"}}",
               "{}\1{\"a\":null,\"abc\":null}\1", "{\"ab\":null}\1{\"a\":1}\1");
         check(grammar_schema,
               "{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"minItems\":1,\"maxItems\":2}",
@@ -117,8 +119,8 @@ TEST (schemas) {
               "{\"prefixItems\":[{\"type\":\"null\"}],\"items\":false,\"type\":\"array\"}",
               "[]\1[null]\1", "[null,null]\1[1]\1");
         check(grammar_schema,
-              "{\"$ref\":\"#/$defs/n\",\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"n\":{\"$ref\":\"#/$defs/n\"}},"
-              "\"additionalProperties\":false}}}",
+              "{\"$ref\":\"#/$defs/n\",\"$defs\":{\"n\":{\"type\":\"object\","
+              "\"properties\":{\"n\":{\"$ref\":\"#/$defs/n\"}},\"additionalProperties\":false}}}",
               "{}\1{\"n\":{\"n\":{}}}\1", "{\"n\":1}\1{\"m\":{}}\1");
         check(grammar_schema, "{\"oneOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}]}",
               "1\1\"a\"\1", "1.5\1null\1");
@@ -146,7 +148,9 @@ TEST (schema_errors) {
 /* Masks and matcher_token agree with all tokens tried one by one, along random texts. */
 TEST (masks_are_what_may_come) {
         static const char *const source[] = {
-                "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"n\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}},\"required\":[\"name\"]}",
+                "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},"
+                "\"n\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}},"
+                "\"required\":[\"name\"]}",
                 "{\"type\":\"string\"}",
                 "{\"type\":\"string\",\"minLength\":2,\"maxLength\":9}",
                 "{\"type\":\"string\",\"pattern\":\"^[^ab]{1,6}l*$\"}",
@@ -154,7 +158,8 @@ TEST (masks_are_what_may_come) {
                 "\"additionalProperties\":{\"type\":\"string\",\"maxLength\":4}}",
                 "{}",
                 "{\"type\":\"string\",\"pattern\":\"l{2}[ab]\"}",
-                "{\"type\":\"object\",\"properties\":{\"name\":{},\"null\":{},\"al\":{},\"alpha\":{\"maxLength\":3}}}",
+                "{\"type\":\"object\",\"properties\":{\"name\":{},\"null\":{},\"al\":{},"
+                "\"alpha\":{\"maxLength\":3}}}",
                 "{\"enum\":[\"alpha\",\"alps\",[1,{\"b\":2}],null,3,4,5,6,7,8]}"
         };
         static const char *const piece[] = {

@@ -86,8 +86,9 @@ TEST (every_op_prints_as_it_was_written) {
 }
 
 TEST (locations_and_groups_come_back) {
-        Graph *g = parse(
-                "graph @a(%x: f32[4]) {\n  %y = neg %x : f32[4] !7 @some/where.lua:31\n  return %y\n}\n");
+        Graph *g = parse("graph @a(%x: f32[4]) {\n"
+                         "  %y = neg %x : f32[4] !7 @some/where.lua:31\n"
+                         "  return %y\n}\n");
         Node *n = NODE(g, graph_find(g, "y"));
         CHECK(n->group == 7 && n->loc.line == 31 && !strcmp(n->loc.file, "some/where.lua"));
         inverse(g, PRINT_LOC | PRINT_GROUP);
@@ -453,7 +454,8 @@ TEST (evaluator_gives_known_values) {
                 { "%a = const {data=0:1.0986122886681098} : f32[2]\n%y = softmax %a : f32[2]",
                   { 0.25, 0.75 },
                   2 },
-                { "%a = const {data=0:1.0986122886681098:5:5} : f32[2,2]\n%t = const {data=1:2} : i32[2]\n"
+                { "%a = const {data=0:1.0986122886681098:5:5} : f32[2,2]\n"
+                  "%t = const {data=1:2} : i32[2]\n"
                   "%y = ce %a, %t : f32[2]",
                   { 0.28768207245178085, 0 },
                   2 },
@@ -474,17 +476,21 @@ TEST (evaluator_gives_known_values) {
                   "%y = gather %a, %i : f32[4,2]",
                   { 3, 4, 0, 0, 0, 0, 1, 2 },
                   8 },
-                { "%a = const {data=1:2:3:4:5:6} : f32[2,3]\n%y = transpose %a {perm=1:0} : f32[3,2]",
+                { "%a = const {data=1:2:3:4:5:6} : f32[2,3]\n%y = transpose %a {perm=1:0} : "
+                  "f32[3,2]",
                   { 1, 4, 2, 5, 3, 6 },
                   6 },
                 { "%a = const {data=1:2} : f32[2,1]\n%b = const {data=3:4:5:6} : f32[2,2]\n"
                   "%y = concat %a, %b : f32[2,3]",
                   { 1, 3, 4, 2, 5, 6 },
                   6 },
-                { "%a = const {data=1:2} : f32[2]\n%b = const {data=3:4} : f32[2]\n%y = interleave %a, %b : f32[4]",
+                { "%a = const {data=1:2} : f32[2]\n"
+                  "%b = const {data=3:4} : f32[2]\n"
+                  "%y = interleave %a, %b : f32[4]",
                   { 1, 3, 2, 4 },
                   4 },
-                { "%a = const {data=1:2:3:4:5:6} : f32[6]\n%y = slice %a {axis=0, start=1, len=2, step=3} : f32[2]",
+                { "%a = const {data=1:2:3:4:5:6} : f32[6]\n%y = slice %a {axis=0, start=1, len=2, "
+                  "step=3} : f32[2]",
                   { 2, 5 },
                   2 },
                 /* position 4 + t of the second sequence, a quarter turn each: (1,0) -> (cos,
@@ -499,7 +505,9 @@ TEST (evaluator_gives_known_values) {
                   "%y = attention %q, %q, %v {scale=1, causal=1, window=1} : f32[1,3,1,1]",
                   { 5, 6, 7 },
                   3 },
-                { "%q = fill : f32[1,3,1,1]\n%v = const {data=5:6:7} : f32[1,3,1,1]\n%s = fill {x=-1000} : f32[1]\n"
+                { "%q = fill : f32[1,3,1,1]\n"
+                  "%v = const {data=5:6:7} : f32[1,3,1,1]\n"
+                  "%s = fill {x=-1000} : f32[1]\n"
                   "%y = attention %q, %q, %v, %s {scale=1, causal=1, alibi=1} : f32[1,3,1,1]",
                   { 5, 5, 5 },
                   3 },
@@ -520,22 +528,31 @@ TEST (evaluator_gives_known_values) {
                   "%y = attention %q, %q, %v, %d {scale=1, causal=1, documents=1} : f32[1,3,1,1]",
                   { 5, 6, 9 },
                   3 },
-                { "%q = fill : f32[1,3,1,1]\n%v = const {data=5:7:9} : f32[1,3,1,1]\n%s = fill {x=0} : f32[1]\n"
+                { "%q = fill : f32[1,3,1,1]\n"
+                  "%v = const {data=5:7:9} : f32[1,3,1,1]\n"
+                  "%s = fill {x=0} : f32[1]\n"
                   "%d = const {data=0:1:1:3:1:3} : i32[1,3,2]\n"
-                  "%y = attention %q, %q, %v, %s, %d {scale=1, alibi=1, documents=1} : f32[1,3,1,1]",
+                  "%y = attention %q, %q, %v, %s, %d {scale=1, alibi=1, documents=1} : "
+                  "f32[1,3,1,1]",
                   { 5, 8, 8 },
                   3 },
                 /* the values' gradient: the first query attends nothing, the second two, the third
                  * one */
-                { "%q = fill : f32[1,3,1,1]\n%l = fill : f32[1,1,3]\n%g = fill {x=1} : f32[1,3,1,1]\n"
+                { "%q = fill : f32[1,3,1,1]\n"
+                  "%l = fill : f32[1,1,3]\n"
+                  "%g = fill {x=1} : f32[1,3,1,1]\n"
                   "%m = const {data=0:0:0:1:0:1:0:0:1} : f32[3,3]\n"
-                  "%a = attention_grad %q, %q, %q, %q, %l, %g, %m {scale=1, mask=1} : f32[1,3,1,1]\n"
+                  "%a = attention_grad %q, %q, %q, %q, %l, %g, %m {scale=1, mask=1} : "
+                  "f32[1,3,1,1]\n"
                   "%y = item %a {index=2} : f32[1,3,1,1]",
                   { 0.5, 0, 1.5 },
                   3 },
-                { "%q = const {data=1:2:3} : f32[1,3,1,1]\n%l = fill : f32[1,1,3]\n%g = fill {x=1} : f32[1,3,1,1]\n"
+                { "%q = const {data=1:2:3} : f32[1,3,1,1]\n"
+                  "%l = fill : f32[1,1,3]\n"
+                  "%g = fill {x=1} : f32[1,3,1,1]\n"
                   "%d = const {data=0:0:0:1:2:3} : i32[1,3,2]\n"
-                  "%a = attention_grad %q, %q, %q, %q, %l, %g, %d {scale=1, window=1, documents=1} : f32[1,3,1,1]\n"
+                  "%a = attention_grad %q, %q, %q, %q, %l, %g, %d {scale=1, window=1, "
+                  "documents=1} : f32[1,3,1,1]\n"
                   "%y = item %a {index=2} : f32[1,3,1,1]",
                   { 0, 0, 1 },
                   3 },
@@ -545,9 +562,13 @@ TEST (evaluator_gives_known_values) {
                   { 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 5, 6, 0 },
                   16 },
                 /* clip 0.5 of norm 5: g = 0.3, 0.4; m = 0.1 g, v = 0.01 g^2: p - lr sign(g) */
-                { "%p = state : f32[2]\n%one = fill {x=1} : f32[2]\n%g = const {data=3:4} : f32[2]\n"
-                  "%m = state : f32[2]\n%v = state : f32[2]\n"
-                  "%n = sumsq %g : f32[]\n%y = adamw %p, %g, %m, %v, %n : f32[2]",
+                { "%p = state : f32[2]\n"
+                  "%one = fill {x=1} : f32[2]\n"
+                  "%g = const {data=3:4} : f32[2]\n"
+                  "%m = state : f32[2]\n"
+                  "%v = state : f32[2]\n"
+                  "%n = sumsq %g : f32[]\n"
+                  "%y = adamw %p, %g, %m, %v, %n : f32[2]",
                   { -0.1 / (1 + 1e-8 / 0.29999994), -0.1 / (1 + 1e-8 / 0.39999992) },
                   2 },
         };
@@ -613,13 +634,18 @@ TEST (rounding_to_storage_types) {
 /* One AdamW step by hand: the parameter that decays first shrinks by lr * weight_decay. */
 static void check_adamw(const void *unused)
 {
-        static const char text[] =
-                "graph @t() {\n%p = param {decay=1} : f32[1]\n%q = param : f32[1]\n"
-                "%g = fill {x=2} : f32[1]\n"
-                "%m = state : f32[1]\n%v = state : f32[1]\n%m2 = state : f32[1]\n%v2 = state : f32[1]\n"
-                "%n = sumsq %g : f32[]\n"
-                "%a = adamw %p, %g, %m, %v, %n : f32[1]\n%b = adamw %q, %g, %m2, %v2, %n : f32[1]\n"
-                "return a=%a, b=%b\n}\n";
+        static const char text[] = "graph @t() {\n"
+                                   "%p = param {decay=1} : f32[1]\n"
+                                   "%q = param : f32[1]\n"
+                                   "%g = fill {x=2} : f32[1]\n"
+                                   "%m = state : f32[1]\n"
+                                   "%v = state : f32[1]\n"
+                                   "%m2 = state : f32[1]\n"
+                                   "%v2 = state : f32[1]\n"
+                                   "%n = sumsq %g : f32[]\n"
+                                   "%a = adamw %p, %g, %m, %v, %n : f32[1]\n"
+                                   "%b = adamw %q, %g, %m2, %v2, %n : f32[1]\n"
+                                   "return a=%a, b=%b\n}\n";
         EvalCtx c = { .sizes = SIZES,
                       .lr = 0.1,
                       .beta1 = 0.9,
@@ -767,19 +793,22 @@ static void eval_fails(const char *body, int pos, const char *part)
 TEST (evaluator_reports_mistakes) {
         eval_fails("%y = param : f32[3]", 0, "no value was given for param %y");
         eval_fails("%y = const {data=1:2} : f32[3]", 0, "const %y has 2 numbers, its shape 3");
-        eval_fails(
-                "%s = state : f32[B,S,1,1]\n%x = fill : f32[B,T,1,1]\n%y = append %s, %x : f32[B,S,1,1]",
-                6, "position 8 is outside of a cache of 8");
-        eval_fails(
-                "%s = state : f32[B,S,1,1]\n%x = fill : f32[B,T,1,1]\n%y = append %s, %x : f32[B,S,1,1]",
-                -1, "position -1 is outside");
+        eval_fails("%s = state : f32[B,S,1,1]\n"
+                   "%x = fill : f32[B,T,1,1]\n"
+                   "%y = append %s, %x : f32[B,S,1,1]",
+                   6, "position 8 is outside of a cache of 8");
+        eval_fails("%s = state : f32[B,S,1,1]\n"
+                   "%x = fill : f32[B,T,1,1]\n"
+                   "%y = append %s, %x : f32[B,S,1,1]",
+                   -1, "position -1 is outside");
         eval_fails("%y = fill : f32[1000000000,1000]", 0, "too large to evaluate");
         eval_fails("%y = fill : f32[B*B*B*B*B*B*B*B,T*T*T*T*T*T*T*T,S*S*S*S*S*S*S*S]", 0,
                    "too large to evaluate");
-        eval_fails(
-                "%a = fill : f32[2,2]\n%p = const {data=5:0} : i32[2]\n%o = const {data=0:2} : i32[2]\n"
-                "%y = scatter %a, %p, %o {k=1} : f32[1,2]",
-                0, "names no row");
+        eval_fails("%a = fill : f32[2,2]\n"
+                   "%p = const {data=5:0} : i32[2]\n"
+                   "%o = const {data=0:2} : i32[2]\n"
+                   "%y = scatter %a, %p, %o {k=1} : f32[1,2]",
+                   0, "names no row");
         eval_fails("%a = fill : f32[2,2]\n%w = fill : f32[1,2,2]\n%p = const {data=-7:0} : i32[2]\n"
                    "%o = const {data=0:2} : i32[2]\n"
                    "%y = expert_matmul %a, %w, %p, %o {adiv=1} : f32[2,2]",

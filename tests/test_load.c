@@ -413,7 +413,8 @@ TEST (a_compiler_that_does_not_run) {
                 const char *cc, *says;
         } bad[] = {
                 { "/nonexistent",
-                  "CC=/nonexistent: `/nonexistent --version` does not run; name a compiler that does" },
+                  "CC=/nonexistent: `/nonexistent --version` does not run; name a compiler that "
+                  "does" },
                 { "false", "`false --version` does not run" },
                 { " ", "name a compiler that does" },
         };

@@ -125,10 +125,12 @@ static void same(const char *a, const char *b)
 static const char model[] =
         "local b = require 'blocks'\n"
         "assert(tostring(0.5) == '0.5' and ('%.2f'):format(1.25) == '1.25' and '0.5' + 0 == 0.5)\n"
-        "return { name = 'tiny', params = { vocab = 11, ctx = 8, drop = 0.125 }, graph = function(p)\n"
+        "return { name = 'tiny', params = { vocab = 11, ctx = 8, drop = 0.125 }, graph = "
+        "function(p)\n"
         "        local ids, targets = b.inputs()\n"
         "        local x = b.embedding(ids, 'tok', p.vocab, 4, { std = 0.5 })\n"
-        "        x = b.rmsnorm(x, 'norm', { eps = 1e-5 }) * 0.0625 + const('c', { 1.5, 2.5e-7, -0.1, 3 })\n"
+        "        x = b.rmsnorm(x, 'norm', { eps = 1e-5 }) * 0.0625 + const('c', { 1.5, 2.5e-7, "
+        "-0.1, 3 })\n"
         "        return b.outputs(b.linear(x, 'logits', p.vocab, { std = 0.25 }), targets)\n"
         "end }\n";
 

@@ -224,8 +224,9 @@ TEST (gradients_agree_with_the_evaluator) {
                            device[k], i == 1 ? "bf16 --tolerance 0.15" : "f32");
         OK("check gpt -D n_layer=1 -D n_head=2 -D n_embd=32 -D vocab=50 -D ctx=32 --lora "
            "r=4,targets=c_attn,c_proj,c_fc -q --device cpu");
-        OK("check models/moe.lua -D n_layer=1 -D n_embd=32 -D n_head=2 -D n_kv_head=1 -D head_dim=16 -D n_ff=32 -D "
-           "vocab=50 -D ctx=32 --lora r=4,targets=q_proj,o_proj -q --device cpu");
+        OK("check models/moe.lua -D n_layer=1 -D n_embd=32 -D n_head=2 -D n_kv_head=1 -D "
+           "head_dim=16 -D n_ff=32 -D vocab=50 -D ctx=32 --lora r=4,targets=q_proj,o_proj -q "
+           "--device cpu");
         OK("check " FROM "base --lora r=4 --group lora_B:wd=0.7 -q --device cpu");
 }
 
@@ -356,17 +357,20 @@ TEST (gradients_through_blocks_agree_with_the_evaluator) {
                    device[k]);
         }
         OK("check " KINDS " --weight-type keep -O0 --lora r=3,dropout=0.2 -q --device cpu");
-        OK("check tests/data/quant/bnb_nf4_double --weight-type keep --lora r=4 -q --device emulate");
+        OK("check tests/data/quant/bnb_nf4_double --weight-type keep --lora r=4 -q --device "
+           "emulate");
         OK("check tests/data/gguf/mixtral.gguf --weight-type keep --lora r=2,targets=q_proj,v_proj "
            "-q --device cpu");
-        OK("check llama -D n_layer=1 -D n_embd=256 -D n_head=4 -D n_kv_head=2 -D n_ff=512 -D ctx=64 -D vocab=72 "
-           "--weight-type q3_k_m --lora r=4 -q --device cpu -b 2 --block-size 33 --dtype bf16");
+        OK("check llama -D n_layer=1 -D n_embd=256 -D n_head=4 -D n_kv_head=2 -D n_ff=512 -D "
+           "ctx=64 -D vocab=72 --weight-type q3_k_m --lora r=4 -q --device cpu -b 2 --block-size "
+           "33 --dtype bf16");
 }
 
 TEST (gradients_through_blocks_on_hopper) {
         setenv("TGC_EMULATE_ARCH", "sm_90a", 1);
-        OK("check llama -D n_layer=1 -D n_embd=256 -D n_head=4 -D n_kv_head=2 -D n_ff=512 -D ctx=64 -D vocab=8200 "
-           "--weight-type q4_k_m --lora r=4 -q --device emulate -b 2 --block-size 64 --dtype bf16");
+        OK("check llama -D n_layer=1 -D n_embd=256 -D n_head=4 -D n_kv_head=2 -D n_ff=512 -D "
+           "ctx=64 -D vocab=8200 --weight-type q4_k_m --lora r=4 -q --device emulate -b 2 "
+           "--block-size 64 --dtype bf16");
         unsetenv("TGC_EMULATE_ARCH");
 }
 
@@ -444,8 +448,9 @@ TEST (an_adapter_over_nf4_trains) {
         double a[20], b[20], most = 0;
         write_stream(4);
         for (int i = 0; i < 2; i++)
-                OK("train %s --data @/ids.bin --batch_offsets @/at.npy --block_size 16 --max_iters 20 "
-                   "--eval_iters 0 --lora r=4 --weight-type %s --out_dir @/nf4 --log_csv @/nf4.%d" HERE,
+                OK("train %s --data @/ids.bin --batch_offsets @/at.npy --block_size 16 "
+                   "--max_iters 20 --eval_iters 0 --lora r=4 --weight-type %s --out_dir @/nf4 "
+                   "--log_csv @/nf4.%d" HERE,
                    base, i ? "keep" : "decode", i);
         CHECK(losses("nf4.0", a, 20) == 20 && losses("nf4.1", b, 20) == 20);
         for (int i = 0; i < 20; i++)

@@ -30,7 +30,8 @@ static void set_up(void)
         write_text("graph.json", "{}");
         write_text(
                 "text",
-                "abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc\n");
+                "abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc abc "
+                "abc abc\n");
         set_up_done = true;
 }
 
@@ -175,7 +176,8 @@ static const struct {
         { O_WEIGHT_TYPE,
           "compile tests/data/gguf/kinds.gguf --mode train --weight-type keep -o @/x",
           "weights in blocks are frozen",
-          "compile tests/data/gguf/kinds.gguf --mode train --weight-type keep --lora r=2 -q -o @/x" },
+          "compile tests/data/gguf/kinds.gguf --mode train --weight-type keep --lora r=2 -q "
+          "-o @/x" },
         { O_WEIGHT_TYPE, "compile " GPT "--weight-type q8_0 -o @/x", "--mode infer",
           "compile " GPT "--weight-type q8_0 --mode infer -q -o @/x" },
         { O_WEIGHT_TYPE, "compile tests/data/gguf/kinds.gguf --mode both --weight-type keep -o @/x",
@@ -230,7 +232,8 @@ static const struct {
         { O_CALIBRATE, "quantize tests/data/families/llama --type nf4 --calibrate @/text -o @/q",
           "nothing to choose", NULL },
         { O_CALIBRATE,
-          "quantize tests/data/gguf/kinds.gguf --type q4_0 --imatrix @/text --calibrate @/text -o @/q",
+          "quantize tests/data/gguf/kinds.gguf --type q4_0 --imatrix @/text --calibrate @/text -o "
+          "@/q",
           "what it would measure", NULL },
         { O_KL, "eval @/both.plan --continuations @/text --kl @/both.plan", "not compared", NULL },
         { O_KL, "eval @/both.plan --data @/text --kl @/both.plan --save-base @/x",

@@ -535,12 +535,12 @@ TEST (fusion_says_why) {
         Text why = { 0 };
         fuse(g, tmp, 3, false, &why);
         const size_t once = why.n;
-        CHECK_MSG(
-                strstr(why.s, "%y = add (why.tg:4) stays out of the kernel of %n = rmsnorm: the "
-                              "value is made before that kernel's own work (512 bytes)\n") &&
-                        strstr(why.s,
-                               "the kernel of %n = rmsnorm (why.tg:3): 2 ops, moves 384 bytes, saves 128\n"),
-                "%s", why.s);
+        CHECK_MSG(strstr(why.s, "%y = add (why.tg:4) stays out of the kernel of %n = rmsnorm: the "
+                                "value is made before that kernel's own work (512 bytes)\n") &&
+                          strstr(why.s,
+                                 "the kernel of %n = rmsnorm (why.tg:3): 2 ops, moves 384 bytes, "
+                                 "saves 128\n"),
+                  "%s", why.s);
         fuse(g, tmp, 3, false, &why);
         CHECK_MSG(why.n == once, "said twice: %s", why.s);
         text_free(&why);

@@ -172,32 +172,31 @@ TEST (expressions) {
         static const struct {
                 const char *text;
                 long long value;
-        } t[] = {
-                { "1", 1 },
-                { "0", 0 },
-                { "B*T", 21 },
-                { "ceil(B*T/4)*12", 72 },
-                { "ceil(21/21)", 1 },
-                { "ceil(ceil(T/2)*B/5)", 3 },
-                { "ceil(0/64)", 0 },
-                { "2*3*B", 18 },
-                { "", -1 },
-                { "*", -1 },
-                { "B*", -1 },
-                { "B T", -1 },
-                { "ceil(B/0)", -1 },
-                { "ceil(B/T)", -1 },
-                { "ceil(B", -1 },
-                { "ceil(B/2", -1 },
-                { "-1", -1 },
-                { "X", -1 },
-                { "BT", -1 },
-                { "1e3", -1 },
-                { "99999999999999999999", -1 },
-                { "99999999999*99999999999", -1 },
-                { "ceil(ceil(ceil(ceil(ceil(ceil(ceil(ceil(ceil(ceil(1/1)/1)/1)/1)/1)/1)/1)/1)/1)/1)",
-                  -1 }
-        };
+        } t[] = { { "1", 1 },
+                  { "0", 0 },
+                  { "B*T", 21 },
+                  { "ceil(B*T/4)*12", 72 },
+                  { "ceil(21/21)", 1 },
+                  { "ceil(ceil(T/2)*B/5)", 3 },
+                  { "ceil(0/64)", 0 },
+                  { "2*3*B", 18 },
+                  { "", -1 },
+                  { "*", -1 },
+                  { "B*", -1 },
+                  { "B T", -1 },
+                  { "ceil(B/0)", -1 },
+                  { "ceil(B/T)", -1 },
+                  { "ceil(B", -1 },
+                  { "ceil(B/2", -1 },
+                  { "-1", -1 },
+                  { "X", -1 },
+                  { "BT", -1 },
+                  { "1e3", -1 },
+                  { "99999999999999999999", -1 },
+                  { "99999999999*99999999999", -1 },
+                  { "ceil(ceil(ceil(ceil(ceil(ceil(ceil(ceil(ceil(ceil("
+                    "1/1)/1)/1)/1)/1)/1)/1)/1)/1)/1)",
+                    -1 } };
         for (size_t i = 0; i < sizeof t / sizeof *t; i++)
                 CHECK_MSG(expr_eval(t[i].text, 3, 7) == t[i].value, "%s: %lld, not %lld", t[i].text,
                           (long long)expr_eval(t[i].text, 3, 7), t[i].value);
@@ -241,91 +240,97 @@ TEST (program_text) {
 TEST (program_refusals) {
         static const struct {
                 const char *text, *says;
-        } t[] = {
-                { "", "program:0" },
-                { "tgc-program 1\n", "program:1" },
-                { "tgc-program 2\narena w 5\narena w 5\n", "program:3: arena w is declared twice" },
-                { "tgc-program 2\narena w 99999999999999999999\n", "program:2" },
-                { "tgc-program 2\narena w -5\n", "program:2" },
-                { "tgc-program 2\nkernel k unit u threads 2048 smem 0 args 1 flops 0 bytes 0 title\n",
-                  "program:2" },
-                { "tgc-program 2\nkernel k unit u threads 1 smem 0 args 0 flops 0 bytes 0 title x\n",
-                  "program:2" },
-                { "tgc-program 2\nkernel k unit u threads 1 smem 0 args 1 flops nan bytes 0 title x\n",
-                  "finite" },
-                { HEAD "kernel k0 unit u threads 1 smem 0 args 1 flops 0 bytes 0 title x\n",
-                  "program:5" },
-                { HEAD "pdl k1\n", "program:5: no kernel named 'k1'" },
-                { HEAD "form sm_90a k1 threads 384 smem 0 persistent\n",
-                  "program:5: no kernel named 'k1'" },
-                { HEAD "form sm_90a k0 threads 0 smem 0 persistent\n", "needs threads" },
-                { HEAD "form sm_90a k0 threads 32 smem 0\n", "'cluster' expected" },
-                { HEAD "form sm_200 k0 threads 32 smem 0 persistent\n",
-                  "no forms are known for 'sm_200'" },
-                { HEAD
-                  "form sm_90a k0 threads 384 smem 0 persistent\nprogram a B 1 T 1\nrun k0 grid 1 args rt w+0 w+0\nend\n",
-                  "has a form for sm_90a, and its run has none" },
-                { HEAD "form sm_90a k0 threads 384 smem 0 cluster 9\n", "program:5" },
-                { HEAD
-                  "form sm_90a k0 threads 384 smem 0 cluster 8\nprogram a B 1 T 1\nrun k0 grid 1 sm_90a 12 args rt w+0 w+0\nend\n",
-                  "not whole clusters" },
-                { HEAD "program a B 1 T 1\nrun k0 grid 1 sm_90a 1 args rt w+0 w+0\nend\n",
-                  "has no form for sm_90a, and its run has one" },
-                { HEAD "map 0 f32 w+0 4 32 32\n", "bf16, f16 or tf32" },
-                { HEAD "map 0 bf16 w+0 64 33 40\n", "reach beyond the arena's 4096" },
-                { HEAD "map 0 bf16 w+8 4 32 32\n", "multiples of 16 bytes" },
-                { HEAD "map 0 bf16 w+0 4 32 36\n", "multiples of 16 bytes" },
-                { HEAD "map 0 bf16 w+0 4 32 24\n", "must not overlap" },
-                { HEAD "map 0 tf32 w+0 4 32 34\n", "multiples of 16 bytes" },
-                { HEAD "map 0 tf32 w+0 33 33 36\n", "reach beyond the arena's 4096" },
-                { HEAD "map 0 bf16 w+0 0 32 32\n", "cannot be made" },
-                { HEAD "map 0 bf16 w+0 4 32 32 16\n", "box is wanted" },
-                { HEAD "map 0 bf16 w+0 4 32 32 box 0 128\n", "1 to 256 of 32, 64 or 128" },
-                { HEAD "map 0 bf16 w+0 4 32 32 box 16 48\n", "1 to 256 of 32, 64 or 128" },
-                { HEAD "map 0 bf16 w+0 4 32 32 box 16\n", "bytes of a box's row" },
-                { HEAD "map 1 bf16 w+0 4 32 32\n", "program:5: tensor map 0 is due, not '1'" },
-                { HEAD "map map+0 bf16 w+0 4 32 32\n", "compile the model again" },
-                { HEAD "map 0 bf16 rt 4 32 32\n", "must be ARENA+OFFSET" },
-                { HEAD "program a B 1 T 1\nrun k0 grid 1 args rt map:0 w+0\nend\n",
-                  "'map:0' is none of the 0 tensor maps" },
-                { HEAD
-                  "map 0 bf16 w+0 4 32 32\nprogram a B 1 T 1\nrun k0 grid 1 args rt map:1 w+0\nend\n",
-                  "'map:1' is none of the 1 tensor maps" },
-                { HEAD
-                  "map 0 bf16 w+0 4 32 32\nprogram a B 1 T 1\nrun k0 grid 1 args map:0 w+0 w+0\nend\n",
-                  "must be rt" },
-                { HEAD
-                  "map 0 bf16 w+0 4 32 32\nprogram a B 1 T 1\nrun k0 grid 1 args rt map:0 w+0\n"
-                  "run k0 grid 1 args rt w+0 w+0\nend\n",
-                  "program:8: argument 1 of k0 is a tensor map in some runs" },
-                { HEAD "map 0 bf16 w+0 4 32 32\nprogram a B 1 T 1\nio x f32 map:0 1\nend\n",
-                  "must be ARENA+OFFSET" },
-                { HEAD "program a B 1 T 1\nrun k1 grid 1 args rt w+0 w+0\nend\n",
-                  "program:6: no kernel named 'k1'" },
-                { HEAD "program a B 1 T 1\nrun k0 grid 1 args rt w+0\nend\n",
-                  "takes 3 arguments, 2 are given" },
-                { HEAD "program a B 1 T 1\nrun k0 grid 1 args w+0 w+0 w+0\nend\n", "must be rt" },
-                { HEAD "program a B 1 T 1\nrun k0 grid 1 args rt w+0 q+0\nend\n",
-                  "no arena named 'q'" },
-                { HEAD "program a B 1 T 1\nrun k0 grid 1 args rt w+0 act+1025\nend\n",
-                  "program:6" },
-                { HEAD "program a B 1 T 1\nrun k0 grid B*Q args rt w+0 w+0\nend\n",
-                  "not an expression" },
-                { HEAD "program a B 2 T 2\nrun k0 grid B*T*1000000000 args rt w+0 w+0\nend\n",
-                  "program:6" },
-                { HEAD "program a B 2 T 200\nio x f32 act+0 B*T\nend\n", "reach beyond" },
-                { HEAD "program a B 1 T 1\nio x f64 act+0 1\nend\n", "unknown dtype" },
-                { HEAD "program a B 1 T 1\nio x f32 rt 1\nend\n", "must be ARENA+OFFSET" },
-                { HEAD "program a B 1 T 1\nio x f32 act+0 1\nio x f32 act+0 1\nend\n",
-                  "program:7" },
-                { HEAD "program a B 1 T 1\nzero act+1000 25\nend\n", "reach beyond" },
-                { HEAD "program a B 1 T 1\n", "has no end" },
-                { HEAD "program a B 0 T 1\nend\n", "at least 1" },
-                { HEAD "program a B 257 T 1\nend\n", "program:5" },
-                { HEAD "program a B 1 T 1\nend\nprogram a B 1 T 1\nend\n", "program:7" },
-                { HEAD "program a B 1 T 1\nend of it\n", "unexpected 'of it'" },
-                { HEAD "banana\n", "program:5: 'banana'" }
-        };
+        } t[] = { { "", "program:0" },
+                  { "tgc-program 1\n", "program:1" },
+                  { "tgc-program 2\narena w 5\narena w 5\n",
+                    "program:3: arena w is declared twice" },
+                  { "tgc-program 2\narena w 99999999999999999999\n", "program:2" },
+                  { "tgc-program 2\narena w -5\n", "program:2" },
+                  { "tgc-program 2\n"
+                    "kernel k unit u threads 2048 smem 0 args 1 flops 0 bytes 0 title\n",
+                    "program:2" },
+                  { "tgc-program 2\n"
+                    "kernel k unit u threads 1 smem 0 args 0 flops 0 bytes 0 title x\n",
+                    "program:2" },
+                  { "tgc-program 2\n"
+                    "kernel k unit u threads 1 smem 0 args 1 flops nan bytes 0 title x\n",
+                    "finite" },
+                  { HEAD "kernel k0 unit u threads 1 smem 0 args 1 flops 0 bytes 0 title x\n",
+                    "program:5" },
+                  { HEAD "pdl k1\n", "program:5: no kernel named 'k1'" },
+                  { HEAD "form sm_90a k1 threads 384 smem 0 persistent\n",
+                    "program:5: no kernel named 'k1'" },
+                  { HEAD "form sm_90a k0 threads 0 smem 0 persistent\n", "needs threads" },
+                  { HEAD "form sm_90a k0 threads 32 smem 0\n", "'cluster' expected" },
+                  { HEAD "form sm_200 k0 threads 32 smem 0 persistent\n",
+                    "no forms are known for 'sm_200'" },
+                  { HEAD "form sm_90a k0 threads 384 smem 0 persistent\n"
+                         "program a B 1 T 1\n"
+                         "run k0 grid 1 args rt w+0 w+0\nend\n",
+                    "has a form for sm_90a, and its run has none" },
+                  { HEAD "form sm_90a k0 threads 384 smem 0 cluster 9\n", "program:5" },
+                  { HEAD "form sm_90a k0 threads 384 smem 0 cluster 8\n"
+                         "program a B 1 T 1\n"
+                         "run k0 grid 1 sm_90a 12 args rt w+0 w+0\nend\n",
+                    "not whole clusters" },
+                  { HEAD "program a B 1 T 1\nrun k0 grid 1 sm_90a 1 args rt w+0 w+0\nend\n",
+                    "has no form for sm_90a, and its run has one" },
+                  { HEAD "map 0 f32 w+0 4 32 32\n", "bf16, f16 or tf32" },
+                  { HEAD "map 0 bf16 w+0 64 33 40\n", "reach beyond the arena's 4096" },
+                  { HEAD "map 0 bf16 w+8 4 32 32\n", "multiples of 16 bytes" },
+                  { HEAD "map 0 bf16 w+0 4 32 36\n", "multiples of 16 bytes" },
+                  { HEAD "map 0 bf16 w+0 4 32 24\n", "must not overlap" },
+                  { HEAD "map 0 tf32 w+0 4 32 34\n", "multiples of 16 bytes" },
+                  { HEAD "map 0 tf32 w+0 33 33 36\n", "reach beyond the arena's 4096" },
+                  { HEAD "map 0 bf16 w+0 0 32 32\n", "cannot be made" },
+                  { HEAD "map 0 bf16 w+0 4 32 32 16\n", "box is wanted" },
+                  { HEAD "map 0 bf16 w+0 4 32 32 box 0 128\n", "1 to 256 of 32, 64 or 128" },
+                  { HEAD "map 0 bf16 w+0 4 32 32 box 16 48\n", "1 to 256 of 32, 64 or 128" },
+                  { HEAD "map 0 bf16 w+0 4 32 32 box 16\n", "bytes of a box's row" },
+                  { HEAD "map 1 bf16 w+0 4 32 32\n", "program:5: tensor map 0 is due, not '1'" },
+                  { HEAD "map map+0 bf16 w+0 4 32 32\n", "compile the model again" },
+                  { HEAD "map 0 bf16 rt 4 32 32\n", "must be ARENA+OFFSET" },
+                  { HEAD "program a B 1 T 1\nrun k0 grid 1 args rt map:0 w+0\nend\n",
+                    "'map:0' is none of the 0 tensor maps" },
+                  { HEAD "map 0 bf16 w+0 4 32 32\n"
+                         "program a B 1 T 1\n"
+                         "run k0 grid 1 args rt map:1 w+0\nend\n",
+                    "'map:1' is none of the 1 tensor maps" },
+                  { HEAD "map 0 bf16 w+0 4 32 32\n"
+                         "program a B 1 T 1\n"
+                         "run k0 grid 1 args map:0 w+0 w+0\nend\n",
+                    "must be rt" },
+                  { HEAD
+                    "map 0 bf16 w+0 4 32 32\nprogram a B 1 T 1\nrun k0 grid 1 args rt map:0 w+0\n"
+                    "run k0 grid 1 args rt w+0 w+0\nend\n",
+                    "program:8: argument 1 of k0 is a tensor map in some runs" },
+                  { HEAD "map 0 bf16 w+0 4 32 32\nprogram a B 1 T 1\nio x f32 map:0 1\nend\n",
+                    "must be ARENA+OFFSET" },
+                  { HEAD "program a B 1 T 1\nrun k1 grid 1 args rt w+0 w+0\nend\n",
+                    "program:6: no kernel named 'k1'" },
+                  { HEAD "program a B 1 T 1\nrun k0 grid 1 args rt w+0\nend\n",
+                    "takes 3 arguments, 2 are given" },
+                  { HEAD "program a B 1 T 1\nrun k0 grid 1 args w+0 w+0 w+0\nend\n", "must be rt" },
+                  { HEAD "program a B 1 T 1\nrun k0 grid 1 args rt w+0 q+0\nend\n",
+                    "no arena named 'q'" },
+                  { HEAD "program a B 1 T 1\nrun k0 grid 1 args rt w+0 act+1025\nend\n",
+                    "program:6" },
+                  { HEAD "program a B 1 T 1\nrun k0 grid B*Q args rt w+0 w+0\nend\n",
+                    "not an expression" },
+                  { HEAD "program a B 2 T 2\nrun k0 grid B*T*1000000000 args rt w+0 w+0\nend\n",
+                    "program:6" },
+                  { HEAD "program a B 2 T 200\nio x f32 act+0 B*T\nend\n", "reach beyond" },
+                  { HEAD "program a B 1 T 1\nio x f64 act+0 1\nend\n", "unknown dtype" },
+                  { HEAD "program a B 1 T 1\nio x f32 rt 1\nend\n", "must be ARENA+OFFSET" },
+                  { HEAD "program a B 1 T 1\nio x f32 act+0 1\nio x f32 act+0 1\nend\n",
+                    "program:7" },
+                  { HEAD "program a B 1 T 1\nzero act+1000 25\nend\n", "reach beyond" },
+                  { HEAD "program a B 1 T 1\n", "has no end" },
+                  { HEAD "program a B 0 T 1\nend\n", "at least 1" },
+                  { HEAD "program a B 257 T 1\nend\n", "program:5" },
+                  { HEAD "program a B 1 T 1\nend\nprogram a B 1 T 1\nend\n", "program:7" },
+                  { HEAD "program a B 1 T 1\nend of it\n", "unexpected 'of it'" },
+                  { HEAD "banana\n", "program:5: 'banana'" } };
         for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
                 Program p;
                 Err e;
@@ -338,10 +343,17 @@ TEST (program_refusals) {
         CHECK(program_parse(&p, "tgc-program 2\n\0", 15, "program", 0) == TGC_BAD_FILE);
 }
 
-#define MANIFEST \
-        "tgc 1\nmodel tiny\ndtype bf16\nmode both\nvocab 16\nctx 32\nbatch 2\nchunk 8\nparams 20 12 24\n"
+#define MANIFEST "tgc 1\n"
+"model tiny\n"
+        "dtype bf16\n"
+        "mode both\n"
+        "vocab 16\nctx 32\n"
+        "batch 2\n"
+        "chunk 8\n"
+        "params 20 12 24\n"
 
-TEST (manifest_text) {
+        TEST (manifest_text)
+{
         static const char text[] = MANIFEST
                 "param a 3x4 0 trainable normal 0.02\nparam b 8 12 trainable uniform -1 1\n"
                 "param c 2x2 20 frozen value 3\nmap anything at all\nmeta licence MIT\n";
@@ -389,10 +401,17 @@ TEST (manifest_text) {
 
 /* Blocks take as many of the arena's elements as hold their bytes. */
 TEST (manifest_of_blocks) {
-        static const char text[] =
-                "tgc 1\nmodel tiny\ndtype bf16\nmode infer\nvocab 16\nctx 32\nbatch 1\nchunk 8\n"
-                "params 0 0 55\nparam a 2x32 0 frozen Q8_0 zeros\nparam b 1x32 34 frozen MXFP4 zeros\n"
-                "param c 12 43 frozen zeros\n";
+        static const char text[] = "tgc 1\n"
+                                   "model tiny\n"
+                                   "dtype bf16\n"
+                                   "mode infer\n"
+                                   "vocab 16\nctx 32\n"
+                                   "batch 1\n"
+                                   "chunk 8\n"
+                                   "params 0 0 55\n"
+                                   "param a 2x32 0 frozen Q8_0 zeros\n"
+                                   "param b 1x32 34 frozen MXFP4 zeros\n"
+                                   "param c 12 43 frozen zeros\n";
         Manifest m;
         Err e;
         CHECK_MSG(!manifest_parse(&m, text, strlen(text), &e), "%s", e.msg);

@@ -5,17 +5,14 @@
 
 static const char fake_extra[] =
         "#include <string.h>\n"
-        "int fake_n_args(const char *name)\n"
-        "{\n"
+        "int fake_n_args(const char *name)\n{\n"
         "        return !strcmp(name, \"k_logits\") ? 5 : !strcmp(name, \"k_sample\") ? 4\n"
-        "             : !strcmp(name, \"k_grad\") ? 6 : !strcmp(name, \"k_maps\") ? 4 : 7;\n"
-        "}\n"
-        "unsigned fake_maps(const char *name) { return !strcmp(name, \"k_maps\") ? 1 << 1 | 1 << 3 : 0; }\n"
-        "void k_maps(const Rt *rt, void *const *arg)\n"
-        "{\n"
+        "             : !strcmp(name, \"k_grad\") ? 6 : !strcmp(name, \"k_maps\") ? 4 : 7;\n}\n"
+        "unsigned fake_maps(const char *name) { return !strcmp(name, \"k_maps\") ? 1 << 1 | 1 << "
+        "3 : 0; }\n"
+        "void k_maps(const Rt *rt, void *const *arg)\n{\n"
         "        memcpy(arg[2], arg[1], 128);\n"
-        "        memcpy((char *)arg[2] + 128, arg[3], 128);\n"
-        "}\n";
+        "        memcpy((char *)arg[2] + 128, arg[3], 128);\n}\n";
 
 /* Make libcuda.so.1 known to the loader; what dlopen finds is this one from then on. */
 static void *load_fake_driver(void)
@@ -40,11 +37,10 @@ static void *load_fake_driver(void)
         snprintf(path, sizeof path, "%s/small.h", dir);
         CHECK(!file_write_atomic(path, small_h, sizeof small_h - 1, &e));
         free(file);
-        snprintf(
-                command, sizeof command,
-                "%s -w -D_GNU_SOURCE -O1 -shared -fPIC -Iruntime "
-                "-Wl,-soname,libcuda.so.1 -o %s/libcuda.so.1 %s/kernels.c tests/fake_cuda.c -ldl -lm",
-                cc.command, dir, dir);
+        snprintf(command, sizeof command,
+                 "%s -w -D_GNU_SOURCE -O1 -shared -fPIC -Iruntime -Wl,-soname,libcuda.so.1 -o "
+                 "%s/libcuda.so.1 %s/kernels.c tests/fake_cuda.c -ldl -lm",
+                 cc.command, dir, dir);
         CHECK_MSG(!system(command), "%s", command);
         snprintf(path, sizeof path, "%s/libcuda.so.1", dir);
         lib = dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
@@ -109,9 +105,12 @@ TEST (played_driver_maps) {
         Plan p = make_plan(
                 manifest,
                 PROGRAM("",
-                        "w+0") "kernel k_maps unit infer threads 32 smem 0 args 4 flops 0 bytes 0 title maps\n"
-                               "map 0 tf32 w+16 2 8 12\nmap 1 f16 act+32 5 24 32\n"
-                               "program maps B 1 T 1\nio seen i32 act+4096 64\n"
+                        "w+0") "kernel k_maps unit infer threads 32 smem 0 args 4 flops 0 bytes 0 "
+                               "title maps\n"
+                               "map 0 tf32 w+16 2 8 12\n"
+                               "map 1 f16 act+32 5 24 32\n"
+                               "program maps B 1 T 1\n"
+                               "io seen i32 act+4096 64\n"
                                "run k_maps grid 1 args rt map:1 act+4096 map:0\nend\n");
         Session *s = open_on(&p, DEV_CUDA, SESSION_INFER);
         const char *w = ref_mem(s, (Ref) { program_arena(&s->p, "w"), 0 }),

@@ -95,22 +95,32 @@ TEST (time_is_bounded) {
         static const char *const code[] = {
                 "while true do local s = ('x'):rep(2^20 - 1) end",
                 "local s = ('x'):rep(2^20 - 1) while true do s:upper() end",
-                "local s = ('x'):rep(2^20 - 1) while true do s:reverse() s:byte(1, 1e5) s:sub(2) end",
-                "local x = ('x'):rep(2^20 - 9) local s, t = x .. 'a', x .. 'b' while true do x = s < t end",
-                "local x = ('x'):rep(2^20 - 9) local s, t = x .. 'a', x .. 'b' while true do x = s == t end",
+                "local s = ('x'):rep(2^20 - 1) while true do s:reverse() s:byte(1, 1e5) s:sub(2) "
+                "end",
+                "local x = ('x'):rep(2^20 - 9) local s, t = x .. 'a', x .. 'b' while true do x = "
+                "s < t end",
+                "local x = ('x'):rep(2^20 - 9) local s, t = x .. 'a', x .. 'b' while true do x = "
+                "s == t end",
                 "local s = ('0'):rep(2^20 - 1) .. '1' local n = 0 while true do n = n + s end",
                 "local s, t = ('x'):rep(2^20 - 9), {} while true do t[s .. 'a'] = 1 end",
                 "local s = ('x'):rep(2^19) while true do string.format('%s%q', s, s) end",
                 "local t = {} for i = 1, 3e6 do t[i] = -i end table.sort(t)",
-                "local t = {} for i = 1, 200 do t[i] = i end while true do table.sort(t, function() return false end) end",
+                "local t = {} for i = 1, 200 do t[i] = i end while true do table.sort(t, "
+                "function() return false end) end",
                 "local t = {} for i = 1, 1e5 do t[i] = '' end while true do table.concat(t) end",
-                "local t = {} for k = 0, 52 do t[1 << k] = k end while true do table.insert(t, 1, 0) end",
-                "local t = {} for k = 0, 52 do t[1 << k] = k end while true do table.remove(t, 1) end",
-                "local t = {} for i = 1, 1e5 do t[i] = i end while true do table.insert(t, 1, table.remove(t, 1)) end",
-                "local t = {} for i = 1, 1e5 do t[i] = i end while true do local n = select('#', table.unpack(t)) end",
-                "local t = {} for i = 1, 1e5 do t[i] = i end while true do for k in pairs(t) do break end end",
+                "local t = {} for k = 0, 52 do t[1 << k] = k end while true do table.insert(t, 1, "
+                "0) end",
+                "local t = {} for k = 0, 52 do t[1 << k] = k end while true do table.remove(t, 1) "
+                "end",
+                "local t = {} for i = 1, 1e5 do t[i] = i end while true do table.insert(t, 1, "
+                "table.remove(t, 1)) end",
+                "local t = {} for i = 1, 1e5 do t[i] = i end while true do local n = select('#', "
+                "table.unpack(t)) end",
+                "local t = {} for i = 1, 1e5 do t[i] = i end while true do for k in pairs(t) do "
+                "break end end",
                 "local t = {} for i = 1, 1e5 do t[i] = {} end while true do local x = {} end",
-                "local x = param('w', { 8, 4 }):gather(input('ids', { B, T })) while true do x:as 'q' end",
+                "local x = param('w', { 8, 4 }):gather(input('ids', { B, T })) while true do x:as "
+                "'q' end",
                 "local x = param('w', { 8, 4 }) while true do local s = x.shape end",
                 "local function f() return f() end f()",
         };
@@ -151,8 +161,8 @@ TEST (parsing_is_bounded) {
 TEST (graph_memory_is_bounded) {
         static const char *const code[] = {
                 "for i = 1, 1e9 do input('i' .. i, { B, T }) end",
-                "local t = {} for i = 1, 1e6 do t[i] = i end for i = 1, 16 do const('c' .. i, t) end local u = {} "
-                "for i = 1, 8e6 do u[i] = i end",
+                "local t = {} for i = 1, 1e6 do t[i] = i end for i = 1, 16 do const('c' .. i, t) "
+                "end local u = {} for i = 1, 8e6 do u[i] = i end",
                 "local s, t = ('x'):rep(2^19), {} for i = 1, 2^18 do t[i] = s end table.concat(t)",
         };
         char msg[2048];
@@ -178,18 +188,25 @@ TEST (time_is_an_option) {
 /* The table functions that are written anew do what Lua's do; equal elements keep their order. */
 TEST (tables_are_as_in_lua) {
         static const char code[] =
-                "local function same(t, ...) assert(table.concat(t, ' ') == table.concat({...}, ' '), table.concat(t, ' ')) end\n"
+                "local function same(t, ...) assert(table.concat(t, ' ') == table.concat({...}, ' "
+                "'), table.concat(t, ' ')) end\n"
                 "local t = { 5, 2, 8, 1, 9, 3 } table.sort(t) same(t, 1, 2, 3, 5, 8, 9)\n"
                 "table.sort(t, function(a, b) return a > b end) same(t, 9, 8, 5, 3, 2, 1)\n"
                 "t = {} table.sort(t) same(t) t = { 'b' } table.sort(t) same(t, 'b')\n"
                 "t = {} for i = 1, 1000 do t[i] = i * 7919 % 1009 * 1000 + i end\n"
                 "table.sort(t, function(a, b) return a // 100000 < b // 100000 end)\n"
-                "for i = 2, 1000 do local a, b = t[i - 1], t[i] assert(a // 100000 <= b // 100000)\n"
-                "        if a // 100000 == b // 100000 then assert(a % 1000 < b % 1000 or b % 1000 == 0) end end\n"
-                "t = { 1, 2, 3 } table.insert(t, 4) table.insert(t, 1, 0) table.insert(t, 6, 5) same(t, 0, 1, 2, 3, 4, 5)\n"
-                "assert(table.remove(t) == 5 and table.remove(t, 1) == 0 and table.remove(t, 2) == 2) same(t, 1, 3, 4)\n"
-                "assert(table.remove(t, 4) == nil) t = {} assert(table.remove(t) == nil and table.remove(t, 0) == nil)\n"
-                "assert(tostring({}) == 'table' and tostring(load) == 'nil' and tostring(print) == 'function' and tostring(pairs) == 'function')\n"
+                "for i = 2, 1000 do local a, b = t[i - 1], t[i] assert(a // 100000 <= b // "
+                "100000)\n"
+                "        if a // 100000 == b // 100000 then assert(a % 1000 < b % 1000 or b % "
+                "1000 == 0) end end\n"
+                "t = { 1, 2, 3 } table.insert(t, 4) table.insert(t, 1, 0) table.insert(t, 6, 5) "
+                "same(t, 0, 1, 2, 3, 4, 5)\n"
+                "assert(table.remove(t) == 5 and table.remove(t, 1) == 0 and table.remove(t, 2) "
+                "== 2) same(t, 1, 3, 4)\n"
+                "assert(table.remove(t, 4) == nil) t = {} assert(table.remove(t) == nil and "
+                "table.remove(t, 0) == nil)\n"
+                "assert(tostring({}) == 'table' and tostring(load) == 'nil' and tostring(print) "
+                "== 'function' and tostring(pairs) == 'function')\n"
                 "assert(string.format('%s %d', {}, 3) == 'table 3' and tostring(0.5) == '0.5')\n"
                 "error 'done'\n";
         static const char *const bad[][2] = {
@@ -305,13 +322,15 @@ TEST (json_errors) {
                   ":4: error: matmul: inner dimensions differ, 4 in %w" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"neg\",\"in\":[\"w\"],\"attr\":{\"q\":1}}"),
                   ":4: error: neg has no attribute 'q'" },
-                { GRAPH("{\"name\":\"y\",\"op\":\"matmul\",\"in\":[\"w\",\"w\"],\"attr\":{\"tb\":0.5}}"),
+                { GRAPH("{\"name\":\"y\",\"op\":\"matmul\",\"in\":[\"w\",\"w\"],"
+                        "\"attr\":{\"tb\":0.5}}"),
                   ":4: error: attribute 'tb' must be a whole number" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"neg\",\"in\":[\"w\"],\"type\":\"f32[8]\"}"),
                   ":4: error: %y: neg gives f32[8,4], the file says f32[8]" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"neg\",\"in\":[\"w\"],\"type\":\"f32[8\"}"),
                   ":4: error: 'f32[8' is no type" },
-                { GRAPH("{\"name\":\"y\",\"op\":\"param\",\"type\":\"f32[1099511627776,1099511627776]\"}"),
+                { GRAPH("{\"name\":\"y\",\"op\":\"param\",\"type\":\"f32[1099511627776,"
+                        "1099511627776]\"}"),
                   ":4: error: param: the shape [1099511627776,1099511627776] is out of range" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"param\",\"type\":\"f32[99999999999999999999]\"}"),
                   "is no type" },
@@ -321,7 +340,8 @@ TEST (json_errors) {
                   ":4: error: param: parameters are f32" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"param\"}"),
                   ":4: error: %y: param needs a \"type\"" },
-                { GRAPH("{\"name\":\"y\",\"op\":\"const\",\"type\":\"f32[3]\",\"attr\":{\"data\":[1,2]}}"),
+                { GRAPH("{\"name\":\"y\",\"op\":\"const\",\"type\":\"f32[3]\","
+                        "\"attr\":{\"data\":[1,2]}}"),
                   ":4: error: const: 2 numbers do not fill f32[3]" },
                 { GRAPH("{\"name\":\"y y\",\"op\":\"neg\",\"in\":[\"w\"]}"),
                   ":4: error: 'y y' cannot be a node's name" },
@@ -329,7 +349,8 @@ TEST (json_errors) {
                   ":4: error: \"loc\" must be FILE:LINE" },
                 { GRAPH("{\"name\":\"x\",\"op\":\"neg\",\"in\":[\"w\"]}"),
                   "output 'logits' must be the name of a node" },
-                { GRAPH("{\"name\":\"y\",\"op\":\"transpose\",\"in\":[\"w\"],\"attr\":{\"perm\":[1,0,5]}}"),
+                { GRAPH("{\"name\":\"y\",\"op\":\"transpose\",\"in\":[\"w\"],"
+                        "\"attr\":{\"perm\":[1,0,5]}}"),
                   "more axes are named" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"dropout\",\"in\":[\"w\"],\"attr\":{\"p\":1}}"),
                   "the probability is 1" },
@@ -344,7 +365,8 @@ TEST (json_errors) {
                   ":4: error: input %targets is i32[T,B], but must be i32[B,T]" },
                 { "{\"tgc_graph\":1,\"documents\":-1,\"nodes\":[]}",
                   "\"documents\" must be a token's id" },
-                { GRAPH("{\"name\":\"y\",\"op\":\"bucket\",\"in\":[\"ids\"],\"attr\":{\"k\":1e300}}"),
+                { GRAPH("{\"name\":\"y\",\"op\":\"bucket\",\"in\":[\"ids\"],"
+                        "\"attr\":{\"k\":1e300}}"),
                   "must be a whole number" },
         };
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -364,10 +386,9 @@ TEST (json_errors) {
 /* Nodes may come from a Lua file; what is wrong with the whole is of the JSON file. */
 TEST (json_without_outputs) {
         char msg[2048] = "";
-        CHECK(!from_json(
-                "{\"tgc_graph\":1,\"nodes\":[\n"
-                "{\"name\":\"ids\",\"op\":\"input\",\"type\":\"i32[B,T]\",\"loc\":\"gpt.lua:1\"}],\"outputs\":{}}",
-                msg));
+        CHECK(!from_json("{\"tgc_graph\":1,\"nodes\":[\n{\"name\":\"ids\",\"op\":\"input\","
+                         "\"type\":\"i32[B,T]\",\"loc\":\"gpt.lua:1\"}],\"outputs\":{}}",
+                         msg));
         /* after ".json" */
         CHECK_MSG(!strncmp(msg, ": error: the model returns neither", 34), "%s", msg);
 }
@@ -398,7 +419,8 @@ TEST (json_damaged) {
 /* A graph takes memory in proportion to its file, whatever that is full of. */
 TEST (json_memory) {
         static const char head[] =
-                "{\"tgc_graph\":1,\"nodes\":[{\"name\":\"ids\",\"op\":\"input\",\"type\":\"i32[B,T]\",\"in\":[";
+                "{\"tgc_graph\":1,\"nodes\":[{\"name\":\"ids\",\"op\":\"input\",\"type\":\"i32[B,"
+                "T]\",\"in\":[";
         size_t m = 8 << 20;
         char *s = malloc(m + 256), *p = s, msg[2048];
         pid_t pid;

@@ -144,10 +144,15 @@ static void expect_early(int tokens, const char *program, const char *want)
 
 /* a writes 0; b may have 1 before a has ended and not 0; nobody knows what ran before a. */
 TEST (what_the_launch_before_does_not_write_is_early) {
-        expect_early(
-                64,
-                "a#@1@2 192 0 9 1 2 0!\nb#@0@1 192 0 9 0 1 3!\nc#@0@1 192 0 9 0 1 4!\nd#@3@4 192 0 9 3 4 5!\n",
-                "a# 0 204800\nb#! PREFETCH_B 204800\nc#! PREFETCH_A | PREFETCH_B 204800\nd#! PREFETCH_A 204800\n");
+        expect_early(64,
+                     "a#@1@2 192 0 9 1 2 0!\n"
+                     "b#@0@1 192 0 9 0 1 3!\n"
+                     "c#@0@1 192 0 9 0 1 4!\n"
+                     "d#@3@4 192 0 9 3 4 5!\n",
+                     "a# 0 204800\n"
+                     "b#! PREFETCH_B 204800\n"
+                     "c#! PREFETCH_A | PREFETCH_B 204800\n"
+                     "d#! PREFETCH_A 204800\n");
 }
 
 /* What does not run on sm_90a (x0, though it writes 1) is not before anything. */
@@ -194,7 +199,11 @@ TEST (what_nothing_waits_for_joins_the_next_level) {
 }
 
 TEST (sums_without_company_gather_at_the_end) {
-        expect("dy 512 20000 8 0!\ns 128 0 4 0 d1\nx 512 20000 8 0 1!\nt 128 0 5 0 d2\ny 512 20000 8 1 2!\n",
+        expect("dy 512 20000 8 0!\n"
+               "s 128 0 4 0 d1\n"
+               "x 512 20000 8 0 1!\n"
+               "t 128 0 5 0 d2\n"
+               "y 512 20000 8 1 2!\n",
                "dy 8\nx 8\ny 8\ns+t 9\n");
 }
 
@@ -242,9 +251,13 @@ TEST (what_fills_the_gpu_stays_alone) {
  * there where it costs the launch least. */
 TEST (single_wave_gemms_share_the_gpu) {
         expect("dx:1536x384x1536 128 98304 72 0!\n", "dx 72 sm90 72\n");
-        expect("dx:1536x384x1536 128 98304 72 0!\ndw:384x1536x1536 128 98304 72 d1\ndv:1536x384x1536 128 98304 72 d2\n",
+        expect("dx:1536x384x1536 128 98304 72 0!\n"
+               "dw:384x1536x1536 128 98304 72 d1\n"
+               "dv:1536x384x1536 128 98304 72 d2\n",
                "dx+dw+dv 216 sm90 108\n");
-        expect("dx:1536x384x384 128 98304 72 0!\ndw:384x384x1536 128 98304 36 d1\ndy:1536x384x1536 128 98304 72 0 1!\n",
+        expect("dx:1536x384x384 128 98304 72 0!\n"
+               "dw:384x384x1536 128 98304 36 d1\n"
+               "dy:1536x384x1536 128 98304 72 0 1!\n",
                "dx 72 sm90 72\ndy+dw 108 sm90 90\n");
 }
 

@@ -75,9 +75,16 @@ TEST (cuda_leaves_memory_as_it_was) {
 static void check_masters(const char *program)
 {
         need(DEV_CPU);
-        static const char m[] =
-                "tgc 1\nmodel sum\ndtype bf16\nmode both\nvocab 16\nctx 32\nbatch 3\nchunk 5\nparams 33 33 40\n"
-                "param x 3x11 0 trainable normal 0.5\nparam frozen 7 33 frozen uniform 2 3\n";
+        static const char m[] = "tgc 1\n"
+                                "model sum\n"
+                                "dtype bf16\n"
+                                "mode both\n"
+                                "vocab 16\nctx 32\n"
+                                "batch 3\n"
+                                "chunk 5\n"
+                                "params 33 33 40\n"
+                                "param x 3x11 0 trainable normal 0.5\n"
+                                "param frozen 7 33 frozen uniform 2 3\n";
         Plan p = make_plan(m, program);
         Session *s = open_on(&p, DEV_CPU, 0);
         Err e;

@@ -84,7 +84,8 @@ TEST (positions_may_be_moved_and_bounded) {
 TEST (what_is_generated_is_a_row_of_tokens) {
         COMPILE({ OFFSET, BOTH, 0, 0, false, "tokens=25", 0, NULL },
                 { OFFSET, BOTH, 0, 0, false, "tokens=19", TGC_BAD_FILE,
-                  "offset.lua:12: error: table %wte.weight has 19 rows, and ids need 20: there are 20 logits" });
+                  "offset.lua:12: error: table %wte.weight has 19 rows, and ids need 20: there "
+                  "are 20 logits" });
 }
 
 #define INDEX "tests/e2e/check/index.lua"
@@ -97,9 +98,11 @@ TEST (what_is_generated_is_a_row_of_tokens) {
 TEST (an_index_stays_within_its_table) {
         static const Case cases[] = {
                 HOW("far", TGC_BAD_FILE,
-                    "table %table has 20 rows, and the index %cast.2 runs from -1000000 to -999981; bound it"),
+                    "table %table has 20 rows, and the index %cast.2 runs from -1000000 to "
+                    "-999981; bound it"),
                 HOW("before", TGC_BAD_FILE,
-                    "table %table has 20 rows, and the index %cast.2 runs from -1 to 18; bound it by 0 and 19"),
+                    "table %table has 20 rows, and the index %cast.2 runs from -1 to 18; bound it "
+                    "by 0 and 19"),
                 HOW("behind", TGC_BAD_FILE, "table %table has 20 rows, and ids need 21"),
                 HOW("const", TGC_BAD_FILE,
                     "table %table has 20 rows, and the index %cast.2 runs from 0 to 20"),

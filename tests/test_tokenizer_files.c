@@ -405,7 +405,8 @@ TEST (hf_refused_by_name) {
                 { { .post = "{'type':'TemplateProcessing','single':[{'Sequence':{'id':'B'}}]}" },
                   "should have the text A once" },
                 { { .post = "{'type':'Other'}" }, "post_processor of type 'Other'" },
-                { { .post = "{'type':'TemplateProcessing','single':[{'SpecialToken':{'id':'<s>'}}]}" },
+                { { .post = "{'type':'TemplateProcessing',"
+                            "'single':[{'SpecialToken':{'id':'<s>'}}]}" },
                   "without ids" },
                 { { .post = "{'type':'TemplateProcessing','single':[{'SpecialToken':{'id':'s'}}],"
                             "'special_tokens':{'s':{'ids':[99]}}}" },
@@ -421,9 +422,9 @@ TEST (hf_refused_by_name) {
                 { { .dec = SEQUENCE("decoders", FUSE
                                     ",{'type':'Replace','pattern':{'String':'a'},'content':'b'}") },
                   "Replace after Fuse" },
-                { { .dec = SEQUENCE(
-                            "decoders",
-                            "{'type':'ByteFallback'},{'type':'Strip','content':' ','start':1,'stop':0}") },
+                { { .dec = SEQUENCE("decoders",
+                                    "{'type':'ByteFallback'},{'type':'Strip','content':' "
+                                    "','start':1,'stop':0}") },
                   "Strip after ByteFallback" },
                 { { .dec = SEQUENCE("decoders",
                                     FUSE ",{'type':'Strip','content':' ','start':0,'stop':1}") },

@@ -37,12 +37,12 @@ static const char *plan_of(const Job *j, const char *device, int opt)
         snprintf(name, sizeof name, "%s%d.%s.O%d.plan", j->name, data_on, device, opt);
         const char *path = in_scratch(name), *was = getenv("TGC_CFLAGS");
         char *flags = was && j->init ? strdup(was) : NULL;
-        if (flags)
-                unsetenv(
-                        "TGC_CFLAGS"); /* run.sh's; what is compared with PyTorch is built as for users */
+        if (flags) /* run.sh's; what is compared with PyTorch is built as for users */
+                unsetenv("TGC_CFLAGS");
         if (!file_exists(path))
                 tgc(0,
-                    "compile %s %s%s -o %s --mode train -O %d -b %d --block-size %d --tokenizer char:%s%s -q",
+                    "compile %s %s%s -o %s --mode train -O %d -b %d --block-size %d --tokenizer "
+                    "char:%s%s -q",
                     j->model ? j->model : data_at("training/%s/init", j->name), j->define,
                     j != &job[NAIVE] ? ""
                     : data_is_own()  ? " -D n_embd=32"
@@ -68,13 +68,13 @@ static void check_curve(const Job *j, const char *csv, int steps)
                 CHECK_MSG(a->step == i && fabs(a->lr - b->lr) <= 1e-9 * b->lr,
                           "%s: step %g, lr %.9g, not %.9g", j->name, a->step, a->lr, b->lr);
                 /* two orders of adding float32: 1e-6 was seen */
-                CHECK_MSG(
-                        fabs(a->loss - b->loss) <= 2e-5 &&
-                                fabs(a->aux_loss - b->aux_loss) <= 2e-5 &&
-                                fabs(a->grad_norm - b->grad_norm) <= 2e-5 * b->grad_norm,
-                        "%s: step %d: loss %.7f, aux_loss %.7f, norm %.7f; PyTorch has %.7f, %.7f, %.7f",
-                        j->name, i, a->loss, a->aux_loss, a->grad_norm, b->loss, b->aux_loss,
-                        b->grad_norm);
+                CHECK_MSG(fabs(a->loss - b->loss) <= 2e-5 &&
+                                  fabs(a->aux_loss - b->aux_loss) <= 2e-5 &&
+                                  fabs(a->grad_norm - b->grad_norm) <= 2e-5 * b->grad_norm,
+                          "%s: step %d: loss %.7f, aux_loss %.7f, norm %.7f; PyTorch has %.7f, "
+                          "%.7f, %.7f",
+                          j->name, i, a->loss, a->aux_loss, a->grad_norm, b->loss, b->aux_loss,
+                          b->grad_norm);
         }
 }
 
@@ -159,8 +159,8 @@ static void repeat(const Job *j, const char *device, int opt, int steps)
         const char *to = in_scratch(out);
         tgc(0,
             "train %s --device %s %s -q --data %s --init_from %s/%s --batch_offsets %s/starts.npy "
-            "--max_iters %d --learning_rate 1e-3 --warmup_iters 5 --weight_decay %g --grad_clip 1 --grads_out %s "
-            "--log_csv %s -o %s",
+            "--max_iters %d --learning_rate 1e-3 --warmup_iters 5 --weight_decay %g --grad_clip 1 "
+            "--grads_out %s --log_csv %s -o %s",
             plan, device, threads_of(device), text_file(), dir, j->init, dir, steps,
             j->weight_decay, grads, csv, to);
         check_curve(j, csv, steps);
@@ -277,7 +277,8 @@ TEST (bf16_gradients_add_up_in_float32) {
                 .B = 2,
                 .T = 16,
                 .define =
-                        "-D vocab=65 -D ctx=16 -D n_layer=1 -D n_embd=32 -D n_head=2 -D dropout=0 --dtype bf16"
+                        "-D vocab=65 -D ctx=16 -D n_layer=1 -D n_embd=32 -D n_head=2 -D dropout=0 "
+                        "--dtype bf16"
         };
         micro_batches(&narrow, "emulate", "");
 }
@@ -376,12 +377,13 @@ static double last_loss(const char *csv)
 
 TEST (documents_resume_to_the_same_bytes) {
         static const char model[] =
-                "models/gpt.lua -D n_layer=1 -D n_head=2 -D n_embd=16 -D ctx=40 -b 3 --device cpu -t 1 -q";
+                "models/gpt.lua -D n_layer=1 -D n_head=2 -D n_embd=16 -D ctx=40 -b 3 --device cpu "
+                "-t 1 -q";
         char line[1000];
-        snprintf(
-                line, sizeof line,
-                "train %s --documents : --data %s --warmup_iters 2 --eval_iters 2 --eval_interval 10",
-                model, lines_text());
+        snprintf(line, sizeof line,
+                 "train %s --documents : --data %s --warmup_iters 2 --eval_iters 2 --eval_interval "
+                 "10",
+                 model, lines_text());
         tgc(0, "%s --max_iters 40 --log_csv %s -o %s", line, in_scratch("docs.csv"),
             in_scratch("docs"));
         tgc(0, "%s --max_iters 20 --lr_decay_iters 40 -o %s", line, in_scratch("parts"));
@@ -394,8 +396,8 @@ TEST (documents_resume_to_the_same_bytes) {
             "-D n_embd=16 -D ctx=40 -b 3 -q",
             lines_text(), in_scratch("docs.plan"));
         tgc(0,
-            "train %s --data %s --warmup_iters 2 --eval_iters 2 --eval_interval 10 --max_iters 40 --log_csv %s -o %s "
-            "--device cpu -t 1 -q",
+            "train %s --data %s --warmup_iters 2 --eval_iters 2 --eval_interval 10 --max_iters 40 "
+            "--log_csv %s -o %s --device cpu -t 1 -q",
             in_scratch("docs.plan"), lines_text(), in_scratch("plan.csv"), in_scratch("plan"));
         CHECK(last_loss(in_scratch("plan.csv")) == last_loss(in_scratch("docs.csv")));
         tgc(2, "train %s --documents 1 --data %s", in_scratch("docs.plan"), lines_text());
@@ -458,11 +460,10 @@ static const char *small_data; /* NULL: lines_text() */
 static const char *small_line(const char *out, const char *more)
 {
         static char line[2000];
-        snprintf(
-                line, sizeof line,
-                "train models/gpt.lua -D n_layer=1 -D n_head=2 -D n_embd=16 -D ctx=40 -b 3 --data %s "
-                "--eval_iters 1 --device cpu -t 1 -o %s %s",
-                small_data ? small_data : lines_text(), in_scratch(out), more);
+        snprintf(line, sizeof line,
+                 "train models/gpt.lua -D n_layer=1 -D n_head=2 -D n_embd=16 -D ctx=40 -b 3 --data "
+                 "%s --eval_iters 1 --device cpu -t 1 -o %s %s",
+                 small_data ? small_data : lines_text(), in_scratch(out), more);
         return line;
 }
 
@@ -473,9 +474,11 @@ static void check_says(const char *words)
 
 /* Rates at which the last steps have no loss, but not as many as --max_skips. */
 #define DIVERGE \
-        " --max_skips 1000 --learning_rate 1000 --min_lr 1000 --weight_decay 10 --warmup_iters 0 --grad_clip 0"
+        " --max_skips 1000 --learning_rate 1000 --min_lr 1000 --weight_decay 10 --warmup_iters 0 "
+"--grad_clip 0"
 
-TEST (a_last_step_that_is_not_finite_keeps_all) {
+        TEST (a_last_step_that_is_not_finite_keeps_all)
+{
         static const char *const kept[] = { "ckpt.safetensors", "state.safetensors", "model.plan" };
         char line[1000], a[100], b[100];
         tgc(6, "%s", small_line("nan", "--max_iters 60" DIVERGE));
@@ -595,7 +598,8 @@ TEST (a_run_that_is_replaced_is_named) {
         CHECK(!strstr(run_said, "holds a run"));
         tgc(0, "%s", small_line("twice", "--max_iters 4"));
         check_says(
-                "twice holds a run of 3 steps, which the first checkpoint will replace; --resume goes on with it");
+                "twice holds a run of 3 steps, which the first checkpoint will replace; --resume "
+                "goes on with it");
 }
 
 TEST (nothing_to_resume_makes_nothing) {
@@ -608,11 +612,12 @@ TEST (nothing_to_resume_makes_nothing) {
 TEST (an_older_state_goes_on) {
         char sed[1200];
         tgc(0, "%s", small_line("older", "--max_iters 3"));
-        snprintf(
-                sed, sizeof sed,
-                "sed -i 's/\"batch\"/\"b____\"/;s/\"block\"/\"c____\"/;s/\"graph\"/\"g____\"/;"
-                "s/\"text\"/\"t___\"/;s/\"accumulation\"/\"a___________\"/;s/\"xxh3\"/\"x___\"/;s/\"run\\./\"was./g' %s",
-                in_scratch("older/state.safetensors"));
+        snprintf(sed, sizeof sed,
+                 "sed -i "
+                 "'s/\"batch\"/\"b____\"/;s/\"block\"/\"c____\"/;s/\"graph\"/\"g____\"/;"
+                 "s/\"text\"/\"t___\"/;s/\"accumulation\"/\"a___________\"/;s/\"xxh3\"/\"x___\"/;"
+                 "s/\"run\\./\"was./g' %s",
+                 in_scratch("older/state.safetensors"));
         CHECK(!system(sed));
         tgc(0, "%s", small_line("older", "--max_iters 6 --resume -b 4"));
         tgc(2, "%s", small_line("older", "--max_iters 9 --resume -b 3"));
@@ -640,7 +645,8 @@ TEST (weights_of_other_shapes_are_named) {
         tgc(3, "%s", small_line("wide", line));
         check_says("narrow/ckpt.safetensors: shapes differ: parameter wte.weight (gpt.lua:");
         tgc(3,
-            "compile models/gpt.lua -D n_layer=1 -D n_head=2 -D n_embd=32 -D vocab=10 -D ctx=40 --weights %s -o %s",
+            "compile models/gpt.lua -D n_layer=1 -D n_head=2 -D n_embd=32 -D vocab=10 -D ctx=40 "
+            "--weights %s -o %s",
             in_scratch("narrow"), in_scratch("x.plan"));
         check_says("narrow/ckpt.safetensors: shapes differ: parameter wte.weight (gpt.lua:");
 }
@@ -661,13 +667,14 @@ TEST (eval_without_a_loss_says_so_in_json_too) {
         char sed[1200];
         tgc(0, "%s", small_line("scored", "--max_iters 2"));
         /* the last 16 weights are NaNs */
-        snprintf(
-                sed, sizeof sed,
-                "f=%s && head -c -64 $f > $f.nan && head -c 64 /dev/zero | tr '\\0' '\\377' >> $f.nan && mv $f.nan $f",
-                in_scratch("scored/ckpt.safetensors"));
+        snprintf(sed, sizeof sed,
+                 "f=%s && head -c -64 $f > $f.nan && head -c 64 /dev/zero | tr '\\0' '\\377' >> "
+                 "$f.nan && mv $f.nan $f",
+                 in_scratch("scored/ckpt.safetensors"));
         CHECK(!system(sed));
         tgc(0,
-            "compile models/gpt.lua -D n_layer=1 -D n_head=2 -D n_embd=16 -D ctx=40 --tokenizer char:%s --weights %s -o %s -q",
+            "compile models/gpt.lua -D n_layer=1 -D n_head=2 -D n_embd=16 -D ctx=40 --tokenizer "
+            "char:%s --weights %s -o %s -q",
             lines_text(), in_scratch("scored/ckpt.safetensors"), in_scratch("nan.plan"));
         tgc(6, "eval %s --data %s --device cpu", in_scratch("nan.plan"), lines_text());
         tgc(6, "eval %s --data %s --device cpu --json", in_scratch("nan.plan"), lines_text());

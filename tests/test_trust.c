@@ -137,11 +137,12 @@ static Plan marking(const char *mark)
         Plan p = read_plan("good.plan");
         const Section *s = plan_find(&p, "source.cpu");
         char *text = NULL;
-        CHECK(asprintf(
-                      &text,
-                      "%.*s\n#include <fcntl.h>\n__attribute__((constructor)) static void leave(void)\n"
-                      "{ open(\"%s\", O_CREAT | O_WRONLY, 0600); }\n",
-                      (int)s->size, (const char *)s->data, mark) > 0);
+        CHECK(asprintf(&text,
+                       "%.*s\n"
+                       "#include <fcntl.h>\n"
+                       "__attribute__((constructor)) static void leave(void)\n"
+                       "{ open(\"%s\", O_CREAT | O_WRONLY, 0600); }\n",
+                       (int)s->size, (const char *)s->data, mark) > 0);
         add(&p, "source.cpu", text, strlen(text));
         free(text);
         return p;
@@ -175,10 +176,10 @@ TEST (objects_belong_to_their_sources) {
         write_plan(&p, "mixed.plan");
         run("mixed.plan", false, got);
         CHECK(!marked(mark) && !strcmp(got, want));
-        CHECK_MSG(
-                strstr(err_text,
-                       "mixed.plan: object.cpu was not made of the plan's cpu sources and flags: it is built again"),
-                "%s", err_text);
+        CHECK_MSG(strstr(err_text,
+                         "mixed.plan: object.cpu was not made of the plan's cpu sources and flags: "
+                         "it is built again"),
+                  "%s", err_text);
 
         /* its key forged as well: a plan is a program; --rebuild takes none of it */
         Pack a, b;
@@ -264,10 +265,13 @@ TEST (rebuild_is_for_plans) {
               TGC_BAD_FILE);
         CHECK_MSG(
                 strstr(err_text,
-                       "moved.plan: --rebuild: the plan's weights do not lie where its graph puts them"),
+                       "moved.plan: --rebuild: the plan's weights do not lie where its graph puts "
+                       "them"),
                 "%s", err_text);
         static const char how[] =
-                "tgc-products 1\ncompiled dtype f32 opt 9 infer 1 train 0 batch 1 ctx 8 chunk 0 block 8 recompute 0\n";
+                "tgc-products 1\n"
+                "compiled dtype f32 opt 9 infer 1 train 0 batch 1 ctx 8 chunk 0 block 8 recompute "
+                "0\n";
         add(&p, "products", how, strlen(how));
         write_plan(&p, "moved.plan");
         CHECK(tgc("run", scratch("moved.plan"), "--rebuild", "--prompt-ids", "1", NULL) ==
@@ -308,11 +312,11 @@ TEST (dump_prints_no_escapes) {
         write_plan(&p, "nasty.plan");
         for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
                 RUN("dump", scratch("nasty.plan"), part[i][1]);
-                CHECK_MSG(
-                        harmless(out_text) &&
-                                strstr(out_text,
-                                       "\\x1b[31m \\x1b]0;title\\x07 \\u009b1m \\u202edrawkcab \\xff \\x7f\\x08\\x0d\xc3\xa9 end\n"),
-                        "%s", out_text);
+                CHECK_MSG(harmless(out_text) &&
+                                  strstr(out_text,
+                                         "\\x1b[31m \\x1b]0;title\\x07 \\u009b1m \\u202edrawkcab "
+                                         "\\xff \\x7f\\x08\\x0d\xc3\xa9 end\n"),
+                          "%s", out_text);
         }
         plan_close(&p);
 }

@@ -48,7 +48,9 @@ TEST (export_inverse) {
                 { "x 4x6", "p 2x6, q 2x6", "map p = x | rows 0 2\nmap q = x | rows 2 4" },
                 { "x 4x6", "p 4x1, q 4x5", "map p = x | cols 0 1\nmap q = x | cols 1 6" },
                 { "x 3x2x4", "p 2x3x4",
-                  "map p[:][0] = x | index 0\nmap p[:][2] = x | index 2\nmap p[:][1] = x | index 1" },
+                  "map p[:][0] = x | index 0\n"
+                  "map p[:][2] = x | index 2\n"
+                  "map p[:][1] = x | index 1" },
                 { "q 4x3, k 2x3, v 2x3", "w 8x3",
                   "map w[0:4] = q | rope 2\nmap w[4:6] = k | rope 1\nmap w[6:8] = v" },
                 { "gate 3x2, up 3x2", "w 6x2", "map w[0:6:2] = gate\nmap w[1:6:2] = up" },
@@ -339,7 +341,10 @@ TEST (damaged_maps) {
         static const char text[] =
                 "map p[0:4:2] = no || x: 2x3 | rope 1 2 | t | t | scale 2\n"
                 "map p[1:4:2] =? x: 2x3 | rows 0 2 | cols 0 3 | reshape 1 2 3 | index 0\n"
-                "map q[1][:] = z | index 1\nmap q[0] = z | index 0\nmap ignore *a*?\nmap ignore *\n";
+                "map q[1][:] = z | index 1\n"
+                "map q[0] = z | index 0\n"
+                "map ignore *a*?\n"
+                "map ignore *\n";
         static const char letters[] = "0123456789[]:|=? xyzpqtmap\n*#";
         Checkpoint *ck = numbers("x 2x3, y 2x3, z 2x4, aaa 1");
         int accepted = 0, imported = 0;
@@ -391,11 +396,11 @@ static const char *real_spec(void)
         const Sizes s = sizes_of_data();
         int n = sprintf(text, "tok_emb %dx%d, rms_final %d", s.V, s.C, s.C);
         for (int l = 0; l < 2; l++)
-                n += sprintf(
-                        text + n,
-                        ", %d.rms_att %d, %d.wqkv %dx%d, %d.wo %dx%d, %d.rms_ffn %d, %d.w13 %dx%d, %d.w2 %dx%d",
-                        l, s.C, l, s.C + 2 * s.K, s.C, l, s.C, s.C, l, s.C, l, 2 * s.F, s.C, l, s.F,
-                        s.C);
+                n += sprintf(text + n,
+                             ", %d.rms_att %d, %d.wqkv %dx%d, %d.wo %dx%d, %d.rms_ffn %d, %d.w13 "
+                             "%dx%d, %d.w2 %dx%d",
+                             l, s.C, l, s.C + 2 * s.K, s.C, l, s.C, s.C, l, s.C, l, 2 * s.F, s.C, l,
+                             s.F, s.C);
         return text;
 }
 
@@ -430,11 +435,11 @@ static char *real_map(bool hf)
                 sprintf(turn[1], " | rope %d", s.n_head);
                 sprintf(turn[2], " | rope %d", s.n_kv_head);
         }
-        strcat(text,
-               !hf ? "map tok_emb = tok_emb\nmap rms_final = rms_final\n"
-               : data_is_own()
-                       ? "map tok_emb = model.embed_tokens.weight\nmap rms_final = model.norm.weight\n"
-                       : "map tok_emb = lm_head.weight\nmap rms_final = model.norm.weight\n");
+        strcat(text, !hf ? "map tok_emb = tok_emb\nmap rms_final = rms_final\n"
+                     : data_is_own()
+                             ? "map tok_emb = model.embed_tokens.weight\n"
+                               "map rms_final = model.norm.weight\n"
+                             : "map tok_emb = lm_head.weight\nmap rms_final = model.norm.weight\n");
         for (int l = 0; l < 2; l++)
                 for (int i = 0; i < 9; i++)
                         sprintf(text + strlen(text), "map %d.%s = %slayers.%d.%s%s\n", l, target[i],
@@ -534,8 +539,10 @@ static void check_experts(const char *folder)
         for (int i = 0; i < 3; i++) { /* only some tensors: the rest is unused */
                 CHECK(i < checkpoint_count(ck));
                 sprintf(map + strlen(map),
-                        "map wg[%d][0:%d:2] = model.layers.0.block_sparse_moe.experts.%d.w1.weight\n"
-                        "map wg[%d][1:%d:2] = model.layers.0.block_sparse_moe.experts.%d.w3.weight\n"
+                        "map wg[%d][0:%d:2] = "
+                        "model.layers.0.block_sparse_moe.experts.%d.w1.weight\n"
+                        "map wg[%d][1:%d:2] = "
+                        "model.layers.0.block_sparse_moe.experts.%d.w3.weight\n"
                         "map wd[%d] = model.layers.0.block_sparse_moe.experts.%d.w2.weight | t\n",
                         i, (int)(2 * t->dim[0]), i, i, (int)(2 * t->dim[0]), i, i, i);
         }

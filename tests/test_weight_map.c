@@ -8,8 +8,10 @@
 TEST (print_parse) {
         static const char text[] =
                 "map tok_emb = model.embed_tokens.weight || lm_head.weight\n"
-                "map blk0.wqkv[0:768] = model.layers.0.self_attn.q_proj.weight: 768x768 | rope 12\n"
-                "map blk0.wg[3][0:64:2] = e.weight: 8x64x32 | index 3 | rows 0 32 | cols 1 2 | t | reshape 4 8\n"
+                "map blk0.wqkv[0:768] = model.layers.0.self_attn.q_proj.weight: 768x768 | rope "
+                "12\n"
+                "map blk0.wg[3][0:64:2] = e.weight: 8x64x32 | index 3 | rows 0 32 | cols 1 2 | t "
+                "| reshape 4 8\n"
                 "map w[:][5:7][2] =? x | rope 4 32 | scale 0.125\n"
                 "map s = scale: scalar | scale -1e-30 | scale 3.141592653589793\n"
                 "map ignore = really.a.parameter\n"
@@ -148,12 +150,15 @@ TEST (transforms) {
                   { 0, 0, 1, 1, 2, 2, 0, 1, 2, 0, 1, 2 } },
                 { "x 2x4x1",
                   "p 2x2, q 4",
-                  "map p = x | reshape 2 4 | cols 0 2\nmap q = x | reshape 2 4 | cols 2 4 | reshape 4",
+                  "map p = x | reshape 2 4 | cols 0 2\nmap q = x | reshape 2 4 | cols 2 4 | "
+                  "reshape 4",
                   { 0, 1, 4, 5 } },
                 { "b 2", "p 2", "map p = a || b", { 0, 1 } },
                 { "x 5",
                   "p 5",
-                  "map p[0:5:3] = x | rows 0 2\nmap p[1:5:3] = x | rows 1 3\nmap p[2] = x | index 4",
+                  "map p[0:5:3] = x | rows 0 2\n"
+                  "map p[1:5:3] = x | rows 1 3\n"
+                  "map p[2] = x | index 4",
                   { 0, 1, 4, 1, 2 } },
         };
 

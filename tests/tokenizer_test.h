@@ -108,9 +108,10 @@ static inline double check_round_trip(const Tokenizer *t, const char *text, size
 /* ---- each part of a tokenizer.json ------------------------------------------------------- */
 
 /* JSON with ' for ": base vocabulary, and parts that are null unless a row gives them. */
-#define VOCAB                                                                                                         \
-        "'<unk>':0,'a':1,'b':2,'c':3,'▁':4,'ab':5,'▁a':6,'Ġ':7,'Ġa':8,'1':9,'2':10,'12':11,'!':12,'<0xC3>':13," \
-        "'<0xA9>':14,'A':15,'e':16,'Ċ':17,'abc':18,'ĠĠ':19,' ':20,'.':21,'Ã':22,'©':23,'bc':24"
+#define VOCAB                                                                              \
+        "'<unk>':0,'a':1,'b':2,'c':3,'▁':4,'ab':5,'▁a':6,'Ġ':7,'Ġa':8,'1':9,'2':10," \
+        "'12':11,'!':12,'<0xC3>':13,'<0xA9>':14,'A':15,'e':16,'Ċ':17,"                    \
+        "'abc':18,'ĠĠ':19,' ':20,'.':21,'Ã':22,'©':23,'bc':24"
 #define MERGES "'a b','▁ a','Ġ a','1 2','b c','a bc','Ġ Ġ'"
 #define MERGE_LISTS "['a','b'],['▁','a'],['Ġ','a'],['1','2'],['b','c'],['a','bc'],['Ġ','Ġ']"
 

@@ -159,10 +159,10 @@ bool sm90_attention_short(Build *b, const void *problem)
                 f->cluster = 1;
                 f->grid = arena_fmt(e->tmp, "%lld", (long long)blocks);
                 f->waits = true;
-                build_line(
-                        b,
-                        "attention_short_wgmma<%s, \1_att, AttShortTileSm90<%d>>(in, %s, B, T, tile, smem, epilogue);",
-                        c_type(NODE(e->g, n->in[0])->type.dt), nb, work->lse);
+                build_line(b,
+                           "attention_short_wgmma<%s, \1_att, AttShortTileSm90<%d>>(in, %s, B, T, "
+                           "tile, smem, epilogue);",
+                           c_type(NODE(e->g, n->in[0])->type.dt), nb, work->lse);
                 return true;
         }
         return false;
@@ -207,10 +207,10 @@ bool sm90_attention_decode(Build *b, const void *problem)
                    *shape = arena_fmt(e->tmp, "<%s, \1_att, AttDecode<%d, %d, %d>, %d%s>", type,
                                       rows, splits, b->any.threads, cluster,
                                       streams ? arena_fmt(e->tmp, ", %d", stages) : "");
-        build_line(
-                b,
-                "static_assert(attention_decode_%s_smem%s() == %d, \"as sm90_attention.c counts it\");",
-                name, shape, f->smem);
+        build_line(b,
+                   "static_assert(attention_decode_%s_smem%s() == %d, \"as sm90_attention.c counts "
+                   "it\");",
+                   name, shape, f->smem);
         build_line(b, "attention_decode_%s%s(in, %s, %s, B, T, rt, tile, smem, epilogue);", name,
                    shape, work->parts, work->done);
         return true;
@@ -250,12 +250,11 @@ bool sm90_attention(Build *b, const void *problem)
         const char *mq = sm90_attention_map(b, n->in[0], "map_q"),
                    *mk = sm90_attention_map(b, n->in[1], "map_k"),
                    *mv = sm90_attention_map(b, n->in[2], "map_v");
-        build_line(
-                b,
-                "attention_sm90_persistent<%s, \1_att, AttTileSm90<%d, %d, %d, %d, %s>>(%s, %s, %s, in, %s, "
-                "B, T, rt, tile, (int)gridDim.x, smem, epilogue);",
-                c_type(NODE(e->g, n->in[0])->type.dt), t->D, t->groups, t->bn, t->stages, t->turns,
-                mq, mk, mv, work->lse);
+        build_line(b,
+                   "attention_sm90_persistent<%s, \1_att, AttTileSm90<%d, %d, %d, %d, %s>>(%s, %s, "
+                   "%s, in, %s, B, T, rt, tile, (int)gridDim.x, smem, epilogue);",
+                   c_type(NODE(e->g, n->in[0])->type.dt), t->D, t->groups, t->bn, t->stages,
+                   t->turns, mq, mk, mv, work->lse);
         return true;
 }
 
@@ -328,8 +327,8 @@ bool sm90_attention_backward_short(Build *b, const void *problem)
                        &(Slot) { .kind = SLOT_NODE, .id = value_base(e->g, n->in[5]) }, NULL);
         build_line(
                 b,
-                "attention_short_backward_wgmma<%s, \1_att, AttShortBackwardTile<%d, %s, %d, %s, %s, %d, %d>, PREFETCH>(in, %s, T, tile, smem, "
-                "epilogue, epilogue_k, epilogue_v);",
+                "attention_short_backward_wgmma<%s, \1_att, AttShortBackwardTile<%d, %s, %d, %s, "
+                "%s, %d, %d>, PREFETCH>(in, %s, T, tile, smem, epilogue, epilogue_k, epilogue_v);",
                 c_type(NODE(e->g, n->in[0])->type.dt), t->nb, t->causal ? "true" : "false",
                 t->parts, t->keep_k, t->keep_v, t->many, t->some, work->sums);
         return true;
@@ -376,10 +375,11 @@ bool sm90_attention_backward(Build *b, const void *problem)
         f->persistent = !cluster;
         f->grid = arena_fmt(e->tmp, "%lld", (long long)blocks);
         backward_maps(b, n);
-        build_line(
-                b,
-                "attention_%s_tma<%s, \1_att, AttBackwardTileSm90<%d, %d, %d, %s>>(maps, %s, B, T, tile, %ssmem, %s);",
-                name[kind], c_type(NODE(e->g, n->in[0])->type.dt), t->D, t->stages, t->owns,
-                t->keep, work->sums, kind == GRAD_BOTH ? "" : "(int)gridDim.x, ", epilogues[kind]);
+        build_line(b,
+                   "attention_%s_tma<%s, \1_att, AttBackwardTileSm90<%d, %d, %d, %s>>(maps, %s, B, "
+                   "T, tile, %ssmem, %s);",
+                   name[kind], c_type(NODE(e->g, n->in[0])->type.dt), t->D, t->stages, t->owns,
+                   t->keep, work->sums, kind == GRAD_BOTH ? "" : "(int)gridDim.x, ",
+                   epilogues[kind]);
         return true;
 }

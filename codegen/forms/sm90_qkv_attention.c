@@ -212,14 +212,15 @@ bool sm90_qkv_attention(Build *b, const void *problem)
         build_line(b, "\1_att_epilogue att_epilogue = { a };");
         build_line(b, "\1_args near = a;");
         build_line(b, "const \1_epilogue near_epilogue = { near };");
-        build_line(
-                b,
-                "qkv_attention_task<%s, \1_att, QkvAttentionTile<%d, %d, %d, %d, %d, %d>, QkvColumns<%lld, %lld, %lld, %lld>, "
-                "%s>(%s, in, rt, smem, near.%s, near.%s, near.%s, prologue, near_epilogue, att_epilogue%s);",
-                c_type(w->dt), CLUSTER, f->threads, t.rows, t.split, t.queries, t.smem,
-                (long long)column[0], (long long)column[1], (long long)column[2],
-                (long long)elems[0], work->shape, work->operands, arg_of(e, &b->args, at[0], true),
-                arg_of(e, &b->args, at[1], true), arg_of(e, &b->args, at[2], true), work->rest);
+        build_line(b,
+                   "qkv_attention_task<%s, \1_att, QkvAttentionTile<%d, %d, %d, %d, %d, %d>, "
+                   "QkvColumns<%lld, %lld, %lld, %lld>, %s>(%s, in, rt, smem, near.%s, near.%s, "
+                   "near.%s, prologue, near_epilogue, att_epilogue%s);",
+                   c_type(w->dt), CLUSTER, f->threads, t.rows, t.split, t.queries, t.smem,
+                   (long long)column[0], (long long)column[1], (long long)column[2],
+                   (long long)elems[0], work->shape, work->operands,
+                   arg_of(e, &b->args, at[0], true), arg_of(e, &b->args, at[1], true),
+                   arg_of(e, &b->args, at[2], true), work->rest);
         e->done_sm90[att->anchor] = true;
         return true;
 }

@@ -83,7 +83,8 @@ Choices *choices_read(Arena *a, const char *text, const char *name)
                 if (n == 1) {
                         if (strcmp(s, "tgc-choices 1"))
                                 mistake(c, loc,
-                                        "not a text of choices: the first line must be tgc-choices 1");
+                                        "not a text of choices: the first line must be "
+                                        "tgc-choices 1");
                         continue;
                 }
                 char *w = word(&s);

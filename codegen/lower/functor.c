@@ -292,18 +292,18 @@ void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, Functor
                 out->by_row |= index_has_base(&f->load[i].from.at);
         }
         if (f->cuda) {
-                text_add(
-                        &out->text,
-                        "struct %s {\n        static constexpr int MAXV = %d, MINV = %d;\n        const \1_args "
-                        "&a;\n",
-                        name, out->maxv, out->minv);
+                text_add(&out->text,
+                         "struct %s {\n"
+                         "        static constexpr int MAXV = %d, MINV = %d;\n"
+                         "        const \1_args &a;\n",
+                         name, out->maxv, out->minv);
                 const bool ahead = f->in.s || f->in_rows.s;
                 if (f->stores)
-                        text_add(
-                                &out->text,
-                                "        static constexpr int STORES = %d, WIDTH0 = %d, WIDTH1 = %d, READ = %d;\n",
-                                f->mixed ? 0 : f->stores, f->stored[0].width, f->stored[1].width,
-                                f->read);
+                        text_add(&out->text,
+                                 "        static constexpr int STORES = %d, WIDTH0 = %d, WIDTH1 = "
+                                 "%d, READ = %d;\n",
+                                 f->mixed ? 0 : f->stores, f->stored[0].width, f->stored[1].width,
+                                 f->read);
                 if (!f->mixed && f->stores <= MOST_STORED && v == 8 &&
                     (!f->read || f->read == f->stored[0].width))
                         out->n_stored = f->stores;
@@ -312,18 +312,20 @@ void functor_emit(Emit *e, Args *a, const Functor *fn, const char *name, Functor
                         out->from = f->from;
                 if (ahead)
                         f_emit_in(f);
-                text_add(
-                        &out->text,
-                        "        template <int V%s> __device__ __forceinline__ void operator()(int row, "
-                        "int col, float (&v)[V]%s%s) const\n        {\n",
-                        f->stores ? ", class Out = Straight" : "", ahead ? ", const In<V> &in" : "",
-                        f->stores ? ", const Out &out = Out()" : "");
+                text_add(&out->text,
+                         "        template <int V%s> __device__ __forceinline__ void "
+                         "operator()(int row, int col, float (&v)[V]%s%s) const\n"
+                         "        {\n",
+                         f->stores ? ", class Out = Straight" : "",
+                         ahead ? ", const In<V> &in" : "",
+                         f->stores ? ", const Out &out = Out()" : "");
         } else {
-                text_add(
-                        &out->text,
-                        "TGC_INLINE void %s(const void *args, long row, int col, int n, float *v)\n{\n        const "
-                        "\1_args *a = args;\n",
-                        name);
+                text_add(&out->text,
+                         "TGC_INLINE void %s(const void *args, long row, int col, int n, float "
+                         "*v)\n"
+                         "{\n"
+                         "        const \1_args *a = args;\n",
+                         name);
                 text_add(&out->text, "        (void)row, (void)col, (void)n, (void)v, (void)a;\n");
         }
         f_size_lines(f, f->cuda ? 2 : 1);

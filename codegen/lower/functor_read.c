@@ -302,10 +302,10 @@ void f_emit_loads(F *f, int loop, int depth)
 static void read_function(F *f, const char *prologue, Text *body)
 {
         Text *t = &f->out->text;
-        text_add(
-                t,
-                "        template <int V> __device__ __forceinline__ void %s In<V> &in) const\n        {\n",
-                prologue);
+        text_add(t,
+                 "        template <int V> __device__ __forceinline__ void %s In<V> &in) const\n"
+                 "        {\n",
+                 prologue);
         f_size_lines(f, 2);
         if (body->s)
                 text_put(t, body->s, body->n);
@@ -318,19 +318,21 @@ static void read_function(F *f, const char *prologue, Text *body)
 void f_emit_in(F *f)
 {
         Text *t = &f->out->text;
-        text_add(
-                t,
-                "        static constexpr int READS = %d, ROW_READS = %d;\n        template <int V> struct In {\n",
-                f->reads, f->row_reads);
+        text_add(t,
+                 "        static constexpr int READS = %d, ROW_READS = %d;\n"
+                 "        template <int V> struct In {\n",
+                 f->reads, f->row_reads);
         text_add(t, "%s%s        };\n", f->in_rows.s ? f->in_rows.s : "", f->in.s ? f->in.s : "");
         read_function(f, "get_rows(int row, int col,", &f->get_rows);
         read_function(f, "get_cols(int col,", &f->get_cols);
-        text_add(
-                t,
-                "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
-                "float (&v)[V]) const\n        {\n                In<V> in;\n"
-                "                get_rows(row, col, in);\n                get_cols(col, in);\n"
-                "                (*this)(row, col, v, in);\n        }\n");
+        text_add(t,
+                 "        template <int V> __device__ __forceinline__ void operator()(int row, int "
+                 "col, float (&v)[V]) const\n"
+                 "        {\n"
+                 "                In<V> in;\n"
+                 "                get_rows(row, col, in);\n"
+                 "                get_cols(col, in);\n"
+                 "                (*this)(row, col, v, in);\n        }\n");
         text_free(&f->in_rows);
         text_free(&f->in);
 }

@@ -294,11 +294,12 @@ static const char *frequency(F *f, Ref base, int d, int k, int64_t D, int64_t ro
                              table, column(f, d, k), (long long)D);
         if (!f->freq) {
                 text_add(&f->in, "                float freq[V / 2];\n");
-                text_add(
-                        &f->get_cols,
-                        "                #pragma unroll\n                for (int j = 0; j < V; j += 2)\n"
-                        "                        in.freq[j / 2] = fixed(&%s[(col + j) %% %lld / 2]);\n",
-                        table, (long long)D);
+                text_add(&f->get_cols,
+                         "                #pragma unroll\n"
+                         "                for (int j = 0; j < V; j += 2)\n"
+                         "                        in.freq[j / 2] = fixed(&%s[(col + j) %% %lld / "
+                         "2]);\n",
+                         table, (long long)D);
         }
         f->freq = base;
         f->freq_D = D;

@@ -60,10 +60,10 @@ void f_emit_stores(F *f, int depth, Ref r)
                 const char *name = f_name_of(f, r);
                 const int units = (8 * f->dom[d].num / f->dom[d].den * 4 + 15) / 16;
                 text_add(&f->in_rows, "                Raw<%s, float> %s_sum;\n", width, name);
-                text_add(
-                        &f->get_rows,
-                        "                if (%s)\n                        in.%s_sum.get(%s + %s);\n",
-                        add, name, ptr, col);
+                text_add(&f->get_rows,
+                         "                if (%s)\n"
+                         "                        in.%s_sum.get(%s + %s);\n",
+                         add, name, ptr, col);
                 f->reads += units;
                 f->row_reads += units;
                 LINE(depth, "accumulate<%s>(%s + %s, %s, %s, in.%s_sum);", width, ptr, col, src,

@@ -10,10 +10,10 @@
  *        |
  *      domain    rows: the B*T tokens; columns: 256
  *        |
- *      address   row * 768  +  256  +  col                                three terms: a value
+ *      address   row * 768  +  256  +  col                          three terms: a value
  *        |
- *      text      const bf16 *p0 = a.qkv + (long)row * 768 + 256;          what the columns share
- *                load<V>(k, p0 + col);                                    what depends on the column
+ *      text      const bf16 *p0 = a.qkv + (long)row * 768 + 256;    what the columns share
+ *                load<V>(k, p0 + col);                              what depends on the column
  *
  * Everything is decided on the value (index.c).  index_text.c prints it, once. */
 #ifndef TGC_INDEX_H

@@ -101,10 +101,10 @@ static Att att_of(Emit *e, const Group *gr)
         const Type *q = &NODE(e->g, n->in[0])->type, *k = &NODE(e->g, n->in[1])->type;
         Att t = { .e = e, .gr = gr, .n = n, .H = q->dim[2].n, .K = k->dim[2].n, .D = q->dim[3].n };
         if (NODE(e->g, n->in[2])->type.dim[3].n != t.D)
-                error_at(
-                        n->loc,
-                        "internal error: %%%s has values of %lld beside keys of %lld after pad_heads",
-                        n->name, (long long)NODE(e->g, n->in[2])->type.dim[3].n, (long long)t.D);
+                error_at(n->loc,
+                         "internal error: %%%s has values of %lld beside keys of %lld after "
+                         "pad_heads",
+                         n->name, (long long)NODE(e->g, n->in[2])->type.dim[3].n, (long long)t.D);
         t.cached = op_appends(NODE(e->g, n->in[1])->op);
         t.paged = t.cached && e->paged;
         t.ragged = t.cached && e->ragged;
@@ -165,15 +165,15 @@ static void describe(Att *t, Build *b, const char *lse)
                 id = arena_fmt(e->tmp, "(unsigned)*a.%s",
                                arg_int(e, &b->args, (int)a->att.id, "drop_id"));
         if (cuda) {
-                text_add(
-                        build_decl(b),
-                        "struct \1_att : AttBase {\n        static constexpr int D = %lld, H = %lld, K = %lld, VEC "
-                        "= %d, WINDOW = %lld;\n"
-                        "        static constexpr float SCALE = %s;\n        static constexpr bool CAUSAL = %s, "
-                        "CACHED = %s;\n",
-                        (long long)t->D, (long long)t->H, (long long)t->K, t->vec,
-                        (long long)a->att.window, real(e, a->att.scale),
-                        a->att.causal ? "true" : "false", t->cached ? "true" : "false");
+                text_add(build_decl(b),
+                         "struct \1_att : AttBase {\n"
+                         "        static constexpr int D = %lld, H = %lld, K = %lld, VEC = %d, "
+                         "WINDOW = %lld;\n"
+                         "        static constexpr float SCALE = %s;\n"
+                         "        static constexpr bool CAUSAL = %s, CACHED = %s;\n",
+                         (long long)t->D, (long long)t->H, (long long)t->K, t->vec,
+                         (long long)a->att.window, real(e, a->att.scale),
+                         a->att.causal ? "true" : "false", t->cached ? "true" : "false");
                 if (a->att.softcap)
                         text_add(build_decl(b), "        static constexpr float SOFTCAP = %s;\n",
                                  real(e, a->att.softcap));
@@ -200,37 +200,35 @@ static void describe(Att *t, Build *b, const char *lse)
                         text_add(build_decl(b), "        static constexpr float DROPOUT = %s;\n",
                                  real(e, a->att.p));
                 text_add(build_decl(b), "};\n\n");
-                build_line(
-                        b,
-                        "AttIn<%s, \1_att> in = { %s, %s, %s, { %s, %s, %s }, { %s, %s, %s }, { %s, %s, %s }, %s, "
-                        "%s, %s, 1, %s, %s%s%s };",
-                        c_type(t->dt), q.arg, k.arg, v.arg, q.b, q.t, q.h, k.b, k.t, k.h, v.b, v.t,
-                        v.h, mask, mb, mt, slopes, id, documents ? ", " : "",
-                        documents ? documents : "");
+                build_line(b,
+                           "AttIn<%s, \1_att> in = { %s, %s, %s, { %s, %s, %s }, { %s, %s, %s }, { "
+                           "%s, %s, %s }, %s, %s, %s, 1, %s, %s%s%s };",
+                           c_type(t->dt), q.arg, k.arg, v.arg, q.b, q.t, q.h, k.b, k.t, k.h, v.b,
+                           v.t, v.h, mask, mb, mt, slopes, id, documents ? ", " : "",
+                           documents ? documents : "");
         } else {
                 const char *y = ty(t->dt), *stored = t->fp8 ? "TY_FP8" : y;
-                text_add(
-                        build_decl(b),
-                        "TGC_INLINE Attention \1_att(\1_args a, long B, long T)\n{\n        (void)B, (void)T;\n");
-                text_add(
-                        build_decl(b),
-                        "        return (Attention){ .H = %lld, .K = %lld, .D = %lld, .q = { %s, %s, %s, %s, %s }, "
-                        ".k = { %s, %s, %s, %s, %s },\n",
-                        (long long)t->H, (long long)t->K, (long long)t->D, q.arg, y, q.b, q.t, q.h,
-                        k.arg, stored, k.b, k.t, k.h);
-                text_add(
-                        build_decl(b),
-                        "                .v = { %s, %s, %s, %s, %s }, .scale = %s, .softcap = %s, .causal = %lld, "
-                        ".cached = %d, .page = %d, .pool = %d, .ragged = %d, .window = %lld,\n",
-                        v.arg, stored, v.b, v.t, v.h, real(e, a->att.scale),
-                        real(e, a->att.softcap), (long long)a->att.causal, t->cached,
-                        t->paged ? CACHE_PAGE : 0, t->pool, t->ragged, (long long)a->att.window);
-                text_add(
-                        build_decl(b),
-                        "                .slopes = %s, .mask = %s, .mask_b = %s, .mask_t = %s, .drop = %s, .drop_id "
-                        "= %s, .lse = %s%s%s };\n}\n\n",
-                        slopes, mask, mb, mt, real(e, a->att.p), id, lse,
-                        documents ? ", .documents = " : "", documents ? documents : "");
+                text_add(build_decl(b),
+                         "TGC_INLINE Attention \1_att(\1_args a, long B, long T)\n{\n"
+                         "        (void)B, (void)T;\n");
+                text_add(build_decl(b),
+                         "        return (Attention){ .H = %lld, .K = %lld, .D = %lld, .q = { %s, "
+                         "%s, %s, %s, %s }, .k = { %s, %s, %s, %s, %s },\n",
+                         (long long)t->H, (long long)t->K, (long long)t->D, q.arg, y, q.b, q.t, q.h,
+                         k.arg, stored, k.b, k.t, k.h);
+                text_add(build_decl(b),
+                         "                .v = { %s, %s, %s, %s, %s }, .scale = %s, .softcap = %s, "
+                         ".causal = %lld, .cached = %d, .page = %d, .pool = %d, .ragged = %d, "
+                         ".window = %lld,\n",
+                         v.arg, stored, v.b, v.t, v.h, real(e, a->att.scale),
+                         real(e, a->att.softcap), (long long)a->att.causal, t->cached,
+                         t->paged ? CACHE_PAGE : 0, t->pool, t->ragged, (long long)a->att.window);
+                text_add(build_decl(b),
+                         "                .slopes = %s, .mask = %s, .mask_b = %s, .mask_t = %s, "
+                         ".drop = %s, .drop_id = %s, .lse = %s%s%s };\n"
+                         "}\n\n",
+                         slopes, mask, mb, mt, real(e, a->att.p), id, lse,
+                         documents ? ", .documents = " : "", documents ? documents : "");
         }
 }
 
@@ -356,10 +354,10 @@ static void short_backward(Att *t)
                 build_line(&b, "\1_%s %s = { a };", name[i], name[i]);
         }
         build_line(&b, "const Strides sg = { %s, %s, %s };", d.b, d.t, d.h);
-        build_line(
-                &b,
-                "attention_short_grad_task<\1_att>(in, %s, sg, %s, B, T, rt, tile, smem, epilogue, epilogue_k, epilogue_v);",
-                d.arg, lse);
+        build_line(&b,
+                   "attention_short_grad_task<\1_att>(in, %s, sg, %s, B, T, rt, tile, smem, "
+                   "epilogue, epilogue_k, epilogue_v);",
+                   d.arg, lse);
         build_end(&b, short_grid(t));
 }
 
@@ -412,11 +410,12 @@ static void forward(Emit *e, const Group *gr)
                 b.any.threads = r == 1 || mma ? 256 : 128;
                 b.any.smem = b.any.threads / 32 * r * record * 4;
                 b.flops = att_flops(&t, 2), b.bytes = att_bytes(&t, 2, 2);
-                text_add(
-                        build_decl(&b),
-                        "typedef AttDecode<%d, %d, %d> \1_tile;\n"
-                        "static_assert(att_decode_mma<%s, \1_att, \1_tile>() == %s, \"as attention.c has it\");\n\n",
-                        r, splits, b.any.threads, type, mma ? "true" : "false");
+                text_add(build_decl(&b),
+                         "typedef AttDecode<%d, %d, %d> \1_tile;\n"
+                         "static_assert(att_decode_mma<%s, \1_att, \1_tile>() == %s, \"as "
+                         "attention.c has it\");\n"
+                         "\n",
+                         r, splits, b.any.threads, type, mma ? "true" : "false");
                 build_functor(&b, &gr->epilogue[0], "epilogue");
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 const char *parts = "(float *)0", *done = "(int *)0";
@@ -437,10 +436,10 @@ static void forward(Emit *e, const Group *gr)
                                           gr->anchor, r, splits, grid, parts, done,
                                           t.paged && mma && B * groups >= MANY_BLOCKS,
                                           arena_fmt(e->tmp, "%s*%lld", Bg, (long long)groups) });
-                build_line(
-                        &b,
-                        "attention_decode_task<%s, \1_att, \1_tile>(in, %s, %s, B, T, rt, tile, smem, epilogue);",
-                        type, parts, done);
+                build_line(&b,
+                           "attention_decode_task<%s, \1_att, \1_tile>(in, %s, %s, B, T, rt, tile, "
+                           "smem, epilogue);",
+                           type, parts, done);
                 build_end(&b, grid);
                 return;
         }
@@ -494,14 +493,14 @@ static void backward_cpu(Emit *e, const Group *gr, Att *t)
                 if (kv) {
                         build_functor(&b, &gr->epilogue[1], "epilogue_k");
                         build_functor(&b, &gr->epilogue[2], "epilogue_v");
-                        cpu_loop(
-                                &b, "attention_grad_kv_tiles", heads,
-                                "attention_grad_kv_task(&att, out, dout, rt, tile, &a, \1_epilogue_k, \1_epilogue_v);");
+                        cpu_loop(&b, "attention_grad_kv_tiles", heads,
+                                 "attention_grad_kv_task(&att, out, dout, rt, tile, &a, "
+                                 "\1_epilogue_k, \1_epilogue_v);");
                 } else {
                         build_functor(&b, &gr->epilogue[0], "epilogue");
-                        cpu_loop(
-                                &b, "attention_grad_q_tiles", heads,
-                                "attention_grad_q_task(&att, out, dout, rt, tile, &a, \1_epilogue);");
+                        cpu_loop(&b, "attention_grad_q_tiles", heads,
+                                 "attention_grad_q_task(&att, out, dout, rt, tile, &a, "
+                                 "\1_epilogue);");
                 }
                 build_end(&b, "1");
         }
@@ -588,10 +587,10 @@ static void grad_kv(Emit *e, const Group *gr, Back *k)
         else if (k->sm90)
                 forms_add(&b, FAMILY_attention_backward,
                           &(BackwardWork) { gr->anchor, GRAD_KV, sums });
-        build_line(
-                &b,
-                "attention_dkv_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue_k, epilogue_v);",
-                c_type(k->t.dt), tile_text(e, r), grads);
+        build_line(&b,
+                   "attention_dkv_task<%s, \1_att, %s>(in, %s, B, T, rt, tile, smem, epilogue_k, "
+                   "epilogue_v);",
+                   c_type(k->t.dt), tile_text(e, r), grads);
         build_end(&b, arena_fmt(e->tmp, "%s*%lld*ceil(%s/%d)", dim_grid(e, q->dim[0]),
                                 (long long)k->t.K, dim_grid(e, q->dim[1]), rows[r].bm));
 }

@@ -67,7 +67,8 @@ static const char *keep_line(const Build *b, int threads, const char *norm, cons
 {
         return arena_fmt(
                 b->e->tmp,
-                "if (tile == 0)\n                gemv_keep<%lld, %d, %s>(%s, smem, prologue%s, \1_keep{ a });",
+                "if (tile == 0)\n                gemv_keep<%lld, %d, %s>(%s, smem, prologue%s, "
+                "\1_keep{ a });",
                 (long long)K, threads, norm, eps, gain);
 }
 
@@ -89,11 +90,11 @@ static void build_mma(Build *b, const GemvMma *s, const char *type, int M, int64
         b->any.smem = s->smem;
         b->any.include = "gemv_mma";
         b->streams = true;
-        build_line(
-                b,
-                "gemv_mma_task<%s, %d, %lld, %lld, %d, %d, %d, %s>(%s, tile, smem, prologue, epilogue%s);",
-                type, M, (long long)N, (long long)K, s->warps, s->tiles, s->rounds, norm, operands,
-                rest);
+        build_line(b,
+                   "gemv_mma_task<%s, %d, %lld, %lld, %d, %d, %d, %s>(%s, tile, smem, prologue, "
+                   "epilogue%s);",
+                   type, M, (long long)N, (long long)K, s->warps, s->tiles, s->rounds, norm,
+                   operands, rest);
         build_end(b, arena_fmt(b->e->tmp, "ceil(%lld/%d)", (long long)N, s->cols));
 }
 
@@ -138,12 +139,11 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 build_cpu_loop(
                         b, arena_fmt(e->tmp, "gemv_tiles(%lld, %lld)", (long long)N, (long long)K),
                         b->flops,
-                        arena_fmt(
-                                e->tmp,
-                                "gemv_gain_task(%s, %s, (Mat){ %s, %s, %d, %s, 0 }, %d, %lld, %lld, tile, "
-                                "&a, \1_prologue, %s, %s, \1_epilogue);",
-                                norm, eps, w.arg, w.ty, tb, w.ld, M, (long long)N, (long long)K,
-                                gain ? "\1_gain" : "NULL", keep ? "\1_keep" : "NULL"));
+                        arena_fmt(e->tmp,
+                                  "gemv_gain_task(%s, %s, (Mat){ %s, %s, %d, %s, 0 }, %d, %lld, "
+                                  "%lld, tile, &a, \1_prologue, %s, %s, \1_epilogue);",
+                                  norm, eps, w.arg, w.ty, tb, w.ld, M, (long long)N, (long long)K,
+                                  gain ? "\1_gain" : "NULL", keep ? "\1_keep" : "NULL"));
                 build_end(b, "1");
                 return;
         }
@@ -199,11 +199,11 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 b->any.include = "gemv_narrow";
                 b->any.threads = NARROW_THREADS;
                 b->any.min_blocks = NARROW_BLOCKS;
-                build_line(
-                        b,
-                        "gemv_narrow_task<%s, %lld, %lld, %d, %d, %d, %s, %d>(%s, %s, %s, tile, prologue, epilogue%s);",
-                        type, (long long)N, (long long)K, NARROW_THREADS, slim.lanes, slim.tiles,
-                        norm, align, w.arg, w.ld, eps, finish);
+                build_line(b,
+                           "gemv_narrow_task<%s, %lld, %lld, %d, %d, %d, %s, %d>(%s, %s, %s, tile, "
+                           "prologue, epilogue%s);",
+                           type, (long long)N, (long long)K, NARROW_THREADS, slim.lanes, slim.tiles,
+                           norm, align, w.arg, w.ld, eps, finish);
                 build_end(b, arena_fmt(e->tmp, "%d", slim.tiles));
         } else if (tb) {
                 /* about 16 warps a multiprocessor, the last 8 of them only as long as a lane has
@@ -323,8 +323,8 @@ static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, 
         }
         build_line(
                 &part,
-                "gemm_split_k_task<%s, %s, %s, %s, %d, %d>(%s, %s, %s, %s, %s, %s, %s, %d, a.%s, tile, "
-                "smem);",
+                "gemm_split_k_task<%s, %s, %s, %s, %d, %d>(%s, %s, %s, %s, %s, %s, %s, %d, a.%s, "
+                "tile, smem);",
                 c_type(a.dt), t->name, s->ta ? "true" : "false", s->tb ? "true" : "false", p->align,
                 v, a.arg, a.ld, w.arg, w.ld, s->Mc, s->Nc, s->Kc, splits, ws);
         build_end(&part, arena_fmt(e->tmp, "%d*%s", splits, tiles_of(e, s, t)));
@@ -349,13 +349,17 @@ static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, 
 static void batch_body(Build *b, const Shape *s, const Tile *t, const char *types, const Mat *a,
                        const Mat *w)
 {
-        text_add(
-                build_decl(b),
-                "/* rows of item z of the batch */\nstruct \1_item {\n        static constexpr int MAXV = "
-                "\1_epilogue::MAXV, MINV = \1_epilogue::MINV;\n"
-                "        const \1_epilogue &epilogue;\n        int first;\n        template <int V> __device__ "
-                "__forceinline__ void operator()(int row, int col, float (&v)[V]) const\n"
-                "        {\n                epilogue(first + row, col, v);\n        }\n};\n\n");
+        text_add(build_decl(b),
+                 "/* rows of item z of the batch */\n"
+                 "struct \1_item {\n"
+                 "        static constexpr int MAXV = \1_epilogue::MAXV, MINV = "
+                 "\1_epilogue::MINV;\n"
+                 "        const \1_epilogue &epilogue;\n"
+                 "        int first;\n"
+                 "        template <int V> __device__ __forceinline__ void operator()(int row, int "
+                 "col, float (&v)[V]) const\n"
+                 "        {\n"
+                 "                epilogue(first + row, col, v);\n        }\n};\n\n");
         build_line(b, "const int each = gemm_tiles<%s>(%s, %s), z = tile / each;", t->name, s->Mc,
                    s->Nc);
         build_line(b, "\1_item item = { epilogue, z * %s };", s->Mc);
@@ -408,8 +412,8 @@ static void matmul(Emit *e, const Group *gr)
                         products,
                         arena_fmt(
                                 e->tmp,
-                                "gemm_task((Mat){ %s, %s, %d, %s, %s }, (Mat){ %s, %s, %d, %s, %s }, %s, "
-                                "%s, %s, %s, tile, &a, \1_epilogue);",
+                                "gemm_task((Mat){ %s, %s, %d, %s, %s }, (Mat){ %s, %s, %d, %s, %s "
+                                "}, %s, %s, %s, %s, tile, &a, \1_epilogue);",
                                 a.arg, a.ty, s.ta, a.ld, a.step, w.arg, w.ty, s.tb, w.ld, w.step,
                                 s.Bc, s.Mc, s.Nc, s.Kc));
                 build_end(&b, "1");

@@ -9,18 +9,21 @@
 static void expert_epilogue(Emit *e, Build *b)
 {
         if (is_cuda(e))
-                text_add(
-                        build_decl(b),
-                        "struct \1_slot {\n        static constexpr int MAXV = \1_epilogue::MAXV, MINV = "
-                        "\1_epilogue::MINV;\n        const \1_epilogue &epilogue;\n"
-                        "        template <int V> __device__ __forceinline__ void operator()(int row, int "
-                        "col, float (&v)[V], int) const { epilogue(row, col, v); }\n};\n\n");
+                text_add(build_decl(b),
+                         "struct \1_slot {\n"
+                         "        static constexpr int MAXV = \1_epilogue::MAXV, MINV = "
+                         "\1_epilogue::MINV;\n"
+                         "        const \1_epilogue &epilogue;\n"
+                         "        template <int V> __device__ __forceinline__ void operator()(int "
+                         "row, int col, float (&v)[V], int) const { epilogue(row, col, v); }\n"
+                         "};\n\n");
         else
-                text_add(
-                        build_decl(b),
-                        "TGC_INLINE void \1_slot(const void *args, long row, int col, int n, float *v, "
-                        "int expert)\n{\n        (void)expert;\n"
-                        "        \1_epilogue(args, row, col, n, v);\n}\n\n");
+                text_add(build_decl(b),
+                         "TGC_INLINE void \1_slot(const void *args, long row, int col, int n, "
+                         "float *v, int expert)\n"
+                         "{\n"
+                         "        (void)expert;\n"
+                         "        \1_epilogue(args, row, col, n, v);\n}\n\n");
 }
 
 /* expert_matmul: slots that are sorted by expert. */
@@ -99,8 +102,8 @@ static void few_slots(Emit *e, const Group *gr, Build *b, const Slots *s)
                 build_line(b, "\1_slot slot = { epilogue };");
                 build_line(
                         b,
-                        "grouped_gemv_task<%s, %lld, %lld, 256, 2, %d, %lld, %s, %d>(%s, %s, %s, %lld, tile, smem, prologue, "
-                        "slot);",
+                        "grouped_gemv_task<%s, %lld, %lld, 256, 2, %d, %lld, %s, %d>(%s, %s, %s, "
+                        "%lld, tile, smem, prologue, slot);",
                         c_type(s->dt), N, K, split, adiv, s->scatter ? "true" : "false", align, w,
                         perm, offs, E);
                 build_end(b, arena_fmt(e->tmp, "%s*ceil(%lld/%d)", dim_grid(e, s->P), N, m.cols));
@@ -108,12 +111,12 @@ static void few_slots(Emit *e, const Group *gr, Build *b, const Slots *s)
                 build_cpu_loop(
                         b, arena_fmt(e->tmp, "grouped_gemv_tiles(%s, %lld, %lld)", P, N, K),
                         s->products,
-                        arena_fmt(
-                                e->tmp,
-                                "grouped_gemv_task(NORM_NONE, 0.f, (Mat){ %s, %s, %d, %lld, %lld }, %lld, %lld, "
-                                "%lld, %lld, %s, %s, %lld, tile, &a, \1_prologue, \1_slot);",
-                                w, s->ty, s->tb, s->tb ? K : N, N * K, E, N, K, adiv, perm, offs,
-                                (long long)s->scatter));
+                        arena_fmt(e->tmp,
+                                  "grouped_gemv_task(NORM_NONE, 0.f, (Mat){ %s, %s, %d, %lld, %lld "
+                                  "}, %lld, %lld, %lld, %lld, %s, %s, %lld, tile, &a, \1_prologue, "
+                                  "\1_slot);",
+                                  w, s->ty, s->tb, s->tb ? K : N, N * K, E, N, K, adiv, perm, offs,
+                                  (long long)s->scatter));
                 build_end(b, "1");
         }
 }
@@ -209,7 +212,8 @@ static void expert(Emit *e, const Group *gr)
                 build_line(&b, "\1_slot slot = { epilogue };");
                 build_line(
                         &b,
-                        "grouped_gemm_task<%s, %s, %s, %lld, %s, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, slot);",
+                        "grouped_gemm_task<%s, %s, %s, %lld, %s, %d>(%s, %s, %s, %s, %lld, %lld, "
+                        "%lld, tile, smem, slot);",
                         c_type(s.dt), t->name, s.tb ? "true" : "false", adiv,
                         s.scatter ? "true" : "false", align, x.rows_a, s.w, s.perm, s.offs, E, N,
                         K);
@@ -220,12 +224,11 @@ static void expert(Emit *e, const Group *gr)
                 build_cpu_loop(
                         &b, arena_fmt(e->tmp, "grouped_gemm_tiles(%lld, %s, %lld)", E, P, N),
                         s.products,
-                        arena_fmt(
-                                e->tmp,
-                                "grouped_gemm_task(%s, %s, %s, %lld, (Mat){ %s, %s, %d, %lld, %lld }, %lld, %lld, "
-                                "%lld, %s, %s, %lld, tile, &a, \1_slot);",
-                                a.arg, ty(a.dt), a.ld, adiv, s.w, s.ty, s.tb, s.tb ? K : N, N * K,
-                                E, N, K, s.perm, s.offs, (long long)s.scatter));
+                        arena_fmt(e->tmp,
+                                  "grouped_gemm_task(%s, %s, %s, %lld, (Mat){ %s, %s, %d, %lld, "
+                                  "%lld }, %lld, %lld, %lld, %s, %s, %lld, tile, &a, \1_slot);",
+                                  a.arg, ty(a.dt), a.ld, adiv, s.w, s.ty, s.tb, s.tb ? K : N, N * K,
+                                  E, N, K, s.perm, s.offs, (long long)s.scatter));
                 build_end(&b, "1");
         }
 }
@@ -290,12 +293,11 @@ static void expert_rows(Emit *e, const Group *gr)
                 b.any.smem = s.smem;
                 build_line(&b, "\1_prologue prologue = { a };");
                 build_line(&b, "\1_epilogue epilogue = { a };");
-                build_line(
-                        &b,
-                        "grouped_stored_rows_task<%s, Stored_%s, %lld, %lld, %d, 2, %lld, %lld>(%s, "
-                        "%s, %s, %s, tile, smem, prologue, epilogue);",
-                        c_type(dt), storage_name[blocks], N, K, GEMV_STORED_THREADS, adiv, mix, w,
-                        ids, bias, gates);
+                build_line(&b,
+                           "grouped_stored_rows_task<%s, Stored_%s, %lld, %lld, %d, 2, %lld, "
+                           "%lld>(%s, %s, %s, %s, tile, smem, prologue, epilogue);",
+                           c_type(dt), storage_name[blocks], N, K, GEMV_STORED_THREADS, adiv, mix,
+                           w, ids, bias, gates);
                 build_end(&b, arena_fmt(e->tmp, "%s*ceil(%lld/%d)", dim_grid(e, rows), N, s.cols));
         } else if (is_cuda(e)) {
                 int align = align_bytes(dt, 8, pow2_of(DIM(K))), all = parts * (int)K;
@@ -314,8 +316,8 @@ static void expert_rows(Emit *e, const Group *gr)
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 build_line(
                         &b,
-                        "grouped_rows_task<%s, %lld, %lld, %d, 2, %d, %lld, %lld, %d>(%s, %s, %s, %s, tile, smem, "
-                        "prologue, epilogue);",
+                        "grouped_rows_task<%s, %lld, %lld, %d, 2, %d, %lld, %lld, %d>(%s, %s, %s, "
+                        "%s, tile, smem, prologue, epilogue);",
                         c_type(dt), N, K, r.threads, r.split, adiv, mix, align, w, ids, bias,
                         gates);
                 build_end(&b, arena_fmt(e->tmp, "%s*ceil(%lld/%d)", dim_grid(e, rows), N, s.cols));
@@ -327,8 +329,8 @@ static void expert_rows(Emit *e, const Group *gr)
                         products,
                         arena_fmt(
                                 e->tmp,
-                                "grouped_rows_task((Mat){ %s, %s, 1, %lld, %lld }, %lld, %lld, %lld, %lld, "
-                                "%s, %s, %s, %s, tile, &a, \1_prologue, \1_epilogue);",
+                                "grouped_rows_task((Mat){ %s, %s, 1, %lld, %lld }, %lld, %lld, "
+                                "%lld, %lld, %s, %s, %s, %s, tile, &a, \1_prologue, \1_epilogue);",
                                 w, ty_of(e, wa.base), K, N * K, N, K, adiv, mix, ids, ty(dt), bias,
                                 gates));
                 build_end(&b, "1");
@@ -364,11 +366,15 @@ static void expert_grad(Emit *e, const Group *gr)
                 int align = align_bytes(a.dt, ea, ec);
                 text_add(
                         build_decl(&b),
-                        "/* rows of expert e */\nstruct \1_slot {\n        static constexpr int MAXV = "
-                        "\1_epilogue::MAXV, MINV = \1_epilogue::MINV;\n        const \1_epilogue &epilogue;\n"
-                        "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
-                        "float (&v)[V], int expert) const\n"
-                        "        {\n                epilogue(expert * %lld + row, col, v);\n        }\n};\n\n",
+                        "/* rows of expert e */\n"
+                        "struct \1_slot {\n"
+                        "        static constexpr int MAXV = \1_epilogue::MAXV, MINV = "
+                        "\1_epilogue::MINV;\n"
+                        "        const \1_epilogue &epilogue;\n"
+                        "        template <int V> __device__ __forceinline__ void operator()(int "
+                        "row, int col, float (&v)[V], int expert) const\n"
+                        "        {\n"
+                        "                epilogue(expert * %lld + row, col, v);\n        }\n};\n\n",
                         (long long)R);
                 b.any.threads = t->threads;
                 b.any.smem = t->smem;
@@ -394,11 +400,11 @@ static void expert_grad(Emit *e, const Group *gr)
                 if (y.dt == a.dt)
                         forms_add(&b, FAMILY_grouped_gemm, &x);
                 build_line(&b, "\1_slot slot = { epilogue };");
-                build_line(
-                        &b,
-                        "grouped_gemm_grad_task<%s, %s, %lld, %lld, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, slot);",
-                        c_type(a.dt), t->name, (long long)rdiv, (long long)cdiv, align, x.rows_a,
-                        x.rows_w, perm, offs, (long long)E, (long long)R, (long long)C);
+                build_line(&b,
+                           "grouped_gemm_grad_task<%s, %s, %lld, %lld, %d>(%s, %s, %s, %s, %lld, "
+                           "%lld, %lld, tile, smem, slot);",
+                           c_type(a.dt), t->name, (long long)rdiv, (long long)cdiv, align, x.rows_a,
+                           x.rows_w, perm, offs, (long long)E, (long long)R, (long long)C);
                 build_end(&b, arena_fmt(e->tmp, "%lld",
                                         (long long)(E * ((R + t->bm - 1) / t->bm) *
                                                     ((C + t->bn - 1) / t->bn))));
@@ -410,8 +416,8 @@ static void expert_grad(Emit *e, const Group *gr)
                         b.flops,
                         arena_fmt(
                                 e->tmp,
-                                "grouped_gemm_grad_task(%s, %s, %s, %lld, %s, %s, %s, %lld, %lld, %lld, %s, %s, "
-                                "tile, &a, \1_epilogue);",
+                                "grouped_gemm_grad_task(%s, %s, %s, %lld, %s, %s, %s, %lld, %lld, "
+                                "%lld, %s, %s, tile, &a, \1_epilogue);",
                                 y.arg, ty(y.dt), y.ld, (long long)rdiv, a.arg, ty(a.dt), a.ld,
                                 (long long)cdiv, (long long)R, (long long)C, perm, offs));
                 build_end(&b, "1");

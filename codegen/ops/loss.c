@@ -28,12 +28,13 @@ const char *scratch_arg(Loss *l, Build *b, bool write)
 
 static void epilogue_c(Build *b, const char *pre, const char *what)
 {
-        text_add(
-                build_decl(b),
-                "TGC_INLINE void \1_epilogue(const void *args, long row, int col, int n, float *v)\n{\n        "
-                "const \1_args *a = args;\n%s"
-                "        %s\n}\n\n",
-                pre, what);
+        text_add(build_decl(b),
+                 "TGC_INLINE void \1_epilogue(const void *args, long row, int col, int n, float "
+                 "*v)\n"
+                 "{\n"
+                 "        const \1_args *a = args;\n"
+                 "%s        %s\n}\n\n",
+                 pre, what);
 }
 
 /* An epilogue that stores to `to` as dt, rows ld elements apart, after `pre`; CUDA: maxv neighbours
@@ -42,14 +43,20 @@ static void store_epilogue(Loss *l, Build *b, DType dt, int maxv, const char *to
                            const char *pre)
 {
         if (is_cuda(l->e))
-                text_add(
-                        build_decl(b),
-                        "struct \1_epilogue {\n        static constexpr int MAXV = %d, MINV = 1;\n        const \1_args "
-                        "&a;\n        static constexpr int STORES = %d, WIDTH0 = 2, WIDTH1 = 0, READ = 0;\n"
-                        "        template <int V, class Out = Straight> __device__ __forceinline__ void operator()"
-                        "(int row, int col, float (&v)[V], const Out &out = Out()) const\n        {\n%s"
-                        "                out.template put<0>(a.%s + (long)row * %lld + col, v);\n        }\n};\n\n",
-                        maxv, dt_size[dt] == 2, pre, to, (long long)ld);
+                text_add(build_decl(b),
+                         "struct \1_epilogue {\n"
+                         "        static constexpr int MAXV = %d, MINV = 1;\n"
+                         "        const \1_args &a;\n"
+                         "        static constexpr int STORES = %d, WIDTH0 = 2, WIDTH1 = 0, READ = "
+                         "0;\n"
+                         "        template <int V, class Out = Straight> __device__ "
+                         "__forceinline__ void operator()(int row, int col, float (&v)[V], const "
+                         "Out &out = Out()) const\n"
+                         "        {\n"
+                         "%s                out.template put<0>(a.%s + (long)row * %lld + col, "
+                         "v);\n"
+                         "        }\n};\n\n",
+                         maxv, dt_size[dt] == 2, pre, to, (long long)ld);
         else
                 epilogue_c(b, pre,
                            arena_fmt(l->e->tmp, "store_%s(a->%s + row * %lld + col, v, n);",
@@ -120,11 +127,11 @@ int product(Emit *e, DType dt, Build *b, const Mat *a, bool ta, const Mat *w, bo
                         sm90_gemm_transpose(b, &p);
                         forms_add(b, FAMILY_gemm, &(GemmWork) { .p = &p, .pick = &pick });
                 }
-                build_line(
-                        b,
-                        "gemm_task<%s, %s, %s, %s, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, smem, epilogue);",
-                        c_type(dt), t->name, ta ? "true" : "false", tb ? "true" : "false", align,
-                        a->arg, a->ld, w->arg, w->ld, (long long)M, (long long)N, (long long)K);
+                build_line(b,
+                           "gemm_task<%s, %s, %s, %s, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, "
+                           "smem, epilogue);",
+                           c_type(dt), t->name, ta ? "true" : "false", tb ? "true" : "false", align,
+                           a->arg, a->ld, w->arg, w->ld, (long long)M, (long long)N, (long long)K);
                 build_end(b, arena_fmt(e->tmp, "%lld",
                                        (long long)(((M + t->bm - 1) / t->bm) *
                                                    ((N + t->bn - 1) / t->bn))));
@@ -136,12 +143,11 @@ int product(Emit *e, DType dt, Build *b, const Mat *a, bool ta, const Mat *w, bo
                         arena_fmt(e->tmp, "gemm_tiles(1, %lld, %lld, %lld)", (long long)M,
                                   (long long)N, (long long)K),
                         b->flops,
-                        arena_fmt(
-                                e->tmp,
-                                "gemm_task((Mat){ %s, %s, %d, %s, 0 }, (Mat){ %s, %s, %d, %s, 0 }, 1, "
-                                "%lld, %lld, %lld, tile, &a, \1_epilogue);",
-                                a->arg, ty(dt), ta, a->ld, w->arg, w->ty ? w->ty : ty(dt), tb,
-                                w->ld, (long long)M, (long long)N, (long long)K));
+                        arena_fmt(e->tmp,
+                                  "gemm_task((Mat){ %s, %s, %d, %s, 0 }, (Mat){ %s, %s, %d, %s, 0 "
+                                  "}, 1, %lld, %lld, %lld, tile, &a, \1_epilogue);",
+                                  a->arg, ty(dt), ta, a->ld, w->arg, w->ty ? w->ty : ty(dt), tb,
+                                  w->ld, (long long)M, (long long)N, (long long)K));
                 build_end(b, "1");
         }
         return across;
@@ -206,12 +212,13 @@ static void logits(Loss *l)
         } else if (l->bias) {
                 Access ba;
                 access_need(e->g, e->place, l->bias, &ba);
-                pre = arena_fmt(
-                        e->tmp,
-                        "        float bias[TGC_SEG];\n        load_%s(bias, (a->%s + %lld) + col, n);\n        for "
-                        "(int j = 0; j < n; j++)\n                v[j] += bias[j];\n",
-                        c_type(NODE(e->g, ba.base)->type.dt), arg_of(e, &b.args, ba.base, false),
-                        (long long)ba.off);
+                pre = arena_fmt(e->tmp,
+                                "        float bias[TGC_SEG];\n"
+                                "        load_%s(bias, (a->%s + %lld) + col, n);\n"
+                                "        for (int j = 0; j < n; j++)\n"
+                                "                v[j] += bias[j];\n",
+                                c_type(NODE(e->g, ba.base)->type.dt),
+                                arg_of(e, &b.args, ba.base, false), (long long)ba.off);
         } else if (is_cuda(e) && l->ld != l->V) {
                 pre = arena_fmt(e->tmp,
                                 "#pragma unroll\n                for (int j = 0; j < V; j++)\n"
@@ -231,21 +238,23 @@ void dloss_text(Loss *l, Build *b)
         FunctorText d = build_functor(b, &l->gr->prologue[3], "dloss_all");
         long long r0 = d.by_row ? (long long)l->r0 : 0;
         if (is_cuda(l->e))
-                text_add(
-                        build_decl(b),
-                        "struct \1_dloss {\n        static constexpr int MAXV = 1, MINV = 1;\n        const "
-                        "\1_args &a;\n"
-                        "        template <int V> __device__ __forceinline__ void operator()(int row, int "
-                        "col, float (&v)[V]) const\n        {\n"
-                        "                \1_dloss_all all = { a };\n                all(row + %lld, col, "
-                        "v);\n        }\n};\n\n",
-                        r0);
+                text_add(build_decl(b),
+                         "struct \1_dloss {\n"
+                         "        static constexpr int MAXV = 1, MINV = 1;\n"
+                         "        const \1_args &a;\n"
+                         "        template <int V> __device__ __forceinline__ void operator()(int "
+                         "row, int col, float (&v)[V]) const\n"
+                         "        {\n"
+                         "                \1_dloss_all all = { a };\n"
+                         "                all(row + %lld, col, v);\n        }\n};\n\n",
+                         r0);
         else
-                text_add(
-                        build_decl(b),
-                        "TGC_INLINE void \1_dloss(const void *args, long row, int col, int n, float *v)\n{\n"
-                        "        \1_dloss_all(args, row + %lld, col, n, v);\n}\n\n",
-                        r0);
+                text_add(build_decl(b),
+                         "TGC_INLINE void \1_dloss(const void *args, long row, int col, int n, "
+                         "float *v)\n"
+                         "{\n"
+                         "        \1_dloss_all(args, row + %lld, col, n, v);\n}\n\n",
+                         r0);
 }
 
 static void losses(Loss *l, bool grad)
@@ -271,11 +280,11 @@ static void losses(Loss *l, bool grad)
         if (cuda) {
                 if (grad) {
                         build_line(&b, "\1_dloss dloss = { a };");
-                        build_line(
-                                &b,
-                                "ce_both_task<%s, %lld, %d>(a.%s, %lld, %s, a.%s, a.%s, tile, smem, dloss);",
-                                c_type(l->dt), (long long)l->V, th, s, (long long)l->ld, targets,
-                                loss, lse);
+                        build_line(&b,
+                                   "ce_both_task<%s, %lld, %d>(a.%s, %lld, %s, a.%s, a.%s, tile, "
+                                   "smem, dloss);",
+                                   c_type(l->dt), (long long)l->V, th, s, (long long)l->ld, targets,
+                                   loss, lse);
                 } else {
                         build_line(&b,
                                    "ce_task<%s, %lld, %d>(a.%s, %lld, %s, a.%s, a.%s, tile, smem);",
@@ -285,22 +294,23 @@ static void losses(Loss *l, bool grad)
                 build_end(&b, arena_fmt(e->tmp, "%lld", (long long)l->rc));
                 return;
         }
-        text_add(
-                build_decl(&b),
-                "TGC_INLINE void \1_prologue(const void *args, long row, int col, int n, float *v)\n{\n        const "
-                "\1_args *a = args;\n"
-                "        load_%s(v, a->%s + row * %lld + col, n);\n}\n\n",
-                c_type(l->dt), s, (long long)l->ld);
+        text_add(build_decl(&b),
+                 "TGC_INLINE void \1_prologue(const void *args, long row, int col, int n, float "
+                 "*v)\n"
+                 "{\n"
+                 "        const \1_args *a = args;\n"
+                 "        load_%s(v, a->%s + row * %lld + col, n);\n}\n\n",
+                 c_type(l->dt), s, (long long)l->ld);
         if (grad)
                 store_epilogue(l, &b, l->dt, 0, s, l->ld, "");
-        build_cpu_loop(
-                &b, arena_fmt(e->tmp, "%lld", (long long)l->rc), b.flops,
-                grad ? arena_fmt(
-                               e->tmp,
-                               "ce_both_task(%lld, %s, a.%s, a.%s, tile, &a, \1_prologue, \1_dloss, \1_epilogue);",
-                               (long long)l->V, targets, loss, lse)
-                     : arena_fmt(e->tmp, "ce_task(%lld, %s, a.%s, a.%s, tile, &a, \1_prologue);",
-                                 (long long)l->V, targets, loss, lse));
+        build_cpu_loop(&b, arena_fmt(e->tmp, "%lld", (long long)l->rc), b.flops,
+                       grad ? arena_fmt(e->tmp,
+                                        "ce_both_task(%lld, %s, a.%s, a.%s, tile, &a, \1_prologue, "
+                                        "\1_dloss, \1_epilogue);",
+                                        (long long)l->V, targets, loss, lse)
+                            : arena_fmt(e->tmp,
+                                        "ce_task(%lld, %s, a.%s, a.%s, tile, &a, \1_prologue);",
+                                        (long long)l->V, targets, loss, lse));
         build_end(&b, "1");
 }
 
@@ -369,29 +379,29 @@ static void sum_epilogue(Loss *l, Build *b, const char *to, const char *flag, in
         const char *at = arena_fmt(l->e->tmp, "a.%s + (long)row * %lld + col", to, (long long)cols),
                    *inside = rows ? arena_fmt(l->e->tmp, "row < %lld", (long long)rows) : "true",
                    *open = "        template <int V> __device__ __forceinline__ void";
-        text_add(
-                build_decl(b),
-                "struct \1_epilogue {\n"
-                "        static constexpr int MAXV = %d, MINV = 1, READS = 2, ROW_READS = 2;\n"
-                "        const \1_args &a;\n        template <int V> struct In { Raw<V, float> sum; };\n",
-                cols ? column_v(cols, 4) : 1);
-        text_add(
-                build_decl(b),
-                "%s get_rows(int row, int col, In<V> &in) const\n        {\n                if (%s && %s)\n"
-                "                        in.sum.get(%s);\n        }\n",
-                open, inside, flag, at);
+        text_add(build_decl(b),
+                 "struct \1_epilogue {\n"
+                 "        static constexpr int MAXV = %d, MINV = 1, READS = 2, ROW_READS = 2;\n"
+                 "        const \1_args &a;\n"
+                 "        template <int V> struct In { Raw<V, float> sum; };\n",
+                 cols ? column_v(cols, 4) : 1);
+        text_add(build_decl(b),
+                 "%s get_rows(int row, int col, In<V> &in) const\n        {\n"
+                 "                if (%s && %s)\n"
+                 "                        in.sum.get(%s);\n        }\n",
+                 open, inside, flag, at);
         text_add(build_decl(b), "%s get_cols(int, In<V> &) const {}\n", open);
         text_add(build_decl(b),
                  "%s operator()(int row, int col, float (&v)[V]) const\n        {\n"
                  "                In<V> in;\n                get_rows(row, col, in);\n"
                  "                (*this)(row, col, v, in);\n        }\n",
                  open);
-        text_add(
-                build_decl(b),
-                "%s operator()(int row, int col, float (&v)[V], const In<V> &in) const\n        {\n"
-                "                if (%s)\n                        accumulate<V>(%s, v, %s, in.sum);\n"
-                "        }\n};\n\n",
-                open, inside, at, flag);
+        text_add(build_decl(b),
+                 "%s operator()(int row, int col, float (&v)[V], const In<V> &in) const\n"
+                 "        {\n"
+                 "                if (%s)\n"
+                 "                        accumulate<V>(%s, v, %s, in.sum);\n        }\n};\n\n",
+                 open, inside, at, flag);
 }
 
 /* Parts of K for dw of a small vocabulary and many rows.  A few tiles of 16-bit products would
@@ -438,12 +448,11 @@ static bool grad_w_parts(Loss *l, int index)
         b.bytes = dt_size[l->dt] * (double)K * (double)(M + N) +
                   4.0 * (double)splits * (double)M * (double)N;
         shift(&b, x.arg, l->r0 * x.stride * dt_size[l->dt]);
-        build_line(
-                &b,
-                "gemm_split_k_task<%s, %s, true, false, %d, %d>(a.%s, %lld, %s, %s, %lld, %lld, %lld, %d, "
-                "a.%s, tile, smem);",
-                c_type(l->dt), t->name, bytes16(l->dt, m & -m), column_v(N, 8), s, M, x.arg, x.ld,
-                M, N, K, splits, ws);
+        build_line(&b,
+                   "gemm_split_k_task<%s, %s, true, false, %d, %d>(a.%s, %lld, %s, %s, %lld, %lld, "
+                   "%lld, %d, a.%s, tile, smem);",
+                   c_type(l->dt), t->name, bytes16(l->dt, m & -m), column_v(N, 8), s, M, x.arg,
+                   x.ld, M, N, K, splits, ws);
         build_end(&b, arena_fmt(e->tmp, "%lld",
                                 splits * ((M + t->bm - 1) / t->bm) * ((N + t->bn - 1) / t->bn)));
         b = build_start(e, l->gr, "gemm", "linear_ce_dw_sum");
@@ -494,14 +503,16 @@ static void grad_bias(Loss *l, int index)
         const char *s = scratch_arg(l, &b, false), *to = sum_target(l, &b, l->db, index, &flag);
         sum_epilogue(l, &b, to, flag, 0, 0);
         if (cuda) {
-                text_add(
-                        build_decl(&b),
-                        "struct \1_prologue {\n        static constexpr int MAXV = 1, MINV = 1;\n        const \1_args "
-                        "&a;\n"
-                        "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
-                        "float (&v)[V]) const\n        {\n"
-                        "                load<V>(v, a.%s + (long)row * %lld + col);\n        }\n};\n\n",
-                        s, (long long)l->ld);
+                text_add(build_decl(&b),
+                         "struct \1_prologue {\n"
+                         "        static constexpr int MAXV = 1, MINV = 1;\n"
+                         "        const \1_args &a;\n"
+                         "        template <int V> __device__ __forceinline__ void operator()(int "
+                         "row, int col, float (&v)[V]) const\n"
+                         "        {\n"
+                         "                load<V>(v, a.%s + (long)row * %lld + col);\n        }\n"
+                         "};\n\n",
+                         s, (long long)l->ld);
                 b.any.threads = 256;
                 b.any.smem = 32 * 256;
                 build_line(&b, "\1_prologue prologue = { a };");
@@ -513,12 +524,13 @@ static void grad_bias(Loss *l, int index)
                         (long long)l->V, cols, (long long)l->rc);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)l->V, cols));
         } else {
-                text_add(
-                        build_decl(&b),
-                        "TGC_INLINE void \1_prologue(const void *args, long row, int col, int n, float *v)\n{\n        "
-                        "const \1_args *a = args;\n"
-                        "        load_%s(v, a->%s + row * %lld + col, n);\n}\n\n",
-                        c_type(l->dt), s, (long long)l->ld);
+                text_add(build_decl(&b),
+                         "TGC_INLINE void \1_prologue(const void *args, long row, int col, int n, "
+                         "float *v)\n"
+                         "{\n"
+                         "        const \1_args *a = args;\n"
+                         "        load_%s(v, a->%s + row * %lld + col, n);\n}\n\n",
+                         c_type(l->dt), s, (long long)l->ld);
                 build_cpu_loop(
                         &b, arena_fmt(e->tmp, "column_sum_tiles(%lld)", (long long)l->V), 1e9,
                         arena_fmt(

@@ -77,17 +77,24 @@ void exp_start(Loss *l, int64_t chunk)
 static void row_epilogue(Build *b, DType dt, int maxv, const char *of_row, const char *put_sum,
                          const char *what)
 {
-        text_add(
-                build_decl(b),
-                "struct \1_epilogue {\n        static constexpr int MAXV = %d, MINV = 1;\n        const \1_args &a;\n"
-                "        static constexpr int STORES = %d, WIDTH0 = 2, WIDTH1 = 0, READ = 0, SUMS = %d;\n"
-                "        __device__ __forceinline__ float get_row(int row) const { return a.%s[row]; }\n"
-                "        __device__ __forceinline__ void put_sum(int row, int at, float sum) const { %s }\n"
-                "        template <int V, class Out = Straight> __device__ __forceinline__ void operator()"
-                "(int row, int col, float (&v)[V], const Out &out = Out()) const\n        {\n"
-                "                const float own = out.of_row(*this, row);\n#pragma unroll\n"
-                "                for (int j = 0; j < V; j++)\n%s        }\n};\n\n",
-                maxv, dt_size[dt] == 2, put_sum[0] != 0, of_row, put_sum, what);
+        text_add(build_decl(b),
+                 "struct \1_epilogue {\n"
+                 "        static constexpr int MAXV = %d, MINV = 1;\n"
+                 "        const \1_args &a;\n"
+                 "        static constexpr int STORES = %d, WIDTH0 = 2, WIDTH1 = 0, READ = 0, SUMS "
+                 "= %d;\n"
+                 "        __device__ __forceinline__ float get_row(int row) const { return "
+                 "a.%s[row]; }\n"
+                 "        __device__ __forceinline__ void put_sum(int row, int at, float sum) "
+                 "const { %s }\n"
+                 "        template <int V, class Out = Straight> __device__ __forceinline__ void "
+                 "operator()(int row, int col, float (&v)[V], const Out &out = Out()) const\n"
+                 "        {\n"
+                 "                const float own = out.of_row(*this, row);\n"
+                 "#pragma unroll\n"
+                 "                for (int j = 0; j < V; j++)\n"
+                 "%s        }\n};\n\n",
+                 maxv, dt_size[dt] == 2, put_sum[0] != 0, of_row, put_sum, what);
 }
 
 void exp_logits(Loss *l)
@@ -153,12 +160,12 @@ void exp_finish(Loss *l, bool grad)
         b.any.smem = FINISH_SMEM;
         b.flops = (double)l->rc * (double)(l->C + l->V / 128);
         b.bytes = (double)l->rc * (2.0 * (double)l->C * dt_size[l->dt] + 4.0 * l->exps->across);
-        build_line(
-                &b,
-                "ce_finish_task<%s, %lld, %lld, %d, %s, %s>((%s *)a.%s, %lld, %lld, a.%s, %s, a.%s, %s);",
-                c_type(l->dt), (long long)l->V, (long long)l->C, wide(l, x.align), parts,
-                grad ? "true" : "false", c_type(l->dt), s, (long long)l->ld, (long long)l->rc, sums,
-                targets, loss, more);
+        build_line(&b,
+                   "ce_finish_task<%s, %lld, %lld, %d, %s, %s>((%s *)a.%s, %lld, %lld, a.%s, %s, "
+                   "a.%s, %s);",
+                   c_type(l->dt), (long long)l->V, (long long)l->C, wide(l, x.align), parts,
+                   grad ? "true" : "false", c_type(l->dt), s, (long long)l->ld, (long long)l->rc,
+                   sums, targets, loss, more);
         build_end(&b,
                   arena_fmt(e->tmp, "%lld", (long long)((l->rc + FINISH_ROWS - 1) / FINISH_ROWS)));
 }

@@ -61,10 +61,10 @@ void small_vocab_losses(Loss *l)
         build_line(&b, "static_assert(%s::SMEM == %d, \"as loss_small_vocab.c counts it\");", shape,
                    b.any.smem);
         build_line(&b, "\1_dloss dloss = { a };");
-        build_line(
-                &b,
-                "ce_small_vocab_task<%s, PREFETCH>(%s, %s, %s, %s, %s, %s, %lld, a.%s, a.%s, a.%s, tile, %lld, smem, dloss);",
-                shape, x.arg, x.ld, w.arg, w.ld, bias, targets, (long long)l->rc, d, loss, dx,
-                (long long)tiles);
+        build_line(&b,
+                   "ce_small_vocab_task<%s, PREFETCH>(%s, %s, %s, %s, %s, %s, %lld, a.%s, a.%s, "
+                   "a.%s, tile, %lld, smem, dloss);",
+                   shape, x.arg, x.ld, w.arg, w.ld, bias, targets, (long long)l->rc, d, loss, dx,
+                   (long long)tiles);
         build_end(&b, arena_fmt(e->tmp, "%lld", (long long)tiles));
 }

@@ -137,10 +137,10 @@ static void multiply(const Muon *u, const char *title, Dense to, Dense x, bool t
                                  "                        v[j] = (float)%s * v[j] + (float)%s * "
                                  "plus[j];\n",
                                  add, (long long)N, al, be);
-                text_add(
-                        build_decl(&b),
-                        "                store<V>(a.%s + (long)row * %lld + col, v);\n        }\n};\n\n",
-                        out, (long long)N);
+                text_add(build_decl(&b),
+                         "                store<V>(a.%s + (long)row * %lld + col, v);\n        }\n"
+                         "};\n\n",
+                         out, (long long)N);
         } else {
                 text_add(build_decl(&b),
                          "TGC_INLINE void \1_epilogue(const void *args, long row, int col, int n, "

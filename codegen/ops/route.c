@@ -75,12 +75,11 @@ static void topk_grad(Emit *e, const Group *gr)
                 build_end(&b, arena_fmt(e->tmp, "ceil(%s/4096)",
                                         dim_grid(e, dim_mul(x->rows, DIM(n->a.k.k)))));
         } else {
-                build_cpu_loop(
-                        &b, rows, b.bytes,
-                        arena_fmt(
-                                e->tmp,
-                                "topk_grad_task(%lld, %lld, %s, tile, &a, \1_prologue, \1_epilogue);",
-                                (long long)n->a.k.k, (long long)x->n, i));
+                build_cpu_loop(&b, rows, b.bytes,
+                               arena_fmt(e->tmp,
+                                         "topk_grad_task(%lld, %lld, %s, tile, &a, \1_prologue, "
+                                         "\1_epilogue);",
+                                         (long long)n->a.k.k, (long long)x->n, i));
                 build_end(&b, "1");
         }
 }
@@ -157,20 +156,20 @@ static void scatter(Emit *e, const Group *gr)
                 b.plain = *adds_only(e, &t) != '0';
                 build_line(&b, "\1_prologue prologue = { a };");
                 build_line(&b, "\1_epilogue epilogue = { a };");
-                build_line(
-                        &b,
-                        "scatter_rows_task<%lld, %d, 256%s>(%lld, %s, %s, %s, tile, smem, prologue, epilogue);",
-                        (long long)N, cols, long_ones ? ", 1" : "", (long long)k, perm, offs,
-                        adds_only(e, &t));
+                build_line(&b,
+                           "scatter_rows_task<%lld, %d, 256%s>(%lld, %s, %s, %s, tile, smem, "
+                           "prologue, epilogue);",
+                           (long long)N, cols, long_ones ? ", 1" : "", (long long)k, perm, offs,
+                           adds_only(e, &t));
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/%d)*ceil(%lld/%d)", (long long)k,
                                         long_ones ? 1 : 8, (long long)N, cols));
         } else {
                 build_cpu_loop(
                         &b, arena_fmt(e->tmp, "%lld", (long long)k), b.bytes,
-                        arena_fmt(
-                                e->tmp,
-                                "scatter_rows_task(%lld, %s, %s, %s, tile, &a, \1_prologue, \1_epilogue);",
-                                (long long)N, perm, offs, adds_only(e, &t)));
+                        arena_fmt(e->tmp,
+                                  "scatter_rows_task(%lld, %s, %s, %s, tile, &a, \1_prologue, "
+                                  "\1_epilogue);",
+                                  (long long)N, perm, offs, adds_only(e, &t)));
                 build_end(&b, "1");
         }
 }

@@ -65,10 +65,10 @@ static void norm(Emit *e, const Group *gr, const char *kind)
         } else {
                 build_cpu_loop(
                         &b, rows, b.bytes,
-                        arena_fmt(
-                                e->tmp,
-                                "norm_task(%s, %lld, %s, NULL, NULL, tile, &a, \1_prologue, \1_epilogue);",
-                                kind, (long long)x->n, eps));
+                        arena_fmt(e->tmp,
+                                  "norm_task(%s, %lld, %s, NULL, NULL, tile, &a, \1_prologue, "
+                                  "\1_epilogue);",
+                                  kind, (long long)x->n, eps));
                 build_end(&b, "1");
         }
 }
@@ -89,21 +89,19 @@ static void norm_grad(Emit *e, const Group *gr, const char *kind)
                 build_line(&b, "\1_prologue_x prologue_x = { a };");
                 build_line(&b, "\1_prologue_dy prologue_dy = { a };");
                 build_line(&b, "\1_epilogue epilogue = { a };");
-                build_line(
-                        &b,
-                        "norm_grad_task<%s, %lld, %d, 0>(%s, tile, (%s + %d) / %d, %s, smem, prologue_x, prologue_dy, "
-                        "epilogue, (float *)0, (float *)0);",
-                        kind, (long long)x->n, th, rows, rows, rows_per_tile(x->n, th) - 1,
-                        rows_per_tile(x->n, th), eps);
+                build_line(&b,
+                           "norm_grad_task<%s, %lld, %d, 0>(%s, tile, (%s + %d) / %d, %s, smem, "
+                           "prologue_x, prologue_dy, epilogue, (float *)0, (float *)0);",
+                           kind, (long long)x->n, th, rows, rows, rows_per_tile(x->n, th) - 1,
+                           rows_per_tile(x->n, th), eps);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)", dim_grid(e, x->rows),
                                         rows_per_tile(x->n, th)));
         } else {
-                build_cpu_loop(
-                        &b, rows, b.bytes,
-                        arena_fmt(
-                                e->tmp,
-                                "norm_grad_task(%s, %lld, %s, NULL, NULL, tile, &a, \1_prologue_x, \1_prologue_dy, \1_epilogue);",
-                                kind, (long long)x->n, eps));
+                build_cpu_loop(&b, rows, b.bytes,
+                               arena_fmt(e->tmp,
+                                         "norm_grad_task(%s, %lld, %s, NULL, NULL, tile, &a, "
+                                         "\1_prologue_x, \1_prologue_dy, \1_epilogue);",
+                                         kind, (long long)x->n, eps));
                 build_end(&b, "1");
         }
 }
@@ -127,12 +125,13 @@ static void add_parts(Emit *e, const Group *gr, int work, const char *parts, int
                            (long long)epilogue->n, parts, w);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/32)", (long long)epilogue->n));
         } else {
-                text_add(
-                        build_decl(&b),
-                        "TGC_INLINE void \1_prologue(const void *args, long row, int col, int n, float *v)\n{\n"
-                        "        const \1_args *a = args;\n        load_float(v, a->%s + row * %lld + col, "
-                        "n);\n}\n\n",
-                        w, (long long)epilogue->n);
+                text_add(build_decl(&b),
+                         "TGC_INLINE void \1_prologue(const void *args, long row, int col, int n, "
+                         "float *v)\n"
+                         "{\n"
+                         "        const \1_args *a = args;\n"
+                         "        load_float(v, a->%s + row * %lld + col, n);\n}\n\n",
+                         w, (long long)epilogue->n);
                 build_cpu_loop(
                         &b, arena_fmt(e->tmp, "column_sum_tiles(%lld)", (long long)epilogue->n), 0,
                         arena_fmt(e->tmp,
@@ -200,16 +199,15 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
                 b.any.threads = th;
                 b.any.smem = 256 + 2 * 2 * 16 * th * vectors;
                 b.any.min_blocks = blocks / ANY_SMS;
-                build_line(
-                        &b,
-                        "static_assert(NORM_BACK_SMEM(%lld, %d) == %d && NORM_BACK_BLOCKS(%lld) == %d, "
-                        "\"as row.c counts it\");",
-                        (long long)x->n, th, b.any.smem, (long long)x->n, b.any.min_blocks);
+                build_line(&b,
+                           "static_assert(NORM_BACK_SMEM(%lld, %d) == %d && NORM_BACK_BLOCKS(%lld) "
+                           "== %d, \"as row.c counts it\");",
+                           (long long)x->n, th, b.any.smem, (long long)x->n, b.any.min_blocks);
                 build_line(&b, "\1_epilogue epilogue = { a };");
                 build_line(
                         &b,
-                        "norm_back_task<%s, %lld, %d, %s>(%s, tile, %d, %s, smem, %s, %s, %s, %s, a.%s + %lld, epilogue, "
-                        "a.%s, %s);",
+                        "norm_back_task<%s, %lld, %d, %s>(%s, tile, %d, %s, smem, %s, %s, %s, %s, "
+                        "a.%s + %lld, epilogue, a.%s, %s);",
                         kind, (long long)x->n, th, layer ? "ACC_GAIN | ACC_BIAS" : "ACC_GAIN", rows,
                         blocks, eps, mx.arg, mx.ld, mg.arg, mg.ld, ga, (long long)gain.off, dg,
                         layer ? arena_fmt(e->tmp, "a.%s", db) : "(float *)0");
@@ -218,18 +216,22 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
                 b.any.threads = th;
                 b.us = 3;
                 b.any.smem = 256 + (x->n <= 1024 ? 12 : 8) * (int)x->n;
-                text_add(
-                        build_decl(&b),
-                        "/* the gradient of the output, and that times the gain */\nstruct \1_prologue_dy {\n"
-                        "        static constexpr int MAXV = \1_prologue_g::MAXV, MINV = 1;\n        const \1_args &a;\n"
-                        "        template <int V> __device__ __forceinline__ void operator()(int row, int col, "
-                        "float (&dy)[V], float (&g)[V]) const\n        {\n"
-                        "                float gain[V];\n                \1_prologue_g prologue = { a };\n                "
-                        "prologue(row, col, g);\n"
-                        "                load<V>(gain, a.%s + %lld + col);\n#pragma unroll\n                for "
-                        "(int j = 0; j < V; j++)\n"
-                        "                        dy[j] = g[j] * gain[j];\n        }\n};\n\n",
-                        ga, (long long)gain.off);
+                text_add(build_decl(&b),
+                         "/* the gradient of the output, and that times the gain */\n"
+                         "struct \1_prologue_dy {\n"
+                         "        static constexpr int MAXV = \1_prologue_g::MAXV, MINV = 1;\n"
+                         "        const \1_args &a;\n"
+                         "        template <int V> __device__ __forceinline__ void operator()(int "
+                         "row, int col, float (&dy)[V], float (&g)[V]) const\n"
+                         "        {\n"
+                         "                float gain[V];\n"
+                         "                \1_prologue_g prologue = { a };\n"
+                         "                prologue(row, col, g);\n"
+                         "                load<V>(gain, a.%s + %lld + col);\n"
+                         "#pragma unroll\n"
+                         "                for (int j = 0; j < V; j++)\n"
+                         "                        dy[j] = g[j] * gain[j];\n        }\n};\n\n",
+                         ga, (long long)gain.off);
                 build_line(&b, "\1_prologue_x prologue_x = { a };");
                 build_line(&b, "\1_prologue_dy prologue_dy = { a };");
                 build_line(&b, "\1_epilogue epilogue = { a };");
@@ -238,32 +240,32 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
                                        &(Slot) { .kind = SLOT_NODE,
                                                  .id = value_base(e->g, n->in[1]) },
                                        NULL);
-                build_line(
-                        &b,
-                        "norm_grad_task<%s, %lld, %d, %s%s>(%s, tile, %d, %s, smem, prologue_x, prologue_dy, epilogue, a.%s, %s);",
-                        kind, (long long)x->n, th, layer ? "ACC_GAIN | ACC_BIAS" : "ACC_GAIN",
-                        groups <= NORM_BLOCKS ? ", true, PREFETCH" : "", rows, blocks, eps, dg,
-                        layer ? arena_fmt(e->tmp, "a.%s", db) : "(float *)0");
+                build_line(&b,
+                           "norm_grad_task<%s, %lld, %d, %s%s>(%s, tile, %d, %s, smem, prologue_x, "
+                           "prologue_dy, epilogue, a.%s, %s);",
+                           kind, (long long)x->n, th, layer ? "ACC_GAIN | ACC_BIAS" : "ACC_GAIN",
+                           groups <= NORM_BLOCKS ? ", true, PREFETCH" : "", rows, blocks, eps, dg,
+                           layer ? arena_fmt(e->tmp, "a.%s", db) : "(float *)0");
                 build_end(&b, arena_fmt(e->tmp, "%d", blocks));
         } else {
-                text_add(
-                        build_decl(&b),
-                        "/* the gradient of the output, and that times the gain */\n"
-                        "TGC_INLINE void \1_prologue_dy(const void *args, long row, int col, int n, float *dy, float "
-                        "*g)\n{\n"
-                        "        const \1_args *a = args;\n        float gain[TGC_SEG];\n        \1_prologue_g(args, "
-                        "row, col, n, g);\n"
-                        "        load_%s(gain, a->%s + %lld + col, n);\n        for (int j = 0; j < n; j++)\n       "
-                        "         dy[j] = g[j] * gain[j];\n}\n\n",
-                        gt, ga, (long long)gain.off);
-                build_cpu_loop(
-                        &b, arena_fmt(e->tmp, "norm_acc_tiles(%s)", rows), b.bytes,
-                        arena_fmt(
-                                e->tmp,
-                                "norm_grad_acc_task(%s, %lld, %s, %s, a.%s, %s, tile, &a, \1_prologue_x, "
-                                "\1_prologue_dy, \1_epilogue);",
-                                kind, (long long)x->n, eps, rows, dg,
-                                layer ? arena_fmt(e->tmp, "a.%s", db) : "NULL"));
+                text_add(build_decl(&b),
+                         "/* the gradient of the output, and that times the gain */\n"
+                         "TGC_INLINE void \1_prologue_dy(const void *args, long row, int col, int "
+                         "n, float *dy, float *g)\n"
+                         "{\n"
+                         "        const \1_args *a = args;\n"
+                         "        float gain[TGC_SEG];\n"
+                         "        \1_prologue_g(args, row, col, n, g);\n"
+                         "        load_%s(gain, a->%s + %lld + col, n);\n"
+                         "        for (int j = 0; j < n; j++)\n"
+                         "                dy[j] = g[j] * gain[j];\n}\n\n",
+                         gt, ga, (long long)gain.off);
+                build_cpu_loop(&b, arena_fmt(e->tmp, "norm_acc_tiles(%s)", rows), b.bytes,
+                               arena_fmt(e->tmp,
+                                         "norm_grad_acc_task(%s, %lld, %s, %s, a.%s, %s, tile, &a, "
+                                         "\1_prologue_x, \1_prologue_dy, \1_epilogue);",
+                                         kind, (long long)x->n, eps, rows, dg,
+                                         layer ? arena_fmt(e->tmp, "a.%s", db) : "NULL"));
                 build_end(&b, "1");
         }
         const char *parts = is_cuda(e) ? arena_fmt(e->tmp, "%d", blocks)
@@ -399,10 +401,10 @@ static void ce(Emit *e, const Group *gr)
                 build_functor(&b, &gr->epilogue[0], "epilogue");
                 build_cpu_loop(
                         &b, rows, 1e9,
-                        arena_fmt(
-                                e->tmp,
-                                "ce_grad_task(%lld, %s, %s, tile, &a, \1_prologue, \1_dloss, \1_epilogue);",
-                                (long long)V, targets, lse));
+                        arena_fmt(e->tmp,
+                                  "ce_grad_task(%lld, %s, %s, tile, &a, \1_prologue, \1_dloss, "
+                                  "\1_epilogue);",
+                                  (long long)V, targets, lse));
                 build_end(&b, "1");
         }
 }

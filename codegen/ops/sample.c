@@ -36,17 +36,18 @@ void gen_sample(Emit *e, const Group *gr)
                 b.any.smem = 1024 + 8 * 4096;
                 build_line(
                         &b,
-                        "sample_task<%lld, %lld, 1024>((Rt *)rt, a.%s, %lld, a.%s, a.%s, (RtDrawn *)a.%s, %lld, a.%s, tile, smem);",
+                        "sample_task<%lld, %lld, 1024>((Rt *)rt, a.%s, %lld, a.%s, a.%s, (RtDrawn "
+                        "*)a.%s, %lld, a.%s, tile, smem);",
                         (long long)V, (long long)cap, logits, (long long)V, scratch, slot, drawn,
                         (long long)slots, next);
                 build_end(&b, dim_grid(e, DIM_SYM(SYM_B)));
         } else {
                 build_line(&b, "for (long tile = 0; tile < B; tile++)");
-                build_line(
-                        &b,
-                        "        sample_task((Rt *)rt, a.%s, %lld, %lld, a.%s, a.%s, (RtDrawn *)a.%s, %lld, %lld, a.%s, tile);",
-                        logits, (long long)V, (long long)V, scratch, slot, drawn, (long long)slots,
-                        (long long)cap, next);
+                build_line(&b,
+                           "        sample_task((Rt *)rt, a.%s, %lld, %lld, a.%s, a.%s, (RtDrawn "
+                           "*)a.%s, %lld, %lld, a.%s, tile);",
+                           logits, (long long)V, (long long)V, scratch, slot, drawn,
+                           (long long)slots, (long long)cap, next);
                 build_end(&b, "1");
         }
 }

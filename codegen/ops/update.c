@@ -169,20 +169,18 @@ static void gen_rule(Emit *e, const Shared *sh, DType dt, int norm, const Update
         } else {
                 const char *params = params_text(e, sh, dt, p, l);
                 const char *call =
-                        eight ? arena_fmt(
-                                        e->tmp,
-                                        "adamw8bit_task(rt, %s, (States8) %s, small_states, %d, a.%s, "
-                                        "%lld, %lld, a.%s, tile);",
-                                        params, states8, n_small, g, (long long)n,
-                                        (long long)sh->n_decay, nm)
-                              : arena_fmt(
-                                        e->tmp,
-                                        "%supdate_task(%s, %s, (float *const[2]) { a.%s, %s }, a.%s, "
-                                        "%lld, %lld, a.%s, %s, %s_rule);%s",
-                                        rt, own_rates ? "&own" : "rt", params, m,
-                                        v ? arena_fmt(e->tmp, "a.%s", v) : "NULL", g, (long long)n,
-                                        (long long)sh->n_decay, nm, tile, o->kernel,
-                                        own_rates ? " }" : "");
+                        eight ? arena_fmt(e->tmp,
+                                          "adamw8bit_task(rt, %s, (States8) %s, small_states, %d, "
+                                          "a.%s, %lld, %lld, a.%s, tile);",
+                                          params, states8, n_small, g, (long long)n,
+                                          (long long)sh->n_decay, nm)
+                              : arena_fmt(e->tmp,
+                                          "%supdate_task(%s, %s, (float *const[2]) { a.%s, %s }, "
+                                          "a.%s, %lld, %lld, a.%s, %s, %s_rule);%s",
+                                          rt, own_rates ? "&own" : "rt", params, m,
+                                          v ? arena_fmt(e->tmp, "a.%s", v) : "NULL", g,
+                                          (long long)n, (long long)sh->n_decay, nm, tile, o->kernel,
+                                          own_rates ? " }" : "");
                 build_cpu_loop(&b, arena_fmt(e->tmp, "update_tiles(%lld)", (long long)(n - from)),
                                1e9, call);
                 build_end(&b, "1");

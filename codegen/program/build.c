@@ -19,21 +19,17 @@ static bool taken(const char *s)
 {
         static const char words[] =
                 " auto bool break case catch char class const continue default delete do double "
-                "else enum explicit export extern"
-                " false float for friend goto if inline int long mutable namespace new operator "
-                "private protected public register"
-                " restrict return short signed sizeof static struct switch template this throw "
-                "true try typedef typename union"
-                " unsigned using virtual void volatile while and or not xor asm"
-                " abs acos asin assert atan ceil cos cosh erf errno exp fabs floor fma index j0 "
-                "j1 linux log max min pow rint round"
-                " signal sin sinh sqrt stderr stdin stdout tan tanh unix y0 y1"
-                " TmaMap accumulate bf16 dropout f16 from_float gelu gelu_grad gelu_tanh gelu_tanh_grad "
-                "gelu_slope gelu_tanh_slope "
-                "load rope share sigmoid silu silu_grad silu_slope store to_float"
-                " B T V a arg args att col dloss dout prologue prologue_dy in j n out row rt scale_ sg "
-                "norm_epilogue smem so epilogue epilogue_k epilogue_v tile"
-                " tiles v work ";
+                "else enum explicit export extern false float for friend goto if inline int long "
+                "mutable namespace new operator private protected public register restrict return "
+                "short signed sizeof static struct switch template this throw true try typedef "
+                "typename union unsigned using virtual void volatile while and or not xor asm abs "
+                "acos asin assert atan ceil cos cosh erf errno exp fabs floor fma index j0 j1 "
+                "linux log max min pow rint round signal sin sinh sqrt stderr stdin stdout tan "
+                "tanh unix y0 y1 TmaMap accumulate bf16 dropout f16 from_float gelu gelu_grad "
+                "gelu_tanh gelu_tanh_grad gelu_slope gelu_tanh_slope load rope share sigmoid silu "
+                "silu_grad silu_slope store to_float B T V a arg args att col dloss dout prologue "
+                "prologue_dy in j n out row rt scale_ sg norm_epilogue smem so epilogue "
+                "epilogue_k epilogue_v tile tiles v work ";
         size_t n = strlen(s);
         for (const char *p = words; (p = strstr(p, s)); p += n)
                 if (p[-1] == ' ' && p[n] == ' ')

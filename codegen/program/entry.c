@@ -362,18 +362,17 @@ static void put_branch(const Launch *l, int i, int n, int64_t from, int threads,
                         text_add(t, "#if defined(%s)\n                TGC_SURPLUS(%d);\n#endif\n",
                                  archs[k].macro, p->form[k].threads);
         if (n == 1) {
-                text_add(
-                        t,
-                        "                const int tile = block - %s;\n                const %s_args a = ",
-                        first, own);
+                text_add(t,
+                         "                const int tile = block - %s;\n                const "
+                         "%s_args a = ",
+                         first, own);
                 put_args(l, i, t);
                 text_add(t, ";\n");
         } else {
-                text_add(
-                        t,
-                        "                const int which = (block - %s) / %s, tile = (block - %s) %% %s;\n"
-                        "                %s_args a = ",
-                        first, each, first, each, own);
+                text_add(t,
+                         "                const int which = (block - %s) / %s, tile = (block - %s) "
+                         "%% %s;\n                %s_args a = ",
+                         first, each, first, each, own);
                 put_args(l, i, t);
                 text_add(t, ";\n");
                 for (int k = 1; k < n; k++) {

@@ -227,7 +227,8 @@ typedef struct Emit {
         struct Scratch *scratch; /* functor.c's: one entry per node, empty between functors */
         struct Items *items;     /* row.c's: results by number */
         struct Norms *norms;     /* sm90_gemm_norm.c's: norms by what makes their input */
-        int *decoded; /* stored.c's: by parameter, 1 + the work where its values lie decoded; or NULL */
+        /* stored.c's: by parameter, 1 + the work where its values lie decoded; or NULL */
+        int *decoded;
         struct Attentions *attentions; /* sm90_qkv_attention.c's: those of a cache */
         struct Columns *columns;       /* row.c's: which sums of columns are beside which product */
 } Emit;

@@ -4,11 +4,11 @@
  *      %y = matmul %x, %w {tb=1}       ->      sum.0 = colsum (square %x)              (K)
  *      %y = expert_matmul %x, %w, %perm, %offs
  *                                      ->      sum.1 = expert_grad (square %x), 1      (E,1,K)
- *                                              sum.2 = expert_grad 1, 1                (E,1,1): slots
+ *                                              sum.2 = expert_grad 1, 1                (E,1,1)
  *
- * An expert's gradient by a column of ones is the sum over its slots.  Linears that read one x
- * share its sum.  The lines say which is whose: "PARAM SUM COUNT K E", COUNT the number of the
- * slots' output, or -1 and E 0 where all tokens count. */
+ * An expert's gradient by a column of ones is the sum over its slots, of 1 their number.  Linears
+ * that read one x share its sum.  The lines say which is whose: "PARAM SUM COUNT K E", COUNT the
+ * number of the slots' output, or -1 and E 0 where all tokens count. */
 #include "../compiler.h"
 
 typedef struct Ctx {

@@ -11,10 +11,16 @@
  *      %x = slice %m {step=2}   %u = slice %m {start=1, step=2}
  *      %a = silu %x             %h = mul %a, %u
  *      ...
- *      %du = mul %dh, %a                               %s = silu_slope %x   %k = mul %u, %s   %k.a = interleave %k, %a
- *      %t = mul %dh, %u                        ->      %du = mul %dh, (slice %k.a {start=1,
- *                                                      step=2})
- *      %dx = silu_grad %x, %t                          %dx = mul %dh, (slice %k.a {step=2})
+ *      %du = mul %dh, %a
+ *      %t = mul %dh, %u
+ *      %dx = silu_grad %x, %t
+ *
+ * becomes
+ *
+ *      %s = silu_slope %x       %k = mul %u, %s       %k.a = interleave %k, %a
+ *      ...
+ *      %du = mul %dh, (slice %k.a {start=1, step=2})
+ *      %dx = mul %dh, (slice %k.a {step=2})
  *
  * h is then stored as well, for the gradient of the next weight, since recompute.c can no longer
  * make it from x and u. */

@@ -1,10 +1,10 @@
 /* packed_sequences.c: a row of tokens holds several documents; a token sees only its own.  So do a
  * row of training tokens, and the texts of a call that embeds.
  *
- *      %at = position                          %documents = input                      i32[B,T,2]: begin, end
- *                                              %at = position
- *                                       ->     %own = sub %at, %documents's begins            cast to i32
- *      %y = attention %q, %k, %v               %y = attention %q, %k, %v, %documents
+ *      %at = position                      %documents = input                 (B,T,2): begin, end
+ *                                          %at = position
+ *                                    ->    %own = sub %at, %documents's begins       cast to i32
+ *      %y = attention %q, %k, %v           %y = attention %q, %k, %v, %documents
  *
  * Positions count from the beginning of the document.  Rope, slopes and windows depend only on the
  * distance of two tokens and stay as they are.  The runtime fills the input `documents`: a document

@@ -1,9 +1,9 @@
 /* pad_heads.c: attention has one head width.
  * needs: types.   keeps: types.   Runs before differentiate and cache_kv.
  *
- *      %y = attention %q, %k, %v       %wide = concat %v, %zeros                v of 16 beside q and k of 24
+ *      %y = attention %q, %k, %v       %wide = concat %v, %zeros       v of 16, q and k of 24
  *                               ->     %o = attention %q, %k, %wide
- *                                      %y = slice %o                            its first 16
+ *                                      %y = slice %o                   its first 16
  *
  * In a graph, values may have another width than queries and keys; in the kernels they may not. 
  * The narrower side gets columns of zeros.  Zeros in q and k add nothing to a score; zeros in v

@@ -2,8 +2,10 @@
  * needs: a differentiated graph (the seed `share` divides it), types.   keeps: types.
  *
  *      %a = gelu %u ... (forward)                    %a = gelu %u
- *      %dw = matmul %dd, %a (backward)       ->      %a.9 = gelu %u            just before its first backward reader
+ *      %dw = matmul %dd, %a (backward)       ->      %a.9 = gelu %u
  *                                                    %dw = matmul %dd, %a.9
+ *
+ * The copy stands just before its first backward reader.
  *
  *      always         a function of one value, if only elementwise gradients read it and they read
  *                     that value too (SwiGLU's silu): it is free

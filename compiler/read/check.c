@@ -70,27 +70,27 @@ static void check_node(const Graph *g, const Node *n)
                 break;
         case OP_DROPOUT:
                 if (!(a->drop.p >= 0 && a->drop.p < 1))
-                        error_at(
-                                n->loc,
-                                "dropout: the probability is %g, but must be at least 0 and below 1",
-                                a->drop.p);
+                        error_at(n->loc,
+                                 "dropout: the probability is %g, but must be at least 0 and below "
+                                 "1",
+                                 a->drop.p);
                 break;
         case OP_ATTENTION:
                 if (!(a->att.p >= 0 && a->att.p < 1))
-                        error_at(
-                                n->loc,
-                                "attention: the dropout probability is %g, but must be at least 0 and below 1",
-                                a->att.p);
+                        error_at(n->loc,
+                                 "attention: the dropout probability is %g, but must be at least 0 "
+                                 "and below 1",
+                                 a->att.p);
                 if (a->att.window < 0 || !(a->att.softcap >= 0))
                         error_at(n->loc, "attention: window and softcap cannot be negative");
                 if ((att_extra(n) != 0) != (a->att.mask || a->att.alibi))
-                        error_at(
-                                n->loc,
-                                "attention: a fourth input needs mask=1 or alibi=1, and these need it");
+                        error_at(n->loc,
+                                 "attention: a fourth input needs mask=1 or alibi=1, and these "
+                                 "need it");
                 if (a->att.documents && !is_input(NODE(g, n->in[att_documents(n)]), "documents"))
-                        error_at(
-                                n->loc,
-                                "attention: documents are the input `documents`, which the runtime fills");
+                        error_at(n->loc,
+                                 "attention: documents are the input `documents`, which the "
+                                 "runtime fills");
                 break;
         case OP_EXPERT_MATMUL:
                 if (a->expert.adiv < 0 || a->expert.bdiv < 0)

@@ -145,9 +145,10 @@ static void describe_ops(const Out *o)
         };
         heading(o, 2, "Ops");
         wrap(o,
-             "op.NAME(inputs..., {attributes}), or x:NAME(more inputs..., {attributes}).  A number where an "
-             "elementwise op takes a tensor is a constant; elsewhere it is the first attribute: x:rmsnorm(1e-5), "
-             "x:topk(2).  What is not given is 0, or what stands behind the =.",
+             "op.NAME(inputs..., {attributes}), or x:NAME(more inputs..., {attributes}).  A "
+             "number where an elementwise op takes a tensor is a constant; elsewhere it is the "
+             "first attribute: x:rmsnorm(1e-5), x:topk(2).  What is not given is 0, or what "
+             "stands behind the =.",
              0);
         for (int c = 1; c < N_CLASS; c++) {
                 if (!title[c])

@@ -217,11 +217,10 @@ static void read_inputs(File *f, int line, const char *name, Json list, Ref *in,
                         error_at(place(f, line), "%%%s reads '%.100s', and no node has that name",
                                  name, s);
                 if (r < 0)
-                        error_at(
-                                place(f, line),
-                                "%%%s reads %%%s, which does not stand before it: a cycle, or nodes out of "
-                                "order",
-                                name, s);
+                        error_at(place(f, line),
+                                 "%%%s reads %%%s, which does not stand before it: a cycle, or "
+                                 "nodes out of order",
+                                 name, s);
                 if (*n == MAX_IN)
                         error_at(place(f, line), "%%%s has more than %d inputs", name, MAX_IN);
                 in[(*n)++] = r;

@@ -244,8 +244,9 @@ static void push_family(lua_State *L)
                 }
         luaL_pushresult(&b);
         fail(L, 3,
-             "no model is known for '%s'; known are %s.  With a model of your own: tgc compile FOLDER --model FILE.lua, "
-             "whose function `config` gets this file (docs/graph-language.md)",
+             "no model is known for '%s'; known are %s.  With a model of your own: tgc compile "
+             "FOLDER --model FILE.lua, whose function `config` gets this file "
+             "(docs/graph-language.md)",
              said ? said : "this config.json", lua_tostring(L, -1));
 }
 

@@ -217,8 +217,8 @@ int host_cc_find(HostCc *cc, int cxx, Err *e)
         if (own && *own)
                 return !status ? TGC_OK
                                : err_set(e, TGC_NO_DEVICE,
-                                         "%s=%.200s: `%.200s --version` does not run; name a compiler that does, or "
-                                         "unset it",
+                                         "%s=%.200s: `%.200s --version` does not run; name a "
+                                         "compiler that does, or unset it",
                                          var, own, own);
         for (int i = 0; i < 3; i++)
                 if ((status = try_compiler(cc, cxx ? cxx_names[i] : c_names[i])) <= NO_ROOM)

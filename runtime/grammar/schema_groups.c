@@ -273,7 +273,8 @@ static int other_pairs(Schema *s, const All *all, const Keys *keys)
                 if (!closed && !every) {
                         schema_refuse(
                                 s, first,
-                                "patternProperties without additionalProperties false are not supported");
+                                "patternProperties without additionalProperties false are not "
+                                "supported");
                         return NONE;
                 }
                 for (int i = 0; i < keys->n && !s->b.code; i++)
@@ -281,7 +282,8 @@ static int other_pairs(Schema *s, const All *all, const Keys *keys)
                             pattern_finds(s, first, first->string, keys->key[i].name) == 1) {
                                 schema_refuse(
                                         s, first,
-                                        "patternProperties that finds the property %.60s as well is not supported",
+                                        "patternProperties that finds the property %.60s as well "
+                                        "is not supported",
                                         keys->key[i].name);
                                 return NONE;
                         }

@@ -8,11 +8,14 @@
 /* ---- strings ---- */
 
 #define BY_4 "(0[48]|[2468][048]|[13579][26])"
-#define DATE                                                                                          \
-        "([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(" \
-        "0[1-9]|1[0-9]|2[0-8]))|([0-9]{2}" BY_4 "|(00|" BY_4 ")00)-02-29)"
-#define TIME \
-        "([01][0-9]|2[0-3]):[0-5][0-9]:([0-5][0-9]|60)(\\.[0-9]+)?(Z|z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+#define DAY_OF_31 "(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])"
+#define DAY_OF_30 "(0[469]|11)-(0[1-9]|[12][0-9]|30)"
+#define DAY_OF_28 "02-(0[1-9]|1[0-9]|2[0-8])"
+#define LEAP_YEAR "([0-9]{2}" BY_4 "|(00|" BY_4 ")00)"
+#define DATE "([0-9]{4}-(" DAY_OF_31 "|" DAY_OF_30 "|" DAY_OF_28 ")|" LEAP_YEAR "-02-29)"
+#define TIME                                                        \
+        "([01][0-9]|2[0-3]):[0-5][0-9]:([0-5][0-9]|60)(\\.[0-9]+)?" \
+        "(Z|z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
 #define LABEL "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 #define OCTET "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 #define H4 "[0-9a-fA-F]{1,4}"
@@ -84,9 +87,9 @@ static const char *pattern_of(Schema *s, const All *all, const cJSON **at)
                 if (!cJSON_IsString(k))
                         schema_refuse(s, k, "keyword pattern is not a string");
                 else if (pattern && strcmp(pattern, k->valuestring))
-                        schema_refuse(
-                                s, k,
-                                "keyword pattern: a second one for the same string is not supported");
+                        schema_refuse(s, k,
+                                      "keyword pattern: a second one for the same string is not "
+                                      "supported");
                 else
                         pattern = k->valuestring, *at = k;
         }
@@ -98,10 +101,10 @@ static const char *pattern_of(Schema *s, const All *all, const cJSON **at)
                         if (!formats[f].pattern)
                                 schema_refuse(s, k, "format %s is not supported", formats[f].name);
                         else if (pattern && pattern != formats[f].pattern)
-                                schema_refuse(
-                                        s, k,
-                                        "format %s beside pattern, or another format, is not supported",
-                                        formats[f].name);
+                                schema_refuse(s, k,
+                                              "format %s beside pattern, or another format, is not "
+                                              "supported",
+                                              formats[f].name);
                         else
                                 pattern = formats[f].pattern, *at = k;
                 }
@@ -140,7 +143,8 @@ int string_rule(Schema *s, const All *all)
                 else if (len.min < min || (max >= 0 && (len.max < 0 || len.max > max)))
                         schema_refuse(
                                 s, at,
-                                "%s of other lengths than minLength and maxLength allow is not supported",
+                                "%s of other lengths than minLength and maxLength allow is not "
+                                "supported",
                                 at->string);
         } else {
                 inner = any_characters(s, min, max);

@@ -136,7 +136,8 @@
  * PRODUCTS, of program.cuda:
  *
  *      tgc-products 1
- *      compiled dtype D opt L infer 0|1 train 0|1 batch B ctx S chunk T block T recompute 0|1|2 [tf32 1] [cache D] [act8 1] [fast 1]      chunk 0: chosen
+ *      compiled dtype D opt L infer 0|1 train 0|1 batch B ctx S chunk T block T recompute 0|1|2
+ *              [tf32 1] [cache D] [act8 1] [fast 1]            on one line; chunk 0: chosen
  *      product KEY has TILE/PARTS [TILE/PARTS] or TILE/PARTS...        the kernels' tile and parts
  *                                                                      of K, elsewhere
  *                                      [and on sm_90a]; what may be as fast, best first.  Tiles

@@ -310,18 +310,18 @@ static void parse_map(Parse *s)
                                  (m.box_bytes != 32 && m.box_bytes != 64 && m.box_bytes != 128)))
                         line_fail(
                                 w,
-                                "a tensor map's box of %d rows of %d bytes: 1 to 256 of 32, 64 or 128 are wanted",
+                                "a tensor map's box of %d rows of %d bytes: 1 to 256 of 32, 64 or "
+                                "128 are wanted",
                                 m.box_rows, m.box_bytes);
         }
         line_end(w);
         if (!w->code &&
             (m.rows < 1 || m.cols < 1 || m.ld < m.cols || m.ld * m.elem % 16 || m.of.offset % 16))
-                line_fail(
-                        w,
-                        "a tensor map of %llu x %llu with stride %llu cannot be made: rows must not overlap, and "
-                        "start at multiples of 16 bytes",
-                        (unsigned long long)m.rows, (unsigned long long)m.cols,
-                        (unsigned long long)m.ld);
+                line_fail(w,
+                          "a tensor map of %llu x %llu with stride %llu cannot be made: rows must "
+                          "not overlap, and start at multiples of 16 bytes",
+                          (unsigned long long)m.rows, (unsigned long long)m.cols,
+                          (unsigned long long)m.ld);
         if (!w->code)
                 check_extent(s, m.of, ((m.rows - 1) * m.ld + m.cols) * m.elem);
         s->p->map[s->p->n_maps++] = m;

@@ -172,7 +172,8 @@ typedef struct TrainStep {
         double lr, beta1, beta2, eps, weight_decay, clip;
         double most_norm; /* a larger gradient norm is a spike: nothing is changed; 0: none is */
         int step;         /* from 0: bias correction, dropout's counter */
-        int skipped; /* steps before this one that changed nothing: bias correction leaves them out */
+        /* steps before this one that changed nothing: bias correction leaves them out */
+        int skipped;
         double scale; /* of the loss, for gradients that 16 bits would lose; 0: 1 */
         double ema;   /* weight of this step's parameters in their average; 0: it stays */
 } TrainStep;

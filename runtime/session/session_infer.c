@@ -235,7 +235,8 @@ int decode_deliver(Decode *x, int i, Err *e)
                         code = err_set(
                                 e, TGC_NON_FINITE,
                                 "the logits after %d tokens are not finite, so there is no next "
-                                "token; `tgc check` tells whether the weights or the kernels are to blame",
+                                "token; `tgc check` tells whether the weights or the kernels are "
+                                "to blame",
                                 x->first + i);
         }
         if (!code)

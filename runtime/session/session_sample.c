@@ -281,7 +281,8 @@ int sample_mask(Session *s, const SampleMemory *m, const Sampling *h, int sequen
         int *to = m->slots + (size_t)slot * RT_SLOT_WORDS(V, m->cap) + RT_SLOT_MASK(V, m->cap);
         return bits ? dev_upload(s->d, to, bits, (size_t)RT_MASK_WORDS(V) * 4, e)
                     : err_set(e, TGC_FAIL,
-                              "no token may come next in sequence %d: the grammar needs a text that no token begins, or is too ambiguous",
+                              "no token may come next in sequence %d: the grammar needs a text "
+                              "that no token begins, or is too ambiguous",
                               sequence);
 }
 

@@ -382,7 +382,8 @@ struct Tokenizer {
         Split split[TOK_MAX_STEPS];
         Decode decode[TOK_MAX_STEPS];
         int n_norm, n_split, n_decode;
-        bool to_bytes; /* the last split, SPLIT_BYTES, was taken off: pieces become bytes one by one */
+        /* the last split, SPLIT_BYTES, was taken off: pieces become bytes one by one */
+        bool to_bytes;
 
         int model; /* MODEL_...                                      */
         Merges merges;

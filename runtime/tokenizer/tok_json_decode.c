@@ -17,8 +17,8 @@ static void put_decode(Reader *r, Json o, Decode d)
                 hf_bad(r, "decoder %s after ByteFallback, without Fuse between, is not supported",
                        hf_type(r, o));
         if (r->fused && d.stop)
-                hf_bad(r,
-                       "decoder Strip: a 'stop' after Fuse needs the end of the text, which a stream does not have");
+                hf_bad(r, "decoder Strip: a 'stop' after Fuse needs the end of the text, which a "
+                          "stream does not have");
         if (d.op == DECODE_FUSE && r->fused)
                 return;
         r->stripped |= r->fused && d.op == DECODE_STRIP;

@@ -3,9 +3,9 @@
 #include "tok_regex.h"
 
 /* \w of the Rust regex crate: no fractions and superscripts, but joiners. */
-#define WORD                                                                                          \
-        "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}" \
-        "\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
+#define WORD                                                                     \
+        "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}" \
+        "\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
 
 static int get_cut(Reader *r, Json o, const char *fallback)
 {

@@ -16,9 +16,9 @@
  * U+180E, and its \w leaves out marks and circled letters; of numbers that are no
  * digits Oniguruma has those in Latin-1. */
 #define SPACE "\\x{9}-\\x{d}\\x{20}\\x{85}\\p{Z}"
-#define WORD                                                                                                                                 \
-        "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}" \
-        "\\x{1f170}-\\x{1f189}"
+#define WORD                                                                    \
+        "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}" \
+        "\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
 #define HEX "0-9a-fA-F"
 
 static void put(Buf *b, const char *s) { buf_put(b, s, strlen(s)); }

@@ -157,7 +157,8 @@ static int parse_header(Llama2cConfig *c, const unsigned char *p, size_t size, c
                 return err_set(
                         e, TGC_BAD_FILE,
                         "%s: %zu bytes, but its header (version %d, dim %d, hidden_dim %d, "
-                        "n_layers %d, n_heads %d, n_kv_heads %d, vocab_size %d, seq_len %d%s) makes %llu",
+                        "n_layers %d, n_heads %d, n_kv_heads %d, vocab_size %d, seq_len %d%s) "
+                        "makes %llu",
                         path, size, c->version, c->dim, c->hidden_dim, c->n_layers, c->n_heads,
                         c->n_kv_heads, c->vocab_size, c->seq_len, c->shared ? "" : ", untied",
                         (unsigned long long)want);

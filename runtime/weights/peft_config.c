@@ -566,11 +566,12 @@ char *peft_config_text(const PeftConfig *c, const char *base, bool lines)
 {
         static const char *const defaults =
                 "{\"alpha_pattern\":{},\"auto_mapping\":null,\"base_model_name_or_path\":null,"
-                "\"bias\":\"none\",\"exclude_modules\":null,\"fan_in_fan_out\":false,\"inference_mode\":true,"
-                "\"init_lora_weights\":true,\"layers_pattern\":null,\"layers_to_transform\":null,"
-                "\"lora_alpha\":8,\"lora_dropout\":0.0,\"modules_to_save\":null,\"peft_type\":\"LORA\","
-                "\"r\":8,\"rank_pattern\":{},\"revision\":null,\"target_modules\":null,"
-                "\"task_type\":\"CAUSAL_LM\",\"use_dora\":false,\"use_rslora\":false}";
+                "\"bias\":\"none\",\"exclude_modules\":null,\"fan_in_fan_out\":false,"
+                "\"inference_mode\":true,\"init_lora_weights\":true,\"layers_pattern\":null,"
+                "\"layers_to_transform\":null,\"lora_alpha\":8,\"lora_dropout\":0.0,"
+                "\"modules_to_save\":null,\"peft_type\":\"LORA\",\"r\":8,\"rank_pattern\":{},"
+                "\"revision\":null,\"target_modules\":null,\"task_type\":\"CAUSAL_LM\","
+                "\"use_dora\":false,\"use_rslora\":false}";
         cJSON *o = cJSON_Parse(defaults);
         char *text = NULL;
         bool ok = o != NULL;

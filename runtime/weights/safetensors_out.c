@@ -206,7 +206,8 @@ int safetensors_check_hash(const void *data, size_t size, bool *there, const cha
         XXH3_freeState(x);
         return memcmp(hex, at, 16)
                        ? err_set(e, TGC_BAD_FILE,
-                                 "%s: damaged: it says that its checksum is %.16s, its bytes have %s",
+                                 "%s: damaged: it says that its checksum is %.16s, its bytes have "
+                                 "%s",
                                  name, at, hex)
                        : TGC_OK;
 }

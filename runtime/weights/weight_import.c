@@ -389,16 +389,15 @@ static int refuse_unused(const WeightMap *m, const Checkpoint *ck, const Job *jo
         if (name)
                 return err_set(
                         e, TGC_BAD_FILE,
-                        "%s: %s differs from %s, and the model has one tensor for both; if it has two, "
-                        "set \"tie_word_embeddings\": false in config.json",
+                        "%s: %s differs from %s, and the model has one tensor for both; if it has "
+                        "two, set \"tie_word_embeddings\": false in config.json",
                         checkpoint_path(ck), name, twin);
-        return unused.n
-                       ? err_set(e, TGC_BAD_FILE,
-                                 "%s: %d tensor%s that the model does not use: %s; is it of this model?  "
-                                 "(ignore \"GLOB\" in the model file passes over tensors)",
-                                 checkpoint_path(ck), unused.n, unused.n == 1 ? "" : "s",
-                                 names_text(&unused))
-                       : TGC_OK;
+        return unused.n ? err_set(e, TGC_BAD_FILE,
+                                  "%s: %d tensor%s that the model does not use: %s; is it of this "
+                                  "model?  (ignore \"GLOB\" in the model file passes over tensors)",
+                                  checkpoint_path(ck), unused.n, unused.n == 1 ? "" : "s",
+                                  names_text(&unused))
+                        : TGC_OK;
 }
 
 void weight_report_free(WeightReport *r)

@@ -105,7 +105,8 @@ static void bench_gemm(double peak)
                         double t;
                         BEST(t, matmul(a, b, M, N, K, o));
                         double g = 2. * (double)(M * N * K) / t * 1e-9;
-                        printf("matmul %4ldx%4ldx%4ld %c%c  %9.2f us  %6.1f GFLOP/s  %4.0f%% of peak\n",
+                        printf("matmul %4ldx%4ldx%4ld %c%c  %9.2f us  %6.1f GFLOP/s  %4.0f%% of "
+                               "peak\n",
                                M, N, K, tr >> 1 ? 'T' : 'N', tr & 1 ? 'T' : 'N', t * 1e6, g,
                                100 * g / peak);
                         free((void *)a.p), free((void *)b.p), free(o.p);
@@ -264,7 +265,8 @@ static void bench_tiny(void)
                 rt.pos[0] = t.pos = pos;
                 BEST(sec, tiny_token(&t, w, &rt));
                 BEST(att, tiny_attention(&rt, &t));
-                printf("stories260K shape, one token at %3d: %6.2f us, %6.0f tokens/s (attention %.2f us a layer)\n",
+                printf("stories260K shape, one token at %3d: %6.2f us, %6.0f tokens/s (attention "
+                       "%.2f us a layer)\n",
                        pos, sec * 1e6, 1. / sec, att * 1e6);
         }
 }

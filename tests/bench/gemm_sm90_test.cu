@@ -365,8 +365,8 @@ static bool test_descriptors()
         probe<true, true>(8192, 1024, e + 2);
         probe<false, false>(1024, 8192, e + 3);
         const bool ok = e[0] < 1e-3 && e[1] < 1e-3 && e[2] < 1e-3;
-        printf("%s  descriptors: largest difference K-major %.1e, B N-major %.1e (%.1e with lbo and sbo exchanged), "
-               "A M-major %.1e\n",
+        printf("%s  descriptors: largest difference K-major %.1e, B N-major %.1e (%.1e with lbo "
+               "and sbo exchanged), A M-major %.1e\n",
                ok ? "ok  " : "FAIL", e[0], e[1], e[3], e[2]);
         return ok;
 }

@@ -6,7 +6,7 @@
  *          tests/emulate/gemm_test.cu
  *      nvcc -std=c++17 -arch=sm_80 -Icodegen/forms $(make -s kernel-includes)
  *      -Iruntime tests/emulate/gemm_test.cu
- *      nvcc -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A ...          (wgmma as well)
+ *      nvcc -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A ...    (wgmma as well)
  *
  * Inputs of the matmuls are small integers, so every sum is exact and results are compared for
  * equality, but where a norm follows. */

@@ -187,7 +187,8 @@ static void stored_case(const char *type, int M, int splits)
                         }
                         const double is = r.c[(size_t)i * N + j], may = ROUNDS * sqrt(size);
                         if (!(fabs(is - sum) <= may) || r.count[(size_t)i * N + j] != 1) {
-                                printf("  %s: C[%d][%d] is %g (may differ by %g), delivered %d times; want %g\n",
+                                printf("  %s: C[%d][%d] is %g (may differ by %g), delivered %d "
+                                       "times; want %g\n",
                                        name, i, j, is, may, r.count[(size_t)i * N + j], sum);
                                 ok = false;
                         }

@@ -3,10 +3,11 @@
 #include "../../runtime/chat/chat.h"
 
 static const char plain[] =
-        "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", \"content\": "
-        "\" \xc3\xa9 1.5\"}, {\"role\": \"assistant\", \"content\": [{\"type\": \"text\", \"text\": "
-        "\"t\"}], \"tool_calls\": [{\"id\": \"123456789\", \"function\": {\"name\": \"f\", "
-        "\"arguments\": {\"a\": [1, 2.5, null, true]}}}]}], \"tools\": [{\"type\": \"function\"}]}";
+        "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"}, {\"role\": \"user\", "
+        "\"content\": \" \xc3\xa9 1.5\"}, {\"role\": \"assistant\", \"content\": [{\"type\": "
+        "\"text\", \"text\": \"t\"}], \"tool_calls\": [{\"id\": \"123456789\", \"function\": "
+        "{\"name\": \"f\", \"arguments\": {\"a\": [1, 2.5, null, true]}}}]}], \"tools\": "
+        "[{\"type\": \"function\"}]}";
 
 FUZZ(chat)
 {

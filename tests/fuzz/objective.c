@@ -3,23 +3,23 @@
 #include "model.h"
 
 static const char small[] =
-        "{\"tgc_graph\":1,\"name\":\"small\",\"ctx\":8,\"nodes\":["
-        "{\"name\":\"ids\",\"op\":\"input\",\"type\":\"i32[B,T]\"},"
-        "{\"name\":\"targets\",\"op\":\"input\",\"type\":\"i32[B,T]\"},"
-        "{\"name\":\"wte.weight\",\"op\":\"param\",\"attr\":{\"init\":2,\"a\":0.02,\"decay\":1},\"type\":\"f32[7,4]\"},"
-        "{\"name\":\"wte\",\"op\":\"gather\",\"in\":[\"wte.weight\",\"ids\"],\"type\":\"f32[B,T,4]\"},"
-        "{\"name\":\"gelu\",\"op\":\"gelu\",\"in\":[\"wte\"],\"type\":\"f32[B,T,4]\"},"
-        "{\"name\":\"out.weight\",\"op\":\"param\",\"attr\":{\"init\":2,\"a\":0.02,\"decay\":1},\"type\":\"f32[7,4]\"},"
-        "{\"name\":\"out.bias\",\"op\":\"param\",\"type\":\"f32[7]\"},"
-        "{\"name\":\"out.product\",\"op\":\"matmul\",\"in\":[\"gelu\",\"out.weight\"],\"attr\":{\"tb\":1},\"type\":\"f32[B,T,7]\"},"
-        "{\"name\":\"out\",\"op\":\"add\",\"in\":[\"out.product\",\"out.bias\"],\"type\":\"f32[B,T,7]\"},"
-        "{\"name\":\"loss.token\",\"op\":\"ce\",\"in\":[\"out\",\"targets\"],\"type\":\"f32[B,T]\"},"
-        "{\"name\":\"loss.flat\",\"op\":\"reshape\",\"in\":[\"loss.token\"],\"type\":\"f32[B*T]\"},"
-        "{\"name\":\"loss.sum\",\"op\":\"sum\",\"in\":[\"loss.flat\"],\"type\":\"f32[1]\"},"
-        "{\"name\":\"loss.total\",\"op\":\"reshape\",\"in\":[\"loss.sum\"],\"type\":\"f32[]\"},"
-        "{\"name\":\"inv_tokens\",\"op\":\"inv_tokens\",\"type\":\"f32[]\"},"
-        "{\"name\":\"loss\",\"op\":\"mul\",\"in\":[\"loss.total\",\"inv_tokens\"],\"type\":\"f32[]\"}"
-        "],\"outputs\":{\"logits\":\"out\",\"loss\":\"loss\"}}";
+        "{\"tgc_graph\":1,\"name\":\"small\",\"ctx\":8,\"nodes\":[{\"name\":\"ids\","
+        "\"op\":\"input\",\"type\":\"i32[B,T]\"},{\"name\":\"targets\",\"op\":\"input\","
+        "\"type\":\"i32[B,T]\"},{\"name\":\"wte.weight\",\"op\":\"param\",\"attr\":{\"init\":2,"
+        "\"a\":0.02,\"decay\":1},\"type\":\"f32[7,4]\"},{\"name\":\"wte\",\"op\":\"gather\","
+        "\"in\":[\"wte.weight\",\"ids\"],\"type\":\"f32[B,T,4]\"},{\"name\":\"gelu\","
+        "\"op\":\"gelu\",\"in\":[\"wte\"],\"type\":\"f32[B,T,4]\"},{\"name\":\"out.weight\","
+        "\"op\":\"param\",\"attr\":{\"init\":2,\"a\":0.02,\"decay\":1},\"type\":\"f32[7,4]\"},"
+        "{\"name\":\"out.bias\",\"op\":\"param\",\"type\":\"f32[7]\"},{\"name\":\"out.product\","
+        "\"op\":\"matmul\",\"in\":[\"gelu\",\"out.weight\"],\"attr\":{\"tb\":1},\"type\":\"f32[B,"
+        "T,7]\"},{\"name\":\"out\",\"op\":\"add\",\"in\":[\"out.product\",\"out.bias\"],"
+        "\"type\":\"f32[B,T,7]\"},{\"name\":\"loss.token\",\"op\":\"ce\",\"in\":[\"out\","
+        "\"targets\"],\"type\":\"f32[B,T]\"},{\"name\":\"loss.flat\",\"op\":\"reshape\","
+        "\"in\":[\"loss.token\"],\"type\":\"f32[B*T]\"},{\"name\":\"loss.sum\",\"op\":\"sum\","
+        "\"in\":[\"loss.flat\"],\"type\":\"f32[1]\"},{\"name\":\"loss.total\",\"op\":\"reshape\","
+        "\"in\":[\"loss.sum\"],\"type\":\"f32[]\"},{\"name\":\"inv_tokens\",\"op\":\"inv_tokens\","
+        "\"type\":\"f32[]\"},{\"name\":\"loss\",\"op\":\"mul\",\"in\":[\"loss.total\","
+        "\"inv_tokens\"],\"type\":\"f32[]\"}],\"outputs\":{\"logits\":\"out\",\"loss\":\"loss\"}}";
 
 static int embed(void *user, const char *const *text, const size_t *bytes, int n, float **v,
                  int *width, char *why, size_t cap)

@@ -1,9 +1,9 @@
 /* attention_dq_sm90.cuh: the gradient of attention's queries on Hopper, jobs of queries as
  * attention_backward_tile_sm90.cuh has them.
  *
- *   attention_dq_tma<E, Att, Tile>(in, o, so, lse, delta, B, T, first, step, smem, epilogue)     writes delta, too
- *      block `first` of `step`, which takes job after job.  in: AttGradMaps; o, so: the output and
- *      its strides, 16-byte aligned rows.
+ *   attention_dq_tma<E, Att, Tile>(in, o, so, lse, delta, B, T, first, step, smem, epilogue)
+ *      writes delta, too; block `first` of `step`, which takes job after job.  in: AttGradMaps; o,
+ *      so: the output and its strides, 16-byte aligned rows.
  *
  *      S = q k^T   Y = g v^T   P = 2^(S - lse)   dS = P (Y - delta)   dq += dS k
  *

@@ -2,9 +2,12 @@
  * attention.cuh and attention_backward.cuh.  Those of 16 bits; attention_tf32.cuh has floats' where
  * they differ.
  *
- *      att_copy        rows to shared memory               att_store     an accumulator of att_mma_nn to an epilogue
- *      AttRows         the rows that a warp keeps, as A    AttScores     an accumulator as A
- *      att_mma_nt      rows of A times rows of B           att_mma_nn    scores times rows of B */
+ *      att_copy        rows to shared memory
+ *      AttRows         the rows that a warp keeps, as A
+ *      AttScores       an accumulator as A
+ *      att_mma_nt      rows of A times rows of B
+ *      att_mma_nn      scores times rows of B
+ *      att_store       an accumulator of att_mma_nn to an epilogue */
 #ifndef TGC_ATTENTION_MMA_CUH
 #define TGC_ATTENTION_MMA_CUH
 

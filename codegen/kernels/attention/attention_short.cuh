@@ -1,7 +1,10 @@
 /* attention_short.cuh: float32 attention of up to 64 tokens, a head of a sequence per block.
  *
- *   attention_short_task<Att>(in, lse, B, T, rt, tile, smem, epilogue)                          B*H tiles
- *   attention_short_grad_task<Att>(in, g, sg, lse, B, T, rt, tile, smem, epilogue, epilogue_k, epilogue_v)    B*H tiles, H == K
+ *   attention_short_task<Att>(in, lse, B, T, rt, tile, smem, epilogue)
+ *      B*H tiles
+ *   attention_short_grad_task<Att>(in, g, sg, lse, B, T, rt, tile, smem, epilogue, epilogue_k,
+ *                                  epilogue_v)
+ *      B*H tiles, H == K
  *
  * The same functions as those of attention.cuh and attention_backward.cuh, with the same `in` and
  * epilogues.  All scores are there at once, so softmax is one pass, the gradients need five
@@ -9,9 +12,8 @@
  * launch, where the long way takes three.
  *
  * Products are three tf32 products each (gemm_tf32.cuh), each summed apart: with few warps it is
- * the sums that wait for each other.  Eight warps: warp w has 16
- * queries, w % 4, and half of the keys, w / 4; later 16 rows and half of the columns of each
- * result.
+ * the sums that wait for each other.  Eight warps: warp w has 16 queries, w % 4, and half of the
+ * keys, w / 4; later 16 rows and half of the columns of each result.
  *
  * Conditions: D 32 or 64, VEC 4, CACHED false, 256 threads, SMEM_FWD and SMEM_GRAD bytes. */
 #ifndef TGC_ATTENTION_SHORT_CUH

@@ -69,7 +69,8 @@ TGC_DEV bool mbarrier_try_wait(Mbar *bar, unsigned parity)
 {
         unsigned ok;
         asm volatile(
-                "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
+                "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 "
+                "%0, 1, 0, p; }"
                 : "=r"(ok)
                 : "r"(smem_addr(bar)), "r"(parity)
                 : "memory");
@@ -162,18 +163,17 @@ TGC_DEV void tma_load_2d_hint(void *smem, const void *map, Mbar *bar, int x, int
  * written again, bulk_wait before the kernel's end counts on the data. */
 TGC_DEV void tma_store_2d(const void *map, const void *smem, int x, int y)
 {
-        asm volatile(
-                "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::
-                        "l"(map),
-                "r"(smem_addr(smem)), "r"(x), "r"(y)
-                : "memory");
+        asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], "
+                     "[%1];" ::"l"(map),
+                     "r"(smem_addr(smem)), "r"(x), "r"(y)
+                     : "memory");
 }
 
 TGC_DEV void tma_store_3d(const void *map, const void *smem, int x, int y, int z)
 {
         asm volatile(
-                "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::
-                        "l"(map),
+                "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], "
+                "[%1];" ::"l"(map),
                 "r"(smem_addr(smem)), "r"(x), "r"(y), "r"(z)
                 : "memory");
 }
@@ -182,8 +182,8 @@ TGC_DEV void tma_store_3d(const void *map, const void *smem, int x, int y, int z
 TGC_DEV void bulk_load(void *smem, const void *gmem, unsigned bytes, Mbar *bar)
 {
         asm volatile(
-                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-                        "r"(smem_addr(smem)),
+                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], "
+                "%2, [%3];" ::"r"(smem_addr(smem)),
                 "l"(__cvta_generic_to_global(gmem)), "r"(bytes), "r"(smem_addr(bar))
                 : "memory");
 }
@@ -281,9 +281,9 @@ TGC_DEV void cluster_arrive_block()
 TGC_DEV void send_cluster(void *p, Mbar *bar, unsigned rank, unsigned x)
 {
         asm volatile(
-                "{ .reg .b32 r, b; mapa.shared::cluster.u32 r, %0, %2; mapa.shared::cluster.u32 b, %1, %2; "
-                "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [r], %3, [b]; }" ::"r"(
-                        smem_addr(p)),
+                "{ .reg .b32 r, b; mapa.shared::cluster.u32 r, %0, %2; mapa.shared::cluster.u32 "
+                "b, %1, %2; st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [r], %3, "
+                "[b]; }" ::"r"(smem_addr(p)),
                 "r"(smem_addr(bar)), "r"(rank), "r"(x)
                 : "memory");
 }
@@ -292,8 +292,8 @@ TGC_DEV void send_cluster(void *p, Mbar *bar, unsigned rank, unsigned x)
 TGC_DEV void st_cluster(float *p, unsigned rank, float x)
 {
         asm volatile(
-                "{ .reg .b32 r; mapa.shared::cluster.u32 r, %0, %1; st.shared::cluster.f32 [r], %2; }" ::
-                        "r"(smem_addr(p)),
+                "{ .reg .b32 r; mapa.shared::cluster.u32 r, %0, %1; st.shared::cluster.f32 [r], "
+                "%2; }" ::"r"(smem_addr(p)),
                 "r"(rank), "f"(x)
                 : "memory");
 }
@@ -303,7 +303,8 @@ TGC_DEV int ld_cluster(const int *p, unsigned rank)
 {
         int x;
         asm volatile(
-                "{ .reg .b32 r; mapa.shared::cluster.u32 r, %1, %2; ld.shared::cluster.s32 %0, [r]; }"
+                "{ .reg .b32 r; mapa.shared::cluster.u32 r, %1, %2; ld.shared::cluster.s32 %0, "
+                "[r]; }"
                 : "=r"(x)
                 : "r"(smem_addr(p)), "r"(rank)
                 : "memory");
@@ -349,7 +350,8 @@ TGC_DEV bool bar_any(int id, int n, bool x)
 {
         unsigned r;
         asm volatile(
-                "{ .reg .pred p, q; setp.ne.b32 p, %3, 0; bar.red.or.pred q, %1, %2, p; selp.b32 %0, 1, 0, q; }"
+                "{ .reg .pred p, q; setp.ne.b32 p, %3, 0; bar.red.or.pred q, %1, %2, p; selp.b32 "
+                "%0, 1, 0, q; }"
                 : "=r"(r)
                 : "r"(id), "r"(n), "r"((unsigned)x)
                 : "memory");

@@ -241,7 +241,8 @@ struct EpilogueReads<Epilogue, V, typename Exists<typename Epilogue::template In
  * 16-bit values, of two neighbours WIDTHk of them: 2, 1 (what a pair makes) or 4 (two values of
  * each),
  *
- *      (int row, int col, float (&v)[V][, const In<V> &], const Out &out)     out.put<k>(address, values), k < STORES
+ *      (int row, int col, float (&v)[V][, const In<V> &], const Out &out)
+ *              out.put<k>(address, values), k < STORES
  *
  * and what they read of rows, the first of In, is one array of 16-bit values, READ of them for two
  * neighbours (0: nothing, -1: several arrays).  STORES 0: some of it is not so.  Straight stores.

@@ -250,7 +250,8 @@ EMU_NAMESPACE
                 Thread *t = self();
                 Warp *w = t->warp;
                 if (!(mask >> t->lane & 1))
-                        fail("thread %d calls %s at %s:%d with mask %08x, which leaves out its own lane %d",
+                        fail("thread %d calls %s at %s:%d with mask %08x, which leaves out its "
+                             "own lane %d",
                              t->number, what, file_name(file), line, mask, t->lane);
                 if (mask & (w->ended | ~w->exists)) {
                         int l = __builtin_ctz(mask & (w->ended | ~w->exists));
@@ -265,8 +266,8 @@ EMU_NAMESPACE
                         } else if (i->mask >> t->lane & 1 &&
                                    i->here & mask) { /* each waits for the other */
                                 Thread *o = w->lane[__builtin_ctz(i->here & mask)];
-                                fail("thread %d calls %s at %s:%d with mask %08x while thread %d waits in %s at %s:%d "
-                                     "with mask %08x",
+                                fail("thread %d calls %s at %s:%d with mask %08x while thread %d "
+                                     "waits in %s at %s:%d with mask %08x",
                                      t->number, what, file_name(file), line, mask, o->number,
                                      o->what, file_name(o->file), o->line, o->mask);
                         }
@@ -299,14 +300,16 @@ EMU_NAMESPACE
                 Thread *t = self();
                 Block *b = t->block;
                 if (id < 0 || id > 15 || expected < 1 || expected > b->n)
-                        fail("thread %d: %s at %s:%d: barrier %d of %d threads does not exist in a block of %d",
+                        fail("thread %d: %s at %s:%d: barrier %d of %d threads does not exist in "
+                             "a block of %d",
                              t->number, what, file_name(file), line, id, expected, b->n);
                 Barrier *r = &b->barrier[id];
                 if (id == 0 && b->ended > b->gone) {
                         int o = 0;
                         while (b->thread[o].state != ENDED)
                                 o++;
-                        fail("divergent barrier: thread %d calls %s at %s:%d, but thread %d has ended",
+                        fail("divergent barrier: thread %d calls %s at %s:%d, but thread %d has "
+                             "ended",
                              t->number, what, file_name(file), line, o);
                 }
                 if (!r->arrived) {
@@ -319,7 +322,8 @@ EMU_NAMESPACE
                              t->number, what, file_name(file), line, expected, file_name(r->file),
                              r->line, r->expected);
                 } else if (id == 0 && (r->line != line || !same_file(r->file, file))) {
-                        fail("divergent barrier: thread %d calls %s at %s:%d while others wait at %s:%d",
+                        fail("divergent barrier: thread %d calls %s at %s:%d while others wait at "
+                             "%s:%d",
                              t->number, what, file_name(file), line, file_name(r->file), r->line);
                 }
                 r->sum += value;
@@ -409,7 +413,8 @@ EMU_NAMESPACE
                 for (int l = 1; l < 32; l++)
                         if (w->lane[l]->line != w->lane[0]->line ||
                             !same_file(w->lane[l]->file, w->lane[0]->file))
-                                fail("threads %d and %d call %s from different places, %s:%d and %s:%d",
+                                fail("threads %d and %d call %s from different places, %s:%d and "
+                                     "%s:%d",
                                      w->lane[0]->number, w->lane[l]->number, w->lane[0]->what,
                                      file_name(w->lane[0]->file), w->lane[0]->line,
                                      file_name(w->lane[l]->file), w->lane[l]->line);

@@ -133,7 +133,8 @@ EMU_NAMESPACE
                 const Map *m = (const Map *)map;
                 const long long at = from - t->block->smem;
                 if (at < 0 || at % 128 || at + box_bytes(m) > (long long)t->block->smem_size)
-                        fail("thread %d: a tile of %d bytes to store at byte %lld of %zu bytes of shared memory, or not at a multiple of 128",
+                        fail("thread %d: a tile of %d bytes to store at byte %lld of %zu bytes of "
+                             "shared memory, or not at a multiple of 128",
                              t->number, box_bytes(m), at, t->block->smem_size);
                 t->sends.push_back({ from, *m, t->sent, x, y });
         }
@@ -181,7 +182,8 @@ EMU_NAMESPACE
         {
                 const int bytes = box_bytes((const Map *)map);
                 if ((to - b->smem) % 1024 || to + bytes > b->smem + b->smem_size)
-                        fail("thread %d: a tile of %d bytes at byte %lld of %zu bytes of shared memory, or not at a multiple of 1024",
+                        fail("thread %d: a tile of %d bytes at byte %lld of %zu bytes of shared "
+                             "memory, or not at a multiple of 1024",
                              self()->number, bytes, (long long)(to - b->smem), b->smem_size);
                 memset(to, 0xff, bytes);
                 b->fetch.push_back({ to, *(const Map *)map, bar, x, y, nullptr, 0 });
@@ -387,9 +389,9 @@ TGC_DEV void mbarrier_inval(Mbar *bar)
 {
         for (const emu::Fetch &f : emu::block_of(bar)->fetch)
                 if (f.mbar == bar)
-                        emu::fail(
-                                "thread %d: invalidation of a barrier, of which a fetched tile was never waited for",
-                                emu::self()->number);
+                        emu::fail("thread %d: invalidation of a barrier, of which a fetched tile "
+                                  "was never waited for",
+                                  emu::self()->number);
         memset(bar, 0xff, sizeof *bar);
 }
 TGC_DEV void mbarrier_arrive(Mbar *bar) { emu::mbar_arrive("an arrival", bar, 0); }

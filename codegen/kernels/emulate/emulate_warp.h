@@ -41,7 +41,8 @@ EMU_NAMESPACE
                         Shuffle *s = (Shuffle *)t->operands;
                         int from = s->from < 0 ? t->lane : s->from;
                         if (!(mask >> from & 1))
-                                fail("thread %d: %s at %s:%d reads lane %d, which is not in mask %08x",
+                                fail("thread %d: %s at %s:%d reads lane %d, which is not in mask "
+                                     "%08x",
                                      t->number, t->what, file_name(t->file), t->line, from, mask);
                         s->out = ((Shuffle *)w->lane[from]->operands)->in;
                 }

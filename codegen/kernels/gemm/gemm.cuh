@@ -8,7 +8,8 @@
  *      dW = dyt x      TRANS_A            dy (T,N), x (T,K); M = N, N = K, K = T
  *
  *      gemm_task<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, b, ldb, M, N, K, tile, smem, epilogue)
- *      gemm_split_k_task<... , V>(a, lda, b, ldb, M, N, K, splits, ws, tile, smem)     ws: f32 (splits,M,N)
+ *      gemm_split_k_task<... , V>(a, lda, b, ldb, M, N, K, splits, ws, tile, smem)
+ *              ws: f32 (splits,M,N)
  *      splitk_reduce_task<THREADS>(ws, splits, M, N, tile, epilogue)
  *
  * Sizes passed as literals fold away after inlining; run-time ones work as well.

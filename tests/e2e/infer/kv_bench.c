@@ -26,7 +26,8 @@ TEST (kv_bench) {
                  (BuildOptions) {
                          .kind = MODEL_LUA, .model = "models/tinylm.lua", .opt = 3, .batch = 1 },
                  NULL);
-        printf("| context | cache, ms/token | tok/s | whole pass, ms/token | tok/s |\n|---|---|---|---|---|\n");
+        printf("| context | cache, ms/token | tok/s | whole pass, ms/token | tok/s |\n"
+               "|---|---|---|---|---|\n");
         for (size_t i = 0; i < sizeof context / sizeof *context; i++) {
                 int n = context[i];
                 double t, with, without;

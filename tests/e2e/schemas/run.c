@@ -184,14 +184,16 @@ int main(int argc, char **argv)
                 grammar_free(g);
                 cJSON_Delete(o);
         }
-        printf("%d passed, %d refused, %d accept what is not valid, %d reject what is, %d unread; slowest %.2f s\n",
+        printf("%d passed, %d refused, %d accept what is not valid, %d reject what is, %d unread; "
+               "slowest %.2f s\n",
                passed, refused, wrong_yes, wrong_no, unread, slowest);
         if (n_times) {
                 double sum = 0;
                 qsort(times, (size_t)n_times, sizeof *times, by_time);
                 for (int i = 0; i < n_times; i++)
                         sum += times[i];
-                printf("%d masks over %d tokens: median %.1f us, mean %.1f, 90%% %.1f, 99%% %.1f, most %.0f; hash %016llx\n",
+                printf("%d masks over %d tokens: median %.1f us, mean %.1f, 90%% %.1f, 99%% %.1f, "
+                       "most %.0f; hash %016llx\n",
                        n_times, vocab, 1e6 * times[n_times / 2], 1e6 * sum / n_times,
                        1e6 * times[n_times * 9 / 10], 1e6 * times[(size_t)n_times * 99 / 100],
                        1e6 * times[n_times - 1], (unsigned long long)hash);

@@ -361,7 +361,8 @@ static int report(const Train *t, double seconds, Err *e)
                     text_count_si(n, sizeof n, rate), dev_name(session_device(t->s)));
                 if (t->n_saves)
                         say(&t->talk,
-                            "checkpoints: %d; steps waited %.2f s for them, their files took %.2f s\n",
+                            "checkpoints: %d; steps waited %.2f s for them, their files took %.2f "
+                            "s\n",
                             t->n_saves, t->save_waits, t->save_writes);
                 if (gone)
                         text_bytes(driver, sizeof driver, (double)gone);

@@ -26,8 +26,8 @@ void gguf_model_free(GgufModel *m);
 /* NULL: the file has none.  vocab: rows of the model's embedding; 0: not known. */
 int gguf_tokenizer(Tokenizer **tok, const char *path, int vocab, Err *e);
 int gguf_chat(ChatSource *s, const char *path, Err *e);
-/* How an encoder's text gets its vector: by pooling_type (without one: the mean), of length 1, which
- * files do not say and what embeds with them does. */
+/* How an encoder's text gets its vector: by pooling_type (without one: the mean), of length 1,
+ * which files do not say and what embeds with them does. */
 int gguf_sentence(Sentence *s, const char *path, Err *e);
 
 /* gguf_info.c: metadata and tensors, as a table or in `o`. */

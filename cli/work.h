@@ -68,8 +68,8 @@ typedef struct TrainState {
         int64_t step; /* steps done */
         double best;  /* validation loss */
         LossScale scale;
-        struct
-        { /* of the gradient's norm, for --skip_spikes: its mean, of how many steps; spikes in a row */
+        /* of the gradient's norm, for --skip_spikes: mean, number of steps; spikes in a row */
+        struct {
                 double mean;
                 int64_t n, row;
         } norms;

@@ -326,7 +326,8 @@ TEST (metadata_refused) {
                 { "{" OLMO3("[1]") TENSORS BLOCK "}}",
                   "olmo2.attention.sliding_window_pattern: 1 in the list is not true or false" },
                 { "{" OLMO3("0") TENSORS BLOCK "}}",
-                  "olmo2.attention.sliding_window_pattern: 0 should be a whole number of at least 1" },
+                  "olmo2.attention.sliding_window_pattern: 0 should be a whole number of at least "
+                  "1" },
                 { "{", "the metadata" },
         };
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

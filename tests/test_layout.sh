@@ -1,6 +1,7 @@
 #!/bin/bash
-# test_layout.sh: C and CUDA files are as `make format` leaves them (clang-format 14, else skipped).
-# Each check is first shown a file that it must refuse.
+# test_layout.sh: C and CUDA files are as `make format` leaves them (clang-format 14, else skipped), and no
+# line of them is over 100 columns, comments and strings too, which clang-format does not wrap.  No line of a
+# document is over 150.  Each check is first shown a file that it must refuse.
 . "$(dirname "$0")/shell.sh"
 dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-layout-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
@@ -27,5 +28,25 @@ else
         p=$(make -s formatted | unclean)
         say clang_format "${p:+make format would change $p}"
 fi
+
+# Tables whose rows are lines; tok_unicode.h is generated.  Comments of gemv_stored_sm90.cuh are to be wrapped.
+tables=" cli/commands.def cli/effects.def cli/habits.def cli/options.def compiler/read/language.def ir/ops.def
+        runtime/tokenizer/tok_unicode.h codegen/kernels/gemv/gemv_stored_sm90.cuh "
+
+# wide COLUMNS FILE...: FILE:LINE of the longer lines, but for rows of tables in documents
+wide() { grep -HnE "^[^|].{$1,}" "${@:2}" | sed 's/^\([^:]*:[0-9]*\):.*/\1/' | head -5 | xargs; }
+
+code=$(git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.def' |
+        while read -r f; do [[ " ${tables//$'\n'/ } " = *" $f "* ]] || echo "$f"; done)
+printf '/* %0100d */\n' 1 > "$dir/wide.c"
+printf '%0151d\n| %0151d |\n' 1 1 > "$dir/wide.md"
+p=$(wide 100 "$dir/wide.c")
+say columns_sees_a_long_line "$([ "$p" = "$dir/wide.c:1" ] || echo "says '$p' of wide.c:1")"
+p=$(wide 150 "$dir/wide.md")
+say columns_leaves_rows_of_tables "$([ "$p" = "$dir/wide.md:1" ] || echo "says '$p' of wide.md:1")"
+p=$(wide 100 $code)
+say columns_of_code "${p:+over 100 columns: $p}"
+p=$(wide 150 $(git ls-files '*.md'))
+say columns_of_documents "${p:+over 150 columns: $p}"
 
 exit $failed

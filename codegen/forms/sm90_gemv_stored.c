@@ -1,4 +1,5 @@
-/* sm90_gemv_stored.c: a few rows by weights in blocks on sm_90a (kernels/gemv/gemv_stored_sm90.cuh).
+/* sm90_gemv_stored.c: a few rows by weights in blocks on sm_90a
+ * (kernels/gemv/gemv_stored_sm90.cuh).
  *
  * Every number of rows takes this form: a row's bits are then the same alone and in company. */
 #include "forms.h"
@@ -24,11 +25,10 @@ bool sm90_gemv_stored(Build *b, const void *problem)
         f->grid = arena_fmt(e->tmp, "%d", s.blocks);
         f->waits = true;
         b->joins = true;
-        build_line(
-                b,
-                "gemv_stored_sm90_task<Stored_%s, %d, %lld, %lld, BlocksMmaTile<%d, %d, %d, %d, %d>, "
-                "%s>(%s, tile, smem, prologue, epilogue%s);",
-                storage_name[p->blocks], p->M, (long long)p->N, (long long)p->K, s.warps, s.blocks,
-                s.stages, s.lump, s.group, p->norm, p->operands, p->finish);
+        build_line(b,
+                   "gemv_stored_sm90_task<Stored_%s, %d, %lld, %lld, BlocksMmaTile<%d, %d, %d, %d, "
+                   "%d>, %s>(%s, tile, smem, prologue, epilogue%s);",
+                   storage_name[p->blocks], p->M, (long long)p->N, (long long)p->K, s.warps,
+                   s.blocks, s.stages, s.lump, s.group, p->norm, p->operands, p->finish);
         return true;
 }

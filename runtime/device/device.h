@@ -65,9 +65,9 @@ uint64_t dev_host_free(void); /* bytes of the host that are free, as far as is k
 /* zeroed, 4096-aligned; size 0 gives NULL */
 int dev_alloc(Device *d, size_t size, void **mem, Err *e);
 void dev_free(Device *d, void *mem, size_t size);
-/* Pinned memory of the host, zeroed, that kernels read and write where it lies, over the bus; in the
- * calls below it is memory of the device.  dev_held does not count it.  TGC_USAGE where all memory is
- * the host's (dev_host_memory). */
+/* Pinned memory of the host, zeroed, that kernels read and write where it lies, over the bus; in
+ * the calls below it is memory of the device.  dev_held does not count it.  TGC_USAGE where all
+ * memory is the host's (dev_host_memory). */
 int dev_alloc_host(Device *d, size_t size, void **mem, Err *e);
 void dev_free_host(Device *d, void *mem);
 /* `from` is free on return */

@@ -1,15 +1,15 @@
-/* gemv_stored_bench.cu: gemv_stored.cuh and gemv_stored_sm90.cuh on the GPU at hand: products of one row with weights in blocks,
- * checked and timed.
+/* gemv_stored_bench.cu: gemv_stored.cuh and gemv_stored_sm90.cuh on the GPU at hand: products of
+ * one row with weights in blocks, checked and timed.
  *
  *      nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -Icodegen/forms \
  *           $(make -s kernel-includes) -Iruntime -Iruntime/weights -Itests/emulate \
  *           -o gemv_stored_bench tests/bench/gemv_stored_bench.cu
  *      ./gemv_stored_bench [WORD]         cases whose name has it
  *
- * Each product is compared with sums in double precision at 64 columns.  A time is the median of five
- * graphs of launches, each of the next weights of a pool that exceeds L2, each starting while the one
- * before runs (programmatic dependent launch), as in decoding.  GB/s: bytes of W; share: of the rate at
- * which a kernel reads that pool.  Exit status 1 when something is wrong. */
+ * Each product is compared with sums in double precision at 64 columns.  A time is the median of
+ * five graphs of launches, each of the next weights of a pool that exceeds L2, each starting while
+ * the one before runs (programmatic dependent launch), as in decoding.  GB/s: bytes of W; share: of
+ * the rate at which a kernel reads that pool.  Exit status 1 when something is wrong. */
 #define TGC_PDL_LATE 1
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,22 +4,22 @@
  *              [, gain])
  *              as gemv_task (gemv.cuh), rows of W ldw values apart.
  *
- * The time is that of reading W.  Each warp streams its rows, ROWS at a time, as the bytes that they
- * are, through STAGES slots of shared memory of its own, LUMP steps of 32 lanes each (cp.async; on
- * sm_90a the copy engine, where rows are whole pieces of 16 bytes): no barrier but its own lanes', and
- * all slots are under way before x is looked at, and before the kernel that makes x is waited for.  The
- * next launch may start once all of W is under way (pdl_launch_late): its slots are fetched while this
- * one computes its last rows, and while it waits for them.
+ * The time is that of reading W.  Each warp streams its rows, ROWS at a time, as the bytes that
+ * they are, through STAGES slots of shared memory of its own, LUMP steps of 32 lanes each
+ * (cp.async; on sm_90a the copy engine, where rows are whole pieces of 16 bytes): no barrier but
+ * its own lanes', and all slots are under way before x is looked at, and before the kernel that
+ * makes x is waited for.  The next launch may start once all of W is under way (pdl_launch_late):
+ * its slots are fetched while this one computes its last rows, and while it waits for them.
  *
  * x comes once per block, through the prologue, as whole numbers: of each 32 neighbours the largest
- * decides about a power of two, 2^14 of which are as much (2^22 with three digits), and the others are
- * rounded to it.  A number is DIGITS bytes, the first of them signed.  Products with W's codes are then
- * integers (dp4a: four at once), exact, and become float32 for every 16, where W's scale and x's meet
- * them.  Two digits are finer than bf16 and f16 are; three as fine as float32 is beside the largest
- * of 32.
+ * decides about a power of two, 2^14 of which are as much (2^22 with three digits), and the others
+ * are rounded to it.  A number is DIGITS bytes, the first of them signed.  Products with W's codes
+ * are then integers (dp4a: four at once), exact, and become float32 for every 16, where W's scale
+ * and x's meet them.  Two digits are finer than bf16 and f16 are; three as fine as float32 is
+ * beside the largest of 32.
  *
- * Tile: warps, which SPLIT at a time share the rows, each with its part of K; a tile has ROUNDS times
- * all warps' rows.  Where x does not fit (DotX::KC < K) SPLIT and ROUNDS are 1.
+ * Tile: warps, which SPLIT at a time share the rows, each with its part of K; a tile has ROUNDS
+ * times all warps' rows.  Where x does not fit (DotX::KC < K) SPLIT and ROUNDS are 1.
  * Shared memory: DotTile::smem, ../../forms/gemv_shape.h. */
 #ifndef TGC_GEMV_STORED_CUH
 #define TGC_GEMV_STORED_CUH
@@ -55,9 +55,9 @@ struct DotStep {
         static_assert(K % S::VALUES == 0, "rows are whole blocks");
 };
 
-/* x in shared memory, KC of K at a time: of each row DIGITS planes of units' bytes, and for each run of
- * a lane two floats: its scale, and its sum.  Units e of all lanes lie side by side, so that lanes read
- * neighbours; so do runs, in pairs. */
+/* x in shared memory, KC of K at a time: of each row DIGITS planes of units' bytes, and for each
+ * run of a lane two floats: its scale, and its sum.  Units e of all lanes lie side by side, so that
+ * lanes read neighbours; so do runs, in pairs. */
 template <class S, int M, int K, int DIGITS>
 struct DotX {
         typedef DotOf<S> D;
@@ -150,9 +150,9 @@ TGC_DEV void dot_x_put(char *x, int m, int k, const float (&v)[8], bool there)
         }
 }
 
-/* x[m][k0 .. k0+KC) through the prologue; sums of squares with NORM_RMS, where gain only multiplies.
- * All that a thread reads of it is under way at once, as far as PASSES allow.  Units behind K are not
- * written: their lanes read nothing. */
+/* x[m][k0 .. k0+KC) through the prologue; sums of squares with NORM_RMS, where gain only
+ * multiplies.  All that a thread reads of it is under way at once, as far as PASSES allow.  Units
+ * behind K are not written: their lanes read nothing. */
 template <class X, int M, int K, int DIGITS, int THREADS, int NORM, class Prologue, class Gain>
 TGC_DEV void dot_x_fill(char *x, int row0, int k0, float (&square)[M], const Prologue &prologue,
                         const Gain &gain)

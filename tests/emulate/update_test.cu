@@ -163,6 +163,60 @@ static void stochastic_test(int n)
         CHECK_NEAR(sum / n, want, 2e-4, "mean of %d", n);
 }
 
+struct NearestRun {
+        const float *x;
+        int *out, n;
+        __device__ void operator()(int tile, char *smem) const
+        {
+                float *map = (float *)smem, value;
+                for (int i = (int)threadIdx.x; i < 512; i += 256)
+                        map[i] = dynamic_map[i];
+                __syncthreads();
+                const int i = tile * 256 + (int)threadIdx.x;
+                if (i >= n)
+                        return;
+                out[2 * i] = nearest_entry<true>(map, x[i], &value);
+                out[2 * i] += value == map[out[2 * i]] ? 0 : 1000;
+                out[2 * i + 1] = nearest_entry<false>(map + 256, fabsf(x[i]), &value);
+        }
+};
+
+static int nearest_by_search(const float *map, float x)
+{
+        int lo = 0, hi = 255;
+        while (hi - lo > 1)
+                *(map[(lo + hi) / 2] <= x ? &lo : &hi) = (lo + hi) / 2;
+        return x - map[lo] <= map[hi] - x ? lo : hi;
+}
+
+/* Entries, what lies midway between them, the ends of decades, and their neighbours; all sizes. */
+static void nearest_test()
+{
+        const int n = 2 * 9 * 256 + 7 * 9 + 30000;
+        Buf<float> x(n);
+        Buf<int> got(2 * n);
+        int at = 0;
+        for (int i = 0; i < 512; i++) {
+                const float a = host_map[i], b = i % 256 < 255 ? host_map[i + 1] : a;
+                for (int k = -4; k <= 4; k++)
+                        x[at++] = ((i ^ k) & 1 ? a : 0.5f * (a + b)) * (1.f + k * 6e-8f);
+        }
+        for (int d = 0; d < 7; d++)
+                for (int k = -4; k <= 4; k++)
+                        x[at++] = (float)pow(10, -d) * (1.f + k * 6e-8f);
+        for (unsigned r = 1; at < n; r = r * 1664525u + 1013904223u)
+                x[at++] = (float)((r >> 8 & 1 ? 1 : -1) * pow(10, -8 * (r >> 9) / 8388608.0));
+        for (int i = 0; i < n; i++)
+                x[i] = fminf(fmaxf(x[i], -1.f), 1.f);
+        shell_run<256>(ceil_div(n, 256), 2048, NearestRun { x.p, got.p, n });
+        for (int i = 0; i < n; i++) {
+                CHECK_NEAR(got[2 * i], nearest_by_search(host_map, x[i]), 0, "signed, of %.9g",
+                           x[i]);
+                CHECK_NEAR(got[2 * i + 1], nearest_by_search(host_map + 256, fabsf(x[i])), 0,
+                           "unsigned, of %.9g", fabsf(x[i]));
+        }
+}
+
 /* Two steps of states of 8 bits: the first is AdamW's, then each stored state is the nearest entry
  * of the map; block 2 is of a small parameter, whose states are float32 and go on as AdamW's. */
 static void states8_test()
@@ -277,6 +331,7 @@ static void all_update()
         for (int n : { 1, 3, 1024, 4099 })
                 ema_test(n);
         stochastic_test(4099);
+        nearest_test();
         states8_test();
         all_updates<AdamW>(OPTIMIZER_ADAMW, [](float *m, float *v) { return States<2> { m, v }; });
         all_updates<AdamW, true>(OPTIMIZER_ADAMW, [](float *m, float *v) {

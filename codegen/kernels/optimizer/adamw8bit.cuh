@@ -29,20 +29,34 @@ struct States8 {
         float *m, *v;           /* of the small */
 };
 
-/* The entry of the sorted map that is nearest to x, the lower one on a tie. */
-TGC_DEV int nearest_entry(const float *map, float x)
+/* The entry of the sorted map that is nearest to x, the lower one on a tie; |x| <= 1.
+ * Decade k = 0 .. 6 of the map, from 10^(k-7) to 10^(k-6), has n = 2^k entries (unsigned: twice as
+ * many) in the middles of equal parts, so arithmetic finds the part of x.  Where it is off by
+ * rounding it is off by one, and x lies between that entry and the next one on its side: the two
+ * are compared as they stand in the map.  *value: of the map. */
+template <bool SIGNED>
+TGC_DEV int nearest_entry(const float *map, float x, float *value)
 {
-        int lo = 0, hi = 255;
-#pragma unroll
-        for (int k = 0; k < 8; k++) {
-                const int mid = (lo + hi) >> 1;
-                if (map[mid] <= x)
-                        lo = mid;
-                else
-                        hi = mid;
-        }
-        /* 255 is reached by hi alone */
-        return x - map[lo] <= map[hi] - x ? lo : hi;
+        const float whole = 12582912.f; /* 1.5 * 2^23: a sum with it has the integer in low bits */
+        const float y = fabsf(x);
+        const float l = fminf(fmaxf(fast_log2(y) * 0.30103f + 7.f, 0.f), 6.75f) - 0.5f + whole;
+        const float k = l - whole;
+        const unsigned bits = (unsigned)__float_as_int(l) + (SIGNED ? 127u : 128u);
+        const float n = __int_as_float((int)(bits << 23));
+        const float part = (y * fast_exp2(19.931569f - k * 3.3219281f) - 0.1f) * (n * 1.1111111f);
+        const float entry = fminf(fmaxf(part, 0.f), n - 0.25f) - 0.5f +
+                            (n + (SIGNED ? 127.f : -1.f));
+        int c = __float_as_int(entry + whole) & 255;
+        if (SIGNED && x < 0.f)
+                c = 254 - c;
+        const float at = map[c];
+        const int other = x >= at ? c + 1 : max(c - 1, 0);
+        const float next = map[other];
+        const bool above = x >= at; /* the entries on x's lower and upper side */
+        const bool lower = above ? x - at <= next - x : x - next <= at - x;
+        const bool stays = lower == above;
+        *value = stays ? at : next;
+        return stays ? c : other;
 }
 
 /* Eight states of a lane to bytes; the warp has the block. */
@@ -59,8 +73,9 @@ TGC_DEV void store_states8(const float *map, unsigned char *to, float *absmax, c
         unsigned word[2] = { 0u, 0u };
 #pragma unroll
         for (int j = 0; j < 8; j++) {
-                int c = nearest_entry(map, x[j] * inverse);
-                if (SIGNED && x[j] != 0.f && (map[c] < 0.f) != (x[j] < 0.f))
+                float value;
+                int c = nearest_entry<SIGNED>(map, x[j] * inverse, &value);
+                if (SIGNED && x[j] != 0.f && (value < 0.f) != (x[j] < 0.f))
                         c += x[j] < 0.f ? -1 : 1;
                 word[j / 4] |= (unsigned)c << (8 * (j % 4));
         }

@@ -114,13 +114,20 @@ bool sm90_attention_maps_fit(Emit *e, Ref r)
         return map_of(e, r, &m, &col, &head);
 }
 
-const char *sm90_attention_map(Build *b, Ref r, const char *name)
+static const char *boxes_map(Build *b, Ref r, int box_rows, const char *name)
 {
         TensorMap m;
         int64_t col, head;
         map_of(b->e, r, &m, &col, &head);
+        m.box_rows = box_rows;
+        m.box_bytes = box_rows ? 128 : 0;
         return arena_fmt(b->e->tmp, "AttMap{ a.%s, %lld, %lld }", arg_map(b->e, &b->args, &m, name),
                          (long long)col, (long long)head);
+}
+
+const char *sm90_attention_map(Build *b, Ref r, const char *name)
+{
+        return boxes_map(b, r, 0, name);
 }
 
 /* A causal query meets its document's end by itself. */
@@ -179,18 +186,23 @@ bool sm90_attention_decode(Build *b, const void *problem)
         enum {
                 CLUSTER = 8, /* blocks of a cluster: as many as every GPU of the kind forms */
                 MOST_STAGES = 3,
+                STREAM_KEYS = 16, /* of a warp's step: a box */
                 SM_SMEM = 227 << 10
         };
         Emit *e = b->e;
-        const Type *q = &NODE(e->g, NODE(e->g, r)->in[0])->type;
+        const Node *n = NODE(e->g, r);
+        const Type *q = &NODE(e->g, n->in[0])->type;
+        const bool codes = NODE(e->g, n->in[1])->type.dt == DT_FP8;
         const int D = (int)q->dim[3].n, record = (D + 1) / 2 * 2 + 2,
                   cluster = splits < CLUSTER ? splits : CLUSTER, warps = b->any.threads / 32,
                   row = rows * record * 4, records = ((warps + cluster) * row + 15) / 16 * 16,
-                  lane = NODE(e->g, NODE(e->g, r)->in[1])->type.dt == DT_FP8 ? D + 32 : D * 2,
-                  stage = b->any.threads * lane;
+                  lane = codes ? D + 32 : D * 2,
+                  stage = b->any.threads * lane + (codes ? 0 : warps * 8);
         if (splits == 1)
                 return false;
-        int stages = work->many ? MOST_STAGES : 0;
+        const bool maps = codes || (sm90_attention_maps_fit(e, n->in[1]) &&
+                                    sm90_attention_maps_fit(e, n->in[2]));
+        int stages = work->many && maps ? MOST_STAGES : 0;
         while (stages && records + stages * stage > SM_SMEM)
                 stages--;
         const bool streams = stages > 1;
@@ -211,8 +223,14 @@ bool sm90_attention_decode(Build *b, const void *problem)
                    "static_assert(attention_decode_%s_smem%s() == %d, \"as sm90_attention.c counts "
                    "it\");",
                    name, shape, f->smem);
-        build_line(b, "attention_decode_%s%s(in, %s, %s, B, T, rt, tile, smem, epilogue);", name,
-                   shape, work->parts, work->done);
+        const char *mk = "AttMap()", *mv = mk;
+        if (streams && !codes) {
+                mk = boxes_map(b, n->in[1], STREAM_KEYS, "map_k");
+                mv = boxes_map(b, n->in[2], STREAM_KEYS, "map_v");
+        }
+        build_line(b, "attention_decode_%s%s(%sin, %s, %s, B, T, rt, tile, smem, epilogue);", name,
+                   shape, streams ? arena_fmt(e->tmp, "%s, %s, ", mk, mv) : "", work->parts,
+                   work->done);
         return true;
 }
 

@@ -255,7 +255,19 @@ struct Queries {
         const float *slopes;
         const Rt *rt;
         int B, T, cap;
+        TmaMap map_k, map_v; /* of a stream of 16 bits */
 };
+
+/* Rows of a cache, in boxes of 16. */
+static TmaMap boxes_of(const void *p, size_t rows, int cols)
+{
+        const emu::Map m = {
+                (const char *)p, 2, (unsigned)rows, (unsigned)cols, (unsigned)cols, 16, 128
+        };
+        TmaMap map = {};
+        memcpy(&map, &m, sizeof m);
+        return map;
+}
 
 /* Bytes of a token in a cache of 8 bits. */
 template <class A>
@@ -308,7 +320,9 @@ template <class E, class A, class Tile, int N, int STAGES>
 void in_turn(const Queries *a)
 {
         TGC_SMEM(smem);
-        attention_decode_stream<E, A, Tile, N, STAGES>(cached<E, A>(*a), a->work, a->done, a->B,
+        attention_decode_stream<E, A, Tile, N, STAGES>(AttMap { &a->map_k, 0, A::D },
+                                                       AttMap { &a->map_v, 0, A::D },
+                                                       cached<E, A>(*a), a->work, a->done, a->B,
                                                        a->T, a->rt, (int)blockIdx.x, smem,
                                                        PutRow<E, A> { (E *)a->plain });
 }
@@ -370,11 +384,30 @@ void merges(const char *what, int T)
         printf("ok %s\n", what);
 }
 
-/* A stream's bits are the clusters'. */
+template <class Base>
+struct Paged : Base {
+        static constexpr int PAGE = 64;
+};
+
+/* The rows of B caches as pages of a pool, the last first; one page more is nobody's. */
+template <class E>
+static std::vector<E> in_pages(const std::vector<E> &flat, int pages, int page)
+{
+        std::vector<E> pool((size_t)(pages + 1) * page);
+        E none;
+        from_float(&none, NAN);
+        std::fill(pool.begin(), pool.end(), none);
+        for (int i = 0; i < pages; i++)
+                std::copy(flat.begin() + (size_t)i * page, flat.begin() + (size_t)(i + 1) * page,
+                          pool.begin() + (size_t)(pages - i) * page);
+        return pool;
+}
+
+/* A stream's bits are the clusters', in one piece and in pages. */
 template <class E, class A, int ROWS, int SPLITS, int N, int STAGES>
 void streams(const char *what, int T)
 {
-        enum { B = 2, CAP = 2200, THREADS = 64 };
+        enum { B = 2, CAP = 2176, THREADS = 64, PAGES = CAP / 64 };
         typedef AttDecode<ROWS, SPLITS, THREADS> Tile;
         const int HD = A::H * A::D, KD = A::K * A::D,
                   groups = (T * (A::H / A::K) + ROWS - 1) / ROWS;
@@ -398,9 +431,12 @@ void streams(const char *what, int T)
                                 from_float(&v[b * CAP * KD + i], there ? noise(&seed) : NAN);
                         }
                 }
-                const Queries a = { q.data(),     k.data(),    v.data(),    o.data(),
-                                    turns.data(), work.data(), done.data(), slopes.data(),
-                                    &rt,          B,           T,           CAP };
+                Queries a = { q.data(),     k.data(),    v.data(),    o.data(),
+                              turns.data(), work.data(), done.data(), slopes.data(),
+                              &rt,          B,           T,           CAP,
+                              {},           {} };
+                a.map_k = boxes_of(k.data(), B * CAP, KD);
+                a.map_v = boxes_of(v.data(), B * CAP, KD);
                 run(what, in_clusters<E, A, Tile, N>, B * A::K * groups * SPLITS, N, THREADS,
                     attention_decode_cluster_smem<E, A, Tile, N>(), &a);
                 for (int twice = 0; twice < 2; twice++)
@@ -409,6 +445,26 @@ void streams(const char *what, int T)
                 for (size_t i = 0; i < o.size(); i++)
                         CHECK_NEAR(to_float(turns[i]), to_float(o[i]), 0, "output %d at %d", (int)i,
                                    pos);
+
+                const std::vector<E> kp = in_pages(k, B * PAGES, 64 * KD),
+                                     vp = in_pages(v, B * PAGES, 64 * KD);
+                std::vector<int> table(B * PAGES);
+                for (int i = 0; i < B * PAGES; i++)
+                        table[i] = B * PAGES - i;
+                for (int b = 0; b < B; b++)
+                        rt.slot[b] = b;
+                rt.pages[0] = table.data(), rt.slot_pages = PAGES;
+                a.k = kp.data(), a.v = vp.data();
+                a.map_k = boxes_of(kp.data(), kp.size() / KD, KD);
+                a.map_v = boxes_of(vp.data(), vp.size() / KD, KD);
+                std::fill(turns.begin(), turns.end(), E());
+                run(what, in_clusters<E, Paged<A>, Tile, N>, B * A::K * groups * SPLITS, N, THREADS,
+                    attention_decode_cluster_smem<E, Paged<A>, Tile, N>(), &a);
+                run(what, in_turn<E, Paged<A>, Tile, N, STAGES>, B * A::K * groups * SPLITS / N, 1,
+                    THREADS, attention_decode_stream_smem<E, Paged<A>, Tile, N, STAGES>(), &a);
+                for (size_t i = 0; i < o.size(); i++)
+                        CHECK_NEAR(to_float(turns[i]), to_float(o[i]), 0, "output %d at %d, paged",
+                                   (int)i, pos);
         }
         printf("ok %s\n", what);
 }
@@ -489,8 +545,10 @@ void codes(const char *what, int T)
                                           (i ? v : k).begin() + b * wide.size());
                         }
                 }
-                Queries a = { q.data(),    k.data(),      v.data(), o.data(), p.data(), work.data(),
-                              done.data(), slopes.data(), &rt,      B,        T,        CAP };
+                Queries a = { q.data(), k.data(),    v.data(),    o.data(),
+                              p.data(), work.data(), done.data(), slopes.data(),
+                              &rt,      B,           T,           CAP,
+                              {},       {} };
                 const int one = B * A::K * groups;
                 run(what, in_clusters<E, A, Tile, N>, one * SPLITS, N, THREADS,
                     attention_decode_cluster_smem<E, A, Tile, N>(), &a);

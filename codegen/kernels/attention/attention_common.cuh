@@ -127,6 +127,12 @@ struct AttKeys {
         }
 };
 
+/* An operand: head h's columns begin at col + h*head. */
+struct AttMap {
+        const void *map;
+        int col, head;
+};
+
 /* Column d of a row comes into L2. */
 template <class E>
 TGC_DEV void att_prefetch(const E *row, int d)

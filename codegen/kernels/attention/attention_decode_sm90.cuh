@@ -5,18 +5,18 @@
  *      as attention_decode_task, in clusters of CLUSTER blocks, which divides SPLITS;
  *      attention_decode_cluster_smem<...>() bytes of shared memory.
  *
- *   attention_decode_stream<E, Att, Tile, CLUSTER, STAGES>(...)
- *      the same bits: one block does what the cluster does, part by part, B * K * ceil(T * H/K /
- *      ROWS) * SPLITS / CLUSTER tiles.  For batches that fill the device so.
+ *   attention_decode_stream<E, Att, Tile, CLUSTER, STAGES>(map_k, map_v, ...)
+ *      the same bits: one block does what the cluster does, part by part.  B * K *
+ *      ceil(T * H/K / ROWS) * SPLITS / CLUSTER tiles, for batches that fill the device so.
+ *      map_k, map_v: of 16 bits, the caches' rows in boxes of 16 rows and 64 columns.
  *
  * Merging by way of global memory is a fence, a counter and two reads, one after the other: half
  * of the time.  Here a block sends its rows' records to the first block of its cluster, whose
  * barrier counts the bytes.  As many keys as a cluster takes in one step concern no other; of a
  * longer cache the first blocks of clusters go on as the splits do there.
  *
- * A stream's keys and values come STAGES - 1 steps ahead into shared memory.  A lane copies what it
- * will read itself, so that no barrier is needed; those of the next part come while one is
- * merged. */
+ * A stream's keys and values come some steps ahead into shared memory, those of the next part while
+ * one is merged.  Every warp has a ring of its own, so that no barrier of the block is needed. */
 #ifndef TGC_ATTENTION_DECODE_SM90_CUH
 #define TGC_ATTENTION_DECODE_SM90_CUH
 
@@ -154,15 +154,140 @@ TGC_DEV void attention_decode_cluster(const AttIn<E, Att> &in, float *work, int 
 
 /* ---- the parts of a cluster one after the other, by one block ---- */
 
-/* From the start: records of the warps; those of all parts; STAGES steps of keys and values. */
+/* How a stream's keys and values come.  A warp's ring is its own: STAGES steps of 16 keys and
+ * values.  ahead: the next key it asks for; `row` of it is known a step before, as a page takes as
+ * long to look up as keys to come. */
+
+/* Of 8 bits: a lane copies by cp.async what it will read itself. */
+template <class E, class Att, class Tile, int STAGES>
+struct AttCopies {
+        typedef AttDecodeShape<E, Att, Tile> Sh;
+        static constexpr int STAGE = Tile::THREADS * Sh::Step::PIECES, /* of 16 bytes */
+                SIZE = STAGES * STAGE * 16, AHEAD = STAGES - 1;
+        uint4 *ring;
+        const AttKeys<E, Att> &k, &v;
+        int ahead, s1, put, at;
+        long row;
+
+        __device__ __forceinline__ AttCopies(char *smem, const AttKeys<E, Att> &k_,
+                                             const AttKeys<E, Att> &v_, int first, int s1_)
+            : ring((uint4 *)smem), k(k_), v(v_), ahead(first), s1(s1_), put(0), at(0),
+              row(first < s1_ ? k_.row(first) - first : 0)
+        {
+        }
+        __device__ __forceinline__ void copy()
+        {
+                if (ahead < s1)
+                        Sh::Step::copy(ring + put * STAGE, k.base + row * k.step, k.step,
+                                       v.base + row * v.step, v.step, ahead, s1);
+                cp_async_commit();
+                ahead += Sh::STEP;
+                row = ahead < s1 ? k.row(ahead) - ahead : 0;
+                put = put + 1 < STAGES ? put + 1 : 0;
+        }
+        __device__ __forceinline__ void take(typename Sh::Step &step, int)
+        {
+                cp_async_wait<STAGES - 2>();
+                step.take_codes(ring + at * STAGE, k.base.shift());
+                at = at + 1 < STAGES ? at + 1 : 0;
+        }
+};
+
+/* Of 16 bits: boxes of 16 rows and 64 columns by the copy engine, of a head's keys, then of its
+ * values, swizzled by 128 bytes. */
+template <class E, class Att, class Tile, int STAGES>
+struct AttBoxes {
+        typedef AttDecodeShape<E, Att, Tile> Sh;
+        static constexpr int KEYS = 16, BOX = KEYS * 128, HALF = KEYS * Att::D * 2,
+                             STAGE = 2 * HALF, RINGS = Tile::THREADS / 32 * STAGES * STAGE,
+                             SIZE = RINGS + Tile::THREADS / 32 * STAGES * 8, AHEAD = STAGES;
+        const AttKeys<E, Att> &k;
+        const AttMap &map_k, &map_v;
+        char *ring;
+        Mbar *bar;
+        int hk, base, ahead, s1, put, at, row;
+        unsigned round;
+
+        __device__ __forceinline__ AttBoxes(char *smem, const AttKeys<E, Att> &k_, const AttMap &mk,
+                                            const AttMap &mv, int hk_, int base_, int first,
+                                            int s1_)
+            : k(k_), map_k(mk), map_v(mv), ring(smem + (threadIdx.x >> 5) * (STAGES * STAGE)),
+              bar((Mbar *)(smem + RINGS) + (threadIdx.x >> 5) * STAGES), hk(hk_), base(base_),
+              ahead(first), s1(s1_), put(0), at(0),
+              row(first < s1_ ? base_ + (int)k_.row(first) : 0), round(0)
+        {
+                if ((threadIdx.x & 31) == 0) {
+                        for (int i = 0; i < STAGES; i++)
+                                mbarrier_init(bar + i, 1);
+                        fence_barrier_init();
+                        fence_proxy_async();
+                }
+        }
+        __device__ __forceinline__ void copy()
+        {
+                __syncwarp(); /* all lanes have taken what lies there */
+                if (ahead < s1 && (threadIdx.x & 31) == 0) {
+                        char *to = ring + put * STAGE;
+                        mbarrier_expect_tx(bar + put, STAGE);
+#pragma unroll
+                        for (int c = 0; c < Att::D / 64; c++)
+                                tma_load_2d(to + c * BOX, map_k.map, bar + put,
+                                            map_k.col + hk * map_k.head + c * 64, row);
+#pragma unroll
+                        for (int c = 0; c < Att::D / 64; c++)
+                                tma_load_2d(to + HALF + c * BOX, map_v.map, bar + put,
+                                            map_v.col + hk * map_v.head + c * 64, row);
+                }
+                ahead += Sh::STEP;
+                row = ahead < s1 ? base + (int)k.row(ahead) : 0;
+                put = put + 1 < STAGES ? put + 1 : 0;
+        }
+        /* Keys from n0 on.  Behind the last there may be anything: scores are masked, values 0. */
+        __device__ __forceinline__ void take(typename Sh::Step &step, int n0)
+        {
+                typedef typename Sh::Step Step;
+                const int g = Step::g(), t = Step::t();
+                const char *from = ring + at * STAGE;
+                mbarrier_wait(bar + at, round);
+#pragma unroll
+                for (int i = 0; i < 2; i++)
+#pragma unroll
+                        for (int c = 0; c < Step::KC; c++)
+                                step.k[i][c] = *(const uint4 *)(from + c / 2 * BOX +
+                                                                (g + 8 * i) * 128 +
+                                                                ((c % 2 * 4 + t) ^ g) * 16);
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                        const int key = Step::key(i);
+#pragma unroll
+                        for (int c = 0; c < Step::VC; c++) {
+                                step.v[i][c] = *(const uint4 *)(from + HALF + c * BOX + key * 128 +
+                                                                (g ^ (key & 7)) * 16);
+                                if (n0 + key >= s1)
+                                        step.v[i][c] = uint4 { 0, 0, 0, 0 };
+                        }
+                }
+                at = at + 1 < STAGES ? at + 1 : 0;
+                round ^= at == 0;
+        }
+};
+
+/* From the start: the ring; records of the warps; those of all parts. */
 template <class E, class Att, class Tile, int CLUSTER, int STAGES>
 struct AttStreamSmem {
         typedef AttDecodeShape<E, Att, Tile> Sh;
-        static constexpr int ALL = Sh::SMEM;
-        static constexpr int RING = (ALL + CLUSTER * Tile::ROWS * att_record<Att>() * 4 + 15) / 16 *
-                                    16,
-                             STAGE = Tile::THREADS * Sh::Step::PIECES, /* of 16 bytes */
-                SIZE = RING + STAGES * STAGE * 16;
+        template <bool CODES, int>
+        struct RingOf {
+                typedef AttCopies<E, Att, Tile, STAGES> Is;
+        };
+        template <int N>
+        struct RingOf<false, N> {
+                typedef AttBoxes<E, Att, Tile, STAGES> Is;
+        };
+        typedef typename RingOf<Att::FP8, 0>::Is Ring;
+        static constexpr int WARPS = Ring::SIZE, ALL = WARPS + Sh::SMEM,
+                             SIZE = (ALL + CLUSTER * Tile::ROWS * att_record<Att>() * 4 + 15) / 16 *
+                                    16;
 };
 
 template <class E, class Att, class Tile, int CLUSTER, int STAGES>
@@ -172,11 +297,13 @@ __host__ __device__ constexpr int attention_decode_stream_smem()
 }
 
 template <class E, class Att, class Tile, int CLUSTER, int STAGES, class Epilogue>
-TGC_DEV void attention_decode_stream(const AttIn<E, Att> &in, float *work, int *done, int B, int T,
+TGC_DEV void attention_decode_stream(const AttMap &map_k, const AttMap &map_v,
+                                     const AttIn<E, Att> &in, float *work, int *done, int B, int T,
                                      const Rt *rt, int tile, char *smem, Epilogue epilogue)
 {
         typedef AttDecodeShape<E, Att, Tile> Sh;
         typedef AttStreamSmem<E, Att, Tile, CLUSTER, STAGES> S;
+        typedef typename S::Ring Ring;
         constexpr int ROWS = Tile::ROWS, SPLITS = Tile::SPLITS, GROUP = Att::H / Att::K,
                       RECORD = att_record<Att>(), PAIRS = (Att::D + 1) / 2, STEP = Sh::STEP;
         static_assert(Sh::Step::FETCHES && Att::PAGE % Sh::Step::WARP_KEYS == 0 && STAGES > 1,
@@ -188,8 +315,7 @@ TGC_DEV void attention_decode_stream(const AttIn<E, Att> &in, float *work, int *
         const int n_rows = T * GROUP - rows.r0 < ROWS ? T * GROUP - rows.r0 : ROWS;
         const AttKeys<E, Att> k(in.k, in.sk, rt, rows.b, rows.hk),
                 v(in.v, in.sv, rt, rows.b, rows.hk);
-        float *const all = (float *)(smem + S::ALL);
-        uint4 *const ring = (uint4 *)(smem + S::RING);
+        float *const warps = (float *)(smem + S::WARPS), *const all = (float *)(smem + S::ALL);
 
         const AttPart guess = att_part<E, Att, Tile>(Att::CACHED ? load_acquire(rt->pos + rows.b)
                                                                  : 0,
@@ -201,56 +327,46 @@ TGC_DEV void attention_decode_stream(const AttIn<E, Att> &in, float *work, int *
         const int left = first.parts - split, own = left < CLUSTER ? left : CLUSTER;
         if (own <= 0)
                 return;
-        /* this block's keys [s0, s1), `each` of a part, which are whole steps in all but the
-         * last */
+        /* this block's keys [s0, s1), `each` of a part: whole steps in all but the last */
         const int s0 = first.s0, each = first.s1 - s0,
                   s1 = att_part<E, Att, Tile>(hd.pos, T, split + own - 1).s1;
-        int ahead = s0 + warp * Sh::Step::WARP_KEYS, put = 0, at = 0;
-        /* where the keys `ahead` lie, known a step before they are asked for: pages take as long to
-         * look up as keys to come */
-        long row = ahead < s1 ? k.row(ahead) - ahead : 0;
-        const auto copy = [&] {
-                if (ahead < s1)
-                        Sh::Step::copy(ring + put * S::STAGE, k.base + row * k.step, k.step,
-                                       v.base + row * v.step, v.step, ahead, s1);
-                cp_async_commit();
-                ahead += STEP;
-                row = ahead < s1 ? k.row(ahead) - ahead : 0;
-                put = put + 1 < STAGES ? put + 1 : 0;
-        };
+        Ring ring = [&] {
+                const int from = s0 + warp * Sh::Step::WARP_KEYS;
+                if constexpr (Att::FP8)
+                        return Ring(smem, k, v, from, s1);
+                else
+                        return Ring(smem, k, map_k, map_v, rows.hk,
+                                    Att::PAGE ? 0 : rows.b * (int)(in.sk.b / in.sk.t), from, s1);
+        }();
 #pragma unroll
-        for (int i = 0; i < STAGES - 1; i++)
-                copy();
+        for (int i = 0; i < Ring::AHEAD; i++)
+                ring.copy();
         typename Sh::Step step;
         for (int part = 0, p0 = s0; part < own; part++, p0 += each) {
                 const int p1 = p0 + each < s1 ? p0 + each : s1;
                 typename Sh::Sums sums(in, rows, T);
                 for (int n0 = p0 + warp * Sh::Step::WARP_KEYS; n0 < p1; n0 += STEP) {
-                        cp_async_wait<STAGES - 2>();
-                        if constexpr (Att::FP8)
-                                step.take_codes(ring + at * S::STAGE, k.base.shift());
-                        else
-                                step.take(ring + at * S::STAGE);
-                        at = at + 1 < STAGES ? at + 1 : 0;
-                        copy();
+                        ring.take(step, n0);
+                        ring.copy();
                         sums.add(step, hd, rows, n0, p1);
                 }
                 __syncthreads(); /* the part before is merged */
-                sums.put((float *)smem + warp * ROWS * RECORD);
+                sums.put(warps + warp * ROWS * RECORD);
                 __syncthreads();
                 for (int i = threadIdx.x; i < n_rows * PAIRS; i += Tile::THREADS) {
                         const int r = i / PAIRS, d = i % PAIRS * 2;
                         float o[2], ms[2], *to = all + (part * ROWS + r) * RECORD;
-                        att_merge_warps<E, Att, Tile>(smem, r, d, o, ms);
+                        att_merge_warps<E, Att, Tile>((const char *)warps, r, d, o, ms);
                         store(to + d, o);
                         if (d == 0)
                                 store(to + RECORD - 2, ms);
                 }
         }
         __syncthreads();
-        cp_async_wait<0>();
+        if constexpr (Att::FP8)
+                cp_async_wait<0>();
         att_finish<E, Att, Tile, CLUSTER>(all, work, done, B, T, n * SPLITS + split, rows,
-                                          first.parts, own, smem, epilogue);
+                                          first.parts, own, (char *)warps, epilogue);
 }
 #endif
 

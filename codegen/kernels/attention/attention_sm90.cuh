@@ -25,12 +25,6 @@
 #include "gemm.cuh"
 #include "pipeline_sm90.cuh"
 
-/* An operand: head h's columns begin at col + h*head. */
-struct AttMap {
-        const void *map;
-        int col, head;
-};
-
 /* ROWS tokens of one head in shared memory, 1024-byte aligned: boxes of 64 rows of 128 bytes, those
  * of the same columns after one another. */
 template <int ROWS, int D>

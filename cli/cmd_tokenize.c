@@ -61,9 +61,11 @@ static int print_text(const Tokenizer *tok, const int *ids, int k, Err *e)
         return TGC_OK;
 }
 
-static int to_text(const Args *a, const Tokenizer *tok, const char *in, size_t n, Err *e)
+/* from: where the ids were read, for messages */
+static int to_text(const Args *a, const Tokenizer *tok, const char *in, size_t n, const char *from,
+                   Err *e)
 {
-        int *ids, k, code = ids_parse(in, n, tokenizer_vocab(tok), "standard input", &ids, &k, e);
+        int *ids, k, code = ids_parse(in, n, tokenizer_vocab(tok), from, &ids, &k, e);
         if (code)
                 return code;
         if (opt_flag(a, O_JSON))
@@ -170,6 +172,21 @@ static int conversation(const Args *a, const Tokenizer *tok, Err *e)
         return code;
 }
 
+/* Each --prompt is a line. */
+static int given(const Args *a, const Tokenizer *tok, Err *e)
+{
+        const OptionValue *p = &a->v[O_PROMPT];
+        int code = TGC_OK;
+        for (int i = 0; i < p->n && !code; i++) {
+                const size_t n = strlen(p->list[i]);
+                code = opt_flag(a, O_TO_TEXT) ? to_text(a, tok, p->list[i], n, "--prompt", e)
+                                              : to_ids(a, tok, p->list[i], n, e);
+                if (!code && opt_flag(a, O_TO_TEXT) && !opt_flag(a, O_JSON))
+                        putchar('\n');
+        }
+        return code;
+}
+
 int cmd_tokenize(const Args *a, Err *e)
 {
         Tokenizer *tok;
@@ -180,8 +197,10 @@ int cmd_tokenize(const Args *a, Err *e)
                 return code;
         if (opt_str(a, O_MESSAGES)) {
                 code = conversation(a, tok, e);
+        } else if (a->v[O_PROMPT].n) {
+                code = given(a, tok, e);
         } else if (!(code = read_stdin(&in, &n, e))) {
-                code = opt_flag(a, O_TO_TEXT) ? to_text(a, tok, in, n, e)
+                code = opt_flag(a, O_TO_TEXT) ? to_text(a, tok, in, n, "standard input", e)
                                               : to_ids(a, tok, in, n, e);
                 free(in);
         }

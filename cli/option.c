@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/util/c_locale.h"
+#include "../runtime/util/file.h"
 #include "cli.h"
 
 const OptionInfo option_info[N_OPTIONS] = {
@@ -127,6 +128,38 @@ static int unknown_option(CommandId cmd, const char *typed, const char *name, Er
                        command_info[cmd].name, typed, command_info[cmd].name);
 }
 
+/* Words of other programs, and what they are here. */
+static const struct {
+        const char *typed, *what;
+} other_commands[] = {
+        { "generate", "it is tgc run MODEL -p TEXT" },
+        { "serve",
+          "there is no server; `tgc run` and `tgc chat` answer, and docs/library.md is C's way" },
+        { "server",
+          "there is no server; `tgc run` and `tgc chat` answer, and docs/library.md is C's way" },
+        { "pull", "tgc downloads nothing: give the model's file or folder" },
+        { "show", "it is tgc info MODEL" },
+        { "convert",
+          "models are read as they are: tgc run MODEL -p TEXT; tgc quantize writes GGUF files" },
+        { "perplexity", "it is tgc eval MODEL --data TEXT" },
+        { "finetune", "it is tgc train MODEL --data FILE" },
+};
+
+/* A word that is no command. */
+static int other_command(const char *name, Err *e)
+{
+        for (size_t i = 0; i < sizeof other_commands / sizeof *other_commands; i++)
+                if (!strcmp(name, other_commands[i].typed))
+                        return err_set(e, TGC_USAGE, "there is no command '%s': %s", name,
+                                       other_commands[i].what);
+        if (file_exists(name) || file_is_dir(name))
+                return err_set(e, TGC_USAGE,
+                               "'%.200s' is a file, and a command comes first: tgc run %.200s "
+                               "-p TEXT, tgc chat %.200s, tgc info %.200s",
+                               name, name, name, name);
+        return TGC_OK;
+}
+
 int command_find(const char *name, Err *e)
 {
         int best = 0, best_d = LONGEST_WORD;
@@ -139,6 +172,8 @@ int command_find(const char *name, Err *e)
                         best_d = d;
                 }
         }
+        if (other_command(name, e))
+                return -1;
         if (best_d <= near_enough(name))
                 err_set(e, TGC_USAGE, "unknown command '%.60s'; did you mean %s?", name,
                         command_info[best].name);

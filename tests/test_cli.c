@@ -195,6 +195,19 @@ TEST (habits_of_others_get_a_hint) {
                 }
         EXPECT("run x -ngl=99", TGC_USAGE, "--device cuda");
         EXPECT("run x -cnvx", TGC_USAGE, "--ctx-size");
+        EXPECT("generate x", TGC_USAGE, "there is no command 'generate': it is tgc run MODEL");
+        EXPECT("serve", TGC_USAGE, "there is no server");
+        EXPECT("tests/data/gguf/kinds.gguf", TGC_USAGE,
+               "is a file, and a command comes first: tgc run tests/data/gguf/kinds.gguf -p TEXT");
+        EXPECT("no_such_file.gguf", TGC_USAGE, "unknown command 'no_such_file.gguf'");
+}
+
+TEST (tokenize_takes_texts) {
+        EXPECT("tokenize tests/data/gguf/minilm.gguf -p a~happy~dog -p fox", 0, "");
+        CHECK_MSG(!strcmp(r.out, "2 5 9 7\n2 8\n"), "%s", r.out);
+        EXPECT("tokenize tests/data/gguf/minilm.gguf --ids -p 5,9,7 -p 8", 0, "");
+        CHECK_MSG(!strcmp(r.out, "a happy dog\nfox\n"), "%s", r.out);
+        EXPECT("tokenize tests/data/gguf/minilm.gguf --ids -p x", 3, "--prompt: byte 0: 'x'");
 }
 
 TEST (man_page_and_completion) {

@@ -348,6 +348,7 @@ static const struct {
         { O_BATCH, "bench @/infer.plan --sequences 1,2 -b 2", "says how many", NULL },
         { O_PROMPT_TOKENS, "bench @/both.plan --train --prompt-tokens 3", "has no prompt", NULL },
         { O_ADD_BOS, "tokenize @/both.plan --ids --bos", "ids already", NULL },
+        { O_PROMPT, "tokenize @/both.plan --messages @/text -p a", "that of --messages", NULL },
         { O_ADD_BOS, "tokenize @/both.plan --messages @/text --bos", "in front itself", NULL },
         { O_VERBOSE, "chat @/both.plan -q --verbose", "says nothing of them", NULL },
         { O_SYSTEM, "run @/both.plan --prompt-ids 1 --system x", "goes with --messages", NULL },

@@ -159,9 +159,9 @@ static Ref before_reshape(const Graph *old, Ref r, Graph *g, const Ref *map)
         const Node *n = NODE(old, r);
         Ref in[2] = { map[NODE(old, n->in[0])->in[0]], map[n->in[1]] };
         Type t = NODE(old, NODE(old, n->in[0])->in[0])->type;
-        t.dt = n->type.dt;
         t.dim[t.rank - 1] = n->type.dim[n->type.rank - 1];
         Ref y = graph_typed(g, OP_MATMUL, &t, in, 2, &n->a, n->loc, n->name);
+        NODE(g, y)->type.dt = n->type.dt; /* its operands' type, or wider: what a router gives */
         return graph_typed(g, OP_RESHAPE, &n->type, &y, 1, NULL, n->loc, NULL);
 }
 

@@ -124,6 +124,11 @@ TEST (schemas) {
               "{}\1{\"n\":{\"n\":{}}}\1", "{\"n\":1}\1{\"m\":{}}\1");
         check(grammar_schema, "{\"oneOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}]}",
               "1\1\"a\"\1", "1.5\1null\1");
+        /* properties in the order in which they are written, through $ref too */
+        check(grammar_schema,
+              "{\"definitions\":{\"a\":{\"type\":\"object\",\"properties\":{\"s\":{\"const\":1}}}},"
+              "\"allOf\":[{\"$ref\":\"#/definitions/a\"},{\"properties\":{\"t\":{\"const\":2}}}]}",
+              "{\"s\":1,\"t\":2}\1{\"t\":2}\1", "{\"s\":1,\"t\":3}\1{\"s\":2}\1");
         check(grammar_schema, "{\"allOf\":[{\"minimum\":3},{\"maximum\":4}],\"type\":\"integer\"}",
               "3\1"
               "4\1",

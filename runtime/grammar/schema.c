@@ -189,6 +189,22 @@ static void check_keywords(Schema *s, const cJSON *x)
         }
 }
 
+/* The schema behind place `at`, and not at the end: properties come in the order in which they are
+ * read, those of a $ref before those of what follows it.  The next place. */
+static int add_behind(Schema *s, All *a, const cJSON *schema, int at)
+{
+        const int n = a->n;
+        all_add(s, a, schema, 0);
+        if (a->n == n) /* it is there already */
+                return at;
+        const char done = a->done[n];
+        memmove(a->of + at + 2, a->of + at + 1, (size_t)(n - at - 1) * sizeof *a->of);
+        memmove(a->done + at + 2, a->done + at + 1, (size_t)(n - at - 1));
+        a->of[at + 1] = schema;
+        a->done[at + 1] = done;
+        return at + 1;
+}
+
 /* Follow $ref and allOf.  false: one of them is the schema false. */
 static bool gather(Schema *s, All *a)
 {
@@ -203,16 +219,17 @@ static bool gather(Schema *s, All *a)
                         break;
                 }
                 check_keywords(s, x);
+                int at = i;
                 if ((k = cJSON_GetObjectItemCaseSensitive(x, "$ref")) && !s->b.code) {
                         const cJSON *to = resolve(s, k);
                         if (to)
-                                all_add(s, a, to, 0);
+                                at = add_behind(s, a, to, at);
                 }
                 if ((k = cJSON_GetObjectItemCaseSensitive(x, "allOf"))) {
                         if (!cJSON_IsArray(k))
                                 schema_refuse(s, k, "keyword allOf is not a list");
                         for (const cJSON *c = k->child; c && !s->b.code; c = c->next)
-                                all_add(s, a, c, 0);
+                                at = add_behind(s, a, c, at);
                 }
         }
         return true;

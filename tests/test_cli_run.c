@@ -27,12 +27,11 @@ static void need_cpu(void)
         fclose(f);
 }
 
-#define MODEL \
-        "llama -D n_layer=1 -D n_embd=32 -D n_head=4 -D n_kv_head=2 -D head_dim=8 -D n_ff=48 -D "
-"ctx=16"
+#define MODEL                                                                                     \
+        "llama -D n_layer=1 -D n_embd=32 -D n_head=4 -D n_kv_head=2 -D head_dim=8 -D n_ff=48 -D " \
+        "ctx=16"
 
-        static bool
-        same_file(const char *a, const char *b)
+static bool same_file(const char *a, const char *b)
 {
         FileMap x, y;
         Err e;

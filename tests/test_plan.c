@@ -343,17 +343,17 @@ TEST (program_refusals) {
         CHECK(program_parse(&p, "tgc-program 2\n\0", 15, "program", 0) == TGC_BAD_FILE);
 }
 
-#define MANIFEST "tgc 1\n"
-"model tiny\n"
-        "dtype bf16\n"
-        "mode both\n"
-        "vocab 16\nctx 32\n"
-        "batch 2\n"
-        "chunk 8\n"
+#define MANIFEST             \
+        "tgc 1\n"            \
+        "model tiny\n"       \
+        "dtype bf16\n"       \
+        "mode both\n"        \
+        "vocab 16\nctx 32\n" \
+        "batch 2\n"          \
+        "chunk 8\n"          \
         "params 20 12 24\n"
 
-        TEST (manifest_text)
-{
+TEST (manifest_text) {
         static const char text[] = MANIFEST
                 "param a 3x4 0 trainable normal 0.02\nparam b 8 12 trainable uniform -1 1\n"
                 "param c 2x2 20 frozen value 3\nmap anything at all\nmeta licence MIT\n";

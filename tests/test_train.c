@@ -473,12 +473,11 @@ static void check_says(const char *words)
 }
 
 /* Rates at which the last steps have no loss, but not as many as --max_skips. */
-#define DIVERGE \
-        " --max_skips 1000 --learning_rate 1000 --min_lr 1000 --weight_decay 10 --warmup_iters 0 "
-"--grad_clip 0"
+#define DIVERGE                                                                                    \
+        " --max_skips 1000 --learning_rate 1000 --min_lr 1000 --weight_decay 10 --warmup_iters 0 " \
+        "--grad_clip 0"
 
-        TEST (a_last_step_that_is_not_finite_keeps_all)
-{
+TEST (a_last_step_that_is_not_finite_keeps_all) {
         static const char *const kept[] = { "ckpt.safetensors", "state.safetensors", "model.plan" };
         char line[1000], a[100], b[100];
         tgc(6, "%s", small_line("nan", "--max_iters 60" DIVERGE));

@@ -114,7 +114,7 @@ struct PairEpilogue {
 
         typedef EpilogueReads<Epilogue, 16 / EpilogueStores<Epilogue>::READ> Lines;
         /* In whole words, which lanes trade: a value for each pair takes half a word. */
-        struct alignas(4) Pairs : EpilogueReads<Epilogue, 2> {
+        struct alignas(4) alignas(EpilogueReads<Epilogue, 2>) Pairs : EpilogueReads<Epilogue, 2> {
         };
         static constexpr bool SHARES = Pairs::N > Pairs::ROWS;
         /* of rows, the first of a Pairs */

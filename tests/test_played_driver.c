@@ -174,6 +174,37 @@ TEST (played_driver_loads_what_runs) {
         CHECK_MSG(*live == 0, "%d things were not given back", *live);
 }
 
+/* Sequences of a batch come and go, and no compiler starts then: the programs for fewer are ready,
+ * too. */
+TEST (played_driver_is_ready_for_fewer_sequences) {
+        void *lib = load_fake_driver();
+        int *live = dlsym(lib, "fake_live");
+        SessionOptions o = { .device = DEV_CUDA, .dev.no_cache = 1, .ready = "decode" };
+        char paged[sizeof manifest + 20];
+        Session *s;
+        Nvrtc n;
+        Err e;
+        if (nvrtc_open(&n, 0, 0))
+                SKIP("no NVRTC");
+        snprintf(paged, sizeof paged, "%s%s", manifest, "pages 6\n");
+        /* of which those that take ragged calls are named otherwise */
+        static const char *const ragged[] = { "program prefill ", "program score " };
+        char *text = strdup(PROGRAM("", "w+0")), *at;
+        for (int i = 0; i < 2; i++)
+                while ((at = strstr(text, ragged[i])))
+                        at[8] = 'x';
+        Plan p = make_plan(paged, text);
+        for (o.batch = 1; o.batch <= 3; o.batch += 2) {
+                CHECK_MSG(!session_open(&s, &p, &o, &e), "%s", e.msg);
+                CHECK(s->prog[program_find(&s->p, "decode") - s->p.prog].ready);
+                CHECK(s->prog[program_find(&s->p, "decode3") - s->p.prog].ready == (o.batch == 3));
+                session_close(s);
+        }
+        free(text);
+        plan_close(&p);
+        CHECK_MSG(*live == 0, "%d things were not given back", *live);
+}
+
 /* Memory that is not there: exit 5 with how much was wanted and how much there is, from a device
  * and from a session, and nothing is kept. */
 TEST (played_driver_out_of_memory) {

@@ -322,12 +322,16 @@ static int load_kernels(Session *s, Err *e)
 static int load_first(Session *s, const SessionOptions *o, Err *e)
 {
         bool all = !o->ready || dev_which(s->d) != DEV_CUDA;
-        const Prog *decode = program_decode(&s->p, o->batch ? o->batch : s->m.batch);
+        const int most = o->batch ? o->batch : s->m.batch;
+        const Prog *decode = program_decode(&s->p, most);
         for (int i = 0; i < s->p.n_progs; i++) {
                 const Prog *g = &s->p.prog[i];
-                s->prog[i].ready = all || (strncmp(g->name, "decode", 6)
-                                                   ? has_word(o->ready, g->name)
-                                                   : g == decode && has_word(o->ready, "decode"));
+                if (strncmp(g->name, "decode", 6))
+                        s->prog[i].ready = all || has_word(o->ready, g->name);
+                else /* sequences of a batch come and go: fewer of them, with no compiler then */
+                        s->prog[i].ready = all || (has_word(o->ready, "decode") &&
+                                                   (g == decode || (decode && s->m.pages &&
+                                                                    most > 1 && g->B < decode->B)));
         }
         return all ? dev_load(s->d, s->plan, &s->p, 0, e) : load_kernels(s, e);
 }

@@ -30,8 +30,8 @@ typedef struct SessionOptions {
         /* Programs whose kernels are loaded when the session opens, separated by spaces; those of
          * other programs are loaded when they first run.  NULL: all. */
         const char *ready;
-        /* The name "decode" means the program that decodes so many sequences; 0: the plan's
-         * largest. */
+        /* The name "decode" means the program that decodes so many sequences, and of a plan with
+         * pages those for fewer, too; 0: the plan's largest. */
         int batch;
         /* Master weights, optimiser states and averages lie in pinned memory of the host, and the
          * update reads and writes them over the bus: the same bits, less memory of the GPU.

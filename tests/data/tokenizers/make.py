@@ -30,7 +30,7 @@ from tokenizers import (AddedToken, Regex, Tokenizer, decoders as D, models, nor
                         processors, trainers)
 import compare
 
-SEED, N_ENCODE, N_DECODE = 19, 48, 32
+SEED, N_ENCODE, N_DECODE = 19, 16, 10
 MARK = "\u2581"
 
 

@@ -130,6 +130,9 @@ check() {
                 # shellcheck disable=SC2086
                 try "check widths.lua $m" $tgc check tests/e2e/check/widths.lua $m -D dropout=0.1 --greedy 8 --device cuda
         done
+        try "check products over blocks, two in a launch" $tgc check models/llama.lua -D n_layer=2 -D n_embd=2048 -D n_head=64 -D n_kv_head=16 \
+                -D head_dim=64 -D n_ff=256 -D vocab=256 -D ctx=16 --dtype f16 -b 1 --weight-type q4_k_m --tokens 1 --greedy 12 --device cuda
+        try "check gate.lua" $tgc check tests/e2e/check/gate.lua --dtype bf16 -b 6 --block-size 58 --tokens 58 --device cuda
         for dt in f32 bf16; do try "check pairs.lua $dt" $tgc check tests/e2e/check/pairs.lua --dtype $dt --greedy 8 --device cuda; done
         try "check widths.lua, masks" $tgc check tests/e2e/check/widths.lua -D mask=true --tokens 29 --device cuda
         # documents: the portable form, then Hopper's: forward, dq with dkv, both in one launch

@@ -82,6 +82,14 @@ fi
 [ "$p" ] || p=$(tgc 2 'has no tokenizer' imatrix "$g/gpt2.gguf" --data text -o x.gguf)
 say importance "$p"
 
+# A launch of such products has as many blocks as they ask for, 171 here, on GPUs of 132 multiprocessors and of fewer.
+"$TGC" dump "$top/models/llama.lua" -D n_layer=2 -D n_embd=2048 -D n_head=64 -D n_kv_head=16 -D head_dim=64 -D n_ff=256 -D vocab=256 -D ctx=16 \
+        --dtype f16 -b 1 --weight-type q4_k_m --mode infer --program -q > program
+p=
+grep -q '^run k[0-9]*_matmul_and_1 .* sm_90a 171 ' program || p="no launch of two"
+! grep '^form sm_90a .* threads 288 .* persistent' program || p="$p some stay"
+say all_blocks_of_a_launch_run "$p"
+
 p=$(tgc 2 'Q4_K_M' quantize "$g/kinds.gguf" --type q9_9 -o x.gguf)
 [ "$p" ] || p=$(tgc 2 'give -o' quantize "$g/kinds.gguf" --type q4_0)
 [ "$p" ] || p=$(tgc 2 'give --type' quantize "$g/kinds.gguf" -o x.gguf)

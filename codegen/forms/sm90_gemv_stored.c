@@ -22,6 +22,7 @@ bool sm90_gemv_stored(Build *b, const void *problem)
         f->threads = (s.warps + 1) * 32;
         f->smem = s.smem;
         f->min_blocks = 2; /* of two launches */
+        f->cluster = 1;    /* all blocks run, also where launches join or a GPU is smaller */
         f->grid = arena_fmt(e->tmp, "%d", s.blocks);
         f->waits = true;
         b->joins = true;

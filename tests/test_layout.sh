@@ -29,9 +29,9 @@ else
         say clang_format "${p:+make format would change $p}"
 fi
 
-# Tables whose rows are lines; tok_unicode.h is generated.  Comments of gemv_stored_sm90.cuh are to be wrapped.
+# Tables whose rows are lines; tok_unicode.h is generated.
 tables=" cli/commands.def cli/effects.def cli/habits.def cli/options.def compiler/read/language.def ir/ops.def
-        runtime/tokenizer/tok_unicode.h codegen/kernels/gemv/gemv_stored_sm90.cuh "
+        runtime/tokenizer/tok_unicode.h "
 
 # wide COLUMNS FILE...: FILE:LINE of the longer lines, but for rows of tables in documents
 wide() { grep -HnE "^[^|].{$1,}" "${@:2}" | sed 's/^\([^:]*:[0-9]*\):.*/\1/' | head -5 | xargs; }

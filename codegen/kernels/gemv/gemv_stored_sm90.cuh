@@ -1,22 +1,22 @@
-/* gemv_stored_sm90.cuh: y = norm(x) Wt for a few rows of x, W in blocks (../common/stored_dot.cuh), by the
- * tensor cores' integer products.
+/* gemv_stored_sm90.cuh: y = norm(x) Wt for a few rows of x, W in blocks (../common/stored_dot.cuh),
+ * by the tensor cores' integer products.
  *
  *      gemv_stored_sm90_task<S, M, N, K, Tile, NORM>(w, ldw, eps, tile, smem, prologue, epilogue
  *              [, gain])
  *              as gemv_stored_task (gemv_stored.cuh); NORM is none or RMS; K is a multiple of a
  *              warp's step and rows of W are whole pieces of 16 bytes (gemv_blocks_mma).
  *
- * x in fixed point is two signed bytes a value, n = 256 high + low, beside a power of two for each 32.  A
- * warp multiplies 16 rows of W at once.  Lane (g, t) = lane / 4, lane % 4 has the codes of rows g and g + 8
- * of a run of its own, so that the four lanes of a row have four runs, each with a scale: one mma takes
- * eight codes of each.  Columns 2t and 2t + 1 of the other operand are the high and the low bytes of run t's
- * x, and 0 in the other runs.  Sums of column 2t and 2t + 1 come out in lane (g, t), which knows the scales
- * of its run.  x comes once for 16 rows.
+ * x in fixed point is two signed bytes a value, n = 256 high + low, beside a power of two for each
+ * 32.  A warp multiplies 16 rows of W at once.  Lane (g, t) = lane / 4, lane % 4 has the codes of
+ * rows g and g + 8 of a run of its own, so that the four lanes of a row have four runs, each with a
+ * scale: one mma takes eight codes of each.  Columns 2t and 2t + 1 of the other operand are the
+ * high and the low bytes of run t's x, and 0 in the other runs.  Sums of column 2t and 2t + 1 come
+ * out in lane (g, t), which knows the scales of its run.  x comes once for 16 rows.
  *
- * Slabs of 16 rows stream through STAGES slots, each of LUMP steps of all WARPS consumers, filled by one
- * producer warp (the copy engine, a row a copy).  Warps share K; sums of FLUSH slabs are added up in
- * the order of the warps and go to the epilogue.  All slots are under way before x is waited for; the
- * next launch may start when all of W is.
+ * Slabs of 16 rows stream through STAGES slots, each of LUMP steps of all WARPS consumers, filled
+ * by one producer warp (the copy engine, a row a copy).  Warps share K; sums of FLUSH slabs are
+ * added up in the order of the warps and go to the epilogue.  All slots are under way before x is
+ * waited for; the next launch may start when all of W is.
  *
  * Codes of NF4 and FP4 are four products, of bytes that permutations look up.  F8's are f16, and
  * x is f16 beside the same power of two, rounded to 11 bits; sums are float32 then.
@@ -150,8 +150,8 @@ TGC_DEV void blocks_x_put(char *x, int m, int k, const float (&v)[8], bool there
                         *(float2 *)B::scales(x, m, 0, lane) = { scale, 0.f };
                 return;
         }
-        /* 1.5 * 2^23 more is the number itself in the last bits; 128 more rounds the high byte, and flips
-         * the low one's sign */
+        /* 1.5 * 2^23 more is the number itself in the last bits; 128 more rounds the high byte, and
+         * flips the low one's sign */
 #pragma unroll
         for (int j = 0; j < 8; j++)
                 n[j] = __float_as_uint(fmaf(v[j], inverse, 12583040.f));
@@ -297,8 +297,9 @@ TGC_DEV void blocks_read(Units &u, const unsigned char *p, int sub, const Table 
                 D::read(u, p, sub);
 }
 
-/* acc[i][m] += the lane's runs of rows g + 8i by those of x.  own: the number of the lane's units among
- * those of K; xb: x's bytes, for lanes whose columns they are, else zeros; stride: from row to row. */
+/* acc[i][m] += the lane's runs of rows g + 8i by those of x.  own: the number of the lane's units
+ * among those of K; xb: x's bytes, for lanes whose columns they are, else zeros; stride: from row
+ * to row. */
 template <class B, int M>
 TGC_DEV void blocks_multiply(float (&acc)[2][M], const unsigned char *const (&block)[2], int sub,
                              char *x, int own, const char *xb, int stride,
@@ -366,8 +367,8 @@ TGC_DEV void blocks_stage(float (&acc)[2][M], char *x, const char *zero, bool mi
         }
 }
 
-/* Sums of the warps' parts of `slabs` slabs, number `first` and each `each` behind the one before, to the
- * epilogue. */
+/* Sums of the warps' parts of `slabs` slabs, number `first` and each `each` behind the one before,
+ * to the epilogue. */
 template <int N, int K, int M, int WARPS, int THREADS, int NORM, class Epilogue>
 TGC_DEV void blocks_finish(const float *partial, const float *red, float eps, int row0, int rows,
                            int first, int each, int slabs, const Epilogue &epilogue)

@@ -129,6 +129,17 @@ TEST (schemas) {
               "{\"definitions\":{\"a\":{\"type\":\"object\",\"properties\":{\"s\":{\"const\":1}}}},"
               "\"allOf\":[{\"$ref\":\"#/definitions/a\"},{\"properties\":{\"t\":{\"const\":2}}}]}",
               "{\"s\":1,\"t\":2}\1{\"t\":2}\1", "{\"s\":1,\"t\":3}\1{\"s\":2}\1");
+        /* beside a $ref: to draft 7 nothing counts, then all does */
+        check(grammar_schema,
+              "{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"$ref\":\"#/definitions/a\","
+              "\"required\":[\"t\"],\"not\":{},\"definitions\":{\"a\":{\"allOf\":["
+              "{\"$ref\":\"#/definitions/b\"},{\"$ref\":\"#/definitions/b\",\"const\":1}]},"
+              "\"b\":{\"type\":\"object\"}}}",
+              "{}\1{\"t\":1}\1", "1\1");
+        check(grammar_schema,
+              "{\"$schema\":\"https://json-schema.org/draft/2020-12/schema\",\"$ref\":\"#/$defs/a\","
+              "\"required\":[\"t\"],\"$defs\":{\"a\":{\"type\":\"object\"}}}",
+              "{\"t\":1}\1", "{}\1");
         check(grammar_schema, "{\"allOf\":[{\"minimum\":3},{\"maximum\":4}],\"type\":\"integer\"}",
               "3\1"
               "4\1",
@@ -143,6 +154,8 @@ TEST (schema_errors) {
         refuse(grammar_schema, "{\"type\":\"strin\"}", "/type: there is no such type");
         refuse(grammar_schema, "{\"$ref\":\"http://x/y\"}", "only references within");
         refuse(grammar_schema, "{\"$ref\":\"#/a\"}", "there is nothing");
+        refuse(grammar_schema, "{\"$schema\":\"http://json-schema.org/draft-04/schema#\",\"$ref\":\"#\"}",
+               "/$ref: $ref leads back to itself");
         refuse(grammar_schema, "{\"type\":\"string\",\"pattern\":\"(?=a)\"}", "look-around");
         refuse(grammar_schema, "{\"type\":\"number\",\"minimum\":0.5}", "whole numbers");
         refuse(grammar_schema, "false", "no value satisfies");

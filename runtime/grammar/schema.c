@@ -205,10 +205,45 @@ static int add_behind(Schema *s, All *a, const cJSON *schema, int at)
         return at + 1;
 }
 
+/* Up to draft 7 a $ref stands for the whole schema: keywords beside it say nothing. */
+static const cJSON *whole_ref(Schema *s, const cJSON *x)
+{
+        const cJSON *ref;
+        for (int hops = 0; x && cJSON_IsObject(x) && !s->b.code &&
+                           (ref = cJSON_GetObjectItemCaseSensitive(x, "$ref"));
+             hops++) {
+                if (hops == GR_MAX_NEST)
+                        schema_refuse(s, ref, "$ref leads back to itself");
+                x = resolve(s, ref);
+        }
+        return x;
+}
+
+static bool old_draft(const cJSON *root)
+{
+        static const char *const old[] = { "draft-03", "draft-04", "draft-05", "draft-06",
+                                           "draft-07" };
+        const cJSON *k = cJSON_GetObjectItemCaseSensitive(root, "$schema");
+        for (size_t i = 0; cJSON_IsString(k) && i < sizeof old / sizeof *old; i++)
+                if (strstr(k->valuestring, old[i]))
+                        return true;
+        return false;
+}
+
 /* Follow $ref and allOf.  false: one of them is the schema false. */
 static bool gather(Schema *s, All *a)
 {
+        static const cJSON anything = { .type = cJSON_True };
         for (int i = 0; i < a->n && !s->b.code; i++) {
+                if (s->ref_alone) {
+                        const cJSON *to = whole_ref(s, a->of[i]);
+                        for (int j = 0; j < a->n && to; j++)
+                                if (j != i && a->of[j] == to)
+                                        to = &anything; /* it is in the list */
+                        if (!to)
+                                break;
+                        a->of[i] = to;
+                }
                 const cJSON *x = a->of[i], *k;
                 if (cJSON_IsFalse(x))
                         return false;
@@ -560,7 +595,7 @@ int grammar_schema(Grammar **g, const char *text, size_t n, const char *name, Er
         int code = json_parse(&root, text, n, name, e);
         if (code)
                 return code;
-        Schema s = { .root = root, .file = name };
+        Schema s = { .root = root, .file = name, .ref_alone = old_draft(root) };
         All all = { 0 };
         gr_begin(&s.b, e);
         all_add(&s, &all, root, 0);

@@ -37,6 +37,7 @@ typedef struct Schema {
         Memo *memo;
         int n_memo, cap_memo, depth;
         int ws, any_value; /* rules; 0: not made yet */
+        bool ref_alone;    /* draft 3 to 7: keywords beside a $ref say nothing */
 } Schema;
 
 /* schema.c.  A refusal names the keyword with its path. */

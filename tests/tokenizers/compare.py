@@ -10,6 +10,7 @@ each; exit status 1 when anything differs.  tgc's side is runtime/*.c, built her
 import argparse
 import base64
 import ctypes
+import functools
 import glob
 import json
 import os
@@ -99,6 +100,7 @@ FAMILY = {                              # by the number of ordinary tokens
 }
 
 
+@functools.lru_cache(maxsize=None)
 def byte_chars():
     keep = [*range(33, 127), *range(161, 173), *range(174, 256)]
     rest = [b for b in range(256) if b not in keep]

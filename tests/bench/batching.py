@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """batching.py: requests of mixed lengths, tgc beside transformers' continuous batching, on one GPU.
 
-    python3 tests/bench/batching.py --tgc build/tgc [--requests 256] [--new 128] [--layers 16] [--dir DIR]
+    python3 tests/bench/batching.py --tgc build/tgc [--requests 64,256] [--new 64] [--graphs off,on] [--dir DIR]
 
 A model of Llama-3.2-1B's shape with random weights in bf16 is made in DIR (2.5 GB, kept; --layers makes it smaller, for
-both).  Every request has a prompt of 16 to 1000 random ids and gets --new tokens, greedy, no end token.  transformers:
-generate_batch with paged SDPA, CUDA graphs where its version has the switch, --warm of the requests first to warm up.
-tgc: `run --prompts`, the time it prints, which is without load and compilation.  Each stage is printed when it ends, so
-that a run that is cut off leaves its figures.  Prints output tokens a second of both.
+both).  Every request has a prompt of 16 to 1000 random ids and gets --new tokens, greedy, no end token.  Each number of
+requests is a round of its own, the cheapest first.  transformers: generate_batch with SDPA over its paged cache, --warm
+requests first to warm up, a cache of --memory of the GPU, as more leaves its masks no room.  Its own choice is no CUDA
+graphs where attention takes a mask, as SDPA's does; --graphs says with which it is timed.  Its worker's errors are
+printed.  tgc: `run --prompts`, the time it prints, which is without load and compilation, and with reading the prompts.
+Each stage is printed when it ends, so that a run that is cut off leaves its figures.
 """
 import argparse, json, os, random, re, subprocess, sys, tempfile, time
 
@@ -46,57 +48,76 @@ def by_tgc(args, prompts, folder):
         if r.returncode or not m:
             sys.exit("tgc: " + r.stderr[-600:])
         rates.append(int(m.group(1)) / float(m.group(2)))
-        say("tgc: %s tokens, %.0f tok/s; %s" % (m.group(1), rates[-1], r.stderr.strip().splitlines()[-1]))
+        say("tgc: %d requests, %s tokens, %.0f tok/s" % (len(prompts), m.group(1), rates[-1]))
     return sorted(rates)[len(rates) // 2]
 
 
-def by_transformers(args, prompts, folder):
-    import torch
-    from transformers import AutoModelForCausalLM, GenerationConfig
-    how = GenerationConfig(max_new_tokens=args.new, do_sample=False, eos_token_id=-1, pad_token_id=0)
-    more = {}
-    try:
+class Transformers:
+    def __init__(self, args, folder):
+        import inspect, torch
+        from transformers import AutoModelForCausalLM, GenerationConfig
         from transformers.generation.configuration_utils import ContinuousBatchingConfig
-        import inspect
-        if "use_cuda_graph" in inspect.signature(ContinuousBatchingConfig).parameters:
-            more["continuous_batching_config"] = ContinuousBatchingConfig(use_cuda_graph=True)
-    except ImportError:
-        pass
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation="paged|sdpa").to(args.torch_device).eval()
-    say("transformers: model there")
-    rates = []
-    for rep in range(1 + args.reps):
-        t0 = time.time()
-        with torch.no_grad():
-            out = model.generate_batch(inputs=prompts if rep else prompts[:args.warm], generation_config=how, **more)
-        if args.torch_device == "cuda":
-            torch.cuda.synchronize()
-        rates.append(sum(len(o.generated_tokens) for o in out.values()) / (time.time() - t0))
-        say("transformers: %d requests, %.0f tok/s%s" % (len(out), rates[-1], "" if rep else " (warming up)"))
-    return sorted(rates[1:])[len(rates[1:]) // 2]
+        self.args, self.torch, self.config = args, torch, ContinuousBatchingConfig
+        self.known = inspect.signature(ContinuousBatchingConfig).parameters
+        self.how = GenerationConfig(max_new_tokens=args.new, do_sample=False, eos_token_id=-1, pad_token_id=0)
+        for attention in "sdpa", "paged|sdpa":                  # releases spell it one way or the other
+            self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation=attention)
+            self.model = self.model.to(args.torch_device).eval()
+            try:
+                if self.batch([[5] * 16], False):
+                    break
+            except ValueError as e:
+                say("transformers: %s: %s" % (attention, str(e)[:200]))
+        say("transformers: model there, %s" % attention)
+
+    def batch(self, prompts, graphs):
+        wanted = {"use_cuda_graph": graphs, "auto_switch_to_flash": False, "max_memory_percent": self.args.memory}
+        config = self.config(**{k: v for k, v in wanted.items() if k in self.known})
+        with self.torch.no_grad():
+            out = self.model.generate_batch(inputs=prompts, generation_config=self.how, continuous_batching_config=config)
+        if self.args.torch_device == "cuda":
+            self.torch.cuda.synchronize()
+        return out
+
+    def rate(self, prompts, graphs):
+        rates = []
+        for rep in range(1 + self.args.reps):
+            t0 = time.time()
+            out = self.batch(prompts if rep else prompts[:self.args.warm], graphs)
+            made = sum(len(o.generated_tokens) for o in out.values())
+            rates.append(made / (time.time() - t0))
+            say("transformers: %d requests, %d tokens, graphs %s, %.0f tok/s%s"
+                % (len(out), made, "on" if graphs else "off", rates[-1], "" if rep else " (warming up)"))
+        return sorted(rates[1:])[len(rates[1:]) // 2]
 
 
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--tgc", required=True)
-    p.add_argument("--requests", type=int, default=256)
-    p.add_argument("--new", type=int, default=128)
+    p.add_argument("--requests", default="64,256")
+    p.add_argument("--new", type=int, default=64)
     p.add_argument("--layers", type=int, default=16)
     p.add_argument("--reps", type=int, default=1)
-    p.add_argument("--warm", type=int, default=64)
+    p.add_argument("--warm", type=int, default=16)
+    p.add_argument("--graphs", default="off,on")
+    p.add_argument("--memory", type=float, default=0.4)
     p.add_argument("--cache-tokens", type=int, default=300000)
     p.add_argument("--device", default="cuda")
     p.add_argument("--torch-device", default="cuda")
     p.add_argument("--dir", default=os.path.join(tempfile.gettempdir(), "tgc-batching"))
     args = p.parse_args()
     rng = random.Random(3)
-    prompts = [[rng.randrange(3, 128256) for _ in range(rng.randrange(16, 1001))] for _ in range(args.requests)]
+    counts = sorted(int(n) for n in args.requests.split(","))
+    prompts = [[rng.randrange(3, 128256) for _ in range(rng.randrange(16, 1001))] for _ in range(counts[-1])]
     make_model(args.dir, args.layers)
     say("model of %d layers made" % args.layers)
-    ours = by_tgc(args, prompts, args.dir)
-    theirs = by_transformers(args, prompts, args.dir)
-    print("%d requests, %d prompt tokens, %d new each: tgc %.0f tok/s, transformers %.0f tok/s, %.2fx"
-          % (args.requests, sum(map(len, prompts)), args.new, ours, theirs, ours / theirs))
+    ours = {n: by_tgc(args, prompts[:n], args.dir) for n in counts}
+    peer = Transformers(args, args.dir)
+    for graphs in args.graphs.split(","):
+        for n in counts:
+            theirs = peer.rate(prompts[:n], graphs == "on")
+            say("%d requests, %d prompt tokens, %d new each: tgc %.0f tok/s, transformers with graphs %s %.0f tok/s, %.2fx"
+                % (n, sum(map(len, prompts[:n])), args.new, ours[n], graphs, theirs, ours[n] / theirs))
 
 
 main()

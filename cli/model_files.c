@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/util/file.h"
+#include "../runtime/weights/sentence.h"
 #include "work.h"
 
 enum { MOST_BYTES = 256 << 20 };
@@ -222,6 +223,40 @@ static int put_characters(const char *dir, const Tokenizer *tok, Err *e)
         return code;
 }
 
+/* A WordPiece vocabulary that was no file of a folder. */
+static int put_vocab_txt(const char *dir, const Tokenizer *tok, bool *done, Err *e)
+{
+        char *settings, *text;
+        size_t n;
+        int code = tokenizer_vocab_txt(tok, &settings, &text, &n, e);
+        if (!code && (*done = text != NULL) &&
+            !(code = put(dir, "tokenizer_config.json", settings, strlen(settings), e)))
+                code = put(dir, "vocab.txt", text, n, e);
+        free(settings);
+        free(text);
+        return code;
+}
+
+/* How an encoder's texts get their vectors. */
+static int put_sentence(const Plan *p, const char *dir, Err *e)
+{
+        const Section *x = plan_find(p, "embedding");
+        char width[32];
+        Sentence s;
+        if (!x || !manifest_word(p, "hidden", width, sizeof width))
+                return TGC_OK;
+        int code = sentence_unpack(&s, x->data, x->size, e);
+        if (code)
+                return code;
+        char *sub = file_join(dir, "1_Pooling");
+        code = sub ? make_folder(sub, e) : err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
+        if (!code)
+                code = sentence_write(&s, dir, atoi(width), e);
+        free(sub);
+        sentence_free(&s);
+        return code;
+}
+
 int model_files_write(const Loaded *l, const char *dir, const char *dtype, bool own,
                       char model[200], bool *tokenizer, Err *e)
 {
@@ -244,5 +279,7 @@ int model_files_write(const Loaded *l, const char *dir, const char *dtype, bool 
         }
         if (!code && !*tokenizer && l->tok && tokenizer_kind(l->tok) == TOK_CHAR)
                 *tokenizer = !(code = put_characters(dir, l->tok, e));
-        return code;
+        else if (!code && !*tokenizer && l->tok)
+                code = put_vocab_txt(dir, l->tok, tokenizer, e);
+        return code ? code : put_sentence(p, dir, e);
 }

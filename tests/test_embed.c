@@ -223,6 +223,31 @@ TEST (a_cased_vocabulary_of_gguf) {
         CHECK_MSG(!strcmp(cased, want) && strcmp(small, want), "%s, %s, %s", cased, small, want);
 }
 
+/* A folder that `export` writes: pooling, length, prompt and vocabulary are the model's. */
+TEST (exported_folders) {
+        static const char *const from[] = { "encoders/minilm", "encoders/roberta",
+                                            "gguf/minilm.gguf" };
+        for (size_t i = 0; i < sizeof from / sizeof *from; i++) {
+                static const char texts[] =
+                        "--device cpu -q -p A~happy~dog~runs. -p unbelievable~Stra\xc3\x9f"
+                        "e -p the~fox~jumps~over~the~dog~again~and~again~and~again~and~again~!";
+                char line[900], plan[300], folder[300], want[sizeof r.out];
+                snprintf(plan, sizeof plan, "%s", scratch("out.plan"));
+                snprintf(folder, sizeof folder, "%s%zu", scratch("out_folder"), i);
+                snprintf(line, sizeof line, "embed tests/data/%s %s", from[i], texts);
+                EXPECT(line, 0, "");
+                snprintf(want, sizeof want, "%s", r.out);
+                snprintf(line, sizeof line, "compile tests/data/%s -q -o %s", from[i], plan);
+                EXPECT(line, 0, "");
+                snprintf(line, sizeof line, "export %s -o %s", plan, folder);
+                EXPECT(line, 0, "written");
+                CHECK(!strstr(r.err, "no tokenizer"));
+                snprintf(line, sizeof line, "embed %s %s", folder, texts);
+                EXPECT(line, 0, "");
+                CHECK_MSG(!strcmp(r.out, want), "%s: other vectors", from[i]);
+        }
+}
+
 TEST (vectors_of_16_bits) {
         compare("minilm", "--dtype bf16", "cpu", 3e-2);
         compare("plain", "--dtype f16", "cpu", 4e-3);

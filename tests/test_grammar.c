@@ -154,7 +154,8 @@ TEST (schema_errors) {
         refuse(grammar_schema, "{\"type\":\"strin\"}", "/type: there is no such type");
         refuse(grammar_schema, "{\"$ref\":\"http://x/y\"}", "only references within");
         refuse(grammar_schema, "{\"$ref\":\"#/a\"}", "there is nothing");
-        refuse(grammar_schema, "{\"$schema\":\"http://json-schema.org/draft-04/schema#\",\"$ref\":\"#\"}",
+        refuse(grammar_schema,
+               "{\"$schema\":\"http://json-schema.org/draft-04/schema#\",\"$ref\":\"#\"}",
                "/$ref: $ref leads back to itself");
         refuse(grammar_schema, "{\"type\":\"string\",\"pattern\":\"(?=a)\"}", "look-around");
         refuse(grammar_schema, "{\"type\":\"number\",\"minimum\":0.5}", "whole numbers");

@@ -89,6 +89,10 @@ int tok_from_parts(Tokenizer **out, const TokParts *parts, Err *e);
 int tok_to_parts(const Tokenizer *t, int n, TokParts *out, void **owned, Err *e);
 const char *tok_pre_name(int i); /* tok_pre.c: the first name of each row; NULL behind the last */
 
+/* tok_bert_write.c: a WordPiece vocabulary as tokenizer_config.json and vocab.txt, both malloc'ed;
+ * NULL where it is none, or one that those do not say. */
+int tokenizer_vocab_txt(const Tokenizer *t, char **settings, char **text, size_t *n, Err *e);
+
 /* ---- tok_train.c: a byte-level BPE learned from text --------------------------------
  *
  * Special tokens get the first ids and are never merged.  add may be called again and again; run

@@ -36,6 +36,8 @@ typedef struct Sentence { /* zeroed: the mean of all tokens */
 } Sentence;
 
 int sentence_folder(Sentence *s, const char *dir, Err *e);
+/* sentence_write.c: those files; dir and dir/1_Pooling are there; width: of a vector */
+int sentence_write(const Sentence *s, const char *dir, int width, Err *e);
 /* The section.  *text is malloc'ed. */
 int sentence_pack(const Sentence *s, char **text, size_t *n, Err *e);
 int sentence_unpack(Sentence *s, const char *text, size_t n, Err *e);

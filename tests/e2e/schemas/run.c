@@ -161,7 +161,7 @@ static char *file_text(const char *path, size_t *n)
                         break;
                 text = more;
                 got = fread(text + *n, 1, 1 << 16, f);
-                text[*n += got] = 0;
+                text[ *n += got] = 0;
         }
         if (f)
                 fclose(f);

@@ -5,7 +5,7 @@
 
 const OptimizerInfo optimizer_info[N_OPTIMIZERS] = {
 #define OPTIMIZER(id, name, states, kernel, rule, beta1, beta2, eps, text) \
-        { name, states, kernel, rule, beta1, beta2, eps, text },
+        { name, states, #kernel, #rule, beta1, beta2, eps, text },
 #include "optimizers.def"
 #undef OPTIMIZER
 };

@@ -29,6 +29,8 @@ run() { # NAME COMMAND...
         rc=$?
         times > "$tmp/times/$1"
         cpu=$(awk '{ for (i = 1; i <= 2; i++) { split($i, t, "[ms]"); s += 60 * t[1] + t[2] } } END { printf "%.0f", s }' "$tmp/times/$1")
+        # a function of a test that ended there said nothing, as one that found nothing
+        grep -q 'unbound variable$' "$err" && echo "not ok $1: $(grep -m 1 'unbound variable$' "$err")" >> "$out"
         [ $rc -ne 0 ] && ! grep -q '^not ok ' "$out" && echo "not ok $1 (exit $rc)" >> "$out"
         {
                 printf '%-28s %4d passed  %d failed  %d skipped  %4d s  %4d s of processor\n' "$1" "$(count ok "$out")" \

@@ -37,6 +37,9 @@ try() {
 # tgc CODE WORDS ARGUMENTS...
 tgc() { try "$1" "$2" "$TGC" "${@:3}"; }
 
+# optimizers TGC: those that --optimizer takes, a line each
+optimizers() { "$1" help train | sed -n 's/^ *--optimizer \([a-z0-9|]*\).*/\1/p' | tr '|' '\n'; }
+
 # tiny_model FILE: one attention over 11 tokens
 tiny_model() {
         cat > "$1" << 'LUA'

@@ -1,6 +1,7 @@
 /* test_families.c: weights of real checkpoints under the models that read them, against logits,
  * losses and gradients that transformers and PyTorch computed: every family, trained models in
  * Hugging Face's form and llama2.c's, first training steps. */
+#include <ctype.h>
 #include <math.h>
 #include "../runtime/util/json.h"
 #include "../runtime/weights/npy.h"
@@ -212,6 +213,34 @@ static void check_family(const char *name)
                 check_family(#name); \
         }
 #include "families.def"
+
+/* Every model_type of models/families.lua has a folder; encoders are test_embed's. */
+TEST (every_family_has_a_folder) {
+        static const char *const tested[] = {
+                "llama2c",
+                "bert",
+                "roberta",
+#define FAMILY(name) #name,
+#include "families.def"
+        };
+        char *text = slurp("models/families.lua"), word[64], file[64];
+        int n = 0;
+        for (const char *s = text; (s = strchr(s, '=')); s++) {
+                const char *from = s - 1;
+                while (from > text && (isalnum((unsigned char)from[-1]) || from[-1] == '_'))
+                        from--;
+                if (sscanf(s, "= \"%63[a-z0-9_]\"", file) != 1 ||
+                    sscanf(from, "%63[a-z0-9_] =", word) != 1)
+                        continue; /* an architecture, or a name in quotes */
+                bool found = false;
+                for (size_t i = 0; i < sizeof tested / sizeof *tested; i++)
+                        found |= !strcmp(tested[i], word);
+                CHECK_MSG(found, "%s: no row in tests/families.def", word);
+                n++;
+        }
+        CHECK(n > 35);
+        free(text);
+}
 
 static Model *llama2c_model(const char *path)
 {

@@ -2,6 +2,7 @@
  *
  * Every option of every command is walked: it has a line in effects.def, and where that line can
  * refuse it, a command line here is refused by it and one beside it is not. */
+#include "../ir/optimizer.h"
 #include "cli_quiet.h"
 
 static bool set_up_done;
@@ -399,6 +400,16 @@ TEST (what_has_no_effect_is_refused) {
                 CHECK_MSG(code == 0 || strstr(row[i].accepted, "train "),
                           "tgc %s: exit code %d: %s", row[i].accepted, code, err);
         }
+}
+
+/* --optimizer lists the rows of ir/optimizers.def. */
+TEST (every_optimiser_can_be_chosen) {
+        char words[200] = "";
+        for (int i = 0; i < N_OPTIMIZERS; i++)
+                snprintf(words + strlen(words), sizeof words - strlen(words), "%s%s", i ? "|" : "",
+                         optimizer_info[i].name);
+        CHECK_MSG(!strcmp(words, option_info[O_OPTIMIZER].meta), "--optimizer says %s, not %s",
+                  option_info[O_OPTIMIZER].meta, words);
 }
 
 /* --batch-size, --block-size mean nothing where one sequence runs; --weights where none are

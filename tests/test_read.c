@@ -1,5 +1,6 @@
 /* test_read.c: every model of models/ as Lua and JSON give it, and what the passes and the compiler
  * make of it. */
+#include "model_files.h"
 #include "read_models.h"
 
 static Model *read_embedded(const char *name)
@@ -138,6 +139,18 @@ static const struct {
           0 },
 };
 enum { N_ALL = sizeof all / sizeof *all };
+
+/* bert.lua gives vectors, which test_embed compares. */
+TEST (every_model_has_a_row) {
+        for (const ModelFile *f = model_files; f->name; f++) {
+                char path[80];
+                snprintf(path, sizeof path, "models/%s", f->name);
+                bool found = !strcmp(f->name, "bert.lua") || !is_model_file(path);
+                for (int i = 0; i < N_ALL; i++)
+                        found |= !strcmp(strrchr(all[i].path, '/') + 1, f->name);
+                CHECK_MSG(found, "models/%s: the table above has no row", f->name);
+        }
+}
 
 TEST (parameter_counts) {
         for (int i = 0; i < N_ALL; i++) {

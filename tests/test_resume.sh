@@ -32,15 +32,19 @@ say settings_come_from_the_state "$(same_run)"
 
 # The states of every optimiser are saved; what a plan trains with is its own.
 optimisers() {
-        local p o rule=(--max_iters 6 --lr_decay_iters 6 --eval_iters 1 --eval_interval 3 --lr_schedule wsd --lr_cooldown_iters 2)
-        for o in lion sgd adamw8bit muon; do
-                [ -z "$p" ] && p=$(tgc 0 '' train tiny.lua "${here[@]}" "${rule[@]}" --optimizer $o --out_dir $o)
-                [ -z "$p" ] && p=$(tgc 0 '' train tiny.lua "${here[@]}" "${rule[@]}" --optimizer $o --max_iters 3 --out_dir cut-$o)
-                [ -z "$p" ] && p=$(tgc 2 "--optimizer adamw: the run before had --optimizer $o" train tiny.lua "${here[@]}" --resume --max_iters 6 \
+        local p= o model rule=(--max_iters 6 --lr_decay_iters 6 --eval_iters 1 --eval_interval 3 --lr_schedule wsd --lr_cooldown_iters 2)
+        for o in $(optimizers "$TGC" | grep -vx adamw); do
+                model=(tiny.lua)
+                # hidden matrices, for Muon
+                [ $o = muon ] && model=(gpt -D n_layer=1 -D n_head=2 -D n_embd=16 -D vocab=11 -D ctx=8)
+                [ -z "$p" ] && p=$(tgc 0 '' train "${model[@]}" "${here[@]}" "${rule[@]}" --optimizer $o --out_dir $o)
+                [ -z "$p" ] && p=$(tgc 0 '' train "${model[@]}" "${here[@]}" "${rule[@]}" --optimizer $o --max_iters 3 --out_dir cut-$o)
+                [ -z "$p" ] && p=$(tgc 2 "--optimizer adamw: the run before had --optimizer $o" train "${model[@]}" "${here[@]}" --resume --max_iters 6 \
                         --out_dir cut-$o --optimizer adamw)
-                [ -z "$p" ] && p=$(tgc 0 '' train tiny.lua "${here[@]}" --resume --max_iters 6 --out_dir cut-$o)
+                [ -z "$p" ] && p=$(tgc 0 '' train "${model[@]}" "${here[@]}" --resume --max_iters 6 --out_dir cut-$o)
                 [ -n "$p" ] || cmp -s $o/state.safetensors cut-$o/state.safetensors || p="$o: another state"
         done
+        [ -z "$p" ] && [ -z "$o" ] && p="no optimiser"
         [ -z "$p" ] && p=$(tgc 2 '--beta2 has no effect: SGD has none' train tiny.lua "${here[@]}" --optimizer sgd --beta2 0.9 --out_dir no)
         echo "$p"
 }
@@ -72,7 +76,7 @@ loss_scale() {
 }
 # Weights of 16 bits alone: the same bits after a resume, rounding by chance included.
 masters() {
-        local p m rule=(--dtype bf16 --max_iters 8 --lr_decay_iters 8 --eval_iters 1 --eval_interval 4 --learning_rate 0.01)
+        local p= m rule=(--dtype bf16 --max_iters 8 --lr_decay_iters 8 --eval_iters 1 --eval_interval 4 --learning_rate 0.01)
         for m in none stochastic; do
                 [ -z "$p" ] && p=$(tgc 0 '' train tiny.lua "${here[@]}" "${rule[@]}" --masters $m --out_dir $m)
                 [ -z "$p" ] && p=$(tgc 0 '' train tiny.lua "${here[@]}" "${rule[@]}" --masters $m --max_iters 4 --out_dir cut-$m)

@@ -51,7 +51,7 @@ const plural = (n, word) => n + ' ' + word + (n === 1 ? '' : 's');
 /* ---- what a kernel is ---- */
 
 const KINDS = [
-    ['update', 'optimizer', /adamw|lion|sgd|grad_norm|add_grads/],
+    ['update', 'optimizer', /^$/], /* what the program `update` launches */
     ['loss', 'loss', /ce_|_ce|loss|^ce$/], ['attention', 'attention', /attention|qkv_att/],
     ['gemm', 'GEMM', /matmul|gemm|gemv|transpose/], ['norm', 'norm', /norm/],
     ['reduce', 'sums, index, sample', /colsum|sum|scatter|bucket|route|sample|gather|max/],
@@ -105,6 +105,8 @@ function prepare(plan) {
                 }
             });
             p.order = [...p.of.keys()];
+            if (p.name === 'update' || p.name === 'add_grads')
+                for (const k of p.order) t.kernels[k].kind = 'update';
             p.measured = plan.measured && plan.measured.target === t.name ?
                 plan.measured.programs.find(m => m.program === p.name) :
                 null;

@@ -1,5 +1,5 @@
 /* cpu_update.h: the end of a training step over flat arenas: the gradient norm, then one step of a
- * rule (cpu_adamw.h, cpu_lion.h, cpu_sgd.h).  A tile is UPDATE_TILE elements.
+ * rule (of ir/optimizers.def: cpu_KERNEL.h).  A tile is UPDATE_TILE elements.
  *
  * A rule changes n parameters p and their states s by gradients g; `decay`: they have weight decay;
  * scale: the factor that clips the gradient and takes the loss's scale out of it.

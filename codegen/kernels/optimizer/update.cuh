@@ -14,8 +14,8 @@
  *              (rt->most_norm; *norm is infinite then, so that nothing is changed), else 0.  tiles:
  *              fixed, 1056 at most.
  *      update_task<THREADS, Rule, SCALED>(rt, param, states, g, n_decay, norm, tile)
- *              one step of Rule (adamw.cuh, lion.cuh, sgd.cuh); elements below n_decay have weight
- *              decay.  param: Params, SplitParams, LowParams or StochasticParams.  states: arrays
+ *              one step of Rule (of ir/optimizers.def); elements below n_decay have weight decay.
+ *               param: Params, SplitParams, LowParams or StochasticParams.  states: arrays
  *              of n floats, as many as the rule has.  If *norm is not finite nothing is changed, so
  *              that a bad step cannot spoil the weights.  norm may be null: no clipping, no test.
  *              SCALED: gradients and norm are of the loss times a scale, 1 / rt->unscale.

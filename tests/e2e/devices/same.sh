@@ -55,7 +55,7 @@ say() { "$tgc" run $story -q "${@:1:$#-1}" --device "${@: -1}" < /dev/null; }
 embed() { "$tgc" embed tests/data/encoders/minilm -q "${@:1:$#-1}" --device "${@: -1}" < /dev/null; }
 
 # f32: the order of sums alone differs; 16 bits: roundings of activations.
-for o in adamw adamw8bit lion sgd; do
+for o in $("$tgc" help train | sed -n 's/^ *--optimizer \([a-z0-9|]*\).*/\1/p' | tr '|' ' '); do
         case_ "train_$o" 2e-3 train $gpt --optimizer $o
         case_ "train_${o}_bf16" 1e-2 train $gpt --optimizer $o --dtype bf16
 done

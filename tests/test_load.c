@@ -1,9 +1,11 @@
 /* test_load.c: what a session needs to begin: a compiler, the cache, NVRTC, a device, and a program
  * that fits its plan. */
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/wait.h>
 #include "../runtime/device/cache.h"
 #include "../runtime/device/cuda_api.h"
+#include "../runtime/device/host_cc.h"
 #include "hand_plan.h"
 
 /* ---- compiler and cache ---- */
@@ -18,6 +20,41 @@ static int count_files(const char *dir, char *first, size_t cap)
         if (d)
                 closedir(d);
         return n;
+}
+
+/* An object that could not be unloaded keeps its name, /proc/self/fd/N, and N goes to the next. */
+TEST (objects_that_stay_loaded) {
+        static const char *const flag[] = { "-O1", "-fPIC", NULL };
+        static const char *const text[] = { "int which(void) { return 1; }\n",
+                                            "int which(void) { return 2; }\n" };
+        HostCc cc;
+        Err e;
+        SharedObject so[2];
+        void *stays = NULL;
+        CHECK_MSG(!host_cc_find(&cc, 0, &e), "%s", e.msg);
+        for (int i = 0; i < 2; i++) {
+                PackFile f = { "which", text[i], strlen(text[i]), 0 };
+                const Pack unit = { &f, 1, NULL }, none = { 0 };
+                const HostBuild b = { flag, &unit, &none, ".c", "a test", NULL };
+                void *code;
+                size_t size;
+                int (*which)(void);
+                CHECK_MSG(!host_cc_build(&cc, &b, 0, 1, &code, &size, &e), "%s", e.msg);
+                CHECK_MSG(!so_open(&so[i], code, size, &e), "%s", e.msg);
+                free(code);
+                void *sym = so_symbol(&so[i], "which");
+                memcpy(&which, &sym, sizeof sym);
+                CHECK_MSG(which && which() == i + 1, "object %d is another", i + 1);
+                if (i == 0) {
+                        char path[64];
+                        snprintf(path, sizeof path, "/proc/self/fd/%d", so[0].fd);
+                        stays = dlopen(path, RTLD_NOW);
+                        CHECK(stays);
+                        so_close(&so[0]);
+                }
+        }
+        so_close(&so[1]);
+        dlclose(stays);
 }
 
 TEST (cache_folder) {

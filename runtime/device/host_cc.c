@@ -429,6 +429,16 @@ out:
 /* The folder of temporary files may forbid execution, /proc may be absent: try
  * both ways.  A memfd stays open until so_close, since dlopen knows libraries by
  * name, and a later /proc/self/fd/N of the same N would be taken for this one. */
+/* Of a path or a file that it knows dlopen gives the object it has from there: another one, where
+ * that could not be unloaded when its file was closed and the number went to a new file. */
+static bool is_known(const char *path)
+{
+        void *other = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+        if (other)
+                dlclose(other);
+        return other;
+}
+
 int so_open(SharedObject *so, const void *data, size_t size, Err *e)
 {
         char path[512] = "";
@@ -445,7 +455,8 @@ int so_open(SharedObject *so, const void *data, size_t size, Err *e)
                         done += (size_t)n;
                 }
                 snprintf(path, sizeof path, "/proc/self/fd/%d", so->fd);
-                if (done == size && (so->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL)))
+                if (done == size && !is_known(path) &&
+                    (so->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL)))
                         return TGC_OK;
                 close(so->fd);
                 so->fd = -1;

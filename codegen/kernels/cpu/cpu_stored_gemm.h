@@ -28,21 +28,20 @@ typedef struct QuantRow {
         int32_t less0, less1; /* -128 times the sum of the first 16 steps, of the others */
 } QuantRow;
 
-TGC_NOINLINE TGC_QUANT_O3 void quant_rows_pack(QuantRow *to, const float *x, int chunks)
+TGC_NOINLINE void quant_rows_pack(QuantRow *to, const float *x, int chunks)
 {
+        const __m256i flip = _mm256_set1_epi8((char)0x80);
         for (int c = 0; c < chunks; c++, to++, x += QG_CHUNK) {
-                float most = 0.f, some = 0.f; /* NaN where a value is no number */
-                int s0 = 0, s1 = 0;
-                for (int j = 0; j < QG_CHUNK; j++) {
-                        most = fabsf(x[j]) > most ? fabsf(x[j]) : most;
-                        some += x[j] - x[j];
-                }
-                const float up = most > 0.f ? 127.f / most : 0.f;
-                for (int j = 0; j < QG_CHUNK; j++)
-                        to->q[j] = (int8_t)(int)rintf(x[j] * up);
-                for (int j = 0; j < 16; j++)
-                        s0 += to->q[j], s1 += to->q[j + 16];
-                to->scale = most / 127.f + some;
+                const __m256i q = quant_32(x, &to->scale),
+                              by8 = _mm256_sad_epu8(_mm256_xor_si256(q, flip),
+                                                    _mm256_setzero_si256()); /* + 8 * 128 each */
+                const __m128i low = _mm256_castsi256_si128(by8),
+                              high = _mm256_extracti128_si256(by8, 1),
+                              by16 = _mm_add_epi32(_mm_unpacklo_epi64(low, high),
+                                                   _mm_unpackhi_epi64(low, high));
+                const int s0 = _mm_cvtsi128_si32(by16) - 16 * 128,
+                          s1 = _mm_extract_epi32(by16, 2) - 16 * 128;
+                _mm256_storeu_si256((__m256i *)(void *)to->q, q);
                 to->sum = to->scale * (float)(s0 + s1);
                 to->less0 = -128 * s0;
                 to->less1 = -128 * s1;
@@ -133,37 +132,77 @@ TGC_INLINE void quant_block(int two, int mins, int m, int n, int chunks, const Q
         }
 }
 
-/* Column j of a panel from one row of W. */
-TGC_INLINE void quant_column(QuantPanel *to, int j, Quants q)
+/* Decoded rows of W, the columns of half a panel, before they are turned. */
+typedef struct QuantColumns {
+        uint8_t w[MATMUL_KC / QG_CHUNK][16][QG_CHUNK];
+        float d0[MATMUL_KC / QG_CHUNK][16], d1[MATMUL_KC / QG_CHUNK][16],
+                m[MATMUL_KC / QG_CHUNK][16];
+} QuantColumns;
+
+/* Four bytes of each of 16 rows to a register, for eight such columns of fours. */
+TGC_INLINE void quant_turn(uint8_t (*to)[16][4], const uint8_t (*w)[QG_CHUNK])
 {
-        uint32_t four[8];
-        _mm256_storeu_si256((__m256i *)(void *)four,
-                            _mm256_xor_si256(q.q, _mm256_set1_epi8((char)0x80)));
+        __m512i a[8], b[8]; /* rows i and i + 4 of the first eight; of the others */
 #pragma GCC unroll 8
-        for (int k = 0; k < 8; k++)
-                memcpy(to->w[j / 16][k][j % 16], &four[k], 4);
-        to->d0[j] = q.d0;
-        to->d1[j] = q.d1;
-        to->m[j] = q.m;
+        for (int i = 0; i < 8; i++) {
+                const int r = i < 4 ? i : i + 4;
+                b[i] = _mm512_inserti64x4(_mm512_castsi256_si512(bytes32(w[r])), bytes32(w[r + 4]),
+                                          1);
+        }
+#pragma GCC unroll 2
+        for (int i = 0; i < 8; i += 4) {
+                const __m512i l0 = _mm512_unpacklo_epi32(b[i], b[i + 1]),
+                              l1 = _mm512_unpacklo_epi32(b[i + 2], b[i + 3]),
+                              h0 = _mm512_unpackhi_epi32(b[i], b[i + 1]),
+                              h1 = _mm512_unpackhi_epi32(b[i + 2], b[i + 3]);
+                a[i] = _mm512_unpacklo_epi64(l0, l1), a[i + 1] = _mm512_unpackhi_epi64(l0, l1);
+                a[i + 2] = _mm512_unpacklo_epi64(h0, h1), a[i + 3] = _mm512_unpackhi_epi64(h0, h1);
+        }
+        const __m512i flip = _mm512_set1_epi8((char)0x80);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) {
+                _mm512_storeu_si512(to[i], _mm512_xor_si512(flip, _mm512_shuffle_i32x4(
+                                                                          a[i], a[i + 4], 0x88)));
+                _mm512_storeu_si512(to[i + 4],
+                                    _mm512_xor_si512(flip, _mm512_shuffle_i32x4(a[i], a[i + 4],
+                                                                                0xdd)));
+        }
+}
+
+/* Half h of the panels of so many chunks. */
+TGC_NOINLINE void quant_half_panels(QuantPanel *to, int h, const QuantColumns *from, int chunks)
+{
+        for (int c = 0; c < chunks; c++) {
+                quant_turn(to[c].w[h], from->w[c]);
+                memcpy(to[c].d0 + 16 * h, from->d0[c], sizeof from->d0[c]);
+                memcpy(to[c].d1 + 16 * h, from->d1[c], sizeof from->d1[c]);
+                memcpy(to[c].m + 16 * h, from->m[c], sizeof from->m[c]);
+        }
 }
 
 /* quant_pack_TYPE: n rows of W, `stride` bytes apart, chunks of 32 values each, as panels. */
-#define X(name, values, bytes, decode)                                                           \
-        TGC_NOINLINE TGC_QUANT_O3 void quant_pack_##name(QuantPanel *to, const unsigned char *w, \
-                                                         long stride, int n, int chunks)         \
-        {                                                                                        \
-                for (int j = 0; j < n; j += QG_COLS, to += chunks)                               \
-                        for (int jj = 0; jj < QG_COLS; jj++) {                                   \
-                                const int there = j + jj < n;                                    \
-                                const unsigned char *b = w + (there ? j + jj : 0) * stride;      \
-                                for (int c = 0; c < chunks; b += (bytes))                        \
-                                        for (int i = 0; i < (values) / QG_CHUNK; i++, c++) {     \
-                                                Quants q = quants_##decode(b, i);                \
-                                                if (!there)                                      \
-                                                        q.d0 = q.d1 = q.m = 0.f;                 \
-                                                quant_column(to + c, jj, q);                     \
-                                        }                                                        \
-                        }                                                                        \
+#define X(name, values, bytes, decode)                                                            \
+        TGC_NOINLINE TGC_QUANT_O3 void quant_pack_##name(QuantPanel *to, const unsigned char *w,  \
+                                                         long stride, int n, int chunks)          \
+        {                                                                                         \
+                QuantColumns s;                                                                   \
+                for (int j = 0; j < (n + QG_COLS - 1) / QG_COLS * QG_COLS; j += 16) {             \
+                        for (int jj = 0; jj < 16; jj++) {                                         \
+                                const int there = j + jj < n;                                     \
+                                const unsigned char *b = w + (there ? j + jj : 0) * stride;       \
+                                for (int c = 0; c < chunks; b += (bytes))                         \
+                                        for (int i = 0; i < (values) / QG_CHUNK; i++, c++) {      \
+                                                const Quants q = quants_##decode(b, i);           \
+                                                _mm256_storeu_si256((__m256i *)(void *)s.w[c][jj], \
+                                                                    q.q);                         \
+                                                s.d0[c][jj] = there ? q.d0 : 0.f;                 \
+                                                s.d1[c][jj] = there ? q.d1 : 0.f;                 \
+                                                s.m[c][jj] = there ? q.m : 0.f;                   \
+                                        }                                                         \
+                        }                                                                         \
+                        quant_half_panels(to + (long)j / QG_COLS * chunks, j / 16 % 2, &s,        \
+                                          chunks);                                                \
+                }                                                                                 \
         }
 TGC_STORED(X)
 #undef X

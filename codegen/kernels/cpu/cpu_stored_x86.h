@@ -210,18 +210,30 @@ typedef struct QuantX {
 } QuantX;
 
 #ifdef TGC_VNNI_ROW
+/* 32 values to 8 bits.  *scale is NaN where a value is no number.  The largest magnitude is that of
+ * their bits as integers, which puts infinities and NaN above all numbers. */
+TGC_INLINE __m256i quant_32(const float *v, float *scale)
+{
+        const __m512 a = _mm512_loadu_ps(v), b = _mm512_loadu_ps(v + 16);
+        const __m512i bits = _mm512_max_epi32(_mm512_castps_si512(_mm512_abs_ps(a)),
+                                              _mm512_castps_si512(_mm512_abs_ps(b)));
+        const __m256i top8 = _mm256_max_epi32(_mm512_castsi512_si256(bits),
+                                              _mm512_extracti64x4_epi64(bits, 1));
+        const __m128i top4 = _mm_max_epi32(_mm256_castsi256_si128(top8),
+                                           _mm256_extracti128_si256(top8, 1)),
+                      top2 = _mm_max_epi32(top4, _mm_shuffle_epi32(top4, 0x4e)),
+                      top = _mm_max_epi32(top2, _mm_shuffle_epi32(top2, 0xb1));
+        const float most = _mm_cvtss_f32(_mm_castsi128_ps(top)),
+                    up = most > 0.f ? 127.f / most : 0.f;
+        const __m512 by = _mm512_set1_ps(up);
+        *scale = most < INFINITY ? most * (1 / 127.f) : NAN;
+        return _mm256_set_m128i(_mm512_cvtepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(b, by))),
+                                _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(a, by))));
+}
+
 TGC_INLINE void quant_chunk(QuantX to, long c)
 {
-        const float *v = to.x + c * DECODE_CHUNK;
-        const __m512 a = _mm512_loadu_ps(v), b = _mm512_loadu_ps(v + 16);
-        const __m512 size = _mm512_max_ps(_mm512_abs_ps(a), _mm512_abs_ps(b));
-        const float some = /* NaN where a value is no number */
-                vec_sum((Vec)_mm512_add_ps(_mm512_sub_ps(a, a), _mm512_sub_ps(b, b)));
-        const float most = vec_top((Vec)size), up = most > 0.f ? 127.f / most : 0.f;
-        const __m512 by = _mm512_set1_ps(up);
-        const __m128i q0 = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(a, by))),
-                      q1 = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(b, by)));
-        const __m256i q = _mm256_set_m128i(q1, q0),
+        const __m256i q = quant_32(to.x + c * DECODE_CHUNK, to.scale + c),
                       four = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), q);
         const __m128i two = _mm_add_epi32(_mm256_castsi256_si128(four),
                                           _mm256_extracti128_si256(four, 1)),
@@ -230,7 +242,7 @@ TGC_INLINE void quant_chunk(QuantX to, long c)
         _mm256_storeu_si256((__m256i *)(void *)(to.q + c * DECODE_CHUNK), q);
         _mm256_storeu_si256((__m256i *)(void *)(to.less + c * (DECODE_CHUNK / 4)),
                             _mm256_slli_epi32(_mm256_sub_epi32(_mm256_setzero_si256(), four), 7));
-        to.pair[2 * c] = to.scale[c] = most / 127.f + some;
+        to.pair[2 * c] = to.scale[c];
         to.pair[2 * c + 1] = to.sum[c] = to.scale[c] * (float)sum;
 }
 #elif defined TGC_ACT_INT8

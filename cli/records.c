@@ -16,6 +16,7 @@
  * messages before it end with the generation prompt, and ends where the text with it ends.  These
  * beginnings must be beginnings of the whole text, and their ids of its ids; a record where they
  * are not is refused, for what would be learnt is not what is asked of the model later. */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include "data.h"
@@ -32,8 +33,8 @@ typedef struct Reader {
         char key[N_FIELDS][64];
         char where[300]; /* NAME:LINE */
         const char *name;
-        size_t span[2 * MOST_ANSWERS]; /* bytes of the text that are answers */
         int n_spans;
+        size_t span[2 * MOST_ANSWERS]; /* bytes of the text that are answers */
 } Reader;
 
 /* ---- ids ---- */
@@ -127,6 +128,9 @@ static int add(Reader *x, const char *s, size_t n, int bos, int end, Err *e)
                 to[k++] = (uint32_t)end | RECORD_COUNTS;
         for (int i = 1; i < k; i++)
                 counted += (to[i] & RECORD_COUNTS) != 0;
+        if (!code && !k)
+                code = err_set(e, TGC_BAD_FILE, "%s: the prompt is empty: it has no token",
+                               x->where);
         if (!code && !counted && !(x->how->kind == RECORDS_PROMPTS && !x->n_spans))
                 code = err_set(e, TGC_BAD_FILE,
                                "%s: no token to learn: the answer has none (%d tokens in all)",
@@ -559,11 +563,14 @@ static int read_lines(Reader *x, const char *text, size_t n, Err *e)
 int records_read(Records *r, const RecordsHow *how, const char *text, size_t n, const char *name,
                  Err *e)
 {
-        Reader *x = calloc(1, sizeof *x);
+        Reader *x = malloc(sizeof *x);
         *r = (Records) { 0 };
         if (!x)
                 return err_set(e, TGC_NO_MEMORY, "%s: no memory", name);
-        *x = (Reader) { .how = how, .r = r, .name = name };
+        memset(x, 0, offsetof(Reader, span)); /* those are many */
+        x->how = how;
+        x->r = r;
+        x->name = name;
         size_t at = 0;
         while (at < n && strchr(" \t\r\n", text[at]))
                 at++;

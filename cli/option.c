@@ -51,6 +51,13 @@ int edit_distance(const char *a, const char *b)
         return d[n][m];
 }
 
+/* The distance, or what is surely more than 3: most words are far from each other in length. */
+static int slip_distance(const char *a, const char *b)
+{
+        int longer = (int)strnlen(a, LONGEST_WORD) - (int)strnlen(b, LONGEST_WORD);
+        return longer < -3 || longer > 3 ? 4 : edit_distance(a, b);
+}
+
 /* How many edits still look like a slip of the finger. */
 static int near_enough(const char *word) { return strlen(word) < 4 ? 1 : strlen(word) < 8 ? 2 : 3; }
 
@@ -105,7 +112,7 @@ static int unknown_option(CommandId cmd, const char *typed, const char *name, Er
         for (int o = 0; o < N_OPTIONS; o++) {
                 const OptionInfo *x = &option_info[o];
                 plain_name(row, x->name, LONGEST_WORD);
-                int d = edit_distance(row, name);
+                int d = slip_distance(row, name);
                 if ((x->commands >> cmd & 1) && d < best_d) {
                         best = x->name;
                         best_d = d;
@@ -164,7 +171,7 @@ int command_find(const char *name, Err *e)
 {
         int best = 0, best_d = LONGEST_WORD;
         for (int c = 0; c < N_COMMANDS; c++) {
-                int d = edit_distance(name, command_info[c].name);
+                int d = slip_distance(name, command_info[c].name);
                 if (!strcmp(name, command_info[c].name))
                         return c;
                 if (d < best_d) {
@@ -316,7 +323,7 @@ static bool is_model_key(CommandId cmd, const char *name)
                         return true;
         for (int o = 0; o < N_OPTIONS; o++) {
                 plain_name(row, option_info[o].name, LONGEST_WORD);
-                int d = edit_distance(row, name);
+                int d = slip_distance(row, name);
                 if (!d || ((option_info[o].commands >> cmd & 1) && d <= near_enough(name)))
                         return false;
         }

@@ -12,7 +12,7 @@
  *      instructions    200 million
  *      one string      1 MiB
  *
- * The clock is read between instructions, before every call, and while a file is parsed.
+ * The clock is read between instructions, before every 16th call, and while a file is parsed.
  * No C function may take long by itself: strings and memory are bounded, so one that walks
  * its arguments once is fine.  What walks a table by `#t` is not (a table of a few entries may
  * have a length of 2^40) and is written in Lua, where its instructions count.
@@ -25,6 +25,7 @@
 #include "read.h"
 #include <lauxlib.h>
 #include <lualib.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -35,6 +36,7 @@ enum {
         MEMORY_HARD = 512 << 20,
         MAX_STEPS = 200000000,
         HOOK_STEPS = 200,
+        HOOK_CALLS = 16,
         MAX_STRING = 1 << 20,
         /* bytes parsed between two looks at the clock: the parser takes quadratic time */
         READ_PIECE = 256
@@ -270,7 +272,7 @@ static bool is_late(Reader *r)
         double t;
         if (most_seconds(r) < 0 || (t = now(CLOCK_MONOTONIC)) < r->next_look)
                 return false;
-        r->next_look = t + LOOK_SECONDS;
+        r->next_look = t + fmin(LOOK_SECONDS, most_seconds(r) / 4);
         return now(CLOCK_THREAD_CPUTIME_ID) - r->began > most_seconds(r);
 }
 
@@ -300,7 +302,8 @@ static void hook(lua_State *L, lua_Debug *ar)
                                 "the model runs for too long (more than %d million instructions)",
                                 MAX_STEPS / 1000000);
         }
-        if (is_late(r))
+        const bool look = ar->event == LUA_HOOKCOUNT || ++r->calls % HOOK_CALLS == 0;
+        if (look && is_late(r))
                 luaL_error(L, TOO_LONG, most_seconds(r));
         check_memory(L);
 }

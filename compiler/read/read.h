@@ -61,6 +61,7 @@ typedef struct Reader {
         size_t memory, n_const;
         int n_params;
         int64_t steps;
+        unsigned calls;
         /* CPU time of the thread when it began; when to ask for it again */
         double began, next_look;
         Loc last;             /* where the code was a moment ago, for memory errors */

@@ -77,25 +77,33 @@ $(BUILD)/tests/%: tests/%.c $(TESTH) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(STD) $(OPT) $(WARN) $(CFLAGS) $(LUA_INC) $(TEST_FLAGS) -Itests -I. -o $@ $< $(LIB) $(LIBS)
 
-# Targets of libFuzzer; the library is built with clang and the sanitizers in a folder of its own.
+# Targets of libFuzzer; the library is built with clang and the sanitizers in a folder of its own.  With CMP=no no
+# comparison is traced, which takes half of the time: for long runs over what a traced one has found.
 FUZZ    ?= $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/*.c)))
 TIME    ?= 60
-FUZZ_OPT = -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all
+CMP     ?= yes
+FUZZ_IN  = build/fuzz$(if $(filter no,$(CMP)),-long)
+COMMA   := ,
+FUZZ_OPT = -O2 -g -fno-omit-frame-pointer -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all
+FUZZ_COV-yes = -fsanitize=fuzzer-no-link
+FUZZ_COV-no  = -fsanitize-coverage=inline-8bit-counters,indirect-calls,pc-table
 
 fuzz:
-	@$(MAKE) --no-print-directory BUILD=build/fuzz CC="$(CCACHE) clang" OPT="$(FUZZ_OPT) -fsanitize=fuzzer-no-link" \
-	        $(FUZZ:%=build/fuzz/target/%)
+	@$(MAKE) --no-print-directory BUILD=$(FUZZ_IN) CC="$(CCACHE) clang" OPT="$(FUZZ_OPT) $(FUZZ_COV-$(CMP))" \
+	        $(FUZZ:%=$(FUZZ_IN)/target/%)
 	@for f in $(FUZZ); do mkdir -p build/fuzz/found/$$f && echo "== $$f" && \
-	        build/fuzz/target/$$f -max_total_time=$(TIME) -timeout=20 -rss_limit_mb=2048 -malloc_limit_mb=600 -print_final_stats=1 -print_funcs=0 -close_fd_mask=1 \
+	        ASAN_OPTIONS=quarantine_size_mb=16:malloc_context_size=8:$$ASAN_OPTIONS $(FUZZ_IN)/target/$$f \
+	        -max_total_time=$(TIME) -timeout=20 -rss_limit_mb=2048 -malloc_limit_mb=600 -print_final_stats=1 -print_funcs=0 -close_fd_mask=1 \
 	        -artifact_prefix=build/fuzz/found/$$f. build/fuzz/found/$$f tests/fuzz/seeds/$$f || exit 1; done
 
 # What these compare is no byte of an input, and tracing it takes half of their time.
 NO_BYTES = $(filter-out ir/parse.c ir/print.c,$(filter ir/% codegen/% compiler/%.c,$(filter-out compiler/read/%,$(SRC))))
-$(NO_BYTES:%.c=build/fuzz/%.o): CFLAGS += -fno-sanitize-coverage=trace-cmp
+$(NO_BYTES:%.c=$(FUZZ_IN)/%.o): CFLAGS += -fno-sanitize-coverage=trace-cmp
 
-build/fuzz/target/%: tests/fuzz/%.c $(wildcard tests/fuzz/*.h) $(LIB)
+$(FUZZ_IN)/target/%: tests/fuzz/%.c $(wildcard tests/fuzz/*.h) $(LIB)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(STD) $(FUZZ_OPT) -fsanitize=fuzzer -DFUZZ_ALONE $(LUA_INC) -o $@ $< $(LIB) $(LIBS)
+	$(Q)$(CC) $(STD) $(FUZZ_OPT) -fsanitize=fuzzer $(if $(filter no,$(CMP)),-fno-sanitize-coverage=trace-cmp) -DFUZZ_ALONE \
+	        $(if $(shell grep model.h $<),-Wl$(COMMA)--wrap=lua_load) $(LUA_INC) -o $@ $< $(LIB) $(LIBS)
 
 # The C kernels are built as generated code is.
 $(BUILD)/tests/test_emulate: TEST_FLAGS = -DKERNEL_INCLUDES='"$(KERNELS)"'

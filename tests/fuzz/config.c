@@ -6,7 +6,7 @@ FUZZ(config)
         static const char *const family[] = { NULL,    "falcon",  "gemma2",  "gpt2",     "gpt_neox",
                                               "llama", "llama2c", "mistral", "mixtral",  "mpt",
                                               "phi3",  "qwen2",   "qwen3",   "qwen3_moe" };
-        const ReadOptions o = { .seconds = 0.05 };
+        const ReadOptions o = { .seconds = FUZZ_SECONDS };
         Model *volatile m;
 
         if (!n)

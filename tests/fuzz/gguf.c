@@ -75,7 +75,7 @@ static void weights(Model *m, const char *path, const char *names)
 
 FUZZ(gguf)
 {
-        const ReadOptions o = { .seconds = 0.05 };
+        const ReadOptions o = { .seconds = FUZZ_SECONDS };
         const char *path = file_of_bytes(data, n);
         ChatSource chat = { 0 };
         Sentence sentence;

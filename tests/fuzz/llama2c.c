@@ -1,7 +1,16 @@
 /* llama2c.c: a llama2.c checkpoint: as it is; and its header, the rest being as long as that asks
- * for (256 KiB at most) */
+ * for (64 KiB at most) */
 #include "file.h"
 #include "../../runtime/weights/checkpoint.h"
+
+/* All of them are there. */
+static void use_bytes(const CkTensor *t)
+{
+        static uint8_t some[4096];
+        for (size_t k = 0; k < t->bytes; k += sizeof some)
+                memcpy(some, (const uint8_t *)t->data + k,
+                       t->bytes - k < sizeof some ? t->bytes - k : sizeof some);
+}
 
 static void use_llama2c(const uint8_t *data, size_t n)
 {
@@ -9,7 +18,6 @@ static void use_llama2c(const uint8_t *data, size_t n)
         Llama2cConfig c;
         Checkpoint *ck;
         Err e;
-        uint64_t sum = 0;
 
         if (llama2c_config(path, &c, &e))
                 return;
@@ -17,10 +25,8 @@ static void use_llama2c(const uint8_t *data, size_t n)
         if (!checkpoint_add_llama2c(ck, path, &e)) {
                 HOLDS(!checkpoint_seal(ck, &e));
                 for (int i = 0; i < checkpoint_count(ck); i++)
-                        for (size_t k = 0; k < checkpoint_at(ck, i)->bytes; k++)
-                                sum += ((const uint8_t *)checkpoint_at(ck, i)->data)[k];
+                        use_bytes(checkpoint_at(ck, i));
         }
-        HOLDS(sum <= 255 * 4 * (uint64_t)n + 4096);
         checkpoint_close(ck);
 }
 
@@ -33,7 +39,7 @@ FUZZ(llama2c)
 
         use_llama2c(data, n);
         if (n < 28 || !llama2c_config(file_of_bytes(data, n), &c, &e) ||
-            !(makes = strrchr(e.msg, ' ')) || (want = strtoull(makes, NULL, 10)) > 1 << 18 ||
+            !(makes = strrchr(e.msg, ' ')) || (want = strtoull(makes, NULL, 10)) > 1 << 16 ||
             want < n)
                 return;
         uint8_t *all = calloc(want, 1);

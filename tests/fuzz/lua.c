@@ -3,7 +3,7 @@
 
 FUZZ(lua)
 {
-        const ReadOptions o = { .seconds = 0.05 };
+        const ReadOptions o = { .seconds = FUZZ_SECONDS };
         Model *volatile m;
 
         READS(m, read_lua(file_of_bytes(data, n), &o));

@@ -5,6 +5,11 @@
 #include "../../runtime/util/line_reader.h"
 #include "file.h"
 #include "../../compiler/compiler.h"
+#include "lua_modules.h"
+
+/* What a model in Lua may take of the processor; a graph that grows until then takes ten times as
+ * long to be freed. */
+#define FUZZ_SECONDS 0.005
 
 /* Errors in what the user wrote come by longjmp, and say something. */
 #define READS(m, read)                          \

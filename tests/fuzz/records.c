@@ -15,14 +15,16 @@ FUZZ(records)
         const size_t m = nul ? (size_t)(nul - data) : n;
         char *text = text_of_bytes(data, m),
              *fields = nul ? text_of_bytes(nul + 1, n - m - 1) : NULL;
-        Tokenizer *tok;
-        Chat chat = { .of = "fuzz" };
+        static Tokenizer *tok;
+        static Chat chat = { .of = "fuzz" };
         Progress quiet = { .quiet = true };
         Records r;
         bool warned = false;
         Err e;
-        HOLDS(!tokenizer_new(&tok, TOK_CHAR, letters, sizeof letters - 1, &e));
-        HOLDS(!chat_template_new(&chat.plain, template, sizeof template - 1, "t", &e));
+        if (!tok) {
+                HOLDS(!tokenizer_new(&tok, TOK_CHAR, letters, sizeof letters - 1, &e));
+                HOLDS(!chat_template_new(&chat.plain, template, sizeof template - 1, "t", &e));
+        }
         for (int i = 0; i < 3 * (LOSS_ALL + 1); i++) {
                 const RecordsKind kind = (RecordsKind)(i % 3);
                 const LossOn loss = (LossOn)(i / 3);
@@ -61,8 +63,6 @@ FUZZ(records)
         memcpy(bytes, data, n);
         if (!records_unpack(&r, bytes, n, 500, &e))
                 records_free(&r);
-        chat_template_free(chat.plain);
-        tokenizer_free(tok);
         free(text);
         free(fields);
 }

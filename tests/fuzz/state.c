@@ -25,13 +25,13 @@ FUZZ(state)
         if (!state_peek(path, &st, &e))
                 HOLDS(st.step >= 0 && st.step <= INT32_MAX);
         char *train[] = { "x.lua", "--data", "x" }, *found;
-        Args a;
-        Train t = { .a = &a, .talk = { .quiet = true } };
-        HOLDS(!args_parse(&a, CMD_TRAIN, 3, train, &e));
-        t.args = a;
+        static Args parsed;
+        if (!parsed.n_pos)
+                HOLDS(!args_parse(&parsed, CMD_TRAIN, 3, train, &e));
+        Args a = parsed;
+        Train t = { .a = &a, .talk = { .quiet = true }, .args = a };
         settings_take(&t, path, length & 1, &e);
         settings_free(&t);
-        args_free(&a);
         if (!run_file(folder, "ckpt.safetensors", &found, &e))
                 free(found);
 }

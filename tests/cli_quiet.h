@@ -3,12 +3,10 @@
 #ifndef CLI_QUIET_H
 #define CLI_QUIET_H
 
-#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include "cli/work.h"
 #include "runtime/util/file.h"
+#include "child.h"
 #include "test.h"
 
 static char dir[256]; /* scratch, for all tests of the process */
@@ -27,28 +25,10 @@ static inline void scratch_make(void)
 static inline int run(char **argv, int argc)
 {
         char path[300];
-        fflush(stdout);
-        pid_t pid = fork();
-        if (!pid) {
-                int null = open("/dev/null", O_RDWR), f;
-                snprintf(path, sizeof path, "%s/err", dir);
-                f = open(path, O_CREAT | O_WRONLY | O_TRUNC, 0666);
-                dup2(null, 0);
-                dup2(null, 1);
-                dup2(f, 2);
-                int code = tgc_main(argc, argv);
-                fflush(stdout);
-                _exit(code);
-        }
-        int status = 0;
-        waitpid(pid, &status, 0);
         snprintf(path, sizeof path, "%s/err", dir);
-        FILE *f = fopen(path, "rb");
-        size_t n = f ? fread(err, 1, sizeof err - 1, f) : 0;
-        err[n] = 0;
-        if (f)
-                fclose(f);
-        return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+        int code = child_end(child_begin(argc, argv, "/dev/null", "/dev/null", path));
+        child_read(path, err, sizeof err);
+        return code;
 }
 
 /* '@' stands for the scratch folder; words are separated by blanks. */

@@ -2,12 +2,10 @@
 #ifndef CLI_TEST_H
 #define CLI_TEST_H
 
-#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include "cli/work.h"
 #include "runtime/util/file.h"
+#include "child.h"
 #include "test.h"
 
 typedef struct Result {
@@ -17,22 +15,6 @@ typedef struct Result {
 static Result r;
 static char dir[256];                   /* scratch, for all tests of the process */
 static const char *input = "/dev/null"; /* standard input of what is run */
-
-static inline void slurp(const char *path, char *to, size_t cap)
-{
-        FILE *f = fopen(path, "rb");
-        size_t n = f ? fread(to, 1, cap - 1, f) : 0;
-        to[n] = 0;
-        if (f)
-                fclose(f);
-}
-
-static inline void redirect(const char *path, int fd, int flags)
-{
-        int f = open(path, flags, 0666);
-        if (f < 0 || dup2(f, fd) < 0)
-                _exit(99);
-}
 
 static inline const char *scratch(const char *name)
 {
@@ -54,33 +36,21 @@ static inline pid_t begin(const char *line)
         static char words[4096];
         char *argv[64] = { "tgc" };
         int argc = 1;
-        const char *out = scratch("out"), *err = scratch("err");
         snprintf(words, sizeof words, "%s", line);
         for (char *w = strtok(words, " "); w; w = strtok(NULL, " ")) {
                 for (char *s = w; *s; s++)
                         *s = *s == '~' ? ' ' : *s;
                 argv[argc++] = w;
         }
-        fflush(stdout);
-        pid_t pid = fork();
-        if (!pid) {
-                redirect(input, 0, O_RDONLY);
-                redirect(out, 1, O_CREAT | O_WRONLY | O_TRUNC);
-                redirect(err, 2, O_CREAT | O_WRONLY | O_TRUNC);
-                int code = tgc_main(argc, argv);
-                fflush(stdout);
-                _exit(code);
-        }
-        return pid;
+        return child_begin(argc, argv, input, scratch("out"), scratch("err"));
 }
 
 static inline int finish(pid_t pid)
 {
-        int status = 0;
-        waitpid(pid, &status, 0);
-        slurp(scratch("out"), r.out, sizeof r.out);
-        slurp(scratch("err"), r.err, sizeof r.err);
-        return r.code = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+        r.code = child_end(pid);
+        child_read(scratch("out"), r.out, sizeof r.out);
+        child_read(scratch("err"), r.err, sizeof r.err);
+        return r.code;
 }
 
 static inline int tgc(const char *line) { return finish(begin(line)); }

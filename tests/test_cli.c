@@ -125,7 +125,7 @@ static void golden(const char *line, const char *name)
         snprintf(path, sizeof path, "tests/cli/%s", name);
         if (getenv("TGC_BLESS"))
                 write_file(path, r.out);
-        slurp(path, want, sizeof want);
+        child_read(path, want, sizeof want);
         CHECK_MSG(!strcmp(want, r.out), "tgc %s differs from %s:\n%s", line, path, r.out);
 }
 
@@ -344,7 +344,7 @@ TEST (outputs_that_are_inputs) {
                 in_dir(says, sizeof says, bad[i].says);
                 EXPECT(line, TGC_USAGE, says);
         }
-        slurp(scratch("in.lua"), text, sizeof text);
+        child_read(scratch("in.lua"), text, sizeof text);
         CHECK(!strcmp(text, "as it was"));
         in_dir(line, sizeof line, "compile @/in.plan -o @/in.plan --target cpu");
         EXPECT(line, TGC_BAD_FILE, "in.plan"); /* it is read */

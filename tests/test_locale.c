@@ -1,18 +1,16 @@
 /* test_locale.c: in a program whose locale writes 0,5 plans, graphs and tables are as in any other,
  * and libtgc opens them. */
 #include <glob.h>
-#include <fcntl.h>
 #include <locale.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
-#include "cli/cli.h"
 #include "compiler/compiler.h"
 #include "runtime/util/c_locale.h"
 #include "runtime/util/file.h"
 #include "runtime/device/host_cc.h"
 #include "runtime/tgc.h"
+#include "child.h"
 #include "test.h"
 #include "plan_file.h"
 
@@ -74,29 +72,15 @@ static char talk[1 << 14];
 static int tgc(const char *to, ...)
 {
         char *argv[40] = { "tgc" };
-        int argc = 1, status = 0, o = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0600),
-            e = open(scratch("err"), O_RDWR | O_CREAT | O_TRUNC, 0600);
+        int argc = 1;
         va_list ap;
         va_start(ap, to);
         for (const char *w; (w = va_arg(ap, const char *));)
                 argv[argc++] = (char *)w;
         va_end(ap);
-        fflush(stdout);
-        pid_t pid = fork();
-        if (!pid) {
-                dup2(o, 1);
-                dup2(e, 2);
-                int code = tgc_main(argc, argv);
-                fflush(stdout);
-                _exit(code);
-        }
-        waitpid(pid, &status, 0);
-        lseek(e, 0, SEEK_SET);
-        ssize_t n = read(e, talk, sizeof talk - 1);
-        talk[n > 0 ? n : 0] = 0;
-        close(o);
-        close(e);
-        return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+        int code = child_end(child_begin(argc, argv, "/dev/null", to, scratch("err")));
+        child_read(scratch("err"), talk, sizeof talk);
+        return code;
 }
 
 #define RUN(to, ...)                                                \

@@ -11,6 +11,7 @@
 #include "runtime/util/file.h"
 #include "runtime/tgc.h"
 #include "plan_file.h"
+#include "child.h"
 #include "test.h"
 
 static char dir[128], out_text[1 << 18], err_text[1 << 14];
@@ -29,43 +30,20 @@ static const char *scratch(const char *name)
         return path[k];
 }
 
-static void slurp(int fd, char *to, size_t cap)
-{
-        ssize_t n = 0, k;
-        lseek(fd, 0, SEEK_SET);
-        while ((k = read(fd, to + n, cap - 1 - (size_t)n)) > 0)
-                n += k;
-        to[n] = 0;
-}
-
-/* tgc WORDS..., ended by NULL; what it prints goes to out_text and err_text.  -1000 - SIGNAL where
- * it died. */
+/* tgc WORDS..., ended by NULL; what it prints goes to out_text and err_text. */
 static int tgc(const char *word, ...)
 {
         char *argv[32] = { "tgc" };
-        int argc = 1, status = 0;
-        int o = open(scratch("out"), O_RDWR | O_CREAT | O_TRUNC, 0600),
-            e = open(scratch("err"), O_RDWR | O_CREAT | O_TRUNC, 0600);
+        int argc = 1;
         va_list ap;
         va_start(ap, word);
         for (const char *w = word; w; w = va_arg(ap, const char *))
                 argv[argc++] = (char *)w;
         va_end(ap);
-        fflush(stdout);
-        pid_t pid = fork();
-        if (!pid) {
-                dup2(o, 1);
-                dup2(e, 2);
-                int code = tgc_main(argc, argv);
-                fflush(stdout);
-                _exit(code);
-        }
-        waitpid(pid, &status, 0);
-        slurp(o, out_text, sizeof out_text);
-        slurp(e, err_text, sizeof err_text);
-        close(o);
-        close(e);
-        return WIFEXITED(status) ? WEXITSTATUS(status) : -1000 - WTERMSIG(status);
+        int code = child_end(child_begin(argc, argv, "/dev/null", scratch("out"), scratch("err")));
+        child_read(scratch("out"), out_text, sizeof out_text);
+        child_read(scratch("err"), err_text, sizeof err_text);
+        return code;
 }
 
 #define RUN(...)                                                        \
@@ -449,23 +427,21 @@ static int cut_while_mapped(const char *path, size_t n, bool copy)
 {
         Err e;
         FileMap m;
-        int status, err = open(scratch("err"), O_RDWR | O_CREAT | O_TRUNC, 0600),
-                    f = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
-        CHECK(err >= 0 && f >= 0 && !ftruncate(f, (off_t)n) && pwrite(f, "x", 1, 0) == 1);
+        int f = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+        CHECK(f >= 0 && !ftruncate(f, (off_t)n) && pwrite(f, "x", 1, 0) == 1);
         fflush(stdout);
         pid_t pid = fork();
         if (!pid) {
-                dup2(err, 2);
+                redirect(scratch("err"), 2, O_CREAT | O_WRONLY | O_TRUNC);
                 signals_install();
                 if ((copy ? file_copy : file_map)(&m, path, &e) || ftruncate(f, 0))
                         _exit(90);
                 _exit(sum_of(&m) == 'x' ? 0 : 91);
         }
-        waitpid(pid, &status, 0);
-        slurp(err, err_text, sizeof err_text);
-        close(err);
+        int code = child_end(pid);
+        child_read(scratch("err"), err_text, sizeof err_text);
         close(f);
-        return WIFEXITED(status) ? WEXITSTATUS(status) : -1000 - WTERMSIG(status);
+        return code;
 }
 
 TEST (a_file_that_shrinks) {

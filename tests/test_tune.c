@@ -3,10 +3,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include "cli/work.h"
 #include "runtime/util/file.h"
+#include "child.h"
 #include "test.h"
 
 /* ---- plans in memory ---- */
@@ -267,44 +266,27 @@ static const char *scratch(const char *name)
         return path[k];
 }
 
-static void slurp(const char *path, char *to, size_t cap)
-{
-        FILE *f = fopen(path, "rb");
-        size_t n = f ? fread(to, 1, cap - 1, f) : 0;
-        to[n] = 0;
-        if (f)
-                fclose(f);
-}
-
 /* Words are separated by blanks; @ stands for the scratch folder.  stop_after: milliseconds, then
  * SIGINT; 0: never. */
 static int tgc(const char *line, int stop_after)
 {
         char words[4096] = "", *argv[64] = { "tgc" };
-        int argc = 1, status;
+        int argc = 1;
         scratch("");
         for (const char *s = line; *s; s++)
                 snprintf(words + strlen(words), sizeof words - strlen(words),
                          *s == '@' ? "%s" : "%.1s", *s == '@' ? dir : s);
         for (char *w = strtok(words, " "); w; w = strtok(NULL, " "))
                 argv[argc++] = w;
-        fflush(stdout);
-        pid_t pid = fork();
-        if (!pid) {
-                if (!freopen(scratch("out"), "w", stdout) || !freopen(scratch("err"), "w", stderr))
-                        _exit(99);
-                int code = tgc_main(argc, argv);
-                fflush(NULL);
-                _exit(code);
-        }
+        pid_t pid = child_begin(argc, argv, "/dev/null", scratch("out"), scratch("err"));
         if (stop_after) {
                 usleep((useconds_t)stop_after * 1000);
                 kill(pid, SIGINT);
         }
-        waitpid(pid, &status, 0);
-        slurp(scratch("out"), out, sizeof out);
-        slurp(scratch("err"), talk, sizeof talk);
-        return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+        int code = child_end(pid);
+        child_read(scratch("out"), out, sizeof out);
+        child_read(scratch("err"), talk, sizeof talk);
+        return code;
 }
 
 #define EXPECT(line, want, says)                                                                  \

@@ -553,6 +553,22 @@ static void mask_of_place(Matcher *m, Place p, uint32_t *bits)
         }
 }
 
+static void free_states(Matcher *m)
+{
+        for (int i = 0; i < m->n_state; i++) {
+                free(m->state[i].place);
+                free(m->state[i].next);
+                free(m->state[i].after);
+                free(m->state[i].mask);
+        }
+        for (int i = 0; i < m->n_base; i++) {
+                free(m->base[i].bits);
+                free(m->base[i].leave);
+                m->base_of[m->base[i].elem] = 0;
+        }
+        m->n_state = m->n_base = 0;
+}
+
 /* Forget all but the current state. */
 static void forget(Matcher *m)
 {
@@ -570,18 +586,7 @@ static void forget(Matcher *m)
                         kept[used++] = m->stack[s].elem;
         }
         const bool complete = m->state[m->at].complete;
-        for (int i = 0; i < m->n_state; i++) {
-                free(m->state[i].place);
-                free(m->state[i].next);
-                free(m->state[i].after);
-                free(m->state[i].mask);
-        }
-        for (int i = 0; i < m->n_base; i++) {
-                free(m->base[i].bits);
-                free(m->base[i].leave);
-                m->base_of[m->base[i].elem] = 0;
-        }
-        m->n_state = m->n_base = 0;
+        free_states(m);
         m->mask_bytes = 0;
         m->n_stack = 1;
         for (int i = 0; i < 2; i++) {
@@ -715,16 +720,7 @@ void matcher_free(Matcher *m)
 {
         if (!m)
                 return;
-        for (int i = 0; i < m->n_state; i++) {
-                free(m->state[i].place);
-                free(m->state[i].next);
-                free(m->state[i].after);
-                free(m->state[i].mask);
-        }
-        for (int i = 0; i < m->n_base; i++) {
-                free(m->base[i].bits);
-                free(m->base[i].leave);
-        }
+        free_states(m);
         free(m->state);
         free(m->base);
         free(m->base_of);

@@ -20,17 +20,8 @@
 #include <string.h>
 #include <time.h>
 #include <cuda_runtime.h>
+#include "checked.h"
 #include "grouped_gemm.cuh"
-
-#define CUDA(call)                                                           \
-        do {                                                                 \
-                cudaError_t e_ = (call);                                     \
-                if (e_ != cudaSuccess) {                                     \
-                        printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, \
-                               cudaGetErrorString(e_));                      \
-                        exit(4);                                             \
-                }                                                            \
-        } while (0)
 
 /* ---- inputs and the check ------------------------------------------------ */
 

@@ -181,18 +181,13 @@ static int compare(const char *name, const unsigned char *w, int N, int K)
         return wrong;
 }
 
-template <class S, int N, int K, int DIGITS, class Tile, int MINB>
-static void run(const char *type, const char *only)
+/* Checks and times a kernel of `threads` threads and prints its line, where its name has `only`. */
+template <class S, class Kernel>
+static void race(const char *name, Kernel *k, int N, int K, int threads, int grid, int smem,
+                 const char *only)
 {
-        char name[120];
-        auto *k = kernel<S, N, K, DIGITS, Tile, MINB>;
-        const int smem = dot_smem<S, 1, N, K, DIGITS, Tile>(),
-                  grid = (N + Tile::COLS - 1) / Tile::COLS;
         const size_t bytes = (size_t)N * K / S::VALUES * S::BYTES, each = (bytes + 255) / 256 * 256;
         const int copies = (int)(POOL / each);
-        snprintf(name, sizeof name, "%s %dx%d w%d r%d s%d n%d st%d l%d e%d%s", type, N, K,
-                 Tile::WARPS, Tile::ROWS, Tile::SPLIT, Tile::ROUNDS, Tile::STAGES, Tile::LUMP,
-                 Tile::EARLY, Tile::BULK ? " bulk" : "");
         if (only && !strstr(name, only))
                 return;
         ok(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, smem), name);
@@ -200,7 +195,7 @@ static void run(const char *type, const char *only)
         pdl.id = cudaLaunchAttributeProgrammaticStreamSerialization;
         pdl.val.programmaticStreamSerializationAllowed = 1;
         cudaLaunchConfig_t how = {};
-        how.gridDim = dim3(grid), how.blockDim = dim3(Tile::THREADS), how.dynamicSmemBytes = smem;
+        how.gridDim = dim3(grid), how.blockDim = dim3(threads), how.dynamicSmemBytes = smem;
         how.attrs = &pdl, how.numAttrs = 1;
         memset(y, 0, (size_t)N * 2);
         ok(cudaLaunchKernelEx(&how, k, (const unsigned char *)pool, (const bf16 *)x,
@@ -226,47 +221,25 @@ static void run(const char *type, const char *only)
         fflush(stdout);
 }
 
+template <class S, int N, int K, int DIGITS, class Tile, int MINB>
+static void run(const char *type, const char *only)
+{
+        char name[120];
+        snprintf(name, sizeof name, "%s %dx%d w%d r%d s%d n%d st%d l%d e%d%s", type, N, K,
+                 Tile::WARPS, Tile::ROWS, Tile::SPLIT, Tile::ROUNDS, Tile::STAGES, Tile::LUMP,
+                 Tile::EARLY, Tile::BULK ? " bulk" : "");
+        race<S>(name, kernel<S, N, K, DIGITS, Tile, MINB>, N, K, Tile::THREADS,
+                (N + Tile::COLS - 1) / Tile::COLS, dot_smem<S, 1, N, K, DIGITS, Tile>(), only);
+}
+
 template <class S, int N, int K, class Tile>
 static void run_mma(const char *type, const char *only)
 {
         char name[120];
-        auto *k = mma_kernel<S, N, K, Tile>;
-        const int smem = blocks_mma_smem<S, 1, K, Tile>(), grid = Tile::BLOCKS;
-        const size_t bytes = (size_t)N * K / S::VALUES * S::BYTES, each = (bytes + 255) / 256 * 256;
-        const int copies = (int)(POOL / each);
         snprintf(name, sizeof name, "%s %dx%d mma w%d st%d l%d", type, N, K, Tile::WARPS,
                  Tile::STAGES, Tile::LUMP);
-        if (only && !strstr(name, only))
-                return;
-        ok(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, smem), name);
-        cudaLaunchAttribute pdl = {};
-        pdl.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        pdl.val.programmaticStreamSerializationAllowed = 1;
-        cudaLaunchConfig_t how = {};
-        how.gridDim = dim3(grid), how.blockDim = dim3(Tile::THREADS), how.dynamicSmemBytes = smem;
-        how.attrs = &pdl, how.numAttrs = 1;
-        memset(y, 0, (size_t)N * 2);
-        ok(cudaLaunchKernelEx(&how, k, (const unsigned char *)pool, (const bf16 *)x,
-                              (const bf16 *)gain_of, y),
-           name);
-        ok(cudaDeviceSynchronize(), name);
-        const int wrong = compare<S>(name, pool, N, K);
-        bad += wrong > 0;
-        const double t = time_graph([&](cudaStream_t s) {
-                how.stream = s;
-                for (int i = 0; i < LAUNCHES; i++)
-                        ok(cudaLaunchKernelEx(&how, k,
-                                              (const unsigned char *)pool + i % copies * each,
-                                              (const bf16 *)x, (const bf16 *)gain_of, y),
-                           name);
-        });
-        const double rate = (double)bytes * LAUNCHES / t;
-        cudaFuncAttributes a;
-        cudaFuncGetAttributes(&a, k);
-        printf("%-44s %4d x %6d B %3d regs %8.2f us %5.0f GB/s %5.1f%%%s\n", name, grid, smem,
-               a.numRegs, t / LAUNCHES * 1e6, rate / 1e9, 100 * rate / read_rate,
-               wrong ? " WRONG" : "");
-        fflush(stdout);
+        race<S>(name, mma_kernel<S, N, K, Tile>, N, K, Tile::THREADS, Tile::BLOCKS,
+                blocks_mma_smem<S, 1, K, Tile>(), only);
 }
 
 __global__ void spread(unsigned char *p, size_t n, size_t from)

@@ -11,17 +11,8 @@
 #include <vector>
 #include <cuda.h>
 #include <cuda_runtime.h>
+#include "checked.h"
 #include "tgc.cuh"
-
-#define CUDA(call)                                                           \
-        do {                                                                 \
-                cudaError_t e_ = (call);                                     \
-                if (e_ != cudaSuccess) {                                     \
-                        printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, \
-                               cudaGetErrorString(e_));                      \
-                        exit(4);                                             \
-                }                                                            \
-        } while (0)
 
 /* The map of a (rows, cols) matrix with row stride cols; boxes and swizzle as gemm_sm90.cuh says,
  * or of box_rows by as many columns as fill 128, 64 or 32 bytes.  The driver is opened here, so

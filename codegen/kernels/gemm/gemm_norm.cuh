@@ -262,10 +262,17 @@ struct NormEpilogue {
         }
 };
 
-/* All threads, before anything else. */
-template <class Normed, class Norm>
-TGC_DEV void norm_begin(char *sums)
+/* The epilogue of a tile, whose place is its (m, n): all threads, before anything else.  smem: the
+ * block's. */
+template <class Tile, class Norm, class Epilogue, class Finish>
+TGC_DEV NormEpilogue<Tile, Norm, Epilogue, Finish> norm_begin(int M, int N, float eps, int tile,
+                                                              char *smem, const Epilogue &epilogue,
+                                                              const Finish &finish)
 {
+        typedef NormEpilogue<Tile, Norm, Epilogue, Finish> Normed;
+        const int rank = tile % Norm::CLUSTER;
+        const TileAt at = { tile / Norm::CLUSTER * Tile::BM, rank * Tile::BN };
+        char *sums = smem + Tile::SMEM;
 #ifdef TGC_SM90A
         if constexpr (Norm::CLUSTER > 1) {
                 Mbar *bar = (Mbar *)(sums + Normed::At::BAR);
@@ -279,6 +286,7 @@ TGC_DEV void norm_begin(char *sums)
 #else
         static_assert(Norm::CLUSTER == 1, "clusters are sm_90a's");
 #endif
+        return Normed { { epilogue }, finish, eps, at.m, at.n, M, N, rank, sums };
 }
 
 template <class T, class Tile, bool TRANS_A, bool TRANS_B, int ALIGN, class Norm, class Epilogue,
@@ -287,12 +295,8 @@ TGC_DEV void gemm_norm_task(const T *a, long lda, const T *b, long ldb, int M, i
                             float eps, int tile, char *smem, const Epilogue &epilogue,
                             const Finish &finish)
 {
-        typedef NormEpilogue<Tile, Norm, Epilogue, Finish> Normed;
-        const int rank = tile % Norm::CLUSTER;
-        const TileAt at = { tile / Norm::CLUSTER * Tile::BM, rank * Tile::BN };
-        char *sums = smem + Tile::SMEM;
-        norm_begin<Normed, Norm>(sums);
-        const Normed normed = { { epilogue }, finish, eps, at.m, at.n, M, N, rank, sums };
+        const auto normed = norm_begin<Tile, Norm>(M, N, eps, tile, smem, epilogue, finish);
+        const TileAt at = { normed.m, normed.n };
         gemm_block<T, Tile, TRANS_A, TRANS_B, ALIGN>(a, lda, SameRows(), b, ldb, SameRows(), M, N,
                                                      K, at, 0, (K + Tile::BK - 1) / Tile::BK, smem,
                                                      normed);

@@ -16,12 +16,8 @@ TGC_DEV void gemm_norm_single_wave(const void *map_a, const void *map_b, int M, 
                                    float eps, int tile, char *smem, const Epilogue &epilogue,
                                    const Finish &finish)
 {
-        typedef NormEpilogue<Tile, Norm, Epilogue, Finish> Normed;
-        const int rank = tile % Norm::CLUSTER;
-        const TileAt at = { tile / Norm::CLUSTER * Tile::BM, rank * Tile::BN };
-        char *sums = smem + Tile::SMEM;
-        norm_begin<Normed, Norm>(sums);
-        const Normed normed = { { epilogue }, finish, eps, at.m, at.n, M, N, rank, sums };
+        const auto normed = norm_begin<Tile, Norm>(M, N, eps, tile, smem, epilogue, finish);
+        const TileAt at = { normed.m, normed.n };
         single_wave_tile<T, Tile, TRANS_A, TRANS_B, PREFETCH>(map_a, map_b, M, N, K, at, smem,
                                                               normed);
 }

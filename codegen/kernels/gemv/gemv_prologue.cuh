@@ -6,6 +6,7 @@
  *      standardise          v = (v - mean) scale
  *      moments_count, merge_moments     mean and 1/sqrt(variance + eps) from parts of a row
  *      x_fill, x_fill_layer, x_standardise, x_moments     rows of x in shared memory (gemv.cuh)
+ *      x_row                a row of x in eights, for what makes whole numbers of them
  *      gemv_begin, rms_scale    a block's sums and moments before the first step, RMSNorm's scale
  *                               after the last
  *      gemv_keep            one block stores the standardised row
@@ -197,6 +198,53 @@ TGC_DEV void x_fill_layer(float *x, int row0, float eps, float *red, const Prolo
                                 store<PIECE>(x + m * KC + x_at<UNIT, KC>(k + j), p);
                 }
         }
+}
+
+/* x[row][k0 .. k0+SPAN) through the prologue, eight neighbours at a time of a thread: put(k, v,
+ * there) of each eight, zeros where there(k) says that x has none; k counts from k0.  Up to MOST of
+ * a thread's eights are under way at once.  The sum of this thread's squares; with NORM_RMS the
+ * gain only multiplies what is put. */
+template <int SPAN, int MOST, int THREADS, int NORM, class Prologue, class Gain, class There,
+          class Put>
+TGC_DEV float x_row(int row, int k0, const Prologue &prologue, const Gain &gain, const There &there,
+                    const Put &put)
+{
+        constexpr int V = prologue_width<Prologue, Gain>();
+        constexpr int NEED = (SPAN + THREADS * 8 - 1) / (THREADS * 8),
+                      PASSES = NEED < MOST ? NEED : MOST;
+        float q = 0.f;
+#pragma unroll 1
+        for (int from = 0; from < NEED; from += PASSES) {
+                float v[PASSES][8];
+#pragma unroll
+                for (int p = 0; p < PASSES; p++) {
+                        const int k = ((from + p) * THREADS + (int)threadIdx.x) * 8;
+#pragma unroll
+                        for (int j = 0; j < 8; j += V) {
+                                float part[V];
+#pragma unroll
+                                for (int i = 0; i < V; i++)
+                                        part[i] = 0.f;
+                                if (there(k)) {
+                                        prologue(row, k0 + k + j, part);
+#pragma unroll
+                                        for (int i = 0; i < V; i++)
+                                                q += part[i] * part[i];
+                                        if (NORM == NORM_RMS)
+                                                gain(row, k0 + k + j, part);
+                                }
+#pragma unroll
+                                for (int i = 0; i < V; i++)
+                                        v[p][j + i] = part[i];
+                        }
+                }
+#pragma unroll
+                for (int p = 0; p < PASSES; p++) {
+                        const int k = ((from + p) * THREADS + (int)threadIdx.x) * 8;
+                        put(k, v[p], there(k));
+                }
+        }
+        return q;
 }
 
 /* Layer norm of longer rows that x_fill brought whole.  Every thread works on any

@@ -151,48 +151,19 @@ TGC_DEV void dot_x_put(char *x, int m, int k, const float (&v)[8], bool there)
 }
 
 /* x[m][k0 .. k0+KC) through the prologue; sums of squares with NORM_RMS, where gain only
- * multiplies.  All that a thread reads of it is under way at once, as far as PASSES allow.  Units
- * behind K are not written: their lanes read nothing. */
+ * multiplies.  Units behind K are not written: their lanes read nothing. */
 template <class X, int M, int K, int DIGITS, int THREADS, int NORM, class Prologue, class Gain>
 TGC_DEV void dot_x_fill(char *x, int row0, int k0, float (&square)[M], const Prologue &prologue,
                         const Gain &gain)
 {
-        constexpr int V = prologue_width<Prologue, Gain>(), ALL = X::KC < K ? X::KC : K;
-        constexpr int NEED = (ALL + THREADS * 8 - 1) / (THREADS * 8), PASSES = NEED < 4 ? NEED : 4;
 #pragma unroll 1
         for (int m = 0; m < M; m++) {
-                float q = 0.f;
-#pragma unroll 1
-                for (int from = 0; from < NEED; from += PASSES) {
-                        float v[PASSES][8];
-#pragma unroll
-                        for (int p = 0; p < PASSES; p++) {
-                                const int k = ((from + p) * THREADS + (int)threadIdx.x) * 8;
-#pragma unroll
-                                for (int j = 0; j < 8; j += V) {
-                                        float part[V];
-#pragma unroll
-                                        for (int i = 0; i < V; i++)
-                                                part[i] = 0.f;
-                                        if (k < X::KC && k0 + k < K) {
-                                                prologue(row0 + m, k0 + k + j, part);
-#pragma unroll
-                                                for (int i = 0; i < V; i++)
-                                                        q += part[i] * part[i];
-                                                if (NORM == NORM_RMS)
-                                                        gain(row0 + m, k0 + k + j, part);
-                                        }
-#pragma unroll
-                                        for (int i = 0; i < V; i++)
-                                                v[p][j + i] = part[i];
-                                }
-                        }
-#pragma unroll
-                        for (int p = 0; p < PASSES; p++) {
-                                const int k = ((from + p) * THREADS + (int)threadIdx.x) * 8;
-                                dot_x_put<X, DIGITS>(x, m, k, v[p], k < X::KC && k0 + k < K);
-                        }
-                }
+                const float q = x_row<(X::KC < K ? X::KC : K), 4, THREADS, NORM>(
+                        row0 + m, k0, prologue, gain,
+                        [&](int k) { return k < X::KC && k0 + k < K; },
+                        [&](int k, const float(&v)[8], bool there) {
+                                dot_x_put<X, DIGITS>(x, m, k, v, there);
+                        });
 #pragma unroll
                 for (int i = 0; i < M; i++)
                         if (i == m)
@@ -552,16 +523,8 @@ TGC_DEV void gemv_stored_task(const unsigned char *w, long ldw, float eps, int t
                                         now = 0, turn ^= 1;
                         }
                 }
-#pragma unroll
-                for (int m = 0; m < M; m++)
-#pragma unroll
-                        for (int r = 0; r < ROWS; r++)
-                                acc[r][m] = warp_sum(acc[r][m]);
-                if (SPLIT > 1)
-                        parts_join<SPLIT, ROWS, M>(acc, partial, warp, part, lane);
-                if (part == 0 && lane < M)
-                        rows_finish<NORM == NORM_RMS, N, ROWS, M>(acc, scale, 0, col0, lane,
-                                                                  epilogue);
+                lanes_finish<NORM == NORM_RMS, N, SPLIT, ROWS, M>(acc, scale, partial, 0, col0,
+                                                                  warp, part, lane, epilogue);
                 if (SPLIT > 1)
                         __syncthreads();
         }

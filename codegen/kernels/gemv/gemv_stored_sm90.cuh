@@ -188,42 +188,14 @@ template <class B, int ROWS, int M, int K, int THREADS, int NORM, class Prologue
 TGC_DEV void blocks_x_fill(char *x, int row0, float (&square)[M], const Prologue &prologue,
                            const Gain &gain)
 {
-        constexpr int V = prologue_width<Prologue, Gain>();
-        constexpr int NEED = (K + THREADS * 8 - 1) / (THREADS * 8), PASSES = NEED < 8 ? NEED : 8;
 #pragma unroll 1
         for (int m = 0; m < M; m++) {
-                float q = 0.f;
-#pragma unroll 1
-                for (int from = 0; from < NEED; from += PASSES) {
-                        float v[PASSES][8];
-#pragma unroll
-                        for (int p = 0; p < PASSES; p++) {
-                                const int k = ((from + p) * THREADS + (int)threadIdx.x) * 8;
-#pragma unroll
-                                for (int j = 0; j < 8; j += V) {
-                                        float part[V];
-#pragma unroll
-                                        for (int i = 0; i < V; i++)
-                                                part[i] = 0.f;
-                                        if (k < K && (ROWS % M == 0 || row0 + m < ROWS)) {
-                                                prologue(row0 + m, k + j, part);
-#pragma unroll
-                                                for (int i = 0; i < V; i++)
-                                                        q += part[i] * part[i];
-                                                if (NORM == NORM_RMS)
-                                                        gain(row0 + m, k + j, part);
-                                        }
-#pragma unroll
-                                        for (int i = 0; i < V; i++)
-                                                v[p][j + i] = part[i];
-                                }
-                        }
-#pragma unroll
-                        for (int p = 0; p < PASSES; p++) {
-                                const int k = ((from + p) * THREADS + (int)threadIdx.x) * 8;
-                                blocks_x_put<B>(x, m, k, v[p], k < K);
-                        }
-                }
+                const float q = x_row<K, 8, THREADS, NORM>(
+                        row0 + m, 0, prologue, gain,
+                        [&](int k) { return k < K && (ROWS % M == 0 || row0 + m < ROWS); },
+                        [&](int k, const float(&v)[8], bool) {
+                                blocks_x_put<B>(x, m, k, v, k < K);
+                        });
 #pragma unroll
                 for (int i = 0; i < M; i++)
                         if (i == m)

@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "../../child.h"
 #include "../../test.h"
-#include "../../../cli/cli.h"
 #include "../../../runtime/weights/checkpoint.h"
 #include "../../../runtime/util/file.h"
 #include "../../../runtime/weights/npy.h"
@@ -54,47 +54,24 @@ static inline void wait_ms(int ms)
 
 /* ---- running ---- */
 
-static inline void redirect(const char *path, int fd, int flags)
-{
-        int f = open(path, flags, 0666);
-        if (f < 0 || dup2(f, fd) < 0)
-                _exit(99);
-}
-
 /* Words are separated by blanks. */
 static inline pid_t begin(const char *line)
 {
         static char words[8192];
         char *argv[128] = { "tgc" };
         int argc = 1;
-        const char *err = in_scratch("err");
         snprintf(words, sizeof words, "%s", line);
         for (char *w = strtok(words, " "); w && argc < 127; w = strtok(NULL, " "))
                 argv[argc++] = w;
-        fflush(stdout);
-        pid_t pid = fork();
-        if (!pid) {
-                redirect("/dev/null", 0, O_RDONLY);
-                redirect(in_scratch("out"), 1, O_CREAT | O_WRONLY | O_TRUNC);
-                redirect(err, 2, O_CREAT | O_WRONLY | O_TRUNC);
-                int code = tgc_main(argc, argv);
-                fflush(stdout);
-                _exit(code);
-        }
-        return pid;
+        return child_begin(argc, argv, "/dev/null", in_scratch("out"), in_scratch("err"));
 }
 
 /* Its exit code; 1000 + the signal where one ended it. */
 static inline int finish(pid_t pid)
 {
-        int status = 0;
-        waitpid(pid, &status, 0);
-        FILE *f = fopen(in_scratch("err"), "rb");
-        size_t n = f ? fread(run_said, 1, sizeof run_said - 1, f) : 0;
-        run_said[n] = 0;
-        if (f)
-                fclose(f);
-        return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+        const int code = child_end(pid);
+        child_read(in_scratch("err"), run_said, sizeof run_said);
+        return code;
 }
 
 static inline void tgc(int want, const char *fmt, ...)

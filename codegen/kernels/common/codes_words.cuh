@@ -1,0 +1,162 @@
+/* codes_words.cuh: what the decoders of codes (stored_codes.cuh) are made of: a lane's bytes,
+ * nibbles and bits of a chunk of 32 as two words, and the bases of their classes.
+ *
+ *      bytes_of_32<O, ALIGN>(w, q, t)     lane t's bytes of the 32 at q, which ALIGN divides
+ *      nibbles_of_16<O>(w, q, t)          its nibbles of the 16 bytes at q
+ *      bits_of_32<O>(w, h, t)             its bits of h, as bytes 0 or 1
+ *      table_bytes(w, table)              nibbles in bytes, looked up in 16 bytes
+ *      CodesBase, CodesHeadless           what a decoder says of its codes
+ *      codes_scale, code_float            one scale for all eight; a code as a float */
+#ifndef TGC_CODES_WORDS_CUH
+#define TGC_CODES_WORDS_CUH
+
+#include "stored.cuh"
+
+enum CodesOrder { CODES_RUN, CODES_PAIRS };
+
+struct Codes {
+        unsigned code[2];
+        float scale[2], minus[2];
+};
+
+TGC_DEV unsigned u16_even(const unsigned char *p) { return *(const unsigned short *)p; }
+/* Four bytes at an even address, or at one that 4 divides. */
+TGC_DEV unsigned u32_even(const unsigned char *p) { return u16_even(p) | u16_even(p + 2) << 16; }
+TGC_DEV unsigned u32_aligned(const unsigned char *p) { return *(const unsigned *)p; }
+/* At any address. */
+TGC_DEV unsigned u32_any(const unsigned char *p)
+{
+        return p[0] | (unsigned)p[1] << 8 | (unsigned)p[2] << 16 | (unsigned)p[3] << 24;
+}
+TGC_DEV float f16_bits(unsigned u)
+{
+        union {
+                unsigned short u;
+                f16 h;
+        } c;
+        c.u = (unsigned short)u;
+        return __half2float(c.h);
+}
+
+/* Lane t's bytes of 32 that are the chunk's values in order, as two words. */
+template <CodesOrder O, int ALIGN>
+TGC_DEV void bytes_of_32(unsigned (&w)[2], const unsigned char *q, int t)
+{
+        if constexpr (O == CODES_PAIRS) {
+#pragma unroll
+                for (int i = 0; i < 2; i++)
+                        w[i] = u16_even(q + 16 * i + 2 * t) | u16_even(q + 16 * i + 2 * t + 8)
+                                                                      << 16;
+        } else if constexpr (ALIGN >= 4) {
+#pragma unroll
+                for (int i = 0; i < 2; i++)
+                        w[i] = u32_aligned(q + 8 * t + 4 * i);
+        } else {
+#pragma unroll
+                for (int i = 0; i < 2; i++)
+                        w[i] = u32_even(q + 8 * t + 4 * i);
+        }
+}
+
+/* Lane t's nibbles of 16 bytes whose low nibbles are the first 16 values, as bytes of two words. */
+template <CodesOrder O>
+TGC_DEV void nibbles_of_16(unsigned (&w)[2], const unsigned char *q, int t)
+{
+        if constexpr (O == CODES_PAIRS) {
+                const unsigned x = u16_even(q + 2 * t) | u16_even(q + 2 * t + 8) << 16;
+                w[0] = x & 0x0f0f0f0fu;
+                w[1] = x >> 4 & 0x0f0f0f0fu;
+        } else {
+#pragma unroll
+                for (int i = 0; i < 2; i++)
+                        w[i] = u32_even(q + 8 * (t & 1) + 4 * i) >> (t & 2) * 2 & 0x0f0f0f0fu;
+        }
+}
+
+/* Of 32 bits, one for each value, lane t's as bytes 0 or 1. */
+template <CodesOrder O>
+TGC_DEV void bits_of_32(unsigned (&w)[2], unsigned h, int t)
+{
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+                if constexpr (O == CODES_PAIRS) {
+                        const unsigned x = h >> (16 * i + 2 * t);
+                        w[i] = (x & 1) | (x & 2) << 7 | (x & 0x100) << 8 | (x & 0x200) << 15;
+                } else {
+                        w[i] = (h >> (8 * t + 4 * i) & 15) * 0x00204081u & 0x01010101u;
+                }
+        }
+}
+
+/* Nibbles in the bytes of w to bytes of a table of 16 bytes. */
+TGC_DEV unsigned table_bytes(unsigned w, const unsigned (&table)[4])
+{
+        const unsigned at = (w & 0xf) | (w >> 4 & 0xf0) | (w >> 8 & 0xf00) | (w >> 12 & 0xf000),
+                       low = at & 0x7777u;
+        const unsigned a = __byte_perm(table[0], table[1], low),
+                       b = __byte_perm(table[2], table[3], low);
+        /* 0xff where the nibble is 8 or more */
+        const unsigned high = (w >> 3 & 0x01010101u) * 0xffu;
+        return (a & ~high) | (b & high);
+}
+
+/* The half of the chunk that word i of lane t is of: which of two scales serves. */
+template <CodesOrder O>
+TGC_DEV int half_of_chunk(int i, int t)
+{
+        return O == CODES_PAIRS ? i : t >> 1;
+}
+
+struct NoHead {
+};
+struct RawWords {
+        unsigned w[2];
+};
+template <CodesOrder O, int ALIGN>
+TGC_DEV RawWords raw_bytes(const unsigned char *q, int t)
+{
+        RawWords r;
+        bytes_of_32<O, ALIGN>(r.w, q, t);
+        return r;
+}
+template <CodesOrder O>
+TGC_DEV RawWords raw_nibbles(const unsigned char *q, int t)
+{
+        RawWords r;
+        nibbles_of_16<O>(r.w, q, t);
+        return r;
+}
+
+/* Codes below 128; a WIDE type's reach 255.  VALUE: a word's values are made by value().  LONG:
+ * scales have so many bits that BASE is to go before codes are scaled.  HALVES: of a chunk have
+ * scales of their own. */
+template <bool WIDE_, int SHARE_, int ZERO_>
+struct CodesBase {
+        typedef RawWords Raw;
+        static constexpr bool WIDE = WIDE_, VALUE = false, LONG = false, HALVES = false;
+        static constexpr int SHARE = SHARE_, ZERO = ZERO_;
+        static constexpr float BASE = WIDE ? 32768.f : 128.f;
+};
+/* Of which nothing is in common. */
+template <bool WIDE, int ZERO>
+struct CodesHeadless : CodesBase<WIDE, 1, ZERO> {
+        typedef NoHead Head;
+        static __device__ __forceinline__ Head head(const unsigned char *) { return Head(); }
+};
+
+/* All eight with one scale. */
+TGC_DEV void codes_scale(Codes &y, float d, float minus = 0.f)
+{
+        y.scale[0] = y.scale[1] = d;
+        y.minus[0] = y.minus[1] = minus;
+}
+
+template <class C>
+TGC_DEV float code_float(unsigned word, int j)
+{
+        return C::WIDE ? __uint_as_float(__byte_perm(word, 0x47000000u, 0x7404u | (unsigned)j << 4))
+                       : __uint_as_float(
+                                 __byte_perm(word, 0x43000000u, 0x7044u | (unsigned)j << 8));
+}
+
+#endif

@@ -40,14 +40,21 @@ void gen_map(Emit *e, const Group *gr);
 /* ---- row.c: norms, softmax, reductions ---- */
 
 void gen_row(Emit *e, const Group *gr);
+
+/* ---- column.c: sums over rows ---- */
+
 void gen_column(Emit *e, const Group *gr);
-/* A product dW = dy^T x can sum dy's columns by the way on sm_90a (row.c).  gen_column leaves the
+/* A product dW = dy^T x can sum dy's columns by the way on sm_90a (column.c).  gen_column leaves the
  * group to gen_gemm, which calls column_sums after the product; parts_sm90: how many parts it put
  * into `work`, or 0. */
 void columns_find(Emit *e);                       /* before the first kernel */
 const Group *column_beside(Emit *e, Ref product); /* the sums' group, or NULL */
 int column_work(Emit *e, const Group *gr, int64_t parts_sm90);
 void column_sums(Emit *e, const Group *gr, int work, int64_t parts_sm90);
+/* Sum of a (parts, N) table of partial sums, to an output's epilogue; parts_sm90: how many there
+ * are on sm_90a, 0: as many. */
+void column_parts(Emit *e, const Group *gr, int work, const char *parts, int64_t parts_sm90,
+                  const Functor *epilogue, const char *title);
 
 /* ---- gemm.c: products; their operands, also for the loss ---- */
 

@@ -1,4 +1,4 @@
-/* token_trie.h: the trie as match.c walks it. */
+/* token_trie.h: the trie as match_mask.c walks it. */
 #ifndef TGC_TOKEN_TRIE_H
 #define TGC_TOKEN_TRIE_H
 

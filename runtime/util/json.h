@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include "err.h"
 
-/* ---- json_text.c: cursors ------------------------------------------------------- */
+/* ---- json_check.c: json_open; json_text.c: cursors ----------------------------- */
 
 typedef struct JsonSpan JsonSpan;
 typedef struct JsonText {

@@ -2,8 +2,8 @@
  * (kernels/gemm/gemm_rows_sm90.cuh).
  *
  * Every number of sequences takes this form, one sequence too: a row's bits are then the same alone
- * and in company.  The number of rows is an argument, so that programs of different numbers share
- * kernels. */
+ * and in company.  Under --fast one sequence is a GEMV, which reads weights faster.  The number of
+ * rows is an argument, so that programs of different numbers share kernels. */
 #include "forms.h"
 #include "gemm_rows_shape.h"
 
@@ -27,6 +27,10 @@ bool gemm_rows_problem(Emit *e, const Node *n, int align, Gemm *p)
                 return false;
         p->rows = type_rows(x);
         p->M = dim_most(e, p->rows), p->N = w->dim[0].n, p->K = w->dim[1].n;
+        if (e->m->fast && p->M == 1) {
+                e->m->fast_differs = true;
+                return false;
+        }
         return p->M <= GEMM_ROWS_MOST;
 }
 

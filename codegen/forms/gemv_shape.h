@@ -118,15 +118,15 @@ typedef struct GemvBlocksMma {
 } GemvBlocksMma;
 
 /* values, bytes, units, runs: as gemv_stored_shape's.  Of a launch and the next one a block each
- * lies on a multiprocessor, so that the next one's W is fetched meanwhile; two blocks of one launch
- * had better not.  Those that a transformer runs in turns have therefore 94 KB (wide: q, k and v;
- * gate and up) and 132 (the others), of 227.  A very wide one, and rows of x that do not fit, have
- * all. */
+ * lies on a multiprocessor, so that the next one's W is fetched meanwhile.  Of 227 KB those that a
+ * transformer runs in turns have therefore 110 (wide: q, k and v; gate and up), two blocks of one
+ * launch on a multiprocessor, whose warps hide each other's latency, and 132 (the others), one
+ * block.  A very wide one, and rows of x that do not fit, have all. */
 static inline GemvBlocksMma gemv_blocks_mma(int values, int bytes, int units, int runs, int M,
                                             long N, int K, int sms)
 {
         enum { WARPS = 8, ROWS = 16, FLUSH = 4, MOST = 8 };
-        enum { LESS = 94 << 10, MORE = 132 << 10, WHOLE = 225 << 10, VERY_WIDE = 32 };
+        enum { LESS = 110 << 10, MORE = 132 << 10, WHOLE = 225 << 10, VERY_WIDE = 32 };
         const GemvBlocksMma none = { 0 };
         GemvBlocksMma s = { WARPS, 0, 0, 1, 0, 0 };
         const int step = 64 * units, steps = K / step;
@@ -154,10 +154,18 @@ static inline GemvBlocksMma gemv_blocks_mma(int values, int bytes, int units, in
         if (!s.group)
                 return none;
         s.stages = s.stages > MOST ? MOST : s.stages;
-        /* as few as need no more rounds */
-        const long rounds = (slabs + sms - 1) / sms;
-        s.blocks = (int)((slabs + rounds - 1) / rounds);
         s.smem = s.stages * slot + fixed + s.group * row;
+        /* as few as need no more rounds */
+        const long room = half == LESS && s.smem <= LESS ? 2L * sms : sms,
+                   rounds = (slabs + room - 1) / room;
+        s.blocks = (int)((slabs + rounds - 1) / rounds);
+        /* no more slots than a block fills */
+        const int each = WARPS * s.lump;
+        const long pieces = rounds * ((steps + each - 1) / each), all = pieces < 2 ? 2 : pieces;
+        if (s.stages > all) {
+                s.stages = (int)all;
+                s.smem = s.stages * slot + fixed + s.group * row;
+        }
         /* no second one of them */
         if (s.smem < MORE - (8 << 10) && half == MORE)
                 s.smem = MORE - (8 << 10);

@@ -98,10 +98,10 @@ int main()
         TYPE(F8_32) TYPE(F8_64);
 #endif
         // clang-format on
-        shape_case<Stored_Q4_K, 1, 28672, 4096, BlocksMmaTile<8, 128, 4, 1, 1>>("Q4_K");
+        shape_case<Stored_Q4_K, 1, 28672, 4096, BlocksMmaTile<8, 256, 5, 1, 1>>("Q4_K");
         shape_case<Stored_Q8_0, 8, 4096, 14336, BlocksMmaTile<8, 128, 5, 1, 4>>("Q8_0");
-        shape_case<Stored_I4_128, 3, 6144, 4096, BlocksMmaTile<8, 128, 3, 2, 3>>("I4_128");
-        shape_case<Stored_F8_128, 1, 2048, 2048, BlocksMmaTile<8, 128, 7, 1, 1>>("F8_128");
+        shape_case<Stored_I4_128, 3, 6144, 4096, BlocksMmaTile<8, 192, 4, 2, 3>>("I4_128");
+        shape_case<Stored_F8_128, 1, 2048, 2048, BlocksMmaTile<8, 128, 2, 1, 1>>("F8_128");
         shape_case<Stored_Q6_K, 1, 128256, 4096, BlocksMmaTile<8, 132, 7, 1, 1>>("Q6_K");
         printf("%d of %d failed\n", failures, runs);
         return failures != 0;

@@ -119,14 +119,16 @@ typedef struct GemvBlocksMma {
 
 /* values, bytes, units, runs: as gemv_stored_shape's.  Of a launch and the next one a block each
  * lies on a multiprocessor, so that the next one's W is fetched meanwhile.  Of 227 KB those that a
- * transformer runs in turns have therefore 110 (wide: q, k and v; gate and up), two blocks of one
- * launch on a multiprocessor, whose warps hide each other's latency, and 132 (the others), one
- * block.  A very wide one, and rows of x that do not fit, have all. */
+ * transformer runs in turns have therefore at most 110 (wide: q, k and v; gate and up) and 117 to
+ * 123 (the others, one block on a multiprocessor; of a narrow one, which may share a launch, two
+ * fit).  Of wide ones two blocks of a launch hide each other's latency, from WIDE slabs a
+ * multiprocessor on.  A very wide one, and rows of x that do not fit, have all. */
 static inline GemvBlocksMma gemv_blocks_mma(int values, int bytes, int units, int runs, int M,
                                             long N, int K, int sms)
 {
         enum { WARPS = 8, ROWS = 16, FLUSH = 4, MOST = 8 };
-        enum { LESS = 110 << 10, MORE = 132 << 10, WHOLE = 225 << 10, VERY_WIDE = 32 };
+        enum { LESS = 110 << 10, ALONE = 117 << 10, MORE = 123 << 10, WHOLE = 225 << 10 };
+        enum { WIDE = 4, VERY_WIDE = 32 };
         const GemvBlocksMma none = { 0 };
         GemvBlocksMma s = { WARPS, 0, 0, 1, 0, 0 };
         const int step = 64 * units, steps = K / step;
@@ -156,8 +158,8 @@ static inline GemvBlocksMma gemv_blocks_mma(int values, int bytes, int units, in
         s.stages = s.stages > MOST ? MOST : s.stages;
         s.smem = s.stages * slot + fixed + s.group * row;
         /* as few as need no more rounds */
-        const long room = half == LESS && s.smem <= LESS ? 2L * sms : sms,
-                   rounds = (slabs + room - 1) / room;
+        const bool two = half == LESS && s.smem <= LESS && slabs > (long)WIDE * sms;
+        const long room = two ? 2L * sms : sms, rounds = (slabs + room - 1) / room;
         s.blocks = (int)((slabs + rounds - 1) / rounds);
         /* no more slots than a block fills */
         const int each = WARPS * s.lump;
@@ -166,9 +168,9 @@ static inline GemvBlocksMma gemv_blocks_mma(int values, int bytes, int units, in
                 s.stages = (int)all;
                 s.smem = s.stages * slot + fixed + s.group * row;
         }
-        /* no second one of them */
-        if (s.smem < MORE - (8 << 10) && half == MORE)
-                s.smem = MORE - (8 << 10);
+        /* no second one of them, but room for one of LESS */
+        if (s.smem < ALONE && half == MORE && 2 * slabs > sms)
+                s.smem = ALONE;
         return s;
 }
 

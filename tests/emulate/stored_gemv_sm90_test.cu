@@ -73,6 +73,34 @@ static void shape_case(const char *type)
         report(ok, type);
 }
 
+/* Of launches behind each other a block each fits on a multiprocessor; of a narrow product, which
+ * may share a launch with a wide one, two do. */
+template <class S>
+static void room_case(const char *type)
+{
+        typedef DotOf<S> D;
+        enum { ALL = 228 << 10, OWN = 1 << 10 };
+        const long shape[][2] = {
+                { 6144, 4096 }, { 4096, 4096 }, { 28672, 4096 }, { 4096, 14336 }
+        };
+        GemvBlocksMma s[4];
+        bool ok = true;
+        for (int i = 0; i < 4; i++)
+                s[i] = gemv_blocks_mma(S::VALUES, S::BYTES, D::UNITS, D::RUNS, 1, shape[i][0],
+                                       (int)shape[i][1], 132);
+        for (int i = 0; i < 4; i++) {
+                const int both = s[i].smem + s[(i + 1) % 4].smem + 2 * OWN;
+                if (both > ALL)
+                        printf("  %s: %ld and %ld columns, %d bytes\n", type, shape[i][0],
+                               shape[(i + 1) % 4][0], both);
+                ok &= both <= ALL;
+        }
+        const GemvBlocksMma v = gemv_blocks_mma(S::VALUES, S::BYTES, D::UNITS, D::RUNS, 1, 1024,
+                                                4096, 132);
+        ok &= 2 * (v.smem + OWN) <= ALL;
+        report(ok, type);
+}
+
 template <class S>
 static void mma_type(const char *type)
 {
@@ -98,9 +126,15 @@ int main()
         TYPE(F8_32) TYPE(F8_64);
 #endif
         // clang-format on
+        room_case<Stored_Q4_K>("Q4_K");
+        room_case<Stored_Q6_K>("Q6_K");
+        room_case<Stored_I4_128>("I4_128");
+        room_case<Stored_NF4>("NF4");
+        room_case<Stored_Q8_0>("Q8_0");
+        room_case<Stored_F8_128>("F8_128");
         shape_case<Stored_Q4_K, 1, 28672, 4096, BlocksMmaTile<8, 256, 5, 1, 1>>("Q4_K");
         shape_case<Stored_Q8_0, 8, 4096, 14336, BlocksMmaTile<8, 128, 5, 1, 4>>("Q8_0");
-        shape_case<Stored_I4_128, 3, 6144, 4096, BlocksMmaTile<8, 192, 4, 2, 3>>("I4_128");
+        shape_case<Stored_I4_128, 3, 6144, 4096, BlocksMmaTile<8, 128, 4, 2, 3>>("I4_128");
         shape_case<Stored_F8_128, 1, 2048, 2048, BlocksMmaTile<8, 128, 2, 1, 1>>("F8_128");
         shape_case<Stored_Q6_K, 1, 128256, 4096, BlocksMmaTile<8, 132, 7, 1, 1>>("Q6_K");
         printf("%d of %d failed\n", failures, runs);

@@ -12,6 +12,7 @@
  *      D::SIXTEEN              of a run of two units, is the second's code 16 times as large?
  *      D::PLANES, D::PASSES, D::HALVES
  *                              of codes that are no bytes (stored_dot_sm90.cuh), else 1, 1, false
+ *      D::TURNS                does D::read take a turn, which of four words comes first?
  *      D::read(u, p, sub)      the units of lane `sub` of the block whose bytes are at p, in shared
  *                              memory: value = scale * code + offset; with SIXTEEN: scale * 16 *
  *                              code
@@ -87,6 +88,17 @@ TGC_DEV void dot_words(unsigned (&w)[N], const unsigned char *p)
         }
 }
 
+/* The same with ALIGN 4, of four words number `turn` first. */
+template <int N>
+TGC_DEV void dot_words_turned(unsigned (&w)[N], const unsigned char *p, int turn)
+{
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+                for (int j = 0; j < N; j += 4)
+                        w[j + i] = *(const unsigned *)(p + 4 * ((i + turn) & 3) + 4 * j);
+}
+
 TGC_DEV float dot_half(unsigned bits)
 {
         union {
@@ -120,7 +132,7 @@ struct DotShape {
         static constexpr int UNITS = UNITS_, RUNS = RUNS_, PAIR = PAIR_, LANES = LANES_;
         static constexpr bool SIGNED = SIGNED_, OFFSETS = OFFSETS_, SIXTEEN = SIXTEEN_;
         static constexpr int BITS = UNITS == 4 ? 2 : 1, PLANES = 1, PASSES = 1;
-        static constexpr bool HALVES = false;
+        static constexpr bool HALVES = false, TURNS = false;
         typedef DotUnits<UNITS, RUNS> Units;
         static __host__ __device__ constexpr int lane_of(int unit)
         {
@@ -150,11 +162,12 @@ struct Dot<Decoder_q8_0, VALUES> : DotShape<2, 1, 0, 1, true, false> {
 /* A scale in float32 before the codes; lanes are of 32 values. */
 template <int VALUES>
 struct Dot<Decoder_i8, VALUES> : DotShape<2, 1, 0, VALUES / 32, true, false> {
+        static constexpr bool TURNS = true;
         static __device__ __forceinline__ void read(DotUnits<2, 1> &u, const unsigned char *p,
-                                                    int sub)
+                                                    int sub, int turn = 0)
         {
                 unsigned w[8];
-                dot_words<4>(w, p + 4 + 32 * sub);
+                dot_words_turned(w, p + 4 + 32 * sub, turn);
 #pragma unroll
                 for (int i = 0; i < 8; i++)
                         u.code[i / 4][i % 4] = w[i];
@@ -165,9 +178,9 @@ struct Dot<Decoder_i8, VALUES> : DotShape<2, 1, 0, VALUES / 32, true, false> {
 template <int VALUES>
 struct Dot<Decoder_scb, VALUES> : Dot<Decoder_i8, VALUES> {
         static __device__ __forceinline__ void read(DotUnits<2, 1> &u, const unsigned char *p,
-                                                    int sub)
+                                                    int sub, int turn = 0)
         {
-                Dot<Decoder_i8, VALUES>::read(u, p, sub);
+                Dot<Decoder_i8, VALUES>::read(u, p, sub, turn);
                 u.scale[0] *= 1 / 127.f;
         }
 };
@@ -209,13 +222,14 @@ struct Dot<Decoder_q4_1, VALUES> : DotShape<2, 1, 0, 1, false, true, true> {
 /* The zero point is in the scale's last byte. */
 template <int VALUES>
 struct Dot<Decoder_i4, VALUES> : DotShape<2, 1, 0, VALUES / 32, false, true, true> {
+        static constexpr bool TURNS = true;
         static __device__ __forceinline__ void read(DotUnits<2, 1> &u, const unsigned char *p,
-                                                    int sub)
+                                                    int sub, int turn = 0)
         {
                 unsigned w[4];
                 const unsigned head = *(const unsigned *)p;
                 const float d = __uint_as_float(head & ~255u);
-                dot_words<4>(w, p + 4 + 16 * sub);
+                dot_words_turned(w, p + 4 + 16 * sub, turn);
                 dot_nibbles(u, w, d, -d * (float)(head & 255));
         }
 };

@@ -82,12 +82,13 @@ struct Dot<Decoder_fp4, VALUES> : DotTabled<VALUES, -16320> {
 
 template <int VALUES>
 struct Dot<Decoder_f8, VALUES> : DotShape<2, 1, 0, VALUES / 32, true, false> {
-        static constexpr bool HALVES = true;
+        static constexpr bool HALVES = true, TURNS = true;
         typedef DotUnits<4, 1> Units;
-        static __device__ __forceinline__ void read(Units &u, const unsigned char *p, int sub)
+        static __device__ __forceinline__ void read(Units &u, const unsigned char *p, int sub,
+                                                    int turn)
         {
                 unsigned w[8];
-                dot_words<4>(w, p + 4 + 32 * sub);
+                dot_words_turned(w, p + 4 + 32 * sub, turn);
 #pragma unroll
                 for (int i = 0; i < 8; i++)
                         e4m3_halves(w[i], u.code[i / 2][i % 2 * 2], u.code[i / 2][i % 2 * 2 + 1]);

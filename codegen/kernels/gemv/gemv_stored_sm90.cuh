@@ -77,6 +77,12 @@ struct BlocksMma {
         static constexpr int PARTIAL = Tile::FLUSH * Tile::WARPS * Tile::ROWS * M * 4;
         static_assert(K % STEP == 0 && ROW % 16 == 0 && PART % 16 == 0, "whole steps and pieces");
 
+        /* Lanes that share a block begin at different words of theirs, which else lie in few banks
+         * (16 bytes apart: in every fourth).  x lies in the same order. */
+        static __device__ __forceinline__ int turn(int lane)
+        {
+                return D::TURNS ? lane % D::LANES * (4 / D::LANES) : 0;
+        }
         static __device__ __forceinline__ char *digits(char *x, int m, int digit, int e, int lane)
         {
                 return x + m * X + (lane * 2 + digit) * (D::UNITS * 16) + e * 16;
@@ -144,8 +150,10 @@ TGC_DEV void blocks_x_put(char *x, int m, int k, const float (&v)[8], bool there
 #pragma unroll
                 for (int i = 0; i < 4; i++)
                         w[i] = pack2<f16>(v[2 * i] * inverse, v[2 * i + 1] * inverse);
-                *(uint4 *)(B::digits(x, m, 0, 0, lane) + e * 32 + k % 16 * 2) = { w[0], w[1], w[2],
-                                                                                  w[3] };
+                char *const to = B::digits(x, m, 0, 0, lane) + e * 32;
+                const int word = k / 4 % 4 - B::turn(lane);
+                *(uint2 *)(to + (word & 3) * 8) = { w[0], w[1] };
+                *(uint2 *)(to + ((word + 1) & 3) * 8) = { w[2], w[3] };
                 if (k % 32 == 0)
                         *(float2 *)B::scales(x, m, 0, lane) = { scale, 0.f };
                 return;
@@ -176,8 +184,18 @@ TGC_DEV void blocks_x_put(char *x, int m, int k, const float (&v)[8], bool there
         if (!there)
                 return;
         const int part = PAIRED ? k >> 3 & 1 : e, at = PAIRED ? k >> 1 & 8 : k % 16;
-        *(uint2 *)(B::digits(x, m, 0, part, lane) + at) = { high[0], high[1] };
-        *(uint2 *)(B::digits(x, m, 1, part, lane) + at) = { low[0], low[1] };
+        char *const to[2] = { B::digits(x, m, 0, part, lane), B::digits(x, m, 1, part, lane) };
+        if constexpr (D::TURNS) {
+                const int word = at / 4 - B::turn(lane), a = (word & 3) * 4,
+                          b = ((word + 1) & 3) * 4;
+                *(unsigned *)(to[0] + a) = high[0];
+                *(unsigned *)(to[0] + b) = high[1];
+                *(unsigned *)(to[1] + a) = low[0];
+                *(unsigned *)(to[1] + b) = low[1];
+        } else {
+                *(uint2 *)(to[0] + at) = { high[0], high[1] };
+                *(uint2 *)(to[1] + at) = { low[0], low[1] };
+        }
         if (k % (16 * B::RUN_UNITS) == 0)
                 *(float2 *)B::scales(x, m, e / B::RUN_UNITS, lane) = { scale, scale * (float)sum };
 }
@@ -261,10 +279,13 @@ TGC_DEV void run_halves(float (&sum)[2], const Units (&u)[2], const char *xb)
 }
 
 template <class D, class Units, class Table>
-TGC_DEV void blocks_read(Units &u, const unsigned char *p, int sub, const Table &table, int pass)
+TGC_DEV void blocks_read(Units &u, const unsigned char *p, int sub, const Table &table, int pass,
+                         int turn)
 {
         if constexpr (D::PASSES == 2)
                 D::read(u, p, sub, table, pass);
+        else if constexpr (D::TURNS)
+                D::read(u, p, sub, turn);
         else
                 D::read(u, p, sub);
 }
@@ -282,8 +303,8 @@ TGC_DEV void blocks_multiply(float (&acc)[2][M], const unsigned char *const (&bl
 #pragma unroll(M == 1 ? D::PASSES : 1)
         for (int pass = 0; pass < D::PASSES; pass++) {
                 typename D::Units u[2];
-                blocks_read<D>(u[0], block[0], sub, table, pass);
-                blocks_read<D>(u[1], block[1], sub, table, pass);
+                blocks_read<D>(u[0], block[0], sub, table, pass, B::turn(sub));
+                blocks_read<D>(u[1], block[1], sub, table, pass, B::turn(sub));
 #pragma unroll
                 for (int m = 0; m < M; m++) {
                         float by[D::RUNS][2];

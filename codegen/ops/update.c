@@ -2,7 +2,8 @@
  * step of the optimiser (ir/optimizers.def) over the arenas. */
 #include "ops.h"
 
-enum { NORM_TILES = 528 };
+/* EIGHT_SMEM: ADAMW8BIT_SMEM of kernels/optimizer/adamw8bit.cuh. */
+enum { NORM_TILES = 528, EIGHT_TILES = 528, EIGHT_SMEM = 4096 + (2 * 2945 + 14) / 16 * 16 };
 
 /* The text of update.cuh's Grads. */
 const char *update_grads(Build *b, int64_t n, int64_t n_low)
@@ -148,14 +149,17 @@ static void gen_rule(Emit *e, const Shared *sh, DType dt, int norm, const Update
                 build_line(&b, "const Grads grads = %s;", g);
                 build_line(&b, "const %s;", params);
                 if (eight) {
-                        b.any.smem = 2048;
+                        const int64_t most = (n + 2047) / 2048,
+                                      tiles = most < EIGHT_TILES ? most : EIGHT_TILES;
+                        b.any.smem = EIGHT_SMEM;
+                        b.any.min_blocks = 4;
                         build_line(
                                 &b,
                                 "adamw8bit_task<256, %s>(rt, params, %s, small_states, %d, grads, "
-                                "%lldll, a.%s, tile, smem);",
+                                "%lldll, a.%s, tile, %lld, smem);",
                                 dt == DT_F16 ? "true" : "false", states8, n_small,
-                                (long long)sh->n_decay, nm);
-                        build_end(&b, arena_fmt(e->tmp, "ceil(%lld/2048)", (long long)n));
+                                (long long)sh->n_decay, nm, (long long)tiles);
+                        build_end(&b, arena_fmt(e->tmp, "%lld", (long long)tiles));
                         return;
                 }
                 if (own_rates)

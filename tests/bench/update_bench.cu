@@ -87,6 +87,47 @@ static void bench_update(long long n, long long n_low = 0)
         report(name, time_ms(step), (n_low ? 28. : 30.) * n - 2. * n_low, error);
 }
 
+/* AdamW with states of 8 bits, parameters in halves; beside it a copy of as many bytes. */
+template <int BLOCKS>
+static void bench_update8(long long n, int waves)
+{
+        char name[64];
+        if (!wanted("adamw8bit"))
+                return;
+        Dev<float> m_max(n / 256), v_max(n / 256), small(256), norm(1);
+        Dev<bf16> low(n), g(n);
+        Dev<unsigned short> lo(n);
+        Dev<unsigned char> m8(n), v8(n);
+        Dev<SmallState> none(1);
+        Dev<Rt> rt(1);
+        const Grads grads = { g.p, 0, 0, n, n };
+        Rt h;
+        memset(&h, 0, sizeof h);
+        h.lr = 1e-3f, h.beta1 = 0.9f, h.beta2 = 0.95f, h.eps = 1e-8f, h.weight_decay = 0.1f;
+        h.clip = 1.f, h.bias1 = 0.1f, h.bias2 = 0.05f, h.n_micro = 1;
+        fill(low, 1);
+        fill(g, 3, 1e-3f);
+        rt.put({ h });
+        norm.put({ 0.5f });
+        none.put({ { 1 << 30, 1 << 30, 0 } });
+        const States8 s = { m8.p, v8.p, m_max.p, v_max.p, small.p, small.p };
+        const int tiles = std::min(ceil_div(n, 2048), 132 * waves);
+        const double bytes = 14. * n + 16. * n / 256;
+        const double ms = time_ms([&] {
+                launch<256, BLOCKS>(
+                        Adamw8Run<SplitParams> {
+                                rt.p, { low.p, lo.p }, s, none.p, 1, grads, n / 2, norm.p, tiles },
+                        tiles, ADAMW8BIT_SMEM);
+        });
+        Dev<unsigned char> from((size_t)(bytes / 2)), to((size_t)(bytes / 2));
+        const double copy = time_ms([&] {
+                ok(cudaMemcpyAsync(to.p, from.p, from.n, cudaMemcpyDeviceToDevice, stream()));
+        });
+        snprintf(name, sizeof name, "adamw8bit %lldM, %d of %d, %.0f%% of copy", n / 1000000, waves,
+                 BLOCKS, 100 * copy / ms);
+        report(name, ms, bytes, 0);
+}
+
 /* ---- sampling ------------------------------------------------------------------------- */
 
 template <class T, int V>
@@ -129,6 +170,7 @@ int main(int argc, char **argv)
         setvbuf(stdout, 0, _IOLBF, 0);
         bench_update(124000000);
         bench_update(124000000, 80000000);
+        bench_update8<4>(124000256, 4);
         bench_sample<50257>("greedy", 0.f, 0, 1.f, 0.f, 3.f);
         bench_sample<50257>("top_k 40, top_p 0.95, min_p 0.05", 0.8f, 40, 0.95f, 0.05f, 3.f);
         bench_sample<50257>("top_p 0.9", 1.f, 0, 0.9f, 0.f, 8.f);

@@ -36,19 +36,21 @@ struct UpdateRun {
         }
 };
 
+template <class Param>
 struct Adamw8Run {
         const Rt *rt;
-        Params<bf16> param;
+        Param param;
         States8 states;
         const SmallState *small;
         int n_small;
         Grads g;
         long long n_decay;
         const float *norm;
+        int tiles;
         __device__ void operator()(int tile, char *smem) const
         {
                 adamw8bit_task<256, false>(rt, param, states, small, n_small, g, n_decay, norm,
-                                           tile, smem);
+                                           tile, tiles, smem);
         }
 };
 

@@ -1,20 +1,24 @@
 /* adamw8bit.cuh: AdamW with states of 8 bits (Dettmers et al., ICLR 2022; bitsandbytes' AdamW8bit).
  *
  *      adamw8bit_task<THREADS, SCALED>(rt, param, states, small, n_small, g, n_decay, norm, tile,
- *      smem)
+ *      tiles, smem)
  *              adamw.cuh's step.  Of 256 neighbouring elements m and v are bytes, entries of
  *              dynamic_map.h, times the largest of them (absmax).  Small parameters (fewer than
  *              4096 elements) keep float32: small lists their blocks of 256, in order.  A stored m
  *              keeps the sign of what it stands for.
- *              tiles: ceil(n / (THREADS * 8)): a warp has a block.  n, n_low and the beginning of
- *              every parameter are multiples of 256.  shared memory: ADAMW8BIT_SMEM. */
+ *              A warp has a block at a time; tiles: any number.  n, n_low, n_decay and the
+ *              beginning of every parameter are multiples of 256.  shared memory:
+ *              ADAMW8BIT_SMEM. */
 #ifndef TGC_ADAMW8BIT_CUH
 #define TGC_ADAMW8BIT_CUH
 
 #include "adamw.cuh"
 #include "dynamic_map.h"
 
-#define ADAMW8BIT_SMEM 2048
+/* Ranges of [0, 1] by a float's bits, 128 for each power of two from 2^-23 on: none of them has two
+ * middles of neighbouring entries. */
+enum { MAP_RANGES = 23 * 128 + 1, MAP_FIRST = (127 - 23) * 128 };
+#define ADAMW8BIT_SMEM (2 * 512 * 4 + (2 * MAP_RANGES + 14) / 16 * 16)
 
 __device__ const float dynamic_map[512] = { DYNAMIC_SIGNED, DYNAMIC_UNSIGNED };
 
@@ -29,68 +33,83 @@ struct States8 {
         float *m, *v;           /* of the small */
 };
 
-/* The entry of the sorted map that is nearest to x, the lower one on a tie; |x| <= 1.
- * Decade k = 0 .. 6 of the map, from 10^(k-7) to 10^(k-6), has n = 2^k entries (unsigned: twice as
- * many) in the middles of equal parts, so arithmetic finds the part of x.  Where it is off by
- * rounding it is off by one, and x lies between that entry and the next one on its side: the two
- * are compared as they stand in the map.  *value: of the map. */
-template <bool SIGNED>
-TGC_DEV int nearest_entry(const float *map, float x, float *value)
-{
-        const float whole = 12582912.f; /* 1.5 * 2^23: a sum with it has the integer in low bits */
-        const float y = fabsf(x);
-        const float l = fminf(fmaxf(fast_log2(y) * 0.30103f + 7.f, 0.f), 6.75f) - 0.5f + whole;
-        const float k = l - whole;
-        const unsigned bits = (unsigned)__float_as_int(l) + (SIGNED ? 127u : 128u);
-        const float n = __int_as_float((int)(bits << 23));
-        const float part = (y * fast_exp2(19.931569f - k * 3.3219281f) - 0.1f) * (n * 1.1111111f);
-        const float entry = fminf(fmaxf(part, 0.f), n - 0.25f) - 0.5f +
-                            (n + (SIGNED ? 127.f : -1.f));
-        int c = __float_as_int(entry + whole) & 255;
-        if (SIGNED && x < 0.f)
-                c = 254 - c;
-        const float at = map[c];
-        const int other = x >= at ? c + 1 : max(c - 1, 0);
-        const float next = map[other];
-        const bool above = x >= at; /* the entries on x's lower and upper side */
-        const bool lower = above ? x - at <= next - x : x - next <= at - x;
-        const bool stays = lower == above;
-        *value = stays ? at : next;
-        return stays ? c : other;
-}
-
-/* Eight states of a lane to bytes; the warp has the block. */
-template <bool SIGNED>
-TGC_DEV void store_states8(const float *map, unsigned char *to, float *absmax, const float (&x)[8],
-                           int lane)
-{
-        float most = 0.f;
-#pragma unroll
-        for (int j = 0; j < 8; j++)
-                most = fmaxf(most, fabsf(x[j]));
-        most = warp_max(most);
-        const float inverse = most > 0.f ? 1.f / most : 0.f;
-        unsigned word[2] = { 0u, 0u };
-#pragma unroll
-        for (int j = 0; j < 8; j++) {
-                float value;
-                int c = nearest_entry<SIGNED>(map, x[j] * inverse, &value);
-                if (SIGNED && x[j] != 0.f && (value < 0.f) != (x[j] < 0.f))
-                        c += x[j] < 0.f ? -1 : 1;
-                word[j / 4] |= (unsigned)c << (8 * (j % 4));
+/* The map in shared memory, and how the entry nearest to a value is found: the range that the value
+ * is in names an entry, and the middle between that and the next one decides. */
+struct Map8 {
+        float *map, *middle;
+        unsigned char *first;
+        __device__ Map8(char *smem)
+            : map((float *)smem), middle((float *)smem + 512), first((unsigned char *)smem + 4096)
+        {
         }
-        *(uint2 *)to = make_uint2(word[0], word[1]);
-        if (lane == 0)
-                *absmax = most;
-}
-
-TGC_DEV void load_states8(const float *map, const unsigned char *from, float absmax, float (&x)[8])
-{
-        const uint2 word = *(const uint2 *)from;
+        /* Of all threads; a barrier ends it. */
+        template <int THREADS>
+        __device__ void fill() const
+        {
+                for (int i = (int)threadIdx.x; i < 512; i += THREADS) {
+                        const float x = dynamic_map[i];
+                        map[i] = x;
+                        middle[i] = i % 256 == 255 ? INFINITY : 0.5f * (x + dynamic_map[i + 1]);
+                }
+                __syncthreads();
+                for (int i = (int)threadIdx.x; i < 2 * MAP_RANGES; i += THREADS) {
+                        const int half = i >= MAP_RANGES, range = i - half * MAP_RANGES;
+                        const float begin = range ? __int_as_float((range + MAP_FIRST) << 16) : 0.f;
+                        int lo = half ? 0 : 127, hi = 255; /* the first whose middle it reaches */
+                        while (lo < hi) {
+                                const int mid = (lo + hi) / 2;
+                                if (middle[half * 256 + mid] < begin)
+                                        lo = mid + 1;
+                                else
+                                        hi = mid;
+                        }
+                        first[i] = (unsigned char)lo;
+                }
+                __syncthreads();
+        }
+        /* |x| <= 1.  Of moments (SIGNED) the map is its own mirror image about entry 127, which is
+         * 0; but 1 has none, and a value below 0 keeps its sign. */
+        template <bool SIGNED>
+        __device__ __forceinline__ int nearest(float x) const
+        {
+                const bool minus = SIGNED && x < 0.f;
+                const int bits = __float_as_int(x) & 0x7fffffff,
+                          range = min(max(bits >> 16, (int)MAP_FIRST), MAP_FIRST + MAP_RANGES - 1) -
+                                  MAP_FIRST;
+                int c = first[range + (SIGNED ? 0 : MAP_RANGES)];
+                /* the lower one on a tie */
+                c += bits + minus > __float_as_int(middle[c + (SIGNED ? 0 : 256)]);
+                return minus ? 254 - min(max(c, 128), 254) : c;
+        }
+        template <bool SIGNED>
+        __device__ __forceinline__ void load8(uint2 word, float absmax, float (&x)[8]) const
+        {
 #pragma unroll
-        for (int j = 0; j < 8; j++)
-                x[j] = map[(j < 4 ? word.x : word.y) >> (8 * (j % 4)) & 255] * absmax;
-}
+                for (int j = 0; j < 8; j++)
+                        x[j] = map[((j < 4 ? word.x : word.y) >> (8 * (j % 4)) & 255) +
+                                   (SIGNED ? 0 : 256)] *
+                               absmax;
+        }
+        /* Eight states of a lane to bytes; the warp has the block. */
+        template <bool SIGNED>
+        __device__ __forceinline__ void store8(unsigned char *to, float *absmax,
+                                               const float (&x)[8], int lane) const
+        {
+                float most = 0.f;
+#pragma unroll
+                for (int j = 0; j < 8; j++)
+                        most = fmaxf(most, fabsf(x[j]));
+                most = warp_max(most);
+                const float inverse = most > 0.f ? 1.f / most : 0.f;
+                unsigned word[2] = { 0u, 0u };
+#pragma unroll
+                for (int j = 0; j < 8; j++)
+                        word[j / 4] |= (unsigned)nearest<SIGNED>(x[j] * inverse) << (8 * (j % 4));
+                *(uint2 *)to = make_uint2(word[0], word[1]);
+                if (lane == 0)
+                        *absmax = most;
+        }
+};
 
 /* The block's place among the float32 states, or -1. */
 TGC_DEV int small_block(const SmallState *small, int n_small, int block)
@@ -110,51 +129,56 @@ TGC_DEV int small_block(const SmallState *small, int n_small, int block)
 template <int THREADS, bool SCALED, class Param>
 TGC_DEV void adamw8bit_task(const Rt *rt, const Param &param, const States8 &s,
                             const SmallState *small, int n_small, const Grads &g, long long n_decay,
-                            const float *norm, int tile, char *smem)
+                            const float *norm, int tile, int tiles, char *smem)
 {
-        float *map = (float *)smem;
-        for (int i = (int)threadIdx.x; i < 512; i += THREADS)
-                map[i] = dynamic_map[i];
-        __syncthreads();
-        const int lane = (int)threadIdx.x % 32,
-                  block = tile * (THREADS / 32) + (int)threadIdx.x / 32;
-        const long long i = (long long)block * 256 + lane * 8;
+        const Map8 map(smem);
+        map.fill<THREADS>();
+        const int lane = (int)threadIdx.x % 32, warps = THREADS / 32, blocks = (int)(g.n / 256);
         pdl_wait();
         AdamW rule(rt);
-        if (i >= g.n || !clip_factor<SCALED>(rt, norm, rule.grad))
+        if (!clip_factor<SCALED>(rt, norm, rule.grad))
                 return;
-        const int at = small_block(small, n_small, block);
-        float p[2][4], m[8], v[8], vg[8];
-        param.get(p[0], i);
-        param.get(p[1], i + 4);
-        if (at < 0) {
-                load_states8(map, s.m8 + i, s.m_max[block], m);
-                load_states8(map + 256, s.v8 + i, s.v_max[block], v);
-        } else {
-                load<8>(m, s.m + (long long)at * 256 + lane * 8);
-                load<8>(v, s.v + (long long)at * 256 + lane * 8);
-        }
-        if (i >= g.n_low)
-                load<8>(vg, g.rest + (i - g.n_low));
-        else if (rt->n_micro > 1)
-                load<8>(vg, g.sum + i);
-        else
-                load<8>(vg, g.low + i);
+        const bool sums = rt->n_micro > 1;
+        const int first_small = n_small > 0 ? small[0].begin
+                                            : blocks; /* most lie behind the rest */
+#pragma unroll 1
+        for (int block = tile * warps + (int)threadIdx.x / 32; block < blocks;
+             block += tiles * warps) {
+                const long long i = (long long)block * 256 + lane * 8;
+                float p[8], m[8], v[8], vg[8];
+                const uint2 m8 = *(const uint2 *)(s.m8 + i), v8 = *(const uint2 *)(s.v8 + i);
+                const float m_max = s.m_max[block], v_max = s.v_max[block];
+                param.get(p, i);
+                if (i >= g.n_low)
+                        load<8>(vg, g.rest + (i - g.n_low));
+                else if (sums)
+                        load<8>(vg, g.sum + i);
+                else
+                        load<8>(vg, g.low + i);
+                const int at = block < first_small ? -1 : small_block(small, n_small, block);
+                if (at < 0) {
+                        map.load8<true>(m8, m_max, m);
+                        map.load8<false>(v8, v_max, v);
+                } else {
+                        load<8>(m, s.m + (long long)at * 256 + lane * 8);
+                        load<8>(v, s.v + (long long)at * 256 + lane * 8);
+                }
+                const bool decay = i < n_decay;
 #pragma unroll
-        for (int j = 0; j < 8; j++) {
-                float x[2] = { m[j], v[j] };
-                rule.element(p[j / 4][j % 4], x, vg[j], i + j < n_decay);
-                m[j] = x[0];
-                v[j] = x[1];
-        }
-        param.put(i, p[0]);
-        param.put(i + 4, p[1]);
-        if (at < 0) {
-                store_states8<true>(map, s.m8 + i, s.m_max + block, m, lane);
-                store_states8<false>(map + 256, s.v8 + i, s.v_max + block, v, lane);
-        } else {
-                store<8>(s.m + (long long)at * 256 + lane * 8, m);
-                store<8>(s.v + (long long)at * 256 + lane * 8, v);
+                for (int j = 0; j < 8; j++) {
+                        float x[2] = { m[j], v[j] };
+                        rule.element(p[j], x, vg[j], decay);
+                        m[j] = x[0];
+                        v[j] = x[1];
+                }
+                param.put(i, p);
+                if (at < 0) {
+                        map.store8<true>(s.m8 + i, s.m_max + block, m, lane);
+                        map.store8<false>(s.v8 + i, s.v_max + block, v, lane);
+                } else {
+                        store<8>(s.m + (long long)at * 256 + lane * 8, m);
+                        store<8>(s.v + (long long)at * 256 + lane * 8, v);
+                }
         }
 }
 

@@ -206,16 +206,22 @@ struct StochasticParams {
         template <int V>
         __device__ void put(long long i, const float (&v)[V]) const
         {
-                static_assert(V == 1 || V == 4, "words of one call");
-                const uint4 r = philox(make_uint4((unsigned)(i >> 2), (unsigned)(i >> 34), ROUND_ID,
-                                                  (unsigned)rt->step),
-                                       rt->seed[0], rt->seed[1]);
-                const unsigned word[4] = { r.x, r.y, r.z, r.w };
+                static_assert(V == 1 || V % 4 == 0, "words of whole calls");
 #pragma unroll
-                for (int j = 0; j < V; j++) {
-                        const unsigned w16 = V == 4 ? word[j] : word[i & 3];
-                        ((unsigned short *)w)[i + j] =
-                                (unsigned short)((__float_as_uint(v[j]) + (w16 >> 16)) >> 16);
+                for (int at = 0; at < V; at += 4) {
+                        const uint4 r = philox(make_uint4((unsigned)((i + at) >> 2),
+                                                          (unsigned)((i + at) >> 34), ROUND_ID,
+                                                          (unsigned)rt->step),
+                                               rt->seed[0], rt->seed[1]);
+                        const unsigned word[4] = { r.x, r.y, r.z, r.w };
+#pragma unroll
+                        for (int j = 0; j < (V < 4 ? V : 4); j++) {
+                                const unsigned w16 = V == 1 ? word[i & 3] : word[j];
+                                ((unsigned short *)w)[i + at + j] =
+                                        (unsigned short)((__float_as_uint(v[at + j]) +
+                                                          (w16 >> 16)) >>
+                                                         16);
+                        }
                 }
         }
 };

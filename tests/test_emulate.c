@@ -115,6 +115,9 @@ TEST (what_is_late) {
 TEST (single_wave_gemms) {
         play("tests/emulate/short_test.cu");
 }
+TEST (products_in_batches) {
+        play("tests/emulate/batch_test.cu");
+}
 TEST (products_of_few_rows) {
         play("tests/emulate/rows_gemm_test.cu");
 }

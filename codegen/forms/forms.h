@@ -56,7 +56,11 @@ typedef struct Gemm {
         bool single_wave; /* it may have a short tile */
         bool one_order;   /* K is summed in one order, whatever M: prefill over a paged cache */
         bool slabs;       /* w is sm90_gemm_transpose's copy */
-        int n_stored;     /* of FunctorText */
+        /* so many products, each operand's matrices one below another, C's too; 0: one */
+        int64_t batch;
+        bool triangle; /* of a batch: C is symmetric; out is where it is stored, C text */
+        const char *out;
+        int n_stored; /* of FunctorText */
         Stored stored[MOST_STORED], from;
 } Gemm;
 /* The fastest tile if it is faster than `other`, which runs elsewhere, else NULL; K is cut only if

@@ -27,9 +27,29 @@ enum {
         TRANSPOSE_SMEM = TRANSPOSE_SIDE * (TRANSPOSE_SIDE + 1) * 4
 };
 
+static int64_t batch_of(const Gemm *p) { return p->batch ? p->batch : 1; }
+
 static int64_t tiles_of(const Tile *t, const Gemm *p)
 {
-        return (p->M + t->bm - 1) / t->bm * ((p->N + t->bn - 1) / t->bn);
+        const int64_t high = (p->M + t->bm - 1) / t->bm;
+        return batch_of(p) *
+               (p->triangle ? high * (high + 1) / 2 : high * ((p->N + t->bn - 1) / t->bn));
+}
+
+/* tile_rounds of all of them. */
+static int64_t rounds_of(const Tile *t, const Gemm *p, int splits)
+{
+        return p->triangle ? (tiles_of(t, p) + ANY_SMS - 1) / ANY_SMS
+                           : tile_rounds(t->bm, t->bn, p->M, p->N, splits * batch_of(p));
+}
+
+/* A batch has persistent tiles; in rows of K a step must not reach the next matrix; a triangle is
+ * of squares. */
+static bool batch_takes(const Tile *t, const Gemm *p)
+{
+        return !p->batch ||
+               (t->schedule != SINGLE_WAVE && t->parts == 1 &&
+                ((!p->ta && p->tb) || p->K % 64 == 0) && (!p->triangle || t->bm == t->bn));
 }
 
 /* Blocks of a split-K tile's product: of all parts of all tiles, whose rows come in pairs. */
@@ -65,7 +85,7 @@ static bool boxed(const Gemm *p)
 {
         bool rows = p->fixed && p->n_stored;
         for (int i = 0; i < p->n_stored; i++)
-                rows &= boxes_of(&p->stored[i]);
+                rows &= !p->batch && boxes_of(&p->stored[i]);
         return rows && !(p->n_stored == 2 && p->stored[0].width + p->stored[1].width == 5);
 }
 
@@ -84,8 +104,7 @@ static bool fetched(const Gemm *p, const Tile *t)
  * power.  Weight gradients, neither of whose operands has K contiguous, take longer (ta). */
 static double long_time(const Tile *t, const Gemm *p, int splits)
 {
-        int64_t most = tile_rounds(t->bm, t->bn, p->M, p->N, splits),
-                tiles = tiles_of(t, p) * splits;
+        int64_t most = rounds_of(t, p, splits), tiles = tiles_of(t, p) * splits;
         double main = (double)p->K / splits * t->ps * 1e-6,
                parts = (double)p->M * (double)p->N * 4 * splits;
         double bytes = splits > 1 ? 4 : p->epilogue_bytes,
@@ -196,9 +215,9 @@ Form single_wave_form(Arena *a, const Tile *t, const SingleWave *s)
 /* The weights of a prompt come from memory, for which a portable tile's blocks wait longer. */
 double tile_time_epilogue(const Tile *t, const Gemm *p, int splits)
 {
-        int64_t most = tile_rounds(t->bm, t->bn, p->M, p->N, splits);
+        int64_t most = tile_rounds(t->bm, t->bn, p->M, p->N, splits * batch_of(p));
         double epilogue = splits > 1 ? 0 : 3.7e-5 * t->bm * t->bn * (p->epilogue_bytes - 2);
-        return tile_time(t, p->M, p->N, p->K, 1, splits) + (double)most * epilogue +
+        return tile_time(t, p->M, p->N, p->K, batch_of(p), splits) + (double)most * epilogue +
                (p->fixed ? 0 : 2.5);
 }
 
@@ -206,7 +225,7 @@ int sm90_tile_list(const Gemm *p, bool cut, Candidate *out)
 {
         int n = 0;
         for (const Tile *t = NULL; p->align >= 16 && (t = tile_next(ARCH_SM90A, t));) {
-                if (!tile_takes(t, p))
+                if (!tile_takes(t, p) || !batch_takes(t, p))
                         continue;
                 if (short_fits(t, p))
                         out[n++] = (Candidate) {
@@ -231,7 +250,7 @@ const Tile *sm90_tile_pick(const Gemm *p, const Tile *other, int other_splits, i
         Candidate c[MOST_CANDIDATES];
         const Tile *best = NULL;
         double us = tile_time_epilogue(other, p, other_splits);
-        bool single_wave = us < LEAST_US && p->fixed;
+        bool single_wave = us < LEAST_US && p->fixed && !p->batch;
         int n = single_wave && other_splits > 1 ? 0 : sm90_tile_list(p, other_splits > 1, c);
         *splits = 1;
         if (p->one_order) { /* a tile of its own in any case: the portable one sums otherwise */
@@ -311,14 +330,13 @@ const char *sm90_gemm_maps(Build *b, const Gemm *p)
         Emit *e = b->e;
         const TensorMap a = { .of = p->a,
                               .dt = p->dt,
-                              .rows = p->ta ? p->K : p->M,
+                              .rows = batch_of(p) * (p->ta ? p->K : p->M),
                               .cols = p->ta ? p->M : p->K,
                               .ld = p->lda },
                         w = { .of = p->w,
                               .dt = p->dt,
                               .rows = p->slabs ? (p->K + 31) / 32 * p->N
-                                      : p->tb  ? p->N
-                                               : p->K,
+                                               : batch_of(p) * (p->tb ? p->N : p->K),
                               .cols = p->slabs ? 32
                                       : p->tb  ? p->K
                                                : p->N,
@@ -370,7 +388,8 @@ bool sm90_gemm(Build *b, const void *problem)
                                      p->tb || p->slabs ? "true" : "false");
         bool even = (p->M + t->bm - 1) / t->bm % 2 == 0, shared = t->schedule == COOPERATIVE;
         /* 16-bit ones gain nothing */
-        bool pairs = p->fixed && even && (t->schedule == PINGPONG || (shared && p->dt == DT_F32));
+        bool pairs = p->fixed && even && !p->triangle &&
+                     (t->schedule == PINGPONG || (shared && p->dt == DT_F32));
         /* S128x128t becomes S128x128p */
         const char *tile = arena_fmt(e->tmp,
                                      pairs && shared ? "Pairs<%.*s>"
@@ -420,6 +439,14 @@ bool sm90_gemm(Build *b, const void *problem)
                            "gemm_tma_split_k_parts%s, 4%s>(%s, %d, a.%s, tile, (int)gridDim.x, "
                            "smem%s);",
                            how, waits, maps, splits, ws, rows);
+        } else if (p->batch) {
+                const char *ends = "epilogue";
+                if (p->triangle)
+                        ends = arena_fmt(e->tmp,
+                                         "Mirrored<%s, %s, \1_epilogue>{ epilogue, %s, %lld }",
+                                         tile, c_type(p->dt), p->out, (long long)p->N);
+                build_line(b, "gemm_tma_batch%s, %s>(%s, %lld, tile, (int)gridDim.x, smem, %s);",
+                           how, p->triangle ? "true" : "false", maps, (long long)p->batch, ends);
         } else {
                 build_line(b, "gemm_tma_persistent%s%s>(%s, tile, (int)gridDim.x, smem, %s%s);",
                            how, waits, maps, epilogue_text(b, p, t), rows);

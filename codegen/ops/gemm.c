@@ -346,8 +346,8 @@ static void split_gemm(Emit *e, const Group *gr, Build *b, const Functor *puts, 
 }
 
 /* The call of gemm_task for each item of a batch; `types`: its template's arguments. */
-static void batch_body(Build *b, const Shape *s, const Tile *t, const char *types, const Mat *a,
-                       const Mat *w)
+void gemm_batch_body(Build *b, const char *M, const char *N, const char *K, const Tile *t,
+                     const char *types, const Mat *a, const Mat *w)
 {
         text_add(build_decl(b),
                  "/* rows of item z of the batch */\n"
@@ -360,13 +360,12 @@ static void batch_body(Build *b, const Shape *s, const Tile *t, const char *type
                  "col, float (&v)[V]) const\n"
                  "        {\n"
                  "                epilogue(first + row, col, v);\n        }\n};\n\n");
-        build_line(b, "const int each = gemm_tiles<%s>(%s, %s), z = tile / each;", t->name, s->Mc,
-                   s->Nc);
-        build_line(b, "\1_item item = { epilogue, z * %s };", s->Mc);
+        build_line(b, "const int each = gemm_tiles<%s>(%s, %s), z = tile / each;", t->name, M, N);
+        build_line(b, "\1_item item = { epilogue, z * %s };", M);
         build_line(b,
                    "gemm_task<%s>(%s + (long)z * %s, %s, %s + (long)z * %s, %s, %s, %s, "
                    "%s, tile - z * each, smem, item);",
-                   types, a->arg, a->step, a->ld, w->arg, w->step, w->ld, s->Mc, s->Nc, s->Kc);
+                   types, a->arg, a->step, a->ld, w->arg, w->step, w->ld, M, N, K);
 }
 
 static void matmul(Emit *e, const Group *gr)
@@ -499,7 +498,7 @@ static void matmul(Emit *e, const Group *gr)
                                                 .sums = sums_arg(e, &b, &sums) });
                 }
                 if (s.lead)
-                        batch_body(&b, &s, t, types, &a, &w);
+                        gemm_batch_body(&b, s.Mc, s.Nc, s.Kc, t, types, &a, &w);
                 else
                         build_line(&b, "gemm_task<%s>(%s, tile, smem, epilogue);", types, operands);
                 build_end(&b, arena_fmt(e->tmp, "%s*%s", dim_grid(e, s.batch), tiles_of(e, &s, t)));

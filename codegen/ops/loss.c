@@ -89,9 +89,19 @@ int product(Emit *e, DType dt, Build *b, const Mat *a, bool ta, const Mat *w, bo
             int64_t N, int64_t K, int align, Slot at, Slot wt, double epilogue_bytes,
             const Stored *to)
 {
+        return products(e, dt, b, a, ta, w, tb, 0, M, N, K, align, at, wt, epilogue_bytes, to,
+                        NULL);
+}
+
+int products(Emit *e, DType dt, Build *b, const Mat *a, bool ta, const Mat *w, bool tb,
+             int64_t batch, int64_t M, int64_t N, int64_t K, int align, Slot at, Slot wt,
+             double epilogue_bytes, const Stored *to, const char *out)
+{
         int across = 0;
-        b->flops = 2.0 * (double)M * (double)N * (double)K;
-        b->bytes = ((double)M * (double)K + (double)N * (double)K + (double)M * (double)N) *
+        const int64_t all = batch ? batch : 1;
+        b->flops = 2.0 * (double)all * (double)M * (double)N * (double)K;
+        b->bytes = (double)all *
+                   ((double)M * (double)K + (double)N * (double)K + (double)M * (double)N) *
                    dt_size[dt];
         if (is_cuda(e)) {
                 Gemm p = { dt,
@@ -110,12 +120,15 @@ int product(Emit *e, DType dt, Build *b, const Mat *a, bool ta, const Mat *w, bo
                            true,
                            DIM(M),
                            b->gr && (M < N ? M : N) <= SHORT_N, /* prefetches beside a step's */
-                           .n_stored = to && dt_size[to->dt] == 2 };
+                           .n_stored = to && dt_size[to->dt] == 2,
+                           .batch = batch,
+                           .triangle = batch && out,
+                           .out = out };
                 if (to)
                         p.stored[0] = *to;
                 Pick pick = product_pick(e, &p,
                                          &(Ways) { .maps = sm90_gemm_takes(e, dt),
-                                                   .batch = 1,
+                                                   .batch = all,
                                                    .epilogue = b->title });
                 const Tile *t = pick.tile[ARCH_ANY];
                 const Tile *sm90 = pick.tile[ARCH_SM90A];
@@ -127,13 +140,20 @@ int product(Emit *e, DType dt, Build *b, const Mat *a, bool ta, const Mat *w, bo
                         sm90_gemm_transpose(b, &p);
                         forms_add(b, FAMILY_gemm, &(GemmWork) { .p = &p, .pick = &pick });
                 }
-                build_line(b,
-                           "gemm_task<%s, %s, %s, %s, %d>(%s, %s, %s, %s, %lld, %lld, %lld, tile, "
-                           "smem, epilogue);",
-                           c_type(dt), t->name, ta ? "true" : "false", tb ? "true" : "false", align,
-                           a->arg, a->ld, w->arg, w->ld, (long long)M, (long long)N, (long long)K);
+                const char *types = arena_fmt(e->tmp, "%s, %s, %s, %s, %d", c_type(dt), t->name,
+                                              ta ? "true" : "false", tb ? "true" : "false", align);
+                const char *Mc = arena_fmt(e->tmp, "%lld", (long long)M),
+                           *Nc = arena_fmt(e->tmp, "%lld", (long long)N),
+                           *Kc = arena_fmt(e->tmp, "%lld", (long long)K);
+                if (batch)
+                        gemm_batch_body(b, Mc, Nc, Kc, t, types, a, w);
+                else
+                        build_line(b,
+                                   "gemm_task<%s>(%s, %s, %s, %s, %s, %s, %s, tile, smem, "
+                                   "epilogue);",
+                                   types, a->arg, a->ld, w->arg, w->ld, Mc, Nc, Kc);
                 build_end(b, arena_fmt(e->tmp, "%lld",
-                                       (long long)(((M + t->bm - 1) / t->bm) *
+                                       (long long)(all * ((M + t->bm - 1) / t->bm) *
                                                    ((N + t->bn - 1) / t->bn))));
                 product_end(e, &pick);
                 across = sm90 ? (int)((N + sm90->bn - 1) / sm90->bn) : 0;

@@ -36,6 +36,12 @@ Stored logits_rows(const Loss *l);
 /* One product of the chunk: M x N over K; text of both operands, their places, bytes the epilogue
  * moves per element, what it stores if it puts that (16 bits; an epilogue for eight columns) or
  * NULL. Returns how many tiles there are across N on Hopper, 0: it has no form of its own there. */
+/* products: batch of them, each operand's matrices one below another, results too; batch 0: one.
+ * out: C text of where a symmetric result lies, whose lower half may be the upper one's copy, or
+ * NULL. */
+int products(Emit *e, DType dt, Build *b, const Mat *a, bool ta, const Mat *w, bool tb,
+             int64_t batch, int64_t M, int64_t N, int64_t K, int align, Slot at, Slot wt,
+             double epilogue_bytes, const Stored *to, const char *out);
 int product(Emit *e, DType dt, Build *b, const Mat *a, bool ta, const Mat *w, bool tb, int64_t M,
             int64_t N, int64_t K, int align, Slot at, Slot wt, double epilogue_bytes,
             const Stored *to);

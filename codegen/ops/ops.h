@@ -69,6 +69,10 @@ typedef struct Mat {
 } Mat;
 bool mat_of(Emit *e, Build *b, Ref r, int lead, Mat *m) MUST_USE; /* lead: batch axes */
 void mat_need(Emit *e, Build *b, Ref r, int lead, Mat *m);        /* or it is our mistake */
+/* The call of gemm_task for each item of a batch; C text: M, N, K, types (its template's
+ * arguments). */
+void gemm_batch_body(Build *b, const char *M, const char *N, const char *K, const Tile *t,
+                     const char *types, const Mat *a, const Mat *w);
 int64_t pow2_of(Dim d); /* largest power of two that divides it, 8 at most */
 /* read at a time where these divide: 16 at most */
 int align_bytes(DType dt, int64_t x, int64_t y);

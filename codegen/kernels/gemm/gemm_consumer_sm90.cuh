@@ -93,6 +93,19 @@ TGC_DEV constexpr int end_of()
         return BY_TRADING;
 }
 
+/* The rows of a matrix, of which a batch's work has several, one below another. */
+template <class Work>
+TGC_DEV int whole_rows(const Work &, int M)
+{
+        return M;
+}
+template <class Tile, class Epilogue, bool TRIANGLE>
+TGC_DEV int whole_rows(const BatchWork<Tile, Epilogue, TRIANGLE> &work, int)
+{
+        return work.M;
+}
+
+/* No tile of it is cut. */
 template <class Tile>
 TGC_DEV constexpr bool is_whole(int M, int N)
 {
@@ -103,9 +116,8 @@ template <class Tile, int MI, int SPARE, class Epilogue, int HOW = end_of<Tile, 
 struct Ends : MmaEpilogue<MI, Tile::BN, 64, SPARE, Epilogue> {
         static_assert(!EpilogueBoxes<Epilogue>::ON, "panels are what boxes come from");
         __device__ __forceinline__ Ends(const Epilogue &epilogue, char *, int row0, int col0, int M,
-                                        int N)
-            : MmaEpilogue<MI, Tile::BN, 64, SPARE, Epilogue>(epilogue, row0, col0, M, N,
-                                                             is_whole<Tile>(M, N))
+                                        int N, bool whole)
+            : MmaEpilogue<MI, Tile::BN, 64, SPARE, Epilogue>(epilogue, row0, col0, M, N, whole)
         {
         }
 };
@@ -113,10 +125,10 @@ template <class Tile, int MI, int SPARE, class Epilogue>
 struct Ends<Tile, MI, SPARE, Epilogue, BY_PANEL> : PanelEpilogue<MI, Tile::BN, SPARE, Epilogue> {
         static_assert(!EpilogueBoxes<Epilogue>::ON, "panels of sums are none of results");
         __device__ __forceinline__ Ends(const Epilogue &epilogue, char *smem, int row0, int col0,
-                                        int M, int N)
+                                        int M, int N, bool whole)
             : PanelEpilogue<MI, Tile::BN, SPARE, Epilogue>(
                       epilogue, smem + Tile::PANELS + (int)(threadIdx.x / 32 - 4) * Tile::PANEL,
-                      row0, col0, M, N, is_whole<Tile>(M, N))
+                      row0, col0, M, N, whole)
         {
         }
 };
@@ -139,12 +151,11 @@ struct Ends<Tile, MI, SPARE, Epilogue, BY_PAIRS>
                        MOST;
         }
         __device__ __forceinline__ Ends(const Epilogue &epilogue, char *smem, int row0, int col0,
-                                        int M, int N)
+                                        int M, int N, bool whole)
             : PairEpilogue<MI, Tile::BN, SPARE, Epilogue, MOST>(epilogue,
                                                                 smem + Tile::PANELS +
                                                                         first() * Tile::PANEL,
-                                                                row0, col0, M, N,
-                                                                is_whole<Tile>(M, N))
+                                                                row0, col0, M, N, whole)
         {
         }
 };
@@ -197,7 +208,9 @@ TGC_DEV void wgmma_consume(Pipeline<Tile> pipe, const Work &work, int N, const S
                 const auto &epilogue = work.epilogue_of(p, i);
                 const int M = work.rows(p);
                 Ends<Tile, MI, SPARE, typename Work::End> ends(epilogue, pipe.smem, p.m + row0, p.n,
-                                                               M, N);
+                                                               M, N,
+                                                               is_whole<Tile>(whole_rows(work, M),
+                                                                              N));
                 const int steps = p.kt1 - p.kt0, early = !ends.READS_AHEAD    ? steps
                                                          : steps < LAST_STEPS ? 0
                                                                               : steps - LAST_STEPS;

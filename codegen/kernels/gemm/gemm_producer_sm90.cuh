@@ -134,6 +134,66 @@ struct TileWork {
         __device__ __forceinline__ int rows(const Piece &) const { return M; }
 };
 
+/* Products of one size, M x N each, whose matrices lie one below another, results too: p.m is a row
+ * of all of them.  TRIANGLE: C is symmetric, and tiles are square; those below the diagonal are
+ * left out. */
+template <class Tile, class Epilogue, bool TRIANGLE>
+struct BatchWork {
+        typedef Epilogue End;
+        typedef Piece Part;
+        static constexpr bool EMPTY = false;
+        static constexpr int KEEPS = 0;
+        static_assert(!TRIANGLE || (Tile::BM == Tile::BN && !Tile::PAIR), "squares");
+        int M, N, K, batch, first, step;
+        const Epilogue &epilogue;
+
+        __device__ __forceinline__ bool get(int i, Piece &p) const
+        {
+                const int t = first + i * step, high = (M + Tile::BM - 1) / Tile::BM,
+                          each = TRIANGLE ? high * (high + 1) / 2 : gemm_tiles<Tile>(M, N),
+                          z = t / each;
+                int at = t - z * each;
+                p.kt0 = 0, p.kt1 = k_steps<Tile>(K), p.split = 0;
+                if constexpr (TRIANGLE) {
+                        int row = 0;
+                        for (; at >= high - row; row++)
+                                at -= high - row;
+                        p.m = z * M + row * Tile::BM, p.n = (row + at) * Tile::BN;
+                } else {
+                        const TileAt tile = tile_of<Tile>(at, M, N);
+                        p.m = z * M + tile.m, p.n = tile.n;
+                }
+                return z < batch;
+        }
+        __device__ __forceinline__ const Epilogue &epilogue_of(const Piece &, int) const
+        {
+                return epilogue;
+        }
+        __device__ __forceinline__ int rows(const Piece &p) const { return (p.m / M + 1) * M; }
+};
+
+/* Of a triangle what is above the diagonal's tiles is stored below it, too. */
+template <class Tile, class T, class Epilogue>
+struct Mirrored {
+        static constexpr int MAXV = Epilogue::MAXV, MINV = Epilogue::MINV;
+        const Epilogue &epilogue;
+        T *out;
+        int N;
+        template <int V>
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
+        {
+                const int z = row / N, r = row - z * N;
+                epilogue(row, col, v);
+                if (col / Tile::BN == r / Tile::BM)
+                        return;
+#pragma unroll
+                for (int j = 0; j < V; j++) {
+                        const float one[1] = { v[j] };
+                        store<1>(out + (long)(z * N + col + j) * N + r, one);
+                }
+        }
+};
+
 /* Tiles of splits, as gemm_split_k_task numbers them: first, first + step, ...; splits <=
  * K-steps. */
 template <class Tile, int V>
@@ -164,14 +224,45 @@ struct SplitWork {
 
 /* ---- loading ----------------------------------------------------------------- */
 
+/* Where a piece's panels are: the first of C's side, and of K, at step kt. */
+template <int BOX>
+struct OneProduct {
+        __device__ __forceinline__ int2 a(const Piece &p, int kt) const
+        {
+                return make_int2(p.m, kt * BOX);
+        }
+        __device__ __forceinline__ int2 b(const Piece &p, int kt) const
+        {
+                return make_int2(p.n, kt * BOX);
+        }
+};
+/* Of BatchWork: where K is across rows (TRANS_A, not TRANS_B), it is a multiple of BOX. */
+template <int BOX, bool TRANS_A, bool TRANS_B>
+struct BatchProducts {
+        int M, N, K;
+        __device__ __forceinline__ int2 a(const Piece &p, int kt) const
+        {
+                const int z = p.m / M;
+                return TRANS_A ? make_int2(p.m - z * M, z * K + kt * BOX)
+                               : make_int2(p.m, kt * BOX);
+        }
+        __device__ __forceinline__ int2 b(const Piece &p, int kt) const
+        {
+                const int z = p.m / M;
+                return TRANS_B ? make_int2(z * N + p.n, kt * BOX)
+                               : make_int2(p.n, z * K + kt * BOX);
+        }
+};
+
 /* Boxes of BK values of C's side by BK of K: BK rows of 128 bytes as the matrix has them, 8 KB
  * (float: 4), one box after the other along C's side.  In a row chunk c of 16 bytes stands at c ^
  * (row % 8). */
-template <class Tile, bool TRANS_A, bool TRANS_B>
+template <class Tile, bool TRANS_A, bool TRANS_B, class Places = OneProduct<Tile::BK>>
 struct Loader {
         static constexpr int REGS = 24, THREADS = 1, BOX = Tile::BK;
         const void *a, *b; /* maps */
         int N;
+        Places places;
 
         /* KMAJOR: K is contiguous, rows are C's side; otherwise rows are K.  HALF: boxes `from`,
          * from + 2, ..., for both blocks of the pair. */
@@ -193,15 +284,17 @@ struct Loader {
         __device__ __forceinline__ void load_a(const Pipeline<Tile> &pipe, const Piece &p,
                                                int kt) const
         {
-                load<!TRANS_A, Tile::BM / BOX, false>(pipe.a(), a, pipe.full(pipe.stage), p.m,
-                                                      kt * BOX, 0);
+                const int2 at = places.a(p, kt);
+                load<!TRANS_A, Tile::BM / BOX, false>(pipe.a(), a, pipe.full(pipe.stage), at.x,
+                                                      at.y, 0);
         }
         __device__ __forceinline__ void load_b(const Pipeline<Tile> &pipe, const Piece &p,
                                                int kt) const
         {
+                const int2 at = places.b(p, kt);
                 load<TRANS_B, Tile::BN / BOX, Tile::PAIR>(pipe.b(), b, pipe.full(pipe.stage),
-                                                          p.n + (Tile::SLABS ? kt * N : 0),
-                                                          Tile::SLABS ? 0 : kt * BOX,
+                                                          at.x + (Tile::SLABS ? kt * N : 0),
+                                                          Tile::SLABS ? 0 : at.y,
                                                           Tile::PAIR ? (cluster_rank() ^ kt) & 1
                                                                      : 0);
         }

@@ -81,7 +81,7 @@ struct SingleWaveEpilogue : Ends<Tile, 1, Tile::SPARE, Epilogue> {
         typedef Ends<Tile, 1, Tile::SPARE, Epilogue> Base;
         __device__ __forceinline__ SingleWaveEpilogue(const Epilogue &epilogue, char *smem,
                                                       int row0, int col0, int M, int N)
-            : Base(epilogue, smem + 4 * Tile::PANEL, row0, col0, M, N)
+            : Base(epilogue, smem + 4 * Tile::PANEL, row0, col0, M, N, is_whole<Tile>(M, N))
         {
         }
 };

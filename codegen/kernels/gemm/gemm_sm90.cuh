@@ -4,6 +4,8 @@
  *
  *      gemm_tma_persistent<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, K, first, step, smem,
  *              epilogue)
+ *      gemm_tma_batch<T, Tile, TRANS_A, TRANS_B, TRIANGLE>(map_a, map_b, M, N, K, batch, first,
+ *              step, smem, epilogue)
  *      gemm_tma_split_k_parts<T, Tile, TRANS_A, TRANS_B, V>(map_a, map_b, M, N, K, splits, ws,
  *              first, step, smem)
  *      gemm_tma_split_k<T, Tile, TRANS_A, TRANS_B>(map_a, map_b, M, N, K, ws, joined, sms, smem,
@@ -124,6 +126,17 @@ TGC_DEV void gemm_tma_persistent(const void *map_a, const void *map_b, int M, in
         };
         const Loader<Own, TRANS_A, TRANS_B> load = { map_a, map_b, N };
         gemm_tma_run<T, Own, TRANS_A, TRANS_B, WAITS>(load, smem, work, rows);
+}
+
+/* The same of BatchWork; maps are of all matrices of an operand. */
+template <class T, class Tile, bool TRANS_A, bool TRANS_B, bool TRIANGLE, class Epilogue>
+TGC_DEV void gemm_tma_batch(const void *map_a, const void *map_b, int M, int N, int K, int batch,
+                            int first, int step, char *smem, const Epilogue &epilogue)
+{
+        const BatchWork<Tile, Epilogue, TRIANGLE> work = { M, N, K, batch, first, step, epilogue };
+        typedef BatchProducts<Tile::BK, TRANS_A, TRANS_B> Places;
+        const Loader<Tile, TRANS_A, TRANS_B, Places> load = { map_a, map_b, N, { M, N, K } };
+        gemm_tma_run<T, Tile, TRANS_A, TRANS_B, false>(load, smem, work, NoSums());
 }
 
 /* A part of a tile, of PARTS blocks for each, the rows of tiles rounded up to pairs; PARTS <=

@@ -118,7 +118,9 @@ TGC_DEV void wgmma_split_k(Pipeline<Tile> pipe, const Work &work)
         }
         const int col0 = p.n + p.split * WIDE;
         Ends<PartOf<Tile>, MI, SPARE, typename Work::End> ends(work.epilogue, pipe.smem, p.m + row0,
-                                                               col0, work.M, work.N);
+                                                               col0, work.M, work.N,
+                                                               is_whole<PartOf<Tile>>(work.M,
+                                                                                      work.N));
         ends.start();
         bar_sync(1, 256);
         if (threadIdx.x == 128)

@@ -1,6 +1,7 @@
-/* muon.cuh: Muon (Jordan et al., 2024) for a matrix of rows x cols elements that lie ld apart row
- * by row from `first` on, in PyTorch's order of operations; Newton and Schulz's iteration lies
- * between the tasks, as products (codegen/ops/muon.c).
+/* muon.cuh: Muon (Jordan et al., 2024) for matrices of rows x cols elements that lie ld apart row
+ * by row, each from its `first` on, in PyTorch's order of operations; Newton and Schulz's iteration
+ * lies between the tasks, as products (codegen/ops/muon.c).  x has the matrices one below
+ * another.
  *
  *      g = grad * min(1, clip / (norm + 1e-6))         if clip > 0
  *      m = m + (1 - MU) * (g - m)
@@ -10,8 +11,8 @@
  *      p = p * (1 - lr * weight_decay) - lr * 0.2 sqrt(max(rows, cols)) * x
  *
  * muon_momentum_task: m, x and partial[tile], sums of squares of x; muon_scale_task: x;
- * muon_apply_task: p.  tiles: as many as partial has room for, MUON_TILES.  If *norm is not finite
- * nothing is changed. */
+ * muon_apply_task: p.  each: tiles of a matrix; partial has room for all.  V elements at a time: V
+ * divides cols, ld and every `first`.  If *norm is not finite nothing is changed. */
 #ifndef TGC_MUON_CUH
 #define TGC_MUON_CUH
 
@@ -19,73 +20,108 @@
 
 #define MUON_MU 0.95f
 
-struct MuonMatrix {
-        long long first, ld, n; /* n: rows * cols */
+struct MuonMatrices {
+        const long long *first;
+        long long ld, n; /* n: rows * cols */
         int cols;
-        __device__ long long at(long long i) const { return first + i / cols * ld + i % cols; }
+        __device__ long long at(int z, long long i) const
+        {
+                return first[z] + i / cols * ld + i % cols;
+        }
 };
 
-TGC_DEV float grad_at(const Rt *rt, const Grads &g, long long i)
+template <int V>
+TGC_DEV void grad_at(const Rt *rt, const Grads &g, long long i, float (&v)[V])
 {
-        return i >= g.n_low ? g.rest[i - g.n_low] : rt->n_micro > 1 ? g.sum[i] : to_float(g.low[i]);
+        if (i >= g.n_low)
+                load<V>(v, g.rest + (i - g.n_low));
+        else if (rt->n_micro > 1)
+                load<V>(v, g.sum + i);
+        else
+                load<V>(v, g.low + i);
 }
 
-template <int THREADS, bool SCALED>
-TGC_DEV void muon_momentum_task(const Rt *rt, const MuonMatrix &w, const Grads &g, float *m,
-                                bf16 *x, float *partial, const float *norm, int tile, int tiles,
+template <int THREADS, int V, bool SCALED>
+TGC_DEV void muon_momentum_task(const Rt *rt, const MuonMatrices &w, const Grads &g, float *m,
+                                bf16 *x, float *partial, const float *norm, int tile, int each,
                                 char *smem)
 {
+        const int z = tile / each;
         float grad, sum = 0.f;
         const bool good = clip_factor<SCALED>(rt, norm, grad);
-        for (long long i = (long long)tile * THREADS + threadIdx.x; i < w.n;
-             i += (long long)tiles * THREADS) {
-                const long long at = w.at(i);
-                float u = 0.f;
+        x += z * w.n;
+#pragma unroll 2
+        for (long long i = ((long long)(tile - z * each) * THREADS + threadIdx.x) * V; i < w.n;
+             i += (long long)each * THREADS * V) {
+                const long long at = w.at(z, i);
+                float u[V] = {}, d[V], now[V];
                 if (good) {
-                        const float d = grad * grad_at(rt, g, at),
-                                    now = m[at] + (1.f - MUON_MU) * (d - m[at]);
-                        m[at] = now;
-                        u = now - (now - d) * (1.f - MUON_MU);
+                        grad_at<V>(rt, g, at, d);
+                        load<V>(now, m + at);
+#pragma unroll
+                        for (int j = 0; j < V; j++) {
+                                d[j] *= grad;
+                                now[j] += (1.f - MUON_MU) * (d[j] - now[j]);
+                                u[j] = now[j] - (now[j] - d[j]) * (1.f - MUON_MU);
+                        }
+                        store<V>(m + at, now);
                 }
-                const float v[1] = { u };
-                store<1>(x + i, v);
-                u = to_float(x[i]);
-                sum += u * u;
+#pragma unroll
+                for (int j = 0; j < V; j++) {
+                        bf16 low;
+                        from_float(&low, u[j]);
+                        u[j] = to_float(low);
+                        sum += u[j] * u[j];
+                }
+                store<V>(x + i, u);
         }
         sum = block_sum<THREADS>(sum, (float *)smem);
         if (threadIdx.x == 0)
                 partial[tile] = sum;
 }
 
-template <int THREADS>
-TGC_DEV void muon_scale_task(const MuonMatrix &w, bf16 *x, const float *partial, int parts,
-                             int tile, int tiles, char *smem)
+template <int THREADS, int V>
+TGC_DEV void muon_scale_task(const MuonMatrices &w, bf16 *x, const float *partial, int tile,
+                             int each, char *smem)
 {
+        const int z = tile / each;
         float sum = 0.f;
-        for (int i = (int)threadIdx.x; i < parts; i += THREADS)
-                sum += partial[i];
+        for (int i = (int)threadIdx.x; i < each; i += THREADS)
+                sum += partial[z * each + i];
         sum = block_sum<THREADS>(sum, (float *)smem);
         const float scale = 1.f / fmaxf(sqrtf(sum), 1e-7f);
-        for (long long i = (long long)tile * THREADS + threadIdx.x; i < w.n;
-             i += (long long)tiles * THREADS) {
-                const float v[1] = { to_float(x[i]) * scale };
-                store<1>(x + i, v);
+        x += z * w.n;
+#pragma unroll 2
+        for (long long i = ((long long)(tile - z * each) * THREADS + threadIdx.x) * V; i < w.n;
+             i += (long long)each * THREADS * V) {
+                float v[V];
+                load<V>(v, x + i);
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                        v[j] *= scale;
+                store<V>(x + i, v);
         }
 }
 
-template <int THREADS, class Param>
-TGC_DEV void muon_apply_task(const Rt *rt, const MuonMatrix &w, const Param &param, const bf16 *x,
-                             float factor, bool decays, const float *norm, int tile)
+template <int THREADS, int V, class Param>
+TGC_DEV void muon_apply_task(const Rt *rt, const MuonMatrices &w, const Param &param, const bf16 *x,
+                             float factor, bool decays, const float *norm, int tile, int each)
 {
-        const long long i = (long long)tile * THREADS + threadIdx.x;
+        const int z = tile / each;
+        const long long i = ((long long)(tile - z * each) * THREADS + threadIdx.x) * V;
         if (i >= w.n || !(*norm < INFINITY))
                 return;
-        float p[1];
-        param.get(p, w.at(i));
-        if (decays)
-                p[0] *= 1.f - rt->lr * rt->weight_decay;
-        p[0] -= rt->lr * factor * to_float(x[i]);
-        param.put(w.at(i), p);
+        const long long at = w.at(z, i);
+        float p[V], v[V];
+        param.get(p, at);
+        load<V>(v, x + z * w.n + i);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+                if (decays)
+                        p[j] *= 1.f - rt->lr * rt->weight_decay;
+                p[j] -= rt->lr * factor * v[j];
+        }
+        param.put(at, p);
 }
 
 #endif

@@ -278,6 +278,7 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                              .optimizer = o->optimizer,
                              .masters = o->masters,
                              .ema = o->ema && o->mode & BUILD_TRAIN && !o->reference,
+                             .offload = o->offload,
                              .act_int8 = o->act_int8,
                              .sums = o->sums,
                              .tf32 = o->tf32,
@@ -427,6 +428,7 @@ static int how_compiled(const Plan *p, BuildOptions *o, char dtype[8], Err *e)
         o->act_int8 = strstr(head, " act8 1") != NULL;
         o->ema = strstr(head, " ema 1") != NULL;
         o->fast = strstr(head, " fast 1") != NULL;
+        o->offload = strstr(head, " offload 1") != NULL;
         o->dtype = dtype;
         o->optimizer = OPTIMIZER_ADAMW;
         const char *line_end = strchr(strchr(head, '\n') + 1, '\n'),

@@ -102,6 +102,7 @@ typedef struct BuildOptions {
         int64_t cache_tokens; /* that several sequences have together; 0: batch * ctx */
         bool ctx_at_least; /* ctx may be rounded up, so that kernels are compiled once for many */
         int recompute;     /* a word's number of --recompute */
+        bool offload;      /* --offload activations */
         bool cuda, cpu, tf32, fast, act_int8, time_passes;
         Optimizer optimizer;
         Masters masters;

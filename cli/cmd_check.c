@@ -97,6 +97,7 @@ int cmd_check(const Args *a, Err *e)
                         "%s: the plan has no section ir, so there is nothing to compare with",
                         path);
         if (!code && !(code = open_session(&s, &l.plan, a, 0, o.seed, NULL, 0, e)) &&
+            !(code = offload_check(s, a, e)) &&
             !(code = check_session(s, ir, &o, show, list, &sum, e))) {
                 code = report(s, &sum, list, e);
                 list = NULL;

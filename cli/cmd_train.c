@@ -427,7 +427,7 @@ static void say_memory(const Train *t)
                      { " g gsum ", "gradients" },
                      { " m v m8 v8 mmax vmax ", "optimiser states" },
                      { " ema ", "averaged weights" },
-                     { " act keep kv const ", "activations" } };
+                     { " act keep kv const host ", "activations" } };
         ArenaUse use[24];
         char n[32], word[40], parts[2][300] = { "", "" };
         size_t at[2] = { 0, 0 };

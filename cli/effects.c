@@ -134,6 +134,12 @@ static bool for_gpu(const Given *g)
 /* --offload none is what happens anyway. */
 static bool gpu_or_none(const Given *g) { return for_gpu(g) || !opt_int(g->a, O_OFFLOAD); }
 static bool trains_or_none(const Given *g) { return trains(g) || !opt_int(g->a, O_OFFLOAD); }
+/* A plan was compiled with its activations where they are. */
+static bool model_or_states(const Given *g) { return model(g) || !offloads_activations(g->a); }
+static bool activations_or_none(const Given *g)
+{
+        return offloads_activations(g->a) || !opt_int(g->a, O_OFFLOAD);
+}
 
 static bool shifts(const Given *g) { return flag(g, O_CONTEXT_SHIFT); }
 static bool plain(const Given *g) { return !flag(g, O_JSON); }

@@ -191,6 +191,7 @@ int load_compiled(Loaded *l, const Args *a, const char *path, const LoadHow *how
                 .cuda = true,
                 .cpu = true,
                 .recompute = opt_int(a, O_RECOMPUTE),
+                .offload = offloads_activations(a),
                 .optimizer = optimizer_find(opt_str(a, O_OPTIMIZER)),
                 .masters = (Masters)opt_int(a, O_MASTERS),
                 .ema = opt_num(a, O_EMA) > 0,

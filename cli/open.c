@@ -45,13 +45,26 @@ static int choosers(const Plan *p, const Args *a, Err *e)
 int offload_check(const Session *s, const Args *a, Err *e)
 {
         ArenaUse use[64];
-        bool any = !opt_int(a, O_OFFLOAD);
-        for (int i = 0, n = session_arenas(s, use, 64); i < n && i < 64; i++)
-                any |= use[i].host;
-        return any ? TGC_OK
-                   : err_set(e, TGC_USAGE,
-                             "--offload optimizer has no effect: this plan has neither master "
-                             "weights nor optimiser states");
+        bool states = false, rests = false;
+        for (int i = 0, n = session_arenas(s, use, 64); i < n && i < 64; i++) {
+                const bool host = !strcmp(use[i].name, "host");
+                states |= use[i].host && !host;
+                rests |= host;
+        }
+        if (offloads_states(a) && !states)
+                return err_set(e, TGC_USAGE,
+                               "--offload optimizer has no effect: this plan has neither master "
+                               "weights nor optimiser states");
+        if (offloads_activations(a) && dev_which(session_device(s)) == DEV_CPU)
+                return err_set(e, TGC_USAGE,
+                               "--offload activations has no effect on %s: all of its memory is "
+                               "the host's",
+                               dev_name(session_device(s)));
+        if (offloads_activations(a) && !rests)
+                return err_set(e, TGC_USAGE,
+                               "--offload activations has no effect: no value of this step rests "
+                               "long enough to be copied out and back");
+        return TGC_OK;
 }
 
 int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t seed,
@@ -72,7 +85,7 @@ int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t s
                              .seed = seed,
                              .ready = ready,
                              .batch = batch,
-                             .offload = (mode & SESSION_TRAIN) && opt_int(a, O_OFFLOAD),
+                             .offload = (mode & SESSION_TRAIN) && offloads_states(a),
                              .dev = { .index = opt_int(a, O_GPU),
                                       .threads = opt_int(a, O_THREADS),
                                       .stop = signals_stop(),

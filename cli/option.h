@@ -112,6 +112,9 @@ static inline bool opt_flag(const Args *a, OptionId o) { return a->v[o].i != 0; 
 static inline int opt_int(const Args *a, OptionId o) { return (int)a->v[o].i; }
 static inline double opt_num(const Args *a, OptionId o) { return a->v[o].d; }
 static inline const char *opt_str(const Args *a, OptionId o) { return a->v[o].s; }
+/* --offload none|optimizer|activations|both */
+static inline bool offloads_states(const Args *a) { return opt_int(a, O_OFFLOAD) & 1; }
+static inline bool offloads_activations(const Args *a) { return opt_int(a, O_OFFLOAD) & 2; }
 
 /* Edits (insert, delete, replace, swap neighbours) between two words. */
 int edit_distance(const char *a, const char *b);

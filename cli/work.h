@@ -13,7 +13,7 @@
 /* ready, batch: SessionOptions', programs whose kernels are wanted at once; NULL: all. */
 int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t seed,
                  const char *ready, int batch, Err *e);
-/* --offload moves something of the session that is trained. */
+/* --offload moves something of the session that is trained, or of its step. */
 int offload_check(const Session *s, const Args *a, Err *e);
 /* A plan without weights gets those that `tgc train` begins with: says so, unless load did. */
 enum { WEIGHTS_SEED = 1337 }; /* train's default */

@@ -250,6 +250,7 @@ typedef struct CompileOptions {
         Optimizer optimizer; /* of the training programs */
         Masters masters;
         bool ema;      /* an average of the parameters is kept */
+        bool offload;  /* CUDA: activations of a step rest in the host's memory */
         bool sums;     /* one program, `sums`, with the outputs of input_sums */
         bool act_int8; /* CPU: values that meet weights in blocks are rounded to 8 bits */
         bool tf32;     /* CUDA, dtype f32: products of tf32 */

@@ -289,6 +289,7 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
                 if (target == TARGET_CPU) /* its gradients are float32 */
                         sh->n_low = 0;
                 sh->merge = o->opt >= 1 && target == TARGET_CUDA;
+                sh->offload = o->offload && target == TARGET_CUDA;
                 if (!out->manifest.s)
                         manifest_text(m, o, sh, ctx > block || o->infer ? ctx : block, chunk,
                                       &out->manifest);

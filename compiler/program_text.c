@@ -46,6 +46,8 @@ void arenas_text(const Shared *sh, DType dt, bool train, int target, Text *t)
         text_add(t, "arena const %lld\narena kv %lld\narena keep %lld\narena act %lld\n",
                  (long long)sh->consts.n, (long long)sh->kv_bytes, (long long)sh->keep_bytes,
                  (long long)sh->act_bytes);
+        if (sh->host_bytes)
+                text_add(t, "arena host %lld\n", (long long)sh->host_bytes);
         for (int i = 0; i < sh->n_state && sh->cache_rows; i++) {
                 const int pool = sh->state[i].pool;
                 const long long pages = pages_of(sh, pool);
@@ -109,7 +111,7 @@ void tune_text(const CompileOptions *o, Module *m, int ctx, int block, const Tex
         text_add(t,
                  "tgc-products 1\n"
                  "compiled dtype %s opt %d infer %d train %d batch %d ctx %d chunk %d block %d "
-                 "recompute %d%s%s%s%s%s%s%s%s%s\n",
+                 "recompute %d%s%s%s%s%s%s%s%s%s%s\n",
                  dt_name[o->dtype], o->opt, o->infer, o->train, o->batch, ctx, o->chunk, block,
                  o->recompute, o->tf32 ? " tf32 1" : "", o->optimizer ? " optimizer " : "",
                  o->optimizer ? optimizer_info[o->optimizer].name : "",
@@ -117,7 +119,8 @@ void tune_text(const CompileOptions *o, Module *m, int ctx, int block, const Tex
                  : o->masters               ? " masters stochastic"
                                             : "",
                  o->cache ? " cache " : "", o->cache ? dt_name[*o->cache] : "",
-                 o->act_int8 ? " act8 1" : "", o->ema ? " ema 1" : "", o->fast ? " fast 1" : "");
+                 o->act_int8 ? " act8 1" : "", o->ema ? " ema 1" : "", o->fast ? " fast 1" : "",
+                 o->offload ? " offload 1" : "");
         products_text(m, t);
         text_put(t, launched->s ? launched->s : "", launched->n);
         if (m->choices) {

@@ -14,9 +14,11 @@
 #define SHIFT (1ull << 60)
 typedef unsigned long long Ptr;
 typedef void Kernel(const void *rt, void *const *arg);
-/* map[i]: argument i, where bit i of maps says that it is 128 bytes by value. */
+/* map[i]: argument i, where bit i of maps says that it is 128 bytes by value.  fn NULL: a copy of
+ * `bytes` from arg[1] to arg[0]. */
 typedef struct Launch {
         Kernel *fn;
+        size_t bytes;
         int n;
         void *arg[16];
         unsigned maps;
@@ -32,6 +34,22 @@ static int current, primary;
 static size_t used; /* device memory */
 size_t fake_room = 1ull << 34;
 static Graph *capture;
+/* The streams that capture follows: that which it began with, and who waits for an event of it. */
+static void *followed[4], *marked[64];
+
+static int is_in(void *const *set, int n, const void *x)
+{
+        while (n-- && set[n] != x)
+                ;
+        return n >= 0;
+}
+
+static void put_in(void **set, int n, void *x)
+{
+        for (int i = 0; i < n && !is_in(set, n, x); i++)
+                if (!set[i])
+                        set[i] = x;
+}
 
 extern int fake_n_args(const char *name);
 extern unsigned fake_maps(const char *name);
@@ -72,6 +90,13 @@ static int gone(void *p)
         return 201
 #define READY                             \
         GIVE_BACK;                        \
+        if (++fake_calls == fake_fail_at) \
+        return 2
+
+/* What may be done during a capture as well. */
+#define ALWAYS                            \
+        if (!current)                     \
+                return 201;               \
         if (++fake_calls == fake_fail_at) \
         return 2
 
@@ -177,17 +202,27 @@ int cuMemFreeHost(void *p)
                         pinned[i] = (struct Pinned) { 0 };
         return gone(p);
 }
+/* Into the graph where the stream is captured. */
+static int copy(void *to, const void *from, size_t n, void *s)
+{
+        if (capture && is_in(followed, 4, s))
+                capture->l[capture->n++] = (Launch) { .bytes = n,
+                                                      .arg = { to, (void *)(size_t)from } };
+        else if (capture)
+                return 900;
+        else
+                memcpy(to, from, n);
+        return !s;
+}
 int cuMemcpyHtoDAsync_v2(Ptr to, const void *from, size_t n, void *s)
 {
-        READY;
-        memcpy(host(to), from, n);
-        return !s;
+        ALWAYS;
+        return copy(host(to), from, n, s);
 }
 int cuMemcpyDtoHAsync_v2(void *to, Ptr from, size_t n, void *s)
 {
-        READY;
-        memcpy(to, host(from), n);
-        return !s;
+        ALWAYS;
+        return copy(to, host(from), n, s);
 }
 int cuMemcpyDtoDAsync_v2(Ptr to, Ptr from, size_t n, void *s)
 {
@@ -221,6 +256,8 @@ int cuStreamBeginCapture_v2(void *s, int mode)
 {
         READY;
         capture = made(sizeof *capture);
+        memset(followed, 0, sizeof followed), memset(marked, 0, sizeof marked);
+        put_in(followed, 4, s);
         return !s || mode != 1;
 }
 int cuStreamEndCapture(void *s, void **g)
@@ -238,6 +275,10 @@ int cuGraphInstantiateWithFlags(void **x, void *g, unsigned long long f)
 }
 static void run(Launch *l)
 {
+        if (!l->fn) {
+                memcpy(l->arg[0], l->arg[1], l->bytes);
+                return;
+        }
         for (int i = 0; i < l->n; i++)
                 if (l->maps >> i & 1)
                         l->arg[i] = l->map[i];
@@ -272,12 +313,20 @@ int cuEventCreate(void **v, unsigned f)
 }
 int cuEventRecord(void *v, void *s)
 {
-        READY;
+        ALWAYS;
+        if (capture && !is_in(followed, 4, s))
+                return 900;
+        if (capture)
+                put_in(marked, 64, v);
         return !v || !s;
 }
 int cuStreamWaitEvent(void *s, void *v, unsigned f)
 {
-        READY;
+        ALWAYS;
+        if (capture && !is_in(marked, 64, v))
+                return 900;
+        if (capture)
+                put_in(followed, 4, s);
         return !s || !v || f;
 }
 int cuEventSynchronize(void *v)

@@ -325,6 +325,30 @@ TEST (program_refusals) {
                   { HEAD "program a B 1 T 1\nio x f32 act+0 1\nio x f32 act+0 1\nend\n",
                     "program:7" },
                   { HEAD "program a B 1 T 1\nzero act+1000 25\nend\n", "reach beyond" },
+                  { HEAD "arena host 512\nprogram a B 1 T 1\nrun k0 grid 1 args rt w+0 w+0\n"
+                         "move away act+0 host+0 256 0 1\nend\n",
+                    "'away' is neither out nor in" },
+                  { HEAD "arena host 512\nprogram a B 1 T 1\nrun k0 grid 1 args rt w+0 w+0\n"
+                         "move out act+0 w+0 16 0 1\nend\n",
+                    "between an arena and arena host" },
+                  { HEAD "arena host 512\nprogram a B 1 T 1\nrun k0 grid 1 args rt w+0 w+0\n"
+                         "move in host+0 host+256 256 0 1\nend\n",
+                    "between an arena and arena host" },
+                  { HEAD "arena host 512\nprogram a B 1 T 1\nrun k0 grid 1 args rt w+0 w+0\n"
+                         "move out act+0 host+0 256 1 0\nend\n",
+                    "moves stand in the order" },
+                  { HEAD "arena host 512\nprogram a B 1 T 1\nrun k0 grid 1 args rt w+0 w+0\n"
+                         "move out act+0 host+0 256 1 1\nmove in act+0 host+0 256 0 1\nend\n",
+                    "moves stand in the order" },
+                  { HEAD "arena host 512\nprogram a B 1 T 1\nrun k0 grid 1 args rt w+0 w+0\n"
+                         "move out act+0 host+0 256 0 2\nend\n",
+                    "move 0 ends before run 2 of 1" },
+                  { HEAD "arena host 512\nprogram a B 1 T 1\nrun k0 grid 1 args rt w+0 w+0\n"
+                         "move out act+0 host+264 256 0 1\nend\n",
+                    "reach beyond" },
+                  { HEAD "arena host 512\nprogram a B 1 T 1\nrun k0 grid 1 args rt w+0 w+0\n"
+                         "move out act+800 host+0 256 0 1\nend\n",
+                    "reach beyond" },
                   { HEAD "program a B 1 T 1\n", "has no end" },
                   { HEAD "program a B 0 T 1\nend\n", "at least 1" },
                   { HEAD "program a B 257 T 1\nend\n", "program:5" },

@@ -286,6 +286,48 @@ TEST (played_driver_offload) {
         plan_close(&p);
 }
 
+/* Copies to the host and back beside the runs, launched and in a graph: while k_sample writes over
+ * logits they rest there. */
+TEST (played_driver_moves) {
+        void *lib = load_fake_driver();
+        int *live = dlsym(lib, "fake_live"), *replays = dlsym(lib, "fake_replays"),
+            before = *replays;
+        float logits[V];
+        ArenaUse use[24];
+        Nvrtc n;
+        Err e;
+        if (nvrtc_open(&n, 0, 0))
+                SKIP("no NVRTC");
+        Plan p = make_plan(manifest,
+                           PROGRAM("",
+                                   "w+0") "arena host 64\nprogram moves B 1 T 1\n"
+                                          "io ids i32 act+0 1\nio logits f32 act+2048 16\n"
+                                          "run k_logits grid 1 args rt act+0 kv+0 w+0 act+1024\n"
+                                          "run k_sample grid 1 args rt rt act+1024 act+1028\n"
+                                          "run k_sample grid 1 args rt rt act+1024 act+1032\n"
+                                          "move out act+1024 host+0 64 1 1\n"
+                                          "move in act+2048 host+0 64 1 3\nend\n");
+        Session *s = open_on(&p, DEV_CUDA, SESSION_INFER | SESSION_TRAIN);
+        for (int i = 0, k = session_arenas(s, use, 24); i < k; i++)
+                CHECK(use[i].host == !strcmp(use[i].name, "host"));
+        for (int i = 0; i < 5; i++) {
+                session_rt(s)->pos[0] = 0;
+                session_rt_changed(s);
+                CHECK_MSG(!session_write(s, "moves", "ids", &i, sizeof i, &e), "%s", e.msg);
+                CHECK_MSG(!session_run(s, "moves", 1, 1, &e), "%s", e.msg);
+                CHECK_MSG(!session_read(s, "moves", "logits", logits, sizeof logits, &e), "%s",
+                          e.msg);
+                for (int v = 0, most = 0; v < V; v++) {
+                        CHECK(logits[v] == 0 || logits[v] == 3);
+                        CHECK((most += logits[v] > 0) <= 1 && (v < V - 1 || most == 1));
+                }
+        }
+        CHECK(*replays > before);
+        session_close(s);
+        plan_close(&p);
+        CHECK_MSG(*live == 0, "%d things were not given back", *live);
+}
+
 /* *used: driver calls until the session is closed, which may not fail. */
 static int use_everything(const Plan *p, const int *calls, int *used, Err *e)
 {

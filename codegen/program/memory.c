@@ -117,7 +117,7 @@ int64_t buffer_bytes(Emit *e, const Slot *s)
         return dim_most(e, type_elems(t)) * dt_size[t->dt];
 }
 
-static bool in_act(Emit *e, const Slot *s)
+bool in_act(Emit *e, const Slot *s)
 {
         if (s->kind == SLOT_WORK)
                 return !e->work[s->id].keep;
@@ -240,7 +240,7 @@ int64_t plan_memory(Emit *e, Arena *a, Buffer **out, int *count)
 {
         Graph *g = e->g;
         int most = g->n_nodes + e->n_work + 8, n = 0;
-        Buffer *b = arena_alloc(a, (size_t)most * sizeof *b), **order;
+        Buffer *b = arena_alloc(a, (size_t)most * (e->offload ? 2 : 1) * sizeof *b), **order;
         e->buffer_of = arena_alloc(a, ((size_t)g->n_nodes + (size_t)e->n_work + 1) *
                                               sizeof *e->buffer_of);
         int64_t total = 0;
@@ -273,12 +273,15 @@ int64_t plan_memory(Emit *e, Arena *a, Buffer **out, int *count)
                 x->first = x->first < 0 ? -1 : x->first > e->n_launch ? 0 : x->first;
                 x->last = e->n_launch;
         }
-        order = arena_alloc(a, (size_t)(n + 1) * sizeof *order);
         for (int i = 0; i < n; i++) {
                 b[i].bytes = (buffer_bytes(e, &b[i].slot) + 255) & ~(int64_t)255;
                 b[i].name = b[i].slot.kind == SLOT_WORK ? "scratch" : NODE(g, b[i].slot.id)->name;
-                order[i] = &b[i];
         }
+        if (e->offload)
+                n = offload_split(e, a, b, n);
+        order = arena_alloc(a, (size_t)(n + 1) * sizeof *order);
+        for (int i = 0; i < n; i++)
+                order[i] = &b[i];
         qsort(order, (size_t)n, sizeof *order, by_size);
         Block *placed = arena_alloc(a, sizeof *placed);
         int64_t *full = arena_alloc(a, ((size_t)e->n_launch / RUN + 2) * sizeof *full);

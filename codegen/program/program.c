@@ -214,7 +214,10 @@ static void ref_text(Emit *e, Shared *sh, const Buffer *b, int n, Slot s, Text *
         const int at = *buffer_of(e, &s);
         if (!at || at > n)
                 error_internal((Loc) { 0 }, "a buffer was not planned");
-        text_add(out, " act+%lld", (long long)(b[at - 1].offset + s.off));
+        const Buffer *x = &b[at - 1];
+        if (x->again && e->at_launch >= b[x->again - 1].from)
+                x = &b[x->again - 1];
+        text_add(out, " act+%lld", (long long)(x->offset + s.off));
 }
 
 static void io_line(Emit *e, Shared *sh, const Buffer *b, int n, const char *name, Ref r, Text *out)
@@ -246,19 +249,24 @@ static void keep_lines(Emit *e, Shared *sh, Text *out)
         }
 }
 
-static void memory_text(const char *name, const Buffer *b, int n, int64_t total, Text *out)
+static void memory_text(const char *name, const Buffer *b, int n, int64_t total, const Emit *e,
+                        Text *out)
 {
         text_add(out, "%s: %lld bytes of activations\n%12s %12s %7s %7s  %s\n", name,
                  (long long)total, "offset", "bytes", "first", "last", "value");
         for (int i = 0; i < n; i++)
                 text_add(out, "%12lld %12lld %7d %7d  %s\n", (long long)b[i].offset,
                          (long long)b[i].bytes, b[i].first, b[i].last, b[i].name);
+        if (e->n_move)
+                text_add(out, "%d values rest in the host's memory, %lld bytes\n", e->n_move / 2,
+                         (long long)e->host_bytes);
 }
 
 static void launches(Emit *e, Shared *sh, const Buffer *b, int n, Text *out)
 {
         for (int l = 0; l < e->n_launch; l++) {
                 const Launch *x = &e->launch[l];
+                e->at_launch = l;
                 text_add(out, "run %s grid %s", x->kernel, x->any.grid);
                 for (int i = ARCH_ANY + 1; i < N_ARCHS; i++)
                         if (form_is(x->form, i) || (i == ARCH_SM90A && x->spread))
@@ -268,6 +276,12 @@ static void launches(Emit *e, Shared *sh, const Buffer *b, int n, Text *out)
                 for (int i = 0; i < e->launch[l].n_args; i++)
                         ref_text(e, sh, b, n, e->launch[l].arg[i], out);
                 text_add(out, "\n");
+        }
+        for (int i = 0; i < e->n_move; i++) {
+                const HostMove *m = &e->move[i];
+                text_add(out, "move %s act+%lld host+%lld %lld %d %d\n", m->out ? "out" : "in",
+                         (long long)b[m->buffer].offset, (long long)m->host,
+                         (long long)b[m->buffer].bytes, m->begin, m->end);
         }
         text_add(out, "end\n");
 }
@@ -336,6 +350,7 @@ void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int 
                 gen_group(&e, &e.groups[i]);
                 arena_clear(e.tmp);
         }
+        e.offload = sh->offload && has_gradients(&e);
         int64_t total = plan_memory(&e, a, &b, &n);
         if (sh->merge && (has_gradients(&e) || g->sizes.v[SYM_T] == 1))
                 total = scheduled(&e, a, total, &b, &n);
@@ -345,6 +360,8 @@ void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int 
         launches_text(&e, name);
         if (total > sh->act_bytes)
                 sh->act_bytes = total;
+        if (e.host_bytes > sh->host_bytes)
+                sh->host_bytes = e.host_bytes;
         text_add(out, "program %s B %d T %d\n", name, B, T);
         for (Ref r = 1; r < g->n_nodes; r++)
                 if (NODE(g, r)->op == OP_INPUT)
@@ -357,7 +374,7 @@ void program_emit(Module *m, Graph *g, Shared *sh, const char *name, int B, int 
         if (products)
                 products_run(&e, name, products);
         if (memory)
-                memory_text(name, b, n, total, memory);
+                memory_text(name, b, n, total, &e, memory);
         emit_free(&e);
         arena_free(a);
 }

@@ -219,10 +219,14 @@ typedef struct Emit {
         /* The cache is one of pages; and a call takes several tokens of each of several sequences,
          * which lie one after the other: the graph's B is 1, its T all tokens (rt.h). */
         bool paged, ragged;
-        int64_t cache_rows;      /* tokens that its pages hold, */
-        int64_t narrow_rows;     /* those of its second pool, or 0: there is none; */
-        int64_t window;          /* and how far layers of the first one look back */
-        int64_t weights;         /* bytes, once they are asked for */
+        int64_t cache_rows;  /* tokens that its pages hold, */
+        int64_t narrow_rows; /* those of its second pool, or 0: there is none; */
+        int64_t window;      /* and how far layers of the first one look back */
+        int64_t weights;     /* bytes, once they are asked for */
+        bool offload;        /* offload.c's: it is asked for, what it found, bytes of the host */
+        struct HostMove *move;
+        int n_move, at_launch; /* at_launch: that whose addresses are being written */
+        int64_t host_bytes;
         int *buffer_of;          /* memory.c's: node, or number of nodes + work -> buffer */
         struct Scratch *scratch; /* functor.c's: one entry per node, empty between functors */
         struct Items *items;     /* row.c's: results by number */
@@ -355,12 +359,25 @@ typedef struct Buffer {
         const char *name;
         int64_t bytes, offset;
         int first, last; /* launches between which it is alive */
+        int again;       /* 1 + the buffer that launches from its `from` on have instead, or 0 */
+        int from;
 } Buffer;
+/* offload.c: values that rest between the forward and the backward pass.  Buffers of a plan without
+ * offsets become two each, the second behind the others, and Emit.move says what is copied when.
+ * b has room for twice as many; n of them, then. */
+int offload_split(Emit *e, Arena *a, Buffer *b, int n);
+/* A copy of a buffer to the host or back: of begin .. end - 1 no launch touches either side. */
+typedef struct HostMove {
+        int buffer, begin, end;
+        int64_t host;
+        bool out;
+} HostMove;
 void stored_find(Emit *e); /* Emit.stored: some reader needs the value in memory */
 /* The node whose storage r has: parts of a concat lie in the whole, a token that was chosen lies
  * where the next step reads it. */
 Ref storage_of(Emit *e, Ref r);
 int64_t buffer_bytes(Emit *e, const Slot *s);
+bool in_act(Emit *e, const Slot *s); /* it lies in the arena of activations */
 /* Which buffer a node or a work has, counted from 1; 0: none. */
 int *buffer_of(Emit *e, const Slot *s);
 /* Offsets in the arena of activations: the largest buffer first, each at the lowest offset that no
@@ -412,7 +429,8 @@ typedef struct Shared {
         int64_t narrow_rows, window;
         int64_t narrow; /* the most that one of them looks back */
         bool merge;     /* small launches of a training step, see schedule.c */
-        int64_t act_bytes, kv_bytes, keep_bytes; /* arena sizes so far */
+        bool offload;   /* activations move to the host */
+        int64_t act_bytes, kv_bytes, keep_bytes, host_bytes; /* arena sizes so far */
         struct {
                 const char *name;
                 int64_t offset, bytes;

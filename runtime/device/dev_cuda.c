@@ -259,6 +259,33 @@ static int cuda_fetch(Device *d, int slot, const void *from, size_t n, bool asid
         return TGC_OK;
 }
 
+static int cuda_move(Device *d, int i, const DevMove *m, Err *e)
+{
+        ENTER;
+        if (!c->moves) {
+                TRY(cuStreamCreate(&c->moves, CU_STREAM_NON_BLOCKING), "creating a stream");
+                TRY(cuEventCreate(&c->leaving, CU_EVENT_DISABLE_TIMING), "creating an event");
+        }
+        if (!c->move_done[i])
+                TRY(cuEventCreate(&c->move_done[i], CU_EVENT_DISABLE_TIMING), "creating an event");
+        TRY(cuEventRecord(c->leaving, c->stream), "recording an event");
+        TRY(cuStreamWaitEvent(c->moves, c->leaving, 0), "waiting for an event");
+        if (m->out)
+                TRY(cuMemcpyDtoHAsync_v2(m->host, addr(m->device), m->n, c->moves), "moving out");
+        else
+                TRY(cuMemcpyHtoDAsync_v2(addr(m->device), m->host, m->n, c->moves), "moving in");
+        TRY(cuEventRecord(c->move_done[i], c->moves), "recording an event");
+        return TGC_OK;
+}
+
+static int cuda_moved(Device *d, int i, Err *e)
+{
+        ENTER;
+        TRY(cuStreamWaitEvent(c->stream, c->move_done[i], 0), "waiting for an event");
+        c->moved = true;
+        return TGC_OK;
+}
+
 static int cuda_settle(Device *d, int slot, Err *e)
 {
         ENTER;
@@ -287,9 +314,10 @@ static int cuda_launch(Device *d, int k, unsigned grid, void *const *arg, Err *e
         CUlaunchAttribute attr[2];
         const FormDef *form = dev_form(d, def);
         unsigned threads = (unsigned)form->threads, n_attr = 0;
-        if (def->pdl && c->pdl)
+        if (def->pdl && c->pdl && !c->moved)
                 attr[n_attr++] = (CUlaunchAttribute) { .id = CU_LAUNCH_EARLY,
                                                        .value = { .allowed = 1 } };
+        c->moved = false;
         if (form->cluster)
                 attr[n_attr++] = (CUlaunchAttribute) {
                         .id = CU_LAUNCH_CLUSTER, .value = { .cluster = { form->cluster, 1, 1 } }
@@ -406,7 +434,16 @@ static void cuda_close(Device *d)
                         c->api.cuStreamSynchronize(c->aside);
                 if (c->ahead)
                         c->api.cuStreamSynchronize(c->ahead);
+                if (c->moves)
+                        c->api.cuStreamSynchronize(c->moves);
                 cuda_unload(c);
+                for (int i = 0; i < DEV_MOVES; i++)
+                        if (c->move_done[i])
+                                c->api.cuEventDestroy_v2(c->move_done[i]);
+                if (c->leaving)
+                        c->api.cuEventDestroy_v2(c->leaving);
+                if (c->moves)
+                        c->api.cuStreamDestroy_v2(c->moves);
                 for (int i = 0; i < DEV_MARKS; i++)
                         if (c->mark[i])
                                 c->api.cuEventDestroy_v2(c->mark[i]);
@@ -504,6 +541,8 @@ static const DevOps cuda_ops = { .close = cuda_close,
                                  .passed = cuda_passed,
                                  .upload_ahead = cuda_upload_ahead,
                                  .join = cuda_join,
+                                 .move = cuda_move,
+                                 .moved = cuda_moved,
                                  .load = cuda_load,
                                  .launch = cuda_launch,
                                  .mark = cuda_mark,

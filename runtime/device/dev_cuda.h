@@ -30,6 +30,11 @@ typedef struct CudaDevice {
         CUstream aside; /* for copies that no kernel waits for */
         CUstream ahead; /* for uploads that wait for a place in the queue, not for its end */
         CUevent place[DEV_PLACES], joined;
+        /* of dev_move, made when it is called first; a launch behind dev_moved may not overlap with
+         * the one before */
+        CUstream moves;
+        CUevent leaving, move_done[DEV_MOVES];
+        bool moved;
         CUevent mark[DEV_MARKS];
 } CudaDevice;
 

@@ -26,6 +26,9 @@ typedef struct DevOps {
         int (*passed)(Device *d, int place, Err *e);
         int (*upload_ahead)(Device *d, int place, void *to, const void *from, size_t n, Err *e);
         int (*join)(Device *d, Err *e);
+        /* both NULL where all memory is the host's */
+        int (*move)(Device *d, int i, const DevMove *m, Err *e);
+        int (*moved)(Device *d, int i, Err *e);
         int (*load)(Device *d, const Plan *plan, const char *need, Err *e);
         int (*launch)(Device *d, int k, unsigned grid, void *const *arg, Err *e);
         int (*mark)(Device *d, int i, Err *e);

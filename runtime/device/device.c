@@ -196,6 +196,27 @@ int dev_upload_ahead(Device *d, int place, void *to, const void *from, size_t n,
 
 int dev_join(Device *d, Err *e) { return d->ops->join ? d->ops->join(d, e) : TGC_OK; }
 
+/* Where all memory is the host's the copy is done at both ends: who touches a side in between
+ * shows. */
+static int move_here(Device *d, const DevMove *m, Err *e)
+{
+        return dev_copy(d, m->out ? m->host : m->device, m->out ? m->device : m->host, m->n, e);
+}
+
+int dev_move(Device *d, int i, const DevMove *m, Err *e)
+{
+        if (i < 0 || i >= DEV_MOVES)
+                return err_set(e, TGC_FAIL, "move %d", i);
+        return d->ops->move ? d->ops->move(d, i, m, e) : move_here(d, m, e);
+}
+
+int dev_moved(Device *d, int i, const DevMove *m, Err *e)
+{
+        if (i < 0 || i >= DEV_MOVES)
+                return err_set(e, TGC_FAIL, "move %d", i);
+        return d->ops->moved ? d->ops->moved(d, i, e) : move_here(d, m, e);
+}
+
 int dev_load(Device *d, const Plan *plan, const Program *prog, const char *need, Err *e)
 {
         char why[1024];

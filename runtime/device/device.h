@@ -21,7 +21,8 @@ enum {
         DEV_FETCH_SLOTS = 16,       /* reads under way at once */
         DEV_FETCH_BYTES = 44 << 10, /* largest of them */
         DEV_PLACES = 2,             /* in the queue, for uploads ahead */
-        DEV_MARKS = 8192            /* time stamps */
+        DEV_MARKS = 8192,           /* time stamps */
+        DEV_MOVES = 4096            /* copies beside the kernels of a program */
 };
 
 typedef struct Device Device;
@@ -92,6 +93,18 @@ int dev_fetched(Device *d, int slot, void *to, size_t n, Err *e);
 int dev_passed(Device *d, int place, Err *e);
 int dev_upload_ahead(Device *d, int place, void *to, const void *from, size_t n, Err *e);
 int dev_join(Device *d, Err *e);
+
+/* Copies between the device's memory and dev_alloc_host's, beside the queue and one after the
+ * other: move number i (0..DEV_MOVES-1) begins when what was queued before it is done; what is
+ * queued after moved waits for it.  Until then nobody touches either side.  Both may be recorded in
+ * a graph, moved after move. */
+typedef struct DevMove {
+        void *device, *host;
+        size_t n;
+        bool out; /* to the host */
+} DevMove;
+int dev_move(Device *d, int i, const DevMove *m, Err *e);
+int dev_moved(Device *d, int i, const DevMove *m, Err *e);
 
 /* Make the kernels of `prog` ready, from the plan's compiled code, the disk
  * cache or the plan's source.  One program per device, borrowed until dev_close.

@@ -80,6 +80,7 @@
  *      arena NAME BYTES                w weights, p float32 master weights, lo gsum (below), g
  *                                      gradients, m v moments, const tables, kv cache, act
  *                                      activations and io
+ *                                      host: what moves to and fro of act
  *      kernel NAME unit UNIT threads N smem BYTES args N flops F bytes Y title TEXT-TO-END-OF-LINE
  *      map N bf16|f16|tf32 ARENA+OFFSET ROWS COLS LD [box ROWS BYTES]  tensor map N of that matrix;
  *                                      maps are numbered from 0, in order.  sm_90a's copy engine
@@ -105,6 +106,9 @@
  *                                      address, but a tensor map is given by value, in all runs of
  *                                      KERNEL or in none. ARCH: the grid there, for kernels with
  *                                      such a form
+ *      move out|in ARENA+OFFSET host+OFFSET BYTES BEGIN END            a copy to arena host (pinned
+ *                                      memory of the host), or from it, beside the runs: it begins
+ *                                      before run BEGIN and is done before run END
  *      end
  *
  * EXPR is a product of factors, each an integer, B, T, ceil(PRODUCT/INT), or a sum of products in
@@ -137,7 +141,8 @@
  *
  *      tgc-products 1
  *      compiled dtype D opt L infer 0|1 train 0|1 batch B ctx S chunk T block T recompute 0|1|2
- *              [tf32 1] [cache D] [act8 1] [fast 1]            on one line; chunk 0: chosen
+ *              [tf32 1] [cache D] [act8 1] [fast 1] [offload 1]        on one line; chunk 0:
+ *                                                      chosen
  *      product KEY has TILE/PARTS [TILE/PARTS] or TILE/PARTS...        the kernels' tile and parts
  *                                                                      of K, elsewhere
  *                                      [and on sm_90a]; what may be as fast, best first.  Tiles

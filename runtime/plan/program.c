@@ -6,7 +6,14 @@
 #include "../rt.h"
 #include "../util/line_reader.h"
 
-enum { MAX_ARENAS = 64, MAX_KERNELS = 1 << 16, MAX_PROGS = 256, MAX_IO = 64, MAX_DEPTH = 8 };
+enum {
+        MAX_MOVES = 4096,
+        MAX_ARENAS = 64,
+        MAX_KERNELS = 1 << 16,
+        MAX_PROGS = 256,
+        MAX_IO = 64,
+        MAX_DEPTH = 8
+};
 #define MAX_VALUE ((int64_t)1 << 62)
 #define MAX_BYTES ((uint64_t)1 << 60)
 
@@ -99,6 +106,7 @@ typedef struct Parse {
         Program *p;
         Io *io; /* next free of the whole text's */
         Run *run;
+        Move *move;
         Ref *ref;
         uint32_t *slot, mask; /* kernels by name: index + 1, 0 is free */
 } Parse;
@@ -436,11 +444,54 @@ static void parse_run(Parse *s, Prog *g)
         s->run++;
 }
 
+/* move out|in ARENA+OFFSET host+OFFSET BYTES BEGIN END */
+static void parse_move(Parse *s, Prog *g)
+{
+        LineReader *w = &s->w;
+        Move m = { 0 };
+        const char *way = line_need(w, "out or in");
+        m.out = !strcmp(way, "out");
+        m.here = parse_arena_ref(s, "place to move");
+        m.host = parse_arena_ref(s, "place in arena host");
+        m.size = line_int(w, "bytes to move", MAX_BYTES);
+        m.begin = (int)line_int(w, "run before which it begins", INT32_MAX);
+        m.end = (int)line_int(w, "run before which it is done", INT32_MAX);
+        line_end(w);
+        if (!w->code && !m.out && strcmp(way, "in"))
+                line_fail(w, "'%.20s' is neither out nor in", way);
+        if (!w->code &&
+            (strcmp(s->p->arena[m.host.arena].name, "host") || m.here.arena == m.host.arena))
+                line_fail(w, "a move is between an arena and arena host");
+        if (!w->code && (m.begin > m.end || (g->n_move && m.begin < g->move[g->n_move - 1].begin)))
+                line_fail(w,
+                          "a move from run %d to run %d: moves stand in the order in which they "
+                          "begin, and end behind that",
+                          m.begin, m.end);
+        if (!w->code && g->n_move == MAX_MOVES)
+                line_fail(w, "more than %d moves in one program", MAX_MOVES);
+        check_extent(s, m.here, m.size);
+        check_extent(s, m.host, m.size);
+        if (w->code)
+                return;
+        g->move[g->n_move++] = m;
+        s->move++;
+}
+
+static void check_moves(Parse *s, const Prog *g)
+{
+        for (int i = 0; i < g->n_move; i++)
+                if (g->move[i].end > g->n_run)
+                        line_fail(&s->w, "program %.60s: move %d ends before run %d of %d", g->name,
+                                  i, g->move[i].end, g->n_run);
+}
+
 static void parse_prog(Parse *s)
 {
         LineReader *w = &s->w;
         Prog *g = &s->p->prog[s->p->n_progs];
-        *g = (Prog) { .name = line_need(w, "program name"), .io = s->io, .run = s->run };
+        *g = (Prog) {
+                .name = line_need(w, "program name"), .io = s->io, .run = s->run, .move = s->move
+        };
         if (line_keyword(w, "B"))
                 g->B = (int)line_int(w, "B", TGC_MAX_BATCH);
         if (line_keyword(w, "T"))
@@ -460,6 +511,7 @@ static void parse_prog(Parse *s)
                 char *word = line_need(w, "statement");
                 if (!strcmp(word, "end")) {
                         line_end(w);
+                        check_moves(s, g);
                         s->p->n_progs++;
                         return;
                 }
@@ -469,8 +521,10 @@ static void parse_prog(Parse *s)
                         parse_zero(s);
                 else if (!strcmp(word, "run"))
                         parse_run(s, g);
+                else if (!strcmp(word, "move"))
+                        parse_move(s, g);
                 else
-                        line_fail(w, "'%.60s' is not io, zero, run or end", word);
+                        line_fail(w, "'%.60s' is not io, zero, run, move or end", word);
         }
 }
 
@@ -527,6 +581,7 @@ static size_t lay_out(Parse *s, char *mem, const char *text, size_t size)
         s->ref = carve(mem, &at, words, sizeof *s->ref);
         s->io = carve(mem, &at, text_count(text, size, "io") + 1, sizeof *s->io);
         s->run = carve(mem, &at, text_count(text, size, "run") + 1, sizeof *s->run);
+        s->move = carve(mem, &at, text_count(text, size, "move") + 1, sizeof *s->move);
         s->p->arena = carve(mem, &at, text_count(text, size, "arena") + 1, sizeof *s->p->arena);
         s->p->kernel = carve(mem, &at, kernels + 1, sizeof *s->p->kernel);
         s->p->prog = carve(mem, &at, text_count(text, size, "program") + 1, sizeof *s->p->prog);

@@ -7,6 +7,7 @@
 #ifndef TGC_PROGRAM_H
 #define TGC_PROGRAM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "../util/err.h"
@@ -78,6 +79,15 @@ typedef struct Run {
         const Ref *arg;            /* n_args of the kernel */
 } Run;
 
+/* A copy between an arena and arena host, beside the runs: it begins before run `begin` and is done
+ * before run `end`; those from begin to end - 1 touch neither side. */
+typedef struct Move {
+        Ref here, host;
+        uint64_t size;
+        bool out;       /* to the host */
+        int begin, end; /* begin <= end <= n_run */
+} Move;
+
 typedef struct Prog {
         const char *name;
         int B, T; /* largest shape */
@@ -85,6 +95,8 @@ typedef struct Prog {
         int n_io;
         Run *run;
         int n_run;
+        Move *move; /* in the order in which they begin */
+        int n_move;
 } Prog;
 
 typedef struct Zero {

@@ -25,6 +25,8 @@ static bool wants_arena(const Session *s, const char *name)
                 return s->mode & SESSION_INFER;
         if (!strcmp(name, "gsum"))
                 return false; /* session_sum_grads */
+        if (!strcmp(name, "host"))
+                return s->mode & SESSION_TRAIN;
         return is_state_arena(name) || !strcmp(name, "g") ? s->mode & SESSION_TRAIN : true;
 }
 
@@ -40,12 +42,18 @@ static const void *borrow(const Session *s, const ArenaDef *a)
                        : 0;
 }
 
-/* Bytes of arenas that SessionOptions.offload keeps in the host's memory. */
+/* SessionOptions.offload and arena host: pinned memory, where there is another. */
+static bool is_host_arena(const Session *s, const char *name)
+{
+        return !dev_host_memory(s->d) &&
+               ((s->offload && is_state_arena(name)) || !strcmp(name, "host"));
+}
+
 static uint64_t offloaded(const Session *s)
 {
         uint64_t n = 0;
-        for (int i = 0; i < s->p.n_arenas && s->offload; i++)
-                if (wants_arena(s, s->p.arena[i].name) && is_state_arena(s->p.arena[i].name))
+        for (int i = 0; i < s->p.n_arenas; i++)
+                if (wants_arena(s, s->p.arena[i].name) && is_host_arena(s, s->p.arena[i].name))
                         n += s->p.arena[i].size;
         return n;
 }
@@ -53,18 +61,17 @@ static uint64_t offloaded(const Session *s)
 static int check_offload(const Session *s, Err *e)
 {
         const uint64_t need = offloaded(s), room = dev_host_free();
-        if (!s->offload)
-                return TGC_OK;
-        if (dev_host_memory(s->d))
+        if (s->offload && dev_host_memory(s->d))
                 return err_set(e, TGC_USAGE,
                                "--offload optimizer has no effect on %s: all of its memory is the "
                                "host's",
                                dev_name(s->d));
         if (need > room)
                 return err_set(e, TGC_NO_MEMORY,
-                               "--offload optimizer: %.3f GB of the host's memory needed, %.3f GB "
-                               "free; try --optimizer adamw8bit",
-                               (double)need / 1e9, (double)room / 1e9);
+                               "--offload: %.3f GB of the host's memory needed, %.3f GB free; try "
+                               "%s",
+                               (double)need / 1e9, (double)room / 1e9,
+                               s->offload ? "--optimizer adamw8bit" : "a smaller batch");
         return TGC_OK;
 }
 
@@ -76,8 +83,7 @@ static int check_memory(Session *s, Err *e)
         int code = dev_memory(s->d, &available, &total, e);
         for (int i = 0; i < s->p.n_arenas; i++) {
                 const ArenaDef *a = &s->p.arena[i];
-                if (!wants_arena(s, a->name) || borrow(s, a) ||
-                    (s->offload && is_state_arena(a->name)))
+                if (!wants_arena(s, a->name) || borrow(s, a) || is_host_arena(s, a->name))
                         continue;
                 need += a->size; /* at most 64 of 2^60; compared only */
                 if (need > (uint64_t)1 << 61)
@@ -107,7 +113,7 @@ static int alloc_arenas(Session *s, Err *e)
                         continue;
                 if (borrow(s, a))
                         s->arena[i] = (ArenaState) { (void *)borrow(s, a), true, false };
-                else if ((s->arena[i].host = s->offload && is_state_arena(a->name)))
+                else if ((s->arena[i].host = is_host_arena(s, a->name)))
                         code = dev_alloc_host(s->d, a->size, &s->arena[i].mem, e);
                 else
                         code = dev_alloc(s->d, a->size, &s->arena[i].mem, e);
@@ -525,6 +531,23 @@ int session_read(Session *s, const char *prog, const char *io, void *data, size_
 
 /* ---- running ---- */
 
+/* The moves that end or begin before run r. */
+static int move_some(Session *s, const Prog *g, int r, Err *e)
+{
+        int code = TGC_OK;
+        for (int begins = 0; begins < 2; begins++)
+                for (int i = 0; i < g->n_move && !code; i++) {
+                        const Move *m = &g->move[i];
+                        const DevMove x = { ref_mem(s, m->here), ref_mem(s, m->host), m->size,
+                                            m->out };
+                        if (begins && m->begin == r)
+                                code = dev_move(s->d, i, &x, e);
+                        if (!code && m->end == r && begins == (m->begin == r))
+                                code = dev_moved(s->d, i, &x, e);
+                }
+        return code;
+}
+
 /* Queue the launches of a program; with marks, time stamp i precedes run i. */
 static int launch_all(Session *s, const Prog *g, int B, int T, RunPart part, bool marks, Err *e)
 {
@@ -539,10 +562,14 @@ static int launch_all(Session *s, const Prog *g, int B, int T, RunPart part, boo
                 int64_t grid = cpu ? 1 : expr_eval(own ? own : run->grid[FORM_ANY], B, T);
                 if (marks)
                         code = dev_mark(s->d, r, e);
+                if (!code && g->n_move)
+                        code = move_some(s, g, r, e);
                 if (!code && r >= from)
                         code = dev_launch(s->d, run->kernel, (unsigned)grid, arg, e);
                 arg += s->p.kernel[run->kernel].n_args;
         }
+        if (!code && g->n_move)
+                code = move_some(s, g, g->n_run, e);
         return code || !marks ? code : dev_mark(s->d, g->n_run, e);
 }
 

@@ -96,7 +96,29 @@ local roberta = set(bert, {
         vocab_size = 50265, pad_token_id = config.of("whole", 1),
 }, none("output_past"))
 
+-- Published files have GPT-2's names, transformers' own have BERT's.
+local nomic = set({
+        vocab_size = 30522, hidden_size = 768, num_hidden_layers = 12, num_attention_heads = 12,
+        n_embd = same "hidden_size", n_layer = same "num_hidden_layers", n_head = same "num_attention_heads",
+        n_inner = opt "count", intermediate_size = opt "count", n_positions = opt "count", max_position_embeddings = 2048,
+        layer_norm_eps = opt "number", layer_norm_epsilon = same "layer_norm_eps", initializer_range = 0.02,
+        type_vocab_size = config.of("whole", 2), pad_vocab_size_multiple = 1, tie_word_embeddings = free,
+        activation_function = config.word(nil, function(v) return v == "swiglu" or v == "geglu" or v == "glu" end),
+        hidden_act = only("silu"), qkv_proj_bias = false, mlp_fc1_bias = false, mlp_fc2_bias = false,
+        rotary_emb_base = opt "positive", rotary_emb_fraction = only(1), rotary_emb_interleaved = only(false),
+        rotary_emb_scale_base = only(null), rotary_scaling_factor = only(null),
+        rope_parameters = object { rope_theta = opt "positive", rope_type = only("default"), partial_rotary_factor = only(1) },
+        prenorm = only(false), parallel_block = only(false), parallel_block_tied_norm = only(false), causal = only(false),
+        is_causal = only(false), use_rms_norm = only(false, null), moe_every_n_layers = only(0, null), num_experts = only(0, null),
+        head_dim = opt "count",
+}, none("attn_pdrop", "embd_pdrop", "resid_pdrop", "hidden_dropout_prob", "attention_probs_dropout_prob",
+        "fused_bias_fc", "fused_dropout_add_ln", "use_flash_attn", "use_xentropy", "dense_seq_output",
+        "last_layer_subset", "max_trained_positions", "reorder_and_upcast_attn", "scale_attn_by_inverse_layer_idx",
+        "scale_attn_weights", "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type",
+        "summary_use_proj", "position_embedding_type"))
+
 return { read = config.reader(common, {
+        nomic_bert = { architecture = "NomicBertModel", keys = nomic },
         bert = { architecture = "BertModel", older = "BertForMaskedLM", keys = bert },
         roberta = { architecture = "RobertaModel", keys = roberta },
         ["xlm-roberta"] = { architecture = "XLMRobertaModel", keys = set(roberta, { vocab_size = 250002 }) },

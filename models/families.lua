@@ -38,6 +38,7 @@ return {
         bert = "bert", BertModel = "bert", BertForMaskedLM = "bert",
         roberta = "bert", RobertaModel = "bert",
         ["xlm-roberta"] = "bert", XLMRobertaModel = "bert",
+        nomic_bert = "nomic_bert", NomicBertModel = "nomic_bert",
         gpt_neox = "gpt_neox", GPTNeoXForCausalLM = "gpt_neox",
         falcon = "falcon", FalconForCausalLM = "falcon",
         mpt = "mpt", MptForCausalLM = "mpt", MPTForCausalLM = "mpt",

@@ -150,6 +150,46 @@ static void compare_file(const char *name, const char *more, const char *prompt)
 TEST (vectors_of_gguf_files) {
         compare_file("minilm", "-c 14", "");
         compare_file("roberta", "", "quick: ");
+        compare_file("nomic", "", "");
+        compare_file("nomic", "-O0", "");
+}
+
+/* The folder of nomic.gguf, with a config.json of the published code's names. */
+TEST (nomic_of_a_folder) {
+        static const char config[] =
+                "{\"model_type\": \"nomic_bert\", \"architectures\": [\"NomicBertModel\"], "
+                "\"n_embd\": 24, \"n_layer\": 1, \"n_head\": 4, \"intermediate_size\": 16, "
+                "\"n_positions\": 64, \"max_trained_positions\": 64, \"vocab_size\": 47, "
+                "\"pad_vocab_size_multiple\": 16, \"activation_function\": \"swiglu\", "
+                "\"layer_norm_epsilon\": 1e-12, \"rotary_emb_fraction\": 1.0, "
+                "\"rotary_emb_interleaved\": false, \"rotary_scaling_factor\": null, "
+                "\"qkv_proj_bias\": false, \"mlp_fc1_bias\": false, \"mlp_fc2_bias\": false, "
+                "\"prenorm\": false, \"causal\": false%s}";
+        static const struct {
+                const char *more, *says;
+        } cases[] = { { ", \"rotary_emb_base\": 1000", NULL },
+                      { ", \"rope_parameters\": {\"rope_theta\": 1000.0}", NULL },
+                      { "", "\"rotary_emb_base\": (absent) is needed" },
+                      { ", \"rotary_emb_base\": 1000, \"moe_every_n_layers\": 2",
+                        "\"moe_every_n_layers\": 2 is not supported for nomic_bert" },
+                      { ", \"rotary_emb_base\": 1000, \"n_inner\": 16", "[512,24]" } };
+        char line[900], folder[300], path[400], text[1200], want[sizeof r.out];
+        EXPECT("embed tests/data/gguf/nomic.gguf --device cpu -q -p the~fox~runs", 0, "");
+        snprintf(want, sizeof want, "%s", r.out);
+        snprintf(line, sizeof line, "compile tests/data/gguf/nomic.gguf -q -o %s",
+                 scratch("n.plan"));
+        EXPECT(line, 0, "");
+        snprintf(folder, sizeof folder, "%s", scratch("nomic"));
+        snprintf(line, sizeof line, "export %s -q -o %s", scratch("n.plan"), folder);
+        EXPECT(line, 0, "");
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+                snprintf(path, sizeof path, "%s/config.json", folder);
+                snprintf(text, sizeof text, config, cases[i].more);
+                write_file(path, text);
+                snprintf(line, sizeof line, "embed %s --device cpu -q -p the~fox~runs", folder);
+                EXPECT(line, cases[i].says ? 3 : 0, cases[i].says ? cases[i].says : "");
+                CHECK(cases[i].says || !strcmp(r.out, want));
+        }
 }
 
 /* minilm.gguf with other bytes behind a key's name. */
@@ -226,7 +266,7 @@ TEST (a_cased_vocabulary_of_gguf) {
 /* A folder that `export` writes: pooling, length, prompt and vocabulary are the model's. */
 TEST (exported_folders) {
         static const char *const from[] = { "encoders/minilm", "encoders/roberta",
-                                            "gguf/minilm.gguf" };
+                                            "gguf/minilm.gguf", "gguf/nomic.gguf" };
         for (size_t i = 0; i < sizeof from / sizeof *from; i++) {
                 static const char texts[] =
                         "--device cpu -q -p A~happy~dog~runs. -p unbelievable~Stra\xc3\x9f"

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Writes tests/data/encoders: small random encoders, with the vectors that sentence-transformers gives their texts.
 
-    python3 tests/data/make_encoders.py            needs torch, transformers and sentence-transformers (6.2)
+    python3 tests/data/make_encoders.py [NAME ...]  needs torch, transformers (5.24), sentence-transformers (6.2) and gguf
 
 minilm   BERT as sentence-transformers writes it: modules.json, mean, normalised, texts of at most 14 tokens
 plain    BERT as transformers 2 wrote it: vocab.txt, names with `bert.`, gamma and beta, a head that nothing reads
 roberta  RoBERTa with byte-level BPE, pooled by its first token, with a default prompt
+nomic    nomic-bert of one layer, only as gguf/nomic.gguf, with names as llama.cpp converts them; the mean, not normalised
 
 Of each: expected.json, a list of {"text", "tokens" (those of the model, prompt and ends included), "vectors": {POOLING: ...}}.
 "folder" is what the folder's own settings give; the others are not normalised.  Weights are float16.
@@ -17,7 +18,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer, models
 from tokenizers import ByteLevelBPETokenizer
-from transformers import BertConfig, BertModel, BertTokenizerFast, RobertaConfig, RobertaModel, RobertaTokenizerFast
+from transformers import (BertConfig, BertModel, BertTokenizerFast, NomicBertConfig, NomicBertModel, RobertaConfig, RobertaModel,
+                          RobertaTokenizerFast)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OUT = f"{HERE}/encoders"
@@ -79,16 +81,24 @@ def clean(name):
     return f"{OUT}/{name}"
 
 
+def shorten(folder):
+    """tokenizer.json without blanks."""
+    with open(f"{folder}/tokenizer.json") as f:
+        o = json.load(f)
+    with open(f"{folder}/tokenizer.json", "w") as f:
+        json.dump(o, f, ensure_ascii=False, separators=(",", ":"))
+
+
 def drop(folder, *names):
     for n in names:
         if os.path.exists(f"{folder}/{n}"):
             os.remove(f"{folder}/{n}")
 
 
-def bert_tokenizer(folder):
+def bert_tokenizer(folder, words=WORDS):
     with open(f"{folder}/vocab.txt", "w") as f:
-        f.write("\n".join(WORDS) + "\n")
-    return BertTokenizerFast(vocab={w: i for i, w in enumerate(WORDS)}, do_lower_case=True)
+        f.write("\n".join(words) + "\n")
+    return BertTokenizerFast(vocab={w: i for i, w in enumerate(words)}, do_lower_case=True)
 
 
 def minilm():
@@ -101,6 +111,7 @@ def minilm():
     st.save(folder)
     halve(folder)
     drop(folder, "README.md")
+    shorten(folder)
     shutil.rmtree(f"{folder}/2_Normalize")
     # as published folders are, which older versions wrote
     kinds = "cls_token mean_tokens max_tokens mean_sqrt_len_tokens weightedmean_tokens lasttoken".split()
@@ -145,9 +156,61 @@ def roberta():
     st.save(folder)
     halve(folder)
     drop(folder, "README.md", "vocab.json", "merges.txt")
+    shorten(folder)
     expected("roberta", SentenceTransformer(folder, device="cpu", model_kwargs={"dtype": torch.float32}), "quick: ")
 
 
+def nomic():
+    import gguf
+    folder, words = tempfile.mkdtemp(), WORDS[:48]
+    config = NomicBertConfig(vocab_size=len(words), hidden_act="silu", max_position_embeddings=64, type_vocab_size=2,
+                             rope_parameters={"rope_type": "default", "rope_theta": 1000.0},
+                             **dict(SIZES, num_hidden_layers=1, intermediate_size=16))
+    model = randomise(NomicBertModel(config, add_pooling_layer=False), 4)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if p.dim() == 1 and name.endswith("weight"):
+                p.copy_((1 + torch.randn_like(p) * 0.2).half().float())
+    model.save_pretrained(folder)
+    bert_tokenizer(folder, words).save_pretrained(folder)
+    st = SentenceTransformer(modules=[transformer(folder), models.Pooling(24, pooling_mode="mean")], device="cpu",
+                             model_kwargs={"dtype": torch.float32})
+    clean("nomic")
+    expected("nomic", st)
+    w = gguf.GGUFWriter(f"{HERE}/gguf/nomic.gguf", "nomic-bert")
+    w.add_context_length(config.max_position_embeddings)
+    w.add_embedding_length(config.hidden_size)
+    w.add_feed_forward_length(config.intermediate_size)
+    w.add_block_count(config.num_hidden_layers)
+    w.add_head_count(config.num_attention_heads)
+    w.add_layer_norm_eps(config.layer_norm_eps)
+    w.add_rope_freq_base(1000.0)
+    w.add_causal_attention(False)
+    w.add_pooling_type(gguf.PoolingType.MEAN)
+    w.add_token_type_count(config.type_vocab_size)
+    w.add_tokenizer_model("bert")
+    w.add_tokenizer_pre("jina-v2-en")
+    special = words[:5]
+    w.add_token_list([x if x in special else x[2:] if x.startswith("##") else "\u2581" + x for x in words])
+    w.add_token_types([3 if x in special else 1 for x in words])
+    for x, add in (("[CLS]", w.add_bos_token_id), ("[SEP]", w.add_sep_token_id), ("[UNK]", w.add_unk_token_id)):
+        add(words.index(x))
+    names = {"embeddings.word_embeddings": "token_embd", "embeddings.token_type_embeddings": "token_types",
+             "emb_ln": "token_embd_norm"}
+    inner = {"attn.Wqkv": "attn_qkv", "attn.out_proj": "attn_output", "norm1": "attn_output_norm", "mlp.fc11": "ffn_up",
+             "mlp.fc12": "ffn_gate", "mlp.fc2": "ffn_down", "norm2": "layer_output_norm"}
+    names.update({f"encoder.layers.0.{a}": f"blk.0.{b}" for a, b in inner.items()})
+    for name, x in load_file(f"{folder}/model.safetensors").items():
+        base, suffix = name.rsplit(".", 1)
+        w.add_tensor(f"{names[base]}.{suffix}", (x.half() if x.dim() > 1 else x).numpy())
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    return folder
+
+
+ALL = {"minilm": minilm, "plain": plain, "roberta": roberta, "nomic": nomic}
 os.makedirs(OUT, exist_ok=True)
-for make in (minilm, plain, roberta):
-    make()
+for name in sys.argv[1:] or ALL:
+    ALL[name]()

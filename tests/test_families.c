@@ -220,6 +220,7 @@ TEST (every_family_has_a_folder) {
                 "llama2c",
                 "bert",
                 "roberta",
+                "nomic_bert",
 #define FAMILY(name) #name,
 #include "families.def"
         };

@@ -17,8 +17,12 @@ static int open_tokenizer(Tokenizer **tok, const char *path, Err *e)
         if (!file_exists(path) && !file_is_dir(path))
                 return err_set(e, TGC_IO, "%s: no such file or folder", path);
         bool model = !model_kind(path, &kind, real, sizeof real, &unused);
-        if (model && kind == MODEL_GGUF)
-                return tokenizer_for(tok, NULL, real, kind, 0, e);
+        if (model && kind == MODEL_GGUF) {
+                int code = tokenizer_for(tok, NULL, real, kind, 0, e);
+                return code || *tok
+                               ? code
+                               : err_set(e, TGC_BAD_FILE, "%s: the file has no tokenizer", real);
+        }
         if (!model || kind != MODEL_PLAN)
                 return tokenizer_open(tok, path, 0, e);
         int code = plan_open(&p, real, e);

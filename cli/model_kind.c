@@ -1,4 +1,5 @@
 /* model_kind.c: what a path is: a plan, a folder, a GGUF file, the source of a model. */
+#include <dirent.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "../runtime/util/file.h"
@@ -18,6 +19,20 @@ bool is_plan(const char *path)
         char magic[8];
         return file_head(path, magic, sizeof magic) == sizeof magic &&
                !memcmp(magic, "tgcplan\n", sizeof magic);
+}
+
+/* The first of the folder's GGUF files, by name. */
+static bool gguf_within(const char *dir, char *name, size_t cap)
+{
+        DIR *d = opendir(dir);
+        *name = 0;
+        for (struct dirent *f; d && (f = readdir(d));)
+                if (text_ends(f->d_name, ".gguf") && strlen(f->d_name) < cap &&
+                    (!*name || strcmp(f->d_name, name) < 0))
+                        snprintf(name, cap, "%s", f->d_name);
+        if (d)
+                closedir(d);
+        return *name;
 }
 
 static int folder_kind(const char *path, ModelKind *kind, char *real, size_t cap, Err *e)
@@ -43,8 +58,27 @@ static int folder_kind(const char *path, ModelKind *kind, char *real, size_t cap
                                "on with "
                                "`tgc train MODEL --out_dir %s --resume`",
                                path, path);
+        char file[300];
+        if (gguf_within(path, file, sizeof file))
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: a folder with neither config.json nor model.plan; a GGUF file "
+                               "is named itself: %s/%s",
+                               path, path, file);
         return err_set(e, TGC_BAD_FILE, "%s: a folder with neither config.json nor model.plan",
                        path);
+}
+
+/* An address, or the name of a repository: no folder here has its first part. */
+static bool is_remote(const char *path)
+{
+        const char *slash = strchr(path, '/');
+        char first[200];
+        if (strstr(path, "://"))
+                return true;
+        if (!slash || slash == path || strchr(slash + 1, '/') || *path == '.' || *path == '~')
+                return false;
+        snprintf(first, sizeof first, "%.*s", (int)(slash - path), path);
+        return slash[1] && slash - path < (int)sizeof first && !file_exists(first);
 }
 
 int model_kind(const char *path, ModelKind *kind, char *real, size_t cap, Err *e)
@@ -67,7 +101,10 @@ int model_kind(const char *path, ModelKind *kind, char *real, size_t cap, Err *e
                 *kind = MODEL_LUA;
                 if (!strpbrk(path, "/.") || (text_ends(path, ".lua") && !strchr(path, '/')))
                         return TGC_OK;
-                return err_set(e, TGC_IO, "%s: no such file or folder", path);
+                return err_set(e, TGC_IO, "%s: no such file or folder%s", path,
+                               is_remote(path) ? "; tgc downloads nothing: give a folder or a file "
+                                                 "that is here"
+                                               : "");
         }
         if (stat(path, &st) || !S_ISREG(st.st_mode)) /* opening a pipe would wait for its writer */
                 return err_set(e, TGC_BAD_FILE, "%s: a device or pipe, not a regular file", path);

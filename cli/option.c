@@ -385,10 +385,12 @@ static int check_count(const Args *a, Err *e)
         if (a->n_pos < c->min_args)
                 return err_set(e, TGC_USAGE, "%s: %.*s is missing; usage: tgc %s %s", c->name,
                                (int)strcspn(c->usage, " "), c->usage, c->name, c->usage);
+        const bool text = a->cmd == CMD_RUN || a->cmd == CMD_TOKENIZE || a->cmd == CMD_EMBED;
         if (a->n_pos > c->max_args)
                 return err_set(e, TGC_USAGE,
-                               "%s: '%.60s' is one argument too many; usage: tgc %s %s", c->name,
-                               a->pos[c->max_args], c->name, c->usage);
+                               "%s: '%.60s' is one argument too many; %susage: tgc %s %s", c->name,
+                               a->pos[c->max_args], text ? "a text is -p TEXT; " : "", c->name,
+                               c->usage);
         return TGC_OK;
 }
 

@@ -61,6 +61,11 @@ static int add_text(Prompts *p, const Tokenizer *tok, const char *text, size_t n
         if (k)
                 return prompts_add(p, ids, k, e);
         free(ids);
+        if (n)
+                return err_set(e, TGC_USAGE,
+                               "%s: the text has no token: none of its characters is in the "
+                               "model's vocabulary",
+                               from ? from : "--prompt");
         return err_set(
                 e, TGC_USAGE,
                 "run: the prompt is empty, and the tokenizer puts nothing before a text; leave %s "

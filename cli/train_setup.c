@@ -429,6 +429,8 @@ static double forecast(const Train *t)
 
 int train_open(Train *t, const Args *a, Err *e)
 {
+        char real[4400];
+        Err why;
         int code;
         *t = (Train) { .args = *a,
                        .opened = clock_s(),
@@ -445,6 +447,11 @@ int train_open(Train *t, const Args *a, Err *e)
         if (init_word(a))
                 return err_set(e, TGC_USAGE, "--init_from %s: %s", opt_str(a, O_INIT_FROM),
                                init_word(a));
+        if (!opt_set(a, O_TRAIN_DATA) && file_exists(a->pos[0]) && !file_is_dir(a->pos[0]) &&
+            model_kind(a->pos[0], &(ModelKind) { 0 }, real, sizeof real, &why))
+                return err_set(e, TGC_USAGE,
+                               "train: %s is no model; one comes first: tgc train gpt --data %s",
+                               a->pos[0], a->pos[0]);
         if (!opt_set(a, O_TRAIN_DATA))
                 return err_set(e, TGC_USAGE, "train: on what? tgc train %s --data FILE", a->pos[0]);
         if ((code = read_max_time(a, &t->max_seconds, e)) || (code = data_find(t, e)))

@@ -210,6 +210,21 @@ TEST (tokenize_takes_texts) {
         EXPECT("tokenize tests/data/gguf/minilm.gguf --ids -p x", 3, "--prompt: byte 0: 'x'");
 }
 
+/* What is typed in the first minutes, and what says how to go on. */
+TEST (first_mistakes) {
+        EXPECT("tokenize tests/data/gguf/llama31.gguf -p hello", TGC_BAD_FILE,
+               "the file has no tokenizer");
+        EXPECT("tokenize examples/shakespeare hello", TGC_USAGE, "a text is -p TEXT");
+        EXPECT("run examples/shakespeare -p \xe6\x97\xa5", TGC_USAGE, "none of its characters");
+        EXPECT("train tests/data/text/stories.txt", TGC_USAGE,
+               "tgc train gpt --data tests/data/text/stories.txt");
+        EXPECT("train gpt", TGC_USAGE, "on what? tgc train gpt --data FILE");
+        EXPECT("run meta/llama -p hi", TGC_IO, "tgc downloads nothing");
+        EXPECT("run https://some.where/gpt2 -p hi", TGC_IO, "tgc downloads nothing");
+        EXPECT("run tests/none -p hi", TGC_IO, "no such file or folder\n");
+        EXPECT("run tests/data/gguf -p hi", TGC_BAD_FILE, "tests/data/gguf/blocks.gguf");
+}
+
 TEST (man_page_and_completion) {
         CHECK(tgc("help --man") == 0 && !strncmp(r.out, ".TH TGC 1", 9));
         for (int o = 0; o < N_OPTIONS; o++) { /* every option is in both */

@@ -12,6 +12,7 @@
         X(SCB_32, 32, 36, scb) X(SCB_64, 64, 68, scb) X(SCB_128, 128, 132, scb) \
         X(F8_32, 32, 36, f8) X(F8_64, 64, 68, f8) X(F8_128, 128, 132, f8)
 // clang-format on
+#define TGC_BF16 1
 #include "cpu_kernels.h"
 #include "cpu_gemv.h"
 #include "cpu_grouped_gemm.h"
@@ -259,6 +260,51 @@ TEST (products_of_experts) {
                 free(x);
                 free(y);
                 weights_free(&w);
+        }
+}
+
+/* bf16 by bf16, which some processors multiply two at a time; the lines are longer than K. */
+TGC_NOINLINE void gemm_bf16(Mat x, Mat w, long Z, long M, long N, long K, long tile)
+{
+        x.ty = w.ty = TY_BF16, x.trans = 0, w.trans = 1;
+        gemm_task(x, w, Z, M, N, K, tile, NULL, tail);
+}
+
+TEST (products_of_bf16) {
+        static const long size[][4] = { { 1, 1, 1, 32 },     { 1, 9, 33, 64 },
+                                        { 2, 17, 50, 288 },  { 1, 200, 600, 544 },
+                                        { 1, 30, 16, 1024 }, { 2, 8, 65, 40 } };
+        for (size_t c = 0; c < sizeof size / sizeof *size; c++) {
+                const long *s = size[c], Z = s[0], M = s[1], N = s[2], K = s[3], ld = K + 8;
+                float *x = floats(Z * M * ld), *w = floats(Z * N * ld), *y = floats(Z * M * N);
+                if (c == 2)
+                        x[3 * ld + 5] = NAN, x[4 * ld + 7] = INFINITY;
+                bf16 *xs = malloc(2 * (size_t)(Z * M * ld)), *ws = malloc(2 * (size_t)(Z * N * ld));
+                for (long i = 0; i < Z * M * ld; i++)
+                        xs[i] = bf16_from_float(x[i]), x[i] = bf16_to_float(xs[i]);
+                for (long i = 0; i < Z * N * ld; i++)
+                        ws[i] = bf16_from_float(w[i]), w[i] = bf16_to_float(ws[i]);
+                const Mat xm = { xs, TY_BF16, 0, ld, M * ld }, wm = { ws, TY_BF16, 1, ld, N * ld };
+                got_y = y, got_N = N;
+                for (long tile = 0; tile < gemm_tiles(Z, M, N, K); tile++)
+                        gemm_bf16(xm, wm, Z, M, N, K, tile);
+                for (long i = 0; i < Z * M; i++)
+                        for (long j = 0; j < N; j++) {
+                                double sum = 0, most = 0;
+                                for (long k = 0; k < K; k++) {
+                                        const double p = (double)x[i * ld + k] *
+                                                         (double)w[(i / M * N + j) * ld + k];
+                                        sum += p, most += fabs(p);
+                                }
+                                const float got = y[i * N + j];
+                                if (isfinite(sum))
+                                        NEAR(got, sum, 1e-6 * (most + 1e-3),
+                                             "%ldx%ldx%ld: (%ld,%ld)", M, N, K, i, j);
+                                else
+                                        CHECK_MSG(!isfinite(got), "(%ld,%ld): %g", i, j,
+                                                  (double)got);
+                        }
+                free(x), free(w), free(y), free(xs), free(ws);
         }
 }
 

@@ -120,6 +120,15 @@ static int compile_ms(const Kernel *k)
         return ms;
 }
 
+/* Does a kernel of the CPU's unit u read bf16?  The others need not compile what multiplies it. */
+static bool unit_has_bf16(const Module *m, int u)
+{
+        for (int i = u; i < m->n_kernels; i += CPU_UNITS)
+                if (strstr(m->kernel[i].text, "TY_BF16"))
+                        return true;
+        return false;
+}
+
 void module_text(const Module *m, Text *kernels, Text *source)
 {
         for (int i = 0; i < m->n_kernels; i++) {
@@ -152,6 +161,8 @@ void module_text(const Module *m, Text *kernels, Text *source)
                                 stored_list_text(m->stored, source);
                                 if (m->act_int8)
                                         text_add(source, "#define TGC_ACT_INT8 1\n");
+                                if (unit_has_bf16(m, u))
+                                        text_add(source, "#define TGC_BF16 1\n");
                         }
                         open = true;
                         put_comments(k, source);

@@ -252,6 +252,14 @@ _Static_assert(QG_PANELS * 4 + MATMUL_MT * (MATMUL_KC / QG_CHUNK) * sizeof(Quant
 #define QUANT_GEMM(a, b) 0
 #endif
 
+#if defined TGC_BF16 && defined TGC_X86 && defined __AVX512BF16__ && defined __AVX512BW__ && \
+        TGC_VEC == 16
+#include "cpu_bf16_gemm.h"
+#define PAIRS_GEMM(a, b, K, rows)                                                                \
+        ((a).ty == TY_BF16 && (b).ty == TY_BF16 && !(a).trans && (b).trans && (K) % BG_K == 0 && \
+         !(rows))
+#endif
+
 /* One tile of C: rows m0.. (m of them), columns n0.. (n), all of K, into c (ldc a multiple
  * of NR).  pa and pb are room for the panels.  z: which matrix of the batch.  rows: A's
  * row m0 + i is rows[i], or NULL (only with a.trans 0). */
@@ -262,6 +270,14 @@ TGC_NOINLINE void gemm_tile(Mat a, Mat b, long z, long m0, int m, long n0, int n
                 int k = (int)tgc_min(K - k0, MATMUL_KC);
                 const float *pa_or_a = pa;
                 long ar = k, ac = 1;
+#ifdef PAIRS_GEMM
+                if (PAIRS_GEMM(a, b, K, rows)) {
+                        pairs_step((const bf16 *)a.p + z * a.batch + m0 * a.ld + k0, a.ld,
+                                   (const bf16 *)b.p + z * b.batch + n0 * b.ld + k0, b.ld, m, n, k,
+                                   pb, c, ldc, k0 > 0);
+                        continue;
+                }
+#endif
                 if (QUANT_GEMM(a, b))
                         ; /* quant_gemm_step does it */
                 else if (b.trans)

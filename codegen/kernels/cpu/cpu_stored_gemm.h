@@ -161,11 +161,12 @@ TGC_INLINE void quant_turn(uint8_t (*to)[16][4], const uint8_t (*w)[QG_CHUNK])
         const __m512i flip = _mm512_set1_epi8((char)0x80);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++) {
-                _mm512_storeu_si512(to[i], _mm512_xor_si512(flip, _mm512_shuffle_i32x4(
-                                                                          a[i], a[i + 4], 0x88)));
+                _mm512_storeu_si512(to[i],
+                                    _mm512_xor_si512(flip,
+                                                     _mm512_shuffle_i32x4(a[i], a[i + 4], 0x88)));
                 _mm512_storeu_si512(to[i + 4],
-                                    _mm512_xor_si512(flip, _mm512_shuffle_i32x4(a[i], a[i + 4],
-                                                                                0xdd)));
+                                    _mm512_xor_si512(flip,
+                                                     _mm512_shuffle_i32x4(a[i], a[i + 4], 0xdd)));
         }
 }
 
@@ -181,28 +182,28 @@ TGC_NOINLINE void quant_half_panels(QuantPanel *to, int h, const QuantColumns *f
 }
 
 /* quant_pack_TYPE: n rows of W, `stride` bytes apart, chunks of 32 values each, as panels. */
-#define X(name, values, bytes, decode)                                                            \
-        TGC_NOINLINE TGC_QUANT_O3 void quant_pack_##name(QuantPanel *to, const unsigned char *w,  \
-                                                         long stride, int n, int chunks)          \
-        {                                                                                         \
-                QuantColumns s;                                                                   \
-                for (int j = 0; j < (n + QG_COLS - 1) / QG_COLS * QG_COLS; j += 16) {             \
-                        for (int jj = 0; jj < 16; jj++) {                                         \
-                                const int there = j + jj < n;                                     \
-                                const unsigned char *b = w + (there ? j + jj : 0) * stride;       \
-                                for (int c = 0; c < chunks; b += (bytes))                         \
-                                        for (int i = 0; i < (values) / QG_CHUNK; i++, c++) {      \
-                                                const Quants q = quants_##decode(b, i);           \
+#define X(name, values, bytes, decode)                                                             \
+        TGC_NOINLINE TGC_QUANT_O3 void quant_pack_##name(QuantPanel *to, const unsigned char *w,   \
+                                                         long stride, int n, int chunks)           \
+        {                                                                                          \
+                QuantColumns s;                                                                    \
+                for (int j = 0; j < (n + QG_COLS - 1) / QG_COLS * QG_COLS; j += 16) {              \
+                        for (int jj = 0; jj < 16; jj++) {                                          \
+                                const int there = j + jj < n;                                      \
+                                const unsigned char *b = w + (there ? j + jj : 0) * stride;        \
+                                for (int c = 0; c < chunks; b += (bytes))                          \
+                                        for (int i = 0; i < (values) / QG_CHUNK; i++, c++) {       \
+                                                const Quants q = quants_##decode(b, i);            \
                                                 _mm256_storeu_si256((__m256i *)(void *)s.w[c][jj], \
-                                                                    q.q);                         \
-                                                s.d0[c][jj] = there ? q.d0 : 0.f;                 \
-                                                s.d1[c][jj] = there ? q.d1 : 0.f;                 \
-                                                s.m[c][jj] = there ? q.m : 0.f;                   \
-                                        }                                                         \
-                        }                                                                         \
-                        quant_half_panels(to + (long)j / QG_COLS * chunks, j / 16 % 2, &s,        \
-                                          chunks);                                                \
-                }                                                                                 \
+                                                                    q.q);                          \
+                                                s.d0[c][jj] = there ? q.d0 : 0.f;                  \
+                                                s.d1[c][jj] = there ? q.d1 : 0.f;                  \
+                                                s.m[c][jj] = there ? q.m : 0.f;                    \
+                                        }                                                          \
+                        }                                                                          \
+                        quant_half_panels(to + (long)j / QG_COLS * chunks, j / 16 % 2, &s,         \
+                                          chunks);                                                 \
+                }                                                                                  \
         }
 TGC_STORED(X)
 #undef X

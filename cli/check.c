@@ -14,7 +14,7 @@
 #include "check_impl.h"
 
 /* Numbers without a pattern, the same everywhere. */
-uint64_t check_hash(uint64_t x)
+static uint64_t check_hash(uint64_t x)
 {
         x = (x ^ x >> 31) * 0x7fb5d329728ea185u;
         x = (x ^ x >> 27) * 0x81dadef4bc2dd44du;

@@ -30,7 +30,6 @@ typedef struct Distance {
 
 /* ---- check.c ---- */
 
-uint64_t check_hash(uint64_t x); /* numbers without a pattern, the same everywhere */
 Distance check_distance(double err, double tolerance);
 double check_largest(const double *v, int64_t n); /* of absolute values */
 /* An output's distance into the sum, and to whom looks on. */

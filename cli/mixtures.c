@@ -83,7 +83,8 @@ const char *mixture_names(void)
 
 int mixture_file_type(int mixture) { return mixtures[mixture].file_type; }
 
-int type_that_fits(int dtype, int64_t cols)
+/* A type that rows of so many values can have: itself, another of its kind, F16. */
+static int type_that_fits(int dtype, int64_t cols)
 {
         if (cols % ck_block_values(dtype) == 0)
                 return dtype;

@@ -19,7 +19,5 @@ typedef struct MixtureModel {
 int mixture_type_of(int mixture, const MixtureModel *m, const char *name, int rank, int64_t cols);
 /* CK_* for tensor t of g, which may be what it has. */
 int mixture_type(int mixture, const Gguf *g, const CkTensor *t);
-/* A type that rows of so many values can have: itself, another of its kind, F16. */
-int type_that_fits(int dtype, int64_t cols);
 
 #endif

@@ -23,7 +23,6 @@ void js_num(JsonOut *j, const char *key, double x);
 void js_str(JsonOut *j, const char *key, const char *s);
 /* No byte of it can end the script that it stands in; what is no UTF-8 becomes U+FFFD. */
 void js_strn(JsonOut *j, const char *key, const char *s, size_t n);
-void js_raw(JsonOut *j, const char *s, size_t n);
 void js_free(JsonOut *j);
 
 /* ---- page_graphs.c: what the compiler knows of a model; sees the compiler ---- */

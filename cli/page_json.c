@@ -9,7 +9,7 @@
 #include "../runtime/util/json.h"
 #include "page.h"
 
-void js_raw(JsonOut *j, const char *s, size_t n)
+static void js_raw(JsonOut *j, const char *s, size_t n)
 {
         if (j->n + n + 1 > j->cap) {
                 size_t cap = 2 * (j->n + n) + 4096;

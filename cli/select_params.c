@@ -14,7 +14,8 @@
 
 /* ---- names ---- */
 
-bool name_matches(const char *pattern, const char *name)
+/* The whole name, or parts of it between dots. */
+static bool name_matches(const char *pattern, const char *name)
 {
         char part[512];
         const size_t n = strlen(name);
@@ -50,7 +51,8 @@ static bool next_name(const char **at, char *name, size_t cap)
         return true;
 }
 
-bool map_first_name(const char *rest, char *name, size_t cap)
+/* The first name of a checkpoint in a MapLine's rest. */
+static bool map_first_name(const char *rest, char *name, size_t cap)
 {
         return next_name(&rest, name, cap);
 }

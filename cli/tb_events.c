@@ -16,7 +16,7 @@
 #include "train_log.h"
 
 /* Castagnoli's polynomial, reflected, a bit at a time: an event has a hundred bytes. */
-uint32_t crc32c(const void *data, size_t n)
+static uint32_t crc32c(const void *data, size_t n)
 {
         const unsigned char *p = data;
         uint32_t c = ~0u;

@@ -48,7 +48,6 @@ typedef struct TbScalar {
 /* Its name has the time, so that each process has one of its own. */
 int tb_open(LogFile *f, const char *dir, int64_t from, Err *e);
 int tb_scalars(LogFile *f, int64_t step, const TbScalar *s, int n, Err *e);
-uint32_t crc32c(const void *data, size_t n);
 
 int log_write(const LogFile *f, const void *data, size_t n, Err *e);
 

@@ -88,7 +88,5 @@ const char *index_whole_text(IndexPrinter *p, const Index *ix, const char *col);
 /* Of the token with this text, of B*T. */
 const char *index_sequence_text(IndexPrinter *p, const char *token);
 const char *index_position_text(IndexPrinter *p, const char *token);
-/* ... its place in a cache with so many slots for each sequence, or in that pool of pages. */
-const char *index_place_text(IndexPrinter *p, const char *token, Dim slots, int pool);
 
 #endif

@@ -37,7 +37,7 @@ static const char *token_text(IndexPrinter *p, const char *token, const char *fi
 }
 
 /* In the cache, which has `slots` for each sequence, or pages of a pool. */
-const char *index_place_text(IndexPrinter *p, const char *token, Dim slots, int pool)
+static const char *index_place_text(IndexPrinter *p, const char *token, Dim slots, int pool)
 {
         Arena *a = p->e->tmp;
         if (p->e->ragged)

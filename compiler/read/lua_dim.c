@@ -15,7 +15,7 @@ void lua_push_dim(lua_State *L, Dim d)
         luaL_setmetatable(L, DIMENSION);
 }
 
-Dim lua_dim_at(lua_State *L, int i)
+static Dim lua_dim_at(lua_State *L, int i)
 {
         Dim *d = luaL_testudata(L, i, DIMENSION);
         lua_Integer n;

@@ -27,7 +27,6 @@ double lua_real_at(lua_State *L, int i, Op op,
 
 void lua_dim_open(lua_State *L); /* also the globals B and T */
 void lua_push_dim(lua_State *L, Dim d);
-Dim lua_dim_at(lua_State *L, int i);
 Type lua_shape_at(lua_State *L, int i, DType dt);
 DType lua_dtype_at(lua_State *L, int i);
 

@@ -209,7 +209,6 @@ typedef struct Pool {
         size_t used, most;
 } Pool;
 
-void *pool_get(Pool *p, size_t n); /* zeroed; NULL: no memory, or beyond most */
 void pool_free(Pool *p);
 
 typedef struct Buf {

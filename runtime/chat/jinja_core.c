@@ -11,7 +11,8 @@ typedef struct PoolChunk {
 
 enum { CHUNK = 64 << 10 };
 
-void *pool_get(Pool *p, size_t n)
+/* Zeroed; NULL: no memory, or beyond most. */
+static void *pool_get(Pool *p, size_t n)
 {
         const size_t align = sizeof(max_align_t);
         PoolChunk *c = p->chunk;

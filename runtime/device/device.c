@@ -18,8 +18,6 @@ int dev_kind(const char *name)
         return -1;
 }
 
-const char *dev_kind_name(DevKind kind) { return kind_name[kind]; }
-
 int dev_open(Device **d, DevKind kind, const DevOptions *o, Err *e)
 {
         static const DevOptions none;

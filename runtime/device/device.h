@@ -45,7 +45,6 @@ typedef struct DevOptions {
 
 /* auto|cpu|cuda|emulate; -1: none of these. */
 int dev_kind(const char *name);
-const char *dev_kind_name(DevKind kind);
 
 /* DEV_AUTO is cuda when the driver sees a GPU, else cpu; a GPU that then cannot be
  * used is an error, not a reason to go on slowly.  o may be NULL. */

@@ -77,7 +77,6 @@ static inline bool match_ends(const Elem *e) { return e->kind == ELEM_END || e->
 
 /* match_state.c.  What finds no memory sets m->no_memory. */
 bool match_grow(Matcher *m, void *array, int *cap, int need, size_t each);
-int match_push(Matcher *m, int parent, int elem);         /* a stack; -1: too deep, or no memory */
 void match_begin(Matcher *m);                             /* of the next state */
 void match_add_place(Matcher *m, int elem, int stack);    /* once, also where it is there already */
 int match_make_state(Matcher *m);                         /* of these places; -1: no memory */

@@ -58,7 +58,7 @@ static uint32_t hash_stack(const Matcher *m, int i)
 }
 
 /* -1: too deep, or no memory */
-int match_push(Matcher *m, int parent, int elem)
+static int match_push(Matcher *m, int parent, int elem)
 {
         const int depth = m->stack[parent].depth + 1;
         elem = m->g->same[elem];

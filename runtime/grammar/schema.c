@@ -103,7 +103,7 @@ const cJSON *all_next(const All *a, const char *key, int *i)
         return NULL;
 }
 
-bool all_has(const All *a, const char *key)
+static bool all_has(const All *a, const char *key)
 {
         int i = 0;
         return all_next(a, key, &i) != NULL;
@@ -430,15 +430,6 @@ int schema_blank(Schema *s)
                 gr_ref(b, s->ws, gr_repeat(b, gr_class(b, blank, 2, false), 0, 40));
         }
         return s->ws;
-}
-
-/* Any JSON value. */
-int schema_any(Schema *s)
-{
-        static const All none = { 0 };
-        if (!s->any_value)
-                s->any_value = schema_rule(s, &none);
-        return s->any_value;
 }
 
 /* An alternative that is a reference; a rule that has none yet takes it as its first. */

@@ -36,8 +36,8 @@ typedef struct Schema {
         const char *file;
         Memo *memo;
         int n_memo, cap_memo, depth;
-        int ws, any_value; /* rules; 0: not made yet */
-        bool ref_alone;    /* draft 3 to 7: keywords beside a $ref say nothing */
+        int ws;         /* a rule; 0: not made yet */
+        bool ref_alone; /* draft 3 to 7: keywords beside a $ref say nothing */
 } Schema;
 
 /* schema.c.  A refusal names the keyword with its path. */
@@ -46,10 +46,8 @@ void all_add(Schema *s, All *a, const cJSON *schema, int done);
 void all_free(All *a);
 int schema_rule(Schema *s, const All *all); /* or NONE */
 int schema_blank(Schema *s);
-int schema_any(Schema *s);
 /* The first of them that has the keyword, from *i on; NULL: none. */
 const cJSON *all_next(const All *a, const char *key, int *i);
-bool all_has(const All *a, const char *key);
 bool in_list_of(const cJSON *list, const cJSON *value);
 /* Does a string match a pattern, anywhere? -1: refused, at `at` */
 int pattern_finds(Schema *s, const cJSON *at, const char *pattern, const char *text);

@@ -628,12 +628,6 @@ int program_arena(const Program *p, const char *name)
         return -1;
 }
 
-int program_kernel(const Program *p, const char *name)
-{
-        FIND(p->kernel, p->n_kernels, name) return i;
-        return -1;
-}
-
 const Prog *program_find(const Program *p, const char *name)
 {
         FIND(p->prog, p->n_progs, name) return &p->prog[i];

@@ -146,7 +146,6 @@ int program_parse(Program *p, const char *text, size_t size, const char *what, E
 void program_free(Program *p);
 
 int program_arena(const Program *p, const char *name);        /* index or -1 */
-int program_kernel(const Program *p, const char *name);       /* index or -1 */
 const Prog *program_find(const Program *p, const char *name); /* or NULL */
 /* the smallest that takes so many sequences, or NULL */
 const Prog *program_decode(const Program *p, int B);

@@ -140,7 +140,8 @@ int session_plain_pages(Session *s, Err *e)
         return session_ring(s, s->m.batch, s->m.ctx, e);
 }
 
-int session_place(const Session *s, int pool, int slot, int position)
+/* Of a position: its place in the cache. */
+static int session_place(const Session *s, int pool, int slot, int position)
 {
         if (position / TGC_PAGE >= s->slot_pages || pool >= s->n_pools)
                 return 0;

@@ -71,7 +71,6 @@ bool cp_is_accent(uint32_t cp);     /* what StripAccents removes */
 bool cp_is_nonspacing(uint32_t cp); /* what BertNormalizer's strip_accents removes */
 bool cp_is_unclean(uint32_t cp);    /* what its clean_text removes */
 bool cp_is_han(uint32_t cp);        /* what it puts spaces around */
-bool cp_is_young(uint32_t cp);      /* libraries may not know it yet, or know it only now */
 /* normalisers neither change nor reorder it, nor what is around it */
 bool cp_is_inert(uint32_t cp);
 /* what a regular expression sees: of the same class and length */

@@ -47,7 +47,8 @@ static bool settled(uint32_t cp)
                (cp >= 0x3099 && cp < 0x3100);
 }
 
-bool cp_is_young(uint32_t cp) { return !settled(cp) && FIND(young, cp); }
+/* Libraries may not know it yet, or know it only now. */
+static bool cp_is_young(uint32_t cp) { return !settled(cp) && FIND(young, cp); }
 
 uint32_t cp_stand_in(uint32_t cp)
 {

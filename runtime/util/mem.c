@@ -6,8 +6,6 @@
 
 static _Thread_local size_t refused;
 
-void mem_refuse(size_t n) { refused = n; }
-
 size_t mem_refused(void)
 {
         size_t n = refused;

@@ -22,7 +22,6 @@ int mem_print(char **out, const char *fmt, va_list ap) __attribute__((format(pri
 
 /* What the last failed allocation of this thread wanted, once; 0: nothing failed since. */
 size_t mem_refused(void);
-void mem_refuse(size_t n); /* of a library's own allocation, where its size is known */
 
 #undef strdup
 #undef strndup

@@ -207,7 +207,8 @@ static int make_tensor(const WeightMap *m, const WeightSet *set, const Piece *pi
         return rc;
 }
 
-int wm_export_make(const Export *x, int i, void *out, Err *e)
+/* All bytes of tensor i. */
+static int wm_export_make(const Export *x, int i, void *out, Err *e)
 {
         return make_tensor(x->map, x->set, x->piece + x->first[i], x->first[i + 1] - x->first[i],
                            &x->tensor[i], out, e);

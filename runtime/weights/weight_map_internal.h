@@ -147,7 +147,6 @@ typedef struct Export {
 
 int wm_export_open(Export *x, const WeightMap *m, const WeightSet *set, int dtype, Err *e);
 void wm_export_close(Export *x);
-int wm_export_make(const Export *x, int i, void *out, Err *e); /* all bytes of tensor i */
 /* A file of n of the tensors; which NULL: of the first n. */
 int wm_export_file(const Export *x, const int *which, int n, const char *path, const StMeta *meta,
                    int n_meta, Err *e);

@@ -153,11 +153,6 @@ static inline __attribute__((unused)) float stored_get(int ty, const void *p, lo
 #endif
 
 TGC_INLINE long ty_size(int ty) { return ty == TY_F32 || ty == TY_I32 ? 4 : 2; }
-TGC_INLINE const void *ty_at(int ty, const void *p, long i)
-{
-        return (const char *)p + i * ty_size(ty);
-}
-
 TGC_INLINE uint32_t float_bits(float x)
 {
         union {

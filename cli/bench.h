@@ -1,4 +1,4 @@
-/* bench.h: what `tgc bench` consists of. */
+/* bench.h: `tgc bench` of several sequences at once (--sequences). */
 #ifndef TGC_BENCH_H
 #define TGC_BENCH_H
 

@@ -1,4 +1,5 @@
-/* eval_kl.h: a model beside a base model (eval_kl.c). */
+/* eval_kl.h: how far a model's distributions are from a base model's: `tgc eval --save-base` writes
+ * the base's, --kl compares with them. */
 #ifndef TGC_EVAL_KL_H
 #define TGC_EVAL_KL_H
 

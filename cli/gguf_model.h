@@ -1,4 +1,4 @@
-/* gguf_model.h: a GGUF file as a model. */
+/* gguf_model.h: a GGUF file as a model: its configuration, weights, tokenizer, templates. */
 #ifndef TGC_GGUF_MODEL_H
 #define TGC_GGUF_MODEL_H
 

@@ -1,4 +1,5 @@
-/* objective_lua.h: an objective, for those who know the runtime only. */
+/* objective_lua.h: opens an objective (--objective NAME or FILE.lua) for files that include the
+ * runtime's headers: the compiler's have names in common with them. */
 #ifndef TGC_OBJECTIVE_LUA_H
 #define TGC_OBJECTIVE_LUA_H
 

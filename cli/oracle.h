@@ -1,4 +1,5 @@
-/* oracle.h: the double-precision evaluator, for those who know the runtime only. */
+/* oracle.h: the double-precision evaluator behind types of its own, for files that include the
+ * runtime's headers: the compiler's have names in common with them. */
 #ifndef TGC_ORACLE_H
 #define TGC_ORACLE_H
 

@@ -1,4 +1,4 @@
-/* select_params.h: patterns of parameters' names; sees the compiler. */
+/* select_params.h: --train and --group: which parameters learn. Includes the compiler's headers. */
 #ifndef TGC_SELECT_PARAMS_H
 #define TGC_SELECT_PARAMS_H
 

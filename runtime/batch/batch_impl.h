@@ -1,4 +1,5 @@
-/* batch_impl.h: inside of a batch; not for users of batch.h. */
+/* batch_impl.h: what the files of runtime/batch share: the state of a batch and of its sequences;
+ * not for users of batch.h. */
 #ifndef TGC_BATCH_IMPL_H
 #define TGC_BATCH_IMPL_H
 

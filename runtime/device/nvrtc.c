@@ -1,3 +1,6 @@
+/* nvrtc.c: CUDA units to cubins by NVRTC (nvrtc.h): from the disk cache, then in child processes,
+ * one for each core, the slowest units first.  What children leave undone, threads of this process
+ * compile. */
 #include "nvrtc.h"
 #include <errno.h>
 #include <signal.h>

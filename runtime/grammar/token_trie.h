@@ -1,4 +1,5 @@
-/* token_trie.h: the trie as match_mask.c walks it. */
+/* token_trie.h: the tokens of a vocabulary as a trie of their bytes, for match_mask.c: made once
+ * for a tokenizer, then only read. */
 #ifndef TGC_TOKEN_TRIE_H
 #define TGC_TOKEN_TRIE_H
 

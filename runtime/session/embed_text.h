@@ -1,4 +1,5 @@
-/* embed_text.h: texts to vectors, with all that a plan of an encoder says of it. */
+/* embed_text.h: texts to ids and settings for an encoder, as the plan's section `embedding` says;
+ * session_embed_tokens (session.h) makes vectors of them. */
 #ifndef TGC_EMBED_TEXT_H
 #define TGC_EMBED_TEXT_H
 

@@ -1,4 +1,5 @@
-/* session_impl.h: inside of a session; not for users of session.h. */
+/* session_impl.h: what the files of runtime/session and runtime/batch share: the state of a
+ * session; not for users of session.h. */
 #ifndef TGC_SESSION_IMPL_H
 #define TGC_SESSION_IMPL_H
 

@@ -1,3 +1,4 @@
+/* err.c: a status and its message (err.h). */
 #include "err.h"
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* line_reader.c: a text as lines and words, with errors that name the line (line_reader.h). */
 #include "line_reader.h"
 #include "c_locale.h"
 #include <math.h>

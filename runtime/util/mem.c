@@ -1,3 +1,5 @@
+/* mem.c: malloc and its kin that remember, for each thread, how many bytes the last failed call
+ * wanted (mem.h). */
 #include "mem.h"
 #undef malloc
 #undef calloc

@@ -1,3 +1,4 @@
+/* parallel.c: pieces of work on a few threads, which take the next piece when done (parallel.h). */
 #include "parallel.h"
 #include "c_locale.h"
 #include <pthread.h>

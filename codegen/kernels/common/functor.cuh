@@ -1,6 +1,6 @@
 /* functor.cuh: what generated prologues and epilogues call. */
-#ifndef TGC_EPILOGUE_CUH
-#define TGC_EPILOGUE_CUH
+#ifndef TGC_FUNCTOR_CUH
+#define TGC_FUNCTOR_CUH
 
 #include "tgc.cuh"
 #include "ptx.cuh"

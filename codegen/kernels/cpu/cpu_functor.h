@@ -1,6 +1,6 @@
 /* cpu_functor.h: what generated prologues and epilogues call; the twin of functor.cuh. */
-#ifndef TGC_CPU_EPILOGUE_H
-#define TGC_CPU_EPILOGUE_H
+#ifndef TGC_CPU_FUNCTOR_H
+#define TGC_CPU_FUNCTOR_H
 
 #include "cpu_math.h"
 

@@ -1,4 +1,4 @@
-/* gemm_fma.cuh: a tile of float32 by plain arithmetic. */
+/* gemm_fma.cuh: a tile of gemm.cuh by plain float32 multiply-adds, without tensor cores. */
 #ifndef TGC_GEMM_FMA_CUH
 #define TGC_GEMM_FMA_CUH
 

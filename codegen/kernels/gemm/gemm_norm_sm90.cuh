@@ -3,8 +3,8 @@
  *
  *      gemm_norm_single_wave<T, Tile, TRANS_A, TRANS_B, PREFETCH, RowNorm<KIND, CLUSTER>>(map_a,
  *              map_b, M, N, K, eps, tile, smem, epilogue, finish) */
-#ifndef TGC_GEMM_NORM_SHORT_SM90_CUH
-#define TGC_GEMM_NORM_SHORT_SM90_CUH
+#ifndef TGC_GEMM_NORM_SM90_CUH
+#define TGC_GEMM_NORM_SM90_CUH
 
 #include "gemm_norm.cuh"
 #include "gemm_single_wave_sm90.cuh"

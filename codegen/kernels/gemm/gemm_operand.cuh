@@ -1,6 +1,6 @@
 /* gemm_operand.cuh: panels of gemm.cuh: an operand's way from memory into shared memory. */
-#ifndef TGC_GEMM_PANEL_CUH
-#define TGC_GEMM_PANEL_CUH
+#ifndef TGC_GEMM_OPERAND_CUH
+#define TGC_GEMM_OPERAND_CUH
 
 #include "gemm_tile.cuh"
 

@@ -330,10 +330,10 @@ TEST (program_refusals) {
                     "'away' is neither out nor in" },
                   { HEAD "arena host 512\nprogram a B 1 T 1\nrun k0 grid 1 args rt w+0 w+0\n"
                          "move out act+0 w+0 16 0 1\nend\n",
-                    "between an arena and arena host" },
+                    "between arena act and arena host" },
                   { HEAD "arena host 512\nprogram a B 1 T 1\nrun k0 grid 1 args rt w+0 w+0\n"
                          "move in host+0 host+256 256 0 1\nend\n",
-                    "between an arena and arena host" },
+                    "between arena act and arena host" },
                   { HEAD "arena host 512\nprogram a B 1 T 1\nrun k0 grid 1 args rt w+0 w+0\n"
                          "move out act+0 host+0 256 1 0\nend\n",
                     "moves stand in the order" },

@@ -324,6 +324,9 @@ TEST (played_driver_moves) {
         }
         CHECK(*replays > before);
         session_close(s);
+        s = open_on(&p, DEV_CUDA, SESSION_INFER); /* it has no arena host */
+        CHECK(session_run(s, "moves", 1, 1, &e) == TGC_USAGE && strstr(e.msg, "needs arena host"));
+        session_close(s);
         plan_close(&p);
         CHECK_MSG(*live == 0, "%d things were not given back", *live);
 }

@@ -106,7 +106,7 @@
  *                                      address, but a tensor map is given by value, in all runs of
  *                                      KERNEL or in none. ARCH: the grid there, for kernels with
  *                                      such a form
- *      move out|in ARENA+OFFSET host+OFFSET BYTES BEGIN END            a copy to arena host (pinned
+ *      move out|in act+OFFSET host+OFFSET BYTES BEGIN END              a copy to arena host (pinned
  *                                      memory of the host), or from it, beside the runs: it begins
  *                                      before run BEGIN and is done before run END
  *      end

@@ -444,7 +444,7 @@ static void parse_run(Parse *s, Prog *g)
         s->run++;
 }
 
-/* move out|in ARENA+OFFSET host+OFFSET BYTES BEGIN END */
+/* move out|in act+OFFSET host+OFFSET BYTES BEGIN END */
 static void parse_move(Parse *s, Prog *g)
 {
         LineReader *w = &s->w;
@@ -459,9 +459,9 @@ static void parse_move(Parse *s, Prog *g)
         line_end(w);
         if (!w->code && !m.out && strcmp(way, "in"))
                 line_fail(w, "'%.20s' is neither out nor in", way);
-        if (!w->code &&
-            (strcmp(s->p->arena[m.host.arena].name, "host") || m.here.arena == m.host.arena))
-                line_fail(w, "a move is between an arena and arena host");
+        if (!w->code && (strcmp(s->p->arena[m.host.arena].name, "host") ||
+                         strcmp(s->p->arena[m.here.arena].name, "act")))
+                line_fail(w, "a move is between arena act and arena host");
         if (!w->code && (m.begin > m.end || (g->n_move && m.begin < g->move[g->n_move - 1].begin)))
                 line_fail(w,
                           "a move from run %d to run %d: moves stand in the order in which they "

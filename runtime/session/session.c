@@ -175,6 +175,12 @@ int session_resolve(Session *s, Err *e)
                                     strcmp(s->p.arena[ref.arena].name, "gsum"))
                                         ps->lacks = ref.arena;
                         }
+                for (int i = 0; i < g->n_move; i++)
+                        for (int k = 0; k < 2; k++) {
+                                const Ref ref = k ? g->move[i].host : g->move[i].here;
+                                if (!s->arena[ref.arena].mem && s->p.arena[ref.arena].size)
+                                        ps->lacks = ref.arena;
+                        }
                 dev_graph_free(s->d, ps->graph);
                 ps->graph = 0;
                 ps->seen = 0;

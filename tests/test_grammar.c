@@ -131,13 +131,15 @@ TEST (schemas) {
               "{\"s\":1,\"t\":2}\1{\"t\":2}\1", "{\"s\":1,\"t\":3}\1{\"s\":2}\1");
         /* beside a $ref: to draft 7 nothing counts, then all does */
         check(grammar_schema,
-              "{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"$ref\":\"#/definitions/a\","
+              "{\"$schema\":\"http://json-schema.org/draft-07/schema#\","
+              "\"$ref\":\"#/definitions/a\","
               "\"required\":[\"t\"],\"not\":{},\"definitions\":{\"a\":{\"allOf\":["
               "{\"$ref\":\"#/definitions/b\"},{\"$ref\":\"#/definitions/b\",\"const\":1}]},"
               "\"b\":{\"type\":\"object\"}}}",
               "{}\1{\"t\":1}\1", "1\1");
         check(grammar_schema,
-              "{\"$schema\":\"https://json-schema.org/draft/2020-12/schema\",\"$ref\":\"#/$defs/a\","
+              "{\"$schema\":\"https://json-schema.org/draft/2020-12/schema\","
+              "\"$ref\":\"#/$defs/a\","
               "\"required\":[\"t\"],\"$defs\":{\"a\":{\"type\":\"object\"}}}",
               "{\"t\":1}\1", "{}\1");
         check(grammar_schema, "{\"allOf\":[{\"minimum\":3},{\"maximum\":4}],\"type\":\"integer\"}",

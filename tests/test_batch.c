@@ -120,6 +120,8 @@ static void make_texts(Text *t, int n, int longest, int most)
 }
 
 static bool exact; /* log-probabilities are the same bits, not to a thousandth alone */
+static bool ties;  /* where two tokens are as likely, either may be said, and all after it differs:
+                    * fp8 makes a last bit of float32 a sixteenth of a key, now and then */
 
 /* Tokens, the end, and log-probabilities. */
 static bool same(const Text *a, const Text *b, int i, const char *what)
@@ -129,15 +131,18 @@ static bool same(const Text *a, const Text *b, int i, const char *what)
                        a->end, b->n, b->end);
                 return false;
         }
-        for (int k = a->prompt; k < a->n; k++)
-                if (a->ids[k] != b->ids[k] ||
-                    !(fabsf(a->logprob[k] - b->logprob[k]) <= (exact ? 0.f : 1e-3f))) {
+        for (int k = a->prompt; k < a->n; k++) {
+                const bool near = fabsf(a->logprob[k] - b->logprob[k]) <= (exact ? 0.f : 1e-3f);
+                if (ties && near && a->ids[k] != b->ids[k])
+                        return true;
+                if (a->ids[k] != b->ids[k] || !near) {
                         printf("  %s, sequence %d, prompt of %d: token %d is %d (%g), alone %d "
                                "(%g)\n",
                                what, i, a->prompt, k, a->ids[k], (double)a->logprob[k], b->ids[k],
                                (double)b->logprob[k]);
                         return false;
                 }
+        }
         return true;
 }
 
@@ -418,9 +423,10 @@ static void check_on_the_gpu(const char *dtype, const char *cache_type, bool win
         cache = cache_type;
         open_model(&x, "llama", large, windows ? 10 : 8, dtype, 64, 64 * 1024, "cuda");
         CHECK(!session_manifest(x.s)->narrow_pages == !windows);
-        check_company(&x, 64, 2000, 200, NULL, !exact, what);
+        ties = !exact && cache_type;
+        check_company(&x, 64, 2000, 200, NULL, !exact && !ties, what);
         close_model(&x);
-        exact = false;
+        exact = ties = false;
         cache = NULL;
 }
 

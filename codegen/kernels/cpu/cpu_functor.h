@@ -18,6 +18,17 @@
 #define sinf fast_sinf
 #define cosf fast_cosf
 
+/* In the text that codegen/ops/loss.c emits. */
+TGC_INLINE void accumulate_n(float *p, const float *v, int n, int add)
+{
+        if (add)
+                for (int j = 0; j < n; j++)
+                        p[j] += v[j];
+        else
+                for (int j = 0; j < n; j++)
+                        p[j] = v[j];
+}
+
 TGC_INLINE void rope(float x0, float x1, float pos, float freq, float *y0, float *y1)
 {
         float s = fast_sinf(pos * freq), c = fast_cosf(pos * freq);

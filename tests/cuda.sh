@@ -132,6 +132,11 @@ check() {
         done
         try "check products over blocks, two in a launch" $tgc check models/llama.lua -D n_layer=2 -D n_embd=2048 -D n_head=64 -D n_kv_head=16 \
                 -D head_dim=64 -D n_ff=256 -D vocab=256 -D ctx=16 --dtype f16 -b 1 --weight-type q4_k_m --tokens 1 --greedy 12 --device cuda
+        # ... of every way that codes reach the tensor cores, rows of W no multiple of a tile, one sequence and five
+        for w in int4:128 int4:32 nf4 fp8 q8_0; do
+                try "check products over blocks, $w" $tgc check models/llama.lua -D n_layer=1 -D n_embd=2304 -D n_head=18 -D n_kv_head=6 \
+                        -D head_dim=128 -D n_ff=6400 -D vocab=999 -D ctx=40 --dtype f16 -b 5 --weight-type $w --tokens 1 --greedy 12 --device cuda
+        done
         try "check gate.lua" $tgc check tests/e2e/check/gate.lua --dtype bf16 -b 6 --block-size 58 --tokens 58 --device cuda
         for dt in f32 bf16; do try "check pairs.lua $dt" $tgc check tests/e2e/check/pairs.lua --dtype $dt --greedy 8 --device cuda; done
         try "check widths.lua, masks" $tgc check tests/e2e/check/widths.lua -D mask=true --tokens 29 --device cuda

@@ -30,7 +30,7 @@ enum {
         GEMV_K_MAX = 131072, /* largest M * (K + 32): beyond it use gemm_task */
         GEMV_NT = 512,       /* most columns of a tile */
         GEMV_WORK = 65536,   /* weights of a tile, about */
-        GEMV_AHEAD = 4096,   /* bytes that a single stream is prefetched ahead */
+        GEMV_AHEAD = 8192,   /* bytes that a single stream is prefetched ahead */
         GEMV_TAKEN = GEMV_K_MAX + GEMV_M_MAX * GEMV_NT, /* of the scratch: x and y */
         GEMV_TILES = 128                                /* where there is work for so many */
 };
@@ -406,11 +406,12 @@ TGC_INLINE void gemv_fill(int norm, float eps, int m, long row, long K, float *x
 /* ---- the task ---------------------------------------------------------- */
 
 /* Columns of a tile.  Each tile makes all of X, so of many columns it takes more: as many as leave
- * GEMV_TILES tiles. */
+ * GEMV_TILES tiles, and 128 where that leaves 16. */
 TGC_INLINE long gemv_nt(long N, long K)
 {
         long n = tgc_max(GEMV_WORK / tgc_max(K, 1), N / GEMV_TILES) / 64 * 64;
-        return n < 64 ? 64 : n > GEMV_NT ? GEMV_NT : n;
+        const long least = N >= 16 * 128 ? 128 : 64;
+        return n < least ? least : n > GEMV_NT ? GEMV_NT : n;
 }
 
 /* w as Mat b of gemm_task: op(W) is (K,N); trans 1: stored (N,K).  N <= GEMV_NT is one

@@ -350,7 +350,7 @@ TGC_INLINE QuantSum quant_step(QuantSum s, Quants w, const QuantX *x, long c)
 /* quant_dots_TYPE: y[j] = sum_k x[k] w[j*ld ...], rows of K values whose bytes are `stride` apart
  * from `first` on; of types that have QUANT_.  Blocks are asked for QUANT_AHEAD bytes early: the
  * hardware prefetcher alone leaves a core waiting half of the time. */
-enum { QUANT_AHEAD = 4096 };
+enum { QUANT_AHEAD = 8192 };
 TGC_INLINE void quant_ahead(const unsigned char *b, int bytes)
 {
 #pragma GCC unroll 4

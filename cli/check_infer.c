@@ -1,6 +1,6 @@
 /* check_infer.c: what is said after a text, and vectors of texts, against the reference: logits of
- * all tokens and of the one behind them, of sequences side by side, choices that the device makes by
- * itself. */
+ * all tokens and of the one behind them, of sequences side by side, choices that the device makes
+ * by itself. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

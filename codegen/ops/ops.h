@@ -44,9 +44,9 @@ void gen_row(Emit *e, const Group *gr);
 /* ---- column.c: sums over rows ---- */
 
 void gen_column(Emit *e, const Group *gr);
-/* A product dW = dy^T x can sum dy's columns by the way on sm_90a (column.c).  gen_column leaves the
- * group to gen_gemm, which calls column_sums after the product; parts_sm90: how many parts it put
- * into `work`, or 0. */
+/* A product dW = dy^T x can sum dy's columns by the way on sm_90a (column.c).  gen_column leaves
+ * the group to gen_gemm, which calls column_sums after the product; parts_sm90: how many parts it
+ * put into `work`, or 0. */
 void columns_find(Emit *e);                       /* before the first kernel */
 const Group *column_beside(Emit *e, Ref product); /* the sums' group, or NULL */
 int column_work(Emit *e, const Group *gr, int64_t parts_sm90);

@@ -234,7 +234,7 @@ typedef struct Emit {
         /* stored.c's: by parameter, 1 + the work where its values lie decoded; or NULL */
         int *decoded;
         struct Attentions *attentions; /* sm90_qkv_attention.c's: those of a cache */
-        struct Columns *columns;       /* column.c's: which sums of columns are beside which product */
+        struct Columns *columns; /* column.c's: which sums of columns are beside which product */
 } Emit;
 
 /* A kernel being written: arguments are collected as they are mentioned. */

@@ -1,5 +1,5 @@
-/* model_files.h: which files of models/ are models; the others are what models are made with.  It is
- * for tests that see the runtime alone, too; test_describe compares it with `tgc help models`. */
+/* model_files.h: which files of models/ are models; the others are what models are made with.
+ * For tests that see the runtime alone, too; test_describe compares it with `tgc help models`. */
 #ifndef TGC_MODEL_FILES_H
 #define TGC_MODEL_FILES_H
 

@@ -3,9 +3,9 @@
  *
  * Of each buffer the longest time between two launches that use it counts.  If the copies out and
  * back fit into it, one behind the other, as fast as a bus is, the buffer becomes two: one until
- * the copy out is done, one from the beginning of the copy back on.  Copies are in the order in which
- * values come, and back in that in which they are wanted; each as late as it can be, so that memory
- * is free until then.  Times are estimates: a copy that takes longer makes kernels wait. */
+ * the copy out is done, one from the beginning of the copy back on.  Copies are in the order in
+ * which values come, and back in that in which they are wanted; each as late as it can be, so that
+ * memory is free until then.  Times are estimates: a copy that takes longer makes kernels wait. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* batch_test.cu: products of one size, whose matrices lie one below another, by one launch on
- * Hopper (gemm_tma_batch), played: every way to lie, edges that are another matrix's rows, pairs of
- * blocks, and symmetric ones of which half is multiplied.  Sums are integers: each value is known. */
+ * Hopper (gemm_tma_batch), played: every way to lie, edges that are rows of another matrix, pairs
+ * of blocks, and symmetric ones of which half is multiplied.  Sums are integers: each value is
+ * known. */
 #define TGC_SM90A 1
 #include "gemm_sm90.cuh"
 #include "bench/product_epilogues.h"

@@ -19,7 +19,8 @@ function b.map(p, from, suffix, steps, options)
         return p:from(table.concat(names, " || ") .. (steps or ""), options)
 end
 
--- b.under({"model.layers.0.", "layers.0."}, "mlp.up") -> {"model.layers.0.mlp.up", "layers.0.mlp.up"}
+-- b.under({"model.layers.0.", "layers.0."}, "mlp.up") -> {"model.layers.0.mlp.up",
+-- "layers.0.mlp.up"}
 function b.under(prefixes, name)
         local out = {}
         for i, prefix in ipairs(prefixes) do out[i] = prefix .. name end
@@ -40,7 +41,8 @@ function b.outputs(logits, targets, aux, coef)
         local total = each:reshape { B * T }:as "loss.flat":sum():as "loss.sum"
         local ce = (total:reshape {}:as "loss.total" * inv_tokens()):as(aux and "loss.ce" or "loss")
         if not aux then return { logits = logits, loss = ce } end
-        return { logits = logits, loss = (ce + (aux * coef):as "loss.aux"):as "loss", aux_loss = aux, ce = ce }
+        return { logits = logits, loss = (ce + (aux * coef):as "loss.aux"):as "loss",
+                 aux_loss = aux, ce = ce }
 end
 
 -- Linear layers, embeddings, norms ----------------------------------------------
@@ -67,7 +69,8 @@ end
 -- o: eps (1e-5), from, suffix, steps; offset: the parameter is the gain less this.
 function b.rmsnorm(x, name, o)
         o = o or {}
-        local gain = param(name .. ".weight", { x.shape[x.rank] }, { init = o.offset and "zeros" or "ones" })
+        local gain = param(name .. ".weight", { x.shape[x.rank] },
+                           { init = o.offset and "zeros" or "ones" })
         b.map(gain, o.from, o.suffix or ".weight", o.steps)
         local unit = x:rmsnorm(o.eps or 1e-5):as(name .. ".unit")
         if o.offset then gain = (gain + o.offset):as(name .. ".gain") end
@@ -105,13 +108,16 @@ local activations = {
         quick_gelu = function(x) return x * (x * 1.702):sigmoid() end,
 }
 -- What configurations call them.
-local spelled = { gelu_new = "gelu_tanh", gelu_pytorch_tanh = "gelu_tanh", gelu_fast = "gelu_tanh", swish = "silu",
-                  gelu_python = "gelu", gelu_python_tanh = "gelu_tanh", gelu_accurate = "gelu_tanh" }
+local spelled = { gelu_new = "gelu_tanh", gelu_pytorch_tanh = "gelu_tanh", gelu_fast = "gelu_tanh",
+                  swish = "silu",
+                  gelu_python = "gelu", gelu_python_tanh = "gelu_tanh",
+                  gelu_accurate = "gelu_tanh" }
 
 -- Is it one that activation makes?
 function b.knows_activation(kind) return activations[spelled[kind] or kind] ~= nil end
 
--- kind: gelu, gelu_tanh, silu, relu, relu2, sigmoid, tanh, linear, quick_gelu, or what configurations call them.
+-- kind: gelu, gelu_tanh, silu, relu, relu2, sigmoid, tanh, linear, quick_gelu, or what
+-- configurations call them.
 function b.activation(x, kind)
         local f = activations[spelled[kind] or kind]
         if not f then error("unknown activation '" .. kind .. "'") end
@@ -128,9 +134,12 @@ function b.positions(name, ctx, width, o)
         return w:gather(position()):as(name)
 end
 
--- The pairs of a head that YaRN leaves alone, up to the first number, and slows down in full, from the second.
+-- The pairs of a head that YaRN leaves alone, up to the first number, and slows down in full, from
+-- the second.
 local function yarn_range(dims, theta, s)
-        local function at(turns) return dims * math.log(s.original / (turns * 2 * math.pi)) / (2 * math.log(theta)) end
+        local function at(turns)
+                return dims * math.log(s.original / (turns * 2 * math.pi)) / (2 * math.log(theta))
+        end
         local first, last = at(s.fast), at(s.slow)
         if s.truncate then first, last = math.floor(first), math.ceil(last) end
         first, last = math.max(first, 0), math.min(last, dims - 1)
@@ -149,17 +158,20 @@ local function numbers(text)
         return out
 end
 
--- Frequencies of rotary positions, one for a pair.  scaling.kind: "none"; "linear": all slower by factor; "llama3":
--- only the slow ones, with a smooth passage between wavelengths original/high and original/low; "yarn": the same
--- between `fast` and `slow` turns in the original context; "longrope": each by its own factor, of the text `factors`.
--- dims = 0: nil.  name: of the constant, "rope.freq" if absent.
+-- Frequencies of rotary positions, one for a pair.  scaling.kind: "none"; "linear": all slower by
+-- factor; "llama3": only the slow ones, with a smooth passage between wavelengths original/high and
+-- original/low; "yarn": the same between `fast` and `slow` turns in the original context;
+-- "longrope": each by its own factor, of the text `factors`. dims = 0: nil.  name: of the constant,
+-- "rope.freq" if absent.
 function b.rope(dims, theta, scaling, name)
         local freq, s = {}, scaling or { kind = "none" }
         if dims == 0 then return nil end
         local first, last
         local own = s.kind == "longrope" and numbers(s.factors)
         if own and #own ~= (dims + 1) // 2 then
-                error(string.format("rope_scaling / rope_parameters: short_factor and long_factor should have a number for "
+                error(string.format(
+                        "rope_scaling / rope_parameters: short_factor and long_factor should have "
+                        .. "a number for "
                                     .. "each of %d rotary pairs, not %d", (dims + 1) // 2, #own))
         end
         if s.kind == "yarn" then first, last = yarn_range(dims, theta, s) end
@@ -168,7 +180,8 @@ function b.rope(dims, theta, scaling, name)
                 if s.kind == "linear" then
                         f = f / s.factor
                 elseif s.kind == "llama3" then
-                        local turns = s.original * f / (2 * math.pi)    -- within the original context
+                        -- within the original context
+                        local turns = s.original * f / (2 * math.pi)
                         if turns < s.low then
                                 f = f / s.factor
                         elseif turns <= s.high then
@@ -181,7 +194,8 @@ function b.rope(dims, theta, scaling, name)
                 elseif own then
                         f = f / own[i + 1]
                 elseif s.kind ~= "none" and s.kind ~= "default" then
-                        error("unknown rope scaling '" .. s.kind .. "'; known are none, linear, llama3, yarn, longrope, dynamic")
+                        error("unknown rope scaling '" .. s.kind
+                              .. "'; known are none, linear, llama3, yarn, longrope, dynamic")
                 end
                 freq[#freq + 1] = f
         end
@@ -196,45 +210,62 @@ b.rope_params = {
         rope_factor = 1.0, rope_low = 1.0, rope_high = 4.0, rope_original = 8192,
         rope_fast = 32.0, rope_slow = 1.0, rope_truncate = true,
         rope_gain = 1.0,        -- of cosines and sines
-        rope_short = "", rope_long = "",        -- longrope's factors, one for a pair, with spaces between them
+        rope_short = "", rope_long = "",        -- longrope's factors, one for a pair, with spaces
+                                                -- between them
         rope_use = "auto",      -- which of them: auto (by ctx), short, long
 }
 
--- longrope and dynamic positions turn by factors that depend on a text's length: up to the original context by one set,
--- beyond it by another.  A graph has one set, so that keys in the cache and new ones agree; it is that of texts of ctx tokens.
+-- longrope and dynamic positions turn by factors that depend on a text's length: up to the original
+-- context by one set, beyond it by another.  A graph has one set, so that keys in the cache and new
+-- ones agree; it is that of texts of ctx tokens.
 --
--- longrope has two sets: the short one where ctx is within the original context, else the long one at every length, as vLLM
--- does.  Those are transformers' logits of texts that are longer than the original context.  rope_use says it otherwise.
+-- longrope has two sets: the short one where ctx is within the original context, else the long one
+-- at every length, as vLLM does.  Those are transformers' logits of texts that are longer than the
+-- original context.  rope_use says it otherwise.
 local function longrope_use(p)
         local use, long = p.rope_use, p.ctx > p.rope_original
         if use ~= "auto" and use ~= "short" and use ~= "long" then
                 error("rope_use is auto, short or long, not '" .. use .. "'")
         end
         if use == "short" and long then
-                error(string.format('rope_use=short: "longrope" turns positions by its long factors in texts of more than %d '
-                                    .. "tokens; set -D ctx=%d or less, or rope_use=long", p.rope_original, p.rope_original))
+                error(string.format(
+                        'rope_use=short: "longrope" turns positions by its long factors in texts '
+                        .. 'of more than %d '
+                                    .. "tokens; set -D ctx=%d or less, or rope_use=long",
+                                    p.rope_original, p.rope_original))
         end
         return use == "auto" and (long and "long" or "short") or use
 end
 
--- dynamic has another set for every length beyond the original context.  One at all lengths is nobody's logits but those of
--- texts of exactly ctx tokens, so it must be asked for: rope_use=long.
+-- dynamic has another set for every length beyond the original context.  One at all lengths is
+-- nobody's logits but those of texts of exactly ctx tokens, so it must be asked for: rope_use=long.
 local function dynamic_theta(p, dims)
-        if dims == 2 then error "rope_scaling / rope_parameters: dynamic positions need two pairs" end
+        if dims == 2 then
+                error "rope_scaling / rope_parameters: dynamic positions need two pairs"
+        end
         if p.ctx <= p.rope_original then
                 if p.rope_use == "long" then
-                        error(string.format("rope_use=long has no effect on dynamic positions with -D ctx=%d, which is within "
-                                            .. "the original context of %d", p.ctx, p.rope_original))
+                        error(string.format(
+                                "rope_use=long has no effect on dynamic positions with -D ctx=%d, "
+                                .. "which is within "
+                                            .. "the original context of %d", p.ctx,
+                                            p.rope_original))
                 end
                 return p.rope_theta
         end
         if p.rope_use ~= "long" then
-                error(string.format('rope_scaling / rope_parameters: "dynamic" turns positions by other factors at every length '
-                                    .. "of more than %d tokens, by the length at run time, which is not supported; set -D ctx=%d or "
-                                    .. "less, or -D rope_use=long for the factors of texts of %d tokens at every length",
+                error(string.format(
+                        'rope_scaling / rope_parameters: "dynamic" turns positions by other '
+                        .. 'factors at every length '
+                                    .. "of more than %d tokens, by the length at run time, which "
+                                    .. "is not supported; set -D ctx=%d or "
+                                    .. "less, or -D rope_use=long for the factors of texts of %d "
+                                    .. "tokens at every length",
                                     p.rope_original, p.rope_original, p.ctx))
         end
-        return p.rope_theta * (p.rope_factor * p.ctx / p.rope_original - (p.rope_factor - 1)) ^ (dims / (dims - 2))
+        return p.rope_theta
+                * (p.rope_factor * p.ctx / p.rope_original
+                   - (p.rope_factor - 1)) ^ (dims / (dims - 2))
 end
 
 -- b.rope of a model's parameters p, which have those of rope_params.
@@ -247,12 +278,14 @@ function b.rope_of(p, D)
         elseif kind == "dynamic" then
                 theta, kind = dynamic_theta(p, dims), "none"
         elseif p.rope_use ~= "auto" then
-                error("rope_use has no effect on positions of the kind '" .. kind .. "', only on longrope and dynamic")
+                error("rope_use has no effect on positions of the kind '" .. kind
+                      .. "', only on longrope and dynamic")
         end
         return b.rope(dims, theta, {
                 kind = kind, factor = p.rope_factor, low = p.rope_low, high = p.rope_high,
-                original = p.rope_original, fast = p.rope_fast, slow = p.rope_slow, truncate = p.rope_truncate,
-                gain = p.rope_gain, factors = use == "long" and p.rope_long or p.rope_short,
+                original = p.rope_original, fast = p.rope_fast, slow = p.rope_slow,
+                truncate = p.rope_truncate, gain = p.rope_gain,
+                factors = use == "long" and p.rope_long or p.rope_short,
         })
 end
 
@@ -270,7 +303,8 @@ function b.letter(pattern, i)
         return pattern:sub(at, at)
 end
 
--- Does layer i see only the window?  pattern: s, the window, or f, everything, a letter a layer, repeated.
+-- Does layer i see only the window?  pattern: s, the window, or f, everything, a letter a layer,
+-- repeated.
 function b.slides(pattern, i) return b.letter(pattern, i) == "s" end
 
 -- One slope a head, powers of 2^(-bias_max/n); where n is no power of two, those
@@ -302,8 +336,8 @@ function b.heads(x, name, n, width)
         return x:reshape { B, T, n, width }:as(name)
 end
 
--- Turns the heads of q and k.  A gain of all dimensions of both is one of their scores; else they are multiplied.
--- Returns the gain of the scores.
+-- Turns the heads of q and k.  A gain of all dimensions of both is one of their scores; else they
+-- are multiplied. Returns the gain of the scores.
 local function turn(q, k, rope, D, multiply)
         local dims, gain = { dims = rope.dims < D and rope.dims or 0 }, rope.gain
         q, k = q:rope(rope.freq, dims):as "q_rope", k:rope(rope.freq, dims):as "k_rope"
@@ -315,13 +349,17 @@ local function turn(q, k, rope, D, multiply)
 end
 
 -- q (B,T,H*D), k and v (B,T,K*D) -> (B,T,H*D), causal.
--- o: n_head, n_kv_head, head_dim, rope, qk_norm(x, name), norm_last (it comes behind rope), scale, window, softcap,
--- slopes, sinks (one logit a head), dropout; bidirectional = true: every token sees every other.
--- Several documents in a row of training tokens are --documents' matter; a model need not know of them.
+-- o: n_head, n_kv_head, head_dim, rope, qk_norm(x, name), norm_last (it comes behind rope), scale,
+-- window, softcap, slopes, sinks (one logit a head), dropout; bidirectional = true: every token
+-- sees every other. Several documents in a row of training tokens are --documents' matter; a model
+-- need not know of them.
 function b.attend(q, k, v, o)
         local H, K, D = o.n_head, o.n_kv_head or o.n_head, o.head_dim
-        q, k, v = b.heads(q, "q_heads", H, D), b.heads(k, "k_heads", K, D), b.heads(v, "v_heads", K, D)
-        if o.qk_norm and not o.norm_last then q, k = o.qk_norm(q, "q_norm"), o.qk_norm(k, "k_norm") end
+        q, k, v = b.heads(q, "q_heads", H, D), b.heads(k, "k_heads", K, D),
+        b.heads(v, "v_heads", K, D)
+        if o.qk_norm and not o.norm_last then
+                q, k = o.qk_norm(q, "q_norm"), o.qk_norm(k, "k_norm")
+        end
         local scale = o.scale or D ^ -0.5
         if o.rope then
                 local gain
@@ -329,7 +367,8 @@ function b.attend(q, k, v, o)
                 if gain ~= 1 then scale = scale * gain end
         end
         if o.qk_norm and o.norm_last then q, k = o.qk_norm(q, "q_norm"), o.qk_norm(k, "k_norm") end
-        local how = { causal = o.bidirectional and 0 or 1, scale = scale, window = o.window, softcap = o.softcap,
+        local how = { causal = o.bidirectional and 0 or 1, scale = scale, window = o.window,
+                      softcap = o.softcap,
                       p = o.dropout }
         local y
         if o.slopes then
@@ -338,26 +377,33 @@ function b.attend(q, k, v, o)
         else
                 y = q:attention(k, v, how)
         end
-        if o.sinks then                         -- of all that is attended to, the part that no sink has
-                local lse = y:item(1):as "lse":transpose { 0, 2, 1 }:as "lse.heads"             -- (B,T,H)
+        if o.sinks then                         -- of all that is attended to, the part that no sink
+                                                -- has
+                -- (B,T,H)
+                local lse = y:item(1):as "lse":transpose { 0, 2, 1 }:as "lse.heads"
                 local open = (lse - o.sinks):as "lse.over":sigmoid():as "open"
                 y = (y:as "att.all" * open:reshape { B, T, H, 1 }:as "open.heads")
         end
         return y:as "att":reshape { B, T, H * D }:as "att_rows"
 end
 
--- Attention with its linears.  o: as attend, and bias (of q, k, v), out_bias, std, each(y, name) (what is done to
--- q, k and v), from = { q, k, v, o }, suffix, steps = { q, k, v } (of weights), bias_steps.
+-- Attention with its linears.  o: as attend, and bias (of q, k, v), out_bias, std, each(y, name)
+-- (what is done to q, k and v), from = { q, k, v, o }, suffix, steps = { q, k, v } (of weights),
+-- bias_steps.
 function b.self_attention(x, o)
         local H, K, D = o.n_head, o.n_kv_head or o.n_head, o.head_dim
         local from, steps, bias_steps = o.from or {}, o.steps or {}, o.bias_steps or {}
         local function part(name, heads)
-                local y = b.linear(x, name, heads * D, { bias = o.bias, std = o.std, from = from[name], suffix = o.suffix,
-                                                         steps = steps[name], bias_steps = bias_steps[name] })
+                local y = b.linear(x, name, heads * D,
+                                   { bias = o.bias, std = o.std, from = from[name],
+                                     suffix = o.suffix,
+                                                         steps = steps[name],
+                                                         bias_steps = bias_steps[name] })
                 return o.each and o.each(y, name) or y
         end
         local y = b.attend(part("q", H), part("k", K), part("v", K), o)
-        return b.linear(y, "out", x.shape[3], { bias = o.out_bias, std = o.out_std or o.std, from = from.o,
+        return b.linear(y, "out", x.shape[3], { bias = o.out_bias, std = o.out_std or o.std,
+                                                from = from.o,
                                                 suffix = o.suffix })
 end
 
@@ -366,9 +412,11 @@ end
 -- o: n_ff, act, bias, std, out_std, from = { up, down }, steps.
 function b.mlp(x, o)
         local from = o.from or {}
-        local h = b.linear(x, "up", o.n_ff, { bias = o.bias, std = o.std, from = from.up, steps = o.steps })
+        local h = b.linear(x, "up", o.n_ff,
+                           { bias = o.bias, std = o.std, from = from.up, steps = o.steps })
         h = b.activation(h, o.act):as "h"
-        return b.linear(h, "down", x.shape[3], { bias = o.bias, std = o.out_std or o.std, from = from.down,
+        return b.linear(h, "down", x.shape[3],
+                        { bias = o.bias, std = o.out_std or o.std, from = from.down,
                                                  steps = o.steps })
 end
 
@@ -377,7 +425,8 @@ end
 function b.gated_mlp(x, o)
         local from, steps = o.from or {}, o.steps or {}
         local function part(input, name, n)
-                return b.linear(input, name, n, { bias = o.bias, std = o.std, from = from[name], suffix = o.suffix,
+                return b.linear(input, name, n, { bias = o.bias, std = o.std, from = from[name],
+                                                  suffix = o.suffix,
                                                   steps = steps[name] })
         end
         local gate, up = part(x, "gate", o.n_ff), part(x, "up", o.n_ff)
@@ -386,19 +435,22 @@ end
 
 -- Mixture of experts ---------------------------------------------------------------
 
--- For b.moe: ties each expert's weights (E,N,K) to the checkpoint.  s: names below prefix: expert, a pattern of expert's
--- number and linear, and gate, up, down; or, where all experts are in one tensor (E,...), gate and up too, gate_up and down.
+-- For b.moe: ties each expert's weights (E,N,K) to the checkpoint.  s: names below prefix: expert,
+-- a pattern of expert's number and linear, and gate, up, down; or, where all experts are in one
+-- tensor (E,...), gate and up too, gate_up and down.
 function b.expert_map(s, prefix, E, F, C)
         return function(which, w, e)
                 local n, k = w.shape[2], w.shape[3]
                 if not s.gate_up then
                         local text = prefix .. string.format(s.expert, e, s[which])
-                        w:from(string.format("%s: %dx%d | reshape 1 %d %d", text, n, k, n, k), { rows = { e, e + 1 } })
+                        w:from(string.format("%s: %dx%d | reshape 1 %d %d", text, n, k, n, k),
+                               { rows = { e, e + 1 } })
                 elseif e == 0 and which == "down" then
                         w:from(prefix .. s.down)
                 elseif e == 0 then
                         local at = which == "up" and F or 0
-                        w:from(string.format("%s: %dx%dx%d | cols %d %d", prefix .. s.gate_up, E, 2 * F, C, at, at + F))
+                        w:from(string.format("%s: %dx%dx%d | cols %d %d", prefix .. s.gate_up, E,
+                                             2 * F, C, at, at + F))
                 end
         end
 end
@@ -409,8 +461,8 @@ end
 --
 -- o: n_expert, top_k, n_ff, act, gated, renorm, bias (of experts), router_bias, std,
 --    from = { router }, expert_map(which, param, e, suffix) for each expert's tensors,
---    route(scores) -> gates and chosen (B*T,k), where these are not the best of softmax; glu(gate, up), where it is not
---    act(gate) * up.
+--    route(scores) -> gates and chosen (B*T,k), where these are not the best of softmax; glu(gate,
+--    up), where it is not act(gate) * up.
 -- Returns y (B,T,C) and what the balance loss needs.
 function b.moe(x, o)
         local E, k, F, C = o.n_expert, o.top_k, o.n_ff, x.shape[3]
@@ -433,7 +485,8 @@ function b.moe(x, o)
 
         local function expert(input, which, n, how)
                 local w = param(which .. ".weight", { E, n, input.shape[2] }, { std = o.std })
-                local bias = o.bias and param(which .. ".bias", { E, n }, { init = "zeros", decay = false })
+                local bias = o.bias
+                        and param(which .. ".bias", { E, n }, { init = "zeros", decay = false })
                 for e = 0, E - 1 do
                         if o.expert_map then
                                 o.expert_map(which, w, e, ".weight")
@@ -465,7 +518,8 @@ end
 function b.balance_loss(layers)
         local share, prob
         for _, l in ipairs(layers) do
-                local ends = l.offs:slice { axis = 0, start = 1, len = l.E }:as "balance.ends":cast "f32"
+                local ends = l.offs:slice { axis = 0, start = 1,
+                                            len = l.E }:as "balance.ends":cast "f32"
                 local begins = l.offs:slice { axis = 0, len = l.E }:as "balance.begins":cast "f32"
                 local count = (ends - begins):as "balance.count"                -- (E)
                 local tokens = (count:sum():as "balance.slots" * (1 / l.k)):as "balance.tokens"
@@ -475,7 +529,8 @@ function b.balance_loss(layers)
                 prob = prob and prob + p or p
         end
         local n, E = #layers, layers[1].E
-        return ((share * prob):sum():as "balance.sum" * (E / (n * n))):as "balance":reshape {}:as "aux_loss"
+        return ((share * prob):sum():as "balance.sum"
+                * (E / (n * n))):as "balance":reshape {}:as "aux_loss"
 end
 
 return b

@@ -7,9 +7,10 @@ local decoder = require "decoder"
 return decoder.file {
         name = "cohere",
         params = {
-                vocab = 256000, ctx = 132096, n_layer = 32, n_embd = 4096, n_head = 32, n_kv_head = 8, head_dim = 128,
-                n_ff = 14336, norm = "gain", order = "parallel", tied = true, interleaved = true, logit_scale = 0.25,
-                rope_theta = 50000.0, window = 4096, pattern = "sssf", turns = "rrrn",
+                vocab = 256000, ctx = 132096, n_layer = 32, n_embd = 4096, n_head = 32,
+                n_kv_head = 8, head_dim = 128, n_ff = 14336, norm = "gain", order = "parallel",
+                tied = true, interleaved = true, logit_scale = 0.25, rope_theta = 50000.0,
+                window = 4096, pattern = "sssf", turns = "rrrn",
         },
         config = function(c, family)
                 local windows = {}
@@ -20,11 +21,12 @@ return decoder.file {
                                     turns = config.letters(pattern, { s = "r", f = "n" }) }
                 end
                 if c.head_dim and c.head_dim ~= c.hidden_size // c.num_attention_heads then
-                        config.refuse("head_dim", c.head_dim, "should be hidden_size over num_attention_heads")
+                        config.refuse("head_dim", c.head_dim,
+                                      "should be hidden_size over num_attention_heads")
                 end
                 return decoder.from_hf(c, config.with(config.with({
-                        norm = "gain", order = "parallel", interleaved = true, logit_scale = c.logit_scale,
-                        qk_norm = c.use_qk_norm and "heads" or "none",
+                        norm = "gain", order = "parallel", interleaved = true,
+                        logit_scale = c.logit_scale, qk_norm = c.use_qk_norm and "heads" or "none",
                 }, windows), config.rope(c)))
         end,
 }

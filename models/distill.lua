@@ -2,8 +2,8 @@
 --
 --      L = a t^2 KL(softmax(teacher / t) || softmax(logits / t)) + (1 - a) cross-entropy
 --
--- both means over the targets that count.  teacher: the logits of --reference MODEL.  The reported loss
--- is the cross-entropy; aux_loss is the KL, before a and t^2.
+-- both means over the targets that count.  teacher: the logits of --reference MODEL.  The reported
+-- loss is the cross-entropy; aux_loss is the KL, before a and t^2.
 
 local o = require "objective"
 

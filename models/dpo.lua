@@ -3,8 +3,8 @@
 --      margin = b ((log p - log p_ref)(chosen) - (log p - log p_ref)(rejected))
 --      L = mean over pairs of  -(1 - s) log sigmoid(margin) - s log sigmoid(-margin)
 --
--- A row holds a pair, as two documents; log p is the sum over an answer's tokens.  p_ref is the model
--- with its adapters off, or --reference MODEL.  aux_loss is the mean margin.
+-- A row holds a pair, as two documents; log p is the sum over an answer's tokens.  p_ref is the
+-- model with its adapters off, or --reference MODEL.  aux_loss is the mean margin.
 
 local o = require "objective"
 
@@ -22,6 +22,7 @@ return {
                 local margin = gain:sum() * p.beta                              -- (B,1)
                 local each = o.softplus(-margin) * (1 - p.smoothing)
                 if p.smoothing > 0 then each = each + o.softplus(margin) * p.smoothing end
-                return { loss = o.row_mean(m, each):as "total", aux_loss = o.row_mean(m, margin):as "margin" }
+                return { loss = o.row_mean(m, each):as "total",
+                         aux_loss = o.row_mean(m, margin):as "margin" }
         end,
 }

@@ -6,8 +6,9 @@ local decoder = require "decoder"
 return decoder.file {
         name = "ernie",
         params = {
-                vocab = 103424, ctx = 131072, n_layer = 18, n_embd = 1024, n_head = 16, n_kv_head = 2, head_dim = 128,
-                n_ff = 3072, tied = true, interleaved = true, rope_theta = 500000.0,
+                vocab = 103424, ctx = 131072, n_layer = 18, n_embd = 1024, n_head = 16,
+                n_kv_head = 2, head_dim = 128, n_ff = 3072, tied = true, interleaved = true,
+                rope_theta = 500000.0,
         },
         config = function(c)
                 local bias = c.use_bias or false

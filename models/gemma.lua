@@ -6,11 +6,13 @@ local decoder = require "decoder"
 
 local function third(c)
         config.divides(c, "num_attention_heads", "hidden_size")
-        local pattern = config.pattern(config.layer_types(c, c.sliding_window_pattern), c.num_hidden_layers, c.sliding_window)
+        local pattern = config.pattern(config.layer_types(c, c.sliding_window_pattern),
+                                       c.num_hidden_layers, c.sliding_window)
         return config.with({
-                order = "both", qk_norm = "head", act = c.hidden_activation, score_scale = c.query_pre_attn_scalar ^ -0.5,
-                logit_cap = c.final_logit_softcapping or 0.0, window = c.sliding_window or 0, pattern = pattern,
-                turns = config.letters(pattern, { s = "l", f = "r" }),
+                order = "both", qk_norm = "head", act = c.hidden_activation,
+                score_scale = c.query_pre_attn_scalar ^ -0.5,
+                logit_cap = c.final_logit_softcapping or 0.0, window = c.sliding_window or 0,
+                pattern = pattern, turns = config.letters(pattern, { s = "l", f = "r" }),
                 local_theta = config.near_theta(c, c.rope_local_base_freq),
         }, config.rope(c, { part = "full_attention" }))
 end
@@ -18,21 +20,25 @@ end
 return decoder.file {
         name = "gemma",
         params = {
-                vocab = 262144, ctx = 32768, n_layer = 26, n_embd = 1152, n_head = 4, n_kv_head = 1, head_dim = 256,
-                n_ff = 6912, act = "gelu_tanh", eps = 1e-6, norm = "rms1", order = "both", qk_norm = "head", tied = true,
-                embed_scale = 0.0, score_scale = 0.0625, rope_theta = 1e6, window = 512, pattern = "sssssf",
+                vocab = 262144, ctx = 32768, n_layer = 26, n_embd = 1152, n_head = 4, n_kv_head = 1,
+                head_dim = 256, n_ff = 6912, act = "gelu_tanh", eps = 1e-6, norm = "rms1",
+                order = "both", qk_norm = "head", tied = true, embed_scale = 0.0,
+                score_scale = 0.0625, rope_theta = 1e6, window = 512, pattern = "sssssf",
                 turns = "lllllr",
         },
         config = function(c, family)
                 local one = family == "gemma"
                 return decoder.from_hf(c, config.with({
                         norm = "rms1", embed_scale = 0.0,
-                        act = c.hidden_act == "gelu" and "gelu_tanh" or c.hidden_act,   -- its first files said so
+                        -- its first files said so
+                        act = c.hidden_act == "gelu" and "gelu_tanh" or c.hidden_act,
                 }, one and config.rope(c) or third(c)))
         end,
         names = function(i, p)
                 local n = decoder.names(i)
-                if p.order == "both" then n.mlp_norm = "model.layers." .. i .. ".pre_feedforward_layernorm" end
+                if p.order == "both" then
+                        n.mlp_norm = "model.layers." .. i .. ".pre_feedforward_layernorm"
+                end
                 return n
         end,
 }

@@ -4,9 +4,10 @@
 --      ratio = p / p_old,  d = log p_ref - log p
 --      L = mean of  -min(ratio A, clip(ratio, 1 - e, 1 + e) A) + b (exp d - d - 1)
 --
--- the mean over continuations of the mean over their tokens, or over all tokens (per_token).  p_old has
--- the weights that sampled, p_ref none of the adapters, or is --reference MODEL.  The reward here, the
--- share of a text's words that are different, is a stand-in: an objective of your own has its own
+-- the mean over continuations of the mean over their tokens, or over all tokens (per_token).  p_old
+-- has the weights that sampled, p_ref none of the adapters, or is --reference MODEL.  The reward
+-- here, the share of a text's words that are different, is a stand-in: an objective of your own has
+-- its own
 --.  aux_loss is the mean of exp d - d - 1.
 
 local o = require "objective"

@@ -8,8 +8,8 @@ local function block(x, p, i)
                 local h = b.layernorm(x, "norm", { eps = p.eps, from = l .. "ln1" })
                 local a = l .. "attention."
                 h = b.self_attention(h, {
-                        n_head = p.n_head, head_dim = p.n_embd // p.n_head, out_bias = true, std = p.std,
-                        dropout = p.dropout,
+                        n_head = p.n_head, head_dim = p.n_embd // p.n_head, out_bias = true,
+                        std = p.std, dropout = p.dropout,
                         from = { q = a .. "w_q", k = a .. "w_k", v = a .. "w_v", o = a .. "w_o" },
                 })
                 return (x + b.dropout(h, p.dropout)):as "sum"
@@ -30,15 +30,18 @@ return {
         },
         graph = function(p)
                 local ids, targets = b.inputs()
-                local tok, table = b.embedding(ids, "tok", p.vocab, p.n_embd, { std = p.std, from = "token_embedding" })
-                local pos = b.positions("pos", p.ctx, p.n_embd, { std = p.std, from = "pos_embedding.pos_embedding" })
+                local tok, table = b.embedding(ids, "tok", p.vocab, p.n_embd,
+                                               { std = p.std, from = "token_embedding" })
+                local pos = b.positions("pos", p.ctx, p.n_embd,
+                                        { std = p.std, from = "pos_embedding.pos_embedding" })
                 local x = (tok + pos):as "x"
                 for i = 0, p.n_layer - 1 do
                         x = scope("blk" .. i, block, x, p, i)
                 end
                 x = b.layernorm(x, "norm", { eps = p.eps, from = "ln_f" })
                 if not p.tied then
-                        return b.outputs(b.linear(x, "logits", p.vocab, { std = p.std, from = "lm_head" }), targets)
+                        return b.outputs(b.linear(x, "logits", p.vocab,
+                                                  { std = p.std, from = "lm_head" }), targets)
                 end
                 ignore "lm_head.weight"
                 return b.outputs(x:matmul(table, { tb = 1 }):as "logits", targets)

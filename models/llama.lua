@@ -13,12 +13,14 @@ local spelling = {
         hf = function(i)
                 local l = "model.layers." .. i .. "."
                 return {
-                        att_norm = l .. "input_layernorm", mlp_norm = l .. "post_attention_layernorm",
-                        q = l .. "self_attn.q_proj", k = l .. "self_attn.k_proj", v = l .. "self_attn.v_proj",
+                        att_norm = l .. "input_layernorm",
+                        mlp_norm = l .. "post_attention_layernorm", q = l .. "self_attn.q_proj",
+                        k = l .. "self_attn.k_proj", v = l .. "self_attn.v_proj",
                         o = l .. "self_attn.o_proj", qkv = l .. "self_attn.qkv_proj",
                         q_norm = l .. "self_attn.q_norm", k_norm = l .. "self_attn.k_norm",
-                        gate = l .. "mlp.gate_proj", up = l .. "mlp.up_proj", down = l .. "mlp.down_proj",
-                        gate_up = l .. "mlp.gate_up_proj", suffix = ".weight",
+                        gate = l .. "mlp.gate_proj", up = l .. "mlp.up_proj",
+                        down = l .. "mlp.down_proj", gate_up = l .. "mlp.gate_up_proj",
+                        suffix = ".weight",
                 }
         end,
         llama2c = function(i)
@@ -31,7 +33,8 @@ local spelling = {
         end,
 }
 local outer = {
-        hf = { embed = { "model.embed_tokens.weight", "lm_head.weight" }, norm = "model.norm.weight",
+        hf = { embed = { "model.embed_tokens.weight", "lm_head.weight" },
+               norm = "model.norm.weight",
                head = "lm_head.weight" },
         llama2c = { embed = { "tok_emb" }, norm = "rms_final", head = "wcls" },
 }
@@ -51,7 +54,8 @@ function llama.attention(x, p, rope, from)
         local C, H, K, D = p.n_embd, p.n_head, p.n_kv_head, p.head_dim
         local turn = { v = "" }
         for name, heads in pairs { q = H, k = K } do
-                turn[name] = p.source == "hf" and rope and string.format(" | rope %d %d", heads, rope.dims) or ""
+                turn[name] = p.source == "hf" and rope and string.format(" | rope %d %d", heads,
+                        rope.dims) or ""
         end
         local steps, names = turn, from
         if p.fused then
@@ -63,8 +67,9 @@ function llama.attention(x, p, rope, from)
                 return b.rmsnorm(y, name, { eps = p.eps, from = from[name], steps = " | rope 1" })
         end
         return b.self_attention(x, {
-                n_head = H, n_kv_head = K, head_dim = D, rope = rope, qk_norm = p.qk_norm and qk_norm,
-                window = from.slides and p.window or 0, dropout = p.dropout, bias = p.qkv_bias, out_bias = p.out_bias, std = p.std,
+                n_head = H, n_kv_head = K, head_dim = D, rope = rope,
+                qk_norm = p.qk_norm and qk_norm, window = from.slides and p.window or 0,
+                dropout = p.dropout, bias = p.qkv_bias, out_bias = p.out_bias, std = p.std,
                 from = names, suffix = from.suffix, steps = steps, bias_steps = turn,
         })
 end
@@ -94,25 +99,32 @@ local function windows(c)
 end
 
 -- Phi-3 has two kinds of scaling.  Its first files call one of them "su".
-local phi3_rope = { partial_ok = true, kinds = { default = true, longrope = true }, alias = { su = "longrope", yarn = "longrope" } }
+local phi3_rope = { partial_ok = true, kinds = { default = true, longrope = true },
+                    alias = { su = "longrope", yarn = "longrope" } }
 
 -- Parameters from a config.json that was read.
 function llama.from_hf(c, family)
         local window, pattern = windows(c)
-        if not c.head_dim or family == "llama" then config.divides(c, "num_attention_heads", "hidden_size") end
+        if not c.head_dim or family == "llama" then
+                config.divides(c, "num_attention_heads", "hidden_size")
+        end
         local p = config.with({
-                vocab = c.vocab_size, ctx = c.max_position_embeddings, n_layer = c.num_hidden_layers,
-                n_head = c.num_attention_heads, n_kv_head = c.num_key_value_heads or c.num_attention_heads,
+                vocab = c.vocab_size, ctx = c.max_position_embeddings,
+                n_layer = c.num_hidden_layers, n_head = c.num_attention_heads,
+                n_kv_head = c.num_key_value_heads or c.num_attention_heads,
                 head_dim = c.head_dim or c.hidden_size // c.num_attention_heads,
-                n_embd = c.hidden_size, n_ff = c.intermediate_size, act = c.hidden_act, eps = c.rms_norm_eps,
-                std = c.initializer_range, tied = c.tie_word_embeddings, dropout = 0.0,
-                qkv_bias = c.attention_bias or family == "qwen2", out_bias = c.attention_bias or false,
-                mlp_bias = c.mlp_bias or false, qk_norm = family == "qwen3" or family == "qwen3_moe",
-                fused = family == "phi3", source = "hf", window = window, pattern = pattern,
+                n_embd = c.hidden_size, n_ff = c.intermediate_size, act = c.hidden_act,
+                eps = c.rms_norm_eps, std = c.initializer_range, tied = c.tie_word_embeddings,
+                dropout = 0.0, qkv_bias = c.attention_bias or family == "qwen2",
+                out_bias = c.attention_bias or false, mlp_bias = c.mlp_bias or false,
+                qk_norm = family == "qwen3" or family == "qwen3_moe", fused = family == "phi3",
+                source = "hf", window = window, pattern = pattern,
         }, config.rope(c, family == "phi3" and phi3_rope or nil))
         config.heads(p.n_head, p.n_kv_head, p.head_dim, p.rotary)
-        if p.rope_scaling == "longrope" and family == "phi3" and p.head_dim * p.n_head ~= p.n_embd then
-                config.refuse(config.rope_key(c), nil, "is not supported with a head_dim of its own")
+        if p.rope_scaling == "longrope" and family == "phi3" and p.head_dim
+                * p.n_head ~= p.n_embd then
+                config.refuse(config.rope_key(c), nil,
+                              "is not supported with a head_dim of its own")
         end
         return p
 end
@@ -121,8 +133,8 @@ local function from_llama2c(c)
         return b.with_defaults({
                 vocab = c.vocab_size, ctx = c.seq_len, n_layer = c.n_layers, n_head = c.n_heads,
                 n_kv_head = c.n_kv_heads,
-                head_dim = c.dim // c.n_heads, n_embd = c.dim, n_ff = c.hidden_dim, tied = c.shared, eps = 1e-5,
-                act = "silu", rope_theta = 10000.0, source = "llama2c",
+                head_dim = c.dim // c.n_heads, n_embd = c.dim, n_ff = c.hidden_dim, tied = c.shared,
+                eps = 1e-5, act = "silu", rope_theta = 10000.0, source = "llama2c",
         }, llama.params)
 end
 
@@ -132,24 +144,27 @@ function llama.config(raw, family)
 end
 
 llama.params = {
-        vocab = 128256, ctx = 131072, n_layer = 16, n_embd = 2048, n_head = 32, n_kv_head = 8, head_dim = 64,
-        n_ff = 8192, act = "silu", eps = 1e-5, std = 0.02, tied = true, dropout = 0.0,
-        qkv_bias = false, out_bias = false, mlp_bias = false, qk_norm = false,
+        vocab = 128256, ctx = 131072, n_layer = 16, n_embd = 2048, n_head = 32, n_kv_head = 8,
+        head_dim = 64, n_ff = 8192, act = "silu", eps = 1e-5, std = 0.02, tied = true,
+        dropout = 0.0, qkv_bias = false, out_bias = false, mlp_bias = false, qk_norm = false,
         window = 0,             -- length of the attention window in tokens; 0: no window
         pattern = "s",          -- a letter for each layer, repeated: s with the window, f without
         rope_theta = 500000.0,
-        fused = false,          -- the checkpoint stores q, k, v as one tensor, and gate, up as another
+        fused = false,          -- the checkpoint stores q, k, v as one tensor, and gate, up as
+                                -- another
         source = "hf",          -- names and rotary order of the checkpoint: hf, llama2c
 }
 b.with_defaults(llama.params, b.rope_params)
 
 local function block(x, p, rope, from, mlp)
         x = scope("attn", function()
-                local h = b.rmsnorm(x, "norm", { eps = p.eps, from = from.att_norm, suffix = from.suffix })
+                local h = b.rmsnorm(x, "norm",
+                                    { eps = p.eps, from = from.att_norm, suffix = from.suffix })
                 return (x + b.dropout(llama.attention(h, p, rope, from), p.dropout)):as "sum"
         end)
         return scope("mlp", function()
-                local h = b.rmsnorm(x, "norm", { eps = p.eps, from = from.mlp_norm, suffix = from.suffix })
+                local h = b.rmsnorm(x, "norm",
+                                    { eps = p.eps, from = from.mlp_norm, suffix = from.suffix })
                 return (x + b.dropout(mlp(h, p, from), p.dropout)):as "sum"
         end)
 end
@@ -168,7 +183,10 @@ function llama.logits(ids, p, mlp)
         end
         x = b.rmsnorm(x, "norm", { eps = p.eps, from = names.norm, suffix = "" })
         if p.source == "hf" then ignore "*.rotary_emb.inv_freq" end
-        if not p.tied then return b.linear(x, "logits", p.vocab, { std = p.std, from = names.head, suffix = "" }) end
+        if not p.tied then
+                return b.linear(x, "logits", p.vocab,
+                                { std = p.std, from = names.head, suffix = "" })
+        end
         ignore(p.source == "hf" and "lm_head.weight=model.embed_tokens.weight" or names.head)
         return x:matmul(embed, { tb = 1 }):as "logits"
 end

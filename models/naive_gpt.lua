@@ -11,8 +11,8 @@ local b = require "blocks"
 local naive = { name = "naive_gpt" }
 
 naive.params = {
-        vocab = 76, ctx = 64, n_layer = 4, n_head = 4, n_embd = 128, eps = 1e-5, std = 0.02, dropout = 0.1,
-        variant = "baseline",
+        vocab = 76, ctx = 64, n_layer = 4, n_head = 4, n_embd = 128, eps = 1e-5, std = 0.02,
+        dropout = 0.1, variant = "baseline",
 }
 
 -- Rows h*D to (h+1)*D of w are head h's.
@@ -22,7 +22,8 @@ local function heads(x, which, p, i)
         local name = { q = "query", k = "key", v = "value" }
         for h = 0, p.n_head - 1 do
                 local own = string.format("heads.%d.%s", h, name[which])
-                b.map(w, { "blocks." .. i .. "." .. own, "blocks." .. i .. ".sa." .. own }, ".weight",
+                b.map(w, { "blocks." .. i .. "." .. own, "blocks." .. i .. ".sa." .. own },
+                      ".weight",
                       string.format(": %dx%d", D, p.n_embd), { rows = { h * D, (h + 1) * D } })
         end
         return x:matmul(w, { tb = 1 }):as(which)
@@ -35,14 +36,17 @@ function naive.attention(x, p, i)
                 scale = (p.variant == "custom" and p.n_embd or D) ^ -0.5,
         })
         y = b.linear(y, "out", p.n_embd, { bias = true, std = p.std,
-                                           from = { "blocks." .. i .. ".proj", "blocks." .. i .. ".sa.proj" } })
+                                           from = { "blocks." .. i .. ".proj", "blocks." .. i
+                                                    .. ".sa.proj" } })
         return b.dropout(y, p.dropout)
 end
 
 function naive.mlp(x, p, i)
         local y = b.mlp(x, { n_ff = 4 * p.n_embd, act = "gelu", bias = true, std = p.std,
-                             from = { up = { "blocks." .. i .. ".fc1", "blocks." .. i .. ".ffwd.net.0" },
-                                      down = { "blocks." .. i .. ".fc2", "blocks." .. i .. ".ffwd.net.2" } } })
+                             from = { up = { "blocks." .. i .. ".fc1", "blocks." .. i
+                                             .. ".ffwd.net.0" },
+                                      down = { "blocks." .. i .. ".fc2", "blocks." .. i
+                                               .. ".ffwd.net.2" } } })
         return b.dropout(y, p.dropout)
 end
 
@@ -71,14 +75,16 @@ function naive.logits(ids, p, mlp)
         end
         local tok = b.embedding(ids, "tok", p.vocab, p.n_embd,
                                 { std = p.std, from = { "tok", "token_embedding_table" } })
-        local pos = b.positions("pos", p.ctx, p.n_embd, { std = p.std, from = { "pos", "position_embedding_table" } })
+        local pos = b.positions("pos", p.ctx, p.n_embd,
+                                { std = p.std, from = { "pos", "position_embedding_table" } })
         local x = (tok + pos):as "x"
         for i = 0, p.n_layer - 1 do
                 x = scope("blk" .. i, block, x, p, i, mlp)
         end
         x = b.layernorm(x, "norm", { eps = p.eps, from = "ln_f" })
         return b.linear(x, "logits", p.vocab,
-                        { bias = p.variant == "baseline", std = p.std, from = { "head", "lm_head" } })
+                        { bias = p.variant == "baseline", std = p.std,
+                          from = { "head", "lm_head" } })
 end
 
 function naive.graph(p)

@@ -34,8 +34,8 @@ local function target_logit(m)
         return m.head_bias and s + m.head_bias:gather(t) or s
 end
 
--- log of the sum of exponentials of the logits (B,T).  Of a loss -log p = lse - logit it is the loss
--- and the target's logit, so the logits need not stand in memory.
+-- log of the sum of exponentials of the logits (B,T).  Of a loss -log p = lse - logit it is the
+-- loss and the target's logit, so the logits need not stand in memory.
 function o.lse(m)
         if not m.head then return m.logits:logsumexp():reshape { B, T } end
         return (m.nll + target_logit(m)):as "lse"

@@ -6,9 +6,11 @@ local decoder = require "decoder"
 
 -- Sliding layers of OLMo 3 have other rotary positions than full ones, where only these are scaled.
 local function third(c)
-        local pattern = config.pattern(config.layer_types(c, 4), c.num_hidden_layers, c.sliding_window)
+        local pattern = config.pattern(config.layer_types(c, 4), c.num_hidden_layers,
+                                       c.sliding_window)
         return config.with({
-                window = c.sliding_window or 0, pattern = pattern, turns = config.letters(pattern, { s = "l", f = "r" }),
+                window = c.sliding_window or 0, pattern = pattern,
+                turns = config.letters(pattern, { s = "l", f = "r" }),
                 local_theta = config.near_theta(c, 500000.0),
         }, config.rope(c, { part = "full_attention" }))
 end
@@ -16,14 +18,16 @@ end
 return decoder.file {
         name = "olmo",
         params = {
-                vocab = 100352, ctx = 4096, n_layer = 32, n_embd = 4096, n_head = 32, n_kv_head = 32, head_dim = 128,
-                n_ff = 11008, eps = 1e-6, norm = "rms", order = "post", qk_norm = "all", rope_theta = 500000.0,
+                vocab = 100352, ctx = 4096, n_layer = 32, n_embd = 4096, n_head = 32,
+                n_kv_head = 32, head_dim = 128, n_ff = 11008, eps = 1e-6, norm = "rms",
+                order = "post", qk_norm = "all", rope_theta = 500000.0,
         },
         config = function(c, family)
                 local one = family == "olmo"
                 return decoder.from_hf(c, config.with({
-                        norm = one and "plain" or "rms", order = one and "pre" or "post", qk_norm = one and "none" or "all",
-                        eps = c.rms_norm_eps or 1e-5, clip = c.clip_qkv or 0.0,
+                        norm = one and "plain" or "rms", order = one and "pre" or "post",
+                        qk_norm = one and "none" or "all", eps = c.rms_norm_eps or 1e-5,
+                        clip = c.clip_qkv or 0.0,
                 }, family == "olmo3" and third(c) or config.rope(c)))
         end,
         names = function(i, p)

@@ -6,14 +6,16 @@ local decoder = require "decoder"
 return decoder.file {
         name = "phi",
         params = {
-                vocab = 51200, ctx = 2048, n_layer = 32, n_embd = 2560, n_head = 32, n_kv_head = 32, head_dim = 80,
-                n_ff = 10240, act = "gelu_tanh", norm = "layer", order = "parallel", gated = false, rotary = 0.4,
-                qkv_bias = true, out_bias = true, mlp_bias = true, head_bias = true,
+                vocab = 51200, ctx = 2048, n_layer = 32, n_embd = 2560, n_head = 32, n_kv_head = 32,
+                head_dim = 80, n_ff = 10240, act = "gelu_tanh", norm = "layer", order = "parallel",
+                gated = false, rotary = 0.4, qkv_bias = true, out_bias = true, mlp_bias = true,
+                head_bias = true,
         },
         config = function(c)
                 return decoder.from_hf(c, config.with({
-                        norm = "layer", order = "parallel", gated = false, qkv_bias = true, out_bias = true, mlp_bias = true,
-                        head_bias = true, qk_norm = c.qk_layernorm and "head" or "none", qk_norm_bias = true,
+                        norm = "layer", order = "parallel", gated = false, qkv_bias = true,
+                        out_bias = true, mlp_bias = true, head_bias = true,
+                        qk_norm = c.qk_layernorm and "head" or "none", qk_norm_bias = true,
                 }, config.rope(c, { partial_ok = true })))
         end,
         names = function(i)

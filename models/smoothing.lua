@@ -15,7 +15,8 @@ return {
         loss = function(m, p)
                 local counts = o.counts(m)
                 local lse = o.lse(m)
-                local each = m.nll * (1 - p.smoothing) + (lse - o.mean_logit(m)) * counts * p.smoothing
+                local each = m.nll * (1 - p.smoothing) + (lse - o.mean_logit(m)) * counts
+                        * p.smoothing
                 if p.z > 0 then each = each + lse ^ 2 * counts * p.z end
                 local loss = o.with_extra(m, o.mean(each)):as "total"
                 return { loss = loss, aux_loss = loss, ce = o.mean(m.nll):as "ce" }

@@ -50,8 +50,8 @@ local function counted(list)
         return n
 end
 
--- BLEU of words against references, n-grams up to `most`, each precision (matches + 1) / (n-grams + 1)
--- above unigrams (Lin and Och 2004, smoothing 2), brevity by the reference nearest in length.
+-- BLEU of words against references, n-grams up to `most`, each precision (matches + 1) / (n-grams +
+-- 1) above unigrams (Lin and Och 2004, smoothing 2), brevity by the reference nearest in length.
 local function bleu(words, others, most)
         local log_sum, near = 0, nil
         for n = 1, most do

@@ -9,9 +9,12 @@ local function block(x, p, rope, i)
         x = scope("attn", function()
                 local h = b.rmsnorm(x, "norm", { eps = p.eps, from = l .. "norm1" })
                 local qkv = b.linear(h, "qkv", 3 * C, { std = p.std, from = l .. "attn.qkv" })
-                local q, k, v = b.part(qkv, "q", 0, C), b.part(qkv, "k", C, C), b.part(qkv, "v", 2 * C, C)
-                local y = b.attend(q, k, v, { n_head = p.n_head, head_dim = C // p.n_head, rope = rope })
-                return (x + b.linear(y, "out", C, { std = p.std, from = l .. "attn.proj" })):as "sum"
+                local q, k, v = b.part(qkv, "q", 0, C), b.part(qkv, "k", C, C),
+                        b.part(qkv, "v", 2 * C, C)
+                local y = b.attend(q, k, v, { n_head = p.n_head, head_dim = C // p.n_head,
+                                              rope = rope })
+                return (x
+                        + b.linear(y, "out", C, { std = p.std, from = l .. "attn.proj" })):as "sum"
         end)
         return scope("mlp", function()
                 local h = b.rmsnorm(x, "norm", { eps = p.eps, from = l .. "norm2" })
@@ -24,8 +27,8 @@ end
 return {
         name = "tinylm",
         params = {
-                vocab = 4096, ctx = 256, n_layer = 6, n_head = 6, n_embd = 384, eps = 1e-6, std = 0.02,
-                rope_theta = 10000.0,
+                vocab = 4096, ctx = 256, n_layer = 6, n_head = 6, n_embd = 384, eps = 1e-6,
+                std = 0.02, rope_theta = 10000.0,
         },
         graph = function(p)
                 local ids, targets = b.inputs()
@@ -35,6 +38,7 @@ return {
                         x = scope("blk" .. i, block, x, p, rope, i)
                 end
                 x = b.rmsnorm(x, "norm", { eps = p.eps, from = "norm" })
-                return b.outputs(b.linear(x, "logits", p.vocab, { std = p.std, from = "head" }), targets)
+                return b.outputs(b.linear(x, "logits", p.vocab, { std = p.std, from = "head" }),
+                                 targets)
         end,
 }

@@ -201,4 +201,12 @@ TEST (models_are_described_as_they_are) {
         CHECK(!describe_models("nothing", &all, false));
 }
 
+/* The comment of a parameter goes on below it. */
+TEST (parameters_are_described_whole) {
+        Text t = { 0 };
+        CHECK(describe_models("granite", &t, false));
+        CHECK(strstr(t.s, "n(x + f(x)); parallel:") && strstr(t.s, "both parts read one n(x)"));
+        text_free(&t);
+}
+
 TEST_MAIN

@@ -46,6 +46,8 @@ p=$(wide 150 "$dir/wide.md")
 say columns_leaves_rows_of_tables "$([ "$p" = "$dir/wide.md:1" ] || echo "says '$p' of wide.md:1")"
 p=$(wide 100 $code)
 say columns_of_code "${p:+over 100 columns: $p}"
+p=$(wide 100 $(git ls-files 'models/*.lua' 'examples/*.lua'))
+say columns_of_models "${p:+over 100 columns: $p}"
 p=$(wide 150 $(git ls-files '*.md'))
 say columns_of_documents "${p:+over 150 columns: $p}"
 

@@ -310,8 +310,9 @@ static const char *assigned(const char *text, const char *name)
         return NULL;
 }
 
-/* The comment behind "NAME = ..." where that is the last on its line. */
-static bool param_comment(const char *at, Text *t)
+/* The comment behind "NAME = ..." where that is the last on its line, and the lines below it that
+ * are comments in its column. */
+static bool param_comment(const char *text, const char *at, Text *t)
 {
         const char *end = at + line_length(at), *dashes = strstr(at, "--"),
                    *other = strstr(at + 1, " = ");
@@ -320,8 +321,19 @@ static bool param_comment(const char *at, Text *t)
         other = other && other < dashes ? strstr(other + 1, " = ") : NULL;
         if (other && other < dashes)
                 return false;
-        dashes += 2 + strspn(dashes + 2, " ");
-        text_add(t, "%.*s", (int)(end - dashes), dashes);
+        const char *line = at;
+        while (line > text && line[-1] != '\n')
+                line--;
+        const size_t column = (size_t)(dashes - line);
+        while (dashes) {
+                dashes += 2 + strspn(dashes + 2, " ");
+                text_add(t, "%s%.*s", t->n ? " " : "", (int)(end - dashes), dashes);
+                line = next_line(end);
+                end = line + line_length(line);
+                dashes = strspn(line, " ") == column && !strncmp(line + column, "--", 2)
+                                 ? line + column
+                                 : NULL;
+        }
         return true;
 }
 
@@ -389,16 +401,16 @@ static int params_of(lua_State *L, const ModelFile *f, Param *p)
         return n;
 }
 
-static void describe_param(const Models *m, const Param *p)
+static void describe_param(const Models *m, const ModelFile *own, const Param *p)
 {
         Text left = { 0 }, right = { 0 };
         text_add(&left, "-D %s=%s", p->name, p->value);
         text_add(&right, "%s", "");
-        bool found = p->at && param_comment(p->at, &right);
+        bool found = p->at && param_comment(own->text, p->at, &right);
         for (const ModelFile *f = model_files; f->name && !found && !p->at; f++) {
                 const char *table = strstr(f->text, "params = {"),
                            *at = table ? assigned(table, p->name) : NULL;
-                found = at && param_comment(at, &right);
+                found = at && param_comment(f->text, at, &right);
         }
         row(&m->o, left.s, right.s ? right.s : "");
         text_free(&left);
@@ -429,7 +441,7 @@ static void describe_model(lua_State *L, const Models *m, const ModelFile *f, co
         if (m->only || m->o.markdown) {
                 table_head(&m->o, "parameter", "what it means");
                 for (int i = 0; i < n; i++)
-                        describe_param(m, &p[i]);
+                        describe_param(m, f, &p[i]);
         } else {
                 text_add(&line, "%s", "parameters (-D):");
                 for (int i = 0; i < n; i++)

@@ -1,13 +1,18 @@
--- model.lua: a small transformer with two ideas of its own: an activation, and a learned weight for each residual.
+-- model.lua: a small transformer with two ideas of its own: an activation, and a learned weight for
+-- each residual.
 local b = require "blocks"
 
 local function soft_cube(x) return x * (x * x * 0.5):sigmoid() end
 
 local function block(x, p, rope)
         local C = p.n_embd
-        local function join(y, name) return (x + y * param(name, { 1 }, { init = "ones" })):as "sum" end
+        local function join(y, name)
+                return (x + y * param(name, { 1 }, { init = "ones" })):as "sum"
+        end
         x = scope("attn", function()
-                local y = b.self_attention(b.rmsnorm(x, "norm"), { n_head = p.n_head, head_dim = C // p.n_head, rope = rope })
+                local y = b.self_attention(b.rmsnorm(x, "norm"),
+                                           { n_head = p.n_head, head_dim = C // p.n_head,
+                                             rope = rope })
                 return join(y, "weight")
         end)
         return scope("mlp", function()

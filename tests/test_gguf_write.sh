@@ -15,7 +15,7 @@ tensors() { "$TGC" info "$1" 2> /dev/null | sed -n '/^tensors/,$p' | grep '^  .*
 
 for g in "$d"/gguf/*.gguf; do
         m=$(basename "$g" .gguf)
-        case $m in blocks | minilm | roberta) continue ;; esac # no model, and encoders, which are not written
+        case $m in blocks | minilm | nomic | roberta) continue ;; esac # no model, and encoders, which are not written
         p=$(tgc 0 '' compile "$g" --dtype f32 -o a.plan -q)
         [ "$p" ] || p=$(tgc 0 '' export a.plan -o a.folder -q)
         [ "$p" ] || p=$(tgc 0 '' quantize a.folder --type f32 -o b.gguf -q)

@@ -371,7 +371,7 @@ int cmd_bench(const Args *a, Err *e)
                             (uint64_t)a->v[O_TRAIN_SEED].i,
                             train ? "step update" : "prefill prefill_long decode",
                             opt_int(a, O_BATCH) ? opt_int(a, O_BATCH)
-                            : n_counts          ? counts[0]
+                            : n_counts          ? sequences_most(a)
                                                 : 1,
                             e);
         b.open_s = clock_s() - t0;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# blocks.sh DOC DIR: the fenced blocks of DOC that name a file, ```lua relu3.lua, as files of DIR.  Those that are
-# ```sh run, in their order, as DIR/run.sh.
+# blocks.sh DOC DIR: the fenced blocks of DOC that name a file, ```lua relu3.lua, as files of DIR.
+# Those that are ```sh run, in their order, as DIR/run.sh.
 mkdir -p "$2"
 awk -v dir="$2" '
         /^```/ && out { close(out); out = ""; next }

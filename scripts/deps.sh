@@ -1,6 +1,6 @@
 #!/bin/sh
-# deps.sh: install what the build needs with the system's package manager, saying what it does; nothing if all is there.
-# Knows apt, dnf, pacman and apk; elsewhere it says what to install.
+# deps.sh: install what the build needs with the system's package manager, saying what it does;
+# nothing if all is there. Knows apt, dnf, pacman and apk; elsewhere it says what to install.
 set -e
 
 for manager in apt-get dnf pacman apk none; do
@@ -33,11 +33,15 @@ look()
         need "a C++ compiler" g++ gcc-c++ gcc g++ has g++
         need make make make make make has make
         need pkg-config pkg-config pkgconf-pkg-config pkgconf pkgconf has pkg-config
-        need "headers of the C library" libc6-dev glibc-devel glibc musl-dev header '#include <stdio.h>'
+        need "headers of the C library" libc6-dev glibc-devel glibc musl-dev header \
+                '#include <stdio.h>'
         need cJSON libcjson-dev cjson-devel cjson cjson-dev header '#include <cjson/cJSON.h>'
-        need "Lua 5.4" liblua5.4-dev lua-devel lua54 lua5.4-dev header '#include <lua.h>' '#if LUA_VERSION_NUM != 504' '#error' '#endif'
-        need "PCRE2 (8 bit)" libpcre2-dev pcre2-devel pcre2 pcre2-dev header '#define PCRE2_CODE_UNIT_WIDTH 8' '#include <pcre2.h>'
-        need utf8proc libutf8proc-dev utf8proc-devel libutf8proc utf8proc-dev header '#include <utf8proc.h>'
+        need "Lua 5.4" liblua5.4-dev lua-devel lua54 lua5.4-dev header '#include <lua.h>' \
+                '#if LUA_VERSION_NUM != 504' '#error' '#endif'
+        need "PCRE2 (8 bit)" libpcre2-dev pcre2-devel pcre2 pcre2-dev header \
+                '#define PCRE2_CODE_UNIT_WIDTH 8' '#include <pcre2.h>'
+        need utf8proc libutf8proc-dev utf8proc-devel libutf8proc utf8proc-dev header \
+                '#include <utf8proc.h>'
         need xxHash libxxhash-dev xxhash-devel xxhash xxhash-dev header '#include <xxhash.h>'
 }
 

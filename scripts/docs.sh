@@ -1,6 +1,6 @@
 #!/bin/sh
-# docs.sh TGC DOC: writes `tgc help lua --markdown` below the mark of docs/graph-language.md; or, with DOC -, the whole
-# document to stdout.
+# docs.sh TGC DOC: writes `tgc help lua --markdown` below the mark of docs/graph-language.md; or,
+# with DOC -, the whole document to stdout.
 set -e
 doc=docs/graph-language.md
 out=$(mktemp)

@@ -21,16 +21,18 @@ commands=$("$TGC" help | sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p')
 say the_commands "$p"
 
 # The options of a command, as its help has them.
-options() { "$TGC" help "$1" | sed -n 's/^  \(-.,\|   \) \(--[A-Za-z_0-9-]*\).*/\2/p'; echo --help; }
+options() { "$TGC" help "$1" | sed -n 's/^  \(-.,\|   \) \(--[A-Za-z_0-9-]*\).*/\2/p'; echo \
+        --help; }
 
-# every_option SHELL COMPLETE: COMPLETE COMMAND prints the options that are offered: bash's, and those of the help are
-# among them (a help leaves out what few need).
+# every_option SHELL COMPLETE: COMPLETE COMMAND prints the options that are offered: bash's, and
+# those of the help are among them (a help leaves out what few need).
 every_option() {
         for command in $commands; do
                 options "$command" | sort -u > help
                 bash_options "$command" | sort -u > want.options
                 "$2" "$command" | grep -v -e '^--no-' | sort -u > offered
-                p=$(comm -23 help offered | head -3 | tr '\n' ' ')$(comm -3 want.options offered | head -3 | tr '\n' ' ')
+                p=$(comm -23 help offered | head -3 | tr '\n' ' ')$(comm -3 want.options offered |
+                        head -3 | tr '\n' ' ')
                 [ ! "$p" ] || { echo "$1, tgc $command: $p"; return; }
         done
 }
@@ -59,9 +61,11 @@ fi
 
 if command -v zsh > /dev/null; then
         "$TGC" help --completion zsh > _tgc
-        zsh_options() { awk -v c="$1)" '$1 == c { on = 1 } on && /;;/ { exit } on' _tgc | grep -oE "'[*]?--[A-Za-z_0-9-]+" | sed "s/^'[*]*//"; }
+        zsh_options() { awk -v c="$1)" '$1 == c { on = 1 } on && /;;/ { exit } on' _tgc |
+                grep -oE "'[*]?--[A-Za-z_0-9-]+" | sed "s/^'[*]*//"; }
         mapfile -t typed < <(cut -d'|' -f1 lines)
-        timeout 60 zsh -f "$zsh" "$dir" "${typed[@]}" 2> err | sed 's/^/tgc /; s/\r//; s/ *$//' > said
+        timeout 60 zsh -f "$zsh" "$dir" "${typed[@]}" 2> err |
+                sed 's/^/tgc /; s/\r//; s/ *$//' > said
         say zsh_completes "$(diff want said | head -3)$(head -3 err)"
         say zsh_knows_every_option "$(every_option zsh zsh_options)"
 else

@@ -1,11 +1,13 @@
 #!/bin/bash
-# test_docs.sh: docs/graph-language.md is what tgc says of itself, and its examples are right, as they stand there.
+# test_docs.sh: docs/graph-language.md is what tgc says of itself, and its examples are right, as
+# they stand there.
 . "$(dirname "$0")/shell.sh"
 TGC=$(readlink -f "${TGC:-build/tgc}")
 top=$PWD
 dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-docs-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
-export TGC_CACHE_DIR=${TGC_CACHE_DIR:-$dir/cache} OMP_NUM_THREADS=1 LC_ALL=C PATH=$(dirname "$TGC"):$PATH
+export TGC_CACHE_DIR=${TGC_CACHE_DIR:-$dir/cache} OMP_NUM_THREADS=1 LC_ALL=C PATH=$(dirname \
+        "$TGC"):$PATH
 unset TGC_DEVICE TGC_LOG
 
 p=$(sh scripts/docs.sh "$TGC" - | diff - docs/graph-language.md | head -5)
@@ -21,8 +23,11 @@ say ten_examples "$p"
 # Each agrees with the evaluator, says nothing of what it cannot do, and has a step and a decoder.
 for f in *.lua *.json; do
         p=
-        timeout 120 "$TGC" check "$f" --device cpu > ../out 2> ../err < /dev/null || p="exit code $?: $(head -c 300 ../err) $(grep DIFFERS ../out | head -3)"
-        [ "$p" ] || { grep -q '^step  *loss .* ok' ../out && grep -q '^decode  *logits .* ok' ../out; } || p="not all programs: $(head -c 300 ../out)"
+        timeout 120 "$TGC" check "$f" --device cpu > ../out 2> ../err < /dev/null ||
+                p="exit code $?: $(head -c 300 ../err) $(grep DIFFERS ../out | head -3)"
+        [ "$p" ] || { grep -q '^step  *loss .* ok' ../out &&
+                grep -q '^decode  *logits .* ok' ../out; } ||
+                        p="not all programs: $(head -c 300 ../out)"
         [ "$p" ] || p=$(grep -v '^compiling [0-9]* kernels' ../err | head -c 300)
         say "checks_${f%.*}" "$p"
 done

@@ -12,9 +12,11 @@ run() {
         local name=$1 p=
         shift
         mkdir -p "$dir/$name"
-        OUT=$dir/$name timeout 300 sh "examples/$name/run.sh" > "$dir/out" 2> "$dir/err" < /dev/null || p="exit code $?: $(tail -3 "$dir/err")"
+        OUT=$dir/$name timeout 300 sh "examples/$name/run.sh" > "$dir/out" 2> "$dir/err" < \
+                /dev/null || p="exit code $?: $(tail -3 "$dir/err")"
         for word; do
-                [ "$p" ] || cat "$dir/out" "$dir/err" | grep -Eq -- "$word" || p="no '$word' in: $(tail -c 400 "$dir/out")"
+                [ "$p" ] || cat "$dir/out" "$dir/err" | grep -Eq -- "$word" ||
+                        p="no '$word' in: $(tail -c 400 "$dir/out")"
         done
         say "example_$name" "$p"
 }
@@ -23,24 +25,29 @@ run own_model '^([0-9]+) of \1 agree' '^kernel ' 'val' '^Once'
 run finetune '^Rain in the'
 before=$(grep -o 'perplexity[ :]*[0-9.]*' "$dir/out" | head -1 | grep -o '[0-9.]*$')
 after=$(grep -o 'perplexity[ :]*[0-9.]*' "$dir/out" | tail -1 | grep -o '[0-9.]*$')
-p=$(awk -v a="${before:-0}" -v b="${after:-0}" 'BEGIN { if (!(b > 0 && b < a / 2)) print "perplexity " a " before, " b " after" }')
+p=$(awk -v a="${before:-0}" -v b="${after:-0}" \
+        'BEGIN { if (!(b > 0 && b < a / 2)) print "perplexity " a " before, " b " after" }')
 [ "$p" ] || [ -s "$dir/finetune/weights/model.safetensors" ] || p="no weights were exported"
 say finetuning_helps "$p"
 run dpo '^and after'
-p=$(grep -o '"logprob":[^,]*' "$dir/out" | cut -d: -f2 | paste -sd' ' | awk '{ if (!($3 - $4 > $1 - $2 + 1)) print "happy less sad: " $1 - $2 " before, " $3 - $4 " after" }')
+p=$(grep -o '"logprob":[^,]*' "$dir/out" | cut -d: -f2 | paste -sd' ' |
+        awk '{ if (!($3 - $4 > $1 - $2 + 1)) print "happy less sad: " $1 - $2 " before, " $3 - $4 " after" }')
 say preferences_are_learned "$p"
 run grpo '^Once upon a time'
-p=$(grep -o 'score [0-9.]*' "$dir/err" | cut -d' ' -f2 | paste -sd' ' | awk '{ if (!($NF > 1.5 * $1)) print "scores " $0 }')
+p=$(grep -o 'score [0-9.]*' "$dir/err" | cut -d' ' -f2 | paste -sd' ' |
+        awk '{ if (!($NF > 1.5 * $1)) print "scores " $0 }')
 say the_reward_rises "$p"
 run distill '^KL of'
 p=$(tail -2 "$dir/out" | paste -sd' ' | awk '{ if (!($2 < 0.8 * $1)) print "KL " $0 }')
 say the_student_learns "$p"
 N=40 run shakespeare '^ROMEO:'
-if command -v python3 > /dev/null; then run json '^([0-9]+) of \1 agree' '^Once'; else echo "skip example_json: no python3"; fi
+if command -v python3 > /dev/null; then run json '^([0-9]+) of \1 agree' '^Once'; else echo \
+        "skip example_json: no python3"; fi
 
 # The library of the build, with the compiler of the system.
 build=$(dirname "$TGC")
-p=$(unset MAKEFLAGS MAKELEVEL MFLAGS; make --no-print-directory BUILD="${build#"$PWD"/}" COMMIT="$(cat "$build/commit")" lib 2>&1 > /dev/null)
+p=$(unset MAKEFLAGS MAKELEVEL MFLAGS; make --no-print-directory BUILD="${build#"$PWD"/}" \
+        COMMIT="$(cat "$build/commit")" lib 2>&1 > /dev/null)
 [ "$p" ] && say make_lib "$p"
 mkdir "$dir/pc"
 sed "s|^prefix=.*|prefix=$build|; s|^libdir=.*|libdir=$build|; s|^includedir=.*|includedir=$PWD/runtime|; s|-L.*-ltgc|$build/libtgc.a|; s|^Libs.private: |Libs.private: |" \
@@ -49,7 +56,8 @@ PKG_CONFIG_PATH=$dir/pc run library '^Once upon a time.* .* '
 
 for d in examples/*/; do
         p=
-        [ -f "$d/README.md" ] && [ "$(wc -l < "$d/README.md")" -le 14 ] || p="$d has no short README.md"
+        [ -f "$d/README.md" ] && [ "$(wc -l < "$d/README.md")" -le 14 ] ||
+                p="$d has no short README.md"
         [ -x "$d/run.sh" ] || p="$d has no run.sh"
         grep -q "($(basename "$d"))" examples/README.md || p="examples/README.md does not name $d"
         [ -z "$p" ] || say "example_$(basename "$d")_is_whole" "$p"

@@ -1,5 +1,6 @@
 #!/bin/bash
-# test_export.sh: `tgc export` writes a folder that tgc reads back with equal logits, and says what it could not write.
+# test_export.sh: `tgc export` writes a folder that tgc reads back with equal logits, and says what
+# it could not write.
 . "$(dirname "$0")/shell.sh"
 data=$(readlink -f tests/data)
 start export
@@ -10,12 +11,14 @@ same_model() {  # the same but for config.json's word for the type, and the mode
         for x in "$1" "$2"; do "$TGC" export "$x" -q -o "$x.safetensors"; done
         cmp -s "$1.safetensors" "$2.safetensors" || same="other weights"
         for x in --manifest --graph; do
-                [ "$same" ] || cmp -s <("$TGC" dump "$1" $x) <("$TGC" dump "$2" $x) || same="another $x"
+                [ "$same" ] || cmp -s <("$TGC" dump "$1" $x) <("$TGC" dump "$2" $x) ||
+                        same="another $x"
         done
         [ ! "$same" ]
 }
 
-# Reading back is not enough, a row that tgc does not read may be lost: names, shapes and values are the folder's.
+# Reading back is not enough, a row that tgc does not read may be lost: names, shapes and values are
+# the folder's.
 cat > tensors.py <<'END'
 import glob, json, struct, sys
 def read(folder):
@@ -60,9 +63,11 @@ cp out want
 grep -q 'no C compiler' err && p=
 [ "$p" ] || cmp -s out want || p="another text: $(cat out)"
 [ "$p" ] || p=$(tgc 0 '' export s.plan -q -o half --dtype bf16)
-[ "$p" ] || grep -Eq '"(torch_)?dtype": *"bfloat16"' half/config.json || p="$(grep dtype half/config.json)"
+[ "$p" ] || grep -Eq '"(torch_)?dtype": *"bfloat16"' half/config.json ||
+        p="$(grep dtype half/config.json)"
 # nothing else of config.json changes: 1.0 is no 1
-[ "$p" ] || cmp -s <(grep -v dtype half/config.json) <(grep -v dtype "$story/config.json") || p="config.json: $(diff half/config.json "$story/config.json")"
+[ "$p" ] || cmp -s <(grep -v dtype half/config.json) <(grep -v dtype "$story/config.json") ||
+        p="config.json: $(diff half/config.json "$story/config.json")"
 say a_folder_runs_as_the_one_it_came_from "$p"
 
 p=$(tgc 0 '' export s.plan -q -o bare --weights-only)
@@ -81,7 +86,8 @@ p=$(tgc 0 '' compile "$story" -D eps=0.5 -q -o d.plan)
 [ "$p" ] || p=$(tgc 0 '' compile changed -q -o e.plan)
 [ "$p" ] || same_model d.plan e.plan || p="$same"
 [ "$p" ] || p=$(tgc 0 '' compile changed -D eps=0.25 -q -o f.plan)
-[ "$p" ] || ! cmp -s <("$TGC" dump d.plan --graph) <("$TGC" dump f.plan --graph) || p="-D of the folder has no effect"
+[ "$p" ] || ! cmp -s <("$TGC" dump d.plan --graph) <("$TGC" dump f.plan --graph) ||
+        p="-D of the folder has no effect"
 [ "$p" ] || p=$(tgc 0 '' export d.plan -q -o changed --config "$story/config.json")
 [ "$p" ] || cmp -s changed/config.json "$story/config.json" || p="--config"
 [ "$p" ] || p=$(tgc 0 'changed: the config.json that was there stays' export d.plan -o changed)
@@ -121,7 +127,8 @@ put("own.safetensors", [("table.weight", [20, 12]), ("head.weight", [20, 12])])
 END
 if command -v python3 > /dev/null; then
         python3 weights.py
-        [ "$p" ] || p=$(tgc 0 '' compile 'own/my model.lua' -D twice=true -D width=12 --mode infer --weights own.safetensors -q -o o.plan)
+        [ "$p" ] || p=$(tgc 0 '' compile 'own/my model.lua' -D twice=true -D width=12 --mode infer \
+                --weights own.safetensors -q -o o.plan)
         [ "$p" ] || p=$(tgc 0 'mine: config.json names my_model.lua' export o.plan -o mine)
         [ "$p" ] || cmp -s 'own/my model.lua' mine/my_model.lua || p="another model"
         [ "$p" ] || cmp -s own/part.lua mine/part.lua || p="what it requires is not there"
@@ -136,9 +143,11 @@ if command -v python3 > /dev/null; then
         sed -i 's/"gate"/"gaet"/' mine/config.json
         [ "$p" ] || p=$(tgc 3 "my_model.lua: error: the model has no parameter 'gaet'; did you mean 'gate'" compile mine -q -o x.plan)
         sed -i 's/"gaet"/"gate"/; s/"my_model.lua"/"..\/x.lua"/' mine/config.json
-        [ "$p" ] || p=$(tgc 3 'tgc_model. is no .lua or .json file of this folder' compile mine -q -o x.plan)
+        [ "$p" ] || p=$(tgc 3 'tgc_model. is no .lua or .json file of this folder' compile mine -q \
+                -o x.plan)
         sed -i 's#"../x.lua"#"gone.lua"#' mine/config.json
-        [ "$p" ] || p=$(tgc 3 'gone.lua: config.json names it, and it is not there' compile mine -q -o x.plan)
+        [ "$p" ] || p=$(tgc 3 'gone.lua: config.json names it, and it is not there' compile mine \
+                -q -o x.plan)
         say a_model_of_ones_own_is_a_folder "$p"
 
         "$TGC" dump o.plan --graph --json > own.json
@@ -152,15 +161,18 @@ else
         echo "skip a_model_of_ones_own_is_a_folder: there is no python3"
 fi
 
-# ---- shards: in the order of the map, none above the limit but for a larger tensor, and an index ----
+# ---- shards: in the order of the map, none above the limit but for a larger tensor, and an index
+# ----
 
 shards() {
         local p
-        p=$(tgc 0 'model.safetensors.index.json: written, and [0-9]+ files' export s.plan --max-shard-size 0.05MB -o cut)
+        p=$(tgc 0 'model.safetensors.index.json: written, and [0-9]+ files' export s.plan \
+                --max-shard-size 0.05MB -o cut)
         [ "$p" ] || [ ! -e cut/model.safetensors ] || p="the whole is there, too"
         [ "$p" ] || p=$(tgc 0 '' compile cut -q -o cut.plan)
         [ "$p" ] || same_model s.plan cut.plan || p="$same"
-        [ "$p" ] || [ "$(grep -c '"model-000' cut/model.safetensors.index.json)" = "$("$TGC" dump s.plan --manifest | grep -c '^map [^i]')" ] || p="not every tensor is in the index"
+        [ "$p" ] || [ "$(grep -c '"model-000' cut/model.safetensors.index.json)" = "$("$TGC" dump \
+                s.plan --manifest | grep -c '^map [^i]')" ] || p="not every tensor is in the index"
         if [ ! "$p" ] && command -v python3 > /dev/null; then
                 p=$(python3 - <<'END'
 import json, os, struct
@@ -184,29 +196,35 @@ END
         [ "$p" ] || p=$(tgc 0 '' export s.plan -q --max-shard-size 100KB -o cut)
         [ "$p" ] || p=$(tgc 0 '' compile cut -q -o cut.plan)
         [ "$p" ] || same_model s.plan cut.plan || p="$same"
-        [ "$p" ] || [ "$(ls cut | grep -c model-)" = "$(sed -n 's/.*-of-0*\([0-9]*\)\..*/\1/p' cut/model.safetensors.index.json | head -1)" ] || p="$(ls cut)"
+        [ "$p" ] || [ "$(ls cut | grep -c model-)" = "$(sed -n 's/.*-of-0*\([0-9]*\)\..*/\1/p' \
+                cut/model.safetensors.index.json | head -1)" ] || p="$(ls cut)"
         [ "$p" ] || p=$(tgc 0 '' export s.plan -q -o cut)
         [ "$p" ] || [ "$(ls cut | grep model)" = model.safetensors ] || p="$(ls cut)"
         [ "$p" ] || p=$(tgc 0 '' export s.plan -q --max-shard-size 100KiB -o cut)
         [ "$p" ] || [ ! -e cut/model.safetensors ] || p="the old whole stays"
         [ "$p" ] || p=$(tgc 2 'a size is wanted' export s.plan --max-shard-size 4XB -o cut)
         [ "$p" ] || p=$(tgc 2 'a size is wanted' export s.plan --max-shard-size 0 -o cut)
-        [ "$p" ] || p=$(tgc 2 'has no effect: a.safetensors is no folder' export s.plan --max-shard-size 1MB -o a.safetensors)
+        [ "$p" ] || p=$(tgc 2 'has no effect: a.safetensors is no folder' export s.plan \
+                --max-shard-size 1MB -o a.safetensors)
         echo "$p"
 }
 say shards_and_their_index "$(shards)"
 
 printf 'ab "\\\n\303\251' > text
-p=$(tgc 0 '' compile gpt -D n_layer=1 -D n_head=2 -D n_embd=8 -D ctx=8 --tokenizer char:text -q -o c.plan)
+p=$(tgc 0 '' compile gpt -D n_layer=1 -D n_head=2 -D n_embd=8 -D ctx=8 --tokenizer char:text -q \
+        -o c.plan)
 [ "$p" ] || p=$(tgc 2 'no weights' export c.plan -o chars)
 for i in 1 2 3 4 5 6 7 8; do cat text; done > long
-[ "$p" ] || p=$(tgc 0 '' train c.plan --data long --device cpu -t 1 --max_iters 1 --eval_iters 0 -q -o t)
+[ "$p" ] || p=$(tgc 0 '' train c.plan --data long --device cpu -t 1 --max_iters 1 --eval_iters 0 \
+        -q -o t)
 if ! grep -q 'no C compiler' err; then
         [ "$p" ] || p=$(tgc 0 'config.json names gpt.lua' export t -o chars)
         [ "$p" ] || "$TGC" tokenize t < text > want
-        [ "$p" ] || "$TGC" tokenize chars/tokenizer.json < text > out || p="tokenizer.json cannot be read"
+        [ "$p" ] || "$TGC" tokenize chars/tokenizer.json < text > out ||
+                p="tokenizer.json cannot be read"
         [ "$p" ] || cmp -s out want || p="other ids: $(cat out)"
-        [ "$p" ] || "$TGC" tokenize chars/tokenizer.json --ids < want | cmp -s - text || p="another text"
+        [ "$p" ] || "$TGC" tokenize chars/tokenizer.json --ids < want | cmp -s - text ||
+                p="another text"
         say characters_are_a_tokenizer_json "$p"
 fi
 

@@ -1,6 +1,7 @@
 #!/bin/bash
-# test_gguf_write.sh: GGUF files made of folders.  Of each architecture's file a folder is exported, and a file
-# made of that: the same weights to the bit, tensors and keys as the package gguf wrote them (data/make_gguf.py).
+# test_gguf_write.sh: GGUF files made of folders. Of each architecture's file a folder is exported,
+# and a file made of that: the same weights to the bit, tensors and keys as the package gguf wrote
+# them (data/make_gguf.py).
 . "$(dirname "$0")/shell.sh"
 top=$PWD
 d=$top/tests/data
@@ -11,11 +12,13 @@ keys() {
         "$TGC" info "$1" 2> /dev/null | sed -n '/^metadata/,/^tensors/p' |
                 grep -v 'general\.\|tokenizer\.\|vocab_size\|^[mt]' | sort
 }
-tensors() { "$TGC" info "$1" 2> /dev/null | sed -n '/^tensors/,$p' | grep '^  .*\.\(weight\|bias\)' | awk '{ print $1, $3 }' | sort; }
+tensors() { "$TGC" info "$1" 2> /dev/null | sed -n '/^tensors/,$p' |
+        grep '^  .*\.\(weight\|bias\)' | awk '{ print $1, $3 }' | sort; }
 
 for g in "$d"/gguf/*.gguf; do
         m=$(basename "$g" .gguf)
-        case $m in blocks | minilm | nomic | roberta) continue ;; esac # no model, and encoders, which are not written
+        # no model, and encoders, which are not written
+        case $m in blocks | minilm | nomic | roberta) continue ;; esac
         p=$(tgc 0 '' compile "$g" --dtype f32 -o a.plan -q)
         [ "$p" ] || p=$(tgc 0 '' export a.plan -o a.folder -q)
         [ "$p" ] || p=$(tgc 0 '' quantize a.folder --type f32 -o b.gguf -q)
@@ -26,8 +29,8 @@ for g in "$d"/gguf/*.gguf; do
         tensors b.gguf > got
         # glm's file has q, k and v in one tensor, which is read and not written
         [ "$p" ] || [ $m = glm ] || p=$(diff want got)
-        # olmoe's folders have no head_dim; hunyuan's file says that it does not scale; phi3's of the test has
-        # not all that the converter writes
+        # olmoe's folders have no head_dim; hunyuan's file says that it does not scale; phi3's of
+        # the test has not all that the converter writes
         keys "$g" | grep -v 'olmoe.attention.[kv]\|hunyuan-dense.rope.scaling' > want
         keys b.gguf | grep -v 'phi3.rope.scaling.original' > got
         [ "$p" ] || p=$(diff want got)
@@ -39,20 +42,26 @@ done
 say_ids() { "$TGC" tokenize "$1" < text | tr -s ' \n' ' '; }
 "$TGC" compile "$d/gguf/kinds.gguf" --dtype f32 -o a.plan -q 2> /dev/null
 "$TGC" export a.plan -o speaks -q 2> /dev/null
-"$TGC" tokenizer train "$d/text/stories.txt" --vocab-size 400 --special '<|end|>' -o speaks -q 2> /dev/null
+"$TGC" tokenizer train "$d/text/stories.txt" --vocab-size 400 --special '<|end|>' -o speaks -q 2> \
+        /dev/null
 printf '{"chat_template": "{%% for m in messages %%}{{ m.content }}{%% endfor %%}", "eos_token": "<|end|>"}' > speaks/tokenizer_config.json
 head -c 500 "$d/text/stories.txt" > text
 p=$(tgc 0 '' quantize speaks --type f16 -o s.gguf -q)
 [ "$p" ] || p=$(tgc 0 '' compile speaks -o a.plan -q)
 [ "$p" ] || p=$(tgc 0 '' compile s.gguf -o b.plan -q)
-[ "$p" ] || [ "$(say_ids a.plan)" = "$(say_ids b.plan)" ] || p="ids differ: $(say_ids a.plan | head -c 100)"
-[ "$p" ] || "$TGC" info s.gguf 2> /dev/null | grep -q 'tokenizer.chat_template .*m.content' || p='no template'
-[ "$p" ] || "$TGC" info s.gguf 2> /dev/null | grep -q 'tokenizer.ggml.pre .*gpt-2' || p='not cut as gpt-2'
-[ "$p" ] || "$TGC" info s.gguf 2> /dev/null | grep -q 'tokenizer.ggml.tokens .*512 of' || p='not 512 tokens'
+[ "$p" ] || [ "$(say_ids a.plan)" = "$(say_ids b.plan)" ] || p="ids differ: $(say_ids a.plan |
+        head -c 100)"
+[ "$p" ] || "$TGC" info s.gguf 2> /dev/null | grep -q 'tokenizer.chat_template .*m.content' ||
+        p='no template'
+[ "$p" ] || "$TGC" info s.gguf 2> /dev/null | grep -q 'tokenizer.ggml.pre .*gpt-2' ||
+        p='not cut as gpt-2'
+[ "$p" ] || "$TGC" info s.gguf 2> /dev/null | grep -q 'tokenizer.ggml.tokens .*512 of' ||
+        p='not 512 tokens'
 say vocabulary "$p"
 
 p=$(tgc 0 'bits a value: .*F32.*Q8_0' quantize speaks --type q8_0 --keep 'blk.0.*=f16' -o q.gguf)
-[ "$p" ] || p=$(tgc 2 'no tensor is called so' quantize speaks --type q8_0 --keep 'model.*=f16' -o x.gguf)
+[ "$p" ] || p=$(tgc 2 'no tensor is called so' quantize speaks --type q8_0 --keep 'model.*=f16' \
+        -o x.gguf)
 [ "$p" ] || p=$(tgc 0 '' quantize speaks --type q4_0 -o q4.gguf -q)
 [ "$p" ] || p=$(tgc 0 '' quantize speaks --type q4_0 --calibrate text -o c4.gguf -q)
 [ "$p" ] || p=$(tgc 0 '' imatrix speaks --data text -o im.gguf -q)
@@ -71,18 +80,24 @@ p=$(tgc 0 'bits a value' export a.plan --gguf e.gguf)
 tensors s.gguf > want
 tensors e.gguf > got
 [ "$p" ] || p=$(diff want got)
-[ "$p" ] || "$TGC" info e.gguf 2> /dev/null | grep -q 'tokenizer.chat_template .*m.content' || p='no template'
+[ "$p" ] || "$TGC" info e.gguf 2> /dev/null | grep -q 'tokenizer.chat_template .*m.content' ||
+        p='no template'
 [ "$p" ] || p=$(tgc 0 'Q8_0' export a.plan --gguf e8.gguf --type q8_0)
 [ "$p" ] || p=$(tgc 2 'a GGUF file has Q4_0' export a.plan --gguf x.gguf --type nf4)
-[ "$p" ] || p=$(tgc 0 '' compile "$top/models/llama.lua" -D n_layer=1 -D n_embd=32 -D n_ff=32 -D n_head=2 -D n_kv_head=1 -D head_dim=16 -D vocab=64 --weights random -o l.plan -q)
+[ "$p" ] || p=$(tgc 0 '' compile "$top/models/llama.lua" -D n_layer=1 -D n_embd=32 -D n_ff=32 \
+        -D n_head=2 -D n_kv_head=1 -D head_dim=16 -D vocab=64 --weights random -o l.plan -q)
 [ "$p" ] || p=$(tgc 2 'weights' export l.plan --gguf x.gguf)
 say export "$p"
 
 p=$(tgc 3 'window is 8, and would be 0' quantize "$d/families/mistral" --type f16 -o x.gguf)
-[ "$p" ] || p=$(tgc 3 'no architecture in GGUF files that tgc writes' quantize "$d/families/opt" --type f16 -o x.gguf)
-[ "$p" ] || p=$(tgc 3 'k_layernorm.bias: has no name in GGUF files of phi2' quantize "$d/families/phi" --type f16 -o x.gguf)
-[ "$p" ] || p=$(tgc 2 'leave nothing to choose' quantize speaks --type f16 --calibrate text -o x.gguf)
-[ "$p" ] || p=$(tgc 2 'no way to cut text' quantize "$top/examples/shakespeare" --type f16 -o x.gguf)
+[ "$p" ] || p=$(tgc 3 'no architecture in GGUF files that tgc writes' quantize "$d/families/opt" \
+        --type f16 -o x.gguf)
+[ "$p" ] || p=$(tgc 3 'k_layernorm.bias: has no name in GGUF files of phi2' quantize \
+        "$d/families/phi" --type f16 -o x.gguf)
+[ "$p" ] || p=$(tgc 2 'leave nothing to choose' quantize speaks --type f16 --calibrate text \
+        -o x.gguf)
+[ "$p" ] || p=$(tgc 2 'no way to cut text' quantize "$top/examples/shakespeare" --type f16 \
+        -o x.gguf)
 [ "$p" ] || [ ! -e x.gguf ] || p='something was written'
 say refused "$p"
 exit $failed

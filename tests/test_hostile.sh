@@ -40,8 +40,8 @@ infer() {
 train() {
         local want=$1 words=$2
         shift 2
-        try "$want" "$words" "$TGC" train both.plan --device cpu -t 1 --max_iters 2 --eval_interval 2 --eval_iters 1 \
-                --out_dir out.d "$@"
+        try "$want" "$words" "$TGC" train both.plan --device cpu -t 1 --max_iters 2 \
+                --eval_interval 2 --eval_iters 1 --out_dir out.d "$@"
 }
 
 # patch FILE OFFSET BYTES: BYTES as printf writes them
@@ -73,7 +73,8 @@ compiler=
         echo "not ok setup: $TGC compiles nothing"
         exit 1
 }
-if "$TGC" compile tiny.lua -q -o both.plan -b 2 --block-size 8 --target cpu 2> err; then compiler=yes; fi
+if "$TGC" compile tiny.lua -q -o both.plan -b 2 --block-size 8 --target cpu 2> \
+        err; then compiler=yes; fi
 
 # ---- models ----
 
@@ -95,7 +96,8 @@ graphs() {
 
 lua_files() {
         local f
-        for f in endless_loop table_bomb string_bomb c_recursion unknown_op inner_dimensions nil_parameter; do
+        for f in endless_loop table_bomb string_bomb c_recursion unknown_op inner_dimensions \
+                nil_parameter; do
                 compile 3 "$f.lua:[0-9]+: error: " "$lua/$f.lua"
         done
         printf '\033LuaT\0\x19\x93' > code.lua
@@ -114,7 +116,8 @@ lua_files() {
         compile 3 'pipe.lua: a device or pipe' pipe.lua
         compile 3 '/dev/zero: a device' /dev/zero
         echo 'while true do local s = ("x"):rep(2^20 - 1) end' > slow.lua
-        compile 3 'slow.lua:1: error: .*more than 0.2 seconds; --lua-timeout allows more' slow.lua --lua-timeout 0.2
+        compile 3 'slow.lua:1: error: .*more than 0.2 seconds; --lua-timeout allows more' slow.lua \
+                --lua-timeout 0.2
         mkfifo pipe
         mkfifo pipe.json
         compile 3 'pipe.json: not a regular file' tiny.lua --tokenizer pipe.json
@@ -143,7 +146,8 @@ json_graphs() {
         compile 3 'j.json:1: NUL' j.json
         printf '\xff\xfe{}' > j.json
         compile 3 'j.json: not UTF-8' j.json
-        for text in '[1]|must be an object' '{"name":"x","name":"y"}|"name" given twice' '{"name":5}|version 1'; do
+        for text in '[1]|must be an object' '{"name":"x","name":"y"}|"name" given twice' \
+                '{"name":5}|version 1'; do
                 echo "${text%|*}" > j.json
                 compile 3 "j.json:.*${text#*|}" j.json
         done
@@ -179,7 +183,8 @@ plans() {
         try 3 'plan format .*reads 1' "$TGC" info bad.plan
         cp text.txt bad.plan
         try 3 'bad.plan: not a plan' "$TGC" run bad.plan --prompt-ids 1
-        try 2 'was compiled for inference only' "$TGC" train plain.plan --data text.txt --out_dir out.d
+        try 2 'was compiled for inference only' "$TGC" train plain.plan --data text.txt \
+                --out_dir out.d
         try 2 'is compiled already' "$TGC" run plain.plan --prompt-ids 1 -D n_layer=2
         try 2 'run: there is no -b' "$TGC" run plain.plan --prompt-ids 1 -b 3
 }
@@ -206,13 +211,18 @@ hf_config() {
         echo '[]' > hf/config.json
         folder 3 'hf/config.json: not a JSON object'
         config '/Llama/d; s/"model_type".*/"model_type": "frob",/' 3 'hf/config.json: .*frob'
-        config 's/"hidden_size".*/"hidden_size": "x",/' 3 'hf/config.json:[0-9]+:3: "hidden_size": "x" should be a whole number'
+        config 's/"hidden_size".*/"hidden_size": "x",/' 3 \
+                'hf/config.json:[0-9]+:3: "hidden_size": "x" should be a whole number'
         config '/"hidden_size"/d' 3 'heads of width 1024'         # its default is 4096
-        config 's/"num_hidden_layers".*/"num_hidden_layers": -1,/' 3 'hf/config.json:[0-9]+:3: "num_hidden_layers": -1 should'
-        config 's/"use_cache"/"frobnicate"/' 3 'hf/config.json:[0-9]+:3: "frobnicate": true is no key'
-        config 's/"hidden_act".*/"hidden_act": "mish",/' 3 'hf/config.json:[0-9]+:3: "hidden_act": "mish" is not known'
+        config 's/"num_hidden_layers".*/"num_hidden_layers": -1,/' 3 \
+                'hf/config.json:[0-9]+:3: "num_hidden_layers": -1 should'
+        config 's/"use_cache"/"frobnicate"/' 3 \
+                'hf/config.json:[0-9]+:3: "frobnicate": true is no key'
+        config 's/"hidden_act".*/"hidden_act": "mish",/' 3 \
+                'hf/config.json:[0-9]+:3: "hidden_act": "mish" is not known'
         config 's/"num_hidden_layers".*/"num_hidden_layers": 3,/' 3 'hf: .*missing: model.layers.2'
-        config 's/"num_hidden_layers".*/"num_hidden_layers": 1,/' 3 'model does not use: model.layers.1'
+        config 's/"num_hidden_layers".*/"num_hidden_layers": 1,/' 3 \
+                'model does not use: model.layers.1'
         config 's/"vocab_size".*/"vocab_size": 1000000000000,/' 3 'hf/config.json: .*1000000000000'
         config 's/"vocab_size".*/"vocab_size": 511,/' 3 '511.*embed_tokens.weight.*512'
 }
@@ -278,7 +288,8 @@ texts() {       # prompts through a tokenizer of characters
         try 0 ''                        "$TGC" run both.plan "${go[@]}" -p 12
         try 2 '--prompt: .*not among'        "$TGC" run both.plan "${go[@]}" -p abc
         try 2 '--prompt: .*UTF-8'                   "$TGC" run both.plan "${go[@]}" -p $'1\xff'
-        try 2 '30 tokens'               "$TGC" run both.plan "${go[@]}" -p 111111111111111111111111111111
+        try 2 '30 tokens'               "$TGC" run both.plan "${go[@]}" \
+                -p 111111111111111111111111111111
         printf '1\0002' > nul.txt
         try 3 'nul.txt: .*not among' "$TGC" run both.plan "${go[@]}" -f nul.txt
         try 8 'nosuch'                  "$TGC" run both.plan "${go[@]}" -f nosuch
@@ -291,27 +302,32 @@ machine() {
         if [ ! -e /dev/nvidia0 ]; then
                 try 4 'doctor' "$TGC" run both.plan --prompt-ids 1 --device cuda
         fi
-        try 4 'no C compiler' /usr/bin/env -i PATH=/nonexistent "$TGC" run plain.plan --prompt-ids 1 --device cpu
+        try 4 'no C compiler' /usr/bin/env -i PATH=/nonexistent "$TGC" run plain.plan \
+                --prompt-ids 1 --device cpu
         compile 0 '' llama "${huge[@]}" && mv x.plan huge.plan
         try 5 'GB needed, .* free' "$TGC" run huge.plan --prompt-ids 1 --device cpu
         grep -q 'kv ' err || echo "no table of what is needed"
         env -u HOME -u TGC_CACHE_DIR -u XDG_CACHE_HOME \
-                "$TGC" run both.plan -q --prompt-ids 1 -n 1 --device cpu -t 1 > out || echo "does not run without HOME"
+                "$TGC" run both.plan -q --prompt-ids 1 -n 1 --device cpu -t 1 > out ||
+                echo "does not run without HOME"
         TGC_CACHE_DIR=/proc/none infer 0 '' --prompt-ids 1 -n 1
         mkdir -p -m 777 open; chmod 777 open
-        TGC_CACHE_DIR=$PWD/open infer 8 'open can be written by other users.*chmod go-w' --prompt-ids 1 -n 1
+        TGC_CACHE_DIR=$PWD/open infer 8 'open can be written by other users.*chmod go-w' \
+                --prompt-ids 1 -n 1
         TGC_CACHE_DIR=$PWD/open compile 8 'open can be written by other users' tiny.lua --target cpu
-        TGC_CACHE_DIR=$PWD/open "$TGC" doctor | grep -q 'missing  the cache folder .*can be written by other users' ||
+        TGC_CACHE_DIR=$PWD/open "$TGC" doctor |
+                grep -q 'missing  the cache folder .*can be written by other users' ||
                 echo "doctor does not mind"
         mkdir -p home/tgc; chmod 777 home/tgc
-        XDG_CACHE_HOME=$PWD/home try 0 'can be written by other users.*no cache' env -u TGC_CACHE_DIR \
-                "$TGC" run both.plan --prompt-ids 1 -n 1 --device cpu -t 1
+        XDG_CACHE_HOME=$PWD/home try 0 'can be written by other users.*no cache' env \
+                -u TGC_CACHE_DIR "$TGC" run both.plan --prompt-ids 1 -n 1 --device cpu -t 1
         TGC_CACHE_MAX=x infer 8 "TGC_CACHE_MAX: 'x'" --prompt-ids 1 -n 1
 }
 
 no_compiler() {
         compile_without() {
-                try "$1" "$2" /usr/bin/env -i PATH=/nonexistent "$TGC" compile tiny.lua -o x.plan --mode infer "${@:3}"
+                try "$1" "$2" /usr/bin/env -i PATH=/nonexistent "$TGC" compile tiny.lua -o x.plan \
+                        --mode infer "${@:3}"
         }
         compile_without 4 'no C compiler' --target cpu
         compile_without 0 'no compiled CPU code' --target all
@@ -333,7 +349,8 @@ text_data() {
         train 3 'odd.bin: 301 bytes' --data odd.bin
         printf '\101\000\377\000' > ids.bin
         train 3 'ids.bin: id 65 at 0, the vocabulary is 65' --data ids.bin
-        train 3 'text.txt: not a .npy'          --data text.txt --eval_iters 0 --batch_offsets text.txt
+        train 3 'text.txt: not a .npy'          --data text.txt --eval_iters 0 \
+                --batch_offsets text.txt
         printf '\x93NUMPY\x01\0\x76\0{"descr": "<i8"' > a.npy
         train 3 'a.npy: '                       --data text.txt --eval_iters 0 --batch_offsets a.npy
         train 2 'batches of 1 x 8'              --data text.txt --batch-size 1
@@ -365,9 +382,10 @@ resume() {
         cp good out.d/state.safetensors
         train 3 'tokens of data, tiny.lua has' --data tiny.lua --resume
         train 2 'seed 1337' --data text.txt --resume --seed 5
-        cmp -s good out.d/state.safetensors && cmp -s ckpt out.d/ckpt.safetensors || echo "a refused run wrote"
-        train 6 'not finite' --data text.txt --learning_rate 1000 --weight_decay 100 --grad_clip 0 --max_skips 0 \
-                --max_iters 300 --eval_interval 300 --resume --no-decay_lr
+        cmp -s good out.d/state.safetensors && cmp -s ckpt out.d/ckpt.safetensors ||
+                echo "a refused run wrote"
+        train 6 'not finite' --data text.txt --learning_rate 1000 --weight_decay 100 --grad_clip 0 \
+                --max_skips 0 --max_iters 300 --eval_interval 300 --resume --no-decay_lr
 }
 
 # ---- writing ----
@@ -456,6 +474,7 @@ mkdir hf
 cp "$model"/{config.json,tokenizer.json,model.safetensors} hf/
 chmod -R u+w hf
 [ -z "${ONLY:-}" ] || { group $ONLY; exit $failed; }
-for g in graphs lua_files json_graphs plans outputs killed starved no_compiler hf_config hf_weights tokenizers; do group $g; done
+for g in graphs lua_files json_graphs plans outputs killed starved no_compiler hf_config \
+        hf_weights tokenizers; do group $g; done
 needs "$compiler" "no C compiler" prompts texts machine text_data resume signals
 exit $failed

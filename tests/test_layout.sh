@@ -1,7 +1,7 @@
 #!/bin/bash
-# test_layout.sh: C and CUDA files are as `make format` leaves them (clang-format 14, else skipped), and no
-# line of them is over 100 columns, comments and strings too, which clang-format does not wrap.  No line of a
-# document is over 150.  Each check is first shown a file that it must refuse.
+# test_layout.sh: C and CUDA files are as `make format` leaves them (clang-format 14, else skipped),
+# and no line of them is over 100 columns, comments and strings too, which clang-format does not
+# wrap. No line of a document is over 150.  Each check is first shown a file that it must refuse.
 . "$(dirname "$0")/shell.sh"
 dir=$(mktemp -d "${TMPDIR:-/tmp}/tgc-layout-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
@@ -48,6 +48,14 @@ p=$(wide 100 $code)
 say columns_of_code "${p:+over 100 columns: $p}"
 p=$(wide 100 $(git ls-files 'models/*.lua' 'examples/*.lua'))
 say columns_of_models "${p:+over 100 columns: $p}"
+# text between quotes cannot be broken: so many lines are longer, and no more
+longer() { git ls-files "$1" | xargs cat | awk 'length > 100' | wc -l; }
+p=
+for most in "*.sh 178" "*.py 316"; do
+        n=$(longer "${most% *}")
+        [ "$n" -le "${most#* }" ] || p="$p $n of ${most% *} are over 100 columns, ${most#* } were"
+done
+say columns_of_scripts "$p"
 p=$(wide 150 $(git ls-files '*.md'))
 say columns_of_documents "${p:+over 150 columns: $p}"
 

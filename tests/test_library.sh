@@ -1,5 +1,6 @@
 #!/bin/bash
-# test_library.sh: make install to a DESTDIR; the programs of docs/library.md built against it with pkg-config, and run.
+# test_library.sh: make install to a DESTDIR; the programs of docs/library.md built against it with
+# pkg-config, and run.
 . "$(dirname "$0")/shell.sh"
 top=$PWD
 TGC=$(readlink -f "${TGC:-build/tgc}")
@@ -11,7 +12,8 @@ export TGC_CACHE_DIR=${TGC_CACHE_DIR:-$dir/cache} OMP_NUM_THREADS=1 LC_ALL=C
 unset TGC_DEVICE TGC_LOG MAKEFLAGS MAKELEVEL MFLAGS
 
 make_it() {     # COMMIT as it was built, so that the binary under test stays
-        make --no-print-directory BUILD="$build" COMMIT="$(cat "$build/commit")" PREFIX=/opt/tgc DESTDIR="$dir/root" "$@" > "$dir/log" 2>&1 ||
+        make --no-print-directory BUILD="$build" COMMIT="$(cat "$build/commit")" PREFIX=/opt/tgc \
+                DESTDIR="$dir/root" "$@" > "$dir/log" 2>&1 ||
                 echo "make $* failed: $(tail -3 "$dir/log")"
 }
 
@@ -20,9 +22,9 @@ say make_install "$p"
 [ "$p" ] && exit 1
 root=$dir/root/opt/tgc
 
-for f in bin/tgc include/tgc.h lib/libtgc.a lib/libtgc.so lib/libtgc.so.0 lib/pkgconfig/tgc.pc share/man/man1/tgc.1 \
-        share/bash-completion/completions/tgc share/zsh/site-functions/_tgc share/fish/vendor_completions.d/tgc.fish \
-        share/doc/tgc/library.md; do
+for f in bin/tgc include/tgc.h lib/libtgc.a lib/libtgc.so lib/libtgc.so.0 lib/pkgconfig/tgc.pc \
+        share/man/man1/tgc.1 share/bash-completion/completions/tgc share/zsh/site-functions/_tgc \
+        share/fish/vendor_completions.d/tgc.fish share/doc/tgc/library.md; do
         [ -s "$root/$f" ] || p="$p $f"
 done
 say all_files_are_installed "${p:+missing:$p}"
@@ -31,29 +33,35 @@ say all_files_are_installed "${p:+missing:$p}"
 grep -o '\btgc_[a-z0-9_]*(' runtime/tgc.h | tr -d '(' | sort -u > "$dir/want"
 nm -D --defined-only "$root/lib/libtgc.so" | awk '$2 == "T" { print $3 }' | sort > "$dir/have"
 p=$(sed 's/$/@@TGC_0/' "$dir/want" | diff - "$dir/have" | head -5)
-[ "$p" ] || p=$(nm -g --defined-only "$root/lib/libtgc.a" | awk 'NF == 3 { print $3 }' | sort | diff "$dir/want" - | head -5)
+[ "$p" ] || p=$(nm -g --defined-only "$root/lib/libtgc.a" | awk 'NF == 3 { print $3 }' | sort |
+        diff "$dir/want" - | head -5)
 [ "$p" ] || [ "$(wc -l < "$dir/have")" -ge 20 ] || p="$(wc -l < "$dir/have") functions"
 say public_names_alone_are_exported "$p"
-p=$(readelf -d "$root/lib/libtgc.so" | grep -q 'SONAME.*\[libtgc.so.0\]' || echo "no soname libtgc.so.0")
+p=$(readelf -d "$root/lib/libtgc.so" | grep -q 'SONAME.*\[libtgc.so.0\]' ||
+        echo "no soname libtgc.so.0")
 say the_soname_has_the_version "$p"
 
 # The document's own programs and commands, as typed.
 sh scripts/blocks.sh docs/library.md "$dir/doc"
-cmp -s "$dir/doc/story.c" examples/library/story.c || p="docs/library.md and examples/library/story.c differ"
+cmp -s "$dir/doc/story.c" examples/library/story.c ||
+        p="docs/library.md and examples/library/story.c differ"
 say the_example_is_the_documents "$p"
 cp -r tests/data/models/story "$dir/doc/my-model"
 cp -r tests/data/encoders/minilm "$dir/doc/my-encoder"
 cd "$dir/doc" || exit 1
-export PKG_CONFIG_PATH=$root/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$dir/root LD_LIBRARY_PATH=$root/lib PATH=$root/bin:$PATH
+export PKG_CONFIG_PATH=$root/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$dir/root \
+        LD_LIBRARY_PATH=$root/lib PATH=$root/bin:$PATH
 CFLAGS="-Wall -Wextra -Werror -std=c11"
 sed -i "s/^cc /cc $CFLAGS /" run.sh
 command -v python3 > /dev/null || sed -i '/python3/d' run.sh
 p=
 timeout 300 sh -e run.sh > out 2> err < /dev/null || p="exit code $?: $(tail -3 err)"
 [ "$p" ] || grep -q '^Once upon a time.* .* ' out || p="no story: $(head -c 300 out)"
-[ "$p" ] || { grep -q '^1\.000 a cat$' out && grep -q '^-\?0\.[0-9]* the rain$' out; } || p="no similarities: $(grep -E 'cat|rain' out)"
+[ "$p" ] || { grep -q '^1\.000 a cat$' out && grep -q '^-\?0\.[0-9]* the rain$' out; } ||
+        p="no similarities: $(grep -E 'cat|rain' out)"
 [ "$p" ] || grep -q '^step 39: loss 0' out || p="nothing learnt: $(grep loss out)"
-[ "$p" ] || ! command -v python3 > /dev/null || [ "$(tail -1 out | wc -w)" -ge 5 ] || p="Python says: $(tail -1 out) $(tail -3 err)"
+[ "$p" ] || ! command -v python3 > /dev/null || [ "$(tail -1 out | wc -w)" -ge 5 ] ||
+        p="Python says: $(tail -1 out) $(tail -3 err)"
 say the_programs_of_the_document "$p"
 
 # The README's ten lines of C and five of Python.
@@ -65,15 +73,18 @@ sed -i "s/^cc /cc $CFLAGS /" run.sh
 command -v python3 > /dev/null || sed -i '/python3/d' run.sh
 p=
 timeout 300 sh -e run.sh > out 2> err < /dev/null || p="exit code $?: $(tail -3 err)"
-[ "$p" ] || [ "$(wc -c < out)" -ge $(($(grep -c '^./story\|^python3' run.sh) * 60)) ] || p="no text: $(head -c 300 out)"
+[ "$p" ] || [ "$(wc -c < out)" -ge $(($(grep -c '^./story\|^python3' run.sh) * 60)) ] ||
+        p="no text: $(head -c 300 out)"
 say the_programs_of_the_readme "$p"
 cd "$dir/doc" || exit 1
 
 # The static library: its other names do not meet the program's.
 cat story.c > own.c
-echo 'int plan_open(void); int plan_open(void) { return 1; } int json_parse; int session_open;' >> own.c
+echo 'int plan_open(void); int plan_open(void) { return 1; } int json_parse; int session_open;' >> \
+        own.c
 p=
-cc own.c -o own $(pkg-config --cflags tgc) "$root/lib/libtgc.a" $(pkg-config --libs --static tgc | sed 's/-ltgc//') 2> err ||
+cc own.c -o own $(pkg-config --cflags tgc) "$root/lib/libtgc.a" $(pkg-config --libs --static tgc |
+        sed 's/-ltgc//') 2> err ||
         p="does not link: $(tail -3 err)"
 [ "$p" ] || LD_LIBRARY_PATH='' ./own story.plan > own.out 2>&1 || p="$(tail -1 own.out)"
 [ "$p" ] || grep -qF "$(head -1 own.out)" out || p="another story: $(head -c 200 own.out)"
@@ -83,7 +94,8 @@ say the_static_library "$p"
 p=
 if command -v g++ > /dev/null; then
         printf '#include <tgc.h>\nint main() { TgcSampling s = tgc_sampling(); return s.temp < 0; }\n' > x.cc
-        g++ -Wall -Werror x.cc -o x $(pkg-config --cflags --libs tgc) 2> err && ./x || p="$(head -3 err)"
+        g++ -Wall -Werror x.cc -o x $(pkg-config --cflags --libs tgc) 2> err && ./x ||
+                p="$(head -3 err)"
 fi
 say the_header_in_cpp "$p"
 

@@ -20,7 +20,8 @@ say() { # say STATUS NAME
 
 # right DEVICE KIND N K
 right() {
-        "$TGC" check $model -D kind="$2" -D n="$3" -D k="$4" --device "$1" --greedy 2 -q > "$out/log" 2>&1
+        "$TGC" check $model -D kind="$2" -D n="$3" -D k="$4" --device "$1" --greedy 2 -q > \
+                "$out/log" 2>&1
         rc=$?
         if [ $rc -eq 4 ] && ! grep -q refuses "$out/log"; then
                 echo "skip $2 of $3, $4 on $1: $(tail -n 1 "$out/log")"

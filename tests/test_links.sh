@@ -17,7 +17,8 @@ anchors() {
 links() {
         local dir target file anchor
         dir=$(dirname "$1")
-        grep -oE '\]\([^) ]+\)' "$1" | sed -E 's/^\]\(//; s/\)$//' | sort -u | while read -r target; do
+        grep -oE '\]\([^) ]+\)' "$1" | sed -E 's/^\]\(//; s/\)$//' | sort -u |
+                while read -r target; do
                 case $target in http*://* | mailto:*) continue ;; esac
                 file=${target%%#*} anchor=
                 [[ $target = *'#'* ]] && anchor=${target#*#}
@@ -30,9 +31,11 @@ links() {
         done
 }
 
-# The commands of a document: lines of blocks indented by four, or that begin with `$ `; a backslash joins two.
+# The commands of a document: lines of blocks indented by four, or that begin with `$ `; a backslash
+# joins two.
 commands() {
-        sed -e ':a' -e '/\\$/{N;s/\\\n//;ba' -e '}' "$1" | sed 's/^[$] /    /' | grep -E '^    [^ ]' | sed 's/ # .*//'
+        sed -e ':a' -e '/\\$/{N;s/\\\n//;ba' -e '}' "$1" | sed 's/^[$] /    /' |
+                grep -E '^    [^ ]' | sed 's/ # .*//'
 }
 
 # wrong COMMAND...: what is wrong with one
@@ -53,7 +56,8 @@ wrong() {
                 for word in "${@:2}"; do
                         [[ $word = build/tests/* && -e ${word#build/}.c ]] && continue
                         [[ $word = -* || $word = *=* ]] ||
-                                grep -qE "^$word:|^\.PHONY:.* $word( |$)" Makefile || echo "no target $word"
+                                grep -qE "^$word:|^\.PHONY:.* $word( |$)" Makefile ||
+                                        echo "no target $word"
                 done
                 ;;
         python3 | sh | bash) [ -e "${2:-.}" ] || echo "no file $2" ;;
@@ -71,7 +75,8 @@ for f in README.md CONTRIBUTING.md; do
                 case ${words[0]} in
                 [A-Z]*=*) words=("${words[@]:1}") ;;
                 esac
-                case ${words[0]:-} in build/tgc | tgc | make | python3 | sh | bash) ;; *) continue ;; esac
+                case ${words[0]:-} in build/tgc | tgc | make | python3 | sh | bash) ;; *) continue \
+                        ;; esac
                 n=$((n + 1))
                 w=$(wrong "${words[@]}" < /dev/null)
                 [ -z "$w" ] || p+="'${words[*]}': $w; "

@@ -1,13 +1,16 @@
 #!/bin/bash
-# test_nanogpt.sh: training as users of nanoGPT type it: its names, its count of steps, val.bin, --eval_only, samples, and
-# a run that goes on by its folder alone.
+# test_nanogpt.sh: training as users of nanoGPT type it: its names, its count of steps, val.bin,
+# --eval_only, samples, and a run that goes on by its folder alone.
 . "$(dirname "$0")/shell.sh"
 start nanogpt
 
 seq 1 600 > text.txt
-small=(--n_layer=1 --n_head=2 --n_embd=16 --dropout=0.2 --batch_size=2 --block_size=16 --device=cpu -t 1)
-run=(train gpt --data text.txt "${small[@]}" --eval_iters=2 --eval_interval=4 --log_interval=2 --max_iters=8 --warmup_iters=2)
-"$TGC" compile gpt -D n_layer=1 -D n_head=2 -D n_embd=16 --target cpu -q -o x.plan 2> /dev/null || { echo "skip nanogpt: no C compiler"; exit 0; }
+small=(--n_layer=1 --n_head=2 --n_embd=16 --dropout=0.2 --batch_size=2 --block_size=16 \
+        --device=cpu -t 1)
+run=(train gpt --data text.txt "${small[@]}" --eval_iters=2 --eval_interval=4 --log_interval=2 \
+        --max_iters=8 --warmup_iters=2)
+"$TGC" compile gpt -D n_layer=1 -D n_head=2 -D n_embd=16 --target cpu -q -o x.plan 2> /dev/null ||
+        { echo "skip nanogpt: no C compiler"; exit 0; }
 
 # ---- names ----
 
@@ -18,7 +21,8 @@ p=$(tgc 0 '' dump gpt --n_layer=1 --n_head=2 --n_embd=16 -D tied=False --manifes
 [ "$p" ] || cmp -s out want || p="another model with -"
 [ "$p" ] || p=$(tgc 2 "the model has no parameter 'bias'" dump gpt --bias=False --manifest)
 [ "$p" ] || p=$(tgc 2 'did you mean --max_iters' "${run[@]}" --max_iter=9)
-[ "$p" ] || p=$(tgc 2 'did you mean --tuned[?] A parameter of the model is -D tied=False' dump gpt --tied=False --graph)
+[ "$p" ] || p=$(tgc 2 'did you mean --tuned[?] A parameter of the model is -D tied=False' dump gpt \
+        --tied=False --graph)
 [ "$p" ] || p=$(tgc 2 'not an option of this command, but of' train gpt --top-k=4)
 [ "$p" ] || p=$(tgc 2 'x.plan is compiled already' train x.plan --data text.txt --n_layer=4)
 say model_keys_are_defines "$p"
@@ -33,15 +37,21 @@ say words_of_nanogpt "$p"
 # ---- steps ----
 
 p=$(tgc 0 '' "${run[@]}" --out_dir=whole --log_csv whole.csv)
-[ "$p" ] || [ "$(grep -oE '^step [0-9]+: train loss [0-9.]+, val loss|^iter [0-9]+: loss' err | tr '\n' ';')" = \
-'step 0: train loss '"$(sed -n 's/^step 0: train loss \([0-9.]*\),.*/\1/p' err)"', val loss;iter 0: loss;iter 2: loss;step 4: train loss '"$(sed -n \
-'s/^step 4: train loss \([0-9.]*\),.*/\1/p' err)"', val loss;iter 4: loss;iter 6: loss;iter 7: loss;step 8: train loss '"$(sed -n \
-'s/^step 8: train loss \([0-9.]*\),.*/\1/p' err)"', val loss;' ] || p="counted otherwise: $(cat err)"
+[ "$p" ] || [ "$(grep -oE '^step [0-9]+: train loss [0-9.]+, val loss|^iter [0-9]+: loss' err |
+        tr '\n' ';')" = \
+'step 0: train loss '"$(sed -n 's/^step 0: train loss \([0-9.]*\),.*/\1/p' \
+err)"', val loss;iter 0: loss;iter 2: loss;step 4: train loss '"$(sed \
+-n 's/^step 4: train loss \([0-9.]*\),.*/\1/p' \
+err)"', val loss;iter 4: loss;iter 6: loss;iter 7: loss;step 8: train loss '"$(sed \
+-n 's/^step 8: train loss \([0-9.]*\),.*/\1/p' err)"', val loss;' ] ||
+p="counted otherwise: $(cat err)"
 [ "$p" ] || [ "$(grep -c '^[0-7],' whole.csv)" = 8 ] || p="$(cat whole.csv)"
 # the log has both validations: of the weights before the first step, and after the last one
 for w in '0 -1' '8 7'; do
         want=$(sed -n "s/^step ${w% *}: .*val loss //p" err)
-        [ "$p" ] || awk -F, -v at="${w#* }" -v want="$want" '$1 == at && sprintf("%.4f", $6) == want { ok = 1 } END { exit !ok }' whole.csv || p="no row ${w#* } with $want: $(cat whole.csv)"
+        [ "$p" ] || awk -F, -v at="${w#* }" -v want="$want" \
+                '$1 == at && sprintf("%.4f", $6) == want { ok = 1 } END { exit !ok }' whole.csv ||
+                p="no row ${w#* } with $want: $(cat whole.csv)"
 done
 cp err whole.err
 [ "$p" ] || p=$(tgc 0 '' plot whole.csv -o whole.svg)
@@ -62,7 +72,8 @@ go_on() {
         local p f
         p=$(tgc 0 '' "${run[@]}" --out_dir=cut --log_csv cut.csv --max_iters=4 --lr_decay_iters=8)
         mkdir elsewhere && cd elsewhere || return
-        [ "$p" ] || p=$(tgc 0 '--max_iters 8: the run before had 4' train ../cut --resume --max_iters 8)
+        [ "$p" ] || p=$(tgc 0 '--max_iters 8: the run before had 4' train ../cut --resume \
+                --max_iters 8)
         cd ..
         for f in cut/state.safetensors cut/ckpt.safetensors cut/model.plan cut.csv; do
                 [ "$p" ] || cmp -s $f ${f/cut/whole} || p="$f is another"
@@ -84,13 +95,15 @@ say a_folder_goes_on_alone "$(go_on)"
 
 # ---- val.bin ----
 
-bin() { awk 'BEGIN { for (i = 0; i < '"$1"'; i++) printf "%c%c", 1 + (i * '"$2"') % 60, 0 }' /dev/null; }
+bin() { awk 'BEGIN { for (i = 0; i < '"$1"'; i++) printf "%c%c", 1 + (i * '"$2"') % 60, 0 }' \
+        /dev/null; }
 val() {
         local p a b
         mkdir data && bin 300 7 > data/train.bin && bin 99 11 > data/val.bin
         local here=("${run[@]/#text.txt/data/train.bin}" --vocab=64)
         # awk writes no zeros everywhere: the size says whether it did
-        [ "$(wc -c < data/val.bin)" = 198 ] || { perl -e 'print pack("v*", map { 1 + $_ * 7 % 60 } 0..299)' > data/train.bin
+        [ "$(wc -c < data/val.bin)" = 198 ] ||
+                { perl -e 'print pack("v*", map { 1 + $_ * 7 % 60 } 0..299)' > data/train.bin
                 perl -e 'print pack("v*", map { 1 + $_ * 11 % 60 } 0..98)' > data/val.bin; }
         p=$(tgc 0 'data/val.bin: 99 tokens to validate on' "${here[@]}" --out_dir=bin)
         a=$(sed -n 's/^step 0: //p' err)
@@ -109,14 +122,19 @@ say val_bin_is_the_validation_set "$(val)"
 
 samples() {
         local p f
-        p=$(tgc 0 '' "${run[@]}" --out_dir=said --log_csv said.csv --sample_interval=4 --sample_prompt 12 --sample_prompt $'3\n4' --sample_tokens 5)
-        [ "$p" ] || [ "$(grep -cE '^step (4|8): sample: 12' err)" = 2 ] || p="not two of the first: $(cat err)"
-        [ "$p" ] || [ "$(grep -cE '^step (4|8): sample: 3$' err)" = 2 ] || p="not two of the second: $(cat err)"
-        for f in said/state.safetensors said/ckpt.safetensors said.csv; do       # dropout goes on as it was
+        p=$(tgc 0 '' "${run[@]}" --out_dir=said --log_csv said.csv --sample_interval=4 \
+                --sample_prompt 12 --sample_prompt $'3\n4' --sample_tokens 5)
+        [ "$p" ] || [ "$(grep -cE '^step (4|8): sample: 12' err)" = 2 ] ||
+                p="not two of the first: $(cat err)"
+        [ "$p" ] || [ "$(grep -cE '^step (4|8): sample: 3$' err)" = 2 ] ||
+                p="not two of the second: $(cat err)"
+        # dropout goes on as it was
+        for f in said/state.safetensors said/ckpt.safetensors said.csv; do
                 [ "$p" ] || cmp -s $f ${f/said/whole} || p="$f is another with samples"
         done
         [ "$p" ] || p=$(tgc 0 '^step 12: sample: 3$' train said --resume --max_iters 12)
-        [ "$p" ] || p=$(tgc 2 'has no tokenizer' "${run[@]/#text.txt/data/train.bin}" --vocab=64 --sample_interval=4)
+        [ "$p" ] || p=$(tgc 2 'has no tokenizer' "${run[@]/#text.txt/data/train.bin}" --vocab=64 \
+                --sample_interval=4)
         echo "$p"
 }
 say samples_change_nothing "$(samples)"

@@ -1,5 +1,6 @@
 #!/bin/bash
-# test_prompts.sh: where `tgc run` takes its prompts from, several of them, and what it says and does about compiling.
+# test_prompts.sh: where `tgc run` takes its prompts from, several of them, and what it says and
+# does about compiling.
 . "$(dirname "$0")/shell.sh"
 story=$(readlink -f tests/data/models/story)
 start prompts
@@ -7,7 +8,8 @@ export TGC_CACHE_DIR=$dir/cache       # what is compiled is counted
 
 "$TGC" compile "$story" -q --ctx-size 32 -o s.plan || { echo "not ok compile"; exit 1; }
 run=("$TGC" run s.plan --device cpu -n 6 -s 1)
-"${run[@]}" -q -p 'Once upon' < /dev/null > once 2> err || { grep -q 'no C compiler' err && { echo "skip prompts: no C compiler"; exit 0; }; }
+"${run[@]}" -q -p 'Once upon' < /dev/null > once 2> err || { grep -q 'no C compiler' err &&
+        { echo "skip prompts: no C compiler"; exit 0; }; }
 "${run[@]}" -q -p 'Then she' < /dev/null > then
 
 # ---- where a prompt comes from ----
@@ -41,9 +43,11 @@ p=$({ sleep 1.5; echo 'Once upon'; } | try 0 'reading the prompt from standard i
 [ "$p" ] || cmp -s out once || p="another text: $(cat out)"
 say who_waits_is_told "$p"
 
-p=$(try 2 'given twice; several prompts are -p TEXT -p TEXT' "${run[@]}" -f prompt.txt -f - < /dev/null)
+p=$(try 2 'given twice; several prompts are -p TEXT -p TEXT' "${run[@]}" -f prompt.txt -f - < \
+        /dev/null)
 [ "$p" ] || p=$(try 2 'given twice' "${run[@]}" --prompt-ids 1 --prompt-ids 2 < /dev/null)
-[ "$p" ] || p=$(try 2 'give one of --prompt, --file, --prompts and --prompt-ids' "${run[@]}" -p x -f prompt.txt < /dev/null)
+[ "$p" ] || p=$(try 2 'give one of --prompt, --file, --prompts and --prompt-ids' "${run[@]}" -p x \
+        -f prompt.txt < /dev/null)
 say no_prompt_replaces_another "$p"
 
 # ---- several ----
@@ -64,7 +68,8 @@ p=$(try 0 '' "${run[@]}" "${two[@]}" --json < /dev/null)
 [ "$p" ] || [ "$(wc -l < out)" = 2 ] || p="$(wc -l < out) lines"
 say objects_are_a_line_each "$p"
 
-p=$(try 2 'the plan'\''s context is 32' "${run[@]}" -p 'Once upon' -p "$(seq -s ' ' 40)" < /dev/null)
+p=$(try 2 'the plan'\''s context is 32' "${run[@]}" -p 'Once upon' -p "$(seq -s ' ' 40)" < \
+        /dev/null)
 [ "$p" ] || [ ! -s out ] || p="one ran before: $(cat out)"
 say all_are_looked_at_before_one_runs "$p"
 
@@ -72,8 +77,11 @@ say all_are_looked_at_before_one_runs "$p"
 
 p=
 for t in 0 0.8; do
-        "$TGC" run s.plan --device cpu -q -s 4 --temp $t -n 26 -p 'Once upon a time' --print-ids > want < /dev/null
-        [ "$p" ] || p=$(try 0 'draft: [0-9]+ of [1-9][0-9]* proposed tokens accepted' "$TGC" run s.plan --device cpu -s 4 --temp $t -n 26 -p 'Once upon a time' --print-ids --draft ngram --draft-max 5 < /dev/null)
+        "$TGC" run s.plan --device cpu -q -s 4 --temp $t -n 26 -p 'Once upon a time' --print-ids > \
+                want < /dev/null
+        [ "$p" ] || p=$(try 0 'draft: [0-9]+ of [1-9][0-9]* proposed tokens accepted' "$TGC" run \
+                s.plan --device cpu -s 4 --temp $t -n 26 -p 'Once upon a time' --print-ids \
+                --draft ngram --draft-max 5 < /dev/null)
         [ "$p" ] || cmp -s out want || p="--temp $t: $(diff out want | head -5)"
 done
 [ "$p" ] || p=$(try 0 '' "${run[@]}" -p 'Once upon' --draft ngram --json < /dev/null)
@@ -83,12 +91,15 @@ say drafts_change_nothing "$p"
 
 # ---- together: a plan for several sequences ----
 
-"$TGC" compile "$story" -q --ctx-size 64 -b 3 --cache-tokens 192 --target cpu -o b.plan || echo "not ok compile -b 3"
+"$TGC" compile "$story" -q --ctx-size 64 -b 3 --cache-tokens 192 --target cpu -o b.plan ||
+        echo "not ok compile -b 3"
 batch=("$TGC" run b.plan --device cpu -n 6 -s 1)
 p=
 for t in 0 0.8; do
-        for i in 0 1; do [ "$p" ] || "${run[@]}" -q --temp $t --print-ids -p "${two[2 * i + 1]}" < /dev/null; done > want
-        [ "$p" ] || p=$(try 0 '2 sequences, 12 tokens' "${batch[@]}" --temp $t "${two[@]}" --print-ids < /dev/null)
+        for i in 0 1; do [ "$p" ] || "${run[@]}" -q --temp $t --print-ids -p "${two[2 * i + 1]}" < \
+                /dev/null; done > want
+        [ "$p" ] || p=$(try 0 '2 sequences, 12 tokens' "${batch[@]}" --temp $t "${two[@]}" \
+                --print-ids < /dev/null)
         [ "$p" ] || cmp -s out want || p="--temp $t: $(diff out want | head -5)"
 done
 say together_each_says_what_it_says_alone "$p"
@@ -100,26 +111,32 @@ say parallel_is_one_prompt_with_other_seeds "$p"
 
 p=$(try 0 's.plan was compiled for one sequence, so these 3 go one after the other; compile with .*--batch-size 3' "${run[@]}" --parallel 3 -p 'Once upon' --print-ids < /dev/null)
 [ "$p" ] || cmp -s out want || p="$(diff out want | head -5)"
-[ "$p" ] || p=$(try 0 'these 4 go one after the other' "${run[@]}" --parallel 2 "${two[@]}" --json < /dev/null)
+[ "$p" ] || p=$(try 0 'these 4 go one after the other' "${run[@]}" --parallel 2 "${two[@]}" \
+        --json < /dev/null)
 [ "$p" ] || [ "$(grep -c '^{"prompt":[1234],.*"seed":[12],' out)" = 4 ] || p="$(head -c 300 out)"
 say a_plan_for_one_takes_them_in_turn "$p"
 
 # a prompt of more than a page is digested, and lies in the cache, once
-long=$(seq -s , 1 10 | tr -d '\n'; for _ in 1 2 3 4 5 6; do printf ,; seq -s , 20 29 | tr -d '\n'; done)
+long=$(seq -s , 1 10 | tr -d '\n'; for _ in 1 2 3 4 5 6; do printf ,; seq -s , 20 29 |
+        tr -d '\n'; done)
 "$TGC" compile "$story" -q --ctx-size 128 -b 3 --target cpu -o l.plan || echo "not ok compile l"
 p=$(try 0 'cache: 74 tokens of prompts digested, 64 more were there already; 3 of 6 pages of 64 tokens at most .*, where 4 would be without sharing' "$TGC" run l.plan --device cpu -n 5 -s 1 --parallel 2 --prompt-ids "$long" --print-ids < /dev/null)
 cp out got
-for s in 1 2; do "$TGC" run l.plan --device cpu -n 5 -q -s $s --prompt-ids "$long" --print-ids < /dev/null; done > want
+for s in 1 2; do "$TGC" run l.plan --device cpu -n 5 -q -s $s --prompt-ids "$long" --print-ids < \
+        /dev/null; done > want
 [ "$p" ] || cmp -s got want || p="$(diff got want | head -5)"
-[ "$p" ] || "$TGC" dump l.plan --memory | grep -Eq '^cache of keys and values: [0-9]+ bytes, 7 pages of 64 tokens, [0-9]+ bytes each' || p="no cache in --memory"
+[ "$p" ] || "$TGC" dump l.plan --memory |
+        grep -Eq '^cache of keys and values: [0-9]+ bytes, 7 pages of 64 tokens, [0-9]+ bytes each' || p="no cache in --memory"
 say a_prompt_is_held_once "$p"
 
 printf 'Once upon\r\n\n{"prompt": "Then she"}\n{"prompt_ids": [5, 6]}\n' > lines
-{ for i in 0 1; do "${run[@]}" -q --print-ids -p "${two[2 * i + 1]}" < /dev/null; done; "${run[@]}" -q --print-ids --prompt-ids 5,6; } > want
+{ for i in 0 1; do "${run[@]}" -q --print-ids -p "${two[2 * i + 1]}" < /dev/null; done; \
+        "${run[@]}" -q --print-ids --prompt-ids 5,6; } > want
 p=$(try 0 '3 sequences' "${batch[@]}" --prompts lines --print-ids < /dev/null)
 [ "$p" ] || cmp -s out want || p="$(diff out want | head -5)"
 [ "$p" ] || p=$(try 0 '' "${batch[@]}" --prompts lines --json < /dev/null)
-[ "$p" ] || [ "$(grep -c '^{"prompt":[123],.*"stopped_by":"length"' out)" = 3 ] || p="$(head -c 300 out)"
+[ "$p" ] || [ "$(grep -c '^{"prompt":[123],.*"stopped_by":"length"' out)" = 3 ] ||
+        p="$(head -c 300 out)"
 say a_file_has_a_prompt_a_line "$p"
 
 p=
@@ -135,8 +152,10 @@ END
 [ "$p" ] || p=$(try 3 'bad: no prompts' "${batch[@]}" --prompts bad < /dev/null)
 say bad_lines_are_named "$p"
 
-"$TGC" compile "$story" -q --ctx-size 128 -b 2 --cache-tokens 64 --target cpu -o few.plan || echo "not ok compile few"
-p=$(try 2 'wants 2 pages of the cache, which has 1; compile with a larger --cache-tokens' "$TGC" run few.plan --device cpu -n 100 "${two[@]}" < /dev/null)
+"$TGC" compile "$story" -q --ctx-size 128 -b 2 --cache-tokens 64 --target cpu -o few.plan ||
+        echo "not ok compile few"
+p=$(try 2 'wants 2 pages of the cache, which has 1; compile with a larger --cache-tokens' "$TGC" \
+        run few.plan --device cpu -n 100 "${two[@]}" < /dev/null)
 [ "$p" ] || [ ! -s out ] || p="some ran: $(cat out)"
 say too_few_pages_are_said_before_anything_runs "$p"
 
@@ -144,14 +163,19 @@ say too_few_pages_are_said_before_anything_runs "$p"
 
 p=
 for t in f32 bf16 f16; do
-        [ "$p" ] || p=$("$TGC" compile "$story" -q --ctx-size 128 -b 3 --target cpu --cache-type $t -o c.$t.plan 2>&1)
-        [ "$p" ] || "$TGC" dump c.$t.plan --memory | sed -n 's/.*values: \([0-9]*\) bytes.*/\1/p' > bytes.$t
-        [ "$p" ] || p=$(try 0 'MiB' "$TGC" run c.$t.plan --device cpu -n 20 --temp 0 -s 1 --parallel 3 -p 'Once upon a time' < /dev/null)
+        [ "$p" ] || p=$("$TGC" compile "$story" -q --ctx-size 128 -b 3 --target cpu \
+                --cache-type $t -o c.$t.plan 2>&1)
+        [ "$p" ] || "$TGC" dump c.$t.plan --memory |
+                sed -n 's/.*values: \([0-9]*\) bytes.*/\1/p' > bytes.$t
+        [ "$p" ] || p=$(try 0 'MiB' "$TGC" run c.$t.plan --device cpu -n 20 --temp 0 -s 1 \
+                --parallel 3 -p 'Once upon a time' < /dev/null)
         cp out said.$t
 done
-[ "$p" ] || [ "$(cat bytes.f32)" = $((2 * $(cat bytes.bf16))) ] || p="bytes: $(cat bytes.f32 bytes.bf16)"
+[ "$p" ] || [ "$(cat bytes.f32)" = $((2 * $(cat bytes.bf16))) ] ||
+        p="bytes: $(cat bytes.f32 bytes.bf16)"
 [ "$p" ] || cmp -s bytes.f16 bytes.bf16 || p="bytes: $(cat bytes.f16 bytes.bf16)"
-[ "$p" ] || [ "$("$TGC" check c.bf16.plan --device cpu --rebuild | grep -c 'within 0.05')" = 1 ] || p="a plan made again forgets it"
+[ "$p" ] || [ "$("$TGC" check c.bf16.plan --device cpu --rebuild | grep -c 'within 0.05')" = 1 ] ||
+        p="a plan made again forgets it"
 [ "$p" ] || p=$(try 2 'none of|f32.bf16.f16' "$TGC" run "$story" --cache-type q4 -p x < /dev/null)
 say the_cache_has_a_type "$p"
 

@@ -7,7 +7,8 @@ start quantize
 
 # kinds.gguf has rows of 256, so every type fits
 p=
-for t in q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k_s q3_k_m q3_k_l q4_k_s q4_k q5_k_m q6_k iq4_nl iq4_xs; do
+for t in q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k_s q3_k_m q3_k_l q4_k_s q4_k q5_k_m q6_k iq4_nl \
+        iq4_xs; do
         [ "$p" ] || p=$(tgc 0 'bits a value' quantize "$g/kinds.gguf" --type $t -o $t.gguf)
         [ "$p" ] || p=$(tgc 0 '' info $t.gguf)
         [ "$p" ] || grep -qi "file_type" out || p="no file type: $(cat out)"
@@ -21,12 +22,16 @@ grep -q 'no C compiler' err && p=
 [ "$p" ] || cmp -s q8_0.gguf again.gguf || p="what is in blocks changes"
 say a_file_that_runs "$p"
 
-p=$(tgc 0 '' quantize "$g/kinds.gguf" --type q4_k_m --keep 'blk.0.attn_q.weight=q8_0' --keep 'blk.*.attn_q.weight=f16' -o keep.gguf)
+p=$(tgc 0 '' quantize "$g/kinds.gguf" --type q4_k_m --keep 'blk.0.attn_q.weight=q8_0' \
+        --keep 'blk.*.attn_q.weight=f16' -o keep.gguf)
 [ "$p" ] || p=$(tgc 0 '' info keep.gguf)
 [ "$p" ] || grep -q 'blk.0.attn_q.weight.*Q8_0' out || p="$(grep attn_q out)"
-[ "$p" ] || p=$(tgc 2 'PATTERN=TYPE' quantize "$g/kinds.gguf" --type q4_k_m --keep 'output.weight' -o x.gguf)
-[ "$p" ] || p=$(tgc 2 'PATTERN=TYPE' quantize "$g/kinds.gguf" --type q4_k_m --keep 'blk.0.attn_q.weight=iq1_s' -o x.gguf)
-[ "$p" ] || p=$(tgc 2 'no tensor is called so' quantize "$g/kinds.gguf" --type q4_k_m --keep 'nothing=f16' -o x.gguf)
+[ "$p" ] || p=$(tgc 2 'PATTERN=TYPE' quantize "$g/kinds.gguf" --type q4_k_m --keep 'output.weight' \
+        -o x.gguf)
+[ "$p" ] || p=$(tgc 2 'PATTERN=TYPE' quantize "$g/kinds.gguf" --type q4_k_m \
+        --keep 'blk.0.attn_q.weight=iq1_s' -o x.gguf)
+[ "$p" ] || p=$(tgc 2 'no tensor is called so' quantize "$g/kinds.gguf" --type q4_k_m \
+        --keep 'nothing=f16' -o x.gguf)
 say kept "$p"
 
 # folders: kl of a random small model, whose logits are large
@@ -41,7 +46,8 @@ for t in nf4:0.5 int4:32:0.5 fp8:0.05; do
         [ "$p" ] || awk "BEGIN { exit !($kl > 0 && $kl < ${t##*:}) }" || p="$t: KL is $kl"
         rm -rf folder
 done
-[ "$p" ] || p=$(tgc 0 '18 of 30 tensors' quantize "$f" --type nf4 --keep '*.q_proj.weight' -o folder)
+[ "$p" ] || p=$(tgc 0 '18 of 30 tensors' quantize "$f" --type nf4 --keep '*.q_proj.weight' \
+        -o folder)
 [ "$p" ] || p=$(tgc 2 'quantised already' quantize folder --type fp8 -o folder2)
 [ "$p" ] || p=$(tgc 2 'groups do not divide' quantize "$f" --type int4:128 -o folder3)
 [ "$p" ] || p=$(tgc 2 'no linears' quantize "$top/tests/data/families/gpt2" --type nf4 -o folder3)
@@ -73,18 +79,23 @@ if grep -q 'no C compiler' err; then p=; else
         [ "$p" ] || ! cmp -s a.gguf b.gguf || p="importance changes nothing"
         [ "$p" ] || p=$(tgc 0 '' quantize speaks --type int4:32 --calibrate text -o c.folder -q)
         [ "$p" ] || p=$(tgc 0 '' quantize "$f" --type int4:32 -o d.folder -q)
-        [ "$p" ] || ! cmp -s c.folder/model.safetensors d.folder/model.safetensors || p="calibration changes nothing"
+        [ "$p" ] || ! cmp -s c.folder/model.safetensors d.folder/model.safetensors ||
+                p="calibration changes nothing"
 fi
-[ "$p" ] || p=$(tgc 2 'leave nothing to choose' quantize "$f" --type nf4 --calibrate text -o x.folder)
-[ "$p" ] || p=$(tgc 2 'has what it would measure' quantize "$g/kinds.gguf" --type q4_0 --imatrix im.gguf --calibrate text -o x.gguf)
+[ "$p" ] || p=$(tgc 2 'leave nothing to choose' quantize "$f" --type nf4 --calibrate text \
+        -o x.folder)
+[ "$p" ] || p=$(tgc 2 'has what it would measure' quantize "$g/kinds.gguf" --type q4_0 \
+        --imatrix im.gguf --calibrate text -o x.gguf)
 [ "$p" ] || p=$(tgc 2 'give -o' imatrix "$f" --ids ids)
 [ "$p" ] || p=$(tgc 2 'one of --data' imatrix "$f" -o x.gguf)
 [ "$p" ] || p=$(tgc 2 'has no tokenizer' imatrix "$g/gpt2.gguf" --data text -o x.gguf)
 say importance "$p"
 
-# A launch of such products has as many blocks as they ask for, 171 here, on GPUs of 132 multiprocessors and of fewer.
-"$TGC" dump "$top/models/llama.lua" -D n_layer=2 -D n_embd=2048 -D n_head=64 -D n_kv_head=16 -D head_dim=64 -D n_ff=256 -D vocab=256 -D ctx=16 \
-        --dtype f16 -b 1 --weight-type q4_k_m --mode infer --program -q > program
+# A launch of such products has as many blocks as they ask for, 171 here, on GPUs of 132
+# multiprocessors and of fewer.
+"$TGC" dump "$top/models/llama.lua" -D n_layer=2 -D n_embd=2048 -D n_head=64 -D n_kv_head=16 \
+        -D head_dim=64 -D n_ff=256 -D vocab=256 -D ctx=16 --dtype f16 -b 1 --weight-type q4_k_m \
+        --mode infer --program -q > program
 p=
 grep -q '^run k[0-9]*_matmul_and_1 .* sm_90a 171 ' program || p="no launch of two"
 ! grep '^form sm_90a .* threads 288 .* persistent' program || p="$p some stay"
@@ -95,7 +106,8 @@ p=$(tgc 2 'Q4_K_M' quantize "$g/kinds.gguf" --type q9_9 -o x.gguf)
 [ "$p" ] || p=$(tgc 2 'give --type' quantize "$g/kinds.gguf" -o x.gguf)
 [ "$p" ] || p=$(tgc 2 'is quantised' quantize "$top/models/gpt.lua" --type q4_0 -o x.gguf)
 printf 'not an imatrix' > bad.dat
-[ "$p" ] || p=$(tgc 3 'no importance matrix' quantize "$g/kinds.gguf" --type q4_0 --imatrix bad.dat -o x.gguf)
+[ "$p" ] || p=$(tgc 3 'no importance matrix' quantize "$g/kinds.gguf" --type q4_0 \
+        --imatrix bad.dat -o x.gguf)
 [ "$p" ] || [ ! -e x.gguf ] || p="something was written"
 say refused "$p"
 exit $failed

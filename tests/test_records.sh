@@ -1,6 +1,7 @@
 #!/bin/bash
-# test_records.sh: what `tgc train` reads: records and their answers, rows of several, .bin files, shards, sources with
-# weights, files for validation; what is wrong with them is said with file and line.
+# test_records.sh: what `tgc train` reads: records and their answers, rows of several, .bin files,
+# shards, sources with weights, files for validation; what is wrong with them is said with file and
+# line.
 . "$(dirname "$0")/shell.sh"
 story=$(readlink -f tests/data/models/story)
 start records
@@ -36,35 +37,44 @@ near() { # near A B TOLERANCE: "" or both
 "$TGC" train m --data a.jsonl "${here[@]}" --val_fraction 0 --show_data 3 > shown 2> err
 shown() {
         local p=
-        grep -q '^\[\[The dog ran.$' shown && grep -q '^\]\]Once a "bird".$' shown || p="answers are not marked"
-        grep -q '^<s>\[\[One day, Lily went to the park.</s>\]\]$' shown || p="$p; a text is not marked"
+        grep -q '^\[\[The dog ran.$' shown && grep -q '^\]\]Once a "bird".$' shown ||
+                p="answers are not marked"
+        grep -q '^<s>\[\[One day, Lily went to the park.</s>\]\]$' shown ||
+                p="$p; a text is not marked"
         grep -q 'Once there was a cat.$' shown || p="$p; a pair is not there"
         [ -z "$p" ] || { echo "$p"; cat shown; }
 }
 say answers_count "$(shown)"
-counted() { "$TGC" train m --data a.jsonl "${here[@]}" --val_fraction 0 --show_data 3 "$@" 2> err | awk '/^---/ { n += $(NF-1) } END { print n }'; }
-all() { # in an epoch of three rows; --loss last leaves out one answer, marks leave out what ends a turn
+counted() { "$TGC" train m --data a.jsonl "${here[@]}" --val_fraction 0 --show_data 3 "$@" 2> err |
+        awk '/^---/ { n += $(NF-1) } END { print n }'; }
+# in an epoch of three rows; --loss last leaves out one answer, marks leave out what ends a turn
+all() {
         local answer last all marked
-        answer=$(counted) last=$(counted --loss last) all=$(counted --loss all) marked=$(counted --template marked.jinja --loss marked)
-        [ "$last" -lt "$answer" ] && [ "$answer" -lt "$all" ] && [ "$marked" -lt "$answer" ] && [ "$marked" -gt 0 ] || echo "$answer $last $all $marked"
+        answer=$(counted) last=$(counted --loss last) all=$(counted --loss all) marked=$(counted \
+                --template marked.jinja --loss marked)
+        [ "$last" -lt "$answer" ] && [ "$answer" -lt "$all" ] && [ "$marked" -lt "$answer" ] &&
+                [ "$marked" -gt 0 ] || echo "$answer $last $all $marked"
 }
 say loss_says_what_counts "$(all)"
 keys() {
         sed 's/"prompt"/"ask"/; s/"completion"/"say"/' a.jsonl > renamed.jsonl
-        "$TGC" train m --data renamed.jsonl --fields prompt=ask,completion=say "${here[@]}" --val_fraction 0 --show_data 3 | cmp - shown
+        "$TGC" train m --data renamed.jsonl --fields prompt=ask,completion=say "${here[@]}" \
+                --val_fraction 0 --show_data 3 | cmp - shown
         (echo '['; sed '/^$/d; $!s/$/,/' a.jsonl; echo ']') > list.json
         "$TGC" train m --data list.json "${here[@]}" --val_fraction 0 --show_data 3 | cmp - shown
 }
 say other_keys_and_a_list "$(keys 2>&1)"
 joined() {
         echo '{"prompt": "Once upon a time", "completion": ", there was a cat."}' > j.jsonl
-        "$TGC" train m --data j.jsonl --template none "${here[@]}" --val_fraction 0 --show_data 1 --no-packing > out 2> err
+        "$TGC" train m --data j.jsonl --template none "${here[@]}" --val_fraction 0 --show_data 1 \
+                --no-packing > out 2> err
         grep -q '^<s>Once upon a time\[\[, there was a cat.</s>\]\]$' out || cat out err
 }
 say joined_without_a_template "$(joined)"
 
 # ---- rows
-loss() { "$TGC" train m --val_data a.jsonl --data a.jsonl "${here[@]}" --eval_only --json "$@" > o.json 2> err && json o.json val_loss_nats_per_token; }
+loss() { "$TGC" train m --val_data a.jsonl --data a.jsonl "${here[@]}" --eval_only --json "$@" > \
+        o.json 2> err && json o.json val_loss_nats_per_token; }
 packed_equals_unpacked() {
         local a b c
         a=$(loss) b=$(loss --no-packing) c=$(loss --pad_to 60)
@@ -72,8 +82,11 @@ packed_equals_unpacked() {
 }
 say packed_equals_unpacked "$(packed_equals_unpacked)"
 accumulated() { # tokens weigh alike, in whatever micro-batch they are
-        "$TGC" train m --data a.jsonl "${here[@]}" --val_fraction 0 -b 4 --no-packing --max_iters 6 --out_dir b4 --log_csv b4.csv 2> err &&
-        "$TGC" train m --data a.jsonl "${here[@]}" --val_fraction 0 -b 1 --gradient_accumulation_steps 4 --no-packing --max_iters 6 --out_dir b1 --log_csv b1.csv 2> err || cat err
+        "$TGC" train m --data a.jsonl "${here[@]}" --val_fraction 0 -b 4 --no-packing \
+                --max_iters 6 --out_dir b4 --log_csv b4.csv 2> err &&
+        "$TGC" train m --data a.jsonl "${here[@]}" --val_fraction 0 -b 1 \
+                --gradient_accumulation_steps 4 --no-packing --max_iters 6 --out_dir b1 \
+                --log_csv b1.csv 2> err || cat err
         paste -d, b4.csv b1.csv | python3 -c '
 import sys
 for line in list(sys.stdin)[1:]:
@@ -82,11 +95,13 @@ for line in list(sys.stdin)[1:]:
 }
 say tokens_weigh_alike "$(accumulated)"
 resumed() {
-        local o=(--data a.jsonl --data "$top/tests/data/text/stories.txt:3" "${here[@]}" --eval_interval 4 --learning_rate 1e-3) f p
+        local o=(--data a.jsonl --data "$top/tests/data/text/stories.txt:3" "${here[@]}" \
+                --eval_interval 4 --learning_rate 1e-3) f p
         p=$(tgc 0 '' train m "${o[@]}" --max_iters 8 --out_dir whole)
         p=$p$(tgc 0 '' train m "${o[@]}" --max_iters 4 --lr_decay_iters 8 --out_dir cut)
         p=$p$(tgc 0 '' train cut --resume --max_iters 8 -q)
-        for f in state.safetensors ckpt.safetensors; do cmp -s whole/$f cut/$f || p="$p $f is another"; done
+        for f in state.safetensors ckpt.safetensors; do cmp -s whole/$f cut/$f ||
+                p="$p $f is another"; done
         p=$p$(tgc 2 '--loss all: the run before had --loss answer' train cut --resume --loss all)
         p=$p$(tgc 2 '--packing 0: the run before had --packing 1' train cut --resume --no-packing)
         sed -i 's/frog/toad/' a.jsonl
@@ -97,17 +112,23 @@ resumed() {
 say resume_is_exact "$(resumed)"
 long() {
         local p
-        p=$(tgc 0 '2 records are left out' train m --data a.jsonl "${here[@]//-q/--json}" --block-size 30 --no-packing --val_fraction 0 --max_iters 1 --out_dir l)
-        p=$p$(tgc 0 '2 records are cut to the window' train m --data a.jsonl "${here[@]//-q/--json}" --block-size 30 --long cut --val_fraction 0 --max_iters 1 --out_dir l)
-        p=$p$(tgc 3 'a.jsonl: no record fits: the longest has [0-9]+ tokens, the window 4' train m --data a.jsonl "${here[@]}" --block-size 4 --out_dir l)
+        p=$(tgc 0 '2 records are left out' train m --data a.jsonl "${here[@]//-q/--json}" \
+                --block-size 30 --no-packing --val_fraction 0 --max_iters 1 --out_dir l)
+        p=$p$(tgc 0 '2 records are cut to the window' train m --data a.jsonl \
+                "${here[@]//-q/--json}" --block-size 30 --long cut --val_fraction 0 --max_iters 1 \
+                --out_dir l)
+        p=$p$(tgc 3 'a.jsonl: no record fits: the longest has [0-9]+ tokens, the window 4' train m \
+                --data a.jsonl "${here[@]}" --block-size 4 --out_dir l)
         echo "$p"
 }
 say longer_than_the_window "$(long)"
 padding() {
         local p
-        "$TGC" train m --data a.jsonl "${here[@]}" --val_fraction 0 --pad_to 50 --loss padding --show_data 1 > out 2> err
+        "$TGC" train m --data a.jsonl "${here[@]}" --val_fraction 0 --pad_to 50 --loss padding \
+                --show_data 1 > out 2> err
         p=$(grep -q '49 count' out || cat out err)
-        p=$p$(tgc 2 '--pad_to 70: a row has 64 tokens' train m --data a.jsonl "${here[@]}" --pad_to 70 --out_dir l)
+        p=$p$(tgc 2 '--pad_to 70: a row has 64 tokens' train m --data a.jsonl "${here[@]}" \
+                --pad_to 70 --out_dir l)
         echo "$p"
 }
 say padding_of_others "$(padding)"
@@ -116,8 +137,10 @@ plans() {
         "$TGC" compile m -q -o plain.plan --mode train -b 2 --block-size 64
         "$TGC" compile m -q -o split.plan --mode train -b 2 --block-size 64 --documents 1
         p=$(tgc 2 'the plan knows no documents: compile it with --documents TOKEN, or give --no-packing' train plain.plan --data a.jsonl --device cpu -q --out_dir l)
-        p=$p$(tgc 0 '' train plain.plan --data a.jsonl --no-packing --device cpu -q --val_fraction 0 --max_iters 1 --out_dir l)
-        "$TGC" train split.plan --data a.jsonl --val_data a.jsonl --eval_only --json --device cpu -q > o.json 2> err || cat err
+        p=$p$(tgc 0 '' train plain.plan --data a.jsonl --no-packing --device cpu -q \
+                --val_fraction 0 --max_iters 1 --out_dir l)
+        "$TGC" train split.plan --data a.jsonl --val_data a.jsonl --eval_only --json --device cpu \
+                -q > o.json 2> err || cat err
         echo "$p$(near "$(json o.json val_loss_nats_per_token)" "$(loss)" 1e-5)"
 }
 say plans "$(plans)"
@@ -145,27 +168,33 @@ END
 bins() {
         local f
         for f in plain.bin llmc.bin llmc32.bin llama3.bin 'shard_*.bin'; do
-                "$TGC" train m --data "$f" "${here[@]}" --max_iters 3 --out_dir bin --log_csv "log_${f//\*/x}.csv" 2> err || cat err
+                "$TGC" train m --data "$f" "${here[@]}" --max_iters 3 --out_dir bin \
+                        --log_csv "log_${f//\*/x}.csv" 2> err || cat err
                 cmp log_plain.bin.csv "log_${f//\*/x}.csv"
         done
 }
 say bins_of_all_kinds_are_alike "$(bins 2>&1)"
 shares() { # rows of a source: its share of a thousand
-        "$TGC" train m --data plain.bin:3 --data a.jsonl "${here[@]}" --show_data 1000 --no-packing 2> err > out
+        "$TGC" train m --data plain.bin:3 --data a.jsonl "${here[@]}" --show_data 1000 \
+                --no-packing 2> err > out
         awk '/^--- row/ { n++; if ($NF == "count" && $(NF-1) == 64) w++ } END { if (n != 1000 || w != 750) print n, w }' out
         cat err
 }
 say weights_are_shares "$(shares)"
 validates() {
-        "$TGC" train m --data plain.bin --val_data a.jsonl "${here[@]}" --eval_only --json > o.json 2> err || cat err
+        "$TGC" train m --data plain.bin --val_data a.jsonl "${here[@]}" --eval_only --json > \
+                o.json 2> err || cat err
         near "$(json o.json val_loss_nats_per_token)" "$(loss)" 1e-6
 }
 say val_data "$(validates)"
 kept() { # tokens are made once
         python3 -c 'for i in range(3000): print("{\"prompt\": \"there was a cat, number %d\", \"completion\": \"Tom was happy\"}" % i)' > many.jsonl
-        "$TGC" train m --data many.jsonl "${here[@]//-q/--json}" --show_data 3 > one 2> err1 && "$TGC" train m --data many.jsonl "${here[@]//-q/--json}" --show_data 3 > two 2> err2
-        cmp one two; grep -q 'kept for the next time' err1 && ! grep -q 'kept for' err2 || cat err1 err2
-        "$TGC" train m --data many.jsonl "${here[@]//-q/--json}" --show_data 3 --loss all > one 2> err1; grep -q 'kept for' err1 || echo "another --loss, and the same tokens"
+        "$TGC" train m --data many.jsonl "${here[@]//-q/--json}" --show_data 3 > one 2> err1 &&
+                "$TGC" train m --data many.jsonl "${here[@]//-q/--json}" --show_data 3 > two 2> err2
+        cmp one two; grep -q 'kept for the next time' err1 && ! grep -q 'kept for' err2 ||
+                cat err1 err2
+        "$TGC" train m --data many.jsonl "${here[@]//-q/--json}" --show_data 3 --loss all > one 2> \
+                err1; grep -q 'kept for' err1 || echo "another --loss, and the same tokens"
 }
 say tokens_are_kept "$(kept)"
 
@@ -175,29 +204,47 @@ bad() { # bad CODE WORDS LINE ARGUMENTS...: a second line that is wrong
         tgc "$1" "$2" train m --data bad.jsonl "${here[@]}" --out_dir no "${@:4}"
 }
 say broken_json "$(bad 3 'bad.jsonl:2:1: not valid JSON' '{"prompt": "a", "completion": ')"
-say other_keys "$(bad 3 'bad.jsonl:2: a record has the texts "prompt" and "completion"' '{"question": "a", "answer": "b"}')"
+say other_keys "$(bad 3 'bad.jsonl:2: a record has the texts "prompt" and "completion"' \
+        '{"question": "a", "answer": "b"}')"
 say two_kinds "$(bad 3 'and one of these three' '{"text": "a", "prompt": "a", "completion": "b"}')"
 say no_object "$(bad 3 'bad.jsonl:2: a record is an object' '[1]')"
 say empty_answer "$(bad 3 'bad.jsonl:2: no token to learn' '{"prompt": "a", "completion": ""}')"
-say no_assistant "$(bad 3 'bad.jsonl:2: no message of the role "assistant"' '{"messages": [{"role": "user", "content": "x"}]}')"
+say no_assistant "$(bad 3 'bad.jsonl:2: no message of the role "assistant"' \
+        '{"messages": [{"role": "user", "content": "x"}]}')"
 say no_role "$(bad 3 'bad.jsonl:2: a message without a "role"' '{"messages": [{"content": "x"}]}')"
 say no_messages "$(bad 3 'bad.jsonl:2: a conversation without messages' '{"messages": []}')"
-say no_marks "$(bad 3 'bad.jsonl:1: --loss marked: the chat template marks nothing' '{}' --loss marked)"
-say template_refuses "$(echo '{{ raise_exception("never") }}' > never.jinja; bad 3 'bad.jsonl:1: never.jinja:1:.*never' '{}' --template never.jinja)"
-say answer_inside_a_token "$(printf '{%% for m in messages %%}{{ m.content }} {%% endfor %%}' > glue.jinja; bad 3 'bad.jsonl:1: an answer begins or ends inside a token' '{}' --template glue.jinja)"
+say no_marks "$(bad 3 'bad.jsonl:1: --loss marked: the chat template marks nothing' '{}' \
+        --loss marked)"
+say template_refuses "$(echo '{{ raise_exception("never") }}' > never.jinja; bad 3 \
+        'bad.jsonl:1: never.jinja:1:.*never' '{}' --template never.jinja)"
+say answer_inside_a_token "$(printf '{%% for m in messages %%}{{ m.content }} {%% endfor %%}' > \
+        glue.jinja; bad 3 'bad.jsonl:1: an answer begins or ends inside a token' '{}' \
+        --template glue.jinja)"
 say other_beginning "$(printf '{{ messages|length }}{%% for m in messages %%}\n{{ m.content }}\n{%% endfor %%}' > count.jinja; bad 3 'bad.jsonl:1: the chat template writes the first 1 messages with the generation prompt otherwise' '{}' --template count.jinja)"
-say bad_fields "$(tgc 2 '--fields prompt: NAME=KEY' train m --data a.jsonl "${here[@]}" --fields prompt --out_dir no)"
-say no_template "$(cp -r m plainm; rm plainm/chat_template.jinja; tgc 2 'a.jsonl:1: plainm has no chat template' train plainm --data a.jsonl "${here[@]}" --out_dir no)"
-say no_tokenizer "$(tiny_model tiny.lua; tgc 2 'a.jsonl: there is no tokenizer' train tiny.lua --data a.jsonl "${here[@]}" --block-size 8 --out_dir no)"
-say odd_bin "$(tgc 3 'odd.bin: 3 bytes are no list of uint16' train m --data odd.bin "${here[@]}" --out_dir no)"
-say short_bin "$(tgc 3 'short.bin: llm.c.s header says 900 tokens, and 1798 bytes follow' train m --data short.bin "${here[@]}" --out_dir no)"
-say future_bin "$(tgc 3 'future.bin: llm.c.s header has version 9' train m --data future.bin "${here[@]}" --out_dir no)"
-say id_beyond "$(tgc 3 'big.bin: id 5000 at 1, the vocabulary is 512' train m --data big.bin "${here[@]}" --out_dir no)"
-say id_far_beyond "$(tgc 3 'big32.bin: id 2147483653 at 1' train m --data big32.bin "${here[@]}" --out_dir no)"
-say no_shards "$(tgc 8 '--data none_\*.bin: no file has such a name' train m --data 'none_*.bin' "${here[@]}" --out_dir no)"
+say bad_fields "$(tgc 2 '--fields prompt: NAME=KEY' train m --data a.jsonl "${here[@]}" \
+        --fields prompt --out_dir no)"
+say no_template "$(cp -r m plainm; rm plainm/chat_template.jinja; tgc 2 \
+        'a.jsonl:1: plainm has no chat template' train plainm --data a.jsonl "${here[@]}" \
+        --out_dir no)"
+say no_tokenizer "$(tiny_model tiny.lua; tgc 2 'a.jsonl: there is no tokenizer' train tiny.lua \
+        --data a.jsonl "${here[@]}" --block-size 8 --out_dir no)"
+say odd_bin "$(tgc 3 'odd.bin: 3 bytes are no list of uint16' train m --data odd.bin "${here[@]}" \
+        --out_dir no)"
+say short_bin "$(tgc 3 'short.bin: llm.c.s header says 900 tokens, and 1798 bytes follow' train m \
+        --data short.bin "${here[@]}" --out_dir no)"
+say future_bin "$(tgc 3 'future.bin: llm.c.s header has version 9' train m --data future.bin \
+        "${here[@]}" --out_dir no)"
+say id_beyond "$(tgc 3 'big.bin: id 5000 at 1, the vocabulary is 512' train m --data big.bin \
+        "${here[@]}" --out_dir no)"
+say id_far_beyond "$(tgc 3 'big32.bin: id 2147483653 at 1' train m --data big32.bin "${here[@]}" \
+        --out_dir no)"
+say no_shards "$(tgc 8 '--data none_\*.bin: no file has such a name' train m --data 'none_*.bin' \
+        "${here[@]}" --out_dir no)"
 say mixed_shards "$(tgc 2 'are not of one kind' train m --data '*a*' "${here[@]}" --out_dir no)"
 say no_name "$(tgc 2 '--data: the name is empty' train m --data= "${here[@]}" --out_dir no)"
-say bad_weight "$(tgc 2 'a weight is a number above 0' train m --data a.jsonl:0 "${here[@]}" --out_dir no)"
-say log_over_data "$(tgc 2 'is the file that --data reads' train m --data a.jsonl "${here[@]}" --log_csv a.jsonl --out_dir no)"
+say bad_weight "$(tgc 2 'a weight is a number above 0' train m --data a.jsonl:0 "${here[@]}" \
+        --out_dir no)"
+say log_over_data "$(tgc 2 'is the file that --data reads' train m --data a.jsonl "${here[@]}" \
+        --log_csv a.jsonl --out_dir no)"
 say nothing_made "$([ ! -e no ] || echo "a folder was made")"
 exit $failed

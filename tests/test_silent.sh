@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_silent.sh: what must not pass without a word: logits that are not finite, a context that is full, weights that
-# are missing or that nothing uses.
+# test_silent.sh: what must not pass without a word: logits that are not finite, a context that is
+# full, weights that are missing or that nothing uses.
 . "$(dirname "$0")/shell.sh"
 start silent
 
@@ -16,7 +16,8 @@ tensors() {
         head=${head%,}\}
         while [ $((${#head} % 8)) -ne 0 ]; do head+=' '; done
         {
-                printf "\\x$(printf %02x $((${#head} & 255)))\\x$(printf %02x $((${#head} >> 8)))\0\0\0\0\0\0%s" "$head"
+                printf "\\x$(printf %02x $((${#head} & 255)))\\x$(printf %02x \
+                        $((${#head} >> 8)))\0\0\0\0\0\0%s" "$head"
                 head -c $at /dev/zero
         } > "$file"
 }
@@ -38,7 +39,8 @@ return {
 LUA
 tensors zero.st tok.weight:65:8 head.weight:65:8
 data=$(($(stat -c %s zero.st) - 2 * 2080))              # of tok.weight; head.weight follows
-"$TGC" compile tiny.lua --weights zero.st -o zero.plan --mode infer -q 2> err || { echo "not ok set_up: $(cat err)"; exit 1; }
+"$TGC" compile tiny.lua --weights zero.st -o zero.plan --mode infer -q 2> err ||
+        { echo "not ok set_up: $(cat err)"; exit 1; }
 compiler=
 "$TGC" run zero.plan --prompt-ids 1 -n 1 --device cpu > /dev/null 2>&1 && compiler=yes
 
@@ -56,11 +58,14 @@ not_finite() {          # DEVICE
         local w t p
         for w in nan inf; do
                 for t in 0 0.8; do
-                        p=$(try 6 'logits .* not finite' "$TGC" run $w.plan --prompt-ids 1,2 --temp $t -s 1 -n 20 --device "$1")
+                        p=$(try 6 'logits .* not finite' "$TGC" run $w.plan --prompt-ids 1,2 \
+                                --temp $t -s 1 -n 20 --device "$1")
                         [ -z "$p" ] || { echo "$p"; return; }
                 done
-                p=$(try 6 'logits .* not finite' "$TGC" run $w.plan --prompt-ids 1,2 -n 20 --json --device "$1")
-                [ -z "$p" ] && ! grep -q '"stopped_by":.*"non_finite"' out && p="no stopped_by in $(cat out)"
+                p=$(try 6 'logits .* not finite' "$TGC" run $w.plan --prompt-ids 1,2 -n 20 --json \
+                        --device "$1")
+                [ -z "$p" ] && ! grep -q '"stopped_by":.*"non_finite"' out &&
+                        p="no stopped_by in $(cat out)"
                 [ -z "$p" ] || { echo "$p"; return; }
         done
         try 0 '' "$TGC" run zero.plan --prompt-ids 1,2 -n 3 --device "$1"
@@ -77,19 +82,26 @@ fi
 context_full() {
         local p n
         for n in 300 -1; do
-                p=$(try 0 'context full \(24 tokens\)' "$TGC" run zero.plan --prompt-ids 1,2 -n $n --device cpu)
+                p=$(try 0 'context full \(24 tokens\)' "$TGC" run zero.plan --prompt-ids 1,2 -n $n \
+                        --device cpu)
                 [ -z "$p" ] || { echo "$p"; return; }
         done
-        p=$(try 0 'context full \(10 tokens\)' "$TGC" run zero.plan --prompt-ids 1,2 -n 11 -c 10 --device cpu)
-        [ -z "$p" ] && p=$(try 0 '' "$TGC" run zero.plan --prompt-ids 1,2 -n 300 --json --device cpu)
-        [ -z "$p" ] && ! grep -q '"stopped_by":.*"context"' out && p="no stopped_by context in $(cat out)"
+        p=$(try 0 'context full \(10 tokens\)' "$TGC" run zero.plan --prompt-ids 1,2 -n 11 -c 10 \
+                --device cpu)
+        [ -z "$p" ] && p=$(try 0 '' "$TGC" run zero.plan --prompt-ids 1,2 -n 300 --json \
+                --device cpu)
+        [ -z "$p" ] && ! grep -q '"stopped_by":.*"context"' out &&
+                p="no stopped_by context in $(cat out)"
         [ -z "$p" ] && p=$(try 0 '' "$TGC" run zero.plan --prompt-ids 1,2 -n 5 --json --device cpu)
-        [ -z "$p" ] && ! grep -q '"stopped_by":.*"length"' out && p="no stopped_by length in $(cat out)"
+        [ -z "$p" ] && ! grep -q '"stopped_by":.*"length"' out &&
+                p="no stopped_by length in $(cat out)"
         [ -z "$p" ] && p=$(try 0 '' "$TGC" run zero.plan --prompt-ids 1,2 -n 23 --device cpu)
-        [ -z "$p" ] && grep -q 'context full' err && p="23 tokens after 2 fit a context of 24: $(cat err)"
+        [ -z "$p" ] && grep -q 'context full' err &&
+                p="23 tokens after 2 fit a context of 24: $(cat err)"
         echo "$p"
 }
-if [ "$compiler" ]; then say a_full_context_is_said "$(context_full)"; else echo "skip a_full_context_is_said: no C compiler"; fi
+if [ "$compiler" ]; then say a_full_context_is_said "$(context_full)"; else echo \
+        "skip a_full_context_is_said: no C compiler"; fi
 
 # ---- folders whose weights are missing, and tensors that nothing uses ----
 
@@ -100,14 +112,18 @@ cat > hf/config.json <<'JSON'
  "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": true}
 JSON
 l=model.layers.0
-all=(model.embed_tokens.weight:20:8 model.norm.weight:8 $l.input_layernorm.weight:8 $l.post_attention_layernorm.weight:8
-     $l.self_attn.{q,k,v,o}_proj.weight:8:8 $l.mlp.{gate,up}_proj.weight:16:8 $l.mlp.down_proj.weight:8:16)
+all=(model.embed_tokens.weight:20:8 model.norm.weight:8 $l.input_layernorm.weight:8 \
+        $l.post_attention_layernorm.weight:8
+     $l.self_attn.{q,k,v,o}_proj.weight:8:8 $l.mlp.{gate,up}_proj.weight:16:8 \
+             $l.mlp.down_proj.weight:8:16)
 echo 1 2 3 4 > ids
 
 no_weights() {
         local c p words=$1
-        for c in "compile hf -o x.plan" "compile hf -o x.plan --mode both" "run hf --prompt-ids 1 -n 1 --device cpu" \
-                 "run hf -q --prompt-ids 1 -n 1 --device cpu" "eval hf --ids ids --device cpu" "export hf -o y"; do
+        for c in "compile hf -o x.plan" "compile hf -o x.plan --mode both" \
+                "run hf --prompt-ids 1 -n 1 --device cpu" \
+                "run hf -q --prompt-ids 1 -n 1 --device cpu" "eval hf --ids ids --device cpu" \
+                "export hf -o y"; do
                 p=$(try 3 "$words" "$TGC" $c)
                 [ -z "$p" ] && [ -e x.plan ] && p="$c wrote a plan"
                 [ -z "$p" ] || { echo "$p"; return; }
@@ -126,13 +142,16 @@ scratch() {     # training from nothing is fine where there is nothing
         touch hf/pytorch_model.bin
         [ -z "$p" ] && p=$(try 3 'pytorch_model.bin .*--init_from scratch' "$TGC" train hf $train)
         [ -z "$p" ] && [ "$compiler" ] && p=$(try 0 '' "$TGC" train hf $train --init_from scratch)
-        [ -z "$p" ] && p=$(try 3 'pytorch_model.bin .*--weights random' "$TGC" compile hf -o x.plan --mode train -q)
+        [ -z "$p" ] && p=$(try 3 'pytorch_model.bin .*--weights random' "$TGC" compile hf \
+                -o x.plan --mode train -q)
         rm -rf hf/pytorch_model.bin trained
         echo "$p"
 }
-say a_folder_without_weights "$(no_weights 'hf: no weights: neither model.safetensors nor model.safetensors.index.json')"
+say a_folder_without_weights "$(no_weights \
+        'hf: no weights: neither model.safetensors nor model.safetensors.index.json')"
 touch hf/pytorch_model.bin
-say a_folder_with_pytorch_weights "$(no_weights 'model.safetensors.*pytorch_model.bin cannot be read')"
+say a_folder_with_pytorch_weights "$(no_weights \
+        'model.safetensors.*pytorch_model.bin cannot be read')"
 rm hf/pytorch_model.bin
 tensors hf/model-00001-of-00002.safetensors "${all[@]}"
 say a_folder_without_its_index "$(no_weights 'model-00001-of-00002.safetensors cannot be read')"
@@ -140,7 +159,8 @@ rm hf/model-*
 say training_from_scratch "$(scratch)"
 
 shards() {
-        echo '{"weight_map": {"a": "a.safetensors", "b": "b.safetensors", "c": "c.safetensors"}}' > hf/model.safetensors.index.json
+        echo '{"weight_map": {"a": "a.safetensors", "b": "b.safetensors", "c": "c.safetensors"}}' \
+                > hf/model.safetensors.index.json
         tensors hf/b.safetensors b:1
         try 3 'model.safetensors.index.json: 2 of its 3 files are missing: a.safetensors, c.safetensors' "$TGC" compile hf -o x.plan
         rm hf/model.safetensors.index.json hf/b.safetensors
@@ -149,9 +169,12 @@ say shards_that_are_missing "$(shards)"
 
 unused() {
         local p
-        tensors hf/model.safetensors "${all[@]}" extra.one:3 model.layers.0.self_attn.rotary_emb.inv_freq:2 extra.two:1
-        p=$(try 3 '2 tensors that the model does not use: extra.one, extra.two' "$TGC" compile hf -o x.plan)
-        [ -z "$p" ] && [ "$compiler" ] && p=$(try 3 'does not use: extra.one' "$TGC" train hf $train)
+        tensors hf/model.safetensors "${all[@]}" extra.one:3 \
+                model.layers.0.self_attn.rotary_emb.inv_freq:2 extra.two:1
+        p=$(try 3 '2 tensors that the model does not use: extra.one, extra.two' "$TGC" compile hf \
+                -o x.plan)
+        [ -z "$p" ] && [ "$compiler" ] &&
+                p=$(try 3 'does not use: extra.one' "$TGC" train hf $train)
         tensors hf/model.safetensors "${all[@]}" model.layers.0.self_attn.rotary_emb.inv_freq:2
         [ -z "$p" ] && p=$(try 0 '' "$TGC" compile hf -o x.plan)
         echo "$p"

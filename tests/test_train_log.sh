@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_train_log.sh: what a run writes down: log.csv, log.jsonl, TensorBoard's events, scores of answers, the row of
-# --summary_csv; a resumed run goes on with all of them.
+# test_train_log.sh: what a run writes down: log.csv, log.jsonl, TensorBoard's events, scores of
+# answers, the row of --summary_csv; a resumed run goes on with all of them.
 . "$(dirname "$0")/shell.sh"
 story=$(readlink -f tests/data/models/story)
 start log
@@ -9,9 +9,12 @@ printf '%s' '{% for m in messages %}Once {{ m.content }}.
 {% endfor %}' > m/chat_template.jinja
 printf 'there was a cat\n\na dog\r\n' > q.txt
 cp "$top/tests/data/text/stories.txt" text.txt
-here=(--data text.txt --device cpu -t 1 -b 2 --block-size 32 --warmup_iters 0 --lr_decay_iters 8 --eval_interval 4 --eval_iters 2)
-asks=(--sample_interval 2 --sample_tokens 6 --eval_prompt q.txt --eval_score 'the=1, a=0.5,zebra=-3' --tensorboard)
-"$TGC" train m "${here[@]}" "${asks[@]}" --max_iters 8 --out_dir whole --summary_csv sum.csv 2> err ||
+here=(--data text.txt --device cpu -t 1 -b 2 --block-size 32 --warmup_iters 0 --lr_decay_iters 8 \
+        --eval_interval 4 --eval_iters 2)
+asks=(--sample_interval 2 --sample_tokens 6 --eval_prompt q.txt \
+        --eval_score 'the=1, a=0.5,zebra=-3' --tensorboard)
+"$TGC" train m "${here[@]}" "${asks[@]}" --max_iters 8 --out_dir whole --summary_csv sum.csv 2> \
+        err ||
         { grep -q 'no C compiler' err && { echo "skip log: no C compiler"; exit 0; }; cat err; }
 cp err loud
 
@@ -72,7 +75,8 @@ for tag in set(want) | set(scalars):
 print(len(starts), " ".join(sorted(want)))
 END
 events() { python3 events.py "$1" 2>&1 | tail -1; }
-say events "$(x=$(events whole); [ "$x" = "0 grad_norm loss lr score tokens_per_s val_loss" ] || echo "$x")"
+say events "$(x=$(events whole); [ "$x" = "0 grad_norm loss lr score tokens_per_s val_loss" ] ||
+        echo "$x")"
 rows() {
         python3 - << 'END' 2>&1
 import csv, json
@@ -115,18 +119,24 @@ import json
 def rows(p): return [{k: v for k, v in json.loads(x).items() if k not in ("seconds", "tokens_per_s")} for x in open(p)]
 assert rows("cut/log.jsonl") == rows("whole/log.jsonl")
 END
-        [ "$(events cut)" = "1 grad_norm loss lr score tokens_per_s val_loss" ] || p="$p $(events cut)"
+        [ "$(events cut)" = "1 grad_norm loss lr score tokens_per_s val_loss" ] ||
+                p="$p $(events cut)"
         echo "$p"
 }
 say resume_goes_on "$(resumed 2>&1)"
 summary() {
         tgc 0 '' train m "${here[@]}" --max_iters 2 --out_dir s --summary_csv sum.csv
         head -1 sum.csv | grep -qx 'Timestamp,Mode,Wall_Time_s,Total_Tokens,Tokens_Sec,Tokens_Min' || cat sum.csv
-        [ "$(grep -cE '^20[0-9-]{8} [0-9:]{8},tgc f32,[0-9.]+,(512|128),[0-9.]+,[0-9.]+$' sum.csv)" = 2 ] || cat sum.csv
+        [ "$(grep -cE '^20[0-9-]{8} [0-9:]{8},tgc f32,[0-9.]+,(512|128),[0-9.]+,[0-9.]+$' \
+                sum.csv)" = 2 ] || cat sum.csv
 }
 say summary "$(summary)"
-say bad_score "$(tgc 2 "'rude': WORD=WEIGHT" train m "${here[@]}" --sample_interval 2 --eval_prompt q.txt --eval_score rude --out_dir no)"
-say no_prompts "$(printf '\n\n' > none.txt; tgc 3 'none.txt: no prompts' train m "${here[@]}" --sample_interval 2 --eval_prompt none.txt --out_dir no)"
-say no_prompt_file "$(tgc 8 'gone.txt' train m "${here[@]}" --sample_interval 2 --eval_prompt gone.txt --out_dir no)"
-say log_cannot_be_written "$(mkdir -p no2/log.jsonl; tgc 8 'no2/log.jsonl' train m "${here[@]}" --max_iters 1 --out_dir no2)"
+say bad_score "$(tgc 2 "'rude': WORD=WEIGHT" train m "${here[@]}" --sample_interval 2 \
+        --eval_prompt q.txt --eval_score rude --out_dir no)"
+say no_prompts "$(printf '\n\n' > none.txt; tgc 3 'none.txt: no prompts' train m "${here[@]}" \
+        --sample_interval 2 --eval_prompt none.txt --out_dir no)"
+say no_prompt_file "$(tgc 8 'gone.txt' train m "${here[@]}" --sample_interval 2 \
+        --eval_prompt gone.txt --out_dir no)"
+say log_cannot_be_written "$(mkdir -p no2/log.jsonl; tgc 8 'no2/log.jsonl' train m "${here[@]}" \
+        --max_iters 1 --out_dir no2)"
 exit $failed

@@ -1,5 +1,6 @@
 #!/bin/bash
-# test_user_models.sh: models of the user's own: print, and --model FILE.lua for a folder whose family tgc does not know.
+# test_user_models.sh: models of the user's own: print, and --model FILE.lua for a folder whose
+# family tgc does not know.
 . "$(dirname "$0")/shell.sh"
 start user
 
@@ -78,11 +79,13 @@ p=$(try 3 "mine/config.json: no model is known for 'mine'; known are .*tgc compi
 say an_unknown_family_names_the_way "$p"
 
 p=$(try 0 '' "$TGC" dump mine --model mine.lua --manifest)
-[ "$p" ] || { grep -q '^param wte.weight 30x12 ' out && grep -q '^ctx 16$' out; } || p="$(head -c 400 out)"
+[ "$p" ] || { grep -q '^param wte.weight 30x12 ' out && grep -q '^ctx 16$' out; } ||
+        p="$(head -c 400 out)"
 say a_folder_with_the_users_model "$p"
 
 p=$(try 0 '' "$TGC" compile mine --model mine.lua --weights random -D ctx=9 -o mine.plan)
-[ "$p" ] || "$TGC" dump mine.plan --manifest | grep -q '^ctx 9$' || p="-D does not come after config"
+[ "$p" ] || "$TGC" dump mine.plan --manifest | grep -q '^ctx 9$' ||
+        p="-D does not come after config"
 say define_comes_after_config "$p"
 
 sed -i 's/"tanh"/"relu"/' mine/config.json
@@ -95,15 +98,19 @@ p=$(try 3 '^slip.lua:12: error: ' "$TGC" dump mine --model slip.lua --manifest)
 say an_error_of_the_model_is_at_its_own_line "$p"
 
 sed 's/words/wrods/' mine.lua > slip.lua
-p=$(try 3 "slip.lua: error: the model's .config. does not say what 'vocab' is" "$TGC" dump mine --model slip.lua --manifest)
+p=$(try 3 "slip.lua: error: the model's .config. does not say what 'vocab' is" "$TGC" dump mine \
+        --model slip.lua --manifest)
 say config_states_every_parameter "$p"
 
 model none.lua ''
-p=$(try 3 'none.lua: error: the model has no function .config.' "$TGC" dump mine --model none.lua --manifest)
+p=$(try 3 'none.lua: error: the model has no function .config.' "$TGC" dump mine --model none.lua \
+        --manifest)
 say a_model_without_config_is_refused "$p"
 
-p=$(try 2 '--model has no effect: it says what a config.json means' "$TGC" dump talk.lua --model mine.lua --graph)
-[ "$p" ] || p=$(try 2 '--model has no effect: mine.plan is compiled already' "$TGC" dump mine.plan --model mine.lua --graph)
+p=$(try 2 '--model has no effect: it says what a config.json means' "$TGC" dump talk.lua \
+        --model mine.lua --graph)
+[ "$p" ] || p=$(try 2 '--model has no effect: mine.plan is compiled already' "$TGC" dump mine.plan \
+        --model mine.lua --graph)
 say model_without_a_folder_is_refused "$p"
 
 # The same model by another road is the same plan, weights included.
@@ -130,8 +137,10 @@ return { name = "two", params = { vocab = 20, ctx = 8, n_embd = 16 }, graph = fu
 end }
 END
 p=$(try 0 '' "$TGC" dump two.lua --mode train --fused -O1)
-for want in '%h.grad = matmul[(]%second.grad, %second.weight[)] .* two.lua:6$' '%first.grad = mul[(]%first.slope, %h.grad[)] .* two.lua:5$' \
-        '%second.weight.grad = matmul[(]%second.grad.*, %h.* two.lua:6$' '%first.weight.grad = .* two.lua:5$' '%wte.weight.grad = .* two.lua:4$'; do
+for want in '%h.grad = matmul[(]%second.grad, %second.weight[)] .* two.lua:6$' \
+        '%first.grad = mul[(]%first.slope, %h.grad[)] .* two.lua:5$' \
+        '%second.weight.grad = matmul[(]%second.grad.*, %h.* two.lua:6$' \
+        '%first.weight.grad = .* two.lua:5$' '%wte.weight.grad = .* two.lua:4$'; do
         [ "$p" ] || grep -Eq "$want" out || p="no '$want' in: $(grep grad out | head -20)"
 done
 say gradients_have_names_and_lines "$p"

@@ -29,5 +29,6 @@ logits = node("logits", "matmul", x, weight("head", V, C), tb=1)
 each = node("flat", "reshape", node("each", "ce", logits, targets), type="f32[B*T]")
 total = node("total", "reshape", node("sum", "sum", each), type="f32[]")
 loss = node("loss", "mul", total, node("mean", "inv_tokens"))
-json.dump({"tgc_graph": 1, "name": "mlp", "ctx": 32, "nodes": nodes, "outputs": {"logits": logits, "loss": loss}},
+json.dump({"tgc_graph": 1, "name": "mlp", "ctx": 32, "nodes": nodes,
+           "outputs": {"logits": logits, "loss": loss}},
           sys.stdout, indent=1)

@@ -25,9 +25,10 @@ def make_model(folder, layers):
     from transformers import LlamaConfig, LlamaForCausalLM
     if os.path.exists(os.path.join(folder, "config.json")):
         return
-    config = LlamaConfig(vocab_size=128256, hidden_size=2048, intermediate_size=8192, num_hidden_layers=layers,
-                         num_attention_heads=32, num_key_value_heads=8, head_dim=64, max_position_embeddings=2048,
-                         rope_theta=500000.0, tie_word_embeddings=True, bos_token_id=1, eos_token_id=2)
+    config = LlamaConfig(vocab_size=128256, hidden_size=2048, intermediate_size=8192,
+                         num_hidden_layers=layers, num_attention_heads=32, num_key_value_heads=8,
+                         head_dim=64, max_position_embeddings=2048, rope_theta=500000.0,
+                         tie_word_embeddings=True, bos_token_id=1, eos_token_id=2)
     torch.manual_seed(1)
     with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
         model = LlamaForCausalLM(config).to(torch.bfloat16)
@@ -39,8 +40,9 @@ def by_tgc(args, prompts, folder):
     with open(path, "w") as f:
         for p in prompts:
             f.write(json.dumps({"prompt_ids": p}) + "\n")
-    command = [args.tgc, "run", folder, "--dtype", "bf16", "--prompts", path, "-n", str(args.new), "--temp", "0",
-               "--print-ids", "--device", args.device, "--cache-tokens", str(args.cache_tokens)]
+    command = [args.tgc, "run", folder, "--dtype", "bf16", "--prompts", path, "-n", str(args.new),
+               "--temp", "0", "--print-ids", "--device", args.device, "--cache-tokens",
+               str(args.cache_tokens)]
     rates = []
     for _ in range(args.reps):
         r = subprocess.run(command, capture_output=True, text=True)
@@ -59,9 +61,12 @@ class Transformers:
         from transformers.generation.configuration_utils import ContinuousBatchingConfig
         self.args, self.torch, self.config = args, torch, ContinuousBatchingConfig
         self.known = inspect.signature(ContinuousBatchingConfig).parameters
-        self.how = GenerationConfig(max_new_tokens=args.new, do_sample=False, eos_token_id=-1, pad_token_id=0)
-        for attention in "sdpa", "paged|sdpa":                  # releases spell it one way or the other
-            self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation=attention)
+        self.how = GenerationConfig(max_new_tokens=args.new, do_sample=False, eos_token_id=-1,
+                                    pad_token_id=0)
+        # releases spell it one way or the other
+        for attention in "sdpa", "paged|sdpa":
+            self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16,
+                attn_implementation=attention)
             self.model = self.model.to(args.torch_device).eval()
             try:
                 if self.batch([[5] * 16], False):
@@ -71,10 +76,12 @@ class Transformers:
         say("transformers: model there, %s" % attention)
 
     def batch(self, prompts, graphs):
-        wanted = {"use_cuda_graph": graphs, "auto_switch_to_flash": False, "max_memory_percent": self.args.memory}
+        wanted = {"use_cuda_graph": graphs, "auto_switch_to_flash": False,
+                  "max_memory_percent": self.args.memory}
         config = self.config(**{k: v for k, v in wanted.items() if k in self.known})
         with self.torch.no_grad():
-            out = self.model.generate_batch(inputs=prompts, generation_config=self.how, continuous_batching_config=config)
+            out = self.model.generate_batch(inputs=prompts, generation_config=self.how,
+                                            continuous_batching_config=config)
         if self.args.torch_device == "cuda":
             self.torch.cuda.synchronize()
         return out
@@ -87,7 +94,8 @@ class Transformers:
             made = sum(len(o.generated_tokens) for o in out.values())
             rates.append(made / (time.time() - t0))
             say("transformers: %d requests, %d tokens, graphs %s, %.0f tok/s%s"
-                % (len(out), made, "on" if graphs else "off", rates[-1], "" if rep else " (warming up)"))
+                % (len(out), made, "on" if graphs else "off", rates[-1],
+                   "" if rep else " (warming up)"))
         return sorted(rates[1:])[len(rates[1:]) // 2]
 
 
@@ -108,7 +116,8 @@ def main():
     args = p.parse_args()
     rng = random.Random(3)
     counts = sorted(int(n) for n in args.requests.split(","))
-    prompts = [[rng.randrange(3, 128256) for _ in range(rng.randrange(16, 1001))] for _ in range(counts[-1])]
+    prompts = [[rng.randrange(3, 128256) for _ in range(rng.randrange(16, 1001))]
+               for _ in range(counts[-1])]
     make_model(args.dir, args.layers)
     say("model of %d layers made" % args.layers)
     ours = {n: by_tgc(args, prompts[:n], args.dir) for n in counts}
@@ -117,7 +126,8 @@ def main():
         for n in counts:
             theirs = peer.rate(prompts[:n], graphs == "on")
             say("%d requests, %d prompt tokens, %d new each: tgc %.0f tok/s, transformers with graphs %s %.0f tok/s, %.2fx"
-                % (n, sum(map(len, prompts[:n])), args.new, ours[n], graphs, theirs, ours[n] / theirs))
+                % (n, sum(map(len, prompts[:n])), args.new, ours[n], graphs, theirs,
+                   ours[n] / theirs))
 
 
 main()

@@ -47,11 +47,12 @@ def tell(text):
     print(f"[{time.monotonic() - BEGAN:5.1f} s] {text}", flush=True)
 
 
-QWEN = dict(hidden_size=4096, intermediate_size=12288, num_hidden_layers=36, num_attention_heads=32, num_key_value_heads=8, head_dim=128,
-            vocab_size=151936, tie_word_embeddings=False)
-LLAMA = dict(hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=32, num_key_value_heads=8, head_dim=64,
-             vocab_size=128256)
-TINY = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16, vocab_size=4096)
+QWEN = dict(hidden_size=4096, intermediate_size=12288, num_hidden_layers=36, num_attention_heads=32,
+            num_key_value_heads=8, head_dim=128, vocab_size=151936, tie_word_embeddings=False)
+LLAMA = dict(hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=32,
+             num_key_value_heads=8, head_dim=64, vocab_size=128256)
+TINY = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, head_dim=16, vocab_size=4096)
 FAMILY = "qwen3" if a.job in ("qlora", "sample") else "llama"
 SHAPE = dict(QWEN if FAMILY == "qwen3" else LLAMA)
 if a.small:
@@ -69,7 +70,8 @@ def result(name, rate, note=""):
     """tokens a second; the ratio to what came first"""
     rates[name] = rate
     first = next(iter(rates))
-    tell(f"{name:44} {rate:10.0f} tok/s" + (f"  {first} is {rates[first] / rate:.2f} x that" if name != first else "") + note)
+    tell(f"{name:44} {rate:10.0f} tok/s" + (f"  {first} is {rates[first] / rate:.2f} x that"
+                                            if name != first else "") + note)
 
 
 # ---- records and the model's folder
@@ -82,13 +84,16 @@ with open(at("data.jsonl"), "w") as f:
     f.writelines(json.dumps({"prompt": q, "completion": c}) + "\n" for q, c in records)
 with open(at("text.txt"), "w") as f:
     f.writelines(q + "\n" + c + "\n" for q, c in records)
-model = folder(a.tgc, at("model"), at("text.txt"), family=FAMILY, vocab_in_use=min(2048, SHAPE["vocab_size"]), **SHAPE)
+model = folder(a.tgc, at("model"), at("text.txt"), family=FAMILY,
+               vocab_in_use=min(2048, SHAPE["vocab_size"]), **SHAPE)
 
 
 # ---- tgc
 def tgc_step(*more):
-    out, said = run(a.tgc, "bench", model, "--dtype", "bf16", "--train", "--weights", "random", "-b", str(B), "--block-size", str(T), "-c", str(T),
-                    "--lora", "r=16,alpha=16,targets=all-linear", "--device", a.device, "-r", str(a.steps), "--json", *more)
+    out, said = run(a.tgc, "bench", model, "--dtype", "bf16", "--train", "--weights", "random",
+                    "-b", str(B), "--block-size", str(T), "-c", str(T), "--lora",
+                    "r=16,alpha=16,targets=all-linear", "--device", a.device, "-r", str(a.steps),
+                    "--json", *more)
     return json.loads(out[out.index("{"):])
 
 
@@ -97,10 +102,13 @@ def tgc_trains(name, *more):
     log = at(name + "/log.jsonl")
     if os.path.exists(log):
         os.remove(log)
-    p = subprocess.Popen([a.tgc, "train", model, "--data", at("data.jsonl"), "--device", a.device, "--dtype", "bf16", "--out_dir", at(name),
-                          "--batch_size", str(B), "--block_size", str(T), "--gradient_accumulation_steps", str(MICRO), "--max_iters", "100000",
-                          "--eval_interval", "100000", "--learning_rate", "2e-5", "--no-decay_lr", "--warmup_iters", "0", "--weight_decay", "0.01",
-                          "--grad_clip", "0", "--long", "cut", "--val_fraction", "0", *more], stdout=subprocess.DEVNULL,
+    p = subprocess.Popen([a.tgc, "train", model, "--data", at("data.jsonl"), "--device", a.device,
+                          "--dtype", "bf16", "--out_dir", at(name), "--batch_size", str(B),
+                          "--block_size", str(T), "--gradient_accumulation_steps", str(MICRO),
+                          "--max_iters", "100000", "--eval_interval", "100000", "--learning_rate",
+                          "2e-5", "--no-decay_lr", "--warmup_iters", "0", "--weight_decay", "0.01",
+                          "--grad_clip", "0", "--long", "cut", "--val_fraction", "0", *more],
+                          stdout=subprocess.DEVNULL,
                          stderr=open(at(name + ".err"), "w"))
     rows = []
     while p.poll() is None and len(rows) < WARM + a.steps:
@@ -123,14 +131,17 @@ if not a.no_tgc:
     if a.job in ("qlora", "lora"):
         how = ("--weight-type", "nf4", "--recompute", "block") if a.job == "qlora" else ()
         r = tgc_step(*how)
-        result("tgc", r["train"]["tokens_per_s"], f"  {r['train']['median_ms']:.2f} ms, {r['memory_bytes'] / 2**30:.2f} GiB; {r['load']}")
+        result("tgc", r["train"]["tokens_per_s"],
+               f"  {r['train']['median_ms']:.2f} ms, {r['memory_bytes'] / 2**30:.2f} GiB; {r['load']}")
     elif a.job == "mlp":
-        mlp = ("--train", "mlp", "--optimizer", "adamw8bit", "--masters", "none", "--beta2", "0.999")
+        mlp = ("--train", "mlp", "--optimizer", "adamw8bit", "--masters", "none", "--beta2",
+               "0.999")
         rate, full = tgc_trains("padded", *mlp, "--pad_to", str(T), "--loss", "all")
         result("tgc", rate, f"  {full:.2f} full")
         packed, more = tgc_trains("packed", *mlp, "--loss", "all")
         useful = packed * more
-        tell(f"tgc, packed: {packed:.0f} tok/s, {more:.2f} full; of records {useful:.0f}, padded {rate * full:.0f}")
+        tell(
+            f"tgc, packed: {packed:.0f} tok/s, {more:.2f} full; of records {useful:.0f}, padded {rate * full:.0f}")
 
 # ---- PyTorch
 import torch  # noqa: E402
@@ -148,7 +159,8 @@ def sync():
 def fresh():
     torch.manual_seed(0)
     with torch.device(DEV):
-        return AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model), dtype=torch.bfloat16)
+        return AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model),
+                                                dtype=torch.bfloat16)
 
 
 def in_nf4(m):
@@ -156,9 +168,12 @@ def in_nf4(m):
     import bitsandbytes as bnb
     for name, x in list(m.named_modules()):
         if isinstance(x, torch.nn.Linear) and "lm_head" not in name:
-            q = bnb.nn.Linear4bit(x.in_features, x.out_features, bias=False, compute_dtype=torch.bfloat16, compress_statistics=True,
+            q = bnb.nn.Linear4bit(x.in_features, x.out_features, bias=False,
+                                  compute_dtype=torch.bfloat16, compress_statistics=True,
                                   quant_type="nf4", device="meta")
-            q.weight = bnb.nn.Params4bit(x.weight.data, requires_grad=False, compress_statistics=True, quant_type="nf4", module=q).to(DEV)
+            q.weight = bnb.nn.Params4bit(x.weight.data, requires_grad=False,
+                                         compress_statistics=True, quant_type="nf4",
+                                         module=q).to(DEV)
             m.get_submodule(name.rpartition(".")[0]).__setattr__(name.rpartition(".")[2], q)
             x.weight = None
     m.is_loaded_in_4bit = True
@@ -195,7 +210,8 @@ def peft_side(variant):
         m.config.use_cache = False
         m.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         m.enable_input_require_grads()
-    m = peft.get_peft_model(m, peft.LoraConfig(r=16, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM"))
+    m = peft.get_peft_model(m, peft.LoraConfig(r=16, lora_alpha=16, target_modules="all-linear",
+                                               task_type="CAUSAL_LM"))
     m.train()
     learnt = [p for p in m.parameters() if p.requires_grad]
     opt = torch.optim.AdamW(learnt, lr=2e-4, weight_decay=0.01, fused=DEV != "cpu")
@@ -228,26 +244,30 @@ def mlp_side(variant):
     head = "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n{}<|eot_id|>"
     rows = [tok(head.format(q, c), add_special_tokens=False)["input_ids"][:T] for q, c in records]
     full = statistics.mean(len(r) for r in rows) / T
-    rows = [(torch.tensor([r + [3] * (T - len(r))], device=DEV), torch.tensor([r + [-100] * (T - len(r))], device=DEV)) for r in rows]
+    rows = [(torch.tensor([r + [3] * (T - len(r))], device=DEV),
+             torch.tensor([r + [-100] * (T - len(r))], device=DEV)) for r in rows]
     forward = torch.compile(m) if variant.startswith("compiled") else m
 
     def step(i):
         x, y = rows[i % len(rows)]
-        (forward(input_ids=x, attention_mask=(y >= 0).long(), labels=y, use_cache=False).loss / MICRO).backward()
+        (forward(input_ids=x, attention_mask=(y >= 0).long(), labels=y,
+                 use_cache=False).loss / MICRO).backward()
 
     timed(f"PyTorch and {what} ({variant})", step, opt, f"; full {full:.2f}")
     if not a.no_tgc:
-        tell(f"packed, by tokens of records: {useful / (rates[f'PyTorch and {what} ({variant})'] * full):.2f} x that")
+        tell(
+            f"packed, by tokens of records: {useful / (rates[f'PyTorch and {what} ({variant})'] * full):.2f} x that")
 
 
 if a.job == "sample":
     N, MOST = 8, 100
     if not a.no_tgc:
         plan = at("both.plan")
-        run(a.tgc, "compile", model, "--weights", "random", "--mode", "infer", "--dtype", "bf16", "--batch-size", str(N), "--ctx-size", str(T),
-            "-q", "-o", plan)
+        run(a.tgc, "compile", model, "--weights", "random", "--mode", "infer", "--dtype", "bf16",
+            "--batch-size", str(N), "--ctx-size", str(T), "-q", "-o", plan)
         prompt = w.text(180)
-        _, err = run(a.tgc, "run", plan, "-p", prompt, "-n", str(MOST), "--ignore-eos", "--temp", "0.9", "--device", a.device, "--parallel", str(N))
+        _, err = run(a.tgc, "run", plan, "-p", prompt, "-n", str(MOST), "--ignore-eos", "--temp",
+                     "0.9", "--device", a.device, "--parallel", str(N))
         s = float(re.search(r"sequences, \d+ tokens in ([0-9.]+) s", err).group(1))
         result("tgc", N * MOST / s, f"  {s:.3f} s")
     m = fresh().eval()
@@ -257,13 +277,15 @@ if a.job == "sample":
         sync()
         began = time.perf_counter()
         with torch.no_grad():
-            m.generate(x, do_sample=True, temperature=0.9, num_return_sequences=N, max_new_tokens=MOST, min_new_tokens=MOST, pad_token_id=3)
+            m.generate(x, do_sample=True, temperature=0.9, num_return_sequences=N,
+                       max_new_tokens=MOST, min_new_tokens=MOST, pad_token_id=3)
         sync()
         s = time.perf_counter() - began
         tell(f"transformers' generate: {s:.3f} s")
     result("transformers' generate", N * MOST / s)
     sys.exit()
-for variant in (a.variants or {"qlora": "eager", "lora": "compiled,eager", "mlp": "compiled"}[a.job]).split(","):
+for variant in (a.variants or {"qlora": "eager", "lora": "compiled,eager",
+                               "mlp": "compiled"}[a.job]).split(","):
     try:
         (mlp_side if a.job == "mlp" else peft_side)(variant)
     except Exception as why:  # the other variants are still of use

@@ -3,13 +3,14 @@
 #
 #       tests/bench/gpu_kernels.sh OUT [check] [sanitize] [bench]        (default: all three)
 #
-# From the repository's root; needs nvcc, for sm_90a, and python3 with torch.  Logs go to OUT.  Programs that BIN
-# (a folder) already holds are not built.
+# From the repository's root; needs nvcc, for sm_90a, and python3 with torch. Logs go to OUT.
+# Programs that BIN (a folder) already holds are not built.
 out=${1:?folder for logs}
 shift
 what=" ${*:-check sanitize bench} "
 bin=${BIN:-$(mktemp -d)}
-flags="-std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A $(printf -- '-I%s ' codegen/forms codegen/kernels/*/) -Iruntime -Itests"
+flags="-std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A $(printf -- '-I%s ' \
+        codegen/forms codegen/kernels/*/) -Iruntime -Itests"
 mkdir -p "$out"
 
 build() # NAME SOURCE FLAG...
@@ -17,7 +18,8 @@ build() # NAME SOURCE FLAG...
         local name=$1 source=$2
         shift 2
         test -x "$bin/$name" && return
-        nvcc "$@" $flags "$source" -o "$bin/$name" >"$out/build.$name" 2>&1 || echo "$name does not build"
+        nvcc "$@" $flags "$source" -o "$bin/$name" >"$out/build.$name" 2>&1 ||
+                echo "$name does not build"
         grep -v '^$' "$out/build.$name" | grep -iv 'warning #' | head -5 >&2
 }
 
@@ -59,7 +61,8 @@ case $what in *bench*)
 esac
 case $what in *sanitize*)
         for tool in memcheck racecheck; do
-                for t in $tests; do report $tool.$t 60 compute-sanitizer --tool $tool "$bin/$t" & done
+                for t in $tests; do report $tool.$t 60 compute-sanitizer --tool $tool "$bin/$t" & \
+                        done
                 wait
                 tail -qn 1 "$out"/$tool.*.txt
         done

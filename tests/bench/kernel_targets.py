@@ -24,9 +24,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch_kernels import normal, time_ms
 
 NVCC = ("nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1 -w "
-        "-Iruntime -Itests -Itests/bench").split() + [f"-I{d}" for d in ("codegen/forms", *sorted(glob.glob("codegen/kernels/*/")))]
+        "-Iruntime -Itests -Itests/bench").split() + [f"-I{d}" for d in ("codegen/forms",
+            *sorted(glob.glob("codegen/kernels/*/")))]
 MOST_ERROR = 0.02       # of 16-bit results, as rows_bench.h counts it
-BENCHES = ("gemm_sm90_bench", "attention_sm90_bench", "attention_backward_sm90_bench", "rows_bench", "update_bench")
+BENCHES = ("gemm_sm90_bench", "attention_sm90_bench", "attention_backward_sm90_bench", "rows_bench",
+           "update_bench")
 
 
 def us(call, calls=10, graph=True):
@@ -77,7 +79,8 @@ def attention(b, h, kv, d, t, back):
                 return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=h != kv)
             if back:
                 out = forward()
-                best.append(us(lambda: torch.autograd.grad(out, (q, k, v), g, retain_graph=True), 5, False))
+                best.append(us(lambda: torch.autograd.grad(out, (q, k, v), g,
+                                                           retain_graph=True), 5, False))
             else:
                 with torch.no_grad():
                     best.append(us(forward, 5, False))
@@ -95,14 +98,16 @@ class Benches:
     def build(self):
         os.makedirs(self.folder, exist_ok=True)
         missing = [b for b in BENCHES if not os.path.exists(os.path.join(self.folder, b))]
-        jobs = [(b, subprocess.Popen([*NVCC, f"tests/bench/{b}.cu", "-lcublas", "-lcublasLt", "-o", os.path.join(self.folder, b)]))
+        jobs = [(b, subprocess.Popen([*NVCC, f"tests/bench/{b}.cu", "-lcublas", "-lcublasLt", "-o",
+                                      os.path.join(self.folder, b)]))
                 for b in missing]
         for b, job in jobs:
             if job.wait():
                 sys.exit(f"{b} does not build")
 
     def lines(self, bench, *args):
-        r = subprocess.run([os.path.join(self.folder, bench), *args], text=True, capture_output=True, timeout=300)
+        r = subprocess.run([os.path.join(self.folder, bench), *args], text=True,
+                           capture_output=True, timeout=300)
         if r.returncode or re.search("WRONG|FAIL", r.stdout) or any(
                 not float(x) < MOST_ERROR for x in re.findall(r"error +(\S+)$", r.stdout, re.M)):
             raise RuntimeError(f"{bench} {' '.join(args)}: " + (r.stdout + r.stderr)[-300:])
@@ -121,7 +126,8 @@ class Benches:
                 epilogue = {"SPLIT": "PERSISTENT", "SUMMED_SPLIT": "SUMMED"}.get(epilogue, epilogue)
                 to = library if peer else best
                 to[epilogue] = min(to.get(epilogue, 1e9), float(m[3]) * 1e3)
-        self.products[shape] = {epilogue: (t, library.get(epilogue)) for epilogue, t in best.items()}
+        self.products[shape] = {epilogue: (t, library.get(epilogue))
+                                for epilogue, t in best.items()}
         return self.products[shape]
 
     def least(self, bench, args, *parts, pick=min):
@@ -129,7 +135,8 @@ class Benches:
         got = self.lines(bench, *args)
 
         def of(part):
-            return pick([float(m[1]) for m in (re.search(part + r".* ([0-9.]+) us", l) for l in got) if m])
+            return pick([float(m[1]) for m in (re.search(part + r".* ([0-9.]+) us", l) for l in got)
+                         if m])
         return sum(of(p) for p in parts)
 
 
@@ -147,10 +154,13 @@ class Row:
     ratio: float = 0            # the peer's time to tgc's
 
 
-# A mode of gemm_sm90_bench -> what its epilogue does.  Those that cuBLASLt has no epilogue for are compared with cuBLAS, which
+# A mode of gemm_sm90_bench -> what its epilogue does. Those that cuBLASLt has no epilogue for are
+# compared with cuBLAS, which
 # does nothing to its sums.  Parts of dy's sums a step adds up in one launch for all products.
-EPILOGUES = {"PERSISTENT": "", "ADDED": ", bias and residual added", "GELU": ", bias, GELU and its slope", "TIMES": " times a slope",
-         "SUMMED": " with sums of dy (in parts)", "HALVES": ", three results a pair, next to a plain one",
+EPILOGUES = {"PERSISTENT": "", "ADDED": ", bias and residual added",
+             "GELU": ", bias, GELU and its slope", "TIMES": " times a slope",
+         "SUMMED": " with sums of dy (in parts)",
+         "HALVES": ", three results a pair, next to a plain one",
          "SPREAD": ", two read and stored a sum, next to a plain one"}
 
 
@@ -162,32 +172,44 @@ def product_rows(op, m, n, k, *epilogues, ratio=1):
             return us, peer or got["PERSISTENT"][1]
         return measured
     name = {"01": "x Wt", "00": "dy W", "10": "dyt x"}[op]
-    return [Row(f"{name} {m}x{n}x{k}{EPILOGUES[t]}", of(t), flop=2 * m * n * k, ratio=ratio) for t in epilogues or ("PERSISTENT",)]
+    return [Row(f"{name} {m}x{n}x{k}{EPILOGUES[t]}", of(t), flop=2 * m * n * k, ratio=ratio)
+            for t in epilogues or ("PERSISTENT",)]
 
 
 def attention_rows(part, b, h, d, t, ratio):
     flop = 2 * b * h * t * t * d
     grads = (" once ",) if t <= 1024 else (r" dq \d", r" dkv \d")
     name = f"B{b} H{h} D{d} T{t}"
-    return (Row(f"attention {name}", lambda x: x.least("attention_sm90_bench", ("speed", part), "groups"),
+    return (Row(f"attention {name}", lambda x: x.least("attention_sm90_bench", ("speed", part),
+                                                       "groups"),
                 lambda: attention(b, h, h, d, t, False), flop=flop, ratio=ratio),
-            Row(f"attention's gradients {name}", lambda x: x.least("attention_backward_sm90_bench", ("speed", part), *grads),
-                lambda: attention(b, h, h, d, t, True), flop=2.5 * flop, ratio=ratio))
+            Row(f"attention's gradients {name}",
+                lambda x: x.least("attention_backward_sm90_bench", ("speed", part),
+                                  *grads), lambda: attention(b, h, h, d, t,
+                                      True), flop=2.5 * flop, ratio=ratio))
 
 
 def rows_row(name, part, peer, n, operands, least=2700):
-    return Row(name, lambda b: b.least("rows_bench", (part,), re.escape(part)), peer, bytes=n * operands * 2, least=least)
+    return Row(name, lambda b: b.least("rows_bench", (part,),
+                                       re.escape(part)), peer, bytes=n * operands * 2, least=least)
 
 
 BIG = (16384, 2048)
 TABLE = (
     rows_row("rmsnorm 16384x2048", "rmsnorm bf16 16384x2048", lambda: norm(True, *BIG), 1 << 25, 2),
-    rows_row("rmsnorm's gradients 16384x2048", "rmsnorm_back bf16 16384x2048", lambda: norm_grad(True, *BIG), 1 << 25, 3),
-    rows_row("layernorm 16384x2048", "layernorm bf16 16384x2048", lambda: norm(False, *BIG), 1 << 25, 2),
-    rows_row("layernorm's gradients 16384x2048", "layernorm_back bf16 16384x2048", lambda: norm_grad(False, *BIG), 1 << 25, 3),
-    rows_row("SwiGLU 16384x8192", "silu(g)*u bf16 16384x8192", lambda: swiglu(16384, 8192), 1 << 27, 3),
-    rows_row("SwiGLU's gradients 16384x8192", "silu(g)*u gradients bf16 16384x8192", lambda: swiglu_grad(16384, 8192), 1 << 27, 5),
-    Row("AdamW 124M, with a bf16 copy", lambda b: b.least("update_bench", ("adamw",), r"adamw \+ bf16 copy 124M", pick=lambda t: t[0]),
+    rows_row("rmsnorm's gradients 16384x2048", "rmsnorm_back bf16 16384x2048",
+             lambda: norm_grad(True, *BIG), 1 << 25, 3),
+    rows_row("layernorm 16384x2048", "layernorm bf16 16384x2048",
+             lambda: norm(False, *BIG), 1 << 25, 2),
+    rows_row("layernorm's gradients 16384x2048", "layernorm_back bf16 16384x2048",
+             lambda: norm_grad(False, *BIG), 1 << 25, 3),
+    rows_row("SwiGLU 16384x8192", "silu(g)*u bf16 16384x8192",
+             lambda: swiglu(16384, 8192), 1 << 27, 3),
+    rows_row("SwiGLU's gradients 16384x8192", "silu(g)*u gradients bf16 16384x8192",
+             lambda: swiglu_grad(16384, 8192), 1 << 27, 5),
+    Row("AdamW 124M, with a bf16 copy", lambda b: b.least("update_bench", ("adamw",),
+                                                          r"adamw \+ bf16 copy 124M",
+                                                          pick=lambda t: t[0]),
         lambda: adamw(124000000), bytes=30 * 124000000, least=2700),
     *attention_rows("gpt2 B16", 16, 12, 64, 1024, 1),
     *attention_rows("B4 H32 D64 T2048", 4, 32, 64, 2048, 1),
@@ -257,7 +279,8 @@ def main():
             except (RuntimeError, ValueError, KeyError, subprocess.TimeoutExpired) as e:
                 print(f"{row.name:<60} not measured: {e}", flush=True)
                 continue
-            rate, unit = (row.bytes / t * 1e-3, "GB/s") if row.bytes else (row.flop / t * 1e-6, "TFLOP/s")
+            rate, unit = (row.bytes / t * 1e-3, "GB/s") if row.bytes else (row.flop / t * 1e-6,
+                "TFLOP/s")
             target = f"{row.least:.0f} GB/s" if row.least else f"{row.ratio:.2f}x"
             reached = "yes" if (rate >= row.least if row.least else peer / t >= row.ratio) else "no"
             print(f"{row.name:<60} {t:8.1f} {peer:8.1f} {peer / t:6.2f} "

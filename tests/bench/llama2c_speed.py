@@ -25,9 +25,11 @@ def write_weights(path, dims):
     kv = C // H * K
     with open(path, "wb") as f:
         f.write(struct.pack("<7i", *dims))
-        for shape in ((V, C), (L, C), (L, C, C), (L, kv, C), (L, kv, C), (L, C, C), (L, C), (L, F, C), (L, C, F), (L, F, C), (C,)):
+        for shape in ((V, C), (L, C), (L, C, C), (L, kv, C), (L, kv, C), (L, C, C), (L, C), (L, F,
+                C), (L, C, F), (L, F, C), (C,)):
             gain = shape in ((L, C), (C,))
-            f.write((np.ones(shape) if gain else r.normal(0, 0.02, shape)).astype(np.float32).tobytes())
+            f.write((np.ones(shape) if gain else r.normal(0, 0.02,
+                                                          shape)).astype(np.float32).tobytes())
         f.write(bytes(T * (C // H) * 4))
 
 
@@ -46,7 +48,8 @@ def build_peer(clone, tmp):
         raise SystemExit(f"{clone}/run.c: expected one line {stop!r}")
     with open(f"{tmp}/run.c", "w") as f:
         f.write(text.replace(stop, ""))
-    subprocess.run(["gcc", "-Ofast", "-march=native", "-o", f"{tmp}/run", f"{tmp}/run.c", "-lm"], check=True)
+    subprocess.run(["gcc", "-Ofast", "-march=native", "-o", f"{tmp}/run", f"{tmp}/run.c", "-lm"],
+                   check=True)
     return f"{tmp}/run"
 
 
@@ -63,16 +66,20 @@ def main():
         for name in a.shape:
             model = f"{tmp}/{name}.bin"
             write_weights(model, SHAPES[name])
-            how = {"run.c": lambda n: [peer, model, "-z", f"{a.clone}/tokenizer.bin", "-t", "0", "-n", str(n + 1)]}
+            how = {"run.c": lambda n: [peer, model, "-z", f"{a.clone}/tokenizer.bin", "-t", "0",
+                                       "-n", str(n + 1)]}
             for dt in ("f32", "bf16", "f16"):
                 plan = f"{tmp}/{name}.{dt}.plan"
-                subprocess.run([TGC, "compile", model, "-o", plan, "--dtype", dt, "--target", "cpu", "-q"], check=True)
-                how["tgc " + dt] = lambda n, plan=plan: [TGC, "run", plan, "--prompt-ids", "1", "--temp", "0",
-                                                         "-n", str(n), "-t", "1", "--device", "cpu"]
+                subprocess.run([TGC, "compile", model, "-o", plan, "--dtype", dt, "--target", "cpu",
+                                "-q"], check=True)
+                how["tgc " + dt] = lambda n, plan=plan: [TGC, "run", plan, "--prompt-ids", "1",
+                                                         "--temp", "0", "-n", str(n), "-t", "1",
+                                                         "--device", "cpu"]
             speed = {k: [] for k in how}
             for _ in range(a.rounds):
                 for k, args in how.items():
-                    speed[k].append((a.tokens - few) / (processor(args(a.tokens)) - processor(args(few))))
+                    speed[k].append((a.tokens - few) / (processor(args(a.tokens))
+                                                        - processor(args(few))))
             base = statistics.median(speed["run.c"])
             for k, s in speed.items():
                 m = statistics.median(s)

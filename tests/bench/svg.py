@@ -20,9 +20,11 @@ def line(x1, y1, x2, y2, stroke="#bbb", dash=""):
 
 
 def document(w, h, title, parts):
-    head = (f'<svg xmlns="http://www.w3.org/2000/svg" width="{w}" height="{h}" viewBox="0 0 {w} {h}"'
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{w}" height="{h}" viewBox="0 0 {w} {h}"'
             f' font-family="sans-serif">')
-    return "\n".join([head, rect(0, 0, w, h, "#fff"), text(12, 22, title, size=15), *parts, "</svg>", ""])
+    return "\n".join([head, rect(0, 0, w, h, "#fff"), text(12, 22, title, size=15), *parts,
+                      "</svg>", ""])
 
 
 def bars(title, rows, mark=None):
@@ -35,11 +37,13 @@ def bars(title, rows, mark=None):
             parts.append(text(12, y + 13, r[0], fill=COLOURS[0]))
         else:
             long = r[1] / most * width
-            parts += [text(left - 8, y + 13, r[0][:52], "end"), rect(left, y + 3, long, LINE - 5, COLOURS[0]),
+            parts += [text(left - 8, y + 13, r[0][:52], "end"),
+                      rect(left, y + 3, long, LINE - 5, COLOURS[0]),
                       text(left + long + 6, y + 13, r[2])]
         y += LINE
     if mark:
-        parts.append(line(left + mark / most * width, top, left + mark / most * width, y, "#222", "4 3"))
+        parts.append(line(left + mark / most * width, top, left + mark / most * width, y, "#222",
+                          "4 3"))
     return document(left + width + 190, y + 12, title, parts)
 
 
@@ -76,7 +80,8 @@ def plot(title, x_name, y_name, series, log=False, joined=True, roofs=()):
         _, y = at((tx[0], t))
         parts += [line(left, y, left + w, y, "#eee"), text(left - 6, y + 4, f"{t:g}", "end")]
     parts += [text(left + w / 2, top + h + 36, x_name, "middle"), text(12, top - 4, y_name)]
-    parts.append(f'<clipPath id="c"><rect x="{left}" y="{top}" width="{w}" height="{h}"/></clipPath>')
+    parts.append(
+        f'<clipPath id="c"><rect x="{left}" y="{top}" width="{w}" height="{h}"/></clipPath>')
     for r in roofs:
         for a, b in zip(r, r[1:]):
             parts.append('<g clip-path="url(#c)">' + line(*at(a), *at(b), "#222", "4 3") + "</g>")
@@ -85,6 +90,8 @@ def plot(title, x_name, y_name, series, log=False, joined=True, roofs=()):
         s = sorted(s)
         for a, b in zip(s, s[1:]) if joined else ():
             parts.append(line(*at(a), *at(b), colour))
-        parts += [f'<circle cx="{at(p)[0]:.1f}" cy="{at(p)[1]:.1f}" r="3.5" fill="{colour}"/>' for p in s]
-        parts += [rect(left + w + 14, top + i * LINE, 10, 10, colour), text(left + w + 30, top + 10 + i * LINE, name)]
+        parts += [f'<circle cx="{at(p)[0]:.1f}" cy="{at(p)[1]:.1f}" r="3.5" fill="{colour}"/>'
+                  for p in s]
+        parts += [rect(left + w + 14, top + i * LINE, 10, 10, colour),
+                  text(left + w + 30, top + 10 + i * LINE, name)]
     return document(left + w + 230, top + h + 50, title, parts)

@@ -54,9 +54,12 @@ def main():
         lib = compare.build(folder)
         for path in args.path:
             t, ref = compare.Ours(lib, path), compare.reference(path)
-            fast = getattr(ref.t, "encode_batch_fast", None) if isinstance(ref, compare.Whole) else None
-            ways = {"tgc": ours(lib, t, [text.encode()]), "tgc lines": ours(lib, t, [s.encode() for s in lines]),
-                    "ref": lambda: ref.encode(text), "ref lines": lambda: [ref.encode(s) for s in lines]}
+            fast = getattr(ref.t, "encode_batch_fast", None) if isinstance(ref,
+                compare.Whole) else None
+            ways = {"tgc": ours(lib, t, [text.encode()]),
+                    "tgc lines": ours(lib, t, [s.encode() for s in lines]),
+                    "ref": lambda: ref.encode(text), "ref lines": lambda: [ref.encode(s)
+                        for s in lines]}
             if fast:
                 ways["ref fast"] = lambda: fast([text], add_special_tokens=False)
                 ways["ref fast lines"] = lambda: fast(lines, add_special_tokens=False)
@@ -67,7 +70,8 @@ def main():
             rate = {k: size / statistics.median(v) for k, v in took.items()}
             best = max(v for k, v in rate.items() if k.startswith("ref"))
             print("%s: %s; tgc is %.1f times the fastest of the package" %
-                  (os.path.basename(path.rstrip("/")), ", ".join("%s %.1f MB/s" % kv for kv in rate.items()), rate["tgc"] / best),
+                  (os.path.basename(path.rstrip("/")),
+                   ", ".join("%s %.1f MB/s" % kv for kv in rate.items()), rate["tgc"] / best),
                   flush=True)
 
 

@@ -54,13 +54,16 @@ def line(name, what, ms, rate, unit):
 def matmuls():
     bf = torch.bfloat16
     cases = [("01", m, n, k, bf) for m, n, k in (
-        (32768, 2304, 768), (32768, 768, 768), (32768, 3072, 768), (32768, 768, 3072), (8192, 50304, 768),
-        (8192, 3072, 2048), (8192, 2048, 2048), (8192, 16384, 2048), (8192, 2048, 8192), (4096, 4096, 4096),
+        (32768, 2304, 768), (32768, 768, 768), (32768, 3072, 768), (32768, 768, 3072), (8192, 50304,
+            768),
+        (8192, 3072, 2048), (8192, 2048, 2048), (8192, 16384, 2048), (8192, 2048, 8192), (4096,
+            4096, 4096),
         (512, 2048, 2048), (32, 8192, 2048), (16, 8192, 2048))]
     cases += [("00", m, n, k, bf) for m, n, k in (
         (32768, 768, 2304), (32768, 768, 3072), (8192, 768, 50304), (8192, 2048, 16384))]
     cases += [("10", m, n, k, bf) for m, n, k in (
-        (3072, 768, 32768), (16384, 2048, 8192), (50304, 768, 8192), (2304, 768, 32768), (768, 768, 32768),
+        (3072, 768, 32768), (16384, 2048, 8192), (50304, 768, 8192), (2304, 768, 32768), (768, 768,
+            32768),
         (2048, 2048, 8192))]
     cases += [("01", m, n, k, torch.float32) for m, n, k in (
         (4096, 4096, 4096), (1024, 128, 128), (1024, 384, 128), (1024, 512, 128), (1024, 128, 512))]
@@ -78,7 +81,8 @@ def matmuls():
 
 
 def gemvs():
-    for n, k in ((3072, 2048), (2048, 2048), (16384, 2048), (2048, 8192), (128256, 2048), (2304, 768), (768, 768),
+    for n, k in ((3072, 2048), (2048, 2048), (16384, 2048), (2048, 8192), (128256, 2048), (2304,
+        768), (768, 768),
                  (3072, 768), (768, 3072), (50304, 768)):
         name = f"gemv bf16 1x{n}x{k}"
         if only not in name:
@@ -109,12 +113,14 @@ def attention():
             try:
                 with sdpa_kernel(backend):
                     def forward(i):
-                        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=h != kv)
+                        return F.scaled_dot_product_attention(q, k, v, is_causal=True,
+                            enable_gqa=h != kv)
                     with torch.no_grad():
                         ms = time_ms(forward, 5, False)
                     line(name, what + " forward", ms * 1e3, flop / ms * 1e-9, "us, TFLOP/s")
                     out = forward(0)
-                    ms = time_ms(lambda i: torch.autograd.grad(out, (q, k, v), g, retain_graph=True), 5, False)
+                    ms = time_ms(lambda i: torch.autograd.grad(out, (q, k, v), g,
+                        retain_graph=True), 5, False)
                     line(name, what + " backward", ms * 1e3, 2.5 * flop / ms * 1e-9, "us, TFLOP/s")
             except RuntimeError as e:
                 print(name, what, "not run:", str(e).splitlines()[0][:90])
@@ -129,17 +135,23 @@ def rows():
     del x, y
     for n, r in ((768, 32768), (2048, 16384), (4096, 8192)):
         x, w, b = normal(r, n), normal(n), normal(n)
-        show(f"rms_norm {r}x{n}", "F.rms_norm", time_ms(lambda i: F.rms_norm(x, (n,), w)), 4. * x.numel())
-        show(f"layer_norm {r}x{n}", "F.layer_norm", time_ms(lambda i: F.layer_norm(x, (n,), w, b)), 4. * x.numel())
-    x, w, b = normal(32768, 768).requires_grad_(), normal(768).requires_grad_(), normal(768).requires_grad_()
+        show(f"rms_norm {r}x{n}", "F.rms_norm", time_ms(lambda i: F.rms_norm(x, (n,), w)),
+             4. * x.numel())
+        show(f"layer_norm {r}x{n}", "F.layer_norm", time_ms(lambda i: F.layer_norm(x, (n,), w, b)),
+             4. * x.numel())
+    x, w, b = normal(32768, 768).requires_grad_(), normal(768).requires_grad_(), normal(
+        768).requires_grad_()
     o, g = F.layer_norm(x, (768,), w, b), normal(32768, 768)
     show("layer_norm grad 32768x768", "autograd",
-         time_ms(lambda i: torch.autograd.grad(o, (x, w, b), g, retain_graph=True), 10, False), 6. * x.numel())
+         time_ms(lambda i: torch.autograd.grad(o, (x, w, b), g, retain_graph=True), 10, False),
+         6. * x.numel())
     x = normal(32768, 3072)
-    show("gelu 32768x3072", "F.gelu", time_ms(lambda i: F.gelu(x, approximate="tanh")), 4. * x.numel())
+    show("gelu 32768x3072", "F.gelu", time_ms(lambda i: F.gelu(x, approximate="tanh")),
+         4. * x.numel())
     x, t = normal(8192, 50304).requires_grad_(), torch.randint(0, 50257, (8192,), device="cuda")
     o = F.cross_entropy(x, t)
-    show("cross_entropy 8192x50304", "forward", time_ms(lambda i: F.cross_entropy(x, t), 3, False), 2. * x.numel())
+    show("cross_entropy 8192x50304", "forward", time_ms(lambda i: F.cross_entropy(x, t), 3, False),
+         2. * x.numel())
     show("cross_entropy 8192x50304", "backward",
          time_ms(lambda i: torch.autograd.grad(o, x, retain_graph=True), 3, False), 4. * x.numel())
     del x, o

@@ -74,7 +74,8 @@ def activation(s, h):
     if s.act == "swiglu":
         gate, up = h.chunk(2, -1)
         return F.silu(gate) * up
-    return F.silu(h) if s.act == "silu" else F.gelu(h, approximate="tanh" if s.act == "gelu_tanh" else "none")
+    return F.silu(h) if s.act == "silu" else F.gelu(h, approximate="tanh" if s.act == "gelu_tanh"
+                                                    else "none")
 
 
 class Mlp(nn.Module):
@@ -110,7 +111,8 @@ class Experts(nn.Module):
 
     def grouped(self, rows, weight, which):
         expert, slot = which.flatten().sort(stable=True)
-        ends = torch.searchsorted(expert, torch.arange(self.s.experts, device=rows.device), right=True).int()
+        ends = torch.searchsorted(expert, torch.arange(self.s.experts, device=rows.device),
+                                  right=True).int()
         token = slot // self.s.top_k
         up, down = (w.to(torch.bfloat16).transpose(1, 2) for w in (self.up, self.down))
         h = activation(self.s, F.grouped_mm(rows[token].to(torch.bfloat16), up, offs=ends))
@@ -134,7 +136,8 @@ class Attention(nn.Module):
     def make_cache(self, B):
         """Buffers, so that CUDA graphs may write to them in place."""
         for name in ("k_cache", "v_cache"):
-            self.register_buffer(name, torch.zeros(B, self.s.K, self.s.ctx, self.s.D), persistent=False)
+            self.register_buffer(name, torch.zeros(B, self.s.K, self.s.ctx, self.s.D),
+                                 persistent=False)
 
     def forward(self, x, turn, at, mask):
         s, (B, T, _) = self.s, x.shape
@@ -144,7 +147,8 @@ class Attention(nn.Module):
             q, k = rotate(q, turn), rotate(k, turn)
         if at is not None:
             k, v = self.k_cache.index_copy_(2, at, k), self.v_cache.index_copy_(2, at, v)
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=s.H != s.K)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None,
+                                           enable_gqa=s.H != s.K)
         return self.out(y.transpose(1, 2).reshape(B, T, -1))
 
 
@@ -184,7 +188,8 @@ class Model(nn.Module):
 
     def forward(self, ids, targets=None, at=None):
         where = torch.arange(ids.shape[1], device=ids.device) if at is None else at
-        mask = None if at is None else torch.arange(self.s.ctx, device=ids.device)[None] <= at[:, None]
+        mask = None if at is None else torch.arange(self.s.ctx, device=ids.device)[None] <= at[:,
+            None]
         x, turn = self.tok(ids), None
         if self.pos is not None:
             x = x + self.pos(where)
@@ -231,8 +236,8 @@ def train(shape, B, T, dtype, mode):
     with torch.device("cuda"):
         model = Model(shape)
         ids, targets = (torch.randint(0, shape.vocab, (B, T)) for _ in range(2))
-    opt = torch.optim.AdamW(model.parameters(), lr=1e-5, betas=(0.9, 0.95), weight_decay=0.1, fused=True,
-                            capturable=mode == "graphs")
+    opt = torch.optim.AdamW(model.parameters(), lr=1e-5, betas=(0.9, 0.95), weight_decay=0.1,
+                            fused=True, capturable=mode == "graphs")
     forward = torch.compile(model, mode=COMPILE[mode]) if mode in COMPILE else model
 
     def step():
@@ -254,7 +259,8 @@ def decode(shape, B, prompt, dtype, mode):
     """Rounds are milliseconds a token of each of B sequences."""
     clean()
     torch.manual_seed(0)
-    torch.set_default_dtype({"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[dtype])
+    torch.set_default_dtype({"bf16": torch.bfloat16, "f16": torch.float16,
+                             "f32": torch.float32}[dtype])
     try:
         with torch.device("cuda"):
             model = Model(shape)
@@ -265,11 +271,13 @@ def decode(shape, B, prompt, dtype, mode):
 
     def next_token(token, at):
         return model(token, at=at).argmax(-1)
-    call = torch.compile(next_token, mode=COMPILE[mode], fullgraph=True) if mode in COMPILE else next_token
+    call = torch.compile(next_token, mode=COMPILE[mode],
+                         fullgraph=True) if mode in COMPILE else next_token
 
     @torch.no_grad()
     def generate(start, k):
-        token, at = torch.zeros(B, 1, dtype=torch.long, device="cuda"), torch.tensor([start], device="cuda")
+        token, at = torch.zeros(B, 1, dtype=torch.long, device="cuda"), torch.tensor([start],
+            device="cuda")
         for _ in range(k):
             token, at = call(token, at).clone(), at + 1
 
@@ -278,7 +286,8 @@ def decode(shape, B, prompt, dtype, mode):
         return seconds(lambda: generate(start, n), 1, 1) / n * 1e3
 
     with torch.no_grad():
-        model(torch.randint(0, shape.vocab, (B, prompt), device="cuda"), at=torch.arange(prompt, device="cuda"))
+        model(torch.randint(0, shape.vocab, (B, prompt), device="cuda"),
+              at=torch.arange(prompt, device="cuda"))
     return Peer(ms, seconds(lambda: generate(prompt, 1), 1, 1))
 
 

@@ -11,9 +11,10 @@ FILTERS = ["upper", "lower", "title", "capitalize", "trim", "length", "list", "j
            "round", "round(1)", "sort", "sort(reverse=true)", "unique|list", "reverse|list", "sum",
            "min", "max", "default('q')", "default(0, true)", "replace('a', 'b')", "items|list",
            "map('upper')|list", "map(attribute='a')|list", "select|list", "reject|list",
-           "selectattr('a')|list", "rejectattr('a')|list", "selectattr('role', 'equalto', 'user')|list",
-           "dictsort", "indent", "indent(2, true)", "safe", "e", "batch(2)|list", "wordcount",
-           "center(9)", "truncate(5)", "attr('a')", "format(1)", "select('odd')|list", "d(1)"]
+           "selectattr('a')|list", "rejectattr('a')|list",
+           "selectattr('role', 'equalto', 'user')|list", "dictsort", "indent", "indent(2, true)",
+           "safe", "e", "batch(2)|list", "wordcount", "center(9)", "truncate(5)", "attr('a')",
+           "format(1)", "select('odd')|list", "d(1)"]
 TESTS = ["defined", "undefined", "none", "string", "number", "integer", "float", "boolean",
          "mapping", "sequence", "iterable", "true", "false", "odd", "even", "lower", "upper",
          "divisibleby(2)", "eq(1)", "in [1, 'a']", "sameas none", "callable", "escaped"]
@@ -95,7 +96,8 @@ class Maker:
         if k < 4 or depth <= 0:
             return "%s %s %s" % (self.pick(["{{", "{{-"]), self.expr(2), self.pick(["}}", "-}}"]))
         if k < 6:
-            return self.pick([" text ", "\n", "  \n  ", "a\tb", "\n\n", "{# note #}", "{#- n -#}\n"])
+            return self.pick([" text ", "\n", "  \n  ", "a\tb", "\n\n", "{# note #}",
+                              "{#- n -#}\n"])
         d = depth - 1
         if k == 6:
             return tag("if " + self.expr(2)) + self.body(d, loop) + self.pick(
@@ -103,8 +105,8 @@ class Maker:
                  tag("elif " + self.expr(1)) + self.body(d, loop)]) + tag("endif")
         if k < 9:
             target = self.pick(["x", "y", "m", "x, y", "n"])
-            what = self.pick(["messages", "[1, 2, 3]", "l", "d.items()", "'abc'", "[(1, 2), [3, 4]]",
-                              self.expr(1), "range(3)", "nothing"])
+            what = self.pick(["messages", "[1, 2, 3]", "l", "d.items()", "'abc'",
+                              "[(1, 2), [3, 4]]", self.expr(1), "range(3)", "nothing"])
             test = self.pick(["", "", " if " + self.expr(1), " if x"])
             leave = self.pick(["", "", "", tag("break"), "{% if x %}{% continue %}{% endif %}"])
             other = self.pick(["", "", tag("else") + "none"])
@@ -131,7 +133,8 @@ class Maker:
             return tag("filter " + self.pick(["upper", "trim", "replace('a', 'b')", "indent"])) + \
                 self.body(d, loop) + tag("endfilter")
         if k == 14:
-            return "{%% with x = %s, q = 2 %%}" % self.expr(1) + self.body(d, loop) + "{% endwith %}"
+            return "{%% with x = %s, q = 2 %%}" % self.expr(1) + self.body(d,
+                loop) + "{% endwith %}"
         return tag("generation") + self.body(d, False) + tag("endgeneration")
 
 

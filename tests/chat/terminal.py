@@ -23,7 +23,8 @@ random.seed(sys.argv[5] if len(sys.argv) > 5 else time.time_ns())
 def execute(args):
     # libedit and ncurses do not free all of theirs
     os.environ.update(HOME=folder, TERM="xterm", XDG_STATE_HOME="", ASAN_OPTIONS="detect_leaks=0")
-    for s in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):    # a job in the background has them ignored
+    # a job in the background has them ignored
+    for s in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(s, signal.SIG_DFL)
     os.execv(tgc, [tgc, "chat", *args, "--template", template, "--device", "cpu", "--temp", "0"])
 

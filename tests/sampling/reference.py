@@ -10,7 +10,8 @@ leaves the order of equal logits open, tgc keeps or drops all of a tie; rows her
 import math
 import random
 
-NAMES = ["penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"]
+NAMES = ["penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc",
+         "temperature"]
 
 
 def softmax(c):
@@ -139,17 +140,21 @@ def mirostat(c, q):
     return kept or c[:1]
 
 
-CHAIN = dict(zip(NAMES, [penalties, dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc, temperature]))
+CHAIN = dict(zip(NAMES, [penalties, dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc,
+                         temperature]))
 
 
 def case(r):
     v = r.randrange(3, 24)
-    q = dict(temp=r.choice([0, .5, .8, 1, 1.7]), dynatemp_range=r.choice([0, 0, .3, 1]), dynatemp_exponent=r.choice([.5, 1, 2]),
-             top_k=r.choice([0, 0, r.randrange(1, v + 1)]), top_p=r.choice([1, .4, .8, .95]), min_p=r.choice([0, .02, .1, .3]),
-             typical_p=r.choice([1, 1, .3, .7, .95]), top_n_sigma=r.choice([0, 0, .75, 1.5]), xtc_probability=r.choice([0, 0, 1]),
-             xtc_threshold=r.choice([.05, .1, .3, .6]), repeat_penalty=r.choice([1, 1.1, 1.5]), presence_penalty=r.choice([0, .5, -.5]),
-             frequency_penalty=r.choice([0, .3]), repeat_last_n=r.choice([0, 5, 64]), dry_multiplier=r.choice([0, .8, 2]),
-             dry_base=r.choice([1, 1.75]), dry_allowed_length=r.choice([0, 1, 2, 3]), dry_last_n=r.choice([0, 10, 64]),
+    q = dict(temp=r.choice([0, .5, .8, 1, 1.7]), dynatemp_range=r.choice([0, 0, .3, 1]),
+             dynatemp_exponent=r.choice([.5, 1, 2]), top_k=r.choice([0, 0, r.randrange(1, v + 1)]),
+             top_p=r.choice([1, .4, .8, .95]), min_p=r.choice([0, .02, .1, .3]),
+             typical_p=r.choice([1, 1, .3, .7, .95]), top_n_sigma=r.choice([0, 0, .75, 1.5]),
+             xtc_probability=r.choice([0, 0, 1]), xtc_threshold=r.choice([.05, .1, .3, .6]),
+             repeat_penalty=r.choice([1, 1.1, 1.5]), presence_penalty=r.choice([0, .5, -.5]),
+             frequency_penalty=r.choice([0, .3]), repeat_last_n=r.choice([0, 5, 64]),
+             dry_multiplier=r.choice([0, .8, 2]), dry_base=r.choice([1, 1.75]),
+             dry_allowed_length=r.choice([0, 1, 2, 3]), dry_last_n=r.choice([0, 10, 64]),
              mirostat=r.choice([0] * 9 + [2]), mirostat_mu=r.choice([1, 3, 10]))
     names = list(NAMES)
     if r.random() < .3:
@@ -158,7 +163,8 @@ def case(r):
     q["order"] = names
     q["history"] = [r.randrange(min(v, 4)) for _ in range(r.randrange(0, 40))]
     q["single"] = sorted({r.randrange(v) for _ in range(r.randrange(0, 2))})
-    q["breakers"] = [(r.randrange(min(v, 4)), [r.randrange(min(v, 4)) for _ in range(r.randrange(0, 3))])
+    q["breakers"] = [(r.randrange(min(v, 4)), [r.randrange(min(v, 4))
+                                               for _ in range(r.randrange(0, 3))])
                      for _ in range(r.randrange(0, 3))]
     logits = [round(r.gauss(0, 3), 4) for _ in range(v)]
     c = list(enumerate(logits))

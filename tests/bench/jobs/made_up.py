@@ -8,14 +8,16 @@ import sys
 import time
 
 SPECIAL = ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
-TEMPLATE = ("{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content }}<|eot_id|>{% endfor %}"
+TEMPLATE = (
+    "{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content }}<|eot_id|>{% endfor %}"
             "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}")
 
 
 class Words:
     def __init__(self, seed=1, n=600):
         self.r = random.Random(seed)
-        self.words = sorted({"".join(self.r.choice("bcdfghklmnprstvw") + self.r.choice("aeiou") for _ in range(self.r.randint(1, 3)))
+        self.words = sorted({"".join(self.r.choice("bcdfghklmnprstvw") + self.r.choice("aeiou")
+                                     for _ in range(self.r.randint(1, 3)))
                              for _ in range(n)})
         self.after = {w: self.r.sample(self.words, 5) for w in self.words}
 
@@ -48,13 +50,16 @@ def run(tgc, *args, quiet=True):
 def folder(tgc, path, text, family="llama", vocab_in_use=4096, **shape):
     """config.json, a tokenizer of the text, a chat template.  shape: keys of config.json."""
     os.makedirs(path, exist_ok=True)
-    run(tgc, "tokenizer", "train", text, "-o", os.path.join(path, "tokenizer.json"), "--vocab-size", str(vocab_in_use),
-        *[x for s in SPECIAL for x in ("--special", s)])
-    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "rms_norm_eps": 1e-5,
-              "max_position_embeddings": 2048, "rope_theta": 500000.0, "tie_word_embeddings": True, "attention_bias": False,
-              "mlp_bias": False, "bos_token_id": 0, "eos_token_id": 3, "initializer_range": 0.02, "torch_dtype": "bfloat16", **shape}
+    run(tgc, "tokenizer", "train", text, "-o", os.path.join(path, "tokenizer.json"), "--vocab-size",
+        str(vocab_in_use), *[x for s in SPECIAL for x in ("--special", s)])
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu",
+              "rms_norm_eps": 1e-5, "max_position_embeddings": 2048, "rope_theta": 500000.0,
+              "tie_word_embeddings": True, "attention_bias": False, "mlp_bias": False,
+              "bos_token_id": 0, "eos_token_id": 3, "initializer_range": 0.02,
+              "torch_dtype": "bfloat16", **shape}
     if family == "qwen3":
-        config.update(architectures=["Qwen3ForCausalLM"], model_type="qwen3", rms_norm_eps=1e-6, rope_theta=1000000.0)
+        config.update(architectures=["Qwen3ForCausalLM"], model_type="qwen3", rms_norm_eps=1e-6,
+                      rope_theta=1000000.0)
         config.pop("mlp_bias")
     with open(os.path.join(path, "config.json"), "w") as f:
         json.dump(config, f, indent=1)

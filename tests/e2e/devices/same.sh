@@ -1,7 +1,7 @@
 #!/bin/bash
-# same.sh TGC OUT DEVICE NAME...: commands say on a device what they say on the CPU, where no evaluator is at hand:
-# optimisers, loss scaling, adapters, what is drawn, drafts, grammars, embeddings.  Without names: all of them;
-# `list` prints the names.
+# same.sh TGC OUT DEVICE NAME...: commands say on a device what they say on the CPU, where no
+# evaluator is at hand: optimisers, loss scaling, adapters, what is drawn, drafts, grammars,
+# embeddings. Without names: all of them; `list` prints the names.
 # Lines of losses may differ by `near`; texts not at all.
 tgc=$1 out=$2 device=$3
 shift 3
@@ -15,8 +15,9 @@ losses() { # DEVICE OPTIONS...
         local d=$1 log
         shift
         rm -rf "$out/$name.$d"
-        log=$("$tgc" train "$@" --data $data --max_iters 20 --warmup_iters 4 --batch_size 4 --block_size 32 --log_interval 1 \
-                --eval_interval 1000 --eval_iters 2 --device "$d" --out_dir "$out/$name.$d" 2>&1) || { echo "$log" | tail -3; return 1; }
+        log=$("$tgc" train "$@" --data $data --max_iters 20 --warmup_iters 4 --batch_size 4 \
+                --block_size 32 --log_interval 1 --eval_interval 1000 --eval_iters 2 --device "$d" \
+                --out_dir "$out/$name.$d" 2>&1) || { echo "$log" | tail -3; return 1; }
         echo "$log" | sed -n 's/^iter \([0-9]*\): loss \([0-9.]*\),.*/\1 \2/p; s/^step \([0-9]*\): train loss \([0-9.]*\), val loss \([0-9.]*\).*/step\1 \2 \3/p'
 }
 
@@ -52,7 +53,8 @@ case_() { # NAME FRACTION COMMAND: run with cpu and with the device as last argu
 only=$*
 train() { losses "${@: -1}" "${@:1:$#-1}"; }
 say() { "$tgc" run $story -q "${@:1:$#-1}" --device "${@: -1}" < /dev/null; }
-embed() { "$tgc" embed tests/data/encoders/minilm -q "${@:1:$#-1}" --device "${@: -1}" < /dev/null; }
+embed() { "$tgc" embed tests/data/encoders/minilm -q "${@:1:$#-1}" --device "${@: -1}" < \
+        /dev/null; }
 
 # f32: the order of sums alone differs; 16 bits: roundings of activations.
 for o in $("$tgc" help train | sed -n 's/^ *--optimizer \([a-z0-9|]*\).*/\1/p' | tr '|' ' '); do

@@ -30,7 +30,8 @@ def main(tgc, *folders):
                 subprocess.run([tgc, "export", plan, "-q", "-o", tmp + out, *how], check=True)
                 same = same and torch.equal(want, logits(tmp + out))
             shards = len(list(pathlib.Path(tmp + "/shards").glob("model-*.safetensors")))
-        print("ok" if same and shards > 1 else "not ok", pathlib.Path(folder).name, f"({shards} shards)", flush=True)
+        print("ok" if same and shards > 1 else "not ok", pathlib.Path(folder).name,
+              f"({shards} shards)", flush=True)
         wrong += not same or shards < 2
     return wrong > 0
 

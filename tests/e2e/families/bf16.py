@@ -28,7 +28,9 @@ def reference(folder, ids, dtype):
     """Logits, and the parameters by which tgc takes all experts."""
     config, define = AutoConfig.from_pretrained(folder), []
     config._experts_implementation = "eager"
-    experts = next((getattr(config, k) for k in ("num_local_experts", "num_experts", "n_routed_experts") if getattr(config, k, None)), 0)
+    experts = next((getattr(config, k) for k in ("num_local_experts", "num_experts",
+                                                 "n_routed_experts") if getattr(config, k, None)),
+                                                 0)
     if experts:
         config.num_experts_per_tok = experts
         define = [f"top_k={experts}"]
@@ -36,18 +38,21 @@ def reference(folder, ids, dtype):
             config.topk_group = config.n_group
             define += [f"top_group={config.n_group}"]
     how = "sdpa" if config.model_type == "falcon" else "eager"      # eager adds ALiBi twice
-    model = AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=dtype, attn_implementation=how).eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, config=config, dtype=dtype,
+                                                 attn_implementation=how).eval()
     with torch.no_grad():
         return model(torch.tensor([ids]), use_cache=False).logits[0].double().numpy(), define
 
 
 def ours(folder, ids, define, work):
-    run = lambda *a: subprocess.run([f"{TOP}/build/tgc", *a], check=True, capture_output=True, text=True)
+    run = lambda *a: subprocess.run([f"{TOP}/build/tgc", *a], check=True, capture_output=True,
+                                    text=True)
     with open(f"{work}/ids", "w") as f:
         f.write(" ".join(map(str, ids)))
-    run("compile", folder, "--dtype", "bf16", "--target", "cpu", "--mode", "infer", "-o", f"{work}/plan",
-        *(x for d in define for x in ("-D", d)))
-    run("eval", f"{work}/plan", "--ids", f"{work}/ids", "--logits", f"{work}/logits.npy", "--device", "cpu")
+    run("compile", folder, "--dtype", "bf16", "--target", "cpu", "--mode", "infer", "-o",
+        f"{work}/plan", *(x for d in define for x in ("-D", d)))
+    run("eval", f"{work}/plan", "--ids", f"{work}/ids", "--logits", f"{work}/logits.npy",
+        "--device", "cpu")
     return np.load(f"{work}/logits.npy").astype(np.float64)
 
 
@@ -60,7 +65,8 @@ for name in sys.argv[1:] or sorted(os.listdir(FAMILIES)):
     with tempfile.TemporaryDirectory() as work:
         got = ours(folder, ids, define, work)
     want, theirs = want[:len(got)], theirs[:len(got)]
-    error = lambda x: (np.abs(x - want).max() / np.abs(want).max(), np.sqrt(((x - want) ** 2).mean()) / np.abs(want).max())
+    error = lambda x: (np.abs(x - want).max() / np.abs(want).max(),
+                       np.sqrt(((x - want) ** 2).mean()) / np.abs(want).max())
     a, b = error(got), error(theirs)
     print(f"{name} {a[0]:.2e} {a[1]:.2e} {b[0]:.2e} {b[1]:.2e}", flush=True)
     if a[0] > 2e-2 and a[0] > 2 * b[0] or a[1] > 1.1 * b[1]:

@@ -19,18 +19,21 @@ torch.set_num_threads(1)
 TOP = os.path.realpath(os.path.dirname(os.path.abspath(__file__)) + "/../../..")
 DATA = f"{TOP}/tests/data"
 # prompt, pooling and the most tokens
-ENCODERS = {"minilm": ("", "mean", 14), "plain": ("", "mean", None), "roberta": ("quick: ", "cls", None),
-            "nomic": ("", "mean", None)}
+ENCODERS = {"minilm": ("", "mean", 14), "plain": ("", "mean", None),
+            "roberta": ("quick: ", "cls", None), "nomic": ("", "mean", None)}
 
 
 def tgc(*args):
-    return subprocess.run([f"{TOP}/build/tgc", *args], check=True, capture_output=True, text=True).stdout
+    return subprocess.run([f"{TOP}/build/tgc", *args], check=True, capture_output=True,
+                          text=True).stdout
 
 
 def theirs(folder, texts, pooling, most, dtype):
     transformer = models.Transformer(folder, max_seq_length=most, model_kwargs={"dtype": dtype})
-    st = SentenceTransformer(modules=[transformer, models.Pooling(24, pooling_mode=pooling)], device="cpu")
-    each = [st.encode([t], convert_to_numpy=False, convert_to_tensor=True)[0].float().numpy() for t in texts]
+    st = SentenceTransformer(modules=[transformer, models.Pooling(24, pooling_mode=pooling)],
+                             device="cpu")
+    each = [st.encode([t], convert_to_numpy=False, convert_to_tensor=True)[0].float().numpy()
+            for t in texts]
     return np.stack(each).astype(np.float64)
 
 
@@ -45,11 +48,14 @@ for name, (prompt, pooling, most) in ENCODERS.items():
             tgc("compile", source, "-q", "-o", f"{work}/plan")
             tgc("export", f"{work}/plan", "-q", "-o", folder)
         args = [x for t in texts for x in ("-p", t)]
-        out = tgc("embed", source, "-q", "--device", "cpu", "--no-normalize", "--dtype", "bf16", *args)
+        out = tgc("embed", source, "-q", "--device", "cpu", "--no-normalize", "--dtype", "bf16",
+                  *args)
         got = np.array([[float(v) for v in line.split()] for line in out.splitlines()])
         texts = [prompt + t for t in texts]
-        want, their = (theirs(folder, texts, pooling, most, d) for d in (torch.float32, torch.bfloat16))
-    error = lambda x: (np.abs(x - want).max() / np.abs(want).max(), np.sqrt(((x - want) ** 2).mean()) / np.abs(want).max())
+        want, their = (theirs(folder, texts, pooling, most, d)
+                       for d in (torch.float32, torch.bfloat16))
+    error = lambda x: (np.abs(x - want).max() / np.abs(want).max(),
+                       np.sqrt(((x - want) ** 2).mean()) / np.abs(want).max())
     a, b = error(got), error(their)
     print(f"{name} {a[0]:.2e} {a[1]:.2e} {b[0]:.2e} {b[1]:.2e}", flush=True)
     if a[1] > 1.1 * b[1]:

@@ -9,7 +9,8 @@
 import os, re, sys
 
 TOP = os.path.realpath(os.path.dirname(os.path.abspath(__file__)) + "/../../..")
-COLUMNS = [r" f32: score (\S+)$", r": prompts .* tokens (\S+)$", r": cache against whole pass (\S+)$"]
+COLUMNS = [r" f32: score (\S+)$", r": prompts .* tokens (\S+)$",
+           r": cache against whole pass (\S+)$"]
 names = re.findall(r"FAMILY\((\w+)\)", open(f"{TOP}/tests/families.def").read())
 log = "".join(open(f).read() for f in sys.argv[1:])
 
@@ -24,7 +25,8 @@ def bf16(name):
     return found[-1].split() if found else ["not run"] * 4
 
 
-rows = [f"| {name} | " + " | ".join([of(name, c) for c in COLUMNS] + bf16(name)) + " |" for name in names]
+rows = [f"| {name} | " + " | ".join([of(name, c) for c in COLUMNS] + bf16(name)) + " |"
+        for name in names]
 with open(f"{TOP}/docs/families.md", "w") as f:
     f.write("""# Families of Hugging Face folders
 

@@ -23,7 +23,8 @@ class Ours:
     """One process of logits.c, and the command line for refusals."""
 
     def __init__(self):
-        self.p = subprocess.Popen([LOGITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.p = subprocess.Popen([LOGITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                  text=True)
 
     def ask(self, line):
         self.p.stdin.write(line + "\n")
@@ -39,17 +40,21 @@ class Ours:
 
     def logits(self, folder, ids):
         answer = self.ask(f"logits {folder} {len(ids)} " + " ".join(map(str, ids)))
-        return np.fromfile(f"{folder}/got.f64").reshape(len(ids), -1) if answer.startswith("ok") else answer
+        return np.fromfile(f"{folder}/got.f64").reshape(len(ids),
+                                                        -1) if answer.startswith("ok") else answer
 
     @staticmethod
     def on_device(folder, ids):
         open(f"{folder}/ids.txt", "w").write(" ".join(map(str, ids)))
-        r = subprocess.run([TGC, "eval", folder, "--ids", f"{folder}/ids.txt", "--logits", f"{folder}/got.npy",
-                            "--device", "cpu", "-q"], capture_output=True, text=True)
-        return np.load(f"{folder}/got.npy") if r.returncode == 0 else f"error {r.returncode} {r.stderr.strip()}"
+        r = subprocess.run([TGC, "eval", folder, "--ids", f"{folder}/ids.txt", "--logits",
+                            f"{folder}/got.npy", "--device", "cpu", "-q"], capture_output=True,
+                            text=True)
+        return np.load(
+            f"{folder}/got.npy") if r.returncode == 0 else f"error {r.returncode} {r.stderr.strip()}"
 
 
-ALIASES = {"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "n_embed": "hidden_size", "num_attention_heads": "n_head", "num_experts": "num_local_experts"}
+ALIASES = {"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "n_embed": "hidden_size",
+           "num_attention_heads": "n_head", "num_experts": "num_local_experts"}
 
 
 def refused(folder, key):
@@ -73,11 +78,13 @@ def judge(ours, folder, config, key, device, base_logits, base_folder):
             want = ref.logits(ids)
             if not np.isfinite(want).all():
                 raise ValueError("logits are not finite")
-    except Exception as e:                      # whatever it raises, it does not take this configuration
+    # whatever it raises, it does not take this configuration
+    except Exception as e:
         why = refused(folder, key)
         if not why:
             return "both refuse", ""
-        if base_logits is not None:             # a key without effect here may be of a wrong type there
+        # a key without effect here may be of a wrong type there
+        if base_logits is not None:
             shutil.copy(f"{base_folder}/model.safetensors", folder)
             got = ours.logits(folder, IDS)
             if not isinstance(got, str) and difference(base_logits, got) < 1e-4:
@@ -102,7 +109,8 @@ def judge(ours, folder, config, key, device, base_logits, base_folder):
     worst = difference(want, got)
     if not worst < 1e-4:
         return "WRONG", f"logits differ by {worst:.2g}"
-    same = base_logits is not None and want.shape == base_logits.shape and difference(base_logits, want) < 1e-5
+    same = base_logits is not None and want.shape == base_logits.shape and difference(base_logits,
+        want) < 1e-5
     return ("free" if same else "used"), f"{worst:.1g}"
 
 
@@ -132,9 +140,11 @@ def main():
         for key, change in variants(family, base):
             if keys and key not in keys and not (isinstance(key, tuple) and set(key) & set(keys)):
                 continue
-            kind, why = judge(ours, folder, apply(base, change), key, a.device, base_logits, base_folder)
+            kind, why = judge(ours, folder, apply(base, change), key, a.device, base_logits,
+                              base_folder)
             counts[kind] += 1
-            by_key.setdefault(key if isinstance(key, str) else "several", collections.Counter())[kind] += 1
+            by_key.setdefault(key if isinstance(key, str) else "several",
+                              collections.Counter())[kind] += 1
             if kind in ("WRONG", "accepted") or a.v:
                 print(f"  {kind:12} {family} {json.dumps(change)}: {why}", flush=True)
         wrong += counts["WRONG"] + counts["accepted"]
@@ -144,7 +154,8 @@ def main():
         if a.v:
             for key, c in by_key.items():
                 print(f"    {key:40} " + ", ".join(f"{n} {k}" for k, n in sorted(c.items())))
-    print(f"all: {sum(totals.values())} variants: " + ", ".join(f"{n} {k}" for k, n in sorted(totals.items())))
+    print(f"all: {sum(totals.values())} variants: " + ", ".join(f"{n} {k}"
+        for k, n in sorted(totals.items())))
     shutil.rmtree(root)
     print(f"WRONG = {wrong}")
     sys.exit(1 if wrong else 0)

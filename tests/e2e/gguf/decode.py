@@ -12,8 +12,8 @@ from gguf import quants
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType as T
 
 TGC = f"{os.path.dirname(os.path.abspath(__file__))}/../../../build/tests/e2e/gguf/decode"
-TYPES = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS",
-         "MXFP4", "NVFP4"]
+TYPES = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K",
+         "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4", "NVFP4"]
 
 
 def compare(name, n, rng):
@@ -23,7 +23,8 @@ def compare(name, n, rng):
     at_once = (1 << 22) // values
     for at in range(0, n, at_once):
         blocks = rng.integers(0, 256, (min(at_once, n - at), size), dtype=np.uint8)
-        out = subprocess.run([TGC, str(int(kind))], input=blocks.tobytes(), stdout=subprocess.PIPE, check=True).stdout
+        out = subprocess.run([TGC, str(int(kind))], input=blocks.tobytes(), stdout=subprocess.PIPE,
+                             check=True).stdout
         got = np.frombuffer(out, np.uint32)
         with np.errstate(all="ignore"):
             want = np.ascontiguousarray(quants.dequantize(blocks, kind)).reshape(-1).view(np.uint32)

@@ -17,7 +17,8 @@ ALLOWED = {"f32": 0, "f16": 1e-3, "bf16": 8e-3, "q8_0": 0.02, "q4_k_m": 0.25}
 
 def check(folder, kind):
     out = tempfile.mktemp(suffix=".gguf")
-    made = subprocess.run([f"{TOP}/build/tgc", "quantize", folder, "--type", kind, "-o", out, "-q"], stderr=subprocess.PIPE, text=True)
+    made = subprocess.run([f"{TOP}/build/tgc", "quantize", folder, "--type", kind, "-o", out, "-q"],
+                          stderr=subprocess.PIPE, text=True)
     if made.returncode:
         print(f"{folder} {kind}: {made.stderr.strip()}")
         return
@@ -25,12 +26,14 @@ def check(folder, kind):
     field = lambda key: r.fields[key].contents()
     arch = field("general.architecture")
     heads = field(f"{arch}.attention.head_count")
-    kv = field(f"{arch}.attention.head_count_kv") if f"{arch}.attention.head_count_kv" in r.fields else heads
+    kv = field(
+        f"{arch}.attention.head_count_kv") if f"{arch}.attention.head_count_kv" in r.fields else heads
     config, tensors = make_gguf.read_folder(folder)
     if config.get("tie_word_embeddings", arch in ("gemma", "gemma2")):
         tensors.pop("lm_head.weight", None)
     want, _ = make_gguf.converted(arch, tensors, heads, kv)
-    got = {t.name: quants.dequantize(t.data, t.tensor_type).reshape([int(x) for x in reversed(t.shape)]) for t in r.tensors}
+    got = {t.name: quants.dequantize(t.data, t.tensor_type).reshape([int(x)
+        for x in reversed(t.shape)]) for t in r.tensors}
     got.pop("rope_freqs.weight", None)
     assert set(got) == set(want), (folder, sorted(set(got) ^ set(want)))
     worst = 0
@@ -38,10 +41,12 @@ def check(folder, kind):
         assert got[name].shape == w.shape, (name, got[name].shape, w.shape)
         worst = max(worst, float(np.abs(got[name] - w).max() / (np.abs(w).max() + 1e-30)))
     assert worst <= ALLOWED[kind], (folder, kind, worst)
-    print(f"{folder} {kind}: {len(got)} tensors, largest difference {worst:.2g} of the largest value")
+    print(
+        f"{folder} {kind}: {len(got)} tensors, largest difference {worst:.2g} of the largest value")
     os.unlink(out)
 
 
-for folder in sys.argv[1:] or sorted(f.path for f in os.scandir(f"{TOP}/tests/data/families") if f.is_dir()):
+for folder in sys.argv[1:] or sorted(f.path for f in os.scandir(f"{TOP}/tests/data/families")
+                                     if f.is_dir()):
     for kind in ALLOWED:
         check(folder, kind)

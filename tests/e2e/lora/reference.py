@@ -21,9 +21,9 @@ STEPS, B, T = 100, 4, 16
 torch.manual_seed(1)
 torch.set_num_threads(1)
 
-config = LlamaConfig(vocab_size=48, hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
-                     num_key_value_heads=2, head_dim=8, max_position_embeddings=64, tie_word_embeddings=True,
-                     initializer_range=0.3)
+config = LlamaConfig(vocab_size=48, hidden_size=32, intermediate_size=40, num_hidden_layers=2,
+                     num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                     max_position_embeddings=64, tie_word_embeddings=True, initializer_range=0.3)
 base = LlamaForCausalLM(config).eval()
 base.save_pretrained("base")
 if os.path.exists("base/generation_config.json"):
@@ -51,7 +51,8 @@ def save(model, name):
 
 out = [logits(base)]
 linears = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-m = get_peft_model(LlamaForCausalLM.from_pretrained("base"), LoraConfig(r=4, lora_alpha=8, target_modules=linears,
+m = get_peft_model(LlamaForCausalLM.from_pretrained("base"),
+                   LoraConfig(r=4, lora_alpha=8, target_modules=linears,
                                                                      task_type="CAUSAL_LM"))
 save(m, "begin")
 adapters = [p for p in m.parameters() if p.requires_grad]
@@ -71,14 +72,17 @@ save(m, "tuned")
 out.append(logits(m.eval()))
 
 torch.manual_seed(3)
-c = LoraConfig(r=4, lora_alpha=4, target_modules=["q_proj", "v_proj", "down_proj"], use_rslora=True, task_type="CAUSAL_LM",
-               rank_pattern={"down_proj": 6, r"layers\.1\.self_attn\.q_proj": 3}, alpha_pattern={"v_proj": 12},
+c = LoraConfig(r=4, lora_alpha=4, target_modules=["q_proj", "v_proj", "down_proj"], use_rslora=True,
+               task_type="CAUSAL_LM", rank_pattern={"down_proj": 6,
+                                                    r"layers\.1\.self_attn\.q_proj": 3},
+                                                    alpha_pattern={"v_proj": 12},
                layers_to_transform=[1], init_lora_weights=False)
 mixed = get_peft_model(LlamaForCausalLM.from_pretrained("base"), c)
 save(mixed, "mixed")
 out.append(logits(mixed.eval()))
 
-both = PeftModel.from_pretrained(LlamaForCausalLM.from_pretrained("base"), "tuned", adapter_name="a")
+both = PeftModel.from_pretrained(LlamaForCausalLM.from_pretrained("base"), "tuned",
+                                 adapter_name="a")
 both.load_adapter("mixed", adapter_name="b")
 both.base_model.set_adapter(["a", "b"])
 out.append(logits(both.eval()))
@@ -89,8 +93,9 @@ np.save("logits.npy", np.stack(out).astype(np.float32))
 from gguf import GGUFWriter
 from safetensors.numpy import load_file
 
-NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
-         "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm",
+NAMES = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+         "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+         "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm",
          "post_attention_layernorm": "ffn_norm"}
 
 
@@ -103,12 +108,15 @@ def named(module):
 
 def turned(module, w):
     heads = {"q_proj": 4, "k_proj": 2}.get(module.split(".")[-1])
-    return w if not heads else np.ascontiguousarray(w.reshape(heads, 2, -1, w.shape[1]).swapaxes(1, 2).reshape(w.shape))
+    return w if not heads else np.ascontiguousarray(w.reshape(heads, 2, -1, w.shape[1]).swapaxes(1,
+        2).reshape(w.shape))
 
 
 g = GGUFWriter("base.gguf", "llama")
-g.add_context_length(64), g.add_embedding_length(32), g.add_block_count(2), g.add_feed_forward_length(40)
-g.add_head_count(4), g.add_head_count_kv(2), g.add_layer_norm_rms_eps(1e-6), g.add_rope_dimension_count(8)
+g.add_context_length(64), g.add_embedding_length(32), g.add_block_count(
+    2), g.add_feed_forward_length(40)
+g.add_head_count(4), g.add_head_count_kv(2), g.add_layer_norm_rms_eps(
+    1e-6), g.add_rope_dimension_count(8)
 g.add_rope_freq_base(10000.0), g.add_vocab_size(48), g.add_type("model")
 for name, w in load_file("base/model.safetensors").items():
     module = name[:-len(".weight")]
@@ -116,7 +124,8 @@ for name, w in load_file("base/model.safetensors").items():
 g.write_header_to_file(), g.write_kv_data_to_file(), g.write_tensors_to_file(), g.close()
 
 g = GGUFWriter("tuned.gguf", "llama")
-g.add_type("adapter"), g.add_string("adapter.type", "lora"), g.add_float32("adapter.lora.alpha", 8.0)
+g.add_type("adapter"), g.add_string("adapter.type", "lora"), g.add_float32("adapter.lora.alpha",
+    8.0)
 for name, w in load_file("tuned/adapter_model.safetensors").items():
     module, part = name[len("base_model.model."):-len(".weight")].rsplit(".", 1)
     g.add_tensor(named(module) + ".weight" + "." + part.lower(),

@@ -30,9 +30,11 @@ def compare(kind, values, rng):
         q.write(f"{d}/model.safetensors", {"x" + k: v for k, v in t.items()})
         with open(f"{d}/config.json", "w") as f:
             json.dump({"quantization_config": quant}, f)
-        got = np.frombuffer(subprocess.run([UNPACK, d, "x" if kind == "mxfp4" else "x.weight"], stdout=subprocess.PIPE,
-                                           check=True).stdout, np.uint32)
-    return int((got != np.ascontiguousarray(want, np.float32).reshape(-1).view(np.uint32)).sum()), want.size
+        got = np.frombuffer(subprocess.run([UNPACK, d, "x" if kind == "mxfp4" else "x.weight"],
+                                           stdout=subprocess.PIPE, check=True).stdout, np.uint32)
+    return int((got != np.ascontiguousarray(want,
+                                            np.float32).reshape(-1).view(
+                                                np.uint32)).sum()), want.size
 
 
 if __name__ == "__main__":

@@ -28,7 +28,8 @@ def blocks_of(kind, n, rng, plain):
 
 
 def ours(kind, x):
-    return np.frombuffer(subprocess.run([TGC, str(int(T[kind]))], input=x.tobytes(), stdout=subprocess.PIPE, check=True).stdout,
+    return np.frombuffer(subprocess.run([TGC, str(int(T[kind]))], input=x.tobytes(),
+                                        stdout=subprocess.PIPE, check=True).stdout,
                          np.uint8).reshape(len(x), -1)
 
 
@@ -48,5 +49,6 @@ if __name__ == "__main__":
         else:
             x = blocks_of(kind, min(n, 4096), rng, True)
             y = quants.dequantize(np.ascontiguousarray(ours(kind, x)), T[kind])
-            print(f"{kind}: error {np.sqrt(((x - y) ** 2).mean() / (x ** 2).mean()):.5f}", flush=True)
+            print(f"{kind}: error {np.sqrt(((x - y) ** 2).mean() / (x ** 2).mean()):.5f}",
+                  flush=True)
     sys.exit(1 if bad else 0)

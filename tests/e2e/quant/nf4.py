@@ -14,7 +14,8 @@ import make_quant as q
 
 n, bad = int(float(sys.argv[1])) if len(sys.argv) > 1 else 10**6, 0
 rng = np.random.default_rng(4)
-for K in (256, 100):                    # 100: blocks lie over the ends of rows, the last one may be short
+# 100: blocks lie over the ends of rows, the last one may be short
+for K in (256, 100):
     x = (rng.normal(size=(n // K, K)) * np.exp(rng.uniform(-20, 3, (n // K, 1)))).astype(np.float32)
     x[3] = 0
     with tempfile.TemporaryDirectory() as d:
@@ -22,11 +23,13 @@ for K in (256, 100):                    # 100: blocks lie over the ends of rows,
         q.write(f"{d}/in/model.safetensors", {"model.layers.0.a.weight": x})
         with open(f"{d}/in/config.json", "w") as f:
             json.dump({"model_type": "llama"}, f)
-        subprocess.run([f"{HERE}/../../../build/tgc", "quantize", f"{d}/in", "--type", "nf4", "-o", f"{d}/out", "-q"], check=True)
+        subprocess.run([f"{HERE}/../../../build/tgc", "quantize", f"{d}/in", "--type", "nf4", "-o",
+                        f"{d}/out", "-q"], check=True)
         got = load_file(f"{d}/out/model.safetensors")
     want, state = F.quantize_4bit(torch.from_numpy(x), blocksize=64, quant_type="nf4")
     codes = int((got["model.layers.0.a.weight"] != want.numpy()).sum())
     scales = int((got["model.layers.0.a.weight.absmax"] != state.absmax.numpy()).sum())
     bad += codes + scales
-    print(f"rows of {K}: {codes} of {want.numel()} bytes and {scales} of {state.absmax.numel()} scales differ")
+    print(
+        f"rows of {K}: {codes} of {want.numel()} bytes and {scales} of {state.absmax.numel()} scales differ")
 sys.exit(1 if bad else 0)

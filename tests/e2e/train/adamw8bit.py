@@ -35,8 +35,8 @@ m, v = torch.zeros(N, dtype=torch.uint8), torch.zeros(N, dtype=torch.uint8)
 mm, vm = torch.zeros(N // 256), torch.zeros(N // 256)
 for step in range(1, STEPS + 1):
     K.optimizer_update_8bit_blockwise_pytorch(
-        p, numbers(N), m, v, 0.9, 0.95, 0.0, 0.0, 1e-8, step, 1e-3, signed, unsigned, mm, vm, 0.1, 1.0, False,
-        optimizer_name="adam")
+        p, numbers(N), m, v, 0.9, 0.95, 0.0, 0.0, 1e-8, step, 1e-3, signed, unsigned, mm, vm, 0.1,
+        1.0, False, optimizer_name="adam")
 with open(sys.argv[1], "wb") as f:
     for t in (m, v, mm, vm, p):
         f.write(t.numpy().tobytes())

@@ -65,9 +65,11 @@ with tempfile.TemporaryDirectory() as d:
         f.write(text)
     np.save(at("offsets.npy"), offsets.astype(np.int64))
     save_file({k + ".weight": v.detach() for k, v in m.named_parameters()}, at("init.safetensors"))
-    subprocess.run([a.tgc, "train", at("tiny.lua"), "--data", at("text.txt"), "--val_data", at("text.txt"), "--tokenizer", "char", "--device", a.device,
-                    "--init_from", at("init.safetensors"), "--batch_offsets", at("offsets.npy"), "--learning_rate", "1e-2", "--warmup_iters", "0",
-                    "--beta2", "0.99", "--weight_decay", "0.1", "--grad_clip", "1", "--ema", str(a.decay), "--eval_interval", "50", "--out_dir",
+    subprocess.run([a.tgc, "train", at("tiny.lua"), "--data", at("text.txt"), "--val_data",
+                    at("text.txt"), "--tokenizer", "char", "--device", a.device, "--init_from",
+                    at("init.safetensors"), "--batch_offsets", at("offsets.npy"), "--learning_rate",
+                    "1e-2", "--warmup_iters", "0", "--beta2", "0.99", "--weight_decay", "0.1",
+                    "--grad_clip", "1", "--ema", str(a.decay), "--eval_interval", "50", "--out_dir",
                     at("out"), "-q"], check=True)
     got = load_file(at("out/ckpt.safetensors"))
     state = load_file(at("out/state.safetensors"))
@@ -88,6 +90,7 @@ for name, p in m.named_parameters():
     off = (got[name + ".weight"] - average.module.get_parameter(name)).abs().max().item()
     off_p = min((t - p).abs().max().item() for t in mine)
     moved = (average.module.get_parameter(name) - p).abs().max().item()
-    print(f"{name}: the average is {off:.2g} from torch's, the weights {off_p:.2g}; average and weights are {moved:.2g} apart")
+    print(
+        f"{name}: the average is {off:.2g} from torch's, the weights {off_p:.2g}; average and weights are {moved:.2g} apart")
     worst = max(worst, off, off_p)
 sys.exit(worst > 2e-5)

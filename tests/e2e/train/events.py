@@ -20,7 +20,8 @@ for tag in tags:
         if tag in row:
             want[row["step"] + 1] = row[tag]
     got = {e.step: e.value for e in acc.Scalars(tag)}
-    off = [s for s in want if s not in got or abs(got[s] - want[s]) > 1e-6 * abs(want[s]) + 1e-30] + [s for s in got if s not in want]
+    off = [s for s in want if s not in got or abs(got[s] - want[s]) > 1e-6 * abs(want[s])
+           + 1e-30] + [s for s in got if s not in want]
     print(f"{tag}: {len(got)} points, {len(off)} wrong")
     wrong += len(off)
 sys.exit(wrong > 0 or not {"loss", "lr", "grad_norm", "tokens_per_s"} <= set(tags))

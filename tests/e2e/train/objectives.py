@@ -38,16 +38,18 @@ def run(name, model, theirs, *options):
     """theirs: (loss, aux_loss, gradient norm) of each step"""
     global worst
     log = os.path.join(dir.name, name + ".csv")
-    subprocess.run([tgc, "train", model, "--device", "cpu", "-t", "1", "-q", "--max_iters", str(len(theirs)),
-                    "--learning_rate", str(LR), "--no-decay_lr", "--warmup_iters", "0", "--weight_decay", "0",
-                    "--log_csv", log, "-o", os.path.join(dir.name, name), *options], check=True)
+    subprocess.run([tgc, "train", model, "--device", "cpu", "-t", "1", "-q", "--max_iters",
+                    str(len(theirs)), "--learning_rate", str(LR), "--no-decay_lr", "--warmup_iters",
+                    "0", "--weight_decay", "0", "--log_csv", log, "-o",
+                    os.path.join(dir.name, name), *options], check=True)
     rows = list(csv.DictReader(open(log)))
     far = 0.0
     for ours, their in zip(rows, theirs, strict=True):
         for key, x in zip(("loss", "aux_loss", "grad_norm"), their):
             y = float(ours[key])
             far = max(far, abs(x - y) / max(1, abs(x), abs(y)))
-    print(f"{name}: {len(theirs)} steps, the largest difference is {far:.1e}; the last loss {theirs[-1][0]:.5f} and {rows[-1]['loss']}")
+    print(
+        f"{name}: {len(theirs)} steps, the largest difference is {far:.1e}; the last loss {theirs[-1][0]:.5f} and {rows[-1]['loss']}")
     worst = max(worst, far)
 
 
@@ -68,7 +70,8 @@ def train(params, steps, loss_of):
 ids = np.fromfile("tests/e2e/lora/text.bin", np.uint16).astype(np.int64)
 offsets = np.load("tests/e2e/lora/windows.npy")[:STEPS]
 np.save(os.path.join(dir.name, "at.npy"), offsets)
-stream = ["--data", "tests/e2e/lora/text.bin", "--block-size", str(T), "--batch_offsets", os.path.join(dir.name, "at.npy")]
+stream = ["--data", "tests/e2e/lora/text.bin", "--block-size", str(T), "--batch_offsets",
+          os.path.join(dir.name, "at.npy")]
 
 
 def window(step):
@@ -86,10 +89,12 @@ def smoothed(step):
     return total, F.cross_entropy(z, y), total
 
 
-run("smoothing", base, train(list(m.parameters()), STEPS, smoothed), *stream, "--objective", "smoothing,smoothing=0.1,z=0.01")
+run("smoothing", base, train(list(m.parameters()), STEPS, smoothed), *stream, "--objective",
+    "smoothing,smoothing=0.1,z=0.01")
 
 m = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32, attn_implementation="eager")
-teacher = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32, attn_implementation="eager").eval()
+teacher = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32,
+                                               attn_implementation="eager").eval()
 with torch.no_grad():
     for p in teacher.parameters():
         p += 0.1 * torch.randn_like(p)
@@ -101,13 +106,14 @@ def distilled(step, t=2.0, a=0.7):
     z = m(x).logits.flatten(0, 1)
     with torch.no_grad():
         other = teacher(x).logits.flatten(0, 1)
-    kl = F.kl_div(F.log_softmax(z / t, -1), F.log_softmax(other / t, -1), log_target=True, reduction="batchmean")
+    kl = F.kl_div(F.log_softmax(z / t, -1), F.log_softmax(other / t, -1), log_target=True,
+                  reduction="batchmean")
     ce = F.cross_entropy(z, y)
     return a * t * t * kl + (1 - a) * ce, ce, kl
 
 
-run("distill", base, train(list(m.parameters()), STEPS, distilled), *stream, "--objective", "distill,temperature=2,alpha=0.7",
-    "--reference", os.path.join(dir.name, "teacher"))
+run("distill", base, train(list(m.parameters()), STEPS, distilled), *stream, "--objective",
+    "distill,temperature=2,alpha=0.7", "--reference", os.path.join(dir.name, "teacher"))
 
 # ---- texts: answers of a story model with an adapter
 tok = PreTrainedTokenizerFast(tokenizer_file=os.path.join(story, "tokenizer.json"))
@@ -118,8 +124,10 @@ for f in ("config.json", "model.safetensors", "tokenizer.json"):
 
 
 def adapted(name):
-    m = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
-    m = get_peft_model(m, LoraConfig(r=4, lora_alpha=8, task_type="CAUSAL_LM", target_modules=["q_proj", "v_proj", "up_proj"],
+    m = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
+                                             attn_implementation="eager")
+    m = get_peft_model(m, LoraConfig(r=4, lora_alpha=8, task_type="CAUSAL_LM",
+                                     target_modules=["q_proj", "v_proj", "up_proj"],
                                      init_lora_weights=True))
     m.save_pretrained(os.path.join(dir.name, name))
     return m, [p for p in m.parameters() if p.requires_grad]
@@ -158,9 +166,10 @@ def preferred(step, beta=0.3):
     return loss, loss, margin.mean()
 
 
-common = ["--val_fraction", "0", "--template", "none", "--block-size", "96", "-b", "2", "--gradient_accumulation_steps", "2"]
-run("dpo", folder, train(params, min(STEPS, 8), preferred), *common, "--data", path, "--objective", "dpo,beta=0.3",
-    "--lora", os.path.join(dir.name, "dpo_begin"))
+common = ["--val_fraction", "0", "--template", "none", "--block-size", "96", "-b", "2",
+          "--gradient_accumulation_steps", "2"]
+run("dpo", folder, train(params, min(STEPS, 8), preferred), *common, "--data", path, "--objective",
+    "dpo,beta=0.3", "--lora", os.path.join(dir.name, "dpo_begin"))
 
 LR, CLIP, BETA, MOST = 1e-2, 0.05, 0.1, 8
 m, params = adapted("grpo_begin")
@@ -192,13 +201,16 @@ def grouped(step):
         now = logp(m, whole, n)
         ratio, d = (now - old).exp(), ref - now
         k3 = d.exp() - d - 1
-        loss = loss + (BETA * k3 - torch.minimum(ratio * a, ratio.clamp(1 - CLIP, 1 + CLIP) * a)).mean() / len(samples)
+        loss = loss + (BETA * k3 - torch.minimum(ratio * a,
+                                                 ratio.clamp(1 - CLIP, 1 + CLIP) * a)).mean() / len(
+                                                     samples)
         kl = kl + k3.mean() / len(samples)
     return loss, loss, kl
 
 
-run("grpo", folder, train(params, min(STEPS, 8) // 2 * 2, grouped), *common, "--eval_interval", "2", "--data", path,
-    "--objective", f"{dir.name}/greedy.lua,samples=1,max_tokens={MOST},updates=2,clip={CLIP},beta={BETA}",
+run("grpo", folder, train(params, min(STEPS, 8) // 2 * 2, grouped), *common, "--eval_interval", "2",
+    "--data", path, "--objective",
+    f"{dir.name}/greedy.lua,samples=1,max_tokens={MOST},updates=2,clip={CLIP},beta={BETA}",
     "--lora", os.path.join(dir.name, "grpo_begin"))
 
 # ---- what tgc samples is printed, and PyTorch takes it
@@ -210,11 +222,14 @@ with open(os.path.join(dir.name, "shown.lua"), "w") as f:
     f.write('local p = require "polychromic"\np.group = function(g) for i, c in ipairs(g) do\n'
             'print("SAID", g.prompt, table.concat(c.ids, " ")) end return { diversity = 0 } end\nreturn p\n')
 WEIGHT, N = 2.0, 4
-shown = ["--val_fraction", "0", "--template", "none", "--block-size", "160", "-b", "2", "--gradient_accumulation_steps", "2", "--data", path,
-         "--objective", f"{dir.name}/shown.lua,weight={WEIGHT},samples={N},max_tokens=8,temp=1,top_p=1", "--lora",
+shown = ["--val_fraction", "0", "--template", "none", "--block-size", "160", "-b", "2",
+         "--gradient_accumulation_steps", "2", "--data", path, "--objective",
+         f"{dir.name}/shown.lua,weight={WEIGHT},samples={N},max_tokens=8,temp=1,top_p=1", "--lora",
          os.path.join(dir.name, "poly_begin")]
-said = subprocess.run([tgc, "train", folder, "--device", "cpu", "-t", "1", "--max_iters", "1", "--learning_rate", "0", "--warmup_iters", "0",
-                       "-o", os.path.join(dir.name, "shown"), *shown], check=True, capture_output=True, text=True).stderr
+said = subprocess.run([tgc, "train", folder, "--device", "cpu", "-t", "1", "--max_iters", "1",
+                       "--learning_rate", "0", "--warmup_iters", "0", "-o",
+                       os.path.join(dir.name, "shown"), *shown], check=True, capture_output=True,
+                       text=True).stderr
 groups = {}
 for line in said.splitlines():
     if line.startswith("SAID"):
@@ -231,7 +246,8 @@ def diverse(step):
         e = []
         for ids in groups[prompt]:
             ids = ids[:-1] if ids[-1] == EOS else ids
-            h = m(torch.tensor([start + ids]), output_hidden_states=True).hidden_states[-1][0, len(start):]
+            h = m(torch.tensor([start + ids]), output_hidden_states=True).hidden_states[-1][0,
+                len(start):]
             e.append(F.normalize(h.mean(0), dim=0))
         cos = torch.stack(e) @ torch.stack(e).T
         spread = spread + (1 - (cos.sum() - N) / (N * (N - 1))) / len(pairs)

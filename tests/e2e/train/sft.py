@@ -21,15 +21,18 @@ tgc, folder, data = sys.argv[1:4]
 steps = int(sys.argv[4]) if len(sys.argv) > 4 else 20
 BLOCK, FITS, RECORDS, LR = 256, 128, 16, 1e-3
 text = open(data, encoding="utf-8").read()
-records = json.loads(text) if text.lstrip().startswith("[") else [json.loads(x) for x in text.splitlines() if x.strip()]
-keys = ("instruction", "output_passive_aggressive") if "instruction" in records[0] else ("prompt", "completion")
+records = json.loads(text) if text.lstrip().startswith("[") else [json.loads(x)
+    for x in text.splitlines() if x.strip()]
+keys = ("instruction", "output_passive_aggressive") if "instruction" in records[0] else ("prompt",
+    "completion")
 
 tok = PreTrainedTokenizerFast(tokenizer_file=os.path.join(folder, "tokenizer.json"))
 template = open(os.path.join(folder, "chat_template.jinja"), encoding="utf-8").read()
 
 
 def ids(messages, answer):
-    text = tok.apply_chat_template(messages, chat_template=template, tokenize=False, add_generation_prompt=answer)
+    text = tok.apply_chat_template(messages, chat_template=template, tokenize=False,
+                                   add_generation_prompt=answer)
     return tok(text, add_special_tokens=False)["input_ids"]
 
 
@@ -44,10 +47,12 @@ for r in records:
 assert len(batch) == RECORDS, len(batch)
 counted = sum(y != -100 for _, labels in batch for y in labels[1:])
 
-model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
+                                             attn_implementation="eager")
 matrices = [p for p in model.parameters() if p.dim() >= 2]
 vectors = [p for p in model.parameters() if p.dim() < 2]
-opt = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}],
+opt = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1},
+                         {"params": vectors, "weight_decay": 0.0}],
                         lr=LR, betas=(0.9, 0.95), eps=1e-8)
 theirs = []
 for step in range(steps):
@@ -59,8 +64,9 @@ for step in range(steps):
         y = torch.tensor([b + [-100] * (n - len(b)) for _, b in part])
         seen = torch.tensor([[1] * len(a) + [0] * (n - len(a)) for a, _ in part])
         logits = model(input_ids=x, attention_mask=seen).logits[:, :-1].float()
-        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), y[:, 1:].reshape(-1),
-                                                 ignore_index=-100, reduction="sum") / counted
+        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]),
+                                                 y[:, 1:].reshape(-1), ignore_index=-100,
+                                                 reduction="sum") / counted
         loss.backward()
         total += loss.item()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -72,16 +78,20 @@ with tempfile.TemporaryDirectory() as dir:
     path = os.path.join(dir, "sft.jsonl")
     with open(path, "w", encoding="utf-8") as f:
         f.writelines(json.dumps(r) + "\n" for r in kept)
-    common = [tgc, "train", folder, "--data", path, "--device", "cpu", "--val_fraction", "0", "--block-size", str(BLOCK)]
-    shown = subprocess.run([*common, "--show_data", "1", "-b", "1"], check=True, capture_output=True, text=True).stderr
+    common = [tgc, "train", folder, "--data", path, "--device", "cpu", "--val_fraction", "0",
+              "--block-size", str(BLOCK)]
+    shown = subprocess.run([*common, "--show_data", "1", "-b", "1"], check=True,
+                           capture_output=True, text=True).stderr
     rows = int(next(line for line in shown.splitlines() if "records in" in line).split()[3])
-    subprocess.run([*common, "-b", "1", "--gradient_accumulation_steps", str(rows), "--max_iters", str(steps),
-                    "--learning_rate", str(LR), "--no-decay_lr", "--warmup_iters", "0", "-q", "--weight_decay", "0.1",
-                    "--log_csv", os.path.join(dir, "log.csv"), "-o", os.path.join(dir, "out")], check=True)
+    subprocess.run([*common, "-b", "1", "--gradient_accumulation_steps", str(rows), "--max_iters",
+                    str(steps), "--learning_rate", str(LR), "--no-decay_lr", "--warmup_iters", "0",
+                    "-q", "--weight_decay", "0.1", "--log_csv", os.path.join(dir, "log.csv"), "-o",
+                    os.path.join(dir, "out")], check=True)
     with open(os.path.join(dir, "log.csv")) as f:
         ours = [float(r["loss"]) for r in csv.DictReader(f) if int(r["step"]) >= 0]
 worst = max(abs(a - b) for a, b in zip(ours, theirs))
 for i, (a, b) in enumerate(zip(ours, theirs)):
     print(f"step {i}: tgc {a:.6f}, PyTorch {b:.6f}")
-print(f"{RECORDS} records in {rows} rows, {counted} tokens count, {len(ours)} steps: losses differ by {worst:.2e}")
+print(
+    f"{RECORDS} records in {rows} rows, {counted} tokens count, {len(ours)} steps: losses differ by {worst:.2e}")
 sys.exit(worst > 1e-3 or len(ours) != steps)

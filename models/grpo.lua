@@ -6,9 +6,8 @@
 --
 -- the mean over continuations of the mean over their tokens, or over all tokens (per_token).  p_old
 -- has the weights that sampled, p_ref none of the adapters, or is --reference MODEL.  The reward
--- here, the share of a text's words that are different, is a stand-in: an objective of your own has
--- its own
---.  aux_loss is the mean of exp d - d - 1.
+-- here, the share of a text's words that are different, is a stand-in: an objective of your own
+-- has its own.  aux_loss is the mean of exp d - d - 1.
 
 local o = require "objective"
 local texts = require "texts"

@@ -1,4 +1,4 @@
-/* story.c: goes on with a text, printing each token as it is made. */
+/* story.c: continues a text, printing each token as it is made. */
 #include <stdio.h>
 #include <string.h>
 #include <tgc.h>

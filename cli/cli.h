@@ -207,7 +207,6 @@ int tokenizer_for(Tokenizer **tok, const char *spec, const char *model, ModelKin
                   Err *e);
 int tokenizer_from_text(Tokenizer **tok, const char *text, size_t n, Err *e); /* char */
 int plan_add_tokenizer(Plan *p, const Tokenizer *tok, Err *e);
-int plan_add_chat(Plan *p, const ChatSource *s, Err *e); /* in place of what it had */
 /* first line "KEY rest"; 0: absent */
 int manifest_word(const Plan *p, const char *key, char *out, size_t cap);
 
@@ -216,8 +215,6 @@ int manifest_word(const Plan *p, const char *key, char *out, size_t cap);
 struct cJSON;
 /* A plan's section `model`, checked; NULL where it has none.  Free with cJSON_Delete. */
 int model_source(const Plan *p, struct cJSON **source, Err *e);
-/* of one of its "files": "name" or "text" */
-const char *model_source_text(const struct cJSON *file, const char *key);
 const char *model_source_find(const struct cJSON *source, const char *name); /* its text, or NULL */
 /* Into dir: the model's file, whose name it gives, and a config.json that names it; *name "" where
  * another config.json is there, which stays. */

@@ -100,7 +100,8 @@ static void chat_folder(const char *spec, const char *model, ModelKind kind, cha
         }
 }
 
-int plan_add_chat(Plan *p, const ChatSource *s, Err *e)
+/* In place of what it had. */
+static int plan_add_chat(Plan *p, const ChatSource *s, Err *e)
 {
         char *text;
         size_t n;

@@ -14,6 +14,12 @@
 #include "../runtime/weights/checkpoint.h"
 #include "work.h"
 
+/* Of one of "files": its "name" or "text". */
+static const char *file_text(const cJSON *file, const char *key)
+{
+        return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(file, key));
+}
+
 int model_source(const Plan *p, cJSON **source, Err *e)
 {
         const Section *s = plan_find(p, "model");
@@ -32,7 +38,9 @@ int model_source(const Plan *p, cJSON **source, Err *e)
         bool good = cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(*source, "params")) &&
                     cJSON_IsArray(files) && files->child;
         cJSON_ArrayForEach(f, files)
-                good = good && model_source_text(f, "name") && model_source_text(f, "text");
+        {
+                good = good && file_text(f, "name") && file_text(f, "text");
+        }
         if (!code && !good)
                 code = err_set(e, TGC_BAD_FILE, "the plan's model: not what a plan has there");
         if (code) {
@@ -42,18 +50,13 @@ int model_source(const Plan *p, cJSON **source, Err *e)
         return code;
 }
 
-const char *model_source_text(const cJSON *file, const char *key)
-{
-        return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(file, key));
-}
-
 const char *model_source_find(const cJSON *source, const char *name)
 {
         const cJSON *f;
         cJSON_ArrayForEach(f, cJSON_GetObjectItemCaseSensitive(source, "files"))
         {
-                if (!strcmp(model_source_text(f, "name"), name))
-                        return model_source_text(f, "text");
+                if (!strcmp(file_text(f, "name"), name))
+                        return file_text(f, "text");
         }
         return NULL;
 }
@@ -83,8 +86,7 @@ static int put_lua(const char *dir, const cJSON *source, char name[200], Err *e)
         int code = TGC_OK;
         cJSON_ArrayForEach(f, cJSON_GetObjectItemCaseSensitive(source, "files"))
         {
-                const char *own = model_source_text(f, "name"),
-                           *text = model_source_text(f, "text");
+                const char *own = file_text(f, "name"), *text = file_text(f, "text");
                 const bool main = !*name;
                 if (main)
                         snprintf(name, 200, "%s", is_plain(own, ".lua") ? own : "model.lua");

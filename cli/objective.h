@@ -37,7 +37,6 @@ enum { SAMPLING, JUDGING, LOG_P }; /* of Aim.seconds */
 int rows_of_groups(Train *t, const Windows *w, int64_t step, int n_micro, Err *e);
 /* Places of a row that a record takes; 0: it cannot be used. */
 int aim_places(const Train *t, const Records *r, int which);
-bool aim_members(const Train *t); /* are continuations in the rows? */
 
 /* ---- objective_sample.c: continuations ---- */
 

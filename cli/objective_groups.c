@@ -89,6 +89,14 @@ static void lay_said(Train *t, FedRow *r, const Group *g, int i, bool learned, u
                         row_value(t, t->aim.feed[k], r, own, (float)g->values.value[k][i]);
 }
 
+/* Are continuations in the rows? */
+static bool aim_members(const Train *t)
+{
+        const ObjectiveFacts *f = aim_facts(t);
+        return !f->completion ||
+               prog_io(program_find(session_program(t->s), "step"), "objective.member");
+}
+
 static int lay_groups(Train *t, Group *g, int n_micro, int pad, Err *e)
 {
         const ObjectiveFacts *f = aim_facts(t);
@@ -176,11 +184,4 @@ int aim_places(const Train *t, const Records *r, int which)
                 return 0;
         return (f->completion ? n - 1 : 0) +
                (aim_members(t) ? f->samples * (prompt + f->max_tokens - !f->completion) : 0);
-}
-
-bool aim_members(const Train *t)
-{
-        const ObjectiveFacts *f = aim_facts(t);
-        return !f->completion ||
-               prog_io(program_find(session_program(t->s), "step"), "objective.member");
 }

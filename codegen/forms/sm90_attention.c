@@ -107,7 +107,7 @@ static bool map_of(Emit *e, Ref r, TensorMap *m, int64_t *col, int64_t *head)
                (pool || dim_most(e, type_elems(all)) >= B * T * ld);
 }
 
-bool sm90_attention_maps_fit(Emit *e, Ref r)
+static bool sm90_attention_maps_fit(Emit *e, Ref r)
 {
         TensorMap m;
         int64_t col, head;
@@ -125,7 +125,7 @@ static const char *boxes_map(Build *b, Ref r, int box_rows, const char *name)
                          (long long)col, (long long)head);
 }
 
-const char *sm90_attention_map(Build *b, Ref r, const char *name)
+static const char *sm90_attention_map(Build *b, Ref r, const char *name)
 {
         return boxes_map(b, r, 0, name);
 }

@@ -86,7 +86,6 @@ const char *index_pointer(IndexPrinter *p, const char *arg, const Index *ix);
 const char *index_column_text(IndexPrinter *p, const Index *ix, const char *col);
 const char *index_whole_text(IndexPrinter *p, const Index *ix, const char *col); /* both */
 /* Of the token with this text, of B*T. */
-const char *index_sequence_text(IndexPrinter *p, const char *token);
 const char *index_position_text(IndexPrinter *p, const char *token);
 
 #endif

@@ -36,6 +36,16 @@ static const char *token_text(IndexPrinter *p, const char *token, const char *fi
                          index_field(p, "rt->token"), token, field);
 }
 
+/* Which sequence the token with this text is of. */
+static const char *sequence_text(IndexPrinter *p, const char *token)
+{
+        Arena *a = p->e->tmp;
+        if (one_token_each(p))
+                return arena_fmt(a, "(%s)", token);
+        return one_sequence(p) ? "0"
+                               : arena_fmt(a, "(%s) / %s", token, index_dim(p, DIM_SYM(SYM_T)));
+}
+
 /* In the cache, which has `slots` for each sequence, or pages of a pool. */
 static const char *index_place_text(IndexPrinter *p, const char *token, Dim slots, int pool)
 {
@@ -44,17 +54,8 @@ static const char *index_place_text(IndexPrinter *p, const char *token, Dim slot
                 return token_text(p, token, arena_fmt(a, "place[%d]", pool));
         if (p->e->paged)
                 return arena_fmt(a, "%s[%d][%s]", index_field(p, "rt->place"), pool, token);
-        return arena_fmt(a, "(long)(%s) * %s + %s", index_sequence_text(p, token),
-                         index_dim(p, slots), index_position_text(p, token));
-}
-
-const char *index_sequence_text(IndexPrinter *p, const char *token)
-{
-        Arena *a = p->e->tmp;
-        if (one_token_each(p))
-                return arena_fmt(a, "(%s)", token);
-        return one_sequence(p) ? "0"
-                               : arena_fmt(a, "(%s) / %s", token, index_dim(p, DIM_SYM(SYM_T)));
+        return arena_fmt(a, "(long)(%s) * %s + %s", sequence_text(p, token), index_dim(p, slots),
+                         index_position_text(p, token));
 }
 
 const char *index_position_text(IndexPrinter *p, const char *token)
@@ -69,7 +70,7 @@ const char *index_position_text(IndexPrinter *p, const char *token)
                 return token_text(p, token, "position");
         /* otherwise positions are the host's */
         const char *first = arena_fmt(a, p->cuda ? "fixed(&%s[%s])" : "%s[%s]", all,
-                                      index_sequence_text(p, token));
+                                      sequence_text(p, token));
         return one_sequence(p) ? arena_fmt(a, "%s + (%s)", first, token)
                                : arena_fmt(a, "%s + (%s) %% %s", first, token,
                                            index_dim(p, DIM_SYM(SYM_T)));

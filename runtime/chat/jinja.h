@@ -330,7 +330,6 @@ _Noreturn void parse_fail(Parser *p, const Token *at, const char *fmt, ...)
 Node *parse_expression(Parser *p, bool with_cond);
 Node *parse_tuple(Parser *p, bool simple, bool with_cond, const char *end, bool parens,
                   bool with_ns);
-Node *parse_primary(Parser *p, bool with_ns);
 Node *parse_filters(Parser *p, Node *x, bool inline_first);
 
 /* ---- jinja_scope.c ---- */

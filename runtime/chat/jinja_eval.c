@@ -141,7 +141,7 @@ Val eval_call(J *j, const Node *n, Val caller)
         return call_value(j, f, &a);
 }
 
-Val eval_filter(J *j, const Node *n, Val v)
+static Val eval_filter(J *j, const Node *n, Val v)
 {
         Args a = eval_args(j, n, (Val) { .t = V_MISSING });
         j->line = n->line;

@@ -182,6 +182,8 @@ Node *parse_expression(Parser *p, bool with_cond)
 
 /* ---- what an expression begins with ---- */
 
+static Node *primary(Parser *p, bool with_ns);
+
 Node *parse_tuple(Parser *p, bool simple, bool with_cond, const char *end, bool parens,
                   bool with_ns)
 {
@@ -194,8 +196,7 @@ Node *parse_tuple(Parser *p, bool simple, bool with_cond, const char *end, bool 
                 if (p->tok->t == T_VAR_END || p->tok->t == T_BLOCK_END || p->tok->t == T_RPAREN ||
                     (end && at_name(p, end)))
                         break;
-                nodes_add(p, &items,
-                          simple ? parse_primary(p, with_ns) : parse_expression(p, with_cond));
+                nodes_add(p, &items, simple ? primary(p, with_ns) : parse_expression(p, with_cond));
                 if (p->tok->t != T_COMMA)
                         break;
                 is_tuple = true;
@@ -279,7 +280,7 @@ static Node *strings(Parser *p)
         return n;
 }
 
-Node *parse_primary(Parser *p, bool with_ns)
+static Node *primary(Parser *p, bool with_ns)
 {
         const Token *t = p->tok;
         Node *n;
@@ -468,7 +469,7 @@ static Node *test(Parser *p, Node *x)
         case T_INT:
         case T_FLOAT:
         case T_LBRACKET:
-        case T_LBRACE: nodes_add(p, &n->args, postfix(p, parse_primary(p, false))); break;
+        case T_LBRACE: nodes_add(p, &n->args, postfix(p, primary(p, false))); break;
         default: break;
         }
         if (!negated)
@@ -488,7 +489,7 @@ static Node *unary(Parser *p, bool with_filter)
                 x = node_new(p, at->t == T_SUB ? N_NEG : N_POS, at);
                 x->a = unary(p, false);
         } else {
-                x = parse_primary(p, false);
+                x = primary(p, false);
         }
         x = postfix(p, x);
         for (Chain c = { p, 0 }; with_filter; longer(&c)) {

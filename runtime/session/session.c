@@ -131,7 +131,7 @@ void *ref_mem(const Session *s, Ref r)
         return mem ? mem + r.offset : 0;
 }
 
-bool is_update(const Prog *g) { return !strcmp(g->name, "update"); }
+static bool is_update(const Prog *g) { return !strcmp(g->name, "update"); }
 
 bool is_ragged(const Session *s, const Prog *g)
 {

@@ -97,7 +97,6 @@ bool is_ragged(const Session *s, const Prog *g);
 int session_pages_open(Session *s, Err *e);
 void session_pages_close(Session *s);
 int session_plain_pages(Session *s, Err *e);         /* for sequences of equal length */
-int session_pool_pages(const Session *s, int pool);  /* page 0 included */
 int session_pool_window(const Session *s, int pool); /* most that its layers look back; 0: all */
 /* Where `rows` slots share the second pool, a slot's pages there are a ring.  Most tokens that a
  * call may write for a sequence, or that may be written beyond where it goes on: queries find all
@@ -124,7 +123,6 @@ int session_ragged(Session *s, const Prog *g, const SeqPart *part, int B, Err *e
 /* Entries [first, first + n) of a slot's row of a pool's table. */
 int session_set_pages(Session *s, int pool, int slot, int first, const int *page, int n, Err *e);
 int session_check_ids(const Session *s, const int *ids, size_t n, Err *e);
-bool is_update(const Prog *g);
 int session_resolve(Session *s, Err *e);   /* addresses, and tensor maps, once an arena has moved */
 int session_sum_grads(Session *s, Err *e); /* the first time: memory for sums over micro-steps */
 int session_load_weights(Session *s, Err *e); /* session_param.c: fill w, and p if there is one */

@@ -10,6 +10,9 @@
 #include <string.h>
 #include "session_impl.h"
 
+/* Page 0 included. */
+static int pool_pages(const Session *s, int pool) { return pool ? s->m.narrow_pages : s->m.pages; }
+
 int session_pages_open(Session *s, Err *e)
 {
         const int T = TGC_MAX_BATCH;
@@ -22,10 +25,10 @@ int session_pages_open(Session *s, Err *e)
         s->n_pools = s->m.narrow_pages ? 2 : 1;
         for (int i = 0; i < s->p.n_caches; i++) {
                 const CacheDef *c = &s->p.cache[i];
-                if (c->pool >= s->n_pools || c->pages != session_pool_pages(s, c->pool))
+                if (c->pool >= s->n_pools || c->pages != pool_pages(s, c->pool))
                         return err_set(e, TGC_BAD_FILE,
                                        "a cache of %d pages, where the manifest says %d", c->pages,
-                                       session_pool_pages(s, c->pool));
+                                       pool_pages(s, c->pool));
         }
         if (s->m.pages < 2)
                 return err_set(e, TGC_BAD_FILE,
@@ -70,7 +73,6 @@ void session_pages_close(Session *s)
         free(s->call_ids);
 }
 
-int session_pool_pages(const Session *s, int pool) { return pool ? s->m.narrow_pages : s->m.pages; }
 int session_pool_window(const Session *s, int pool)
 {
         return pool ? s->m.narrow_window : s->m.window;

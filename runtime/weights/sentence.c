@@ -10,7 +10,8 @@ enum { MOST_BYTES = 1 << 20, MOST_TOKENS = 1 << 24 };
 
 const char *const pooling_name[N_POOLINGS] = { "mean", "cls", "max", "last", "mean_sqrt_len" };
 
-int pooling_find(const char *name)
+/* or -1 */
+static int pooling_find(const char *name)
 {
         for (int i = 0; i < N_POOLINGS; i++)
                 if (!strcmp(name, pooling_name[i]))

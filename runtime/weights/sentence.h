@@ -26,7 +26,6 @@ typedef enum {
         N_POOLINGS
 } Pooling;
 extern const char *const pooling_name[N_POOLINGS];
-int pooling_find(const char *name); /* or -1 */
 
 typedef struct Sentence { /* zeroed: the mean of all tokens */
         Pooling pooling;

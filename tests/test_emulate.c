@@ -135,6 +135,9 @@ TEST (results_by_the_copy_engine) {
 TEST (attention_in_clusters) {
         play("tests/emulate/attend_test.cu");
 }
+TEST (decode_attention_in_clusters) {
+        play("tests/emulate/attend_decode_test.cu");
+}
 
 TEST (sampler) {
         build("-w", "tests/emulate/sample_test.cu", "sampler");

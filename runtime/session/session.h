@@ -60,7 +60,7 @@ typedef struct ArenaUse {
 } ArenaUse;
 int session_arenas(const Session *s, ArenaUse *use, int cap); /* how many there are */
 
-/* ---- one program (session.c) ---- */
+/* ---- one program (session_run.c) ---- */
 
 /* The host's Rt; what is set here holds for the next run.  B, T and the fields
  * named in the calls below are set by them.  A decode program moves pos on the

@@ -78,15 +78,29 @@ struct Session {
         bool passed[2];
 };
 
-int session_run_part(Session *s, const char *name, int B, int T, RunPart part, Err *e);
+/* ---- session.c ---- */
+
 void set_seed(Session *s, uint64_t seed);
+int session_load_kernels(Session *s, Err *e); /* of programs that are ready, or shall be */
+
+/* ---- session_arenas.c ---- */
+
+bool is_state_arena(const char *name); /* masters, optimiser states, averages */
+bool is_update(const Prog *g);
+void *ref_mem(const Session *s, Ref r);
+int session_alloc_arenas(Session *s, Err *e); /* what the mode needs, if there is room for it */
+int session_fill_arenas(Session *s, Err *e);  /* weights, constants, zeros */
+int session_resolve(Session *s, Err *e);   /* addresses, and tensor maps, once an arena has moved */
+int session_sum_grads(Session *s, Err *e); /* the first time: memory for sums over micro-steps */
+
+/* ---- session_run.c ---- */
+
+int session_run_part(Session *s, const char *name, int B, int T, RunPart part, Err *e);
 int find_prog(Session *s, const char *name, const Prog **g, Err *e);
 int find_io(Session *s, const char *prog, const char *io, const Io **out, void **mem, size_t *bytes,
             Err *e);
 /* As find_io, and the input or output must have so many bytes. */
 int io_at(Session *s, const char *prog, const char *io, size_t bytes, void **mem, Err *e);
-void *ref_mem(const Session *s, Ref r);
-bool is_state_arena(const char *name); /* masters, optimiser states, averages */
 
 void session_set_pos(Session *s); /* B sequences at s->pos, in slots 0 .. B - 1 */
 
@@ -123,8 +137,6 @@ int session_ragged(Session *s, const Prog *g, const SeqPart *part, int B, Err *e
 /* Entries [first, first + n) of a slot's row of a pool's table. */
 int session_set_pages(Session *s, int pool, int slot, int first, const int *page, int n, Err *e);
 int session_check_ids(const Session *s, const int *ids, size_t n, Err *e);
-int session_resolve(Session *s, Err *e);   /* addresses, and tensor maps, once an arena has moved */
-int session_sum_grads(Session *s, Err *e); /* the first time: memory for sums over micro-steps */
 int session_load_weights(Session *s, Err *e); /* session_param.c: fill w, and p if there is one */
 
 /* ---- session_sample.c ---- */

@@ -10,6 +10,11 @@
 #include <string.h>
 #include "session_impl.h"
 
+bool is_ragged(const Session *s, const Prog *g)
+{
+        return s->m.pages && (!strncmp(g->name, "prefill", 7) || !strcmp(g->name, "score"));
+}
+
 /* Page 0 included. */
 static int pool_pages(const Session *s, int pool) { return pool ? s->m.narrow_pages : s->m.pages; }
 

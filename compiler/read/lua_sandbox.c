@@ -21,7 +21,7 @@
  * prints is bounded text, handed over when it has been read (ReadOptions.said).
  *
  * Errors of C code (error_at) are caught before they cross Lua's frames, kept in
- * the Reader and thrown again when Lua has unwound. */
+ * the Reader and thrown again when Lua has unwound.  lua_modules.c loads files into it. */
 #include "read.h"
 #include <lauxlib.h>
 #include <lualib.h>
@@ -29,7 +29,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include "../../runtime/util/file.h"
 
 enum {
         MEMORY_SOFT = 256 << 20,
@@ -37,13 +36,9 @@ enum {
         MAX_STEPS = 200000000,
         HOOK_STEPS = 200,
         HOOK_CALLS = 16,
-        MAX_STRING = 1 << 20,
-        /* bytes parsed between two looks at the clock: the parser takes quadratic time */
-        READ_PIECE = 256
+        MAX_STRING = 1 << 20
 };
 static const double MAX_SECONDS = 5, LOOK_SECONDS = 0.02;
-
-#define BLOCKS "@blocks.lua"
 
 /* What Lua itself says best.  Its frames are passed over when a line is looked for. */
 static const char prelude[] =
@@ -149,7 +144,7 @@ Loc sandbox_here(lua_State *L)
                 if (ar.currentline < 1 || *ar.source != '@')
                         continue;
                 Loc at = { file_name(r, ar.source + 1), ar.currentline, 0 };
-                if (strcmp(ar.source, BLOCKS))
+                if (strcmp(ar.source, SANDBOX_BLOCKS))
                         return at;
                 if (!block.line)
                         block = at;
@@ -198,7 +193,7 @@ static int explain(lua_State *L)
 }
 
 /* What a refused allocation means. */
-static const char *why_no_memory(Reader *r)
+const char *sandbox_no_memory(Reader *r)
 {
         r->code = r->starved ? 5 : 3;
         if (r->starved)
@@ -224,7 +219,7 @@ bool sandbox_call(Reader *r, int n_args, int n_results)
                 r->code = 3;
                 snprintf(r->msg, sizeof r->msg, "%s:%d: error: %s", file,
                          r->last.line ? r->last.line : 1,
-                         rc == LUA_ERRMEM ? why_no_memory(r) : "calls are nested too deep");
+                         rc == LUA_ERRMEM ? sandbox_no_memory(r) : "calls are nested too deep");
         }
         return false;
 }
@@ -264,19 +259,17 @@ static double now(clockid_t clock)
         return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static double most_seconds(const Reader *r) { return r->o->seconds ? r->o->seconds : MAX_SECONDS; }
+double sandbox_seconds(const Reader *r) { return r->o->seconds ? r->o->seconds : MAX_SECONDS; }
 
 /* CPU time cannot pass faster than time, which is cheaper to ask for. */
-static bool is_late(Reader *r)
+bool sandbox_is_late(Reader *r)
 {
         double t;
-        if (most_seconds(r) < 0 || (t = now(CLOCK_MONOTONIC)) < r->next_look)
+        if (sandbox_seconds(r) < 0 || (t = now(CLOCK_MONOTONIC)) < r->next_look)
                 return false;
-        r->next_look = t + fmin(LOOK_SECONDS, most_seconds(r) / 4);
-        return now(CLOCK_THREAD_CPUTIME_ID) - r->began > most_seconds(r);
+        r->next_look = t + fmin(LOOK_SECONDS, sandbox_seconds(r) / 4);
+        return now(CLOCK_THREAD_CPUTIME_ID) - r->began > sandbox_seconds(r);
 }
-
-#define TOO_LONG "the model runs for too long (more than %f seconds; --lua-timeout allows more)"
 
 static void check_memory(lua_State *L)
 {
@@ -303,8 +296,8 @@ static void hook(lua_State *L, lua_Debug *ar)
                                 MAX_STEPS / 1000000);
         }
         const bool look = ar->event == LUA_HOOKCOUNT || ++r->calls % HOOK_CALLS == 0;
-        if (look && is_late(r))
-                luaL_error(L, TOO_LONG, most_seconds(r));
+        if (look && sandbox_is_late(r))
+                luaL_error(L, SANDBOX_TOO_LONG, sandbox_seconds(r));
         check_memory(L);
 }
 
@@ -402,182 +395,13 @@ static int format(lua_State *L)
         return 1;
 }
 
-/* Modules -------------------------------------------------------------- */
-
-typedef struct Piece {
-        const char *at, *chunk;
-        size_t left;
-} Piece;
-
-static const char *next_piece(lua_State *L, void *ctx, size_t *n)
-{
-        Piece *p = ctx;
-        const char *at = p->at;
-        Reader *r = reader_of(L);
-        if (is_late(r)) {
-                r->code = 3;
-                snprintf(r->msg, sizeof r->msg, "%s: error: %s", p->chunk + 1,
-                         lua_pushfstring(L, TOO_LONG, most_seconds(r)));
-                lua_error(L);
-        }
-        *n = p->left < READ_PIECE ? p->left : READ_PIECE;
-        p->at += *n;
-        p->left -= *n;
-        return *n ? at : NULL;
-}
-
-/* Pushes the chunk. */
-static void sandbox_load(lua_State *L, const char *text, size_t n, const char *chunk)
-{
-        Reader *r = reader_of(L);
-        Piece p = { text, chunk, n };
-        int rc = lua_load(L, next_piece, &p, chunk, "t");
-        if (rc == LUA_OK)
-                return;
-        if (r->msg[0])
-                lua_error(L);
-        /* "short name:LINE: what": put the whole name in place of the short one */
-        const char *msg = lua_tostring(L, -1), *line = msg, *what;
-        while ((line = strchr(line, ':')) && strspn(line + 1, "0123456789") == 0)
-                line++;
-        what = line ? strstr(line + 1, ": ") : NULL;
-        r->code = 3;
-        if (rc == LUA_ERRMEM)
-                snprintf(r->msg, sizeof r->msg, "%s: error: %s", chunk + 1, why_no_memory(r));
-        else if (what)
-                snprintf(r->msg, sizeof r->msg, "%s%.*s: error: %s", chunk + 1, (int)(what - line),
-                         line, what + 2);
-        else
-                snprintf(r->msg, sizeof r->msg, "%s: error: %s", chunk + 1, msg);
-        lua_error(L);
-}
-
-static const ModelFile *embedded(const char *file)
-{
-        for (const ModelFile *f = model_files; f->name; f++)
-                if (!strcmp(f->name, file))
-                        return f;
-        return NULL;
-}
-
-/* The model's copy of a file that is about to be loaded. */
-static void keep_source(Reader *r, const char *path, const char *text, size_t n)
-{
-        Model *m = r->m;
-        char name[LOC_NAME];
-        const ModelFile *f = embedded(loc_name((Loc) { path, 1, 0 }, name));
-        const bool ours = f && f->n == n && !memcmp(f->text, text, n);
-        char *own = ours ? NULL : arena_alloc(m->arena, n + 1);
-        if (own)
-                memcpy(own, text, n);
-        m->source = arena_grow(m->arena, m->source, m->n_source, &m->cap_source, sizeof *m->source);
-        m->source[m->n_source++] = (ModelSource) { arena_str(m->arena, name), ours ? f->text : own,
-                                                   n, ours };
-}
-
-/* Push the chunk of a file, if it exists. */
-static bool load_file(lua_State *L, const char *path, const char *chunk)
-{
-        Reader *r = reader_of(L);
-        Diag d;
-        char *volatile text = NULL;
-        size_t n;
-        if (!file_exists(path))
-                return false;
-        d.source = NULL;
-        if (DIAG_CATCH(&d)) {
-                text = read_text(path, READ_MAX_LUA, &n);
-                diag_end(&d);
-        } else {
-                snprintf(r->msg, sizeof r->msg, "%s", d.msg);
-                r->code = d.code;
-                lua_error(L);
-        }
-        r->own_string = true;
-        lua_pushlstring(L, text, n); /* Lua's own copy, so that no error leaks ours */
-        r->own_string = false;
-        free(text);
-        text = NULL;
-        const char *own = lua_tolstring(L, -1, &n);
-        keep_source(r, path, own, n);
-        sandbox_load(L, own, n, chunk);
-        lua_remove(L, -2);
-        return true;
-}
-
-void sandbox_load_path(lua_State *L, const char *path)
-{
-        if (!load_file(L, path, lua_pushfstring(L, "@%s", path)))
-                luaL_error(L, "cannot be opened");
-}
-
-/* Beside the model, in the folder of models, embedded. */
-static bool load_module(lua_State *L, const char *module)
-{
-        Reader *r = reader_of(L);
-        const char *slash = r->path ? strrchr(r->path, '/') : NULL;
-        const char *file = lua_pushfstring(L, "%s.lua", module),
-                   *chunk = lua_pushfstring(L, "@%s", file), *path;
-        const ModelFile *f;
-        if (r->path) {
-                if (slash)
-                        lua_pushlstring(L, r->path, (size_t)(slash - r->path));
-                else
-                        lua_pushliteral(L, ".");
-                path = lua_pushfstring(L, "%s/%s", lua_tostring(L, -1), file);
-                /* the library's own blocks keep their short name wherever the library lies */
-                if (load_file(L, path,
-                              strcmp(chunk, BLOCKS) ? lua_pushfstring(L, "@%s", path) : chunk))
-                        return true;
-        }
-        if (r->o->models_dir &&
-            load_file(L, lua_pushfstring(L, "%s/%s", r->o->models_dir, file), chunk))
-                return true;
-        f = embedded(file);
-        if (f)
-                keep_source(r, file, f->text, f->n);
-        if (f)
-                sandbox_load(L, f->text, f->n, chunk);
-        return f != NULL;
-}
-
-bool sandbox_has(const Reader *r, const char *module)
-{
-        char path[4096];
-        snprintf(path, sizeof path, "%s/%s.lua", r->o->models_dir ? r->o->models_dir : "", module);
-        if (r->o->models_dir && file_exists(path))
-                return true;
-        return embedded(strrchr(path, '/') + 1);
-}
-
-void sandbox_require(lua_State *L, const char *module)
-{
-        int top = lua_gettop(L);
-        if (!name_is_plain(module) || strpbrk(module, ".-"))
-                luaL_error(L, "require: '%s' is not the name of a module", module);
-        luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-        if (lua_getfield(L, -1, module) == LUA_TNIL) {
-                lua_pushboolean(L, 1); /* a module that requires itself gets true */
-                lua_setfield(L, top + 1, module);
-                if (!load_module(L, module))
-                        luaL_error(L,
-                                   "require: no module '%s' beside the model or among tgc's models",
-                                   module);
-                lua_call(L, 0, 1);
-                lua_pushvalue(L, -1);
-                lua_setfield(L, top + 1, module);
-        }
-        lua_replace(L, top + 1);
-        lua_settop(L, top + 1);
-}
+/* The state ------------------------------------------------------------- */
 
 static int require(lua_State *L)
 {
         sandbox_require(L, luaL_checkstring(L, 1));
         return 1;
 }
-
-/* The state ------------------------------------------------------------- */
 
 static const struct {
         const char *lib, *field;

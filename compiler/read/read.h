@@ -86,7 +86,17 @@ void sandbox_again(Reader *r); /* its time begins anew */
 Loc sandbox_here(lua_State *L);
 /* Call what lies under n_args arguments.  False: r->msg and r->code say why. */
 bool sandbox_call(Reader *r, int n_args, int n_results);
-/* pushes the chunk */
+double sandbox_seconds(const Reader *r); /* that a model may take */
+bool sandbox_is_late(Reader *r);
+#define SANDBOX_TOO_LONG \
+        "the model runs for too long (more than %f seconds; --lua-timeout allows more)"
+const char *sandbox_no_memory(Reader *r); /* what a refused allocation means */
+
+/* ---- lua_modules.c ---- */
+
+#define SANDBOX_BLOCKS "@blocks.lua" /* the chunk of the blocks, whose lines are nobody's */
+/* They push the chunk. */
+void sandbox_load(lua_State *L, const char *text, size_t n, const char *chunk);
 void sandbox_load_path(lua_State *L, const char *path);
 /* in the folder of models, or embedded */
 bool sandbox_has(const Reader *r, const char *module);

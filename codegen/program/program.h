@@ -344,6 +344,11 @@ void launches_text(Emit *e, const char *program); /* once kernels have names */
 
 enum { LIGHT_SMEM = 16 << 10 }; /* a kernel with no more of it keeps no tiles in registers */
 void schedule_launches(Emit *e, Arena *a);
+
+/* ---- launch_waits.c: which launches wait for which ---- */
+
+/* waits (n_launch), n_waits: zeros that become, of each launch, the earlier ones it waits for. */
+void launch_waits(const Emit *e, Arena *a, int **waits, int *n_waits);
 bool same_storage(const Emit *e, const Slot *a, const Slot *b);
 
 /* ---- launch_overlap.c: what of a launch runs before the launch before has ended, on sm_90a

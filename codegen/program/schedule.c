@@ -1,12 +1,11 @@
 /* schedule.c: small launches that do not wait for each other become one.
  *
- * The launches of a training step form a graph.  A launch waits for earlier ones that write what it
- * touches, or touch what it writes.  Its level is the longest path to it.  The launches on the
- * critical path cannot move; each starts a team.  Every other launch (gradients of weights and
- * biases, sums of splits: only the update waits for them) joins the first team that it may join and
- * that has room.  A launch with slow blocks (Piece.us) joins the first team that takes as long,
- * else the longest; or it waits until the end for others of its kind.  A team is one launch:
- * entry.c lets the block's number choose the piece.
+ * The launches of a training step form a graph of who waits for whom (launch_waits.c).  A launch's
+ * level is the longest path to it.  The launches on the critical path cannot move; each starts a
+ * team.  Every other launch (gradients of weights and biases, sums of splits: only the update waits
+ * for them) joins the first team that it may join and that has room.  A launch with slow blocks
+ * (Piece.us) joins the first team that takes as long, else the longest; or it waits until the end
+ * for others of its kind.  A team is one launch: entry.c lets the block's number choose the piece.
  *
  *      dx = dy W; dW = dy^T x                one launch
  *      norm's gradient; sum of dW's parts    one launch
@@ -56,7 +55,7 @@ typedef struct Steps {
         int n;
         /* of each launch: first and last level it can have; the one it got, or -1 */
         int *early, *late, *level;
-        int **waits, *n_waits, *cap_waits, *mark; /* launch i waits for waits[i][0] ... */
+        int **waits, *n_waits; /* launch i waits for waits[i][0] ... */
         Team *team;
         /* teams of a level, a list by `next`, in the order they were made */
         int n_teams, *first, *end;
@@ -71,131 +70,10 @@ typedef struct Steps {
         Picked *picked;
 } Steps;
 
-/* ---- who waits for whom --------------------------------------------------- */
-
-static Ref storage(const Emit *e, Ref r)
-{
-        while (e->place && e->place[r].whole)
-                r = e->place[r].whole;
-        return r;
-}
-
-bool same_storage(const Emit *e, const Slot *a, const Slot *b)
-{
-        if (a->kind != b->kind)
-                return false;
-        switch (a->kind) {
-        case SLOT_NODE: return storage(e, a->id) == storage(e, b->id);
-        case SLOT_GRAD: return a->id == b->id;
-        case SLOT_ARENA: return !strcmp(a->arena, b->arena);
-        case SLOT_WORK: {
-                const char *x = e->work[a->id].keep, *y = e->work[b->id].keep;
-                return a->id == b->id || (x && y && !strcmp(x, y));
-        }
-        default: return false; /* constants, and what the host wrote */
-        }
-}
-
-static bool apart(const Slot *a, const Use *x, const Slot *b, const Use *y)
-{
-        bool parts = a->id == b->id && x->written && y->written && x->hi && y->hi;
-        return parts && (x->hi <= y->lo || y->hi <= x->lo);
-}
-
-/* ---- who touched a storage before: its writers, and those that only read it ---- */
-
-typedef struct Touch {
-        int launch, arg;
-        struct Touch *next;
-} Touch;
-typedef struct Touched {
-        Touch *of[2];
-} Touched; /* [1]: writers; the last first */
-typedef struct Storages {
-        Touched *node, *work, *grad;
-        struct Named {
-                const char *name;
-                Touched t;
-        } named[96];
-        int n_named;
-} Storages;
-
-static Touched *named(Storages *x, const char *name)
-{
-        for (int i = 0; i < x->n_named; i++)
-                if (!strcmp(x->named[i].name, name))
-                        return &x->named[i].t;
-        if (x->n_named == (int)(sizeof x->named / sizeof *x->named))
-                error_internal((Loc) { 0 }, "more than %d arenas", x->n_named);
-        x->named[x->n_named].name = name;
-        return &x->named[x->n_named++].t;
-}
-
-/* NULL: constants, and what the host wrote. */
-static Touched *touched(const Emit *e, Storages *x, const Slot *a)
-{
-        switch (a->kind) {
-        case SLOT_NODE: return &x->node[storage(e, a->id)];
-        case SLOT_GRAD: return &x->grad[a->id];
-        case SLOT_ARENA: return named(x, a->arena);
-        case SLOT_WORK:
-                return e->work[a->id].keep
-                               ? named(x, arena_fmt(e->tmp, "keep %s", e->work[a->id].keep))
-                               : &x->work[a->id];
-        default: return NULL;
-        }
-}
-
-static void wait_for(Steps *s, int i, const Touch *list, const Launch *l, int arg)
-{
-        for (const Touch *t = list; t; t = t->next) {
-                const Launch *m = &s->e->launch[t->launch];
-                if (s->mark[t->launch] == i || t->launch == i ||
-                    apart(&l->arg[arg], &l->use[arg], &m->arg[t->arg], &m->use[t->arg]))
-                        continue;
-                s->mark[t->launch] = i;
-                s->waits[i] = arena_grow(s->a, s->waits[i], s->n_waits[i], &s->cap_waits[i],
-                                         sizeof **s->waits);
-                s->waits[i][s->n_waits[i]++] = t->launch;
-        }
-}
-
-static void find_waits(Steps *s)
-{
-        const Emit *e = s->e;
-        Storages x = { .n_named = 0 };
-        const size_t nodes = (size_t)e->g->n_nodes;
-        x.node = arena_alloc(s->a, nodes * sizeof *x.node);
-        x.grad = arena_alloc(s->a, nodes * sizeof *x.grad);
-        x.work = arena_alloc(s->a, ((size_t)e->n_work + 1) * sizeof *x.work);
-        for (int i = 0; i < s->n; i++)
-                s->mark[i] = -1;
-        for (int i = 0; i < s->n; i++) {
-                const Launch *l = &e->launch[i];
-                for (int k = 0; k < l->n_args; k++) {
-                        const Touched *t = touched(e, &x, &l->arg[k]);
-                        if (!t)
-                                continue;
-                        wait_for(s, i, t->of[1], l, k);
-                        if (l->use[k].written)
-                                wait_for(s, i, t->of[0], l, k);
-                }
-                for (int k = 0; k < l->n_args; k++) {
-                        Touched *t = touched(e, &x, &l->arg[k]);
-                        if (!t)
-                                continue;
-                        Touch *one = arena_alloc(s->a, sizeof *one);
-                        Touch **list = &t->of[l->use[k].written];
-                        *one = (Touch) { i, k, *list };
-                        *list = one;
-                }
-        }
-}
-
 static void find_levels(Steps *s)
 {
         int last = 0;
-        find_waits(s);
+        launch_waits(s->e, s->a, s->waits, s->n_waits);
         for (int i = 0; i < s->n; i++) {
                 for (int k = 0; k < s->n_waits[i]; k++)
                         if (s->early[s->waits[i][k]] >= s->early[i])
@@ -577,8 +455,6 @@ void schedule_launches(Emit *e, Arena *a)
         s.level = arena_alloc(a, n * sizeof *s.level);
         s.waits = arena_alloc(a, n * sizeof *s.waits);
         s.n_waits = arena_alloc(a, n * sizeof *s.n_waits);
-        s.cap_waits = arena_alloc(a, n * sizeof *s.cap_waits);
-        s.mark = arena_alloc(a, n * sizeof *s.mark);
         s.joins = arena_alloc(a, n);
         s.room = arena_alloc(a, n * sizeof *s.room);
         s.kind = arena_alloc(a, n * sizeof *s.kind);

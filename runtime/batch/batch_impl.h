@@ -64,6 +64,15 @@ struct Batch {
         Seq **who;
 };
 
+/* ---- batch.c ---- */
+
+int batch_settle(Batch *b, Err *e);          /* the tokens come next in `next`, whatever runs now */
+int seq_leave_row(Batch *b, Seq *q, Err *e); /* the last row takes its place */
+/* Its last token is the host's: of the prompt, or because nothing is under way. */
+int seq_join_row(Batch *b, Seq *q, Err *e);
+int batch_read_call(Batch *b, Err *e); /* what the oldest call said */
+int batch_drain(Batch *b, Err *e);     /* what all calls said */
+
 /* ---- batch_pages.c ---- */
 
 /* Pages for positions below pos; false: there are none left. */

@@ -1,0 +1,302 @@
+/* batch_step.c: the steps that serve a batch's sequences.
+ *
+ * A step: schedule; set aside and bring back; one call of prefill; one call of decode; read the
+ * results of the oldest decode call that is due.  All is queued in one order on the device, so a
+ * page or a slot may be given to another sequence as soon as the last call that uses it is
+ * queued. */
+#include "batch_impl.h"
+#include <string.h>
+
+static const Prog *prefill_for(const Batch *b, int tokens)
+{
+        const Prog *g = program_find(&b->s->p, "prefill"),
+                   *more = program_find(&b->s->p, "prefill_long");
+        return more && tokens > g->T && b->s->prog[more - b->s->p.prog].lacks < 0 ? more : g;
+}
+
+static int take_slot(Batch *b, Seq *q)
+{
+        for (int i = 0; i < b->rows; i++)
+                if (!b->slot_used[i]) {
+                        b->slot_used[i] = 1;
+                        q->slot = i;
+                        return i;
+                }
+        return -1;
+}
+
+static SchedState state_of(const Seq *q)
+{
+        return q->away                                   ? SCHED_AWAY
+               : !q->started || q->pos < q->n_prompt - 1 ? SCHED_WAITS
+                                                         : SCHED_DECODES;
+}
+
+/* Nothing is to be queued for it: what is under way is all that it may say, or all that fits. */
+static bool waits_for_results(const Batch *b, const Seq *q)
+{
+        const int said = q->drawn + q->under_way;
+        return (q->row < 0 && q->under_way) || (q->how.predict >= 0 && said >= q->how.predict) ||
+               q->pos >= b->s->m.ctx;
+}
+
+static int ask_schedule(Batch *b)
+{
+        const Prog *g = prefill_for(b, INT32_MAX);
+        SchedBudget budget = { .rows = b->rows,
+                               .tokens = b->o.chunk && b->o.chunk < g->T ? b->o.chunk : g->T,
+                               .each = TGC_PAGE,
+                               .ahead = b->ahead };
+        for (int k = 0; k < SCHED_POOLS; k++) /* one pool counts as two equal ones */
+                budget.pages[k] = pages_free_count(b->pages[k < b->n_pools ? k : 0]);
+        int n = 0;
+        for (int i = 0; i < b->n_seq; i++) {
+                const Seq *q = b->seq[i];
+                if (q->started && !q->away && waits_for_results(b, q))
+                        continue;
+                b->in[n] = (SchedSeq) { .state = state_of(q),
+                                        .pos = q->pos,
+                                        .prompt = q->n_prompt - 1,
+                                        .started = q->started };
+                for (int k = 0; k < SCHED_POOLS; k++) {
+                        b->in[n].gone[k] = q->gone[k < b->n_pools ? k : 0];
+                        b->in[n].held[k] = q->n_page - b->in[n].gone[k];
+                }
+                b->who[n++] = b->seq[i];
+        }
+        schedule(b->in, n, &budget, b->out);
+        return n;
+}
+
+static int leave_and_return(Batch *b, int n, Err *e)
+{
+        int code = TGC_OK;
+        for (int i = 0; i < n && !code; i++) {
+                Seq *q = b->who[i];
+                if (b->out[i].act != SCHED_LEAVE)
+                        continue;
+                if (q->row >= 0)
+                        code = seq_leave_row(b, q, e);
+                if (!code)
+                        code = seq_leave(b, q, e);
+        }
+        for (int i = 0; i < n && !code; i++) {
+                Seq *q = b->who[i];
+                if (b->out[i].act != SCHED_RETURN)
+                        continue;
+                if (seq_regrow(b, q))
+                        code = seq_return(b, q, e);
+        }
+        return code;
+}
+
+/* A slot, unless it has one: its row of the table, and how it is sampled.  q->slot stays -1 where
+ * all are taken. */
+static int need_slot(Batch *b, Seq *q, Err *e)
+{
+        int code;
+        if (q->slot >= 0 || take_slot(b, q) < 0)
+                return TGC_OK;
+        if ((code = seq_upload(b, q, e)))
+                return code;
+        const SampleState state = { q->ids, q->n_ids, q->drawn, q->mu, q->how.sampling.seed };
+        return sample_slot(b->s, &b->memory, &q->how.sampling, &state, q->slot, e);
+}
+
+static int prefill(Batch *b, int n, Err *e)
+{
+        SeqPart part[TGC_MAX_BATCH];
+        int parts = 0, tokens = 0, code = TGC_OK;
+        for (int i = 0; i < n && !code; i++) {
+                Seq *q = b->who[i];
+                if (b->out[i].act != SCHED_PREFILL)
+                        continue;
+                if ((code = need_slot(b, q, e)) || q->slot < 0)
+                        continue;
+                if (!q->started)
+                        seq_find_prefix(b, q);
+                q->started = true;
+                const int left = q->n_prompt - 1 - q->pos,
+                          take = left < b->out[i].tokens ? left : b->out[i].tokens;
+                if (!seq_grow(b, q, q->pos + take))
+                        continue;
+                if (!(code = seq_upload(b, q, e)) && take > 0) {
+                        part[parts++] = (SeqPart) { q->slot, q->pos, take, q->ids + q->pos,
+                                                    q->how.adapter };
+                        tokens += take;
+                        q->pos += take;
+                        seq_name_pages(b, q);
+                        seq_trim(b, q);
+                }
+        }
+        if (code || !parts || (code = batch_settle(b, e)))
+                return code;
+        b->s->rt.share = 1;
+        b->rt_stale = true; /* its rows were this call's */
+        b->stats.prefilled += (uint64_t)tokens;
+        return session_ragged(b->s, prefill_for(b, tokens), part, parts, e);
+}
+
+/* The rows of this call; who was a row and is not served leaves. */
+static int choose_rows(Batch *b, int n, Err *e)
+{
+        bool serve[TGC_MAX_BATCH] = { false };
+        int code = TGC_OK;
+        for (int i = 0; i < n && !code; i++) {
+                Seq *q = b->who[i];
+                if (b->out[i].act != SCHED_DECODE)
+                        continue;
+                const int had = q->n_page;
+                if ((code = need_slot(b, q, e)) || q->slot < 0 ||
+                    !seq_grow(b, q, q->pos + 1 + b->ahead))
+                        continue;
+                if (q->n_page != had || q->row < 0)
+                        code = seq_upload(b, q, e);
+                if (!code && q->row < 0)
+                        code = seq_join_row(b, q, e);
+                if (!code)
+                        serve[q->row] = true;
+        }
+        for (int r = b->n_row - 1; r >= 0 && !code; r--)
+                if (!serve[r]) {
+                        serve[r] = serve[b->n_row - 1];
+                        code = seq_leave_row(b, b->row[r], e);
+                }
+        return code;
+}
+
+static bool has_mask(const Seq *q) { return q->how.sampling.mask != NULL; }
+
+static bool any_mask(const Batch *b)
+{
+        for (int r = 0; r < b->n_row; r++)
+                if (has_mask(b->row[r]))
+                        return true;
+        return false;
+}
+
+/* All but the sampler; the masks, which the host makes while the device computes; the sampler. */
+static int run_masked(Batch *b, const Prog *g, Err *e)
+{
+        int code = session_run_part(b->s, g->name, b->n_row, 1, RUN_BUT_LAST, e);
+        for (int r = 0; r < b->n_row && !code; r++) {
+                const Seq *q = b->row[r];
+                if (has_mask(q))
+                        code = sample_mask(b->s, &b->memory, &q->how.sampling, q->id, q->slot,
+                                           q->drawn ? q->ids[q->n_ids - 1] : -1, e);
+        }
+        return code ? code : session_run_part(b->s, g->name, b->n_row, 1, RUN_LAST, e);
+}
+
+static int decode(Batch *b, Err *e)
+{
+        Session *s = b->s;
+        const Prog *g = program_decode(&s->p, b->n_row);
+        const size_t bytes = (size_t)g->B *
+                             sizeof(int); /* rows of no sequence have some token, too */
+        int code = TGC_OK;
+        if (b->live != g) {
+                if ((code = batch_settle(b, e)) ||
+                    (code = dev_copy(s->d, ref_mem(s, prog_io(g, "ids")->at), b->next, bytes, e)))
+                        return code;
+                b->rt_stale = true;
+        }
+        if (b->rt_stale) {
+                for (int r = 0; r < b->n_row; r++) {
+                        s->rt.pos[r] = b->row[r]->pos;
+                        s->rt.slot[r] = b->row[r]->slot;
+                        s->rt.n_out[r] = b->n_drawn;
+                }
+                session_rows(s, b->n_row);
+                b->rt_stale = false;
+        }
+        int which[TGC_MAX_BATCH];
+        for (int r = 0; r < b->n_row; r++)
+                which[r] = b->row[r]->how.adapter;
+        if ((code = session_write_adapters(s, g, which, b->n_row, e)) ||
+            (code = any_mask(b) ? run_masked(b, g, e) : session_run(s, g->name, b->n_row, 1, e)))
+                return code;
+        b->live = g;
+        Call *c = &b->call[(b->first_call + b->n_call) % BATCH_CALLS];
+        c->n = b->n_row;
+        for (int r = 0; r < b->n_row; r++) {
+                Seq *q = b->row[r];
+                c->id[r] = q->id;
+                q->pos++;
+                q->under_way++;
+                s->rt.pos[r] = q->pos;
+                seq_trim(b, q);
+        }
+        b->n_drawn = (b->n_drawn + 1) % RT_DRAWN;
+        b->n_call++;
+        b->stats.decoded += (uint64_t)b->n_row;
+        return dev_fetch(s->d, (int)(c - b->call),
+                         b->memory.drawn + (size_t)((b->n_drawn + RT_DRAWN - 1) % RT_DRAWN) *
+                                                   (size_t)b->memory.n,
+                         (size_t)c->n * sizeof(RtDrawn), false, e);
+}
+
+static int hand_out(Batch *b, BatchToken *out, int *n)
+{
+        *n = b->n_ready < TGC_MAX_BATCH ? b->n_ready : TGC_MAX_BATCH;
+        memcpy(out, b->ready, (size_t)*n * sizeof *out);
+        memmove(b->ready, b->ready + *n, (size_t)(b->n_ready - *n) * sizeof *b->ready);
+        b->n_ready -= *n;
+        return TGC_OK;
+}
+
+static void count_shared(Batch *b)
+{
+        int named = 0;
+        for (int i = 0; i < b->n_seq; i++)
+                named += b->seq[i]->away ? 0 : b->seq[i]->n_page - b->seq[i]->gone[0];
+        const int shared = named - (b->stats.pages - pages_free_count(b->pages[0]));
+        if (shared > b->stats.most_shared)
+                b->stats.most_shared = shared;
+}
+
+/* Is what was said last wanted before this step: since pages go, or since a mask depends on it? */
+static bool must_know(const Batch *b, int n)
+{
+        for (int i = 0; i < n; i++)
+                if (b->out[i].act == SCHED_LEAVE || (b->who[i]->under_way && has_mask(b->who[i])))
+                        return b->n_call > 0;
+        return false;
+}
+
+static bool acts(const Batch *b, int n)
+{
+        for (int i = 0; i < n; i++)
+                if (b->out[i].act != SCHED_NOTHING)
+                        return true;
+        return false;
+}
+
+int batch_step(Batch *b, BatchToken *out, int *n, Err *e)
+{
+        int code = TGC_OK;
+        *n = 0;
+        if (b->n_ready || !b->n_seq)
+                return hand_out(b, out, n);
+        const int m = ask_schedule(b);
+        if (must_know(b, m)) { /* and look again then */
+                code = batch_drain(b, e);
+                return code ? code : hand_out(b, out, n);
+        }
+        if ((code = leave_and_return(b, m, e)) || (code = prefill(b, m, e)) ||
+            (code = choose_rows(b, m, e)))
+                return code;
+        count_shared(b);
+        const bool decodes = b->n_row > 0;
+        if (!decodes && !b->n_call && b->n_seq && !acts(b, m))
+                return err_set(e, TGC_FAIL, "internal error: %d sequences, and nothing to do",
+                               b->n_seq);
+        if (decodes && (code = decode(b, e)))
+                return code;
+        b->stats.steps++;
+        if (any_mask(b))
+                code = batch_drain(b, e);
+        else if (b->n_call > b->ahead || (b->n_call && !decodes))
+                code = batch_read_call(b, e);
+        return code ? code : hand_out(b, out, n);
+}

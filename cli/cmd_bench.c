@@ -254,17 +254,7 @@ static int bench_train(Bench *b, Err *e)
         Times t;
         if ((code = new_times(&t, b->a, e)))
                 return code;
-        TrainStep in = { .B = p->B,
-                         .T = p->T,
-                         .n_micro = 1,
-                         .ids = b->ids,
-                         .targets = b->ids,
-                         .lr = 1e-5,
-                         .beta1 = 0.9,
-                         .beta2 = 0.95,
-                         .eps = 1e-8,
-                         .weight_decay = 0.1,
-                         .clip = 1 };
+        TrainStep in = plain_step(p, b->ids);
         double last = 0;
         int end = reps + WARM_UP + 1; /* the last one has nothing queued behind it */
         for (int i = 0; i <= end && !code; i++) {

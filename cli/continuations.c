@@ -55,26 +55,6 @@ static int add(Continuations *c, int *ids, int n, int from, int ctx, const char 
         return TGC_OK;
 }
 
-static int encode(const Tokenizer *tok, const char *s, size_t n, int bos, int vocab,
-                  const char *where, int **ids, int *k, Err *e)
-{
-        Err why;
-        int code = tokenizer_encode(tok, s, n, bos, ids, k, &why);
-        if (code)
-                return err_set(e, code == TGC_USAGE ? TGC_BAD_FILE : code, "%s: %s", where,
-                               why.msg);
-        for (int i = 0; i < *k; i++)
-                if ((*ids)[i] >= vocab) {
-                        code = err_set(e, TGC_BAD_FILE,
-                                       "%s: the tokenizer makes the id %d, the model's vocabulary "
-                                       "is %d",
-                                       where, (*ids)[i], vocab);
-                        free(*ids);
-                        return code;
-                }
-        return TGC_OK;
-}
-
 /* Nothing stands before it but the token that begins a text, which may be its own first. */
 static int add_unprompted(Continuations *c, const Tokenizer *tok, const char *s, size_t n,
                           int vocab, int ctx, const char *where, Err *e)
@@ -89,7 +69,7 @@ static int add_unprompted(Continuations *c, const Tokenizer *tok, const char *s,
                                "%s: the prompt is empty, and the tokenizer has no token that "
                                "begins or ends a text",
                                where);
-        if ((code = encode(tok, s, n, 0, vocab, where, &ids, &k, e)))
+        if ((code = ids_of_text(tok, s, n, 0, vocab, where, &ids, &k, e)))
                 return code;
         if (k && ids[0] == first && k > 1)
                 return add(c, ids, k, 1, ctx, where, e);
@@ -112,10 +92,10 @@ static int add_texts(Continuations *c, const Tokenizer *tok, const char *both, s
         while (prompt && (strchr(" \t\n\v\f\r", both[prompt - 1]) ||
                           (both[prompt - 1] >= 28 && both[prompt - 1] < 32)))
                 prompt--;
-        if ((code = encode(tok, both, prompt, -1, vocab, where, &alone, &from, e)))
+        if ((code = ids_of_text(tok, both, prompt, -1, vocab, where, &alone, &from, e)))
                 return code;
         free(alone);
-        if ((code = encode(tok, both, n, -1, vocab, where, &ids, &k, e)))
+        if ((code = ids_of_text(tok, both, n, -1, vocab, where, &ids, &k, e)))
                 return code;
         if (from >= 1 && from < k)
                 return add(c, ids, k, from, ctx, where, e);

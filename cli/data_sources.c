@@ -136,19 +136,10 @@ static int encode_text(Records *r, const RecordsHow *how, const char *text, size
                        const char *path, Err *e)
 {
         int *ids = NULL, k = 0;
-        Err why;
         *r = (Records) { .n = 1, .start = calloc(2, sizeof *r->start) };
-        int code = tokenizer_encode(how->tok, text, n, 0, &ids, &k, &why);
-        if (code)
-                err_set(e, code == TGC_USAGE ? TGC_BAD_FILE : code, "%s: %s", path, why.msg);
-        else if (!r->start)
+        int code = ids_of_text(how->tok, text, n, 0, how->vocab, path, &ids, &k, e);
+        if (!code && !r->start)
                 code = err_set(e, TGC_NO_MEMORY, "%s: no memory", path);
-        for (int i = 0; i < k && !code; i++)
-                if (ids[i] >= how->vocab)
-                        code = err_set(e, TGC_BAD_FILE,
-                                       "%s: the tokenizer makes the id %d, the model's vocabulary "
-                                       "is %d",
-                                       path, ids[i], how->vocab);
         r->id = (uint32_t *)ids;
         if (code)
                 records_free(r);

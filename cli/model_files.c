@@ -61,15 +61,6 @@ void model_files_drop_tokenizer(Plan *p)
 
 /* ---- out again ---- */
 
-static int put(const char *dir, const char *name, const void *data, size_t n, Err *e)
-{
-        char *path = file_join(dir, name);
-        int code = path ? file_write_atomic(path, data, n, e)
-                        : err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
-        free(path);
-        return code;
-}
-
 /* The value of a member of the outermost object, a string or null: where it is; 0: there is none.
  * The text has been read as JSON before.  It is changed as text, since 1.0 and 1 are two things to
  * Python. */
@@ -177,7 +168,7 @@ static int put_config(const char *dir, const Section *s, const char *word, Err *
         }
         const bool whole = f && !ferror(f);
         int code = f && !fclose(f) && whole && out
-                           ? put(dir, "config.json", out, n, e)
+                           ? file_write_in(dir, "config.json", out, n, e)
                            : err_set(e, TGC_NO_MEMORY, "%s: no memory for config.json", dir);
         free(out);
         free(text);
@@ -216,7 +207,7 @@ static int put_characters(const char *dir, const Tokenizer *tok, Err *e)
         int n = vocab && (text = malloc(room))
                         ? snprintf(text, room, "%s%s,\"merges\":[]}}\n", head, vocab)
                         : -1;
-        int code = n >= 0 ? put(dir, "tokenizer.json", text, (size_t)n, e)
+        int code = n >= 0 ? file_write_in(dir, "tokenizer.json", text, (size_t)n, e)
                           : err_set(e, TGC_NO_MEMORY, "%s: no memory for tokenizer.json", dir);
         free(text);
         free(vocab);
@@ -230,8 +221,8 @@ static int put_vocab_txt(const char *dir, const Tokenizer *tok, bool *done, Err 
         size_t n;
         int code = tokenizer_vocab_txt(tok, &settings, &text, &n, e);
         if (!code && (*done = text != NULL) &&
-            !(code = put(dir, "tokenizer_config.json", settings, strlen(settings), e)))
-                code = put(dir, "vocab.txt", text, n, e);
+            !(code = file_write_in(dir, "tokenizer_config.json", settings, strlen(settings), e)))
+                code = file_write_in(dir, "vocab.txt", text, n, e);
         free(settings);
         free(text);
         return code;
@@ -274,7 +265,7 @@ int model_files_write(const Loaded *l, const char *dir, const char *dtype, bool 
                 const Section *s = plan_find(p, section);
                 if (!s)
                         continue;
-                code = put(dir, name, s->data, s->size, e);
+                code = file_write_in(dir, name, s->data, s->size, e);
                 *tokenizer |= i >= N_MODEL;
         }
         if (!code && !*tokenizer && l->tok && tokenizer_kind(l->tok) == TOK_CHAR)

@@ -71,15 +71,6 @@ static bool is_plain(const char *name, const char *tail)
                !strcmp(name + n - m, tail);
 }
 
-static int put(const char *dir, const char *name, const void *data, size_t n, Err *e)
-{
-        char *path = file_join(dir, name);
-        int code = path ? file_write_atomic(path, data, n, e)
-                        : err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
-        free(path);
-        return code;
-}
-
 static int put_lua(const char *dir, const cJSON *source, char name[200], Err *e)
 {
         const cJSON *f;
@@ -94,7 +85,7 @@ static int put_lua(const char *dir, const cJSON *source, char name[200], Err *e)
                         return err_set(e, TGC_BAD_FILE,
                                        "the plan's model: '%.60s' is no name of a file", own);
                 if (!code && (main || !model_is_ours_by(own, text)))
-                        code = put(dir, main ? name : own, text, strlen(text), e);
+                        code = file_write_in(dir, main ? name : own, text, strlen(text), e);
         }
         return code;
 }
@@ -140,7 +131,7 @@ static int put_config(const char *dir, const Plan *p, cJSON *source, const char 
                 cJSON_AddStringToObject(o, "torch_dtype", dtype);
         char *text = whole ? cJSON_Print(o) : NULL;
         tabs_to_blanks(text);
-        int code = text ? put(dir, "config.json", text, strlen(text), e)
+        int code = text ? file_write_in(dir, "config.json", text, strlen(text), e)
                         : err_set(e, TGC_NO_MEMORY, "%s: no memory for config.json", dir);
         cJSON_free(text);
         cJSON_Delete(o);
@@ -174,7 +165,7 @@ int model_source_write(const Plan *p, const char *dir, const char *dtype, char n
                 code = put_lua(dir, source, name, e);
         else if (graph) {
                 strcpy(name, "graph.json");
-                code = put(dir, name, graph->data, graph->size, e);
+                code = file_write_in(dir, name, graph->data, graph->size, e);
         }
         if (!code && *name)
                 code = put_config(dir, p, source, name, dtype, e);

@@ -188,28 +188,39 @@ static int put(cJSON *o, bool pretty, Err *e)
 int json_print(cJSON *o, Err *e) { return put(o, true, e); }
 int json_print_line(cJSON *o, Err *e) { return put(o, false, e); }
 
-int ids_of_text_file(const Tokenizer *tok, const char *path, int vocab, int **ids, int *n, Err *e)
+int ids_of_text(const Tokenizer *tok, const char *s, size_t n, int bos, int vocab,
+                const char *where, int **ids, int *k, Err *e)
 {
-        char *text;
-        size_t size;
-        Err inner;
-        int code = file_read_text(path, TOK_MAX_TEXT, &text, &size, e);
-        *ids = NULL;
-        if (code)
-                return code;
-        if ((code = tokenizer_encode(tok, text, size, 0, ids, n, &inner)))
-                err_set(e, code == TGC_USAGE ? TGC_BAD_FILE : code, "%s: %s", path, inner.msg);
-        for (int i = 0; i < *n && !code; i++)
+        Err why;
+        int code = tokenizer_encode(tok, s, n, bos, ids, k, &why);
+        if (code) {
+                *ids = NULL;
+                return err_set(e, code == TGC_USAGE ? TGC_BAD_FILE : code, "%s: %s", where,
+                               why.msg);
+        }
+        for (int i = 0; i < *k && !code; i++)
                 if ((*ids)[i] >= vocab)
                         code = err_set(e, TGC_BAD_FILE,
                                        "%s: the tokenizer makes the id %d, the model's vocabulary "
                                        "is %d",
-                                       path, (*ids)[i], vocab);
-        free(text);
+                                       where, (*ids)[i], vocab);
         if (code) {
                 free(*ids);
                 *ids = NULL;
         }
+        return code;
+}
+
+int ids_of_text_file(const Tokenizer *tok, const char *path, int vocab, int **ids, int *n, Err *e)
+{
+        char *text;
+        size_t size;
+        int code = file_read_text(path, TOK_MAX_TEXT, &text, &size, e);
+        *ids = NULL;
+        if (code)
+                return code;
+        code = ids_of_text(tok, text, size, 0, vocab, path, ids, n, e);
+        free(text);
         return code;
 }
 
@@ -230,6 +241,21 @@ static int by_value(const void *a, const void *b)
 {
         double x = *(const double *)a, y = *(const double *)b;
         return x < y ? -1 : x > y;
+}
+
+TrainStep plain_step(const Prog *p, const int *ids)
+{
+        return (TrainStep) { .B = p->B,
+                             .T = p->T,
+                             .n_micro = 1,
+                             .ids = ids,
+                             .targets = ids,
+                             .lr = 1e-5,
+                             .beta1 = 0.9,
+                             .beta2 = 0.95,
+                             .eps = 1e-8,
+                             .weight_decay = 0.1,
+                             .clip = 1 };
 }
 
 double times_median(Times *t)

@@ -49,17 +49,7 @@ static int time_training(Timing *t, Err *e)
 {
         const Prog *p = program_find(session_program(t->s), "step");
         TrainResult r;
-        TrainStep in = { .B = p->B,
-                         .T = p->T,
-                         .n_micro = 1,
-                         .ids = t->ids,
-                         .targets = t->ids,
-                         .lr = 1e-5,
-                         .beta1 = 0.9,
-                         .beta2 = 0.95,
-                         .eps = 1e-8,
-                         .weight_decay = 0.1,
-                         .clip = 1 };
+        TrainStep in = plain_step(p, t->ids);
         int code = session_train_begin(t->s, &in, e);
         if (!code && !(code = session_train_end(t->s, &r, e)) &&
             !(code = time_program(t, "step", p->B, p->T, e)))

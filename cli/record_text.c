@@ -37,22 +37,7 @@ static int room(Records *r, size_t ids, const char *where, Err *e)
 
 static int encode(Reader *x, const char *s, size_t n, int bos, int **ids, int *k, Err *e)
 {
-        Err why;
-        int code = tokenizer_encode(x->how->tok, s, n, bos, ids, k, &why);
-        if (code)
-                return err_set(e, code == TGC_USAGE ? TGC_BAD_FILE : code, "%s: %s", x->where,
-                               why.msg);
-        for (int i = 0; i < *k && !code; i++)
-                if ((*ids)[i] >= x->how->vocab)
-                        code = err_set(e, TGC_BAD_FILE,
-                                       "%s: the tokenizer makes the id %d, the model's vocabulary "
-                                       "is %d",
-                                       x->where, (*ids)[i], x->how->vocab);
-        if (code) {
-                free(*ids);
-                *ids = NULL;
-        }
-        return code;
+        return ids_of_text(x->how->tok, s, n, bos, x->how->vocab, x->where, ids, k, e);
 }
 
 /* How many of the ids are those of the text's first n bytes. */

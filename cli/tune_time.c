@@ -158,17 +158,7 @@ static int prepare(Session *s, const Prog *g, Err *e)
         fill_ids(ids, n, session_manifest(s)->vocab);
         if (!strcmp(g->name, "step")) {
                 TrainResult r;
-                TrainStep in = { .B = g->B,
-                                 .T = g->T,
-                                 .n_micro = 1,
-                                 .ids = ids,
-                                 .targets = ids,
-                                 .lr = 1e-5,
-                                 .beta1 = 0.9,
-                                 .beta2 = 0.95,
-                                 .eps = 1e-8,
-                                 .weight_decay = 0.1,
-                                 .clip = 1 };
+                TrainStep in = plain_step(g, ids);
                 code = session_train_step(s, &in, &r, e);
         } else {
                 memset(session_rt(s)->pos, 0, sizeof session_rt(s)->pos);

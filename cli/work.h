@@ -22,7 +22,10 @@ void say_random(const Args *a, const Loaded *l);
 void json_add_text(cJSON *o, const char *key, const char *text, size_t n);
 int json_print(cJSON *o, Err *e);      /* to stdout, with a newline; deletes o */
 int json_print_line(cJSON *o, Err *e); /* the same, on one line */
-/* Text of a file as ids; refuses ids that the model does not have.  *ids is malloc'd. */
+/* Text as ids; refuses ids that the model does not have.  *ids is malloc'd, or NULL.  Errors begin
+ * with where. */
+int ids_of_text(const Tokenizer *tok, const char *s, size_t n, int bos, int vocab,
+                const char *where, int **ids, int *k, Err *e);
 int ids_of_text_file(const Tokenizer *tok, const char *path, int vocab, int **ids, int *n, Err *e);
 int ids_of_id_file(const char *path, int vocab, int **ids, int *n, Err *e);
 
@@ -32,6 +35,8 @@ typedef struct Times {
         int n;
 } Times;
 double times_median(Times *t); /* sorts */
+/* A step of program p on these ids, whose time is measured. */
+TrainStep plain_step(const Prog *p, const int *ids);
 
 /* ---- schedule.c ---- */
 

@@ -480,3 +480,12 @@ int file_write_atomic(const char *path, const void *data, size_t size, Err *e)
         }
         return file_out_commit(f, e);
 }
+
+int file_write_in(const char *dir, const char *name, const void *data, size_t size, Err *e)
+{
+        char *path = file_join(dir, name);
+        int code = path ? file_write_atomic(path, data, size, e)
+                        : err_set(e, TGC_NO_MEMORY, "%s: no memory", dir);
+        free(path);
+        return code;
+}

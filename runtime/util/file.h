@@ -60,5 +60,6 @@ int file_lock(int *fd, const char *path, const char *what, Err *e);
 void file_unlock(int fd);
 
 int file_write_atomic(const char *path, const void *data, size_t size, Err *e);
+int file_write_in(const char *dir, const char *name, const void *data, size_t size, Err *e);
 
 #endif

@@ -299,6 +299,16 @@ Ref graph_reshape(Graph *g, Ref r, Type shape)
         return derived(g, OP_RESHAPE, &shape, &r, 1, NULL);
 }
 
+Ref graph_cast(Graph *g, Ref r, DType dt)
+{
+        Type t = NODE(g, r)->type;
+        if (t.dt == dt)
+                return r;
+        t.dt = dt;
+        return graph_typed(g, OP_CAST, &t, &r, 1, NULL, NODE(g, r)->loc,
+                           graph_name(g, NODE(g, r)->name));
+}
+
 void graph_output(Graph *g, const char *name, Ref r)
 {
         g->out = arena_grow(g->arena, g->out, g->n_out, &g->cap_out, sizeof *g->out);

@@ -420,6 +420,7 @@ Ref graph_typed(Graph *g, Op op, const Type *t, const Ref *in, int n_in, const A
                 const char *name);
 Ref graph_item(Graph *g, Ref r, int index, const char *name); /* output `index` of a node */
 Ref graph_reshape(Graph *g, Ref r, Type shape);               /* dtype of r is kept */
+Ref graph_cast(Graph *g, Ref r, DType dt);                    /* r itself, where that is its type */
 void graph_output(Graph *g, const char *name, Ref r);
 Ref graph_find(const Graph *g, const char *name); /* 0 if absent */
 unsigned hash_name(const char *name);

@@ -13,16 +13,6 @@
  *      attention(%q, append_rows(%kcache, %k), append_rows(%vcache, %v)) : bf16 */
 #include "../compiler.h"
 
-static Ref cast_of(Graph *g, Ref r, DType dt)
-{
-        Type t = NODE(g, r)->type;
-        if (t.dt == dt)
-                return r;
-        t.dt = dt;
-        return graph_typed(g, OP_CAST, &t, &r, 1, NULL, NODE(g, r)->loc,
-                           graph_name(g, NODE(g, r)->name));
-}
-
 static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
 {
         const DType dt = *(const DType *)ctx;
@@ -31,13 +21,13 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
                    attention = o->op == OP_ATTENTION && NODE(old, o->in[1])->op == OP_APPEND;
         /* casts come before who reads them */
         const int i = append ? 1 : 0;
-        const Ref in = append || attention ? cast_of(g, map[o->in[i]], dt) : 0;
+        const Ref in = append || attention ? graph_cast(g, map[o->in[i]], dt) : 0;
         const Ref n = graph_copy_node(old, r, g, map);
         if (in)
                 NODE(g, n)->in[i] = in;
         if (o->op == OP_STATE || append || attention)
                 NODE(g, n)->type.dt = dt;
-        return attention ? cast_of(g, n, o->type.dt) : n;
+        return attention ? graph_cast(g, n, o->type.dt) : n;
 }
 
 static Ref visit_fp8(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)

@@ -75,16 +75,6 @@ typedef struct Ctx {
         bool *grad, *wide, *narrow;
 } Ctx;
 
-static Ref cast_to(Graph *g, Ref r, DType dt)
-{
-        Type t = NODE(g, r)->type;
-        if (t.dt == dt)
-                return r;
-        t.dt = dt;
-        return graph_typed(g, OP_CAST, &t, &r, 1, NULL, NODE(g, r)->loc,
-                           graph_name(g, NODE(g, r)->name));
-}
-
 /* How results are stored whose op has a rule of its own. */
 static DType own_type(const Ctx *c, Graph *g, const Node *o, Ref r, const Ref *in, bool narrow)
 {
@@ -118,12 +108,12 @@ static Ref visit(Graph *old, Ref r, Graph *g, Ref *map, void *ctx)
                 return graph_copy_node(old, r, g, map);
         for (int i = 0; i < o->n_in; i++)
                 if (op_input_is(o->op, i, '!'))
-                        in[i] = cast_to(g, in[i], DT_F32);
+                        in[i] = graph_cast(g, in[i], DT_F32);
                 else if (narrow && op_input_is(o->op, i, '='))
-                        in[i] = cast_to(g, in[i], c->dt);
+                        in[i] = graph_cast(g, in[i], c->dt);
         if (op_info[o->op].cls == CLASS_ATTENTION && att_extra(o)) {
                 const int mask = att_extra(o); /* kernels read masks and slopes as floats */
-                in[mask] = cast_to(g, in[mask], DT_F32);
+                in[mask] = graph_cast(g, in[mask], DT_F32);
         }
         switch (op_info[o->op].stored) {
         case STORED_AUTO: dt = narrow && !c->grad[r] && !c->wide[r] ? c->dt : DT_F32; break;

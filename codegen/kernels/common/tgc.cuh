@@ -118,6 +118,18 @@ TGC_DEV void load(float (&v)[V], const T *p)
         }
 }
 
+/* Elements ODD, ODD + 2, ... of the 2 * V at p, which is aligned as load<2 * V> wants it.  In the
+ * text that codegen/lower/functor_read.c emits. */
+template <int V, int ODD, class T>
+TGC_DEV void load_half(float (&v)[V], const T *p)
+{
+        float pairs[2 * V];
+        load<2 * V>(pairs, p);
+#pragma unroll
+        for (int j = 0; j < V; j++)
+                v[j] = pairs[2 * j + ODD];
+}
+
 template <int V, class T>
 TGC_DEV void store(T *p, const float (&v)[V])
 {

@@ -14,5 +14,8 @@ else
         git ls-files -z tests/data | xargs -0 stat -c '%s %n' | sort -rn | head -5
 fi
 large=$(git ls-files -z | xargs -0 stat -c '%s %n' | awk '$1 > 2097152')
-if [ -z "$large" ]; then echo "ok no_file_beyond_two_megabytes"; else echo \
-        "not ok no_file_beyond_two_megabytes: $large"; fi
+if [ -z "$large" ]; then
+        echo "ok no_file_beyond_two_megabytes"
+else
+        echo "not ok no_file_beyond_two_megabytes: $large"
+fi

@@ -48,7 +48,7 @@ static void compile_cases(const Case *c, size_t n)
 enum { BOTH = BUILD_INFER | BUILD_TRAIN };
 
 TEST (positions_end_with_their_table) {
-#define ROWS "models/gpt.lua:54: error: position table %wpe.weight has 16 rows, "
+#define ROWS "models/gpt.lua:62: error: position table %wpe.weight has 16 rows, "
         COMPILE({ "models/gpt.lua", BOTH, 16, 16, false, NULL, 0, NULL },
                 { "models/gpt.lua", BOTH, 8, 0, false, NULL, 0, NULL },
                 { "models/gpt.lua", BOTH, 0, 0, true, NULL, 0, NULL },

@@ -78,6 +78,5 @@ if [ -n "$CI" ] && [ $# -eq 0 ] && [ "$skipped" -gt "${MOST_SKIPS:-24}" ] &&
         echo "not ok skips: $skipped, and ${MOST_SKIPS:-24} are allowed" | tee "$tmp/out/skips"
 fi
 failed=$(count 'not ok' "$tmp"/out/*)
-echo "${SUM_OF:+$SUM_OF: }$(count ok "$tmp"/out/*) passed, $failed failed, $(count skip \
-        "$tmp"/out/*) skipped"
+echo "${SUM_OF:+$SUM_OF: }$(count ok "$tmp"/out/*) passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

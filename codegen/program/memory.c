@@ -127,6 +127,14 @@ bool in_act(Emit *e, const Slot *s)
         return op != OP_PARAM && op != OP_CONST && op != OP_STATE;
 }
 
+bool act_argument(Emit *e, int l, int i, Slot *s)
+{
+        *s = e->launch[l].arg[i];
+        if (s->kind == SLOT_NODE)
+                s->id = storage_of(e, s->id);
+        return in_act(e, s);
+}
+
 int *buffer_of(Emit *e, const Slot *s)
 {
         return s->kind == SLOT_WORK ? &e->buffer_of[e->g->n_nodes + s->id] : &e->buffer_of[s->id];
@@ -246,10 +254,8 @@ int64_t plan_memory(Emit *e, Arena *a, Buffer **out, int *count)
         int64_t total = 0;
         for (int l = 0; l < e->n_launch; l++)
                 for (int i = 0; i < e->launch[l].n_args; i++) {
-                        Slot s = e->launch[l].arg[i];
-                        if (s.kind == SLOT_NODE)
-                                s.id = storage_of(e, s.id);
-                        if (!in_act(e, &s))
+                        Slot s;
+                        if (!act_argument(e, l, i, &s))
                                 continue;
                         Buffer *x = buffer_for(e, b, &n, &s);
                         x->first = l < x->first ? l : x->first;

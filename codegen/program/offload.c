@@ -63,10 +63,8 @@ static int find_rests(Emit *e, const Buffer *b, int n, const double *start, Rest
                 rest[i] = (Rest) { .buffer = i, .before = -1, .after = -1 }, seen[i] = -1;
         for (int l = 0; l < e->n_launch; l++)
                 for (int i = 0; i < e->launch[l].n_args; i++) {
-                        Slot s = e->launch[l].arg[i];
-                        if (s.kind == SLOT_NODE)
-                                s.id = storage_of(e, s.id);
-                        if (!in_act(e, &s))
+                        Slot s;
+                        if (!act_argument(e, l, i, &s))
                                 continue;
                         const int at = *buffer_of(e, &s) - 1;
                         if (seen[at] >= 0 && l - seen[at] > rest[at].after - rest[at].before)

@@ -383,6 +383,8 @@ void stored_find(Emit *e); /* Emit.stored: some reader needs the value in memory
 Ref storage_of(Emit *e, Ref r);
 int64_t buffer_bytes(Emit *e, const Slot *s);
 bool in_act(Emit *e, const Slot *s); /* it lies in the arena of activations */
+/* Argument i of launch l, by what holds its storage; false: it is not in that arena. */
+bool act_argument(Emit *e, int l, int i, Slot *s);
 /* Which buffer a node or a work has, counted from 1; 0: none. */
 int *buffer_of(Emit *e, const Slot *s);
 /* Offsets in the arena of activations: the largest buffer first, each at the lowest offset that no

@@ -1,8 +1,8 @@
-/* adapter.c: the tensors of adapters, by the lines of the plan's map that begin with PEFT's
- * base_model.model. (compiler/passes/lora.c).
+/* adapter.c: adapters' tensors between PEFT folders and a session.  An adapter's lines in the
+ * plan's weight map begin with PEFT's prefix `base_model.model.` (compiler/passes/lora.c).
  *
- * A parameter may hold rows of several linears and of several adapters: one adapter's lines are
- * required then, and the others' elements stay as they are. */
+ * A parameter may hold rows of several linears and of several adapters.  Reading one adapter
+ * requires all of its lines; the elements of other adapters keep their values. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/plan/manifest.h"

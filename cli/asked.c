@@ -1,9 +1,9 @@
-/* asked.c: what asked.h says.
+/* asked.c: implements asked.h.
  *
- * Monte Carlo arithmetic: each sample rounds every value as the plan stores it, with some chance
- * (EvalCtx.sample).  A device's result is one more sample: other orders of sums, values that stay
- * in registers, approximate functions.  A difference that none of many samples shows is an error of
- * the device. */
+ * Monte Carlo arithmetic: each sample evaluates the graph again and rounds every value as the plan
+ * stores it, with some chance (EvalCtx.sample).  A device's result is one more sample, since it
+ * sums in other orders, keeps values in registers and approximates functions.  A difference that
+ * none of many samples shows is an error of the device. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

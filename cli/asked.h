@@ -1,5 +1,5 @@
-/* asked.h: a question to the reference, its answer, and by how much the answer moves when the
- * reference's arithmetic is only as exact as a device's. */
+/* asked.h: a question to the double-precision reference and its answer.  Also: by how much the
+ * answer moves when the reference rounds as a device does. */
 #ifndef TGC_ASKED_H
 #define TGC_ASKED_H
 

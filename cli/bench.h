@@ -1,4 +1,4 @@
-/* bench.h: `tgc bench` of several sequences at once (--sequences). */
+/* bench.h: `tgc bench --sequences`: steps that decode several sequences at once. */
 #ifndef TGC_BENCH_H
 #define TGC_BENCH_H
 

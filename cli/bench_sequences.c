@@ -1,8 +1,8 @@
-/* bench_sequences.c: tgc bench --sequences: how long a step takes that decodes so many sequences.
+/* bench_sequences.c: tgc bench --sequences: the time of a step that decodes N sequences.
  *
- * Each has a prompt of its own, nothing is shared, and all stay until the end.  A time is from the
- * end of one step that only decodes to the end of the next: on a GPU, where results come a step or
- * two late, that is what a step takes once it is under way. */
+ * Each sequence has a prompt of its own; no cache pages are shared, and all sequences stay until
+ * the end.  A time runs from the end of one step that only decodes to the end of the next.  On a
+ * GPU results arrive a step or two late, so this is the time of a step in a running pipeline. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/batch/batch.h"

@@ -1,5 +1,4 @@
-/* build.c: a model file through the compiler into the sections of a plan.  The
- * only file here that knows the compiler. */
+/* build.c: compiles a model file into the sections of a plan.  Includes the compiler's headers. */
 #include <stdlib.h>
 #include <string.h>
 #include "../compiler/compiler.h"

@@ -1,7 +1,7 @@
-/* calibrate.c: see imatrix.h.  The model is compiled to one program, `sums`, that returns the sums
- * of squares of each linear's inputs (compiler/passes/input_sums.c); section `sums` of the plan
- * says which is whose, and has the map from tensors to parameters as it was before linears were
- * merged. */
+/* calibrate.c: measures importance (imatrix.h).  The model is compiled to one program, `sums`,
+ * which returns the sums of squares of each linear's inputs (compiler/passes/input_sums.c).
+ * Section `sums` of the plan says which sum belongs to which linear.  It also holds the map from
+ * tensors to parameters as it was before linears were merged. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/weights/weight_map.h"

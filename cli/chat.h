@@ -1,5 +1,5 @@
-/* chat.h: conversations: what `tgc run --messages`, `tgc tokenize --messages` and `tgc chat`
- * share. */
+/* chat.h: conversations, as `tgc run --messages`, `tgc tokenize --messages` and `tgc chat` share
+ * them. */
 #ifndef TGC_CLI_CHAT_H
 #define TGC_CLI_CHAT_H
 

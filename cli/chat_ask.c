@@ -1,4 +1,4 @@
-/* chat_ask.c: a conversation to text and ids, by the model's chat template. */
+/* chat_ask.c: turns a conversation into text and ids, by the model's chat template. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

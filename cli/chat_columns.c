@@ -1,4 +1,4 @@
-/* chat_columns.c: two answers side by side. */
+/* chat_columns.c: prints two answers side by side. */
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>

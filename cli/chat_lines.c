@@ -1,5 +1,5 @@
-/* chat_lines.c: what a person types: with an editor and a history where there is a terminal
- * (line_editor.c), else line by line. */
+/* chat_lines.c: reads what a person types.  On a terminal there is an editor with a history
+ * (line_editor.c); otherwise lines of standard input are read. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>

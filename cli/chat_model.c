@@ -1,7 +1,7 @@
 /* chat_model.c: a model that answers a conversation.
  *
- * Each answer begins with the whole conversation, rendered anew.  What its ids and those in the
- * cache have in common is not computed again. */
+ * Each answer renders the whole conversation anew.  The longest beginning that its ids share with
+ * the cache is not computed again. */
 #include <stdlib.h>
 #include <string.h>
 #include "chat.h"

@@ -1,13 +1,13 @@
-/* check.c: every program of a plan against the reference, on the session's device.
+/* check.c: compares every program of a plan, on the session's device, with the reference.
  *
- * Weights are the initial ones with noise added, so that no bias is zero and no
- * gain is one.  An error is the largest difference, over the largest value of the
- * reference; gradients that are nearly nothing beside the others count against a
- * hundredth of the largest gradient (a key's bias has no gradient at all).
+ * Weights are the initial ones with noise added, so that no bias is zero and no gain is one.  An
+ * error is the largest difference divided by the reference's largest value.  Gradients that are
+ * nearly zero beside the others are divided by a hundredth of the largest gradient instead (a key's
+ * bias has no gradient at all).
  *
- * With `shake`, where the device differs, the reference runs again with arithmetic that is only as
- * exact as the device's (asked.h).  The amount by which its own results move is no error of the
- * device: a sum cancels, or an expert or a maximum is chosen by a hair. */
+ * With `shake`, a result that differs is asked again: the reference runs with arithmetic that is
+ * only as exact as the device's (asked.h).  The amount by which its own results move then is no
+ * error of the device: a sum cancels, or two experts or two maxima are nearly equal. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* check.h: a plan's programs on a device against the double-precision evaluator: what `tgc check`
- * and the random graphs of tests/ ask. */
+/* check.h: compares a plan's programs on a device with the double-precision evaluator, for `tgc
+ * check` and for the random graphs of tests/. */
 #ifndef TGC_CHECK_H
 #define TGC_CHECK_H
 

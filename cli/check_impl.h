@@ -1,5 +1,5 @@
-/* check_impl.h: what the parts of `tgc check` share (check.c): the run, and how an output is
- * compared with the reference. */
+/* check_impl.h: private to check*.c: the state of a run of `tgc check`, and the comparison of an
+ * output with the reference. */
 #ifndef TGC_CHECK_IMPL_H
 #define TGC_CHECK_IMPL_H
 

@@ -1,6 +1,5 @@
-/* check_infer.c: what is said after a text, and vectors of texts, against the reference: logits of
- * all tokens and of the one behind them, of sequences side by side, choices that the device makes
- * by itself. */
+/* check_infer.c: compares inference with the reference: logits of all tokens, logits of the next
+ * token, sequences side by side, tokens that the device chooses by itself, and vectors of texts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

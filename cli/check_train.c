@@ -1,5 +1,5 @@
-/* check_train.c: a training step against the reference: the loss, every gradient, and what the
- * optimiser makes of the weights. */
+/* check_train.c: compares a training step with the reference: the loss, every gradient, and the
+ * weights after the optimiser. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* cli.h: what the commands share.  Functions are grouped by the file that
- * defines them.  Data goes to stdout, talk to stderr. */
+/* cli.h: what the commands share.  Functions are grouped by the file that defines them.  Data goes
+ * to stdout, messages to stderr. */
 #ifndef TGC_CLI_H
 #define TGC_CLI_H
 

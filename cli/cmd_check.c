@@ -1,5 +1,5 @@
-/* cmd_check.c: tgc check: every program of the plan against the reference (check.c), a line
- * each. */
+/* cmd_check.c: tgc check: compares every program of the plan with the reference (check.c) and
+ * prints a line for each. */
 #include <string.h>
 #include "check.h"
 #include "work.h"

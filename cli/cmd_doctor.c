@@ -1,4 +1,4 @@
-/* cmd_doctor.c: tgc doctor: what is here, and what to do about what is not. */
+/* cmd_doctor.c: tgc doctor: prints what this machine offers, and how to get what is missing. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* cmd_dump.c: tgc dump: sections of a plan as text. */
+/* cmd_dump.c: tgc dump: prints sections of a plan as text. */
 #include <stdlib.h>
 #include <string.h>
 #include "page.h"

@@ -1,5 +1,5 @@
-/* cmd_embed.c: tgc embed.  Each text gets one vector, as the model's folder says: its prompt, its
- * longest text, its pooling, its normalisation. */
+/* cmd_embed.c: tgc embed.  Each text gets one vector.  The model's folder says which prompt, text
+ * length, pooling and normalisation it gets. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/session/embed_text.h"

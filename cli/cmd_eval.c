@@ -1,6 +1,6 @@
-/* cmd_eval.c: tgc eval.  A long text is scored in windows, one a stride after the other, as many of
- * them together as the plan has room for.  Each begins anew, and a token counts in the first window
- * that has something before it. */
+/* cmd_eval.c: tgc eval.  A long text is scored in windows that begin `stride` tokens apart; as many
+ * windows run together as the plan has room for.  Each window starts without context.  A token
+ * counts in the first window where a token stands before it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* cmd_imatrix.c: tgc imatrix: importance of columns, measured, into llama.cpp's file. */
+/* cmd_imatrix.c: tgc imatrix: measures the importance of columns and writes llama.cpp's file. */
 #include "cli.h"
 #include "imatrix.h"
 

@@ -1,4 +1,5 @@
-/* cmd_quantize.c: tgc quantize: a GGUF file's tensors in other types, one after the other. */
+/* cmd_quantize.c: tgc quantize: rewrites a GGUF file with its tensors in other types, one tensor
+ * after the other. */
 #include <fnmatch.h>
 #include <math.h>
 #include <stdlib.h>

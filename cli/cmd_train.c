@@ -1,7 +1,7 @@
 /* cmd_train.c: tgc train: the loop.
  *
- * Two steps are under way at a time.  Before anything that looks at the weights (a
- * validation, a checkpoint, the end) both are waited for. */
+ * Two steps are in flight at a time.  Both are waited for before anything that reads the weights: a
+ * validation, a checkpoint, the end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>

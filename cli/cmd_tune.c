@@ -1,13 +1,13 @@
-/* cmd_tune.c: tgc tune: the tiles of a plan's products, measured.
+/* cmd_tune.c: tgc tune: measures the GEMM tiles of a plan.
  *
  * In each round every GEMM uses one of its candidates, so there are as many compilations as
  * candidates, not as many as pairs.  Kernels are timed in place.
  *
- * Kernels share one limit of power: among slow kernels all clocks are higher (10% for some GEMMs on
- * an H100).  So GEMMs take their candidates in different orders.  What is left of a round's clock
- * is divided out by the busy kernels that are not GEMMs.
+ * All kernels share the card's power limit: among slow kernels all clocks are higher (10% for some
+ * GEMMs on an H100).  So different GEMMs take their candidates in different orders.  Each round's
+ * remaining clock difference is divided out, by the busy kernels that are not GEMMs.
  *
- * Then the winners run together, against the model's choices, again and again until all of them
+ * Then the winners run together against the cost model's choices, again and again until all of them
  * win.  A winner by chance does not win twice, and a faster kernel may slow the others down. */
 #include <stdlib.h>
 #include <string.h>

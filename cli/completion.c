@@ -1,4 +1,5 @@
-/* completion.c: completion for bash, zsh and fish, from the tables of commands and options. */
+/* completion.c: writes the completion scripts of bash, zsh and fish from the tables of commands and
+ * options. */
 #include <stdio.h>
 #include <string.h>
 #include "../runtime/tgc.h"

@@ -1,16 +1,18 @@
-/* continuations.c: tgc eval --continuations, how likely given continuations of given prompts are.
+/* continuations.c: tgc eval --continuations: log-probabilities of given continuations of given
+ * prompts.
  *
- * An object a line in, an object a line out, in the same order:
+ * Input and output are JSON lines, one object each, in the same order:
  *
  *      {"prompt": "2 + 2 =", "continuation": " 4"}     {"prompt_ids": [5, 7], "continuation_ids":
  *                                                      [2]}
  *      {"logprob": -0.25, "tokens": 1, "greedy": true}
  *
- * logprob is of all the continuation's tokens together, natural logarithms; greedy: each of them is
- * the likeliest.  Texts become ids as lm-evaluation-harness has it: the blanks that end a prompt go
- * to the continuation, whose tokens are those of both texts together after as many as the prompt
- * has alone; an empty prompt is the token that begins texts, or ends them.  A prompt that does not
- * fit loses its beginning ("truncated": tokens). */
+ * `logprob` is the natural logarithm of the whole continuation's probability.  `greedy` is true if
+ * each of its tokens is the likeliest.  Texts become ids as in lm-evaluation-harness.  Blanks that
+ * end a prompt move to the continuation.  Prompt and continuation are tokenized together; the
+ * continuation's ids are those after as many ids as the prompt alone has.  An empty prompt is the
+ * token that begins texts, or else the one that ends them.  A prompt that does not fit loses its
+ * beginning ("truncated": tokens). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

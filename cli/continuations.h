@@ -1,4 +1,4 @@
-/* continuations.h: what `tgc eval --continuations` asks for. */
+/* continuations.h: the prompts and continuations of `tgc eval --continuations`. */
 #ifndef TGC_CONTINUATIONS_H
 #define TGC_CONTINUATIONS_H
 

@@ -1,10 +1,10 @@
-/* data.h: what a run learns from: files as streams of tokens, or as records.
+/* data.h: training data: files as streams of tokens, or as records.
  *
- * A stream is text or a .bin of ids; rows of a batch are windows of it, at random.  A record is an
- * example (a prompt and its answer, a conversation, a text) whose tokens count as targets or do
- * not; several share a row, each with its own positions, or have a row each.  What is in a row
- * depends on the seed and the row's number alone, so that a run that is resumed sees what it would
- * have seen. */
+ * A stream is text or a .bin of ids; rows of a batch are windows of it, drawn at random.  A record
+ * is an example: a prompt and its answer, a conversation, or a text.  Each of its tokens is a
+ * target or not.  Several records share a row, each with positions of its own, or each has a row.
+ * A row depends only on the seed and the row's number, so a resumed run sees the rows of an
+ * uninterrupted one. */
 #ifndef TGC_DATA_H
 #define TGC_DATA_H
 

@@ -1,9 +1,10 @@
-/* data_sources.c: what the words of --data and --val_data stand for, and their tokens.
+/* data_sources.c: finds the files of --data and --val_data and reads their tokens.
  *
- * A word is a file, or a pattern (*, ?, [...]) of files that are one source, in the order of their
- * names; a number behind a colon is its weight.  What a file is its name says: .bin ids, .jsonl and
- * .json records, all others text.  Text and records become ids once: these are kept in the folder
- * of compiled code, by the file's content, the tokenizer and the template. */
+ * An argument is a file, or a pattern (*, ?, [...]) whose files, in the order of their names, are
+ * one source.  A number behind a colon is the source's weight.  The file's name decides its kind:
+ * .bin holds ids, .jsonl and .json hold records, all others text.  Text and records become ids
+ * once.  The ids are kept in the cache folder, under a key of the file's content, the tokenizer and
+ * the template. */
 #include <errno.h>
 #include <glob.h>
 #include <math.h>

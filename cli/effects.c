@@ -1,4 +1,4 @@
-/* effects.c: an option that would change nothing is a usage error (effects.def). */
+/* effects.c: makes an option that would change nothing a usage error (effects.def). */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/util/file.h"

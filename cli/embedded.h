@@ -1,5 +1,5 @@
-/* embedded.h: files that travel in the binary.  The Makefile generates the tables
- * (build/embedded.c); each ends with name NULL. */
+/* embedded.h: files embedded in the binary.  The Makefile generates the tables (build/embedded.c);
+ * each ends with name NULL. */
 #ifndef TGC_EMBEDDED_H
 #define TGC_EMBEDDED_H
 

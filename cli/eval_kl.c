@@ -1,12 +1,13 @@
-/* eval_kl.c: tgc eval --kl: how far a model's next-token distributions are from a base model's.
+/* eval_kl.c: tgc eval --kl: the KL divergence of a model's next-token distributions from a base
+ * model's.
  *
- * The protocol is that of llama.cpp's perplexity tool: the text is cut into windows, each scored
- * from its own start; of a window the second half counts, so that every token has half a window
- * before it.  Where the tokenizer begins texts with a token, that stands in place of each window's
+ * The protocol is that of llama.cpp's perplexity tool.  The text is cut into windows, and each
+ * window is scored from its own start.  Only its second half counts, so that every token has half a
+ * window before it.  If the tokenizer begins texts with a token, that token replaces each window's
  * first.
  *
- * A base file (--save-base) is float32 .npy (rows, V+1): a row's token, and the base's logits for
- * it, of every token that counts, in order. */
+ * A base file (--save-base) is a float32 .npy of shape (rows, V+1), a row for each token that
+ * counts, in order: the token, then the base's V logits for it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

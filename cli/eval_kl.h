@@ -1,5 +1,5 @@
-/* eval_kl.h: how far a model's distributions are from a base model's: `tgc eval --save-base` writes
- * the base's, --kl compares with them. */
+/* eval_kl.h: `tgc eval --save-base` writes a base model's logits, `--kl` compares a model's
+ * distributions with them. */
 #ifndef TGC_EVAL_KL_H
 #define TGC_EVAL_KL_H
 

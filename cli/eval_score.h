@@ -1,4 +1,4 @@
-/* eval_score.h: --eval_score 'word=weight,...': what an answer gets for the words it has. */
+/* eval_score.h: --eval_score 'word=weight,...': scores an answer by the words in it. */
 #ifndef TGC_EVAL_SCORE_H
 #define TGC_EVAL_SCORE_H
 

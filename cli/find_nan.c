@@ -1,5 +1,5 @@
-/* find_nan.c: see find_nan.h.  Dropout is left out: where a value becomes infinite does not hang on
- * it. */
+/* find_nan.c: implements find_nan.h.  Dropout is left out: it does not decide where a value becomes
+ * infinite. */
 #include "find_nan.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* find_nan.h: --find_nan: which value of a step is the first that is not finite. */
+/* find_nan.h: --find_nan: names the first value of a step that is not finite. */
 #ifndef TGC_FIND_NAN_H
 #define TGC_FIND_NAN_H
 

@@ -1,10 +1,10 @@
-/* gguf_adapter.c: an adapter in a GGUF file (general.type adapter, adapter.type lora), for a model
- * that is one, too: the names that its tensors have in a PEFT folder, and that folder's
- * configuration.
+/* gguf_adapter.c: reads an adapter from a GGUF file (general.type adapter, adapter.type lora) for a
+ * model from a GGUF file.  Gives its tensors the names that a PEFT folder would have, and that
+ * folder's configuration.
  *
- * NAME.lora_a is A (r, inputs) and NAME.lora_b is B (outputs, r) of the tensor NAME; rows of B are
- * in the order of NAME's, as llama.cpp turns q and k.  alpha is one for all, r is each tensor's
- * own. */
+ * NAME.lora_a is A (r, inputs) and NAME.lora_b is B (outputs, r) of the tensor NAME.  Rows of B are
+ * in the order of NAME's rows, as llama.cpp permutes q and k.  alpha is one number for all tensors;
+ * each tensor has its own r. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/util/json.h"

@@ -1,4 +1,4 @@
-/* gguf_info.c: what is in a GGUF file: metadata and tensors. */
+/* gguf_info.c: prints the metadata and tensors of a GGUF file. */
 #include <string.h>
 #include "../runtime/weights/gguf.h"
 #include "work.h"

@@ -1,4 +1,4 @@
-/* gguf_model.c: see gguf_model.h.  Knows the compiler, whose Lua says what metadata means. */
+/* gguf_model.c: implements gguf_model.h.  Calls the compiler, whose Lua interprets the metadata. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-/* gguf_write.c: see gguf_write.h.  Knows the compiler, whose Lua says what a file's keys are.
+/* gguf_write.c: implements gguf_write.h.  Calls the compiler, whose Lua makes the file's keys.
  *
- * The map of the names is the one that a reader of the file would have (models/gguf.lua), run
- * backwards: tensors of the folder are its parameters, those of the file are exported. */
+ * The map of names is the one that a reader of the file would use (models/gguf.lua), run backwards:
+ * the folder's tensors stand for parameters, and the file's tensors are exported from them. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

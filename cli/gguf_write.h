@@ -1,4 +1,4 @@
-/* gguf_write.h: a GGUF file of a Hugging Face folder; sees the compiler. */
+/* gguf_write.h: writes a GGUF file from a Hugging Face folder.  Includes the compiler's headers. */
 #ifndef TGC_GGUF_WRITE_H
 #define TGC_GGUF_WRITE_H
 

@@ -1,4 +1,4 @@
-/* grammar.c: --grammar and --json-schema: what may be said is masked, token by token. */
+/* grammar.c: --grammar and --json-schema: masks, token by token, what the grammar forbids. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/util/file.h"

@@ -1,4 +1,4 @@
-/* help.c: help and the man page, from the tables. */
+/* help.c: prints help and the man page from the tables of commands and options. */
 #include <stdio.h>
 #include <string.h>
 #include "../runtime/tgc.h"

@@ -1,4 +1,5 @@
-/* help_models.c: tgc help lua, tgc help models; the words are the compiler's (read/describe.c). */
+/* help_models.c: tgc help lua, tgc help models.  The text comes from the compiler
+ * (read/describe.c). */
 #include <string.h>
 #include "../compiler/compiler.h"
 #include "cli.h"

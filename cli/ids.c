@@ -1,4 +1,4 @@
-/* ids.c: token ids as text, and standard input. */
+/* ids.c: reads token ids written as text, and standard input. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
-/* imatrix.c: see imatrix.h.
+/* imatrix.c: implements imatrix.h.
  *
- * The older form: i32 entries; of each i32 length and name, i32 calls, i32 n, f32 sums (n), where
- * sums / calls are the means; then the text's name.  Experts lie one behind the other. */
+ * llama.cpp's older format: i32 number of entries; for each entry i32 length and name, i32 calls,
+ * i32 n, f32 sums (n), where sums / calls are the means; then the text's name.  Experts follow one
+ * another. */
 #include "imatrix.h"
 #include <math.h>
 #include <stdlib.h>

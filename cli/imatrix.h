@@ -1,4 +1,4 @@
-/* imatrix.h: importance of the columns of linears: mean squares of what they are given. */
+/* imatrix.h: importance matrices: for each linear, the mean square of each column of its inputs. */
 #ifndef TGC_IMATRIX_H
 #define TGC_IMATRIX_H
 

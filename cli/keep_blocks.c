@@ -1,6 +1,6 @@
-/* keep_blocks.c: a parameter that lies in blocks in the file of weights stays in them (attribute
- * `storage`), where all that read it take rows of it.  Without a file it lies in those that a
- * mixture would give it.  Knows the compiler. */
+/* keep_blocks.c: decides which parameters stay in blocks, and sets their attribute `storage`.  A
+ * parameter does if the weights' file has it in blocks and all its readers take whole rows.
+ * Without a file, the mixture decides its type.  Includes the compiler's headers. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/weights/weight_map.h"

@@ -1,4 +1,5 @@
-/* keep_blocks.h: which weights lie in blocks, a file's own or random ones; sees the compiler. */
+/* keep_blocks.h: decides which weights stay in blocks: those of a file, or random ones.  Includes
+ * the compiler's headers. */
 #ifndef TGC_KEEP_BLOCKS_H
 #define TGC_KEEP_BLOCKS_H
 

@@ -1,5 +1,5 @@
-/* line_editor.c: lines edited with libedit (BSD licence), which is opened at run time where it is
- * there.
+/* line_editor.c: line editing by libedit (BSD licence), which is opened at run time if it is
+ * installed.
  *
  * This uses libedit's own interface, not its imitation of readline.  The imitation catches Ctrl-C
  * with a handler that sends the signal on to the whole process group, and between two prompts it
@@ -7,7 +7,7 @@
  * takes for "insert the next key as it is"; from then on Ctrl-D ended nothing.
  *
  * Here the terminal is never in canonical mode while there is an editor.  At a prompt ISIG is off:
- * Ctrl-C, Ctrl-Z and Ctrl-\ are keys, so no signal can arrive between a check and a read. 
+ * Ctrl-C, Ctrl-Z and Ctrl-\ are keys, so no signal can arrive between a check and a read.
  * Elsewhere ISIG is on: Ctrl-C stops an answer, and what else is typed waits for the next
  * prompt. */
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* load.c: where a PLAN is wanted, a plan is mapped and a MODEL is compiled. */
+/* load.c: gives a command its PLAN argument: maps a plan file, or compiles a MODEL. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/plan/manifest.h"

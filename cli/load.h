@@ -1,5 +1,5 @@
-/* load.h: how a command gets what it works on (load.c, load_*.c): a MODEL or a plan, its tokenizer
- * and its weights. */
+/* load.h: loads what a command works on (load.c, load_*.c): a MODEL or a plan, its tokenizer and
+ * its weights. */
 #ifndef TGC_CLI_LOAD_H
 #define TGC_CLI_LOAD_H
 

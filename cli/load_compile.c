@@ -1,4 +1,4 @@
-/* load_compile.c: a MODEL and the options of a command to a plan. */
+/* load_compile.c: compiles a MODEL to a plan, by a command's options. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/plan/manifest.h"

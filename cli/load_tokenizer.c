@@ -1,5 +1,4 @@
-/* load_tokenizer.c: the tokenizer that goes with a model, and what a plan takes from beside it: the
- * chat template, an encoder's settings. */
+/* load_tokenizer.c: finds a model's tokenizer, chat template and encoder settings, for the plan. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* load_weights.c: where a model's weights come from, and the adapters on top of them. */
+/* load_weights.c: finds a model's weights and its adapters. */
 #include <dirent.h>
 #include <string.h>
 #include "../runtime/util/file.h"

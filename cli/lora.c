@@ -1,4 +1,4 @@
-/* lora.c: --lora: adapters into the model's graph. */
+/* lora.c: --lora: adds adapters to the model's graph. */
 #include "lora.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
-/* loss_scale.c: the scale of the loss when gradients are f16.  Small gradients would be 0 in 16
- * bits, and large ones are infinite: the scale grows until one is, and the step that had it is left
- * out. */
+/* loss_scale.c: scales the loss when gradients are f16.  Unscaled, small gradients would be 0 in 16
+ * bits.  The scale grows until a gradient is infinite; that step is skipped. */
 #include <math.h>
 #include "work.h"
 

@@ -1,9 +1,9 @@
-/* merge.c: tgc export --merge: a model and adapters as one model, W += s B A.
+/* merge.c: tgc export --merge: folds adapters into a model's weights, W += s B A.
  *
- * One parameter at a time comes from the base model's checkpoint, gets the adapters' products,
- * summed in double, and goes into the folder, rounded to the type that the base has.  The graph is
- * that of the model with adapters beside its linears, unmerged (-O0), so that the rows of a weight
- * and of its B lie alike.  Adapters stay in float32. */
+ * Parameters are merged one at a time: read from the base model's checkpoint, added to the
+ * adapters' products (summed in double), rounded to the base's type, written to the folder.  The
+ * graph is the model with adapters beside its linears, unmerged (-O0), so that the rows of a weight
+ * and of its B correspond.  Adapters stay in float32. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

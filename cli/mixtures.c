@@ -1,4 +1,4 @@
-/* mixtures.c: see mixtures.h. */
+/* mixtures.c: implements mixtures.h. */
 #include "mixtures.h"
 #include <stdio.h>
 #include <string.h>

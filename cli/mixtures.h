@@ -1,4 +1,4 @@
-/* mixtures.h: which tensor of a GGUF file gets which type (mixtures.def). */
+/* mixtures.h: chooses the type of each tensor of a GGUF file, by mixture (mixtures.def). */
 #ifndef TGC_MIXTURES_H
 #define TGC_MIXTURES_H
 

@@ -1,4 +1,4 @@
-/* model_kind.c: what a path is: a plan, a folder, a GGUF file, the source of a model. */
+/* model_kind.c: tells what a path is: a plan, a folder, a GGUF file, a model's source. */
 #include <dirent.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,12 +1,13 @@
-/* model_source.c: the model that a plan's graph was made by, for its page and for a folder.
+/* model_source.c: the source text that made a plan's graph, for the page of `dump --html` and for
+ * exported folders.
  *
- * A folder of a model that is of no family has a config.json of tgc's own, which names the model's
- * file beside it:
+ * If a model belongs to no family, its exported folder has a config.json that only tgc reads.  It
+ * names the model's file beside it:
  *
  *      {"model_type": "tgc", "tgc_model": "my.lua", "tgc_params": {"n_layer": 4, ...}, ...}
  *
- * tgc_model is Lua, with its parameters, or a JSON graph, which has none.  What the Lua requires
- * lies beside it, unless it comes with tgc. */
+ * tgc_model is a Lua file, with its parameters, or a JSON graph, which has none.  Modules that the
+ * Lua requires lie beside it, unless they come with tgc. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/util/file.h"

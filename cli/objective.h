@@ -1,4 +1,4 @@
-/* objective.h: training for an objective (--objective): what it feeds to a step, and what it
+/* objective.h: training with --objective: the inputs that it adds to a step, and the texts that it
  * samples. */
 #ifndef TGC_CLI_OBJECTIVE_H
 #define TGC_CLI_OBJECTIVE_H

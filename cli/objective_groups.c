@@ -1,4 +1,5 @@
-/* objective_groups.c: rows of prompts with continuations that are sampled and judged. */
+/* objective_groups.c: makes rows from prompts and their continuations, which are sampled and then
+ * scored. */
 #include <stdlib.h>
 #include <string.h>
 #include "objective.h"

@@ -1,4 +1,4 @@
-/* objective_lua.c: opens an objective, for those who know the runtime only. */
+/* objective_lua.c: opens an objective, for files that include only the runtime's headers. */
 #include "objective_lua.h"
 #include "../compiler/compiler.h"
 

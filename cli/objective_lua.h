@@ -1,5 +1,5 @@
 /* objective_lua.h: opens an objective (--objective NAME or FILE.lua) for files that include the
- * runtime's headers: the compiler's have names in common with them. */
+ * runtime's headers, whose names clash with the compiler's. */
 #ifndef TGC_OBJECTIVE_LUA_H
 #define TGC_OBJECTIVE_LUA_H
 

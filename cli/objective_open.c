@@ -1,4 +1,4 @@
-/* objective_open.c: --objective, --reference, --embedder: opens what a run needs of them. */
+/* objective_open.c: opens the models and files of --objective, --reference and --embedder. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* objective_rows.c: rows of a batch as documents side by side, and what is fed for their tokens. */
+/* objective_rows.c: packs texts side by side into rows of a batch, and fills the objective's inputs
+ * for their tokens. */
 #include <stdlib.h>
 #include <string.h>
 #include "objective.h"

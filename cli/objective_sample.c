@@ -1,5 +1,5 @@
-/* objective_sample.c: continuations of prompts, sampled together by the weights that are
- * trained. */
+/* objective_sample.c: samples continuations of prompts, several at once, from the weights in
+ * training. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/batch/batch.h"

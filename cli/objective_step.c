@@ -1,8 +1,8 @@
-/* objective_step.c: what an objective needs of a step: its rows, log-probabilities by the weights
- * that are there and by the frozen ones, the teacher's logits.
+/* objective_step.c: what an objective adds to a step: its rows, log-probabilities under the current
+ * and the frozen weights, the teacher's logits.
  *
- * The frozen model is the one that is trained with its adapters off: their second factors are zeros
- * for the length of a pass, and no weight is there twice.  Without adapters it is --reference
+ * With adapters, the frozen model is the model itself with its adapters off: their second factors
+ * are zero for one pass, so no weight is stored twice.  Without adapters it is --reference
  * MODEL. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* open.c: sessions, JSON out, ids in. */
+/* open.c: opens sessions, reads ids, prints JSON. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/util/file.h"

@@ -1,4 +1,4 @@
-/* option.c: the tables, and parsing by them. */
+/* option.c: the tables of options and commands, and the parser that reads arguments by them. */
 #include "option.h"
 #include <errno.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* oracle.c: the evaluator behind oracle.h; knows the compiler, not the runtime. */
+/* oracle.c: implements oracle.h.  Includes the compiler's headers, not the runtime's. */
 #include "oracle.h"
 #include <float.h>
 #include <math.h>

@@ -1,5 +1,5 @@
-/* oracle.h: the double-precision evaluator behind types of its own, for files that include the
- * runtime's headers: the compiler's have names in common with them. */
+/* oracle.h: the double-precision evaluator, with types of its own, for files that include the
+ * runtime's headers, whose names clash with the compiler's. */
 #ifndef TGC_ORACLE_H
 #define TGC_ORACLE_H
 

@@ -1,7 +1,7 @@
-/* outputs.c: no output takes the place of a file that the same command reads.
+/* outputs.c: refuses an output that is a file which the same command reads.
  *
- * Files are the same where device and inode are, whatever they are called.  A plan may be written
- * over itself (compile adds code to it, tune compiles it again); nothing else is meant to be. */
+ * Two paths are the same file if device and inode agree.  A plan may be written over itself
+ * (compile adds code to it, tune compiles it again); no other file may. */
 #include <string.h>
 #include <sys/stat.h>
 #include "cli.h"

@@ -1,8 +1,8 @@
-/* packing.c: records into rows of T places, by first-fit-decreasing.
+/* packing.c: packs records into rows of T tokens, by first-fit-decreasing.
  *
- * The longest record first, each into the first row that has room: at most 11/9 of the fewest rows
- * there could be.  Lengths alone decide, so every epoch has the same slots and rows; what changes
- * is which of the records of one length has which slot, and the order of rows. */
+ * Records are placed longest first, each into the first row that has room.  This takes at most 11/9
+ * of the fewest rows possible.  Only lengths decide, so every epoch has the same slots and rows.
+ * An epoch shuffles the records of equal length among their slots, and the order of rows. */
 #include <stdlib.h>
 #include <string.h>
 #include "data.h"

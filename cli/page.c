@@ -1,7 +1,7 @@
-/* page.c: tgc dump --html: everything that is known of a plan, as one file for a browser.
+/* page.c: tgc dump --html: writes what is known about a plan as one HTML file.
  *
- * The page is html/page.html with its style, its script and one JSON object put in.  All that comes
- * from the plan stands in that object (page_json.c), and the script shows it as text. */
+ * The page is html/page.html with its style, its script and one JSON object inserted.  All data of
+ * the plan is in that object (page_json.c), and the script shows it as text. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/util/c_locale.h"

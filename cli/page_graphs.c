@@ -1,4 +1,5 @@
-/* page_graphs.c: a plan's graphs for its page.  Knows the compiler, not the runtime. */
+/* page_graphs.c: the graphs of a plan, for its page.  Includes the compiler's headers, not the
+ * runtime's. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-/* page_json.c: JSON that stands in a page's script.
+/* page_json.c: writes JSON that is safe inside a page's script.
  *
- * Names in a plan are its maker's: `<`, `>` and `&` are written as \u003c and so on, so no text
- * can end the script or begin a tag, wherever it is put. */
+ * Whoever made the plan chose its names.  So `<`, `>` and `&` are written as \u003c and so on: no
+ * text can end the script or begin a tag, wherever it stands. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

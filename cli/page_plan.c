@@ -1,7 +1,7 @@
 /* page_plan.c: kernels, launches, buffers and memory of a plan for its page.
  *
- * Kernels and launches are program.*'s, read by the runtime's own parser; `launches` says of each
- * what it is made of, reads and writes. */
+ * Kernels and launches come from program.*, by the runtime's own parser.  Section `launches` says
+ * which nodes each launch computes, and what it reads and writes. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/plan/program.h"

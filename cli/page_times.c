@@ -1,6 +1,7 @@
-/* page_times.c: how long every launch of a plan takes on this device, for its page.
+/* page_times.c: times every launch of a plan on this device, for its page.
  *
- * As `tgc bench --kernels` measures: the shortest of several runs, each launch by itself. */
+ * The method is that of `tgc bench --kernels`: the shortest of several runs, each launch by
+ * itself. */
 #include <stdlib.h>
 #include <string.h>
 #include "work.h"

@@ -1,5 +1,5 @@
-/* param_source.c: which line of the model makes a parameter, from the plan's own text; for
- * messages.  Knows the compiler. */
+/* param_source.c: finds the line of the model that makes a parameter, from the plan's own text, for
+ * messages.  Includes the compiler's headers. */
 #include <stdlib.h>
 #include "../compiler/compiler.h"
 #include "../runtime/weights/weight_map.h"

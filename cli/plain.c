@@ -1,8 +1,8 @@
-/* plain.c: text from files, for people.
+/* plain.c: prints text from files so that it cannot drive a terminal.
  *
- * Names in a plan, in a checkpoint or in a path may hold what a terminal obeys: escape sequences,
- * control characters of Unicode, marks that turn the direction of a line.  put_plain writes these,
- * and bytes that are no UTF-8, so that they can be read: \x1b, \u009b. */
+ * Names in a plan, a checkpoint or a path may hold escape sequences, control characters of Unicode,
+ * or marks that turn a line's direction.  put_plain writes these, and bytes that are not UTF-8,
+ * visibly: \x1b, \u009b. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
-/* plot_csv.c: the log of a training run: `tgc train --log_csv`, or whatever has such columns. */
+/* plot_csv.c: reads the log of a training run: `tgc train --log_csv`, or any CSV with such
+ * columns. */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-/* plot_svg.c: curves of runs as one SVG: panels under each other over the same steps.
+/* plot_svg.c: draws curves of runs as one SVG, with panels below each other over the same steps.
  *
- * A long curve is drawn twice: faint, as the least and the most of every pixel's steps, and
- * strong, as their means.  Colours follow the reader's light or dark mode. */
+ * A long curve is drawn twice: faint, the minimum and maximum of the steps in each pixel, and
+ * strong, their means.  Colours follow the reader's light or dark mode. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* progress.c: talk on standard error, a progress bar, units. */
+/* progress.c: messages on standard error, a progress bar, numbers with units. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-/* prompts.c: what `tgc run` begins with: -p, again and again, -f, --prompt-ids or standard input.
+/* prompts.c: reads the prompts of `tgc run`: -p (repeatable), -f, --prompt-ids or standard input.
  *
- * All prompts are read and turned into ids before anything runs.  Standard input is read for -f -,
- * and where nothing else was given and it is a pipe or a file. */
+ * All prompts are read and turned into ids before anything runs.  Standard input is read for -f -.
+ * It is also read if no prompt was given and it is a pipe or a file. */
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>

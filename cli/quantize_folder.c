@@ -1,10 +1,11 @@
-/* quantize_folder.c: a Hugging Face folder's linears in another type, one after the other:
+/* quantize_folder.c: converts a Hugging Face folder's linears to another type, one after the other:
  *
  *      nf4         bitsandbytes, blocks of 64: the package's bytes
  *      int4:G      compressed-tensors pack-quantized, symmetric, a scale for G columns
  *      fp8         compressed-tensors float-quantized, E4M3, a scale for each row
  *
- * The output, embeddings, norms and routers stay; files beside the weights are copied. */
+ * The output layer, embeddings, norms and routers keep their type.  Files beside the weights are
+ * copied. */
 #include <dirent.h>
 #include <fnmatch.h>
 #include <math.h>

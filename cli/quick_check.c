@@ -1,5 +1,5 @@
-/* quick_check.c: a model's programs before kernels are made of them, against the model itself, in
- * double precision.
+/* quick_check.c: compares a model's programs with the model itself, in double precision, before
+ * kernels are made.
  *
  *      decode    the graph with caches, one token after another    = logits of the whole text
  *      step      the graph that trains                             = loss and gradients of the
@@ -7,9 +7,9 @@
  *      gradient  of the plain one                                  = differences of the loss in a
  *                                                                  random direction
  *
- * It uses a few tokens and weights of its own, not a checkpoint's.  A difference is a mistake of
- * this compiler.  Kernels are not run: `tgc check` does that, which needs a compiler for them.  A
- * model that would take more than a second or two is not checked, and tgc says so. */
+ * It uses a few tokens and weights of its own, not a checkpoint's.  A difference is a bug of this
+ * compiler.  No kernel runs, since that would need a compiler; `tgc check` runs them.  A model that
+ * would take more than a second or two is skipped, with a message. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

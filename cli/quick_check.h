@@ -1,6 +1,6 @@
-/* quick_check.h: what `tgc compile` compares of a user's own graph before it makes kernels: the
- * programs after all passes with the graph as the model states it, by the evaluator, at small
- * sizes. Includes the compiler's headers. */
+/* quick_check.h: the check that `tgc compile` makes of a user's own graph before it makes kernels.
+ * The evaluator compares the programs after all passes with the graph as the model states it, at
+ * small sizes.  Includes the compiler's headers. */
 #ifndef TGC_QUICK_CHECK_H
 #define TGC_QUICK_CHECK_H
 

@@ -1,10 +1,10 @@
-/* record_text.c: the ids of one record, and which of them are targets.
+/* record_text.c: turns one record into ids, and marks which of them are targets.
  *
- * Conversations go through the chat template.  An answer is what {% generation %} marks there; in a
- * template without marks it begins where the messages before it end with the generation prompt, and
- * ends where the text with it ends.  These beginnings must be beginnings of the whole text, and
- * their ids of its ids; a record where they are not is refused, for what would be learnt is not
- * what is asked of the model later. */
+ * Conversations go through the chat template.  If the template has {% generation %}, that marks the
+ * answers.  If not, an answer begins where the messages before it, rendered with the generation
+ * prompt, end; it ends where the text that includes it ends.  Each such rendering must be a
+ * beginning of the whole text, and its ids a beginning of the whole text's ids.  A record that
+ * breaks this rule is refused: the model would learn something else than it is asked for later. */
 #include <stdlib.h>
 #include <string.h>
 #include "record_text.h"

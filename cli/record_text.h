@@ -1,5 +1,5 @@
-/* record_text.h: between records.c, which reads a JSONL, and record_text.c, which makes ids of its
- * texts. */
+/* record_text.h: the interface between records.c, which reads JSONL, and record_text.c, which makes
+ * ids from its texts. */
 #ifndef TGC_RECORD_TEXT_H
 #define TGC_RECORD_TEXT_H
 

@@ -1,17 +1,17 @@
-/* records.c: examples of a JSONL as ids, and which of them are targets.
+/* records.c: reads examples from JSONL as ids, and marks which of them are targets.
  *
  *      {"prompt": "2 + 2?", "completion": "4"}         a user's message and the assistant's
  *      {"messages": [{"role": ..., "content": ...}]}   a conversation, perhaps with "tools"
  *      {"text": "..."}                                 a text as it is; all of it counts
  *
- * Where pairs are wanted (--objective):
+ * An objective that learns from pairs takes these records:
  *
  *      {"prompt": "2 + 2?", "chosen": "4", "rejected": "5"}     or two conversations that end with
  *                                                               an answer
  *
- * and where prompts are, {"prompt": "2 + 2?"} does, too.
+ * An objective that learns from prompts also takes {"prompt": "2 + 2?"}.
  *
- * An object a line, or one JSON list of objects.  record_text.c makes their ids. */
+ * The file is JSON lines, or one JSON list of objects.  record_text.c makes the ids. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>

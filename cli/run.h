@@ -1,4 +1,4 @@
-/* run.h: what `tgc run` keeps of one text that is being said. */
+/* run.h: the state that `tgc run` keeps for one text in generation. */
 #ifndef TGC_RUN_H
 #define TGC_RUN_H
 

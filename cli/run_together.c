@@ -1,4 +1,4 @@
-/* run_together.c: several prompts, or several continuations of one, decoded together. */
+/* run_together.c: decodes several prompts, or several continuations of one prompt, together. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/batch/batch.h"

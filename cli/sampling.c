@@ -1,7 +1,7 @@
-/* sampling.c: options of sampling, with llama.cpp's names, as the session takes them.
+/* sampling.c: reads the sampling options, which have llama.cpp's names, into the session's struct.
  *
- * Of these options any may be given with any other, as llama.cpp has it: --top-k beside --temp 0
- * changes nothing, and is no error. */
+ * Any combination of these options is allowed, as in llama.cpp: --top-k beside --temp 0 changes
+ * nothing and is no error. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

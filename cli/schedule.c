@@ -1,6 +1,6 @@
-/* schedule.c: the learning rate.  Linear rise over warmup steps; then it is constant, or reaches
- * min_lr at decay_steps and stays there: by half a cosine, by a line, or (WSD: warm-up, stable,
- * decay) by a line over the last `cooldown` steps. */
+/* schedule.c: the learning rate of a step.  It rises linearly over the warm-up steps.  Then it is
+ * constant, or falls to min_lr at decay_steps and stays there.  It falls along half a cosine, along
+ * a line, or (WSD: warm-up, stable, decay) along a line over the last `cooldown` steps. */
 #include <math.h>
 #include "work.h"
 

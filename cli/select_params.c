@@ -1,11 +1,10 @@
-/* select_params.c: which parameters are trained, and how: --train PATTERN, --group 'PATTERN: lr=X,
- * wd=X'.
+/* select_params.c: --train PATTERN and --group 'PATTERN: lr=X, wd=X': selects which parameters
+ * train, and at which rates.
  *
- * A pattern (* and ? as in file names) stands for a parameter's name in the graph, for a name of
- * its tensor in checkpoints, or for parts of such a name between dots: q_proj, layers.3, *mlp*.  A
- * parameter that no pattern of --train matches is frozen; of groups that match the later one
- * counts.  Frozen is an attribute of the graph: differentiate makes no gradient, no moments are
- * laid out. */
+ * A pattern (* and ? as in file names) matches a parameter's name in the graph, its tensor's name
+ * in checkpoints, or dot-separated parts of such a name: q_proj, layers.3, *mlp*.  A parameter that
+ * no --train pattern matches is frozen.  If several groups match, the last one counts.  Frozen is
+ * an attribute of the graph: differentiate makes no gradient, and no moments are allocated. */
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* select_params.h: --train and --group: which parameters learn. Includes the compiler's headers. */
+/* select_params.h: --train and --group: select which parameters train.  Includes the compiler's
+ * headers. */
 #ifndef TGC_SELECT_PARAMS_H
 #define TGC_SELECT_PARAMS_H
 

@@ -1,5 +1,5 @@
-/* show_data.c: tgc train --show_data: the first rows that would be learned, with what counts in
- * green, or in [[brackets]] where no terminal is. */
+/* show_data.c: tgc train --show_data: prints the first training rows.  Targets are green on a
+ * terminal, in [[brackets]] elsewhere. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

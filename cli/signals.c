@@ -1,5 +1,5 @@
-/* signals.c: Ctrl-C, kill and a terminal that goes.  The only state of the command line that is
- * global. */
+/* signals.c: handles Ctrl-C, kill and a terminal that hangs up.  Holds the command line's only
+ * global state. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* state.c: a session's parameters, moments and gradients in and out of files. */
+/* state.c: saves a session's parameters, moments and gradients to files, and loads them. */
 #include <dirent.h>
 #include <errno.h>
 #include <stddef.h>

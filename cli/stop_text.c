@@ -1,4 +1,4 @@
-/* stop_text.c: texts that end a generation, wherever the borders of tokens lie. */
+/* stop_text.c: finds texts that end a generation, even if they straddle tokens. */
 #include <string.h>
 #include "stop_text.h"
 

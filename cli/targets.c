@@ -1,4 +1,4 @@
-/* targets.c: what a plan carries besides text: kernel headers, machine code. */
+/* targets.c: adds a plan's kernel headers and machine code. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/device/device.h"

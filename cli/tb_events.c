@@ -1,11 +1,10 @@
-/* tb_events.c: the file that TensorBoard reads: records of TFRecord, each an Event of protocol
- * buffers.
+/* tb_events.c: writes TensorBoard's event file: TFRecord records, each a protocol-buffer Event.
  *
- * A record is its length (64 bits), the masked CRC-32C of these eight bytes, the data, the masked
- * CRC-32C of the data; all little-endian.  Of Event these fields are written: 1 wall_time (double),
- * 2 step (varint), 3 file_version, 5 summary, 7 session_log; a Summary has Values (1) of tag (1)
+ * A record is its length (64 bits), the masked CRC-32C of these eight bytes, the data, and the
+ * masked CRC-32C of the data; all little-endian.  An Event gets these fields: 1 wall_time (double),
+ * 2 step (varint), 3 file_version, 5 summary, 7 session_log.  A Summary has Values (1) of tag (1)
  * and simple_value (2, float).  SessionLog's status 1 (START) makes readers forget what earlier
- * files have from its step on. */
+ * files hold from its step on. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* tgc.c: from the command line to a command, and from its error to an exit code. */
+/* tgc.c: runs the command that the arguments name, and turns its error into an exit code. */
 #include <fcntl.h>
 #include <string.h>
 #include "../ir/ir.h"

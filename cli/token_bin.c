@@ -1,8 +1,8 @@
-/* token_bin.c: files of ids, and a stream that lies in several.
+/* token_bin.c: reads files of ids, and streams that lie in several files.
  *
- * nanoGPT's .bin is uint16 and nothing else.  llm.c's begins with 256 int32: a magic number, a
- * version, the number of ids; these are uint16 (20240520, GPT-2's tokens) or uint32 (20240801,
- * Llama 3's).  All little-endian, mapped and not copied. */
+ * nanoGPT's .bin is uint16 without a header.  llm.c's begins with 256 int32: a magic number, a
+ * version, the number of ids.  Its ids are uint16 (20240520, GPT-2's tokens) or uint32 (20240801,
+ * Llama 3's).  All are little-endian.  Files are mapped, not copied. */
 #include <stdlib.h>
 #include <string.h>
 #include "data.h"

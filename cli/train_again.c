@@ -1,8 +1,8 @@
-/* train_again.c: OUT_DIR/run.txt, so that `tgc train OUT_DIR --resume` goes on without other
- * options.
+/* train_again.c: writes and reads OUT_DIR/run.txt, so that `tgc train OUT_DIR --resume` needs no
+ * other options.
  *
- * Settings that make the steps lie in the state (train_settings.c).  Here is the rest: model, data
- * and where to run, a line each: NAME VALUE, files by whole paths. */
+ * Settings that determine the steps are in the state (train_settings.c).  run.txt has the rest:
+ * model, data and device, one line each, NAME VALUE, with absolute paths. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

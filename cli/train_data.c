@@ -1,5 +1,4 @@
-/* train_data.c: the data of a run: its files, its vocabulary, its records, what is kept for
- * validation. */
+/* train_data.c: opens a run's data: its files, vocabulary and records, and the validation split. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/device/cache.h"

@@ -1,9 +1,9 @@
-/* train_ema.c: --ema: an average of the weights, which validates and is what a run leaves by choice
- * (--ema_use).
+/* train_ema.c: --ema: an average of the weights.  Validation uses it, and the run's output is made
+ * of it; --ema_use restricts it to one of the two.
  *
- * The average of step 1 is the weights behind it, as torch.optim.swa_utils.AveragedModel has it; a
- * step that changed nothing is not counted.  It lies in the arena `ema`; for as long as it is used
- * it changes place with the weights, which loses no bit of either. */
+ * After step 1 the average is the weights themselves, as in torch.optim.swa_utils.AveragedModel.  A
+ * step that changed nothing is not counted.  The average lies in the arena `ema`.  While it is in
+ * use it is exchanged with the weights, which loses no bit of either. */
 #include <stdlib.h>
 #include "train.h"
 

@@ -1,9 +1,9 @@
-/* train_keep.c: --keep K: the last K checkpoints under names of their own, and the best one.
+/* train_keep.c: --keep K: keeps the last K checkpoints under names of their own, and the best one.
  *
- * ckpt.safetensors (or the adapter) is what the state goes with; ckpt-STEP.safetensors
- * (adapter-STEP) and best.safetensors (adapter-best) are links to such files, or copies where there
- * are no links.  They come after the state: whoever is killed in between lacks one of them, and no
- * more. */
+ * The state belongs to ckpt.safetensors (or the adapter).  ckpt-STEP.safetensors (adapter-STEP) and
+ * best.safetensors (adapter-best) are hard links to such files, or copies on file systems without
+ * links.  They are made after the state.  A run that is killed in between lacks one of them and
+ * nothing else. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>

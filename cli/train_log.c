@@ -1,5 +1,5 @@
-/* train_log.c: see train_log.h.  A row is one system call: those before it are in the file at any
- * moment. */
+/* train_log.c: implements train_log.h.  A row is one system call, so earlier rows are in the file
+ * at any moment. */
 #include "train_log.h"
 #include <errno.h>
 #include <fcntl.h>

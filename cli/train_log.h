@@ -1,7 +1,7 @@
-/* train_log.h: what a run writes down of its steps.
+/* train_log.h: the logs of a run.
  *
  * OUT_DIR/log.csv (or --log_csv FILE), OUT_DIR/log.jsonl, and with --tensorboard an event file
- * there.  A resumed run takes away the rows of steps that it does again. */
+ * there.  A resumed run removes the rows of steps that it does again. */
 #ifndef TGC_TRAIN_LOG_H
 #define TGC_TRAIN_LOG_H
 

@@ -1,12 +1,12 @@
-/* train_save.c: what a run leaves in OUT_DIR, a generation at a time.
+/* train_save.c: saves a run in OUT_DIR, one generation of files at a time.
  *
- * The files of a step are written beside the old ones, the state makes them true, then they get
- * their names.  Whoever is killed in between leaves what run_settle, or a reader by run_file, finds
- * of one step.
+ * The files of a step are written beside the old ones.  Writing the state commits them; then they
+ * get their final names.  If the run is killed in between, run_settle, or a reader through
+ * run_file, still finds the files of one step.
  *
- * A step waits for a copy of what is saved (session_snapshot); a thread makes files of it beside
- * the next steps.  The next save waits for the thread, as do all that say that something was saved.
- * Where the host has no memory for the copy, the steps wait for the files. */
+ * The next step waits only for a copy of what is saved (session_snapshot); a thread writes the
+ * files while steps go on.  The next save waits for the thread, and so does every message that says
+ * something was saved.  If the host has no memory for the copy, the steps wait for the files. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>

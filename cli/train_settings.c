@@ -1,6 +1,6 @@
-/* train_settings.c: the settings of a run.  They lie in its state, where --resume finds them.
+/* train_settings.c: the settings of a run, which are stored in its state for --resume.
  *
- * A setting that is given again on the command line counts, and a difference is reported.  A change
+ * A setting on the command line overrides the stored one, and the difference is reported.  A change
  * after which the steps could not have come from any single run is refused. */
 #include <stdlib.h>
 #include <string.h>

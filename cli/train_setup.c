@@ -1,4 +1,5 @@
-/* train_setup.c: data, tokenizer, plan, session, and an earlier run's state. */
+/* train_setup.c: opens what a run needs: data, tokenizer, plan, session, and an earlier run's
+ * state. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>

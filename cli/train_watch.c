@@ -1,5 +1,4 @@
-/* train_watch.c: looking at a model in training: losses on windows that stay the same, and
- * samples. */
+/* train_watch.c: observes a model in training: losses on a fixed set of windows, and samples. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

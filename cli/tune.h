@@ -1,5 +1,5 @@
-/* tune.h: tiles measured, split over tune_time.c (the products of a plan, and one round) and
- * cmd_tune.c (which tiles the rounds have, what comes of it). */
+/* tune.h: `tgc tune`, split over tune_time.c (a plan's products, and one round of measuring) and
+ * cmd_tune.c (which tiles each round tries, and which win). */
 #ifndef TGC_TUNE_H
 #define TGC_TUNE_H
 

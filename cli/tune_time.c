@@ -1,4 +1,4 @@
-/* tune_time.c: the products of a plan, and one round of measuring them. */
+/* tune_time.c: lists a plan's products and measures them in one round. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/util/line_reader.h"

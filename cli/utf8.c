@@ -1,4 +1,4 @@
-/* utf8.c: text that arrives in pieces. */
+/* utf8.c: UTF-8 that arrives in pieces: how many bytes can be printed now. */
 #include "cli.h"
 
 /* Bytes of a sequence that begins with c; 1 for what cannot begin one. */

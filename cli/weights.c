@@ -1,4 +1,5 @@
-/* weights.c: a checkpoint into a plan's weights, by the map in its manifest. */
+/* weights.c: imports a checkpoint into a plan's weights and exports them, by the map in the plan's
+ * manifest. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/util/file.h"

@@ -1,9 +1,9 @@
-/* windows.c: the rows of a batch as a function of (seed, step, micro, row), so that a resumed run
- * sees what an uninterrupted one does.
+/* windows.c: the rows of a batch as a pure function of (seed, step, micro, row), so that a resumed
+ * run sees what an uninterrupted one does.
  *
- * Of several sources each has its share of every MIX_ROWS rows, in an order that is always the
- * same: how many rows a source has had by any step is known without counting.  Row k of a source of
- * records is row k modulo the rows of an epoch, in the order of that epoch. */
+ * Several sources share every MIX_ROWS rows by their weights, in an order that is always the same.
+ * So the number of rows that a source has had by any step is known without counting.  Row k of a
+ * source of records is row k modulo the rows of an epoch, in that epoch's order. */
 #include <stdlib.h>
 #include <string.h>
 #include "windows.h"

@@ -1,4 +1,5 @@
-/* work.h: what commands that run a plan share; the runtime's side of cli.h. */
+/* work.h: what the commands that run a plan share: the part of cli.h that needs the runtime's
+ * headers. */
 #ifndef TGC_WORK_H
 #define TGC_WORK_H
 

@@ -1,4 +1,4 @@
-/* tgc.c: the public functions, each a thin cover of a session's. */
+/* tgc.c: the public functions; each calls one of a session's. */
 #include "tgc.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-/* batch.c: sequences: they come, have rows of decoding calls, say tokens, and go (see batch.h).
+/* batch.c: sequences of a batch: added, decoded, dropped (see batch.h).
  *
- * A decode call's rows are sequences.  Their next tokens stay on the device: in the program's ids,
- * where its sampler puts them, or in `next` while another program runs or the rows change. */
+ * Each row of a decode call is a sequence.  Its next token stays on the device: in the program's
+ * ids, where its sampler puts it, or in `next` while another program runs or the rows change. */
 #include "batch_impl.h"
 #include <stdlib.h>
 #include <string.h>

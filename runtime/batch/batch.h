@@ -1,9 +1,9 @@
-/* batch.h: sequences that come, are decoded together, and go.
+/* batch.h: many sequences over one session, decoded together, added and dropped at any time.
  *
- * A batch works on a session whose plan has a cache of pages (compiled with --batch-size 2 or
- * more).  Sequences may be of any length, up to the context; they are added and dropped between
- * steps.  Which of them a step serves is schedule.h's matter, who owns which page pages.h's. 
- * Sequences with the same beginning share its pages.
+ * A batch works on a session whose plan has a paged cache (compiled with --batch-size 2 or more).
+ * Sequences may be of any length, up to the context; they are added and dropped between steps.
+ * schedule.h decides which of them a step serves; pages.h records who owns which page.  Sequences
+ * with the same beginning share its pages.
  *
  *      batch_open(&b, session, NULL, &e);
  *      batch_add(b, ids, n, &how, &seq, &e);           as often as wanted, at any time
@@ -11,9 +11,9 @@
  *              for (i < n) ... out[i].seq says out[i].token
  *      batch_close(b);
  *
- * On a GPU a step's tokens come one or two steps later, so that it never waits for the host; where
- * a sequence has a mask (Sampling.mask, told the sequence's number) they come at once.  One
- * thread at a time.  After a failed step the batch is good only for batch_close. */
+ * On a GPU a step's tokens come one or two steps later, so that the device never waits for the
+ * host.  A sequence with a mask (Sampling.mask, which is told the sequence's number) gets its
+ * tokens at once.  One thread at a time.  After a failed step only batch_close may be called. */
 #ifndef TGC_BATCH_H
 #define TGC_BATCH_H
 

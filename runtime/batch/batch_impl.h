@@ -1,5 +1,4 @@
-/* batch_impl.h: what the files of runtime/batch share: the state of a batch and of its sequences;
- * not for users of batch.h. */
+/* batch_impl.h: private to runtime/batch: the state of a batch and of its sequences. */
 #ifndef TGC_BATCH_IMPL_H
 #define TGC_BATCH_IMPL_H
 

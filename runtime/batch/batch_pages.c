@@ -1,4 +1,4 @@
-/* batch_pages.c: the pages of one sequence: taken, shared, found, set aside and brought back. */
+/* batch_pages.c: the cache pages of one sequence: take, share, find, swap out and bring back. */
 #include <stdlib.h>
 #include <string.h>
 #include "batch_impl.h"

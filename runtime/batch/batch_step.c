@@ -1,8 +1,8 @@
 /* batch_step.c: the steps that serve a batch's sequences.
  *
- * A step: schedule; set aside and bring back; one call of prefill; one call of decode; read the
- * results of the oldest decode call that is due.  All is queued in one order on the device, so a
- * page or a slot may be given to another sequence as soon as the last call that uses it is
+ * A step does this: schedule; swap sequences out and in; one prefill call; one decode call; read
+ * the results of the oldest decode call that is due.  The device executes everything in one order.
+ * So a page or a slot may be given to another sequence as soon as the last call that uses it is
  * queued. */
 #include "batch_impl.h"
 #include <string.h>

@@ -1,8 +1,8 @@
-/* pages.c: see pages.h.
+/* pages.c: implements pages.h.
  *
- * Free pages are in one list, those without a name in front.  A name is the tokens and the page
- * before, with that page's generation: it changes when a page is taken anew, so that names after it
- * die with it.  Names are found by a hash of both, and compared in full. */
+ * Free pages are in one list, those without a name in front.  A page's name is its tokens, the page
+ * before it, and that page's generation.  The generation changes when a page is taken anew, which
+ * invalidates all names after it.  Names are found by a hash and then compared in full. */
 #include "pages.h"
 #include <stdlib.h>
 #include <string.h>

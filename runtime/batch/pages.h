@@ -1,9 +1,9 @@
-/* pages.h: who owns which page of a paged cache, and which pages begin with the same tokens.
+/* pages.h: who owns which page of a paged cache, and which pages hold the same beginning.
  *
- * Pages are numbered from 1; page 0 is nobody's (session_pages.c).  A page has an owner for each
- * sequence whose table names it.  A full page may be named by what it holds: then a later sequence
- * with the same beginning finds it, also after its last owner has gone, until it is needed. 
- * Nothing here touches a device. */
+ * Pages are numbered from 1; page 0 belongs to nobody (session_pages.c).  A page has one owner for
+ * each sequence whose table names it.  A full page may be named by its contents: a later sequence
+ * with the same beginning then finds it.  It stays findable after its last owner has gone, until
+ * its memory is needed.  Nothing here touches a device. */
 #ifndef TGC_PAGES_H
 #define TGC_PAGES_H
 

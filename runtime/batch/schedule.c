@@ -1,6 +1,6 @@
-/* schedule.c: see schedule.h.
+/* schedule.c: implements schedule.h.
  *
- * One pass in order of arrival: whoever came first takes pages first. */
+ * One pass over the sequences in order of arrival: the oldest takes pages first. */
 #include "schedule.h"
 
 typedef struct Pass {

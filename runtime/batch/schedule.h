@@ -1,14 +1,15 @@
-/* schedule.h: what the next call of a batch does.
+/* schedule.h: decides what the next call of a batch does.
  *
- * A pure function of the sequences' states and of a budget: no device, no clock, no memory.  Rules:
+ * A pure function of the sequences' states and a budget: no device, no clock, no allocation.
+ * Rules:
  *
- *   - Sequences take rows, tokens and pages in the order in which they came.
+ *   - Sequences take rows, tokens and pages in order of arrival.
  *   - Every sequence that decodes gets a row; prompts share the call's tokens, in chunks.
- *   - Where pages run out, whoever came last is set aside: its pages are kept elsewhere
- *     (SCHED_AWAY) and brought back when there is room, before anybody new begins.
+ *   - If pages run out, the newest sequence is swapped out (SCHED_AWAY).  It returns when there is
+ *     room, before any new sequence begins.
  *
- * The sequence that came first is never set aside, and one sequence's pages always fit in the pool
- * (who adds a sequence sees to that): so the first one ends, then the next, and nobody starves. */
+ * The oldest sequence is never swapped out, and one sequence's pages always fit in the pool
+ * (whoever adds a sequence ensures that).  So the oldest ends, then the next, and none starves. */
 #ifndef TGC_SCHEDULE_H
 #define TGC_SCHEDULE_H
 

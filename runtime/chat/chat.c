@@ -1,4 +1,4 @@
-/* chat.c: see chat.h. */
+/* chat.c: implements chat.h. */
 #include "chat.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
-/* chat.h: a conversation as the text that a model was trained to see, by its chat template.
+/* chat.h: renders a conversation as the text that a model was trained on, by its chat template.
  *
- * The text is what transformers 5.24's apply_chat_template makes of the same template, messages and
- * variables, byte for byte; what cannot be made so is refused, with the template's line and column.
- * Templates, messages and variables may be hostile: depth, steps, memory and text are limited
- * (jinja.h).  A ChatTemplate is read-only: any number of threads may render with one. */
+ * The text equals, byte for byte, that of transformers 5.24's apply_chat_template for the same
+ * template, messages and variables.  What cannot be rendered so is refused, with the template's
+ * line and column.  Templates, messages and variables may be hostile: depth, steps, memory and text
+ * are limited (jinja.h).  A ChatTemplate is read-only: any number of threads may render with it. */
 #ifndef TGC_CHAT_H
 #define TGC_CHAT_H
 

@@ -1,4 +1,4 @@
-/* chat_source.c: see chat_source.h. */
+/* chat_source.c: implements chat_source.h. */
 #include "chat_source.h"
 #include <dirent.h>
 #include <stdbool.h>

@@ -1,11 +1,11 @@
-/* chat_source.h: the chat templates of a model and the texts of its special tokens.
+/* chat_source.h: a model's chat templates and the texts of its special tokens.
  *
- * They lie in a plan's section `chat`, which is JSON:
+ * A plan stores them in its section `chat`, which is JSON:
  *
  *      {"template": {"default": TEXT, "tool_use": TEXT ...}, "token": {"bos_token": TEXT ...}}
  *
- * "default" renders a conversation, "tool_use", where there is one, a conversation with tools.  The
- * tokens are variables of every template.  A model without either has no such section. */
+ * "default" renders a conversation.  "tool_use", if present, renders a conversation with tools.
+ * The tokens are variables of every template.  A model without either has no such section. */
 #ifndef TGC_CHAT_SOURCE_H
 #define TGC_CHAT_SOURCE_H
 

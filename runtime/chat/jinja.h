@@ -1,13 +1,13 @@
-/* jinja.h: Jinja as chat templates use it, inside runtime/chat.
+/* jinja.h: private to runtime/chat: the part of Jinja that chat templates use.
  *
- * A text becomes tokens (jinja_lex.c), a tree (jinja_parse.c, jinja_expr.c) whose names have places
- * (jinja_scope.c), and the tree is walked (jinja_walk.c, jinja_eval.c).  The result is what jinja2
- * 3.1 makes of it in transformers' environment, byte for byte: ImmutableSandboxedEnvironment with
- * trim_blocks, lstrip_blocks, loopcontrols and {% generation %}.  Where jinja2 raises an exception
- * this fails; what is not supported here fails too, and says so.
+ * A text becomes tokens (jinja_lex.c), then a tree (jinja_parse.c, jinja_expr.c) whose names have
+ * places (jinja_scope.c); then the tree is walked (jinja_walk.c, jinja_eval.c).  The output equals,
+ * byte for byte, that of jinja2 3.1 in transformers' environment: ImmutableSandboxedEnvironment
+ * with trim_blocks, lstrip_blocks, loopcontrols and {% generation %}.  If jinja2 raises an
+ * exception, this fails.  What is not supported fails too, and names itself.
  *
- * All memory of a template, and of one rendering, is a pool that is freed whole.  A failure
- * unwinds to who began (j_begin). */
+ * All memory of a template, or of one rendering, is a pool that is freed whole.  A failure unwinds
+ * to the function that called j_begin. */
 #ifndef TGC_JINJA_H
 #define TGC_JINJA_H
 

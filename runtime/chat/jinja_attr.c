@@ -1,8 +1,8 @@
 /* jinja_attr.c: x.name and x[key], as jinja2's sandbox answers them.
  *
- * Python's attribute comes first, so `message.items` is a dict's method even where the dict has
- * such a key; else the item.  What changes a list or a dict, and names that begin with an
- * underscore, are undefined: the sandbox says so when they are used. */
+ * Python's attribute comes first, so `message.items` is a dict's method even if the dict has such a
+ * key; then the item.  Methods that change a list or a dict, and names that begin with an
+ * underscore, are undefined: using them fails, as in the sandbox. */
 #include <math.h>
 #include <string.h>
 #include "jinja.h"

@@ -1,5 +1,5 @@
-/* jinja_items.c: filters of several items.  Those that jinja2 writes as generators give one item
- * after the other, and look at their arguments when the first one is asked for. */
+/* jinja_items.c: filters of several items.  Those that are generators in jinja2 yield one item
+ * after the other, and check their arguments when the first one is asked for. */
 #include <string.h>
 #include "jinja.h"
 

@@ -1,4 +1,4 @@
-/* jinja_iter.c: going through values, one item at a time. */
+/* jinja_iter.c: iterates over values, one item at a time. */
 #include "jinja.h"
 
 bool has_iter(Val v) { return (v_has_len(v) || v.t == V_ITER); }

@@ -1,10 +1,10 @@
-/* jinja_scope.c: which place each name of a template has, by the rules of jinja2's idtracking.py.
+/* jinja_scope.c: gives each name of a template its place, by the rules of jinja2's idtracking.py.
  *
- * A scope (a loop's body, a macro, a block that is captured ...) knows before it runs which names
- * it stores and which it only reads.  A name gets its place where it is met first, inside out;
- * where its scope begins it is undefined, what the context has of that name, or what the scope
- * around has (Load).  So a `set` in a loop is gone after it, and a macro sees what its template
- * sets later. */
+ * A scope is a loop's body, a macro, a captured block and so on.  It knows before it runs which
+ * names it stores and which it only reads.  A name gets its place in the innermost scope that meets
+ * it first.  At the scope's start its value is undefined, the context's, or that of the enclosing
+ * scope (Load).  So a `set` in a loop is gone after it, and a macro sees what its template sets
+ * later. */
 #include <string.h>
 #include "jinja.h"
 

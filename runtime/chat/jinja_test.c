@@ -1,4 +1,4 @@
-/* jinja_test.c: tests (`x is defined`) and what every template may call. */
+/* jinja_test.c: tests (`x is defined`), and the functions that every template may call. */
 #include <math.h>
 #include <string.h>
 #include <time.h>

@@ -1,9 +1,10 @@
-/* cache.c: an entry is HEX.bin: magic, key, size and XXH3-128 of the value, the value.
+/* cache.c: the cache's files.  An entry is HEX.bin: magic, key, size and XXH3-128 of the value, the
+ * value.
  *
- * The folder is opened, looked at, and then used by its descriptor alone, so that it cannot be
- * exchanged in between.  Any number of processes may use it: entries appear by rename and go by
- * unlink, which leaves those alone who have one open; one process at a time counts what there
- * is. */
+ * The folder is opened and checked once, then used through its descriptor alone, so that it cannot
+ * be exchanged in between.  Any number of processes may use it.  Entries appear by rename and are
+ * removed by unlink, so a process that has one open keeps it.  One process at a time counts the
+ * entries. */
 #include "cache.h"
 #include <errno.h>
 #include <fcntl.h>

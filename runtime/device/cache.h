@@ -1,10 +1,10 @@
 /* cache.h: compiled code on disk, by key.
  *
- * A key is the XXH3-128 of everything that affects the bytes.  Entries carry a
- * checksum and appear by rename; a damaged one is deleted and counts as absent.
- * Nothing here fails: a cache that cannot be read or written is no cache.
+ * A key is the XXH3-128 of everything that affects the bytes.  Entries carry a checksum and appear
+ * by rename; a damaged one is deleted and counts as absent.  No function here fails: a cache that
+ * cannot be read or written behaves as an empty one.
  *
- * Entries are run as code, so the folder must belong to the user and be writable by nobody else. 
+ * Entries are run as code, so the folder must belong to the user and be writable by nobody else.
  * If TGC_CACHE_DIR names another folder, loading code fails (cache_check).  If the default folder
  * is not safe, it is not used.  At most TGC_CACHE_MAX bytes (2 GiB; 500M, 4G; 0: any) are kept; the
  * least recently used entries go first. */

@@ -1,5 +1,5 @@
-/* cuda_api.c: find and open libcuda and libnvrtc.  Neither is closed again: the
- * driver keeps threads. */
+/* cuda_api.c: finds and opens libcuda and libnvrtc.  Neither is closed again, since the driver
+ * keeps threads. */
 #include "cuda_api.h"
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
-/* dev_cpu.c: the emitted C, compiled by the system's compiler into one shared
- * object.  It comes from the plan (object.cpu, when made for this processor), the
- * disk cache, or source.cpu.  What kernels call is compiled in every unit that calls it, so
- * units are joined: one for each compiler that runs at once. */
+/* dev_cpu.c: the CPU device: runs the emitted C, compiled into one shared object.  The object comes
+ * from the plan (object.cpu, if it was made for this processor), else from the disk cache, else
+ * from source.cpu by the system's compiler.  Functions that kernels call are compiled in every unit
+ * that calls them.  So units are joined, into one for each compiler that runs at once. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

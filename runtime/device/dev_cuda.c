@@ -1,9 +1,8 @@
 /* dev_cuda.c: one GPU through the driver API, one stream.
  *
- * Uploads pass through pinned memory in two halves: the host fills one while the
- * copy engine empties the other, and small uploads never wait for kernels queued
- * before them.  The primary context is retained and released, so that closing
- * leaves the GPU's memory as it was. */
+ * Uploads go through pinned memory in two halves: the host fills one while the copy engine empties
+ * the other, and small uploads never wait for kernels queued before them.  The primary context is
+ * retained and released, so that closing leaves the GPU's memory as it was. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

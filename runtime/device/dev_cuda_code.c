@@ -1,5 +1,5 @@
-/* dev_cuda_code.c: the kernels of a plan on the GPU: from the plan's cubins where there are some
- * for it, else from the cache, else compiled by NVRTC. */
+/* dev_cuda_code.c: loads a plan's kernels on the GPU: from the plan's cubins if it has them for
+ * this GPU, else from the cache, else compiled by NVRTC. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
-/* dev_emulate.c: the emitted CUDA, compiled by the host's C++ compiler over
- * emulate.h, which plays a GPU's threads.  One shared object per group of units, each
- * with its own tgc_emulate_launch: headers and what kernels share are compiled in each, so
- * there are no more groups than compilers at once, and none that are small.
+/* dev_emulate.c: the emulated device: compiles the emitted CUDA with the host's C++ compiler over
+ * emulate.h, which plays a GPU's threads.  Each group of units is a shared object with its own
+ * tgc_emulate_launch.  Headers and shared functions are compiled in each.  So there are no more
+ * groups than compilers at once, and no small groups.
  *
- * TGC_EMULATE_ARCH=sm_90a plays kernels in the form that they have there, on a GPU of as many
- * multiprocessors as arch.def says. */
+ * TGC_EMULATE_ARCH=sm_90a plays Hopper's form of each kernel, on as many multiprocessors as
+ * arch.def says. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* dev_host.c: memory and time of the devices that work in host memory. */
+/* dev_host.c: memory and clock of the devices whose memory is the host's. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

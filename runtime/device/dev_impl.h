@@ -1,4 +1,4 @@
-/* dev_impl.h: what the three devices share; not for users of device.h.
+/* dev_impl.h: private to runtime/device: what the three devices share.
  *
  * A device is a struct that begins with Device, and a table of functions.
  * device.c checks arguments, so the functions need not. */

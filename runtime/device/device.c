@@ -1,4 +1,4 @@
-/* device.c: choosing a device, and the checks that all of them share. */
+/* device.c: chooses a device, and checks the arguments of every call. */
 #include "device.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* host_cc.c: run the system's compiler without a shell, and load what it built. */
+/* host_cc.c: runs the system's compiler without a shell, and loads what it built. */
 #include "host_cc.h"
 #include <dirent.h>
 #include <dlfcn.h>

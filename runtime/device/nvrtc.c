@@ -1,6 +1,6 @@
-/* nvrtc.c: CUDA units to cubins by NVRTC (nvrtc.h): from the disk cache, then in child processes,
- * one for each core, the slowest units first.  What children leave undone, threads of this process
- * compile. */
+/* nvrtc.c: compiles CUDA units to cubins by NVRTC (nvrtc.h).  Units that the disk cache lacks go to
+ * child processes, one for each core, slowest units first.  Threads of this process compile what
+ * the children leave undone. */
 #include "nvrtc.h"
 #include <errno.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* nvrtc.h: CUDA units to cubins, in parallel, through the disk cache.  Needs no GPU. */
+/* nvrtc.h: compiles CUDA units to cubins, in parallel, through the disk cache.  Needs no GPU. */
 #ifndef TGC_NVRTC_H
 #define TGC_NVRTC_H
 

@@ -1,4 +1,4 @@
-/* chars.c: characters as JSON strings hold them: themselves, or escaped. */
+/* chars.c: characters as a JSON string writes them: plain or escaped. */
 #include <stdlib.h>
 #include <string.h>
 #include "rules.h"

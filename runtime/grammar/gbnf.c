@@ -1,10 +1,10 @@
-/* gbnf.c: llama.cpp's language of grammars.
+/* gbnf.c: reads GBNF, llama.cpp's notation for grammars.
  *
  *      root  ::= item ("," item)*          # a comment
  *      item  ::= [a-z]+ | "\"" [^"]* "\"" | . | item2{2,5}
  *
- * Rules are names, `::=` and alternatives; they may go on in the next line within parentheses and
- * after `|`.  Escapes: \n \r \t \\ \" \' \[ \] \- \^ \/ \b \f, \xHH, \uHHHH, \UHHHHHHHH. */
+ * A rule is a name, `::=` and alternatives.  It may continue on the next line inside parentheses
+ * and after `|`.  Escapes: \n \r \t \\ \" \' \[ \] \- \^ \/ \b \f, \xHH, \uHHHH, \UHHHHHHHH. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,13 +1,13 @@
-/* grammar.h: what a text may be, and which tokens may come next.
+/* grammar.h: grammars, and which tokens may come next in a text that follows one.
  *
- * A Grammar is rules over bytes.  It comes from GBNF, llama.cpp's language of grammars (gbnf.c), or
- * from a JSON schema (schema.c); both use the builder.  A Matcher is one text in the making: the
- * set of places in the rules where it may be, as stacks of a pushdown automaton.  These sets are
- * states, kept with their transitions and their masks as they are met, so that most tokens cost a
- * look-up.
+ * A Grammar is a set of rules over bytes.  It comes from GBNF, llama.cpp's notation (gbnf.c), or
+ * from a JSON schema (schema.c); both use the builder.  A Matcher follows one text as it grows.  It
+ * holds the set of places in the rules where the text may be, as stacks of a pushdown automaton.
+ * These sets are states.  States, their transitions and their masks are kept once met, so that most
+ * tokens cost a look-up.
  *
  * Grammars and schemas may be hostile: sizes, depths and states have limits, and what is not
- * understood is refused by name. */
+ * supported is refused by name. */
 #ifndef TGC_GRAMMAR_H
 #define TGC_GRAMMAR_H
 

@@ -1,5 +1,5 @@
-/* match.c: a text in the making against a grammar, byte by byte or token by token (rules.h).  Its
- * states are match_state.c's, the tokens that may come next match_mask.c's. */
+/* match.c: matches a growing text with a grammar, byte by byte or token by token (rules.h).
+ * match_state.c makes its states, match_mask.c the masks of tokens that may come next. */
 #include <stdlib.h>
 #include "match_impl.h"
 

@@ -1,8 +1,8 @@
-/* match_impl.h: what the files of the matcher share (match.c): its states, and how they are made.
+/* match_impl.h: private to the matcher (match*.c): its states, and how they are made.
  *
- * A place is an element that reads a byte, and a stack of where to go on when its rule ends.  A
- * state is a set of places.  Stacks are shared: a stack is a node with its parent's number, equal
- * stacks have equal numbers, and so have equal states. */
+ * A place is an element that reads a byte, and a stack that says where to continue when its rule
+ * ends.  A state is a set of places.  Stacks are shared: a stack is a node with its parent's
+ * number.  Equal stacks have equal numbers, and so have equal states. */
 #ifndef TGC_MATCH_IMPL_H
 #define TGC_MATCH_IMPL_H
 

@@ -1,10 +1,10 @@
-/* match_mask.c: the tokens that may come next in a text (matcher_mask).
+/* match_mask.c: makes the mask of tokens that may come next in a text (matcher_mask).
  *
- * The mask of a place does not depend on its stack but for the tokens that leave its rule
- * (xgrammar's context-independent tokens).  So it is made once for the place with an empty stack: a
- * bit for each token that stays within or ends with the rule, and the nodes of the trie at which
- * the rule ends.  For a place with a stack the tokens below these nodes are walked from where the
- * stack goes on. */
+ * The mask of a place depends on its stack only for tokens that leave its rule (xgrammar's
+ * context-independent tokens).  So it is made once, for the place with an empty stack: a bit for
+ * each token that stays within or ends with the rule, and the nodes of the trie at which the rule
+ * ends.  For a place with a stack, the tokens below these nodes are walked from where the stack
+ * continues. */
 #include <stdlib.h>
 #include <string.h>
 #include "match_impl.h"

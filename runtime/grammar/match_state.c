@@ -1,5 +1,5 @@
-/* match_state.c: the states of a matcher (match_impl.h): made once each, and what a byte makes of
- * them. */
+/* match_state.c: the states of a matcher (match_impl.h), each made once, and their transitions by a
+ * byte. */
 #include <stdlib.h>
 #include <string.h>
 #include "match_impl.h"

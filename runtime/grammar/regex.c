@@ -1,9 +1,9 @@
-/* regex.c: ECMA 262 patterns as rules over the characters of a JSON string.
+/* regex.c: translates ECMA 262 patterns into rules over the characters of a JSON string.
  *
- * A pattern may be found anywhere in a string, so what has no ^ in front may have any characters
- * before it, and likewise $.  Anchors stand at the ends of alternatives: of the pattern, or of a
- * group that is all of one.  Look-around, back references and word boundaries are not regular or
- * not rules, and are refused. */
+ * A pattern may match anywhere in a string.  So without ^ any characters may precede it, and
+ * without $ any may follow.  Anchors are allowed at the ends of alternatives: of the pattern, or of
+ * a group that is all of one.  Look-around, back references and word boundaries are refused, since
+ * rules cannot express them. */
 #include <stdlib.h>
 #include <string.h>
 #include "rules.h"

@@ -1,4 +1,5 @@
-/* rules.c: rules from code points, repetitions, references; and what makes a grammar sound. */
+/* rules.c: builds rules from code points, repetitions and references, and checks that a grammar is
+ * sound. */
 #include <stdlib.h>
 #include <string.h>
 #include "rules.h"

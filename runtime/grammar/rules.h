@@ -1,6 +1,7 @@
-/* rules.h: rules as grammars hold them, and the builder that makes them.
+/* rules.h: the rules of a grammar, and the builder that makes them.
  *
- * A rule is alternatives of elements, ended by ELEM_END: ranges of bytes, and references. */
+ * A rule is a list of alternatives.  An alternative is a list of elements, ended by ELEM_END.  An
+ * element is a range of bytes or a reference to a rule. */
 #ifndef TGC_GRAMMAR_RULES_H
 #define TGC_GRAMMAR_RULES_H
 

@@ -1,9 +1,9 @@
-/* same.c: which elements of a grammar go on alike.
+/* same.c: finds elements of a grammar that continue alike.
  *
- * Two elements are the same where all that follows up to the end of their alternatives is, and two
- * rules where their alternatives are.  A matcher that keeps one of each meets fewer states: what
- * stands behind the first byte of a character, for one, is the same after every prefix of a
- * property's name. */
+ * Two elements are the same if all that follows up to the end of their alternatives is the same.
+ * Two rules are the same if their alternatives are.  A matcher that keeps one of each meets fewer
+ * states.  For example, what stands behind the first byte of a character is the same after every
+ * prefix of a property's name. */
 #include <stdlib.h>
 #include <string.h>
 #include "rules.h"

@@ -1,10 +1,10 @@
-/* schema.c: a JSON schema as rules, draft 4 to 2020-12.
+/* schema.c: translates a JSON schema into rules, draft 4 to 2020-12.
  *
- * What a value must satisfy is a list of schemas (All): $ref and allOf add to it, anyOf and oneOf
- * become alternatives, then keywords of all members meet in one rule for each type.  Properties
- * come in the order of the schema, others behind them.  oneOf is taken where its branches cannot
- * both hold.  A keyword that is not supported is refused with its path; names that are no keywords
- * say nothing. */
+ * A value must satisfy a list of schemas (All).  $ref and allOf add to the list; anyOf and oneOf
+ * become alternatives; then the keywords of all members meet in one rule for each type.  Properties
+ * come in the order of the schema, others after them.  oneOf is accepted if no two of its branches
+ * can both hold.  An unsupported keyword is refused with its path.  Names that are no keywords are
+ * ignored. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

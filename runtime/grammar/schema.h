@@ -1,6 +1,6 @@
-/* schema.h: what the files of the compiler of JSON schemas share (schema.c, schema_values.c,
- * schema_groups.c).  A function that makes a rule returns its number, NONE if no value satisfies
- * it; schema_refuse says why a schema is not read. */
+/* schema.h: private to the compiler of JSON schemas (schema.c, schema_values.c, schema_groups.c).
+ * A function that makes a rule returns its number, or NONE if no value satisfies it.  schema_refuse
+ * reports why a schema is refused. */
 #ifndef TGC_GRAMMAR_SCHEMA_H
 #define TGC_GRAMMAR_SCHEMA_H
 

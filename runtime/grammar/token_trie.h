@@ -1,5 +1,5 @@
-/* token_trie.h: the tokens of a vocabulary as a trie of their bytes, for match_mask.c: made once
- * for a tokenizer, then only read. */
+/* token_trie.h: a vocabulary as a trie over the bytes of its tokens, for match_mask.c.  Built once
+ * for a tokenizer, then read-only. */
 #ifndef TGC_TOKEN_TRIE_H
 #define TGC_TOKEN_TRIE_H
 

@@ -1,8 +1,8 @@
-/* bind.c: compiled code and the sources it was made of.
+/* bind.c: ties compiled code to the sources it was made from.
  *
  * A pack of compiled code ends with a file "sources": a key of source.TARGET, headers.TARGET and
- * whatever else decides the bits.  Code with another key is not run.  That finds sources that were
- * changed.  It does not find forged code with a forged key: only building again can tell. */
+ * everything else that decides the bits.  Code with another key is not run.  This detects changed
+ * sources.  It does not detect forged code with a forged key: only rebuilding can. */
 #include <stdlib.h>
 #include <string.h>
 #include "../device/cache.h"

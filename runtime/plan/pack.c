@@ -1,4 +1,4 @@
-/* pack.c: named files inside one section, and the units of a source section. */
+/* pack.c: reads and writes named files inside one section, and the units of a source section. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* embed_text.c: see embed_text.h. */
+/* embed_text.c: implements embed_text.h. */
 #include "embed_text.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* embed_text.h: texts to ids and settings for an encoder, as the plan's section `embedding` says;
- * session_embed_tokens (session.h) makes vectors of them. */
+/* embed_text.h: prepares texts for an encoder: ids, and the settings of the plan's section
+ * `embedding`.  session_embed_tokens (session.h) makes the vectors. */
 #ifndef TGC_EMBED_TEXT_H
 #define TGC_EMBED_TEXT_H
 

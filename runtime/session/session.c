@@ -1,5 +1,5 @@
-/* session.c: opening and closing a session: what a plan must have, its kernels, what the session
- * is.  session_arenas.c has its memory, session_run.c runs a program. */
+/* session.c: opens and closes a session: checks the plan, loads its kernels.  session_arenas.c has
+ * its memory; session_run.c runs a program. */
 #include <stdlib.h>
 #include <string.h>
 #include "session_impl.h"

@@ -1,8 +1,8 @@
-/* session_arenas.c: a session's memory, and the addresses that programs have of it.
+/* session_arenas.c: a session's memory, and the addresses that its programs use.
  *
- * Which arenas a mode needs; where they lie: in the plan's own mapping, on the device, in pinned
- * memory of the host.  Arguments of runs and tensor maps are resolved again once an arena has
- * moved. */
+ * Decides which arenas a mode needs and where each lies: in the plan's mapping, on the device, or
+ * in the host's pinned memory.  Addresses in runs and tensor maps are computed again after an arena
+ * has moved. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

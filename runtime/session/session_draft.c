@@ -1,10 +1,10 @@
-/* session_draft.c: several tokens by one call, where a draft of them is right.
+/* session_draft.c: speculative decoding: several tokens by one call, if a draft of them is right.
  *
- * The program that scores texts runs the pending token and the draft, and gives the logits after
- * each.  Then the sampler of the decode program draws from one row after the other, as if each were
- * a step of its own: with the same random numbers, penalties and masks.  The first token that is
- * not the draft's is the next pending one; what the cache has behind it is written again.  So a
- * draft, good or bad, does not change what is drawn. */
+ * Program `score` runs the pending token and the draft, and gives the logits after each token.
+ * Then the sampler of the decode program draws from one row after the other, with the same random
+ * numbers, penalties and masks as single steps would use.  The first token that differs from the
+ * draft becomes the next pending one.  The cache behind it is overwritten later.  So a draft, good
+ * or bad, does not change what is drawn. */
 #include <string.h>
 #include "session_impl.h"
 

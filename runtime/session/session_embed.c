@@ -1,8 +1,8 @@
-/* session_embed.c: texts to vectors, by an encoder.
+/* session_embed.c: turns texts into vectors, by an encoder.
  *
- * A call of the program `embed` holds whole texts, one after the other.  Its input `documents` says
- * where the text of each token begins and ends; attention reads those tokens alone, and positions
- * count from the begin.  The host pools: sums are in double. */
+ * A call of program `embed` holds whole texts, one after the other.  Its input `documents` gives
+ * the begin and end of each token's text.  Attention reads only those tokens, and positions count
+ * from the begin.  The host pools, with sums in double. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,4 @@
-/* session_impl.h: what the files of runtime/session and runtime/batch share: the state of a
- * session; not for users of session.h. */
+/* session_impl.h: private to runtime/session and runtime/batch: the state of a session. */
 #ifndef TGC_SESSION_IMPL_H
 #define TGC_SESSION_IMPL_H
 

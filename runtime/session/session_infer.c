@@ -1,8 +1,8 @@
 /* session_infer.c: prefill and decode.
  *
- * The cache holds positions 0..pos-1; one more token per sequence is pending: the
- * prompt's last, or the one sampled last.  So decoding always starts with a token
- * to digest and ends with one sampled, and needs no logits from the prefill. */
+ * The cache holds positions 0..pos-1.  Each sequence has one more token that is pending: the
+ * prompt's last, or the one sampled last.  So decoding always begins with a token to process and
+ * ends with one sampled.  It needs no logits from the prefill. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

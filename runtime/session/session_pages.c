@@ -1,10 +1,10 @@
-/* session_pages.c: a paged cache's table, and calls of several tokens of several sequences.
+/* session_pages.c: the table of a paged cache, and calls with several tokens of several sequences.
  *
- * The cache is a pool of pages of TGC_PAGE tokens.  Page 0 is nobody's: a row of a call that stands
- * for no sequence reads and writes there.  A slot is a row of the table, which names the pages of
- * one sequence in order; the last slot (m.batch) is that of no sequence, and all its pages are 0.
- * Layers with narrower windows than others may have a pool of their own, with its own table.  Who
- * owns which page is not decided here. */
+ * The cache is a pool of pages of TGC_PAGE tokens.  Page 0 belongs to no sequence: rows of a call
+ * that stand for no sequence read and write there.  A slot is a row of the table and names one
+ * sequence's pages in order.  The last slot (m.batch) stands for no sequence; all its pages are 0.
+ * Layers with narrower windows than others may have a pool and a table of their own.  The caller
+ * decides who owns which page. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* session_param.c: parameters in and out, in pieces, so that no copy of a whole
- * model is made. */
+/* session_param.c: reads and writes parameters in pieces, so that no copy of a whole model is
+ * made. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

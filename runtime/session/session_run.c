@@ -1,4 +1,4 @@
-/* session_run.c: one program: its inputs and outputs, and its runs, each launch by itself or as a
+/* session_run.c: runs one program: its inputs, its outputs, and its launches, one by one or as a
  * recorded graph. */
 #include <string.h>
 #include "session_impl.h"

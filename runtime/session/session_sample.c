@@ -1,6 +1,6 @@
-/* session_sample.c: how sequences are sampled, as the sampler reads it (rt.h).
+/* session_sample.c: translates sampling settings into what the sampler reads (rt.h).
  *
- * Samplers that change nothing are left out of the chain.  The rest decides what the device does:
+ * Samplers that change nothing are left out of the chain.  The others decide what the device does:
  * take the largest logit, draw from the top k, or run the whole chain. */
 #include <math.h>
 #include <stdlib.h>

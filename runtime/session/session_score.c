@@ -1,8 +1,8 @@
-/* session_score.c: how likely texts are.
+/* session_score.c: computes log-probabilities of texts.
  *
- * A text is run as if it were a prompt, with the logits of every token.  Where the plan is for
- * several sequences a call holds tokens of many texts, one after the other; a text that does not
- * fit goes on in the next call, and its slot of the cache serves another text once it has ended. */
+ * A text runs as a prompt would, but with the logits of every token.  If the plan is for several
+ * sequences, a call holds tokens of many texts, one after the other.  A text that does not fit
+ * continues in the next call.  Its slot of the cache serves another text once it has ended. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-/* session_snapshot.c: parameters and states of one step in the host's memory, so that files are
- * made of them beside the next steps.
+/* session_snapshot.c: copies one step's parameters and states to the host's memory, so that files
+ * can be written while the next steps run.
  *
- * A snapshot is a Session whose arenas lie in the host's memory and which shares manifest and
- * program with the one it is of.  It is read (session_param_get, session_part_read), no more. */
+ * A snapshot is a Session whose arenas lie in the host's memory.  It shares manifest and program
+ * with the original.  It can only be read (session_param_get, session_part_read). */
 #include <stdlib.h>
 #include <string.h>
 #include "session_impl.h"

@@ -1,11 +1,11 @@
 /* session_train.c: optimiser steps, and the loss of a batch.
  *
- * `loss` of a micro-step is the mean over its own counted targets; the step's is
- * their mean weighted by share, so that four micro-batches equal one batch.  If the objective has
- * more terms and the model also gives the cross-entropy (`ce`), that is reported, so that runs and
- * validations with and without the terms can be compared.
+ * `loss` of a micro-step is the mean over its own counted targets.  The step's loss is their mean
+ * weighted by share, so that four micro-batches equal one batch.  If the objective has more terms
+ * and the model also gives the cross-entropy (`ce`), `ce` is reported, so that runs and validations
+ * with and without the terms can be compared.
  *
- * Two steps may be under way: the host queues the next step before it reads the numbers of the
+ * Two steps may be in flight: the host queues the next step before it reads the numbers of the
  * last, so that a GPU with short steps never waits for the host. */
 #include <math.h>
 #include <stdlib.h>

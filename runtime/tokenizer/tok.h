@@ -1,6 +1,6 @@
-/* tok.h: what the tok_*.c files share; nobody else includes it.
+/* tok.h: private to tok_*.c.
  *
- * Every format is read into one description and runs through one road:
+ * Every format is read into one description and runs through the same stages:
  *
  *   text -> added tokens cut out -> normalise -> split into pieces -> merge -> ids
  *           tok_added.c             tok_norm.c   tok_split.c          tok_merge.c

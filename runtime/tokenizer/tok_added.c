@@ -1,7 +1,7 @@
-/* tok_added.c: added tokens, found in the text whole before anything else happens.
+/* tok_added.c: finds added tokens in the whole text, before any other stage.
  *
- * A trie in one array: the longest token that starts at a place wins, and the
- * leftmost place.  Tokens may ask for white space around them, or for word ends. */
+ * A trie in one array.  The leftmost token wins, then the longest that starts there.  Tokens may
+ * require white space around them, or word ends. */
 #include "tok.h"
 
 static int child_of(const AddedSet *s, int node, unsigned char byte)

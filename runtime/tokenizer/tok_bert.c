@@ -1,8 +1,8 @@
-/* tok_bert.c: BERT's vocab.txt, one piece a line, in the order of their ids.
+/* tok_bert.c: reads BERT's vocab.txt: one piece a line, in the order of ids.
  *
- * The file does not say how text is cleaned: tokenizer_config.json does ("do_lower_case",
- * "strip_accents", "tokenize_chinese_chars"), and what it leaves out has BertTokenizer's defaults.
- * The five special tokens are known by their names. */
+ * The file does not say how text is cleaned.  tokenizer_config.json does ("do_lower_case",
+ * "strip_accents", "tokenize_chinese_chars"); missing keys get BertTokenizer's defaults.  The five
+ * special tokens are known by their names. */
 #include "tok.h"
 
 static int get_flag(Json o, const char *key, int fallback, int *flag, Err *e)

@@ -1,7 +1,7 @@
-/* tok_bert_write.c: a WordPiece vocabulary as BERT's vocab.txt and tokenizer_config.json.
+/* tok_bert_write.c: writes a WordPiece vocabulary as BERT's vocab.txt and tokenizer_config.json.
  *
- * A vocabulary of a GGUF file marks pieces that begin a word, vocab.txt those that go on.  What
- * vocab.txt cannot say is found by reading it again: both must be the same tokenizer. */
+ * A GGUF vocabulary marks pieces that begin a word; vocab.txt marks pieces that continue one.  The
+ * result is read back: a vocabulary whose tokenizer would change is refused. */
 #include "tok.h"
 
 static bool is_added(const Tokenizer *t, int id)

@@ -1,4 +1,4 @@
-/* tok_char.c: one id per code point, as small models trained on one text have it. */
+/* tok_char.c: a vocabulary of code points, one id each, for small models trained on one text. */
 #include "tok.h"
 
 static int not_utf8(size_t at, Err *e)

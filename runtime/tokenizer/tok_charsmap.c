@@ -5,7 +5,7 @@
  *   bit 8       a value is here; it is in the low 31 bits of the unit at this node's offset
  *   bit 9       the offset counts in 256s
  *   bits 10..   the offset: children of i are at i ^ offset ^ byte
- * A value is a place among the replacements.  Nothing in it is trusted: a place outside ends the
+ * A value is a place among the replacements.  The file is not trusted: a place outside ends the
  * search. */
 #include <utf8proc.h>
 #include "tok.h"

@@ -1,7 +1,7 @@
-/* tok_class.c: what a character is, as Hugging Face tokenizers sees it.
+/* tok_class.c: character classes as Hugging Face tokenizers defines them.
  *
- * That library's tables of Unicode have several ages; PCRE2 and utf8proc have others.
- * Where these could differ, tok_unicode.h has what the reference answers. */
+ * That library's Unicode tables are of several versions, and PCRE2 and utf8proc have others.
+ * tok_unicode.h has that library's answer for every character where these could differ. */
 #include "tok.h"
 #include <utf8proc.h>
 

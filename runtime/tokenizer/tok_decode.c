@@ -1,10 +1,9 @@
-/* tok_decode.c: ids to text.
+/* tok_decode.c: turns ids into text.
  *
- * Decoders of a tokenizer.json look at a list of tokens; special tokens are not in it.
- * The ones we take act on each token by itself, save for what the first one loses, for
- * runs of byte tokens, and for what is stripped off the whole.  So there are two
- * answers per token, `mid` and `first`, worked out when loading; the rest is done when
- * tokens follow each other. */
+ * The decoders of a tokenizer.json take a list of tokens, without the special ones.  Those
+ * supported here act on each token by itself, with three exceptions: what the first token loses,
+ * runs of byte tokens, and what is stripped off the whole.  So each token has two texts, `mid` and
+ * `first`, computed at load.  The exceptions are handled as tokens follow each other. */
 #include "tok.h"
 
 /* "<0xE2>" is a byte; -1 else. */

@@ -1,4 +1,4 @@
-/* tok_encode.c: a text through added tokens, normaliser, pre-tokeniser and merges. */
+/* tok_encode.c: runs a text through added tokens, normaliser, pre-tokeniser and merges. */
 #include <limits.h>
 #include "tok.h"
 

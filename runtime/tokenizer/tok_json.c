@@ -1,4 +1,5 @@
-/* tok_json.c: Hugging Face's tokenizer.json: fields, added tokens, and the whole. */
+/* tok_json.c: reads Hugging Face's tokenizer.json: its fields and added tokens.  tok_json_*.c read
+ * the other parts. */
 #include <stdarg.h>
 #include <stdio.h>
 #include "tok_json.h"

@@ -1,8 +1,8 @@
-/* tok_json.h: what the readers of tokenizer.json's parts share (tok_json*.c).
+/* tok_json.h: private to tok_json*.c, the readers of tokenizer.json's parts.
  *
- * Each part is null or an object with a "type".  A type is a row of a table and a function that
- * appends steps; what has no row is refused by its name.  Failures are sticky: after the first,
- * `rc` is set and reading goes on without effect, so that most readers need not look at it. */
+ * Each part is null or an object with a "type".  A type is a row of a table, with a function that
+ * appends steps.  A type without a row is refused by name.  Failures are sticky: after the first,
+ * `rc` is set and reading continues without effect, so that most readers need not check it. */
 #ifndef TGC_TOK_JSON_H
 #define TGC_TOK_JSON_H
 

@@ -2,10 +2,9 @@
  *
  *   int32 longest; then per id: float32 score, int32 length, bytes
  *
- * run.c puts a space before a text, takes characters (or, where one is no token,
- * the byte tokens 3..258), and joins the neighbours whose union has the best score,
- * leftmost first.  Ids 0, 1, 2 are <unk>, BOS and EOS; run.c stops at either of
- * the latter two. */
+ * run.c puts a space before a text and takes characters (or, if one is no token, the byte tokens
+ * 3..258).  It joins the neighbours whose union has the best score, leftmost first.  Ids 0, 1, 2
+ * are <unk>, BOS and EOS; run.c stops at BOS and at EOS. */
 #include <stdio.h>
 #include "tok.h"
 

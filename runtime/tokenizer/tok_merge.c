@@ -1,14 +1,13 @@
 /* tok_merge.c: byte pair merging in O(n log n).
  *
- * Symbols are a doubly linked list in an array.  A heap holds the pairs that could
- * merge, lowest rank first, then leftmost.  A merge does not take stale pairs out
- * of the heap; they are known when they surface, by their length: a symbol only
- * ever grows, so the pair at `at` still has the length it had when it was put there
- * exactly if both its halves are as they were.
+ * Symbols are a doubly linked list in an array.  A heap holds the pairs that could merge, lowest
+ * rank first, then leftmost.  A merge leaves stale pairs in the heap.  A pair that comes up is
+ * stale if its length has changed: a symbol only grows, so the pair at `at` has the length it had
+ * when it was added exactly if both its halves are unchanged.
  *
- * A long text falls apart first: where the bytes on both sides of a place never
- * stand together in a merged token, no merge crosses it.  Most ends of words are such
- * places, and a heap for one word stays in the cache. */
+ * A long text is cut first: if the bytes on both sides of a place never stand together in a merged
+ * token, no merge crosses it.  Most ends of words are such places, and a heap for one word stays in
+ * the cache. */
 #include "tok.h"
 
 /* ---- the table of pairs ------------------------------------------------------- */

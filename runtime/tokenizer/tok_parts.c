@@ -1,7 +1,7 @@
-/* tok_parts.c: a tokenizer from pieces in memory, as a GGUF file has them.
+/* tok_parts.c: a tokenizer from pieces in memory, as GGUF files have them.
  *
- * tok_from_parts writes the parts down as one blob, which a plan keeps, and the blob is read like
- * a file.  Little-endian, without gaps:
+ * tok_from_parts writes the parts into one blob, which a plan keeps.  The blob is then read like a
+ * file.  Little-endian, without gaps:
  *
  *   "tgcparts"; int32 x N_HEAD; then for each text of piece, merge: its uint32 length;
  *   if there are: float32 scores, uint8 kinds; the character map; the texts, end to end,

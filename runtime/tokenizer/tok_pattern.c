@@ -1,9 +1,9 @@
 /* tok_pattern.c: literal strings, sets of characters and regular expressions of tokenizer files.
  *
- * Hugging Face runs these on Oniguruma, in Ruby's dialect; we run PCRE2.  The few
- * constructs the dialects read differently are translated, or refused.  The two also
- * know different versions of Unicode: a text is matched with a stand-in for each
- * character that is young, of the same class and as many bytes. */
+ * Hugging Face runs these on Oniguruma, in Ruby's dialect; tgc runs PCRE2.  The few constructs that
+ * the dialects read differently are translated or refused.  The two also know different versions of
+ * Unicode.  So each character that is too young is replaced, for matching, by one of the same class
+ * and length in bytes. */
 #include "tok.h"
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

@@ -1,8 +1,8 @@
-/* tok_pre.c: how byte-level vocabularies of GGUF files cut text.
+/* tok_pre.c: how byte-level vocabularies of GGUF files split text.
  *
- * `tokenizer.ggml.pre` is a name of llama.cpp's (src/llama-vocab.cpp).  A row has the patterns of
- * the Hugging Face file that the name stands for, applied one after the other, each match a
- * piece.  What has no row is refused: a near miss would be silently wrong. */
+ * `tokenizer.ggml.pre` is a name that llama.cpp defines (src/llama-vocab.cpp).  A row has the
+ * patterns of the Hugging Face file that the name stands for, applied one after the other, each
+ * match a piece.  A name without a row is refused: a near match would be silently wrong. */
 #include <stdio.h>
 #include "tok.h"
 #include "tok_regex.h"

@@ -1,8 +1,8 @@
-/* tok_ranks.c: byte-level vocabularies that come without a description: GPT-2's
- * encoder.json + vocab.bpe, and tiktoken's rank files.
+/* tok_ranks.c: byte-level vocabularies whose files hold only ranks: GPT-2's encoder.json +
+ * vocab.bpe, and tiktoken's rank files.
  *
- * Neither says how text is cut or which special tokens there are.  That is known
- * per vocabulary, which its number of ordinary tokens tells apart. */
+ * Neither file says how text is split or which special tokens there are.  Both are known for each
+ * vocabulary, which is recognised by its number of ordinary tokens. */
 #include "tok.h"
 #include "tok_regex.h"
 

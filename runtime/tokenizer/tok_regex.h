@@ -1,6 +1,7 @@
-/* tok_regex.h: how well-known vocabularies cut text, in the words of their tokenizer.json.
+/* tok_regex.h: the patterns by which well-known vocabularies split text, as their tokenizer.json
+ * writes them.
  *
- * tok_ranks.c and tok_pre.c know them by the vocabulary's name or size. */
+ * tok_ranks.c finds them by the vocabulary's size, tok_pre.c by its name. */
 #ifndef TGC_TOK_REGEX_H
 #define TGC_TOK_REGEX_H
 

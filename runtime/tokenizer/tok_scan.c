@@ -1,9 +1,10 @@
-/* tok_scan.c: well-known patterns by hand, several times as fast as PCRE2's compiled code.
+/* tok_scan.c: hand-written scanners for well-known patterns, several times as fast as PCRE2's
+ * compiled code.
  *
  * A scanner serves exactly the pattern whose text stands beside it in `known`.  Each of these
  * patterns matches at every place, so a match begins where the last one ended.  A scanner gets
- * valid UTF-8 and gives the end of the match at `i`, i < n.
- * test_tokenizer_scan.c compares them with PCRE2. */
+ * valid UTF-8 and a start i < n, and returns the end of the match.  test_tokenizer_scan.c compares
+ * them with PCRE2. */
 #include <utf8proc.h>
 #include "tok.h"
 #include "tok_regex.h"

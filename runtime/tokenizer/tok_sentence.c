@@ -1,5 +1,5 @@
-/* tok_sentence.c: what sentencepiece's models share, from its own file (tok_spm.c) or from GGUF
- * (tok_parts.c): BPE by scores or Unigram, the normaliser, the way back to text. */
+/* tok_sentence.c: sentencepiece models, read from their own file (tok_spm.c) or from GGUF
+ * (tok_parts.c): BPE by scores or Unigram, the normaliser, decoding. */
 #include "tok.h"
 
 #define MARK "\xe2\x96\x81"

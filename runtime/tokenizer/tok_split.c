@@ -1,7 +1,7 @@
-/* tok_split.c: pre-tokenisers, which cut a text into the pieces merges stay within.
+/* tok_split.c: pre-tokenisers, which split a text into pieces.  No merge crosses a piece's border.
  *
- * A step reads pieces and writes pieces.  All the ways of cutting are one, a
- * pattern and what becomes of its matches; tok_json.c holds the table. */
+ * A step maps pieces to pieces.  Every way of splitting is a pattern and what becomes of its
+ * matches; tok_json_split.c holds the table. */
 #include <limits.h>
 #include "tok.h"
 

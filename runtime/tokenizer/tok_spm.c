@@ -1,6 +1,6 @@
-/* tok_spm.c: sentencepiece's tokenizer.model, of the types Unigram and BPE.
+/* tok_spm.c: reads sentencepiece's tokenizer.model of type Unigram or BPE.
  *
- * The file is a protobuf message.  Of it matter
+ * The file is a protobuf message.  These fields are read:
  *
  *   1 pieces            { 1 text, 2 float score, 3 kind }
  *   2 trainer_spec      { 3 model type (1 = Unigram, 2 = BPE), 24 space is a suffix,

@@ -1,10 +1,9 @@
-/* tok_to_parts.c: a tokenizer as the pieces that a GGUF file has of it.
+/* tok_to_parts.c: writes a tokenizer as the pieces that a GGUF file has.
  *
- * A GGUF file says by a name how text is cut (tok_pre.c), not by the patterns themselves.  So each
- * name is tried: the tokenizer that a reader would make of the parts must give the same ids for
- * texts that are hard to cut, as llama.cpp's converter does it.  Of merges with byte fallback
- * (Llama 2) the parts have scores, by which any two neighbours join; a merge's rank is its
- * score. */
+ * A GGUF file names how text is split (tok_pre.c); it does not hold the patterns.  So each name is
+ * tried: the tokenizer that a reader would build from the parts must give the same ids for texts
+ * that are hard to split, as in llama.cpp's converter.  For merges with byte fallback (Llama 2) the
+ * parts have scores, by which any two neighbours join; a merge's rank is its score. */
 #include <stdio.h>
 #include "tok.h"
 

@@ -1,12 +1,12 @@
-/* tok_train.c: byte-level BPE learned from text.
+/* tok_train.c: learns a byte-level BPE from text.
  *
- * Text is cut into words as GPT-2 cuts it (special tokens are cut out whole), and each word counts
- * as often as it occurs.  Then, again and again, the pair of neighbours that occurs most becomes a
- * token; of pairs that occur as often, the one whose bytes are greatest, the left token's first.
+ * Text is split into words as GPT-2 splits it (special tokens are cut out whole), and each word
+ * counts as often as it occurs.  Then, repeatedly, the most frequent pair of neighbours becomes a
+ * token.  On a tie, the pair whose bytes are greatest wins; the left token is compared first.
  *
- * A pair knows its count and the words it may stand in.  A heap gives the most frequent one: every
- * pair with a count has an entry of at least that count, and an entry that is out of date is put
- * back with the count of the day. */
+ * A pair stores its count and the words it may occur in.  A heap gives the most frequent pair.
+ * Every pair with a count has an entry of at least that count.  An outdated entry is put back with
+ * the current count. */
 #include <stdio.h>
 #include "tok.h"
 #include "tok_regex.h"

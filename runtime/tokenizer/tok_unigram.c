@@ -1,11 +1,11 @@
-/* tok_unigram.c: Unigram, the most likely way to cut a text into pieces.
+/* tok_unigram.c: Unigram: splits a text into its most likely pieces.
  *
- * Viterbi over the bytes of the text: best[i] is the best score of text[0 .. i) and the piece it
- * ends with.  A trie gives the pieces that start at a place.  A character that no piece of its own
- * covers scores 10 below the worst piece; such characters in a row are one unknown.
+ * Viterbi over the bytes of the text: best[i] is the best score of text[0 .. i), with its last
+ * piece.  A trie gives the pieces that start at a place.  A character that no piece covers scores
+ * 10 below the worst piece; a run of such characters is one unknown token.
  *
- * Hugging Face adds up in double.  sentencepiece keeps sums in float, and a user-defined piece
- * scores 0 (0.2.3 does; older versions gave it a bonus by its length). */
+ * Hugging Face sums in double.  sentencepiece sums in float and gives a user-defined piece the
+ * score 0 (0.2.3 does; older versions gave it a bonus by its length). */
 #include <math.h>
 #include "tok.h"
 

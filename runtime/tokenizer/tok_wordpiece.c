@@ -1,7 +1,7 @@
-/* tok_wordpiece.c: BERT's WordPiece, and whole words.
+/* tok_wordpiece.c: BERT's WordPiece, and WordLevel (whole words).
  *
  * A word is cut from its start, each time into the longest piece of the vocabulary.  Pieces that
- * begin a word and those that go on have each a prefix of their own ("" and "##" in Hugging Face's
+ * begin a word and pieces that continue one have different prefixes ("" and "##" in Hugging Face's
  * files, U+2581 and "" in GGUF).  A word that cannot be cut so, or is too long, is unknown. */
 #include "tok.h"
 

@@ -1,4 +1,4 @@
-/* tokenizer.c: building, packing and asking a tokenizer. */
+/* tokenizer.c: builds, packs and queries a tokenizer. */
 #include <limits.h>
 #include "tok.h"
 

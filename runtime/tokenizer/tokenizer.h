@@ -1,8 +1,8 @@
 /* tokenizer.h: text to token ids and back, for the formats models come with.
  *
- * A Tokenizer is read-only once built, apart from the setters below, so any
- * number of threads may encode and decode with one.  Everything it is built from
- * may be hostile; what it does not understand it refuses by name.
+ * A Tokenizer is read-only once built, apart from the setters below, so any number of threads may
+ * encode and decode with one.  Every input file may be hostile; what is not supported is refused by
+ * name.
  *
  * What ids a text gets:
  *   HF          ids equal those of Hugging Face tokenizers: BPE, Unigram, WordPiece, WordLevel

@@ -1,4 +1,4 @@
-/* c_locale.c: numbers with a point, whatever the program's locale has (c_locale.h). */
+/* c_locale.c: numbers with a decimal point in every locale (c_locale.h). */
 #include "c_locale.h"
 #include <stdarg.h>
 #include <stdio.h>

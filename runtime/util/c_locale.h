@@ -1,8 +1,8 @@
-/* c_locale.h: numbers in files have a point, whatever the program's locale has.
+/* c_locale.h: numbers in files have a decimal point, whatever the program's locale is.
  *
- * Between begin and end the calling thread has the locale "C": printf, strtod and libraries see it,
- * other threads do not.  The library's entry points and its threads do so; what reads or writes one
- * number uses the two below. */
+ * Between begin and end the calling thread has the locale "C".  printf, strtod and libraries see
+ * it; other threads do not.  The library's entry points and its threads use this pair.  Code that
+ * reads or writes one number uses the two functions below. */
 #ifndef TGC_C_LOCALE_H
 #define TGC_C_LOCALE_H
 

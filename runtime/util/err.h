@@ -1,5 +1,5 @@
-/* err.h: how the runtime reports failure: a status that is the process's exit
- * code (the enum below) and a message for a person, without newline. */
+/* err.h: how the runtime reports failure: a status, which is also the process's exit code (the enum
+ * below), and a message for a person, without newline. */
 #ifndef TGC_ERR_H
 #define TGC_ERR_H
 

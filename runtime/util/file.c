@@ -1,4 +1,4 @@
-/* file.c: see file.h. */
+/* file.c: implements file.h. */
 #include "file.h"
 #include "temp.h"
 #include <errno.h>

@@ -1,9 +1,9 @@
-/* file.h: whole files in, whole files out.
+/* file.h: reads and writes whole files.
  *
- * Reading maps the file.  Writing never shows a half-written file: the bytes go
- * to a temporary beside the target (temp.h; left behind only when the process is
- * killed, until the next one writes there), which replaces it after fsync.  Every message names the
- * path and the system's reason. */
+ * Reading maps the file.  Writing never shows a half-written file: the bytes go to a temporary file
+ * beside the target, which replaces it after fsync.  The temporary file (temp.h) stays only if the
+ * process is killed, until the next process writes there.  Every message names the path and the
+ * system's reason. */
 #ifndef TGC_FILE_H
 #define TGC_FILE_H
 

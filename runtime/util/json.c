@@ -1,4 +1,4 @@
-/* json.c: see json.h. */
+/* json.c: implements json.h. */
 #include "json.h"
 #include <stdlib.h>
 #include "file.h"

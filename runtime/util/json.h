@@ -1,11 +1,10 @@
-/* json.h: JSON from outside, strictly.
+/* json.h: reads JSON from outside, strictly.
  *
  * Refused, with the line: what RFC 8259 does not allow, text after the value, invalid
  * UTF-8, a key twice in one object, numbers that are not finite, nesting beyond 1000.
  *
- * Two ways to read.  json_open gives cursors into the text, for files of any size: it
- * takes no memory to speak of.  json_parse makes a cJSON tree, which takes 40 times the
- * text at worst, for small ones. */
+ * Two ways to read.  json_open gives cursors into the text, for files of any size; it takes almost
+ * no memory.  json_parse makes a cJSON tree, for small texts; it takes up to 40 times the text. */
 #ifndef TGC_JSON_H
 #define TGC_JSON_H
 

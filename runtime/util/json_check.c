@@ -1,6 +1,6 @@
-/* json_check.c: json_open looks at every byte once and refuses what is not strict JSON (RFC 8259),
- * so that the cursors of json_text.c need not check anything.  Keys given twice are refused, too:
- * while opening, a few bytes for each key of an object find them. */
+/* json_check.c: json_open reads every byte once and refuses what is not strict JSON (RFC 8259), so
+ * that the cursors of json_text.c need not check anything.  It also refuses keys given twice, at
+ * the cost of a few bytes for each key of an open object. */
 #include "json_impl.h"
 #include <math.h>
 #include <stdio.h>

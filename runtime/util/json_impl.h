@@ -1,4 +1,4 @@
-/* json_impl.h: what json_check.c and json_text.c share: text that is known to be JSON. */
+/* json_impl.h: private to json_check.c and json_text.c: text that has been checked. */
 #ifndef TGC_JSON_IMPL_H
 #define TGC_JSON_IMPL_H
 

@@ -1,8 +1,7 @@
-/* json_text.c: JSON read where it lies, without a tree, once json_open (json_check.c) has found it
- * to be JSON.
+/* json_text.c: cursors over JSON that json_open (json_check.c) has checked, without a tree.
  *
- * A cursor is a place in the text.  Going past a large list or object would mean reading it again;
- * where these end is written down, which is all the memory this takes. */
+ * A cursor is a place in the text.  Skipping a large list or object would mean reading it again, so
+ * json_open records where each ends.  That is all the memory this takes. */
 #include "json_impl.h"
 #include "c_locale.h"
 #include <math.h>

@@ -1,4 +1,5 @@
-/* line_reader.c: a text as lines and words, with errors that name the line (line_reader.h). */
+/* line_reader.c: reads a text as lines and words, and reports errors with the line
+ * (line_reader.h). */
 #include "line_reader.h"
 #include "c_locale.h"
 #include <math.h>

@@ -1,4 +1,4 @@
-/* mem.c: malloc and its kin that remember, for each thread, how many bytes the last failed call
+/* mem.c: malloc and its kin, which record for each thread how many bytes the last failed call
  * wanted (mem.h). */
 #include "mem.h"
 #undef malloc

@@ -1,8 +1,8 @@
-/* mem.h: allocation that remembers how much was refused.
+/* mem.h: allocation that records the size that was refused.
  *
- * Where err.h is included, malloc and its kin are these: the same, and when one fails, err_set adds
- * the size to the message of the TGC_NO_MEMORY that follows.  Nothing else differs; free is
- * free. */
+ * Files that include err.h get these in place of malloc and its kin.  They behave the same.  When
+ * one fails, err_set adds the size to the message of the TGC_NO_MEMORY that follows.  free is
+ * unchanged. */
 #ifndef TGC_MEM_H
 #define TGC_MEM_H
 

@@ -1,4 +1,5 @@
-/* parallel.c: pieces of work on a few threads, which take the next piece when done (parallel.h). */
+/* parallel.c: runs pieces of work on a few threads; a thread that is done takes the next piece
+ * (parallel.h). */
 #include "parallel.h"
 #include "c_locale.h"
 #include <pthread.h>

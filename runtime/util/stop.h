@@ -1,9 +1,8 @@
 /* stop.h: how a caller asks a compilation to end, from a signal handler if need be.
  *
- * The runtime handles no signals.  While `working` is not zero compilers run and
- * temporary folders exist: who sets `asked` then gets TGC_STOPPED within a second
- * or so, the compilers killed and the folders removed.  While it is zero nothing
- * would be left behind. */
+ * The runtime handles no signals.  While `working` is not zero, compilers run and temporary folders
+ * exist.  Whoever sets `asked` then gets TGC_STOPPED within a second or so: the compilers are
+ * killed and the folders removed.  While `working` is zero there is nothing to clean up. */
 #ifndef TGC_STOP_H
 #define TGC_STOP_H
 

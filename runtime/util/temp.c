@@ -1,4 +1,5 @@
-/* temp.c: see temp.h.  The list is the process's own: a handler has nobody to ask. */
+/* temp.c: implements temp.h.  The list of temporary files is global, since a signal handler has no
+ * arguments of its own. */
 #include "temp.h"
 #include <ctype.h>
 #include <dirent.h>

@@ -1,9 +1,9 @@
 /* temp.h: temporary files and folders.
  *
- * Each is known while it exists, so that a signal that ends the process removes the files, and is
- * locked by its owner, so that the next process that writes there removes what a killed one left. 
- * Names say whose they are: ".NAME.tgc-PID-K" of files beside their target, "tgc-PID-XXXXXX" of
- * folders, in which TEMP_OWNER is the locked one. */
+ * Each is on a list while it exists, so that a signal that ends the process removes it.  Its owner
+ * locks it, so that the next process that writes there can remove what a killed one left.  Names
+ * say whose they are: ".NAME.tgc-PID-K" for files beside their target, "tgc-PID-XXXXXX" for
+ * folders, in which TEMP_OWNER is the locked file. */
 #ifndef TGC_TEMP_H
 #define TGC_TEMP_H
 

@@ -1,4 +1,4 @@
-/* block_decode.h: the values of one block, for every type of storage.def that has a decoder.
+/* block_decode.h: decodes one block, for every type of storage.def that has a decoder.
  *
  *      chunk_TYPE(y, b, c)     y: 32 values, float32: number c of those of the block whose bytes
  *                              are at b, anywhere; of a block of 32 c is 0.  Of F32, F16 and BF16:

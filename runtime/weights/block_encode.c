@@ -1,4 +1,4 @@
-/* block_encode.c: see block_encode.h.  Layouts are those of block_decode.h. */
+/* block_encode.c: implements block_encode.h.  The layouts are those of block_decode.h. */
 #include "block_encode.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-/* block_encode.h: float32 rows to blocks of a type of storage.def.
+/* block_encode.h: encodes float32 rows as blocks of a type of storage.def.
  *
- * Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and MXFP4 are the bytes of the package gguf (gguf-py, quants.py)
- * where there is no importance.  Q2_K to Q6_K and IQ4 are searched (block_search.h). */
+ * Without importance, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and MXFP4 have the same bytes as the package
+ * gguf (gguf-py, quants.py) makes.  Q2_K to Q6_K and IQ4 are searched (block_search.h). */
 #ifndef TGC_BLOCK_ENCODE_H
 #define TGC_BLOCK_ENCODE_H
 

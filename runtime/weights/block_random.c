@@ -1,6 +1,6 @@
-/* block_random.c: blocks for a model that has no weights: random codes, whose values have the
- * spread that was asked for, all of them finite.  The same on every machine and for every number of
- * threads: word k of block i is a hash of (seed, i, k). */
+/* block_random.c: random blocks for a model without weights.  Values are finite and have the spread
+ * that was asked for.  The bytes are the same on every machine and for every number of threads:
+ * word k of block i is a hash of (seed, i, k). */
 #include <math.h>
 #include <string.h>
 #include "ck_tensor.h"

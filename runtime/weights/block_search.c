@@ -1,4 +1,4 @@
-/* block_search.c: see block_search.h. */
+/* block_search.c: implements block_search.h. */
 #include "block_search.h"
 #include <math.h>
 #include <string.h>

@@ -1,9 +1,9 @@
-/* block_search.h: codes and scales of a block with the least weighted squared error.
+/* block_search.h: searches the codes and scales of a block for the least weighted squared error.
  *
  * A block has `subs` parts of `len` values.  The weight of a value is importance * sqrt(mean of x^2
- * + x^2): large values matter more, none does not.  Scales begin at the best of some ranges, each
- * with its least-squares scale; then scales of parts, the block's own, and codes are made better in
- * turn, the others held. */
+ * + x^2): large values matter more, and every value matters.  Each part starts with the best of
+ * several ranges and its least-squares scale.  Then parts' scales, the block's scale and codes are
+ * improved in turn, with the others fixed. */
 #ifndef TGC_BLOCK_SEARCH_H
 #define TGC_BLOCK_SEARCH_H
 

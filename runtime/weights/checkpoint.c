@@ -1,4 +1,4 @@
-/* checkpoint.c: the table of tensors behind checkpoint.h, and which source a path is. */
+/* checkpoint.c: the table of tensors behind checkpoint.h; recognises what a path is. */
 #include "checkpoint.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-/* ck_blocks.c: storage.def's decoders over many blocks, and rounding to bf16.
+/* ck_blocks.c: decodes many blocks by storage.def's decoders, and rounds to bf16.
  *
- * On x86-64 each is compiled twice, and the processor chooses: with AVX2 it is about twice as fast
- * as with SSE2, which every such processor has. */
+ * On x86-64 each function is compiled twice, and the processor's features choose at run time.  AVX2
+ * is about twice as fast as SSE2, which every such processor has. */
 #include <stddef.h>
 #include <string.h>
 #include "block_decode.h"

@@ -1,4 +1,4 @@
-/* ck_tensor.c: the table of element types, and moving elements between them. */
+/* ck_tensor.c: the table of element types; moves and converts elements. */
 #include "ck_tensor.h"
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* gguf.c: a GGUF model of one file or of several (gguf.h): opened, its tensors found by name. */
+/* gguf.c: opens a GGUF model of one file or of several (gguf.h), and finds tensors by name. */
 #include "gguf_impl.h"
 #include <stdio.h>
 #include <stdlib.h>

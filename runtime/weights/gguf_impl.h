@@ -1,4 +1,4 @@
-/* gguf_impl.h: an open GGUF model, for the files that read it. */
+/* gguf_impl.h: private to gguf*.c: an open GGUF model. */
 #ifndef TGC_GGUF_IMPL_H
 #define TGC_GGUF_IMPL_H
 

@@ -1,4 +1,4 @@
-/* gguf_json.c: what a GGUF file says of its model, as JSON for the models' Lua. */
+/* gguf_json.c: writes a GGUF file's metadata as JSON, which models/gguf.lua reads. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* gguf_keys.c: the metadata of a GGUF file that is written, key by key (gguf_out.h). */
+/* gguf_keys.c: writes the metadata of a GGUF file, key by key (gguf_out.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

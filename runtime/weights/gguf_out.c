@@ -1,4 +1,4 @@
-/* gguf_out.c: see gguf_out.h. */
+/* gguf_out.c: implements gguf_out.h. */
 #include "gguf_out.h"
 #include <stdio.h>
 #include <stdlib.h>

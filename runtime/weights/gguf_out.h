@@ -1,5 +1,5 @@
-/* gguf_out.h: writes a GGUF file (version 3): keys, of another one or new, then tensors in
- * order. */
+/* gguf_out.h: writes a GGUF file (version 3): keys, copied from another file or new, then tensors
+ * in order. */
 #ifndef TGC_GGUF_OUT_H
 #define TGC_GGUF_OUT_H
 

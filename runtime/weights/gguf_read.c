@@ -1,4 +1,4 @@
-/* gguf_read.c: one GGUF file.  Every count and size is checked against what is left of the file
+/* gguf_read.c: reads one GGUF file.  Every count and size is checked against the rest of the file
  * before it is used; a message names the file and the field. */
 #include "gguf_impl.h"
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* gguf_values.c: the metadata of a GGUF model: types, keys, numbers, lists (gguf.h).  gguf_read.c
- * has walked over all of it before, so nothing is checked here but types. */
+ * has checked all bounds, so only types are checked here. */
 #include "gguf_impl.h"
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* hf_folder.c: a Hugging Face model folder: config.json, and weights in one file
- * or in shards listed by an index {"weight_map": {TENSOR: FILE, ...}}. */
+/* hf_folder.c: reads a Hugging Face model folder: config.json, and weights in one file or in shards
+ * that an index lists, {"weight_map": {TENSOR: FILE, ...}}. */
 #include "checkpoint.h"
 #include <stdio.h>
 #include <stdlib.h>

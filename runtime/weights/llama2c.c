@@ -1,4 +1,4 @@
-/* llama2c.c: checkpoints of karpathy's llama2.c.
+/* llama2c.c: reads checkpoints of karpathy's llama2.c.
  *
  *      version 0   7 int32 (vocab_size < 0: the head is not tied), float32 tensors, two unused rope
  *                  tables
@@ -6,8 +6,8 @@
  *      version 2   the same with int32 group after shared; matrices are int8 values of all
  *                  elements, then one float32 scale per group: dequantised here to float32
  *
- * The tensors of a version are a list of rows of one table; a file is right when
- * its size is exactly what its header makes of that list. */
+ * Each version's tensors are a list of rows of one table.  A file is accepted if its size is
+ * exactly what its header makes of that list. */
 #include "checkpoint.h"
 #include <stdio.h>
 #include <stdlib.h>

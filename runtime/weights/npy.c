@@ -1,4 +1,4 @@
-/* npy.c: see npy.h.
+/* npy.c: implements npy.h.
  *
  *      "\x93NUMPY" | major, minor | u16 (version 1) or u32 (version 2) length | header | data
  *

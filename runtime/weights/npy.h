@@ -1,5 +1,5 @@
-/* npy.h: NumPy's array file, versions 1 and 2, C order, little-endian int64 or
- * float32 in; float32 out. */
+/* npy.h: NumPy's array files, versions 1 and 2, C order, little-endian.  Reads int64 and float32,
+ * writes float32. */
 #ifndef TGC_NPY_H
 #define TGC_NPY_H
 

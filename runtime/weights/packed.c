@@ -1,4 +1,4 @@
-/* packed.c: the values of a Packed, a few rows at a time on each thread. */
+/* packed.c: decodes a Packed, a few rows at a time on each thread. */
 #include "packed.h"
 #include <math.h>
 #include <stdlib.h>

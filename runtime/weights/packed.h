@@ -1,10 +1,11 @@
-/* packed.h: a tensor that other tensors make: codes of some bits, their scales, their zero points.
+/* packed.h: a quantised tensor that several tensors make up: codes of a few bits, their scales,
+ * their zero points.
  *
  *      value(r,c) = (code(r,c) - zero(r,g)) * scale(r,g),      g the group of column c
  *
- * in float32, as the packages that define the formats compute it, but for rounding to 16 bits.
- * quant_folder.c makes them of a Hugging Face folder; they are decoded when they are imported, one
- * at a time, or become blocks of storage.def.  The parts lie in mapped files, which must outlive
+ * in float32, as the packages that define the formats compute it, up to rounding to 16 bits.
+ * quant_folder.c makes a Packed from a Hugging Face folder.  On import it is decoded, one at a
+ * time, or it becomes blocks of storage.def.  Its parts lie in mapped files, which must outlive
  * it. */
 #ifndef TGC_PACKED_H
 #define TGC_PACKED_H

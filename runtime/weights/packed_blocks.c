@@ -1,11 +1,11 @@
-/* packed_blocks.c: a Packed as blocks of storage.def that hold the same values.
+/* packed_blocks.c: turns a Packed into blocks of storage.def with the same values.
  *
  *      4-bit floats            NF4, FP4 by the table of values; MXFP4 with scales of powers of two
  *      integers to 4 bits      I4_n, where scales have 16 bits
  *      8 bits                  I8_n; SCB_n, bitsandbytes'; F8_n
  *
- * n is the largest of 128, 64, 32 that divides a row and a group.  Others are decoded: codes of 8
- * bits with zero points, scales of two levels, columns whose groups are not in order. */
+ * n is the largest of 128, 64, 32 that divides a row and a group.  These are decoded instead: codes
+ * of 8 bits with zero points, scales of two levels, columns whose groups are not in order. */
 #include <string.h>
 #include "block_decode.h"
 #include "packed.h"

@@ -1,4 +1,4 @@
-/* peft_config.c: PEFT's LoraConfig: which linears have an adapter, of what rank, how strong. */
+/* peft_config.c: reads PEFT's LoraConfig: which linears have an adapter, its rank, its strength. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "peft_config.h"
 #include <ctype.h>

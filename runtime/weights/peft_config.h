@@ -1,6 +1,6 @@
-/* peft_config.h: what adapter_config.json says (PEFT's LoraConfig), or a line "r=16,alpha=32,...".
+/* peft_config.h: what adapter_config.json (PEFT's LoraConfig) or a line "r=16,alpha=32,..." says.
  *
- * Every key is used, known to change nothing that is read, or refused with its value. */
+ * Every key is used, or known to change nothing that tgc reads, or refused with its value. */
 #ifndef TGC_PEFT_CONFIG_H
 #define TGC_PEFT_CONFIG_H
 

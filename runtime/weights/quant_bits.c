@@ -1,5 +1,4 @@
-/* quant_bits.c: GPTQ and AWQ: qweight, qzeros, scales, each with the columns of W^T next to each
- * other.
+/* quant_bits.c: GPTQ and AWQ: qweight, qzeros and scales, with the columns of W^T adjacent.
  *
  *      GPTQ    qweight i32 (K*b/32, N), qzeros i32 (G, N*b/32), scales (G, N), g_idx i32 (K).
  *              checkpoint_format "gptq" has zero points less one, "gptq_v2" as they are.

@@ -1,4 +1,4 @@
-/* quant_compressed.c: compressed-tensors.  A layer's tensors say which of its formats it has:
+/* quant_compressed.c: compressed-tensors.  A layer's tensors show which of its formats it has:
  *
  *      weight_packed i32 (N, ceil(K*b/32)), weight_shape i64 (2)       pack-quantized
  *      weight_packed u8 (N, K/2), weight_global_scale                  nvfp4-pack-quantized
@@ -6,7 +6,7 @@
  *      weight i8                                                       int-quantized
  *      weight E4M3                                                     float-quantized
  *
- * weight_scale is of the tensor, of a row, of a group of a row's columns, or of a block. */
+ * weight_scale belongs to the whole tensor, a row, a group of a row's columns, or a block. */
 #include <math.h>
 #include <string.h>
 #include "block_decode.h"

@@ -1,4 +1,4 @@
-/* quant_folder.c: see quant_folder.h. */
+/* quant_folder.c: implements quant_folder.h. */
 #include "quant_folder.h"
 #include <stdio.h>
 #include <stdlib.h>

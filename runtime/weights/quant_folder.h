@@ -1,8 +1,9 @@
-/* quant_folder.h: the quantised tensors of a Hugging Face folder become the weights that they stand
- * for (packed.h).  quant_folder.c chooses by config.json's quantization_config; quant_*.c make
- * them.
+/* quant_folder.h: presents the quantised tensors of a Hugging Face folder as the weights they
+ * encode (packed.h).  quant_folder.c chooses the format by config.json's quantization_config;
+ * quant_*.c decode it.
  *
- * A layer is quantised where the tensors say so: lists of layers that are not are not looked at. */
+ * A layer is quantised if its tensors are.  Lists of excluded layers in config.json are not
+ * read. */
 #ifndef TGC_QUANT_FOLDER_H
 #define TGC_QUANT_FOLDER_H
 

@@ -1,8 +1,8 @@
-/* safetensors.c: reading, see safetensors.h.
+/* safetensors.c: reads safetensors files (safetensors.h).
  *
- * The header is read in one pass by a small reader of exactly the grammar that
- * the format allows, so that its depth is fixed and no tree is built: a header
- * of 100 MB costs its own size again and the table of tensors. */
+ * The header is read in one pass by a small reader of exactly the grammar that the format allows.
+ * Its depth is fixed and no tree is built: a header of 100 MB costs its own size again and the
+ * table of tensors. */
 #include "safetensors.h"
 #include <stdio.h>
 #include <stdlib.h>

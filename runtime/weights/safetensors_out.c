@@ -1,4 +1,4 @@
-/* safetensors_out.c: writing, see safetensors.h. */
+/* safetensors_out.c: writes safetensors files (safetensors.h). */
 #include "safetensors.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* sentence.c: see sentence.h. */
+/* sentence.c: implements sentence.h. */
 #include "sentence.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,10 +1,11 @@
-/* sentence.h: what is done to the vectors of tokens that an encoder makes: how a text gets one.
+/* sentence.h: how an encoder's token vectors become one vector for a text: pooling, normalisation,
+ * length, prompt.
  *
- * Of a folder as sentence-transformers writes it: modules.json names a Transformer, a Pooling and
- * perhaps a Normalize, and the folders with their settings.  Beside it lie
+ * Read from a folder that sentence-transformers wrote.  modules.json names a Transformer, a Pooling
+ * and perhaps a Normalize, and the folders with their settings.  Beside it lie
  * sentence_bert_config.json (max_seq_length) and config_sentence_transformers.json (prompts).  A
- * folder without modules.json gets what that package gives it: the mean, and no normalisation. 
- * Other modules are refused by name.
+ * folder without modules.json gets that package's defaults: the mean, no normalisation.  Other
+ * modules are refused by name.
  *
  * A plan keeps it in the section `embedding`, which is JSON:
  *

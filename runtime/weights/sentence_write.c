@@ -1,5 +1,4 @@
-/* sentence_write.c: the files of sentence-transformers that say how a text gets its vector, as
- * sentence.c reads them. */
+/* sentence_write.c: writes the sentence-transformers files that sentence.c reads. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-/* weight_compose.c: a weight map that reads another file's tensors: its entries behind those that
- * say how that file's tensors make the ones it names. */
+/* weight_compose.c: composes two weight maps, so that a model can read another kind of file.  The
+ * model's map names the tensors of one kind of checkpoint.  The other map says how the file's own
+ * tensors make those.  The result makes parameters from the file's tensors directly. */
 #include "weight_map_internal.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* weight_export.c: a checkpoint from parameters, one tensor at a time, into one file or, tensor by
- * tensor chosen, into several (weight_shards.c). */
+/* weight_export.c: writes parameters as a checkpoint, one tensor at a time, into one file or
+ * several (weight_shards.c). */
 #include "weight_map_internal.h"
 #include <stdlib.h>
 #include <string.h>

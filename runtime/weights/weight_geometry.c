@@ -1,10 +1,9 @@
-/* weight_geometry.c: the transforms and targets of a weight map, on shapes and on
- * bytes.  Nothing here knows files or parameters' names.
+/* weight_geometry.c: applies the transforms and targets of a weight map to shapes and bytes.  It
+ * knows no files and no parameter names.
  *
- * A transform is run on an Array: shape, and either bytes or the statement that
- * element i is index base + i of the source.  Import runs it on the tensor's
- * bytes.  Export runs the same on the source's indices, which says of every
- * element of the target where in the source it belongs. */
+ * A transform runs on an Array: a shape, and either bytes or the statement that element i is index
+ * base + i of the source.  Import runs it on the tensor's bytes.  Export runs it on the source's
+ * indices, which gives each element of the target its place in the source. */
 #include "weight_map_internal.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* weight_import.c: parameters from a checkpoint.  All checks come before the first
- * byte is moved. */
+/* weight_import.c: reads parameters from a checkpoint.  All checks come before the first byte is
+ * moved. */
 #include "weight_map_internal.h"
 #include <stdio.h>
 #include <stdlib.h>

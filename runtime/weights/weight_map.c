@@ -1,4 +1,4 @@
-/* weight_map.c: the text form of a weight map. */
+/* weight_map.c: parses and prints weight maps. */
 #include "weight_map_internal.h"
 #include "../util/c_locale.h"
 #include <math.h>

@@ -1,5 +1,4 @@
-/* weight_map_internal.h: a weight map in memory, shared by its text form
- * (weight_map.c), the moving of data (weight_geometry.c), import and export. */
+/* weight_map_internal.h: private to weight_*.c: a weight map in memory. */
 #ifndef TGC_WEIGHT_MAP_INTERNAL_H
 #define TGC_WEIGHT_MAP_INTERNAL_H
 

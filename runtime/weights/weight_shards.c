@@ -1,4 +1,4 @@
-/* weight_shards.c: weights as a Hugging Face folder has them.
+/* weight_shards.c: writes weights in the files of a Hugging Face folder.
  *
  *      model.safetensors                       where all fit one file, else
  *      model-00001-of-0000N.safetensors ...    in the order of the map, none over the limit but for
@@ -6,8 +6,8 @@
  *      model.safetensors.index.json            {"metadata": {"total_size": BYTES},
  *                                               "weight_map": {TENSOR: FILE, ...}}
  *
- * The index is written last, and an old one goes first: a folder whose writing was stopped has no
- * weights, rather than some of each. */
+ * The index is written last, and an old index is removed first.  So a folder whose writing was
+ * interrupted has no weights, rather than a mixture of both. */
 #include "weight_map_internal.h"
 #include <dirent.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* compiler.h: from a model to the text and sources of a plan.
+/* compiler.h: compiles a model into the text and sources of a plan.
  *
  * Functions are grouped by the file that defines them. */
 #ifndef TGC_COMPILER_H

@@ -1,5 +1,5 @@
-/* limits.c: refuse, by name and line, models that are larger than the kernels have room for.  The
- * numbers are the kernels' own: codegen/kernels/cpu/cpu_limits.h. */
+/* limits.c: refuses models larger than the kernels have room for, by name and line.  The kernels
+ * define the limits: codegen/kernels/cpu/cpu_limits.h. */
 #include "compiler.h"
 #include "../codegen/kernels/cpu/cpu_limits.h"
 

@@ -1,7 +1,7 @@
-/* manifest.c: where parameters lie in the arena of weights, and the plan's manifest, which says so.
+/* manifest.c: places parameters in the arena of weights, and writes the plan's manifest.
  *
  * runtime/plan/ reads the manifest.  Parameters of one kind (with weight decay, without, frozen)
- * lie together, so the optimiser's launches take ranges. */
+ * are adjacent, so the optimiser's launches take ranges. */
 #include "pipeline.h"
 
 /* Elements of the arena that it takes. */

@@ -1,4 +1,4 @@
-/* model.c: a model: its forward graph, checkpoint map, vocabulary and context. */
+/* model.c: a Model: its forward graph, checkpoint map, vocabulary and context. */
 #include "compiler.h"
 #include <stdlib.h>
 #include <string.h>

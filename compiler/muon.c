@@ -1,9 +1,9 @@
-/* muon.c: which parameters Muon trains, and the matrices that they hold.
+/* muon.c: selects the parameters that Muon trains, and the matrices in them.
  *
- * Hidden matrices: trainable, of two axes, and nothing but the right operand of products, of which
- * none makes the logits.  Embeddings, the output, gains and biases are AdamW's.  Linears that
- * merge_linears.c joined are matrices of their own still, as rows of the map say; a tensor that the
- * checkpoint has as one (c_attn) is one. */
+ * Muon trains hidden matrices: trainable parameters of two axes that are only the right operand of
+ * products, none of which makes the logits.  AdamW trains embeddings, the output, gains and biases.
+ * Linears that merge_linears.c joined are still separate matrices, as the map's rows say.  A tensor
+ * that is one in the checkpoint (c_attn) is one matrix. */
 #include "pipeline.h"
 #include <string.h>
 

@@ -1,8 +1,8 @@
-/* pipeline.c: the road from a model to programs.
+/* pipeline.c: the passes from a model to programs.
  *
- * The model's one forward graph is cleaned and its linears are merged; then every
- * program gets a copy of it and goes down the table of passes below.  After each
- * entry the scratch arena is emptied and the graph verified.  pipeline.h lists its files. */
+ * The model's one forward graph is simplified and its linears are merged.  Then every program gets
+ * a copy and runs it through the table of passes below.  After each entry the scratch arena is
+ * emptied and the graph verified.  pipeline.h lists the files. */
 #include "pipeline.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* pipeline.h: private to the pipeline: what its files share.
+/* pipeline.h: private to the pipeline.
  *
  *   pipeline.c       the table of passes, and the road from a model to programs
  *   specs.c          which programs a plan has, and their sizes

@@ -1,5 +1,5 @@
-/* program_text.c: lines of a program's text that belong to no kernel: arenas, the cache's size, and
- * what `tgc tune` needs. */
+/* program_text.c: writes the lines of a program's text that belong to no kernel: arenas, the
+ * cache's size, and the products for `tgc tune`. */
 #include "pipeline.h"
 #include "../runtime/rt.h"
 

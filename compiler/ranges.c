@@ -1,9 +1,9 @@
-/* ranges.c: bounds of the values of a graph, by interval arithmetic.
+/* ranges.c: bounds the values of a graph, by interval arithmetic.
  *
- * The bounds hold for what the kernels compute.  Float32 arithmetic rounds.  So does 16-bit
- * storage, which precision.c gives to whatever comes from parameters.  An int from memory is a
- * float32 in arithmetic.  Nothing is known about parameters and about the results of most ops. 
- * That is no mistake: an index that comes from them gets a clamp (tables.c). */
+ * The bounds hold for what the kernels compute, rounding included: float32 arithmetic rounds, and
+ * so does 16-bit storage, which precision.c gives to whatever comes from parameters.  An int from
+ * memory is a float32 in arithmetic.  Parameters and the results of most ops are unbounded.  That
+ * is safe: an index that comes from them gets a clamp (tables.c). */
 #include "compiler.h"
 #include <float.h>
 #include <math.h>

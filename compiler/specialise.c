@@ -1,4 +1,4 @@
-/* specialise.c: a program's own copy of the model's forward graph.
+/* specialise.c: makes a program's own copy of the model's forward graph.
  *
  * Sizes that the program knows become constants.  Outputs that it does not return are removed, and
  * then inputs that nothing reads.  Only training steps keep dropout. */

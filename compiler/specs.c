@@ -1,7 +1,8 @@
-/* specs.c: which programs a plan has, and for which sizes.
+/* specs.c: decides which programs a plan has, and their sizes.
  *
- * Training has `step` and `eval`.  Generating text has `prefill`, `score`, and a `decode` for each
- * number of sequences in `buckets`.  An encoder has `embed` alone, what measures inputs `sums`. */
+ * Training has `step` and `eval`.  Text generation has `prefill`, `score`, and a `decode` for each
+ * number of sequences in `buckets`.  An encoder has only `embed`.  A plan that measures inputs has
+ * only `sums`. */
 #include "pipeline.h"
 #include "../runtime/rt.h"
 

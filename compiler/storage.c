@@ -1,9 +1,9 @@
-/* storage.c: which parameters may lie in blocks (ir/storage.def), and those that do checked.
+/* storage.c: decides which parameters may lie in blocks (ir/storage.def), and checks those that do.
  *
- * Blocks run along a row, so whoever reads the parameter must take whole rows of it: a linear's
- * weight (N,K), an embedding's table (V,C), experts' weights (E,N,K).  Everything else has its
- * parameters in elements.  A parameter in blocks is frozen: training reads it, also in the products
- * that take the gradient of a linear's input through it, and has no gradient of it. */
+ * Blocks run along a row, so every reader of the parameter must take whole rows: a linear's weight
+ * (N,K), an embedding's table (V,C), experts' weights (E,N,K).  All other parameters are stored by
+ * elements.  A parameter in blocks is frozen: training reads it, also to take the gradient of a
+ * linear's input through it, but computes no gradient of it. */
 #include "compiler.h"
 #include <stdlib.h>
 

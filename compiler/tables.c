@@ -1,6 +1,6 @@
-/* tables.c: every index stays within its table.
+/* tables.c: ensures that every index stays within its table.
  *
- * Kernels do not check indices.  ir/indices.c says which inputs are indices, ranges.c bounds them.
+ * Kernels do not check indices.  ir/indices.c says which inputs are indices; ranges.c bounds them.
  * Three cases:
  *
  *      it stays inside    proved by its bounds: nothing to do

@@ -1,7 +1,7 @@
-/* token_axis.c: may the model's text be generated token by token?
+/* token_axis.c: decides whether a model can generate text token by token.
  *
- * A program with a cache sees a few tokens at a time.  Of the tokens before them it has keys and
- * values, nothing else.  So generation is right only if tokens meet in causal attention alone.
+ * A program with a cache sees a few tokens at a time.  It has the keys and values of the tokens
+ * before them, nothing else.  So generation is right only if tokens meet in causal attention alone.
  *
  * This file follows the axes B and T through every value that the logits depend on.  An axis is a
  * list of factors, outermost first: B*T*4 is (B, T, 4).  Reshapes regroup the list, transpositions

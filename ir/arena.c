@@ -1,4 +1,4 @@
-/* arena.c: memory that is freed all at once, and a growing text. */
+/* arena.c: an allocator that is freed all at once, and a growing text. */
 #include "ir.h"
 #include <locale.h>
 #include <stdlib.h>

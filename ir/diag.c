@@ -1,5 +1,5 @@
-/* diag.c: errors in what the user wrote.  error_at formats the place, the line
- * and a caret, and unwinds to the nearest DIAG_CATCH, as Lua's errors do. */
+/* diag.c: reports errors in the user's input.  error_at formats the place, the line and a caret,
+ * and unwinds to the nearest DIAG_CATCH, as Lua's errors do. */
 #include "ir.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* eval.c: the double-precision evaluator: leaves, the walk over the nodes, results.
  *
- * Plain loops, one op at a time, every value kept: it is the oracle that back ends,
- * fusions and gradients are compared with, so it is written to be seen to be right. */
+ * Plain loops, one op at a time, every value kept.  Back ends, fusions and gradients are compared
+ * with it, so it is written to be obviously right. */
 #include "eval.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
-/* eval.h: what the files of the evaluator share.
+/* eval.h: private to the evaluator (eval*.c).
  *
- * A Val is the result of one output: n doubles in row-major order.  Views that move
- * nothing alias their input, APPEND aliases its state.  An op's function finds its
- * inputs in x[], writes y[] (zeroed, of the right size) and knows their types. */
+ * A Val is the value of one output: n doubles in row-major order.  Views that move nothing alias
+ * their input; APPEND aliases its state.  An op's function finds its inputs in x[], writes y[]
+ * (zeroed, of the right size) and knows their types. */
 #ifndef TGC_EVAL_H
 #define TGC_EVAL_H
 

@@ -1,12 +1,12 @@
-/* fp8.c: cached keys and values of 8 bits.
+/* fp8.c: cached keys and values of 8 bits: the format.
  *
- * The D elements of a head of a token are e4m3 (4 bits of exponent, 3 of fraction, at most 448)
- * times one power of two, the smallest for which all of them fit, but not below FP8_LEAST.  A power
- * of two rounds nothing, and what bf16 and float32 compute with is the stored value itself; that of
- * f16, too.  Rows are apart, so that a token's bits depend on no other token.
+ * The D elements of one head of one token are e4m3 (4 bits of exponent, 3 of fraction, at most 448)
+ * times one power of two.  It is the smallest for which all of them fit, but not below FP8_LEAST.
+ * A power of two rounds nothing, so bf16, f16 and float32 compute with the stored value itself.
+ * Rows are independent: a token's bits depend on no other token.
  *
- * In memory a token is K heads of D codes, K exponents (+ 127; 255: something was not finite), and
- * what is left to a multiple of 16 bytes. */
+ * In memory a token is K heads of D codes, then K exponents (+ 127; 255: something was not finite),
+ * padded to a multiple of 16 bytes. */
 #include "ir.h"
 #include <math.h>
 

@@ -1,4 +1,4 @@
-/* graph.c: building and rewriting graphs. */
+/* graph.c: builds and rewrites graphs. */
 #include "ir.h"
 #include <stdlib.h>
 #include <string.h>

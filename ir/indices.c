@@ -1,7 +1,7 @@
-/* indices.c: which inputs of an op pick rows of something, and of how many.
+/* indices.c: tells which inputs of an op are indices, and how many rows they choose from.
  *
- * An i32 input of an op that looks things up has a mark in ops.def; shape rules ask for it, so that
- * a new op cannot do without. */
+ * An i32 input of an op that looks things up has a mark in ops.def.  Shape rules require it, so a
+ * new op cannot omit it. */
 #include "ir.h"
 
 IndexKind index_kind(const Graph *g, const Node *n, int input, Dim *rows)

@@ -1,4 +1,4 @@
-/* optimizer.c: what the rules of optimizers.def compute, in double. */
+/* optimizer.c: computes the rules of optimizers.def in double. */
 #include "optimizer.h"
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* parse.c: the text of a graph back into a Graph.  Mistakes go to error_at with
- * line and column.  `#` starts a comment.  The printed types must be what the
- * shape rules say: a reader sees both when they differ. */
+/* parse.c: reads the text of a graph.  Mistakes go to error_at with line and column.  `#` starts a
+ * comment.  The printed types must be what the shape rules say; a mismatch is reported with
+ * both. */
 #include "ir.h"
 #include <ctype.h>
 #include <limits.h>

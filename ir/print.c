@@ -1,4 +1,5 @@
-/* print.c: a graph as text.  parse.c reads it back to the same bytes.
+/* print.c: prints a graph as text.  Reading the text (parse.c) and printing it again gives the same
+ * bytes.
  *
  *      graph @mlp(%x: bf16[B,T,64]) B=1 {
  *        %w = param {init=2, a=0.02} : f32[128,64]

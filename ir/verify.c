@@ -1,5 +1,5 @@
-/* verify.c: the invariants that every pass keeps.  A broken graph is our bug, so
- * this names the pass and the node and aborts. */
+/* verify.c: checks the invariants that every pass keeps.  A broken graph is a bug of tgc, so this
+ * names the pass and the node and aborts. */
 #include "ir.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* forms.c: which forms a kernel gets beside ARCH_ANY's: the rows of forms.def. */
+/* forms.c: gives a kernel its forms beside ARCH_ANY's, from the rows of forms.def. */
 #include "forms.h"
 
 typedef struct Row {

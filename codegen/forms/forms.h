@@ -1,5 +1,5 @@
-/* forms.h: how a kernel's problem is done on each architecture: problems, tiles, and the choice of
- * them.  Functions are grouped by the file that defines them. */
+/* forms.h: how each architecture computes a kernel's problem: problems, tiles, and the choice
+ * between them.  Functions are grouped by the file that defines them. */
 #ifndef TGC_FORMS_H
 #define TGC_FORMS_H
 

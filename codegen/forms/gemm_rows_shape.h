@@ -1,4 +1,4 @@
-/* gemm_rows_shape.h: shape of kernels/gemm/gemm_rows_sm90.cuh, for the C side and its bench. */
+/* gemm_rows_shape.h: the shape of kernels/gemm/gemm_rows_sm90.cuh, for the C side and its bench. */
 #ifndef TGC_GEMM_ROWS_SHAPE_H
 #define TGC_GEMM_ROWS_SHAPE_H
 

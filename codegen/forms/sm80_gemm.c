@@ -1,6 +1,7 @@
-/* sm80_gemm.c: the tiles of portable products (kernels/gemm/gemm.cuh), and what each takes.
+/* sm80_gemm.c: the tiles of portable GEMMs (kernels/gemm/gemm.cuh), with the resources and time
+ * that each takes.
  *
- * All architectures' tiles are in one list; those of sm_90a are for sm90_gemm.c. */
+ * One list holds the tiles of all architectures; sm90_gemm.c uses those of sm_90a. */
 #include "forms.h"
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* sm90_gemm.c: products on sm_90a (kernels/gemm/gemm_sm90.cuh).
+/* sm90_gemm.c: GEMMs on sm_90a (kernels/gemm/gemm_sm90.cuh).
  *
  * Operands come through tensor maps.  Blocks are persistent: each takes tile after tile.  For a
  * prompt, the tensor map has the rows of the longest prompt, and the launch counts the rows that

@@ -1,9 +1,9 @@
 /* sm90_gemm_rows.c: linears of a decode step over a paged cache on sm_90a
  * (kernels/gemm/gemm_rows_sm90.cuh).
  *
- * Every number of sequences takes this form, one sequence too: a row's bits are then the same alone
- * and in company.  Under --fast one sequence is a GEMV, which reads weights faster.  The number of
- * rows is an argument, so that programs of different numbers share kernels. */
+ * Every number of sequences takes this form, one sequence too, so a row has the same bits alone and
+ * in company.  Under --fast one sequence is a GEMV, which reads weights faster.  The number of rows
+ * is an argument, so that programs for different numbers share kernels. */
 #include "forms.h"
 #include "gemm_rows_shape.h"
 

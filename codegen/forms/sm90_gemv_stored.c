@@ -1,7 +1,7 @@
-/* sm90_gemv_stored.c: a few rows by weights in blocks on sm_90a
+/* sm90_gemv_stored.c: linears of a few rows with weights in blocks on sm_90a
  * (kernels/gemv/gemv_stored_sm90.cuh).
  *
- * Every number of rows takes this form: a row's bits are then the same alone and in company. */
+ * Every number of rows takes this form, so a row has the same bits alone and in company. */
 #include "forms.h"
 #include "gemv_shape.h"
 #include <string.h>

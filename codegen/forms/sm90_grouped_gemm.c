@@ -1,7 +1,7 @@
-/* sm90_grouped_gemm.c: products over experts on sm_90a (kernels/moe/grouped_gemm_sm90.cuh).
+/* sm90_grouped_gemm.c: GEMMs over experts on sm_90a (kernels/moe/grouped_gemm_sm90.cuh).
  *
- * The number of tiles is known only when the slots are sorted, since every expert may end with a
- * partial tile.  So each block finds its tiles by itself. */
+ * The number of tiles is known only after the slots are sorted, since every expert may end with a
+ * partial tile.  So each block finds its tiles at run time. */
 #include "forms.h"
 
 /* LEAST_US: shorter ones stay as they are. */

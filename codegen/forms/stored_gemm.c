@@ -1,8 +1,8 @@
-/* stored_gemm.c: products of more than a few rows of x with weights in blocks
+/* stored_gemm.c: GEMMs with weights in blocks, for more than a few rows of x
  * (kernels/gemm/gemm_stored.cuh, on sm_90a gemm_stored_sm90.cuh).
  *
- * An estimate chooses the tile, and into how many parts K is cut.  A product is as long as its
- * weights' bytes take, or decoding and tensor cores. */
+ * A cost model chooses the tile and the number of splits of K.  A GEMM is bound either by reading
+ * the weights' bytes or by decoding and the tensor cores. */
 #include "forms.h"
 #include <string.h>
 

@@ -1,16 +1,16 @@
-/* tile_choice.c: the tile of a product: one that was measured (`tgc tune`), else the cost model's.
+/* tile_choice.c: chooses a GEMM's tile: a measured one (`tgc tune`), else the cost model's.
  *
- * GEMMs with the same key share a choice.  A key holds what decides a tile's speed, and nothing
- * that differs between layers.
+ * GEMMs with the same key share a choice.  A key holds everything that decides a tile's speed, and
+ * nothing that differs between layers.
  *
  *      bf16:32768x3072x768:nt:add+gelu_tanh:4          y = gelu(x W^T + bias), 4 bytes of epilogue
  *                                                      for an element of y
  *      bf16:3072x768x32768:tn:accum:2:sums             dW = dy^T x, and dy's columns are summed by
  *                                                      the way
  *
- * M x N x K, with <= before an M that is only an upper bound; for each operand n or t, plain or
- * transposed; the epilogue's ops and the bytes that it moves; then perhaps batch=N, align=BYTES and
- * sums.  Choices are a text, one a line:
+ * The parts of a key: M x N x K, with <= before an M that is only an upper bound; n or t for each
+ * operand, plain or transposed; the epilogue's ops and the bytes that it moves; then, if they
+ * apply, batch=N, align=BYTES and sums.  Choices are a text, one a line:
  *
  *      tgc-choices 1
  *      gpu NVIDIA H100 80GB HBM3, sm_90a               where they were measured, for people

@@ -1,15 +1,15 @@
-/* access.c: views as strides.
+/* access.c: addresses views by strides.
  *
- * A view owns nothing; it is addressed as offset and strides over the storage of
- * the value below.  Parts of a concat live inside it.
+ * A view has no storage.  It is addressed by an offset and strides over the storage of the value
+ * below it.  The parts of a concat lie inside the concat's storage.
  *
  *      node       %k = transpose(slice(reshape %qkv))   no storage of its own
  *      access     base %qkv, offset 256, strides (768*T, 64, 768, 1)
  *      address    that of a kernel's (row, column): functor_address.c makes it of an access
  *      text       a.qkv + (long)row * 768 + 256
  *
- * place_concats finds all of a graph at once, each value from the one below it, so that a
- * chain of views costs its length and nothing here recurses. */
+ * place_concats handles the whole graph in one pass, each value from the one below it.  So a chain
+ * of views costs its length, and nothing here recurses. */
 #include "lower.h"
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* functor.c: a prologue, an epilogue or a map as text, in CUDA and in C.
+/* functor.c: writes a prologue, an epilogue or a map as text, in CUDA and in C.
  *
  * The members of a functor are evaluated for neighbouring elements of one row.
  * Every member lives in a domain, which says how its columns relate to those the
@@ -12,8 +12,8 @@
  * Domains that are not behind a slice share one loop.  One step of it handles
  * `lanes` elements of the loop's first domain: 2 where neighbours are a pair.
  *
- * CUDA loads and stores vectors around an unrolled loop of scalar code; C has
- * everything in one loop that the compiler vectorises.
+ * CUDA loads and stores vectors around an unrolled loop of scalar code.  C has one loop, which the
+ * compiler vectorises.
  *
  *      node      %s = silu %v, %y = mul %s, %u     an epilogue; %v arrives, %u is loaded
  *      domain    root: rows T, columns 512         functor_domain.c

@@ -1,7 +1,8 @@
-/* functor.h: private to functor*.c: one prologue, epilogue or map while its text is written.
+/* functor.h: private to functor*.c: the state of a prologue, epilogue or map while its text is
+ * written.
  *
- * Functions are grouped by the file that defines them; functor.c's head has the way from a node
- * to its text. */
+ * Functions are grouped by the file that defines them.  The head of functor.c shows the way from a
+ * node to its text. */
 #ifndef TGC_FUNCTOR_H
 #define TGC_FUNCTOR_H
 

@@ -1,11 +1,11 @@
-/* functor_address.c: where operands and results of a functor lie.
+/* functor_address.c: finds where the operands and results of a functor lie.
  *
  *      node       operand or result of a member
  *      access     offset and strides over its storage (access.c)
  *      domain     rows and columns of the functor, which axes make up either
  *      address    storage, index of (row, column) (index.c), and whether V columns come at once
  *
- * Who emits a load or a store prints the address (index_text.c). */
+ * The code that emits a load or a store prints the address (index_text.c). */
 #include "functor.h"
 
 bool f_internal(F *f, Ref r) { return f->dom_of[r] != 0; }

@@ -1,4 +1,4 @@
-/* functor_read.c: what a functor reads: loads, found and emitted (see functor.c).
+/* functor_read.c: finds and emits a functor's loads (see functor.c).
  *
  *      node       %y = add %v, %b                        %b lies elsewhere: a load
  *      domain     64 columns
@@ -8,8 +8,8 @@
  *                       load<V>(b, p0 + col);
  *                 C     const uint16_t *p0 = a->b + 64;  ... bf16_to_float(p0[(col + j)])
  *
- * An epilogue's loads on CUDA are split from their use, so that they start before the product has
- * ended: In holds them (EpilogueReads in kernels/common/tgc.cuh). */
+ * On CUDA an epilogue's loads are separate from their use, so that they start before the product
+ * has ended: struct In holds them (EpilogueReads in kernels/common/tgc.cuh). */
 #include "functor.h"
 #include <string.h>
 

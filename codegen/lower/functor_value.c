@@ -1,4 +1,4 @@
-/* functor_value.c: the value of a member in one lane, as text.
+/* functor_value.c: writes the value of a member in one lane as text.
  *
  *      node       %y = mul %s, %u
  *      domain     half: lane k of it is every second element of the loop's domain

@@ -1,4 +1,4 @@
-/* functor_write.c: what a functor stores (see functor.c).
+/* functor_write.c: emits a functor's stores (see functor.c).
  *
  *      node       %y: a member that other kernels read
  *      domain     768 columns

@@ -1,14 +1,13 @@
-/* group.c: what belongs to a kernel.
+/* group.c: the nodes of a kernel, by their roles.
  *
- * Fusion (compiler/passes/fuse.c) only writes Node.group.  This file answers the
- * questions both it and the emitters ask, and turns groups into prologues, anchor and
- * epilogues:
+ * Fusion (compiler/passes/fuse.c) only writes Node.group.  This file answers the questions that
+ * fusion and the emitters ask about groups, and turns groups into prologues, anchor and epilogues:
  *
  *      %n = rmsnorm %x, %g      group 4     prologue[0], of the anchor's first input
  *      %y = matmul %n, %w       group 4     anchor
  *      %z = add %y, %b          group 4     epilogue[0], of the anchor's only output
  *
- * group_order.c says in which order they run. */
+ * group_order.c orders the groups. */
 #include "group.h"
 
 /* Rows of x, and elements of it; M16, X16: of several 16-bit rows, which kernels/gemv/gemv_mma.cuh

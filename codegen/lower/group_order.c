@@ -1,10 +1,10 @@
-/* group_order.c: the groups of a graph, in the order in which their kernels run.
+/* group_order.c: orders the groups of a graph so that each kernel runs after those it depends on.
  *
  *      group 1 --> group 3 --> group 2         an arrow: is read by
  *      order: 1, 3, 2
  *
- * A group waits for all groups that it reads, through views, and for the one that adds to the same
- * gradient before it. */
+ * A group waits for all groups whose values it reads, also through views, and for the group that
+ * adds to the same gradient before it. */
 #include "group.h"
 
 /* Kernels to come, least number first. */

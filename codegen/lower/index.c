@@ -1,12 +1,12 @@
-/* index.c: index expressions as values: built, simplified, compared, asked (see index.h).
+/* index.c: index expressions as values: build, simplify, compare and query them (see index.h).
  *
- * The digits of a variable count as those of a number do, with a base of their own each.  Over
- * axes (B, 12, 64) with strides (768, 0, 1):
+ * A variable has digits, as a number has, each with its own base.  Over axes (B, 12, 64) with
+ * strides (768, 0, 1):
  *
  *      col % 64 * 1   +   col / 64 % 12 * 0   +   col / 768 * 768
  *      innermost axis     a zero: dropped         the outermost needs no remainder
  *
- * Two neighbours are one digit where the outer stride is the inner one times the inner size:
+ * Two neighbouring digits merge if the outer stride is the inner stride times the inner size:
  *
  *      x % 64  +  x / 64 % 12 * 64   =   x % 768 */
 #include "index.h"

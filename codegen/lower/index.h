@@ -1,4 +1,4 @@
-/* index.h: which element of a storage a kernel's (row, column) is: an index as a value.
+/* index.h: an index as a value: which element of a storage a kernel's (row, column) is.
  *
  * An index is a sum of terms.  A term is a coefficient times a digit of a variable:
  *
@@ -15,7 +15,7 @@
  *      text      const bf16 *p0 = a.qkv + (long)row * 768 + 256;    what the columns share
  *                load<V>(k, p0 + col);                              what depends on the column
  *
- * Everything is decided on the value (index.c).  index_text.c prints it, once. */
+ * Everything is decided on this value (index.c).  index_text.c prints it, once. */
 #ifndef TGC_INDEX_H
 #define TGC_INDEX_H
 

@@ -1,4 +1,4 @@
-/* index_text.c: an index as text, the same for CUDA and C (see index.h).
+/* index_text.c: prints an index as text, the same for CUDA and C (see index.h).
  *
  *      term                              text
  *      row / 64 % 12 * 768               (long)(row / 64 % 12) * 768

@@ -1,8 +1,8 @@
-/* lower.h: from a fused graph to groups, and from their members to text.
+/* lower.h: splits a fused graph into groups, and writes their members as text.
  *
- * A group of nodes (Node.group) is one kernel: an anchor with structure of its own (matmul, norm,
- * attention ...), prologues that feed it and epilogues that finish its outputs; or no anchor: a
- * map.  Functions are grouped by the file that defines them. */
+ * A group of nodes (Node.group) is one kernel.  It has an anchor with structure of its own (matmul,
+ * norm, attention ...), prologues that feed the anchor, and epilogues that finish its outputs.  A
+ * group without an anchor is a map.  Functions are grouped by the file that defines them. */
 #ifndef TGC_LOWER_H
 #define TGC_LOWER_H
 

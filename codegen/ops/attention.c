@@ -1,6 +1,7 @@
-/* attention.c: attention forward, and over the cache; attention_backward.c has the gradients.
+/* attention.c: emits attention forward, and over the cache; attention_backward.c emits the
+ * gradients.
  *
- * q, k and v have one head width here: passes/pad_heads.c sees to that.
+ * q, k and v have one head width here; passes/pad_heads.c ensures it.
  *
  * Forward is one launch.  Decode (few queries, a long cache) splits the cache, and a second launch
  * merges the parts.  Short float32 sequences have a kernel of their own. */

@@ -1,5 +1,5 @@
-/* attention.h: between the files that emit attention's kernels: attention_problem.c says what is
- * computed, attention.c emits forward, attention_backward.c backward. */
+/* attention.h: shared by the files that emit attention's kernels: attention_problem.c describes
+ * what is computed, attention.c emits forward, attention_backward.c backward. */
 #ifndef TGC_OPS_ATTENTION_H
 #define TGC_OPS_ATTENTION_H
 

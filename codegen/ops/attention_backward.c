@@ -1,4 +1,4 @@
-/* attention_backward.c: attention's gradients.
+/* attention_backward.c: emits attention's gradients.
  *
  * Three launches: delta = sum(o * do), then dq by tiles of queries, then dk and dv by tiles of
  * keys.  On Hopper the dq kernel also makes delta.  With few blocks it makes dk and dv too, and the

@@ -1,5 +1,5 @@
-/* attention_problem.c: what attention's kernels, forward and backward, have in common: the problem,
- * its operands as text, its tiles, what it costs. */
+/* attention_problem.c: describes an attention problem, forward or backward: its operands as text,
+ * its tiles, its cost. */
 #include "attention.h"
 #include <string.h>
 

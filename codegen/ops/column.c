@@ -1,8 +1,8 @@
-/* column.c: sums over the rows of a matrix: gradients of biases, and of norms' parameters.
+/* column.c: emits sums over the rows of a matrix: gradients of biases and of norms' parameters.
  *
- * Few rows take one launch; many are summed in chunks, then the chunks' sums in order, so that the
- * result does not depend on which block is first.  On sm_90a a product that reads the matrix may
- * sum it by the way (ops.h). */
+ * Few rows take one launch.  Many rows are summed in chunks, and a second launch adds the chunks'
+ * sums in order, so that the result does not depend on which block is first.  On sm_90a a GEMM that
+ * reads the matrix may also sum it (ops.h). */
 #include "ops.h"
 
 enum { COLUMN_TILES = 400 };

@@ -1,7 +1,7 @@
-/* ema.c: the average of the parameters (--ema): its step, behind the optimiser's, and the program
- * that puts it in the place of the parameters and back.
+/* ema.c: emits the average of the parameters (--ema): its update after the optimiser's step, and
+ * the program that exchanges average and parameters.
  *
- * A launch of its own: 12 bytes a parameter, beside AdamW's 26 to 28. */
+ * The update is a launch of its own: it moves 12 bytes a parameter, beside AdamW's 26 to 28. */
 #include "ops.h"
 
 static Build start(Emit *e, const char *title)

@@ -1,6 +1,6 @@
-/* gemm.c: GEMM, and GEMV for decoding.  (Over experts: grouped_gemm.c.)
+/* gemm.c: emits GEMMs, and GEMVs for decoding.  (Over experts: grouped_gemm.c.)
  *
- * The tile and the number of splits of K are chosen by the cost model of gemm_tiles.def.  Weight
+ * The cost model of gemm_tiles.def chooses the tile and the number of splits of K.  Weight
  * gradients are split: C is small and K is long.  A second launch adds the splits in order and runs
  * the epilogue. */
 #include "ops.h"

@@ -1,6 +1,7 @@
-/* grouped_gemm.c: products over experts: each slot's row by its expert's matrix (expert), their
- * gradients (expert_grad), and a few rows' without sorting (expert_rows). 
- * kernels/moe/grouped_gemm.cuh, cpu_grouped_gemm.h; Hopper's form: sm90_grouped_gemm.c. */
+/* grouped_gemm.c: emits products over experts.  Op expert multiplies each slot's row by its
+ * expert's matrix; expert_grad makes the gradients; expert_rows serves a few rows without sorting.
+ * Kernels: kernels/moe/grouped_gemm.cuh, cpu_grouped_gemm.h; Hopper's form is
+ * sm90_grouped_gemm.c. */
 #include "ops.h"
 #include "../forms/gemv_shape.h"
 #include <string.h>

@@ -1,9 +1,9 @@
-/* loss.c: last linear + cross-entropy, in chunks of rows.
+/* loss.c: emits the last linear with cross-entropy, in chunks of rows.
  *
- * The logits of a chunk are computed into a scratch matrix, turned into loss and,
- * for training, in place into their gradient; from it come the chunk's rows of dx
- * and its share of dw.  The scratch is CHUNK_CUDA (or ONE_CUDA) or CHUNK_CPU bytes at most,
- * whatever the batch: logits never stand whole in memory.
+ * A chunk's logits go to a scratch matrix.  From them come the loss and, for training, their
+ * gradient in the same place; from that come the chunk's rows of dx and its share of dw.  The
+ * scratch takes at most CHUNK_CUDA (or ONE_CUDA) or CHUNK_CPU bytes, whatever the batch, so logits
+ * never exist whole in memory.
  *
  *      for each chunk:  s = x w^T (+ bias);  loss, s = ce(s);  dx = s w;  dw += s^T x;  dbias +=
  *      columns of s
@@ -11,8 +11,9 @@
  * loss_exp.c needs no pass over s between the GEMMs.  loss_small_vocab.c does all but dw in one
  * launch.
  *
- * Rows of the scratch are padded with zeros to a multiple of 8 elements, large ones of 64.  So
- * GEMMs can read 16 bytes at a time although the vocabulary is odd, and TMA reads whole lines. */
+ * Rows of the scratch are padded with zeros to a multiple of 8 elements, large ones to a multiple
+ * of 64.  So GEMMs can read 16 bytes at a time although the vocabulary is odd, and TMA reads whole
+ * lines. */
 #include "loss.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* loss.h: last linear + cross-entropy: what loss.c, loss_exp.c and loss_small_vocab.c share. */
+/* loss.h: private to loss.c, loss_exp.c and loss_small_vocab.c: the last linear with
+ * cross-entropy. */
 #ifndef TGC_LOSS_H
 #define TGC_LOSS_H
 

@@ -1,4 +1,4 @@
-/* map.c: a group without an anchor: one pass over its elements. */
+/* map.c: emits a group without an anchor: one pass over its elements. */
 #include "ops.h"
 #include <string.h>
 

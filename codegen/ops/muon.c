@@ -1,9 +1,9 @@
-/* muon.c: Muon's step of the hidden matrices (kernels/optimizer/muon.cuh has the formula):
- * momentum, scale, five times three products in bf16, the parameters.  On a GPU matrices of one
- * size share launches, as many as scratch has room for.
+/* muon.c: emits Muon's step of the hidden matrices (kernels/optimizer/muon.cuh has the formula):
+ * momentum, scale, five rounds of three products in bf16, the parameters' update.  On a GPU
+ * matrices of one size share launches, as many as scratch has room for.
  *
- * Of a matrix with more rows than columns the Gram matrix is that of its columns, so nothing is
- * transposed: G = x^T x, x = A x + x (B G + C G G).  G and the polynomial of it are symmetric. */
+ * A matrix with more rows than columns uses the Gram matrix of its columns, so nothing is
+ * transposed: G = x^T x, x = A x + x (B G + C G G).  G and its polynomial are symmetric. */
 #include "loss.h"
 #include <math.h>
 

@@ -1,4 +1,4 @@
-/* ops.h: one group of nodes to kernels, by the class of its anchor: the problem alone, and its
+/* ops.h: turns one group of nodes into kernels, by the class of its anchor: the problem and its
  * portable form.  Functions are grouped by the file that defines them. */
 #ifndef TGC_OPS_H
 #define TGC_OPS_H

@@ -1,4 +1,4 @@
-/* route.c: top-k, bucket sort, scatter, combine; the optimiser. */
+/* route.c: emits top-k, bucket sort, scatter and combine. */
 #include "ops.h"
 
 static void topk(Emit *e, const Group *gr)

@@ -1,8 +1,8 @@
-/* row.c: ops along the last axis: norms, softmax, reductions, cross-entropy.
+/* row.c: emits ops along the last axis: norms, softmax, reductions, cross-entropy.
  *
- * A row op is one launch, but for the norms' backward with the gradients of gain and
- * bias (rmsnorm_back, layernorm_back): there each block keeps sums over its rows,
- * and a second launch adds the blocks' sums in order. */
+ * A row op is one launch, with one exception: the norms' backward with the gradients of gain and
+ * bias (rmsnorm_back, layernorm_back).  There each block sums over its rows, and a second launch
+ * adds the blocks' sums in order. */
 #include "ops.h"
 #include <string.h>
 

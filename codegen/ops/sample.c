@@ -1,7 +1,7 @@
-/* sample.c: the sampler, a tile for each row of a call.
+/* sample.c: emits the sampler, one tile for each row of a call.
  *
- * Slots of sequences (runtime/rt.h, which is the ABI of kernels and runtime) and what was drawn lie
- * in arena `keep`: one array each, which all decode programs of a plan share. */
+ * Arena `keep` holds the slots of sequences (runtime/rt.h, the ABI of kernels and runtime) and the
+ * drawn tokens.  Each is one array, which all decode programs of a plan share. */
 #include "../../runtime/rt.h"
 #include "ops.h"
 

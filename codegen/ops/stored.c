@@ -1,10 +1,10 @@
-/* stored.c: on CUDA, products whose weights lie in blocks (Node storage;
+/* stored.c: emits, on CUDA, GEMMs whose weights lie in blocks (Node storage;
  * kernels/common/stored.cuh).
  *
- * A few rows of x: gemv_stored.cuh, or gemv_chunks.cuh, reads blocks.  More rows of 16 bits:
- * gemm_stored.cuh does.  Another kernel that knows no blocks: a launch of its own decodes the
- * weight, once for the product, into memory of the activations' arena, which the next product uses
- * again.  The kernel that follows waits for it before it reads. */
+ * For a few rows of x, gemv_stored.cuh or gemv_chunks.cuh reads the blocks.  For more rows of 16
+ * bits gemm_stored.cuh does.  Any other kernel gets its weight decoded by a launch before it, into
+ * memory of the activations' arena, which the next GEMM uses again.  The kernel that follows waits
+ * for that launch before it reads. */
 #include "ops.h"
 
 Storage blocks_of(const Emit *e, Ref base)

@@ -1,5 +1,5 @@
-/* update.c: the end of a training step: sums of gradients over micro-steps, their norm, and one
- * step of the optimiser (ir/optimizers.def) over the arenas. */
+/* update.c: emits the end of a training step: sums of gradients over micro-steps, their norm, and
+ * one step of the optimiser (ir/optimizers.def) over the arenas. */
 #include "ops.h"
 
 /* EIGHT_SMEM: ADAMW8BIT_SMEM of kernels/optimizer/adamw8bit.cuh. */

@@ -1,6 +1,6 @@
 /* build.c: kernels under construction: their arguments and their text.
  *
- * The text does not contain the kernel's name but \1; entry.c gives names. */
+ * The text holds \1 in place of the kernel's name; entry.c names kernels. */
 #include "program.h"
 #include <ctype.h>
 #include <stdlib.h>

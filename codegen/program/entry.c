@@ -1,7 +1,7 @@
-/* entry.c: pieces to entry points; equal ones become one kernel.
+/* entry.c: turns pieces into entry points; equal entry points become one kernel.
  *
- * A kernel of one piece gives its blocks to it.  One of several picks the piece, and of equal
- * pieces the arguments, by the block's number:
+ * A kernel of one piece gives all its blocks to that piece.  A kernel of several picks the piece by
+ * the block's number, and the arguments too if pieces are equal:
  *
  *      k3(const Rt *rt, float *p0_y, const float *p0_x, float *p1_sum, ..., float *p2_sum, ...)
  *              if (block < 128) {                      piece 0
@@ -10,12 +10,12 @@
  *                      ...
  *              } else if (block < 128 + 2 * 12) {      pieces 1 and 2, which are equal
  *
- * Pieces in turn are blocks of braces one after the other, with barriers between them.
+ * Pieces that run one after the other are brace blocks with barriers between them.
  *
- * Tensor maps are parameters by value; what pieces get is the address of the parameter.
+ * Tensor maps are kernel parameters by value; pieces get the parameter's address.
  *
- * Nothing here knows a kernel's name: texts hold \1 in its place, so that the kernels of equal
- * layers are equal texts. */
+ * Texts hold \1 in place of the kernel's name, so that the kernels of equal layers are equal
+ * texts. */
 #include "program.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-/* form.c: what a kernel is on each architecture, as text.
+/* form.c: writes a kernel's forms as text.
  *
- * A kernel has one problem and a form for each architecture that does it its own way; ARCH_ANY's
- * serves all others.  The emitters fill forms (form_begin); this file alone writes the
- * preprocessor's branches between them:
+ * A kernel has one problem and one form for each architecture that computes it in its own way;
+ * ARCH_ANY's form serves all others.  The emitters fill forms (form_begin).  This file alone writes
+ * the preprocessor's branches between them:
  *
  *      ...                                     what all forms begin with
  *      #if defined(TGC_SM90A)
@@ -11,7 +11,7 @@
  *              gemm_task<...>(...);
  *      #endif
  *
- * A new architecture is a row of runtime/plan/arch.def, and forms. */
+ * A new architecture needs a row of runtime/plan/arch.def, and forms. */
 #include "program.h"
 #include <string.h>
 

@@ -12,10 +12,10 @@
  * idle.  So a launch is overlapped only if its blocks take so much shared memory that no
  * multiprocessor holds more than its share.
  *
- * In decode and short prompts kernels trigger the next launch before they wait themselves; only
+ * In decode and short prompts, kernels trigger the next launch before they wait themselves; only
  * weights are prefetched there.  A few trigger after the wait: where the next launch must know
- * which weights to load, or where measurement says so.  Products over weights in blocks trigger
- * when all of these are under way: then the next launch's weights are fetched while memory would
+ * which weights to load, or where that measured faster.  GEMVs over weights in blocks trigger once
+ * all their weights are requested: the next launch's weights are then fetched while memory would
  * idle. */
 #include "program.h"
 #include <string.h>

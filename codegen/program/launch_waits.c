@@ -1,7 +1,7 @@
-/* launch_waits.c: which launches of a program wait for which.
+/* launch_waits.c: finds which launches of a program must wait for which.
  *
- * A launch waits for earlier ones that write what it touches, or touch what it writes.  Two that
- * write different parts of a storage do not wait for each other. */
+ * A launch waits for an earlier one that writes what it reads or writes, or that reads what it
+ * writes.  Two that write different parts of a storage do not wait for each other. */
 #include "program.h"
 #include <string.h>
 

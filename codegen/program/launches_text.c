@@ -1,8 +1,9 @@
-/* launches_text.c: every launch of a program as text: its groups of nodes and its buffers.
+/* launches_text.c: describes every launch of a program as text: its groups of nodes and its
+ * buffers.
  *
- * Kernels of equal layers are one kernel, so what a kernel is made of is known per launch alone.
- * The plan's section `launches` (runtime/plan/plan.h has its grammar) joins the launches of
- * program.* with the groups of `ir`, for `tgc dump --html`. */
+ * Equal layers share kernels, so only a launch, not a kernel, knows which nodes it computes.  The
+ * plan's section `launches` (runtime/plan/plan.h has its grammar) joins the launches of program.*
+ * with the groups of `ir`, for `tgc dump --html`. */
 #include "program.h"
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* memory.c: which values of a program lie in memory, and where in the arena of activations. */
+/* memory.c: decides which values of a program need memory, and places them in the arena of
+ * activations. */
 #include <stdlib.h>
 #include <string.h>
 #include "program.h"

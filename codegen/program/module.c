@@ -1,4 +1,4 @@
-/* module.c: all kernels of one target, as texts: for people, and for the plan. */
+/* module.c: collects all kernels of one target as texts, for people and for the plan. */
 #include "program.h"
 #include <string.h>
 

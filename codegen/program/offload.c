@@ -1,11 +1,12 @@
-/* offload.c: --offload activations: what the forward pass stores for the backward pass alone rests
- * in the host's memory meanwhile.
+/* offload.c: --offload activations: values that only the backward pass reads again wait in the
+ * host's memory.
  *
- * Of each buffer the longest time between two launches that use it counts.  If the copies out and
- * back fit into it, one behind the other, as fast as a bus is, the buffer becomes two: one until
- * the copy out is done, one from the beginning of the copy back on.  Copies are in the order in
- * which values come, and back in that in which they are wanted; each as late as it can be, so that
- * memory is free until then.  Times are estimates: a copy that takes longer makes kernels wait. */
+ * For each buffer, the longest gap between two launches that use it counts.  If a copy to the host
+ * and a copy back fit into the gap at the bus's rate, the buffer becomes two: one lives until the
+ * first copy is done, the other from the start of the second copy.  Copies out go in the order in
+ * which values are made, copies back in the order in which they are needed.  Each starts as late as
+ * it can, so that memory is free until then.  Times are estimates: if a copy takes longer, kernels
+ * wait. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* program.c: a fused graph to one program: kernels, launches, buffers, as text. */
+/* program.c: turns a fused graph into one program: kernels, launches and buffers, as text. */
 #include "../ops/ops.h"
 #include <stdlib.h>
 #include <string.h>

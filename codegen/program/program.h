@@ -1,4 +1,4 @@
-/* program.h: kernels while they are built, their launches, and the programs made of them.
+/* program.h: kernels under construction, their launches, and the programs made of them.
  *
  * A Build becomes a Piece, pieces become a Launch, equal launches share a Kernel of the Module.
  * Functions are grouped by the file that defines them. */

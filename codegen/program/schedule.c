@@ -1,4 +1,4 @@
-/* schedule.c: small launches that do not wait for each other become one.
+/* schedule.c: merges small launches that do not wait for each other into one.
  *
  * The launches of a training step form a graph of who waits for whom (launch_waits.c).  A launch's
  * level is the longest path to it.  The launches on the critical path cannot move; each starts a
@@ -13,11 +13,12 @@
  * Single-wave GEMMs of sm_90a (sm90_gemm.c) join each other where that lengthens the launch least.
  * Their tiles are chosen for the whole launch.
  *
- * If two launches have one block each and the second waits for the first, one block does both.
+ * If two launches have one block each and the second waits for the first, they become one block
+ * that does both in turn.
  *
- * This pays where launch latency is the time: a step of a small model, or its next token.  A launch
- * that fills the GPU stays alone.  So does one whose grid depends on B or T.
- * needs: launches in an order that works.  keeps: what each computes, bit by bit. */
+ * This pays where launch latency dominates: in a step of a small model, or its next token.  A
+ * launch that fills the GPU stays alone.  So does one whose grid depends on B or T.
+ * needs: launches in a valid order.  keeps: what each computes, bit by bit. */
 #include "../forms/forms.h"
 #include <string.h>
 

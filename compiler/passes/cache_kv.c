@@ -1,11 +1,11 @@
-/* cache_kv.c: keys and values of earlier calls come from a cache.
+/* cache_kv.c: reads the keys and values of earlier calls from a cache.
  *
  *      attention(q, k, v)  ->  attention(q, append(%kcache, k), append(%vcache, v))
  *
- * The caches are states (B,S,K,D) with S the context, one pair a layer; append
- * writes rows pos[b] .. pos[b]+T-1 and its result is the whole cache, of which
- * attention reads the first pos[b]+T rows.  Prefill needs nothing but the caches: the
- * last token of a prompt is the first that decode digests. */
+ * The caches are states (B,S,K,D) with S the context, one pair a layer.  append writes rows pos[b]
+ * .. pos[b]+T-1; its result is the whole cache, of which attention reads the first pos[b]+T rows.
+ * Prefill only has to fill the caches: the last token of a prompt is the first that decode
+ * processes. */
 #include "../compiler.h"
 
 typedef struct Ctx {

@@ -1,14 +1,14 @@
-/* cache_type.c: keys and values are kept in a type of their own.
- * needs: final types.   keeps: shapes, what is computed but for the rounding of q, k and v.
+/* cache_type.c: stores keys and values in a type of their own.
+ * needs: final types.   keeps: shapes, and what is computed up to the rounding of q, k and v.
  *
  *      attention(%q, append(%kcache, %k), append(%vcache, %v)) : bf16
  *  ->  cast(attention(cast(%q), append(%kcache, cast(%k)), append(%vcache, cast(%v)))) : bf16
  *
- * Attention has one type, so q becomes the cache's, too: its kernels are those of a plan of that
+ * Attention has one type, so q gets the cache's type too: its kernels are those of a plan of that
  * type.  Sums are float32 in all of them.
  *
- * fp8 is a type of caches alone: attention goes on in q's type, and what it reads becomes that. 
- * Rows share a power of two (ir/fp8.c), which takes a kernel that sees them whole:
+ * Only caches have the type fp8: attention computes in q's type and converts what it reads.  The
+ * elements of a row share a power of two (ir/fp8.c), so one kernel must see a row whole:
  *
  *      attention(%q, append_rows(%kcache, %k), append_rows(%vcache, %v)) : bf16 */
 #include "../compiler.h"

@@ -1,14 +1,15 @@
-/* checkpoints.c: which forward values --recompute block keeps (Chen et al., Training deep nets with
- * sublinear memory cost, 2016).
+/* checkpoints.c: chooses the forward values that --recompute block keeps (Chen et al., Training
+ * deep nets with sublinear memory cost, 2016).
  *
- * A cut is a value that everything behind it depends on alone: the residual stream between two
- * sublayers.  Values that depend on no parameter (rotations, masks), or are narrow (what a router
- * gives, sums of auxiliary losses, an adapter's middle), do not count: they are small, and kept.
+ * A cut is a value through which everything later depends on everything earlier: the residual
+ * stream between two sublayers.  Small values do not count as dependencies, and are kept: values
+ * that depend on no parameter (rotations, masks) and narrow ones (a router's output, sums of
+ * auxiliary losses, an adapter's middle).
  *
- * A block begins at a cut behind which an attention comes before the next one, or, in a graph
- * without attention, a product.  Its first value is kept, all of the rest of it is computed again
- * before its backward pass.  What lies behind the last block (the last norm, the loss) and which
- * expert a token goes to are kept, too: 16 bits might choose another one. */
+ * A block begins at a cut if an attention comes between it and the next cut (in a graph without
+ * attention: a product).  The block's first value is kept; all others are computed again before its
+ * backward pass.  What lies behind the last block (the last norm, the loss) is kept.  So are the
+ * choices of experts, since 16 bits might choose another one. */
 #include "../compiler.h"
 
 /* Of the widest linear's input a narrow value has a smaller part: a residual stream is an eighth at

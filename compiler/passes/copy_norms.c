@@ -1,12 +1,13 @@
-/* copy_norms.c: each product of one token with weights in blocks has its norm to itself.
+/* copy_norms.c: gives each single-token product with weights in blocks a norm of its own.
  *
  *      q = matmul(n, wq); v = matmul(n, wv); n = mul(rmsnorm(x), gain)
  *              ->  q = matmul(n, wq); v = matmul(n.1, wv); n.1 = mul(rmsnorm.1(x), gain)
  *
  * needs: types.  keeps: both.
- * Such products are not merged where their types differ, as in llama.cpp's mixtures.  Of a norm
- * with several readers one product makes it and the others wait for that one, or it is a launch of
- * its own.  A copy in each kernel costs next to nothing, and then they are one launch
+ *
+ * Such products are not merged if their types differ, as in llama.cpp's mixtures.  Without this
+ * pass, one of a norm's readers computes it and the others wait, or the norm is a launch of its
+ * own.  A copy in each kernel costs almost nothing, and then all of them are one launch
  * (codegen/program/schedule.c). */
 #include "../compiler.h"
 #include "../../codegen/lower/lower.h"

@@ -2,16 +2,15 @@
  * needs: outputs loss and, if there is one, aux_loss (reported, not added: the
  * loss already holds it).   keeps: types.
  *
- * Walks the nodes from the loss back and applies each op's gradient rule
- * (ir/grad.c).  The seed is `share`, this micro-step's weight, so that
- * micro-batches add up to the batch.  Each contribution to a trainable parameter
- * becomes `accum`; the first of a step overwrites.
+ * Walks the nodes from the loss back and applies each op's gradient rule (ir/grad.c).  The seed is
+ * `share`, this micro-step's weight, so that micro-batches add up to the batch.  Each contribution
+ * to a trainable parameter becomes `accum`; the first of a step overwrites.
  *
- * The nodes of a gradient carry the line of the op that they belong to.  The gradient of x is named
+ * A gradient's nodes carry the line of the op that they belong to.  The gradient of x is named
  * x.grad.
  *
- * Where all readers of a value only slice it (q, k, v of one linear), its gradient is their concat
- * or interleave, which the parts write in place. */
+ * If all readers of a value only slice it (q, k, v of one linear), its gradient is their concat or
+ * interleave, and each part writes its own place. */
 #include "../compiler.h"
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* few_experts.c: a mixture of experts for a few tokens (decoding): no sorting, fewer launches.
+/* few_experts.c: rewrites a mixture of experts for few tokens (decoding): no sorting, fewer
+ * launches.
  * needs: final types.   keeps: types.
  *
  *      %p = softmax %logits                            %g = route %logits {k=2, renorm=1}
@@ -16,7 +17,7 @@
  *      %r = reshape %x                                 %m = matmul %x, %router
  *      %l = matmul %r, %router                 ->      %l = reshape %m
  *
- * Rows in the order of experts become rows in the order of slots.  That is allowed while all their
+ * Rows in the order of experts become rows in the order of slots.  This requires that all their
  * readers use the same permutation.  Softmax and top-k become one op for any number of tokens, if
  * nothing else reads them.  A GEMM that reads rows through a reshape reads the reshaped value
  * itself, so that a norm can join it. */

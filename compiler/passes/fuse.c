@@ -1,4 +1,4 @@
-/* fuse.c: decide which nodes share a kernel.  Writes Node.group; moves nothing.
+/* fuse.c: decides which nodes share a kernel.  Writes Node.group; moves nothing.
  * needs: types.   keeps: everything else.
  *
  * Every op with structure of its own (matmul, norm, attention, sum ...) anchors a kernel.  An
@@ -6,10 +6,10 @@
  * then wait for itself.  An op that joins nothing starts a map, which later ops may join.  In the
  * end, a map becomes the prologue of a row op that reads it.
  *
- * Bytes decide between several kernels (fuse_bytes.h).  An elementwise op joins the one where it
- * saves most.  It stays out of an epilogue if its only reader is a row op that saves more by
- * computing it; or as much, when the input is stored anyway.  A map that several row ops read
- * becomes the prologue of the one that saves most; of the first, if they are equal.
+ * The bytes saved decide between several kernels (fuse_bytes.h).  An elementwise op joins the
+ * kernel where it saves most.  It stays out of an epilogue if its only reader is a row op that
+ * saves more by computing it, or as much when the input is stored anyway.  A map that several row
+ * ops read becomes the prologue of the one that saves most; on a tie, of the first.
  *
  * In an expert MLP, gate * up becomes the prologue of `down`.  Then gate and up do not wait for
  * each other, and schedule.c may make them one launch.

@@ -1,4 +1,4 @@
-/* fuse.h: private to fuse: what its files share.
+/* fuse.h: private to fuse*.c.
  *
  *   fuse.c        decides, kernel by kernel
  *   fuse_join.c   what may share a kernel: structure alone, no profit

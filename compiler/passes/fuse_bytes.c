@@ -1,12 +1,11 @@
-/* fuse_bytes.c: the bytes of global memory that a kernel moves (fuse_bytes.h).
+/* fuse_bytes.c: counts the bytes of global memory that a kernel moves (fuse_bytes.h).
  *
  * A kernel loads each outside value once, however many of its nodes read it.  It stores those of
  * its values that are read outside.  A slice counts its own elements; an expanded value counts the
  * elements before expansion; a gather counts the rows that it picks.  A value without storage (a
  * fill, a position) costs nothing.  An update in place counts as one store.
  *
- * B and T count as 1 where they are unknown: they are the same factor in every value of a
- * prompt. */
+ * Unknown B and T count as 1: they are the same factor in every value of a prompt. */
 #include "fuse_bytes.h"
 #include "../../codegen/lower/lower.h"
 

@@ -1,4 +1,4 @@
-/* fuse_bytes.h: private to fuse: bytes that kernels move, by which fusion is decided. */
+/* fuse_bytes.h: private to fuse*.c: the bytes that kernels move, by which fusion is decided. */
 #ifndef TGC_FUSE_BYTES_H
 #define TGC_FUSE_BYTES_H
 

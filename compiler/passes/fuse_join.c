@@ -1,7 +1,8 @@
-/* fuse_join.c: which node may share a kernel with which (fuse.h).
+/* fuse_join.c: decides which nodes may share a kernel (fuse.h).
  *
- * Three rules, of structure alone: no kernel waits for itself; an epilogue sees the columns that it
- * needs; a value comes either from the kernel or from memory.  fuse.c decides whether it pays. */
+ * Three rules, all about structure: no kernel waits for itself; an epilogue sees the columns that
+ * it needs; a value comes either from the kernel or from memory.  fuse.c decides whether sharing
+ * pays. */
 #include "fuse.h"
 
 static bool takes_epilogue(const Graph *g, Ref anchor, Ref root)

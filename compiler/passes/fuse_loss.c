@@ -1,13 +1,13 @@
-/* fuse_loss.c: the last linear and the cross-entropy are one op, so that logits
- * never stand whole in memory.
+/* fuse_loss.c: makes the last linear and the cross-entropy one op, so that logits never exist whole
+ * in memory.
  *
  * fuse_loss, before differentiation:
  *      ce(add(matmul(x, w {tb=1}), bias), targets)  ->  linear_ce(x, w, targets, bias)
  * where nothing else reads the logits.
  *
- * fuse_loss_grad, after it: linear_ce and linear_ce_grad of the same operands
- * become one op that gives the loss as well, so that the logits are computed
- * once: the gradient of a loss that enters the total linearly does not depend on it. */
+ * fuse_loss_grad, after it: linear_ce and linear_ce_grad of the same operands become one op that
+ * also gives the loss, so that the logits are computed once.  This is allowed since the gradient of
+ * a loss that enters the total linearly does not depend on it. */
 #include "../compiler.h"
 #include <string.h>
 

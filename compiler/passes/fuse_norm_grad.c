@@ -1,4 +1,4 @@
-/* fuse_norm_grad.c: a norm's backward and the gradients of its gain and bias in one pass.
+/* fuse_norm_grad.c: computes a norm's backward and the gradients of its gain and bias in one pass.
  *
  *      rmsnorm_grad(x, mul(dy, gain)), colsum(mul(dy, rmsnorm(x)))   ->  rmsnorm_back(x, dy, gain)
  *      the same for layernorm, with colsum(dy), the bias gradient

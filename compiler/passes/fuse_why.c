@@ -1,6 +1,6 @@
-/* fuse_why.c: what fusion did and what it refused, as text (fuse.h).
+/* fuse_why.c: explains fusion as text (fuse.h): what was fused, and what was refused.
  *
- * One line for each node that stays out of a kernel: the reason, and the bytes that this costs. 
+ * One line for each node that stays out of a kernel: the reason, and the bytes that this costs.
  * One line for each kernel of several nodes: the bytes that it moves, and what it saves over a
  * kernel for each node.  The programs of a model repeat each other; a line is written once. */
 #include "fuse.h"

@@ -1,4 +1,5 @@
-/* input_sums.c: what linears are given, as outputs: sums of squares over tokens, column by column.
+/* input_sums.c: adds outputs with the sums of squares of linears' inputs over tokens, column by
+ * column.
  * needs: the model as it was read, before linears are merged.
  *
  *      %y = matmul %x, %w {tb=1}       ->      sum.0 = colsum (square %x)              (K)
@@ -6,9 +7,10 @@
  *                                      ->      sum.1 = expert_grad (square %x), 1      (E,1,K)
  *                                              sum.2 = expert_grad 1, 1                (E,1,1)
  *
- * An expert's gradient by a column of ones is the sum over its slots, of 1 their number.  Linears
- * that read one x share its sum.  The lines say which is whose: "PARAM SUM COUNT K E", COUNT the
- * number of the slots' output, or -1 and E 0 where all tokens count. */
+ * The gradient of an expert by a column of ones is the sum over its slots; for x = 1 it is their
+ * number.  Linears that read one x share its sum.  The lines say which sum belongs to which
+ * parameter: "PARAM SUM COUNT K E".  COUNT is the index of the output with the slots' numbers, or
+ * -1, with E 0, if all tokens count. */
 #include "../compiler.h"
 
 typedef struct Ctx {

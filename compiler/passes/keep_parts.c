@@ -1,4 +1,4 @@
-/* keep_parts.c: store the slices of a GEMM that are read, not the whole.
+/* keep_parts.c: stores the slices of a GEMM that are read, not the whole result.
  * needs: types.   keeps: types.   Runs after differentiate, before fusion.
  *
  *      %qkv = matmul %x, %w                              %qkv = matmul %x, %w

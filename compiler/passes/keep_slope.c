@@ -1,4 +1,4 @@
-/* keep_slope.c: an activation's slope is kept for the backward pass in place of its input.
+/* keep_slope.c: keeps an activation's slope for the backward pass, in place of its input.
  * needs: a differentiated graph, types.   keeps: types.
  *
  *      gelu(x) ... gelu_grad(x, dy)    ->      gelu(x), s = gelu_slope(x) ... mul(s, dy)

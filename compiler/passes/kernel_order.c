@@ -1,11 +1,11 @@
-/* kernel_order.c: which kernel waits for which (kernel_order.h).
+/* kernel_order.c: tracks which kernel waits for which (kernel_order.h).
  *
- * A unit is a kernel, or a node in none.  Units are kept in a topological order (Pearce and Kelly,
- * A dynamic topological sort algorithm, 2006); at first it is the order of the nodes.  When two
- * units become one, the earlier one moves behind everything that the later one waits for, together
- * with the units between them that wait for it.  "Does a unit wait for a kernel?" looks only at the
- * units between the two.  Where these are far apart, a path that covers the whole graph answers
- * first. */
+ * A unit is a kernel, or a node that is in no kernel.  Units are kept in a topological order
+ * (Pearce and Kelly, A dynamic topological sort algorithm, 2006), at first that of the nodes.  When
+ * two units merge, the earlier one moves behind everything that the later one waits for.  The units
+ * between them that wait for the earlier one move with it.  "Does a unit wait for a kernel?" looks
+ * only at the units between the two.  If these are far apart, a path that covers the whole graph
+ * answers first. */
 #include "kernel_order.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,4 @@
-/* kernel_order.h: private to fuse.c: which kernel waits for which, while nodes are being put into
- * kernels. */
+/* kernel_order.h: private to fuse.c: which kernel waits for which, while nodes join kernels. */
 #ifndef TGC_KERNEL_ORDER_H
 #define TGC_KERNEL_ORDER_H
 

@@ -1,18 +1,18 @@
-/* lora.c: low-rank adapters beside linears (Hu et al., ICLR 2022), in the forward graph.
+/* lora.c: adds low-rank adapters beside linears (Hu et al., ICLR 2022), in the forward graph.
  * needs: the model's map.   Runs before merge_linears, which joins the A of linears that read one
- *                           x.
+ * x.
  *
  *      %y = matmul %x, %w {tb=1}       ->      %d = dropout %x {p}
  *                                              %h = matmul %d, %w.lora_A {tb=1}       (..., r)
  *                                              %y = matmul %x, %w {tb=1}
  *                                              %y.2 = add %y, (matmul %h s, %w.lora_B {tb=1})
  *
- * Where tokens choose among adapters, %h is multiplied by 1 or 0, an element of the input
- * `adapters`.  A (r,K) begins uniform within 1/sqrt(K), B (N,r) with zeros.  Linears whose weights
- * are rows of one tensor of the checkpoint (qkv_proj) share its A, each has its rows of its B. 
- * Linears that read one x share its dropout, so that all A become one product.  The map gets a line
- * for each, optional, with PEFT's names: a base model's checkpoint has no adapters.  B's rows are
- * put in order as the weight's are. */
+ * If tokens choose among adapters, %h is multiplied by 1 or 0, an element of the input `adapters`.
+ * A (r,K) starts uniform within 1/sqrt(K), B (N,r) at zero.  Linears whose weights are rows of one
+ * checkpoint tensor (qkv_proj) share its A; each has its own rows of B.  Linears that read one x
+ * share its dropout, so that all their A become one product.  The map gets an optional line for
+ * each tensor, with PEFT's names, since a base model's checkpoint has no adapters.  B's rows are
+ * reordered as the weight's are. */
 #include "../compiler.h"
 #include <math.h>
 #include <stdlib.h>

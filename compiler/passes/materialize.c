@@ -1,9 +1,9 @@
-/* materialize.c: copies where a view cannot be addressed.
+/* materialize.c: inserts copies where a view cannot be addressed.
  * needs: types.   keeps: types.   Runs last before fusion.
  *
- * A view is free as long as strides describe it.  They do not for a reshape of a transposed value,
- * for a matmul operand whose rows are not evenly spaced, and for a part of a concat without storage
- * of its own.  There a cast to the same type is inserted: an elementwise op that fusion treats like
+ * A view is free as long as strides describe it.  Strides cannot describe a reshape of a transposed
+ * value, a matmul operand whose rows are not evenly spaced, or a part of a concat without storage
+ * of its own.  There a cast to the same type is inserted, an elementwise op that fusion treats like
  * any other.  Afterwards every input of every node can be addressed. */
 #include "../compiler.h"
 #include "../../codegen/lower/lower.h"

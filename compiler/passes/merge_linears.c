@@ -1,16 +1,15 @@
-/* merge_linears.c: linears that read the same value become one.
+/* merge_linears.c: merges linears that read the same value.
  * needs: types, the model's map.   keeps: types.   Runs before differentiation.
  *
  *      %q = matmul %x, %wq {tb=1}            %y = matmul %x, %wq_wk_wv {tb=1}
  *      %k = matmul %x, %wk {tb=1}      ->    %q = slice %y {axis=2, len=64}
  *      %v = matmul %x, %wv {tb=1}            %k = slice %y {axis=2, start=64, len=32} ...
  *
- * Weights are stored (N,K), so the rows of one follow those of the other.  A gate
- * and an up projection of one width, multiplied later, are interleaved instead
- * (step 2): the matmul's epilogue then has both factors in neighbouring columns
- * and stores only the product.  Of experts' linears (E,N,K) only these become one.
- * A parameter that something else reads, or that differs in initialiser,
- * training or decay, stays alone.  The map's lines follow the rows. */
+ * Weights are stored (N,K), so the rows of one follow those of the other.  A gate and an up
+ * projection of one width, multiplied later, are interleaved instead (step 2): the matmul's
+ * epilogue then has both factors in neighbouring columns and stores only the product.  Of experts'
+ * linears (E,N,K) only gate and up merge.  A parameter stays alone if something else reads it, or
+ * if it differs in initialiser, training or decay.  The map's lines follow the rows. */
 #include "../compiler.h"
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* order.c: in which order kernels run.
+/* order.c: chooses the order in which kernels run.
  * needs: groups.   keeps: everything; only renumbers groups, and launches follow the numbers.
  *
  * There are two candidates.  The written order keeps related kernels together.  The greedy order

@@ -1,5 +1,5 @@
-/* packed_sequences.c: a row of tokens holds several documents; a token sees only its own.  So do a
- * row of training tokens, and the texts of a call that embeds.
+/* packed_sequences.c: lets a row of tokens hold several documents; a token sees only its own.  Used
+ * for rows of training tokens, and for the texts of an encoder's call.
  *
  *      %at = position                      %documents = input                 (B,T,2): begin, end
  *                                          %at = position

@@ -1,11 +1,11 @@
-/* pad_heads.c: attention has one head width.
+/* pad_heads.c: gives attention one head width.
  * needs: types.   keeps: types.   Runs before differentiate and cache_kv.
  *
  *      %y = attention %q, %k, %v       %wide = concat %v, %zeros       v of 16, q and k of 24
  *                               ->     %o = attention %q, %k, %wide
  *                                      %y = slice %o                   its first 16
  *
- * In a graph, values may have another width than queries and keys; in the kernels they may not. 
+ * In a graph, values may have another width than queries and keys; in the kernels they may not.
  * The narrower side gets columns of zeros.  Zeros in q and k add nothing to a score; zeros in v
  * become results that are sliced off.  The scale is an attribute and stays that of the model's
  * width. */

@@ -1,10 +1,10 @@
-/* precision.c: choose the storage type of every value; arithmetic is float32.
- * keeps: shapes, structure but for the casts that matmuls need.
+/* precision.c: chooses the storage type of every value; arithmetic is float32.
+ * keeps: shapes, and structure up to the casts that matmuls need.
  *
  * With policy bf16 or f16, parameters, caches and what is computed from them are stored in 16 bits.
- * These stay float32: losses, statistics, sums, gradients of parameters (but for those of GRADS
+ * These stay float32: losses, statistics, sums, gradients of parameters (except those of GRADS
  * below), gate probabilities, tables, logits that leave the graph, and maps whose float inputs are
- * all float32.  The operands of a matmul have one type: the wider one is cast. */
+ * all float32.  The operands of a matmul have one type: the narrower one is cast to the wider. */
 #include "../compiler.h"
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* recompute.c: cheap values are computed again for the backward pass instead of kept.
+/* recompute.c: computes cheap values again for the backward pass instead of keeping them.
  * needs: a differentiated graph (the seed `share` divides it), types.   keeps: types.
  *
  *      %a = gelu %u ... (forward)                    %a = gelu %u
@@ -17,7 +17,7 @@
  *      block          everything but the first value of each block (checkpoints.c): a forward
  *                     pass more, for one activation a layer
  *
- * Where keep_slope.c came first, the first two do not occur. */
+ * After keep_slope.c the first two do not occur. */
 #include "../compiler.h"
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* simplify.c: drop what computes nothing and compute equal things once.
+/* simplify.c: removes nodes that compute nothing, and computes equal things once.
  * needs: types.   keeps: types, names of what stays.
  *
  * - two nodes with the same op, attributes, inputs and type are one

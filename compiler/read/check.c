@@ -1,4 +1,4 @@
-/* check.c: what both readers check before a node enters the graph. */
+/* check.c: checks that both readers make before a node enters the graph. */
 #include "read.h"
 #include <stdlib.h>
 #include <string.h>

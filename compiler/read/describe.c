@@ -1,4 +1,4 @@
-/* describe.c: the language of models and the models inside tgc, as text or Markdown.
+/* describe.c: prints the language of models and the built-in models, as text or Markdown.
  *
  * Nothing is typed twice: ops come from ir/ops.def with the words of language.def, blocks from the
  * comments of models/blocks.lua, models and their defaults from the Lua files themselves. */

@@ -1,6 +1,6 @@
-/* gguf.c: a GGUF file's metadata through models/gguf.lua: the configuration that a Hugging Face
- * folder would have, and the map from its tensors to that folder's; and the other way round, a
- * folder's configuration to a file's keys. */
+/* gguf.c: interprets a GGUF file's metadata by models/gguf.lua.  The result is the configuration
+ * that a Hugging Face folder would have, and the map from the file's tensors to that folder's.
+ * Also the reverse: from a folder's configuration to a file's keys. */
 #include <cjson/cJSON.h>
 #include <lauxlib.h>
 #include <math.h>

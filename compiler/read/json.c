@@ -1,4 +1,4 @@
-/* json.c: a Model as JSON, and back.
+/* json.c: reads a Model from JSON, and writes it.
  *
  *      {"tgc_graph": 1, "name": "mlp", "ctx": 128, "documents": 50256,
  *       "nodes": [
@@ -10,9 +10,9 @@
  *       "map": [{"param": "w", "rows": [0, 4, 1], "from": "up.weight | t", "optional": true}],
  *       "ignore": ["*.bias"], "meta": "meta eos_token_id 2\n"}
  *
- * Nodes stand after their inputs.  A type is needed where the op cannot know it
- * (leaves, reshape, expand, cast); elsewhere it is checked.  What write_json
- * prints gives the identical graph: names, order, attributes, source lines. */
+ * Nodes come after their inputs.  A type is required if the op cannot infer it (leaves, reshape,
+ * expand, cast); elsewhere it is checked.  What write_json prints gives the identical graph: names,
+ * order, attributes, source lines. */
 #include "read.h"
 #include <math.h>
 #include <stdlib.h>

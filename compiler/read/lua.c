@@ -1,4 +1,4 @@
-/* lua.c: a Model from a Lua file.
+/* lua.c: reads a Model from a Lua file.
  *
  *      return {
  *              name   = "gpt",
@@ -7,11 +7,11 @@
  *              graph  = function(p) ... return { logits = y, loss = l } end,
  *      }
  *
- * `config` makes all parameters of a Hugging Face config.json (null is a light userdata);
- * config_error(KEY, WHAT) refuses it.  A file without one can still be compiled by itself.  A
- * config.json that `tgc export` wrote of a Lua model has its parameters themselves, as tgc_params.
- * Which file a config.json goes to: the user's (read_lua_config), else models/families.lua says.
- * p.ctx, if there is one, is the context. */
+ * `config` maps a Hugging Face config.json to the model's parameters (null is a light userdata);
+ * config_error(KEY, WHAT) refuses the file.  A model without `config` can still be compiled by
+ * itself.  A config.json that `tgc export` wrote for a Lua model holds the parameters themselves,
+ * as tgc_params.  The user's model reads a config.json (read_lua_config), else the one that
+ * models/families.lua names.  p.ctx, if there is one, is the context. */
 #include "read.h"
 #include <cjson/cJSON.h>
 #include <lauxlib.h>

@@ -1,4 +1,4 @@
-/* lua_graph.c: the graph as Lua sees it.
+/* lua_graph.c: the graph functions that Lua calls.
  *
  *      B, T                            dimensions; 2*B*T, (B*T)//2 are too
  *      input(name, {B, T} [, dtype])   dtype i32 unless said
@@ -14,8 +14,8 @@
  *      scope("blk0", f, ...)           f(...), with names beginning blk0.
  *      ignore "GLOB"                   checkpoint tensors that may go unused
  *
- * Attributes come from the op's table, so a new op needs nothing here.  No error
- * of the graph crosses a Lua frame as a longjmp: guarded() turns it into a Lua error. */
+ * Attributes come from the op's table, so a new op needs no code here.  No graph error crosses a
+ * Lua frame as a longjmp: guarded() turns it into a Lua error. */
 #include "lua_graph.h"
 #include <lauxlib.h>
 #include <math.h>

@@ -1,4 +1,5 @@
-/* lua_graph.h: private to lua_graph.c, lua_dim.c and lua_leaf.c: the graph as Lua sees it. */
+/* lua_graph.h: private to lua_graph.c, lua_dim.c and lua_leaf.c: the graph functions that Lua
+ * calls. */
 #ifndef TGC_LUA_GRAPH_H
 #define TGC_LUA_GRAPH_H
 

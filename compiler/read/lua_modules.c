@@ -1,7 +1,7 @@
-/* lua_modules.c: files into a sandbox: the model's own, and the modules that it requires.
+/* lua_modules.c: loads files into a sandbox: the model, and the modules that it requires.
  *
- * A module lies beside the model, in the folder of models, or in this program.  The clock of the
- * sandbox is read while a text is parsed.  The model keeps the text of every file. */
+ * A module lies beside the model, in the folder of models, or in this program.  The sandbox checks
+ * its time limit while a text is parsed.  The Model keeps the text of every file. */
 #include "read.h"
 #include <lauxlib.h>
 #include <stdlib.h>

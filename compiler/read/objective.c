@@ -1,5 +1,5 @@
-/* objective.c: what a model is trained for, from a Lua file: a loss in place of the model's own,
- * and what is said of the texts that the model samples.
+/* objective.c: reads an objective from a Lua file: a loss that replaces the model's own, and
+ * functions that judge the texts that the model samples.
  *
  *      return {
  *              params = { beta = 0.1 },                -- --objective NAME,beta=0.2 changes one

@@ -1,4 +1,4 @@
-/* objective.h: what a model is trained for, from a Lua file: the part that knows no graph. */
+/* objective.h: an objective from a Lua file: the part that knows no graph. */
 #ifndef TGC_OBJECTIVE_H
 #define TGC_OBJECTIVE_H
 

@@ -1,5 +1,5 @@
-/* objective_judge.c: what an objective says of the texts that a model samples: its functions reward
- * and group, while the model trains. */
+/* objective_judge.c: calls an objective's functions reward and group on sampled texts, while the
+ * model trains. */
 #include <lauxlib.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* objective_loss.c: an objective's loss in place of the model's own. */
+/* objective_loss.c: replaces a model's loss by an objective's. */
 #include <lauxlib.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* read.h: what the readers share.  Functions are grouped by file. */
+/* read.h: private to compiler/read.  Functions are grouped by the file that defines them. */
 #ifndef TGC_READ_H
 #define TGC_READ_H
 

@@ -1,10 +1,10 @@
-/* source.c: where a Lua model's graph came from: its files and parameters, as JSON.
+/* source.c: records the files and parameters that made a Lua model's graph, as JSON.
  *
  *      {"params": {"n_layer": 12, "tied": true, ...},
  *       "files": [{"name": "my.lua", "text": "..."}, ...]}
  *
- * The model's own file is the first.  Of files that come with tgc there are those that lines of
- * nodes name; others are the same in every tgc that can read the model. */
+ * The model's own file comes first.  A file that comes with tgc is included only if a node's line
+ * is in it; the others are the same in every tgc that can read the model. */
 #include <math.h>
 #include <string.h>
 #include "../../runtime/util/json.h"

@@ -1,4 +1,4 @@
-/* append_rows.cuh: keys or values of new tokens to a cache of 8 bits (ir/fp8.c).
+/* append_rows.cuh: appends the keys or values of new tokens to an 8-bit cache (ir/fp8.c).
  *
  *   append_rows_task<K, D, THREADS>(cache, row_bytes, rows, tile, smem, prologue, place)
  *      rows (tokens, K) of D from the prologue; place(token) is the token's row of the cache.

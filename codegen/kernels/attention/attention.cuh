@@ -12,7 +12,7 @@
  *      x = SCALE q.k;   SOFTCAP > 0: x = SOFTCAP tanh(x / SOFTCAP);   ALIBI: x += slopes[h] (s - p)
  * A query with no key gives 0 and lse = -inf.  Kv head of query head h is h / (H/K).
  *
- * All families take the same description of the problem, written by the generator:
+ * All attention families take the same description of the problem, which the generator writes:
  *
  *      struct Att7 : AttBase { static constexpr int D = 64, H = 12, K = 4;
  *                              static constexpr float SCALE = 0.125f; };
@@ -37,10 +37,10 @@
  * Epilogues are called with V <= 4 and rows x cols as stated; MINV may be 1 or 2 (2
  * needs an even D).  Shared memory: the SMEM column of the table.
  *
- * Two implementations behind each task (AttPath).  Tensor cores take 16-bit types with VEC == 8
- * (attention_mma.cuh; probabilities rounded to E before the second product, as is usual) and floats
- * with VEC == 4 and D up to 128 (attention_tf32.cuh); everything else uses float32 FMA, exact
- * float32 whatever the storage (attention_simt.cuh).
+ * Each task has two implementations (AttPath).  Tensor cores take 16-bit types with VEC == 8
+ * (attention_mma.cuh; probabilities are rounded to E before the second product, as usual) and
+ * floats with VEC == 4 and D up to 128 (attention_tf32.cuh).  Everything else uses float32 FMA,
+ * exact float32 whatever the storage type (attention_simt.cuh).
  *
  * Each warp holds whole query rows, so that softmax needs only the four lanes of a
  * quad, and the score fragment becomes the A operand of the second product

@@ -6,14 +6,14 @@
  *      dv = (P * D)^T g    dk = SCALE dS^T q      attention_dkv_task: one block per key tile
  *      dq = SCALE dS k                            attention_dq_task:  one block per query tile
  *
- * Two kernels recompute the scores, seven products where one fused kernel needs five.
- * The fused one must add dq from all key tiles through memory, in an order that is
- * fixed only if blocks wait for each other; here every sum is one thread's own, in
- * order, and the heads that share a kv head are summed inside the block.
+ * Two kernels recompute the scores: seven products where one fused kernel needs five.  A fused
+ * kernel must add dq from all key tiles through memory, in an order that is fixed only if blocks
+ * wait for each other.  Here every sum is one thread's own, in order, and the heads that share a kv
+ * head are summed inside the block.
  *
- * dkv works on transposed scores (rows are keys), so that in both kernels the block's own
- * rows are A operands that stay, scores become the A operand of the next product in
- * registers, and all that streams past is read as B operands.
+ * dkv works on transposed scores (rows are keys).  So in both kernels the block's own rows stay as
+ * A operands, scores become the A operand of the next product in registers, and all streamed data
+ * is read as B operands.
  *
  * Signatures, strides, tiles and epilogues: attention.cuh.  Keys and queries are those of
  * one training call: CACHED is false and S = T. */

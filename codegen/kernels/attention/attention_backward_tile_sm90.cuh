@@ -1,9 +1,9 @@
 /* attention_backward_tile_sm90.cuh: what Hopper's backward kernels share (attention_dq_sm90.cuh,
  * attention_dkv_sm90.cuh): shared memory, jobs, operands in registers, the pipeline of a warpgroup.
  *
- * A job has 128 own rows of one head, which stay: keys and values of a kv head, or queries and the
- * gradients of the output.  All rows that they meet stream through a pipeline, 64 a step. 
- * Warpgroup 0 loads.  Warpgroups 1 and 2 have 64 own rows each and exchange nothing. */
+ * A job owns 128 rows of one head, which stay in shared memory: keys and values of a kv head, or
+ * queries and the gradients of the output.  All rows that they meet stream through a pipeline, 64 a
+ * step.  Warpgroup 0 loads.  Warpgroups 1 and 2 own 64 rows each and exchange nothing. */
 #ifndef TGC_ATTENTION_GRAD_TILE_SM90_CUH
 #define TGC_ATTENTION_GRAD_TILE_SM90_CUH
 

@@ -1,5 +1,5 @@
-/* attention_common.cuh: what all attention kernels share: the problem and its operands, which keys
- * a query attends, scores, the order of blocks, and how results are stored. */
+/* attention_common.cuh: shared by all attention kernels: the problem and its operands, which keys a
+ * query attends, scores, the order of blocks, how results are stored. */
 #ifndef TGC_ATTENTION_HEAD_CUH
 #define TGC_ATTENTION_HEAD_CUH
 

@@ -1,5 +1,5 @@
-/* attention_decode_rows.cuh: for a few queries over a long cache: how the work is split, which rows
- * a block has, and how the online softmax of two parts of the keys is merged. */
+/* attention_decode_rows.cuh: splits the work of a few queries over a long cache, assigns rows to
+ * blocks, and merges the online softmax of two parts of the keys. */
 #ifndef TGC_ATTENTION_DECODE_ROWS_CUH
 #define TGC_ATTENTION_DECODE_ROWS_CUH
 

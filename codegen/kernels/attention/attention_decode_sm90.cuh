@@ -10,13 +10,13 @@
  *      ceil(T * H/K / ROWS) * SPLITS / CLUSTER tiles, for batches that fill the device so.
  *      map_k, map_v: of 16 bits, the caches' rows in boxes of 16 rows and 64 columns.
  *
- * Merging by way of global memory is a fence, a counter and two reads, one after the other: half
- * of the time.  Here a block sends its rows' records to the first block of its cluster, whose
- * barrier counts the bytes.  As many keys as a cluster takes in one step concern no other; of a
- * longer cache the first blocks of clusters go on as the splits do there.
+ * Merging through global memory takes a fence, a counter and two reads, one after the other: half
+ * of the time.  Here each block sends its rows' records to the first block of its cluster, whose
+ * barrier counts the bytes.  A cache that one step of a cluster covers involves no other cluster.
+ * For a longer cache the first blocks of the clusters merge as attention_decode.cuh's splits do.
  *
- * A stream's keys and values come some steps ahead into shared memory, those of the next part while
- * one is merged.  Every warp has a ring of its own, so that no barrier of the block is needed. */
+ * A stream loads keys and values some steps ahead into shared memory, also those of the next part
+ * while one is merged.  Every warp has its own ring of stages, so the block needs no barrier. */
 #ifndef TGC_ATTENTION_DECODE_SM90_CUH
 #define TGC_ATTENTION_DECODE_SM90_CUH
 

@@ -1,5 +1,5 @@
-/* attention_dkv_sm90.cuh: the gradients of attention's keys and values on Hopper, jobs of keys as
- * attention_backward_tile_sm90.cuh has them.
+/* attention_dkv_sm90.cuh: the gradients of attention's keys and values on Hopper.  Jobs are those
+ * of attention_backward_tile_sm90.cuh with keys as own rows.
  *
  *   attention_dkv_tma<E, Att, Tile>(in, lse, delta, B, T, first, step, smem, epilogue_k,
  *   epilogue_v)
@@ -13,8 +13,8 @@
  *
  *      P(i)  dv(i)  dS(i)  dk(i)  S(i+1)  Y(i+1)
  *
- * Two sums leave no registers for S(i+1) beside P(i) as dq has it; while a warpgroup computes dS
- * the other one's products fill the tensor cores. */
+ * Two accumulators leave no registers for S(i+1) beside P(i), as dq has it.  While one warpgroup
+ * computes dS, the other one's products fill the tensor cores. */
 #ifndef TGC_ATTENTION_GRAD_KV_SM90_CUH
 #define TGC_ATTENTION_GRAD_KV_SM90_CUH
 

@@ -1,5 +1,5 @@
-/* attention_dq_sm90.cuh: the gradient of attention's queries on Hopper, jobs of queries as
- * attention_backward_tile_sm90.cuh has them.
+/* attention_dq_sm90.cuh: the gradient of attention's queries on Hopper.  Jobs are those of
+ * attention_backward_tile_sm90.cuh with queries as own rows.
  *
  *   attention_dq_tma<E, Att, Tile>(in, o, so, lse, delta, B, T, first, step, smem, epilogue)
  *      writes delta, too; block `first` of `step`, which takes job after job.  in: AttGradMaps; o,

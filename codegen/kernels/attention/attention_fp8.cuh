@@ -1,13 +1,13 @@
-/* attention_fp8.cuh: cached keys and values of 8 bits (ir/fp8.c has the format), and how they
- * become what attention computes with.
+/* attention_fp8.cuh: converts cached keys and values of 8 bits (ir/fp8.c has the format) to
+ * attention's type.
  *
  *      Fp8Row                  the codes of one head of one token, and where its exponent lies
  *      fp8_read<V, PAST_L1>    V elements from a column on as floats
  *      fp8_pieces<E>           four codes as E, two in a word
  *
- * A code shifted into a half is 2^-8 of its value, into a bf16 2^-120; a product with a power of
- * two brings it to its place and rounds nothing.  So all of sm_80 and up does the same, and needs
- * no conversion that only sm_89 has. */
+ * Shifted into a half, a code is 2^-8 of its value; shifted into a bf16, 2^-120.  A product with a
+ * power of two restores the value and rounds nothing.  So sm_80 and up all do the same, without the
+ * conversions that only sm_89 has. */
 #ifndef TGC_ATTENTION_FP8_CUH
 #define TGC_ATTENTION_FP8_CUH
 

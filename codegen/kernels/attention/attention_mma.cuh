@@ -1,6 +1,5 @@
-/* attention_mma.cuh: tiles of rows in shared memory, and their products on tensor cores, for
- * attention.cuh and attention_backward.cuh.  Those of 16 bits; attention_tf32.cuh has floats' where
- * they differ.
+/* attention_mma.cuh: tiles of 16-bit rows in shared memory and their products on tensor cores, for
+ * attention.cuh and attention_backward.cuh.  attention_tf32.cuh has what differs for floats.
  *
  *      att_copy        rows to shared memory
  *      AttRows         the rows that a warp keeps, as A

@@ -10,11 +10,11 @@
  *      B*H*Tile::PARTS tiles: a head, or half of the columns of its gradients.  rows: o, its
  *      gradient g, their strides.
  *
- * Such launches take a few microseconds, which attention_sm90.cuh and attention_backward_sm90.cuh
- * spend waiting: for stages of a pipeline, one row of tiles for the next, and for a second wave of
- * blocks.  Here all threads ask for all operands at once (not by tensor maps, which must be
- * fetched first) and everything is used once: there are no rounds, and a barrier
- * has one phase.  A block does one tile; it calls pdl_wait.
+ * Such launches take a few microseconds.  attention_sm90.cuh and attention_backward_sm90.cuh spend
+ * that time waiting: for pipeline stages, for the next row of tiles, for a second wave of blocks.
+ * Here all threads request all operands at once (not by tensor maps, which must be fetched first),
+ * and everything is used once: there are no rounds, and a barrier has one phase.  A block does one
+ * tile; it calls pdl_wait.
  *
  * Forward: a warpgroup has its queries' scores in registers, all of them.
  *

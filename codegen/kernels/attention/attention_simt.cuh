@@ -1,6 +1,6 @@
-/* attention_simt.cuh: attention by float32 arithmetic, for what attention_mma.cuh does not take:
- * rows not in chunks of 16 bytes, and floats of more than 128 a head, for which registers and 99
- * KiB of shared memory are too few there. 256 threads as 16 x 16. */
+/* attention_simt.cuh: attention by float32 arithmetic, for what attention_mma.cuh does not take.
+ * That is: rows not in chunks of 16 bytes, and float heads wider than 128, for which registers and
+ * 99 KiB of shared memory are too few there.  256 threads as 16 x 16. */
 #ifndef TGC_ATTENTION_PLAIN_CUH
 #define TGC_ATTENTION_PLAIN_CUH
 

@@ -2,7 +2,7 @@
  * forward and backward share, and forward.
  *
  * Operands come through tensor maps of 64 x 64 boxes, 128-byte swizzle, as gemm_sm90.cuh says.  A
- * map's rows are the tokens of all sequences, b*T + t, or of a cache; its columns hold all heads. 
+ * map's rows are the tokens of all sequences, b*T + t, or of a cache; its columns hold all heads.
  * A box that reaches past a sequence's end brings the next one's rows: scores there must be masked,
  * and a row of v counts with probability 0 (it must be finite, or COUNTED: then it is cleared).
  *
@@ -12,11 +12,12 @@
  * does what the blocks first, first + step, ... of all do.  in: the problem as there, its q, k and
  * v unused, but for the cache's strides; no MASK, no DROPOUT, and DOCUMENTS only if CAUSAL.
  *
- * One warpgroup loads, GROUPS compute.  Each of those has 64 queries, whose scores, probabilities
- * and sums stay in its registers (Shah et al., FlashAttention-3, 2024); keys and values come in
- * panels of BN tokens that all groups read.  A group turns scores into probabilities while the
- * tensor cores add up values with those before, and the groups are at different places besides:
- * exponentials take as long as the products where D is 64, half as long where it is 128. */
+ * One warpgroup loads, GROUPS compute.  Each computing group has 64 queries, whose scores,
+ * probabilities and sums stay in its registers (Shah et al., FlashAttention-3, 2024).  Keys and
+ * values come in panels of BN tokens that all groups read.  A group turns scores into probabilities
+ * while the tensor cores add up values with the previous probabilities, and the groups are at
+ * different stages.  This hides the exponentials, which take as long as the products if D is 64,
+ * half as long if it is 128. */
 #ifndef TGC_ATTENTION_SM90_CUH
 #define TGC_ATTENTION_SM90_CUH
 

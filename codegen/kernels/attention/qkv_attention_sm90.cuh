@@ -1,15 +1,14 @@
-/* qkv_attention_sm90.cuh: one token's q, k and v, and the attention over the cache that reads them,
- * in one launch.
+/* qkv_attention_sm90.cuh: one token's QKV projection, and the attention over the cache that reads
+ * it, in one launch.
  *
- * Both are short, and between them lies a launch's worth of waiting; but a kv head's queries, keys
- * and values concern no other head.  So the blocks of one cluster make the columns of one kv head
- * (gemv_short.cuh), share its cache (attention_decode.cuh) and bring their sums together in the
- * first block's shared memory.  The cache's part that is there already is under way before anything
- * is waited for.
+ * Both are short, and between two launches a launch's worth of time passes idle.  A kv head's
+ * queries, keys and values concern no other head.  So one cluster's blocks compute the columns of
+ * one kv head (gemv_short.cuh), share its cache (attention_decode.cuh), and merge their sums in the
+ * first block's shared memory.  Loads of the existing cache start before anything is waited for.
  *
- * What the product makes goes straight into the shared memory of every block that has a part of the
- * cache, 4 bytes at a time, and that block's barrier counts the bytes: through global memory it
- * would take a fence and a read.  The first block stores q, k and v for others afterwards.
+ * The projection's results go straight into the shared memory of every block that has a part of the
+ * cache, 4 bytes at a time, and that block's barrier counts the bytes.  Through global memory this
+ * would take a fence and a read.  Afterwards the first block stores q, k and v for later kernels.
  *
  *      qkv_attention_task<E, Att, QkvAttentionTile<CLUSTER, THREADS, ROWS, SPLIT, QUERIES, SMEM>,
  *              QkvColumns<Q, K, V, STAGE>,

@@ -1,6 +1,6 @@
-/* codes_folder.cuh: the codes of blocks that quantised folders become (runtime/weights/
- * packed_blocks.c): a scale in float32, then nibbles or bytes.  Codes_NAME<VALUES, BYTES> is as
- * stored_codes.cuh says, for blocks of any multiple of 32 values. */
+/* codes_folder.cuh: reads the codes of blocks that quantised folders become
+ * (runtime/weights/packed_blocks.c): a scale in float32, then nibbles or bytes.  Codes_NAME<VALUES,
+ * BYTES> follows stored_codes.cuh, for blocks of any multiple of 32 values. */
 #ifndef TGC_CODES_FOLDER_CUH
 #define TGC_CODES_FOLDER_CUH
 

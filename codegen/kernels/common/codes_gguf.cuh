@@ -1,5 +1,5 @@
-/* codes_gguf.cuh: the codes of GGUF's blocks of 32 and 256, with one scale or with a table of
- * values for nibbles.  Codes_NAME is as stored_codes.cuh says; bytes lie as ggml-common.h has them
+/* codes_gguf.cuh: reads the codes of GGUF's blocks of 32 and 256, with one scale or with a table of
+ * values for nibbles.  Codes_NAME follows stored_codes.cuh; bytes lie as in ggml-common.h
  * (block_decode.h decodes the same to floats). */
 #ifndef TGC_CODES_GGUF_CUH
 #define TGC_CODES_GGUF_CUH

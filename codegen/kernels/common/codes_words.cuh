@@ -1,5 +1,5 @@
-/* codes_words.cuh: what the decoders of codes (stored_codes.cuh) are made of: a lane's bytes,
- * nibbles and bits of a chunk of 32 as two words, and the bases of their classes.
+/* codes_words.cuh: helpers of the decoders of codes (stored_codes.cuh): a lane's bytes, nibbles and
+ * bits of a chunk of 32 as two words, and the bases of their classes.
  *
  *      bytes_of_32<O, ALIGN>(w, q, t)     lane t's bytes of the 32 at q, which ALIGN divides
  *      nibbles_of_16<O>(w, q, t)          its nibbles of the 16 bytes at q

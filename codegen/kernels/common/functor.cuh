@@ -1,4 +1,4 @@
-/* functor.cuh: what generated prologues and epilogues call. */
+/* functor.cuh: functions that generated prologues and epilogues call. */
 #ifndef TGC_FUNCTOR_CUH
 #define TGC_FUNCTOR_CUH
 

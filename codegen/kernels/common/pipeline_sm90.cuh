@@ -1,5 +1,5 @@
-/* pipeline_sm90.cuh: a pipeline of shared memory stages between those who load and those who
- * multiply, on Hopper.
+/* pipeline_sm90.cuh: a pipeline of shared memory stages between producer and consumer warps, on
+ * Hopper.
  *
  * Stage s has two mbarriers: full[s] (loads have landed) and empty[s] (every warp that reads it is
  * done).  Each side counts steps through all its work; stage and parity follow from the count. */

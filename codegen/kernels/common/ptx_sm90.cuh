@@ -2,9 +2,9 @@
  * targets sm_90a (TGC_SM90A).  emulate_sm90.h plays those that kernels use, by the
  * same names.
  *
- * Who may call: an asynchronous copy (tma_*, bulk_*) is issued by one thread;
- * wgmma_* by the four warps of an aligned group of 128 threads together; cluster_*
- * and setmaxnreg_* by all threads of the block or warpgroup. */
+ * Who calls: one thread issues an asynchronous copy (tma_*, bulk_*); the four warps of an aligned
+ * group of 128 threads call wgmma_* together; all threads of the block or warpgroup call cluster_*
+ * and setmaxnreg_*. */
 #ifndef TGC_PTX_SM90_CUH
 #define TGC_PTX_SM90_CUH
 /* clang-format off: a line an instruction */

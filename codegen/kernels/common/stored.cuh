@@ -1,4 +1,4 @@
-/* stored.cuh: weights in blocks (ir/storage.def), a chunk of 32 at a time.
+/* stored.cuh: reads weights in blocks (ir/storage.def), a chunk of 32 at a time.
  *
  * The source has TGC_STORED_TYPE(NAME, values, bytes, decoder) for each type that it reads: a class
  *

@@ -4,7 +4,8 @@
  *                                                            of 32,
  *              as elements of T.  p: 4-byte aligned.  4 * ceil(n / 256) threads in all.
  *
- * Four threads have 256 values, a quarter of each 32 each: neighbours read and write neighbours. */
+ * Four threads share 256 values, each a quarter of every 32: neighbouring threads read and write
+ * neighbouring bytes. */
 #ifndef TGC_STORED_DECODE_CUH
 #define TGC_STORED_DECODE_CUH
 

@@ -1,4 +1,4 @@
-/* tgc.cuh: what every CUDA kernel family shares, and the protocol they follow.
+/* tgc.cuh: what every CUDA kernel family shares, and the protocol that they follow.
  *
  * Kernels as tasks.  A family is one `__device__` function template
  *

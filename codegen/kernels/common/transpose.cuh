@@ -1,5 +1,5 @@
-/* transpose.cuh: a factor of float32 the other way round, for products whose instructions take
- * words with K contiguous alone (gemm_sm90.cuh).
+/* transpose.cuh: transposes a float32 operand, for GEMM instructions that need K contiguous
+ * (gemm_sm90.cuh).
  *
  *      transpose_task(from, ld, K, N, to, tile, smem)          to (ceil(K / 32), N, 32) = from (K,
  *                                                              N)

@@ -1,9 +1,9 @@
 /* cpu_adamw8bit.h: AdamW with states of 8 bits (Dettmers et al., ICLR 2022; bitsandbytes'
  * AdamW8bit).
  *
- * Of 256 neighbouring elements m and v are bytes, entries of dynamic_map.h, times the largest of
- * them (absmax).  Small parameters (fewer than 4096 elements) keep float32: `small` lists their
- * blocks of 256, in order.  A stored m keeps the sign of what it stands for. */
+ * Of each 256 neighbouring elements, m and v are stored as bytes: entries of dynamic_map.h, times
+ * the largest of the 256 (absmax).  Small parameters (fewer than 4096 elements) keep float32:
+ * `small` lists their blocks of 256, in order.  A stored m keeps the sign of the exact m. */
 #ifndef TGC_CPU_ADAMW8BIT_H
 #define TGC_CPU_ADAMW8BIT_H
 

@@ -1,7 +1,7 @@
-/* cpu_bf16_gemm.h: a step of a tile of C = A W^T, A and W in bf16, by AVX-512 BF16: vdpbf16ps adds
- * two products of bf16 to a float32 sum, twice as many as multiply-adds of float32.  A is read
- * where it lies, two values of k at a time; W is turned to panels of 32 columns whose registers
- * hold two values of k for each of 16 columns.  (The instruction takes denormal numbers as 0.)
+/* cpu_bf16_gemm.h: a step of a tile of C = A W^T, A and W in bf16, by AVX-512 BF16.  vdpbf16ps adds
+ * two products of bf16 to a float32 sum: twice as many as float32 multiply-adds.  A is read in
+ * place, two values of k at a time.  W is transposed to panels of 32 columns, whose registers hold
+ * two values of k for each of 16 columns.  (The instruction treats denormal numbers as 0.)
  *
  * Included by cpu_gemm.h, where the source names bf16 (TGC_BF16). */
 #ifndef TGC_CPU_BF16_GEMM_H

@@ -1,8 +1,8 @@
 /* cpu_cross_entropy.h: -log softmax(logits)[target], a tile is one row of V logits.
  *
- * A target outside of 0..V-1 is ignored: loss 0, lse 0, gradient 0, and the prologue is
- * not asked.  dloss(row, 0, 1, v) is a plain prologue: what multiplies the row's gradient,
- * the division by the token count included. */
+ * A target outside of 0..V-1 is ignored: loss 0, lse 0, gradient 0, and the prologue is not called.
+ * dloss(row, 0, 1, v) is a plain prologue: the factor of the row's gradient, which includes the
+ * division by the token count. */
 #ifndef TGC_CPU_CROSS_ENTROPY_H
 #define TGC_CPU_CROSS_ENTROPY_H
 

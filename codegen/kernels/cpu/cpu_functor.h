@@ -1,4 +1,4 @@
-/* cpu_functor.h: what generated prologues and epilogues call; the twin of functor.cuh. */
+/* cpu_functor.h: functions that generated prologues and epilogues call; the twin of functor.cuh. */
 #ifndef TGC_CPU_FUNCTOR_H
 #define TGC_CPU_FUNCTOR_H
 

@@ -1,5 +1,5 @@
-/* cpu_limits.h: sizes that kernels have room for.  What a model asks beyond them is refused when it
- * is compiled (compiler/limits.c): kernels do not look. */
+/* cpu_limits.h: sizes that the kernels have room for.  The compiler refuses models beyond them
+ * (compiler/limits.c); kernels do not check. */
 #ifndef TGC_CPU_LIMITS_H
 #define TGC_CPU_LIMITS_H
 

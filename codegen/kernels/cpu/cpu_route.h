@@ -1,4 +1,4 @@
-/* cpu_route.h: choosing experts, and moving rows to and from their order.
+/* cpu_route.h: chooses experts, and moves rows to and from the experts' order.
  *
  * A token row t makes k pairs p = t*k + j, each with an id.  Buckets list the
  * pairs by id: those of id e are perm[offs[e]] .. perm[offs[e+1]-1], ascending. */

@@ -1,9 +1,9 @@
-/* cpu_rows.h: what runs along the last axis (norms, softmax, reductions), plain maps,
- * and sums down the columns. A tile is one row, except where said.
+/* cpu_rows.h: ops along the last axis (norms, softmax, reductions), plain maps, and sums down the
+ * columns.  A tile is one row, unless a comment says otherwise.
  *
- * N may be a run-time value.  A row is held in scratch and its prologues are called once;
- * rows longer than TGC_ROW_MAX ask them up to three times (prologues of two sources:
- * longer than TGC_ROW_MAX / 2).  Norms hold their rows: at most LIMIT_NORM_ROW columns. */
+ * N may be a run-time value.  A row is held in scratch, and its prologues are called once.  For
+ * rows longer than TGC_ROW_MAX (prologues of two sources: half of that) they are called up to three
+ * times.  Norms hold their rows: at most LIMIT_NORM_ROW columns. */
 #ifndef TGC_CPU_ROWS_H
 #define TGC_CPU_ROWS_H
 

@@ -1,8 +1,8 @@
 /* cpu_sample_chain.h: masks, biases, penalties and llama.cpp's samplers on one sequence's logits.
  *
- * The definitions stand in sample_edit.cuh and sample_chain.cuh.  Here what is left is always a
- * list in rising order of token, and sums of integer weights are histograms over the order keys of
- * floats, eight bits at a time. */
+ * sample_edit.cuh and sample_chain.cuh have the definitions.  Here the remaining tokens are always
+ * a list in rising order of token, and sums of integer weights are histograms over the order keys
+ * of floats, eight bits at a time. */
 #ifndef TGC_CPU_SAMPLE_CHAIN_H
 #define TGC_CPU_SAMPLE_CHAIN_H
 

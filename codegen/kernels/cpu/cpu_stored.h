@@ -1,8 +1,9 @@
-/* cpu_stored.h: rows of weights in blocks (TGC_STORED, cpu_tgc.h) by one row of x: a chunk of 32
- * weights is decoded into registers, or at worst L1, and meets its 32 values of x there.  Products
- * and sums are float32, in an order that depends on K and the vector width alone.
+/* cpu_stored.h: multiplies rows of weights in blocks (TGC_STORED, cpu_tgc.h) by one row of x.  A
+ * chunk of 32 weights is decoded into registers, or at worst L1, and multiplied there by its 32
+ * values of x.  Products and sums are float32, in an order that depends only on K and the vector
+ * width.
  *
- * Included by cpu_gemv.h, where the source has such weights. */
+ * Included by cpu_gemv.h if the source has such weights. */
 #ifndef TGC_CPU_STORED_H
 #define TGC_CPU_STORED_H
 

@@ -1,13 +1,13 @@
 /* cpu_stored_gemm.h: a tile of C = A W^T with W in blocks, in integers (TGC_ACT_INT8), by AVX-512
  * VNNI: rows of A are rounded to 8 bits in groups of 32, as cpu_stored_x86.h does it for one row.
  *
- * Of 32 columns of W and 32 values of k a panel has bytes, four values of k for each of 16 columns
- * in a register, and their scales.  vpdpbusd wants unsigned bytes: weights are stored plus 128, and
- * sums begin with -128 times the sum of x.
+ * For 32 columns of W and 32 values of k, a panel has bytes, four values of k for each of 16
+ * columns in a register, and their scales.  vpdpbusd wants unsigned bytes: weights are stored plus
+ * 128, and sums begin with -128 times the sum of x.
  *
  *      C[i][j] += d[j] dx[i] sum(w x) + m[j] dx[i] sum(x)          for each 32 values of k
  *
- * Q6_K has a scale for 16 values, and two such sums.  Included by cpu_gemm.h. */
+ * Q6_K has a scale for 16 values, so two such sums.  Included by cpu_gemm.h. */
 #ifndef TGC_CPU_STORED_GEMM_H
 #define TGC_CPU_STORED_GEMM_H
 

@@ -1,10 +1,9 @@
 /* cpu_stored_vnni.h: dot products of one row by AVX-512 VNNI (TGC_ACT_INT8), 64 weights at a time,
- * for the types that most files have; cpu_stored_x86.h has the others, and what this computes.
+ * for the most common types.  cpu_stored_x86.h has the other types and defines the result.
  *
- * vpdpbusd multiplies unsigned by signed bytes.  Weights that are not negative are the unsigned
- * ones as they lie; others are made so by adding 8, 32 or 128, and their sums begin with that many
- * times minus the sum of x (QuantX's less).  A lane sums four products, so eight lanes are a chunk
- * of 32. */
+ * vpdpbusd multiplies unsigned by signed bytes.  Weights that are never negative are used
+ * unchanged.  Others get 8, 32 or 128 added, and their sums begin with minus that number times the
+ * sum of x (QuantX's less).  A lane sums four products, so eight lanes are a chunk of 32. */
 #ifndef TGC_CPU_STORED_VNNI_H
 #define TGC_CPU_STORED_VNNI_H
 

@@ -1,9 +1,9 @@
-/* cpu_stored_x86.h: dot products of weights in blocks by AVX2, AVX-512 and VNNI, for the types that
- * most files have; the others go by cpu_stored.h's decoders.
+/* cpu_stored_x86.h: dot products of weights in blocks by AVX2, AVX-512 and VNNI, for the most
+ * common types; other types use cpu_stored.h's decoders.
  *
  * A chunk of 32 weights is 32 bytes q, two scales and an addend: value j is q[j] d0 + m (j < 16) or
- * q[j] d1 + m.  So its product with x is d0 sum(q x) + d1 sum(q x) + m sum(x): weights are scaled
- * once a chunk, and m meets sums of x that were made before.
+ * q[j] d1 + m.  So its product with x is d0 sum(q x) + d1 sum(q x) + m sum(x): scales apply once a
+ * chunk, and m multiplies sums of x that were made before.
  *
  *      float32 (as a rule)     q is converted; values are the decoder's but for how sums are
  *                              rounded

@@ -1,10 +1,9 @@
 /* emulate_block.h: the threads of one block, where they wait, and who runs next.
  *
- * One warp at a time gets a pass: each of its lanes that can run does so until
- * it waits or ends.  Which warp, and in which order its lanes, is the Order's
- * choice.  What is waited for: a block barrier, a meeting of the lanes in a mask,
- * where the last to come does the work for all, and on Hopper an mbarrier and the
- * cluster's barrier.  Blocks that may wait for each other run by turns, a pass
+ * One warp at a time gets a pass: each of its lanes that can run does so until it waits or ends.
+ * The Order chooses the warp and the order of its lanes.  A lane may wait for a block barrier; for
+ * a meeting of the lanes in a mask, where the last to arrive does the work for all; and on Hopper
+ * for an mbarrier or the cluster's barrier.  Blocks that may wait for each other take turns, a pass
  * each. */
 #ifndef TGC_EMULATE_BLOCK_H
 #define TGC_EMULATE_BLOCK_H

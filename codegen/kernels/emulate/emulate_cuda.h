@@ -1,5 +1,5 @@
-/* emulate_cuda.h: CUDA's words, types and arithmetic for a host compiler; what
- * one thread does without the others.  Only what the kernels use. */
+/* emulate_cuda.h: CUDA's keywords, types and arithmetic for a host compiler: what one thread does
+ * without the others.  Only what the kernels use. */
 #ifndef TGC_EMULATE_CUDA_H
 #define TGC_EMULATE_CUDA_H
 

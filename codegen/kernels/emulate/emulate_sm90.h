@@ -1,9 +1,9 @@
 /* emulate_sm90.h: the part of ptx_sm90.cuh that kernels use, for the emulator, name by name.
  *
- * What is late on a GPU is late here: a tile that the copy engine fetches is NaNs from when it is
- * asked for until somebody asks its barrier; a wgmma reads its operands, for all 128 threads, when
- * the first of them waits for it.  So a wait that is missing, or a slot given back too early,
- * shows.  Descriptors and swizzles are computed as the PTX ISA has them. */
+ * What arrives late on a GPU arrives late here.  A tile that the copy engine fetches is NaNs until
+ * a thread checks its barrier.  A wgmma reads its operands, for all 128 threads, when the first of
+ * them waits for it.  So a missing wait, or a slot given back too early, shows.  Descriptors and
+ * swizzles follow the PTX ISA. */
 #ifndef TGC_PTX_SM90_CUH
 #define TGC_PTX_SM90_CUH
 /* clang-format off: a line an instruction */

@@ -1,9 +1,9 @@
-/* epilogue_sm90.cuh: the end of a tile on Hopper: sums in wgmma's registers, a warp's rows 16 by
- * 16, to a functor.
+/* epilogue_sm90.cuh: the end of a tile on Hopper: passes the accumulators in wgmma's registers to a
+ * functor, 16 rows of a warp at a time.
  *
- * wgmma leaves a lane two neighbours of every eight columns, of rows 8 apart; memory wants whole
- * lines.  Two ways go through a panel of 2 KB of shared memory a warp, and read what the functor
- * reads of rows ahead; gemm_epilogue.cuh's MmaEpilogue, in which lanes trade, is the third.
+ * wgmma leaves a lane two neighbours of every eight columns, in rows 8 apart, but memory wants
+ * whole lines.  Two ways use a panel of 2 KB of shared memory a warp, and load ahead what the
+ * functor reads.  gemm_epilogue.cuh's MmaEpilogue, in which lanes exchange values, is the third.
  *
  *      PanelEpilogue<ROWS, BN, SPARE, Epilogue>        float32 sums: eight neighbours to a call,
  *                                                      for any functor

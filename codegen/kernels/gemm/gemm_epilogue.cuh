@@ -1,4 +1,4 @@
-/* gemm_epilogue.cuh: the end of a tile: sums as tensor cores leave them in a warp's registers, to a
+/* gemm_epilogue.cuh: the end of a tile: passes the accumulators in a warp's registers to a
  * functor. */
 #ifndef TGC_GEMM_EPILOGUE_CUH
 #define TGC_GEMM_EPILOGUE_CUH

@@ -1,9 +1,9 @@
 /* gemm_norm.cuh: a GEMM and the norm of the rows that its epilogue makes, in one launch.
  *
- * Where a row is a few tiles wide, a norm in a launch of its own mostly waits.  Here the blocks
- * whose tiles share rows are a cluster.  Each block keeps what its epilogue made in registers,
- * sends the sums of its part of the rows to the others, adds up what it got in the order of the
- * columns, and norms its part.
+ * If a row is only a few tiles wide, a norm in its own launch mostly waits.  Here the blocks whose
+ * tiles share rows form a cluster.  Each block keeps its epilogue's results in registers, sends the
+ * sums of its part of the rows to the others, adds up the received sums in the order of the
+ * columns, and normalises its part.
  *
  *      gemm_norm_task<T, Tile, TRANS_A, TRANS_B, ALIGN, RowNorm<KIND, CLUSTER>>(a, lda, b, ldb, M,
  *              N, K, eps, tile, smem, epilogue, finish)

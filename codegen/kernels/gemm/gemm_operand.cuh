@@ -1,4 +1,4 @@
-/* gemm_operand.cuh: panels of gemm.cuh: an operand's way from memory into shared memory. */
+/* gemm_operand.cuh: copies panels of gemm.cuh's operands from memory to shared memory. */
 #ifndef TGC_GEMM_OPERAND_CUH
 #define TGC_GEMM_OPERAND_CUH
 

@@ -1,5 +1,5 @@
-/* gemm_producer_sm90.cuh: what a block of gemm_sm90.cuh has to do, and how operands come: tile
- * shapes, which tiles or parts of tiles are a block's, and the thread that loads their panels. */
+/* gemm_producer_sm90.cuh: the producer of gemm_sm90.cuh: tile shapes, which tiles or parts of tiles
+ * a block computes, and the thread that loads their panels. */
 #ifndef TGC_GEMM_LOAD_SM90_CUH
 #define TGC_GEMM_LOAD_SM90_CUH
 

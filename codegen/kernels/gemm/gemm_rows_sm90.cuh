@@ -12,8 +12,8 @@
  * many stages as fit, another x.  PARTS blocks, a cluster, have parts of K; each leaves its sums
  * in its own shared memory, and all of them share the work of adding up and of the epilogue.
  *
- * A row's bits do not depend on M, nor on other rows: an element's sum is that of its part's steps
- * of 64, by instructions of 16 in turn, then of the parts, from the first to the last.
+ * A row's bits do not depend on M or on other rows.  Each part of K sums its steps of 64, by
+ * instructions of 16 in turn; then the parts are added from the first to the last.
  *
  * Shape: ../../forms/gemm_rows_shape.h. */
 #ifndef TGC_GEMM_ROWS_SM90_CUH

@@ -8,17 +8,17 @@
  * >= 1.  It calls pdl_wait.  PREFETCH (PREFETCH_A, PREFETCH_B, both or 0) names the operands that
  * the launch before does not write: they are loaded without waiting.
  *
- * A small model's GEMM takes three to ten microseconds.  Two of them pass before the first and
- * after the last step, and nothing hides them.  So a block starts while the launch before still
- * runs, as soon as its multiprocessor is free, and loads what it may.  Each operand has a thread of
- * its own that loads all stages at once; one thread for both takes a microsecond to ask for eight
- * stages.  Every 64 rows of the tile have four warps.
+ * A small model's GEMM takes three to ten microseconds.  Two of them pass before the first step and
+ * after the last, and nothing hides them.  So a block starts while the previous launch still runs,
+ * as soon as its multiprocessor is free, and loads what it may.  Each operand has a thread that
+ * requests all stages at once; one thread for both takes a microsecond to request eight stages.
+ * Every 64 rows of the tile have four warps.
  *
- * Clusters that share loads were slower by a microsecond: a multiprocessor takes in no more data
+ * Clusters that share loads were slower by a microsecond: a multiprocessor receives no more data
  * that way, and waits for its partner.
  *
- * Such tiles of several GEMMs, of different shapes, stand side by side in a launch (schedule.c): a
- * block calls this once, after the threads that its tile does not need have left. */
+ * Tiles of several GEMMs of different shapes may share a launch (schedule.c): a block calls this
+ * once, after the threads that its tile does not need have left. */
 #ifndef TGC_GEMM_SHORT_SM90_CUH
 #define TGC_GEMM_SHORT_SM90_CUH
 

@@ -1,6 +1,6 @@
-/* gemm_split_k_sm90.cuh: split-K by N pairs of blocks (S...pN), where there are fewer tiles than
- * multiprocessors.  Each block finishes some of the tile's columns, whose sums the others leave in
- * L2. */
+/* gemm_split_k_sm90.cuh: split-K by N pairs of blocks (S...pN), for GEMMs with fewer tiles than
+ * multiprocessors.  Each block finishes some of the tile's columns, for which the other blocks
+ * leave their sums in L2. */
 #ifndef TGC_GEMM_JOINT_SM90_CUH
 #define TGC_GEMM_JOINT_SM90_CUH
 

@@ -13,8 +13,8 @@
  * the weights of its own fragments, in registers: nothing decoded is ever stored.  Blocks and x
  * come STAGES-1 slices of 256 of K ahead by cp.async; weights before pdl_wait.
  *
- * Of a slice a lane's k are 8t .. 8t+7 of each 32 (CODES_RUN): any order does, if both operands
- * have it, and x's fragments of two products are then 16 bytes that are neighbours. */
+ * In a slice, a lane's k are 8t .. 8t+7 of each 32 (CODES_RUN).  Any order works if both operands
+ * have it, and this one makes x's fragments of two products 16 adjacent bytes. */
 #ifndef TGC_GEMM_STORED_CUH
 #define TGC_GEMM_STORED_CUH
 

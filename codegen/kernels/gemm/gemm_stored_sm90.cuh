@@ -6,8 +6,8 @@
  *              epilogue)
  *              as stored_gemm_task.
  *
- * A warpgroup has 64 rows of W.  Slices of 256 of K of W come one ahead, x by 64 of K; while the
- * tensor cores have the products of one 64 the next is decoded. */
+ * A warpgroup has 64 rows of W.  Slices of 256 of K come one ahead for W, 64 of K at a time for x.
+ * While the tensor cores multiply one 64, the next is decoded. */
 #ifndef TGC_GEMM_STORED_SM90_CUH
 #define TGC_GEMM_STORED_SM90_CUH
 

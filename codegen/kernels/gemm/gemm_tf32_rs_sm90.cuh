@@ -1,5 +1,5 @@
-/* gemm_tf32_rs_sm90.cuh: float32's A, stored with K as rows, through registers.  wgmma reads words
- * from shared memory only with K contiguous; a fragment of A in registers may come from
+/* gemm_tf32_rs_sm90.cuh: feeds a float32 A that is stored with K as rows through registers.  wgmma
+ * reads words from shared memory only with K contiguous; a fragment of A in registers may come from
  * anywhere. */
 #ifndef TGC_GEMM_WORDS_SM90_CUH
 #define TGC_GEMM_WORDS_SM90_CUH

@@ -1,5 +1,5 @@
-/* gemm_tile.cuh: the tiles that gemm.cuh cuts C into: their shapes, and which one a block's number
- * stands for. */
+/* gemm_tile.cuh: the tiles that gemm.cuh cuts C into: their shapes, and the tile of a block's
+ * number. */
 #ifndef TGC_GEMM_TILE_CUH
 #define TGC_GEMM_TILE_CUH
 

@@ -1,11 +1,10 @@
 /* gemv.cuh: y = norm(x) Wt for a few rows of x (decoding: M = 1..8).
  *
- * The time is that of reading W once, so everything serves the loads of W: 16
- * bytes per lane, the first batch under way before x is looked at (and before the
- * kernel that makes x is waited for: pdl_wait), the next batch under way while one
- * is used.  x comes once per block, as float32, through the
- * prologue, into shared memory; the prologue is called by every tile and must have no
- * side effects.
+ * Reading W once takes the time, so everything serves the loads of W.  A lane loads 16 bytes at a
+ * time.  The first batch is requested before x is read, and before the kernel that makes x is
+ * waited for (pdl_wait); the next batch is requested while one is used.  x comes once per block, as
+ * float32, through the prologue, into shared memory.  Every tile calls the prologue, which must
+ * have no side effects.
  *
  *      gemv_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, eps, tile, smem, prologue,
  *              epilogue[, gain])

@@ -1,5 +1,5 @@
-/* gemv_epilogue.cuh: what all GEMV kernels do after they have multiplied: add up the parts of K, in
- * the order of the parts, and hand neighbouring results to the epilogue.
+/* gemv_epilogue.cuh: the end of every GEMV kernel: adds up the parts of K, in the order of the
+ * parts, and passes neighbouring results to the epilogue.
  *
  *      epilogue_width       neighbours that one call of the epilogue takes, of N
  *      parts_sum            partial sums that lie `stride` floats apart

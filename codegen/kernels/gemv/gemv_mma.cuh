@@ -1,9 +1,9 @@
 /* gemv_mma.cuh: y = norm(x) Wt for 2 to 64 rows of 16-bit x, on tensor cores: the next tokens of
  * several sequences.
  *
- * The time is that of reading W once, and of waiting for x.  With so many rows the float32 units
- * cannot multiply as fast as W comes.  So 16 rows of x are mma's rows (with up to 8 rows the others
- * are zeros), and 8 rows of W its columns.  Both come straight into mma's registers, 16 bytes a
+ * Reading W once and waiting for x take the time.  With so many rows the float32 units cannot
+ * multiply as fast as W arrives.  So 16 rows of x are mma's rows (with up to 8 rows the others are
+ * zeros), and 8 rows of W its columns.  Both are loaded straight into mma's registers, 16 bytes a
  * lane.  A sum over K may take its terms in any order, as long as x and W agree which elements of a
  * chunk of 32 a lane holds:
  *

@@ -1,5 +1,5 @@
-/* gemv_prologue.cuh: what all GEMV kernels do before they multiply: bring x through its prologue,
- * standardise it, apply the gain, and ask for W.
+/* gemv_prologue.cuh: the start of every GEMV kernel: loads x through its prologue, standardises it,
+ * applies the gain, and requests W.
  *
  *      prologue_width       neighbours that prologue and gain take in one call
  *      prologue_vectors     f(j, v) for every V neighbours of a lane's x

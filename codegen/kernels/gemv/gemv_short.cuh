@@ -1,10 +1,10 @@
 /* gemv_short.cuh: gemv.cuh's product for one row of x and a W that fits into the registers of the
  * whole GPU.
  *
- * Decoding with a small model is a chain of launches that wait for each other.  Launches and
- * barriers limit it, not bytes.  So a lane asks for all of its W before it waits for x, then reads
- * only the x that belongs to it, into registers.  Nothing passes through shared memory; only the
- * SPLIT warps that share columns meet at a barrier; the epilogue's reads start before the products.
+ * Decoding with a small model is a chain of dependent launches.  Launches and barriers limit it,
+ * not bytes.  So a lane requests all of its W before it waits for x, then reads only its own part
+ * of x, into registers.  Nothing passes through shared memory; only the SPLIT warps that share
+ * columns meet at a barrier; the epilogue's reads start before the products.
  *
  *      gemv_short_task<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, eps, tile, smem,
  *              prologue, epilogue[, gain[, keep]])

@@ -4,19 +4,19 @@
  *              [, gain])
  *              as gemv_task (gemv.cuh), rows of W ldw values apart.
  *
- * The time is that of reading W.  Each warp streams its rows, ROWS at a time, as the bytes that
- * they are, through STAGES slots of shared memory of its own, LUMP steps of 32 lanes each
- * (cp.async; on sm_90a the copy engine, where rows are whole pieces of 16 bytes): no barrier but
- * its own lanes', and all slots are under way before x is looked at, and before the kernel that
- * makes x is waited for.  The next launch may start once all of W is under way (pdl_launch_late):
- * its slots are fetched while this one computes its last rows, and while it waits for them.
+ * Reading W takes the time.  Each warp streams its rows, ROWS at a time, as raw bytes, through its
+ * own STAGES slots of shared memory, LUMP steps of 32 lanes each (by cp.async; on sm_90a by the
+ * copy engine if rows are whole pieces of 16 bytes).  It needs no barrier but its own lanes'.  All
+ * slots are requested before x is read, and before the kernel that makes x is waited for.  The next
+ * launch may start once all of W is requested (pdl_launch_late): its slots fill while this one
+ * computes its last rows, and while it waits for them.
  *
- * x comes once per block, through the prologue, as whole numbers: of each 32 neighbours the largest
- * decides about a power of two, 2^14 of which are as much (2^22 with three digits), and the others
- * are rounded to it.  A number is DIGITS bytes, the first of them signed.  Products with W's codes
- * are then integers (dp4a: four at once), exact, and become float32 for every 16, where W's scale
- * and x's meet them.  Two digits are finer than bf16 and f16 are; three as fine as float32 is
- * beside the largest of 32.
+ * x comes once per block, through the prologue, as fixed-point integers.  The largest of each 32
+ * neighbours decides a power of two, of which 2^14 steps (2^22 with three digits) cover it; the
+ * others are rounded to that step.  An integer is DIGITS bytes, the first of them signed.  Products
+ * with W's codes are then exact integer products (dp4a: four at once).  They become float32 once
+ * for every 16 values, where W's scale and x's are applied.  Two digits are finer than bf16 and
+ * f16; three are as fine as float32 is beside the largest of 32.
  *
  * Tile: warps, which SPLIT at a time share the rows, each with its part of K; a tile has ROUNDS
  * times all warps' rows.  Where x does not fit (DotX::KC < K) SPLIT and ROUNDS are 1.

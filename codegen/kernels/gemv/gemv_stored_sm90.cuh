@@ -6,20 +6,20 @@
  *              as gemv_stored_task (gemv_stored.cuh); NORM is none or RMS; K is a multiple of a
  *              warp's step and rows of W are whole pieces of 16 bytes (gemv_blocks_mma).
  *
- * x in fixed point is two signed bytes a value, n = 256 high + low, beside a power of two for each
+ * x in fixed point is two signed bytes a value, n = 256 high + low, with a power of two for each
  * 32.  A warp multiplies 16 rows of W at once.  Lane (g, t) = lane / 4, lane % 4 has the codes of
- * rows g and g + 8 of a run of its own, so that the four lanes of a row have four runs, each with a
- * scale: one mma takes eight codes of each.  Columns 2t and 2t + 1 of the other operand are the
- * high and the low bytes of run t's x, and 0 in the other runs.  Sums of column 2t and 2t + 1 come
- * out in lane (g, t), which knows the scales of its run.  x comes once for 16 rows.
+ * rows g and g + 8 in a run of its own.  So the four lanes of a row have four runs, each with a
+ * scale, and one mma takes eight codes of each.  Columns 2t and 2t + 1 of the other operand are the
+ * high and the low bytes of run t's x, and 0 in the other runs.  The sums of columns 2t and 2t + 1
+ * come out in lane (g, t), which knows its run's scales.  x is read once for 16 rows.
  *
  * Slabs of 16 rows stream through STAGES slots, each of LUMP steps of all WARPS consumers, filled
  * by one producer warp (the copy engine, a row a copy).  Warps share K; sums of FLUSH slabs are
  * added up in the order of the warps and go to the epilogue.  All slots are under way before x is
  * waited for; the next launch may start when all of W is.
  *
- * Codes of NF4 and FP4 are four products, of bytes that permutations look up.  F8's are f16, and
- * x is f16 beside the same power of two, rounded to 11 bits; sums are float32 then.
+ * Codes of NF4 and FP4 take four products, whose bytes permutations look up.  F8's codes are f16; x
+ * is f16 too, beside the same power of two, rounded to 11 bits, and sums are float32.
  *
  * The order of all sums is the same for every M.
  * Shared memory: blocks_mma_smem, ../../forms/gemv_shape.h. */

@@ -7,10 +7,10 @@
  *      e_ij = exp(l_ij - l_it)         z_i = sum over j of e_ij, of which the target's share is 1
  *      loss_i = log z_i                dloss/dl_ij = d_i / z_i * (j = t ? -(z_i - 1) : e_ij)
  *
- * So what is stored is the gradient, but for one column and a factor of each row.  ce_finish puts
- * the column right, dx takes the factor in its epilogue, and dw multiplies x scaled by it.  No
- * kernel passes over rows x V values again.  z is at least 1.  e is cut off at 2^CE_MOST: only a
- * token whose loss is beyond 69 nats meets that.
+ * So the stored matrix is the gradient, except for one column and a factor of each row.  ce_finish
+ * corrects the column, dx applies the factor in its epilogue, and dw multiplies x scaled by it.  No
+ * kernel passes over rows x V values again.  z is at least 1.  e is cut off at 2^CE_MOST, which
+ * only a token whose loss is beyond 69 nats reaches.
  *
  *      ce_shift_task<T, C, W>(x, ldx, w, ldw, V, rows, targets, shift, tile)
  *              shift[row] = log2(e) * x[row] w[target]; tiles of CE_SHIFT_ROWS rows.  w: (V, C)

@@ -11,9 +11,9 @@
  *              dW_e = sum of dy_p a_pt.  One of YDIV and ADIV is 0: that operand's map, (P, N) or
  *              (P, K), is read.
  *
- * Boxes of a map may reach into the next expert's rows: of y's rows those are not stored, and of a
- * sum's steps the other operand, which is gathered, has zeros there.  So what is stored by anyone
- * must be finite.
+ * Boxes of a map may reach into the next expert's rows.  Such rows of y are not stored.  In a sum's
+ * steps the other operand, which is gathered, has zeros there.  So all stored values must be
+ * finite.
  *
  * The copy engine cannot gather rows of 128 bytes.  A gathered operand comes by cp.async, of all
  * threads of the loading warpgroup, to where a box would have put it; a stage is full when those

@@ -1,5 +1,5 @@
-/* grouped_stored.cuh: grouped_gemm.cuh's products of few slots with experts' weights in blocks
- * (../gemv/gemv_chunks.cuh): only blocks of experts that were chosen are read.
+/* grouped_stored.cuh: grouped_gemm.cuh's products for a few slots with experts' weights in blocks
+ * (../gemv/gemv_chunks.cuh).  Only blocks of chosen experts are read.
  *
  *      grouped_stored_gemv_task<S, N, K, THREADS, ROWS, ADIV, SCATTER>(w, perm, offs, E, tile,
  *      smem,

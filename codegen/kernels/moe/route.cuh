@@ -1,5 +1,5 @@
-/* route.cuh: sending rows to buckets and back: mixtures of experts, and the
- * gradient of an embedding, which is the same problem with V buckets.
+/* route.cuh: sends rows to buckets and back, for mixtures of experts and for the gradient of an
+ * embedding, which is the same problem with V buckets.
  *
  *      topk_task<E, K, THREADS>(rows, tile, prologue, float *values, int *index)
  *              the K largest of each row of E, descending, lowest index first on a tie, NaN as

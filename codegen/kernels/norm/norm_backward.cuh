@@ -6,7 +6,7 @@
  *              ldx and ldg elements apart, at multiples of 16 bytes; N is a multiple of 8.
  *
  * A row is read once from device memory.  Each thread copies its part of the next rows to shared
- * memory, NORM_BACK_STAGES ahead, and asks for what the epilogue reads before the sums are made.
+ * memory, NORM_BACK_STAGES ahead, and requests what the epilogue reads before it makes the sums.
  *
  * Some 32 to 48 KB a multiprocessor should be under way at a time, of rows that lie side by side in
  * memory.  Twice as much is slower, and so are blocks with ranges of rows of their own.  So launch

@@ -1,4 +1,4 @@
-/* sample_chain.cuh: llama.cpp's samplers in the order that a sequence asks for, then the draw.
+/* sample_chain.cuh: applies llama.cpp's samplers in the order that a sequence chooses, then draws.
  *
  * What they work on is a row y in global memory, later the list of what is left of it.  With d = x
  * - max over what is left, w = weight(d) and Z their sum, p = w / Z:

@@ -1,6 +1,6 @@
-/* sample_edit.cuh: what changes single logits: the mask, biases, penalties, DRY.
+/* sample_edit.cuh: edits single logits: the mask, biases, penalties, DRY.
  *
- * All of them are done in place, on a row y of V logits. */
+ * All edits are in place, on a row y of V logits. */
 #ifndef TGC_SAMPLE_EDIT_CUH
 #define TGC_SAMPLE_EDIT_CUH
 

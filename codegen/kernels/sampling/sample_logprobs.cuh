@@ -1,6 +1,6 @@
-/* sample_logprobs.cuh: log-softmax of the token that was chosen, and of the likeliest.
+/* sample_logprobs.cuh: log-softmax of the chosen token and of the likeliest ones.
  *
- * Of the logits as the model gives them: before masks, penalties and temperature. */
+ * It uses the model's own logits, before masks, penalties and temperature. */
 #ifndef TGC_SAMPLE_LOGPROBS_CUH
 #define TGC_SAMPLE_LOGPROBS_CUH
 

@@ -1,7 +1,9 @@
-/* sample_view.cuh: a row of logits, or what is left of it, searched by a block.
+/* sample_view.cuh: searches a row of logits, or the rest of it after some were dropped, with one
+ * block.
  *
- * Weights are integers, weight(d) = (u64)(expf(d) * 2^32) truncated, so sums of them have no order,
- * and what lies 22.2 below the largest weighs nothing.  A value that is dropped is -infinity. */
+ * Weights are integers, weight(d) = (u64)(expf(d) * 2^32) truncated.  So a sum of weights does not
+ * depend on its order, and a logit 22.2 below the largest weighs nothing.  A dropped value is
+ * -infinity. */
 #ifndef TGC_SAMPLE_VIEW_CUH
 #define TGC_SAMPLE_VIEW_CUH
 

@@ -428,9 +428,6 @@ void graph_pop(Graph *g);                             /* the last node goes agai
 void graph_rename(Graph *g, Ref r, const char *name); /* name: of the graph's arena */
 Ref graph_out(const Graph *g, const char *name);
 int graph_types(Graph *g, Ref r, Type out[MAX_OUT]); /* types of all outputs */
-/* of an attention or its gradient: which input is the mask or the slopes; */
-int att_extra(const Node *n);
-int att_documents(const Node *n); /* ... where documents begin and end; 0: none */
 void graph_count_uses(Graph *g);
 /* Who reads node r: reader[start[r]] .. reader[start[r + 1] - 1], ascending; one that reads it
  * twice is there twice. */
@@ -460,6 +457,12 @@ void graph_rebuild(Graph *g, Visit *visit, void *ctx);
 /* the visitor that keeps a node */
 Ref graph_copy_node(Graph *old, Ref r, Graph *g, const Ref *map);
 void graph_sweep(Graph *g); /* drop nodes no output needs */
+
+/* ---- shape_attention.c ---- */
+
+/* Of an attention or its gradient: which input is the mask or the slopes; */
+int att_extra(const Node *n);
+int att_documents(const Node *n); /* ... where documents begin and end; 0: none */
 
 /* ---- indices.c: which inputs pick rows, and of how many ---- */
 

@@ -141,8 +141,10 @@ typedef struct Program {
         void *mem;
 } Program;
 
-/* what names the text in messages, which carry its line: `program.cuda:12: ...`. */
+/* program_parse.c.  what names the text in messages, which carry its line: `program.cuda:12: ...`. */
 int program_parse(Program *p, const char *text, size_t size, const char *what, Err *e);
+
+/* program.c */
 void program_free(Program *p);
 
 int program_arena(const Program *p, const char *name);        /* index or -1 */
@@ -151,7 +153,7 @@ const Prog *program_find(const Program *p, const char *name); /* or NULL */
 const Prog *program_decode(const Program *p, int B);
 const Io *prog_io(const Prog *p, const char *name); /* or NULL */
 
-/* Value of EXPR; -1 when the text is malformed or the value exceeds 2^62.  A
+/* expr.c.  Value of EXPR; -1 when the text is malformed or the value exceeds 2^62.  A
  * parsed program's expressions do not fail within the program's B and T. */
 int64_t expr_eval(const char *expr, int B, int T);
 

@@ -5,21 +5,16 @@
 
 /* ---- arrays ---- */
 
-static const cJSON *of(const cJSON *x, const char *key)
-{
-        return cJSON_GetObjectItemCaseSensitive(x, key);
-}
-
 /* What item i must satisfy; past: any item behind all that are listed. */
 static void item_schemas(Schema *s, const All *all, int i, bool past, All *out)
 {
         *out = (All) { 0 };
         for (int k = 0; k < all->n && !s->b.code; k++) {
-                const cJSON *x = all->of[k], *list = of(x, "prefixItems"), *items = of(x, "items"),
-                            *rest = items;
+                const cJSON *x = all->of[k], *list = member(x, "prefixItems"),
+                            *items = member(x, "items"), *rest = items;
                 if (cJSON_IsArray(items)) {
                         list = items;
-                        rest = of(x, "additionalItems");
+                        rest = member(x, "additionalItems");
                 }
                 const cJSON *one = cJSON_IsArray(list) && !past ? cJSON_GetArrayItem(list, i)
                                                                 : NULL;
@@ -48,7 +43,8 @@ int array_rule(Schema *s, const All *all)
                                 max = max < 0 || n < max ? n : max;
                 }
         for (i = 0; i < all->n; i++) {
-                const cJSON *p = of(all->of[i], "prefixItems"), *q = of(all->of[i], "items");
+                const cJSON *p = member(all->of[i], "prefixItems"),
+                            *q = member(all->of[i], "items");
                 int n = cJSON_IsArray(p) ? cJSON_GetArraySize(p) : 0,
                     m = cJSON_IsArray(q) ? cJSON_GetArraySize(q) : 0;
                 listed = n > listed ? n : listed;
@@ -153,9 +149,10 @@ static void value_schemas(Schema *s, const All *all, const char *name, const cJS
 {
         *out = (All) { 0 };
         for (int i = 0; i < all->n && !s->b.code; i++) {
-                const cJSON *x = all->of[i], *one = name ? of(of(x, "properties"), name) : NULL,
-                            *patterns = of(x, "patternProperties"),
-                            *rest = of(x, "additionalProperties");
+                const cJSON *x = all->of[i],
+                            *one = name ? member(member(x, "properties"), name) : NULL,
+                            *patterns = member(x, "patternProperties"),
+                            *rest = member(x, "additionalProperties");
                 bool found = one != NULL;
                 if (one)
                         all_add(s, out, one, 0);
@@ -245,11 +242,11 @@ static int other_pairs(Schema *s, const All *all, const Keys *keys)
         bool closed = false;
         All value;
         for (int i = 0; i < all->n; i++) {
-                const cJSON *list = of(all->of[i], "patternProperties");
-                closed |= cJSON_IsFalse(of(all->of[i], "additionalProperties"));
+                const cJSON *list = member(all->of[i], "patternProperties");
+                closed |= cJSON_IsFalse(member(all->of[i], "additionalProperties"));
                 for (p = list ? list->child : NULL; p; p = p->next)
                         if (!(says_nothing(p) &&
-                              says_nothing(of(all->of[i], "additionalProperties")))) {
+                              says_nothing(member(all->of[i], "additionalProperties")))) {
                                 first = first ? first : p;
                                 n_patterns += !first || first == p ||
                                               strcmp(p->string, first->string) ||
@@ -330,17 +327,17 @@ static int other_pairs(Schema *s, const All *all, const Keys *keys)
 static void find_keys(Schema *s, const All *all, Keys *keys)
 {
         for (int i = 0; i < all->n && !s->b.code; i++) {
-                const cJSON *p = of(all->of[i], "properties");
+                const cJSON *p = member(all->of[i], "properties");
                 if (p && !cJSON_IsObject(p))
                         schema_refuse(s, p, "keyword properties is not an object");
                 for (p = cJSON_IsObject(p) ? p->child : NULL; p && !s->b.code; p = p->next)
                         key_named(s, keys, p->string);
-                const cJSON *patterns = of(all->of[i], "patternProperties");
+                const cJSON *patterns = member(all->of[i], "patternProperties");
                 if (patterns && !cJSON_IsObject(patterns))
                         schema_refuse(s, patterns, "keyword patternProperties is not an object");
         }
         for (int i = 0; i < all->n && !s->b.code; i++) {
-                const cJSON *r = of(all->of[i], "required");
+                const cJSON *r = member(all->of[i], "required");
                 for (r = cJSON_IsArray(r) ? r->child : NULL; r && !s->b.code; r = r->next) {
                         if (!cJSON_IsString(r)) {
                                 schema_refuse(s, r,

@@ -255,7 +255,7 @@ bool number_bounds(Schema *s, const All *all, double *lo, double *hi, bool *open
                                                    "exclusiveMaximum" };
                 const cJSON *k[4];
                 for (int j = 0; j < 4; j++)
-                        k[j] = cJSON_GetObjectItemCaseSensitive(all->of[i], key[j]);
+                        k[j] = member(all->of[i], key[j]);
                 for (int j = 0; j < 4; j++) {
                         if (!k[j] || cJSON_IsBool(k[j])) /* draft 4: of minimum and maximum */
                                 continue;
@@ -494,6 +494,14 @@ static bool fits(Schema *s, const All *all, const cJSON *v, int types)
                                               others[o]);
         }
         return true;
+}
+
+bool in_list_of(const cJSON *list, const cJSON *value)
+{
+        for (const cJSON *c = list->child; c; c = c->next)
+                if (cJSON_Compare(c, value, true))
+                        return true;
+        return false;
 }
 
 int enum_rule(Schema *s, const All *all, int types)

@@ -36,13 +36,7 @@ void column_parts(Emit *e, const Group *gr, int work, const char *parts, int64_t
                            (long long)epilogue->n, parts, w);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/32)", (long long)epilogue->n));
         } else {
-                text_add(build_decl(&b),
-                         "TGC_INLINE void \1_prologue(const void *args, long row, int col, int n, "
-                         "float *v)\n"
-                         "{\n"
-                         "        const \1_args *a = args;\n"
-                         "        load_float(v, a->%s + row * %lld + col, n);\n}\n\n",
-                         w, (long long)epilogue->n);
+                build_cpu_rows(&b, DT_F32, w, epilogue->n);
                 build_cpu_loop(
                         &b, arena_fmt(e->tmp, "column_sum_tiles(%lld)", (long long)epilogue->n), 0,
                         arena_fmt(e->tmp,

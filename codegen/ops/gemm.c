@@ -47,16 +47,9 @@ void mat_need(Emit *e, Build *b, Ref r, int lead, Mat *m)
                                NODE(e->g, r)->name);
 }
 
-int64_t pow2_of(Dim d)
+int align_bytes(DType dt, int64_t elems)
 {
-        int64_t m = d.n | 8;
-        return m & -m;
-}
-
-int align_bytes(DType dt, int64_t x, int64_t y)
-{
-        int64_t m = x < y ? x : y;
-        m *= dt_size[dt];
+        int64_t m = ((elems | 8) & -(elems | 8)) * dt_size[dt];
         return m > 16 ? 16 : (int)m;
 }
 
@@ -382,7 +375,7 @@ static void matmul(Emit *e, const Group *gr)
                 b.streams = true;
                 mat_need(e, &b, n->in[1], 0, &w);
                 decode(e, gr, &b, w, (int)s.m_most, N, s.k_most, s.tb,
-                       align_bytes(w.dt, w.align, s.tb ? pow2_of(s.K) : pow2_of(DIM(N))));
+                       align_bytes(w.dt, w.align | (s.tb ? s.K.n : N)));
                 return;
         }
         const bool decoded = is_cuda(e) && node_storage(NODE(g, n->in[1]));
@@ -418,9 +411,8 @@ static void matmul(Emit *e, const Group *gr)
                 build_end(&b, "1");
                 return;
         }
-        int64_t ea = a.align, ew = w.align, pa = pow2_of(s.ta ? s.M : s.K),
-                pw = pow2_of(s.tb ? s.K : s.N);
-        int align = align_bytes(a.dt, ea < pa ? ea : pa, ew < pw ? ew : pw);
+        int align = align_bytes(a.dt,
+                                a.align | (s.ta ? s.M : s.K).n | w.align | (s.tb ? s.K : s.N).n);
         Gemm rows;
         const bool several = !decoded && gemm_rows_problem(e, n, align, &rows);
         /* (a kernel that reads its weight before it waits must not get one that was just

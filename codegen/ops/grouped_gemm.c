@@ -91,7 +91,7 @@ static void few_slots(Emit *e, const Group *gr, Build *b, const Slots *s)
                         s->scatter ? "true" : "false", w, perm, offs, E);
                 build_end(b, arena_fmt(e->tmp, "%s*ceil(%lld/%d)", dim_grid(e, s->P), N, m.cols));
         } else if (is_cuda(e)) {
-                int align = align_bytes(s->dt, 8, pow2_of(DIM(K))), split = 1;
+                int align = align_bytes(s->dt, K), split = 1;
                 GemvShape m = gemv_shape(dt_size[s->dt], 1, (int)K, 256, 2, 1, align);
                 while ((N + m.cols - 1) / m.cols * s->most < 2 * ANY_SMS && split < 4 &&
                        K / (split * 2) >= 256)
@@ -135,8 +135,7 @@ static StoredPick many_slots_pick(const Slots *s)
 static void many_slots(Emit *e, const Group *gr, Build *b, const Slots *s, const Mat *a)
 {
         const StoredPick k = many_slots_pick(s);
-        const int bn = stored_tile_columns(k.t),
-                  align = align_bytes(s->dt, a->align, pow2_of(DIM(s->K)));
+        const int bn = stored_tile_columns(k.t), align = align_bytes(s->dt, a->align | s->K);
         const int64_t tiles = ((s->most + k.t->bm - 1) / k.t->bm + s->E) * ((s->N + bn - 1) / bn);
         build_functor(b, &gr->epilogue[0], "epilogue");
         expert_epilogue(e, b);
@@ -186,8 +185,7 @@ static void expert(Emit *e, const Group *gr)
         b.flops += s.products;
         b.bytes += ((double)s.most * (double)K + (double)E * (double)N * (double)K) * dt_size[s.dt];
         if (is_cuda(e)) {
-                int64_t pk = pow2_of(DIM(K)), pn = s.tb ? pk : pow2_of(DIM(N));
-                int align = align_bytes(s.dt, a.align < pk ? a.align : pk, pn);
+                int align = align_bytes(s.dt, a.align | K | (s.tb ? K : N));
                 const Tile *t = tile_pick(s.dt, s.most, N, K, 1, NULL);
                 b.any.threads = t->threads;
                 b.any.smem = t->smem;
@@ -301,7 +299,7 @@ static void expert_rows(Emit *e, const Group *gr)
                            w, ids, bias, gates);
                 build_end(&b, arena_fmt(e->tmp, "%s*ceil(%lld/%d)", dim_grid(e, rows), N, s.cols));
         } else if (is_cuda(e)) {
-                int align = align_bytes(dt, 8, pow2_of(DIM(K))), all = parts * (int)K;
+                int align = align_bytes(dt, K), all = parts * (int)K;
                 RowsShape r = rows_shape(dt_size[dt], dim_most(e, rows), N, all, align);
                 GemvShape s = gemv_shape(dt_size[dt], 1, all, r.threads, 2, r.split, align);
                 b.any.threads = r.threads;
@@ -362,9 +360,7 @@ static void expert_grad(Emit *e, const Group *gr)
         b.bytes += (double)p * (double)(R + C) * dt_size[a.dt];
         if (is_cuda(e)) {
                 const Tile *t = tile_pick(a.dt, R, C, p / E + 1, E, NULL);
-                int64_t ea = y.align < pow2_of(DIM(R)) ? y.align : pow2_of(DIM(R)),
-                        ec = a.align < pow2_of(DIM(C)) ? a.align : pow2_of(DIM(C));
-                int align = align_bytes(a.dt, ea, ec);
+                int align = align_bytes(a.dt, y.align | R | a.align | C);
                 text_add(
                         build_decl(&b),
                         "/* rows of expert e */\n"

@@ -27,17 +27,6 @@ const char *scratch_arg(Loss *l, Build *b, bool write)
         return (write ? arg_work : arg_done)(l->e, &b->args, l->scratch, c_type(l->dt), "logits");
 }
 
-static void epilogue_c(Build *b, const char *pre, const char *what)
-{
-        text_add(build_decl(b),
-                 "TGC_INLINE void \1_epilogue(const void *args, long row, int col, int n, float "
-                 "*v)\n"
-                 "{\n"
-                 "        const \1_args *a = args;\n"
-                 "%s        %s\n}\n\n",
-                 pre, what);
-}
-
 /* An epilogue that stores to `to` as dt, rows ld elements apart, after `pre`; CUDA: maxv neighbours
  * at a time at most. */
 static void store_epilogue(Loss *l, Build *b, DType dt, int maxv, const char *to, int64_t ld,
@@ -59,17 +48,10 @@ static void store_epilogue(Loss *l, Build *b, DType dt, int maxv, const char *to
                          "        }\n};\n\n",
                          maxv, dt_size[dt] == 2, pre, to, (long long)ld);
         else
-                epilogue_c(b, pre,
-                           arena_fmt(l->e->tmp, "store_%s(a->%s + row * %lld + col, v, n);",
-                                     c_type(dt), to, (long long)ld));
-}
-
-int column_v(int64_t n, int most)
-{
-        int v = 8;
-        while (v > most || n % v)
-                v /= 2;
-        return v;
+                build_cpu_functor(b, "epilogue",
+                                  arena_fmt(l->e->tmp,
+                                            "%s        store_%s(a->%s + row * %lld + col, v, n);\n",
+                                            pre, c_type(dt), to, (long long)ld));
 }
 
 /* The scratch that argument s is: logits, or their gradient. */
@@ -79,106 +61,6 @@ static Mat scratch_mat(const Loss *l, const char *s)
         return (Mat) { .arg = arena_fmt(a, "a.%s", s),
                        .ld = arena_fmt(a, "%lld", (long long)l->ld),
                        .stride = l->ld };
-}
-
-/* Products that may have a short tile are no wider or no higher, as of a small vocabulary:
- * schedule.c may change that tile, which sums of rows by tile (loss_exp.c, of large vocabularies)
- * do not allow. */
-enum { SHORT_N = 128 };
-
-int product(Emit *e, DType dt, Build *b, const Mat *a, bool ta, const Mat *w, bool tb, int64_t M,
-            int64_t N, int64_t K, int align, Slot at, Slot wt, double epilogue_bytes,
-            const Stored *to)
-{
-        return products(e, dt, b, a, ta, w, tb, 0, M, N, K, align, at, wt, epilogue_bytes, to,
-                        NULL);
-}
-
-int products(Emit *e, DType dt, Build *b, const Mat *a, bool ta, const Mat *w, bool tb,
-             int64_t batch, int64_t M, int64_t N, int64_t K, int align, Slot at, Slot wt,
-             double epilogue_bytes, const Stored *to, const char *out)
-{
-        int across = 0;
-        const int64_t all = batch ? batch : 1;
-        b->flops = 2.0 * (double)all * (double)M * (double)N * (double)K;
-        b->bytes = (double)all *
-                   ((double)M * (double)K + (double)N * (double)K + (double)M * (double)N) *
-                   dt_size[dt];
-        if (is_cuda(e)) {
-                Gemm p = { dt,
-                           ta,
-                           tb,
-                           at,
-                           wt,
-                           a->stride,
-                           w->stride,
-                           M,
-                           N,
-                           K,
-                           align,
-                           epilogue_bytes,
-                           epilogue_bytes > 4,
-                           true,
-                           DIM(M),
-                           b->gr && (M < N ? M : N) <= SHORT_N, /* prefetches beside a step's */
-                           .n_stored = to && dt_size[to->dt] == 2,
-                           .batch = batch,
-                           .triangle = batch && out,
-                           .out = out };
-                if (to)
-                        p.stored[0] = *to;
-                Pick pick = product_pick(e, &p,
-                                         &(Ways) { .maps = sm90_gemm_takes(e, dt),
-                                                   .batch = all,
-                                                   .epilogue = b->title });
-                const Tile *t = pick.tile[ARCH_ANY];
-                const Tile *sm90 = pick.tile[ARCH_SM90A];
-                b->any.threads = t->threads;
-                b->any.smem = t->smem;
-                b->any.min_blocks = t->min_blocks;
-                build_line(b, "\1_epilogue epilogue = { a };");
-                if (sm90) {
-                        sm90_gemm_transpose(b, &p);
-                        forms_add(b, FAMILY_gemm, &(GemmWork) { .p = &p, .pick = &pick });
-                }
-                const char *types = arena_fmt(e->tmp, "%s, %s, %s, %s, %d", c_type(dt), t->name,
-                                              ta ? "true" : "false", tb ? "true" : "false", align);
-                const char *Mc = arena_fmt(e->tmp, "%lld", (long long)M),
-                           *Nc = arena_fmt(e->tmp, "%lld", (long long)N),
-                           *Kc = arena_fmt(e->tmp, "%lld", (long long)K);
-                if (batch)
-                        gemm_batch_body(b, Mc, Nc, Kc, t, types, a, w);
-                else
-                        build_line(b,
-                                   "gemm_task<%s>(%s, %s, %s, %s, %s, %s, %s, tile, smem, "
-                                   "epilogue);",
-                                   types, a->arg, a->ld, w->arg, w->ld, Mc, Nc, Kc);
-                build_end(b, arena_fmt(e->tmp, "%lld",
-                                       (long long)(all * ((M + t->bm - 1) / t->bm) *
-                                                   ((N + t->bn - 1) / t->bn))));
-                product_end(e, &pick);
-                across = sm90 ? (int)((N + sm90->bn - 1) / sm90->bn) : 0;
-        } else {
-                build_cpu_loop(
-                        b,
-                        arena_fmt(e->tmp, "gemm_tiles(1, %lld, %lld, %lld)", (long long)M,
-                                  (long long)N, (long long)K),
-                        b->flops,
-                        arena_fmt(e->tmp,
-                                  "gemm_task((Mat){ %s, %s, %d, %s, 0 }, (Mat){ %s, %s, %d, %s, 0 "
-                                  "}, 1, %lld, %lld, %lld, tile, &a, \1_epilogue);",
-                                  a->arg, ty(dt), ta, a->ld, w->arg, w->ty ? w->ty : ty(dt), tb,
-                                  w->ld, (long long)M, (long long)N, (long long)K));
-                build_end(b, "1");
-        }
-        return across;
-}
-
-int bytes16(DType dt, int64_t elems)
-{
-        int64_t m = (elems | 8) & -(elems | 8);
-        m *= dt_size[dt];
-        return m > 16 ? 16 : (int)m;
 }
 
 void shift(Build *b, const char *arg, int64_t bytes)
@@ -247,11 +129,19 @@ static void logits(Loss *l)
                                 (long long)l->V);
         }
         store_epilogue(l, &b, l->dt, maxv, s, l->ld, pre);
-        int64_t k = l->C | x.align, m = l->C | w.align;
         shift(&b, x.arg, l->r0 * x.stride * dt_size[l->dt]);
-        product(l->e, l->dt, &b, &x, false, &w, true, l->rc, l->V, l->C,
-                bytes16(l->dt, (k & -k) < (m & -m) ? k & -k : m & -m), chunk_of(l, l->x),
-                place_of(l, l->w), dt_size[l->dt], maxv == 8 ? &to : NULL);
+        dense_gemm(&b, l->dt,
+                   &(DenseGemm) { .a = &x,
+                                  .w = &w,
+                                  .tb = true,
+                                  .at = chunk_of(l, l->x),
+                                  .wt = place_of(l, l->w),
+                                  .M = l->rc,
+                                  .N = l->V,
+                                  .K = l->C,
+                                  .align = align_bytes(l->dt, l->C | x.align | w.align),
+                                  .epilogue_bytes = dt_size[l->dt],
+                                  .to = maxv == 8 ? &to : NULL });
 }
 
 void dloss_text(Loss *l, Build *b)
@@ -315,13 +205,7 @@ static void losses(Loss *l, bool grad)
                 build_end(&b, arena_fmt(e->tmp, "%lld", (long long)l->rc));
                 return;
         }
-        text_add(build_decl(&b),
-                 "TGC_INLINE void \1_prologue(const void *args, long row, int col, int n, float "
-                 "*v)\n"
-                 "{\n"
-                 "        const \1_args *a = args;\n"
-                 "        load_%s(v, a->%s + row * %lld + col, n);\n}\n\n",
-                 c_type(l->dt), s, (long long)l->ld);
+        build_cpu_rows(&b, l->dt, s, l->ld);
         if (grad)
                 store_epilogue(l, &b, l->dt, 0, s, l->ld, "");
         build_cpu_loop(&b, arena_fmt(e->tmp, "%lld", (long long)l->rc), b.flops,
@@ -349,18 +233,23 @@ static void grad_x(Loss *l)
         else
                 store_epilogue(l, &b, out, column_v(l->C, 8), dx, l->C, "");
         build_shift(&b, dx, l->r0 * l->C * dt_size[out]);
-        int64_t m = (l->C | w.align);
         const Mat d = scratch_mat(l, s);
-        product(l->e, l->dt, &b, &d, false, &w, false, l->rc, l->C, l->V, bytes16(l->dt, m & -m),
-                work_slot(l->scratch), place_of(l, l->w), dt_size[out],
-                column_v(l->C, 8) == 8 ? &(Stored) { { .kind = SLOT_NODE,
-                                                       .id = l->dx,
-                                                       .off = l->r0 * l->C * dt_size[out] },
-                                                     out,
-                                                     l->C,
-                                                     l->C,
-                                                     2 }
-                                       : NULL);
+        const Stored to = { { .kind = SLOT_NODE, .id = l->dx, .off = l->r0 * l->C * dt_size[out] },
+                            out,
+                            l->C,
+                            l->C,
+                            2 };
+        dense_gemm(&b, l->dt,
+                   &(DenseGemm) { .a = &d,
+                                  .w = &w,
+                                  .at = work_slot(l->scratch),
+                                  .wt = place_of(l, l->w),
+                                  .M = l->rc,
+                                  .N = l->C,
+                                  .K = l->V,
+                                  .align = align_bytes(l->dt, l->C | w.align),
+                                  .epilogue_bytes = dt_size[out],
+                                  .to = column_v(l->C, 8) == 8 ? &to : NULL });
 }
 
 /* The accumulation an output was fused with, if it was: its kernel adds to the
@@ -391,10 +280,11 @@ static void sum_epilogue(Loss *l, Build *b, const char *to, const char *flag, in
         if (!is_cuda(l->e)) {
                 const char *guard = rows ? arena_fmt(l->e->tmp, "if (row < %lld) ", (long long)rows)
                                          : "";
-                epilogue_c(b, "",
-                           arena_fmt(l->e->tmp,
-                                     "%saccumulate_n(a->%s + row * %lld + col, v, n, %s);", guard,
-                                     to, (long long)cols, flag));
+                build_cpu_functor(
+                        b, "epilogue",
+                        arena_fmt(l->e->tmp,
+                                  "        %saccumulate_n(a->%s + row * %lld + col, v, n, %s);\n",
+                                  guard, to, (long long)cols, flag));
                 return;
         }
         const char *at = arena_fmt(l->e->tmp, "a.%s + (long)row * %lld + col", to, (long long)cols),
@@ -461,7 +351,6 @@ static bool grad_w_parts(Loss *l, int index)
         const char *s = scratch_arg(l, &b, false), *flag;
         mat_need(e, &b, l->x, 0, &x);
         const char *ws = arg_work(e, &b.args, work, "float", "parts");
-        int64_t m = (l->C | x.align);
         b.any.threads = t->threads;
         b.any.smem = t->smem;
         b.any.min_blocks = t->min_blocks;
@@ -472,8 +361,8 @@ static bool grad_w_parts(Loss *l, int index)
         build_line(&b,
                    "gemm_split_k_task<%s, %s, true, false, %d, %d>(a.%s, %lld, %s, %s, %lld, %lld, "
                    "%lld, %d, a.%s, tile, smem);",
-                   c_type(l->dt), t->name, bytes16(l->dt, m & -m), column_v(N, 8), s, M, x.arg,
-                   x.ld, M, N, K, splits, ws);
+                   c_type(l->dt), t->name, align_bytes(l->dt, l->C | x.align), column_v(N, 8), s, M,
+                   x.arg, x.ld, M, N, K, splits, ws);
         build_end(&b, arena_fmt(e->tmp, "%lld",
                                 splits * ((M + t->bm - 1) / t->bm) * ((N + t->bn - 1) / t->bn)));
         b = build_start(e, l->gr, "gemm", "linear_ce_dw_sum");
@@ -509,10 +398,18 @@ static void grad_w(Loss *l, int index, bool whole)
         }
         const char *to = sum_target(l, &b, l->dw, index, &flag);
         sum_epilogue(l, &b, to, flag, l->ld == l->V ? 0 : l->V, l->C);
-        int64_t m = (l->C | x.align);
         const Mat d = scratch_mat(l, s);
-        product(l->e, l->dt, &b, &d, true, &x, false, l->ld, l->C, l->rc, bytes16(l->dt, m & -m),
-                work_slot(l->scratch), place, l->first ? 4 : 8, NULL);
+        dense_gemm(&b, l->dt,
+                   &(DenseGemm) { .a = &d,
+                                  .w = &x,
+                                  .ta = true,
+                                  .at = work_slot(l->scratch),
+                                  .wt = place,
+                                  .M = l->ld,
+                                  .N = l->C,
+                                  .K = l->rc,
+                                  .align = align_bytes(l->dt, l->C | x.align),
+                                  .epilogue_bytes = l->first ? 4 : 8 });
 }
 
 static void grad_bias(Loss *l, int index)
@@ -545,13 +442,7 @@ static void grad_bias(Loss *l, int index)
                         (long long)l->V, cols, (long long)l->rc);
                 build_end(&b, arena_fmt(e->tmp, "ceil(%lld/%d)", (long long)l->V, cols));
         } else {
-                text_add(build_decl(&b),
-                         "TGC_INLINE void \1_prologue(const void *args, long row, int col, int n, "
-                         "float *v)\n"
-                         "{\n"
-                         "        const \1_args *a = args;\n"
-                         "        load_%s(v, a->%s + row * %lld + col, n);\n}\n\n",
-                         c_type(l->dt), s, (long long)l->ld);
+                build_cpu_rows(&b, l->dt, s, l->ld);
                 build_cpu_loop(
                         &b, arena_fmt(e->tmp, "column_sum_tiles(%lld)", (long long)l->V), 1e9,
                         arena_fmt(

@@ -21,10 +21,6 @@ typedef struct Loss {
 
 /* The chunk's logits, then their gradient: written, or only read. */
 const char *scratch_arg(Loss *l, Build *b, bool write);
-/* columns at a time: a power of two up to `most` that divides n */
-int column_v(int64_t n, int most);
-/* bytes at a time where addresses are multiples of elems, up to 16 */
-int bytes16(DType dt, int64_t elems);
 /* The chunks differ in addresses only, so that they share kernels: launches pass
  * the chunk's first row.  arg is the text "a.NAME" or "(a.NAME + offset)". */
 void shift(Build *b, const char *arg, int64_t bytes);
@@ -34,18 +30,6 @@ Slot chunk_of(Loss *l, Ref r);
 void dloss_text(Loss *l, Build *b); /* the functor \1_dloss: the gradient of each token's loss */
 /* the chunk's logits, up to the eight columns that the last one is among */
 Stored logits_rows(const Loss *l);
-/* One product of the chunk: M x N over K; text of both operands, their places, bytes the epilogue
- * moves per element, what it stores if it puts that (16 bits; an epilogue for eight columns) or
- * NULL. Returns how many tiles there are across N on Hopper, 0: it has no form of its own there. */
-/* products: batch of them, each operand's matrices one below another, results too; batch 0: one.
- * out: C text of where a symmetric result lies, whose lower half may be the upper one's copy, or
- * NULL. */
-int products(Emit *e, DType dt, Build *b, const Mat *a, bool ta, const Mat *w, bool tb,
-             int64_t batch, int64_t M, int64_t N, int64_t K, int align, Slot at, Slot wt,
-             double epilogue_bytes, const Stored *to, const char *out);
-int product(Emit *e, DType dt, Build *b, const Mat *a, bool ta, const Mat *w, bool tb, int64_t M,
-            int64_t N, int64_t K, int align, Slot at, Slot wt, double epilogue_bytes,
-            const Stored *to);
 
 /* ---- loss_exp.c ---- */
 

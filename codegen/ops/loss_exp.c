@@ -44,8 +44,7 @@ static const char *targets_of(Loss *l, Build *b)
 /* Columns of x and w that may be read at once. */
 static int wide(const Loss *l, int64_t align)
 {
-        int64_t m = l->C | align;
-        return bytes16(l->dt, m & -m) / dt_size[l->dt];
+        return align_bytes(l->dt, l->C | align) / dt_size[l->dt];
 }
 
 void exp_start(Loss *l, int64_t chunk)
@@ -120,11 +119,20 @@ void exp_logits(Loss *l)
                         "                        v[j] = %s;\n                out.sum(v);\n"
                         "                out.template put<0>(a.%s + (long)row * %lld + col, v);\n",
                         to_exp, s, (long long)l->ld));
-        int64_t k = l->C | x.align, m = l->C | w.align;
         shift(&b, x.arg, l->r0 * x.stride * dt_size[l->dt]);
-        l->exps->across = product(l->e, l->dt, &b, &x, false, &w, true, l->rc, l->V, l->C,
-                                  bytes16(l->dt, (k & -k) < (m & -m) ? k & -k : m & -m),
-                                  chunk_of(l, l->x), place_of(l, l->w), dt_size[l->dt], &to);
+        l->exps->across = dense_gemm(&b, l->dt,
+                                     &(DenseGemm) {
+                                             .a = &x,
+                                             .w = &w,
+                                             .tb = true,
+                                             .at = chunk_of(l, l->x),
+                                             .wt = place_of(l, l->w),
+                                             .M = l->rc,
+                                             .N = l->V,
+                                             .K = l->C,
+                                             .align = align_bytes(l->dt, l->C | x.align | w.align),
+                                             .epilogue_bytes = dt_size[l->dt],
+                                             .to = &to });
 }
 
 void exp_finish(Loss *l, bool grad)

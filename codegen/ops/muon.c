@@ -4,7 +4,7 @@
  *
  * A matrix with more rows than columns uses the Gram matrix of its columns, so nothing is
  * transposed: G = x^T x, x = A x + x (B G + C G G).  G and its polynomial are symmetric. */
-#include "loss.h"
+#include "ops.h"
 #include <math.h>
 
 /* TILES: of a pass over a batch's elements.  MOST: elements of a batch of several. */
@@ -170,26 +170,36 @@ static void multiply(const Muon *u, const char *title, Dense to, Dense x, bool t
                          "};\n\n",
                          out, (long long)N);
         } else {
-                text_add(build_decl(&b),
-                         "TGC_INLINE void \1_epilogue(const void *args, long row, int col, int n, "
-                         "float *v)\n{\n        const \1_args *a = args;\n");
-                if (add)
-                        text_add(build_decl(&b),
-                                 "        float plus[TGC_SEG];\n"
-                                 "        load_bf16(plus, a->%s + row * %lld + col, n);\n"
-                                 "        for (int j = 0; j < n; j++)\n"
-                                 "                v[j] = (float)%s * v[j] + (float)%s * plus[j];\n",
-                                 add, (long long)N, al, be);
-                text_add(build_decl(&b),
-                         "        store_bf16(a->%s + row * %lld + col, v, n);\n}\n\n", out,
-                         (long long)N);
+                const char *plus =
+                        add ? arena_fmt(e->tmp,
+                                        "        float plus[TGC_SEG];\n"
+                                        "        load_bf16(plus, a->%s + row * %lld + col, n);\n"
+                                        "        for (int j = 0; j < n; j++)\n"
+                                        "                v[j] = (float)%s * v[j] + (float)%s * "
+                                        "plus[j];\n",
+                                        add, (long long)N, al, be)
+                            : "";
+                build_cpu_functor(
+                        &b, "epilogue",
+                        arena_fmt(e->tmp, "%s        store_bf16(a->%s + row * %lld + col, v, n);\n",
+                                  plus, out, (long long)N));
         }
         /* Hopper's form of a batch cannot do all of one that is odd */
         const bool batch = is_cuda(e) && (u->n > 1 || (u->w[0]->rows | u->w[0]->cols) % 64 == 0);
-        products(e, DT_BF16, &b, &xm, ta, &ym, tb, batch ? u->n : 0, M, N, K,
-                 bytes16(DT_BF16, lds & -lds), (Slot) { .kind = SLOT_WORK, .id = x.work },
-                 (Slot) { .kind = SLOT_WORK, .id = y.work }, add ? 4 : 2, NULL,
-                 symmetric ? arena_fmt(e->tmp, "a.%s", out) : NULL);
+        dense_gemm(&b, DT_BF16,
+                   &(DenseGemm) { .a = &xm,
+                                  .w = &ym,
+                                  .ta = ta,
+                                  .tb = tb,
+                                  .at = { .kind = SLOT_WORK, .id = x.work },
+                                  .wt = { .kind = SLOT_WORK, .id = y.work },
+                                  .M = M,
+                                  .N = N,
+                                  .K = K,
+                                  .align = align_bytes(DT_BF16, lds),
+                                  .epilogue_bytes = add ? 4 : 2,
+                                  .batch = batch ? u->n : 0,
+                                  .out = symmetric ? arena_fmt(e->tmp, "a.%s", out) : NULL });
 }
 
 /* The result is in x[1]. */

@@ -73,9 +73,28 @@ void mat_need(Emit *e, Build *b, Ref r, int lead, Mat *m);        /* or it is ou
  * arguments). */
 void gemm_batch_body(Build *b, const char *M, const char *N, const char *K, const Tile *t,
                      const char *types, const Mat *a, const Mat *w);
-int64_t pow2_of(Dim d); /* largest power of two that divides it, 8 at most */
-/* read at a time where these divide: 16 at most */
-int align_bytes(DType dt, int64_t x, int64_t y);
+/* bytes at a time where addresses are multiples of elems (of a, b and c: a | b | c); 16 at most */
+int align_bytes(DType dt, int64_t elems);
+
+/* ---- dense_gemm.c: a product whose epilogue, the functor \1_epilogue, the caller has written ---- */
+
+typedef struct DenseGemm {
+        const Mat *a, *w; /* M x K and K x N, or stored with the axes swapped: ta, tb */
+        bool ta, tb;
+        Slot at, wt; /* where they lie, for tensor maps */
+        int64_t M, N, K;
+        int align;             /* align_bytes */
+        double epilogue_bytes; /* that it moves, an element */
+        const Stored *to;      /* what it puts (16 bits; for eight columns), or NULL */
+        int64_t batch;         /* each operand's matrices one below another, results too; 0: one */
+        /* C text of where a symmetric result lies, whose lower half may be the upper one's copy, or
+         * NULL */
+        const char *out;
+} DenseGemm;
+/* How many tiles there are across N on Hopper; 0: it has no form of its own there. */
+int dense_gemm(Build *b, DType dt, const DenseGemm *x);
+/* columns at a time: a power of two up to `most` that divides n */
+int column_v(int64_t n, int most);
 
 /* ---- stored.c: CUDA's products with weights in blocks ---- */
 

@@ -145,7 +145,7 @@ bool gemm_stored(Build *b, Ref x, Ref w, Dim M)
                 return false;
         mat_need(e, b, x, 0, &a);
         mat_need(e, b, w, 0, &blocks);
-        p.align = align_bytes(p.dt, a.align, pow2_of(DIM(p.K)));
+        p.align = align_bytes(p.dt, a.align | p.K);
         p.operands = arena_fmt(e->tmp, "%s, %s, %s", a.arg, a.ld, blocks.arg);
         /* programs of different numbers of sequences share kernels */
         p.M_text = e->paged && dim_known(e, M)

@@ -266,6 +266,23 @@ FunctorText build_functor(Build *b, const Functor *f, const char *name)
         return t;
 }
 
+void build_cpu_functor(Build *b, const char *name, const char *body)
+{
+        text_add(build_decl(b),
+                 "TGC_INLINE void \1_%s(const void *args, long row, int col, int n, float *v)\n"
+                 "{\n"
+                 "        const \1_args *a = args;\n"
+                 "%s}\n\n",
+                 name, body);
+}
+
+void build_cpu_rows(Build *b, DType dt, const char *arg, int64_t ld)
+{
+        build_cpu_functor(b, "prologue",
+                          arena_fmt(b->e->tmp, "        load_%s(v, a->%s + row * %lld + col, n);\n",
+                                    c_type(dt), arg, (long long)ld));
+}
+
 /* operations below which a second thread costs more than it brings */
 enum { PARALLEL_WORK = 1000000 };
 

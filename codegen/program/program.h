@@ -298,6 +298,10 @@ void build_prefetch(Build *b, PrefetchKind kind, const Slot *first, const Slot *
 void build_shift(Build *b, const char *arg, int64_t bytes);
 void build_end(Build *b, const char *grid); /* adds the launch; grid: of ARCH_ANY */
 void build_drop(Build *b);                  /* or forgets it */
+/* C: the functor \1_NAME: body is the text of its lines, which know row, col, n, v and a. */
+void build_cpu_functor(Build *b, const char *name, const char *body);
+/* C: the functor \1_prologue that loads rows of the matrix `arg`, ld elements apart. */
+void build_cpu_rows(Build *b, DType dt, const char *arg, int64_t ld);
 /* C: the loop over tiles; work: operations of one tile, decides about threads. */
 void build_cpu_loop(Build *b, const char *tiles, double total_work, const char *call);
 bool is_cuda(const Emit *e);

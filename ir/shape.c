@@ -1,4 +1,4 @@
-/* shape.c: what shape rules ask of their inputs; shapes of elementwise ops, and of those of rows and
+/* shape.c: what shape rules ask of their inputs; shapes of elementwise ops, and of ops on rows and
  * columns. */
 #include "shape.h"
 

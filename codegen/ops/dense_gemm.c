@@ -1,5 +1,5 @@
-/* dense_gemm.c: one product of two matrices, or a batch of them, whose epilogue the caller has written:
- * the loss's and Muon's. */
+/* dense_gemm.c: emits one product of two matrices, or a batch of them, whose epilogue the caller
+ * has written: the loss's and Muon's. */
 #include "ops.h"
 
 int column_v(int64_t n, int most)

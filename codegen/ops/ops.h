@@ -76,7 +76,7 @@ void gemm_batch_body(Build *b, const char *M, const char *N, const char *K, cons
 /* bytes at a time where addresses are multiples of elems (of a, b and c: a | b | c); 16 at most */
 int align_bytes(DType dt, int64_t elems);
 
-/* ---- dense_gemm.c: a product whose epilogue, the functor \1_epilogue, the caller has written ---- */
+/* ---- dense_gemm.c: a product with the functor \1_epilogue that the caller has written ---- */
 
 typedef struct DenseGemm {
         const Mat *a, *w; /* M x K and K x N, or stored with the axes swapped: ta, tb */

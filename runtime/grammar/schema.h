@@ -1,5 +1,6 @@
-/* schema.h: private to the compiler of JSON schemas, schema*.c.  A function that makes a rule returns
- * its number, or NONE if no value satisfies it.  schema_refuse reports why a schema is refused. */
+/* schema.h: private to the compiler of JSON schemas, schema*.c.  A function that makes a rule
+ * returns its number, or NONE if no value satisfies it.  schema_refuse reports why a schema is
+ * refused. */
 #ifndef TGC_GRAMMAR_SCHEMA_H
 #define TGC_GRAMMAR_SCHEMA_H
 

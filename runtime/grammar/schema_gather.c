@@ -1,5 +1,5 @@
-/* schema_gather.c: the schemas that a value must satisfy all: those named by $ref and allOf join the
- * list; keywords that are not compiled are refused. */
+/* schema_gather.c: collects the schemas that a value must satisfy: those named by $ref and allOf
+ * join the list.  Unsupported keywords are refused. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -141,7 +141,8 @@ typedef struct Program {
         void *mem;
 } Program;
 
-/* program_parse.c.  what names the text in messages, which carry its line: `program.cuda:12: ...`. */
+/* program_parse.c.  `what` names the text in messages, which carry its line: `program.cuda:12:
+ * ...`. */
 int program_parse(Program *p, const char *text, size_t size, const char *what, Err *e);
 
 /* program.c */

@@ -1,5 +1,4 @@
-/* program_parse.c: parser of program.*: a statement a line, whose words are keywords, names, numbers
- * and expressions (expr.c). */
+/* program_parse.c: parses program.*, a statement a line.  expr.c has its expressions. */
 #include "program.h"
 #include <stdlib.h>
 #include <string.h>
@@ -7,13 +6,7 @@
 #include "../rt.h"
 #include "../util/line_reader.h"
 
-enum {
-        MAX_MOVES = 4096,
-        MAX_ARENAS = 64,
-        MAX_KERNELS = 1 << 16,
-        MAX_PROGS = 256,
-        MAX_IO = 64
-};
+enum { MAX_MOVES = 4096, MAX_ARENAS = 64, MAX_KERNELS = 1 << 16, MAX_PROGS = 256, MAX_IO = 64 };
 #define MAX_BYTES ((uint64_t)1 << 60)
 
 typedef struct Parse {

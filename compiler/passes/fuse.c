@@ -260,6 +260,19 @@ static bool follow(Fuse *f, Ref r)
         return false;
 }
 
+/* Does kernel id wait for node b, which is in none, through others? */
+static bool waits_between(Fuse *f, int id, Ref b)
+{
+        for (Ref s = f->order->first[id]; s; s = f->order->next[s])
+                for (int i = 0; i < NODE(f->g, s)->n_in; i++) {
+                        const Ref in = NODE(f->g, s)->in[i], base = base_of(f, in);
+                        if (base != b && NODE(f->g, base)->group != id &&
+                            order_waits_node(f->order, in, b))
+                                return true;
+                }
+        return false;
+}
+
 /* Inputs of r that wait for their reader go where it went. */
 static void adopt(Fuse *f, Ref r, int level)
 {
@@ -272,7 +285,8 @@ static void adopt(Fuse *f, Ref r, int level)
                 if (!op_from_memory(NODE(g, r)->op, i) && k->members < MAX_MEMBERS &&
                     b > k->anchor && shape_eq(&NODE(g, b)->type, &NODE(g, r)->type) &&
                     (k->anchor ? shape_eq(&NODE(g, k->anchor)->type, &NODE(g, r)->type)
-                               : fits(&NODE(g, b)->type, k->n)))
+                               : fits(&NODE(g, b)->type, k->n)) &&
+                    !waits_between(f, NODE(g, r)->group, b))
                         enter(f, b, NODE(g, r)->group);
                 else
                         place_member(f, b, level);

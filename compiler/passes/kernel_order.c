@@ -89,14 +89,12 @@ KernelOrder *order_new(Graph *g, Arena *a)
         return o;
 }
 
-bool order_waits(KernelOrder *o, Ref r, int goal)
+/* down: the first on that path that waits for unit `to`, or is it */
+static bool waits_for(KernelOrder *o, Ref r, int to, int down)
 {
         const Graph *g = o->g;
-        const int to = g->n_nodes + goal;
         int n = 0;
-        if (!o->first[goal])
-                return false;
-        if (unit(o, r) == to || o->up[r] >= o->kernel_down[goal])
+        if (unit(o, r) == to || o->up[r] >= down)
                 return true;
         o->stamp++;
         o->stack[n++] = unit(o, r);
@@ -107,7 +105,7 @@ bool order_waits(KernelOrder *o, Ref r, int goal)
                 if (o->ord[u] < o->ord[to])
                         continue;
                 for (Ref m = first_of(o, u); m; m = next_of(o, u, m)) {
-                        if (o->up[m] >= o->kernel_down[goal])
+                        if (o->up[m] >= down)
                                 return true;
                         for (int i = 0; i <= g->node[m].n_in; i++) {
                                 const Ref in = i < g->node[m].n_in ? g->node[m].in[i]
@@ -123,6 +121,16 @@ bool order_waits(KernelOrder *o, Ref r, int goal)
                 }
         }
         return false;
+}
+
+bool order_waits(KernelOrder *o, Ref r, int goal)
+{
+        return o->first[goal] && waits_for(o, r, o->g->n_nodes + goal, o->kernel_down[goal]);
+}
+
+bool order_waits_node(KernelOrder *o, Ref r, Ref goal)
+{
+        return waits_for(o, r, goal, o->down[goal]);
 }
 
 static int last_input(const KernelOrder *o, int u, int but)

@@ -23,6 +23,8 @@ typedef struct KernelOrder {
 KernelOrder *order_new(Graph *g, Arena *a);
 /* Does node r, or what its kernel reads, come after kernel `goal`? */
 bool order_waits(KernelOrder *o, Ref r, int goal);
+/* The same of a node that is in none. */
+bool order_waits_node(KernelOrder *o, Ref r, Ref goal);
 /* r, which is in none, becomes a member of kernel id */
 void order_enter(KernelOrder *o, Ref r, int id);
 /* all members of `from` become those of `to` */

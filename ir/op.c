@@ -22,7 +22,7 @@ const OpInfo op_info[N_OPS] = {
 Op op_find(const char *text)
 {
         for (int i = 1; i < N_OPS; i++)
-                if (!strcmp(op_info[i].text, text))
+                if (*op_info[i].text == *text && !strcmp(op_info[i].text, text))
                         return (Op)i;
         return OP_NONE;
 }
@@ -70,20 +70,25 @@ bool op_updates(Op op, int i) { return op_reads(op, i) == 'u'; }
 
 int op_least_inputs(Op op)
 {
+        const char *const all = op_info[op].inputs;
         int n = 0;
-        while (n < MAX_IN && *word(op, n) && !op_input_is(op, n, '?')) {
-                n++;
-                if (op_input_is(op, n - 1, '*'))
-                        break;
-        }
+        for (const char *s = all; *s; s++)
+                if (s == all || s[-1] == ' ')
+                        n++;
+                else if (*s == '?' || *s == '*')
+                        return *s == '?' ? n - 1 : n;
         return n;
 }
 
 int op_most_inputs(Op op)
 {
-        int n = 0;
-        while (n < MAX_IN && *word(op, n))
-                n++;
+        const char *const all = op_info[op].inputs;
+        int n = *all != 0;
+        for (const char *s = all; *s; s++) {
+                n += *s == ' ';
+                if (*s == '*')
+                        return MAX_IN;
+        }
         return n;
 }
 

@@ -19,16 +19,18 @@ static inline int gemm_rows_tile(int M)
 
 /* Blocks of a cluster that share a K: so many that half of all `sms` multiprocessors have a block,
  * or more.  A block has a multiprocessor to itself, and all clusters must run at once.  Clusters of
- * two fill every multiprocessor; larger ones leave some of a GPC's out.  A function of N and K
- * alone: it is part of the order in which y's sums are added. */
+ * two fill every multiprocessor; larger ones leave some of a GPC's out, so they may take three
+ * quarters.  A function of N and K alone: it is part of the order in which y's sums are added. */
 static inline int gemm_rows_parts(long N, long K, int sms)
 {
         const long tiles = (N + GEMM_ROWS_COLS - 1) / GEMM_ROWS_COLS,
                    steps = (K + GEMM_ROWS_K - 1) / GEMM_ROWS_K;
+        static const int wider[] = { 2, 3, 4, 8 };
         int parts = 1;
-        while (parts < 8 && tiles * parts * 2 <= (parts == 1 ? sms : sms * 3 / 4) &&
-               steps >= parts * 2L * GEMM_ROWS_LEAST_STEPS)
-                parts *= 2;
+        for (int i = 0; i < 4; i++)
+                if (tiles * wider[i] <= (wider[i] == 2 ? sms : sms * 3 / 4) &&
+                    steps >= wider[i] * (long)GEMM_ROWS_LEAST_STEPS)
+                        parts = wider[i];
         return parts;
 }
 

@@ -187,7 +187,8 @@ bool sm90_attention_decode(Build *b, const void *problem)
                 CLUSTER = 8, /* blocks of a cluster: as many as every GPU of the kind forms */
                 MOST_STAGES = 3,
                 STREAM_KEYS = 16, /* of a warp's step: a box */
-                SM_SMEM = 227 << 10
+                SM_SMEM = 227 << 10,
+                HALF = (228 << 10) / 2 - 1024 /* of two blocks on a multiprocessor */
         };
         Emit *e = b->e;
         const Node *n = NODE(e->g, r);
@@ -196,7 +197,8 @@ bool sm90_attention_decode(Build *b, const void *problem)
         const int D = (int)q->dim[3].n, record = (D + 1) / 2 * 2 + 2,
                   cluster = splits < CLUSTER ? splits : CLUSTER, warps = b->any.threads / 32,
                   row = rows * record * 4, records = ((warps + cluster) * row + 15) / 16 * 16,
-                  lane = codes ? D + 32 : D * 2,
+                  apart = ((warps + 1) * cluster * row + 15) / 16 * 16, /* parts have their own */
+                lane = codes ? D + 32 : D * 2,
                   stage = b->any.threads * lane + (codes ? 0 : warps * 8);
         if (splits == 1)
                 return false;
@@ -205,10 +207,14 @@ bool sm90_attention_decode(Build *b, const void *problem)
         int stages = work->many && maps ? MOST_STAGES : 0;
         while (stages && records + stages * stage > SM_SMEM)
                 stages--;
-        const bool streams = stages > 1;
+        const bool streams = stages > 1, merges_once = streams && apart + 2 * stage <= HALF;
+        if (merges_once)
+                stages = 2;
         Form *f = form_begin(b, ARCH_SM90A, "attention_decode_sm90");
         f->threads = b->any.threads;
-        f->smem = streams ? records + stages * stage : records + 16;
+        f->smem = merges_once ? apart + stages * stage
+                  : streams   ? records + stages * stage
+                              : records + 16;
         f->cluster = streams ? 1 : cluster;
         f->grid = !streams           ? work->grid
                   : splits > cluster ? arena_fmt(e->tmp, "%s*%d", work->blocks, splits / cluster)
@@ -218,7 +224,9 @@ bool sm90_attention_decode(Build *b, const void *problem)
                    *name = streams ? "stream" : "cluster",
                    *shape = arena_fmt(e->tmp, "<%s, \1_att, AttDecode<%d, %d, %d>, %d%s>", type,
                                       rows, splits, b->any.threads, cluster,
-                                      streams ? arena_fmt(e->tmp, ", %d", stages) : "");
+                                      streams ? arena_fmt(e->tmp, ", %d, %d", stages,
+                                                          merges_once ? cluster : 1)
+                                              : "");
         build_line(b,
                    "static_assert(attention_decode_%s_smem%s() == %d, \"as sm90_attention.c counts "
                    "it\");",

@@ -61,6 +61,7 @@ static void run_rows(const Product &p)
         switch (gemm_rows_parts(p.N, p.K, SMS)) {
         case 1: run_as<Tile, 1>(p); break;
         case 2: run_as<Tile, 2>(p); break;
+        case 3: run_as<Tile, 3>(p); break;
         case 4: run_as<Tile, 4>(p); break;
         case 8: run_as<Tile, 8>(p); break;
         }

@@ -74,16 +74,16 @@ void in_clusters(const Queries *a)
                                                 PutRow<E, A> { (E *)a->o });
 }
 
-/* The same by one block for N, in a ring of STAGES steps. */
-template <class E, class A, class Tile, int N, int STAGES>
+/* The same by one block for N, in a ring of STAGES steps, with records of ROOM parts. */
+template <class E, class A, class Tile, int N, int STAGES, int ROOM>
 void in_turn(const Queries *a)
 {
         TGC_SMEM(smem);
-        attention_decode_stream<E, A, Tile, N, STAGES>(AttMap { &a->map_k, 0, A::D },
-                                                       AttMap { &a->map_v, 0, A::D },
-                                                       cached<E, A>(*a), a->work, a->done, a->B,
-                                                       a->T, a->rt, (int)blockIdx.x, smem,
-                                                       PutRow<E, A> { (E *)a->plain });
+        attention_decode_stream<E, A, Tile, N, STAGES, ROOM>(AttMap { &a->map_k, 0, A::D },
+                                                             AttMap { &a->map_v, 0, A::D },
+                                                             cached<E, A>(*a), a->work, a->done,
+                                                             a->B, a->T, a->rt, (int)blockIdx.x,
+                                                             smem, PutRow<E, A> { (E *)a->plain });
 }
 
 template <class E, class A, class Tile>
@@ -149,11 +149,11 @@ struct Decode {
                 run(what, in_clusters<E, X, Tile, N>, blocks * SPLITS, N, THREADS,
                     attention_decode_cluster_smem<E, X, Tile, N>(), &a);
         }
-        template <class X, int N, int STAGES>
+        template <class X, int N, int STAGES, int ROOM = 1>
         void run_stream()
         {
-                run(what, in_turn<E, X, Tile, N, STAGES>, blocks * SPLITS / N, 1, THREADS,
-                    attention_decode_stream_smem<E, X, Tile, N, STAGES>(), &a);
+                run(what, in_turn<E, X, Tile, N, STAGES, ROOM>, blocks * SPLITS / N, 1, THREADS,
+                    attention_decode_stream_smem<E, X, Tile, N, STAGES, ROOM>(), &a);
         }
         template <class X>
         void run_one()
@@ -221,6 +221,9 @@ void streams(const char *what, int T)
                 for (int twice = 0; twice < 2; twice++)
                         d.template run_stream<A, N, STAGES>();
                 d.expect(d.plain, d.o, 0, "");
+                std::fill(d.plain.begin(), d.plain.end(), E());
+                d.template run_stream<A, N, STAGES, N>();
+                d.expect(d.plain, d.o, 0, ", merged once");
 
                 const std::vector<E> kp = in_pages(d.k, D::B * PAGES, 64 * D::KD),
                                      vp = in_pages(d.v, D::B * PAGES, 64 * D::KD);
@@ -235,7 +238,7 @@ void streams(const char *what, int T)
                 d.a.map_v = boxes_of(vp.data(), vp.size() / D::KD, D::KD);
                 std::fill(d.plain.begin(), d.plain.end(), E());
                 d.template run_clusters<Paged<A>, N>();
-                d.template run_stream<Paged<A>, N, STAGES>();
+                d.template run_stream<Paged<A>, N, STAGES, N>();
                 d.expect(d.plain, d.o, 0, ", paged");
         }
         printf("ok %s\n", what);

@@ -201,5 +201,6 @@ int main()
         fill<bf16>(x, MOST, 1032, LD, 1.f);
         fill<bf16>(w, MOST_N, 1032, LD, 0.25f);
         test<bf16, 8, PLAIN>("bf16", 72, 1032);
+        test<bf16, 3, RESIDUAL>("bf16", 136, 776);
         return failures != 0;
 }

@@ -5,9 +5,11 @@
  *      as attention_decode_task, in clusters of CLUSTER blocks, which divides SPLITS;
  *      attention_decode_cluster_smem<...>() bytes of shared memory.
  *
- *   attention_decode_stream<E, Att, Tile, CLUSTER, STAGES>(map_k, map_v, ...)
+ *   attention_decode_stream<E, Att, Tile, CLUSTER, STAGES, ROOM>(map_k, map_v, ...)
  *      the same bits: one block does what the cluster does, part by part.  B * K *
  *      ceil(T * H/K / ROWS) * SPLITS / CLUSTER tiles, for batches that fill the device so.
+ *      ROOM: of how many parts the warps' records have a place of their own, 1 or CLUSTER.
+ *      With CLUSTER no warp waits for another until all parts are done.
  *      map_k, map_v: of 16 bits, the caches' rows in boxes of 16 rows and 64 columns.
  *
  * Merging through global memory takes a fence, a counter and two reads, one after the other: half
@@ -272,8 +274,8 @@ struct AttBoxes {
         }
 };
 
-/* From the start: the ring; records of the warps; those of all parts. */
-template <class E, class Att, class Tile, int CLUSTER, int STAGES>
+/* From the start: the ring; records of the warps, of ROOM parts; those of all parts. */
+template <class E, class Att, class Tile, int CLUSTER, int STAGES, int ROOM>
 struct AttStreamSmem {
         typedef AttDecodeShape<E, Att, Tile> Sh;
         template <bool CODES, int>
@@ -285,29 +287,30 @@ struct AttStreamSmem {
                 typedef AttBoxes<E, Att, Tile, STAGES> Is;
         };
         typedef typename RingOf<Att::FP8, 0>::Is Ring;
-        static constexpr int WARPS = Ring::SIZE, ALL = WARPS + Sh::SMEM,
+        static constexpr int WARPS = Ring::SIZE, ALL = WARPS + ROOM * Sh::SMEM,
                              SIZE = (ALL + CLUSTER * Tile::ROWS * att_record<Att>() * 4 + 15) / 16 *
                                     16;
 };
 
-template <class E, class Att, class Tile, int CLUSTER, int STAGES>
+template <class E, class Att, class Tile, int CLUSTER, int STAGES, int ROOM>
 __host__ __device__ constexpr int attention_decode_stream_smem()
 {
-        return AttStreamSmem<E, Att, Tile, CLUSTER, STAGES>::SIZE;
+        return AttStreamSmem<E, Att, Tile, CLUSTER, STAGES, ROOM>::SIZE;
 }
 
-template <class E, class Att, class Tile, int CLUSTER, int STAGES, class Epilogue>
+template <class E, class Att, class Tile, int CLUSTER, int STAGES, int ROOM, class Epilogue>
 TGC_DEV void attention_decode_stream(const AttMap &map_k, const AttMap &map_v,
                                      const AttIn<E, Att> &in, float *work, int *done, int B, int T,
                                      const Rt *rt, int tile, char *smem, Epilogue epilogue)
 {
         typedef AttDecodeShape<E, Att, Tile> Sh;
-        typedef AttStreamSmem<E, Att, Tile, CLUSTER, STAGES> S;
+        typedef AttStreamSmem<E, Att, Tile, CLUSTER, STAGES, ROOM> S;
         typedef typename S::Ring Ring;
         constexpr int ROWS = Tile::ROWS, SPLITS = Tile::SPLITS, GROUP = Att::H / Att::K,
                       RECORD = att_record<Att>(), PAIRS = (Att::D + 1) / 2, STEP = Sh::STEP;
         static_assert(Sh::Step::FETCHES && Att::PAGE % Sh::Step::WARP_KEYS == 0 && STAGES > 1,
                       "a warp's keys of a step lie in one page");
+        static_assert(ROOM == 1 || ROOM == CLUSTER, "parts are merged one by one, or all at once");
         const int groups = (T * GROUP + ROWS - 1) / ROWS, n = tile / (SPLITS / CLUSTER),
                   split = tile % (SPLITS / CLUSTER) * CLUSTER, warp = threadIdx.x >> 5;
         const AttQueries<Att, Tile> rows = { n % groups * ROWS, n / groups % Att::K,
@@ -341,6 +344,19 @@ TGC_DEV void attention_decode_stream(const AttMap &map_k, const AttMap &map_v,
 #pragma unroll
         for (int i = 0; i < Ring::AHEAD; i++)
                 ring.copy();
+        /* Of parts [from, to) the warps' records, which lie in `warps`, become one for each row. */
+        auto merge = [&](int from, int to) {
+                const int units = n_rows * PAIRS;
+                for (int i = threadIdx.x; i < (to - from) * units; i += Tile::THREADS) {
+                        const int p = i / units, r = i % units / PAIRS, d = i % PAIRS * 2;
+                        float o[2], ms[2], *part = all + ((from + p) * ROWS + r) * RECORD;
+                        att_merge_warps<E, Att, Tile>((const char *)warps + p * Sh::SMEM, r, d, o,
+                                                      ms);
+                        store(part + d, o);
+                        if (d == 0)
+                                store(part + RECORD - 2, ms);
+                }
+        };
         typename Sh::Step step;
         for (int part = 0, p0 = s0; part < own; part++, p0 += each) {
                 const int p1 = p0 + each < s1 ? p0 + each : s1;
@@ -350,17 +366,17 @@ TGC_DEV void attention_decode_stream(const AttMap &map_k, const AttMap &map_v,
                         ring.copy();
                         sums.add(step, hd, rows, n0, p1);
                 }
-                __syncthreads(); /* the part before is merged */
-                sums.put(warps + warp * ROWS * RECORD);
-                __syncthreads();
-                for (int i = threadIdx.x; i < n_rows * PAIRS; i += Tile::THREADS) {
-                        const int r = i / PAIRS, d = i % PAIRS * 2;
-                        float o[2], ms[2], *to = all + (part * ROWS + r) * RECORD;
-                        att_merge_warps<E, Att, Tile>((const char *)warps, r, d, o, ms);
-                        store(to + d, o);
-                        if (d == 0)
-                                store(to + RECORD - 2, ms);
+                if (ROOM == 1)
+                        __syncthreads(); /* the part before is merged */
+                sums.put(warps + ((ROOM > 1 ? part * Sh::WARPS : 0) + warp) * ROWS * RECORD);
+                if (ROOM == 1) {
+                        __syncthreads();
+                        merge(part, part + 1);
                 }
+        }
+        if (ROOM > 1) {
+                __syncthreads();
+                merge(0, own);
         }
         __syncthreads();
         if constexpr (Att::FP8)

@@ -285,6 +285,14 @@ def gguf_seeds():
           [x for n in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_up", "ffn_down")
            for x in (q8(n + ".weight", 32), bias(n))],
           words, "token_embd_norm")
+    model("nomic-bert", {**eps, "attention.causal": (7, False), "pooling_type": (4, 1),
+                         "rope.freq_base": (6, 1000.0)},
+          [("token_embd_norm.bias", 0, [32], f32(32)), ("token_types.weight", 1, [32, 2],
+                                                        some(128)),
+           *both("blk.0.attn_output_norm"), *both("blk.0.layer_output_norm"),
+           q8("attn_qkv.weight", 96), q8("attn_output.weight", 32), q8("ffn_up.weight", 32),
+           q8("ffn_gate.weight", 32), q8("ffn_down.weight", 32)],
+          {**words, "tokenizer.ggml.pre": (8, "jina-v2-en")}, "token_embd_norm")
 
 
 def readers():

@@ -94,8 +94,7 @@ static void lay_said(Train *t, FedRow *r, const Group *g, int i, bool learned, u
 static bool aim_members(const Train *t)
 {
         const ObjectiveFacts *f = aim_facts(t);
-        return !f->completion ||
-               prog_io(program_find(session_program(t->s), "step"), "objective.member");
+        return !f->completion || prog_io(program_find(&t->p, "step"), "objective.member");
 }
 
 static int lay_groups(Train *t, Group *g, int n_micro, int pad, Err *e)
@@ -180,8 +179,7 @@ int aim_places(const Train *t, const Records *r, int which)
                 return (int)(r->start[2 * which + 2] - r->start[2 * which]) - 2;
         const uint32_t *id = r->id + r->start[which];
         const int n = (int)(r->start[which + 1] - r->start[which]), prompt = prompt_length(id, n);
-        if (prompt < 1 || (f->completion && prompt == n) ||
-            prompt + f->max_tokens > session_manifest(t->s)->ctx)
+        if (prompt < 1 || (f->completion && prompt == n) || prompt + f->max_tokens > t->m.ctx)
                 return 0;
         return (f->completion ? n - 1 : 0) +
                (aim_members(t) ? f->samples * (prompt + f->max_tokens - !f->completion) : 0);

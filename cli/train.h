@@ -45,6 +45,8 @@ typedef struct Train {
         int lock;  /* of OUT_DIR; -1: none */
         Progress talk;
         Loaded l;
+        Manifest m; /* the plan's, and its programs for one target: what is known of it before */
+        Program p;  /* a session is opened and kernels are compiled */
         Session *s;
         bool in_place; /* what is trained is OUT_DIR/model.plan itself */
         Sources data, val_data;

@@ -109,8 +109,8 @@ static int identity(const Train *t, char hex[33], Err *e)
         if (!code) {
                 CacheKey key;
                 cache_key_begin(&key);
-                snprintf(n_vocab, sizeof n_vocab, "%d %d %d", session_manifest(t->s)->vocab,
-                         (int)t->a->v[O_LOSS].i, (int)kind_of(t));
+                snprintf(n_vocab, sizeof n_vocab, "%d %d %d", t->m.vocab, (int)t->a->v[O_LOSS].i,
+                         (int)kind_of(t));
                 cache_key_text(&key, n_vocab);
                 cache_key_add(&key, blob, k);
                 cache_key_add(&key, chat, n);
@@ -153,7 +153,7 @@ int data_read(Train *t, Err *e)
         int code = val_beside(t, e);
         RecordsHow how = { .kind = (RecordsKind)kind_of(t),
                            .tok = t->l.tok,
-                           .vocab = session_manifest(t->s)->vocab,
+                           .vocab = t->m.vocab,
                            .join = template && !strcmp(template, "none"),
                            .loss = (LossOn)t->a->v[O_LOSS].i,
                            .fields = opt_str(t->a, O_FIELDS),
@@ -241,11 +241,10 @@ static int pack_view(Train *t, View *v, const int *which, int n, Fit *f, Err *e)
 
 static Windows windows_of(const Train *t, uint64_t seed)
 {
-        const int *eos, n_eos = t->l.tok ? tokenizer_eos(t->l.tok, &eos) : 0,
-                        vocab = session_manifest(t->s)->vocab;
+        const int *eos, n_eos = t->l.tok ? tokenizer_eos(t->l.tok, &eos) : 0, vocab = t->m.vocab;
         return (Windows) { .T = t->T,
                            .seed = seed,
-                           .separator = session_manifest(t->s)->documents,
+                           .separator = t->m.documents,
                            .pad = n_eos && eos[0] < vocab ? eos[0] : 0,
                            .pad_to = opt_int(t->a, O_PAD_TO),
                            .count_padding = (LossOn)t->a->v[O_LOSS].i == LOSS_PADDING };
@@ -381,7 +380,7 @@ int data_split(Train *t, Err *e)
                 say(&t->talk,
                     "no validation: too little is kept for it, a window needs %d tokens\n",
                     t->T + 1);
-        if (!t->val.n || !wanted || !session_has(t->s, "eval") || kind_of(t) == OBJECTIVE_PROMPTS)
+        if (!t->val.n || !wanted || !program_find(&t->p, "eval") || kind_of(t) == OBJECTIVE_PROMPTS)
                 t->val.T = 0;
         return TGC_OK;
 }

@@ -100,17 +100,31 @@ static int load_adapter(Train *t, Err *e)
         return code;
 }
 
-/* Weights go into the session in float32, past the plan's rounding. */
-static int open_plan(Train *t, Err *e)
+/* What training takes its sizes from; they are the same for every target. */
+static int read_programs(Train *t, Err *e)
 {
-        const char *init = opt_str(t->a, O_INIT_FROM);
-        char path[4400];
+        static const char *const target[] = { "program.cpu", "program.cuda" };
+        const Section *m = plan_find(&t->l.plan, "manifest"), *p = NULL;
+        int i = 0;
+        while (i < 2 && !(p = plan_find(&t->l.plan, target[i])))
+                i++;
+        if (!m || !p)
+                return err_set(e, TGC_BAD_FILE, "%s: the plan has no %s", t->a->pos[0],
+                               m ? "programs" : "manifest");
+        int code = manifest_parse(&t->m, m->data, m->size, e);
+        return code ? code : program_parse(&t->p, p->data, p->size, target[i], e);
+}
+
+/* The plan, from which no kernel is compiled yet.  *init: where weights come from, or NULL; it may
+ * be path, which has room for 4400 bytes. */
+static int open_plan(Train *t, char *path, const char **init, Err *e)
+{
         ModelKind kind;
-        const int samples = opt_int(t->a, O_SAMPLE_INTERVAL) > 0 || aim_sequences(t);
         bool there = false;
         Args a = *t->a;
         LoadHow how = { .mode = BUILD_INFER | BUILD_TRAIN, .no_weights = true };
-        int code = model_kind(a.pos[0], &kind, path, sizeof path, e);
+        int code = model_kind(a.pos[0], &kind, path, 4400, e);
+        *init = opt_str(t->a, O_INIT_FROM);
         how.bounds = data_packs(t);
         how.sequences = aim_sequences(t);
         if (code || (code = data_tokenizer(t, kind, path, &how.tok, e)))
@@ -121,19 +135,28 @@ static int open_plan(Train *t, Err *e)
                 a.v[O_BLOCK].i = opt_int(&a, O_PAD_TO);
         if (t->offsets.rank)
                 a.v[O_BATCH].i = t->offsets.dim[2];
-        if (!init && kind == MODEL_HF &&
+        if (!*init && kind == MODEL_HF &&
             (code = folder_weights(path, "--init_from scratch", &there, e)))
                 return code;
-        if ((code = load(&t->l, &a, &how, e)) || (code = settings_same(t, e)))
+        if ((code = load(&t->l, &a, &how, e)) || (code = settings_same(t, e)) ||
+            (code = read_programs(t, e)))
                 return code;
-        if (!init && (there || kind == MODEL_LLAMA2C || kind == MODEL_GGUF))
-                init = path;
-        if (!init && kind == MODEL_HF)
+        if (!*init && (there || kind == MODEL_LLAMA2C || kind == MODEL_GGUF))
+                *init = path;
+        if (!*init && kind == MODEL_HF)
                 say(&t->talk, "%s: no weights here, so training begins with random ones\n", path);
-        if (init && !strcmp(init, "scratch")) {
+        if (*init && !strcmp(*init, "scratch")) {
                 plan_remove(&t->l.plan, "weights");
-                init = NULL;
+                *init = NULL;
         }
+        return TGC_OK;
+}
+
+/* Kernels.  Weights go into the session in float32, past the plan's rounding. */
+static int open_kernels(Train *t, const char *init, Err *e)
+{
+        const int samples = opt_int(t->a, O_SAMPLE_INTERVAL) > 0 || aim_sequences(t);
+        int code;
         if ((code = open_session(&t->s, &t->l.plan, t->a,
                                  SESSION_TRAIN | (samples ? SESSION_INFER : 0), t->state.seed,
                                  samples ? "step add_grads update ema_swap eval logp prefill decode"
@@ -207,9 +230,10 @@ static bool knows_spikes(const Train *t)
         return h && memmem(h->data, h->size, word, sizeof word - 1);
 }
 
-static int settings(Train *t, Err *e)
+/* What the data is cut to. */
+static int sizes(Train *t, Err *e)
 {
-        const Prog *step = program_find(session_program(t->s), "step");
+        const Prog *step = program_find(&t->p, "step");
         const Args *a = t->a;
         const Npy *o = &t->offsets;
         if (!step)
@@ -228,19 +252,6 @@ static int settings(Train *t, Err *e)
                         "with "
                         "--batch-size %d --block-size %d",
                         t->B, t->T, step->B, step->T, t->B, t->T);
-        t->schedule = (Schedule) {
-                .lr = opt_num(a, O_LR),
-                .min_lr = opt_set(a, O_MIN_LR) ? opt_num(a, O_MIN_LR) : opt_num(a, O_LR) / 10,
-                .warmup = opt_int(a, O_WARMUP),
-                .decay_steps = opt_set(a, O_DECAY_ITERS) ? opt_int(a, O_DECAY_ITERS) : t->max_steps,
-                .decay = opt_set(a, O_DECAY_LR) ? opt_flag(a, O_DECAY_LR) : !o->rank,
-                .kind = (ScheduleKind)opt_int(a, O_LR_SCHEDULE)
-        };
-        t->schedule.cooldown = opt_set(a, O_COOLDOWN) ? opt_int(a, O_COOLDOWN)
-                                                      : (t->schedule.decay_steps + 4) / 5;
-        int code = set_optimizer(t, e);
-        if (code || (code = set_loss_scale(t, e)))
-                return code;
         const bool bounds = prog_io(step, "documents");
         if (data_packs(t) && !bounds)
                 return err_set(
@@ -254,6 +265,29 @@ static int settings(Train *t, Err *e)
         size_t n = (size_t)t->n_micro * (size_t)t->B * (size_t)t->T;
         if (t->records && bounds && !(t->d = malloc(2 * n * sizeof *t->d)))
                 return err_set(e, TGC_NO_MEMORY, "no memory for batches of %zu tokens", n);
+        t->x = malloc(n * sizeof *t->x);
+        t->y = malloc(n * sizeof *t->y);
+        return t->x && t->y ? TGC_OK
+                            : err_set(e, TGC_NO_MEMORY, "no memory for batches of %zu tokens", n);
+}
+
+static int settings(Train *t, Err *e)
+{
+        const Args *a = t->a;
+        const Npy *o = &t->offsets;
+        t->schedule = (Schedule) {
+                .lr = opt_num(a, O_LR),
+                .min_lr = opt_set(a, O_MIN_LR) ? opt_num(a, O_MIN_LR) : opt_num(a, O_LR) / 10,
+                .warmup = opt_int(a, O_WARMUP),
+                .decay_steps = opt_set(a, O_DECAY_ITERS) ? opt_int(a, O_DECAY_ITERS) : t->max_steps,
+                .decay = opt_set(a, O_DECAY_LR) ? opt_flag(a, O_DECAY_LR) : !o->rank,
+                .kind = (ScheduleKind)opt_int(a, O_LR_SCHEDULE)
+        };
+        t->schedule.cooldown = opt_set(a, O_COOLDOWN) ? opt_int(a, O_COOLDOWN)
+                                                      : (t->schedule.decay_steps + 4) / 5;
+        int code = set_optimizer(t, e);
+        if (code || (code = set_loss_scale(t, e)))
+                return code;
         if (opt_num(a, O_SKIP_SPIKES) > 0 && opt_num(a, O_SKIP_SPIKES) <= 1)
                 return err_set(
                         e, TGC_USAGE,
@@ -266,10 +300,7 @@ static int settings(Train *t, Err *e)
                                "such thing; compile the model again, or make the plan's code anew "
                                "with --rebuild",
                                a->pos[0]);
-        t->x = malloc(n * sizeof *t->x);
-        t->y = malloc(n * sizeof *t->y);
-        return t->x && t->y ? TGC_OK
-                            : err_set(e, TGC_NO_MEMORY, "no memory for batches of %zu tokens", n);
+        return TGC_OK;
 }
 
 /* What makes a step but for the optimiser's settings, which may change. */
@@ -403,11 +434,8 @@ static const char *init_word(const Args *a)
                        : NULL;
 }
 
-static int eval_only(Train *t, Err *e)
+static int eval_only(const Train *t, Err *e)
 {
-        int code = data_split(t, e);
-        if (code)
-                return code;
         return t->val.T ? TGC_OK
                         : err_set(e, TGC_USAGE,
                                   "--eval_only: nothing is kept for validation (--val_fraction, "
@@ -430,6 +458,7 @@ static double forecast(const Train *t)
 
 int train_open(Train *t, const Args *a, Err *e)
 {
+        const char *init = NULL;
         char real[4400];
         Err why;
         int code;
@@ -460,15 +489,20 @@ int train_open(Train *t, const Args *a, Err *e)
         if (opt_flag(a, O_RESUME) && (code = go_on(t, e)))
                 return code;
         t->state.seed = (uint64_t)t->a->v[O_TRAIN_SEED].i;
-        if ((code = open_offsets(t, e)) || (code = aim_open(t, e)) || (code = open_plan(t, e)) ||
-            (code = settings(t, e)) || (code = data_read(t, e)) || (code = check_offsets(t, e)) ||
+        if ((code = open_offsets(t, e)) || (code = aim_open(t, e)) ||
+            (code = open_plan(t, real, &init, e)) || (code = sizes(t, e)) ||
+            (code = data_read(t, e)) || (code = check_offsets(t, e)) || (code = data_split(t, e)))
+                return code;
+        if (opt_int(a, O_SHOW_DATA) && !opt_flag(a, O_RESUME)) /* no kernel is wanted for that */
+                return TGC_OK;
+        if ((code = open_kernels(t, init, e)) || (code = settings(t, e)) ||
             (code = aim_ready(t, e)))
                 return code;
         if ((code = ema_open(t, e)) || (code = describe(t, e)) ||
             (opt_flag(a, O_RESUME) && (code = resume(t, e))))
                 return code;
         if (opt_int(a, O_SHOW_DATA))
-                return data_split(t, e);
+                return TGC_OK;
         if (opt_flag(a, O_EVAL_ONLY))
                 return eval_only(t, e);
         if ((code = train_samples(t, e)) || (code = make_folder(opt_str(a, O_OUT_DIR), e)) ||
@@ -481,8 +515,6 @@ int train_open(Train *t, const Args *a, Err *e)
         t->memory = forecast(t);
         t->first = (int)t->state.step;
         t->saved = t->state.step;
-        if ((code = data_split(t, e)))
-                return code;
         return log_open(&t->log, opt_str(a, O_OUT_DIR), opt_str(a, O_LOG_CSV),
                         opt_flag(a, O_TENSORBOARD), t->state.step, e);
 }
@@ -498,6 +530,8 @@ void train_close(Train *t)
         file_unlock(t->lock);
         aim_close(t);
         session_close(t->s);
+        program_free(&t->p);
+        manifest_free(&t->m);
         loaded_free(&t->l);
         npy_close(&t->offsets);
         data_close(t);

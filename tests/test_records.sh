@@ -162,6 +162,7 @@ put("shard_01.bin", x[301:], "H")
 open("odd.bin", "wb").write(b"abc")
 put("short.bin", x[:-1], "H", header(20240520, 1, 900))
 put("future.bin", x, "H", header(20240520, 9, 900))
+put("short2.bin", [3, 4, 5, 6], "H")
 put("big.bin", [3, 5000], "H")
 put("big32.bin", [3, 2**31 + 5], "I", header(20240801, 7, 2))
 END
@@ -198,7 +199,9 @@ kept() { # tokens are made once
 }
 say tokens_are_kept "$(kept)"
 
-# ---- what is wrong with them
+# ---- what is wrong with them, which is said before a compiler is started
+printf '#!/bin/sh\necho "$@" >> "%s/started"\nexit 1\n' "$dir" > nocc && chmod +x nocc
+export CC=$dir/nocc CXX=$dir/nocc TGC_CACHE_DIR=$dir/empty
 bad() { # bad CODE WORDS LINE ARGUMENTS...: a second line that is wrong
         { head -1 a.jsonl; echo "$3"; } > bad.jsonl
         tgc "$1" "$2" train m --data bad.jsonl "${here[@]}" --out_dir no "${@:4}"
@@ -246,5 +249,18 @@ say bad_weight "$(tgc 2 'a weight is a number above 0' train m --data a.jsonl:0 
         --out_dir no)"
 say log_over_data "$(tgc 2 'is the file that --data reads' train m --data a.jsonl "${here[@]}" \
         --log_csv a.jsonl --out_dir no)"
+say too_long "$(tgc 3 'a.jsonl: no record fits: the longest has [0-9]+ tokens, the window 4' \
+        train m --data a.jsonl -b 2 --block-size 4 --device cpu -q --out_dir no)"
+say too_short "$(tgc 3 'short2.bin: 4 tokens; a window of 64 and its targets need 65' train m \
+        --data short2.bin "${here[@]}" --out_dir no)"
+say empty_answer_of_a_plan "$(echo '{"prompt": "a", "completion": ""}' > bad.jsonl
+        sed -i '1i {"prompt": "there was a cat", "completion": "Tom was happy"}' bad.jsonl
+        tgc 3 'bad.jsonl:2: no token to learn' train split.plan --data bad.jsonl --device cpu -q \
+                --out_dir no)"
+say rows_are_shown "$("$TGC" train m --data a.jsonl "${here[@]}" --val_fraction 0 --show_data 3 \
+        2>&1 | cmp - shown)"
 say nothing_made "$([ ! -e no ] || echo "a folder was made")"
+say no_compiler_started "$(cat started 2> /dev/null | head -c 300)"
+say one_is_for_good_data "$(tgc 4 . train m --data a.jsonl "${here[@]}" --out_dir no
+        [ -s started ] || echo 'the compiler of this test is not called')"
 exit $failed

@@ -1,9 +1,12 @@
-/* outputs.c: refuses an output that is a file which the same command reads.
+/* outputs.c: refuses an output that is a file which the same command reads, or whose folder is not
+ * there: that is better said before the work than behind it.
  *
  * Two paths are the same file if device and inode agree.  A plan may be written over itself
  * (compile adds code to it, tune compiles it again); no other file may. */
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "../runtime/util/line_reader.h"
 #include "cli.h"
 
 static const OptionId outputs[] = { O_OUT,       O_LOGITS, O_SAVE_BASE, O_LOG_CSV, O_SUMMARY_CSV,
@@ -26,8 +29,52 @@ static bool same_file(const struct stat *out, const char *path)
         return path && !stat(path, &in) && in.st_dev == out->st_dev && in.st_ino == out->st_ino;
 }
 
+/* Is the name one of a folder, which the command makes? */
+static bool makes_folder(const Args *a, OptionId o)
+{
+        static const char *const file[] = { ".gguf", ".json" };
+        const char *path = opt_str(a, o);
+        if (o != O_OUT ||
+            (a->cmd != CMD_EXPORT && a->cmd != CMD_QUANTIZE && a->cmd != CMD_TOKENIZER))
+                return false;
+        for (size_t i = 0; i < sizeof file / sizeof *file; i++)
+                if (text_ends(path, file[i]))
+                        return false;
+        return true;
+}
+
+static int check_folder(const Args *a, OptionId o, Err *e)
+{
+        const char *path = opt_str(a, o), *slash = path ? strrchr(path, '/') : NULL,
+                   *own = a->cmd == CMD_TRAIN ? opt_str(a, O_OUT_DIR) : NULL;
+        if (!slash || slash == path || makes_folder(a, o))
+                return TGC_OK;
+        /* train makes its own one */
+        const size_t n = own ? strlen(own) : 0;
+        if (n && !strncmp(path, own, n) && (path[n] == '/' || own[n - 1] == '/'))
+                return TGC_OK;
+        char *dir = strndup(path, (size_t)(slash - path));
+        struct stat st;
+        int code = TGC_OK;
+        if (!dir)
+                code = err_set(e, TGC_NO_MEMORY, "no memory");
+        else if (stat(dir, &st))
+                code = err_set(e, TGC_IO, "--%s %s: there is no folder %s", option_info[o].name,
+                               path, dir);
+        else if (!S_ISDIR(st.st_mode))
+                code = err_set(e, TGC_IO, "--%s %s: %s is a file, no folder", option_info[o].name,
+                               path, dir);
+        free(dir);
+        return code;
+}
+
 int outputs_check(const Args *a, Err *e)
 {
+        for (int i = 0; i < N_OUTPUTS; i++) {
+                int code = check_folder(a, outputs[i], e);
+                if (code)
+                        return code;
+        }
         for (int i = 0; i < N_OUTPUTS; i++) {
                 const char *path = opt_str(a, outputs[i]), *name = option_info[outputs[i]].name,
                            *input = NULL;

@@ -365,6 +365,42 @@ TEST (outputs_that_are_inputs) {
         EXPECT(line, TGC_BAD_FILE, "in.plan"); /* it is read */
 }
 
+/* A folder that is not there is said before the work, by the name that was typed. */
+TEST (folders_of_outputs) {
+        static const struct {
+                const char *line, *says;
+        } bad[] = {
+                { "compile gpt -o @/no/x.plan", "--output @/no/x.plan: there is no folder @/no" },
+                { "compile gpt -o @/in.txt/x", "--output @/in.txt/x: @/in.txt is a file" },
+                { "tune gpt -o @/no/x.plan", "there is no folder @/no" },
+                { "dump gpt --html @/no/x.html", "--html @/no/x.html: there is no folder @/no" },
+                { "export gpt --gguf @/no/x.gguf", "--gguf @/no/x.gguf: there is no folder @/no" },
+                { "quantize gpt --type q8_0 -o @/no/x.gguf", "there is no folder @/no" },
+                { "imatrix gpt --data @/in.txt -o @/no/x.gguf", "there is no folder @/no" },
+                { "tokenizer train @/in.txt -o @/no/x.json", "there is no folder @/no" },
+                { "eval gpt --data @/in.txt --logits @/no/x.npy", "there is no folder @/no" },
+                { "eval gpt --data @/in.txt --save-base @/no/x.npy", "there is no folder @/no" },
+                { "train gpt --data @/in.txt --log_csv @/no/x.csv --out_dir @/out",
+                  "--log_csv @/no/x.csv: there is no folder @/no" },
+                { "train gpt --data @/in.txt --grads_out @/no/x", "there is no folder @/no" },
+                { "train gpt --data @/in.txt --summary_csv @/no/x", "there is no folder @/no" },
+                { "chat gpt --log @/no/x.md", "--log @/no/x.md: there is no folder @/no" },
+                { "plot @/in.txt -o @/no/x.svg", "there is no folder @/no" },
+        };
+        char line[2048], says[1024];
+        write_file(scratch("in.txt"), "as it was");
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+                in_dir(line, sizeof line, bad[i].line);
+                in_dir(says, sizeof says, bad[i].says);
+                EXPECT(line, TGC_IO, says);
+                CHECK_MSG(!strstr(r.err, ".tgc-"), "%s", r.err);
+        }
+        /* what a run makes itself is no such folder */
+        in_dir(line, sizeof line,
+               "train gpt --data @/in.txt --out_dir @/own --log_csv @/own/log.csv");
+        EXPECT(line, TGC_BAD_FILE, "a window of");
+}
+
 TEST (doctor_looks_at_the_cache) {
         static const struct {
                 const char *folder, *says;

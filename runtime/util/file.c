@@ -256,7 +256,12 @@ static int open_temp(FileOut *f, mode_t mode, Err *e)
                 if (errno != EEXIST)
                         break;
         }
-        return err_set(e, TGC_IO, "%s: cannot create %s: %s", f->path, f->temp, strerror(errno));
+        const int why = errno, n = slash ? (int)(slash == f->path ? 1 : slash - f->path) : 1;
+        if (why == ENOENT)
+                return err_set(e, TGC_IO, "%s: there is no folder %.*s", f->path, n,
+                               slash ? f->path : ".");
+        return err_set(e, TGC_IO, "%s: no file can be made in %.*s: %s", f->path, n,
+                       slash ? f->path : ".", strerror(why));
 }
 
 int file_out_open(FileOut **out, const char *path, Err *e)

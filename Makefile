@@ -48,6 +48,9 @@ $(LIB): $(filter-out $(BUILD)/cli/main.o,$(OBJ))
 # V=1 shows the commands.
 Q = $(if $(V),,@echo "  $(if $(filter %.o,$@),CC,LD) $@";)
 
+# Vectors that its inlined functions take: gcc 4.6 passed them in another way.
+$(BUILD)/runtime/init.o: CFLAGS += -Wno-psabi
+
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(STD) $(OPT) $(WARN) $(CFLAGS) $(LUA_INC) -MMD -MP -c -o $@ $<

@@ -206,6 +206,42 @@ TEST (init_is_reproducible) {
                 CHECK(b[i] >= -1.f && b[i] <= 1.f);
 }
 
+/* Word i of a counter, by the papers' own definitions. */
+static uint32_t philox_word(uint64_t quad, int index, uint64_t seed, int i)
+{
+        uint32_t c[4] = { (uint32_t)quad, (uint32_t)(quad >> 32), (uint32_t)index, 0x74696e69 },
+                 k[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
+        for (int r = 0; r < 10; r++) {
+                const uint64_t a = (uint64_t)0xD2511F53u * c[0], b = (uint64_t)0xCD9E8D57u * c[2];
+                const uint32_t next[4] = { (uint32_t)(b >> 32) ^ c[1] ^ k[0], (uint32_t)b,
+                                           (uint32_t)(a >> 32) ^ c[3] ^ k[1], (uint32_t)a };
+                memcpy(c, next, sizeof c);
+                k[0] += 0x9E3779B9u, k[1] += 0xBB67AE85u;
+        }
+        return c[i];
+}
+
+/* Vectors of counters, and logarithm, sine and cosine as sums, give what libm gives. */
+TEST (init_is_box_and_muller) {
+        enum { M = 40000 };
+        static float a[M];
+        const Param p = { .name = "x", .count = M, .init = INIT_NORMAL, .init_arg = { 0.02 } };
+        const uint64_t seed = 0x123456789abcdef, first = ((uint64_t)1 << 34) - 9999;
+        int other = 0;
+        param_init(&p, 7, seed, first, M, a);
+        for (uint64_t i = 0; i < M; i++) {
+                const uint64_t at = first + i;
+                const int pair = (int)(at % 4) & 2;
+                const double u = (philox_word(at / 4, 7, seed, pair) + 0.5) * 0x1p-32,
+                             v = (philox_word(at / 4, 7, seed, pair + 1) + 0.5) * 0x1p-32,
+                             r = 0.02 * sqrt(-2 * log(u)), angle = 6.283185307179586 * v,
+                             want = at % 2 ? r * sin(angle) : r * cos(angle);
+                CHECK(fabs(a[i] - want) <= 1e-7 * fabs(want));
+                other += a[i] != (float)want;
+        }
+        CHECK_MSG(other < 4, "%d floats of %d are not libm's", other, M);
+}
+
 /* ---- memory ---- */
 
 TEST (too_large_is_refused_with_numbers) {

@@ -286,6 +286,37 @@ TEST (played_driver_offload) {
         plan_close(&p);
 }
 
+/* Memory that the process maps and the driver pins; where that cannot be done, the driver's own. */
+TEST (played_driver_pinned_memory) {
+        void *lib = load_fake_driver();
+        int *live = dlsym(lib, "fake_live"), *way = dlsym(lib, "fake_register"),
+            *registered = dlsym(lib, "fake_registered");
+        enum { BYTES = (20 << 20) + 100 };
+        static char x[BYTES];
+        Device *d;
+        Err e;
+        for (*way = 1; *way >= -1; --*way) {
+                void *mem[2];
+                CHECK(!dev_open(&d, DEV_CUDA, NULL, &e));
+                for (int i = 0; i < 2; i++) {
+                        CHECK_MSG(!dev_alloc_host(d, BYTES, &mem[i], &e), "%s", e.msg);
+                        CHECK(!dev_download(d, x, mem[i], BYTES, &e));
+                        for (int k = 0; k < BYTES; k++)
+                                CHECK(!x[k]);
+                }
+                CHECK_MSG(*registered == 2 * (*way == 1), "%d registered", *registered);
+                memset(x, 7, BYTES);
+                CHECK(!dev_upload(d, mem[1], x, BYTES, &e) &&
+                      !dev_download(d, x, mem[0], BYTES, &e) && !x[BYTES - 1] &&
+                      !dev_download(d, x, mem[1], BYTES, &e) && x[BYTES - 1] == 7);
+                dev_free_host(d, mem[0]);
+                dev_free_host(d, mem[1]);
+                dev_close(d);
+                CHECK_MSG(*live == 0 && !*registered, "%d things were not given back", *live);
+        }
+        *way = 1;
+}
+
 /* Copies to the host and back beside the runs, launched and in a graph: while k_sample writes over
  * logits they rest there. */
 TEST (played_driver_moves) {

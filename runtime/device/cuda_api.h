@@ -29,6 +29,7 @@ enum {
         CU_ATTR_SMEM_OPTIN = 97,
         CU_FUNC_MAX_DYNAMIC_SMEM = 8,
         CU_STREAM_NON_BLOCKING = 1,
+        CU_HOST_REGISTER_MAPPED = 2,
         CU_EVENT_DEFAULT = 0,
         CU_EVENT_DISABLE_TIMING = 2,
         CU_CAPTURE_THREAD_LOCAL = 1,
@@ -76,6 +77,9 @@ typedef struct CUlaunchConfig {
         F(cuMemFree_v2, (CUdeviceptr p))                                                       \
         F(cuMemAllocHost_v2, (void **p, size_t n))                                             \
         F(cuMemFreeHost, (void *p))                                                            \
+        F(cuMemHostRegister_v2, (void *p, size_t n, unsigned flags))                           \
+        F(cuMemHostUnregister, (void *p))                                                      \
+        F(cuMemHostGetDevicePointer_v2, (CUdeviceptr * to, void *p, unsigned flags))           \
         F(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t n, CUstream s))      \
         F(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t n, CUstream s))            \
         F(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s))      \

@@ -97,38 +97,6 @@ static void copy_slice(void *ctx, int i)
         memcpy(x->to + at, x->from + at, x->n - at < SLICE ? x->n - at : SLICE);
 }
 
-static void clear_slice(void *ctx, int i)
-{
-        const Slices *x = ctx;
-        size_t at = (size_t)i * SLICE;
-        memset(x->to + at, 0, x->n - at < SLICE ? x->n - at : SLICE);
-}
-
-static int cuda_alloc_host(Device *d, size_t size, void **mem, Err *e)
-{
-        void *p;
-        ENTER;
-        CUresult r = c->api.cuMemAllocHost_v2(&p, size);
-        if (r == CUDA_ERROR_OUT_OF_MEMORY)
-                return err_set(e, TGC_NO_MEMORY,
-                               "%.2f GB of pinned memory wanted, %.2f GB of the host's are free",
-                               (double)size / 1e9, (double)dev_host_free() / 1e9);
-        if (r)
-                return cuda_failed(c, r, "allocating pinned memory", e);
-        Slices x = { p, NULL, size };
-        parallel_for((int)((size + SLICE - 1) / SLICE), 16, clear_slice, &x);
-        *mem = p;
-        return TGC_OK;
-}
-
-static void cuda_free_host(Device *d, void *mem)
-{
-        CudaDevice *c = (CudaDevice *)d;
-        c->api.cuCtxSetCurrent(c->ctx);
-        c->api.cuStreamSynchronize(c->stream);
-        c->api.cuMemFreeHost(mem);
-}
-
 static int cuda_passed(Device *d, int place, Err *e)
 {
         ENTER;

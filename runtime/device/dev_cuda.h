@@ -5,6 +5,12 @@
 #include "cuda_api.h"
 #include "dev_impl.h"
 
+enum { HOST_BLOCKS = 32 };
+typedef struct HostBlock {
+        void *mem;
+        size_t size;
+} HostBlock;
+
 typedef struct CudaDevice {
         Device d;
         Cuda api;
@@ -36,6 +42,7 @@ typedef struct CudaDevice {
         CUevent leaving, move_done[DEV_MOVES];
         bool moved;
         CUevent mark[DEV_MARKS];
+        HostBlock host[HOST_BLOCKS]; /* of dev_alloc_host, mapped here and registered */
 } CudaDevice;
 
 struct DevGraph {
@@ -58,6 +65,11 @@ int cuda_failed(CudaDevice *c, CUresult r, const char *doing, Err *e);
 #define ENTER                            \
         CudaDevice *c = (CudaDevice *)d; \
         TRY(cuCtxSetCurrent(c->ctx), "selecting the GPU")
+
+/* ---- dev_cuda_host.c: pinned memory ---- */
+
+int cuda_alloc_host(Device *d, size_t size, void **mem, Err *e);
+void cuda_free_host(Device *d, void *mem);
 
 /* ---- dev_cuda_code.c: kernels of a plan, from its cubins, the cache or NVRTC ---- */
 

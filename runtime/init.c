@@ -41,7 +41,7 @@ static inline __attribute__((always_inline)) Real unit(Word x)
         return (real_of((Long)x) + 0.5) * 0x1p-32;
 }
 
-/* -2 log(u).  u = m 2^e with m in [1/sqrt 2, sqrt 2), log m = 2 artanh(s), s = (m - 1) / (m + 1). */
+/* -2 log(u).  u = m 2^e, m in [1/sqrt 2, sqrt 2); log m = 2 artanh(s), s = (m - 1) / (m + 1). */
 static inline __attribute__((always_inline)) Real minus_2_log(Real u)
 {
         Long bits;

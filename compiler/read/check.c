@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../../runtime/util/file.h"
+#include "../../runtime/util/json.h"
 
 bool op_is_public(Op op) { return op > OP_NONE && op < N_OPS && !op_is(op, FACT_INNER); }
 
@@ -135,14 +136,15 @@ bool name_is_plain(const char *s)
         return *s && strlen(s) < 200 && s[strspn(s, ok)] == 0;
 }
 
-bool map_text_is_plain(const char *s)
+bool map_text_is_plain(const char *all)
 {
+        const char *s = all;
         if (!*s || strlen(s) > 1000)
                 return false;
         for (; *s; s++)
                 if ((unsigned char)*s < 0x20 || *s == 0x7f)
                         return false;
-        return true;
+        return json_utf8_ok(all, (size_t)(s - all));
 }
 
 /* Edits between a and b; words longer than 31 letters count as far apart. */

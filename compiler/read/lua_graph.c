@@ -411,7 +411,7 @@ static int from(lua_State *L)
         if (n->op != OP_PARAM)
                 return luaL_error(L, "from: '%s' is no parameter", n->name);
         if (!map_text_is_plain(text))
-                return luaL_error(L, "from: a map is one line of text");
+                return luaL_error(L, "from: a map is one line of text, in UTF-8");
         if (lua_istable(L, 3)) {
                 lua_getfield(L, 3, "optional");
                 line.optional = lua_toboolean(L, -1);

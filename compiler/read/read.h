@@ -29,7 +29,7 @@ Ref read_node(Graph *g, Op op, const Type *stated, const Ref *in, int n_in, cons
 void attr_default(Op op, Attr *a); /* clears, then sets every field's default */
 /* Letters, digits, _ . - only: names stand in text forms and C comments. */
 bool name_is_plain(const char *s);
-bool map_text_is_plain(const char *s); /* one line, printable */
+bool map_text_is_plain(const char *s); /* one line of UTF-8, printable */
 /* The candidate nearest to `word` in edits, or NULL if none is near. */
 const char *nearest(const char *word, const char *const *candidate, int n);
 

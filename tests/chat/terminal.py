@@ -1,6 +1,7 @@
 """tgc chat on a terminal (a pty): prompt, history, Ctrl-C, Ctrl-D, Ctrl-Z, signals, two columns.
 
-    python3 tests/chat/terminal.py build/tgc PLAN TEMPLATE FOLDER [SEED]      (test_chat_command.sh; a plan
+    python3 tests/chat/terminal.py build/tgc PLAN TEMPLATE FOLDER [SEED]      (test_chat_command.sh;
+            a plan
                                                       with a long context: its answer is stopped)
 """
 import fcntl

@@ -51,6 +51,25 @@ struct ReduceRun {
         }
 };
 
+/* Random operands of op(A) op(B), rows PAD elements longer than they need be; what it must give. */
+template <class T, bool TA, bool TB, int PAD = 0>
+struct Operands {
+        int K;
+        Matrix<T> a, b;
+        Operands(int M, int N, int k, bool integers = true)
+            : K(k), a(TA ? K : M, TA ? M : K, (TA ? M : K) + PAD, integers),
+              b(TB ? N : K, TB ? K : N, (TB ? K : N) + PAD, integers)
+        {
+        }
+        double operator()(int i, int j) const
+        {
+                double s = 0;
+                for (int k = 0; k < K; k++)
+                        s += (TA ? a.at(k, i) : a.at(i, k)) * (TB ? b.at(j, k) : b.at(k, j));
+                return s;
+        }
+};
+
 template <class Tile>
 static int tiles_of(int M, int N)
 {
@@ -61,39 +80,27 @@ static int tiles_of(int M, int N)
 template <class T, class Tile, bool TA, bool TB, int ALIGN, int V>
 static void gemm_case(int M, int N, int K, int splits = 0)
 {
-        constexpr int PAD = 2 * ALIGN / (int)sizeof(T);
         char name[128];
         snprintf(name, sizeof name, "matmul %s %d%d %dx%dx%d tile %dx%dx%d align %d V %d splits %d",
                  type_name<T>(), TA, TB, M, N, K, Tile::BM, Tile::BN, Tile::BK, ALIGN, V, splits);
-        Matrix<T> a(TA ? K : M, TA ? M : K, (TA ? M : K) + PAD),
-                b(TB ? N : K, TB ? K : N, (TB ? K : N) + PAD);
+        const Operands<T, TA, TB, 2 * ALIGN / (int)sizeof(T)> x(M, N, K);
         Result r(M, N);
         Keep<V> keep(r);
         bool ok;
         if (splits) {
                 float *ws = (float *)mem((size_t)splits * M * N * 4);
-                SplitRun<T, Tile, TA, TB, ALIGN, V> f = {
-                        a.p, b.p, a.ld, b.ld, M, N, K, splits, ws
-                };
+                SplitRun<T, Tile, TA, TB, ALIGN, V> f = { x.a.p, x.b.p, x.a.ld, x.b.ld, M,
+                                                          N,     K,     splits, ws };
                 ReduceRun<V> g = { ws, splits, M, N, keep };
                 ok = task_run(f, splits * tiles_of<Tile>(M, N), Tile::THREADS, Tile::SMEM, name) &&
                      task_run(g, (M * N + 64 * V - 1) / (64 * V), 64, 0, name);
                 mem_free(ws);
         } else {
-                MatmulRun<T, Tile, TA, TB, ALIGN, V> f = { a.p, b.p, a.ld, b.ld, M, N, K, keep };
+                MatmulRun<T, Tile, TA, TB, ALIGN, V> f = { x.a.p, x.b.p, x.a.ld, x.b.ld,
+                                                           M,     N,     K,      keep };
                 ok = task_run(f, tiles_of<Tile>(M, N), Tile::THREADS, Tile::SMEM, name);
         }
-        ok = ok && result_is(
-                           r,
-                           [&](int i, int j) {
-                                   double s = 0;
-                                   for (int k = 0; k < K; k++)
-                                           s += (TA ? a.at(k, i) : a.at(i, k)) *
-                                                (TB ? b.at(j, k) : b.at(k, j));
-                                   return s;
-                           },
-                           0, name);
-        report(ok, name);
+        report(ok && result_is(r, x, 0, name), name);
 }
 
 template <class T, class Tile, int ALIGN, int V>
@@ -113,26 +120,16 @@ static void gemm_close(int M, int N, int K)
         char name[128];
         snprintf(name, sizeof name, "matmul f32 close %d%d %dx%dx%d tile %dx%dx%d", TA, TB, M, N, K,
                  Tile::BM, Tile::BN, Tile::BK);
-        Matrix<float> a(TA ? K : M, TA ? M : K, TA ? M : K, false),
-                b(TB ? N : K, TB ? K : N, TB ? K : N, false);
+        const Operands<float, TA, TB> x(M, N, K, false);
         Result r(M, N);
         for (int i = 0; i < M * K; i++) /* all 24 bits */
-                a.p[i] *= 1.f + (float)(next_random() % 4096) / 16777216.f;
+                x.a.p[i] *= 1.f + (float)(next_random() % 4096) / 16777216.f;
         for (int i = 0; i < N * K; i++)
-                b.p[i] *= 1.f + (float)(next_random() % 4096) / 16777216.f;
-        MatmulRun<float, Tile, TA, TB, 16, 4> f = { a.p, b.p, a.ld, b.ld, M, N, K, Keep<4>(r) };
+                x.b.p[i] *= 1.f + (float)(next_random() % 4096) / 16777216.f;
+        MatmulRun<float, Tile, TA, TB, 16, 4> f = { x.a.p, x.b.p, x.a.ld, x.b.ld,
+                                                    M,     N,     K,      Keep<4>(r) };
         bool ok = task_run(f, tiles_of<Tile>(M, N), Tile::THREADS, Tile::SMEM, name);
-        ok = ok && result_is(
-                           r,
-                           [&](int i, int j) {
-                                   double s = 0;
-                                   for (int k = 0; k < K; k++)
-                                           s += (TA ? a.at(k, i) : a.at(i, k)) *
-                                                (TB ? b.at(j, k) : b.at(k, j));
-                                   return s;
-                           },
-                           5e-6 * sqrt(K / 9.), name);
-        report(ok, name);
+        report(ok && result_is(r, x, 5e-6 * sqrt(K / 9.), name), name);
 }
 
 static void gemm_cases()
@@ -226,31 +223,22 @@ static void norm_case(int M, int N, int K)
         snprintf(name, sizeof name, "matmul %s and %s %dx%dx%d tile %dx%d in clusters of %d",
                  type_name<T>(), KIND == NORM_LAYER ? "layernorm" : "rmsnorm", M, N, K, Tile::BM,
                  Tile::BN, CLUSTER);
-        Matrix<T> a(M, K, K + 16), b(TB ? N : K, TB ? K : N, (TB ? K : N) + 16);
+        const Operands<T, false, TB, 16> x(M, N, K);
         Result r(M, N), normed(M, N);
-        NormRun<T, Tile, TB, Norm, V, NV> f = { a.p,  b.p,        a.ld,
-                                                b.ld, M,          N,
-                                                K,    Keep<V>(r), Keep<NV>(normed) };
+        NormRun<T, Tile, TB, Norm, V, NV> f = { x.a.p, x.b.p, x.a.ld,     x.b.ld,          M,
+                                                N,     K,     Keep<V>(r), Keep<NV>(normed) };
         bool ok = task_run(f, (M + Tile::BM - 1) / Tile::BM * CLUSTER, Tile::THREADS,
                            gemm_norm_smem<Tile, Norm>(), name, CLUSTER);
-        ok = ok && result_is(
-                           r,
-                           [&](int i, int j) {
-                                   double s = 0;
-                                   for (int k = 0; k < K; k++)
-                                           s += a.at(i, k) * (TB ? b.at(j, k) : b.at(k, j));
-                                   return s;
-                           },
-                           0, name);
+        ok = ok && result_is(r, x, 0, name);
         for (int i = 0; ok && i < M; i++) { /* rows to their norms */
                 double mean = 0, var = 0;
-                float *x = r.c + (size_t)i * N;
+                float *row = r.c + (size_t)i * N;
                 for (int j = 0; j < N; j++)
-                        mean += KIND == NORM_LAYER ? x[j] / (double)N : 0;
+                        mean += KIND == NORM_LAYER ? row[j] / (double)N : 0;
                 for (int j = 0; j < N; j++)
-                        var += (x[j] - mean) * (x[j] - mean) / N;
+                        var += (row[j] - mean) * (row[j] - mean) / N;
                 for (int j = 0; j < N; j++)
-                        x[j] = (float)((x[j] - mean) / sqrt(var + 1e-3));
+                        row[j] = (float)((row[j] - mean) / sqrt(var + 1e-3));
         }
         ok = ok && result_is(
                            normed, [&](int i, int j) { return (double)r.c[(size_t)i * N + j]; },
@@ -366,14 +354,25 @@ struct SlotsRun {
         }
 };
 
-/* Result row of each sorted position, and the expert by result row. */
-static void result_rows(const Routing &g, bool scatter, int *row_of, int *expert_of)
-{
-        for (int p = 0; p < g.P; p++) {
-                row_of[p] = scatter ? g.perm[p] : p;
-                expert_of[row_of[p]] = g.expert[p];
+/* Of a result's rows: which sorted position each is of, and its expert. */
+struct ResultRows {
+        int *position, *expert;
+        ResultRows(const Routing &g, bool scatter)
+            : position((int *)mem((size_t)(g.P + 1) * 4)), expert((int *)mem((size_t)(g.P + 1) * 4))
+        {
+                for (int p = 0; p < g.P; p++) {
+                        const int row = scatter ? g.perm[p] : p;
+                        position[row] = p;
+                        expert[row] = g.expert[p];
+                }
         }
-}
+        ~ResultRows()
+        {
+                mem_free(position);
+                mem_free(expert);
+        }
+        ResultRows(const ResultRows &) = delete;
+};
 
 template <class T, class Tile, bool TW, int ADIV, bool SCATTER, int ALIGN, int V>
 static void expert_case(int P, int E, int N, int K, int skip)
@@ -387,20 +386,16 @@ static void expert_case(int P, int E, int N, int K, int skip)
         Matrix<T> a(ADIV ? P / ADIV + 1 : P, K, K + PAD),
                 w(E * (TW ? N : K), TW ? K : N, TW ? K : N);
         Result r(P, N);
-        int *row_of = (int *)mem((size_t)(P + 1) * 4), *expert_of = (int *)mem((size_t)(P + 1) * 4);
-        int *p_of = (int *)mem((size_t)(P + 1) * 4);
-        result_rows(g, SCATTER, row_of, expert_of);
-        for (int p = 0; p < P; p++)
-                p_of[row_of[p]] = p;
+        const ResultRows rows(g, SCATTER);
         ExpertRun<T, Tile, TW, ADIV, SCATTER, ALIGN, V> f = {
-                a.p, w.p, a.ld, N, K, E, g.perm, g.offs, Keep<V>(r, expert_of)
+                a.p, w.p, a.ld, N, K, E, g.perm, g.offs, Keep<V>(r, rows.expert)
         };
         bool ok = task_run(f, ((P + Tile::BM - 1) / Tile::BM + E) * ((N + Tile::BN - 1) / Tile::BN),
                            Tile::THREADS, Tile::SMEM, name);
         ok = ok && result_is(
                            r,
                            [&](int i, int j) {
-                                   int p = p_of[i], e = g.expert[p];
+                                   int p = rows.position[i], e = g.expert[p];
                                    double s = 0;
                                    for (int k = 0; k < K; k++)
                                            s += a.at(g.row(p, ADIV), k) *
@@ -409,9 +404,6 @@ static void expert_case(int P, int E, int N, int K, int skip)
                            },
                            0, name);
         report(ok, name);
-        mem_free(row_of);
-        mem_free(expert_of);
-        mem_free(p_of);
 }
 
 template <class T, class Tile, int YDIV, int ADIV, int ALIGN, int V>
@@ -449,25 +441,21 @@ static void slots_case(int P, int E)
         snprintf(name, sizeof name, "grouped_gemv %s %d slots %d experts %dx%d adiv %d scatter %d",
                  type_name<T>(), P, E, N, K, ADIV, SCATTER);
         Routing g(P, E, -1);
-        const int rows = ADIV ? P / ADIV + 1 : P;
-        Matrix<float> x(rows, K, K);
+        const int rows_x = ADIV ? P / ADIV + 1 : P;
+        Matrix<float> x(rows_x, K, K);
         Matrix<T> w(E * N, K, K);
         Result r(P, N);
-        int *row_of = (int *)mem((size_t)(P + 1) * 4), *expert_of = (int *)mem((size_t)(P + 1) * 4);
-        int *p_of = (int *)mem((size_t)(P + 1) * 4);
-        result_rows(g, SCATTER, row_of, expert_of);
-        for (int p = 0; p < P; p++)
-                p_of[row_of[p]] = p;
+        const ResultRows rows(g, SCATTER);
         GemvShape s = gemv_shape((int)sizeof(T), 1, K, 64, 2, 1, ALIGN);
         SlotsRun<T, N, K, ADIV, SCATTER, ALIGN, HV, V> f = {
-                w.p, E, g.perm, g.offs, { x.p, K, rows }, Keep<V>(r, expert_of)
+                w.p, E, g.perm, g.offs, { x.p, K, rows_x }, Keep<V>(r, rows.expert)
         };
         bool ok = task_run(f, P * ((N + s.cols - 1) / s.cols), 64, s.smem, name);
         ok = ok &&
              result_is(
                      r,
                      [&](int i, int j) {
-                             int p = p_of[i];
+                             int p = rows.position[i];
                              double sum = 0;
                              for (int k = 0; k < K; k++)
                                      sum += x.at(g.row(p, ADIV), k) * w.at(g.expert[p] * N + j, k);
@@ -475,9 +463,6 @@ static void slots_case(int P, int E)
                      },
                      0, name);
         report(ok, name);
-        mem_free(row_of);
-        mem_free(expert_of);
-        mem_free(p_of);
 }
 
 static void expert_cases()

@@ -37,95 +37,84 @@ struct Weigh {
         }
 };
 
-template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN, int HV,
-          int V, int MINV>
-struct ShortRun {
-        static constexpr int MOST = THREADS;
-        const T *w;
-        int ldw;
-        Give<HV> prologue;
-        Keep<V, MINV> epilogue;
-        __device__ void operator()(int tile, char *smem) const
-        {
-                const Weigh<NORM> gain = { 1 };
-                if constexpr (NORM == NORM_NONE)
-                        gemv_short_task<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f,
-                                                                                    tile, smem,
-                                                                                    prologue,
-                                                                                    epilogue);
-                else
-                        gemv_short_task<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f,
-                                                                                    tile, smem,
-                                                                                    prologue,
-                                                                                    epilogue, gain);
-        }
-};
+/* What a task of a norm multiplies the standardised row by. */
+template <int NORM, int M>
+__device__ static auto gain_of()
+{
+        if constexpr (NORM == NORM_NONE)
+                return NoGain();
+        else
+                return Weigh<NORM> { M };
+}
 
-template <class T, int M, int N, int K, int WARPS, int TILES, int ROUNDS, int NORM, int HV, int V,
-          int MINV>
-struct MmaRun {
-        static constexpr int MOST = WARPS * 32;
-        const T *w;
-        int ldw;
-        Give<HV> prologue;
-        Keep<V, MINV> epilogue;
-        __device__ void operator()(int tile, char *smem) const
-        {
-                const Weigh<NORM> gain = { M };
-                if constexpr (NORM == NORM_NONE)
-                        gemv_mma_task<T, M, N, K, WARPS, TILES, ROUNDS, NORM>(w, ldw, 1e-5f, tile,
-                                                                              smem, prologue,
-                                                                              epilogue);
-                else
-                        gemv_mma_task<T, M, N, K, WARPS, TILES, ROUNDS, NORM>(w, ldw, 1e-5f, tile,
-                                                                              smem, prologue,
-                                                                              epilogue, gain);
-        }
-};
-
-template <class T, int N, int K, int LANES, int TILES, int NORM, int ALIGN, int HV>
-struct NarrowRun {
-        const T *w;
-        int ldw;
-        Give<HV> prologue;
-        Keep<4, 1> epilogue;
-        __device__ void operator()(int tile, char *) const
-        {
-                const Weigh<NORM> gain = { 1 };
-                if constexpr (NORM == NORM_NONE)
-                        gemv_narrow_task<T, N, K, NARROW_THREADS, LANES, TILES, NORM, ALIGN>(
-                                w, ldw, 1e-5f, tile, prologue, epilogue);
-                else
-                        gemv_narrow_task<T, N, K, NARROW_THREADS, LANES, TILES, NORM, ALIGN>(
-                                w, ldw, 1e-5f, tile, prologue, epilogue, gain);
-        }
-};
-
-template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN,
-          int HV, int V, int MINV>
+/* A form of the product, Form::task, and its operands. */
+template <class Form, class T, int HV, int V, int MINV>
 struct GemvRun {
-        static constexpr int MOST = THREADS;
+        static constexpr int MOST = Form::MOST;
         const T *w;
         int ldw;
         Give<HV> prologue;
         Keep<V, MINV> epilogue;
         __device__ void operator()(int tile, char *smem) const
         {
-                const Weigh<NORM> gain = { M };
-                if constexpr (NORM == NORM_NONE && SPLIT > 0)
-                        gemv_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f,
-                                                                                 tile, smem,
-                                                                                 prologue,
-                                                                                 epilogue);
-                else if constexpr (SPLIT > 0)
-                        gemv_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f,
-                                                                                 tile, smem,
-                                                                                 prologue, epilogue,
-                                                                                 gain);
+                Form::task(w, ldw, tile, smem, prologue, epilogue);
+        }
+};
+
+template <class T, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN>
+struct ShortForm {
+        static constexpr int MOST = THREADS;
+        template <class P, class E>
+        __device__ static void task(const T *w, int ldw, int tile, char *smem, const P &prologue,
+                                    const E &epilogue)
+        {
+                gemv_short_task<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(w, ldw, 1e-5f, tile,
+                                                                            smem, prologue,
+                                                                            epilogue,
+                                                                            gain_of<NORM, 1>());
+        }
+};
+
+template <class T, int M, int N, int K, int WARPS, int TILES, int ROUNDS, int NORM>
+struct MmaForm {
+        static constexpr int MOST = WARPS * 32;
+        template <class P, class E>
+        __device__ static void task(const T *w, int ldw, int tile, char *smem, const P &prologue,
+                                    const E &epilogue)
+        {
+                gemv_mma_task<T, M, N, K, WARPS, TILES, ROUNDS, NORM>(w, ldw, 1e-5f, tile, smem,
+                                                                      prologue, epilogue,
+                                                                      gain_of<NORM, M>());
+        }
+};
+
+template <class T, int N, int K, int LANES, int TILES, int NORM, int ALIGN>
+struct NarrowForm {
+        static constexpr int MOST = NARROW_THREADS;
+        template <class P, class E>
+        __device__ static void task(const T *w, int ldw, int tile, char *, const P &prologue,
+                                    const E &epilogue)
+        {
+                gemv_narrow_task<T, N, K, NARROW_THREADS, LANES, TILES, NORM, ALIGN>(
+                        w, ldw, 1e-5f, tile, prologue, epilogue, gain_of<NORM, 1>());
+        }
+};
+
+template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN>
+struct RowsForm {
+        static constexpr int MOST = THREADS;
+        template <class P, class E>
+        __device__ static void task(const T *w, int ldw, int tile, char *smem, const P &prologue,
+                                    const E &epilogue)
+        {
+                if constexpr (SPLIT > 0)
+                        gemv_task<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>(
+                                w, ldw, 1e-5f, tile, smem, prologue, epilogue, gain_of<NORM, M>());
                 else
                         gemv_kn_task<T, M, N, K, THREADS, ROWS, NORM, ALIGN>(w, ldw, 1e-5f, tile,
                                                                              smem, prologue,
-                                                                             epilogue, gain);
+                                                                             epilogue,
+                                                                             gain_of<NORM, M>());
         }
 };
 
@@ -158,21 +147,33 @@ static bool gemv_is(const Result &r, const Matrix<float> &x, const Matrix<T> &w,
                 ((NORM == NORM_NONE ? 1 : 2) * 1e-5 + rounded) * sqrt((double)K) + 1e-6, name);
 }
 
+/* Random operands, whose rows are PAD elements longer than they need be; IN_T: x is of T; rounded:
+ * as gemv_is. */
+template <class Form, class T, int M, int N, int K, int NORM, int HV, int V, int MINV, int PAD,
+          bool ROWS_OF_W = true, bool IN_T = false>
+static void form_case(int blocks, int threads, int smem, const char *name, double rounded = 0)
+{
+        Matrix<T> w(ROWS_OF_W ? N : K, ROWS_OF_W ? K : N, (ROWS_OF_W ? K : N) + PAD, false);
+        Matrix<float> x(M, K, K, false);
+        for (int i = 0; IN_T && i < M * K; i++) {
+                T t;
+                put(&t, x.p[i]);
+                x.p[i] = get(t);
+        }
+        Result r(M, N);
+        GemvRun<Form, T, HV, V, MINV> f = { w.p, w.ld, { x.p, K, M }, Keep<V, MINV>(r) };
+        const bool ok = task_run(f, blocks, threads, smem, name);
+        report(ok && gemv_is<T, M, K, NORM, ROWS_OF_W>(r, x, w, name, rounded), name);
+}
+
 /* SPLIT 0: gemv_kn_task with ROWS columns per block */
 template <class T, int M, int N, int K, int THREADS, int ROWS, int SPLIT, int NORM, int ALIGN,
           int HV, int V, int MINV = 1>
 static void gemv_case()
 {
-        constexpr int PAD = 2 * ALIGN / (int)sizeof(T);
         char name[128];
         snprintf(name, sizeof name, "gemv %s %dx%dx%d threads %d rows %d split %d norm %d align %d",
                  type_name<T>(), M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN);
-        Matrix<T> w(SPLIT ? N : K, SPLIT ? K : N, (SPLIT ? K : N) + PAD, false);
-        Matrix<float> x(M, K, K, false);
-        Result r(M, N);
-        GemvRun<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN, HV, V, MINV> f = {
-                w.p, w.ld, { x.p, K, M }, Keep<V, MINV>(r)
-        };
         GemvShape s = { 0, 0, 0, ROWS, gemv_kn_smem(M, K, THREADS, ROWS) };
         if constexpr (SPLIT > 0) {
                 typedef GemvShapeOf<(int)sizeof(T), M, K, THREADS, ROWS, SPLIT, ALIGN> S;
@@ -181,8 +182,9 @@ static void gemv_case()
                                s.cols == S::COLS && s.smem == S::SMEM,
                        "gemv_shape.h agrees with GemvShapeOf");
         }
-        const bool ok = task_run(f, (N + s.cols - 1) / s.cols, THREADS, s.smem, name);
-        report(ok && gemv_is<T, M, K, NORM, (SPLIT > 0)>(r, x, w, name), name);
+        form_case<RowsForm<T, M, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>, T, M, N, K, NORM, HV, V,
+                  MINV, 2 * ALIGN / (int)sizeof(T), (SPLIT > 0)>((N + s.cols - 1) / s.cols, THREADS,
+                                                                 s.smem, name);
 }
 
 /* gemv_short_task with the shape the compiler would choose, for SMS multiprocessors */
@@ -196,14 +198,9 @@ static void short_case()
                  "gemv_short %s %dx%d threads %d rows %d split %d norm %d align %d", type_name<T>(),
                  N, K, THREADS, ROWS, SPLIT, NORM, ALIGN);
         report(s.threads == THREADS && s.rows == ROWS && s.split == SPLIT, "gemv_short's choice");
-        Matrix<T> w(N, K, K + 2 * ALIGN / (int)sizeof(T), false);
-        Matrix<float> x(1, K, K, false);
-        Result r(1, N);
-        ShortRun<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN, HV, V, MINV> f = {
-                w.p, w.ld, { x.p, K, 1 }, Keep<V, MINV>(r)
-        };
-        const bool ok = task_run(f, (N + s.cols - 1) / s.cols, THREADS, s.smem, name);
-        report(ok && gemv_is<T, 1, K, NORM, true>(r, x, w, name), name);
+        form_case<ShortForm<T, N, K, THREADS, ROWS, SPLIT, NORM, ALIGN>, T, 1, N, K, NORM, HV, V,
+                  MINV, 2 * ALIGN / (int)sizeof(T)>((N + s.cols - 1) / s.cols, THREADS, s.smem,
+                                                    name);
 }
 
 /* gemv_mma_task, whose x is of T and is rounded to T again after the norm: of values up to 4 by
@@ -219,23 +216,11 @@ static void mma_case()
                  type_name<T>(), M, N, K, WARPS, TILES, ROUNDS, NORM);
         report(s.warps == WARPS && s.tiles == TILES && s.rounds == ROUNDS && s.smem == S::SMEM,
                "gemv_mma's choice");
-        Matrix<T> w(N, K, K + 16, false);
-        Matrix<float> x(M, K, K, false);
-        for (int m = 0; m < M; m++)
-                for (int k = 0; k < K; k++) {
-                        T t;
-                        put(&t, x.p[m * K + k]);
-                        x.p[m * K + k] = get(t);
-                }
-        Result r(M, N);
-        MmaRun<T, M, N, K, WARPS, TILES, ROUNDS, NORM, HV, V, MINV> f = {
-                w.p, w.ld, { x.p, K, M }, Keep<V, MINV>(r)
-        };
-        const bool ok = task_run(f, (N + s.cols - 1) / s.cols, WARPS * 32, s.smem, name);
         const double rounded = NORM == NORM_NONE
                                        ? 0
                                        : (std::is_same<T, bf16>::value ? 0x1p-7 : 0x1p-10);
-        report(ok && gemv_is<T, M, K, NORM, true>(r, x, w, name, rounded), name);
+        form_case<MmaForm<T, M, N, K, WARPS, TILES, ROUNDS, NORM>, T, M, N, K, NORM, HV, V, MINV,
+                  16, true, true>((N + s.cols - 1) / s.cols, WARPS * 32, s.smem, name, rounded);
 }
 
 /* gemv_narrow_task with the lanes and tiles that the compiler would choose, for SMS
@@ -248,14 +233,8 @@ static void narrow_case()
         snprintf(name, sizeof name, "gemv_narrow %s %dx%d lanes %d tiles %d norm %d align %d",
                  type_name<T>(), N, K, LANES, TILES, NORM, ALIGN);
         report(s.lanes == LANES && s.tiles == TILES, "gemv_narrow's choice");
-        Matrix<T> w(N, K, K + 2 * ALIGN / (int)sizeof(T), false);
-        Matrix<float> x(1, K, K, false);
-        Result r(1, N);
-        NarrowRun<T, N, K, LANES, TILES, NORM, ALIGN, HV> f = {
-                w.p, w.ld, { x.p, K, 1 }, Keep<4, 1>(r)
-        };
-        const bool ok = task_run(f, TILES, NARROW_THREADS, 0, name);
-        report(ok && gemv_is<T, 1, K, NORM, true>(r, x, w, name), name);
+        form_case<NarrowForm<T, N, K, LANES, TILES, NORM, ALIGN>, T, 1, N, K, NORM, HV, 4, 1,
+                  2 * ALIGN / (int)sizeof(T)>(TILES, NARROW_THREADS, 0, name);
 }
 
 static void gemv_cases()

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """batching.py: requests of mixed lengths, tgc beside transformers' continuous batching, on one GPU.
 
-    python3 tests/bench/batching.py --tgc build/tgc [--requests 64,256] [--new 64] [--graphs off,on] [--dir DIR]
+    python3 tests/bench/batching.py --tgc build/tgc [--requests 64,256] [--new 64] [--graphs off,on]
+            [--dir DIR]
 
-A model of Llama-3.2-1B's shape with random weights in bf16 is made in DIR (2.5 GB, kept; --layers makes it smaller, for
-both).  Every request has a prompt of 16 to 1000 random ids and gets --new tokens, greedy, no end token.  Each number of
-requests is a round of its own, the cheapest first.  transformers: generate_batch with SDPA over its paged cache, --warm
-requests first to warm up, a cache of --memory of the GPU, as more leaves its masks no room.  Its own choice is no CUDA
-graphs where attention takes a mask, as SDPA's does; --graphs says with which it is timed.  Its worker's errors are
-printed.  tgc: `run --prompts`, the time it prints, which is without load and compilation, and with reading the prompts.
-Each stage is printed when it ends, so that a run that is cut off leaves its figures.
+A model of Llama-3.2-1B's shape with random weights in bf16 is made in DIR (2.5 GB, kept; --layers
+makes it smaller, for both).  Every request has a prompt of 16 to 1000 random ids and gets --new
+tokens, greedy, no end token.  Each number of requests is a round of its own, the cheapest first.
+transformers: generate_batch with SDPA over its paged cache, --warm requests first to warm up, a
+cache of --memory of the GPU, as more leaves its masks no room.  Its own choice is no CUDA graphs
+where attention takes a mask, as SDPA's does; --graphs says with which it is timed.  Its worker's
+errors are printed.  tgc: `run --prompts`, the time it prints, which is without load and
+compilation, and with reading the prompts.  Each stage is printed when it ends, so that a run that
+is cut off leaves its figures.
 """
 import argparse, json, os, random, re, subprocess, sys, tempfile, time
 
@@ -125,7 +128,8 @@ def main():
     for graphs in args.graphs.split(","):
         for n in counts:
             theirs = peer.rate(prompts[:n], graphs == "on")
-            say("%d requests, %d prompt tokens, %d new each: tgc %.0f tok/s, transformers with graphs %s %.0f tok/s, %.2fx"
+            say("%d requests, %d prompt tokens, %d new each: tgc %.0f tok/s, transformers with "
+                "graphs %s %.0f tok/s, %.2fx"
                 % (n, sum(map(len, prompts[:n])), args.new, ours[n], graphs, theirs,
                    ours[n] / theirs))
 

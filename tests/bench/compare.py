@@ -1,13 +1,15 @@
 """compare.py: whole workloads, tgc next to PyTorch, on one GPU in one run.
 
-    python3 tests/bench/compare.py --tgc build/tgc [--only NAME,...] [--modes MODE,...] [--quick] [--once] [--out DIR]
+    python3 tests/bench/compare.py --tgc build/tgc [--only NAME,...] [--modes MODE,...] [--quick]
+            [--once] [--out DIR]
 
-Prints a table and writes compare.csv, results.json and SVG charts to DIR after every workload, so that a run that is
-cut short loses nothing.  Each side's time is the median of three rounds; a round is the mean over steps or tokens in a
-row, as many for both sides, after warm-up.  Rounds of tgc (a process each) and of PyTorch's first mode are in turn,
-those of its other modes follow; the fastest mode counts.  Times at other contexts are one round of each side.  The
-ceilings are measured first: a copy's bytes a second and the FLOPs a second of an 8192^3 bf16 product.
-Needs torch, and nothing else that Python does not have.
+Prints a table and writes compare.csv, results.json and SVG charts to DIR after every workload, so
+that a run that is cut short loses nothing.  Each side's time is the median of three rounds; a round
+is the mean over steps or tokens in a row, as many for both sides, after warm-up.  Rounds of tgc (a
+process each) and of PyTorch's first mode are in turn, those of its other modes follow; the fastest
+mode counts.  Times at other contexts are one round of each side.  The ceilings are measured first:
+a copy's bytes a second and the FLOPs a second of an 8192^3 bf16 product.  Needs torch, and nothing
+else that Python does not have.
 """
 import argparse
 import contextlib
@@ -48,7 +50,8 @@ class Workload:
         return [] if self.kind == "train" else ["--prompt-tokens", str(tokens)]
 
     def steps(self, tokens, quick):
-        """Of a round: steps, or tokens after `tokens` others, as the context holds them with tgc's warm-up."""
+        """Of a round: steps, or tokens after `tokens` others, as the context holds them with tgc's
+        warm-up."""
         n = 20 if self.kind == "train" and self.batch * self.tokens > 4096 else 200
         n = n if self.kind == "train" else min(n, self.shape.ctx - tokens - 4)
         return max(3, n // 5) if quick else n
@@ -152,8 +155,9 @@ class Compare:
         self.models = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models")
         self.copy, self.flops = torch_models.ceilings()
         p = torch.cuda.get_device_properties(0)
-        self.machine = (f"{p.name}, PyTorch {torch.__version__}, CUDA {torch.version.cuda}; copy "
-                        f"{self.copy / 1e12:.2f} TB/s, bf16 8192^3 product {self.flops / 1e12:.0f} TFLOP/s")
+        self.machine = (
+            f"{p.name}, PyTorch {torch.__version__}, CUDA {torch.version.cuda}; copy "
+            f"{self.copy / 1e12:.2f} TB/s, bf16 8192^3 product {self.flops / 1e12:.0f} TFLOP/s")
 
     def time_left(self):
         return not self.a.budget or time.monotonic() - self.start < self.a.budget
@@ -179,7 +183,8 @@ class Compare:
         return None
 
     def round_tgc(self, row, cache):
-        """One process: its mean is a round; the first one says where the time goes too.  False: it failed."""
+        """One process: its mean is a round; the first one says where the time goes too.  False: it
+        failed."""
         w, t = row.w, row.tgc
         first = "rounds" not in t
         r = self.bench(row, cache, "-r", str(w.steps(w.tokens, self.a.quick)), *w.prompt(w.tokens),
@@ -273,8 +278,8 @@ class Compare:
             def gib(d):
                 return f(d["memory_bytes"] / 2**30, 2) if "memory_bytes" in d else ""
             share = r.share(self.copy, self.flops)
-            target = "" if r.w.target is None else f">= {r.w.target:g}x" if r.w.kind == "train" else \
-                f"<= {r.w.target:g} ms"
+            target = ("" if r.w.target is None else f">= {r.w.target:g}x" if r.w.kind == "train"
+                      else f"<= {r.w.target:g} ms")
             lines.append((r.w.name, f(r.tgc.get("ms")), f(best.get("ms")), r.best() or "",
                           f(r.ratio(), 2), "" if share is None else f"{share:.0%}", target,
                           r.reached(), gib(r.tgc), gib(best), f(r.tgc.get("cold_s"), 2),
@@ -290,9 +295,9 @@ class Compare:
                      for i, (c, n) in enumerate(zip(x, width)))
             print("  ".join(cells).rstrip())
         print(
-            f"ms: of a step, or of a token of each sequence; the median of {ROUNDS} rounds on both sides, tgc's (a process "
-              f"each) and PyTorch's in turn\n    (its modes after the first alone), a round the mean of as many steps or "
-              f"tokens in a row")
+            f"ms: of a step, or of a token of each sequence; the median of {ROUNDS} rounds on both "
+            f"sides, tgc's (a process each) and PyTorch's in turn\n    (its modes after the first "
+            f"alone), a round the mean of as many steps or tokens in a row")
         for r in self.rows:
             for e in r.errors:
                 print(f"{r.w.name}: {e}")
@@ -318,8 +323,8 @@ class Compare:
         for r in self.rows:
             k = sorted(r.tgc.get("kernels", []), key=lambda k: -k["ms"])
             total = sum(x["ms"] for x in k)
-            bars += [(
-                f"{r.w.name}: {total:.3f} ms in {sum(x['launches'] for x in k)} launches",)] if k else []
+            bars += [(f"{r.w.name}: {total:.3f} ms in "
+                      f"{sum(x['launches'] for x in k)} launches",)] if k else []
             bars += [(label(x), x["ms"] / total, f"{x['ms']:.3f} ms, {x['launches']}x")
                      for x in k[:8]]
         put("kernels.svg", svg.bars("Where the time goes: share of each program's kernels", bars))
@@ -346,15 +351,16 @@ class Compare:
             self.measure(row)
             self.write()
             peer = ", ".join(f"{m} {r['ms']:.3f} ms" for m, r in row.torch.items())
-            print(
-                f"{w.name}: tgc {row.tgc.get('ms', 0):.3f} ms, {row.tgc.get('load')}; PyTorch {peer}; measured in "
-                  f"{time.monotonic() - begun:.0f} s", *row.errors, sep="\n  ", flush=True)
+            print(f"{w.name}: tgc {row.tgc.get('ms', 0):.3f} ms, {row.tgc.get('load')}; PyTorch "
+                  f"{peer}; measured in {time.monotonic() - begun:.0f} s", *row.errors, sep="\n  ",
+                  flush=True)
         self.show()
 
 
 @contextlib.contextmanager
 def tried(row, mode):
-    """What fails, out of memory or a compiler, is told in the row: the others are measured still."""
+    """What fails, out of memory or a compiler, is told in the row: the others are measured
+    still."""
     try:
         yield
     except Exception as e:
@@ -382,8 +388,9 @@ def main():
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--tgc", default="build/tgc", help="the program")
     p.add_argument("--only", type=words, help="workloads whose names contain one of these")
-    p.add_argument("--modes", type=words, default=MODES,
-                   help="PyTorch's: eager, compile, graphs; first: each workload's fastest by experience")
+    p.add_argument(
+        "--modes", type=words, default=MODES,
+        help="PyTorch's: eager, compile, graphs; first: each workload's fastest by experience")
     p.add_argument("--quick", action="store_true", help="few steps a round")
     p.add_argument("--once", action="store_true",
                    help="short: the same rounds, but no other contexts")

@@ -1,16 +1,21 @@
-"""finetune.py: fine-tuning steps of tgc beside PEFT, bitsandbytes, Liger and torch.compile, both sides in one run on one GPU.
+"""finetune.py: fine-tuning steps of tgc beside PEFT, bitsandbytes, Liger and torch.compile, both
+sides in one run on one GPU.
 
-    python3 tests/bench/finetune.py qlora|lora|mlp|sample [--tgc build/tgc] [--out DIR] [--layers N] [--steps N] [--variants LIST] [--small]
+    python3 tests/bench/finetune.py qlora|lora|mlp|sample [--tgc build/tgc] [--out DIR] [--layers N]
+            [--steps N] [--variants LIST] [--small]
 
-qlora   Qwen3-8B's shape over NF4 (double), r 16 on seven linears, 2 x 512, each layer's activations computed again:
-        PEFT and bitsandbytes
+qlora   Qwen3-8B's shape over NF4 (double), r 16 on seven linears, 2 x 512, each layer's activations
+        computed again: PEFT and bitsandbytes
 lora    Llama-3.2-1B's shape in bf16, r 16 on seven linears, 8 x 1024: PEFT and Liger, torch.compile
-mlp     Llama-3.2-1B's shape, the MLPs alone, AdamW with 8-bit states, bf16 without masters, records padded to 512, 1 x 4:
-        torch.compile and bitsandbytes; and tgc's packed rows, by tokens of records
-sample  8 continuations of 100 tokens, Qwen3-8B's shape in bf16: transformers' generate(num_return_sequences=8)
+mlp     Llama-3.2-1B's shape, the MLPs alone, AdamW with 8-bit states, bf16 without masters, records
+        padded to 512, 1 x 4: torch.compile and bitsandbytes; and tgc's packed rows, by tokens of
+        records
+sample  8 continuations of 100 tokens, Qwen3-8B's shape in bf16: transformers'
+        generate(num_return_sequences=8)
 
---variants: of PyTorch's side, in this order: eager, compiled, compiled-plain (without Liger), eager-plain.  A line is printed as soon
-as it is known.  Weights are random.  --layers: fewer layers, on both sides.  --small: tiny shapes, for a CPU.
+--variants: of PyTorch's side, in this order: eager, compiled, compiled-plain (without Liger),
+eager-plain.  A line is printed as soon as it is known.  Weights are random.  --layers: fewer
+layers, on both sides.  --small: tiny shapes, for a CPU.
 """
 import argparse
 import json
@@ -98,7 +103,8 @@ def tgc_step(*more):
 
 
 def tgc_trains(name, *more):
-    """tokens a second once log.jsonl has WARM + steps rows, and how full rows are; the run is ended there, so that nothing is saved"""
+    """tokens a second once log.jsonl has WARM + steps rows, and how full rows are; the run is ended
+    there, so that nothing is saved"""
     log = at(name + "/log.jsonl")
     if os.path.exists(log):
         os.remove(log)
@@ -131,8 +137,9 @@ if not a.no_tgc:
     if a.job in ("qlora", "lora"):
         how = ("--weight-type", "nf4", "--recompute", "block") if a.job == "qlora" else ()
         r = tgc_step(*how)
-        result("tgc", r["train"]["tokens_per_s"],
-               f"  {r['train']['median_ms']:.2f} ms, {r['memory_bytes'] / 2**30:.2f} GiB; {r['load']}")
+        result(
+            "tgc", r["train"]["tokens_per_s"],
+            f"  {r['train']['median_ms']:.2f} ms, {r['memory_bytes'] / 2**30:.2f} GiB; {r['load']}")
     elif a.job == "mlp":
         mlp = ("--train", "mlp", "--optimizer", "adamw8bit", "--masters", "none", "--beta2",
                "0.999")
@@ -140,8 +147,8 @@ if not a.no_tgc:
         result("tgc", rate, f"  {full:.2f} full")
         packed, more = tgc_trains("packed", *mlp, "--loss", "all")
         useful = packed * more
-        tell(
-            f"tgc, packed: {packed:.0f} tok/s, {more:.2f} full; of records {useful:.0f}, padded {rate * full:.0f}")
+        tell(f"tgc, packed: {packed:.0f} tok/s, {more:.2f} full; of records {useful:.0f}, padded "
+             f"{rate * full:.0f}")
 
 # ---- PyTorch
 import torch  # noqa: E402
@@ -241,7 +248,8 @@ def mlp_side(variant):
         import bitsandbytes as bnb
         opt, what = bnb.optim.AdamW8bit(learnt, lr=2e-5), "bitsandbytes"
     tok = PreTrainedTokenizerFast(tokenizer_file=os.path.join(model, "tokenizer.json"))
-    head = "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n{}<|eot_id|>"
+    head = ("<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|>"
+            "<|start_header_id|>assistant<|end_header_id|>\n\n{}<|eot_id|>")
     rows = [tok(head.format(q, c), add_special_tokens=False)["input_ids"][:T] for q, c in records]
     full = statistics.mean(len(r) for r in rows) / T
     rows = [(torch.tensor([r + [3] * (T - len(r))], device=DEV),
@@ -255,8 +263,8 @@ def mlp_side(variant):
 
     timed(f"PyTorch and {what} ({variant})", step, opt, f"; full {full:.2f}")
     if not a.no_tgc:
-        tell(
-            f"packed, by tokens of records: {useful / (rates[f'PyTorch and {what} ({variant})'] * full):.2f} x that")
+        tell(f"packed, by tokens of records: "
+             f"{useful / (rates[f'PyTorch and {what} ({variant})'] * full):.2f} x that")
 
 
 if a.job == "sample":

@@ -1,12 +1,14 @@
-"""kernel_targets.py: the kernels that have a target, each next to the library's, on one GPU in one run.
+"""kernel_targets.py: the kernels that have a target, each next to the library's, on one GPU in one
+run.
 
     python3 tests/bench/kernel_targets.py [--bin DIR] [--only PATTERN] [--out DIR]
 
-From the repository's root; needs nvcc and torch.  The benches of this folder are built into DIR, unless they are there
-already, and run for one problem after the other, in turn with PyTorch (cuBLAS by the bench of products itself); they
-compare with float64 what they time, but for attention's forward pass, whose test is a part of its own.  Of a product the
-fastest tile counts.  Prints a table and writes kernels.csv.  Times are microseconds of launches in a row; GB/s counts each
-operand once.
+From the repository's root; needs nvcc and torch.  The benches of this folder are built into DIR,
+unless they are there already, and run for one problem after the other, in turn with PyTorch (cuBLAS
+by the bench of products itself); they compare with float64 what they time, but for attention's
+forward pass, whose test is a part of its own.  Of a product the fastest tile counts.  Prints a
+table and writes kernels.csv.  Times are microseconds of launches in a row; GB/s counts each operand
+once.
 """
 import argparse
 import csv

@@ -2,10 +2,11 @@
 
         python3 tests/bench/llama2c_speed.py LLAMA2C [--rounds N] [--tokens N] [SHAPE...]
 
-LLAMA2C is a clone of karpathy/llama2.c; its run.c is built with `gcc -Ofast -march=native`, changed in
-one line so that it does not end at BOS.  Weights are random, in its format.  All take turns.  A figure
-is tokens a second of processor time between two lengths, which leaves out loading: the machine may be
-shared.  Too few tokens drown in how much loading varies.  Medians and, in brackets, the best."""
+LLAMA2C is a clone of karpathy/llama2.c; its run.c is built with `gcc -Ofast -march=native`, changed
+in one line so that it does not end at BOS.  Weights are random, in its format.  All take turns.  A
+figure is tokens a second of processor time between two lengths, which leaves out loading: the
+machine may be shared.  Too few tokens drown in how much loading varies.  Medians and, in brackets,
+the best."""
 import argparse, os, resource, statistics, struct, subprocess, tempfile
 import numpy as np
 
@@ -19,7 +20,8 @@ SHAPES = {  # dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_le
 
 
 def write_weights(path, dims):
-    """token_embedding, rms_att, wq, wk, wv, wo, rms_ffn, w1, w2, w3, rms_final, and two tables nobody reads."""
+    """token_embedding, rms_att, wq, wk, wv, wo, rms_ffn, w1, w2, w3, rms_final, and two tables
+    nobody reads."""
     C, F, L, H, K, V, T = dims
     r = np.random.default_rng(1)
     kv = C // H * K

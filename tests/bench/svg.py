@@ -1,4 +1,5 @@
-"""svg.py: the charts of compare.py, written as SVG text.  Data are plain lists; every function returns the text."""
+"""svg.py: the charts of compare.py, written as SVG text.  Data are plain lists; every function
+returns the text."""
 import math
 from html import escape
 
@@ -7,11 +8,13 @@ LINE, FONT = 18, 12
 
 
 def text(x, y, s, anchor="start", fill="#222", size=FONT):
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{fill}" font-size="{size}">{escape(s)}</text>'
+    return (f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{fill}" '
+            f'font-size="{size}">{escape(s)}</text>')
 
 
 def rect(x, y, w, h, fill):
-    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(w, 0.5):.1f}" height="{h:.1f}" fill="{fill}"/>'
+    return (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(w, 0.5):.1f}" height="{h:.1f}" fill="{fill}"/>')
 
 
 def line(x1, y1, x2, y2, stroke="#bbb", dash=""):
@@ -28,7 +31,8 @@ def document(w, h, title, parts):
 
 
 def bars(title, rows, mark=None):
-    """rows: (label, value, what stands beside the bar) or (heading,); mark: a value that gets a line."""
+    """rows: (label, value, what stands beside the bar) or (heading,); mark: a value that gets a
+    line."""
     left, width, top = 330, 330, 36
     most = max([r[1] for r in rows if len(r) > 1] + [mark or 0, 1e-12])
     parts, y = [], top

@@ -3,9 +3,9 @@
 
     taskset -c 0 tests/bench/tokenizer_speed.py [--rounds 5] [--text FILE] PATH...
 
-PATH as for tests/tokenizers/compare.py.  The two take turns; medians of MB/s of processor time.  The package encodes the text whole and
-by lines, with offsets and without (`encode_batch_fast`), on one thread; its fastest way counts.  Lines: the lines of the
-text, one call each, for both.
+PATH as for tests/tokenizers/compare.py.  The two take turns; medians of MB/s of processor time.
+The package encodes the text whole and by lines, with offsets and without (`encode_batch_fast`), on
+one thread; its fastest way counts.  Lines: the lines of the text, one call each, for both.
 """
 import argparse
 import ctypes

@@ -2,8 +2,8 @@
 
     python3 tests/bench/torch_kernels.py [part of a line's name]
 
-Medians over replays of a CUDA graph of several calls, random inputs; the gemvs walk over copies of W that
-together exceed the L2, as gemm_bench does.
+Medians over replays of a CUDA graph of several calls, random inputs; the gemvs walk over copies of
+W that together exceed the L2, as gemm_bench does.
 """
 import sys
 import torch

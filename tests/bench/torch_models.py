@@ -1,8 +1,8 @@
 """torch_models.py: the workloads of compare.py as a PyTorch user would write them.
 
-Modes: eager; compile (torch.compile); graphs (torch.compile with CUDA graphs, mode "reduce-overhead").
-Training: float32 parameters, autocast for bf16, fused AdamW, gradients clipped.  Decoding: weights in the dtype,
-a static cache of the whole context, greedy.
+Modes: eager; compile (torch.compile); graphs (torch.compile with CUDA graphs, mode
+"reduce-overhead").  Training: float32 parameters, autocast for bf16, fused AdamW, gradients
+clipped.  Decoding: weights in the dtype, a static cache of the whole context, greedy.
 """
 import gc
 import time
@@ -53,7 +53,8 @@ class Shape:
         return total, self.L * (layer + mlp * (self.top_k if self.experts else 1)) + table
 
     def train_flops(self, B, T):
-        """Forward and backward: 6 for each token and weight that it multiplies, and causal attention."""
+        """Forward and backward: 6 for each token and weight that it multiplies, and causal
+        attention."""
         return B * T * (6 * self.weights()[1] + 6 * self.L * T * self.H * self.D)
 
 
@@ -90,8 +91,8 @@ class Mlp(nn.Module):
 
 
 class Experts(nn.Module):
-    """Few tokens: the chosen experts' weights are gathered for each.  Many: tokens in the order of their experts, and a
-    product of groups."""
+    """Few tokens: the chosen experts' weights are gathered for each.  Many: tokens in the order of
+    their experts, and a product of groups."""
     def __init__(self, s):
         super().__init__()
         self.s = s
@@ -225,7 +226,8 @@ def seconds(call, n, rounds=3):
 
 @dataclass
 class Peer:
-    """A model that has warmed up: ms(n, start) is one round of n steps, or of n tokens after `start`."""
+    """A model that has warmed up: ms(n, start) is one round of n steps, or of n tokens after
+    `start`."""
     ms: object
     first_s: float              # of the first step or token: compiling
 
@@ -292,7 +294,8 @@ def decode(shape, B, prompt, dtype, mode):
 
 
 def ceilings():
-    """Bytes a second that a copy moves (read and written), FLOPs a second of an 8192^3 bf16 product."""
+    """Bytes a second that a copy moves (read and written), FLOPs a second of an 8192^3 bf16
+    product."""
     clean()
     a = torch.empty(4 << 30, dtype=torch.uint8, device="cuda").fill_(7)
     b = torch.empty_like(a)

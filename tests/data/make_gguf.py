@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Writes tests/data/gguf: models of tests/data/families and tests/data/encoders as GGUF files, one with every block type,
-and blocks of every type with their values.
+"""Writes tests/data/gguf: models of tests/data/families and tests/data/encoders as GGUF files, one
+with every block type, and blocks of every type with their values.
 
-    make build/tests/e2e/families/logits && python3 tests/data/make_gguf.py [NAME ...]      needs numpy and gguf (0.19)
+    make build/tests/e2e/families/logits && python3 tests/data/make_gguf.py [NAME ...]
 
-Names, permutations and metadata are those of llama.cpp's convert_hf_to_gguf.py.  Most files hold the folder's own
-weights, in float16, and must give transformers' logits (families/NAME/expected_logits.npy).  What GGUF cannot say (windows
-of qwen2, experts' weights that do not sum to 1) or what is made smaller here (Q8_0) has logits of its own in
-expected.json: those of the last of 40 ids, from tgc's double-precision evaluator on a folder with the changed
-configuration and the weights that the file decodes to, which the package gguf decodes.
+It needs numpy and gguf (0.19).  Names, permutations and metadata are those of llama.cpp's
+convert_hf_to_gguf.py.  Most files hold the folder's own weights, in float16, and must give
+transformers' logits (families/NAME/expected_logits.npy).  What GGUF cannot say (windows of qwen2,
+experts' weights that do not sum to 1) or what is made smaller here (Q8_0) has logits of its own in
+expected.json: those of the last of 40 ids, from tgc's double-precision evaluator on a folder with
+the changed configuration and the weights that the file decodes to, which the package gguf decodes.
 """
 import json, os, shutil, struct, subprocess, sys, tempfile
 import numpy as np
@@ -17,7 +18,8 @@ from gguf import GGMLQuantizationType as T, GGUFWriter, quants
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OUT = f"{HERE}/gguf"
-KINDS = [T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.Q2_K, T.Q3_K, T.Q4_K, T.Q5_K, T.Q6_K, T.IQ4_NL, T.IQ4_XS, T.MXFP4, T.NVFP4]
+KINDS = [T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.Q2_K, T.Q3_K, T.Q4_K, T.Q5_K, T.Q6_K, T.IQ4_NL,
+         T.IQ4_XS, T.MXFP4, T.NVFP4]
 DTYPES = {"F32": np.float32, "F16": np.float16}
 
 
@@ -31,7 +33,8 @@ def read_folder(folder):
     for name, t in json.loads(data[8:8 + n]).items():
         if name != "__metadata__":
             a, b = t["data_offsets"]
-            out[name] = np.frombuffer(data[8 + n + a:8 + n + b], DTYPES[t["dtype"]]).reshape(t["shape"]).astype(np.float32)
+            out[name] = np.frombuffer(data[8 + n + a:8 + n + b],
+                                      DTYPES[t["dtype"]]).reshape(t["shape"]).astype(np.float32)
     with open(f"{folder}/config.json") as f:
         return json.load(f), out
 
@@ -44,7 +47,8 @@ def write_folder(folder, config, tensors):
     text = json.dumps(head).encode()
     text += b" " * (-len(text) % 8)
     with open(f"{folder}/model.safetensors", "wb") as f:
-        f.write(struct.pack("<Q", len(text)) + text + b"".join(x.astype(np.float32).tobytes() for x in tensors.values()))
+        f.write(struct.pack("<Q", len(text)) + text
+                + b"".join(x.astype(np.float32).tobytes() for x in tensors.values()))
     with open(f"{folder}/config.json", "w") as f:
         json.dump(config, f)
 
@@ -54,7 +58,8 @@ def evaluated(config, tensors, ids):
     folder = tempfile.mkdtemp()
     write_folder(folder, config, tensors)
     ask = f"logits {folder} {len(ids)} {' '.join(map(str, ids))}\n"
-    out = subprocess.run([f"{HERE}/../../build/tests/e2e/families/logits"], input=ask, stdout=subprocess.PIPE, text=True, check=True)
+    out = subprocess.run([f"{HERE}/../../build/tests/e2e/families/logits"], input=ask,
+                         stdout=subprocess.PIPE, text=True, check=True)
     assert out.stdout.startswith("ok"), out.stdout
     got = np.fromfile(f"{folder}/got.f64").reshape(len(ids), -1)[-1]
     shutil.rmtree(folder)
@@ -64,12 +69,14 @@ def evaluated(config, tensors, ids):
 # ---- names and layouts: GGUF's, the folder's, what is done to the folder's tensor ----
 
 def permute(heads):                             # to pairs that are neighbours
-    return lambda w, H, K: w.reshape({"H": H, "K": K}[heads], 2, -1, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
+    return lambda w, H, K: w.reshape(
+        {"H": H, "K": K}[heads], 2, -1, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
 
 
 def split_groups(w, H, K):                      # (K, q... k v) to all of q, all of k, all of v
     g = w.reshape(K, H // K + 2, -1, *w.shape[1:])
-    return np.concatenate([g[:, :-2].reshape(-1, *w.shape[1:]), g[:, -2].reshape(-1, *w.shape[1:]), g[:, -1].reshape(-1, *w.shape[1:])])
+    return np.concatenate([g[:, :-2].reshape(-1, *w.shape[1:]), g[:, -2].reshape(-1, *w.shape[1:]),
+                           g[:, -1].reshape(-1, *w.shape[1:])])
 
 
 def inverse(f, w, H, K):
@@ -95,100 +102,138 @@ def transpose(w, H, K):
 
 
 LLAMA = [("token_embd", "model.embed_tokens"), ("output_norm", "model.norm"), ("output", "lm_head"),
-         ("attn_norm", "input_layernorm"), ("attn_q", "self_attn.q_proj"), ("attn_k", "self_attn.k_proj"),
-         ("attn_v", "self_attn.v_proj"), ("attn_output", "self_attn.o_proj"), ("ffn_norm", "post_attention_layernorm"),
+         ("attn_norm", "input_layernorm"), ("attn_q", "self_attn.q_proj"),
+         ("attn_k", "self_attn.k_proj"), ("attn_v", "self_attn.v_proj"),
+         ("attn_output", "self_attn.o_proj"), ("ffn_norm", "post_attention_layernorm"),
          ("ffn_gate", "mlp.gate_proj"), ("ffn_up", "mlp.up_proj"), ("ffn_down", "mlp.down_proj")]
 QK_NORM = [("attn_q_norm", "self_attn.q_norm"), ("attn_k_norm", "self_attn.k_norm")]
 NAMES = {
-    "llama": LLAMA + [("ffn_gate_inp", "block_sparse_moe.gate"), ("ffn_gate_exps", "block_sparse_moe.experts.*.w1"),
-                      ("ffn_up_exps", "block_sparse_moe.experts.*.w3"), ("ffn_down_exps", "block_sparse_moe.experts.*.w2")],
+    "llama": LLAMA
+        + [("ffn_gate_inp", "block_sparse_moe.gate"),
+           ("ffn_gate_exps", "block_sparse_moe.experts.*.w1"),
+           ("ffn_up_exps", "block_sparse_moe.experts.*.w3"),
+           ("ffn_down_exps", "block_sparse_moe.experts.*.w2")],
     "qwen2": LLAMA, "qwen3": LLAMA + QK_NORM,
-    "qwen3moe": LLAMA + QK_NORM + [("ffn_gate_inp", "mlp.gate"), ("ffn_gate_exps", "mlp.experts.*.gate_proj"),
-                                   ("ffn_up_exps", "mlp.experts.*.up_proj"), ("ffn_down_exps", "mlp.experts.*.down_proj")],
-    "qwen2moe": [x for x in LLAMA if x[0] not in ("ffn_gate", "ffn_up", "ffn_down")] + [
-        ("ffn_gate_inp", "mlp.gate"), ("ffn_gate_exps", "mlp.experts.*.gate_proj"), ("ffn_up_exps", "mlp.experts.*.up_proj"),
-        ("ffn_down_exps", "mlp.experts.*.down_proj"), ("ffn_gate_inp_shexp", "mlp.shared_expert_gate"),
-        ("ffn_gate_shexp", "mlp.shared_expert.gate_proj"), ("ffn_up_shexp", "mlp.shared_expert.up_proj"),
-        ("ffn_down_shexp", "mlp.shared_expert.down_proj")],
-    "deepseek2": LLAMA + [
-        ("attn_q_a", "self_attn.q_a_proj"), ("attn_q_a_norm", "self_attn.q_a_layernorm"), ("attn_q_b", "self_attn.q_b_proj"),
-        ("attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"), ("attn_kv_a_norm", "self_attn.kv_a_layernorm"),
-        ("attn_kv_b", "self_attn.kv_b_proj"), ("ffn_gate_inp", "mlp.gate"), ("exp_probs_b", "mlp.gate.e_score_correction"),
-        ("ffn_gate_exps", "mlp.experts.*.gate_proj"), ("ffn_up_exps", "mlp.experts.*.up_proj"),
-        ("ffn_down_exps", "mlp.experts.*.down_proj"), ("ffn_gate_shexp", "mlp.shared_experts.gate_proj"),
-        ("ffn_up_shexp", "mlp.shared_experts.up_proj"), ("ffn_down_shexp", "mlp.shared_experts.down_proj")],
-    "gpt-oss": [x for x in LLAMA if not x[0].startswith("ffn_")] + [
-        ("post_attention_norm", "post_attention_layernorm"), ("attn_sinks", "self_attn.sinks"), ("ffn_gate_inp", "mlp.router"),
-        ("ffn_gate_exps", "mlp.experts.gate_proj"), ("ffn_up_exps", "mlp.experts.up_proj"), ("ffn_down_exps", "mlp.experts.down_proj")],
-    "gemma2": [x for x in LLAMA if x[0] != "ffn_norm"] + [
-        ("post_attention_norm", "post_attention_layernorm"), ("ffn_norm", "pre_feedforward_layernorm"),
-        ("post_ffw_norm", "post_feedforward_layernorm")],
-    "gemma3": [x for x in LLAMA if x[0] != "ffn_norm"] + QK_NORM + [
-        ("post_attention_norm", "post_attention_layernorm"), ("ffn_norm", "pre_feedforward_layernorm"),
-        ("post_ffw_norm", "post_feedforward_layernorm")],
-    "phi3": [x for x in LLAMA if x[0] != "ffn_up"] + [("attn_qkv", "self_attn.qkv_proj"), ("ffn_up", "mlp.gate_up_proj")],
-    "olmo2": [x for x in LLAMA if x[0] not in ("attn_norm", "ffn_norm")] + QK_NORM + [
-        ("post_attention_norm", "post_attention_layernorm"), ("post_ffw_norm", "post_feedforward_layernorm")],
+    "qwen3moe": LLAMA + QK_NORM
+        + [("ffn_gate_inp", "mlp.gate"), ("ffn_gate_exps", "mlp.experts.*.gate_proj"),
+           ("ffn_up_exps", "mlp.experts.*.up_proj"), ("ffn_down_exps", "mlp.experts.*.down_proj")],
+    "qwen2moe": [x for x in LLAMA if x[0] not in ("ffn_gate", "ffn_up", "ffn_down")]
+        + [("ffn_gate_inp", "mlp.gate"), ("ffn_gate_exps", "mlp.experts.*.gate_proj"),
+           ("ffn_up_exps", "mlp.experts.*.up_proj"), ("ffn_down_exps", "mlp.experts.*.down_proj"),
+           ("ffn_gate_inp_shexp", "mlp.shared_expert_gate"),
+           ("ffn_gate_shexp", "mlp.shared_expert.gate_proj"),
+           ("ffn_up_shexp", "mlp.shared_expert.up_proj"),
+           ("ffn_down_shexp", "mlp.shared_expert.down_proj")],
+    "deepseek2": LLAMA
+        + [("attn_q_a", "self_attn.q_a_proj"), ("attn_q_a_norm", "self_attn.q_a_layernorm"),
+           ("attn_q_b", "self_attn.q_b_proj"), ("attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"),
+           ("attn_kv_a_norm", "self_attn.kv_a_layernorm"), ("attn_kv_b", "self_attn.kv_b_proj"),
+           ("ffn_gate_inp", "mlp.gate"), ("exp_probs_b", "mlp.gate.e_score_correction"),
+           ("ffn_gate_exps", "mlp.experts.*.gate_proj"), ("ffn_up_exps", "mlp.experts.*.up_proj"),
+           ("ffn_down_exps", "mlp.experts.*.down_proj"),
+           ("ffn_gate_shexp", "mlp.shared_experts.gate_proj"),
+           ("ffn_up_shexp", "mlp.shared_experts.up_proj"),
+           ("ffn_down_shexp", "mlp.shared_experts.down_proj")],
+    "gpt-oss": [x for x in LLAMA if not x[0].startswith("ffn_")]
+        + [("post_attention_norm", "post_attention_layernorm"), ("attn_sinks", "self_attn.sinks"),
+           ("ffn_gate_inp", "mlp.router"), ("ffn_gate_exps", "mlp.experts.gate_proj"),
+           ("ffn_up_exps", "mlp.experts.up_proj"), ("ffn_down_exps", "mlp.experts.down_proj")],
+    "gemma2": [x for x in LLAMA if x[0] != "ffn_norm"]
+        + [("post_attention_norm", "post_attention_layernorm"),
+           ("ffn_norm", "pre_feedforward_layernorm"),
+           ("post_ffw_norm", "post_feedforward_layernorm")],
+    "gemma3": [x for x in LLAMA if x[0] != "ffn_norm"] + QK_NORM
+        + [("post_attention_norm", "post_attention_layernorm"),
+           ("ffn_norm", "pre_feedforward_layernorm"),
+           ("post_ffw_norm", "post_feedforward_layernorm")],
+    "phi3": [x for x in LLAMA if x[0] != "ffn_up"]
+        + [("attn_qkv", "self_attn.qkv_proj"), ("ffn_up", "mlp.gate_up_proj")],
+    "olmo2": [x for x in LLAMA if x[0] not in ("attn_norm", "ffn_norm")] + QK_NORM
+        + [("post_attention_norm", "post_attention_layernorm"),
+           ("post_ffw_norm", "post_feedforward_layernorm")],
     "smollm3": LLAMA, "granite": LLAMA, "gemma": LLAMA,
-    "olmoe": LLAMA + QK_NORM + [("ffn_gate_inp", "mlp.gate"), ("ffn_gate_exps", "mlp.experts.*.gate_proj"),
-                                ("ffn_up_exps", "mlp.experts.*.up_proj"), ("ffn_down_exps", "mlp.experts.*.down_proj")],
-    "starcoder2": [x for x in LLAMA if not x[0].startswith("ffn_") or x[0] == "ffn_norm"] + [
-        ("ffn_up", "mlp.c_fc"), ("ffn_down", "mlp.c_proj")],
-    "stablelm": LLAMA + [("attn_q_norm", "self_attn.q_layernorm.norms.*"), ("attn_k_norm", "self_attn.k_layernorm.norms.*")],
+    "olmoe": LLAMA + QK_NORM
+        + [("ffn_gate_inp", "mlp.gate"), ("ffn_gate_exps", "mlp.experts.*.gate_proj"),
+           ("ffn_up_exps", "mlp.experts.*.up_proj"), ("ffn_down_exps", "mlp.experts.*.down_proj")],
+    "starcoder2": [x for x in LLAMA if not x[0].startswith("ffn_") or x[0] == "ffn_norm"]
+        + [("ffn_up", "mlp.c_fc"), ("ffn_down", "mlp.c_proj")],
+    "stablelm": LLAMA
+        + [("attn_q_norm", "self_attn.q_layernorm.norms.*"),
+           ("attn_k_norm", "self_attn.k_layernorm.norms.*")],
     "olmo": [x for x in LLAMA if not x[0].endswith("norm")],
-    "exaone4": [x for x in LLAMA if x[0] not in ("attn_norm", "ffn_norm")] + QK_NORM + [
-        ("post_attention_norm", "post_attention_layernorm"), ("post_ffw_norm", "post_feedforward_layernorm")],
-    "glm4": [x for x in LLAMA if x[0] != "ffn_up"] + [
-        ("post_attention_norm", "post_self_attn_layernorm"), ("post_ffw_norm", "post_mlp_layernorm"),
-        ("ffn_up", "mlp.gate_up_proj")],
-    "chatglm": [x for x in LLAMA if x[0] != "ffn_up"] + [("ffn_up", "mlp.gate_up_proj")], "ernie4_5": LLAMA,
-    "hunyuan-dense": LLAMA + [("attn_q_norm", "self_attn.query_layernorm"), ("attn_k_norm", "self_attn.key_layernorm")],
+    "exaone4": [x for x in LLAMA if x[0] not in ("attn_norm", "ffn_norm")] + QK_NORM
+        + [("post_attention_norm", "post_attention_layernorm"),
+           ("post_ffw_norm", "post_feedforward_layernorm")],
+    "glm4": [x for x in LLAMA if x[0] != "ffn_up"]
+        + [("post_attention_norm", "post_self_attn_layernorm"),
+           ("post_ffw_norm", "post_mlp_layernorm"), ("ffn_up", "mlp.gate_up_proj")],
+    "chatglm": [x for x in LLAMA if x[0] != "ffn_up"] + [("ffn_up", "mlp.gate_up_proj")],
+    "ernie4_5": LLAMA,
+    "hunyuan-dense": LLAMA
+        + [("attn_q_norm", "self_attn.query_layernorm"),
+           ("attn_k_norm", "self_attn.key_layernorm")],
     "cohere2": [x for x in LLAMA if x[0] != "ffn_norm"],
     "command-r": [x for x in LLAMA if x[0] != "ffn_norm"] + QK_NORM,
-    "bloom": [("token_embd", "transformer.word_embeddings"), ("token_embd_norm", "transformer.word_embeddings_layernorm"),
+    "bloom": [("token_embd", "transformer.word_embeddings"),
+              ("token_embd_norm", "transformer.word_embeddings_layernorm"),
               ("output_norm", "transformer.ln_f"), ("attn_norm", "input_layernorm"),
-              ("attn_qkv", "self_attention.query_key_value"), ("attn_output", "self_attention.dense"),
-              ("ffn_norm", "post_attention_layernorm"), ("ffn_up", "mlp.dense_h_to_4h"), ("ffn_down", "mlp.dense_4h_to_h")],
-    "phi2": [("token_embd", "model.embed_tokens"), ("output_norm", "model.final_layernorm"), ("output", "lm_head"),
-             ("attn_norm", "input_layernorm"), ("attn_q", "self_attn.q_proj"), ("attn_k", "self_attn.k_proj"),
-             ("attn_v", "self_attn.v_proj"), ("attn_output", "self_attn.dense"), ("ffn_up", "mlp.fc1"), ("ffn_down", "mlp.fc2")],
-    "gpt2": [("token_embd", "transformer.wte"), ("position_embd", "transformer.wpe"), ("output_norm", "transformer.ln_f"),
-             ("attn_norm", "ln_1"), ("attn_qkv", "attn.c_attn"), ("attn_output", "attn.c_proj"), ("ffn_norm", "ln_2"),
+              ("attn_qkv", "self_attention.query_key_value"),
+              ("attn_output", "self_attention.dense"), ("ffn_norm", "post_attention_layernorm"),
+              ("ffn_up", "mlp.dense_h_to_4h"), ("ffn_down", "mlp.dense_4h_to_h")],
+    "phi2": [("token_embd", "model.embed_tokens"), ("output_norm", "model.final_layernorm"),
+             ("output", "lm_head"), ("attn_norm", "input_layernorm"),
+             ("attn_q", "self_attn.q_proj"), ("attn_k", "self_attn.k_proj"),
+             ("attn_v", "self_attn.v_proj"), ("attn_output", "self_attn.dense"),
+             ("ffn_up", "mlp.fc1"), ("ffn_down", "mlp.fc2")],
+    "gpt2": [("token_embd", "transformer.wte"), ("position_embd", "transformer.wpe"),
+             ("output_norm", "transformer.ln_f"), ("attn_norm", "ln_1"),
+             ("attn_qkv", "attn.c_attn"), ("attn_output", "attn.c_proj"), ("ffn_norm", "ln_2"),
              ("ffn_up", "mlp.c_fc"), ("ffn_down", "mlp.c_proj")],
-    "gptneox": [("token_embd", "gpt_neox.embed_in"), ("output_norm", "gpt_neox.final_layer_norm"), ("output", "embed_out"),
-                ("attn_norm", "input_layernorm"), ("attn_qkv", "attention.query_key_value"), ("attn_output", "attention.dense"),
-                ("ffn_norm", "post_attention_layernorm"), ("ffn_up", "mlp.dense_h_to_4h"), ("ffn_down", "mlp.dense_4h_to_h")],
-    "falcon": [("token_embd", "transformer.word_embeddings"), ("output_norm", "transformer.ln_f"), ("output", "lm_head"),
-               ("attn_norm", "input_layernorm"), ("attn_qkv", "self_attention.query_key_value"),
-               ("attn_output", "self_attention.dense"), ("ffn_up", "mlp.dense_h_to_4h"), ("ffn_down", "mlp.dense_4h_to_h")],
-    "mpt": [("token_embd", "transformer.wte"), ("output_norm", "transformer.norm_f"), ("attn_norm", "norm_1"),
-            ("attn_qkv", "attn.Wqkv"), ("attn_output", "attn.out_proj"), ("ffn_norm", "norm_2"), ("ffn_up", "ffn.up_proj"),
-            ("ffn_down", "ffn.down_proj")],
+    "gptneox": [("token_embd", "gpt_neox.embed_in"), ("output_norm", "gpt_neox.final_layer_norm"),
+                ("output", "embed_out"), ("attn_norm", "input_layernorm"),
+                ("attn_qkv", "attention.query_key_value"), ("attn_output", "attention.dense"),
+                ("ffn_norm", "post_attention_layernorm"), ("ffn_up", "mlp.dense_h_to_4h"),
+                ("ffn_down", "mlp.dense_4h_to_h")],
+    "falcon": [("token_embd", "transformer.word_embeddings"), ("output_norm", "transformer.ln_f"),
+               ("output", "lm_head"), ("attn_norm", "input_layernorm"),
+               ("attn_qkv", "self_attention.query_key_value"),
+               ("attn_output", "self_attention.dense"), ("ffn_up", "mlp.dense_h_to_4h"),
+               ("ffn_down", "mlp.dense_4h_to_h")],
+    "mpt": [("token_embd", "transformer.wte"), ("output_norm", "transformer.norm_f"),
+            ("attn_norm", "norm_1"), ("attn_qkv", "attn.Wqkv"), ("attn_output", "attn.out_proj"),
+            ("ffn_norm", "norm_2"), ("ffn_up", "ffn.up_proj"), ("ffn_down", "ffn.down_proj")],
 }
 PERMUTED = {"attn_q": permute("H"), "attn_k": permute("K")}
-CHANGES = {
-    "llama": PERMUTED, "olmo": PERMUTED, "smollm3": PERMUTED, "granite": PERMUTED,
-    "gemma": {x: plus_one for x in ("attn_norm", "ffn_norm", "output_norm")},
-    "gemma3": {x: plus_one for x in ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm", "output_norm", "attn_q_norm", "attn_k_norm")},
-    "gemma2": {x: plus_one for x in ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm", "output_norm")},
-    "gpt2": {x: transpose for x in ("attn_qkv", "attn_output", "ffn_up", "ffn_down")},
-    "bloom": {"attn_qkv": split_groups}, "gptneox": {"attn_qkv": split_groups}, "falcon": {"attn_qkv": split_groups},
-}
+CHANGES = {"llama": PERMUTED, "olmo": PERMUTED, "smollm3": PERMUTED, "granite": PERMUTED,
+           "gemma": {x: plus_one for x in ("attn_norm", "ffn_norm", "output_norm")},
+           "gemma3": {x: plus_one
+                      for x in ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm",
+                                "output_norm", "attn_q_norm", "attn_k_norm")},
+           "gemma2": {x: plus_one
+                      for x in ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm",
+                                "output_norm")},
+           "gpt2": {x: transpose for x in ("attn_qkv", "attn_output", "ffn_up", "ffn_down")},
+           "bloom": {"attn_qkv": split_groups}, "gptneox": {"attn_qkv": split_groups},
+           "falcon": {"attn_qkv": split_groups},}
 HEADS = ("model.layers.", "transformer.h.", "gpt_neox.layers.", "transformer.blocks.")
 
 
 def gpt_oss_names(tensors):
-    """The folder's experts (E,C,2F) and (E,F,C), gate and up in turn, by themselves and as linears lie; .weight and .bias."""
+    """The folder's experts (E,C,2F) and (E,F,C), gate and up in turn, by themselves and as linears
+    lie; .weight and .bias."""
     out = {}
     for name, x in tensors.items():
         if "gate_up_proj" in name:
             for at, part in enumerate(("gate_proj", "up_proj")):
                 y = x[..., at::2]
-                out[name.replace("gate_up_proj_bias", f"{part}.bias").replace("gate_up_proj", f"{part}.weight")] = \
-                    np.ascontiguousarray(y.swapaxes(1, 2)) if y.ndim == 3 else np.ascontiguousarray(y)
+                out[name.replace("gate_up_proj_bias", f"{part}.bias")
+                    .replace("gate_up_proj", f"{part}.weight")] = (
+                    np.ascontiguousarray(y.swapaxes(1, 2)) if y.ndim == 3
+                    else np.ascontiguousarray(y))
         elif "down_proj" in name:
-            out[name.replace("down_proj_bias", "down_proj.bias") if x.ndim == 2 else f"{name}.weight"] = \
-                x if x.ndim == 2 else np.ascontiguousarray(x.swapaxes(1, 2))
+            out[name.replace("down_proj_bias", "down_proj.bias") if x.ndim == 2
+                else f"{name}.weight"] = (
+                x if x.ndim == 2 else np.ascontiguousarray(x.swapaxes(1, 2)))
         else:
             out[f"{name}.weight" if name.endswith("sinks") else name] = x
     return out
@@ -200,9 +245,11 @@ def gpt_oss_folder(tensors):
     for name, x in tensors.items():
         x = np.ascontiguousarray(x.swapaxes(1, 2)) if x.ndim == 3 else x
         if "gate_proj" in name or "up_proj" in name:
-            both = name.replace("gate_proj", "gate_up_proj") if "gate_proj" in name else name.replace("up_proj", "gate_up_proj")
+            both = (name.replace("gate_proj", "gate_up_proj") if "gate_proj" in name
+                    else name.replace("up_proj", "gate_up_proj"))
             both = both.replace(".weight", "").replace("proj.bias", "proj_bias")
-            out.setdefault(both, np.empty((*x.shape[:-1], 2 * x.shape[-1]), np.float32))[..., int("gate_proj" not in name)::2] = x
+            out.setdefault(both, np.empty((*x.shape[:-1], 2 * x.shape[-1]), np.float32))[
+                ..., int("gate_proj" not in name)::2] = x
         elif "down_proj" in name or "sinks" in name:
             out[name.replace(".weight", "").replace("proj.bias", "proj_bias")] = x
         else:
@@ -215,7 +262,8 @@ def converted(arch, tensors, H, K):
     names = {hf: g for g, hf in NAMES[arch]}
     out, where = {}, {}
     for name, x in tensors.items():
-        base, suffix = name.replace("e_score_correction_bias", "e_score_correction.bias").rsplit(".", 1)
+        base, suffix = name.replace("e_score_correction_bias",
+                                    "e_score_correction.bias").rsplit(".", 1)
         head = next((h for h in HEADS if base.startswith(h) and base[len(h)].isdigit()), None)
         layer, inner = base[len(head):].split(".", 1) if head else (None, base)
         parts = inner.split(".")
@@ -246,7 +294,8 @@ def rope_factors(r, theta, dims):
         elif wave > low:
             out.append(r["factor"])
         else:
-            smooth = (r["original_max_position_embeddings"] / wave - r["low_freq_factor"]) / (r["high_freq_factor"] - r["low_freq_factor"])
+            smooth = (r["original_max_position_embeddings"] / wave
+                      - r["low_freq_factor"]) / (r["high_freq_factor"] - r["low_freq_factor"])
             out.append(1 / ((1 - smooth) / r["factor"] + smooth))
     return np.array(out, np.float32)
 
@@ -266,7 +315,8 @@ def put_config(w, arch, c):
         if c["split"]:
             w.add_key_length(c["kv_lora_rank"] + c["qk_rope_head_dim"])
             w.add_value_length(c["kv_lora_rank"])
-        (w.add_key_length_mla if c["split"] else w.add_key_length)(c["qk_nope_head_dim"] + c["qk_rope_head_dim"])
+        (w.add_key_length_mla if c["split"] else w.add_key_length)(
+            c["qk_nope_head_dim"] + c["qk_rope_head_dim"])
         (w.add_value_length_mla if c["split"] else w.add_value_length)(c["v_head_dim"])
         if c["q_lora_rank"]:
             w.add_q_lora_rank(c["q_lora_rank"])
@@ -277,7 +327,8 @@ def put_config(w, arch, c):
         w.add_expert_weights_scale(c["routed_scaling_factor"])
         if three:
             w.add_expert_weights_norm(c["norm_topk_prob"])
-        w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID if three else gguf.ExpertGatingFuncType.SOFTMAX)
+        w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID if three
+                                 else gguf.ExpertGatingFuncType.SOFTMAX)
         w.add_expert_group_count(c["n_group"])
         w.add_expert_group_used_count(c["topk_group"])
         if "rope_scaling" in c:
@@ -344,20 +395,28 @@ def common_words(arch, c):
     out = dict(c, num_hidden_layers=c.get("num_hidden_layers") or c.get("n_layer") or c["n_layers"],
                hidden_size=c.get("hidden_size") or c.get("n_embd") or c["d_model"],
                num_attention_heads=c.get("num_attention_heads") or c.get("n_head") or c["n_heads"],
-               max_position_embeddings=c.get("max_position_embeddings") or c.get("n_positions") or c.get("seq_length") or c["max_seq_len"],
-               rope_theta=c.get("rope_theta") or rope.get("rope_theta", rope.get("full_attention", {}).get("rope_theta")) or (1e6 if c["model_type"] == "mixtral" else 10000.0),
-               layer_norm_eps=c.get("layer_norm_eps") or c.get("layer_norm_epsilon") or c.get("norm_epsilon") or 1e-5)
-    out["num_key_value_heads"] = 1 if arch == "falcon" else c.get("num_key_value_heads") or out["num_attention_heads"]
-    out["intermediate_size"] = c.get("intermediate_size") or c.get("ffn_hidden_size") or 4 * out["hidden_size"]
+               max_position_embeddings=c.get("max_position_embeddings") or c.get("n_positions")
+                   or c.get("seq_length") or c["max_seq_len"],
+               rope_theta=c.get("rope_theta")
+                   or rope.get("rope_theta", rope.get("full_attention", {}).get("rope_theta"))
+                   or (1e6 if c["model_type"] == "mixtral" else 10000.0),
+               layer_norm_eps=c.get("layer_norm_eps") or c.get("layer_norm_epsilon")
+                   or c.get("norm_epsilon") or 1e-5)
+    out["num_key_value_heads"] = (1 if arch == "falcon"
+                                  else c.get("num_key_value_heads") or out["num_attention_heads"])
+    out["intermediate_size"] = (c.get("intermediate_size") or c.get("ffn_hidden_size")
+                                or 4 * out["hidden_size"])
     out["head_dim"] = c.get("head_dim") or out["hidden_size"] // out["num_attention_heads"]
     out["rotary"] = int(out["head_dim"] * rope.get("partial_rotary_factor", 1.0))
     if arch in ("qwen2", "qwen3", "qwen2moe", "qwen3moe") or out.get("sliding_window") is None:
         out.pop("sliding_window", None)
     if arch == "deepseek2":
-        out["split"] = c["model_type"] == "deepseek_v3"         # kv_b in two tensors, as newer files have it
+        # kv_b in two tensors, as newer files have it
+        out["split"] = c["model_type"] == "deepseek_v3"
         if out["split"]:
             out["num_key_value_heads"] = 1
-        out["rotary"], out["experts"] = c["qk_rope_head_dim"], (c["n_routed_experts"], c["num_experts_per_tok"])
+        out["rotary"], out["experts"] = (c["qk_rope_head_dim"],
+                                         (c["n_routed_experts"], c["num_experts_per_tok"]))
     if "num_local_experts" in c or arch in ("olmoe", "qwen2moe"):
         out["experts"] = c.get("num_local_experts") or c["num_experts"], c["num_experts_per_tok"]
     return out
@@ -371,7 +430,8 @@ def write_model(name, arch, words, tensors, kind, more=lambda w: None):
     more(w)
     for g, x in tensors.items():
         t = T.F32 if x.ndim == 1 else kind(g, x)
-        data = quants.quantize(x, t) if t in (T.F32, T.F16) or t not in KIND_BYTES else KIND_BYTES[t](x)
+        data = (quants.quantize(x, t) if t in (T.F32, T.F16) or t not in KIND_BYTES
+                else KIND_BYTES[t](x))
         decoded[g] = quants.dequantize(data, t).reshape(x.shape)
         if t in (T.F32, T.F16):
             w.add_tensor(g, data)
@@ -396,8 +456,9 @@ def folder_of(decoded, where, H, K):
 
 # ---- blocks of random bytes ----
 
-HALVES = {T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.Q8_0: [0], T.Q2_K: [80, 82], T.Q3_K: [108], T.Q4_K: [0, 2],
-          T.Q5_K: [0, 2], T.Q6_K: [208], T.IQ4_NL: [0], T.IQ4_XS: [0], T.MXFP4: [], T.NVFP4: []}
+HALVES = {T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.Q8_0: [0], T.Q2_K: [80, 82],
+          T.Q3_K: [108], T.Q4_K: [0, 2], T.Q5_K: [0, 2], T.Q6_K: [208], T.IQ4_NL: [0],
+          T.IQ4_XS: [0], T.MXFP4: [], T.NVFP4: []}
 
 
 def random_blocks(t, n, rng, std=None):
@@ -423,12 +484,14 @@ def random_blocks(t, n, rng, std=None):
 
 
 RNG = np.random.default_rng(7)
-KIND_BYTES = {t: (lambda t: lambda x: random_blocks(t, x.size // gguf.GGML_QUANT_SIZES[t][0], RNG, 0.08).reshape(*x.shape[:-1], -1))(t)
+KIND_BYTES = {t: (lambda t: lambda x: random_blocks(t, x.size // gguf.GGML_QUANT_SIZES[t][0], RNG,
+                                                    0.08).reshape(*x.shape[:-1], -1))(t)
               for t in KINDS if t != T.Q8_0}
 
 
 def write_blocks():
-    """blocks.gguf: 2 x 256 values of each type, from random bytes, and behind .f32 what they are."""
+    """blocks.gguf: 2 x 256 values of each type, from random bytes, and behind .f32 what they
+    are."""
     w, rng = GGUFWriter(f"{OUT}/blocks.gguf", "blocks"), np.random.default_rng(3)
     for t in KINDS:
         b = random_blocks(t, 512 // gguf.GGML_QUANT_SIZES[t][0], rng)
@@ -444,25 +507,33 @@ def write_blocks():
 
 # ---- the models ----
 
-MODELS = {                                      # name: architecture, change of the configuration, of Q8_0
-    "olmo3": ("olmo2", {}, False), "glm": ("chatglm", {}, False), "ernie4_5": ("ernie4_5", {}, False),
+MODELS = {  # name: architecture, change of the configuration, of Q8_0
+    "olmo3": ("olmo2", {}, False), "glm": ("chatglm", {}, False),
+    "ernie4_5": ("ernie4_5", {}, False),
     "hunyuan_v1_dense": ("hunyuan-dense", {}, False), "exaone4_windows": ("exaone4", {}, False),
     "cohere2": ("cohere2", dict(layer_types=["sliding_attention"] * 3), True),
-    "llama31": ("llama", {}, False), "llama_tied_bias": ("llama", {}, True), "mixtral": ("llama", {}, True),
+    "llama31": ("llama", {}, False), "llama_tied_bias": ("llama", {}, True),
+    "mixtral": ("llama", {}, True),
     "qwen2": ("qwen2", dict(use_sliding_window=False), True),
     "qwen3": ("qwen3", dict(use_sliding_window=False, layer_types=None), True),
-    "qwen2_moe": ("qwen2moe", dict(mlp_only_layers=[], use_sliding_window=False, layer_types=["full_attention"] * 3), True),
-    "deepseek_v2": ("deepseek2", dict(rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16,
-                                                        mscale=0.7, mscale_all_dim=0.7)), True),
+    "qwen2_moe": ("qwen2moe", dict(mlp_only_layers=[], use_sliding_window=False,
+                                   layer_types=["full_attention"] * 3), True),
+    "deepseek_v2": ("deepseek2", dict(rope_scaling=dict(
+        rope_type="yarn", factor=4.0, original_max_position_embeddings=16, mscale=0.7,
+        mscale_all_dim=0.7)), True),
     "deepseek_v3": ("deepseek2", {}, False),
     "gpt_oss": ("gpt-oss", dict(swiglu_limit=7.0), True),
-    "qwen3_moe": ("qwen3moe", dict(norm_topk_prob=True), True), "gemma2": ("gemma2", {}, False), "phi3": ("phi3", {}, False),
+    "qwen3_moe": ("qwen3moe", dict(norm_topk_prob=True), True),
+    "gemma2": ("gemma2", {}, False), "phi3": ("phi3", {}, False),
     "olmo2": ("olmo2", {}, False), "smollm3": ("smollm3", dict(no_rope_layers=[1, 1, 1]), True),
-    "olmoe": ("olmoe", dict(clip_qkv=None), True), "starcoder2": ("starcoder2", dict(sliding_window=None), True),
+    "olmoe": ("olmoe", dict(clip_qkv=None), True),
+    "starcoder2": ("starcoder2", dict(sliding_window=None), True),
     "stablelm": ("stablelm", {}, False), "phi": ("phi2", dict(qk_layernorm=False), True),
     "olmo": ("olmo", {}, False), "glm4": ("glm4", {}, False),
-    "exaone4": ("exaone4", dict(sliding_window=None, layer_types=["full_attention"] * 3), True), "cohere": ("command-r", {}, False), "bloom": ("bloom", {}, False),
-    "gpt2": ("gpt2", {}, False), "gpt_neox": ("gptneox", {}, False), "falcon": ("falcon", {}, True), "mpt": ("mpt", dict(n_layers=1), True),
+    "exaone4": ("exaone4", dict(sliding_window=None, layer_types=["full_attention"] * 3), True),
+    "cohere": ("command-r", {}, False), "bloom": ("bloom", {}, False), "gpt2": ("gpt2", {}, False),
+    "gpt_neox": ("gptneox", {}, False), "falcon": ("falcon", {}, True),
+    "mpt": ("mpt", dict(n_layers=1), True),
 }
 
 
@@ -479,7 +550,8 @@ def story_tokenizer(w):
         at += 8 + n
         i = len(tokens)
         kinds.append(2 if i == 0 else 3 if i < 3 else 6 if piece.startswith(b"<0x") else 1)
-        tokens.append({0: b"<unk>", 1: b"<s>", 2: b"</s>"}.get(i, piece.replace(b" ", "\u2581".encode())))
+        tokens.append({0: b"<unk>", 1: b"<s>", 2: b"</s>"}.get(
+            i, piece.replace(b" ", "\u2581".encode())))
         scores.append(score)
     w.add_tokenizer_model("llama")
     w.add_tokenizer_pre("default")
@@ -490,42 +562,54 @@ def story_tokenizer(w):
     w.add_eos_token_id(2)
     w.add_unk_token_id(0)
     w.add_add_bos_token(True)
-    w.add_chat_template("{% for m in messages %}<{{ m.role }}> {{ m.content }}{{ eos_token }}{% endfor %}")
+    w.add_chat_template(
+        "{% for m in messages %}<{{ m.role }}> {{ m.content }}{{ eos_token }}{% endfor %}")
     return len(tokens)
 
 
 def every_kind():
     """kinds.gguf: a small Llama with a tensor at least of every block type, and a vocabulary."""
     H, K, D, C, F, V = 2, 1, 32, 256, 64, 512
-    words = dict(max_position_embeddings=128, hidden_size=C, num_hidden_layers=2, intermediate_size=F, num_attention_heads=H,
-                 num_key_value_heads=K, rms_norm_eps=1e-5, head_dim=D, rope_theta=10000.0, rotary=D)
+    words = dict(max_position_embeddings=128, hidden_size=C, num_hidden_layers=2,
+                 intermediate_size=F, num_attention_heads=H, num_key_value_heads=K,
+                 rms_norm_eps=1e-5, head_dim=D, rope_theta=10000.0, rotary=D)
     shapes = {"token_embd.weight": (V, C), "output_norm.weight": (C,)}
     for i in range(2):
-        shapes.update({f"blk.{i}.{n}.weight": s for n, s in dict(
-            attn_norm=(C,), attn_q=(H * D, C), attn_k=(K * D, C), attn_v=(K * D, C), attn_output=(C, H * D), ffn_norm=(C,),
-            ffn_gate=(F, C), ffn_up=(F, C), ffn_down=(C, F)).items()})
-    layers = [dict(attn_q=T.Q4_K, attn_k=T.Q5_K, attn_v=T.Q6_K, ffn_gate=T.Q2_K, ffn_up=T.IQ4_XS, attn_output=T.Q4_0, ffn_down=T.NVFP4),
-              dict(attn_q=T.Q3_K, attn_k=T.Q4_1, attn_v=T.Q5_1, ffn_gate=T.MXFP4, ffn_up=T.Q4_K, attn_output=T.Q5_0, ffn_down=T.Q8_0)]
-    kinds = {g: layers[int(g.split(".")[1])].get(g.split(".")[2]) if g.startswith("blk") else T.IQ4_NL for g in shapes}
-    tensors = {g: (RNG.standard_normal(s) * 0.08).astype(np.float32) if len(s) == 2 else RNG.uniform(0.5, 1.5, s).astype(np.float32)
-               for g, s in shapes.items()}
+        shapes.update({f"blk.{i}.{n}.weight": s
+                       for n, s in dict(attn_norm=(C,), attn_q=(H * D, C), attn_k=(K * D, C),
+                                        attn_v=(K * D, C), attn_output=(C, H * D), ffn_norm=(C,),
+                                        ffn_gate=(F, C), ffn_up=(F, C), ffn_down=(C, F)).items()})
+    layers = [dict(attn_q=T.Q4_K, attn_k=T.Q5_K, attn_v=T.Q6_K, ffn_gate=T.Q2_K, ffn_up=T.IQ4_XS,
+                   attn_output=T.Q4_0, ffn_down=T.NVFP4),
+              dict(attn_q=T.Q3_K, attn_k=T.Q4_1, attn_v=T.Q5_1, ffn_gate=T.MXFP4, ffn_up=T.Q4_K,
+                   attn_output=T.Q5_0, ffn_down=T.Q8_0)]
+    kinds = {g: layers[int(g.split(".")[1])].get(g.split(".")[2]) if g.startswith("blk")
+             else T.IQ4_NL for g in shapes}
+    tensors = {g: (RNG.standard_normal(s) * 0.08).astype(np.float32) if len(s) == 2
+               else RNG.uniform(0.5, 1.5, s).astype(np.float32) for g, s in shapes.items()}
     decoded = write_model("kinds", "llama", words, tensors, lambda g, x: kinds[g], story_tokenizer)
-    config = dict(words, model_type="llama", architectures=["LlamaForCausalLM"], vocab_size=V, tie_word_embeddings=True)
+    config = dict(words, model_type="llama", architectures=["LlamaForCausalLM"], vocab_size=V,
+                  tie_word_embeddings=True)
     del config["rotary"]
     hf = {g: h for g, h in LLAMA}
-    where = {g: ([f"model.layers.{g.split('.')[1]}.{hf[g.split('.')[2]]}.weight" if g.startswith("blk") else f"{hf[g[:-7]]}.weight"],
-                 CHANGES["llama"].get(g.split(".")[2] if g.startswith("blk") else "")) for g in decoded}
+    where = {g: ([f"model.layers.{g.split('.')[1]}.{hf[g.split('.')[2]]}.weight"
+                  if g.startswith("blk") else f"{hf[g[:-7]]}.weight"],
+                 CHANGES["llama"].get(g.split(".")[2] if g.startswith("blk") else ""))
+             for g in decoded}
     ids = [(7 * i * i + 3 * i) % V for i in range(40)]
     return evaluated(config, folder_of(decoded, where, H, K), ids)
 
 
 # ---- encoders ----
 
-BERT = [("token_embd", "embeddings.word_embeddings"), ("token_types", "embeddings.token_type_embeddings"),
-        ("position_embd", "embeddings.position_embeddings"), ("token_embd_norm", "embeddings.LayerNorm"),
-        ("attn_q", "attention.self.query"), ("attn_k", "attention.self.key"), ("attn_v", "attention.self.value"),
-        ("attn_output", "attention.output.dense"), ("attn_output_norm", "attention.output.LayerNorm"),
-        ("ffn_up", "intermediate.dense"), ("ffn_down", "output.dense"), ("layer_output_norm", "output.LayerNorm")]
+BERT = [("token_embd", "embeddings.word_embeddings"),
+        ("token_types", "embeddings.token_type_embeddings"),
+        ("position_embd", "embeddings.position_embeddings"),
+        ("token_embd_norm", "embeddings.LayerNorm"), ("attn_q", "attention.self.query"),
+        ("attn_k", "attention.self.key"), ("attn_v", "attention.self.value"),
+        ("attn_output", "attention.output.dense"),
+        ("attn_output_norm", "attention.output.LayerNorm"), ("ffn_up", "intermediate.dense"),
+        ("ffn_down", "output.dense"), ("layer_output_norm", "output.LayerNorm")]
 
 
 def encoder(name, pooling):
@@ -537,7 +621,8 @@ def encoder(name, pooling):
     vocab, hf = tok["model"]["vocab"], {h: g for g, h in BERT}
     first = c["pad_token_id"] + 1 if c["model_type"] == "roberta" else 0
     special = {t["id"] for t in tok["added_tokens"] if t["special"]}
-    pieces = sorted(vocab, key=vocab.get) + [f"[PAD{i}]" for i in range(len(vocab), c["vocab_size"])]
+    pieces = sorted(vocab, key=vocab.get) + [f"[PAD{i}]"
+                                             for i in range(len(vocab), c["vocab_size"])]
     w = GGUFWriter(f"{OUT}/{name}.gguf", "bert")
     w.add_context_length(c["max_position_embeddings"] - first)
     w.add_embedding_length(c["hidden_size"])
@@ -551,17 +636,20 @@ def encoder(name, pooling):
     if first:
         w.add_tokenizer_model("gpt2")
         w.add_tokenizer_pre("roberta-bpe")
-        w.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in tok["model"]["merges"]])
+        w.add_token_merges([m if isinstance(m, str) else " ".join(m)
+                            for m in tok["model"]["merges"]])
         w.add_add_bos_token(True)
         w.add_add_eos_token(True)
         ends = ("<s>", "</s>", "<unk>")
-    else:                                       # as files of 2024 are: no bos, no kind of normalising
+    else:  # as files of 2024 are: no bos, no kind of normalising
         w.add_tokenizer_model("bert")
         w.add_tokenizer_pre("jina-v2-en")
-        pieces = [p if i in special else p[2:] if p.startswith("##") else "\u2581" + p for i, p in enumerate(pieces)]
+        pieces = [p if i in special else p[2:] if p.startswith("##") else "\u2581" + p
+                  for i, p in enumerate(pieces)]
         ends = ("[CLS]", "[SEP]", "[UNK]")
     w.add_token_list(pieces)
-    w.add_token_types([3 if i in special else 1 if i < len(vocab) else 5 for i in range(len(pieces))])
+    w.add_token_types([3 if i in special else 1 if i < len(vocab) else 5
+                       for i in range(len(pieces))])
     if first:
         w.add_bos_token_id(vocab[ends[0]])
         w.add_eos_token_id(vocab[ends[1]])
@@ -571,10 +659,12 @@ def encoder(name, pooling):
     w.add_unk_token_id(vocab[ends[2]])
     for n, x in tensors.items():
         base, suffix = n.rsplit(".", 1)
-        layer, inner = base[len("encoder.layer."):].split(".", 1) if base.startswith("encoder.layer.") else (None, base)
+        layer, inner = (base[len("encoder.layer."):].split(".", 1)
+                        if base.startswith("encoder.layer.") else (None, base))
         if inner in hf:
             x = x[first:] if inner.endswith("position_embeddings") else x
-            w.add_tensor(f"{f'blk.{layer}.' if layer else ''}{hf[inner]}.{suffix}", x.astype(np.float16 if x.ndim > 1 else np.float32))
+            w.add_tensor(f"{f'blk.{layer}.' if layer else ''}{hf[inner]}.{suffix}",
+                         x.astype(np.float16 if x.ndim > 1 else np.float32))
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file()
@@ -592,11 +682,13 @@ def main(names):
         if names and name not in names:
             continue
         config, tensors = read_folder(f"{HERE}/families/{FOLDERS.get(name, name)}")
-        if name == "qwen2_moe":                 # the folder's second layer is dense: it gets the third one's
+        if name == "qwen2_moe":  # the folder's second layer is dense: it gets the third one's
             tensors = {k: x for k, x in tensors.items() if ".layers.1.mlp." not in k}
-            tensors.update({k.replace(".2.", ".1.", 1): x for k, x in tensors.items() if ".layers.2.mlp." in k})
+            tensors.update({k.replace(".2.", ".1.", 1): x for k, x in tensors.items()
+                            if ".layers.2.mlp." in k})
         if change.get("qk_layernorm") is False:
-            tensors = {k: x for k, x in tensors.items() if "_layernorm" not in k.split("self_attn")[-1] or "self_attn" not in k}
+            tensors = {k: x for k, x in tensors.items()
+                       if "_layernorm" not in k.split("self_attn")[-1] or "self_attn" not in k}
         words = common_words(arch, dict(config, **change))
         if name == "mpt":                       # one layer of three: the files should be small
             tensors = {k: x for k, x in tensors.items() if ".blocks." not in k or ".blocks.0." in k}
@@ -607,22 +699,28 @@ def main(names):
         if words.get("split"):
             for k in [k for k in g if "attn_kv_b" in k]:
                 both = g.pop(k).reshape(H, -1, words["kv_lora_rank"])
-                g[k.replace("kv_b", "k_b")] = np.ascontiguousarray(both[:, :words["qk_nope_head_dim"]].swapaxes(1, 2))
-                g[k.replace("kv_b", "v_b")] = np.ascontiguousarray(both[:, words["qk_nope_head_dim"]:])
-        if arch == "chatglm":                   # the second layer as the newer folders' files have it
+                g[k.replace("kv_b", "k_b")] = np.ascontiguousarray(
+                    both[:, :words["qk_nope_head_dim"]].swapaxes(1, 2))
+                g[k.replace("kv_b", "v_b")] = np.ascontiguousarray(
+                    both[:, words["qk_nope_head_dim"]:])
+        if arch == "chatglm":  # the second layer as the newer folders' files have it
             for k in [k for k in g if "attn_q." in k and not k.startswith("blk.1.")]:
-                g[k.replace("attn_q", "attn_qkv")] = np.concatenate([g.pop(k.replace("attn_q", f"attn_{x}")) for x in "qkv"])
+                g[k.replace("attn_q", "attn_qkv")] = np.concatenate(
+                    [g.pop(k.replace("attn_q", f"attn_{x}")) for x in "qkv"])
         if name == "llama31":
-            g["rope_freqs.weight"] = rope_factors(config["rope_scaling"], words["rope_theta"], words["rotary"])
-        decoded = write_model(name, arch, words, g, lambda g, x:
-                              T.F16 if not small or x.shape[-1] % 32 else T.MXFP4 if name == "gpt_oss" and "_exps" in g and x.ndim == 3
-                              else T.Q8_0)
+            g["rope_freqs.weight"] = rope_factors(config["rope_scaling"], words["rope_theta"],
+                                                  words["rotary"])
+        decoded = write_model(name, arch, words, g,
+                              lambda g, x: T.F16 if not small or x.shape[-1] % 32 else T.MXFP4
+                              if name == "gpt_oss" and "_exps" in g and x.ndim == 3 else T.Q8_0)
         if small:
             with open(f"{HERE}/families/{name}/expected.json") as f:
                 ids = json.load(f)["prompt_ids"]
             folder = folder_of(decoded, where, H, K)
-            changed = {k: v for k, v in dict(config, **change).items() if v is not None or k in config}
-            expected[name] = evaluated(changed, gpt_oss_folder(folder) if arch == "gpt-oss" else folder, ids)
+            changed = {k: v for k, v in dict(config, **change).items()
+                       if v is not None or k in config}
+            expected[name] = evaluated(changed,
+                                       gpt_oss_folder(folder) if arch == "gpt-oss" else folder, ids)
     for name, pooling in ENCODERS.items():
         if not names or name in names:
             encoder(name, pooling)

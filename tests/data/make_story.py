@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Writes tests/data/models/story: a model that tgc itself trains on text/stories.txt, as a Hugging Face folder and in the
-two versions of llama2.c's format, and tests/data/expected: what the reference below gives.
+"""Writes tests/data/models/story: a model that tgc itself trains on text/stories.txt, as a Hugging
+Face folder and in the two versions of llama2.c's format, and tests/data/expected: what the
+reference below gives.
 
     make build/tgc
-    python3 tests/data/make_story.py                    needs torch, numpy, safetensors and tokenizers
+    python3 tests/data/make_story.py                    needs torch, numpy, safetensors and
+            tokenizers
 
-The reference is the small Llama below, in double precision, on the exported weights; texts and ids are the `tokenizers`
-package's.  expected: story_ids.txt (a prompt and the greedy tokens after it), story_logits.f32 (float32, the first 16
-rows of logits there), story_text.txt and story_alone.txt (the greedy text after a prompt, after nothing),
-sample_text.txt, sample_ids.txt, sample_nll.txt (a text, its ids, nats per token).
+The reference is the small Llama below, in double precision, on the exported weights; texts and ids
+are the `tokenizers` package's.  expected: story_ids.txt (a prompt and the greedy tokens after it),
+story_logits.f32 (float32, the first 16 rows of logits there), story_text.txt and story_alone.txt
+(the greedy text after a prompt, after nothing), sample_text.txt, sample_ids.txt, sample_nll.txt (a
+text, its ids, nats per token).
 """
 import json, os, shutil, struct, subprocess, sys, tempfile
 import numpy as np, torch
@@ -24,26 +27,34 @@ PROMPT, N_IDS, ROWS = "Once upon a time", 160, 16
 
 
 def tokenizer(text):
-        """Pieces as sentencepiece has them: <unk>, <s>, </s>, 256 bytes, then what is merged, by rank."""
+        """Pieces as sentencepiece has them: <unk>, <s>, </s>, 256 bytes, then what is merged, by
+        rank."""
         t = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
-        t.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+        t.normalizer = normalizers.Sequence([normalizers.Prepend("▁"),
+                                             normalizers.Replace(" ", "▁")])
         special = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
         words = text.replace(" ", "▁").replace("\n", "▁").split("▁")
-        t.train_from_iterator([w for w in words if w], trainers.BpeTrainer(vocab_size=V, special_tokens=special, show_progress=False))
+        t.train_from_iterator([w for w in words if w],
+                              trainers.BpeTrainer(vocab_size=V, special_tokens=special,
+                                                  show_progress=False))
         model = json.loads(t.to_str())
         model["normalizer"] = json.loads(t.to_str())["normalizer"]
-        model["added_tokens"] = [a for a in model["added_tokens"] if a["id"] < 3]       # bytes are pieces, not texts
+        # bytes are pieces, not texts
+        model["added_tokens"] = [a for a in model["added_tokens"] if a["id"] < 3]
         vocab = model["model"]["vocab"]
         assert len(vocab) == V and vocab["<0x00>"] == 3
         t = Tokenizer.from_str(json.dumps(model))
-        t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(),
-                                       decoders.Strip(content=" ", left=1, right=0)])
-        t.post_processor = processors.TemplateProcessing(single="<s> $A", pair=None, special_tokens=[("<s>", 1)])
+        t.decoder = decoders.Sequence(
+            [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(),
+             decoders.Strip(content=" ", left=1, right=0)])
+        t.post_processor = processors.TemplateProcessing(
+            single="<s> $A", pair=None, special_tokens=[("<s>", 1)])
         return t
 
 
 def tok_bin(t, path):
-        """llama2.c's file: a score is minus the rank of the merge that makes a piece; characters have none."""
+        """llama2.c's file: a score is minus the rank of the merge that makes a piece; characters
+        have none."""
         model = json.loads(t.to_str())["model"]
         rank = {"".join(m): i for i, m in enumerate(model["merges"])}
         piece = sorted(model["vocab"], key=model["vocab"].get)
@@ -54,14 +65,18 @@ def tok_bin(t, path):
                 score = -float(rank[p]) if p in rank else 0.0 if i < 259 else -1e6
                 body += struct.pack("<fi", score, len(s)) + s
         with open(path, "wb") as f:
-                f.write(struct.pack("<i", max(len(text(i, p).encode()) for i, p in enumerate(piece))) + body)
+                f.write(struct.pack("<i",
+                                    max(len(text(i, p).encode()) for i, p in enumerate(piece)))
+                        + body)
 
 
 def config():
-        return dict(architectures=["LlamaForCausalLM"], model_type="llama", vocab_size=V, hidden_size=C, intermediate_size=F,
-                    num_hidden_layers=L, num_attention_heads=H, num_key_value_heads=K, max_position_embeddings=CTX,
-                    rms_norm_eps=EPS, rope_theta=10000.0, hidden_act="silu", attention_bias=False, mlp_bias=False,
-                    tie_word_embeddings=True, bos_token_id=1, eos_token_id=2, torch_dtype="float32", use_cache=True)
+        return dict(architectures=["LlamaForCausalLM"], model_type="llama", vocab_size=V,
+                    hidden_size=C, intermediate_size=F, num_hidden_layers=L, num_attention_heads=H,
+                    num_key_value_heads=K, max_position_embeddings=CTX, rms_norm_eps=EPS,
+                    rope_theta=10000.0, hidden_act="silu", attention_bias=False, mlp_bias=False,
+                    tie_word_embeddings=True, bos_token_id=1, eos_token_id=2, torch_dtype="float32",
+                    use_cache=True)
 
 
 def train(t):
@@ -70,11 +85,15 @@ def train(t):
         w = {"model.embed_tokens.weight": (V, C), "model.norm.weight": (C,)}
         for i in range(L):
                 p = f"model.layers.{i}."
-                w |= {p + "self_attn.q_proj.weight": (C, C), p + "self_attn.k_proj.weight": (K * D, C),
-                      p + "self_attn.v_proj.weight": (K * D, C), p + "self_attn.o_proj.weight": (C, C),
-                      p + "mlp.gate_proj.weight": (F, C), p + "mlp.up_proj.weight": (F, C), p + "mlp.down_proj.weight": (C, F),
-                      p + "input_layernorm.weight": (C,), p + "post_attention_layernorm.weight": (C,)}
-        w = {k: (np.ones(s) if len(s) == 1 else r.normal(0, 0.05, s)).astype(np.float32) for k, s in w.items()}
+                w |= {p + "self_attn.q_proj.weight": (C, C),
+                      p + "self_attn.k_proj.weight": (K * D, C),
+                      p + "self_attn.v_proj.weight": (K * D, C),
+                      p + "self_attn.o_proj.weight": (C, C), p + "mlp.gate_proj.weight": (F, C),
+                      p + "mlp.up_proj.weight": (F, C), p + "mlp.down_proj.weight": (C, F),
+                      p + "input_layernorm.weight": (C,),
+                      p + "post_attention_layernorm.weight": (C,)}
+        w = {k: (np.ones(s) if len(s) == 1 else r.normal(0, 0.05, s)).astype(np.float32)
+             for k, s in w.items()}
         with tempfile.TemporaryDirectory() as tmp:
                 init, out = f"{tmp}/init", f"{tmp}/out"
                 os.makedirs(init)
@@ -82,9 +101,10 @@ def train(t):
                 json.dump(config(), open(f"{init}/config.json", "w"), indent=2)
                 t.save(f"{init}/tokenizer.json")
                 run = lambda *a: subprocess.run([TGC, *a], check=True)
-                run("train", init, "--data", f"{HERE}/text/stories.txt", "--device", "cpu", "-b", "8", "--block-size", "128",
-                    "--max_iters", "1500", "--learning_rate", "4e-3", "--warmup_iters", "50", "--eval_interval", "500",
-                    "--eval_iters", "4", "--out_dir", out)
+                run("train", init, "--data", f"{HERE}/text/stories.txt", "--device", "cpu", "-b",
+                    "8", "--block-size", "128", "--max_iters", "1500", "--learning_rate", "4e-3",
+                    "--warmup_iters", "50", "--eval_interval", "500", "--eval_iters", "4",
+                    "--out_dir", out)
                 shutil.rmtree(DIR, ignore_errors=True)
                 run("export", out, "-o", DIR, "--config", f"{init}/config.json")
         t.save(f"{DIR}/tokenizer.json")
@@ -94,13 +114,18 @@ def train(t):
 # ---- llama2.c's files ----
 
 def to_llama2c(w):
-        """Its tensors, layers together; its rotary pairs are neighbours, where Hugging Face's are halves of a head."""
+        """Its tensors, layers together; its rotary pairs are neighbours, where Hugging Face's are
+        halves of a head."""
         turn = lambda x, n: x.reshape(n, 2, D // 2, C).transpose(0, 2, 1, 3).reshape(n * D, C)
-        layers = lambda name, f=lambda x: x: [f(w[f"model.layers.{i}.{name}.weight"]) for i in range(L)]
+        layers = lambda name, f=lambda x: x: [f(w[f"model.layers.{i}.{name}.weight"])
+                                              for i in range(L)]
         return dict(tok_emb=[w["model.embed_tokens.weight"]], rms_att=layers("input_layernorm"),
-                    wq=layers("self_attn.q_proj", lambda x: turn(x, H)), wk=layers("self_attn.k_proj", lambda x: turn(x, K)),
-                    wv=layers("self_attn.v_proj"), wo=layers("self_attn.o_proj"), rms_ffn=layers("post_attention_layernorm"),
-                    w1=layers("mlp.gate_proj"), w2=layers("mlp.down_proj"), w3=layers("mlp.up_proj"), rms_final=[w["model.norm.weight"]])
+                    wq=layers("self_attn.q_proj", lambda x: turn(x, H)),
+                    wk=layers("self_attn.k_proj", lambda x: turn(x, K)),
+                    wv=layers("self_attn.v_proj"), wo=layers("self_attn.o_proj"),
+                    rms_ffn=layers("post_attention_layernorm"), w1=layers("mlp.gate_proj"),
+                    w2=layers("mlp.down_proj"), w3=layers("mlp.up_proj"),
+                    rms_final=[w["model.norm.weight"]])
 
 
 def q80(x):
@@ -111,15 +136,19 @@ def q80(x):
 
 
 def write_llama2c(t):
-        norms, matrices = ["rms_att", "rms_ffn", "rms_final"], ["tok_emb", "wq", "wk", "wv", "wo", "w1", "w2", "w3"]
+        norms, matrices = (["rms_att", "rms_ffn", "rms_final"],
+                           ["tok_emb", "wq", "wk", "wv", "wo", "w1", "w2", "w3"])
         sizes = struct.pack("<7i", C, F, L, H, K, V, CTX)
-        flat = lambda names, f=lambda x: x.tobytes(): b"".join(f(np.ascontiguousarray(x, np.float32)) for n in names for x in t[n])
+        flat = lambda names, f=lambda x: x.tobytes(): b"".join(
+            f(np.ascontiguousarray(x, np.float32)) for n in names for x in t[n])
         with open(f"{DIR}/story.bin", "wb") as f:
-                f.write(sizes + flat(["tok_emb", "rms_att", "wq", "wk", "wv", "wo", "rms_ffn", "w1", "w2", "w3", "rms_final"])
-                        + bytes(CTX * D * 4))
+                f.write(sizes
+                        + flat(["tok_emb", "rms_att", "wq", "wk", "wv", "wo", "rms_ffn", "w1", "w2",
+                                "w3", "rms_final"]) + bytes(CTX * D * 4))
         with open(f"{DIR}/story_q80_gs4.bin", "wb") as f:
-                f.write((struct.pack("<Ii", 0x616b3432, 2) + sizes + b"\1" + struct.pack("<i", GROUP)).ljust(256, b"\0")
-                        + flat(norms) + flat(matrices, q80))
+                f.write((struct.pack("<Ii", 0x616b3432, 2) + sizes + b"\1"
+                         + struct.pack("<i", GROUP)).ljust(256, b"\0") + flat(norms)
+                        + flat(matrices, q80))
 
 
 # ---- the reference ----
@@ -138,12 +167,16 @@ def logits(w, ids):
         for i in range(L):
                 p = lambda name: g[f"model.layers.{i}.{name}.weight"]
                 h = norm(x, p("input_layernorm"))
-                q, k = heads(h @ p("self_attn.q_proj").T, H), heads(h @ p("self_attn.k_proj").T, K).repeat_interleave(H // K, 0)
-                v = (h @ p("self_attn.v_proj").T).view(n, K, D).transpose(0, 1).repeat_interleave(H // K, 0)
-                s = (q @ k.transpose(1, 2) / D ** 0.5).masked_fill(torch.ones(n, n).triu(1).bool(), -torch.inf)
+                q, k = (heads(h @ p("self_attn.q_proj").T, H),
+                        heads(h @ p("self_attn.k_proj").T, K).repeat_interleave(H // K, 0))
+                v = (h @ p("self_attn.v_proj").T).view(n, K, D).transpose(
+                    0, 1).repeat_interleave(H // K, 0)
+                s = (q @ k.transpose(1, 2) / D ** 0.5).masked_fill(
+                    torch.ones(n, n).triu(1).bool(), -torch.inf)
                 x = x + (s.softmax(-1) @ v).transpose(0, 1).reshape(n, C) @ p("self_attn.o_proj").T
                 h = norm(x, p("post_attention_layernorm"))
-                x = x + (torch.nn.functional.silu(h @ p("mlp.gate_proj").T) * (h @ p("mlp.up_proj").T)) @ p("mlp.down_proj").T
+                x = x + (torch.nn.functional.silu(h @ p("mlp.gate_proj").T)
+                         * (h @ p("mlp.up_proj").T)) @ p("mlp.down_proj").T
         return norm(x, g["model.norm.weight"]) @ g["model.embed_tokens.weight"].T
 
 

@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""Writes tests/data/text/stories.txt: small stories out of a grammar, 65 different characters.  Needs nothing.
+"""Writes tests/data/text/stories.txt: small stories out of a grammar, 65 different characters.
+Needs nothing.
 
     python3 tests/data/make_text.py
 """
 import os, random
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-NAMES = ["Ann", "Bob", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hal", "Ivy", "Jack", "Kit", "Lou", "Mia", "Ned", "Ola", "Pip",
-         "Quin", "Rose", "Sam", "Tess", "Uma", "Vera", "Wes", "Xena", "Yann", "Zoe"]
+NAMES = ["Ann", "Bob", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hal", "Ivy", "Jack", "Kit", "Lou",
+         "Mia", "Ned", "Ola", "Pip", "Quin", "Rose", "Sam", "Tess", "Uma", "Vera", "Wes", "Xena",
+         "Yann", "Zoe"]
 KIND = ["girl", "boy", "fox", "dog", "bird", "frog", "mouse", "cat"]
 HOW = ["little", "happy", "quiet", "brave", "lazy", "young", "old", "curious"]
-THING = ["ball", "boat", "kite", "red box", "blue cup", "jar", "key", "apple", "yellow hat", "book", "drum", "lamp"]
+THING = ["ball", "boat", "kite", "red box", "blue cup", "jar", "key", "apple", "yellow hat", "book",
+         "drum", "lamp"]
 PLACE = ["park", "forest", "garden", "kitchen", "lake", "hill", "market", "zoo"]
 TAKE = ["found", "lost", "saw", "made", "hid", "fixed", "wanted", "shared"]
 FEEL = ["happy", "sad", "proud", "afraid", "surprised", "tired", "excited"]

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""First seeds of the targets, made small from files of tests/ and models/ (and plans of build/tgc): tests/fuzz/seeds.py"""
+"""First seeds of the targets, made small from files of tests/ and models/ (and plans of build/tgc):
+tests/fuzz/seeds.py"""
 import glob
 import json
 import os
@@ -105,7 +106,8 @@ def main():
     put("tok_train", "bytes", bytes(range(256)) + b"\xff\xfe\xe4\xb8 the the then")
     put("tok_char", "few", "\n aAb\u00e9\u4e2d\U0001f600")
     put("json", "few",
-        '[{"a":-0.5e-3,"\\ud83d\\ude00":"\\u0000\\n","b":[[],{},null,true,false]},1e300,12345678901234567890]')
+        '[{"a":-0.5e-3,"\\ud83d\\ude00":"\\u0000\\n","b":[[],{},null,true,false]},1e300,'
+        '12345678901234567890]')
 
 
 def one(*path):
@@ -116,7 +118,8 @@ SMALL = """local b = require "blocks"
 return { name = "m", params = { vocab = 5, C = 4, n_layer = 1, ctx = 6 }, graph = function(p)
  local ids, targets = b.inputs()
  local x = b.embedding(ids, "tok", p.vocab, p.C, { std = 1 })
- for i = 1, p.n_layer do x = x + b.linear(b.rmsnorm(x, "n" .. i, { eps = 1e-5 }):silu(), "l" .. i, p.C, { bias = true }) end
+ for i = 1, p.n_layer do x = x + b.linear(b.rmsnorm(x, "n" .. i, { eps = 1e-5 }):silu(), \
+"l" .. i, p.C, { bias = true }) end
  return b.outputs(b.linear(x, "head", p.vocab, {}), targets)
 end }
 """
@@ -197,7 +200,8 @@ def quant_seeds():
 
 
 def gguf(keys, tensors, version=3, alignment=32):
-    """A GGUF file: keys {name: (type, value)}, tensors [(name, type, dims, bytes)]; dims begin with the contiguous one."""
+    """A GGUF file: keys {name: (type, value)}, tensors [(name, type, dims, bytes)]; dims begin with
+    the contiguous one."""
     text = lambda s: struct.pack("<Q", len(s)) + s
     flat = {4: "<I", 5: "<i", 6: "<f", 7: "<?"}
 
@@ -306,13 +310,15 @@ def readers():
         '{"prompt":"a \\u00e9","continuation":" b"}\n{"prompt":"","continuation":"x"}')
     put("continuations", "numbers", '{"prompt_ids":[1.5,-2],"continuation_ids":[]}')
     put("records", "kinds",
-        '{"prompt": "a b", "completion": "c"}\n{"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y z"}], "tools": []}\n\n'
+        '{"prompt": "a b", "completion": "c"}\n{"messages": [{"role": "user", "content": "x"}, '
+        '{"role": "assistant", "content": "y z"}], "tools": []}\n\n'
         '{"text": "plain"}\r\n')
     put("records", "list",
         '[{"q": "a\\"b", "a": "c"},\n {"q": "d", "a": "e"}]\0prompt=q,completion=a')
     put("records", "pairs",
-        '{"prompt": "a b", "chosen": "c", "rejected": "d e"}\n{"chosen": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}], '
-        '"rejected": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "z"}]}')
+        '{"prompt": "a b", "chosen": "c", "rejected": "d e"}\n{"chosen": [{"role": "user", '
+        '"content": "x"}, {"role": "assistant", "content": "y"}], "rejected": [{"role": "user", '
+        '"content": "x"}, {"role": "assistant", "content": "z"}]}')
     put("records", "prompts", '{"prompt": "a b"}\n{"prompt": "c", "completion": "d"}\n')
     put("records", "wrong", '{"messages": [{"role": "assistant", "content": ""}]}')
     put("token_bin", "nanogpt", struct.pack("<5H", 1, 2, 3, 4, 50256))
@@ -327,10 +333,14 @@ def readers():
     for name in ("smoothing", "distill", "dpo", "grpo", "polychromic"):
         put("objective", name, open(os.path.join(HERE, "../../models", name + ".lua"), "rb").read())
     put("objective", "own",
-        'local t, o = require "texts", require "objective"\nreturn { params = { weight = 2.0 }, data = "prompts", feeds = { "advantage", "member" },\n'
-        'loss = function(m, p) return { loss = o.mean(m.nll * m.advantage * p.weight), ce = o.mean(m.nll) } end,\n'
-        'reward = function(c, p) print(c.ids[1]) return t.distinct({ c.text }, 1) + t.self_bleu({ c.text, "b c d" }, 2) end,\n'
-        'group = function(g) return { advantage = t.advantages(g), member = t.spread(embed(t.of(g))), score = g[1].tokens } end }')
+        'local t, o = require "texts", require "objective"\nreturn { params = { weight = 2.0 }, '
+        'data = "prompts", feeds = { "advantage", "member" },\n'
+        'loss = function(m, p) return { loss = o.mean(m.nll * m.advantage * p.weight), ce = '
+        'o.mean(m.nll) } end,\n'
+        'reward = function(c, p) print(c.ids[1]) return t.distinct({ c.text }, 1) + t.self_bleu({ '
+        'c.text, "b c d" }, 2) end,\n'
+        'group = function(g) return { advantage = t.advantages(g), member = '
+        't.spread(embed(t.of(g))), score = g[1].tokens } end }')
     for name in ("heads_of_one", "loss_is_a_sum", "table_of_one"):
         put("graph_json", name, one("random", name + ".json"))
     for name in ("cache_kv", "differentiate", "few_experts", "fuse_loss_grad", "fuse", "keep_slope",
@@ -359,9 +369,9 @@ def readers():
     put("safetensors", "hash",
         safetensors({"__metadata__": {"xxh3": "0" * 16},
                      "a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}}, b"ab"))
-    put("safetensors", "whole", struct.pack("<Q",
-                                            61)
-                                            + b'{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}        ' + b"ab")
+    put("safetensors", "whole",
+        struct.pack("<Q", 61) + b'{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}        '
+        + b"ab")
     a, b = ({n: {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}} for n in ("x", "y"))
     index = {"metadata": {"total_size": 32}, "weight_map": {"x": "a.safetensors",
                                                             "y": "b.safetensors"}}
@@ -389,14 +399,17 @@ def readers():
                  "dump p --ir --kernel k3", "bench -- -p", "help run", "eval p --ids 1,2 -h"):
         put("args", line.split()[0], line.replace(" ", "\0") + "\0")
 
-    gpu = "tgc-choices 1\ngpu NVIDIA H100 80GB HBM3, sm_90a\nchoose bf16:32768x3072x768:nt:add+gelu_tanh:4 128x128x32/1\n"
+    gpu = ("tgc-choices 1\ngpu NVIDIA H100 80GB HBM3, sm_90a\nchoose "
+           "bf16:32768x3072x768:nt:add+gelu_tanh:4 128x128x32/1\n")
     put("choices", "few",
         gpu + "# one more\nchoose bf16:3072x768x32768:tn:accum:2:sums S256x128/4\n")
     put("weight_map", "few",
-        "# few\nmap p = a: 4x6\nmap q[0:3] = b: 6 | rows 0 3\nmap q[3:6] =? b2 || b | rows 3 6 | scale 2\n"
+        "# few\nmap p = a: 4x6\nmap q[0:3] = b: 6 | rows 0 3\nmap q[3:6] =? b2 || b | rows 3 6 | "
+        "scale 2\n"
         "map ignore c\nmap ignore d.*\nmap ignore e=b\n")
     put("weight_map", "moves",
-        "map r = a | t\nmap s[1] = c | index 0 | rope 2 2\nmap s[0:1:1][:][:] = c: 2x4x6 | rows 0 1\n"
+        "map r = a | t\nmap s[1] = c | index 0 | rope 2 2\nmap s[0:1:1][:][:] = c: 2x4x6 | rows 0 "
+        "1\n"
         "map t[0:8:2] = a\nmap t[1:8:2] = c | index 1\nmap u = e: scalar\nmap ignore *\n")
     state = {"__metadata__": {"accumulation": "1", "batch": "4", "best": "1.5", "block": "8",
                               "graph": "17", "run.dtype": "f32", "run.define": "a=1\nb=2",
@@ -435,8 +448,9 @@ def readers():
                 kept.update({"graph.json": s["graph.json"],
                              "ir": s["ir"][:s["ir"].index(b"\n}\n") + 3]})
             if name == "small":
-                kept[
-                    "model"] = b'{"params": {"n": 2, "x": 0.5, "w": "a", "b": true},\n "files": [{"name": "my.lua", "text": "return {}\\n"}, {"name": "part.lua", "text": ""}]}\n'
+                kept["model"] = (
+                    b'{"params": {"n": 2, "x": 0.5, "w": "a", "b": true},\n "files": [{"name": '
+                    b'"my.lua", "text": "return {}\\n"}, {"name": "part.lua", "text": ""}]}\n')
             put("plan", name, b"".join(k.encode() + b"\n" + v + b"\0" for k, v in kept.items()))
     head = b"tgcplan\n" + struct.pack("<4I2Q24x", 1, 0x01020304, 2, 0, 0, 0)
     table = struct.pack("<32s3Q", b"manifest", 4096, 2, 0) + struct.pack("<32s3Q", b"w", 8192, 0, 0)

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Write vectors.txt: small rows of logits, and the distributions that llama.cpp's samplers make of them.
+"""Write vectors.txt: small rows of logits, and the distributions that llama.cpp's samplers make of
+them.
 
     python3 tests/sampling/reference.py > tests/sampling/vectors.txt
 
-The definitions are those of llama.cpp (src/llama-sampler.cpp, docs of its samplers), in double, one sampler a
-function over candidates [(token, logit)]; the random number of XTC is 0, so it always acts.  Where llama.cpp
-leaves the order of equal logits open, tgc keeps or drops all of a tie; rows here have none.
+The definitions are those of llama.cpp (src/llama-sampler.cpp, docs of its samplers), in double, one
+sampler a function over candidates [(token, logit)]; the random number of XTC is 0, so it always
+acts.  Where llama.cpp leaves the order of equal logits open, tgc keeps or drops all of a tie; rows
+here have none.
 """
 import math
 import random

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Compare tgc's tokenizers with the packages `tokenizers` and `sentencepiece` on random strings and random ids.
+"""Compare tgc's tokenizers with the packages `tokenizers` and `sentencepiece` on random strings and
+random ids.
 
     tests/tokenizers/compare.py [--n 20000] [--seed 1] PATH...
 
-PATH is a tokenizer.json, a tokenizer.model of sentencepiece, a .tiktoken file (or Llama 3's tokenizer.model), BERT's
-vocab.txt, or a folder with encoder.json + vocab.bpe.  Prints every difference (at most --show of a tokenizer) and a line of sums for
-each; exit status 1 when anything differs.  tgc's side is runtime/*.c, built here as a shared library with $CC.
+PATH is a tokenizer.json, a tokenizer.model of sentencepiece, a .tiktoken file (or Llama 3's
+tokenizer.model), BERT's vocab.txt, or a folder with encoder.json + vocab.bpe.  Prints every
+difference (at most --show of a tokenizer) and a line of sums for each; exit status 1 when anything
+differs.  tgc's side is runtime/*.c, built here as a shared library with $CC.
 """
 import argparse
 import base64
@@ -523,11 +525,12 @@ ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)),
 #
 #
 #
-# ------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 class Err(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_int), ("msg", ctypes.c_char * 65536)]         # at least as large as the real one
+    # at least as large as the real one
+    _fields_ = [("code", ctypes.c_int), ("msg", ctypes.c_char * 65536)]
 
 
 class Stream(ctypes.Structure):
@@ -537,10 +540,11 @@ class Stream(ctypes.Structure):
 def build(folder):
     so = os.path.join(folder, "tok.so")
     src = glob.glob(ROOT + "/runtime/tokenizer/*.c")
-    src += [ROOT + "/runtime/util/%s.c" % f for f in ("c_locale", "err", "json_text", "line_reader", "mem")]
-    subprocess.check_call(os.environ.get("CC", "cc").split() + [
-        "-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-o", so, *src, "-lpcre2-8", "-lutf8proc",
-        "-lcjson", "-lxxhash", "-lm", "-lpthread"])
+    src += [ROOT + "/runtime/util/%s.c" % f
+            for f in ("c_locale", "err", "json_text", "line_reader", "mem")]
+    subprocess.check_call(os.environ.get("CC", "cc").split()
+                          + ["-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-o", so, *src,
+                             "-lpcre2-8", "-lutf8proc", "-lcjson", "-lxxhash", "-lm", "-lpthread"])
     return ctypes.CDLL(so)
 
 
@@ -557,8 +561,8 @@ class Ours:
     def encode(self, text, bos=0):
         ids, n, e = ctypes.POINTER(ctypes.c_int)(), ctypes.c_int(), Err()
         text = text.encode()
-        if self.lib.tokenizer_encode(self.t, text, ctypes.c_size_t(len(text)), bos, ctypes.byref(ids),
-                                     ctypes.byref(n), ctypes.byref(e)):
+        if self.lib.tokenizer_encode(self.t, text, ctypes.c_size_t(len(text)), bos,
+                                     ctypes.byref(ids), ctypes.byref(n), ctypes.byref(e)):
             return e.msg.decode(errors="replace")
         out = ids[:n.value]
         self.free(ids)
@@ -567,7 +571,8 @@ class Ours:
     def decode(self, ids):
         """The text, and whether the stream of bytes agrees with it."""
         a, text, n, e = (ctypes.c_int * len(ids))(*ids), ctypes.c_void_p(), ctypes.c_size_t(), Err()
-        if self.lib.tokenizer_text(self.t, a, len(ids), ctypes.byref(text), ctypes.byref(n), ctypes.byref(e)):
+        if self.lib.tokenizer_text(self.t, a, len(ids), ctypes.byref(text), ctypes.byref(n),
+                                   ctypes.byref(e)):
             return e.msg.decode(errors="replace"), True
         out = ctypes.string_at(text, n.value)
         self.free(text)
@@ -578,24 +583,28 @@ class Ours:
         return out.decode(), "\ufffd" in out.decode() or s == out
 
 
-# ---- the references ----------------------------------------------------------------------------------------------
+# ---- the references ------------------------------------------------------------------------------
 
 LETTERS = "'s|'t|'re|'ve|'m|'ll|'d"
 GPT2 = LETTERS + r"| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-CL100K = "(?i:" + LETTERS + r")|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+CL100K = (
+    "(?i:" + LETTERS
+    + r")|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN = CL100K.replace("{1,3}", "")
 UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 O200K = (r"[^\r\n\p{L}\p{N}]?%s*%s+(?i:%s)?|[^\r\n\p{L}\p{N}]?%s+%s*(?i:%s)?"
-         r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+") % (UPPER, LOWER, LETTERS, UPPER, LOWER, LETTERS)
+         r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+") % (
+             UPPER, LOWER, LETTERS, UPPER, LOWER, LETTERS)
 UNUSED = "\0unused "                    # fills the places between a family's special tokens
 FAMILY = {                              # by the number of ordinary tokens
     50256: (GPT2, {50256: "<|endoftext|>"}),
     100256: (CL100K, {100257: "<|endoftext|>", 100258: "<|fim_prefix|>", 100259: "<|fim_middle|>",
                       100260: "<|fim_suffix|>", 100276: "<|endofprompt|>"}),
     199998: (O200K, {199999: "<|endoftext|>", 200018: "<|endofprompt|>"}),
-    128000: (CL100K, {128000: "<|begin_of_text|>", 128001: "<|end_of_text|>", 128004: "<|finetune_right_pad_id|>",
-                      128006: "<|start_header_id|>", 128007: "<|end_header_id|>", 128008: "<|eom_id|>",
-                      128009: "<|eot_id|>", 128010: "<|python_tag|>"}),
+    128000: (CL100K, {128000: "<|begin_of_text|>", 128001: "<|end_of_text|>",
+                      128004: "<|finetune_right_pad_id|>", 128006: "<|start_header_id|>",
+                      128007: "<|end_header_id|>", 128008: "<|eom_id|>", 128009: "<|eot_id|>",
+                      128010: "<|python_tag|>"}),
     151643: (QWEN, {151643: "<|endoftext|>", 151644: "<|im_start|>", 151645: "<|im_end|>"}),
 }
 
@@ -611,8 +620,9 @@ def byte_level(vocab, merges, regex, special, whole_first):
     """A byte-level BPE; special tokens keep their ids by growing the vocabulary up to them."""
     bpe = models.BPE(vocab=vocab, merges=merges, ignore_merges=whole_first)
     t = Tokenizer(bpe)
-    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(regex), "isolated"),
-                                               pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    t.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(regex), "isolated"),
+         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     t.decoder = decoders.ByteLevel()
     t.add_special_tokens([AddedToken(s, normalized=False, special=True) for s in special.values()])
     assert all(t.token_to_id(s) == i for i, s in special.items())
@@ -643,17 +653,21 @@ def from_ranks(path):
 def from_gpt2(folder):
     vocab = json.load(open(folder + "/encoder.json", encoding="utf-8"))
     lines = open(folder + "/vocab.bpe", encoding="utf-8").read().split("\n")[1:]
-    return byte_level(vocab, [tuple(s.split(" ")) for s in lines if s], GPT2, {50256: "<|endoftext|>"}, False)
+    return byte_level(vocab, [tuple(s.split(" ")) for s in lines if s], GPT2,
+                      {50256: "<|endoftext|>"}, False)
 
 
 def from_bert(path):
     vocab = [s.rstrip("\r\n") for s in open(path, encoding="utf-8", newline="\n")]
     settings = json.load(open(os.path.join(os.path.dirname(path), "tokenizer_config.json")))
     lower = settings.get("do_lower_case", True)
-    t = Tokenizer(models.WordPiece({p: i for i, p in enumerate(vocab)}, unk_token="[UNK]", max_input_chars_per_word=100))
-    t.normalizer = normalizers.BertNormalizer(True, settings.get("tokenize_chinese_chars", True), settings.get("strip_accents"), lower)
+    t = Tokenizer(models.WordPiece({p: i for i, p in enumerate(vocab)}, unk_token="[UNK]",
+                                   max_input_chars_per_word=100))
+    t.normalizer = normalizers.BertNormalizer(True, settings.get("tokenize_chinese_chars", True),
+                                              settings.get("strip_accents"), lower)
     t.pre_tokenizer, t.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
-    t.add_special_tokens([AddedToken(s, normalized=False, special=True) for s in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")])
+    t.add_special_tokens([AddedToken(s, normalized=False, special=True)
+                          for s in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")])
     return t
 
 
@@ -662,19 +676,22 @@ class Pieces:
     def __init__(self, path):
         import sentencepiece
         self.sp = sentencepiece.SentencePieceProcessor(model_file=path)
-        self.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(),
-                                          decoders.Strip(" ", int(self.sp.encode_as_pieces("a")[0] != "a"), 0)])
+        self.decoder = decoders.Sequence(
+            [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(),
+             decoders.Strip(" ", int(self.sp.encode_as_pieces("a")[0] != "a"), 0)])
 
     def encode(self, text):
         return self.sp.encode(text)
 
     def decode(self, ids):
-        """As the tokenizer.json made of it: sentencepiece itself keeps what is good in a run of bytes."""
+        """As the tokenizer.json made of it: sentencepiece itself keeps what is good in a run of
+        bytes."""
         skip = lambda i: self.sp.is_control(i) or self.sp.is_unknown(i) or self.sp.is_unused(i)
         return self.decoder.decode([self.sp.id_to_piece(i) for i in ids if not skip(i)])
 
     def words(self):
-        return [self.sp.id_to_piece(i).replace("\u2581", " ") for i in range(self.sp.get_piece_size())
+        return [self.sp.id_to_piece(i).replace("\u2581", " ")
+                for i in range(self.sp.get_piece_size())
                 if self.sp.IsControl(i) or not self.sp.is_byte(i)]
 
 
@@ -710,23 +727,25 @@ def reference(path):
     return Whole(from_ranks(path))
 
 
-# ---- random strings ----------------------------------------------------------------------------------------------
+# ---- random strings ------------------------------------------------------------------------------
 
 BLOCKS = [(0x20, 0x7e)] * 6 + [
-    (0xa0, 0x24f), (0x250, 0x2ff), (0x300, 0x36f), (0x370, 0x3ff), (0x400, 0x52f), (0x530, 0x5ff), (0x600, 0x6ff),
-    (0x700, 0x8ff), (0x900, 0xdff), (0xe00, 0xeff), (0x1000, 0x10ff), (0x1100, 0x11ff), (0x1200, 0x1cff),
-    (0x1d00, 0x1dff), (0x1e00, 0x1fff), (0x2000, 0x206f), (0x2070, 0x20ff), (0x2100, 0x23ff), (0x2400, 0x2bff),
-    (0x2c00, 0x2fff), (0x3000, 0x30ff), (0x3100, 0x33ff), (0x4e00, 0x9fff), (0xa000, 0xabff), (0xac00, 0xd7a3),
-    (0xf900, 0xfaff), (0xfb00, 0xfdff), (0xfe00, 0xfeff), (0xff00, 0xffef), (0x10000, 0x107ff), (0x10800, 0x10fff),
-    (0x11000, 0x11fff), (0x12000, 0x16fff), (0x1d000, 0x1d7ff), (0x1e000, 0x1efff), (0x1f000, 0x1fbff),
-    (0x20000, 0x323af), (0xe0000, 0xe01ef), (0xe000, 0xf8ff)]
-EMOJI = ["\U0001f600", "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f44d\U0001f3fd", "\u2764\ufe0f",
-         "\U0001f1e9\U0001f1ea", "1\ufe0f\u20e3", "\U0001fae8", "\U0001fa77"]
-SPACE = [" ", "  ", "\n", "\t", "\r\n", "\n\n", "   \n  ", "\u00a0", "\u3000", "\u2003", "\u200b", "\u180e", "\x85",
-         "\u2028", "\x0b", "\x1c", "\u1680", "\ufeff"]
-WORDS = ["don't", "I'LL", "we've", "the", " The", "Hello", " world", "x=1;", "3.14159", "1234567", "\u00bd\u00b2",
-         "na\u00efve", "e\u0301", "A\u030a\u0327", "\u1e9b\u0323", "\u017fs", "'\u017f", "\u0130I\u0131", "\ufb01",
-         "\u2126", "\uac01\u11a8", "\u0958", "\u2460", "\ufdfa", "__a_b", "<0x41>", "<0xE2>", "\u2581", "\u2581a"]
+    (0xa0, 0x24f), (0x250, 0x2ff), (0x300, 0x36f), (0x370, 0x3ff), (0x400, 0x52f), (0x530, 0x5ff),
+    (0x600, 0x6ff), (0x700, 0x8ff), (0x900, 0xdff), (0xe00, 0xeff), (0x1000, 0x10ff),
+    (0x1100, 0x11ff), (0x1200, 0x1cff), (0x1d00, 0x1dff), (0x1e00, 0x1fff), (0x2000, 0x206f),
+    (0x2070, 0x20ff), (0x2100, 0x23ff), (0x2400, 0x2bff), (0x2c00, 0x2fff), (0x3000, 0x30ff),
+    (0x3100, 0x33ff), (0x4e00, 0x9fff), (0xa000, 0xabff), (0xac00, 0xd7a3), (0xf900, 0xfaff),
+    (0xfb00, 0xfdff), (0xfe00, 0xfeff), (0xff00, 0xffef), (0x10000, 0x107ff), (0x10800, 0x10fff),
+    (0x11000, 0x11fff), (0x12000, 0x16fff), (0x1d000, 0x1d7ff), (0x1e000, 0x1efff),
+    (0x1f000, 0x1fbff), (0x20000, 0x323af), (0xe0000, 0xe01ef), (0xe000, 0xf8ff)]
+EMOJI = ["\U0001f600", "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f44d\U0001f3fd",
+         "\u2764\ufe0f", "\U0001f1e9\U0001f1ea", "1\ufe0f\u20e3", "\U0001fae8", "\U0001fa77"]
+SPACE = [" ", "  ", "\n", "\t", "\r\n", "\n\n", "   \n  ", "\u00a0", "\u3000", "\u2003", "\u200b",
+         "\u180e", "\x85", "\u2028", "\x0b", "\x1c", "\u1680", "\ufeff"]
+WORDS = ["don't", "I'LL", "we've", "the", " The", "Hello", " world", "x=1;", "3.14159", "1234567",
+         "\u00bd\u00b2", "na\u00efve", "e\u0301", "A\u030a\u0327", "\u1e9b\u0323", "\u017fs",
+         "'\u017f", "\u0130I\u0131", "\ufb01", "\u2126", "\uac01\u11a8", "\u0958", "\u2460",
+         "\ufdfa", "__a_b", "<0x41>", "<0xE2>", "\u2581", "\u2581a"]
 
 
 def random_text(r, words):
@@ -749,7 +768,8 @@ def random_text(r, words):
             c = r.randrange(0x110000)
             out.append(chr(c) if not 0xd800 <= c < 0xe000 else "?")
         elif k < .80:
-            out.append(r.choice("aeioun") + "".join(chr(r.randrange(0x300, 0x370)) for _ in range(r.randrange(1, 4))))
+            out.append(r.choice("aeioun")
+                       + "".join(chr(r.randrange(0x300, 0x370)) for _ in range(r.randrange(1, 4))))
         elif k < .83:
             out.append(r.choice("ab -\n.") * r.randrange(1, 40))
         else:
@@ -758,19 +778,22 @@ def random_text(r, words):
     return "".join(out)
 
 
-# ---- comparing ---------------------------------------------------------------------------------------------------
+# ---- comparing -----------------------------------------------------------------------------------
 
 def compare(lib, path, args):
-    ours, ref, r = Ours(lib, path), reference(path), random.Random("%d %s" % (args.seed, os.path.basename(path)))
+    ours, ref, r = (Ours(lib, path), reference(path),
+                    random.Random("%d %s" % (args.seed, os.path.basename(path))))
     words = ref.words()
-    added = [t.content for t in ref.t.get_added_tokens_decoder().values()] if isinstance(ref, Whole) else []
+    added = ([t.content for t in ref.t.get_added_tokens_decoder().values()]
+             if isinstance(ref, Whole) else [])
     words += added * (1 + len(words) // (4 * len(added))) if added else []
     bad = {"encode": 0, "decode": 0, "stream": 0}
 
     def tell(kind, given, want, got):
         bad[kind] += 1
         if bad[kind] <= args.show:
-            print("%s: %s %s\n   reference %s\n   tgc       %s" % (path, kind, ascii(given), ascii(want), ascii(got)))
+            print("%s: %s %s\n   reference %s\n   tgc       %s"
+                  % (path, kind, ascii(given), ascii(want), ascii(got)))
 
     for i in range(args.n):
         text = random_text(r, words)
@@ -779,7 +802,8 @@ def compare(lib, path, args):
             tell("encode", text, want, got)
         if i % 16 == 0 and path.endswith(".json"):
             plain, want, got = ref.encode(text), ref.encode_bos(text), ours.encode(text, 1)
-            if got != want[:len(got)] or got[len(got) - len(plain):] != plain:  # what stands behind a text is left out
+            # what stands behind a text is left out
+            if got != want[:len(got)] or got[len(got) - len(plain):] != plain:
                 tell("encode", "with BOS: " + text, want, got)
         ids = [r.randrange(ours.vocab) for _ in range(r.randrange(12))]
         if r.random() < .5:
@@ -787,10 +811,13 @@ def compare(lib, path, args):
             ids = ids[:3] + cut + ids[3:] if r.random() < .7 else cut
         if r.random() < .3 and added:
             for _ in range(r.randrange(1, 4)):
-                ids.insert(r.choice((0, r.randrange(len(ids) + 1))), ref.t.token_to_id(r.choice(added)))
+                ids.insert(r.choice((0, r.randrange(len(ids) + 1))),
+                           ref.t.token_to_id(r.choice(added)))
         if r.random() < .3:
             k = r.randrange(len(ids) + 1)
-            ids[k:k] = [b for b in (ours_byte(ref, r.randrange(256)) for _ in range(r.randrange(1, 7))) if b is not None]
+            ids[k:k] = [b
+                        for b in (ours_byte(ref, r.randrange(256))
+                                  for _ in range(r.randrange(1, 7))) if b is not None]
         want, (got, agrees) = ref.decode(ids), ours.decode(ids)
         if got != want:
             tell("decode", ids, want, got)

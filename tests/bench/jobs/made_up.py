@@ -1,5 +1,6 @@
-"""made_up.py: data and models of the jobs' sizes, without anyone's data: words that follow each other by a chain, so that
-there is something to learn, and folders of a Llama's or Qwen3's shape without weights (tgc and PyTorch draw their own)."""
+"""made_up.py: data and models of the jobs' sizes, without anyone's data: words that follow each
+other by a chain, so that there is something to learn, and folders of a Llama's or Qwen3's shape
+without weights (tgc and PyTorch draw their own)."""
 import json
 import os
 import random
@@ -9,8 +10,9 @@ import time
 
 SPECIAL = ("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
 TEMPLATE = (
-    "{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content }}<|eot_id|>{% endfor %}"
-            "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}")
+    "{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n"
+    "{{ m.content }}<|eot_id|>{% endfor %}"
+    "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}")
 
 
 class Words:

@@ -1,20 +1,25 @@
-"""replies.py: the job of Sohailm25/reply-guyd: replies to tweets by LoRA, in four phases, and how much they differ.
+"""replies.py: the job of Sohailm25/reply-guyd: replies to tweets by LoRA, in four phases, and how
+much they differ.
 
-    python3 tests/bench/jobs/replies.py [--tgc build/tgc] [--full] [--out DIR] [--device D] [--encoder FOLDER] [--peer] [--steps N] [--only PARTS] [--layers N]
+    python3 tests/bench/jobs/replies.py [--tgc build/tgc] [--full] [--out DIR] [--device D]
+            [--encoder FOLDER] [--peer] [--steps N] [--only PARTS] [--layers N]
 
-phases      baseline (cross-entropy), polychromic as published (a metric without gradient: the weights are the baseline's),
-            polychromic with a gradient, and GRPO from the baseline's adapter (4 samples, the reward is the distance
-            from the other samples of the group)
-results.csv a row a phase: loss, the three metrics of the project (1 - mean cosine of embeddings, 1 - Self-BLEU-2, distinct-2) of
-            its own samples for prompts that were not trained on, tokens/s
-profile.csv where the time of each phase went, before (what the project says of itself: 70% generation, 20% diversity, 10%
-            attention) and here
-generate    8 continuations of one prompt: one after the other, together, and with --peer transformers' generate
-            (num_return_sequences=8)
+phases      baseline (cross-entropy), polychromic as published (a metric without gradient: the
+            weights are the baseline's), polychromic with a gradient, and GRPO from the baseline's
+            adapter (4 samples, the reward is the distance from the other samples of the group)
+results.csv a row a phase: loss, the three metrics of the project (1 - mean cosine of embeddings,
+            1 - Self-BLEU-2, distinct-2) of its own samples for prompts that were not trained on,
+            tokens/s
+profile.csv where the time of each phase went, before (what the project says of itself: 70%
+            generation, 20% diversity, 10% attention) and here
+generate    8 continuations of one prompt: one after the other, together, and with --peer
+            transformers' generate (num_return_sequences=8)
 
-Weights are random and the tweets made up, of the project's lengths.  --full is Qwen3-8B's shape, r 16 on seven linears, windows of
-1,536 tokens (an answer with three samples of 100 tokens); else all is small, for a CPU.  --encoder: MiniLM's folder; without it a tiny one of the tests.
---only baseline,published,differentiable,grpo,metrics,generate: these parts alone (grpo and the comparison go with baseline).
+Weights are random and the tweets made up, of the project's lengths.  --full is Qwen3-8B's shape, r
+16 on seven linears, windows of 1,536 tokens (an answer with three samples of 100 tokens); else all
+is small, for a CPU.  --encoder: MiniLM's folder; without it a tiny one of the tests.  --only
+baseline,published,differentiable,grpo,metrics,generate: these parts alone (grpo and the comparison
+go with baseline).
 """
 import argparse
 import csv
@@ -66,9 +71,9 @@ with open(at("data.jsonl"), "w") as f, open(at("text.txt"), "w") as plain:
     for _ in range(RECORDS):
         tweet, reply = w.text(w.length(TWEET, 0.5, 2 * TWEET)), w.text(w.length(REPLY, 0.5,
             2 * REPLY))
-        f.write(
-            json.dumps(
-                {"prompt": f"Generate an engaging Twitter reply to this tweet:\n\n{tweet}\n\nReply:", "completion": reply}) + "\n")
+        f.write(json.dumps({
+            "prompt": f"Generate an engaging Twitter reply to this tweet:\n\n{tweet}\n\nReply:",
+            "completion": reply}) + "\n")
         plain.write(tweet + "\n" + reply + "\n")
 held = [f"Generate an engaging Twitter reply to this tweet:\n\n{w.text(TWEET)}\n\nReply:"
         for _ in range(4)]
@@ -85,7 +90,9 @@ grpo.group = function(g, p)
         for i, c in ipairs(g) do
                 c.reward = 0
                 for k = 1, #v do
-                        if k ~= i then c.reward = c.reward + (1 - texts.cosine(v[i], v[k])) / (#v - 1) end
+                        if k ~= i then
+                                c.reward = c.reward + (1 - texts.cosine(v[i], v[k])) / (#v - 1)
+                        end
                 end
                 mean = mean + c.reward / #v
         end
@@ -99,7 +106,8 @@ local poly, texts = require "polychromic", require "texts"
 poly.params.which = "embedding"
 poly.group = function(g, p)
         local said = texts.of(g)
-        local d = p.which == "bleu" and 1 - texts.self_bleu(said, 2) or p.which == "distinct" and texts.distinct(said, 2) or texts.spread(embed(said))
+        local d = p.which == "bleu" and 1 - texts.self_bleu(said, 2)
+                or p.which == "distinct" and texts.distinct(said, 2) or texts.spread(embed(said))
         return { diversity = d, score = d }
 end
 return poly
@@ -111,13 +119,12 @@ common = ["--device", a.device, "--dtype", DTYPE, "--batch_size", str(BATCH),
           "--weight_decay", "0.01", "--max_iters", str(STEPS), "--log_interval", "1000000"]
 lora = f"r={RANK},alpha={RANK},dropout=0.1,targets=all-linear"
 samples = f"samples=3,max_tokens={MOST},temp=0.9,top_p=0.9,every=5"
-PHASES = {
-    "baseline": (lora,
-                 "polychromic,published=true,metric=distinct,weight=0,samples=3,max_tokens=1,every=1000000"),
-    "as published": (lora, f"polychromic,published=true,weight=0.3,{samples}"),
-    "differentiable": (lora, f"polychromic,weight=0.3,{samples}"),
-    "GRPO": (at("out_baseline/adapter"),
-             f"{at('distance.lua')},samples=4,max_tokens={MOST},temp=0.8,beta=0.1"),
+PHASES = {"baseline": (lora, "polychromic,published=true,metric=distinct,weight=0,samples=3,"
+                             "max_tokens=1,every=1000000"),
+          "as published": (lora, f"polychromic,published=true,weight=0.3,{samples}"),
+          "differentiable": (lora, f"polychromic,weight=0.3,{samples}"),
+          "GRPO": (at("out_baseline/adapter"),
+                   f"{at('distance.lua')},samples=4,max_tokens={MOST},temp=0.8,beta=0.1"),
 }
 
 
@@ -139,7 +146,10 @@ for part, (name, (adapter, objective)) in zip(PARTS, PHASES.items()):
     metric = []
     for which in ("embedding", "bleu", "distinct") if "metrics" in only else ():
         _, seen = train("metrics", os.path.join(at(out), "adapter"),
-                        f"{at('metrics.lua')},published=true,weight=0,samples=3,max_tokens={MOST},which={which}", "held.jsonl", "--learning_rate", "0", "--max_iters", "2", "--weight_decay", "0")
+                        f"{at('metrics.lua')},published=true,weight=0,samples=3,"
+                        f"max_tokens={MOST},which={which}",
+                        "held.jsonl", "--learning_rate", "0", "--max_iters", "2",
+                        "--weight_decay", "0")
         metric.append(sum(r["score"] for r in seen) / len(seen))
     results.append((name, rows[-1]["loss"], *(metric or [float("nan")] * 3),
                     rows[-1].get("tokens_per_s", 0)))
@@ -154,8 +164,8 @@ with open(at("results.csv"), "w", newline="") as f:
 with open(at("profile.csv"), "w", newline="") as f:
     csv.writer(f).writerows([("phase", "time"), *profile])
 for r in results:
-    print(
-        f"{r[0]:16} loss {r[1]:8.4f}   1 - cosine {r[2]:.3f}   1 - Self-BLEU-2 {r[3]:.3f}   distinct-2 {r[4]:.3f}")
+    print(f"{r[0]:16} loss {r[1]:8.4f}   1 - cosine {r[2]:.3f}   1 - Self-BLEU-2 {r[3]:.3f}   "
+          f"distinct-2 {r[4]:.3f}")
 for p in profile:
     print(f"{p[0]:18} {p[1]}")
 if both:
@@ -183,8 +193,8 @@ def seconds_of(*how):
 
 alone = N * seconds_of("--seed", "1")
 together = seconds_of("--parallel", str(N), "--seed", "1")
-print(
-    f"{N} continuations of {MOST} tokens: {alone:.4f} s one after the other, {together:.4f} s together: {alone / together:.1f}x")
+print(f"{N} continuations of {MOST} tokens: {alone:.4f} s one after the other, {together:.4f} s "
+      f"together: {alone / together:.1f}x")
 if a.peer:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast

@@ -1,18 +1,25 @@
-"""swiglu.py: the job of sdace9719/cuda-benchmark: a Llama of which the MLPs alone are trained, on answers in a tone.
+"""swiglu.py: the job of sdace9719/cuda-benchmark: a Llama of which the MLPs alone are trained, on
+answers in a tone.
 
-    python3 tests/bench/jobs/swiglu.py [--tgc build/tgc] [--full] [--out DIR] [--device D] [--peer] [--steps N] [--only PARTS]
+    python3 tests/bench/jobs/swiglu.py [--tgc build/tgc] [--full] [--out DIR] [--device D] [--peer]
+            [--steps N] [--only PARTS]
 
-AdamW with 8-bit states, bf16 weights without master copies, batch 1 x 4 of 512 tokens, learning rate 2e-5.  Written:
+AdamW with 8-bit states, bf16 weights without master copies, batch 1 x 4 of 512 tokens, learning
+rate 2e-5.  Written:
 
-results.csv     a row a way of training: rows padded to 512 (padding counts, as train_benchmark.py has it; or not, as
-                train.py), packed rows; with --peer PyTorch's, torch.compile and bitsandbytes where they are there.
-                Useful tokens are those of the records.
-benchmark.csv   the columns of the project's log: Timestamp, Mode, Wall_Time_s, Total_Tokens, Tokens_Sec, Tokens_Min
-masters.svg     losses with bf16 alone, with stochastic rounding, with the low halves of the weights kept
-chat.md         base and tuned model side by side; the score of the tuned one's words by step is printed
+results.csv     a row a way of training: rows padded to 512 (padding counts, as train_benchmark.py
+                has it; or not, as train.py), packed rows; with --peer PyTorch's, torch.compile and
+                bitsandbytes where they are there. Useful tokens are those of the records.
+benchmark.csv   the columns of the project's log: Timestamp, Mode, Wall_Time_s, Total_Tokens,
+                Tokens_Sec, Tokens_Min
+masters.svg     losses with bf16 alone, with stochastic rounding, with the low halves of the weights
+                kept
+chat.md         base and tuned model side by side; the score of the tuned one's words by step is
+                printed
 
---only padding,padded,packed,curves,chat,peer: these parts alone (chat goes with curves).  Weights are random and the records made up: 576 of the project's lengths (a mean of 1,269 characters).  Without --full all is
-small, for a CPU.
+--only padding,padded,packed,curves,chat,peer: these parts alone (chat goes with curves).  Weights
+are random and the records made up: 576 of the project's lengths (a mean of 1,269 characters).
+Without --full all is small, for a CPU.
 """
 import argparse
 import csv
@@ -156,7 +163,8 @@ def peer():
     else:
         opt, what = torch.optim.AdamW(params, lr=2e-5), "AdamW"
     forward = m if a.no_compile else torch.compile(m)
-    head = "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n{}<|eot_id|>"
+    head = ("<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|>"
+            "<|start_header_id|>assistant<|end_header_id|>\n\n{}<|eot_id|>")
     rows = [tok(head.format(r["prompt"], r["completion"]),
                 add_special_tokens=False)["input_ids"][:BLOCK] for r in records]
     full = statistics.mean(len(r) for r in rows) / BLOCK

@@ -1,6 +1,7 @@
 """tinylm.py: the four figures of TinyLM-RMSnorm, by one command.
 
-    python3 tests/bench/jobs/tinylm.py [--tgc build/tgc] [--full] [--out DIR] [--device D] [--dtype f16] [--data FILE] [--only PARTS]
+    python3 tests/bench/jobs/tinylm.py [--tgc build/tgc] [--full] [--out DIR] [--device D]
+            [--dtype f16] [--data FILE] [--only PARTS]
 
 kv_cache.svg    ms of a token behind n others: from the cache, and with all n read again
 norm.svg        loss by step with RMSNorm, with LayerNorm, with no norm at all
@@ -8,9 +9,9 @@ memory.svg      bytes on the device by context: of generating, of a training ste
 loss.svg        the loss of the model itself, in f16 with a loss scale, and its validation
 job.csv         what the curves are made of
 
-Without --full sizes are small, for a CPU.  --full is the repository's own job: 6 layers of 384, 6 heads, 4,096 tokens,
-windows of 192 in batches of 8, f16 with loss scaling.  The data are made up, unless --data names a text.
---only cache,loss,memory: these figures alone.
+Without --full sizes are small, for a CPU.  --full is the repository's own job: 6 layers of 384, 6
+heads, 4,096 tokens, windows of 192 in batches of 8, f16 with loss scaling.  The data are made up,
+unless --data names a text.  --only cache,loss,memory: these figures alone.
 """
 import argparse
 import csv
@@ -47,9 +48,11 @@ STEPS = a.steps or (2000 if a.full else 60)
 LENGTHS = [n for n in ((32, 64, 128, 256, 512, 1000) if a.full else (16, 48, 112)) if n < CTX]
 CONTEXTS = (128, 256, 512, 1024) if a.full else (64, 128)
 
-NORMS = {"rmsnorm": "",
-         "layernorm": 'b.rmsnorm = function(x, name, o) return b.layernorm(x, name, { eps = o.eps, from = o.from, bias = false }) end\n',
-         "none": "b.rmsnorm = function(x, name, o) return x end\n"}
+NORMS = {
+    "rmsnorm": "",
+    "layernorm": 'b.rmsnorm = function(x, name, o) return b.layernorm(x, name, '
+        '{ eps = o.eps, from = o.from, bias = false }) end\n',
+    "none": "b.rmsnorm = function(x, name, o) return x end\n"}
 for name, change in NORMS.items():
     with open(os.path.join(a.out, name + ".lua"), "w") as f:
         f.write(f'local b = require "blocks"\n{change}return require "tinylm"\n')
@@ -152,7 +155,8 @@ with open(os.path.join(a.out, "job.csv"), "w", newline="") as f:
 print(f"{a.out}: " + ", ".join(figures))
 if cached:
     print(
-        f"behind {cached[-1][0]} tokens: {cached[-1][1]:.3f} ms from the cache, {again[-1][1]:.3f} ms without")
+        f"behind {cached[-1][0]} tokens: {cached[-1][1]:.3f} ms from the cache, "
+        f"{again[-1][1]:.3f} ms without")
 if curves:
     print("last losses: " + ", ".join(f"{names[k]} {v[-1][1]:.4f}" for k, v in curves.items()))
 for what, to in (("generating", generating), ("a training step", training)):

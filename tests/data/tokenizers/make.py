@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
-"""Make the vocabularies in this folder and vectors.txt, with the packages `tokenizers` and `sentencepiece`.
+"""Make the vocabularies in this folder and vectors.txt, with the packages `tokenizers` and
+`sentencepiece`.
 
     tests/data/tokenizers/make.py           (in any directory; some seconds)
-    tests/data/tokenizers/make.py --large DIR    only vocabularies, with sentencepiece's own character maps, for compare.py
+    tests/data/tokenizers/make.py --large DIR    only vocabularies, with sentencepiece's own
+    character maps, for compare.py
 
-Every vocabulary is trained here, on text that this script makes up.  vectors.txt has what the packages say:
+Every vocabulary is trained here, on text that this script makes up.  vectors.txt has what the
+packages say:
 
-    file NAME           the lines behind it are of this file, folder or (ranks COUNT) family of rank files
+    file NAME           the lines behind it are of this file, folder or (ranks COUNT) family of rank
+                        files
     e TEXT IDS...       encoding, nothing added
     b TEXT IDS...       encoding with what stands before a text
     d TEXT IDS...       decoding, special tokens left out
 
-TEXT has bytes other than ! to ~ and every backslash as \\HH; of no bytes it is a lone backslash.  The rank files are too large to be here: test_tokenizer.c makes them
-as ranks() does.
+TEXT has bytes other than ! to ~ and every backslash as \\HH; of no bytes it is a lone backslash.
+The rank files are too large to be here: test_tokenizer.c makes them as ranks() does.
 """
 import base64
 import json
@@ -26,22 +30,25 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../../tokenizers"))
 
 import sentencepiece
-from tokenizers import (AddedToken, Regex, Tokenizer, decoders as D, models, normalizers as N, pre_tokenizers as P,
-                        processors, trainers)
+from tokenizers import (AddedToken, Regex, Tokenizer, decoders as D, models, normalizers as N,
+                        pre_tokenizers as P, processors, trainers)
 import compare
 
 SEED, N_ENCODE, N_DECODE = 19, 16, 10
 MARK = "\u2581"
 
 
-# ---- text to train on ---------------------------------------------------------------------------------------------
+# ---- text to train on ----------------------------------------------------------------------------
 
 def make_text():
     r = random.Random(SEED)
-    parts = "ba be bi bo da de do ka ke ko la le li lo ma me mi mo na ne no ra re ri ro sa se so ta te ti to th sh st".split()
+    parts = (
+        "ba be bi bo da de do ka ke ko la le li lo ma me mi mo na ne no ra re ri ro sa se so ta te "
+        "ti to th sh st".split())
     words = ["".join(r.choice(parts) for _ in range(r.choice((1, 1, 2, 2, 3)))) for _ in range(300)]
-    words += ["na\u00efve", "\u00e9t\u00e9", "\u043c\u0438\u0440", "\u4e2d\u6587", "\u6587\u5b57", "\u0928\u092e\u0938\u094d\u0924\u0947",
-              "\U0001f600", "12", "2024", "3.14", "don't", "I'll", "x=1;", "(a)", "[b]", "__c", "e\u0301", "\uac01", "\u3042\u3044"] * 6
+    words += ["na\u00efve", "\u00e9t\u00e9", "\u043c\u0438\u0440", "\u4e2d\u6587", "\u6587\u5b57",
+              "\u0928\u092e\u0938\u094d\u0924\u0947", "\U0001f600", "12", "2024", "3.14", "don't",
+              "I'll", "x=1;", "(a)", "[b]", "__c", "e\u0301", "\uac01", "\u3042\u3044"] * 6
     lines = []
     for _ in range(1200):
         s = " ".join(r.choice(words) for _ in range(r.randrange(3, 14)))
@@ -52,7 +59,7 @@ def make_text():
 TEXT = make_text()
 
 
-# ---- vocabularies -------------------------------------------------------------------------------------------------
+# ---- vocabularies --------------------------------------------------------------------------------
 
 def train(size, alphabet=(), norm=None, pre=None):
     """Tokens and merges of a BPE."""
@@ -61,23 +68,28 @@ def train(size, alphabet=(), norm=None, pre=None):
         t.normalizer = norm
     if pre:
         t.pre_tokenizer = pre
-    t.train_from_iterator(TEXT, trainers.BpeTrainer(vocab_size=size, initial_alphabet=list(alphabet), show_progress=False))
+    t.train_from_iterator(TEXT,
+                          trainers.BpeTrainer(vocab_size=size, initial_alphabet=list(alphabet),
+                                              show_progress=False))
     model = json.loads(t.to_str())["model"]
     return sorted(model["vocab"], key=model["vocab"].get), [tuple(m) for m in model["merges"]]
 
 
 def bpe(tokens, merges, front=(), **options):
     tokens = [*front, *(t for t in tokens if t not in front)]
-    return Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(tokens)}, merges=merges, **options))
+    return Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(tokens)}, merges=merges,
+                                **options))
 
 
 def special(t, *names, **how):
-    t.add_special_tokens([AddedToken(s, special=True, **{"normalized": False, **how}) for s in names])
+    t.add_special_tokens([AddedToken(s, special=True, **{"normalized": False, **how})
+                          for s in names])
 
 
 def before(t, *names):
     t.post_processor = processors.TemplateProcessing(
-        single=" ".join(names) + " $A", pair=" ".join(names) + " $A $B", special_tokens=[(s, t.token_to_id(s)) for s in names])
+        single=" ".join(names) + " $A", pair=" ".join(names) + " $A $B",
+        special_tokens=[(s, t.token_to_id(s)) for s in names])
 
 
 BYTES = ["<0x%02X>" % b for b in range(256)]
@@ -85,10 +97,12 @@ RAW = list(compare.byte_chars().values())
 LLAMA_FRONT = ["<unk>", "<s>", "</s>", *BYTES]
 HAN = r"[\u4e00-\u9fa5\u3040-\u309f]+"
 DEEPSEEK = [r"\p{N}{1,3}", HAN.encode().decode("unicode_escape"),
-            r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|"""
+            r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|"""
+            r"""[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|"""
             r"""\s*[\r\n]+|\s+(?!\S)|\s+"""]
-CLASSES = [r"\w+", r"\W", r"\s", r"[^\s\w]", r"\d+", r"\D", r"[[:space:][:punct:]]", r"\h", r"\bth", r"e\B", r"\p{Lu}\p{Ll}*",
-           r"\p{M}", r"(?i)[^\d\s]e", r"\p{Han}|\p{Hiragana}", r"[\p{Lt}\p{Lm}\p{Lo}]+", r"\p{S}|\p{Cf}|\p{Cn}", r"[a[bc]d]+", r"[^k[lm\d][o]]+"]
+CLASSES = [r"\w+", r"\W", r"\s", r"[^\s\w]", r"\d+", r"\D", r"[[:space:][:punct:]]", r"\h", r"\bth",
+           r"e\B", r"\p{Lu}\p{Ll}*", r"\p{M}", r"(?i)[^\d\s]e", r"\p{Han}|\p{Hiragana}",
+           r"[\p{Lt}\p{Lm}\p{Lo}]+", r"\p{S}|\p{Cf}|\p{Cn}", r"[a[bc]d]+", r"[^k[lm\d][o]]+"]
 BLOOM = " ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+"
 
 
@@ -97,7 +111,8 @@ def byte_level():
     tokens += ["<|endoftext|>", "<|im_start|>"]
     vocab = {t: i for i, t in enumerate(tokens)}
     return lambda regex, whole=False, last=len(tokens): compare.byte_level(
-        {t: i for t, i in vocab.items() if i < last}, merges, regex, {vocab[s]: s for s in tokens[-2:] if vocab[s] < last}, whole)
+        {t: i for t, i in vocab.items() if i < last}, merges, regex,
+        {vocab[s]: s for s in tokens[-2:] if vocab[s] < last}, whole)
 
 
 def llama_decoder():
@@ -105,7 +120,8 @@ def llama_decoder():
 
 
 def jsons():
-    """Each kind of part that a tokenizer.json may have, in the company it has in public models, or in a strange one."""
+    """Each kind of part that a tokenizer.json may have, in the company it has in public models, or
+    in a strange one."""
     of_bytes = byte_level()
     t = of_bytes(compare.GPT2)
     t.pre_tokenizer = P.ByteLevel(add_prefix_space=False)
@@ -115,32 +131,39 @@ def jsons():
     t.pre_tokenizer = P.ByteLevel(add_prefix_space=False)
     yield "gpt2/", t
     t = of_bytes(compare.GPT2)
-    t.pre_tokenizer = P.Sequence([P.Digits(individual_digits=True), P.ByteLevel(add_prefix_space=True)])
+    t.pre_tokenizer = P.Sequence([P.Digits(individual_digits=True),
+                                  P.ByteLevel(add_prefix_space=True)])
     yield "bytes_prefix", t
     t = of_bytes(compare.CL100K, whole=True)
     before(t, "<|im_start|>")
     yield "llama3", t
     t = of_bytes(compare.QWEN)
     t.normalizer = N.NFC()
-    t.add_tokens([AddedToken("<think>", normalized=False), AddedToken("caf\u00e9", normalized=True)])
+    t.add_tokens([AddedToken("<think>", normalized=False),
+                  AddedToken("caf\u00e9", normalized=True)])
     yield "qwen", t
     yield "o200k", of_bytes(compare.O200K)
     t = of_bytes(compare.GPT2)
-    t.pre_tokenizer = P.Sequence([*(P.Split(Regex(x), "isolated") for x in DEEPSEEK), P.ByteLevel(False, use_regex=False)])
+    t.pre_tokenizer = P.Sequence([*(P.Split(Regex(x), "isolated") for x in DEEPSEEK),
+                                  P.ByteLevel(False, use_regex=False)])
     t.decoder = D.Sequence([D.ByteLevel(), D.Strip("b", 2, 0)])
     yield "deepseek", t
 
     norm = N.Sequence([N.Prepend(MARK), N.Replace(" ", MARK)])
     tokens, merges = train(380, "", norm)
-    llama = lambda **o: bpe(tokens, merges, LLAMA_FRONT, unk_token="<unk>", fuse_unk=True, byte_fallback=True, **o)
+    llama = lambda **o: bpe(tokens, merges, LLAMA_FRONT, unk_token="<unk>", fuse_unk=True,
+                            byte_fallback=True, **o)
     t = llama()
     t.normalizer, t.decoder = norm, llama_decoder()
     special(t, "<unk>", "<s>", "</s>")
     before(t, "<s>")
     yield "llama2", t
-    t.add_special_tokens([AddedToken("<|user|>", rstrip=True, normalized=False), AddedToken("<|end|>", rstrip=True, normalized=False)])
-    t.add_tokens([AddedToken("<|tool|>", lstrip=True, normalized=False), AddedToken("<|n|>", normalized=True),
-                  AddedToken("<word>", single_word=True, normalized=False), AddedToken("<|n", normalized=False)])
+    t.add_special_tokens([AddedToken("<|user|>", rstrip=True, normalized=False),
+                          AddedToken("<|end|>", rstrip=True, normalized=False)])
+    t.add_tokens([AddedToken("<|tool|>", lstrip=True, normalized=False),
+                  AddedToken("<|n|>", normalized=True),
+                  AddedToken("<word>", single_word=True, normalized=False),
+                  AddedToken("<|n", normalized=False)])
     yield "phi3", t
     for scheme, split, decoder in (("always", True, D.Metaspace(prepend_scheme="always")),
                                    ("first", False, llama_decoder()),
@@ -151,7 +174,8 @@ def jsons():
         t.add_tokens([AddedToken("<x>", normalized=False)])
         before(t, "<s>", "</s>")
         yield "metaspace_" + scheme, t
-    t = bpe(tokens, merges, ["<unk>", *BYTES[:0xc0], *BYTES[0xd0:]], unk_token="<unk>", fuse_unk=False, byte_fallback=True)
+    t = bpe(tokens, merges, ["<unk>", *BYTES[:0xc0], *BYTES[0xd0:]], unk_token="<unk>",
+            fuse_unk=False, byte_fallback=True)
     t.decoder = D.Sequence([D.ByteFallback(), D.Fuse()])
     yield "bytes_missing", t
 
@@ -165,13 +189,17 @@ def jsons():
     t.pre_tokenizer, t.decoder = P.BertPreTokenizer(), D.Fuse()
     yield "bert", t
     t = words()
-    t.normalizer = N.Sequence([N.NFKD(), N.Strip(True, False), N.Replace(Regex("[xy]+|\\d(?=a)"), "q")])
-    t.pre_tokenizer = P.Sequence([P.WhitespaceSplit(), P.Punctuation("merged_with_previous"), P.Digits(False)])
-    t.decoder = D.Sequence([D.Replace(Regex("[ae]"), "\u00e6"), D.Strip("n", 0, 1), D.Strip("b", 1, 0)])
+    t.normalizer = N.Sequence([N.NFKD(), N.Strip(True, False),
+                               N.Replace(Regex("[xy]+|\\d(?=a)"), "q")])
+    t.pre_tokenizer = P.Sequence([P.WhitespaceSplit(), P.Punctuation("merged_with_previous"),
+                                  P.Digits(False)])
+    t.decoder = D.Sequence([D.Replace(Regex("[ae]"), "\u00e6"), D.Strip("n", 0, 1),
+                            D.Strip("b", 1, 0)])
     yield "digits", t
     for how in ("removed", "isolated", "contiguous", "merged_with_previous", "merged_with_next"):
         t = words()
-        t.pre_tokenizer = P.Sequence([P.Punctuation(how), P.Split("e", how), P.Split(Regex("[ao]+|(?=s)"), how, invert=how < "m"),
+        t.pre_tokenizer = P.Sequence([P.Punctuation(how), P.Split("e", how),
+                                      P.Split(Regex("[ao]+|(?=s)"), how, invert=how < "m"),
                                       P.CharDelimiterSplit("i")])
         t.decoder = D.Fuse()
         yield "cut_" + how, t
@@ -182,12 +210,16 @@ def jsons():
         yield "classes%d" % (i // 6), t
     t = of_bytes(compare.GPT2)
     t.pre_tokenizer = P.ByteLevel(add_prefix_space=True)
-    t.post_processor = processors.RobertaProcessing(("<|im_start|>", t.token_to_id("<|im_start|>")),
-                                                    ("<|endoftext|>", t.token_to_id("<|endoftext|>")))
+    t.post_processor = processors.RobertaProcessing(
+        ("<|im_start|>", t.token_to_id("<|im_start|>")),
+        ("<|endoftext|>", t.token_to_id("<|endoftext|>")))
     yield "roberta", t
-    for name, parts in (("starcoder", [P.Digits(True), P.ByteLevel(False)]),
-                        ("falcon", [P.Punctuation("contiguous"), P.ByteLevel(False), P.Split(Regex("[0-9][0-9][0-9]"), "isolated")]),
-                        ("bloom", [P.Split(Regex(BLOOM), "isolated"), P.ByteLevel(False, use_regex=False)])):
+    for name, parts in (
+        ("starcoder", [P.Digits(True), P.ByteLevel(False)]),
+        ("falcon",
+         [P.Punctuation("contiguous"), P.ByteLevel(False),
+          P.Split(Regex("[0-9][0-9][0-9]"), "isolated")]),
+        ("bloom", [P.Split(Regex(BLOOM), "isolated"), P.ByteLevel(False, use_regex=False)])):
         t = of_bytes(compare.GPT2)
         t.pre_tokenizer = P.Sequence(parts)
         yield name, t
@@ -212,38 +244,52 @@ def other_models(maps):
     """WordPiece, WordLevel, Unigram."""
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     for name, lower, norm, limit in (("wordpiece", True, N.BertNormalizer(), 100),
-                                     ("wordpiece_cased", False, N.BertNormalizer(lowercase=False, handle_chinese_chars=False), 7)):
+                                     ("wordpiece_cased", False,
+                                      N.BertNormalizer(lowercase=False, handle_chinese_chars=False),
+                                      7)):
         t = trained(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=limit),
-                    trainers.WordPieceTrainer(vocab_size=340, special_tokens=names, show_progress=False), norm, P.BertPreTokenizer())
+                    trainers.WordPieceTrainer(vocab_size=340, special_tokens=names,
+                                              show_progress=False), norm, P.BertPreTokenizer())
         t.decoder = D.WordPiece(cleanup=lower)
         cls, sep = (("[CLS]", t.token_to_id("[CLS]")), ("[SEP]", t.token_to_id("[SEP]")))
-        t.post_processor = processors.BertProcessing(sep, cls) if lower else processors.TemplateProcessing(
-            single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[cls, sep])
+        t.post_processor = (processors.BertProcessing(sep, cls) if lower
+                            else processors.TemplateProcessing(
+                                single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]",
+                                special_tokens=[cls, sep]))
         yield name, t
-    t = trained(models.WordLevel(unk_token="[UNK]"), trainers.WordLevelTrainer(vocab_size=200, special_tokens=["[UNK]"], show_progress=False),
-                N.Lowercase(), P.Sequence([P.WhitespaceSplit(), P.Punctuation()]))
+    t = trained(models.WordLevel(unk_token="[UNK]"),
+                trainers.WordLevelTrainer(vocab_size=200, special_tokens=["[UNK]"],
+                                          show_progress=False), N.Lowercase(),
+                P.Sequence([P.WhitespaceSplit(), P.Punctuation()]))
     yield "wordlevel", t
     mark = P.Metaspace()
     for name, norm, pre, bytes, front in (
-            ("unigram", N.Precompiled(maps), P.Sequence([P.WhitespaceSplit(), mark]), False, []),
-            ("unigram_bytes", N.Sequence([N.Replace(Regex(" {2,}"), " "), N.Replace("``", '"'), N.NFKD(), N.StripAccents(), N.Lowercase(),
-                                          N.Precompiled(maps)]), P.Metaspace(prepend_scheme="first", split=False), True, BYTES),
-            ("unigram_nmt", N.Sequence([N.Nmt(), N.NFKC()]), mark, False, [])):
-        t = trained(models.Unigram(), trainers.UnigramTrainer(vocab_size=260, special_tokens=["<pad>", "</s>", "<unk>"], unk_token="<unk>",
-                                                              show_progress=False), norm, mark)
+        ("unigram", N.Precompiled(maps), P.Sequence([P.WhitespaceSplit(), mark]), False, []),
+        ("unigram_bytes",
+         N.Sequence([N.Replace(Regex(" {2,}"), " "), N.Replace("``", '"'), N.NFKD(),
+                     N.StripAccents(), N.Lowercase(), N.Precompiled(maps)]),
+         P.Metaspace(prepend_scheme="first", split=False), True, BYTES),
+        ("unigram_nmt", N.Sequence([N.Nmt(), N.NFKC()]), mark, False, [])):
+        t = trained(models.Unigram(),
+                    trainers.UnigramTrainer(vocab_size=260,
+                                            special_tokens=["<pad>", "</s>", "<unk>"],
+                                            unk_token="<unk>", show_progress=False), norm, mark)
         vocab = json.loads(t.to_str())["model"]["vocab"]
         vocab = [(p, s) for p, s in vocab if p not in front]
-        t = Tokenizer(models.Unigram([*vocab, *((b, -20.) for b in front)], unk_id=2, byte_fallback=bytes))
+        t = Tokenizer(models.Unigram([*vocab, *((b, -20.) for b in front)], unk_id=2,
+                                     byte_fallback=bytes))
         t.normalizer, t.pre_tokenizer = norm, pre
         t.decoder = llama_decoder() if bytes else D.Metaspace()
         special(t, "<pad>", "</s>", "<unk>")
-        t.post_processor = processors.TemplateProcessing(single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 1)])
+        t.post_processor = processors.TemplateProcessing(
+            single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 1)])
         yield name, t
 
 
 # Entries of a character map: what is replaced, and what by.
-RULES = {"\u00c4": "A", "A": "a", "A\u0301": "\u00e1", "e\u0301": "\u00e9", "e\u0301\u0323": "E", "\ufb01": "fi", "\u2460": "1", "\t": " ",
-         "\u3000": " ", "\u00a0": " ", "\u200b": "", "\u00bd": "1 2", "\uff21": "A", "\ufdfa": " x y ", "\u0301": "", "\uac01\u11a8": "\uac02",
+RULES = {"\u00c4": "A", "A": "a", "A\u0301": "\u00e1", "e\u0301": "\u00e9", "e\u0301\u0323": "E",
+         "\ufb01": "fi", "\u2460": "1", "\t": " ", "\u3000": " ", "\u00a0": " ", "\u200b": "",
+         "\u00bd": "1 2", "\uff21": "A", "\ufdfa": " x y ", "\u0301": "", "\uac01\u11a8": "\uac02",
          "\u2126": "\u03c9", "ba": "b a", "bab": "q", "\U0001f600": ":)", "\n": " ", "\ufeff": ""}
 
 
@@ -290,26 +336,34 @@ def spm_train(tmp, name, rules, **options):
         options["normalization_rule_tsv"] = path
     else:
         options["normalization_rule_name"] = rules
-    sentencepiece.SentencePieceTrainer.train(input=text, model_prefix=os.path.join(tmp, name), minloglevel=2, num_threads=1,
-                                             character_coverage=0.999, hard_vocab_limit=False, **options)
+    sentencepiece.SentencePieceTrainer.train(input=text, model_prefix=os.path.join(tmp, name),
+                                             minloglevel=2, num_threads=1, character_coverage=0.999,
+                                             hard_vocab_limit=False, **options)
 
 
 def pieces():
     """sentencepiece models: name, options."""
     user = ["<|a|>", "<|a|>b", MARK * 2, "ab", "1", "\u4e2d", "\uff21", " ba"]
     yield "spm_unigram", dict(rules=RULES, model_type="unigram", vocab_size=250)
-    yield "spm_bytes", dict(rules=RULES, model_type="unigram", vocab_size=500, byte_fallback=True, user_defined_symbols=user, bos_id=-1)
-    yield "spm_plain", dict(rules="identity", model_type="unigram", vocab_size=250, remove_extra_whitespaces=False, add_dummy_prefix=False)
-    yield "spm_bpe", dict(rules=RULES, model_type="bpe", vocab_size=450, byte_fallback=True, user_defined_symbols=user)
+    yield "spm_bytes", dict(rules=RULES, model_type="unigram", vocab_size=500, byte_fallback=True,
+                            user_defined_symbols=user, bos_id=-1)
+    yield "spm_plain", dict(rules="identity", model_type="unigram", vocab_size=250,
+                            remove_extra_whitespaces=False, add_dummy_prefix=False)
+    yield "spm_bpe", dict(rules=RULES, model_type="bpe", vocab_size=450, byte_fallback=True,
+                          user_defined_symbols=user)
     common = dict(model_type="bpe", rules="identity", remove_extra_whitespaces=False)
     yield "pieces", dict(common, vocab_size=400, byte_fallback=True)
-    yield "pieces_user", dict(common, vocab_size=420, byte_fallback=True, add_dummy_prefix=False, bos_id=2, eos_id=1, pad_id=3,
-                              user_defined_symbols=["<|a|>", "<|a|>b", MARK * 2, MARK * 4, "ab", "\n", "1", "\u4e2d"])
-    yield "pieces_unk", dict(common, vocab_size=150, byte_fallback=False, bos_id=-1, control_symbols=["<c>"])
+    yield "pieces_user", dict(common, vocab_size=420, byte_fallback=True, add_dummy_prefix=False,
+                              bos_id=2, eos_id=1, pad_id=3,
+                              user_defined_symbols=["<|a|>", "<|a|>b", MARK * 2, MARK * 4, "ab",
+                                                    "\n", "1", "\u4e2d"])
+    yield ("pieces_unk",
+           dict(common, vocab_size=150, byte_fallback=False, bos_id=-1, control_symbols=["<c>"]))
 
 
 def ranks(count):
-    """A rank file of `count` tokens: bytes, pairs of bytes, then triples; like rank_file() of test_tokenizer.c."""
+    """A rank file of `count` tokens: bytes, pairs of bytes, then triples; like rank_file() of
+    test_tokenizer.c."""
     def token(i):
         if i < 256:
             return bytes([i])
@@ -320,7 +374,7 @@ def ranks(count):
     return b"".join(base64.b64encode(token(i)) + b" %d\n" % i for i in range(count))
 
 
-# ---- vectors ------------------------------------------------------------------------------------------------------
+# ---- vectors -------------------------------------------------------------------------------------
 
 def spell(text):
     data = text if isinstance(text, bytes) else text.encode()
@@ -335,7 +389,8 @@ def random_ids(r, ref, vocab, encoded):
     names = getattr(ref, "front", [])
     for _ in range(r.randrange(3) if names else 0):
         ids.insert(r.choice((0, r.randrange(len(ids) + 1))), r.choice(names))
-    run = [compare.ours_byte(ref, r.randrange(256)) for _ in range(r.randrange(5))] if r.random() < .5 else []
+    run = [compare.ours_byte(ref, r.randrange(256))
+           for _ in range(r.randrange(5))] if r.random() < .5 else []
     k = r.randrange(len(ids) + 1)
     return ids[:k] + [b for b in run if b is not None] + ids[k:]
 
@@ -349,7 +404,8 @@ def write_vectors(out, name, ref, vocab, n_encode=N_ENCODE, n_decode=N_DECODE, p
         words += [added[i].content for i in ref.front] * 40
     out.write("file %s\n" % name)
     last = []
-    texts = [""] + [r.choice(TEXT) for _ in range(4)] + [compare.random_text(r, words)[:60] for _ in range(n_encode - 5)]
+    texts = [""] + [r.choice(TEXT) for _ in range(4)] + [
+        compare.random_text(r, words)[:60] for _ in range(n_encode - 5)]
     for text in texts:
         if plain and (MARK in text or "<" in text):
             continue
@@ -367,9 +423,11 @@ def write_vectors(out, name, ref, vocab, n_encode=N_ENCODE, n_decode=N_DECODE, p
 def write_llama2c(sp, path):
     """The layout of llama2.c: spaces for U+2581, BOS and EOS on lines of their own."""
     n = sp.get_piece_size()
-    text = ["\n<s>\n" if i == 1 else "\n</s>\n" if i == 2 else sp.id_to_piece(i).replace(MARK, " ") for i in range(n)]
+    text = ["\n<s>\n" if i == 1 else "\n</s>\n" if i == 2 else sp.id_to_piece(i).replace(MARK, " ")
+            for i in range(n)]
     data = struct.pack("<i", max(len(s.encode()) for s in text))
-    data += b"".join(struct.pack("<fi", sp.get_score(i), len(s.encode())) + s.encode() for i, s in enumerate(text))
+    data += b"".join(struct.pack("<fi", sp.get_score(i), len(s.encode())) + s.encode()
+                     for i, s in enumerate(text))
     open(path, "wb").write(data)
 
 
@@ -378,19 +436,23 @@ def bert_files(t):
     folder = os.path.join(HERE, "bert_txt")
     os.makedirs(folder, exist_ok=True)
     vocab = sorted(t.get_vocab().items(), key=lambda kv: kv[1])
-    open(folder + "/vocab.txt", "w", encoding="utf-8", newline="\n").write("".join(p + "\n" for p, _ in vocab))
-    open(folder + "/tokenizer_config.json", "w").write('{"do_lower_case": true, "strip_accents": false, "tokenizer_class": "BertTokenizer"}\n')
+    open(folder + "/vocab.txt", "w", encoding="utf-8", newline="\n").write(
+        "".join(p + "\n" for p, _ in vocab))
+    open(folder + "/tokenizer_config.json", "w").write(
+        '{"do_lower_case": true, "strip_accents": false, "tokenizer_class": "BertTokenizer"}\n')
     return folder + "/vocab.txt"
 
 
 def large(folder):
     """sentencepiece's own maps; larger vocabularies of the project's text."""
     global TEXT
-    TEXT = TEXT + open(os.path.join(HERE, "../text/stories.txt"), encoding="utf-8").read().split("\n")
+    TEXT = TEXT + open(os.path.join(HERE, "../text/stories.txt"),
+                       encoding="utf-8").read().split("\n")
     os.makedirs(folder, exist_ok=True)
     for rules in ("nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf"):
         for kind in ("unigram", "bpe"):
-            spm_train(folder, "%s_%s" % (kind, rules), rules, model_type=kind, vocab_size=600, byte_fallback=kind == "bpe")
+            spm_train(folder, "%s_%s" % (kind, rules), rules, model_type=kind, vocab_size=600,
+                      byte_fallback=kind == "bpe")
         for name, t in other_models(charsmap(rules)):
             t.save(os.path.join(folder, "%s_%s.json" % (name, rules)))
 
@@ -406,7 +468,8 @@ def main():
                 write_vectors(out, name[:-1], compare.Whole(t), t.get_vocab_size())
                 continue
             path = os.path.join(HERE, name + ".json")
-            if name.startswith(("wordpiece", "unigram")) and os.path.exists(path):      # their trainers give another one each time
+            # their trainers give another one each time
+            if name.startswith(("wordpiece", "unigram")) and os.path.exists(path):
                 t = Tokenizer.from_file(path)
             text = json.dumps(json.loads(t.to_str()), ensure_ascii=False, separators=(",", ":"))
             open(path, "w", encoding="utf-8", newline="\n").write(text + "\n")
@@ -419,7 +482,8 @@ def main():
             for name, options in pieces():
                 spm_train(tmp, name, **options)
                 path = os.path.join(HERE, name + ".model")
-                open(path, "wb").write(open(os.path.join(tmp, name + ".model"), "rb").read().replace(tmp.encode(), b"." * len(tmp)))
+                open(path, "wb").write(open(os.path.join(tmp, name + ".model"),
+                                            "rb").read().replace(tmp.encode(), b"." * len(tmp)))
                 ref = compare.Pieces(path)
                 write_vectors(out, name + ".model", ref, ref.sp.get_piece_size())
                 if name == "pieces":

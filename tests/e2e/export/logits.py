@@ -1,4 +1,5 @@
-"""logits.py TGC FOLDER...: transformers gives a folder and what `tgc export` makes of it equal logits, whole and in shards.
+"""logits.py TGC FOLDER...: transformers gives a folder and what `tgc export` makes of it equal
+logits, whole and in shards.
 
 By hand: needs torch and transformers.  Without folders: all of tests/data/families."""
 import pathlib

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Errors of bfloat16 next to transformers' own: logits of every folder of tests/data/families over its prompt of 40 tokens,
-by tgc on the CPU and by transformers, both in bfloat16, against transformers in float32.  Relative to the largest logit: the
-largest difference, and the root of the mean square.  All experts are taken, for a rounded score may choose others.
+"""Errors of bfloat16 next to transformers' own: logits of every folder of tests/data/families over
+its prompt of 40 tokens, by tgc on the CPU and by transformers, both in bfloat16, against
+transformers in float32.  Relative to the largest logit: the largest difference, and the root of the
+mean square.  All experts are taken, for a rounded score may choose others.
 
     make build/tgc
-    python3 tests/e2e/families/bf16.py [NAME ...]              needs torch and transformers; some minutes of compiling
+    python3 tests/e2e/families/bf16.py [NAME ...]              needs torch and transformers; some
+            minutes of compiling
 
-Prints NAME, tgc's two, transformers' two.  Fails where tgc's root mean square is above 1.1 of transformers', or its largest
-above 2e-2 and twice transformers': the largest of 3,840 rounded numbers is one draw of many.
+Prints NAME, tgc's two, transformers' two.  Fails where tgc's root mean square is above 1.1 of
+transformers', or its largest above 2e-2 and twice transformers': the largest of 3,840 rounded
+numbers is one draw of many.
 """
 import json, os, subprocess, sys, tempfile
 

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Errors of bfloat16 next to sentence-transformers' own: vectors of every encoder of tests/data/encoders over its texts, not
-normalised, by tgc on the CPU and by sentence-transformers, both in bfloat16, against sentence-transformers in float32.
+"""Errors of bfloat16 next to sentence-transformers' own: vectors of every encoder of
+tests/data/encoders over its texts, not normalised, by tgc on the CPU and by sentence-transformers,
+both in bfloat16, against sentence-transformers in float32.
 
     make build/tgc
-    python3 tests/e2e/families/bf16_encoders.py         needs torch, transformers (5.24) and sentence-transformers (6.2)
+    python3 tests/e2e/families/bf16_encoders.py         needs torch, transformers (5.24) and
+            sentence-transformers (6.2)
 
-Prints NAME, tgc's largest difference and root of the mean square, relative to the largest element, and theirs.  Fails where
-tgc's root mean square is above 1.1 of theirs.  nomic is a GGUF file: they read the folder that tgc exports of it.
+Prints NAME, tgc's largest difference and root of the mean square, relative to the largest element,
+and theirs.  Fails where tgc's root mean square is above 1.1 of theirs.  nomic is a GGUF file: they
+read the folder that tgc exports of it.
 """
 import json, os, subprocess, sys, tempfile
 

@@ -1,6 +1,8 @@
-"""Small random models of every family, changed configurations of them, and what transformers makes of these.
+"""Small random models of every family, changed configurations of them, and what transformers makes
+of these.
 
-Used by variants.py beside this file and by tests/data/make_families.py; needs torch and transformers.
+Used by variants.py beside this file and by tests/data/make_families.py; needs torch and
+transformers.
 """
 import copy, dataclasses, json, os, zlib
 
@@ -313,7 +315,8 @@ COMBOS = {                                      # several keys at once
 
 
 def seeded(model):
-    """Weights by name: equal names and shapes get equal numbers, large enough that mistakes show."""
+    """Weights by name: equal names and shapes get equal numbers, large enough that mistakes
+    show."""
     with torch.no_grad():
         for name, p in model.named_parameters():
             r = np.random.default_rng(zlib.crc32(name.encode()))

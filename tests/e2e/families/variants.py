@@ -2,13 +2,15 @@
 """Every key of every family's configuration class, changed, against transformers.
 
     make build/tgc build/tests/e2e/families/logits
-    python3 tests/e2e/families/variants.py [-v] [--device] [FAMILY[.KEY] ...]      needs torch and transformers
+    python3 tests/e2e/families/variants.py [-v] [--device] [FAMILY[.KEY] ...]      needs torch and
+            transformers
 
-A tiny random model is made of each changed config.json by transformers, in float32 with eager attention, and by tgc.
-Right is: the same logits to 1e-4, or a refusal by `tgc` with exit code 3 that names the key.  What transformers itself
-refuses must be refused as well.  Sizes left out are too large to run: there the number of parameters and the context
-are compared.  logits.c computes in double precision without kernels, so that a variant takes milliseconds; --device
-runs `tgc eval` on the CPU instead (some 10 s each: name a family or a key).  Exit code 1: something is wrong.
+A tiny random model is made of each changed config.json by transformers, in float32 with eager
+attention, and by tgc.  Right is: the same logits to 1e-4, or a refusal by `tgc` with exit code 3
+that names the key.  What transformers itself refuses must be refused as well.  Sizes left out are
+too large to run: there the number of parameters and the context are compared.  logits.c computes in
+double precision without kernels, so that a variant takes milliseconds; --device runs `tgc eval` on
+the CPU instead (some 10 s each: name a family or a key).  Exit code 1: something is wrong.
 """
 import argparse, collections, json, os, re, shutil, subprocess, sys, tempfile
 
@@ -49,8 +51,8 @@ class Ours:
         r = subprocess.run([TGC, "eval", folder, "--ids", f"{folder}/ids.txt", "--logits",
                             f"{folder}/got.npy", "--device", "cpu", "-q"], capture_output=True,
                             text=True)
-        return np.load(
-            f"{folder}/got.npy") if r.returncode == 0 else f"error {r.returncode} {r.stderr.strip()}"
+        return (np.load(f"{folder}/got.npy") if r.returncode == 0
+                else f"error {r.returncode} {r.stderr.strip()}")
 
 
 ALIASES = {"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "n_embed": "hidden_size",
@@ -68,7 +70,8 @@ def refused(folder, key):
 
 
 def judge(ours, folder, config, key, device, base_logits, base_folder):
-    """used, free, refused, both refuse, stricter (there, about a key without effect), size, accepted, WRONG; and why."""
+    """used, free, refused, both refuse, stricter (there, about a key without effect), size,
+    accepted, WRONG; and why."""
     shutil.rmtree(folder, ignore_errors=True)
     write(folder, config)
     try:

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Decodes random blocks of every storage type with tgc and with the package gguf: the bits must be equal, NaN as NaN.
+"""Decodes random blocks of every storage type with tgc and with the package gguf: the bits must be
+equal, NaN as NaN.
 
-    make build/tests/e2e/gguf/decode && python3 tests/e2e/gguf/decode.py [BLOCKS [TYPE ...]]         needs gguf, numpy
+    make build/tests/e2e/gguf/decode && python3 tests/e2e/gguf/decode.py [BLOCKS [TYPE ...]]
+            needs gguf, numpy
 
-All bytes are random, so a scale is NaN or infinite once in 32, subnormal as often.  With gguf 0.19 and 10^7 blocks a
-type nothing differs.
+All bytes are random, so a scale is NaN or infinite once in 32, subnormal as often.  With gguf 0.19
+and 10^7 blocks a type nothing differs.
 """
 import os, subprocess, sys
 import numpy as np

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""GGUF files that tgc makes of folders, read by the package gguf: every tensor against the folder's weights as
-tests/data/make_gguf.py lays them out, every type decoded by the package.
+"""GGUF files that tgc makes of folders, read by the package gguf: every tensor against the folder's
+weights as tests/data/make_gguf.py lays them out, every type decoded by the package.
 
     python3 tests/e2e/gguf/folders.py [FOLDER...]       needs numpy and gguf; build/tgc
 """
@@ -26,8 +26,8 @@ def check(folder, kind):
     field = lambda key: r.fields[key].contents()
     arch = field("general.architecture")
     heads = field(f"{arch}.attention.head_count")
-    kv = field(
-        f"{arch}.attention.head_count_kv") if f"{arch}.attention.head_count_kv" in r.fields else heads
+    kv = (field(f"{arch}.attention.head_count_kv") if f"{arch}.attention.head_count_kv" in r.fields
+          else heads)
     config, tensors = make_gguf.read_folder(folder)
     if config.get("tie_word_embeddings", arch in ("gemma", "gemma2")):
         tensors.pop("lm_head.weight", None)

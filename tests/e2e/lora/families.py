@@ -1,9 +1,12 @@
-"""families.py: adapters of every family in tests/data/families, trained by tgc, loaded by PEFT: the same logits?
+"""families.py: adapters of every family in tests/data/families, trained by tgc, loaded by PEFT: the
+same logits?
 
-    python3 tests/e2e/lora/families.py --tgc build/tgc [FAMILY ...]     needs torch, transformers, peft
+    python3 tests/e2e/lora/families.py --tgc build/tgc [FAMILY ...]     needs torch, transformers,
+            peft
 
-Four steps at a high learning rate make an adapter that matters.  Prints for each family the largest difference of a logit
-from PEFT's, and what the adapter changed, both over the largest logit; or the refusal.  Exit code 1 where one is above 1e-5.
+Four steps at a high learning rate make an adapter that matters.  Prints for each family the largest
+difference of a logit from PEFT's, and what the adapter changed, both over the largest logit; or the
+refusal.  Exit code 1 where one is above 1e-5.
 """
 import argparse, os, subprocess, sys, tempfile, warnings
 import numpy as np, torch

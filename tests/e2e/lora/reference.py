@@ -1,14 +1,17 @@
-"""reference.py: what transformers and PEFT make of a small Llama with adapters; writes the files beside it.
+"""reference.py: what transformers and PEFT make of a small Llama with adapters; writes the files
+beside it.
 
-    PYTHONHASHSEED=0 python3 reference.py       in an environment with torch, transformers, peft, safetensors, numpy, gguf
+    PYTHONHASHSEED=0 python3 reference.py       in an environment with torch, transformers, peft,
+            safetensors, numpy, gguf
 
 base/           a Llama of 2 layers, random weights, f32
-NAME/           adapters as PEFT saves them: begin (r 4, all linears, B 0), tuned (begin after 100 steps),
-                mixed (rank_pattern, alpha_pattern, layers_to_transform, rsLoRA; random B)
+NAME/           adapters as PEFT saves them: begin (r 4, all linears, B 0), tuned (begin after 100
+                steps), mixed (rank_pattern, alpha_pattern, layers_to_transform, rsLoRA; random B)
 text.bin        uint16 ids; windows.npy: which windows each of 100 steps has
 base.gguf, tuned.gguf   the base and that adapter as llama.cpp's converters write them (needs gguf)
 losses.txt      of the 100 steps, a line each
-logits.npy      float32 [adapters + 1, tokens, vocab] of the first 24 ids: base, tuned, mixed, and the sum of both
+logits.npy      float32 [adapters + 1, tokens, vocab] of the first 24 ids: base, tuned, mixed, and
+                the sum of both
 """
 import os, shutil, sys
 import numpy as np, torch

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Decodes random layers of every kind of quantised folder with tgc and with the package that defines the kind (of GPTQ,
-AWQ, fp8 and gpt-oss with the definition in tests/data/make_quant.py): the bits of the float32 values must be equal.
+"""Decodes random layers of every kind of quantised folder with tgc and with the package that
+defines the kind (of GPTQ, AWQ, fp8 and gpt-oss with the definition in tests/data/make_quant.py):
+the bits of the float32 values must be equal.
 
     make build/tests/e2e/quant/unpack && python3 tests/e2e/quant/decode.py [VALUES [KIND ...]]
 
-needs numpy, torch, bitsandbytes, compressed-tensors.  Codes are random, scales finite, some of them subnormal, 0 or
-negative.  With bitsandbytes 0.50.2 and compressed-tensors 0.20 and 10^7 values a kind nothing differs.
+needs numpy, torch, bitsandbytes, compressed-tensors.  Codes are random, scales finite, some of them
+subnormal, 0 or negative.  With bitsandbytes 0.50.2 and compressed-tensors 0.20 and 10^7 values a
+kind nothing differs.
 """
 import json, os, subprocess, sys, tempfile
 import numpy as np

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Quantises random blocks with tgc and with the package gguf: the bytes must be equal. Of types that the package does not
-write, the root mean square error relative to the values', decoded by the package.
+"""Quantises random blocks with tgc and with the package gguf: the bytes must be equal. Of types
+that the package does not write, the root mean square error relative to the values', decoded by the
+package.
 
-    make build/tests/e2e/quant/encode && python3 tests/e2e/quant/encode.py [BLOCKS [TYPE ...]]         needs gguf, numpy
+    make build/tests/e2e/quant/encode && python3 tests/e2e/quant/encode.py [BLOCKS [TYPE ...]]
+            needs gguf, numpy
 
-Values are normal, of scales from 1e-30 to 150 a block; some blocks are 0, some have one large value.
+Values are normal, of scales from 1e-30 to 150 a block; some blocks are 0, some have one large
+value.
 """
 import os, subprocess, sys
 import numpy as np

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""`tgc eval --kl` against numpy: a text of one window, its logits by two models (--logits), the protocol's numbers of them.
+"""`tgc eval --kl` against numpy: a text of one window, its logits by two models (--logits), the
+protocol's numbers of them.
 
-    python3 tests/e2e/quant/kl.py MODEL BASE IDS            needs numpy; IDS: a file of as many ids as the window has, the first the one that begins texts
+    python3 tests/e2e/quant/kl.py MODEL BASE IDS            needs numpy; IDS: a file of as many ids
+            as the window has, the first the one that begins texts
 """
 import json, os, subprocess, sys, tempfile
 import numpy as np

@@ -30,6 +30,6 @@ for K in (256, 100):
     codes = int((got["model.layers.0.a.weight"] != want.numpy()).sum())
     scales = int((got["model.layers.0.a.weight.absmax"] != state.absmax.numpy()).sum())
     bad += codes + scales
-    print(
-        f"rows of {K}: {codes} of {want.numel()} bytes and {scales} of {state.absmax.numel()} scales differ")
+    print(f"rows of {K}: {codes} of {want.numel()} bytes and {scales} of {state.absmax.numel()} "
+          f"scales differ")
 sys.exit(1 if bad else 0)

@@ -1,8 +1,10 @@
 """States of bitsandbytes' AdamW8bit after 100 steps, for tests/test_cpu_update.c.
 
-    python3 adamw8bit.py OUT.bin      (needs torch, triton and bitsandbytes; bitsandbytes' own PyTorch reference runs)
+    python3 adamw8bit.py OUT.bin      (needs torch, triton and bitsandbytes; bitsandbytes' own
+            PyTorch reference runs)
 
-OUT.bin: m as bytes, v as bytes, then the largest m and v of each 256 as float32, then the parameters.
+OUT.bin: m as bytes, v as bytes, then the largest m and v of each 256 as float32, then the
+parameters.
 """
 import sys
 
@@ -17,7 +19,8 @@ word = np.uint32(1)
 
 
 def numbers(n):
-    """The same in C: x = 1664525 x + 1013904223, the top 24 bits from -1 to 1, cubed: small ones are many."""
+    """The same in C: x = 1664525 x + 1013904223, the top 24 bits from -1 to 1, cubed: small ones
+    are many."""
     global word
     out = np.empty(n, np.float32)
     x = int(word)

@@ -31,10 +31,11 @@ def text(v):
         line+=s
     lines.append(line.rstrip().rstrip(','))
     return ' \\\n'.join('        '+l for l in lines)
-print('''/* dynamic_map.h: the 256 values that a state of an 8-bit optimiser can have, relative to the largest
- * of its block (Dettmers et al., ICLR 2022): seven decades, each with as many steps as all below it, 0 and 1.
- * Signed for moments, unsigned for squares.  For CUDA and for C; tests/e2e/train/dynamic_map.py prints
- * the lists. */
+print('''\
+/* dynamic_map.h: the 256 values that a state of an 8-bit optimiser can have, relative to the
+ * largest of its block (Dettmers et al., ICLR 2022): seven decades, each with as many steps as all
+ * below it, 0 and 1.  Signed for moments, unsigned for squares.  For CUDA and for C;
+ * tests/e2e/train/dynamic_map.py prints the lists. */
 #ifndef TGC_DYNAMIC_MAP_H
 #define TGC_DYNAMIC_MAP_H
 

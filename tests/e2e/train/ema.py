@@ -1,8 +1,10 @@
-"""--ema beside torch.optim.swa_utils.AveragedModel: 100 steps of AdamW from equal weights, on equal windows.
+"""--ema beside torch.optim.swa_utils.AveragedModel: 100 steps of AdamW from equal weights, on equal
+windows.
 
     python3 ema.py [TGC] [--device D]        (needs torch, numpy and safetensors)
 
-Compared: the averaged weights that ckpt.safetensors has, the weights themselves (in state.safetensors).
+Compared: the averaged weights that ckpt.safetensors has, the weights themselves (in
+state.safetensors).
 """
 import argparse
 import os
@@ -29,7 +31,8 @@ return {{ name = "tiny", params = {{ vocab = {VOCAB}, ctx = {CTX}, n_embd = {WID
                 local ids, targets = b.inputs()
                 local x = b.embedding(ids, "tok", p.vocab, p.n_embd, {{ std = 0.02, from = "tok" }})
                 local h = b.attend(x, x, x, {{ n_head = 2, head_dim = p.n_embd // 2 }})
-                return b.outputs(b.linear(x + h, "logits", p.vocab, {{ std = 0.02, from = "head" }}), targets)
+                local logits = b.linear(x + h, "logits", p.vocab, {{ std = 0.02, from = "head" }})
+                return b.outputs(logits, targets)
         end }}
 '''
 
@@ -90,7 +93,7 @@ for name, p in m.named_parameters():
     off = (got[name + ".weight"] - average.module.get_parameter(name)).abs().max().item()
     off_p = min((t - p).abs().max().item() for t in mine)
     moved = (average.module.get_parameter(name) - p).abs().max().item()
-    print(
-        f"{name}: the average is {off:.2g} from torch's, the weights {off_p:.2g}; average and weights are {moved:.2g} apart")
+    print(f"{name}: the average is {off:.2g} from torch's, the weights {off_p:.2g}; average and "
+          f"weights are {moved:.2g} apart")
     worst = max(worst, off, off_p)
 sys.exit(worst > 2e-5)

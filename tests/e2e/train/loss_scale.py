@@ -1,4 +1,5 @@
-"""The scales of torch.amp.GradScaler over 200 steps, some of which overflow: the numbers in tests/test_cli.c.
+"""The scales of torch.amp.GradScaler over 200 steps, some of which overflow: the numbers in
+tests/test_cli.c.
 
     python3 loss_scale.py        (needs torch)
 """

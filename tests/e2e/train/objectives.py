@@ -1,13 +1,18 @@
 """Objectives in PyTorch and in tgc: loss, second number and gradient norm of every step.
 
-    python3 objectives.py TGC [STEPS]           (needs torch, transformers, peft, safetensors; from the top of the tree)
+    python3 objectives.py TGC [STEPS]           (needs torch, transformers, peft, safetensors; from
+            the top of the tree)
 
 smoothing   torch's cross_entropy(label_smoothing) and the mean square of logsumexp
-distill     t^2 KL(teacher || model) at temperature t, and the cross-entropy; the teacher has other weights
-dpo         -log sigmoid of the difference of log-ratios, as trl has it; the reference is the base beneath a PEFT adapter
-grpo        min(ratio A, clip(ratio) A) and k3, as trl has them (loss_type "grpo"); the samples are greedy, so that both
-            sides have the same ones, the advantages given; two steps learn from each sample
-polychromic cross-entropy less w times 1 - the mean cosine over pairs of the mean last hidden states of continuations; a step,
+distill     t^2 KL(teacher || model) at temperature t, and the cross-entropy; the teacher has other
+            weights
+dpo         -log sigmoid of the difference of log-ratios, as trl has it; the reference is the base
+            beneath a PEFT adapter
+grpo        min(ratio A, clip(ratio) A) and k3, as trl has them (loss_type "grpo"); the samples are
+            greedy, so that both sides have the same ones, the advantages given; two steps learn
+            from each sample
+polychromic cross-entropy less w times 1 - the mean cosine over pairs of the mean last hidden states
+            of continuations; a step,
             of what tgc sampled
 
 Differences are of the larger of both numbers, or of 1; beyond 1e-3 this exits with 1.
@@ -48,8 +53,8 @@ def run(name, model, theirs, *options):
         for key, x in zip(("loss", "aux_loss", "grad_norm"), their):
             y = float(ours[key])
             far = max(far, abs(x - y) / max(1, abs(x), abs(y)))
-    print(
-        f"{name}: {len(theirs)} steps, the largest difference is {far:.1e}; the last loss {theirs[-1][0]:.5f} and {rows[-1]['loss']}")
+    print(f"{name}: {len(theirs)} steps, the largest difference is {far:.1e}; the last loss "
+          f"{theirs[-1][0]:.5f} and {rows[-1]['loss']}")
     worst = max(worst, far)
 
 
@@ -178,10 +183,12 @@ path = os.path.join(dir.name, "prompts.jsonl")
 with open(path, "w") as f:
     f.writelines(json.dumps({"prompt": p}) + "\n" for p, _, _ in pairs)
 with open(os.path.join(dir.name, "greedy.lua"), "w") as f:
-    f.write('local g = require "grpo"\ng.params.temp = 0.0\n'
-            'local a = { Once = 1.0, One = -0.5, Tom = 0.75, The = -1.0 }\n'
-            'g.reward = nil\ng.group = function(x) for k, v in pairs(a) do\n'
-            'for i = 1, #x.prompt do if x.prompt:sub(i, i + #k) == k .. " " then return { advantage = v } end end end end\nreturn g\n')
+    f.write(
+        'local g = require "grpo"\ng.params.temp = 0.0\n'
+        'local a = { Once = 1.0, One = -0.5, Tom = 0.75, The = -1.0 }\n'
+        'g.reward = nil\ng.group = function(x) for k, v in pairs(a) do\n'
+        'for i = 1, #x.prompt do if x.prompt:sub(i, i + #k) == k .. " " then return { advantage = '
+        'v } end end end end\nreturn g\n')
 samples = []
 
 
@@ -220,7 +227,8 @@ with open(path, "w") as f:
     f.writelines(json.dumps({"prompt": p, "completion": c}) + "\n" for p, c, _ in pairs)
 with open(os.path.join(dir.name, "shown.lua"), "w") as f:
     f.write('local p = require "polychromic"\np.group = function(g) for i, c in ipairs(g) do\n'
-            'print("SAID", g.prompt, table.concat(c.ids, " ")) end return { diversity = 0 } end\nreturn p\n')
+            'print("SAID", g.prompt, table.concat(c.ids, " ")) end return { diversity = 0 } '
+            'end\nreturn p\n')
 WEIGHT, N = 2.0, 4
 shown = ["--val_fraction", "0", "--template", "none", "--block-size", "160", "-b", "2",
          "--gradient_accumulation_steps", "2", "--data", path, "--objective",

@@ -2,10 +2,11 @@
 
     python3 sft.py TGC FOLDER DATA [STEPS]      (needs torch, transformers, safetensors)
 
-FOLDER: a Llama-like model with weights, tokenizer.json and chat_template.jinja.  DATA: a JSONL or a JSON list with
-prompt and completion, or the passive-aggressive records.  Both sides take the same 16 records (those whose text fits)
-in every step: here padded, in micro-batches of four, with labels of -100 where nothing counts and the loss divided by
-the tokens that count in the step; there packed into rows.  Both differ by 1e-3 at most, or this exits with 1.
+FOLDER: a Llama-like model with weights, tokenizer.json and chat_template.jinja.  DATA: a JSONL or a
+JSON list with prompt and completion, or the passive-aggressive records.  Both sides take the same
+16 records (those whose text fits) in every step: here padded, in micro-batches of four, with labels
+of -100 where nothing counts and the loss divided by the tokens that count in the step; there packed
+into rows.  Both differ by 1e-3 at most, or this exits with 1.
 """
 import csv
 import json
@@ -92,6 +93,6 @@ with tempfile.TemporaryDirectory() as dir:
 worst = max(abs(a - b) for a, b in zip(ours, theirs))
 for i, (a, b) in enumerate(zip(ours, theirs)):
     print(f"step {i}: tgc {a:.6f}, PyTorch {b:.6f}")
-print(
-    f"{RECORDS} records in {rows} rows, {counted} tokens count, {len(ours)} steps: losses differ by {worst:.2e}")
+print(f"{RECORDS} records in {rows} rows, {counted} tokens count, {len(ours)} steps: losses differ "
+      f"by {worst:.2e}")
 sys.exit(worst > 1e-3 or len(ours) != steps)

@@ -84,7 +84,7 @@ TEST (positions_may_be_moved_and_bounded) {
 TEST (what_is_generated_is_a_row_of_tokens) {
         COMPILE({ OFFSET, BOTH, 0, 0, false, "tokens=25", 0, NULL },
                 { OFFSET, BOTH, 0, 0, false, "tokens=19", TGC_BAD_FILE,
-                  "offset.lua:12: error: table %wte.weight has 19 rows, and ids need 20: there "
+                  "offset.lua:15: error: table %wte.weight has 19 rows, and ids need 20: there "
                   "are 20 logits" });
 }
 

@@ -1,5 +1,6 @@
--- apart.lua: one token's attention in a launch of its own on every GPU: what it gives is multiplied by a gate that another
--- kernel makes, after q, k and v; or, with keys=true, another kernel than attention reads k of the product that makes all three.
+-- apart.lua: one token's attention in a launch of its own on every GPU: what it gives is multiplied
+-- by a gate that another kernel makes, after q, k and v; or, with keys=true, another kernel than
+-- attention reads k of the product that makes all three.
 local b = require "blocks"
 
 local function gated(x, h, C, heads)
@@ -22,11 +23,13 @@ return {
         graph = function(p)
                 local ids, targets = b.inputs()
                 local C = p.n_embd
-                local block, heads = p.keys and keys or gated, { n_head = p.n_head, head_dim = C // p.n_head }
+                local block, heads = p.keys and keys or gated,
+                        { n_head = p.n_head, head_dim = C // p.n_head }
                 local x = b.embedding(ids, "tok", p.vocab, C)
                 for i = 0, p.n_layer - 1 do
                         x = scope("blk" .. i, function()
-                                return block(x, b.rmsnorm(x, "norm", { eps = 1e-5 }), C, heads):as "sum"
+                                return block(x, b.rmsnorm(x, "norm", { eps = 1e-5 }), C, heads)
+                                        :as "sum"
                         end)
                 end
                 return b.outputs(b.linear(x, "logits", p.vocab), targets)

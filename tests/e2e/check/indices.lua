@@ -1,11 +1,14 @@
--- indices.lua: rows picked by indices that the graph computes, at random (-D seed): sums, products, quotients, casts, NaN, what
--- comes of parameters; in range, beyond either end, or not a number at all.  What picks is a gather, experts, a loss.
--- exact: of small whole numbers alone, so that values can be compared.  mix: of other tokens too, for --mode train.
+-- indices.lua: rows picked by indices that the graph computes, at random (-D seed): sums, products,
+-- quotients, casts, NaN, what comes of parameters; in range, beyond either end, or not a number at
+-- all.  What picks is a gather, experts, a loss.
+-- exact: of small whole numbers alone, so that values can be compared.  mix: of other tokens too,
+-- for --mode train.
 local b = require "blocks"
 
 return {
         name = "indices",
-        params = { vocab = 13, ctx = 12, n_embd = 8, seed = 1, depth = 3, picks = 3, exact = false, mix = false },
+        params = { vocab = 13, ctx = 12, n_embd = 8, seed = 1, depth = 3, picks = 3,
+                exact = false, mix = false },
         graph = function(p)
                 local ids, targets = b.inputs()
                 local state = p.seed * 7919 + 12345
@@ -14,12 +17,14 @@ return {
                         return (state // 65536) % n
                 end
                 local x, aim = b.embedding(ids, "wte", p.vocab, p.n_embd), ids
-                local wild = p.exact and { -9, -3, -1, 0, 1, 2, 4, 100 } or { -1e30, -3e9, -1000, -1.5, -1, -0.4, 0, 0.5, 1, 2, 7.3, 1e4, 3e9, 1e38 }
+                local wild = p.exact and { -9, -3, -1, 0, 1, 2, 4, 100 }
+                        or { -1e30, -3e9, -1000, -1.5, -1, -0.4, 0, 0.5, 1, 2, 7.3, 1e4, 3e9, 1e38 }
                 local function leaf()
                         local k = random(6)
                         if k == 0 then return ids:cast "f32"
                         elseif k == 1 then return position():cast "f32"
-                        elseif k == 2 and not p.exact then return x:sum():reshape { B, T } * wild[random(#wild) + 1]
+                        elseif k == 2 and not p.exact then
+                                return x:sum():reshape { B, T } * wild[random(#wild) + 1]
                         elseif k == 3 then return x:argmax():cast "f32"
                         elseif k == 4 then return aim:cast "f32"
                         else return fill(wild[random(#wild) + 1]):expand { B, T } end
@@ -27,7 +32,10 @@ return {
                 local function value(depth)
                         if depth == 0 then return leaf() end
                         local k, a = random(16), value(depth - 1)
-                        if p.exact then k = ({ 0, 1, 2, 0, 4, 5, 6, 1, 2, 9, 10, 11, 12, 6, 14, 15 })[k + 1] end    -- whole numbers
+                        -- whole numbers
+                        if p.exact then
+                                k = ({ 0, 1, 2, 0, 4, 5, 6, 1, 2, 9, 10, 11, 12, 6, 14, 15 })[k + 1]
+                        end
                         if k == 0 then return a + value(depth - 1)
                         elseif k == 1 then return a - value(depth - 1)
                         elseif k == 2 then return a * value(depth - 1)
@@ -45,7 +53,7 @@ return {
                         elseif k == 14 then return a:square()
                         else return op.max(op.min(a, fill(5)), fill(0)) end
                 end
-                -- what is surely beyond a table is refused: the sum is unknown, whatever the rest is
+                -- what is surely beyond a table is refused: the sum is unknown, whatever is added
                 local function index()
                         local at = value(random(p.depth + 1))
                         return (random(4) > 0 and at + x:argmax():cast "f32" or at):cast "i32"
@@ -55,19 +63,25 @@ return {
                         local rows = 1 + random(6)
                         if k == 0 then
                                 x = x + param(name, { rows, p.n_embd }, { std = 0.5 }):gather(at)
-                        elseif k == 1 then              -- rows in order of what was computed, back again
+                        elseif k == 1 then  -- rows in order of what was computed, back again
                                 local perm = at:reshape { B * T }:bucket(rows)
-                                local y = x:reshape { B * T, p.n_embd }:expert_matmul(param(name, { rows, p.n_embd, p.n_embd }, { std = 0.3 }),
-                                        perm, perm:item(1), { adiv = 1, scatter = 1 })
+                                local y = x:reshape { B * T, p.n_embd }
+                                local w = param(name, { rows, p.n_embd, p.n_embd }, { std = 0.3 })
+                                y = y:expert_matmul(w, perm, perm:item(1),
+                                        { adiv = 1, scatter = 1 })
                                 x = x + y:reshape { B, T, p.n_embd }
                         elseif k == 2 then              -- an index of an index
-                                x = x + param(name, { rows, p.n_embd }, { std = 0.5 }):gather(const(name .. ".next", { 0, rows - 1, 1 % rows }):gather(at):cast "i32")
+                                x = x + param(name, { rows, p.n_embd }, { std = 0.5 }):gather(
+                                        const(name .. ".next", { 0, rows - 1, 1 % rows })
+                                                :gather(at):cast "i32")
                         elseif p.mix then
-                                x = x + x:reshape { B * T, p.n_embd }:gather(at:reshape { B * T }):reshape { B, T, p.n_embd }
+                                x = x + x:reshape { B * T, p.n_embd }:gather(at:reshape { B * T })
+                                        :reshape { B, T, p.n_embd }
                         end
                 end
                 local logits = b.linear(x, "logits", p.vocab)
                 aim = targets                           -- for the loss's own index
-                return { logits = logits, loss = (logits:ce(targets) + logits:ce(index())):reshape { B * T }:colsum(1) * (1 / 14) }
+                local loss = (logits:ce(targets) + logits:ce(index())):reshape { B * T }
+                return { logits = logits, loss = loss:colsum(1) * (1 / 14) }
         end,
 }

@@ -6,7 +6,8 @@ local b = require "blocks"
 local kind, ids = {}, nil
 
 local function rows(name, p, width)
-        local at = ids:min(fill(p.rows - 1)):cast "i32"         -- there are as many logits as columns, not as rows
+        -- there are as many logits as columns, not as rows
+        local at = ids:min(fill(p.rows - 1)):cast "i32"
         return b.map(param(name, { p.rows, width }), name, ""):gather(at):as(name .. "_rows")
 end
 
@@ -15,11 +16,13 @@ function kind.layernorm(p)
 end
 
 local function mlp(x, p)
-        return b.mlp(x, { n_ff = p.ff, act = "gelu", bias = true, from = { up = "linear1", down = "linear2" } })
+        return b.mlp(x, { n_ff = p.ff, act = "gelu", bias = true,
+                          from = { up = "linear1", down = "linear2" } })
 end
 
 local function mhsa(x, p)
-        return b.self_attention(x, { n_head = p.heads, head_dim = p.width // p.heads, out_bias = true,
+        return b.self_attention(x, { n_head = p.heads, head_dim = p.width // p.heads,
+                                     out_bias = true,
                                      from = { q = "w_q", k = "w_k", v = "w_v", o = "w_o" } })
 end
 
@@ -33,7 +36,9 @@ function kind.block(p)
 end
 
 function kind.sdpa(p)
-        local function heads(name) return b.heads(rows(name, p, p.width), name .. "_heads", 1, p.width) end
+        local function heads(name)
+                return b.heads(rows(name, p, p.width), name .. "_heads", 1, p.width)
+        end
         local q, k, v = heads "q", heads "k", heads "v"
         local y = q:attention(k, v, rows("mask", p, p.ctx), { mask = 1, scale = p.width ^ -0.5 })
         return y:as "att":reshape { B, T, p.width }:as "y"
@@ -41,7 +46,8 @@ end
 
 function kind.rope(p)
         local x = b.heads(rows("x", p, p.width), "x_heads", 1, p.width)
-        return x:rope(b.rope(p.width, 10000.0).freq, { dims = 0 }):as "turned":reshape { B, T, p.width }:as "y"
+        return x:rope(b.rope(p.width, 10000.0).freq, { dims = 0 }):as "turned"
+                :reshape { B, T, p.width }:as "y"
 end
 
 return {

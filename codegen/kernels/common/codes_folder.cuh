@@ -29,7 +29,7 @@ struct Codes_i4 : CodesHeadless<false, 0> {
         {
                 const unsigned u = u32_aligned(block_of_chunk<VALUES, BYTES>(b, c));
                 const float d = __uint_as_float(u & ~255u);
-                y.code[0] = r.w[0], y.code[1] = r.w[1];
+                codes_words(y, r);
                 codes_scale(y, d, -d * (float)(u & 255));
         }
 };
@@ -49,24 +49,29 @@ struct Codes_i8 : CodesHeadless<true, 128> {
         static __device__ __forceinline__ void codes(Codes &y, const NoHead &, const RawWords &r,
                                                      const unsigned char *b, int c, int)
         {
-                const float d = __uint_as_float(u32_aligned(block_of_chunk<VALUES, BYTES>(b, c)));
-                y.code[0] = r.w[0] ^ 0x80808080u, y.code[1] = r.w[1] ^ 0x80808080u;
+                const float d = f32_at(block_of_chunk<VALUES, BYTES>(b, c));
+                codes_signed(y, r);
                 codes_scale(y, SCB ? d * (1 / 127.f) : d);
         }
 };
 
 /* ---- values of a table of float32, and of 8 bits -------------- */
 
-template <int VALUES, int BYTES, bool NF4>
-struct Codes_floats : Codes_i4<VALUES, BYTES> {
+/* Bytes or nibbles as Bits has them, which value() looks up. */
+template <class Bits, int VALUES, int BYTES>
+struct CodesLookup : Bits {
         static constexpr bool VALUE = true;
         template <CodesOrder O>
         static __device__ __forceinline__ void codes(Codes &y, const NoHead &, const RawWords &r,
                                                      const unsigned char *b, int c, int)
         {
-                y.code[0] = r.w[0], y.code[1] = r.w[1];
-                codes_scale(y, __uint_as_float(u32_aligned(block_of_chunk<VALUES, BYTES>(b, c))));
+                codes_words(y, r);
+                codes_scale(y, f32_at(block_of_chunk<VALUES, BYTES>(b, c)));
         }
+};
+
+template <int VALUES, int BYTES, bool NF4>
+struct Codes_floats : CodesLookup<Codes_i4<VALUES, BYTES>, VALUES, BYTES> {
         static __device__ __forceinline__ void value(float (&v)[4], unsigned word)
         {
                 /* the four bytes of nf4_values and fp4_values (block_decode.h) */
@@ -102,15 +107,7 @@ struct Codes_floats : Codes_i4<VALUES, BYTES> {
 
 /* E4M3; 0x7f and 0xff are NaN. */
 template <int VALUES, int BYTES>
-struct Codes_f8 : Codes_i8<VALUES, BYTES, false> {
-        static constexpr bool VALUE = true;
-        template <CodesOrder O>
-        static __device__ __forceinline__ void codes(Codes &y, const NoHead &, const RawWords &r,
-                                                     const unsigned char *b, int c, int)
-        {
-                y.code[0] = r.w[0], y.code[1] = r.w[1];
-                codes_scale(y, __uint_as_float(u32_aligned(block_of_chunk<VALUES, BYTES>(b, c))));
-        }
+struct Codes_f8 : CodesLookup<Codes_i8<VALUES, BYTES, false>, VALUES, BYTES> {
         static __device__ __forceinline__ void value(float (&v)[4], unsigned word)
         {
 #pragma unroll

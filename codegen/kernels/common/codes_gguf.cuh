@@ -22,9 +22,8 @@ struct Codes_q4_0 : CodesNibbles<18, 2, 8> {
         static __device__ __forceinline__ void codes(Codes &y, const NoHead &, const RawWords &r,
                                                      const unsigned char *b, int c, int)
         {
-                const float d = f16_bits(u16_even(b + c * 18));
-                y.code[0] = r.w[0], y.code[1] = r.w[1];
-                codes_scale(y, d);
+                codes_words(y, r);
+                codes_scale(y, f16_at(b + c * 18));
         }
 };
 
@@ -33,8 +32,8 @@ struct Codes_q4_1 : CodesNibbles<20, 4, 0> {
         static __device__ __forceinline__ void codes(Codes &y, const NoHead &, const RawWords &r,
                                                      const unsigned char *b, int c, int)
         {
-                y.code[0] = r.w[0], y.code[1] = r.w[1];
-                codes_scale(y, f16_bits(u16_even(b + c * 20)), f16_bits(u16_even(b + c * 20 + 2)));
+                codes_words(y, r);
+                codes_scale(y, f16_at(b + c * 20), f16_at(b + c * 20 + 2));
         }
 };
 
@@ -43,7 +42,7 @@ struct Codes_q5_0 : CodesNibbles<22, 6, 16> {
         static __device__ __forceinline__ void codes(Codes &y, const NoHead &, const RawWords &r,
                                                      const unsigned char *b, int c, int t)
         {
-                const float d = f16_bits(u16_even(b + c * 22));
+                const float d = f16_at(b + c * 22);
                 unsigned h[2];
                 bits_of_32<O>(h, u32_even(b + c * 22 + 2), t);
                 y.code[0] = r.w[0] | h[0] << 4, y.code[1] = r.w[1] | h[1] << 4;
@@ -59,7 +58,7 @@ struct Codes_q5_1 : CodesNibbles<24, 8, 0> {
                 unsigned h[2];
                 bits_of_32<O>(h, u32_even(b + c * 24 + 4), t);
                 y.code[0] = r.w[0] | h[0] << 4, y.code[1] = r.w[1] | h[1] << 4;
-                codes_scale(y, f16_bits(u16_even(b + c * 24)), f16_bits(u16_even(b + c * 24 + 2)));
+                codes_scale(y, f16_at(b + c * 24), f16_at(b + c * 24 + 2));
         }
 };
 
@@ -74,8 +73,8 @@ struct Codes_q8_0 : CodesHeadless<true, 128> {
         static __device__ __forceinline__ void codes(Codes &y, const NoHead &, const RawWords &r,
                                                      const unsigned char *b, int c, int)
         {
-                const float d = f16_bits(u16_even(b + c * 34));
-                y.code[0] = r.w[0] ^ 0x80808080u, y.code[1] = r.w[1] ^ 0x80808080u;
+                const float d = f16_at(b + c * 34);
+                codes_signed(y, r);
                 codes_scale(y, d);
         }
 };
@@ -91,7 +90,7 @@ struct Codes_q2_k : CodesBase<false, 4, 0> {
         typedef TwoFloats Head;
         static __device__ __forceinline__ Head head(const unsigned char *b)
         {
-                return { f16_bits(u16_even(b + 80)), f16_bits(u16_even(b + 82)) };
+                return { f16_at(b + 80), f16_at(b + 82) };
         }
         template <CodesOrder O>
         static __device__ __forceinline__ RawWords fetch(const unsigned char *b, int c, int t)
@@ -107,22 +106,13 @@ struct Codes_q2_k : CodesBase<false, 4, 0> {
                         const unsigned s = b[2 * c + half_of_chunk<O>(i, t)];
                         const float d = h.d * (float)(s & 15);
                         y.code[i] = r.w[i] >> c % 4 * 2 & 0x03030303u;
-                        y.scale[i] = d;
-                        y.minus[i] = -h.min * (float)(s >> 4);
+                        codes_scale_word(y, i, d, -h.min * (float)(s >> 4));
                 }
         }
 };
 
 /* A value's third bit is in the first 32 bytes, one for each chunk. */
-struct Codes_q3_k : CodesBase<false, 4, 4> {
-        static constexpr bool HALVES = true;
-        struct Head {
-                float d;
-        };
-        static __device__ __forceinline__ Head head(const unsigned char *b)
-        {
-                return { f16_bits(u16_even(b + 108)) };
-        }
+struct Codes_q3_k : CodesHalves<108, 4, 4> {
         template <CodesOrder O>
         static __device__ __forceinline__ RawWords fetch(const unsigned char *b, int c, int t)
         {
@@ -142,8 +132,7 @@ struct Codes_q3_k : CodesBase<false, 4, 4> {
                         const float d = h.d * (float)((low | high << 4) - 32);
                         y.code[i] = (r.w[i] >> c % 4 * 2 & 0x03030303u) |
                                     (mask[i] >> c & 0x01010101u) << 2;
-                        y.scale[i] = d;
-                        y.minus[i] = 0.f;
+                        codes_scale_word(y, i, d);
                 }
         }
 };
@@ -223,15 +212,7 @@ struct Codes_q5_k : CodesK<48> {
 
 /* Low nibbles of 64 bytes, then the high ones: chunks c and c + 2 of a half share them; with 2 bits
  * above, which the four chunks of a half share. */
-struct Codes_q6_k : CodesBase<false, 1, 32> {
-        static constexpr bool HALVES = true;
-        struct Head {
-                float d;
-        };
-        static __device__ __forceinline__ Head head(const unsigned char *b)
-        {
-                return { f16_bits(u16_even(b + 208)) };
-        }
+struct Codes_q6_k : CodesHalves<208, 1, 32> {
         template <CodesOrder O>
         static __device__ __forceinline__ RawWords fetch(const unsigned char *b, int c, int t)
         {
@@ -253,10 +234,8 @@ struct Codes_q6_k : CodesBase<false, 1, 32> {
                 const signed char *scale = (const signed char *)b + 192 + 2 * c;
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
-                        const float d = h.d * (float)scale[half_of_chunk<O>(i, t)];
                         y.code[i] = r.w[i];
-                        y.scale[i] = d;
-                        y.minus[i] = 0.f;
+                        codes_scale_word(y, i, h.d * (float)scale[half_of_chunk<O>(i, t)]);
                 }
         }
 };
@@ -285,7 +264,7 @@ struct Codes_iq4_nl : CodesTable<18, 2> {
         static __device__ __forceinline__ void codes(Codes &y, const NoHead &, const RawWords &r,
                                                      const unsigned char *b, int c, int)
         {
-                const float d = f16_bits(u16_even(b + c * 18));
+                const float d = f16_at(b + c * 18);
                 codes_iq4(y, r.w);
                 codes_scale(y, d);
         }
@@ -299,7 +278,7 @@ struct Codes_iq4_xs : CodesTable<16, 8> {
         };
         static __device__ __forceinline__ Head head(const unsigned char *b)
         {
-                return { f16_bits(u16_even(b)), u16_even(b + 2), u32_even(b + 4) };
+                return { f16_at(b), u16_even(b + 2), u32_even(b + 4) };
         }
         template <CodesOrder O>
         static __device__ __forceinline__ void codes(Codes &y, const Head &h, const RawWords &r,
@@ -376,8 +355,7 @@ struct Codes_nvfp4 : CodesHeadless<false, 12> {
                         const float half = e ? __uint_as_float((e + 119) << 23 | m << 20)
                                              : (float)m * 0x1p-10f,
                                     d = s == 0x7f ? 0.f : half;
-                        y.scale[i] = d;
-                        y.minus[i] = 0.f;
+                        codes_scale_word(y, i, d);
                 }
         }
 };

@@ -6,6 +6,7 @@
  *      bits_of_32<O>(w, h, t)             its bits of h, as bytes 0 or 1
  *      table_bytes(w, table)              nibbles in bytes, looked up in 16 bytes
  *      CodesBase, CodesHeadless           what a decoder says of its codes
+ *      codes_words, codes_signed          codes that are the words, or signed bytes
  *      codes_scale, code_float            one scale for all eight; a code as a float */
 #ifndef TGC_CODES_WORDS_CUH
 #define TGC_CODES_WORDS_CUH
@@ -37,6 +38,8 @@ TGC_DEV float f16_bits(unsigned u)
         c.u = (unsigned short)u;
         return __half2float(c.h);
 }
+TGC_DEV float f16_at(const unsigned char *p) { return f16_bits(u16_even(p)); }
+TGC_DEV float f32_at(const unsigned char *p) { return __uint_as_float(u32_aligned(p)); }
 
 /* Lane t's bytes of 32 that are the chunk's values in order, as two words. */
 template <CodesOrder O, int ALIGN>
@@ -144,11 +147,36 @@ struct CodesHeadless : CodesBase<WIDE, 1, ZERO> {
         static __device__ __forceinline__ Head head(const unsigned char *) { return Head(); }
 };
 
-/* All eight with one scale. */
+/* Blocks of 256 whose sixteen scales are multiples of the float16 behind AT bytes. */
+template <int AT, int SHARE, int ZERO>
+struct CodesHalves : CodesBase<false, SHARE, ZERO> {
+        static constexpr bool HALVES = true;
+        struct Head {
+                float d;
+        };
+        static __device__ __forceinline__ Head head(const unsigned char *b)
+        {
+                return { f16_at(b + AT) };
+        }
+};
+
+/* The words as they are; the same of signed bytes, plus 128. */
+TGC_DEV void codes_words(Codes &y, const RawWords &r, unsigned flip = 0)
+{
+        y.code[0] = r.w[0] ^ flip, y.code[1] = r.w[1] ^ flip;
+}
+TGC_DEV void codes_signed(Codes &y, const RawWords &r) { codes_words(y, r, 0x80808080u); }
+
+/* All eight with one scale; word i with its own. */
 TGC_DEV void codes_scale(Codes &y, float d, float minus = 0.f)
 {
         y.scale[0] = y.scale[1] = d;
         y.minus[0] = y.minus[1] = minus;
+}
+TGC_DEV void codes_scale_word(Codes &y, int i, float d, float minus = 0.f)
+{
+        y.scale[i] = d;
+        y.minus[i] = minus;
 }
 
 template <class C>

@@ -27,7 +27,7 @@ void check_limits(const Graph *g)
                 const Node *n = &g->node[r];
                 if (n->op == OP_ATTENTION)
                         check_attention(g, n);
-                if (n->op != OP_RMSNORM && n->op != OP_LAYERNORM)
+                if (!op_is(n->op, FACT_NORM))
                         continue;
                 const int64_t width = n->type.dim[n->type.rank - 1].n;
                 if (width > LIMIT_NORM_ROW)

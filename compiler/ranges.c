@@ -241,21 +241,18 @@ static Range of_node(const Graph *g, Ref r, const Range *at, const RangeFacts *f
         Range in[3] = { none, none, none }, y;
         for (int i = 0; i < 3 && i < n->n_in; i++)
                 in[i] = at[n->in[i]];
+        if (op_is_view(n->op) || n->op == OP_GATHER) {
+                y = in[0];
+                y.documents = documents_seen(g, n, in[0].documents);
+                y.exact &= n->op != OP_GATHER && n->op != OP_SLICE;
+                return y;
+        }
         switch (n->op) {
         case OP_INPUT: return of_input(n, f);
         case OP_CONST: return of_data(n);
         case OP_ARGMAX: return one_of(g->node[n->in[0]].type.dim[g->node[n->in[0]].type.rank - 1]);
         case OP_ITEM: return of_result(g, n->in[0], (int)n->a.item.index);
         case OP_BUCKET: return of_result(g, r, 0);
-        case OP_RESHAPE:
-        case OP_EXPAND:
-        case OP_SLICE:
-        case OP_TRANSPOSE:
-        case OP_GATHER:
-                y = in[0];
-                y.documents = documents_seen(g, n, in[0].documents);
-                y.exact &= n->op != OP_GATHER && n->op != OP_SLICE;
-                return y;
         case OP_CONCAT:
                 y = at[n->in[0]];
                 for (int i = 1; i < n->n_in; i++)

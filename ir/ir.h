@@ -345,6 +345,7 @@ bool op_input_is(Op op, int input, char mark); /* a mark behind that letter */
 int op_least_inputs(Op op), op_most_inputs(Op op);
 int64_t attr_word(const AttrField *f, const char *word); /* -1: none of its values */
 bool op_is(Op op, unsigned facts); /* has one of these facts, of its own or by its class */
+bool op_is_view(Op op); /* reshape, expand, slice, transpose: no data moves, no storage is made */
 /* Writes to a cache; what it makes is the cache. */
 static inline bool op_appends(Op op) { return op == OP_APPEND || op == OP_APPEND_ROWS; }
 bool op_takes_rows(Op op, int input);  /* whole rows, which a prologue may make */

@@ -58,6 +58,8 @@ bool op_is(Op op, unsigned facts)
         return (op_info[op].facts | by_class) & facts;
 }
 
+bool op_is_view(Op op) { return op_info[op].cls == CLASS_VIEW && !op_is(op, FACT_OWNS); }
+
 bool op_takes_rows(Op op, int i) { return op_reads(op, i) == 'w' || op_reads(op, i) == 'W'; }
 
 bool op_from_memory(Op op, int i)

@@ -37,8 +37,7 @@ static bool norms_epilogue(Emit *e, const Group *norm, const Group *product, int
         const Node *n = NODE(g, norm->anchor);
         Access a;
         Dim ld;
-        if (!norm->anchor || (n->op != OP_RMSNORM && n->op != OP_LAYERNORM) ||
-            norm->prologue[0].n_nodes)
+        if (!norm->anchor || !op_is(n->op, FACT_NORM) || norm->prologue[0].n_nodes)
                 return false;
         *of = value_base(g, n->in[0]);
         if (NODE(g, *of)->group != product->id || !access_of(g, e->place, n->in[0], &a) ||
@@ -97,7 +96,7 @@ void norms_find(Emit *e)
         for (int i = e->n_groups - 1; i >= 0; i--) {
                 const Node *n = &g->node[e->groups[i].anchor];
                 all->place[e->groups[i].id] = i;
-                if (!e->groups[i].anchor || (n->op != OP_RMSNORM && n->op != OP_LAYERNORM))
+                if (!e->groups[i].anchor || !op_is(n->op, FACT_NORM))
                         continue;
                 const int id = g->node[value_base(g, n->in[0])].group;
                 Norm *x = arena_alloc(a, sizeof *x);

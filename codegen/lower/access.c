@@ -13,12 +13,6 @@
 #include "lower.h"
 #include <string.h>
 
-bool owns_storage(const Graph *g, Ref r)
-{
-        const Node *n = &g->node[r];
-        return op_info[n->op].cls != CLASS_VIEW || op_is(n->op, FACT_OWNS);
-}
-
 Ref part_value(const Graph *g, Ref r)
 {
         while (g->node[r].op == OP_RESHAPE)
@@ -71,11 +65,7 @@ bool access_reshape(Access *a, const Type *shape)
         return true;
 }
 
-/* Moves no data, and has no storage of its own. */
-static bool looks_through(const Node *n)
-{
-        return (op_info[n->op].cls == CLASS_VIEW && !op_is(n->op, FACT_OWNS)) || op_appends(n->op);
-}
+static bool looks_through(const Node *n) { return op_is_view(n->op) || op_appends(n->op); }
 
 static bool slice(const Node *n, Access *a)
 {

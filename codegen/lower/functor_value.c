@@ -215,6 +215,8 @@ static bool is_whole(const Graph *g, Ref r, int depth)
                 return true;
         if (depth == 4)
                 return false;
+        if (n->op == OP_CAST || op_is_view(n->op))
+                return n->type.dt == DT_F32 && is_whole(g, n->in[0], depth + 1);
         switch (n->op) {
         case OP_FILL: return n->a.num.x == trunc(n->a.num.x) && fabs(n->a.num.x) < 1 << 24;
         case OP_OFFSET:
@@ -224,11 +226,6 @@ static bool is_whole(const Graph *g, Ref r, int depth)
         case OP_SUB:
         case OP_MIN:
         case OP_MAX: return is_whole(g, n->in[0], depth + 1) && is_whole(g, n->in[1], depth + 1);
-        case OP_CAST:
-        case OP_RESHAPE:
-        case OP_EXPAND:
-        case OP_SLICE:
-        case OP_TRANSPOSE: return n->type.dt == DT_F32 && is_whole(g, n->in[0], depth + 1);
         default: return false;
         }
 }

@@ -47,7 +47,6 @@ void access_plain(Access *a, Ref base, const Type *t); /* storage of its own */
 int64_t access_align(const Access *a);
 /* the part is that value itself, seen through reshapes */
 Ref part_value(const Graph *g, Ref part);
-bool owns_storage(const Graph *g, Ref r);
 
 /* ---- group.c: the structure of a fused group ---- */
 

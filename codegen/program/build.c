@@ -156,9 +156,7 @@ const char *arg_part(Emit *e, Args *a, Ref part, Ref base)
                 const Node *w = NODE(e->g, base);
                 use.lo = use.hi = p->at;
                 for (int i = 0; i < w->n_in; i++) {
-                        Ref v = w->in[i];
-                        while (NODE(e->g, v)->op == OP_RESHAPE)
-                                v = NODE(e->g, v)->in[0];
+                        const Ref v = part_value(e->g, w->in[i]);
                         t = &NODE(e->g, w->in[i])->type;
                         if (v == part)
                                 use.hi = use.lo + t->dim[t->rank - 1].n;

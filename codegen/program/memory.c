@@ -38,9 +38,6 @@ static bool same_part(const Group *gr, Ref r, Ref reader)
         return false;
 }
 
-/* It has no storage of its own: its readers read what lies below. */
-static bool is_plain_view(Op op) { return op_info[op].cls == CLASS_VIEW && !op_is(op, FACT_OWNS); }
-
 void stored_find(Emit *e)
 {
         Graph *g = e->g;
@@ -50,13 +47,13 @@ void stored_find(Emit *e)
                         of[e->groups[i].node[j]] = &e->groups[i];
         for (Ref r = 1; r < g->n_nodes; r++) {
                 const Node *n = NODE(g, r);
-                if (is_plain_view(n->op))
+                if (op_is_view(n->op))
                         continue;
                 for (int i = 0; i < n->n_in; i++) {
                         Ref in = n->in[i], b = in;
                         bool direct = true;
                         /* through every view, the functors' own included */
-                        while (is_plain_view(NODE(g, b)->op)) {
+                        while (op_is_view(NODE(g, b)->op)) {
                                 direct &= op_is(NODE(g, b)->op, FACT_FOLLOWED);
                                 b = NODE(g, b)->in[0];
                         }
@@ -83,7 +80,7 @@ void stored_find(Emit *e)
         }
         for (int i = 0; i < g->n_out; i++) {
                 Ref b = g->out[i].ref;
-                while (is_plain_view(NODE(g, b)->op))
+                while (op_is_view(NODE(g, b)->op))
                         b = NODE(g, b)->in[0];
                 e->stored[b] = true;
         }
@@ -271,7 +268,7 @@ int64_t plan_memory(Emit *e, Arena *a, Buffer **out, int *count)
                 }
         for (int i = 0; i < g->n_out; i++) {
                 Ref r = g->out[i].ref;
-                while (!owns_storage(g, r))
+                while (op_is_view(NODE(g, r)->op))
                         r = NODE(g, r)->in[0];
                 Slot s = { .kind = SLOT_NODE, .id = storage_of(e, r) };
                 if (op_appends(NODE(g, r)->op) || !in_act(e, &s))

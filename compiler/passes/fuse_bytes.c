@@ -52,7 +52,7 @@ static int64_t loaded(FuseBytes *b, const Together *k, Ref r, int i)
         int64_t elems = elements(b, v);
         if (op_updates(n->op, i) || n->op == OP_ITEM || is_inside(b, k, b->o->base[v]))
                 return 0;
-        while (!owns_storage(g, v)) {
+        while (op_is_view(g->node[v].op)) {
                 v = g->node[v].in[0];
                 elems = elements(b, v) < elems ? elements(b, v) : elems;
         }

@@ -197,7 +197,5 @@ bool sees_whole(const Graph *g, Ref r, Ref in)
                 want.dim[want.rank - 1].n /= 2;
         if (!dim_eq(type_elems(&want), type_elems(&g->node[in].type)))
                 return false;
-        while (g->node[in].op == OP_RESHAPE)
-                in = g->node[in].in[0];
-        return g->node[in].op != OP_SLICE;
+        return g->node[part_value(g, in)].op != OP_SLICE;
 }

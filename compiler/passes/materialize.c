@@ -20,7 +20,7 @@ static bool has_own_place(Graph *g, const Place *p, Ref part, const int *parts)
         }
         const Node *n = NODE(g, v);
         const Op maker = n->op == OP_ITEM ? NODE(g, n->in[0])->op : n->op;
-        if (!ok || op_info[n->op].cls == CLASS_LEAF || is_virtual(g, v) || !owns_storage(g, v))
+        if (!ok || op_info[n->op].cls == CLASS_LEAF || is_virtual(g, v) || op_is_view(n->op))
                 return false;
         return !op_is(maker, FACT_FINAL) && parts[v] <= 1;
 }
@@ -190,7 +190,7 @@ static int copy_views(Graph *g, Place *p, Ctx *c)
         int count = 0;
         for (Ref r = 1; r < g->n_nodes; r++) {
                 const Node *n = NODE(g, r);
-                const bool view = op_info[n->op].cls == CLASS_VIEW && !owns_storage(g, r);
+                const bool view = op_is_view(n->op);
                 for (int i = 0; i < n->n_in && n->op != OP_CONCAT; i++)
                         if (copy_needed(g, p, r, i)) {
                                 c->copy[r] |= 1u << i;

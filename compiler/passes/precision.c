@@ -8,6 +8,9 @@
 #include "../compiler.h"
 #include <stdlib.h>
 
+/* Its values are those of its inputs, in another place. */
+static bool moves(Op op) { return op_is_view(op) || op == OP_CONCAT; }
+
 /* All readers (through views) are accumulations into float32 gradients. */
 static void mark_grads(Graph *g, bool *grad)
 {
@@ -15,7 +18,7 @@ static void mark_grads(Graph *g, bool *grad)
                 const Node *n = NODE(g, r);
                 if (n->op == OP_ACCUM)
                         grad[n->in[1]] = true;
-                else if (op_info[n->op].cls == CLASS_VIEW && grad[r] && n->op != OP_ITEM)
+                else if (moves(n->op) && grad[r])
                         grad[n->in[0]] = true;
         }
 }
@@ -35,7 +38,7 @@ static void mark_wide(Graph *g, bool *wide)
                                 wide[n->in[i]] = true;
                 bool map = op_info[n->op].cls == CLASS_MAP && n->n_in &&
                            shape_eq(&n->type, &NODE(g, n->in[0])->type);
-                if (wide[r] && ((op_info[n->op].cls == CLASS_VIEW && n->op != OP_ITEM) || map) &&
+                if (wide[r] && (moves(n->op) || map) &&
                     op_info[NODE(g, n->in[0])->op].cls != CLASS_LEAF)
                         wide[n->in[0]] = true;
         }
@@ -61,7 +64,7 @@ static void mark_narrow(const Graph *g, bool *narrow)
                 if (n->op != OP_ACCUM)
                         continue;
                 Ref d = n->in[1];
-                while (op_info[NODE(g, d)->op].cls == CLASS_VIEW && NODE(g, d)->op != OP_ITEM)
+                while (moves(NODE(g, d)->op))
                         d = NODE(g, d)->in[0];
                 p = NODE(g, n->in[0]);
                 narrow[r] = p->a.param.decay && accums[n->in[0]] == 1 &&

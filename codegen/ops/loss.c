@@ -94,6 +94,23 @@ Stored logits_rows(const Loss *l)
         return (Stored) { work_slot(l->scratch), l->dt, (l->V + 7) / 8 * 8, l->ld, 2 };
 }
 
+int logits_gemm(Loss *l, Build *b, const Mat *x, const Mat *w, const Stored *to)
+{
+        shift(b, x->arg, l->r0 * x->stride * dt_size[l->dt]);
+        return dense_gemm(b, l->dt,
+                          &(DenseGemm) { .a = x,
+                                         .w = w,
+                                         .tb = true,
+                                         .at = chunk_of(l, l->x),
+                                         .wt = place_of(l, l->w),
+                                         .M = l->rc,
+                                         .N = l->V,
+                                         .K = l->C,
+                                         .align = align_bytes(l->dt, l->C | x->align | w->align),
+                                         .epilogue_bytes = dt_size[l->dt],
+                                         .to = to });
+}
+
 static void logits(Loss *l)
 {
         Emit *e = l->e;
@@ -129,19 +146,7 @@ static void logits(Loss *l)
                                 (long long)l->V);
         }
         store_epilogue(l, &b, l->dt, maxv, s, l->ld, pre);
-        shift(&b, x.arg, l->r0 * x.stride * dt_size[l->dt]);
-        dense_gemm(&b, l->dt,
-                   &(DenseGemm) { .a = &x,
-                                  .w = &w,
-                                  .tb = true,
-                                  .at = chunk_of(l, l->x),
-                                  .wt = place_of(l, l->w),
-                                  .M = l->rc,
-                                  .N = l->V,
-                                  .K = l->C,
-                                  .align = align_bytes(l->dt, l->C | x.align | w.align),
-                                  .epilogue_bytes = dt_size[l->dt],
-                                  .to = maxv == 8 ? &to : NULL });
+        logits_gemm(l, &b, &x, &w, maxv == 8 ? &to : NULL);
 }
 
 void dloss_text(Loss *l, Build *b)

@@ -31,6 +31,9 @@ void dloss_text(Loss *l, Build *b); /* the functor \1_dloss: the gradient of eac
 /* the chunk's logits, up to the eight columns that the last one is among */
 Stored logits_rows(const Loss *l);
 
+/* The chunk's x w^T; to, and what it returns: as dense_gemm. */
+int logits_gemm(Loss *l, Build *b, const Mat *x, const Mat *w, const Stored *to);
+
 /* ---- loss_exp.c ---- */
 
 bool exp_fits(const Loss *l);

@@ -119,20 +119,7 @@ void exp_logits(Loss *l)
                         "                        v[j] = %s;\n                out.sum(v);\n"
                         "                out.template put<0>(a.%s + (long)row * %lld + col, v);\n",
                         to_exp, s, (long long)l->ld));
-        shift(&b, x.arg, l->r0 * x.stride * dt_size[l->dt]);
-        l->exps->across = dense_gemm(&b, l->dt,
-                                     &(DenseGemm) {
-                                             .a = &x,
-                                             .w = &w,
-                                             .tb = true,
-                                             .at = chunk_of(l, l->x),
-                                             .wt = place_of(l, l->w),
-                                             .M = l->rc,
-                                             .N = l->V,
-                                             .K = l->C,
-                                             .align = align_bytes(l->dt, l->C | x.align | w.align),
-                                             .epilogue_bytes = dt_size[l->dt],
-                                             .to = &to });
+        l->exps->across = logits_gemm(l, &b, &x, &w, &to);
 }
 
 void exp_finish(Loss *l, bool grad)

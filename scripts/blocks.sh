@@ -6,7 +6,11 @@ awk -v dir="$2" '
         /^```/ && out { close(out); out = ""; next }
         /^```[a-z]+ [A-Za-z0-9_.\/]+/ {
                 out = dir "/" ($2 == "run" ? "run.sh" : $2)
-                if ($2 ~ /\//) { folder = out; sub("/[^/]*$", "", folder); system("mkdir -p " folder) }
+                if ($2 ~ /\//) {
+                        folder = out
+                        sub("/[^/]*$", "", folder)
+                        system("mkdir -p " folder)
+                }
                 if ($2 != "run") printf "" > out
                 next
         }

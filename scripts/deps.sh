@@ -54,7 +54,8 @@ case $manager in
         apk)     install="apk add -q" ;;
         none)
                 echo "tgc needs, with their headers: $missing." >&2
-                echo "No apt, dnf, pacman or apk is here: please install these and run make again." >&2
+                echo "No apt, dnf, pacman or apk is here: please install these and run make" \
+                        "again." >&2
                 exit 1 ;;
 esac
 sudo=

@@ -50,16 +50,19 @@ run_cases() { # JOBS
         : > "$cases"
 }
 
-tiny_llama="models/llama.lua -D vocab=65 -D ctx=64 -D n_layer=2 -D n_embd=64 -D n_head=4 -D n_kv_head=2 -D head_dim=16 -D n_ff=96"
-tiny_moe="models/moe.lua -D vocab=65 -D ctx=64 -D n_layer=2 -D n_embd=64 -D n_head=4 -D n_kv_head=2 -D head_dim=16 -D n_ff=48 -D n_expert=4"
+of_64="-D vocab=65 -D ctx=64 -D n_layer=2 -D n_embd=64 -D n_head=4"
+of_32="-D vocab=65 -D ctx=32 -D n_layer=2 -D n_head=4 -D n_embd=64"
+tiny_llama="models/llama.lua $of_64 -D n_kv_head=2 -D head_dim=16 -D n_ff=96"
+tiny_moe="models/moe.lua $of_64 -D n_kv_head=2 -D head_dim=16 -D n_ff=48 -D n_expert=4"
+odd="-D vocab=67 -D ctx=33 -D n_layer=1"
 models=(
         "models/gpt.lua -D vocab=65 -D ctx=64 -D n_layer=2 -D n_head=4 -D n_embd=64"
         "$tiny_llama"
-        "models/llama.lua -D vocab=67 -D ctx=33 -D n_layer=1 -D n_embd=36 -D n_head=6 -D n_kv_head=3 -D head_dim=6 -D n_ff=50"
+        "models/llama.lua $odd -D n_embd=36 -D n_head=6 -D n_kv_head=3 -D head_dim=6 -D n_ff=50"
         "$tiny_moe"
         "models/naive_gpt.lua -D vocab=65 -D ctx=32 -D n_layer=2 -D n_head=4 -D n_embd=64"
-        "models/naive_gpt.lua -D variant=custom -D vocab=65 -D ctx=32 -D n_layer=2 -D n_head=4 -D n_embd=64"
-        "models/naive_moe.lua -D vocab=65 -D ctx=32 -D n_layer=2 -D n_head=4 -D n_embd=64 -D n_expert=4"
+        "models/naive_gpt.lua -D variant=custom $of_32"
+        "models/naive_moe.lua $of_32 -D n_expert=4"
         "models/lhk_gpt.lua -D vocab=65 -D ctx=32 -D n_layer=2 -D n_head=4 -D n_embd=64 -D n_ff=128"
         "models/tinylm.lua -D vocab=65 -D ctx=64 -D n_layer=2 -D n_head=4 -D n_embd=64"
 )
@@ -93,7 +96,8 @@ check() {
                 "$out/long.plan" --tokens 560 --greedy 16 --device cuda
         # products in pairs of blocks that share K, of one sequence and of three, then of chunks
         # with a cache before them
-        local wide="models/gpt.lua -D vocab=300 -D n_layer=1 -D n_embd=768 -D n_head=12 --mode infer --target cuda"
+        local wide="models/gpt.lua -D vocab=300 -D n_layer=1 -D n_embd=768 -D n_head=12"
+        wide="$wide --mode infer --target cuda"
         try "check gpt after 560 tokens" $tgc compile $wide -D ctx=600 --dtype bf16 \
                 -o "$out/joint.plan" '&&' $tgc check "$out/joint.plan" --tokens 560 --greedy 8 \
                 --device cuda
@@ -119,9 +123,10 @@ check() {
                 -D ctx=300 -D n_embd=584 -D n_head=4 -D n_kv_head=2 -D head_dim=64 -D n_ff=1288 \
                 -D n_expert=4 -D top_k=4 --dtype f16 -b 3 --block-size 300 --device cuda
         # attention of float32 by tf32, three products or one
+        local heads="-D n_embd=256 -D n_head=4 -D n_kv_head=2 -D head_dim=128"
         for m in "gpt.lua -D n_embd=128 -D n_head=2 -b 3 --block-size 200" \
                  "gpt.lua -D n_embd=128 -D n_head=2 -b 3 --block-size 200 --tf32" \
-                 "llama.lua -D n_embd=256 -D n_head=4 -D n_kv_head=2 -D head_dim=128 -D n_ff=96 -D window=90 -b 2 --block-size 170"; do
+                 "llama.lua $heads -D n_ff=96 -D window=90 -b 2 --block-size 170"; do
                 try "check $m" $tgc check models/$m -D vocab=65 -D ctx=200 -D n_layer=1 \
                         --device cuda
         done
@@ -156,7 +161,10 @@ check() {
                 -D n_embd=64 -D n_ff=128 --dtype bf16 --device cuda
         # values of another width than keys, and DeepSeek's widths
         for m in "" "-D dk=24 -D dv=16 --dtype bf16" \
-                "-D dk=12 -D dv=7 --dtype f16 -O0" "-D dk=48 -D dv=64 -D ctx=48 --documents 3 --tokens 29 --dtype bf16" "-D dk=192 -D dv=128 -D turned=64 -D ctx=150 -b 2 --block-size 150 --dtype bf16"; do
+                "-D dk=12 -D dv=7 --dtype f16 -O0" \
+                "-D dk=48 -D dv=64 -D ctx=48 --documents 3 --tokens 29 --dtype bf16" \
+                "-D dk=192 -D dv=128 -D turned=64 -D ctx=150 -b 2 --block-size 150 --dtype bf16"
+        do
                 # shellcheck disable=SC2086
                 try "check widths.lua $m" $tgc check tests/e2e/check/widths.lua $m -D dropout=0.1 \
                         --greedy 8 --device cuda
@@ -195,11 +203,13 @@ check() {
         done
         # one token's q, k, v and attention in one launch, with a cache of several parts: a query to
         # a key, two, four, all
+        heads="-D n_embd=256 -D n_head=4 -D n_kv_head=1 -D head_dim=64"
         for m in "gpt.lua -D n_embd=768 -D n_head=12 --dtype bf16" \
                 "tinylm.lua -D n_embd=256 -D n_head=4 --dtype f16" \
                 "llama.lua -D n_embd=288 -D n_head=6 -D n_kv_head=3 -D head_dim=48 -D n_ff=512" \
                 "llama.lua -D n_embd=256 -D n_head=8 -D n_kv_head=2 -D head_dim=32 -D n_ff=512" \
-                "llama.lua -D n_embd=256 -D n_head=4 -D n_kv_head=1 -D head_dim=64 -D n_ff=512 --dtype bf16" "falcon.lua -D n_embd=64 -D n_head=4 -D n_kv_head=1 -D n_ff=256"; do
+                "llama.lua $heads -D n_ff=512 --dtype bf16" \
+                "falcon.lua -D n_embd=64 -D n_head=4 -D n_kv_head=1 -D n_ff=256"; do
                 # shellcheck disable=SC2086
                 try "check $m says 200 tokens" $tgc check models/$m -D n_layer=2 -D vocab=300 \
                         -D ctx=320 --tokens 16 --greedy 200 --device cuda
@@ -208,7 +218,7 @@ check() {
         # in two; a window
         for m in "-D head_dim=64 -D n_head=8 -D n_kv_head=2 -b 2 --dtype bf16 --tokens 700" \
                  "-D head_dim=64 -D n_head=8 -D n_kv_head=2 -b 2 --dtype bf16 --tokens 1301" \
-                 "-D head_dim=128 -D n_head=3 -D n_kv_head=1 -D window=800 -b 3 --dtype f16 --tokens 1001"; do
+                 "-D head_dim=128 -D n_head=3 -D n_kv_head=1 -D window=800 -b 3 --tokens 1001"; do
                 # shellcheck disable=SC2086
                 try "check llama $m" $tgc check models/llama.lua $m -D n_embd=128 -D n_ff=64 \
                         -D n_layer=1 -D vocab=67 -D ctx=2048 --greedy 8 --device cuda
@@ -223,17 +233,21 @@ check() {
                 -D n_layer=2 -D n_embd=256 -D n_head=4 -D n_kv_head=2 -D head_dim=64 -D n_ff=1024 \
                 -D n_expert=4 -D vocab=300 -D ctx=160 -b 1 --tokens 16 --greedy 100 --device cuda
         # the next tokens of several sequences
+        local moe="moe.lua -D n_embd=64 -D n_head=4 -D n_kv_head=2 -D head_dim=16 -D n_ff=48"
+        heads="-D n_embd=288 -D n_head=6 -D n_kv_head=3 -D head_dim=48"
         for m in "gpt.lua -D n_embd=768 -D n_head=12 --dtype bf16" \
                 "falcon.lua -D n_embd=64 -D n_head=4 -D n_kv_head=1 -D n_ff=256 --dtype f16" \
-                "llama.lua -D n_embd=288 -D n_head=6 -D n_kv_head=3 -D head_dim=48 -D n_ff=4352 --dtype bf16" "moe.lua -D n_embd=64 -D n_head=4 -D n_kv_head=2 -D head_dim=16 -D n_ff=48 -D n_expert=4 -D top_k=4 --dtype bf16" \
-                 "moe.lua -D n_embd=64 -D n_head=4 -D n_kv_head=2 -D head_dim=16 -D n_ff=48 -D n_expert=4" "gpt.lua -D n_embd=64 -D n_head=4"; do
+                "llama.lua $heads -D n_ff=4352 --dtype bf16" \
+                "$moe -D n_expert=4 -D top_k=4 --dtype bf16" "$moe -D n_expert=4" \
+                "gpt.lua -D n_embd=64 -D n_head=4"; do
                 plan=$out/batch$((n_batch = n_batch + 1)).plan
                 try "check $m, 40 sequences" $tgc compile models/$m -D n_layer=2 -D vocab=300 \
                         -D ctx=64 -b 40 --mode infer -o "$plan" '&&' $tgc check "$plan" \
                         --device cuda
         done
         # logits by kernels/gemv/gemv_narrow.cuh
-        for m in "llama.lua -D vocab=12000 -D n_embd=288 -D n_head=6 -D n_kv_head=6 -D head_dim=48 -D n_ff=96 --dtype bf16" \
+        heads="-D n_embd=288 -D n_head=6 -D n_kv_head=6 -D head_dim=48"
+        for m in "llama.lua -D vocab=12000 $heads -D n_ff=96 --dtype bf16" \
                  "gpt.lua -D vocab=30000 -D n_embd=128 -D n_head=4"; do
                 try "check $m" $tgc check models/$m -D n_layer=1 -D ctx=64 --tokens 8 --greedy 40 \
                         --device cuda
@@ -280,7 +294,8 @@ same() {
 }
 
 data() {
-        for t in ${*:-test_infer test_infer_models test_infer_vectors test_experts test_train:pytorch}; do
+        local all="test_infer test_infer_models test_infer_vectors test_experts test_train:pytorch"
+        for t in ${*:-$all}; do
                 set -- ${t/:/ }
                 [ -x "$build/tests/$1" ] || { skip "data $1" "not built"; continue; }
                 LIMIT=550 try "data $t" TGC=$tgc TGC_TEST_DEVICE=cuda "$build/tests/$1" $2

@@ -23,9 +23,14 @@ count() { cat "${@:2}" | grep -c "^$1 "; }      # count WORD FILE...
 # Programs about the command line, files, what is left behind and where documents begin, or about
 # single blocks, not about the C kernels: what these are built with matters to other programs alone,
 # and calls that are calls (kernels/cpu/cpu_tgc.h) are compiled in a fifth of the time.
-quick_c=" test_chat_command.sh test_context_shift.sh test_draft test_embed test_eval.sh test_gguf_write.sh test_imatrix test_jobs.sh test_objectives.sh test_quantize.sh test_records.sh test_sampling.sh test_score test_survive.sh test_train_log.sh
-        test_batch test_cli test_cli_run test_documents test_hostile.sh test_infer_vectors test_docs.sh test_ema.sh test_examples.sh test_frozen.sh
-        test_export.sh test_gguf.sh test_kill.sh test_library.sh test_load test_lora_switch.sh test_locale test_lora test_options test_nanogpt.sh test_prompts.sh test_resume.sh test_silent.sh test_train test_trust test_tune "
+quick_c=" test_chat_command.sh test_context_shift.sh test_draft test_embed test_eval.sh
+        test_gguf_write.sh test_imatrix test_jobs.sh test_objectives.sh test_quantize.sh
+        test_records.sh test_sampling.sh test_score test_survive.sh test_train_log.sh test_batch
+        test_cli test_cli_run test_documents test_hostile.sh test_infer_vectors test_docs.sh
+        test_ema.sh test_examples.sh test_frozen.sh test_export.sh test_gguf.sh test_kill.sh
+        test_library.sh test_load test_lora_switch.sh test_locale test_lora test_options
+        test_nanogpt.sh test_prompts.sh test_resume.sh test_silent.sh test_train test_trust
+        test_tune "
 
 run() { # NAME COMMAND...
         local out=$tmp/out/$1 err=$tmp/err/$1 t0=$SECONDS rc cpu
@@ -36,7 +41,8 @@ run() { # NAME COMMAND...
         timeout -k 5 "${TEST_TIMEOUT:-1200}" "${@:2}" > "$out" 2> "$err" < /dev/null
         rc=$?
         times > "$tmp/times/$1"
-        cpu=$(awk '{ for (i = 1; i <= 2; i++) { split($i, t, "[ms]"); s += 60 * t[1] + t[2] } } END { printf "%.0f", s }' "$tmp/times/$1")
+        cpu=$(awk '{ for (i = 1; i <= 2; i++) { split($i, t, "[ms]"); s += 60 * t[1] + t[2] } }
+                END { printf "%.0f", s }' "$tmp/times/$1")
         # a function of a test that ended there said nothing, as one that found nothing
         grep -q 'unbound variable$' "$err" &&
                 echo "not ok $1: $(grep -m 1 'unbound variable$' "$err")" >> "$out"
@@ -54,7 +60,8 @@ run() { # NAME COMMAND...
 }
 
 # The longest first, so that none of them is alone at the end.
-for t in tests/test_targets.c tests/test_{check.sh,random.c,lora.c,emulate.c,train.c,infer.c,draft.c,examples.sh,objectives.sh,batch.c} tests/test_*.c tests/test_*.sh; do
+for t in tests/test_targets.c tests/test_{check.sh,random.c,lora.c,emulate.c,train.c,infer.c} \
+        tests/test_{draft.c,examples.sh,objectives.sh,batch.c} tests/test_*.c tests/test_*.sh; do
         name=$(basename "$t" .c)
         [ $# -eq 0 ] || [[ " $* " = *" $name "* ]] || continue
         [ ! -e "$tmp/out/$name" ] || continue

@@ -50,7 +50,8 @@ return {
                 local ids, targets = b.inputs()
                 local x = b.embedding(ids, "tok", p.vocab, p.n_embd, { std = 0.02, from = "tok" })
                 local a = b.attend(x, x, x, { n_head = 2, head_dim = p.n_embd // 2 })
-                return b.outputs(b.linear(x + a, "logits", p.vocab, { std = 0.02, from = "head" }), targets)
+                local logits = b.linear(x + a, "logits", p.vocab, { std = 0.02, from = "head" })
+                return b.outputs(logits, targets)
         end,
 }
 LUA

@@ -7,8 +7,10 @@ start chat
 run=(--device cpu --temp 0)
 cp -r "$story" m && cd m && rm -f ./*.bin && cd .. || exit 1
 cat > m/chat_template.jinja << 'END'
-{% for m in messages %}{% if m.role == 'user' %}Once {{ m.content }}. {% elif m.role in ['assistant', 'system'] %}{{ m.content }}{% else %}
-{{ raise_exception('no role ' + m.role) }}{% endif %}{% endfor %}{% if shout is defined and shout %}AH{% endif %}
+{% for m in messages %}{% if m.role == 'user' %}Once {{ m.content }}. {% elif
+m.role in ['assistant', 'system'] %}{{ m.content }}{% else %}
+{{ raise_exception('no role ' + m.role) }}{% endif %}{% endfor %}{% if
+shout is defined and shout %}AH{% endif %}
 END
 echo '[{"role": "user", "content": "there was a cat"}]' > talk.json
 echo '[{"role": "critic", "content": "hm"}]' > critic.json
@@ -37,7 +39,8 @@ printf '{{ messages[0].role }}' > role.jinja
 "$TGC" tokenize m.plan --messages talk.json --template role.jinja > a
 say template_of_a_file "$(printf user | cmp a -)"
 
-say unknown_role "$(tgc 3 'm.plan: chat template:2:[0-9]+: error: the template refuses this conversation: no role critic' run m.plan --messages critic.json)"
+why='m.plan: chat template:3:[0-9]+: error: the template refuses this conversation: no role critic'
+say unknown_role "$(tgc 3 "$why" run m.plan --messages critic.json)"
 say no_messages "$(tgc 3 'wrong.json' run m.plan --messages wrong.json)"
 say no_json "$(tgc 3 'cut.json' tokenize m.plan --messages cut.json)"
 say no_file "$(tgc 8 'nothing.json' run m.plan --messages nothing.json)"

@@ -85,7 +85,8 @@ say $? "slices of an axis before the tokens" "$out/log"
 
 # ---- orders: two training steps and the logits of a text, bit by bit ----
 
-small="-D n_layer=1 -D n_embd=24 -D n_head=2 -D n_kv_head=1 -D head_dim=12 -D n_ff=20 -D ctx=16 -D n_expert=3"
+small="-D n_layer=1 -D n_embd=24 -D n_head=2 -D n_kv_head=1 -D head_dim=12 -D n_ff=20 -D ctx=16
+        -D n_expert=3"
 printf 'the quick brown fox jumps over the lazy dog; %.0s' 1 2 3 4 5 6 7 8 > "$out/text"
 echo 1 2 3 4 5 6 7 8 9 > "$out/ids"
 for order in forward backward 7; do
@@ -121,8 +122,10 @@ elif [ -e "$asan" ]; then
         # random indices of all kinds: memory is what matters, values depend on how a float was
         # rounded
         for seed in $(seq 1 "${SEEDS:-20}"); do
-                LD_PRELOAD=$asan ASAN_OPTIONS=detect_leaks=0 \
-                        TGC_CFLAGS="-O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined" "$TGC" check tests/e2e/check/indices.lua -D seed=$seed --device cpu > "$out/log" 2>&1
+                flags="-O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined"
+                LD_PRELOAD=$asan ASAN_OPTIONS=detect_leaks=0 TGC_CFLAGS=$flags \
+                        "$TGC" check tests/e2e/check/indices.lua -D seed=$seed --device cpu \
+                        > "$out/log" 2>&1
                 case $? in
                 0 | 3 | 7) say 0 "sanitized indices $seed" "$out/log" ;;
                 *) say 1 "sanitized indices $seed" "$out/log" ;;
@@ -134,21 +137,37 @@ fi
 
 # ---- shared memory: what sm_86, sm_89 and sm_120 give a block ----
 
+# makes_no_graph FILE: of models/, a part of other files
+makes_no_graph() {
+        case $1 in
+        */blocks.lua | */config*.lua | */decoder.lua | */families.lua | */gguf*.lua) ;;
+        *) return 1 ;;
+        esac
+}
 for model in models/*.lua; do
-        case $model in */blocks.lua | */config*.lua | */decoder.lua | */families.lua | */gguf*.lua) continue ;; esac
+        makes_no_graph "$model" && continue
         for dtype in f32 bf16; do
                 "$TGC" dump "$model" --program --dtype $dtype --mode both -b 8 -D ctx=1024 \
                         --block-size 1024 2>> "$out/err"
         done
-done | awk '/^kernel / { n++; for (i = 2; i < NF; i++) if ($i == "smem" && $(i + 1) > 99 * 1024) { print $2, $(i + 1); bad = 1 } }
+done | awk '/^kernel / {
+                    n++
+                    for (i = 2; i < NF; i++)
+                            if ($i == "smem" && $(i + 1) > 99 * 1024) {
+                                    print $2, $(i + 1)
+                                    bad = 1
+                            }
+            }
             END { print n + 0, "kernels"; exit bad || !n }' > "$out/log"
 say $? "shared memory of real sizes" "$out/log"
 
 # ---- on Hopper, one token's attention is done by the kernel that makes its q, k and v ----
 
-for m in "3 models/gpt.lua -D n_layer=3" \
-        "3 models/llama.lua -D n_layer=3 -D n_embd=256 -D n_head=8 -D n_kv_head=2 -D head_dim=32 -D ctx=512" "0 tests/e2e/check/apart.lua" "0 tests/e2e/check/apart.lua -D keys=true" \
-         "0 models/falcon.lua -D n_layer=3 -D n_embd=64 -D n_head=4 -D n_kv_head=1 -D n_ff=256 -D vocab=300"; do
+llama="models/llama.lua -D n_layer=3 -D n_embd=256 -D n_head=8 -D n_kv_head=2 -D head_dim=32"
+falcon="models/falcon.lua -D n_layer=3 -D n_embd=64 -D n_head=4 -D n_kv_head=1 -D n_ff=256"
+for m in "3 models/gpt.lua -D n_layer=3" "3 $llama -D ctx=512" \
+        "0 tests/e2e/check/apart.lua" "0 tests/e2e/check/apart.lua -D keys=true" \
+        "0 $falcon -D vocab=300"; do
         # none: what attention gives is multiplied by a gate made later; others read k; a product
         # makes the MLP's inputs, too
         want=${m%% *} m=${m#* }
@@ -158,7 +177,8 @@ for m in "3 models/gpt.lua -D n_layer=3" \
                 /^program/ { in_decode = $2 == "decode" }
                 /^run/ && in_decode && cluster[$2] { one++ }
                 /^run k[0-9]*_attention/ && in_decode && / sm_90a 0 / { none++ }
-                END { print one + 0, "launches in clusters,", none + 0, "with nothing to do"; exit one != want || none != want }' > "$out/log"
+                END { print one + 0, "launches in clusters,", none + 0, "with nothing to do"
+                      exit one != want || none != want }' > "$out/log"
         say $? "attention of one token: $m" "$out/log"
 done
 
@@ -172,7 +192,8 @@ for m in "yes models/gpt.lua -D n_layer=1 -b 8" "yes models/llama.lua -D n_layer
         "$TGC" dump $m --cuda --dtype bf16 --mode infer -q | awk -v want="$want" '
                 /^ *attention_decode_cluster</ { n++ }
                 /^ *attention_decode_task</ { all++ }
-                END { print n + 0, "in clusters of", all + 0; exit !all || (n > 0) != (want == "yes") }' > "$out/log"
+                END { print n + 0, "in clusters of", all + 0
+                      exit !all || (n > 0) != (want == "yes") }' > "$out/log"
         say $? "caches of several sequences: $m" "$out/log"
 done
 
@@ -193,7 +214,8 @@ for m in "1 tinylm.lua -b 8 -D vocab=65 --block-size 192 --dtype bf16" \
                 /^ *pdl_wait\(\);/ { waits++; last = NR }
                 /^ *ce_small_vocab_task</ { n++; short = 1; bad += waits }
                 /^ *bucket_task</ && short { beside++; bad += last != NR - 1 }
-                END { print n + 0, "kernels,", beside + 0, "with others beside;", bad + 0, "wait where they should not"
+                END { print n + 0, "kernels,", beside + 0, "with others beside;",
+                            bad + 0, "wait where they should not"
                       exit n != want || bad || n && !beside }' > "$out/log"
         say $? "loss of a small vocabulary: $m" "$out/log"
 done
@@ -219,7 +241,8 @@ done
 # ---- on Hopper, large products leave their results to the copy engine, and where consumers take
 # turns their reads; q, k and v that are turned do not lie as they come ----
 
-for m in "12 1 2 gpt.lua" "13 1 3 llama.lua -D n_embd=1024 -D n_ff=4096 -D n_head=16 -D n_kv_head=4"; do
+for m in "12 1 2 gpt.lua" \
+        "13 1 3 llama.lua -D n_embd=1024 -D n_ff=4096 -D n_head=16 -D n_kv_head=4"; do
         # how many leave one result, at least, two, and their reads, at least
         one=${m%% *} m=${m#* }
         two=${m%% *} m=${m#* }
@@ -229,7 +252,8 @@ for m in "12 1 2 gpt.lua" "13 1 3 llama.lua -D n_embd=1024 -D n_ff=4096 -D n_hea
                 -q | grep -oE '(boxed|fetched)<[0-9]*>\(epilogue.*map_[cd]\)' |
                 awk -v one="$one" -v two="$two" -v reads="$reads" \
                         '{ n[/map_d/]++; r += /fetched.*map_r/ }
-                        END { print n[0] + 0, "of one,", n[1] + 0, "of two,", r + 0, "of reads"; exit n[0] < one || n[1] != two || r < reads }' > "$out/log"
+                        END { print n[0] + 0, "of one,", n[1] + 0, "of two,", r + 0, "of reads"
+                              exit n[0] < one || n[1] != two || r < reads }' > "$out/log"
         say $? "results by the copy engine: $m" "$out/log"
 done
 
@@ -251,7 +275,8 @@ for m in "2 models/tinylm.lua -D n_layer=1" "0 models/gpt.lua"; do
         "$TGC" dump $m --cuda --dtype bf16 --mode infer -q | awk -v want="$want" '
                 /^#define TGC_WEIGHTS_STAY/ { stay++; next_one = 1 }
                 /^#include/ && next_one { next_one = 0; if ($2 !~ /gemv|attend/) other++ }
-                END { print stay + 0, "kernels,", other + 0, "others"; exit want ? stay < want || other : stay }' > "$out/log"
+                END { print stay + 0, "kernels,", other + 0, "others"
+                      exit want ? stay < want || other : stay }' > "$out/log"
         say $? "weights that stay in L2: $m" "$out/log"
 done
 
@@ -264,7 +289,8 @@ done
         /^ *pdl_launch\(\);/ { both += late }
         /^ *pdl_wait\(\);/ { waits = 1 }
         /^ *grouped_rows_task<.*a.gates/ { n++; bad += waits || !late_before }
-        END { print n + 0, "kernels that know their experts early,", bad + 0, "too early or late,", both + 0, "that announce twice"
+        END { print n + 0, "kernels that know their experts early,", bad + 0, "too early or late,",
+                    both + 0, "that announce twice"
               exit !n || bad || both }' > "$out/log"
 say $? "experts' weights come early" "$out/log"
 
@@ -305,7 +331,7 @@ for arch in sm_80 sm_86 sm_89 sm_90a sm_100 sm_120; do
                 done
         done
         for model in models/*.lua; do
-                case $model in */blocks.lua | */config*.lua | */decoder.lua | */families.lua | */gguf*.lua) continue ;; esac
+                makes_no_graph "$model" && continue
                 nvrtc "$model" $arch --dtype bf16 -D n_layer=1 -D vocab=4096
         done
         for model in gpt llama moe; do

@@ -38,7 +38,10 @@ every_option() {
 }
 
 "$TGC" help --completion bash > bash.sh
-bash_offers() { bash -c '. ./bash.sh; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tgc; printf "%s\n" "${COMPREPLY[@]}"' x "$@"; }
+bash_offers() {
+        bash -c '. ./bash.sh; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tgc
+                printf "%s\n" "${COMPREPLY[@]}"' x "$@"
+}
 bash_options() { bash_offers tgc "$1" --; }
 while read -r line; do
         echo "${line% *} $(bash_offers $line)"

@@ -13,8 +13,8 @@ cat > pieces.py << 'END'
 import json, subprocess, sys
 tgc, plan, ctx, n, keep, bos = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:7])
 def run(ids, n, more=()):
-    a = [tgc, "run", plan, "--device", "cpu", "-q", "--temp", "0", "--ignore-eos", "-c", str(ctx), "-n", str(n), "--json",
-         "--prompt-ids", ",".join(map(str, ids)), *more]
+    a = [tgc, "run", plan, "--device", "cpu", "-q", "--temp", "0", "--ignore-eos",
+         "-c", str(ctx), "-n", str(n), "--json", "--prompt-ids", ",".join(map(str, ids)), *more]
     p = subprocess.run(a, capture_output=True, text=True)
     assert p.returncode == 0, p.stderr
     return json.loads(p.stdout)

@@ -17,7 +17,8 @@ machine() {     # machine NAME WORKS [MANAGER...]
                 {
                         echo '#!/bin/sh'
                         echo "echo $m \"\$@\" >> $bin/asked"
-                        [ "$works" = yes ] && echo "for x in gcc g++ make pkg-config cc; do echo '#!/bin/sh' > $bin/\$x; /bin/chmod +x $bin/\$x; done"
+                        [ "$works" = yes ] && echo "for x in gcc g++ make pkg-config cc; do
+                                echo '#!/bin/sh' > $bin/\$x; /bin/chmod +x $bin/\$x; done"
                 } > "$bin/$m"
         done
         chmod +x "$bin"/*

@@ -14,7 +14,8 @@ tar -C "$dir" -xzf "$build/tgc-dist.tar.gz" && cd "$dir/dist" || exit 1
 p=
 while read -r name path; do
         case $name in
-        linux-vdso.* | */ld-linux* | libc.so.* | libm.so.* | libdl.so.* | libpthread.so.* | libgcc_s.so.*) ;;
+        linux-vdso.* | */ld-linux* | libc.so.* | libm.so.* | libdl.so.* | libpthread.so.*) ;;
+        libgcc_s.so.*) ;;
         *) [ "$path" = "$PWD/lib/$name" ] || p="$name comes from $path" ;;
         esac
 done < <(LD_LIBRARY_PATH=$PWD/lib ldd tgc.bin | sed -E 's/ \(0x.*//; s/ => / /')

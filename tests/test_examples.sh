@@ -31,7 +31,8 @@ p=$(awk -v a="${before:-0}" -v b="${after:-0}" \
 say finetuning_helps "$p"
 run dpo '^and after'
 p=$(grep -o '"logprob":[^,]*' "$dir/out" | cut -d: -f2 | paste -sd' ' |
-        awk '{ if (!($3 - $4 > $1 - $2 + 1)) print "happy less sad: " $1 - $2 " before, " $3 - $4 " after" }')
+        awk '{ if (!($3 - $4 > $1 - $2 + 1))
+                print "happy less sad: " $1 - $2 " before, " $3 - $4 " after" }')
 say preferences_are_learned "$p"
 run grpo '^Once upon a time'
 p=$(grep -o 'score [0-9.]*' "$dir/err" | cut -d' ' -f2 | paste -sd' ' |
@@ -50,8 +51,10 @@ p=$(unset MAKEFLAGS MAKELEVEL MFLAGS; make --no-print-directory BUILD="${build#"
         COMMIT="$(cat "$build/commit")" lib 2>&1 > /dev/null)
 [ "$p" ] && say make_lib "$p"
 mkdir "$dir/pc"
-sed "s|^prefix=.*|prefix=$build|; s|^libdir=.*|libdir=$build|; s|^includedir=.*|includedir=$PWD/runtime|; s|-L.*-ltgc|$build/libtgc.a|; s|^Libs.private: |Libs.private: |" \
-        "$build/tgc.pc" | sed '/^Libs:/s|$| -lcjson -lpcre2-8 -lutf8proc -lxxhash -lm -ldl -lpthread|' > "$dir/pc/tgc.pc"
+sed "s|^prefix=.*|prefix=$build|; s|^libdir=.*|libdir=$build|
+        s|^includedir=.*|includedir=$PWD/runtime|; s|-L.*-ltgc|$build/libtgc.a|
+        /^Libs:/s|\$| -lcjson -lpcre2-8 -lutf8proc -lxxhash -lm -ldl -lpthread|" \
+        "$build/tgc.pc" > "$dir/pc/tgc.pc"
 PKG_CONFIG_PATH=$dir/pc run library '^Once upon a time.* .* '
 
 for d in examples/*/; do

@@ -34,7 +34,8 @@ def read(folder):
 def values(dtype, data):
     if dtype == "BF16":
         data = b"".join(b"\0\0" + data[i:i + 2] for i in range(0, len(data), 2))
-    return struct.unpack("<%d%s" % (len(data) // (2 if dtype == "F16" else 4), "e" if dtype == "F16" else "f"), data)
+    size, kind = (2, "e") if dtype == "F16" else (4, "f")
+    return struct.unpack("<%d%s" % (len(data) // size, kind), data)
 want, got = read(sys.argv[1]), read(sys.argv[2])
 assert want
 wrong = sorted(name for name in {**want, **got} if want.get(name) != got.get(name))
@@ -101,10 +102,12 @@ return { act = function(x) return x:tanh() * 0.5 end }
 END
 cat > 'own/my model.lua' <<'END'
 local b, part = require "blocks", require "part"
-return { name = "mine", params = { vocab = 20, ctx = 16, width = 8, scale = 1.0, gate = "soft", twice = false },
+return { name = "mine",
+        params = { vocab = 20, ctx = 16, width = 8, scale = 1.0, gate = "soft", twice = false },
         graph = function(p)
                 local ids, targets = b.inputs()
-                local x = part.act(b.embedding(ids, "wte", p.vocab, p.width, { from = "table" })) * p.scale
+                local x = b.embedding(ids, "wte", p.vocab, p.width, { from = "table" })
+                x = part.act(x) * p.scale
                 if p.twice then x = part.act(x) end
                 return b.outputs(b.linear(x, "logits", p.vocab, { from = "head" }), targets)
         end }
@@ -122,7 +125,8 @@ def put(name, tensors):
     text = json.dumps(head).encode()
     with open(name, "wb") as f:
         f.write(struct.pack("<Q", len(text)) + text)
-        f.write(struct.pack("<%df" % (at // 4), *[((i * 37) % 101 - 50) / 64 for i in range(at // 4)]))
+        n = at // 4
+        f.write(struct.pack("<%df" % n, *[((i * 37) % 101 - 50) / 64 for i in range(n)]))
 put("own.safetensors", [("table.weight", [20, 12]), ("head.weight", [20, 12])])
 END
 if command -v python3 > /dev/null; then
@@ -141,7 +145,8 @@ if command -v python3 > /dev/null; then
         [ "$p" ] || grep -q 'part.act(x)' page.html || p="the page of a rebuilt plan has no model"
         # what is wrong in it has the file's name
         sed -i 's/"gate"/"gaet"/' mine/config.json
-        [ "$p" ] || p=$(tgc 3 "my_model.lua: error: the model has no parameter 'gaet'; did you mean 'gate'" compile mine -q -o x.plan)
+        why="my_model.lua: error: the model has no parameter 'gaet'; did you mean 'gate'"
+        [ "$p" ] || p=$(tgc 3 "$why" compile mine -q -o x.plan)
         sed -i 's/"gaet"/"gate"/; s/"my_model.lua"/"..\/x.lua"/' mine/config.json
         [ "$p" ] || p=$(tgc 3 'tgc_model. is no .lua or .json file of this folder' compile mine -q \
                 -o x.plan)
@@ -178,7 +183,8 @@ shards() {
 import json, os, struct
 index = json.load(open("cut/model.safetensors.index.json"))
 files = sorted(set(index["weight_map"].values()))
-assert files == ["model-%05d-of-%05d.safetensors" % (i + 1, len(files)) for i in range(len(files))], files
+names = ["model-%05d-of-%05d.safetensors" % (i + 1, len(files)) for i in range(len(files))]
+assert files == names, files
 total = 0
 for f in files:
     data = open("cut/" + f, "rb").read()

@@ -35,14 +35,18 @@ printf '{"prompt": "%s", "completion": "4"}\n{"text": "1%s"}\n' 12 23 34 45 56 6
 # Their outputs go to out/ and to standard output.
 on=(--device cpu -t 1)
 declare -A command=(
-        [compile]="compile in/tiny.lua -o out/a.plan -q -b 2 --tokenizer char:in/text.txt --weights in/run"
+        [compile]="compile in/tiny.lua -o out/a.plan -q -b 2 --tokenizer char:in/text.txt
+                --weights in/run"
         [compile_cpu]="compile in/tiny.lua -o out/a.plan -q --target cpu --no-check"
         [compile_json]="compile in/tiny.json -o out/a.plan -q --no-check"
         [compile_hf]="compile $family -o out/a.plan --mode infer -q"
         [run]="run in/tiny.plan ${on[*]} -p 12 -n 4 --temp 0 -q"
         [run_json]="run in/tiny.plan ${on[*]} --prompt-ids 1,2 -n 3 --temp 0 --json"
-        [train]="train in/tiny.plan --data in/text.txt ${on[*]} --max_iters 2 --eval_interval 2 --eval_iters 1 --out_dir out/r --log_csv out/l.csv -q"
-        [train_records]="train in/tiny.plan --data in/records.jsonl:2 --data in/text.txt --template none --no-packing ${on[*]} --max_iters 2 --eval_interval 2 --keep 1 --tensorboard --out_dir out/r -q"
+        [train]="train in/tiny.plan --data in/text.txt ${on[*]} --max_iters 2 --eval_interval 2
+                --eval_iters 1 --out_dir out/r --log_csv out/l.csv -q"
+        [train_records]="train in/tiny.plan --data in/records.jsonl:2 --data in/text.txt
+                --template none --no-packing ${on[*]} --max_iters 2 --eval_interval 2 --keep 1
+                --tensorboard --out_dir out/r -q"
         [eval]="eval in/tiny.plan --data in/text.txt ${on[*]} --logits out/l.npy -q"
         [dump_graph]="dump in/tiny.lua --graph --json"
         [dump_fused]="dump in/tiny.plan --fused --why"
@@ -169,7 +173,12 @@ for k in $kinds; do
 done
 # What the kernel kills for want of memory is no refused source.
 killed_compiler() {
-        printf '#!/bin/sh\n[ "$1" = --version ] && { echo "cc 1"; exit 0; }\necho "cc: fatal error: Killed signal terminated program cc1" >&2\nexit 1\n' > cc1
+        cat > cc1 << 'END'
+#!/bin/sh
+[ "$1" = --version ] && { echo "cc 1"; exit 0; }
+echo "cc: fatal error: Killed signal terminated program cc1" >&2
+exit 1
+END
         chmod +x cc1
         CC=$dir/cc1 TGC_CACHE_DIR=$dir/none "$TGC" compile in/tiny.lua -q --target cpu \
                 -o out/k.plan 2> err

@@ -12,8 +12,10 @@ return {
         graph = function(p)
                 local ids, targets = b.inputs()
                 local x = b.embedding(ids, "tok", p.vocab, p.n_embd, { std = 0.5, from = "emb" })
-                x = x + b.linear(b.rmsnorm(x, "norm"):silu(), "mlp.up", p.n_embd, { std = 0.5, from = "layer.up" })
-                return b.outputs(b.linear(x, "logits", p.vocab, { std = 0.5, from = "head" }), targets)
+                x = x + b.linear(b.rmsnorm(x, "norm"):silu(), "mlp.up", p.n_embd,
+                        { std = 0.5, from = "layer.up" })
+                local logits = b.linear(x, "logits", p.vocab, { std = 0.5, from = "head" })
+                return b.outputs(logits, targets)
         end,
 }
 LUA

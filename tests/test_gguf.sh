@@ -84,7 +84,8 @@ done
 say keep_run "$(cmp f32.ids keep.ids 2>&1)"
 say keep_export "$(tgc 0 '' export keep.plan -o keep.folder --dtype f32; tgc 0 '' export f32.plan \
         -o f32.folder; cmp keep.folder/model.safetensors f32.folder/model.safetensors 2>&1)"
-small="-D n_layer=4 -D n_embd=256 -D n_head=8 -D n_kv_head=2 -D head_dim=32 -D n_ff=512 -D vocab=300 -D ctx=32"
+small="-D n_layer=4 -D n_embd=256 -D n_head=8 -D n_kv_head=2 -D head_dim=32 -D n_ff=512
+        -D vocab=300 -D ctx=32"
 say random_blocks "$(tgc 0 '' compile llama $small --mode infer --weights random \
         --weight-type q4_k_m -o random.plan; tgc 0 'in blocks +14 of Q4_K, 5 of Q6_K' info \
         random.plan; tgc 0 '2 of 2 agree' check random.plan --device cpu; tgc 0 '2 of 2 agree' \
@@ -107,7 +108,8 @@ sed 's/"storage": "IQ4_NL"/"storage": "Q9_9"/' keep.json > bad.json
 say json_unknown_type "$(tgc 3 "bad.json:[0-9]+: error: attribute 'storage' has no such value" \
         compile bad.json --mode infer -o x.plan)"
 sed 's/"storage": "NVFP4"/"storage": "Q4_K"/' keep.json > bad.json
-say json_cut_rows "$(tgc 3 'mlp.down.weight cannot be stored as Q4_K: a row of it is no whole number of blocks' compile bad.json --mode infer -o x.plan)"
+why='mlp.down.weight cannot be stored as Q4_K: a row of it is no whole number of blocks'
+say json_cut_rows "$(tgc 3 "$why" compile bad.json --mode infer -o x.plan)"
 sed 's/"storage": "IQ4_NL"/"storage": "I32"/' keep.json > bad.json
 say json_no_blocks "$(tgc 3 'cannot be stored as I32: that is no type of blocks' compile bad.json \
         --mode infer -o x.plan)"
@@ -125,7 +127,9 @@ printf GGUF > short.gguf
 say short "$(tgc 3 'short.gguf: the version: the file ends there' run short.gguf -p x)"
 head -c 150000 "$kinds" > cut.gguf
 say cut "$(tgc 3 'cut.gguf: tensor .*: is it cut' compile cut.gguf -o x.plan)"
-say adapter "$(sed 's/general.name/general.type/;s/\x05\x00\x00\x00\x00\x00\x00\x00kinds/\x05\x00\x00\x00\x00\x00\x00\x00lorax/' "$kinds" > lora.gguf; tgc 3 "general.type is 'lorax'; a model is wanted" compile lora.gguf -o x.plan)"
+five='\x05\x00\x00\x00\x00\x00\x00\x00'
+sed "s/general.name/general.type/;s/${five}kinds/${five}lorax/" "$kinds" > lora.gguf
+say adapter "$(tgc 3 "general.type is 'lorax'; a model is wanted" compile lora.gguf -o x.plan)"
 mkdir both && cp "$data/families/phi3/config.json" "$data/gguf/phi3.gguf" both
 say folder_with_a_file "$(tgc 3 'give its name, both/phi3.gguf, or say --weights random' run both \
         -p x)"
@@ -134,11 +138,13 @@ local b = require "blocks"
 return { params = { vocab = 1, width = 1, strict = false },
          config = function(c)
                 if c["general.architecture"] ~= "blocks" then error "another file" end
-                return { vocab = c.tensors.Q8_0.shape[1], width = c.tensors["Q4_0.f32"].shape[2], strict = false }
+                return { vocab = c.tensors.Q8_0.shape[1], width = c.tensors["Q4_0.f32"].shape[2],
+                        strict = false }
          end,
          graph = function(p)
                 local ids, targets = b.inputs()
-                local e, l = param("e", { p.vocab, p.width }):from "Q8_0", param("l", { p.vocab, p.width }):from "Q4_0.f32"
+                local e = param("e", { p.vocab, p.width }):from "Q8_0"
+                local l = param("l", { p.vocab, p.width }):from "Q4_0.f32"
                 if not p.strict then ignore "*" end
                 return b.outputs(e:gather(ids):matmul(l, { tb = 1 }):as "logits", targets)
          end }
@@ -168,18 +174,22 @@ import json, subprocess, sys
 tgc, expected, text = sys.argv[1:]
 want = json.load(open(expected))
 def run(*a, **k):
-    return subprocess.run([tgc, *a], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True, **k).stdout
+    return subprocess.run([tgc, *a], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True,
+                          **k).stdout
 for r in want["runs"]:
     if "prompt" in r:
         ids = [int(x) for x in run("tokenize", "real.plan", input=r["prompt"].encode()).split()]
         if ids != r["ids"]: print("ids of", r["prompt"][:20])
     n = len(r["greedy"])
-    out = [int(x) for x in run("run", "real.plan", "--prompt-ids", ",".join(map(str, r["ids"])), "-n", str(n), "--temp", "0",
-                               "--print-ids").split()][len(r["ids"]):] + [2]    # which ends the text and is not printed
+    out = run("run", "real.plan", "--prompt-ids", ",".join(map(str, r["ids"])), "-n", str(n),
+              "--temp", "0", "--print-ids").split()
+    # 2 ends the text and is not printed
+    out = [int(x) for x in out][len(r["ids"]):] + [2]
     at = next((i for i in range(min(n, len(out))) if out[i] != r["greedy"][i]), n)
     if at < n and r["margin"][at] > 0.02: print("token", at, "of", r["ids"][:4], "is", out[at])
 nll = want["nll"]
-ids = run("tokenize", "real.plan", input=open(text).read()[:nll["chars"]].encode()).split()[:nll["tokens"]]
+said = open(text).read()[:nll["chars"]]
+ids = run("tokenize", "real.plan", input=said.encode()).split()[:nll["tokens"]]
 open("ids", "wb").write(b" ".join(ids))
 got = float(run("eval", "real.plan", "--ids", "ids").split()[0])
 if abs(got - nll["mean_nll"]) > 1e-3: print("loss", got, "not", nll["mean_nll"])

@@ -44,7 +44,9 @@ say_ids() { "$TGC" tokenize "$1" < text | tr -s ' \n' ' '; }
 "$TGC" export a.plan -o speaks -q 2> /dev/null
 "$TGC" tokenizer train "$d/text/stories.txt" --vocab-size 400 --special '<|end|>' -o speaks -q 2> \
         /dev/null
-printf '{"chat_template": "{%% for m in messages %%}{{ m.content }}{%% endfor %%}", "eos_token": "<|end|>"}' > speaks/tokenizer_config.json
+cat > speaks/tokenizer_config.json << 'END'
+{"chat_template": "{% for m in messages %}{{ m.content }}{% endfor %}", "eos_token": "<|end|>"}
+END
 head -c 500 "$d/text/stories.txt" > text
 p=$(tgc 0 '' quantize speaks --type f16 -o s.gguf -q)
 [ "$p" ] || p=$(tgc 0 '' compile speaks -o a.plan -q)

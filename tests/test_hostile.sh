@@ -58,12 +58,15 @@ return {
                 local x = b.embedding(ids, "tok", p.vocab, p.n_embd, { std = 0.02, from = "tok" })
                 for i = 1, p.n_layer do
                         x = scope("blk" .. i, function()
-                                local y = b.linear(x, "up", p.n_embd, { std = 0.02, from = "up" .. i })
-                                local a = b.attend(y, y, y, { n_head = 2, head_dim = p.n_embd // 2 })
+                                local y = b.linear(x, "up", p.n_embd,
+                                        { std = 0.02, from = "up" .. i })
+                                local a = b.attend(y, y, y,
+                                        { n_head = 2, head_dim = p.n_embd // 2 })
                                 return (x + a):as "sum"
                         end)
                 end
-                return b.outputs(b.linear(x, "logits", p.vocab, { std = 0.02, from = "head" }), targets)
+                local logits = b.linear(x, "logits", p.vocab, { std = 0.02, from = "head" })
+                return b.outputs(logits, targets)
         end,
 }
 LUA

@@ -15,7 +15,9 @@ figures() {
         for f in tinylm/*.svg; do python3 \
                 -c 'import sys, xml.dom.minidom as x; x.parse(sys.argv[1])' "$f" ||
                 echo "$f is no XML"; done
-        awk -F, '$2 == "cached" { c = $4 } $2 == "read again" { a = $4 } END { if (!(a > 3 * c)) print c " ms from the cache, " a " without" }' tinylm/job.csv
+        awk -F, '$2 == "cached" { c = $4 } $2 == "read again" { a = $4 }
+                END { if (!(a > 3 * c)) print c " ms from the cache, " a " without" }' \
+                tinylm/job.csv
 }
 say tinylm "$(figures 2>&1)"
 tone() {

@@ -93,7 +93,8 @@ say the_static_library "$p"
 # C++ takes the header.
 p=
 if command -v g++ > /dev/null; then
-        printf '#include <tgc.h>\nint main() { TgcSampling s = tgc_sampling(); return s.temp < 0; }\n' > x.cc
+        printf '#include <tgc.h>\n' > x.cc
+        echo 'int main() { TgcSampling s = tgc_sampling(); return s.temp < 0; }' >> x.cc
         g++ -Wall -Werror x.cc -o x $(pkg-config --cflags --libs tgc) 2> err && ./x ||
                 p="$(head -3 err)"
 fi

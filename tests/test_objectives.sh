@@ -25,9 +25,11 @@ done
 bias() {
         cat > bias.lua << 'LUA'
 local b = require "blocks"
-return { name = "bias", params = { vocab = 21, ctx = 16, n_embd = 8, cap = 0.0 }, graph = function(p)
+return { name = "bias", params = { vocab = 21, ctx = 16, n_embd = 8, cap = 0.0 },
+graph = function(p)
         local ids, targets = b.inputs()
-        local y = b.linear(b.embedding(ids, "wte", p.vocab, p.n_embd):gelu(), "out", p.vocab, { bias = true, std = 0.4 })
+        local y = b.embedding(ids, "wte", p.vocab, p.n_embd):gelu()
+        y = b.linear(y, "out", p.vocab, { bias = true, std = 0.4 })
         if p.cap > 0 then y = (y * (1 / p.cap)):tanh() * p.cap end
         return b.outputs(y, targets)
 end }
@@ -62,14 +64,17 @@ train() { # train OUT ARGUMENTS...: column 4 of its log is aux_loss
 }
 column() { cut -d, -f"$2" "$1/log.csv" | tail -n +2; }
 means() { # the means of the first and the last N numbers
-        awk -v n="$1" '{ v[NR] = $1 } END { for (i = 1; i <= n; i++) { a += v[i]; b += v[NR + 1 - i] } printf "%.4f %.4f\n", a / n, b / n }'
+        awk -v n="$1" '{ v[NR] = $1 }
+                END { for (i = 1; i <= n; i++) { a += v[i]; b += v[NR + 1 - i] }
+                      printf "%.4f %.4f\n", a / n, b / n }'
 }
 rises() { awk -v by="$1" '{ if ($2 < $1 + by) print "from " $1 " to " $2 }'; }
 
 distils() { # at first it is its own teacher
         train distill --objective distill,alpha=1 --reference st --data sft.jsonl -b 2 \
                 --block-size 32 --max_iters 3 --learning_rate 1e-2 || return
-        column distill 4 | awk 'NR == 1 && ($1 > 1e-6 || $1 < -1e-6) || NR == 3 && $1 < 1e-4 { print "KL at step " NR ": " $1 }'
+        column distill 4 | awk 'NR == 1 && ($1 > 1e-6 || $1 < -1e-6) || NR == 3 && $1 < 1e-4 {
+                print "KL at step " NR ": " $1 }'
 }
 say distils "$(distils)"
 
@@ -77,7 +82,8 @@ dpo=(--data pairs.jsonl -b 2 --gradient_accumulation_steps 2 --block-size 64 --m
         --learning_rate 2e-3 --lora r=4)
 prefers() { # at first both are one model: log 2
         train dpo "${dpo[@]}" --objective dpo,beta=0.5 || return
-        column dpo 3 | awk 'NR == 1 && ($1 < 0.693146 || $1 > 0.693148) || NR == 4 && $1 > 0.3 { print "loss at step " NR ": " $1 }'
+        column dpo 3 | awk 'NR == 1 && ($1 < 0.693146 || $1 > 0.693148) || NR == 4 && $1 > 0.3 {
+                print "loss at step " NR ": " $1 }'
         # the base beneath the adapter is the model that was given
         train dpo2 "${dpo[@]}" --objective dpo,beta=0.5 --reference st || return
         cmp dpo/adapter/adapter_model.safetensors dpo2/adapter/adapter_model.safetensors
@@ -105,11 +111,17 @@ reward() {
         train grpo "${group[@]}" --objective letters.lua,samples=8,max_tokens=10 --max_iters 16 ||
                 return
         grep -o '"score":[^,}]*' grpo/log.jsonl | cut -d: -f2 | means 4 | rises 0.015
-        printf 'local g = require "letters"\nlocal r = g.reward\ng.reward = function(c, p) print("said", #c.ids, c.tokens) return r(c, p) end\nreturn g' > shown.lua
+        cat > shown.lua << 'LUA'
+local g = require "letters"
+local r = g.reward
+g.reward = function(c, p) print("said", #c.ids, c.tokens) return r(c, p) end
+return g
+LUA
         "$TGC" train st "${here[@]/-q/--no-decay_lr}" "${group[@]}" \
                 --objective shown.lua,samples=2,max_tokens=3 --max_iters 1 --out_dir shown 2>&1 |
                 grep -c '^said.[123].[123]$' | grep -qx 4 || echo "prints are not seen"
-        column grpo 3 | awk 'NR == 1 && ($1 > 1e-5 || $1 < -1e-5) { print "the first loss is " $1 ": advantages add up to 0, and no weight has moved" }'
+        column grpo 3 | awk 'NR == 1 && ($1 > 1e-5 || $1 < -1e-5) {
+                print "the first loss is " $1 ": advantages add up to 0, and no weight has moved" }'
 }
 say reward_rises "$(reward 2>&1)"
 # two steps of the same samples; a run that stops between two groups goes on as if it had not
@@ -151,7 +163,7 @@ differ() { # the same samples' hidden states move apart, where the loss asks for
         train mono "${many[@]}" --objective polychromic,weight=0,samples=4,max_tokens=8,temp=1 \
                 --max_iters 16 || return
         echo "$(column mono 4 | means 4) $(column poly 4 | means 4)" |
-                awk '{ if ($4 < $2 + 0.1 || $4 < $3) print "without " $1 " " $2 ", with " $3 " " $4 }'
+                awk '$4 < $2 + 0.1 || $4 < $3 { print "without " $1 " " $2 ", with " $3 " " $4 }'
 }
 say diversity_rises "$(differ 2>&1)"
 # a plan that samples has a cache of pages, which a step knows nothing of: its loss is that of any
@@ -166,7 +178,9 @@ alike() {
 say a_step_of_a_plan_that_samples "$(alike 2>&1)"
 published() { # the metric has no gradient: the weights are those of cross-entropy
         for w in 0 0.3; do
-                train published$w "${many[@]}" --objective polychromic,published=true,metric=bleu,weight=$w,samples=3,max_tokens=8 --max_iters 4 || return
+                train published$w "${many[@]}" --max_iters 4 --objective \
+                        polychromic,published=true,metric=bleu,weight=$w,samples=3,max_tokens=8 ||
+                        return
         done
         cmp published0/adapter/adapter_model.safetensors \
                 published0.3/adapter/adapter_model.safetensors
@@ -175,7 +189,8 @@ published() { # the metric has no gradient: the weights are those of cross-entro
 say as_published_is_cross_entropy "$(published 2>&1)"
 
 document() { # the two files of docs/objectives.md
-        awk '/^```lua/ { n++; in_it = 1; next } /^```/ { in_it = 0 } in_it { print > ("doc" n ".lua") }' "$top/docs/objectives.md"
+        awk '/^```lua/ { n++; in_it = 1; next } /^```/ { in_it = 0 }
+                in_it { print > ("doc" n ".lua") }' "$top/docs/objectives.md"
         train doc "${group[@]}" --objective doc1.lua,samples=2,max_tokens=4 --max_iters 1
         tgc 0 '' check tiny.lua --objective doc2.lua,gamma=1.5 --device cpu
 }
@@ -216,7 +231,7 @@ refused() {
                 nan.lua
         tgc 3 'nan.lua:2?.*reward must be a finite number|reward must be a finite number' train st \
                 "${here[@]}" "${group[@]}" --objective nan.lua,samples=2,max_tokens=4 --out_dir x
-        printf 'local g = require "grpo"\ng.reward = function(c) return #embed { c.text } end\nreturn g' > embed.lua
+        sed 's|return 0 / 0|return #embed { c.text }|' nan.lua > embed.lua
         tgc 3 'embed.lua:2: error: embed: there is no model that embeds' train st "${here[@]}" \
                 "${group[@]}" --objective embed.lua,samples=2,max_tokens=4 --out_dir x
 }

@@ -109,7 +109,8 @@ p=$(try 0 '3 sequences' "${batch[@]}" --parallel 3 -p 'Once upon' --print-ids < 
 [ "$p" ] || cmp -s out want || p="$(diff out want | head -5)"
 say parallel_is_one_prompt_with_other_seeds "$p"
 
-p=$(try 0 's.plan was compiled for one sequence, so these 3 go one after the other; compile with .*--batch-size 3' "${run[@]}" --parallel 3 -p 'Once upon' --print-ids < /dev/null)
+why='s.plan was compiled for one sequence, so these 3 go one after the other; compile with'
+p=$(try 0 "$why .*--batch-size 3" "${run[@]}" --parallel 3 -p 'Once upon' --print-ids < /dev/null)
 [ "$p" ] || cmp -s out want || p="$(diff out want | head -5)"
 [ "$p" ] || p=$(try 0 'these 4 go one after the other' "${run[@]}" --parallel 2 "${two[@]}" \
         --json < /dev/null)
@@ -120,13 +121,15 @@ say a_plan_for_one_takes_them_in_turn "$p"
 long=$(seq -s , 1 10 | tr -d '\n'; for _ in 1 2 3 4 5 6; do printf ,; seq -s , 20 29 |
         tr -d '\n'; done)
 "$TGC" compile "$story" -q --ctx-size 128 -b 3 --target cpu -o l.plan || echo "not ok compile l"
-p=$(try 0 'cache: 74 tokens of prompts digested, 64 more were there already; 3 of 6 pages of 64 tokens at most .*, where 4 would be without sharing' "$TGC" run l.plan --device cpu -n 5 -s 1 --parallel 2 --prompt-ids "$long" --print-ids < /dev/null)
+says='cache: 74 tokens of prompts digested, 64 more were there already; 3 of 6 pages of 64 tokens'
+p=$(try 0 "$says at most .*, where 4 would be without sharing" "$TGC" run l.plan --device cpu \
+        -n 5 -s 1 --parallel 2 --prompt-ids "$long" --print-ids < /dev/null)
 cp out got
 for s in 1 2; do "$TGC" run l.plan --device cpu -n 5 -q -s $s --prompt-ids "$long" --print-ids < \
         /dev/null; done > want
 [ "$p" ] || cmp -s got want || p="$(diff got want | head -5)"
-[ "$p" ] || "$TGC" dump l.plan --memory |
-        grep -Eq '^cache of keys and values: [0-9]+ bytes, 7 pages of 64 tokens, [0-9]+ bytes each' || p="no cache in --memory"
+says='^cache of keys and values: [0-9]+ bytes, 7 pages of 64 tokens, [0-9]+ bytes each'
+[ "$p" ] || "$TGC" dump l.plan --memory | grep -Eq "$says" || p="no cache in --memory"
 say a_prompt_is_held_once "$p"
 
 printf 'Once upon\r\n\n{"prompt": "Then she"}\n{"prompt_ids": [5, 6]}\n' > lines

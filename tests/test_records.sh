@@ -30,7 +30,8 @@ here=(--device cpu -t 1 -q -b 2 --block-size 64 --warmup_iters 0)
 
 json() { python3 -c 'import json,sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$1" "$2"; }
 near() { # near A B TOLERANCE: "" or both
-        python3 -c 'import sys; a,b,t=map(float,sys.argv[1:]); print("" if abs(a-b)<=t else f"{a} and {b}")' "$@"
+        python3 -c 'import sys; a, b, t = map(float, sys.argv[1:])
+print("" if abs(a - b) <= t else f"{a} and {b}")' "$@"
 }
 
 # ---- what counts
@@ -91,7 +92,8 @@ accumulated() { # tokens weigh alike, in whatever micro-batch they are
 import sys
 for line in list(sys.stdin)[1:]:
     x = line.split(",")
-    if abs(float(x[2]) - float(x[8])) > 2e-5 or abs(float(x[4]) - float(x[10])) > 2e-4 * float(x[4]): print(line)'
+    loss, norm = abs(float(x[2]) - float(x[8])), abs(float(x[4]) - float(x[10]))
+    if loss > 2e-5 or norm > 2e-4 * float(x[4]): print(line)'
 }
 say tokens_weigh_alike "$(accumulated)"
 resumed() {
@@ -136,7 +138,8 @@ plans() {
         local p
         "$TGC" compile m -q -o plain.plan --mode train -b 2 --block-size 64
         "$TGC" compile m -q -o split.plan --mode train -b 2 --block-size 64 --documents 1
-        p=$(tgc 2 'the plan knows no documents: compile it with --documents TOKEN, or give --no-packing' train plain.plan --data a.jsonl --device cpu -q --out_dir l)
+        p='the plan knows no documents: compile it with --documents TOKEN, or give --no-packing'
+        p=$(tgc 2 "$p" train plain.plan --data a.jsonl --device cpu -q --out_dir l)
         p=$p$(tgc 0 '' train plain.plan --data a.jsonl --no-packing --device cpu -q \
                 --val_fraction 0 --max_iters 1 --out_dir l)
         "$TGC" train split.plan --data a.jsonl --val_data a.jsonl --eval_only --json --device cpu \
@@ -178,7 +181,8 @@ say bins_of_all_kinds_are_alike "$(bins 2>&1)"
 shares() { # rows of a source: its share of a thousand
         "$TGC" train m --data plain.bin:3 --data a.jsonl "${here[@]}" --show_data 1000 \
                 --no-packing 2> err > out
-        awk '/^--- row/ { n++; if ($NF == "count" && $(NF-1) == 64) w++ } END { if (n != 1000 || w != 750) print n, w }' out
+        awk '/^--- row/ { n++; if ($NF == "count" && $(NF-1) == 64) w++ }
+                END { if (n != 1000 || w != 750) print n, w }' out
         cat err
 }
 say weights_are_shares "$(shares)"
@@ -189,7 +193,8 @@ validates() {
 }
 say val_data "$(validates)"
 kept() { # tokens are made once
-        python3 -c 'for i in range(3000): print("{\"prompt\": \"there was a cat, number %d\", \"completion\": \"Tom was happy\"}" % i)' > many.jsonl
+        seq -f '{"prompt": "there was a cat, number %g", "completion": "Tom was happy"}' 0 2999 \
+                > many.jsonl
         "$TGC" train m --data many.jsonl "${here[@]//-q/--json}" --show_data 3 > one 2> err1 &&
                 "$TGC" train m --data many.jsonl "${here[@]//-q/--json}" --show_data 3 > two 2> err2
         cmp one two; grep -q 'kept for the next time' err1 && ! grep -q 'kept for' err2 ||
@@ -223,7 +228,10 @@ say template_refuses "$(echo '{{ raise_exception("never") }}' > never.jinja; bad
 say answer_inside_a_token "$(printf '{%% for m in messages %%}{{ m.content }} {%% endfor %%}' > \
         glue.jinja; bad 3 'bad.jsonl:1: an answer begins or ends inside a token' '{}' \
         --template glue.jinja)"
-say other_beginning "$(printf '{{ messages|length }}{%% for m in messages %%}\n{{ m.content }}\n{%% endfor %%}' > count.jinja; bad 3 'bad.jsonl:1: the chat template writes the first 1 messages with the generation prompt otherwise' '{}' --template count.jinja)"
+printf '{{ messages|length }}{%% for m in messages %%}\n{{ m.content }}\n{%% endfor %%}' \
+        > count.jinja
+why='the chat template writes the first 1 messages with the generation prompt otherwise'
+say other_beginning "$(bad 3 "bad.jsonl:1: $why" '{}' --template count.jinja)"
 say bad_fields "$(tgc 2 '--fields prompt: NAME=KEY' train m --data a.jsonl "${here[@]}" \
         --fields prompt --out_dir no)"
 say no_template "$(cp -r m plainm; rm plainm/chat_template.jinja; tgc 2 \

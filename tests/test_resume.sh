@@ -98,8 +98,9 @@ loss_scale() {
         [ -n "$p" ] || cmp -s f16/state.safetensors cut-f16/state.safetensors || p="another state"
         [ -z "$p" ] && p=$(tgc 6 'not finite' train tiny.lua "${here[@]}" "${rule[@]:0:8}" \
                 --loss_scale 1e30 --max_iters 24 --out_dir no)
-        [ -z "$p" ] && p=$(tgc 2 '--loss_scale has no effect: it is for --dtype f16, and this plan is bf16' train tiny.lua "${here[@]}" \
-                --dtype bf16 --loss_scale 8 --out_dir no)
+        why='--loss_scale has no effect: it is for --dtype f16, and this plan is bf16'
+        [ -z "$p" ] && p=$(tgc 2 "$why" train tiny.lua "${here[@]}" --dtype bf16 \
+                --loss_scale 8 --out_dir no)
         echo "$p"
 }
 # Weights of 16 bits alone: the same bits after a resume, rounding by chance included.

@@ -63,8 +63,9 @@ said = o["ids"][o["prompt_tokens"]:]
 assert [c["id"] for c in content] == said, "ids"
 for c in content:
     top = c["top_logprobs"]
-    assert len(top) == 3 and top[0]["id"] == c["id"] and abs(top[0]["logprob"] - c["logprob"]) < 1e-6, c
-    assert sum(math.exp(t["logprob"]) for t in top) <= 1.0001 and top[0]["logprob"] >= top[1]["logprob"] >= top[2]["logprob"], c
+    p = [t["logprob"] for t in top]
+    assert len(top) == 3 and top[0]["id"] == c["id"] and abs(p[0] - c["logprob"]) < 1e-6, c
+    assert sum(math.exp(x) for x in p) <= 1.0001 and p[0] >= p[1] >= p[2], c
     assert bytes(c["bytes"]).decode("utf-8", "replace") == c["token"], c
 PY
 )
@@ -92,7 +93,8 @@ for t in Then Once Then; do "$TGC" run s.plan --device cpu -q -n 60 -s 3 -p $t -
         --print-ids; done > want
 [ "$p" ] || p=$(try 0 '' "${several[@]}" -s 3 -p Then -p Once -p Then)
 [ "$p" ] || cmp -s out want || p="$(diff out want | head -5)"
-echo '{"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "boolean"}}, "required": ["a", "b"]}' > schema.json
+echo '{"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "boolean"}},
+        "required": ["a", "b"]}' > schema.json
 [ "$p" ] || p=$(try 0 '' "$TGC" run m.plan --device cpu -q -n 100 -s 1 --parallel 3 -p "Then" \
         --json-schema schema.json --json)
 [ "$p" ] || python3 -c 'import json

@@ -33,7 +33,8 @@ return {
                 local ids, targets = b.inputs()
                 local x = b.embedding(ids, "tok", p.vocab, p.n_embd, { std = 0.02, from = "tok" })
                 local a = b.attend(x, x, x, { n_head = 2, head_dim = p.n_embd // 2 })
-                return b.outputs(b.linear(x + a, "logits", p.vocab, { std = 0.02, from = "head" }), targets)
+                local logits = b.linear(x + a, "logits", p.vocab, { std = 0.02, from = "head" })
+                return b.outputs(logits, targets)
         end,
 }
 LUA
@@ -107,8 +108,9 @@ if [ "$compiler" ]; then say a_full_context_is_said "$(context_full)"; else echo
 
 mkdir hf
 cat > hf/config.json <<'JSON'
-{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 20, "hidden_size": 8, "intermediate_size": 16,
- "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 16,
+{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 20, "hidden_size": 8,
+ "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+ "num_key_value_heads": 2, "max_position_embeddings": 16,
  "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": true}
 JSON
 l=model.layers.0
@@ -162,7 +164,8 @@ shards() {
         echo '{"weight_map": {"a": "a.safetensors", "b": "b.safetensors", "c": "c.safetensors"}}' \
                 > hf/model.safetensors.index.json
         tensors hf/b.safetensors b:1
-        try 3 'model.safetensors.index.json: 2 of its 3 files are missing: a.safetensors, c.safetensors' "$TGC" compile hf -o x.plan
+        try 3 'index.json: 2 of its 3 files are missing: a.safetensors, c.safetensors' \
+                "$TGC" compile hf -o x.plan
         rm hf/model.safetensors.index.json hf/b.safetensors
 }
 say shards_that_are_missing "$(shards)"

@@ -20,7 +20,8 @@ assert whole.startswith(b"Once") and max(whole) > 127 and len(whole) > 70, whole
 own = whole[4:]
 def said(stops, more=()):
     words = [w for s in stops for w in (b"--stop", s)]
-    return subprocess.run([w.encode() for w in run + list(more)] + words, stdout=subprocess.PIPE, check=True).stdout
+    words = [w.encode() for w in run + list(more)] + words
+    return subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout
 def cut(stops):
     return whole[:4 + min([own.find(s) for s in stops if s in own], default=len(own))]
 n = 0

@@ -12,13 +12,13 @@ kept() {
         local p
         p=$(tgc 0 '' train tiny.lua "${here[@]}" -q --max_iters 10 --eval_interval 2 --keep 3 \
                 --out_dir k --learning_rate 0.01 --lr_decay_iters 10)
-        [ "$(echo k/ckpt-*)" = "k/ckpt-10.safetensors k/ckpt-6.safetensors k/ckpt-8.safetensors" ] || p="$p$(echo k/ckpt-*)"
+        [ "$(echo k/ckpt-*)" = "$(echo k/ckpt-{10,6,8}.safetensors)" ] || p="$p$(echo k/ckpt-*)"
         cmp -s k/ckpt-10.safetensors k/ckpt.safetensors || p="$p the last is not ckpt.safetensors"
         p=$p$(tgc 0 '' train tiny.lua "${here[@]}" -q --max_iters 8 --eval_interval 2 \
                 --out_dir eight --learning_rate 0.01 --lr_decay_iters 10)
         cmp -s k/ckpt-8.safetensors eight/ckpt.safetensors || p="$p ckpt-8 is not of step 8"
         p=$p$(tgc 0 '' train k --resume --max_iters 12 -q)
-        [ "$(echo k/ckpt-*)" = "k/ckpt-10.safetensors k/ckpt-12.safetensors k/ckpt-8.safetensors" ] || p="$p$(echo k/ckpt-*)"
+        [ "$(echo k/ckpt-*)" = "$(echo k/ckpt-{10,12,8}.safetensors)" ] || p="$p$(echo k/ckpt-*)"
         # those of a longer run that was there go
         p=$p$(tgc 0 '' train tiny.lua "${here[@]}" -q --max_iters 4 --eval_interval 2 --keep 3 \
                 --out_dir k)
@@ -33,7 +33,8 @@ best() { # a rate that is far too high: the first steps are the best
                 --out_dir b --learning_rate 3 --grad_clip 0)
         python3 - << 'END' || p="$p $(grep step err)"
 import os, re
-losses = {int(s): float(x) for s, x in re.findall(r"step (\d+): train loss \S+, val loss (\S+)", open("err").read()) if int(s)}
+losses = re.findall(r"step (\d+): train loss \S+, val loss (\S+)", open("err").read())
+losses = {int(s): float(x) for s, x in losses if int(s)}
 best = min(losses, key=losses.get)
 first = float(re.search(r"step 0: .*val loss (\S+)", open("err").read())[1])
 there = os.path.exists("b/best.safetensors")
@@ -50,7 +51,8 @@ adapters() {
         p=$(tgc 0 '' train tiny.lua "${here[@]}" -q --max_iters 6 --eval_interval 2 --keep 2 \
                 --out_dir a --lora r=2,targets=head)
         [ "$(echo a/adapter-[0-9]*/*)" = \
-                "a/adapter-4/adapter_config.json a/adapter-4/adapter_model.safetensors a/adapter-6/adapter_config.json a/adapter-6/adapter_model.safetensors" ] || p="$p$(echo a/adapter*/*)"
+                "$(echo a/adapter-{4,6}/adapter_{config.json,model.safetensors})" ] ||
+                p="$p$(echo a/adapter*/*)"
         cmp -s a/adapter-6/adapter_model.safetensors a/adapter/adapter_model.safetensors ||
                 p="$p the last is not adapter/"
         echo "$p"
@@ -84,7 +86,8 @@ int pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *)
 }
 ssize_t write(int fd, const void *data, size_t n) /* steps write to the log */
 {
-        ssize_t (*real)(int, const void *, size_t) = (ssize_t (*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
+        ssize_t (*real)(int, const void *, size_t);
+        *(void **)&real = dlsym(RTLD_NEXT, "write");
         if (saving && gettid() == getpid())
                 usleep(1000);
         return real(fd, data, n);
@@ -93,7 +96,8 @@ static void wait_for_steps(const char *what)
 {
         static int once;
         struct stat before, now;
-        if (!getenv("SLOW") || strcmp(getenv("SLOW"), what) || gettid() == getpid() || once++ || stat("slow/log.csv", &before))
+        if (!getenv("SLOW") || strcmp(getenv("SLOW"), what) || gettid() == getpid() || once++ ||
+            stat("slow/log.csv", &before))
                 return;
         for (int ms = 0; ms < 30000; ms++, usleep(1000))
                 if (!stat("slow/log.csv", &now) && now.st_size > before.st_size + 150) {
@@ -107,7 +111,8 @@ int fsync(int fd)
         int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
         char link[64], path[4096] = "";
         snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-        const int state = readlink(link, path, sizeof path - 1) > 0 && strstr(path, ".state.safetensors");
+        const int state = readlink(link, path, sizeof path - 1) > 0 &&
+                          strstr(path, ".state.safetensors");
         if (getenv("FULL") && state)
                 return errno = ENOSPC, -1;
         wait_for_steps("disk");
@@ -115,7 +120,8 @@ int fsync(int fd)
 }
 int XXH3_64bits_update(void *x, const void *data, size_t n) /* of the state's checksum */
 {
-        int (*real)(void *, const void *, size_t) = (int (*)(void *, const void *, size_t))dlsym(RTLD_NEXT, "XXH3_64bits_update");
+        int (*real)(void *, const void *, size_t);
+        *(void **)&real = dlsym(RTLD_NEXT, "XXH3_64bits_update");
         wait_for_steps("files");
         return real(x, data, n);
 }
@@ -162,8 +168,10 @@ memory() { # DEVICE OPTIONS...
         "$TGC" train tiny.lua --data text.txt -t 1 -b 2 --block-size 6 --warmup_iters 0 \
                 --max_iters 3 --eval_interval 3 --device "$1" --json --out_dir mem "${@:2}" > out \
                 2> err || tail -2 err
-        awk -F '[:,]' -v what="$*" '/memory_forecast_bytes/ { f = $2 } /memory_allocated_bytes/ { a = $2 }
-                END { if (!(f > 1000 && a >= f && a < 1.05 * f)) print what ": forecast " f ", allocated " a }' out
+        awk -F '[:,]' -v what="$*" '
+                /memory_forecast_bytes/ { f = $2 } /memory_allocated_bytes/ { a = $2 }
+                END { if (!(f > 1000 && a >= f && a < 1.05 * f))
+                        print what ": forecast " f ", allocated " a }' out
 }
 say memory_is_as_forecast "$(memory cpu; memory cpu --dtype bf16 --ema 0.9 \
         --gradient_accumulation_steps 3; memory cpu --sample_interval 2 --sample_prompt 1 2> \
@@ -217,13 +225,15 @@ return {
                 local y = p.how == "mul" and big * big
                         or p.how == "log" and (x - x):log()
                         or (x - x):sqrt()
-                return b.outputs(b.linear(x + y, "logits", p.vocab, { std = 0.02, from = "head" }), targets)
+                local logits = b.linear(x + y, "logits", p.vocab, { std = 0.02, from = "head" })
+                return b.outputs(logits, targets)
         end,
 }
 LUA
 found() {
         local t=(train nan.lua "${here[@]}" -q --no-check --max_iters 3 --out_dir n --find_nan)
-        tgc 6 'iter 0: .* --find_nan: row 0: %[a-z0-9._]+ = mul\(.*nan.lua:8: element [0-9]+ is inf, its inputs are [0-9.e+]+ at most' "${t[@]}"
+        local says='element [0-9]+ is inf, its inputs are [0-9.e+]+ at most'
+        tgc 6 "iter 0: .* --find_nan: row 0: %[a-z0-9._]+ = mul\(.*nan.lua:8: $says" "${t[@]}"
         tgc 6 'log\(.*\)  nan.lua:9: element 0 is -inf' "${t[@]}" -D how=log
         tgc 6 'nan.lua:10: element [0-9]+ is -?(inf|nan)' "${t[@]}" -D how=sqrt # its gradient
         tgc 6 'in a row' "${t[@]:0:${#t[@]}-1}"

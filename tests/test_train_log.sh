@@ -44,7 +44,8 @@ def fields(b):
             v = b[i:i + n]; i += n
         yield key >> 3, v
 scalars, starts = {}, []
-for path in sorted(glob.glob(sys.argv[1] + "/events.*"), key=lambda p: (p.split(".")[3], int(p.split(".")[-1]))):
+def order(p): return p.split(".")[3], int(p.split(".")[-1])
+for path in sorted(glob.glob(sys.argv[1] + "/events.*"), key=order):
     b, i = open(path, "rb").read(), 0
     first = True
     while i < len(b):
@@ -87,7 +88,8 @@ assert [int(r["step"]) for r in table] == [r["step"] for r in steps] == list(ran
 for a, b in zip(table, steps):
     for k in ("loss", "lr", "val_loss"):
         assert (a[k] == "") == (k not in b) and (not a[k] or abs(float(a[k]) - b[k]) < 1e-7), (a, b)
-assert [r["tokens"] for r in steps[1:]] == [64 * i for i in range(1, 9)] and steps[-1]["seconds"] > 0
+assert [r["tokens"] for r in steps[1:]] == [64 * i for i in range(1, 9)]
+assert steps[-1]["seconds"] > 0
 assert [r["step"] for r in rows if "score" in r] == [1, 3, 5, 7], rows
 END
 }
@@ -98,11 +100,13 @@ import json, re
 text = open("loud", errors="replace").read()
 want = [r["score"] for r in map(json.loads, open("whole/log.jsonl")) if "score" in r]
 parts = re.split(r"step \d+: score (\S+), of 2 answers\n", text)
-assert len(want) == 4 and [float(x) for x in parts[1::2]] == [float("%.4g" % x) for x in want], parts[1::2]
+assert len(want) == 4
+assert [float(x) for x in parts[1::2]] == [float("%.4g" % x) for x in want], parts[1::2]
 for part, score in zip(parts[0::2], want):
     answers = re.findall(r"sample: Once (?:there was a cat|a dog)\.\n(.*?)(?=step|\Z)", part, re.S)
     assert len(answers) == 2, part
-    s = sum(a.lower().count("the") + 0.5 * a.lower().count("a") - 3 * a.lower().count("zebra") for a in answers) / 2
+    low = [a.lower() for a in answers]
+    s = sum(a.count("the") + 0.5 * a.count("a") - 3 * a.count("zebra") for a in low) / 2
     assert abs(s - score) < 1e-9, (answers, s, score)
 END
 }
@@ -116,7 +120,8 @@ resumed() {
         cmp -s cut/log.csv whole/log.csv || p="$p log.csv is another"
         python3 - << 'END' || p="$p log.jsonl is another"
 import json
-def rows(p): return [{k: v for k, v in json.loads(x).items() if k not in ("seconds", "tokens_per_s")} for x in open(p)]
+times = ("seconds", "tokens_per_s")
+def rows(p): return [{k: v for k, v in json.loads(x).items() if k not in times} for x in open(p)]
 assert rows("cut/log.jsonl") == rows("whole/log.jsonl")
 END
         [ "$(events cut)" = "1 grad_norm loss lr score tokens_per_s val_loss" ] ||
@@ -126,7 +131,9 @@ END
 say resume_goes_on "$(resumed 2>&1)"
 summary() {
         tgc 0 '' train m "${here[@]}" --max_iters 2 --out_dir s --summary_csv sum.csv
-        head -1 sum.csv | grep -qx 'Timestamp,Mode,Wall_Time_s,Total_Tokens,Tokens_Sec,Tokens_Min' || cat sum.csv
+        head -1 sum.csv |
+                grep -qx 'Timestamp,Mode,Wall_Time_s,Total_Tokens,Tokens_Sec,Tokens_Min' ||
+                cat sum.csv
         [ "$(grep -cE '^20[0-9-]{8} [0-9:]{8},tgc f32,[0-9.]+,(512|128),[0-9.]+,[0-9.]+$' \
                 sum.csv)" = 2 ] || cat sum.csv
 }

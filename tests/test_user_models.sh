@@ -21,7 +21,8 @@ END
 
 # ---- print ----
 
-model talk.lua 'print("width", p.n_embd, nil, B, {}, string.char(27) .. "[31m")  print(param("w", { 2, 3 }))'
+model talk.lua 'print("width", p.n_embd, nil, B, {}, string.char(27) .. "[31m")
+                print(param("w", { 2, 3 }))'
 p=$(try 0 '' "$TGC" dump talk.lua --graph)
 printf 'width\t4\tnil\tB\ttable\t\\x1b[31m\n%%w: f32[2,3]\n' > want
 [ "$p" ] || cmp -s err want || p="standard error: $(cat err)"
@@ -64,7 +65,9 @@ local b = require "blocks"
 return {
         name = "mine", params = { vocab = 20, ctx = 8, n_embd = 4 },
         config = function(c, family)
-                if c.gate ~= "tanh" then config_error("gate", "only tanh is known, not " .. c.gate) end
+                if c.gate ~= "tanh" then
+                        config_error("gate", "only tanh is known, not " .. c.gate)
+                end
                 assert(family == "mine")
                 return { vocab = c.words, ctx = 16, n_embd = c.width }
         end,
@@ -75,7 +78,8 @@ return {
         end,
 }
 END
-p=$(try 3 "mine/config.json: no model is known for 'mine'; known are .*tgc compile FOLDER --model FILE.lua" "$TGC" info mine)
+p=$(try 3 "mine/config.json: no model is known for 'mine'; .*tgc compile FOLDER --model FILE.lua" \
+        "$TGC" info mine)
 say an_unknown_family_names_the_way "$p"
 
 p=$(try 0 '' "$TGC" dump mine --model mine.lua --manifest)
@@ -89,12 +93,13 @@ p=$(try 0 '' "$TGC" compile mine --model mine.lua --weights random -D ctx=9 -o m
 say define_comes_after_config "$p"
 
 sed -i 's/"tanh"/"relu"/' mine/config.json
-p=$(try 3 '^mine/config.json:5:3: only tanh is known, not relu|tgc: error: mine/config.json:5:3: only tanh' "$TGC" dump mine --model mine.lua --manifest)
+p=$(try 3 '^(tgc: error: )?mine/config.json:5:3: only tanh is known, not relu' "$TGC" dump mine \
+        --model mine.lua --manifest)
 say config_error_has_the_line "$p"
 sed -i 's/"relu"/"tanh"/' mine/config.json
 
 sed 's/b.linear/b.linaer/' mine.lua > slip.lua
-p=$(try 3 '^slip.lua:12: error: ' "$TGC" dump mine --model slip.lua --manifest)
+p=$(try 3 '^slip.lua:14: error: ' "$TGC" dump mine --model slip.lua --manifest)
 say an_error_of_the_model_is_at_its_own_line "$p"
 
 sed 's/words/wrods/' mine.lua > slip.lua

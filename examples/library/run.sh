@@ -8,7 +8,8 @@ out=${OUT:-$(mktemp -d)}
 "$tgc" compile "$top/tests/data/models/story" -o "$out/story.plan"
 flags=$(pkg-config --cflags --libs tgc 2>/dev/null) || {
         make -s -C "$top" lib
-        flags="-I$top/runtime $top/build/libtgc.a -lcjson -lpcre2-8 -lutf8proc -lxxhash -lm -ldl -lpthread"
+        flags="-I$top/runtime $top/build/libtgc.a -lcjson -lpcre2-8 -lutf8proc -lxxhash"
+        flags="$flags -lm -ldl -lpthread"
 }
 ${CC:-cc} "$here/story.c" -o "$out/story" $flags
 "$out/story" "$out/story.plan" "Once upon a time"

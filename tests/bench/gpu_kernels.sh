@@ -31,7 +31,8 @@ report() # NAME LIMIT_S COMMAND...
         echo "$name: status $?, $SECONDS s"
 }
 
-tests="kernels rows_test route_test update_test loss_test gemm_test gemv_test attention_test attention_tf32_test"
+tests="kernels rows_test route_test update_test loss_test gemm_test gemv_test attention_test
+        attention_tf32_test"
 for t in $tests; do build $t tests/emulate/$t.cu -O1 & done
 case $what in *bench*)
         for i in 1 2 3 4 5 6; do build gemm_$i tests/bench/gemm_bench.cu -O3 -DBENCH_PART=$i & done

@@ -18,7 +18,9 @@ losses() { # DEVICE OPTIONS...
         log=$("$tgc" train "$@" --data $data --max_iters 20 --warmup_iters 4 --batch_size 4 \
                 --block_size 32 --log_interval 1 --eval_interval 1000 --eval_iters 2 --device "$d" \
                 --out_dir "$out/$name.$d" 2>&1) || { echo "$log" | tail -3; return 1; }
-        echo "$log" | sed -n 's/^iter \([0-9]*\): loss \([0-9.]*\),.*/\1 \2/p; s/^step \([0-9]*\): train loss \([0-9.]*\), val loss \([0-9.]*\).*/step\1 \2 \3/p'
+        echo "$log" | sed -n '
+                s/^iter \([0-9]*\): loss \([0-9.]*\),.*/\1 \2/p
+                s/^step \([0-9]*\): train loss \([0-9.]*\), val loss \([0-9.]*\).*/step\1 \2 \3/p'
 }
 
 # Two files of words: numbers may differ by the fraction $1 of the larger, other words not at all.
@@ -29,7 +31,10 @@ near() { # FRACTION A B
                         if (split($0, b) != n) bad = 1
                         for (i = 1; i <= n; i++) {
                                 d = a[i] - b[i]; m = a[i] < 0 ? -a[i] : a[i]
-                                if (a[i] ~ /^-?[0-9.]+(e-?[0-9]+)?$/ ? !(d <= near * m && -d <= near * m) : a[i] != b[i]) bad = 1
+                                if (a[i] ~ /^-?[0-9.]+(e-?[0-9]+)?$/)
+                                        bad = bad || !(d <= near * m && -d <= near * m)
+                                else if (a[i] != b[i])
+                                        bad = 1
                         }
                 }
                 END { exit bad }'

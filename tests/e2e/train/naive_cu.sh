@@ -21,7 +21,8 @@ for seed in "${@:-1337}"; do
         if awk "BEGIN { exit !($mean >= 1.98 && $mean <= 2.10) }"; then
                 echo "ok naive_cu seed $seed: $mean"
         else
-                echo "not ok naive_cu seed $seed: the mean loss of steps 700 to 900 is $mean, not 1.98 to 2.10"
+                echo "not ok naive_cu seed $seed: the mean loss of steps 700 to 900 is $mean," \
+                        "not 1.98 to 2.10"
                 bad=1
         fi
 done

@@ -36,6 +36,12 @@ int folder_weights(const char *dir, const char *way_out, bool *there, Err *e)
                                "%s: neither model.safetensors nor model.safetensors.index.json is "
                                "here; a GGUF file is: give its name, %s/%s, or say %s",
                                dir, dir, first, way_out);
+        if (text_ends(first, ".safetensors"))
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: neither model.safetensors nor model.safetensors.index.json is "
+                               "here; the index says what %s and the others hold: fetch it as "
+                               "well, or say %s",
+                               dir, first, way_out);
         if (*first)
                 return err_set(
                         e, TGC_BAD_FILE,

@@ -156,7 +156,8 @@ say a_folder_with_pytorch_weights "$(no_weights \
         'model.safetensors.*pytorch_model.bin cannot be read')"
 rm hf/pytorch_model.bin
 tensors hf/model-00001-of-00002.safetensors "${all[@]}"
-say a_folder_without_its_index "$(no_weights 'model-00001-of-00002.safetensors cannot be read')"
+say a_folder_without_its_index "$(no_weights \
+        'the index says what model-00001-of-00002.safetensors and the others hold')"
 rm hf/model-*
 say training_from_scratch "$(scratch)"
 

@@ -146,6 +146,9 @@ void check_storage(const Graph *g);
 /* What the backward pass computes again (recompute.c); numbers of --recompute's words. */
 typedef enum Recompute { RECOMPUTE_FREE, RECOMPUTE_CHEAP, RECOMPUTE_BLOCK } Recompute;
 
+/* Of act_fp8. */
+enum { ACT_TOKEN = 1 };
+
 /* ---- passes/: one each, see the head of each file ---- */
 
 void simplify(Graph *g, Arena *tmp);
@@ -153,6 +156,8 @@ void split_documents(Model *m, int64_t token); /* a token attends its own docume
 void forget_documents(Graph *g, Arena *tmp);   /* ... but there is one where texts are generated */
 void bound_texts(Graph *g); /* the same of texts side by side that are embedded */
 void merge_linears(Model *m, Arena *tmp);
+/* columns: of a scale; 0: a whole row has one.  error_code, where no weight is fp8. */
+void round_acts(Graph *g, Arena *tmp, int columns);
 void fuse_loss(Graph *g, Arena *tmp); /* last linear + cross-entropy */
 void differentiate(Graph *g, Arena *tmp);
 void fuse_loss_grad(Graph *g, Arena *tmp);
@@ -253,8 +258,11 @@ typedef struct CompileOptions {
         bool offload;  /* CUDA: activations of a step rest in the host's memory */
         bool sums;     /* one program, `sums`, with the outputs of input_sums */
         bool act_int8; /* CPU: values that meet weights in blocks are rounded to 8 bits */
-        bool tf32;     /* CUDA, dtype f32: products of tf32 */
-        bool fast;     /* CUDA: a sequence's bits may depend on how many others there are */
+        /* Inference: what meets weights of fp8 is rounded to e4m3; columns of a scale, ACT_TOKEN: a
+         * token has one; 0: it is not */
+        int act_fp8;
+        bool tf32; /* CUDA, dtype f32: products of tf32 */
+        bool fast; /* CUDA: a sequence's bits may depend on how many others there are */
         /* text of tiles that were measured (codegen/forms/tile_choice.c), or NULL */
         const char *choices;
         const char *choices_name; /* what messages call it */

@@ -2,6 +2,7 @@
 #include "eval.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static double row_max(const double *x, int64_t n)
 {
@@ -97,6 +98,13 @@ static void row(const Node *n, double *y, const double *x, const double *x2, int
                 break;
         case OP_RMSNORM_GRAD:
         case OP_LAYERNORM_GRAD: norm_dx(y, x, x2, C, n->a.num.x, n->op == OP_LAYERNORM_GRAD); break;
+        case OP_ROUND_FP8:
+                for (int64_t i = 0, k; i < C; i += k) {
+                        k = n->a.k.k && n->a.k.k < C - i ? n->a.k.k : C - i;
+                        memcpy(y + i, x + i, (size_t)k * sizeof *y);
+                        fp8_round_scaled(y + i, k);
+                }
+                break;
         default: error_at(n->loc, "%s has no evaluator", op_info[n->op].text);
         }
 }

@@ -87,6 +87,8 @@ extern const int dt_size[N_DT];
 enum { FP8_LEAST = -14 };                    /* exponent of the least power of two of a row */
 int64_t fp8_row_bytes(int64_t K, int64_t D); /* a token's, of K heads of D */
 void fp8_round(double *v, int64_t n);        /* one row; NAN throughout where it is not finite */
+/* The same of an activation: e4m3 times the largest / 448, no power of two. */
+void fp8_round_scaled(double *v, int64_t n);
 
 enum { SYM_B, SYM_T, SYM_S, N_SYM }; /* batch, tokens of this call, tokens cached */
 

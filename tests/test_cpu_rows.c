@@ -2,6 +2,7 @@
  * double. */
 #include "cpu_kernels.h"
 #include "cpu_cross_entropy.h"
+#include "cpu_round_fp8.h"
 
 /* ---- rows -------------------------------------------------------------- */
 
@@ -169,6 +170,78 @@ TEST (rows_longer_than_the_scratch) {
         reduce_task(RED_LOGSUMEXP, N, 0, &ior, prologue0, epilogue0);
         NEAR(one, log(s), 1e-5, "logsumexp");
         free(x), free(y);
+}
+
+/* ---- e4m3 ------------------------------------------------------------- */
+
+/* Of code 0 .. 126. */
+static double e4m3(int code)
+{
+        const int e = code >> 3, m = code & 7;
+        return e ? ldexp(8 + m, e - 10) : ldexp(m, -9);
+}
+
+/* Between two neighbours, a hair to each side and in the middle, which goes to the even one; 448
+ * beside them makes the scale 1. */
+TEST (every_value_of_e4m3) {
+        for (int code = 0; code < 126; code++) {
+                const double a = e4m3(code), b = e4m3(code + 1), middle = (a + b) / 2;
+                float x[8] = { 448.f,
+                               (float)a,
+                               (float)b,
+                               (float)middle,
+                               nextafterf((float)middle, 0.f),
+                               -nextafterf((float)middle, 500.f),
+                               -(float)middle,
+                               -448.f },
+                      y[8];
+                const double even = code & 1 ? b : a,
+                             want[8] = { 448, a, b, even, a, -b, -even, -448 };
+                Io io = { .x0 = x, .y0 = y, .N = 8, .n_out = 8 };
+                RUN(1, y, 8, round_fp8_task(8, 8, tile, &io, prologue0, epilogue0));
+                for (int i = 0; i < 8; i++)
+                        NEAR(y[i], want[i], 0., "code %d, %d", code, i);
+        }
+}
+
+/* G of N of each of R rows, the last fewer; longer than a segment, than the scratch; a row that is
+ * not finite. */
+TEST (rows_rounded_to_e4m3) {
+        static const long size[][3] = { { 3, 64, 64 },
+                                        { 5, 200, 128 },
+                                        { 2, 4096, 4096 },
+                                        { 4, 96, 32 },
+                                        { 1, TGC_ROW_MAX + 72, TGC_ROW_MAX + 72 } };
+        for (int z = 0; z < 5; z++) {
+                const long R = size[z][0], N = size[z][1], G = size[z][2];
+                float *x = floats(R * N), *y = floats(R * N);
+                for (long i = 0; i < R * N; i++)
+                        x[i] *= x[i] * x[i] * 100.f;
+                for (long c = 0; c < G && R > 2; c++)
+                        x[N + c] = 0.f;
+                if (R > 2)
+                        x[2 * N + G - 1] = INFINITY;
+                Io io = { .x0 = x, .y0 = y, .N = N, .n_out = N };
+                RUN(R, y, R * N, round_fp8_task(N, G, tile, &io, prologue0, epilogue0));
+                for (long i = 0; i < R * N; i++) {
+                        const long from = i / N * N + i % N / G * G,
+                                   to = from + G < (i / N + 1) * N ? from + G : (i / N + 1) * N;
+                        float most = 0.f;
+                        double near = 1e9;
+                        for (long k = from; k < to; k++)
+                                most = fabsf(x[k]) > most ? fabsf(x[k]) : most;
+                        if (isinf(most)) {
+                                CHECK(isnan(y[i]));
+                                continue;
+                        }
+                        const double scale = (double)(most / 448.f), at = fabs((double)x[i]);
+                        for (int code = 0; code < 127; code++)
+                                near = fmin(near, fabs(e4m3(code) * scale - at));
+                        NEAR(fabs((double)y[i] - (double)x[i]), near, 1e-6 * at,
+                             "%ld of %ld by %ld", i, N, G);
+                }
+                free(x), free(y);
+        }
 }
 
 /* ---- cross entropy ----------------------------------------------------- */

@@ -31,6 +31,10 @@ static void run_merge_linears(Model *m, Arena *tmp, const char *arg)
         (void)arg;
         merge_linears(m, tmp);
 }
+static void run_round_acts(Model *m, Arena *tmp, const char *arg)
+{
+        round_acts(m->graph, tmp, atoi(arg));
+}
 static void run_fuse_loss(Model *m, Arena *tmp, const char *arg)
 {
         (void)arg;
@@ -138,6 +142,7 @@ static void run_cache_type(Model *m, Arena *tmp, const char *arg)
 static const Pass passes[] = {
         { "simplify", true, 0, run_simplify },
         { "merge_linears", false, 0, run_merge_linears },
+        { "round_acts", false, 0, run_round_acts },
         { "fuse_loss", true, 0, run_fuse_loss },
         { "differentiate", true, 0, run_differentiate },
         { "fuse_loss_grad", true, 0, run_fuse_loss_grad },
@@ -562,6 +567,7 @@ PASS(fuse_norm_grad)
 PASS(keep_slope)
 PASS(few_experts)
 PASS(copy_norms)
+PASS(round_acts)
 PASS(split_documents)
 PASS(forget_documents)
 PASS(pad_heads)

@@ -425,11 +425,43 @@ static void append_rows(Emit *e, const Group *gr)
         }
 }
 
+static void round_fp8(Emit *e, const Group *gr)
+{
+        const Node *n = NODE(e->g, gr->anchor);
+        const Functor *x = &gr->prologue[0];
+        const int64_t N = x->n, k = n->a.k.k, G = k && k < N ? k : N;
+        const char *rows = dim_c(e, x->rows);
+        const int th = row_threads(G);
+        Build b = build_start(e, gr, "round_fp8", "round_fp8");
+        build_functor(&b, x, "prologue");
+        build_functor(&b, &gr->epilogue[0], "epilogue");
+        if (is_cuda(e)) {
+                b.any.threads = th;
+                b.any.smem = 256;
+                build_line(&b, "\1_prologue prologue = { a };");
+                build_line(&b, "\1_epilogue epilogue = { a };");
+                build_line(&b,
+                           "round_fp8_task<%lld, %lld, %d>(%s, tile, smem, prologue, epilogue);",
+                           (long long)N, (long long)G, th, rows);
+                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)",
+                                        dim_grid(e, dim_mul(x->rows, DIM((N + G - 1) / G))),
+                                        rows_per_tile(G, th)));
+        } else {
+                build_cpu_loop(&b, rows, b.bytes,
+                               arena_fmt(e->tmp,
+                                         "round_fp8_task(%lld, %lld, tile, &a, \1_prologue, "
+                                         "\1_epilogue);",
+                                         (long long)N, (long long)G));
+                build_end(&b, "1");
+        }
+}
+
 void gen_row(Emit *e, const Group *gr)
 {
         switch (NODE(e->g, gr->anchor)->op) {
         case OP_RMSNORM: norm(e, gr, "NORM_RMS"); break;
         case OP_APPEND_ROWS: append_rows(e, gr); break;
+        case OP_ROUND_FP8: round_fp8(e, gr); break;
         case OP_LAYERNORM: norm(e, gr, "NORM_LAYER"); break;
         case OP_RMSNORM_GRAD: norm_grad(e, gr, "NORM_RMS"); break;
         case OP_LAYERNORM_GRAD: norm_grad(e, gr, "NORM_LAYER"); break;

@@ -10,6 +10,7 @@
 #include "near.h"
 #include "map.cuh"
 #include "rows.cuh"
+#include "round_fp8.cuh"
 #include "norm_backward.cuh"
 #include "columns.cuh"
 #include "cross_entropy.cuh"
@@ -254,6 +255,69 @@ static void norm_back_test(int rows, int tiles)
                 if (ACC & ACC_BIAS)
                         CHECK_NEAR(dbias, wb[c], 1e-4, "norm_back bias, N %d rows %d at %d", N,
                                    rows, c);
+        }
+}
+
+/* ---- e4m3 with a scale ---------------------------------------------------------- */
+
+template <int N, int G, int THREADS, class T>
+struct RoundRun {
+        int rows;
+        In<T> x;
+        Out<float> out;
+        __device__ void operator()(int tile, char *smem) const
+        {
+                round_fp8_task<N, G, THREADS>(rows, tile, smem, x, out);
+        }
+};
+
+/* Of code 0 .. 126. */
+static double e4m3(int code)
+{
+        const int e = code >> 3, m = code & 7;
+        return e ? ldexp(8 + m, e - 10) : ldexp(m, -9);
+}
+
+/* The first group has every value of e4m3 and every middle of two, as far as it goes; one is of
+ * zeros, one not finite. */
+template <int N, int G, int THREADS, class T>
+static void round_test(int rows)
+{
+        constexpr int PER = (N + G - 1) / G;
+        Buf<T> x((size_t)rows * N);
+        Buf<float> y((size_t)rows * N);
+        x.fill(N, 3.f);
+        for (int c = 0; c < G; c++) {
+                const int code = c / 2 % 126;
+                if (sizeof(T) == 4)
+                        x[c] = (T)(float)(c == G - 1 ? 448.
+                                          : c % 2    ? -(e4m3(code) + e4m3(code + 1)) / 2
+                                                     : e4m3(code));
+                if (rows > 1)
+                        x[(size_t)N + c] = (T)0.f;
+        }
+        if (rows > 2)
+                x[2 * (size_t)N + G / 2] = (T)-INFINITY;
+        shell_run<THREADS>(ceil_div((long long)rows * PER, ROW_ROWS(G, THREADS)), ROW_SMEM,
+                           RoundRun<N, G, THREADS, T> { rows, { x.p, N }, { y.p, N } });
+        for (size_t i = 0; i < (size_t)rows * N; i++) {
+                const size_t row = i / N * N, from = row + i % N / G * G,
+                             to = from + G < row + N ? from + G : row + N;
+                float most = 0;
+                double least = 1e30, want = 0;
+                for (size_t k = from; k < to; k++)
+                        most = fmaxf(most, fabsf((float)x[k]));
+                const double scale = fmax(most / 448.f, 0x1p-126),
+                             at = fabs((double)((float)x[i] / (float)scale));
+                for (int code = 0; code < 127; code++) {
+                        const double off = fabs(e4m3(code) - at);
+                        if (off < least || (off == least && !(code & 1)))
+                                least = off, want = e4m3(code);
+                }
+                if (most == INFINITY)
+                        want = NAN;
+                CHECK_NEAR(y[i], (float)x[i] < 0 ? -want * scale : want * scale, 1e-7,
+                           "round N %d G %d at %d", N, G, (int)i);
         }
 }
 
@@ -512,6 +576,15 @@ static void all_rows()
         rows_test<0, 256>(5, 77);
         rows_test<0, 256>(5, 4096);
 }
+static void all_rounded()
+{
+        round_test<256, 256, 128, float>(5);
+        round_test<512, 128, 128, float>(5);
+        round_test<200, 128, 128, bf16>(3);
+        round_test<96, 32, 128, bf16>(7);
+        round_test<2048, 2048, 256, bf16>(3);
+        round_test<20000, 20000, 1024, float>(3); /* too long for registers */
+}
 static void all_cross_entropy()
 {
         ce_test<bf16, 3, 64>(3);
@@ -536,7 +609,7 @@ int main(int argc, char **argv)
         static const NamedTest tests[] = {
                 { "map", all_map },         { "norm", all_norm },
                 { "rows", all_rows },       { "cross_entropy", all_cross_entropy },
-                { "columns", all_columns },
+                { "columns", all_columns }, { "round", all_rounded },
         };
         return run_tests(tests, argc, argv);
 }

@@ -1,0 +1,93 @@
+/* round_fp8.cuh: what meets weights of fp8, rounded to e4m3 with a scale (ir/fp8.c).
+ *
+ *      round_fp8_task<N, G, THREADS>(rows, tile, smem, prologue, epilogue)
+ *              every G of the N of a row, the last perhaps fewer, to e4m3 times their largest / 448.
+ *              N is a multiple of 8, or G is N.  ceil(rows * ceil(N/G) / ROW_ROWS(G, THREADS))
+ *              tiles.
+ *
+ * A value of e4m3 is exact in bf16 and f16; times its scale it is rounded as all activations are. */
+#ifndef TGC_ROUND_FP8_CUH
+#define TGC_ROUND_FP8_CUH
+
+#include "rows.cuh"
+
+/* x, at most 448, to the nearest e4m3, ties to even. */
+TGC_DEV float to_e4m3(float x)
+{
+        const unsigned bits = __float_as_uint(x), mag = bits & 0x7fffffffu;
+        /* below 2^-6 a multiple of 2^-9, which is what 2^14 has room for */
+        const float small = __uint_as_float(mag) + 0x1p14f - 0x1p14f;
+        const unsigned large = (mag + 0x7ffffu + (mag >> 20 & 1)) & ~0xfffffu;
+        return __uint_as_float((mag < 0x3c800000u ? __float_as_uint(small) : large) |
+                               (bits & 0x80000000u));
+}
+
+/* Of a group whose largest is `most`; not a number where one is not finite. */
+TGC_DEV float e4m3_scale(float most)
+{
+        return most == INFINITY ? __uint_as_float(0x7fc00000u) : fmaxf(most / 448.f, 0x1p-126f);
+}
+
+/* Groups as rows: PER of a row; beyond its end zeros. */
+template <int N, int G, class Prologue>
+struct GroupPrologue {
+        static constexpr int MAXV = Prologue::MAXV, MINV = Prologue::MINV, PER = (N + G - 1) / G;
+        const Prologue &prologue;
+        template <int V>
+        __device__ __forceinline__ void operator()(int row, int col, float (&v)[V]) const
+        {
+                const int c = row % PER * G + col;
+                if (N % G == 0 || c < N) {
+                        prologue(row / PER, c, v);
+                } else {
+#pragma unroll
+                        for (int j = 0; j < V; j++)
+                                v[j] = 0.f;
+                }
+        }
+};
+
+template <int N, int G, int THREADS, class Prologue, class Epilogue>
+TGC_DEV void round_fp8_task(int rows, int tile, char *smem, const Prologue &prologue,
+                            const Epilogue &epilogue)
+{
+        typedef GroupPrologue<N, G, Prologue> Groups;
+        constexpr int V = vec_of(G, vec_of(N, vec_min(Prologue::MAXV, Epilogue::MAXV))),
+                      PER = Groups::PER;
+        constexpr bool HOLD = RowPart<G, THREADS, V, true, Groups>::PER * V <= row_budget(THREADS);
+        typedef RowPart<G, THREADS, V, HOLD, Groups> Part;
+        static_assert(V >= Prologue::MINV && V >= Epilogue::MINV,
+                      "round_fp8: needs wider vectors than the row has");
+        const Groups groups = { prologue };
+        Part x(groups, rows * PER, G, tile);
+        float most = 0.f;
+        bool finite = true;
+#pragma unroll(HOLD ? Part::PER : 1)
+        for (int i = 0; i < Part::PER; i++) {
+                if (!x.has(i))
+                        continue;
+                float(&v)[V] = x.at(i);
+#pragma unroll
+                for (int j = 0; j < V; j++) {
+                        most = fmaxf(most, fabsf(v[j]));
+                        finite &= fabsf(v[j]) <= 3.402823466e38f;
+                }
+        }
+        const float scale = e4m3_scale(
+                lanes_max<Part::LANES, THREADS>(finite ? most : INFINITY, (float *)smem));
+#pragma unroll(HOLD ? Part::PER : 1)
+        for (int i = 0; i < Part::PER; i++) {
+                const int col = x.row % PER * G + x.col(i);
+                if (!x.has(i) || (N % G != 0 && col >= N))
+                        continue;
+                float(&v)[V] = x.at(i);
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                        v[j] = to_e4m3(v[j] / scale) * scale;
+                epilogue(x.row / PER, col, v);
+        }
+        if (Part::LANES > 32)
+                __syncthreads();
+}
+
+#endif

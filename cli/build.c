@@ -279,6 +279,7 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                              .ema = o->ema && o->mode & BUILD_TRAIN && !o->reference,
                              .offload = o->offload,
                              .act_int8 = o->act_int8,
+                             .act_fp8 = o->act_fp8,
                              .sums = o->sums,
                              .tf32 = o->tf32,
                              .fast = o->fast,
@@ -295,8 +296,9 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                 c.batch = c.train ? 8 : 1;
         if (o->objective && (code = apply_objective(b, o, e)))
                 return code;
-        if ((o->keep && (code = keep_blocks(b->model, o->keep, e))) ||
-            (o->mixture && (code = keep_mixture(b->model, o->mixture, e))) ||
+        int *const columns = o->act_fp8 ? &c.act_fp8 : NULL;
+        if ((o->keep && (code = keep_blocks(b->model, o->keep, columns, e))) ||
+            (o->mixture && (code = keep_mixture(b->model, o->mixture, columns, e))) ||
             (code = adapters_add(b->model, o, e)) || (code = select_params(b->model, o, e)))
                 return code;
         if (!DIAG_CATCH(&d))
@@ -425,6 +427,11 @@ static int how_compiled(const Plan *p, BuildOptions *o, char dtype[8], Err *e)
         o->recompute = recompute;
         o->tf32 = tf32;
         o->act_int8 = strstr(head, " act8 1") != NULL;
+        const char *act = strstr(head, " act_fp8 ");
+        if (act && (sscanf(act, " act_fp8 %d", &o->act_fp8) != 1 || o->act_fp8 < 0 ||
+                    o->act_fp8 > 1 << 20))
+                return err_set(e, TGC_BAD_FILE,
+                               "what the plan says of how it was compiled is out of range");
         o->ema = strstr(head, " ema 1") != NULL;
         o->fast = strstr(head, " fast 1") != NULL;
         o->offload = strstr(head, " offload 1") != NULL;

@@ -5,9 +5,10 @@
  * nearly zero beside the others are divided by a hundredth of the largest gradient instead (a key's
  * bias has no gradient at all).
  *
- * With `shake`, a result that differs is asked again: the reference runs with arithmetic that is
- * only as exact as the device's (asked.h).  The amount by which its own results move then is no
- * error of the device: a sum cancels, or two experts or two maxima are nearly equal. */
+ * With `shake`, and of plans with --act fp8, a result that differs is asked again: the reference
+ * runs with arithmetic that is only as exact as the device's (asked.h).  The amount by which its
+ * own results move then is no error of the device: a sum cancels, two experts or two maxima are
+ * nearly equal, or an activation lies in the middle of two values of e4m3. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +56,7 @@ int check_excuse(Check *c, Asked *a, const Piece *p, Distance *d, Err *e)
 {
         double moves;
         int code;
-        for (int n = FEW_SAMPLES; n <= MOST_SAMPLES && !d->ok && c->a->shake;
+        for (int n = FEW_SAMPLES; n <= MOST_SAMPLES && !d->ok && c->shakes;
              n += MOST_SAMPLES - FEW_SAMPLES) {
                 if ((code = asked_moves(a, p, n, &moves, e)))
                         return code;
@@ -114,7 +115,7 @@ static int disturb(Check *c, uint64_t seed, Err *e)
 int check_consult(Check *c, Asked *a, Ask what, int B, int T, const int *ids, const int *targets,
                   Err *e)
 {
-        int code = asked_new(a, c->s, c->ir, what, B, T, ids, targets, c->a->shake, c->rounds, e);
+        int code = asked_new(a, c->s, c->ir, what, B, T, ids, targets, c->shakes, c->rounds, e);
         if (!code && oracle_nearest(a->o) < c->sum->nearest)
                 c->sum->nearest = oracle_nearest(a->o);
         return code;
@@ -157,6 +158,7 @@ static int check_all(Check *c, Err *e)
                                            [STORE_FP8] = 0 },
                             tf32 = 0.01;
         uint64_t most = 1, seed = c->a->seed;
+        c->shakes = c->a->shake || c->m->act_fp8;
         c->rounds = c->m->tf32 && dev_which(session_device(c->s)) != DEV_CPU;
         c->tolerance = c->a->tolerance >= 0 ? c->a->tolerance
                        : c->rounds          ? tf32

@@ -13,6 +13,7 @@ typedef struct Check {
         const Section *ir;
         double tolerance;
         bool rounds;   /* products are tf32 */
+        bool shakes;   /* as CheckOptions.shake; also where e4m3's steps decide */
         double *x;     /* one parameter, double */
         float *f;      /* and float */
         float *before; /* all of them, as the optimiser has them */

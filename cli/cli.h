@@ -104,6 +104,7 @@ typedef struct BuildOptions {
         int recompute;     /* a word's number of --recompute */
         bool offload;      /* --offload activations */
         bool cuda, cpu, tf32, fast, act_int8, time_passes;
+        int act_fp8; /* CompileOptions.act_fp8; 1 becomes what the kept blocks have */
         Optimizer optimizer;
         Masters masters;
         bool ema;         /* an average of the weights is kept */

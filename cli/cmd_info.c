@@ -2,7 +2,9 @@
 #include <string.h>
 #include "../runtime/plan/manifest.h"
 #include "../runtime/util/line_reader.h"
+#include "../runtime/util/file.h"
 #include "../runtime/weights/ck_tensor.h"
+#include "../runtime/weights/quant_folder.h"
 #include "gguf_model.h"
 #include "work.h"
 
@@ -45,8 +47,9 @@ static size_t tuned(const Plan *p, char gpu[128])
         return text_count(s->data, s->size, "choose");
 }
 
-static int print_json(const Plan *p, const Manifest *m, cJSON *o, Err *e)
+static int print_json(const Plan *p, const Manifest *m, const char *folder, cJSON *o, Err *e)
 {
+        const char *made = folder && file_is_dir(folder) ? folder_fp8_activations(folder) : NULL;
         cJSON *s = cJSON_AddObjectToObject(o, "section_bytes");
         char gpu[128];
         cJSON_AddStringToObject(o, "model", m->model);
@@ -55,6 +58,10 @@ static int print_json(const Plan *p, const Manifest *m, cJSON *o, Err *e)
                                 m->infer && m->train ? "both"
                                 : m->train           ? "train"
                                                      : "infer");
+        if (m->act_fp8) /* 1: all of a token's */
+                cJSON_AddNumberToObject(o, "fp8_activations_columns_per_scale", m->act_fp8);
+        if (made)
+                cJSON_AddStringToObject(o, "made_for_fp8_activations", made);
         cJSON_AddNumberToObject(o, "vocab", m->vocab);
         cJSON_AddNumberToObject(o, "context", m->ctx);
         cJSON_AddNumberToObject(o, "batch", m->batch);
@@ -102,7 +109,23 @@ static void print_blocks(const Manifest *m)
                 print("\n");
 }
 
-static int print_text(const Plan *p, const Manifest *m, Err *e)
+/* What meets weights of fp8 becomes that, too; or could, of a folder (or NULL) that was made for
+ * it. */
+static void print_activations(const Manifest *m, const char *folder)
+{
+        const char *made = folder && file_is_dir(folder) ? folder_fp8_activations(folder) : NULL;
+        if (m->act_fp8 == 1)
+                print("activations fp8 where weights are, a scale a token\n");
+        else if (m->act_fp8)
+                print("activations fp8 where weights are, a scale each %d columns of a token\n",
+                      m->act_fp8);
+        else if (made)
+                print("made for   activations in fp8 with %s scales, which stay as they are here: "
+                      "--weight-type keep --act fp8 rounds them, with scales of each token\n",
+                      made);
+}
+
+static int print_text(const Plan *p, const Manifest *m, const char *folder, Err *e)
 {
         char n[32], t[32], gpu[128];
         size_t n_tuned = tuned(p, gpu);
@@ -115,6 +138,7 @@ static int print_text(const Plan *p, const Manifest *m, Err *e)
               text_count_si(n, sizeof n, (double)manifest_elements(m)), m->n_params,
               text_count_si(t, sizeof t, (double)m->n_train));
         print_blocks(m);
+        print_activations(m, folder);
         print("vocabulary %d\ncontext    %d\nbatch      %d\n", m->vocab, m->ctx, m->batch);
         if (m->fast)
                 print("fast       on GPUs the bits of a sequence depend on how many there are\n");
@@ -145,7 +169,8 @@ static int print_model(const Args *a, const LoadHow *how, cJSON *o, Err *e)
         code = s ? manifest_parse(&m, s->data, s->size, e)
                  : err_set(e, TGC_BAD_FILE, "%s: the plan has no manifest", a->pos[0]);
         if (!code) {
-                code = o ? print_json(&l.plan, &m, o, e) : print_text(&l.plan, &m, e);
+                code = o ? print_json(&l.plan, &m, a->pos[0], o, e)
+                         : print_text(&l.plan, &m, a->pos[0], e);
                 manifest_free(&m);
         }
         loaded_free(&l);

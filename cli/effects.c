@@ -117,6 +117,10 @@ static bool no_base(const Given *g) { return !has(g, O_KL) && !has(g, O_SAVE_BAS
 static bool no_saving(const Given *g) { return !has(g, O_SAVE_BASE); }
 
 static bool on_cpu(const Given *g) { return !g->device || strcmp(g->device, "cuda"); }
+static bool rounds_to_fp8(const Given *g) { return opt_int(g->a, O_ACT) == 2; }
+static bool on_cpu_or_fp8(const Given *g) { return on_cpu(g) || rounds_to_fp8(g); }
+static bool infers_or_int8(const Given *g) { return !trains(g) || !rounds_to_fp8(g); }
+static bool no_lora_or_int8(const Given *g) { return !g->a->v[O_LORA].n || !rounds_to_fp8(g); }
 static bool on_gpu(const Given *g)
 {
         return !g->device || !strcmp(g->device, "cuda") || !strcmp(g->device, "auto");

@@ -3,6 +3,7 @@
  * Without a file, the mixture decides its type.  Includes the compiler's headers. */
 #include <stdlib.h>
 #include <string.h>
+#include "../runtime/weights/packed.h"
 #include "../runtime/weights/weight_map.h"
 #include "keep_blocks.h"
 #include "mixtures.h"
@@ -38,7 +39,35 @@ static void mark(Graph *g, const Ref *ref, const int *type, int n, const bool *m
         }
 }
 
-int keep_blocks(Model *m, const char *weights, Err *e)
+/* Activations have a scale for as many columns as a block of the weights' scales, where there are
+ * such blocks; else one for a token. */
+static int act_columns(const Checkpoint *ck, const char *weights, int *columns, Err *e)
+{
+        const CkTensor *of = NULL; /* whose blocks these are */
+        *columns = ACT_TOKEN;
+        for (int pass = 0; pass < 2; pass++)
+                for (int i = 0; i < checkpoint_count(ck); i++) {
+                        const CkTensor *t = checkpoint_at(ck, i);
+                        const Packed *p = t->packed;
+                        if (!p || p->code.kind != CODES_F8)
+                                continue;
+                        const bool cut = p->group < p->code.cols;
+                        if (!of && cut) {
+                                of = t;
+                                *columns = (int)p->group;
+                        }
+                        if (of && (cut ? p->group != *columns : p->code.cols > *columns))
+                                return err_set(e, TGC_USAGE,
+                                               "--act fp8: %s: the scales of %.200s are of %d "
+                                               "columns, those of %.200s of %lld: activations "
+                                               "would have two kinds of scales",
+                                               weights, of->name, *columns, t->name,
+                                               (long long)p->group);
+                }
+        return TGC_OK;
+}
+
+int keep_blocks(Model *m, const char *weights, int *act_fp8, Err *e)
 {
         Graph *g = m->graph;
         const size_t most = (size_t)g->n_nodes;
@@ -60,6 +89,8 @@ int keep_blocks(Model *m, const char *weights, Err *e)
                 storage_mark(g, may);
                 if (!(code = weight_map_blocks(map, ck, &set, type, e)))
                         mark(g, ref, type, set.n, may);
+                if (!code && act_fp8)
+                        code = act_columns(ck, weights, act_fp8, e);
         }
         weight_map_free(map);
         weight_map_free(names);
@@ -100,18 +131,15 @@ static int folder_type(const char *name)
         static const struct {
                 const char *name;
                 int type;
-        } types[] = { { "int4:32", CK_I4_32 },
-                      { "int4:64", CK_I4_64 },
-                      { "int4:128", CK_I4_128 },
-                      { "nf4", CK_NF4 },
-                      { "fp8", CK_F8_128 } };
+        } types[] = { { "int4:32", CK_I4_32 }, { "int4:64", CK_I4_64 }, { "int4:128", CK_I4_128 },
+                      { "nf4", CK_NF4 },       { "fp8", CK_F8_128 },    { "fp8:128", CK_F8_128 } };
         for (size_t i = 0; i < sizeof types / sizeof *types; i++)
                 if (!strcmp(name, types[i].name))
                         return types[i].type;
         return -1;
 }
 
-int keep_mixture(Model *m, const char *mixture, Err *e)
+int keep_mixture(Model *m, const char *mixture, int *act_fp8, Err *e)
 {
         Graph *g = m->graph;
         const size_t most = (size_t)g->n_nodes;
@@ -137,6 +165,8 @@ int keep_mixture(Model *m, const char *mixture, Err *e)
                 }
                 storage_mark(g, may);
                 mark(g, ref, type, n, may);
+                if (act_fp8 && !strcmp(mixture, "fp8:128"))
+                        *act_fp8 = 128;
         }
         free(may);
         free(type);

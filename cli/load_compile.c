@@ -198,6 +198,7 @@ int load_compiled(Loaded *l, const Args *a, const char *path, const LoadHow *how
                 .tf32 = opt_flag(a, O_TF32),
                 .fast = opt_flag(a, O_FAST),
                 .act_int8 = (keeps || random_blocks) && opt_int(a, O_ACT) == 1,
+                .act_fp8 = opt_int(a, O_ACT) == 2,
                 .lua_seconds = opt_num(a, O_LUA_TIMEOUT) > 0 ? opt_num(a, O_LUA_TIMEOUT) : -1,
                 .print_after = opt_str(a, O_PRINT_AFTER),
                 .time_passes = opt_flag(a, O_TIME_PASSES),

@@ -121,6 +121,8 @@ void manifest_text(const Model *m, const CompileOptions *o, Shared *sh, int ctx,
                  (long long)m->vocab, ctx, (int)sh->batch, chunk);
         if (o->act_int8)
                 text_add(t, "act8 1\n");
+        if (o->act_fp8)
+                text_add(t, "act_fp8 %d\n", o->act_fp8);
         if (o->tf32)
                 text_add(t, "tf32 1\n");
         if (o->fast)

@@ -245,6 +245,11 @@ static void compile_held(Model *m, const CompileOptions *o, Compiled *out, Held 
                 merge_linears(m, tmp);
                 verify(m->graph, "merge_linears");
         }
+        arena_clear(tmp);
+        if (o->act_fp8 && !o->train) {
+                round_acts(m->graph, tmp, o->act_fp8 == ACT_TOKEN ? 0 : o->act_fp8);
+                verify(m->graph, "round_acts");
+        }
         arena_free(tmp);
         h->tmp = NULL;
         graph_print(m->graph, &out->ir, PRINT_LOC);

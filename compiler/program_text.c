@@ -108,10 +108,13 @@ void tune_text(const CompileOptions *o, Module *m, int ctx, int block, const Tex
                Compiled *out)
 {
         Text *t = &out->products;
+        char act[32] = "";
+        if (o->act_fp8)
+                snprintf(act, sizeof act, " act_fp8 %d", o->act_fp8);
         text_add(t,
                  "tgc-products 1\n"
                  "compiled dtype %s opt %d infer %d train %d batch %d ctx %d chunk %d block %d "
-                 "recompute %d%s%s%s%s%s%s%s%s%s%s\n",
+                 "recompute %d%s%s%s%s%s%s%s%s%s%s%s\n",
                  dt_name[o->dtype], o->opt, o->infer, o->train, o->batch, ctx, o->chunk, block,
                  o->recompute, o->tf32 ? " tf32 1" : "", o->optimizer ? " optimizer " : "",
                  o->optimizer ? optimizer_info[o->optimizer].name : "",
@@ -119,8 +122,8 @@ void tune_text(const CompileOptions *o, Module *m, int ctx, int block, const Tex
                  : o->masters               ? " masters stochastic"
                                             : "",
                  o->cache ? " cache " : "", o->cache ? dt_name[*o->cache] : "",
-                 o->act_int8 ? " act8 1" : "", o->ema ? " ema 1" : "", o->fast ? " fast 1" : "",
-                 o->offload ? " offload 1" : "");
+                 o->act_int8 ? " act8 1" : "", act, o->ema ? " ema 1" : "",
+                 o->fast ? " fast 1" : "", o->offload ? " offload 1" : "");
         products_text(m, t);
         text_put(t, launched->s ? launched->s : "", launched->n);
         if (m->choices) {

@@ -181,6 +181,15 @@ check() {
                         -D vocab=999 -D ctx=40 --dtype f16 -b 5 --weight-type $w --tokens 1 \
                         --greedy 12 --device cuda
         done
+        # activations of fp8, a scale for a token and for 128 columns
+        for w in fp8 fp8:128; do
+                for dt in f32 bf16 f16; do
+                        try "check --act fp8, $w $dt" $tgc check models/llama.lua -D n_layer=1 \
+                                -D n_embd=384 -D n_head=6 -D n_kv_head=2 -D head_dim=64 \
+                                -D n_ff=640 -D vocab=999 -D ctx=200 --dtype $dt -b 3 \
+                                --weight-type $w --act fp8 --tokens 67 --device cuda
+                done
+        done
         try "check gate.lua" $tgc check tests/e2e/check/gate.lua --dtype bf16 -b 6 --block-size 58 \
                 --tokens 58 --device cuda
         for dt in f32 bf16; do try "check pairs.lua $dt" $tgc check tests/e2e/check/pairs.lua \

@@ -207,6 +207,7 @@ static void parse_line(LineReader *w, Manifest *m)
                        { "tf32", &m->tf32, 1 },
                        { "fast", &m->fast, 1 },
                        { "act8", &m->act8, 1 },
+                       { "act_fp8", &m->act_fp8, 1 << 20 },
                        { "pages", &m->pages, 1 << 24 },
                        { "window", &m->window, 1 << 28 },
                        { "narrow_pages", &m->narrow_pages, 1 << 24 },

@@ -39,10 +39,13 @@ typedef struct Manifest {
         int window; /* most tokens that any layer of a paged cache looks back; 0: all */
         /* the same of the second pool, of layers that look back less; 0: there is none */
         int narrow_pages, narrow_window;
-        int act8;       /* on a CPU values that meet weights in blocks are rounded to 8 bits */
-        int tf32;       /* products of float32 have tf32's factors on a GPU */
-        int n_adapters; /* each sequence may have one of so many (meta adapter); 0: none */
-        int fast;       /* on a GPU a sequence's bits depend on how many others there are */
+        int act8; /* on a CPU values that meet weights in blocks are rounded to 8 bits */
+        /* What meets weights of fp8 is rounded to e4m3; columns of a scale, 1: a token has one; 0:
+         * it is not. */
+        int act_fp8;
+        int tf32;              /* products of float32 have tf32's factors on a GPU */
+        int n_adapters;        /* each sequence may have one of so many (meta adapter); 0: none */
+        int fast;              /* on a GPU a sequence's bits depend on how many others there are */
         const char *optimizer; /* its name in ir/optimizers.def */
         int hidden; /* width of what an encoder makes of a token (program embed); 0: it is none */
         int documents; /* token that begins one in a row of training tokens; -1: none does */

@@ -45,6 +45,8 @@
  *      batch B                         most sequences
  *      chunk T                         most tokens of one prefill call
  *      act8 1                          a CPU rounds what meets weights in blocks to 8 bits
+ *      act_fp8 N                       what meets weights of fp8 is rounded to e4m3, N columns to a
+ *                                      scale; 1: a token has one; absent: it is not
  *      tf32 1                          f32: a GPU multiplies tf32; absent: float32
  *      fast 1                          a sequence's bits on a GPU depend on how many others there
  *                                      are
@@ -141,8 +143,8 @@
  *
  *      tgc-products 1
  *      compiled dtype D opt L infer 0|1 train 0|1 batch B ctx S chunk T block T recompute 0|1|2
- *              [tf32 1] [cache D] [act8 1] [fast 1] [offload 1]        on one line; chunk 0:
- *                                                      chosen
+ *              [tf32 1] [cache D] [act8 1] [act_fp8 N] [fast 1] [offload 1]
+ *                                                      on one line; chunk 0: chosen
  *      product KEY has TILE/PARTS [TILE/PARTS] or TILE/PARTS...        the kernels' tile and parts
  *                                                                      of K, elsewhere
  *                                      [and on sm_90a]; what may be as fast, best first.  Tiles

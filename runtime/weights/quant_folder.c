@@ -369,6 +369,42 @@ bool folder_is_quantised(const char *dir)
         return is;
 }
 
+/* fp8 says it of all layers, compressed-tensors of each group of them. */
+static const char *fp8_activations(const cJSON *config, const char *method)
+{
+        const cJSON *g, *groups = cJSON_GetObjectItemCaseSensitive(config, "config_groups");
+        if (!method)
+                return NULL;
+        if (!strcmp(method, "fp8"))
+                return config_is(config, "activation_scheme", "dynamic")  ? "dynamic"
+                       : config_is(config, "activation_scheme", "static") ? "static"
+                                                                          : NULL;
+        if (strcmp(method, "compressed-tensors") != 0)
+                return NULL;
+        cJSON_ArrayForEach(g, groups)
+        {
+                const cJSON *in = cJSON_GetObjectItemCaseSensitive(g, "input_activations");
+                if (config_int(in, "num_bits", 0) == 8 && config_is(in, "type", "float"))
+                        return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(in, "dynamic"))
+                                       ? "dynamic"
+                                       : "static";
+        }
+        return NULL;
+}
+
+const char *folder_fp8_activations(const char *dir)
+{
+        cJSON *all;
+        const cJSON *config;
+        const char *method;
+        Err ignored;
+        const char *how = !read_config(dir, &all, &config, &method, &ignored) && config
+                                  ? fp8_activations(config, method)
+                                  : NULL;
+        cJSON_Delete(all);
+        return how;
+}
+
 int checkpoint_unpack_folder(Checkpoint *ck, const char *dir, Err *e)
 {
         const char *method;

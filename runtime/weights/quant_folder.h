@@ -16,6 +16,9 @@ int checkpoint_unpack_folder(Checkpoint *ck, const char *dir, Err *e);
 
 /* Does its config.json say so, or a file beside it? */
 bool folder_is_quantised(const char *dir);
+/* How scales of activations in fp8 are found that its config.json speaks of: "dynamic", "static";
+ * NULL: it speaks of none. */
+const char *folder_fp8_activations(const char *dir);
 
 /* ---- for quant_*.c ---- */
 

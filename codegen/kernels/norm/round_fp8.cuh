@@ -1,11 +1,12 @@
 /* round_fp8.cuh: what meets weights of fp8, rounded to e4m3 with a scale (ir/fp8.c).
  *
  *      round_fp8_task<N, G, THREADS>(rows, tile, smem, prologue, epilogue)
- *              every G of the N of a row, the last perhaps fewer, to e4m3 times their largest / 448.
- *              N is a multiple of 8, or G is N.  ceil(rows * ceil(N/G) / ROW_ROWS(G, THREADS))
- *              tiles.
+ *              every G of the N of a row, the last perhaps fewer, to e4m3 times their largest /
+ *              448.  N is a multiple of 8, or G is N.  Tiles: rows * ceil(N/G) by
+ *              ROW_ROWS(G, THREADS), rounded up.
  *
- * A value of e4m3 is exact in bf16 and f16; times its scale it is rounded as all activations are. */
+ * A value of e4m3 is exact in bf16 and f16; times its scale it is rounded as all activations
+ * are. */
 #ifndef TGC_ROUND_FP8_CUH
 #define TGC_ROUND_FP8_CUH
 

@@ -24,8 +24,9 @@ with tempfile.TemporaryDirectory() as d:
         x = (rng.normal(size=(n // group, group)) *
              np.exp(rng.uniform(-12, 8, (n // group, 1)))).astype(np.float32)
         x[1] *= 0
-        got = np.frombuffer(subprocess.run([f"{d}/round", str(group)], input=x.tobytes(), check=True,
-                                           stdout=subprocess.PIPE).stdout, np.float32).reshape(x.shape)
+        out = subprocess.run([f"{d}/round", str(group)], input=x.tobytes(), check=True,
+                             stdout=subprocess.PIPE).stdout
+        got = np.frombuffer(out, np.float32).reshape(x.shape)
         scale = np.maximum(np.abs(x).max(1, keepdims=True) / np.float32(448),
                            np.float32(2.0**-126))
         want = e4m3(np.clip(x / scale, -448, 448)) * scale

@@ -240,6 +240,16 @@ static bool waits_for_reader(Fuse *f, int id, Ref r)
         return false;
 }
 
+/* Does an input of r that kernel m does not make wait for it? */
+static bool inputs_wait(Fuse *f, Ref r, int m)
+{
+        const Node *n = NODE(f->g, r);
+        for (int i = 0; i < n->n_in; i++)
+                if (NODE(f->g, base_of(f, n->in[i]))->group != m && depends(f, n->in[i], m))
+                        return true;
+        return false;
+}
+
 /* A value made again joins a kernel that computes one of its inputs again, as that kernel has the
  * others at hand. */
 static bool follow(Fuse *f, Ref r)
@@ -252,7 +262,7 @@ static bool follow(Fuse *f, Ref r)
                 Ref anchor = id ? f->gr[id].anchor : 0;
                 if (anchor && f->original[in] && f->gr[id].members < MAX_MEMBERS &&
                     shape_eq(&NODE(g, anchor)->type, t) && shape_eq(&NODE(g, in)->type, t) &&
-                    !waits_for_reader(f, id, r)) {
+                    !waits_for_reader(f, id, r) && !inputs_wait(f, r, id)) {
                         enter(f, r, id);
                         return true;
                 }
@@ -328,16 +338,6 @@ static bool fits_prologue(Fuse *f, Ref r, int k, int id)
                                 return false;
         }
         return true;
-}
-
-/* Do the other inputs of r wait for another reader of map m? */
-static bool inputs_wait(Fuse *f, Ref r, int m)
-{
-        const Node *n = NODE(f->g, r);
-        for (int i = 0; i < n->n_in; i++)
-                if (NODE(f->g, base_of(f, n->in[i]))->group != m && depends(f, n->in[i], m))
-                        return true;
-        return false;
 }
 
 /* May op r take a map that makes its input k as a prologue? */

@@ -73,9 +73,10 @@ typedef struct Train {
         double grads_scale;    /* that of the last step */
         int scale_window;      /* of loss_scale_step */
         int skipped;           /* steps in a row that were not finite */
-        struct Saving *saving; /* a checkpoint that is on its way to the disk, or NULL */
-        Session *snapshot;     /* of the last of them; its memory serves the next */
-        uint64_t snapshot_bytes;
+        /* checkpoints on their way to the disk, one behind the other, or NULL */
+        struct Saving *saving, *queued;
+        Session *snapshot[2]; /* of those; their memory serves the next */
+        uint64_t snapshot_bytes[2];
         int n_saves;
         double save_waits, save_writes; /* seconds: of steps, of files made beside them */
         int64_t saved; /* steps done in what this run saved, or goes on from; 0: none */
@@ -117,7 +118,7 @@ void data_close(Train *t);
 int keep_checkpoint(const Train *t, int64_t now, bool lora, bool improved, Err *e); /* --keep */
 int read_max_time(const Args *a, double *seconds, Err *e);
 /* train_save.c */
-/* Begins to save this step; the disk is waited for by train_saved, or by the next one. */
+/* Begins to save this step; the disk is waited for by train_saved, or by the next but one. */
 int train_save(Train *t, bool improved, Err *e);
 /* What became of it, where it is done, or once it is. */
 int train_saved(Train *t, bool wait, Err *e);

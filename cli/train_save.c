@@ -5,8 +5,9 @@
  * run_file, still finds the files of one step.
  *
  * The next step waits only for a copy of what is saved (session_snapshot); a thread writes the
- * files while steps go on.  The next save waits for the thread, and so does every message that says
- * something was saved.  If the host has no memory for the copy, the steps wait for the files. */
+ * files while steps go on.  A save that comes meanwhile has a copy of its own, and its files follow.
+ * One more waits for both, and so does every message that says something was saved.  If the host
+ * has no memory for a copy, the steps wait for the files. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -27,6 +28,7 @@ struct Saving {
         Session *s;       /* the snapshot of the step, or the run itself */
         TrainState state; /* of the step */
         pthread_t thread;
+        int slot; /* of t->snapshot */
         bool running, lora, weights, improved;
         atomic_bool done;
         int code;
@@ -161,27 +163,21 @@ static void *writer(void *arg)
 }
 
 /* Signals are the main thread's. */
-static bool start(Saving *w)
+static void start(Saving *w)
 {
         sigset_t all, was;
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &was);
         w->running = !pthread_create(&w->thread, NULL, writer, w);
         pthread_sigmask(SIG_SETMASK, &was, NULL);
-        return w->running;
+        if (!w->running)
+                writer(w); /* no thread: now */
 }
 
-static void forget(Train *t)
-{
-        free(t->saving);
-        t->saving = NULL;
-}
-
-int train_saved(Train *t, bool wait, Err *e)
+/* The first of them is done: the next one begins. */
+static int finish(Train *t, Err *e)
 {
         Saving *w = t->saving;
-        if (!w || (!wait && !atomic_load(&w->done)))
-                return TGC_OK;
         const double began = clock_s();
         if (w->running)
                 pthread_join(w->thread, NULL);
@@ -190,7 +186,23 @@ int train_saved(Train *t, bool wait, Err *e)
         const int code = w->code ? err_set(e, w->code, "%s", w->err.msg) : TGC_OK;
         if (!code)
                 t->saved = w->state.step;
-        forget(t);
+        free(w);
+        t->saving = t->queued;
+        t->queued = NULL;
+        if (code) {
+                free(t->saving);
+                t->saving = NULL;
+        } else if (t->saving) {
+                start(t->saving);
+        }
+        return code;
+}
+
+int train_saved(Train *t, bool wait, Err *e)
+{
+        int code = TGC_OK;
+        while (!code && t->saving && (wait || atomic_load(&t->saving->done)))
+                code = finish(t, e);
         return code;
 }
 
@@ -199,23 +211,44 @@ void train_save_close(Train *t)
         Err e;
         if (train_saved(t, true, &e)) /* another error ends the run */
                 say(&t->talk, "%s\n", e.msg);
-        session_snapshot_free(t->snapshot);
-        t->snapshot = NULL;
+        for (int i = 0; i < 2; i++) {
+                session_snapshot_free(t->snapshot[i]);
+                t->snapshot[i] = NULL;
+        }
 }
 
-/* Is there memory for a snapshot?  What the last one had is used again. */
-static bool has_room(Train *t, SnapshotWhat what)
+/* Is there memory for a snapshot?  What the last one in this slot had is used again. */
+static bool has_room(Train *t, int slot, SnapshotWhat what)
 {
-        const uint64_t want = session_snapshot_bytes(t->s, what), had = t->snapshot_bytes;
+        const uint64_t want = session_snapshot_bytes(t->s, what), had = t->snapshot_bytes[slot];
         if (want > had && want - had > dev_host_free() / 2)
                 return false;
-        t->snapshot_bytes = want > had ? want : had;
+        t->snapshot_bytes[slot] = want > had ? want : had;
         return true;
+}
+
+/* Copies what w saves, if there is room, else writes it. */
+static int take(Train *t, Saving *w, SnapshotWhat what, Err *e)
+{
+        int code = ema_swap(t, EMA_EXPORT, e);
+        if (!code && has_room(t, w->slot, what) &&
+            !(code = session_snapshot(t->s, what, &t->snapshot[w->slot], e)))
+                w->s = t->snapshot[w->slot];
+        if (!code && w->s == t->s)
+                writer(w);
+        return code ? code : ema_swap(t, EMA_EXPORT, e);
 }
 
 int train_save(Train *t, bool improved, Err *e)
 {
-        int code = train_saved(t, true, e);
+        const bool weights = improved || opt_flag(t->a, O_ALWAYS_SAVE),
+                   lora = plan_has_lora(&t->l.plan);
+        const SnapshotWhat what = t->in_place        ? SNAPSHOT_STORAGE
+                                  : weights && !lora ? SNAPSHOT_WEIGHTS
+                                                     : SNAPSHOT_STATE;
+        int code = train_saved(t, false, e);
+        if (!code && t->saving && (t->queued || !has_room(t, !t->saving->slot, what)))
+                code = train_saved(t, true, e);
         const double began = clock_s();
         Saving *w = code ? NULL : calloc(1, sizeof *w);
         if (!w)
@@ -223,27 +256,18 @@ int train_save(Train *t, bool improved, Err *e)
         *w = (Saving) { .t = t,
                         .s = t->s,
                         .state = t->state,
-                        .lora = plan_has_lora(&t->l.plan),
+                        .slot = t->saving ? !t->saving->slot : 0,
+                        .lora = lora,
                         .improved = improved,
-                        .weights = improved || opt_flag(t->a, O_ALWAYS_SAVE) };
-        const SnapshotWhat what = t->in_place              ? SNAPSHOT_STORAGE
-                                  : w->weights && !w->lora ? SNAPSHOT_WEIGHTS
-                                                           : SNAPSHOT_STATE;
-        t->saving = w;
-        code = ema_swap(t, EMA_EXPORT, e);
-        if (!code && has_room(t, what) && !(code = session_snapshot(t->s, what, &t->snapshot, e)))
-                w->s = t->snapshot;
-        if (!code && w->s == t->s)
-                writer(w);
-        if (!code)
-                code = ema_swap(t, EMA_EXPORT, e);
-        if (code) {
-                forget(t);
+                        .weights = weights };
+        if ((code = take(t, w, what, e))) {
+                free(w);
                 return code;
         }
-        if (w->s != t->s && !start(w))
-                writer(w); /* no thread: now */
+        *(t->saving ? &t->queued : &t->saving) = w;
+        if (t->saving == w && w->s != t->s)
+                start(w);
         t->save_waits += clock_s() - began;
         t->n_saves++;
-        return atomic_load(&w->done) ? train_saved(t, true, e) : TGC_OK;
+        return train_saved(t, false, e);
 }

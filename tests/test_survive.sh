@@ -61,8 +61,8 @@ say keeps_adapters "$(adapters)"
 
 # Steps go on while the files of a checkpoint are made, and while they go to a slow disk; what
 # cannot be written ends the run with its exit code. SLOW: what is slow, once, until three more
-# steps are in the log.
-slow_disk() { # SLOW
+# steps are in the log, or so many lines.
+slow_disk() { # SLOW STEPS INTERVAL [LINES]
         local p
         cat > slow.c << 'END'
 #define _GNU_SOURCE
@@ -92,15 +92,25 @@ ssize_t write(int fd, const void *data, size_t n) /* steps write to the log */
                 usleep(1000);
         return real(fd, data, n);
 }
+static int lines(void)
+{
+        int c, n = 0;
+        FILE *f = fopen("slow/log.csv", "r");
+        while (f && (c = getc(f)) != EOF)
+                n += c == '\n';
+        return f ? fclose(f), n : 0;
+}
 static void wait_for_steps(const char *what)
 {
         static int once;
         struct stat before, now;
+        const char *upto = getenv("LINES_OF_LOG");
         if (!getenv("SLOW") || strcmp(getenv("SLOW"), what) || gettid() == getpid() || once++ ||
             stat("slow/log.csv", &before))
                 return;
         for (int ms = 0; ms < 30000; ms++, usleep(1000))
-                if (!stat("slow/log.csv", &now) && now.st_size > before.st_size + 150) {
+                if (upto ? lines() >= atoi(upto)
+                         : !stat("slow/log.csv", &now) && now.st_size > before.st_size + 150) {
                         close(creat("went-on", 0600));
                         break;
                 }
@@ -128,12 +138,13 @@ int XXH3_64bits_update(void *x, const void *data, size_t n) /* of the state's ch
 END
         ${CC:-cc} -shared -fPIC -O1 slow.c -o slow.so -ldl || return
         rm -rf slow went-on
-        p=$(tgc 0 '' train tiny.lua "${here[@]}" -q --max_iters 1500 --eval_interval 500 \
+        p=$(tgc 0 '' train tiny.lua "${here[@]}" -q --max_iters $2 --eval_interval $3 \
                 --val_fraction 0 --out_dir plain)
-        SLOW=$1 LD_PRELOAD=$PWD/slow.so "$TGC" train tiny.lua "${here[@]}" --max_iters 1500 \
-                --eval_interval 500 --val_fraction 0 --out_dir slow 2> err || p="$p$(tail -1 err)"
+        [ $# -lt 4 ] || export LINES_OF_LOG=$4
+        SLOW=$1 LD_PRELOAD=$PWD/slow.so "$TGC" train tiny.lua "${here[@]}" --max_iters $2 \
+                --eval_interval $3 --val_fraction 0 --out_dir slow 2> err || p="$p$(tail -1 err)"
         [ -e went-on ] || p="$p steps waited: $(tail -2 err)"
-        grep -qE '^checkpoints: 3; steps waited [0-9.]+ s for them, their files took [0-9.]+ s$' \
+        grep -qE "^checkpoints: $(($2 / $3)); steps waited [0-9.]+ s for them, their files took [0-9.]+ s$" \
                 err || p="$p $(tail -2 err)"
         cmp -s plain/ckpt.safetensors slow/ckpt.safetensors &&
                 cmp -s plain/model.plan slow/model.plan || p="$p other files"
@@ -141,9 +152,12 @@ END
         echo "$p"
 }
 [ "$(ldd "$TGC" | grep -c libasan)" != 0 ] ||
-        say steps_do_not_wait_for_the_disk "$(slow_disk disk 2>&1)"
+        say steps_do_not_wait_for_the_disk "$(slow_disk disk 1500 500 2>&1)"
 [ "$(ldd "$TGC" | grep -c libasan)" != 0 ] ||
-        say steps_do_not_wait_for_files_to_be_made "$(slow_disk files 2>&1)"
+        say steps_do_not_wait_for_files_to_be_made "$(slow_disk files 1500 500 2>&1)"
+# a save every other step: of the first the disk waits until the sixth step is in the log
+[ "$(ldd "$TGC" | grep -c libasan)" != 0 ] ||
+        say a_second_save_does_not_wait_for_the_first "$(slow_disk disk 12 2 7 2>&1)"
 full_disk() {
         local p
         p=$(tgc 0 '' train tiny.lua "${here[@]}" -q --max_iters 2 --eval_interval 2 \

@@ -316,6 +316,18 @@ data() {
 memory() {
         [ -x "$build/tests/test_session" ] || { skip memory "test_session is not built"; return; }
         LIMIT=500 try "memory and the sessions' tests on the GPU" "$build/tests/test_session" cuda
+        # before the first step a run says within 5% what the driver counts at its end
+        cat > "$out/forecast.sh" << 'END'
+        "$1" train gpt --data tests/data/text/stories.txt --tokenizer char --dtype bf16 -b 4 \
+                --block_size 256 --max_iters 6 --val_fraction 0 --json --device cuda \
+                --out_dir "$2/forecast" ${@:3} > "$2/forecast.json" || exit
+        awk -F '[:,]' '/memory_forecast_bytes/ { f = $2 } /memory_driver_bytes/ { d = $2 }
+                END { print f, d; exit !(d > 0 && d > 0.95 * f && d < 1.05 * f) }' \
+                "$2/forecast.json"
+END
+        for more in "-D n_layer=4 -D n_embd=512 -D n_head=8" "--gradient_accumulation_steps 2"; do
+                try "forecast of memory $more" bash "$out/forecast.sh" "$tgc" "$out" "$more"
+        done
         run_cases 1
 }
 

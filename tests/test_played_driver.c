@@ -232,16 +232,17 @@ TEST (played_driver_out_of_memory) {
 }
 
 /* Steps with the states in the host's memory: the same bits, less memory of the GPU. */
-static void three_steps(const Plan *p, bool offload, float x[33], float m[33], uint64_t *held)
+static void three_steps(const Plan *p, bool offload, int n_micro, float x[33], float m[33],
+                        uint64_t *held)
 {
         SessionOptions o = {
                 .device = DEV_CUDA, .mode = SESSION_TRAIN, .seed = 42, .offload = offload
         };
         TrainStep in = { .B = 1,
                          .T = 2,
-                         .n_micro = 1,
-                         .ids = (int[]) { 1, 2 },
-                         .targets = (int[]) { 3, 4 },
+                         .n_micro = n_micro,
+                         .ids = (int[]) { 1, 2, 5, 6, 7, 1 },
+                         .targets = (int[]) { 3, 4, 6, 7, 1, -1 },
                          .lr = 0.1,
                          .beta1 = 0.9,
                          .beta2 = 0.999 };
@@ -276,11 +277,13 @@ TEST (played_driver_offload) {
         if (nvrtc_open(&n, 0, 0))
                 SKIP("no NVRTC");
         Plan p = make_plan(manifest, PROGRAM("", "w+0"));
-        for (int i = 0; i < 2; i++)
-                three_steps(&p, i, x[i], m[i], &held[i]);
-        CHECK(!memcmp(x[0], x[1], sizeof *x) && !memcmp(m[0], m[1], sizeof *m));
-        CHECK_MSG(held[0] == held[1] + 2 * 132, "%llu and %llu bytes", (unsigned long long)held[0],
-                  (unsigned long long)held[1]);
+        for (int n_micro = 1; n_micro < 4; n_micro += 2) {
+                for (int i = 0; i < 2; i++)
+                        three_steps(&p, i, n_micro, x[i], m[i], &held[i]);
+                CHECK(!memcmp(x[0], x[1], sizeof *x) && !memcmp(m[0], m[1], sizeof *m));
+                CHECK_MSG(held[0] == held[1] + 2 * 132, "%llu and %llu bytes",
+                          (unsigned long long)held[0], (unsigned long long)held[1]);
+        }
         CHECK_MSG(*live == 0, "%d things were not given back", *live);
         CHECK(session_open(&s, &p, &o, &e) == TGC_USAGE && strstr(e.msg, "no effect"));
         plan_close(&p);

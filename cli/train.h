@@ -66,13 +66,13 @@ typedef struct Train {
         int *x, *y;       /* (n_micro, B, T) */
         TrainState state; /* state.step: steps done */
         TrainLog log;
-        EvalScore score;       /* --eval_score */
-        int n_fixed;           /* of samples: --sample_prompt, those behind it --eval_prompt */
-        int end_of_turn;       /* token that ends an answer to those; -1: none */
-        bool scaling;          /* gradients are f16: the loss has a scale */
-        double grads_scale;    /* that of the last step */
-        int scale_window;      /* of loss_scale_step */
-        int skipped;           /* steps in a row that were not finite */
+        EvalScore score;    /* --eval_score */
+        int n_fixed;        /* of samples: --sample_prompt, those behind it --eval_prompt */
+        int end_of_turn;    /* token that ends an answer to those; -1: none */
+        bool scaling;       /* gradients are f16: the loss has a scale */
+        double grads_scale; /* that of the last step */
+        int scale_window;   /* of loss_scale_step */
+        int skipped;        /* steps in a row that were not finite */
         /* checkpoints on their way to the disk, one behind the other, or NULL */
         struct Saving *saving, *queued;
         Session *snapshot[2]; /* of those; their memory serves the next */

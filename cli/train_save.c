@@ -5,7 +5,7 @@
  * run_file, still finds the files of one step.
  *
  * The next step waits only for a copy of what is saved (session_snapshot); a thread writes the
- * files while steps go on.  A save that comes meanwhile has a copy of its own, and its files follow.
+ * files while steps go on.  A save that comes meanwhile has its own copy, and its files follow.
  * One more waits for both, and so does every message that says something was saved.  If the host
  * has no memory for a copy, the steps wait for the files. */
 #include <errno.h>

@@ -447,6 +447,11 @@ TGC_DEV void wgmma_move(float (&x)[N], const float (&from)[N])
                 x[i] = from[i];
 }
 
+/* 8 bits, as a tag of wgmma's. */
+struct e4m3 {
+        unsigned char code;
+};
+
 /* wgmma<TA, TB>(d, a, b, accumulate, tag): D (64,N) = A (64,16) B (16,N), plus D
  * if accumulate != 0; N is twice the length of d.  a, b: descriptors; TA, TB: 1
  * where A's m (B's n) axis, not k, is the contiguous one.  The second form has A
@@ -534,6 +539,23 @@ TGC_DEV void wgmma_move(float (&x)[N], const float (&from)[N])
                                "r"(accumulate));                                               \
         }
 
+/* The same of e4m3, A in registers: K is 32, a fragment's words have four codes where bf16's have
+ * two. */
+#define TGC_WGMMA_E4M3(R, N, r0, r1, r2, r3, r4, r5)                                            \
+        template <int TB>                                                                       \
+        TGC_DEV void wgmma(float(&d)[R], const unsigned(&a)[4], unsigned long long b,           \
+                           int accumulate, e4m3)                                                \
+        {                                                                                       \
+                static_assert(!TB, "bytes cannot be transposed on their way");                  \
+                asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #r5                             \
+                             ", 0; wgmma.mma_async.sync.aligned.m64n" #N                        \
+                             "k32.f32.e4m3.e4m3 {" TGC_R##R "}, {%" #r0 ", %" #r1 ", %" #r2     \
+                                                            ", %" #r3 "}, %" #r4 ", p, 1, 1; }" \
+                             : TGC_D##R(0)                                                      \
+                             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),              \
+                               "r"(accumulate));                                                \
+        }
+
 TGC_WGMMA(4, 8, bf16, "bf16", 4, 5, 6, 7, 8, 9, 10)
 TGC_WGMMA(16, 32, bf16, "bf16", 16, 17, 18, 19, 20, 21, 22)
 TGC_WGMMA(32, 64, bf16, "bf16", 32, 33, 34, 35, 36, 37, 38)
@@ -555,5 +577,7 @@ TGC_WGMMA_TF32(48, 96, 48, 49, 50, 51, 52, 53)
 TGC_WGMMA_TF32(64, 128, 64, 65, 66, 67, 68, 69)
 TGC_WGMMA_TF32(96, 192, 96, 97, 98, 99, 100, 101)
 TGC_WGMMA_TF32(128, 256, 128, 129, 130, 131, 132, 133)
+TGC_WGMMA_E4M3(16, 32, 16, 17, 18, 19, 20, 21)
+TGC_WGMMA_E4M3(32, 64, 32, 33, 34, 35, 36, 37)
 
 #endif

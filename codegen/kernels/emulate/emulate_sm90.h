@@ -10,6 +10,11 @@
 
 typedef unsigned long long Mbar;
 
+/* 8 bits, as a tag of wgmma's. */
+struct e4m3 {
+        unsigned char code;
+};
+
 EMU_NAMESPACE
 {
         /* ---- mbarrier --------------------------------------------------------------- */
@@ -260,6 +265,16 @@ EMU_NAMESPACE
                 if (at + elem <= b->smem_size)
                         memcpy(&v, b->smem + at, elem);
                 return v;
+        }
+
+        /* Element e of a word of four. */
+        inline float half_of(unsigned w, int e, e4m3)
+        {
+                const unsigned b = w >> 8 * e & 255, x = b >> 3 & 15, m = b & 7;
+                const float v = x == 15 && m == 7 ? NAN
+                                : x               ? ldexpf((float)(8 + m), (int)x - 10)
+                                                  : ldexpf((float)m, -9);
+                return b & 0x80 ? -v : v;
         }
 
         /* What `w`, the same of all threads of warpgroup `group`, does.  REGS: A is in
@@ -613,13 +628,8 @@ TGC_DEV unsigned pick_below_8(unsigned a, unsigned b, unsigned at)
 TGC_DEV void e4m3_halves(unsigned w, unsigned &low, unsigned &high)
 {
         unsigned half[4];
-        for (int i = 0; i < 4; i++) {
-                const unsigned b = w >> 8 * i & 255, e = b >> 3 & 15, m = b & 7;
-                const float v = e == 15 && m == 7 ? NAN
-                                : e               ? ldexpf((float)(8 + m), (int)e - 10)
-                                                  : ldexpf((float)m, -9);
-                half[i] = emu_to_f16(b & 0x80 ? -v : v);
-        }
+        for (int i = 0; i < 4; i++)
+                half[i] = emu_to_f16(emu::half_of(w, i, e4m3()));
         low = half[0] | half[1] << 16;
         high = half[2] | half[3] << 16;
 }

@@ -4,6 +4,10 @@
  *              every G of the N of a row, the last perhaps fewer, to e4m3 times their largest /
  *              448.  N is a multiple of 8, or G is N.  Tiles: rows * ceil(N/G) by
  *              ROW_ROWS(G, THREADS), rounded up.
+ *      round_fp8_codes_task<N, G, THREADS>(to, ld, rows, tile, smem, prologue)
+ *              rows of ld bytes: N codes, then a scale in float32 for every G of them, which
+ *              divides N.  As many tiles.  What is not finite has codes of 0, and a scale that is
+ *              no number.
  *
  * A value of e4m3 is exact in bf16 and f16; times its scale it is rounded as all activations
  * are. */
@@ -48,19 +52,10 @@ struct GroupPrologue {
         }
 };
 
-template <int N, int G, int THREADS, class Prologue, class Epilogue>
-TGC_DEV void round_fp8_task(int rows, int tile, char *smem, const Prologue &prologue,
-                            const Epilogue &epilogue)
+/* Of the group that the threads of `x` have. */
+template <int THREADS, int V, bool HOLD, class Part>
+TGC_DEV float group_scale(Part &x, float *red)
 {
-        typedef GroupPrologue<N, G, Prologue> Groups;
-        constexpr int V = vec_of(G, vec_of(N, vec_min(Prologue::MAXV, Epilogue::MAXV))),
-                      PER = Groups::PER;
-        constexpr bool HOLD = RowPart<G, THREADS, V, true, Groups>::PER * V <= row_budget(THREADS);
-        typedef RowPart<G, THREADS, V, HOLD, Groups> Part;
-        static_assert(V >= Prologue::MINV && V >= Epilogue::MINV,
-                      "round_fp8: needs wider vectors than the row has");
-        const Groups groups = { prologue };
-        Part x(groups, rows * PER, G, tile);
         float most = 0.f;
         bool finite = true;
 #pragma unroll(HOLD ? Part::PER : 1)
@@ -74,8 +69,23 @@ TGC_DEV void round_fp8_task(int rows, int tile, char *smem, const Prologue &prol
                         finite &= fabsf(v[j]) <= 3.402823466e38f;
                 }
         }
-        const float scale = e4m3_scale(
-                lanes_max<Part::LANES, THREADS>(finite ? most : INFINITY, (float *)smem));
+        return e4m3_scale(lanes_max<Part::LANES, THREADS>(finite ? most : INFINITY, red));
+}
+
+template <int N, int G, int THREADS, class Prologue, class Epilogue>
+TGC_DEV void round_fp8_task(int rows, int tile, char *smem, const Prologue &prologue,
+                            const Epilogue &epilogue)
+{
+        typedef GroupPrologue<N, G, Prologue> Groups;
+        constexpr int V = vec_of(G, vec_of(N, vec_min(Prologue::MAXV, Epilogue::MAXV))),
+                      PER = Groups::PER;
+        constexpr bool HOLD = RowPart<G, THREADS, V, true, Groups>::PER * V <= row_budget(THREADS);
+        typedef RowPart<G, THREADS, V, HOLD, Groups> Part;
+        static_assert(V >= Prologue::MINV && V >= Epilogue::MINV,
+                      "round_fp8: needs wider vectors than the row has");
+        const Groups groups = { prologue };
+        Part x(groups, rows * PER, G, tile);
+        const float scale = group_scale<THREADS, V, HOLD>(x, (float *)smem);
 #pragma unroll(HOLD ? Part::PER : 1)
         for (int i = 0; i < Part::PER; i++) {
                 const int col = x.row % PER * G + x.col(i);
@@ -87,6 +97,55 @@ TGC_DEV void round_fp8_task(int rows, int tile, char *smem, const Prologue &prol
                         v[j] = to_e4m3(v[j] / scale) * scale;
                 epilogue(x.row / PER, col, v);
         }
+        if (Part::LANES > 32)
+                __syncthreads();
+}
+
+/* The code of what to_e4m3 gives. */
+TGC_DEV unsigned e4m3_code(float x)
+{
+        const unsigned bits = __float_as_uint(x), mag = bits & 0x7fffffffu,
+                       small = __float_as_uint(__uint_as_float(mag) + 0x1p14f) & 15;
+        return bits >> 24 & 0x80 | (mag < 0x3c800000u ? small : (mag >> 20) - (120u << 3));
+}
+
+template <int N, int G, int THREADS, class Prologue>
+TGC_DEV void round_fp8_codes_task(unsigned char *to, long ld, int rows, int tile, char *smem,
+                                  const Prologue &prologue)
+{
+        typedef GroupPrologue<N, G, Prologue> Groups;
+        constexpr int V = vec_of(G, vec_min(Prologue::MAXV, 8)), PER = Groups::PER;
+        constexpr bool HOLD = RowPart<G, THREADS, V, true, Groups>::PER * V <= row_budget(THREADS);
+        typedef RowPart<G, THREADS, V, HOLD, Groups> Part;
+        static_assert(V >= Prologue::MINV && N % G == 0 && N % 4 == 0,
+                      "round_fp8: needs wider vectors than the row has");
+        const Groups groups = { prologue };
+        Part x(groups, rows * PER, G, tile);
+        const float scale = group_scale<THREADS, V, HOLD>(x, (float *)smem);
+        unsigned char *const row = to + (long)(x.row / PER) * ld;
+#pragma unroll(HOLD ? Part::PER : 1)
+        for (int i = 0; i < Part::PER; i++) {
+                if (!x.has(i))
+                        continue;
+                float(&v)[V] = x.at(i);
+                unsigned w[(V + 3) / 4] = {};
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                        w[j / 4] |= (scale == scale ? e4m3_code(to_e4m3(v[j] / scale)) : 0u)
+                                    << j % 4 * 8;
+                unsigned char *p = row + x.row % PER * G + x.col(i);
+                TGC_ACCESS(p, V);
+                if constexpr (V == 8)
+                        *(uint2 *)p = make_uint2(w[0], w[1]);
+                else if constexpr (V == 4)
+                        *(unsigned *)p = w[0];
+                else
+#pragma unroll
+                        for (int j = 0; j < V; j++)
+                                p[j] = (unsigned char)(w[0] >> 8 * j);
+        }
+        if (x.lane == 0 && x.end)
+                *(float *)(row + N + x.row % PER * 4) = scale;
         if (Part::LANES > 32)
                 __syncthreads();
 }

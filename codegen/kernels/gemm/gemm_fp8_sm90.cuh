@@ -1,0 +1,219 @@
+/* gemm_fp8_sm90.cuh: y = x Wt where x and W (blocks F8_128) are e4m3, on sm_90a: wgmma takes W's
+ * codes from registers as they lie in the blocks, x's from shared memory.
+ *
+ *      fp8_gemm_task<S, Tile, N, K, G>(x, ldx, w, M, down, splits, ws, joined, tile, smem,
+ *              epilogue)
+ *              x: what round_fp8_codes_task wrote, rows of ldx bytes: K codes, then a scale in
+ *              float32 for every G of them (128, or K).  16-byte aligned, as ldx.  K is a multiple
+ *              of 128.  The rest as stored_gemm_task.
+ *
+ * The tensor cores keep about 14 bits of a sum of e4m3's products.  So sums are of 128 of K, a
+ * block of W, and are added in float32, times W's scale and x's (as DeepGEMM does it).
+ *
+ * A warpgroup has 64 rows of W.  Its sums of 128 are made in halves of the tile's tokens: while the
+ * tensor cores have one half, the other is scaled and added.  Slices of 256 of K of W come two
+ * ahead, x by steps of 128 of K two ahead. */
+#ifndef TGC_GEMM_FP8_SM90_CUH
+#define TGC_GEMM_FP8_SM90_CUH
+
+#include "gemm_stored.cuh"
+#include "gemm_mma.cuh"
+#ifdef TGC_SM90A
+
+/* ROWS of x (64, 128) by 64 of W for each of GROUPS warpgroups. */
+template <int ROWS_, int GROUPS_, int MINB_>
+struct Fp8Tile {
+        static constexpr int BM = ROWS_, GROUPS = GROUPS_, STAGES = 4, SLICES = 3, MINB = MINB_;
+        static constexpr int MI = 1, MJ = BM / 8, WN = 16, BN = 64 * GROUPS, THREADS = 128 * GROUPS,
+                             LDC = BN + 4;
+        static constexpr int X_BYTES = BM * 128;
+
+        template <class S, int K>
+        static __host__ __device__ constexpr int smem()
+        {
+                constexpr int ALL = STAGES * (X_BYTES + BM * 4) +
+                                    SLICES * BN * StoredSlice<S, K>::STRIDE,
+                              SUMS = BM * LDC * 4 + 16;
+                return ALL > SUMS ? ALL : SUMS;
+        }
+};
+
+/* sum += part, of 64 rows of W by 4 R tokens, times W's scales of two rows and x's of a token. */
+template <bool SCALED, int R>
+TGC_DEV void fp8_add(float (&sum)[R], const float (&part)[R], const float (&of_w)[2],
+                     const float *of_x)
+{
+        const int t = threadIdx.x & 3;
+#pragma unroll
+        for (int j = 0; j < R / 4; j++) {
+                float x[2] = { 1.f, 1.f };
+                if constexpr (SCALED) {
+                        const float2 two = *(const float2 *)(of_x + 8 * j + 2 * t);
+                        x[0] = two.x, x[1] = two.y;
+                }
+#pragma unroll
+                for (int k = 0; k < 4; k++)
+                        sum[4 * j + k] = fmaf(part[4 * j + k],
+                                              SCALED ? of_w[k >> 1] * x[k & 1] : of_w[k >> 1],
+                                              sum[4 * j + k]);
+        }
+}
+
+/* Sums of the tile at `at` over the slices [kt0, kt1) of 256 of K, a half of the tokens each. */
+template <class S, class Tile, int N, int K, int G>
+TGC_DEV void fp8_block(float (&acc)[2][Tile::BM / 4], const unsigned char *x, long ldx,
+                       const unsigned char *w, int M, TileAt at, int kt0, int kt1, char *smem)
+{
+        typedef StoredSlice<S, K> Slice;
+        typedef Panel<unsigned short, true, Tile::BM, 64, Tile::THREADS, 16, SameRows> PanelX;
+        constexpr int STAGES = Tile::STAGES, X = Tile::X_BYTES, R = Tile::BM / 4,
+                      W_BYTES = Tile::BN * Slice::STRIDE;
+        constexpr bool SCALED = G != K;
+        static_assert(S::VALUES == 128 && K % 128 == 0 && (G == 128 || G == K), "a block a step");
+        char *const blocks = smem + STAGES * X;
+        float *const scales = (float *)(blocks + Tile::SLICES * W_BYTES);
+        const unsigned long long first = panel_desc<true, 64>(smem, 0);
+        const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3,
+                  row = warp * 16 + g, step0 = kt0 * 2,
+                  steps = (kt1 * 2 < K / 128 ? kt1 * 2 : K / 128) - step0;
+        const PanelX px((const unsigned short *)x, ldx / 2, at.m, M, K / 2, SameRows());
+
+        /* A group of copies: x's codes of a step, and its scales; the last row in place of those
+         * beyond M. */
+        const auto fetch_x = [&](int step) {
+                const int stage = step % STAGES;
+                if (step < steps) {
+                        panel_copy<1, true>(px, smem + stage * X, (step0 + step) * 64, 0);
+                        if (SCALED && threadIdx.x < Tile::BM) {
+                                const int r = at.m + (int)threadIdx.x;
+                                cp_async4(scales + stage * Tile::BM + threadIdx.x,
+                                          x + (r < M ? r : M - 1) * ldx + K + 4 * (step0 + step));
+                        }
+                }
+                cp_async_commit();
+        };
+        const auto fetch_w = [&](int kt) {
+                if (kt < kt1)
+                        stored_copy<S, Tile, N, K>(blocks + (kt - kt0) % Tile::SLICES * W_BYTES, w,
+                                                   at.n, kt);
+        };
+
+        fetch_w(kt0);
+        fetch_w(kt0 + 1);
+        pdl_wait();
+        fetch_x(0);
+        cp_async_commit(); /* three groups, as later */
+        fetch_x(1);
+        float part[2][R], of_w[2][2];
+        unsigned a[2][4][4];
+#pragma unroll
+        for (int i = 0; i < R; i++)
+                acc[0][i] = acc[1][i] = 0.f;
+
+        /* The step's data are there, all threads are done with the step before the last; W's codes
+         * become fragments. */
+        const auto begin = [&](int kt, int s) {
+                cp_async_wait<2>();
+                fence_proxy_async();
+                __syncthreads();
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                        const int r = row + 8 * h, n = at.n + r < N ? at.n + r : N - 1;
+                        const unsigned char *p = (const unsigned char *)blocks +
+                                                 (kt - kt0) % Tile::SLICES * W_BYTES +
+                                                 r * Slice::STRIDE +
+                                                 Slice::shift(w, n * (int)Slice::ROW +
+                                                                         kt * Slice::BYTES) +
+                                                 s * S::BYTES;
+                        of_w[s][h] = *(const float *)p;
+#pragma unroll
+                        for (int ks = 0; ks < 4; ks++) {
+                                const unsigned *word = (const unsigned *)(p + 4 + 32 * ks + 4 * t);
+                                a[s][ks][h] = word[0];
+                                a[s][ks][2 + h] = word[4];
+                        }
+                }
+        };
+        /* A half's products of a step, and what they make. */
+        const auto multiply = [&](int s, int half, int stage) {
+                const unsigned long long panel = first + (unsigned long long)(stage * (X / 16) +
+                                                                              half * (X / 32));
+                wgmma_fence();
+#pragma unroll
+                for (int ks = 0; ks < 4; ks++)
+                        wgmma<0>(part[half], a[s][ks], panel + ks * 2, ks > 0, e4m3());
+                wgmma_commit();
+        };
+        const auto add = [&](int s, int half, int stage) {
+                wgmma_hold(part[half]);
+                fp8_add<SCALED>(acc[half], part[half], of_w[s],
+                                scales + stage * Tile::BM + half * (Tile::BM / 2));
+        };
+#pragma unroll 1
+        for (int kt = kt0; kt < kt1; kt++) {
+                const int step = (kt - kt0) * 2, now = step % STAGES, then = now + 1;
+                if (K % 256 != 0 && step + 1 == steps)
+                        break;
+                begin(kt, 0);
+                multiply(0, 0, now);
+                multiply(0, 1, now);
+                fetch_x(step + 2);
+                fetch_w(kt + 2);
+                cp_async_commit();
+                wgmma_wait<1>();
+                add(0, 0, now);
+                begin(kt, 1);
+                multiply(1, 0, then);
+                fetch_x(step + 3);
+                wgmma_wait<1>();
+                add(0, 1, now);
+                multiply(1, 1, then);
+                wgmma_wait<1>();
+                add(1, 0, then);
+                wgmma_wait<0>();
+                add(1, 1, then);
+        }
+        if (K % 256 != 0 && steps % 2) { /* the last slice is half of one */
+                const int now = (steps - 1) % STAGES;
+                begin(kt1 - 1, 0);
+                multiply(0, 0, now);
+                multiply(0, 1, now);
+                wgmma_wait<1>();
+                add(0, 0, now);
+                wgmma_wait<0>();
+                add(0, 1, now);
+        }
+        if constexpr (!SCALED) {
+#pragma unroll
+                for (int h = 0; h < 2; h++)
+#pragma unroll
+                        for (int i = 0; i < R; i++) {
+                                const int r = at.m + h * (Tile::BM / 2) + i / 4 * 8 + 2 * t + i % 2;
+                                acc[h][i] *= *(const float *)(x + (r < M ? r : M - 1) * ldx + K);
+                        }
+        }
+        cp_async_wait<0>();
+        __syncthreads();
+}
+
+template <class S, class Tile, int N, int K, int G, class Epilogue>
+TGC_DEV void fp8_gemm_task(const unsigned char *x, long ldx, const unsigned char *w, int M,
+                           int down, int splits, float *ws, int *joined, int tile, char *smem,
+                           const Epilogue &epilogue)
+{
+        constexpr int STEPS = (K + 255) / 256;
+        const int split = tile % splits, place = tile / splits;
+        const TileAt at = { place % down * Tile::BM, place / down * Tile::BN };
+        float acc[1][Tile::MJ][4], *c = (float *)smem;
+        fp8_block<S, Tile, N, K, G>(reinterpret_cast<float(&)[2][Tile::BM / 4]>(acc), x, ldx, w, M,
+                                    at, STEPS * split / splits, STEPS * (split + 1) / splits, smem);
+        stored_sums<Tile>(c, acc);
+        __syncthreads();
+        if (splits == 1 || stored_join<Tile>(c, ws + (long)place * splits * (Tile::BM * Tile::BN),
+                                             joined + place, split, splits))
+                stored_epilogue<Tile>(c, at, M, N, epilogue);
+        __syncthreads();
+}
+
+#endif
+#endif

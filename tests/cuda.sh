@@ -72,7 +72,7 @@ kernels() {
         if [ -z "$KERNEL_TESTS" ] && ! command -v nvcc > /dev/null; then skip kernels "no nvcc"; \
                 return; fi
         for t in kernels rows_test route_test update_test loss_test gemm_test gemv_test \
-                stored_gemv_test attention_test attention_tf32_test; do
+                stored_gemv_test fp8_gemm_test attention_test attention_tf32_test; do
                 build_it=(nvcc -O1 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DTGC_SM90A=1
                         $(printf -- '-I%s ' codegen/forms codegen/kernels/*/) -Iruntime \
                                 -Iruntime/weights -Itests -Itests/emulate
@@ -181,7 +181,9 @@ check() {
                         -D vocab=999 -D ctx=40 --dtype f16 -b 5 --weight-type $w --tokens 1 \
                         --greedy 12 --device cuda
         done
-        # activations of fp8, a scale for a token and for 128 columns
+        # activations of fp8, a scale for a token and for 128 columns; on sm_90a by fp8 tensor cores
+        # from 48 rows on: rows and columns that are no multiple of a tile, a prompt in chunks, K
+        # cut (70 sequences decode together), large sizes
         for w in fp8 fp8:128; do
                 for dt in f32 bf16 f16; do
                         try "check --act fp8, $w $dt" $tgc check models/llama.lua -D n_layer=1 \
@@ -189,6 +191,14 @@ check() {
                                 -D n_ff=640 -D vocab=999 -D ctx=200 --dtype $dt -b 3 \
                                 --weight-type $w --act fp8 --tokens 67 --device cuda
                 done
+                try "check --act fp8, $w, 70 sequences" $tgc check models/llama.lua -D n_layer=1 \
+                        -D n_embd=1152 -D n_head=9 -D n_kv_head=3 -D head_dim=128 -D n_ff=2944 \
+                        -D vocab=257 -D ctx=40 --dtype bf16 -b 70 --weight-type $w --act fp8 \
+                        --tokens 9 --device cuda
+                LIMIT=500 try "check --act fp8, $w, 1100 tokens" $tgc check models/llama.lua \
+                        -D n_layer=1 -D n_embd=2048 -D n_head=16 -D n_kv_head=4 -D head_dim=128 \
+                        -D n_ff=5632 -D vocab=300 -D ctx=1200 --dtype bf16 -b 1 --weight-type $w \
+                        --act fp8 --tokens 1100 --device cuda
         done
         try "check gate.lua" $tgc check tests/e2e/check/gate.lua --dtype bf16 -b 6 --block-size 58 \
                 --tokens 58 --device cuda

@@ -117,6 +117,10 @@ typedef struct StoredGemm {
         bool splits;
         int align;
         const char *operands, *M_text;
+        /* on sm_90a x has codes of e4m3, a scale for so many columns: C text, x, its row stride in
+         * bytes, W; NULL: it has values */
+        const char *codes;
+        int64_t columns;
 } StoredGemm;
 /* t NULL: there is none. */
 typedef struct StoredPick {
@@ -133,6 +137,11 @@ StoredPick stored_gemm_pick(const StoredGemm *p);
 const char *stored_gemm_tile_text(Arena *a, const StoredPick *k);
 /* fills the form, which is being written, and writes it */
 void stored_gemm_body(Build *b, const StoredGemm *p, const StoredPick *k, Form *f);
+
+/* ---- sm90_fp8_gemm.c: products of many rows of fp8 by weights of fp8 ---- */
+
+/* A round_fp8 whose result lies as codes and scales on sm_90a (kernels/norm/round_fp8.cuh). */
+bool sm90_fp8_codes(Emit *e, Ref r);
 
 /* ---- sm90_gemv_stored.c: a few rows by weights in blocks ---- */
 

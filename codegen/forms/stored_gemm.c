@@ -117,7 +117,8 @@ bool stored_gemm_takes(Storage s, DType dt) { return dt_size[dt] == 2 && slower_
 StoredPick stored_gemm_pick(const StoredGemm *p)
 {
         static const StoredPick none;
-        return p->M >= MANY ? none : pick(p, ARCH_ANY);
+        /* of codes sm_90a's form takes all, and the others take what is one launch, too */
+        return p->M >= MANY && !p->codes ? none : pick(p, ARCH_ANY);
 }
 
 const char *stored_gemm_tile_text(Arena *a, const StoredPick *k)

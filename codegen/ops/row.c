@@ -435,25 +435,38 @@ static void round_fp8(Emit *e, const Group *gr)
         Build b = build_start(e, gr, "round_fp8", "round_fp8");
         build_functor(&b, x, "prologue");
         build_functor(&b, &gr->epilogue[0], "epilogue");
-        if (is_cuda(e)) {
-                b.any.threads = th;
-                b.any.smem = 256;
-                build_line(&b, "\1_prologue prologue = { a };");
-                build_line(&b, "\1_epilogue epilogue = { a };");
-                build_line(&b,
-                           "round_fp8_task<%lld, %lld, %d>(%s, tile, smem, prologue, epilogue);",
-                           (long long)N, (long long)G, th, rows);
-                build_end(&b, arena_fmt(e->tmp, "ceil(%s/%d)",
-                                        dim_grid(e, dim_mul(x->rows, DIM((N + G - 1) / G))),
-                                        rows_per_tile(G, th)));
-        } else {
+        if (!is_cuda(e)) {
                 build_cpu_loop(&b, rows, b.bytes,
                                arena_fmt(e->tmp,
                                          "round_fp8_task(%lld, %lld, tile, &a, \1_prologue, "
                                          "\1_epilogue);",
                                          (long long)N, (long long)G));
                 build_end(&b, "1");
+                return;
         }
+        const char *grid = arena_fmt(e->tmp, "ceil(%s/%d)",
+                                     dim_grid(e, dim_mul(x->rows, DIM((N + G - 1) / G))),
+                                     rows_per_tile(G, th));
+        const char *task = arena_fmt(e->tmp, "<%lld, %lld, %d>", (long long)N, (long long)G, th);
+        b.any.threads = th;
+        b.any.smem = 256;
+        build_line(&b, "\1_prologue prologue = { a };");
+        if (sm90_fp8_codes(e, gr->anchor)) { /* in place of its values */
+                const char *to = arg_of(e, &b.args, gr->anchor, true);
+                Form *f = form_begin(&b, ARCH_SM90A, "round_fp8");
+                f->threads = th;
+                f->smem = 256;
+                f->cluster = 1; /* a block each, none stays */
+                f->grid = grid;
+                build_line(&b,
+                           "round_fp8_codes_task%s((unsigned char *)a.%s, %lldl, %s, tile, smem, "
+                           "prologue);",
+                           task, to, (long long)(2 * N), rows);
+                form_begin(&b, ARCH_ANY, NULL);
+        }
+        build_line(&b, "\1_epilogue epilogue = { a };");
+        build_line(&b, "round_fp8_task%s(%s, tile, smem, prologue, epilogue);", task, rows);
+        build_end(&b, grid);
 }
 
 void gen_row(Emit *e, const Group *gr)

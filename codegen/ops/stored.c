@@ -139,14 +139,27 @@ bool gemm_stored(Build *b, Ref x, Ref w, Dim M)
                          .splits = !e->ragged && dim_known(e, M) };
         Mat a, blocks;
         StoredPick k;
-        if (n->type.rank != 2 || NODE(e->g, value_base(e->g, x))->type.dt != p.dt ||
+        const Ref base = value_base(e->g, x);
+        if (sm90_fp8_codes(e, base)) {
+                const int64_t columns = NODE(e->g, base)->a.k.k;
+                p.columns = columns && columns < p.K ? columns : p.K;
+                p.codes = "";
+        }
+        if (n->type.rank != 2 || NODE(e->g, base)->type.dt != p.dt ||
             !stored_gemm_takes(p.blocks, p.dt) || storage_bytes(p.blocks, p.N * p.K) > INT32_MAX ||
-            !(k = stored_gemm_pick(&p)).t)
+            !(k = stored_gemm_pick(&p)).t) {
+                if (p.codes)
+                        error_internal(n->loc, "%s meets codes, and has no kernel for them",
+                                       n->name);
                 return false;
+        }
         mat_need(e, b, x, 0, &a);
         mat_need(e, b, w, 0, &blocks);
         p.align = align_bytes(p.dt, a.align | p.K);
         p.operands = arena_fmt(e->tmp, "%s, %s, %s", a.arg, a.ld, blocks.arg);
+        if (p.codes)
+                p.codes = arena_fmt(e->tmp, "(const unsigned char *)%s, %lldl, %s", a.arg,
+                                    (long long)(2 * p.K), blocks.arg);
         /* programs of different numbers of sequences share kernels */
         p.M_text = e->paged && dim_known(e, M)
                            ? arena_fmt(e->tmp, "*a.%s", arg_int(e, &b->args, (int)p.M, "rows"))

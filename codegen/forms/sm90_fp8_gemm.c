@@ -1,0 +1,119 @@
+/* sm90_fp8_gemm.c: --act fp8 on sm_90a: products of many rows whose operands are both e4m3
+ * (kernels/gemm/gemm_fp8_sm90.cuh).
+ *
+ * round_fp8 then writes codes and scales into the memory of its values (round_fp8.cuh); whether it
+ * does must be the same for all that read them. */
+#include "forms.h"
+
+/* LEAST: rows for which it pays; fewer are bound by the weights' bytes, which other kernels read as
+ * fast. */
+enum { LEAST = 48, BLOCK = 128, STAGES = 4, SLICES = 3, SLICE_BYTES = 304, MOST_SPLITS = 16 };
+
+/* ps: an estimate of 256 of K. */
+static const struct {
+        int bm, groups, ps;
+} tiles[] = { { 64, 2, 450000 }, { 128, 2, 760000 } };
+
+/* Does n read nothing of r but rows of a product with weights of fp8? */
+static bool reads_codes(Emit *e, Ref matmul, Ref r)
+{
+        const Graph *g = e->g;
+        const Node *n = NODE(g, matmul), *w = NODE(g, n->in[1]);
+        const int64_t K = NODE(g, r)->type.dim[NODE(g, r)->type.rank - 1].n;
+        Access a;
+        Dim ld;
+        return n->op == OP_MATMUL && w->type.dt == NODE(g, r)->type.dt && n->a.mm.tb &&
+               !n->a.mm.ta && w->type.rank == 2 && node_storage(w) == STORAGE_F8_128 &&
+               dim_is_const(type_elems(&w->type)) && w->type.dim[1].n == K &&
+               storage_bytes(STORAGE_F8_128, w->type.dim[0].n * K) <= INT32_MAX &&
+               !gemv_m(g, matmul) && dim_most(e, type_rows(&NODE(g, n->in[0])->type)) >= LEAST &&
+               access_of(g, e->place, n->in[0], &a) && a.base == r && a.off == 0 &&
+               access_rows(&a, &ld) && dim_eq(ld, DIM(K));
+}
+
+bool sm90_fp8_codes(Emit *e, Ref r)
+{
+        const Graph *g = e->g;
+        const Node *n = NODE(g, r);
+        const int64_t K = n->op == OP_ROUND_FP8 ? n->type.dim[n->type.rank - 1].n : 0;
+        Access own;
+        bool read = false;
+        if (e->m->target != TARGET_CUDA || n->op != OP_ROUND_FP8 || dt_size[n->type.dt] != 2 ||
+            K % BLOCK || (n->a.k.k && n->a.k.k != BLOCK && n->a.k.k < K) ||
+            !access_of(g, e->place, r, &own) || own.base != r || own.off)
+                return false;
+        for (int i = 0; i < g->n_out; i++)
+                if (value_base(g, g->out[i].ref) == r)
+                        return false;
+        for (Ref k = r + 1; k < g->n_nodes; k++)
+                for (int i = 0; i < NODE(g, k)->n_in; i++) {
+                        if (value_base(g, NODE(g, k)->in[i]) != r ||
+                            op_is(NODE(g, k)->op, FACT_FOLLOWED))
+                                continue;
+                        if (i || !reads_codes(e, k, r))
+                                return false;
+                        read = true;
+                }
+        return read;
+}
+
+bool sm90_fp8_gemm(Build *b, const void *problem)
+{
+        const StoredGemm *p = problem;
+        Emit *e = b->e;
+        const int64_t slices = (p->K + 2 * BLOCK - 1) / (2 * BLOCK);
+        int best = -1, splits = 1;
+        double least = 0;
+        if (!p->codes)
+                return false;
+        for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++)
+                for (int s = 1; s <= MOST_SPLITS; s++) {
+                        const int bn = 64 * tiles[i].groups;
+                        const int64_t places = (p->M + tiles[i].bm - 1) / tiles[i].bm *
+                                               ((p->N + bn - 1) / bn),
+                                      rounds = (places * s + SM90A_SMS - 1) / SM90A_SMS;
+                        if (s > 1 && (!p->splits || places > STORED_PLACES || slices / s < 2))
+                                break;
+                        const double bytes = (double)p->N * (double)p->K / 3.9e6,
+                                     work = (double)rounds * (double)((slices + s - 1) / s) *
+                                            tiles[i].ps * 1e-6,
+                                     us = (bytes > work ? bytes : work) +
+                                          (s > 1 ? 1 + (double)(places * s) * tiles[i].bm * bn * 8 /
+                                                                   2.5e6
+                                                 : 0);
+                        if (best < 0 || us < least)
+                                best = (int)i, splits = s, least = us;
+                }
+        const int bm = tiles[best].bm, bn = 64 * tiles[best].groups;
+        const int64_t places = (p->M + bm - 1) / bm * ((p->N + bn - 1) / bn);
+        const char *tile = arena_fmt(e->tmp, "Fp8Tile<%d, %d, 1>", bm, tiles[best].groups),
+                   *parts = "(float *)0", *joined = "(int *)0";
+        const int all = STAGES * (bm * BLOCK + bm * 4) + SLICES * bn * SLICE_BYTES,
+                  sums = bm * (bn + 4) * 4 + 16;
+        Form *f = form_begin(b, ARCH_SM90A, "gemm_fp8_sm90");
+        f->threads = 128 * tiles[best].groups;
+        f->smem = all > sums ? all : sums;
+        f->min_blocks = 1;
+        f->waits = true;
+        f->cluster = 1; /* a block each, none stays */
+        f->grid = arena_fmt(e->tmp, "%lld*ceil(%s/%d)", (long long)((p->N + bn - 1) / bn * splits),
+                            dim_grid(e, p->rows), bm);
+        if (splits > 1) {
+                parts = arena_fmt(e->tmp, "a.%s",
+                                  arg_work(e, &b->args,
+                                           work_new(e, DIM(places * splits * bm * bn), 4), "float",
+                                           "parts"));
+                joined = arena_fmt(e->tmp, "a.%s",
+                                   arg_work(e, &b->args,
+                                            work_keep(e, DIM(STORED_PLACES), 4, "stored_joined"),
+                                            "int", "joined"));
+        }
+        build_line(b, "static_assert(%s::smem<Stored_F8_128, %lld>() == %d, \"as it is counted\");",
+                   tile, (long long)p->K, f->smem);
+        build_line(b,
+                   "fp8_gemm_task<Stored_F8_128, %s, %lld, %lld, %lld>(%s, %s, (%s + %d) / %d, %d, "
+                   "%s, %s, tile, smem, epilogue);",
+                   tile, (long long)p->N, (long long)p->K, (long long)p->columns, p->codes,
+                   p->M_text, p->M_text, bm - 1, bm, splits, parts, joined);
+        return true;
+}

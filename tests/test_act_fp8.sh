@@ -97,14 +97,16 @@ say rebuild "$(tgc 0 '' compile blocks $keep --act fp8 -b 3 -o blocks.plan; tgc 
         'a scale each 128 columns' info blocks.plan; tgc 0 '4 of 4 agree' check blocks.plan \
         --rebuild --device cpu)"
 
-# It changes something, and does so with a text alone as in company.
-run() { "$TGC" run "$@" --device cpu --temp 0 -n 12 --ignore-eos --print-ids 2> err; }
-printf '{"ids":[3,9,44]}\n{"ids":[5]}\n{"ids":[60,61,62,63,64]}\n' > prompts
+# It changes something, and does so with a text alone as in company (on a GPU weights in blocks have
+# other kernels for other numbers of rows).
+run() { "$TGC" run "$@" --device cpu --temp 0 -n 12 --print-ids 2> err; }
+printf '{"prompt_ids":[%s]}\n' 3,9,44 5 60,61,62,63,64 > prompts
 logits() { "$TGC" eval rows $keep --ids ids --device cpu -q --logits "$@" > /dev/null; }
 say another_text "$(seq 1 60 > ids; logits plain.npy; logits act.npy --act fp8
-        ! cmp -s plain.npy act.npy || echo 'the same logits')"
+        [ -s plain.npy ] && [ -s act.npy ] && ! cmp -s plain.npy act.npy || echo 'the same logits')"
 say in_company "$(run blocks.plan --prompts prompts > all; for p in 3,9,44 5 60,61,62,63,64; do
-        run blocks.plan --prompt-ids $p; done > each; cmp all each 2>&1)"
+        run blocks.plan --prompt-ids $p; done > each; [ "$(wc -l < all)" = 3 ] || cat err
+        cmp all each 2>&1)"
 
 # ---- refused ----
 say two_kinds "$(tgc 2 'of 128 columns, those of .*down_proj.*two kinds of scales' info both $keep \

@@ -124,7 +124,25 @@ TEST (schemas) {
               "{}\1{\"n\":{\"n\":{}}}\1", "{\"n\":1}\1{\"m\":{}}\1");
         check(grammar_schema, "{\"oneOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}]}",
               "1\1\"a\"\1", "1.5\1null\1");
-        /* properties in the order in which they are written, through $ref too */
+        /* in any order, each once; those that are required before the end */
+        check(grammar_schema,
+              "{\"type\":\"object\",\"properties\":{\"a\":{\"const\":1},\"b\":{\"const\":2},"
+              "\"c\":{\"const\":3}},\"required\":[\"a\",\"c\"],\"additionalProperties\":false}",
+              "{\"c\":3,\"b\":2,\"a\":1}\1{\"b\":2, \"a\":1, \"c\":3}\1{\"c\":3,\"a\":1}\1",
+              "{}\1{\"c\":3}\1{\"a\":1,\"b\":2}\1{\"a\":1,\"c\":3,\"a\":1}\1{\"a\":2,\"c\":3}\1"
+              "{\"a\":1,\"c\":3,}\1{,\"a\":1,\"c\":3}\1{\"a\":1\"c\":3}\1");
+        check(grammar_schema,
+              "{\"type\":\"object\",\"properties\":{\"a\":{\"const\":1}},\"minProperties\":1,"
+              "\"additionalProperties\":{\"type\":\"null\"}}",
+              "{\"x\":null,\"a\":1,\"y\":null}\1{\"x\":null}\1{\"a\":1}\1",
+              "{}\1{\"a\":null}\1{\"x\":1}\1{\"a\":1,\"x\":null,\"a\":1}\1");
+        check(grammar_schema,
+              "{\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"l\":{\"$ref\":\"#/$defs/n\"},"
+              "\"r\":{\"$ref\":\"#/$defs/n\"},\"v\":{\"type\":\"null\"}},\"required\":[\"v\"],"
+              "\"additionalProperties\":false}},\"$ref\":\"#/$defs/n\"}",
+              "{\"r\":{\"v\":null,\"l\":{\"v\":null}},\"v\":null,\"l\":{\"v\":null}}\1",
+              "{\"r\":{\"l\":{\"v\":null}},\"v\":null}\1{\"l\":{\"v\":null}}\1");
+        /* through $ref and allOf too */
         check(grammar_schema,
               "{\"definitions\":{\"a\":{\"type\":\"object\",\"properties\":{\"s\":{\"const\":1}}}},"
               "\"allOf\":[{\"$ref\":\"#/definitions/a\"},{\"properties\":{\"t\":{\"const\":2}}}]}",
@@ -147,6 +165,34 @@ TEST (schemas) {
               "4\1",
               "2\1"
               "5\1");
+}
+
+/* More than a set of bits holds come in the schema's order. */
+TEST (many_properties) {
+        for (int n = 64; n <= 65; n++) {
+                char schema[4000] =
+                        "{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{",
+                     there[2000] = "{", back[2000] = "{";
+                Grammar *g;
+                Matcher *m;
+                Err e;
+                for (int i = 0; i < n; i++) {
+                        sprintf(schema + strlen(schema), "%s\"k%d\":{\"type\":\"null\"}",
+                                i ? "," : "", i);
+                        sprintf(there + strlen(there), "%s\"k%d\":null", i ? "," : "", i);
+                        sprintf(back + strlen(back), "%s\"k%d\":null", i ? "," : "", n - 1 - i);
+                }
+                strcat(schema, "}}");
+                strcat(there, "}");
+                strcat(back, "}");
+                CHECK_MSG(!grammar_schema(&g, schema, strlen(schema), "s", &e), "%s", e.msg);
+                CHECK(!matcher_new(&m, g, NULL, &e));
+                CHECK(matcher_bytes(m, there, strlen(there)) && matcher_complete(m));
+                matcher_reset(m);
+                CHECK(matcher_bytes(m, back, strlen(back)) == (n <= 64));
+                matcher_free(m);
+                grammar_free(g);
+        }
 }
 
 TEST (schema_errors) {
@@ -181,7 +227,12 @@ TEST (masks_are_what_may_come) {
                 "{\"type\":\"string\",\"pattern\":\"l{2}[ab]\"}",
                 "{\"type\":\"object\",\"properties\":{\"name\":{},\"null\":{},\"al\":{},"
                 "\"alpha\":{\"maxLength\":3}}}",
-                "{\"enum\":[\"alpha\",\"alps\",[1,{\"b\":2}],null,3,4,5,6,7,8]}"
+                "{\"enum\":[\"alpha\",\"alps\",[1,{\"b\":2}],null,3,4,5,6,7,8]}",
+                "{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\"},"
+                "\"name\":{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}},\"al\":{\"type\":\"null\"}},"
+                "\"required\":[\"al\",\"n\"],\"additionalProperties\":false}",
+                "{\"anyOf\":[{\"type\":\"object\",\"properties\":{\"n\":{},\"al\":{}},\"required\":"
+                "[\"al\"]},{\"type\":\"object\",\"properties\":{\"alpha\":{\"type\":\"null\"}}}]}"
         };
         static const char *const piece[] = {
                 "\"", "{", "}", "[", "]", ":", ",", " ", "\n", "a", "n", "name", "\"name", "\"n\"",

@@ -13,13 +13,12 @@ static bool has(const CharRange *r, int n, bool negated, uint32_t c)
         return in != negated;
 }
 
-/* \u00XX of a control character, in either case of its letters */
+/* u00XX of a control character, in either case of its letters */
 static void add_control(Build *b, int rule, int c)
 {
         static const CharRange least[] = { { 'a', 'f' }, { 'A', 'F' } };
         int low = c & 15;
-        gr_alt(b, rule);
-        gr_text(b, rule, "\\u00", 4);
+        gr_text(b, rule, "u00", 3);
         gr_bytes(b, rule, '0' + (c >> 4), '0' + (c >> 4));
         if (low < 10) {
                 gr_bytes(b, rule, '0' + low, '0' + low);
@@ -68,14 +67,25 @@ int gr_json_class(Build *b, const CharRange *r, int n, bool negated)
                 free(part);
         }
         free(plain);
-        for (int i = 0; letter[i]; i++)
-                if (has(r, n, negated, (unsigned char)escaped[i])) {
-                        gr_alt(b, rule);
-                        gr_text(b, rule, (char[]) { '\\', letter[i] }, 2);
-                }
-        for (int c = 0; c < 0x20; c++)
-                if (has(r, n, negated, (uint32_t)c))
-                        add_control(b, rule, c);
+        /* behind one backslash, which is one place of a matcher instead of forty */
+        int behind = 0;
+        for (int i = 0; i < 8 + 0x20 && !b->code; i++) {
+                if (!has(r, n, negated, i < 8 ? (unsigned char)escaped[i] : (uint32_t)i - 8))
+                        continue;
+                if (behind)
+                        gr_alt(b, behind);
+                else
+                        behind = gr_rule(b);
+                if (i < 8)
+                        gr_text(b, behind, &letter[i], 1);
+                else
+                        add_control(b, behind, i - 8);
+        }
+        if (behind) {
+                gr_alt(b, rule);
+                gr_text(b, rule, "\\", 1);
+                gr_ref(b, rule, behind);
+        }
         return rule;
 }
 

@@ -53,13 +53,13 @@ int matcher_new(Matcher **out, const Grammar *g, const TokenTrie *t, Err *e)
         if (m) {
                 m->g = g;
                 m->t = t;
-                m->base_of = calloc((size_t)g->n + 1, sizeof *m->base_of);
+                m->more = calloc(t ? match_words(m) + 1 : 1, sizeof *m->more);
                 m->path = calloc(t ? (size_t)t->deepest + 1 : 1, sizeof *m->path);
                 m->path_next = calloc(t ? (size_t)t->deepest + 1 : 1, sizeof *m->path_next);
                 if (match_grow(m, &m->stack, &m->cap_stack, 16, sizeof *m->stack))
-                        m->stack[m->n_stack++] = (Stack) { 0, 0, 0 };
+                        m->stack[m->n_stack++] = (Stack) { 0 };
         }
-        if (!m || !m->base_of || !m->path || !m->path_next || m->no_memory ||
+        if (!m || !m->more || !m->path || !m->path_next || m->no_memory ||
             (matcher_reset(m), m->no_memory)) {
                 matcher_free(m);
                 return err_set(e, TGC_NO_MEMORY, "no memory for a grammar");
@@ -75,7 +75,9 @@ void matcher_free(Matcher *m)
         match_free_states(m);
         free(m->state);
         free(m->base);
-        free(m->base_of);
+        free(m->bases.slot);
+        free(m->group);
+        free(m->more);
         free(m->stack);
         free(m->stacks.slot);
         free(m->states.slot);

@@ -1,245 +1,244 @@
 /* match_mask.c: makes the mask of tokens that may come next in a text (matcher_mask).
  *
- * The mask of a place depends on its stack only for tokens that leave its rule (xgrammar's
- * context-independent tokens).  So it is made once, for the place with an empty stack: a bit for
- * each token that stays within or ends with the rule, and the nodes of the trie at which the rule
- * ends.  For a place with a stack, the tokens below these nodes are walked from where the stack
- * continues. */
+ * What places take depends on their stacks only for tokens that leave them (xgrammar's
+ * context-independent tokens).  So it is made once, as a base: of a place with an empty stack, or of
+ * the places within one value of a KeySet, on the stack that they have in common.  A base is the
+ * tokens that stay within, and the nodes of the trie at which the stacks end; there tokens are
+ * walked on from where the stack continues, for the next few stacks once as well. */
 #include <stdlib.h>
 #include <string.h>
 #include "match_impl.h"
 
-enum { FEW_PLACES = 2 }; /* more are walked together */
-
-/* Different states that one byte or character leads to. */
-typedef struct Few {
-        int state[16], n;
-        bool fails; /* or to none, or to more */
-} Few;
-
-static void few_add(Few *f, int state)
+static uint32_t hash_of(int parent, int elem)
 {
-        for (int i = 0; i < f->n; i++)
-                if (f->state[i] == state)
-                        return;
-        if (state < 0 || f->n == (int)(sizeof f->state / sizeof *f->state))
-                f->fails = true;
-        else
-                f->state[f->n++] = state;
+        return mix(mix(3, (uint32_t)parent), (uint32_t)elem);
 }
 
-/* Where bytes of [lo, hi] lead.  The places' ranges say which bytes are alike. */
-static void few_next(Matcher *m, int from, int lo, int hi, Few *to)
+static uint32_t hash_base(const Matcher *m, int i)
 {
-        for (int byte = lo, next; byte <= hi && !to->fails; byte = next) {
-                few_add(to, match_step(m, from, (unsigned char)byte));
-                next = hi + 1;
-                for (int i = 0; i < m->state[from].n; i++) {
-                        const Elem *e = &m->g->elem[m->state[from].place[i].elem];
-                        if (e->lo > byte && e->lo < next)
-                                next = e->lo;
-                        if (e->hi >= byte && e->hi + 1 < next)
-                                next = e->hi + 1;
-                }
+        return hash_of(m->base[i].parent, m->base[i].elem);
+}
+
+/* The number of a base of this parent and element, -1: there is none yet; *slot is where it goes. */
+static int find_base(Matcher *m, int parent, int elem, uint32_t *slot)
+{
+        if (!match_table_grow(m, &m->bases, hash_base))
+                return -1;
+        const uint32_t mask = (uint32_t)(m->bases.cap - 1);
+        uint32_t h = hash_of(parent, elem) & mask;
+        for (; m->bases.slot[h]; h = (h + 1) & mask) {
+                const Base *b = &m->base[m->bases.slot[h] - 1];
+                if (b->parent == parent && b->elem == elem)
+                        return m->bases.slot[h] - 1;
         }
+        *slot = h;
+        return -1;
 }
 
-/* The states to which a plain character (token_trie.h) leads; their number, 0: some of them may not
- * come.  Within a JSON string of any length it is the state itself; where the length has a bound,
- * the next of a chain. */
-static int plain_after(Matcher *m, int state)
+/* m->more becomes a list of tokens, or, where they are many, a mask. */
+static bool take_more(Matcher *m, Base *b)
 {
-        Few all = { .n = 0 };
-        if (m->state[state].n_after >= 0)
-                return m->state[state].n_after;
-        for (int i = 0; i < N_PLAIN_FORMS && !all.fails; i++) {
-                const struct PlainForm *f = &plain_form[i];
-                Few at = { { state }, 1, false };
-                for (int k = 0; k < f->n && !all.fails; k++) {
-                        Few to = { .n = 0 };
-                        for (int j = 0; j < at.n; j++)
-                                few_next(m, at.state[j], f->lo[k], f->hi[k], &to);
-                        all.fails |= to.fails;
-                        for (int j = 0; j < to.n; j++) /* a rule of bytes, not of characters */
-                                all.fails |= k + 1 < f->n && m->state[to.state[j]].complete;
-                        at = to;
-                }
-                for (int j = 0; j < at.n && !all.fails; j++)
-                        few_add(&all, at.state[j]);
+        const size_t words = match_words(m);
+        int n = 0, k = 0;
+        for (size_t i = 0; i < words; i++)
+                n += m->more[i] ? __builtin_popcount(m->more[i]) : 0;
+        if ((size_t)n > words / 8) {
+                uint32_t *fresh = calloc(words + 1, sizeof *fresh);
+                b->bits = fresh ? m->more : NULL;
+                m->more = fresh ? fresh : m->more;
+                m->mask_bytes += words * 4;
+                return fresh;
         }
-        State *s = &m->state[state];
-        s->n_after = 0;
-        if (!all.fails && all.n && (s->after = malloc((size_t)all.n * sizeof *s->after))) {
-                memcpy(s->after, all.state, (size_t)all.n * sizeof *s->after);
-                s->n_after = all.n;
-        }
-        return s->n_after;
-}
-
-/* How many plain characters may come next, whichever they are, up to TOK_PLAIN; inside: and the
- * rule ends nowhere on the way.  ANY_NUMBER: as many as one likes. */
-static int free_plain(Matcher *m, int state, bool inside)
-{
-        enum { MOST = 24 };
-        int met[MOST] = { state }, n = 1, level = 0;
-        if (m->state[state].plain[inside] >= 0)
-                return m->state[state].plain[inside];
-        for (int from = 0, to = 1; from < to; level++, from = to, to = n) {
-                bool good = level < TOK_PLAIN;
-                for (int i = from; i < to && good; i++) {
-                        const int k = plain_after(m, met[i]);
-                        good = k > 0;
-                        for (int j = 0; j < k && good; j++) {
-                                const int s = m->state[met[i]].after[j];
-                                int old = 0;
-                                while (old < n && met[old] != s)
-                                        old++;
-                                good = old < MOST && !(inside && m->state[s].complete);
-                                if (good && old == n)
-                                        met[n++] = s;
-                        }
-                }
-                if (!good)
-                        return m->state[state].plain[inside] = (signed char)level;
-        }
-        return m->state[state].plain[inside] = ANY_NUMBER;
-}
-
-/* Does it take any n plain characters?  inside: and its rule ends nowhere on the way. */
-static bool takes_plain(Matcher *m, int state, int n, bool inside)
-{
-        const int k = free_plain(m, state, inside);
-        return k >= n || k == ANY_NUMBER;
-}
-
-static void take_tokens(const int *order, int from, int to, uint32_t *bits)
-{
-        for (int k = from; k < to; k++)
-                bits[order[k] / 32] |= 1u << order[k] % 32;
-}
-
-/* Where a walk notes what it finds. */
-typedef struct Walk {
-        uint32_t *bits;
-        Base *leave; /* nodes at which the state is complete, or NULL */
-        int *cap;
-} Walk;
-
-static bool walk_plain(Matcher *m, int state, int i, int most, const Walk *w);
-
-/* Tokens at and below nodes [from, to) that `state` takes, of which the nodes at `depth` + 1 read
- * the first byte.  rest: they are nodes of t->rest. */
-static void walk(Matcher *m, int state, int from, int to, int depth, const Walk *w, bool rest)
-{
-        const TokenTrie *t = m->t;
-        const TrieNode *node = rest ? t->rest : t->node;
-        const int *order = rest ? t->rest_order : t->order;
-        m->path[depth] = state;
-        m->path_next[depth] = m->state[state].next;
-        for (int i = from; i < to;) {
-                const TrieNode *n = &node[i];
-                const int *next = m->path_next[n->depth - 1];
-                int s = next ? next[n->byte] : -2;
-                if (s == -2) {
-                        s = match_step(m, m->path[n->depth - 1], n->byte);
-                        m->path_next[n->depth - 1] = m->state[m->path[n->depth - 1]].next;
-                }
-                if (s < 0) {
-                        i = n->end;
-                        continue;
-                }
-                if (n->end == i + 1) {
-                        take_tokens(order, n->tokens, node[i + 1].tokens, w->bits);
-                        i++;
-                        continue;
-                }
-                m->path[n->depth] = s;
-                m->path_next[n->depth] = m->state[s].next;
-                const bool leaves = w->leave && m->state[s].complete;
-                if (n->plain > 0 && !leaves && takes_plain(m, s, n->plain, w->leave)) {
-                        take_tokens(order, n->tokens, node[n->end].tokens, w->bits);
-                        i = n->end;
-                        continue;
-                }
-                if (!rest && n->most > 0 && !leaves && walk_plain(m, s, i, n->most, w)) {
-                        i = n->end;
-                        continue;
-                }
-                take_tokens(order, n->tokens, node[i + 1].tokens, w->bits);
-                if (leaves && match_grow(m, &w->leave->leave, w->cap, w->leave->n_leave + 1,
-                                         sizeof *w->leave->leave))
-                        w->leave->leave[w->leave->n_leave++] = rest ? t->rest_node[i] : i;
-                i = m->state[s].n ? i + 1 : n->end;
-        }
-}
-
-/* Where `state`, at node i or before all (-1), takes any plain characters: the plain tokens at and
- * below it, and of the rest what it takes. */
-static bool walk_plain(Matcher *m, int state, int i, int most, const Walk *w)
-{
-        const TokenTrie *t = m->t;
-        if (most <= 0 || !takes_plain(m, state, most, w->leave))
+        if (n && !(b->token = malloc((size_t)n * sizeof *b->token)))
                 return false;
-        token_trie_plain(t, i, w->bits);
-        if (i < 0) {
-                walk(m, state, 0, t->n_rest, 0, w, true);
-        } else { /* i is a node of the rest, too, where the next one is another there */
-                const int from = t->rest_at[i + 1], to = t->rest_at[t->node[i].end];
-                if (to > from)
-                        walk(m, state, from, to, t->node[i].depth, w, true);
-        }
+        for (size_t i = 0; i < words && n; i++)
+                for (uint32_t *x = &m->more[i]; *x; *x &= *x - 1)
+                        b->token[k++] = (int)i * 32 + __builtin_ctz(*x);
+        b->n_token = n;
         return true;
 }
 
-static void walk_all(Matcher *m, int state, const Walk *w)
+static int keep_base(Matcher *m, Base b)
 {
-        if (w->leave && m->state[state].complete)
-                walk(m, state, 0, m->t->n_node, 0, w, false);
-        else if (!walk_plain(m, state, -1, m->t->most, w))
-                walk(m, state, 0, m->t->n_node, 0, w, false);
+        const bool kept = take_more(m, &b) &&
+                          match_grow(m, &m->base, &m->cap_base, m->n_base + 1, sizeof *m->base);
+        if (!kept) {
+                m->no_memory = true;
+                free(b.leave);
+                return -1;
+        }
+        m->mask_bytes += sizeof b + ((size_t)b.n_token + (size_t)b.n_leave) * sizeof(int);
+        m->base[m->n_base] = b;
+        return m->n_base++;
 }
 
-static const Base *base_for(Matcher *m, int elem)
+/* Of a state whose stacks end where a token may leave it. */
+static int base_of_state(Matcher *m, int state)
 {
-        if (m->base_of[elem])
-                return &m->base[m->base_of[elem] - 1];
-        if (!match_grow(m, &m->base, &m->cap_base, m->n_base + 1, sizeof *m->base))
-                return NULL;
-        Base b = { .elem = elem, .bits = calloc(match_words(m), 4) };
+        if (m->state[state].base)
+                return m->state[state].base - 1;
+        Base b = { .parent = -1, .elem = -1 };
+        int cap = 0;
+        match_walk_all(m, state, &(Walk) { m->more, &b, &cap });
+        const int at = keep_base(m, b);
+        m->state[state].base = at + 1;
+        return at;
+}
+
+static int base_of_elem(Matcher *m, int elem)
+{
+        uint32_t slot = 0;
+        int at = find_base(m, -1, elem, &slot);
+        if (at >= 0 || m->no_memory)
+                return at;
+        match_begin(m);
+        match_add_place(m, elem, 0);
+        const int s = match_make_state(m);
+        if (s < 0)
+                return -1;
+        Base b = { .parent = -1, .elem = elem };
+        int cap = 0;
+        match_walk_all(m, s, &(Walk) { m->more, &b, &cap });
+        if ((at = keep_base(m, b)) >= 0) {
+                m->bases.slot[slot] = at + 1;
+                m->bases.n++;
+        }
+        return at;
+}
+
+/* The base of what more is taken where the stacks of `parent` go on at elem. */
+static int base_behind(Matcher *m, int parent, int elem)
+{
+        uint32_t slot = 0;
+        int at = find_base(m, parent, elem, &slot);
+        if (at >= 0 || m->no_memory)
+                return at;
+        Base b = { .parent = parent, .elem = elem };
         int cap = 0;
         match_begin(m);
         match_add_place(m, elem, 0);
-        int s = match_make_state(m);
-        if (!b.bits || s < 0) {
-                free(b.bits);
-                m->no_memory = true;
-                return NULL;
+        match_walk_leaves(m, parent, match_make_state(m), &(Walk) { m->more, &b, &cap });
+        if ((at = keep_base(m, b)) >= 0) {
+                m->bases.slot[slot] = at + 1;
+                m->bases.n++;
         }
-        m->mask_bytes += match_words(m) * 4;
-        walk_all(m, s, &(Walk) { b.bits, &b, &cap });
-        m->base[m->n_base] = b;
-        m->base_of[elem] = ++m->n_base;
-        return &m->base[m->n_base - 1];
+        return at;
 }
 
-static void mask_of_place(Matcher *m, Place p, uint32_t *bits)
+static void take_base(Matcher *m, int base, uint32_t *bits)
 {
-        const Base *b = base_for(m, p.elem);
-        for (size_t i = 0; b && i < match_words(m); i++)
+        const Base *b = &m->base[base];
+        for (size_t i = 0; b->bits && i < match_words(m); i++)
                 bits[i] |= b->bits[i];
-        if (!b || !p.stack || !b->n_leave)
+        match_take(b->token, 0, b->n_token, bits);
+}
+
+/* ---- a state's places ---- */
+
+/* Within a KeySet what is taken does not depend on the pairs that have come. */
+static bool in_keys(const Matcher *m, int stack)
+{
+        const int kind = stack ? m->g->elem[m->stack[stack].elem].kind : ELEM_END;
+        return kind == ELEM_MORE || kind == ELEM_NEXT;
+}
+
+typedef struct Group {
+        Place place;
+        int keys; /* the innermost stack of a KeySet, 0: none */
+} Group;
+
+static int by_keys(const void *x, const void *y)
+{
+        const Group *a = x, *b = y;
+        return a->keys != b->keys ? (a->keys < b->keys ? -1 : 1)
+               : a->place.elem != b->place.elem
+                       ? (a->place.elem < b->place.elem ? -1 : 1)
+                       : (a->place.stack > b->place.stack) - (a->place.stack < b->place.stack);
+}
+
+/* The deepest stack that all have in common. */
+static int common_stack(const Matcher *m, const Group *g, int n)
+{
+        int a = g->place.stack;
+        for (int i = 1; i < n; i++)
+                for (int b = g[i].place.stack; a != b;) {
+                        const int da = m->stack[a].depth, db = m->stack[b].depth;
+                        a = da >= db ? m->stack[a].parent : a;
+                        b = db >= da ? m->stack[b].parent : b;
+                }
+        return a;
+}
+
+/* stack, as it stands on `from`, on an empty one; -1: no memory */
+static int stack_from(Matcher *m, int stack, int from)
+{
+        if (stack == from)
+                return 0;
+        const Stack s = m->stack[stack];
+        const int parent = stack_from(m, s.parent, from);
+        return parent < 0 ? -1 : match_push(m, parent, s.elem, s.set);
+}
+
+/* The base of places as they stand on `stack`, which they have in common; -1: no memory. */
+static int base_of_group(Matcher *m, const Group *g, int n, int stack)
+{
+        if (n == 1 && g->place.stack == stack)
+                return base_of_elem(m, g->place.elem);
+        match_begin(m);
+        for (int i = 0; i < n; i++) {
+                const int s = stack_from(m, g[i].place.stack, stack);
+                if (s >= 0)
+                        match_add_place(m, g[i].place.elem, s);
+        }
+        const int s = match_make_state(m);
+        return s < 0 ? -1 : base_of_state(m, s);
+}
+
+/* Where one character ends a rule, as in [a-z]{3}, nearly every token leaves it: what follows is
+ * taken in. */
+static void mask_of_group(Matcher *m, const Group *g, int n, uint32_t *bits)
+{
+        enum { MOST_BEHIND = 4, MANY_LEAVE = 400 };
+        int stack = common_stack(m, g, n), base = base_of_group(m, g, n, stack);
+        for (int i = 0; i < MOST_BEHIND && base >= 0 && m->base[base].n_leave > MANY_LEAVE &&
+                        stack && !in_keys(m, stack);
+             i++) {
+                stack = m->stack[stack].parent;
+                base = base_of_group(m, g, n, stack);
+        }
+        for (int i = 0; base >= 0; i++) {
+                take_base(m, base, bits);
+                if (!stack || !m->base[base].n_leave)
+                        return;
+                if (i == MOST_BEHIND || in_keys(m, stack))
+                        break;
+                base = base_behind(m, base, m->stack[stack].elem);
+                stack = m->stack[stack].parent;
+        }
+        if (base < 0)
                 return;
         match_begin(m);
-        match_add_place(m, m->stack[p.stack].elem, m->stack[p.stack].parent);
-        int rest = match_make_state(m);
-        for (int i = 0; i < b->n_leave && rest >= 0; i++) {
-                const int node = b->leave[i];
-                const TrieNode *n = &m->t->node[node];
-                const Walk w = { bits, NULL, NULL };
-                if (n->plain > 0 && takes_plain(m, rest, n->plain, false))
-                        take_tokens(m->t->order, n[1].tokens, m->t->node[n->end].tokens, bits);
-                else if (!walk_plain(m, rest, node, n->most, &w))
-                        walk(m, rest, node + 1, n->end, n->depth, &w, false);
+        match_return(m, stack);
+        match_walk_leaves(m, base, match_make_state(m), &(Walk) { bits, NULL, NULL });
+}
+
+static void mask_of_state(Matcher *m, int state, uint32_t *bits)
+{
+        const int n = m->state[state].n;
+        if (!match_grow(m, &m->group, &m->cap_group, n, sizeof *m->group))
+                return;
+        for (int i = 0; i < n; i++) {
+                const Place p = m->state[state].place[i];
+                int keys = p.stack;
+                while (keys && !in_keys(m, keys))
+                        keys = m->stack[keys].parent;
+                m->group[i] = (Group) { p, keys };
+        }
+        qsort(m->group, (size_t)n, sizeof *m->group, by_keys);
+        for (int from = 0, to = 0; from < n && !m->no_memory; from = to) {
+                while (to < n && m->group[to].keys == m->group[from].keys)
+                        to++;
+                mask_of_group(m, m->group + from, to - from, bits);
         }
 }
 
@@ -256,11 +255,7 @@ const uint32_t *matcher_mask(Matcher *m)
         uint32_t *bits = calloc(match_words(m) + 1, 4);
         if (!bits)
                 return NULL;
-        const int n = m->state[m->at].n;
-        if (n > FEW_PLACES)
-                walk_all(m, m->at, &(Walk) { bits, NULL, NULL });
-        for (int i = 0; i < n && n <= FEW_PLACES; i++)
-                mask_of_place(m, m->state[m->at].place[i], bits);
+        mask_of_state(m, m->at, bits);
         for (int i = 0; i < m->t->n_eos && m->state[m->at].complete; i++)
                 bits[m->t->eos[i] / 32] |= 1u << m->t->eos[i] % 32;
         if (m->no_memory) {

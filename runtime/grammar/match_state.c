@@ -4,12 +4,6 @@
 #include <string.h>
 #include "match_impl.h"
 
-static uint32_t mix(uint32_t h, uint32_t x)
-{
-        h = (h ^ x) * 0x9e3779b1u;
-        return h ^ h >> 15;
-}
-
 bool match_grow(Matcher *m, void *array, int *cap, int need, size_t each)
 {
         void *p;
@@ -29,7 +23,7 @@ bool match_grow(Matcher *m, void *array, int *cap, int need, size_t each)
 
 /* ---- stacks ---- */
 
-static bool table_grow(Matcher *m, Table *t, uint32_t (*hash)(const Matcher *, int))
+bool match_table_grow(Matcher *m, Table *t, uint32_t (*hash)(const Matcher *, int))
 {
         if (t->n * 2 < t->cap)
                 return true;
@@ -54,26 +48,27 @@ static bool table_grow(Matcher *m, Table *t, uint32_t (*hash)(const Matcher *, i
 
 static uint32_t hash_stack(const Matcher *m, int i)
 {
-        return mix(mix(1, (uint32_t)m->stack[i].parent), (uint32_t)m->stack[i].elem);
+        const Stack *s = &m->stack[i];
+        return mix(mix(mix(mix(1, (uint32_t)s->parent), (uint32_t)s->elem), (uint32_t)s->set),
+                   (uint32_t)(s->set >> 32));
 }
 
 /* -1: too deep, or no memory */
-static int match_push(Matcher *m, int parent, int elem)
+int match_push(Matcher *m, int parent, int elem, uint64_t set)
 {
         const int depth = m->stack[parent].depth + 1;
         elem = m->g->same[elem];
         if (depth > GR_MAX_DEPTH || m->n_stack >= 2 * MAX_STACKS ||
-            !table_grow(m, &m->stacks, hash_stack))
+            !match_table_grow(m, &m->stacks, hash_stack) ||
+            !match_grow(m, &m->stack, &m->cap_stack, m->n_stack + 1, sizeof *m->stack))
                 return -1;
-        uint32_t h = mix(mix(1, (uint32_t)parent), (uint32_t)elem) & (uint32_t)(m->stacks.cap - 1);
+        m->stack[m->n_stack] = (Stack) { parent, elem, depth, set };
+        uint32_t h = hash_stack(m, m->n_stack) & (uint32_t)(m->stacks.cap - 1);
         for (; m->stacks.slot[h]; h = (h + 1) & (uint32_t)(m->stacks.cap - 1)) {
                 const Stack *s = &m->stack[m->stacks.slot[h] - 1];
-                if (s->parent == parent && s->elem == elem)
+                if (s->parent == parent && s->elem == elem && s->set == set)
                         return m->stacks.slot[h] - 1;
         }
-        if (!match_grow(m, &m->stack, &m->cap_stack, m->n_stack + 1, sizeof *m->stack))
-                return -1;
-        m->stack[m->n_stack] = (Stack) { parent, elem, depth };
         m->stacks.slot[h] = ++m->n_stack;
         m->stacks.n++;
         return m->n_stack - 1;
@@ -81,47 +76,105 @@ static int match_push(Matcher *m, int parent, int elem)
 
 /* ---- states ---- */
 
+static uint32_t hash_place(Place p) { return mix(mix(7, (uint32_t)p.elem), (uint32_t)p.stack); }
+
 /* A place to look at; each once.  Places that read no byte are resolved by close_places. */
 void match_add_place(Matcher *m, int elem, int stack)
 {
         elem = m->g->same[elem];
         if ((m->n_place + 1) * 2 > m->seen_cap) {
                 int cap = m->seen_cap ? m->seen_cap * 2 : 256;
-                int *seen = calloc((size_t)cap, sizeof *seen);
+                uint64_t *seen = calloc((size_t)cap, sizeof *seen);
                 if (!seen || m->n_place >= GR_MAX_PLACES) {
                         free(seen);
                         m->no_memory = true; /* or too many places */
                         return;
                 }
                 for (int i = 0; i < m->n_place; i++) {
-                        uint32_t h = mix(mix(7, (uint32_t)m->place[i].elem),
-                                         (uint32_t)m->place[i].stack);
-                        for (h &= (uint32_t)(cap - 1); seen[h]; h = (h + 1) & (uint32_t)(cap - 1))
-                                ;
-                        seen[h] = i + 1;
+                        uint32_t h = hash_place(m->place[i]) & (uint32_t)(cap - 1);
+                        while (seen[h])
+                                h = (h + 1) & (uint32_t)(cap - 1);
+                        seen[h] = m->seen_as | (uint32_t)(i + 1);
                 }
                 free(m->seen);
                 m->seen = seen;
                 m->seen_cap = cap;
         }
-        uint32_t h = mix(mix(7, (uint32_t)elem), (uint32_t)stack) & (uint32_t)(m->seen_cap - 1);
-        for (; m->seen[h]; h = (h + 1) & (uint32_t)(m->seen_cap - 1)) {
-                const Place *p = &m->place[m->seen[h] - 1];
+        const Place new = { elem, stack };
+        uint32_t h = hash_place(new) & (uint32_t)(m->seen_cap - 1);
+        for (; m->seen[h] > m->seen_as; h = (h + 1) & (uint32_t)(m->seen_cap - 1)) {
+                const Place *p = &m->place[(uint32_t)m->seen[h] - 1];
                 if (p->elem == elem && p->stack == stack)
                         return;
         }
         if (!match_grow(m, &m->place, &m->cap_place, m->n_place + 1, sizeof *m->place))
                 return;
-        m->place[m->n_place++] = (Place) { elem, stack };
-        m->seen[h] = m->n_place;
+        m->place[m->n_place++] = new;
+        m->seen[h] = m->seen_as | (uint32_t)m->n_place;
 }
 
+/* What was seen before has a smaller number in seen_as. */
 void match_begin(Matcher *m)
 {
-        if (m->seen)
-                memset(m->seen, 0, (size_t)m->seen_cap * sizeof *m->seen);
+        m->seen_as += (uint64_t)1 << 32;
         m->n_place = 0;
         m->complete = false;
+}
+
+/* The alternatives of a rule, from its first element on. */
+static void add_rule(Matcher *m, int first, int stack)
+{
+        for (int k = first; stack >= 0; k++) {
+                match_add_place(m, k, stack);
+                while (!match_ends(&m->g->elem[k]))
+                        k++;
+                if (m->g->elem[k].kind == ELEM_END)
+                        break;
+        }
+}
+
+void match_return(Matcher *m, int stack)
+{
+        const Stack *s = &m->stack[stack];
+        const int kind = m->g->elem[s->elem].kind;
+        match_add_place(m, s->elem, kind == ELEM_MORE || kind == ELEM_NEXT ? stack : s->parent);
+}
+
+/* Pairs of the set at elem (ELEM_KEYS) that have not come yet; behind: where all of them end. */
+static void add_pairs(Matcher *m, int elem, int behind, uint64_t come)
+{
+        const KeySet *k = &m->g->keys[m->g->elem[elem].ref];
+        for (int i = 0; i < k->n; i++)
+                if (!(come >> i & 1))
+                        add_rule(m, k->pair[i],
+                                 match_push(m, behind, elem + 1, come | (uint64_t)1 << i));
+        if (k->other >= 0)
+                add_rule(m, k->other, match_push(m, behind, elem + 1, come));
+}
+
+/* A place at one of the three elements of a KeySet. */
+static void close_keys(Matcher *m, Place p)
+{
+        const Elem *e = &m->g->elem[p.elem];
+        const KeySet *k = &m->g->keys[e->ref];
+        if (e->kind == ELEM_KEYS) {
+                const int behind = match_push(m, p.stack, p.elem + 3, 0);
+                if (!k->required && !k->some)
+                        match_add_place(m, p.elem + 3, p.stack);
+                if (behind >= 0)
+                        add_rule(m, k->quote, match_push(m, behind, p.elem + 2, 0));
+                return;
+        }
+        const uint64_t come = m->stack[p.stack].set;
+        const int behind = m->stack[p.stack].parent;
+        if (e->kind == ELEM_NEXT) {
+                add_pairs(m, p.elem - 2, behind, come);
+                return;
+        }
+        if (!(k->required & ~come))
+                match_return(m, behind);
+        if (k->other >= 0 || come != (k->n < 64 ? ((uint64_t)1 << k->n) - 1 : UINT64_MAX))
+                add_rule(m, k->comma, match_push(m, behind, p.elem + 1, come));
 }
 
 /* Follow references and ends until every place reads a byte; those stay, the first n of place. */
@@ -134,20 +187,15 @@ static void close_places(Matcher *m)
                 const Elem *e = &elem[p.elem];
                 if (match_ends(e)) {
                         if (p.stack)
-                                match_add_place(m, m->stack[p.stack].elem,
-                                                m->stack[p.stack].parent);
+                                match_return(m, p.stack);
                         else
                                 m->complete = true;
                 } else if (e->kind == ELEM_REF) {
-                        int stack = match_ends(e + 1) ? p.stack
-                                                      : match_push(m, p.stack, p.elem + 1);
-                        for (int k = e->ref; stack >= 0; k++) {
-                                match_add_place(m, k, stack);
-                                while (!match_ends(&elem[k]))
-                                        k++;
-                                if (elem[k].kind == ELEM_END)
-                                        break;
-                        }
+                        add_rule(m, e->ref,
+                                 match_ends(e + 1) ? p.stack
+                                                   : match_push(m, p.stack, p.elem + 1, 0));
+                } else if (e->kind >= ELEM_KEYS) {
+                        close_keys(m, p);
                 }
         }
         for (int i = 0; i < m->n_place; i++)
@@ -161,6 +209,26 @@ static int by_place(const void *x, const void *y)
         const Place *a = x, *b = y;
         return a->elem != b->elem ? (a->elem < b->elem ? -1 : 1)
                                   : (a->stack > b->stack) - (a->stack < b->stack);
+}
+
+/* Few, or in order already, as they mostly are. */
+static void sort_places(Place *p, int n)
+{
+        enum { FEW = 24 };
+        int i = 1;
+        while (i < n && by_place(&p[i - 1], &p[i]) <= 0)
+                i++;
+        if (i < n && n > FEW) {
+                qsort(p, (size_t)n, sizeof *p, by_place);
+                return;
+        }
+        for (; i < n; i++) {
+                const Place x = p[i];
+                int k = i;
+                for (; k && by_place(&p[k - 1], &x) > 0; k--)
+                        p[k] = p[k - 1];
+                p[k] = x;
+        }
 }
 
 static uint32_t hash_places(const Place *p, int n, bool complete)
@@ -180,9 +248,10 @@ static uint32_t hash_state(const Matcher *m, int i)
 int match_make_state(Matcher *m)
 {
         close_places(m);
-        if ((!m->n_place && !m->complete) || m->no_memory || !table_grow(m, &m->states, hash_state))
+        if ((!m->n_place && !m->complete) || m->no_memory ||
+            !match_table_grow(m, &m->states, hash_state))
                 return -1;
-        qsort(m->place, (size_t)m->n_place, sizeof *m->place, by_place);
+        sort_places(m->place, m->n_place);
         uint32_t h = hash_places(m->place, m->n_place, m->complete) & (uint32_t)(m->states.cap - 1);
         size_t bytes = (size_t)m->n_place * sizeof *m->place;
         for (; m->states.slot[h]; h = (h + 1) & (uint32_t)(m->states.cap - 1)) {
@@ -257,8 +326,8 @@ void match_free_states(Matcher *m)
         }
         for (int i = 0; i < m->n_base; i++) {
                 free(m->base[i].bits);
+                free(m->base[i].token);
                 free(m->base[i].leave);
-                m->base_of[m->base[i].elem] = 0;
         }
         m->n_state = m->n_base = 0;
 }
@@ -267,7 +336,7 @@ void match_free_states(Matcher *m)
 void match_forget(Matcher *m)
 {
         int n = m->state[m->at].n;
-        int *kept = malloc(((size_t)n * (GR_MAX_DEPTH + 2) + 1) * sizeof *kept);
+        int *kept = malloc(((size_t)n * (3 * GR_MAX_DEPTH + 2) + 1) * sizeof *kept);
         size_t used = 0;
         if (!kept)
                 return; /* it grows on */
@@ -276,15 +345,19 @@ void match_forget(Matcher *m)
                 size_t at = used++;
                 kept[used++] = p->elem;
                 kept[at] = 0;
-                for (int s = p->stack; s; s = m->stack[s].parent, kept[at]++)
+                for (int s = p->stack; s; s = m->stack[s].parent, kept[at]++) {
                         kept[used++] = m->stack[s].elem;
+                        kept[used++] = (int)(uint32_t)m->stack[s].set;
+                        kept[used++] = (int)(m->stack[s].set >> 32);
+                }
         }
         const bool complete = m->state[m->at].complete;
         match_free_states(m);
         m->mask_bytes = 0;
         m->n_stack = 1;
-        for (int i = 0; i < 2; i++) {
-                Table *t = i ? &m->states : &m->stacks;
+        Table *const table[] = { &m->stacks, &m->states, &m->bases };
+        for (int i = 0; i < 3; i++) {
+                Table *t = table[i];
                 if (t->slot)
                         memset(t->slot, 0, (size_t)t->cap * sizeof *t->slot);
                 t->n = 0;
@@ -292,11 +365,14 @@ void match_forget(Matcher *m)
         match_begin(m);
         for (size_t i = 0; i < used;) {
                 int depth = kept[i], elem = kept[i + 1], stack = 0;
-                for (int k = depth - 1; k >= 0 && stack >= 0; k--)
-                        stack = match_push(m, stack, kept[i + 2 + (size_t)k]);
+                for (int k = depth - 1; k >= 0 && stack >= 0; k--) {
+                        const int *x = &kept[i + 2 + 3 * (size_t)k];
+                        stack = match_push(m, stack, *x,
+                                           (uint32_t)x[1] | (uint64_t)(uint32_t)x[2] << 32);
+                }
                 if (stack >= 0)
                         match_add_place(m, elem, stack);
-                i += 2 + (size_t)depth;
+                i += 2 + 3 * (size_t)depth;
         }
         m->complete = complete;
         free(kept);

@@ -85,6 +85,29 @@ void gr_text(Build *b, int rule, const char *text, size_t n)
                 gr_bytes(b, rule, (unsigned char)text[i], (unsigned char)text[i]);
 }
 
+void gr_keys(Build *b, int rule, const KeySet *k)
+{
+        if (b->code)
+                return;
+        if (b->n_keys == b->cap_keys) {
+                int cap = b->cap_keys * 2 + 16;
+                KeySet *p = realloc(b->keys, (size_t)cap * sizeof *p);
+                if (!p) {
+                        b->code = err_set(b->e, TGC_NO_MEMORY, "no memory for a grammar");
+                        return;
+                }
+                b->keys = p;
+                b->cap_keys = cap;
+        }
+        b->keys[b->n_keys] = *k;
+        for (int kind = ELEM_KEYS; kind <= ELEM_NEXT; kind++)
+                if (room(b, rule))
+                        b->rule[rule].elem[b->rule[rule].n++] = (Elem) {
+                                .kind = (unsigned char)kind, .ref = b->n_keys
+                        };
+        b->n_keys++;
+}
+
 /* ---- UTF-8 ---- */
 
 int char_read(const char *p, size_t n, uint32_t *c)
@@ -198,11 +221,15 @@ int gr_repeat(Build *b, int what, int min, int max)
         int rule = gr_rule(b), rest = -1;
         for (int i = 0; i < min && !b->code; i++)
                 gr_ref(b, rule, what);
-        if (max < 0) {
+        if (max < 0 && what == b->any_char && b->any_chars) {
+                rest = b->any_chars; /* same.c finds no rules equal that refer to themselves */
+        } else if (max < 0) {
                 rest = gr_rule(b);
                 gr_ref(b, rest, what);
                 gr_ref(b, rest, rest);
                 gr_alt(b, rest);
+                if (what && what == b->any_char)
+                        b->any_chars = rest;
         }
         for (int i = min; i < max && !b->code; i++) { /* the innermost first */
                 int more = gr_rule(b);
@@ -225,6 +252,19 @@ typedef struct Check {
         int *mark;             /* 0 not seen, 1 on the way, 2 done */
 } Check;
 
+static bool keys_may_be_none(const KeySet *k) { return !k->required && !k->some; }
+
+static bool keys_end(const Check *c, const KeySet *k)
+{
+        bool one = k->other >= 0 && c->ends[k->other];
+        for (int i = 0; i < k->n; i++) {
+                one |= c->ends[k->pair[i]];
+                if (k->required >> i & 1 && !c->ends[k->pair[i]])
+                        return false;
+        }
+        return one || !k->some;
+}
+
 /* Fixed points: which rules match nothing at all, and which match something finite. */
 static void find_facts(Check *c)
 {
@@ -240,6 +280,12 @@ static void find_facts(Check *c)
                                 } else if (e && e->kind == ELEM_REF) {
                                         nothing = nothing && c->nullable[e->ref];
                                         ends = ends && c->ends[e->ref];
+                                } else if (e && e->kind == ELEM_KEYS) {
+                                        const KeySet *k = &c->b->keys[e->ref];
+                                        nothing = nothing && keys_may_be_none(k);
+                                        ends = ends && keys_end(c, k);
+                                } else if (e && e->kind > ELEM_KEYS) {
+                                        continue;
                                 } else {
                                         more |= (nothing && !c->nullable[r]) ||
                                                 (ends && !c->ends[r]);
@@ -281,7 +327,9 @@ static int find_recursion(Check *c)
                         const Elem *e = &x->elem[t->at++];
                         if (e->kind == ELEM_ALT) {
                                 t->start = true;
-                        } else if (e->kind == ELEM_BYTES) {
+                        } else if (e->kind >= ELEM_KEYS && keys_may_be_none(&c->b->keys[e->ref])) {
+                                t->start = false;
+                        } else if (e->kind != ELEM_REF) {
                                 while (t->at < x->n && x->elem[t->at].kind != ELEM_ALT)
                                         t->at++;
                         } else {
@@ -348,9 +396,11 @@ static int flatten(Build *b, Grammar **out)
                 start[r] = (int)n;
                 n += (size_t)b->rule[r].n + 1;
         }
-        if (g)
+        if (g) {
                 g->elem = malloc(n * sizeof *g->elem);
-        if (!start || !g || !g->elem) {
+                g->keys = malloc(((size_t)b->n_keys + 1) * sizeof *g->keys);
+        }
+        if (!start || !g || !g->elem || !g->keys) {
                 free(start);
                 grammar_free(g);
                 return err_set(b->e, TGC_NO_MEMORY, "no memory for a grammar");
@@ -358,10 +408,20 @@ static int flatten(Build *b, Grammar **out)
         for (int r = 0; r < b->n; r++) {
                 for (int i = 0; i < b->rule[r].n; i++) {
                         Elem e = b->rule[r].elem[i];
-                        e.ref = e.kind == ELEM_REF ? start[e.ref] : 0;
+                        if (e.kind == ELEM_REF)
+                                e.ref = start[e.ref];
                         g->elem[g->n++] = e;
                 }
                 g->elem[g->n++] = (Elem) { .kind = ELEM_END };
+        }
+        for (int i = 0; i < b->n_keys; i++) {
+                KeySet *k = &g->keys[g->n_keys++];
+                *k = b->keys[i];
+                for (int j = 0; j < k->n; j++)
+                        k->pair[j] = start[k->pair[j]];
+                k->quote = start[k->quote];
+                k->comma = start[k->comma];
+                k->other = k->other < 0 ? -1 : start[k->other];
         }
         free(start);
         if (gr_same(g)) {
@@ -386,14 +446,17 @@ void gr_free(Build *b)
         for (int r = 0; r < b->n; r++)
                 free(b->rule[r].elem);
         free(b->rule);
+        free(b->keys);
         b->rule = NULL;
-        b->n = 0;
+        b->keys = NULL;
+        b->n = b->n_keys = 0;
 }
 
 void grammar_free(Grammar *g)
 {
         if (g) {
                 free(g->elem);
+                free(g->keys);
                 free(g->same);
         }
         free(g);

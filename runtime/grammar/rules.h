@@ -7,17 +7,34 @@
 
 #include "grammar.h"
 
-enum { ELEM_END, ELEM_ALT, ELEM_BYTES, ELEM_REF };
+/* ELEM_KEYS, ELEM_MORE and ELEM_NEXT stand side by side: before a KeySet, behind one of its pairs,
+ * and behind the quote that begins a key. */
+enum { ELEM_END, ELEM_ALT, ELEM_BYTES, ELEM_REF, ELEM_KEYS, ELEM_MORE, ELEM_NEXT };
 
 typedef struct Elem {
         unsigned char kind, lo, hi;
-        int ref; /* ELEM_REF: a rule; in a Grammar: its first element */
+        int ref; /* ELEM_REF: a rule; in a Grammar: its first element.  ELEM_KEYS ...: a KeySet */
 } Elem;
+
+/* Pairs of an object in any order, without the quote that begins them: each once at most, `other`
+ * again and again.  `quote` stands before the first, `comma` before the others, with a quote.
+ * Which of them have come is a set of bits beside the stack (match_state.c): as rules they would be
+ * one for each of 2^n sets. */
+enum { MAX_KEYS = 64 };
+
+typedef struct KeySet {
+        int pair[MAX_KEYS], n, other; /* rules, other -1: none; in a Grammar: elements */
+        int quote, comma;
+        uint64_t required;
+        bool some; /* one pair at least */
+} KeySet;
 
 struct Grammar {
         Elem *elem;
         int n, root; /* root: the first element of the first rule */
-        int *same;   /* (n): of the elements that go on alike, one (same.c) */
+        KeySet *keys;
+        int n_keys;
+        int *same; /* (n): of the elements that go on alike, one (same.c) */
 };
 
 typedef struct Rule {
@@ -29,9 +46,11 @@ typedef struct Rule {
 typedef struct Build {
         Rule *rule;
         int n, cap, n_elem;
+        KeySet *keys;
+        int n_keys, cap_keys;
         int code;
         Err *e;
-        int any_char, digit; /* rules that are often wanted; 0: not made yet */
+        int any_char, any_chars, digit; /* rules that are often wanted; 0: not made yet */
 } Build;
 
 typedef struct CharRange {
@@ -45,6 +64,7 @@ void gr_alt(Build *b, int rule);
 void gr_bytes(Build *b, int rule, int lo, int hi);
 void gr_ref(Build *b, int rule, int ref);
 void gr_text(Build *b, int rule, const char *text, size_t n);
+void gr_keys(Build *b, int rule, const KeySet *k); /* `quote` and `comma` begin with a byte */
 /* Any of these code points, in UTF-8; not: any other. */
 int gr_class(Build *b, const CharRange *r, int n, bool negated);
 /* what, from min to max times; max -1: any */

@@ -88,6 +88,14 @@ static bool same_rules(Grammar *g, Slots t, int *rule)
                         g->elem[i].ref = rule[g->elem[i].ref];
                         changed = true;
                 }
+        for (int i = 0; i < g->n_keys; i++) { /* what they say is not compared */
+                KeySet *k = &g->keys[i];
+                for (int j = 0; j < k->n; j++)
+                        k->pair[j] = rule[k->pair[j]];
+                k->quote = rule[k->quote];
+                k->comma = rule[k->comma];
+                k->other = k->other < 0 ? -1 : rule[k->other];
+        }
         return changed;
 }
 

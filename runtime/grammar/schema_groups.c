@@ -220,20 +220,25 @@ static int other_keys(Schema *s, const char **name, int from, int to, size_t n, 
         return rule;
 }
 
-static int pair(Schema *s, int key, int value)
+static void add_value(Schema *s, int rule, int value)
 {
         Build *b = &s->b;
-        int rule = gr_rule(b);
-        gr_ref(b, rule, key);
         gr_ref(b, rule, schema_blank(s));
         gr_text(b, rule, ":", 1);
         gr_ref(b, rule, schema_blank(s));
         gr_ref(b, rule, value);
         gr_ref(b, rule, schema_blank(s));
+}
+
+static int pair(Schema *s, int key, int value)
+{
+        int rule = gr_rule(&s->b);
+        gr_ref(&s->b, rule, key);
+        add_value(s, rule, value);
         return rule;
 }
 
-/* Pairs whose keys are none of the properties; NONE: there are none. */
+/* Pairs whose keys are none of the properties, behind their first quote; NONE: there are none. */
 static int other_pairs(Schema *s, const All *all, const Keys *keys)
 {
         Build *b = &s->b;
@@ -296,7 +301,6 @@ static int other_pairs(Schema *s, const All *all, const Keys *keys)
                                               first->string, wrong);
                                 return NONE;
                         }
-                        gr_text(b, key, "\"", 1);
                         gr_ref(b, key, inner);
                         gr_text(b, key, "\"", 1);
                         return pair(s, key, v);
@@ -318,7 +322,6 @@ static int other_pairs(Schema *s, const All *all, const Keys *keys)
                 name[i] = keys->key[i].name;
         qsort(name, (size_t)keys->n, sizeof *name, by_name);
         int key = gr_rule(b);
-        gr_text(b, key, "\"", 1);
         gr_ref(b, key, other_keys(s, name, 0, keys->n, 0, 0));
         free(name);
         return pair(s, key, rule);
@@ -389,6 +392,41 @@ static int comma(Schema *s, int pair)
         return rule;
 }
 
+/* quote: with the one that begins the key */
+static int named_pair(Schema *s, const Key *k, bool quote)
+{
+        Build *b = &s->b;
+        int name = gr_rule(b); /* no rule that its value stands behind: tokens do not leave it */
+        if (quote)
+                gr_text(b, name, "\"", 1);
+        gr_json_text(b, name, k->name, strlen(k->name));
+        gr_text(b, name, "\"", 1);
+        add_value(s, name, k->rule);
+        return name;
+}
+
+/* The object, with up to MAX_KEYS properties in any order. */
+static int any_order(Schema *s, const Keys *keys, int other, bool some)
+{
+        Build *b = &s->b;
+        KeySet set = { .other = other, .some = some, .quote = gr_rule(b), .comma = gr_rule(b) };
+        int rule = gr_rule(b);
+        gr_text(b, set.quote, "\"", 1);
+        gr_text(b, set.comma, ",", 1);
+        gr_ref(b, set.comma, schema_blank(s));
+        gr_text(b, set.comma, "\"", 1);
+        for (int i = 0; i < keys->n && !b->code; i++)
+                if (keys->key[i].rule != NONE) {
+                        set.required |= (uint64_t)keys->key[i].required << set.n;
+                        set.pair[set.n++] = named_pair(s, &keys->key[i], false);
+                }
+        gr_text(b, rule, "{", 1);
+        gr_ref(b, rule, schema_blank(s));
+        gr_keys(b, rule, &set);
+        gr_text(b, rule, "}", 1);
+        return rule;
+}
+
 int object_rule(Schema *s, const All *all)
 {
         Build *b = &s->b;
@@ -418,6 +456,16 @@ int object_rule(Schema *s, const All *all)
                               min > needed ? "minProperties" : "maxProperties");
                 goto out;
         }
+        if (possible && possible <= MAX_KEYS) {
+                rule = any_order(s, &keys, other, min > 0);
+                goto out;
+        }
+        if (other != NONE) {
+                const int quoted = gr_rule(b);
+                gr_text(b, quoted, "\"", 1);
+                gr_ref(b, quoted, other);
+                other = quoted;
+        }
         first = gr_rule(b);
         if (other != NONE && (max < 0 || max > 0)) {
                 gr_ref(b, first, other);
@@ -434,11 +482,7 @@ int object_rule(Schema *s, const All *all)
                 const Key *k = &keys.key[i];
                 if (k->rule == NONE)
                         continue;
-                int name = gr_rule(b), first_here = gr_rule(b), after_here = gr_rule(b);
-                gr_text(b, name, "\"", 1);
-                gr_json_text(b, name, k->name, strlen(k->name));
-                gr_text(b, name, "\"", 1);
-                int p = pair(s, name, k->rule);
+                int first_here = gr_rule(b), after_here = gr_rule(b), p = named_pair(s, k, true);
                 gr_ref(b, first_here, p);
                 gr_ref(b, first_here, after);
                 gr_ref(b, after_here, comma(s, p));

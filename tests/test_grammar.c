@@ -142,6 +142,12 @@ TEST (schemas) {
               "\"additionalProperties\":false}},\"$ref\":\"#/$defs/n\"}",
               "{\"r\":{\"v\":null,\"l\":{\"v\":null}},\"v\":null,\"l\":{\"v\":null}}\1",
               "{\"r\":{\"l\":{\"v\":null}},\"v\":null}\1{\"l\":{\"v\":null}}\1");
+        /* names of its own behind what is required */
+        check(grammar_schema,
+              "{\"type\":\"object\",\"properties\":{\"a\":{\"const\":1},\"b\":{\"const\":2}},"
+              "\"required\":[\"a\"],\"additionalProperties\":{\"type\":\"null\"}}",
+              "{\"a\":1,\"x\":null,\"b\":2}\1{\"b\":2,\"a\":1}\1{\"a\":1,\"x\":null}\1",
+              "{}\1{\"x\":null,\"a\":1}\1{\"b\":2,\"x\":null,\"a\":1}\1");
         /* through $ref and allOf too */
         check(grammar_schema,
               "{\"definitions\":{\"a\":{\"type\":\"object\",\"properties\":{\"s\":{\"const\":1}}}},"

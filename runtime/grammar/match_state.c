@@ -140,6 +140,13 @@ void match_return(Matcher *m, int stack)
         match_add_place(m, s->elem, kind == ELEM_MORE || kind == ELEM_NEXT ? stack : s->parent);
 }
 
+/* Others come behind those that must: a model that knows the schema by its masks alone would not
+ * find these among all the names that there are. */
+static bool others_come(const KeySet *k, uint64_t come)
+{
+        return k->other >= 0 && !(k->required & ~come);
+}
+
 /* Pairs of the set at elem (ELEM_KEYS) that have not come yet; behind: where all of them end. */
 static void add_pairs(Matcher *m, int elem, int behind, uint64_t come)
 {
@@ -148,7 +155,7 @@ static void add_pairs(Matcher *m, int elem, int behind, uint64_t come)
                 if (!(come >> i & 1))
                         add_rule(m, k->pair[i],
                                  match_push(m, behind, elem + 1, come | (uint64_t)1 << i));
-        if (k->other >= 0)
+        if (others_come(k, come))
                 add_rule(m, k->other, match_push(m, behind, elem + 1, come));
 }
 
@@ -173,7 +180,7 @@ static void close_keys(Matcher *m, Place p)
         }
         if (!(k->required & ~come))
                 match_return(m, behind);
-        if (k->other >= 0 || come != (k->n < 64 ? ((uint64_t)1 << k->n) - 1 : UINT64_MAX))
+        if (others_come(k, come) || come != (k->n < 64 ? ((uint64_t)1 << k->n) - 1 : UINT64_MAX))
                 add_rule(m, k->comma, match_push(m, behind, p.elem + 1, come));
 }
 

@@ -137,7 +137,8 @@ TEST (schemas) {
               "{\"x\":null,\"a\":1,\"y\":null}\1{\"x\":null}\1{\"a\":1}\1",
               "{}\1{\"a\":null}\1{\"x\":1}\1{\"a\":1,\"x\":null,\"a\":1}\1");
         check(grammar_schema,
-              "{\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"l\":{\"$ref\":\"#/$defs/n\"},"
+              "{\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{"
+              "\"l\":{\"$ref\":\"#/$defs/n\"},"
               "\"r\":{\"$ref\":\"#/$defs/n\"},\"v\":{\"type\":\"null\"}},\"required\":[\"v\"],"
               "\"additionalProperties\":false}},\"$ref\":\"#/$defs/n\"}",
               "{\"r\":{\"v\":null,\"l\":{\"v\":null}},\"v\":null,\"l\":{\"v\":null}}\1",
@@ -235,7 +236,8 @@ TEST (masks_are_what_may_come) {
                 "\"alpha\":{\"maxLength\":3}}}",
                 "{\"enum\":[\"alpha\",\"alps\",[1,{\"b\":2}],null,3,4,5,6,7,8]}",
                 "{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\"},"
-                "\"name\":{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}},\"al\":{\"type\":\"null\"}},"
+                "\"name\":{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}},"
+                "\"al\":{\"type\":\"null\"}},"
                 "\"required\":[\"al\",\"n\"],\"additionalProperties\":false}",
                 "{\"anyOf\":[{\"type\":\"object\",\"properties\":{\"n\":{},\"al\":{}},\"required\":"
                 "[\"al\"]},{\"type\":\"object\",\"properties\":{\"alpha\":{\"type\":\"null\"}}}]}"

@@ -1,8 +1,9 @@
 /* match_impl.h: private to the matcher (match*.c): its states, and how they are made.
  *
  * A place is an element that reads a byte, and a stack that says where to continue when its rule
- * ends; within a KeySet also which pairs have come.  A state is a set of places.  Stacks are shared: a stack is a node with its parent's
- * number.  Equal stacks have equal numbers, and so have equal states. */
+ * ends; within a KeySet also which pairs have come.  A state is a set of places.  Stacks are
+ * shared: a stack is a node with its parent's number.  Equal stacks have equal numbers, and so have
+ * equal states. */
 #ifndef TGC_MATCH_IMPL_H
 #define TGC_MATCH_IMPL_H
 

@@ -1,8 +1,8 @@
 /* match_mask.c: makes the mask of tokens that may come next in a text (matcher_mask).
  *
  * What places take depends on their stacks only for tokens that leave them (xgrammar's
- * context-independent tokens).  So it is made once, as a base: of a place with an empty stack, or of
- * the places within one value of a KeySet, on the stack that they have in common.  A base is the
+ * context-independent tokens).  So it is made once, as a base: of a place with an empty stack, or
+ * of the places within one value of a KeySet, on the stack that they have in common.  A base is the
  * tokens that stay within, and the nodes of the trie at which the stacks end; there tokens are
  * walked on from where the stack continues, for the next few stacks once as well. */
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static uint32_t hash_base(const Matcher *m, int i)
         return hash_of(m->base[i].parent, m->base[i].elem);
 }
 
-/* The number of a base of this parent and element, -1: there is none yet; *slot is where it goes. */
+/* The number of a base of this parent and element, -1: there is none yet; it goes to *slot. */
 static int find_base(Matcher *m, int parent, int elem, uint32_t *slot)
 {
         if (!match_table_grow(m, &m->bases, hash_base))

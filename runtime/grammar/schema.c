@@ -2,8 +2,8 @@
  *
  * A value must satisfy a list of schemas (All).  $ref and allOf add to the list; anyOf and oneOf
  * become alternatives; then the keywords of all members meet in one rule for each type.  Properties
- * come in any order, more than MAX_KEYS in that of the schema.  oneOf is accepted if no two branches
- * can both hold.  An unsupported keyword is refused with its path.  Names that are no keywords are
+ * come in any order, more than MAX_KEYS in the schema's.  oneOf is accepted if no two branches can
+ * both hold.  An unsupported keyword is refused with its path.  Names that are no keywords are
  * ignored. */
 #include <stdarg.h>
 #include <stdio.h>

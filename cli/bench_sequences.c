@@ -19,10 +19,10 @@ int sequences_read(const Args *a, int list[MOST_COUNTS], int *n, Err *e)
                 const long x = strtol(s, &end, 10);
                 if (end == s || x < 1 || x > TGC_MAX_BATCH || (*end && (*end != ',' || !end[1])) ||
                     *n == MOST_COUNTS)
-                        return err_set(
-                                e, TGC_USAGE,
-                                "--sequences %.60s: up to %d numbers from 1 to %d, as 1,8,32", text,
-                                MOST_COUNTS, TGC_MAX_BATCH);
+                        return err_set(e, TGC_USAGE,
+                                       "--sequences %.60s: give up to %d numbers from 1 to %d, as "
+                                       "1,8,32",
+                                       text, MOST_COUNTS, TGC_MAX_BATCH);
                 list[(*n)++] = (int)x;
                 s = *end ? end + 1 : end;
         }

@@ -162,14 +162,15 @@ static int read_model(Build *b, const BuildOptions *o, Err *e)
                 return code;
         if ((o->kind == MODEL_JSON || is_json(o->own)) && o->n_define)
                 return err_set(e, TGC_USAGE,
-                               "%s: a JSON graph has no parameters, so -D %s means nothing",
+                               "%s: a JSON graph has no parameters, so -D %s has no effect",
                                o->own ? o->own : o->model, o->define[0]);
         if (o->vocab && o->kind == MODEL_LUA && b->model->vocab != o->vocab && !defines_vocab(o))
                 code = fit_vocab(b, o, e);
         if (!code && o->vocab > b->model->vocab)
                 code = err_set(e, TGC_BAD_FILE,
-                               "%s: the model's vocabulary is %lld, the tokenizer has %d", o->model,
-                               (long long)b->model->vocab, o->vocab);
+                               "%s: the model's vocabulary is %lld, the tokenizer's is "
+                               "%d",
+                               o->model, (long long)b->model->vocab, o->vocab);
         if (!code && o->documents && *o->documents >= b->model->vocab)
                 code = err_set(e, TGC_USAGE, "--documents %d: the vocabulary has %lld",
                                *o->documents, (long long)b->model->vocab);
@@ -254,7 +255,7 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
         if (o->tf32 && dtype_of(o->dtype) != DT_F32)
                 return err_set(
                         e, TGC_USAGE,
-                        "--tf32 is about float32, and --dtype says %s: leave one of them out",
+                        "--tf32 is for --dtype f32, and --dtype is %s: leave one of them out",
                         o->dtype);
         const DType cache = o->cache ? dtype_of(o->cache) : DT_F32;
         CompileOptions c = { .dtype = dtype_of(o->dtype),
@@ -321,12 +322,13 @@ static int run_compiler(Build *b, const BuildOptions *o, Err *e)
                 return code;
         if (o->fast && o->cuda && !b->made.fast_differs)
                 return err_set(e, TGC_USAGE,
-                               "--fast has no effect: no kernel of this model's inference would be "
-                               "another; attention's are, over caches of 128 tokens and more");
+                               "--fast has no effect: it changes no kernel of this model's "
+                               "inference; it changes attention over caches of 128 tokens and "
+                               "more");
         if (b->made.n_choices && !b->made.n_chosen)
                 return err_set(
                         e, TGC_USAGE,
-                        "%s: none of its %d choices is of a product of this model; they hold for "
+                        "%s: none of its %d choices fits a GEMM of this model; choices hold for "
                         "one model, --dtype, --batch-size and --block-size",
                         o->choices_name, b->made.n_choices);
         return TGC_OK;
@@ -416,13 +418,14 @@ static int how_compiled(const Plan *p, BuildOptions *o, char dtype[8], Err *e)
                    &recompute, &tf32) < 9)
                 return err_set(
                         e, TGC_BAD_FILE,
-                        "the plan does not say how it was compiled: compile the model again");
+                        "the plan does not hold its compile options: compile the model again");
         const int most = 1 << 24;
         if (o->opt < 0 || o->opt > 3 || o->batch < 0 || o->batch > 256 || o->ctx < 0 ||
             recompute < 0 || recompute > RECOMPUTE_BLOCK || o->ctx > most || o->chunk < 0 ||
             o->chunk > most || o->block < 0 || o->block > most || !(infer || train))
                 return err_set(e, TGC_BAD_FILE,
-                               "what the plan says of how it was compiled is out of range");
+                               "the plan's compile options are out of range: compile the model "
+                               "again");
         o->mode = (infer ? BUILD_INFER : 0) | (train ? BUILD_TRAIN : 0);
         o->recompute = recompute;
         o->tf32 = tf32;
@@ -456,7 +459,8 @@ static int how_compiled(const Plan *p, BuildOptions *o, char dtype[8], Err *e)
                 o->masters = masters[9] == 's' ? MASTERS_STOCHASTIC : MASTERS_NONE;
         if (o->optimizer == N_OPTIMIZERS)
                 return err_set(e, TGC_BAD_FILE,
-                               "the plan was compiled for an optimiser that this program has not");
+                               "the plan was compiled for an optimiser that this tgc does not "
+                               "have");
         return TGC_OK;
 }
 

@@ -65,8 +65,8 @@ static int open_templates(Chat *c, const Args *a, Err *e)
         if (!code && !c->plain && !c->with_tools)
                 code = err_set(
                         e, TGC_USAGE,
-                        "%s has no chat template, so nobody knows how it was trained to see a "
-                        "conversation; --template FILE gives one (Jinja), tgc run -p TEXT goes on "
+                        "%s has no chat template, so the format of its conversations is unknown; "
+                        "--template FILE gives one (Jinja), tgc run -p TEXT goes on "
                         "with a text as it is",
                         c->of);
         return code;
@@ -133,13 +133,14 @@ int chat_ids(Chat *c, const Args *a, Json conversation, const Tokenizer *tok, in
                 code = err_set(e, code, "the rendered conversation: %s", why.msg);
         for (int i = 0; i < *n && !code; i++)
                 if (vocab && (*ids)[i] >= vocab)
-                        code = err_set(
-                                e, TGC_BAD_FILE,
-                                "the tokenizer makes the id %d, the model's vocabulary is %d",
-                                (*ids)[i], vocab);
+                        code = err_set(e, TGC_BAD_FILE,
+                                       "the tokenizer gives id %d, the model's vocabulary is %d",
+                                       (*ids)[i], vocab);
         if (!code && !*n)
                 code = err_set(e, TGC_USAGE,
-                               "%s: the chat template makes no text of this conversation", c->of);
+                               "%s: the chat template gives an empty text for this "
+                               "conversation",
+                               c->of);
         const int bos = tokenizer_bos(tok);
         if (!code && *n > 1 && bos >= 0 && (*ids)[0] == bos && (*ids)[1] == bos && !c->warned) {
                 c->warned = true;
@@ -194,7 +195,7 @@ static int add_system(const char *path, Json root, const char *system, char **te
                 return err_set(e, TGC_BAD_FILE, "%s: no list of messages", path);
         for (JsonEach i = json_each(list); json_next(&i);)
                 if (json_is(json_get(i.value, "role"), "system"))
-                        return err_set(e, TGC_USAGE, "--system: %s has a system message of its own",
+                        return err_set(e, TGC_USAGE, "--system: %s already has a system message",
                                        path);
         cJSON *s = cJSON_CreateString(system);
         quoted = s ? cJSON_PrintUnformatted(s) : NULL;
@@ -233,8 +234,8 @@ int messages_read(const Args *a, char **text, size_t *n, Err *e)
                 if (json_type(root) != '[' && json_type(json_get(root, "messages")) != '[')
                         code = err_set(
                                 e, TGC_BAD_FILE,
-                                "%s: a conversation is a list of messages, or an object with "
-                                "\"messages\" and perhaps \"tools\"",
+                                "%s: want a list of messages, or an object with \"messages\" and "
+                                "optionally \"tools\"",
                                 name);
                 else if (opt_str(a, O_SYSTEM))
                         code = add_system(name, root, opt_str(a, O_SYSTEM), text, n, e);

@@ -161,7 +161,7 @@ int check_infer(Check *c, uint64_t seed, Err *e)
         if (!code && !(code = check_consult(c, &o, ASK_TEXT, 1, n, ids, ids, e)))
                 want = oracle_output(o.o, "logits", &count);
         if (!code && (!want || (size_t)count != elems))
-                code = err_set(e, TGC_FAIL, "check: the reference gave %lld logits, %zu are wanted",
+                code = err_set(e, TGC_FAIL, "check: the reference gave %lld logits, %zu are needed",
                                want ? (long long)count : 0, elems);
         if (!code && session_has(c->s, "score") &&
             !(code = session_score(c->s, ids, n, logits, NULL, e)))

@@ -170,9 +170,8 @@ static int bench_prefill(Bench *b, Err *e)
         if (n > b->m->ctx || n < 2)
                 return err_set(
                         e, TGC_USAGE,
-                        "--prompt-tokens %d: the plan's context is %d, and the last token is "
-                        "digested by "
-                        "decoding",
+                        "--prompt-tokens %d: the plan's context is %d, and decoding needs one "
+                        "token of it",
                         n, b->m->ctx);
         if ((code = new_times(&t, b->a, e)))
                 return code;
@@ -339,10 +338,14 @@ int cmd_bench(const Args *a, Err *e)
         Bench b = { .a = a };
         Loaded l;
         if (train && (opt_flag(a, O_B_PREFILL) || opt_flag(a, O_B_DECODE)))
-                return err_set(e, TGC_USAGE, "bench: --train goes alone");
+                return err_set(e, TGC_USAGE,
+                               "bench: --train cannot be combined with other "
+                               "measurements");
         if (opt_str(a, O_SEQUENCES) &&
             (train || opt_flag(a, O_B_PREFILL) || opt_flag(a, O_B_DECODE)))
-                return err_set(e, TGC_USAGE, "bench: --sequences goes alone");
+                return err_set(e, TGC_USAGE,
+                               "bench: --sequences cannot be combined with other "
+                               "measurements");
         int counts[MOST_COUNTS], n_counts, code = sequences_read(a, counts, &n_counts, e);
         if (code)
                 return code;

@@ -36,7 +36,8 @@ static int parse_targets(Targets *t, const Args *a, Err *e)
                         t->arch[t->n_arch++] = s;
                 else if (strcmp(s, "cpu") && strcmp(s, "cuda") && strcmp(s, "all"))
                         return err_set(e, TGC_USAGE,
-                                       "--target: '%.60s' is none of cpu, cuda, sm_80, sm_90a, all",
+                                       "--target: '%.60s' is not one of cpu, cuda, sm_80, "
+                                       "sm_90a, all",
                                        s);
                 t->all |= !strcmp(s, "all");
                 t->cpu_code |= !strcmp(s, "cpu");
@@ -136,7 +137,7 @@ int cmd_compile(const Args *a, Err *e)
         double start = clock_s();
         int code = parse_targets(&t, a, e);
         if (!code && !opt_str(a, O_OUT))
-                code = err_set(e, TGC_USAGE, "compile: where to? tgc compile %s -o PLAN",
+                code = err_set(e, TGC_USAGE, "compile: -o PLAN is missing: tgc compile %s -o PLAN",
                                a->pos[0]);
         if (!code)
                 code = load(&l, a, &(LoadHow) { 0 }, e);

@@ -77,14 +77,16 @@ int cmd_dump(const Args *a, Err *e)
         for (int i = 0; i < N_PARTS_TO_DUMP; i++)
                 asked += opt_flag(a, part[i].option);
         if (a->n_pos > 1 && (asked || !opt_str(a, O_D_HTML)))
-                return err_set(e, TGC_USAGE, "dump: two PLANs are compared by --html FILE alone");
+                return err_set(e, TGC_USAGE,
+                               "dump: two PLANs need --html FILE, which compares "
+                               "them");
         if (!asked && !opt_str(a, O_D_HTML) && !opt_set(a, O_PRINT_AFTER) &&
             !opt_set(a, O_TIME_PASSES))
-                return err_set(
-                        e, TGC_USAGE,
-                        "dump: what? --graph, --ir, --fused, --cuda, --c, --program, --memory, "
-                        "--dot, "
-                        "--choices, --manifest or --html FILE");
+                return err_set(e, TGC_USAGE,
+                               "dump: give one of --graph, --ir, --fused, --cuda, --c, --program, "
+                               "--memory, "
+                               "--dot, "
+                               "--choices, --manifest or --html FILE");
         if ((code = load(&l, a, &(LoadHow) { .no_weights = true }, e)))
                 return code;
         for (int i = 0; i < N_PARTS_TO_DUMP && !code; i++) {

@@ -167,7 +167,7 @@ static int merge(const Args *a, const char *out, const char *dtype, uint64_t sha
         bool there = true;
         int code;
         if (is_file(out) && !file_is_dir(out))
-                return err_set(e, TGC_USAGE, "export: --merge writes a folder, and %s is none",
+                return err_set(e, TGC_USAGE, "export: --merge writes a folder, and %s is not one",
                                out);
         if ((code = adapters_open(&s, a->v[O_LORA].list, a->v[O_LORA].n, a->pos[0], e)))
                 return code;
@@ -253,7 +253,7 @@ static int merge_run(const Args *a, const char *out, const char *dtype, uint64_t
             !file_is_dir(model))
                 code = err_set(
                         e, TGC_USAGE,
-                        "%s: no such file, of which %s was made; where it is now: tgc export "
+                        "%s: no such file, and %s was made from it; if it has moved: tgc export "
                         "MODEL --merge --lora %s -o %s",
                         model, dir, adapter, out);
         if (!code) {
@@ -276,18 +276,20 @@ int cmd_export(const Args *a, Err *e)
         Progress talk = progress_new(a);
         Loaded l;
         if (!out)
-                return err_set(e, TGC_USAGE, "export: where to? tgc export %s -o FOLDER",
+                return err_set(e, TGC_USAGE,
+                               "export: -o FOLDER is missing: tgc export %s -o "
+                               "FOLDER",
                                a->pos[0]);
         if (gguf && (opt_str(a, O_OUT) || opt_flag(a, O_MERGE)))
                 return err_set(e, TGC_USAGE, "export: --gguf and %s: one at a time",
                                opt_str(a, O_OUT) ? "-o" : "--merge");
         const bool file = is_file(out) && !file_is_dir(out);
         if (file && (opt_str(a, O_CONFIG) || opt_set(a, O_MAX_SHARD)))
-                return err_set(e, TGC_USAGE, "export: --%s has no effect: %s is no folder",
+                return err_set(e, TGC_USAGE, "export: --%s has no effect: %s is not a folder",
                                opt_str(a, O_CONFIG) ? "config" : "max-shard-size", out);
         const uint64_t shard = size_of(opt_str(a, O_MAX_SHARD));
         if (!shard)
-                return err_set(e, TGC_USAGE, "--max-shard-size %.60s: a size is wanted, as 5GB",
+                return err_set(e, TGC_USAGE, "--max-shard-size %.60s: give a size, as 5GB",
                                opt_str(a, O_MAX_SHARD));
         if (opt_flag(a, O_MERGE))
                 return (a->v[O_LORA].n ? merge : merge_run)(a, out, dtype, shard, &talk, e);

@@ -12,7 +12,7 @@ int cmd_plot(const Args *a, Err *e)
         size_t size = 0;
         int n = 0, code = run ? TGC_OK : err_set(e, TGC_NO_MEMORY, "no memory for the runs");
         if (!code && !path)
-                code = err_set(e, TGC_USAGE, "plot: where to? -o FILE.svg");
+                code = err_set(e, TGC_USAGE, "plot: -o FILE.svg is missing");
         while (n < a->n_pos && !code) {
                 code = run_log_read(&run[n], a->pos[n], e);
                 n++;

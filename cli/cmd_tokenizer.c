@@ -86,9 +86,9 @@ int cmd_tokenizer(const Args *a, Err *e)
         if (a->n_pos < 2)
                 return err_set(
                         e, TGC_USAGE,
-                        "tokenizer train: from which text? tgc tokenizer train TEXT... -o FILE");
+                        "tokenizer train: TEXT is missing: tgc tokenizer train TEXT... -o FILE");
         if (!out)
-                return err_set(e, TGC_USAGE, "tokenizer train: where to? -o tokenizer.json");
+                return err_set(e, TGC_USAGE, "tokenizer train: -o tokenizer.json is missing");
         if (file_is_dir(out) && !(out = inside = file_join(out, "tokenizer.json")))
                 return err_set(e, TGC_NO_MEMORY, "no memory for a path");
         code = tok_trainer_new(&t, opt_int(a, O_VOCAB_SIZE), special->list, special->n, e);

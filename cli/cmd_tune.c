@@ -294,7 +294,10 @@ int cmd_tune(const Args *a, Err *e)
         bool sm90 = false;
         int code = model_kind(a->pos[0], &kind, real, sizeof real, e);
         if (!code && kind != MODEL_PLAN && !opt_str(a, O_OUT))
-                code = err_set(e, TGC_USAGE, "tune: where to? tgc tune %s -o PLAN", a->pos[0]);
+                code = err_set(e, TGC_USAGE,
+                               "tune: -o PLAN is missing: tgc tune %s -o "
+                               "PLAN",
+                               a->pos[0]);
         if (!code && kind == MODEL_PLAN && !opt_str(a, O_OUT))
                 path = real;
         if (code || (code = find_gpu(&t, &sm90, e)) || (code = load(&t.l, a, &(LoadHow) { 0 }, e)))

@@ -35,7 +35,7 @@ static int add(Continuations *c, int *ids, int n, int from, int ctx, const char 
         int code = TGC_OK;
         if (from - cut < 1)
                 code = err_set(e, TGC_USAGE,
-                               "%s: a continuation of %d tokens, and the context is %d; compile "
+                               "%s: the continuation has %d tokens, the context is %d; compile "
                                "with a larger --ctx-size",
                                where, n - from, ctx);
         if (!code && c->n == c->cap) {

@@ -36,8 +36,10 @@ static int read_weight(Source *s, const char *option, Err *e)
                 return TGC_OK;
         s->weight = c_strtod(colon + 1, &end);
         if (*end || !isfinite(s->weight) || s->weight <= 0)
-                return err_set(e, TGC_USAGE, "--%s %s: a weight is a number above 0", option,
-                               s->name);
+                return err_set(e, TGC_USAGE,
+                               "--%s %s: the weight behind the colon must be a "
+                               "number above 0",
+                               option, s->name);
         *colon = 0;
         return TGC_OK;
 }

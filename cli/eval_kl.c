@@ -102,8 +102,8 @@ static int file_rows(Kl *k, Err *e)
         for (int i = 0; i < k->size - 1 - k->first; i++)
                 if ((int)r[(size_t)i * row] != k->window[k->first + 1 + i])
                         return err_set(e, TGC_BAD_FILE,
-                                       "%s: row %lld is of token %d, and the text has %d there: "
-                                       "another text, window or tokenizer",
+                                       "%s: row %lld is of token %d, the text has %d there: the "
+                                       "base file was made with another text, window or tokenizer",
                                        opt_str(k->a, O_KL), (long long)k->at + i,
                                        (int)r[(size_t)i * row], k->window[k->first + 1 + i]);
         k->base_row = r + 1;
@@ -252,8 +252,10 @@ static int load_base(Loaded *l, const Args *a, int vocab, Err *e)
                 return code;
         manifest_word(&l->plan, "vocab", word, sizeof word);
         if (atoi(word) != vocab) {
-                code = err_set(e, TGC_USAGE, "--kl %s: it has %s ids, and %s %d", path, word,
-                               a->pos[0], vocab);
+                code = err_set(e, TGC_USAGE,
+                               "--kl %s: its vocabulary is %s, that of %s is "
+                               "%d",
+                               path, word, a->pos[0], vocab);
                 loaded_free(l);
         }
         return code;
@@ -345,8 +347,8 @@ int eval_kl(const Args *a, const Loaded *l, const int *ids, int n, int vocab, Er
                                size);
         if (n < size)
                 return err_set(e, TGC_BAD_FILE,
-                               "%d tokens of text, and a window is %d: give more, or a "
-                               "shorter --window",
+                               "the text has %d tokens, a window %d: give more text or a shorter "
+                               "--window",
                                n, size);
         Kl k = { .a = a, .ids = ids, .size = size, .first = size / 2, .V = vocab, .n = n };
         const size_t logits = (size_t)size * (size_t)vocab;

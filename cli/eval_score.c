@@ -25,7 +25,7 @@ int eval_score_parse(EvalScore *s, const char *typed, Err *e)
                 const double weight = equals ? c_strtod(equals + 1, &end) : 0;
                 if (!equals || equals == at || end == equals + 1 || *end || !isfinite(weight))
                         return err_set(e, TGC_USAGE,
-                                       "--eval_score: '%.60s': WORD=WEIGHT,... is wanted, as "
+                                       "--eval_score: '%.60s': give WORD=WEIGHT,..., as "
                                        "'obviously=1,sigh=2'",
                                        at);
                 *equals = 0;

@@ -33,7 +33,7 @@ static int check(const Gguf *g, double *alpha, Err *e)
                                path);
         if (!gguf_number(gguf_find(g, "adapter.lora.alpha"), alpha) || !(*alpha > 0))
                 return err_set(e, TGC_BAD_FILE,
-                               "--lora %s: adapter.lora.alpha: a number above 0 is wanted", path);
+                               "--lora %s: adapter.lora.alpha must be a number above 0", path);
         return TGC_OK;
 }
 

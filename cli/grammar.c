@@ -18,10 +18,14 @@ int grammar_begin(GrammarUse *u, const Args *a, const Tokenizer *tok, int vocab,
                 return err_set(e, TGC_USAGE, "%s: --grammar and --json-schema: one of them",
                                command_info[a->cmd].name);
         if (!tok)
-                return err_set(e, TGC_USAGE, "%s: %s is of text, and the model has no tokenizer",
+                return err_set(e, TGC_USAGE,
+                               "%s: %s needs a tokenizer, and the model has none; "
+                               "--tokenizer FILE gives one",
                                command_info[a->cmd].name, option);
         if (opt_flag(a, O_IGNORE_EOS))
-                return err_set(e, TGC_USAGE, "%s: --ignore-eos and %s: the text must end",
+                return err_set(e, TGC_USAGE,
+                               "%s: --ignore-eos cannot be used with %s: the "
+                               "grammar must be able to end the text",
                                command_info[a->cmd].name, option);
         int code = file_read_text(path, GR_MAX_TEXT, &text, &n, e);
         if (code)

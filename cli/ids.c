@@ -30,8 +30,9 @@ int ids_parse(const char *text, size_t n, int vocab, const char *name, int **ids
                 if (!minus && !isdigit((unsigned char)text[i])) {
                         if (isalpha((unsigned char)text[i]) || text[i] == '.')
                                 code = err_set(e, TGC_BAD_FILE,
-                                               "%s: byte %zu: '%c' in a list of ids", name, i,
-                                               text[i]);
+                                               "%s: byte %zu: '%c' is not allowed in a list of "
+                                               "ids",
+                                               name, i, text[i]);
                         i++;
                         continue;
                 }

@@ -159,7 +159,7 @@ static int read_dat(Imatrix *m, const FileMap *map, Err *e)
                         return code;
         }
         return whole ? TGC_OK
-                     : err_set(e, TGC_BAD_FILE, "%s: no importance matrix, or it is cut short",
+                     : err_set(e, TGC_BAD_FILE, "%s: not an importance matrix, or cut short",
                                m->path);
 }
 
@@ -175,7 +175,7 @@ int imatrix_open(Imatrix **out, const char *path, Err *e)
                                                                      : read_dat(m, &map, e);
         file_unmap(&map);
         if (!code && !m->n)
-                code = err_set(e, TGC_BAD_FILE, "%s: no importance matrix", path);
+                code = err_set(e, TGC_BAD_FILE, "%s: not an importance matrix", path);
         if (code)
                 imatrix_close(m);
         else

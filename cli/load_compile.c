@@ -48,7 +48,7 @@ static void say_passed_over(const Plan *p, const Args *a, const char *choices)
                taken = s ? text_count(s->data, s->size, "choose") : 0;
         Progress talk = progress_new(a);
         if (taken < all)
-                say(&talk, "%s: %zu of %zu choices are of products that this model has not\n",
+                say(&talk, "%s: %zu of %zu choices are for GEMMs that this model does not have\n",
                     opt_str(a, O_TUNED), all - taken, all);
 }
 
@@ -71,7 +71,8 @@ static int documents_token(const Loaded *l, const Args *a, const char *path, int
         if (!l->tok && !tok)
                 code = err_set(
                         e, TGC_USAGE,
-                        "--documents %.60s: there is no tokenizer to look it up in; give its id",
+                        "--documents %.60s: there is no tokenizer that knows this token; give "
+                        "its id",
                         word);
         else if ((*id = tokenizer_find(l->tok ? l->tok : tok, word, strlen(word))) < 0)
                 code = err_set(e, TGC_USAGE, "--documents %.60s: the tokenizer has no such token",
@@ -230,8 +231,7 @@ int load_compiled(Loaded *l, const Args *a, const char *path, const LoadHow *how
         if (o.sequences > 1) /* each has room for a row */
                 o.cache_tokens = o.block ? (int64_t)o.sequences * ((o.block + 63) / 64 * 64) : -1;
         code = a->v[O_OBJECTIVE].n > 1
-                       ? err_set(e, TGC_USAGE, "--objective: one is wanted, and here are %d",
-                                 a->v[O_OBJECTIVE].n)
+                       ? err_set(e, TGC_USAGE, "--objective: give one, not %d", a->v[O_OBJECTIVE].n)
                        : build_plan(&l->plan, &o, e);
         if (!code)
                 say_no_infer(a, no_infer.msg);

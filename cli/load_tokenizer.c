@@ -69,10 +69,9 @@ int tokenizer_for(Tokenizer **tok, const char *spec, const char *model, ModelKin
         char beside[4400];
         *tok = NULL;
         if (spec && !strcmp(spec, "char"))
-                return err_set(
-                        e, TGC_USAGE,
-                        "--tokenizer char takes the characters of a training text; say which: "
-                        "--tokenizer char:FILE");
+                return err_set(e, TGC_USAGE,
+                               "--tokenizer char takes the characters of a training text: give "
+                               "--tokenizer char:FILE");
         if (spec && !strncmp(spec, "char:", 5))
                 return char_tokenizer(tok, spec + 5, e);
         if (spec)

@@ -22,8 +22,9 @@ static int open_dir(Adapter *a, const char *typed, const char *base, Err *e)
                 if (end == colon + 1 || *end || !(a->scale >= -1e6 && a->scale <= 1e6) ||
                     a->scale == 0)
                         return err_set(e, TGC_USAGE,
-                                       "--lora %.200s: '%.40s' is no scale: a number but 0", typed,
-                                       colon + 1);
+                                       "--lora %.200s: '%.40s' is not a scale: give a number "
+                                       "other than 0",
+                                       typed, colon + 1);
                 a->dir[colon - typed] = 0;
         }
         if (is_gguf(a->dir))
@@ -54,7 +55,8 @@ int adapters_open(Adapters *s, const char *const *typed, int n, const char *base
                                : open_dir(a, typed[i], base, e);
                 if (!code && !a->dir && n > 1)
                         code = err_set(e, TGC_USAGE,
-                                       "--lora %.100s: a new adapter stands alone, and here are %d",
+                                       "--lora %.100s: a new adapter must be the only --lora, "
+                                       "and there are %d",
                                        typed[i], n);
         }
         if (code)
@@ -198,11 +200,13 @@ int adapters_add(Model *m, const BuildOptions *o, Err *e)
                 return TGC_OK;
         if (o->n_train)
                 return err_set(e, TGC_USAGE,
-                               "--train: with --lora adapters are trained, and nothing else");
+                               "--train: --lora trains only adapters: leave --train out");
         int code = adapters_open(&s, o->lora, o->n_lora, o->model, e);
         if (!code && o->switch_lora && !s.a[0].dir) {
                 adapters_free(&s);
-                return err_set(e, TGC_USAGE, "--lora-switch: --lora %.100s begins a new adapter",
+                return err_set(e, TGC_USAGE,
+                               "--lora-switch: --lora %.100s would begin a new "
+                               "adapter: give folders of trained ones",
                                o->lora[0]);
         }
         for (Ref r = 1; r < m->graph->n_nodes && !code; r++)

@@ -84,7 +84,7 @@ static int put_lua(const char *dir, const cJSON *source, char name[200], Err *e)
                         snprintf(name, 200, "%s", is_plain(own, ".lua") ? own : "model.lua");
                 else if (!is_plain(own, ".lua"))
                         return err_set(e, TGC_BAD_FILE,
-                                       "the plan's model: '%.60s' is no name of a file", own);
+                                       "the plan's model: '%.60s' is not the name of a file", own);
                 if (!code && (main || !model_is_ours_by(own, text)))
                         code = file_write_in(dir, main ? name : own, text, strlen(text), e);
         }

@@ -86,8 +86,8 @@ static int open_reference(Train *t, Err *e)
         code = model_kind(model, &kind, path, sizeof path, e);
         if (!code && kind == MODEL_PLAN)
                 code = err_set(e, TGC_USAGE,
-                               "--reference %s: a plan has no program for it; give the model, or a "
-                               "folder that `tgc export` writes of it",
+                               "--reference %s: a plan has no program for this; give the model, "
+                               "or the folder that `tgc export` writes",
                                model);
         if (!code && (kind == MODEL_LUA || kind == MODEL_JSON))
                 code = err_set(
@@ -146,16 +146,18 @@ static int check_needs(const Train *t, Err *e)
                    teacher = objective_feeds(f, "teacher");
         if (frozen && teacher)
                 return err_set(e, TGC_USAGE,
-                               "--objective %.200s feeds both `reference` and `teacher`; one model "
-                               "is one of them",
+                               "--objective %.200s reads both `reference` and `teacher`, and one "
+                               "model cannot be both",
                                spec);
         if (teacher && !opt_str(t->a, O_REFERENCE))
-                return err_set(e, TGC_USAGE, "--objective %.200s: the teacher is --reference MODEL",
+                return err_set(e, TGC_USAGE,
+                               "--objective %.200s needs a teacher: --reference "
+                               "MODEL",
                                spec);
         if (frozen && !opt_str(t->a, O_REFERENCE) && !t->a->v[O_LORA].n)
                 return err_set(e, TGC_USAGE,
-                               "--objective %.200s compares with the model as it was: with --lora "
-                               "that is the base beneath the adapter; else --reference MODEL is it",
+                               "--objective %.200s needs the frozen model: with --lora that is "
+                               "the base beneath the adapter, else --reference MODEL",
                                spec);
         if (!frozen && !teacher && opt_str(t->a, O_REFERENCE))
                 return err_set(e, TGC_USAGE,
@@ -218,8 +220,8 @@ int aim_ready(Train *t, Err *e)
         int code = open_reference(t, e);
         if (!code && f->data && !t->d)
                 code = err_set(e, TGC_USAGE,
-                               "--objective %.200s puts several texts in a row, and the model "
-                               "knows no documents",
+                               "--objective %.200s puts several texts in a row, which needs a "
+                               "model with documents, and this one has none",
                                t->a->v[O_OBJECTIVE].list[0]);
         if (!code && f->data == OBJECTIVE_PROMPTS && !session_has(t->s, "decode"))
                 code = err_set(e, TGC_USAGE,

@@ -79,7 +79,7 @@ int open_session(Session **s, const Plan *p, const Args *a, int mode, uint64_t s
         spin_briefly();
         if (kind < 0)
                 return err_set(e, TGC_USAGE,
-                               "TGC_DEVICE: '%.60s' is none of auto, cpu, cuda, emulate", name);
+                               "TGC_DEVICE: '%.60s' is not one of auto, cpu, cuda, emulate", name);
         SessionOptions o = { .device = (DevKind)kind,
                              .mode = mode,
                              .seed = seed,
@@ -201,8 +201,8 @@ int ids_of_text(const Tokenizer *tok, const char *s, size_t n, int bos, int voca
         for (int i = 0; i < *k && !code; i++)
                 if ((*ids)[i] >= vocab)
                         code = err_set(e, TGC_BAD_FILE,
-                                       "%s: the tokenizer makes the id %d, the model's vocabulary "
-                                       "is %d",
+                                       "%s: the tokenizer gives id %d, the model's vocabulary is "
+                                       "%d",
                                        where, (*ids)[i], vocab);
         if (code) {
                 free(*ids);

@@ -248,7 +248,7 @@ static int set_choice(OptionValue *v, const OptionInfo *x, const char *s, Err *e
                         v->i = k;
                         return TGC_OK;
                 }
-        return err_set(e, TGC_USAGE, "--%s: '%.60s' is none of %s", x->name, s, x->meta);
+        return err_set(e, TGC_USAGE, "--%s: '%.60s' is not one of %s", x->name, s, x->meta);
 }
 
 static int set_list(OptionValue *v, const OptionInfo *x, const char *s, Err *e)
@@ -306,7 +306,7 @@ static int take_value(Line *l, int o, const char *attached)
                 return TGC_OK;
         }
         if (!attached && l->at == l->argc)
-                return err_set(l->e, TGC_USAGE, "--%s wants a value: %s (%s)", x->name, x->meta,
+                return err_set(l->e, TGC_USAGE, "--%s needs a value: %s (%s)", x->name, x->meta,
                                x->help);
         return set_value(v, x, attached ? attached : l->argv[l->at++], l->e);
 }

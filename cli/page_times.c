@@ -106,7 +106,7 @@ static int time_mode(JsonOut *j, const Plan *p, const Args *a, int mode, Machine
                 return code;
         if (dev_which(session_device(t.s)) == DEV_EMULATE)
                 code = err_set(e, TGC_USAGE,
-                               "dump: --measured: the emulator's times say nothing of a GPU; "
+                               "dump: --measured: the emulator's times say nothing about a GPU; "
                                "--device cpu measures the CPU");
         t.m = session_manifest(t.s);
         const Prog *step = program_find(session_program(t.s), "step");

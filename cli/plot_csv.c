@@ -95,7 +95,7 @@ static int number(const RunLog *r, const char *s, int line, double *x, Err *e)
                 return TGC_OK;
         *x = c_strtod(s, &end);
         if (*end || end == s)
-                return err_set(e, TGC_BAD_FILE, "%s:%d: '%.40s' is no number", r->path, line, s);
+                return err_set(e, TGC_BAD_FILE, "%s:%d: '%.40s' is not a number", r->path, line, s);
         return TGC_OK;
 }
 

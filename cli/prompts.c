@@ -25,8 +25,8 @@ static int read_piped(const Args *a, char **text, size_t *n, Err *e)
         struct pollfd p = { .fd = STDIN_FILENO, .events = POLLIN };
         Progress talk = progress_new(a);
         if (!poll(&p, 1, PATIENCE_MS))
-                say(&talk, "reading the prompt from standard input, which has not ended; -p TEXT "
-                           "gives one here\n");
+                say(&talk, "reading the prompt from standard input until it ends; -p TEXT gives "
+                           "one here\n");
         return read_stdin(text, n, e);
 }
 
@@ -157,8 +157,8 @@ static int take_adapter(Json name, const char *from, const Plan *plan, int *adap
                    : *all   ? err_set(e, TGC_USAGE, "%s: no adapter is called '%.*s'; there are %s",
                                       from, (int)(n < 60 ? n : 60), want, all)
                             : err_set(e, TGC_USAGE,
-                                      "%s: `lora` '%.*s', and here are no adapters that prompts "
-                                        "choose of: give --lora DIR --lora-switch",
+                                      "%s: `lora` '%.*s': there are no adapters to choose from: "
+                                        "give --lora DIR --lora-switch",
                                       from, (int)(n < 60 ? n : 60), want);
         json_buf_free(&b);
         return code;

@@ -388,8 +388,8 @@ static int read_type(Job *j, Err *e)
         } else
                 return err_set(
                         e, TGC_USAGE,
-                        "--type %.40s: of a folder can be made nf4, int4:32, int4:64, int4:128 and "
-                        "fp8; other types are of GGUF files",
+                        "--type %.40s: a folder can become nf4, int4:32, int4:64, int4:128 or "
+                        "fp8; other types are for GGUF files",
                         s);
         return TGC_OK;
 }
@@ -428,8 +428,7 @@ static int plan(Job *j, Err *e)
                 }
         }
         if (!code && !j->n_quantised)
-                code = err_set(e, TGC_BAD_FILE, "%s: no linear that could be quantised",
-                               j->a->pos[0]);
+                code = err_set(e, TGC_BAD_FILE, "%s: has no linear to quantise", j->a->pos[0]);
         return code;
 }
 

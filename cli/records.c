@@ -48,7 +48,7 @@ static int add_record(Reader *x, Json o, Err *e)
                 v[i] = json_get(o, x->key[i]);
         x->n_spans = 0;
         if (json_type(o) != '{')
-                return err_set(e, TGC_BAD_FILE, "%s: a record is an object", x->where);
+                return err_set(e, TGC_BAD_FILE, "%s: a record must be an object", x->where);
         if (x->how->kind == RECORDS_PAIRS)
                 return add_preference(x, v, e);
         if (x->how->kind == RECORDS_PROMPTS && json_type(v[PROMPT]) == '"' &&
@@ -81,8 +81,8 @@ static int read_fields(Reader *x, const char *s, Err *e)
                                 which = i;
                 if (which < 0 || k + 1 >= n || n - k - 1 >= sizeof *x->key)
                         return err_set(e, TGC_USAGE,
-                                       "--fields %.60s: NAME=KEY,... is wanted, where NAME is "
-                                       "prompt, completion, messages, text, chosen or rejected",
+                                       "--fields %.60s: give NAME=KEY,..., where NAME is prompt, "
+                                       "completion, messages, text, chosen or rejected",
                                        x->how->fields);
                 snprintf(x->key[which], sizeof *x->key, "%.*s", (int)(n - k - 1), s + k + 1);
                 s += n;

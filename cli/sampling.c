@@ -71,7 +71,7 @@ static int read_bias(TgcBias *b, const char *text, int vocab, Err *e)
         }
         if (!good)
                 return err_set(e, TGC_USAGE,
-                               "--logit-bias %.60s: it is TOKEN+BIAS or TOKEN-BIAS, as 15043-1 or "
+                               "--logit-bias %.60s: give TOKEN+BIAS or TOKEN-BIAS, as 15043-1 or "
                                "15043-inf",
                                text);
         if (token < 0 || token >= vocab)
@@ -220,7 +220,7 @@ int sampling_read(SamplingOptions *o, const Args *a, const Tokenizer *tok, int v
         s->n_logprobs = s->logprobs ? opt_int(a, O_LOGPROBS) : 0;
         int code = TGC_OK;
         if (s->mirostat == 1)
-                code = err_set(e, TGC_USAGE, "--mirostat 1: there is mirostat 2 only");
+                code = err_set(e, TGC_USAGE, "--mirostat 1 is not supported: 0 or 2");
         if (!code && opt_str(a, O_SAMPLERS))
                 code = read_order(s, opt_str(a, O_SAMPLERS), e);
         if (!code)

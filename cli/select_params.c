@@ -225,8 +225,8 @@ static int parse_group(Group *g, char *what, const char *text, double lr, Err *e
                 else
                         return err_set(
                                 e, TGC_USAGE,
-                                "--group '%.100s': '%.40s' is none of freeze, lr=X above 0 and "
-                                "wd=X from 0 on",
+                                "--group '%.100s': '%.40s' is not one of freeze, lr=X above 0 "
+                                "and wd=X of 0 or more",
                                 text, s);
         }
         if (g->rate > 0 && !(lr > 0))
@@ -246,8 +246,8 @@ static int group(Model *m, const char *text, double lr, Err *e)
                 return err_set(e, TGC_NO_MEMORY, "no memory");
         if (!colon || colon == pattern || !colon[1 + strspn(colon + 1, ", ")])
                 code = err_set(e, TGC_USAGE,
-                               "--group '%.100s': 'PATTERN: lr=1e-4, wd=0' or 'PATTERN: freeze' is "
-                               "wanted",
+                               "--group '%.100s': give 'PATTERN: lr=1e-4, wd=0' or 'PATTERN: "
+                               "freeze'",
                                text);
         if (!code) {
                 *colon = 0;

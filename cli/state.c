@@ -28,7 +28,7 @@ int make_folder(const char *path, Err *e)
                                 break;
                 }
         if (!file_is_dir(path))
-                return err_set(e, TGC_IO, "%s: is a file, a folder is wanted", path);
+                return err_set(e, TGC_IO, "%s: is a file, and a folder is needed", path);
         if (access(path, W_OK | X_OK))
                 return err_set(e, TGC_IO, "%s: %s", path, strerror(errno));
         return TGC_OK;

@@ -49,7 +49,7 @@ int token_bin_open(TokenPart *p, const char *path, Err *e)
         } else if (size % 2) {
                 code = err_set(
                         e, TGC_BAD_FILE,
-                        "%s: %zu bytes are no list of uint16, and llm.c's header is not there",
+                        "%s: %zu bytes are neither a list of uint16 nor a file with llm.c's header",
                         path, size);
         } else {
                 p->data = b;

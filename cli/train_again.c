@@ -132,7 +132,7 @@ static int take_line(Train *t, const bool *typed, char *line, const char *path, 
                         return TGC_OK;
                 return option_set(&t->args, kept[i], value, e);
         }
-        return err_set(e, TGC_BAD_FILE, "%s: '%.60s' is no setting of a run", path, line);
+        return err_set(e, TGC_BAD_FILE, "%s: '%.60s' is not a setting of a run", path, line);
 }
 
 int again_take(Train *t, Err *e)
@@ -154,7 +154,7 @@ int again_take(Train *t, Err *e)
                         dir, dir);
         } else if (opt_set(a, O_OUT_DIR) && strcmp(opt_str(a, O_OUT_DIR), dir)) {
                 code = err_set(e, TGC_USAGE,
-                               "train: the run in %s stays there: leave --out_dir out", dir);
+                               "train: a resumed run stays in %s: leave --out_dir out", dir);
         } else if (!(code = file_read_text(path, MOST_TEXT, &t->again_text, NULL, e))) {
                 for (int i = 0; i < N_KEPT; i++)
                         typed[i] = opt_set(a, kept[i]);
@@ -168,7 +168,7 @@ int again_take(Train *t, Err *e)
                     !file_is_dir(t->again_model))
                         code = err_set(
                                 e, TGC_IO,
-                                "%s: no such file, of which %s was made; where it is now: tgc "
+                                "%s: no such file, and %s was made from it; if it has moved: tgc "
                                 "train MODEL --data FILE --out_dir %s --resume",
                                 t->again_model, dir, dir);
                 a->v[O_OUT_DIR].s = dir;

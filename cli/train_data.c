@@ -378,7 +378,7 @@ int data_split(Train *t, Err *e)
         const bool wanted = opt_int(t->a, O_EVAL_ITERS) > 0;
         if (wanted && !t->val.n && (own || kept > 0))
                 say(&t->talk,
-                    "no validation: too little is kept for it, a window needs %d tokens\n",
+                    "no validation: its part of the text is too short, a window needs %d tokens\n",
                     t->T + 1);
         if (!t->val.n || !wanted || !program_find(&t->p, "eval") || kind_of(t) == OBJECTIVE_PROMPTS)
                 t->val.T = 0;

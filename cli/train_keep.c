@@ -148,8 +148,8 @@ int read_max_time(const Args *a, double *seconds, Err *e)
         const double unit = !strcmp(end, "h") ? 3600 : !strcmp(end, "m") ? 60 : 1;
         if (end == s || (*end && unit == 1 && strcmp(end, "s")) || !(*seconds > 0) ||
             *seconds > 1e9)
-                return err_set(e, TGC_USAGE,
-                               "--max_time %.40s: a time is wanted, as 90, 15m or 2.5h", s);
+                return err_set(e, TGC_USAGE, "--max_time %.40s: give a time, as 90, 15m or 2.5h",
+                               s);
         *seconds *= unit;
         return TGC_OK;
 }

@@ -47,8 +47,7 @@ static int check_offsets(const Train *t, Err *e)
         const Npy *o = &t->offsets;
         const int64_t n = t->data.source[0].tokens.n;
         if (o->rank && (t->data.n > 1 || t->records))
-                return err_set(e, TGC_USAGE,
-                               "--batch_offsets: they are of one text, or of one stream of ids");
+                return err_set(e, TGC_USAGE, "--batch_offsets needs one text or one stream of ids");
         for (int64_t i = 0; i < o->count; i++)
                 if (o->u.i64[i] < 0 || o->u.i64[i] > n - t->T - 1)
                         return err_set(
@@ -84,15 +83,15 @@ static int load_adapter(Train *t, Err *e)
         const OptionValue *v = &t->a->v[O_LORA];
         Adapters s;
         if (v->n > 1)
-                return err_set(e, TGC_USAGE,
-                               "train: one adapter is trained, and here are %d --lora", v->n);
+                return err_set(e, TGC_USAGE, "train: trains one adapter, and there are %d --lora",
+                               v->n);
         int code = v->n ? adapters_open(&s, v->list, v->n, t->a->pos[0], e) : TGC_OK;
         if (code || !v->n)
                 return code;
         if (s.a[0].scale != 1)
                 code = err_set(e, TGC_USAGE,
-                               "train: --lora %.200s: an adapter is trained as it is, "
-                               "without a scale",
+                               "train: --lora %.200s: a scale has no effect in training: leave "
+                               "it out",
                                v->list[0]);
         else
                 code = adapters_into_session(t->s, &t->l.plan, &s, e);
@@ -238,7 +237,7 @@ static int sizes(Train *t, Err *e)
         const Npy *o = &t->offsets;
         if (!step)
                 return err_set(e, TGC_BAD_FILE,
-                               "%s: the plan has no program step; compile with --mode train",
+                               "%s: the plan has no training step; compile with --mode train",
                                a->pos[0]);
         t->B = o->rank ? (int)o->dim[2] : opt_int(a, O_BATCH) ? opt_int(a, O_BATCH) : step->B;
         t->T = opt_int(a, O_BLOCK) ? opt_int(a, O_BLOCK) : step->T;
@@ -291,14 +290,13 @@ static int settings(Train *t, Err *e)
         if (opt_num(a, O_SKIP_SPIKES) > 0 && opt_num(a, O_SKIP_SPIKES) <= 1)
                 return err_set(
                         e, TGC_USAGE,
-                        "--skip_spikes %g: a step of the mean's norm would be one; above 1 is "
-                        "wanted, or 0 for none",
+                        "--skip_spikes %g: give a number above 1, or 0 for none: at 1 a step "
+                        "with the mean norm would be skipped",
                         opt_num(a, O_SKIP_SPIKES));
         if (opt_num(a, O_SKIP_SPIKES) > 0 && !knows_spikes(t))
                 return err_set(e, TGC_USAGE,
-                               "--skip_spikes has no effect: %s was compiled by a tgc that had no "
-                               "such thing; compile the model again, or make the plan's code anew "
-                               "with --rebuild",
+                               "--skip_spikes has no effect: an older tgc compiled %s; compile "
+                               "the model again, or give --rebuild",
                                a->pos[0]);
         return TGC_OK;
 }
@@ -336,16 +334,17 @@ static int same_run(const TrainState *was, const TrainState *now, const char *pa
         const char *data = a->v[O_TRAIN_DATA].list[0];
         if (was->tokens != now->tokens)
                 return err_set(e, TGC_BAD_FILE,
-                               "%s: the run before had %lld tokens of data, %s has %lld", path,
-                               (long long)was->tokens, data, (long long)now->tokens);
+                               "%s: the run that is resumed had %lld tokens of data, %s has "
+                               "%lld",
+                               path, (long long)was->tokens, data, (long long)now->tokens);
         if (was->text != now->text)
                 return err_set(e, TGC_BAD_FILE,
                                "%s: the run before had %lld other tokens of data than %s has", path,
                                (long long)was->tokens, data);
         if (was->graph != now->graph)
                 return err_set(e, TGC_BAD_FILE,
-                               "%s: the run before trained another model than %s with these -D; "
-                               "--init_from takes its weights alone",
+                               "%s: the run that is resumed trained another model than %s with "
+                               "these -D; --init_from takes only its weights",
                                path, a->pos[0]);
         if (was->frozen && was->frozen != now->frozen)
                 return err_set(
@@ -389,7 +388,7 @@ static void say_replaced(const Train *t)
         if (path && file_exists(path) && !state_peek(path, &was, NULL))
                 say(&t->talk,
                     "%s holds a run of %lld steps, which the first checkpoint will replace; "
-                    "--resume goes on with it\n",
+                    "--resume continues it\n",
                     opt_str(t->a, O_OUT_DIR), (long long)was.step);
         free(path);
 }
@@ -483,10 +482,14 @@ int train_open(Train *t, const Args *a, Err *e)
         if (!opt_set(a, O_TRAIN_DATA) && file_exists(a->pos[0]) && !file_is_dir(a->pos[0]) &&
             model_kind(a->pos[0], &(ModelKind) { 0 }, real, sizeof real, &why))
                 return err_set(e, TGC_USAGE,
-                               "train: %s is no model; one comes first: tgc train gpt --data %s",
+                               "train: %s is not a model; the model comes first: tgc train gpt "
+                               "--data %s",
                                a->pos[0], a->pos[0]);
         if (!opt_set(a, O_TRAIN_DATA))
-                return err_set(e, TGC_USAGE, "train: on what? tgc train %s --data FILE", a->pos[0]);
+                return err_set(e, TGC_USAGE,
+                               "train: --data FILE is missing: tgc train %s --data "
+                               "FILE",
+                               a->pos[0]);
         if ((code = read_max_time(a, &t->max_seconds, e)) || (code = data_find(t, e)))
                 return code;
         if (opt_flag(a, O_RESUME) && (code = go_on(t, e)))

@@ -10,13 +10,13 @@ static void check_attention(const Graph *g, const Node *n)
         const int64_t D = q->dim[3].n > v->dim[3].n ? q->dim[3].n : v->dim[3].n;
         if (D > LIMIT_HEAD)
                 error_at(n->loc,
-                         "attention: heads of width %lld are not supported (at most %d): more "
-                         "heads that are narrower are",
+                         "attention: heads of width %lld are not supported (at most %d): use "
+                         "more, narrower heads",
                          (long long)D, LIMIT_HEAD);
         if (q->dim[2].n / k->dim[2].n > LIMIT_GROUP)
                 error_at(n->loc,
                          "attention: %lld query heads to a key head are not supported (at most "
-                         "%d): there are %lld and %lld; more key heads are",
+                         "%d): there are %lld and %lld; use more key heads",
                          (long long)(q->dim[2].n / k->dim[2].n), LIMIT_GROUP,
                          (long long)q->dim[2].n, (long long)k->dim[2].n);
 }

@@ -95,7 +95,7 @@ static void check_input(const Node *n)
         }
         error_at(n->loc,
                  "nothing feeds the input %%%s, %s; there are %%ids, %s (%s), %%targets, %s (%s), "
-                 "and %%documents, %s (%s); what never changes is a const or a param",
+                 "and %%documents, %s (%s); make a constant tensor a const or a param",
                  n->name, type_text(&n->type, have), want[0], fed[0].what, want[1], fed[1].what,
                  want[2], fed[2].what);
 }
@@ -139,9 +139,9 @@ static void finish_encoder(Model *m, Ref hidden)
         }
         if (!m->vocab)
                 error_at(NODE(g, hidden)->loc,
-                         "no table is looked up by %%ids, so the vocabulary is not known");
+                         "no table is indexed by %%ids, so the vocabulary is not known");
         if (m->vocab > 1 << 28)
-                error_at(NODE(g, hidden)->loc, "a vocabulary of %lld; the most is %d",
+                error_at(NODE(g, hidden)->loc, "the vocabulary is %lld, the limit is %d",
                          (long long)m->vocab, 1 << 28);
 }
 
@@ -188,7 +188,7 @@ void model_finish(Model *m, const char *file)
                                  shape_text(l, t));
                 m->vocab = l->dim[l->rank - 1].n;
                 if (m->vocab > 1 << 28)
-                        error_at(NODE(g, logits)->loc, "a vocabulary of %lld; the most is %d",
+                        error_at(NODE(g, logits)->loc, "the vocabulary is %lld, the limit is %d",
                                  (long long)m->vocab, 1 << 28);
         }
         if (loss && !dim_eq(type_elems(&NODE(g, loss)->type), DIM(1)))

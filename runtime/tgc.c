@@ -205,7 +205,7 @@ static int how_of(const TgcSequence *q, BatchHow *how, Err *e)
                             .n_stop = q->n_stop,
                             .adapter = q->adapter };
         if (q->n_stop < 0 || q->n_stop > BATCH_STOPS)
-                return err_set(e, TGC_USAGE, "%d tokens that stop a sequence; the most is %d",
+                return err_set(e, TGC_USAGE, "%d tokens stop the sequence, the limit is %d",
                                q->n_stop, BATCH_STOPS);
         if (q->n_stop)
                 memcpy(how->stop, q->stop, (size_t)q->n_stop * sizeof *q->stop);

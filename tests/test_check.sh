@@ -57,7 +57,7 @@ done < tests/e2e/check/cases.txt
 unset TGC_EMULATE_ARCH TGC_CFLAGS
 
 "$TGC" check models/gpt.lua --tf32 --dtype bf16 > "$out/log" 2>&1
-[ $? -eq 2 ] && grep -q -- '--tf32 is about float32, and --dtype says bf16' "$out/log"
+[ $? -eq 2 ] && grep -q -- '--tf32 is for --dtype f32, and --dtype is bf16' "$out/log"
 say $? "--tf32 with bf16 is a mistake" "$out/log"
 
 TGC_EMULATE_ARCH=sm_80 "$TGC" check models/gpt.lua -D n_layer=1 -D ctx=8 --device emulate > \

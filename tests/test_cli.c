@@ -67,8 +67,8 @@ TEST (option_mistakes) {
                 { CMD_RUN, "p -n 5x", "'5x' is not a whole number" },
                 { CMD_RUN, "p -n 99999999999999999999", "is outside -1 to 16777216" },
                 { CMD_RUN, "p --temp nan", "is not a number" },
-                { CMD_RUN, "p -n", "wants a value" },
-                { CMD_RUN, "p --device gpu", "none of auto|cpu|cuda|emulate" },
+                { CMD_RUN, "p -n", "needs a value" },
+                { CMD_RUN, "p --device gpu", "not one of auto|cpu|cuda|emulate" },
                 { CMD_RUN, "", "PLAN is missing" },
                 { CMD_RUN, "p q", "one argument too many" },
                 { CMD_RUN, "p --no-temp", "unknown option" },
@@ -218,7 +218,7 @@ TEST (first_mistakes) {
         EXPECT("run examples/shakespeare -p \xe6\x97\xa5", TGC_USAGE, "none of its characters");
         EXPECT("train tests/data/text/stories.txt", TGC_USAGE,
                "tgc train gpt --data tests/data/text/stories.txt");
-        EXPECT("train gpt", TGC_USAGE, "on what? tgc train gpt --data FILE");
+        EXPECT("train gpt", TGC_USAGE, "--data FILE is missing: tgc train gpt --data FILE");
         EXPECT("run meta/llama -p hi", TGC_IO, "tgc downloads nothing");
         EXPECT("run https://some.where/gpt2 -p hi", TGC_IO, "tgc downloads nothing");
         EXPECT("run tests/none -p hi", TGC_IO, "no such file or folder\n");
@@ -251,7 +251,7 @@ TEST (man_page_and_completion) {
                          shell[i], shell[i], scratch("out"));
                 CHECK_MSG(system(line) == 0, "%s does not take its completion", shell[i]);
         }
-        EXPECT("help --completion ksh", TGC_USAGE, "none of bash|zsh|fish");
+        EXPECT("help --completion ksh", TGC_USAGE, "not one of bash|zsh|fish");
 }
 
 /* ---- exit codes that need no plan ---- */
@@ -266,9 +266,9 @@ TEST (exit_codes) {
         EXPECT("train gpt --data no/such.txt", TGC_IO, "no/such.txt");
         EXPECT("dump gpt", TGC_USAGE, "--graph");
         EXPECT("dump gpt --ir --json", TGC_USAGE, "--json has no effect: it goes with --graph");
-        EXPECT("compile gpt --target tpu -o x.plan", TGC_USAGE, "'tpu' is none of");
+        EXPECT("compile gpt --target tpu -o x.plan", TGC_USAGE, "'tpu' is not one of");
         EXPECT("compile gpt", TGC_USAGE, "-o PLAN");
-        EXPECT("bench gpt --train --decode", TGC_USAGE, "goes alone");
+        EXPECT("bench gpt --train --decode", TGC_USAGE, "cannot be combined");
         EXPECT("tokenize no/such", TGC_IO, "no/such");
 
         write_file(scratch("model.gguf"), "GGUF");
@@ -316,8 +316,8 @@ TEST (tokenizer_train) {
                           strstr(r.err, "1000 tokens were asked for, but"),
                   "%s", r.err);
         input = "/dev/null";
-        EXPECT("tokenizer train a.txt", TGC_USAGE, "where to? -o tokenizer.json");
-        EXPECT("tokenizer train -o x", TGC_USAGE, "from which text?");
+        EXPECT("tokenizer train a.txt", TGC_USAGE, "-o tokenizer.json is missing");
+        EXPECT("tokenizer train -o x", TGC_USAGE, "TEXT is missing");
         EXPECT("tokenizer learn a.txt -o x", TGC_USAGE, "'learn' is not known");
         EXPECT("tokenizer train no/such -o x", TGC_IO, "no/such");
         EXPECT("tokenizer train a --vocab-size 255 -o x", TGC_USAGE, "--vocab-size");

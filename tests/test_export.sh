@@ -75,7 +75,7 @@ p=$(tgc 0 '' export s.plan -q -o bare --weights-only)
 [ "$p" ] || [ "$(ls bare)" = model.safetensors ] || p="$(ls bare)"
 [ "$p" ] || p=$(tgc 0 '' export s.plan -q -o bare.safetensors)
 [ "$p" ] || cmp -s bare.safetensors bare/model.safetensors || p="other weights in a file"
-[ "$p" ] || p=$(tgc 2 'no folder' export s.plan -o b.safetensors --config hf/config.json)
+[ "$p" ] || p=$(tgc 2 'not a folder' export s.plan -o b.safetensors --config hf/config.json)
 say weights_alone "$p"
 
 # What a family's config.json does not say is in one of tgc's own.
@@ -208,9 +208,9 @@ END
         [ "$p" ] || [ "$(ls cut | grep model)" = model.safetensors ] || p="$(ls cut)"
         [ "$p" ] || p=$(tgc 0 '' export s.plan -q --max-shard-size 100KiB -o cut)
         [ "$p" ] || [ ! -e cut/model.safetensors ] || p="the old whole stays"
-        [ "$p" ] || p=$(tgc 2 'a size is wanted' export s.plan --max-shard-size 4XB -o cut)
-        [ "$p" ] || p=$(tgc 2 'a size is wanted' export s.plan --max-shard-size 0 -o cut)
-        [ "$p" ] || p=$(tgc 2 'has no effect: a.safetensors is no folder' export s.plan \
+        [ "$p" ] || p=$(tgc 2 'give a size' export s.plan --max-shard-size 4XB -o cut)
+        [ "$p" ] || p=$(tgc 2 'give a size' export s.plan --max-shard-size 0 -o cut)
+        [ "$p" ] || p=$(tgc 2 'has no effect: a.safetensors is not a folder' export s.plan \
                 --max-shard-size 1MB -o a.safetensors)
         echo "$p"
 }

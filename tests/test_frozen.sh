@@ -110,9 +110,9 @@ refused() {
                 "${here[@]}" --train uq --out_dir no)
         p=$p$(tgc 2 "'PATTERN: lr=1e-4, wd=0' or" train tiny.lua "${here[@]}" --group up \
                 --out_dir no)
-        p=$p$(tgc 2 "'lr=0' is none of freeze, lr=X" train tiny.lua "${here[@]}" \
+        p=$p$(tgc 2 "'lr=0' is not one of freeze, lr=X" train tiny.lua "${here[@]}" \
                 --group 'up: wd=1, lr=0' --out_dir no)
-        p=$p$(tgc 2 "'wd=' is none of" train tiny.lua "${here[@]}" --group 'up: wd=' --out_dir no)
+        p=$p$(tgc 2 "'wd=' is not one" train tiny.lua "${here[@]}" --group 'up: wd=' --out_dir no)
         p=$p$(tgc 2 "lr= is for .tgc train" check tiny.lua --group 'up: lr=1' --device cpu)
         p=$p$(tgc 2 "these are frozen already" train tiny.lua "${here[@]}" --train emb \
                 --group 'up: wd=1' --out_dir no)

@@ -62,7 +62,7 @@ p=$(tgc 0 '' quantize speaks --type f16 -o s.gguf -q)
 say vocabulary "$p"
 
 p=$(tgc 0 'bits a value: .*F32.*Q8_0' quantize speaks --type q8_0 --keep 'blk.0.*=f16' -o q.gguf)
-[ "$p" ] || p=$(tgc 2 'no tensor is called so' quantize speaks --type q8_0 --keep 'model.*=f16' \
+[ "$p" ] || p=$(tgc 2 'tensor has such a name' quantize speaks --type q8_0 --keep 'model.*=f16' \
         -o x.gguf)
 [ "$p" ] || p=$(tgc 0 '' quantize speaks --type q4_0 -o q4.gguf -q)
 [ "$p" ] || p=$(tgc 0 '' quantize speaks --type q4_0 --calibrate text -o c4.gguf -q)

@@ -52,10 +52,10 @@ TEST (gbnf) {
 
 TEST (gbnf_errors) {
         refuse(grammar_gbnf, "root ::= \"a\n", "file:1:10: this string");
-        refuse(grammar_gbnf, "root ::= x\n", "file:1:10: there is no rule x");
-        refuse(grammar_gbnf, "x ::= \"a\"", "no rule root");
+        refuse(grammar_gbnf, "root ::= x\n", "file:1:10: rule x is not defined");
+        refuse(grammar_gbnf, "x ::= \"a\"", "rule root is not defined");
         refuse(grammar_gbnf, "root ::= \"a\"\nroot ::= \"b\"",
-               "file:2:1: rule root is there already");
+               "file:2:1: rule root is defined twice");
         refuse(grammar_gbnf, "root ::= root \"a\" | \"b\"", "left recursion: rule root");
         refuse(grammar_gbnf, "root ::= x\nx ::= \"\"? root \"a\" | \"b\"", "left recursion");
         refuse(grammar_gbnf, "root ::= \"a\" root", "never ends");
@@ -66,7 +66,7 @@ TEST (gbnf_errors) {
         refuse(grammar_gbnf, "root ::= (\"a\"", "( without )");
         char deep[2000] = "root ::= ";
         memset(deep + 9, '(', 500);
-        refuse(grammar_gbnf, deep, "parentheses within");
+        refuse(grammar_gbnf, deep, "parentheses nest deeper");
         refuse(grammar_gbnf,
                "root ::= ((((([a-z]{60000}){60000}){60000}){60000}){60000}){60000} "
                "[b-c]{65000}|x\nx ::= \"a\"{65536} \"b\"{65536} \"c\"{65536} \"d\"{65536} "
@@ -208,7 +208,7 @@ TEST (schema_errors) {
         refuse(grammar_schema, "{\"oneOf\":[{},{}]}", "/oneOf: keyword oneOf");
         refuse(grammar_schema, "{\"type\":\"strin\"}", "/type: there is no such type");
         refuse(grammar_schema, "{\"$ref\":\"http://x/y\"}", "only references within");
-        refuse(grammar_schema, "{\"$ref\":\"#/a\"}", "there is nothing");
+        refuse(grammar_schema, "{\"$ref\":\"#/a\"}", "points to nothing");
         refuse(grammar_schema,
                "{\"$schema\":\"http://json-schema.org/draft-04/schema#\",\"$ref\":\"#\"}",
                "/$ref: $ref leads back to itself");

@@ -93,8 +93,8 @@ graphs() {
         compile 2 '256 x 16777216 tokens' tiny.lua -b 256 --block-size 16777216
         compile 2 'ctx-size: 1099511627776 is outside' tiny.lua -c 1099511627776
         compile 2 'no pass is called' tiny.lua --print-after nosuch
-        compile 2 'none of f32' tiny.lua --dtype f64
-        compile 2 'none of cpu, cuda' tiny.lua --target sm_9999
+        compile 2 'not one of f32' tiny.lua --dtype f64
+        compile 2 'not one of cpu, cuda' tiny.lua --target sm_9999
 }
 
 lua_files() {
@@ -282,7 +282,7 @@ prompts() {
         infer 0 'decode 0 tokens'                       --prompt-ids 1,2 -n 0
         infer 0 'decode 15 tokens'                      --prompt-ids 1,2 -n -1
         infer 0 'decode 1 token'                       --prompt-ids "$(seq -s, 16)" -n 5
-        try 2 'none of auto' "$TGC" run both.plan --prompt-ids 1 --device tpu
+        try 2 'not one of auto' "$TGC" run both.plan --prompt-ids 1 --device tpu
         TGC_DEVICE=tpu try 2 'TGC_DEVICE' "$TGC" run both.plan --prompt-ids 1
 }
 

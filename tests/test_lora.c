@@ -322,12 +322,13 @@ TEST (lines_are_refused_by_name) {
         refused(2, "dump " FROM "base --ir --lora r=x", "a number is wanted");
         refused(2, "dump moe --ir --lora r=4", "experts' linears");
         refused(3, "dump gpt --ir --lora r=4,targets=wte", "its weight is used elsewhere, too");
-        refused(2, TRAIN "--lora r=4 --train q_proj --out_dir @/no",
-                "with --lora adapters are trained");
+        refused(2, TRAIN "--lora r=4 --train q_proj --out_dir @/no", "--lora trains only adapters");
         refused(2, TRAIN "--lora " FROM "begin --lora " FROM "begin --out_dir @/no",
-                "one adapter is trained");
-        refused(2, TRAIN "--lora " FROM "begin:2 --out_dir @/no", "without a scale");
-        refused(2, "run " FROM "base --prompt-ids 1 --lora " FROM "begin:0" HERE, "a number but 0");
+                "trains one adapter");
+        refused(2, TRAIN "--lora " FROM "begin:2 --out_dir @/no", "a scale has no effect");
+        refused(2, "run " FROM "base --prompt-ids 1 --lora " FROM "begin:0" HERE,
+                "a number "
+                "other than 0");
         refused(2, "run @/x.plan --lora " FROM "begin --prompt-ids 1" HERE,
                 "is compiled already; give --lora");
         refused(2, "export " FROM "base --merge -o @/no", "has no adapter");

@@ -79,7 +79,7 @@ go_on() {
                 [ "$p" ] || cmp -s $f ${f/cut/whole} || p="$f is another"
         done
         [ "$p" ] || p=$(tgc 0 'has 8 steps already' train cut --resume)
-        [ "$p" ] || p=$(tgc 2 'stays there' train cut --resume --out_dir other)
+        [ "$p" ] || p=$(tgc 2 'stays in' train cut --resume --out_dir other)
         mv text.txt moved.txt
         [ "$p" ] || p=$(tgc 8 'text.txt: no such file' train cut --resume)
         mv moved.txt text.txt

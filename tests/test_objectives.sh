@@ -214,8 +214,8 @@ refused() {
         tgc 3 'shape.lua:2: error: add' check gpt --objective shape.lua
         printf 'return {\nloss = function(m, p) while true do end end }' > long.lua
         tgc 3 'runs for too long' check gpt --objective long.lua --lua-timeout 0.2
-        tgc 2 'the teacher is --reference MODEL' train st --data sft.jsonl --objective distill
-        tgc 2 'compares with the model as it was' train st --data pairs.jsonl --objective dpo
+        tgc 2 'needs a teacher: --reference MODEL' train st --data sft.jsonl --objective distill
+        tgc 2 'needs the frozen model' train st --data pairs.jsonl --objective dpo
         tgc 2 '--long has no effect: --objective dpo' train st "${here[@]}" "${dpo[@]}" \
                 --objective dpo --long cut
         tgc 2 '--eval_iters has no effect' train st "${here[@]}" "${group[@]}" --objective grpo \

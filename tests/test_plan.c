@@ -291,11 +291,11 @@ TEST (program_refusals) {
                   { HEAD "map map+0 bf16 w+0 4 32 32\n", "compile the model again" },
                   { HEAD "map 0 bf16 rt 4 32 32\n", "must be ARENA+OFFSET" },
                   { HEAD "program a B 1 T 1\nrun k0 grid 1 args rt map:0 w+0\nend\n",
-                    "'map:0' is none of the 0 tensor maps" },
+                    "'map:0' is not one of the 0 tensor maps" },
                   { HEAD "map 0 bf16 w+0 4 32 32\n"
                          "program a B 1 T 1\n"
                          "run k0 grid 1 args rt map:1 w+0\nend\n",
-                    "'map:1' is none of the 1 tensor maps" },
+                    "'map:1' is not one of the 1 tensor maps" },
                   { HEAD "map 0 bf16 w+0 4 32 32\n"
                          "program a B 1 T 1\n"
                          "run k0 grid 1 args map:0 w+0 w+0\nend\n",

@@ -217,7 +217,7 @@ TEST (played_driver_out_of_memory) {
         Err e;
         CHECK(!dev_open(&d, DEV_CUDA, &(DevOptions) { 0 }, &e));
         CHECK(dev_alloc(d, (size_t)40 << 30, &mem, &e) == TGC_NO_MEMORY && TGC_NO_MEMORY == 5);
-        CHECK_MSG(strstr(e.msg, "Fake GPU") && strstr(e.msg, "42.95 GB wanted, ") &&
+        CHECK_MSG(strstr(e.msg, "Fake GPU") && strstr(e.msg, "42.95 GB needed, ") &&
                           strstr(e.msg, " of 17.18 GB free"),
                   "%s", e.msg);
         dev_close(d);

@@ -30,7 +30,7 @@ p=$(tgc 0 '' quantize "$g/kinds.gguf" --type q4_k_m --keep 'blk.0.attn_q.weight=
         -o x.gguf)
 [ "$p" ] || p=$(tgc 2 'PATTERN=TYPE' quantize "$g/kinds.gguf" --type q4_k_m \
         --keep 'blk.0.attn_q.weight=iq1_s' -o x.gguf)
-[ "$p" ] || p=$(tgc 2 'no tensor is called so' quantize "$g/kinds.gguf" --type q4_k_m \
+[ "$p" ] || p=$(tgc 2 'no tensor has such a name' quantize "$g/kinds.gguf" --type q4_k_m \
         --keep 'nothing=f16' -o x.gguf)
 say kept "$p"
 
@@ -104,9 +104,9 @@ say all_blocks_of_a_launch_run "$p"
 p=$(tgc 2 'Q4_K_M' quantize "$g/kinds.gguf" --type q9_9 -o x.gguf)
 [ "$p" ] || p=$(tgc 2 'give -o' quantize "$g/kinds.gguf" --type q4_0)
 [ "$p" ] || p=$(tgc 2 'give --type' quantize "$g/kinds.gguf" -o x.gguf)
-[ "$p" ] || p=$(tgc 2 'is quantised' quantize "$top/models/gpt.lua" --type q4_0 -o x.gguf)
+[ "$p" ] || p=$(tgc 2 'quantize takes' quantize "$top/models/gpt.lua" --type q4_0 -o x.gguf)
 printf 'not an imatrix' > bad.dat
-[ "$p" ] || p=$(tgc 3 'no importance matrix' quantize "$g/kinds.gguf" --type q4_0 \
+[ "$p" ] || p=$(tgc 3 'not an importance matrix' quantize "$g/kinds.gguf" --type q4_0 \
         --imatrix bad.dat -o x.gguf)
 [ "$p" ] || [ ! -e x.gguf ] || p="something was written"
 say refused "$p"

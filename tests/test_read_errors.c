@@ -260,7 +260,7 @@ TEST (definitions) {
                 { { { "n_layer=2.5" } }, "'n_layer' is a whole number, not '2.5'" },
                 { { { "tied=maybe" } }, "'tied' is true or false, not 'maybe'" },
                 { { { "eps=nan" } }, "'eps' is a number" },
-                { { { "n_layer" } }, "-D wants KEY=VALUE" },
+                { { { "n_layer" } }, "-D needs KEY=VALUE" },
         };
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
                 char msg[2048] = "";
@@ -328,14 +328,14 @@ TEST (json_errors) {
                 { GRAPH("{\"name\":\"y\",\"op\":\"neg\",\"in\":[\"w\"],\"type\":\"f32[8]\"}"),
                   ":4: error: %y: neg gives f32[8,4], the file says f32[8]" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"neg\",\"in\":[\"w\"],\"type\":\"f32[8\"}"),
-                  ":4: error: 'f32[8' is no type" },
+                  ":4: error: 'f32[8' is not a type" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"param\",\"type\":\"f32[1099511627776,"
                         "1099511627776]\"}"),
                   ":4: error: param: the shape [1099511627776,1099511627776] is out of range" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"param\",\"type\":\"f32[99999999999999999999]\"}"),
-                  "is no type" },
+                  "is not a type" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"param\",\"type\":\"f32[B*B*B*B*B]\"}"),
-                  "is no type" },
+                  "is not a type" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"param\",\"type\":\"f32[B]\"}"),
                   ":4: error: param: parameters are f32" },
                 { GRAPH("{\"name\":\"y\",\"op\":\"param\"}"),

@@ -48,7 +48,7 @@ say penalties_and_xtc "$p"
 p=$(try 2 "no sampler 'foo'" "${run[@]}" --samplers "top_k;foo")
 [ "$p" ] || p=$(try 2 'TOKEN.BIAS' "${run[@]}" --logit-bias 5)
 [ "$p" ] || p=$(try 2 'tokens 0 to' "${run[@]}" --logit-bias 500000+1)
-[ "$p" ] || p=$(try 2 'mirostat 2 only' "${run[@]}" --mirostat 1)
+[ "$p" ] || p=$(try 2 'mirostat 1 is not supported' "${run[@]}" --mirostat 1)
 [ "$p" ] || p=$(try 2 '1 to 40 bytes' "${run[@]}" --dry-multiplier 1 \
         --dry-sequence-breaker "$(printf '%050d' 0)")
 [ "$p" ] || p=$(try 2 'it is --typical' "${run[@]}" --typical-p 0.5)
@@ -75,9 +75,9 @@ printf 'root ::= " " ("she" | "he") (" " [a-z]+){2} "."\n' > g.gbnf
 p=$(try 0 '' "$TGC" run s.plan --device cpu -q -n 60 -s 3 -p "Then" --grammar g.gbnf)
 [ "$p" ] || grep -Eq '^Then (she|he)( [a-z]+)*\.?$' out || p="not of the grammar: $(cat out)"
 printf 'root ::= x' > g2.gbnf
-[ "$p" ] || p=$(try 3 'g2.gbnf:1:10: there is no rule x' "$TGC" run s.plan --device cpu -q -p a \
+[ "$p" ] || p=$(try 3 'g2.gbnf:1:10: rule x is not defined' "$TGC" run s.plan --device cpu -q -p a \
         --grammar g2.gbnf)
-[ "$p" ] || p=$(try 2 'the text must end' "$TGC" run s.plan --device cpu -q -p a --grammar g.gbnf \
+[ "$p" ] || p=$(try 2 'be able to end' "$TGC" run s.plan --device cpu -q -p a --grammar g.gbnf \
         --ignore-eos)
 say grammars "$p"
 

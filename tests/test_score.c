@@ -159,7 +159,7 @@ TEST (wrong_lines) {
                 { TGC_BAD_FILE, "{\"prompt_ids\":[1.5],\"continuation_ids\":[2]}",
                   "prompt_ids[0] is no token" },
                 { TGC_USAGE, "{\"prompt_ids\":[1],\"continuation_ids\":[1,2,3,4,5,6,7,8,9]}",
-                  "a continuation of 9 tokens, and the context is 8" },
+                  "the continuation has 9 tokens, the context is 8" },
                 { TGC_BAD_FILE, "{\"prompt_ids\":[1],\"continuation_ids\":[1]} x", "in:1" },
         };
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -609,7 +609,7 @@ TEST (a_run_that_is_replaced_is_named) {
         tgc(0, "%s", small_line("twice", "--max_iters 4"));
         check_says(
                 "twice holds a run of 3 steps, which the first checkpoint will replace; --resume "
-                "goes on with it");
+                "continues it");
 }
 
 TEST (nothing_to_resume_makes_nothing) {

@@ -331,7 +331,7 @@ TEST (tuned_plans_on_the_command_line) {
                "`tgc tune` chose no tiles in this plan");
         EXPECT("info gpt --tuned @/none.txt", TGC_IO, "none.txt");
         EXPECT("info gpt --tuned @/c.txt", TGC_USAGE,
-               "none of its 1 choices is of a product of this model");
+               "none of its 1 choices fits a GEMM of this model");
         EXPECT("info @/plain.plan --tuned @/c.txt", TGC_USAGE,
                "give --tuned with the model that it was made of");
 }

@@ -134,7 +134,9 @@ static Type type_from(const File *f, int line, const char *s)
         }
 bad:
         error_at(place(f, line),
-                 "'%.100s' is no type; one is f32[B,T,64], with dimensions of numbers, B and T", s);
+                 "'%.100s' is not a type; write one as f32[B,T,64], with dimensions of numbers, "
+                 "B and T",
+                 s);
 }
 
 static void read_data(File *f, int line, Json v, Attr *a)

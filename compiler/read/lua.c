@@ -354,7 +354,7 @@ void push_params(lua_State *L, int module)
         for (int i = 0; i < r->o->n_define; i++) {
                 const char *d = r->o->define[i], *eq = strchr(d, '=');
                 if (!eq || eq == d)
-                        fail(L, 2, "-D wants KEY=VALUE, not '%s'", d);
+                        fail(L, 2, "-D needs KEY=VALUE, not '%s'", d);
                 const char *key = lua_pushlstring(L, d, (size_t)(eq - d));
                 lua_pushstring(L, eq + 1);
                 set_param(L, p, key, true);
@@ -364,7 +364,7 @@ void push_params(lua_State *L, int module)
         for (int i = 0; i < n; i++) { /* n_layer = -1 would be a loop that never runs */
                 lua_getfield(L, p, key[i]);
                 if (!strncmp(key[i], "n_", 2) && lua_isnumber(L, -1) && lua_tonumber(L, -1) < 0)
-                        fail(L, 3, "parameter '%s' is a number of things, not %s", key[i],
+                        fail(L, 3, "parameter '%s' is a count, not %s", key[i],
                              lua_tostring(L, -1));
                 lua_settop(L, p);
         }

@@ -141,18 +141,19 @@ static int check_new(const Batch *b, const int *ids, int n, const BatchHow *how,
                                        ids[i], m->vocab);
         if (n < 1 || n > m->ctx)
                 return err_set(e, TGC_USAGE,
-                               "a sequence of %d tokens; the context takes 1 to %d; compile with a "
-                               "larger --ctx-size",
+                               "the sequence has %d tokens, the context takes 1 to %d; compile "
+                               "with a larger --ctx-size",
                                n, m->ctx);
         if (how->n_stop < 0 || how->n_stop > BATCH_STOPS)
-                return err_set(e, TGC_USAGE, "%d tokens that stop a sequence; the most is %d",
+                return err_set(e, TGC_USAGE, "%d tokens stop the sequence, the limit is %d",
                                how->n_stop, BATCH_STOPS);
         if (how->adapter < 0 || how->adapter > m->n_adapters)
-                return err_set(e, TGC_USAGE,
-                               "adapter %d of a sequence; the plan has %d that sequences choose of",
+                return err_set(e, TGC_USAGE, "the sequence asks for adapter %d, the plan has %d",
                                how->adapter, m->n_adapters);
         if (how->predict == 0)
-                return err_set(e, TGC_USAGE, "a sequence that is to say no token");
+                return err_set(e, TGC_USAGE,
+                               "the sequence may generate no token: predict must "
+                               "be at least 1");
         /* the second pool has what windows want of every sequence */
         const int most = most_tokens(b, n, how), kept = TGC_KEPT(m->window) * TGC_PAGE,
                   need = sched_pages((m->window && kept < most ? kept : most) + 1 + b->ahead,
@@ -160,7 +161,7 @@ static int check_new(const Batch *b, const int *ids, int n, const BatchHow *how,
         if (need > m->pages - 1)
                 return err_set(
                         e, TGC_USAGE,
-                        "a sequence of up to %d tokens wants %d pages of the cache, which has "
+                        "a sequence of up to %d tokens needs %d pages of the cache, which has "
                         "%d; compile with a larger --cache-tokens",
                         most, need, m->pages - 1);
         return sample_check(b->s, &b->memory, &how->sampling, e);

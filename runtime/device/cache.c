@@ -129,7 +129,9 @@ static int open_folder(bool make, CacheState *state, char *why, size_t cap)
         *why = 0;
         if (bad_max) {
                 *state = CACHE_REFUSED;
-                snprintf(why, cap, "TGC_CACHE_MAX: '%.40s' is no number of bytes, like 500M or 2G",
+                snprintf(why, cap,
+                         "TGC_CACHE_MAX: '%.40s' is not a number of bytes, like 500M "
+                         "or 2G",
                          getenv("TGC_CACHE_MAX"));
                 return -1;
         }

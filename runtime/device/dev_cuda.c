@@ -64,7 +64,7 @@ static int cuda_alloc(Device *d, size_t size, void **mem, Err *e)
         if (r == CUDA_ERROR_OUT_OF_MEMORY) {
                 size_t a = 0, t = 0;
                 c->api.cuMemGetInfo_v2(&a, &t);
-                return err_set(e, TGC_NO_MEMORY, "%s: %.2f GB wanted, %.2f of %.2f GB free",
+                return err_set(e, TGC_NO_MEMORY, "%s: %.2f GB needed, %.2f of %.2f GB free",
                                d->name, (double)size / 1e9, (double)a / 1e9, (double)t / 1e9);
         }
         if (r)

@@ -68,7 +68,7 @@ int cuda_alloc_host(Device *d, size_t size, void **mem, Err *e)
         CUresult r = c->api.cuMemAllocHost_v2(&p, size);
         if (r == CUDA_ERROR_OUT_OF_MEMORY)
                 return err_set(e, TGC_NO_MEMORY,
-                               "%.2f GB of pinned memory wanted, %.2f GB of the host's are free",
+                               "%.2f GB of pinned host memory needed, %.2f GB free",
                                (double)size / 1e9, (double)dev_host_free() / 1e9);
         if (r)
                 return cuda_failed(c, r, "allocating pinned memory", e);

@@ -73,7 +73,7 @@ static Named *name(Gbnf *g)
                 g->p++;
         size_t n = (size_t)(g->p - p);
         if (!n) {
-                fail(g, p, "the name of a rule stands here");
+                fail(g, p, "expected the name of a rule");
                 return NULL;
         }
         for (int i = 0; i < g->n_name; i++)
@@ -105,7 +105,7 @@ static int hex(Gbnf *g, int digits, uint32_t *c)
                         : x >= 'A' && x <= 'F' ? x - 'A' + 10
                                                : -1;
                 if (v < 0)
-                        return fail(g, start, "%d hexadecimal digits stand here", digits);
+                        return fail(g, start, "expected %d hexadecimal digits", digits);
                 *c = *c << 4 | (uint32_t)v;
         }
         if (*c > 0x10ffff || (*c >= 0xd800 && *c < 0xe000))
@@ -203,7 +203,7 @@ static int number(Gbnf *g)
                         return fail(g, start, "a repetition has at most %d", GR_MAX_REPEAT), 0;
         }
         if (g->p == start)
-                fail(g, start, "a number stands here");
+                fail(g, start, "expected a number");
         return (int)n;
 }
 
@@ -259,8 +259,7 @@ static void sequence(Gbnf *g, int rule)
                 } else if (c == '(') {
                         const char *start = g->p++;
                         if (++g->depth > GR_MAX_NEST) {
-                                fail(g, start, "more than %d parentheses within each other",
-                                     GR_MAX_NEST);
+                                fail(g, start, "parentheses nest deeper than %d", GR_MAX_NEST);
                                 return;
                         }
                         blanks(g, true);
@@ -309,11 +308,11 @@ static void rule_line(Gbnf *g)
         int rule = x->rule;
         blanks(g, false);
         if (g->end - g->p < 3 || memcmp(g->p, "::=", 3)) {
-                fail(g, g->p, "::= stands here");
+                fail(g, g->p, "expected ::=");
                 return;
         }
         if (x->defined) {
-                fail(g, start, "rule %.*s is there already", (int)(x->n < 60 ? x->n : 60), x->p);
+                fail(g, start, "rule %.*s is defined twice", (int)(x->n < 60 ? x->n : 60), x->p);
                 return;
         }
         x->defined = start;
@@ -321,7 +320,7 @@ static void rule_line(Gbnf *g)
         blanks(g, true);
         alternatives(g, rule);
         if (!g->b.code && more(g) && *g->p != '\n' && *g->p != '\r')
-                fail(g, g->p, "a rule ends here with its line, but '%c' stands here",
+                fail(g, g->p, "expected the end of the rule's line, found '%c'",
                      (unsigned char)*g->p >= ' ' && (unsigned char)*g->p < 127 ? *g->p : '?');
 }
 
@@ -343,19 +342,21 @@ int grammar_gbnf(Grammar **out, const char *text, size_t n, const char *file, Er
         bool root = false;
         *out = NULL;
         if (n > GR_MAX_TEXT)
-                return err_set(e, TGC_BAD_FILE, "%s: %zu bytes of grammar; at most %d", file, n,
-                               GR_MAX_TEXT);
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: the grammar has %zu bytes, the limit is "
+                               "%d",
+                               file, n, GR_MAX_TEXT);
         gr_begin(&g.b, e);
         for (blanks(&g, true); more(&g) && !g.b.code; blanks(&g, true))
                 rule_line(&g);
         for (int i = 0; i < g.n_name && !g.b.code; i++) {
                 root |= g.name[i].rule == 0 && g.name[i].defined;
                 if (!g.name[i].defined)
-                        fail(&g, g.name[i].used, "there is no rule %.*s",
+                        fail(&g, g.name[i].used, "rule %.*s is not defined",
                              (int)(g.name[i].n < 60 ? g.name[i].n : 60), g.name[i].p);
         }
         if (!g.b.code && !root)
-                g.b.code = err_set(e, TGC_BAD_FILE, "%s: there is no rule root", file);
+                g.b.code = err_set(e, TGC_BAD_FILE, "%s: rule root is not defined", file);
         int code = gr_end(&g.b, out, file, name_of, &g);
         free(g.name);
         return code;

@@ -236,8 +236,10 @@ int grammar_schema(Grammar **g, const char *text, size_t n, const char *name, Er
         cJSON *root = NULL;
         *g = NULL;
         if (n > GR_MAX_TEXT)
-                return err_set(e, TGC_BAD_FILE, "%s: %zu bytes of schema; at most %d", name, n,
-                               GR_MAX_TEXT);
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: the schema has %zu bytes, the limit is "
+                               "%d",
+                               name, n, GR_MAX_TEXT);
         int code = json_parse(&root, text, n, name, e);
         if (code)
                 return code;

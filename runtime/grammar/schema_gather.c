@@ -97,7 +97,7 @@ const cJSON *schema_resolve(Schema *s, const cJSON *ref)
                                                      : member(at, key);
         }
         if (!at)
-                schema_refuse(s, ref, "$ref %.100s: there is nothing", ref->valuestring);
+                schema_refuse(s, ref, "$ref %.100s points to nothing", ref->valuestring);
         return at;
 }
 

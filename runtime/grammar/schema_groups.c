@@ -32,8 +32,10 @@ int array_rule(Schema *s, const All *all)
                 while ((k = all_next(all, key ? "maxItems" : "minItems", &i))) {
                         if (!cJSON_IsNumber(k) || k->valuedouble < 0 ||
                             k->valuedouble > GR_MAX_REPEAT) {
-                                schema_refuse(s, k, "keyword %s is not a number to %d", k->string,
-                                              GR_MAX_REPEAT);
+                                schema_refuse(s, k,
+                                              "keyword %s is not a whole number from 0 to "
+                                              "%d",
+                                              k->string, GR_MAX_REPEAT);
                                 return NONE;
                         }
                         int n = (int)k->valuedouble;
@@ -344,7 +346,8 @@ static void find_keys(Schema *s, const All *all, Keys *keys)
                 for (r = cJSON_IsArray(r) ? r->child : NULL; r && !s->b.code; r = r->next) {
                         if (!cJSON_IsString(r)) {
                                 schema_refuse(s, r,
-                                              "keyword required lists something that is no name");
+                                              "keyword required lists something that is not a "
+                                              "string");
                                 return;
                         }
                         Key *k = key_named(s, keys, r->valuestring);
@@ -370,8 +373,10 @@ static void property_counts(Schema *s, const All *all, int *min, int *max)
                 while ((k = all_next(all, key ? "maxProperties" : "minProperties", &i))) {
                         if (!cJSON_IsNumber(k) || k->valuedouble < 0 ||
                             k->valuedouble > GR_MAX_REPEAT) {
-                                schema_refuse(s, k, "keyword %s is not a number to %d", k->string,
-                                              GR_MAX_REPEAT);
+                                schema_refuse(s, k,
+                                              "keyword %s is not a whole number from 0 to "
+                                              "%d",
+                                              k->string, GR_MAX_REPEAT);
                                 return;
                         }
                         int n = (int)k->valuedouble;

@@ -117,7 +117,7 @@ static int check_header(const Header *h, size_t size, const char *what, Err *e)
                         what);
         if (h->version != VERSION)
                 return err_set(e, TGC_BAD_FILE,
-                               "%s: plan format %u, this program reads %u; compile the model again",
+                               "%s: plan format %u, this tgc reads %u; compile the model again",
                                what, (unsigned)h->version, (unsigned)VERSION);
         if (h->file_size != size)
                 return err_set(

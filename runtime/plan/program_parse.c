@@ -35,7 +35,7 @@ static Ref parse_ref(Parse *s, char *word)
         if (!strncmp(word, "map:", 4)) {
                 r.arena = REF_MAP;
                 if (!s->p->n_maps || !text_int(word + 4, (uint64_t)s->p->n_maps - 1, &r.offset))
-                        line_fail(&s->w, "'%.60s' is none of the %d tensor maps", word,
+                        line_fail(&s->w, "'%.60s' is not one of the %d tensor maps", word,
                                   s->p->n_maps);
                 return r;
         }

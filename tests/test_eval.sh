@@ -168,7 +168,7 @@ p=
 while IFS='|' read -r code words line; do
         [ "$p" ] || p=$(tgc "$code" "$words" bench many.plan --device cpu $line)
 done <<'END'
-2|--sequences 0: up to 32 numbers from 1 to 256|--sequences 0
+2|--sequences 0: give up to 32 numbers from 1 to 256|--sequences 0
 2|--sequences 1,: up to|--sequences 1,
 2|--sequences 1;2: up to|--sequences 1;2
 2|--sequences 257: up to|--sequences 257

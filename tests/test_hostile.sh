@@ -82,7 +82,7 @@ if "$TGC" compile tiny.lua -q -o both.plan -b 2 --block-size 8 --target cpu 2> \
 # ---- models ----
 
 graphs() {
-        compile 3 'tiny.lua:.*vocabulary of 1000000000000' tiny.lua -D vocab=1e12
+        compile 3 'tiny.lua:.*vocabulary is 1000000000000' tiny.lua -D vocab=1e12
         compile 3 'tiny.lua:.*dimension' tiny.lua -D vocab=0
         compile 3 'tiny.lua:.*out of range' tiny.lua -D n_embd=1000000000
         compile 3 'ctx must be between' tiny.lua -D ctx=1099511627776
@@ -272,7 +272,7 @@ prompts() {
         infer 2 'no ids in it'                          --prompt-ids ''
         infer 2 'byte 1: id -1 is outside'              --prompt-ids -1
         infer 2 'id 65 is outside the vocabulary, 0 to 64' --prompt-ids 1,65
-        infer 2 'byte 2: .x. in a list'                 --prompt-ids 1,x
+        infer 2 'byte 2: .x. is not allowed in a list'                 --prompt-ids 1,x
         infer 2 '17 tokens, the plan.s context is 16'   --prompt-ids "$(seq -s, 17)"
         infer 2 'the plan was compiled for 16'          --prompt-ids 1 -c 99
         infer 2 'give one of'                           --prompt-ids 1 -p x

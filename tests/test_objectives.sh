@@ -201,7 +201,7 @@ refused() {
         tgc 8 'no such file, and no model of that name' check gpt --objective nothing
         tgc 2 "has no parameter 'smooth'; did you mean 'smoothing'" check gpt \
                 --objective smoothing,smooth=1
-        tgc 2 'one is wanted, and here are 2' check gpt --objective dpo --objective grpo
+        tgc 2 'give one, not 2' check gpt --objective dpo --objective grpo
         tgc 3 'must return a table with a function .loss' check gpt --objective gpt
         echo 'return { loss = function(m, p) return m.nll end }' > wide.lua
         tgc 3 'wide.lua.*loss must be one number' check gpt --objective wide.lua

@@ -157,7 +157,7 @@ say bad_lines_are_named "$p"
 
 "$TGC" compile "$story" -q --ctx-size 128 -b 2 --cache-tokens 64 --target cpu -o few.plan ||
         echo "not ok compile few"
-p=$(try 2 'wants 2 pages of the cache, which has 1; compile with a larger --cache-tokens' "$TGC" \
+p=$(try 2 'needs 2 pages of the cache, which has 1; compile with a larger --cache-tokens' "$TGC" \
         run few.plan --device cpu -n 100 "${two[@]}" < /dev/null)
 [ "$p" ] || [ ! -s out ] || p="some ran: $(cat out)"
 say too_few_pages_are_said_before_anything_runs "$p"

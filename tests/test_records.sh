@@ -107,7 +107,7 @@ resumed() {
         p=$p$(tgc 2 '--loss all: the run before had --loss answer' train cut --resume --loss all)
         p=$p$(tgc 2 '--packing 0: the run before had --packing 1' train cut --resume --no-packing)
         sed -i 's/frog/toad/' a.jsonl
-        p=$p$(tgc 3 'the run before had .* tokens' train cut --resume --max_iters 9)
+        p=$p$(tgc 3 'the run .* had .* tokens' train cut --resume --max_iters 9)
         sed -i 's/toad/frog/' a.jsonl
         echo "$p"
 }

@@ -78,7 +78,7 @@ spikes() {
         [ -z "$p" ] && p=$(tgc 0 '' train tiny.lua "${here[@]}" --resume --max_iters 40 \
                 --out_dir cut-spikes)
         [ -n "$p" ] || cmp -s spikes/model.plan cut-spikes/model.plan || p="other weights"
-        [ -z "$p" ] && p=$(tgc 2 '--skip_spikes 1: .* above 1 is wanted' train tiny.lua \
+        [ -z "$p" ] && p=$(tgc 2 '--skip_spikes 1: give a number above 1' train tiny.lua \
                 "${here[@]}" --skip_spikes 1 --out_dir no)
         echo "$p"
 }

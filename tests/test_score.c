@@ -87,7 +87,7 @@ TEST (few_pages) {
         check_texts(&x, &x, 0, 1e-5);
         text[5].n = CTX; /* three pages */
         CHECK(session_score_texts(x.s, text, TEXTS, 0, &e) == TGC_USAGE &&
-              strstr(e.msg, "wants 3 pages of the cache, which has 2"));
+              strstr(e.msg, "needs 3 pages of the cache, which has 2"));
         close_model(&x);
 }
 

@@ -202,7 +202,7 @@ timed() {
         s=$(tail -1 t/log.csv | cut -d, -f1)
         p=$p$(tgc 0 '' train t --resume --max_iters $((s + 3)) -q)
         [ "$(tail -1 t/log.csv | cut -d, -f1)" = $((s + 2)) ] || p="$p it went on wrongly"
-        for x in 0 -3 5x 1d nan; do p=$p$(tgc 2 '--max_time .*: a time is wanted' train tiny.lua \
+        for x in 0 -3 5x 1d nan; do p=$p$(tgc 2 '--max_time .*: give a time' train tiny.lua \
                 "${here[@]}" --max_time=$x --out_dir no); done
         echo "$p"
 }

@@ -156,7 +156,7 @@ int bench_sequences(Session *s, const Args *a, cJSON *json, Err *e)
                                        count[i], m->batch, count[i]);
                 if (m->pages && need > m->pages - 1)
                         return err_set(e, TGC_USAGE,
-                                       "%d sequences of %d tokens want %lld pages of the cache, "
+                                       "%d sequences of %d tokens need %lld pages of the cache, "
                                        "which has %d; compile with a larger --cache-tokens",
                                        count[i], (int)tokens, (long long)need, m->pages - 1);
         }

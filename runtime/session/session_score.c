@@ -232,7 +232,7 @@ static int score_all(Score *x, int most, Err *e)
         x->rows = session_score_rows(x->s, most, longest);
         if (x->rows < 1)
                 return err_set(e, TGC_USAGE,
-                               "a text of %d tokens wants %d pages of the cache, which has %d; "
+                               "a text of %d tokens needs %d pages of the cache, which has %d; "
                                "compile with a larger --cache-tokens",
                                longest, (longest + TGC_PAGE - 1) / TGC_PAGE, x->s->m.pages - 1);
         x->s->plain_pages = false;

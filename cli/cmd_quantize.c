@@ -101,7 +101,7 @@ static int quantize_gguf(const Args *a, Err *e)
         Job j = { .a = a, .mixture = mixture_find(opt_str(a, O_TYPE)) };
         const char *imatrix = opt_str(a, O_IMATRIX);
         if (j.mixture < 0)
-                return err_set(e, TGC_USAGE, "--type %.40s: of a GGUF file can be made %s",
+                return err_set(e, TGC_USAGE, "--type %.40s: a GGUF file can become %s",
                                opt_str(a, O_TYPE), mixture_names());
         int code = gguf_open(&j.g, a->pos[0], e);
         if (!code && imatrix)
@@ -153,6 +153,6 @@ int cmd_quantize(const Args *a, Err *e)
                                                         : quantize_folder(a, e);
         if (is_gguf(a->pos[0]))
                 return quantize_gguf(a, e);
-        return err_set(e, TGC_USAGE, "%s: a GGUF file or a Hugging Face folder is quantised",
+        return err_set(e, TGC_USAGE, "%s: quantize takes a GGUF file or a Hugging Face folder",
                        a->pos[0]);
 }

@@ -27,7 +27,7 @@ int kept_type(const Args *a, const CkTensor *t, Err *e)
                 const int type = at ? named_type(at + 1) : -1;
                 if (!at || type < 0 || at - v->list[i] >= (int)sizeof pattern) {
                         err_set(e, TGC_USAGE,
-                                "--keep %.100s: PATTERN=TYPE is wanted, as 'output.weight=f16' or "
+                                "--keep %.100s: give PATTERN=TYPE, as 'output.weight=f16' or "
                                 "'blk.0.*=q8_0'",
                                 v->list[i]);
                         return -2;
@@ -59,7 +59,7 @@ int check_patterns(const Args *a, const CkTensor *tensor, int n, Err *e)
                 for (int k = 0; k < n; k++)
                         any |= !fnmatch(pattern, tensor[k].name, 0);
                 if (at && !any)
-                        return err_set(e, TGC_USAGE, "--keep %.100s: no tensor is called so",
+                        return err_set(e, TGC_USAGE, "--keep %.100s: no tensor has such a name",
                                        v->list[i]);
         }
         return TGC_OK;
@@ -90,7 +90,9 @@ int encode_tensor(const char *file, Imatrix *imatrix, const CkTensor *to, void *
         *without += imatrix && !means;
         const int64_t rows = n / cols, each = rows / matrices;
         if (rows % matrices)
-                return err_set(e, TGC_BAD_FILE, "%s: %lld rows, and means of %lld matrices",
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: the tensor has %lld rows, the importance "
+                               "matrix means of %lld matrices",
                                to->name, (long long)rows, (long long)matrices);
         for (int64_t m = 0; m < matrices; m++)
                 if (!ck_encode((char *)mem +
@@ -130,7 +132,7 @@ void say_tensors(const Args *a, const char *path, const CkTensor *tensor, int n,
             text_bytes(size, sizeof size, (double)bytes),
             values ? 8.0 * (double)bytes / (double)values : 0.0, line);
         if (without)
-                say(&talk, "%s: has no means for %d of the tensors\n",
+                say(&talk, "%s: the importance matrix has no means for %d of the tensors\n",
                     opt_str(a, O_IMATRIX) ? opt_str(a, O_IMATRIX) : opt_str(a, O_CALIBRATE),
                     without);
 }

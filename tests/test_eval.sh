@@ -59,7 +59,7 @@ echo 1 2 3 > three
 tac text | sed 's/Bob/Ann/g' > other
 [ "$p" ] || p=$(tgc 3 'base file of|another text' eval half.plan --data other --device cpu \
         --window 64 --kl base.npy)
-[ "$p" ] || p=$(tgc 3 'tokens of text, and a window is' eval half.plan --ids three --device cpu \
+[ "$p" ] || p=$(tgc 3 'tokens, a window' eval half.plan --ids three --device cpu \
         --window 64 --kl one.plan)
 say how_far_from_a_base "$p"
 
@@ -169,10 +169,10 @@ while IFS='|' read -r code words line; do
         [ "$p" ] || p=$(tgc "$code" "$words" bench many.plan --device cpu $line)
 done <<'END'
 2|--sequences 0: give up to 32 numbers from 1 to 256|--sequences 0
-2|--sequences 1,: up to|--sequences 1,
-2|--sequences 1;2: up to|--sequences 1;2
-2|--sequences 257: up to|--sequences 257
-2|--sequences goes alone|--sequences 1 --decode
+2|--sequences 1,: give up to|--sequences 1,
+2|--sequences 1;2: give up to|--sequences 1;2
+2|--sequences 257: give up to|--sequences 257
+2|--sequences cannot be combined|--sequences 1 --decode
 2|--sequences 5: the plan was compiled for 4; compile .* --batch-size 5|--sequences 2,5 --reps 2
 2|50 tokens of prompt and 27 steps: the plan's context is 64|--sequences 2 --prompt-tokens 50
 END

@@ -75,7 +75,7 @@ else
         echo "skip what a page holds: there is no python3"
 fi
 
-p=$(try 2 "wo PLANs are compared by --html" "$TGC" dump gpt.lua gpt.lua --fused)
+p=$(try 2 "wo PLANs need --html" "$TGC" dump gpt.lua gpt.lua --fused)
 p=$p$(try 2 "goes with --html" "$TGC" dump gpt.lua $small --fused --measured)
 p=$p$(try 2 "is the file that dump reads" "$TGC" dump gpt.lua $small --html gpt.lua)
 say "errors of dump" "$p"
@@ -114,13 +114,13 @@ bad() {         # bad WORDS TEXT [OPTION]: plot says WORDS of a file of that tex
         printf "$2" > bad.csv
         try "$3" "$1" "$TGC" plot bad.csv -o x.svg ${4-}
 }
-p=$(bad "bad.csv:3: 'abc' is no number" 'step,loss\n1,2\n2,abc\n' 3)
+p=$(bad "bad.csv:3: 'abc' is not a number" 'step,loss\n1,2\n2,abc\n' 3)
 p=$p$(bad 'bad.csv:2: 3 cells' 'step,loss\n1,2,3\n' 3)
 p=$p$(bad 'bad.csv:1: no column of steps' 'a,loss\n1,2\n' 3)
 p=$p$(bad 'bad.csv:1: nothing to plot' 'step,b\n1,2\n' 3)
 p=$p$(bad 'no rows' 'step,loss\n' 3)
 p=$p$(bad 'bad.csv:2: loss is 0' 'step,loss\n1,0\n' 3 --log)
-p=$p$(try 2 "where to" "$TGC" plot run.csv)
+p=$p$(try 2 "FILE.svg is missing" "$TGC" plot run.csv)
 p=$p$(try 2 "is the file that plot reads" "$TGC" plot run.csv -o run.csv)
 [ -e x.svg ] && p="$p; x.svg was written"
 say "errors of plot" "$p"

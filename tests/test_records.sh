@@ -215,7 +215,7 @@ say broken_json "$(bad 3 'bad.jsonl:2:1: not valid JSON' '{"prompt": "a", "compl
 say other_keys "$(bad 3 'bad.jsonl:2: a record has the texts "prompt" and "completion"' \
         '{"question": "a", "answer": "b"}')"
 say two_kinds "$(bad 3 'and one of these three' '{"text": "a", "prompt": "a", "completion": "b"}')"
-say no_object "$(bad 3 'bad.jsonl:2: a record is an object' '[1]')"
+say no_object "$(bad 3 'bad.jsonl:2: a record must be an object' '[1]')"
 say empty_answer "$(bad 3 'bad.jsonl:2: no token to learn' '{"prompt": "a", "completion": ""}')"
 say no_assistant "$(bad 3 'bad.jsonl:2: no message of the role "assistant"' \
         '{"messages": [{"role": "user", "content": "x"}]}')"
@@ -232,14 +232,14 @@ printf '{{ messages|length }}{%% for m in messages %%}\n{{ m.content }}\n{%% end
         > count.jinja
 why='the chat template writes the first 1 messages with the generation prompt otherwise'
 say other_beginning "$(bad 3 "bad.jsonl:1: $why" '{}' --template count.jinja)"
-say bad_fields "$(tgc 2 '--fields prompt: NAME=KEY' train m --data a.jsonl "${here[@]}" \
+say bad_fields "$(tgc 2 '--fields prompt: give NAME=KEY' train m --data a.jsonl "${here[@]}" \
         --fields prompt --out_dir no)"
 say no_template "$(cp -r m plainm; rm plainm/chat_template.jinja; tgc 2 \
         'a.jsonl:1: plainm has no chat template' train plainm --data a.jsonl "${here[@]}" \
         --out_dir no)"
 say no_tokenizer "$(tiny_model tiny.lua; tgc 2 'a.jsonl: there is no tokenizer' train tiny.lua \
         --data a.jsonl "${here[@]}" --block-size 8 --out_dir no)"
-say odd_bin "$(tgc 3 'odd.bin: 3 bytes are no list of uint16' train m --data odd.bin "${here[@]}" \
+say odd_bin "$(tgc 3 'odd.bin: 3 bytes are neither a list' train m --data odd.bin "${here[@]}" \
         --out_dir no)"
 say short_bin "$(tgc 3 'short.bin: llm.c.s header says 900 tokens, and 1798 bytes follow' train m \
         --data short.bin "${here[@]}" --out_dir no)"
@@ -253,7 +253,7 @@ say no_shards "$(tgc 8 '--data none_\*.bin: no file has such a name' train m --d
         "${here[@]}" --out_dir no)"
 say mixed_shards "$(tgc 2 'are not of one kind' train m --data '*a*' "${here[@]}" --out_dir no)"
 say no_name "$(tgc 2 '--data: the name is empty' train m --data= "${here[@]}" --out_dir no)"
-say bad_weight "$(tgc 2 'a weight is a number above 0' train m --data a.jsonl:0 "${here[@]}" \
+say bad_weight "$(tgc 2 'must be a number above 0' train m --data a.jsonl:0 "${here[@]}" \
         --out_dir no)"
 say log_over_data "$(tgc 2 'is the file that --data reads' train m --data a.jsonl "${here[@]}" \
         --log_csv a.jsonl --out_dir no)"

@@ -73,6 +73,19 @@ static void weights(Model *m, const char *path, const char *names)
         weight_map_free(more);
 }
 
+/* A program of its own builds the model of one file in eight, as that takes most of the time. */
+static bool gguf_has_turn(const uint8_t *data, size_t n)
+{
+#ifdef FUZZ_ALONE
+        unsigned sum = 0;
+        for (size_t i = 0; i < n; i++)
+                sum = sum * 31 + data[i];
+        return (sum ^ sum >> 16) % 8 == 0;
+#else
+        return data || !n;
+#endif
+}
+
 FUZZ(gguf)
 {
         const ReadOptions o = { .seconds = FUZZ_SECONDS };
@@ -102,7 +115,7 @@ FUZZ(gguf)
                 return;
         }
         HOLDS(!g.config == !g.names);
-        if (g.config)
+        if (g.config && gguf_has_turn(data, n))
                 READS(m, read_lua_family(NULL, g.config, &o));
         if (m)
                 weights(m, path, g.names);

@@ -49,7 +49,7 @@ $(LIB): $(filter-out $(BUILD)/cli/main.o,$(OBJ))
 Q = $(if $(V),,@echo "  $(if $(filter %.o,$@),CC,LD) $@";)
 
 # Vectors that its inlined functions take: gcc 4.6 passed them in another way.
-$(BUILD)/runtime/init.o: CFLAGS += -Wno-psabi
+$(BUILD)/runtime/init.o $(BUILD)/pic/runtime/init.o: CFLAGS += -Wno-psabi
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)

@@ -236,8 +236,8 @@ static int sizes(Train *t, Err *e)
         const Args *a = t->a;
         const Npy *o = &t->offsets;
         if (!step)
-                return err_set(e, TGC_BAD_FILE,
-                               "%s: the plan has no training step; compile with --mode train",
+                return err_set(e, TGC_USAGE,
+                               "%s was compiled for inference only; compile it with --mode train",
                                a->pos[0]);
         t->B = o->rank ? (int)o->dim[2] : opt_int(a, O_BATCH) ? opt_int(a, O_BATCH) : step->B;
         t->T = opt_int(a, O_BLOCK) ? opt_int(a, O_BLOCK) : step->T;

@@ -40,7 +40,7 @@ tgc() { try "$1" "$2" "$TGC" "${@:3}"; }
 # optimizers TGC: those that --optimizer takes, a line each
 optimizers() { "$1" help train | sed -n 's/^ *--optimizer \([a-z0-9|]*\).*/\1/p' | tr '|' '\n'; }
 
-# tiny_model FILE: one attention over 11 tokens
+# tiny_model FILE [VOCAB CTX]: one attention over 11 tokens, or VOCAB
 tiny_model() {
         cat > "$1" << 'LUA'
 local b = require "blocks"
@@ -55,4 +55,5 @@ return {
         end,
 }
 LUA
+        sed -i "s/vocab = 11, ctx = 8/vocab = ${2:-11}, ctx = ${3:-8}/" "$1"
 }

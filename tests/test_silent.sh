@@ -25,19 +25,7 @@ tensors() {
 # poke FILE OFFSET BYTES: BYTES as printf writes them
 poke() { printf "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc 2> /dev/null; }
 
-cat > tiny.lua <<'LUA'
-local b = require "blocks"
-return {
-        name = "tiny", params = { vocab = 65, ctx = 24, n_embd = 8 },
-        graph = function(p)
-                local ids, targets = b.inputs()
-                local x = b.embedding(ids, "tok", p.vocab, p.n_embd, { std = 0.02, from = "tok" })
-                local a = b.attend(x, x, x, { n_head = 2, head_dim = p.n_embd // 2 })
-                local logits = b.linear(x + a, "logits", p.vocab, { std = 0.02, from = "head" })
-                return b.outputs(logits, targets)
-        end,
-}
-LUA
+tiny_model tiny.lua 65 24
 tensors zero.st tok.weight:65:8 head.weight:65:8
 data=$(($(stat -c %s zero.st) - 2 * 2080))              # of tok.weight; head.weight follows
 "$TGC" compile tiny.lua --weights zero.st -o zero.plan --mode infer -q 2> err ||

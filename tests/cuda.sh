@@ -236,9 +236,10 @@ check() {
         done
         # several queries a kv head by a launch of their own: parts of the cache in one cluster and
         # in two; a window
+        local window="-D head_dim=128 -D n_head=3 -D n_kv_head=1 -D window=800"
         for m in "-D head_dim=64 -D n_head=8 -D n_kv_head=2 -b 2 --dtype bf16 --tokens 700" \
                  "-D head_dim=64 -D n_head=8 -D n_kv_head=2 -b 2 --dtype bf16 --tokens 1301" \
-                 "-D head_dim=128 -D n_head=3 -D n_kv_head=1 -D window=800 -b 3 --tokens 1001"; do
+                 "$window -b 3 --dtype f16 --tokens 1001"; do
                 # shellcheck disable=SC2086
                 try "check llama $m" $tgc check models/llama.lua $m -D n_embd=128 -D n_ff=64 \
                         -D n_layer=1 -D vocab=67 -D ctx=2048 --greedy 8 --device cuda

@@ -70,7 +70,7 @@ refused() {
         echo '{"prompt_ids": [1], "lora": "turned"}' > bad
         tgc 2 "bad:1: no adapter is called 'turned'; there are tuned, mixed" run s.plan \
                 --prompts bad --device cpu
-        tgc 2 "bad:1: \`lora\` 'turned', and here are no adapters that prompts choose of" run base \
+        tgc 2 "bad:1: \`lora\` 'turned': there are no adapters to choose from" run base \
                 --prompts bad --device cpu
         echo '{"prompt_ids": [1], "lora": 3}' > bad
         tgc 3 'bad:1: `lora` is the name of an adapter' run s.plan --prompts bad --device cpu

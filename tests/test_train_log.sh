@@ -138,7 +138,7 @@ summary() {
                 sum.csv)" = 2 ] || cat sum.csv
 }
 say summary "$(summary)"
-say bad_score "$(tgc 2 "'rude': WORD=WEIGHT" train m "${here[@]}" --sample_interval 2 \
+say bad_score "$(tgc 2 "'rude': give WORD=WEIGHT" train m "${here[@]}" --sample_interval 2 \
         --eval_prompt q.txt --eval_score rude --out_dir no)"
 say no_prompts "$(printf '\n\n' > none.txt; tgc 3 'none.txt: no prompts' train m "${here[@]}" \
         --sample_interval 2 --eval_prompt none.txt --out_dir no)"

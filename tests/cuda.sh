@@ -108,6 +108,7 @@ check() {
                 --dtype bf16 -o "$out/chunks.plan" '&&' $tgc check "$out/chunks.plan" --tokens 560 \
                 --greedy 8 --device cuda
         try "check a loss in four chunks" bash tests/e2e/train/chunks.sh "$tgc" "$out"
+        try "check training with --offload" bash tests/e2e/train/offload.sh "$tgc" "$out"
         # a loss long enough for the second form that products have on sm_90a
         for v in 8200 8193; do
                 LIMIT=400 try "check gpt V=$v" $tgc check models/gpt.lua -D vocab=$v -D ctx=1024 \

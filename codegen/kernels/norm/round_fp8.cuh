@@ -1,4 +1,4 @@
-/* round_fp8.cuh: what meets weights of fp8, rounded to e4m3 with a scale (ir/fp8.c).
+/* round_fp8.cuh: rounds activations to e4m3 with a scale (ir/fp8.c), for linears of fp8 weights.
  *
  *      round_fp8_task<N, G, THREADS>(rows, tile, smem, prologue, epilogue)
  *              every G of the N of a row, the last perhaps fewer, to e4m3 times their largest /
@@ -27,13 +27,13 @@ TGC_DEV float to_e4m3(float x)
                                (bits & 0x80000000u));
 }
 
-/* Of a group whose largest is `most`; not a number where one is not finite. */
+/* The scale of a group whose largest magnitude is `most`; NaN if a value is not finite. */
 TGC_DEV float e4m3_scale(float most)
 {
         return most == INFINITY ? __uint_as_float(0x7fc00000u) : fmaxf(most / 448.f, 0x1p-126f);
 }
 
-/* Groups as rows: PER of a row; beyond its end zeros. */
+/* Reads groups as rows, PER for each row of x.  Columns beyond its end are 0. */
 template <int N, int G, class Prologue>
 struct GroupPrologue {
         static constexpr int MAXV = Prologue::MAXV, MINV = Prologue::MINV, PER = (N + G - 1) / G;
@@ -52,7 +52,7 @@ struct GroupPrologue {
         }
 };
 
-/* Of the group that the threads of `x` have. */
+/* The scale of the group that the threads of `x` hold. */
 template <int THREADS, int V, bool HOLD, class Part>
 TGC_DEV float group_scale(Part &x, float *red)
 {

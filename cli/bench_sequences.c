@@ -1,14 +1,17 @@
 /* bench_sequences.c: tgc bench --sequences: the time of a step that decodes N sequences.
  *
- * Each sequence has a prompt of its own; no cache pages are shared, and all sequences stay until
- * the end.  A time runs from the end of one step that only decodes to the end of the next.  On a
+ * Each sequence has a prompt of its own; no cache pages are shared, all prompts are read before the
+ * first step, and all sequences stay until the end.  A time runs from the end of one step that only decodes to the end of the next.  On a
  * GPU results arrive a step or two late, so this is the time of a step in a running pipeline. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/batch/batch.h"
 #include "bench.h"
 
-enum { WARM = 3, AHEAD = 4 }; /* steps before those that count; beyond them */
+enum {
+        WARM = 8,
+        AHEAD = 4
+}; /* steps before those that count, until the pipeline is full; beyond them */
 
 int sequences_read(const Args *a, int list[MOST_COUNTS], int *n, Err *e)
 {
@@ -119,7 +122,7 @@ static int time_steps(Batch *b, Session *s, Count *c, int reps, Err *e)
 
 static int bench_count(Session *s, const Args *a, Count *c, Err *e)
 {
-        const BatchOptions apart = { .no_prefix = true };
+        const BatchOptions apart = { .no_prefix = true, .prompts_first = true };
         const int reps = opt_int(a, O_REPS);
         Batch *b = NULL;
         int *ids = malloc((size_t)c->prompt * sizeof *ids), code = TGC_OK;
@@ -168,6 +171,9 @@ int bench_sequences(Session *s, const Args *a, cJSON *json, Err *e)
                 Count c = { .sequences = count[i],
                             .prompt = (int)tokens - opt_int(a, O_REPS) - WARM - AHEAD };
                 code = bench_count(s, a, &c, e);
+                if (!code && !c.t.n && !signal_seen())
+                        code = err_set(e, TGC_FAIL, "--sequences %d: no step decoded all of them",
+                                       count[i]);
                 if (!code && c.t.n)
                         report(list, &c);
                 free(c.t.v);

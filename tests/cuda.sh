@@ -5,10 +5,10 @@
 #   check     every model file, f32, bf16 and f16: logits, loss and gradients against the evaluator
 #   same      optimisers, adapters, samples, drafts, grammars and embeddings: what the CPU says
 #   data      reference ids, logits and training runs (tests/data, and ../shared/data where that is)
-# memory a session leaves device memory as it was, to the byte, and the sessions' other tests on the
-# GPU
-# sanitize compute-sanitizer over a training step and a decode step of a small Llama and a small MoE
+#   memory    a session leaves device memory as it was, to the byte; the sessions' other tests
+#   sanitize  compute-sanitizer over a training and a decode step of a small Llama and a small MoE
 #
+# ONLY='REGEX' runs the cases whose names match it.
 # TGC names another binary, JOBS how many cases run side by side (memory: alone). Parts: cuda.sh
 # BUILD PART..., `data` also by program (data_test_infer). KERNEL_TESTS is a folder with the
 # programs of `kernels`, built elsewhere.
@@ -24,7 +24,7 @@ cases=$out/cases results=$out/results
 : > "$results"
 
 # A case is a line `LIMIT NAME|COMMAND`; run_cases does all of them and forgets them.
-try() { echo "${LIMIT:-200} $1|${*:2}" >> "$cases"; }
+try() { [[ ! $1 =~ ${ONLY:-} ]] || echo "${LIMIT:-200} $1|${*:2}" >> "$cases"; }
 skip() { echo "skip $1: $2" | tee -a "$results"; }
 
 run_case() {

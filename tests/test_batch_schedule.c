@@ -158,7 +158,8 @@ static int trace(int *why)
         SchedBudget b = { .rows = 1 + random_below(5),
                           .tokens = 1 + random_below(9),
                           .each = each,
-                          .ahead = ahead };
+                          .ahead = ahead,
+                          .prompts_first = random_below(3) == 0 };
         Seq seq[MOST];
         int ended = 0, calls = 0, most = 0;
         for (int i = 0; i < n; i++) {

@@ -162,6 +162,10 @@ p=$(tgc 0 '' bench many.plan --sequences 1,4,3 --prompt-tokens 20 --reps 5 --dev
         p="$(cat out)"
 [ "$p" ] || p=$(LIMIT=400 tgc 0 '' bench "$story" -c 64 --sequences 1,2 --reps 3 --device cpu)
 [ "$p" ] || [ "$(grep -Ec '^ +[12] +32 ' out)" = 2 ] || p="of a model: $(cat out)"
+# prompts of many calls: all are read before the first step that counts
+[ "$p" ] || p=$(LIMIT=400 tgc 0 '' bench "$story" -c 64 --chunk-size 4 --sequences 4 \
+        --prompt-tokens 48 --reps 2 --device cpu)
+[ "$p" ] || [ "$(awk '$2 == 48 && $3 > 0 { print $1 }' out)" = 4 ] || p="long prompts: $(cat out)"
 say bench_times_steps_by_sequences "$p"
 
 p=
@@ -174,7 +178,7 @@ done <<'END'
 2|--sequences 257: give up to|--sequences 257
 2|--sequences cannot be combined|--sequences 1 --decode
 2|--sequences 5: the plan was compiled for 4; compile .* --batch-size 5|--sequences 2,5 --reps 2
-2|50 tokens of prompt and 27 steps: the plan's context is 64|--sequences 2 --prompt-tokens 50
+2|50 tokens of prompt and 32 steps: the plan's context is 64|--sequences 2 --prompt-tokens 50
 END
 [ "$p" ] || p=$(tgc 2 'decodes one sequence; compile with --batch-size' bench one.plan \
         --device cpu --sequences 1 --reps 2)

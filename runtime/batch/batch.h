@@ -42,6 +42,7 @@ typedef struct BatchOptions {
         int chunk;      /* most tokens of prompts in a step; 0: what the prefill programs take */
         int rows;       /* most sequences in the cache; 0: what the plan takes */
         bool no_prefix; /* equal beginnings are not shared */
+        bool prompts_first; /* no sequence decodes while another one's prompt is read */
 } BatchOptions;
 
 /* o may be NULL.  The session serves nothing else meanwhile. */

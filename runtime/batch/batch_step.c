@@ -46,7 +46,8 @@ static int ask_schedule(Batch *b)
         SchedBudget budget = { .rows = b->rows,
                                .tokens = b->o.chunk && b->o.chunk < g->T ? b->o.chunk : g->T,
                                .each = TGC_PAGE,
-                               .ahead = b->ahead };
+                               .ahead = b->ahead,
+                               .prompts_first = b->o.prompts_first };
         for (int k = 0; k < SCHED_POOLS; k++) /* one pool counts as two equal ones */
                 budget.pages[k] = pages_free_count(b->pages[k < b->n_pools ? k : 0]);
         int n = 0;

@@ -120,6 +120,16 @@ static void prefill(Pass *p, int i)
         p->begin -= !s->started;
 }
 
+static void hold_decodes(SchedDo *out, int n)
+{
+        bool reads = false;
+        for (int i = 0; i < n; i++)
+                reads |= out[i].act == SCHED_PREFILL;
+        for (int i = 0; i < n && reads; i++)
+                if (out[i].act == SCHED_DECODE)
+                        out[i] = (SchedDo) { SCHED_NOTHING, 0, 0 };
+}
+
 void schedule(const SchedSeq *seq, int n, const SchedBudget *b, SchedDo *out)
 {
         Pass p = { .seq = seq,
@@ -143,4 +153,6 @@ void schedule(const SchedSeq *seq, int n, const SchedBudget *b, SchedDo *out)
                 case SCHED_WAITS: prefill(&p, i); break;
                 }
         }
+        if (b->prompts_first)
+                hold_decodes(out, n);
 }

@@ -41,6 +41,7 @@ typedef struct SchedBudget {
         int pages[SCHED_POOLS]; /* free */
         int each;               /* tokens of a page */
         int ahead; /* tokens beyond the next for which a decoding sequence's pages must be there */
+        bool prompts_first; /* nobody decodes in a call that reads a prompt */
 } SchedBudget;
 
 typedef enum SchedAct {

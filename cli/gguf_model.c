@@ -5,6 +5,8 @@
 #include "../compiler/compiler.h"
 #include "../runtime/util/file.h"
 #include "../runtime/util/json.h"
+#include "../runtime/util/line_reader.h"
+#include "../runtime/weights/checkpoint.h"
 #include "../runtime/weights/gguf.h"
 #include "../runtime/weights/quant_folder.h"
 #include "gguf_model.h"
@@ -17,7 +19,9 @@ bool is_gguf(const char *path)
 
 bool path_has_blocks(const char *path)
 {
-        return is_gguf(path) || (file_is_dir(path) && folder_is_quantised(path));
+        if (file_is_dir(path))
+                return folder_is_quantised(path);
+        return is_gguf(path) || (text_ends(path, ".bin") && llama2c_has_blocks(path));
 }
 
 /* ---- the model ---- */

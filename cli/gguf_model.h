@@ -18,7 +18,7 @@ typedef struct GgufModel {
 } GgufModel;
 
 bool is_gguf(const char *path); /* by its first bytes */
-/* May weights of it lie in blocks?  A GGUF file, a quantised folder. */
+/* May weights of it lie in blocks?  A GGUF file, a quantised folder, llama2.c's version 2. */
 bool path_has_blocks(const char *path);
 int gguf_model(GgufModel *m, const char *path, bool own, Err *e);
 void gguf_model_free(GgufModel *m);

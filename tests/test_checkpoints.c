@@ -454,6 +454,67 @@ TEST_DATA (llama2c_damaged) {
         }
 }
 
+/* A version 2 file of random values: one layer, C 64, F 96, V 3, tied; scale number `bad` (-1:
+ * none) of the embedding is a NaN. */
+static void put_version_2(const char *path, int group, int bad)
+{
+        static const int head[] = { 0x616b3432, 2, 64, 96, 1, 2, 1, 3, 8 },
+                         size[] = { 3 * 64,  64 * 64, 32 * 64, 32 * 64,
+                                    64 * 64, 96 * 64, 64 * 96, 96 * 64 };
+        unsigned char *file = calloc(1, 1 << 17), *p = file + 256;
+        memcpy(file, head, sizeof head);
+        file[36] = 1;
+        memcpy(file + 37, &group, 4);
+        p += 3 * 64 * 4; /* norms */
+        for (int i = 0; i < 8; i++) {
+                for (int k = 0; k < size[i]; k++)
+                        *p++ = (unsigned char)random_u();
+                for (int k = 0; k < size[i] / group; k++, p += 4) {
+                        const float scale = !i && k == bad ? NAN
+                                                           : (float)(random_u() % 2001) * .001f - 1;
+                        memcpy(p, &scale, 4);
+                }
+        }
+        put(path, file, (size_t)(p - file));
+        free(file);
+}
+
+/* Version 2 gives blocks, the largest that hold whole groups of whole rows; else floats. */
+TEST (llama2c_blocks) {
+        static const struct {
+                int group, embedding, down; /* tok_emb has rows of 64 values, w2 of 96 */
+        } is[] = { { 32, CK_I8_32, CK_I8_32 }, { 64, CK_I8_64, CK_F32 }, { 16, CK_F32, CK_F32 } };
+        for (int i = 0; i < 3; i++) {
+                Checkpoint *ck;
+                FileMap file;
+                put_version_2(tmp("v2.bin"), is[i].group, -1);
+                CHECK(llama2c_has_blocks(tmp("v2.bin")) == (i < 2));
+                CHECK_MSG(!checkpoint_open(&ck, tmp("v2.bin"), &err), "%s", err.msg);
+                const CkTensor *t = checkpoint_find(ck, "tok_emb");
+                CHECK(t->dtype == is[i].embedding &&
+                      checkpoint_find(ck, "layers.0.w2")->dtype == is[i].down);
+                const int values = ck_block_values(t->dtype);
+                CHECK(t->bytes == 192u / (unsigned)values * (values > 1 ? values + 4u : 4u));
+                float v[192], scale;
+                CHECK(ck_convert(v, CK_F32, t->data, t->dtype, 192, 1));
+                CHECK(!file_map(&file, tmp("v2.bin"), &err));
+                const signed char *q = (const signed char *)file.data + 256 + 3 * 64 * 4;
+                for (int k = 0; k < 192; k++) {
+                        memcpy(&scale, q + 192 + k / is[i].group * 4, 4);
+                        CHECK(v[k] == (float)q[k] * scale);
+                }
+                file_unmap(&file);
+                checkpoint_close(ck);
+        }
+        for (int i = 0; i < 3; i++) {
+                Checkpoint *ck;
+                put_version_2(tmp("v2.bin"), is[i].group, 1);
+                CHECK(checkpoint_open(&ck, tmp("v2.bin"), &err) == TGC_BAD_FILE);
+                CHECK_MSG(strstr(err.msg, "tok_emb: scale 1 is") && strstr(err.msg, "finite"), "%s",
+                          err.msg);
+        }
+}
+
 /* ---- shards ---- */
 
 static void put_shard(const char *path, const char *x, const char *y)

@@ -68,6 +68,33 @@ for t in nf4:NF4 int4:32:I4_32 fp8:F8_64; do
 done
 say folders_in_blocks "$p"
 
+# llama2.c's version 2 stays as it is, too: C 64, F 96, one layer, V 64, groups of 32
+matrix() { # of $1 values: bytes of some file, then scales of 0.01
+        head -c "$1" "$top/tests/data/models/story/story.bin"
+        for ((k = 0; k < $1; k += 32)); do printf '\012\327\043\074'; done
+}
+{
+        printf '24ka\2\0\0\0\100\0\0\0\140\0\0\0\1\0\0\0'
+        printf '\2\0\0\0\1\0\0\0\100\0\0\0\40\0\0\0\1\40'
+        head -c 218 /dev/zero
+        for ((k = 0; k < 192; k++)); do printf '\0\0\200\077'; done # norms: 1
+        for n in 4096 4096 2048 2048 4096 6144 6144 6144; do matrix $n; done
+} > v2.bin
+p=$(tgc 0 '' compile v2.bin --weight-type keep -o keep.plan -q)
+[ "$p" ] || p=$(tgc 0 '' info keep.plan)
+[ "$p" ] || grep -q "in blocks .* of I8_32" out || p="no I8_32: $(cat out)"
+[ "$p" ] || p=$(tgc 0 '' run keep.plan --prompt-ids 5,9 --temp 0 -n 16 --print-ids --device cpu)
+if grep -q 'no C compiler' err; then p=; else
+        mv out kept
+        [ "$p" ] || p=$(tgc 0 '' run v2.bin --prompt-ids 5,9 --temp 0 -n 16 --print-ids \
+                --device cpu)
+        [ "$p" ] || [ "$(wc -w < out)" -ge 16 ] || p="$(cat out)"
+        [ "$p" ] || cmp -s out kept || p="other ids: $(cat kept), decoded $(cat out)"
+        [ "$p" ] || p=$(tgc 0 '' check keep.plan --device cpu)
+        [ "$p" ] || p=$(tgc 0 '' check keep.plan --device emulate)
+fi
+say llama2c_in_blocks "$p"
+
 # importance measured here: the file and --calibrate give the same bytes; errors are weighed by it
 p=
 cp -r "$f" speaks && cp "$top/examples/shakespeare/tokenizer.json" speaks

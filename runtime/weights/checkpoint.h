@@ -6,8 +6,9 @@
  *                                      model.safetensors.index.json; quantised weights as those
  *                                      they stand for (quant_folder.h)
  *      FILE.gguf                       GGUF, tensors in blocks among them (gguf.h)
- *      FILE.bin                        llama2.c, version 0, 1 (float32) or 2 (Q8_0, dequantised to
- *                                      float32)
+ *      FILE.bin                        llama2.c, version 0, 1 (float32) or 2 (int8 with a float32
+ *                                      scale for a group: blocks I8_32, I8_64 or I8_128; other
+ *                                      groups are decoded to float32)
  *
  * llama2.c tensors are named tok_emb, layers.N.rms_att, .wq, .wk, .wv, .wo,
  * .rms_ffn, .w1, .w2, .w3, rms_final and, when the head is not tied, wcls.
@@ -57,6 +58,7 @@ typedef struct Llama2cConfig {
         int group;   /* values per scale; 0 but for version 2 */
 } Llama2cConfig;
 int llama2c_config(const char *path, Llama2cConfig *c, Err *e);
+bool llama2c_has_blocks(const char *path); /* version 2, in groups that are blocks */
 
 /* Text of dir/config.json: at most 1 MiB, a JSON object, no key twice.  The
  * caller frees. */

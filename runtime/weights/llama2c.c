@@ -4,11 +4,13 @@
  *                  tables
  *      version 1   "24ka", 1, 7 int32, u8 shared, zeros to byte 256, float32 tensors, norms first
  *      version 2   the same with int32 group after shared; matrices are int8 values of all
- *                  elements, then one float32 scale per group: dequantised here to float32
+ *                  elements, then one float32 scale per group: made blocks here (I8_64 ...), which
+ *                  are as many bytes, or float32 where groups are none of ours or cross rows
  *
  * Each version's tensors are a list of rows of one table.  A file is accepted if its size is
  * exactly what its header makes of that list. */
 #include "checkpoint.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,7 +182,7 @@ int llama2c_config(const char *path, Llama2cConfig *c, Err *e)
 typedef struct Bin {
         FileMap map;
         char (*name)[32];
-        float *dequant; /* version 2: all matrices, one after the other */
+        unsigned char *made; /* version 2: all matrices, one after the other */
 } Bin;
 
 static void release_bin(void *p)
@@ -189,8 +191,29 @@ static void release_bin(void *p)
 
         file_unmap(&b->map);
         free(b->name);
-        free(b->dequant);
+        free(b->made);
         free(b);
+}
+
+/* The largest blocks that hold whole groups and rows of a matrix of version 2; CK_F32: none. */
+static int blocks_of(const Llama2cConfig *c, int64_t cols)
+{
+        static const int type[] = { CK_I8_128, CK_I8_64, CK_I8_32 };
+        for (size_t i = 0; i < sizeof type / sizeof *type; i++)
+                if (c->group % ck_block_values(type[i]) == 0 && cols % c->group == 0)
+                        return type[i];
+        return CK_F32;
+}
+
+/* A scale before the values of each block. */
+static void make_blocks(unsigned char *out, const unsigned char *q, size_t n, size_t group,
+                        size_t values)
+{
+        const unsigned char *s = q + n;
+        for (size_t i = 0; i < n; i += values, out += 4 + values) {
+                memcpy(out, s + i / group * 4, 4);
+                memcpy(out + 4, q + i, values);
+        }
 }
 
 static void dequantise(float *out, const unsigned char *q, size_t n, size_t group)
@@ -205,11 +228,44 @@ static void dequantise(float *out, const unsigned char *q, size_t n, size_t grou
         }
 }
 
+/* t's values, count of them, from its int8 and scales at q to `made`. */
+static int unpack(CkTensor *t, unsigned char *made, const unsigned char *q, size_t count,
+                  const Llama2cConfig *c, const Checkpoint *ck, Err *e)
+{
+        const size_t group = (size_t)c->group;
+        for (size_t i = 0; i < count / group; i++) {
+                float scale;
+                memcpy(&scale, q + count + 4 * i, 4);
+                if (!isfinite(scale))
+                        return err_set(e, TGC_BAD_FILE,
+                                       "%s: tensor %s: scale %zu is %g, and must be finite",
+                                       checkpoint_path(ck), t->name, i, (double)scale);
+        }
+        t->data = made;
+        t->dtype = blocks_of(c, t->dim[1]);
+        if (t->dtype == CK_F32) {
+                dequantise((float *)(void *)made, q, count, group);
+                return TGC_OK;
+        }
+        const size_t values = (size_t)ck_block_values(t->dtype);
+        make_blocks(made, q, count, group, values);
+        t->bytes = count / values * ck_block_bytes(t->dtype);
+        return TGC_OK;
+}
+
+bool llama2c_has_blocks(const char *path)
+{
+        Llama2cConfig c;
+        Err e;
+        return !llama2c_config(path, &c, &e) && c.version == 2 &&
+               (blocks_of(&c, c.dim) != CK_F32 || blocks_of(&c, c.hidden_dim) != CK_F32);
+}
+
 static int add_tensors(Checkpoint *ck, Bin *b, const Llama2cConfig *c, Err *e)
 {
         const unsigned char *p = (const unsigned char *)b->map.data +
                                  (c->version ? HEADER : HEADER0);
-        float *f = b->dequant;
+        unsigned char *made = b->made;
         int k, rc, n = 0;
 
         for (size_t i = 0; (k = kind_at(c, i)) >= 0; i++) {
@@ -220,23 +276,23 @@ static int add_tensors(Checkpoint *ck, Bin *b, const Llama2cConfig *c, Err *e)
                                        .data = p };
                         size_t count;
 
+                        if (kinds[k].layered)
+                                snprintf(b->name[n], sizeof b->name[n], "layers.%d.%s", l,
+                                         kinds[k].name);
+                        else if (kinds[k].name)
+                                snprintf(b->name[n], sizeof b->name[n], "%s", kinds[k].name);
                         t.dim[0] = dim_of(c, kinds[k].rows);
                         t.dim[1] = kinds[k].cols ? dim_of(c, kinds[k].cols) : 0;
                         count = (size_t)t.dim[0] * (t.rank == 2 ? (size_t)t.dim[1] : 1);
                         t.bytes = 4 * count;
                         if (c->version == 2 && kinds[k].quant) {
-                                dequantise(f, p, count, (size_t)c->group);
-                                t.data = f;
-                                f += count;
+                                if ((rc = unpack(&t, made, p, count, c, ck, e)))
+                                        return rc;
+                                made += t.bytes; /* a multiple of 4 */
                         }
                         p += bytes_of(c, k);
                         if (!kinds[k].name)
                                 continue;
-                        if (kinds[k].layered)
-                                snprintf(b->name[n], sizeof b->name[n], "layers.%d.%s", l,
-                                         kinds[k].name);
-                        else
-                                snprintf(b->name[n], sizeof b->name[n], "%s", kinds[k].name);
                         n++;
                         rc = checkpoint_add(ck, &t, e);
                         if (rc)
@@ -263,8 +319,8 @@ int checkpoint_add_llama2c(Checkpoint *ck, const char *path, Err *e)
                 return rc;
         b->name = calloc((size_t)c.n_layers * N_KINDS + N_KINDS, sizeof *b->name);
         if (c.version == 2) /* a byte of the file becomes at most one float */
-                b->dequant = malloc(b->map.size * sizeof *b->dequant);
-        if (!b->name || (c.version == 2 && !b->dequant))
+                b->made = malloc(b->map.size * sizeof(float));
+        if (!b->name || (c.version == 2 && !b->made))
                 return err_set(e, TGC_NO_MEMORY, "%s: no memory for its tensors", path);
         return add_tensors(ck, b, &c, e);
 }

@@ -1,8 +1,9 @@
 /* bench_sequences.c: tgc bench --sequences: the time of a step that decodes N sequences.
  *
  * Each sequence has a prompt of its own; no cache pages are shared, all prompts are read before the
- * first step, and all sequences stay until the end.  A time runs from the end of one step that only decodes to the end of the next.  On a
- * GPU results arrive a step or two late, so this is the time of a step in a running pipeline. */
+ * first step, and all sequences stay until the end.  A time runs from the end of one step that only
+ * decodes to the end of the next.  On a GPU results arrive a step or two late, so this is the time
+ * of a step in a running pipeline. */
 #include <stdlib.h>
 #include <string.h>
 #include "../runtime/batch/batch.h"

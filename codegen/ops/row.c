@@ -6,13 +6,13 @@
 #include "ops.h"
 #include <string.h>
 
-/* Threads of a block for rows of n; 0: known at run time. As rows.cuh advises. */
+/* Threads of a block for rows of n; 0: known at run time. As row_part.cuh advises. */
 static int row_threads(int64_t n)
 {
         return n == 0 ? 512 : n <= 1024 ? 128 : n <= 4096 ? 256 : n <= 16384 ? 512 : 1024;
 }
 
-/* The mirror of ROW_ROWS in rows.cuh. */
+/* The mirror of ROW_ROWS in row_part.cuh. */
 static int rows_per_tile(int64_t n, int threads)
 {
         int lanes = threads;
@@ -23,6 +23,9 @@ static int rows_per_tile(int64_t n, int threads)
                 lanes = 32;
         return threads / lanes;
 }
+
+/* What does the work: a header of norm/ in CUDA; one for all of them in C. */
+static const char *row_header(Emit *e, const char *cuda) { return is_cuda(e) ? cuda : "rows"; }
 
 static const char *num(Emit *e, double x)
 {
@@ -46,7 +49,7 @@ static void norm(Emit *e, const Group *gr, const char *kind)
         const Functor *x = &gr->prologue[0];
         const char *rows = dim_c(e, x->rows), *eps = num(e, n->a.num.x);
         int th = row_threads(x->n);
-        Build b = build_start(e, gr, "rows", op_info[n->op].text);
+        Build b = build_start(e, gr, row_header(e, "norm"), op_info[n->op].text);
         build_functor(&b, x, "prologue");
         build_functor(&b, &gr->epilogue[0], "epilogue");
         if (is_cuda(e)) {
@@ -79,7 +82,7 @@ static void norm_grad(Emit *e, const Group *gr, const char *kind)
         const Functor *x = &gr->prologue[0];
         const char *rows = dim_c(e, x->rows), *eps = num(e, n->a.num.x);
         int th = row_threads(x->n);
-        Build b = build_start(e, gr, "rows", op_info[n->op].text);
+        Build b = build_start(e, gr, row_header(e, "norm_grad"), op_info[n->op].text);
         build_functor(&b, x, "prologue_x");
         build_functor(&b, &gr->prologue[1], "prologue_dy");
         build_functor(&b, &gr->epilogue[0], "epilogue");
@@ -131,7 +134,7 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
         const char *rows = dim_c(e, x->rows), *eps = num(e, n->a.num.x);
         int th = row_threads(x->n), per = rows_per_tile(x->n, th);
         Access gain;
-        Build b = build_start(e, gr, "rows", op_info[n->op].text);
+        Build b = build_start(e, gr, row_header(e, "norm_grad"), op_info[n->op].text);
         int64_t groups = row_groups(e, x->rows, x->n, th);
         int blocks = groups < NORM_BLOCKS ? (int)groups : NORM_BLOCKS;
         if (!is_cuda(e))
@@ -242,14 +245,15 @@ static void norm_back(Emit *e, const Group *gr, const char *kind)
 }
 
 /* softmax and its gradient, and reductions: the row's length may be a run-time value. */
-static void row_general(Emit *e, const Group *gr, const char *task, const char *kind, int prologues)
+static void row_general(Emit *e, const Group *gr, const char *header, const char *task,
+                        const char *kind, int prologues)
 {
         const Node *n = NODE(e->g, gr->anchor);
         const Functor *x = &gr->prologue[0];
         const char *rows = dim_c(e, x->rows), *len = dim_c(e, x->shape.dim[x->shape.rank - 1]),
                    *k = *kind ? arena_fmt(e->tmp, "%s, ", kind) : "";
         int th = row_threads(x->n);
-        Build b = build_start(e, gr, "rows", op_info[n->op].text);
+        Build b = build_start(e, gr, row_header(e, header), op_info[n->op].text);
         build_functor(&b, x, "prologue");
         if (prologues == 2)
                 build_functor(&b, &gr->prologue[1], "prologue_dy");
@@ -279,7 +283,7 @@ static void argmax(Emit *e, const Group *gr)
         const Functor *x = &gr->prologue[0];
         const char *rows = dim_c(e, x->rows), *len = dim_c(e, x->shape.dim[x->shape.rank - 1]);
         int th = row_threads(x->n);
-        Build b = build_start(e, gr, "rows", "argmax");
+        Build b = build_start(e, gr, row_header(e, "reduce"), "argmax");
         build_functor(&b, x, "prologue");
         const char *out = arg_of(e, &b.args, gr->anchor, true);
         if (is_cuda(e)) {
@@ -480,11 +484,11 @@ void gen_row(Emit *e, const Group *gr)
         case OP_LAYERNORM_GRAD: norm_grad(e, gr, "NORM_LAYER"); break;
         case OP_RMSNORM_BACK: norm_back(e, gr, "NORM_RMS"); break;
         case OP_LAYERNORM_BACK: norm_back(e, gr, "NORM_LAYER"); break;
-        case OP_SOFTMAX: row_general(e, gr, "softmax_task", "", 1); break;
-        case OP_SOFTMAX_GRAD: row_general(e, gr, "softmax_grad_task", "", 2); break;
-        case OP_SUM: row_general(e, gr, "reduce_task", "RED_SUM", 1); break;
-        case OP_ROWMAX: row_general(e, gr, "reduce_task", "RED_MAX", 1); break;
-        case OP_LOGSUMEXP: row_general(e, gr, "reduce_task", "RED_LOGSUMEXP", 1); break;
+        case OP_SOFTMAX: row_general(e, gr, "softmax", "softmax_task", "", 1); break;
+        case OP_SOFTMAX_GRAD: row_general(e, gr, "softmax", "softmax_grad_task", "", 2); break;
+        case OP_SUM: row_general(e, gr, "reduce", "reduce_task", "RED_SUM", 1); break;
+        case OP_ROWMAX: row_general(e, gr, "reduce", "reduce_task", "RED_MAX", 1); break;
+        case OP_LOGSUMEXP: row_general(e, gr, "reduce", "reduce_task", "RED_LOGSUMEXP", 1); break;
         case OP_ARGMAX: argmax(e, gr); break;
         default: ce(e, gr);
         }

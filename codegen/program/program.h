@@ -32,7 +32,7 @@ extern const Arch archs[N_ARCHS];
 /* How a kernel's problem is done on one architecture.  ARCH_ANY's always is; threads 0: there is no
  * other, that one serves.  A form may have a launch of its own and the general one's text. */
 typedef struct Form {
-        const char *include;     /* header without its ending: "rows" is rows.cuh or cpu_rows.h */
+        const char *include; /* header without its ending: "sample" is sample.cuh or cpu_sample.h */
         const char *decl, *body; /* what this form alone declares and does, or NULL */
         const char *grid;        /* text of the manifest's EXPR; "0": nothing is left to do */
         int threads, smem, min_blocks;

@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <vector>
 #include "hopper.h"
+#include "attention_sm90.cuh"
 #include "attention_short_sm90.cuh"
 #include "../emulate/attention_tiles.h"
 

@@ -7,8 +7,8 @@
  *      -Iruntime tests/bench/rows_bench.cu -o rows_bench rows_bench [part of a name] */
 #include "rows_bench.h"
 #include "map.cuh"
-#include "rows.cuh"
 #include "norm_backward.cuh"
+#include "softmax.cuh"
 #include "columns.cuh"
 #include "route.cuh"
 

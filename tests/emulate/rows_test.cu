@@ -9,9 +9,10 @@
  * rows that fit a lane, a warp, a block, and none of these. */
 #include "near.h"
 #include "map.cuh"
-#include "rows.cuh"
-#include "round_fp8.cuh"
 #include "norm_backward.cuh"
+#include "softmax.cuh"
+#include "reduce.cuh"
+#include "round_fp8.cuh"
 #include "columns.cuh"
 #include "cross_entropy.cuh"
 

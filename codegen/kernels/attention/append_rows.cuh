@@ -6,7 +6,7 @@
 #ifndef TGC_APPEND_ROWS_CUH
 #define TGC_APPEND_ROWS_CUH
 
-#include "rows.cuh"
+#include "row_part.cuh"
 
 /* x 2^-shift, which is at most 448, as e4m3, to nearest, ties to even. */
 TGC_DEV unsigned fp8_code(float x)

@@ -8,7 +8,7 @@
 #define TGC_ATTENTION_GRAD_TILE_SM90_CUH
 
 #include "attention_backward.cuh"
-#include "attention_sm90.cuh"
+#include "attention_panel_sm90.cuh"
 #ifdef TGC_SM90A
 
 /* pipeline_wait.  The way out that is never taken: without it ptxas (13.0) wants every product to

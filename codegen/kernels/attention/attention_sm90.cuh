@@ -1,16 +1,11 @@
-/* attention_sm90.cuh: attention on Hopper (sm_90a), bf16 and f16, heads of 64 or 128: what
- * forward and backward share, and forward.
- *
- * Operands come through tensor maps of 64 x 64 boxes, 128-byte swizzle, as gemm_sm90.cuh says.  A
- * map's rows are the tokens of all sequences, b*T + t, or of a cache; its columns hold all heads.
- * A box that reaches past a sequence's end brings the next one's rows: scores there must be masked,
- * and a row of v counts with probability 0 (it must be finite, or COUNTED: then it is cleared).
+/* attention_sm90.cuh: attention on Hopper (sm_90a), bf16 and f16, heads of 64 or 128: forward.
  *
  *      attention_sm90_persistent<E, Att, Tile>(q, k, v, in, lse, B, T, rt, first, step, smem,
  *              epilogue)
  *
- * does what the blocks first, first + step, ... of all do.  in: the problem as there, its q, k and
- * v unused, but for the cache's strides; no MASK, no DROPOUT, and DOCUMENTS only if CAUSAL.
+ * does what the blocks first, first + step, ... of all do (attention_work_sm90.cuh).  q, k, v:
+ * tensor maps (attention_panel_sm90.cuh).  in: attention_task's problem, its q, k and v unused, but
+ * for the cache's strides; no MASK, no DROPOUT, and DOCUMENTS only if CAUSAL.
  *
  * One warpgroup loads, GROUPS compute.  Each computing group has 64 queries, whose scores,
  * probabilities and sums stay in its registers (Shah et al., FlashAttention-3, 2024).  Keys and
@@ -21,135 +16,8 @@
 #ifndef TGC_ATTENTION_SM90_CUH
 #define TGC_ATTENTION_SM90_CUH
 
-#include "attention.cuh"
+#include "attention_work_sm90.cuh"
 #ifdef TGC_SM90A
-#include "gemm.cuh"
-#include "pipeline_sm90.cuh"
-
-/* ROWS tokens of one head in shared memory, 1024-byte aligned: boxes of 64 rows of 128 bytes, those
- * of the same columns after one another. */
-template <int ROWS, int D>
-struct AttPanel {
-        static constexpr int BYTES = ROWS * D * 2;
-
-        /* By one thread; BYTES arrive at bar. */
-        static __device__ __forceinline__ void load(char *panel, const AttMap &m, int head, int row,
-                                                    Mbar *bar)
-        {
-                const int col = m.col + head * m.head;
-#pragma unroll
-                for (int c = 0; c < D / 64; c++)
-#pragma unroll
-                        for (int r = 0; r < ROWS / 64; r++)
-                                tma_load_2d(panel + (c * (ROWS / 64) + r) * 8192, m.map, bar,
-                                            col + c * 64, row + r * 64);
-        }
-        /* Of pages, the first of which is *page; from the n-th on there are none, and page 0, which
-         * is nobody's, comes instead. */
-        static __device__ __forceinline__ void load_pages(char *panel, const AttMap &m, int head,
-                                                          const int *page, int n, Mbar *bar)
-        {
-                const int col = m.col + head * m.head;
-#pragma unroll
-                for (int r = 0; r < ROWS / 64; r++) {
-                        const int row = (r < n ? page[r] : 0) * 64;
-#pragma unroll
-                        for (int c = 0; c < D / 64; c++)
-                                tma_load_2d(panel + (c * (ROWS / 64) + r) * 8192, m.map, bar,
-                                            col + c * 64, row);
-                }
-        }
-
-        /* As an operand whose k is D (TA or TB 0); added to it: 16 of D, number ks; 64 rows. */
-        static __device__ __forceinline__ unsigned long long wide(const char *panel)
-        {
-                return wgmma_desc_k128(panel);
-        }
-        static constexpr int WIDE_64 = 512;
-        static __device__ __forceinline__ constexpr int wide_k(int ks)
-        {
-                return ks % 4 * 2 + ks / 4 * (ROWS * 8);
-        }
-
-        /* As an operand whose k are the rows and whose m or n is D (TA or TB 1); 16 rows, number
-         * ks. */
-        static __device__ __forceinline__ unsigned long long tall(const char *panel)
-        {
-                return wgmma_desc(panel, ROWS * 128, 1024, SWIZZLE_128);
-        }
-        static __device__ __forceinline__ constexpr int tall_k(int ks) { return ks * 128; }
-};
-
-/* ---- forward ------------------------------------------------------------- */
-
-/* STAGES: panels of keys or values in flight.  TURNS: groups issue their products one after the
- * other. */
-template <int D_, int GROUPS_, int BN_, int STAGES_, bool TURNS_>
-struct AttTileSm90 {
-        static constexpr int D = D_, GROUPS = GROUPS_, BM = 64 * GROUPS, BN = BN_, STAGES = STAGES_;
-        static constexpr bool TURNS = TURNS_;
-        static constexpr int THREADS = 128 * (GROUPS + 1);
-        static constexpr int STAGE = AttPanel<BN, D>::BYTES, Q = AttPanel<64, D>::BYTES;
-        static constexpr int SMEM = 2 * GROUPS * Q + STAGES * STAGE + (2 * STAGES + 4 * GROUPS) * 8;
-        /* Registers: at entry, of a loading thread, of the others, who share what that one gives
-         * up. */
-        static constexpr int ENTRY = 65536 / THREADS / 8 * 8, FEW = GROUPS == 3 ? 32 : 24;
-        static constexpr int MANY = (ENTRY * (GROUPS + 1) - FEW) / GROUPS / 8 * 8;
-};
-
-/* A block of queries: sequence, head, first query; blocks of keys that some of them attend. */
-struct AttBlock {
-        int b, h, m0, n0, n;
-        int row0, T; /* of a ragged call: the sequence's first row, and its tokens */
-};
-
-template <class E, class Att, class Tile>
-struct AttWork {
-        const AttIn<E, Att> &in;
-        const Rt *rt;
-        int B, T, first, step;
-
-        __device__ __forceinline__ AttHead<E, Att> head(const AttBlock &w) const
-        {
-                if (Att::RAGGED)
-                        return AttHead<E, Att>(in, rt, AttSequence { w.b, w.row0, w.T, 0 }, w.h);
-                return AttHead<E, Att>(in, rt, w.b, w.h, T);
-        }
-        /* Which block is this one's i-th.  Heads go in sets, as many as there are blocks at a time
-         * or a whole part of them, so that a set's keys and values fit in L2; in a set the queries
-         * with most keys come first, and every second row of blocks is dealt out backwards: all get
-         * as much to do within a few percent. Blocks end where the sequence does: what is left over
-         * are the first block's groups, whose queries are below 0 and, if causal, would have the
-         * fewest keys. */
-        __device__ __forceinline__ bool get(int i, AttBlock &w) const
-        {
-                int t = i * step + (i & 1 ? step - 1 - first : first), T = this->T,
-                    heads = B * Att::H;
-                if constexpr (Att::RAGGED) {
-                        const AttSequence q = att_sequence<Tile::BM>(rt, Att::H, t);
-                        if (q.b == rt->B)
-                                return false;
-                        t = q.tile, T = q.T, heads = Att::H;
-                        w.b = q.b, w.row0 = q.start, w.T = q.T;
-                }
-                const int blocks = (T + Tile::BM - 1) / Tile::BM;
-                if (t >= heads * blocks)
-                        return false;
-                /* of `step` heads */
-                const long bytes = (long)T * Att::D * 4 * step / (Att::H / Att::K);
-                const int parts = (int)(bytes / (24 << 20)) + 1,
-                          set = parts < step ? step / parts : 1;
-                const int s = t / (set * blocks), j = t - s * set * blocks, left = heads - s * set;
-                const int n = left < set ? left : set, bh = s * set + j % n;
-                if (!Att::RAGGED)
-                        w.b = bh / Att::H;
-                w.h = bh % Att::H, w.m0 = (T + 63) / 64 * 64 - (j / n + 1) * Tile::BM;
-                const AttHead<E, Att> hd = head(w);
-                w.n0 = hd.first_key(w.m0 < 0 ? 0 : w.m0) / Tile::BN;
-                w.n = (hd.end_key(w.m0 + Tile::BM) + Tile::BN - 1) / Tile::BN - w.n0;
-                return true;
-        }
-};
 
 /* The pipeline's panels in the order of their use: keys 0, keys 1, values 0, keys 2, values 1, ...,
  * the last values.  Step j of n + 1: keys j, where j < n; values j - 1, where j > 0. */

@@ -26,6 +26,14 @@ __host__ __device__ constexpr int vec_of(int n, int maxv)
 __host__ __device__ constexpr int vec_min(int a, int b) { return a < b ? a : b; }
 __host__ __device__ constexpr int vec_max(int a, int b) { return a > b ? a : b; }
 
+__host__ __device__ constexpr int pow2_ceil(int n)
+{
+        int p = 1;
+        while (p < n)
+                p *= 2;
+        return p;
+}
+
 template <int THREADS, int N, class Body>
 TGC_DEV void map_task(int rows, int tile, const Body &body)
 {

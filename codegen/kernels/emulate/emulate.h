@@ -28,13 +28,14 @@
  * What is not: timing, caches, blocks that wait for each other elsewhere (a spin
  * is reported), rounding of approximate functions.
  *
- *   emulate_cuda.h   the language: types, conversions, arithmetic, atomics
- *   emulate_fiber.h  stacks and the switch between them
- *   emulate_block.h  threads, warps, barriers, the scheduler
- *   emulate_launch.h entry points and the launch
- *   emulate_warp.h   barriers and shuffles by their CUDA names
- *   emulate_ptx.h    the names of ptx.cuh, included from there
- *   emulate_sm90.h   those of ptx_sm90.cuh */
+ *   emulate_cuda.h      the language: types, conversions, arithmetic, atomics
+ *   emulate_fiber.h     stacks and the switch between them
+ *   emulate_block.h     threads, warps, barriers, where they wait
+ *   emulate_schedule.h  who runs next
+ *   emulate_launch.h    entry points and the launch
+ *   emulate_warp.h      barriers and shuffles by their CUDA names
+ *   emulate_ptx.h       the names of ptx.cuh, included from there
+ *   emulate_sm90.h      those of ptx_sm90.cuh, on emulate_tma.h and emulate_wgmma.h */
 #ifndef TGC_EMULATE_H
 #define TGC_EMULATE_H
 
@@ -48,6 +49,7 @@
 #include "emulate_cuda.h"
 #include "emulate_fiber.h"
 #include "emulate_block.h"
+#include "emulate_schedule.h"
 #include "emulate_launch.h"
 #include "emulate_warp.h"
 

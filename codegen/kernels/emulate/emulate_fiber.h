@@ -102,8 +102,8 @@ EMU_NAMESPACE
         };
 
         /* Make c start `entry` on its stack when first entered.  entry never returns.
- * Stacks lie a whole number of pages apart; `colour` shifts their tops so that
- * the lines all fibers use do not share one set of the cache. */
+         * Stacks lie a whole number of pages apart; `colour` shifts their tops so that
+         * the lines all fibers use do not share one set of the cache. */
         inline void fiber_start(Context * c, char *stack, int colour, void (*entry)())
         {
                 size_t top_at = STACK - colour % 64 * 64;
@@ -136,7 +136,7 @@ EMU_NAMESPACE
         }
 
         /* Go from one context to the other; returns when something goes back to `from`.
- * ends: `from` will never be gone back to. */
+         * ends: `from` will never be gone back to. */
         inline void context_switch(Context * from, Context * to, bool ends)
         {
 #ifdef EMU_ASAN

@@ -72,9 +72,9 @@ EMU_NAMESPACE
         enum { MAX_THREADS = 1024, MAX_SMEM = 227 * 1024, GUARD = 256, MOST_TOGETHER = 132 };
 
         /* What one host thread needs to run blocks.  A guarded stack is two mappings, of which a
-         * process
- * may have 65530, and a plan has many objects: one object at a time keeps its own after a launch
- * (tgc_emulate_keep).  Touching new pages costs more than most launches of a test. */
+         * process may have 65530, and a plan has many objects: one object at a time keeps its own
+         * after a launch (tgc_emulate_keep).  Touching new pages costs more than most launches of a
+         * test. */
         struct Worker {
                 Block block;
                 std::vector<Thread> thread;
@@ -150,7 +150,7 @@ EMU_NAMESPACE
         }
 
         /* The block that runs i-th: forward, backward, or a random rotation with a
- * stride that has no factor in common with n. */
+         * stride that has no factor in common with n. */
         inline unsigned block_number(unsigned order, unsigned i, unsigned n)
         {
                 if (order == FORWARD)

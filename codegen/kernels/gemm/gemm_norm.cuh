@@ -11,7 +11,7 @@
  *      block has this task alone.  gemm_norm_smem<Tile, RowNorm>() bytes of shared memory.
  *
  * As in gemm_task, but that the epilogue leaves in v what is to be normed.  finish: the epilogue of
- * norm_task (rows.cuh).  MAXV of both divides N.  Any tile but FTiles.
+ * norm_task (norm.cuh).  MAXV of both divides N.  Any tile but FTiles.
  *
  * NORM_RMS needs the sum of squares.  NORM_LAYER needs the sum, and the squares q about the part's
  * own mean: those about the row's mean are q + n (mean - row's mean)^2. */
@@ -19,7 +19,7 @@
 #define TGC_GEMM_NORM_CUH
 
 #include "gemm.cuh"
-#include "rows.cuh"
+#include "row_part.cuh"
 
 template <int KIND_, int CLUSTER_>
 struct RowNorm {

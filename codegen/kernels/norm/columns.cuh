@@ -46,14 +46,6 @@ struct ColumnsLoad {
         }
 };
 
-__host__ __device__ constexpr int pow2_ceil(int n)
-{
-        int p = 1;
-        while (p < n)
-                p *= 2;
-        return p;
-}
-
 template <int N, int COLS, int THREADS, class Prologue, class Epilogue>
 TGC_DEV void column_sum_task(int rows, int chunks, int tile, char *smem, const Prologue &prologue,
                              const Epilogue &epilogue)

@@ -2,8 +2,8 @@
  *
  *      norm_back_task<KIND, N, THREADS, ACC>(rows, tile, tiles, eps, smem, x, ldx, g, ldg, gain,
  *              epilogue, dgain, dbias)
- *              norm_grad_task (rows.cuh) with ACC.  x and g, the gradient of the output, have rows
- *              ldx and ldg elements apart, at multiples of 16 bytes; N is a multiple of 8.
+ *              norm_grad_task (norm_grad.cuh) with ACC.  x and g, the gradient of the output, have
+ *              rows ldx and ldg elements apart, at multiples of 16 bytes; N is a multiple of 8.
  *
  * A row is read once from device memory.  Each thread copies its part of the next rows to shared
  * memory, NORM_BACK_STAGES ahead, and requests what the epilogue reads before it makes the sums.
@@ -15,8 +15,8 @@
 #ifndef TGC_NORM_BACK_CUH
 #define TGC_NORM_BACK_CUH
 
+#include "norm_grad.cuh"
 #include "ptx.cuh"
-#include "rows.cuh"
 
 #define NORM_BACK_STAGES 2
 

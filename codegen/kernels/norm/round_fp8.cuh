@@ -14,7 +14,7 @@
 #ifndef TGC_ROUND_FP8_CUH
 #define TGC_ROUND_FP8_CUH
 
-#include "rows.cuh"
+#include "row_part.cuh"
 
 /* x, at most 448, to the nearest e4m3, ties to even. */
 TGC_DEV float to_e4m3(float x)

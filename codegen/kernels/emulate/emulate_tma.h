@@ -1,0 +1,240 @@
+/* emulate_tma.h: Hopper's mbarriers, copy engine and clusters, for emulate_sm90.h.
+ *
+ * A tile that the copy engine fetches is NaNs until a thread checks its barrier.  What it stores is
+ * read when a thread waits for the store. */
+#ifndef TGC_EMULATE_TMA_H
+#define TGC_EMULATE_TMA_H
+/* clang-format off: a line an instruction */
+
+typedef unsigned long long Mbar;
+
+EMU_NAMESPACE
+{
+        /* ---- mbarrier --------------------------------------------------------------- */
+
+        /* The 64 bits of an mbarrier.  count 0: it is none. */
+        struct MbarBits {
+                int bytes;
+                unsigned short pending;
+                unsigned short count : 15, phase : 1;
+        };
+        static_assert(sizeof(MbarBits) == sizeof(Mbar), "an mbarrier has 64 bits");
+
+        inline MbarBits *mbar_bits(const char *what, Mbar *bar)
+        {
+                MbarBits *m = (MbarBits *)bar;
+                if (m->count == 0 || m->count == 0x7fff)
+                        fail("thread %d: %s of a barrier that was not initialised", self()->number,
+                             what);
+                return m;
+        }
+
+        /* The block, of those that run by turns, in whose shared memory p lies. */
+        inline Block *block_of(const void *p)
+        {
+                Block *b = self()->block;
+                for (int i = 0; i < b->n_with; i++)
+                        if ((const char *)p >= b->with[i]->smem &&
+                            (const char *)p < b->with[i]->smem + b->with[i]->smem_size)
+                                return b->with[i];
+                fail("thread %d: %p is in no block's shared memory", self()->number, p);
+        }
+
+        inline void mbar_settle(MbarBits * m)
+        {
+                if (m->pending || m->bytes)
+                        return;
+                m->phase ^= 1;
+                m->pending = m->count;
+                Block *b = block_of(m);
+                for (int i = 0; i < b->n; i++)
+                        if (b->thread[i].state == AT_MBARRIER && b->thread[i].mbar == m)
+                                set_state(&b->thread[i], READY);
+        }
+
+        inline void mbar_arrive(const char *what, Mbar *bar, int bytes)
+        {
+                MbarBits *m = mbar_bits(what, bar);
+                if (!m->pending)
+                        fail("thread %d: %s, more than the barrier's %d", self()->number, what,
+                             m->count);
+                m->bytes += bytes;
+                m->pending--;
+                mbar_settle(m);
+        }
+
+        inline void mbar_bytes(Mbar * bar, int bytes)
+        {
+                MbarBits *m = mbar_bits("bytes", bar);
+                m->bytes -= bytes;
+                mbar_settle(m);
+        }
+
+        /* ---- tiles ------------------------------------------------------------------- */
+
+        inline int box_bytes(const Map *m) { return m->box_bytes * m->box_rows; }
+
+        /* Bits 4 and up of an address, xor'ed with those three further up: `bits` of them. */
+        inline unsigned swizzled(unsigned at, int bits)
+        {
+                return at ^ (at >> 3 & ((1u << bits) - 1) << 4);
+        }
+
+        /* each(element of the matrix or NULL outside, its place in shared memory) of the box at (x,
+         * y) whose first byte is at `base`. */
+        template <class Each>
+        inline void box_each(const Map *m, unsigned base, int x0, int y0, const Each &each)
+        {
+                const int bits = m->box_bytes == 128  ? 3
+                                 : m->box_bytes == 64 ? 2
+                                                      : 1,
+                          cols = m->box_bytes / (int)m->elem;
+                for (int y = 0; y < m->box_rows; y++)
+                        for (int x = 0; x < cols; x++) {
+                                uint64_t row = (uint64_t)(int64_t)(y0 + y),
+                                         col = (uint64_t)(int64_t)(x0 + x);
+                                each(row < m->rows && col < m->cols
+                                             ? m->matrix + (row * m->ld + col) * m->elem
+                                             : nullptr,
+                                     swizzled(base + (unsigned)(y * m->box_bytes) +
+                                                      (unsigned)x * (unsigned)m->elem,
+                                              bits));
+                        }
+        }
+
+        inline void fetch_now(const Fetch *f)
+        {
+                const Map *m = &f->map;
+                Block *b = block_of(f->to);
+                if (f->flat) {
+                        memcpy(f->to, f->flat, f->bytes);
+                        mbar_bytes((Mbar *)f->mbar, (int)f->bytes);
+                        return;
+                }
+                box_each(m, (unsigned)(f->to - b->smem), f->x, f->y,
+                         [&](const char *p, unsigned at) {
+                                 unsigned v = 0;
+                                 if (p)
+                                         memcpy(&v, p, m->elem);
+                                 if (m->elem == 4)
+                                         v = to_tf32(__uint_as_float(v));
+                                 memcpy(b->smem + at, &v, m->elem);
+                         });
+                mbar_bytes((Mbar *)f->mbar, box_bytes(m));
+        }
+
+        /* What the copy engine stores is read when somebody waits for it: what was written there
+         * since shows. */
+        inline void send(const char *from, const void *map, int x, int y)
+        {
+                Thread *t = self();
+                const Map *m = (const Map *)map;
+                const long long at = from - t->block->smem;
+                if (at < 0 || at % 128 || at + box_bytes(m) > (long long)t->block->smem_size)
+                        fail("thread %d: a tile of %d bytes to store at byte %lld of %zu bytes of "
+                             "shared memory, or not at a multiple of 128",
+                             t->number, box_bytes(m), at, t->block->smem_size);
+                t->sends.push_back({ from, *m, t->sent, x, y });
+        }
+
+        /* Oldest first, all groups but the `left` latest. */
+        inline void sends_deliver(Thread * t, int left)
+        {
+                size_t i = 0;
+                for (; i < t->sends.size() && t->sends[i].group < t->sent - left; i++) {
+                        const Send *s = &t->sends[i];
+                        const Block *b = t->block;
+                        box_each(&s->map, (unsigned)(s->from - b->smem), s->x, s->y,
+                                 [&](const char *p, unsigned at) {
+                                         if (p)
+                                                 memcpy((char *)p, b->smem + at, s->map.elem);
+                                 });
+                }
+                t->sends.erase(t->sends.begin(), t->sends.begin() + (long)i);
+        }
+
+        inline void fetches_deliver(const Mbar *bar)
+        {
+                Block *b = block_of(bar);
+                for (size_t i = 0; i < b->fetch.size();)
+                        if (b->fetch[i].mbar == bar) {
+                                Fetch f = b->fetch[i];
+                                b->fetch.erase(b->fetch.begin() + i);
+                                fetch_now(&f);
+                        } else {
+                                i++;
+                        }
+        }
+
+        /* What somebody waits for comes now. */
+        inline void fetch_awaited(Block * b, const Mbar *bar)
+        {
+                for (int i = 0; i < b->n; i++)
+                        if (b->thread[i].state == AT_MBARRIER && b->thread[i].mbar == bar) {
+                                fetches_deliver(bar);
+                                break;
+                        }
+        }
+
+        inline void fetch(Block * b, char *to, const void *map, Mbar *bar, int x, int y)
+        {
+                const int bytes = box_bytes((const Map *)map);
+                if ((to - b->smem) % 1024 || to + bytes > b->smem + b->smem_size)
+                        fail("thread %d: a tile of %d bytes at byte %lld of %zu bytes of shared "
+                             "memory, or not at a multiple of 1024",
+                             self()->number, bytes, (long long)(to - b->smem), b->smem_size);
+                memset(to, 0xff, bytes);
+                b->fetch.push_back({ to, *(const Map *)map, bar, x, y, nullptr, 0 });
+                fetch_awaited(b, bar);
+        }
+
+        inline void fetch_flat(char *to, const char *from, unsigned bytes, Mbar *bar)
+        {
+                Block *b = self()->block;
+                check_smem("bulk_load", to, 16);
+                check_smem("bulk_load", to + bytes - 16, 16);
+                check_access("bulk_load", from, 16);
+                check_access("bulk_load", from + bytes - 16, 16);
+                if (bytes % 16)
+                        fail("thread %d: bulk_load of %u bytes", self()->number, bytes);
+                memset(to, 0xff, bytes);
+                b->fetch.push_back({ to, Map(), bar, 0, 0, from, bytes });
+                fetch_awaited(b, bar);
+        }
+
+        /* The same place in the shared memory of block `rank` of the cluster. */
+        template <class T>
+        inline T *in_cluster(T * p, unsigned rank)
+        {
+                Block *b = self()->block;
+                int first = b->rank - b->rank % b->cluster;
+                if ((int)rank >= b->cluster)
+                        fail("thread %d: block %u of a cluster of %d", self()->number, rank,
+                             b->cluster);
+                return (T *)(b->with[first + (int)rank]->smem + ((char *)p - b->smem));
+        }
+
+        /* ---- the cluster's barrier -------------------------------------------------------- */
+
+        inline Block *cluster_first(Block * b) { return b->with[b->rank - b->rank % b->cluster]; }
+
+        inline void cluster_come()
+        {
+                Thread *t = self();
+                Block *first = cluster_first(t->block);
+                t->round = first->round;
+                if (++first->arrived < first->cluster * first->n)
+                        return;
+                first->arrived = 0;
+                first->round++;
+                for (int k = 0; k < first->cluster; k++) {
+                        Block *b = first->with[first->rank + k];
+                        for (int i = 0; i < b->n; i++)
+                                if (b->thread[i].state == AT_CLUSTER)
+                                        set_state(&b->thread[i], READY);
+                }
+        }
+
+}  // namespace emu
+
+#endif

@@ -410,7 +410,9 @@ static int how_compiled(const Plan *p, BuildOptions *o, char dtype[8], Err *e)
         if (s)
                 snprintf(head, sizeof head, "%.*s", (int)(s->size < 255 ? s->size : 255),
                          (const char *)s->data);
-        if (sscanf(head,
+        const char *second = strchr(head, '\n');
+        if (!second ||
+            sscanf(head,
                    "tgc-products 1\n"
                    "compiled dtype %7s opt %d infer %d train %d batch %d ctx %d chunk %d block %d "
                    "recompute %d tf32 %d\n",
@@ -434,14 +436,15 @@ static int how_compiled(const Plan *p, BuildOptions *o, char dtype[8], Err *e)
         if (act && (sscanf(act, " act_fp8 %d", &o->act_fp8) != 1 || o->act_fp8 < 0 ||
                     o->act_fp8 > 1 << 20))
                 return err_set(e, TGC_BAD_FILE,
-                               "what the plan says of how it was compiled is out of range");
+                               "the plan says act_fp8 %d, which is out of range: compile the model "
+                               "again",
+                               o->act_fp8);
         o->ema = strstr(head, " ema 1") != NULL;
         o->fast = strstr(head, " fast 1") != NULL;
         o->offload = strstr(head, " offload 1") != NULL;
         o->dtype = dtype;
         o->optimizer = OPTIMIZER_ADAMW;
-        const char *line_end = strchr(strchr(head, '\n') + 1, '\n'),
-                   *name = strstr(head, " optimizer ");
+        const char *line_end = strchr(second + 1, '\n'), *name = strstr(head, " optimizer ");
         line_end = line_end ? line_end : head + strlen(head);
         if (name && name < line_end) {
                 char word[16] = "";
@@ -469,7 +472,8 @@ static int read_again(Build *b, const Plan *from, Err *e)
         const Section *s = plan_find(from, "graph.json");
         Diag d = { 0 };
         if (!s)
-                return err_set(e, TGC_BAD_FILE, "the plan has no section graph.json");
+                return err_set(e, TGC_BAD_FILE,
+                               "the plan has no section graph.json: compile the model again");
         if (!(b->config = malloc(s->size + 1)))
                 return err_set(e, TGC_NO_MEMORY, "no memory for the graph");
         memcpy(b->config, s->data, s->size);

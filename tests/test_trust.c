@@ -255,6 +255,15 @@ TEST (rebuild_is_for_plans) {
         CHECK(tgc("run", scratch("moved.plan"), "--rebuild", "--prompt-ids", "1", NULL) ==
               TGC_BAD_FILE);
         CHECK_MSG(strstr(err_text, "out of range"), "%s", err_text);
+        /* all on one line: nothing ends where a line should */
+        static const char one_line[] =
+                "tgc-products 1 compiled dtype f32 opt 3 infer 1 train 0 batch 1 ctx 8 chunk 0 "
+                "block 8 recompute 0 tf32 0";
+        add(&p, "products", one_line, strlen(one_line));
+        write_plan(&p, "moved.plan");
+        CHECK(tgc("run", scratch("moved.plan"), "--rebuild", "--prompt-ids", "1", NULL) ==
+              TGC_BAD_FILE);
+        CHECK_MSG(strstr(err_text, "the plan does not hold its compile options"), "%s", err_text);
         free(text);
         plan_close(&p);
 }

@@ -134,7 +134,8 @@ static int through_open(Through *t, const Plan *p, char *mem, Session *s, float 
         uint64_t most = 1;
         *t = (Through) { .s = s };
         int code = man ? manifest_parse(&t->m, man->data, man->size, e)
-                       : err_set(e, TGC_BAD_FILE, "the plan has no manifest");
+                       : err_set(e, TGC_BAD_FILE,
+                                 "the plan has no manifest: compile the model again");
         if (code)
                 return code;
         char *map = adapter_map(p, i);
@@ -299,7 +300,8 @@ int adapter_words(const Plan *p, const char *dir, const char *base, Err *e)
         size_t n;
         const char *json = meta_of(p, 0, &n);
         int code = json ? peft_config_parse(&c, json, n, "the plan's adapter", e)
-                        : err_set(e, TGC_USAGE, "the plan has no adapter");
+                        : err_set(e, TGC_USAGE,
+                                  "the plan has no adapter: it was not compiled with --lora");
         if (code)
                 return code;
         char *text = peft_config_text(c, base, true);
@@ -320,13 +322,15 @@ int adapter_export(Session *s, const Plan *p, const char *dir, const char *file,
                 return err_set(e, TGC_USAGE,
                                "the plan has several adapters: each is in its own folder already");
         if (!s && !w)
-                return err_set(e, TGC_USAGE, "the plan has no weights");
+                return err_set(e, TGC_USAGE, "the plan has no weights: compile it with --weights");
         int code = through_open(&t, p, w ? (char *)w->data : NULL, s, NULL, 0, e);
         if (code)
                 return code;
         char *path = dir ? file_join(dir, FILE_NAME) : strdup(file);
         if (!s && w->size < t.m.n_all * store_size(t.m.dtype))
-                code = err_set(e, TGC_BAD_FILE, "the plan's weights are cut off");
+                code = err_set(e, TGC_BAD_FILE,
+                               "the plan's weights have %zu bytes, the parameters need %llu",
+                               w->size, (unsigned long long)(t.m.n_all * store_size(t.m.dtype)));
         WeightSet set = { t.n, t.p, &t, s ? begin : NULL, NULL };
         if (!code)
                 code = path ? weight_map_export(t.map, &set, CK_F32, path, meta, 1, e)

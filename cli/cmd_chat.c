@@ -1,4 +1,5 @@
 /* cmd_chat.c: tgc chat */
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,7 +94,7 @@ static int log_open(Talk *t, Err *e)
         if (!path)
                 return TGC_OK;
         if (!(t->log = fopen(path, "a")))
-                return err_set(e, TGC_IO, "%s: cannot be written", path);
+                return err_set(e, TGC_IO, "--log %s: %s", path, strerror(errno));
         strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", localtime_r(&now, &tm));
         fprintf(t->log, "# tgc chat, %s\n\n", when);
         for (int i = 0; i < t->n_models; i++)
@@ -101,7 +102,7 @@ static int log_open(Talk *t, Err *e)
                         opt_str(t->a, O_TEMP), opt_str(t->a, O_TOP_P),
                         (unsigned long long)t->model[i].how.s.seed);
         fprintf(t->log, "\n");
-        return ferror(t->log) ? err_set(e, TGC_IO, "%s: cannot be written", path) : TGC_OK;
+        return ferror(t->log) ? err_set(e, TGC_IO, "--log %s: %s", path, strerror(errno)) : TGC_OK;
 }
 
 /* ---- answers ---- */
@@ -438,7 +439,7 @@ int cmd_chat(const Args *a, Err *e)
                 lines_close(&t.lines);
         }
         if (t.log && fclose(t.log) && !code)
-                code = err_set(e, TGC_IO, "%s: cannot be written", opt_str(a, O_CHAT_LOG));
+                code = err_set(e, TGC_IO, "--log %s: %s", opt_str(a, O_CHAT_LOG), strerror(errno));
         for (int i = 0; i < t.n_models; i++) {
                 cJSON_Delete(t.said[i]);
                 chat_model_close(&t.model[i]);

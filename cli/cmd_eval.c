@@ -158,7 +158,13 @@ static int report(const Args *a, const Score *r, double seconds, Err *e)
                 printf("%.6f nats per token, perplexity %.4f, %lld tokens\n", mean, exp(mean),
                        (long long)r->counted);
         }
-        return code || isfinite(mean) ? code : err_set(e, TGC_NON_FINITE, "the loss is not finite");
+        if (!code && !isfinite(mean))
+                code = err_set(
+                        e, TGC_NON_FINITE,
+                        "the loss of %lld tokens is not finite: `tgc check` tells whether the "
+                        "weights or the kernels are to blame",
+                        (long long)r->counted);
+        return code;
 }
 
 static int eval_text(const Args *a, const Loaded *l, int vocab, Err *e)

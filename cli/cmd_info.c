@@ -167,7 +167,8 @@ static int print_model(const Args *a, const LoadHow *how, cJSON *o, Err *e)
                 return code;
         const Section *s = plan_find(&l.plan, "manifest");
         code = s ? manifest_parse(&m, s->data, s->size, e)
-                 : err_set(e, TGC_BAD_FILE, "%s: the plan has no manifest", a->pos[0]);
+                 : err_set(e, TGC_BAD_FILE, "%s: the plan has no manifest: compile the model again",
+                           a->pos[0]);
         if (!code) {
                 code = o ? print_json(&l.plan, &m, a->pos[0], o, e)
                          : print_text(&l.plan, &m, a->pos[0], e);

@@ -414,7 +414,11 @@ static int look(Train *t, Err *e)
                 if ((code = json_print(o, e)))
                         return code;
         }
-        return isfinite(val) ? TGC_OK : err_set(e, TGC_NON_FINITE, "the loss is not finite");
+        if (!isfinite(val))
+                return err_set(e, TGC_NON_FINITE,
+                               "the validation loss is not finite: `tgc check` tells whether the "
+                               "weights or the kernels are to blame");
+        return TGC_OK;
 }
 
 /* All that the device holds for the run, in arenas; their sizes are known before the first step. */

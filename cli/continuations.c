@@ -229,9 +229,11 @@ static int print_line(const Continuation *c, const ScoreText *t, Err *e)
                 greedy &= t->likeliest[i];
         }
         if (!isfinite(sum))
-                return err_set(e, TGC_NON_FINITE,
-                               "a continuation of %d tokens has the log-probability %g",
-                               c->n - c->from, sum);
+                return err_set(
+                        e, TGC_NON_FINITE,
+                        "a continuation of %d tokens has the log-probability %g: `tgc check` "
+                        "tells whether the weights or the kernels are to blame",
+                        c->n - c->from, sum);
         cJSON *o = cJSON_CreateObject();
         cJSON_AddNumberToObject(o, "logprob", sum);
         cJSON_AddNumberToObject(o, "tokens", c->n - c->from);

@@ -235,7 +235,10 @@ static int report(const Kl *k, Err *e)
         const int code = o ? json_print(o, e) : TGC_OK;
         return code || isfinite(kl.mean)
                        ? code
-                       : err_set(e, TGC_NON_FINITE, "the KL divergence is not finite");
+                       : err_set(e, TGC_NON_FINITE,
+                                 "the KL divergence of %lld tokens is not finite: `tgc check` "
+                                 "tells whether the weights or the kernels are to blame",
+                                 (long long)k->at);
 }
 
 /* The second model: by its own path and the same options, its blocks decoded. */

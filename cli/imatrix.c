@@ -159,7 +159,9 @@ static int read_dat(Imatrix *m, const FileMap *map, Err *e)
                         return code;
         }
         return whole ? TGC_OK
-                     : err_set(e, TGC_BAD_FILE, "%s: not an importance matrix, or cut short",
+                     : err_set(e, TGC_BAD_FILE,
+                               "%s: not an importance matrix, or cut short; `tgc imatrix` makes "
+                               "one",
                                m->path);
 }
 
@@ -175,7 +177,8 @@ int imatrix_open(Imatrix **out, const char *path, Err *e)
                                                                      : read_dat(m, &map, e);
         file_unmap(&map);
         if (!code && !m->n)
-                code = err_set(e, TGC_BAD_FILE, "%s: not an importance matrix", path);
+                code = err_set(e, TGC_BAD_FILE,
+                               "%s: not an importance matrix; `tgc imatrix` makes one", path);
         if (code)
                 imatrix_close(m);
         else
@@ -242,7 +245,12 @@ int imatrix_put(Imatrix *m, const char *tensor, int64_t matrices, int64_t at, co
         if (code)
                 return code;
         if (at >= x->matrices || x->n != x->matrices * cols)
-                return err_set(e, TGC_FAIL, "%s: sums of another shape", tensor);
+                return err_set(
+                        e, TGC_FAIL,
+                        "%s: sums of %lld columns of matrix %lld, and there are %lld numbers of "
+                        "%lld matrices",
+                        tensor, (long long)cols, (long long)at, (long long)x->n,
+                        (long long)x->matrices);
         memcpy(x->sum + at * cols, sum, (size_t)cols * sizeof *sum);
         x->count[at] = count;
         for (int64_t c = 0; c < cols && count > 0; c++)

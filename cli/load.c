@@ -39,7 +39,8 @@ static int same_layout(const Plan *a, const Plan *b, Err *e)
         Manifest m, n;
         int code;
         if (!s || !t)
-                return err_set(e, TGC_BAD_FILE, "the plan has no manifest");
+                return err_set(e, TGC_BAD_FILE,
+                               "the plan has no manifest: compile the model again");
         if ((code = manifest_parse(&m, s->data, s->size, e)))
                 return code;
         if (!(code = manifest_parse(&n, t->data, t->size, e))) {

@@ -201,7 +201,8 @@ static int open_merge(Merge *g, const Plan *p, const Adapters *s, Err *e)
         const Section *man = plan_find(p, "manifest");
         uint64_t most = 1;
         int code = man ? manifest_parse(&g->m, man->data, man->size, e)
-                       : err_set(e, TGC_BAD_FILE, "the plan has no manifest");
+                       : err_set(e, TGC_BAD_FILE,
+                                 "the plan has no manifest: compile the model again");
         char *all = code ? NULL : manifest_map(p);
         if (code)
                 return code;
@@ -338,7 +339,8 @@ int merge_compare(const Args *a, const char *folder, const char *dtype, double *
         if (!code)
                 code = sample(a, folder, true, dtype, &one, &W, e);
         if (!code && V != W)
-                code = err_set(e, TGC_FAIL, "a vocabulary of %d and one of %d", V, W);
+                code = err_set(e, TGC_FAIL, "%s has a vocabulary of %d, %s has %d", a->pos[0], V,
+                               folder, W);
         for (size_t i = 0; !code && i < (size_t)SAMPLE * (size_t)V; i++) {
                 *change = fmax(*change, fabs((double)apart[i] - one[i]));
                 *largest = fmax(*largest, fabs((double)apart[i]));

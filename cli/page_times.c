@@ -135,7 +135,8 @@ int page_times(JsonOut *j, const Plan *p, const Args *a, Err *e)
         Machine on = { .target = "" };
         Manifest m;
         int code = s ? manifest_parse(&m, s->data, s->size, e)
-                     : err_set(e, TGC_BAD_FILE, "%s: the plan has no manifest", a->pos[0]);
+                     : err_set(e, TGC_BAD_FILE,
+                               "%s: the plan has no manifest: compile the model again", a->pos[0]);
         if (code)
                 return code;
         js_begin(j, "measured", '{');

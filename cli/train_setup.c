@@ -28,8 +28,11 @@ static int open_offsets(Train *t, Err *e)
                                "%s: rank %d of %s; int64 [steps, accumulation, batch] is wanted",
                                path, o->rank, ck_dtype_name(o->dtype));
         if (!o->count || o->dim[1] > 1 << 20 || o->dim[2] > 256 || o->dim[0] > 1 << 30)
-                return err_set(e, TGC_BAD_FILE, "%s: %lld steps of %lld x %lld windows", path,
-                               (long long)o->dim[0], (long long)o->dim[1], (long long)o->dim[2]);
+                return err_set(
+                        e, TGC_BAD_FILE,
+                        "%s: %lld steps of %lld x %lld windows; there must be one of each, and at "
+                        "most 2^30, 2^20 and 256",
+                        path, (long long)o->dim[0], (long long)o->dim[1], (long long)o->dim[2]);
         if (opt_set(t->a, O_BATCH) && opt_int(t->a, O_BATCH) != o->dim[2])
                 return err_set(e, TGC_USAGE, "--batch_size %d: %s has %lld windows",
                                opt_int(t->a, O_BATCH), path, (long long)o->dim[2]);

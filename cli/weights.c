@@ -154,7 +154,8 @@ int weights_import(Plan *p, const char *path, void **mem, const Progress *talk, 
         const Section *s = plan_find(p, "manifest");
         Manifest m;
         int code = s ? manifest_parse(&m, s->data, s->size, e)
-                     : err_set(e, TGC_BAD_FILE, "the plan has no manifest");
+                     : err_set(e, TGC_BAD_FILE,
+                               "the plan has no manifest: compile the model again");
         *mem = NULL;
         if (code)
                 return code;
@@ -178,7 +179,8 @@ int weights_export(const Plan *p, const char *path, const char *dtype, uint64_t 
         WeightMap *map = NULL;
         Manifest m;
         int code = s && w ? manifest_parse(&m, s->data, s->size, e)
-                          : err_set(e, TGC_USAGE, "the plan has no weights");
+                          : err_set(e, TGC_USAGE,
+                                    "the plan has no weights: compile it with --weights");
         if (code)
                 return code;
         char *text = manifest_map(p);

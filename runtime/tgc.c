@@ -86,11 +86,18 @@ int tgc_batch(const Tgc *t) { return session_manifest(t->session)->batch; }
 
 /* ---- text ---- */
 
+static int no_tokenizer(Err *e)
+{
+        return err_set(e, TGC_USAGE,
+                       "the plan has no tokenizer: tgc compile PLAN --tokenizer FILE -o NEW adds "
+                       "one");
+}
+
 int tgc_encode(Tgc *t, const char *text, size_t n, int **ids, int *n_ids, TgcError *error)
 {
         Err e = { 0, "" };
         int code = t->tokenizer ? tokenizer_encode(t->tokenizer, text, n, -1, ids, n_ids, &e)
-                                : err_set(&e, TGC_USAGE, "the plan has no tokenizer");
+                                : no_tokenizer(&e);
         return result(code, &e, error);
 }
 
@@ -113,7 +120,7 @@ int tgc_text(Tgc *t, const int *ids, int n_ids, char **text, size_t *n, TgcError
 {
         Err e = { 0, "" };
         int code = t->tokenizer ? tokenizer_text(t->tokenizer, ids, n_ids, text, n, &e)
-                                : err_set(&e, TGC_USAGE, "the plan has no tokenizer");
+                                : no_tokenizer(&e);
         return result(code, &e, error);
 }
 
@@ -311,7 +318,7 @@ int tgc_embed(Tgc *t, const char *const *text, const size_t *n, int n_texts, flo
         int code = !tgc_width(t)   ? err_set(&e, TGC_USAGE,
                                              "the plan is of a model that generates text; only "
                                                "encoders (BERT) embed")
-                   : !t->tokenizer ? err_set(&e, TGC_USAGE, "the plan has no tokenizer")
+                   : !t->tokenizer ? no_tokenizer(&e)
                                    : embed_settings(&how, &t->plan, &e);
         if (!code)
                 code = embed_texts(t, &how, text, n, n_texts, out, &e);
@@ -370,7 +377,8 @@ int tgc_param_get(Tgc *t, int i, float *data, TgcError *error)
 {
         Err e = { 0, "" };
         return result(param(t, i) ? session_param_get(t->session, i, data, &e)
-                                  : err_set(&e, TGC_USAGE, "no parameter %d", i),
+                                  : err_set(&e, TGC_USAGE, "no parameter %d; there are 0 to %d", i,
+                                            tgc_param_count(t) - 1),
                       &e, error);
 }
 
@@ -378,6 +386,7 @@ int tgc_param_set(Tgc *t, int i, const float *data, TgcError *error)
 {
         Err e = { 0, "" };
         return result(param(t, i) ? session_param_set(t->session, i, data, &e)
-                                  : err_set(&e, TGC_USAGE, "no parameter %d", i),
+                                  : err_set(&e, TGC_USAGE, "no parameter %d; there are 0 to %d", i,
+                                            tgc_param_count(t) - 1),
                       &e, error);
 }

@@ -363,7 +363,7 @@ TEST (a_long_text_says_so) {
                "1 of 1 texts are longer than 14 tokens and lost their ends");
         EXPECT(MINILM "-c 5 -p a -p the~quick~brown~fox", 0,
                "1 of 2 texts are longer than 5 tokens");
-        EXPECT(MINILM "-c 2 -p a", 2, "may have 2 tokens, and those around it are as many");
+        EXPECT(MINILM "-c 2 -p a", 2, "may have 2 tokens, and the tokenizer puts 2 around it");
         EXPECT(MINILM "-c 41 -p a", 2, "needs 41");
 }
 

@@ -157,9 +157,9 @@ TEST (cpu_refuses_unfed_inputs) {
                 { "io targets i32", "io segment i32",
                   "nothing feeds or reads segment of program step" },
                 { "io targets i32 act+256 B*T", "io targets i32 act+256 B",
-                  "input targets of program step must be i32 and 8" },
+                  "input targets of program step has 2 numbers of type i32, and must have 8" },
                 { "io ids i32 act+0 B*T", "io ids f32 act+0 B*T",
-                  "input ids of program prefill must be i32 and 15" },
+                  "input ids of program prefill has 15 numbers of type f32" },
                 { "io next i32 act+8192 B", "io targets i32 act+0 B",
                   "nothing feeds or reads targets of program decode" },
         };

@@ -688,7 +688,7 @@ TEST (eval_without_a_loss_says_so_in_json_too) {
             lines_text(), in_scratch("scored/ckpt.safetensors"), in_scratch("nan.plan"));
         tgc(6, "eval %s --data %s --device cpu", in_scratch("nan.plan"), lines_text());
         tgc(6, "eval %s --data %s --device cpu --json", in_scratch("nan.plan"), lines_text());
-        check_says("the loss is not finite");
+        check_says("the loss of 7678 tokens is not finite");
 }
 
 /* ---- */

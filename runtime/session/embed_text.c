@@ -41,7 +41,10 @@ int embed_encode(const Tokenizer *tok, const Sentence *s, int most, const char *
                 most = s->max_tokens;
         if (most <= n_suffix + (tokenizer_adds_bos(tok) != 0))
                 code = err_set(e, TGC_USAGE,
-                               "a text may have %d tokens, and those around it are as many", most);
+                               "a text may have %d tokens, and the tokenizer puts %d around it, so "
+                               "none is left for the text%s",
+                               most, n_suffix + (tokenizer_adds_bos(tok) != 0),
+                               most == s->max_tokens ? "" : ": give a larger --ctx-size");
         int *more = code ? NULL
                          : realloc(*ids, ((size_t)*n_ids + (size_t)n_suffix + 1) * sizeof *more);
         if (!code && !more)

@@ -52,8 +52,10 @@ static int check_io(const Session *s, const Prog *g, const Io *x, const char *te
                 if (!strcmp(x->dtype, "i32") && expr_eval(x->shape, g->B, g->T) == want)
                         return TGC_OK;
                 return err_set(e, TGC_BAD_FILE,
-                               "%s: input %.60s of program %.60s must be i32 and %lld numbers",
-                               text, x->name, g->name, (long long)want);
+                               "%s: input %.60s of program %.60s has %lld numbers of type %s, and "
+                               "must have %lld of i32: compile the model again",
+                               text, x->name, g->name, (long long)expr_eval(x->shape, g->B, g->T),
+                               x->dtype, (long long)want);
         }
         return err_set(e, TGC_BAD_FILE,
                        "%s: nothing feeds or reads %.60s of program %.60s; its inputs are ids%s",
@@ -83,7 +85,8 @@ static int parse_texts(Session *s, Err *e)
         strncat(name, dev_target(s->d), 8);
         p = plan_find(s->plan, name);
         if (!m)
-                return err_set(e, TGC_BAD_FILE, "the plan has no manifest");
+                return err_set(e, TGC_BAD_FILE,
+                               "the plan has no manifest: compile the model again");
         if (!p)
                 return err_set(
                         e, TGC_NO_DEVICE,

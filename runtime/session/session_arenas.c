@@ -198,7 +198,9 @@ int session_fill_arenas(Session *s, Err *e)
         int code = session_load_weights(s, e), a = program_arena(&s->p, "const");
         if (!code && c && c->size) {
                 if (a < 0 || c->size > s->p.arena[a].size)
-                        return err_set(e, TGC_BAD_FILE, "section consts does not fit arena const");
+                        return err_set(
+                                e, TGC_BAD_FILE,
+                                "section consts does not fit arena const: compile the model again");
                 code = dev_upload(s->d, s->arena[a].mem, c->data, c->size, e);
         }
         for (int i = 0; i < s->p.n_zeros && !code; i++) {

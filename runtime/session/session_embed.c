@@ -43,7 +43,10 @@ static int embed_open(Embed *x, Session *s, Err *e)
                 return code;
         const size_t T = (size_t)x->g->T, n = T * (size_t)x->C;
         if (x->g->B != 1 || bytes < n * x->io->elem || ck_dtype_find(x->io->dtype) < 0)
-                return err_set(e, TGC_BAD_FILE, "program embed: hidden is not of every token");
+                return err_set(e, TGC_BAD_FILE,
+                               "program embed: hidden has %zu bytes of %s, and %zu tokens of %d "
+                               "numbers are needed: compile the model again",
+                               bytes, x->io->dtype, T, x->C);
         x->ids = malloc(T * sizeof *x->ids);
         x->documents = malloc(2 * T * sizeof *x->documents);
         x->raw = malloc(n * x->io->elem);
@@ -74,7 +77,10 @@ static int embed_call(Embed *x, const EmbedText *text, int n, Err *e)
                 return code;
         return ck_convert(x->row, CK_F32, x->raw, ck_dtype_find(x->io->dtype), count, 1)
                        ? TGC_OK
-                       : err_set(e, TGC_BAD_FILE, "program embed: hidden of type %s", x->io->dtype);
+                       : err_set(e, TGC_BAD_FILE,
+                                 "program embed: hidden is of type %s, and must be f32, bf16 or "
+                                 "f16: compile the model again",
+                                 x->io->dtype);
 }
 
 /* row (n,C) */

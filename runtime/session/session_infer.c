@@ -43,7 +43,9 @@ int session_check_ids(const Session *s, const int *ids, size_t n, Err *e)
 static int begin_batch(Session *s, int B, int n, Err *e)
 {
         if (!(s->mode & SESSION_INFER))
-                return err_set(e, TGC_USAGE, "this session was opened for training only");
+                return err_set(
+                        e, TGC_USAGE,
+                        "this session was opened for training only: open the plan for inference");
         if (B < 1 || B > s->m.batch || n < 1)
                 return err_set(e, TGC_USAGE,
                                "%d sequences of %d tokens; the plan takes 1 to %d sequences", B, n,
@@ -161,8 +163,8 @@ int session_truncate(Session *s, int n, Err *e)
 int session_no_adapters(const Session *s, Err *e)
 {
         return s->m.n_adapters ? err_set(e, TGC_USAGE,
-                                         "sequences of this plan choose among %d adapters, which a "
-                                         "batch of sequences serves alone",
+                                         "sequences of this plan choose among %d adapters, which "
+                                         "only `tgc run --prompts` and tgc_batch_add do",
                                          s->m.n_adapters)
                                : TGC_OK;
 }
@@ -239,11 +241,12 @@ int decode_deliver(Decode *x, int i, Err *e)
                                 "to blame",
                                 x->first + i);
         }
-        if (!code)
-                code = session_check_ids(s, token, (size_t)s->B, 0)
-                               ? err_set(e, TGC_FAIL,
-                                         "the sampler returned a token outside the vocabulary")
-                               : TGC_OK;
+        for (int b = 0; b < s->B && !code; b++)
+                if (token[b] < 0 || token[b] >= s->m.vocab)
+                        code = err_set(e, TGC_FAIL,
+                                       "the sampler returned token %d, and the vocabulary has %d: "
+                                       "`tgc check` tells whether the kernels are to blame",
+                                       token[b], s->m.vocab);
         if (code)
                 return code;
         for (int b = 0; b < s->B; b++) {
@@ -325,15 +328,19 @@ int session_decode_drafted(Session *s, const Sampling *how, int n, Draft *draft,
         if (!s->has_pending)
                 return err_set(e, TGC_USAGE, "decoding needs at least one token of prompt");
         if (!g)
-                return err_set(e, TGC_USAGE, "the plan has no decode program for %d sequences",
-                               s->B);
+                return err_set(e, TGC_USAGE,
+                               "the plan has no decode program for %d sequences: compile the "
+                               "model with --mode infer --batch-size %d",
+                               s->B, s->B);
         if ((code = find_io(s, g->name, "ids", &ids, &x.ids, &bytes, e)) ||
             (code = find_io(s, g->name, "next", &next, &x.next, &bytes, e)))
                 return code;
         if (bytes < (size_t)s->B * sizeof(int) || bytes > sizeof s->pending ||
             strcmp(ids->dtype, "i32") || strcmp(next->dtype, "i32"))
                 return err_set(e, TGC_BAD_FILE,
-                               "program %s: ids and next must hold an i32 per sequence", g->name);
+                               "program %s: ids are %s, next is %s of %zu bytes, and %d "
+                               "sequences need an i32 each: compile the model again",
+                               g->name, ids->dtype, next->dtype, bytes, s->B);
         memset(s->rt.n_out, 0, sizeof s->rt.n_out);
         s->rt.share = 1;
         session_set_pos(s);

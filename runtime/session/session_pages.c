@@ -31,19 +31,24 @@ int session_pages_open(Session *s, Err *e)
         for (int i = 0; i < s->p.n_caches; i++) {
                 const CacheDef *c = &s->p.cache[i];
                 if (c->pool >= s->n_pools || c->pages != pool_pages(s, c->pool))
-                        return err_set(e, TGC_BAD_FILE,
-                                       "a cache of %d pages, where the manifest says %d", c->pages,
-                                       pool_pages(s, c->pool));
+                        return err_set(
+                                e, TGC_BAD_FILE,
+                                "a cache has %d pages, where the manifest says %d: compile the "
+                                "model again",
+                                c->pages, pool_pages(s, c->pool));
         }
         if (s->m.pages < 2)
                 return err_set(e, TGC_BAD_FILE,
-                               "the manifest says %d pages, and page 0 is nobody's", s->m.pages);
+                               "the manifest says %d pages; 2 are the least, as page 0 is no "
+                               "sequence's: compile the model again",
+                               s->m.pages);
         if (s->m.narrow_pages &&
             (s->m.narrow_window < 1 || s->m.batch < 1 ||
              (s->m.narrow_pages - 1) / s->m.batch < TGC_KEPT(s->m.narrow_window)))
                 return err_set(
                         e, TGC_BAD_FILE,
-                        "the manifest says %d pages for windows of %d tokens of %d sequences",
+                        "the manifest says %d pages for windows of %d tokens of %d sequences, "
+                        "which are too few: compile the model again",
                         s->m.narrow_pages, s->m.narrow_window, s->m.batch);
         s->slot_pages = (s->m.ctx + TGC_PAGE - 1) / TGC_PAGE;
         s->table_bytes = (size_t)(s->m.batch + 1) * (size_t)s->slot_pages * sizeof **s->table;
@@ -92,7 +97,8 @@ int session_set_pages(Session *s, int pool, int slot, int first, const int *page
 {
         const size_t at = (size_t)slot * (size_t)s->slot_pages + (size_t)first;
         if (slot < 0 || slot > s->m.batch || first < 0 || n < 0 || n > s->slot_pages - first)
-                return err_set(e, TGC_USAGE, "pages %d to %d of slot %d; there are %d slots of %d",
+                return err_set(e, TGC_USAGE,
+                               "pages %d to %d of slot %d; there are slots 0 to %d, of %d pages",
                                first, first + n, slot, s->m.batch, s->slot_pages);
         memcpy(s->table[pool] + at, page, (size_t)n * sizeof *page);
         return dev_upload(s->d, table_on_device(s, pool) + at, s->table[pool] + at,

@@ -111,7 +111,8 @@ static int check_arenas(const Session *s, Err *e)
                         need /= 2;
                 if (a >= 0 && s->p.arena[a].size < need)
                         return err_set(e, TGC_BAD_FILE,
-                                       "arena %s has %llu bytes, the parameters need %llu",
+                                       "arena %s has %llu bytes, the parameters need %llu: compile "
+                                       "the model again",
                                        part_arena[part], (unsigned long long)s->p.arena[a].size,
                                        (unsigned long long)need);
         }
@@ -123,12 +124,18 @@ static int check_arenas(const Session *s, Err *e)
                                 "bits want it",
                                 s->m.param[i].name, STATE_BLOCK);
         if (is_split(s) && s->m.dtype != STORE_BF16)
-                return err_set(e, TGC_BAD_FILE, "arena lo, but the weights are not bf16");
+                return err_set(e, TGC_BAD_FILE,
+                               "the plan has arena lo, the low halves of float32 weights, and its "
+                               "weights are not bf16: compile the model again");
         if (low_grads(s) > s->m.n_train)
-                return err_set(e, TGC_BAD_FILE, "arena gsum has %llu gradients, there are %llu",
+                return err_set(e, TGC_BAD_FILE,
+                               "arena gsum has %llu gradients, and the parameters have %llu: "
+                               "compile the model again",
                                (unsigned long long)low_grads(s), (unsigned long long)s->m.n_train);
         if (s->m.n_all && program_arena(&s->p, "w") < 0)
-                return err_set(e, TGC_BAD_FILE, "the plan has parameters but no arena w");
+                return err_set(
+                        e, TGC_BAD_FILE,
+                        "the plan has parameters but no arena w for them: compile the model again");
         return TGC_OK;
 }
 
@@ -402,8 +409,10 @@ int session_load_weights(Session *s, Err *e)
         if (!w)
                 return initialise(s, e);
         if (w->size > s->p.arena[a].size || w->size < s->m.n_all * store_size(s->m.dtype))
-                return err_set(e, TGC_BAD_FILE, "section weights has %zu bytes, arena w %llu",
-                               w->size, (unsigned long long)s->p.arena[a].size);
+                return err_set(
+                        e, TGC_BAD_FILE,
+                        "section weights has %zu bytes, arena w %llu: compile the model again",
+                        w->size, (unsigned long long)s->p.arena[a].size);
         if (!s->arena[a].borrowed)
                 code = dev_upload(s->d, s->arena[a].mem, w->data, w->size, e);
         if (!code && session_has_part(s, PART_MASTER))

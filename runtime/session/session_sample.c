@@ -86,16 +86,22 @@ static int check_lists(const Sampling *h, int V, Err *e)
                         return err_set(e, TGC_USAGE, "a bias for token %d: the vocabulary has %d",
                                        b->token, V);
                 if (!(b->bias < INFINITY))
-                        return err_set(e, TGC_USAGE, "the bias of token %d is %g", b->token,
-                                       (double)b->bias);
+                        return err_set(e, TGC_USAGE,
+                                       "the bias of token %d is %g, and must be a number or -inf",
+                                       b->token, (double)b->bias);
         }
         for (int i = 0; i < RT_ORDER && h->order[i]; i++)
                 if (h->order[i] >= N_SAMPLERS)
-                        return err_set(e, TGC_USAGE, "there is no sampler number %d", h->order[i]);
+                        return err_set(e, TGC_USAGE,
+                                       "there is no sampler number %d; the last is %d", h->order[i],
+                                       N_SAMPLERS - 1);
         for (int i = 0; i < h->n_dry_breakers; i += 2 + h->dry_breakers[i + 1])
                 if (i + 1 >= h->n_dry_breakers || h->dry_breakers[i + 1] < 0 ||
                     h->dry_breakers[i + 1] > h->n_dry_breakers - i - 2)
-                        return err_set(e, TGC_USAGE, "dry_breakers ends within a sequence");
+                        return err_set(e, TGC_USAGE,
+                                       "dry_breakers has %d numbers and ends within the sequence "
+                                       "that begins at number %d",
+                                       h->n_dry_breakers, i);
         return TGC_OK;
 }
 
@@ -209,9 +215,11 @@ int sample_memory(const Session *s, const Prog *g, SampleMemory *m, Err *e)
                     (int64_t)m->n * RT_SLOT_WORDS(s->m.vocab, m->cap) ||
             expr_eval(drawn->shape, g->B, g->T) !=
                     (int64_t)m->n * RT_DRAWN * (int64_t)(sizeof(RtDrawn) / 4))
-                return err_set(e, TGC_BAD_FILE,
-                               "program %.60s: slots and drawn are not of %d sequences", g->name,
-                               m->n);
+                return err_set(
+                        e, TGC_BAD_FILE,
+                        "program %.60s: its slots and drawn are not of %d sequences: compile "
+                        "the model again",
+                        g->name, m->n);
         m->slots = (int *)ref_mem(s, slots->at);
         m->drawn = (RtDrawn *)ref_mem(s, drawn->at);
         return TGC_OK;

@@ -56,7 +56,10 @@ static int read_logits(Score *x, int n, Err *e)
                 return err_set(e, TGC_NO_MEMORY, "no memory for logits");
         int code = dev_download(x->s->d, x->raw, x->logits_mem, count * sizeof *x->raw, e);
         if (!code && !ck_convert(x->row, CK_F32, x->raw, type, count, 1))
-                code = err_set(e, TGC_BAD_FILE, "logits of type %s", x->logits_io->dtype);
+                code = err_set(e, TGC_BAD_FILE,
+                               "program %s: logits are of type %s, and must be f32, bf16 or f16: "
+                               "compile the model again",
+                               x->g->name, x->logits_io->dtype);
         return code;
 }
 
@@ -183,7 +186,10 @@ static int prepare(Score *x, bool logits, Err *e)
             (code = find_io(s, name, "logits", &x->logits_io, &x->logits_mem, &most, e)))
                 return code;
         if (x->logits && most < T * V * x->logits_io->elem)
-                return err_set(e, TGC_BAD_FILE, "program %s: logits are not of every token", name);
+                return err_set(e, TGC_BAD_FILE,
+                               "program %s: logits have %zu bytes of %s, and %zu tokens of %zu "
+                               "are needed: compile the model again",
+                               name, most, x->logits_io->dtype, T, V);
         x->target = malloc(T * sizeof *x->target);
         x->nll = malloc(T * sizeof *x->nll);
         x->row = x->logits ? malloc(T * V * sizeof *x->row) : NULL;
@@ -202,12 +208,14 @@ static int check(Score *x, int *longest, bool *logits, Err *e)
                 int code;
                 if (t->n < 1 || t->n > x->s->m.ctx + !t->logits || t->from < 1)
                         return err_set(e, TGC_USAGE,
-                                       "%d tokens to score; the plan takes 1 to %d, its context",
+                                       "%d tokens to score; the plan takes 1 to %d, its context: "
+                                       "compile with a larger --ctx-size",
                                        t->n, x->s->m.ctx);
                 if (window && fed(x, t) > x->g->T)
                         return err_set(
                                 e, TGC_USAGE,
-                                "%d tokens; a plan for training scores at most its window of %d",
+                                "%d tokens to score; a plan for training takes its window of %d: "
+                                "compile with --mode both or a larger --block-size",
                                 t->n, x->g->T);
                 if ((code = session_check_ids(x->s, t->ids, (size_t)t->n, e)))
                         return code;
@@ -261,8 +269,9 @@ int session_score(Session *s, const int *ids, int n, float *logits, double *nll,
 {
         if (n < 1 || n > s->m.ctx)
                 return err_set(e, TGC_USAGE,
-                               "%d tokens to score; the plan takes 1 to %d, its context", n,
-                               s->m.ctx);
+                               "%d tokens to score; the plan takes 1 to %d, its context: compile "
+                               "with a larger --ctx-size",
+                               n, s->m.ctx);
         double *all = nll ? malloc((size_t)n * sizeof *all) : NULL; /* [0] is of no token */
         const ScoreText t = { ids, n, 1, logits, all, NULL };
         if (nll && !all)

@@ -32,8 +32,10 @@ static int check_documents(const int *d, size_t n, int T, Err *e)
         for (size_t i = 0; d && i < n; i++) {
                 const int t = (int)(i % (size_t)T);
                 if (d[2 * i] < 0 || d[2 * i] > t || d[2 * i + 1] <= t || d[2 * i + 1] > T)
-                        return err_set(e, TGC_USAGE, "token %d of a row: its document is %d to %d",
-                                       t, d[2 * i], d[2 * i + 1]);
+                        return err_set(e, TGC_USAGE,
+                                       "token %d of a row: its document is %d to %d, which must "
+                                       "hold the token and lie within 0 to %d",
+                                       t, d[2 * i], d[2 * i + 1], T);
         }
         return TGC_OK;
 }
@@ -59,7 +61,10 @@ static int fetch_io(Session *s, const char *prog, const char *io, int slot, bool
                 return TGC_OK;
         int code = find_io(s, prog, io, &x, &mem, &bytes, e);
         if (!code && bytes < 4)
-                code = err_set(e, TGC_BAD_FILE, "program %s: io %s is empty", prog, io);
+                code = err_set(e, TGC_BAD_FILE,
+                               "program %s: io %s has %zu bytes, and 4 are needed: compile the "
+                               "model again",
+                               prog, io, bytes);
         return code ? code : dev_fetch(s->d, slot, mem, 4, aside, e);
 }
 
@@ -281,14 +286,17 @@ int session_train_begin(Session *s, const TrainStep *in, Err *e)
         int code;
 
         if (!(s->mode & SESSION_TRAIN) || !step)
-                return err_set(e, TGC_USAGE, "this session was opened for inference only");
+                return err_set(
+                        e, TGC_USAGE,
+                        "this session was opened for inference only: open the plan for training");
         if (in->B < 1 || in->T < 1 || in->n_micro < 1 || in->step < 0 || in->skipped < 0 ||
             in->skipped > in->step || in->B > step->B || in->T > step->T)
                 return err_set(e, TGC_USAGE,
                                "a batch of %d x %d tokens, %d times: the plan takes up to %d x %d",
                                in->B, in->T, in->n_micro, step->B, step->T);
         if (s->n_flights == N_FLIGHTS)
-                return err_set(e, TGC_USAGE, "%d steps are under way already", N_FLIGHTS);
+                return err_set(e, TGC_USAGE, "%d steps are under way already: end one first",
+                               N_FLIGHTS);
         size_t n = (size_t)in->n_micro * in->B * in->T;
         if ((code = check_batch(s, in->ids, in->targets, n, e)) ||
             (code = check_documents(in->documents, n, in->T, e)))
@@ -298,7 +306,8 @@ int session_train_begin(Session *s, const TrainStep *in, Err *e)
                         .tokens = count_targets(in->targets, n),
                         .scale = in->scale > 0 ? in->scale : 1 };
         if (!f->tokens)
-                return err_set(e, TGC_USAGE, "no target of this step counts");
+                return err_set(e, TGC_USAGE, "no target of this step counts: all %zu are negative",
+                               n);
         if (in->n_micro > 1 && (code = session_sum_grads(s, e)))
                 return code;
         s->grads_summed = in->n_micro > 1;
@@ -324,7 +333,7 @@ int session_train_end(Session *s, TrainResult *out, Err *e)
 
         *out = (TrainResult) { 0 };
         if (!s->n_flights)
-                return err_set(e, TGC_USAGE, "no step is under way");
+                return err_set(e, TGC_USAGE, "no step is under way: begin one first");
         s->first_flight = (s->first_flight + 1) % N_FLIGHTS;
         s->n_flights--;
         for (int m = f->n_micro > RING ? f->n_micro - RING : 0; m < f->n_micro; m++)
@@ -382,10 +391,11 @@ int session_eval_fed(Session *s, const TrainStep *in, double *loss, uint64_t *to
 {
         float x = 0;
         *loss = 0;
-        *tokens = count_targets(in->targets,
-                                (size_t)(in->B > 0 ? in->B : 0) * (size_t)(in->T > 0 ? in->T : 0));
+        const size_t n = (size_t)(in->B > 0 ? in->B : 0) * (size_t)(in->T > 0 ? in->T : 0);
+        *tokens = count_targets(in->targets, n);
         if (!*tokens)
-                return err_set(e, TGC_USAGE, "no target of this batch counts");
+                return err_set(e, TGC_USAGE, "no target of this batch counts: all %zu are negative",
+                               n);
         int code = eval_run(s, "eval", in, tokens, e);
         if (!code && !(code = session_read(s, "eval", loss_io(s, "eval"), &x, sizeof x, e)))
                 *loss = x;
@@ -404,14 +414,20 @@ int session_eval_output(Session *s, const char *prog, const char *out, const Tra
                 return code;
         const int dtype = ck_dtype_find(x->dtype);
         if (dtype < 0 || bytes < n * x->elem)
-                return err_set(e, TGC_BAD_FILE, "program %s: %s is not of every token", prog, out);
+                return err_set(e, TGC_BAD_FILE,
+                               "program %s: %s has %zu bytes of %s, and %zu numbers are needed: "
+                               "compile the model again",
+                               prog, out, bytes, x->dtype, n);
         if (dtype == CK_F32)
                 return session_read(s, prog, out, v, n * sizeof *v, e);
         if (!(raw = malloc(n * x->elem)))
                 return err_set(e, TGC_NO_MEMORY, "no memory for %zu numbers", n);
         if (!(code = session_read(s, prog, out, raw, n * x->elem, e)) &&
             !ck_convert(v, CK_F32, raw, dtype, n, 1))
-                code = err_set(e, TGC_BAD_FILE, "program %s: %s of type %s", prog, out, x->dtype);
+                code = err_set(e, TGC_BAD_FILE,
+                               "program %s: %s is of type %s, and must be f32, bf16 or f16: "
+                               "compile the model again",
+                               prog, out, x->dtype);
         free(raw);
         return code;
 }

@@ -34,7 +34,8 @@ static int split_key(const Gguf *g, const char *path, const char *name, int64_t 
 
         *out = none;
         if (v && (!gguf_int(v, out) || *out < 0 || *out > INT32_MAX))
-                return err_set(e, TGC_BAD_FILE, "%s: %s is not a count", path, name);
+                return err_set(e, TGC_BAD_FILE, "%s: %s is %s, not a whole number from 0 to %d",
+                               path, name, gguf_type_name(v->type), INT32_MAX);
         return TGC_OK;
 }
 

@@ -327,11 +327,17 @@ int gguf_take_file(Gguf *g, Gguf *rest, const void *data, size_t size, const cha
             (rc = take_u64(&r, &n_keys, "the number of metadata keys")))
                 return rc;
         if (n > MAX_TENSORS || n > left(&r) / TENSOR_BYTES)
-                return err_set(e, TGC_BAD_FILE, "%s: says that it has %llu tensors", path,
-                               (unsigned long long)n);
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: says that it has %llu tensors; the limit is %d, and the %zu "
+                               "bytes that follow have room for %zu",
+                               path, (unsigned long long)n, MAX_TENSORS, left(&r),
+                               left(&r) / TENSOR_BYTES);
         if (n_keys > MAX_KEYS || n_keys > left(&r) / KEY_BYTES)
-                return err_set(e, TGC_BAD_FILE, "%s: says that it has %llu metadata keys", path,
-                               (unsigned long long)n_keys);
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: says that it has %llu metadata keys; the limit is %d, and the "
+                               "%zu bytes that follow have room for %zu",
+                               path, (unsigned long long)n_keys, MAX_KEYS, left(&r),
+                               left(&r) / KEY_BYTES);
         g->version = (int)version;
         CkTensor *room = realloc(g->tensor, ((size_t)g->n_tensors + n + 1) * sizeof *room);
         if (room)

@@ -104,8 +104,11 @@ static int parse_header(Llama2cConfig *c, const unsigned char *p, size_t size, c
 
         memset(c, 0, sizeof *c);
         if (size < HEADER0)
-                return err_set(e, TGC_BAD_FILE,
-                               "%s: %zu bytes, too short for a llama2.c checkpoint", path, size);
+                return err_set(
+                        e, TGC_BAD_FILE,
+                        "%s: %zu bytes, too short for a llama2.c checkpoint, whose header has "
+                        "%d",
+                        path, size, HEADER0);
         if (le32(p) == MAGIC) {
                 c->version = le32(p + 4);
                 if (c->version != 1 && c->version != 2)
@@ -113,8 +116,9 @@ static int parse_header(Llama2cConfig *c, const unsigned char *p, size_t size, c
                                        "%s: llama2.c version %d is not known (0, 1, 2 are)", path,
                                        c->version);
                 if (size < HEADER)
-                        return err_set(e, TGC_BAD_FILE, "%s: %zu bytes, shorter than its header",
-                                       path, size);
+                        return err_set(e, TGC_BAD_FILE,
+                                       "%s: %zu bytes, shorter than its header of %d: is it cut?",
+                                       path, size, HEADER);
         }
         for (int i = 0; i < 7; i++) {
                 int v = le32(p + (c->version ? 8 : 0) + 4 * i);
@@ -124,19 +128,23 @@ static int parse_header(Llama2cConfig *c, const unsigned char *p, size_t size, c
                         v = v < 0 && v > -MAX_DIM ? -v : v;
                 }
                 if (v < 1 || v > f[i].max)
-                        return err_set(e, TGC_BAD_FILE, "%s: not a llama2.c checkpoint: %s is %d",
-                                       path, f[i].name, v);
+                        return err_set(e, TGC_BAD_FILE,
+                                       "%s: not a llama2.c checkpoint: %s is %d, not 1 to %d", path,
+                                       f[i].name, v, f[i].max);
                 *f[i].to = v;
         }
         if (c->version) {
                 if (p[36] > 1)
-                        return err_set(e, TGC_BAD_FILE, "%s: shared_classifier is %d", path, p[36]);
+                        return err_set(e, TGC_BAD_FILE,
+                                       "%s: shared_classifier is %d, and must be 0 or 1", path,
+                                       p[36]);
                 c->shared = p[36];
         }
         if (c->version == 2) {
                 c->group = le32(p + 37);
                 if (c->group < 1 || c->group > MAX_DIM)
-                        return err_set(e, TGC_BAD_FILE, "%s: group size is %d", path, c->group);
+                        return err_set(e, TGC_BAD_FILE, "%s: group size is %d, not 1 to %d", path,
+                                       c->group, MAX_DIM);
         }
         if (c->dim % c->n_heads || c->n_heads % c->n_kv_heads || c->dim / c->n_heads % 2)
                 return err_set(e, TGC_BAD_FILE,

@@ -81,7 +81,9 @@ static int parse_header(Npy *a, Reader r, const char *path, Err *e)
                 } else if (ok && !strcmp(key, "fortran_order") && !order) {
                         if (take(&r, "True"))
                                 return err_set(e, TGC_BAD_FILE,
-                                               "%s: Fortran order; C order is wanted", path);
+                                               "%s: Fortran order; C order is wanted, as "
+                                               "numpy.ascontiguousarray makes it",
+                                               path);
                         ok = order = take(&r, "False");
                 } else if (ok && !strcmp(key, "shape") && !dims) {
                         ok = dims = shape(&r, a);
@@ -121,7 +123,9 @@ static int parse(Npy *a, const char *path, Err *e)
         if (p[6] == 2)
                 length |= (size_t)p[10] << 16 | (size_t)p[11] << 24;
         if (length > MAX_HEADER || length > size - head)
-                return err_set(e, TGC_BAD_FILE, "%s: a header of %zu bytes", path, length);
+                return err_set(e, TGC_BAD_FILE,
+                               "%s: a header of %zu bytes; the file has %zu, the limit is %d", path,
+                               length, size, MAX_HEADER);
         rc = parse_header(a, (Reader) { (const char *)p + head, (const char *)p + head + length },
                           path, e);
         if (rc)

@@ -368,7 +368,8 @@ static int adopt(PeftConfig **out, cJSON *json, const char *name, Err *e)
                 return err_set(e, TGC_NO_MEMORY, "%s: no memory", name);
         }
         c->json = json;
-        code = cJSON_IsObject(json) ? take(c, e) : err_set(e, TGC_BAD_FILE, "%s: no object", name);
+        code = cJSON_IsObject(json) ? take(c, e)
+                                    : err_set(e, TGC_BAD_FILE, "%s: must be a JSON object", name);
         if (code)
                 peft_config_free(c);
         else

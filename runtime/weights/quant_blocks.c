@@ -30,7 +30,8 @@ static int quant_state(Layer *l, const CkTensor *t, cJSON **out, int64_t shape[2
         return cJSON_GetArraySize(dim) == 2 && shape[0] > 0 && shape[1] > 0 &&
                                shape[0] < INT32_MAX && shape[1] < INT32_MAX
                        ? TGC_OK
-                       : err_set(l->e, TGC_BAD_FILE, "%s: \"shape\" is not that of a matrix", name);
+                       : err_set(l->e, TGC_BAD_FILE,
+                                 "%s: \"shape\" must be two whole numbers above 0", name);
 }
 
 static int twice_quantised(Layer *l, const cJSON *state, int64_t blocks)

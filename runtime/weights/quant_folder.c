@@ -137,8 +137,10 @@ int layer_scales(Layer *l, const CkTensor *t, bool across, int64_t block_rows, i
         const int64_t N = p->code.rows, K = p->code.cols;
         int64_t rows = 1, groups = 1;
         if (!ck_dtype_is_float(t->dtype))
-                return err_set(l->e, TGC_BAD_FILE, "%s: tensor %.200s: scales of type %s", l->file,
-                               t->name, ck_dtype_name(t->dtype));
+                return err_set(l->e, TGC_BAD_FILE,
+                               "%s: tensor %.200s: scales are of type %s, and must be F32, F16 or "
+                               "BF16",
+                               l->file, t->name, ck_dtype_name(t->dtype));
         if (t->rank > 2)
                 return layer_disagrees(l, t, "dimensions are", t->rank, 2);
         if (t->rank == 2) {

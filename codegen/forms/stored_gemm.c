@@ -18,7 +18,7 @@ static const struct {
               { "q8_0", 1 },    { "q2_k", 1.3 },  { "q3_k", 1.5 },   { "q4_k", 1 },
               { "q5_k", 1.2 },  { "q6_k", 1.25 }, { "iq4_nl", 1.3 }, { "iq4_xs", 1.3 },
               { "mxfp4", 1.4 }, { "nvfp4", 1.4 }, { "i4", 1 },       { "i8", 1 },
-              { "scb", 1 },     { "nf4", 2 },     { "fp4", 2 },      { "f8", 2 } };
+              { "scb", 1 },     { "nf4", 2 },     { "fp4", 2 },      { "f8", 1.4 } };
 
 /* 0: kernels do not know them. */
 static double slower_of(Storage s)

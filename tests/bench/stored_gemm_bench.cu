@@ -21,6 +21,7 @@ TGC_STORED_TYPE(Q4_0, 32, 18, q4_0)
 TGC_STORED_TYPE(Q4_K, 256, 144, q4_k)
 TGC_STORED_TYPE(Q6_K, 256, 210, q6_k)
 TGC_STORED_TYPE(Q8_0, 32, 34, q8_0)
+TGC_STORED_TYPE(F8_128, 128, 132, f8)
 
 enum { COLUMNS = 64, MOST_M = 2048 };
 
@@ -198,12 +199,15 @@ static void race(const char *name, Product p, double *worst)
         printf(" %s %.1f/%d", name, best, at);
 }
 
+/* half0, half1: where a block's scales are, as float16 or the upper half of a float. */
 template <class S>
 static void blocks_fill(int half0, int half1)
 {
         std::vector<unsigned char> v((size_t)S::BYTES * 4096);
-        for (size_t i = 0; i < v.size(); i++)
+        for (size_t i = 0; i < v.size(); i++) {
                 v[i] = (unsigned char)next_random();
+                v[i] -= (v[i] & 0x7f) == 0x7f; /* E4M3's NaN */
+        }
         for (size_t b = 0; b < 4096; b++)
                 for (int h : { half0, half1 })
                         if (h >= 0) {
@@ -258,5 +262,6 @@ int main(int argc, char **argv)
         shape<Stored_Q4_K, 4096, 4096>("Q4_K", 0, 2, all);
         shape<Stored_Q4_0, 28672, 4096>("Q4_0", 0, -1, all);
         shape<Stored_Q6_K, 4096, 14336>("Q6_K", 208, -1, all);
+        shape<Stored_F8_128, 28672, 4096>("F8_128", 2, -1, all);
         return wrong != 0;
 }

@@ -11,7 +11,7 @@
 #ifndef TGC_ATTENTION_FP8_CUH
 #define TGC_ATTENTION_FP8_CUH
 
-#include "ptx.cuh"
+#include "e4m3.cuh"
 
 struct Fp8Row {
         const unsigned char *p;
@@ -43,34 +43,11 @@ TGC_DEV float fp8_scale(Fp8Row row)
         return fp8_scale(w >> row.shift() & 255);
 }
 
-/* Bytes 0 and 1, 2 and 3 of w, a sign and seven bits each, to the top of halves and right by SHIFT
- * but for the sign. */
-template <int SHIFT>
-TGC_DEV void fp8_spread(unsigned w, unsigned &lo, unsigned &hi)
-{
-        const unsigned x = w << 8, odd = (w & 0x80008000u) | (w & 0x7f007f00u) >> SHIFT,
-                       even = (x & 0x80008000u) | (x & 0x7f007f00u) >> SHIFT;
-        lo = (even & 0xffffu) | odd << 16;
-        hi = even >> 16 | (odd & 0xffff0000u);
-}
-
 template <class E>
-struct Fp8Factors;
-template <>
-struct Fp8Factors<bf16> {
-        static constexpr int SHIFT = 4;
-        unsigned a, b;
-        __device__ __forceinline__ Fp8Factors(float scale)
-            : a(pack2<bf16>(0x1p120f, 0x1p120f)), b(pack2<bf16>(scale, scale))
-        {
-        }
-};
-template <>
-struct Fp8Factors<f16> {
-        static constexpr int SHIFT = 1;
-        unsigned a, b;
-        __device__ __forceinline__ Fp8Factors(float scale)
-            : a(pack2<f16>(256.f, 256.f)), b(pack2<f16>(scale, scale))
+struct Fp8Factors {
+        unsigned up, scale;
+        __device__ __forceinline__ Fp8Factors(float s)
+            : up(pack2<E>(E4m3<E>::UP, E4m3<E>::UP)), scale(pack2<E>(s, s))
         {
         }
 };
@@ -80,23 +57,20 @@ template <class E>
 TGC_DEV void fp8_pieces(unsigned w, const Fp8Factors<E> &f, unsigned &lo, unsigned &hi)
 {
         constexpr unsigned zero = 0x80008000u; /* -0: nothing changes a zero's sign */
-        fp8_spread<Fp8Factors<E>::SHIFT>(w, lo, hi);
-        lo = fma2_as(fma2_as(lo, f.a, zero, E()), f.b, zero, E());
-        hi = fma2_as(fma2_as(hi, f.a, zero, E()), f.b, zero, E());
+        lo = fma2<E>(fma2<E>(e4m3_pair<E>(w, 0), f.up, zero), f.scale, zero);
+        hi = fma2<E>(fma2<E>(e4m3_pair<E>(w, 2), f.up, zero), f.scale, zero);
 }
 
 /* The first V of four codes as floats. */
 template <int V>
 TGC_DEV void fp8_floats(unsigned w, float scale, float *u)
 {
-        unsigned h[2];
         float v[4];
-        fp8_spread<1>(w, h[0], h[1]);
-        unpack2<f16>(h[0], v[0], v[1]);
-        unpack2<f16>(h[1], v[2], v[3]);
+        unpack2<f16>(e4m3_pair<f16>(w, 0), v[0], v[1]);
+        unpack2<f16>(e4m3_pair<f16>(w, 2), v[2], v[3]);
 #pragma unroll
         for (int j = 0; j < V; j++)
-                u[j] = v[j] * 256.f * scale;
+                u[j] = v[j] * E4m3<f16>::UP * scale;
 }
 
 /* V codes, V of 1, 2, 4 or 8, as words. */

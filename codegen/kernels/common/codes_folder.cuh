@@ -5,6 +5,7 @@
 #define TGC_CODES_FOLDER_CUH
 
 #include "codes_words.cuh"
+#include "e4m3.cuh"
 
 /* Of blocks of any number of values: where chunk c lies. */
 template <int VALUES, int BYTES>
@@ -108,6 +109,7 @@ struct Codes_floats : CodesLookup<Codes_i4<VALUES, BYTES>, VALUES, BYTES> {
 /* E4M3; 0x7f and 0xff are NaN. */
 template <int VALUES, int BYTES>
 struct Codes_f8 : CodesLookup<Codes_i8<VALUES, BYTES, false>, VALUES, BYTES> {
+        static constexpr bool PAIRS = true;
         static __device__ __forceinline__ void value(float (&v)[4], unsigned word)
         {
 #pragma unroll

@@ -132,11 +132,12 @@ TGC_DEV RawWords raw_nibbles(const unsigned char *q, int t)
 
 /* Codes below 128; a WIDE type's reach 255.  VALUE: a word's values are made by value().  LONG:
  * scales have so many bits that BASE is to go before codes are scaled.  HALVES: of a chunk have
- * scales of their own. */
+ * scales of their own.  PAIRS: codes are E4M3, and a block has one scale. */
 template <bool WIDE_, int SHARE_, int ZERO_>
 struct CodesBase {
         typedef RawWords Raw;
-        static constexpr bool WIDE = WIDE_, VALUE = false, LONG = false, HALVES = false;
+        static constexpr bool WIDE = WIDE_, VALUE = false, LONG = false, HALVES = false,
+                              PAIRS = false;
         static constexpr int SHARE = SHARE_, ZERO = ZERO_;
         static constexpr float BASE = WIDE ? 32768.f : 128.f;
 };

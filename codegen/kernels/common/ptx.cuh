@@ -201,6 +201,14 @@ TGC_DEV void unpack2_as(unsigned w, float &lo, float &hi, f16)
             : "r"(w));
 }
 
+/* Bytes j and j + 1 of w (j: 0 or 2), sign-extended to 16 bits each. */
+TGC_DEV unsigned extend_bytes(unsigned w, int j)
+{
+        unsigned r;
+        asm("prmt.b32 %0, %1, %1, %2;" : "=r"(r) : "r"(w), "r"(j ? 0xb3a2 : 0x9180));
+        return r;
+}
+
 /* a b + c of two T in a word each, rounded once. */
 TGC_DEV unsigned fma2_as(unsigned a, unsigned b, unsigned c, bf16)
 {

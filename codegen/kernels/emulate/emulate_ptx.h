@@ -283,6 +283,12 @@ TGC_DEV void unpack2_as(unsigned w, float &lo, float &hi, f16)
         hi = emu::half_of(w, 1, f16());
 }
 
+inline unsigned extend_bytes(unsigned w, int j)
+{
+        const short a = (signed char)(w >> 8 * j), b = (signed char)(w >> 8 * (j + 1));
+        return (unsigned short)a | (unsigned)(unsigned short)b << 16;
+}
+
 template <class T>
 inline unsigned fma2_as(unsigned a, unsigned b, unsigned c, T tag)
 {

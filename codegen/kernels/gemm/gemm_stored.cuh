@@ -127,12 +127,39 @@ struct SameType<T, T> {
         static constexpr bool value = true;
 };
 
+/* E4M3's codes as T; all are NaN where one of them is, which a row's sums are then in any case. */
+template <class T>
+TGC_DEV void stored_e4m3_words(unsigned (&w)[2][2], const Codes &y)
+{
+        const unsigned up = e4m3_nan(y.code[0]) | e4m3_nan(y.code[1])
+                                    ? 0x7fff7fffu
+                                    : pack2<T>(E4m3<T>::UP, E4m3<T>::UP);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+                w[i / 2][i % 2] = fma2<T>(e4m3_pair<T>(y.code[i / 2], i % 2 * 2), up, 0x80008000u);
+}
+
 /* A lane's eight values of one row, as words of two products' fragments.  (f16 would lose small
  * scales.) */
 template <class T, class C, StoredHow HOW>
 TGC_DEV void stored_words(unsigned (&w)[2][2], const Codes &y)
 {
-        if constexpr (HOW != STORED_BF16 || C::WIDE || C::VALUE || !SameType<T, bf16>::value) {
+        if constexpr (C::PAIRS) {
+                const float d = y.scale[0];
+                stored_e4m3_words<T>(w, y);
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                        unsigned &word = w[i / 2][i % 2];
+                        if constexpr (HOW == STORED_BF16 && SameType<T, bf16>::value) {
+                                word = fma2<T>(word, pack2<T>(d, d), 0x80008000u);
+                        } else {
+                                float v[2];
+                                unpack2<T>(word, v[0], v[1]);
+                                word = pack2<T>(v[0] * d, v[1] * d);
+                        }
+                }
+        } else if constexpr (HOW != STORED_BF16 || C::WIDE || C::VALUE ||
+                             !SameType<T, bf16>::value) {
 #pragma unroll
                 for (int s = 0; s < 2; s++) {
                         float v[4];
@@ -174,8 +201,8 @@ TGC_DEV void stored_code_words(unsigned (&w)[2][2], const Codes &y)
         }
 }
 
-/* acc += the sums of a chunk, scaled; ones: the sums of x's values. */
-template <int MJ>
+/* acc += the sums of a chunk, scaled; ones: the sums of x's values, of codes with an OFFSET. */
+template <int MJ, bool OFFSET>
 TGC_DEV void stored_scale_sums(float (&acc)[MJ][4], const float (&sum)[MJ][4],
                                const float (&ones)[MJ][4], const float (&scale)[2],
                                const float (&offset)[2])
@@ -183,9 +210,11 @@ TGC_DEV void stored_scale_sums(float (&acc)[MJ][4], const float (&sum)[MJ][4],
 #pragma unroll
         for (int j = 0; j < MJ; j++)
 #pragma unroll
-                for (int k = 0; k < 4; k++)
-                        acc[j][k] = fmaf(offset[k >> 1], ones[j][k & 1],
-                                         fmaf(scale[k >> 1], sum[j][k], acc[j][k]));
+                for (int k = 0; k < 4; k++) {
+                        acc[j][k] = fmaf(scale[k >> 1], sum[j][k], acc[j][k]);
+                        if constexpr (OFFSET)
+                                acc[j][k] = fmaf(offset[k >> 1], ones[j][k & 1], acc[j][k]);
+                }
 }
 
 /* acc += W's slice by x's; left: of K, from the slice on.  rows: this lane's 2*MI of W. */
@@ -196,7 +225,8 @@ TGC_DEV void stored_multiply(float (&acc)[Tile::MI][Tile::MJ][4],
 {
         typedef typename CodesOf<S>::Type C;
         constexpr int MI = Tile::MI, MJ = Tile::MJ;
-        constexpr bool SUMS = Tile::HOW == STORED_SUMS && !C::WIDE && !C::VALUE && !C::HALVES;
+        constexpr bool SUMS = Tile::HOW == STORED_SUMS &&
+                              (C::PAIRS || (!C::WIDE && !C::VALUE && !C::HALVES));
         const int g = (int)(threadIdx.x & 31) >> 2, t = threadIdx.x & 3;
         typename C::Head head[MI][2];
         typename C::Raw raw[MI][2];
@@ -212,7 +242,7 @@ TGC_DEV void stored_multiply(float (&acc)[Tile::MI][Tile::MJ][4],
                 for (int j = 0; j < MJ; j++)
                         b[j] = *(const uint4 *)(x + stored_x_place(8 * j + g, 4 * c + t));
                 float ones[MJ][4];
-                if constexpr (SUMS) {
+                if constexpr (SUMS && !C::PAIRS) {
                         const unsigned one = pack2<T>(1.f, 1.f), all[4] = { one, one, one, one };
 #pragma unroll
                         for (int j = 0; j < MJ; j++) {
@@ -232,7 +262,10 @@ TGC_DEV void stored_multiply(float (&acc)[Tile::MI][Tile::MJ][4],
                                 if (c % C::SHARE == 0)
                                         raw[i][h] = C::template fetch<CODES_RUN>(p, c, t);
                                 C::template codes<CODES_RUN>(y, head[i][h], raw[i][h], p, c, t);
-                                if constexpr (SUMS) {
+                                if constexpr (SUMS && C::PAIRS) {
+                                        stored_e4m3_words<T>(w, y);
+                                        scale[h] = y.scale[0];
+                                } else if constexpr (SUMS) {
                                         stored_code_words<T>(w, y);
                                         scale[h] = y.scale[0];
                                         offset[h] = fmaf(-(code_base<T>() + C::ZERO), y.scale[0],
@@ -251,7 +284,7 @@ TGC_DEV void stored_multiply(float (&acc)[Tile::MI][Tile::MJ][4],
                                         mma_16816_first<T>(sum[j], a[0], b[j].x, b[j].y);
                                         mma_16816<T>(sum[j], a[1], b[j].z, b[j].w);
                                 }
-                                stored_scale_sums<MJ>(acc[i], sum, ones, scale, offset);
+                                stored_scale_sums<MJ, !C::PAIRS>(acc[i], sum, ones, scale, offset);
                         } else {
 #pragma unroll
                                 for (int j = 0; j < MJ; j++) {

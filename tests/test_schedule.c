@@ -38,7 +38,9 @@ static void add(Emit *e, const char *line)
                         .threads = threads, .smem = 200 << 10, .grid = "100", .cluster = 1
                 };
         if (strchr(name[e->n_launch], '0'))
-                b.form[ARCH_SM90A] = (Form) { .threads = threads, .grid = "0", .persistent = true };
+                b.form[ARCH_SM90A] = (Form) {
+                        .threads = threads, .grid = "0", .none = true, .persistent = true
+                };
         if ((shape = strchr(name[e->n_launch], ':'))) {
                 SingleWave *s = arena_alloc(e->m->arena, sizeof *s);
                 long long M, N, K;

@@ -146,13 +146,14 @@ bool sm90_fp8_codes(Emit *e, Ref r);
 /* ---- sm90_gemv_stored.c: a few rows by weights in blocks ---- */
 
 /* y (M,N) = norm(x) W^T; units, runs: what a lane reads at once (kernels/common/stored_dot.cuh).  C
- * text: norm; operands, W, its row stride and eps; finish, the arguments behind the epilogue. */
+ * text: operands, W, its row stride and eps; finish, the arguments behind the epilogue. */
 typedef struct GemvStoredWork {
         Storage blocks;
         DType dt;
         int units, runs, M;
         int64_t N, K;
-        const char *norm, *operands, *finish;
+        NormKind norm;
+        const char *operands, *finish;
 } GemvStoredWork;
 
 /* ---- products over experts ---- */

@@ -128,7 +128,7 @@ static void put_norm(Build *b, const Group *norm, int64_t across, const char *ta
         build_functor(b, &norm->epilogue[0], "norm_epilogue");
         build_line(b, "\1_norm_epilogue norm_epilogue = { a };");
         build_line(b, "%s, RowNorm<%s, %lld>>(%s, %s, tile, smem, epilogue, norm_epilogue);", task,
-                   n->op == OP_LAYERNORM ? "NORM_LAYER" : "NORM_RMS", (long long)across, operands,
+                   norm_text(norm_kind(n->op)), (long long)across, operands,
                    arena_fmt(e->tmp, strpbrk(eps, ".en") ? "%sf" : "%s.f", eps));
         e->done_sm90[norm->anchor] = true;
 }
@@ -136,7 +136,7 @@ static void put_norm(Build *b, const Group *norm, int64_t across, const char *ta
 /* Of blocks of bm rows behind the product's own. */
 static int64_t sums_bytes(const Emit *e, const Group *norm, int64_t across, int bm)
 {
-        return across * bm * (NODE(e->g, norm->anchor)->op == OP_LAYERNORM ? 8 : 4) + 16;
+        return across * bm * (norm_kind(NODE(e->g, norm->anchor)->op) == NORM_LAYER ? 8 : 4) + 16;
 }
 
 bool sm90_gemm_norm(Build *b, const void *problem)

@@ -11,7 +11,7 @@ bool sm90_gemv_stored(Build *b, const void *problem)
         const GemvStoredWork *p = problem;
         Emit *e = b->e;
         const int values = storage_values(p->blocks);
-        if (p->dt == DT_F32 || !strcmp(p->norm, "NORM_LAYER"))
+        if (p->dt == DT_F32 || p->norm == NORM_LAYER)
                 return false;
         const GemvBlocksMma s = gemv_blocks_mma(values, (int)storage_bytes(p->blocks, values),
                                                 p->units, p->runs, p->M, p->N, (int)p->K,
@@ -30,6 +30,6 @@ bool sm90_gemv_stored(Build *b, const void *problem)
                    "gemv_stored_sm90_task<Stored_%s, %d, %lld, %lld, BlocksMmaTile<%d, %d, %d, %d, "
                    "%d>, %s>(%s, tile, smem, prologue, epilogue%s);",
                    storage_name[p->blocks], p->M, (long long)p->N, (long long)p->K, s.warps,
-                   s.blocks, s.stages, s.lump, s.group, p->norm, p->operands, p->finish);
+                   s.blocks, s.stages, s.lump, s.group, norm_text(p->norm), p->operands, p->finish);
         return true;
 }

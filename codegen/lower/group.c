@@ -253,6 +253,19 @@ void group_fill(Graph *g, Group *gr, Arena *a, int *side, bool *in)
                 side[gr->node[i]] = 0;
 }
 
+NormKind norm_kind(Op op)
+{
+        if (!op_is(op, FACT_NORM))
+                return NORM_NONE;
+        return op == OP_LAYERNORM ? NORM_LAYER : NORM_RMS;
+}
+
+const char *norm_text(NormKind kind)
+{
+        static const char *const text[] = { "NORM_NONE", "NORM_RMS", "NORM_LAYER" };
+        return text[kind];
+}
+
 bool norm_prologue(Graph *g, const Functor *prologue, Arena *a, NormPrologue *out)
 {
         *out = (NormPrologue) { .norm = 0 };

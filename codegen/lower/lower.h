@@ -90,6 +90,10 @@ typedef struct Span {
         int step;
 } Span;
 bool span_of(const Graph *g, Ref r, Ref base, int64_t n, Span *s);
+/* How a kernel standardises rows, and the C text of it (NORM_RMS ...). */
+typedef enum NormKind { NORM_NONE, NORM_RMS, NORM_LAYER } NormKind;
+NormKind norm_kind(Op op);
+const char *norm_text(NormKind kind);
 /* A prologue that standardises: what comes before its norm, the norm, what comes after (root: the
  * norm). */
 typedef struct NormPrologue {

@@ -95,7 +95,8 @@ static void build_mma(Build *b, const GemvMma *s, const char *type, int M, int64
 static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, int64_t K, bool tb,
                    int align)
 {
-        const char *type = c_type(w.dt), *norm = "NORM_NONE", *eps = "0.f";
+        const char *type = c_type(w.dt), *eps = "0.f";
+        NormKind kind = NORM_NONE;
         NormPrologue nh;
         Functor prologue = gr->prologue[0];
         Ref row = prologue.root;
@@ -105,12 +106,13 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
                 char s[32];
                 num_text(n->a.num.x, s);
                 eps = arena_fmt(e->tmp, strpbrk(s, ".en") ? "%sf" : "%s.f", s);
-                norm = n->op == OP_RMSNORM ? "NORM_RMS" : "NORM_LAYER";
+                kind = norm_kind(n->op);
                 gain = nh.gain.n_nodes;
                 nh.gain.rows = DIM(M);
                 prologue = nh.before;
                 keep = e->stored[row];
         }
+        const char *norm = norm_text(kind);
         prologue.rows = DIM(M);
         int minv = build_functor(b, &prologue, "prologue").minv, narrow = minv;
         if (gain) {
@@ -144,7 +146,7 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
         build_line(b, "\1_epilogue epilogue = { a };");
         if (w.blocks) {
                 const char *finish = gain ? ", \1_gain{ a }" : keep ? ", NoGain()" : "";
-                gemv_stored(b, &w, M, N, K, norm, eps, finish,
+                gemv_stored(b, &w, M, N, K, kind, eps, finish,
                             keep ? keep_line(b, gemv_stored_threads(w.blocks), norm, eps, K, finish)
                                  : NULL);
                 return;
@@ -160,7 +162,7 @@ static void decode(Emit *e, const Group *gr, Build *b, Mat w, int M, int64_t N, 
         GemvShort few = { 0 };
         GemvMma rows16 = { 0 };
         if (tb && w.dt != DT_F32 && align == 16)
-                rows16 = gemv_mma(M, N, (int)K, strcmp(norm, "NORM_NONE"), ANY_SMS);
+                rows16 = gemv_mma(M, N, (int)K, kind != NORM_NONE, ANY_SMS);
         GemvNarrow slim = { 0 };
         if (tb && M == 1 && align / dt_size[w.dt] >= narrow)
                 few = gemv_short(dt_size[w.dt], N, (int)K, align, minv, ANY_SMS);
@@ -428,7 +430,8 @@ static void matmul(Emit *e, const Group *gr)
                         build_line(&b, "\1_epilogue epilogue = { a };");
                         if (several)
                                 forms_add(&b, FAMILY_gemm_rows, &rows);
-                        build_mma(&b, &mma, c_type(a.dt), (int)s.m_most, N, s.k_most, "NORM_NONE",
+                        build_mma(&b, &mma, c_type(a.dt), (int)s.m_most, N, s.k_most,
+                                  norm_text(NORM_NONE),
                                   arena_fmt(e->tmp, "%s, %s, 0.f", w.arg, w.ld), "");
                         return;
                 }

@@ -63,10 +63,11 @@ static Mat scratch_mat(const Loss *l, const char *s)
                        .stride = l->ld };
 }
 
-void shift(Build *b, const char *arg, int64_t bytes)
+void shift(Build *b, Ref r, int64_t bytes)
 {
-        const char *p = strstr(arg, "a.") + 2;
-        build_shift(b, arena_fmt(b->e->tmp, "%.*s", (int)strcspn(p, " )"), p), bytes);
+        Access a;
+        access_need(b->e->g, b->e->place, r, &a);
+        build_shift(b, arg_of(b->e, &b->args, a.base, false), bytes);
 }
 
 static Slot work_slot(int work) { return (Slot) { .kind = SLOT_WORK, .id = work }; }
@@ -96,7 +97,7 @@ Stored logits_rows(const Loss *l)
 
 int logits_gemm(Loss *l, Build *b, const Mat *x, const Mat *w, const Stored *to)
 {
-        shift(b, x->arg, l->r0 * x->stride * dt_size[l->dt]);
+        shift(b, l->x, l->r0 * x->stride * dt_size[l->dt]);
         return dense_gemm(b, l->dt,
                           &(DenseGemm) { .a = x,
                                          .w = w,
@@ -188,7 +189,7 @@ static void losses(Loss *l, bool grad)
         b.any.smem = 256;
         if (grad)
                 dloss_text(l, &b);
-        shift(&b, targets, l->r0 * 4);
+        shift(&b, l->targets, l->r0 * 4);
         build_shift(&b, loss, l->r0 * 4);
         build_shift(&b, lse, l->r0 * 4);
         b.flops = 5.0 * (double)l->rc * (double)l->V;
@@ -362,7 +363,7 @@ static bool grad_w_parts(Loss *l, int index)
         b.flops = 2.0 * (double)M * (double)N * (double)K;
         b.bytes = dt_size[l->dt] * (double)K * (double)(M + N) +
                   4.0 * (double)splits * (double)M * (double)N;
-        shift(&b, x.arg, l->r0 * x.stride * dt_size[l->dt]);
+        shift(&b, l->x, l->r0 * x.stride * dt_size[l->dt]);
         build_line(&b,
                    "gemm_split_k_task<%s, %s, true, false, %d, %d>(a.%s, %lld, %s, %s, %lld, %lld, "
                    "%lld, %d, a.%s, tile, smem);",
@@ -398,7 +399,7 @@ static void grad_w(Loss *l, int index, bool whole)
                 place = exp_x(l, &b, &x);
         } else {
                 mat_need(e, &b, l->x, 0, &x);
-                shift(&b, x.arg, l->r0 * x.stride * dt_size[l->dt]);
+                shift(&b, l->x, l->r0 * x.stride * dt_size[l->dt]);
                 place = chunk_of(l, l->x);
         }
         const char *to = sum_target(l, &b, l->dw, index, &flag);

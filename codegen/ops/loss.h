@@ -22,8 +22,8 @@ typedef struct Loss {
 /* The chunk's logits, then their gradient: written, or only read. */
 const char *scratch_arg(Loss *l, Build *b, bool write);
 /* The chunks differ in addresses only, so that they share kernels: launches pass
- * the chunk's first row.  arg is the text "a.NAME" or "(a.NAME + offset)". */
-void shift(Build *b, const char *arg, int64_t bytes);
+ * the chunk's first row.  The argument that r lies in begins so many bytes further on. */
+void shift(Build *b, Ref r, int64_t bytes);
 /* Where tensor maps find a value: the whole, this chunk's rows. */
 Slot place_of(Loss *l, Ref r);
 Slot chunk_of(Loss *l, Ref r);

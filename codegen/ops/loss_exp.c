@@ -37,7 +37,7 @@ static const char *of_rows(Loss *l, Build *b, int work, const char *name, bool w
 static const char *targets_of(Loss *l, Build *b)
 {
         const char *s = plain_arg(l->e, b, l->targets);
-        shift(b, s, l->r0 * 4);
+        shift(b, l->targets, l->r0 * 4);
         return s;
 }
 
@@ -141,7 +141,7 @@ void exp_finish(Loss *l, bool grad)
         if (grad) {
                 dloss_text(l, &b);
                 build_line(&b, "\1_dloss dloss = { a };");
-                shift(&b, x.arg, l->r0 * x.stride * dt_size[l->dt]);
+                shift(&b, l->x, l->r0 * x.stride * dt_size[l->dt]);
                 more = arena_fmt(e->tmp, "%s, %s, a.%s, a.%s, tile, smem, dloss", x.arg, x.ld,
                                  arg_work(e, &b.args, l->exps->xs, c_type(l->dt), "scaled"),
                                  of_rows(l, &b, l->exps->factor, "factor", true));

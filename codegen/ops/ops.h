@@ -107,7 +107,7 @@ bool gemm_stored(Build *b, Ref x, Ref w, Dim M) MUST_USE;
 enum { GEMV_STORED_THREADS = 256 };
 int gemv_stored_threads(Storage s);
 /* gemv_stored.cuh; finish: ", gain" or "", keep: a line or NULL */
-void gemv_stored(Build *b, const Mat *w, int M, int64_t N, int64_t K, const char *norm,
+void gemv_stored(Build *b, const Mat *w, int M, int64_t N, int64_t K, NormKind norm,
                  const char *eps, const char *finish, const char *keep);
 
 /* ---- grouped_gemm.c ---- */

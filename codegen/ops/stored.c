@@ -68,7 +68,7 @@ int gemv_stored_threads(Storage s)
 }
 
 /* prologue, gain, keep and epilogue are there; ends the kernel. */
-void gemv_stored(Build *b, const Mat *w, int M, int64_t N, int64_t K, const char *norm,
+void gemv_stored(Build *b, const Mat *w, int M, int64_t N, int64_t K, NormKind norm,
                  const char *eps, const char *finish, const char *keep)
 {
         enum { ROWS = 2 };
@@ -106,7 +106,7 @@ void gemv_stored(Build *b, const Mat *w, int M, int64_t N, int64_t K, const char
                            "gemv_stored_task<%s, %d, DotTile<%d, %d, %d, %d, %d, %d>, %s>(%s, %s, "
                            "%s, tile, smem, prologue, epilogue%s);",
                            problem, digits, s.warps, s.rows, s.split, s.rounds, s.stages, s.lump,
-                           norm, w->arg, w->ld, eps, finish);
+                           norm_text(norm), w->arg, w->ld, eps, finish);
         } else {
                 const GemvChunks s = gemv_chunks_shape(M, (int)K, threads, ROWS);
                 b->any.include = "gemv_chunks";
@@ -119,7 +119,7 @@ void gemv_stored(Build *b, const Mat *w, int M, int64_t N, int64_t K, const char
                 build_line(b,
                            "gemv_chunks_task<%s, %d, %d, %s>(%s, %s, %s, tile, smem, prologue, "
                            "epilogue%s);",
-                           problem, threads, ROWS, norm, w->arg, w->ld, eps, finish);
+                           problem, threads, ROWS, norm_text(norm), w->arg, w->ld, eps, finish);
         }
         if (keep)
                 build_line(b, "%s", keep);

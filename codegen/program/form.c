@@ -21,8 +21,6 @@ const Arch archs[N_ARCHS] = {
 #undef ARCH
 };
 
-bool form_none(const Form *f) { return f->threads && !strcmp(f->grid, "0"); }
-
 /* ---- while a kernel is written ------------------------------------------- */
 
 Text *build_body(Build *b) { return &b->text[b->at].body; }
@@ -38,7 +36,7 @@ Form *form_begin(Build *b, ArchId arch, const char *include)
 
 void form_leave_out(Build *b, ArchId arch)
 {
-        b->form[arch] = (Form) { .threads = b->any.threads, .grid = "0" };
+        b->form[arch] = (Form) { .threads = b->any.threads, .grid = "0", .none = true };
         b->at = ARCH_ANY;
 }
 
@@ -86,7 +84,7 @@ static void put_branches(const Piece *p, bool decl, bool waits, Text *out)
         for (int i = ARCH_ANY + 1; i < N_ARCHS; i++) {
                 const Form *f = &p->form[i];
                 const char *own = decl ? f->decl : f->body;
-                if (!own && !(form_none(f) && (decl ? p->any.decl : p->any.body)))
+                if (!own && !(f->none && (decl ? p->any.decl : p->any.body)))
                         continue;
                 text_add(out, "%s defined(%s)\n", word, archs[i].macro);
                 if (decl)

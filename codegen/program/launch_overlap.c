@@ -25,7 +25,7 @@
 enum { BLOCK_MORE = 1 << 10, MOST_SHARE = 4, MOST_THREADS = 1536 };
 
 /* sm_90a leaves it out. */
-static bool is_none(const Launch *l) { return form_none(&l->form[ARCH_SM90A]); }
+static bool is_none(const Launch *l) { return l->form[ARCH_SM90A].none; }
 
 static bool writes_slot(const Emit *e, const Launch *l, const Slot *s)
 {

@@ -105,7 +105,7 @@ static void form_text(const Form *f, const char *arch, const char *kernel, Text 
 {
         if (!f->threads)
                 return;
-        if (!f->cluster == !f->persistent && !form_none(f))
+        if (!f->cluster == !f->persistent && !f->none)
                 error_at((Loc) { kernel, 0, 0 }, "internal error: blocks stay, or form clusters");
         text_add(out, "form %s %s threads %d smem %d", arch, kernel, f->threads, f->smem);
         text_add(out, f->cluster ? " cluster %d\n" : " persistent\n", f->cluster);

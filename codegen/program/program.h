@@ -34,19 +34,18 @@ extern const Arch archs[N_ARCHS];
 typedef struct Form {
         const char *include; /* header without its ending: "sample" is sample.cuh or cpu_sample.h */
         const char *decl, *body; /* what this form alone declares and does, or NULL */
-        const char *grid;        /* text of the manifest's EXPR; "0": nothing is left to do */
+        const char *grid;        /* text of the manifest's EXPR */
         int threads, smem, min_blocks;
         int cluster;     /* blocks of a cluster; 0: none */
         bool persistent; /* blocks stay: one a multiprocessor, `grid` of them at most */
         bool pairs;      /* persistent ones, in clusters of two */
         bool waits;      /* its body calls pdl_wait */
+        bool none;       /* nothing is left to do there: the grid is 0 */
 } Form;
 
 static inline bool form_is(const Form *form, ArchId arch) { return form[arch].threads > 0; }
 
 struct Build;
-/* Nothing is left to do there. */
-bool form_none(const Form *f);
 struct Piece;
 bool form_waits(const struct Piece *p); /* the body of some form calls pdl_wait */
 /* The one place where forms become text, with branches between them. */

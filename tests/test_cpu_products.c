@@ -175,7 +175,8 @@ TEST (gemm_in_all_layouts_types_and_odd_sizes) {
                         gemm_TY_F32_TY_F32_11,  gemm_TY_BF16_TY_F16_00, gemm_TY_BF16_TY_F16_01,
                         gemm_TY_BF16_TY_F16_10, gemm_TY_BF16_TY_F16_11,
                 };
-                RUN(gemm_tiles(Z, M, N, K), y, Z * M * N, gemm[c & 7](a, b, Z, M, N, K, tile, &io));
+                RUN(gemm_tiles(a, b, Z, M, N, K), y, Z * M * N,
+                    gemm[c & 7](a, b, Z, M, N, K, tile, &io));
                 for (long z = 0; z < Z; z++)
                         check_product(&io, af + z * M * K, ta ? 1 : K, ta ? M : 1, bf + z * N * K,
                                       tb ? 1 : N, tb ? K : 1, M, N, K, z * M * N);
@@ -183,14 +184,25 @@ TEST (gemm_in_all_layouts_types_and_odd_sizes) {
         }
 }
 
+/* 16 threads, each with a tile at a time, are seldom without one. */
+TEST (gemm_tiles_suit_16_threads) {
+        for (long M = 256; M <= 1024; M += 256)
+                for (long N = 1024; N <= 8192; N += 1024) {
+                        const Mat a = { 0, TY_F32, 0, 0, 0 }, b = { 0, TY_BF16, 1, 0, 0 };
+                        const long tiles = gemm_tiles(a, b, 1, M, N, 2048);
+                        CHECK_MSG(4 * tiles >= 3 * ((tiles + 15) / 16 * 16),
+                                  "M %ld, N %ld: %ld tiles", M, N, tiles);
+                }
+}
+
 TEST (gemm_tiles_do_not_depend_on_the_bits_of_others) {
         /* The same element in a small and in a large product. */
         long K = 700;
         float *a = floats(300 * K), *b = floats(700 * K), *y = floats(300 * 700), one[32];
         Io io = { .y0 = y, .n_out = 700 }, small = { .y0 = one, .n_out = 32 };
-        RUN(gemm_tiles(1, 300, 700, K), y, 300 * 700,
-            gemm_TY_F32_TY_F32_01((Mat) { a, TY_F32, 0, K, 0 }, (Mat) { b, TY_F32, 1, K, 0 }, 1,
-                                  300, 700, K, tile, &io));
+        const Mat am = { a, TY_F32, 0, K, 0 }, bm = { b, TY_F32, 1, K, 0 };
+        RUN(gemm_tiles(am, bm, 1, 300, 700, K), y, 300 * 700,
+            gemm_TY_F32_TY_F32_01(am, bm, 1, 300, 700, K, tile, &io));
         gemm_TY_F32_TY_F32_01((Mat) { a + 299 * K, TY_F32, 0, K, 0 },
                               (Mat) { b + 665 * K, TY_F32, 1, K, 0 }, 1, 1, 32, K, 0, &small);
         CHECK(!memcmp(one, y + 299 * 700 + 665, sizeof one));

@@ -179,7 +179,7 @@ static void product(int t, long M, long N, long K)
                 compare(t, y, x, w.x, M, N, K);
         }
         memset(y, 0, sizeof(float) * (size_t)(M * N));
-        for (long tile = 0; tile < gemm_tiles(1, M, N, K); tile++)
+        for (long tile = 0; tile < gemm_tiles(xm, wm, 1, M, N, K); tile++)
                 gemm(xm, wm, M, N, K, tile);
         compare(t, y, x, w.x, M, N, K);
         free(x);
@@ -197,8 +197,9 @@ TEST (products_of_every_type) {
                                         product(t, M[m], N[n],
                                                 types[t].values *
                                                         (1 + below(256 / types[t].values + 2)));
-        for (int t = 0; t < N_TYPES; t++) /* longer than a panel of K */
-                product(t, 1, 19, 2048), product(t, 17, 19, 768 + types[t].values);
+        for (int t = 0; t < N_TYPES; t++) /* longer than a panel of K; several tiles each way */
+                product(t, 1, 19, 2048), product(t, 17, 19, 768 + types[t].values),
+                        product(t, 130, 600, 256);
 }
 
 /* A value that is no number is in no maximum, and still in every product. */
@@ -215,7 +216,7 @@ TEST (no_number_stays_none) {
                         if (M == 1)
                                 gemv_task(NORM_NONE, 0.f, wm, 1, N, K, 0, NULL, head, tail);
                         else
-                                for (long tile = 0; tile < gemm_tiles(1, M, N, K); tile++)
+                                for (long tile = 0; tile < gemm_tiles(xm, wm, 1, M, N, K); tile++)
                                         gemm_task(xm, wm, 1, M, N, K, tile, NULL, tail);
                         for (long j = 0; j < N; j++)
                                 CHECK_MSG(!isfinite(y[j]), "%s, M %ld, %g: %g", types[t].name, M,
@@ -286,7 +287,7 @@ TEST (products_of_bf16) {
                         ws[i] = bf16_from_float(w[i]), w[i] = bf16_to_float(ws[i]);
                 const Mat xm = { xs, TY_BF16, 0, ld, M * ld }, wm = { ws, TY_BF16, 1, ld, N * ld };
                 got_y = y, got_N = N;
-                for (long tile = 0; tile < gemm_tiles(Z, M, N, K); tile++)
+                for (long tile = 0; tile < gemm_tiles(xm, wm, Z, M, N, K); tile++)
                         gemm_bf16(xm, wm, Z, M, N, K, tile);
                 for (long i = 0; i < Z * M; i++)
                         for (long j = 0; j < N; j++) {

@@ -280,9 +280,9 @@ static void muon_product(MuonTo to, const bf16 *x, int ta, long ldx, const bf16 
                          long ldy, long M, long N, long K)
 {
         to.ld = N;
-        for (long t = 0; t < gemm_tiles(1, M, N, K); t++)
-                gemm_task((Mat) { x, TY_BF16, ta, ldx, 0 }, (Mat) { y, TY_BF16, tb, ldy, 0 }, 1, M,
-                          N, K, t, &to, muon_epilogue);
+        const Mat a = { x, TY_BF16, ta, ldx, 0 }, b = { y, TY_BF16, tb, ldy, 0 };
+        for (long t = 0; t < gemm_tiles(a, b, 1, M, N, K); t++)
+                gemm_task(a, b, 1, M, N, K, t, &to, muon_epilogue);
 }
 
 /* As codegen/ops/muon.c has it emitted. */

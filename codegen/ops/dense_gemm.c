@@ -83,7 +83,10 @@ int dense_gemm(Build *b, DType dt, const DenseGemm *x)
         } else {
                 build_cpu_loop(
                         b,
-                        arena_fmt(e->tmp, "gemm_tiles(1, %lld, %lld, %lld)", (long long)M,
+                        arena_fmt(e->tmp,
+                                  "gemm_tiles((Mat){ 0, %s, %d, 0, 0 }, (Mat){ 0, %s, %d, 0, 0 }, "
+                                  "1, %lld, %lld, %lld)",
+                                  ty(dt), x->ta, w->ty ? w->ty : ty(dt), x->tb, (long long)M,
                                   (long long)N, (long long)K),
                         b->flops,
                         arena_fmt(e->tmp,

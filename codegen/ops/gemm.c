@@ -402,7 +402,11 @@ static void matmul(Emit *e, const Group *gr)
                    dt_size[a.dt];
         if (!is_cuda(e)) {
                 build_cpu_loop(
-                        &b, arena_fmt(e->tmp, "gemm_tiles(%s, %s, %s, %s)", s.Bc, s.Mc, s.Nc, s.Kc),
+                        &b,
+                        arena_fmt(e->tmp,
+                                  "gemm_tiles((Mat){ 0, %s, %d, 0, 0 }, (Mat){ 0, %s, %d, 0, 0 }, "
+                                  "%s, %s, %s, %s)",
+                                  a.ty, s.ta, w.ty, s.tb, s.Bc, s.Mc, s.Nc, s.Kc),
                         products,
                         arena_fmt(
                                 e->tmp,

@@ -74,7 +74,7 @@ TGC_INLINE void put(const void *args, long row, int col, int n, float *v)
 
 static __attribute__((noinline)) void matmul(Mat a, Mat b, long M, long N, long K, Out o)
 {
-        long tiles = gemm_tiles(1, M, N, K);
+        long tiles = gemm_tiles(a, b, 1, M, N, K);
         for (long t = 0; t < tiles; t++)
                 gemm_task(a, b, 1, M, N, K, t, &o, put);
 }

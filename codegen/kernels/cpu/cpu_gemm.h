@@ -32,8 +32,11 @@ enum {
         MATMUL_MT = 192,
         MATMUL_NT = 512,
         MATMUL_KC = 256,
-        MATMUL_MIN_TILES = 16,    /* smaller tiles until there are so many ... */
-        MATMUL_MIN_WORK = 1 << 21 /* ... but none below this many products */
+        MATMUL_MIN_TILES = 16,     /* smaller tiles until there are so many ... */
+        MATMUL_MIN_WORK = 1 << 21, /* ... but none below this many products */
+        MATMUL_MANY = 48, /* of linears, or a multiple of 16, while tiles stay as large as this: */
+        MATMUL_LEAST_M = 64,
+        MATMUL_LEAST_N = 128
 };
 _Static_assert(MATMUL_MT *MATMUL_KC + MATMUL_KC * MATMUL_NT + MATMUL_MT * MATMUL_NT <= TGC_SCRATCH,
                "scratch");
@@ -255,9 +258,12 @@ _Static_assert(QG_PANELS * 4 + MATMUL_MT * (MATMUL_KC / QG_CHUNK) * sizeof(Quant
 #if defined TGC_BF16 && defined TGC_X86 && defined __AVX512BF16__ && defined __AVX512BW__ && \
         TGC_VEC == 16
 #include "cpu_bf16_gemm.h"
+#define TGC_PAIRS 1
 #define PAIRS_GEMM(a, b, K, rows)                                                                \
         ((a).ty == TY_BF16 && (b).ty == TY_BF16 && !(a).trans && (b).trans && (K) % BG_K == 0 && \
          !(rows))
+#else
+#define PAIRS_GEMM(a, b, K, rows) 0
 #endif
 
 /* One tile of C: rows m0.. (m of them), columns n0.. (n), all of K, into c (ldc a multiple
@@ -270,7 +276,7 @@ TGC_NOINLINE void gemm_tile(Mat a, Mat b, long z, long m0, int m, long n0, int n
                 int k = (int)tgc_min(K - k0, MATMUL_KC);
                 const float *pa_or_a = pa;
                 long ar = k, ac = 1;
-#ifdef PAIRS_GEMM
+#ifdef TGC_PAIRS
                 if (PAIRS_GEMM(a, b, K, rows)) {
                         pairs_step((const bf16 *)a.p + z * a.batch + m0 * a.ld + k0, a.ld,
                                    (const bf16 *)b.p + z * b.batch + n0 * b.ld + k0, b.ld, m, n, k,
@@ -320,18 +326,32 @@ TGC_INLINE long gemm_even(long n, long most, long step)
         return tgc_ceil_div(tgc_ceil_div(n, tgc_ceil_div(n, most)), step) * step;
 }
 
-TGC_INLINE Blocking gemm_blocking(long batch, long M, long N, long K)
+/* Tiles of linears are halved until 16 threads end at about one time.  Which side: with weights in
+ * integers each tile rounds its rows of A, which takes as long as 115 columns, and makes panels of
+ * W, as long as 6 to 13 rows; so these tiles are wide.  Else rows of A are used in place or
+ * converted quickly, and panels take as long as 5 to 40 rows; so these tiles are tall. */
+TGC_INLINE Blocking gemm_blocking(Mat a, Mat w, long batch, long M, long N, long K)
 {
-        Blocking b = { MATMUL_MT, MATMUL_NT, 0, 0 };
+        const int wide = QUANT_GEMM(a, w), linear = !a.trans && w.trans;
+        Blocking b = { wide ? 2 * MATMUL_LEAST_M : MATMUL_MT,
+                       PAIRS_GEMM(a, w, K, 0) ? 2 * MATMUL_LEAST_N : MATMUL_NT, 0, 0 };
         for (;;) {
                 b.mt = gemm_even(tgc_max(M, 1), b.mt, GEMM_MR);
                 b.nt = gemm_even(tgc_max(N, 1), b.nt, GEMM_NR);
                 b.m_tiles = tgc_ceil_div(M, b.mt);
                 b.n_tiles = tgc_ceil_div(N, b.nt);
-                if (batch * b.m_tiles * b.n_tiles >= MATMUL_MIN_TILES ||
-                    b.mt * b.nt * K < 2L * MATMUL_MIN_WORK)
+                const long tiles = batch * b.m_tiles * b.n_tiles;
+                const int enough = tiles >= MATMUL_MIN_TILES,
+                          even = tiles >= MATMUL_MANY || tiles % MATMUL_MIN_TILES == 0;
+                if ((enough && (even || !linear)) || b.mt * b.nt * K < 2L * MATMUL_MIN_WORK)
                         return b;
-                if (b.nt >= b.mt && b.nt >= 2 * GEMM_NR)
+                if (wide && b.mt >= 2 * MATMUL_LEAST_M)
+                        b.mt /= 2;
+                else if (linear && !wide && b.nt >= 2 * MATMUL_LEAST_N)
+                        b.nt /= 2;
+                else if (enough)
+                        return b;
+                else if (b.nt >= b.mt && b.nt >= 2 * GEMM_NR)
                         b.nt /= 2;
                 else if (b.mt >= 2 * GEMM_MR)
                         b.mt /= 2;
@@ -341,19 +361,21 @@ TGC_INLINE Blocking gemm_blocking(long batch, long M, long N, long K)
 }
 
 /* op(A) (M,K), op(B) (K,N), `batch` times; epilogue rows are batch_index*M + m.
- * A linear layer with weights (N,K) has b.trans = 1.  K = 0 gives 0. */
-TGC_INLINE long gemm_tiles(long batch, long M, long N, long K)
+ * A linear layer with weights (N,K) has b.trans = 1.  K = 0 gives 0.  Of a and b gemm_tiles asks
+ * types and order alone. */
+TGC_INLINE long gemm_tiles(Mat a, Mat b, long batch, long M, long N, long K)
 {
-        Blocking b = gemm_blocking(batch, M, N, K);
-        return batch * b.m_tiles * b.n_tiles;
+        Blocking t = gemm_blocking(a, b, batch, M, N, K);
+        return batch * t.m_tiles * t.n_tiles;
 }
 
 TGC_INLINE void gemm_task(Mat a, Mat b, long batch, long M, long N, long K, long tile,
                           const void *args, EpilogueFn *epilogue)
 {
-        Blocking t = gemm_blocking(batch, M, N, K);
+        Blocking t = gemm_blocking(a, b, batch, M, N, K);
         long z = tile / (t.m_tiles * t.n_tiles), r = tile % (t.m_tiles * t.n_tiles);
-        long m0 = r / t.n_tiles * t.mt, n0 = r % t.n_tiles * t.nt;
+        /* neighbours share columns: W comes from memory once, A is in a cache */
+        long m0 = r % t.m_tiles * t.mt, n0 = r / t.m_tiles * t.nt;
         int m = (int)tgc_min(t.mt, M - m0), n = (int)tgc_min(t.nt, N - n0);
         float *pa = tgc_scratch, *pb = pa + MATMUL_MT * MATMUL_KC, *c = pb + MATMUL_KC * MATMUL_NT;
         gemm_tile(a, b, z, m0, m, n0, n, K, 0, pa, pb, c, t.nt);

@@ -406,11 +406,11 @@ TGC_INLINE void gemv_fill(int norm, float eps, int m, long row, long K, float *x
 /* ---- the task ---------------------------------------------------------- */
 
 /* Columns of a tile.  Each tile makes all of X, so of many columns it takes more: as many as leave
- * GEMV_TILES tiles, and 128 where that leaves 16. */
+ * GEMV_TILES tiles, and 128 where that leaves a number that suits 16 threads. */
 TGC_INLINE long gemv_nt(long N, long K)
 {
         long n = tgc_max(GEMV_WORK / tgc_max(K, 1), N / GEMV_TILES) / 64 * 64;
-        const long least = N >= 16 * 128 ? 128 : 64;
+        const long least = N >= 48 * 128 || (N && N % (16 * 128) == 0) ? 128 : 64;
         return n < least ? least : n > GEMV_NT ? GEMV_NT : n;
 }
 

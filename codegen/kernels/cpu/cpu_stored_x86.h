@@ -347,43 +347,6 @@ TGC_INLINE QuantSum quant_step(QuantSum s, Quants w, const QuantX *x, long c)
 #endif
 #endif
 
-/* quant_dots_TYPE: y[j] = sum_k x[k] w[j*ld ...], rows of K values whose bytes are `stride` apart
- * from `first` on; of types that have QUANT_.  Blocks are asked for QUANT_AHEAD bytes early: the
- * hardware prefetcher alone leaves a core waiting half of the time. */
-enum { QUANT_AHEAD = 8192 };
-TGC_INLINE void quant_ahead(const unsigned char *b, int bytes)
-{
-#pragma GCC unroll 4
-        for (int a = 0; a < bytes; a += 64)
-                TGC_PREFETCH_L2(b + QUANT_AHEAD + a);
-}
-
-#define X(name, values, bytes, decode)                                                       \
-        TGC_NOINLINE void quant_dots_##name(const unsigned char *first, long stride, long N, \
-                                            long K, const float *x, float *room, float *y)   \
-        {                                                                                    \
-                const QuantX to = quant_x(x, K, room);                                       \
-                for (long j = 0; j < N; j++) {                                               \
-                        const unsigned char *b = first + j * stride;                         \
-                        QuantSum s = quant_zero();                                           \
-                        float m = 0.f;                                                       \
-                        for (long c = 0; c < K / DECODE_CHUNK; b += (bytes)) {               \
-                                quant_ahead(b, bytes);                                       \
-                                _Pragma("GCC unroll 8") for (int i = 0;                      \
-                                                             i < (values) / DECODE_CHUNK;    \
-                                                             i++, c++)                       \
-                                {                                                            \
-                                        const Quants w = quants_##decode(b, i);              \
-                                        s = quant_step(s, w, &to, c);                        \
-                                        m += w.m * to.sum[c];                                \
-                                }                                                            \
-                        }                                                                    \
-                        y[j] = quant_total(s) + m;                                           \
-                }                                                                            \
-        }
-TGC_STORED(X)
-#undef X
-
 /* Is there a quants_ of the decoder?  With an addend?  With two scales? */
 enum {
         QUANT_q4_0 = 1,
@@ -447,6 +410,47 @@ enum {
         QUANT_MIN_f8 = 0,
         QUANT_TWO_f8 = 0
 };
+
+/* quant_dots_TYPE: y[j] = sum_k x[k] w[j*ld ...], rows of K values whose bytes are `stride` apart
+ * from `first` on; of types that have QUANT_.  Blocks are asked for QUANT_AHEAD bytes early: the
+ * hardware prefetcher alone leaves a core waiting half of the time. */
+enum { QUANT_AHEAD = 8192 };
+TGC_INLINE void quant_ahead(const unsigned char *b, int bytes)
+{
+#pragma GCC unroll 4
+        for (int a = 0; a < bytes; a += 64)
+                TGC_PREFETCH_L2(b + QUANT_AHEAD + a);
+}
+
+#define X(name, values, bytes, decode)                                                       \
+        TGC_NOINLINE void quant_dots_##name(const unsigned char *first, long stride, long N, \
+                                            long K, const float *x, float *room, float *y)   \
+        {                                                                                    \
+                const QuantX to = quant_x(x, K, room);                                       \
+                for (long j = 0; j < N; j++) {                                               \
+                        const unsigned char *b = first + j * stride;                         \
+                        QuantSum s = quant_zero(), t = s; /* in turn: neither add waits */   \
+                        float m = 0.f;                                                       \
+                        for (long c = 0; c < K / DECODE_CHUNK; b += (bytes)) {               \
+                                quant_ahead(b, bytes);                                       \
+                                _Pragma("GCC unroll 8") for (int i = 0;                      \
+                                                             i < (values) / DECODE_CHUNK;    \
+                                                             i++, c++)                       \
+                                {                                                            \
+                                        const Quants w = quants_##decode(b, i);              \
+                                        const QuantSum next = quant_step(t, w, &to, c);      \
+                                        t = s;                                               \
+                                        s = next;                                            \
+                                        if (QUANT_MIN_##decode)                              \
+                                                m += w.m * to.sum[c];                        \
+                                }                                                            \
+                        }                                                                    \
+                        y[j] = quant_total(s + t) + m;                                       \
+                }                                                                            \
+        }
+TGC_STORED(X)
+#undef X
+
 #ifdef TGC_VNNI_ROW
 #include "cpu_stored_vnni.h"
 #define QUANT_OR(name, decode, arguments)     \

@@ -13,7 +13,7 @@ enum {
         ROWS = 16,
         THREADS = 256,
         MOST_SMEM = 99 << 10,
-        BLOCKS = 264,
+        BLOCKS = 2 * ANY_SMS,
         MOST_ROWS = 4096
 };
 

@@ -35,7 +35,7 @@ static const char *num(Emit *e, double x)
 }
 
 /* four a multiprocessor on the largest GPUs; with fewer, latency is the time */
-enum { NORM_BLOCKS = 528 };
+enum { NORM_BLOCKS = 4 * ANY_SMS };
 
 static int64_t row_groups(Emit *e, Dim rows, int64_t n, int threads)
 {

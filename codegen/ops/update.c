@@ -3,7 +3,11 @@
 #include "ops.h"
 
 /* EIGHT_SMEM: ADAMW8BIT_SMEM of kernels/optimizer/adamw8bit.cuh. */
-enum { NORM_TILES = 528, EIGHT_TILES = 528, EIGHT_SMEM = 4096 + (2 * 2945 + 14) / 16 * 16 };
+enum {
+        NORM_TILES = 4 * ANY_SMS,
+        EIGHT_TILES = 4 * ANY_SMS,
+        EIGHT_SMEM = 4096 + (2 * 2945 + 14) / 16 * 16
+};
 
 /* The text of update.cuh's Grads. */
 const char *update_grads(Build *b, int64_t n, int64_t n_low)

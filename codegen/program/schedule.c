@@ -29,8 +29,8 @@
  * of a kernel: PROGRAM_MAX_ARGS of the runtime, and the 4096 bytes of parameters that every driver
  * takes, in words of 8; MAP_WORDS with what aligns a map to 128 bytes. */
 enum {
-        TILE_BLOCKS = 264,
-        LIGHT_THREADS = 132 << 10,
+        TILE_BLOCKS = 2 * ANY_SMS,
+        LIGHT_THREADS = ANY_SMS << 10,
         MOST_ARGS = 250,
         MOST_WORDS = 512,
         MAP_WORDS = 16 + 15
